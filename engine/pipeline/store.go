@@ -1,0 +1,67 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"inbox/engine/delivery"
+	"inbox/exchange"
+	"inbox/internal/queue"
+)
+
+// JobKind is the queue kind of turns; the payload is the turn id, the partition the agent's thread.
+const JobKind = "turn"
+
+// Original is the native form of a message, stored once under its digest.
+type Original struct {
+	Digest    string // lower-case hex SHA-256
+	MediaType string
+	Body      []byte // nil when the bytes are in the blob store already
+}
+
+// Move is a conditional change of a turn's state. Every move writes the row "turn.<to>" to the timeline.
+type Move struct {
+	ID      string
+	From    []string // the update happens only from one of these states
+	To      string
+	Reason  string
+	Attempt int // 0 = unchanged
+	At      time.Time
+}
+
+// Exchange is one earlier question of a thread with its answer.
+type Exchange struct {
+	Turn    exchange.TurnRecord // Message without history; Response nil when there was none
+	ReplyID string
+	At      time.Time // of the answer
+}
+
+// Tx is what the pipeline does inside one transaction.
+type Tx interface {
+	// InsertTurn stores the turn, its original and the first timeline row "turn.<state>". When the natural key
+	// (recipient, received_via, principal, message id) is taken it stores nothing and gives the row that is there.
+	InsertTurn(ctx context.Context, turn exchange.TurnRecord, original Original) (stored exchange.TurnRecord, inserted bool, err error)
+	MoveTurn(ctx context.Context, move Move) (bool, error)
+	InsertReply(ctx context.Context, reply exchange.Reply, nativeID string) error
+	InsertDelivery(ctx context.Context, record delivery.Record) error
+	AppendEvents(ctx context.Context, turnID string, events []exchange.Event) error
+	Enqueue(ctx context.Context, job queue.NewJob) error
+	SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error
+}
+
+// Store is what the pipeline needs of the database. The function given to InTx must not wait for anything but the
+// transaction itself: on SQLite it runs inside the one writer, together with other callers' work.
+type Store interface {
+	InTx(ctx context.Context, work func(Tx) error) error
+	Reader
+}
+
+// Reader is what the pipeline reads outside transactions.
+type Reader interface {
+	// Turn gives one turn with its response; fault.NotFound when there is none.
+	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
+	// Thread gives the newest limit exchanges of a thread that were accepted before the turn with id before, oldest first.
+	Thread(ctx context.Context, agent, threadID, before string, limit int) ([]Exchange, error)
+	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
+	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
+}

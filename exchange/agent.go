@@ -1,0 +1,29 @@
+package exchange
+
+import "time"
+
+// AgentProfile is what adapters may say about an agent in their discovery documents.
+type AgentProfile struct {
+	Name        string // local part of the address
+	Address     string // @name@domain
+	DisplayName string
+	Summary     string // plain text
+	Version     string // the agent's own version, SemVer
+	Kind        string
+	CreatedAt   time.Time
+	Skills      []Skill
+}
+
+// Skill is one thing that an agent can do, for cards.
+type Skill struct {
+	ID, Name, Description string
+	Tags, Examples        []string
+}
+
+// Link is one discovery link of an agent (RFC 7033, section 4.4.4). Adapters contribute them.
+type Link struct {
+	Rel      string `json:"rel"`
+	Type     string `json:"type,omitempty"`
+	Href     string `json:"href,omitempty"`
+	Template string `json:"template,omitempty"`
+}

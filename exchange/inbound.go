@@ -1,0 +1,28 @@
+// Package exchange is what adapters and the engine hand to each other: a message on its way in with the things
+// that only the server needs, a reply on its way out, the stored record of a turn and its events. Agents never see
+// these types; their contract is package normalized. It holds shapes only and does no input or output.
+package exchange
+
+import (
+	"encoding/json"
+
+	"inbox/normalized"
+)
+
+// Inbound is a message on its way in. None of the extra fields ever reaches an agent.
+type Inbound struct {
+	Message normalized.Message // Raw.MediaType set by the adapter; Raw.Ref is computed on acceptance
+
+	Original  []byte          // the native bytes as received; stored once, content-addressed
+	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to everybody else
+	Reference string          // the adapter's conversation handle beside the thread (A2A: task id); may be empty
+	NoReply   string          // why this must never be answered (automatic mail, loop); the turn is stored as silent
+}
+
+// Receipt tells an adapter what became of an accepted message.
+type Receipt struct {
+	TurnID    string
+	New       bool   // false: the same message was accepted before and nothing was done
+	State     string // state of the turn, see the State constants
+	Reference string // Inbound.Reference of the stored turn; for a duplicate, that of the first copy
+}

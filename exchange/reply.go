@@ -1,0 +1,54 @@
+package exchange
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"inbox/normalized"
+)
+
+// Reply is a response on its way out, before it is split into deliveries. The store keeps it; adapters render it.
+type Reply struct {
+	ID        string             // UUIDv7, final before the first attempt; adapters derive their wire ids from it
+	TurnID    string             //
+	Agent     string             // name of the answering agent
+	Message   normalized.Message // the question, without history
+	Route     json.RawMessage    // as given with the question
+	Response  normalized.Response
+	CreatedAt time.Time // every rendering carries this time, so that a repeat is the same message
+}
+
+// Plan is an adapter's decision about a reply: its wire id and where it has to go.
+type Plan struct {
+	NativeID     string        // the id that peers will see: note IRI, Message-ID; empty where the peer fetches the answer
+	Destinations []Destination // one delivery each; empty = the peer fetches the answer (A2A)
+}
+
+// Destination is one place that a reply has to reach.
+type Destination struct {
+	Key     string          // host or domain: breaker, concurrency and order are kept per key
+	Address string          // shown to operators
+	Data    json.RawMessage // the adapter's own notes
+}
+
+// Delivery is one attempt to bring a reply to one destination.
+type Delivery struct {
+	ID          string
+	Attempt     int // from 1
+	Reply       Reply
+	NativeID    string
+	Destination Destination
+}
+
+// DeliveryReceipt is what the peer said.
+type DeliveryReceipt struct {
+	Detail string // status line or reply text, cleaned, at most 512 bytes
+}
+
+// Channel is what the engine needs of an adapter to answer. Plan is pure: no network, no clock. Deliver makes one
+// attempt and classes its errors with fault.RetryIn and fault.GiveUp; an unclassed error is retried on the schedule.
+type Channel interface {
+	Plan(ctx context.Context, reply Reply) (Plan, error)
+	Deliver(ctx context.Context, delivery Delivery) (DeliveryReceipt, error)
+}

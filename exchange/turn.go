@@ -1,0 +1,89 @@
+package exchange
+
+import (
+	"encoding/json"
+	"time"
+
+	"inbox/normalized"
+)
+
+// States of a turn. Transitions are conditional updates in the store and each writes a row to the timeline.
+const (
+	StateAccepted  = "accepted"
+	StateRunning   = "running"
+	StateAnswered  = "answered"
+	StateRefused   = "refused"
+	StateFailed    = "failed"
+	StateWaiting   = "waiting" // for consent, payment, approval or a tool; the reason says which
+	StateSilent    = "silent"
+	StateHeld      = "held"      // unverified sender; waits for the operator
+	StateCancelled = "cancelled" // the sender took it back before an answer
+)
+
+// Terminal says whether a turn in the state will not change by itself any more.
+func Terminal(state string) bool {
+	switch state {
+	case StateAnswered, StateRefused, StateFailed, StateSilent, StateCancelled:
+		return true
+	}
+	return false
+}
+
+// TurnRecord is the stored row of one message to one agent and its answer.
+type TurnRecord struct {
+	ID         string // UUIDv7
+	Agent      string // name, the local part of the address
+	Principal  string // normalized.Sender.Principal of the sender
+	ThreadID   string
+	Reference  string
+	State      string
+	Reason     string // why it is in the state, for the operator
+	Attempt    int    // runs started so far
+	Message    normalized.Message
+	Route      json.RawMessage
+	ReplyID    string               // empty until answered
+	Response   *normalized.Response // nil until answered
+	AcceptedAt time.Time
+	UpdatedAt  time.Time
+}
+
+// TurnFilter selects turns, newest update first. Empty fields do not restrict.
+type TurnFilter struct {
+	Agent        string
+	Principal    string
+	ThreadID     string
+	Reference    string
+	ReceivedVia  string
+	States       []string
+	UpdatedAfter time.Time
+	Before       string // cursor: "<updated_at microseconds>.<turn id>" of the last row of the page before
+	Limit        int    // 1…500
+}
+
+// Kinds of an Event beside the turn's states, which are written as "turn.<state>".
+const (
+	EventDelta            = "delta"          // body: normalized.Delta
+	EventRestarted        = "turn.restarted" // a run ended without an answer and starts again; earlier deltas are void
+	EventDeliverySent     = "delivery.sent"  // body: {"destination","detail"}
+	EventDeliveryRetry    = "delivery.retry" // body: {"destination","reason","at"}
+	EventDeliveryDead     = "delivery.dead"  // body: {"destination","reason"}
+	EventDeliveryCanceled = "delivery.cancelled"
+)
+
+// Event is one row of a turn's timeline. Streams read events by Seq, which grows by one inside a turn.
+type Event struct {
+	TurnID string          `json:"turn_id"`
+	Seq    int64           `json:"seq"`
+	Kind   string          `json:"kind"`
+	Body   json.RawMessage `json:"body,omitempty"`
+	At     time.Time       `json:"at"`
+}
+
+// ThreadEntry is one stored message, found by its native id or by the native id of its reply.
+type ThreadEntry struct {
+	TurnID    string
+	ThreadID  string
+	Reference string
+	Message   normalized.Message
+	Route     json.RawMessage
+}

@@ -1,0 +1,96 @@
+// Package fault carries one failure through the server: what kind it is, what a stranger may be told, what
+// really happened and when a retry makes sense. Adapters turn the kind into their protocol's status; the cause
+// stays in our log. It does not log and it does not format for any protocol.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind says which of the cases of the message contract (section 12) a failure is.
+type Kind string
+
+// The kinds. Every adapter maps each of them to exactly one protocol answer.
+const (
+	Malformed       Kind = "malformed"       // the input breaks a rule; Field names it
+	TooLarge        Kind = "too_large"       // over a size limit
+	Unauthenticated Kind = "unauthenticated" // proof of the sender is missing or wrong
+	Forbidden       Kind = "forbidden"       // sender is known and may not do this
+	NotFound        Kind = "not_found"       // no such agent, task or object (or not yours)
+	Gone            Kind = "gone"            // existed and was removed
+	Conflict        Kind = "conflict"        // same id with other content, or a state that excludes the request
+	RateLimited     Kind = "rate_limited"    // over a rate or a budget; RetryAfter is set
+	Unsupported     Kind = "unsupported"     // a form, media type or operation that we do not offer
+	Unavailable     Kind = "unavailable"     // our store, queue or a needed peer is down; a retry may succeed
+	Internal        Kind = "internal"        // a defect of ours
+)
+
+// Fault is an error with a kind, a text that may leave the server, and the private cause.
+type Fault struct {
+	Kind       Kind
+	Public     string        // safe for a peer: what was wrong and what to change; never internals
+	Field      string        // the input field at fault, for Malformed and TooLarge
+	RetryAfter time.Duration // zero = unknown
+	Permanent  bool          // for work that we repeat: true = another attempt cannot succeed
+	Cause      error         // private; reached through errors.Is and errors.As
+}
+
+// New makes a fault with a public text and no cause.
+func New(kind Kind, public string) *Fault { return &Fault{Kind: kind, Public: public} }
+
+// Newf is New with formatting; every argument becomes public.
+func Newf(kind Kind, format string, args ...any) *Fault {
+	return &Fault{Kind: kind, Public: fmt.Sprintf(format, args...)}
+}
+
+// InField makes a Malformed fault that names the field.
+func InField(field, public string) *Fault {
+	return &Fault{Kind: Malformed, Field: field, Public: public}
+}
+
+// Wrap makes a fault of the kind around a private cause.
+func Wrap(kind Kind, public string, cause error) *Fault {
+	return &Fault{Kind: kind, Public: public, Cause: cause}
+}
+
+// RetryIn classes the failure of an outgoing attempt as worth repeating after d (zero = the caller's schedule).
+func RetryIn(d time.Duration, reason string, cause error) *Fault {
+	return &Fault{Kind: Unavailable, Public: reason, RetryAfter: d, Cause: cause}
+}
+
+// GiveUp classes the failure of an outgoing attempt as final, with the reason that the operator reads.
+func GiveUp(reason string, cause error) *Fault {
+	return &Fault{Kind: Unavailable, Public: reason, Permanent: true, Cause: cause}
+}
+
+// Error gives the private text for logs: the public text and the cause.
+func (f *Fault) Error() string {
+	text := f.Public
+	if f.Field != "" {
+		text = f.Field + ": " + text
+	}
+	if f.Cause != nil {
+		return text + ": " + f.Cause.Error()
+	}
+	return text
+}
+
+// Unwrap gives the private cause.
+func (f *Fault) Unwrap() error { return f.Cause }
+
+// Of finds the fault in an error chain; an error without one is Internal with a neutral public text.
+func Of(err error) *Fault {
+	var f *Fault
+	if errors.As(err, &f) {
+		return f
+	}
+	return &Fault{Kind: Internal, Public: "internal error", Cause: err}
+}
+
+// Is says whether err carries a fault of the kind.
+func Is(err error, kind Kind) bool {
+	var f *Fault
+	return errors.As(err, &f) && f.Kind == kind
+}
