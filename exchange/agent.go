@@ -27,3 +27,13 @@ type Link struct {
 	Href     string `json:"href,omitempty"`
 	Template string `json:"template,omitempty"`
 }
+
+// Token is a bearer token minted by the operator for a peer. The token itself is never stored.
+type Token struct {
+	ID        string // UUIDv7; evidence names it
+	Name      string // the peer's name, part of its address @name@domain
+	Agent     string // the only agent it opens; empty = all agents of this server
+	Hash      string // lower-case hex SHA-256 of the token
+	CreatedAt time.Time
+	RevokedAt time.Time // zero = valid
+}
