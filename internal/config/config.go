@@ -1,0 +1,214 @@
+// Package config reads the server's settings: defaults, then the strict TOML file, then INBOX_… variables, then one
+// validation that names key, place and remedy of every problem. It opens no listener and no database, and it does
+// not look at command line flags.
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Config is every setting of the server. The comments of the fields are the text of docs/configuration.md.
+type Config struct {
+	// Part of every address after the last @. May carry a port or be a single label only with
+	// `federation.allow_private`; mail uses the host alone.
+	Domain string `toml:"domain" default:"host of public_url"`
+	// Where HTTP is reached from outside, without a path. May be another host than `domain`. Must be https unless
+	// `federation.allow_private` is on. When it is not written, `http://localhost` with the port of `http.listen`.
+	PublicURL string `toml:"public_url" default:"http://localhost:8080"`
+	// Directory for the SQLite file, stored attachments and generated keys.
+	DataDir string `toml:"data_dir"`
+	// `sqlite` (a file in `data_dir`) or `postgres://user:password@host/database`.
+	DatabaseURL SecretURL `toml:"database_url"`
+	// Where attachments are kept: `file` (below `data_dir`).
+	BlobURL SecretURL `toml:"blob_url"`
+	// How long a stopping server waits for requests and running turns before it closes them; what is left is taken
+	// over after the restart.
+	ShutdownGrace time.Duration `toml:"shutdown_grace"`
+
+	HTTP       HTTP       `toml:"http"`
+	SMTP       SMTP       `toml:"smtp"`
+	Mail       Mail       `toml:"mail"`
+	DNS        DNS        `toml:"dns"`
+	Federation Federation `toml:"federation"`
+	A2A        A2A        `toml:"a2a"`
+	Admin      Admin      `toml:"admin"`
+	Log        Log        `toml:"log"`
+	Queue      Queue      `toml:"queue"`
+	Telemetry  Telemetry  `toml:"telemetry"`
+
+	// One table per agent.
+	Agents []Agent `toml:"agents"`
+
+	// Development says that no file was found: everything listens on loopback, private addresses are allowed, mail
+	// is captured and the agent `echo` answers anybody.
+	Development bool `toml:"-"`
+	// File is the path of the file that was read; empty in development mode.
+	File string `toml:"-"`
+}
+
+// HTTP is the listener for ActivityPub, A2A, the console and metrics.
+type HTTP struct {
+	// Address of the HTTP listener, `host:port`. Port 0 takes a free one.
+	Listen string `toml:"listen"`
+	// `off` (plain HTTP, for a reverse proxy in front) or `files` (`cert_file` and `key_file`).
+	TLS string `toml:"tls"`
+	// PEM file with the certificate chain, for `tls = "files"`. A changed file is picked up while running.
+	CertFile string `toml:"cert_file"`
+	// PEM file with the private key, for `tls = "files"`.
+	KeyFile string `toml:"key_file"`
+	// Networks (CIDR or single address) of reverse proxies whose `X-Forwarded-For` is believed.
+	TrustedProxies []netip.Prefix `toml:"trusted_proxies"`
+	// Largest request body. Routes may set smaller limits of their own.
+	MaxBodyBytes Size `toml:"max_body_bytes"`
+}
+
+// SMTP is the listener for incoming mail.
+type SMTP struct {
+	// Address of the mail listener, `host:port`; `off` or empty = no email.
+	Listen string `toml:"listen"`
+	// Name in the greeting and in Received headers.
+	Hostname string `toml:"hostname" default:"host of domain"`
+	// Largest accepted mail, announced with SIZE.
+	MaxMessageBytes Size `toml:"max_message_bytes"`
+}
+
+// Mail says how answers by email leave.
+type Mail struct {
+	// `capture` (kept and shown, nothing leaves) or `smarthost`.
+	Mode string `toml:"mode"`
+	// Relay for `mode = "smarthost"`: `smtp://user:password@host:port` (STARTTLS) or `smtps://…` (TLS from the start).
+	Smarthost SecretURL `toml:"smarthost"`
+	// Port of the destinations' mail servers, for `mode = "mx"`.
+	MXPort int `toml:"mx_port"`
+	// DKIM selector: the public key is published at `<selector>._domainkey.<domain>`.
+	DKIMSelector string `toml:"dkim_selector"`
+	// PEM file with an existing RSA key for DKIM; empty = one is generated and kept in the database.
+	DKIMKeyFile string `toml:"dkim_key_file"`
+	// Waiting times between attempts for a mail. The message is given up after the last one.
+	Retry []time.Duration `toml:"retry"`
+}
+
+// DNS says who resolves names.
+type DNS struct {
+	// Resolver as `host:port`, for every lookup of mail authentication and of outgoing requests; empty = that of the
+	// operating system.
+	Resolver string `toml:"resolver"`
+}
+
+// Federation is about other servers of the fediverse and every outgoing connection.
+type Federation struct {
+	// Allows private and loopback addresses, plain http, any port, IP addresses as hosts and a `domain` with a port.
+	// For development and closed networks only: with it, a stranger's link can reach services in your network.
+	AllowPrivate bool `toml:"allow_private" default:"false; true without a file"`
+	// `open`: everybody who proves who they are may write.
+	Mode string `toml:"mode"`
+	// Waiting times between attempts for a delivery. It is given up after the last one.
+	Retry []time.Duration `toml:"retry"`
+}
+
+// A2A is about other agents.
+type A2A struct {
+	// Address of the gRPC listener, `host:port`; empty = off.
+	GRPCListen string `toml:"grpc_listen"`
+	// Trusted issuers of tokens, one table each.
+	Issuers []Issuer `toml:"issuers"`
+}
+
+// Issuer is one trusted issuer of bearer tokens.
+type Issuer struct {
+	// Value of the `iss` claim.
+	Issuer string `toml:"issuer"`
+	// Where the issuer publishes its keys. Either this or `discovery`.
+	JWKSURL string `toml:"jwks_url"`
+	// Where the issuer publishes its metadata (RFC 8414 or OpenID Connect Discovery).
+	Discovery string `toml:"discovery"`
+	// Values of the `aud` claim that are accepted.
+	Audiences []string `toml:"audiences"`
+	// Signature algorithms that are accepted.
+	Algs []string `toml:"algs"`
+	// Name of the method in the identity evidence.
+	Method string `toml:"method"`
+}
+
+// Admin is the console and the operator API.
+type Admin struct {
+	// Own listener for the console and operator API, `host:port`; empty = on `http.listen`.
+	Listen string `toml:"listen"`
+}
+
+// Log is the server's own log, on standard error.
+type Log struct {
+	// `debug`, `info`, `warn` or `error`.
+	Level string `toml:"level"`
+	// `text` or `json`.
+	Format string `toml:"format"`
+}
+
+// Queue is the durable work: running turns and delivering answers.
+type Queue struct {
+	// How long a node may be silent before another node takes over its work. At least 1s.
+	Lease time.Duration `toml:"lease"`
+	// Turns that run at the same time on this node.
+	TurnConcurrency int `toml:"turn_concurrency"`
+	// Deliveries under way at the same time on this node.
+	DeliveryConcurrency int `toml:"delivery_concurrency"`
+}
+
+// Telemetry is about traces; metrics are always at /metrics.
+type Telemetry struct {
+	// Where traces are sent (OTLP over HTTP); empty = nowhere.
+	OTLPEndpoint string `toml:"otlp_endpoint"`
+}
+
+// Agent is one agent that answers at @name@domain.
+type Agent struct {
+	// Part of the address before the @: letters, digits, `.`, `_`, `-`, at most 64.
+	Name string `toml:"name" default:"none; required"`
+	// `echo` (answers with what it got) or `webhook` (asks your HTTP service).
+	Kind string `toml:"kind" default:"none; required"`
+	// Name that people see.
+	DisplayName string `toml:"display_name" default:"name"`
+	// One or two sentences about what the agent does, plain text.
+	Summary string `toml:"summary"`
+	// Who may talk to the agent: `public`.
+	Access string `toml:"access"`
+	// What a message without proof of its sender gets: `answer`, `hold` (kept for the operator) or `refuse`.
+	Unverified string `toml:"unverified" default:"\"hold\"; \"answer\" for echo without a file"`
+	// Whether messages of other bots are answered too.
+	AnswerAgents bool `toml:"answer_agents"`
+	// Whether the agent also gets a reference to the message in its original form.
+	Raw bool `toml:"raw"`
+	// How long one run may take.
+	Timeout time.Duration `toml:"timeout"`
+	// How much of the conversation the agent gets.
+	History History `toml:"history"`
+	// Settings of the kind `webhook`.
+	Webhook Webhook `toml:"webhook"`
+}
+
+// History is the sliding window over a conversation (message contract, section 4).
+type History struct {
+	// Turns at the start of the conversation that are always kept.
+	KeepHead int `toml:"keep_head"`
+	// Newest turns that are kept.
+	Window int `toml:"window"`
+	// Turns by which the window moves at once, so that the beginning stays the same in between (prompt caches).
+	Slide int `toml:"slide"`
+	// Largest text of the history.
+	MaxBytes Size `toml:"max_bytes"`
+	// Turns older than this are left out; 0s = no limit.
+	MaxAge time.Duration `toml:"max_age"`
+	// What happens to neighbours of the same role: `merge`, `drop` or `off`.
+	Alternation string `toml:"alternation"`
+}
+
+// Webhook is where an agent of kind webhook is reached. The operator wrote the address, so it may be private.
+type Webhook struct {
+	// Where the message is sent by POST: `https://…`, or `http://…` for a service in your own network.
+	URL string `toml:"url"`
+	// Key of the HMAC-SHA256 signature over the request body.
+	Secret Secret `toml:"secret"`
+	// File with that key instead; a line end after it is cut off.
+	SecretFile string `toml:"secret_file"`
+}

@@ -1,0 +1,48 @@
+package safehttp
+
+import (
+	"context"
+	"io"
+	"sync"
+)
+
+// body caps what is read and frees the request's slots exactly once: on Close, or when its time is over.
+type body struct {
+	from io.ReadCloser
+	ctx  context.Context // of the request; says why a read was cut off
+	left int64
+	done func()
+	stop func() bool
+}
+
+func newBody(ctx context.Context, from io.ReadCloser, limit int64, done func()) *body {
+	once := sync.OnceFunc(done)
+	return &body{from: from, ctx: ctx, left: limit, done: once, stop: context.AfterFunc(ctx, once)}
+}
+
+// Read gives ErrTooLarge once more than the limit has arrived and ErrTimeout when the total time is over.
+func (b *body) Read(into []byte) (int, error) {
+	if b.left < 0 {
+		return 0, ErrTooLarge
+	}
+	if int64(len(into)) > b.left+1 {
+		into = into[:b.left+1]
+	}
+	n, err := b.from.Read(into)
+	b.left -= int64(n)
+	if b.left < 0 {
+		return n - 1, ErrTooLarge
+	}
+	if err != nil && err != io.EOF {
+		err = explain(b.ctx, err)
+	}
+	return n, err
+}
+
+// Close ends the request and frees its slots.
+func (b *body) Close() error {
+	err := b.from.Close()
+	b.stop()
+	b.done()
+	return err
+}

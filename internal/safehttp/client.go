@@ -1,0 +1,228 @@
+package safehttp
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+var (
+	// outcome: ok (any status), refused, timeout, busy, error
+	requests = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_outgoing_requests_total", Help: "Outgoing HTTP requests by outcome.",
+	}, []string{"outcome"})
+	requestSeconds = promauto.NewHistogram(prometheus.HistogramOpts{
+		Name: "inbox_outgoing_header_seconds", Help: "Time from sending a request to the header of its response.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	})
+	refusedDials = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "inbox_outgoing_refused_dials_total", Help: "Addresses refused after name resolution.",
+	})
+)
+
+// Errors of the client beside ErrRefused.
+var (
+	ErrTooLarge = errors.New("response body is over the limit")
+	ErrTimeout  = errors.New("the peer did not answer in time")
+	ErrBusy     = errors.New("too many requests to this host are under way")
+)
+
+// Options are the limits of a client; zero values take the defaults.
+type Options struct {
+	AllowPrivate bool      // federation.allow_private: private addresses, plain http, any port, IP addresses as hosts
+	Resolver     *Resolver // nil = that of the operating system
+	UserAgent    string    // set where a request has none
+
+	MaxBytes       int64         // of a response body, after decompression; 1 MiB
+	MaxHeaderBytes int64         // of a response header; 32 KiB
+	ConnectTimeout time.Duration // 5 s
+	TLSTimeout     time.Duration // 5 s
+	HeaderTimeout  time.Duration // until the response header has arrived; 10 s
+	Timeout        time.Duration // the whole request with redirects and body; also the longest wait for a free slot; 15 s
+
+	MaxConcurrent int // requests under way; 32
+	MaxPerHost    int // requests under way to one host:port, and idle connections kept to it; 4
+
+	RootCAs *x509.CertPool // nil = those of the operating system
+}
+
+func (o Options) withDefaults() Options {
+	defaultTo(&o.MaxBytes, 1<<20)
+	defaultTo(&o.MaxHeaderBytes, 32<<10)
+	defaultTo(&o.ConnectTimeout, 5*time.Second)
+	defaultTo(&o.TLSTimeout, 5*time.Second)
+	defaultTo(&o.HeaderTimeout, 10*time.Second)
+	defaultTo(&o.Timeout, 15*time.Second)
+	defaultTo(&o.MaxConcurrent, 32)
+	defaultTo(&o.MaxPerHost, 4)
+	defaultTo(&o.UserAgent, "inbox")
+	if o.Resolver == nil {
+		o.Resolver = NewResolver("")
+	}
+	return o
+}
+
+func defaultTo[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Client sends HTTP requests under the address policy. It is safe for concurrent use.
+type Client struct {
+	options       Options
+	trusted       map[string]bool
+	open, guarded *net.Dialer
+	slots         *slots
+	http          *http.Client
+}
+
+// New makes a client.
+func New(options Options) *Client {
+	c := &Client{options: options.withDefaults()}
+	c.open = c.options.dialer(nil)
+	c.guarded = c.options.dialer(checkDial)
+	c.slots = newSlots(c.options.MaxConcurrent, c.options.MaxPerHost)
+	c.connect()
+	return c
+}
+
+// connect gives the client a transport of its own: an idle connection must never serve a client with another policy.
+func (c *Client) connect() {
+	c.http = &http.Client{
+		Transport: &http.Transport{
+			Proxy:                  nil, // a proxy from the environment would dial in our place, past the policy
+			DialContext:            c.DialContext,
+			TLSClientConfig:        &tls.Config{RootCAs: c.options.RootCAs, ClientSessionCache: tls.NewLRUClientSessionCache(256)},
+			TLSHandshakeTimeout:    c.options.TLSTimeout,
+			MaxResponseHeaderBytes: c.options.MaxHeaderBytes,
+			MaxIdleConns:           256,
+			MaxIdleConnsPerHost:    c.options.MaxPerHost,
+			IdleConnTimeout:        90 * time.Second,
+			ForceAttemptHTTP2:      true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Trusting gives a copy that also allows exactly these host:port pairs, which the operator wrote: no address
+// policy, plain http, no limit of concurrency, and where the context has a deadline no other limit of time.
+func (c *Client) Trusting(hostports ...string) *Client {
+	trusting := *c
+	trusting.trusted = maps.Clone(c.trusted)
+	if trusting.trusted == nil {
+		trusting.trusted = make(map[string]bool, len(hostports))
+	}
+	for _, hostport := range hostports {
+		trusting.trusted[strings.ToLower(hostport)] = true
+	}
+	trusting.connect()
+	return &trusting
+}
+
+// Limit gives a copy whose response bodies may have up to maxBytes. It shares connections with the original.
+func (c *Client) Limit(maxBytes int64) *Client {
+	limited := *c
+	limited.options.MaxBytes = maxBytes
+	return &limited
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Do sends one request and follows no redirect. The total time covers reading the body; the body is capped after
+// decompression (reading past the cap gives ErrTooLarge) and must be closed. Errors: ErrRefused, ErrTimeout, ErrBusy
+// and those of net/http.
+func (c *Client) Do(request *http.Request) (*http.Response, error) {
+	response, err := c.do(request, c.options.MaxBytes)
+	requests.WithLabelValues(outcome(err)).Inc()
+	return response, err
+}
+
+func (c *Client) do(request *http.Request, maxBytes int64) (*http.Response, error) {
+	if err := c.CheckURL(request.URL); err != nil {
+		return nil, err
+	}
+	release, err := c.enter(request)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := c.bound(request)
+	done := func() { cancel(nil); release() }
+	response, err := c.send(ctx, cancel, request)
+	if err != nil {
+		done()
+		return nil, explain(ctx, err)
+	}
+	response.Body = newBody(ctx, response.Body, maxBytes, done)
+	return response, nil
+}
+
+// enter takes the slots of the request; the operator's own services are not limited here.
+func (c *Client) enter(request *http.Request) (release func(), err error) {
+	if c.trusts(request.URL) {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(request.Context(), c.options.Timeout, ErrBusy)
+	defer cancel()
+	return c.slots.enter(ctx, hostPort(request.URL))
+}
+
+// bound gives the context that covers the request and its body.
+func (c *Client) bound(request *http.Request) (context.Context, context.CancelCauseFunc) {
+	ctx := request.Context()
+	if _, ok := ctx.Deadline(); ok && c.trusts(request.URL) {
+		return context.WithCancelCause(ctx)
+	}
+	limited, stop := context.WithTimeoutCause(ctx, c.options.Timeout, ErrTimeout)
+	ctx, cancel := context.WithCancelCause(limited)
+	return ctx, func(cause error) { cancel(cause); stop() }
+}
+
+func (c *Client) send(ctx context.Context, cancel context.CancelCauseFunc, request *http.Request) (*http.Response, error) {
+	request = request.Clone(ctx)
+	if request.Header.Get("User-Agent") == "" {
+		request.Header.Set("User-Agent", c.options.UserAgent)
+	}
+	if !c.trusts(request.URL) {
+		timer := time.AfterFunc(c.options.HeaderTimeout, func() { cancel(ErrTimeout) })
+		defer timer.Stop()
+	}
+	started := time.Now()
+	response, err := c.http.Do(request)
+	requestSeconds.Observe(time.Since(started).Seconds())
+	return response, err
+}
+
+// explain puts the reason of an ended context in front of net/http's "context canceled".
+func explain(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrTimeout) && !errors.Is(err, ErrTimeout) {
+		return fmt.Errorf("%w: %w", ErrTimeout, err)
+	}
+	return err
+}
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrRefused):
+		return "refused"
+	case errors.Is(err, ErrBusy):
+		return "busy"
+	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	}
+	return "error"
+}
