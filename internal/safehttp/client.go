@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/internal/telemetry"
 )
 
 var (
@@ -23,7 +25,7 @@ var (
 	}, []string{"outcome"})
 	requestSeconds = promauto.NewHistogram(prometheus.HistogramOpts{
 		Name: "inbox_outgoing_header_seconds", Help: "Time from sending a request to the header of its response.",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		Buckets: telemetry.NetworkSeconds,
 	})
 	refusedDials = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "inbox_outgoing_refused_dials_total", Help: "Addresses refused after name resolution.",

@@ -1,0 +1,93 @@
+// Package telemetry sets up what the operator watches: the log with message, turn and request ids taken from the
+// context, and the metrics page with the histogram buckets that all rooms share. Metrics themselves are declared
+// beside the code that moves them. It does not trace yet: OpenTelemetry spans at the seams come with a later issue.
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// NewLogger makes the server's log. Level is debug, info, warn or error; format is text or json. Records carry the
+// attributes that With put into their context.
+func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
+	var threshold slog.Level
+	if err := threshold.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
+	}
+	options := &slog.HandlerOptions{Level: threshold}
+	switch format {
+	case "text":
+		return slog.New(contextHandler{slog.NewTextHandler(out, options)}), nil
+	case "json":
+		return slog.New(contextHandler{slog.NewJSONHandler(out, options)}), nil
+	}
+	return nil, fmt.Errorf("log format %q: want text or json", format)
+}
+
+// Setup makes the server's log and installs it as slog's default.
+func Setup(out io.Writer, level, format string) (*slog.Logger, error) {
+	logger, err := NewLogger(out, level, format)
+	if err == nil {
+		slog.SetDefault(logger)
+	}
+	return logger, err
+}
+
+type contextKey struct{}
+
+// With gives a context whose log records carry more attributes, written like those of slog: slog.Attr values or
+// keys and values in turn. A key that is already there is replaced. The usual keys are "request", "message", "turn",
+// "agent" and "delivery".
+func With(ctx context.Context, args ...any) context.Context {
+	var record slog.Record
+	record.Add(args...)
+	earlier := Attributes(ctx)
+	attributes := make([]slog.Attr, 0, len(earlier)+record.NumAttrs())
+	attributes = append(attributes, earlier...)
+	record.Attrs(func(attribute slog.Attr) bool {
+		attributes = set(attributes, attribute)
+		return true
+	})
+	return context.WithValue(ctx, contextKey{}, attributes)
+}
+
+func set(attributes []slog.Attr, attribute slog.Attr) []slog.Attr {
+	for i := range attributes {
+		if attributes[i].Key == attribute.Key {
+			attributes[i] = attribute
+			return attributes
+		}
+	}
+	return append(attributes, attribute)
+}
+
+// Attributes gives what With put into the context; the result must not be changed.
+func Attributes(ctx context.Context) []slog.Attr {
+	attributes, _ := ctx.Value(contextKey{}).([]slog.Attr)
+	return attributes
+}
+
+// contextHandler adds the context's attributes to each record.
+type contextHandler struct{ slog.Handler }
+
+// Handle passes the record on with the attributes of its context.
+func (h contextHandler) Handle(ctx context.Context, record slog.Record) error {
+	if attributes := Attributes(ctx); len(attributes) > 0 {
+		record = record.Clone()
+		record.AddAttrs(attributes...)
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// WithAttrs keeps the context's attributes for derived loggers.
+func (h contextHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
+	return contextHandler{h.Handler.WithAttrs(attributes)}
+}
+
+// WithGroup keeps the context's attributes for derived loggers.
+func (h contextHandler) WithGroup(name string) slog.Handler {
+	return contextHandler{h.Handler.WithGroup(name)}
+}
