@@ -1,0 +1,55 @@
+// Package blob keeps bytes under the SHA-256 of their content: attachments and large originals. What Put acknowledged
+// survives a power cut. It counts no references and deletes nothing by itself; who may read a blob is decided by the
+// room that hands its digest out.
+package blob
+
+import (
+	"context"
+	"encoding/hex"
+	"io"
+
+	"inbox/internal/fault"
+)
+
+// Store keeps content-addressed bytes. A digest is the lower-case hex SHA-256 of the content, 64 characters. Errors
+// are faults: Malformed for a text that is no digest, NotFound, TooLarge over the store's limit, Unavailable when
+// the storage fails. All methods may be called concurrently. Package blobtest checks an implementation.
+type Store interface {
+	// Put reads to the end and stores the content. Content that is there already is stored once.
+	Put(ctx context.Context, from io.Reader) (digest string, size int64, err error)
+	// PutBytes is Put for content in memory.
+	PutBytes(ctx context.Context, content []byte) (digest string, err error)
+	// Open gives the content; the caller closes it.
+	Open(ctx context.Context, digest string) (io.ReadCloser, error)
+	// Stat gives the size of the content in bytes.
+	Stat(ctx context.Context, digest string) (size int64, err error)
+	// Delete removes the content; content that is not there is no error. The caller makes sure that nobody needs it
+	// and that nobody puts the same content at the same time.
+	Delete(ctx context.Context, digest string) error
+}
+
+// DigestBytes is the length of a digest in its text form.
+const DigestBytes = 64
+
+// ValidDigest says whether the text is a digest. Every path in a store is made of one, so this is also what keeps
+// "../" out.
+func ValidDigest(digest string) bool {
+	if len(digest) != DigestBytes {
+		return false
+	}
+	for _, c := range []byte(digest) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+func checkDigest(digest string) error {
+	if !ValidDigest(digest) {
+		return fault.InField("digest", "want 64 lower-case hexadecimal digits")
+	}
+	return nil
+}
+
+func format(sum []byte) string { return hex.EncodeToString(sum) }

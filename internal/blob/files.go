@@ -1,0 +1,265 @@
+package blob
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/internal/fault"
+	"inbox/internal/telemetry"
+)
+
+var (
+	// result: new, known, error
+	puts = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_blob_puts_total", Help: "Contents put into the blob store by result.",
+	}, []string{"result"})
+	putBytes = promauto.NewHistogram(prometheus.HistogramOpts{
+		Name: "inbox_blob_put_bytes", Help: "Size of contents put into the blob store.", Buckets: telemetry.Bytes,
+	})
+)
+
+// DefaultMaxBytes bounds one content where Options do not say.
+const DefaultMaxBytes = 64 << 20
+
+// staleAfter is the age at which an unfinished file belongs to a process that died. Commands open the same directory
+// while the server writes to it, so younger files stay.
+const staleAfter = time.Hour
+
+// Options of a file store; zero values take the defaults.
+type Options struct {
+	MaxBytes int64 // of one content; DefaultMaxBytes
+}
+
+// Files is a Store in a directory: <dir>/ab/cd/<digest>, with unfinished files in <dir>/tmp.
+type Files struct {
+	dir      string
+	maxBytes int64
+}
+
+var _ Store = (*Files)(nil)
+
+// OpenFiles opens or makes the store in dir and removes what a crash left unfinished.
+func OpenFiles(dir string, options Options) (*Files, error) {
+	s := &Files{dir: dir, maxBytes: options.MaxBytes}
+	if s.maxBytes == 0 {
+		s.maxBytes = DefaultMaxBytes
+	}
+	if err := os.MkdirAll(s.temporary(), 0o700); err != nil {
+		return nil, fmt.Errorf("open blob store: %w", err)
+	}
+	if err := s.sweep(time.Now().Add(-staleAfter)); err != nil {
+		return nil, fmt.Errorf("sweep blob store: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Files) temporary() string { return filepath.Join(s.dir, "tmp") }
+
+func (s *Files) path(digest string) string {
+	return filepath.Join(s.dir, digest[:2], digest[2:4], digest)
+}
+
+func (s *Files) sweep(before time.Time) error {
+	entries, err := os.ReadDir(s.temporary())
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || info.ModTime().After(before) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(s.temporary(), entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Put implements Store: it writes to a temporary file, syncs it, renames it and syncs the directory.
+func (s *Files) Put(ctx context.Context, from io.Reader) (digest string, size int64, err error) {
+	digest, size, result, err := s.put(ctx, from)
+	count(result, size, err)
+	return digest, size, err
+}
+
+func (s *Files) put(ctx context.Context, from io.Reader) (digest string, size int64, result string, err error) {
+	file, err := os.CreateTemp(s.temporary(), "put-*")
+	if err != nil {
+		return "", 0, "", unavailable("put blob", err)
+	}
+	defer discard(file)
+	sum := sha256.New()
+	if size, err = s.copy(ctx, file, sum, from); err != nil {
+		return "", 0, "", err
+	}
+	digest = format(sum.Sum(nil))
+	result, err = s.keep(file, digest)
+	return digest, size, result, err
+}
+
+// PutBytes implements Store. Content that is there already costs no writing.
+func (s *Files) PutBytes(ctx context.Context, content []byte) (digest string, err error) {
+	if int64(len(content)) > s.maxBytes {
+		return "", s.tooLarge()
+	}
+	sum := sha256.Sum256(content)
+	digest = format(sum[:])
+	result, err := s.putKnown(ctx, digest, content)
+	count(result, int64(len(content)), err)
+	if err != nil {
+		return "", err
+	}
+	return digest, nil
+}
+
+func (s *Files) putKnown(ctx context.Context, digest string, content []byte) (result string, err error) {
+	if err := ctx.Err(); err != nil {
+		return "", unavailable("put blob", err)
+	}
+	if known, err := s.known(digest); known || err != nil {
+		return "known", err
+	}
+	file, err := os.CreateTemp(s.temporary(), "put-*")
+	if err != nil {
+		return "", unavailable("put blob", err)
+	}
+	defer discard(file)
+	if _, err := file.Write(content); err != nil {
+		return "", unavailable("write blob", err)
+	}
+	return s.keep(file, digest)
+}
+
+// copy writes at most the limit to the file and to the sum.
+func (s *Files) copy(ctx context.Context, file io.Writer, sum hash.Hash, from io.Reader) (int64, error) {
+	source := &source{ctx: ctx, from: from}
+	size, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(source, s.maxBytes+1))
+	switch {
+	case source.err != nil:
+		return 0, source.fault()
+	case err != nil:
+		return 0, unavailable("write blob", err)
+	case size > s.maxBytes:
+		return 0, s.tooLarge()
+	}
+	return size, nil
+}
+
+func (s *Files) tooLarge() error {
+	return fault.Newf(fault.TooLarge, "content is over %d bytes", s.maxBytes)
+}
+
+// keep makes the finished file the content of the digest.
+func (s *Files) keep(file *os.File, digest string) (result string, err error) {
+	if known, err := s.known(digest); known || err != nil {
+		return "known", err
+	}
+	if err := file.Sync(); err != nil {
+		return "", unavailable("sync blob", err)
+	}
+	if err := s.makeDirectories(digest); err != nil {
+		return "", unavailable("make blob directory", err)
+	}
+	if err := os.Rename(file.Name(), s.path(digest)); err != nil {
+		return "", unavailable("keep blob", err)
+	}
+	if err := syncDirectory(filepath.Dir(s.path(digest))); err != nil {
+		return "", unavailable("sync blob directory", err)
+	}
+	return "new", nil
+}
+
+// known says whether the content is there, for good: the one who renamed it may not have synced the directory yet.
+func (s *Files) known(digest string) (bool, error) {
+	if _, err := os.Stat(s.path(digest)); err != nil {
+		return false, nil //nolint:nilerr // whatever is wrong with the old file, writing a new one finds out
+	}
+	if err := syncDirectory(filepath.Dir(s.path(digest))); err != nil {
+		return false, unavailable("sync blob directory", err)
+	}
+	return true, nil
+}
+
+func (s *Files) makeDirectories(digest string) error {
+	inner := filepath.Dir(s.path(digest))
+	if _, err := os.Stat(inner); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(inner, 0o700); err != nil {
+		return err
+	}
+	if err := syncDirectory(filepath.Dir(inner)); err != nil {
+		return err
+	}
+	return syncDirectory(s.dir)
+}
+
+// Open implements Store.
+func (s *Files) Open(_ context.Context, digest string) (io.ReadCloser, error) {
+	if err := checkDigest(digest); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(s.path(digest))
+	if err != nil {
+		return nil, reading("open blob", err)
+	}
+	return file, nil
+}
+
+// Stat implements Store.
+func (s *Files) Stat(_ context.Context, digest string) (int64, error) {
+	if err := checkDigest(digest); err != nil {
+		return 0, err
+	}
+	info, err := os.Stat(s.path(digest))
+	if err != nil {
+		return 0, reading("stat blob", err)
+	}
+	return info.Size(), nil
+}
+
+// Delete implements Store.
+func (s *Files) Delete(_ context.Context, digest string) error {
+	if err := checkDigest(digest); err != nil {
+		return err
+	}
+	if err := os.Remove(s.path(digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return unavailable("delete blob", err)
+	}
+	return nil
+}
+
+func syncDirectory(path string) error {
+	directory, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(directory.Sync(), directory.Close())
+}
+
+// discard closes the temporary file and removes what was not renamed.
+func discard(file *os.File) {
+	_ = file.Close()
+	_ = os.Remove(file.Name())
+}
+
+func count(result string, size int64, err error) {
+	if err != nil {
+		puts.WithLabelValues("error").Inc()
+		return
+	}
+	puts.WithLabelValues(result).Inc()
+	putBytes.Observe(float64(size))
+}

@@ -1,0 +1,97 @@
+package blob_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/internal/blob"
+	"inbox/internal/blob/blobtest"
+)
+
+func TestFiles(t *testing.T) {
+	blobtest.Run(t, func(t *testing.T) blob.Store { return open(t, t.TempDir()) })
+}
+
+func open(t *testing.T, dir string) *blob.Files {
+	t.Helper()
+	store, err := blob.OpenFiles(dir, blob.Options{MaxBytes: blobtest.Limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func TestLayoutAndLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	digest, err := open(t, dir).PutBytes(t.Context(), []byte("content"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, digest[:2], digest[2:4], digest))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(dir, "tmp")); len(left) != 0 {
+		t.Errorf("temporary files are left: %v", left)
+	}
+}
+
+// A killed process leaves its temporary files; another one may be writing right now.
+func TestSweepRemovesOnlyOldTemporaryFiles(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir)
+	old, fresh := filepath.Join(dir, "tmp", "put-old"), filepath.Join(dir, "tmp", "put-fresh")
+	for _, path := range []string{old, fresh} {
+		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	yesterday := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(old, yesterday, yesterday); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir)
+	if _, err := os.Stat(old); !os.IsNotExist(err) {
+		t.Errorf("old temporary file: %v", err)
+	}
+	if _, err := os.Stat(fresh); err != nil {
+		t.Errorf("fresh temporary file: %v", err)
+	}
+}
+
+func TestOpenFilesNamesTheDirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := blob.OpenFiles(filepath.Join(file, "blobs"), blob.Options{}); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("error %v does not name %s", err, file)
+	}
+}
+
+func FuzzValidDigest(f *testing.F) {
+	f.Add(strings.Repeat("0", 64))
+	f.Add("../../etc/passwd")
+	f.Fuzz(func(t *testing.T, text string) {
+		if blob.ValidDigest(text) && (len(text) != 64 || strings.Trim(text, "0123456789abcdef") != "") {
+			t.Errorf("%q was taken as a digest", text)
+		}
+	})
+}
+
+func BenchmarkPutBytes(b *testing.B) {
+	store, err := blob.OpenFiles(b.TempDir(), blob.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	content := make([]byte, 64<<10)
+	for i := 0; b.Loop(); i++ {
+		content[0], content[1], content[2] = byte(i), byte(i>>8), byte(i>>16)
+		if _, err := store.PutBytes(b.Context(), content); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
