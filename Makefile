@@ -1,0 +1,44 @@
+# Everything here works on a fresh Debian machine with Go installed. `make` alone prints what there is.
+
+export CGO_ENABLED := 0
+GO ?= go
+BENCH_SECONDS ?= 3
+
+.DEFAULT_GOAL := help
+.PHONY: help build run demo test test-race e2e lint fuzz-short bench generate test-dependencies
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build the program into bin/inbox
+	$(GO) build -trimpath -o bin/inbox ./cmd/inbox
+
+run: build ## build and serve on defaults: loopback only, agent "echo", mail captured
+	bin/inbox serve
+
+demo: build ## build and show the three conversations against a throw-away server
+	bin/inbox demo
+
+test: test-dependencies ## run every test on both databases, end-to-end tests included (installs what they need)
+	scripts/test all
+
+test-race: test-dependencies ## run the tests beside the code with the race detector (needs gcc)
+	scripts/test race
+
+e2e: test-dependencies ## run the end-to-end and crash tests only
+	scripts/test e2e
+
+lint: ## run gofmt, go vet and golangci-lint (the first run builds the linter)
+	scripts/lint
+
+fuzz-short: ## run each fuzz target for ten seconds
+	scripts/fuzz-short
+
+bench: test-dependencies ## measure on both databases and write docs/benchmarks.md (BENCH_SECONDS=3 a scenario)
+	BENCH_SECONDS=$(BENCH_SECONDS) scripts/bench
+
+generate: ## write the generated files again: documentation of the settings, JSON Schema
+	$(GO) generate ./...
+
+test-dependencies: ## install what tests need: PostgreSQL, swaks, dkimpy, Node and its packages
+	scripts/install-test-dependencies

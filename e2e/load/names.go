@@ -1,0 +1,134 @@
+package load
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/miekg/dns"
+)
+
+// Names is a name server on loopback that knows only what Set told it. Everything else does not exist.
+type Names struct {
+	mu      sync.RWMutex
+	records map[string][]dns.RR // lower-case name with the final dot
+	servers []*dns.Server
+	address string
+}
+
+// NewNames starts a name server on a free loopback port, over UDP and TCP.
+func NewNames() (*Names, error) {
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for name lookups: %w", err)
+	}
+	listener, err := net.Listen("tcp", packets.LocalAddr().String())
+	if err != nil {
+		return nil, fmt.Errorf("listen for name lookups: %w", err)
+	}
+	names := &Names{records: map[string][]dns.RR{}, address: packets.LocalAddr().String()}
+	names.serve(&dns.Server{PacketConn: packets, Handler: names})
+	names.serve(&dns.Server{Listener: listener, Handler: names})
+	return names, nil
+}
+
+func (n *Names) serve(server *dns.Server) {
+	started := make(chan struct{})
+	server.NotifyStartedFunc = func() { close(started) }
+	n.servers = append(n.servers, server)
+	go func() { _ = server.ActivateAndServe() }()
+	<-started
+}
+
+// Address is the host:port for the setting dns.resolver.
+func (n *Names) Address() string { return n.address }
+
+// Set adds one record in zone file form, for instance `sender.test. 60 IN TXT "v=spf1 -all"`.
+func (n *Names) Set(record string) error {
+	parsed, err := dns.NewRR(record)
+	if err != nil {
+		return fmt.Errorf("parse record %q: %w", record, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	name := strings.ToLower(parsed.Header().Name)
+	n.records[name] = append(n.records[name], parsed)
+	return nil
+}
+
+// SetTXT adds a TXT record of any length.
+func (n *Names) SetTXT(name, value string) {
+	record := &dns.TXT{
+		Hdr: dns.RR_Header{Name: dns.Fqdn(name), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 60},
+		Txt: split(value, 255), // RFC 1035, section 3.3: a string has at most 255 octets
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := strings.ToLower(dns.Fqdn(name))
+	n.records[key] = append(n.records[key], record)
+}
+
+func split(value string, size int) []string {
+	var pieces []string
+	for len(value) > size {
+		pieces = append(pieces, value[:size])
+		value = value[size:]
+	}
+	return append(pieces, value)
+}
+
+// ServeDNS answers one query.
+func (n *Names) ServeDNS(writer dns.ResponseWriter, query *dns.Msg) {
+	answer := new(dns.Msg).SetReply(query)
+	answer.Authoritative = true
+	if len(query.Question) == 1 {
+		question := query.Question[0]
+		answer.Answer = n.find(strings.ToLower(question.Name), question.Qtype)
+		if len(answer.Answer) == 0 && !n.exists(strings.ToLower(question.Name)) {
+			answer.Rcode = dns.RcodeNameError
+		}
+	}
+	if _, overUDP := writer.RemoteAddr().(*net.UDPAddr); overUDP {
+		answer.Truncate(udpSize(query))
+	}
+	_ = writer.WriteMsg(answer)
+}
+
+func udpSize(query *dns.Msg) int {
+	if option := query.IsEdns0(); option != nil {
+		return int(option.UDPSize())
+	}
+	return dns.MinMsgSize
+}
+
+func (n *Names) find(name string, kind uint16) []dns.RR {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	var found []dns.RR
+	for _, record := range n.records[name] {
+		if record.Header().Rrtype == kind {
+			found = append(found, record)
+		}
+	}
+	return found
+}
+
+// A name also exists when there is something below it (RFC 8020).
+func (n *Names) exists(name string) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for known := range n.records {
+		if known == name || strings.HasSuffix(known, "."+name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Close stops the name server.
+func (n *Names) Close() {
+	for _, server := range n.servers {
+		_ = server.Shutdown()
+	}
+}
