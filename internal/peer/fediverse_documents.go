@@ -1,0 +1,92 @@
+package peer
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// object is a document that we write.
+type object map[string]any
+
+type webFingerDocument struct {
+	Subject string          `json:"subject"`
+	Aliases []string        `json:"aliases,omitempty"`
+	Links   []webFingerLink `json:"links"`
+}
+
+type webFingerLink struct {
+	Rel  string `json:"rel"`
+	Type string `json:"type,omitempty"`
+	Href string `json:"href,omitempty"`
+}
+
+// actorDocument is what we read of somebody's actor.
+type actorDocument struct {
+	Context           texts  `json:"@context"`
+	ID                string `json:"id"`
+	Type              string `json:"type"`
+	PreferredUsername string `json:"preferredUsername"`
+	Inbox             string `json:"inbox"`
+	PublicKey         struct {
+		ID           string `json:"id"`
+		Owner        string `json:"owner"`
+		PublicKeyPEM string `json:"publicKeyPem"`
+	} `json:"publicKey"`
+}
+
+// activityDocument is what we read of an activity.
+type activityDocument struct {
+	Context texts           `json:"@context"`
+	ID      string          `json:"id"`
+	Type    string          `json:"type"`
+	Actor   string          `json:"actor"`
+	Object  json.RawMessage `json:"object"`
+}
+
+// noteDocument is what we read of a note.
+type noteDocument struct {
+	ID           string `json:"id"`
+	Type         string `json:"type"`
+	AttributedTo string `json:"attributedTo"`
+	InReplyTo    string `json:"inReplyTo"`
+	Content      string `json:"content"`
+	To           texts  `json:"to"`
+	Cc           texts  `json:"cc"`
+	Tag          []struct {
+		Type string `json:"type"`
+		Href string `json:"href"`
+		Name string `json:"name"`
+	} `json:"tag"`
+}
+
+// mentions says whether the note notifies the actor the way Mastodon demands: a Mention tag and the address.
+func (n noteDocument) mentions(actor string) bool {
+	for _, tag := range n.Tag {
+		if tag.Type == "Mention" && tag.Href == actor {
+			return slices.Contains(n.To, actor) || slices.Contains(n.Cc, actor)
+		}
+	}
+	return false
+}
+
+// texts reads a string or a list and keeps the strings of it: @context lists also hold objects.
+type texts []string
+
+// UnmarshalJSON never fails on a list with other things in it.
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*t = texts{one}
+		return nil
+	}
+	var many []any
+	if err := json.Unmarshal(data, &many); err != nil {
+		return err
+	}
+	for _, item := range many {
+		if text, ok := item.(string); ok {
+			*t = append(*t, text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+// Package peer is the outside world in small: a Mastodon-like server, a mail sender and sink with its own DNS, and
+// an A2A client. Each asks an agent one question over its network and proves by its own means that the answer came
+// from the agent. The demo command and tests use them; they share no protocol code with the adapters, so that a
+// mistake there does not hide itself. They are not meant to serve people: they listen on loopback and keep
+// everything in memory.
+package peer
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Conversation is one question with its verified answer.
+type Conversation struct {
+	Network   string        // the network's name for people
+	From, To  string        // addresses of the peer and of the agent
+	MessageID string        // the question's own id: activity IRI, Message-ID without angle brackets, A2A messageId
+	Question  string        // text as sent
+	Answer    string        // text as received, markup and the leading mention removed
+	Evidence  []string      // what was checked about the answer, one sentence each
+	Took      time.Duration // from the start of sending to the verified answer
+}
+
+// Limits that every peer keeps towards the server under test.
+const (
+	maxDocumentBytes = 1 << 20
+	requestTimeout   = 10 * time.Second
+)
+
+// newHTTPClient gives a client that follows no redirects and takes no proxy from the environment.
+func newHTTPClient() *http.Client {
+	return &http.Client{
+		Timeout:       requestTimeout,
+		Transport:     &http.Transport{Proxy: nil, MaxIdleConnsPerHost: 4},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// readBody reads a response to its end and closes it.
+func readBody(response *http.Response) ([]byte, error) {
+	defer response.Body.Close() //nolint:errcheck // only read from
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxDocumentBytes+1))
+	if err == nil && len(body) > maxDocumentBytes {
+		err = fmt.Errorf("body is over %d bytes", maxDocumentBytes)
+	}
+	return body, err
+}
+
+// listen opens a TCP port on the address, 127.0.0.1:0 when it is empty.
+func listen(address string) (net.Listener, error) {
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	var config net.ListenConfig
+	return config.Listen(context.Background(), "tcp", address)
+}
+
+// stopServer lets requests under way come to their end for a moment, then cuts them off.
+func stopServer(server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return server.Close()
+	}
+	return nil
+}
+
+// newID gives an unguessable identifier.
+func newID() string { return rand.Text() }
+
+// answer is what arrived for a waiting question.
+type answer struct {
+	text     string
+	evidence []string
+	err      error // it arrived and does not hold
+}
+
+// waiting brings answers to the questions that they reply to, and remembers why other arrivals were refused.
+type waiting struct {
+	mu      sync.Mutex
+	byID    map[string]chan answer
+	refused error // the newest refusal, told when no answer comes
+}
+
+func newWaiting() *waiting { return &waiting{byID: make(map[string]chan answer)} }
+
+// expect registers a question before it is sent. forget must be called when nobody waits any more.
+func (w *waiting) expect(id string) (arrival <-chan answer, forget func()) {
+	arrived := make(chan answer, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byID[id] = arrived
+	return arrived, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.byID, id)
+	}
+}
+
+// deliver gives the answer to whoever waits for it; false = nobody asked this question.
+func (w *waiting) deliver(id string, got answer) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	arrived, asked := w.byID[id]
+	if asked {
+		select {
+		case arrived <- got:
+		default: // a second answer to the same question: the first one counts
+		}
+	}
+	return asked
+}
+
+func (w *waiting) refuse(reason error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused = reason
+}
+
+// await waits for the answer. When ctx ends first, the error tells what was refused meanwhile.
+func (w *waiting) await(ctx context.Context, arrival <-chan answer) (answer, error) {
+	select {
+	case got := <-arrival:
+		return got, got.err
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refused != nil {
+		return answer{}, fmt.Errorf("no answer that verifies: %w; last refusal: %w", context.Cause(ctx), w.refused)
+	}
+	return answer{}, fmt.Errorf("no answer came: %w", context.Cause(ctx))
+}
