@@ -1,0 +1,102 @@
+package instance
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
+	_ "modernc.org/sqlite"             // registers "sqlite"
+)
+
+// NewDatabase makes an empty PostgreSQL database beside the one in the URL and gives its URL and a function that
+// removes it.
+func NewDatabase(ctx context.Context, beside string) (string, func() error, error) {
+	administrator, err := sql.Open("pgx", beside)
+	if err != nil {
+		return "", nil, fmt.Errorf("open PostgreSQL: %w", err)
+	}
+	name := "inbox_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	if _, err := administrator.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
+		_ = administrator.Close()
+		return "", nil, fmt.Errorf("make database: %w", err)
+	}
+	parsed, err := url.Parse(beside)
+	if err != nil {
+		return "", nil, fmt.Errorf("parse database URL: %w", err)
+	}
+	parsed.Path = "/" + name
+	remove := func() error {
+		defer func() { _ = administrator.Close() }()
+		_, err := administrator.Exec("DROP DATABASE " + name + " WITH (FORCE)")
+		return err
+	}
+	return parsed.String(), remove, nil
+}
+
+// open gives the server's own database for reading.
+func (i *Instance) open() (*sql.DB, string, error) {
+	if i.Settings.Database != "" {
+		database, err := sql.Open("pgx", i.Settings.Database)
+		return database, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'", err
+	}
+	files, err := filepath.Glob(filepath.Join(i.Directory, "data", "*.db"))
+	if err != nil || len(files) != 1 {
+		return nil, "", fmt.Errorf("find the SQLite file: %d candidates, %w", len(files), err)
+	}
+	database, err := sql.Open("sqlite", "file:"+files[0]+"?mode=ro&_pragma=busy_timeout(5000)")
+	return database, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'", err
+}
+
+// Rows counts the rows of every table. It knows no table by name, so nothing can be stored unseen.
+func (i *Instance) Rows(ctx context.Context) (map[string]int64, error) {
+	database, tablesQuery, err := i.open()
+	if err != nil {
+		return nil, fmt.Errorf("open the server's database: %w", err)
+	}
+	defer func() { _ = database.Close() }()
+	tables, err := column(ctx, database, tablesQuery)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int64{}
+	for _, table := range tables {
+		var count int64
+		if err := database.QueryRowContext(ctx, `SELECT count(*) FROM "`+table+`"`).Scan(&count); err != nil {
+			return nil, fmt.Errorf("count %s: %w", table, err)
+		}
+		counts[table] = count
+	}
+	return counts, nil
+}
+
+// Column gives the first column of a query on the server's own database.
+func (i *Instance) Column(ctx context.Context, query string, arguments ...any) ([]string, error) {
+	database, _, err := i.open()
+	if err != nil {
+		return nil, fmt.Errorf("open the server's database: %w", err)
+	}
+	defer func() { _ = database.Close() }()
+	return column(ctx, database, query, arguments...)
+}
+
+func column(ctx context.Context, database *sql.DB, query string, arguments ...any) ([]string, error) {
+	rows, err := database.QueryContext(ctx, query, arguments...)
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", query, err)
+	}
+	defer func() { _ = rows.Close() }()
+	var values []string
+	for rows.Next() {
+		var value string
+		if err := rows.Scan(&value); err != nil {
+			return nil, err
+		}
+		values = append(values, value)
+	}
+	return values, rows.Err()
+}

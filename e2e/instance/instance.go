@@ -1,0 +1,221 @@
+package instance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Instance is one configured server. It can be started, stopped or killed and started again.
+type Instance struct {
+	Settings  Settings
+	Directory string // holds the configuration, the data and the log
+	Binary    string
+	Processor string // list of processors for taskset; empty = all
+
+	mu      sync.Mutex
+	process *process
+}
+
+// process is one run of the server.
+type process struct {
+	command *exec.Cmd
+	ended   chan struct{} // closed when the process is gone
+}
+
+// New writes the configuration into the directory.
+func New(binary, directory string, settings Settings) (*Instance, error) {
+	if err := settings.fill(); err != nil {
+		return nil, err
+	}
+	instance := &Instance{Settings: settings, Directory: directory, Binary: binary}
+	return instance, instance.Configure()
+}
+
+// Configure writes the configuration file again, after a change of Settings.
+func (i *Instance) Configure() error {
+	text := i.Settings.file(filepath.Join(i.Directory, "data"))
+	if err := os.WriteFile(i.ConfigFile(), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	return nil
+}
+
+// ConfigFile is the path of inbox.toml.
+func (i *Instance) ConfigFile() string { return filepath.Join(i.Directory, "inbox.toml") }
+
+// URL is the public URL.
+func (i *Instance) URL() string { return "http://" + i.Settings.HTTP }
+
+// Actor is the IRI of an agent's actor.
+func (i *Instance) Actor(agent string) string { return i.URL() + "/agents/" + agent }
+
+// Start starts the server and waits until it says that it is ready.
+func (i *Instance) Start(ctx context.Context) error {
+	log, err := os.OpenFile(i.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	command := i.command("serve")
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("start server: %w", err)
+	}
+	started := &process{command: command, ended: make(chan struct{})}
+	go func() {
+		_ = command.Wait()
+		close(started.ended)
+	}()
+	i.mu.Lock()
+	i.process = started
+	i.mu.Unlock()
+	return i.awaitReady(ctx, started)
+}
+
+func (i *Instance) command(arguments ...string) *exec.Cmd {
+	arguments = append([]string{i.Binary, "--config", i.ConfigFile()}, arguments...)
+	if i.Processor != "" {
+		arguments = append([]string{"taskset", "-c", i.Processor}, arguments...)
+	}
+	command := exec.Command(arguments[0], arguments[1:]...)
+	command.Dir = i.Directory
+	return command
+}
+
+// readyPause is the time between two questions while the server starts.
+const readyPause = 2 * time.Millisecond
+
+func (i *Instance) awaitReady(ctx context.Context, started *process) error {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	ticker := time.NewTicker(readyPause)
+	defer ticker.Stop()
+	for {
+		response, err := client.Get(i.URL() + "/readyz")
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-started.ended:
+			return fmt.Errorf("the server ended before it was ready (%s); its log:\n%s", started.command.ProcessState, i.Log())
+		case <-ctx.Done():
+			return fmt.Errorf("the server was not ready in time: %w; its log:\n%s", ctx.Err(), i.Log())
+		case <-ticker.C:
+		}
+	}
+}
+
+func (i *Instance) running() *process {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.process
+}
+
+// ErrNotRunning is returned where a running server is needed.
+var ErrNotRunning = errors.New("the server does not run")
+
+// Stop asks the server to end (SIGTERM), waits for it and gives its exit code.
+func (i *Instance) Stop(ctx context.Context) (int, error) {
+	return i.end(ctx, syscall.SIGTERM)
+}
+
+// Kill ends the server at once (SIGKILL).
+func (i *Instance) Kill() error {
+	_, err := i.end(context.Background(), syscall.SIGKILL)
+	return err
+}
+
+func (i *Instance) end(ctx context.Context, signal syscall.Signal) (int, error) {
+	process := i.running()
+	if process == nil {
+		return 0, ErrNotRunning
+	}
+	if err := process.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return 0, fmt.Errorf("signal server: %w", err)
+	}
+	select {
+	case <-process.ended:
+		return process.command.ProcessState.ExitCode(), nil
+	case <-ctx.Done():
+		return 0, fmt.Errorf("the server did not end in time: %w", ctx.Err())
+	}
+}
+
+// Alive says whether the server process runs.
+func (i *Instance) Alive() bool {
+	process := i.running()
+	if process == nil {
+		return false
+	}
+	select {
+	case <-process.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Run runs another command of the program with the same configuration and gives what it printed.
+func (i *Instance) Run(ctx context.Context, arguments ...string) (string, error) {
+	command := exec.CommandContext(ctx, i.Binary, append([]string{"--config", i.ConfigFile()}, arguments...)...)
+	command.Dir = i.Directory
+	var output, problems bytes.Buffer
+	command.Stdout, command.Stderr = &output, &problems
+	if err := command.Run(); err != nil {
+		return output.String(), fmt.Errorf("inbox %s: %w: %s", strings.Join(arguments, " "), err, problems.String())
+	}
+	return output.String(), nil
+}
+
+// Token mints a bearer token for a peer.
+func (i *Instance) Token(ctx context.Context, name string) (string, error) {
+	output, err := i.Run(ctx, "tokens", "create", name)
+	if err != nil {
+		return "", err
+	}
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	return strings.TrimSpace(lines[len(lines)-1]), nil
+}
+
+func (i *Instance) logFile() string { return filepath.Join(i.Directory, "server.log") }
+
+// Log is everything that the server printed, over all its runs.
+func (i *Instance) Log() string {
+	text, err := os.ReadFile(i.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Memory is the resident memory of the running server in bytes.
+func (i *Instance) Memory() (int64, error) {
+	process := i.running()
+	if process == nil {
+		return 0, ErrNotRunning
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.command.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, found := strings.CutPrefix(line, "VmRSS:"); found {
+			kibibytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return kibibytes << 10, err
+		}
+	}
+	return 0, errors.New("read memory: the process has none any more")
+}

@@ -1,0 +1,80 @@
+package instance
+
+import (
+	"fmt"
+	"net"
+	"strings"
+)
+
+// Settings is what an operator writes into the configuration file. The zero value is an echo agent on SQLite that
+// captures mail, on ports of the kernel's choice.
+type Settings struct {
+	Database  string // empty = SQLite, or postgres://…
+	Domain    string // empty = the host and port of the HTTP address
+	HTTP      string // host:port; empty = a free loopback port
+	SMTP      string // host:port; empty = a free loopback port
+	DNS       string // host:port of the resolver; empty = the system's
+	Smarthost string // smtp://host:port; empty = mail is captured
+	Lease     string // a duration; empty = the default
+	Agents    string // TOML tables; empty = one echo agent
+	More      string // further lines of TOML, written last
+}
+
+// FreeAddress asks the kernel for a loopback port that nobody uses now.
+func FreeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("ask for a free port: %w", err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String(), nil
+}
+
+func (s *Settings) fill() error {
+	for _, address := range []*string{&s.HTTP, &s.SMTP} {
+		if *address != "" {
+			continue
+		}
+		free, err := FreeAddress()
+		if err != nil {
+			return err
+		}
+		*address = free
+	}
+	if s.Agents == "" {
+		s.Agents = "[[agents]]\nname = \"echo\"\nkind = \"echo\"\n"
+	}
+	return nil
+}
+
+// Short retries: what fails during a test is tried again within its patience.
+const retries = `["200ms", "500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s", "5s"]`
+
+// file writes the configuration.
+func (s *Settings) file(data string) string {
+	var text strings.Builder
+	line := func(format string, values ...any) { fmt.Fprintf(&text, format+"\n", values...) }
+	line("public_url = %q", "http://"+s.HTTP)
+	line("data_dir = %q", data)
+	if s.Domain != "" {
+		line("domain = %q", s.Domain)
+	}
+	if s.Database != "" {
+		line("database_url = %q", s.Database)
+	}
+	line("[http]\nlisten = %q", s.HTTP)
+	line("[smtp]\nlisten = %q", s.SMTP)
+	line("[mail]\nretry = %s", retries)
+	if s.Smarthost != "" {
+		line("mode = \"smarthost\"\nsmarthost = %q", s.Smarthost)
+	}
+	if s.DNS != "" {
+		line("[dns]\nresolver = %q", s.DNS)
+	}
+	line("[federation]\nallow_private = true\nretry = %s", retries)
+	if s.Lease != "" {
+		line("[queue]\nlease = %q", s.Lease)
+	}
+	line("%s\n%s", s.Agents, s.More)
+	return text.String()
+}

@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"inbox/e2e/instance"
+)
+
+// built compiles the program under test once, for all tests.
+var built func() (string, error)
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	directory, err := os.MkdirTemp("", "inbox-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(directory) }()
+	built = sync.OnceValues(func() (string, error) { return instance.Build(context.Background(), directory) })
+	return m.Run()
+}
+
+// onBothDatabases runs a test on SQLite and on PostgreSQL. The function gets the value of the setting database_url.
+func onBothDatabases(t *testing.T, test func(t *testing.T, database string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { test(t, "") })
+	t.Run("postgres", func(t *testing.T) { test(t, postgres(t)) })
+}
+
+// postgres gives the URL of an empty database of its own.
+func postgres(t *testing.T) string {
+	t.Helper()
+	beside := os.Getenv("INBOX_TEST_DATABASE_URL")
+	if beside == "" {
+		t.Fatal("INBOX_TEST_DATABASE_URL is not set; run make e2e, or: export INBOX_TEST_DATABASE_URL=$(scripts/test-postgres start) (Debian package postgresql)")
+	}
+	url, remove, err := instance.NewDatabase(t.Context(), beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	return url
+}
+
+// server is an instance whose failures end the test.
+type server struct {
+	*instance.Instance
+	t *testing.T
+}
+
+// newServer configures a server without starting it.
+func newServer(t *testing.T, settings instance.Settings) *server {
+	t.Helper()
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	configured, err := instance.New(binary, t.TempDir(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &server{Instance: configured, t: t}
+}
+
+// patience is how long a test waits for anything that should happen within a moment.
+const patience = 30 * time.Second
+
+// start starts a server, stops it at the end of the test and demands that it ends with 0.
+func start(t *testing.T, settings instance.Settings) *server {
+	t.Helper()
+	s := newServer(t, settings)
+	s.start()
+	t.Cleanup(func() {
+		if s.Alive() {
+			s.stop()
+		}
+		if t.Failed() {
+			t.Logf("log of the server:\n%s", tail(s.Log(), 16<<10))
+		}
+	})
+	return s
+}
+
+func tail(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	return "…" + text[len(text)-size:]
+}
+
+func (s *server) start() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.Start(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// stop demands a graceful end.
+func (s *server) stop() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	code, err := s.Stop(ctx)
+	if err != nil {
+		_ = s.Kill()
+		s.t.Error(err)
+		return
+	}
+	if code != 0 {
+		s.t.Errorf("the server ended with %d after SIGTERM; want 0", code)
+	}
+}
+
+// rows counts the rows of all tables but the adapters' documents (fetched keys are kept there).
+func (s *server) rows() map[string]int64 {
+	s.t.Helper()
+	counts, err := s.Rows(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	delete(counts, "documents")
+	return counts
+}
+
+// inbox runs a command of the program.
+func (s *server) inbox(arguments ...string) string {
+	s.t.Helper()
+	output, err := s.Run(s.t.Context(), arguments...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return output
+}
+
+// eventually polls a condition on state that only another process has (its database, its files).
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for !condition() {
+		select {
+		case <-ticker.C:
+		case <-deadline.C:
+			t.Fatalf("did not happen within %s: %s", patience, what)
+		}
+	}
+}
