@@ -10,8 +10,8 @@ import (
 var (
 	// FastSeconds is for work inside the process and the database: 50 µs to 1 s.
 	FastSeconds = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1}
-	// NetworkSeconds is for one exchange with a peer: 1 ms to 60 s.
-	NetworkSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60}
+	// NetworkSeconds is for one exchange with a peer: 500 µs to 60 s.
+	NetworkSeconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60}
 	// RunSeconds is for runs of agents and whole conversations: 5 ms to 1 h.
 	RunSeconds = []float64{.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600}
 	// Bytes is for sizes: 256 B to 64 MiB.

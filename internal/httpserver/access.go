@@ -1,0 +1,226 @@
+package httpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/internal/fault"
+	"inbox/internal/telemetry"
+)
+
+var (
+	// route: pattern of the route, "none" where none matched; method: a standard method or "other"; class: 1xx … 5xx
+	requestSeconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "inbox_http_request_seconds", Help: "Time to answer an HTTP request, by route pattern.",
+		Buckets: telemetry.NetworkSeconds,
+	}, []string{"route", "method", "class"})
+	inFlight = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "inbox_http_requests_in_flight", Help: "HTTP requests that are being answered.",
+	})
+	panics = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "inbox_http_panics_total", Help: "Handlers that panicked; each is a defect.",
+	})
+)
+
+// access is the one layer around the router: request id, limits, recovery, metrics, log. It is one handler instead of
+// a chain because every signed delivery passes it.
+type access struct {
+	next     http.Handler
+	logger   *slog.Logger
+	maxBody  int64
+	maxTime  time.Duration // to read a body
+	trusted  []netip.Prefix
+	stopping <-chan struct{}
+	running  sync.RWMutex // read-locked by each request under way
+}
+
+type requestKey struct{}
+
+// known is what the layer knows about a request, for ClientIP, RequestID and Stopping.
+type known struct {
+	id     string
+	access *access
+}
+
+func (a *access) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.running.RLock()
+	defer a.running.RUnlock()
+	started := time.Now()
+	id := nextRequestID()
+	ctx := context.WithValue(r.Context(), requestKey{}, &known{id: id, access: a})
+	r = r.WithContext(telemetry.With(ctx, slog.String("request", id)))
+	recorder := &recorder{ResponseWriter: w}
+	w.Header().Set("X-Request-Id", id)
+	a.limitBody(w, r)
+	inFlight.Inc()
+	defer a.finish(recorder, r, started)
+	a.next.ServeHTTP(recorder, r)
+}
+
+// finish runs in every case, also when the handler panicked.
+func (a *access) finish(w *recorder, r *http.Request, started time.Time) {
+	cause := recover()
+	abort := false
+	if cause != nil {
+		abort = a.recovered(w, r, cause)
+	}
+	took := time.Since(started)
+	inFlight.Dec()
+	requestSeconds.WithLabelValues(w.route(), method(r.Method), class(w.code())).Observe(took.Seconds())
+	a.log(w, r, took)
+	if abort {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// idle gives a channel that is closed when no request is under way; nothing may be accepted any more.
+func (a *access) idle() <-chan struct{} {
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		a.running.Lock()
+		defer a.running.Unlock()
+	}()
+	return idle
+}
+
+// recovered answers 500 where nothing was written yet; otherwise the connection has to be cut.
+func (a *access) recovered(w *recorder, r *http.Request, cause any) (abort bool) {
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		return true
+	}
+	panics.Inc()
+	a.logger.ErrorContext(r.Context(), "handler panicked", "method", r.Method, "path", r.URL.Path,
+		"panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	if w.status != 0 {
+		return true
+	}
+	WriteFault(w, fault.New(fault.Internal, "internal error"))
+	w.failure = nil // it is in the log already
+	return false
+}
+
+func (a *access) log(w *recorder, r *http.Request, took time.Duration) {
+	ctx := r.Context()
+	if w.failure != nil {
+		a.logger.ErrorContext(ctx, "request failed", "method", r.Method, "path", r.URL.Path, "error", w.failure)
+	}
+	if a.logger.Enabled(ctx, slog.LevelDebug) {
+		a.logger.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
+			slog.Int("status", w.code()), slog.Int64("bytes", w.bytes), slog.Duration("took", took),
+			slog.String("client", ClientIP(r).String()))
+	}
+}
+
+// recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	pattern string
+	status  int
+	bytes   int64
+	failure error
+}
+
+// WriteHeader remembers the final status; informational ones pass.
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && status >= http.StatusOK {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write counts what left.
+func (w *recorder) Write(content []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(content)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Flush serves streams that ask for an http.Flusher.
+func (w *recorder) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *recorder) code() int {
+	if w.status == 0 {
+		return http.StatusOK // net/http answers 200 for a handler that wrote nothing
+	}
+	return w.status
+}
+
+func (w *recorder) route() string {
+	if w.pattern == "" {
+		return "none"
+	}
+	return w.pattern
+}
+
+func class(status int) string {
+	switch status / 100 {
+	case 1:
+		return "1xx"
+	case 2:
+		return "2xx"
+	case 3:
+		return "3xx"
+	case 4:
+		return "4xx"
+	}
+	return "5xx"
+}
+
+// method keeps strangers from making label values.
+func method(name string) string {
+	for _, standard := range methods {
+		if name == standard {
+			return standard
+		}
+	}
+	return "other"
+}
+
+var (
+	processID      = base32.HexEncoding.EncodeToString([]byte(rand.Text()))[:8]
+	requestCounter atomic.Uint64
+)
+
+// nextRequestID is unique in the process and very likely between processes; it is no secret.
+func nextRequestID() string {
+	return processID + "-" + strconv.FormatUint(requestCounter.Add(1), 36)
+}
+
+// RequestID gives the id of the request for messages to operators; empty outside of a Server. It is the X-Request-Id
+// of the answer and the "request" attribute of the log.
+func RequestID(ctx context.Context) string {
+	if found, ok := ctx.Value(requestKey{}).(*known); ok {
+		return found.id
+	}
+	return ""
+}
+
+// Stopping gives a channel that is closed when the server begins to stop: streams end themselves then, so that they
+// do not use up the time that other requests have. Outside of a Server it is nil, which never becomes ready.
+func Stopping(ctx context.Context) <-chan struct{} {
+	if found, ok := ctx.Value(requestKey{}).(*known); ok {
+		return found.access.stopping
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"inbox/internal/fault"
+	"inbox/internal/telemetry"
+)
+
+// Check is one condition of readiness. Run returns nil when it holds; a fault's public text is shown to whoever
+// asks, everything else only goes to the log.
+type Check struct {
+	Name string
+	Run  func(ctx context.Context) error
+}
+
+const (
+	checkTimeout = 2 * time.Second
+	checkEvery   = time.Second // more questions than this get the same answer, so that strangers cannot load the store
+)
+
+// health answers /healthz, /readyz and /metrics.
+type health struct {
+	checks   []Check
+	logger   *slog.Logger
+	stopping <-chan struct{}
+
+	mutex   sync.Mutex
+	checked time.Time
+	last    readiness
+}
+
+type readiness struct {
+	Ready  bool              `json:"ready"`
+	Reason string            `json:"reason,omitempty"`
+	Checks map[string]string `json:"checks,omitempty"` // "ok" or what is wrong
+}
+
+func (h *health) routes() []Route {
+	return []Route{
+		{http.MethodGet, "/healthz", http.HandlerFunc(h.alive)},
+		{http.MethodGet, "/readyz", http.HandlerFunc(h.ready)},
+		{http.MethodGet, "/metrics", insideOnly(telemetry.MetricsHandler())},
+	}
+}
+
+// insideOnly hides a page from clients outside of the operator's networks.
+func insideOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !inside(r) {
+			WriteFault(w, fault.New(fault.Forbidden, "metrics are shown to loopback and private addresses only"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (h *health) alive(w http.ResponseWriter, _ *http.Request) {
+	WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+func (h *health) ready(w http.ResponseWriter, r *http.Request) {
+	answer := h.stopped()
+	if answer.Ready {
+		answer = h.check(context.WithoutCancel(r.Context()))
+	}
+	status := http.StatusOK
+	if !answer.Ready {
+		status = http.StatusServiceUnavailable
+		setRetryAfter(w.Header(), 0)
+	}
+	WriteJSON(w, status, answer)
+}
+
+func (h *health) stopped() readiness {
+	select {
+	case <-h.stopping:
+		return readiness{Reason: "the server is stopping"}
+	default:
+		return readiness{Ready: true}
+	}
+}
+
+// check runs the conditions side by side, at most once a second.
+func (h *health) check(ctx context.Context) readiness {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if time.Since(h.checked) < checkEvery {
+		return h.last
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	results := make([]error, len(h.checks))
+	var group sync.WaitGroup
+	for i, check := range h.checks {
+		group.Go(func() { results[i] = check.Run(ctx) })
+	}
+	group.Wait()
+	before := h.last
+	h.last, h.checked = h.summary(results), time.Now()
+	h.logChange(ctx, before, results)
+	return h.last
+}
+
+func (h *health) summary(results []error) readiness {
+	summary := readiness{Ready: true, Checks: make(map[string]string, len(results))}
+	for i, err := range results {
+		summary.Checks[h.checks[i].Name] = "ok"
+		if err != nil {
+			summary.Ready = false
+			summary.Checks[h.checks[i].Name] = publicReason(err)
+		}
+	}
+	return summary
+}
+
+func publicReason(err error) string {
+	if f, ok := errors.AsType[*fault.Fault](err); ok {
+		return f.Public
+	}
+	return "not available"
+}
+
+func (h *health) logChange(ctx context.Context, before readiness, results []error) {
+	if h.last.Ready {
+		return
+	}
+	for i, err := range results {
+		if name := h.checks[i].Name; err != nil && before.Checks[name] != h.last.Checks[name] {
+			h.logger.WarnContext(ctx, "not ready", "check", name, "error", err)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package httpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Options of a server; zero values take the defaults.
+type Options struct {
+	Key            string         // configuration key of the address, for error messages; "http.listen"
+	Listen         string         // host:port; port 0 takes a free one
+	Routes         []Route        // of all rooms
+	Checks         []Check        // of readiness
+	WithoutHealth  bool           // leaves /healthz, /readyz and /metrics out, for a second listener
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	MaxBodyBytes   int64          // of a request; 10 MiB
+	BodyTimeout    time.Duration  // to read a request body; 60 s
+	Grace          time.Duration  // for requests under way when the server stops; 10 s
+	CertFile       string         // PEM; with KeyFile the listener speaks TLS
+	KeyFile        string         // PEM
+	Logger         *slog.Logger   // nil = slog's default
+}
+
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 120 * time.Second
+	maxHeaderBytes    = 16 << 10
+	cutOffTime        = time.Second // for handlers to notice that their connection is gone
+)
+
+func (o Options) withDefaults() Options {
+	if o.Key == "" {
+		o.Key = "http.listen"
+	}
+	if o.MaxBodyBytes == 0 {
+		o.MaxBodyBytes = 10 << 20
+	}
+	if o.BodyTimeout == 0 {
+		o.BodyTimeout = time.Minute
+	}
+	if o.Grace == 0 {
+		o.Grace = 10 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}
+
+// Server is one listener with its routes. HTTP/1.1 and HTTP/2 are spoken, the latter also without TLS.
+type Server struct {
+	options  Options
+	access   *access
+	http     *http.Server
+	listener net.Listener
+	stop     func() // closes stopping, once
+	stopping chan struct{}
+}
+
+// New makes a server; it does not listen yet. Errors: a route that is there twice or malformed, a certificate that
+// cannot be read.
+func New(options Options) (*Server, error) {
+	s := &Server{options: options.withDefaults(), stopping: make(chan struct{})}
+	s.stop = sync.OnceFunc(func() { close(s.stopping) })
+	routes := s.options.Routes
+	if !s.options.WithoutHealth {
+		health := &health{checks: s.options.Checks, logger: s.options.Logger, stopping: s.stopping}
+		routes = append(health.routes(), routes...)
+	}
+	router, err := newRouter(routes)
+	if err != nil {
+		return nil, err
+	}
+	s.access = &access{
+		next: router, logger: s.options.Logger, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
+		trusted: s.options.TrustedProxies, stopping: s.stopping,
+	}
+	s.http, err = s.newHTTP()
+	return s, err
+}
+
+func (s *Server) newHTTP() (*http.Server, error) {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{
+		Handler: s.access, Protocols: &protocols,
+		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		// What strangers do wrong on the wire is nothing that an operator can mend.
+		ErrorLog: slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
+	}
+	if s.options.CertFile == "" {
+		return server, nil
+	}
+	certificate, err := newCertificate(s.options.CertFile, s.options.KeyFile, s.options.Logger)
+	if err != nil {
+		return nil, err
+	}
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}
+	return server, nil
+}
+
+// Handler gives the server's handler with all layers, for tests and for programs that embed it.
+func (s *Server) Handler() http.Handler { return s.access }
+
+// Listen takes the address. The error is one sentence that names the configuration key and what to do.
+func (s *Server) Listen() error {
+	listener, err := net.Listen("tcp", s.options.Listen)
+	if err != nil {
+		return s.explain(err)
+	}
+	s.listener = listener
+	return nil
+}
+
+func (s *Server) explain(err error) error {
+	address, said := s.options.Listen, ""
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		said = address + " is in use by another program: stop that program or write another port"
+	case errors.Is(err, syscall.EACCES):
+		said = "no permission to listen on " + address + ": write a port from 1024 up, or allow this program to bind low ports"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		said = "this machine has no address " + address + ": write one of its own, or 0.0.0.0 for all"
+	default:
+		return fmt.Errorf("%s: cannot listen on %q, want host:port: %w", s.options.Key, address, err)
+	}
+	return &listenError{text: s.options.Key + ": " + said, cause: err}
+}
+
+// listenError says in one sentence what the operating system said, and keeps the original for errors.Is.
+type listenError struct {
+	text  string
+	cause error
+}
+
+func (e *listenError) Error() string { return e.text }
+func (e *listenError) Unwrap() error { return e.cause }
+
+// Addr gives the address that the server listens on, with the real port; nil before Listen.
+func (s *Server) Addr() net.Addr {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Run serves until ctx ends, listening first where Listen was not called. Then it stops: readiness goes off, nothing
+// new is accepted, streams are told (see Stopping), requests under way have Options.Grace to finish, and what is left
+// is cut off. It returns nil after a stop that was asked for.
+func (s *Server) Run(ctx context.Context) error {
+	if s.listener == nil {
+		if err := s.Listen(); err != nil {
+			return err
+		}
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.serve() }()
+	select {
+	case err := <-served:
+		s.stop()
+		return fmt.Errorf("serve %s: %w", s.options.Key, err)
+	case <-ctx.Done():
+	}
+	s.shutDown(context.WithoutCancel(ctx))
+	<-served
+	return nil
+}
+
+func (s *Server) serve() error {
+	if s.http.TLSConfig != nil {
+		return s.http.ServeTLS(s.listener, "", "")
+	}
+	return s.http.Serve(s.listener)
+}
+
+func (s *Server) shutDown(ctx context.Context) {
+	s.stop()
+	ctx, cancel := context.WithTimeout(ctx, s.options.Grace)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.options.Logger.Warn("requests were cut off at the end of the grace time", "grace", s.options.Grace)
+		_ = s.http.Close()
+		s.waitForHandlers()
+	}
+}
+
+// waitForHandlers keeps the store open a moment longer for handlers whose connection was cut.
+func (s *Server) waitForHandlers() {
+	select {
+	case <-s.access.idle():
+	case <-time.After(cutOffTime):
+	}
+}
