@@ -201,6 +201,7 @@ func series() int {
 
 func TestMetricsByPatternAndOnlyInside(t *testing.T) {
 	server := newServer(t, Options{Routes: []Route{{"GET", "/pattern/{name}", say("x")}}})
+	requestSeconds.Reset()
 	before := series()
 	for _, path := range []string{"/pattern/a", "/pattern/b", "/pattern/c"} {
 		ask(server.Handler(), "GET", path)
