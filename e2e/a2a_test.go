@@ -1,0 +1,327 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"inbox/e2e/instance"
+	"inbox/e2e/load"
+)
+
+// a2aClient is the JavaScript SDK with one bearer token.
+type a2aClient struct {
+	t      *testing.T
+	input  io.Writer
+	mu     sync.Mutex
+	next   int
+	waits  map[int]chan a2aAnswer
+	reader *bufio.Reader
+}
+
+type a2aAnswer struct {
+	ID     int
+	Result json.RawMessage
+	Error  *struct {
+		Name    string
+		Code    int
+		Message string
+	}
+}
+
+func newA2AClient(t *testing.T, agent, token string) *a2aClient {
+	t.Helper()
+	input, output := node(t, "a2a/client.mjs", "--agent", agent, "--token", token)
+	client := &a2aClient{t: t, input: input, waits: map[int]chan a2aAnswer{}, reader: output}
+	go client.read()
+	return client
+}
+
+func (c *a2aClient) read() {
+	for {
+		line, err := c.reader.ReadBytes('\n')
+		var answer a2aAnswer
+		if err != nil || json.Unmarshal(line, &answer) != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, wait := range c.waits {
+				close(wait)
+			}
+			return
+		}
+		c.mu.Lock()
+		wait := c.waits[answer.ID]
+		delete(c.waits, answer.ID)
+		c.mu.Unlock()
+		wait <- answer
+	}
+}
+
+// begin starts an operation; the channel gets its answer.
+func (c *a2aClient) begin(operation string, params any) <-chan a2aAnswer {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next++
+	wait := make(chan a2aAnswer, 1)
+	c.waits[c.next] = wait
+	command, err := json.Marshal(map[string]any{"id": c.next, "operation": operation, "params": params})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(c.input, "%s\n", command); err != nil {
+		c.t.Fatalf("command to the A2A client: %v", err)
+	}
+	return wait
+}
+
+// end waits for an answer that is no error and decodes it.
+func (c *a2aClient) end(answers <-chan a2aAnswer, result any) {
+	c.t.Helper()
+	answer, open := <-answers
+	if !open {
+		c.t.Fatal("the A2A client ended")
+	}
+	if answer.Error != nil {
+		c.t.Fatalf("the A2A client met %+v", *answer.Error)
+	}
+	if err := json.Unmarshal(answer.Result, result); err != nil {
+		c.t.Fatalf("answer %s: %v", answer.Result, err)
+	}
+}
+
+func (c *a2aClient) do(operation string, params, result any) {
+	c.t.Helper()
+	c.end(c.begin(operation, params), result)
+}
+
+// fails demands an error of the SDK with this name.
+func (c *a2aClient) fails(operation string, params any, name string) {
+	c.t.Helper()
+	answer := <-c.begin(operation, params)
+	if answer.Error == nil || !strings.Contains(answer.Error.Name, name) {
+		c.t.Errorf("%s gave %s, error %+v; want %s", operation, answer.Result, answer.Error, name)
+	}
+}
+
+func message(id, text string, more ...any) map[string]any {
+	params := map[string]any{
+		"message": map[string]any{"messageId": id, "role": "ROLE_USER", "parts": []map[string]string{{"text": text}}},
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		params[more[i].(string)] = more[i+1]
+	}
+	return params
+}
+
+type sendResult struct {
+	Task *load.Task
+}
+
+func texts(task load.Task) string {
+	var all []string
+	for _, one := range task.History {
+		if one.Role == "ROLE_AGENT" {
+			for _, part := range one.Parts {
+				all = append(all, part.Text)
+			}
+		}
+	}
+	if task.Status.Message != nil {
+		for _, part := range task.Status.Message.Parts {
+			all = append(all, part.Text)
+		}
+	}
+	for _, artifact := range task.Artifacts {
+		for _, part := range artifact.Parts {
+			all = append(all, part.Text)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+const completed, canceled = "TASK_STATE_COMPLETED", "TASK_STATE_CANCELED"
+
+// slowAgent is an agent of kind webhook that answers when it is told to.
+func slowAgent(t *testing.T) (table string, asked <-chan struct{}, answer chan<- struct{}) {
+	t.Helper()
+	questions, release := make(chan struct{}, 100), make(chan struct{})
+	service := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		_, _ = io.Copy(io.Discard, request.Body)
+		questions <- struct{}{}
+		select {
+		case <-release:
+			writer.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(writer, `{"parts":[{"type":"text","text":"at last"}]}`)
+		case <-request.Context().Done():
+		}
+	}))
+	t.Cleanup(service.Close)
+	return fmt.Sprintf("[[agents]]\nname = \"slow\"\nkind = \"webhook\"\n[agents.webhook]\nurl = %q\nsecret = \"not-a-secret-but-long-enough\"\n", service.URL),
+		questions, release
+}
+
+func TestA2AJavaScriptSDK(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		table, asked, _ := slowAgent(t)
+		s := start(t, instance.Settings{Database: database, Agents: "[[agents]]\nname = \"echo\"\nkind = \"echo\"\n" + table})
+		token := func(name string) string {
+			minted, err := s.Token(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return minted
+		}
+		ann, bob := token("ann"), token("bob")
+		client := newA2AClient(t, s.URL()+"/a2a/echo", ann)
+
+		var sent sendResult
+		client.do("send", message("m-1", "good morning"), &sent)
+		if sent.Task == nil || sent.Task.Status.State != completed || !strings.Contains(texts(*sent.Task), "good morning") {
+			t.Fatalf("send gave %+v", sent.Task)
+		}
+		t.Run("the same message is the same task", func(t *testing.T) {
+			var again sendResult
+			client.do("send", message("m-1", "good morning"), &again)
+			if again.Task == nil || again.Task.ID != sent.Task.ID {
+				t.Errorf("the repeated message gave %+v; want task %s", again.Task, sent.Task.ID)
+			}
+		})
+		t.Run("stream", func(t *testing.T) { checkStream(t, client) })
+		t.Run("get", func(t *testing.T) {
+			var task load.Task
+			client.do("get", map[string]any{"id": sent.Task.ID}, &task)
+			if task.ID != sent.Task.ID || task.Status.State != completed || !strings.Contains(texts(task), "good morning") {
+				t.Errorf("get gave %+v", task)
+			}
+		})
+		t.Run("list", func(t *testing.T) { checkList(t, client, sent.Task.ID) })
+		t.Run("send at once and cancel", func(t *testing.T) { checkCancel(t, s, ann, bob, asked) })
+		t.Run("another principal sees none of it", func(t *testing.T) {
+			checkStranger(t, newA2AClient(t, s.URL()+"/a2a/echo", bob), sent.Task.ID)
+		})
+		t.Run("without a good token nothing", func(t *testing.T) { checkTokens(t, s) })
+	})
+}
+
+func checkStream(t *testing.T, client *a2aClient) {
+	t.Helper()
+	var events []struct {
+		Task           *load.Task
+		StatusUpdate   *struct{ Status struct{ State string } }
+		ArtifactUpdate *struct {
+			Artifact struct{ Parts []load.A2APart }
+		}
+		Message *load.A2AMessage
+	}
+	client.do("stream", message("m-stream", "tell me slowly"), &events)
+	if len(events) < 2 || events[0].Task == nil {
+		t.Fatalf("the stream gave %d events, the first %+v; want a task first and then updates", len(events), events)
+	}
+	last := events[len(events)-1]
+	ended := last.StatusUpdate != nil && last.StatusUpdate.Status.State == completed
+	if !ended {
+		t.Errorf("the stream ended with %+v; want %s", last, completed)
+	}
+	var task load.Task
+	client.do("get", map[string]any{"id": events[0].Task.ID}, &task)
+	if !strings.Contains(texts(task), "tell me slowly") {
+		t.Errorf("the streamed task holds %q", texts(task))
+	}
+}
+
+type taskList struct {
+	Tasks     []load.Task
+	TotalSize int
+}
+
+func checkList(t *testing.T, client *a2aClient, id string) {
+	t.Helper()
+	var listed taskList
+	client.do("list", map[string]any{"pageSize": 100}, &listed)
+	if len(listed.Tasks) != 2 || listed.TotalSize != 2 {
+		t.Errorf("list gave %d tasks of %d; want 2", len(listed.Tasks), listed.TotalSize)
+	}
+	for _, task := range listed.Tasks {
+		if task.ID == id {
+			return
+		}
+	}
+	t.Errorf("list does not have task %s: %+v", id, listed)
+}
+
+func checkCancel(t *testing.T, s *server, token, stranger string, asked <-chan struct{}) {
+	t.Helper()
+	client := newA2AClient(t, s.URL()+"/a2a/slow", token)
+	var sent sendResult
+	client.do("send", message("m-slow", "take your time", "configuration", map[string]any{"returnImmediately": true}), &sent)
+	if sent.Task == nil || sent.Task.Status.State == completed {
+		t.Fatalf("send at once gave %+v; want an unfinished task", sent.Task)
+	}
+	<-asked
+	other := newA2AClient(t, s.URL()+"/a2a/slow", stranger)
+	other.fails("cancel", map[string]any{"id": sent.Task.ID}, "TaskNotFound")
+
+	var cancelled load.Task
+	client.do("cancel", map[string]any{"id": sent.Task.ID}, &cancelled)
+	if cancelled.Status.State != canceled {
+		t.Errorf("cancel gave %s", cancelled.Status.State)
+	}
+	client.fails("cancel", map[string]any{"id": sent.Task.ID}, "TaskNotCancelable")
+	var task load.Task
+	client.do("get", map[string]any{"id": sent.Task.ID}, &task)
+	if task.Status.State != canceled {
+		t.Errorf("the cancelled task is %s", task.Status.State)
+	}
+}
+
+func checkStranger(t *testing.T, stranger *a2aClient, id string) {
+	t.Helper()
+	var listed taskList
+	stranger.do("list", map[string]any{}, &listed)
+	if len(listed.Tasks) != 0 || listed.TotalSize != 0 {
+		t.Errorf("a stranger lists %+v", listed)
+	}
+	stranger.fails("get", map[string]any{"id": id}, "TaskNotFound")
+	stranger.fails("cancel", map[string]any{"id": id}, "TaskNotFound")
+	continued := message("m-continue", "and?")
+	continued["message"].(map[string]any)["taskId"] = id
+	stranger.fails("send", continued, "TaskNotFound")
+
+	// A message id belongs to its sender: the same id of somebody else is another message.
+	var own sendResult
+	stranger.do("send", message("m-1", "good evening"), &own)
+	if own.Task == nil || own.Task.ID == id || !strings.Contains(texts(*own.Task), "good evening") {
+		t.Errorf("the stranger's own message gave %+v", own.Task)
+	}
+}
+
+func checkTokens(t *testing.T, s *server) {
+	t.Helper()
+	for _, token := range []string{"", "wrong"} {
+		request, err := http.NewRequest(http.MethodPost, s.URL()+"/a2a/echo", strings.NewReader(string(load.SendBody("m", "hi", false))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("A2A-Version", "1.0")
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusUnauthorized || response.Header.Get("WWW-Authenticate") == "" {
+			t.Errorf("token %q: status %d, challenge %q; want 401 with a challenge", token, response.StatusCode,
+				response.Header.Get("WWW-Authenticate"))
+		}
+	}
+}
