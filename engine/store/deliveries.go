@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+
+	"inbox/engine/delivery"
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+const deliveryColumns = `d.id, d.turn_id, d.reply_id, d.agent, d.via, d.native_id, d.destination, d.address, d.data,
+	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at`
+
+const insertDelivery = `INSERT INTO deliveries (id, turn_id, reply_id, agent, via, native_id, destination, address,
+	data, state, reason, attempt, next_at, created_at, updated_at)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
+
+// maxDestinationBytes bounds a destination key: a host with a port, or a domain (RFC 1035, section 2.3.4).
+const maxDestinationBytes = 512
+
+// InsertDelivery stores a reply's way to one destination.
+func (t *Tx) InsertDelivery(ctx context.Context, d delivery.Record) error {
+	if err := requireStorable("destination", d.Key, "native_id", d.NativeID); err != nil {
+		return err
+	}
+	if len(d.Key) > maxDestinationBytes {
+		return fault.InField("destination", "is longer than 512 bytes")
+	}
+	return t.do(ctx, insertDelivery, d.ID, d.TurnID, d.ReplyID, d.Agent, d.Via, d.NativeID, d.Key, cleaned(d.Address),
+		cleaned(string(d.Data)), d.State, cleaned(d.Reason), int64(d.Attempt), micros(d.NextAt), micros(d.CreatedAt),
+		micros(d.UpdatedAt))
+}
+
+// MoveDelivery changes a delivery's state when it is in one of the states of move.From, and writes move.Event to the
+// turn's timeline. It says whether it did. A zero Attempt leaves the attempt as it is.
+func (t *Tx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error) {
+	query := `UPDATE deliveries SET state = $1, reason = $2, attempt = CASE WHEN $3 > 0 THEN $3 ELSE attempt END,
+		next_at = $4, updated_at = $5 WHERE id = $6 AND state IN (` + placeholders(7, len(move.From)) + `) RETURNING turn_id`
+	arguments := []any{
+		move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.NextAt), micros(move.At), move.ID,
+	}
+	for _, state := range move.From {
+		arguments = append(arguments, state)
+	}
+	var turnID string
+	found, err := first(ctx, t, query, arguments, &turnID)
+	if err != nil || !found || move.Event.Kind == "" {
+		return found, err
+	}
+	event := move.Event
+	if event.At.IsZero() {
+		event.At = move.At
+	}
+	return true, t.AppendEvents(ctx, turnID, []exchange.Event{event})
+}
+
+const selectDelivery = `SELECT ` + replyColumns + `, ` + deliveryColumns + ` FROM deliveries d
+	JOIN replies r ON r.id = d.reply_id JOIN turns t ON t.id = r.turn_id WHERE d.id = $1`
+
+// Delivery gives a delivery and the reply that it carries; fault.NotFound when there is none.
+func (v deliveryView) Delivery(ctx context.Context, id string) (delivery.Record, exchange.Reply, error) {
+	var record deliveryRow
+	var reply exchange.Reply
+	found := false
+	err := v.store.engine.reader().each(ctx, selectDelivery, []any{id}, func(r row) (err error) {
+		found = true
+		var nativeID string
+		reply, err = scanReply(r, &nativeID, record.columns()...)
+		return err
+	})
+	if err == nil && !found {
+		err = notFound("delivery")
+	}
+	return record.finish(), reply, err
+}
+
+// Deliveries lists deliveries, newest first.
+func (s *Store) Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error) {
+	var chosen selection
+	chosen.addWhen(filter.TurnID != "", "d.turn_id = ?", filter.TurnID)
+	chosen.addWhen(filter.State != "", "d.state = ?", filter.State)
+	chosen.addWhen(filter.Key != "", "d.destination = ?", filter.Key)
+	chosen.addWhen(filter.Before != "", "d.id < ?", filter.Before)
+	query := `SELECT ` + deliveryColumns + ` FROM deliveries d` + chosen.sql() + chosen.page("d.id DESC", filter.Limit)
+	var records []delivery.Record
+	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+		var record deliveryRow
+		if err := r.Scan(record.columns()...); err != nil {
+			return err
+		}
+		records = append(records, record.finish())
+		return nil
+	})
+	return records, err
+}
+
+// deliveryRow is a delivery while it is being scanned.
+type deliveryRow struct {
+	record                 delivery.Record
+	data                   string
+	next, created, updated int64
+}
+
+func (d *deliveryRow) columns() []any {
+	r := &d.record
+	return []any{
+		&r.ID, &r.TurnID, &r.ReplyID, &r.Agent, &r.Via, &r.NativeID, &r.Key, &r.Address, &d.data,
+		&r.State, &r.Reason, &r.Attempt, &d.next, &d.created, &d.updated,
+	}
+}
+
+func (d *deliveryRow) finish() delivery.Record {
+	d.record.Data = rawJSON(d.data)
+	d.record.NextAt, d.record.CreatedAt, d.record.UpdatedAt = instant(d.next), instant(d.created), instant(d.updated)
+	return d.record
+}

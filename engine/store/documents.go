@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"inbox/internal/fault"
+)
+
+// maxDocumentKey bounds a document's key in bytes, so that every index entry fits.
+const maxDocumentKey = 2048
+
+// State keeps the adapters' private documents: durable, shared by all nodes, each with an optional end of life.
+// Namespaces belong to one adapter each.
+type State struct{ store *Store }
+
+// liveDocument keeps documents that have not ended at $1.
+const liveDocument = `(expires_at = 0 OR expires_at > $1)`
+
+const selectDocument = `SELECT encoding, value FROM documents WHERE ` + liveDocument + ` AND namespace = $2 AND key = $3`
+
+// Get gives a document.
+func (s *State) Get(ctx context.Context, namespace, key string) ([]byte, bool, error) {
+	return getDocument(ctx, s.store.engine.reader(), namespace, key)
+}
+
+func getDocument(ctx context.Context, from querier, namespace, key string) (value []byte, found bool, err error) {
+	if !storable(namespace) || !storable(key) {
+		return nil, false, nil
+	}
+	var encoding, text string
+	found, err = first(ctx, from, selectDocument, []any{nowMicros(), namespace, key}, &encoding, &text)
+	if err != nil || !found {
+		return nil, false, err
+	}
+	value, err = decodeBody(encoding, text)
+	return value, err == nil, err
+}
+
+const putDocument = `INSERT INTO documents (namespace, key, encoding, value, expires_at) VALUES ($1, $2, $3, $4, $5)
+	ON CONFLICT (namespace, key) DO UPDATE SET encoding = excluded.encoding, value = excluded.value,
+	expires_at = excluded.expires_at`
+
+// Put writes a document, over an older one if there is one. A zero expires means never.
+func (s *State) Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error {
+	if err := checkDocumentKey(namespace, key); err != nil {
+		return err
+	}
+	encoding, text := encodeBody(value)
+	return s.store.InTx(ctx, func(tx *Tx) error {
+		return tx.do(ctx, putDocument, namespace, key, encoding, text, micros(expires))
+	})
+}
+
+const putDocumentIfAbsent = putDocument + ` WHERE documents.expires_at > 0 AND documents.expires_at <= $6`
+
+// PutIfAbsent writes a document unless a live one is there; it gives the one that is there afterwards and whether it
+// is the caller's.
+func (s *State) PutIfAbsent(
+	ctx context.Context, namespace, key string, value []byte, expires time.Time,
+) (current []byte, inserted bool, err error) {
+	if err := checkDocumentKey(namespace, key); err != nil {
+		return nil, false, err
+	}
+	encoding, text := encodeBody(value)
+	err = s.store.InTx(ctx, func(tx *Tx) error {
+		changed, err := tx.change(ctx, putDocumentIfAbsent, namespace, key, encoding, text, micros(expires), nowMicros())
+		if err != nil {
+			return err
+		}
+		current, inserted = value, changed > 0
+		if inserted {
+			return nil
+		}
+		current, _, err = getDocument(ctx, tx, namespace, key)
+		return err
+	})
+	return current, inserted, err
+}
+
+func checkDocumentKey(namespace, key string) error {
+	if len(namespace) > 128 || len(key) > maxDocumentKey {
+		return fault.InField("key", "is longer than 2048 bytes")
+	}
+	return requireStorable("namespace", namespace, "key", key)
+}
+
+// Delete removes a document; it is no error when there is none.
+func (s *State) Delete(ctx context.Context, namespace, key string) error {
+	if !storable(namespace) || !storable(key) {
+		return nil
+	}
+	return s.store.InTx(ctx, func(tx *Tx) error {
+		return tx.do(ctx, `DELETE FROM documents WHERE namespace = $1 AND key = $2`, namespace, key)
+	})
+}
+
+const listDocuments = `SELECT key, encoding, value FROM documents WHERE ` + liveDocument + `
+	AND namespace = $2 AND key > $3 ORDER BY key LIMIT $4`
+
+// List gives the documents of a namespace with keys after the given one, in byte order of their keys, at most 500.
+func (s *State) List(
+	ctx context.Context, namespace, after string, limit int,
+) (keys []string, values [][]byte, err error) {
+	if limit < 1 || limit > maxPage {
+		limit = maxPage
+	}
+	arguments := []any{nowMicros(), namespace, cleaned(after), int64(limit)}
+	err = s.store.engine.reader().each(ctx, listDocuments, arguments, func(r row) error {
+		var key, encoding, text string
+		if err := r.Scan(&key, &encoding, &text); err != nil {
+			return err
+		}
+		value, err := decodeBody(encoding, text)
+		keys, values = append(keys, key), append(values, value)
+		return err
+	})
+	return keys, values, err
+}
+
+// Count counts the documents of a namespace.
+func (s *State) Count(ctx context.Context, namespace string) (int64, error) {
+	var count int64
+	_, err := first(ctx, s.store.engine.reader(),
+		`SELECT COUNT(*) FROM documents WHERE `+liveDocument+` AND namespace = $2`, []any{nowMicros(), namespace}, &count)
+	return count, err
+}
+
+// maxSwept bounds what one sweep removes in one transaction, so that nobody waits long for the writer.
+const maxSwept = 1000
+
+const sweepDocuments = `DELETE FROM documents WHERE (namespace, key) IN (SELECT namespace, key FROM documents
+	WHERE expires_at > 0 AND expires_at <= $1 LIMIT $2)`
+
+// sweepDocuments removes documents that have ended. Readers do not see them anyway.
+func (s *Store) sweepDocuments(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, sweepDocuments, nowMicros(), int64(maxSwept)) })
+		if err != nil && ctx.Err() == nil {
+			s.options.Logger.Warn("sweep of ended documents", "error", err)
+		}
+	}
+}

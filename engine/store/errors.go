@@ -1,0 +1,37 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"inbox/internal/fault"
+)
+
+// errClosed is the cause of every refusal after Close.
+var errClosed = errors.New("store is closed")
+
+// unavailable makes the fault of a database that did not do its work.
+func unavailable(operation string, cause error) error {
+	return &fault.Fault{
+		Kind:       fault.Unavailable,
+		Public:     "the message store is not available at the moment; try again later",
+		RetryAfter: 5 * time.Second,
+		Cause:      operationError{operation, cause},
+	}
+}
+
+// operationError adds what we were doing; fmt.Errorf costs more than a row on the hot path of a full disk.
+type operationError struct {
+	operation string
+	cause     error
+}
+
+func (e operationError) Error() string { return e.operation + ": " + e.cause.Error() }
+func (e operationError) Unwrap() error { return e.cause }
+
+func notFound(what string) error { return fault.New(fault.NotFound, "no such "+what) }
+
+func ended(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+
+	"inbox/migrations"
+)
+
+// migrate applies what is missing. The provider prints nothing and keeps no global state.
+func migrate(ctx context.Context, database *sql.DB, words *dialect, options ...goose.ProviderOption) error {
+	options = append(options, goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(words.migrations, database, ddl{migrations.Files, words}, options...)
+	if err != nil {
+		return err
+	}
+	_, err = provider.Up(ctx)
+	return err
+}
+
+// ddl gives each database its form of the migrations: SQLite does not know the collation "C", which is how it
+// compares anyway.
+type ddl struct {
+	fs.FS
+	dialect *dialect
+}
+
+// Open opens a migration.
+func (d ddl) Open(name string) (fs.File, error) {
+	file, err := d.FS.Open(name)
+	if err != nil || d.dialect != sqliteDialect || !strings.HasSuffix(name, ".sql") {
+		return file, err
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return nil, err
+	}
+	return ddlFile{file, strings.NewReader(strings.ReplaceAll(string(text), ` COLLATE "C"`, ""))}, nil
+}
+
+type ddlFile struct {
+	fs.File
+	text *strings.Reader
+}
+
+// Read reads the adapted text.
+func (f ddlFile) Read(buffer []byte) (int, error) { return f.text.Read(buffer) }

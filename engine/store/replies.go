@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+const insertReply = `INSERT INTO replies (id, turn_id, agent, native_id, native_key, created_at, response)
+	VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (turn_id) DO NOTHING`
+
+// InsertReply stores the answer of a turn. A turn has at most one: a second is fault.Conflict.
+func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID string) error {
+	if err := requireStorable("native_id", nativeID); err != nil {
+		return err
+	}
+	response, err := json.Marshal(reply.Response)
+	if err != nil {
+		return fmt.Errorf("encode response: %w", err)
+	}
+	inserted, err := t.change(ctx, insertReply, reply.ID, reply.TurnID, reply.Agent, nativeID, optionalKey(nativeID),
+		micros(reply.CreatedAt), cleaned(string(response)))
+	if err != nil {
+		return err
+	}
+	if inserted == 0 {
+		return fault.New(fault.Conflict, "the message has been answered already")
+	}
+	t.wake(ChannelTurn, reply.TurnID)
+	return t.do(ctx, `UPDATE turns SET reply_id = $1 WHERE id = $2`, reply.ID, reply.TurnID)
+}
+
+const replyColumns = `r.id, r.turn_id, r.agent, r.native_id, r.created_at, r.response, t.route, t.message`
+
+const selectReply = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id WHERE r.id = $1`
+
+// Reply gives a reply with its question and its native id; fault.NotFound when there is none.
+func (s *Store) Reply(ctx context.Context, id string) (exchange.Reply, string, error) {
+	var reply exchange.Reply
+	var nativeID string
+	found := false
+	err := s.engine.reader().each(ctx, selectReply, []any{id}, func(r row) (err error) {
+		found = true
+		reply, err = scanReply(r, &nativeID)
+		return err
+	})
+	if err == nil && !found {
+		err = notFound("reply")
+	}
+	return reply, nativeID, err
+}
+
+func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
+	var reply exchange.Reply
+	var created int64
+	var response, route, message string
+	columns := []any{&reply.ID, &reply.TurnID, &reply.Agent, nativeID, &created, &response, &route, &message}
+	if err := r.Scan(append(columns, extra...)...); err != nil {
+		return reply, err
+	}
+	reply.CreatedAt, reply.Route = instant(created), rawJSON(route)
+	if err := json.Unmarshal([]byte(message), &reply.Message); err != nil {
+		return reply, fmt.Errorf("decode message of turn %s: %w", reply.TurnID, err)
+	}
+	if err := json.Unmarshal([]byte(response), &reply.Response); err != nil {
+		return reply, fmt.Errorf("decode response of turn %s: %w", reply.TurnID, err)
+	}
+	return reply, nil
+}
+
+const selectReplies = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id
+	WHERE r.agent = $1 ORDER BY r.id DESC LIMIT $2`
+
+// Replies lists an agent's replies, newest first, at most 500.
+func (s *Store) Replies(ctx context.Context, agent string, limit int) ([]exchange.Reply, error) {
+	if limit < 1 || limit > maxPage {
+		limit = maxPage
+	}
+	var replies []exchange.Reply
+	err := s.engine.reader().each(ctx, selectReplies, []any{agent, int64(limit)}, func(r row) error {
+		var nativeID string
+		reply, err := scanReply(r, &nativeID)
+		replies = append(replies, reply)
+		return err
+	})
+	return replies, err
+}
+
+// countAge is how old the number of LocalPosts may be.
+const countAge = time.Minute
+
+type countCache struct {
+	lock  sync.Mutex
+	count int64
+	at    time.Time
+}
+
+// LocalPosts counts the replies of all agents, for usage documents. The number may be a minute old.
+func (s *Store) LocalPosts(ctx context.Context) (int64, error) {
+	s.replies.lock.Lock()
+	defer s.replies.lock.Unlock()
+	if !s.replies.at.IsZero() && time.Since(s.replies.at) < countAge {
+		return s.replies.count, nil
+	}
+	var count int64
+	if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies`, nil, &count); err != nil {
+		return 0, err
+	}
+	s.replies.count, s.replies.at = count, time.Now()
+	return count, nil
+}

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"modernc.org/sqlite"
+)
+
+// File is the name of the SQLite database in the data directory.
+const File = "inbox.db"
+
+// Result codes of SQLite (sqlite.org/rescode.html) that say "not now" rather than "wrong statement".
+var sqliteUnavailable = map[int]bool{
+	5: true, 6: true, // BUSY, LOCKED
+	8: true, 10: true, 13: true, 14: true, // READONLY, IOERR, FULL, CANTOPEN
+	7: true, 9: true, 11: true, 26: true, // NOMEM, INTERRUPT, CORRUPT, NOTADB
+}
+
+// sqliteEngine is one file with one writing connection and a few that read.
+type sqliteEngine struct {
+	writer *writer
+	writes *sql.DB
+	reads  *sql.DB
+	statements
+}
+
+// pragmas of every connection. synchronous=FULL syncs the write-ahead log on each commit: an acknowledged message
+// survives the loss of power. _txlock=immediate keeps a reading transaction from failing when it starts to write.
+var sqlitePragmas = []string{
+	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)", "temp_store(MEMORY)",
+}
+
+func sqliteURL(path string, extra ...string) string {
+	values := url.Values{"_txlock": {"immediate"}, "_pragma": append(extra, sqlitePragmas...)}
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + values.Encode()
+}
+
+func openSQLite(ctx context.Context, options Options) (engine, error) {
+	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
+		return nil, unavailable("create data directory", err)
+	}
+	path := filepath.Join(options.DataDir, File)
+	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(4000)", "cache_size(-16000)"), 1)
+	if err != nil {
+		return nil, unavailable("open "+path, err)
+	}
+	if err := migrate(ctx, writes, sqliteDialect); err != nil {
+		return nil, errors.Join(unavailable("migrate "+path, err), writes.Close())
+	}
+	reads, err := openPool(ctx, sqliteURL(path, "query_only(ON)"), options.Readers)
+	if err != nil {
+		return nil, errors.Join(unavailable("open "+path, err), writes.Close())
+	}
+	w, err := startWriter(ctx, writes)
+	if err != nil {
+		return nil, errors.Join(err, reads.Close(), writes.Close())
+	}
+	e := &sqliteEngine{writer: w, writes: writes, reads: reads}
+	e.statements = statements{pool: reads, failed: sqliteFault}
+	return e, nil
+}
+
+func openPool(ctx context.Context, dsn string, size int) (*sql.DB, error) {
+	pool, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(size)
+	pool.SetMaxIdleConns(size)
+	if err := pool.PingContext(ctx); err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	return pool, nil
+}
+
+// sqliteFault classes an error of the driver; what did not come from the driver stays as it is.
+func sqliteFault(operation string, err error) error {
+	var failure *sqlite.Error
+	switch {
+	case errors.As(err, &failure) && !sqliteUnavailable[failure.Code()&0xff]:
+		return operationError{operation + " (SQLite " + strconv.Itoa(failure.Code()) + ")", err}
+	case failure != nil, errors.Is(err, sql.ErrConnDone), errors.Is(err, driver.ErrBadConn):
+		return unavailable(operation, err)
+	}
+	return err
+}
+
+func (e *sqliteEngine) transact(ctx context.Context, work func(*Tx) error) error {
+	return e.writer.run(ctx, work)
+}
+
+func (e *sqliteEngine) reader() querier   { return &e.statements }
+func (e *sqliteEngine) dialect() *dialect { return sqliteDialect }
+func (e *sqliteEngine) announce([]wake)   {}
+
+func (e *sqliteEngine) ping(ctx context.Context) error {
+	if err := e.reads.PingContext(ctx); err != nil {
+		return unavailable("ping", err)
+	}
+	return nil
+}
+
+func (e *sqliteEngine) listen(ctx context.Context, _ func(channel, payload string)) error {
+	<-ctx.Done()
+	return nil
+}
+
+// close lets the writer finish what it has taken, then closes the connections; the last one folds the write-ahead
+// log into the file.
+func (e *sqliteEngine) close() error {
+	e.writer.stop()
+	return errors.Join(e.statements.close(), e.reads.Close(), e.writes.Close())
+}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+)
+
+// maxStatements bounds a cache of prepared statements. Queries with a variable list of values have several texts.
+const maxStatements = 256
+
+// statements reads through a pool with statements prepared once.
+type statements struct {
+	pool   *sql.DB
+	failed func(operation string, err error) error
+
+	lock     sync.RWMutex
+	prepared map[string]*sql.Stmt
+}
+
+func (s *statements) each(ctx context.Context, query string, arguments []any, scan func(row) error) error {
+	rows, err := s.query(ctx, query, arguments)
+	if err != nil {
+		return s.read(ctx, err)
+	}
+	return s.read(ctx, scanAll(rows, scan))
+}
+
+func (s *statements) read(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	return s.failed("read", err)
+}
+
+func (s *statements) query(ctx context.Context, query string, arguments []any) (*sql.Rows, error) {
+	statement, err := s.prepare(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if statement == nil {
+		return s.pool.QueryContext(ctx, query, arguments...)
+	}
+	return statement.QueryContext(ctx, arguments...)
+}
+
+// prepare gives nil when the cache is full of other texts.
+func (s *statements) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	s.lock.RLock()
+	statement, full := s.prepared[query], len(s.prepared) >= maxStatements
+	s.lock.RUnlock()
+	if statement != nil || full {
+		return statement, nil
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if statement := s.prepared[query]; statement != nil {
+		return statement, nil
+	}
+	statement, err := s.pool.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if s.prepared == nil {
+		s.prepared = make(map[string]*sql.Stmt)
+	}
+	s.prepared[query] = statement
+	return statement, nil
+}
+
+func (s *statements) close() error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	var failures error
+	for _, statement := range s.prepared {
+		failures = errors.Join(failures, statement.Close())
+	}
+	s.prepared = nil
+	return failures
+}
+
+func scanAll(rows *sql.Rows, scan func(row) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

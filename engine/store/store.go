@@ -1,0 +1,139 @@
+// Package store keeps everything that must survive a crash: turns with their originals and timelines, replies,
+// deliveries, jobs, the adapters' documents and tokens, in SQLite or PostgreSQL. It holds the only SQL of the
+// server and gives each consumer the view that it declared (Pipeline, Delivery, Queue, State). It decides nothing
+// about messages: every rule beyond row integrity is the caller's.
+package store
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"inbox/internal/fault"
+)
+
+// Channels of Options.Notify.
+const (
+	ChannelJob  = "job"  // payload: kind of a job that may be runnable now; empty = any kind
+	ChannelTurn = "turn" // payload: id of a turn with new timeline rows; empty = any turn
+)
+
+// Options configure Open. The zero value of a field means its default.
+type Options struct {
+	// URL is "sqlite" (a file in DataDir, the default) or "postgres://…" as PostgreSQL's own tools read it.
+	URL string
+	// DataDir holds the SQLite file inbox.db and is created when missing. PostgreSQL does not need it.
+	DataDir string
+	// Connections bounds the PostgreSQL connections of this node, 16 by default; one more is kept by Listen.
+	Connections int
+	// Readers is the number of SQLite connections that read beside the writer, 4 by default.
+	Readers int
+	// Notify is called after a commit that others may wait for, and by Listen for commits of other nodes. It
+	// must not block; it may be called by several goroutines at once and more often than needed.
+	Notify func(channel, payload string)
+	// Logger gets what no caller can be told: reconnects, a failing sweep. slog.Default when nil.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.URL == "" {
+		o.URL = "sqlite"
+	}
+	if o.Connections <= 0 {
+		o.Connections = 16
+	}
+	if o.Readers <= 0 {
+		o.Readers = 4
+	}
+	if o.Notify == nil {
+		o.Notify = func(string, string) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}
+
+// Store is one open database. It is safe for use by many goroutines.
+type Store struct {
+	engine  engine
+	options Options
+	replies countCache
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+}
+
+// engine is what differs between the two databases beyond the dialect's words.
+type engine interface {
+	// transact runs work in one transaction; work may run again when the database asks for it.
+	transact(ctx context.Context, work func(*Tx) error) error
+	reader() querier
+	dialect() *dialect
+	ping(ctx context.Context) error
+	announce(wakes []wake)
+	listen(ctx context.Context, notify func(channel, payload string)) error
+	close() error
+}
+
+// Open connects, applies the migrations and starts the background sweep. The error of a database that cannot be
+// used is fault.Unavailable and names what to change.
+func Open(ctx context.Context, options Options) (*Store, error) {
+	options = options.withDefaults()
+	database, err := openEngine(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	background, cancel := context.WithCancel(context.Background())
+	s := &Store{engine: database, options: options, cancel: cancel}
+	s.tasks.Go(func() { s.sweepDocuments(background, time.Minute) })
+	return s, nil
+}
+
+func openEngine(ctx context.Context, options Options) (engine, error) {
+	switch {
+	case options.URL == "sqlite":
+		return openSQLite(ctx, options)
+	case strings.HasPrefix(options.URL, "postgres://"), strings.HasPrefix(options.URL, "postgresql://"):
+		return openPostgres(ctx, options)
+	}
+	return nil, fault.New(fault.Malformed, `database_url must be "sqlite" or begin with "postgres://"`)
+}
+
+// Close waits for transactions that have begun, refuses new ones and releases the database. It is harmless to
+// close twice.
+func (s *Store) Close() error {
+	s.cancel()
+	s.tasks.Wait()
+	return s.engine.close()
+}
+
+// Ping says whether the database answers; its error is fault.Unavailable.
+func (s *Store) Ping(ctx context.Context) error { return s.engine.ping(ctx) }
+
+// Listen passes the notifications of other nodes to Options.Notify until ctx ends. It connects again after a
+// failure and then notifies with empty payloads, because something may have been missed. On SQLite there are no
+// other nodes and it only waits.
+func (s *Store) Listen(ctx context.Context) error { return s.engine.listen(ctx, s.options.Notify) }
+
+// InTx runs work in one transaction: all of it is committed and on disk when InTx returns nil, none of it after an
+// error. Errors of work come back as they are; those of the database are fault.Unavailable. Work must touch nothing
+// but tx and must bear being run again; on SQLite it runs on the one writer, so it must not wait for anything.
+func (s *Store) InTx(ctx context.Context, work func(*Tx) error) error {
+	var wakes []wake
+	err := s.engine.transact(ctx, func(tx *Tx) error {
+		tx.wakes = nil
+		err := work(tx)
+		wakes = tx.wakes
+		return err
+	})
+	if err != nil || len(wakes) == 0 {
+		return err
+	}
+	for _, w := range wakes {
+		s.options.Notify(w.channel, w.payload)
+	}
+	s.engine.announce(wakes)
+	return nil
+}

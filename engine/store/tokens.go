@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+const tokenColumns = `id, name, agent, hash, created_at, revoked_at`
+
+// CreateToken stores a token's hash; fault.Conflict when the hash is there already.
+func (s *Store) CreateToken(ctx context.Context, token exchange.Token) error {
+	if err := requireStorable("name", token.Name, "agent", token.Agent, "hash", token.Hash); err != nil {
+		return err
+	}
+	return s.InTx(ctx, func(tx *Tx) error {
+		inserted, err := tx.change(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT (hash) DO NOTHING`,
+			token.ID, token.Name, token.Agent, token.Hash, micros(token.CreatedAt), micros(token.RevokedAt))
+		if err == nil && inserted == 0 {
+			err = fault.New(fault.Conflict, "the token exists already")
+		}
+		return err
+	})
+}
+
+// ListTokens gives all tokens, oldest first.
+func (s *Store) ListTokens(ctx context.Context) ([]exchange.Token, error) {
+	var tokens []exchange.Token
+	err := s.engine.reader().each(ctx, `SELECT `+tokenColumns+` FROM tokens ORDER BY id`, nil, func(r row) error {
+		token, err := scanToken(r)
+		tokens = append(tokens, token)
+		return err
+	})
+	return tokens, err
+}
+
+// RevokeToken ends a token by its id; fault.NotFound when there is no valid one.
+func (s *Store) RevokeToken(ctx context.Context, id string, at time.Time) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		changed, err := tx.change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, micros(at), id)
+		if err == nil && changed == 0 {
+			err = notFound("valid token")
+		}
+		return err
+	})
+}
+
+// TokenByHash finds a token by the lower-case hex SHA-256 of its text. A revoked token is found too: RevokedAt says so.
+func (s *Store) TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error) {
+	var token exchange.Token
+	found := false
+	err := s.engine.reader().each(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE hash = $1`, []any{cleaned(hash)},
+		func(r row) (err error) {
+			found = true
+			token, err = scanToken(r)
+			return err
+		})
+	return token, found && err == nil, err
+}
+
+func scanToken(r row) (exchange.Token, error) {
+	var t exchange.Token
+	var created, revoked int64
+	err := r.Scan(&t.ID, &t.Name, &t.Agent, &t.Hash, &created, &revoked)
+	t.CreatedAt, t.RevokedAt = instant(created), instant(revoked)
+	return t, err
+}

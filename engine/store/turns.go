@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"inbox/engine/pipeline"
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.state, t.reason, t.attempt,
+	t.reply_id, t.accepted_at, t.updated_at, t.route, t.message`
+
+const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference,
+	native_key, sender_key, thread_key, owner_key, reference_key,
+	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21)
+	ON CONFLICT (native_key, sender_key) DO NOTHING`
+
+const insertOriginal = `INSERT INTO originals (digest, media_type, encoding, body) VALUES ($1, $2, $3, $4)
+	ON CONFLICT (digest) DO NOTHING`
+
+const firstEvent = `INSERT INTO events (turn_id, seq, kind, body, at) VALUES ($1, 1, $2, $3, $4)`
+
+// InsertTurn stores the turn, its original and its first timeline row; see pipeline.Tx. A text that PostgreSQL
+// cannot keep is fault.Malformed.
+func (t *Tx) InsertTurn(
+	ctx context.Context, turn exchange.TurnRecord, original pipeline.Original,
+) (exchange.TurnRecord, bool, error) {
+	arguments, err := turnArguments(turn, original)
+	if err != nil {
+		return exchange.TurnRecord{}, false, err
+	}
+	inserted, err := t.change(ctx, insertTurn, arguments...)
+	if err != nil {
+		return exchange.TurnRecord{}, false, err
+	}
+	if inserted == 0 {
+		stored, err := t.sameTurn(ctx, turn)
+		return stored, false, err
+	}
+	if err := t.insertOriginal(ctx, original); err != nil {
+		return exchange.TurnRecord{}, false, err
+	}
+	t.wake(ChannelTurn, turn.ID)
+	body := stateBody(turn.Reason, turn.Attempt)
+	return turn, true, t.do(ctx, firstEvent, turn.ID, "turn."+turn.State, body, micros(turn.AcceptedAt))
+}
+
+func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any, error) {
+	m := turn.Message
+	err := requireStorable("id", turn.ID, "agent", turn.Agent, "recipient", m.Recipient, "principal", turn.Principal,
+		"id", m.ID, "thread_id", turn.ThreadID, "reference", turn.Reference, "received_via", m.ReceivedVia)
+	if err != nil {
+		return nil, err
+	}
+	m.History = nil
+	message, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
+	}
+	updated := turn.UpdatedAt
+	if updated.IsZero() {
+		updated = turn.AcceptedAt
+	}
+	return []any{
+		turn.ID, turn.Agent, m.Recipient, m.ReceivedVia, turn.Principal, m.ID, turn.ThreadID, turn.Reference,
+		hashKey(m.ID), hashKey(m.Recipient, m.ReceivedVia, turn.Principal), hashKey(turn.Agent, turn.ThreadID),
+		hashKey(turn.Agent, turn.Principal), optionalKey(turn.Reference),
+		turn.State, cleaned(turn.Reason), int64(turn.Attempt), micros(turn.AcceptedAt), micros(updated),
+		original.Digest, cleaned(string(turn.Route)), cleaned(string(message)),
+	}, nil
+}
+
+func (t *Tx) insertOriginal(ctx context.Context, original pipeline.Original) error {
+	if original.Digest == "" {
+		return nil
+	}
+	encoding, body := encodingBlob, ""
+	if original.Body != nil {
+		encoding, body = encodeBody(original.Body)
+	}
+	return t.do(ctx, insertOriginal, original.Digest, cleaned(original.MediaType), encoding, body)
+}
+
+const selectSameTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')
+	FROM turns t LEFT JOIN replies r ON r.turn_id = t.id
+	WHERE t.native_key = $1 AND t.sender_key = $2
+	AND t.native_id = $3 AND t.recipient = $4 AND t.received_via = $5 AND t.principal = $6`
+
+// sameTurn finds the first copy of a message.
+func (t *Tx) sameTurn(ctx context.Context, turn exchange.TurnRecord) (exchange.TurnRecord, error) {
+	m := turn.Message
+	stored, found, err := turnFrom(ctx, t, selectSameTurn, hashKey(m.ID),
+		hashKey(m.Recipient, m.ReceivedVia, turn.Principal), m.ID, m.Recipient, m.ReceivedVia, turn.Principal)
+	if err == nil && !found {
+		err = fault.New(fault.Conflict, "another message has the same key")
+	}
+	return stored, err
+}
+
+// MoveTurn changes a turn's state when it is in one of the states of move.From, and writes "turn.<to>" to the
+// timeline. It says whether it did.
+func (t *Tx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) {
+	query := `UPDATE turns SET state = $1, reason = $2, attempt = CASE WHEN $3 > 0 THEN $3 ELSE attempt END,
+		updated_at = $4 WHERE id = $5 AND state IN (` + placeholders(6, len(move.From)) + `)`
+	arguments := []any{move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.At), move.ID}
+	for _, state := range move.From {
+		arguments = append(arguments, state)
+	}
+	if changed, err := t.change(ctx, query, arguments...); err != nil || changed == 0 {
+		return false, err
+	}
+	t.wake(ChannelTurn, move.ID)
+	body := stateBody(move.Reason, move.Attempt)
+	return true, t.appendEvent(ctx, move.ID, "turn."+move.To, body, micros(move.At))
+}
+
+// stateBody is the body of a "turn.<state>" row: why, and in which run.
+func stateBody(reason string, attempt int) string {
+	if reason == "" && attempt == 0 {
+		return ""
+	}
+	body, _ := json.Marshal(struct {
+		Reason  string `json:"reason,omitempty"`
+		Attempt int    `json:"attempt,omitempty"`
+	}{cleaned(reason), attempt}) // strings and numbers always encode
+	return string(body)
+}

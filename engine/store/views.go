@@ -1,0 +1,35 @@
+package store
+
+import (
+	"context"
+
+	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
+	"inbox/internal/queue"
+)
+
+// Pipeline gives the view that the pipeline declared.
+func (s *Store) Pipeline() pipeline.Store { return pipelineView{s} }
+
+// Delivery gives the view that the delivery declared.
+func (s *Store) Delivery() delivery.Store { return deliveryView{s} }
+
+// Queue gives the view that the queue declared.
+func (s *Store) Queue() queue.Store { return queueView{s} }
+
+// State gives the adapters' private documents.
+func (s *Store) State() *State { return &State{s} }
+
+type pipelineView struct{ *Store }
+
+// InTx runs work in one transaction; see Store.InTx.
+func (v pipelineView) InTx(ctx context.Context, work func(pipeline.Tx) error) error {
+	return v.Store.InTx(ctx, func(tx *Tx) error { return work(tx) })
+}
+
+type deliveryView struct{ store *Store }
+
+// InTx runs work in one transaction; see Store.InTx.
+func (v deliveryView) InTx(ctx context.Context, work func(delivery.Tx) error) error {
+	return v.store.InTx(ctx, func(tx *Tx) error { return work(tx) })
+}

@@ -1,0 +1,169 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// maxGroup bounds the callers' transactions that share one commit.
+	maxGroup = 128
+	// maxQueued bounds the callers that wait in the writer's own queue; the rest wait for a place where their
+	// context can still call them away.
+	maxQueued = 32
+)
+
+// writer runs the transactions of all callers on the one connection that may write. It takes as many as are
+// waiting into one database transaction, each in a savepoint, and answers them after the common commit: one fsync
+// for all of them.
+type writer struct {
+	connection *sql.Conn
+	session    *writerSession
+	queue      chan *errand
+	places     chan struct{}
+
+	stopping  chan struct{} // closed by stop: no new errands
+	stopOnce  sync.Once
+	finished  chan struct{} // closed when the loop has ended
+	callers   sync.RWMutex  // held shared while an errand is put into the queue
+	isStopped bool
+}
+
+// errand is one caller's transaction on its way through the writer.
+type errand struct {
+	work  func(*Tx) error
+	taken atomic.Bool // by the writer or by the caller that gave up
+	err   error
+	done  chan struct{}
+}
+
+func startWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
+	connection, err := pool.Conn(ctx)
+	if err != nil {
+		return nil, sqliteFault("open writer", err)
+	}
+	w := &writer{
+		connection: connection,
+		session:    &writerSession{connection: connection, prepared: make(map[string]*sql.Stmt)},
+		queue:      make(chan *errand, maxQueued),
+		places:     make(chan struct{}, maxQueued),
+		stopping:   make(chan struct{}),
+		finished:   make(chan struct{}),
+	}
+	go w.loop()
+	return w, nil
+}
+
+// run has the work done. When ctx ends before the writer took it, nothing was done; afterwards run waits for the
+// outcome, because work may be using the caller's variables.
+func (w *writer) run(ctx context.Context, work func(*Tx) error) error {
+	select {
+	case w.places <- struct{}{}:
+	case <-w.stopping:
+		return unavailable("write", errClosed)
+	case <-ctx.Done():
+		return unavailable("wait for the writer", ctx.Err())
+	}
+	defer func() { <-w.places }()
+	e := &errand{work: work, done: make(chan struct{})}
+	if !w.enqueue(e) {
+		return unavailable("write", errClosed)
+	}
+	select {
+	case <-e.done:
+		return e.err
+	case <-ctx.Done():
+	}
+	if e.taken.CompareAndSwap(false, true) {
+		return unavailable("wait for the writer", ctx.Err())
+	}
+	<-e.done
+	return e.err
+}
+
+func (w *writer) enqueue(e *errand) bool {
+	w.callers.RLock()
+	defer w.callers.RUnlock()
+	if w.isStopped {
+		return false
+	}
+	w.queue <- e // never waits: places has the same size
+	return true
+}
+
+// stop refuses new errands, finishes those in the queue and releases the connection.
+func (w *writer) stop() {
+	w.stopOnce.Do(func() {
+		close(w.stopping)
+		w.callers.Lock()
+		w.isStopped = true
+		close(w.queue)
+		w.callers.Unlock()
+	})
+	<-w.finished
+}
+
+func (w *writer) loop() {
+	defer close(w.finished)
+	defer w.session.close()
+	group := make([]*errand, 0, maxGroup)
+	for e := range w.queue {
+		group = w.collect(append(group[:0], e))
+		w.transact(group)
+	}
+}
+
+// collect adds what is waiting already; it never waits itself, because the commit before was pause enough.
+func (w *writer) collect(group []*errand) []*errand {
+	for len(group) < maxGroup {
+		select {
+		case e, open := <-w.queue:
+			if !open {
+				return group
+			}
+			group = append(group, e)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+func (w *writer) transact(group []*errand) {
+	begun := w.session.execute("BEGIN IMMEDIATE")
+	for i, e := range group {
+		switch {
+		case !e.taken.CompareAndSwap(false, true):
+			group[i] = nil // the caller has left
+		case begun == nil:
+			e.err = w.session.savepoint(e.work)
+		}
+	}
+	failure := begun
+	if begun == nil {
+		failure = w.session.commit()
+	}
+	for _, e := range group {
+		if e == nil {
+			continue
+		}
+		if e.err == nil {
+			e.err = failure
+		}
+		close(e.done)
+	}
+}
+
+// guarded keeps a panic of a caller's function from ending the writer or losing a connection.
+func guarded(work func(*Tx) error, tx *Tx) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("panic in a transaction: %v\n%s", reason, debug.Stack())
+		}
+	}()
+	return work(tx)
+}

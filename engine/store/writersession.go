@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// writerSession is the writer's connection with its prepared statements. Statements do not take the callers'
+// contexts: an interrupt would hit the transaction that all of them share, and none of them waits for others.
+type writerSession struct {
+	connection *sql.Conn
+	prepared   map[string]*sql.Stmt
+}
+
+func (s *writerSession) statement(query string) (*sql.Stmt, error) {
+	if statement := s.prepared[query]; statement != nil {
+		return statement, nil
+	}
+	if len(s.prepared) >= maxStatements {
+		s.forget()
+	}
+	statement, err := s.connection.PrepareContext(context.Background(), query)
+	if err != nil {
+		return nil, sqliteFault("prepare", err)
+	}
+	s.prepared[query] = statement
+	return statement, nil
+}
+
+// forget drops all statements; a workload with so many texts does not gain from them.
+func (s *writerSession) forget() {
+	for query, statement := range s.prepared {
+		_ = statement.Close()
+		delete(s.prepared, query)
+	}
+}
+
+func (s *writerSession) execute(query string, arguments ...any) error {
+	_, err := s.change(context.Background(), query, arguments...)
+	return err
+}
+
+func (s *writerSession) do(ctx context.Context, query string, arguments ...any) error {
+	_, err := s.change(ctx, query, arguments...)
+	return err
+}
+
+func (s *writerSession) change(_ context.Context, query string, arguments ...any) (int64, error) {
+	statement, err := s.statement(query)
+	if err != nil {
+		return 0, err
+	}
+	result, err := statement.ExecContext(context.Background(), arguments...)
+	if err != nil {
+		return 0, sqliteFault("write", err)
+	}
+	return result.RowsAffected()
+}
+
+func (s *writerSession) each(_ context.Context, query string, arguments []any, scan func(row) error) error {
+	statement, err := s.statement(query)
+	if err != nil {
+		return err
+	}
+	rows, err := statement.QueryContext(context.Background(), arguments...)
+	if err != nil {
+		return sqliteFault("read", err)
+	}
+	return sqliteFault("read", scanAll(rows, scan))
+}
+
+// savepoint runs one caller's work so that its failure undoes its own changes alone.
+func (s *writerSession) savepoint(work func(*Tx) error) error {
+	if err := s.execute("SAVEPOINT caller"); err != nil {
+		return err
+	}
+	failure := guarded(work, &Tx{session: s, dialect: sqliteDialect})
+	if failure != nil {
+		if err := s.execute("ROLLBACK TO caller"); err != nil {
+			return errors.Join(failure, err)
+		}
+	}
+	if err := s.execute("RELEASE caller"); err != nil {
+		return errors.Join(failure, err)
+	}
+	return failure
+}
+
+// commit ends the transaction; after a failed commit it is rolled back, so that the next one can begin.
+func (s *writerSession) commit() error {
+	err := s.execute("COMMIT")
+	if err != nil {
+		_ = s.execute("ROLLBACK")
+		return unavailable("commit", err)
+	}
+	return nil
+}
+
+func (s *writerSession) close() {
+	s.forget()
+	_ = s.connection.Close()
+}
