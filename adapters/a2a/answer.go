@@ -1,0 +1,216 @@
+package a2a
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+)
+
+// answer stands between the SDK's bindings and the connection. It holds the headers back until the first event of a
+// stream or the whole of a plain answer is there, so that an error never leaves as a 200 stream (the JavaScript REST
+// client does not notice those), and it writes every error itself, so that no text of ours or the SDK's leaks.
+type answer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	call    *call
+	timeout time.Duration // of one event to a slow reader
+
+	status int
+	stream bool
+	sent   bool
+	held   bytes.Buffer
+}
+
+func newAnswer(w http.ResponseWriter, c *call, options Options) *answer {
+	out := &answer{
+		ResponseWriter: w, control: http.NewResponseController(w), call: c,
+		timeout: options.WriteTimeout, status: http.StatusOK,
+	}
+	// A blocking send may take longer than the server allows for an ordinary answer.
+	_ = out.control.SetWriteDeadline(time.Now().Add(options.WaitLimit + 30*time.Second))
+	return out
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader remembers the status.
+func (w *answer) WriteHeader(status int) {
+	w.status = status
+	w.stream = strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream")
+}
+
+// Write holds the bytes until Flush (streams) or finish.
+func (w *answer) Write(p []byte) (int, error) {
+	if w.sent {
+		_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout))
+		return w.ResponseWriter.Write(p)
+	}
+	return w.held.Write(p)
+}
+
+// Flush lets a stream begin with its first event. Comments that keep the connection alive do not count: an error may
+// still follow.
+func (w *answer) Flush() {
+	if !w.stream || (!w.sent && w.failed()) {
+		return
+	}
+	if !w.sent {
+		if bytes.HasPrefix(w.held.Bytes(), []byte(":")) {
+			w.held.Reset()
+			return
+		}
+		w.sent = true
+		_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout))
+		w.ResponseWriter.WriteHeader(http.StatusOK)
+		_, _ = w.ResponseWriter.Write(w.held.Bytes())
+		w.held = bytes.Buffer{}
+	}
+	_ = w.control.Flush()
+}
+
+// failed says whether what is held is an error: ours, or the binding's when it did not reach the handler.
+func (w *answer) failed() bool {
+	return w.call.problem.Load() != nil || w.call.operation() == ""
+}
+
+// finish writes the answer that is not a running stream; a stream that breaks is told so.
+func (w *answer) finish(broken bool) {
+	if w.sent {
+		if broken {
+			_, _ = w.Write(append(append([]byte("data: "), w.call.problemBody(w.call.problem.Load())...), '\n'))
+		}
+		return
+	}
+	w.sent = true
+	if w.failed() {
+		p := w.call.problem.Load()
+		if p == nil {
+			p = bindingProblem(w.held.Bytes(), w.status, w.call.rest)
+			w.call.problem.Store(p)
+		}
+		w.writeProblem(p)
+		return
+	}
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(w.held.Len()))
+	w.ResponseWriter.WriteHeader(w.status)
+	_, _ = w.ResponseWriter.Write(w.held.Bytes())
+}
+
+type rpcAnswer struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Error   rpcError        `json:"error"`
+}
+
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Data    []any  `json:"data"`
+}
+
+type restAnswer struct {
+	Error restError `json:"error"`
+}
+
+type restError struct {
+	Code    int    `json:"code"`
+	Status  string `json:"status"`
+	Message string `json:"message"`
+	Details []any  `json:"details"`
+}
+
+func (w *answer) writeProblem(p *problem) {
+	header := w.Header()
+	header.Del("Connection")
+	header.Del("X-Accel-Buffering")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Type", "application/json")
+	if p.retryAfter > 0 {
+		header.Set("Retry-After", strconv.Itoa(int((p.retryAfter+time.Second-1)/time.Second)))
+	}
+	body := w.call.problemBody(p)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.ResponseWriter.WriteHeader(p.status(w.call.rest))
+	_, _ = w.ResponseWriter.Write(body)
+}
+
+func (c *call) problemBody(p *problem) []byte {
+	var body []byte
+	if c.rest {
+		body, _ = json.Marshal(restAnswer{restError{p.status(true), statusName(p), p.Error(), p.details()}})
+	} else {
+		id := c.id
+		if id == nil {
+			id = json.RawMessage("null")
+		}
+		body, _ = json.Marshal(rpcAnswer{"2.0", id, rpcError{codes[p.sentinel].rpc, p.Error(), p.details()}})
+	}
+	return append(body, '\n')
+}
+
+// statusName is the google.rpc.Code of a problem; the HTTP status of a refusal before the protocol decides first.
+func statusName(p *problem) string {
+	switch p.http {
+	case http.StatusServiceUnavailable:
+		return "UNAVAILABLE"
+	case http.StatusTooManyRequests, http.StatusRequestEntityTooLarge:
+		return "RESOURCE_EXHAUSTED"
+	case http.StatusNotFound:
+		return "NOT_FOUND"
+	}
+	return codes[p.sentinel].status
+}
+
+// goField finds the member in a decoding error of encoding/json, whose text names Go types and must not leave.
+var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([A-Za-z0-9_.]+) of type`)
+
+// bindingProblem reads why a binding refused a request before it reached the handler.
+func bindingProblem(held []byte, status int, rest bool) *problem {
+	var body struct {
+		Error struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	held = bytes.TrimSpace(held)
+	if cut := bytes.Index(held, []byte("data: ")); cut >= 0 {
+		held = held[cut+len("data: "):]
+	}
+	if err := json.Unmarshal(held, &body); err != nil || body.Error.Code == 0 {
+		return restRefusal(status)
+	}
+	if match := goField.FindStringSubmatch(body.Error.Message); match != nil {
+		return inField(match[1], "has the wrong type")
+	}
+	if rest {
+		return restRefusal(body.Error.Code)
+	}
+	switch body.Error.Code {
+	case codes[a2a.ErrMethodNotFound].rpc:
+		return newProblem(a2a.ErrMethodNotFound, "no such method")
+	case codes[a2a.ErrInvalidRequest].rpc:
+		return newProblem(a2a.ErrInvalidRequest, `want a JSON-RPC 2.0 request: jsonrpc "2.0", id, method, params`)
+	}
+	return inField("params", "is missing or does not fit the method")
+}
+
+// restRefusal is for paths, methods and bodies that the HTTP+JSON binding does not know.
+func restRefusal(status int) *problem {
+	switch status {
+	case http.StatusNotFound:
+		return &problem{sentinel: a2a.ErrMethodNotFound, message: "no such operation", http: status}
+	case http.StatusMethodNotAllowed:
+		return &problem{sentinel: a2a.ErrMethodNotFound, message: "no such operation by this HTTP method", http: status}
+	}
+	return newProblem(a2a.ErrInvalidParams, "the body or a query parameter does not fit the operation")
+}

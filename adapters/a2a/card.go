@@ -1,0 +1,186 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+const (
+	defaultVersion = "1.0.0"
+	bearerScheme   = "bearer"
+)
+
+// endpoint is the URL of an agent's JSON-RPC interface; HTTP+JSON 1.0 is below it at /rest, 0.3 at /v1.
+func (a *Adapter) endpoint(agent exchange.AgentProfile) string {
+	return a.base + "/a2a/" + url.PathEscape(agent.Name)
+}
+
+// agentCardJSON is the A2A 1.0 card, which also carries the fields of 0.3 (A2A 1.0, section 8; 0.3, section 5.5).
+func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
+	endpoint := a.endpoint(agent)
+	card := &a2a.AgentCard{
+		Name: displayName(agent), Description: description(agent), Version: version(agent),
+		Provider: &a2a.AgentProvider{Org: identity.HostOf(a.options.Domain), URL: a.base},
+		SupportedInterfaces: []*a2a.AgentInterface{
+			{URL: endpoint, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2a.Version},
+			{URL: endpoint + "/rest", ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2a.Version},
+			{URL: endpoint, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2av0.Version},
+			{URL: endpoint, ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2av0.Version},
+		},
+		Capabilities: a2a.AgentCapabilities{
+			Streaming:  true,
+			Extensions: []a2a.AgentExtension{{URI: policypart.Extension, Description: policyDescription}},
+		},
+		DefaultInputModes:  []string{"text/plain", "text/markdown", mimeJSON, "*/*"},
+		DefaultOutputModes: []string{"text/plain", "text/markdown"},
+		SecuritySchemes: a2a.NamedSecuritySchemes{
+			bearerScheme: a2a.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "A token minted by the operator of this server."},
+		},
+		SecurityRequirements: a2a.SecurityRequirementsOptions{{bearerScheme: a2a.SecuritySchemeScopes{}}},
+		Skills:               cardSkills(agent),
+	}
+	producer, ok := a2av0.NewStaticAgentCardProducer(card).(a2asrv.AgentCardJSONProducer)
+	if !ok {
+		return nil, fmt.Errorf("the SDK's card producer for both versions does not write JSON")
+	}
+	return producer.CardJSON(context.Background())
+}
+
+const policyDescription = "Demands for consent, a login or a payment, and refusals, as structured parts."
+
+func displayName(agent exchange.AgentProfile) string {
+	if agent.DisplayName != "" {
+		return agent.DisplayName
+	}
+	return agent.Name
+}
+
+func description(agent exchange.AgentProfile) string {
+	if agent.Summary != "" {
+		return agent.Summary
+	}
+	return "The agent " + agent.Address + "."
+}
+
+func version(agent exchange.AgentProfile) string {
+	if agent.Version != "" {
+		return agent.Version
+	}
+	return defaultVersion
+}
+
+// skillsOf gives at least one skill: clients refuse a card without.
+func skillsOf(agent exchange.AgentProfile) []exchange.Skill {
+	if len(agent.Skills) > 0 {
+		return agent.Skills
+	}
+	return []exchange.Skill{{ID: "message", Name: "Messages", Description: description(agent), Tags: []string{"chat"}}}
+}
+
+func cardSkills(agent exchange.AgentProfile) []a2a.AgentSkill {
+	skills := skillsOf(agent)
+	list := make([]a2a.AgentSkill, len(skills))
+	for i, skill := range skills {
+		tags := skill.Tags
+		if tags == nil {
+			tags = []string{}
+		}
+		list[i] = a2a.AgentSkill{
+			ID: skill.ID, Name: skill.Name, Description: skill.Description, Tags: tags, Examples: skill.Examples,
+		}
+	}
+	return list
+}
+
+// mentionable is the card in the form of the message contract, section 11.
+type mentionable struct {
+	Address         string            `json:"address"`
+	Name            string            `json:"name"`
+	Description     string            `json:"description"`
+	Version         string            `json:"version"`
+	ProtocolVersion string            `json:"protocol_version"`
+	A2A             mentionableA2A    `json:"a2a"`
+	Mentionable     mentionableTraits `json:"mentionable"`
+}
+
+type mentionableA2A struct {
+	Endpoint     string                  `json:"endpoint"`
+	Transport    string                  `json:"transport"`
+	Capabilities mentionableCapabilities `json:"capabilities"`
+	Skills       []mentionableSkill      `json:"skills"`
+	InputModes   []mode                  `json:"input_modes"`
+	OutputModes  []mode                  `json:"output_modes"`
+	Auth         mentionableAuth         `json:"auth"`
+}
+
+type mentionableCapabilities struct {
+	Streaming              bool                   `json:"streaming"`
+	PushNotifications      bool                   `json:"push_notifications"`
+	StateTransitionHistory bool                   `json:"state_transition_history"`
+	Extensions             []mentionableExtension `json:"extensions"`
+}
+
+type mentionableExtension struct {
+	URI         string `json:"uri"`
+	Description string `json:"description"`
+}
+
+type mentionableSkill struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Tags        []string `json:"tags,omitempty"`
+	Examples    []string `json:"examples,omitempty"`
+}
+
+type mode struct {
+	Kind string `json:"kind"`
+	MIME string `json:"mime,omitempty"`
+}
+
+// mentionableAuth says bearer-jwt, the only bearer scheme of the contract: the token is sent the same way, and what
+// is in it is no client's business.
+type mentionableAuth struct {
+	Scheme string `json:"scheme"`
+}
+
+type mentionableTraits struct {
+	SupportedInbound []string `json:"supported_inbound"`
+	Homepage         string   `json:"homepage,omitempty"`
+}
+
+func (a *Adapter) mentionableJSON(agent exchange.AgentProfile) ([]byte, error) {
+	skills := skillsOf(agent)
+	list := make([]mentionableSkill, len(skills))
+	for i, skill := range skills {
+		list[i] = mentionableSkill(skill)
+	}
+	text := []mode{{Kind: normalized.PartText, MIME: "text/plain"}, {Kind: normalized.PartText, MIME: "text/markdown"}}
+	return json.MarshalIndent(mentionable{
+		Address: agent.Address, Name: displayName(agent), Description: description(agent), Version: version(agent),
+		ProtocolVersion: "0.1",
+		A2A: mentionableA2A{
+			Endpoint: a.endpoint(agent), Transport: "https+jsonrpc",
+			Capabilities: mentionableCapabilities{
+				Streaming: true, Extensions: []mentionableExtension{{policypart.Extension, policyDescription}},
+			},
+			Skills: list, Auth: mentionableAuth{Scheme: "bearer-jwt"}, OutputModes: text,
+			InputModes: append(append([]mode{}, text...), mode{Kind: normalized.PartLink}, mode{Kind: normalized.PartFile, MIME: "*/*"}),
+		},
+		Mentionable: mentionableTraits{
+			SupportedInbound: a.options.SupportedInbound,
+			Homepage:         a.base + "/@" + url.PathEscape(agent.Name),
+		},
+	}, "", "  ")
+}

@@ -1,0 +1,98 @@
+package a2a
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+)
+
+// CardRel is the link relation from an address to its agent card (message contract, section 11).
+const CardRel = "https://mentionable.dev/ns/rel/agent-card"
+
+// Links are the discovery links of an agent that this protocol contributes.
+func (a *Adapter) Links(agent exchange.AgentProfile) []exchange.Link {
+	return []exchange.Link{{
+		Rel: CardRel, Type: mimeJSON, Href: a.base + "/.well-known/agent-card/" + url.PathEscape(agent.Name),
+	}}
+}
+
+// agentCard is /a2a/{agent}/.well-known/agent-card.json.
+func (a *Adapter) agentCard(r *http.Request) ([]byte, error) {
+	agent, known := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+	if !known {
+		return nil, noCard()
+	}
+	return a.agentCardJSON(agent)
+}
+
+// defaultCard is /.well-known/agent-card.json, which names one agent an origin.
+func (a *Adapter) defaultCard(*http.Request) ([]byte, error) {
+	if a.options.DefaultAgent != "" {
+		if agent, known := a.options.Directory.Agent(a.options.DefaultAgent); known {
+			return a.agentCardJSON(agent)
+		}
+		return nil, noCard()
+	}
+	if agents := a.options.Directory.Agents(); len(agents) > 0 {
+		return a.agentCardJSON(agents[0])
+	}
+	return nil, noCard()
+}
+
+// mentionableCard is /.well-known/agent-card/{agent}.
+func (a *Adapter) mentionableCard(r *http.Request) ([]byte, error) {
+	agent, known := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+	if !known {
+		return nil, noCard()
+	}
+	return a.mentionableJSON(agent)
+}
+
+func noCard() error { return fault.New(fault.NotFound, "no such agent here") }
+
+// cached serves a public document with a strong ETag. Browsers of any origin may read it, without credentials: the
+// SDK's own handler reflects the origin and allows them.
+func (a *Adapter) cached(document func(*http.Request) ([]byte, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Access-Control-Allow-Origin", "*")
+		switch r.Method {
+		case http.MethodGet, http.MethodHead:
+		case http.MethodOptions:
+			header.Set("Access-Control-Allow-Methods", "GET, HEAD")
+			header.Set("Access-Control-Allow-Headers", "A2A-Version, A2A-Extensions")
+			w.WriteHeader(http.StatusNoContent)
+			return
+		default:
+			header.Set("Allow", "GET, HEAD, OPTIONS")
+			http.Error(w, "cards are read with GET", http.StatusMethodNotAllowed)
+			return
+		}
+		body, err := document(r)
+		if err != nil {
+			a.cardProblem(w, r, err)
+			return
+		}
+		sum := sha256.Sum256(body)
+		header.Set("Etag", `"`+hex.EncodeToString(sum[:16])+`"`)
+		header.Set("Cache-Control", "public, max-age=300")
+		header.Set("Content-Type", mimeJSON)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+	})
+}
+
+func (a *Adapter) cardProblem(w http.ResponseWriter, r *http.Request, err error) {
+	if fault.Is(err, fault.NotFound) {
+		http.Error(w, "no such agent here", http.StatusNotFound)
+		return
+	}
+	a.log.ErrorContext(r.Context(), "agent card cannot be written", "error", err)
+	http.Error(w, "internal error", http.StatusInternalServerError)
+}

@@ -1,0 +1,329 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// handler answers the operations of every binding and version. Each begins with enter and reads only what belongs
+// to the caller.
+type handler struct{ *Adapter }
+
+var _ a2asrv.RequestHandler = (*handler)(nil)
+
+// enter marks that the binding understood the request. A binding without our edge has no caller.
+func (h *handler) enter(ctx context.Context, operation string) (*call, error) {
+	c, ok := callOf(ctx)
+	if !ok {
+		return nil, a2a.ErrUnauthenticated
+	}
+	c.reached.Store(&operation)
+	return c, nil
+}
+
+// fail keeps the problem for the edge, which writes it, and gives the SDK an error with the public text.
+func (h *handler) fail(c *call, err error) error {
+	p := problemOf(err)
+	c.problem.Store(p)
+	return a2a.NewError(p.sentinel, p.Error())
+}
+
+// SendMessage accepts a message and waits for the end of its turn, unless the caller wants the task at once.
+func (h *handler) SendMessage(ctx context.Context, req *a2a.SendMessageRequest) (a2a.SendMessageResult, error) {
+	c, err := h.enter(ctx, "SendMessage")
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := h.send(ctx, c, req)
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	return rendered, nil
+}
+
+func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest) (*a2a.Task, error) {
+	wanted, immediately, err := sendView(req.Config)
+	if err != nil {
+		return nil, err
+	}
+	t, err := h.accept(ctx, c, req)
+	if err != nil {
+		return nil, err
+	}
+	if !immediately {
+		if t, err = h.settle(ctx, c, t); err != nil {
+			return nil, err
+		}
+	}
+	return h.render(ctx, t, wanted)
+}
+
+func sendView(config *a2a.SendMessageConfig) (v view, immediately bool, err error) {
+	v.artifacts = true
+	if config == nil {
+		return v, false, nil
+	}
+	v.history = config.HistoryLength
+	return v, config.ReturnImmediately, checkHistory("configuration.historyLength", config.HistoryLength)
+}
+
+func checkHistory(field string, length *int) error {
+	if length != nil && *length < 0 {
+		return inField(field, "must not be negative")
+	}
+	return nil
+}
+
+// accept brings a message into the engine and gives its task. A repeat gives the task of the first copy.
+func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageRequest) (*task, error) {
+	if err := checkSend(req); err != nil {
+		return nil, err
+	}
+	message := req.Message
+	for _, id := range message.ReferenceTasks {
+		if _, err := h.load(ctx, c.owner, id); err != nil {
+			return nil, err
+		}
+	}
+	if message.TaskID != "" {
+		return h.continueTask(ctx, c, message)
+	}
+	where, err := newPlace(c.owner, message)
+	if err != nil {
+		return nil, err
+	}
+	return h.receive(ctx, c, message, where, nil)
+}
+
+// continueTask is a message to a task of the caller that waits for it.
+func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Message) (*task, error) {
+	t, err := h.load(ctx, c.owner, message.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	for _, turn := range t.turns {
+		if turn.Message.ID == message.ID {
+			return t, sameMessage(turn, message)
+		}
+	}
+	state := t.state()
+	switch {
+	case message.ContextID != "" && message.ContextID != t.contextID():
+		return nil, inField("message.contextId", "does not belong to the task")
+	case state.Terminal():
+		return nil, newProblem(a2a.ErrUnsupportedOperation, "the task has ended; send the message without taskId to begin a new one")
+	case !interrupted(state) || len(t.turns) >= maxTaskTurns:
+		return nil, busy()
+	}
+	last := t.last().ID
+	claimed, err := h.claim(ctx, last, message.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !claimed {
+		return nil, busy()
+	}
+	next, err := h.receive(ctx, c, message, nextPlace(t, message), t.turns)
+	if err != nil {
+		h.release(ctx, last)
+	}
+	return next, err
+}
+
+func busy() *problem {
+	return newProblem(a2a.ErrUnsupportedOperation, "the task takes no message while it works; wait until it asks for input")
+}
+
+// receive stores the message. A new turn is not read back: what was stored is what we have here.
+func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, where place, earlier []exchange.TurnRecord) (*task, error) {
+	in, err := h.inbound(ctx, c, message, where)
+	if err != nil {
+		return nil, err
+	}
+	receipt, err := h.options.Receiver.Receive(ctx, in)
+	if err != nil {
+		return nil, acceptProblem(err)
+	}
+	if !receipt.New {
+		return h.repeated(ctx, c, message, receipt)
+	}
+	at := in.Message.ReceivedAt.Time
+	turn := exchange.TurnRecord{
+		ID: receipt.TurnID, Agent: c.owner.agent, Principal: c.owner.principal, ThreadID: in.Message.ThreadID,
+		Reference: in.Reference, State: receipt.State, Message: in.Message, Route: in.Route, AcceptedAt: at, UpdatedAt: at,
+	}
+	return &task{turns: append(earlier, turn)}, nil
+}
+
+// acceptProblem keeps "no such agent" from reading as "no such task".
+func acceptProblem(err error) error {
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Gone) {
+		return &problem{sentinel: a2a.ErrInvalidRequest, message: "no such agent here", http: http.StatusNotFound, cause: err}
+	}
+	return err
+}
+
+// repeated is a message whose id we have already.
+func (h *handler) repeated(ctx context.Context, c *call, message *a2a.Message, receipt exchange.Receipt) (*task, error) {
+	t, err := h.load(ctx, c.owner, a2a.TaskID(receipt.Reference))
+	if err != nil {
+		return nil, err
+	}
+	for _, turn := range t.turns {
+		if turn.ID == receipt.TurnID {
+			return t, sameMessage(turn, message)
+		}
+	}
+	return nil, fmt.Errorf("turn %s of a repeated message is not in its task", receipt.TurnID)
+}
+
+func sameMessage(turn exchange.TurnRecord, message *a2a.Message) error {
+	if routeOf(turn).Digest == digestOf(message) {
+		return nil
+	}
+	return inField("message.messageId", "was used for another message; every new message needs an id of its own")
+}
+
+// settled says whether a turn ended or waits for somebody.
+func settled(state string) bool {
+	return exchange.Terminal(state) || state == exchange.StateWaiting || state == exchange.StateHeld
+}
+
+// settle waits for the end of the newest turn, at most WaitLimit: then the caller gets the working task and asks
+// again. It gives up with the caller, not with the run.
+func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
+	if settled(t.last().State) {
+		return t, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, h.options.WaitLimit)
+	defer cancel()
+	turn, err := h.options.Runs.Wait(waiting, t.last().ID)
+	switch {
+	case err == nil:
+		*t.last() = turn
+		return t, nil
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		return h.load(ctx, c.owner, t.id())
+	}
+	return nil, err
+}
+
+// GetTask gives a task of the caller.
+func (h *handler) GetTask(ctx context.Context, req *a2a.GetTaskRequest) (*a2a.Task, error) {
+	c, err := h.enter(ctx, "GetTask")
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHistory("historyLength", req.HistoryLength); err != nil {
+		return nil, h.fail(c, err)
+	}
+	t, err := h.load(ctx, c.owner, req.ID)
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	rendered, err := h.render(ctx, t, view{history: req.HistoryLength, artifacts: true})
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	return rendered, nil
+}
+
+// CancelTask ends a task of the caller that has not ended; a running agent is stopped.
+func (h *handler) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*a2a.Task, error) {
+	c, err := h.enter(ctx, "CancelTask")
+	if err != nil {
+		return nil, err
+	}
+	t, err := h.cancel(ctx, c, req.ID)
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	rendered, err := h.render(ctx, t, view{artifacts: true})
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	return rendered, nil
+}
+
+func (h *handler) cancel(ctx context.Context, c *call, id a2a.TaskID) (*task, error) {
+	t, err := h.load(ctx, c.owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if !exchange.Terminal(t.last().State) {
+		turn, err := h.options.Runs.Cancel(ctx, t.last().ID, "the sender cancelled the task")
+		if err == nil {
+			*t.last() = turn
+			return t, nil
+		}
+		if !fault.Is(err, fault.Conflict) {
+			return nil, err
+		}
+		if t, err = h.load(ctx, c.owner, id); err != nil { // it ended meanwhile, perhaps with a question
+			return nil, err
+		}
+	}
+	if !interrupted(t.state()) {
+		return nil, notCancelable()
+	}
+	claimed, err := h.claimCancellation(ctx, t.last().ID)
+	if err != nil {
+		return nil, err
+	}
+	if !claimed {
+		return nil, notCancelable()
+	}
+	return h.load(ctx, c.owner, id)
+}
+
+func notCancelable() *problem {
+	return newProblem(a2a.ErrTaskNotCancelable, "the task has ended or goes on already")
+}
+
+// Webhooks and an extended card are not offered; the answer does not depend on the task, so it tells nobody whether
+// one exists.
+
+// GetTaskPushConfig is not supported.
+func (h *handler) GetTaskPushConfig(ctx context.Context, _ *a2a.GetTaskPushConfigRequest) (*a2a.PushConfig, error) {
+	return nil, h.refuse(ctx, "GetTaskPushNotificationConfig", noPush())
+}
+
+// ListTaskPushConfigs is not supported.
+func (h *handler) ListTaskPushConfigs(ctx context.Context, _ *a2a.ListTaskPushConfigRequest) (*a2a.ListTaskPushConfigResponse, error) {
+	return nil, h.refuse(ctx, "ListTaskPushNotificationConfigs", noPush())
+}
+
+// CreateTaskPushConfig is not supported.
+func (h *handler) CreateTaskPushConfig(ctx context.Context, _ *a2a.PushConfig) (*a2a.PushConfig, error) {
+	return nil, h.refuse(ctx, "CreateTaskPushNotificationConfig", noPush())
+}
+
+// DeleteTaskPushConfig is not supported.
+func (h *handler) DeleteTaskPushConfig(ctx context.Context, _ *a2a.DeleteTaskPushConfigRequest) error {
+	return h.refuse(ctx, "DeleteTaskPushNotificationConfig", noPush())
+}
+
+// GetExtendedAgentCard is not configured.
+func (h *handler) GetExtendedAgentCard(ctx context.Context, _ *a2a.GetExtendedAgentCardRequest) (*a2a.AgentCard, error) {
+	return nil, h.refuse(ctx, "GetExtendedAgentCard", newProblem(a2a.ErrExtendedCardNotConfigured, "there is no extended card"))
+}
+
+func (h *handler) refuse(ctx context.Context, operation string, p *problem) error {
+	c, err := h.enter(ctx, operation)
+	if err != nil {
+		return err
+	}
+	return h.fail(c, p)
+}
+
+func noPush() *problem {
+	return newProblem(a2a.ErrPushNotificationNotSupported, "push notifications are not offered; stream or poll the task")
+}

@@ -1,0 +1,153 @@
+package a2a
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+// Limits of the parts of a message that the contract does not know; the others are checked by normalized.Validate.
+const (
+	maxReferences    = 16
+	maxMetadataBytes = 64 << 10
+)
+
+// checkSend refuses what no agent should see. Every problem names the member.
+func checkSend(req *a2a.SendMessageRequest) error {
+	message := req.Message
+	switch {
+	case message == nil:
+		return inField("message", "is needed")
+	case message.ID == "":
+		return inField("message.messageId", "is needed")
+	case message.Role != a2a.MessageRoleUser:
+		return inField("message.role", "must be ROLE_USER")
+	case len(message.Parts) == 0:
+		return inField("message.parts", "must have at least one part")
+	case len(message.ReferenceTasks) > maxReferences:
+		return inField("message.referenceTaskIds", "has more than "+strconv.Itoa(maxReferences)+" ids")
+	case req.Config != nil && req.Config.PushConfig != nil:
+		return newProblem(a2a.ErrPushNotificationNotSupported, "push notifications are not offered; stream or poll the task")
+	}
+	if err := checkMetadata("message.metadata", message.Metadata); err != nil {
+		return err
+	}
+	return checkMetadata("metadata", req.Metadata)
+}
+
+func checkMetadata(field string, metadata map[string]any) error {
+	if len(metadata) == 0 {
+		return nil
+	}
+	if encoded, err := json.Marshal(metadata); err != nil || len(encoded) > maxMetadataBytes {
+		return inField(field, "is over "+strconv.Itoa(maxMetadataBytes>>10)+" KiB")
+	}
+	return nil
+}
+
+// digestOf is the same for a repeat of a message and different for another one.
+func digestOf(message *a2a.Message) string {
+	encoded, _ := json.Marshal(message) // it was decoded from JSON
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:])
+}
+
+// place is where a message goes: its task, its thread and what it follows.
+type place struct {
+	reference string
+	thread    string
+	inReplyTo string
+	route     route
+}
+
+// newPlace is a new task in the context that the message names, or in a new one.
+func newPlace(owned owner, message *a2a.Message) (place, error) {
+	contextID := message.ContextID
+	if contextID == "" {
+		contextID = owned.mintContext()
+	}
+	thread, found := owned.thread(contextID)
+	if !found {
+		return place{}, newProblem(a2a.ErrTaskNotFound, "context not found")
+	}
+	return place{
+		reference: newID(), thread: thread,
+		route: route{Context: contextID, Number: 1, Digest: digestOf(message)},
+	}, nil
+}
+
+// nextPlace is the next turn of an interrupted task.
+func nextPlace(t *task, message *a2a.Message) place {
+	last := t.last()
+	return place{
+		reference: last.Reference, thread: last.ThreadID, inReplyTo: answerID(*last),
+		route: route{Context: t.contextID(), Number: len(t.turns) + 1, Digest: digestOf(message)},
+	}
+}
+
+// inbound makes the normalized message of a request.
+func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where place) (exchange.Inbound, error) {
+	parts, err := a.normalizeParts(ctx, message.Parts)
+	if err != nil {
+		return exchange.Inbound{}, err
+	}
+	chain, err := agentChain(message.Metadata)
+	if err != nil {
+		return exchange.Inbound{}, err
+	}
+	kept, err := json.Marshal(where.route)
+	if err != nil {
+		return exchange.Inbound{}, err
+	}
+	return exchange.Inbound{
+		Message: normalized.Message{
+			ID: message.ID, ThreadID: where.thread, InReplyTo: where.inReplyTo,
+			Sender: a.sender(c.token, c.agent), Recipient: c.agent.Address, Parts: parts,
+			RecipientCapabilities: capabilities(chain),
+			ReceivedVia:           normalized.ViaA2A, ReceivedAt: identity.Now(),
+			Raw: normalized.Raw{MediaType: "application/json"},
+		},
+		Original: c.original, Route: kept, Reference: where.reference,
+	}, nil
+}
+
+// capabilities says what the way back can carry: A2A cannot reach a third party.
+func capabilities(chain *normalized.AgentChain) normalized.RecipientCapabilities {
+	threads := true
+	return normalized.RecipientCapabilities{
+		MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}, AgentChain: chain,
+		TextMIMEs: []string{normalized.MIMEMarkdown, normalized.MIMEPlain}, Threads: &threads,
+	}
+}
+
+// agentChain reads metadata.mentionable.agent_chain (message contract, section 6). A chain that is over its own
+// ceiling is refused; absent means that no agent stands behind the sender.
+func agentChain(metadata map[string]any) (*normalized.AgentChain, error) {
+	const field = "message.metadata.mentionable.agent_chain"
+	mentionable, _ := metadata["mentionable"].(map[string]any)
+	claimed, present := mentionable["agent_chain"]
+	if !present || claimed == nil {
+		return nil, nil
+	}
+	encoded, err := json.Marshal(claimed)
+	if err != nil {
+		return nil, inField(field, "must be an object")
+	}
+	var chain normalized.AgentChain
+	if err := json.Unmarshal(encoded, &chain); err != nil {
+		return nil, inField(field, "must have the integers hop and max_hops")
+	}
+	if chain.Hop < 1 || chain.MaxHops < 1 || chain.Hop > chain.MaxHops {
+		return nil, inField(field, "hop must be from 1 to max_hops")
+	}
+	chain.IsFinal = chain.Hop == chain.MaxHops
+	return &chain, nil
+}

@@ -1,0 +1,198 @@
+package a2a
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+// view is what of a task the caller wants to see.
+type view struct {
+	history   *int // nil = all, 0 = none, n = the last n messages
+	artifacts bool
+}
+
+// render writes the stored turns as a task. Results are artifacts; the talk is history and the status message.
+func (a *Adapter) render(ctx context.Context, t *task, v view) (*a2a.Task, error) {
+	status, err := a.status(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	rendered := &a2a.Task{ID: t.id(), ContextID: t.contextID(), Status: status}
+	if rendered.History, err = a.history(ctx, t, v.history); err != nil {
+		return nil, err
+	}
+	if !v.artifacts {
+		return rendered, nil
+	}
+	for _, turn := range t.turns {
+		artifacts, err := a.artifacts(ctx, turn)
+		if err != nil {
+			return nil, err
+		}
+		rendered.Artifacts = append(rendered.Artifacts, artifacts...)
+	}
+	return rendered, nil
+}
+
+func (a *Adapter) status(ctx context.Context, t *task) (a2a.TaskStatus, error) {
+	if !t.cancelled.IsZero() {
+		return a2a.TaskStatus{State: a2a.TaskStateCanceled, Timestamp: stamp(t.cancelled)}, nil
+	}
+	last := t.last()
+	message, err := a.statusMessage(ctx, *last)
+	return a2a.TaskStatus{State: stateOf(*last), Message: message, Timestamp: stamp(last.UpdatedAt)}, err
+}
+
+// stamp is an instant as the protocol writes it: UTC, milliseconds.
+func stamp(at time.Time) *time.Time {
+	at = at.UTC().Truncate(time.Millisecond)
+	return &at
+}
+
+// history is every message of the task but the one of the current status.
+func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Message, error) {
+	if length != nil && *length == 0 {
+		return nil, nil
+	}
+	list := make([]*a2a.Message, 0, 2*len(t.turns))
+	for i, turn := range t.turns {
+		question, err := a.question(ctx, turn)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, question)
+		if i == len(t.turns)-1 && t.cancelled.IsZero() {
+			break
+		}
+		answer, err := a.statusMessage(ctx, turn)
+		if err != nil {
+			return nil, err
+		}
+		if answer != nil {
+			list = append(list, answer)
+		}
+	}
+	if length != nil && len(list) > *length {
+		list = list[len(list)-*length:]
+	}
+	return list, nil
+}
+
+// question is the message of the caller, as it was understood.
+func (a *Adapter) question(ctx context.Context, turn exchange.TurnRecord) (*a2a.Message, error) {
+	parts, err := a.renderParts(ctx, turn.Message.Parts, false)
+	return &a2a.Message{
+		ID: turn.Message.ID, Role: a2a.MessageRoleUser, Parts: parts,
+		TaskID: a2a.TaskID(turn.Reference), ContextID: routeOf(turn).Context,
+	}, err
+}
+
+// answerID is the id of the agent's message: the reply's, which is final before anybody sees it.
+func answerID(turn exchange.TurnRecord) string {
+	if turn.ReplyID != "" {
+		return turn.ReplyID
+	}
+	return turn.ID
+}
+
+// Sentences for states in which the agent itself said nothing.
+const (
+	sentenceFailed  = "The agent could not answer this message."
+	sentenceRefused = "The agent does not take this message."
+	sentenceHeld    = "The message waits until the operator of this server lets it pass."
+	sentenceWaiting = "The task waits for a decision that is made outside of this conversation."
+)
+
+// statusMessage is what goes with the state; nil where the state says everything.
+func (a *Adapter) statusMessage(ctx context.Context, turn exchange.TurnRecord) (*a2a.Message, error) {
+	message := &a2a.Message{
+		ID: answerID(turn), Role: a2a.MessageRoleAgent,
+		TaskID: a2a.TaskID(turn.Reference), ContextID: routeOf(turn).Context,
+	}
+	switch state := stateOf(turn); state {
+	case a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateCanceled:
+		return nil, nil
+	default:
+		if err := a.fillStatus(ctx, message, turn); err != nil {
+			return nil, err
+		}
+		if len(message.Parts) == 0 {
+			message.Parts = a2a.ContentParts{a2a.NewTextPart(sentence(turn, state))}
+		}
+		return message, nil
+	}
+}
+
+// fillStatus takes the agent's own words: the sentence of a failure, or the parts with the policy part last.
+func (a *Adapter) fillStatus(ctx context.Context, message *a2a.Message, turn exchange.TurnRecord) (err error) {
+	response := turn.Response
+	if response == nil {
+		return nil
+	}
+	policy := policyOf(turn)
+	if policy == nil && response.Error != nil && response.Error.Message != "" {
+		message.Parts = a2a.ContentParts{a2a.NewTextPart(response.Error.Message)}
+		return nil
+	}
+	if message.Parts, err = a.renderParts(ctx, response.Parts, true); err != nil || policy == nil {
+		return err
+	}
+	return a.addPolicy(message, *policy)
+}
+
+func sentence(turn exchange.TurnRecord, state a2a.TaskState) string {
+	switch {
+	case turn.State == exchange.StateHeld:
+		return sentenceHeld
+	case state == a2a.TaskStateRejected:
+		return sentenceRefused
+	case state == a2a.TaskStateFailed:
+		return sentenceFailed
+	}
+	return sentenceWaiting
+}
+
+// artifacts are the results of a turn that was answered: one for the parts of the answer, and each artifact part as
+// its own. The ids are stable, so that streams and later reads name the same things.
+func (a *Adapter) artifacts(ctx context.Context, turn exchange.TurnRecord) ([]*a2a.Artifact, error) {
+	if turn.Response == nil || turn.State != exchange.StateAnswered || stateOf(turn) != a2a.TaskStateCompleted {
+		return nil, nil
+	}
+	var list []*a2a.Artifact
+	answer := &a2a.Artifact{ID: answerArtifact(turn.ID)}
+	for i, part := range turn.Response.Parts {
+		rendered, err := a.renderPart(ctx, part, true)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case rendered == nil:
+		case part.Kind == normalized.PartArtifact:
+			list = append(list, ownArtifact(turn.ID, i, part, rendered))
+		default:
+			answer.Parts = append(answer.Parts, rendered)
+		}
+	}
+	if len(answer.Parts) > 0 {
+		list = append([]*a2a.Artifact{answer}, list...)
+	}
+	return list, nil
+}
+
+func answerArtifact(turnID string) a2a.ArtifactID { return a2a.ArtifactID(turnID) }
+
+func ownArtifact(turnID string, index int, part normalized.Part, rendered *a2a.Part) *a2a.Artifact {
+	id := part.ID
+	if id == "" {
+		id = turnID + "." + strconv.Itoa(index)
+	}
+	return &a2a.Artifact{
+		ID: a2a.ArtifactID(id), Name: part.Name, Description: part.Description, Parts: a2a.ContentParts{rendered},
+	}
+}

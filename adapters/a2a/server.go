@@ -1,0 +1,175 @@
+// Package a2a makes agents reachable by the Agent2Agent protocol: JSON-RPC and HTTP+JSON in the versions 1.0 and
+// 0.3, bearer tokens, agent cards. A task is all turns of one agent and one principal with the same reference; this
+// package keeps no state of its own beside a token cache of a few seconds, everything is read from the engine's
+// rows. It does not run agents, does not send webhooks and does not call other A2A servers.
+package a2a
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
+
+	"inbox/exchange"
+	"inbox/internal/httpserver"
+)
+
+// Receiver accepts one message durably. Errors are *fault.Fault.
+type Receiver interface {
+	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
+}
+
+// Directory knows the agents; names are compared case-insensitively.
+type Directory interface {
+	Agent(name string) (exchange.AgentProfile, bool)
+	Agents() []exchange.AgentProfile
+}
+
+// Turns reads stored turns, newest update first.
+type Turns interface {
+	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
+	CountTurns(ctx context.Context, filter exchange.TurnFilter) (int64, error)
+}
+
+// Runs follows and stops turns while they run.
+type Runs interface {
+	// Wait blocks until the turn ended or waits for somebody; the end of ctx is its error.
+	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
+	// Cancel ends a turn without answer; fault.Conflict when it ended already.
+	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
+	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
+	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
+}
+
+// Tokens finds a bearer token by the lower-case hex SHA-256 of its text.
+type Tokens interface {
+	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
+}
+
+// Claims is the shared table of small private documents. It decides who continues an interrupted task.
+type Claims interface {
+	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
+	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
+	Delete(ctx context.Context, namespace, key string) error
+}
+
+// Blobs keeps the bytes of files that are too large for a message.
+type Blobs interface {
+	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
+	Open(ctx context.Context, digest string) (io.ReadCloser, error)
+}
+
+// Limits of a request and the defaults of Options.
+const (
+	maxBodyBytes        = 8 << 20
+	defaultWaitLimit    = 50 * time.Second // proxies in front of us give up at 60 s
+	defaultKeepAlive    = 15 * time.Second
+	defaultWriteTimeout = 10 * time.Second
+)
+
+// Options configure an Adapter. Domain, PublicURL and all collaborators are required.
+type Options struct {
+	Domain           string   // the part after the last @ of our addresses
+	PublicURL        string   // scheme, host and optional path where HTTP is reached; every URL in a card begins with it
+	DefaultAgent     string   // the agent of /.well-known/agent-card.json; empty = the first agent
+	SupportedInbound []string // ways by which agents are reached, for cards: "a2a", "activitypub", "email"; empty = a2a
+
+	Receiver  Receiver
+	Directory Directory
+	Turns     Turns
+	Runs      Runs
+	Tokens    Tokens
+	Claims    Claims
+	Blobs     Blobs
+
+	WaitLimit    time.Duration // longest wait of a blocking send before the working task is returned; default 50 s
+	KeepAlive    time.Duration // comment lines on quiet streams; default 15 s
+	WriteTimeout time.Duration // a reader of a stream that takes longer for one event is dropped; default 10 s
+	Logger       *slog.Logger
+}
+
+// Adapter is the A2A edge of the server.
+type Adapter struct {
+	options Options
+	base    string // PublicURL without a slash at the end
+	tokens  *tokenCache
+	log     *slog.Logger
+
+	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
+}
+
+// New makes an Adapter; the error says which option is missing.
+func New(options Options) (*Adapter, error) {
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	options.defaults()
+	a := &Adapter{
+		options: options, base: strings.TrimSuffix(options.PublicURL, "/"),
+		tokens: newTokenCache(options.Tokens), log: options.Logger,
+	}
+	handler := &handler{Adapter: a}
+	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)
+	a.rpc1 = a2asrv.NewJSONRPCHandler(handler, keepAlive)
+	a.rpc03 = a2av0.NewJSONRPCHandler(handler, keepAlive)
+	a.rest1 = a2asrv.NewRESTHandler(handler, keepAlive)
+	a.rest03 = a2av0.NewRESTHandler(handler, keepAlive)
+	return a, nil
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Domain == "":
+		return errors.New("a2a: Domain is empty")
+	case o.Receiver == nil, o.Directory == nil, o.Turns == nil, o.Runs == nil, o.Tokens == nil, o.Claims == nil, o.Blobs == nil:
+		return errors.New("a2a: a collaborator is missing")
+	}
+	u, err := url.Parse(o.PublicURL)
+	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+		return errors.New("a2a: PublicURL must be an absolute http or https URL")
+	}
+	return nil
+}
+
+func (o *Options) defaults() {
+	if o.WaitLimit <= 0 {
+		o.WaitLimit = defaultWaitLimit
+	}
+	if o.KeepAlive <= 0 {
+		o.KeepAlive = defaultKeepAlive
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = defaultWriteTimeout
+	}
+	if len(o.SupportedInbound) == 0 {
+		o.SupportedInbound = []string{"a2a"}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+}
+
+// Routes are the endpoints and the cards. JSON-RPC answers with and without a slash at the end, because conformance
+// clients post to "<interface url>/" and must not be redirected.
+func (a *Adapter) Routes() []httpserver.Route {
+	card := a.cached(a.agentCard)
+	return []httpserver.Route{
+		{Pattern: "/a2a/{agent}", Handler: a.edge(a.serveRPC)},
+		{Pattern: "/a2a/{agent}/", Handler: a.edge(a.serveRPC)},
+		{Pattern: "/a2a/{agent}/rest/*", Handler: a.edge(a.serveREST)},
+		{Pattern: "/a2a/{agent}/v1/*", Handler: a.edge(a.serveREST03)},
+		{Pattern: "/a2a/{agent}/.well-known/agent-card.json", Handler: card},
+		{Pattern: "/a2a/{agent}/.well-known/agent.json", Handler: card},
+		{Pattern: "/.well-known/agent-card.json", Handler: a.cached(a.defaultCard)},
+		{Pattern: "/.well-known/agent.json", Handler: a.cached(a.defaultCard)},
+		{Pattern: "/.well-known/agent-card/{agent}", Handler: a.cached(a.mentionableCard)},
+	}
+}

@@ -1,0 +1,271 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+var streams = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "inbox_a2a_streams_open",
+	Help: "Streams of task events that clients hold open.",
+})
+
+// A subscriber of a task that waits for its owner looks for the next turn with these pauses.
+const (
+	firstPause = 250 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// SendStreamingMessage accepts a message and streams its task: the task first, then updates in order until it ended
+// or asks for input.
+func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessageRequest) iter.Seq2[a2a.Event, error] {
+	return func(yield func(a2a.Event, error) bool) {
+		c, err := h.enter(ctx, "SendStreamingMessage")
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		wanted, _, err := sendView(req.Config)
+		if err != nil {
+			yield(nil, h.fail(c, err))
+			return
+		}
+		t, err := h.accept(ctx, c, req)
+		if err != nil {
+			yield(nil, h.fail(c, err))
+			return
+		}
+		f := h.follower(c, t, yield)
+		defer f.close()
+		if f.snapshot(ctx, wanted) {
+			f.turn(ctx)
+		}
+	}
+}
+
+// SubscribeToTask streams a task that has not ended: its snapshot, then what follows, also over a question to its
+// owner and the next turn.
+func (h *handler) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskRequest) iter.Seq2[a2a.Event, error] {
+	return func(yield func(a2a.Event, error) bool) {
+		c, err := h.enter(ctx, "SubscribeToTask")
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		t, err := h.load(ctx, c.owner, req.ID)
+		if err == nil && t.state().Terminal() {
+			err = newProblem(a2a.ErrUnsupportedOperation, "the task has ended; read it with GetTask")
+		}
+		if err != nil {
+			yield(nil, h.fail(c, err))
+			return
+		}
+		f := h.follower(c, t, yield)
+		defer f.close()
+		if !f.snapshot(ctx, view{artifacts: true}) {
+			return
+		}
+		for f.turn(ctx) && f.state == a2a.TaskStateInputRequired && f.next(ctx) {
+			continue
+		}
+	}
+}
+
+// follower turns the events of a task's newest turn into protocol events for one reader.
+type follower struct {
+	*handler
+	call  *call
+	task  *task
+	yield func(a2a.Event, error) bool
+
+	state   a2a.TaskState // as the reader knows it
+	since   time.Time     // state changes up to here are in the snapshot
+	sent    strings.Builder
+	open    bool // an artifact was begun for the growing answer
+	stopped bool // the reader is gone or got an error
+}
+
+func (h *handler) follower(c *call, t *task, yield func(a2a.Event, error) bool) *follower {
+	streams.Inc()
+	return &follower{handler: h, call: c, task: t, yield: yield}
+}
+
+func (f *follower) close() { streams.Dec() }
+
+// emit gives one event to the reader and says whether it wants more.
+func (f *follower) emit(event a2a.Event) bool {
+	if !f.yield(event, nil) {
+		f.stopped = true
+	}
+	return !f.stopped
+}
+
+func (f *follower) fail(err error) bool {
+	f.yield(nil, f.handler.fail(f.call, err))
+	f.stopped = true
+	return false
+}
+
+// snapshot sends the task as it is stored and says whether the stream goes on. What of a running answer was streamed
+// already is not in it: the follower reads the turn's events from their beginning.
+func (f *follower) snapshot(ctx context.Context, v view) bool {
+	rendered, err := f.render(ctx, f.task, v)
+	if err != nil {
+		return f.fail(err)
+	}
+	f.state, f.since = rendered.Status.State, f.task.last().UpdatedAt
+	return f.emit(rendered)
+}
+
+// turn streams the newest turn until it ends or asks for input. It says whether the reader is still there.
+func (f *follower) turn(ctx context.Context) bool {
+	if f.ended() {
+		return true
+	}
+	f.sent.Reset()
+	f.open = false
+	for event, err := range f.options.Runs.Follow(ctx, f.task.last().ID, 0) {
+		if err != nil {
+			return f.fail(err)
+		}
+		if !f.event(ctx, event) {
+			return false
+		}
+		if f.ended() {
+			return true
+		}
+	}
+	return !f.stopped
+}
+
+// ended says whether the newest turn gives no more events.
+func (f *follower) ended() bool {
+	return f.state.Terminal() || exchange.Terminal(f.task.last().State)
+}
+
+func (f *follower) event(ctx context.Context, event exchange.Event) bool {
+	state, isState := strings.CutPrefix(event.Kind, "turn.")
+	switch {
+	case event.Kind == exchange.EventDelta:
+		return f.delta(event)
+	case event.Kind == exchange.EventRestarted: // what was streamed is void: the next text replaces it
+		f.sent.Reset()
+		f.open = false
+	case isState && settled(state) && (exchange.Terminal(state) || event.At.After(f.since)):
+		return f.settled(ctx)
+	case state == exchange.StateRunning && f.state != a2a.TaskStateWorking && event.At.After(f.since):
+		return f.status(a2a.TaskStatus{State: a2a.TaskStateWorking, Timestamp: stamp(event.At)})
+	}
+	return true
+}
+
+func (f *follower) status(status a2a.TaskStatus) bool {
+	f.state = status.State
+	info := f.task.info()
+	return f.emit(&a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status})
+}
+
+// delta passes growing text on. Other parts come with the final answer.
+func (f *follower) delta(event exchange.Event) bool {
+	var delta normalized.Delta
+	if err := json.Unmarshal(event.Body, &delta); err != nil {
+		return f.fail(fmt.Errorf("read delta %d of turn %s: %w", event.Seq, event.TurnID, err))
+	}
+	text := delta.Text
+	if delta.Kind == normalized.DeltaPartBegin && delta.Part != nil && delta.Part.Kind == normalized.PartText {
+		text = delta.Part.Content
+	}
+	if text == "" {
+		return true
+	}
+	return f.chunk(text, false)
+}
+
+// chunk adds text to the artifact of the answer; the first one begins it.
+func (f *follower) chunk(text string, last bool) bool {
+	f.sent.WriteString(text)
+	appended := f.open
+	f.open = true
+	return f.artifact(&a2a.Artifact{
+		ID: answerArtifact(f.task.last().ID), Parts: a2a.ContentParts{a2a.NewTextPart(text)},
+	}, appended, last)
+}
+
+func (f *follower) artifact(artifact *a2a.Artifact, appended, last bool) bool {
+	info := f.task.info()
+	return f.emit(&a2a.TaskArtifactUpdateEvent{
+		TaskID: info.TaskID, ContextID: info.ContextID, Artifact: artifact, Append: appended, LastChunk: last,
+	})
+}
+
+// settled sends the results and the final status of a turn that ended or waits.
+func (f *follower) settled(ctx context.Context) bool {
+	turn, err := f.options.Runs.Wait(ctx, f.task.last().ID)
+	if err != nil {
+		return f.fail(err)
+	}
+	*f.task.last() = turn
+	artifacts, err := f.artifacts(ctx, turn)
+	if err != nil {
+		return f.fail(err)
+	}
+	for _, artifact := range artifacts {
+		if !f.result(artifact) {
+			return false
+		}
+	}
+	status, err := f.Adapter.status(ctx, f.task)
+	if err != nil {
+		return f.fail(err)
+	}
+	return f.status(status)
+}
+
+// result sends a whole artifact, or only what the reader lacks when its beginning was streamed as text.
+func (f *follower) result(artifact *a2a.Artifact) bool {
+	if f.open && artifact.ID == answerArtifact(f.task.last().ID) && len(artifact.Parts) == 1 {
+		if rest, ok := strings.CutPrefix(artifact.Parts[0].Text(), f.sent.String()); ok {
+			return rest == "" || f.chunk(rest, true)
+		}
+	}
+	return f.artifact(artifact, false, true)
+}
+
+// next waits until the owner of an interrupted task continues or cancels it and says whether there is more to tell.
+func (f *follower) next(ctx context.Context) bool {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		}
+		t, err := f.load(ctx, f.call.owner, f.task.id())
+		if err != nil {
+			return f.fail(err)
+		}
+		known := slices.IndexFunc(t.turns, func(turn exchange.TurnRecord) bool { return turn.ID == f.task.last().ID })
+		switch {
+		case !t.cancelled.IsZero():
+			return f.status(a2a.TaskStatus{State: a2a.TaskStateCanceled, Timestamp: stamp(t.cancelled)}) && false
+		case known < len(t.turns)-1:
+			t.turns = t.turns[:known+2]
+			f.task, f.since = t, time.Time{}
+			f.state = a2a.TaskStateSubmitted
+			return true
+		}
+	}
+}
