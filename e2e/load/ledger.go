@@ -21,6 +21,7 @@ type entry struct {
 	acknowledged bool
 	replied      time.Time
 	replies      map[string]int
+	answered     chan struct{} // closed with the first reply
 }
 
 // NewLedger makes an empty ledger.
@@ -31,7 +32,7 @@ func NewLedger() *Ledger {
 func (l *Ledger) find(id string) *entry {
 	found, exists := l.entries[id]
 	if !exists {
-		found = &entry{replies: map[string]int{}}
+		found = &entry{replies: map[string]int{}, answered: make(chan struct{})}
 		l.entries[id] = found
 	}
 	return found
@@ -69,16 +70,16 @@ func (l *Ledger) Replied(id, wireID string, at time.Time) {
 	found.replies[wireID]++
 	if found.replied.IsZero() {
 		found.replied = at
+		close(found.answered)
 	}
 	l.announce()
 }
 
-// HasReply says whether a reply came.
-func (l *Ledger) HasReply(id string) bool {
+// Answered gives a channel that is closed with the first reply to a message.
+func (l *Ledger) Answered(id string) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found, exists := l.entries[id]
-	return exists && len(found.replies) > 0
+	return l.find(id).answered
 }
 
 // Changed gives a channel that is closed with the next acknowledgement or reply.
