@@ -1,0 +1,157 @@
+// Command bench measures the built program on both databases and writes docs/benchmarks.md. It is started by `make
+// bench`. Server and load generator get a processor of their own where there are two. It prints one JSON line per
+// scenario. It is no test: it fails only when something could not be measured.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"time"
+
+	"inbox/e2e/instance"
+)
+
+// Result is the report of one scenario.
+type Result struct {
+	Scenario  string  `json:"scenario"`
+	Engine    string  `json:"engine"`
+	PerSecond float64 `json:"per_second"`
+	P50       float64 `json:"p50_ms"`
+	P95       float64 `json:"p95_ms"`
+	P99       float64 `json:"p99_ms"`
+	RSS       float64 `json:"rss_mb"`
+}
+
+type options struct {
+	duration time.Duration
+	postgres string // URL of a database beside which new ones are made; empty = SQLite only
+	only     *regexp.Regexp
+	report   string // file; empty = none
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse() (options, error) {
+	seconds, err := strconv.Atoi(or(os.Getenv("BENCH_SECONDS"), "3"))
+	if err != nil || seconds < 1 || seconds > 60 {
+		return options{}, fmt.Errorf("BENCH_SECONDS is %q; want a number from 1 to 60", os.Getenv("BENCH_SECONDS"))
+	}
+	only := flag.String("only", "", "run only the scenarios whose name matches this regular expression")
+	report := flag.String("report", "", "write the table into this file")
+	flag.Parse()
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		return options{}, fmt.Errorf("-only: %w", err)
+	}
+	return options{
+		duration: time.Duration(seconds) * time.Second, postgres: os.Getenv("INBOX_TEST_DATABASE_URL"),
+		only: pattern, report: *report,
+	}, nil
+}
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+func run(ctx context.Context) error {
+	chosen, err := parse()
+	if err != nil {
+		return err
+	}
+	root, err := instance.Root()
+	if err != nil {
+		return err
+	}
+	// Not in the directory for temporary files: that may be memory, where a durable write costs nothing.
+	results := filepath.Join(root, "bench", "results")
+	if err := os.MkdirAll(results, 0o700); err != nil {
+		return err
+	}
+	directory, err := os.MkdirTemp(results, "run-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(directory) }()
+	binary, err := instance.Build(ctx, directory)
+	if err != nil {
+		return err
+	}
+	w, err := newWorld(binary, directory, chosen)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	measured, err := w.measure(ctx, os.Stdout)
+	if err != nil || chosen.report == "" {
+		return err
+	}
+	return writeReport(filepath.Join(root, chosen.report), directory, chosen, measured)
+}
+
+// measure runs every scenario on every engine.
+func (w *world) measure(ctx context.Context, out io.Writer) ([]Result, error) {
+	scenarios := w.chosen()
+	if err := w.prepare(scenarios); err != nil {
+		return nil, err
+	}
+	if err := w.pin(); err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, engine := range w.engines() {
+		for _, scenario := range scenarios {
+			fmt.Fprintf(os.Stderr, "%s on %s …\n", scenario.name, engine)
+			result, err := w.runScenario(ctx, scenario, engine)
+			if err != nil {
+				return nil, fmt.Errorf("%s on %s: %w", scenario.name, engine, err)
+			}
+			line, err := json.Marshal(result)
+			if err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(out, "%s\n", line)
+			results = append(results, result)
+		}
+	}
+	return results, nil
+}
+
+// Processors of server and generator.
+const (
+	serverProcessor    = "0"
+	generatorProcessor = "1"
+)
+
+func separate() bool { return runtime.NumCPU() >= 2 }
+
+// pin moves this process to a processor of its own, after it has used all of them to prepare.
+func (w *world) pin() error {
+	if !separate() {
+		return nil
+	}
+	output, err := exec.Command("taskset", "-a", "-p", "-c", generatorProcessor, strconv.Itoa(os.Getpid())).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("taskset (Debian package util-linux): %w: %s", err, output)
+	}
+	return nil
+}
