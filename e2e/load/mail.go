@@ -28,11 +28,15 @@ func NewMailDomain(names *Names, name string) (MailDomain, error) {
 		return MailDomain{}, err
 	}
 	domain := MailDomain{Name: name, Selector: "load", Key: key}
-	names.SetTXT(domain.Selector+"._domainkey."+name,
-		"v=DKIM1; k=rsa; p="+base64.StdEncoding.EncodeToString(publicDER(key)))
+	names.SetTXT(domain.Record())
 	names.SetTXT(name, "v=spf1 ip4:127.0.0.1 -all")
 	names.SetTXT("_dmarc."+name, "v=DMARC1; p=reject")
 	return domain, nil
+}
+
+// Record is the name and the value of the TXT record with the public key (RFC 6376, section 3.6.1).
+func (d MailDomain) Record() (name, value string) {
+	return d.Selector + "._domainkey." + d.Name, "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(publicDER(d.Key))
 }
 
 // Mail is a message to one agent. Message-ID must be new for each message.
