@@ -125,11 +125,9 @@ func (w *world) measure(ctx context.Context, out io.Writer) ([]Result, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s on %s: %w", scenario.name, engine, err)
 			}
-			line, err := json.Marshal(result)
-			if err != nil {
+			if err := json.NewEncoder(out).Encode(result); err != nil {
 				return nil, err
 			}
-			fmt.Fprintf(out, "%s\n", line)
 			results = append(results, result)
 		}
 	}
