@@ -6,14 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
 
 // MaxAddressBytes bounds an address in every form.
 const MaxAddressBytes = 320
+
+const (
+	maxDomainBytes = 253 // RFC 1035, section 2.3.4, without the final dot
+	maxLabelBytes  = 63
+)
 
 // Address is user@domain of a person, an agent or a service. Domain is lower-case punycode and may carry a port.
 type Address struct {
@@ -31,39 +40,99 @@ var agentLocal = regexp.MustCompile(`^[A-Za-z0-9_-]([A-Za-z0-9._-]{0,62}[A-Za-z0
 func ValidAgentName(name string) bool { return agentLocal.MatchString(name) }
 
 // ParseAddress reads "@a@d", "a@d" and "acct:a@d". The domain is everything after the last @; it is lower-cased and
-// punycoded and may carry a port. The local part is kept as written.
+// punycoded and may carry a port. The local part is kept as written. Errors wrap ErrAddress.
 func ParseAddress(text string) (Address, error) {
 	if len(text) > MaxAddressBytes {
 		return Address{}, fmt.Errorf("%w: over %d bytes", ErrAddress, MaxAddressBytes)
 	}
 	bare := strings.TrimPrefix(strings.TrimPrefix(text, "acct:"), "@")
 	at := strings.LastIndexByte(bare, '@')
-	if at <= 0 || strings.ContainsAny(bare[:at], "@ \t\r\n<>\"(),:;\\[]") || !printable(bare[:at]) {
+	if at <= 0 || !validLocal(bare[:at]) {
 		return Address{}, fmt.Errorf("%w: want @user@domain, got %q", ErrAddress, text)
 	}
 	domain, err := ParseDomain(bare[at+1:])
 	if err != nil {
 		return Address{}, err
 	}
-	return Address{Local: bare[:at], Domain: domain}, nil
+	address := Address{Local: bare[:at], Domain: domain}
+	if len(address.String()) > MaxAddressBytes { // punycode is longer than what it stands for
+		return Address{}, fmt.Errorf("%w: over %d bytes", ErrAddress, MaxAddressBytes)
+	}
+	return address, nil
 }
 
 // ParseDomain lower-cases and punycodes a host name with an optional port. IP literals are kept for development
-// servers; whether a single label or a literal is allowed is the caller's policy.
+// servers; whether a single label or a literal is allowed is the caller's policy, see PublicDomain.
 func ParseDomain(text string) (string, error) {
-	host, port := text, ""
-	if h, p, err := net.SplitHostPort(text); err == nil {
-		host, port = h, p
+	host, port, err := cutPort(text)
+	if err != nil {
+		return "", fmt.Errorf("%w: %q has no valid port", ErrAddress, text)
 	}
-	host = strings.TrimSuffix(host, ".")
-	if ip := net.ParseIP(host); ip != nil {
-		return joinPort(host, port), nil
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
+		return joinPort(ip.String(), port), nil
 	}
-	ascii, err := idna.Lookup.ToASCII(host)
-	if err != nil || ascii == "" || len(ascii) > 253 {
+	ascii, ok := asciiHost(strings.TrimSuffix(host, "."))
+	if !ok {
 		return "", fmt.Errorf("%w: %q is not a domain", ErrAddress, text)
 	}
-	return joinPort(strings.ToLower(ascii), port), nil
+	return joinPort(ascii, port), nil
+}
+
+// cutPort takes a port off a host; an IPv6 literal is in brackets when a port follows and may stand bare otherwise.
+func cutPort(text string) (host, port string, err error) {
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		return text[1 : len(text)-1], "", nil
+	}
+	if !strings.HasPrefix(text, "[") && strings.Count(text, ":") != 1 {
+		return text, "", nil
+	}
+	if host, port, err = net.SplitHostPort(text); err != nil {
+		return "", "", err
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
+		return "", "", ErrAddress
+	}
+	return host, strconv.FormatUint(number, 10), nil
+}
+
+// asciiHost gives the lower-case punycode form. Plain host names, nearly all, skip the IDNA tables.
+func asciiHost(host string) (string, bool) {
+	if !isASCII(host) || strings.Contains(host, "--") {
+		ascii, err := idna.Lookup.ToASCII(host)
+		if err != nil {
+			return "", false
+		}
+		host = ascii
+	}
+	host = strings.ToLower(host)
+	return host, validHost(host)
+}
+
+func validHost(host string) bool {
+	if host == "" || len(host) > maxDomainBytes {
+		return false
+	}
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > maxLabelBytes || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for _, r := range label {
+			if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func isASCII(text string) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 func joinPort(host, port string) string {
@@ -73,13 +142,12 @@ func joinPort(host, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
-func printable(text string) bool {
-	for _, r := range text {
-		if r <= ' ' || r == 0x7f {
-			return false
-		}
+// validLocal refuses what would have to be quoted in one of the protocols, and everything that does not print.
+func validLocal(local string) bool {
+	if !utf8.ValidString(local) || strings.ContainsAny(local, "@<>\"(),:;\\[]") {
+		return false
 	}
-	return true
+	return !strings.ContainsFunc(local, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
 }
 
 // String gives the canonical form @user@domain.
@@ -91,10 +159,33 @@ func (a Address) Acct() string { return "acct:" + a.Local + "@" + a.Domain }
 // Mail gives user@host for email: the domain without a port.
 func (a Address) Mail() string { return a.Local + "@" + HostOf(a.Domain) }
 
-// HostOf cuts the port off a domain.
+// CanonicalAgent gives the form under which one of our own agents is known: local parts of agents are compared
+// without regard to case, those of other people are not (message contract, section 2).
+func CanonicalAgent(a Address) string {
+	return Address{Local: strings.ToLower(a.Local), Domain: a.Domain}.String()
+}
+
+// HostOf cuts the port and the brackets of an IPv6 literal off a domain.
 func HostOf(domain string) string {
 	if host, _, err := net.SplitHostPort(domain); err == nil {
 		return host
 	}
-	return domain
+	return strings.TrimSuffix(strings.TrimPrefix(domain, "["), "]")
+}
+
+// PublicDomain says whether a domain can be a name on the internet: at least two labels, no port, no IP literal.
+// Development servers (federation.allow_private) do not ask.
+func PublicDomain(domain string) bool {
+	if HostOf(domain) != domain || !strings.Contains(domain, ".") {
+		return false
+	}
+	_, err := netip.ParseAddr(domain)
+	return err != nil
+}
+
+// Is says whether text is the canonical form of the address.
+func (a Address) Is(text string) bool {
+	local, domain := len(a.Local), len(a.Domain)
+	return len(text) == local+domain+2 && text[0] == '@' && text[1:1+local] == a.Local &&
+		text[1+local] == '@' && text[2+local:] == a.Domain
 }

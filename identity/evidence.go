@@ -37,21 +37,24 @@ const (
 )
 
 // Evidence records what somebody already verified about a sender. It is not a login
-// (message contract, section 10).
+// (message contract, section 10). Everything from Assurance on is left out where a history keeps only who spoke.
 type Evidence struct {
 	ID         string          `json:"id,omitempty"`
 	Subject    string          `json:"subject"`
 	Issuer     string          `json:"issuer"`
 	Method     string          `json:"method"`
-	Assurance  string          `json:"assurance"`
-	Audience   Audience        `json:"audience"`
-	IssuedAt   Time            `json:"issued_at"`
+	Assurance  string          `json:"assurance,omitempty"`
+	Audience   Audience        `json:"audience,omitempty"`
+	IssuedAt   Time            `json:"issued_at,omitzero"`
 	NotBefore  *Time           `json:"not_before,omitempty"`
 	ExpiresAt  *Time           `json:"expires_at,omitempty"`
 	OnBehalfOf []string        `json:"on_behalf_of,omitempty"`
 	Claims     json.RawMessage `json:"claims,omitempty"` // an object: context, never authorization
 	Source     *Source         `json:"source,omitempty"`
-	Proof      Proof           `json:"proof"`
+	Proof      Proof           `json:"proof,omitzero"`
+
+	// Extra holds the keys of a newer contract: an attestation signs them, so they travel with it.
+	Extra map[string]json.RawMessage `json:"-"`
 }
 
 // Source says by which way the evidence came; context only.

@@ -33,7 +33,7 @@ type Message struct {
 	PolicyResolution      *policypart.Resolution `json:"policy_resolution,omitempty"`
 	ReceivedTrace         *Response              `json:"received_trace,omitempty"`
 
-	unknown map[string]json.RawMessage // keys of a newer contract, kept in stored and forwarded documents
+	unknown members // keys of a newer contract, kept in stored and forwarded documents
 }
 
 // Raw points at the native original: activity JSON, A2A request or RFC 5322 bytes. It is stored once and read by

@@ -49,7 +49,8 @@ type Part struct {
 
 	Policy *policypart.Part // policy
 
-	unknown json.RawMessage // a part of a kind that we do not know, or keys of a newer contract: kept as it came
+	whole   json.RawMessage // a part of a kind that we do not know, kept byte for byte
+	unknown members         // keys of a newer contract, kept in stored and forwarded documents
 }
 
 // ToolError is the failure of a tool call.

@@ -1,9 +1,5 @@
 package normalized
 
-import (
-	"encoding/json"
-)
-
 // Visibilities of a response; never wider than the question's.
 const (
 	VisibilityPublic    = "public"
@@ -32,7 +28,7 @@ type Response struct {
 	Error      *ResponseError    `json:"error,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"` // for the operator's trace; never delivered
 
-	unknown map[string]json.RawMessage
+	unknown members // keys of a newer contract, kept in stored and forwarded documents
 }
 
 // ResponseError goes with status failed; Message is for the sender: plain, without internals.

@@ -43,6 +43,8 @@ type Part struct {
 	Currency          string            `json:"currency,omitempty"`        // payment_required
 	RetryAfterSeconds *int64            `json:"retry_after_seconds,omitempty"`
 	BlockedBy         string            `json:"blocked_by,omitempty"` // unavailable_for_legal_reasons, RFC 7725
+
+	Extra map[string]json.RawMessage `json:"-"` // keys of an unknown kind or a newer contract, kept as they came
 }
 
 // Translation is a title and message in one language.

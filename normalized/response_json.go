@@ -1,0 +1,160 @@
+package normalized
+
+// AppendJSON appends the response as JSON to dst, see Message.AppendJSON.
+func (r *Response) AppendJSON(dst []byte) ([]byte, error) {
+	w := newWriter(dst)
+	w.response(r)
+	return w.buf, w.err
+}
+
+// MarshalJSON writes the response as the contract says: absent optional fields are left out, unknown keys kept.
+func (r Response) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil) }
+
+// UnmarshalJSON reads a response that our own store wrote; bytes from an agent outside go through DecodeResponse.
+func (r *Response) UnmarshalJSON(data []byte) error {
+	in := newReader(data)
+	*r = Response{}
+	in.response(r)
+	return in.end()
+}
+
+// Equal says whether two responses are the same document.
+func (r Response) Equal(other Response) bool {
+	return sameDocument(r.AppendJSON, other.AppendJSON)
+}
+
+func (w *writer) response(r *Response) {
+	w.open('{')
+	w.field("in_reply_to", r.InReplyTo)
+	w.optional("thread_id", r.ThreadID)
+	if len(r.Parts) > 0 {
+		w.name("parts")
+		w.parts(r.Parts)
+	}
+	w.yes("silent", r.Silent)
+	w.list("to", r.To)
+	w.list("cc", r.Cc)
+	w.optional("visibility", r.Visibility)
+	w.optional("status", r.Status)
+	if r.Error != nil {
+		w.name("error")
+		w.open('{')
+		w.field("code", r.Error.Code)
+		w.field("message", r.Error.Message)
+		w.close('}')
+	}
+	w.textMap("metadata", r.Metadata)
+	w.unknown(r.unknown)
+	w.close('}')
+}
+
+func (r *reader) response(out *Response) {
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		switch string(r.key) {
+		case "in_reply_to":
+			out.InReplyTo = r.string()
+		case "thread_id":
+			out.ThreadID = r.string()
+		case "parts":
+			out.Parts = r.parts()
+		case "silent":
+			out.Silent = r.boolean()
+		case "to":
+			out.To = r.strings()
+		case "cc":
+			out.Cc = r.strings()
+		case "visibility":
+			out.Visibility = r.string()
+		case "status":
+			out.Status = r.string()
+		case "error":
+			out.Error = optional(r, r.failure)
+		case "metadata":
+			out.Metadata = r.textMap()
+		default:
+			out.unknown.keep(r)
+		}
+	}
+}
+
+func (r *reader) failure(e *ResponseError) {
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		switch string(r.key) {
+		case "code":
+			e.Code = r.string()
+		case "message":
+			e.Message = r.string()
+		default:
+			r.skip()
+		}
+	}
+}
+
+func (r *reader) textMap() (values map[string]string) {
+	if !r.beginObject() {
+		return nil
+	}
+	for r.field() {
+		if values == nil {
+			values = map[string]string{}
+		}
+		key := string(r.key)
+		values[key] = r.string()
+	}
+	return values
+}
+
+// AppendJSON appends the delta as JSON to dst, see Message.AppendJSON.
+func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
+	w := newWriter(dst)
+	w.open('{')
+	w.field("kind", d.Kind)
+	w.optional("text", d.Text)
+	if d.Part != nil {
+		w.name("part")
+		w.part(d.Part)
+	}
+	if d.Response != nil {
+		w.name("response")
+		w.response(d.Response)
+	}
+	w.close('}')
+	return w.buf, w.err
+}
+
+// MarshalJSON writes the delta as the contract says.
+func (d Delta) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil) }
+
+// UnmarshalJSON reads a delta that our own store wrote; bytes from an agent outside go through DecodeDelta.
+func (d *Delta) UnmarshalJSON(data []byte) error {
+	r := newReader(data)
+	*d = Delta{}
+	r.delta(d)
+	return r.end()
+}
+
+func (r *reader) delta(d *Delta) {
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		switch string(r.key) {
+		case "kind":
+			d.Kind = r.string()
+		case "text":
+			d.Text = r.string()
+		case "part":
+			d.Part = optional(r, r.part)
+		case "response":
+			d.Response = optional(r, r.response)
+		default:
+			r.skip()
+		}
+	}
+}

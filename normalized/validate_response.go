@@ -1,0 +1,139 @@
+package normalized
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"inbox/internal/fault"
+	"inbox/policypart"
+)
+
+// ValidateResponse gives the first rule of the message contract, section 5, that an agent's answer to the question
+// breaks, or nil; errors as in Validate. Answering fills first what an agent may leave out.
+func ValidateResponse(r Response, question Message, limits Limits) error {
+	c := checker{limits: limits, stop: 1}
+	c.response(&r, &question)
+	return c.first()
+}
+
+// ResponseViolations gives every broken rule (at most 64) in the order in which ValidateResponse checks them.
+func ResponseViolations(r Response, question Message, limits Limits) []*fault.Fault {
+	c := checker{limits: limits, stop: maxViolations}
+	c.response(&r, &question)
+	return c.found
+}
+
+func (c *checker) response(r *Response, question *Message) {
+	c.answers("in_reply_to", r.InReplyTo, question.ID)
+	c.answers("thread_id", r.ThreadID, question.ThreadID)
+	c.answerParts(r)
+	c.recipients(r, &question.RecipientCapabilities.MentionRelay)
+	if r.Visibility != "" {
+		c.oneOf(nil, "visibility", r.Visibility, visibilities...)
+	}
+	c.status(r)
+	c.metadata(r.Metadata)
+	c.documentSize(r.AppendJSON, partTexts(r.Parts)+r.unknown.size(), inlineBytes(r.Parts))
+}
+
+func (c *checker) answers(name, value, want string) {
+	c.machine(nil, name, value, c.limits.ID, true)
+	if value != "" && value != want {
+		at := key(nil, name)
+		c.broken(&at, "must be that of the message answered")
+	}
+}
+
+func (c *checker) answerParts(r *Response) {
+	at := key(nil, "parts")
+	if r.Silent {
+		if len(r.Parts) > 0 {
+			c.broken(&at, "must be empty with silent")
+		}
+		return
+	}
+	c.parts(&at, r.Parts, outbound)
+	for i := range r.Parts {
+		entry := index(&at, i)
+		switch {
+		case r.Parts[i].Kind == PartPolicy && i < len(r.Parts)-1:
+			c.broken(&entry, "a policy part must be the last, and the only one")
+		case r.Parts[i].running() && r.Status != StatusInputRequired:
+			c.broken(&entry, "a tool call needs its result or error before the answer is final")
+		}
+	}
+}
+
+// recipients allows extra addresses only where the way back carries them.
+func (c *checker) recipients(r *Response, relay *MentionRelay) {
+	if len(r.To)+len(r.Cc) > c.limits.Recipients {
+		at := key(nil, "to")
+		c.broken(&at, fmt.Sprintf("and cc have more than %d addresses", c.limits.Recipients))
+		return
+	}
+	c.envelopeList("to", r.To, relay)
+	c.envelopeList("cc", r.Cc, relay)
+}
+
+func (c *checker) envelopeList(name string, list []string, relay *MentionRelay) {
+	at := key(nil, name)
+	if len(list) > 0 && !relay.Carries(name) {
+		c.broken(&at, "cannot be used here: the mention relay is "+relay.Kind)
+		return
+	}
+	for i, text := range list {
+		entry := index(&at, i)
+		c.address(&entry, text)
+	}
+}
+
+// Carries says whether extra addresses in the field to or cc of a response reach anybody.
+func (m *MentionRelay) Carries(field string) bool {
+	switch m.Kind {
+	case RelayRecipientField:
+		return slices.Contains(m.Fields, field)
+	case RelayAddressing:
+		return slices.Contains(m.EnvelopeFields, field)
+	}
+	return false
+}
+
+func (c *checker) status(r *Response) {
+	if r.Status != "" {
+		c.oneOf(nil, "status", r.Status, StatusCompleted, StatusInputRequired, StatusFailed)
+	}
+	at := key(nil, "status")
+	if policy := r.Policy(); policy != nil && r.Status != policypart.ResponseStatus(policy.Kind) {
+		c.broken(&at, "must be "+policypart.ResponseStatus(policy.Kind)+" with a policy part of kind "+policy.Kind)
+	}
+	if r.Error == nil {
+		return
+	}
+	failure := key(nil, "error")
+	if r.Status != StatusFailed {
+		c.broken(&failure, "goes with status failed only")
+	}
+	c.machine(&failure, "code", r.Error.Code, c.limits.Name, true)
+	if strings.TrimSpace(r.Error.Message) == "" {
+		message := key(&failure, "message")
+		c.broken(&message, "is required")
+	}
+	c.prose(&failure, "message", r.Error.Message, c.limits.TextPart)
+}
+
+func (c *checker) metadata(values map[string]string) {
+	at := key(nil, "metadata")
+	total := 0
+	for name, value := range values {
+		total += len(name) + len(value)
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			c.broken(&at, "must be valid UTF-8")
+			return
+		}
+	}
+	if total > c.limits.Metadata {
+		c.over(&at, c.limits.Metadata)
+	}
+}
