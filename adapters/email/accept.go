@@ -1,0 +1,189 @@
+package email
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/emersion/go-smtp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/internal/fault"
+)
+
+var metricReceived = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_email_received_total", Help: "Incoming mail transactions by result."},
+	[]string{"result"}) // accepted, deferred (4xx), refused (5xx)
+
+func resultOfCode(code int) string {
+	if code/100 == 4 {
+		return "deferred"
+	}
+	return "refused"
+}
+
+// accept checks, authenticates and hands over one mail. nil means that every recipient's copy is durable or was
+// refused for good while another one's was accepted.
+func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) error {
+	fields, body, from, err := inspect(mail, a.options.AllowPrivate)
+	if err != nil {
+		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + cleanText(err.Error(), 200)}
+	}
+	if len(fields.all("Received")) > maxReceived {
+		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 4, 6}, Message: "Too many hops, this mail is in a loop"}
+	}
+	sender, err := a.verify(ctx, env, from, fields, mail)
+	if err != nil {
+		return err
+	}
+	return a.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
+}
+
+// arrival is one authenticated mail on its way to its recipients.
+type arrival struct {
+	env    envelope
+	fields header
+	body   []byte
+	mail   []byte // exactly as received
+	sender verdict
+}
+
+// inspect refuses what different software would read differently, before anything else looks at the mail.
+func inspect(mail []byte, allowPrivate bool) (header, []byte, mailbox, error) {
+	if err := checkLines(mail); err != nil {
+		return nil, nil, mailbox{}, err
+	}
+	fields, body, err := splitHeader(mail)
+	if err != nil {
+		return nil, nil, mailbox{}, err
+	}
+	from, err := parseFrom(fields)
+	if err != nil {
+		return nil, nil, mailbox{}, err
+	}
+	if !allowPrivate && !bytes.Contains([]byte(from.Domain), []byte(".")) {
+		return nil, nil, mailbox{}, fmt.Errorf("the From domain %q has only one label", from.Domain)
+	}
+	return fields, body, from, nil
+}
+
+var errLineEnds = errors.New("line ends must be CRLF: a lone CR, a lone LF or a NUL was found")
+
+// checkLines refuses lone CR, lone LF and NUL: they are how mails are smuggled and signatures made ambiguous.
+func checkLines(mail []byte) error {
+	if bytes.IndexByte(mail, 0) >= 0 {
+		return errLineEnds
+	}
+	lines, ends := bytes.Count(mail, []byte("\n")), bytes.Count(mail, []byte("\r\n"))
+	if lines != ends || bytes.Count(mail, []byte("\r")) != ends {
+		return errLineEnds
+	}
+	return nil
+}
+
+// handOver gives the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
+// repeats it, and those who have it already recognise it. That way nobody's copy is lost and nobody gets two.
+func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
+	accepted := false
+	var deferred, refused error
+	shared, err := a.content(ctx, mail)
+	if err != nil {
+		return err
+	}
+	for _, to := range operatorLast(mail.env.recipients) {
+		if to.agent == "" && deferred != nil {
+			break // the operator's copy has no id to be recognised by: it waits for the repeat
+		}
+		switch err := a.giveTo(ctx, mail, shared, to); {
+		case err == nil:
+			accepted = true
+		case temporary(err):
+			deferred = err
+		default:
+			refused = err
+		}
+	}
+	if deferred != nil {
+		return deferred
+	}
+	if accepted {
+		return nil
+	}
+	return refused
+}
+
+func operatorLast(recipients []recipient) []recipient {
+	sorted := slices.Clone(recipients)
+	slices.SortStableFunc(sorted, func(a, b recipient) int {
+		switch {
+		case (a.agent == "") == (b.agent == ""):
+			return 0
+		case a.agent == "":
+			return 1
+		}
+		return -1
+	})
+	return sorted
+}
+
+func (a *Adapter) giveTo(ctx context.Context, mail *arrival, shared content, to recipient) error {
+	if to.agent == "" {
+		return a.keepForOperator(ctx, mail, to)
+	}
+	in, err := a.normalize(ctx, mail, shared, to)
+	if err != nil {
+		return err
+	}
+	_, err = a.options.Receiver.Receive(ctx, in)
+	return err
+}
+
+func temporary(err error) bool { return smtpError(err).Code/100 == 4 }
+
+// smtpError maps a failure to the answer of the message contract, section 12.
+func smtpError(err error) *smtp.SMTPError {
+	var given *smtp.SMTPError
+	if errors.As(err, &given) {
+		return given
+	}
+	found := fault.Of(err)
+	switch found.Kind {
+	case fault.Malformed:
+		text := found.Public
+		if found.Field != "" {
+			text = found.Field + ": " + text
+		}
+		return answer(554, smtp.EnhancedCode{5, 6, 0}, text)
+	case fault.Unsupported, fault.Conflict:
+		return answer(554, smtp.EnhancedCode{5, 6, 0}, found.Public)
+	case fault.TooLarge:
+		return answer(552, smtp.EnhancedCode{5, 3, 4}, found.Public)
+	case fault.NotFound, fault.Gone:
+		return answer(550, smtp.EnhancedCode{5, 1, 1}, found.Public)
+	case fault.Unauthenticated, fault.Forbidden:
+		return answer(550, smtp.EnhancedCode{5, 7, 1}, found.Public)
+	case fault.RateLimited:
+		return answer(452, smtp.EnhancedCode{4, 7, 0}, found.Public)
+	}
+	return answer(451, smtp.EnhancedCode{4, 3, 0}, "Temporary trouble here, please try again later")
+}
+
+func answer(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
+	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: cleanText(text, 400)}
+}
+
+func replyLine(e *smtp.SMTPError) string {
+	return fmt.Sprintf("%d %d.%d.%d %s\r\n", e.Code, e.EnhancedCode[0], e.EnhancedCode[1], e.EnhancedCode[2], e.Message)
+}
+
+// explain turns a failure into the answer for the peer; what is ours to repair goes to the log with its cause.
+func (s *session) explain(err error) error {
+	refusal := smtpError(err)
+	if refusal.Code == 451 && !errors.As(err, new(*smtp.SMTPError)) {
+		s.adapter.log.Error("mail put off because of a failure here", "session", s.transaction().id, "error", err)
+	}
+	return s.refuse(refusal.Code, refusal.EnhancedCode, refusal.Message)
+}

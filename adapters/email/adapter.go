@@ -1,0 +1,271 @@
+package email
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/emersion/go-smtp"
+
+	"inbox/exchange"
+	"inbox/identity"
+)
+
+// Modes of sending.
+const (
+	ModeCapture   = "capture"   // nothing leaves; mails are kept for the operator
+	ModeSmarthost = "smarthost" // everything goes to one configured server
+	ModeMX        = "mx"        // direct to the recipients' servers; not in this version
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxMessageBytes     = 25 << 20
+	DefaultMaxConnections      = 200
+	DefaultMaxConnectionsPerIP = 10
+	DefaultMaxBufferedBytes    = 256 << 20
+	DefaultShutdownTimeout     = 25 * time.Second
+	DefaultSelector            = "inbox"
+)
+
+// Receiver takes accepted messages; it returns only after they are durable.
+type Receiver interface {
+	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
+}
+
+// Agents knows who lives at our domain. Names are compared without case.
+type Agents interface {
+	Agent(name string) (exchange.AgentProfile, bool)
+}
+
+// Threads finds a stored message by its own id or by the id of its reply.
+type Threads interface {
+	FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error)
+}
+
+// State keeps this adapter's own durable documents, shared by all nodes.
+type State interface {
+	KeyState
+	CaptureState
+}
+
+// KeyState is what the signing key needs.
+type KeyState interface {
+	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
+	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
+}
+
+// CaptureState is what captured mail needs.
+type CaptureState interface {
+	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
+	Delete(ctx context.Context, namespace, key string) error
+	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
+	Count(ctx context.Context, namespace string) (int64, error)
+}
+
+// Blobs keeps bytes under their lower-case hex SHA-256.
+type Blobs interface {
+	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
+	Open(ctx context.Context, digest string) (io.ReadCloser, error)
+}
+
+// Resolver makes the DNS lookups of mail authentication; *net.Resolver has this shape.
+type Resolver interface {
+	LookupTXT(ctx context.Context, name string) ([]string, error)
+	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
+	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
+	LookupAddr(ctx context.Context, address string) ([]string, error)
+}
+
+// Dialer opens outgoing connections; it refuses addresses that the operator did not allow.
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Options configures an Adapter. Domain, Receiver, Agents, Threads, State, Blobs and Resolver are required.
+type Options struct {
+	Domain   string // the part after the @; a port is cut off for mail
+	Hostname string // name in greetings, Received and Authentication-Results; default: Domain
+	Listen   string // host:port of the SMTP server; empty = no server, replies still leave
+
+	MaxMessageBytes     int64         // largest mail accepted, exactly; default 25 MiB
+	MaxConnections      int           // at once; default 200
+	MaxConnectionsPerIP int           // at once from one IPv4 address or IPv6 /64; default 10
+	MaxBufferedBytes    int64         // mail bytes in memory at once, over all connections; default 256 MiB
+	ShutdownTimeout     time.Duration // how long open transactions may take after Run's context ended; default 25 s
+	AllowPrivate        bool          // development: loopback is not limited, single-label domains are mail domains, no TLS needed for a login
+	TLSConfig           *tls.Config   // offers STARTTLS; nil = plain text only
+
+	Mode               string      // ModeCapture (default) or ModeSmarthost
+	Smarthost          string      // smtp://user:pass@host:port or smtps://…
+	SmarthostTLS       *tls.Config // roots for the smarthost's certificate; nil = the system's
+	Dialer             Dialer      // required with ModeSmarthost
+	DKIMSelector       string      // default "inbox"
+	DKIMKeyFile        string      // PEM of an RSA key; empty = one is generated and kept in State
+	AllowNewRecipients bool        // agents may write to people who were not in the conversation
+
+	Receiver Receiver
+	Agents   Agents
+	Threads  Threads
+	State    State
+	Blobs    Blobs
+	Resolver Resolver
+	Logger   *slog.Logger     // default: slog.Default
+	Now      func() time.Time // default: time.Now
+}
+
+// Adapter is the email side of the server. It satisfies exchange.Channel.
+type Adapter struct {
+	options  Options
+	domain   string // host alone, lower-case punycode
+	log      *slog.Logger
+	now      func() time.Time
+	dns      *cachedResolver
+	signer   crypto.Signer
+	sender   transport
+	kept     *mailStore // mode capture
+	operator *mailStore // postmaster and abuse
+	tries    *tryCounter
+	buffered *byteBudget
+
+	mu       sync.Mutex
+	listener *limitedListener
+	server   *smtp.Server
+}
+
+// New checks the options and loads or makes the signing key. It opens no port: see Listen.
+func New(options Options) (*Adapter, error) {
+	options, err := options.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	a := &Adapter{options: options, log: options.Logger, now: options.Now}
+	if a.domain, err = identity.ParseDomain(identity.HostOf(options.Domain)); err != nil {
+		return nil, fmt.Errorf("domain: %w", err)
+	}
+	a.dns = newCachedResolver(options.Resolver)
+	a.tries = newTryCounter(options.Now)
+	a.buffered = &byteBudget{limit: options.MaxBufferedBytes}
+	if a.sender, err = a.newTransport(); err != nil {
+		return nil, err
+	}
+	if a.signer, err = a.loadKey(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	for name, missing := range map[string]bool{
+		"Domain": o.Domain == "", "Receiver": o.Receiver == nil, "Agents": o.Agents == nil, "Threads": o.Threads == nil,
+		"State": o.State == nil, "Blobs": o.Blobs == nil, "Resolver": o.Resolver == nil,
+	} {
+		if missing {
+			return o, fmt.Errorf("email: option %s is required", name)
+		}
+	}
+	defaultTo(&o.Hostname, identity.HostOf(o.Domain))
+	defaultTo(&o.Mode, ModeCapture)
+	defaultTo(&o.DKIMSelector, DefaultSelector)
+	defaultTo(&o.MaxMessageBytes, DefaultMaxMessageBytes)
+	defaultTo(&o.MaxConnections, DefaultMaxConnections)
+	defaultTo(&o.MaxConnectionsPerIP, DefaultMaxConnectionsPerIP)
+	defaultTo(&o.MaxBufferedBytes, max(DefaultMaxBufferedBytes, 2*o.MaxMessageBytes))
+	defaultTo(&o.ShutdownTimeout, DefaultShutdownTimeout)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if !validLabel(o.DKIMSelector) {
+		return o, fmt.Errorf("mail.dkim_selector: %q must be letters, digits, hyphens and dots", o.DKIMSelector)
+	}
+	return o, nil
+}
+
+func defaultTo[T comparable](target *T, value T) {
+	var zero T
+	if *target == zero {
+		*target = value
+	}
+}
+
+func validLabel(text string) bool {
+	return text != "" && len(text) <= 63 && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
+}
+
+// Listen opens smtp.listen. Run calls it when it was not called before.
+func (a *Adapter) Listen() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.listener != nil || a.options.Listen == "" {
+		return nil
+	}
+	inner, err := net.Listen("tcp", a.options.Listen)
+	if err != nil {
+		return fmt.Errorf("smtp.listen: cannot listen on %s: %w (choose another address or stop the program that uses it)", a.options.Listen, rootCause(err))
+	}
+	a.listener = newLimitedListener(inner, a.options)
+	a.server = a.newServer()
+	return nil
+}
+
+func rootCause(err error) error {
+	var operation *net.OpError
+	if errors.As(err, &operation) && operation.Err != nil {
+		return operation.Err
+	}
+	return err
+}
+
+// Addr gives the listening address, nil before Listen or without a server.
+func (a *Adapter) Addr() net.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.listener == nil {
+		return nil
+	}
+	return a.listener.Addr()
+}
+
+// Run serves until ctx ends, then accepts nothing new and lets open transactions finish within ShutdownTimeout.
+// It may be called once.
+func (a *Adapter) Run(ctx context.Context) error {
+	defer a.sender.close()
+	if err := a.Listen(); err != nil {
+		return err
+	}
+	if a.server == nil {
+		<-ctx.Done()
+		return nil
+	}
+	served := make(chan error, 1)
+	go func() { served <- a.server.Serve(a.listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve smtp: %w", err)
+	case <-ctx.Done():
+	}
+	return a.shutdown(served)
+}
+
+func (a *Adapter) shutdown(served <-chan error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), a.options.ShutdownTimeout)
+	defer cancel()
+	a.listener.drain()
+	if err := a.server.Shutdown(ctx); err != nil {
+		a.log.Warn("smtp connections were cut at shutdown; their senders will repeat", "error", err)
+		a.listener.cut()
+	}
+	<-served
+	return nil
+}

@@ -1,0 +1,226 @@
+package email
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"html"
+	"mime"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/microcosm-cc/bluemonday"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+var toHTML = goldmark.New(goldmark.WithExtensions(extension.GFM))
+
+// safeHTML is what may stand in an outgoing mail: text structure and absolute links, nothing that is fetched.
+var safeHTML = func() *bluemonday.Policy {
+	policy := bluemonday.NewPolicy()
+	policy.AllowElements("p", "br", "hr", "div", "span", "strong", "b", "em", "i", "u", "s", "del", "sub", "sup", "code", "pre",
+		"blockquote", "h1", "h2", "h3", "h4", "h5", "h6")
+	policy.AllowLists()
+	policy.AllowTables()
+	policy.AllowAttrs("href").OnElements("a")
+	policy.AllowURLSchemes("http", "https", "mailto")
+	policy.AllowRelativeURLs(false)
+	policy.RequireParseableURLs(true)
+	return policy
+}()
+
+// composer collects the two forms of a text and the files.
+type composer struct {
+	plain, html strings.Builder
+	rich        bool // at least one part has structure
+	files       []attachment
+	size        int64
+	locale      string
+}
+
+// composeBody turns the parts of a response into text, HTML and attachments.
+func (a *Adapter) composeBody(ctx context.Context, reply exchange.Reply) (body, error) {
+	c := &composer{}
+	if profile := reply.Message.Sender.Profile; profile != nil {
+		c.locale = profile.Locale
+	}
+	for _, part := range reply.Response.Parts {
+		if err := a.composePart(ctx, c, part); err != nil {
+			return body{}, err
+		}
+	}
+	if failure := reply.Response.Error; failure != nil && c.plain.Len() == 0 {
+		c.addPlain(failure.Message)
+	}
+	if c.plain.Len() == 0 && len(c.files) > 0 {
+		c.addPlain("See the attached files.")
+	}
+	result := body{plain: strings.TrimRight(c.plain.String(), "\n") + "\n", files: c.files}
+	if c.rich {
+		result.html = "<!DOCTYPE html>\n<html><body>\n" + c.html.String() + "</body></html>\n"
+	}
+	return result, nil
+}
+
+func (a *Adapter) composePart(ctx context.Context, c *composer, part normalized.Part) error {
+	switch part.Kind {
+	case normalized.PartText:
+		c.addText(part)
+	case normalized.PartLink:
+		c.addPlain(titled(firstOf(part.Title, part.Description), part.URL))
+	case normalized.PartPolicy:
+		if part.Policy != nil {
+			c.addPlain(policyText(*part.Policy, c.locale))
+		}
+	case normalized.PartFile, normalized.PartArtifact:
+		return a.attach(ctx, c, part)
+	}
+	return nil // tool calls are shown on streams only; parts of unknown kinds are skipped
+}
+
+func (c *composer) addText(part normalized.Part) {
+	switch part.MIME {
+	case normalized.MIMEMarkdown:
+		var rendered bytes.Buffer
+		if err := toHTML.Convert([]byte(part.Content), &rendered); err != nil {
+			c.addPlain(part.Content)
+			return
+		}
+		c.add(part.Content, safeHTML.Sanitize(rendered.String()))
+		c.rich = true
+	case normalized.MIMEHTML:
+		text, _ := fromHTML(part.Content)
+		c.add(text, safeHTML.Sanitize(part.Content))
+		c.rich = true
+	default:
+		c.addPlain(part.Content)
+	}
+}
+
+func (c *composer) addPlain(text string) {
+	escaped := strings.ReplaceAll(html.EscapeString(readable(text)), "\n", "<br>\n")
+	c.add(text, "<p>"+escaped+"</p>\n")
+}
+
+func (c *composer) add(plain, rich string) {
+	if plain = readable(plain); plain == "" {
+		return
+	}
+	if c.plain.Len() > 0 {
+		c.plain.WriteString("\n\n")
+	}
+	c.plain.WriteString(plain)
+	c.html.WriteString(rich)
+}
+
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func titled(title, target string) string {
+	if title = cleanText(title, 300); title == "" {
+		return target
+	}
+	return title + ": " + target
+}
+
+// policyText gives title, message, the link on its own line and when it ends (message contract, section 8).
+func policyText(part policypart.Part, locale string) string {
+	title, text := part.Title, part.Message
+	if translated, ok := part.MessageTranslations[locale]; ok {
+		title, text = firstOf(translated.Title, title), translated.Message
+	}
+	lines := []string{}
+	for _, line := range []string{title, text} {
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if part.URL != "" {
+		lines = append(lines, titled(part.ActionLabel, part.URL))
+	}
+	if part.ExpiresAt != nil {
+		lines = append(lines, "Valid until "+part.ExpiresAt.UTC().Format("2 January 2006, 15:04 MST"))
+	}
+	if part.RetryAfterSeconds != nil {
+		lines = append(lines, "Please try again in "+(time.Duration(*part.RetryAfterSeconds)*time.Second).String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// attach adds a file, or a line that says why it is not there.
+func (a *Adapter) attach(ctx context.Context, c *composer, part normalized.Part) error {
+	name := firstOf(cleanName(part.Name), "file")
+	switch {
+	case part.BytesRef == nil:
+		return nil
+	case part.BytesRef.Kind == normalized.BytesURL:
+		c.addPlain(titled(firstOf(part.Alt, name), part.BytesRef.URL))
+		return nil
+	case executable(name):
+		c.addPlain("[" + name + " is not attached: mail providers refuse programs.]")
+		return nil
+	case len(c.files) >= maxAttachedFiles || part.Size > maxAttachedBytes-c.size:
+		c.addPlain("[" + name + " is not attached: the mail would be too large.]")
+		return nil
+	}
+	data, err := a.fileBytes(ctx, part.BytesRef)
+	if err != nil {
+		return err
+	}
+	if c.size+int64(len(data)) > maxAttachedBytes {
+		c.addPlain("[" + name + " is not attached: the mail would be too large.]")
+		return nil
+	}
+	c.size += int64(len(data))
+	c.files = append(c.files, attachment{name: name, mime: attachedType(part.MIME), data: data})
+	return nil
+}
+
+func (a *Adapter) fileBytes(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
+	switch ref.Kind {
+	case normalized.BytesInline:
+		data, err := base64.StdEncoding.DecodeString(ref.DataBase64)
+		if err != nil {
+			return nil, fault.GiveUp("a file of the reply is not valid base64", err)
+		}
+		return data, nil
+	case normalized.BytesContentAddressed:
+		data, err := readBlob(ctx, a.options.Blobs, ref.Digest, maxAttachedBytes+1)
+		if fault.Is(err, fault.NotFound) {
+			return nil, fault.GiveUp("a file of the reply is gone", err)
+		}
+		return data, err
+	}
+	return nil, fault.GiveUp("a file of the reply cannot be read", errors.New("unknown kind of bytes "+ref.Kind))
+}
+
+// attachedType keeps types that may be sent base64-coded; composite types may not (RFC 2046, section 5.2.1).
+func attachedType(declared string) string {
+	media, _, err := mime.ParseMediaType(declared)
+	if err != nil || strings.HasPrefix(media, "multipart/") || strings.HasPrefix(media, "message/") || !strings.Contains(media, "/") {
+		return "application/octet-stream"
+	}
+	return media
+}
+
+func executable(name string) bool {
+	switch strings.ToLower(path.Ext(strings.TrimRight(name, ". "))) {
+	case ".exe", ".js", ".jse", ".scr", ".bat", ".cmd", ".com", ".lnk", ".vbs", ".vbe", ".wsf", ".wsh", ".msi", ".pif", ".cpl", ".hta", ".jar", ".ps1":
+		return true
+	}
+	return false
+}

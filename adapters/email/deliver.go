@@ -1,0 +1,210 @@
+package email
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+var metricDelivered = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_email_delivered_total", Help: "Attempts to send a reply by result."},
+	[]string{"result"}) // delivered, retry, gave_up
+
+const maxExtraRecipients = 20
+
+// destination is the adapter's note about one domain of a reply.
+type destination struct {
+	Recipients []string `json:"recipients"` // envelope addresses
+}
+
+// outgoing is a finished mail with its envelope.
+type outgoing struct {
+	from       string
+	recipients []string
+	messageID  string
+	subject    string
+	reply      exchange.Reply
+	key        string
+	data       []byte
+}
+
+// transport brings a finished mail on its way. The text is what the peer said.
+type transport interface {
+	send(ctx context.Context, mail outgoing) (string, error)
+	close()
+}
+
+func (a *Adapter) newTransport() (transport, error) {
+	captured := &mailStore{state: a.options.State, blobs: a.options.Blobs, namespace: capturedNamespace, now: a.now}
+	a.operator = &mailStore{state: a.options.State, blobs: a.options.Blobs, namespace: operatorNamespace, now: a.now}
+	a.kept = captured
+	switch a.options.Mode {
+	case ModeCapture:
+		return captureTransport{captured}, nil
+	case ModeSmarthost:
+		return newSmarthost(a.options)
+	case ModeMX:
+		return nil, fmt.Errorf("mail.mode: %q is not available in this version; use %q or %q", ModeMX, ModeSmarthost, ModeCapture)
+	}
+	return nil, fmt.Errorf("mail.mode: %q is unknown; use %q or %q", a.options.Mode, ModeCapture, ModeSmarthost)
+}
+
+// captureTransport keeps mails instead of sending them. A repeat of a delivery overwrites its own copy.
+type captureTransport struct{ mails *mailStore }
+
+func (t captureTransport) send(ctx context.Context, mail outgoing) (string, error) {
+	err := t.mails.put(ctx, Captured{
+		ID: mail.reply.ID + "/" + mail.key, From: mail.from, To: mail.recipients, MessageID: mail.messageID, Subject: mail.subject,
+		ReplyID: mail.reply.ID, Agent: mail.reply.Agent, At: mail.reply.CreatedAt.UTC(), Data: mail.data,
+	})
+	return "captured, not sent (mail.mode = capture)", err
+}
+
+func (captureTransport) close() {}
+
+// audience is who a reply goes to.
+type audience struct {
+	to, cc  []mailbox
+	refused []string // addresses that the agent named and that were left out
+}
+
+func (o audience) all() []mailbox { return slices.Concat(o.to, o.cc) }
+
+// Plan gives the Message-ID and one destination per recipient domain. It is pure.
+func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
+	notes, ok := readRoute(reply.Route)
+	if !ok {
+		return exchange.Plan{}, fault.GiveUp("the note on how to answer this mail cannot be read", nil)
+	}
+	people := a.audience(reply, notes)
+	var plan exchange.Plan
+	plan.NativeID = a.replyID(reply)
+	byDomain := map[string][]string{}
+	var domains []string
+	for _, box := range people.all() {
+		if byDomain[box.Domain] == nil {
+			domains = append(domains, box.Domain)
+		}
+		byDomain[box.Domain] = append(byDomain[box.Domain], box.address())
+	}
+	for _, domain := range domains {
+		data, err := json.Marshal(destination{Recipients: byDomain[domain]})
+		if err != nil {
+			return exchange.Plan{}, fmt.Errorf("encode destination: %w", err)
+		}
+		plan.Destinations = append(plan.Destinations, exchange.Destination{Key: domain, Address: strings.Join(byDomain[domain], ", "), Data: data})
+	}
+	return plan, nil
+}
+
+// replyID is the Message-ID of a reply without brackets; it follows from the reply alone, so a repeat has the same.
+func (a *Adapter) replyID(reply exchange.Reply) string { return reply.ID + "@" + a.domain }
+
+// audience answers the sender, and others only where that is safe: named by the agent, part of the conversation
+// (or allowed by the operator), never at our own domain, never for unverified mail or a policy answer, which
+// carries secrets for the asker alone.
+func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
+	asker := notes.From
+	if notes.ReplyTo != nil {
+		asker = *notes.ReplyTo
+	}
+	people := audience{to: []mailbox{asker}}
+	seen := map[string]bool{asker.key(): true}
+	private := !notes.Verified || hasPolicy(reply.Response)
+	add := func(list []mailbox, addresses []string) []mailbox {
+		for _, text := range addresses {
+			box, err := parseMailbox(strings.TrimPrefix(strings.TrimPrefix(text, "mailto:"), "@"))
+			switch {
+			case err == nil && seen[box.key()]:
+			case err != nil || private || box.Domain == a.domain || len(seen) > maxExtraRecipients || !a.mayWrite(box, notes):
+				people.refused = append(people.refused, cleanText(text, identity.MaxAddressBytes))
+			default:
+				seen[box.key()] = true
+				list = append(list, box)
+			}
+		}
+		return list
+	}
+	people.to = add(people.to, reply.Response.To)
+	people.cc = add(people.cc, reply.Response.Cc)
+	return people
+}
+
+func (a *Adapter) mayWrite(box mailbox, notes route) bool {
+	if a.options.AllowNewRecipients || box.key() == notes.From.key() {
+		return true
+	}
+	for _, known := range slices.Concat(notes.To, notes.Cc) {
+		if known.key() == box.key() {
+			return true
+		}
+	}
+	return false
+}
+
+func hasPolicy(response normalized.Response) bool {
+	for _, part := range response.Parts {
+		if part.Kind == normalized.PartPolicy {
+			return true
+		}
+	}
+	return false
+}
+
+// Deliver renders, signs and sends a reply to one destination.
+func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
+	detail, err := a.deliver(ctx, delivery)
+	switch found := fault.Of(err); {
+	case err == nil:
+		metricDelivered.WithLabelValues("delivered").Inc()
+	case found.Permanent:
+		metricDelivered.WithLabelValues("gave_up").Inc()
+	default:
+		metricDelivered.WithLabelValues("retry").Inc()
+	}
+	return exchange.DeliveryReceipt{Detail: detail}, err
+}
+
+func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (string, error) {
+	notes, ok := readRoute(delivery.Reply.Route)
+	var to destination
+	if err := json.Unmarshal(delivery.Destination.Data, &to); err != nil || !ok || len(to.Recipients) == 0 {
+		return "", fault.GiveUp("the note on where to send this mail cannot be read", err)
+	}
+	people := a.audience(delivery.Reply, notes)
+	mail, err := a.render(ctx, delivery.Reply, notes, people)
+	if err != nil {
+		return "", err
+	}
+	signed, err := a.sign(mail)
+	if err != nil {
+		return "", fault.GiveUp("the mail cannot be signed", err)
+	}
+	detail, err := a.sender.send(ctx, outgoing{
+		from: tagged(notes.Local, notes.Tag) + "@" + a.domain, recipients: to.Recipients, messageID: delivery.NativeID,
+		subject: replySubject(notes), reply: delivery.Reply, key: delivery.Destination.Key, data: signed,
+	})
+	if err == nil && len(people.refused) > 0 {
+		detail += "; left out: " + strings.Join(people.refused, ", ")
+	}
+	return clip(detail, 512), err
+}
+
+// clip makes one clean line of at most the given bytes.
+func clip(text string, bytes int) string {
+	text = cleanText(text, bytes)
+	if len(text) > bytes {
+		text = strings.ToValidUTF8(text[:bytes], "")
+	}
+	return text
+}

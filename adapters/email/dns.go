@@ -1,0 +1,145 @@
+package email
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// How long answers are believed. The time to live of the records is not known here, so it is kept short.
+const (
+	foundLife     = 60 * time.Second
+	notFoundLife  = 15 * time.Second
+	troubleLife   = 2 * time.Second
+	lookupTimeout = 15 * time.Second
+	maxAnswers    = 10_000 // per record type
+)
+
+// cachedResolver is a Resolver that asks each question once at a time and remembers answers for a short while. It
+// always asks for absolute names, so that no search domain of the host can answer for a sender.
+type cachedResolver struct {
+	inner   Resolver
+	txt     lookups[[]string]
+	mx      lookups[[]*net.MX]
+	ip      lookups[[]net.IPAddr]
+	address lookups[[]string]
+	keys    lookups[*keyRecord]
+}
+
+func newCachedResolver(inner Resolver) *cachedResolver { return &cachedResolver{inner: inner} }
+
+// LookupTXT gives the TXT records of a name.
+func (r *cachedResolver) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	return r.txt.get(ctx, absolute(name), r.inner.LookupTXT)
+}
+
+// LookupMX gives the mail servers of a name.
+func (r *cachedResolver) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
+	return r.mx.get(ctx, absolute(name), r.inner.LookupMX)
+}
+
+// LookupIPAddr gives the addresses of a host.
+func (r *cachedResolver) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
+	return r.ip.get(ctx, absolute(host), r.inner.LookupIPAddr)
+}
+
+// LookupAddr gives the names of an address.
+func (r *cachedResolver) LookupAddr(ctx context.Context, address string) ([]string, error) {
+	return r.address.get(ctx, address, r.inner.LookupAddr)
+}
+
+// exists says whether the domain has any record that a mail domain would have. The resolver does not tell an empty
+// name from a missing one, so TXT, MX and addresses are asked.
+func (r *cachedResolver) exists(ctx context.Context, domain string) (bool, error) {
+	_, txt := r.LookupTXT(ctx, domain)
+	_, mx := r.LookupMX(ctx, domain)
+	_, ip := r.LookupIPAddr(ctx, domain)
+	for _, err := range []error{txt, mx, ip} {
+		if err == nil {
+			return true, nil
+		}
+		if !notFound(err) {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+func absolute(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) + "." }
+
+func notFound(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
+}
+
+// lookups is a bounded cache with one flight per question. The zero value is ready.
+type lookups[T any] struct {
+	mu      sync.Mutex
+	answers map[string]dnsAnswer[T]
+	flights singleflight.Group
+}
+
+type dnsAnswer[T any] struct {
+	value T
+	err   error
+	until time.Time
+}
+
+// get gives the remembered answer or asks. The question goes on when one asker leaves: others may wait for it.
+func (l *lookups[T]) get(ctx context.Context, name string, ask func(context.Context, string) (T, error)) (T, error) {
+	if known, ok := l.known(name); ok {
+		return known.value, known.err
+	}
+	flight := l.flights.DoChan(name, func() (any, error) {
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+		defer cancel()
+		value, err := ask(asking, name)
+		return l.remember(name, value, err), nil
+	})
+	select {
+	case result := <-flight:
+		got, _ := result.Val.(dnsAnswer[T])
+		return got.value, got.err
+	case <-ctx.Done():
+		var none T
+		return none, &net.DNSError{Err: ctx.Err().Error(), Name: name, IsTimeout: true, IsTemporary: true}
+	}
+}
+
+func (l *lookups[T]) known(name string) (dnsAnswer[T], bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found, ok := l.answers[name]
+	return found, ok && time.Now().Before(found.until)
+}
+
+func (l *lookups[T]) remember(name string, value T, err error) dnsAnswer[T] {
+	got := dnsAnswer[T]{value: value, err: err, until: time.Now().Add(lifeOf(err))}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answers == nil {
+		l.answers = map[string]dnsAnswer[T]{}
+	}
+	if len(l.answers) >= maxAnswers {
+		now := time.Now()
+		makeRoom(l.answers, func(a dnsAnswer[T]) bool { return now.After(a.until) })
+	}
+	l.answers[name] = got
+	return got
+}
+
+func lifeOf(err error) time.Duration {
+	switch {
+	case err == nil:
+		return foundLife
+	case notFound(err):
+		return notFoundLife
+	default:
+		return troubleLife
+	}
+}

@@ -1,0 +1,84 @@
+package email
+
+import (
+	"crypto/sha256"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// byteBudget bounds the mail bytes that are in memory at once.
+type byteBudget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+func (b *byteBudget) take(n int64) bool {
+	if b.used.Add(n) > b.limit {
+		b.used.Add(-n)
+		return false
+	}
+	return true
+}
+
+func (b *byteBudget) give(n int64) { b.used.Add(-n) }
+
+// tryCounter remembers how often a mail was put off because of DNS trouble, so that it is not put off for ever.
+// It is bounded by count and time and lives in this process: a restart only costs the sender one more try.
+type tryCounter struct {
+	now func() time.Time
+	mu  sync.Mutex
+	by  map[[sha256.Size]byte]tries
+}
+
+type tries struct {
+	count int
+	until time.Time
+}
+
+const (
+	maxTriesKept = 10_000
+	triesLife    = 24 * time.Hour
+)
+
+func newTryCounter(now func() time.Time) *tryCounter {
+	return &tryCounter{now: now, by: map[[sha256.Size]byte]tries{}}
+}
+
+// next counts one more try of the mail and gives the number.
+func (t *tryCounter) next(mail []byte) int {
+	key, now := sha256.Sum256(mail), t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entry := t.by[key]
+	if now.After(entry.until) {
+		entry.count = 0
+	}
+	entry.count++
+	entry.until = now.Add(triesLife)
+	if len(t.by) >= maxTriesKept {
+		makeRoom(t.by, func(e tries) bool { return now.After(e.until) })
+	}
+	t.by[key] = entry
+	return entry.count
+}
+
+// makeRoom removes what is over, and when that is nothing, an arbitrary tenth.
+func makeRoom[K comparable, V any](entries map[K]V, over func(V) bool) {
+	before := len(entries)
+	for key, value := range entries {
+		if over(value) {
+			delete(entries, key)
+		}
+	}
+	if len(entries) < before {
+		return
+	}
+	left := before/10 + 1
+	for key := range entries {
+		if left--; left < 0 {
+			return
+		}
+		delete(entries, key)
+	}
+}

@@ -1,0 +1,152 @@
+package email
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+var (
+	metricConnections = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "inbox_email_connections", Help: "Open SMTP connections from peers."})
+	metricConnectionsRefused = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_email_connections_refused_total", Help: "SMTP connections refused before the greeting."},
+		[]string{"reason"}) // total, address
+)
+
+// Times of a connection. A transfer gets its own deadline because the server sets one per command line and would
+// otherwise count a slow body against the idle time.
+const (
+	idleTimeout     = 5 * time.Minute
+	stallTimeout    = 3 * time.Minute // RFC 5321, section 4.5.3.2.5
+	transferTimeout = 10 * time.Minute
+	sessionTimeout  = 30 * time.Minute
+)
+
+// limitedListener counts connections in total and per peer network before a byte is exchanged, and knows the open
+// ones so that idle sessions can be ended when the server stops.
+type limitedListener struct {
+	net.Listener
+	total, perPeer int
+	exemptLoopback bool
+
+	mu       sync.Mutex
+	peers    map[netip.Prefix]int
+	open     map[*peerConn]struct{}
+	counted  int
+	draining bool
+}
+
+func newLimitedListener(inner net.Listener, options Options) *limitedListener {
+	return &limitedListener{
+		Listener: inner, total: options.MaxConnections, perPeer: options.MaxConnectionsPerIP, exemptLoopback: options.AllowPrivate,
+		peers: map[netip.Prefix]int{}, open: map[*peerConn]struct{}{},
+	}
+}
+
+// Accept gives the next connection that is within the limits; the others hear 421 and are closed.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		inner, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if conn, reason := l.admit(inner); reason == "" {
+			return conn, nil
+		} else {
+			metricConnectionsRefused.WithLabelValues(reason).Inc()
+			refuse(inner)
+		}
+	}
+}
+
+func refuse(conn net.Conn) {
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write([]byte("421 4.7.0 Too many connections, try again later\r\n"))
+	_ = conn.Close()
+}
+
+func (l *limitedListener) admit(inner net.Conn) (*peerConn, string) {
+	peer := peerNetwork(inner.RemoteAddr())
+	conn := &peerConn{Conn: inner, listener: l, peer: peer, ends: time.Now().Add(sessionTimeout)}
+	conn.counted = !(l.exemptLoopback && peer.Addr().IsLoopback())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if conn.counted {
+		if l.counted >= l.total {
+			return nil, "total"
+		}
+		if l.peers[peer] >= l.perPeer {
+			return nil, "address"
+		}
+		l.counted++
+		l.peers[peer]++
+	}
+	l.open[conn] = struct{}{}
+	metricConnections.Inc()
+	return conn, ""
+}
+
+func (l *limitedListener) release(conn *peerConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, conn)
+	metricConnections.Dec()
+	if !conn.counted {
+		return
+	}
+	l.counted--
+	if l.peers[conn.peer]--; l.peers[conn.peer] <= 0 {
+		delete(l.peers, conn.peer)
+	}
+}
+
+// drain ends sessions that are between mails; they hear 421. The others go on to the end of their mail.
+func (l *limitedListener) drain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.draining = true
+	for conn := range l.open {
+		conn.endWhenIdle()
+	}
+}
+
+func (l *limitedListener) isDraining() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.draining
+}
+
+func (l *limitedListener) cut() {
+	l.mu.Lock()
+	open := make([]*peerConn, 0, len(l.open))
+	for conn := range l.open {
+		open = append(open, conn)
+	}
+	l.mu.Unlock()
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+}
+
+// peerNetwork is the unit of the limits: an IPv4 address or an IPv6 /64.
+func peerNetwork(address net.Addr) netip.Prefix {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	bits := 32
+	if ip.Is6() {
+		bits = 64
+		if ip.IsLoopback() {
+			bits = 128
+		}
+	}
+	prefix, _ := ip.Prefix(bits)
+	return prefix
+}

@@ -1,0 +1,258 @@
+package email
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"mime"
+	"strings"
+)
+
+// Bounds of a MIME tree, checked while it is walked (nested multiparts cost quadratic time without them).
+const (
+	maxDepth         = 20
+	maxParts         = 500
+	maxBoundaryBytes = 70 // RFC 2046, section 5.1.1
+)
+
+var (
+	errDepth = errors.New("the MIME structure is nested more than 20 deep")
+	errParts = errors.New("the MIME structure has more than 500 parts")
+)
+
+// entity is one node of a MIME tree: a multipart with children, or a leaf with its body still encoded.
+type entity struct {
+	fields   header
+	media    string // lower-case type/subtype
+	params   map[string]string
+	children []*entity
+	body     []byte
+}
+
+// mimeWalk counts the parts of one mail over all levels.
+type mimeWalk struct{ parts int }
+
+// parseEntity reads the structure below one header. What is broken inside becomes the body of its part: content
+// is never dropped because its wrapping is damaged.
+func (w *mimeWalk) parseEntity(fields header, body []byte, depth int, fallback string) (*entity, error) {
+	if w.parts++; w.parts > maxParts {
+		return nil, errParts
+	}
+	if depth > maxDepth {
+		return nil, errDepth
+	}
+	node := &entity{fields: fields, body: body}
+	node.media, node.params = mediaType(fields.get("Content-Type"), fallback)
+	boundary := node.params["boundary"]
+	if !strings.HasPrefix(node.media, "multipart/") || boundary == "" || len(boundary) > maxBoundaryBytes {
+		return node, nil
+	}
+	sections := splitMultipart(body, boundary)
+	childType := "text/plain"
+	if node.media == "multipart/digest" {
+		childType = "message/rfc822"
+	}
+	for _, section := range sections {
+		child, err := w.parseSection(section, depth+1, childType)
+		if err != nil {
+			return nil, err
+		}
+		node.children = append(node.children, child)
+	}
+	if len(node.children) == 0 {
+		node.media = "text/plain" // no delimiter was found: show what is there
+		return node, nil
+	}
+	node.body = nil
+	return node, nil
+}
+
+func (w *mimeWalk) parseSection(section []byte, depth int, fallback string) (*entity, error) {
+	fields, body, err := splitHeader(section)
+	if errors.Is(err, errHeaderSize) || errors.Is(err, errHeaderFields) {
+		return nil, err
+	}
+	if err != nil {
+		fields, body = nil, section
+	}
+	return w.parseEntity(fields, body, depth, fallback)
+}
+
+// splitMultipart gives the sections between the delimiter lines (RFC 2046, section 5.1.1). A missing end delimiter
+// ends with the body. Preamble and epilogue are dropped.
+func splitMultipart(body []byte, boundary string) [][]byte {
+	delimiter := []byte("--" + boundary)
+	var sections [][]byte
+	start, inside := 0, false
+	for at := 0; at <= len(body); {
+		found, next, last := nextDelimiter(body, delimiter, at)
+		if found < 0 {
+			break
+		}
+		if inside {
+			sections = append(sections, body[start:max(start, lineEndBefore(body, found))])
+		}
+		start, inside, at = next, !last, next
+		if last || len(sections) > maxParts {
+			return sections
+		}
+	}
+	if inside {
+		sections = append(sections, body[start:])
+	}
+	return sections
+}
+
+// nextDelimiter finds a delimiter line: the boundary at the start of a line, then nothing but white space.
+func nextDelimiter(body, delimiter []byte, from int) (found, next int, last bool) {
+	for at := from; ; {
+		i := bytes.Index(body[at:], delimiter)
+		if i < 0 {
+			return -1, 0, false
+		}
+		i += at
+		end := i + len(delimiter)
+		lineEnd := bytes.IndexByte(body[end:], '\n')
+		tail, after := body[end:], len(body)
+		if lineEnd >= 0 {
+			tail, after = body[end:end+lineEnd], end+lineEnd+1
+		}
+		rest, closing := bytes.CutPrefix(tail, []byte("--"))
+		if (i == 0 || body[i-1] == '\n') && len(bytes.TrimSpace(rest)) == 0 {
+			return i, after, closing
+		}
+		at = end
+	}
+}
+
+// lineEndBefore leaves out the line end that belongs to the delimiter.
+func lineEndBefore(body []byte, at int) int {
+	if at > 0 && body[at-1] == '\n' {
+		at--
+		if at > 0 && body[at-1] == '\r' {
+			at--
+		}
+	}
+	return at
+}
+
+// mediaType reads Content-Type; what cannot be read is bytes, what is absent is the fallback.
+func mediaType(value, fallback string) (string, map[string]string) {
+	if value == "" {
+		return fallback, nil
+	}
+	media, params, err := mime.ParseMediaType(value)
+	if err == nil || errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return strings.ToLower(media), params
+	}
+	media, rest, _ := strings.Cut(value, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	if !strings.Contains(media, "/") || strings.ContainsAny(media, " \t") {
+		if media == "text" {
+			return "text/plain", nil // very old mailers write no subtype
+		}
+		return "application/octet-stream", nil
+	}
+	return media, looseParams(rest)
+}
+
+// looseParams saves boundary and charset from a Content-Type that is wrong elsewhere.
+func looseParams(text string) map[string]string {
+	params := map[string]string{}
+	for pair := range strings.SplitSeq(text, ";") {
+		name, value, ok := strings.Cut(pair, "=")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if _, known := params[name]; ok && !known {
+			params[name] = strings.Trim(strings.TrimSpace(value), `"`)
+		}
+	}
+	return params
+}
+
+// decodeBody undoes the transfer encoding. Damaged encodings give what can be read of them.
+func (e *entity) decodeBody() []byte {
+	switch strings.ToLower(strings.TrimSpace(e.fields.get("Content-Transfer-Encoding"))) {
+	case "base64":
+		return decodeBase64(e.body)
+	case "quoted-printable":
+		return decodeQuotedPrintable(e.body)
+	}
+	return e.body
+}
+
+// decodeBase64 ignores everything outside the alphabet (RFC 2045, section 6.8) and reads across early padding.
+func decodeBase64(text []byte) []byte {
+	out := make([]byte, 0, len(text)*3/4)
+	var quad [4]byte
+	filled := 0
+	flush := func() {
+		if filled < 2 {
+			filled = 0
+			return
+		}
+		var decoded [3]byte
+		n, _ := base64.RawStdEncoding.Decode(decoded[:], quad[:filled])
+		out = append(out, decoded[:n]...)
+		filled = 0
+	}
+	for _, c := range text {
+		switch {
+		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '+', c == '/':
+			quad[filled] = c
+			if filled++; filled == 4 {
+				flush()
+			}
+		case c == '=':
+			flush()
+		}
+	}
+	flush()
+	return out
+}
+
+// decodeQuotedPrintable keeps what is not a valid escape as it stands (RFC 2045, section 6.7, rule 5).
+func decodeQuotedPrintable(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		line, rest, found := bytes.Cut(text, []byte("\n"))
+		text = rest
+		line = bytes.TrimRight(line, " \t\r")
+		soft := bytes.HasSuffix(line, []byte("="))
+		if soft {
+			line = line[:len(line)-1]
+		}
+		out = appendUnescaped(out, line)
+		if found && !soft {
+			out = append(out, '\r', '\n')
+		}
+	}
+	return out
+}
+
+func appendUnescaped(out, line []byte) []byte {
+	for i := 0; i < len(line); i++ {
+		if line[i] == '=' && i+2 < len(line)+0 {
+			high, okHigh := unhex(line[i+1])
+			low, okLow := unhex(line[i+2])
+			if okHigh && okLow {
+				out = append(out, high<<4|low)
+				i += 2
+				continue
+			}
+		}
+		out = append(out, line[i])
+	}
+	return out
+}
+
+func unhex(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10, true
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10, true
+	}
+	return 0, false
+}

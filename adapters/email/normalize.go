@@ -1,0 +1,243 @@
+package email
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/emersion/go-msgauth/authres"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+const (
+	maxListedInRoute = 50
+	maxAttachedBytes = 20 << 20
+	maxAttachedFiles = 20
+)
+
+// capabilities is what a mail can carry back; only To and Cc wake anybody else (message contract, section 6).
+func capabilities() normalized.RecipientCapabilities {
+	threads, edits := true, false
+	return normalized.RecipientCapabilities{
+		MentionRelay: normalized.MentionRelay{Kind: normalized.RelayRecipientField, Fields: []string{"to", "cc"}},
+		MaxTextBytes: 1 << 20,
+		TextMIMEs:    []string{normalized.MIMEPlain, normalized.MIMEMarkdown, normalized.MIMEHTML},
+		Attachments:  &normalized.AttachmentsCapability{MaxCount: maxAttachedFiles, MaxBytes: maxAttachedBytes},
+		Threads:      &threads,
+		Edits:        &edits,
+	}
+}
+
+// normalize makes the message for one recipient.
+func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, to recipient) (exchange.Inbound, error) {
+	id := messageID(mail.fields)
+	own := id
+	if own == "" {
+		own = digestOf(mail.mail) + "@" + a.domain
+	}
+	threadID, parentSubject, err := a.thread(ctx, mail, to, own)
+	if err != nil {
+		return exchange.Inbound{}, err
+	}
+	parts, err := messageParts(shared, mail.fields.decoded("Subject"), parentSubject)
+	if err != nil {
+		return exchange.Inbound{}, err
+	}
+	addressed := a.addressed(mail.fields, to)
+	claims := mail.sender.claims(mail.env, addressed)
+	notes, err := json.Marshal(a.route(mail, to, id))
+	if err != nil {
+		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
+	}
+	return exchange.Inbound{
+		Message: normalized.Message{
+			ID: own, ThreadID: threadID, InReplyTo: parentsOf(mail.fields).parent,
+			Sender: a.senderOf(mail, to, claims), Recipient: to.address, Parts: parts,
+			RecipientCapabilities: capabilities(), ReceivedVia: normalized.ViaEmail,
+			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
+		},
+		Original: a.original(mail), Route: notes, NoReply: a.automatic(mail, to, addressed),
+	}, nil
+}
+
+// messageParts puts the text first. The contract has no place for a subject, and many mails say what they want
+// only there: it leads the text when the mail opens a conversation or changes its subject.
+func messageParts(shared content, subject, parentSubject string) ([]normalized.Part, error) {
+	var parts []normalized.Part
+	mime := shared.mime
+	if mime == "" {
+		mime = normalized.MIMEPlain
+	}
+	text := shared.text
+	switch base := baseSubject(subject); {
+	case text == "":
+		text = base
+	case base != "" && !strings.EqualFold(base, baseSubject(parentSubject)):
+		text = "Subject: " + base + "\n\n" + text
+	}
+	if text != "" {
+		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text})
+	}
+	if len(shared.forwarded) > 0 {
+		parts = append(parts, normalized.Text(truncate(strings.Join(shared.forwarded, "\n\n"))))
+	}
+	parts = append(parts, shared.files...)
+	if shared.left > 0 {
+		parts = append(parts, normalized.Text(fmt.Sprintf("[%d more files were left out; the original mail is kept.]", shared.left)))
+	}
+	if len(parts) == 0 {
+		return nil, fault.InField("body", "the mail has no subject, no text and no file")
+	}
+	return parts, nil
+}
+
+func (a *Adapter) senderOf(mail *arrival, to recipient, claims json.RawMessage) normalized.Sender {
+	from := mail.sender.from
+	sender := normalized.Sender{
+		Address: from.canonical(), DisplayName: from.Name, AuthMethod: mail.sender.method, Verified: mail.sender.verified(),
+		KeyID: mail.sender.keyID, Identities: a.evidence(mail.sender, mail.env, to, claims),
+	}
+	sender.Profile = &normalized.SenderProfile{DisplayName: from.Name, Username: from.Local, Provider: normalized.ViaEmail}
+	if claims != nil {
+		// Unverified mail has no evidence, but an agent may still want to know what was found.
+		sender.Profile.Extensions = map[string]json.RawMessage{normalized.ViaEmail: claims}
+	}
+	return sender
+}
+
+// addressed says whether the agent stands in To or Cc, with any tag.
+func (a *Adapter) addressed(fields header, to recipient) bool {
+	for _, name := range []string{"To", "Cc", "Resent-To", "Resent-Cc"} {
+		for _, box := range fields.addressList(name) {
+			if local, _ := splitTag(box.Local); box.Domain == a.domain && local == to.local {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (a *Adapter) route(mail *arrival, to recipient, id string) route {
+	parents := parentsOf(mail.fields)
+	references := parents.references
+	if len(references) == 0 && parents.parent != "" {
+		references = []string{parents.parent}
+	}
+	return route{
+		Version: 1, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: a.safeReplyTo(mail),
+		To: a.others(mail.fields.addressList("To")), Cc: a.others(mail.fields.addressList("Cc")),
+		Subject: mail.fields.decoded("Subject"), MessageID: id, References: references,
+		Topic: mail.fields.decoded("Thread-Topic"), Verified: mail.sender.verified(),
+	}
+}
+
+func (a *Adapter) others(boxes []mailbox) []mailbox {
+	var kept []mailbox
+	for _, box := range boxes {
+		if box.Domain != a.domain && len(kept) < maxListedInRoute {
+			kept = append(kept, box)
+		}
+	}
+	return kept
+}
+
+// safeReplyTo gives the Reply-To address when it cannot turn us into a reflector: of the sender's own organization,
+// or covered by the aligned signature of a verified mail.
+func (a *Adapter) safeReplyTo(mail *arrival) *mailbox {
+	boxes := mail.fields.addressList("Reply-To")
+	if len(mail.fields.all("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == a.domain {
+		return nil
+	}
+	signature := mail.sender.dmarc.signature
+	signed := mail.sender.verified() && signature != nil && !containsFold(signature.Uncovered, "reply-to")
+	if signed || sameRegistered(boxes[0].Domain, mail.sender.from.Domain) {
+		return &boxes[0]
+	}
+	return nil
+}
+
+func containsFold(list []string, text string) bool {
+	for _, one := range list {
+		if strings.EqualFold(one, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// original is the mail as it is kept: our trace fields on top, and without results that claim to be ours.
+func (a *Adapter) original(mail *arrival) []byte {
+	body := mail.mail
+	if forged := a.ownResults(mail.fields); forged > 0 {
+		body = withoutFields(mail.fields, mail.mail, a.claimsOurResults)
+	}
+	var out bytes.Buffer
+	out.Grow(len(body) + 1024)
+	fmt.Fprintf(&out, "Return-Path: <%s>\r\n", mail.env.from)
+	fmt.Fprintf(&out, "Authentication-Results: %s\r\n", strings.ReplaceAll(authres.Format(a.options.Hostname, results(mail.sender, mail.env)), "; ", ";\r\n\t"))
+	a.writeReceived(&out, mail.env)
+	out.Write(body)
+	return out.Bytes()
+}
+
+func (a *Adapter) ownResults(fields header) int {
+	count := 0
+	for _, f := range fields {
+		if a.claimsOurResults(f) {
+			count++
+		}
+	}
+	return count
+}
+
+// claimsOurResults finds Authentication-Results with our own name (RFC 8601, section 5).
+func (a *Adapter) claimsOurResults(f field) bool {
+	if !strings.EqualFold(strings.TrimRight(f.name, " \t"), "Authentication-Results") {
+		return false
+	}
+	id, _, _ := strings.Cut(f.text(), ";")
+	return strings.EqualFold(firstToken(id), a.options.Hostname)
+}
+
+func results(found verdict, env envelope) []authres.Result {
+	var list []authres.Result
+	for _, one := range found.signatures {
+		list = append(list, &authres.DKIMResult{Value: authres.ResultValue(one.Result), Domain: cleanText(one.Domain, 255), Reason: one.Reason})
+	}
+	if len(found.signatures) == 0 {
+		list = append(list, &authres.DKIMResult{Value: authres.ResultNone})
+	}
+	envelope := &authres.SPFResult{Value: authres.ResultValue(found.spf.Result), From: env.from}
+	if env.from == "" {
+		envelope.Helo = cleanText(env.helo, 255)
+	}
+	return append(list, envelope, &authres.DMARCResult{Value: authres.ResultValue(found.dmarc.Result), From: found.from.Domain})
+}
+
+func (a *Adapter) writeReceived(out *bytes.Buffer, env envelope) {
+	protocol := "ESMTP"
+	if env.tls != "" {
+		protocol = "ESMTPS"
+	}
+	helo := cleanText(strings.Map(atomRune, env.helo), 255)
+	fmt.Fprintf(out, "Received: from %s ([%s])\r\n\tby %s with %s id %s", helo, env.ip, a.options.Hostname, protocol, env.id)
+	if len(env.recipients) == 1 {
+		fmt.Fprintf(out, "\r\n\tfor <%s>", env.recipients[0].envelope)
+	}
+	fmt.Fprintf(out, ";\r\n\t%s\r\n", env.received.UTC().Format(time.RFC1123Z))
+}
+
+// atomRune leaves in a name what cannot end it.
+func atomRune(r rune) rune {
+	if r > ' ' && r < 0x7f && !strings.ContainsRune("()<>;\\\"", r) {
+		return r
+	}
+	return '?'
+}

@@ -1,0 +1,204 @@
+package email
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"mime"
+	"net/mail"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/emersion/go-message"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+const (
+	loopField       = "X-Loop"
+	maxReferencesIn = 20  // ids written to References; long chains keep the root and the newest
+	maxWrittenID    = 900 // a longer id would break the line limit of RFC 5322, section 2.1.1
+)
+
+// render writes a reply as one mail for all of its recipients. The same reply gives the same bytes, whenever and
+// wherever it is rendered.
+func (a *Adapter) render(ctx context.Context, reply exchange.Reply, notes route, people audience) ([]byte, error) {
+	body, err := a.composeBody(ctx, reply)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := writeMail(&out, a.replyHeader(reply, notes, people), body, reply.ID); err != nil {
+		return nil, fault.GiveUp("the reply cannot be written as a mail", err)
+	}
+	if _, _, _, err := inspect(out.Bytes(), true); err != nil {
+		return nil, fault.GiveUp("the reply makes no valid mail", err)
+	}
+	return out.Bytes(), nil
+}
+
+type headerLine struct{ name, value string }
+
+// replyHeader threads the reply and marks it as automatic (RFC 3834): the runtime sets all of it, the agent none.
+func (a *Adapter) replyHeader(reply exchange.Reply, notes route, people audience) []headerLine {
+	self := tagged(notes.Local, notes.Tag) + "@" + a.domain
+	lines := []headerLine{
+		{"From", formatAddress(a.displayName(reply.Agent), self)},
+		{"To", formatAddresses(people.to)},
+	}
+	if len(people.cc) > 0 {
+		lines = append(lines, headerLine{"Cc", formatAddresses(people.cc)})
+	}
+	lines = append(lines,
+		headerLine{"Subject", mime.QEncoding.Encode("utf-8", replySubject(notes))},
+		headerLine{"Date", reply.CreatedAt.UTC().Format(time.RFC1123Z)},
+		headerLine{"Message-ID", "<" + a.replyID(reply) + ">"},
+	)
+	if notes.MessageID != "" && len(notes.MessageID) <= maxWrittenID {
+		lines = append(lines, headerLine{"In-Reply-To", "<" + notes.MessageID + ">"},
+			headerLine{"References", formatReferences(notes)})
+	}
+	if notes.Topic != "" {
+		lines = append(lines, headerLine{"Thread-Topic", mime.QEncoding.Encode("utf-8", notes.Topic)})
+	}
+	return append(lines,
+		headerLine{"Auto-Submitted", "auto-replied"},
+		headerLine{"X-Auto-Response-Suppress", "All"},
+		headerLine{loopField, notes.Local + "@" + a.domain},
+		headerLine{"MIME-Version", "1.0"},
+	)
+}
+
+func (a *Adapter) displayName(agent string) string {
+	if profile, ok := a.options.Agents.Agent(agent); ok {
+		return displayName(profile.DisplayName)
+	}
+	return ""
+}
+
+func formatAddress(name, address string) string {
+	if name == "" {
+		return "<" + address + ">"
+	}
+	return (&mail.Address{Name: name, Address: address}).String()
+}
+
+func formatAddresses(boxes []mailbox) string {
+	formatted := make([]string, 0, len(boxes))
+	for _, box := range boxes {
+		formatted = append(formatted, formatAddress(displayName(box.Name), box.address()))
+	}
+	return strings.Join(formatted, ", ")
+}
+
+// replySubject keeps the subject as it is, because mail programs join conversations by it; only prefixes collapse.
+func replySubject(notes route) string {
+	return strings.TrimSpace("Re: " + baseSubject(cleanText(notes.Subject, 800)))
+}
+
+// formatReferences is the parent's chain and the parent (RFC 5322, section 3.6.4).
+func formatReferences(notes route) string {
+	var ids []string
+	for _, id := range append(slices.Clone(notes.References), notes.MessageID) {
+		if validID(id) && len(id) <= maxWrittenID && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) > maxReferencesIn {
+		ids = append(ids[:1:1], ids[len(ids)-maxReferencesIn+1:]...)
+	}
+	return "<" + strings.Join(ids, "> <") + ">"
+}
+
+// body is what stands below the header.
+type body struct {
+	plain string
+	html  string // empty = plain text only
+	files []attachment
+}
+
+type attachment struct {
+	name, mime string
+	data       []byte
+}
+
+// writeMail writes text/plain, or multipart/alternative with HTML, inside multipart/mixed when there are files.
+func writeMail(out *bytes.Buffer, top []headerLine, body body, seed string) error {
+	if len(body.files) == 0 {
+		return writeText(func(h message.Header) (*message.Writer, error) { return message.CreateWriter(out, h) }, top, body, seed)
+	}
+	mixed, err := message.CreateWriter(out, newHeader(top, headerLine{"Content-Type", multipart("mixed", seed, 0)}))
+	if err != nil {
+		return err
+	}
+	if err := writeText(mixed.CreatePart, nil, body, seed); err != nil {
+		return err
+	}
+	for _, file := range body.files {
+		if err := writePart(mixed.CreatePart, fileHeader(file), file.data); err != nil {
+			return err
+		}
+	}
+	return mixed.Close()
+}
+
+type partMaker func(message.Header) (*message.Writer, error)
+
+func writeText(make partMaker, top []headerLine, body body, seed string) error {
+	if body.html == "" {
+		return writePart(make, textHeader(top, "text/plain"), []byte(body.plain))
+	}
+	alternative, err := make(newHeader(top, headerLine{"Content-Type", multipart("alternative", seed, 1)}))
+	if err != nil {
+		return err
+	}
+	if err := writePart(alternative.CreatePart, textHeader(nil, "text/plain"), []byte(body.plain)); err != nil {
+		return err
+	}
+	if err := writePart(alternative.CreatePart, textHeader(nil, "text/html"), []byte(body.html)); err != nil {
+		return err
+	}
+	return alternative.Close()
+}
+
+func writePart(make partMaker, h message.Header, data []byte) error {
+	part, err := make(h)
+	if err != nil {
+		return err
+	}
+	if _, err := part.Write(data); err != nil {
+		return err
+	}
+	return part.Close()
+}
+
+func textHeader(top []headerLine, media string) message.Header {
+	return newHeader(top, headerLine{"Content-Type", media + "; charset=utf-8"}, headerLine{"Content-Transfer-Encoding", "quoted-printable"})
+}
+
+func fileHeader(file attachment) message.Header {
+	return newHeader(nil,
+		headerLine{"Content-Type", mime.FormatMediaType(file.mime, map[string]string{"name": file.name})},
+		headerLine{"Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.name})},
+		headerLine{"Content-Transfer-Encoding", "base64"})
+}
+
+// newHeader keeps the order of the lines; the library adds on top.
+func newHeader(top []headerLine, more ...headerLine) message.Header {
+	var h message.Header
+	lines := append(slices.Clone(top), more...)
+	for _, line := range slices.Backward(lines) {
+		h.Add(line.name, line.value)
+	}
+	return h
+}
+
+// multipart names a boundary that follows from the reply, so that a repeat has the same bytes.
+func multipart(subtype, seed string, level int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", seed, level))
+	return "multipart/" + subtype + "; boundary=" + hex.EncodeToString(sum[:16])
+}

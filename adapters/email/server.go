@@ -1,0 +1,266 @@
+package email
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/emersion/go-smtp"
+	"github.com/google/uuid"
+
+	"inbox/identity"
+)
+
+// Limits of one session.
+const (
+	maxRecipients = 50
+	maxRefused    = 5    // refused recipients before the connection is closed
+	maxLineBytes  = 4000 // RFC 5321 demands 1000; a longer line is refused, not cut
+	acceptTimeout = 2 * time.Minute
+	writeTimeout  = time.Minute
+	readChunk     = 64 << 10
+)
+
+func (a *Adapter) newServer() *smtp.Server {
+	server := smtp.NewServer(smtp.BackendFunc(a.newSession))
+	server.Domain = a.options.Hostname
+	server.TLSConfig = a.options.TLSConfig
+	server.MaxRecipients = maxRecipients
+	// One byte more, because the library refuses a mail of exactly the limit; Data refuses the extra byte.
+	server.MaxMessageBytes = a.options.MaxMessageBytes + 1
+	server.MaxLineLength = maxLineBytes
+	server.ReadTimeout = idleTimeout
+	server.WriteTimeout = writeTimeout
+	server.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
+	return server
+}
+
+// session is one greeting; the library makes a new one after STARTTLS.
+type session struct {
+	adapter *Adapter
+	conn    *smtp.Conn
+	peer    *peerConn
+	refused int
+
+	mu  sync.Mutex // BDAT runs Data beside the command loop
+	env envelope
+}
+
+func (s *session) transaction() envelope {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.env
+}
+
+func (s *session) begin(env envelope) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.env = env
+}
+
+func (a *Adapter) newSession(conn *smtp.Conn) (smtp.Session, error) {
+	return &session{adapter: a, conn: conn, peer: peerOf(conn.Conn())}, nil
+}
+
+// peerOf finds our connection below TLS.
+func peerOf(conn net.Conn) *peerConn {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	peer, _ := conn.(*peerConn)
+	return peer
+}
+
+// Mail begins a transaction.
+func (s *session) Mail(from string, options *smtp.MailOptions) error {
+	if s.adapter.listener.isDraining() {
+		return s.hangUp(421, smtp.EnhancedCode{4, 3, 2}, "This server is restarting, please try again")
+	}
+	if options != nil && options.Size > s.adapter.options.MaxMessageBytes {
+		return smtp.ErrDataTooLarge
+	}
+	if from != "" {
+		box, err := parseMailbox(from)
+		switch {
+		case !isASCII(from):
+			return s.refuse(553, smtp.EnhancedCode{5, 6, 7}, "This server does not take internationalized addresses in the envelope")
+		case err != nil:
+			return s.refuse(553, smtp.EnhancedCode{5, 1, 7}, "The sender address is not understood")
+		}
+		from = box.address()
+	}
+	s.begin(s.newEnvelope(from))
+	s.peer.beginMail()
+	return nil
+}
+
+func (s *session) newEnvelope(from string) envelope {
+	host, _, err := net.SplitHostPort(s.conn.Conn().RemoteAddr().String())
+	if err != nil {
+		host = ""
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		id = uuid.New()
+	}
+	state, secured := s.conn.TLSConnectionState()
+	return envelope{
+		id: id.String(), ip: strings.TrimPrefix(strings.SplitN(host, "%", 2)[0], "::ffff:"), helo: s.conn.Hostname(),
+		tls: tlsVersion(state, secured), from: from,
+	}
+}
+
+func isASCII(text string) bool {
+	for i := 0; i < len(text); i++ {
+		if text[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// Rcpt accepts agents and the operator of our domain, and nobody else: this server relays for no one.
+func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	found, refusal := s.adapter.recipient(to)
+	if refusal != nil {
+		return s.countRefused(refusal)
+	}
+	env := s.transaction()
+	for _, known := range env.recipients {
+		if known.local == found.local {
+			return nil // the same agent twice in one mail hears it once
+		}
+	}
+	env.recipients = append(env.recipients, found)
+	s.begin(env)
+	return nil
+}
+
+func (s *session) countRefused(refusal *smtp.SMTPError) error {
+	if s.refused++; s.refused >= maxRefused {
+		return s.hangUp(421, smtp.EnhancedCode{4, 7, 0}, "Too many unknown recipients")
+	}
+	return s.refuse(refusal.Code, refusal.EnhancedCode, refusal.Message)
+}
+
+// recipient finds who lives of an address at our domain.
+func (a *Adapter) recipient(to string) (recipient, *smtp.SMTPError) {
+	if !isASCII(to) {
+		return recipient{}, &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 6, 7}, Message: "This server does not take internationalized addresses in the envelope"}
+	}
+	at := strings.LastIndexByte(to, '@')
+	domain, err := identity.ParseDomain(to[at+1:])
+	if at <= 0 || err != nil || domain != a.domain {
+		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Relaying is refused; this server takes mail for " + a.domain}
+	}
+	name, tag := splitTag(to[:at])
+	if name == "postmaster" || name == "abuse" {
+		return recipient{local: name, envelope: name + "@" + a.domain}, nil
+	}
+	if !identity.ValidAgentName(name) {
+		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 3}, Message: "The recipient address is not understood"}
+	}
+	profile, ok := a.options.Agents.Agent(name)
+	if !ok {
+		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "There is no agent " + name + " here"}
+	}
+	return recipient{agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + a.domain}, nil
+}
+
+// Data takes the mail. It answers 250 only after everything is durable; every failure of ours is a 451, because the
+// library would tell the peer 554 and the mail would be lost.
+func (s *session) Data(r io.Reader) error {
+	s.peer.beginTransfer()
+	env := s.transaction()
+	env.received = s.adapter.now()
+	mail, taken, err := s.read(r)
+	defer s.adapter.buffered.give(taken)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout+verifyTimeout)
+	defer cancel()
+	if err := s.adapter.accept(ctx, env, mail); err != nil {
+		return s.explain(err)
+	}
+	metricReceived.WithLabelValues("accepted").Inc()
+	return nil
+}
+
+// read collects the mail within the budget of bytes; taken must be given back by the caller.
+func (s *session) read(r io.Reader) (mail []byte, taken int64, err error) {
+	limit := s.adapter.options.MaxMessageBytes
+	mail = make([]byte, 0, readChunk)
+	for {
+		if len(mail) == cap(mail) || taken == 0 {
+			grow := int64(max(readChunk, cap(mail)))
+			if !s.adapter.buffered.take(grow) {
+				return nil, taken, s.refuse(452, smtp.EnhancedCode{4, 3, 1}, "Too many mails at once, please try again later")
+			}
+			if taken += grow; len(mail) > 0 {
+				mail = append(make([]byte, 0, taken), mail...)
+			}
+		}
+		n, err := r.Read(mail[len(mail):cap(mail)])
+		mail = mail[:len(mail)+n]
+		switch {
+		case int64(len(mail)) > limit || errors.Is(err, smtp.ErrDataTooLarge):
+			return nil, taken, s.refuse(552, smtp.EnhancedCode{5, 3, 4}, "The mail is larger than this server takes")
+		case errors.Is(err, io.EOF) && s.cutShort(r):
+			return nil, taken, s.hangUp(421, smtp.EnhancedCode{4, 4, 2}, "The connection broke inside the mail")
+		case errors.Is(err, io.EOF):
+			return mail, taken, nil
+		case errors.Is(err, smtp.ErrDataReset):
+			return nil, taken, s.refuse(421, smtp.EnhancedCode{4, 4, 2}, "The mail was given up by its sender")
+		case errors.Is(err, smtp.ErrTooLongLine):
+			return nil, taken, s.refuse(554, smtp.EnhancedCode{5, 6, 0}, "A line of the mail is longer than 4000 bytes")
+		case err != nil:
+			// What follows would be read as commands: end the connection.
+			return nil, taken, s.hangUp(421, smtp.EnhancedCode{4, 4, 2}, "The connection broke inside the mail")
+		}
+	}
+}
+
+// cutShort says whether a BDAT chunk ended because the connection did: the library takes the end of the connection
+// for the end of the chunk, so a torn mail would look complete.
+func (s *session) cutShort(r io.Reader) bool {
+	_, chunked := r.(*io.PipeReader)
+	return chunked && s.peer.isBroken()
+}
+
+// Reset ends a transaction: after its answer was written, or because the peer gave it up.
+func (s *session) Reset() {
+	s.begin(envelope{})
+	s.peer.endMail()
+}
+
+// Logout ends the session.
+func (s *session) Logout() error {
+	s.peer.endMail()
+	return nil
+}
+
+// refuse logs a refusal and gives it to the peer.
+func (s *session) refuse(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
+	env := s.transaction()
+	s.adapter.log.Info("mail refused", "session", env.id, "ip", s.conn.Conn().RemoteAddr().String(),
+		"helo", s.conn.Hostname(), "from", env.from, "recipients", len(env.recipients), "code", code, "reason", text)
+	metricReceived.WithLabelValues(resultOfCode(code)).Inc()
+	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: text}
+}
+
+// hangUp answers and closes the connection; the error that it returns can no longer reach the peer.
+func (s *session) hangUp(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
+	refusal := s.refuse(code, enhanced, text)
+	conn := s.conn.Conn()
+	_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_, _ = io.WriteString(conn, replyLine(refusal))
+	_ = s.conn.Close()
+	return refusal
+}

@@ -1,0 +1,175 @@
+package email
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+const (
+	maxIDBytes    = 998
+	maxReferences = 100 // read from one mail
+	maxLookups    = 20
+)
+
+// messageID gives the Message-ID without brackets, or "" when it is absent or malformed.
+func messageID(fields header) string {
+	ids := idList(fields.get("Message-ID"))
+	if len(ids) != 1 {
+		return ""
+	}
+	return ids[0]
+}
+
+// idList reads a list of message ids (RFC 5322, section 3.6.4); what does not fit the syntax is dropped.
+func idList(value string) []string {
+	var ids []string
+	for len(ids) < maxReferences {
+		start := strings.IndexByte(value, '<')
+		if start < 0 {
+			break
+		}
+		end := strings.IndexByte(value[start:], '>')
+		if end < 0 {
+			break
+		}
+		if id := value[start+1 : start+end]; validID(id) {
+			ids = append(ids, id)
+		}
+		value = value[start+end+1:]
+	}
+	return ids
+}
+
+func validID(id string) bool {
+	at := strings.IndexByte(id, '@')
+	if at <= 0 || at == len(id)-1 || len(id) > maxIDBytes || strings.Count(id, "@") != 1 {
+		return false
+	}
+	for i := 0; i < len(id); i++ {
+		if id[i] <= ' ' || id[i] >= 0x7f || id[i] == '<' || id[i] == '>' {
+			return false
+		}
+	}
+	return true
+}
+
+// parentage is what a mail says about the mails before it.
+type parentage struct {
+	parent     string // In-Reply-To when it is exactly one id
+	references []string
+}
+
+func parentsOf(fields header) parentage {
+	var p parentage
+	if ids := idList(fields.get("In-Reply-To")); len(ids) == 1 {
+		p.parent = ids[0]
+	}
+	p.references = idList(fields.get("References"))
+	return p
+}
+
+// thread decides which conversation a mail belongs to. It joins a known one only when its sender took part in the
+// message that it refers to, and with no weaker proof than that message had: message ids travel in plain sight, and
+// a conversation's history goes to everybody who is in it.
+//
+// An unknown root named by a proven sender makes a thread of its own per sender: "root/sender". So a conversation
+// that started before the agent was copied in holds together, and nobody enters somebody else's by naming its root.
+func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id string) (threadID string, subject string, err error) {
+	parents := parentsOf(mail.fields)
+	known, found, err := a.findParent(ctx, to.agent, parents)
+	if err != nil {
+		return "", "", err
+	}
+	if found {
+		if notes, ok := readRoute(known.Route); ok && mayJoin(mail.sender, known.Message, notes) {
+			return known.ThreadID, notes.Subject, nil
+		}
+		return id, "", nil
+	}
+	if len(parents.references) > 0 && mail.sender.verified() {
+		return parents.references[0] + "/" + mail.sender.from.key(), "", nil
+	}
+	return id, "", nil
+}
+
+// findParent looks for the message that is answered: In-Reply-To, then References from the last to the first.
+func (a *Adapter) findParent(ctx context.Context, agent string, parents parentage) (exchange.ThreadEntry, bool, error) {
+	candidates := make([]string, 0, maxLookups)
+	if parents.parent != "" {
+		candidates = append(candidates, parents.parent)
+	}
+	for i := len(parents.references) - 1; i >= 0 && len(candidates) < maxLookups; i-- {
+		if parents.references[i] != parents.parent {
+			candidates = append(candidates, parents.references[i])
+		}
+	}
+	for _, id := range candidates {
+		entry, found, err := a.options.Threads.FindMessage(ctx, agent, id)
+		if err != nil {
+			return exchange.ThreadEntry{}, false, fmt.Errorf("find parent mail: %w", err)
+		}
+		if found && entry.Message.ReceivedVia == normalized.ViaEmail {
+			return entry, true, nil
+		}
+	}
+	return exchange.ThreadEntry{}, false, nil
+}
+
+func mayJoin(sender verdict, known normalized.Message, notes route) bool {
+	if known.Sender.Verified && !sender.verified() {
+		return false
+	}
+	key := sender.from.key()
+	if strings.EqualFold(known.Sender.Address, "@"+key) {
+		return true
+	}
+	for _, box := range append(append([]mailbox{}, notes.To...), notes.Cc...) {
+		if box.key() == key {
+			return true
+		}
+	}
+	return false
+}
+
+// route is the adapter's own note on how to answer; it is stored with the message.
+type route struct {
+	Version    int       `json:"v"`
+	Local      string    `json:"local"` // the agent's local part as addressed
+	Tag        string    `json:"tag,omitempty"`
+	From       mailbox   `json:"from"`
+	ReplyTo    *mailbox  `json:"reply_to,omitempty"` // only when it may be used
+	To         []mailbox `json:"to,omitempty"`       // without ourselves
+	Cc         []mailbox `json:"cc,omitempty"`
+	Subject    string    `json:"subject,omitempty"`
+	MessageID  string    `json:"message_id,omitempty"` // empty when the mail had none that can be referred to
+	References []string  `json:"references,omitempty"`
+	Topic      string    `json:"topic,omitempty"` // Thread-Topic of Outlook
+	Verified   bool      `json:"verified"`
+}
+
+func readRoute(raw json.RawMessage) (route, bool) {
+	var notes route
+	err := json.Unmarshal(raw, &notes)
+	return notes, err == nil && notes.Version == 1
+}
+
+// baseSubject cuts reply and forward prefixes of the common languages (RFC 5256, section 2.1, and habits).
+func baseSubject(subject string) string {
+	for {
+		prefix, rest, found := strings.Cut(subject, ":")
+		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(prefix)), "[")
+		if !found || !replyPrefixes[name] {
+			return strings.TrimSpace(subject)
+		}
+		subject = strings.TrimSpace(rest)
+	}
+}
+
+var replyPrefixes = map[string]bool{
+	"re": true, "aw": true, "sv": true, "vs": true, "antw": true, "odp": true, "r": true, "res": true, "ref": true, "rif": true, "回复": true, "答复": true, "返信": true,
+}

@@ -1,0 +1,169 @@
+package email
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/emersion/go-smtp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+var metricVerified = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_email_authentication_total", Help: "Mails by what was proved about their From domain."},
+	[]string{"method", "dmarc"}) // email-dmarc, email-dkim, none; pass, fail, none, temperror
+
+const (
+	verifyTimeout = 60 * time.Second
+	maxTries      = 3 // after so many answers 451 for DNS trouble a mail is taken as unverified
+)
+
+// envelope is what SMTP said about one mail.
+type envelope struct {
+	id         string // of the transaction, for logs and the Received field
+	ip         string
+	helo       string
+	tls        string // protocol version, empty = plain text
+	from       string // MAIL FROM, empty = null
+	recipients []recipient
+	received   time.Time
+}
+
+// recipient is one accepted RCPT.
+type recipient struct {
+	agent    string // empty = the operator
+	address  string // canonical @agent@domain
+	local    string // agent or postmaster, lower-case
+	tag      string
+	envelope string // as given
+}
+
+// verdict is everything that was found out about a sender.
+type verdict struct {
+	from       mailbox
+	signatures []dkimSignature
+	spf        spfResult
+	dmarc      dmarcResult
+	method     string // normalized.Auth…
+	keyID      string
+}
+
+func (v verdict) verified() bool { return v.method != normalized.AuthNone }
+
+// verify authenticates the From field. A refusal is an *smtp.SMTPError.
+func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields header, mail []byte) (verdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	result := verdict{from: from}
+	var policy dmarcPolicy
+	var lookups sync.WaitGroup
+	lookups.Go(func() { result.spf = a.checkSPF(ctx, env) })
+	lookups.Go(func() { policy = a.lookupPolicy(ctx, from.Domain) })
+	result.signatures = a.verifyDKIM(ctx, fields, mail)
+	lookups.Wait()
+	result.dmarc = a.evaluate(ctx, from.Domain, policy, result.signatures, result.spf)
+	result.method, result.keyID = proof(result.dmarc)
+	metricVerified.WithLabelValues(result.method, result.dmarc.Result).Inc()
+	return result, a.decide(result, mail)
+}
+
+func proof(found dmarcResult) (method, keyID string) {
+	method = normalized.AuthNone
+	switch {
+	case found.Result == resultPass:
+		method = normalized.AuthEmailDMARC
+	case found.Result != resultFail && found.signature != nil:
+		method = normalized.AuthEmailDKIM
+	}
+	if found.signature != nil {
+		keyID = found.signature.Selector
+	}
+	return method, keyID
+}
+
+// decide refuses what the owner of the From domain wants refused, puts off what DNS trouble hides, and lets the
+// rest in with honest evidence.
+func (a *Adapter) decide(found verdict, mail []byte) error {
+	if found.verified() {
+		return nil
+	}
+	if found.dmarc.trouble {
+		if a.tries.next(mail) > maxTries {
+			return nil
+		}
+		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 5},
+			Message: "DNS lookups for the sender's domain failed, please try again later"}
+	}
+	if found.from.Domain == a.domain {
+		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
+			Message: "Mail from " + a.domain + " must be authenticated; no aligned DKIM signature or SPF pass was found"}
+	}
+	if found.dmarc.Result == resultFail && found.dmarc.Policy == policyReject {
+		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
+			Message: fmt.Sprintf("DMARC policy of %s is reject and neither DKIM nor SPF passed aligned", found.dmarc.Domain)}
+	}
+	return nil
+}
+
+// claims is the context that evidence carries about a mail.
+type claims struct {
+	DKIM      []dkimSignature `json:"dkim"`
+	SPF       spfResult       `json:"spf"`
+	DMARC     dmarcResult     `json:"dmarc"`
+	IP        string          `json:"ip"`
+	HELO      string          `json:"helo"`
+	TLS       string          `json:"tls,omitempty"`
+	Addressed bool            `json:"addressed"` // the agent stands in To or Cc
+}
+
+func (v verdict) claims(env envelope, addressed bool) json.RawMessage {
+	signatures := v.signatures
+	if signatures == nil {
+		signatures = []dkimSignature{}
+	}
+	encoded, err := json.Marshal(claims{
+		DKIM: signatures, SPF: v.spf, DMARC: v.dmarc, IP: env.ip, HELO: cleanText(env.helo, 255), TLS: env.tls, Addressed: addressed,
+	})
+	if err != nil {
+		return nil
+	}
+	return encoded
+}
+
+var evidenceMethods = map[string]string{
+	normalized.AuthEmailDMARC: identity.MethodEmailDMARC,
+	normalized.AuthEmailDKIM:  identity.MethodEmailDKIM,
+}
+
+// evidence states what the mail's own proof says about its sender (message contract, section 10): the domain
+// vouches for the mailbox name, so the assurance is the domain's.
+func (a *Adapter) evidence(found verdict, env envelope, to recipient, claims json.RawMessage) []identity.Evidence {
+	if !found.verified() {
+		return nil
+	}
+	return []identity.Evidence{{
+		Subject:   "mailto:" + found.from.address(),
+		Issuer:    a.options.Domain,
+		Method:    evidenceMethods[found.method],
+		Assurance: identity.AssuranceDomain,
+		Audience:  identity.Audience{to.address},
+		IssuedAt:  identity.At(env.received),
+		Claims:    claims,
+		Source:    &identity.Source{Transport: normalized.ViaEmail},
+		Proof:     identity.Proof{Type: identity.ProofTransport, VerifiedBy: a.options.Domain, KeyID: found.keyID},
+	}}
+}
+
+func tlsVersion(state tls.ConnectionState, ok bool) string {
+	if !ok {
+		return ""
+	}
+	return tls.VersionName(state.Version)
+}
