@@ -121,7 +121,7 @@ func requestField(field string) string {
 	case "thread_id":
 		return "message.contextId" + rest
 	case "parts":
-		return "message.parts" + rest
+		return "message.parts" + strings.Replace(rest, ".bytes_ref", "", 1)
 	case "recipient_capabilities":
 		return "message.metadata.mentionable" + rest
 	}

@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -11,6 +10,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 )
 
 // handler answers the operations of every binding and version. Each begins with enter and reads only what belongs
@@ -197,20 +197,37 @@ func settled(state string) bool {
 	return exchange.Terminal(state) || state == exchange.StateWaiting || state == exchange.StateHeld
 }
 
-// settle waits for the end of the newest turn, at most WaitLimit: then the caller gets the working task and asks
-// again. It gives up with the caller, not with the run.
+// whileServing gives a context that ends when the server begins to stop.
+func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
+	serving, cancel := context.WithCancel(ctx)
+	if stopping := httpserver.Stopping(ctx); stopping != nil {
+		go func() {
+			select {
+			case <-stopping:
+				cancel()
+			case <-serving.Done():
+			}
+		}()
+	}
+	return serving, cancel
+}
+
+// settle waits for the end of the newest turn, at most WaitLimit and not while the server stops: then the caller gets
+// the working task and asks again. The run goes on in any case.
 func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
 	if settled(t.last().State) {
 		return t, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, h.options.WaitLimit)
+	serving, stop := whileServing(ctx)
+	defer stop()
+	waiting, cancel := context.WithTimeout(serving, h.options.WaitLimit)
 	defer cancel()
 	turn, err := h.options.Runs.Wait(waiting, t.last().ID)
 	switch {
 	case err == nil:
 		*t.last() = turn
 		return t, nil
-	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+	case ctx.Err() == nil && waiting.Err() != nil:
 		return h.load(ctx, c.owner, t.id())
 	}
 	return nil, err

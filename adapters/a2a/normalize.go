@@ -107,16 +107,21 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
-	return exchange.Inbound{
+	in := exchange.Inbound{
 		Message: normalized.Message{
 			ID: message.ID, ThreadID: where.thread, InReplyTo: where.inReplyTo,
 			Sender: a.sender(c.token, c.agent), Recipient: c.agent.Address, Parts: parts,
 			RecipientCapabilities: capabilities(chain),
 			ReceivedVia:           normalized.ViaA2A, ReceivedAt: identity.Now(),
-			Raw: normalized.Raw{MediaType: "application/json"},
+			Raw: normalized.Raw{MediaType: mimeJSON},
 		},
 		Original: c.original, Route: kept, Reference: where.reference,
-	}, nil
+	}
+	in.Message.Clean()
+	if len(in.Message.Parts) == 0 {
+		return in, inField("message.parts", "has no content: text of only white space counts as none")
+	}
+	return in, nil
 }
 
 // capabilities says what the way back can carry: A2A cannot reach a third party.
@@ -128,8 +133,8 @@ func capabilities(chain *normalized.AgentChain) normalized.RecipientCapabilities
 	}
 }
 
-// agentChain reads metadata.mentionable.agent_chain (message contract, section 6). A chain that is over its own
-// ceiling is refused; absent means that no agent stands behind the sender.
+// agentChain reads metadata.mentionable.agent_chain (message contract, section 6); absent means that no agent stands
+// behind the sender. A chain that is over its ceiling is refused on acceptance.
 func agentChain(metadata map[string]any) (*normalized.AgentChain, error) {
 	const field = "message.metadata.mentionable.agent_chain"
 	mentionable, _ := metadata["mentionable"].(map[string]any)
@@ -144,9 +149,6 @@ func agentChain(metadata map[string]any) (*normalized.AgentChain, error) {
 	var chain normalized.AgentChain
 	if err := json.Unmarshal(encoded, &chain); err != nil {
 		return nil, inField(field, "must have the integers hop and max_hops")
-	}
-	if chain.Hop < 1 || chain.MaxHops < 1 || chain.Hop > chain.MaxHops {
-		return nil, inField(field, "hop must be from 1 to max_hops")
 	}
 	chain.IsFinal = chain.Hop == chain.MaxHops
 	return &chain, nil

@@ -3,8 +3,6 @@ package a2a
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
-	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
@@ -15,7 +13,7 @@ import (
 // metadata of the policy extension (message contract, section 8). A payment also gets the keys that deployed x402
 // clients read.
 func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error {
-	a.guardURL(&policy)
+	policy = policy.Confine(a.origin)
 	encoded, err := json.Marshal(policy)
 	if err != nil {
 		return fmt.Errorf("write policy part: %w", err)
@@ -24,7 +22,7 @@ func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error 
 	if err := json.Unmarshal(encoded, &object); err != nil {
 		return fmt.Errorf("write policy part: %w", err)
 	}
-	message.Parts = append(message.Parts, a2a.NewTextPart(policyText(policy)), a2a.NewDataPart(object))
+	message.Parts = append(message.Parts, a2a.NewTextPart(policy.Text("")), a2a.NewDataPart(object))
 	message.Extensions = append(message.Extensions, policypart.Extension)
 	message.SetMeta("mentionable", map[string]any{"policy": object})
 	if policy.Kind == policypart.PaymentRequired {
@@ -32,37 +30,4 @@ func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error 
 		message.SetMeta("x402.payment.required", map[string]any{"x402Version": 1, "accepts": object["accepts"]})
 	}
 	return nil
-}
-
-func policyText(policy policypart.Part) string {
-	lines := make([]string, 0, 3)
-	if policy.Title != "" {
-		lines = append(lines, policy.Title)
-	}
-	lines = append(lines, policy.Message)
-	if policy.URL != "" {
-		label := policy.ActionLabel
-		if label == "" {
-			label = "Open"
-		}
-		lines = append(lines, label+": "+policy.URL)
-	}
-	return strings.Join(lines, "\n\n")
-}
-
-// guardURL takes out a url that does not lead to this server: a demand must never become a phishing link.
-func (a *Adapter) guardURL(policy *policypart.Part) {
-	if policy.URL == "" {
-		return
-	}
-	own, err := url.Parse(a.base)
-	if err != nil {
-		return
-	}
-	asked, err := url.Parse(policy.URL)
-	if err == nil && asked.User == nil && asked.Scheme == own.Scheme && strings.EqualFold(asked.Host, own.Host) {
-		return
-	}
-	policy.URL = ""
-	policy.Code = strings.TrimPrefix(policy.Code+":url-removed", ":")
 }

@@ -61,7 +61,7 @@ func (a *Adapter) renderFile(ctx context.Context, part normalized.Part, withByte
 	rendered := &a2a.Part{MediaType: part.MIME, Filename: part.Name, Metadata: described(part.Alt)}
 	switch ref := part.BytesRef; {
 	case ref.Kind == normalized.BytesInline:
-		content, err := base64.StdEncoding.DecodeString(ref.DataBase64)
+		content, err := ref.Bytes()
 		if err != nil {
 			return nil, fmt.Errorf("read inline bytes: %w", err)
 		}

@@ -99,7 +99,8 @@ type Options struct {
 // Adapter is the A2A edge of the server.
 type Adapter struct {
 	options Options
-	base    string // PublicURL without a slash at the end
+	base    string   // PublicURL without a slash at the end
+	origin  *url.URL // PublicURL
 	tokens  *tokenCache
 	log     *slog.Logger
 
@@ -112,8 +113,12 @@ func New(options Options) (*Adapter, error) {
 		return nil, err
 	}
 	options.defaults()
+	origin, err := url.Parse(options.PublicURL)
+	if err != nil {
+		return nil, err
+	}
 	a := &Adapter{
-		options: options, base: strings.TrimSuffix(options.PublicURL, "/"),
+		options: options, base: strings.TrimSuffix(options.PublicURL, "/"), origin: origin,
 		tokens: newTokenCache(options.Tokens), log: options.Logger,
 	}
 	handler := &handler{Adapter: a}

@@ -84,17 +84,12 @@ func policyState(kind string, turn exchange.TurnRecord) a2a.TaskState {
 	return a2a.TaskStateFailed
 }
 
-// policyOf finds the demand or refusal in the answer; there is at most one.
+// policyOf gives the demand or refusal in the answer.
 func policyOf(turn exchange.TurnRecord) *policypart.Part {
 	if turn.Response == nil {
 		return nil
 	}
-	for i := range turn.Response.Parts {
-		if part := &turn.Response.Parts[i]; part.Kind == normalized.PartPolicy && part.Policy != nil {
-			return part.Policy
-		}
-	}
-	return nil
+	return turn.Response.Policy()
 }
 
 // turnStates are the turn states that a task state can come from; nil = there is no such task state.

@@ -47,10 +47,11 @@ func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessage
 			yield(nil, h.fail(c, err))
 			return
 		}
-		f := h.follower(c, t, yield)
+		f := h.follower(ctx, c, t, yield)
 		defer f.close()
-		if f.snapshot(ctx, wanted) {
-			f.turn(ctx)
+		f.untilInput = true
+		if f.snapshot(wanted) {
+			f.turn()
 		}
 	}
 }
@@ -72,12 +73,12 @@ func (h *handler) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskR
 			yield(nil, h.fail(c, err))
 			return
 		}
-		f := h.follower(c, t, yield)
+		f := h.follower(ctx, c, t, yield)
 		defer f.close()
-		if !f.snapshot(ctx, view{artifacts: true}) {
+		if !f.snapshot(view{artifacts: true}) {
 			return
 		}
-		for f.turn(ctx) && f.state == a2a.TaskStateInputRequired && f.next(ctx) {
+		for f.turn() && interrupted(f.state) && f.next() {
 			continue
 		}
 	}
@@ -86,23 +87,30 @@ func (h *handler) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskR
 // follower turns the events of a task's newest turn into protocol events for one reader.
 type follower struct {
 	*handler
+	ctx   context.Context // ends with the reader or when the server stops //nolint:containedctx // one follower is one request
+	stop  context.CancelFunc
 	call  *call
 	task  *task
 	yield func(a2a.Event, error) bool
 
-	state   a2a.TaskState // as the reader knows it
-	since   time.Time     // state changes up to here are in the snapshot
-	sent    strings.Builder
-	open    bool // an artifact was begun for the growing answer
-	stopped bool // the reader is gone or got an error
+	untilInput bool          // the stream ends with a question to its owner; a subscription goes on
+	state      a2a.TaskState // as the reader knows it
+	since      time.Time     // state changes up to here are in the snapshot
+	sent       strings.Builder
+	open       bool // an artifact was begun for the growing answer
+	stopped    bool // the reader is gone or got an error
 }
 
-func (h *handler) follower(c *call, t *task, yield func(a2a.Event, error) bool) *follower {
+func (h *handler) follower(ctx context.Context, c *call, t *task, yield func(a2a.Event, error) bool) *follower {
 	streams.Inc()
-	return &follower{handler: h, call: c, task: t, yield: yield}
+	serving, stop := whileServing(ctx)
+	return &follower{handler: h, ctx: serving, stop: stop, call: c, task: t, yield: yield}
 }
 
-func (f *follower) close() { streams.Dec() }
+func (f *follower) close() {
+	f.stop()
+	streams.Dec()
+}
 
 // emit gives one event to the reader and says whether it wants more.
 func (f *follower) emit(event a2a.Event) bool {
@@ -112,16 +120,20 @@ func (f *follower) emit(event a2a.Event) bool {
 	return !f.stopped
 }
 
+// fail tells the reader that the stream breaks. When the reader left or the server stops there is nothing to tell:
+// the stream ends without a final status, and the client subscribes again.
 func (f *follower) fail(err error) bool {
-	f.yield(nil, f.handler.fail(f.call, err))
+	if !f.stopped && f.ctx.Err() == nil {
+		f.yield(nil, f.handler.fail(f.call, err))
+	}
 	f.stopped = true
 	return false
 }
 
 // snapshot sends the task as it is stored and says whether the stream goes on. What of a running answer was streamed
 // already is not in it: the follower reads the turn's events from their beginning.
-func (f *follower) snapshot(ctx context.Context, v view) bool {
-	rendered, err := f.render(ctx, f.task, v)
+func (f *follower) snapshot(v view) bool {
+	rendered, err := f.render(f.ctx, f.task, v)
 	if err != nil {
 		return f.fail(err)
 	}
@@ -130,17 +142,17 @@ func (f *follower) snapshot(ctx context.Context, v view) bool {
 }
 
 // turn streams the newest turn until it ends or asks for input. It says whether the reader is still there.
-func (f *follower) turn(ctx context.Context) bool {
+func (f *follower) turn() bool {
 	if f.ended() {
 		return true
 	}
 	f.sent.Reset()
 	f.open = false
-	for event, err := range f.options.Runs.Follow(ctx, f.task.last().ID, 0) {
+	for event, err := range f.options.Runs.Follow(f.ctx, f.task.last().ID, 0) {
 		if err != nil {
 			return f.fail(err)
 		}
-		if !f.event(ctx, event) {
+		if !f.event(event) {
 			return false
 		}
 		if f.ended() {
@@ -150,12 +162,13 @@ func (f *follower) turn(ctx context.Context) bool {
 	return !f.stopped
 }
 
-// ended says whether the newest turn gives no more events.
+// ended says whether this stream takes no more events of the newest turn.
 func (f *follower) ended() bool {
-	return f.state.Terminal() || exchange.Terminal(f.task.last().State)
+	return f.state.Terminal() || exchange.Terminal(f.task.last().State) ||
+		f.untilInput && f.state == a2a.TaskStateInputRequired
 }
 
-func (f *follower) event(ctx context.Context, event exchange.Event) bool {
+func (f *follower) event(event exchange.Event) bool {
 	state, isState := strings.CutPrefix(event.Kind, "turn.")
 	switch {
 	case event.Kind == exchange.EventDelta:
@@ -164,7 +177,7 @@ func (f *follower) event(ctx context.Context, event exchange.Event) bool {
 		f.sent.Reset()
 		f.open = false
 	case isState && settled(state) && (exchange.Terminal(state) || event.At.After(f.since)):
-		return f.settled(ctx)
+		return f.settled()
 	case state == exchange.StateRunning && f.state != a2a.TaskStateWorking && event.At.After(f.since):
 		return f.status(a2a.TaskStatus{State: a2a.TaskStateWorking, Timestamp: stamp(event.At)})
 	}
@@ -211,13 +224,13 @@ func (f *follower) artifact(artifact *a2a.Artifact, appended, last bool) bool {
 }
 
 // settled sends the results and the final status of a turn that ended or waits.
-func (f *follower) settled(ctx context.Context) bool {
-	turn, err := f.options.Runs.Wait(ctx, f.task.last().ID)
+func (f *follower) settled() bool {
+	turn, err := f.options.Runs.Wait(f.ctx, f.task.last().ID)
 	if err != nil {
 		return f.fail(err)
 	}
 	*f.task.last() = turn
-	artifacts, err := f.artifacts(ctx, turn)
+	artifacts, err := f.artifacts(f.ctx, turn)
 	if err != nil {
 		return f.fail(err)
 	}
@@ -226,7 +239,7 @@ func (f *follower) settled(ctx context.Context) bool {
 			return false
 		}
 	}
-	status, err := f.Adapter.status(ctx, f.task)
+	status, err := f.Adapter.status(f.ctx, f.task)
 	if err != nil {
 		return f.fail(err)
 	}
@@ -244,16 +257,16 @@ func (f *follower) result(artifact *a2a.Artifact) bool {
 }
 
 // next waits until the owner of an interrupted task continues or cancels it and says whether there is more to tell.
-func (f *follower) next(ctx context.Context) bool {
+func (f *follower) next() bool {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		timer := time.NewTimer(pause)
 		select {
-		case <-ctx.Done():
+		case <-f.ctx.Done():
 			timer.Stop()
 			return false
 		case <-timer.C:
 		}
-		t, err := f.load(ctx, f.call.owner, f.task.id())
+		t, err := f.load(f.ctx, f.call.owner, f.task.id())
 		if err != nil {
 			return f.fail(err)
 		}

@@ -1,0 +1,322 @@
+package a2a
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// engine is a small real engine in memory: it accepts, dedupes, runs an agent a turn at a time and keeps events.
+type engine struct {
+	agents []exchange.AgentProfile
+	agent  func(ctx context.Context, run *run) normalized.Response
+
+	mu        sync.Mutex
+	turns     map[string]*exchange.TurnRecord
+	events    map[string][]exchange.Event
+	keys      map[string]string // natural key → turn id
+	documents map[string][]byte
+	tokens    map[string]exchange.Token
+	cancels   map[string]context.CancelFunc
+	changed   chan struct{}
+	running   sync.WaitGroup
+	receives  int   // turns accepted as new
+	lookups   int   // tokens asked for
+	down      error // every call fails with it
+}
+
+// run is what the scripted agent sees of its turn.
+type run struct {
+	engine *engine
+	turn   exchange.TurnRecord
+}
+
+func newEngine(names ...string) *engine {
+	e := &engine{
+		turns: map[string]*exchange.TurnRecord{}, events: map[string][]exchange.Event{}, keys: map[string]string{},
+		documents: map[string][]byte{}, tokens: map[string]exchange.Token{}, cancels: map[string]context.CancelFunc{},
+		changed: make(chan struct{}), agent: echo,
+	}
+	for _, name := range names {
+		e.agents = append(e.agents, exchange.AgentProfile{Name: name, Address: "@" + name + "@agents.test"})
+	}
+	return e
+}
+
+func echo(_ context.Context, r *run) normalized.Response {
+	return normalized.Response{InReplyTo: r.turn.Message.ID, Parts: r.turn.Message.Parts}
+}
+
+// say streams text.
+func (r *run) say(text string) { r.delta(normalized.Delta{Kind: normalized.DeltaText, Text: text}) }
+
+func (r *run) delta(delta normalized.Delta) {
+	body, _ := json.Marshal(delta)
+	r.engine.mu.Lock()
+	defer r.engine.mu.Unlock()
+	r.engine.append(r.turn.ID, exchange.EventDelta, body)
+}
+
+// restart is what a crash in the middle of a run leaves.
+func (r *run) restart() {
+	r.engine.mu.Lock()
+	defer r.engine.mu.Unlock()
+	r.engine.append(r.turn.ID, exchange.EventRestarted, nil)
+}
+
+// park puts the turn into a state in which it waits.
+func (r *run) park(state, reason string, response *normalized.Response) {
+	r.engine.mu.Lock()
+	defer r.engine.mu.Unlock()
+	r.engine.turns[r.turn.ID].Response = response
+	r.engine.move(r.turn.ID, state, reason)
+}
+
+func (e *engine) append(id, kind string, body json.RawMessage) {
+	list := e.events[id]
+	e.events[id] = append(list, exchange.Event{TurnID: id, Seq: int64(len(list) + 1), Kind: kind, Body: body, At: time.Now()})
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+func (e *engine) move(id, state, reason string) {
+	turn := e.turns[id]
+	turn.State, turn.Reason, turn.UpdatedAt = state, reason, time.Now()
+	e.append(id, "turn."+state, nil)
+	e.events[id][len(e.events[id])-1].At = turn.UpdatedAt
+}
+
+func (e *engine) Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error) {
+	if err := normalized.Validate(in.Message, normalized.DefaultLimits()); err != nil {
+		return exchange.Receipt{}, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.down != nil {
+		return exchange.Receipt{}, e.down
+	}
+	key := strings.Join([]string{in.Message.Recipient, in.Message.ReceivedVia, in.Message.Sender.Principal(), in.Message.ID}, "\n")
+	if id, known := e.keys[key]; known {
+		stored := e.turns[id]
+		return exchange.Receipt{TurnID: id, State: stored.State, Reference: stored.Reference}, nil
+	}
+	turn := e.insert(in)
+	e.keys[key] = turn.ID
+	e.receives++
+	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e.cancels[turn.ID] = cancel
+	e.running.Add(1)
+	go e.run(runCtx, *turn)
+	return exchange.Receipt{TurnID: turn.ID, New: true, State: turn.State, Reference: turn.Reference}, nil
+}
+
+func (e *engine) insert(in exchange.Inbound) *exchange.TurnRecord {
+	name, _, _ := strings.Cut(strings.TrimPrefix(in.Message.Recipient, "@"), "@")
+	turn := &exchange.TurnRecord{
+		ID: newID(), Agent: name, Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
+		Reference: in.Reference, Message: in.Message, Route: in.Route, AcceptedAt: time.Now(),
+	}
+	e.turns[turn.ID] = turn
+	e.move(turn.ID, exchange.StateAccepted, "")
+	return turn
+}
+
+func (e *engine) run(ctx context.Context, turn exchange.TurnRecord) {
+	defer e.running.Done()
+	e.mu.Lock()
+	if e.turns[turn.ID].State == exchange.StateAccepted {
+		e.move(turn.ID, exchange.StateRunning, "")
+	}
+	e.mu.Unlock()
+	response := e.agent(ctx, &run{engine: e, turn: turn})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	stored := e.turns[turn.ID]
+	if exchange.Terminal(stored.State) {
+		return
+	}
+	stored.ReplyID, stored.Response = newID(), &response
+	switch {
+	case response.Silent:
+		e.move(turn.ID, exchange.StateSilent, "")
+	case response.Status == normalized.StatusFailed:
+		e.move(turn.ID, exchange.StateFailed, "")
+	default:
+		e.move(turn.ID, exchange.StateAnswered, "")
+	}
+}
+
+func (e *engine) Agents() []exchange.AgentProfile { return e.agents }
+
+func (e *engine) Agent(name string) (exchange.AgentProfile, bool) {
+	i := slices.IndexFunc(e.agents, func(a exchange.AgentProfile) bool { return strings.EqualFold(a.Name, name) })
+	if i < 0 {
+		return exchange.AgentProfile{}, false
+	}
+	return e.agents[i], true
+}
+
+func (e *engine) Turns(_ context.Context, f exchange.TurnFilter) ([]exchange.TurnRecord, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.down != nil {
+		return nil, e.down
+	}
+	list := e.selectTurns(f)
+	if len(list) > f.Limit {
+		list = list[:f.Limit]
+	}
+	return list, nil
+}
+
+func (e *engine) CountTurns(_ context.Context, f exchange.TurnFilter) (int64, error) {
+	f.Before = ""
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return int64(len(e.selectTurns(f))), e.down
+}
+
+func (e *engine) selectTurns(f exchange.TurnFilter) []exchange.TurnRecord {
+	list := []exchange.TurnRecord{}
+	for _, turn := range e.turns {
+		if matches(f, turn) && (!f.Latest || e.newest(turn)) {
+			list = append(list, *turn)
+		}
+	}
+	slices.SortFunc(list, func(x, y exchange.TurnRecord) int {
+		return cmp.Or(cmp.Compare(y.UpdatedAt.UnixMicro(), x.UpdatedAt.UnixMicro()), strings.Compare(y.ID, x.ID))
+	})
+	return list
+}
+
+func matches(f exchange.TurnFilter, turn *exchange.TurnRecord) bool {
+	before, id, _ := strings.Cut(f.Before, ".")
+	micros, _ := strconv.ParseInt(before, 10, 64)
+	updated := turn.UpdatedAt.UnixMicro()
+	return (f.Agent == "" || f.Agent == turn.Agent) && (f.Principal == "" || f.Principal == turn.Principal) &&
+		(f.ThreadID == "" || f.ThreadID == turn.ThreadID) && (f.Reference == "" || f.Reference == turn.Reference) &&
+		(f.ReceivedVia == "" || f.ReceivedVia == turn.Message.ReceivedVia) &&
+		(len(f.States) == 0 || slices.Contains(f.States, turn.State)) &&
+		(f.UpdatedAfter.IsZero() || turn.UpdatedAt.After(f.UpdatedAfter)) &&
+		(f.Before == "" || updated < micros || updated == micros && turn.ID < id)
+}
+
+func (e *engine) newest(turn *exchange.TurnRecord) bool {
+	for _, other := range e.turns {
+		if other.Reference == turn.Reference && other.Principal == turn.Principal && other.Agent == turn.Agent && other.ID > turn.ID {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *engine) Wait(ctx context.Context, id string) (exchange.TurnRecord, error) {
+	for {
+		e.mu.Lock()
+		turn, known := e.turns[id]
+		changed := e.changed
+		if !known {
+			e.mu.Unlock()
+			return exchange.TurnRecord{}, fault.New(fault.NotFound, "no such turn")
+		}
+		if settled(turn.State) {
+			defer e.mu.Unlock()
+			return *turn, nil
+		}
+		e.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return exchange.TurnRecord{}, ctx.Err()
+		}
+	}
+}
+
+func (e *engine) Cancel(_ context.Context, id, reason string) (exchange.TurnRecord, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	turn := e.turns[id]
+	if exchange.Terminal(turn.State) {
+		return *turn, fault.New(fault.Conflict, "the turn ended")
+	}
+	e.move(id, exchange.StateCancelled, reason)
+	e.cancels[id]()
+	return *turn, nil
+}
+
+func (e *engine) Follow(ctx context.Context, id string, after int64) iter.Seq2[exchange.Event, error] {
+	return func(yield func(exchange.Event, error) bool) {
+		for {
+			e.mu.Lock()
+			events, changed := slices.Clone(e.events[id][after:]), e.changed
+			e.mu.Unlock()
+			for _, event := range events {
+				after = event.Seq
+				state, _ := strings.CutPrefix(event.Kind, "turn.")
+				if !yield(event, nil) || exchange.Terminal(state) {
+					return
+				}
+			}
+			if len(events) > 0 {
+				continue
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				yield(exchange.Event{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+func (e *engine) TokenByHash(_ context.Context, hash string) (exchange.Token, bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lookups++
+	token, found := e.tokens[hash]
+	return token, found, e.down
+}
+
+func (e *engine) Get(_ context.Context, namespace, key string) ([]byte, bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	value, found := e.documents[namespace+"/"+key]
+	return value, found, e.down
+}
+
+func (e *engine) PutIfAbsent(_ context.Context, namespace, key string, value []byte, _ time.Time) ([]byte, bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if current, found := e.documents[namespace+"/"+key]; found {
+		return current, false, e.down
+	}
+	e.documents[namespace+"/"+key] = value
+	return value, true, e.down
+}
+
+func (e *engine) Delete(_ context.Context, namespace, key string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.documents, namespace+"/"+key)
+	return nil
+}
+
+// token mints a token; agent limits it.
+func (e *engine) token(name, agent string) string {
+	token, hash := MintToken()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tokens[hash] = exchange.Token{ID: newID(), Name: name, Agent: agent, Hash: hash, CreatedAt: time.Now()}
+	return token
+}
