@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+//go:generate go test -run ^TestDocumentation$ . -update
+
 // Config is every setting of the server. The comments of the fields are the text of docs/configuration.md.
 type Config struct {
 	// Part of every address after the last @. May carry a port or be a single label only with
@@ -79,14 +81,14 @@ type Mail struct {
 	Mode string `toml:"mode"`
 	// Relay for `mode = "smarthost"`: `smtp://user:password@host:port` (STARTTLS) or `smtps://…` (TLS from the start).
 	Smarthost SecretURL `toml:"smarthost"`
-	// Port of the destinations' mail servers, for `mode = "mx"`.
+	// Port of the destinations' mail servers, for direct delivery, which this version cannot do yet.
 	MXPort int `toml:"mx_port"`
 	// DKIM selector: the public key is published at `<selector>._domainkey.<domain>`.
 	DKIMSelector string `toml:"dkim_selector"`
 	// PEM file with an existing RSA key for DKIM; empty = one is generated and kept in the database.
 	DKIMKeyFile string `toml:"dkim_key_file"`
-	// Waiting times between attempts for a mail. The message is given up after the last one.
-	Retry []time.Duration `toml:"retry"`
+	// Waiting times between attempts for a mail. It is given up when the attempt after the last one fails.
+	Retry []time.Duration `toml:"retry" default:"1m, 5m, 15m, 30m, 1h, 2h, then every 4h up to 5 days"`
 }
 
 // DNS says who resolves names.
@@ -103,15 +105,15 @@ type Federation struct {
 	AllowPrivate bool `toml:"allow_private" default:"false; true without a file"`
 	// `open`: everybody who proves who they are may write.
 	Mode string `toml:"mode"`
-	// Waiting times between attempts for a delivery. It is given up after the last one.
+	// Waiting times between attempts for a delivery. It is given up when the attempt after the last one fails.
 	Retry []time.Duration `toml:"retry"`
 }
 
 // A2A is about other agents.
 type A2A struct {
-	// Address of the gRPC listener, `host:port`; empty = off.
+	// Address of the gRPC listener, `host:port`; empty = off. Not in this version yet.
 	GRPCListen string `toml:"grpc_listen"`
-	// Trusted issuers of tokens, one table each.
+	// Not in this version yet: mint tokens with `inbox tokens create`.
 	Issuers []Issuer `toml:"issuers"`
 }
 
@@ -133,7 +135,7 @@ type Issuer struct {
 
 // Admin is the console and the operator API.
 type Admin struct {
-	// Own listener for the console and operator API, `host:port`; empty = on `http.listen`.
+	// Own listener for the console and operator API, `host:port`; empty = on `http.listen`. Not in this version yet.
 	Listen string `toml:"listen"`
 }
 
@@ -157,7 +159,7 @@ type Queue struct {
 
 // Telemetry is about traces; metrics are always at /metrics.
 type Telemetry struct {
-	// Where traces are sent (OTLP over HTTP); empty = nowhere.
+	// Where traces are sent (OTLP over HTTP); empty = nowhere. Not in this version yet.
 	OTLPEndpoint string `toml:"otlp_endpoint"`
 }
 

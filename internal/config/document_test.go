@@ -1,0 +1,149 @@
+package config
+
+import (
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write docs/configuration.md anew")
+
+const documentation = "../../docs/configuration.md"
+
+// TestDocumentation keeps docs/configuration.md current; go generate writes it.
+func TestDocumentation(t *testing.T) {
+	want := document(t)
+	if *update {
+		if err := os.WriteFile(documentation, []byte(want), 0o644); err != nil { //nolint:gosec // a public document
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(documentation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(got), want); diff != "" {
+		t.Errorf("docs/configuration.md is not current, run: go generate ./internal/config\n%s", diff)
+	}
+}
+
+func document(t *testing.T) string {
+	t.Helper()
+	head, err := os.ReadFile("testdata/configuration.head.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &documenter{comments: structComments(t)}
+	d.out.Write(head)
+	d.section("Top of the file", "", reflect.ValueOf(Default()).Elem(), "")
+	return d.out.String()
+}
+
+// structComments reads the comments of the structures and their fields: "HTTP" and "HTTP.Listen".
+func structComments(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	comments := map[string]string{}
+	ast.Inspect(file, func(node ast.Node) bool {
+		declaration, ok := node.(*ast.GenDecl)
+		if !ok || declaration.Tok != token.TYPE {
+			return true
+		}
+		spec := declaration.Specs[0].(*ast.TypeSpec)
+		comments[spec.Name.Name] = oneLine(declaration.Doc)
+		for _, field := range spec.Type.(*ast.StructType).Fields.List {
+			comments[spec.Name.Name+"."+field.Names[0].Name] = oneLine(field.Doc)
+		}
+		return true
+	})
+	return comments
+}
+
+func oneLine(comment *ast.CommentGroup) string {
+	return strings.Join(strings.Fields(comment.Text()), " ")
+}
+
+type documenter struct {
+	comments map[string]string
+	out      strings.Builder
+}
+
+// section writes the keys of one table, then the tables inside of it.
+func (d *documenter) section(title, intro string, table reflect.Value, path string) {
+	d.out.WriteString("\n## " + title + "\n\n")
+	if intro != "" {
+		d.out.WriteString(intro + "\n\n")
+	}
+	d.out.WriteString("| key | default | meaning |\n|---|---|---|\n")
+	var inner []func()
+	for i := range table.NumField() {
+		field := table.Type().Field(i)
+		key, value := keyOf(field), table.Field(i)
+		comment := d.comments[table.Type().Name()+"."+field.Name]
+		switch {
+		case key == "":
+		case isTable(field.Type):
+			inner = append(inner, func() { d.section("`["+join(path, key)+"]`", d.intro(field.Type, comment), value, join(path, key)) })
+		case isTableList(field.Type):
+			fresh := reflect.New(field.Type.Elem()).Elem()
+			setDefaults(fresh)
+			inner = append(inner, func() {
+				d.section("`[["+join(path, key)+"]]`", d.intro(field.Type.Elem(), comment), fresh, join(path, key))
+			})
+		default:
+			d.row(join(path, key), defaultText(field, value), comment)
+		}
+	}
+	for _, write := range inner {
+		write()
+	}
+}
+
+func (d *documenter) row(key, standard, comment string) {
+	if standard == `""` || standard == "[]" {
+		standard = "–"
+	} else {
+		standard = "`" + standard + "`"
+	}
+	d.out.WriteString("| `" + key + "` | " + standard + " | " + strings.ReplaceAll(comment, "|", `\|`) + " |\n")
+}
+
+// intro takes the sentence about a table from its structure, without the name that Go comments begin with.
+func (d *documenter) intro(kind reflect.Type, comment string) string {
+	text := strings.TrimPrefix(d.comments[kind.Name()], kind.Name()+" ")
+	text = strings.TrimPrefix(text, "is ")
+	text = strings.ToUpper(text[:1]) + text[1:]
+	if comment != "" {
+		text += " " + comment
+	}
+	return text
+}
+
+func TestEveryKeyIsDocumented(t *testing.T) {
+	for name, comment := range structComments(t) {
+		if comment == "" && !isTable(fieldType(t, name)) {
+			t.Errorf("%s has no comment", name)
+		}
+	}
+}
+
+func fieldType(t *testing.T, name string) reflect.Type {
+	t.Helper()
+	structure, field, _ := strings.Cut(name, ".")
+	if structure == "Config" {
+		if found, ok := reflect.TypeFor[Config]().FieldByName(field); ok {
+			return found.Type
+		}
+	}
+	return reflect.TypeFor[string]()
+}

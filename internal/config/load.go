@@ -1,0 +1,136 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"inbox/identity"
+)
+
+const maxSecretBytes = 64 << 10
+
+// Load reads the settings: defaults, the file, then INBOX_… variables ("NAME=value" as os.Environ gives them), and
+// checks all of it. An empty path means no file, which is development mode unless the environment sets
+// INBOX_FEDERATION_ALLOW_PRIVATE=false. The error joins one *Problem for everything that is wrong.
+func Load(path string, environ []string) (*Config, error) {
+	settings, found := Default(), newProblems()
+	if path != "" {
+		if err := readFile(path, settings, found); err != nil {
+			return nil, err
+		}
+	}
+	settings.File = path
+	readEnvironment(environ, settings, found)
+	settings.develop(found)
+	settings.derive(found)
+	settings.validate(found)
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	return settings, nil
+}
+
+const allowPrivateKey = "federation.allow_private"
+
+// develop turns development mode on where no file was written and nobody decided otherwise.
+func (c *Config) develop(found *problems) {
+	decided := found.written(allowPrivateKey)
+	if c.File != "" || decided && !c.Federation.AllowPrivate {
+		return
+	}
+	c.Development, c.Federation.AllowPrivate = true, true
+	if !decided {
+		c.checkLocal(found)
+	}
+}
+
+// derive fills in what follows from other keys.
+func (c *Config) derive(found *problems) {
+	for _, listen := range []*string{&c.SMTP.Listen, &c.A2A.GRPCListen, &c.Admin.Listen} {
+		if strings.EqualFold(*listen, "off") {
+			*listen = ""
+		}
+	}
+	if c.PublicURL == "" {
+		c.PublicURL = localURL(c.HTTP)
+	}
+	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
+	if c.Domain == "" {
+		c.Domain = domainOf(c.PublicURL)
+	}
+	if domain, err := identity.ParseDomain(c.Domain); err == nil {
+		c.Domain = domain
+	}
+	if c.SMTP.Hostname == "" {
+		c.SMTP.Hostname = identity.HostOf(c.Domain)
+	}
+	c.deriveAgents(found)
+}
+
+// localURL is the address of a server that only this machine reaches.
+func localURL(http HTTP) string {
+	scheme := "http"
+	if http.TLS != "off" {
+		scheme = "https"
+	}
+	if _, port, err := net.SplitHostPort(http.Listen); err == nil {
+		return scheme + "://localhost:" + port
+	}
+	return scheme + "://localhost:8080"
+}
+
+// domainOf takes the host of a URL, without a port that goes without saying.
+func domainOf(publicURL string) string {
+	u, err := url.Parse(publicURL)
+	if err != nil {
+		return ""
+	}
+	if port := u.Port(); port == "" || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
+		return u.Hostname()
+	}
+	return u.Host
+}
+
+func (c *Config) deriveAgents(found *problems) {
+	if len(c.Agents) == 0 {
+		c.Agents = []Agent{defaultAgent(c.Development)}
+	}
+	for i := range c.Agents {
+		agent := &c.Agents[i]
+		if agent.DisplayName == "" {
+			agent.DisplayName = agent.Name
+		}
+		agent.Webhook.readSecret(element("agents", i)+".webhook.secret_file", found)
+	}
+}
+
+func (w *Webhook) readSecret(key string, found *problems) {
+	if w.SecretFile == "" {
+		return
+	}
+	if w.Secret != "" {
+		found.add(key, "the secret is there twice", "write secret or secret_file, not both")
+		return
+	}
+	secret, err := readSecretFile(w.SecretFile)
+	if err != nil {
+		found.add(key, err.Error(), "make the file readable for the server")
+		return
+	}
+	w.Secret = secret
+}
+
+func readSecretFile(path string) (Secret, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSecretBytes {
+		return "", fmt.Errorf("%s is not a file of at most %d bytes", path, maxSecretBytes)
+	}
+	content, err := os.ReadFile(path)
+	return Secret(strings.TrimRight(string(content), "\r\n")), err
+}

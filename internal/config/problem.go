@@ -1,0 +1,71 @@
+package config
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Problem is one thing wrong with the settings.
+type Problem struct {
+	Place   string // "inbox.toml:12" or the name of the environment variable; empty for a default
+	Key     string // as written in the documentation; empty for broken TOML
+	Message string // what is wrong
+	Remedy  string // what to write instead; may be empty
+}
+
+// Error gives one line: place, key, what is wrong, what to do.
+func (p *Problem) Error() string {
+	var line strings.Builder
+	for _, part := range []string{p.Place, p.Key} {
+		if part != "" {
+			line.WriteString(part + ": ")
+		}
+	}
+	line.WriteString(p.Message)
+	if p.Remedy != "" {
+		line.WriteString("; " + p.Remedy)
+	}
+	return line.String()
+}
+
+// problems collects everything that is wrong, so that one start shows all of it.
+type problems struct {
+	origins map[string]string // key path → place
+	found   []error
+}
+
+func newProblems() *problems { return &problems{origins: map[string]string{}} }
+
+// add notes a problem at a key; the place is where the key, or the table around it, was written.
+func (p *problems) add(key, message, remedy string) {
+	p.found = append(p.found, &Problem{Place: p.place(key), Key: key, Message: message, Remedy: remedy})
+}
+
+func (p *problems) place(key string) string {
+	for key != "" {
+		if place, ok := p.origins[key]; ok {
+			return place
+		}
+		key = parent(key)
+	}
+	return ""
+}
+
+func (p *problems) written(key string) bool { return p.origins[key] != "" }
+
+func (p *problems) err() error { return errors.Join(p.found...) }
+
+// parent cuts the last part off a key path: "agents[0].name" → "agents[0]" → "agents" → "".
+func parent(key string) string {
+	return key[:max(0, strings.LastIndexAny(key, ".["))]
+}
+
+func join(table, key string) string {
+	if table == "" {
+		return key
+	}
+	return table + "." + key
+}
+
+func element(list string, index int) string { return list + "[" + strconv.Itoa(index) + "]" }

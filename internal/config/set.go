@@ -1,0 +1,144 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// setValue puts a TOML value, or the text of an environment variable, into a field. The error says what is wanted.
+func setValue(field reflect.Value, raw any, fromText bool) error {
+	if field.Kind() == reflect.Slice {
+		return setList(field, raw, fromText)
+	}
+	switch target := field.Addr().Interface().(type) {
+	case *time.Duration:
+		return setParsed(target, raw, parseDuration)
+	case *Size:
+		if number, ok := raw.(int64); ok {
+			raw = strconv.FormatInt(number, 10)
+		}
+		return setParsed(target, raw, parseSize)
+	case *netip.Prefix:
+		return setParsed(target, raw, parsePrefix)
+	case *bool:
+		return setScalar(target, raw, fromText, parseBool, "write true or false")
+	case *int:
+		return setInt(target, raw, fromText)
+	}
+	text, ok := raw.(string)
+	if !ok {
+		return errors.New(`write a text in quotes`)
+	}
+	field.SetString(text)
+	return nil
+}
+
+func setParsed[T any](target *T, raw any, parse func(string) (T, error)) error {
+	text, ok := raw.(string)
+	if !ok {
+		text = "" // every parser says what it wants
+	}
+	value, err := parse(strings.TrimSpace(text))
+	if err == nil {
+		*target = value
+	}
+	return err
+}
+
+func setScalar[T any](target *T, raw any, fromText bool, parse func(string) (T, error), want string) error {
+	if fromText {
+		return setParsed(target, raw, parse)
+	}
+	value, ok := raw.(T)
+	if !ok {
+		return errors.New(want)
+	}
+	*target = value
+	return nil
+}
+
+func setInt(target *int, raw any, fromText bool) error {
+	var number int64
+	if err := setScalar(&number, raw, fromText, parseInt, "write a whole number"); err != nil {
+		return err
+	}
+	*target = int(number)
+	return nil
+}
+
+// setList reads a TOML array, or a text with commas from the environment.
+func setList(field reflect.Value, raw any, fromText bool) error {
+	items, ok := raw.([]any)
+	if text, isText := raw.(string); isText && fromText {
+		items, ok = split(text), true
+	}
+	if !ok {
+		return errors.New("write a list: [a, b]")
+	}
+	list := reflect.MakeSlice(field.Type(), len(items), len(items))
+	for i, item := range items {
+		if err := setValue(list.Index(i), item, fromText); err != nil {
+			return fmt.Errorf("item %d: %w", i+1, err)
+		}
+	}
+	field.Set(list)
+	return nil
+}
+
+func split(text string) []any {
+	var items []any
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	value, err := time.ParseDuration(text)
+	if err != nil || value < 0 {
+		return 0, errors.New(`write a time such as "15s", "10m" or "24h"`)
+	}
+	return value, nil
+}
+
+func parseSize(text string) (Size, error) {
+	size, err := ParseSize(text)
+	if err != nil {
+		return 0, errors.New(`write a number of bytes, or a size such as "25MiB"`)
+	}
+	return size, nil
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	network, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, errors.New(`write a network such as "10.0.0.0/8" or a single address`)
+	}
+	return network.Masked(), nil
+}
+
+func parseBool(text string) (bool, error) {
+	value, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, errors.New("write true or false")
+	}
+	return value, nil
+}
+
+func parseInt(text string) (int64, error) {
+	value, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return 0, errors.New("write a whole number")
+	}
+	return value, nil
+}

@@ -1,0 +1,235 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"inbox/identity"
+)
+
+// validate checks every key and adds one problem for each that cannot work.
+func (c *Config) validate(p *problems) {
+	c.validateNames(p)
+	c.validateStorage(p)
+	c.validateListeners(p)
+	c.validateMail(p)
+	c.validateWork(p)
+	c.validateLater(p)
+	c.validateAgents(p)
+}
+
+func (c *Config) validateNames(p *problems) {
+	private := c.Federation.AllowPrivate
+	key := "public_url"
+	u, err := url.Parse(c.PublicURL)
+	switch {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
+		p.add(key, fmt.Sprintf("%q is not a web address", c.PublicURL), `write one such as "https://example.com"`)
+		return
+	case u.Path != "" || u.RawQuery != "" || u.User != nil || u.Fragment != "":
+		p.add(key, "has more than scheme, host and port", fmt.Sprintf("write %q", u.Scheme+"://"+u.Host))
+		return
+	case u.Scheme == "http" && !private:
+		p.add(key, fmt.Sprintf("%q cannot be reached by other servers, which want https", c.PublicURL),
+			`write "https://your.domain", or federation.allow_private = true for a closed network`)
+	}
+	// A domain that was taken from a refused public_url would only say the same again.
+	if p.written("domain") || u.Scheme == "https" || private {
+		c.validateDomain(p)
+	}
+}
+
+func (c *Config) validateDomain(p *problems) {
+	domain, err := identity.ParseDomain(c.Domain)
+	host := identity.HostOf(domain)
+	_, notLiteral := netip.ParseAddr(strings.Trim(host, "[]"))
+	switch private := c.Federation.AllowPrivate; {
+	case err != nil || host == "":
+		p.add("domain", fmt.Sprintf("%q is not a domain", c.Domain), `write one such as "example.com"`)
+	case !private && host != domain:
+		p.add("domain", fmt.Sprintf("%q has a port", c.Domain), "write the domain alone, or federation.allow_private = true for a closed network")
+	case !private && (notLiteral == nil || !strings.Contains(host, ".")):
+		p.add("domain", fmt.Sprintf("%q is not a public domain", c.Domain), "write a full domain, or federation.allow_private = true for a closed network")
+	}
+}
+
+func (c *Config) validateStorage(p *problems) {
+	if c.DataDir == "" {
+		p.add("data_dir", "is empty", `write a directory such as "inbox-data"`)
+	}
+	database := c.DatabaseURL.Reveal()
+	if database != "sqlite" && !strings.HasPrefix(database, "postgres://") && !strings.HasPrefix(database, "postgresql://") {
+		p.add("database_url", "is neither sqlite nor a PostgreSQL address", `write "sqlite" or "postgres://user:password@host/database"`)
+	} else if _, err := url.Parse(database); err != nil {
+		p.add("database_url", "is not an address", "percent-encode special characters in user name and password")
+	}
+	within(p, "shutdown_grace", c.ShutdownGrace, 0, time.Hour)
+}
+
+func (c *Config) validateListeners(p *problems) {
+	listener(p, "http.listen", c.HTTP.Listen, false)
+	for _, l := range c.optionalListeners() {
+		listener(p, l.key, l.address, true)
+	}
+	c.validateClashes(p)
+	oneOf(p, "http.tls", c.HTTP.TLS, "off", "files", "acme")
+	files := c.HTTP.CertFile != "" || c.HTTP.KeyFile != ""
+	switch {
+	case c.HTTP.TLS == "files" && (c.HTTP.CertFile == "" || c.HTTP.KeyFile == ""):
+		p.add("http.tls", "files need both http.cert_file and http.key_file", "write both paths")
+	case c.HTTP.TLS != "files" && files:
+		p.add("http.cert_file", "is not used, because http.tls is "+c.HTTP.TLS, `write http.tls = "files" or remove the files`)
+	}
+	between(p, "http.max_body_bytes", c.HTTP.MaxBodyBytes, 64<<10, 1<<30)
+	between(p, "smtp.max_message_bytes", c.SMTP.MaxMessageBytes, 64<<10, 1<<30)
+	if _, err := identity.ParseDomain(c.SMTP.Hostname); c.SMTP.Listen != "" && (err != nil || strings.Contains(c.SMTP.Hostname, ":")) {
+		p.add("smtp.hostname", fmt.Sprintf("%q is not a host name", c.SMTP.Hostname), `write one such as "mail.example.com"`)
+	}
+	if c.DNS.Resolver != "" {
+		listener(p, "dns.resolver", c.DNS.Resolver, false)
+	}
+}
+
+type address struct{ key, address string }
+
+func (c *Config) optionalListeners() []address {
+	return []address{{"smtp.listen", c.SMTP.Listen}, {"a2a.grpc_listen", c.A2A.GRPCListen}, {"admin.listen", c.Admin.Listen}}
+}
+
+// validateClashes finds one address written for two listeners; port 0 never clashes.
+func (c *Config) validateClashes(p *problems) {
+	taken := map[string]string{c.HTTP.Listen: "http.listen"}
+	for _, l := range c.optionalListeners() {
+		if l.address == "" || strings.HasSuffix(l.address, ":0") {
+			continue
+		}
+		if other := taken[l.address]; other != "" {
+			p.add(l.key, fmt.Sprintf("%s is the address of %s, too", l.address, other), "write another port")
+		}
+		taken[l.address] = l.key
+	}
+}
+
+var selector = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+
+func (c *Config) validateMail(p *problems) {
+	oneOf(p, "mail.mode", c.Mail.Mode, "capture", "smarthost", "mx")
+	if c.Mail.Mode == "smarthost" || c.Mail.Smarthost != "" {
+		u, err := url.Parse(c.Mail.Smarthost.Reveal())
+		if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" {
+			p.add("mail.smarthost", "is not the address of a mail relay", `write "smtp://user:password@host:587" or "smtps://user:password@host:465"`)
+		}
+	}
+	between(p, "mail.mx_port", c.Mail.MXPort, 1, 65535)
+	if !selector.MatchString(c.Mail.DKIMSelector) {
+		p.add("mail.dkim_selector", fmt.Sprintf("%q is not a part of a DNS name", c.Mail.DKIMSelector), "write letters, digits and hyphens")
+	}
+	schedule(p, "mail.retry", c.Mail.Retry)
+	schedule(p, "federation.retry", c.Federation.Retry)
+}
+
+func (c *Config) validateWork(p *problems) {
+	oneOf(p, "federation.mode", c.Federation.Mode, "open", "allowlist")
+	oneOf(p, "log.level", c.Log.Level, "debug", "info", "warn", "error")
+	oneOf(p, "log.format", c.Log.Format, "text", "json")
+	within(p, "queue.lease", c.Queue.Lease, time.Second, 10*time.Minute)
+	between(p, "queue.turn_concurrency", c.Queue.TurnConcurrency, 1, 10_000)
+	between(p, "queue.delivery_concurrency", c.Queue.DeliveryConcurrency, 1, 10_000)
+}
+
+// validateLater refuses settings whose room is not built yet: to take them in silence would be worse.
+func (c *Config) validateLater(p *problems) {
+	later := []struct {
+		key    string
+		wanted bool
+		remedy string
+	}{
+		{"http.tls", c.HTTP.TLS == "acme", `write "files", or "off" behind a reverse proxy`},
+		{"blob_url", c.BlobURL.Reveal() != "file", `write "file"`},
+		{"mail.mode", c.Mail.Mode == "mx", `write "smarthost" or "capture"`},
+		{"federation.mode", c.Federation.Mode == "allowlist", `write "open"`},
+		{"a2a.grpc_listen", c.A2A.GRPCListen != "", "remove it; A2A is spoken over http.listen"},
+		{"a2a.issuers", len(c.A2A.Issuers) > 0, "remove it and mint tokens with: inbox tokens create"},
+		{"admin.listen", c.Admin.Listen != "", "remove it"},
+		{"telemetry.otlp_endpoint", c.Telemetry.OTLPEndpoint != "", "remove it; metrics are at /metrics"},
+	}
+	for _, setting := range later {
+		if setting.wanted {
+			p.add(setting.key, "this version cannot do that yet", setting.remedy)
+		}
+	}
+}
+
+func listener(p *problems, key, text string, optional bool) {
+	if text == "" && optional {
+		return
+	}
+	_, port, err := net.SplitHostPort(text)
+	if number, bad := strconv.Atoi(port); err != nil || bad != nil || number < 0 || number > 65535 {
+		p.add(key, fmt.Sprintf("%q is not host:port", text), `write one such as "127.0.0.1:8080"`)
+	}
+}
+
+// checkLocal keeps development mode, in which private addresses are allowed, away from other machines.
+func (c *Config) checkLocal(p *problems) {
+	const remedy = "write a configuration file, or set INBOX_FEDERATION_ALLOW_PRIVATE=false to configure by environment alone"
+	for _, l := range append(c.optionalListeners(), address{"http.listen", c.HTTP.Listen}) {
+		if host, _, err := net.SplitHostPort(l.address); err == nil && !isLocal(host) {
+			p.add(l.key, "without a configuration file the server listens on loopback only", remedy)
+		}
+	}
+	for key, host := range map[string]string{"public_url": domainOf(c.PublicURL), "domain": c.Domain} {
+		if host != "" && !isLocal(identity.HostOf(host)) {
+			p.add(key, "is not local, and without a configuration file the server is in development mode", remedy)
+		}
+	}
+}
+
+func isLocal(host string) bool {
+	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	host = strings.ToLower(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".test")
+}
+
+func oneOf(p *problems, key, value string, allowed ...string) {
+	if slices.Contains(allowed, value) {
+		return
+	}
+	remedy := "write " + strings.Join(allowed, ", ")
+	if best := nearest(value, allowed); best != "" {
+		remedy = fmt.Sprintf("did you mean %q?", best)
+	}
+	p.add(key, fmt.Sprintf("%q is unknown", value), remedy)
+}
+
+func within(p *problems, key string, value, low, high time.Duration) {
+	if value < low || value > high {
+		p.add(key, fmt.Sprintf("%q is out of range", shortDuration(value)), fmt.Sprintf("write %q to %q", shortDuration(low), shortDuration(high)))
+	}
+}
+
+func between[T int | Size](p *problems, key string, value, low, high T) {
+	if value < low || value > high {
+		p.add(key, fmt.Sprintf("%v is out of range", value), fmt.Sprintf("write %v to %v", low, high))
+	}
+}
+
+const maxSchedule = 100
+
+func schedule(p *problems, key string, waits []time.Duration) {
+	if len(waits) == 0 || len(waits) > maxSchedule {
+		p.add(key, fmt.Sprintf("has %d waiting times", len(waits)), fmt.Sprintf("write 1 to %d", maxSchedule))
+	}
+	for i, wait := range waits {
+		within(p, element(key, i), wait, time.Millisecond, 30*24*time.Hour)
+	}
+}
