@@ -32,9 +32,9 @@ func (t *Tx) InsertDelivery(ctx context.Context, d delivery.Record) error {
 }
 
 // MoveDelivery changes a delivery's state when it is in one of the states of move.From, and writes move.Event to the
-// turn's timeline. It says whether it did. A zero Attempt leaves the attempt as it is.
+// turn's timeline. It says whether it did.
 func (t *Tx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error) {
-	query := `UPDATE deliveries SET state = $1, reason = $2, attempt = CASE WHEN $3 > 0 THEN $3 ELSE attempt END,
+	query := `UPDATE deliveries SET state = $1, reason = $2, attempt = $3,
 		next_at = $4, updated_at = $5 WHERE id = $6 AND state IN (` + placeholders(7, len(move.From)) + `) RETURNING turn_id`
 	arguments := []any{
 		move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.NextAt), micros(move.At), move.ID,
@@ -58,11 +58,11 @@ const selectDelivery = `SELECT ` + replyColumns + `, ` + deliveryColumns + ` FRO
 	JOIN replies r ON r.id = d.reply_id JOIN turns t ON t.id = r.turn_id WHERE d.id = $1`
 
 // Delivery gives a delivery and the reply that it carries; fault.NotFound when there is none.
-func (v deliveryView) Delivery(ctx context.Context, id string) (delivery.Record, exchange.Reply, error) {
+func (s *Store) Delivery(ctx context.Context, id string) (delivery.Record, exchange.Reply, error) {
 	var record deliveryRow
 	var reply exchange.Reply
 	found := false
-	err := v.store.engine.reader().each(ctx, selectDelivery, []any{id}, func(r row) (err error) {
+	err := s.engine.reader().each(ctx, selectDelivery, []any{id}, func(r row) (err error) {
 		found = true
 		var nativeID string
 		reply, err = scanReply(r, &nativeID, record.columns()...)

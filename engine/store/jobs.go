@@ -19,12 +19,12 @@ const (
 	jobDead    = "dead"
 )
 
-// insertJob makes a job blocked when an earlier or running job of its partition lives. It holds that job's row: the
-// settlement that is to wake this one then waits for this commit and sees it.
+// insertJob makes a job blocked when an earlier job of its partition lives. It holds that job's row: the settlement
+// that is to wake this one then waits for this commit and sees it. So the first job of a partition is never blocked.
 const insertJob = `INSERT INTO jobs (id, kind, partition_of, partition_key, state, attempt, run_at, lease_owner, lease_until,
 		fence, created_at, updated_at, reason, payload)
 		SELECT $1, $2, $3, $4, COALESCE((SELECT 'blocked' FROM jobs e WHERE e.partition_key = $4
-			AND e.partition_key <> '' AND e.state <> 'dead' AND (e.id < $1 OR e.state = 'running')
+			AND e.partition_key <> '' AND e.state <> 'dead' AND e.id < $1
 			ORDER BY e.id LIMIT 1{lock shared}), 'ready'), 0, $5, '', 0, 0, $6, $6, '', $7`
 
 // Enqueue stores a job; it becomes visible with the commit.

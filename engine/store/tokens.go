@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -26,10 +25,10 @@ func (s *Store) CreateToken(ctx context.Context, token exchange.Token) error {
 	})
 }
 
-// ListTokens gives all tokens, oldest first.
-func (s *Store) ListTokens(ctx context.Context) ([]exchange.Token, error) {
+// Tokens gives all tokens, newest first.
+func (s *Store) Tokens(ctx context.Context) ([]exchange.Token, error) {
 	var tokens []exchange.Token
-	err := s.engine.reader().each(ctx, `SELECT `+tokenColumns+` FROM tokens ORDER BY id`, nil, func(r row) error {
+	err := s.engine.reader().each(ctx, `SELECT `+tokenColumns+` FROM tokens ORDER BY id DESC`, nil, func(r row) error {
 		token, err := scanToken(r)
 		tokens = append(tokens, token)
 		return err
@@ -38,9 +37,9 @@ func (s *Store) ListTokens(ctx context.Context) ([]exchange.Token, error) {
 }
 
 // RevokeToken ends a token by its id; fault.NotFound when there is no valid one.
-func (s *Store) RevokeToken(ctx context.Context, id string, at time.Time) error {
+func (s *Store) RevokeToken(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		changed, err := tx.change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, micros(at), id)
+		changed, err := tx.change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, nowMicros(), id)
 		if err == nil && changed == 0 {
 			err = notFound("valid token")
 		}

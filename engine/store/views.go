@@ -11,8 +11,8 @@ import (
 // Pipeline gives the view that the pipeline declared.
 func (s *Store) Pipeline() pipeline.Store { return pipelineView{s} }
 
-// Delivery gives the view that the delivery declared.
-func (s *Store) Delivery() delivery.Store { return deliveryView{s} }
+// Deliverer gives the view that delivery declared.
+func (s *Store) Deliverer() delivery.Store { return deliveryView{s} }
 
 // Queue gives the view that the queue declared.
 func (s *Store) Queue() queue.Store { return queueView{s} }
@@ -27,9 +27,9 @@ func (v pipelineView) InTx(ctx context.Context, work func(pipeline.Tx) error) er
 	return v.Store.InTx(ctx, func(tx *Tx) error { return work(tx) })
 }
 
-type deliveryView struct{ store *Store }
+type deliveryView struct{ *Store }
 
 // InTx runs work in one transaction; see Store.InTx.
 func (v deliveryView) InTx(ctx context.Context, work func(delivery.Tx) error) error {
-	return v.store.InTx(ctx, func(tx *Tx) error { return work(tx) })
+	return v.Store.InTx(ctx, func(tx *Tx) error { return work(tx) })
 }

@@ -1,0 +1,115 @@
+package queue
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// claimTimeout bounds one claim. A claim is not called away when the queue stops: a lease that nobody knows
+	// of would hold its job back for its whole length.
+	claimTimeout = 10 * time.Second
+	// shortPause is the wait after a claim that found nothing although something was due: another node or an
+	// unfinished transaction holds it.
+	shortPause = 20 * time.Millisecond
+	// maxClaim bounds the jobs of one claim.
+	maxClaim = 100
+)
+
+// worker claims and starts the jobs of one kind.
+type worker struct {
+	queue   *Queue
+	kind    string
+	options KindOptions
+	handler Handler
+	wake    chan struct{} // something may be runnable
+	freed   chan struct{} // a slot is free
+	busy    atomic.Int64
+	meters  meters
+}
+
+// signal wakes the worker of a kind; there is none when this node does not handle it.
+func (w *worker) signal() {
+	if w == nil {
+		return
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loop claims as soon as there is a free slot and a reason to look: a wake-up, a job coming due, or the slow poll.
+// A claim that was filled is reason enough to look again.
+func (w *worker) loop(ctx context.Context) {
+	look, failures := true, 0
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for ctx.Err() == nil {
+		if free := w.free(); look && free > 0 {
+			claimed, err := w.claim(ctx, free)
+			look = err == nil && claimed == free
+			failures = countFailures(failures, err)
+			pause.Reset(w.pause(ctx, claimed, failures))
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.freed:
+		case <-w.wake:
+			look = true
+		case <-pause.C:
+			look = true
+			pause.Reset(w.queue.options.Poll)
+		}
+	}
+}
+
+func (w *worker) free() int {
+	return min(w.options.Concurrency-int(w.busy.Load()), maxClaim)
+}
+
+func countFailures(before int, err error) int {
+	if err == nil {
+		return 0
+	}
+	return before + 1
+}
+
+// claim takes up to free jobs and starts them.
+func (w *worker) claim(ctx context.Context, free int) (int, error) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer cancel()
+	now := time.Now()
+	until := now.Add(w.queue.options.Lease)
+	jobs, err := w.queue.store.Claim(bounded, Claim{
+		Owner: w.queue.options.Owner, Kind: w.kind, Limit: free, Now: now, Until: until,
+	})
+	if err != nil {
+		claimFailures.WithLabelValues(w.kind).Inc()
+		w.queue.options.Logger.WarnContext(ctx, "claim jobs", "kind", w.kind, "error", err)
+		return 0, err
+	}
+	for _, job := range jobs {
+		w.start(ctx, job, until)
+	}
+	return len(jobs), nil
+}
+
+// pause is how long to wait for a wake-up before looking again.
+func (w *worker) pause(ctx context.Context, claimed, failures int) time.Duration {
+	poll := w.queue.options.Poll/2 + rand.N(w.queue.options.Poll/2)
+	if failures > 0 {
+		return min(poll, rand.N(time.Second<<min(failures, 6))+shortPause)
+	}
+	due, err := w.queue.store.NextDue(ctx, w.kind)
+	if err != nil || due.IsZero() {
+		return poll
+	}
+	wait := time.Until(due)
+	if wait <= 0 && claimed > 0 {
+		return shortPause / 10
+	}
+	return min(poll, max(wait, shortPause))
+}
