@@ -3,6 +3,7 @@ package agents
 import (
 	"time"
 
+	"inbox/history"
 	"inbox/internal/fault"
 )
 
@@ -25,10 +26,12 @@ const DefaultTimeLimit = 5 * time.Minute
 
 // Settings are the operator's choices for one agent. The zero value is the careful default.
 type Settings struct {
-	Unverified   string        // see the Unverified constants; empty = hold
-	EmptyMention string        // see the EmptyMention constants; empty = greet
-	TimeLimit    time.Duration // of one run; zero = DefaultTimeLimit
-	ExposeTools  bool          // recipients see tool_call parts
+	Unverified   string         // see the Unverified constants; empty = hold
+	EmptyMention string         // see the EmptyMention constants; empty = greet
+	TimeLimit    time.Duration  // of one run; zero = DefaultTimeLimit
+	ExposeTools  bool           // recipients see tool_call parts
+	AnswerAgents bool           // other bots are answered too
+	History      history.Policy // how much of the thread the agent gets; zero = history.DefaultPolicy
 }
 
 // WithDefaults gives a copy in which every empty field has its default.
@@ -41,6 +44,9 @@ func (s Settings) WithDefaults() Settings {
 	}
 	if s.TimeLimit == 0 {
 		s.TimeLimit = DefaultTimeLimit
+	}
+	if s.History == (history.Policy{}) {
+		s.History = history.DefaultPolicy()
 	}
 	return s
 }

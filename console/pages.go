@@ -1,0 +1,80 @@
+// Package console is what people see in a browser: the agents' public pages, later the operator's. It renders on the
+// server, needs no script and holds no state.
+package console
+
+import (
+	"bytes"
+	"embed"
+	"html/template"
+	"net/http"
+
+	"inbox/exchange"
+	"inbox/internal/httpserver"
+)
+
+//go:embed templates/*.html
+var files embed.FS
+
+var templates = template.Must(template.ParseFS(files, "templates/*.html"))
+
+// Agents is what the public pages need to know.
+type Agents interface {
+	Agent(name string) (exchange.AgentProfile, bool)
+	Agents() []exchange.AgentProfile
+}
+
+// Pages serves the public pages.
+type Pages struct {
+	agents    Agents
+	publicURL string
+	mail      func(exchange.AgentProfile) string
+}
+
+// NewPages makes the pages. mail gives an agent's mail address, or "" where email is off.
+func NewPages(agents Agents, publicURL string, mail func(exchange.AgentProfile) string) *Pages {
+	return &Pages{agents: agents, publicURL: publicURL, mail: mail}
+}
+
+// Routes are the page of the host, with its agents, and one page per agent.
+func (p *Pages) Routes() []httpserver.Route {
+	return []httpserver.Route{
+		{Method: http.MethodGet, Pattern: "/", Handler: http.HandlerFunc(p.host)},
+		{Method: http.MethodGet, Pattern: "/@{agent}", Handler: http.HandlerFunc(p.profile)},
+	}
+}
+
+func (p *Pages) host(w http.ResponseWriter, _ *http.Request) {
+	p.render(w, http.StatusOK, "host.html", p.agents.Agents())
+}
+
+// view is one agent with its three ways in.
+type view struct {
+	exchange.AgentProfile
+	Mail, Card string
+}
+
+func (p *Pages) profile(w http.ResponseWriter, r *http.Request) {
+	agent, known := p.agents.Agent(httpserver.Param(r, "agent"))
+	if !known {
+		p.render(w, http.StatusNotFound, "missing.html", nil)
+		return
+	}
+	p.render(w, http.StatusOK, "agent.html", view{
+		AgentProfile: agent, Mail: p.mail(agent), Card: p.publicURL + "/a2a/" + agent.Name + "/.well-known/agent-card.json",
+	})
+}
+
+func (p *Pages) render(w http.ResponseWriter, status int, name string, data any) {
+	var page bytes.Buffer
+	if err := templates.ExecuteTemplate(&page, name, data); err != nil {
+		httpserver.WriteFault(w, err)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	w.WriteHeader(status)
+	_, _ = w.Write(page.Bytes()) // the reader went away: nothing to do
+}

@@ -1,0 +1,57 @@
+package delivery
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+)
+
+// Again puts a dead, waiting or cancelled delivery back to work at once, with its attempts counted anew. The wire id
+// stays, so that a receiver that had it already recognises it. Conflict when it is delivered or being sent.
+func (s *Service) Again(ctx context.Context, id string) error {
+	record, reply, err := s.options.Store.Delivery(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.options.Store.InTx(ctx, func(tx Tx) error {
+		moved, err := tx.MoveDelivery(ctx, Move{
+			ID: id, From: []string{StateDead, StateCancelled}, To: StatePending, Reason: "retried by the operator", At: time.Now(),
+			Event: event(exchange.EventDeliveryRetry, eventBody{Destination: record.Address, Reason: "retried by the operator"}),
+		})
+		if err != nil {
+			return err
+		}
+		if !moved {
+			return fault.Newf(fault.Conflict, "delivery %s is %s; only dead or cancelled deliveries can be retried", id, record.State)
+		}
+		return tx.Enqueue(ctx, queue.NewJob{
+			ID: newID(), Kind: JobKind, Payload: id, Partition: Partition(record.Key, record.Agent, reply.Message.ThreadID),
+		})
+	})
+}
+
+// Cancel stops a delivery that has not been made. Conflict when it is delivered already.
+func (s *Service) Cancel(ctx context.Context, id string) error {
+	record, _, err := s.options.Store.Delivery(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.options.Store.InTx(ctx, func(tx Tx) error {
+		moved, err := tx.MoveDelivery(ctx, Move{
+			ID: id, From: []string{StatePending, StateRetry, StateDead}, To: StateCancelled, Reason: "cancelled by the operator",
+			Attempt: record.Attempt, At: time.Now(),
+			Event: event(exchange.EventDeliveryCanceled, eventBody{Destination: record.Address, Reason: "cancelled by the operator"}),
+		})
+		if err == nil && !moved {
+			return fault.Newf(fault.Conflict, "delivery %s is %s and cannot be cancelled", id, record.State)
+		}
+		return err
+	})
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -1,0 +1,225 @@
+// Package delivery brings replies to their destinations: one durable record per destination, order inside a thread,
+// a breaker and a concurrency bound per destination key, a schedule of retries, dead letters with a reason. It does
+// not render and knows no protocol: the adapter behind a Channel does both.
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+)
+
+var attempts = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_delivery_attempts_total",
+	Help: "Delivery attempts by channel and outcome (delivered, retry, dead, paused).",
+}, []string{"channel", "outcome"})
+
+// Options configure a Service. Store and Channels are required.
+type Options struct {
+	Store    Store
+	Channels map[string]exchange.Channel // by the message's received_via
+	// Schedules gives the waits between attempts, by channel; when they are used up the delivery is dead. A channel
+	// without schedule uses DefaultSchedule.
+	Schedules map[string][]time.Duration
+	PerKey    int // deliveries at once to one destination key; default 8
+	Logger    *slog.Logger
+}
+
+// DefaultSchedule is used for a channel without one of its own: about three days.
+var DefaultSchedule = []time.Duration{
+	30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+	2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 24 * time.Hour,
+}
+
+// Service runs deliveries. Its Run method is the queue handler of JobKind.
+type Service struct {
+	options  Options
+	breakers *breakers
+	slots    *slots
+}
+
+// New makes a Service.
+func New(options Options) *Service {
+	if options.PerKey == 0 {
+		options.PerKey = 8
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	return &Service{options: options, breakers: newBreakers(), slots: newSlots(options.PerKey)}
+}
+
+// Partition is the queue partition of deliveries: order is kept per destination inside one thread.
+func Partition(key, agent, threadID string) string {
+	return JobKind + " " + key + " " + agent + " " + threadID
+}
+
+// Run makes one attempt of the delivery named by the job.
+func (s *Service) Run(ctx context.Context, job queue.Job) error {
+	record, reply, err := s.options.Store.Delivery(ctx, job.Payload)
+	if fault.Is(err, fault.NotFound) {
+		return queue.GiveUp("the delivery row is gone", err)
+	}
+	if err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
+	if record.State == StateDelivered || record.State == StateDead || record.State == StateCancelled {
+		return nil
+	}
+	channel, known := s.options.Channels[record.Via]
+	if !known {
+		return s.finish(ctx, job, record, fault.GiveUp("no adapter for "+record.Via+" is configured", nil))
+	}
+	return s.guarded(ctx, job, record, reply, channel)
+}
+
+// guarded holds an attempt back while the destination is paused or busy.
+func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
+	key := record.Via + " " + record.Key
+	if wait := s.breakers.pause(key, time.Now()); wait > 0 {
+		attempts.WithLabelValues(record.Via, "paused").Inc()
+		return queue.SnoozeFor(wait + rand.N(time.Second))
+	}
+	release, ok := s.slots.acquire(ctx, key)
+	if !ok {
+		return queue.SnoozeFor(time.Second + rand.N(time.Second))
+	}
+	defer release()
+	return s.attempt(ctx, job, record, reply, channel)
+}
+
+// attempt marks the row as sending, so that a crash leaves a visible trace, makes the attempt and settles it.
+func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
+	record.Attempt++
+	started, err := s.start(ctx, record)
+	if err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
+	if !started {
+		return nil
+	}
+	receipt, err := channel.Deliver(ctx, exchange.Delivery{
+		ID: record.ID, Attempt: record.Attempt, Reply: reply, NativeID: record.NativeID,
+		Destination: exchange.Destination{Key: record.Key, Address: record.Address, Data: record.Data},
+	})
+	if err == nil {
+		return s.delivered(ctx, job, record, receipt)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return s.finish(ctx, job, record, err)
+}
+
+func (s *Service) start(ctx context.Context, record Record) (started bool, err error) {
+	err = s.options.Store.InTx(ctx, func(tx Tx) error {
+		started, err = tx.MoveDelivery(ctx, Move{
+			ID: record.ID, From: []string{StatePending, StateRetry, StateSending}, To: StateSending,
+			Reason: record.Reason, Attempt: record.Attempt, At: time.Now(),
+		})
+		return err
+	})
+	return started, err
+}
+
+func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, receipt exchange.DeliveryReceipt) error {
+	s.breakers.success(record.Via + " " + record.Key)
+	attempts.WithLabelValues(record.Via, "delivered").Inc()
+	return s.settle(ctx, job, Move{
+		ID: record.ID, From: []string{StateSending}, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
+		Event: event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail}),
+	}, queue.Outcome{Kind: queue.Done})
+}
+
+// finish settles a failed attempt: another one by the schedule, or a dead letter.
+func (s *Service) finish(ctx context.Context, job queue.Job, record Record, cause error) error {
+	reason := reasonOf(cause)
+	f := fault.Of(cause)
+	schedule := s.schedule(record.Via)
+	if f.Permanent || record.Attempt > len(schedule) {
+		attempts.WithLabelValues(record.Via, "dead").Inc()
+		s.options.Logger.WarnContext(ctx, "delivery is dead", "delivery", record.ID, "turn", record.TurnID, "destination", record.Address, "reason", reason)
+		return s.settle(ctx, job, Move{
+			ID: record.ID, From: []string{StatePending, StateRetry, StateSending}, To: StateDead, Reason: reason, Attempt: record.Attempt,
+			Event: event(exchange.EventDeliveryDead, eventBody{Destination: record.Address, Reason: reason}),
+		}, queue.Outcome{Kind: queue.Done})
+	}
+	s.breakers.failure(record.Via+" "+record.Key, time.Now(), longest(schedule))
+	attempts.WithLabelValues(record.Via, "retry").Inc()
+	at := time.Now().Add(max(jitter(schedule[record.Attempt-1]), f.RetryAfter))
+	return s.settle(ctx, job, Move{
+		ID: record.ID, From: []string{StateSending}, To: StateRetry, Reason: reason, Attempt: record.Attempt, NextAt: at,
+		Event: event(exchange.EventDeliveryRetry, eventBody{Destination: record.Address, Reason: reason, At: at.UTC().Format(time.RFC3339)}),
+	}, queue.Outcome{Kind: queue.Retry, At: at, Reason: reason})
+}
+
+// settle changes the record and ends the job in one transaction.
+func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome queue.Outcome) error {
+	move.At = time.Now()
+	err := s.options.Store.InTx(ctx, func(tx Tx) error {
+		if _, err := tx.MoveDelivery(ctx, move); err != nil {
+			return err
+		}
+		return tx.SettleJob(ctx, job.Lease, outcome)
+	})
+	if err != nil {
+		return err
+	}
+	return queue.ErrSettled
+}
+
+func (s *Service) schedule(via string) []time.Duration {
+	if schedule, ok := s.options.Schedules[via]; ok {
+		return schedule
+	}
+	return DefaultSchedule
+}
+
+type eventBody struct {
+	Destination string `json:"destination"`
+	Detail      string `json:"detail,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+	At          string `json:"at,omitempty"`
+}
+
+func event(kind string, body eventBody) exchange.Event {
+	encoded, err := json.Marshal(body)
+	if err != nil { // strings only: cannot fail
+		panic(err)
+	}
+	return exchange.Event{Kind: kind, Body: encoded}
+}
+
+func reasonOf(err error) string {
+	const limit = 512
+	text := err.Error()
+	if len(text) > limit {
+		text = text[:limit]
+	}
+	return text
+}
+
+// jitter spreads a wait by ±20 %, so that a host that comes back is not met by everybody at once.
+func jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return d*8/10 + rand.N(d*4/10+1)
+}
+
+func longest(schedule []time.Duration) time.Duration {
+	var most time.Duration
+	for _, d := range schedule {
+		most = max(most, d)
+	}
+	return most
+}

@@ -1,0 +1,147 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"inbox/agents"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+	"inbox/normalized"
+)
+
+// inlineOriginal is the largest original that rides in the message's own transaction; larger ones are written to
+// the blob store first, because a second fsync costs more than checking a DKIM signature.
+const inlineOriginal = 64 << 10
+
+// Receive accepts one message: validate, policy at the door, dedupe, message and job in one transaction. When it
+// returns without error the message is durable and the peer may hear its success answer. Errors are *fault.Fault:
+// Malformed and TooLarge name the field, NotFound = no such agent, Forbidden = refused by policy, Conflict = the id
+// was used for another message, Unavailable = nothing was stored, the peer should repeat.
+func (s *Service) Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error) {
+	receipt, outcome, err := s.receive(ctx, in)
+	accepted.WithLabelValues(in.Message.ReceivedVia, outcome).Inc()
+	return receipt, err
+}
+
+func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, string, error) {
+	agent, err := s.admit(&in)
+	if err != nil {
+		return exchange.Receipt{}, "refused", err
+	}
+	turn, err := s.turn(agent, in)
+	if err != nil {
+		return exchange.Receipt{}, "refused", err
+	}
+	original, err := s.original(ctx, &turn.Message, in)
+	if err != nil {
+		return exchange.Receipt{}, "error", err
+	}
+	stored, inserted, err := s.store(ctx, turn, original)
+	if err != nil {
+		return exchange.Receipt{}, "error", unavailable("accept message", err)
+	}
+	receipt := exchange.Receipt{TurnID: stored.ID, New: inserted, State: stored.State, Reference: stored.Reference}
+	if !inserted {
+		return receipt, "duplicate", nil
+	}
+	return receipt, turn.State, nil
+}
+
+// admit cleans and validates the message and finds its agent.
+func (s *Service) admit(in *exchange.Inbound) (agents.Entry, error) {
+	if in.Message.ReceivedAt.IsZero() {
+		in.Message.ReceivedAt = identity.Now()
+	}
+	in.Message.Clean()
+	if err := normalized.Validate(in.Message, s.options.Limits); err != nil {
+		return agents.Entry{}, err
+	}
+	address, err := identity.ParseAddress(in.Message.Recipient)
+	if err != nil {
+		return agents.Entry{}, fault.InField("recipient", "must be @agent@domain")
+	}
+	agent, known := s.options.Agents.Lookup(address.Local)
+	if !known || !sameDomain(agent.Profile.Address, address) {
+		return agents.Entry{}, fault.Newf(fault.NotFound, "no agent %s here", in.Message.Recipient)
+	}
+	return agent, nil
+}
+
+// sameDomain says whether the address is on the agent's domain; mail leaves the port of a development domain out.
+func sameDomain(agentAddress string, given identity.Address) bool {
+	own, err := identity.ParseAddress(agentAddress)
+	return err == nil && (own.Domain == given.Domain || identity.HostOf(own.Domain) == given.Domain)
+}
+
+// turn makes the row and decides the state it starts in.
+func (s *Service) turn(agent agents.Entry, in exchange.Inbound) (exchange.TurnRecord, error) {
+	now := time.Now()
+	turn := exchange.TurnRecord{
+		ID: newID(), Agent: agent.Profile.Name, Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
+		Reference: in.Reference, State: exchange.StateAccepted, Message: in.Message, Route: in.Route,
+		AcceptedAt: now, UpdatedAt: now,
+	}
+	turn.Message.Recipient = agent.Profile.Address
+	turn.Message.History = nil
+	switch {
+	case in.NoReply != "":
+		turn.State, turn.Reason = exchange.StateSilent, in.NoReply
+	case len(in.Message.Sender.Identities) > 0 || agent.Settings.Unverified == agents.UnverifiedAnswer:
+	case agent.Settings.Unverified == agents.UnverifiedRefuse:
+		return turn, fault.New(fault.Forbidden, "this agent does not take messages from senders without a valid proof")
+	default:
+		turn.State, turn.Reason = exchange.StateHeld, "nothing proves the sender; the agent's setting unverified is hold"
+	}
+	return turn, nil
+}
+
+// original computes the digest of the native bytes and moves large ones to the blob store.
+func (s *Service) original(ctx context.Context, message *normalized.Message, in exchange.Inbound) (Original, error) {
+	sum := sha256.Sum256(in.Original)
+	original := Original{Digest: hex.EncodeToString(sum[:]), MediaType: message.Raw.MediaType, Body: in.Original}
+	message.Raw.Ref = "sha256:" + original.Digest
+	if len(in.Original) <= inlineOriginal {
+		return original, nil
+	}
+	original.Body = nil
+	if _, err := s.options.Blobs.PutBytes(ctx, in.Original); err != nil {
+		return original, unavailable("store original", err)
+	}
+	return original, nil
+}
+
+// store writes turn and job in one transaction.
+func (s *Service) store(ctx context.Context, turn exchange.TurnRecord, original Original) (stored exchange.TurnRecord, inserted bool, err error) {
+	if turn.State == exchange.StateAccepted {
+		s.hub.expect(turn.ID)
+	}
+	err = s.options.Store.InTx(ctx, func(tx Tx) error {
+		stored, inserted, err = tx.InsertTurn(ctx, turn, original)
+		if err != nil || !inserted || turn.State != exchange.StateAccepted {
+			return err
+		}
+		return tx.Enqueue(ctx, job(turn))
+	})
+	if err != nil || !inserted {
+		s.hub.forget(turn.ID)
+	}
+	return stored, inserted, err
+}
+
+func job(turn exchange.TurnRecord) queue.NewJob {
+	return queue.NewJob{ID: turn.ID, Kind: JobKind, Partition: Partition(turn.Agent, turn.ThreadID), Payload: turn.ID}
+}
+
+// unavailable makes any storage trouble a fault that tells the peer to come again.
+func unavailable(operation string, err error) error {
+	return &fault.Fault{
+		Kind: fault.Unavailable, Public: "the server cannot store messages right now", RetryAfter: 30 * time.Second,
+		Cause: fmt.Errorf("%s: %w", operation, err),
+	}
+}

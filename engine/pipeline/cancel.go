@@ -1,0 +1,36 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// Cancel ends a turn that has no answer yet; a running agent is stopped. Conflict when the turn ended already,
+// NotFound when there is none. The cancelled turn is returned.
+func (s *Service) Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error) {
+	moved := false
+	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+		moved, err = tx.MoveTurn(ctx, Move{
+			ID: turnID, To: exchange.StateCancelled, Reason: reason, At: time.Now(),
+			From: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld},
+		})
+		return err
+	})
+	if err != nil {
+		return exchange.TurnRecord{}, unavailable("cancel turn", err)
+	}
+	turn, err := s.options.Store.Turn(ctx, turnID)
+	if err != nil {
+		return turn, err
+	}
+	if !moved {
+		return turn, fault.Newf(fault.Conflict, "the turn is %s already", turn.State)
+	}
+	finished.WithLabelValues(turn.Agent, turn.State).Inc()
+	s.hub.cancel(turnID)
+	s.hub.finished(turn)
+	return turn, nil
+}

@@ -1,0 +1,114 @@
+package pipeline
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"time"
+
+	"inbox/exchange"
+)
+
+const (
+	pollEvery = time.Second // safety net behind the wake-ups
+	eventPage = 200
+)
+
+// settled says whether nobody needs to wait for the turn any longer: it ended, or it waits for somebody itself.
+func settled(state string) bool {
+	return exchange.Terminal(state) || state == exchange.StateWaiting || state == exchange.StateHeld
+}
+
+// Wait blocks until the turn ended or waits for somebody (consent, the operator), and gives it with its response.
+// The end of ctx is its error; NotFound when there is no such turn.
+func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
+	if entry, ok := s.hub.expectation(turnID); ok {
+		select {
+		case <-entry.done:
+			return entry.turn, nil
+		case <-ctx.Done():
+			return exchange.TurnRecord{}, ctx.Err()
+		case <-time.After(pollEvery): // another node may run it
+		}
+	}
+	changes, stop := s.hub.watch(turnID)
+	defer stop()
+	for {
+		turn, err := s.options.Store.Turn(ctx, turnID)
+		if err != nil || settled(turn.State) {
+			return turn, err
+		}
+		if err := waitChange(ctx, changes); err != nil {
+			return turn, err
+		}
+	}
+}
+
+// Follow yields the events of a turn after the seq, first the stored ones, then live, and ends after the terminal
+// one. A reader that is slow holds up nobody: it reads rows.
+func (s *Service) Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error] {
+	return func(yield func(exchange.Event, error) bool) {
+		changes, stop := s.hub.watch(turnID)
+		defer stop()
+		for {
+			events, err := s.options.Store.Events(ctx, turnID, after, eventPage)
+			if err != nil {
+				yield(exchange.Event{}, err)
+				return
+			}
+			for _, event := range events {
+				after = event.Seq
+				if !yield(event, nil) || ends(event) {
+					return
+				}
+			}
+			if len(events) == eventPage {
+				continue
+			}
+			if err := waitChange(ctx, changes); err != nil {
+				yield(exchange.Event{}, err)
+				return
+			}
+		}
+	}
+}
+
+func ends(event exchange.Event) bool {
+	state, ok := strings.CutPrefix(event.Kind, "turn.")
+	return ok && exchange.Terminal(state)
+}
+
+func waitChange(ctx context.Context, changes <-chan struct{}) error {
+	timer := time.NewTimer(pollEvery)
+	defer timer.Stop()
+	select {
+	case <-changes:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Changed is told by the store after each commit of this process that touched the turn: waiting readers wake up.
+func (s *Service) Changed(turnID string) { s.hub.notify(turnID) }
+
+// ChangedElsewhere is told when another node touched the turn: readers wake up, callers that wait for its end get
+// it, and a run that was cancelled there stops here.
+func (s *Service) ChangedElsewhere(ctx context.Context, turnID string) {
+	s.hub.notify(turnID)
+	_, expected := s.hub.expectation(turnID)
+	if !expected && !s.hub.isRunning(turnID) {
+		return
+	}
+	turn, err := s.options.Store.Turn(ctx, turnID)
+	if err != nil || !settled(turn.State) {
+		return
+	}
+	if turn.State == exchange.StateCancelled {
+		s.hub.cancel(turnID)
+	}
+	if expected {
+		s.hub.finished(turn)
+	}
+}

@@ -1,0 +1,131 @@
+package pipeline
+
+import (
+	"context"
+	"sync"
+
+	"inbox/exchange"
+)
+
+// maxExpected bounds the turns whose end is remembered for a caller that waits; beyond it waiting falls back to
+// reading the row.
+const maxExpected = 16384
+
+// hub tells waiting callers of this process that something happened to a turn. It holds no truth: whoever misses a
+// wake-up finds the row by the slow poll.
+type hub struct {
+	mu       sync.Mutex
+	watchers map[string][]chan struct{}
+	expected map[string]*expectation
+	cancels  map[string]context.CancelFunc
+}
+
+// expectation carries the end of a turn that was accepted here to the caller that waits for it, without a query.
+type expectation struct {
+	done chan struct{}
+	turn exchange.TurnRecord
+}
+
+func newHub() *hub {
+	return &hub{
+		watchers: map[string][]chan struct{}{}, expected: map[string]*expectation{}, cancels: map[string]context.CancelFunc{},
+	}
+}
+
+// expect announces a turn before it is stored, so that its end cannot be missed.
+func (h *hub) expect(turnID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.expected) < maxExpected {
+		h.expected[turnID] = &expectation{done: make(chan struct{})}
+	}
+}
+
+func (h *hub) forget(turnID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.expected, turnID)
+}
+
+func (h *hub) expectation(turnID string) (*expectation, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	entry, ok := h.expected[turnID]
+	return entry, ok
+}
+
+// finished hands the end of a turn to whoever waits.
+func (h *hub) finished(turn exchange.TurnRecord) {
+	h.mu.Lock()
+	if entry, ok := h.expected[turn.ID]; ok {
+		entry.turn = turn
+		close(entry.done)
+		delete(h.expected, turn.ID)
+	}
+	h.mu.Unlock()
+	h.notify(turn.ID)
+}
+
+// watch gives a channel that gets a value after each change of the turn.
+func (h *hub) watch(turnID string) (changes <-chan struct{}, stop func()) {
+	channel := make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watchers[turnID] = append(h.watchers[turnID], channel)
+	return channel, func() { h.unwatch(turnID, channel) }
+}
+
+func (h *hub) unwatch(turnID string, channel chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rest := h.watchers[turnID][:0]
+	for _, other := range h.watchers[turnID] {
+		if other != channel {
+			rest = append(rest, other)
+		}
+	}
+	if len(rest) == 0 {
+		delete(h.watchers, turnID)
+		return
+	}
+	h.watchers[turnID] = rest
+}
+
+func (h *hub) notify(turnID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, channel := range h.watchers[turnID] {
+		select {
+		case channel <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// running remembers how to stop a run of this process; the returned function forgets it.
+func (h *hub) running(turnID string, cancel context.CancelFunc) (done func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cancels[turnID] = cancel
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.cancels, turnID)
+	}
+}
+
+// isRunning says whether a run of the turn is in this process.
+func (h *hub) isRunning(turnID string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.cancels[turnID]
+	return ok
+}
+
+func (h *hub) cancel(turnID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cancel, ok := h.cancels[turnID]; ok {
+		cancel()
+	}
+}

@@ -1,0 +1,149 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"inbox/engine/delivery"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+	"inbox/normalized"
+)
+
+// storeTries and storeWait bound how long a finished answer waits for a database that is down before the run is
+// given back: running the agent again costs its author money.
+const (
+	storeTries = 5
+	storeWait  = 500 * time.Millisecond
+)
+
+// reply stores the response and one delivery per destination in one transaction that also ends the job, so that a
+// crash at any point leaves either everything or a turn that runs again.
+func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRecord, response normalized.Response, reason string) error {
+	reply := exchange.Reply{
+		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Route: turn.Route,
+		Response: response, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	state := stateOf(response)
+	plan, err := s.plan(ctx, reply)
+	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
+		state, reason = exchange.StateFailed, "plan reply: "+err.Error()
+	}
+	moved := false
+	for try := 1; ; try++ {
+		moved, err = s.storeReply(ctx, job, reply, plan, state, reason)
+		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait) {
+			break
+		}
+	}
+	if err != nil {
+		return s.unstorable(ctx, job, turn, reason, err)
+	}
+	if !moved { // cancelled while the agent ran: the job ended, nothing is sent
+		return queue.ErrSettled
+	}
+	finished.WithLabelValues(turn.Agent, state).Inc()
+	turn.State, turn.Reason, turn.ReplyID, turn.Response, turn.UpdatedAt = state, reason, reply.ID, &reply.Response, reply.CreatedAt
+	s.hub.finished(turn)
+	return queue.ErrSettled
+}
+
+// unstorable ends a turn whose answer the database refuses for good: a visible failure instead of running the agent
+// again and again. An answer that met a database that is down is given back to the queue.
+func (s *Service) unstorable(ctx context.Context, job queue.Job, turn exchange.TurnRecord, reason string, cause error) error {
+	const prefix = "store reply: "
+	if errors.Is(cause, queue.ErrLeaseLost) || ctx.Err() != nil || fault.Is(cause, fault.Unavailable) || strings.HasPrefix(reason, prefix) {
+		return cause
+	}
+	return s.reply(ctx, job, turn, failure(turn, fault.Of(cause)), prefix+cause.Error())
+}
+
+func (s *Service) plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
+	if reply.Response.Silent {
+		return exchange.Plan{}, nil
+	}
+	channel, known := s.options.Channels[reply.Message.ReceivedVia]
+	if !known {
+		return exchange.Plan{}, fmt.Errorf("no adapter for %s is configured", reply.Message.ReceivedVia)
+	}
+	return channel.Plan(ctx, reply)
+}
+
+// storeReply does the one transaction. When the turn is not running any more (cancelled meanwhile) only the job ends.
+func (s *Service) storeReply(ctx context.Context, job queue.Job, reply exchange.Reply, plan exchange.Plan, state, reason string) (moved bool, err error) {
+	err = s.options.Store.InTx(ctx, func(tx Tx) error {
+		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
+			return err
+		}
+		moved, err = tx.MoveTurn(ctx, Move{
+			ID: reply.TurnID, From: []string{exchange.StateRunning}, To: state, Reason: reason, At: reply.CreatedAt,
+		})
+		if err != nil || !moved {
+			return err
+		}
+		if err := tx.InsertReply(ctx, reply, plan.NativeID); err != nil {
+			return err
+		}
+		return insertDeliveries(ctx, tx, reply, plan)
+	})
+	return moved, err
+}
+
+func insertDeliveries(ctx context.Context, tx Tx, reply exchange.Reply, plan exchange.Plan) error {
+	for _, destination := range plan.Destinations {
+		record := delivery.Record{
+			ID: newID(), TurnID: reply.TurnID, ReplyID: reply.ID, Agent: reply.Agent, Via: reply.Message.ReceivedVia,
+			NativeID: plan.NativeID, Key: destination.Key, Address: destination.Address, Data: destination.Data,
+			State: delivery.StatePending, CreatedAt: reply.CreatedAt, UpdatedAt: reply.CreatedAt,
+		}
+		if err := tx.InsertDelivery(ctx, record); err != nil {
+			return err
+		}
+		if err := tx.Enqueue(ctx, queue.NewJob{
+			ID: record.ID, Kind: delivery.JobKind, Payload: record.ID,
+			Partition: delivery.Partition(destination.Key, reply.Agent, reply.Message.ThreadID),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stateOf(response normalized.Response) string {
+	switch {
+	case response.Silent:
+		return exchange.StateSilent
+	case response.Status == normalized.StatusFailed:
+		return exchange.StateFailed
+	}
+	return exchange.StateAnswered
+}
+
+// failure is the answer to the sender when the agent could not give one: a plain sentence, nothing internal.
+func failure(turn exchange.TurnRecord, f *fault.Fault) normalized.Response {
+	sentence := "Sorry, I could not answer this message. The operator has been told."
+	return normalized.Response{
+		InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Status: normalized.StatusFailed,
+		Parts: []normalized.Part{normalized.Text(sentence)},
+		Error: &normalized.ResponseError{Code: string(f.Kind), Message: sentence},
+	}
+}
+
+func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
+
+// pause waits d and says whether ctx is still alive.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

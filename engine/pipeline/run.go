@@ -1,0 +1,142 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"inbox/agents"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+	"inbox/internal/telemetry"
+	"inbox/normalized"
+)
+
+// retryRuns are the waits before a run is repeated after a failure that may pass (a model or webhook that is down).
+var retryRuns = []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}
+
+// Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
+// (Turn.Attempt tells); the answer is stored once.
+func (s *Service) Run(ctx context.Context, job queue.Job) error {
+	turn, err := s.options.Store.Turn(ctx, job.Payload)
+	if fault.Is(err, fault.NotFound) {
+		return queue.GiveUp("the turn row is gone", err)
+	}
+	if err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
+	if turn.State != exchange.StateAccepted && turn.State != exchange.StateRunning {
+		return nil
+	}
+	ctx = telemetry.With(ctx, "turn", turn.ID, "message", turn.Message.ID, "agent", turn.Agent)
+	started, err := s.begin(ctx, &turn)
+	if err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
+	if !started {
+		return nil
+	}
+	return s.answer(ctx, job, turn)
+}
+
+// begin marks the turn as running. A turn that was running already lost its worker: what it streamed is void.
+func (s *Service) begin(ctx context.Context, turn *exchange.TurnRecord) (started bool, err error) {
+	again := turn.State == exchange.StateRunning || turn.Attempt > 0
+	turn.Attempt++
+	now := time.Now()
+	err = s.options.Store.InTx(ctx, func(tx Tx) error {
+		started, err = tx.MoveTurn(ctx, Move{
+			ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: exchange.StateRunning,
+			Attempt: turn.Attempt, At: now,
+		})
+		if err != nil || !started || !again {
+			return err
+		}
+		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{{Kind: exchange.EventRestarted, At: now}})
+	})
+	turn.State = exchange.StateRunning
+	return started, err
+}
+
+// answer runs the agent and hands its response, or a plain sentence about its failure, to reply.
+func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnRecord) error {
+	agent, known := s.options.Agents.Lookup(turn.Agent)
+	if !known {
+		return s.reply(ctx, job, turn, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
+	}
+	runCtx, cancel := context.WithTimeout(ctx, agent.Settings.TimeLimit)
+	defer cancel()
+	defer s.hub.running(turn.ID, cancel)()
+	begun := time.Now()
+	response, err := s.runAgent(runCtx, agent, turn)
+	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
+	switch {
+	case err == nil:
+		return s.reply(ctx, job, turn, response, "")
+	case ctx.Err() != nil: // the lease is lost or the server stops: another worker runs the turn
+		return ctx.Err()
+	case errors.Is(runCtx.Err(), context.Canceled): // the turn was cancelled while it ran
+		return nil
+	case errors.Is(runCtx.Err(), context.DeadlineExceeded):
+		err = fault.GiveUp("the agent did not answer in time", err)
+	}
+	return s.failed(ctx, job, turn, err)
+}
+
+// failed repeats a run that may succeed later, and answers with a plain sentence otherwise.
+func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, cause error) error {
+	f := fault.Of(cause)
+	if f.Kind == fault.Unavailable && !f.Permanent && turn.Attempt <= len(retryRuns) {
+		s.options.Logger.WarnContext(ctx, "agent run failed and will be repeated", "attempt", turn.Attempt, "error", cause)
+		return queue.RetryAfter(max(retryRuns[turn.Attempt-1], f.RetryAfter), cause)
+	}
+	s.options.Logger.WarnContext(ctx, "agent run failed", "attempt", turn.Attempt, "error", cause)
+	return s.reply(ctx, job, turn, failure(turn, f), cause.Error())
+}
+
+// runAgent loads the history and folds the agent's deltas.
+func (s *Service) runAgent(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (response normalized.Response, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.Wrap(fault.Internal, "the agent failed", panicError(p))
+		}
+	}()
+	message, breakpoint, err := s.withHistory(ctx, agent, turn)
+	if err != nil {
+		return response, fault.RetryIn(0, "the history cannot be read", err)
+	}
+	fold := normalized.NewFold(s.options.Limits)
+	stream := newRecorder(s.options.Store, turn.ID)
+	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
+		ID: turn.ID, Attempt: turn.Attempt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
+	}) {
+		if err != nil {
+			return response, err
+		}
+		if err := fold.Add(delta); err != nil {
+			return response, fault.GiveUp("the agent's answer breaks a rule", err)
+		}
+		if err := stream.add(ctx, delta); err != nil {
+			return response, fault.RetryIn(0, "the answer cannot be recorded", err)
+		}
+	}
+	if ctx.Err() != nil {
+		return response, ctx.Err()
+	}
+	return s.finish(fold, turn)
+}
+
+// finish completes the response and holds it to the contract.
+func (s *Service) finish(fold *normalized.Fold, turn exchange.TurnRecord) (normalized.Response, error) {
+	response, err := fold.Response()
+	if err != nil {
+		return response, fault.GiveUp("the agent's answer is incomplete", err)
+	}
+	response.Clean()
+	response = response.Answering(turn.Message)
+	if err := normalized.ValidateResponse(response, turn.Message, s.options.Limits); err != nil {
+		return response, fault.GiveUp("the agent's answer breaks a rule", err)
+	}
+	return response, nil
+}

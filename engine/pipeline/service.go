@@ -1,0 +1,74 @@
+// Package pipeline is the way of a message through the server: accept it durably, run its agent one turn at a time
+// per thread, store the answer together with its deliveries. It knows no protocol, no SQL and no kind of agent.
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/agents"
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+var (
+	accepted = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_messages_total",
+		Help: "Messages offered by adapters, by outcome (accepted, held, silent, duplicate, refused, error).",
+	}, []string{"received_via", "outcome"})
+	finished = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_turns_finished_total",
+		Help: "Turns that came to an end, by agent and state.",
+	}, []string{"agent", "state"})
+	runSeconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "inbox_turn_run_seconds",
+		Help:    "Time that the agent took for one run.",
+		Buckets: []float64{.001, .005, .025, .1, .5, 1, 5, 15, 60, 300},
+	}, []string{"agent"})
+)
+
+// Directory finds agents by name; *agents.Registry is one.
+type Directory interface {
+	Lookup(name string) (agents.Entry, bool)
+}
+
+// Blobs keeps originals that are too large for the database.
+type Blobs interface {
+	PutBytes(ctx context.Context, content []byte) (digest string, err error)
+}
+
+// Options configure a Service. Store, Agents, Channels and Blobs are required.
+type Options struct {
+	Store    Store
+	Agents   Directory
+	Channels map[string]exchange.Channel // by the message's received_via
+	Blobs    Blobs
+	Limits   normalized.Limits // zero = normalized.DefaultLimits
+	Logger   *slog.Logger
+}
+
+// Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind.
+type Service struct {
+	options Options
+	hub     *hub
+}
+
+// New makes a Service.
+func New(options Options) *Service {
+	if options.Limits == (normalized.Limits{}) {
+		options.Limits = normalized.DefaultLimits()
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	return &Service{options: options, hub: newHub()}
+}
+
+// Partition is the queue partition of a thread: its turns run one at a time, in order of arrival.
+func Partition(agent, threadID string) string { return JobKind + " " + agent + " " + threadID }
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

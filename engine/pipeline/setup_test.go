@@ -1,0 +1,191 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"inbox/agents"
+	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
+	"inbox/engine/store"
+	"inbox/engine/store/storetest"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/blob"
+	"inbox/internal/queue"
+	"inbox/normalized"
+)
+
+// engine is a running engine on a real database with one channel whose peer is the test.
+type engine struct {
+	pipeline *pipeline.Service
+	delivery *delivery.Service
+	store    *store.Store
+	peer     *peer
+}
+
+// eachDatabase runs the test on SQLite and on PostgreSQL.
+func eachDatabase(t *testing.T, test func(t *testing.T, url string)) {
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, "sqlite") })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, storetest.Postgres(t)) })
+}
+
+func start(t *testing.T, url string, agent agents.Func, settings agents.Settings) *engine {
+	t.Helper()
+	var e engine
+	ready := make(chan struct{})
+	var jobs *queue.Queue
+	opened, err := store.Open(t.Context(), store.Options{URL: url, DataDir: t.TempDir(), Notify: func(channel, payload string) {
+		select {
+		case <-ready:
+		default:
+			return
+		}
+		if channel == store.ChannelJob {
+			jobs.Wake(payload)
+			return
+		}
+		e.pipeline.Changed(payload)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := blob.OpenFiles(t.TempDir(), blob.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.store, e.peer = opened, newPeer()
+	channels := map[string]exchange.Channel{normalized.ViaEmail: e.peer}
+	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs})
+	e.delivery = delivery.New(delivery.Options{
+		Store: opened.Deliverer(), Channels: channels,
+		Schedules: map[string][]time.Duration{normalized.ViaEmail: {time.Millisecond, time.Millisecond}},
+	})
+	jobs = queue.New(opened.Queue(), queue.Options{Poll: time.Second})
+	jobs.Handle(pipeline.JobKind, queue.KindOptions{}, e.pipeline.Run)
+	jobs.Handle(delivery.JobKind, queue.KindOptions{}, e.delivery.Run)
+	close(ready)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := jobs.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		if err := opened.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &e
+}
+
+func registry(t *testing.T, agent agents.Func, settings agents.Settings) *agents.Registry {
+	t.Helper()
+	registry := agents.NewRegistry()
+	if err := registry.Add(agents.Entry{
+		Agent: agent, Settings: settings,
+		Profile: exchange.AgentProfile{Name: "echo", Address: "@echo@inbox.test", DisplayName: "Echo"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return registry
+}
+
+// peer is the far end of the channel: it keeps what arrives and can refuse.
+type peer struct {
+	mu       sync.Mutex
+	arrived  []exchange.Delivery
+	refuse   func(exchange.Delivery) error
+	arrivals chan exchange.Delivery
+}
+
+func newPeer() *peer { return &peer{arrivals: make(chan exchange.Delivery, 1000)} }
+
+func (p *peer) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
+	return exchange.Plan{
+		NativeID:     "reply-" + reply.ID + "@inbox.test",
+		Destinations: []exchange.Destination{{Key: "peer.test", Address: reply.Message.Sender.Address}},
+	}, nil
+}
+
+func (p *peer) Deliver(_ context.Context, d exchange.Delivery) (exchange.DeliveryReceipt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refuse != nil {
+		if err := p.refuse(d); err != nil {
+			return exchange.DeliveryReceipt{}, err
+		}
+	}
+	p.arrived = append(p.arrived, d)
+	p.arrivals <- d
+	return exchange.DeliveryReceipt{Detail: "250 kept"}, nil
+}
+
+func (p *peer) next(t *testing.T) exchange.Delivery {
+	t.Helper()
+	select {
+	case d := <-p.arrivals:
+		return d
+	case <-time.After(30 * time.Second):
+		t.Fatal("no delivery arrived within 30 s")
+		return exchange.Delivery{}
+	}
+}
+
+func (p *peer) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.arrived)
+}
+
+// message is a verified message of ana; its id and thread are n.
+func message(n string) exchange.Inbound { return from("ana", n, n) }
+
+func from(user, id, thread string) exchange.Inbound {
+	const recipient = "@echo@inbox.test"
+	return exchange.Inbound{
+		Original: []byte("original of " + user + id),
+		Message: normalized.Message{
+			ID: id + "@peer.test", ThreadID: thread, Recipient: recipient, ReceivedVia: normalized.ViaEmail,
+			Sender: normalized.Sender{
+				Address: "@" + user + "@peer.test", AuthMethod: normalized.AuthEmailDMARC, Verified: true,
+				Identities: []identity.Evidence{identity.Transport(identity.TransportProof{
+					Domain: "inbox.test", Subject: "mailto:" + user + "@peer.test", Method: identity.MethodEmailDMARC,
+					Assurance: identity.AssuranceDomain, Recipient: recipient, KeyID: "s1", IssuedAt: time.Now(),
+				})},
+			},
+			Parts:      []normalized.Part{normalized.Text("hello " + id)},
+			ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: "message/rfc822"},
+			RecipientCapabilities: normalized.RecipientCapabilities{
+				MentionRelay: normalized.MentionRelay{Kind: normalized.RelayRecipientField, Fields: []string{"to", "cc"}},
+			},
+		},
+	}
+}
+
+func (e *engine) receive(t *testing.T, in exchange.Inbound) exchange.Receipt {
+	t.Helper()
+	receipt, err := e.pipeline.Receive(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return receipt
+}
+
+// settled waits for the end of the turn.
+func (e *engine) settled(t *testing.T, turnID string) exchange.TurnRecord {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	turn, err := e.pipeline.Wait(ctx, turnID)
+	if err != nil {
+		t.Fatal(fmt.Errorf("wait for turn %s: %w", turnID, err))
+	}
+	return turn
+}
