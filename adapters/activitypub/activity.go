@@ -1,0 +1,232 @@
+package activitypub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+const (
+	followerNamespace = "activitypub.follower." // + agent: actor IRI → follower
+	followNamespace   = "activitypub.follow"    // id of the Follow → followed
+	blockNamespace    = "activitypub.block."    // + agent: actor IRI → id of the Block
+)
+
+// follower is somebody who follows an agent.
+type follower struct {
+	Follow      string    `json:"follow,omitempty"`
+	Inbox       string    `json:"inbox"`
+	SharedInbox string    `json:"shared_inbox,omitempty"`
+	Since       time.Time `json:"since"`
+}
+
+// followed finds a follow by its id, for an Undo that names nothing else.
+type followed struct {
+	Agent string `json:"agent"`
+	Actor string `json:"actor"`
+}
+
+var countedTypes = map[string]bool{
+	"Accept": true, "Add": true, "Announce": true, "Block": true, "Create": true, "Delete": true, "EmojiReact": true,
+	"Flag": true, "Follow": true, "Like": true, "Move": true, "QuoteRequest": true, "Reject": true, "Remove": true,
+	"Undo": true, "Update": true, "View": true,
+}
+
+// countedType bounds the label of the metric: types are the sender's to invent.
+func countedType(kind string) string {
+	if countedTypes[kind] {
+		return kind
+	}
+	return "other"
+}
+
+// dispatch does what an authenticated activity asks for. What is not in here is acknowledged and counted.
+func (a *Adapter) dispatch(ctx context.Context, in *incoming) (outcome string, err error) {
+	switch in.kind {
+	case "Create":
+		return a.create(ctx, in)
+	case "Follow":
+		return a.follow(ctx, in)
+	case "Undo":
+		return a.undo(ctx, in)
+	case "Block":
+		return a.block(ctx, in)
+	case "Delete":
+		if in.aboutSelf("Delete") {
+			return a.actorDeleted(ctx, in)
+		}
+	case "Update":
+		if in.aboutSelf("Update") {
+			return a.actorUpdated(ctx, in)
+		}
+	}
+	return outcomeIgnored, nil
+}
+
+// follow stores the follower and sends Accept to their personal inbox. A repeated Follow is accepted again: the
+// first Accept may have been lost.
+func (a *Adapter) follow(ctx context.Context, in *incoming) (string, error) {
+	agent, found := a.agentOf(reference(in.activity["object"]))
+	if !found {
+		return outcomeIgnored, nil
+	}
+	actor := in.by.actor
+	entry := follower{Follow: in.id, Inbox: actor.Inbox, SharedInbox: actor.SharedInbox, Since: a.now().UTC()}
+	if err := a.putJSON(ctx, followerNamespace+agent.Name, actor.ID, entry); err != nil {
+		return "", unavailable(err)
+	}
+	if in.id != "" {
+		if err := a.putJSON(ctx, followNamespace, in.id, followed{agent.Name, actor.ID}); err != nil {
+			return "", unavailable(err)
+		}
+	}
+	if err := a.acceptFollow(ctx, in, agent); err != nil {
+		return "", unavailable(err)
+	}
+	return outcomeDone, nil
+}
+
+func (a *Adapter) acceptFollow(ctx context.Context, in *incoming, agent exchange.AgentProfile) error {
+	type followObject struct {
+		ID     string `json:"id,omitempty"`
+		Type   string `json:"type"`
+		Actor  string `json:"actor"`
+		Object string `json:"object"`
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make activity id: %w", err)
+	}
+	accept := struct {
+		Context string       `json:"@context"`
+		ID      string       `json:"id"`
+		Type    string       `json:"type"`
+		Actor   string       `json:"actor"`
+		Object  followObject `json:"object"`
+		To      []string     `json:"to"`
+	}{
+		Context: activityStreams, ID: a.noteIRI(id.String()), Type: "Accept", Actor: a.actorIRI(agent.Name),
+		Object: followObject{in.id, "Follow", in.actor, a.actorIRI(agent.Name)}, To: []string{in.actor},
+	}
+	return a.sendLater(ctx, agent.Name, in.by.actor, accept)
+}
+
+func (a *Adapter) putJSON(ctx context.Context, namespace, key string, document any) error {
+	value, err := json.Marshal(document)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", namespace, err)
+	}
+	return a.options.State.Put(ctx, namespace, key, value, time.Time{})
+}
+
+// undo takes back a Follow or a Block of the same actor. The inner activity may be given by its id alone.
+func (a *Adapter) undo(ctx context.Context, in *incoming) (string, error) {
+	inner := embedded(in.activity["object"])
+	if inner == nil {
+		return a.undoByID(ctx, in, reference(in.activity["object"]))
+	}
+	if actor := reference(inner["actor"]); actor != "" && actor != in.actor {
+		return "", fault.InField("object.actor", "only the actor of an activity can undo it")
+	}
+	agent, found := a.agentOf(reference(inner["object"]))
+	switch {
+	case !found:
+		return a.undoByID(ctx, in, str(inner, "id"))
+	case isA(inner, "Follow"):
+		return a.unfollow(ctx, agent.Name, in.actor)
+	case isA(inner, "Block"):
+		return outcomeOf(a.options.State.Delete(ctx, blockNamespace+agent.Name, in.actor))
+	}
+	return outcomeIgnored, nil
+}
+
+func (a *Adapter) undoByID(ctx context.Context, in *incoming, id string) (string, error) {
+	if id == "" {
+		return outcomeIgnored, nil
+	}
+	value, found, err := a.options.State.Get(ctx, followNamespace, id)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	var follow followed
+	if !found || json.Unmarshal(value, &follow) != nil || follow.Actor != in.actor {
+		return outcomeIgnored, nil
+	}
+	return a.unfollow(ctx, follow.Agent, in.actor)
+}
+
+// unfollow removes a follower and the way back from the id of the Follow.
+func (a *Adapter) unfollow(ctx context.Context, agent, actor string) (string, error) {
+	value, found, err := a.options.State.Get(ctx, followerNamespace+agent, actor)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	var entry follower
+	if found && json.Unmarshal(value, &entry) == nil && entry.Follow != "" {
+		if err := a.options.State.Delete(ctx, followNamespace, entry.Follow); err != nil {
+			return "", unavailable(err)
+		}
+	}
+	return outcomeOf(a.options.State.Delete(ctx, followerNamespace+agent, actor))
+}
+
+// block ends the follow and every further answer to the actor (Deliver asks for it).
+func (a *Adapter) block(ctx context.Context, in *incoming) (string, error) {
+	agent, found := a.agentOf(reference(in.activity["object"]))
+	if !found {
+		return outcomeIgnored, nil
+	}
+	if err := a.putJSON(ctx, blockNamespace+agent.Name, in.actor, in.id); err != nil {
+		return "", unavailable(err)
+	}
+	return a.unfollow(ctx, agent.Name, in.actor)
+}
+
+func (a *Adapter) blocked(ctx context.Context, agent, actor string) (bool, error) {
+	if actor == "" {
+		return false, nil
+	}
+	_, found, err := a.options.State.Get(ctx, blockNamespace+agent, actor)
+	return found, err
+}
+
+// actorDeleted forgets an account that its server deleted.
+func (a *Adapter) actorDeleted(ctx context.Context, in *incoming) (string, error) {
+	for _, agent := range a.options.Directory.Agents() {
+		if _, err := a.unfollow(ctx, agent.Name, in.actor); err != nil {
+			return "", err
+		}
+		if err := a.options.State.Delete(ctx, blockNamespace+agent.Name, in.actor); err != nil {
+			return "", unavailable(err)
+		}
+	}
+	keyID := in.by.keyID
+	if keyID == "" {
+		keyID = in.actor + "#main-key"
+	}
+	return outcomeOf(a.remote.forget(ctx, in.actor, keyID))
+}
+
+// actorUpdated lets the next message fetch profile and key anew.
+func (a *Adapter) actorUpdated(ctx context.Context, in *incoming) (string, error) {
+	if a.now().Sub(in.by.actor.FetchedAt) < refreshPause {
+		return outcomeIgnored, nil
+	}
+	return outcomeOf(a.remote.expire(ctx, in.by.actor, in.by.keyID))
+}
+
+func outcomeOf(err error) (string, error) {
+	if err != nil {
+		return "", unavailable(err)
+	}
+	return outcomeDone, nil
+}
+
+func isGone(err error) bool { return errors.Is(err, errGone) }

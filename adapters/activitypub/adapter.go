@@ -1,0 +1,234 @@
+// Package activitypub makes agents reachable from the fediverse: it serves their actors, verifies who sends to their
+// inboxes, turns notes into messages and answers as signed notes (ActivityPub, ActivityStreams 2.0, HTTP signatures).
+// It keeps no timeline, follows nobody, expands no JSON-LD and decides nothing about access: the pipeline does.
+package activitypub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/safehttp"
+)
+
+// Receiver takes a message on its way in. Its errors are faults; their kind becomes the HTTP status.
+type Receiver interface {
+	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
+}
+
+// Directory knows the agents of this server. Names are compared case-insensitively.
+type Directory interface {
+	Agent(name string) (exchange.AgentProfile, bool)
+	Agents() []exchange.AgentProfile
+}
+
+// Threads finds a stored message by its own id or by the native id of its reply.
+type Threads interface {
+	FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error)
+}
+
+// Replies reads answers that were given: one with its native id (fault.NotFound), or the newest of an agent.
+type Replies interface {
+	Reply(ctx context.Context, replyID string) (reply exchange.Reply, nativeID string, err error)
+	Replies(ctx context.Context, agent string, limit int) ([]exchange.Reply, error)
+}
+
+// State keeps the adapter's own documents, shared by all nodes: keys, followers, known actors.
+type State interface {
+	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
+	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
+	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
+	Delete(ctx context.Context, namespace, key string) error
+	Count(ctx context.Context, namespace string) (int64, error)
+}
+
+// Outbox runs SendActivity(payload) later, durably, with retries, one job of a partition at a time.
+type Outbox interface {
+	SendLater(ctx context.Context, partition, payload string) error
+}
+
+// Client sends HTTP requests under the outgoing address policy (internal/safehttp).
+type Client interface {
+	Do(request *http.Request) (*http.Response, error)
+	Get(ctx context.Context, address string, options safehttp.GetOptions) (*http.Response, error)
+	CheckURL(u *url.URL) error
+}
+
+// Modes of federation.
+const (
+	ModeOpen      = "open"      // everybody who proves who they are, except refused hosts
+	ModeAllowlist = "allowlist" // only hosts that HostAllowed names
+)
+
+// What a mention without any text gets.
+const (
+	EmptyIgnore = "ignore"
+	EmptyGreet  = "greet" // the agent gets its own address as the text
+)
+
+// Options are what the adapter needs. Fields without "optional" are required.
+type Options struct {
+	Domain    string // of the agents' addresses; may carry a port when AllowPrivate is on
+	PublicURL string // where HTTP is reached, without a path
+	Version   string // of this server, for the User-Agent
+
+	Receiver  Receiver
+	Directory Directory
+	Threads   Threads
+	Replies   Replies
+	State     State
+	Outbox    Outbox
+	Client    Client
+
+	AllowPrivate  bool                             // federation.allow_private: plain http and any host in ids
+	Mode          string                           // optional: ModeOpen
+	HostAllowed   func(host string) bool           // optional: asked before any fetch and for every sender
+	AnswersAgents func(agent string) bool          // optional: whether the agent answers automated actors; no
+	MediaURL      func(digest, name string) string // optional: public address of stored bytes; without it they are named only
+	EmptyMention  string                           // optional: EmptyIgnore
+	PublicReplies bool                             // optional: answer public questions publicly instead of unlisted
+	MaxAttempts   int                              // optional: of a delivery whose key the peer refuses; 4
+	Now           func() time.Time                 // optional: time.Now
+}
+
+// Adapter is the ActivityPub room. It is safe for concurrent use and starts no goroutines of its own.
+type Adapter struct {
+	options  Options
+	base     string          // public origin, without a slash at the end
+	host     string          // host[:port] of base
+	hosts    map[string]bool // Host headers that mean us
+	keys     *keyring
+	remote   *lookup
+	schemes  *cache[knownScheme]
+	actors   *cache[document]
+	outboxes *cache[[]createActivity]
+}
+
+// Bounds of the caches, in entries.
+const (
+	maxCachedKeys     = 20_000
+	maxCachedFailures = 20_000
+	maxCachedHosts    = 10_000
+	maxCachedAgents   = 2_000
+)
+
+// New checks the options and makes the adapter. It makes no keys and no requests: see Prepare.
+func New(options Options) (*Adapter, error) {
+	if err := options.check(); err != nil {
+		return nil, fmt.Errorf("activitypub: %w", err)
+	}
+	base, _ := origin(options.PublicURL)
+	a := &Adapter{
+		options: options, base: base, host: hostOf(base),
+		schemes: newCache[knownScheme](maxCachedHosts), actors: newCache[document](maxCachedAgents),
+		outboxes: newCache[[]createActivity](maxCachedAgents),
+	}
+	a.hosts = map[string]bool{a.host: true, strings.ToLower(options.Domain): true}
+	a.keys = newKeyring(options.State, options.Now)
+	a.remote = newLookup(a)
+	for _, agent := range options.Directory.Agents() {
+		if strings.EqualFold(agent.Name, a.instanceName()) {
+			return nil, fmt.Errorf("activitypub: agent %q has the name of the server's own actor: choose another name", agent.Name)
+		}
+	}
+	return a, nil
+}
+
+func (o *Options) check() error {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Mode == "" {
+		o.Mode = ModeOpen
+	}
+	if o.MaxAttempts == 0 {
+		o.MaxAttempts = 4
+	}
+	if o.Mode != ModeOpen && o.Mode != ModeAllowlist {
+		return fmt.Errorf("mode %q: want %q or %q", o.Mode, ModeOpen, ModeAllowlist)
+	}
+	if o.Receiver == nil || o.Directory == nil || o.Threads == nil || o.Replies == nil || o.State == nil || o.Outbox == nil || o.Client == nil {
+		return errors.New("a required dependency is missing")
+	}
+	if _, err := identity.ParseDomain(o.Domain); err != nil {
+		return fmt.Errorf("domain: %w", err)
+	}
+	return o.checkPublicURL()
+}
+
+func (o *Options) checkPublicURL() error {
+	parsed, err := url.Parse(o.PublicURL)
+	if err != nil {
+		return fmt.Errorf("public URL: %w", err)
+	}
+	if _, ok := origin(o.PublicURL); !ok || strings.Trim(parsed.Path, "/") != "" {
+		return fmt.Errorf("public URL %q: want a scheme and a host without a path", o.PublicURL)
+	}
+	if parsed.Scheme != "https" && !o.AllowPrivate {
+		return fmt.Errorf("public URL %q: want https", o.PublicURL)
+	}
+	return nil
+}
+
+// remoteOrigin checks that an IRI may name something on another server: https (http under AllowPrivate), a host
+// that is not ours.
+func (a *Adapter) remoteOrigin(iri string) (string, bool) {
+	text, ok := origin(iri)
+	if !ok || !a.options.AllowPrivate && !strings.HasPrefix(text, "https://") {
+		return "", false
+	}
+	return text, !a.isOurs(text)
+}
+
+// isOurs says whether an IRI is on the host where our actors live.
+func (a *Adapter) isOurs(iri string) bool { return hostOf(iri) == a.host }
+
+// admits says whether the operator lets us deal with a host.
+func (a *Adapter) admits(host string) bool {
+	if a.options.HostAllowed == nil {
+		return a.options.Mode == ModeOpen
+	}
+	return a.options.HostAllowed(host)
+}
+
+func (a *Adapter) now() time.Time { return a.options.Now() }
+
+// Addresses of what we serve. An actor id must never change after the first contact with another server.
+
+func (a *Adapter) actorIRI(agent string) string   { return a.base + "/agents/" + agent }
+func (a *Adapter) profileURL(agent string) string { return a.base + "/@" + agent }
+func (a *Adapter) sharedInbox() string            { return a.base + "/inbox" }
+func (a *Adapter) noteIRI(replyID string) string  { return a.base + "/o/" + replyID }
+func (a *Adapter) activityIRI(replyID string) string {
+	return a.noteIRI(replyID) + "/activity"
+}
+
+// instanceIRI is the server's own actor, which signs our fetches. Its path is no agent's, whatever the agents' names.
+func (a *Adapter) instanceIRI() string { return a.base + "/actor" }
+
+// instanceName is the user part of the server's own actor: its domain, without a port.
+func (a *Adapter) instanceName() string {
+	return strings.Trim(strings.ReplaceAll(identity.HostOf(a.options.Domain), ":", "-"), "[]")
+}
+
+// agentOf gives the agent that an IRI names by its actor id or profile.
+func (a *Adapter) agentOf(iri string) (exchange.AgentProfile, bool) {
+	path, found := strings.CutPrefix(iri, a.base)
+	if !found {
+		return exchange.AgentProfile{}, false
+	}
+	name, found := strings.CutPrefix(path, "/agents/")
+	if !found {
+		name, found = strings.CutPrefix(path, "/@")
+	}
+	if !found || !identity.ValidAgentName(name) {
+		return exchange.AgentProfile{}, false
+	}
+	return a.options.Directory.Agent(name)
+}

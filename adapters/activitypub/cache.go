@@ -1,0 +1,67 @@
+package activitypub
+
+import (
+	"container/list"
+	"sync"
+	"time"
+)
+
+// cache keeps values for a time and at most so many of them; the one unused for longest goes first. A cache without
+// both bounds is a leak that strangers can fill (Fedify CVE-2026-69132).
+type cache[V any] struct {
+	mu    sync.Mutex
+	limit int
+	byKey map[string]*list.Element
+	order *list.List // front = most recently used
+}
+
+type cached[V any] struct {
+	key     string
+	value   V
+	expires time.Time
+}
+
+func newCache[V any](limit int) *cache[V] {
+	return &cache[V]{limit: limit, byKey: make(map[string]*list.Element), order: list.New()}
+}
+
+func (c *cache[V]) get(key string, now time.Time) (value V, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	element, found := c.byKey[key]
+	if !found {
+		return value, false
+	}
+	entry := element.Value.(*cached[V])
+	if !now.Before(entry.expires) {
+		c.remove(element)
+		return value, false
+	}
+	c.order.MoveToFront(element)
+	return entry.value, true
+}
+
+func (c *cache[V]) put(key string, value V, expires time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if element, found := c.byKey[key]; found {
+		c.remove(element)
+	}
+	c.byKey[key] = c.order.PushFront(&cached[V]{key, value, expires})
+	if c.order.Len() > c.limit {
+		c.remove(c.order.Back())
+	}
+}
+
+func (c *cache[V]) drop(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if element, found := c.byKey[key]; found {
+		c.remove(element)
+	}
+}
+
+func (c *cache[V]) remove(element *list.Element) {
+	delete(c.byKey, element.Value.(*cached[V]).key)
+	c.order.Remove(element)
+}

@@ -1,0 +1,160 @@
+package activitypub
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// spokenTypes are the objects of a Create that can be a message.
+var spokenTypes = []string{"Note", "Article", "Page", "Question", "ChatMessage"}
+
+// create hands a new note to every agent that it is for, one message each.
+func (a *Adapter) create(ctx context.Context, in *incoming) (string, error) {
+	q, err := a.question(in)
+	if err != nil || q == nil {
+		return outcomeIgnored, err
+	}
+	agents, err := a.addressed(ctx, in, q)
+	if err != nil {
+		return "", err
+	}
+	outcome := outcomeIgnored
+	for _, agent := range agents {
+		one, err := a.hand(ctx, in, q, agent)
+		if err != nil {
+			return "", err
+		}
+		if outcome == outcomeIgnored || one == outcomeAccepted {
+			outcome = one
+		}
+	}
+	return outcome, nil
+}
+
+func (a *Adapter) hand(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (string, error) {
+	message, err := a.normalize(ctx, in, q, agent)
+	if err != nil || message == nil {
+		return outcomeIgnored, err
+	}
+	receipt, err := a.options.Receiver.Receive(ctx, *message)
+	switch {
+	case fault.Is(err, fault.Forbidden):
+		return outcomeIgnored, nil // a blocked sender hears 202 (message contract, section 12)
+	case err != nil:
+		return "", err
+	case !receipt.New:
+		return outcomeDuplicate, nil
+	}
+	return outcomeAccepted, nil
+}
+
+// question is a Create that can be a message, with its fields read and checked once.
+type question struct {
+	object       object
+	activity     string // IRI of the Create: the message's id
+	note         string // IRI of the object: what a reply answers
+	actor        string
+	inReplyTo    string
+	context      string
+	conversation string
+	audience     audience
+	visibility   string
+	mentions     mentions
+}
+
+// question checks origin and author of the object (ActivityPub reference, section 5.1). nil without an error means
+// that the activity is none of our business.
+func (a *Adapter) question(in *incoming) (*question, error) {
+	if in.id == "" {
+		return nil, fault.InField("id", "a Create needs an id")
+	}
+	note := embedded(in.activity["object"])
+	id := reference(in.activity["object"])
+	if id == "" {
+		return nil, fault.InField("object.id", "the created object needs an id")
+	}
+	if a.isOurs(id) {
+		return nil, fault.InField("object.id", "an object of this server cannot come from outside")
+	}
+	if note == nil || !sameOrigin(id, in.actor) || !isA(note, spokenTypes...) {
+		return nil, nil // by reference, of another server, or nothing that is said
+	}
+	if author := reference(note["attributedTo"]); author != "" && author != in.actor {
+		return nil, fault.InField("object.attributedTo", "the object is by another actor")
+	}
+	if isVote(note) {
+		return nil, nil
+	}
+	q := &question{
+		object: note, activity: in.id, note: id, actor: in.actor, inReplyTo: reference(note["inReplyTo"]),
+		context: conversationID(note["context"]), conversation: conversationID(note["conversation"]),
+		audience: audienceOf(in.activity, note), mentions: readMentions(note),
+	}
+	q.visibility = q.audience.visibility(in.by.actor.Followers)
+	return q, nil
+}
+
+// isVote knows the ballot of a poll: a note with a name, without content.
+func isVote(note object) bool {
+	return isA(note, "Note") && str(note, "name") != "" && note["inReplyTo"] != nil &&
+		str(note, "content") == "" && note["contentMap"] == nil
+}
+
+// addressed gives the agents that a note is for: mentioned (by the tag's href; its name may be anything), addressed,
+// author of the parent, or, for a note that names none of us but came to a personal inbox, that agent.
+func (a *Adapter) addressed(ctx context.Context, in *incoming, q *question) ([]exchange.AgentProfile, error) {
+	var agents []exchange.AgentProfile
+	add := func(agent exchange.AgentProfile, found bool) {
+		same := func(other exchange.AgentProfile) bool { return other.Name == agent.Name }
+		if found && !slices.ContainsFunc(agents, same) {
+			agents = append(agents, agent)
+		}
+	}
+	for _, mention := range q.mentions {
+		add(a.agentOf(mention.href))
+	}
+	for _, iris := range [][]string{q.audience.To, q.audience.Cc, q.audience.Hidden} {
+		for _, iri := range iris {
+			add(a.agentOf(iri))
+		}
+	}
+	if err := a.addAuthor(ctx, q, add); err != nil {
+		return nil, err
+	}
+	if len(agents) == 0 && in.agent != "" && q.visibility == normalized.VisibilityDirect {
+		add(a.options.Directory.Agent(in.agent)) // Mastodon's "limited": delivered without being addressed
+	}
+	return agents, nil
+}
+
+// addAuthor adds the agent whose note the question answers.
+func (a *Adapter) addAuthor(ctx context.Context, q *question, add func(exchange.AgentProfile, bool)) error {
+	id, ours := a.replyID(q.inReplyTo)
+	if !ours {
+		return nil
+	}
+	reply, _, err := a.options.Replies.Reply(ctx, id)
+	switch {
+	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
+		return nil
+	case err != nil:
+		return unavailable(err)
+	}
+	add(a.options.Directory.Agent(reply.Agent))
+	return nil
+}
+
+// replyID reads the id of a reply out of one of our note IRIs.
+func (a *Adapter) replyID(iri string) (string, bool) {
+	id, found := strings.CutPrefix(iri, a.base+"/o/")
+	if !found {
+		return "", false
+	}
+	id, _, _ = strings.Cut(id, "/")
+	return id, id != "" && len(id) <= 64
+}

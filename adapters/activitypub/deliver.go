@@ -1,0 +1,226 @@
+package activitypub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// destination is our note on one place that a reply goes to: the asker's inbox, or an address that is resolved when
+// the reply is sent.
+type destination struct {
+	Actor   string `json:"actor,omitempty"`
+	Inbox   string `json:"inbox,omitempty"`
+	Address string `json:"address,omitempty"`
+}
+
+// Plan gives the note's id and its destinations: the asker, and everybody whom the agent added in to and cc.
+func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
+	asked, err := readRoute(reply.Route)
+	if err != nil {
+		return exchange.Plan{}, fault.GiveUp("the stored question cannot be read", err)
+	}
+	plan := exchange.Plan{NativeID: a.noteIRI(reply.ID)}
+	main := destination{Actor: asked.Actor, Inbox: asked.Inbox}
+	if openly(a.visibilityOf(reply, asked)) && asked.SharedInbox != "" {
+		main.Inbox = asked.SharedInbox
+	}
+	places := []destination{main}
+	for _, address := range a.extras(reply, asked) {
+		places = append(places, destination{Address: address.String()})
+	}
+	for _, place := range places {
+		entry, err := place.entry()
+		if err != nil {
+			return exchange.Plan{}, err
+		}
+		plan.Destinations = append(plan.Destinations, entry)
+	}
+	return plan, nil
+}
+
+func (d destination) entry() (exchange.Destination, error) {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return exchange.Destination{}, fmt.Errorf("encode destination: %w", err)
+	}
+	if d.Address != "" {
+		address, _ := identity.ParseAddress(d.Address)
+		return exchange.Destination{Key: address.Domain, Address: d.Address, Data: data}, nil
+	}
+	return exchange.Destination{Key: hostOf(d.Inbox), Address: d.Inbox, Data: data}, nil
+}
+
+// maxExtras is how many people an agent can add to one reply.
+const maxExtras = 20
+
+// extras are the addresses that the agent added, without the asker and without our own agents, who are reached
+// inside this server. A policy answer is private and loses them all.
+func (a *Adapter) extras(reply exchange.Reply, asked route) []identity.Address {
+	if hasPolicy(reply.Response) {
+		return nil
+	}
+	var extras []identity.Address
+	seen := map[string]bool{strings.ToLower(asked.Address): true}
+	for _, text := range append(append([]string{}, reply.Response.To...), reply.Response.Cc...) {
+		address, err := identity.ParseAddress(text)
+		key := strings.ToLower(address.String())
+		if err != nil || seen[key] || a.hosts[address.Domain] || len(extras) >= maxExtras {
+			continue
+		}
+		seen[key] = true
+		extras = append(extras, address)
+	}
+	return extras
+}
+
+// Deliver makes one attempt to bring a reply to one inbox.
+func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
+	var place destination
+	if err := json.Unmarshal(delivery.Destination.Data, &place); err != nil {
+		return exchange.DeliveryReceipt{}, fault.GiveUp("the stored destination cannot be read", err)
+	}
+	relayed, place, err := a.relay(ctx, delivery.Reply, place)
+	if err != nil {
+		return exchange.DeliveryReceipt{}, err
+	}
+	if err := a.allowed(ctx, delivery.Reply.Agent, place); err != nil {
+		return exchange.DeliveryReceipt{}, err
+	}
+	made, err := a.render(delivery.Reply, relayed)
+	if err != nil {
+		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as a note", err)
+	}
+	body, err := encode(a.activity(delivery.Reply.ID, made))
+	if err != nil {
+		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as a note", err)
+	}
+	detail, err := a.post(ctx, parcel{delivery.Reply.Agent, place.Actor, place.Inbox, body, delivery.Attempt})
+	return exchange.DeliveryReceipt{Detail: detail}, err
+}
+
+// allowed refuses to send to whoever blocked the agent, to hosts that the operator excludes and to ourselves.
+func (a *Adapter) allowed(ctx context.Context, agent string, place destination) error {
+	if _, remote := a.remoteOrigin(place.Inbox); !remote {
+		return fault.GiveUp("the inbox is not an address on another server", nil)
+	}
+	if !a.admits(hostOf(place.Inbox)) {
+		return fault.GiveUp("the host is excluded by this server's operator", nil)
+	}
+	blocked, err := a.blocked(ctx, agent, place.Actor)
+	switch {
+	case err != nil:
+		return fault.RetryIn(0, "our own store did not answer", err)
+	case blocked:
+		return fault.GiveUp("the recipient has blocked this agent", nil)
+	}
+	return nil
+}
+
+const relayNamespace = "activitypub.relay" // reply id → []person
+
+// relay finds everybody else whom the reply mentions and completes the destination. The people are resolved once for
+// a reply, so that all recipients get the same note; somebody who cannot be found does not hold up the others.
+func (a *Adapter) relay(ctx context.Context, reply exchange.Reply, place destination) ([]person, destination, error) {
+	asked, err := readRoute(reply.Route)
+	if err != nil {
+		return nil, place, fault.GiveUp("the stored question cannot be read", err)
+	}
+	extras := a.extras(reply, asked)
+	if len(extras) == 0 {
+		return nil, place, nil
+	}
+	people, err := a.people(ctx, reply.ID, extras)
+	if err != nil {
+		return nil, place, err
+	}
+	if place.Address == "" {
+		return people, place, nil
+	}
+	for _, one := range people {
+		if one.Address == place.Address {
+			place.Actor, place.Inbox = one.Actor, one.Inbox
+			return people, place, nil
+		}
+	}
+	return nil, place, fault.RetryIn(0, place.Address+" could not be found by WebFinger", nil)
+}
+
+func (a *Adapter) people(ctx context.Context, replyID string, addresses []identity.Address) ([]person, error) {
+	value, found, err := a.options.State.Get(ctx, relayNamespace, replyID)
+	if err != nil {
+		return nil, fault.RetryIn(0, "our own store did not answer", err)
+	}
+	var people []person
+	if found && json.Unmarshal(value, &people) == nil {
+		return people, nil
+	}
+	for _, address := range addresses {
+		if one, err := a.resolve(ctx, address); err == nil {
+			people = append(people, one)
+		} else if ctx.Err() != nil {
+			return nil, fault.RetryIn(0, "no time left to find "+address.String(), err)
+		}
+	}
+	if len(people) < len(addresses) {
+		return people, nil
+	}
+	return a.keepPeople(ctx, replyID, people)
+}
+
+func (a *Adapter) keepPeople(ctx context.Context, replyID string, people []person) ([]person, error) {
+	value, err := json.Marshal(people)
+	if err != nil {
+		return nil, fmt.Errorf("encode people: %w", err)
+	}
+	current, _, err := a.options.State.PutIfAbsent(ctx, relayNamespace, replyID, value, a.now().Add(knownLife))
+	if err != nil {
+		return nil, fault.RetryIn(0, "our own store did not answer", err)
+	}
+	var kept []person
+	if json.Unmarshal(current, &kept) == nil && len(kept) > 0 {
+		return kept, nil
+	}
+	return people, nil
+}
+
+// resolve finds the actor behind an address.
+func (a *Adapter) resolve(ctx context.Context, address identity.Address) (person, error) {
+	if !a.admits(address.Domain) {
+		return person{}, errors.New("the host is excluded by this server's operator")
+	}
+	_, iri, err := a.webfinger(ctx, address)
+	if err != nil {
+		return person{}, err
+	}
+	if _, remote := a.remoteOrigin(iri); !remote {
+		return person{}, errors.New("webfinger names no actor on another server")
+	}
+	actor, found := a.remote.storedActor(ctx, iri)
+	if !found || a.now().Sub(actor.FetchedAt) >= keyLife {
+		if actor, err = a.remote.fetchActor(ctx, iri); err != nil {
+			return person{}, err
+		}
+	}
+	profile := actor.URL
+	if profile == "" {
+		profile = actor.ID
+	}
+	return person{Address: address.String(), Actor: actor.ID, Profile: profile, Inbox: actor.Inbox}, nil
+}
+
+// published says whether everybody may read the note of a reply.
+func (a *Adapter) published(reply exchange.Reply) bool {
+	if reply.Message.ReceivedVia != normalized.ViaActivityPub || reply.Response.Silent {
+		return false
+	}
+	asked, err := readRoute(reply.Route)
+	return err == nil && openly(a.visibilityOf(reply, asked))
+}

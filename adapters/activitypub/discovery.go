@@ -1,0 +1,238 @@
+package activitypub
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"html"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+)
+
+// Links gives the link from an agent's address to its actor.
+func (a *Adapter) Links(agent exchange.AgentProfile) []exchange.Link {
+	return []exchange.Link{{Rel: "self", Type: activityMediaType, Href: a.actorIRI(agent.Name)}}
+}
+
+// InstanceLinks gives the address of the server's own actor and its link, for WebFinger: Mastodon looks up whoever
+// signs a fetch.
+func (a *Adapter) InstanceLinks() (address string, links []exchange.Link) {
+	link := exchange.Link{Rel: "self", Type: activityMediaType, Href: a.instanceIRI()}
+	return "@" + a.instanceName() + "@" + a.options.Domain, []exchange.Link{link}
+}
+
+// document is an encoded answer, kept while what it was made of stays the same.
+type document struct {
+	of   string // fingerprint of the source
+	body []byte
+	etag string
+}
+
+func newDocument(of string, content any) (document, error) {
+	body, err := encode(content)
+	if err != nil {
+		return document{}, err
+	}
+	sum := sha256.Sum256(body)
+	return document{of, body, `"` + hex.EncodeToString(sum[:12]) + `"`}, nil
+}
+
+// actorDocument is an actor as other servers read it. Mastodon wants AS literally in @context.
+type actorDocument struct {
+	Context           []any             `json:"@context"`
+	ID                string            `json:"id"`
+	Type              string            `json:"type"`
+	PreferredUsername string            `json:"preferredUsername"`
+	Name              string            `json:"name"`
+	Summary           string            `json:"summary,omitempty"`
+	URL               string            `json:"url"`
+	Inbox             string            `json:"inbox"`
+	Outbox            string            `json:"outbox"`
+	Followers         string            `json:"followers,omitempty"`
+	Following         string            `json:"following,omitempty"`
+	Featured          string            `json:"featured,omitempty"`
+	Endpoints         map[string]string `json:"endpoints"`
+	PublicKey         publicKey         `json:"publicKey"`
+	ManuallyApproves  bool              `json:"manuallyApprovesFollowers"`
+	Discoverable      bool              `json:"discoverable"`
+	Indexable         bool              `json:"indexable"`
+	Published         string            `json:"published,omitempty"`
+	WebFinger         string            `json:"webfinger"`
+	Implements        []implemented     `json:"implements,omitempty"`
+}
+
+type publicKey struct {
+	ID    string `json:"id"`
+	Owner string `json:"owner"`
+	PEM   string `json:"publicKeyPem"`
+}
+
+// implemented announces a specification (FEP-844e).
+type implemented struct {
+	Href string `json:"href"`
+	Name string `json:"name"`
+}
+
+// actorContext defines every term beside ActivityStreams and security in place, so that nobody has to fetch contexts.
+var actorContext = []any{
+	activityStreams,
+	"https://w3id.org/security/v1",
+	map[string]any{
+		"manuallyApprovesFollowers": "as:manuallyApprovesFollowers",
+		"toot":                      "http://joinmastodon.org/ns#",
+		"discoverable":              "toot:discoverable",
+		"indexable":                 "toot:indexable",
+		"featured":                  map[string]string{"@id": "toot:featured", "@type": "@id"},
+		"webfinger":                 "https://purl.archive.org/socialweb/webfinger#webfinger",
+		"implements":                map[string]string{"@id": "https://w3id.org/fep/844e#implements", "@type": "@id"},
+	},
+}
+
+// agentActor makes the actor of an agent: type Service, which people see as "automated".
+func (a *Adapter) agentActor(agent exchange.AgentProfile, key *ownKey) actorDocument {
+	id := a.actorIRI(agent.Name)
+	actor := a.baseActor(id, key)
+	actor.Type, actor.PreferredUsername, actor.Name = "Service", agent.Name, agent.DisplayName
+	if actor.Name == "" {
+		actor.Name = agent.Name
+	}
+	if summary := strings.TrimSpace(agent.Summary); summary != "" {
+		actor.Summary = "<p>" + strings.ReplaceAll(html.EscapeString(summary), "\n", "<br>") + "</p>"
+	}
+	if !agent.CreatedAt.IsZero() {
+		actor.Published = agent.CreatedAt.UTC().Format(time.RFC3339)
+	}
+	actor.URL, actor.Discoverable = a.profileURL(agent.Name), true
+	actor.Followers, actor.Following, actor.Featured = id+"/followers", id+"/following", id+"/featured"
+	actor.WebFinger = agent.Name + "@" + a.options.Domain
+	return actor
+}
+
+// instanceActor makes the server's own actor, which signs our fetches.
+func (a *Adapter) instanceActor(key *ownKey) actorDocument {
+	actor := a.baseActor(a.instanceIRI(), key)
+	actor.Type, actor.PreferredUsername, actor.Name = "Application", a.instanceName(), a.options.Domain
+	actor.URL, actor.ManuallyApproves = a.base+"/", true
+	actor.WebFinger = a.instanceName() + "@" + a.options.Domain
+	actor.Implements = []implemented{{"https://datatracker.ietf.org/doc/html/rfc9421", "RFC-9421: HTTP Message Signatures"}}
+	return actor
+}
+
+func (a *Adapter) baseActor(id string, key *ownKey) actorDocument {
+	return actorDocument{
+		Context: actorContext, ID: id, Inbox: id + "/inbox", Outbox: id + "/outbox",
+		Endpoints: map[string]string{"sharedInbox": a.sharedInbox()},
+		PublicKey: publicKey{ID: id + "#main-key", Owner: id, PEM: key.Public},
+	}
+}
+
+func (a *Adapter) serveActor(w http.ResponseWriter, r *http.Request) {
+	agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+	if !found {
+		refuse(w, r, fault.New(fault.NotFound, "no such agent"))
+		return
+	}
+	switch accepts(r) {
+	case formActivity:
+		a.serveDocument(w, r, agent.Name, func(key *ownKey) (string, actorDocument) {
+			return fingerprint(agent), a.agentActor(agent, key)
+		})
+	case formPage:
+		w.Header().Set("Vary", "Accept")
+		http.Redirect(w, r, a.profileURL(agent.Name), http.StatusSeeOther)
+	default:
+		refuseForm(w)
+	}
+}
+
+// serveInstance answers everybody without a signature: a peer that checks our fetches must be able to read this key
+// before it knows us.
+func (a *Adapter) serveInstance(w http.ResponseWriter, r *http.Request) {
+	if accepts(r) == formNone {
+		refuseForm(w)
+		return
+	}
+	a.serveDocument(w, r, "", func(key *ownKey) (string, actorDocument) { return "instance", a.instanceActor(key) })
+}
+
+func fingerprint(agent exchange.AgentProfile) string {
+	return fmt.Sprintf("%q %q %q %d", agent.Name, agent.DisplayName, agent.Summary, agent.CreatedAt.Unix())
+}
+
+// serveDocument encodes an actor once and keeps the bytes while the agent stays as it is.
+func (a *Adapter) serveDocument(w http.ResponseWriter, r *http.Request, owner string, content func(*ownKey) (string, actorDocument)) {
+	key, err := a.keys.key(r.Context(), owner)
+	if err != nil {
+		refuse(w, r, unavailable(err))
+		return
+	}
+	of, actor := content(key)
+	kept, found := a.actors.get(strings.ToLower(owner), a.now())
+	if !found || kept.of != of {
+		if kept, err = newDocument(of, actor); err != nil {
+			refuse(w, r, err)
+			return
+		}
+		a.actors.put(strings.ToLower(owner), kept, a.now().Add(24*time.Hour))
+	}
+	writeDocument(w, r, kept, 180)
+}
+
+// writeDocument sends an encoded ActivityPub document, or 304 for a reader that has it.
+func writeDocument(w http.ResponseWriter, r *http.Request, doc document, seconds int) {
+	header := w.Header()
+	header.Set("Cache-Control", "public, max-age="+strconv.Itoa(seconds))
+	header.Set("Vary", "Accept")
+	header.Set("ETag", doc.etag)
+	header.Set("X-Content-Type-Options", "nosniff")
+	if strings.Contains(r.Header.Get("If-None-Match"), doc.etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	header.Set("Content-Type", activityMediaType+"; charset=utf-8")
+	header.Set("Content-Length", strconv.Itoa(len(doc.body)))
+	_, _ = w.Write(doc.body)
+}
+
+// Forms in which a resource can be had.
+type form int
+
+const (
+	formNone form = iota
+	formActivity
+	formPage
+)
+
+// accepts reads the Accept header: ActivityPub when it is named, else a page for browsers, else ActivityPub for
+// whoever takes anything.
+func accepts(r *http.Request) form {
+	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
+	named := func(types ...string) bool {
+		for _, one := range types {
+			if strings.Contains(accept, one) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case named("application/activity+json", "application/ld+json"):
+		return formActivity
+	case named("text/html", "application/xhtml+xml", "text/*"):
+		return formPage
+	case accept == "", named("*/*", "application/*", "application/json"):
+		return formActivity
+	}
+	return formNone
+}
+
+func refuseForm(w http.ResponseWriter) {
+	w.Header().Set("Vary", "Accept")
+	http.Error(w, "this is available as application/activity+json", http.StatusNotAcceptable)
+}

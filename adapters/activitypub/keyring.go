@@ -1,0 +1,147 @@
+package activitypub
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	keyNamespace = "activitypub.key"
+	rsaBits      = 2048 // what every peer accepts; a longer key costs them and us, and gains nothing here
+)
+
+// ownKey is the key pair of one of our actors.
+type ownKey struct {
+	Private *rsa.PrivateKey
+	Public  string // SPKI PEM
+}
+
+// storedKey is the document that all nodes share.
+type storedKey struct {
+	PrivateKeyPEM string    `json:"private_key_pem"` // PKCS #8
+	CreatedAt     time.Time `json:"created_at"`
+}
+
+// keyring gives our actors their keys. A key is made once: the first node that stores it wins and all use that one.
+type keyring struct {
+	state   State
+	now     func() time.Time
+	mu      sync.RWMutex
+	byOwner map[string]*ownKey
+	once    singleflight.Group
+}
+
+func newKeyring(state State, now func() time.Time) *keyring {
+	return &keyring{state: state, now: now, byOwner: make(map[string]*ownKey)}
+}
+
+// key gives the key of an owner: an agent's name, or empty for the server's own actor.
+func (k *keyring) key(ctx context.Context, owner string) (*ownKey, error) {
+	owner = strings.ToLower(owner)
+	k.mu.RLock()
+	known := k.byOwner[owner]
+	k.mu.RUnlock()
+	if known != nil {
+		return known, nil
+	}
+	made, err, _ := k.once.Do(owner, func() (any, error) { return k.load(context.WithoutCancel(ctx), owner) })
+	if err != nil {
+		return nil, fmt.Errorf("load signing key: %w", err)
+	}
+	return made.(*ownKey), nil
+}
+
+func (k *keyring) load(ctx context.Context, owner string) (*ownKey, error) {
+	stored, found, err := k.state.Get(ctx, keyNamespace, "rsa:"+owner)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		if stored, err = k.make(ctx, owner); err != nil {
+			return nil, err
+		}
+	}
+	key, err := readStoredKey(stored)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	k.byOwner[owner] = key
+	k.mu.Unlock()
+	return key, nil
+}
+
+func (k *keyring) make(ctx context.Context, owner string) ([]byte, error) {
+	private, err := rsa.GenerateKey(rand.Reader, rsaBits)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	value, err := json.Marshal(storedKey{PrivateKeyPEM: string(text), CreatedAt: k.now().UTC()})
+	if err != nil {
+		return nil, err
+	}
+	current, inserted, err := k.state.PutIfAbsent(ctx, keyNamespace, "rsa:"+owner, value, time.Time{})
+	if inserted {
+		return value, err
+	}
+	return current, err
+}
+
+func readStoredKey(value []byte) (*ownKey, error) {
+	var stored storedKey
+	if err := json.Unmarshal(value, &stored); err != nil {
+		return nil, fmt.Errorf("decode stored key: %w", err)
+	}
+	block, _ := pem.Decode([]byte(stored.PrivateKeyPEM))
+	if block == nil {
+		return nil, errors.New("decode stored key: not PEM")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("decode stored key: %w", err)
+	}
+	private, isRSA := parsed.(*rsa.PrivateKey)
+	if !isRSA {
+		return nil, errors.New("decode stored key: not an RSA key")
+	}
+	der, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
+	if err != nil {
+		return nil, fmt.Errorf("encode public key: %w", err)
+	}
+	return &ownKey{private, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}, nil
+}
+
+// Prepare makes or loads the keys of all agents and of the server's own actor, several at a time. Calling it in the
+// background after start keeps the first request from waiting for a key; without it keys are made when first needed.
+func (a *Adapter) Prepare(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	owners := []string{""}
+	for _, agent := range a.options.Directory.Agents() {
+		owners = append(owners, agent.Name)
+	}
+	for _, owner := range owners {
+		group.Go(func() error {
+			_, err := a.keys.key(ctx, owner)
+			return err
+		})
+	}
+	return group.Wait()
+}

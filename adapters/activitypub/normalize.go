@@ -1,0 +1,274 @@
+package activitypub
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+const activityMediaType = "application/activity+json"
+
+// route is what we must remember of a question to answer it without asking anybody.
+type route struct {
+	Visibility   string `json:"visibility"`
+	Actor        string `json:"actor"`
+	Address      string `json:"address"`
+	Profile      string `json:"profile"` // page of the asker, for the visible mention
+	Inbox        string `json:"inbox"`
+	SharedInbox  string `json:"shared_inbox,omitempty"`
+	Note         string `json:"note"`
+	Context      string `json:"context,omitempty"`
+	Conversation string `json:"conversation,omitempty"`
+	Warning      string `json:"warning,omitempty"`
+	Sensitive    bool   `json:"sensitive,omitempty"`
+	Language     string `json:"language,omitempty"`
+}
+
+// evidenceClaims are context for operators, never authorization.
+type evidenceClaims struct {
+	Actor   string `json:"actor"`
+	Type    string `json:"type"`
+	Scheme  string `json:"scheme"`
+	Address string `json:"address"` // confirmed, unchecked, failed
+}
+
+// normalize makes the message to one agent (ActivityPub reference, section 6). nil without an error means that the
+// note says nothing to the agent.
+func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (*exchange.Inbound, error) {
+	parts := a.parts(q, agent)
+	if len(parts) == 0 {
+		if a.options.EmptyMention != EmptyGreet {
+			return nil, nil
+		}
+		parts = []normalized.Part{normalized.Text(agent.Address)}
+	}
+	thread, err := a.thread(ctx, agent.Name, q)
+	if err != nil {
+		return nil, err
+	}
+	sender, err := a.sender(ctx, in.by, agent)
+	if err != nil {
+		return nil, err
+	}
+	notes, err := json.Marshal(q.route(in.by.actor, sender.Address))
+	if err != nil {
+		return nil, fmt.Errorf("encode route: %w", err)
+	}
+	return &exchange.Inbound{
+		Message: normalized.Message{
+			ID: q.activity, ThreadID: thread, InReplyTo: clip(q.inReplyTo, maxIRIBytes), Sender: sender,
+			Recipient: agent.Address, Parts: parts, RecipientCapabilities: capabilities(),
+			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(a.now()),
+			Raw: normalized.Raw{MediaType: activityMediaType},
+		},
+		Original: in.body,
+		Route:    notes,
+		NoReply:  a.noReply(in.by.actor, agent),
+	}, nil
+}
+
+// noReply keeps two programs from answering each other for hours, the commonest complaint about bots.
+func (a *Adapter) noReply(actor *remoteActor, agent exchange.AgentProfile) string {
+	if !actor.automated() || a.options.AnswersAgents != nil && a.options.AnswersAgents(agent.Name) {
+		return ""
+	}
+	return "the sender is an automated account (" + actor.Type + ") and this agent does not answer those"
+}
+
+func (q *question) route(actor *remoteActor, address string) route {
+	profile := actor.URL
+	if profile == "" {
+		profile = actor.ID
+	}
+	sensitive, _ := q.object["sensitive"].(bool)
+	return route{
+		Visibility: q.visibility, Actor: actor.ID, Address: address, Profile: profile, Inbox: actor.Inbox,
+		SharedInbox: actor.SharedInbox, Note: q.note, Context: q.context, Conversation: q.conversation,
+		Warning: q.warning(), Sensitive: sensitive, Language: q.language(),
+	}
+}
+
+func capabilities() normalized.RecipientCapabilities {
+	yes, no := true, false
+	return normalized.RecipientCapabilities{
+		MentionRelay: normalized.MentionRelay{Kind: normalized.RelayAddressing, EnvelopeFields: []string{"to", "cc"}, AlsoInline: true},
+		TextMIMEs:    []string{normalized.MIMEMarkdown, normalized.MIMEPlain, normalized.MIMEHTML},
+		Attachments:  &normalized.AttachmentsCapability{MaxCount: maxReplyFiles},
+		Threads:      &yes,
+		Edits:        &no,
+	}
+}
+
+// sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
+func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentProfile) (normalized.Sender, error) {
+	checked := a.remote.address(ctx, by.actor)
+	claims, err := json.Marshal(evidenceClaims{by.actor.ID, by.actor.Type, by.scheme, checked.Status})
+	if err != nil {
+		return normalized.Sender{}, fmt.Errorf("encode claims: %w", err)
+	}
+	name := visible(by.actor.Name, 256)
+	return normalized.Sender{
+		Address: checked.Address, DisplayName: name, Profile: profileOf(by.actor, name),
+		AuthMethod: normalized.AuthActivityPubSignature, Verified: true, KeyID: by.keyID,
+		Identities: []identity.Evidence{{
+			Subject: by.actor.ID, Issuer: a.options.Domain, Method: identity.MethodActivityPubSignature,
+			Assurance: identity.AssuranceAddress, Audience: identity.Audience{agent.Address},
+			IssuedAt: identity.At(a.now()), Claims: claims,
+			Source: &identity.Source{Transport: normalized.ViaActivityPub},
+			Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: a.options.Domain, KeyID: by.keyID},
+		}},
+	}, nil
+}
+
+func profileOf(actor *remoteActor, name string) *normalized.SenderProfile {
+	profile := &normalized.SenderProfile{
+		DisplayName: name, Username: visible(actor.Username, 256), URL: actor.URL,
+		Provider: normalized.ViaActivityPub, ProviderSubject: actor.ID,
+	}
+	if actor.Icon != "" {
+		profile.Avatar = &normalized.Image{URL: actor.Icon, MIMEType: mediaType(actor.IconType)}
+	}
+	if !actor.FetchedAt.IsZero() {
+		fetched := identity.At(actor.FetchedAt)
+		profile.FetchedAt = &fetched
+	}
+	return profile
+}
+
+// visible makes one line of text without control characters.
+func visible(text string, limit int) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t', r == '\r':
+			return ' '
+		case unwanted(r):
+			return -1
+		}
+		return r
+	}, text)
+	return clip(strings.TrimSpace(clean), limit)
+}
+
+// parts makes one text part and one part for each file and link.
+func (a *Adapter) parts(q *question, agent exchange.AgentProfile) []normalized.Part {
+	var parts []normalized.Part
+	if text := a.text(q, agent); text != "" {
+		parts = append(parts, normalized.Text(text))
+	}
+	parts = append(parts, attachments(q.object)...)
+	if quoted := quotedIRI(q.object); quoted != "" {
+		parts = append(parts, normalized.Part{Kind: normalized.PartLink, URL: quoted, Title: "quoted post"})
+	}
+	return parts
+}
+
+// text is warning, title, body and options of a poll, in that order.
+func (a *Adapter) text(q *question, agent exchange.AgentProfile) string {
+	as := reader{
+		address: agent.Address, mentions: q.mentions,
+		isUs: func(href string) bool {
+			return href == a.actorIRI(agent.Name) || href == a.profileURL(agent.Name)
+		},
+	}
+	var pieces []string
+	if warning := q.warning(); warning != "" {
+		pieces = append(pieces, "[CW: "+warning+"]")
+	}
+	if title := visible(str(q.object, "name"), 1024); title != "" {
+		pieces = append(pieces, title)
+	}
+	if isA(q.object, "Article", "Page") {
+		pieces = append(pieces, plainText(str(q.object, "summary"), as))
+	}
+	pieces = append(pieces, plainText(q.content(), as), options(q.object))
+	pieces = slices.DeleteFunc(pieces, func(piece string) bool { return piece == "" })
+	return strings.Join(pieces, "\n\n")
+}
+
+// warning is the content warning. The summary of an article is an abstract and not a warning.
+func (q *question) warning() string {
+	if isA(q.object, "Article", "Page") {
+		return ""
+	}
+	return visible(str(q.object, "summary"), 500)
+}
+
+// content is the HTML that people saw. source may differ from it and is never taken instead.
+func (q *question) content() string {
+	if content := str(q.object, "content"); content != "" {
+		return content
+	}
+	translations, _ := q.object["contentMap"].(object)
+	for _, language := range slices.Sorted(maps.Keys(translations)) {
+		if content := str(translations, language); content != "" {
+			return content
+		}
+	}
+	return ""
+}
+
+// language is the key of contentMap under which the content stands, or its only key.
+func (q *question) language() string {
+	translations, _ := q.object["contentMap"].(object)
+	content := q.content()
+	for language := range translations {
+		if len(translations) == 1 || str(translations, language) == content {
+			return languageTag(language)
+		}
+	}
+	return ""
+}
+
+func languageTag(text string) string {
+	for _, c := range []byte(text) {
+		if c != '-' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return ""
+		}
+	}
+	if len(text) < 2 || len(text) > 35 {
+		return ""
+	}
+	return text
+}
+
+// options lists the choices of a poll.
+func options(note object) string {
+	choices := listed(note["oneOf"])
+	if len(choices) == 0 {
+		choices = listed(note["anyOf"])
+	}
+	var out strings.Builder
+	for _, entry := range choices {
+		choice, _ := entry.(object)
+		name := visible(str(choice, "name"), 512)
+		if name == "" {
+			continue
+		}
+		out.WriteString("- " + name)
+		if replies := embedded(choice["replies"]); replies != nil {
+			if votes, isNumber := replies["totalItems"].(json.Number); isNumber {
+				out.WriteString(" (" + clip(votes.String(), 20) + ")")
+			}
+		}
+		out.WriteByte('\n')
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// mediaType keeps a media type only if it looks like one.
+func mediaType(text string) string {
+	kind, sub, found := strings.Cut(text, "/")
+	if !found || kind == "" || sub == "" || len(text) > 127 || !utf8.ValidString(text) ||
+		strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
+	}
+	return strings.ToLower(text)
+}

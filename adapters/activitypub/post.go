@@ -1,0 +1,197 @@
+package activitypub
+
+import (
+	"bytes"
+	"context"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/internal/fault"
+	"inbox/internal/safehttp"
+)
+
+// scheme: draft-cavage, rfc9421. result: 2xx, 3xx, 4xx, 5xx, error
+var posts = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_activitypub_posts_total", Help: "Activities posted to other servers, by signature scheme and result.",
+}, []string{"scheme", "result"})
+
+// parcel is one activity on its way to one inbox.
+type parcel struct {
+	agent   string // who signs
+	actor   string // to whom, where known
+	inbox   string
+	body    []byte
+	attempt int // from 1; 0 = unknown
+}
+
+// answer is what the other server said.
+type answer struct {
+	status     int
+	detail     string
+	retryAfter time.Duration
+}
+
+// post signs and sends. It signs now and never earlier, because receivers refuse old dates; it follows no redirect;
+// and where the first signature scheme is refused it tries the other one once. The errors are classed for retries.
+func (a *Adapter) post(ctx context.Context, p parcel) (detail string, err error) {
+	target, err := url.Parse(p.inbox)
+	if err == nil {
+		err = a.options.Client.CheckURL(target)
+	}
+	if err != nil {
+		return "", fault.GiveUp("the inbox address is refused by the outgoing policy", err)
+	}
+	key, err := a.keys.key(ctx, p.agent)
+	if err != nil {
+		return "", fault.RetryIn(0, "our own signing key could not be read", err)
+	}
+	said, err := a.knock(ctx, p, target, key.Private)
+	if err != nil {
+		return "", err
+	}
+	if said.status == http.StatusMovedPermanently || said.status == http.StatusPermanentRedirect {
+		if moved, found := a.movedInbox(ctx, p); found {
+			p.inbox = moved.String()
+			if said, err = a.knock(ctx, p, moved, key.Private); err != nil {
+				return "", err
+			}
+		}
+	}
+	return said.detail, a.judge(ctx, p, said)
+}
+
+// knock sends with the scheme that this host is known to take, else with draft-cavage; on 400 or 401 with the other.
+func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *rsa.PrivateKey) (answer, error) {
+	host := hostOf(p.inbox)
+	first, remembered := a.schemeOf(ctx, host), true
+	if first == "" {
+		first, remembered = schemeCavage, false
+	}
+	said, err := a.send(ctx, p, target, key, first)
+	if err != nil || said.status != http.StatusBadRequest && said.status != http.StatusUnauthorized {
+		if err == nil && said.status/100 == 2 && !remembered {
+			a.rememberScheme(ctx, host, first)
+		}
+		return said, err
+	}
+	second, err := a.send(ctx, p, target, key, otherScheme(first))
+	switch {
+	case err != nil:
+		return said, nil
+	case second.status/100 == 2:
+		a.rememberScheme(ctx, host, otherScheme(first))
+		return second, nil
+	case remembered && said.status == http.StatusUnauthorized:
+		a.forgetScheme(ctx, host)
+	}
+	return said, nil
+}
+
+func (a *Adapter) send(ctx context.Context, p parcel, target *url.URL, key *rsa.PrivateKey, scheme string) (answer, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(p.body))
+	if err != nil {
+		return answer{}, fault.GiveUp("the inbox address cannot be used", err)
+	}
+	request.Header.Set("Content-Type", activityMediaType)
+	request.Header.Set("Accept", acceptActivity)
+	request.Header.Set("User-Agent", a.userAgent())
+	request.Header.Set("Date", a.now().UTC().Format(http.TimeFormat))
+	keyID := a.actorIRI(p.agent) + "#main-key"
+	if scheme == schemeRFC9421 {
+		err = signMessage(request, p.body, keyID, key, a.now())
+	} else {
+		err = signCavage(request, p.body, keyID, key, true)
+	}
+	if err != nil {
+		return answer{}, fault.RetryIn(0, "the activity could not be signed", err)
+	}
+	response, err := a.options.Client.Do(request)
+	if err != nil {
+		posts.WithLabelValues(scheme, "error").Inc()
+		return answer{}, a.classNetwork(err)
+	}
+	defer response.Body.Close()
+	posts.WithLabelValues(scheme, strconv.Itoa(response.StatusCode/100)+"xx").Inc()
+	return answer{response.StatusCode, detailOf(response), retryAfter(response.Header.Get("Retry-After"), a.now())}, nil
+}
+
+func (a *Adapter) classNetwork(err error) error {
+	if errors.Is(err, safehttp.ErrRefused) {
+		return fault.GiveUp("the inbox address is refused by the outgoing policy", err)
+	}
+	if errors.Is(err, safehttp.ErrTimeout) {
+		return fault.RetryIn(0, "the server did not answer in time", err)
+	}
+	return fault.RetryIn(0, "the server could not be reached", err)
+}
+
+// detailOf gives status and the beginning of the answer's text for the operator.
+func detailOf(response *http.Response) string {
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 400))
+	detail := response.Status
+	if body := visible(strings.ToValidUTF8(string(text), ""), 400); body != "" && response.StatusCode/100 != 2 {
+		detail += ": " + body
+	}
+	return clip(detail, 512)
+}
+
+// maxRetryAfter bounds how long another server may put us off.
+const maxRetryAfter = 24 * time.Hour
+
+func retryAfter(header string, now time.Time) time.Duration {
+	var wait time.Duration
+	if seconds, err := strconv.ParseInt(strings.TrimSpace(header), 10, 32); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if date, err := http.ParseTime(header); err == nil {
+		wait = date.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}
+
+// judge classes an answer by the table in section 8 of the ActivityPub reference.
+func (a *Adapter) judge(ctx context.Context, p parcel, said answer) error {
+	refusal := fmt.Errorf("%s: %s", p.inbox, said.detail)
+	switch {
+	case said.status/100 == 2:
+		return nil
+	case said.status == http.StatusUnauthorized && p.attempt < a.options.MaxAttempts:
+		return fault.RetryIn(said.retryAfter, "the server refused our signature: "+said.detail, refusal) // its copy of our key may be old
+	case said.status == http.StatusRequestTimeout, said.status == http.StatusTooEarly, said.status == http.StatusTooManyRequests:
+		return fault.RetryIn(said.retryAfter, "the server asks us to wait: "+said.detail, refusal)
+	case said.status >= 500 && said.status != http.StatusNotImplemented:
+		return fault.RetryIn(said.retryAfter, "the server failed: "+said.detail, refusal)
+	case said.status == http.StatusGone && p.actor != "":
+		_, _ = a.unfollow(ctx, p.agent, p.actor) // the row is a courtesy; the delivery is over either way
+	}
+	return fault.GiveUp("the server refused the activity: "+said.detail, refusal)
+}
+
+// movedInbox asks the actor anew after a redirect: the inbox that we remember is out of date.
+func (a *Adapter) movedInbox(ctx context.Context, p parcel) (*url.URL, bool) {
+	if p.actor == "" {
+		return nil, false
+	}
+	actor, err := a.remote.fetchActor(ctx, p.actor)
+	if err != nil || actor.ID != p.actor {
+		return nil, false
+	}
+	for _, inbox := range []string{actor.SharedInbox, actor.Inbox} {
+		if _, remote := a.remoteOrigin(inbox); !remote || inbox == p.inbox {
+			continue
+		}
+		if target, err := url.Parse(inbox); err == nil && a.options.Client.CheckURL(target) == nil {
+			return target, true
+		}
+	}
+	return nil, false
+}

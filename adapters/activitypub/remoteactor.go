@@ -1,0 +1,199 @@
+package activitypub
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// remoteActor is what we keep of somebody else's actor document. All strings are copies: a piece of the document
+// would keep its whole megabyte alive.
+type remoteActor struct {
+	ID          string         `json:"id"`
+	Type        string         `json:"type"`
+	Username    string         `json:"username"`
+	Name        string         `json:"name,omitempty"`
+	URL         string         `json:"url,omitempty"`
+	Icon        string         `json:"icon,omitempty"`
+	IconType    string         `json:"icon_type,omitempty"`
+	Inbox       string         `json:"inbox"`
+	SharedInbox string         `json:"shared_inbox,omitempty"`
+	Followers   string         `json:"followers,omitempty"`
+	WebFinger   string         `json:"webfinger,omitempty"` // FEP-2c59: user@domain
+	Keys        []publishedKey `json:"keys"`
+	FetchedAt   time.Time      `json:"fetched_at"`
+}
+
+// publishedKey is a key that an actor lists. Material is SPKI PEM or a Multikey; empty when the actor only names it.
+type publishedKey struct {
+	ID       string `json:"id"`
+	Material string `json:"material,omitempty"`
+}
+
+// actorTypes are the kinds of ActivityStreams 2.0 that can speak.
+var actorTypes = []string{"Person", "Service", "Application", "Group", "Organization"}
+
+func isActor(doc object) bool { return isA(doc, actorTypes...) }
+
+// automated says that an actor declares itself a program.
+func (r *remoteActor) automated() bool { return r.Type == "Service" || r.Type == "Application" }
+
+func (r *remoteActor) lists(keyID string) (publishedKey, bool) {
+	for _, key := range r.Keys {
+		if key.ID == keyID {
+			return key, true
+		}
+	}
+	return publishedKey{}, false
+}
+
+// readActor reads an actor document. It does not judge where the document came from.
+func readActor(doc object, now time.Time) (*remoteActor, error) {
+	copied := func(o object, name string, limit int) string { return strings.Clone(clip(str(o, name), limit)) }
+	actor := &remoteActor{
+		ID: copied(doc, "id", maxIRIBytes), Type: strings.Clone(clip(kindOf(doc), 64)),
+		Username: copied(doc, "preferredUsername", 256), Name: copied(doc, "name", 1024),
+		URL: strings.Clone(linkHref(doc["url"])), Inbox: copied(doc, "inbox", maxIRIBytes),
+		Followers: copied(doc, "followers", maxIRIBytes), WebFinger: copied(doc, "webfinger", 320),
+		FetchedAt: now.UTC(),
+	}
+	if !isActor(doc) || actor.ID == "" || actor.Inbox == "" {
+		return nil, errors.New("document is not an actor with id and inbox")
+	}
+	if _, ok := origin(actor.Inbox); !ok {
+		return nil, errors.New("the actor's inbox is not an address")
+	}
+	if endpoints := embedded(doc["endpoints"]); endpoints != nil {
+		// A shared inbox elsewhere would let anybody point our signed posts at a third party.
+		if shared := copied(endpoints, "sharedInbox", maxIRIBytes); sameOrigin(shared, actor.Inbox) {
+			actor.SharedInbox = shared
+		}
+	}
+	if icon := embedded(doc["icon"]); icon != nil {
+		actor.Icon, actor.IconType = strings.Clone(linkHref(icon["url"])), copied(icon, "mediaType", 128)
+	}
+	actor.Keys = readKeys(doc)
+	return actor, nil
+}
+
+// readKeys collects publicKey (object, list or bare ids) and assertionMethod (FEP-521a).
+func readKeys(doc object) []publishedKey {
+	var keys []publishedKey
+	for _, name := range []string{"publicKey", "assertionMethod"} {
+		for _, entry := range listed(doc[name]) {
+			if key := readKey(entry); key.ID != "" && len(keys) < 16 {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+func readKey(entry any) publishedKey {
+	if id, isText := entry.(string); isText {
+		return publishedKey{ID: strings.Clone(clip(id, maxIRIBytes))}
+	}
+	doc, _ := entry.(object)
+	material := str(doc, "publicKeyPem")
+	if material == "" {
+		material = str(doc, "publicKeyMultibase")
+	}
+	return publishedKey{strings.Clone(clip(str(doc, "id"), maxIRIBytes)), strings.Clone(clip(material, 16<<10))}
+}
+
+// linkHref reads url members: a string, a Link object, or a list of them (the first web page wins).
+func linkHref(value any) string {
+	first := ""
+	for _, entry := range listed(value) {
+		href, _ := entry.(string)
+		link, isLink := entry.(object)
+		if isLink {
+			href = str(link, "href")
+		}
+		if _, ok := origin(href); !ok {
+			continue
+		}
+		if !isLink || str(link, "mediaType") == "text/html" {
+			return href
+		}
+		if first == "" {
+			first = href
+		}
+	}
+	return first
+}
+
+// parseKey reads SPKI or PKCS #1 PEM, or a Multikey, and refuses weak and absurd keys.
+func parseKey(material string) (crypto.PublicKey, error) {
+	if strings.HasPrefix(material, "z") {
+		return parseMultikey(material)
+	}
+	block, _ := pem.Decode([]byte(material))
+	if block == nil {
+		return nil, errors.New("key is neither PEM nor a Multikey")
+	}
+	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		pkcs1, otherErr := x509.ParsePKCS1PublicKey(block.Bytes) // "RSA PUBLIC KEY" of some small servers
+		if otherErr != nil {
+			return nil, errors.New("key cannot be parsed")
+		}
+		parsed = pkcs1
+	}
+	switch key := parsed.(type) {
+	case *rsa.PublicKey:
+		return key, checkRSA(key)
+	case ed25519.PublicKey:
+		return key, nil
+	}
+	return nil, errors.New("key is neither RSA nor Ed25519")
+}
+
+func checkRSA(key *rsa.PublicKey) error {
+	bits := key.N.BitLen()
+	switch {
+	case bits < 2048:
+		return errors.New("RSA key is shorter than 2048 bits")
+	case bits > 8192:
+		return errors.New("RSA key is longer than 8192 bits")
+	case key.E < 65537:
+		return errors.New("RSA key has an exponent below 65537")
+	}
+	return nil
+}
+
+// parseMultikey reads z + base58btc(0xed 0x01 + 32 bytes), an Ed25519 key.
+func parseMultikey(material string) (crypto.PublicKey, error) {
+	raw, ok := base58(material[1:])
+	if !ok || len(raw) != 2+ed25519.PublicKeySize || raw[0] != 0xed || raw[1] != 0x01 {
+		return nil, errors.New("multikey is not an Ed25519 key")
+	}
+	return ed25519.PublicKey(raw[2:]), nil
+}
+
+const base58Alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+// base58 decodes short base58btc text.
+func base58(text string) ([]byte, bool) {
+	if len(text) > 128 {
+		return nil, false
+	}
+	number, zeros := new(big.Int), 0
+	for i := range len(text) {
+		digit := strings.IndexByte(base58Alphabet, text[i])
+		if digit < 0 {
+			return nil, false
+		}
+		if digit == 0 && zeros == i {
+			zeros++
+		}
+		number.Mul(number, big.NewInt(58)).Add(number, big.NewInt(int64(digit)))
+	}
+	return append(make([]byte, zeros), number.Bytes()...), true
+}

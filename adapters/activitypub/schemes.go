@@ -1,0 +1,61 @@
+package activitypub
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+const (
+	schemeNamespace = "activitypub.scheme" // host → knownScheme
+	schemeLife      = 30 * 24 * time.Hour  // then draft-cavage is tried first again
+	schemeLook      = time.Hour            // between looks into the store for a host without a row
+)
+
+// knownScheme is the signature scheme that a host took last.
+type knownScheme struct {
+	Scheme string `json:"scheme"`
+}
+
+func otherScheme(scheme string) string {
+	if scheme == schemeCavage {
+		return schemeRFC9421
+	}
+	return schemeCavage
+}
+
+// schemeOf gives the scheme that a host is known to take; empty when nothing is known. The store only helps to guess
+// right the first time, so its failures are not failures of the delivery.
+func (a *Adapter) schemeOf(ctx context.Context, host string) string {
+	if known, found := a.schemes.get(host, a.now()); found {
+		return known.Scheme
+	}
+	var known knownScheme
+	value, found, err := a.options.State.Get(ctx, schemeNamespace, host)
+	if err != nil {
+		return ""
+	}
+	if found && json.Unmarshal(value, &known) == nil && (known.Scheme == schemeCavage || known.Scheme == schemeRFC9421) {
+		a.schemes.put(host, known, a.now().Add(schemeLook))
+		return known.Scheme
+	}
+	return ""
+}
+
+// rememberScheme keeps draft-cavage, the default, in memory only: a row for every host would tell nothing.
+func (a *Adapter) rememberScheme(ctx context.Context, host, scheme string) {
+	known := knownScheme{scheme}
+	a.schemes.put(host, known, a.now().Add(schemeLook))
+	if scheme == schemeCavage {
+		_ = a.options.State.Delete(ctx, schemeNamespace, host)
+		return
+	}
+	if value, err := json.Marshal(known); err == nil {
+		_ = a.options.State.Put(ctx, schemeNamespace, host, value, a.now().Add(schemeLife))
+	}
+}
+
+func (a *Adapter) forgetScheme(ctx context.Context, host string) {
+	a.schemes.drop(host)
+	_ = a.options.State.Delete(ctx, schemeNamespace, host)
+}

@@ -1,0 +1,237 @@
+package activitypub
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+)
+
+// type: the activity types in countedTypes, or other. outcome: accepted, duplicate, done, ignored, refused, failed
+var activities = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_activitypub_activities_total", Help: "Activities that arrived at an inbox, by type and outcome.",
+}, []string{"type", "outcome"})
+
+// Outcomes of an activity that was answered with 202.
+const (
+	outcomeAccepted  = "accepted"  // became a message
+	outcomeDuplicate = "duplicate" // the same message was accepted before
+	outcomeDone      = "done"      // a follow, a block and the like took effect
+	outcomeIgnored   = "ignored"   // acknowledged without effect
+)
+
+// Routes are all paths of this adapter. Discovery (WebFinger and the like) is in a room of its own.
+func (a *Adapter) Routes() []httpserver.Route {
+	get := func(pattern string, handler http.HandlerFunc) httpserver.Route {
+		return httpserver.Route{Method: http.MethodGet, Pattern: pattern, Handler: handler}
+	}
+	post := func(pattern string, handler http.HandlerFunc) httpserver.Route {
+		return httpserver.Route{Method: http.MethodPost, Pattern: pattern, Handler: handler}
+	}
+	return []httpserver.Route{
+		post("/inbox", a.serveSharedInbox),
+		post("/actor/inbox", a.serveSharedInbox),
+		post("/agents/{agent}/inbox", a.serveAgentInbox),
+		get("/actor", a.serveInstance),
+		get("/actor/{collection}", a.serveInstanceCollection),
+		get("/agents/{agent}", a.serveActor),
+		get("/agents/{agent}/{collection}", a.serveCollection),
+		get("/o/{id}", a.serveNote),
+		get("/o/{id}/activity", a.serveCreate),
+	}
+}
+
+func (a *Adapter) serveSharedInbox(w http.ResponseWriter, r *http.Request) { a.serveInbox(w, r, "") }
+
+func (a *Adapter) serveAgentInbox(w http.ResponseWriter, r *http.Request) {
+	agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+	if !found {
+		refuse(w, r, fault.New(fault.NotFound, "no such agent"))
+		return
+	}
+	a.serveInbox(w, r, agent.Name)
+}
+
+// serveInbox answers 202 only after everything that the activity asks for is stored. The agent never runs in here.
+func (a *Adapter) serveInbox(w http.ResponseWriter, r *http.Request, agent string) {
+	in, outcome, err := a.take(w, r, agent)
+	if err != nil {
+		activities.WithLabelValues(countedType(in.kind), refusalOutcome(err)).Inc()
+		if fault.Is(err, fault.Unauthenticated) {
+			a.offerMessageSignatures(w)
+		}
+		refuse(w, r, err)
+		return
+	}
+	activities.WithLabelValues(countedType(in.kind), outcome).Inc()
+	w.WriteHeader(http.StatusAccepted)
+}
+
+func refusalOutcome(err error) string {
+	if kind := fault.Of(err).Kind; kind == fault.Internal || kind == fault.Unavailable {
+		return "failed"
+	}
+	return "refused"
+}
+
+// take goes through the steps of section 4.1 of the ActivityPub reference in their order: type, size, syntax, the
+// cheap answers, the signature, and only then the activity itself.
+func (a *Adapter) take(w http.ResponseWriter, r *http.Request, agent string) (incoming, string, error) {
+	in := incoming{agent: agent}
+	if err := in.read(w, r); err != nil {
+		return in, "", err
+	}
+	if err := a.checkIdentity(&in); err != nil {
+		return in, "", err
+	}
+	if in.aboutSelf("Delete") {
+		known, err := a.remote.knows(r.Context(), in.actor)
+		if err != nil {
+			return in, "", unavailable(err)
+		}
+		if !known { // Mastodon tells every server of every deleted account, and the key is already gone
+			return in, outcomeIgnored, nil
+		}
+	}
+	var err error
+	if in.by, err = a.authenticate(r, in.body, in.actor); err != nil {
+		return a.refusedDelete(r.Context(), in, err)
+	}
+	outcome, err := a.dispatch(r.Context(), &in)
+	return in, outcome, err
+}
+
+// incoming is one activity with what was proven about it.
+type incoming struct {
+	agent    string // whose inbox; empty = the shared one
+	body     []byte
+	activity object
+	kind     string
+	id       string
+	actor    string
+	by       proven
+}
+
+func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
+	if !isActivityType(r.Header.Get("Content-Type"), false) {
+		return fault.New(fault.Unsupported, "want content type application/activity+json")
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return fault.New(fault.Unsupported, "compressed activities are not accepted")
+	}
+	if r.ContentLength > maxBodyBytes {
+		return fault.New(fault.TooLarge, "activity is over 1 MiB")
+	}
+	var err error
+	if in.body, err = readBody(w, r); err != nil {
+		return err
+	}
+	in.activity, err = parseObject(in.body)
+	return err
+}
+
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limited := http.MaxBytesReader(w, r.Body, maxBodyBytes)
+	// The announced length is the sender's word: room for an ordinary activity, and more only as it arrives.
+	buffer := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), 16<<10)+bytes.MinRead))
+	_, err := buffer.ReadFrom(limited)
+	switch err.(type) {
+	case nil:
+		return buffer.Bytes(), nil
+	case *http.MaxBytesError:
+		return nil, fault.New(fault.TooLarge, "activity is over 1 MiB")
+	}
+	return nil, fault.Wrap(fault.Malformed, "request body ended early", err)
+}
+
+// checkIdentity reads who claims to act and refuses claims that can never be true.
+func (a *Adapter) checkIdentity(in *incoming) error {
+	in.kind, in.id, in.actor = kindOf(in.activity), str(in.activity, "id"), reference(in.activity["actor"])
+	if in.kind == "" {
+		return fault.InField("type", "the activity has no type")
+	}
+	if _, ok := origin(in.actor); !ok {
+		return fault.InField("actor", "the activity names no actor")
+	}
+	if a.isOurs(in.actor) {
+		return fault.InField("actor", "an actor of this server cannot come from outside")
+	}
+	if in.id != "" && !sameOrigin(in.id, in.actor) {
+		return fault.InField("id", "activity and actor are on different servers")
+	}
+	if _, ok := a.remoteOrigin(in.actor); !ok {
+		return fault.InField("actor", "want an https address")
+	}
+	return nil
+}
+
+// aboutSelf says that an activity of the kind has its own actor as object.
+func (in *incoming) aboutSelf(kind string) bool {
+	return in.kind == kind && reference(in.activity["object"]) == in.actor
+}
+
+// refusedDelete looks once more at a Delete of an actor whose key cannot be had: where the actor's own server says
+// that the actor is gone, the Delete is true whoever brought it.
+func (a *Adapter) refusedDelete(ctx context.Context, in incoming, refusal error) (incoming, string, error) {
+	if !in.aboutSelf("Delete") || !isGone(refusal) {
+		return in, "", refusal
+	}
+	if _, found := a.remote.failed.get(in.actor, a.now()); found {
+		return in, "", refusal
+	}
+	a.remote.failed.put(in.actor, refusal, a.now().Add(failureLife))
+	if _, _, err := a.fetch(ctx, in.actor); !isGone(err) {
+		return in, "", refusal
+	}
+	outcome, err := a.actorDeleted(ctx, &in)
+	return in, outcome, err
+}
+
+// offerMessageSignatures lets capable peers repeat a refused request with RFC 9421 (section 5.1 there).
+func (a *Adapter) offerMessageSignatures(w http.ResponseWriter) {
+	w.Header().Set("Accept-Signature", `sig1=("@method" "@target-uri" "@authority" "content-digest");created;keyid`)
+}
+
+var statuses = map[fault.Kind]int{
+	fault.Malformed: http.StatusBadRequest, fault.TooLarge: http.StatusRequestEntityTooLarge,
+	fault.Unauthenticated: http.StatusUnauthorized, fault.Forbidden: http.StatusForbidden,
+	fault.NotFound: http.StatusNotFound, fault.Gone: http.StatusGone, fault.Conflict: http.StatusConflict,
+	fault.RateLimited: http.StatusTooManyRequests, fault.Unsupported: http.StatusUnsupportedMediaType,
+	fault.Unavailable: http.StatusServiceUnavailable,
+}
+
+// refuse writes a fault as status and one line of text. What went wrong inside goes to the log only.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	failure := fault.Of(err)
+	status, known := statuses[failure.Kind]
+	if !known {
+		status = http.StatusInternalServerError
+	}
+	if status >= http.StatusInternalServerError {
+		slog.ErrorContext(r.Context(), "activitypub request failed", "path", r.URL.Path, "error", err)
+	}
+	if failure.RetryAfter > 0 || status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		seconds := max(int(math.Ceil(failure.RetryAfter.Seconds())), 5)
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	text := failure.Public
+	if failure.Field != "" {
+		text = failure.Field + ": " + text
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	http.Error(w, text, status)
+}
+
+// unavailable is a failure of our own store; the peer tries again.
+func unavailable(cause error) error {
+	return fault.Wrap(fault.Unavailable, "try again later", cause)
+}

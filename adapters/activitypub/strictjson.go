@@ -1,0 +1,342 @@
+package activitypub
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"inbox/internal/fault"
+)
+
+// Limits of a document (ActivityPub reference, section 7).
+const (
+	maxBodyBytes = 1 << 20
+	maxDepth     = 64
+	maxNodes     = 10_000
+)
+
+// object is a JSON object with its exact names. Values are object, []any, string, json.Number, bool and nil.
+type object = map[string]any
+
+// parseObject reads one strict JSON document. encoding/json is not used because it keeps the last of two equal
+// names, folds case when it fills structs, nests 10,000 deep and repairs broken UTF-8: each lets two readers of the
+// same bytes see different activities. JSON-LD keywords are refused, because we read fixed names and never expand;
+// @context is checked for syntax only, and a linked-data signature is dropped before anything can look at it.
+func parseObject(body []byte) (object, error) {
+	if !utf8.Valid(body) {
+		return nil, malformed(0, "not valid UTF-8")
+	}
+	s := scanner{text: string(body)}
+	s.blanks()
+	if s.at >= len(s.text) || s.text[s.at] != '{' {
+		return nil, s.fail("want a JSON object")
+	}
+	value, err := s.value(1, true)
+	if err != nil {
+		return nil, err
+	}
+	if s.blanks(); s.at != len(s.text) {
+		return nil, s.fail("text after the end of the document")
+	}
+	document := value.(object)
+	delete(document, "signature")
+	return document, nil
+}
+
+type scanner struct {
+	text  string
+	at    int
+	nodes int
+}
+
+func malformed(at int, reason string) error {
+	return fault.InField("body", reason+" at byte "+strconv.Itoa(at))
+}
+
+func (s *scanner) fail(reason string) error { return malformed(s.at, reason) }
+
+func (s *scanner) blanks() {
+	for s.at < len(s.text) {
+		switch s.text[s.at] {
+		case ' ', '\t', '\n', '\r':
+			s.at++
+		default:
+			return
+		}
+	}
+}
+
+// value reads one value. Without keep it checks the syntax only and gives nil.
+func (s *scanner) value(depth int, keep bool) (any, error) {
+	if s.nodes++; s.nodes > maxNodes {
+		return nil, s.fail("too many values")
+	}
+	if s.at >= len(s.text) {
+		return nil, s.fail("unexpected end")
+	}
+	switch c := s.text[s.at]; {
+	case c == '"':
+		s.at++
+		return s.str()
+	case c == '{' || c == '[':
+		if depth > maxDepth {
+			return nil, s.fail("nested too deeply")
+		}
+		s.at++
+		if c == '{' {
+			return s.members(depth, keep)
+		}
+		return s.items(depth, keep)
+	case c == '-' || c >= '0' && c <= '9':
+		return s.number()
+	}
+	return s.literal()
+}
+
+func (s *scanner) literal() (any, error) {
+	for _, known := range [...]struct {
+		text  string
+		value any
+	}{{"true", true}, {"false", false}, {"null", nil}} {
+		if strings.HasPrefix(s.text[s.at:], known.text) {
+			s.at += len(known.text)
+			return known.value, nil
+		}
+	}
+	return nil, s.fail("unexpected character")
+}
+
+func (s *scanner) members(depth int, keep bool) (any, error) {
+	var into object
+	if keep {
+		into = make(object, 8)
+	}
+	for first := true; ; first = false {
+		done, err := s.next('}', first)
+		if err != nil || done {
+			return into, err
+		}
+		if err := s.member(into, depth, keep); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *scanner) member(into object, depth int, keep bool) error {
+	name, err := s.name()
+	if err != nil {
+		return err
+	}
+	context := name == "@context"
+	if keep && len(name) > 0 && name[0] == '@' && !context {
+		return s.fail("JSON-LD keyword " + strconv.Quote(clip(name, 40)))
+	}
+	value, err := s.value(depth+1, keep && !context)
+	if err != nil {
+		return err
+	}
+	if !keep {
+		return nil
+	}
+	if _, twice := into[name]; twice {
+		return s.fail("duplicate name " + strconv.Quote(clip(name, 40)))
+	}
+	into[name] = value
+	return nil
+}
+
+func (s *scanner) name() (string, error) {
+	if s.at >= len(s.text) || s.text[s.at] != '"' {
+		return "", s.fail("want a name in quotes")
+	}
+	s.at++
+	name, err := s.str()
+	if err != nil {
+		return "", err
+	}
+	if s.blanks(); s.at >= len(s.text) || s.text[s.at] != ':' {
+		return "", s.fail("want a colon")
+	}
+	s.at++
+	s.blanks()
+	return name, nil
+}
+
+func (s *scanner) items(depth int, keep bool) (any, error) {
+	list := []any{}
+	for first := true; ; first = false {
+		done, err := s.next(']', first)
+		if err != nil || done {
+			return list, err
+		}
+		value, err := s.value(depth+1, keep)
+		if err != nil {
+			return nil, err
+		}
+		if keep {
+			list = append(list, value)
+		}
+	}
+}
+
+// next moves to the next element of a list or object: over the comma, or over the closing mark.
+func (s *scanner) next(closing byte, first bool) (done bool, err error) {
+	s.blanks()
+	switch {
+	case s.at >= len(s.text):
+		return false, s.fail("unexpected end")
+	case s.text[s.at] == closing:
+		s.at++
+		return true, nil
+	case first:
+		return false, nil
+	case s.text[s.at] != ',':
+		return false, s.fail("want a comma")
+	}
+	s.at++
+	s.blanks()
+	if s.at < len(s.text) && s.text[s.at] == closing {
+		return false, s.fail("comma before the end")
+	}
+	return false, nil
+}
+
+// str reads a string after its opening quote. Without escapes it shares the document's memory.
+func (s *scanner) str() (string, error) {
+	for i := s.at; i < len(s.text); i++ {
+		switch c := s.text[i]; {
+		case c == '"':
+			text := s.text[s.at:i]
+			s.at = i + 1
+			return text, nil
+		case c == '\\':
+			return s.escaped(i)
+		case c < ' ':
+			return "", s.fail("control character in a string")
+		}
+	}
+	return "", s.fail("string without end")
+}
+
+func (s *scanner) escaped(from int) (string, error) {
+	var out strings.Builder
+	out.WriteString(s.text[s.at:from])
+	for s.at = from; s.at < len(s.text); {
+		c := s.text[s.at]
+		switch {
+		case c == '"':
+			s.at++
+			return out.String(), nil
+		case c < ' ':
+			return "", s.fail("control character in a string")
+		case c == '\\':
+			r, err := s.escape()
+			if err != nil {
+				return "", err
+			}
+			out.WriteRune(r)
+		default:
+			out.WriteByte(c)
+			s.at++
+		}
+	}
+	return "", s.fail("string without end")
+}
+
+var simpleEscapes = [256]rune{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
+func (s *scanner) escape() (rune, error) {
+	if s.at+1 >= len(s.text) {
+		return 0, s.fail("string without end")
+	}
+	kind := s.text[s.at+1]
+	if kind != 'u' {
+		if simpleEscapes[kind] == 0 {
+			return 0, s.fail("unknown escape")
+		}
+		s.at += 2
+		return simpleEscapes[kind], nil
+	}
+	r, err := s.unicode()
+	if err != nil || !utf16.IsSurrogate(r) {
+		return r, err
+	}
+	if s.at+1 >= len(s.text) || s.text[s.at] != '\\' || s.text[s.at+1] != 'u' {
+		return 0, s.fail("half of a surrogate pair")
+	}
+	low, err := s.unicode()
+	if err != nil {
+		return 0, err
+	}
+	if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+		return 0, s.fail("half of a surrogate pair")
+	}
+	return r, nil
+}
+
+// unicode reads \uXXXX.
+func (s *scanner) unicode() (rune, error) {
+	if s.at+6 > len(s.text) {
+		return 0, s.fail("string without end")
+	}
+	var r rune
+	for _, c := range []byte(s.text[s.at+2 : s.at+6]) {
+		digit := strings.IndexByte("0123456789abcdef", c|0x20)
+		if digit < 0 || c < '0' {
+			return 0, s.fail("want four hexadecimal digits")
+		}
+		r = r<<4 | rune(digit)
+	}
+	s.at += 6
+	return r, nil
+}
+
+func (s *scanner) number() (any, error) {
+	start := s.at
+	if s.text[s.at] == '-' {
+		s.at++
+	}
+	whole := s.digits()
+	if whole == 0 || whole > 1 && s.text[s.at-whole] == '0' {
+		return nil, s.fail("not a number")
+	}
+	if s.at < len(s.text) && s.text[s.at] == '.' {
+		s.at++
+		if s.digits() == 0 {
+			return nil, s.fail("not a number")
+		}
+	}
+	if s.at < len(s.text) && s.text[s.at]|0x20 == 'e' {
+		s.at++
+		if s.at < len(s.text) && (s.text[s.at] == '+' || s.text[s.at] == '-') {
+			s.at++
+		}
+		if s.digits() == 0 {
+			return nil, s.fail("not a number")
+		}
+	}
+	return json.Number(s.text[start:s.at]), nil
+}
+
+func (s *scanner) digits() int {
+	start := s.at
+	for s.at < len(s.text) && s.text[s.at] >= '0' && s.text[s.at] <= '9' {
+		s.at++
+	}
+	return s.at - start
+}
+
+// clip cuts text to at most limit bytes without splitting a character.
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
