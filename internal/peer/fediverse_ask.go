@@ -32,7 +32,7 @@ func (f *Fediverse) Ask(ctx context.Context, publicURL, address, text string) (C
 	if err := f.deliver(ctx, target.Inbox, create); err != nil {
 		return Conversation{}, fmt.Errorf("deliver the mention to %s: %w", target.Inbox, err)
 	}
-	got, err := f.waiting.await(ctx, arrival)
+	got, err := f.waiting.await(ctx, target.ID, arrival)
 	if err != nil {
 		return Conversation{}, fmt.Errorf("wait for the reply to %s: %w", note, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -76,6 +77,7 @@ func newID() string { return rand.Text() }
 
 // answer is what arrived for a waiting question.
 type answer struct {
+	from     string // the proven author: actor IRI, user@domain
 	text     string
 	evidence []string
 	err      error // it arrived and does not hold
@@ -123,10 +125,13 @@ func (w *waiting) refuse(reason error) {
 	w.refused = reason
 }
 
-// await waits for the answer. When ctx ends first, the error tells what was refused meanwhile.
-func (w *waiting) await(ctx context.Context, arrival <-chan answer) (answer, error) {
+// await waits for the answer of the one who was asked. When ctx ends first, the error tells what was refused meanwhile.
+func (w *waiting) await(ctx context.Context, asked string, arrival <-chan answer) (answer, error) {
 	select {
 	case got := <-arrival:
+		if got.err == nil && !strings.EqualFold(got.from, asked) {
+			got.err = fmt.Errorf("%s was asked, %s answered", asked, got.from)
+		}
 		return got, got.err
 	case <-ctx.Done():
 	}

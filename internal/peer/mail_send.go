@@ -1,0 +1,122 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"fmt"
+	"mime"
+	"mime/quotedprintable"
+	"net"
+	"net/mail"
+	"strings"
+	"time"
+
+	"github.com/emersion/go-msgauth/dkim"
+	"github.com/emersion/go-smtp"
+
+	"inbox/identity"
+)
+
+// letter is a mail before it is signed.
+type letter struct {
+	id         string // Message-ID without angle brackets
+	to         string // user@domain
+	subject    string
+	text       string
+	inReplyTo  string // without angle brackets; empty = a new thread
+	references string // as written in the field
+}
+
+// Ask mails the address (@user@domain or user@domain) through the SMTP server at smtpAddr and waits until ctx ends
+// for an answer that verifies.
+func (m *Mail) Ask(ctx context.Context, smtpAddr, address, subject, text string) (Conversation, error) {
+	started := time.Now()
+	to, err := identity.ParseAddress(address)
+	if err != nil {
+		return Conversation{}, err
+	}
+	question := letter{id: newID() + "@" + m.domain, to: to.Mail(), subject: subject, text: text}
+	arrival, forget := m.waiting.expect(question.id)
+	defer forget()
+	if err := m.send(ctx, smtpAddr, question); err != nil {
+		return Conversation{}, fmt.Errorf("mail %s through %s: %w", question.to, smtpAddr, err)
+	}
+	got, err := m.waiting.await(ctx, question.to, arrival)
+	if err != nil {
+		return Conversation{}, fmt.Errorf("wait for the answer to <%s>: %w", question.id, err)
+	}
+	return Conversation{
+		Network: "email", From: m.Address(), To: question.to, MessageID: question.id,
+		Question: text, Answer: got.text, Evidence: got.evidence, Took: time.Since(started),
+	}, nil
+}
+
+func (m *Mail) send(ctx context.Context, smtpAddr string, message letter) error {
+	signed, err := m.sign(m.compose(message))
+	if err != nil {
+		return err
+	}
+	return m.submit(ctx, smtpAddr, message.to, signed)
+}
+
+// submit hands finished bytes to an SMTP server.
+func (m *Mail) submit(ctx context.Context, smtpAddr, to string, raw []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", smtpAddr)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	client := smtp.NewClient(conn)
+	defer client.Close() //nolint:errcheck // after Quit it is closed already
+	if err := client.Hello("mail." + m.domain); err != nil {
+		return err
+	}
+	if err := client.SendMail(m.Address(), []string{to}, bytes.NewReader(raw)); err != nil {
+		return err
+	}
+	return client.Quit()
+}
+
+// compose writes the message of RFC 5322 with CRLF line ends.
+func (m *Mail) compose(message letter) []byte {
+	var b bytes.Buffer
+	field := func(name, value string) { fmt.Fprintf(&b, "%s: %s\r\n", name, value) }
+	field("From", (&mail.Address{Name: m.name, Address: m.Address()}).String())
+	field("To", "<"+message.to+">")
+	field("Subject", mime.QEncoding.Encode("utf-8", message.subject))
+	field("Date", time.Now().Format(time.RFC1123Z))
+	field("Message-ID", "<"+message.id+">")
+	if message.inReplyTo != "" {
+		field("In-Reply-To", "<"+message.inReplyTo+">")
+		field("References", strings.TrimSpace(message.references+" <"+message.inReplyTo+">"))
+		field("Auto-Submitted", "auto-replied")
+	}
+	field("MIME-Version", "1.0")
+	field("Content-Type", "text/plain; charset=utf-8")
+	field("Content-Transfer-Encoding", "quoted-printable")
+	b.WriteString("\r\n")
+	body := quotedprintable.NewWriter(&b)
+	_, _ = body.Write([]byte(message.text + "\n")) // a bytes.Buffer takes everything
+	_ = body.Close()
+	return b.Bytes()
+}
+
+func (m *Mail) sign(message []byte) ([]byte, error) {
+	var signed bytes.Buffer
+	err := dkim.Sign(&signed, bytes.NewReader(message), &dkim.SignOptions{
+		Domain: m.domain, Selector: dkimSelector, Signer: m.key, Hash: crypto.SHA256,
+		HeaderCanonicalization: dkim.CanonicalizationRelaxed, BodyCanonicalization: dkim.CanonicalizationRelaxed,
+		HeaderKeys: []string{
+			"From", "From", "To", "Subject", "Date", "Message-ID", "In-Reply-To", "References", "Reply-To",
+			"Auto-Submitted", "MIME-Version", "Content-Type", "Content-Transfer-Encoding",
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sign mail: %w", err)
+	}
+	return signed.Bytes(), nil
+}
