@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"path"
@@ -15,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/log"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -30,6 +32,9 @@ var requests = promauto.NewCounterVec(prometheus.CounterOpts{
 	Help: "Requests at the A2A edge, by operation (none when it was refused before) and reason of the error (OK without).",
 }, []string{"operation", "reason"})
 
+// quiet takes what the SDK logs, which is that clients left; our own failures are logged here.
+var quiet = slog.New(slog.DiscardHandler)
+
 // call is one authenticated request on its way through the SDK's binding to our handler.
 type call struct {
 	agent    exchange.AgentProfile
@@ -37,7 +42,7 @@ type call struct {
 	owner    owner
 	original []byte // the body as received
 	id       json.RawMessage
-	rest     bool
+	rest     bool                   // HTTP+JSON; false = JSON-RPC
 	reached  atomic.Pointer[string] // operation of the handler; errors before it are the binding's
 	problem  atomic.Pointer[problem]
 }
@@ -58,9 +63,9 @@ func callOf(ctx context.Context) (*call, bool) {
 }
 
 // edge does what comes before any protocol: agent, token, size of the body, extensions, and afterwards the log.
-func (a *Adapter) edge(serve func(http.ResponseWriter, *http.Request, *call)) http.Handler {
+func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request, *call)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{}
+		c := &call{rest: rest}
 		out := newAnswer(w, c, a.options)
 		defer func() { a.finish(recover(), r, out) }()
 		if p := a.admit(r, c, out); p != nil {
@@ -68,7 +73,7 @@ func (a *Adapter) edge(serve func(http.ResponseWriter, *http.Request, *call)) ht
 			return
 		}
 		ctx := telemetry.With(r.Context(), "agent", c.agent.Name, "principal", c.owner.principal)
-		ctx = context.WithValue(ctx, callKey{}, c)
+		ctx = log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)
 		r = r.WithContext(ctx)
 		r.Body = io.NopCloser(bytes.NewReader(c.original))
 		serve(out, r, c)
@@ -251,7 +256,6 @@ func (a *Adapter) serveREST03(w http.ResponseWriter, r *http.Request, c *call) {
 
 // rest hands a request to an HTTP+JSON binding, which knows the path below the interface's URL only.
 func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding http.Handler, version, prefix string) {
-	c.rest = true
 	if asked := requested(r); asked != "" && asked != version {
 		c.problem.Store(unsupportedVersion())
 		return

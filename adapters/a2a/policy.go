@@ -27,7 +27,11 @@ func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error 
 	message.SetMeta("mentionable", map[string]any{"policy": object})
 	if policy.Kind == policypart.PaymentRequired {
 		message.SetMeta("x402.payment.status", "payment-required")
-		message.SetMeta("x402.payment.required", map[string]any{"x402Version": 1, "accepts": object["accepts"]})
+		accepts := policy.Accepts
+		if accepts == nil {
+			accepts = []json.RawMessage{}
+		}
+		message.SetMeta("x402.payment.required", map[string]any{"x402Version": 1, "accepts": accepts})
 	}
 	return nil
 }

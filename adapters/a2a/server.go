@@ -167,10 +167,10 @@ func (o *Options) defaults() {
 func (a *Adapter) Routes() []httpserver.Route {
 	card := a.cached(a.agentCard)
 	return []httpserver.Route{
-		{Pattern: "/a2a/{agent}", Handler: a.edge(a.serveRPC)},
-		{Pattern: "/a2a/{agent}/", Handler: a.edge(a.serveRPC)},
-		{Pattern: "/a2a/{agent}/rest/*", Handler: a.edge(a.serveREST)},
-		{Pattern: "/a2a/{agent}/v1/*", Handler: a.edge(a.serveREST03)},
+		{Pattern: "/a2a/{agent}", Handler: a.edge(false, a.serveRPC)},
+		{Pattern: "/a2a/{agent}/", Handler: a.edge(false, a.serveRPC)},
+		{Pattern: "/a2a/{agent}/rest/*", Handler: a.edge(true, a.serveREST)},
+		{Pattern: "/a2a/{agent}/v1/*", Handler: a.edge(true, a.serveREST03)},
 		{Pattern: "/a2a/{agent}/.well-known/agent-card.json", Handler: card},
 		{Pattern: "/a2a/{agent}/.well-known/agent.json", Handler: card},
 		{Pattern: "/.well-known/agent-card.json", Handler: a.cached(a.defaultCard)},

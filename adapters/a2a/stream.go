@@ -96,6 +96,7 @@ type follower struct {
 	untilInput bool          // the stream ends with a question to its owner; a subscription goes on
 	state      a2a.TaskState // as the reader knows it
 	since      time.Time     // state changes up to here are in the snapshot
+	over       bool          // the newest turn has ended and its end was told
 	sent       strings.Builder
 	open       bool // an artifact was begun for the growing answer
 	stopped    bool // the reader is gone or got an error
@@ -138,6 +139,7 @@ func (f *follower) snapshot(v view) bool {
 		return f.fail(err)
 	}
 	f.state, f.since = rendered.Status.State, f.task.last().UpdatedAt
+	f.over = exchange.Terminal(f.task.last().State)
 	return f.emit(rendered)
 }
 
@@ -164,8 +166,7 @@ func (f *follower) turn() bool {
 
 // ended says whether this stream takes no more events of the newest turn.
 func (f *follower) ended() bool {
-	return f.state.Terminal() || exchange.Terminal(f.task.last().State) ||
-		f.untilInput && f.state == a2a.TaskStateInputRequired
+	return f.state.Terminal() || f.over || f.untilInput && f.state == a2a.TaskStateInputRequired
 }
 
 func (f *follower) event(event exchange.Event) bool {
@@ -230,6 +231,7 @@ func (f *follower) settled() bool {
 		return f.fail(err)
 	}
 	*f.task.last() = turn
+	f.over = exchange.Terminal(turn.State)
 	artifacts, err := f.artifacts(f.ctx, turn)
 	if err != nil {
 		return f.fail(err)
@@ -276,7 +278,7 @@ func (f *follower) next() bool {
 			return f.status(a2a.TaskStatus{State: a2a.TaskStateCanceled, Timestamp: stamp(t.cancelled)}) && false
 		case known < len(t.turns)-1:
 			t.turns = t.turns[:known+2]
-			f.task, f.since = t, time.Time{}
+			f.task, f.since, f.over = t, time.Time{}, false
 			f.state = a2a.TaskStateSubmitted
 			return true
 		}

@@ -1,0 +1,280 @@
+package a2a
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/policypart"
+)
+
+func TestCredentials(t *testing.T) {
+	b := setup(t)
+	onlyOther := b.engine.token("limited", "OTHER")
+	revoked, hash := MintToken()
+	b.engine.tokens[hash] = exchange.Token{ID: newID(), Name: "gone", RevokedAt: time.Now()}
+	unknown, _ := MintToken()
+	for name, c := range map[string]struct {
+		header string
+		status int
+	}{
+		"none":        {"", 401},
+		"basic":       {"Basic YTpi", 401},
+		"short":       {"Bearer inbox_x", 401},
+		"foreign":     {"Bearer eyJhbGciOiJub25lIn0.e30.", 401},
+		"unknown":     {"Bearer " + unknown, 401},
+		"revoked":     {"Bearer " + revoked, 401},
+		"other agent": {"Bearer " + onlyOther, 403},
+		"lower case":  {"bearer " + b.ada, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := b.do("POST", "/a2a/echo", "", `{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{}}`, "Authorization", c.header)
+			if r.status != c.status {
+				t.Errorf("status %d, want %d: %s", r.status, c.status, r.body)
+			}
+			if challenged := r.header.Get("WWW-Authenticate") != ""; challenged != (c.status != 200) {
+				t.Errorf("WWW-Authenticate %q", r.header.Get("WWW-Authenticate"))
+			}
+		})
+	}
+	golden(t, "error-401.json", b.rpc("", "ListTasks", "{}").body)
+	if r := b.do("POST", "/a2a/other", onlyOther, `{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{}}`); r.status != 200 {
+		t.Errorf("its own agent: %d", r.status)
+	}
+	if r := b.do("POST", "/a2a/nobody", b.ada, "{}"); r.status != 404 {
+		t.Errorf("unknown agent: %d", r.status)
+	}
+	if r := b.do("GET", "/a2a/echo/rest/tasks", "", ""); r.status != 401 || r.at(t, "error.status") != "UNAUTHENTICATED" {
+		t.Errorf("REST without token: %d %s", r.status, r.body)
+	}
+}
+
+func TestTokenCacheForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine("echo")
+		token := e.token("ada", "")
+		cache := newTokenCache(e)
+		for range 3 {
+			if _, found, err := cache.find(t.Context(), hashToken(token)); !found || err != nil {
+				t.Fatal(found, err)
+			}
+		}
+		if e.lookups != 1 {
+			t.Errorf("%d look-ups, want 1", e.lookups)
+		}
+		delete(e.tokens, hashToken(token))
+		time.Sleep(tokenCacheTTL)
+		if _, found, _ := cache.find(t.Context(), hashToken(token)); found {
+			t.Error("a deleted token is valid after the time of the cache")
+		}
+		for range maxTokens + 1 {
+			cache.keep(newID(), cachedToken{})
+		}
+		if len(cache.found) > maxTokens {
+			t.Errorf("%d tokens are kept", len(cache.found))
+		}
+	})
+}
+
+func TestPeerAddress(t *testing.T) {
+	for name, want := range map[string]string{"ada": "@ada@d.test", "two words": "@token-7@d.test", "a@b": "@token-7@d.test", "": "@token-7@d.test"} {
+		if got := peerAddress(exchange.Token{ID: "7", Name: name}, "d.test"); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestRefusedRequests(t *testing.T) {
+	b := setup(t)
+	request := func(method, params string) string {
+		return `{"jsonrpc":"2.0","id":"a","method":"` + method + `","params":` + params + `}`
+	}
+	parts := func(parts string) string {
+		return request("SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[`+parts+`]}}`)
+	}
+	for name, c := range map[string]struct {
+		body   string
+		status int
+		code   int
+		text   string
+	}{
+		"no JSON":             {`{"jsonrpc":`, 200, -32700, "not JSON"},
+		"batch":               {`[{"jsonrpc":"2.0","id":1,"method":"GetTask"}]`, 200, -32600, "batches"},
+		"id is an object":     {`{"jsonrpc":"2.0","id":{},"method":"GetTask"}`, 200, -32600, "id"},
+		"version of JSON-RPC": {`{"jsonrpc":"1.0","id":"a","method":"GetTask"}`, 200, -32600, "2.0"},
+		"no method":           {`{"jsonrpc":"2.0","id":"a"}`, 200, -32600, "method"},
+		"unknown method":      {request("Nothing", "{}"), 200, -32601, "no such method"},
+		"method of 0.2":       {request("tasks/send", "{}"), 200, -32601, "no such method"},
+		"no params":           {`{"jsonrpc":"2.0","id":"a","method":"GetTask"}`, 200, -32602, "params"},
+		"params is a list":    {request("GetTask", "[]"), 200, -32602, "params"},
+		"wrong type":          {request("GetTask", `{"id":5}`), 200, -32602, "id: has the wrong type"},
+		"wrong type inside":   {request("SendMessage", `{"message":{"messageId":7}}`), 200, -32602, "message.messageId"},
+		"no message":          {request("SendMessage", "{}"), 200, -32602, "message: is needed"},
+		"no messageId":        {request("SendMessage", `{"message":{"role":"ROLE_USER","parts":[{"text":"x"}]}}`), 200, -32602, "message.messageId"},
+		"role":                {request("SendMessage", `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}}`), 200, -32602, "message.role"},
+		"no parts":            {parts(""), 200, -32602, "message.parts"},
+		"blank":               {parts(`{"text":" \n"}`), 200, -32602, "message.parts"},
+		"null part":           {parts(`null`), 200, -32602, "message.parts[0]"},
+		"part of two":         {parts(`{"text":"x","url":"https://x.test"}`), 200, -32602, ""},
+		"empty part":          {parts(`{}`), 200, -32602, ""},
+		"plain http file":     {parts(`{"url":"http://x.test/a.png"}`), 200, -32602, "message.parts[0].url"},
+		"65 parts":            {parts(strings.Repeat(`{"text":"x"},`, 64) + `{"text":"x"}`), 200, -32602, "message.parts"},
+		"long text":           {parts(`{"text":"` + strings.Repeat("x", 1<<20+1) + `"}`), 200, -32602, "message.parts[0].content"},
+		"long messageId":      {strings.Replace(parts(`{"text":"x"}`), `"m"`, `"`+strings.Repeat("m", 3000)+`"`, 1), 200, -32602, "message.messageId"},
+		"control in id":       {strings.Replace(parts(`{"text":"x"}`), `"m"`, `"m\u0000"`, 1), 200, -32602, "message.messageId"},
+		"control in context":  {strings.Replace(parts(`{"text":"x"}`), `"messageId"`, `"contextId":"\n","messageId"`, 1), 200, -32602, "message.contextId"},
+		"large metadata":      {strings.Replace(parts(`{"text":"x"}`), `"messageId"`, `"metadata":{"a":"`+strings.Repeat("x", 70_000)+`"},"messageId"`, 1), 200, -32602, "message.metadata"},
+		"history length":      {request("GetTask", `{"id":"x","historyLength":-1}`), 200, -32602, "historyLength"},
+		"page size":           {request("ListTasks", `{"pageSize":101}`), 200, -32602, "pageSize"},
+		"page token":          {request("ListTasks", `{"pageToken":"AAAA"}`), 200, -32602, "pageToken"},
+		"status":              {request("ListTasks", `{"status":"BUSY"}`), 200, -32602, "status"},
+		"push in a message":   {strings.Replace(parts(`{"text":"x"}`), `{"message"`, `{"configuration":{"taskPushNotificationConfig":{"url":"https://x.test"}},"message"`, 1), 200, -32003, ""},
+		"push config":         {request("CreateTaskPushNotificationConfig", `{"taskId":"x","url":"https://x.test"}`), 200, -32003, ""},
+		"extended card":       {request("GetExtendedAgentCard", `{}`), 200, -32007, ""},
+		"chain over its end":  {strings.Replace(parts(`{"text":"x"}`), `"messageId"`, `"metadata":{"mentionable":{"agent_chain":{"hop":5,"max_hops":4}}},"messageId"`, 1), 403, -31403, "chain"},
+		"chain of fractions":  {strings.Replace(parts(`{"text":"x"}`), `"messageId"`, `"metadata":{"mentionable":{"agent_chain":{"hop":1.5,"max_hops":4}}},"messageId"`, 1), 200, -32602, "agent_chain"},
+		"stream: no message":  {request("SendStreamingMessage", "{}"), 200, -32602, "message: is needed"},
+		"stream: wrong type":  {request("SendStreamingMessage", `{"message":5}`), 200, -32602, "message"},
+		"stream: no task":     {request("SubscribeToTask", `{"id":"x"}`), 200, -32001, "task not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := b.do("POST", "/a2a/echo", b.ada, c.body)
+			got := r.decode(t)
+			if got.Error == nil || r.status != c.status || got.Error.Code != c.code || !strings.Contains(got.Error.Message, c.text) {
+				t.Fatalf("%d %s", r.status, r.body)
+			}
+			if strings.Contains(r.body, "json:") || strings.Contains(r.body, "Go ") || r.header.Get("Content-Type") != "application/json" {
+				t.Errorf("%v %s", r.header, r.body)
+			}
+			if got.Error.Data[0]["@type"] != errorInfoType || got.Error.Data[0]["domain"] != "a2a-protocol.org" {
+				t.Errorf("data %v", got.Error.Data)
+			}
+		})
+	}
+	if b.engine.receives != 0 {
+		t.Errorf("%d turns were stored", b.engine.receives)
+	}
+}
+
+func TestEdgeOfHTTP(t *testing.T) {
+	b := setup(t)
+	list := `{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{}}`
+	for name, c := range map[string]struct {
+		got    reply
+		status int
+		code   int
+	}{
+		"GET":                  {b.do("GET", "/a2a/echo", b.ada, ""), 405, -32600},
+		"slash at the end":     {b.do("POST", "/a2a/echo/", b.ada, list), 200, 0},
+		"agent in capitals":    {b.do("POST", "/a2a/ECHO", b.ada, list), 200, 0},
+		"form":                 {b.do("POST", "/a2a/echo", b.ada, list, "Content-Type", "application/x-www-form-urlencoded"), 415, -32005},
+		"charset":              {b.do("POST", "/a2a/echo", b.ada, list, "Content-Type", "application/json; charset=utf-8"), 200, 0},
+		"version 1.0":          {b.do("POST", "/a2a/echo", b.ada, list, "A2A-Version", "1.0"), 200, 0},
+		"version 1.0.1":        {b.do("POST", "/a2a/echo", b.ada, list, "A2A-Version", "1.0.1"), 200, 0},
+		"version by query":     {b.do("POST", "/a2a/echo?A2A-Version=2.0", b.ada, list), 200, -32009},
+		"version 2.0":          {b.do("POST", "/a2a/echo", b.ada, list, "A2A-Version", "2.0"), 200, -32009},
+		"0.3 has no ListTasks": {b.do("POST", "/a2a/echo", b.ada, list, "A2A-Version", "0.3"), 200, -32601},
+		"too large":            {b.do("POST", "/a2a/echo", b.ada, `{"x":"`+strings.Repeat("x", maxBodyBytes)+`"}`), 413, -32600},
+	} {
+		if c.got.status != c.status {
+			t.Errorf("%s: status %d, want %d", name, c.got.status, c.status)
+		}
+		if answer := c.got.decode(t); (answer.Error == nil) != (c.code == 0) || answer.Error != nil && answer.Error.Code != c.code {
+			t.Errorf("%s: %s", name, c.got.body)
+		}
+	}
+	if r := b.do("GET", "/a2a/echo/rest/tasks", b.ada, "", "A2A-Version", "0.3"); r.status != 400 || r.text(t, "error.details.0.reason") != "VERSION_NOT_SUPPORTED" {
+		t.Errorf("REST with another version: %d %s", r.status, r.body)
+	}
+	r := b.do("POST", "/a2a/echo", b.ada, list, "A2A-Extensions", "https://x.test/e , "+policypart.Extension)
+	if got := r.header.Get("A2A-Extensions"); got != policypart.Extension {
+		t.Errorf("active extensions %q", got)
+	}
+}
+
+func TestEngineFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		status int
+		code   int
+		retry  string
+	}{
+		"store down":    {&fault.Fault{Kind: fault.Unavailable, Public: "try later", RetryAfter: 30 * time.Second, Cause: errors.New("SECRET")}, 503, -32603, "30"},
+		"over a rate":   {&fault.Fault{Kind: fault.RateLimited, Public: "slowly", RetryAfter: 1500 * time.Millisecond}, 429, -32000, "2"},
+		"blocked":       {fault.New(fault.Forbidden, "no"), 403, -31403, ""},
+		"defect":        {errors.New("SECRET"), 200, -32603, ""},
+		"agent is gone": {fault.New(fault.Gone, "was removed"), 404, -32600, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			b.rpc(b.ada, "ListTasks", "{}") // the token is in the cache from here on
+			b.engine.mu.Lock()
+			b.engine.down = c.err
+			b.engine.mu.Unlock()
+			for _, method := range []string{"SendMessage", "SendStreamingMessage"} {
+				r := b.rpc(b.ada, method, message("m1", "hello"))
+				if got := r.decode(t); r.status != c.status || got.Error == nil || got.Error.Code != c.code {
+					t.Errorf("%s: %d %s", method, r.status, r.body)
+				}
+				if r.header.Get("Retry-After") != c.retry || strings.Contains(r.body, "SECRET") {
+					t.Errorf("%s: %v %s", method, r.header, r.body)
+				}
+			}
+			if logged := strings.Contains(b.log.String(), "SECRET"); logged != strings.Contains(c.err.Error(), "SECRET") {
+				t.Errorf("log: %s", b.log)
+			}
+			if c.status == 503 {
+				if r := b.do("POST", "/a2a/echo/rest/message:send", b.ada, message("m1", "hello")); r.status != 503 || r.text(t, "error.status") != "UNAVAILABLE" {
+					t.Errorf("REST: %d %s", r.status, r.body)
+				}
+				unknown, _ := MintToken()
+				if r := b.rpc(unknown, "ListTasks", "{}"); r.status != 503 {
+					t.Errorf("token cannot be checked: %d", r.status)
+				}
+			}
+		})
+	}
+}
+
+// broken panics where the engine is asked.
+type broken struct{ Receiver }
+
+func TestPanicsAreNeutral(t *testing.T) {
+	b := setup(t, func(o *Options) { o.Receiver = broken{} })
+	for _, path := range []string{"/a2a/echo", "/a2a/echo/rest/message:send", "/a2a/echo/rest/message:stream"} {
+		for _, method := range []string{"SendMessage", "SendStreamingMessage"} {
+			body := message("m1", "hello")
+			if path == "/a2a/echo" {
+				body = `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + body + `}`
+			}
+			r := b.do("POST", path, b.ada, body)
+			if r.status != http.StatusInternalServerError || r.text(t, "error.message") != "internal error" {
+				t.Errorf("%s %s: %d %s", path, method, r.status, r.body)
+			}
+		}
+	}
+	if !strings.Contains(b.log.String(), "nil pointer") {
+		t.Errorf("log: %s", b.log)
+	}
+}
+
+func TestNewNamesWhatIsMissing(t *testing.T) {
+	e := newEngine("echo")
+	whole := Options{
+		Domain: "d.test", PublicURL: "https://d.test", Receiver: e, Directory: e, Turns: e, Runs: e, Tokens: e, Claims: e,
+	}
+	for name, change := range map[string]func(*Options){
+		"Domain is empty": func(o *Options) { o.Domain = "" }, "collaborator": func(*Options) {},
+	} {
+		options := whole
+		change(&options)
+		if _, err := New(options); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

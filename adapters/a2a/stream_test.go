@@ -1,0 +1,384 @@
+package a2a
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/httpserver"
+	"inbox/normalized"
+)
+
+// open starts a stream and gives a function that reads its next data line; ok is false at the end.
+func (b *bundle) open(token, path, body string) (next func() (frame reply, ok bool), stop func()) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+path, strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := b.client.Do(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
+		b.Fatalf("Content-Type %q", got)
+	}
+	lines := bufio.NewScanner(res.Body)
+	next = func() (reply, bool) {
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				return reply{body: data}, true
+			}
+		}
+		return reply{}, false
+	}
+	stop = func() {
+		cancel()
+		_ = res.Body.Close()
+	}
+	b.Cleanup(stop)
+	return next, stop
+}
+
+func call10(method, params string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
+}
+
+// growing streams two pieces of text and ends with a third that is in the answer alone.
+func growing(_ context.Context, r *run) normalized.Response {
+	r.say("one ")
+	r.say("two ")
+	return normalized.Response{Parts: []normalized.Part{normalized.Text("one two three")}}
+}
+
+func TestStream(t *testing.T) {
+	b := setup(t)
+	b.engine.agent = growing
+	golden(t, "stream.txt", b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello")).body)
+	golden(t, "stream-0.3.txt", b.rpc(b.ada, "message/stream",
+		`{"message":{"kind":"message","messageId":"m2","role":"user","parts":[{"kind":"text","text":"hello"}]}}`).body)
+	golden(t, "stream-rest.txt", b.do("POST", "/a2a/echo/rest/message:stream", b.ada, message("m3", "hello")).body)
+
+	again := b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello")).frames()
+	if len(again) != 1 || again[0].text(t, "result.task.artifacts.0.parts.0.text") != "one two three" {
+		t.Errorf("a repeated message streams %v", again)
+	}
+}
+
+func TestStreamsWithoutDeltas(t *testing.T) {
+	b := setup(t)
+	frames := b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello")).frames()
+	var kinds []string
+	for _, f := range frames {
+		switch {
+		case f.at(t, "result.task") != nil:
+			kinds = append(kinds, f.text(t, "result.task.status.state"))
+		case f.at(t, "result.artifactUpdate") != nil:
+			kinds = append(kinds, "artifact "+f.text(t, "result.artifactUpdate.artifact.parts.0.text"))
+			if f.at(t, "result.artifactUpdate.lastChunk") != true || f.at(t, "result.artifactUpdate.append") != nil {
+				t.Errorf("artifact %s", f.body)
+			}
+		default:
+			kinds = append(kinds, f.text(t, "result.statusUpdate.status.state"))
+		}
+	}
+	want := "TASK_STATE_SUBMITTED TASK_STATE_WORKING artifact hello TASK_STATE_COMPLETED"
+	if got := strings.Join(kinds, " "); got != want {
+		t.Errorf("frames %q, want %q", got, want)
+	}
+}
+
+// folded is what a client has after a stream: artifacts by id with the texts joined, and the last state.
+func folded(t *testing.T, frames []reply) (text, state string) {
+	t.Helper()
+	for _, f := range frames {
+		var frame struct {
+			Result struct {
+				Task struct {
+					Status struct{ State string }
+				}
+				StatusUpdate struct {
+					Status struct{ State string }
+				}
+				ArtifactUpdate *struct {
+					Append   bool
+					Artifact struct{ Parts []struct{ Text string } }
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(f.body), &frame); err != nil {
+			t.Fatal(err)
+		}
+		if update := frame.Result.ArtifactUpdate; update != nil {
+			if !update.Append {
+				text = ""
+			}
+			for _, part := range update.Artifact.Parts {
+				text += part.Text
+			}
+		}
+		if frame.Result.Task.Status.State+frame.Result.StatusUpdate.Status.State != "" {
+			state = frame.Result.Task.Status.State + frame.Result.StatusUpdate.Status.State
+		}
+	}
+	return text, state
+}
+
+func TestStreamFoldsToTheAnswer(t *testing.T) {
+	markdown := normalized.Markdown("begun by a part")
+	for name, c := range map[string]struct {
+		agent func(context.Context, *run) normalized.Response
+		want  string
+	}{
+		"growing": {growing, "one two three"},
+		"restarted": {func(_ context.Context, r *run) normalized.Response {
+			r.say("half a")
+			r.restart()
+			r.say("whole ")
+			return normalized.Response{Parts: []normalized.Part{normalized.Text("whole answer")}}
+		}, "whole answer"},
+		"all was streamed": {func(_ context.Context, r *run) normalized.Response {
+			r.say("all")
+			return normalized.Response{Parts: []normalized.Part{normalized.Text("all")}}
+		}, "all"},
+		"another answer": {func(_ context.Context, r *run) normalized.Response {
+			r.say("draft")
+			return normalized.Response{Parts: []normalized.Part{normalized.Text("final")}}
+		}, "final"},
+		"two parts": {func(_ context.Context, r *run) normalized.Response {
+			r.say("a")
+			return normalized.Response{Parts: []normalized.Part{normalized.Text("a"), normalized.Text("b")}}
+		}, "ab"},
+		"part": {func(_ context.Context, r *run) normalized.Response {
+			r.delta(normalized.Delta{Kind: normalized.DeltaPartBegin, Part: &markdown})
+			r.delta(normalized.Delta{Kind: normalized.DeltaPartEnd})
+			return normalized.Response{Parts: []normalized.Part{markdown}}
+		}, "begun by a part"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			b.engine.agent = c.agent
+			text, state := folded(t, b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello")).frames())
+			if text != c.want || state != "TASK_STATE_COMPLETED" {
+				t.Errorf("%q %s, want %q", text, state, c.want)
+			}
+		})
+	}
+}
+
+func TestSubscribersGetTheSameEvents(t *testing.T) {
+	b := setup(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		r.say("one ")
+		close(begun)
+		<-release
+		r.say("two ")
+		return normalized.Response{Parts: []normalized.Part{normalized.Text("one two ")}}
+	}
+	task := b.rpc(b.ada, "SendMessage", `{"configuration":{"returnImmediately":true},`+message("m1", "hello")[1:]).text(t, "result.task.id")
+	<-begun
+	subscribe := call10("SubscribeToTask", `{"id":"`+task+`"}`)
+	gone, stop := b.open(b.ada, "/a2a/echo", subscribe)
+	if _, ok := gone(); !ok {
+		t.Fatal("no snapshot")
+	}
+	stop() // closing one touches neither the others nor the task
+
+	var streams [3][]reply
+	var ready, group sync.WaitGroup
+	for i := range streams {
+		next, _ := b.open(b.ada, "/a2a/echo", subscribe)
+		ready.Add(1)
+		group.Go(func() {
+			frame, ok := next()
+			ready.Done()
+			for ; ok; frame, ok = next() {
+				streams[i] = append(streams[i], frame)
+			}
+		})
+	}
+	ready.Wait()
+	close(release)
+	group.Wait()
+	for i, frames := range streams {
+		if frames[0].at(t, "result.task.id") != task {
+			t.Errorf("stream %d begins with %s", i, frames[0].body)
+		}
+		if text, state := folded(t, frames); text != "one two " || state != "TASK_STATE_COMPLETED" {
+			t.Errorf("stream %d: %q %s", i, text, state)
+		}
+		if len(frames) != len(streams[0]) {
+			t.Errorf("stream %d has %d events, the first %d", i, len(frames), len(streams[0]))
+		}
+	}
+	ended := b.rpc(b.ada, "SubscribeToTask", `{"id":"`+task+`"}`)
+	if got := ended.decode(t); got.Error == nil || got.Error.Code != -32004 {
+		t.Errorf("subscribe to an ended task: %s", ended.body)
+	}
+}
+
+func TestSubscribeOverAQuestion(t *testing.T) {
+	b := setup(t)
+	b.engine.agent = asking
+	task := b.rpc(b.ada, "SendMessage", message("m1", "buy")).text(t, "result.task.id")
+	next, _ := b.open(b.ada, "/a2a/echo", call10("SubscribeToTask", `{"id":"`+task+`"}`))
+	first, _ := next()
+	if got := first.text(t, "result.task.status.state"); got != "TASK_STATE_INPUT_REQUIRED" {
+		t.Fatalf("snapshot %s", first.body)
+	}
+	b.rpc(b.ada, "SendMessage", follow("m2", task, ""))
+	frames := []reply{}
+	for frame, ok := next(); ok; frame, ok = next() {
+		frames = append(frames, frame)
+	}
+	if text, state := folded(t, frames); text != "this one" || state != "TASK_STATE_COMPLETED" {
+		t.Errorf("%q %s", text, state)
+	}
+
+	task = b.rpc(b.ada, "SendMessage", message("m3", "buy")).text(t, "result.task.id")
+	next, _ = b.open(b.ada, "/a2a/echo", call10("SubscribeToTask", `{"id":"`+task+`"}`))
+	next()
+	b.rpc(b.ada, "CancelTask", `{"id":"`+task+`"}`)
+	if last, _ := next(); last.text(t, "result.statusUpdate.status.state") != "TASK_STATE_CANCELED" {
+		t.Errorf("after the cancellation %s", last.body)
+	}
+	if more, ok := next(); ok {
+		t.Errorf("more after the end: %s", more.body)
+	}
+}
+
+func TestStreamEndsWithAQuestion(t *testing.T) {
+	b := setup(t)
+	b.engine.agent = asking
+	frames := b.rpc(b.ada, "SendStreamingMessage", message("m1", "buy")).frames()
+	last := frames[len(frames)-1]
+	if last.text(t, "result.statusUpdate.status.message.parts.0.text") != "which one?" {
+		t.Errorf("last event %s", last.body)
+	}
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		r.park(exchange.StateWaiting, "payment", nil)
+		<-ctx.Done()
+		return normalized.Response{}
+	}
+	frames = b.rpc(b.ada, "SendStreamingMessage", message("m2", "buy")).frames()
+	if _, state := folded(t, frames); state != "TASK_STATE_INPUT_REQUIRED" {
+		t.Errorf("parked: %s", state)
+	}
+}
+
+func TestStreamGoesOnAfterAConsent(t *testing.T) {
+	b := setup(t)
+	given := make(chan struct{})
+	b.engine.agent = func(_ context.Context, r *run) normalized.Response {
+		r.park(exchange.StateWaiting, "consent", nil)
+		<-given
+		r.park(exchange.StateRunning, "", nil)
+		return normalized.Response{Parts: []normalized.Part{normalized.Text("done")}}
+	}
+	next, _ := b.open(b.ada, "/a2a/echo", call10("SendStreamingMessage", message("m1", "hello")))
+	var frames []reply
+	for frame, ok := next(); ok; frame, ok = next() {
+		frames = append(frames, frame)
+		if frame.text(t, "result.statusUpdate.status.state") == "TASK_STATE_AUTH_REQUIRED" {
+			close(given)
+		}
+	}
+	if text, state := folded(t, frames); text != "done" || state != "TASK_STATE_COMPLETED" {
+		t.Errorf("%q %s", text, state)
+	}
+}
+
+func TestAReaderThatNeverReadsHoldsUpNobody(t *testing.T) {
+	b := setup(t, func(o *Options) { o.WriteTimeout = 50 * time.Millisecond })
+	chunk := strings.Repeat("x", 1<<20)
+	written := make(chan struct{})
+	b.engine.agent = func(_ context.Context, r *run) normalized.Response {
+		for range 32 { // more than the sockets' buffers take
+			r.say(chunk)
+		}
+		close(written)
+		return normalized.Response{Parts: []normalized.Part{normalized.Text("done")}}
+	}
+	next, _ := b.open(b.ada, "/a2a/echo", call10("SendStreamingMessage", message("m1", "hello")))
+	first, _ := next()
+	<-written
+	r := b.rpc(b.ada, "SendMessage", message("m1", "hello")) // waits for the same turn
+	if r.text(t, "result.task.status.state") != "TASK_STATE_COMPLETED" || r.text(t, "result.task.id") != first.text(t, "result.task.id") {
+		t.Errorf("the run was held up: %.200s", r.body)
+	}
+}
+
+func TestQuietStreamsAreKeptAlive(t *testing.T) {
+	b := setup(t, func(o *Options) { o.KeepAlive = 5 * time.Millisecond })
+	release := make(chan struct{})
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		<-release
+		return echo(ctx, r)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/a2a/echo", strings.NewReader(call10("SendStreamingMessage", message("m1", "hello"))))
+	req.Header.Set("Authorization", "Bearer "+b.ada)
+	res, err := b.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		if lines.Text() == ": keep-alive" {
+			close(release)
+			for lines.Scan() {
+				continue
+			}
+			return
+		}
+	}
+	t.Error("no comment line")
+}
+
+func TestStoppingServerLetsReadersGo(t *testing.T) {
+	b := setup(t)
+	running := make(chan struct{}, 2)
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		running <- struct{}{}
+		<-ctx.Done()
+		return normalized.Response{}
+	}
+	server, err := httpserver.New(httpserver.Options{Listen: "127.0.0.1:0", Routes: b.adapter.Routes(), WithoutHealth: true, Logger: b.adapter.log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	b.url = "http://" + server.Addr().String()
+	next, _ := b.open(b.ada, "/a2a/echo", call10("SendStreamingMessage", message("m1", "hello")))
+	sent := make(chan reply, 1)
+	go func() { sent <- b.rpc(b.ada, "SendMessage", message("m2", "hello")) }()
+	<-running
+	<-running
+	stop()
+	for _, ok := next(); ok; _, ok = next() {
+		continue
+	}
+	if r := <-sent; r.text(t, "result.task.status.state") != "TASK_STATE_WORKING" {
+		t.Errorf("blocking send: %s", r.body)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
