@@ -33,7 +33,10 @@ func (b *body) Read(into []byte) (int, error) {
 	if b.left < 0 {
 		return n - 1, ErrTooLarge
 	}
-	if err != nil && err != io.EOF {
+	switch {
+	case err == io.EOF: //nolint:errorlint // readers give io.EOF itself
+		b.end()
+	case err != nil:
 		err = explain(b.ctx, err)
 	}
 	return n, err
@@ -41,8 +44,11 @@ func (b *body) Read(into []byte) (int, error) {
 
 // Close ends the request and frees its slots.
 func (b *body) Close() error {
-	err := b.from.Close()
+	defer b.end()
+	return b.from.Close()
+}
+
+func (b *body) end() {
 	b.stop()
 	b.done()
-	return err
 }
