@@ -30,10 +30,10 @@ type Link struct {
 
 // Token is a bearer token minted by the operator for a peer. The token itself is never stored.
 type Token struct {
-	ID        string // UUIDv7; evidence names it
-	Name      string // the peer's name, part of its address @name@domain
-	Agent     string // the only agent it opens; empty = all agents of this server
-	Hash      string // lower-case hex SHA-256 of the token
-	CreatedAt time.Time
-	RevokedAt time.Time // zero = valid
+	ID        string    `json:"id"`              // UUIDv7; evidence names it
+	Name      string    `json:"name"`            // the peer's name, part of its address @name@domain
+	Agent     string    `json:"agent,omitempty"` // the only agent it opens; empty = all agents of this server
+	Hash      string    `json:"-"`               // lower-case hex SHA-256 of the token
+	CreatedAt time.Time `json:"created_at"`
+	RevokedAt time.Time `json:"revoked_at,omitzero"` // zero = valid
 }

@@ -31,20 +31,20 @@ func Terminal(state string) bool {
 
 // TurnRecord is the stored row of one message to one agent and its answer.
 type TurnRecord struct {
-	ID         string // UUIDv7
-	Agent      string // name, the local part of the address
-	Principal  string // normalized.Sender.Principal of the sender
-	ThreadID   string
-	Reference  string
-	State      string
-	Reason     string // why it is in the state, for the operator
-	Attempt    int    // runs started so far
-	Message    normalized.Message
-	Route      json.RawMessage
-	ReplyID    string               // empty until answered
-	Response   *normalized.Response // nil until answered
-	AcceptedAt time.Time
-	UpdatedAt  time.Time
+	ID         string               `json:"id"`        // UUIDv7
+	Agent      string               `json:"agent"`     // name, the local part of the address
+	Principal  string               `json:"principal"` // normalized.Sender.Principal of the sender
+	ThreadID   string               `json:"thread_id"`
+	Reference  string               `json:"reference,omitempty"`
+	State      string               `json:"state"`
+	Reason     string               `json:"reason,omitempty"` // why it is in the state, for the operator
+	Attempt    int                  `json:"attempt"`          // runs started so far
+	Message    normalized.Message   `json:"message"`
+	Route      json.RawMessage      `json:"-"`
+	ReplyID    string               `json:"reply_id,omitempty"` // empty until answered
+	Response   *normalized.Response `json:"response,omitempty"` // nil until answered
+	AcceptedAt time.Time            `json:"accepted_at"`
+	UpdatedAt  time.Time            `json:"updated_at"`
 }
 
 // TurnFilter selects turns, newest update first. Empty fields do not restrict.

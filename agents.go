@@ -1,0 +1,73 @@
+package inbox
+
+import (
+	"fmt"
+	"time"
+
+	"inbox/agents"
+	"inbox/agents/echo"
+	"inbox/agents/webhook"
+	"inbox/exchange"
+	"inbox/history"
+	"inbox/identity"
+	"inbox/internal/config"
+)
+
+// configuredAgents builds the agents of the configuration.
+func (s *Server) configuredAgents() (*agents.Registry, error) {
+	registry := agents.NewRegistry()
+	for _, entry := range s.config.Agents {
+		agent, err := s.newAgent(entry)
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: %w", entry.Name, err)
+		}
+		err = registry.Add(agents.Entry{Agent: agent, Profile: profile(s.config, entry), Settings: settings(entry)})
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: %w", entry.Name, err)
+		}
+	}
+	return registry, nil
+}
+
+func (s *Server) newAgent(entry config.Agent) (agents.Agent, error) {
+	switch entry.Kind {
+	case "echo":
+		return echo.New(), nil
+	case "webhook":
+		return webhook.New(webhook.Options{
+			URL: entry.Webhook.URL, Secret: entry.Webhook.Secret.Reveal(), Client: s.client, TimeLimit: entry.Timeout, Limits: s.limits(),
+		})
+	}
+	return nil, fmt.Errorf("kind %q is not known; use echo or webhook", entry.Kind)
+}
+
+func profile(c *Config, entry config.Agent) exchange.AgentProfile {
+	return exchange.AgentProfile{
+		Name: entry.Name, Address: identity.Address{Local: entry.Name, Domain: c.Domain}.String(),
+		DisplayName: entry.DisplayName, Summary: entry.Summary, Version: "1.0.0", Kind: entry.Kind, CreatedAt: startOfEpoch,
+		Skills: []exchange.Skill{{
+			ID: "conversation", Name: "Conversation", Description: orElse(entry.Summary, "Answers messages."), Tags: []string{entry.Kind},
+		}},
+	}
+}
+
+// startOfEpoch stands in the published documents where an agent's creation is not known: they must not change with
+// every start.
+var startOfEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func settings(entry config.Agent) agents.Settings {
+	return agents.Settings{
+		Unverified: entry.Unverified, TimeLimit: entry.Timeout, AnswerAgents: entry.AnswerAgents,
+		History: history.Policy{
+			KeepHead: entry.History.KeepHead, Window: entry.History.Window, Slide: entry.History.Slide,
+			MaxBytes: int(entry.History.MaxBytes), MaxAge: entry.History.MaxAge, Alternation: history.Alternation(entry.History.Alternation),
+		},
+	}
+}
+
+func orElse(text, fallback string) string {
+	if text == "" {
+		return fallback
+	}
+	return text
+}

@@ -1,0 +1,97 @@
+// Command inbox is the server and its operator's tool. It parses arguments, calls the root package and prints;
+// everything else is in the packages below.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, also written in the help text.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+func main() {
+	// With one core a waiting fsync would stall everything: Go parks the only processor in the system call.
+	if runtime.GOMAXPROCS(0) < 2 {
+		runtime.GOMAXPROCS(2)
+	}
+	uuid.EnableRandPool()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run executes one command line and gives the exit code.
+func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(arguments)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "inbox: %v\n", err)
+		return exitUsage
+	default:
+		fmt.Fprintf(stderr, "inbox: %v\n", err)
+		return exitError
+	}
+}
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "inbox",
+		Short: "One address for your agent: fediverse, A2A and email",
+		Long: `inbox gives an agent one address, @agent@domain, and makes it reachable there by three networks: people
+mention it from Mastodon and the rest of the fediverse, other agents send it A2A tasks, and anyone can
+email agent@domain. Every proof of who is speaking is checked at the edge, nothing that was accepted is
+lost, and each reply leaves by the way the question came.
+
+Start here:
+  inbox demo      watch three conversations on a throw-away server
+  inbox serve     run the server; without a configuration file everything stays on this machine
+
+Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the command line is wrong.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          arguments(cobra.NoArgs),
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().String("config", "", "configuration file (default: inbox.toml here, if it exists)")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w\nRun '%s --help'", err, cmd.CommandPath())}
+	})
+	root.AddCommand(newServe(), newShow(), newAgents(), newDeliveries(), newTokens(), newDNS(), newMigrate(), newVersion())
+	return root
+}
+
+// arguments makes a wrong number of arguments a usage error.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if err := check(cmd, given); err != nil {
+			return usageError{fmt.Errorf("%w\nRun '%s --help'", err, cmd.CommandPath())}
+		}
+		return nil
+	}
+}

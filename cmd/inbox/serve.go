@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+)
+
+func newServe() *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server",
+		Long: `Runs the server until it gets SIGINT or SIGTERM; then it stops accepting, finishes what runs and exits with 0.
+
+Without a configuration file it is in development mode: every listener is on loopback, private addresses are
+allowed, mail is captured instead of sent, and the agent "echo" answers everybody.`,
+		Example: "  inbox serve\n  inbox serve --config /etc/inbox/inbox.toml",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			server, err := inbox.New(cmd.Context(), config)
+			if err != nil {
+				return err
+			}
+			if err := server.Listen(); err != nil {
+				return errors.Join(err, server.Close())
+			}
+			if config.Development {
+				fmt.Fprint(cmd.OutOrStdout(), greeting(server))
+			}
+			return server.Run(cmd.Context())
+		},
+	}
+}
+
+// greeting tells a newcomer what runs where, and three things to try.
+func greeting(server *inbox.Server) string {
+	config := server.Config()
+	agent := server.Agents()[0]
+	return fmt.Sprintf(`inbox is in development mode: only this machine can reach it, mail is captured, nobody is turned away.
+
+  address   %[1]s
+  actor     %[2]s/agents/%[3]s
+  card      %[2]s/a2a/%[3]s/.well-known/agent-card.json
+  mail      %[3]s@%[4]s by SMTP at %[5]s
+  data      %[6]s
+
+Try:
+  curl '%[2]s/.well-known/webfinger?resource=acct:%[3]s@%[7]s'
+  inbox tokens create me        # then send an A2A message with the token:
+  curl %[2]s/a2a/%[3]s -H 'Authorization: Bearer TOKEN' -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' \
+    -d '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello"}]}}}'
+  inbox demo                    # all three networks at once, on a throw-away server
+
+`, agent.Address, config.PublicURL, agent.Name, server.MailDomain(), server.MailAddr(), config.DataDir, config.Domain)
+}

@@ -1,0 +1,31 @@
+package inbox
+
+import (
+	"context"
+
+	"inbox/adapters/discovery"
+)
+
+// newDiscovery gathers the links of all adapters in the order that the contract demands (section 11): self, agent
+// card, profile page, mail.
+func (s *Server) newDiscovery() (*discovery.Server, error) {
+	address, links := s.activitypub.InstanceLinks()
+	contributors := []discovery.Contributor{s.activitypub, s.a2a, s.pages}
+	if s.email != nil {
+		contributors = append(contributors, s.email)
+	}
+	return discovery.New(discovery.Options{
+		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Version: Version, Directory: s.registry,
+		Contributors: contributors, Subjects: []discovery.Subject{{Address: address, Links: links}}, Usage: usage{s},
+	})
+}
+
+// usage counts what NodeInfo publishes.
+type usage struct{ server *Server }
+
+// Usage counts answers given. Every agent of this server counts as active: it would answer if asked.
+func (u usage) Usage(ctx context.Context) (discovery.Counts, error) {
+	posts, err := u.server.store.LocalPosts(ctx)
+	agents := int64(len(u.server.registry.Agents()))
+	return discovery.Counts{ActiveMonth: agents, ActiveHalfyear: agents, LocalPosts: posts}, err
+}

@@ -1,0 +1,115 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"inbox/adapters/a2a"
+	"inbox/adapters/email"
+	"inbox/engine/delivery"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+)
+
+// Operator is what an operator may look at and do, on the database of a running or stopped server.
+type Operator struct {
+	config   *Config
+	store    *store.Store
+	delivery *delivery.Service
+}
+
+// OpenOperator opens the database of the configuration and brings it to this version's schema.
+func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
+	opened, err := openStore(ctx, config, slog.Default(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Operator{config: config, store: opened, delivery: delivery.New(delivery.Options{Store: opened.Deliverer()})}, nil
+}
+
+// Close closes the database.
+func (o *Operator) Close() error { return o.store.Close() }
+
+// SchemaVersion gives the version of the database's schema.
+func (o *Operator) SchemaVersion(ctx context.Context) (int64, error) {
+	return o.store.SchemaVersion(ctx)
+}
+
+// Deliveries lists deliveries, newest first.
+func (o *Operator) Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error) {
+	return o.store.Deliveries(ctx, filter)
+}
+
+// RetryDelivery sends a dead or cancelled delivery again, under the same wire id.
+func (o *Operator) RetryDelivery(ctx context.Context, id string) error {
+	return o.delivery.Again(ctx, id)
+}
+
+// CancelDelivery stops a delivery that has not been made.
+func (o *Operator) CancelDelivery(ctx context.Context, id string) error {
+	return o.delivery.Cancel(ctx, id)
+}
+
+// CreateToken mints a bearer token for a peer; agent limits it to one agent. Only its hash is kept. The name becomes
+// the peer's address, so it must not be the name of an agent.
+func (o *Operator) CreateToken(ctx context.Context, name, agent string) (string, exchange.Token, error) {
+	if !identity.ValidAgentName(name) {
+		return "", exchange.Token{}, fault.New(fault.Malformed, "a token's name must be 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")
+	}
+	known := agent == ""
+	for _, configured := range o.config.Agents {
+		if strings.EqualFold(configured.Name, name) {
+			return "", exchange.Token{}, fault.Newf(fault.Conflict, "%s is an agent of this server; choose another name for the peer", name)
+		}
+		known = known || strings.EqualFold(configured.Name, agent)
+	}
+	if !known {
+		return "", exchange.Token{}, fault.Newf(fault.NotFound, "there is no agent %q; see: inbox agents list", agent)
+	}
+	token, hash := a2a.MintToken()
+	record := exchange.Token{
+		ID: uuid.Must(uuid.NewV7()).String(), Name: name, Agent: agent, Hash: hash, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	return token, record, o.store.CreateToken(ctx, record)
+}
+
+// Tokens lists the tokens, newest first; never the secrets.
+func (o *Operator) Tokens(ctx context.Context) ([]exchange.Token, error) { return o.store.Tokens(ctx) }
+
+// RevokeToken makes a token useless; servers that run notice within seconds.
+func (o *Operator) RevokeToken(ctx context.Context, id string) error {
+	return o.store.RevokeToken(ctx, id)
+}
+
+// DNSRecord is one record that the operator publishes.
+type DNSRecord struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
+
+// DNSRecords gives the records that mail of the domain needs; none when email is off.
+func (o *Operator) DNSRecords(_ context.Context) ([]DNSRecord, error) {
+	if o.config.SMTP.Listen == "" {
+		return nil, nil
+	}
+	key, err := email.LoadKey(o.store.State(), o.config.Mail.DKIMKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("load dkim key: %w", err)
+	}
+	name, value := email.DNSRecord(o.config.Domain, o.config.Mail.DKIMSelector, key)
+	domain := identity.HostOf(o.config.Domain)
+	return []DNSRecord{
+		{Name: domain, Type: "MX", Value: "10 " + o.config.SMTP.Hostname + "."},
+		{Name: domain, Type: "TXT", Value: "v=spf1 mx -all"},
+		{Name: name, Type: "TXT", Value: value},
+		{Name: "_dmarc." + domain, Type: "TXT", Value: "v=DMARC1; p=reject"},
+	}, nil
+}

@@ -1,0 +1,222 @@
+// Package inbox ties the rooms of the server together: configuration, database, queue, pipeline, delivery, the three
+// adapters, agents and the HTTP server. The command line uses it, and so can programs that embed the server: New,
+// Register agents, Run. It holds no logic of its own.
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"inbox/adapters/a2a"
+	"inbox/adapters/activitypub"
+	"inbox/adapters/email"
+	"inbox/agents"
+	"inbox/console"
+	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/blob"
+	"inbox/internal/httpserver"
+	"inbox/internal/queue"
+	"inbox/internal/safehttp"
+	"inbox/internal/telemetry"
+)
+
+// Server is one node. Any number of nodes may share a PostgreSQL database.
+type Server struct {
+	config   *Config
+	logger   *slog.Logger
+	registry *agents.Registry
+
+	store    *store.Store
+	blobs    *blob.Files
+	resolver *safehttp.Resolver
+	client   *safehttp.Client
+
+	queue    *queue.Queue
+	pipeline *pipeline.Service
+	delivery *delivery.Service
+	channels map[string]exchange.Channel
+
+	activitypub *activitypub.Adapter
+	email       *email.Adapter // nil when smtp.listen is off
+	a2a         *a2a.Adapter
+	pages       *console.Pages
+	http        *httpserver.Server
+
+	ready atomic.Bool // wake-ups may come before everything is there
+}
+
+// New opens the database and builds the rooms; nothing listens yet. Its errors are one clear sentence each. The
+// context bounds the opening only.
+func New(ctx context.Context, config *Config) (*Server, error) {
+	logger, err := telemetry.Setup(os.Stderr, config.Log.Level, config.Log.Format)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, logger: logger, channels: map[string]exchange.Channel{}}
+	s.resolver = safehttp.NewResolver(config.DNS.Resolver)
+	s.client = safehttp.New(safehttp.Options{
+		AllowPrivate: config.Federation.AllowPrivate, Resolver: s.resolver, UserAgent: userAgent(config),
+		MaxPerHost: config.Queue.DeliveryConcurrency, MaxConcurrent: 4 * config.Queue.DeliveryConcurrency,
+	})
+	if s.registry, err = s.configuredAgents(); err != nil {
+		return nil, err
+	}
+	if err := s.openStorage(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.build(ctx); err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
+	s.ready.Store(true)
+	return s, nil
+}
+
+func userAgent(config *Config) string { return "inbox/" + Version + " (+" + config.PublicURL + "/)" }
+
+func (s *Server) openStorage(ctx context.Context) (err error) {
+	if s.blobs, err = openBlobs(s.config); err != nil {
+		return err
+	}
+	s.store, err = openStore(ctx, s.config, s.logger, s.wake)
+	return err
+}
+
+// build makes the engine and the adapters around it.
+func (s *Server) build(ctx context.Context) error {
+	s.buildEngine()
+	if err := s.buildAdapters(ctx); err != nil {
+		return err
+	}
+	return s.buildHTTP()
+}
+
+// wake passes the store's notifications on, from this node and from others.
+func (s *Server) wake(channel, payload string) {
+	if !s.ready.Load() {
+		return
+	}
+	switch channel {
+	case store.ChannelJob:
+		s.queue.Wake(payload)
+	case store.ChannelTurn:
+		s.pipeline.Changed(payload)
+	}
+}
+
+// Register adds an agent of the embedding program. Call it before Run. The name must be free.
+func (s *Server) Register(profile exchange.AgentProfile, agent agents.Agent, settings agents.Settings) error {
+	profile.Address = identity.Address{Local: profile.Name, Domain: s.config.Domain}.String()
+	return s.registry.Add(agents.Entry{Agent: agent, Profile: profile, Settings: settings})
+}
+
+// Config gives the settings that the server runs with.
+func (s *Server) Config() *Config { return s.config }
+
+// Agents gives the profiles of the agents, in the order of the configuration.
+func (s *Server) Agents() []exchange.AgentProfile { return s.registry.Agents() }
+
+// MailDomain gives the part of mail addresses after the @.
+func (s *Server) MailDomain() string { return identity.HostOf(s.config.Domain) }
+
+// MailAddr gives the address of the mail listener; empty when email is off or before Listen.
+func (s *Server) MailAddr() string {
+	if s.email == nil || s.email.Addr() == nil {
+		return ""
+	}
+	return s.email.Addr().String()
+}
+
+// HTTPAddr gives the address of the HTTP listener after Listen.
+func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
+
+// Listen takes the configured addresses. Run does it when it was not done before.
+func (s *Server) Listen() error {
+	if err := s.http.Listen(); err != nil {
+		return err
+	}
+	if s.email == nil {
+		return nil
+	}
+	return s.email.Listen()
+}
+
+// Run serves until ctx ends. Then it stops accepting, lets requests and runs end within shutdown_grace, gives back
+// what is left for the next start or another node, and returns nil.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.closeLogged()
+	if s.http.Addr() == nil {
+		if err := s.Listen(); err != nil {
+			return err
+		}
+	}
+	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(), "agents", s.names())
+	edge, edgeCtx := errgroup.WithContext(ctx)
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	back := s.background(work)
+	edge.Go(func() error { return s.http.Run(edgeCtx) })
+	if s.email != nil {
+		edge.Go(func() error { return s.email.Run(edgeCtx) })
+	}
+	err := edge.Wait()
+	stopWork()
+	return errors.Join(ignoreCancelled(err), ignoreCancelled(back.Wait()))
+}
+
+// background runs what must outlive the listeners: requests that wait for an answer need the queue.
+func (s *Server) background(ctx context.Context) *errgroup.Group {
+	back, ctx := errgroup.WithContext(ctx)
+	back.Go(func() error { return s.queue.Run(ctx) })
+	back.Go(func() error { return s.store.Listen(ctx) })
+	back.Go(func() error { return s.activitypub.Prepare(ctx) })
+	return back
+}
+
+// Close ends a server that is not going to run.
+func (s *Server) Close() error { return s.store.Close() }
+
+func (s *Server) closeLogged() {
+	if err := s.Close(); err != nil {
+		s.logger.Warn("the database did not close cleanly", "error", err)
+	}
+}
+
+func (s *Server) names() string {
+	var names []string
+	for _, agent := range s.registry.Agents() {
+		names = append(names, agent.Address)
+	}
+	return strings.Join(names, " ")
+}
+
+func ignoreCancelled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// pingCheck is the readiness of the database.
+func (s *Server) pingCheck() httpserver.Check {
+	return httpserver.Check{Name: "database", Run: func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if err := s.store.Ping(ctx); err != nil {
+			return fmt.Errorf("ping database: %w", err)
+		}
+		return nil
+	}}
+}

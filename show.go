@@ -1,0 +1,59 @@
+package inbox
+
+import (
+	"context"
+
+	"inbox/engine/delivery"
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// Shown is everything that is known about one message.
+type Shown struct {
+	Turn       exchange.TurnRecord `json:"turn"`
+	Deliveries []delivery.Record   `json:"deliveries"`
+	Events     []exchange.Event    `json:"events"`
+}
+
+const shownEvents = 1000
+
+// Show finds a message by turn id, delivery id or the protocol's own id. NotFound says that nothing was accepted
+// under it.
+func (o *Operator) Show(ctx context.Context, id string) (Shown, error) {
+	turnID, err := o.find(ctx, id)
+	if err != nil {
+		return Shown{}, err
+	}
+	shown := Shown{}
+	if shown.Turn, err = o.store.Turn(ctx, turnID); err != nil {
+		return shown, err
+	}
+	if shown.Deliveries, err = o.store.Deliveries(ctx, delivery.Filter{TurnID: turnID, Limit: 500}); err != nil {
+		return shown, err
+	}
+	shown.Events, err = o.store.Events(ctx, turnID, 0, shownEvents)
+	return shown, err
+}
+
+func (o *Operator) find(ctx context.Context, id string) (turnID string, err error) {
+	if turn, err := o.store.Turn(ctx, id); err == nil {
+		return turn.ID, nil
+	} else if !fault.Is(err, fault.NotFound) {
+		return "", err
+	}
+	if record, _, err := o.store.Delivery(ctx, id); err == nil {
+		return record.TurnID, nil
+	} else if !fault.Is(err, fault.NotFound) {
+		return "", err
+	}
+	for _, agent := range o.config.Agents {
+		entry, found, err := o.store.FindMessage(ctx, agent.Name, id)
+		if err != nil {
+			return "", err
+		}
+		if found {
+			return entry.TurnID, nil
+		}
+	}
+	return "", fault.Newf(fault.NotFound, "no message %s was accepted here", id)
+}

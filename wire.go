@@ -1,0 +1,168 @@
+package inbox
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"inbox/adapters/a2a"
+	"inbox/adapters/activitypub"
+	"inbox/adapters/email"
+	"inbox/console"
+	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/internal/blob"
+	"inbox/internal/httpserver"
+	"inbox/internal/queue"
+	"inbox/normalized"
+)
+
+func openStore(ctx context.Context, config *Config, logger *slog.Logger, notify func(channel, payload string)) (*store.Store, error) {
+	return store.Open(ctx, store.Options{URL: string(config.DatabaseURL), DataDir: config.DataDir, Notify: notify, Logger: logger})
+}
+
+func openBlobs(config *Config) (*blob.Files, error) {
+	return blob.OpenFiles(filepath.Join(config.DataDir, "blobs"), blob.Options{})
+}
+
+func (s *Server) buildEngine() {
+	s.pipeline = pipeline.New(pipeline.Options{
+		Limits: s.limits(),
+		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger,
+	})
+	s.delivery = delivery.New(delivery.Options{
+		Store: s.store.Deliverer(), Channels: s.channels, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
+		Schedules: schedules(s.config),
+	})
+	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
+	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency}, s.pipeline.Run)
+	s.queue.Handle(delivery.JobKind, queue.KindOptions{Concurrency: s.config.Queue.DeliveryConcurrency}, s.delivery.Run)
+}
+
+// limits are those of the contract; plain http in links only where private peers are allowed.
+func (s *Server) limits() normalized.Limits {
+	limits := normalized.DefaultLimits()
+	limits.AllowHTTP = s.config.Federation.AllowPrivate
+	return limits
+}
+
+func schedules(config *Config) map[string][]time.Duration {
+	return map[string][]time.Duration{
+		normalized.ViaActivityPub: config.Federation.Retry,
+		normalized.ViaEmail:       config.Mail.Retry,
+	}
+}
+
+func (s *Server) buildAdapters(ctx context.Context) (err error) {
+	if s.activitypub, err = s.newActivityPub(); err != nil {
+		return err
+	}
+	if s.a2a, err = s.newA2A(); err != nil {
+		return err
+	}
+	s.channels[normalized.ViaActivityPub] = s.activitypub
+	s.channels[normalized.ViaA2A] = s.a2a
+	if s.config.SMTP.Listen == "" {
+		return nil
+	}
+	if s.email, err = newEmail(s.config, s.store, s.mailNeeds()); err != nil {
+		return err
+	}
+	s.channels[normalized.ViaEmail] = s.email
+	return nil
+}
+
+func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
+	adapter, err := activitypub.New(activitypub.Options{
+		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Version: Version,
+		Receiver: s.pipeline, Directory: s.registry, Threads: s.store, Replies: s.store, State: s.store.State(),
+		Outbox: outbox{s.store}, Client: s.client,
+		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,
+		AnswersAgents: s.answersAgents, EmptyMention: activitypub.EmptyGreet,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.queue.Handle(activityJob, queue.KindOptions{
+		Concurrency: s.config.Queue.DeliveryConcurrency, Schedule: s.config.Federation.Retry, MaxAttempts: len(s.config.Federation.Retry) + 1,
+	}, sendActivity(adapter))
+	return adapter, nil
+}
+
+func (s *Server) answersAgents(name string) bool {
+	entry, known := s.registry.Lookup(name)
+	return known && entry.Settings.AnswerAgents
+}
+
+func (s *Server) newA2A() (*a2a.Adapter, error) {
+	return a2a.New(a2a.Options{
+		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
+		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
+		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger,
+	})
+}
+
+func (s *Server) inbound() []string {
+	ways := []string{normalized.ViaA2A, normalized.ViaActivityPub}
+	if s.config.SMTP.Listen != "" {
+		ways = append(ways, normalized.ViaEmail)
+	}
+	return ways
+}
+
+// mailNeeds are the parts of a running server that the mail adapter uses; the operator's tool has none of them.
+func (s *Server) mailNeeds() email.Options {
+	return email.Options{
+		Listen: s.config.SMTP.Listen, Receiver: s.pipeline, Agents: s.registry, Threads: s.store, Blobs: s.blobs,
+		Resolver: s.resolver, Dialer: s.client.Trusting(smarthostAddress(s.config)), Logger: s.logger,
+	}
+}
+
+// newEmail completes the options with what the configuration says.
+func newEmail(config *Config, opened *store.Store, options email.Options) (*email.Adapter, error) {
+	options.Domain, options.Hostname = config.Domain, config.SMTP.Hostname
+	options.MaxMessageBytes, options.AllowPrivate = int64(config.SMTP.MaxMessageBytes), config.Federation.AllowPrivate
+	options.Mode, options.Smarthost = config.Mail.Mode, string(config.Mail.Smarthost)
+	options.DKIMSelector, options.DKIMKeyFile = config.Mail.DKIMSelector, config.Mail.DKIMKeyFile
+	options.ShutdownTimeout = config.ShutdownGrace
+	options.State = opened.State()
+	return email.New(options)
+}
+
+func smarthostAddress(config *Config) string {
+	target, err := url.Parse(string(config.Mail.Smarthost))
+	if err != nil {
+		return ""
+	}
+	return target.Host
+}
+
+func (s *Server) buildHTTP() (err error) {
+	s.pages = console.NewPages(s.registry, s.config.PublicURL, s.mailAddress)
+	found, err := s.newDiscovery()
+	if err != nil {
+		return err
+	}
+	var routes []httpserver.Route
+	routes = append(routes, found.Routes()...)
+	routes = append(routes, s.activitypub.Routes()...)
+	routes = append(routes, s.a2a.Routes()...)
+	routes = append(routes, s.pages.Routes()...)
+	s.http, err = httpserver.New(httpserver.Options{
+		Listen: s.config.HTTP.Listen, Routes: routes, Checks: []httpserver.Check{s.pingCheck()},
+		TrustedProxies: s.config.HTTP.TrustedProxies, MaxBodyBytes: int64(s.config.HTTP.MaxBodyBytes), Grace: s.config.ShutdownGrace,
+		CertFile: s.config.HTTP.CertFile, KeyFile: s.config.HTTP.KeyFile, Logger: s.logger,
+	})
+	return err
+}
+
+func (s *Server) mailAddress(agent exchange.AgentProfile) string {
+	if s.email == nil {
+		return ""
+	}
+	return agent.Name + "@" + s.MailDomain()
+}
