@@ -45,8 +45,10 @@ func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
 		DefaultInputModes:  []string{"text/plain", "text/markdown", mimeJSON, "*/*"},
 		DefaultOutputModes: []string{"text/plain", "text/markdown"},
 		SecuritySchemes: a2a.NamedSecuritySchemes{
-			bearerScheme: a2a.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: "A token minted by the operator of this server."},
+			bearerScheme: a2a.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: tokenDescription},
 		},
+		// Written by the SDK as {"bearer":[]}, which Go, JavaScript and Python read; ProtoJSON's {"list":[]} its own
+		// client does not.
 		SecurityRequirements: a2a.SecurityRequirementsOptions{{bearerScheme: a2a.SecuritySchemeScopes{}}},
 		Skills:               cardSkills(agent),
 	}
@@ -54,7 +56,27 @@ func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("the SDK's card producer for both versions does not write JSON")
 	}
-	return producer.CardJSON(context.Background())
+	card03, err := producer.CardJSON(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("write agent card: %w", err)
+	}
+	return withBothSchemes(card03)
+}
+
+// bothSchemes describes the token in the form of 1.0 (one key that names the kind) and of 0.3 (a type key). The SDK's
+// producer writes the second alone, and its own strict 1.0 parser then refuses the card.
+var bothSchemes = json.RawMessage(`{"bearer":{"type":"http","scheme":"Bearer","description":"` + tokenDescription + `",` +
+	`"httpAuthSecurityScheme":{"scheme":"Bearer","description":"` + tokenDescription + `"}}}`)
+
+const tokenDescription = "A token minted by the operator of this server."
+
+func withBothSchemes(card03 []byte) ([]byte, error) {
+	var document map[string]json.RawMessage
+	if err := json.Unmarshal(card03, &document); err != nil {
+		return nil, fmt.Errorf("read agent card: %w", err)
+	}
+	document["securitySchemes"] = bothSchemes
+	return json.MarshalIndent(document, "", "  ")
 }
 
 const policyDescription = "Demands for consent, a login or a payment, and refusals, as structured parts."

@@ -98,8 +98,9 @@ type follower struct {
 	since      time.Time     // state changes up to here are in the snapshot
 	over       bool          // the newest turn has ended and its end was told
 	sent       strings.Builder
-	open       bool // an artifact was begun for the growing answer
-	stopped    bool // the reader is gone or got an error
+	mime       string // media type of the text part that grows
+	open       bool   // an artifact was begun for the growing answer
+	stopped    bool   // the reader is gone or got an error
 }
 
 func (h *handler) follower(ctx context.Context, c *call, t *task, yield func(a2a.Event, error) bool) *follower {
@@ -148,8 +149,7 @@ func (f *follower) turn() bool {
 	if f.ended() {
 		return true
 	}
-	f.sent.Reset()
-	f.open = false
+	f.reset()
 	for event, err := range f.options.Runs.Follow(f.ctx, f.task.last().ID, 0) {
 		if err != nil {
 			return f.fail(err)
@@ -175,8 +175,7 @@ func (f *follower) event(event exchange.Event) bool {
 	case event.Kind == exchange.EventDelta:
 		return f.delta(event)
 	case event.Kind == exchange.EventRestarted: // what was streamed is void: the next text replaces it
-		f.sent.Reset()
-		f.open = false
+		f.reset()
 	case isState && settled(state) && (exchange.Terminal(state) || event.At.After(f.since)):
 		return f.settled()
 	case state == exchange.StateRunning && f.state != a2a.TaskStateWorking && event.At.After(f.since):
@@ -191,6 +190,12 @@ func (f *follower) status(status a2a.TaskStatus) bool {
 	return f.emit(&a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status})
 }
 
+// reset forgets what was streamed of the answer.
+func (f *follower) reset() {
+	f.sent.Reset()
+	f.open, f.mime = false, normalized.MIMEPlain
+}
+
 // delta passes growing text on. Other parts come with the final answer.
 func (f *follower) delta(event exchange.Event) bool {
 	var delta normalized.Delta
@@ -198,13 +203,15 @@ func (f *follower) delta(event exchange.Event) bool {
 		return f.fail(fmt.Errorf("read delta %d of turn %s: %w", event.Seq, event.TurnID, err))
 	}
 	text := delta.Text
-	if delta.Kind == normalized.DeltaPartBegin && delta.Part != nil && delta.Part.Kind == normalized.PartText {
-		text = delta.Part.Content
+	switch delta.Kind {
+	case normalized.DeltaPartBegin:
+		if delta.Part != nil && delta.Part.Kind == normalized.PartText {
+			text, f.mime = delta.Part.Content, delta.Part.MIME
+		}
+	case normalized.DeltaPartEnd:
+		f.mime = normalized.MIMEPlain
 	}
-	if text == "" {
-		return true
-	}
-	return f.chunk(text, false)
+	return text == "" || f.chunk(text, false)
 }
 
 // chunk adds text to the artifact of the answer; the first one begins it.
@@ -213,7 +220,7 @@ func (f *follower) chunk(text string, last bool) bool {
 	appended := f.open
 	f.open = true
 	return f.artifact(&a2a.Artifact{
-		ID: answerArtifact(f.task.last().ID), Parts: a2a.ContentParts{a2a.NewTextPart(text)},
+		ID: answerArtifact(f.task.last().ID), Parts: a2a.ContentParts{{Content: a2a.Text(text), MediaType: f.mime}},
 	}, appended, last)
 }
 
@@ -251,6 +258,7 @@ func (f *follower) settled() bool {
 // result sends a whole artifact, or only what the reader lacks when its beginning was streamed as text.
 func (f *follower) result(artifact *a2a.Artifact) bool {
 	if f.open && artifact.ID == answerArtifact(f.task.last().ID) && len(artifact.Parts) == 1 {
+		f.mime = artifact.Parts[0].MediaType
 		if rest, ok := strings.CutPrefix(artifact.Parts[0].Text(), f.sent.String()); ok {
 			return rest == "" || f.chunk(rest, true)
 		}

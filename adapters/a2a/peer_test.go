@@ -1,0 +1,135 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+// bearer sends the token with every request of the SDK's client.
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r)
+}
+
+// peer is the SDK's own client, made from our card, speaking one interface of it.
+func (b *bundle) peer(token string, version a2a.ProtocolVersion, binding a2a.TransportProtocol) *a2aclient.Client {
+	b.Helper()
+	ctx := context.Background()
+	authorized := &http.Client{Transport: bearer{token, b.client.Transport}}
+	resolver := agentcard.NewResolver(authorized)
+	resolver.CardParser = a2av0.NewAgentCardParser()
+	card, err := resolver.Resolve(ctx, b.url+"/a2a/echo")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var chosen []*a2a.AgentInterface
+	for _, offered := range card.SupportedInterfaces {
+		offered.URL = strings.Replace(offered.URL, "https://agents.test", b.url, 1)
+		if offered.ProtocolVersion == version && offered.ProtocolBinding == binding {
+			chosen = append(chosen, offered)
+		}
+	}
+	card.SupportedInterfaces = chosen
+	old := a2aclient.TransportFactoryFn(func(_ context.Context, _ *a2a.AgentCard, i *a2a.AgentInterface) (a2aclient.Transport, error) {
+		return a2av0.NewJSONRPCTransport(a2av0.JSONRPCTransportConfig{URL: i.URL, Client: authorized}), nil
+	})
+	client, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithJSONRPCTransport(authorized), a2aclient.WithRESTTransport(authorized),
+		a2aclient.WithCompatTransport(a2av0.Version, a2a.TransportProtocolJSONRPC, old))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = client.Destroy() })
+	return client
+}
+
+func TestTheSDKsClient(t *testing.T) {
+	for _, c := range []struct {
+		version a2a.ProtocolVersion
+		binding a2a.TransportProtocol
+	}{
+		{a2a.Version, a2a.TransportProtocolJSONRPC}, {a2a.Version, a2a.TransportProtocolHTTPJSON},
+		{a2av0.Version, a2a.TransportProtocolJSONRPC},
+	} {
+		t.Run(string(c.binding)+" "+string(c.version), func(t *testing.T) {
+			b := setup(t)
+			b.engine.agent = growing
+			ada, bob, ctx := b.peer(b.ada, c.version, c.binding), b.peer(b.bob, c.version, c.binding), t.Context()
+			send := func(text string) *a2a.SendMessageRequest {
+				return &a2a.SendMessageRequest{Message: a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(text))}
+			}
+
+			sent, err := ada.SendMessage(ctx, send("hello"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			task, ok := sent.(*a2a.Task)
+			if !ok || task.Status.State != a2a.TaskStateCompleted || task.Artifacts[0].Parts[0].Text() != "one two three" {
+				t.Fatalf("sent: %+v", sent)
+			}
+			var text strings.Builder
+			var last a2a.TaskState
+			for event, err := range ada.SendStreamingMessage(ctx, send("stream")) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch e := event.(type) {
+				case *a2a.TaskArtifactUpdateEvent:
+					text.WriteString(e.Artifact.Parts[0].Text())
+				case *a2a.TaskStatusUpdateEvent:
+					last = e.Status.State
+				}
+			}
+			if text.String() != "one two three" || last != a2a.TaskStateCompleted {
+				t.Errorf("streamed %q, %s", text.String(), last)
+			}
+			if got, err := ada.GetTask(ctx, &a2a.GetTaskRequest{ID: task.ID}); err != nil || got.ID != task.ID {
+				t.Errorf("get: %v %v", got, err)
+			}
+			_, err = bob.GetTask(ctx, &a2a.GetTaskRequest{ID: task.ID})
+			if !errors.Is(err, a2a.ErrTaskNotFound) {
+				t.Errorf("somebody else's get: %v", err)
+			}
+			if _, err := ada.CancelTask(ctx, &a2a.CancelTaskRequest{ID: task.ID}); !errors.Is(err, a2a.ErrTaskNotCancelable) {
+				t.Errorf("cancel: %v", err)
+			}
+			for _, err := range bob.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: task.ID}) {
+				if !errors.Is(err, a2a.ErrTaskNotFound) {
+					t.Errorf("somebody else's subscribe: %v", err)
+				}
+			}
+			if c.version == a2a.Version {
+				if list, err := ada.ListTasks(ctx, &a2a.ListTasksRequest{}); err != nil || list.TotalSize != 2 {
+					t.Errorf("list: %+v %v", list, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAnswersAreNeverDelivered(t *testing.T) {
+	b := setup(t)
+	plan, err := b.adapter.Plan(t.Context(), exchange.Reply{Response: normalized.Response{Parts: []normalized.Part{normalized.Text("x")}}})
+	if err != nil || plan.NativeID != "" || len(plan.Destinations) != 0 {
+		t.Errorf("plan %+v %v", plan, err)
+	}
+	if _, err := b.adapter.Deliver(t.Context(), exchange.Delivery{}); err == nil {
+		t.Error("a delivery was taken")
+	}
+}
