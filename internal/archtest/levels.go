@@ -1,0 +1,126 @@
+// Package archtest is the plan of the house as a test: which package stands on which level, which room keeps which
+// third-party module, and what no package may do. It contains tables only; the checks are its tests. It does not
+// judge style, which is the linter's work.
+package archtest
+
+// Module is the path of this module.
+const Module = "inbox"
+
+// levels places every package. A package imports only packages of lower levels, so arrows never form a circle and
+// neighbours never know each other. Move a package together with a decision record in docs/decisions.
+var levels = map[string]int{
+	"identity":           0,
+	"migrations":         0,
+	"internal/fault":     0,
+	"internal/telemetry": 0,
+	"internal/archtest":  0,
+
+	"policypart":          1,
+	"internal/config":     1,
+	"internal/safehttp":   1,
+	"internal/queue":      1,
+	"internal/blob":       1,
+	"internal/httpserver": 1,
+
+	"normalized": 2,
+
+	"exchange":        3,
+	"history":         3,
+	"agents/envelope": 3,
+
+	"agents/tool": 4,
+	"agents/task": 4,
+
+	"agents/loop": 5,
+
+	"agents": 6,
+
+	"agents/echo":    7,
+	"agents/llm":     7,
+	"agents/webhook": 7,
+	"agents/command": 7,
+	"agents/remote":  7,
+	"agents/pull":    7,
+	"agents/mcptool": 7,
+
+	"adapters/activitypub": 7,
+	"adapters/a2a":         7,
+	"adapters/email":       7,
+	"adapters/chat":        7,
+	"adapters/bridge":      7,
+	"adapters/discovery":   7,
+
+	"engine/delivery": 7,
+	"engine/pipeline": 8,
+
+	"engine/store": 9,
+	"console":      9,
+
+	".":             10, // the root package
+	"internal/peer": 10,
+
+	"cmd/inbox": 11,
+
+	// Outside of the program: they start it, or stand beside it.
+	"e2e/...":           12,
+	"e2e":               13,
+	"bench":             13,
+	"docs/examples/...": 12,
+}
+
+// entrances says who may import a room at all, levels aside. Everything else goes through the interfaces that it
+// declares itself.
+var entrances = []struct {
+	room      string
+	importers []string
+	reason    string
+}{
+	{"adapters/...", []string{".", "e2e/...", "bench"}, "only the root package knows the adapters; the engine knows no protocol"},
+	{"engine/store", []string{".", "e2e/...", "bench"}, "only the root package knows the store; others declare the two or three methods that they need"},
+	{"engine/pipeline", []string{".", "engine/store"}, "adapters and console declare what they need of the pipeline"},
+	{"engine/delivery", []string{".", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
+	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
+	{"internal/config", []string{"."}, "a room takes what it needs as options; only the root package reads the settings"},
+	{".", []string{"cmd/inbox", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
+	{"internal/peer", []string{".", "cmd/inbox", "e2e/...", "bench"}, "peers are for demo and tests"},
+}
+
+// thirdParties says which room keeps a module, standard packages among them. Everything imported is listed: a new
+// module gets its room here. Test files and conformance suites may import what they like.
+var thirdParties = []struct {
+	prefix string
+	rooms  []string
+	reason string
+}{
+	{"github.com/emersion/", []string{"adapters/email", "internal/peer"}, "mail is spoken in adapters/email"},
+	{"blitiri.com.ar/go/spf", []string{"adapters/email"}, "mail is spoken in adapters/email"},
+	{"github.com/miekg/dns", []string{"internal/peer"}, "a name server is for demo and tests; lookups go through internal/safehttp"},
+	{"github.com/go-fed/httpsig", []string{"adapters/activitypub", "internal/peer"}, "HTTP signatures are checked in adapters/activitypub"},
+	{"github.com/dunglas/httpsfv", []string{"adapters/activitypub", "internal/peer"}, "structured fields serve the signatures of ActivityPub"},
+	{"github.com/a2aproject/", []string{"adapters/a2a", "agents/remote", "internal/peer"}, "A2A is spoken in adapters/a2a and agents/remote"},
+	{"database/sql", []string{"engine/store"}, "the store is the only room with SQL"},
+	{"github.com/jackc/", []string{"engine/store"}, "the store is the only room with SQL"},
+	{"modernc.org/sqlite", []string{"engine/store"}, "the store is the only room with SQL"},
+	{"github.com/pressly/goose", []string{"engine/store"}, "the store runs the migrations"},
+	{"github.com/spf13/cobra", []string{"cmd/inbox"}, "the command line is in cmd/inbox"},
+	{"github.com/go-chi/", []string{"internal/httpserver"}, "rooms offer httpserver.Route and never see the router"},
+	{"github.com/BurntSushi/toml", []string{"internal/config"}, "settings are read in internal/config"},
+	{"code.dny.dev/ssrf", []string{"internal/safehttp"}, "the address policy is in internal/safehttp"},
+	{"go.opentelemetry.io/", []string{"internal/telemetry"}, "traces are set up in internal/telemetry"},
+	{"github.com/microcosm-cc/bluemonday", []string{"adapters/...", "console"}, "HTML is cleaned where it arrives or is shown"},
+	{"github.com/JohannesKaufmann/", []string{"adapters/..."}, "HTML becomes text in the adapters"},
+	{"github.com/yuin/goldmark", []string{"adapters/...", "console"}, "Markdown becomes HTML where it leaves or is shown"},
+	{"golang.org/x/net/html", []string{"adapters/...", "console", "internal/peer"}, "HTML is read in the adapters"},
+	{"golang.org/x/net/idna", []string{"identity", "adapters/..."}, "domains are read in identity"},
+	{"golang.org/x/net/publicsuffix", []string{"identity", "adapters/email"}, "organisational domains serve DMARC"},
+	{"golang.org/x/text/", []string{"adapters/...", "normalized", "identity"}, "texts are brought into form where they arrive"},
+	{"golang.org/x/sync/", []string{"..."}, ""},
+	{"github.com/google/uuid", []string{"..."}, ""},
+	{"github.com/gowebpki/jcs", []string{"policypart", "identity", "adapters/a2a"}, "canonical JSON serves signatures"},
+	{"github.com/santhosh-tekuri/jsonschema", []string{"normalized", "agents/tool"}, "schemas are checked where the contract is"},
+	{"github.com/prometheus/", []string{"..."}, ""},
+	{"github.com/google/go-cmp/", nil, "go-cmp is for tests"},
+	{"pgregory.net/rapid", nil, "rapid is for tests"},
+	{"go.uber.org/goleak", nil, "goleak is for tests"},
+	{"github.com/rogpeppe/go-internal", nil, "testscript is for tests"},
+}
