@@ -33,7 +33,7 @@ func attachment(attached object) (normalized.Part, bool) {
 	if !isA(attached, "Link") {
 		href = fileURL(attached["url"])
 	}
-	if _, ok := origin(href); !ok {
+	if !isAddress(href) {
 		return normalized.Part{}, false
 	}
 	// The contract wants https for files by URL; plain http occurs on development servers only and stays a link.
@@ -44,6 +44,16 @@ func attachment(attached object) (normalized.Part, bool) {
 		Kind: normalized.PartFile, MIME: fileType(attached), Name: fileName(href), Alt: name,
 		BytesRef: &normalized.BytesRef{Kind: normalized.BytesURL, URL: href},
 	}, true
+}
+
+// isAddress keeps what the contract would refuse out of the message: one odd link must not cost the whole note.
+func isAddress(text string) bool {
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.User != nil {
+		return false
+	}
+	_, ok := origin(text)
+	return ok
 }
 
 // fileURL reads url: a string, a Link, or a list of which the first that is not a web page counts.
@@ -89,7 +99,7 @@ func fileName(href string) string {
 func quotedIRI(note object) string {
 	for _, name := range []string{"quote", "quoteUrl", "quoteUri", "_misskey_quote"} {
 		if iri := reference(note[name]); iri != "" {
-			if _, ok := origin(iri); ok {
+			if isAddress(iri) {
 				return iri
 			}
 		}
@@ -97,7 +107,7 @@ func quotedIRI(note object) string {
 	for _, entry := range listed(note["tag"]) {
 		tag, _ := entry.(object)
 		if tag != nil && isA(tag, "Link") && isActivityType(str(tag, "mediaType"), false) {
-			if _, ok := origin(str(tag, "href")); ok {
+			if isAddress(str(tag, "href")) {
 				return str(tag, "href")
 			}
 		}

@@ -102,7 +102,7 @@ func (s *Server) subject(address identity.Address) *resource {
 	for _, subject := range s.options.Subjects {
 		own, err := identity.ParseAddress(subject.Address)
 		if err == nil && (strings.EqualFold(own.Local, address.Local)) {
-			return &resource{Subject: own.Acct(), Aliases: hrefs(subject.Links), Links: subject.Links}
+			return &resource{Subject: own.Acct(), Aliases: hrefs(subject.Links), Links: slices.Clone(subject.Links)}
 		}
 	}
 	return nil
