@@ -8,6 +8,7 @@ import (
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/history"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -49,6 +50,7 @@ func TestRegistryFillsDefaults(t *testing.T) {
 	found, _ := registry.Lookup("echo")
 	want := agents.Settings{
 		Unverified: agents.UnverifiedHold, EmptyMention: agents.EmptyMentionGreet, TimeLimit: agents.DefaultTimeLimit,
+		History: history.DefaultPolicy(),
 	}
 	if found.Settings != want {
 		t.Errorf("settings = %+v, want %+v", found.Settings, want)

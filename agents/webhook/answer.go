@@ -1,0 +1,135 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"inbox/normalized"
+)
+
+// readDocument takes a whole NormalizedResponse.
+func (a *Agent) readDocument(body io.Reader, question normalized.Message, emit emit) error {
+	content, err := io.ReadAll(body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errReading, err)
+	}
+	response, err := normalized.DecodeResponse(content, a.options.Limits)
+	if err != nil {
+		return unusable(err)
+	}
+	response.Clean()
+	response = response.Answering(question)
+	if err := normalized.ValidateResponse(response, question, a.options.Limits); err != nil {
+		return unusable(err)
+	}
+	emit(whole(response))
+	return nil
+}
+
+func whole(response normalized.Response) normalized.Delta {
+	return normalized.Delta{Kind: normalized.DeltaResponse, Response: &response}
+}
+
+// Names of the events of a streamed answer. Events with other names are skipped, so that new ones can be added.
+const (
+	eventDelta    = "delta"    // data: a Delta
+	eventResponse = "response" // data: the whole NormalizedResponse; ends the answer
+	eventEnd      = "end"      // ends the answer
+)
+
+// answerStream reads the deltas of one streamed answer.
+type answerStream struct {
+	limits   normalized.Limits
+	events   *eventReader
+	question normalized.Message
+	fold     *normalized.Fold
+	emit     emit
+}
+
+var errStopped = errors.New("the engine wants no more deltas")
+
+// readStream passes deltas on while they come. reliable says that the end of the body is the end of the answer.
+func (a *Agent) readStream(body io.Reader, reliable bool, question normalized.Message, emit emit) error {
+	stream := answerStream{
+		limits: a.options.Limits, events: newEventReader(body), question: question,
+		fold: normalized.NewFold(a.options.Limits), emit: emit,
+	}
+	for {
+		next, err := stream.events.next()
+		switch {
+		case errors.Is(err, io.EOF) && reliable:
+			return stream.finish()
+		case errors.Is(err, errCutEvent) && reliable, errors.Is(err, errEventTooLarge):
+			return unusable(err)
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("%w: the stream ended without the event %q or %q, so it may be cut", errReading, eventEnd, eventResponse)
+		case err != nil:
+			return fmt.Errorf("%w: %w", errReading, err)
+		}
+		last, err := stream.take(next)
+		if errors.Is(err, errStopped) {
+			return nil
+		}
+		if err != nil || last {
+			return err
+		}
+	}
+}
+
+// take handles one event; last = the answer is complete.
+func (s answerStream) take(next event) (last bool, err error) {
+	switch next.name {
+	case eventDelta, "": // an event without a name is called "message" by the standard
+		delta, err := normalized.DecodeDelta([]byte(next.data), s.limits)
+		if err != nil {
+			return false, unusable(fmt.Errorf("event %q: %w", eventDelta, err))
+		}
+		return false, s.pass(delta)
+	case eventResponse:
+		response, err := normalized.DecodeResponse([]byte(next.data), s.limits)
+		if err != nil {
+			return false, unusable(fmt.Errorf("event %q: %w", eventResponse, err))
+		}
+		if err := s.pass(whole(response)); err != nil {
+			return false, err
+		}
+		return true, s.finish()
+	case eventEnd:
+		return true, s.finish()
+	}
+	return false, nil
+}
+
+// pass gives a delta to the engine when it fits what came before, with the ids that an agent may leave out.
+func (s answerStream) pass(delta normalized.Delta) error {
+	if delta.Kind == normalized.DeltaResponse && delta.Response != nil {
+		complete := delta.Response.Answering(s.question)
+		delta.Response = &complete
+	}
+	if err := s.fold.Add(delta); err != nil {
+		return unusable(fmt.Errorf("event %q: %w", eventDelta, err))
+	}
+	if !s.emit(delta) {
+		return errStopped
+	}
+	return nil
+}
+
+// finish demands a valid answer and gives the engine what an agent may leave out of it.
+func (s answerStream) finish() error {
+	response, err := s.fold.Response()
+	if err != nil {
+		return unusable(err)
+	}
+	complete := response.Answering(s.question)
+	grown := complete.Equal(response)
+	complete.Clean()
+	if err := normalized.ValidateResponse(complete, s.question, s.limits); err != nil {
+		return unusable(err)
+	}
+	if !grown {
+		s.emit(whole(complete))
+	}
+	return nil
+}
