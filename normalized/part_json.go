@@ -106,7 +106,9 @@ func (w *writer) toolCall(p *Part) {
 func (w *writer) bytesRef(b *BytesRef) {
 	w.open('{')
 	w.field("kind", b.Kind)
-	w.optional("data_base64", b.DataBase64)
+	if b.Kind == BytesInline { // an empty file has bytes too: none
+		w.field("data_base64", b.DataBase64)
+	}
 	w.optional("url", b.URL)
 	w.optionalTime("expires_at", b.ExpiresAt)
 	w.optional("algo", b.Algo)

@@ -17,7 +17,7 @@ const (
 
 // Response is what an agent hands back (message contract, section 5).
 type Response struct {
-	InReplyTo  string            `json:"in_reply_to"`
+	InReplyTo  string            `json:"in_reply_to,omitempty"` // required; Answering fills it
 	ThreadID   string            `json:"thread_id,omitempty"`
 	Parts      []Part            `json:"parts,omitempty"` // at least one, except when silent
 	Silent     bool              `json:"silent,omitempty"`

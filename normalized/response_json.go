@@ -25,7 +25,7 @@ func (r Response) Equal(other Response) bool {
 
 func (w *writer) response(r *Response) {
 	w.open('{')
-	w.field("in_reply_to", r.InReplyTo)
+	w.optional("in_reply_to", r.InReplyTo)
 	w.optional("thread_id", r.ThreadID)
 	if len(r.Parts) > 0 {
 		w.name("parts")

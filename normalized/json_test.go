@@ -1,0 +1,314 @@
+package normalized
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"inbox/identity"
+	"inbox/internal/fault"
+)
+
+func encoded(t interface{ Fatal(...any) }, appendJSON func([]byte) ([]byte, error)) []byte {
+	body, err := appendJSON(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// diff compares all fields, also unexported ones; Equal compares documents and would not see a field that is not written.
+func diff(a, b any) string {
+	if reflect.DeepEqual(a, b) {
+		return ""
+	}
+	return cmp.Diff(a, b) + "documents may be equal; values are not"
+}
+
+func TestMessageRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMessage(t)
+		body := encoded(t, m.AppendJSON)
+		strict, err := DecodeMessage(body, DefaultLimits())
+		if err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+		if d := diff(m, strict); d != "" {
+			t.Fatalf("%s\n%s", d, body)
+		}
+		var stored Message
+		if err := json.Unmarshal(body, &stored); err != nil || !stored.Equal(m) {
+			t.Fatalf("trusted path: %v", err)
+		}
+		if err := Validate(strict, DefaultLimits()); err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+	})
+}
+
+func TestResponseRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		question := drawMessage(t)
+		r := drawResponse(t, &question)
+		body := encoded(t, r.AppendJSON)
+		back, err := DecodeResponse(body, DefaultLimits())
+		if err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+		if d := diff(r, back); d != "" {
+			t.Fatalf("%s\n%s", d, body)
+		}
+		if err := ValidateResponse(back, question, DefaultLimits()); err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+	})
+}
+
+func TestDeltaRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		question := drawMessage(t)
+		d := Delta{Kind: DeltaText, Text: maybe(t, of(anyText)), Part: maybe(t, pointer(drawPart)), Response: maybe(t, pointer(func(t *rapid.T) Response {
+			return drawResponse(t, &question)
+		}))}
+		back, err := DecodeDelta(encoded(t, d.AppendJSON), DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := diff(d, back); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// The types without their methods, as encoding/json writes them: what the struct tags promise is what we write.
+type (
+	plainMessage struct {
+		ID                    string                `json:"id"`
+		ThreadID              string                `json:"thread_id"`
+		InReplyTo             string                `json:"in_reply_to,omitempty"`
+		Sender                Sender                `json:"sender"`
+		Recipient             string                `json:"recipient"`
+		Parts                 []Part                `json:"parts"`
+		History               []HistoricalMessage   `json:"history,omitempty"`
+		RecipientCapabilities RecipientCapabilities `json:"recipient_capabilities"`
+	}
+	tagged Response
+)
+
+func TestWriterAgreesWithTags(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMessage(t)
+		m.unknown = nil
+		plain := plainMessage{m.ID, m.ThreadID, m.InReplyTo, m.Sender, m.Recipient, m.Parts, m.History, m.RecipientCapabilities}
+		whole := encoded(t, m.AppendJSON)
+		sameValue(t, cutAfter(t, whole, "received_via", "received_at", "raw", "policy_resolution", "received_trace"), plain)
+		r := drawResponse(t, &m)
+		r.unknown = nil
+		sameValue(t, encoded(t, r.AppendJSON), tagged(r))
+	})
+}
+
+// cutAfter removes keys that the plain form leaves out.
+func cutAfter(t *rapid.T, body []byte, keys ...string) []byte {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(body, &object); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		delete(object, key)
+	}
+	out, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func sameValue(t *rapid.T, body []byte, value any) {
+	standard, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ours, theirs any
+	if err := json.Unmarshal(body, &ours); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(standard, &theirs); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(theirs, ours); d != "" {
+		t.Fatalf("tags (-) and writer (+) differ:\n%s", d)
+	}
+}
+
+func TestEvidenceReadsAsItsOwnPackageDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := drawEvidence(t)
+		w := newWriter(nil)
+		w.evidence(&e)
+		var standard identity.Evidence
+		if err := json.Unmarshal(w.buf, &standard); err != nil {
+			t.Fatal(err)
+		}
+		var ours identity.Evidence
+		r := newReader(w.buf)
+		r.evidence(&ours)
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(standard, ours); d != "" {
+			t.Fatal(d)
+		}
+		if d := cmp.Diff(e, ours); d != "" {
+			t.Fatal(d)
+		}
+	})
+}
+
+func TestUnknownKeysSurvive(t *testing.T) {
+	const document = `{"in_reply_to":"a","x_before":{"n": 1e2},"parts":[{"x_first":[1, 2],"kind":"text","mime":"text/plain","content":"hi","name":"not of a text","x_last":null},` +
+		`{"kind":"hologram", "beams" : [ 1 ]},{"kind":"policy","policy":{"kind":"captcha","message":"m","site_key":"k"}}],"x_after":"\u00e4"}`
+	r, err := DecodeResponse([]byte(document), DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := encoded(t, r.AppendJSON)
+	for _, want := range []string{
+		`"x_before":{"n": 1e2}`, `"x_first":[1, 2]`, `"name":"not of a text"`, `"x_last":null`, `{"kind":"hologram", "beams" : [ 1 ]}`,
+		`"site_key":"k"`, `"x_after":"\u00e4"`,
+	} {
+		if !bytes.Contains(body, []byte(want)) {
+			t.Errorf("%s was lost in %s", want, body)
+		}
+	}
+	if r.Parts[0].Name != "" {
+		t.Error("the name of a text part has no meaning")
+	}
+	if again, err := DecodeResponse(body, DefaultLimits()); err != nil || !again.Equal(r) {
+		t.Errorf("not stable: %v", err)
+	}
+}
+
+func TestNullIsAbsent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMessage(t)
+		body := encoded(t, m.AppendJSON)
+		for _, key := range []string{"in_reply_to", "history", "policy_resolution", "received_trace"} {
+			var object map[string]json.RawMessage
+			if err := json.Unmarshal(body, &object); err != nil {
+				t.Fatal(err)
+			}
+			delete(object, key)
+			without, _ := json.Marshal(object)
+			object[key] = json.RawMessage("null")
+			with, _ := json.Marshal(object)
+			left, err := DecodeMessage(without, DefaultLimits())
+			if err != nil {
+				t.Fatal(err)
+			}
+			right, err := DecodeMessage(with, DefaultLimits())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := diff(left, right); d != "" {
+				t.Fatalf("%s: %s", key, d)
+			}
+		}
+	})
+	p, err := DecodeDelta([]byte(`{"kind":"part_begin","text":null,"part":{"kind":"tool_call","id":"1","name":"n","args":null,"result":null,"error":null},"response":null}`), DefaultLimits())
+	if err != nil || !p.Part.running() || p.Part.Args != nil || p.Response != nil {
+		t.Errorf("%+v %v", p, err)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70)
+	for name, c := range map[string]struct{ document, field string }{
+		"not an object":       {`[]`, ""},
+		"null":                {`null`, ""},
+		"empty":               {``, ""},
+		"cut off":             {`{"id":"a"`, "id"},
+		"two documents":       {`{} {}`, ""},
+		"trailing comma":      {`{"id":"a",}`, "id"},
+		"missing colon":       {`{"id" "a"}`, "id"},
+		"unquoted key":        {`{id:"a"}`, ""},
+		"null key":            {`{"id":"a",null:1}`, "id"},
+		"single quotes":       {`{'id':"a"}`, ""},
+		"duplicate key":       {`{"id":"a","id":"b"}`, "id"},
+		"duplicate by escape": {`{"id":"a","\u0069d":"b"}`, "id"},
+		"duplicate deep":      {`{"x":[{"y":{"z":1,"z":2}}]}`, "x[0].y.z"},
+		"deep":                {`{"x":` + deep + `}`, strings.TrimSuffix("x."+strings.Repeat("a.", 63), ".")},
+		"not UTF-8":           {"{\"id\":\"\xff\"}", "id"},
+		"lone surrogate":      {`{"id":"\ud800"}`, "id"},
+		"swapped surrogates":  {`{"id":"\udc00\ud800"}`, "id"},
+		"control in string":   {"{\"id\":\"a\nb\"}", "id"},
+		"bad escape":          {`{"id":"\x"}`, "id"},
+		"bad unicode escape":  {`{"id":"\u12g4"}`, "id"},
+		"number as text":      {`{"id":5}`, "id"},
+		"text as object":      {`{"sender":"me"}`, "sender"},
+		"object as list":      {`{"parts":{}}`, "parts"},
+		"null element":        {`{"parts":[null]}`, "parts[0]"},
+		"fraction":            {`{"parts":[{"kind":"file","size":1.5}]}`, "parts[0].size"},
+		"exponent":            {`{"parts":[{"kind":"file","size":1e3}]}`, "parts[0].size"},
+		"leading zero":        {`{"x":01}`, "x"},
+		"huge integer":        {`{"parts":[{"kind":"file","size":99999999999999999999}]}`, "parts[0].size"},
+		"not a boolean":       {`{"sender":{"verified":"yes"}}`, "sender.verified"},
+		"time without zone":   {`{"received_at":"2026-01-01T00:00:00"}`, "received_at"},
+		"time as number":      {`{"received_at":1}`, "received_at"},
+		"year outside":        {`{"received_at":"9999-12-31T23:59:59-23:59"}`, "received_at"},
+		"part deep":           {`{"parts":[{"kind":"text"},{"kind":"link","url":7}]}`, "parts[1].url"},
+		"kind not text":       {`{"parts":[{"kind":7}]}`, "parts[0].kind"},
+		"policy type":         {`{"received_trace":{"parts":[{"kind":"policy","policy":{"message":5}}]}}`, "received_trace.parts[0].policy.message"},
+		"unprintable key":     {"{\"a\\u0000b\":1,\"a\\u0000b\":2}", `"a\x00b"`},
+	} {
+		_, err := DecodeMessage([]byte(c.document), DefaultLimits())
+		f := fault.Of(err)
+		if err == nil || f.Kind != fault.Malformed || f.Field != c.field {
+			t.Errorf("%s: got %v in %q, want malformed in %q", name, err, f.Field, c.field)
+		}
+	}
+}
+
+func TestDecodeChecksSizeFirst(t *testing.T) {
+	limits := DefaultLimits()
+	limits.Document, limits.Parts = 100, 0
+	_, err := DecodeMessage(bytes.Repeat([]byte("{"), 101), limits)
+	if !fault.Is(err, fault.TooLarge) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTooManyUnknownKeys(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"kind":"text"`)
+	for i := range maxUnknownKeys + 1 {
+		b.WriteString(`,"x` + strings.Repeat("y", i) + `":1`)
+	}
+	b.WriteString("}")
+	var p Part
+	if err := p.UnmarshalJSON([]byte(b.String())); !fault.Is(err, fault.Malformed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEncodeRefusesBrokenFreeForm(t *testing.T) {
+	p := Part{Kind: PartToolCall, ID: "1", Name: "n", Args: json.RawMessage(`{"a":`)}
+	if _, err := json.Marshal(p); err == nil {
+		t.Error("broken args were written")
+	}
+}
+
+func TestCheckJSONAgreesWithStandardLibrary(t *testing.T) {
+	for _, text := range []string{
+		`1`, `-0`, `-`, `0.5`, `.5`, `1.`, `1e`, `1e+5`, `"\/"`, `"\u00E4"`, `tru`, `true`, `nul`, `[1,2`, `[1 2]`, `{"a":[{}]}`, ` [ ] `, `"`, `{"":0}`, `+1`, "\ufeff1", `1 1`, `[1,]`,
+	} {
+		if got := CheckJSON([]byte(text), 64) == nil; got != json.Valid([]byte(text)) {
+			t.Errorf("CheckJSON(%q) = %v", text, got)
+		}
+	}
+}
