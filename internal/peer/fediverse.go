@@ -80,6 +80,7 @@ func orDefault(text, fallback string) string {
 // Close stops the server and waits for what it started.
 func (f *Fediverse) Close() error {
 	f.end()
+	f.client.CloseIdleConnections()
 	err := stopServer(f.server)
 	f.work.Wait()
 	f.client.CloseIdleConnections()

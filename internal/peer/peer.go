@@ -32,6 +32,7 @@ type Conversation struct {
 const (
 	maxDocumentBytes = 1 << 20
 	requestTimeout   = 10 * time.Second
+	stopGrace        = 500 * time.Millisecond
 )
 
 // newHTTPClient gives a client that follows no redirects and takes no proxy from the environment.
@@ -64,7 +65,7 @@ func listen(address string) (net.Listener, error) {
 
 // stopServer lets requests under way come to their end for a moment, then cuts them off.
 func stopServer(server *http.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		return server.Close()

@@ -1,0 +1,114 @@
+package peer
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"inbox/identity"
+)
+
+// maxShownText is how many characters of a text are printed.
+const maxShownText = 400
+
+// paper is what the demo is printed on.
+type paper struct {
+	out     io.Writer
+	colours bool
+	err     error // the first failure to print
+}
+
+func newPaper(out io.Writer) *paper {
+	return &paper{out: out, colours: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
+}
+
+// isTerminal says whether out is a character device of a terminal that understands colours.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func (p *paper) line(format string, args ...any) {
+	if _, err := fmt.Fprintf(p.out, format+"\n", args...); err != nil && p.err == nil {
+		p.err = fmt.Errorf("print the demo: %w", err)
+	}
+}
+
+// The codes are those of ECMA-48, section 8.3.117.
+func (p *paper) bold(text string) string  { return p.coloured("1", text) }
+func (p *paper) faint(text string) string { return p.coloured("2", text) }
+func (p *paper) green(text string) string { return p.coloured("32", text) }
+func (p *paper) red(text string) string   { return p.coloured("31", text) }
+
+func (p *paper) coloured(code, text string) string {
+	if !p.colours {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (p *paper) opening(address string) {
+	p.line("%s is one agent with one address on three networks.", p.bold(address))
+}
+
+func (p *paper) scene(s *scene) {
+	p.line("\n%s", p.bold(s.title))
+	if s.err != nil {
+		p.line("  %s %s", p.red("✗"), shown(s.err.Error()))
+		return
+	}
+	talk := s.conversation
+	width := max(len(talk.From), len(talk.To))
+	p.line("  %-*s  %s", width, talk.From, shown(talk.Question))
+	p.line("  %-*s  %s  %s", width, talk.To, shown(talk.Answer), p.faint(fmt.Sprintf("after %d ms", talk.Took.Milliseconds())))
+	p.line("  The agent's server checked who asked:")
+	for _, one := range s.evidence {
+		p.proof(evidenceText(one))
+	}
+	p.line("  %s:", s.proven)
+	for _, one := range talk.Evidence {
+		p.proof(one)
+	}
+}
+
+func (p *paper) proof(text string) { p.line("    %s %s", p.green("✓"), shown(text)) }
+
+// evidenceText tells a piece of evidence in one line.
+func evidenceText(one identity.Evidence) string {
+	method := strings.TrimSuffix(strings.TrimPrefix(one.Method, "urn:mentionable:auth:"), ":v0.1")
+	text := one.Subject + ", by " + method
+	if one.Proof.KeyID != "" {
+		text += ", key " + one.Proof.KeyID
+	}
+	return text + ", vouched for by " + one.Issuer
+}
+
+func (p *paper) ending(took time.Duration) error {
+	p.line("\n%s", p.green(fmt.Sprintf("All three answers verify. %.1f s.", took.Seconds())))
+	p.line("\nTry it yourself:")
+	p.line("  %s              your own server on this machine, with three commands to talk to it", p.bold("inbox serve"))
+	p.line("  %s  your own agent in twenty lines of Go or Python", p.bold("docs/agents/webhook.md"))
+	return p.err
+}
+
+// shown makes text of others fit for a terminal: one line, nothing but printable characters, not too long.
+func shown(text string) string {
+	printable := strings.Map(func(char rune) rune {
+		if unicode.IsPrint(char) {
+			return char
+		}
+		return ' '
+	}, text)
+	short := []rune(strings.Join(strings.Fields(printable), " "))
+	if len(short) > maxShownText {
+		return string(short[:maxShownText]) + "…"
+	}
+	return string(short)
+}
