@@ -11,7 +11,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the program into bin/inbox
-	$(GO) build -trimpath -o bin/inbox ./cmd/inbox
+	$(GO) build -o bin/inbox ./cmd/inbox
 
 run: build ## build and serve on defaults: loopback only, agent "echo", mail captured
 	bin/inbox serve

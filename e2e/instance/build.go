@@ -16,7 +16,7 @@ func Build(ctx context.Context, directory string) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(directory, "inbox")
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./cmd/inbox")
+	command := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/inbox")
 	command.Dir = root
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := command.CombinedOutput(); err != nil {
