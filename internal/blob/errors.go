@@ -44,8 +44,7 @@ func (s *source) Read(into []byte) (int, error) {
 
 // fault keeps what the reader said about itself, for example that the request body is too large.
 func (s *source) fault() error {
-	var f *fault.Fault
-	if errors.As(s.err, &f) {
+	if _, ok := errors.AsType[*fault.Fault](s.err); ok {
 		return fmt.Errorf("read content: %w", s.err)
 	}
 	return fault.Wrap(fault.Unavailable, "the content could not be read to its end", fmt.Errorf("read content: %w", s.err))

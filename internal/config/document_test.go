@@ -21,7 +21,7 @@ const documentation = "../../docs/configuration.md"
 func TestDocumentation(t *testing.T) {
 	want := document(t)
 	if *update {
-		if err := os.WriteFile(documentation, []byte(want), 0o644); err != nil { //nolint:gosec // a public document
+		if err := os.WriteFile(documentation, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

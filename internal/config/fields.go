@@ -64,13 +64,12 @@ func sortedKeys(fields map[string]reflect.Value) []string {
 func homes(key string) []string {
 	var found []string
 	settings := reflect.TypeFor[Config]()
-	for i := range settings.NumField() {
-		section := settings.Field(i)
+	for section := range settings.Fields() {
 		if !isTable(section.Type) {
 			continue
 		}
-		for j := range section.Type.NumField() {
-			if keyOf(section.Type.Field(j)) == key {
+		for field := range section.Type.Fields() {
+			if keyOf(field) == key {
 				found = append(found, keyOf(section))
 			}
 		}

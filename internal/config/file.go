@@ -120,7 +120,7 @@ func tables(raw any) ([]map[string]any, bool) {
 }
 
 func setDefaults(value reflect.Value) {
-	if target, ok := value.Addr().Interface().(interface{ setDefaults() }); ok {
+	if target, ok := reflect.TypeAssert[interface{ setDefaults() }](value.Addr()); ok {
 		target.setDefaults()
 	}
 }

@@ -115,7 +115,8 @@ func (s *Server) Handler() http.Handler { return s.access }
 
 // Listen takes the address. The error is one sentence that names the configuration key and what to do.
 func (s *Server) Listen() error {
-	listener, err := net.Listen("tcp", s.options.Listen)
+	var binding net.ListenConfig
+	listener, err := binding.Listen(context.Background(), "tcp", s.options.Listen)
 	if err != nil {
 		return s.explain(err)
 	}
@@ -124,7 +125,8 @@ func (s *Server) Listen() error {
 }
 
 func (s *Server) explain(err error) error {
-	address, said := s.options.Listen, ""
+	var said string
+	address := s.options.Listen
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		said = address + " is in use by another program: stop that program or write another port"
@@ -173,7 +175,9 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.shutDown(context.WithoutCancel(ctx))
-	<-served
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", s.options.Key, err)
+	}
 	return nil
 }
 

@@ -320,7 +320,7 @@ func TestTLSTakesRenewedCertificates(t *testing.T) {
 	server := start(t, Options{CertFile: certFile, KeyFile: keyFile})
 	serial := func() int64 {
 		t.Helper()
-		connection, err := tls.Dial("tcp", server.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // the test makes its own certificate
+		connection, err := tls.Dial("tcp", server.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 		if err != nil {
 			t.Fatal(err)
 		}
