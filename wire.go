@@ -2,9 +2,7 @@ package inbox
 
 import (
 	"context"
-	"log/slog"
 	"net/url"
-	"path/filepath"
 	"time"
 
 	"inbox/adapters/a2a"
@@ -15,19 +13,10 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
-	"inbox/internal/blob"
 	"inbox/internal/httpserver"
 	"inbox/internal/queue"
 	"inbox/normalized"
 )
-
-func openStore(ctx context.Context, config *Config, logger *slog.Logger, notify func(channel, payload string)) (*store.Store, error) {
-	return store.Open(ctx, store.Options{URL: string(config.DatabaseURL), DataDir: config.DataDir, Notify: notify, Logger: logger})
-}
-
-func openBlobs(config *Config) (*blob.Files, error) {
-	return blob.OpenFiles(filepath.Join(config.DataDir, "blobs"), blob.Options{})
-}
 
 func (s *Server) buildEngine() {
 	s.pipeline = pipeline.New(pipeline.Options{

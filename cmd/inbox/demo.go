@@ -1,0 +1,21 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"inbox"
+)
+
+func newDemo() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Watch three conversations on a throw-away server",
+		Long: `Starts a throw-away server with one agent. A Mastodon-like server mentions it, a DKIM-signed mail arrives and
+another agent sends an A2A task; you see the three conversations and what each side proved about the other.
+Everything stays on this machine and is removed afterwards. Exit code 0 means that all three replies verified.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return inbox.RunDemo(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+}

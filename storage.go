@@ -1,0 +1,82 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"inbox/engine/store"
+	"inbox/internal/blob"
+)
+
+// openStore opens the database; its error is one sentence that names the key and what to do.
+func openStore(ctx context.Context, config *Config, logger *slog.Logger, notify func(channel, payload string)) (*store.Store, error) {
+	if err := makeDataDir(config.DataDir); err != nil {
+		return nil, err
+	}
+	opened, err := store.Open(ctx, store.Options{URL: config.DatabaseURL.Reveal(), DataDir: config.DataDir, Notify: notify, Logger: logger})
+	if err == nil {
+		return opened, nil
+	}
+	if config.DatabaseURL.Reveal() == "sqlite" {
+		return nil, fmt.Errorf("data_dir: cannot open the database in %s: %w", config.DataDir, oneLine(err))
+	}
+	return nil, fmt.Errorf("database_url: cannot open %s: %w; start the database or correct the key", config.DatabaseURL, oneLine(err))
+}
+
+func openBlobs(config *Config) (*blob.Files, error) {
+	if err := makeDataDir(config.DataDir); err != nil {
+		return nil, err
+	}
+	files, err := blob.OpenFiles(filepath.Join(config.DataDir, "blobs"), blob.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("data_dir: cannot keep files in %s: %w", config.DataDir, oneLine(err))
+	}
+	return files, nil
+}
+
+// makeDataDir makes the directory and proves that it can be written.
+func makeDataDir(directory string) error {
+	const remedy = "write another directory or give this user the right to write there"
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return fmt.Errorf("data_dir: cannot make %s: %w; %s", directory, cause(err), remedy)
+	}
+	probe, err := os.CreateTemp(directory, ".write-*")
+	if err != nil {
+		return fmt.Errorf("data_dir: cannot write to %s: %w; %s", directory, cause(err), remedy)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// cause cuts the operation and path off a file error: the sentence around it names them.
+func cause(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// oneLine finds what the operating system said below a driver's report of many lines, or joins the lines.
+func oneLine(err error) error {
+	var operation *net.OpError
+	if errors.As(err, &operation) {
+		return operation
+	}
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\t' })
+	return &shortened{text: strings.Join(lines, " "), cause: err}
+}
+
+type shortened struct {
+	text  string
+	cause error
+}
+
+func (s *shortened) Error() string { return s.text }
+func (s *shortened) Unwrap() error { return s.cause }
