@@ -1,0 +1,128 @@
+package webhook
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/agents"
+	"inbox/agents/agenttest"
+	"inbox/normalized"
+)
+
+// TestExamples runs the agents that the documentation shows.
+func TestExamples(t *testing.T) {
+	for name, example := range map[string]struct {
+		command func(*testing.T) *exec.Cmd
+		answer  string
+	}{
+		"Go":     {goExample, "Hello *@alice@peer.example* from Go!"},
+		"Python": {pythonExample, "Hello *@alice@peer.example* from Python!"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := startExample(t, example.command(t))
+			t.Run("answers", func(t *testing.T) {
+				deltas, err := run(t.Context(), newAgent(t, url, nil), question())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := folded(t, deltas).Parts[0]; !got.Equal(normalized.Markdown(example.answer)) {
+					t.Errorf("answer = %+v", got)
+				}
+			})
+			t.Run("refuses other senders", func(t *testing.T) { refusesOthers(t, url) })
+			t.Run("conforms", func(t *testing.T) {
+				agenttest.Suite{New: func(t *testing.T) agents.Agent { return newAgent(t, url, nil) }}.Run(t)
+			})
+		})
+	}
+}
+
+func refusesOthers(t *testing.T, url string) {
+	body := []byte(`{"version":1,"turn":{"id":"1","attempt":1,"agent":"x"},"message":{"sender":{"address":"@a@b"}}}`)
+	for name, header := range map[string]string{
+		"none": "", "other key": Sign("another", body), "other body": Sign(testSecret, append(body, ' ')), "empty key": Sign("", body), "not ASCII": "sha256=\u00e9",
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set(SignatureHeader, header)
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: status %d, want 401", name, response.StatusCode)
+		}
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
+func goExample(t *testing.T) *exec.Cmd {
+	binary := filepath.Join(t.TempDir(), "goagent")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "inbox/docs/examples/goagent")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the Go example: %v\n%s", err, output)
+	}
+	return exec.Command(binary)
+}
+
+func pythonExample(t *testing.T) *exec.Cmd {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatal("python3 is missing: install the package python3 (apt-get install python3)")
+	}
+	return exec.Command(python, "../../docs/examples/pythonagent/agent.py")
+}
+
+// startExample runs the program until the end of the test and gives the address that it prints first.
+func startExample(t *testing.T, program *exec.Cmd) (url string) {
+	t.Helper()
+	program.Env = append(os.Environ(), "INBOX_SECRET="+testSecret, "LISTEN=127.0.0.1:0")
+	var complaints bytes.Buffer
+	program.Stderr = &complaints
+	output, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = program.Process.Kill()
+		_, _ = io.Copy(io.Discard, output)
+		_ = program.Wait() // its error is the kill
+		if t.Failed() {
+			t.Logf("the example said: %s", complaints.String())
+		}
+	})
+	return "http://" + firstAddress(t, output)
+}
+
+func firstAddress(t *testing.T, output io.Reader) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	found := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(output).ReadString('\n')
+		found <- strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	}()
+	select {
+	case address := <-found:
+		return address
+	case <-ctx.Done():
+		t.Fatal("the example did not say where it listens")
+		return ""
+	}
+}
