@@ -144,18 +144,23 @@ func (w *answer) writeProblem(p *problem) {
 	_, _ = w.ResponseWriter.Write(body)
 }
 
+// problemBody writes an error for the binding of the call.
 func (c *call) problemBody(p *problem) []byte {
-	var body []byte
+	var document any
 	if c.rest {
-		body, _ = json.Marshal(restAnswer{restError{p.status(true), statusName(p), p.Error(), p.details()}})
+		document = restAnswer{restError{p.status(true), statusName(p), p.Error(), p.details()}}
 	} else {
 		id := c.id
 		if id == nil {
 			id = json.RawMessage("null")
 		}
-		body, _ = json.Marshal(rpcAnswer{"2.0", id, rpcError{codes[p.sentinel].rpc, p.Error(), p.details()}})
+		document = rpcAnswer{"2.0", id, rpcError{codes[p.sentinel].rpc, p.Error(), p.details()}}
 	}
-	return append(body, '\n')
+	var body bytes.Buffer
+	if err := json.NewEncoder(&body).Encode(document); err != nil {
+		return nil // cannot be: the id was read as JSON, the rest is text and numbers
+	}
+	return body.Bytes()
 }
 
 // statusName is the google.rpc.Code of a problem; the HTTP status of a refusal before the protocol decides first.

@@ -68,7 +68,7 @@ func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
 var bothSchemes = json.RawMessage(`{"bearer":{"type":"http","scheme":"Bearer","description":"` + tokenDescription + `",` +
 	`"httpAuthSecurityScheme":{"scheme":"Bearer","description":"` + tokenDescription + `"}}}`)
 
-const tokenDescription = "A token minted by the operator of this server."
+const tokenDescription = "A token minted by the operator of this server." //nolint:gosec // describes tokens, is none
 
 func withBothSchemes(card03 []byte) ([]byte, error) {
 	var document map[string]json.RawMessage

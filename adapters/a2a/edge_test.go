@@ -68,7 +68,7 @@ func TestTokenCacheForgets(t *testing.T) {
 			t.Errorf("%d look-ups, want 1", e.lookups)
 		}
 		delete(e.tokens, hashToken(token))
-		time.Sleep(tokenCacheTTL)
+		<-time.After(tokenCacheTTL)
 		if _, found, _ := cache.find(t.Context(), hashToken(token)); found {
 			t.Error("a deleted token is valid after the time of the cache")
 		}

@@ -222,24 +222,26 @@ func (e *engine) newest(turn *exchange.TurnRecord) bool {
 
 func (e *engine) Wait(ctx context.Context, id string) (exchange.TurnRecord, error) {
 	for {
-		e.mu.Lock()
-		turn, known := e.turns[id]
-		changed := e.changed
-		if !known {
-			e.mu.Unlock()
-			return exchange.TurnRecord{}, fault.New(fault.NotFound, "no such turn")
+		turn, changed, err := e.look(id)
+		if err != nil || settled(turn.State) {
+			return turn, err
 		}
-		if settled(turn.State) {
-			defer e.mu.Unlock()
-			return *turn, nil
-		}
-		e.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return exchange.TurnRecord{}, ctx.Err()
 		}
 	}
+}
+
+func (e *engine) look(id string) (exchange.TurnRecord, <-chan struct{}, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	turn, known := e.turns[id]
+	if !known {
+		return exchange.TurnRecord{}, nil, fault.New(fault.NotFound, "no such turn")
+	}
+	return *turn, e.changed, nil
 }
 
 func (e *engine) Cancel(_ context.Context, id, reason string) (exchange.TurnRecord, error) {

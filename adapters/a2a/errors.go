@@ -72,8 +72,7 @@ func taskNotFound() *problem { return newProblem(a2a.ErrTaskNotFound, "task not 
 
 // problemOf turns any error into what the peer may read.
 func problemOf(err error) *problem {
-	var known *problem
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*problem](err); ok {
 		return known
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

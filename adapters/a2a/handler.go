@@ -2,15 +2,9 @@ package a2a
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
-
-	"inbox/exchange"
-	"inbox/internal/fault"
-	"inbox/internal/httpserver"
 )
 
 // handler answers the operations of every binding and version. Each begins with enter and reads only what belongs
@@ -82,157 +76,6 @@ func checkHistory(field string, length *int) error {
 	return nil
 }
 
-// accept brings a message into the engine and gives its task. A repeat gives the task of the first copy.
-func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageRequest) (*task, error) {
-	if err := checkSend(req); err != nil {
-		return nil, err
-	}
-	message := req.Message
-	for _, id := range message.ReferenceTasks {
-		if _, err := h.load(ctx, c.owner, id); err != nil {
-			return nil, err
-		}
-	}
-	if message.TaskID != "" {
-		return h.continueTask(ctx, c, message)
-	}
-	where, err := newPlace(c.owner, message)
-	if err != nil {
-		return nil, err
-	}
-	return h.receive(ctx, c, message, where, nil)
-}
-
-// continueTask is a message to a task of the caller that waits for it.
-func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Message) (*task, error) {
-	t, err := h.load(ctx, c.owner, message.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	for _, turn := range t.turns {
-		if turn.Message.ID == message.ID {
-			return t, sameMessage(turn, message)
-		}
-	}
-	state := t.state()
-	switch {
-	case message.ContextID != "" && message.ContextID != t.contextID():
-		return nil, inField("message.contextId", "does not belong to the task")
-	case state.Terminal():
-		return nil, newProblem(a2a.ErrUnsupportedOperation, "the task has ended; send the message without taskId to begin a new one")
-	case !interrupted(state) || len(t.turns) >= maxTaskTurns:
-		return nil, busy()
-	}
-	last := t.last().ID
-	claimed, err := h.claim(ctx, last, message.ID)
-	if err != nil {
-		return nil, err
-	}
-	if !claimed {
-		return nil, busy()
-	}
-	next, err := h.receive(ctx, c, message, nextPlace(t, message), t.turns)
-	if err != nil {
-		h.release(ctx, last)
-	}
-	return next, err
-}
-
-func busy() *problem {
-	return newProblem(a2a.ErrUnsupportedOperation, "the task takes no message while it works; wait until it asks for input")
-}
-
-// receive stores the message. A new turn is not read back: what was stored is what we have here.
-func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, where place, earlier []exchange.TurnRecord) (*task, error) {
-	in, err := h.inbound(ctx, c, message, where)
-	if err != nil {
-		return nil, err
-	}
-	receipt, err := h.options.Receiver.Receive(ctx, in)
-	if err != nil {
-		return nil, acceptProblem(err)
-	}
-	if !receipt.New {
-		return h.repeated(ctx, c, message, receipt)
-	}
-	at := in.Message.ReceivedAt.Time
-	turn := exchange.TurnRecord{
-		ID: receipt.TurnID, Agent: c.owner.agent, Principal: c.owner.principal, ThreadID: in.Message.ThreadID,
-		Reference: in.Reference, State: receipt.State, Message: in.Message, Route: in.Route, AcceptedAt: at, UpdatedAt: at,
-	}
-	return &task{turns: append(earlier, turn)}, nil
-}
-
-// acceptProblem keeps "no such agent" from reading as "no such task".
-func acceptProblem(err error) error {
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Gone) {
-		return &problem{sentinel: a2a.ErrInvalidRequest, message: "no such agent here", http: http.StatusNotFound, cause: err}
-	}
-	return err
-}
-
-// repeated is a message whose id we have already.
-func (h *handler) repeated(ctx context.Context, c *call, message *a2a.Message, receipt exchange.Receipt) (*task, error) {
-	t, err := h.load(ctx, c.owner, a2a.TaskID(receipt.Reference))
-	if err != nil {
-		return nil, err
-	}
-	for _, turn := range t.turns {
-		if turn.ID == receipt.TurnID {
-			return t, sameMessage(turn, message)
-		}
-	}
-	return nil, fmt.Errorf("turn %s of a repeated message is not in its task", receipt.TurnID)
-}
-
-func sameMessage(turn exchange.TurnRecord, message *a2a.Message) error {
-	if routeOf(turn).Digest == digestOf(message) {
-		return nil
-	}
-	return inField("message.messageId", "was used for another message; every new message needs an id of its own")
-}
-
-// settled says whether a turn ended or waits for somebody.
-func settled(state string) bool {
-	return exchange.Terminal(state) || state == exchange.StateWaiting || state == exchange.StateHeld
-}
-
-// whileServing gives a context that ends when the server begins to stop.
-func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
-	serving, cancel := context.WithCancel(ctx)
-	if stopping := httpserver.Stopping(ctx); stopping != nil {
-		go func() {
-			select {
-			case <-stopping:
-				cancel()
-			case <-serving.Done():
-			}
-		}()
-	}
-	return serving, cancel
-}
-
-// settle waits for the end of the newest turn, at most WaitLimit and not while the server stops: then the caller gets
-// the working task and asks again. The run goes on in any case.
-func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
-	if settled(t.last().State) {
-		return t, nil
-	}
-	serving, stop := whileServing(ctx)
-	defer stop()
-	waiting, cancel := context.WithTimeout(serving, h.options.WaitLimit)
-	defer cancel()
-	turn, err := h.options.Runs.Wait(waiting, t.last().ID)
-	switch {
-	case err == nil:
-		*t.last() = turn
-		return t, nil
-	case ctx.Err() == nil && waiting.Err() != nil:
-		return h.load(ctx, c.owner, t.id())
-	}
-	return nil, err
-}
-
 // GetTask gives a task of the caller.
 func (h *handler) GetTask(ctx context.Context, req *a2a.GetTaskRequest) (*a2a.Task, error) {
 	c, err := h.enter(ctx, "GetTask")
@@ -268,41 +111,6 @@ func (h *handler) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*
 		return nil, h.fail(c, err)
 	}
 	return rendered, nil
-}
-
-func (h *handler) cancel(ctx context.Context, c *call, id a2a.TaskID) (*task, error) {
-	t, err := h.load(ctx, c.owner, id)
-	if err != nil {
-		return nil, err
-	}
-	if !exchange.Terminal(t.last().State) {
-		turn, err := h.options.Runs.Cancel(ctx, t.last().ID, "the sender cancelled the task")
-		if err == nil {
-			*t.last() = turn
-			return t, nil
-		}
-		if !fault.Is(err, fault.Conflict) {
-			return nil, err
-		}
-		if t, err = h.load(ctx, c.owner, id); err != nil { // it ended meanwhile, perhaps with a question
-			return nil, err
-		}
-	}
-	if !interrupted(t.state()) {
-		return nil, notCancelable()
-	}
-	claimed, err := h.claimCancellation(ctx, t.last().ID)
-	if err != nil {
-		return nil, err
-	}
-	if !claimed {
-		return nil, notCancelable()
-	}
-	return h.load(ctx, c.owner, id)
-}
-
-func notCancelable() *problem {
-	return newProblem(a2a.ErrTaskNotCancelable, "the task has ended or goes on already")
 }
 
 // Webhooks and an extended card are not offered; the answer does not depend on the task, so it tells nobody whether

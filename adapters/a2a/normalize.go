@@ -55,9 +55,11 @@ func checkMetadata(field string, metadata map[string]any) error {
 
 // digestOf is the same for a repeat of a message and different for another one.
 func digestOf(message *a2a.Message) string {
-	encoded, _ := json.Marshal(message) // it was decoded from JSON
-	sum := sha256.Sum256(encoded)
-	return hex.EncodeToString(sum[:])
+	hash := sha256.New()
+	if err := json.NewEncoder(hash).Encode(message); err != nil {
+		return "" // cannot be: it was decoded from JSON
+	}
+	return hex.EncodeToString(hash.Sum(nil))
 }
 
 // place is where a message goes: its task, its thread and what it follows.
@@ -89,7 +91,7 @@ func nextPlace(t *task, message *a2a.Message) place {
 	last := t.last()
 	return place{
 		reference: last.Reference, thread: last.ThreadID, inReplyTo: answerID(*last),
-		route: route{Context: t.contextID(), Number: len(t.turns) + 1, Digest: digestOf(message)},
+		route: route{Context: t.contextID, Number: len(t.turns) + 1, Digest: digestOf(message)},
 	}
 }
 
@@ -110,7 +112,7 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 	in := exchange.Inbound{
 		Message: normalized.Message{
 			ID: message.ID, ThreadID: where.thread, InReplyTo: where.inReplyTo,
-			Sender: a.sender(c.token, c.agent), Recipient: c.agent.Address, Parts: parts,
+			Sender: c.sender, Recipient: c.agent.Address, Parts: parts,
 			RecipientCapabilities: capabilities(chain),
 			ReceivedVia:           normalized.ViaA2A, ReceivedAt: identity.Now(),
 			Raw: normalized.Raw{MediaType: mimeJSON},

@@ -23,7 +23,7 @@ func (a *Adapter) render(ctx context.Context, t *task, v view) (*a2a.Task, error
 	if err != nil {
 		return nil, err
 	}
-	rendered := &a2a.Task{ID: t.id(), ContextID: t.contextID(), Status: status}
+	rendered := &a2a.Task{ID: t.id(), ContextID: t.contextID, Status: status}
 	if rendered.History, err = a.history(ctx, t, v.history); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (a *Adapter) status(ctx context.Context, t *task) (a2a.TaskStatus, error) {
 		return a2a.TaskStatus{State: a2a.TaskStateCanceled, Timestamp: stamp(t.cancelled)}, nil
 	}
 	last := t.last()
-	message, err := a.statusMessage(ctx, *last)
+	message, err := a.statusMessage(ctx, t, *last)
 	return a2a.TaskStatus{State: stateOf(*last), Message: message, Timestamp: stamp(last.UpdatedAt)}, err
 }
 
@@ -62,7 +62,7 @@ func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Mes
 	}
 	list := make([]*a2a.Message, 0, 2*len(t.turns))
 	for i, turn := range t.turns {
-		question, err := a.question(ctx, turn)
+		question, err := a.question(ctx, t, turn)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Mes
 		if i == len(t.turns)-1 && t.cancelled.IsZero() {
 			break
 		}
-		answer, err := a.statusMessage(ctx, turn)
+		answer, err := a.statusMessage(ctx, t, turn)
 		if err != nil {
 			return nil, err
 		}
@@ -85,11 +85,11 @@ func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Mes
 }
 
 // question is the message of the caller, as it was understood.
-func (a *Adapter) question(ctx context.Context, turn exchange.TurnRecord) (*a2a.Message, error) {
+func (a *Adapter) question(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
 	parts, err := a.renderParts(ctx, turn.Message.Parts, false)
 	return &a2a.Message{
 		ID: turn.Message.ID, Role: a2a.MessageRoleUser, Parts: parts,
-		TaskID: a2a.TaskID(turn.Reference), ContextID: routeOf(turn).Context,
+		TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
 	}, err
 }
 
@@ -110,10 +110,10 @@ const (
 )
 
 // statusMessage is what goes with the state; nil where the state says everything.
-func (a *Adapter) statusMessage(ctx context.Context, turn exchange.TurnRecord) (*a2a.Message, error) {
+func (a *Adapter) statusMessage(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
 	message := &a2a.Message{
 		ID: answerID(turn), Role: a2a.MessageRoleAgent,
-		TaskID: a2a.TaskID(turn.Reference), ContextID: routeOf(turn).Context,
+		TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
 	}
 	switch state := stateOf(turn); state {
 	case a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateCanceled:

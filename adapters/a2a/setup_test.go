@@ -139,7 +139,7 @@ func (r reply) at(t testing.TB, path string) any {
 	if err := json.Unmarshal([]byte(r.body), &value); err != nil {
 		t.Fatalf("body %q: %v", r.body, err)
 	}
-	for _, key := range strings.Split(path, ".") {
+	for key := range strings.SplitSeq(path, ".") {
 		switch inner := value.(type) {
 		case map[string]any:
 			value = inner[key]

@@ -84,7 +84,7 @@ func TestStreamsWithoutDeltas(t *testing.T) {
 			kinds = append(kinds, f.text(t, "result.task.status.state"))
 		case f.at(t, "result.artifactUpdate") != nil:
 			kinds = append(kinds, "artifact "+f.text(t, "result.artifactUpdate.artifact.parts.0.text"))
-			if f.at(t, "result.artifactUpdate.lastChunk") != true || f.at(t, "result.artifactUpdate.append") != nil {
+			if last, _ := f.at(t, "result.artifactUpdate.lastChunk").(bool); !last || f.at(t, "result.artifactUpdate.append") != nil {
 				t.Errorf("artifact %s", f.body)
 			}
 		default:
@@ -325,9 +325,7 @@ func TestQuietStreamsAreKeptAlive(t *testing.T) {
 		<-release
 		return echo(ctx, r)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/a2a/echo", strings.NewReader(call10("SendStreamingMessage", message("m1", "hello"))))
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/a2a/echo", strings.NewReader(call10("SendStreamingMessage", message("m1", "hello"))))
 	req.Header.Set("Authorization", "Bearer "+b.ada)
 	res, err := b.client.Do(req)
 	if err != nil {

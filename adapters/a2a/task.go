@@ -34,6 +34,7 @@ func routeOf(turn exchange.TurnRecord) route {
 // task is all turns with one reference, in order of arrival. There is at least one.
 type task struct {
 	turns     []exchange.TurnRecord
+	contextID string    // as the client knows it; the same for all turns
 	cancelled time.Time // set when an interrupted task was given up by its owner
 }
 
@@ -41,10 +42,8 @@ func (t *task) last() *exchange.TurnRecord { return &t.turns[len(t.turns)-1] }
 
 func (t *task) id() a2a.TaskID { return a2a.TaskID(t.last().Reference) }
 
-func (t *task) contextID() string { return routeOf(*t.last()).Context }
-
-// TaskInfo names the task for the SDK's event constructors.
-func (t *task) info() a2a.TaskInfo { return a2a.TaskInfo{TaskID: t.id(), ContextID: t.contextID()} }
+// info names the task for the SDK's event constructors.
+func (t *task) info() a2a.TaskInfo { return a2a.TaskInfo{TaskID: t.id(), ContextID: t.contextID} }
 
 // load reads a task of the owner. Somebody else's task and a missing one are the same problem.
 func (a *Adapter) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, error) {
@@ -71,6 +70,7 @@ func (a *Adapter) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, 
 func (a *Adapter) assemble(ctx context.Context, turns []exchange.TurnRecord) (*task, error) {
 	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	t := &task{turns: turns}
+	t.contextID = routeOf(*t.last()).Context
 	if last := t.last(); exchange.Terminal(last.State) && interrupted(stateOf(*last)) {
 		at, cancelled, err := a.wasCancelled(ctx, last.ID)
 		if err != nil {

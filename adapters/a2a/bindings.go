@@ -1,0 +1,155 @@
+package a2a
+
+import (
+	"encoding/json"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/internal/httpserver"
+	"inbox/policypart"
+)
+
+// envelope is what the edge reads of a JSON-RPC request to choose the version.
+type envelope struct {
+	Method string          `json:"method"`
+	ID     json.RawMessage `json:"id"`
+}
+
+func (c *call) envelope() (envelope, *problem) {
+	var request envelope
+	err := json.Unmarshal(c.original, &request)
+	switch {
+	case err == nil && validID(request.ID):
+		c.id = request.ID
+		return request, nil
+	case err == nil:
+		return request, newProblem(a2a.ErrInvalidRequest, "id must be a string or a number")
+	case !json.Valid(c.original):
+		return request, newProblem(a2a.ErrParseError, "the body is not JSON")
+	}
+	return request, newProblem(a2a.ErrInvalidRequest, "the body must be one JSON-RPC request; batches are not taken")
+}
+
+func validID(id json.RawMessage) bool {
+	if len(id) == 0 {
+		return true
+	}
+	switch id[0] {
+	case '"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'n':
+		return true
+	}
+	return false
+}
+
+// serveRPC hands a JSON-RPC request to the binding of its version.
+func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		c.problem.Store(&problem{
+			sentinel: a2a.ErrInvalidRequest, message: "JSON-RPC is sent by POST", http: http.StatusMethodNotAllowed,
+		})
+		return
+	}
+	request, p := c.envelope()
+	if wrong := jsonBody(r); wrong != nil {
+		p = wrong
+	}
+	if p != nil {
+		c.problem.Store(p)
+		return
+	}
+	switch version, p := rpcVersion(r, request.Method); {
+	case p != nil:
+		c.problem.Store(p)
+	case version == version03:
+		a.rpc03.ServeHTTP(w, r)
+	default:
+		a.rpc1.ServeHTTP(w, r)
+	}
+}
+
+const (
+	version1  = "1.0"
+	version03 = "0.3"
+)
+
+// requested gives Major.Minor of the A2A-Version header or query parameter; empty when there is none.
+func requested(r *http.Request) string {
+	version := r.Header.Get(a2a.SvcParamVersion)
+	if version == "" && r.URL.RawQuery != "" {
+		version = r.URL.Query().Get(a2a.SvcParamVersion)
+	}
+	pieces := strings.SplitN(strings.TrimSpace(version), ".", 3)
+	if len(pieces) == 3 {
+		return pieces[0] + "." + pieces[1]
+	}
+	return strings.Join(pieces, ".")
+}
+
+// rpcVersion follows an explicit version. Without one the method name decides: 0.3 clients never send the header and
+// their methods have a slash; the strict reading (empty means 0.3) would lock out 1.0 clients that forget it.
+func rpcVersion(r *http.Request, method string) (string, *problem) {
+	switch version := requested(r); version {
+	case version1, version03:
+		return version, nil
+	case "":
+		if strings.Contains(method, "/") {
+			return version03, nil
+		}
+		return version1, nil
+	}
+	return "", unsupportedVersion()
+}
+
+func unsupportedVersion() *problem {
+	return newProblem(a2a.ErrVersionNotSupported, "A2A-Version must be 1.0 or 0.3")
+}
+
+func (a *Adapter) serveREST(w http.ResponseWriter, r *http.Request, c *call) {
+	a.rest(w, r, c, a.rest1, version1, "")
+}
+
+func (a *Adapter) serveREST03(w http.ResponseWriter, r *http.Request, c *call) {
+	a.rest(w, r, c, a.rest03, version03, "/v1")
+}
+
+// rest hands a request to an HTTP+JSON binding, which knows the path below the interface's URL only.
+func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding http.Handler, version, prefix string) {
+	if asked := requested(r); asked != "" && asked != version {
+		c.problem.Store(unsupportedVersion())
+		return
+	}
+	if len(c.original) > 0 {
+		if p := jsonBody(r); p != nil {
+			c.problem.Store(p)
+			return
+		}
+	}
+	address := *r.URL
+	address.Path = prefix + path.Clean("/"+httpserver.Param(r, "*"))
+	address.RawPath = ""
+	r.URL = &address
+	binding.ServeHTTP(w, r)
+}
+
+// supportedExtensions are those that a peer may activate.
+var supportedExtensions = map[string]bool{policypart.Extension: true}
+
+// echoExtensions tells the peer which of its extensions are active. The header may be a comma list; 0.3 wrote it
+// with X-.
+func echoExtensions(in, out http.Header) {
+	for _, name := range []string{a2a.SvcParamExtensions, "X-" + a2a.SvcParamExtensions} {
+		var active []string
+		for uri := range strings.SplitSeq(strings.Join(in.Values(name), ","), ",") {
+			if uri = strings.TrimSpace(uri); supportedExtensions[uri] {
+				active = append(active, uri)
+			}
+		}
+		if len(active) > 0 {
+			out.Set(name, strings.Join(active, ", "))
+		}
+	}
+}

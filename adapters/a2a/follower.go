@@ -1,0 +1,225 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+// follower turns the events of a task's newest turn into protocol events for one reader.
+type follower struct {
+	*handler
+	ctx   context.Context // ends with the reader or when the server stops //nolint:containedctx // one follower is one request
+	stop  context.CancelFunc
+	call  *call
+	task  *task
+	yield func(a2a.Event, error) bool
+
+	untilInput bool          // the stream ends with a question to its owner; a subscription goes on
+	state      a2a.TaskState // as the reader knows it
+	since      time.Time     // state changes up to here are in the snapshot
+	over       bool          // the newest turn has ended and its end was told
+	sent       strings.Builder
+	mime       string // media type of the text part that grows
+	open       bool   // an artifact was begun for the growing answer
+	stopped    bool   // the reader is gone or got an error
+}
+
+func (h *handler) follower(ctx context.Context, c *call, t *task, yield func(a2a.Event, error) bool) *follower {
+	streams.Inc()
+	serving, stop := whileServing(ctx)
+	return &follower{handler: h, ctx: serving, stop: stop, call: c, task: t, yield: yield}
+}
+
+func (f *follower) close() {
+	f.stop()
+	streams.Dec()
+}
+
+// emit gives one event to the reader and says whether it wants more.
+func (f *follower) emit(event a2a.Event) bool {
+	if !f.yield(event, nil) {
+		f.stopped = true
+	}
+	return !f.stopped
+}
+
+// fail tells the reader that the stream breaks. When the reader left or the server stops there is nothing to tell:
+// the stream ends without a final status, and the client subscribes again.
+func (f *follower) fail(err error) bool {
+	if !f.stopped && f.ctx.Err() == nil {
+		f.yield(nil, f.handler.fail(f.call, err))
+	}
+	f.stopped = true
+	return false
+}
+
+// snapshot sends the task as it is stored and says whether the stream goes on. What of a running answer was streamed
+// already is not in it: the follower reads the turn's events from their beginning.
+func (f *follower) snapshot(v view) bool {
+	rendered, err := f.render(f.ctx, f.task, v)
+	if err != nil {
+		return f.fail(err)
+	}
+	f.state, f.since = rendered.Status.State, f.task.last().UpdatedAt
+	f.over = exchange.Terminal(f.task.last().State)
+	return f.emit(rendered)
+}
+
+// turn streams the newest turn until it ends or asks for input. It says whether the reader is still there.
+func (f *follower) turn() bool {
+	if f.ended() {
+		return true
+	}
+	f.reset()
+	for event, err := range f.options.Runs.Follow(f.ctx, f.task.last().ID, 0) {
+		if err != nil {
+			return f.fail(err)
+		}
+		if !f.event(event) {
+			return false
+		}
+		if f.ended() {
+			return true
+		}
+	}
+	return !f.stopped
+}
+
+// ended says whether this stream takes no more events of the newest turn.
+func (f *follower) ended() bool {
+	return f.state.Terminal() || f.over || f.untilInput && f.state == a2a.TaskStateInputRequired
+}
+
+func (f *follower) event(event exchange.Event) bool {
+	state, isState := strings.CutPrefix(event.Kind, "turn.")
+	switch {
+	case event.Kind == exchange.EventDelta:
+		return f.delta(event)
+	case event.Kind == exchange.EventRestarted: // what was streamed is void: the next text replaces it
+		f.reset()
+	case isState && settled(state) && (exchange.Terminal(state) || event.At.After(f.since)):
+		return f.settled()
+	case state == exchange.StateRunning && f.state != a2a.TaskStateWorking && event.At.After(f.since):
+		return f.status(a2a.TaskStatus{State: a2a.TaskStateWorking, Timestamp: stamp(event.At)})
+	}
+	return true
+}
+
+func (f *follower) status(status a2a.TaskStatus) bool {
+	f.state = status.State
+	info := f.task.info()
+	return f.emit(&a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status})
+}
+
+// reset forgets what was streamed of the answer.
+func (f *follower) reset() {
+	f.sent.Reset()
+	f.open, f.mime = false, normalized.MIMEPlain
+}
+
+// delta passes growing text on. Other parts come with the final answer.
+func (f *follower) delta(event exchange.Event) bool {
+	var delta normalized.Delta
+	if err := json.Unmarshal(event.Body, &delta); err != nil {
+		return f.fail(fmt.Errorf("read delta %d of turn %s: %w", event.Seq, event.TurnID, err))
+	}
+	text := delta.Text
+	switch delta.Kind {
+	case normalized.DeltaPartBegin:
+		if delta.Part != nil && delta.Part.Kind == normalized.PartText {
+			text, f.mime = delta.Part.Content, delta.Part.MIME
+		}
+	case normalized.DeltaPartEnd:
+		f.mime = normalized.MIMEPlain
+	}
+	return text == "" || f.chunk(text, false)
+}
+
+// chunk adds text to the artifact of the answer; the first one begins it.
+func (f *follower) chunk(text string, last bool) bool {
+	f.sent.WriteString(text)
+	appended := f.open
+	f.open = true
+	return f.artifact(&a2a.Artifact{
+		ID: answerArtifact(f.task.last().ID), Parts: a2a.ContentParts{{Content: a2a.Text(text), MediaType: f.mime}},
+	}, appended, last)
+}
+
+func (f *follower) artifact(artifact *a2a.Artifact, appended, last bool) bool {
+	info := f.task.info()
+	return f.emit(&a2a.TaskArtifactUpdateEvent{
+		TaskID: info.TaskID, ContextID: info.ContextID, Artifact: artifact, Append: appended, LastChunk: last,
+	})
+}
+
+// settled sends the results and the final status of a turn that ended or waits.
+func (f *follower) settled() bool {
+	turn, err := f.options.Runs.Wait(f.ctx, f.task.last().ID)
+	if err != nil {
+		return f.fail(err)
+	}
+	*f.task.last() = turn
+	f.over = exchange.Terminal(turn.State)
+	artifacts, err := f.artifacts(f.ctx, turn)
+	if err != nil {
+		return f.fail(err)
+	}
+	for _, artifact := range artifacts {
+		if !f.result(artifact) {
+			return false
+		}
+	}
+	status, err := f.Adapter.status(f.ctx, f.task)
+	if err != nil {
+		return f.fail(err)
+	}
+	return f.status(status)
+}
+
+// result sends a whole artifact, or only what the reader lacks when its beginning was streamed as text.
+func (f *follower) result(artifact *a2a.Artifact) bool {
+	if f.open && artifact.ID == answerArtifact(f.task.last().ID) && len(artifact.Parts) == 1 {
+		f.mime = artifact.Parts[0].MediaType
+		if rest, ok := strings.CutPrefix(artifact.Parts[0].Text(), f.sent.String()); ok {
+			return rest == "" || f.chunk(rest, true)
+		}
+	}
+	return f.artifact(artifact, false, true)
+}
+
+// next waits until the owner of an interrupted task continues or cancels it and says whether there is more to tell.
+func (f *follower) next() bool {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-f.ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		}
+		t, err := f.load(f.ctx, f.call.owner, f.task.id())
+		if err != nil {
+			return f.fail(err)
+		}
+		known := slices.IndexFunc(t.turns, func(turn exchange.TurnRecord) bool { return turn.ID == f.task.last().ID })
+		switch {
+		case !t.cancelled.IsZero():
+			f.status(a2a.TaskStatus{State: a2a.TaskStateCanceled, Timestamp: stamp(t.cancelled)})
+			return false
+		case known < len(t.turns)-1:
+			t.turns = t.turns[:known+2]
+			f.task, f.since, f.over = t, time.Time{}, false
+			f.state = a2a.TaskStateSubmitted
+			return true
+		}
+	}
+}
