@@ -157,7 +157,7 @@ func New(options Options) (*Adapter, error) {
 	if a.sender, err = a.newTransport(); err != nil {
 		return nil, err
 	}
-	if a.signer, err = a.loadKey(); err != nil {
+	if a.signer, err = LoadKey(options.State, options.DKIMKeyFile); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -261,6 +261,8 @@ func (a *Adapter) Run(ctx context.Context) error {
 func (a *Adapter) shutdown(served <-chan error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), a.options.ShutdownTimeout)
 	defer cancel()
+	// The library closes only listeners that Serve has seen, and ctx may have ended before that.
+	_ = a.listener.Close()
 	a.listener.drain()
 	if err := a.server.Shutdown(ctx); err != nil {
 		a.log.Warn("smtp connections were cut at shutdown; their senders will repeat", "error", err)

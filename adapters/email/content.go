@@ -20,9 +20,10 @@ import (
 
 // Bounds of what an agent gets; the original keeps the rest.
 const (
-	maxTextBytes = 256 << 10
-	maxFiles     = 60
-	maxNameBytes = 200
+	maxTextBytes   = 256 << 10
+	maxFiles       = 60
+	maxNameBytes   = 200
+	maxInlineTotal = 1 << 20 // of all files of a mail; what is over goes to the blob store
 )
 
 // content is what a mail says, the same for each of its recipients.
@@ -54,6 +55,7 @@ func (a *Adapter) content(ctx context.Context, mail *arrival) (content, error) {
 type contentReader struct {
 	blobs  Blobs
 	walk   *mimeWalk
+	inline int
 	budget int // decoded bytes left; base64 and quoted-printable never grow, so twice the wire size is plenty
 	text   strings.Builder
 	result content
@@ -294,7 +296,8 @@ func (r *contentReader) addFile(ctx context.Context, node *entity) error {
 }
 
 func (r *contentReader) keep(ctx context.Context, body []byte) (*normalized.BytesRef, error) {
-	if len(body) <= normalized.MaxInlineBytes {
+	if len(body) <= normalized.MaxInlineBytes && r.inline+len(body) <= maxInlineTotal {
+		r.inline += len(body)
 		return &normalized.BytesRef{Kind: normalized.BytesInline, DataBase64: base64.StdEncoding.EncodeToString(body)}, nil
 	}
 	digest, _, err := r.blobs.Put(ctx, bytes.NewReader(body))

@@ -15,10 +15,13 @@ import (
 	"time"
 
 	"github.com/emersion/go-msgauth/dkim"
+
+	"inbox/identity"
 )
 
 const (
 	keyNamespace  = "email/dkim"
+	keyName       = "rsa"
 	keyBits       = 2048 // fits a DNS answer and is read by everybody
 	signatureLife = 7 * 24 * time.Hour
 	keyTimeout    = 30 * time.Second
@@ -31,42 +34,41 @@ var signedFields = []string{
 	"Reply-To", "MIME-Version", "Content-Type", "Content-Type", "Content-Transfer-Encoding", "Auto-Submitted",
 }
 
-// Record is a DNS record that the operator publishes.
-type Record struct{ Name, Type, Value string }
-
-// DNSRecord gives the DKIM key record of this server. A TXT value over 255 bytes is published in several strings.
-func (a *Adapter) DNSRecord() Record {
-	der, err := x509.MarshalPKIXPublicKey(a.signer.Public())
+// DNSRecord gives the name and value of the TXT record that the operator publishes for a signing key. A value over
+// 255 bytes is published in several strings (RFC 6376, section 3.6.2.2). domain may carry a port.
+func DNSRecord(domain, selector string, key crypto.Signer) (name, value string) {
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
-		return Record{} // an *rsa.PublicKey always encodes
+		return "", "" // the key of LoadKey always encodes
 	}
-	return Record{
-		Name: a.options.DKIMSelector + "._domainkey." + a.domain, Type: "TXT",
-		Value: "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der),
-	}
+	return selector + "._domainkey." + identity.HostOf(domain), "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)
 }
 
-// loadKey reads the configured key, or the stored one, or makes one that all nodes then share.
-func (a *Adapter) loadKey() (crypto.Signer, error) {
-	if path := a.options.DKIMKeyFile; path != "" {
-		text, err := os.ReadFile(path)
+// DNSRecord gives the name and value of this adapter's own key record.
+func (a *Adapter) DNSRecord() (name, value string) {
+	return DNSRecord(a.domain, a.options.DKIMSelector, a.signer)
+}
+
+// LoadKey reads the key of keyFile, or without one the key that all nodes share; that one is made when it is missing.
+func LoadKey(state KeyState, keyFile string) (crypto.Signer, error) {
+	if keyFile != "" {
+		text, err := os.ReadFile(keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("mail.dkim_key_file: %w", err)
 		}
 		key, err := parseSigningKey(text)
 		if err != nil {
-			return nil, fmt.Errorf("mail.dkim_key_file %s: %w", path, err)
+			return nil, fmt.Errorf("mail.dkim_key_file %s: %w", keyFile, err)
 		}
 		return key, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
-	return a.sharedKey(ctx)
+	return sharedKey(ctx, state)
 }
 
-func (a *Adapter) sharedKey(ctx context.Context) (crypto.Signer, error) {
-	name := a.options.DKIMSelector + "._domainkey." + a.domain
-	stored, found, err := a.options.State.Get(ctx, keyNamespace, name)
+func sharedKey(ctx context.Context, state KeyState) (crypto.Signer, error) {
+	stored, found, err := state.Get(ctx, keyNamespace, keyName)
 	if err != nil {
 		return nil, fmt.Errorf("load dkim key: %w", err)
 	}
@@ -83,9 +85,12 @@ func (a *Adapter) sharedKey(ctx context.Context) (crypto.Signer, error) {
 	}
 	encoded := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	// Of several nodes that start together one wins, and all use its key.
-	current, _, err := a.options.State.PutIfAbsent(ctx, keyNamespace, name, encoded, time.Time{})
-	if err != nil {
+	current, inserted, err := state.PutIfAbsent(ctx, keyNamespace, keyName, encoded, time.Time{})
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("store dkim key: %w", err)
+	case inserted:
+		return key, nil
 	}
 	return parseSigningKey(current)
 }

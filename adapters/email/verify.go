@@ -83,7 +83,7 @@ func proof(found dmarcResult) (method, keyID string) {
 		method = normalized.AuthEmailDKIM
 	}
 	if found.signature != nil {
-		keyID = found.signature.Selector
+		keyID = found.signature.Selector + "._domainkey." + found.signature.Domain
 	}
 	return method, keyID
 }
@@ -148,17 +148,12 @@ func (a *Adapter) evidence(found verdict, env envelope, to recipient, claims jso
 	if !found.verified() {
 		return nil
 	}
-	return []identity.Evidence{{
-		Subject:   "mailto:" + found.from.address(),
-		Issuer:    a.options.Domain,
-		Method:    evidenceMethods[found.method],
-		Assurance: identity.AssuranceDomain,
-		Audience:  identity.Audience{to.address},
-		IssuedAt:  identity.At(env.received),
-		Claims:    claims,
-		Source:    &identity.Source{Transport: normalized.ViaEmail},
-		Proof:     identity.Proof{Type: identity.ProofTransport, VerifiedBy: a.options.Domain, KeyID: found.keyID},
-	}}
+	proof := identity.Transport(identity.TransportProof{
+		Domain: a.options.Domain, Subject: "mailto:" + found.from.address(), Method: evidenceMethods[found.method],
+		Assurance: identity.AssuranceDomain, Recipient: to.address, KeyID: found.keyID, IssuedAt: env.received,
+	})
+	proof.Claims, proof.Source = claims, &identity.Source{Transport: normalized.ViaEmail}
+	return []identity.Evidence{proof}
 }
 
 func tlsVersion(state tls.ConnectionState, ok bool) string {

@@ -1,0 +1,433 @@
+package email
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/textproto"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+func TestSignedMailBecomesAMessage(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	w.send("ann@sender.test", []string{"echo+ticket.7@inbox.test"}, signed(t, letter("Hello\nagent", "To: Echo <echo+ticket.7@inbox.test>, bob@other.test")), "250")
+	in := s.engine.only(t)
+	m := in.Message
+	if m.ID != "m1@sender.test" || m.ThreadID != m.ID || m.Recipient != "@echo@inbox.test" || m.ReceivedVia != "email" {
+		t.Errorf("message %+v", m)
+	}
+	if m.Sender.Address != "@ann@sender.test" || m.Sender.DisplayName != "Ann Sender" || !m.Sender.Verified || m.Sender.AuthMethod != normalized.AuthEmailDMARC {
+		t.Errorf("sender %+v", m.Sender)
+	}
+	if len(m.Sender.Identities) != 1 || m.Sender.Identities[0].Subject != "mailto:ann@sender.test" || m.Sender.Identities[0].Issuer != "inbox.test" {
+		t.Fatalf("evidence %+v", m.Sender.Identities)
+	}
+	for _, want := range []string{`"d":"sender.test"`, `"s":"s1"`, `"bits":2048`, `"result":"pass"`, `"policy":"reject"`, `"addressed":true`, `"ip":"127.0.0.1"`, `"helo":"client.sender.test"`} {
+		if !strings.Contains(claimsOf(t, m.Sender.Identities[0]), want) {
+			t.Errorf("claims miss %s: %s", want, claimsOf(t, m.Sender.Identities[0]))
+		}
+	}
+	if len(m.Parts) != 1 || m.Parts[0].Content != "Subject: A question\n\nHello\nagent" {
+		t.Errorf("parts %+v", m.Parts)
+	}
+	if in.NoReply != "" {
+		t.Errorf("no reply because %q", in.NoReply)
+	}
+	notes, _ := readRoute(in.Route)
+	if notes.Tag != "ticket.7" || len(notes.To) != 1 || notes.To[0].address() != "bob@other.test" {
+		t.Errorf("route %+v", notes)
+	}
+}
+
+func TestRecipients(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxConnectionsPerIP = 100 })
+	for address, want := range map[string]string{
+		"echo@inbox.test": "250", "ECHO@INBOX.TEST": "250", "echo+x@inbox.test": "250", "echo@inbox.test.": "250",
+		"postmaster@inbox.test": "250", "Abuse@inbox.test": "250",
+		"nobody@inbox.test": "550 5.1.1", "echo@elsewhere.test": "550 5.7.1", "echo@[127.0.0.1]": "550 5.7.1", "echo@sub.inbox.test": "550 5.7.1",
+		`"echo@x.test"@inbox.test`: "550 5.1.3", `"e cho"@inbox.test`: "550 5.1.3", "écho@inbox.test": "553 5.6.7", "v%x.test@inbox.test": "550 5.1.3",
+		"@relay.test:echo@inbox.test": "250",
+	} {
+		t.Run(address, func(t *testing.T) {
+			w := s.greet()
+			w.say("MAIL FROM:<ann@sender.test>", "250")
+			if got := w.say("RCPT TO:<"+address+">", ""); !strings.HasPrefix(got, want) {
+				t.Errorf("answer %q; want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestSenderAddresses(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	for address, want := range map[string]string{
+		"": "250", "ann@sender.test": "250", "ann+x@sender.test": "250", "ann@[127.0.0.1]": "553", `"a b"@sender.test`: "553", "änn@sender.test": "553 5.6.7",
+	} {
+		if got := w.say("MAIL FROM:<"+address+">", ""); !strings.HasPrefix(got, want) {
+			t.Errorf("%q: answer %q; want %s", address, got, want)
+		}
+		w.say("RSET", "250")
+	}
+}
+
+func TestRefusedRecipientsEndTheSession(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	w.say("MAIL FROM:<ann@sender.test>", "250")
+	for range maxRefused - 1 {
+		w.say("RCPT TO:<nobody@inbox.test>", "550 5.1.1")
+	}
+	w.say("RCPT TO:<nobody@inbox.test>", "421 4.7.0")
+	if !w.closed() {
+		t.Error("the connection stays open")
+	}
+}
+
+func TestTooManyRecipients(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	w.say("MAIL FROM:<ann@sender.test>", "250")
+	for range maxRecipients {
+		w.say("RCPT TO:<echo@inbox.test>", "250")
+	}
+	w.say("RCPT TO:<echo@inbox.test>", "452 4.5.3")
+}
+
+func TestSizeIsExact(t *testing.T) {
+	const limit = 4096
+	s := start(t, func(o *Options) { o.MaxMessageBytes = limit })
+	mail := letter("x", "From: ann@plain.test")
+	pad := func(size int) string {
+		filler := strings.Repeat("y", size-len(mail))
+		var lines strings.Builder
+		for i, c := range filler {
+			if i%70 == 68 && i < len(filler)-2 {
+				lines.WriteString("\r")
+			} else if i%70 == 69 && i < len(filler)-1 {
+				lines.WriteString("\n")
+			} else {
+				lines.WriteRune(c)
+			}
+		}
+		return strings.TrimSuffix(mail, "\r\n") + lines.String() + "\r\n"
+	}
+	w := s.greet()
+	w.say(fmt.Sprintf("MAIL FROM:<a@plain.test> SIZE=%d", limit+1), "552 5.3.4")
+	exact := pad(limit)
+	if len(exact) != limit {
+		t.Fatalf("made %d bytes", len(exact))
+	}
+	w.send("a@plain.test", []string{"echo@inbox.test"}, exact, "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, pad(limit+1), "552 5.3.4")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, pad(limit+5000), "552 5.3.4")
+	w.say("NOOP", "250")
+	if n := len(s.engine.all()); n != 1 {
+		t.Errorf("%d messages; want 1", n)
+	}
+}
+
+func TestMalformedMailIsRefused(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxConnectionsPerIP = 100 })
+	for name, mail := range map[string]string{
+		"bare LF":             "From: a@plain.test\r\n\r\nx\ny\r\n",
+		"bare CR":             "From: a@plain.test\r\n\r\nx\ry\r\n",
+		"NUL":                 "From: a@plain.test\r\n\r\nx\x00y\r\n",
+		"no From":             "To: echo@inbox.test\r\n\r\nx\r\n",
+		"two From":            "From: a@plain.test\r\nfrom: b@plain.test\r\n\r\nx\r\n",
+		"From with a space":   "From : a@plain.test\r\n\r\nx\r\n",
+		"From disguised":      "From: a@plain.test\r\nFrom : b@plain.test\r\n\r\nx\r\n",
+		"two addresses":       "From: a@plain.test, b@plain.test\r\n\r\nx\r\n",
+		"group":               "From: Team: a@plain.test;\r\n\r\nx\r\n",
+		"literal":             "From: a@[127.0.0.1]\r\n\r\nx\r\n",
+		"IP":                  "From: a@127.0.0.1\r\n\r\nx\r\n",
+		"quoted local part":   "From: \"a b\"@plain.test\r\n\r\nx\r\n",
+		"single label":        "From: a@localhost\r\n\r\nx\r\n",
+		"no field":            "From: a@plain.test\r\nthis is not a field\r\n\r\nx\r\n",
+		"nothing to say":      "From: a@plain.test\r\n\r\n \r\n",
+		"deep":                "From: a@plain.test\r\n" + nested(25) + "\r\n",
+		"header of 300 KiB":   "From: a@plain.test\r\n" + strings.Repeat("X-Filler: "+strings.Repeat("z", 900)+"\r\n", 320) + "\r\nx\r\n",
+		"header of 1,100":     "From: a@plain.test\r\n" + strings.Repeat("X: y\r\n", 1100) + "\r\nx\r\n",
+		"a line of 5000":      "From: a@plain.test\r\n\r\n" + strings.Repeat("z", 5000) + "\r\n",
+		"fifty and one hops":  "From: a@plain.test\r\n" + strings.Repeat("Received: from x\r\n", 51) + "\r\nx\r\n",
+		"continuation at top": " x\r\nFrom: a@plain.test\r\n\r\nx\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := s.greet()
+			w.say("MAIL FROM:<a@plain.test>", "250")
+			w.say("RCPT TO:<echo@inbox.test>", "250")
+			w.say("DATA", "354")
+			w.write(mail + ".\r\n")
+			if got := w.reply(); !strings.HasPrefix(got, "554 5.") {
+				t.Errorf("answer %q; want 554", got)
+			}
+		})
+	}
+	if n := len(s.engine.all()); n != 0 {
+		t.Errorf("%d malformed mails were received", n)
+	}
+}
+
+func nested(depth int) string {
+	var mail strings.Builder
+	for i := range depth {
+		fmt.Fprintf(&mail, "Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n", i, i)
+	}
+	return mail.String() + "\r\nx"
+}
+
+func TestOurTroubleIsNeverFinal(t *testing.T) {
+	s := start(t, nil)
+	s.engine.fail = unavailable
+	w := s.greet()
+	got := w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "451 4.3.0")
+	if strings.Contains(got, "disk") {
+		t.Errorf("internals leave the server: %s", got)
+	}
+	s.engine.fail = func(exchange.Inbound) error { return errors.New("bug") }
+	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "451 4.3.0")
+	s.engine.fail = nil
+	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+}
+
+func TestFaultsBecomeCodes(t *testing.T) {
+	for kind, want := range map[fault.Kind]string{
+		fault.Malformed: "554 5.6.0", fault.TooLarge: "552 5.3.4", fault.NotFound: "550 5.1.1", fault.Gone: "550 5.1.1", fault.Forbidden: "550 5.7.1",
+		fault.Unauthenticated: "550 5.7.1", fault.RateLimited: "452 4.7.0", fault.Unavailable: "451 4.3.0", fault.Internal: "451 4.3.0",
+		fault.Conflict: "554 5.6.0", fault.Unsupported: "554 5.6.0",
+	} {
+		if got := replyLine(smtpError(fault.New(kind, "text\r\n250 forged"))); !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 1 {
+			t.Errorf("%s: %q; want %s", kind, got, want)
+		}
+	}
+}
+
+func TestSeveralAgentsInOneMail(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	both := []string{"echo@inbox.test", "helper@inbox.test", "echo+again@inbox.test", "postmaster@inbox.test"}
+	mail := letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test")
+
+	s.engine.fail = func(in exchange.Inbound) error {
+		if in.Message.Recipient == "@helper@inbox.test" {
+			return unavailable(in)
+		}
+		return nil
+	}
+	w.send("a@plain.test", both, mail, "451 4.3.0")
+	s.engine.fail = nil
+	w.send("a@plain.test", both, mail, "250")
+	if n := len(s.engine.all()); n != 2 {
+		t.Errorf("%d messages; want one per agent", n)
+	}
+	operator, err := s.adapter.OperatorMail(t.Context(), "", 10)
+	if err != nil || len(operator) != 1 || operator[0].To[0] != "postmaster@inbox.test" || !strings.Contains(string(operator[0].Data), "\r\n\r\nx\r\n") {
+		t.Errorf("operator mail %+v, %v", operator, err)
+	}
+
+	s.engine.fail = func(in exchange.Inbound) error {
+		if in.Message.Recipient == "@helper@inbox.test" {
+			return fault.New(fault.Forbidden, "blocked")
+		}
+		return nil
+	}
+	w.send("a@plain.test", both[:2], letter("x", "From: a@plain.test", "Message-ID: <m2@plain.test>"), "250")
+	w.send("a@plain.test", both[1:2], letter("x", "From: a@plain.test", "Message-ID: <m3@plain.test>"), "550 5.7.1")
+}
+
+func TestBrokenTransferIsDropped(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	w.say("RCPT TO:<echo@inbox.test>", "250")
+	w.say("DATA", "354")
+	w.write("From: a@plain.test\r\n\r\nhalf")
+	_ = w.conn.(*net.TCPConn).CloseWrite()
+	w.expect("421")
+	if !w.closed() {
+		t.Error("the connection stays open")
+	}
+	if n := len(s.engine.all()); n != 0 {
+		t.Errorf("%d messages from half a mail", n)
+	}
+}
+
+func TestChunkedTransfer(t *testing.T) {
+	s := start(t, nil)
+	mail := letter("chunked", "From: a@plain.test")
+	w := s.greet()
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	w.say("RCPT TO:<echo@inbox.test>", "250")
+	w.write(fmt.Sprintf("BDAT %d\r\n%s", 20, mail[:20]))
+	w.expect("250")
+	w.write(fmt.Sprintf("BDAT %d LAST\r\n%s", len(mail)-20, mail[20:]))
+	w.expect("250")
+	if s.engine.only(t).Message.Parts[0].Content != "Subject: A question\n\nchunked" {
+		t.Errorf("parts %+v", s.engine.only(t).Message.Parts)
+	}
+	torn := s.greet()
+	torn.say("MAIL FROM:<a@plain.test>", "250")
+	torn.say("RCPT TO:<echo@inbox.test>", "250")
+	torn.write(fmt.Sprintf("BDAT %d LAST\r\n%s", len(mail)+500, strings.Replace(mail, "m1@", "m2@", 1)))
+	_ = torn.conn.(*net.TCPConn).CloseWrite()
+	for !torn.closed() {
+	}
+	if n := len(s.engine.all()); n != 1 {
+		t.Errorf("a torn chunk was taken for a whole mail: %d messages", n)
+	}
+	given := s.greet()
+	given.say("MAIL FROM:<a@plain.test>", "250")
+	given.say("RCPT TO:<echo@inbox.test>", "250")
+	given.write("BDAT 5\r\nFrom:")
+	given.expect("250")
+	given.say("RSET", "250")
+	given.say("NOOP", "250")
+}
+
+func TestConnectionLimits(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxConnectionsPerIP = 2 })
+	first, _ := s.greet(), s.greet()
+	conn, err := net.Dial("tcp", s.adapter.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "421 4.7.0") {
+		t.Fatalf("third connection heard %q, %v", line, err)
+	}
+	first.say("QUIT", "221")
+	if !first.closed() {
+		t.Error("QUIT left the connection open")
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for time.Now().Before(deadline) {
+		again, err := textproto.Dial("tcp", s.adapter.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = again.ReadResponse(220)
+		_ = again.Close()
+		if err == nil {
+			return
+		}
+	}
+	t.Error("the place of a closed connection is never free again")
+}
+
+func TestDevelopmentDoesNotLimitLoopback(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxConnectionsPerIP, o.MaxConnections, o.AllowPrivate = 1, 1, true })
+	s.greet()
+	s.greet()
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxBufferedBytes = 100 << 10; o.MaxMessageBytes = 1 << 20 })
+	w := s.greet()
+	big := letter(strings.Repeat(strings.Repeat("z", 70)+"\n", 4000), "From: a@plain.test")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, big, "452 4.3.1")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("small", "From: a@plain.test"), "250")
+	if left := s.adapter.buffered.used.Load(); left != 0 {
+		t.Errorf("%d bytes are never given back", left)
+	}
+}
+
+func TestGracefulStop(t *testing.T) {
+	s := start(t, nil)
+	idle := s.greet()
+	busy := s.greet()
+	busy.say("MAIL FROM:<a@plain.test>", "250")
+	busy.say("RCPT TO:<echo@inbox.test>", "250")
+	busy.say("DATA", "354")
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); s.stop() }()
+	idle.expect("421")
+	busy.write(letter("last words", "From: a@plain.test") + ".\r\n")
+	busy.expect("250")
+	busy.expect("421")
+	<-stopped
+	s.engine.only(t)
+}
+
+func TestPortInUseIsOneSentence(t *testing.T) {
+	s := start(t, nil)
+	options := s.adapter.options
+	options.Listen = s.adapter.Addr().String()
+	other, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = other.Listen()
+	if err == nil || !strings.HasPrefix(err.Error(), "smtp.listen: cannot listen on 127.0.0.1:") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWrongModes(t *testing.T) {
+	s := start(t, nil)
+	for mode, want := range map[string]string{"mx": "not available in this version", "pigeon": "unknown", "smarthost": "mail.smarthost"} {
+		options := s.adapter.options
+		options.Mode = mode
+		if _, err := New(options); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
+func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mx.inbox.test"}, NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"mx.inbox.test", "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+func TestStartTLS(t *testing.T) {
+	certificate, pool := selfSigned(t)
+	s := start(t, func(o *Options) { o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}} })
+	w := s.dial()
+	if hello := w.say("EHLO client.sender.test", "250"); !strings.Contains(hello, "STARTTLS") {
+		t.Fatalf("no STARTTLS in %s", hello)
+	}
+	w.say("STARTTLS", "220")
+	secured := tls.Client(w.conn, &tls.Config{RootCAs: pool, ServerName: "mx.inbox.test"})
+	w.conn, w.in = secured, &lineReader{conn: secured}
+	w.say("EHLO client.sender.test", "250")
+	w.send("ann@sender.test", []string{"echo@inbox.test"}, signed(t, letter("secret")), "250")
+	if claims := claimsOf(t, s.engine.only(t).Message.Sender.Identities[0]); !strings.Contains(claims, `"tls":"TLS 1.3"`) {
+		t.Errorf("claims %s", claims)
+	}
+	if original := string(s.engine.only(t).Original); !strings.Contains(original, "with ESMTPS id ") {
+		t.Errorf("trace %s", original)
+	}
+}
