@@ -80,24 +80,31 @@ func ParseDomain(text string) (string, error) {
 
 // cutPort takes a port off a host; an IPv6 literal is in brackets when a port follows and may stand bare otherwise.
 func cutPort(text string) (host, port string, err error) {
-	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
-		return text[1 : len(text)-1], "", nil
-	}
-	if !strings.HasPrefix(text, "[") && strings.Count(text, ":") != 1 {
+	bracketed := strings.HasPrefix(text, "[")
+	switch {
+	case bracketed && strings.HasSuffix(text, "]"):
+		host = text[1 : len(text)-1]
+	case !bracketed && strings.Count(text, ":") != 1:
 		return text, "", nil
+	default:
+		host, port, err = net.SplitHostPort(text)
+		number, bad := strconv.ParseUint(port, 10, 16)
+		if err != nil || bad != nil || number == 0 {
+			return "", "", ErrAddress
+		}
+		port = strconv.FormatUint(number, 10)
 	}
-	if host, port, err = net.SplitHostPort(text); err != nil {
-		return "", "", err
-	}
-	number, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || number == 0 {
+	if bracketed && !strings.Contains(host, ":") {
 		return "", "", ErrAddress
 	}
-	return host, strconv.FormatUint(number, 10), nil
+	return host, port, nil
 }
 
 // asciiHost gives the lower-case punycode form. Plain host names, nearly all, skip the IDNA tables.
 func asciiHost(host string) (string, bool) {
+	if !utf8.ValidString(host) {
+		return "", false
+	}
 	if !isASCII(host) || strings.Contains(host, "--") {
 		ascii, err := idna.Lookup.ToASCII(host)
 		if err != nil {

@@ -3,6 +3,7 @@ package identity
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -19,8 +20,12 @@ func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Millisecond)} }
 // ParseTime reads RFC 3339 with any offset and converts to UTC milliseconds; a time without zone is refused, and so is
 // one outside the years 0000–9999 in UTC, which could not be written again.
 func ParseTime(text string) (Time, error) {
-	var parsed time.Time
-	if err := parsed.UnmarshalText([]byte(text)); err != nil {
+	const hourEnd = len("2026-11-21T12")
+	if len(text) <= hourEnd || text[hourEnd] != ':' || strings.Contains(text, ",") { // package time reads more than RFC 3339
+		return Time{}, errTime
+	}
+	parsed, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
 		return Time{}, errTime
 	}
 	at := At(parsed)

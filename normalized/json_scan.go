@@ -81,21 +81,24 @@ func (r *reader) skipObject() {
 	}
 }
 
+const fewKeys = 16
+
 // keySet finds a key that comes twice in one object. Few keys are compared one by one, many through a map.
 type keySet struct {
-	few  [][]byte
-	many map[string]struct{}
+	few   [fewKeys][]byte
+	count int
+	many  map[string]struct{}
 }
 
 func (k *keySet) add(key []byte) bool {
-	const fewKeys = 16
-	if k.many == nil && len(k.few) < fewKeys {
-		for _, other := range k.few {
+	if k.count < fewKeys {
+		for _, other := range k.few[:k.count] {
 			if bytes.Equal(other, key) {
 				return false
 			}
 		}
-		k.few = append(k.few, key)
+		k.few[k.count] = key
+		k.count++
 		return true
 	}
 	if k.many == nil {

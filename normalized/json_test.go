@@ -3,6 +3,7 @@ package normalized
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -309,6 +310,23 @@ func TestCheckJSONAgreesWithStandardLibrary(t *testing.T) {
 	} {
 		if got := CheckJSON([]byte(text), 64) == nil; got != json.Valid([]byte(text)) {
 			t.Errorf("CheckJSON(%q) = %v", text, got)
+		}
+	}
+}
+
+func TestDuplicateAmongManyKeys(t *testing.T) {
+	for _, count := range []int{fewKeys - 1, fewKeys, fewKeys + 1, 200} {
+		var b strings.Builder
+		for i := range count {
+			fmt.Fprintf(&b, `"k%d":%d,`, i, i)
+		}
+		if err := CheckJSON([]byte("{"+b.String()+`"last":0}`), 8); err != nil {
+			t.Errorf("%d keys: %v", count, err)
+		}
+		for _, again := range []int{0, count - 1} {
+			if err := CheckJSON(fmt.Appendf(nil, `{%s"k%d":0}`, b.String(), again), 8); err == nil {
+				t.Errorf("%d keys: k%d comes twice", count, again)
+			}
 		}
 	}
 }

@@ -19,6 +19,9 @@ func MarkdownText(parts []Part) string { return joinParts(parts, markdownPart) }
 func joinParts(parts []Part, write func(*Part) string) string {
 	pieces := make([]string, 0, len(parts))
 	for i := range parts {
+		if parts[i].blank() {
+			continue
+		}
 		if piece := strings.Trim(write(&parts[i]), "\n"); strings.TrimSpace(piece) != "" {
 			pieces = append(pieces, piece)
 		}
@@ -145,7 +148,9 @@ func escapeLine(line string) string {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)
-		before = r
+		if r != '_' { // a run of underscores stands between its neighbours
+			before = r
+		}
 	}
 	return b.String()
 }
@@ -174,7 +179,7 @@ func isMark(line string, at int, r, before rune) bool {
 		return r != '!' || strings.HasPrefix(line[at+1:], "[")
 	case '_':
 		next := strings.TrimLeft(line[at:], "_")
-		inside := (unicode.IsLetter(before) || unicode.IsDigit(before) || before == '_') && next != "" && isWordStart(next)
+		inside := (unicode.IsLetter(before) || unicode.IsDigit(before)) && next != "" && isWordStart(next)
 		return !inside
 	}
 	return false

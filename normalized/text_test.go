@@ -1,0 +1,149 @@
+package normalized
+
+import (
+	"strings"
+	"testing"
+
+	"inbox/policypart"
+)
+
+func mixedParts() []Part {
+	return []Part{
+		Text("Hello *you*,\n1. see below"),
+		Markdown("It is **done**."),
+		{Kind: PartText, MIME: MIMEHTML, Content: "<p>One<br>two &amp; three</p><script>alert(1)</script><div>four</div>"},
+		{Kind: PartFile, MIME: "image/png", Name: "cat.png", Size: 12 << 10, Alt: "a cat", BytesRef: At("https://a.test/cat.png")},
+		{Kind: PartFile, MIME: "application/pdf", Name: "bill.pdf", Size: 3 << 20, BytesRef: Stored(Digest(nil))},
+		{Kind: PartLink, URL: "https://a.test/x_y", Title: "A [page]", Description: "About it"},
+		{Kind: PartToolCall, ID: "1", Name: "secret"},
+		unknownPart(),
+		Text(" \n "),
+		{Kind: PartPolicy, Policy: &policypart.Part{Kind: "forbidden", Title: "No", Message: "Not today.", URL: "https://here.test/p", ActionLabel: "Why"}},
+	}
+}
+
+func TestPlainText(t *testing.T) {
+	const want = "Hello *you*,\n1. see below\n\nIt is **done**.\n\nOne\ntwo & three\n\nfour\n\n" +
+		"Attachment: cat.png (image/png, 12 KiB): a cat\nhttps://a.test/cat.png\n\nAttachment: bill.pdf (application/pdf, 3.0 MiB)\n\n" +
+		"A [page]\nhttps://a.test/x_y\nAbout it\n\nNo\n\nNot today.\n\nWhy: https://here.test/p"
+	if got := PlainText(mixedParts()); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestMarkdownText(t *testing.T) {
+	const want = "Hello \\*you\\*,  \n1\\. see below\n\nIt is **done**.\n\nOne  \ntwo \\& three\n\nfour\n\n" +
+		"![a cat](<https://a.test/cat.png>)\n\nAttachment: bill.pdf (application/pdf, 3.0 MiB)\n\n" +
+		"[A \\[page\\]](<https://a.test/x_y>)\nAbout it\n\nNo\n\nNot today.\n\nWhy: https://here.test/p"
+	if got := MarkdownText(mixedParts()); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestEscapeMarkdown(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       "",
+		"plain":                  "plain",
+		"# no title":             `\# no title`,
+		"- no list":              `\- no list`,
+		"12) no list":            `12\) no list`,
+		"> no quote":             `\> no quote`,
+		"snake_case https://a_b": "snake_case https://a_b",
+		"_em_ __b__":             `\_em\_ \_\_b\_\_`,
+		"a ![x](y) !":            `a \!\[x\](y) !`,
+		"<b>&amp;`c`":            "\\<b\\>\\&amp;\\`c\\`",
+		"a|b~~c~~":               `a\|b\~\~c\~\~`,
+		"    code":               "&nbsp;&nbsp;&nbsp;&nbsp;code",
+		"a\\b":                   `a\\b`,
+		"a\n\nb\nc":              "a\n\nb  \nc",
+		"a\n---":                 "a  \n\\---",
+		"a\n===":                 "a  \n\\===",
+	} {
+		if got := EscapeMarkdown(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestHTMLTextOfOddInput(t *testing.T) {
+	for source, want := range map[string]string{
+		"a < b":                             "a < b",
+		"<p":                                "<p",
+		"<script>never closed":              "",
+		"<STYLE>x</style >kept":             "kept",
+		"<img src='x'>pic":                  "pic",
+		"&lt;b&gt;":                         "<b>",
+		"<ul><li>one</li><li>two</li></ul>": "one\ntwo",
+		strings.Repeat("<br>", 5) + "x":     "x",
+	} {
+		if got := htmlText(source); got != want {
+			t.Errorf("%q: %q, want %q", source, got, want)
+		}
+	}
+}
+
+func TestClean(t *testing.T) {
+	m := goodMessage()
+	m.Sender.DisplayName = "A\nl\x00ice " + strings.Repeat("ä", 2000)
+	m.Sender.Profile = &SenderProfile{URL: "javascript:alert(1)", Avatar: &Image{URL: "data:x"}, DisplayName: "\x1b[31mred"}
+	profile := m.Sender.Profile
+	m.Parts = []Part{
+		Text(" \r\n"), Text("a\r\nb\tc\x00\x1b\u0085\xffd"),
+		{Kind: PartFile, MIME: "image/png", BytesRef: Stored(Digest(nil)), Name: `..\..\etc/passwd` + "\n", Alt: "x\x07"},
+		{Kind: PartFile, MIME: "image/png", BytesRef: Stored(Digest(nil)), Name: ".."},
+		{Kind: PartLink, URL: "https://a.test", Title: "a\nb"},
+	}
+	original := m.Parts
+	m.Clean()
+	if found := Violations(m, DefaultLimits()); len(found) > 0 {
+		t.Error(found)
+	}
+	switch {
+	case len(m.Parts) != 4, m.Parts[0].Content != "a\nb\tcd", m.Parts[1].Name != "passwd", m.Parts[1].Alt != "x", m.Parts[2].Name != "", m.Parts[3].Title != "a b":
+		t.Errorf("%+v", m.Parts)
+	case !strings.HasPrefix(m.Sender.DisplayName, "A lice ä") || len(m.Sender.DisplayName) > longestName:
+		t.Errorf("%q", m.Sender.DisplayName)
+	case m.Sender.Profile.URL != "" || m.Sender.Profile.Avatar != nil || m.Sender.Profile.DisplayName != "[31mred":
+		t.Errorf("%+v", m.Sender.Profile)
+	case profile.URL == "" || original[1].Content == m.Parts[0].Content:
+		t.Error("Clean changed what others may hold")
+	}
+}
+
+func TestCleanResponse(t *testing.T) {
+	r := Response{Parts: []Part{Text("a\r\nb"), Text("  ")}, Error: &ResponseError{Code: "a", Message: "b\x00"}}
+	r.Clean()
+	if len(r.Parts) != 1 || r.Parts[0].Content != "a\nb" || r.Error.Message != "b" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestNarrower(t *testing.T) {
+	for _, c := range [][3]string{
+		{"public", "public", "public"}, {"public", "", "public"}, {"public", "direct", "direct"}, {"direct", "public", "direct"},
+		{"unlisted", "public", "unlisted"}, {"followers", "unlisted", "followers"}, {"unlisted", "followers", "followers"},
+		{"", "public", "direct"}, {"public", "secret", "direct"}, {"", "", "direct"},
+	} {
+		if got := Narrower(c[0], c[1]); got != c[2] {
+			t.Errorf("Narrower(%q, %q) = %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
+}
+
+func TestBytesRef(t *testing.T) {
+	b := Inline([]byte("hello"))
+	content, err := b.Bytes()
+	if err != nil || string(content) != "hello" || b.Check(DefaultLimits()) != nil {
+		t.Error(content, err, b.Check(DefaultLimits()))
+	}
+	if _, err := Stored(Digest(nil)).Bytes(); err == nil {
+		t.Error("stored bytes are not inline")
+	}
+	stored := Stored(Digest([]byte("hello")))
+	if !stored.Matches([]byte("hello")) || stored.Matches([]byte("hallo")) || !At("https://a.test/").Matches(nil) {
+		t.Error("Matches")
+	}
+	if empty := Inline(nil); empty.Check(DefaultLimits()) != nil {
+		t.Error("an empty file is a file")
+	}
+}
