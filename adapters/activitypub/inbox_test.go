@@ -60,8 +60,16 @@ func TestRefusedWithoutFetch(t *testing.T) {
 		{"date alone covered", func(_ *rig, d *delivery) { d.covered = []string{"date"}; d.sign() }, 401, "must cover"},
 		{"no date covered", func(_ *rig, d *delivery) { d.covered = []string{"(request-target)", "host", "digest"}; d.sign() }, 401, "must cover date"},
 		{"covered header absent", func(_ *rig, d *delivery) { d.covered = append(d.covered, "x-absent"); d.sign() }, 401, "absent"},
-		{"created with rsa-sha256", func(_ *rig, d *delivery) { d.covered = append(d.covered, "(created)"); d.parameters = "created=1,"; d.sign() }, 401, "hs2019"},
-		{"created without parameter", func(_ *rig, d *delivery) { d.covered = append(d.covered, "(created)"); d.algorithm = "hs2019"; d.sign() }, 401, "created"},
+		{"created with rsa-sha256", func(_ *rig, d *delivery) {
+			d.covered = append(d.covered, "(created)")
+			d.parameters = "created=1,"
+			d.sign()
+		}, 401, "hs2019"},
+		{"created without parameter", func(_ *rig, d *delivery) {
+			d.covered = append(d.covered, "(created)")
+			d.algorithm = "hs2019"
+			d.sign()
+		}, 401, "created"},
 		{"weak algorithm", func(_ *rig, d *delivery) { d.algorithm = "rsa-sha1"; d.sign() }, 401, "not supported"},
 		{"hmac algorithm", func(_ *rig, d *delivery) { d.algorithm = "hmac-sha256"; d.sign() }, 401, "not supported"},
 		{"digest of another algorithm only", func(_ *rig, d *delivery) { d.header.Set("Digest", "SHA-512=AAAA"); d.sign() }, 401, "no SHA-256"},
@@ -91,7 +99,9 @@ func TestRefusedWithoutFetch(t *testing.T) {
 		{"too large", func(_ *rig, d *delivery) { d.body = make([]byte, maxBodyBytes+1) }, 413, "1 MiB"},
 		{"not json", func(_ *rig, d *delivery) { d.body = []byte("hello") }, 400, "body"},
 		{"empty body", func(_ *rig, d *delivery) { d.body = nil }, 400, "body"},
-		{"duplicate names", func(_ *rig, d *delivery) { d.body = []byte(`{"type":"Create","actor":"https://a.example/1","actor":"https://b.example/1"}`) }, 400, "duplicate name"},
+		{"duplicate names", func(_ *rig, d *delivery) {
+			d.body = []byte(`{"type":"Create","actor":"https://a.example/1","actor":"https://b.example/1"}`)
+		}, 400, "duplicate name"},
 		{"JSON-LD keywords", func(_ *rig, d *delivery) { d.body = []byte(`{"type":"Create","@graph":[]}`) }, 400, "JSON-LD keyword"},
 		{"no actor", func(_ *rig, d *delivery) { d.body = []byte(`{"type":"Create"}`) }, 400, "actor"},
 		{"no type", func(_ *rig, d *delivery) { d.body = []byte(`{"actor":"https://a.example/1"}`) }, 400, "type"},
@@ -236,7 +246,9 @@ func TestAcceptedForms(t *testing.T) {
 		{"an hour late", func(_ *rig, d *delivery) {
 			d.header.Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
 		}},
-		{"SHA-512 beside SHA-256", func(_ *rig, d *delivery) { d.header.Set("Digest", "SHA-512=AA==, sha-256="+strings.TrimPrefix(digestOf(d.body), "SHA-256=")) }},
+		{"SHA-512 beside SHA-256", func(_ *rig, d *delivery) {
+			d.header.Set("Digest", "SHA-512=AA==, sha-256="+strings.TrimPrefix(digestOf(d.body), "SHA-256="))
+		}},
 		{"host with another case", func(r *rig, d *delivery) { d.host = strings.ToUpper(r.domain) }},
 		{"linked-data signature beside", func(_ *rig, d *delivery) {
 			d.body = append(bytes.TrimSuffix(d.body, []byte("}")), `,"signature":{"type":"RsaSignature2017","creator":"https://evil.example"}}`...)

@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"net/netip"
 	"strings"
 
 	"golang.org/x/net/idna"
@@ -125,7 +126,11 @@ func canonicalHost(authority, scheme string) (string, bool) {
 			return "", false
 		}
 	}
-	if !plainHost(host) && host[0] != '[' {
+	if literal, isLiteral := strings.CutPrefix(host, "["); isLiteral {
+		if address, err := netip.ParseAddr(strings.TrimSuffix(literal, "]")); err != nil || !address.Is6() || "["+address.String()+"]" != host {
+			return "", false
+		}
+	} else if !plainHost(host) {
 		ascii, err := idna.Lookup.ToASCII(host)
 		if err != nil {
 			return "", false

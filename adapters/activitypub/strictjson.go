@@ -115,8 +115,14 @@ func (s *scanner) members(depth int, keep bool) (any, error) {
 	}
 	for first := true; ; first = false {
 		done, err := s.next('}', first)
-		if err != nil || done {
-			return into, err
+		if err != nil {
+			return nil, err
+		}
+		if done && keep {
+			return into, nil
+		}
+		if done {
+			return nil, nil
 		}
 		if err := s.member(into, depth, keep); err != nil {
 			return nil, err
@@ -168,8 +174,14 @@ func (s *scanner) items(depth int, keep bool) (any, error) {
 	list := []any{}
 	for first := true; ; first = false {
 		done, err := s.next(']', first)
-		if err != nil || done {
-			return list, err
+		if err != nil {
+			return nil, err
+		}
+		if done && keep {
+			return list, nil
+		}
+		if done {
+			return nil, nil
 		}
 		value, err := s.value(depth+1, keep)
 		if err != nil {

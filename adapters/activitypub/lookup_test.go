@@ -1,0 +1,266 @@
+package activitypub
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestDeadKeyCostsOneFetch(t *testing.T) {
+	r := newRig(t)
+	r.remote.handle("/users/alice", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	for range 5 {
+		r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusUnauthorized, "could not be fetched")
+	}
+	if n := r.remote.count("/users/alice"); n != 1 {
+		t.Errorf("%d fetches in the first minutes, want 1", n)
+	}
+	r.clock.Store(int64(failureLife))
+	r.remote.addActor("alice", aliceKey(), nil)
+	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
+}
+
+func TestInventedKeysOfOneHostAreBounded(t *testing.T) {
+	r := newRig(t)
+	for i := range maxHostFailures + 10 {
+		d := r.deliver(r.mentionNote("1", "hello"))
+		d.keyID = fmt.Sprintf("%s/invented/%d", r.remote.base, i)
+		r.want(d.sign(), http.StatusUnauthorized, "")
+	}
+	if n := r.remote.requests.Load(); n != maxHostFailures {
+		t.Errorf("%d fetches, want %d", n, maxHostFailures)
+	}
+}
+
+func TestManySendersOfOneKeyFetchItOnce(t *testing.T) {
+	r := newRig(t)
+	var wait sync.WaitGroup
+	for i := range 20 {
+		d := r.deliver(r.mentionNote(fmt.Sprint(i), "hello")).sign()
+		wait.Go(func() { r.want(d, http.StatusAccepted, "") })
+	}
+	wait.Wait()
+	if n := r.remote.count("/users/alice"); n != 1 {
+		t.Errorf("%d fetches, want 1", n)
+	}
+}
+
+func TestChangedKeyIsFetchedAgainOnce(t *testing.T) {
+	r := newRig(t)
+	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
+	r.remote.addActor("alice", malloryKey(), nil)
+	d := r.deliver(r.mentionNote("2", "hello"))
+	d.key = malloryKey()
+	r.want(d.sign(), http.StatusAccepted, "")
+	for range 3 { // the old key again: wrong now, and not fetched for again
+		r.want(r.deliver(r.mentionNote("3", "hello")).sign(), http.StatusUnauthorized, "does not verify")
+	}
+	if n := r.remote.count("/users/alice"); n != 2 {
+		t.Errorf("%d fetches, want 2", n)
+	}
+}
+
+func TestKeysSurviveARestart(t *testing.T) {
+	r := newRig(t)
+	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
+	r.adapter.remote = newLookup(r.adapter) // a new process with the same store
+	r.want(r.deliver(r.mentionNote("2", "hello")).sign(), http.StatusAccepted, "")
+	if n := r.remote.count("/users/alice"); n != 1 {
+		t.Errorf("%d fetches, want 1", n)
+	}
+	r.adapter.remote = newLookup(r.adapter)
+	r.clock.Store(int64(keyLife))
+	r.want(r.deliver(r.mentionNote("3", "hello")).sign(), http.StatusAccepted, "")
+	if n := r.remote.count("/users/alice"); n != 2 {
+		t.Errorf("%d fetches after a day, want 2", n)
+	}
+}
+
+// TestGoToSocialKeys: secure mode (401 without a signature), 418 without a User-Agent, and key ids without a fragment
+// that give a stub of the actor to everybody.
+func TestGoToSocialKeys(t *testing.T) {
+	r := newRig(t)
+	keyID := r.remote.actor("alice") + "/main-key"
+	full := r.remote.actorDocument("alice", aliceKey())
+	full["publicKey"].(map[string]any)["id"] = keyID
+	stub := map[string]any{
+		"@context": full["@context"], "id": full["id"], "type": "Person", "preferredUsername": "alice", "publicKey": full["publicKey"],
+	}
+	r.remote.serve("/users/alice", full)
+	r.remote.serve("/users/alice/main-key", stub)
+	var unsigned []string
+	r.remote.requires = func(q *http.Request) bool {
+		if q.Header.Get("User-Agent") == "" || !strings.HasPrefix(q.Header.Get("User-Agent"), "inbox/1.2.3 (+http://") {
+			t.Errorf("User-Agent %q", q.Header.Get("User-Agent"))
+		}
+		if q.Header.Get("Signature") == "" {
+			unsigned = append(unsigned, q.URL.Path)
+		}
+		return strings.HasSuffix(q.URL.Path, "/main-key") || q.Header.Get("Signature") != ""
+	}
+	d := r.deliver(r.mentionNote("1", "hello"))
+	d.keyID = keyID
+	r.want(d.sign(), http.StatusAccepted, "")
+	if len(unsigned) > 0 {
+		t.Errorf("unsigned fetches: %v", unsigned)
+	}
+	r.adapter.remote = newLookup(r.adapter)
+	d = r.deliver(r.mentionNote("2", "hello"))
+	d.keyID = keyID
+	r.want(d.sign(), http.StatusAccepted, "")
+	if n := r.remote.count("/users/alice/main-key"); n != 1 {
+		t.Errorf("key fetched %d times, want 1: the store knows its owner", n)
+	}
+}
+
+// TestOurFetchesVerify checks the signature of our GETs with the key that the server's own actor publishes.
+func TestOurFetchesVerify(t *testing.T) {
+	r := newRig(t)
+	var seen signedRequest
+	r.remote.requires = func(q *http.Request) bool {
+		seen = signedRequest{Method: q.Method, Target: q.RequestURI, Host: q.Host, Header: q.Header.Clone()}
+		return true
+	}
+	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
+	signed, err := checkCavage(seen, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if signed.KeyID != r.base+"/actor#main-key" {
+		t.Errorf("key id %q", signed.KeyID)
+	}
+	_, _, body := r.fetch("/actor", "")
+	var actor actorDocument
+	if err := json.Unmarshal([]byte(body), &actor); err != nil {
+		t.Fatal(err)
+	}
+	key, err := parseKey(actor.PublicKey.PEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := signed.Verify(key); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSeparateKeyDocument(t *testing.T) {
+	r := newRig(t)
+	id := r.remote.base + "/keys/7"
+	r.remote.addActor("alice", aliceKey(), func(doc map[string]any) { doc["publicKey"] = []any{id} })
+	r.remote.serve("/keys/7", map[string]any{"id": id, "owner": r.remote.actor("alice"), "publicKeyPem": publicPEM(aliceKey())})
+	d := r.deliver(r.mentionNote("1", "hello"))
+	d.keyID = id
+	r.want(d.sign(), http.StatusAccepted, "")
+}
+
+func TestParseKey(t *testing.T) {
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := append([]byte{0xed, 0x01}, public...)
+	key, err := parseKey("z" + encodeBase58(raw))
+	if err != nil || !bytes.Equal(key.(ed25519.PublicKey), public) {
+		t.Errorf("multikey: %v", err)
+	}
+	if _, err := parseKey(publicPEM(aliceKey())); err != nil {
+		t.Errorf("SPKI: %v", err)
+	}
+	for _, text := range []string{"", "z", "z0OIl", "z" + encodeBase58(raw[1:]), "z" + strings.Repeat("1", 200), "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"} {
+		if _, err := parseKey(text); err == nil {
+			t.Errorf("%q: accepted", text)
+		}
+	}
+}
+
+func encodeBase58(raw []byte) string {
+	number, digit := new(big.Int).SetBytes(raw), new(big.Int)
+	var text []byte
+	for number.Sign() > 0 {
+		number.DivMod(number, big.NewInt(58), digit)
+		text = append([]byte{base58Alphabet[digit.Int64()]}, text...)
+	}
+	return string(text)
+}
+
+func FuzzParseKey(f *testing.F) {
+	f.Add(publicPEM(aliceKey()))
+	f.Add("z6MkrJVnaZkeFzdQyMZu1cgjg7k1pZZ6pvBQ7XJPt4swbTQ2")
+	f.Fuzz(func(_ *testing.T, material string) { _, _ = parseKey(material) })
+}
+
+func TestAddressIsConfirmedLater(t *testing.T) {
+	cases := []struct {
+		name    string
+		answers map[string]string // host → subject, with %s for the actor's host
+		self    func(*rig) string
+		change  func(map[string]any)
+		want    string
+		status  string
+	}{
+		{"same host", map[string]string{"acct:alice@%s": "acct:alice@%s"}, nil, nil, "@alice@%s", addressConfirmed},
+		{"subject names the canonical spelling", map[string]string{"acct:alice@%s": "acct:Alice@%s"}, nil, nil, "@Alice@%s", addressConfirmed},
+		{"names another actor", map[string]string{"acct:alice@%s": "acct:alice@%s"}, func(r *rig) string { return r.remote.actor("mallory") }, nil, "@alice@%s", addressFailed},
+		{"nobody there", nil, nil, nil, "@alice@%s", addressFailed},
+		{"hint of the actor (FEP-2c59)", map[string]string{"acct:a.lice@%s": "acct:a.lice@%s"}, nil, func(doc map[string]any) { doc["webfinger"] = "a.lice@" + hostOf(doc["id"].(string)) }, "@a.lice@%s", addressConfirmed},
+		{"unstable subject", map[string]string{"acct:alice@%s": "acct:x@%s", "acct:x@%s": "acct:alice@%s"}, nil, nil, "@alice@%s", addressFailed},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			host := hostOf(r.remote.base)
+			r.remote.addActor("alice", aliceKey(), c.change)
+			r.remote.handle("/.well-known/webfinger", func(w http.ResponseWriter, q *http.Request) {
+				for asked, subject := range c.answers {
+					if strings.ReplaceAll(asked, "%s", host) != q.URL.Query().Get("resource") {
+						continue
+					}
+					self := r.remote.actor("alice")
+					if c.self != nil {
+						self = c.self(r)
+					}
+					w.Header().Set("Content-Type", "application/jrd+json")
+					_ = json.NewEncoder(w).Encode(map[string]any{
+						"subject": strings.ReplaceAll(subject, "%s", host),
+						"links":   []any{map[string]string{"rel": "self", "type": activityMediaType, "href": self}},
+					})
+					return
+				}
+				http.NotFound(w, q)
+			})
+			r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
+			first := r.engine.messages()[0].Message.Sender
+			if first.Address != "@alice@"+host || !strings.Contains(string(first.Identities[0].Claims), addressUnchecked) {
+				t.Errorf("first message from %s, %s", first.Address, first.Identities[0].Claims)
+			}
+			if n := r.remote.count("/.well-known/webfinger"); n != 0 {
+				t.Error("the inbox waited for WebFinger")
+			}
+			jobs := r.engine.takeJobs(jobAddress)
+			if len(jobs) != 1 {
+				t.Fatalf("%d checks queued, want 1", len(jobs))
+			}
+			if err := r.adapter.SendActivity(t.Context(), jobs[0]); err != nil {
+				t.Fatal(err)
+			}
+			r.want(r.deliver(r.mentionNote("2", "hello")).sign(), http.StatusAccepted, "")
+			second := r.engine.messages()[1].Message.Sender
+			if second.Address != strings.ReplaceAll(c.want, "%s", host) || !strings.Contains(string(second.Identities[0].Claims), c.status) {
+				t.Errorf("second message from %s, %s", second.Address, second.Identities[0].Claims)
+			}
+			if first.Principal() != second.Principal() {
+				t.Error("the principal changed with the address")
+			}
+			if len(r.engine.takeJobs(jobAddress)) != 0 {
+				t.Error("checked again")
+			}
+		})
+	}
+}

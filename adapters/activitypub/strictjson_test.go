@@ -1,0 +1,110 @@
+package activitypub
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseObject(t *testing.T) {
+	got, err := parseObject([]byte(` {"a":"x\n\u00e9\ud83d\ude00","n":-1.5e3,"l":[1,true,null,{}],"o":{"type":"Note"},"@context":["x",{"@id":"y"}],"signature":{"a":1}} `))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := object{
+		"a": "x\né😀", "n": json.Number("-1.5e3"), "l": []any{json.Number("1"), true, nil, object{}},
+		"o": object{"type": "Note"}, "@context": nil,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseObjectRefuses(t *testing.T) {
+	cases := map[string]string{
+		"empty":                     ``,
+		"list":                      `[]`,
+		"text after the end":        `{} {}`,
+		"duplicate names":           `{"a":1,"a":2}`,
+		"duplicate by escape":       `{"a":1,"\u0061":2}`,
+		"duplicate deep inside":     `{"a":[{"b":1,"b":1}]}`,
+		"invalid UTF-8":             "{\"a\":\"\xff\"}",
+		"byte order mark":           "\ufeff{}",
+		"half a surrogate":          `{"a":"\ud800"}`,
+		"surrogates in wrong order": `{"a":"\ude00\ud83d"}`,
+		"surrogate and letter":      `{"a":"\ud83d\u0041"}`,
+		"control character":         "{\"a\":\"\x01\"}",
+		"bad escape":                `{"a":"\x"}`,
+		"bad unicode escape":        `{"a":"\u00g0"}`,
+		"comma at the end":          `{"a":1,}`,
+		"comma at the end of list":  `{"a":[1,]}`,
+		"leading comma":             `{,"a":1}`,
+		"missing colon":             `{"a" 1}`,
+		"leading zero":              `{"a":01}`,
+		"lone minus":                `{"a":-}`,
+		"no digits after the point": `{"a":1.}`,
+		"plus sign":                 `{"a":+1}`,
+		"NaN":                       `{"a":NaN}`,
+		"comment":                   `{/**/"a":1}`,
+		"open string":               `{"a":"`,
+		"open object":               `{"a":{`,
+		"graph":                     `{"@graph":[]}`,
+		"included":                  `{"object":{"@included":[]}}`,
+		"reverse":                   `{"@reverse":{}}`,
+		"expanded id":               `{"@id":"https://a.example"}`,
+		"65 levels":                 strings.Repeat(`{"a":`, 65) + `1` + strings.Repeat(`}`, 65),
+		"65 levels in the context":  `{"@context":` + strings.Repeat(`[`, 65) + strings.Repeat(`]`, 65) + `}`,
+		"broken context":            `{"@context":{"a"}}`,
+		"too many values":           `{"a":[` + strings.Repeat(`1,`, 10_000) + `1]}`,
+	}
+	for name, text := range cases {
+		if got, err := parseObject([]byte(text)); err == nil {
+			t.Errorf("%s: accepted as %v", name, got)
+		}
+	}
+	if _, err := parseObject([]byte(strings.Repeat(`{"a":`, 63) + `{}` + strings.Repeat(`}`, 63))); err != nil {
+		t.Errorf("64 levels: %v", err)
+	}
+}
+
+// FuzzParseObject holds the scanner against encoding/json: what we accept must be JSON, with the same values.
+func FuzzParseObject(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"a":"b"}`, `{"@context":"x","a":[1,2,{"b":null}]}`, `{"a":"\ud83d\ude00"}`, `{"a":1e9}`, `{"a":tru}`, "{\"a\":\"\xc3\"}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := parseObject(body)
+		if err != nil {
+			return
+		}
+		decoder := json.NewDecoder(strings.NewReader(string(body)))
+		decoder.UseNumber()
+		var want object
+		if err := decoder.Decode(&want); err != nil {
+			t.Fatalf("accepted what is no JSON: %v", err)
+		}
+		delete(want, "signature")
+		if diff := cmp.Diff(withoutContexts(want), withoutContexts(got)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func withoutContexts(value any) any {
+	switch v := value.(type) {
+	case object:
+		for name, member := range v {
+			v[name] = withoutContexts(member)
+		}
+		delete(v, "@context")
+	case []any:
+		for i := range v {
+			v[i] = withoutContexts(v[i])
+		}
+	}
+	return value
+}
