@@ -53,11 +53,11 @@ var levels = map[string]int{
 	"engine/delivery": 7,
 	"engine/pipeline": 8,
 
-	"engine/store": 9,
-	"console":      9,
+	"engine/store":  9,
+	"console":       9,
+	"internal/peer": 9, // below the root package, which plays the demo with it
 
-	".":             10, // the root package
-	"internal/peer": 10,
+	".": 10, // the root package
 
 	"cmd/inbox": 11,
 
