@@ -2,6 +2,7 @@ package normalized
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -117,10 +118,8 @@ func (c *checker) prose(outer *place, name, text string, limit int) {
 
 // oneOf checks a closed list of values.
 func (c *checker) oneOf(outer *place, name, value string, allowed ...string) {
-	for _, known := range allowed {
-		if value == known {
-			return
-		}
+	if slices.Contains(allowed, value) {
+		return
 	}
 	at := key(outer, name)
 	if value == "" {

@@ -28,6 +28,7 @@ func DecodeDelta(data []byte, limits Limits) (Delta, error) {
 }
 
 func decodeStrict(data []byte, limits Limits, read func(*reader)) error {
+	limits = limits.orDefault()
 	if largest := limits.documentWithBytes(); len(data) > largest {
 		return fault.Newf(fault.TooLarge, "the document is over %d bytes", largest)
 	}

@@ -24,7 +24,7 @@ type Fold struct {
 }
 
 // NewFold makes a fold that enforces the limits while the answer grows.
-func NewFold(limits Limits) *Fold { return &Fold{limits: limits} }
+func NewFold(limits Limits) *Fold { return &Fold{limits: limits.orDefault()} }
 
 // Add takes the next delta. Errors are *fault.Fault of kind Malformed or TooLarge.
 func (f *Fold) Add(d Delta) error {

@@ -2,6 +2,7 @@ package normalized
 
 import (
 	"encoding/json"
+	"errors"
 	"iter"
 	"strings"
 	"testing"
@@ -189,10 +190,10 @@ func TestFoldRefuses(t *testing.T) {
 		if got := fault.Of(err); err == nil || got.Field != c.field {
 			t.Errorf("%s: got %v in %q, want %q", name, err, got.Field, c.field)
 		}
-		if again := f.Add(Delta{Kind: DeltaText, Text: "x"}); again != err {
+		if again := f.Add(Delta{Kind: DeltaText, Text: "x"}); !errors.Is(again, err) {
 			t.Errorf("%s: the error did not stay", name)
 		}
-		if _, last := f.Response(); last != err {
+		if _, last := f.Response(); !errors.Is(last, err) {
 			t.Errorf("%s: the response hides the error", name)
 		}
 	}

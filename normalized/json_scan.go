@@ -2,6 +2,7 @@ package normalized
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -46,21 +47,21 @@ func (r *reader) skip() {
 		return
 	}
 	r.nullable = false
-	switch c := r.peek(); {
-	case c == '{':
+	switch r.peek() {
+	case '{':
 		r.skipObject()
-	case c == '[':
+	case '[':
 		for ok := r.beginArray(); ok && r.element(); {
 			r.skip()
 		}
-	case c == '"':
+	case '"':
 		r.pos++
 		r.skipQuoted()
-	case c == 't':
+	case 't':
 		r.literal("true")
-	case c == 'f':
+	case 'f':
 		r.literal("false")
-	case c == 'n':
+	case 'n':
 		r.literal("null")
 	default:
 		r.number()
@@ -135,7 +136,7 @@ func (r *reader) number() bool {
 }
 
 func (r *reader) oneOf(set string) bool {
-	if r.pos < len(r.data) && bytes.IndexByte([]byte(set), r.data[r.pos]) >= 0 {
+	if r.pos < len(r.data) && strings.IndexByte(set, r.data[r.pos]) >= 0 {
 		r.pos++
 		return true
 	}

@@ -1,6 +1,7 @@
 package normalized
 
-// Limits bound a message or a response. Sizes are bytes. The zero value allows nothing: begin with DefaultLimits.
+// Limits bound a message or a response. Sizes are bytes. The zero value stands for DefaultLimits; to change one limit
+// begin with those.
 type Limits struct {
 	ID       int // id, thread_id, in_reply_to, key_id and urls
 	Address  int // of sender, recipient, to, cc
@@ -33,6 +34,14 @@ func DefaultLimits() Limits {
 		Inline: MaxInlineBytes, ToolJSON: 64 << 10, Trace: 256 << 10, Document: 8 << 20, Depth: 64,
 		Recipients: 64, Metadata: 16 << 10,
 	}
+}
+
+// orDefault replaces the zero value.
+func (l Limits) orDefault() Limits {
+	if l == (Limits{}) {
+		return DefaultLimits()
+	}
+	return l
 }
 
 // documentWithBytes is the most that a document may measure before it is read: everything and its inline bytes.

@@ -1,6 +1,6 @@
 // Package normalized is the contract between the three networks and an agent: one message in, one response out,
-// whatever protocol carried them. It depends on the standard library, identity and policypart only, so that an
-// agent author can read it alone. It does no input or output.
+// whatever protocol carried them. It depends on the standard library, identity, policypart and the error type of
+// internal/fault only, so that an agent author can read it alone. It does no input or output.
 package normalized
 
 import (

@@ -99,7 +99,7 @@ func capabilitiesSchema() schema {
 
 func evidenceSchema() schema {
 	const name, id, proof = 256, 512, 2048
-	text := func(longest int) schema { return machineText(longest) }
+	text := machineText
 	list := listOf(text(stated.ID), identity.MaxEvidence)
 	audience := listOf(text(stated.ID), identity.MaxEvidence)
 	audience["minItems"] = 1

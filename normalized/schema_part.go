@@ -1,17 +1,23 @@
 package normalized
 
-import "inbox/policypart"
+import (
+	"maps"
+	"slices"
+
+	"inbox/policypart"
+)
 
 func partSchema() schema {
 	known := []schema{ref("#/$defs/text"), ref("#/$defs/file"), ref("#/$defs/link"), ref("#/$defs/artifact"), ref("#/$defs/tool_call")}
-	withPolicy := append(known[:len(known):len(known)], ref("#/$defs/policy"))
+	withPolicy := slices.Concat(known, []schema{ref("#/$defs/policy")})
+	unknown := []schema{ref("#/$defs/unknown")}
 	return schema{
 		"title": "Part of a message or response",
 		"oneOf": withPolicy,
 		"$defs": schema{
 			"inbound":   titled("Part of a message: no policy", schema{"oneOf": known}),
-			"stored":    titled("Part of the history: no policy, unknown kinds are kept", schema{"oneOf": append(known[:len(known):len(known)], ref("#/$defs/unknown"))}),
-			"forwarded": titled("Part of another agent's answer: unknown kinds are kept", schema{"oneOf": append(withPolicy[:len(withPolicy):len(withPolicy)], ref("#/$defs/unknown"))}),
+			"stored":    titled("Part of the history: no policy, unknown kinds are kept", schema{"oneOf": slices.Concat(known, unknown)}),
+			"forwarded": titled("Part of another agent's answer: unknown kinds are kept", schema{"oneOf": slices.Concat(withPolicy, unknown)}),
 			"text":      textSchema(),
 			"file":      fileSchema(PartFile, nil),
 			"artifact":  fileSchema(PartArtifact, schema{"artifact_type": machineText(stated.Name), "id": machineText(stated.ID), "description": prose(stated.TextPart)}),
@@ -40,9 +46,7 @@ func fileSchema(kind string, more schema) schema {
 		"kind": constant(kind), "mime": matching(patternMedia, stated.Name), "bytes_ref": ref("#/$defs/bytes_ref"),
 		"name": machineText(stated.Name), "size": natural(), "alt": prose(stated.TextPart),
 	}
-	for name, s := range more {
-		properties[name] = s
-	}
+	maps.Copy(properties, more)
 	return record([]string{"kind", "mime", "bytes_ref"}, properties)
 }
 

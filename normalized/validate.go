@@ -12,14 +12,14 @@ import (
 // error is a *fault.Fault: Malformed or TooLarge (Forbidden for an exhausted chain of agents), Field is the JSON path.
 // Raw.Ref may still be empty, it is filled on acceptance. Clean comes first for what strangers wrote.
 func Validate(m Message, limits Limits) error {
-	c := checker{limits: limits, stop: 1}
+	c := checker{limits: limits.orDefault(), stop: 1}
 	c.message(&m)
 	return c.first()
 }
 
 // Violations gives every broken rule (at most 64) in the order in which Validate checks them.
 func Violations(m Message, limits Limits) []*fault.Fault {
-	c := checker{limits: limits, stop: maxViolations}
+	c := checker{limits: limits.orDefault(), stop: maxViolations}
 	c.message(&m)
 	return c.found
 }

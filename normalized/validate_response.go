@@ -13,14 +13,14 @@ import (
 // ValidateResponse gives the first rule of the message contract, section 5, that an agent's answer to the question
 // breaks, or nil; errors as in Validate. Answering fills first what an agent may leave out.
 func ValidateResponse(r Response, question Message, limits Limits) error {
-	c := checker{limits: limits, stop: 1}
+	c := checker{limits: limits.orDefault(), stop: 1}
 	c.response(&r, &question)
 	return c.first()
 }
 
 // ResponseViolations gives every broken rule (at most 64) in the order in which ValidateResponse checks them.
 func ResponseViolations(r Response, question Message, limits Limits) []*fault.Fault {
-	c := checker{limits: limits, stop: maxViolations}
+	c := checker{limits: limits.orDefault(), stop: maxViolations}
 	c.response(&r, &question)
 	return c.found
 }
