@@ -29,9 +29,12 @@ func attachments(note object) []normalized.Part {
 
 func attachment(attached object) (normalized.Part, bool) {
 	name := visible(str(attached, "name"), 4096)
-	href := str(attached, "href")
+	href, media := str(attached, "href"), str(attached, "mediaType")
 	if !isA(attached, "Link") {
-		href = fileURL(attached["url"])
+		var own string
+		if href, own = fileURL(attached["url"]); media == "" {
+			media = own
+		}
 	}
 	if !isAddress(href) {
 		return normalized.Part{}, false
@@ -41,7 +44,7 @@ func attachment(attached object) (normalized.Part, bool) {
 		return normalized.Part{Kind: normalized.PartLink, URL: href, Title: clip(name, 512)}, true
 	}
 	return normalized.Part{
-		Kind: normalized.PartFile, MIME: fileType(attached), Name: fileName(href), Alt: name,
+		Kind: normalized.PartFile, MIME: fileType(media), Name: fileName(href), Alt: name,
 		BytesRef: &normalized.BytesRef{Kind: normalized.BytesURL, URL: href},
 	}, true
 }
@@ -56,29 +59,22 @@ func isAddress(text string) bool {
 	return ok
 }
 
-// fileURL reads url: a string, a Link, or a list of which the first that is not a web page counts.
-func fileURL(value any) string {
+// fileURL reads url: a string, a Link, or a list of which the first that is not a web page counts; and its media type.
+func fileURL(value any) (href, media string) {
 	for _, entry := range listed(value) {
-		if href, isText := entry.(string); isText {
-			return href
+		if text, isText := entry.(string); isText {
+			return text, ""
 		}
 		if link, isLink := entry.(object); isLink && str(link, "mediaType") != "text/html" {
-			return str(link, "href")
+			return str(link, "href"), str(link, "mediaType")
 		}
 	}
-	return ""
+	return "", ""
 }
 
-func fileType(attached object) string {
-	if media := mediaType(str(attached, "mediaType")); media != "" {
+func fileType(media string) string {
+	if media = mediaType(media); media != "" {
 		return media
-	}
-	for _, entry := range listed(attached["url"]) {
-		if link, isLink := entry.(object); isLink {
-			if media := mediaType(str(link, "mediaType")); media != "" {
-				return media
-			}
-		}
 	}
 	return "application/octet-stream"
 }

@@ -40,17 +40,32 @@ var permitted = func() *bluemonday.Policy {
 	return p
 }()
 
-// headings are shown as bold paragraphs; elements that Mastodon does not know would lose their line breaks.
-var headings = func() *strings.Replacer {
-	var pairs []string
-	for _, level := range "123456" {
-		pairs = append(pairs, "<h"+string(level)+">", "<p><strong>", "</h"+string(level)+">", "</strong></p>")
+// boldHeadings shows headings as bold paragraphs; servers drop elements that they do not know, and with them the line
+// breaks.
+func boldHeadings(content string) string {
+	if !strings.Contains(content, "<h") && !strings.Contains(content, "<H") {
+		return content
 	}
-	return strings.NewReplacer(pairs...)
-}()
+	var out strings.Builder
+	tokens := nethtml.NewTokenizer(strings.NewReader(content))
+	for {
+		kind := tokens.Next()
+		if kind == nethtml.ErrorToken {
+			return out.String()
+		}
+		raw := string(tokens.Raw())
+		if name, _ := tokens.TagName(); len(name) == 2 && name[0] == 'h' && name[1] >= '1' && name[1] <= '6' {
+			raw = "<p><strong>"
+			if kind == nethtml.EndTagToken {
+				raw = "</strong></p>"
+			}
+		}
+		out.WriteString(raw)
+	}
+}
 
 func sanitize(content string) string {
-	return strings.TrimSpace(permitted.Sanitize(headings.Replace(content)))
+	return strings.TrimSpace(permitted.Sanitize(boldHeadings(content)))
 }
 
 func markdownHTML(source string) string {

@@ -1,0 +1,226 @@
+package activitypub
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares a JSON document with a file, after the addresses of this run are replaced.
+func (r *rig) golden(name string, document []byte) {
+	r.t.Helper()
+	text := strings.NewReplacer(
+		r.base, "https://inbox.example", r.domain, "inbox.example",
+		r.remote.base, "https://m.example", hostOf(r.remote.base), "m.example",
+	).Replace(string(document))
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, []byte(text), "", "  "); err != nil {
+		r.t.Fatalf("%s: %v\n%s", name, err, text)
+	}
+	pretty.WriteByte('\n')
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, pretty.Bytes(), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), pretty.String()); diff != "" {
+		r.t.Errorf("%s (run with -update to accept):\n%s", name, diff)
+	}
+}
+
+func TestActorDocuments(t *testing.T) {
+	r := newRig(t)
+	for path, file := range map[string]string{"/agents/echo": "actor.json", "/agents/ECHO": "actor.json", "/actor": "instance.json"} {
+		status, header, body := r.fetch(path, acceptActivity)
+		if status != http.StatusOK || header.Get("Content-Type") != "application/activity+json; charset=utf-8" || header.Get("ETag") == "" ||
+			header.Get("Vary") != "Accept" || !strings.Contains(header.Get("Cache-Control"), "max-age=180") {
+			t.Errorf("%s: %d %v", path, status, header)
+		}
+		var actor actorDocument
+		if err := json.Unmarshal([]byte(body), &actor); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseKey(actor.PublicKey.PEM); err != nil {
+			t.Error(err)
+		}
+		pem, _ := json.Marshal(actor.PublicKey.PEM)
+		r.golden(file, []byte(strings.Replace(body, string(pem), `"PEM"`, 1)))
+	}
+}
+
+func TestContentNegotiation(t *testing.T) {
+	r := newRig(t)
+	cases := []struct {
+		accept   string
+		status   int
+		location string
+	}{
+		{"", 200, ""}, {"*/*", 200, ""}, {"application/activity+json", 200, ""},
+		{`application/ld+json; profile="https://www.w3.org/ns/activitystreams"`, 200, ""}, {"application/ld+json", 200, ""},
+		{"application/json", 200, ""}, {"text/html, application/activity+json", 200, ""},
+		{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", 303, "/@echo"}, {"text/html", 303, "/@echo"},
+		{"image/png", 406, ""},
+	}
+	for _, c := range cases {
+		status, header, _ := r.fetch("/agents/echo", c.accept)
+		if status != c.status || header.Get("Location") != strings.Replace(c.location, "/@", r.base+"/@", 1) || header.Get("Vary") != "Accept" {
+			t.Errorf("%q: %d %v", c.accept, status, header)
+		}
+	}
+	_, header, _ := r.fetch("/agents/echo", "*/*")
+	request, _ := http.NewRequest(http.MethodGet, r.base+"/agents/echo", nil)
+	request.Header.Set("If-None-Match", header.Get("ETag"))
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusNotModified {
+		t.Errorf("known document: %d", response.StatusCode)
+	}
+}
+
+func TestCollections(t *testing.T) {
+	r := newRig(t)
+	reply := r.reply(r.question("1", "hello"), "hi")
+	secret := reply
+	secret.ID = "01939f3e-0000-7000-8000-000000000002"
+	secret.Response.Visibility = normalized.VisibilityDirect
+	r.engine.replies[secret.ID] = secret
+	for path, file := range map[string]string{
+		"/agents/echo/outbox": "outbox.json", "/agents/echo/outbox?page=true": "outbox-page.json",
+		"/agents/echo/followers": "followers.json", "/agents/echo/following": "following.json", "/agents/echo/featured": "featured.json",
+		"/actor/outbox": "instance-outbox.json",
+	} {
+		status, _, body := r.fetch(path, activityMediaType)
+		if status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, status, body)
+			continue
+		}
+		r.golden(file, []byte(body))
+	}
+	for path, want := range map[string]int{
+		"/agents/nobody": 404, "/agents/nobody/outbox": 404, "/agents/echo/nothing": 404, "/agents/echo/inbox": 405, "/actor/followers": 404,
+	} {
+		if status, _, _ := r.fetch(path, activityMediaType); status != want {
+			t.Errorf("%s: %d, want %d", path, status, want)
+		}
+	}
+}
+
+func TestNotes(t *testing.T) {
+	r := newRig(t)
+	reply := r.reply(r.question("1", "hello"), normalized.Markdown("**hi** <script>alert(1)</script>"))
+	_, _, body := r.fetch("/o/"+reply.ID, activityMediaType)
+	r.golden("note.json", []byte(body))
+	_, _, body = r.fetch("/o/"+reply.ID+"/activity", activityMediaType)
+	r.golden("create.json", []byte(body))
+	status, header, page := r.fetch("/o/"+reply.ID, "text/html")
+	if status != http.StatusOK || !strings.Contains(page, "<strong>hi</strong>") || strings.Contains(page, "<script") ||
+		!strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("page %d %v\n%s", status, header, page)
+	}
+	if status, _, _ := r.fetch("/o/nothing", activityMediaType); status != http.StatusNotFound {
+		t.Errorf("unknown note: %d", status)
+	}
+}
+
+// TestRenderedResponses is about everything that an answer can hold.
+func TestRenderedResponses(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.MediaURL = func(digest, name string) string { return r0(digest, name) } })
+	in := r.question("1", "hello", func(note map[string]any) {
+		note["summary"], note["sensitive"] = "food", true
+		note["contentMap"] = map[string]string{"de": "hello"}
+		note["context"], note["conversation"] = "https://m.example/contexts/1", "tag:m.example,2026:1"
+	})
+	reply := r.reply(in,
+		normalized.Markdown("# Title\n\nOne *two*\nthree https://example.org/x.\n\n- a\n- b\n\n```\ncode <b>\n```\n\n[bad](javascript:alert(1)) ~~gone~~"),
+		"plain <b>text</b>\nsecond line\n\nhttps://example.org/a?b=1&c=2.",
+		normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: `<h2 onclick="x">H</h2><p style="x">ok<img src=x onerror=alert(1)></p>`},
+		normalized.Part{Kind: normalized.PartLink, URL: "https://example.org/", Title: "A <site>"},
+		normalized.Part{Kind: normalized.PartFile, MIME: "image/png", Name: "a.png", Alt: "A cat", BytesRef: normalized.At("https://files.example/a.png")},
+		normalized.Part{Kind: normalized.PartFile, MIME: "image/png", Name: "b.png", BytesRef: normalized.Stored(strings.Repeat("ab", 32))},
+		normalized.Part{Kind: normalized.PartFile, MIME: "text/plain", Name: "c<.txt", BytesRef: normalized.Inline([]byte("x"))},
+		normalized.Part{Kind: normalized.PartToolCall, ID: "1", Name: "secret_tool"},
+	)
+	made, err := r.adapter.render(reply, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := encode(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.golden("rendered.json", body)
+	failed := r.reply(in)
+	failed.Response.Status, failed.Response.Error = normalized.StatusFailed, &normalized.ResponseError{Message: "Something broke <here>."}
+	made, err = r.adapter.render(failed, nil)
+	if err != nil || !strings.Contains(made.Content, "Something broke &lt;here&gt;.") {
+		t.Errorf("failed: %s, %v", made.Content, err)
+	}
+}
+
+func r0(digest, name string) string { return "https://inbox.example/media/" + digest[:8] + "/" + name }
+
+// TestNormalizedMessages holds whole messages of different servers against golden files.
+func TestNormalizedMessages(t *testing.T) {
+	files, err := filepath.Glob("testdata/inbound/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files in testdata/inbound")
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			r := newRig(t)
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := strings.NewReplacer("https://inbox.example", r.base, "inbox.example", r.domain, "https://m.example", r.remote.base, "m.example", hostOf(r.remote.base)).Replace(string(raw))
+			r.want(r.deliver(body).sign(), http.StatusAccepted, "")
+			taken := r.engine.messages()
+			if len(taken) != 1 {
+				t.Fatalf("%d messages", len(taken))
+			}
+			r.golden(filepath.Join("normalized", filepath.Base(file)), r.stable(taken[0]))
+		})
+	}
+}
+
+// stable blanks what differs from run to run.
+func (r *rig) stable(in exchange.Inbound) []byte {
+	message := in.Message
+	message.ReceivedAt.Time = in.Message.ReceivedAt.Time.Truncate(0).AddDate(-in.Message.ReceivedAt.Year()+1, 0, 0)
+	document := map[string]any{
+		"id": message.ID, "thread_id": message.ThreadID, "in_reply_to": message.InReplyTo, "recipient": message.Recipient,
+		"parts": message.Parts, "sender": map[string]any{
+			"address": message.Sender.Address, "display_name": message.Sender.DisplayName, "auth_method": message.Sender.AuthMethod,
+			"verified": message.Sender.Verified, "key_id": message.Sender.KeyID, "username": message.Sender.Profile.Username,
+			"url": message.Sender.Profile.URL, "subject": message.Sender.Identities[0].Subject, "method": message.Sender.Identities[0].Method,
+			"claims": message.Sender.Identities[0].Claims, "audience": message.Sender.Identities[0].Audience,
+		},
+		"capabilities": message.RecipientCapabilities, "received_via": message.ReceivedVia, "route": in.Route, "no_reply": in.NoReply,
+	}
+	body, err := encode(document)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return body
+}
