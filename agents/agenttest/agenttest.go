@@ -72,7 +72,10 @@ func (s Suite) leavesTurnAlone(t *testing.T) {
 func (s Suite) isReentrant(t *testing.T) {
 	agent := start(t, s.New)
 	turn := Turn("again", Messages()["text"])
-	for range agent.Handle(t.Context(), turn) {
+	for _, err := range agent.Handle(t.Context(), turn) {
+		if err != nil {
+			t.Fatalf("the agent failed: %v", err)
+		}
 		break
 	}
 	for turn.Attempt = 2; turn.Attempt <= 3; turn.Attempt++ {
@@ -95,7 +98,10 @@ func (s Suite) isConcurrent(t *testing.T) {
 func (s Suite) stopsWhenNobodyWantsMore(t *testing.T) {
 	agent := start(t, s.New)
 	deltas := 0
-	for range agent.Handle(t.Context(), Turn("enough", Messages()["text"])) {
+	for _, err := range agent.Handle(t.Context(), Turn("enough", Messages()["text"])) {
+		if err != nil {
+			t.Fatalf("the agent failed: %v", err)
+		}
 		deltas++
 		break // an agent that yields again panics here
 	}

@@ -90,7 +90,7 @@ func TestWrittenEventsAreRead(t *testing.T) {
 		var source strings.Builder
 		for _, one := range want {
 			source.WriteString("event: " + one.name + end)
-			for _, data := range strings.Split(one.data, "\n") {
+			for data := range strings.SplitSeq(one.data, "\n") {
 				source.WriteString("data: " + data + end)
 			}
 			source.WriteString(end)

@@ -35,7 +35,7 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-func (p *paper) line(format string, args ...any) {
+func (p *paper) linef(format string, args ...any) {
 	if _, err := fmt.Fprintf(p.out, format+"\n", args...); err != nil && p.err == nil {
 		p.err = fmt.Errorf("print the demo: %w", err)
 	}
@@ -55,30 +55,30 @@ func (p *paper) coloured(code, text string) string {
 }
 
 func (p *paper) opening(address string) {
-	p.line("%s is one agent with one address on three networks.", p.bold(address))
+	p.linef("%s is one agent with one address on three networks.", p.bold(address))
 }
 
 func (p *paper) scene(s *scene) {
-	p.line("\n%s", p.bold(s.title))
+	p.linef("\n%s", p.bold(s.title))
 	if s.err != nil {
-		p.line("  %s %s", p.red("✗"), shown(s.err.Error()))
+		p.linef("  %s %s", p.red("✗"), shown(s.err.Error()))
 		return
 	}
 	talk := s.conversation
 	width := max(len(talk.From), len(talk.To))
-	p.line("  %-*s  %s", width, talk.From, shown(talk.Question))
-	p.line("  %-*s  %s  %s", width, talk.To, shown(talk.Answer), p.faint(fmt.Sprintf("after %d ms", talk.Took.Milliseconds())))
-	p.line("  The agent's server checked who asked:")
+	p.linef("  %-*s  %s", width, talk.From, shown(talk.Question))
+	p.linef("  %-*s  %s  %s", width, talk.To, shown(talk.Answer), p.faint(fmt.Sprintf("after %d ms", talk.Took.Milliseconds())))
+	p.linef("  The agent's server checked who asked:")
 	for _, one := range s.evidence {
 		p.proof(evidenceText(one))
 	}
-	p.line("  %s:", s.proven)
+	p.linef("  %s:", s.proven)
 	for _, one := range talk.Evidence {
 		p.proof(one)
 	}
 }
 
-func (p *paper) proof(text string) { p.line("    %s %s", p.green("✓"), shown(text)) }
+func (p *paper) proof(text string) { p.linef("    %s %s", p.green("✓"), shown(text)) }
 
 // evidenceText tells a piece of evidence in one line.
 func evidenceText(one identity.Evidence) string {
@@ -91,10 +91,10 @@ func evidenceText(one identity.Evidence) string {
 }
 
 func (p *paper) ending(took time.Duration) error {
-	p.line("\n%s", p.green(fmt.Sprintf("All three answers verify. %.1f s.", took.Seconds())))
-	p.line("\nTry it yourself:")
-	p.line("  %s              your own server on this machine, with three commands to talk to it", p.bold("inbox serve"))
-	p.line("  %s  your own agent in twenty lines of Go or Python", p.bold("docs/agents/webhook.md"))
+	p.linef("\n%s", p.green(fmt.Sprintf("All three answers verify. %.1f s.", took.Seconds())))
+	p.linef("\nTry it yourself:")
+	p.linef("  %s              your own server on this machine, with three commands to talk to it", p.bold("inbox serve"))
+	p.linef("  %s  your own agent in twenty lines of Go or Python", p.bold("docs/agents/webhook.md"))
 	return p.err
 }
 

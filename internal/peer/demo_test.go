@@ -121,11 +121,11 @@ func TestDemoNeedsAToken(t *testing.T) {
 
 func TestShown(t *testing.T) {
 	for text, want := range map[string]string{
-		"a\nb\tc":                  "a b c",
-		"\x1b[31mred\x1b[0m":       "[31mred [0m",
-		"right\u202eleft":          "right left",
-		strings.Repeat("ß", 500):   strings.Repeat("ß", maxShownText) + "…",
-		" Grüße \u00a0 aus Zürich": "Grüße aus Zürich",
+		"a\nb\tc":                 "a b c",
+		"\x1b[31mred\x1b[0m":      "[31mred [0m",
+		"right\u202eleft":         "right left",
+		strings.Repeat("ß", 500):  strings.Repeat("ß", maxShownText) + "…",
+		"Grüße \u00a0 aus Zürich": "Grüße aus Zürich",
 	} {
 		if got := shown(text); got != want {
 			t.Errorf("shown(%q) = %q, want %q", text, got, want)

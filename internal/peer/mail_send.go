@@ -69,7 +69,8 @@ func (m *Mail) submit(ctx context.Context, smtpAddr, to string, raw []byte) erro
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
 	client := smtp.NewClient(conn)
 	defer client.Close() //nolint:errcheck // after Quit it is closed already
 	if err := client.Hello("mail." + m.domain); err != nil {

@@ -102,7 +102,7 @@ func (m *Mail) verify(ctx context.Context, raw []byte, from string) (string, err
 func (m *Mail) judge(arrived received, proof string) answer {
 	switch {
 	case !slices.Contains(arrived.references, arrived.inReplyTo[0]):
-		return answer{err: fmt.Errorf("References lacks <%s>", arrived.inReplyTo[0])}
+		return answer{err: fmt.Errorf("the answer has no reference to <%s>", arrived.inReplyTo[0])}
 	case !slices.ContainsFunc(arrived.to, func(to string) bool { return strings.EqualFold(to, m.Address()) }):
 		return answer{err: fmt.Errorf("the answer is addressed to %q", arrived.to)}
 	case !strings.HasPrefix(strings.ToLower(arrived.subject), "re: "):

@@ -46,7 +46,7 @@ func newHTTPClient() *http.Client {
 
 // readBody reads a response to its end and closes it.
 func readBody(response *http.Response) ([]byte, error) {
-	defer response.Body.Close() //nolint:errcheck // only read from
+	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxDocumentBytes+1))
 	if err == nil && len(body) > maxDocumentBytes {
 		err = fmt.Errorf("body is over %d bytes", maxDocumentBytes)

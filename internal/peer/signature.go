@@ -71,7 +71,7 @@ func checkUnsigned(request *http.Request, body []byte, now time.Time) (requestSi
 	}
 	date, err := http.ParseTime(request.Header.Get("Date"))
 	if err != nil {
-		return requestSignature{}, fmt.Errorf("Date header: %w", err)
+		return requestSignature{}, fmt.Errorf("header Date: %w", err)
 	}
 	if now.Sub(date).Abs() > maxClockDifference {
 		return requestSignature{}, fmt.Errorf("the Date %s is not now", date.Format(time.RFC3339))
@@ -130,7 +130,7 @@ func parseSignature(header string) (requestSignature, error) {
 	}
 	value, err := base64.StdEncoding.DecodeString(fields["signature"])
 	if err != nil || len(value) == 0 || fields["keyId"] == "" {
-		return requestSignature{}, errors.New("Signature header without keyId or signature")
+		return requestSignature{}, errors.New("header Signature without keyId or signature")
 	}
 	return requestSignature{fields["keyId"], strings.Fields(fields["headers"]), value}, nil
 }

@@ -23,7 +23,11 @@ func main() {
 		mac.Write(body)
 		signature := "sha256=" + hex.EncodeToString(mac.Sum(nil))
 		var in struct {
-			Message struct{ Sender struct{ Address string } }
+			Message struct {
+				Sender struct {
+					Address string `json:"address"`
+				} `json:"sender"`
+			} `json:"message"`
 		}
 		if !hmac.Equal([]byte(signature), []byte(r.Header.Get("X-Inbox-Signature"))) || json.Unmarshal(body, &in) != nil {
 			http.Error(w, "wrong signature", http.StatusUnauthorized)
