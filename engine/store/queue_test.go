@@ -18,7 +18,16 @@ var databases = map[string]func(testing.TB) string{
 
 func open(t testing.TB, url string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{URL: url, DataDir: t.TempDir(), Connections: 8})
+	return openWith(t, store.Options{URL: url})
+}
+
+func openWith(t testing.TB, options store.Options) *store.Store {
+	t.Helper()
+	if options.DataDir == "" {
+		options.DataDir = t.TempDir()
+	}
+	options.Connections = 8
+	s, err := store.Open(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}

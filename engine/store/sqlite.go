@@ -47,7 +47,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 		return nil, unavailable("create data directory", err)
 	}
 	path := filepath.Join(options.DataDir, File)
-	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(4000)", "cache_size(-16000)"), 1)
+	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)", "cache_size(-16000)"), 1)
 	if err != nil {
 		return nil, unavailable("open "+path, err)
 	}

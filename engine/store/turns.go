@@ -57,7 +57,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 		return nil, err
 	}
 	m.History = nil
-	message, err := json.Marshal(m)
+	message, err := m.AppendJSON(nil)
 	if err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}

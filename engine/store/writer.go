@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -31,7 +32,16 @@ type writer struct {
 	finished  chan struct{} // closed when the loop has ended
 	callers   sync.RWMutex  // held shared while an errand is put into the queue
 	isStopped bool
+
+	careful int // groups that still get savepoints
 }
+
+// carefulGroups is how many groups get savepoints after one whose rows had to be rolled back: failures come in
+// swarms, and somebody may provoke them.
+const carefulGroups = 100
+
+// errHalfDone says that one caller's work failed after it had changed rows, so that all must be rolled back.
+var errHalfDone = errors.New("half done")
 
 // errand is one caller's transaction on its way through the writer.
 type errand struct {
@@ -133,20 +143,20 @@ func (w *writer) collect(group []*errand) []*errand {
 	return group
 }
 
+// transact runs the group in one database transaction. Savepoints around each caller's work cost as much as a row,
+// so the group first goes without: only when one fails half-way is everything rolled back and run again with them.
 func (w *writer) transact(group []*errand) {
-	begun := w.session.execute("BEGIN IMMEDIATE")
 	for i, e := range group {
-		switch {
-		case !e.taken.CompareAndSwap(false, true):
+		if !e.taken.CompareAndSwap(false, true) {
 			group[i] = nil // the caller has left
-		case begun == nil:
-			e.err = w.session.savepoint(e.work)
 		}
 	}
-	failure := begun
-	if begun == nil {
-		failure = w.session.commit()
+	failure := w.together(group)
+	if errors.Is(failure, errHalfDone) {
+		w.careful = carefulGroups
+		failure = w.together(group)
 	}
+	w.careful = max(0, w.careful-1)
 	for _, e := range group {
 		if e == nil {
 			continue
@@ -156,6 +166,25 @@ func (w *writer) transact(group []*errand) {
 		}
 		close(e.done)
 	}
+}
+
+func (w *writer) together(group []*errand) error {
+	if err := w.session.execute("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	for _, e := range group {
+		switch {
+		case e == nil:
+		case w.careful > 0:
+			e.err = w.session.savepoint(e.work)
+		default:
+			if e.err = w.session.plain(e.work); e.err != nil && w.session.changed {
+				w.session.rollback()
+				return errHalfDone
+			}
+		}
+	}
+	return w.session.commit()
 }
 
 // guarded keeps a panic of a caller's function from ending the writer or losing a connection.

@@ -11,6 +11,7 @@ import (
 type writerSession struct {
 	connection *sql.Conn
 	prepared   map[string]*sql.Stmt
+	changed    bool // the current caller's work may have changed rows
 }
 
 func (s *writerSession) statement(query string) (*sql.Stmt, error) {
@@ -53,9 +54,12 @@ func (s *writerSession) change(_ context.Context, query string, arguments ...any
 	}
 	result, err := statement.ExecContext(context.Background(), arguments...)
 	if err != nil {
+		s.changed = true // a statement undoes itself, but some errors end the transaction
 		return 0, sqliteFault("write", err)
 	}
-	return result.RowsAffected()
+	rows, err := result.RowsAffected()
+	s.changed = s.changed || rows > 0 || err != nil
+	return rows, err
 }
 
 func (s *writerSession) each(_ context.Context, query string, arguments []any, scan func(row) error) error {
@@ -67,7 +71,16 @@ func (s *writerSession) each(_ context.Context, query string, arguments []any, s
 	if err != nil {
 		return sqliteFault("read", err)
 	}
-	return sqliteFault("read", scanAll(rows, scan))
+	return sqliteFault("read", scanAll(rows, func(r row) error {
+		s.changed = true // it may be a RETURNING
+		return scan(r)
+	}))
+}
+
+// plain runs one caller's work directly in the transaction.
+func (s *writerSession) plain(work func(*Tx) error) error {
+	s.changed = false
+	return guarded(work, &Tx{session: s, dialect: sqliteDialect})
 }
 
 // savepoint runs one caller's work so that its failure undoes its own changes alone.
@@ -91,11 +104,14 @@ func (s *writerSession) savepoint(work func(*Tx) error) error {
 func (s *writerSession) commit() error {
 	err := s.execute("COMMIT")
 	if err != nil {
-		_ = s.execute("ROLLBACK")
+		s.rollback()
 		return unavailable("commit", err)
 	}
 	return nil
 }
+
+// rollback fails only when SQLite has ended the transaction itself.
+func (s *writerSession) rollback() { _ = s.execute("ROLLBACK") }
 
 func (s *writerSession) close() {
 	s.forget()

@@ -1,0 +1,39 @@
+package store_test
+
+import (
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"inbox/engine/store"
+	"inbox/engine/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+func TestStore(t *testing.T) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) storetest.Bench {
+				var lock sync.Mutex
+				var notified []string
+				s := openWith(t, store.Options{URL: url(t), Notify: func(channel, payload string) {
+					lock.Lock()
+					defer lock.Unlock()
+					notified = append(notified, channel+" "+payload)
+				}})
+				return storetest.Bench{
+					Pipeline: s.Pipeline(), Delivery: s.Deliverer(), Queue: s.Queue(), Records: s, Documents: s.State(),
+					Notified: func() []string {
+						lock.Lock()
+						defer lock.Unlock()
+						return append([]string(nil), notified...)
+					},
+				}
+			})
+		})
+	}
+}

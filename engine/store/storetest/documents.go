@@ -1,0 +1,168 @@
+package storetest
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"inbox/internal/fault"
+)
+
+var documentCases = map[string]func(*testing.T, *probe){
+	"behave like a map":        documentsAsMap,
+	"end":                      documentsEnd,
+	"first writer wins":        firstWriterWins,
+	"keys that cannot be kept": documentKeys,
+	"lists are in byte order":  documentOrder,
+}
+
+// documentsAsMap does random things to a namespace and to a map and compares.
+func documentsAsMap(t *testing.T, p *probe) {
+	rapid.Check(t, func(t *rapid.T) {
+		namespace, model := newID(), map[string][]byte{}
+		key := rapid.StringOfN(rapid.RuneFrom([]rune("aZ/ä😀-_")), 1, 3, -1)
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			k, v := key.Draw(t, "key"), rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "value")
+			switch rapid.IntRange(0, 2).Draw(t, "action") {
+			case 0:
+				check(t, p.Documents.Put(p.Context(), namespace, k, v, time.Time{}))
+				model[k] = v
+			case 1:
+				current, inserted, err := p.Documents.PutIfAbsent(p.Context(), namespace, k, v, time.Time{})
+				check(t, err)
+				if _, there := model[k]; there == inserted {
+					t.Fatalf("%q: inserted %v", k, inserted)
+				} else if inserted {
+					model[k] = v
+				}
+				if !bytes.Equal(current, model[k]) {
+					t.Fatalf("%q: current %q, want %q", k, current, model[k])
+				}
+			case 2:
+				check(t, p.Documents.Delete(p.Context(), namespace, k))
+				delete(model, k)
+			}
+		}
+		compare(t, p, namespace, model)
+	})
+}
+
+func check(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func compare(t *rapid.T, p *probe, namespace string, model map[string][]byte) {
+	want := []string{}
+	for key, value := range model {
+		want = append(want, key)
+		got, found, err := p.Documents.Get(p.Context(), namespace, key)
+		if err != nil || !found || !bytes.Equal(got, value) {
+			t.Fatalf("%q: %q, %v, %v; want %q", key, got, found, err, value)
+		}
+	}
+	slices.Sort(want)
+	got, after := []string{}, ""
+	for {
+		keys, values, err := p.Documents.List(p.Context(), namespace, after, 2)
+		check(t, err)
+		if len(keys) == 0 {
+			break
+		}
+		for i, key := range keys {
+			if !bytes.Equal(values[i], model[key]) {
+				t.Fatalf("list: %q is %q", key, values[i])
+			}
+		}
+		got, after = append(got, keys...), keys[len(keys)-1]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("keys (-want +got):\n%s", diff)
+	}
+	if count, err := p.Documents.Count(p.Context(), namespace); err != nil || count != int64(len(model)) {
+		t.Fatalf("count %d, %v; want %d", count, err, len(model))
+	}
+}
+
+func documentsEnd(t *testing.T, p *probe) {
+	ctx := t.Context()
+	p.ok(p.Documents.Put(ctx, "n", "past", []byte("v"), time.Now().Add(-time.Second)))
+	p.ok(p.Documents.Put(ctx, "n", "future", []byte("v"), time.Now().Add(time.Hour)))
+	if _, found, err := p.Documents.Get(ctx, "n", "past"); found || err != nil {
+		t.Errorf("an ended document: %v, %v", found, err)
+	}
+	if _, found, err := p.Documents.Get(ctx, "n", "future"); !found || err != nil {
+		t.Errorf("a living document: %v, %v", found, err)
+	}
+	if keys, _, err := p.Documents.List(ctx, "n", "", 10); err != nil || len(keys) != 1 {
+		t.Errorf("list %v, %v", keys, err)
+	}
+	if count, err := p.Documents.Count(ctx, "n"); err != nil || count != 1 {
+		t.Errorf("count %d, %v", count, err)
+	}
+	current, inserted, err := p.Documents.PutIfAbsent(ctx, "n", "past", []byte("new"), time.Time{})
+	if err != nil || !inserted || string(current) != "new" {
+		t.Errorf("over an ended one: %q, %v, %v", current, inserted, err)
+	}
+}
+
+func firstWriterWins(t *testing.T, p *probe) {
+	type result struct {
+		current  string
+		inserted bool
+		err      error
+	}
+	results := make(chan result)
+	for i := range 8 {
+		go func() {
+			current, inserted, err := p.Documents.PutIfAbsent(t.Context(), "n", "k", []byte{byte('a' + i)}, time.Time{})
+			results <- result{string(current), inserted, err}
+		}()
+	}
+	winners, values := 0, map[string]bool{}
+	for range 8 {
+		r := <-results
+		p.ok(r.err)
+		values[r.current] = true
+		if r.inserted {
+			winners++
+		}
+	}
+	if winners != 1 || len(values) != 1 {
+		t.Errorf("%d winners, values %v", winners, values)
+	}
+}
+
+func documentKeys(t *testing.T, p *probe) {
+	for _, key := range []string{"a\x00b", "a\xffb", strings.Repeat("x", 3000)} {
+		if err := p.Documents.Put(t.Context(), "n", key, nil, time.Time{}); !fault.Is(err, fault.Malformed) {
+			t.Errorf("put %.10q: %v", key, err)
+		}
+		if _, _, err := p.Documents.PutIfAbsent(t.Context(), "n", key, nil, time.Time{}); !fault.Is(err, fault.Malformed) {
+			t.Errorf("put if absent %.10q: %v", key, err)
+		}
+		if _, found, err := p.Documents.Get(t.Context(), "n", key); found || err != nil {
+			t.Errorf("get %.10q: %v, %v", key, found, err)
+		}
+		p.ok(p.Documents.Delete(t.Context(), "n", key))
+	}
+	p.ok(p.Documents.Put(t.Context(), "n", strings.Repeat("ä", 1024), nil, time.Time{}))
+}
+
+func documentOrder(t *testing.T, p *probe) {
+	want := []string{"-", "A", "B", "_", "a", "b", "ä"}
+	for _, key := range []string{"b", "_", "A", "ä", "-", "B", "a"} {
+		p.ok(p.Documents.Put(t.Context(), "n", key, []byte(key), time.Time{}))
+	}
+	keys, _, err := p.Documents.List(t.Context(), "n", "", 100)
+	p.ok(err)
+	if diff := cmp.Diff(want, keys); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
