@@ -27,7 +27,7 @@ func RunDemo(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, demo.Close()) }()
-	config, err := demoConfig(directory, demo)
+	config, err := demoConfig(ctx, directory, demo)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (s *Server) describe(ctx context.Context, operator *Operator) (peer.Server,
 }
 
 // demoConfig is the development configuration on free ports, answering through the demo's mail server.
-func demoConfig(directory string, demo *peer.Demo) (*Config, error) {
-	port, err := freePort()
+func demoConfig(ctx context.Context, directory string, demo *peer.Demo) (*Config, error) {
+	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +98,9 @@ func demoConfig(directory string, demo *peer.Demo) (*Config, error) {
 }
 
 // freePort asks the operating system: the port is part of the agent's address, so it is needed before the start.
-func freePort() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (string, error) {
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}

@@ -77,7 +77,7 @@ func New(ctx context.Context, config *Config) (*Server, error) {
 	if err := s.openStorage(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.build(ctx); err != nil {
+	if err := s.build(); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	s.ready.Store(true)
@@ -95,9 +95,9 @@ func (s *Server) openStorage(ctx context.Context) (err error) {
 }
 
 // build makes the engine and the adapters around it.
-func (s *Server) build(ctx context.Context) error {
+func (s *Server) build() error {
 	s.buildEngine()
-	if err := s.buildAdapters(ctx); err != nil {
+	if err := s.buildAdapters(); err != nil {
 		return err
 	}
 	return s.buildHTTP()

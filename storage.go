@@ -56,8 +56,7 @@ func makeDataDir(directory string) error {
 
 // cause cuts the operation and path off a file error: the sentence around it names them.
 func cause(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
 	}
 	return err
@@ -65,8 +64,7 @@ func cause(err error) error {
 
 // oneLine finds what the operating system said below a driver's report of many lines, or joins the lines.
 func oneLine(err error) error {
-	var operation *net.OpError
-	if errors.As(err, &operation) {
+	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		return operation
 	}
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\t' })

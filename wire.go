@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"context"
 	"net/url"
 	"time"
 
@@ -46,7 +45,7 @@ func schedules(config *Config) map[string][]time.Duration {
 	}
 }
 
-func (s *Server) buildAdapters(ctx context.Context) (err error) {
+func (s *Server) buildAdapters() (err error) {
 	if s.activitypub, err = s.newActivityPub(); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -42,8 +43,7 @@ func operate(cmd *cobra.Command, work func(*inbox.Operator) error) error {
 	if err != nil {
 		return err
 	}
-	defer operator.Close()
-	return work(operator)
+	return errors.Join(work(operator), operator.Close())
 }
 
 func addJSON(cmd *cobra.Command) { cmd.Flags().Bool("json", false, "print JSON") }

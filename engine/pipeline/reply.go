@@ -34,7 +34,7 @@ func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
 		state, reason = exchange.StateFailed, "plan reply: "+err.Error()
 	}
-	moved := false
+	var moved bool
 	for try := 1; ; try++ {
 		moved, err = s.storeReply(ctx, job, reply, plan, state, reason)
 		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait) {

@@ -67,7 +67,8 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	}
 	runCtx, cancel := context.WithTimeout(ctx, agent.Settings.TimeLimit)
 	defer cancel()
-	defer s.hub.running(turn.ID, cancel)()
+	stopped := s.hub.running(turn.ID, cancel)
+	defer stopped()
 	begun := time.Now()
 	response, err := s.runAgent(runCtx, agent, turn)
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
