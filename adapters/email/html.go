@@ -157,6 +157,9 @@ func cleanNode(node *html.Node) {
 		}
 		kept = append(kept, one)
 	}
+	if node.DataAtom == atom.A && len(kept) < len(node.Attr) {
+		node.DataAtom, node.Data = atom.Span, "span"
+	}
 	node.Attr = kept
 }
 

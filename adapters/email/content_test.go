@@ -1,0 +1,281 @@
+package email
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares with a file in testdata, or writes it with -update.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// show prints parts for golden files.
+func show(parts []normalized.Part) []byte {
+	var out bytes.Buffer
+	for _, part := range parts {
+		if part.Kind == normalized.PartText {
+			fmt.Fprintf(&out, "== %s\n%s\n", part.MIME, part.Content)
+			continue
+		}
+		data, _ := base64.StdEncoding.DecodeString(part.BytesRef.DataBase64)
+		fmt.Fprintf(&out, "== %s %s %q %d bytes: %.40q\n", part.Kind, part.MIME, part.Name, part.Size, data)
+	}
+	return out.Bytes()
+}
+
+func TestCorpus(t *testing.T) {
+	s := start(t, nil)
+	files, err := filepath.Glob("testdata/mail/*.eml")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("corpus: %d files, %v", len(files), err)
+	}
+	w := s.greet()
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".eml")
+		mail, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(s.engine.all())
+		w.send("ann@plain.test", []string{"echo@inbox.test"}, string(mail), "250")
+		all := s.engine.all()
+		if len(all) != before+1 {
+			t.Fatalf("%s was not received", name)
+		}
+		golden(t, filepath.Join("mail", name+".golden"), show(all[before].Message.Parts))
+		if err := normalized.Validate(all[before].Message, normalized.DefaultLimits()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLargeFilesGoToTheBlobStore(t *testing.T) {
+	s := start(t, nil)
+	data := bytes.Repeat([]byte("0123456789"), 30<<10)
+	body := "--x\n\nhere\n--x\nContent-Type: application/zip; name=big.zip\nContent-Transfer-Encoding: base64\n\n" + wrap(base64.StdEncoding.EncodeToString(data)) + "--x--"
+	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, letter(body, "From: a@plain.test", "Content-Type: multipart/mixed; boundary=x"), "250")
+	file := s.engine.only(t).Message.Parts[1]
+	if file.BytesRef.Kind != normalized.BytesContentAddressed || file.Size != int64(len(data)) || file.Name != "big.zip" {
+		t.Fatalf("file %+v", file)
+	}
+	got, err := readBlob(t.Context(), s.adapter.options.Blobs, file.BytesRef.Digest, 1<<30)
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("blob: %d bytes, %v", len(got), err)
+	}
+}
+
+func wrap(text string) string {
+	var out strings.Builder
+	for len(text) > 76 {
+		out.WriteString(text[:76] + "\n")
+		text = text[76:]
+	}
+	return out.String() + text + "\n"
+}
+
+func TestTextIsCut(t *testing.T) {
+	c := &contentReader{}
+	c.addText(strings.Repeat("é", maxTextBytes), normalized.MIMEPlain)
+	if text := c.text.String(); len(text) > maxTextBytes+100 || !strings.HasSuffix(text, "the original mail is kept.]") {
+		t.Errorf("%d bytes, end %q", len(text), text[len(text)-50:])
+	}
+}
+
+func TestManyParts(t *testing.T) {
+	walk := func(parts int) error {
+		body := strings.Repeat("--x\r\nContent-Type: a/b\r\n\r\nz\r\n", parts)
+		fields, rest, err := splitHeader([]byte("Content-Type: multipart/mixed; boundary=x\r\n\r\n" + body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = (&mimeWalk{}).parseEntity(fields, rest, 0, "text/plain")
+		return err
+	}
+	if err := walk(400); err != nil {
+		t.Error(err)
+	}
+	if walk(maxParts+1) == nil {
+		t.Error("too many parts are accepted")
+	}
+}
+
+// TestHostileStructuresAreCheap guards against the quadratic and worse cases; the bound is generous.
+func TestHostileStructuresAreCheap(t *testing.T) {
+	began := time.Now()
+	fields, body, err := splitHeader([]byte(nested(20_000)))
+	if err == nil {
+		_, err = (&mimeWalk{}).parseEntity(fields, body, 0, "text/plain")
+	}
+	if err == nil {
+		t.Error("20,000 levels are accepted")
+	}
+	for name, text := range map[string]string{
+		"divs":       strings.Repeat("<div>", 200_000),
+		"tables":     strings.Repeat("<table><tr><td>", 50_000),
+		"attributes": "<p " + strings.Repeat("a=b ", 100_000) + ">x",
+		"quotes":     strings.Repeat("<blockquote>x", 20_000),
+		"lists":      strings.Repeat("<ul><li>x", 20_000),
+		"bold":       strings.Repeat("<b>x", 50_000),
+		"links":      strings.Repeat(`<a href="https://x.test">x`, 20_000),
+		"stars":      strings.Repeat("*_`[", 100_000),
+		"entities":   strings.Repeat("&lt;", 100_000),
+	} {
+		one := time.Now()
+		fromHTML(text)
+		if took := time.Since(one); took > 5*time.Second {
+			t.Errorf("%s took %s", name, took)
+		}
+	}
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("hostile input took %s", took)
+	}
+}
+
+func TestUnflow(t *testing.T) {
+	for in, want := range map[string]string{
+		"a \nb":         "a b",
+		"a\nb":          "a\nb",
+		"> a \n> b":     "> a b",
+		"> a \nb":       "> a \nb",
+		">> a \n> b":    ">> a \n> b",
+		"a \n-- \nb":    "a \n-- \nb",
+		" > not quoted": "> not quoted",
+		"":              "",
+	} {
+		if got := unflow(in, false); got != want {
+			t.Errorf("%q: %q; want %q", in, got, want)
+		}
+	}
+	if got := unflow("a \r\nb", true); got != "ab" {
+		t.Errorf("delsp: %q", got)
+	}
+}
+
+func TestCleanName(t *testing.T) {
+	for in, want := range map[string]string{
+		"../../etc/passwd": "passwd", `C:\x\y.doc`: "y.doc", "...hidden": "hidden", "a\r\nb.txt": "a b.txt", "rep\u202efdp.exe": "repfdp.exe", "": "",
+	} {
+		if got := cleanName(in); got != want {
+			t.Errorf("%q: %q; want %q", in, got, want)
+		}
+	}
+	if got := cleanName(strings.Repeat("ü", 300)); len(got) > maxNameBytes {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+func TestDecodersNeverGrowAndRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		data := rapid.SliceOf(rapid.Byte()).Draw(t, "data")
+		if got := decodeBase64([]byte(wrap(base64.StdEncoding.EncodeToString(data)))); !bytes.Equal(got, data) {
+			t.Fatalf("base64 %x; want %x", got, data)
+		}
+		if len(decodeBase64(data)) > len(data) {
+			t.Fatal("base64 grows")
+		}
+	})
+}
+
+func FuzzMIME(f *testing.F) {
+	files, _ := filepath.Glob("testdata/mail/*.eml")
+	for _, file := range files {
+		if mail, err := os.ReadFile(file); err == nil {
+			f.Add(mail)
+		}
+	}
+	f.Fuzz(func(t *testing.T, mail []byte) {
+		fields, body, err := splitHeader(mail)
+		if err != nil {
+			return
+		}
+		size := len(body)
+		for _, one := range fields {
+			size += len(one.raw)
+		}
+		if size > len(mail) {
+			t.Fatalf("header and body have %d of %d bytes", size, len(mail))
+		}
+		walk := &mimeWalk{}
+		root, err := walk.parseEntity(fields, body, 0, "text/plain")
+		if err != nil {
+			return
+		}
+		reader := &contentReader{walk: walk, budget: 2*len(mail) + 64<<10}
+		if err := reader.read(t.Context(), root, false); err != nil && !fault.Is(err, fault.Malformed) {
+			t.Fatal(err)
+		}
+		parts, err := messageParts(reader.result, fields.decoded("Subject"), "")
+		if err != nil {
+			return
+		}
+		for i := range parts {
+			if _, err := json.Marshal(parts[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func FuzzUnflow(f *testing.F) {
+	f.Add("a \n> b \n>> c\n-- \n", true)
+	f.Fuzz(func(t *testing.T, text string, deleteSpace bool) {
+		if got := unflow(text, deleteSpace); len(got) > 2*len(text)+1 {
+			t.Errorf("%d bytes of %d", len(got), len(text))
+		}
+	})
+}
+
+func FuzzFrom(f *testing.F) {
+	for _, seed := range []string{
+		"Ann <ann@sender.test>", "ann@sender.test (boss@x.test)", "Team: a@b.test;", "=?utf-8?B?4oKs?= <a@b.test>", `"a@b.test" <c@d.test>`, "<@r.test:a@b.test>", "a@xn--mnchen-3ya.test", "ä@b.test", "a@b@c.test",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		fields, _, err := splitHeader([]byte("From: " + value + "\r\n\r\n"))
+		if err != nil {
+			return
+		}
+		box, err := parseFrom(fields)
+		if err != nil {
+			return
+		}
+		again, err := parseMailbox(box.address())
+		if err != nil || again.key() != box.key() {
+			t.Errorf("%q gives %+v, which gives %+v, %v", value, box, again, err)
+		}
+		if strings.ContainsAny(box.Name, "@\r\n") || strings.ContainsAny(box.address(), " \r\n<>,;") {
+			t.Errorf("%q gives %+v", value, box)
+		}
+	})
+}

@@ -1,0 +1,238 @@
+package email
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+func TestThreads(t *testing.T) {
+	s := start(t, nil)
+	for _, domain := range []string{"bob.test", "eve.test"} {
+		name, value := DNSRecord(domain, "s1", senderKey())
+		s.names.text(name, value)
+	}
+	w := s.greet()
+	send := func(domain, id string, signedBy bool, lines ...string) normalized.Message {
+		t.Helper()
+		mail := letter("text", append(lines, "From: p@"+domain, "Message-ID: <"+id+">")...)
+		if signedBy {
+			mail = signedAs(t, mail, domain, "s1", senderKey())
+		}
+		before := len(s.engine.all())
+		w.send("p@"+domain, []string{"echo@inbox.test"}, mail, "250")
+		return s.engine.all()[before].Message
+	}
+	const root = "m1@sender.test"
+	first := send("sender.test", root, true, "To: echo@inbox.test, p@bob.test")
+	s.engine.replies["r1@inbox.test"] = 0
+
+	same := send("sender.test", "m2@sender.test", true, "In-Reply-To: <r1@inbox.test>", "References: <m1@sender.test> <r1@inbox.test>", "Subject: Re: A question")
+	if same.ThreadID != first.ThreadID || same.InReplyTo != "r1@inbox.test" || same.Parts[0].Content != "text" {
+		t.Errorf("the sender's next mail: %s %s %q", same.ThreadID, same.InReplyTo, same.Parts[0].Content)
+	}
+	renamed := send("sender.test", "m3@sender.test", true, "In-Reply-To: <m2@sender.test>", "Subject: Something else")
+	if renamed.ThreadID != root || renamed.Parts[0].Content != "Subject: Something else\n\ntext" {
+		t.Errorf("a new subject: %s %q", renamed.ThreadID, renamed.Parts[0].Content)
+	}
+	if copied := send("bob.test", "b1@bob.test", true, "References: <unknown@x.test> <m1@sender.test>"); copied.ThreadID != root {
+		t.Errorf("somebody in To does not join: %s", copied.ThreadID)
+	}
+	for name, message := range map[string]normalized.Message{
+		"a stranger":            send("eve.test", "e1@eve.test", true, "In-Reply-To: <m1@sender.test>", "References: <m1@sender.test>"),
+		"an unproven copy":      send("bob.test", "b2@bob.test", false, "In-Reply-To: <m1@sender.test>"),
+		"only the same subject": send("sender.test", "m4@sender.test", true, "Subject: Re: A question"),
+		"an unproven root":      send("eve.test", "e2@eve.test", false, "References: <elsewhere@x.test>"),
+	} {
+		if message.ThreadID != message.ID {
+			t.Errorf("%s gets thread %s; want one of its own", name, message.ThreadID)
+		}
+	}
+	if got := send("eve.test", "e3@eve.test", true, "References: <elsewhere@x.test> <y@x.test>").ThreadID; got != "elsewhere@x.test/p@eve.test" {
+		t.Errorf("unknown root: %s", got)
+	}
+}
+
+func TestMailWithoutMessageID(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	for _, id := range []string{"Message-ID: <>", "Message-ID: none", "Message-ID: <a b@c>", "Message-ID: <a@b> <c@d>"} {
+		mail := letter(id, "From: a@plain.test", id)
+		before := len(s.engine.all())
+		w.send("a@plain.test", []string{"echo@inbox.test"}, mail, "250")
+		w.send("a@plain.test", []string{"echo@inbox.test"}, mail, "250")
+		all := s.engine.all()
+		if len(all) != before+1 {
+			t.Fatalf("%s: the same bytes twice are %d messages", id, len(all)-before)
+		}
+		if got := all[before].Message.ID; got != digestOf([]byte(mail))+"@inbox.test" {
+			t.Errorf("%s: id %s", id, got)
+		}
+		if notes, _ := readRoute(all[before].Route); notes.MessageID != "" {
+			t.Errorf("%s: an invented id would go out: %s", id, notes.MessageID)
+		}
+	}
+}
+
+func TestIDList(t *testing.T) {
+	for in, want := range map[string][]string{
+		"<a@b>":                                 {"a@b"},
+		"<a@b>\t<c@d>x<e@f>":                    {"a@b", "c@d", "e@f"},
+		"<a b@c> <ok@x>":                        {"ok@x"},
+		"<a@b@c>":                               nil,
+		"<@b> <a@>":                             nil,
+		"a@b":                                   nil,
+		"<a@b":                                  nil,
+		"<" + strings.Repeat("x", 1000) + "@y>": nil,
+	} {
+		if diff := cmp.Diff(want, idList(in)); diff != "" {
+			t.Errorf("%.40q: %s", in, diff)
+		}
+	}
+}
+
+func TestAutomaticMail(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxConnectionsPerIP = 100 })
+	for name, c := range map[string]struct {
+		lines []string
+		from  string
+		reply bool
+	}{
+		"a person":               {nil, "ann@sender.test", true},
+		"auto-submitted no":      {[]string{"Auto-Submitted: No; x=y"}, "ann@sender.test", true},
+		"null return path":       {nil, "", false},
+		"auto-replied":           {[]string{"Auto-Submitted: (machine) Auto-Replied; owner-email=x@y"}, "ann@sender.test", false},
+		"auto-generated":         {[]string{"auto-submitted: auto-generated"}, "ann@sender.test", false},
+		"bulk":                   {[]string{"Precedence: Bulk"}, "ann@sender.test", false},
+		"precedence normal":      {[]string{"Precedence: first-class"}, "ann@sender.test", true},
+		"list":                   {[]string{"List-Id: <x.test>"}, "ann@sender.test", false},
+		"unsubscribe":            {[]string{"List-Unsubscribe: <mailto:x@x.test>"}, "ann@sender.test", false},
+		"suppress":               {[]string{"X-Auto-Response-Suppress: DR, AutoReply"}, "ann@sender.test", false},
+		"suppress receipts only": {[]string{"X-Auto-Response-Suppress: DR, RN"}, "ann@sender.test", true},
+		"report":                 {[]string{"Content-Type: multipart/report; report-type=delivery-status; boundary=x"}, "ann@sender.test", false},
+		"no-reply":               {[]string{"From: NoReply@sender.test"}, "ann@sender.test", false},
+		"bounces":                {[]string{"From: bounces+12@sender.test"}, "ann@sender.test", false},
+		"daemon":                 {[]string{"From: MAILER-DAEMON@sender.test"}, "ann@sender.test", false},
+		"list owner":             {[]string{"From: owner-talk@sender.test"}, "ann@sender.test", false},
+		"request":                {[]string{"From: talk-request@sender.test"}, "ann@sender.test", false},
+		"our Message-ID":         {[]string{"Message-ID: <x@INBOX.test>"}, "ann@sender.test", false},
+		"our loop mark":          {[]string{"X-Loop: echo@inbox.test"}, "ann@sender.test", false},
+		"another loop mark":      {[]string{"X-Loop: talk@lists.test"}, "ann@sender.test", true},
+		"bcc":                    {[]string{"To: somebody@else.test"}, "ann@sender.test", false},
+		"cc":                     {[]string{"To: somebody@else.test", "Cc: Echo <ECHO+x@inbox.test>"}, "ann@sender.test", true},
+		"out of office":          {[]string{"Subject: =?utf-8?Q?R=C3=A9ponse_automatique_:?= x"}, "ann@sender.test", false},
+		"reply about bounces":    {[]string{"Subject: Re: Undeliverable: x"}, "ann@sender.test", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := len(s.engine.all())
+			id := strings.ReplaceAll(name, " ", "-")
+			lines := c.lines
+			if !strings.Contains(strings.Join(lines, "\n"), "Message-ID") {
+				lines = append([]string{"Message-ID: <" + id + "@sender.test>"}, lines...)
+			}
+			s.greet().send(c.from, []string{"echo@inbox.test"}, signed(t, letter("x", lines...)), "250")
+			in := s.engine.all()[before]
+			if (in.NoReply == "") != c.reply {
+				t.Errorf("no reply because %q; reply wanted %v", in.NoReply, c.reply)
+			}
+		})
+	}
+}
+
+func TestReplyToIsNoReflector(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	for i, c := range []struct {
+		replyTo string
+		sign    bool
+		want    string
+	}{
+		{"Reply-To: desk@sub.sender.test", true, "desk@sub.sender.test"},
+		{"Reply-To: victim@far.test", true, "victim@far.test"}, // covered by the aligned signature
+		{"Reply-To: echo@inbox.test", true, ""},
+		{"Reply-To: a@sender.test, b@sender.test", true, ""},
+		{"X-None: 1", true, ""},
+		{"Reply-To: victim@far.test", false, ""},
+		{"Reply-To: desk@plain.test", false, "desk@plain.test"},
+	} {
+		from := "ann@plain.test"
+		if c.sign {
+			from = "ann@sender.test"
+		}
+		mail := letter("x", c.replyTo, "From: "+from, "Message-ID: <"+string(rune('a'+i))+"@x.test>")
+		if c.sign {
+			mail = signed(t, mail)
+		}
+		w.send(from, []string{"echo@inbox.test"}, mail, "250")
+		notes, _ := readRoute(s.engine.all()[i].Route)
+		got := ""
+		if notes.ReplyTo != nil {
+			got = notes.ReplyTo.address()
+		}
+		if got != c.want {
+			t.Errorf("%s signed %v: %q; want %q", c.replyTo, c.sign, got, c.want)
+		}
+	}
+}
+
+func TestBaseSubject(t *testing.T) {
+	for in, want := range map[string]string{
+		"Re: RE[2]: Aw: Lunch": "Lunch", "Lunch": "Lunch", "Fwd: Lunch": "Fwd: Lunch", "Re:": "", "Note: this": "Note: this", "回复: 你好": "你好", "": "",
+	} {
+		if got := baseSubject(in); got != want {
+			t.Errorf("%q: %q; want %q", in, got, want)
+		}
+	}
+}
+
+func TestFromField(t *testing.T) {
+	for in, want := range map[string]string{
+		"Ann <Ann@Sender.TEST>":                  "Ann Ann@sender.test",
+		"=?utf-8?Q?Gr=C3=BC=C3=9Fe?= <a@b.test>": "Grüße a@b.test",
+		`"boss@bank.test" <a@b.test>`:            " a@b.test",
+		"c@d.test (boss@x.test)":                 " c@d.test",
+		"a@münchen.test":                         " a@xn--mnchen-3ya.test",
+		`"A\u202eB" <a@b.test>`:                  "Au202eB a@b.test",
+		"Ann\r\n <a@b.test>":                     "Ann a@b.test",
+		`"Weird, (name): x" <a@b.test>`:          "Weird, (name): x a@b.test",
+		"<a@b.test>":                             " a@b.test",
+		"Team: a@b.test;":                        "",
+		"undisclosed-recipients:;":               "",
+		"a@b.test, c@d.test":                     "",
+		"<@r.test:a@b.test>":                     "",
+		"a@b.test <c@d.test>":                    "",
+		"<a><b>":                                 "",
+		"a@[127.0.0.1]":                          "",
+		"a@b_c.test":                             "",
+		"a@b.test:25":                            "",
+		"..a@b.test":                             "",
+		"not an address":                         "",
+		"":                                       "",
+		strings.Repeat("x", 70) + "@b.test":      "",
+		"Ann <ann@" + strings.Repeat("x.", 200) + "test>": "",
+	} {
+		fields, _, err := splitHeader([]byte("From: " + in + "\r\n\r\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		box, err := parseFrom(fields)
+		got := box.Name + " " + box.address()
+		if err != nil {
+			got = ""
+		}
+		if got != want {
+			t.Errorf("%q: %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+func TestEnginesWordsReachThePeer(t *testing.T) {
+	got := replyLine(smtpError(fault.InField("parts[0]", "must not be empty")))
+	if got != "554 5.6.0 parts[0]: must not be empty\r\n" {
+		t.Errorf("%q", got)
+	}
+}
