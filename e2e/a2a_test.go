@@ -37,7 +37,8 @@ type a2aAnswer struct {
 
 func newA2AClient(t *testing.T, agent, token string) *a2aClient {
 	t.Helper()
-	input, output := node(t, "a2a/client.mjs", "--agent", agent, "--token", token)
+	// The SDK resolves the path of the card against the base URL, so that needs its final slash.
+	input, output := node(t, "a2a/client.mjs", "--agent", agent+"/", "--token", token)
 	client := &a2aClient{t: t, input: input, waits: map[int]chan a2aAnswer{}, reader: output}
 	go client.read()
 	return client

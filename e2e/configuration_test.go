@@ -38,20 +38,20 @@ func TestWrongConfigurationIsOneClearSentence(t *testing.T) {
 	}{
 		"unknown key": {
 			settings: instance.Settings{More: "[mailbox]\ncolour = \"blue\"\n"},
-			want:     []string{"mailbox", "line "},
+			want:     []string{"mailbox", "inbox.toml:"},
 		},
 		"unknown key in a known table": {
 			settings: instance.Settings{More: "[dns]\nresolvers = \"127.0.0.1:53\"\n"},
-			want:     []string{"dns.resolvers", "line "},
+			want:     []string{"dns.resolvers", "inbox.toml:"},
 		},
 		"broken file": {
 			settings: instance.Settings{More: "[dns\n"},
-			want:     []string{"line "},
+			want:     []string{"inbox.toml:"},
 		},
 		"impossible value": {
 			settings: instance.Settings{},
 			change:   func(text string) string { return strings.Replace(text, "[mail]\n", "[mail]\nmode = \"fax\"\n", 1) },
-			want:     []string{"mail.mode", "fax", "capture"},
+			want:     []string{"inbox.toml:", "mail.mode", "fax"},
 		},
 		"HTTP port in use": {
 			settings: instance.Settings{HTTP: taken.Addr().String()},

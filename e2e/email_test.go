@@ -232,9 +232,13 @@ func (p *post) checkReply(reply load.Received, id, earlier string) {
 	p.dkimverify(reply.Raw)
 }
 
-// plain decodes quoted-printable over a whole mail: enough to look for a text.
+// plain decodes the body of a mail that has one part, in quoted-printable.
 func plain(raw []byte) string {
-	decoded, _ := io.ReadAll(quotedprintable.NewReader(bytes.NewReader(raw)))
+	_, body, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
+	decoded, err := io.ReadAll(quotedprintable.NewReader(bytes.NewReader(body)))
+	if err != nil {
+		return err.Error()
+	}
 	return string(decoded)
 }
 

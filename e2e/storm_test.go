@@ -41,6 +41,7 @@ type storm struct {
 
 	mu       sync.Mutex
 	tasks    map[string]string // A2A message id → task id
+	answers  map[string]bool   // A2A message id and answer that were seen
 	refusals []string          // answers that say the message itself is wrong, or other broken promises
 }
 
@@ -59,7 +60,7 @@ func newStorm(t *testing.T, database string) *storm {
 	}
 	t.Cleanup(names.Close)
 	w := &storm{
-		t: t, ledger: load.NewLedger(), stop: make(chan struct{}), tasks: map[string]string{},
+		t: t, ledger: load.NewLedger(), stop: make(chan struct{}), tasks: map[string]string{}, answers: map[string]bool{},
 		client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 300}},
 	}
 	w.community = newCommunity(t, stormPersons, func(arrival load.Arrival) {
@@ -264,9 +265,7 @@ func (w *storm) task(sender int) func(string) (string, func() error) {
 			if known != "" && known != task.ID {
 				w.refused("%s: two tasks for one message id: %s and %s", id, known, task.ID)
 			}
-			if answers := task.Answers(); len(answers) > 0 {
-				w.ledger.Replied(id, answers[0], time.Now())
-			}
+			w.heard(id, task)
 			return nil
 		}
 	}
@@ -280,7 +279,18 @@ func (w *storm) collect() {
 		if task.Status.State != completed {
 			w.refused("%s: task %s is %s", id, taskID, task.Status.State)
 		}
-		for _, answer := range task.Answers() {
+		w.heard(id, task)
+	}
+}
+
+// heard notes the answers in a task, each of them once: a task shows its answer as often as one asks for it.
+func (w *storm) heard(id string, task load.Task) {
+	for _, answer := range task.Answers() {
+		w.mu.Lock()
+		known := w.answers[id+answer]
+		w.answers[id+answer] = true
+		w.mu.Unlock()
+		if !known {
 			w.ledger.Replied(id, answer, time.Now())
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/mail"
 	"time"
@@ -47,6 +48,7 @@ func NewSink(address string, arrived func(Received)) (*Sink, error) {
 		return &sinkSession{sink: sink}, nil
 	}))
 	sink.server.Domain = "sink.test"
+	sink.server.ErrorLog = log.New(io.Discard, "", 0) // clients that are killed are part of the test
 	sink.server.MaxMessageBytes = 32 << 20
 	go func() { _ = sink.server.Serve(listener) }()
 	return sink, nil
