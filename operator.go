@@ -44,7 +44,8 @@ func (o *Operator) SchemaVersion(ctx context.Context) (int64, error) {
 
 // Deliveries lists deliveries, newest first.
 func (o *Operator) Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error) {
-	return o.store.Deliveries(ctx, filter)
+	records, err := o.store.Deliveries(ctx, filter)
+	return listed(records), err
 }
 
 // RetryDelivery sends a dead or cancelled delivery again, under the same wire id.
@@ -81,7 +82,18 @@ func (o *Operator) CreateToken(ctx context.Context, name, agent string) (string,
 }
 
 // Tokens lists the tokens, newest first; never the secrets.
-func (o *Operator) Tokens(ctx context.Context) ([]exchange.Token, error) { return o.store.Tokens(ctx) }
+func (o *Operator) Tokens(ctx context.Context) ([]exchange.Token, error) {
+	tokens, err := o.store.Tokens(ctx)
+	return listed(tokens), err
+}
+
+// listed makes an empty list of none, so that JSON says [] and not null.
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
 
 // RevokeToken makes a token useless; servers that run notice within seconds.
 func (o *Operator) RevokeToken(ctx context.Context, id string) error {
@@ -98,7 +110,7 @@ type DNSRecord struct {
 // DNSRecords gives the records that mail of the domain needs; none when email is off.
 func (o *Operator) DNSRecords(_ context.Context) ([]DNSRecord, error) {
 	if o.config.SMTP.Listen == "" {
-		return nil, nil
+		return []DNSRecord{}, nil
 	}
 	key, err := email.LoadKey(o.store.State(), o.config.Mail.DKIMKeyFile)
 	if err != nil {

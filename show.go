@@ -31,6 +31,7 @@ func (o *Operator) Show(ctx context.Context, id string) (Shown, error) {
 	if shown.Deliveries, err = o.store.Deliveries(ctx, delivery.Filter{TurnID: turnID, Limit: 500}); err != nil {
 		return shown, err
 	}
+	shown.Deliveries = listed(shown.Deliveries)
 	shown.Events, err = o.store.Events(ctx, turnID, 0, shownEvents)
 	return shown, err
 }
