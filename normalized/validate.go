@@ -2,7 +2,6 @@ package normalized
 
 import (
 	"fmt"
-	"slices"
 
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -47,80 +46,6 @@ func (c *checker) message(m *Message) {
 		c.trace(m.ReceivedTrace)
 	}
 	c.documentSize(m.AppendJSON, m.texts(), inlineBytes(m.Parts))
-}
-
-func (c *checker) sender(at *place, s *Sender) {
-	address := key(at, "address")
-	c.address(&address, s.Address)
-	c.prose(at, "display_name", s.DisplayName, 0)
-	if s.Profile != nil {
-		profile := key(at, "profile")
-		c.profile(&profile, s.Profile)
-	}
-	c.oneOf(at, "auth_method", s.AuthMethod, AuthActivityPubSignature, AuthActivityPubProof, AuthA2AJWT, AuthA2AOAuth,
-		AuthEmailDKIM, AuthEmailDMARC, AuthNone)
-	if s.Verified && s.AuthMethod == AuthNone {
-		verified := key(at, "verified")
-		c.broken(&verified, "must be false with auth_method none")
-	}
-	c.machine(at, "key_id", s.KeyID, c.limits.ID, false)
-}
-
-// evidence checks the shape of every piece and the size of all.
-func (c *checker) evidence(sender *place, list []identity.Evidence) {
-	at := key(sender, "identities")
-	if len(list) > c.limits.Identities {
-		c.broken(&at, fmt.Sprintf("has more than %d entries", c.limits.Identities))
-		return
-	}
-	total := 0
-	for i := range list {
-		entry := index(&at, i)
-		c.shape(&entry, list[i].CheckShape())
-		total += list[i].Size()
-	}
-	if total > c.limits.Evidence {
-		c.over(&at, c.limits.Evidence)
-	}
-}
-
-func (c *checker) profile(at *place, p *SenderProfile) {
-	for _, field := range []struct{ name, text string }{
-		{"display_name", p.DisplayName}, {"username", p.Username}, {"locale", p.Locale}, {"timezone", p.Timezone},
-		{"provider", p.Provider}, {"provider_subject", p.ProviderSubject},
-	} {
-		c.prose(at, field.name, field.text, 0)
-	}
-	c.webURL(at, "url", p.URL)
-	if p.Avatar != nil {
-		avatar := key(at, "avatar")
-		c.webURL(&avatar, "url", p.Avatar.URL)
-		c.natural(&avatar, "width", int64(p.Avatar.Width))
-		c.natural(&avatar, "height", int64(p.Avatar.Height))
-	}
-	extensions := key(at, "extensions")
-	c.freeMap(&extensions, p.Extensions)
-}
-
-func (c *checker) webURL(at *place, name, address string) {
-	if len(address) > c.limits.ID || !isWebURL(address) {
-		field := key(at, name)
-		c.broken(&field, "must be an https or http address")
-	}
-}
-
-func (c *checker) natural(at *place, name string, value int64) {
-	if value < 0 {
-		field := key(at, name)
-		c.broken(&field, "must not be negative")
-	}
-}
-
-func (c *checker) instant(at *place, name string, value identity.Time) {
-	if value.IsZero() {
-		field := key(at, name)
-		c.broken(&field, "is required")
-	}
 }
 
 func (c *checker) recipient(text string) {
@@ -170,65 +95,6 @@ func (c *checker) raw(raw *Raw) {
 	c.machine(&at, "media_type", raw.MediaType, c.limits.Name, true)
 }
 
-func (c *checker) capabilities(r *RecipientCapabilities) {
-	at := key(nil, "recipient_capabilities")
-	relay := key(&at, "mention_relay")
-	c.relay(&relay, &r.MentionRelay)
-	if r.AgentChain != nil {
-		chain := key(&at, "agent_chain")
-		c.chain(&chain, r.AgentChain)
-	}
-	c.natural(&at, "max_text_bytes", int64(r.MaxTextBytes))
-	for i, mime := range r.TextMIMEs {
-		if !isTextMIME(mime) {
-			list := key(&at, "text_mimes")
-			entry := index(&list, i)
-			c.broken(&entry, textMIMERule)
-		}
-	}
-	if r.Attachments != nil {
-		attachments := key(&at, "attachments")
-		c.natural(&attachments, "max_count", int64(r.Attachments.MaxCount))
-		c.natural(&attachments, "max_bytes", r.Attachments.MaxBytes)
-	}
-}
-
-func (c *checker) relay(at *place, m *MentionRelay) {
-	c.oneOf(at, "kind", m.Kind, RelayInline, RelayRecipientField, RelayAddressing, RelayNone)
-	switch m.Kind {
-	case RelayRecipientField:
-		c.envelope(at, "fields", m.Fields)
-	case RelayAddressing:
-		c.envelope(at, "envelope_fields", m.EnvelopeFields)
-	}
-}
-
-func (c *checker) envelope(relay *place, name string, fields []string) {
-	at := key(relay, name)
-	if len(fields) == 0 {
-		c.broken(&at, "is required")
-	}
-	for _, field := range fields {
-		if field != "to" && field != "cc" {
-			c.broken(&at, "must be to or cc")
-			return
-		}
-	}
-}
-
-// chain refuses a hop outside the ceiling as Forbidden (message contract, section 7).
-func (c *checker) chain(at *place, chain *AgentChain) {
-	if chain.Hop < 1 || chain.Hop > chain.MaxHops {
-		hop := key(at, "hop")
-		c.add(&fault.Fault{Kind: fault.Forbidden, Field: hop.String(), Public: "chain:exhausted: must be from 1 to max_hops"})
-		return
-	}
-	if chain.IsFinal != (chain.Hop == chain.MaxHops) {
-		final := key(at, "is_final")
-		c.broken(&final, "must be true exactly when hop is max_hops")
-	}
-}
-
 // trace checks another agent's answer, which we carry for display: its size and what would break a renderer.
 func (c *checker) trace(r *Response) {
 	at := key(nil, "received_trace")
@@ -246,50 +112,4 @@ func (c *checker) trace(r *Response) {
 	if r.Status != "" {
 		c.oneOf(&at, "status", r.Status, StatusCompleted, StatusInputRequired, StatusFailed)
 	}
-}
-
-// documentSize measures the document only when its texts say that it could be over the limit: JSON writes at most six
-// bytes for one of a text.
-func (c *checker) documentSize(encode func([]byte) ([]byte, error), texts, inline int) {
-	if c.full() || 6*texts < c.limits.Document/2 {
-		return
-	}
-	body, err := encode(nil)
-	switch {
-	case err != nil:
-		c.broken(nil, "the document cannot be written as JSON")
-	case len(body)-inline > c.limits.Document:
-		c.add(fault.Newf(fault.TooLarge, "the document is over %d bytes", c.limits.Document))
-	}
-}
-
-// texts adds up the bytes of everything in the message that is not bounded by a small limit of its own.
-func (m *Message) texts() int {
-	total := m.Sender.texts() + partTexts(m.Parts)
-	for i := range m.History {
-		total += m.History[i].Sender.texts() + partTexts(m.History[i].Parts)
-	}
-	for _, mime := range slices.Concat(m.RecipientCapabilities.TextMIMEs, m.RecipientCapabilities.MentionRelay.Fields) {
-		total += len(mime)
-	}
-	return total + m.unknown.size()
-}
-
-func (s *Sender) texts() int {
-	total := len(s.DisplayName) + len(s.KeyID)
-	if p := s.Profile; p != nil {
-		total += len(p.DisplayName) + len(p.Username) + len(p.Locale) + len(p.Timezone) + len(p.Provider) +
-			len(p.ProviderSubject) + len(p.URL)
-		for name, value := range p.Extensions {
-			total += len(name) + len(value)
-		}
-	}
-	return total
-}
-
-func (m members) size() (total int) {
-	for _, unknown := range m {
-		total += len(unknown.key) + len(unknown.value)
-	}
-	return total
 }

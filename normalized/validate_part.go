@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"mime"
 	"net/url"
 	"slices"
 	"strings"
 
-	"inbox/internal/fault"
 	"inbox/policypart"
 )
 
@@ -79,51 +76,6 @@ func (c *checker) text(at *place, p *Part) {
 	c.prose(at, "content", p.Content, c.limits.TextPart)
 }
 
-func (c *checker) file(at *place, p *Part) {
-	c.mediaType(at, p.MIME)
-	ref := key(at, "bytes_ref")
-	if p.BytesRef == nil {
-		c.broken(&ref, "is required")
-	} else if f := p.BytesRef.check(c.limits); f != nil {
-		c.add(&fault.Fault{Kind: f.Kind, Field: ref.below(f.Field), Public: f.Public})
-	}
-	c.machine(at, "name", p.Name, c.limits.Name, false)
-	c.natural(at, "size", p.Size)
-	c.prose(at, "alt", p.Alt, c.limits.TextPart)
-	if p.Kind == PartArtifact {
-		c.machine(at, "artifact_type", p.ArtifactType, c.limits.Name, false)
-		c.machine(at, "id", p.ID, c.limits.ID, false)
-		c.prose(at, "description", p.Description, c.limits.TextPart)
-	}
-}
-
-func (c *checker) mediaType(at *place, text string) {
-	if simpleMediaType(text) {
-		return
-	}
-	kind, _, err := mime.ParseMediaType(text)
-	if err != nil || len(text) > c.limits.Name || strings.Count(kind, "/") != 1 {
-		field := key(at, "mime")
-		c.broken(&field, "must be a media type such as image/png")
-	}
-}
-
-// simpleMediaType finds type/subtype without parameters, nearly all there are.
-func simpleMediaType(text string) bool {
-	kind, subtype, found := strings.Cut(text, "/")
-	return found && len(text) < 128 && isMediaToken(kind) && isMediaToken(subtype)
-}
-
-func isMediaToken(text string) bool {
-	for i := range len(text) {
-		c := text[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$&-^_.+", rune(c)) {
-			return false
-		}
-	}
-	return text != ""
-}
-
 // unsafeSchemes run or reveal something instead of leading somewhere.
 var unsafeSchemes = []string{"javascript", "vbscript", "data", "file", "blob", "about"}
 
@@ -165,37 +117,6 @@ func present(value json.RawMessage) bool {
 
 // running says whether a tool call has no outcome yet.
 func (p *Part) running() bool { return p.Kind == PartToolCall && !present(p.Result) && p.Error == nil }
-
-// free checks JSON whose form the contract leaves open.
-func (c *checker) free(at *place, name string, value json.RawMessage, limit int) {
-	if len(value) == 0 {
-		return
-	}
-	field := key(at, name)
-	if len(value) > limit {
-		c.over(&field, limit)
-		return
-	}
-	if err := CheckJSON(value, freeDepth); err != nil {
-		c.broken(&field, "must be plain JSON: "+fault.Of(err).Public)
-	}
-}
-
-func (c *checker) freeMap(at *place, values map[string]json.RawMessage) {
-	if len(values) > maxUnknownKeys {
-		c.broken(at, fmt.Sprintf("has more than %d keys", maxUnknownKeys))
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		c.machine(at, name, name, c.limits.Name, true)
-		if value := bytes.TrimSpace(values[name]); len(value) == 0 || value[0] != '{' {
-			field := key(at, name)
-			c.broken(&field, "must be an object")
-			continue
-		}
-		c.free(at, name, values[name], c.limits.ToolJSON)
-	}
-}
 
 func (c *checker) policy(at *place, p *Part, where setting) {
 	field := key(at, "policy")

@@ -1,0 +1,63 @@
+package normalized
+
+import (
+	"html"
+	"strings"
+)
+
+// htmlText reduces HTML to its text: blocks end lines, scripts and styles vanish. It serves agents' answers and
+// fallbacks; hostile HTML is converted by the adapters, which know more.
+func htmlText(source string) string {
+	var b strings.Builder
+	for source != "" {
+		text, rest, found := strings.Cut(source, "<")
+		b.WriteString(text)
+		if !found {
+			break
+		}
+		tag, after, closed := strings.Cut(rest, ">")
+		if !closed {
+			b.WriteString("<" + rest)
+			break
+		}
+		name := tagName(tag)
+		switch name {
+		case "script", "style":
+			after = afterClosing(after, name)
+		case "br", "p", "/p", "div", "/div", "li", "tr", "/tr", "h1", "h2", "h3", "h4", "h5", "h6", "/h1", "/h2", "/h3", "/h4", "/h5", "/h6", "blockquote", "/blockquote", "pre", "/pre", "hr", "/ul", "/ol":
+			b.WriteByte('\n')
+		}
+		source = after
+	}
+	return collapseLines(html.UnescapeString(b.String()))
+}
+
+func tagName(tag string) string {
+	name := strings.TrimRight(tag, "/")
+	if cut := strings.IndexAny(name, " \t\r\n"); cut >= 0 {
+		name = name[:cut]
+	}
+	return strings.ToLower(name)
+}
+
+func afterClosing(source, name string) string {
+	if at := strings.Index(strings.ToLower(source), "</"+name); at >= 0 {
+		_, rest, _ := strings.Cut(source[at:], ">")
+		return rest
+	}
+	return ""
+}
+
+// collapseLines trims every line and keeps at most one empty line between two others.
+func collapseLines(text string) string {
+	var kept []string
+	empty := true
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line != "" || !empty {
+			kept = append(kept, line)
+		}
+		empty = line == ""
+	}
+	return strings.TrimSpace(strings.Join(kept, "\n"))
+}
