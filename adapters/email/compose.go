@@ -97,8 +97,9 @@ func (c *composer) addText(part normalized.Part) {
 		c.add(part.Content, safeHTML.Sanitize(rendered.String()))
 		c.rich = true
 	case normalized.MIMEHTML:
-		text, _ := fromHTML(part.Content)
-		c.add(text, safeHTML.Sanitize(part.Content))
+		safe := safeHTML.Sanitize(part.Content)
+		text, _ := fromHTML(safe)
+		c.add(text, safe)
 		c.rich = true
 	default:
 		c.addPlain(part.Content)

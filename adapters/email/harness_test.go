@@ -408,7 +408,9 @@ func letter(body string, lines ...string) string {
 }
 
 // signed signs a mail as sender.test.
-func signed(t testing.TB, mail string) string { return signedAs(t, mail, "sender.test", "s1", senderKey()) }
+func signed(t testing.TB, mail string) string {
+	return signedAs(t, mail, "sender.test", "s1", senderKey())
+}
 
 func signedAs(t testing.TB, mail, domain, selector string, key crypto.Signer) string {
 	t.Helper()

@@ -1,0 +1,257 @@
+package email
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-msgauth/dkim"
+	"github.com/google/go-cmp/cmp"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// question brings one mail and gives it as received.
+func (s *setup) question(proven bool, lines ...string) exchange.Inbound {
+	s.t.Helper()
+	mail := letter("What is it?", lines...)
+	if proven {
+		mail = signed(s.t, mail)
+	}
+	from := "ann@sender.test"
+	if !proven {
+		from = "ann@plain.test"
+	}
+	before := len(s.engine.all())
+	s.greet().send(from, []string{"echo+t1@inbox.test"}, mail, "250")
+	return s.engine.all()[before]
+}
+
+// unsigned cuts our signature off a mail.
+func unsigned(mail []byte) []byte {
+	fields, _, err := splitHeader(mail)
+	if err != nil {
+		panic(err)
+	}
+	return withoutFields(fields, mail, func(f field) bool { return f.name == "DKIM-Signature" })
+}
+
+func file(name, mime string, data []byte) normalized.Part {
+	return normalized.Part{Kind: normalized.PartFile, Name: name, MIME: mime, BytesRef: &normalized.BytesRef{Kind: normalized.BytesInline, DataBase64: base64.StdEncoding.EncodeToString(data)}}
+}
+
+func TestReplies(t *testing.T) {
+	seconds := int64(90)
+	expires := identity.At(time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC))
+	for name, c := range map[string]struct {
+		question []string
+		parts    []normalized.Part
+		change   func(*exchange.Reply)
+	}{
+		"plain":    {nil, []normalized.Part{normalized.Text("Hello Ann,\n\nit is 4 = 2+2.\n.\nFrom here on, ünïcode.")}, nil},
+		"markdown": {nil, []normalized.Part{normalized.Markdown("# Title\n\nA *word*, a [link](https://x.test/a), a [bad](javascript:alert(1)) one, <script>alert(1)</script> and ![pic](https://t.test/p.gif).\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")}, nil},
+		"html":     {nil, []normalized.Part{{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: `<p onclick="x()">Hi <b>Ann</b><img src="https://t.test/x"><a href="/rel">r</a></p>`}}, nil},
+		"files": {nil, []normalized.Part{normalized.Text("Two files."), file("../übersicht.csv", "text/csv", []byte("a;b\r\n1;2\r\n")), file("run.pdf.exe", "application/pdf", []byte("MZ")),
+			{Kind: normalized.PartFile, Name: "far.png", BytesRef: &normalized.BytesRef{Kind: normalized.BytesURL, URL: "https://far.test/far.png"}},
+			file("mail.eml", "message/rfc822", []byte("From: x\r\n\r\n"))}, nil},
+		"only a file": {nil, []normalized.Part{file("a.txt", "text/plain", []byte("a"))}, nil},
+		"policy": {nil, []normalized.Part{{Kind: normalized.PartPolicy, Policy: &policypart.Part{Kind: policypart.ConsentRequired, Title: "Please allow",
+			Message: "I need your calendar.", URL: "https://inbox.test/policy/x", ActionLabel: "Allow", ExpiresAt: &expires}}}, nil},
+		"too many": {nil, []normalized.Part{{Kind: normalized.PartPolicy, Policy: &policypart.Part{Kind: policypart.TooManyRequests, Message: "Slow down.", RetryAfterSeconds: &seconds}}}, nil},
+		"failed": {nil, nil, func(r *exchange.Reply) {
+			r.Response.Error = &normalized.ResponseError{Code: "x", Message: "It did not work."}
+		}},
+		"thread": {[]string{"References: <root@x.test> <bad id@x> <two@x.test>", "In-Reply-To: <two@x.test>", "Subject: RE: Aw: =?utf-8?Q?Pr=C3=BCfung?=", "Thread-Topic: Prüfung", "From: \"Ännchen, Ann\" <ann@sender.test>"},
+			[]normalized.Part{normalized.Text("ok"), {Kind: normalized.PartLink, URL: "https://x.test", Title: "See\r\nthis"}, {Kind: normalized.PartToolCall, ID: "1", Name: "secret"}}, nil},
+		"no id": {[]string{"Message-ID: broken", "References: <root@x.test>"}, []normalized.Part{normalized.Text("ok")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, nil)
+			reply := replyTo(s.question(true, c.question...), c.parts...)
+			if c.change != nil {
+				c.change(&reply)
+			}
+			for range 2 { // a repeat overwrites itself
+				if _, err := s.deliver(reply); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mails := s.captured()
+			if len(mails) != 1 {
+				t.Fatalf("%d mails were captured; want 1", len(mails))
+			}
+			golden(t, filepath.Join("reply", strings.ReplaceAll(name, " ", "-")+".golden"), unsigned(mails[0].Data))
+			if err := checkLines(mails[0].Data); err != nil {
+				t.Error(err)
+			}
+			for line := range bytes.SplitSeq(mails[0].Data, []byte("\r\n")) {
+				if len(line) > 998 {
+					t.Errorf("a line of %d bytes", len(line))
+				}
+			}
+			s.verifyOurs(mails[0].Data)
+		})
+	}
+}
+
+// verifyOurs checks our signature with the record that the operator publishes.
+func (s *setup) verifyOurs(mail []byte) {
+	s.t.Helper()
+	name, value := s.adapter.DNSRecord()
+	found, err := dkim.VerifyWithOptions(bytes.NewReader(mail), &dkim.VerifyOptions{LookupTXT: func(asked string) ([]string, error) {
+		if asked != name {
+			return nil, fmt.Errorf("asked %s", asked)
+		}
+		return []string{value}, nil
+	}})
+	if err != nil || len(found) != 1 || found[0].Err != nil || found[0].Domain != "inbox.test" || found[0].Time.IsZero() {
+		s.t.Errorf("signature %+v, %v", found, err)
+	}
+}
+
+func TestAddedFieldsBreakTheSignature(t *testing.T) {
+	s := start(t, nil)
+	if _, err := s.deliver(replyTo(s.question(true), normalized.Text("x"))); err != nil {
+		t.Fatal(err)
+	}
+	name, value := s.adapter.DNSRecord()
+	lookup := &dkim.VerifyOptions{LookupTXT: func(string) ([]string, error) { return []string{value}, nil }}
+	for _, line := range []string{"From: boss@bank.test", "Subject: pay", "Reply-To: thief@x.test", "Content-Type: text/html"} {
+		found, err := dkim.VerifyWithOptions(bytes.NewReader(append([]byte(line+"\r\n"), s.captured()[0].Data...)), lookup)
+		if err != nil || len(found) != 1 || found[0].Err == nil {
+			t.Errorf("%s on top of a signed mail passes for %s", line, name)
+		}
+	}
+}
+
+func TestEnvelopeAndReceipt(t *testing.T) {
+	s := start(t, nil)
+	in := s.question(true, "To: echo+t1@inbox.test, bob@other.test", "Cc: carl@third.test, helper@inbox.test", "Reply-To: desk@sender.test")
+	reply := replyTo(in, normalized.Text("x"))
+	reply.Response.To = []string{"@bob@other.test", "@desk@sender.test"}
+	reply.Response.Cc = []string{"@carl@third.test", "@helper@inbox.test", "@new@fourth.test", "nonsense\r\nBcc: x@y.test", "@ann@sender.test"}
+	plan, err := s.adapter.Plan(t.Context(), reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []exchange.Destination{
+		{Key: "sender.test", Address: "desk@sender.test, ann@sender.test", Data: []byte(`{"recipients":["desk@sender.test","ann@sender.test"]}`)},
+		{Key: "other.test", Address: "bob@other.test", Data: []byte(`{"recipients":["bob@other.test"]}`)},
+		{Key: "third.test", Address: "carl@third.test", Data: []byte(`{"recipients":["carl@third.test"]}`)},
+	}
+	if diff := cmp.Diff(want, plan.Destinations); diff != "" || plan.NativeID != reply.ID+"@inbox.test" {
+		t.Errorf("%s %s", plan.NativeID, diff)
+	}
+	receipts, err := s.deliver(reply)
+	if err != nil || !strings.Contains(receipts[0].Detail, "left out: @helper@inbox.test, @new@fourth.test, nonsense Bcc: x@y.test") {
+		t.Errorf("receipts %+v, %v", receipts, err)
+	}
+	mails := s.captured()
+	if len(mails) != 3 || mails[0].From != "echo+t1@inbox.test" || !bytes.Contains(mails[0].Data, []byte("To: <desk@sender.test>, <bob@other.test>\r\nCc: <carl@third.test>, <ann@sender.test>\r\n")) {
+		t.Errorf("%d mails, first from %s:\n%s", len(mails), mails[0].From, mails[0].Data)
+	}
+}
+
+func TestUnprovenMailAndPolicyGoToTheAskerAlone(t *testing.T) {
+	s := start(t, nil)
+	for name, reply := range map[string]exchange.Reply{
+		"unproven": replyTo(s.question(false, "From: ann@plain.test", "To: echo@inbox.test, bob@other.test"), normalized.Text("x")),
+		"policy": replyTo(s.question(true, "To: echo@inbox.test, bob@other.test"), normalized.Part{Kind: normalized.PartPolicy,
+			Policy: &policypart.Part{Kind: policypart.PaymentRequired, Message: "pay"}}),
+	} {
+		reply.Response.Cc = []string{"@bob@other.test"}
+		plan, err := s.adapter.Plan(t.Context(), reply)
+		if err != nil || len(plan.Destinations) != 1 {
+			t.Errorf("%s: %+v, %v", name, plan, err)
+		}
+	}
+}
+
+func TestPlanOfUnreadableRouteGivesUp(t *testing.T) {
+	s := start(t, nil)
+	_, err := s.adapter.Plan(t.Context(), exchange.Reply{ID: "x", Route: []byte(`{"v":99}`)})
+	if !fault.Of(err).Permanent {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCaptureKeepsTheNewest(t *testing.T) {
+	s := start(t, nil)
+	store := s.adapter.kept
+	for i := range maxCaptured + 2*trimEvery {
+		if err := store.put(t.Context(), Captured{ID: fmt.Sprintf("%06d", i), Data: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count, _ := s.state.Count(t.Context(), capturedNamespace)
+	if count > maxCaptured+trimEvery {
+		t.Errorf("%d mails are kept", count)
+	}
+	if err := store.put(t.Context(), Captured{ID: "999999", Data: bytes.Repeat([]byte("y"), 2*maxStateBytes)}); err != nil {
+		t.Fatal(err)
+	}
+	mails, err := s.adapter.Captured(t.Context(), "999998", 10)
+	if err != nil || len(mails) != 1 || len(mails[0].Data) != 2*maxStateBytes || mails[0].Size != 2*maxStateBytes {
+		t.Errorf("large mail: %d, %v", len(mails), err)
+	}
+}
+
+func TestSigningKeys(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "key.pem")
+	write := func(kind string, der []byte) {
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
+	loaded, err := LoadKey(newState(), path)
+	if err != nil || !loaded.Public().(interface{ Equal(crypto.PublicKey) bool }).Equal(key.Public()) {
+		t.Errorf("PKCS#1: %v", err)
+	}
+	write("RSA PRIVATE KEY", []byte("junk"))
+	if _, err := LoadKey(newState(), path); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file ") {
+		t.Errorf("junk: %v", err)
+	}
+	if _, err := LoadKey(newState(), path+".missing"); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file: ") {
+		t.Errorf("missing: %v", err)
+	}
+	state := newState()
+	first, err := LoadKey(state, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := LoadKey(state, "")
+	if err != nil || !again.Public().(*rsa.PublicKey).Equal(first.Public()) {
+		t.Errorf("the stored key is not found again: %v", err)
+	}
+	name, value := DNSRecord("inbox.test:8080", "inbox", first)
+	if name != "inbox._domainkey.inbox.test" || !strings.HasPrefix(value, "v=DKIM1; k=rsa; p=MII") {
+		t.Errorf("%s %s", name, value)
+	}
+}
+
+func TestLinks(t *testing.T) {
+	s := start(t, nil)
+	want := []exchange.Link{{Rel: "mailto", Href: "mailto:echo@inbox.test"}}
+	if diff := cmp.Diff(want, s.adapter.Links(exchange.AgentProfile{Address: "@echo@inbox.test:8080"})); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,336 @@
+package email
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// sink is a real SMTP server that plays the smarthost.
+type sink struct {
+	mu       sync.Mutex
+	server   *smtp.Server
+	address  string
+	sessions int
+	logins   int
+	mails    []string
+	refuse   func(step, argument string) error // step: mail, rcpt, data
+	password string
+}
+
+type sinkSession struct {
+	*sink
+	secured bool
+	plain   bool // STARTTLS is not offered
+}
+
+func startSink(t *testing.T, implicit bool, config *tls.Config, password string) *sink {
+	t.Helper()
+	k := &sink{password: password}
+	k.server = smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.sessions++
+		_, secured := c.TLSConnectionState()
+		return &sinkSession{sink: k, secured: secured}, nil
+	}))
+	k.server.Domain, k.server.AllowInsecureAuth, k.server.MaxMessageBytes = "smart.test", true, 1<<20
+	k.server.ErrorLog = discardLog{}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if implicit {
+		listener = tls.NewListener(listener, config)
+	} else {
+		k.server.TLSConfig = config
+	}
+	k.address = listener.Addr().String()
+	done := make(chan struct{})
+	go func() { defer close(done); _ = k.server.Serve(listener) }()
+	t.Cleanup(func() { _ = listener.Close(); _ = k.server.Close(); <-done })
+	return k
+}
+
+type discardLog struct{}
+
+func (discardLog) Printf(string, ...any) {}
+func (discardLog) Println(...any)        {}
+
+func (s *sinkSession) AuthMechanisms() []string { return []string{sasl.Plain} }
+
+func (s *sinkSession) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.logins++
+		if user != "user@x.test" || password != s.password {
+			return errors.New("wrong")
+		}
+		return nil
+	}), nil
+}
+
+func (s *sinkSession) check(step, argument string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse != nil {
+		return s.refuse(step, argument)
+	}
+	return nil
+}
+
+func (s *sinkSession) Mail(from string, _ *smtp.MailOptions) error { return s.check("mail", from) }
+func (s *sinkSession) Rcpt(to string, _ *smtp.RcptOptions) error   { return s.check("rcpt", to) }
+func (s *sinkSession) Reset()                                      {}
+func (s *sinkSession) Logout() error                               { return nil }
+
+func (s *sinkSession) Data(r io.Reader) error {
+	mail, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	if err := s.check("data", ""); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mails = append(s.mails, string(mail))
+	return nil
+}
+
+func (k *sink) set(refuse func(step, argument string) error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refuse = refuse
+}
+
+func (k *sink) counts() (sessions, logins, mails int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sessions, k.logins, len(k.mails)
+}
+
+func TestSmarthostDeliversOverOneSession(t *testing.T) {
+	k := startSink(t, false, nil, "")
+	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.address })
+	reply := replyTo(s.question(true), normalized.Text("over the smarthost\n.\nend"))
+	for range 3 {
+		receipts, err := s.deliver(reply)
+		if err != nil || receipts[0].Detail != "2.0.0 OK: queued" {
+			t.Fatalf("%+v, %v", receipts, err)
+		}
+	}
+	sessions, _, mails := k.counts()
+	if sessions != 1 || mails != 3 {
+		t.Errorf("%d sessions, %d mails", sessions, mails)
+	}
+	s.verifyOurs([]byte(k.mails[0]))
+	if len(s.captured()) != 0 {
+		t.Error("mails were captured")
+	}
+	k.server.Close() // the kept session is dead now
+	if _, err := s.deliver(reply); err == nil || fault.Of(err).Permanent {
+		t.Errorf("a dead smarthost: %v", err)
+	}
+}
+
+func TestDeadKeptSessionIsReplaced(t *testing.T) {
+	k := startSink(t, false, nil, "")
+	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.address })
+	reply := replyTo(s.question(true), normalized.Text("x"))
+	if _, err := s.deliver(reply); err != nil {
+		t.Fatal(err)
+	}
+	pool := &s.adapter.sender.(*smarthost).pool
+	pool.mu.Lock()
+	_ = pool.idle[0].conn.Close()
+	pool.mu.Unlock()
+	if _, err := s.deliver(reply); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSmarthostTLSAndLogin(t *testing.T) {
+	certificate, pool := selfSigned(t)
+	config := &tls.Config{Certificates: []tls.Certificate{certificate}}
+	for name, c := range map[string]struct {
+		implicit bool
+		config   *tls.Config
+		login    string
+		relaxed  bool
+		trusted  bool
+		want     string // part of the error, empty = delivered
+	}{
+		"starttls with login":              {config: config, login: "user%40x.test:pw@", trusted: true},
+		"implicit with login":              {implicit: true, config: config, login: "user%40x.test:pw@", trusted: true},
+		"starttls without login":           {config: config, trusted: true},
+		"wrong password":                   {config: config, login: "user%40x.test:no@", trusted: true, want: "refused the login"},
+		"unknown certificate":              {config: config, login: "user%40x.test:pw@", want: "certificate"},
+		"unknown certificate, development": {config: config, relaxed: true},
+		"unknown certificate and a login":  {config: config, relaxed: true, login: "user%40x.test:pw@", want: "certificate"},
+		"password in the clear":            {login: "user%40x.test:pw@", want: "must not travel in the clear"},
+		"password in the clear, allowed":   {login: "user%40x.test:pw@", relaxed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := startSink(t, c.implicit, c.config, "pw")
+			s := start(t, func(o *Options) {
+				scheme := "smtp://"
+				if c.implicit {
+					scheme = "smtps://"
+				}
+				o.Mode, o.Smarthost, o.AllowPrivate = ModeSmarthost, scheme+c.login+k.address, c.relaxed
+				if c.trusted {
+					o.SmarthostTLS = &tls.Config{RootCAs: pool}
+				}
+			})
+			_, err := s.deliver(replyTo(s.question(true), normalized.Text("x")))
+			_, logins, mails := k.counts()
+			if c.want == "" {
+				if err != nil || mails != 1 || (c.login != "") != (logins == 1) {
+					t.Errorf("%v, %d mails, %d logins", err, mails, logins)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) || fault.Of(err).Permanent || strings.Contains(err.Error(), "pw") {
+				t.Errorf("error %v; want %q, to be repeated", err, c.want)
+			}
+		})
+	}
+}
+
+func TestSmarthostAnswersAreClassed(t *testing.T) {
+	k := startSink(t, false, nil, "")
+	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.address })
+	in := s.question(true, "Cc: two@sender.test")
+	reply := replyTo(in, normalized.Text("x"))
+	refuse := func(at, who string, code int) func(string, string) error {
+		return func(step, argument string) error {
+			if step == at && (who == "" || who == argument) {
+				return &smtp.SMTPError{Code: code, EnhancedCode: smtp.EnhancedCode{code / 100, 1, 1}, Message: "no\tway"}
+			}
+			return nil
+		}
+	}
+	for name, c := range map[string]struct {
+		refuse    func(string, string) error
+		permanent bool
+		retry     bool
+	}{
+		"unknown recipient":        {refuse("rcpt", "", 550), true, false},
+		"greylisted":               {refuse("rcpt", "", 451), false, true},
+		"too many recipients":      {refuse("rcpt", "", 552), false, true},
+		"refused content":          {refuse("data", "", 554), true, false},
+		"busy after the final dot": {refuse("data", "", 451), false, true},
+		"refused sender":           {refuse("mail", "", 550), true, false},
+		"login wanted":             {refuse("mail", "", 530), false, true},
+		"closing":                  {refuse("mail", "", 421), false, true},
+		"fine":                     {nil, false, false},
+	} {
+		k.set(c.refuse)
+		_, err := s.deliver(reply)
+		if (err != nil) != (c.permanent || c.retry) || fault.Of(err).Permanent != c.permanent && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil && c.permanent && !strings.Contains(fault.Of(err).Public, "no way") {
+			t.Errorf("%s: the operator reads %q", name, fault.Of(err).Public)
+		}
+	}
+
+	both := reply
+	both.Response.Cc = []string{"@two@sender.test"}
+	_, _, before := k.counts()
+	k.set(refuse("rcpt", "two@sender.test", 550))
+	receipts, err := s.deliver(both)
+	if err != nil || !strings.Contains(receipts[0].Detail, "refused: two@sender.test (no way)") {
+		t.Errorf("%+v, %v", receipts, err)
+	}
+	k.set(refuse("rcpt", "two@sender.test", 450))
+	if _, err := s.deliver(both); err == nil || fault.Of(err).Permanent {
+		t.Errorf("one of two later: %v", err)
+	}
+	if _, _, after := k.counts(); after != before+1 {
+		t.Errorf("%d mails; a mail that is put off must not have been sent", after-before)
+	}
+	k.set(nil)
+	large := replyTo(in, file("big.bin", "application/octet-stream", make([]byte, 1<<20)))
+	if _, err := s.deliver(large); !fault.Of(err).Permanent {
+		t.Errorf("too large: %v", err)
+	}
+}
+
+func TestCancelledDeliveryEnds(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			accepted <- conn // and never a greeting
+		}
+	}()
+	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+listener.Addr().String() })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.adapter.sender.send(ctx, outgoing{recipients: []string{"a@b.test"}})
+		ended <- err
+	}()
+	conn := <-accepted
+	cancel()
+	select {
+	case err := <-ended:
+		if err == nil || fault.Of(err).Permanent {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the delivery hangs")
+	}
+	_ = conn.Close()
+}
+
+func TestEarlyBytesBeforeTLSAreRefused(t *testing.T) {
+	ours, theirs := net.Pipe()
+	go func() {
+		buffer := make([]byte, 512)
+		_, _ = theirs.Write([]byte("220 x ESMTP\r\n"))
+		_, _ = theirs.Read(buffer)
+		_, _ = theirs.Write([]byte("250-x\r\n250 STARTTLS\r\n"))
+		_, _ = theirs.Read(buffer)
+		_, _ = theirs.Write([]byte("220 go\r\n250 injected\r\n"))
+		_ = theirs.Close()
+	}()
+	if _, err := startTLS(ours, "mx.inbox.test"); err == nil || !strings.Contains(err.Error(), "before TLS") {
+		t.Errorf("error %v", err)
+	}
+	_ = ours.Close()
+}
+
+func TestSmarthostURL(t *testing.T) {
+	for text, want := range map[string]string{
+		"smtp://mail.test": "mail.test:587", "smtps://u:p@mail.test": "mail.test:465", "smtp://mail.test:25/": "mail.test:25", "smtp://[::1]:2525": "[::1]:2525",
+		"http://mail.test": "", "mail.test:25": "", "": "", "smtp://": "", "smtp://mail.test/x": "",
+	} {
+		got, err := SmarthostAddress(text)
+		if got != want || (err != nil) != (want == "") {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "u:p") {
+			t.Error("the error shows the password")
+		}
+	}
+}
