@@ -50,7 +50,11 @@ func TestEvents(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			for _, source := range []io.Reader{strings.NewReader(test.source), iotest.OneByteReader(strings.NewReader(test.source))} {
+			sources := []io.Reader{strings.NewReader(test.source)}
+			if len(test.source) < 1<<10 {
+				sources = append(sources, iotest.OneByteReader(strings.NewReader(test.source)))
+			}
+			for _, source := range sources {
 				got, err := readAll(source)
 				if !errors.Is(err, test.err) {
 					t.Errorf("error = %v, want %v", err, test.err)

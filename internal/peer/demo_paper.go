@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -11,8 +12,11 @@ import (
 	"inbox/identity"
 )
 
-// maxShownText is how many characters of a text are printed.
-const maxShownText = 400
+// How much of a text is printed: characters of a line, and lines.
+const (
+	maxShownText  = 400
+	maxShownLines = 8
+)
 
 // paper is what the demo is printed on.
 type paper struct {
@@ -66,11 +70,12 @@ func (p *paper) scene(s *scene) {
 	}
 	talk := s.conversation
 	width := max(len(talk.From), len(talk.To))
-	p.linef("  %-*s  %s", width, talk.From, shown(talk.Question))
-	p.linef("  %-*s  %s  %s", width, talk.To, shown(talk.Answer), p.faint(fmt.Sprintf("after %d ms", talk.Took.Milliseconds())))
+	p.said(talk.From, width, talk.Question)
+	p.said(talk.To, width, talk.Answer)
 	p.linef("  The agent's server checked who asked:")
 	for _, one := range s.evidence {
-		p.proof(evidenceText(one))
+		p.proof(one.Subject)
+		p.linef("      %s", p.faint(shown(how(one))))
 	}
 	p.linef("  %s:", s.proven)
 	for _, one := range talk.Evidence {
@@ -78,22 +83,30 @@ func (p *paper) scene(s *scene) {
 	}
 }
 
+// said prints the first lines of a text beside the one who said it.
+func (p *paper) said(who string, width int, text string) {
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return shown(line) == "" })
+	for _, line := range lines[:min(len(lines), maxShownLines)] {
+		p.linef("  %-*s  %s", width, who, shown(line))
+		who = ""
+	}
+}
+
 func (p *paper) proof(text string) { p.linef("    %s %s", p.green("✓"), shown(text)) }
 
-// evidenceText tells a piece of evidence in one line.
-func evidenceText(one identity.Evidence) string {
-	method := strings.TrimSuffix(strings.TrimPrefix(one.Method, "urn:mentionable:auth:"), ":v0.1")
-	text := one.Subject + ", by " + method
+// how tells by which method and key a sender was proven.
+func how(one identity.Evidence) string {
+	text := "by " + strings.TrimSuffix(strings.TrimPrefix(one.Method, "urn:mentionable:auth:"), ":v0.1")
 	if one.Proof.KeyID != "" {
-		text += ", key " + one.Proof.KeyID
+		text += " with the key " + one.Proof.KeyID
 	}
-	return text + ", vouched for by " + one.Issuer
+	return text
 }
 
 func (p *paper) ending(took time.Duration) error {
-	p.linef("\n%s", p.green(fmt.Sprintf("All three answers verify. %.1f s.", took.Seconds())))
+	p.linef("\n%s", p.green(fmt.Sprintf("All three answers verify, after %d ms.", took.Milliseconds())))
 	p.linef("\nTry it yourself:")
-	p.linef("  %s              your own server on this machine, with three commands to talk to it", p.bold("inbox serve"))
+	p.linef("  %s             your own server on this machine, with three commands to talk to it", p.bold("inbox serve"))
 	p.linef("  %s  your own agent in twenty lines of Go or Python", p.bold("docs/agents/webhook.md"))
 	return p.err
 }
