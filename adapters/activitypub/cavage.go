@@ -66,16 +66,16 @@ func parseCavage(header string) (cavageSignature, error) {
 	if after, found := strings.CutPrefix(rest, "Signature "); found { // seen in the wild: the word of the Authorization form
 		rest = strings.TrimSpace(after)
 	}
-	seen := make(map[string]bool, 6)
+	seen := make([]string, 0, 8)
 	for rest != "" {
 		name, value, after, err := cavageParameter(rest)
 		if err != nil {
 			return s, err
 		}
-		if seen[name] {
+		if slices.Contains(seen, name) {
 			return s, errors.New("signature parameter " + strconv.Quote(name) + " is repeated")
 		}
-		seen[name] = true
+		seen = append(seen, name)
 		if err := s.set(name, value); err != nil {
 			return s, err
 		}

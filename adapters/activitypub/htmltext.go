@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -232,9 +233,9 @@ func (w *textWriter) anchor(n *html.Node) {
 	href, label := attribute(n, "href"), strings.TrimSpace(innerText(n))
 	classes := strings.Fields(attribute(n, "class"))
 	switch {
-	case contains(classes, "hashtag"), strings.HasPrefix(label, "#") && contains(classes, "mention"):
+	case slices.Contains(classes, "hashtag"), strings.HasPrefix(label, "#") && slices.Contains(classes, "mention"):
 		w.text(label)
-	case contains(classes, "mention"), w.tagged(href):
+	case slices.Contains(classes, "mention"), w.tagged(href):
 		w.mention(href, label)
 	default:
 		w.link(href, label)
@@ -309,7 +310,7 @@ func hidden(n *html.Node) bool {
 			}
 		case "class":
 			classes := strings.Fields(a.Val)
-			if contains(classes, "invisible") || contains(classes, "quote-inline") {
+			if slices.Contains(classes, "invisible") || slices.Contains(classes, "quote-inline") {
 				return true
 			}
 		}
@@ -324,15 +325,6 @@ func attribute(n *html.Node, name string) string {
 		}
 	}
 	return ""
-}
-
-func contains(words []string, word string) bool {
-	for _, w := range words {
-		if w == word {
-			return true
-		}
-	}
-	return false
 }
 
 // finish drops the leading mentions of the reader and writes all others out.

@@ -2,6 +2,7 @@ package activitypub
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/idna"
@@ -74,11 +75,12 @@ func embedded(value any) object {
 
 // isA says whether the document's type is, or lists, one of the types.
 func isA(o object, types ...string) bool {
+	if own, single := o["type"].(string); single {
+		return slices.Contains(types, own)
+	}
 	for _, own := range references(o["type"]) {
-		for _, wanted := range types {
-			if own == wanted {
-				return true
-			}
+		if slices.Contains(types, own) {
+			return true
 		}
 	}
 	return false
@@ -111,6 +113,9 @@ func origin(iri string) (text string, ok bool) {
 		}
 	}
 	host, ok := canonicalHost(authority, scheme)
+	if host == authority { // nearly always: no new string
+		return iri[:len(scheme)+len("://")+len(authority)], ok
+	}
 	return scheme + "://" + host, ok
 }
 
@@ -119,7 +124,7 @@ func canonicalHost(authority, scheme string) (string, bool) {
 	if authority == "" || strings.IndexByte(authority, '@') >= 0 || strings.IndexByte(authority, '%') >= 0 {
 		return "", false
 	}
-	host, port := authority, ""
+	whole, host, port := authority, authority, ""
 	if colon := strings.LastIndexByte(authority, ':'); colon > strings.LastIndexByte(authority, ']') {
 		host, port = authority[:colon], authority[colon+1:]
 		if !isPort(port) {
@@ -143,6 +148,9 @@ func canonicalHost(authority, scheme string) (string, bool) {
 	}
 	if port == "" || scheme == "https" && port == "443" || scheme == "http" && port == "80" {
 		return host, true
+	}
+	if len(host)+1+len(port) == len(whole) && whole[:len(host)] == host {
+		return whole, true
 	}
 	return host + ":" + port, true
 }

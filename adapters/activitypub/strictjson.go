@@ -171,7 +171,10 @@ func (s *scanner) name() (string, error) {
 }
 
 func (s *scanner) items(depth int, keep bool) (any, error) {
-	list := []any{}
+	var list []any
+	if keep {
+		list = make([]any, 0, 4)
+	}
 	for first := true; ; first = false {
 		done, err := s.next(']', first)
 		if err != nil {
@@ -232,29 +235,31 @@ func (s *scanner) str() (string, error) {
 	return "", s.fail("string without end")
 }
 
+// escaped reads the rest of a string whose first escape is at from, a run of plain text at a time.
 func (s *scanner) escaped(from int) (string, error) {
 	var out strings.Builder
-	out.WriteString(s.text[s.at:from])
-	for s.at = from; s.at < len(s.text); {
-		c := s.text[s.at]
-		switch {
-		case c == '"':
+	out.Grow(2 * (from - s.at + 16))
+	for start := s.at; ; start = s.at {
+		run := strings.IndexFunc(s.text[start:], func(r rune) bool { return r == '"' || r == '\\' || r < ' ' })
+		if run < 0 {
+			return "", s.fail("string without end")
+		}
+		out.WriteString(s.text[start : start+run])
+		s.at = start + run
+		switch s.text[s.at] {
+		case '"':
 			s.at++
 			return out.String(), nil
-		case c < ' ':
-			return "", s.fail("control character in a string")
-		case c == '\\':
+		case '\\':
 			r, err := s.escape()
 			if err != nil {
 				return "", err
 			}
 			out.WriteRune(r)
 		default:
-			out.WriteByte(c)
-			s.at++
+			return "", s.fail("control character in a string")
 		}
 	}
-	return "", s.fail("string without end")
 }
 
 var simpleEscapes = [256]rune{
