@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/emersion/go-smtp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,7 +65,7 @@ func inspect(mail []byte, allowPrivate bool) (header, []byte, mailbox, error) {
 	if err != nil {
 		return nil, nil, mailbox{}, err
 	}
-	if !allowPrivate && !bytes.Contains([]byte(from.Domain), []byte(".")) {
+	if !allowPrivate && !strings.Contains(from.Domain, ".") {
 		return nil, nil, mailbox{}, fmt.Errorf("the From domain %q has only one label", from.Domain)
 	}
 	return fields, body, from, nil
@@ -145,8 +146,7 @@ func temporary(err error) bool { return smtpError(err).Code/100 == 4 }
 
 // smtpError maps a failure to the answer of the message contract, section 12.
 func smtpError(err error) *smtp.SMTPError {
-	var given *smtp.SMTPError
-	if errors.As(err, &given) {
+	if given, ok := errors.AsType[*smtp.SMTPError](err); ok {
 		return given
 	}
 	found := fault.Of(err)

@@ -210,7 +210,7 @@ func (a *Adapter) Listen() error {
 	if a.listener != nil || a.options.Listen == "" {
 		return nil
 	}
-	inner, err := net.Listen("tcp", a.options.Listen)
+	inner, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", a.options.Listen)
 	if err != nil {
 		return fmt.Errorf("smtp.listen: cannot listen on %s: %w (choose another address or stop the program that uses it)", a.options.Listen, rootCause(err))
 	}
@@ -268,6 +268,8 @@ func (a *Adapter) shutdown(served <-chan error) error {
 		a.log.Warn("smtp connections were cut at shutdown; their senders will repeat", "error", err)
 		a.listener.cut()
 	}
-	<-served
+	if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("serve smtp: %w", err)
+	}
 	return nil
 }

@@ -148,7 +148,7 @@ func splitTag(local string) (name, tag string) {
 }
 
 func plainTag(tag string) bool {
-	for i := 0; i < len(tag); i++ {
+	for i := range len(tag) {
 		c := tag[i]
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("-_.=+", c) >= 0:

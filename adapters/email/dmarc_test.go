@@ -103,10 +103,10 @@ func TestOrganizational(t *testing.T) {
 
 func TestSameRegistered(t *testing.T) {
 	for pair, want := range map[string]bool{
-		"mail.example.co.uk example.co.uk": true, "a.example.com b.example.com": true, "example.com example.com": true, "Example.COM. mail.example.com": true,
-		"a.co.uk b.co.uk": false, "one.github.io two.github.io": false, "com com": true, "com example.com": false, "evil.test good.test": false,
+		"mail.example.co.uk,example.co.uk": true, "a.example.com,b.example.com": true, "example.com,example.com": true, "Example.COM.,mail.example.com": true,
+		"a.co.uk,b.co.uk": false, "one.github.io,two.github.io": false, "com,com": true, "com,example.com": false, "evil.test,good.test": false,
 	} {
-		a, b, _ := strings.Cut(pair, " ")
+		a, b, _ := strings.Cut(pair, ",")
 		if got := sameRegistered(a, b); got != want {
 			t.Errorf("%s: %v", pair, got)
 		}

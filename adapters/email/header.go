@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"strings"
 	"unicode"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/emersion/go-message/charset"
 	"golang.org/x/text/encoding/charmap"
-	"golang.org/x/text/encoding/japanese"
 )
 
 // Bounds of a header, checked before anything is parsed.
@@ -134,11 +134,14 @@ func (h header) decoded(name string) string {
 	return cleanText(decodeWords(h.get(name)), 998)
 }
 
-var wordDecoder = &mime.WordDecoder{CharsetReader: charset.Reader}
+var wordDecoder = &mime.WordDecoder{CharsetReader: charsetReader}
 
-func init() {
-	charset.RegisterEncoding("cp932", japanese.ShiftJIS) // Outlook in Japan; missing in the charset tables
-	charset.RegisterEncoding("utf-7", nil)               // obsolete, and a way past every filter
+// charsetReader converts to UTF-8. UTF-7 is missing on purpose: it is obsolete, and a way past every filter.
+func charsetReader(label string, input io.Reader) (io.Reader, error) {
+	if strings.EqualFold(label, "cp932") {
+		label = "shift_jis" // Outlook in Japan; the tables do not know its name
+	}
+	return charset.Reader(label, input)
 }
 
 func decodeWords(text string) string {

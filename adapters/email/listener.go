@@ -55,12 +55,12 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if conn, reason := l.admit(inner); reason == "" {
+		conn, reason := l.admit(inner)
+		if reason == "" {
 			return conn, nil
-		} else {
-			metricConnectionsRefused.WithLabelValues(reason).Inc()
-			refuse(inner)
 		}
+		metricConnectionsRefused.WithLabelValues(reason).Inc()
+		refuse(inner)
 	}
 }
 
@@ -73,7 +73,7 @@ func refuse(conn net.Conn) {
 func (l *limitedListener) admit(inner net.Conn) (*peerConn, string) {
 	peer := peerNetwork(inner.RemoteAddr())
 	conn := &peerConn{Conn: inner, listener: l, peer: peer, ends: time.Now().Add(sessionTimeout)}
-	conn.counted = !(l.exemptLoopback && peer.Addr().IsLoopback())
+	conn.counted = !l.exemptLoopback || !peer.Addr().IsLoopback()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if conn.counted {

@@ -148,11 +148,11 @@ func writeMail(out *bytes.Buffer, top []headerLine, body body, seed string) erro
 
 type partMaker func(message.Header) (*message.Writer, error)
 
-func writeText(make partMaker, top []headerLine, body body, seed string) error {
+func writeText(create partMaker, top []headerLine, body body, seed string) error {
 	if body.html == "" {
-		return writePart(make, textHeader(top, "text/plain"), []byte(body.plain))
+		return writePart(create, textHeader(top, "text/plain"), []byte(body.plain))
 	}
-	alternative, err := make(newHeader(top, headerLine{"Content-Type", multipart("alternative", seed, 1)}))
+	alternative, err := create(newHeader(top, headerLine{"Content-Type", multipart("alternative", seed, 1)}))
 	if err != nil {
 		return err
 	}
@@ -165,8 +165,8 @@ func writeText(make partMaker, top []headerLine, body body, seed string) error {
 	return alternative.Close()
 }
 
-func writePart(make partMaker, h message.Header, data []byte) error {
-	part, err := make(h)
+func writePart(create partMaker, h message.Header, data []byte) error {
+	part, err := create(h)
 	if err != nil {
 		return err
 	}

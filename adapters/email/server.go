@@ -80,7 +80,7 @@ func peerOf(conn net.Conn) *peerConn {
 // Mail begins a transaction.
 func (s *session) Mail(from string, options *smtp.MailOptions) error {
 	if s.adapter.listener.isDraining() {
-		return s.hangUp(421, smtp.EnhancedCode{4, 3, 2}, "This server is restarting, please try again")
+		return s.hangUp(smtp.EnhancedCode{4, 3, 2}, "This server is restarting, please try again")
 	}
 	if options != nil && options.Size > s.adapter.options.MaxMessageBytes {
 		return smtp.ErrDataTooLarge
@@ -117,7 +117,7 @@ func (s *session) newEnvelope(from string) envelope {
 }
 
 func isASCII(text string) bool {
-	for i := 0; i < len(text); i++ {
+	for i := range len(text) {
 		if text[i] >= 0x80 {
 			return false
 		}
@@ -144,7 +144,7 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 
 func (s *session) countRefused(refusal *smtp.SMTPError) error {
 	if s.refused++; s.refused >= maxRefused {
-		return s.hangUp(421, smtp.EnhancedCode{4, 7, 0}, "Too many unknown recipients")
+		return s.hangUp(smtp.EnhancedCode{4, 7, 0}, "Too many unknown recipients")
 	}
 	return s.refuse(refusal.Code, refusal.EnhancedCode, refusal.Message)
 }
@@ -213,7 +213,7 @@ func (s *session) read(r io.Reader) (mail []byte, taken int64, err error) {
 		case int64(len(mail)) > limit || errors.Is(err, smtp.ErrDataTooLarge):
 			return nil, taken, s.refuse(552, smtp.EnhancedCode{5, 3, 4}, "The mail is larger than this server takes")
 		case errors.Is(err, io.EOF) && s.cutShort(r):
-			return nil, taken, s.hangUp(421, smtp.EnhancedCode{4, 4, 2}, "The connection broke inside the mail")
+			return nil, taken, s.hangUp(smtp.EnhancedCode{4, 4, 2}, "The connection broke inside the mail")
 		case errors.Is(err, io.EOF):
 			return mail, taken, nil
 		case errors.Is(err, smtp.ErrDataReset):
@@ -222,7 +222,7 @@ func (s *session) read(r io.Reader) (mail []byte, taken int64, err error) {
 			return nil, taken, s.refuse(554, smtp.EnhancedCode{5, 6, 0}, "A line of the mail is longer than 4000 bytes")
 		case err != nil:
 			// What follows would be read as commands: end the connection.
-			return nil, taken, s.hangUp(421, smtp.EnhancedCode{4, 4, 2}, "The connection broke inside the mail")
+			return nil, taken, s.hangUp(smtp.EnhancedCode{4, 4, 2}, "The connection broke inside the mail")
 		}
 	}
 }
@@ -256,8 +256,8 @@ func (s *session) refuse(code int, enhanced smtp.EnhancedCode, text string) *smt
 }
 
 // hangUp answers and closes the connection; the error that it returns can no longer reach the peer.
-func (s *session) hangUp(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
-	refusal := s.refuse(code, enhanced, text)
+func (s *session) hangUp(enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
+	refusal := s.refuse(421, enhanced, text)
 	conn := s.conn.Conn()
 	_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, _ = io.WriteString(conn, replyLine(refusal))

@@ -50,7 +50,7 @@ func validID(id string) bool {
 	if at <= 0 || at == len(id)-1 || len(id) > maxIDBytes || strings.Count(id, "@") != 1 {
 		return false
 	}
-	for i := 0; i < len(id); i++ {
+	for i := range len(id) {
 		if id[i] <= ' ' || id[i] >= 0x7f || id[i] == '<' || id[i] == '>' {
 			return false
 		}
