@@ -129,7 +129,7 @@ func New(options Options) (*Adapter, error) {
 		schemes: newCache[knownScheme](maxCachedHosts), actors: newCache[document](maxCachedAgents),
 		outboxes: newCache[[]createActivity](maxCachedAgents),
 	}
-	a.hosts = map[string]bool{a.host: true, strings.ToLower(options.Domain): true}
+	a.hosts = map[string]bool{a.host: true, options.Domain: true}
 	a.keys = newKeyring(options.State, options.Now)
 	a.remote = newLookup(a)
 	for _, agent := range options.Directory.Agents() {
@@ -156,9 +156,11 @@ func (o *Options) check() error {
 	if o.Receiver == nil || o.Directory == nil || o.Threads == nil || o.Replies == nil || o.State == nil || o.Outbox == nil || o.Client == nil {
 		return errors.New("a required dependency is missing")
 	}
-	if _, err := identity.ParseDomain(o.Domain); err != nil {
+	domain, err := identity.ParseDomain(o.Domain)
+	if err != nil {
 		return fmt.Errorf("domain: %w", err)
 	}
+	o.Domain = domain
 	return o.checkPublicURL()
 }
 

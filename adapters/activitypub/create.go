@@ -91,7 +91,7 @@ func (a *Adapter) question(in *incoming) (*question, error) {
 		return nil, nil
 	}
 	q := &question{
-		object: note, activity: in.id, note: id, actor: in.actor, inReplyTo: reference(note["inReplyTo"]),
+		object: note, activity: in.id, note: id, actor: in.actor, inReplyTo: plainID(note["inReplyTo"], maxIRIBytes),
 		context: conversationID(note["context"]), conversation: conversationID(note["conversation"]),
 		audience: audienceOf(in.activity, note), mentions: readMentions(note),
 	}

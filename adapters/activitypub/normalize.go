@@ -64,7 +64,7 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 	}
 	return &exchange.Inbound{
 		Message: normalized.Message{
-			ID: q.activity, ThreadID: thread, InReplyTo: clip(q.inReplyTo, maxIRIBytes), Sender: sender,
+			ID: q.activity, ThreadID: thread, InReplyTo: q.inReplyTo, Sender: sender,
 			Recipient: agent.Address, Parts: parts, RecipientCapabilities: capabilities(),
 			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(a.now()),
 			Raw: normalized.Raw{MediaType: activityMediaType},

@@ -88,11 +88,12 @@ func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *rsa
 	switch {
 	case err != nil:
 		return said, nil
-	case second.status/100 == 2:
-		a.rememberScheme(ctx, host, otherScheme(first))
-		return second, nil
 	case remembered && said.status == http.StatusUnauthorized:
 		a.forgetScheme(ctx, host)
+	}
+	if second.status/100 == 2 {
+		a.rememberScheme(ctx, host, otherScheme(first))
+		return second, nil
 	}
 	return said, nil
 }

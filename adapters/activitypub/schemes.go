@@ -42,12 +42,11 @@ func (a *Adapter) schemeOf(ctx context.Context, host string) string {
 	return ""
 }
 
-// rememberScheme keeps draft-cavage, the default, in memory only: a row for every host would tell nothing.
+// rememberScheme keeps what a host took. draft-cavage needs no row: it is tried first wherever nothing is known.
 func (a *Adapter) rememberScheme(ctx context.Context, host, scheme string) {
 	known := knownScheme{scheme}
 	a.schemes.put(host, known, a.now().Add(schemeLook))
 	if scheme == schemeCavage {
-		_ = a.options.State.Delete(ctx, schemeNamespace, host)
 		return
 	}
 	if value, err := json.Marshal(known); err == nil {

@@ -83,12 +83,19 @@ func visibilityClass(visibility string) string {
 
 // conversationID reads a context or conversation: an IRI or, from older Mastodon, a tag: URI.
 func conversationID(value any) string {
-	id := reference(value)
-	if len(id) > maxThreadBytes || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return ""
-	}
+	id := plainID(value, maxThreadBytes)
 	if _, ok := origin(id); ok || strings.HasPrefix(id, "tag:") {
 		return id
 	}
 	return ""
+}
+
+// plainID reads an id that is only kept and compared; a form that the contract would refuse counts as none, because
+// one odd member must not cost the whole note.
+func plainID(value any, limit int) string {
+	id := reference(value)
+	if len(id) > limit || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || unwanted(r) }) {
+		return ""
+	}
+	return id
 }
