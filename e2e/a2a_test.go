@@ -49,11 +49,7 @@ func (c *a2aClient) read() {
 		line, err := c.reader.ReadBytes('\n')
 		var answer a2aAnswer
 		if err != nil || json.Unmarshal(line, &answer) != nil {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			for _, wait := range c.waits {
-				close(wait)
-			}
+			c.hangUp()
 			return
 		}
 		c.mu.Lock()
@@ -61,6 +57,15 @@ func (c *a2aClient) read() {
 		delete(c.waits, answer.ID)
 		c.mu.Unlock()
 		wait <- answer
+	}
+}
+
+func (c *a2aClient) hangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, wait := range c.waits {
+		close(wait)
+		delete(c.waits, id)
 	}
 }
 

@@ -152,7 +152,7 @@ func (w *storm) persist(id string, try func() error) bool {
 			return true
 		}
 		if final(err) {
-			w.refused("%s: %v", id, err)
+			w.refusedf("%s: %v", id, err)
 			return false
 		}
 		w.retries.Add(1)
@@ -162,13 +162,13 @@ func (w *storm) persist(id string, try func() error) bool {
 		select {
 		case <-time.After(retryPause):
 		case <-giveUp:
-			w.refused("%s: still not taken %s after the end: %v", id, patience, err)
+			w.refusedf("%s: still not taken %s after the end: %v", id, patience, err)
 			return false
 		}
 	}
 }
 
-func (w *storm) refused(format string, values ...any) {
+func (w *storm) refusedf(format string, values ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refusals = append(w.refusals, fmt.Sprintf(format, values...))
@@ -176,16 +176,14 @@ func (w *storm) refused(format string, values ...any) {
 
 // final says whether the server understood the message and refuses it; everything else is tried again.
 func final(err error) bool {
-	var status *load.StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*load.StatusError](err); ok {
 		return status.Status < 500 && status.Status != http.StatusTooManyRequests
 	}
-	var reply *textproto.Error
-	if errors.As(err, &reply) {
+	if reply, ok := errors.AsType[*textproto.Error](err); ok {
 		return reply.Code >= 500
 	}
-	var rpc *load.RPCError
-	return errors.As(err, &rpc) && rpc.Code != -32603
+	rpc, ok := errors.AsType[*load.RPCError](err)
+	return ok && rpc.Code != load.InternalError
 }
 
 func (w *storm) mention(sender int) func(string) (string, func() error) {
@@ -263,7 +261,7 @@ func (w *storm) task(sender int) func(string) (string, func() error) {
 			w.tasks[id] = task.ID
 			w.mu.Unlock()
 			if known != "" && known != task.ID {
-				w.refused("%s: two tasks for one message id: %s and %s", id, known, task.ID)
+				w.refusedf("%s: two tasks for one message id: %s and %s", id, known, task.ID)
 			}
 			w.heard(id, task)
 			return nil
@@ -277,7 +275,7 @@ func (w *storm) collect() {
 	for id, taskID := range w.tasks {
 		task := w.awaitTask(taskID)
 		if task.Status.State != completed {
-			w.refused("%s: task %s is %s", id, taskID, task.Status.State)
+			w.refusedf("%s: task %s is %s", id, taskID, task.Status.State)
 		}
 		w.heard(id, task)
 	}

@@ -72,6 +72,9 @@ type RPCError struct {
 	Message string `json:"message"`
 }
 
+// InternalError is the JSON-RPC code of a server that could not do its work.
+const InternalError = -32603
+
 func (e *RPCError) Error() string { return fmt.Sprintf("JSON-RPC error %d: %s", e.Code, e.Message) }
 
 // StatusError is an HTTP answer that is no success.
