@@ -156,10 +156,10 @@ func (a *Adapter) undoByID(ctx context.Context, in *incoming, id string) (string
 		return "", unavailable(err)
 	}
 	var follow followed
-	if !found || json.Unmarshal(value, &follow) != nil || follow.Actor != in.actor {
-		return outcomeIgnored, nil
+	if found && json.Unmarshal(value, &follow) == nil && follow.Actor == in.actor {
+		return a.unfollow(ctx, follow.Agent, in.actor)
 	}
-	return a.unfollow(ctx, follow.Agent, in.actor)
+	return outcomeIgnored, nil
 }
 
 // unfollow removes a follower and the way back from the id of the Follow.

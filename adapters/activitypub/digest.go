@@ -16,7 +16,7 @@ import (
 // beside it. Neither httpsig nor several servers compare it (Owncast GHSA-2xf4-24vg-253p).
 func matchDigest(headers []string, body []byte) error {
 	found := false
-	for _, entry := range strings.Split(strings.Join(headers, ","), ",") {
+	for entry := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(entry), "=") // the first =; the others pad the base64
 		if !strings.EqualFold(name, "sha-256") {
 			continue

@@ -145,7 +145,7 @@ func TestNotes(t *testing.T) {
 
 // TestRenderedResponses is about everything that an answer can hold.
 func TestRenderedResponses(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.MediaURL = func(digest, name string) string { return r0(digest, name) } })
+	r := newRig(t, func(o *Options) { o.MediaURL = mediaAddress })
 	in := r.question("1", "hello", func(note map[string]any) {
 		note["summary"], note["sensitive"] = "food", true
 		note["contentMap"] = map[string]string{"de": "hello"}
@@ -178,7 +178,9 @@ func TestRenderedResponses(t *testing.T) {
 	}
 }
 
-func r0(digest, name string) string { return "https://inbox.example/media/" + digest[:8] + "/" + name }
+func mediaAddress(digest, name string) string {
+	return "https://inbox.example/media/" + digest[:8] + "/" + name
+}
 
 // TestNormalizedMessages holds whole messages of different servers against golden files.
 func TestNormalizedMessages(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,12 +118,7 @@ func isActivityType(header string, needProfile bool) bool {
 		return true
 	case "application/ld+json":
 		profile, given := parameters["profile"]
-		for _, one := range strings.Fields(profile) {
-			if one == "https://www.w3.org/ns/activitystreams" {
-				return true
-			}
-		}
-		return !needProfile && !given
+		return slices.Contains(strings.Fields(profile), activityStreams) || !needProfile && !given
 	}
 	return false
 }

@@ -80,7 +80,7 @@ func markdownHTML(source string) string {
 func plainHTML(text string) string {
 	var out strings.Builder
 	text = strings.ReplaceAll(strings.TrimSpace(text), "\r\n", "\n")
-	for _, paragraph := range strings.Split(text, "\n\n") {
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		if paragraph = strings.Trim(paragraph, "\n"); paragraph == "" {
 			continue
 		}

@@ -34,7 +34,7 @@ func (r *rig) message(d *delivery) *message {
 func (m *message) sign() *delivery {
 	m.header.Set("Content-Digest", m.digest)
 	var base strings.Builder
-	for _, name := range strings.Fields(m.components) {
+	for name := range strings.FieldsSeq(m.components) {
 		value := m.header.Get(strings.Trim(name, `"`))
 		path, query, _ := strings.Cut(m.path, "?")
 		switch name {

@@ -85,17 +85,14 @@ func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *rsa
 		return said, err
 	}
 	second, err := a.send(ctx, p, target, key, otherScheme(first))
-	switch {
-	case err != nil:
-		return said, nil
-	case remembered && said.status == http.StatusUnauthorized:
+	if remembered && said.status == http.StatusUnauthorized {
 		a.forgetScheme(ctx, host)
 	}
-	if second.status/100 == 2 {
+	if err == nil && second.status/100 == 2 {
 		a.rememberScheme(ctx, host, otherScheme(first))
 		return second, nil
 	}
-	return said, nil
+	return said, nil // the first answer is the one that the operator can act on
 }
 
 func (a *Adapter) send(ctx context.Context, p parcel, target *url.URL, key *rsa.PrivateKey, scheme string) (answer, error) {

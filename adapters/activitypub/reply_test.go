@@ -232,27 +232,27 @@ func TestSecondKnock(t *testing.T) {
 		for _, got := range r.remote.arrivals() {
 			names = append(names, schemeName(got.header))
 		}
-		return strings.Join(names, " ")
+		return strings.Join(names, ", then ")
 	}
 	r.remote.answer(status(401))
 	if err := r.deliverReply(reply, 0, 1); err != nil {
 		t.Fatal(err)
 	}
-	if got := schemes(); got != "draft-cavage rfc9421" {
+	if got := schemes(); got != "draft-cavage, then rfc9421" {
 		t.Fatalf("knocked with %s", got)
 	}
 	r.checkArrival(r.remote.arrivals()[1], "echo")
 	r.adapter.schemes = newCache[knownScheme](10) // another node, or after a restart
-	if err := r.deliverReply(reply, 0, 1); err != nil || schemes() != "draft-cavage rfc9421 rfc9421" {
+	if err := r.deliverReply(reply, 0, 1); err != nil || schemes() != "draft-cavage, then rfc9421, then rfc9421" {
 		t.Fatalf("the scheme was not remembered: %s, %v", schemes(), err)
 	}
 	r.remote.answer(status(401))
-	if err := r.deliverReply(reply, 0, 1); err != nil || schemes() != "draft-cavage rfc9421 rfc9421 rfc9421 draft-cavage" {
+	if err := r.deliverReply(reply, 0, 1); err != nil || schemes() != "draft-cavage, then rfc9421, then rfc9421, then rfc9421, then draft-cavage" {
 		t.Fatalf("the way back was not found: %s, %v", schemes(), err)
 	}
 	r.remote.answer(status(500))
 	_ = r.deliverReply(reply, 0, 1)
-	if got := schemes(); got != "draft-cavage rfc9421 rfc9421 rfc9421 draft-cavage draft-cavage" {
+	if got := schemes(); got != "draft-cavage, then rfc9421, then rfc9421, then rfc9421, then draft-cavage, then draft-cavage" {
 		t.Errorf("500 is no knock signal: %s", got)
 	}
 }

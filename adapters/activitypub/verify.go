@@ -36,8 +36,7 @@ func (a *Adapter) authenticate(r *http.Request, body []byte, actor string) (prov
 		}
 	}
 	verifications.WithLabelValues(schemeName(r.Header), "refused").Inc()
-	var known *fault.Fault
-	if errors.As(err, &known) {
+	if _, classed := errors.AsType[*fault.Fault](err); classed {
 		return proven{}, err
 	}
 	return proven{}, fault.Wrap(fault.Unauthenticated, publicReason(err), err)

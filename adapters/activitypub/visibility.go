@@ -34,10 +34,6 @@ func audienceOf(activity, note object) audience {
 	return addressed
 }
 
-func (a audience) names(iri string) bool {
-	return slices.Contains(a.To, iri) || slices.Contains(a.Cc, iri) || slices.Contains(a.Hidden, iri)
-}
-
 // visibility decides as Mastodon does (ActivityPub reference, section 5.3).
 func (a audience) visibility(followers string) string {
 	switch {

@@ -234,7 +234,7 @@ func TestUsageIsCountedRarely(t *testing.T) {
 		_ = json.Unmarshal(get(t, h, "/nodeinfo/2.1").Body.Bytes(), &info)
 		return strings.Repeat("i", int(info.Usage.LocalPosts))
 	}
-	if posts() != "i" || posts() != "i" || usage.calls != 1 {
+	if first, second := posts(), posts(); first != "i" || second != "i" || usage.calls != 1 {
 		t.Errorf("counted %d times", usage.calls)
 	}
 	now = now.Add(usageLife)

@@ -8,7 +8,7 @@ import (
 // xrd is the host's descriptor (RFC 6415).
 type xrd struct {
 	XMLName xml.Name `xml:"http://docs.oasis-open.org/ns/xri/xrd-1.0 XRD"`
-	Link    xrdLink
+	Link    xrdLink  `xml:"Link"`
 }
 
 type xrdLink struct {

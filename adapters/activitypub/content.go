@@ -1,0 +1,133 @@
+package activitypub
+
+import (
+	"html"
+	"strings"
+
+	"inbox/normalized"
+)
+
+// fill writes content, source and files, with every mentioned person visible in the text.
+func (a *Adapter) fill(made *note, response normalized.Response, people []person) {
+	body, sources := a.content(made, response)
+	body, missing := linkMentions(body, people)
+	var lead strings.Builder
+	for _, one := range missing {
+		lead.WriteString(one.anchor() + " ")
+	}
+	switch {
+	case lead.Len() == 0:
+		made.Content = body
+	case strings.HasPrefix(body, "<p>"):
+		made.Content = "<p>" + lead.String() + body[len("<p>"):]
+	default:
+		made.Content = "<p>" + strings.TrimSpace(lead.String()) + "</p>" + body
+	}
+	if len(sources) > 0 {
+		made.Source = &noteSource{strings.Join(sources, "\n\n"), normalized.MIMEMarkdown}
+	}
+}
+
+// content renders the parts in order. Tool calls are not shown, and parts of an unknown kind are left out.
+func (a *Adapter) content(made *note, response normalized.Response) (body string, sources []string) {
+	var out strings.Builder
+	for _, part := range response.Parts {
+		switch part.Kind {
+		case normalized.PartText:
+			out.WriteString(textHTML(part))
+			if part.MIME == normalized.MIMEMarkdown {
+				sources = append(sources, part.Content)
+			}
+		case normalized.PartLink:
+			out.WriteString("<p>" + linkPart(part) + "</p>")
+		case normalized.PartFile, normalized.PartArtifact:
+			out.WriteString(a.file(made, part))
+		case normalized.PartPolicy:
+			out.WriteString(policyHTML(part))
+		}
+	}
+	if out.Len() == 0 && response.Error != nil {
+		out.WriteString(plainHTML(response.Error.Message))
+	}
+	return out.String(), sources
+}
+
+func textHTML(part normalized.Part) string {
+	switch part.MIME {
+	case normalized.MIMEMarkdown:
+		return markdownHTML(part.Content)
+	case normalized.MIMEHTML:
+		return sanitize(part.Content)
+	}
+	return plainHTML(part.Content)
+}
+
+func linkPart(part normalized.Part) string {
+	title := part.Title
+	if title == "" {
+		title = part.URL
+	}
+	text := sanitize(linkHTML(part.URL, title))
+	if part.Description != "" {
+		text += "<br>" + html.EscapeString(part.Description)
+	}
+	return text
+}
+
+// file attaches a file that has a public address and names any other.
+func (a *Adapter) file(made *note, part normalized.Part) string {
+	address := a.fileAddress(part)
+	if address == "" || len(made.Attachment) >= maxReplyFiles {
+		name := part.Name
+		if name == "" {
+			name = part.MIME
+		}
+		if address != "" {
+			return "<p>" + sanitize(linkHTML(address, name)) + "</p>"
+		}
+		return "<p>[" + html.EscapeString(name) + "]</p>"
+	}
+	description := part.Alt
+	if description == "" {
+		description = part.Description
+	}
+	made.Attachment = append(made.Attachment, noteFile{"Document", part.MIME, address, description})
+	return ""
+}
+
+func (a *Adapter) fileAddress(part normalized.Part) string {
+	if part.BytesRef == nil {
+		return ""
+	}
+	if _, ok := origin(part.BytesRef.URL); ok {
+		return part.BytesRef.URL
+	}
+	if part.BytesRef.Kind == normalized.BytesContentAddressed && a.options.MediaURL != nil {
+		return a.options.MediaURL(part.BytesRef.Digest, part.Name)
+	}
+	return ""
+}
+
+// policyHTML shows a demand as lines with its address in plain sight; no button hides where it leads.
+func policyHTML(part normalized.Part) string {
+	policy := part.Policy
+	if policy == nil {
+		return ""
+	}
+	var lines []string
+	if policy.Title != "" {
+		lines = append(lines, "<strong>"+html.EscapeString(policy.Title)+"</strong>")
+	}
+	lines = append(lines, html.EscapeString(policy.Message))
+	if policy.URL != "" {
+		label := policy.ActionLabel
+		if label == "" {
+			label = "Continue"
+		}
+		lines = append(lines, html.EscapeString(label)+": "+linkHTML(policy.URL, policy.URL))
+	}
+	if policy.ExpiresAt != nil {
+		lines = append(lines, "Valid until "+policy.ExpiresAt.UTC().Format("2 January 2006, 15:04 UTC"))
+	}
+	return sanitize("<p>" + strings.Join(lines, "<br>") + "</p>")
+}

@@ -1,0 +1,132 @@
+package activitypub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// fetch gets the key from its server and remembers it, or that this failed.
+func (l *lookup) fetch(ctx context.Context, keyID string) (remoteKey, error) {
+	host := hostOf(keyID)
+	failures, _ := l.hosts.get(host, l.a.now())
+	if failures >= maxHostFailures {
+		keyLookups.WithLabelValues("refused").Inc()
+		return remoteKey{}, errors.New("too many keys of this server could not be fetched: try again in five minutes")
+	}
+	found, err := l.fetchKey(ctx, keyID)
+	if err != nil {
+		keyLookups.WithLabelValues("failed").Inc()
+		l.failed.put(keyID, err, l.a.now().Add(failureLife))
+		l.hosts.put(host, failures+1, l.a.now().Add(failureLife))
+		return remoteKey{}, err
+	}
+	keyLookups.WithLabelValues("fetched").Inc()
+	l.remember(ctx, keyID, found)
+	return found, nil
+}
+
+func (l *lookup) remember(ctx context.Context, keyID string, found remoteKey) {
+	l.failed.drop(keyID)
+	l.keys.put(keyID, found, l.a.now().Add(keyLife))
+	l.rememberActor(ctx, found.actor)
+	if withoutFragment(keyID) != found.actor.ID {
+		_ = l.a.options.State.Put(ctx, keyOwnerNamespace, keyID, []byte(found.actor.ID), l.a.now().Add(knownLife))
+	}
+}
+
+// rememberActor stores an actor. The store only spares later fetches, so its failure is no failure of the lookup.
+func (l *lookup) rememberActor(ctx context.Context, actor *remoteActor) {
+	if value, err := json.Marshal(actor); err == nil {
+		_ = l.a.options.State.Put(ctx, actorNamespace, actor.ID, value, l.a.now().Add(knownLife))
+	}
+}
+
+// fetchActor gets an actor anew and remembers it.
+func (l *lookup) fetchActor(ctx context.Context, iri string) (*remoteActor, error) {
+	actor, err := l.a.fetchActor(ctx, iri, l.a.now())
+	if err != nil {
+		return nil, err
+	}
+	l.rememberActor(ctx, actor)
+	return actor, nil
+}
+
+// fetchKey reads the three forms in which servers publish keys: inside the actor, as a document of its own with an
+// owner, and as a Multikey of the actor. Owner and key are always on one origin, and the owner lists the key: a key
+// document alone could claim anybody as its owner.
+func (l *lookup) fetchKey(ctx context.Context, keyID string) (remoteKey, error) {
+	doc, final, err := l.a.fetch(ctx, keyID)
+	if err != nil {
+		return remoteKey{}, err
+	}
+	if !sameOrigin(final, keyID) {
+		return remoteKey{}, fmt.Errorf("%w: redirected to another server", errNotFetched)
+	}
+	if isActor(doc) && str(doc, "id") == withoutFragment(keyID) {
+		actor, err := readActor(doc, l.a.now())
+		if err != nil {
+			return remoteKey{}, fmt.Errorf("%w: %w", errNotFetched, err)
+		}
+		return ownedKey(actor, keyID, "")
+	}
+	owner, material := ownerOf(doc, keyID)
+	if !sameOrigin(owner, keyID) {
+		return remoteKey{}, fmt.Errorf("%w: the key has no owner on its own server", errNotFetched)
+	}
+	actor, err := l.a.fetchActor(ctx, owner, l.a.now())
+	if err != nil {
+		return remoteKey{}, err
+	}
+	if actor.ID != owner {
+		return remoteKey{}, fmt.Errorf("%w: the key's owner has another id", errNotFetched)
+	}
+	return ownedKey(actor, keyID, material)
+}
+
+// ownerOf reads a bare key document, or the stub actor that GoToSocial serves at its key ids (no inbox, so that it
+// is readable without a signature).
+func ownerOf(doc object, keyID string) (owner, material string) {
+	if str(doc, "id") == keyID {
+		owner = reference(doc["owner"])
+		if owner == "" {
+			owner = reference(doc["controller"])
+		}
+		return owner, readKey(doc).Material
+	}
+	for _, key := range readKeys(doc) {
+		if key.ID == keyID {
+			return str(doc, "id"), key.Material
+		}
+	}
+	return "", ""
+}
+
+// ownedKey takes the key that the actor lists; elsewhere is the same key as published in a document of its own.
+func ownedKey(actor *remoteActor, keyID, elsewhere string) (remoteKey, error) {
+	listed, found := actor.lists(keyID)
+	if !found {
+		return remoteKey{}, errors.New("the actor does not list this key")
+	}
+	if listed.Material == "" {
+		listed.Material = elsewhere
+		actor.setMaterial(keyID, elsewhere)
+	}
+	if elsewhere != "" && listed.Material != elsewhere {
+		return remoteKey{}, errors.New("the actor lists this key with other bytes")
+	}
+	key, err := parseKey(listed.Material)
+	if err != nil {
+		return remoteKey{}, err
+	}
+	return remoteKey{key, actor}, nil
+}
+
+func (r *remoteActor) setMaterial(keyID, material string) {
+	for i := range r.Keys {
+		if r.Keys[i].ID == keyID {
+			r.Keys[i].Material = material
+		}
+	}
+}

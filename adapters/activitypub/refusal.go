@@ -1,0 +1,51 @@
+package activitypub
+
+import (
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+
+	"inbox/internal/fault"
+)
+
+// offerMessageSignatures lets capable peers repeat a refused request with RFC 9421 (section 5.1 there).
+func (a *Adapter) offerMessageSignatures(w http.ResponseWriter) {
+	w.Header().Set("Accept-Signature", `sig1=("@method" "@target-uri" "@authority" "content-digest");created;keyid`)
+}
+
+var statuses = map[fault.Kind]int{
+	fault.Malformed: http.StatusBadRequest, fault.TooLarge: http.StatusRequestEntityTooLarge,
+	fault.Unauthenticated: http.StatusUnauthorized, fault.Forbidden: http.StatusForbidden,
+	fault.NotFound: http.StatusNotFound, fault.Gone: http.StatusGone, fault.Conflict: http.StatusConflict,
+	fault.RateLimited: http.StatusTooManyRequests, fault.Unsupported: http.StatusUnsupportedMediaType,
+	fault.Unavailable: http.StatusServiceUnavailable,
+}
+
+// refuse writes a fault as status and one line of text. What went wrong inside goes to the log only.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	failure := fault.Of(err)
+	status, known := statuses[failure.Kind]
+	if !known {
+		status = http.StatusInternalServerError
+	}
+	if status >= http.StatusInternalServerError {
+		slog.ErrorContext(r.Context(), "activitypub request failed", "path", r.URL.Path, "error", err)
+	}
+	if failure.RetryAfter > 0 || status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		seconds := max(int(math.Ceil(failure.RetryAfter.Seconds())), 5)
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	text := failure.Public
+	if failure.Field != "" {
+		text = failure.Field + ": " + text
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	http.Error(w, text, status)
+}
+
+// unavailable is a failure of our own store; the peer tries again.
+func unavailable(cause error) error {
+	return fault.Wrap(fault.Unavailable, "try again later", cause)
+}

@@ -1,0 +1,47 @@
+package activitypub
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+// sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
+func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentProfile) (normalized.Sender, error) {
+	checked := a.remote.address(ctx, by.actor)
+	claims, err := json.Marshal(evidenceClaims{by.actor.ID, by.actor.Type, by.scheme, checked.Status})
+	if err != nil {
+		return normalized.Sender{}, fmt.Errorf("encode claims: %w", err)
+	}
+	name := visible(by.actor.Name, 256)
+	return normalized.Sender{
+		Address: checked.Address, DisplayName: name, Profile: profileOf(by.actor, name),
+		AuthMethod: normalized.AuthActivityPubSignature, Verified: true, KeyID: by.keyID,
+		Identities: []identity.Evidence{{
+			Subject: by.actor.ID, Issuer: a.options.Domain, Method: identity.MethodActivityPubSignature,
+			Assurance: identity.AssuranceAddress, Audience: identity.Audience{agent.Address},
+			IssuedAt: identity.At(a.now()), Claims: claims,
+			Source: &identity.Source{Transport: normalized.ViaActivityPub},
+			Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: a.options.Domain, KeyID: by.keyID},
+		}},
+	}, nil
+}
+
+func profileOf(actor *remoteActor, name string) *normalized.SenderProfile {
+	profile := &normalized.SenderProfile{
+		DisplayName: name, Username: visible(actor.Username, 256), URL: actor.URL,
+		Provider: normalized.ViaActivityPub, ProviderSubject: actor.ID,
+	}
+	if actor.Icon != "" {
+		profile.Avatar = &normalized.Image{URL: actor.Icon, MIMEType: mediaType(actor.IconType)}
+	}
+	if !actor.FetchedAt.IsZero() {
+		fetched := identity.At(actor.FetchedAt)
+		profile.FetchedAt = &fetched
+	}
+	return profile
+}
