@@ -1,16 +1,9 @@
 package email
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"fmt"
-	"net/http"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -185,68 +178,6 @@ func (e *entity) isText() bool {
 	return disposition != "attachment" && params["filename"] == ""
 }
 
-// readText decodes charset, flow and HTML.
-func (e *entity) readText() (content, mime string) {
-	text := decodeCharset(e.decodeBody(), e.params["charset"])
-	if e.media == "text/html" {
-		content, mime = fromHTML(text)
-		return readable(content), mime
-	}
-	if strings.EqualFold(e.params["format"], "flowed") {
-		text = unflow(text, strings.EqualFold(e.params["delsp"], "yes"))
-	}
-	return readable(text), normalized.MIMEPlain
-}
-
-// decodeCharset makes UTF-8. A missing, unknown or wrong charset never loses text.
-func decodeCharset(raw []byte, label string) string {
-	switch label = strings.ToLower(strings.TrimSpace(label)); label {
-	case "", "us-ascii", "ascii":
-		return utf8Text(raw)
-	case "utf-8", "utf8":
-		if utf8.Valid(raw) {
-			return string(raw)
-		}
-		return strings.ToValidUTF8(string(raw), "\uFFFD")
-	}
-	reader, err := charsetReader(label, bytes.NewReader(raw))
-	if err != nil {
-		return utf8Text(raw)
-	}
-	var out bytes.Buffer
-	if _, err := out.ReadFrom(reader); err != nil {
-		return utf8Text(raw)
-	}
-	return strings.ToValidUTF8(out.String(), "\uFFFD")
-}
-
-// readable makes line ends LF and removes controls and runes that hide or turn text.
-func readable(text string) string {
-	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
-	if harmless(text) {
-		return strings.TrimSpace(text)
-	}
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == 0x200d: // the joiner holds emoji together
-			return r
-		case unicode.IsControl(r) || invisible(r):
-			return -1
-		}
-		return r
-	}, text))
-}
-
-// harmless is the common case, and ten times cheaper to see than to rewrite.
-func harmless(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c >= 0x7f || (c < ' ' && c != '\n' && c != '\t') {
-			return false
-		}
-	}
-	return true
-}
-
 func (r *contentReader) addText(text, mime string) {
 	if strings.TrimSpace(text) == "" {
 		return
@@ -265,99 +196,4 @@ func truncate(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:maxTextBytes], "") + "\n\n[The text was cut after 256 KiB; the original mail is kept.]"
-}
-
-// stub says whether a plain text part only points at the HTML part.
-func stub(node *entity) bool {
-	text, _ := node.readText()
-	if strings.TrimSpace(text) == "" {
-		return true
-	}
-	lower := strings.ToLower(text)
-	if len(lower) > 300 || !strings.Contains(lower, "html") {
-		return false
-	}
-	for _, sign := range []string{"view", "format", "support", "compatible", "anzeig", "client", "version"} {
-		if strings.Contains(lower, sign) {
-			return true
-		}
-	}
-	return false
-}
-
-// addFile keeps a leaf as a file part.
-func (r *contentReader) addFile(ctx context.Context, node *entity) error {
-	if len(r.result.files) >= maxFiles {
-		r.result.left++
-		return nil
-	}
-	body := node.decodeBody()
-	if r.budget -= len(body); r.budget < 0 {
-		return fault.InField("body", "the decoded files are larger than the mail")
-	}
-	ref, err := r.keep(ctx, body)
-	if err != nil {
-		return err
-	}
-	r.result.files = append(r.result.files, normalized.Part{
-		Kind: normalized.PartFile, MIME: fileType(node, body), Name: fileName(node), Size: int64(len(body)), BytesRef: ref,
-	})
-	return nil
-}
-
-func (r *contentReader) keep(ctx context.Context, body []byte) (*normalized.BytesRef, error) {
-	if len(body) <= normalized.MaxInlineBytes && r.inline+len(body) <= maxInlineTotal {
-		r.inline += len(body)
-		return &normalized.BytesRef{Kind: normalized.BytesInline, DataBase64: base64.StdEncoding.EncodeToString(body)}, nil
-	}
-	digest, _, err := r.blobs.Put(ctx, bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("store attachment: %w", err)
-	}
-	return &normalized.BytesRef{Kind: normalized.BytesContentAddressed, Algo: "sha256", Digest: digest}, nil
-}
-
-// fileType is the declared type, or what the bytes look like when the declaration says nothing.
-func fileType(node *entity, body []byte) string {
-	if node.media != "" && node.media != "application/octet-stream" && len(node.media) <= 127 {
-		return node.media
-	}
-	sniffed, _ := mediaType(http.DetectContentType(body), "application/octet-stream")
-	return sniffed
-}
-
-// fileName gives a harmless name: the last path element without controls, disguises and leading dots.
-func fileName(node *entity) string {
-	_, disposition := mediaType(node.fields.get("Content-Disposition"), "inline")
-	name := disposition["filename"]
-	if name == "" {
-		name = node.params["name"]
-	}
-	if name == "" && strings.HasPrefix(node.media, "message/") {
-		name = enclosedName(node)
-	}
-	return cleanName(decodeWords(name))
-}
-
-func enclosedName(node *entity) string {
-	fields, _, err := splitHeader(node.decodeBody())
-	if err != nil || fields.decoded("Subject") == "" {
-		return "mail.eml"
-	}
-	return strings.NewReplacer("/", " ", "\\", " ", ":", " ").Replace(fields.decoded("Subject")) + ".eml"
-}
-
-func cleanName(name string) string {
-	name = name[strings.LastIndexAny(name, `/\`)+1:]
-	name = strings.TrimLeft(cleanText(name, maxNameBytes), ". ")
-	for len(name) > maxNameBytes {
-		_, size := utf8.DecodeLastRuneInString(name)
-		name = name[:len(name)-size]
-	}
-	return name
-}
-
-func digestOf(mail []byte) string {
-	sum := sha256.Sum256(mail)
-	return hex.EncodeToString(sum[:])
 }

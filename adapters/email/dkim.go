@@ -67,7 +67,7 @@ func (a *Adapter) verifyDKIM(ctx context.Context, fields header, mail []byte) []
 		return []dkimSignature{{Result: resultPermError, Reason: cleanText(err.Error(), 200)}}
 	}
 	results := make([]dkimSignature, 0, len(found))
-	for i, one := range found {
+	for i, one := range found[:min(len(found), len(tags))] {
 		results = append(results, a.judgeSignature(ctx, fields, tags[i], one))
 	}
 	return results

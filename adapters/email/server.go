@@ -13,8 +13,6 @@ import (
 
 	"github.com/emersion/go-smtp"
 	"github.com/google/uuid"
-
-	"inbox/identity"
 )
 
 // Limits of one session.
@@ -81,6 +79,10 @@ func peerOf(conn net.Conn) *peerConn {
 func (s *session) Mail(from string, options *smtp.MailOptions) error {
 	if s.adapter.listener.isDraining() {
 		return s.hangUp(smtp.EnhancedCode{4, 3, 2}, "This server is restarting, please try again")
+	}
+	if s.transaction().id != "" {
+		// The library would keep the recipients of the open transaction for its own count (RFC 5321, section 4.1.4).
+		return s.refuse(503, smtp.EnhancedCode{5, 5, 1}, "There is a mail open already; end it or say RSET")
 	}
 	if options != nil && options.Size > s.adapter.options.MaxMessageBytes {
 		return smtp.ErrDataTooLarge
@@ -149,36 +151,15 @@ func (s *session) countRefused(refusal *smtp.SMTPError) error {
 	return s.refuse(refusal.Code, refusal.EnhancedCode, refusal.Message)
 }
 
-// recipient finds who lives of an address at our domain.
-func (a *Adapter) recipient(to string) (recipient, *smtp.SMTPError) {
-	if !isASCII(to) {
-		return recipient{}, &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 6, 7}, Message: "This server does not take internationalized addresses in the envelope"}
-	}
-	at := strings.LastIndexByte(to, '@')
-	domain, err := identity.ParseDomain(to[at+1:])
-	if at <= 0 || err != nil || domain != a.domain {
-		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Relaying is refused; this server takes mail for " + a.domain}
-	}
-	name, tag := splitTag(to[:at])
-	if name == "postmaster" || name == "abuse" {
-		return recipient{local: name, envelope: name + "@" + a.domain}, nil
-	}
-	if !identity.ValidAgentName(name) {
-		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 3}, Message: "The recipient address is not understood"}
-	}
-	profile, ok := a.options.Agents.Agent(name)
-	if !ok {
-		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "There is no agent " + name + " here"}
-	}
-	return recipient{agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + a.domain}, nil
-}
-
 // Data takes the mail. It answers 250 only after everything is durable; every failure of ours is a 451, because the
 // library would tell the peer 554 and the mail would be lost.
 func (s *session) Data(r io.Reader) error {
 	s.peer.beginTransfer()
 	env := s.transaction()
 	env.received = s.adapter.now()
+	if len(env.recipients) == 0 {
+		return s.refuse(554, smtp.EnhancedCode{5, 5, 1}, "No valid recipients")
+	}
 	mail, taken, err := s.read(r)
 	defer s.adapter.buffered.give(taken)
 	if err != nil {

@@ -431,3 +431,30 @@ func TestStartTLS(t *testing.T) {
 		t.Errorf("trace %s", original)
 	}
 }
+
+func TestNestedMailIsRefused(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	w.say("RCPT TO:<echo@inbox.test>", "250")
+	w.say("MAIL FROM:<b@plain.test>", "503 5.5.1")
+	w.say("EHLO again.test", "250")
+	w.say("DATA", "502")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+	s.engine.only(t)
+}
+
+func TestPipelinedMails(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	one := func(id string) string {
+		return "MAIL FROM:<a@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + letter("x", "From: a@plain.test", "Message-ID: <"+id+"@plain.test>") + ".\r\n"
+	}
+	w.write(one("1") + one("2") + "QUIT\r\n")
+	for _, want := range []string{"250", "250", "354", "250", "250", "250", "354", "250", "221"} {
+		w.expect(want)
+	}
+	if n := len(s.engine.all()); n != 2 {
+		t.Errorf("%d messages; want 2", n)
+	}
+}

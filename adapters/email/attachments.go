@@ -1,0 +1,93 @@
+package email
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// addFile keeps a leaf as a file part.
+func (r *contentReader) addFile(ctx context.Context, node *entity) error {
+	if len(r.result.files) >= maxFiles {
+		r.result.left++
+		return nil
+	}
+	body := node.decodeBody()
+	if r.budget -= len(body); r.budget < 0 {
+		return fault.InField("body", "the decoded files are larger than the mail")
+	}
+	ref, err := r.keep(ctx, body)
+	if err != nil {
+		return err
+	}
+	r.result.files = append(r.result.files, normalized.Part{
+		Kind: normalized.PartFile, MIME: fileType(node, body), Name: fileName(node), Size: int64(len(body)), BytesRef: ref,
+	})
+	return nil
+}
+
+func (r *contentReader) keep(ctx context.Context, body []byte) (*normalized.BytesRef, error) {
+	if len(body) <= normalized.MaxInlineBytes && r.inline+len(body) <= maxInlineTotal {
+		r.inline += len(body)
+		return &normalized.BytesRef{Kind: normalized.BytesInline, DataBase64: base64.StdEncoding.EncodeToString(body)}, nil
+	}
+	digest, _, err := r.blobs.Put(ctx, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("store attachment: %w", err)
+	}
+	return &normalized.BytesRef{Kind: normalized.BytesContentAddressed, Algo: "sha256", Digest: digest}, nil
+}
+
+// fileType is the declared type, or what the bytes look like when the declaration says nothing.
+func fileType(node *entity, body []byte) string {
+	if node.media != "" && node.media != "application/octet-stream" && len(node.media) <= 127 {
+		return node.media
+	}
+	sniffed, _ := mediaType(http.DetectContentType(body), "application/octet-stream")
+	return sniffed
+}
+
+// fileName gives a harmless name: the last path element without controls, disguises and leading dots.
+func fileName(node *entity) string {
+	_, disposition := mediaType(node.fields.get("Content-Disposition"), "inline")
+	name := disposition["filename"]
+	if name == "" {
+		name = node.params["name"]
+	}
+	if name == "" && strings.HasPrefix(node.media, "message/") {
+		name = enclosedName(node)
+	}
+	return cleanName(decodeWords(name))
+}
+
+func enclosedName(node *entity) string {
+	fields, _, err := splitHeader(node.decodeBody())
+	if err != nil || fields.decoded("Subject") == "" {
+		return "mail.eml"
+	}
+	return strings.NewReplacer("/", " ", "\\", " ", ":", " ").Replace(fields.decoded("Subject")) + ".eml"
+}
+
+func cleanName(name string) string {
+	name = name[strings.LastIndexAny(name, `/\`)+1:]
+	name = strings.TrimLeft(cleanText(name, maxNameBytes), ". ")
+	for len(name) > maxNameBytes {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-size]
+	}
+	return name
+}
+
+func digestOf(mail []byte) string {
+	sum := sha256.Sum256(mail)
+	return hex.EncodeToString(sum[:])
+}

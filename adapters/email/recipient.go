@@ -1,0 +1,33 @@
+package email
+
+import (
+	"strings"
+
+	"github.com/emersion/go-smtp"
+
+	"inbox/identity"
+)
+
+// recipient finds who lives of an address at our domain.
+func (a *Adapter) recipient(to string) (recipient, *smtp.SMTPError) {
+	if !isASCII(to) {
+		return recipient{}, &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 6, 7}, Message: "This server does not take internationalized addresses in the envelope"}
+	}
+	at := strings.LastIndexByte(to, '@')
+	domain, err := identity.ParseDomain(to[at+1:])
+	if at <= 0 || err != nil || domain != a.domain {
+		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Relaying is refused; this server takes mail for " + a.domain}
+	}
+	name, tag := splitTag(to[:at])
+	if name == "postmaster" || name == "abuse" {
+		return recipient{local: name, envelope: name + "@" + a.domain}, nil
+	}
+	if !identity.ValidAgentName(name) {
+		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 3}, Message: "The recipient address is not understood"}
+	}
+	profile, ok := a.options.Agents.Agent(name)
+	if !ok {
+		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "There is no agent " + name + " here"}
+	}
+	return recipient{agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + a.domain}, nil
+}

@@ -1,0 +1,90 @@
+package email
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"inbox/normalized"
+)
+
+// readText decodes charset, flow and HTML.
+func (e *entity) readText() (content, mime string) {
+	text := decodeCharset(e.decodeBody(), e.params["charset"])
+	if e.media == "text/html" {
+		content, mime = fromHTML(text)
+		return readable(content), mime
+	}
+	if strings.EqualFold(e.params["format"], "flowed") {
+		text = unflow(text, strings.EqualFold(e.params["delsp"], "yes"))
+	}
+	return readable(text), normalized.MIMEPlain
+}
+
+// decodeCharset makes UTF-8. A missing, unknown or wrong charset never loses text.
+func decodeCharset(raw []byte, label string) string {
+	switch label = strings.ToLower(strings.TrimSpace(label)); label {
+	case "", "us-ascii", "ascii":
+		return utf8Text(raw)
+	case "utf-8", "utf8":
+		if utf8.Valid(raw) {
+			return string(raw)
+		}
+		return strings.ToValidUTF8(string(raw), "\uFFFD")
+	}
+	reader, err := charsetReader(label, bytes.NewReader(raw))
+	if err != nil {
+		return utf8Text(raw)
+	}
+	var out bytes.Buffer
+	if _, err := out.ReadFrom(reader); err != nil {
+		return utf8Text(raw)
+	}
+	return strings.ToValidUTF8(out.String(), "\uFFFD")
+}
+
+// readable makes line ends LF and removes controls and runes that hide or turn text.
+func readable(text string) string {
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	if harmless(text) {
+		return strings.TrimSpace(text)
+	}
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == 0x200d: // the joiner holds emoji together
+			return r
+		case unicode.IsControl(r) || invisible(r):
+			return -1
+		}
+		return r
+	}, text))
+}
+
+// harmless is the common case, and ten times cheaper to see than to rewrite.
+func harmless(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c >= 0x7f || (c < ' ' && c != '\n' && c != '\t') {
+			return false
+		}
+	}
+	return true
+}
+
+// stub says whether a plain text part only points at the HTML part.
+func stub(node *entity) bool {
+	text, _ := node.readText()
+	if strings.TrimSpace(text) == "" {
+		return true
+	}
+	lower := strings.ToLower(text)
+	if len(lower) > 300 || !strings.Contains(lower, "html") {
+		return false
+	}
+	for _, sign := range []string{"view", "format", "support", "compatible", "anzeig", "client", "version"} {
+		if strings.Contains(lower, sign) {
+			return true
+		}
+	}
+	return false
+}
