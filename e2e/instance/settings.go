@@ -2,6 +2,7 @@ package instance
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 )
@@ -20,14 +21,25 @@ type Settings struct {
 	More      string // further lines of TOML, written last
 }
 
-// FreeAddress asks the kernel for a loopback port that nobody uses now.
+// Ports of servers that are killed and started again lie below those that Linux gives to outgoing connections (from
+// 32768): while the server is down, a client of the test could otherwise get its port.
+const (
+	firstPort = 12000
+	lastPort  = 32000
+)
+
+// FreeAddress finds a loopback address on which nobody listens now.
 func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("ask for a free port: %w", err)
+	var last error
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.N(lastPort-firstPort))
+		listener, err := net.Listen("tcp", address)
+		if err == nil {
+			return address, listener.Close()
+		}
+		last = err
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String(), nil
+	return "", fmt.Errorf("find a free port: %w", last)
 }
 
 func (s *Settings) fill() error {

@@ -19,11 +19,7 @@ type Names struct {
 
 // NewNames starts a name server on a free loopback port, over UDP and TCP.
 func NewNames() (*Names, error) {
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listen for name lookups: %w", err)
-	}
-	listener, err := net.Listen("tcp", packets.LocalAddr().String())
+	packets, listener, err := listenTwice()
 	if err != nil {
 		return nil, fmt.Errorf("listen for name lookups: %w", err)
 	}
@@ -31,6 +27,20 @@ func NewNames() (*Names, error) {
 	names.serve(&dns.Server{PacketConn: packets, Handler: names})
 	names.serve(&dns.Server{Listener: listener, Handler: names})
 	return names, nil
+}
+
+// listenTwice opens one port for both protocols. The kernel chooses it for UDP; for TCP somebody may have it.
+func listenTwice() (packets net.PacketConn, listener net.Listener, err error) {
+	for range 20 {
+		if packets, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+			return nil, nil, err
+		}
+		if listener, err = net.Listen("tcp", packets.LocalAddr().String()); err == nil {
+			return packets, listener, nil
+		}
+		_ = packets.Close()
+	}
+	return nil, nil, err
 }
 
 func (n *Names) serve(server *dns.Server) {
