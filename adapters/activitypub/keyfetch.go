@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"inbox/internal/fault"
 )
 
 // fetch gets the key from its server and remembers it, or that this failed.
@@ -15,6 +17,11 @@ func (l *lookup) fetch(ctx context.Context, keyID string) (remoteKey, error) {
 		keyLookups.WithLabelValues("refused").Inc()
 		return remoteKey{}, errors.New("too many keys of this server could not be fetched: try again in five minutes")
 	}
+	leave, err := l.enter(ctx)
+	if err != nil {
+		return remoteKey{}, err
+	}
+	defer leave()
 	found, err := l.fetchKey(ctx, keyID)
 	if err != nil {
 		keyLookups.WithLabelValues("failed").Inc()
@@ -25,6 +32,19 @@ func (l *lookup) fetch(ctx context.Context, keyID string) (remoteKey, error) {
 	keyLookups.WithLabelValues("fetched").Inc()
 	l.remember(ctx, keyID, found)
 	return found, nil
+}
+
+// enter takes one of the places for fetches that strangers cause. They are fewer than the client's, so that slow
+// servers behind invented senders can never hold up our deliveries.
+func (l *lookup) enter(ctx context.Context) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxPlaceWait)
+	defer cancel()
+	select {
+	case l.places <- struct{}{}:
+		return func() { <-l.places }, nil
+	case <-ctx.Done():
+		return nil, fault.Wrap(fault.Unavailable, "too many unknown senders at once: try again later", ctx.Err())
+	}
 }
 
 func (l *lookup) remember(ctx context.Context, keyID string, found remoteKey) {

@@ -29,6 +29,9 @@ const (
 	// maxHostFailures is how many failing key ids of one host are fetched inside failureLife: the ids are the
 	// sender's to invent.
 	maxHostFailures = 20
+
+	maxKeyFetches = 16              // at one time
+	maxPlaceWait  = 5 * time.Second // for one of them
 )
 
 // remoteKey is a parsed key and the actor who lists it.
@@ -45,6 +48,7 @@ type lookup struct {
 	hosts     *cache[int]
 	refreshed *cache[bool]
 	addresses *cache[checkedAddress]
+	places    chan struct{} // for fetches under way
 	once      singleflight.Group
 }
 
@@ -52,7 +56,7 @@ func newLookup(a *Adapter) *lookup {
 	return &lookup{
 		a: a, keys: newCache[remoteKey](maxCachedKeys), failed: newCache[error](maxCachedFailures),
 		hosts: newCache[int](maxCachedHosts), refreshed: newCache[bool](maxCachedFailures),
-		addresses: newCache[checkedAddress](maxCachedKeys),
+		addresses: newCache[checkedAddress](maxCachedKeys), places: make(chan struct{}, maxKeyFetches),
 	}
 }
 

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"inbox/internal/fault"
 )
 
 func TestDeadKeyCostsOneFetch(t *testing.T) {
@@ -37,6 +40,27 @@ func TestInventedKeysOfOneHostAreBounded(t *testing.T) {
 	if n := r.remote.requests.Load(); n != maxHostFailures {
 		t.Errorf("%d fetches, want %d", n, maxHostFailures)
 	}
+}
+
+// TestSlowServersDoNotPileUp: when all places are taken the sender is told to come back, and nothing is held against it.
+func TestSlowServersDoNotPileUp(t *testing.T) {
+	r := newRig(t)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLookup(r.adapter)
+		for range maxKeyFetches {
+			if _, err := l.enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		started := time.Now()
+		_, err := l.fetch(t.Context(), "https://m.example/key")
+		if !fault.Is(err, fault.Unavailable) || time.Since(started) != maxPlaceWait {
+			t.Errorf("%v after %v", err, time.Since(started))
+		}
+		if _, failed := l.failed.get("https://m.example/key", r.adapter.now()); failed {
+			t.Error("the key is remembered as failing")
+		}
+	})
 }
 
 func TestManySendersOfOneKeyFetchItOnce(t *testing.T) {
