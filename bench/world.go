@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"inbox/e2e/instance"
@@ -134,6 +135,7 @@ func (w *world) against(ctx context.Context, s scenario, server *instance.Instan
 	}
 	defer func() { _ = server.Kill() }()
 	w.ledger.Store(load.NewLedger())
+	started, generatorBefore := time.Now(), processorTime()
 	m, err := s.run(ctx, w, server)
 	if err != nil {
 		return Result{}, fmt.Errorf("%w\n%s", err, tail(server.Log(), 4096))
@@ -142,9 +144,27 @@ func (w *world) against(ctx context.Context, s scenario, server *instance.Instan
 	if err != nil {
 		return Result{}, err
 	}
+	used, err := server.ProcessorTime()
+	if err != nil {
+		return Result{}, err
+	}
+	elapsed := time.Since(started)
+	fmt.Fprintf(os.Stderr, "  processor time: server %.0f %%, generator %.0f %%\n",
+		percentOf(used, elapsed), percentOf(processorTime()-generatorBefore, elapsed))
 	w.client.CloseIdleConnections()
 	return m.result(memory), nil
 }
+
+// processorTime is what this process has used of processors.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func percentOf(part, whole time.Duration) float64 { return 100 * part.Seconds() / whole.Seconds() }
 
 func tail(text string, size int) string {
 	if len(text) <= size {

@@ -219,3 +219,27 @@ func (i *Instance) Memory() (int64, error) {
 	}
 	return 0, errors.New("read memory: the process has none any more")
 }
+
+// ticksPerSecond is USER_HZ, which Linux fixes at 100 for user space.
+const ticksPerSecond = 100
+
+// ProcessorTime is what the running server has used of processors since it started.
+func (i *Instance) ProcessorTime() (time.Duration, error) {
+	process := i.running()
+	if process == nil {
+		return 0, ErrNotRunning
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.command.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("read processor time: %w", err)
+	}
+	// The name in parentheses may hold anything; after it, fields 14 and 15 of proc(5) are user and system time.
+	_, after, _ := strings.Cut(string(status), ") ")
+	fields := strings.Fields(after)
+	if len(fields) < 13 {
+		return 0, errors.New("read processor time: unknown form")
+	}
+	user, errUser := strconv.ParseInt(fields[11], 10, 64)
+	system, errSystem := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * time.Second / ticksPerSecond, errors.Join(errUser, errSystem)
+}
