@@ -25,6 +25,8 @@ const (
 	maxAnnounced = 512
 	// announceTimeout bounds one round; a lost one costs the others no more than their slow poll.
 	announceTimeout = 5 * time.Second
+	// firstPause doubles up to lastPause between attempts to listen again.
+	firstPause, lastPause = 100 * time.Millisecond, 5 * time.Second
 )
 
 // announcer tells the other nodes what was committed here, many wake-ups in one statement. It does so after the
@@ -112,18 +114,17 @@ func (a *announcer) stop() {
 
 // listen waits for the notifications of other nodes on a connection of its own and connects again when that breaks.
 func (e *postgresEngine) listen(ctx context.Context, notify func(channel, payload string)) error {
-	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
-		err := e.listenOnce(ctx, notify, func() { pause = 100 * time.Millisecond })
-		if ctx.Err() != nil {
-			break
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := e.listenOnce(ctx, notify, func() { pause = firstPause })
+		if ctx.Err() == nil {
+			e.logger.Warn("listening for other nodes broke; connecting again", "error", err)
 		}
-		e.logger.Warn("listening for other nodes broke; connecting again", "error", err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
+			return nil
 		}
 	}
-	return nil
 }
 
 func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, payload string), connected func()) (err error) {

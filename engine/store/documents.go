@@ -96,7 +96,7 @@ func (s *State) Delete(ctx context.Context, namespace, key string) error {
 }
 
 const listDocuments = `SELECT key, encoding, value FROM documents WHERE ` + liveDocument + `
-	AND namespace = $2 AND key > $3 ORDER BY key LIMIT $4`
+	AND namespace = $2 AND key > $3 ORDER BY key LIMIT $4 + 0`
 
 // List gives the documents of a namespace with keys after the given one, in byte order of their keys, at most 500.
 func (s *State) List(
@@ -130,7 +130,7 @@ func (s *State) Count(ctx context.Context, namespace string) (int64, error) {
 const maxSwept = 1000
 
 const sweepDocuments = `DELETE FROM documents WHERE (namespace, key) IN (SELECT namespace, key FROM documents
-	WHERE expires_at > 0 AND expires_at <= $1 LIMIT $2)`
+	WHERE expires_at > 0 AND expires_at <= $1 LIMIT $2 + 0)`
 
 // sweepDocuments removes documents that have ended. Readers do not see them anyway.
 func (s *Store) sweepDocuments(ctx context.Context, every time.Duration) {
@@ -142,9 +142,12 @@ func (s *Store) sweepDocuments(ctx context.Context, every time.Duration) {
 			return
 		case <-ticker.C:
 		}
-		err := s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, sweepDocuments, nowMicros(), int64(maxSwept)) })
-		if err != nil && ctx.Err() == nil {
+		if err := s.sweepOnce(ctx); err != nil && ctx.Err() == nil {
 			s.options.Logger.Warn("sweep of ended documents", "error", err)
 		}
 	}
+}
+
+func (s *Store) sweepOnce(ctx context.Context) error {
+	return s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, sweepDocuments, nowMicros(), int64(maxSwept)) })
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -31,7 +30,3 @@ func (e operationError) Error() string { return e.operation + ": " + e.cause.Err
 func (e operationError) Unwrap() error { return e.cause }
 
 func notFound(what string) error { return fault.New(fault.NotFound, "no such "+what) }
-
-func ended(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}

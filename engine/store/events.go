@@ -45,7 +45,9 @@ func (t *Tx) AppendEvents(ctx context.Context, turnID string, events []exchange.
 	return nil
 }
 
-const selectEvents = `SELECT seq, kind, body, at FROM events WHERE turn_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`
+// A bare parameter behind LIMIT makes SQLite (3.53) parse and plan the statement anew at every call, because its value
+// may change the plan; an expression does not. All statements of this room therefore say "LIMIT $n + 0".
+const selectEvents = `SELECT seq, kind, body, at FROM events WHERE turn_id = $1 AND seq > $2 ORDER BY seq LIMIT $3 + 0`
 
 // Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
 func (s *Store) Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error) {

@@ -109,7 +109,7 @@ const takeExpired = `UPDATE jobs SET state = 'ready', run_at = lease_until, leas
 	reason = 'the worker lost its lease: it was killed or cut off' WHERE kind = $1 AND state = 'running' AND lease_until < $2`
 
 const claimJobs = `WITH picked AS MATERIALIZED (SELECT j.id FROM jobs j WHERE j.kind = $1 AND j.state = 'ready'
-			AND j.run_at <= $2 AND ` + runnable + ` ORDER BY j.run_at, j.id LIMIT $3{skip locked})
+			AND j.run_at <= $2 AND ` + runnable + ` ORDER BY j.run_at, j.id LIMIT $3 + 0{skip locked})
 		UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_owner = $4, lease_until = $5,
 		updated_at = $2 WHERE id IN (SELECT id FROM picked)
 		RETURNING id, kind, partition_of, payload, attempt, fence, reason, created_at`

@@ -74,7 +74,7 @@ func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 }
 
 const selectReplies = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id
-	WHERE r.agent = $1 ORDER BY r.id DESC LIMIT $2`
+	WHERE r.agent = $1 ORDER BY r.id DESC LIMIT $2 + 0`
 
 // Replies lists an agent's replies, newest first, at most 500.
 func (s *Store) Replies(ctx context.Context, agent string, limit int) ([]exchange.Reply, error) {

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"os"
 	"sync"
 	"testing"
 
@@ -11,6 +12,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(crashURL); url != "" {
+		crash(url)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -7,7 +7,7 @@ import (
 	"inbox/internal/fault"
 )
 
-const tokenColumns = `id, name, agent, hash, created_at, revoked_at`
+const selectedColumns = `id, name, agent, hash, created_at, revoked_at`
 
 // CreateToken stores a token's hash; fault.Conflict when the hash is there already.
 func (s *Store) CreateToken(ctx context.Context, token exchange.Token) error {
@@ -15,7 +15,7 @@ func (s *Store) CreateToken(ctx context.Context, token exchange.Token) error {
 		return err
 	}
 	return s.InTx(ctx, func(tx *Tx) error {
-		inserted, err := tx.change(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6)
+		inserted, err := tx.change(ctx, `INSERT INTO tokens (`+selectedColumns+`) VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (hash) DO NOTHING`,
 			token.ID, token.Name, token.Agent, token.Hash, micros(token.CreatedAt), micros(token.RevokedAt))
 		if err == nil && inserted == 0 {
@@ -28,7 +28,7 @@ func (s *Store) CreateToken(ctx context.Context, token exchange.Token) error {
 // Tokens gives all tokens, newest first.
 func (s *Store) Tokens(ctx context.Context) ([]exchange.Token, error) {
 	var tokens []exchange.Token
-	err := s.engine.reader().each(ctx, `SELECT `+tokenColumns+` FROM tokens ORDER BY id DESC`, nil, func(r row) error {
+	err := s.engine.reader().each(ctx, `SELECT `+selectedColumns+` FROM tokens ORDER BY id DESC`, nil, func(r row) error {
 		token, err := scanToken(r)
 		tokens = append(tokens, token)
 		return err
@@ -47,16 +47,17 @@ func (s *Store) RevokeToken(ctx context.Context, id string) error {
 	})
 }
 
+const selectToken = `SELECT ` + selectedColumns + ` FROM tokens WHERE hash = $1`
+
 // TokenByHash finds a token by the lower-case hex SHA-256 of its text. A revoked token is found too: RevokedAt says so.
 func (s *Store) TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error) {
 	var token exchange.Token
 	found := false
-	err := s.engine.reader().each(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE hash = $1`, []any{cleaned(hash)},
-		func(r row) (err error) {
-			found = true
-			token, err = scanToken(r)
-			return err
-		})
+	err := s.engine.reader().each(ctx, selectToken, []any{cleaned(hash)}, func(r row) (err error) {
+		found = true
+		token, err = scanToken(r)
+		return err
+	})
 	return token, found && err == nil, err
 }
 

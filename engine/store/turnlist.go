@@ -46,7 +46,7 @@ func (s *selection) page(order string, limit int) string {
 		limit = maxPage
 	}
 	s.arguments = append(s.arguments, int64(limit))
-	return " ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(s.arguments))
+	return " ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(s.arguments)) + " + 0"
 }
 
 // newestOfReference keeps a turn only when no later one of its sender has the same reference.

@@ -64,7 +64,7 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 // Held messages are no part of a conversation until the operator lets them in.
 const selectThread = `SELECT ` + turnColumns + `, COALESCE(r.response, ''), COALESCE(r.id, ''), COALESCE(r.created_at, 0)` +
 	turnsWithReplies + `WHERE t.thread_key = $1 AND t.agent = $2 AND t.thread_id = $3 AND t.id < $4 AND t.state <> 'held'
-	ORDER BY t.id DESC LIMIT $5`
+	ORDER BY t.id DESC LIMIT $5 + 0`
 
 // Thread gives the newest limit exchanges of a thread that were accepted before the turn with id before, oldest
 // first. Held messages are left out.

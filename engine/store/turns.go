@@ -123,9 +123,12 @@ func stateBody(reason string, attempt int) string {
 	if reason == "" && attempt == 0 {
 		return ""
 	}
-	body, _ := json.Marshal(struct {
+	body, err := json.Marshal(struct {
 		Reason  string `json:"reason,omitempty"`
 		Attempt int    `json:"attempt,omitempty"`
-	}{cleaned(reason), attempt}) // strings and numbers always encode
+	}{cleaned(reason), attempt})
+	if err != nil {
+		return "" // a string and a number always encode
+	}
 	return string(body)
 }

@@ -13,8 +13,8 @@ import (
 const (
 	// maxGroup bounds the callers' transactions that share one commit.
 	maxGroup = 128
-	// maxQueued bounds the callers that wait in the writer's own queue; the rest wait for a place where their
-	// context can still call them away.
+	// maxQueued bounds the callers that wait in the queue; the rest wait for a place in it. It is less than
+	// maxGroup, so that stopping takes the whole queue at once.
 	maxQueued = 32
 )
 
@@ -25,13 +25,9 @@ type writer struct {
 	connection *sql.Conn
 	session    *writerSession
 	queue      chan *errand
-	places     chan struct{}
-
-	stopping  chan struct{} // closed by stop: no new errands
-	stopOnce  sync.Once
-	finished  chan struct{} // closed when the loop has ended
-	callers   sync.RWMutex  // held shared while an errand is put into the queue
-	isStopped bool
+	stopping   chan struct{} // closed by stop: no new errands
+	stopOnce   sync.Once
+	finished   chan struct{} // closed when the loop has ended
 
 	careful int // groups that still get savepoints
 }
@@ -60,7 +56,6 @@ func startWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
 		connection: connection,
 		session:    &writerSession{connection: connection, prepared: make(map[string]*sql.Stmt)},
 		queue:      make(chan *errand, maxQueued),
-		places:     make(chan struct{}, maxQueued),
 		stopping:   make(chan struct{}),
 		finished:   make(chan struct{}),
 	}
@@ -71,49 +66,35 @@ func startWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
 // run has the work done. When ctx ends before the writer took it, nothing was done; afterwards run waits for the
 // outcome, because work may be using the caller's variables.
 func (w *writer) run(ctx context.Context, work func(*Tx) error) error {
+	if ctx.Err() != nil {
+		return unavailable("wait for the writer", ctx.Err())
+	}
+	e := &errand{work: work, done: make(chan struct{})}
 	select {
-	case w.places <- struct{}{}:
+	case w.queue <- e:
 	case <-w.stopping:
 		return unavailable("write", errClosed)
 	case <-ctx.Done():
 		return unavailable("wait for the writer", ctx.Err())
 	}
-	defer func() { <-w.places }()
-	e := &errand{work: work, done: make(chan struct{})}
-	if !w.enqueue(e) {
-		return unavailable("write", errClosed)
-	}
+	cause := errClosed
 	select {
 	case <-e.done:
 		return e.err
+	case <-w.finished:
 	case <-ctx.Done():
+		cause = ctx.Err()
 	}
 	if e.taken.CompareAndSwap(false, true) {
-		return unavailable("wait for the writer", ctx.Err())
+		return unavailable("wait for the writer", cause)
 	}
 	<-e.done
 	return e.err
 }
 
-func (w *writer) enqueue(e *errand) bool {
-	w.callers.RLock()
-	defer w.callers.RUnlock()
-	if w.isStopped {
-		return false
-	}
-	w.queue <- e // never waits: places has the same size
-	return true
-}
-
 // stop refuses new errands, finishes those in the queue and releases the connection.
 func (w *writer) stop() {
-	w.stopOnce.Do(func() {
-		close(w.stopping)
-		w.callers.Lock()
-		w.isStopped = true
-		close(w.queue)
-		w.callers.Unlock()
-	})
+	w.stopOnce.Do(func() { close(w.stopping) })
 	<-w.finished
 }
 
@@ -121,9 +102,14 @@ func (w *writer) loop() {
 	defer close(w.finished)
 	defer w.session.close()
 	group := make([]*errand, 0, maxGroup)
-	for e := range w.queue {
-		group = w.collect(append(group[:0], e))
-		w.transact(group)
+	for stopped := false; !stopped; {
+		select {
+		case e := <-w.queue:
+			group = append(group[:0], e)
+		case <-w.stopping:
+			group, stopped = group[:0], true
+		}
+		w.transact(w.collect(group))
 	}
 }
 
@@ -131,10 +117,7 @@ func (w *writer) loop() {
 func (w *writer) collect(group []*errand) []*errand {
 	for len(group) < maxGroup {
 		select {
-		case e, open := <-w.queue:
-			if !open {
-				return group
-			}
+		case e := <-w.queue:
 			group = append(group, e)
 		default:
 			return group
@@ -169,6 +152,9 @@ func (w *writer) transact(group []*errand) {
 }
 
 func (w *writer) together(group []*errand) error {
+	if len(group) == 0 {
+		return nil
+	}
 	if err := w.session.execute("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}

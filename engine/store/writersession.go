@@ -37,8 +37,8 @@ func (s *writerSession) forget() {
 	}
 }
 
-func (s *writerSession) execute(query string, arguments ...any) error {
-	_, err := s.change(context.Background(), query, arguments...)
+func (s *writerSession) execute(query string) error {
+	_, err := s.change(context.Background(), query)
 	return err
 }
 

@@ -39,11 +39,15 @@ func (r *run) execute() {
 	begun := time.Now()
 	err := r.handle()
 	w.meters.run.Observe(time.Since(begun).Seconds())
-	w.meters.ended(r.settle(err))
+	ended := r.settle(err)
+	w.meters.ended(ended)
 	r.cancel(nil)
 	w.meters.running.Dec()
 	w.busy.Add(-1)
 	w.queue.running.remove(r)
+	if ended != "done" || r.job.Partition != "" {
+		w.signal() // there is a new due time, or the next of the partition may go
+	}
 	select {
 	case w.freed <- struct{}{}:
 	default:
@@ -114,7 +118,7 @@ func (r *run) write(outcome Outcome, name string) string {
 				"kind", r.job.Kind, "outcome", name, "error", err)
 			return "unsettled"
 		}
-		time.Sleep(pause)
+		<-time.After(pause)
 	}
 }
 

@@ -44,7 +44,11 @@ func administer(t testing.TB, server, statement string) {
 	if err != nil {
 		t.Fatalf("connect to %s: %v", DatabaseVariable, err)
 	}
-	defer connection.Close(ctx)
+	defer func() {
+		if err := connection.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}()
 	if _, err := connection.Exec(ctx, statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}

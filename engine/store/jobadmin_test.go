@@ -1,0 +1,100 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"inbox/engine/store"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+)
+
+func TestJobsByTheOperator(t *testing.T) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, url(t))
+			ids := []string{newID(), newID(), newID()}
+			if err := s.InTx(t.Context(), func(tx *store.Tx) error {
+				for _, id := range ids {
+					if err := tx.Enqueue(t.Context(), queue.NewJob{ID: id, Kind: "work", Partition: "p", Payload: "x"}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			expectStates(t, s, "blocked", "blocked", "ready")
+			job := claimOne(t, s)
+			for _, refused := range []error{s.RetryJob(t.Context(), job.ID), s.CancelJob(t.Context(), job.ID)} {
+				if !fault.Is(refused, fault.Conflict) {
+					t.Errorf("of a running job: %v", refused)
+				}
+			}
+			if err := s.CancelJob(t.Context(), ids[1]); err != nil {
+				t.Error(err)
+			}
+			if err := s.Queue().Settle(t.Context(), job.Lease, queue.Outcome{Kind: queue.Dead, Reason: "no\x00host"}); err != nil {
+				t.Fatal(err)
+			}
+			expectStates(t, s, "ready", "dead")
+			dead, err := s.Jobs(t.Context(), store.JobFilter{State: "dead", Kind: "work", Before: ids[2], Limit: 5})
+			if err != nil || len(dead) != 1 || dead[0].Reason != "no\uFFFDhost" || dead[0].Attempt != 1 {
+				t.Errorf("dead letters %+v, %v", dead, err)
+			}
+			if err := s.RetryJob(t.Context(), ids[0]); err != nil {
+				t.Error(err)
+			}
+			if again := claimOne(t, s); again.ID != ids[0] || again.Attempt != 1 {
+				t.Errorf("claimed %+v", again)
+			}
+			for _, missing := range []error{s.RetryJob(t.Context(), newID()), s.CancelJob(t.Context(), newID())} {
+				if !fault.Is(missing, fault.NotFound) {
+					t.Errorf("of no job: %v", missing)
+				}
+			}
+		})
+	}
+}
+
+// TestCancelledHeadLetsTheNextGo removes the first job of a partition before it ran.
+func TestCancelledHeadLetsTheNextGo(t *testing.T) {
+	s := open(t, "sqlite")
+	ids := []string{newID(), newID()}
+	for _, id := range ids {
+		if err := s.InTx(t.Context(), func(tx *store.Tx) error {
+			return tx.Enqueue(t.Context(), queue.NewJob{ID: id, Kind: "work", Partition: "p"})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.CancelJob(t.Context(), ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	if job := claimOne(t, s); job.ID != ids[1] {
+		t.Errorf("claimed %+v", job)
+	}
+}
+
+func expectStates(t *testing.T, s *store.Store, want ...string) {
+	t.Helper()
+	jobs, err := s.Jobs(t.Context(), store.JobFilter{})
+	if err != nil || len(jobs) != len(want) {
+		t.Fatalf("jobs %+v, %v", jobs, err)
+	}
+	for i, job := range jobs {
+		if job.State != want[i] {
+			t.Errorf("job %d is %s, want %s", i, job.State, want[i])
+		}
+	}
+}
+
+func claimOne(t *testing.T, s *store.Store) queue.Job {
+	t.Helper()
+	now := time.Now().Add(time.Second)
+	jobs, err := s.Queue().Claim(t.Context(), queue.Claim{Owner: "o", Kind: "work", Limit: 9, Now: now, Until: now.Add(time.Minute)})
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("claimed %+v, %v", jobs, err)
+	}
+	return jobs[0]
+}

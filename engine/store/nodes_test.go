@@ -1,0 +1,224 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"inbox/engine/pipeline"
+	"inbox/engine/store"
+	"inbox/engine/store/storetest"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+)
+
+// TestNodesStartTogether: the migrations are applied once although three nodes find an empty database.
+func TestNodesStartTogether(t *testing.T) {
+	url := storetest.Postgres(t)
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			s, err := store.Open(t.Context(), store.Options{URL: url, Connections: 2})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if version, err := s.SchemaVersion(t.Context()); err != nil || version != 1 {
+				t.Errorf("version %d, %v", version, err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestNodesHearEachOther listens on one node and works on another, also after the listening connection broke.
+func TestNodesHearEachOther(t *testing.T) {
+	url := storetest.Postgres(t)
+	heard := make(chan string, 100)
+	listening := openWith(t, store.Options{URL: url, Notify: func(channel, payload string) { heard <- channel + " " + payload }})
+	working := openWith(t, store.Options{URL: url})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- listening.Listen(ctx) }()
+	expect(t, heard, "job ", "turn ") // something may have been missed before
+	turn := sample(1)
+	if err := accept(t.Context(), working, turn); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, heard, "job turn", "turn "+turn.ID)
+	terminateOthers(t, url)
+	expect(t, heard, "job ", "turn ")
+	if err := listening.InTx(t.Context(), func(tx *store.Tx) error {
+		return tx.Enqueue(t.Context(), queue.NewJob{ID: newID(), Kind: "own"})
+	}); err != nil && !fault.Is(err, fault.Unavailable) {
+		t.Fatal(err)
+	}
+	if err := enqueueUntilStored(t, working, "other"); err != nil {
+		t.Fatal(err)
+	}
+	for got := ""; got != "job other"; got = <-heard {
+		if strings.Count(got, "own") > 1 {
+			t.Error("heard its own notification again")
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// expect waits until all of want came, in any order.
+func expect(t *testing.T, heard <-chan string, want ...string) {
+	t.Helper()
+	missing := map[string]bool{}
+	for _, w := range want {
+		missing[w] = true
+	}
+	timeout := time.After(20 * time.Second)
+	for len(missing) > 0 {
+		select {
+		case got := <-heard:
+			delete(missing, got)
+		case <-timeout:
+			t.Fatalf("did not hear %v", missing)
+		}
+	}
+}
+
+// terminateOthers ends all connections to the database, as a restart of the server or a firewall does.
+func terminateOthers(t *testing.T, url string) {
+	t.Helper()
+	connection, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = connection.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	if err := errors.Join(err, connection.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// enqueueUntilStored repeats what a broken connection may refuse once per connection of the pool.
+func enqueueUntilStored(t *testing.T, s *store.Store, kind string) (err error) {
+	t.Helper()
+	for range 20 {
+		err = s.InTx(t.Context(), func(tx *store.Tx) error {
+			return tx.Enqueue(t.Context(), queue.NewJob{ID: newID(), Kind: kind})
+		})
+		if !fault.Is(err, fault.Unavailable) {
+			return err
+		}
+	}
+	return err
+}
+
+// TestBrokenConnections: after the database ended all connections, work fails as unavailable at most once for each.
+func TestBrokenConnections(t *testing.T) {
+	url := storetest.Postgres(t)
+	s := openWith(t, store.Options{URL: url})
+	if err := accept(t.Context(), s, sample(1)); err != nil {
+		t.Fatal(err)
+	}
+	terminateOthers(t, url)
+	if err := enqueueUntilStored(t, s, "x"); err != nil {
+		t.Fatal(err)
+	}
+	terminateOthers(t, url)
+	for range 20 {
+		_, err := s.LocalPosts(t.Context())
+		if err == nil {
+			return
+		}
+		if !fault.Is(err, fault.Unavailable) {
+			t.Fatal(err)
+		}
+	}
+	t.Error("reads did not recover")
+}
+
+// TestDeadlock has two transactions take two turns in opposite order: PostgreSQL ends one, which then runs again.
+func TestDeadlock(t *testing.T) {
+	s := open(t, storetest.Postgres(t))
+	one, two := sample(1), sample(2)
+	if err := errors.Join(accept(t.Context(), s, one), accept(t.Context(), s, two)); err != nil {
+		t.Fatal(err)
+	}
+	var meet, group sync.WaitGroup
+	meet.Add(2)
+	move := func(first, second string) {
+		waited := false
+		err := s.Pipeline().InTx(t.Context(), func(tx pipeline.Tx) error {
+			for _, id := range []string{first, second} {
+				_, err := tx.MoveTurn(t.Context(), pipeline.Move{ID: id, From: []string{"accepted"}, To: "accepted", At: time.Now()})
+				if err != nil {
+					return err
+				}
+				if !waited {
+					waited = true
+					meet.Done()
+					meet.Wait()
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	group.Go(func() { move(one.ID, two.ID) })
+	group.Go(func() { move(two.ID, one.ID) })
+	group.Wait()
+	for _, id := range []string{one.ID, two.ID} {
+		if events, err := s.Events(t.Context(), id, 0, 10); err != nil || len(events) != 3 {
+			t.Errorf("%d events, %v", len(events), err)
+		}
+	}
+}
+
+func TestUnusableDatabases(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	garbage := t.TempDir()
+	if err := os.WriteFile(filepath.Join(garbage, store.File), []byte(strings.Repeat("not a database ", 500)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		options store.Options
+		kind    fault.Kind
+	}{
+		"closed port":      {store.Options{URL: "postgres://inbox@" + closed + "/x?sslmode=disable"}, fault.Unavailable},
+		"unknown scheme":   {store.Options{URL: "mysql://x"}, fault.Malformed},
+		"bad url":          {store.Options{URL: "postgres://x:y:z@["}, fault.Malformed},
+		"directory a file": {store.Options{DataDir: file}, fault.Unavailable},
+		"not a database":   {store.Options{DataDir: garbage}, fault.Unavailable},
+	} {
+		s, err := store.Open(t.Context(), test.options)
+		if err == nil {
+			t.Errorf("%s: opened; close: %v", name, s.Close())
+		} else if !fault.Is(err, test.kind) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"inbox/internal/queue"
+)
+
+func TestLeaseIsKeptWhileTheJobRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := &memory{}, 0
+		handler := func(context.Context, queue.Job) error {
+			runs++
+			<-time.After(10 * time.Minute)
+			return nil
+		}
+		one, other := start(t, store, queue.KindOptions{}, handler), start(t, store, queue.KindOptions{}, handler)
+		one.add(queue.NewJob{})
+		pass(11 * time.Minute)
+		if runs != 1 || !store.empty() {
+			t.Errorf("%d runs", runs)
+		}
+		one.end()
+		other.end()
+	})
+}
+
+func TestLostLeaseEndsTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		r := start(t, &memory{}, queue.KindOptions{}, func(ctx context.Context, _ queue.Job) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return ctx.Err()
+		})
+		r.add(queue.NewJob{})
+		r.store.steal()
+		pass(5 * time.Second)
+		if !errors.Is(cause, queue.ErrLeaseLost) {
+			t.Errorf("the run ended with %v", cause)
+		}
+		if row := r.store.only(t); !row.running {
+			t.Error("the run settled a job that is not its own any more")
+		}
+		r.end()
+	})
+}
+
+// TestStoreDownForALease: nobody extends the lease, so the run ends before another node can begin.
+func TestStoreDownForALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended time.Duration
+		begun := time.Now()
+		r := start(t, &memory{}, queue.KindOptions{}, func(ctx context.Context, job queue.Job) error {
+			if job.Attempt == 1 {
+				<-ctx.Done()
+				ended = time.Since(begun)
+			}
+			return ctx.Err()
+		})
+		r.add(queue.NewJob{})
+		r.store.fail(errDown)
+		pass(time.Minute)
+		if ended < 15*time.Second || ended > 20*time.Second {
+			t.Errorf("the run ended after %v", ended)
+		}
+		r.store.fail(nil)
+		pass(10 * time.Second)
+		if !r.store.empty() {
+			t.Error("the job did not run again")
+		}
+		r.end()
+	})
+}
+
+// TestOutcomeIsRepeated: the store is away for a moment when the run ends.
+func TestOutcomeIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := &memory{}, 0
+		r := start(t, store, queue.KindOptions{}, func(context.Context, queue.Job) error {
+			runs++
+			store.fail(errDown)
+			return nil
+		})
+		r.add(queue.NewJob{})
+		pass(3 * time.Second)
+		store.fail(nil)
+		pass(time.Minute)
+		if runs != 1 || !store.empty() {
+			t.Errorf("%d runs", runs)
+		}
+		r.end()
+	})
+}
+
+func TestStopLetsJobsFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, &memory{}, queue.KindOptions{Concurrency: 1}, func(context.Context, queue.Job) error {
+			<-time.After(8 * time.Second)
+			return nil
+		})
+		r.add(queue.NewJob{Payload: "running"}, queue.NewJob{Payload: "waiting"})
+		begun := time.Now()
+		r.end()
+		if row := r.store.only(t); row.Payload != "waiting" || time.Since(begun) != 8*time.Second {
+			t.Errorf("left %+v after %v", row, time.Since(begun))
+		}
+	})
+}
+
+func TestStopReleasesWhatDoesNotFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, &memory{}, queue.KindOptions{}, func(ctx context.Context, _ queue.Job) error {
+			<-ctx.Done()
+			return queue.RetryAfter(time.Hour, ctx.Err())
+		})
+		r.add(queue.NewJob{})
+		begun := time.Now()
+		r.end()
+		row := r.store.only(t)
+		if row.running || row.Attempt != 0 || row.runAt.After(time.Now()) || time.Since(begun) != 10*time.Second {
+			t.Errorf("left %+v after %v", row, time.Since(begun))
+		}
+		ran := false
+		next := start(t, r.store, queue.KindOptions{}, func(context.Context, queue.Job) error { ran = true; return nil })
+		if !ran {
+			t.Error("another node did not take the job at once")
+		}
+		next.end()
+	})
+}
+
+func TestStopKeepsAResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, &memory{}, queue.KindOptions{}, func(ctx context.Context, _ queue.Job) error {
+			<-ctx.Done()
+			return queue.GiveUp("the peer is gone", nil)
+		})
+		r.add(queue.NewJob{})
+		r.end()
+		if row := r.store.only(t); !row.dead || row.LastError != "the peer is gone" {
+			t.Errorf("left %+v", row)
+		}
+	})
+}
