@@ -13,6 +13,9 @@ import (
 	"inbox/internal/config"
 )
 
+// runMargin is what is left of an agent's time when its webhook is given up, so that the reason is the webhook's.
+const runMargin = 500 * time.Millisecond
+
 // configuredAgents builds the agents of the configuration.
 func (s *Server) configuredAgents() (*agents.Registry, error) {
 	registry := agents.NewRegistry()
@@ -35,7 +38,7 @@ func (s *Server) newAgent(entry config.Agent) (agents.Agent, error) {
 		return echo.New(), nil
 	case "webhook":
 		return webhook.New(webhook.Options{
-			URL: entry.Webhook.URL, Secret: entry.Webhook.Secret.Reveal(), Client: s.client, TimeLimit: entry.Timeout, Limits: s.limits(),
+			URL: entry.Webhook.URL, Secret: entry.Webhook.Secret.Reveal(), Client: s.client, TimeLimit: min(webhook.DefaultTimeLimit, entry.Timeout-runMargin), Limits: s.limits(),
 		})
 	}
 	return nil, fmt.Errorf("kind %q is not known; use echo or webhook", entry.Kind)

@@ -6,11 +6,10 @@ import (
 	"inbox/adapters/discovery"
 )
 
-// newDiscovery gathers the links of all adapters in the order that the contract demands (section 11): self, agent
-// card, profile page, mail.
+// newDiscovery gathers the links of all adapters; discovery adds the profile page and sorts them.
 func (s *Server) newDiscovery() (*discovery.Server, error) {
 	address, links := s.activitypub.InstanceLinks()
-	contributors := []discovery.Contributor{s.activitypub, s.a2a, s.pages}
+	contributors := []discovery.Contributor{s.activitypub, s.a2a}
 	if s.email != nil {
 		contributors = append(contributors, s.email)
 	}

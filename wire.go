@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"net/url"
 	"time"
 
 	"inbox/adapters/a2a"
@@ -10,7 +9,6 @@ import (
 	"inbox/console"
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
-	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
 	"inbox/internal/queue"
@@ -18,13 +16,13 @@ import (
 )
 
 func (s *Server) buildEngine() {
-	s.pipeline = pipeline.New(pipeline.Options{
-		Limits: s.limits(),
-		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger,
-	})
 	s.delivery = delivery.New(delivery.Options{
 		Store: s.store.Deliverer(), Channels: s.channels, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
 		Schedules: schedules(s.config),
+	})
+	s.pipeline = pipeline.New(pipeline.Options{
+		Limits: s.limits(),
+		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
 	})
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
 	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency}, s.pipeline.Run)
@@ -57,7 +55,7 @@ func (s *Server) buildAdapters() (err error) {
 	if s.config.SMTP.Listen == "" {
 		return nil
 	}
-	if s.email, err = newEmail(s.config, s.store, s.mailNeeds()); err != nil {
+	if s.email, err = s.newEmail(); err != nil {
 		return err
 	}
 	s.channels[normalized.ViaEmail] = s.email
@@ -102,31 +100,36 @@ func (s *Server) inbound() []string {
 	return ways
 }
 
-// mailNeeds are the parts of a running server that the mail adapter uses; the operator's tool has none of them.
-func (s *Server) mailNeeds() email.Options {
-	return email.Options{
-		Listen: s.config.SMTP.Listen, Receiver: s.pipeline, Agents: s.registry, Threads: s.store, Blobs: s.blobs,
-		Resolver: s.resolver, Dialer: s.client.Trusting(smarthostAddress(s.config)), Logger: s.logger,
+func (s *Server) newEmail() (*email.Adapter, error) {
+	options := email.Options{
+		Domain: s.config.Domain, Hostname: s.config.SMTP.Hostname, Listen: s.config.SMTP.Listen,
+		MaxMessageBytes: int64(s.config.SMTP.MaxMessageBytes), AllowPrivate: s.config.Federation.AllowPrivate,
+		Mode: s.config.Mail.Mode, Smarthost: s.config.Mail.Smarthost.Reveal(),
+		DKIMSelector: s.config.Mail.DKIMSelector, DKIMKeyFile: s.config.Mail.DKIMKeyFile, ShutdownTimeout: s.config.ShutdownGrace,
+		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.store.State(), Blobs: s.blobs,
+		Resolver: s.resolver, Logger: s.logger,
 	}
-}
-
-// newEmail completes the options with what the configuration says.
-func newEmail(config *Config, opened *store.Store, options email.Options) (*email.Adapter, error) {
-	options.Domain, options.Hostname = config.Domain, config.SMTP.Hostname
-	options.MaxMessageBytes, options.AllowPrivate = int64(config.SMTP.MaxMessageBytes), config.Federation.AllowPrivate
-	options.Mode, options.Smarthost = config.Mail.Mode, string(config.Mail.Smarthost)
-	options.DKIMSelector, options.DKIMKeyFile = config.Mail.DKIMSelector, config.Mail.DKIMKeyFile
-	options.ShutdownTimeout = config.ShutdownGrace
-	options.State = opened.State()
+	if err := s.mailTransport(&options); err != nil {
+		return nil, err
+	}
 	return email.New(options)
 }
 
-func smarthostAddress(config *Config) string {
-	target, err := url.Parse(string(config.Mail.Smarthost))
-	if err != nil {
-		return ""
+// mailTransport lets mail leave to the smarthost, which the operator wrote, and offers STARTTLS where the web server has
+// a certificate.
+func (s *Server) mailTransport(options *email.Options) (err error) {
+	options.Dialer = s.client
+	if options.Mode == email.ModeSmarthost {
+		address, err := email.SmarthostAddress(options.Smarthost)
+		if err != nil {
+			return err
+		}
+		options.Dialer = s.client.Trusting(address)
 	}
-	return target.Host
+	if s.config.HTTP.CertFile != "" {
+		options.TLSConfig, err = httpserver.TLSConfig(s.config.HTTP.CertFile, s.config.HTTP.KeyFile, s.logger)
+	}
+	return err
 }
 
 func (s *Server) buildHTTP() (err error) {

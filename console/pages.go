@@ -43,11 +43,6 @@ func (p *Pages) Routes() []httpserver.Route {
 	}
 }
 
-// Links is the profile page in WebFinger.
-func (p *Pages) Links(agent exchange.AgentProfile) []exchange.Link {
-	return []exchange.Link{{Rel: "http://webfinger.net/rel/profile-page", Type: "text/html", Href: p.publicURL + "/@" + agent.Name}}
-}
-
 func (p *Pages) host(w http.ResponseWriter, _ *http.Request) {
 	p.render(w, http.StatusOK, "host.html", p.agents.Agents())
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,11 +41,18 @@ var DefaultSchedule = []time.Duration{
 	2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 24 * time.Hour,
 }
 
+// unfinished are the states before the end of a delivery.
+var unfinished = []string{StatePending, StateRetry, StateSending}
+
+// markAfter is how long an attempt may take before its row says sending.
+const markAfter = 100 * time.Millisecond
+
 // Service runs deliveries. Its Run method is the queue handler of JobKind.
 type Service struct {
 	options  Options
 	breakers *breakers
 	slots    *slots
+	fresh    *fresh
 }
 
 // New makes a Service.
@@ -55,7 +63,7 @@ func New(options Options) *Service {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	return &Service{options: options, breakers: newBreakers(), slots: newSlots(options.PerKey)}
+	return &Service{options: options, breakers: newBreakers(), slots: newSlots(options.PerKey), fresh: newFresh()}
 }
 
 // Partition is the queue partition of deliveries: order is kept per destination inside one thread.
@@ -65,7 +73,7 @@ func Partition(key, agent, threadID string) string {
 
 // Run makes one attempt of the delivery named by the job.
 func (s *Service) Run(ctx context.Context, job queue.Job) error {
-	record, reply, err := s.options.Store.Delivery(ctx, job.Payload)
+	record, reply, err := s.load(ctx, job)
 	if fault.Is(err, fault.NotFound) {
 		return queue.GiveUp("the delivery row is gone", err)
 	}
@@ -97,20 +105,15 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, rep
 	return s.attempt(ctx, job, record, reply, channel)
 }
 
-// attempt marks the row as sending, so that a crash leaves a visible trace, makes the attempt and settles it.
+// attempt makes the attempt and settles it. One that takes its time is marked as sending, for whoever looks.
 func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
-	record.Attempt++
-	started, err := s.start(ctx, record)
-	if err != nil {
-		return queue.RetryAfter(time.Second, err)
-	}
-	if !started {
-		return nil
-	}
+	record.Attempt = max(record.Attempt+1, job.Attempt)
+	slow := runLate(markAfter, func() { s.markSending(ctx, record) })
 	receipt, err := channel.Deliver(ctx, exchange.Delivery{
 		ID: record.ID, Attempt: record.Attempt, Reply: reply, NativeID: record.NativeID,
 		Destination: exchange.Destination{Key: record.Key, Address: record.Address, Data: record.Data},
 	})
+	slow.stop()
 	if err == nil {
 		return s.delivered(ctx, job, record, receipt)
 	}
@@ -120,22 +123,26 @@ func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, rep
 	return s.finish(ctx, job, record, err)
 }
 
-func (s *Service) start(ctx context.Context, record Record) (started bool, err error) {
-	err = s.options.Store.InTx(ctx, func(tx Tx) error {
-		started, err = tx.MoveDelivery(ctx, Move{
-			ID: record.ID, From: []string{StatePending, StateRetry, StateSending}, To: StateSending,
+// markSending writes what can be seen only while the attempt lasts. A failure costs the sight, not the delivery: the
+// end of the attempt is a conditional update from every state before it.
+func (s *Service) markSending(ctx context.Context, record Record) {
+	err := s.options.Store.InTx(ctx, func(tx Tx) error {
+		_, err := tx.MoveDelivery(ctx, Move{
+			ID: record.ID, From: []string{StatePending, StateRetry}, To: StateSending,
 			Reason: record.Reason, Attempt: record.Attempt, At: time.Now(),
 		})
 		return err
 	})
-	return started, err
+	if err != nil && ctx.Err() == nil {
+		s.options.Logger.WarnContext(ctx, "delivery could not be marked as sending", "delivery", record.ID, "error", err)
+	}
 }
 
 func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, receipt exchange.DeliveryReceipt) error {
 	s.breakers.success(record.Via + " " + record.Key)
 	attempts.WithLabelValues(record.Via, "delivered").Inc()
 	return s.settle(ctx, job, Move{
-		ID: record.ID, From: []string{StateSending}, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
+		ID: record.ID, From: unfinished, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
 		Event: event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail}),
 	}, queue.Outcome{Kind: queue.Done})
 }
@@ -149,7 +156,7 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, caus
 		attempts.WithLabelValues(record.Via, "dead").Inc()
 		s.options.Logger.WarnContext(ctx, "delivery is dead", "delivery", record.ID, "turn", record.TurnID, "destination", record.Address, "reason", reason)
 		return s.settle(ctx, job, Move{
-			ID: record.ID, From: []string{StatePending, StateRetry, StateSending}, To: StateDead, Reason: reason, Attempt: record.Attempt,
+			ID: record.ID, From: unfinished, To: StateDead, Reason: reason, Attempt: record.Attempt,
 			Event: event(exchange.EventDeliveryDead, eventBody{Destination: record.Address, Reason: reason}),
 		}, queue.Outcome{Kind: queue.Done})
 	}
@@ -157,7 +164,7 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, caus
 	attempts.WithLabelValues(record.Via, "retry").Inc()
 	at := time.Now().Add(max(jitter(schedule[record.Attempt-1]), f.RetryAfter))
 	return s.settle(ctx, job, Move{
-		ID: record.ID, From: []string{StateSending}, To: StateRetry, Reason: reason, Attempt: record.Attempt, NextAt: at,
+		ID: record.ID, From: unfinished, To: StateRetry, Reason: reason, Attempt: record.Attempt, NextAt: at,
 		Event: event(exchange.EventDeliveryRetry, eventBody{Destination: record.Address, Reason: reason, At: at.UTC().Format(time.RFC3339)}),
 	}, queue.Outcome{Kind: queue.Retry, At: at, Reason: reason})
 }
@@ -182,6 +189,24 @@ func (s *Service) schedule(via string) []time.Duration {
 		return schedule
 	}
 	return DefaultSchedule
+}
+
+// late runs something once after a while, unless it is stopped before.
+type late struct {
+	timer *time.Timer
+	once  sync.Once
+}
+
+func runLate(after time.Duration, work func()) *late {
+	l := &late{}
+	l.timer = time.AfterFunc(after, func() { l.once.Do(work) })
+	return l
+}
+
+// stop forbids a later run and waits for one under way.
+func (l *late) stop() {
+	l.timer.Stop()
+	l.once.Do(func() {})
 }
 
 type eventBody struct {

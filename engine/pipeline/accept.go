@@ -42,7 +42,7 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 	if err != nil {
 		return exchange.Receipt{}, "error", err
 	}
-	stored, inserted, err := s.store(ctx, turn, original)
+	stored, inserted, err := s.store(ctx, turn, original, len(in.Original))
 	if err != nil {
 		return exchange.Receipt{}, "error", unavailable("accept message", err)
 	}
@@ -117,9 +117,9 @@ func (s *Service) original(ctx context.Context, message *normalized.Message, in 
 }
 
 // store writes turn and job in one transaction.
-func (s *Service) store(ctx context.Context, turn exchange.TurnRecord, original Original) (stored exchange.TurnRecord, inserted bool, err error) {
+func (s *Service) store(ctx context.Context, turn exchange.TurnRecord, original Original, size int) (stored exchange.TurnRecord, inserted bool, err error) {
 	if turn.State == exchange.StateAccepted {
-		s.hub.expect(turn.ID)
+		s.hub.expect(turn, size)
 	}
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		stored, inserted, err = tx.InsertTurn(ctx, turn, original)

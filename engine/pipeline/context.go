@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"inbox/agents"
@@ -24,9 +26,35 @@ func (s *Service) withHistory(ctx context.Context, agent agents.Entry, turn exch
 	if len(exchanges) == 0 {
 		return message, nil, nil
 	}
+	if err := s.keepFiles(ctx, exchanges); err != nil {
+		return message, nil, err
+	}
 	kept, breakpoint := history.Trim(turns(agent, exchanges), agent.Settings.History, time.Now())
 	message.History = kept
 	return message, breakpoint, nil
+}
+
+// keepFiles puts the inline bytes of earlier turns into the blob store: history carries their digests only.
+func (s *Service) keepFiles(ctx context.Context, exchanges []Exchange) error {
+	for _, past := range exchanges {
+		parts := past.Turn.Message.Parts
+		if past.Turn.Response != nil {
+			parts = slices.Concat(parts, past.Turn.Response.Parts)
+		}
+		for _, part := range parts {
+			if part.BytesRef == nil || part.BytesRef.Kind != normalized.BytesInline {
+				continue
+			}
+			content, err := part.BytesRef.Bytes()
+			if err != nil {
+				return fmt.Errorf("read inline bytes of turn %s: %w", past.Turn.ID, err)
+			}
+			if _, err := s.options.Blobs.PutBytes(ctx, content); err != nil {
+				return fmt.Errorf("keep a file of turn %s: %w", past.Turn.ID, err)
+			}
+		}
+	}
+	return nil
 }
 
 // turns writes exchanges as history: the question, then the answer where there was one.

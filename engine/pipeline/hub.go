@@ -7,9 +7,12 @@ import (
 	"inbox/exchange"
 )
 
-// maxExpected bounds the turns whose end is remembered for a caller that waits; beyond it waiting falls back to
-// reading the row.
-const maxExpected = 16384
+// maxExpected bounds the turns that were accepted here and are remembered until their end; beyond it the rows are
+// read. maxRemembered bounds the original of a message that is remembered with its turn.
+const (
+	maxExpected   = 4096
+	maxRemembered = 16 << 10
+)
 
 // hub tells waiting callers of this process that something happened to a turn. It holds no truth: whoever misses a
 // wake-up finds the row by the slow poll.
@@ -20,10 +23,11 @@ type hub struct {
 	cancels  map[string]context.CancelFunc
 }
 
-// expectation carries the end of a turn that was accepted here to the caller that waits for it, without a query.
+// expectation carries a turn that was accepted here to its run, and its end to the caller that waits, without a query.
 type expectation struct {
-	done chan struct{}
-	turn exchange.TurnRecord
+	accepted *exchange.TurnRecord // nil for large messages
+	done     chan struct{}
+	turn     exchange.TurnRecord // set before done is closed
 }
 
 func newHub() *hub {
@@ -33,11 +37,15 @@ func newHub() *hub {
 }
 
 // expect announces a turn before it is stored, so that its end cannot be missed.
-func (h *hub) expect(turnID string) {
+func (h *hub) expect(turn exchange.TurnRecord, size int) {
+	entry := &expectation{done: make(chan struct{})}
+	if size <= maxRemembered {
+		entry.accepted = &turn
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.expected) < maxExpected {
-		h.expected[turnID] = &expectation{done: make(chan struct{})}
+		h.expected[turn.ID] = entry
 	}
 }
 

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"inbox/exchange"
@@ -17,12 +16,13 @@ const flushEvery = 100 * time.Millisecond
 type recorder struct {
 	store   Store
 	turnID  string
+	mark    *mark
 	pending []normalized.Delta
 	flushed time.Time
 }
 
-func newRecorder(store Store, turnID string) *recorder {
-	return &recorder{store: store, turnID: turnID, flushed: time.Now()}
+func newRecorder(store Store, turnID string, mark *mark) *recorder {
+	return &recorder{store: store, turnID: turnID, mark: mark, flushed: time.Now()}
 }
 
 func (r *recorder) add(ctx context.Context, delta normalized.Delta) error {
@@ -43,9 +43,12 @@ func (r *recorder) gather(delta normalized.Delta) {
 }
 
 func (r *recorder) flush(ctx context.Context) error {
+	if err := r.mark.write(ctx); err != nil {
+		return err
+	}
 	events := make([]exchange.Event, 0, len(r.pending))
 	for _, delta := range r.pending {
-		body, err := json.Marshal(delta)
+		body, err := delta.AppendJSON(nil)
 		if err != nil {
 			return err
 		}

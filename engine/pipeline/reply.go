@@ -24,7 +24,7 @@ const (
 
 // reply stores the response and one delivery per destination in one transaction that also ends the job, so that a
 // crash at any point leaves either everything or a turn that runs again.
-func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRecord, response normalized.Response, reason string) error {
+func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response, reason string) error {
 	reply := exchange.Reply{
 		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Route: turn.Route,
 		Response: response, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
@@ -34,15 +34,17 @@ func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
 		state, reason = exchange.StateFailed, "plan reply: "+err.Error()
 	}
+	deliveries := deliveriesOf(reply, plan)
+	s.options.Deliveries.Expect(deliveries, reply)
 	var moved bool
 	for try := 1; ; try++ {
-		moved, err = s.storeReply(ctx, job, reply, plan, state, reason)
+		moved, err = s.storeReply(ctx, job, mark, reply, deliveries, plan.NativeID, state, reason)
 		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait) {
 			break
 		}
 	}
 	if err != nil {
-		return s.unstorable(ctx, job, turn, reason, err)
+		return s.unstorable(ctx, job, turn, mark, reason, err)
 	}
 	if !moved { // cancelled while the agent ran: the job ended, nothing is sent
 		return queue.ErrSettled
@@ -55,12 +57,12 @@ func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRe
 
 // unstorable ends a turn whose answer the database refuses for good: a visible failure instead of running the agent
 // again and again. An answer that met a database that is down is given back to the queue.
-func (s *Service) unstorable(ctx context.Context, job queue.Job, turn exchange.TurnRecord, reason string, cause error) error {
+func (s *Service) unstorable(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, reason string, cause error) error {
 	const prefix = "store reply: "
 	if errors.Is(cause, queue.ErrLeaseLost) || ctx.Err() != nil || fault.Is(cause, fault.Unavailable) || strings.HasPrefix(reason, prefix) {
 		return cause
 	}
-	return s.reply(ctx, job, turn, failure(turn, fault.Of(cause)), prefix+cause.Error())
+	return s.reply(ctx, job, turn, mark, failure(turn, fault.Of(cause)), prefix+cause.Error())
 }
 
 func (s *Service) plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
@@ -75,10 +77,18 @@ func (s *Service) plan(ctx context.Context, reply exchange.Reply) (exchange.Plan
 }
 
 // storeReply does the one transaction. When the turn is not running any more (cancelled meanwhile) only the job ends.
-func (s *Service) storeReply(ctx context.Context, job queue.Job, reply exchange.Reply, plan exchange.Plan, state, reason string) (moved bool, err error) {
+func (s *Service) storeReply(
+	ctx context.Context, job queue.Job, mark *mark, reply exchange.Reply, deliveries []delivery.Record, nativeID, state, reason string,
+) (moved bool, err error) {
+	late := mark.missing()
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
+		}
+		if late {
+			if err := mark.in(ctx, tx); err != nil {
+				return err
+			}
 		}
 		moved, err = tx.MoveTurn(ctx, Move{
 			ID: reply.TurnID, From: []string{exchange.StateRunning}, To: state, Reason: reason, At: reply.CreatedAt,
@@ -86,27 +96,35 @@ func (s *Service) storeReply(ctx context.Context, job queue.Job, reply exchange.
 		if err != nil || !moved {
 			return err
 		}
-		if err := tx.InsertReply(ctx, reply, plan.NativeID); err != nil {
+		if err := tx.InsertReply(ctx, reply, nativeID); err != nil {
 			return err
 		}
-		return insertDeliveries(ctx, tx, reply, plan)
+		return insertDeliveries(ctx, tx, reply, deliveries)
 	})
 	return moved, err
 }
 
-func insertDeliveries(ctx context.Context, tx Tx, reply exchange.Reply, plan exchange.Plan) error {
-	for _, destination := range plan.Destinations {
-		record := delivery.Record{
+// deliveriesOf makes one row per destination.
+func deliveriesOf(reply exchange.Reply, plan exchange.Plan) []delivery.Record {
+	records := make([]delivery.Record, len(plan.Destinations))
+	for i, destination := range plan.Destinations {
+		records[i] = delivery.Record{
 			ID: newID(), TurnID: reply.TurnID, ReplyID: reply.ID, Agent: reply.Agent, Via: reply.Message.ReceivedVia,
 			NativeID: plan.NativeID, Key: destination.Key, Address: destination.Address, Data: destination.Data,
 			State: delivery.StatePending, CreatedAt: reply.CreatedAt, UpdatedAt: reply.CreatedAt,
 		}
+	}
+	return records
+}
+
+func insertDeliveries(ctx context.Context, tx Tx, reply exchange.Reply, records []delivery.Record) error {
+	for _, record := range records {
 		if err := tx.InsertDelivery(ctx, record); err != nil {
 			return err
 		}
 		if err := tx.Enqueue(ctx, queue.NewJob{
 			ID: record.ID, Kind: delivery.JobKind, Payload: record.ID,
-			Partition: delivery.Partition(destination.Key, reply.Agent, reply.Message.ThreadID),
+			Partition: delivery.Partition(record.Key, reply.Agent, reply.Message.ThreadID),
 		}); err != nil {
 			return err
 		}

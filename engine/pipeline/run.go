@@ -19,7 +19,7 @@ var retryRuns = []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Sec
 // Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
 // (Turn.Attempt tells); the answer is stored once.
 func (s *Service) Run(ctx context.Context, job queue.Job) error {
-	turn, err := s.options.Store.Turn(ctx, job.Payload)
+	turn, err := s.load(ctx, job)
 	if fault.Is(err, fault.NotFound) {
 		return queue.GiveUp("the turn row is gone", err)
 	}
@@ -30,51 +30,38 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 		return nil
 	}
 	ctx = telemetry.With(ctx, "turn", turn.ID, "message", turn.Message.ID, "agent", turn.Agent)
-	started, err := s.begin(ctx, &turn)
+	mark, err := s.begin(ctx, job, &turn)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
-	if !started {
-		return nil
-	}
-	return s.answer(ctx, job, turn)
+	return s.answer(ctx, job, turn, mark)
 }
 
-// begin marks the turn as running. A turn that was running already lost its worker: what it streamed is void.
-func (s *Service) begin(ctx context.Context, turn *exchange.TurnRecord) (started bool, err error) {
-	again := turn.State == exchange.StateRunning || turn.Attempt > 0
-	turn.Attempt++
-	now := time.Now()
-	err = s.options.Store.InTx(ctx, func(tx Tx) error {
-		started, err = tx.MoveTurn(ctx, Move{
-			ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: exchange.StateRunning,
-			Attempt: turn.Attempt, At: now,
-		})
-		if err != nil || !started || !again {
-			return err
-		}
-		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{{Kind: exchange.EventRestarted, At: now}})
-	})
-	turn.State = exchange.StateRunning
-	return started, err
+// load gives the turn; one that this process accepted a moment ago needs no query. Should it have been cancelled
+// meanwhile, the conditional update at the end finds out.
+func (s *Service) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, error) {
+	if entry, ok := s.hub.expectation(job.Payload); ok && entry.accepted != nil && job.Attempt == 1 {
+		return *entry.accepted, nil
+	}
+	return s.options.Store.Turn(ctx, job.Payload)
 }
 
 // answer runs the agent and hands its response, or a plain sentence about its failure, to reply.
-func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnRecord) error {
+func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark) error {
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	if !known {
-		return s.reply(ctx, job, turn, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
+		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
 	}
 	runCtx, cancel := context.WithTimeout(ctx, agent.Settings.TimeLimit)
 	defer cancel()
 	stopped := s.hub.running(turn.ID, cancel)
 	defer stopped()
 	begun := time.Now()
-	response, err := s.runAgent(runCtx, agent, turn)
+	response, err := s.runAgent(runCtx, agent, turn, mark)
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	switch {
 	case err == nil:
-		return s.reply(ctx, job, turn, response, "")
+		return s.reply(ctx, job, turn, mark, response, "")
 	case ctx.Err() != nil: // the lease is lost or the server stops: another worker runs the turn
 		return ctx.Err()
 	case errors.Is(runCtx.Err(), context.Canceled): // the turn was cancelled while it ran
@@ -82,22 +69,25 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	case errors.Is(runCtx.Err(), context.DeadlineExceeded):
 		err = fault.GiveUp("the agent did not answer in time", err)
 	}
-	return s.failed(ctx, job, turn, err)
+	return s.failed(ctx, job, turn, mark, err)
 }
 
 // failed repeats a run that may succeed later, and answers with a plain sentence otherwise.
-func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, cause error) error {
+func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, cause error) error {
 	f := fault.Of(cause)
 	if f.Kind == fault.Unavailable && !f.Permanent && turn.Attempt <= len(retryRuns) {
 		s.options.Logger.WarnContext(ctx, "agent run failed and will be repeated", "attempt", turn.Attempt, "error", cause)
+		if err := mark.write(ctx); err != nil {
+			return queue.RetryAfter(time.Second, err)
+		}
 		return queue.RetryAfter(max(retryRuns[turn.Attempt-1], f.RetryAfter), cause)
 	}
 	s.options.Logger.WarnContext(ctx, "agent run failed", "attempt", turn.Attempt, "error", cause)
-	return s.reply(ctx, job, turn, failure(turn, f), cause.Error())
+	return s.reply(ctx, job, turn, mark, failure(turn, f), cause.Error())
 }
 
 // runAgent loads the history and folds the agent's deltas.
-func (s *Service) runAgent(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (response normalized.Response, err error) {
+func (s *Service) runAgent(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, mark *mark) (response normalized.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fault.Wrap(fault.Internal, "the agent failed", panicError(p))
@@ -108,7 +98,7 @@ func (s *Service) runAgent(ctx context.Context, agent agents.Entry, turn exchang
 		return response, fault.RetryIn(0, "the history cannot be read", err)
 	}
 	fold := normalized.NewFold(s.options.Limits)
-	stream := newRecorder(s.options.Store, turn.ID)
+	stream := newRecorder(s.options.Store, turn.ID, mark)
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
 	}) {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/agents"
+	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -41,14 +42,26 @@ type Blobs interface {
 	PutBytes(ctx context.Context, content []byte) (digest string, err error)
 }
 
+// Deliveries is what the pipeline tells the delivery service.
+type Deliveries interface {
+	Expect(records []delivery.Record, reply exchange.Reply)
+}
+
+// nobody is told where Options.Deliveries is nil.
+type nobody struct{}
+
+func (nobody) Expect([]delivery.Record, exchange.Reply) {}
+
 // Options configure a Service. Store, Agents, Channels and Blobs are required.
 type Options struct {
 	Store    Store
 	Agents   Directory
 	Channels map[string]exchange.Channel // by the message's received_via
 	Blobs    Blobs
-	Limits   normalized.Limits // zero = normalized.DefaultLimits
-	Logger   *slog.Logger
+	// Deliveries hears of deliveries that are about to be stored, so that it needs not read them back; optional.
+	Deliveries Deliveries
+	Limits     normalized.Limits // zero = normalized.DefaultLimits
+	Logger     *slog.Logger
 }
 
 // Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind.
@@ -64,6 +77,9 @@ func New(options Options) *Service {
 	}
 	if options.Logger == nil {
 		options.Logger = slog.Default()
+	}
+	if options.Deliveries == nil {
+		options.Deliveries = nobody{}
 	}
 	return &Service{options: options, hub: newHub()}
 }

@@ -22,6 +22,16 @@ type certificate struct {
 	checked  time.Time
 }
 
+// TLSConfig gives the settings of a listener that speaks TLS with a certificate from two PEM files and picks up a
+// renewed pair while running. Mail's STARTTLS shares it.
+func TLSConfig(certFile, keyFile string, logger *slog.Logger) (*tls.Config, error) {
+	certificate, err := newCertificate(certFile, keyFile, logger)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}, nil
+}
+
 func newCertificate(certFile, keyFile string, logger *slog.Logger) (*certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, logger: logger}
 	if err := c.load(); err != nil {

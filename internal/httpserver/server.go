@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -102,12 +101,9 @@ func (s *Server) newHTTP() (*http.Server, error) {
 	if s.options.CertFile == "" {
 		return server, nil
 	}
-	certificate, err := newCertificate(s.options.CertFile, s.options.KeyFile, s.options.Logger)
-	if err != nil {
-		return nil, err
-	}
-	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.get}
-	return server, nil
+	config, err := TLSConfig(s.options.CertFile, s.options.KeyFile, s.options.Logger)
+	server.TLSConfig = config
+	return server, err
 }
 
 // Handler gives the server's handler with all layers, for tests and for programs that embed it.

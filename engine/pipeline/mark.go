@@ -1,0 +1,67 @@
+package pipeline
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/queue"
+)
+
+// markAfter is how long a run may take before its turn is written as running. A quicker answer brings the row along
+// in its own transaction, which saves a commit; a crash before it leaves an accepted turn whose job comes back.
+const markAfter = 50 * time.Millisecond
+
+// mark writes the row "turn.running" of one run, once.
+type mark struct {
+	store   Store
+	move    Move
+	again   bool // an earlier run streamed perhaps: what it sent is void
+	timer   *time.Timer
+	once    sync.Once
+	written bool
+	err     error
+}
+
+// begin numbers the run and sees to its mark.
+func (s *Service) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRecord) (*mark, error) {
+	again := turn.State == exchange.StateRunning || turn.Attempt > 0 || job.Attempt > 1
+	turn.Attempt = max(turn.Attempt+1, job.Attempt)
+	m := &mark{store: s.options.Store, again: again, move: Move{
+		ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: exchange.StateRunning,
+		Attempt: turn.Attempt, At: time.Now(),
+	}}
+	if again {
+		return m, m.write(ctx)
+	}
+	m.timer = time.AfterFunc(markAfter, func() { _ = m.write(ctx) }) // failed: the answer brings the row along
+	return m, nil
+}
+
+// write writes the row now, unless it is there.
+func (m *mark) write(ctx context.Context) error {
+	m.once.Do(func() {
+		m.err = m.store.InTx(ctx, func(tx Tx) error { return m.in(ctx, tx) })
+		m.written = m.err == nil
+	})
+	return m.err
+}
+
+// in writes the row inside a transaction of the caller.
+func (m *mark) in(ctx context.Context, tx Tx) error {
+	moved, err := tx.MoveTurn(ctx, m.move)
+	if err != nil || !moved || !m.again {
+		return err
+	}
+	return tx.AppendEvents(ctx, m.move.ID, []exchange.Event{{Kind: exchange.EventRestarted, At: m.move.At}})
+}
+
+// missing says whether the row still has to be written with the answer. Afterwards nobody else writes it.
+func (m *mark) missing() bool {
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	m.once.Do(func() {}) // waits for a write under way, or forbids a later one
+	return !m.written
+}

@@ -1,0 +1,73 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// startServer runs a development server on free ports and stops it at the end of the test.
+func startServer(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	config, err := LoadConfig("", append([]string{
+		"INBOX_DATA_DIR=" + tb.TempDir(), "INBOX_HTTP_LISTEN=127.0.0.1:0", "INBOX_SMTP_LISTEN=127.0.0.1:0", "INBOX_LOG_LEVEL=error", "INBOX_PUBLIC_URL=http://localhost:8080",
+	}, settings...))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	config.ShutdownGrace = time.Second
+	server, err := New(tb.Context(), config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := server.Listen(); err != nil {
+		tb.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	tb.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			tb.Error(err)
+		}
+	})
+	return server
+}
+
+func (s *Server) operator() *Operator {
+	return &Operator{config: s.config, store: s.store, delivery: s.delivery}
+}
+
+// BenchmarkA2AEcho is a blocking A2A send to the echo agent through every layer but the socket.
+func BenchmarkA2AEcho(b *testing.B) {
+	server := startServer(b)
+	token, _, err := server.operator().CreateToken(b.Context(), "bench", "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	handler := server.http.Handler()
+	var sent atomic.Int64
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m%d","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`, sent.Add(1))
+			request := httptest.NewRequest(http.MethodPost, "/a2a/echo", strings.NewReader(body))
+			request.Header.Set("Authorization", "Bearer "+token)
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("A2A-Version", "1.0")
+			recorder := httptest.NewRecorder()
+			handler.ServeHTTP(recorder, request)
+			if recorder.Code != http.StatusOK || !strings.Contains(recorder.Body.String(), "TASK_STATE_COMPLETED") {
+				b.Errorf("status %d: %s", recorder.Code, recorder.Body)
+				return
+			}
+		}
+	})
+}
