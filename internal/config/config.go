@@ -179,8 +179,6 @@ type Agent struct {
 	Unverified string `toml:"unverified" default:"\"hold\"; \"answer\" for echo without a file"`
 	// Whether messages of other bots are answered too.
 	AnswerAgents bool `toml:"answer_agents"`
-	// Whether the agent also gets a reference to the message in its original form.
-	Raw bool `toml:"raw"`
 	// How long one run may take.
 	Timeout time.Duration `toml:"timeout"`
 	// How much of the conversation the agent gets.

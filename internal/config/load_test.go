@@ -122,7 +122,7 @@ func TestEnvironment(t *testing.T) {
 		"INBOX_HTTP_LISTEN=127.0.0.1:9090", "INBOX_HTTP_TRUSTED_PROXIES=10.0.0.0/8, 192.0.2.1", "INBOX_DATA_DIR=/data",
 		"INBOX_MAIL_RETRY=1s,2m", "INBOX_QUEUE_TURN_CONCURRENCY=5", "INBOX_SMTP_MAX_MESSAGE_BYTES=10MiB", "INBOX_LOG_LEVEL=",
 		"INBOX_AGENTS_1_KIND=webhook", "INBOX_AGENTS_1_NAME=b", "INBOX_AGENTS_1_WEBHOOK_URL=https://hook.example/",
-		"INBOX_AGENTS_1_WEBHOOK_SECRET_FILE="+secretFile, "INBOX_AGENTS_0_RAW=true", "INBOX_AGENTS_1_HISTORY_WINDOW=30",
+		"INBOX_AGENTS_1_WEBHOOK_SECRET_FILE="+secretFile, "INBOX_AGENTS_0_ANSWER_AGENTS=true", "INBOX_AGENTS_1_HISTORY_WINDOW=30",
 		"INBOX_PORT_8080_TCP=tcp://10.0.0.1:8080", "INBOX_SERVICE_HOST=10.0.0.1", "INBOX_SERVICE_PORT_HTTP=80",
 		"INBOX_TEST_DATABASE_URL=x", "INBOX_CONFIG=inbox.toml", "HOME=/", "broken")
 	if got.HTTP.Listen != "127.0.0.1:9090" || got.DataDir != "/data" || got.Queue.TurnConcurrency != 5 || got.Log.Level != "info" {
@@ -131,7 +131,7 @@ func TestEnvironment(t *testing.T) {
 	if len(got.HTTP.TrustedProxies) != 2 || len(got.Mail.Retry) != 2 || got.SMTP.MaxMessageBytes != 10<<20 {
 		t.Errorf("%+v", got)
 	}
-	if len(got.Agents) != 2 || !got.Agents[0].Raw || got.Agents[1].Webhook.Secret.Reveal() != "from a file" || got.Agents[1].History.Window != 30 {
+	if len(got.Agents) != 2 || !got.Agents[0].AnswerAgents || got.Agents[1].Webhook.Secret.Reveal() != "from a file" || got.Agents[1].History.Window != 30 {
 		t.Errorf("%+v", got.Agents)
 	}
 }
