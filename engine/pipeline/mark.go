@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -55,6 +56,11 @@ func (m *mark) in(ctx context.Context, tx Tx) error {
 		return err
 	}
 	return tx.AppendEvents(ctx, m.move.ID, []exchange.Event{{Kind: exchange.EventRestarted, At: m.move.At}})
+}
+
+// event is the row for a caller that writes the turn itself.
+func (m *mark) event() exchange.Event {
+	return exchange.Event{Kind: "turn." + exchange.StateRunning, Body: fmt.Appendf(nil, `{"attempt":%d}`, m.move.Attempt), At: m.move.At}
 }
 
 // missing says whether the row still has to be written with the answer. Afterwards nobody else writes it.

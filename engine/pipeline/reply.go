@@ -36,9 +36,13 @@ func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	}
 	deliveries := deliveriesOf(reply, plan)
 	s.options.Deliveries.Expect(deliveries, reply)
+	end := Move{
+		ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: state, Reason: reason,
+		Attempt: turn.Attempt, At: reply.CreatedAt,
+	}
 	var moved bool
 	for try := 1; ; try++ {
-		moved, err = s.storeReply(ctx, job, mark, reply, deliveries, plan.NativeID, state, reason)
+		moved, err = s.storeReply(ctx, job, mark, reply, deliveries, plan.NativeID, end)
 		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait) {
 			break
 		}
@@ -76,9 +80,12 @@ func (s *Service) plan(ctx context.Context, reply exchange.Reply) (exchange.Plan
 	return channel.Plan(ctx, reply)
 }
 
-// storeReply does the one transaction. When the turn is not running any more (cancelled meanwhile) only the job ends.
+// errNotRunning rolls the transaction of a reply back: the turn was cancelled meanwhile.
+var errNotRunning = errors.New("the turn is not running any more")
+
+// storeReply does the one transaction. When the turn is not running any more only the job ends.
 func (s *Service) storeReply(
-	ctx context.Context, job queue.Job, mark *mark, reply exchange.Reply, deliveries []delivery.Record, nativeID, state, reason string,
+	ctx context.Context, job queue.Job, mark *mark, reply exchange.Reply, deliveries []delivery.Record, nativeID string, end Move,
 ) (moved bool, err error) {
 	late := mark.missing()
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
@@ -86,22 +93,32 @@ func (s *Service) storeReply(
 			return err
 		}
 		if late {
-			if err := mark.in(ctx, tx); err != nil {
+			if err := tx.AppendEvents(ctx, reply.TurnID, []exchange.Event{mark.event()}); err != nil {
 				return err
 			}
 		}
-		moved, err = tx.MoveTurn(ctx, Move{
-			ID: reply.TurnID, From: []string{exchange.StateRunning}, To: state, Reason: reason, At: reply.CreatedAt,
-		})
-		if err != nil || !moved {
+		moved, err := tx.MoveTurn(ctx, end)
+		if err != nil {
 			return err
+		}
+		if !moved {
+			return errNotRunning
 		}
 		if err := tx.InsertReply(ctx, reply, nativeID); err != nil {
 			return err
 		}
 		return insertDeliveries(ctx, tx, reply, deliveries)
 	})
-	return moved, err
+	if errors.Is(err, errNotRunning) {
+		return false, s.settle(ctx, job)
+	}
+	return err == nil, err
+}
+
+func (s *Service) settle(ctx context.Context, job queue.Job) error {
+	return s.options.Store.InTx(ctx, func(tx Tx) error {
+		return tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done})
+	})
 }
 
 // deliveriesOf makes one row per destination.
