@@ -264,7 +264,7 @@ func (a *Adapter) shutdown(served <-chan error) error {
 	// The library closes only listeners that Serve has seen, and ctx may have ended before that.
 	_ = a.listener.Close()
 	a.listener.drain()
-	if err := a.server.Shutdown(ctx); err != nil {
+	if err := a.server.Shutdown(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
 		a.log.Warn("smtp connections were cut at shutdown; their senders will repeat", "error", err)
 		a.listener.cut()
 	}

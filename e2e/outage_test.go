@@ -1,0 +1,203 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"inbox/e2e/load"
+)
+
+// gate stands between the server and its database and can be shut.
+type gate struct {
+	listener net.Listener
+	behind   string
+
+	mu   sync.Mutex
+	shut bool
+	open map[net.Conn]bool
+}
+
+// newGate gives the database's URL through a gate.
+func newGate(t *testing.T, database string) (*gate, string) {
+	t.Helper()
+	target, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{listener: listener, behind: target.Host, open: map[net.Conn]bool{}}
+	target.Host = listener.Addr().String()
+	go g.serve()
+	t.Cleanup(func() { g.set(true); _ = listener.Close() })
+	return g, target.String()
+}
+
+func (g *gate) serve() {
+	for {
+		inner, err := g.listener.Accept()
+		if err != nil {
+			return
+		}
+		go g.pass(inner)
+	}
+}
+
+func (g *gate) pass(inner net.Conn) {
+	outer, err := net.Dial("tcp", g.behind)
+	if err != nil || !g.keep(inner, outer) {
+		_ = inner.Close()
+		return
+	}
+	go func() { _, _ = io.Copy(outer, inner); _ = outer.Close() }()
+	_, _ = io.Copy(inner, outer)
+	_ = inner.Close()
+}
+
+func (g *gate) keep(connections ...net.Conn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, one := range connections {
+		if g.shut {
+			_ = one.Close()
+			continue
+		}
+		g.open[one] = true
+	}
+	return !g.shut
+}
+
+// set shuts the gate, which cuts what is open, or opens it again.
+func (g *gate) set(shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = shut
+	for one := range g.open {
+		_ = one.Close()
+		delete(g.open, one)
+	}
+}
+
+// TestDatabaseThatIsDownIsToldToPeersAndLosesNothing: every protocol says "come again", and who does is answered.
+func TestDatabaseThatIsDownIsToldToPeersAndLosesNothing(t *testing.T) {
+	gate, database := newGate(t, postgres(t))
+	p := startPost(t, database)
+	token, err := p.Token(t.Context(), "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrivals := make(chan load.Arrival, 4)
+	community := newCommunity(t, 1, func(a load.Arrival) { arrivals <- a })
+	person, inbox := community.Persons[0], p.Actor("echo")+"/inbox"
+	warm := person.Mention(p.Actor("echo"), "warm", "hello") // the sender's key is known before the database goes
+	if status := do(t, delivery(t, person, inbox, warm, load.Signature{})); status != http.StatusAccepted {
+		t.Fatalf("before the outage: %d", status)
+	}
+	<-arrivals
+	mention := person.Mention(p.Actor("echo"), "outage", "hello")
+	mail, err := p.sender.Sign(load.Mail{From: "ann@sender.test", To: "echo@inbox.test", MessageID: "outage@sender.test", Subject: "Hi", Body: "hello\n"}.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	gate.set(true)
+	t.Run("activitypub", func(t *testing.T) {
+		response, err := http.DefaultClient.Do(delivery(t, person, inbox, mention, load.Signature{}))
+		checkUnavailable(t, response, err)
+	})
+	t.Run("a2a", func(t *testing.T) { checkA2AOutage(t, p.server, token) })
+	t.Run("email", func(t *testing.T) {
+		if err := sendMail(p, mail); !strings.Contains(fmt.Sprint(err), "451") || !strings.Contains(fmt.Sprint(err), "4.3.0") {
+			t.Errorf("mail got %v; want 451 4.3.0", err)
+		}
+	})
+	t.Run("readiness", func(t *testing.T) {
+		deadline := time.Now().Add(patience) // the answer is kept for a second
+		for readiness(t, p.server) != http.StatusServiceUnavailable {
+			if time.Now().After(deadline) {
+				t.Fatal("readyz did not turn to 503")
+			}
+		}
+	})
+
+	gate.set(false)
+	if status := do(t, delivery(t, person, inbox, mention, load.Signature{})); status != http.StatusAccepted {
+		t.Fatalf("after the outage: %d", status)
+	}
+	if err := sendMail(p, mail); err != nil {
+		t.Fatalf("after the outage: %v", err)
+	}
+	select {
+	case arrival := <-arrivals:
+		if arrival.InReplyTo != mention.NoteID {
+			t.Errorf("a reply to %q arrived; want %q", arrival.InReplyTo, mention.NoteID)
+		}
+	case <-time.After(patience):
+		t.Error("no reply after the outage")
+	}
+	p.outbox.await(t, "outage@sender.test")
+}
+
+func readiness(t *testing.T, s *server) int {
+	t.Helper()
+	response, err := http.Get(s.URL() + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+func checkUnavailable(t *testing.T, response *http.Response, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, _ := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
+		t.Errorf("answered %d, Retry-After %q: %s", response.StatusCode, response.Header.Get("Retry-After"), body)
+	}
+	if strings.Contains(string(body), "dial") || strings.Contains(string(body), "postgres") {
+		t.Errorf("internals reached the peer: %s", body)
+	}
+}
+
+// checkA2AOutage takes both answers of the contract: 503, or the JSON-RPC internal error.
+func checkA2AOutage(t *testing.T, s *server, token string) {
+	t.Helper()
+	peer := load.A2APeer{URL: s.URL() + "/a2a/echo", Token: token, Client: http.DefaultClient}
+	_, err := peer.Send(t.Context(), load.SendBody("outage", "hello", false))
+	var status *load.StatusError
+	var rpc *load.RPCError
+	switch {
+	case errors.As(err, &status) && status.Status == http.StatusServiceUnavailable:
+	case errors.As(err, &rpc) && rpc.Code == -32603:
+	default:
+		t.Errorf("A2A got %v; want 503 or -32603", err)
+	}
+}
+
+func sendMail(p *post, mail []byte) error {
+	sender, err := load.DialMail(p.Settings.SMTP)
+	if err != nil {
+		return err
+	}
+	defer sender.Close()
+	err = sender.Send("ann@sender.test", "echo@inbox.test", mail)
+	if reply, ok := errors.AsType[*textproto.Error](err); ok {
+		return fmt.Errorf("%d %s", reply.Code, reply.Msg)
+	}
+	return err
+}
