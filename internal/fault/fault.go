@@ -82,8 +82,7 @@ func (f *Fault) Unwrap() error { return f.Cause }
 
 // Of finds the fault in an error chain; an error without one is Internal with a neutral public text.
 func Of(err error) *Fault {
-	var f *Fault
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
 	}
 	return &Fault{Kind: Internal, Public: "internal error", Cause: err}
@@ -91,6 +90,6 @@ func Of(err error) *Fault {
 
 // Is says whether err carries a fault of the kind.
 func Is(err error, kind Kind) bool {
-	var f *Fault
-	return errors.As(err, &f) && f.Kind == kind
+	f, ok := errors.AsType[*Fault](err)
+	return ok && f.Kind == kind
 }
