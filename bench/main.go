@@ -37,6 +37,7 @@ type options struct {
 	postgres string // URL of a database beside which new ones are made; empty = SQLite only
 	only     *regexp.Regexp
 	report   string // file; empty = none
+	load     string // load average when the run began
 }
 
 func main() {
@@ -60,7 +61,7 @@ func parse() (options, error) {
 	}
 	return options{
 		duration: time.Duration(seconds) * time.Second, postgres: os.Getenv("INBOX_TEST_DATABASE_URL"),
-		only: pattern, report: *report,
+		only: pattern, report: *report, load: or(os.Getenv("BENCH_LOAD"), loadAverage()),
 	}, nil
 }
 

@@ -18,7 +18,7 @@ const reportText = `# Benchmarks
 Measured on {{.Date}} by ` + "`make bench BENCH_SECONDS={{.Seconds}}`" + `, {{.Seconds}} s a scenario, each on a fresh server with an empty database.
 
 - Machine: {{.Processor}}, {{.Processors}} processors, {{.Memory}}, Linux {{.Kernel}}, data on {{.Filesystem}}.
-- Program: {{.Go}}, CGO off{{if .Commit}}, commit {{.Commit}}{{end}}. PostgreSQL: {{.PostgreSQL}}, fsync on, on the same machine.
+- Program: {{.Go}}, CGO off{{if .Commit}}, commit {{.Commit}}{{end}}. Load average when the run began: {{.Load}}. PostgreSQL: {{.PostgreSQL}}, fsync on, on the same machine.
 - {{if .Separate}}The server runs on processor 0, the load generator on processor 1. PostgreSQL's own processes use both.{{else}}Server and load generator share the one processor.{{end}}
 - Every acknowledgement is a committed, synced transaction (SQLite: WAL, synchronous FULL; PostgreSQL: synchronous_commit on).
 - Messages are signed before the measurement. Percentiles are by nearest rank over all successes; more than 1 % of failures would have stopped the run.
@@ -36,11 +36,11 @@ What the scenarios are:
 type described struct{ Name, About string }
 
 type page struct {
-	Date, Processor, Memory, Kernel, Filesystem, Go, Commit, PostgreSQL string
-	Seconds, Processors                                                 int
-	Separate                                                            bool
-	Results                                                             []Result
-	Scenarios                                                           []described
+	Date, Processor, Memory, Kernel, Filesystem, Go, Commit, PostgreSQL, Load string
+	Seconds, Processors                                                       int
+	Separate                                                                  bool
+	Results                                                                   []Result
+	Scenarios                                                                 []described
 }
 
 func writeReport(file, directory string, chosen options, results []Result) error {
@@ -48,6 +48,7 @@ func writeReport(file, directory string, chosen options, results []Result) error
 		Date: time.Now().UTC().Format("2006-01-02"), Processor: field("/proc/cpuinfo", "model name"), Memory: memory(),
 		Kernel: output("uname", "-r"), Filesystem: filesystem(directory), Go: runtime.Version(),
 		Commit: output("git", "rev-parse", "--short", "HEAD"), PostgreSQL: or(output("psql", "--version"), "not measured"),
+		Load:    chosen.load,
 		Seconds: int(chosen.duration / time.Second), Processors: runtime.NumCPU(), Separate: separate(), Results: results,
 	}
 	for _, s := range scenarios() {
@@ -92,6 +93,16 @@ func memory() string {
 		return "unknown memory"
 	}
 	return fmt.Sprintf("%d GiB memory", (kibibytes+1<<19)>>20)
+}
+
+// loadAverage is what else the machine was doing in the last minute: a busy machine makes a worthless report.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
 }
 
 func filesystem(directory string) string {

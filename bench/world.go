@@ -135,6 +135,10 @@ func (w *world) against(ctx context.Context, s scenario, server *instance.Instan
 	}
 	defer func() { _ = server.Kill() }()
 	w.ledger.Store(load.NewLedger())
+	before, err := server.ProcessorTime() // the start makes keys
+	if err != nil {
+		return Result{}, err
+	}
 	started, generatorBefore := time.Now(), processorTime()
 	m, err := s.run(ctx, w, server)
 	if err != nil {
@@ -150,7 +154,7 @@ func (w *world) against(ctx context.Context, s scenario, server *instance.Instan
 	}
 	elapsed := time.Since(started)
 	fmt.Fprintf(os.Stderr, "  processor time: server %.0f %%, generator %.0f %%\n",
-		percentOf(used, elapsed), percentOf(processorTime()-generatorBefore, elapsed))
+		percentOf(max(used-before, 0), elapsed), percentOf(processorTime()-generatorBefore, elapsed))
 	w.client.CloseIdleConnections()
 	return m.result(memory), nil
 }
