@@ -139,22 +139,37 @@ func (e *Evidence) Size() int {
 // smallEvidence is a size so far below the limits (even sixteen times) that it need not be known exactly.
 const smallEvidence = MaxEvidenceTotalBytes / MaxEvidence
 
-// sizeBound adds up what is written: every key, and every text as if each byte became \u00XX.
+// sizeBound adds up what is written: every key, and every text as it is escaped at worst.
 func (e *Evidence) sizeBound() int {
 	if len(e.Extra) > 0 || e.Source != nil {
 		return smallEvidence + 1
 	}
-	texts := len(e.ID) + len(e.Subject) + len(e.Issuer) + len(e.Method) + len(e.Assurance) + len(e.Proof.Type) +
-		len(e.Proof.VerifiedBy) + len(e.Proof.KeyID) + len(e.Proof.Alg) + len(e.Proof.Kid) + len(e.Proof.Value) +
-		len(e.Proof.Canonicalization) + len(e.Proof.TokenID)
-	for _, text := range e.Audience {
-		texts += len(text) + 1
-	}
-	for _, text := range e.OnBehalfOf {
-		texts += len(text) + 1
-	}
 	const keysAndTimes = 512
-	return keysAndTimes + 6*texts + len(e.Claims)
+	size := keysAndTimes + len(e.Claims)
+	for _, text := range [...]string{
+		e.ID, e.Subject, e.Issuer, e.Method, e.Assurance, e.Proof.Type, e.Proof.VerifiedBy, e.Proof.KeyID, e.Proof.Alg, e.Proof.Kid,
+		e.Proof.Value, e.Proof.Canonicalization, e.Proof.TokenID,
+	} {
+		size += escapedBound(text)
+	}
+	for _, list := range [...][]string{e.Audience, e.OnBehalfOf} {
+		for _, text := range list {
+			size += escapedBound(text) + len(`"",`)
+		}
+	}
+	return size
+}
+
+// escapedBound is the most that a text measures in JSON: letters, digits and the usual marks as they are, everything
+// else as \u00XX.
+func escapedBound(text string) int {
+	size := 0
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			size += 5
+		}
+	}
+	return size + len(text)
 }
 
 func firstOf(found ...*ShapeError) *ShapeError {

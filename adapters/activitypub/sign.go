@@ -14,6 +14,8 @@ import (
 	"crypto"
 
 	"github.com/go-fed/httpsig"
+
+	"inbox/internal/signing"
 )
 
 // signCavage signs an outgoing request with draft-cavage: (request-target) host date, and digest with a body. The
@@ -35,7 +37,7 @@ func signCavage(request *http.Request, body []byte, keyID string, key *rsa.Priva
 	stand := &http.Request{Method: request.Method, URL: opaqueTarget(target), Header: http.Header{
 		"Host": {request.URL.Host}, "Date": request.Header["Date"],
 	}}
-	if err := signer.SignRequest(key, keyID, stand, body); err != nil {
+	if err := signing.Do(func() error { return signer.SignRequest(key, keyID, stand, body) }); err != nil {
 		return fmt.Errorf("sign request: %w", err)
 	}
 	// It always announces hs2019, which older servers refuse; the parameter itself is not signed.
@@ -59,7 +61,11 @@ func signMessage(request *http.Request, body []byte, keyID string, key *rsa.Priv
 		`"content-digest": ` + digest + "\n" +
 		`"@signature-params": ` + parameters
 	hash := sha256.Sum256([]byte(base))
-	signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, hash[:])
+	var signature []byte
+	err := signing.Do(func() (err error) {
+		signature, err = rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, hash[:])
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("sign request: %w", err)
 	}

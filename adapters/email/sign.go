@@ -17,6 +17,7 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 
 	"inbox/identity"
+	"inbox/internal/signing"
 )
 
 const (
@@ -127,11 +128,12 @@ func checkedKey(key *rsa.PrivateKey) (crypto.Signer, error) {
 func (a *Adapter) sign(mail []byte) ([]byte, error) {
 	var out bytes.Buffer
 	out.Grow(len(mail) + 1024)
-	err := dkim.Sign(&out, bytes.NewReader(mail), &dkim.SignOptions{
+	options := &dkim.SignOptions{
 		Domain: a.domain, Selector: a.options.DKIMSelector, Signer: a.signer,
 		HeaderCanonicalization: dkim.CanonicalizationRelaxed, BodyCanonicalization: dkim.CanonicalizationRelaxed,
 		HeaderKeys: signedFields, Expiration: time.Now().Add(signatureLife), // the library stamps t= from the same clock
-	})
+	}
+	err := signing.Do(func() error { return dkim.Sign(&out, bytes.NewReader(mail), options) })
 	if err != nil {
 		return nil, fmt.Errorf("sign mail: %w", err)
 	}

@@ -18,6 +18,7 @@ var levels = map[string]int{
 	"policypart":          1,
 	"internal/config":     1,
 	"internal/safehttp":   1,
+	"internal/signing":    0,
 	"internal/queue":      1,
 	"internal/blob":       1,
 	"internal/httpserver": 1,
