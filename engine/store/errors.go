@@ -20,6 +20,9 @@ func unavailable(operation string, cause error) error {
 	}
 }
 
+// unusable makes the fault of a database that cannot be opened; public says where it is and what to change.
+func unusable(public string, cause error) error { return fault.Wrap(fault.Unavailable, public, cause) }
+
 // operationError adds what we were doing; fmt.Errorf costs more than a row on the hot path of a full disk.
 type operationError struct {
 	operation string

@@ -100,9 +100,13 @@ func (t *Tx) promote(ctx context.Context, kind, partition string) error {
 }
 
 // runnable is true for a ready job j that nothing of its partition precedes. A job can be ready behind another one
-// when ids were committed in another order than they were made.
-const runnable = `(j.partition_key = '' OR NOT EXISTS (SELECT 1 FROM jobs e WHERE e.partition_key = j.partition_key
-	AND e.partition_key <> '' AND e.state <> 'dead' AND (e.id < j.id OR e.state = 'running')))`
+// when ids were committed in another order than they were made. Each condition has its index: written as one with OR
+// it walks through the whole partition.
+const runnable = `(j.partition_key = '' OR (
+	NOT EXISTS (SELECT 1 FROM jobs e WHERE e.partition_key = j.partition_key AND e.partition_key <> ''
+		AND e.state <> 'dead' AND e.id < j.id)
+	AND NOT EXISTS (SELECT 1 FROM jobs e WHERE e.partition_key = j.partition_key AND e.partition_key <> ''
+		AND e.state = 'running')))`
 
 // takeExpired returns jobs whose worker is gone to the queue; the fence moves with the next claim.
 const takeExpired = `UPDATE jobs SET state = 'ready', run_at = lease_until, lease_owner = '', lease_until = 0,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/fault"
 )
 
 // TestPlans reads SQLite's plans of the queries that run for every message: none may walk through a table.
@@ -110,6 +111,26 @@ func TestSweep(t *testing.T) {
 	var left int
 	if _, err := first(t.Context(), s.engine.reader(), `SELECT COUNT(*) FROM documents`, nil, &left); err != nil || left != 2 {
 		t.Errorf("%d documents left, %v", left, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDamagedRow: a row that cannot be decoded is our defect, not an unavailable database.
+func TestDamagedRow(t *testing.T) {
+	s, err := Open(t.Context(), Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.InTx(t.Context(), func(tx *Tx) error {
+		return tx.do(t.Context(), insertTurn, "id", "a", "r", "v", "p", "n", "t", "", "k1", "k2", "k3", "k4", "", "accepted", "",
+			int64(0), int64(1), int64(1), "", "", "{damaged")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Turn(t.Context(), "id"); err == nil || fault.Of(err).Kind != fault.Internal || !strings.Contains(err.Error(), "decode message of turn id") {
+		t.Errorf("got %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

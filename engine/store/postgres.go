@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,9 +13,15 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/internal/fault"
 )
+
+var repeated = promauto.NewCounter(prometheus.CounterOpts{
+	Name: "inbox_store_repeats_total", Help: "Transactions that PostgreSQL asked to run again: deadlocks and lost races.",
+})
 
 // maxAttempts bounds how often a transaction runs when PostgreSQL asks to run it again.
 const maxAttempts = 8
@@ -35,6 +42,9 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "inbox"
 	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = 10 * time.Second
+	}
 	pool := stdlib.OpenDB(*config)
 	pool.SetMaxOpenConns(options.Connections)
 	pool.SetMaxIdleConns(options.Connections)
@@ -44,7 +54,8 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 		err = migrate(ctx, pool, postgresDialect, goose.WithSessionLocker(locker))
 	}
 	if err != nil {
-		return nil, errors.Join(unavailable("migrate", err), pool.Close())
+		return nil, errors.Join(unusable("PostgreSQL at "+config.Host+":"+strconv.Itoa(int(config.Port))+
+			" cannot be used; check database_url and that the server runs", err), pool.Close())
 	}
 	e := &postgresEngine{statements: statements{pool: pool, failed: postgresFault}, config: config, logger: options.Logger}
 	e.announcer = startAnnouncer(pool, options.Logger)
@@ -57,6 +68,7 @@ func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) err
 		if err == nil || attempt == maxAttempts || !repeatable(err) {
 			return err
 		}
+		repeated.Inc()
 		select {
 		case <-time.After(rand.N(time.Duration(attempt) * 5 * time.Millisecond)):
 		case <-ctx.Done():
@@ -67,6 +79,8 @@ func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) err
 
 // once runs work in one transaction of one connection.
 func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
 	connection, err := e.pool.Conn(ctx)
 	if err != nil {
 		return unavailable("connect", err)

@@ -25,10 +25,12 @@ var sqliteUnavailable = map[int]bool{
 
 // sqliteEngine is one file with one writing connection and a few that read.
 type sqliteEngine struct {
-	writer *writer
-	writes *sql.DB
-	reads  *sql.DB
 	statements
+
+	writer       *writer
+	checkpointer *checkpointer
+	writes       *sql.DB
+	reads        *sql.DB
 }
 
 // pragmas of every connection. synchronous=FULL syncs the write-ahead log on each commit: an acknowledged message
@@ -43,28 +45,33 @@ func sqliteURL(path string, extra ...string) string {
 }
 
 func openSQLite(ctx context.Context, options Options) (engine, error) {
-	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
-		return nil, unavailable("create data directory", err)
-	}
 	path := filepath.Join(options.DataDir, File)
+	public := "the database " + path + " cannot be used; check data_dir, its permissions and the free space"
+	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
+		return nil, unusable(public, err)
+	}
 	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)", "cache_size(-16000)"), 1)
 	if err != nil {
-		return nil, unavailable("open "+path, err)
+		return nil, unusable(public, err)
 	}
 	if err := migrate(ctx, writes, sqliteDialect); err != nil {
-		return nil, errors.Join(unavailable("migrate "+path, err), writes.Close())
+		return nil, errors.Join(unusable(public, err), writes.Close())
 	}
 	reads, err := openPool(ctx, sqliteURL(path, "query_only(ON)"), options.Readers)
 	if err != nil {
-		return nil, errors.Join(unavailable("open "+path, err), writes.Close())
+		return nil, errors.Join(unusable(public, err), writes.Close())
 	}
-	w, err := startWriter(ctx, writes)
+	w, err := newWriter(ctx, writes)
 	if err != nil {
-		return nil, errors.Join(err, reads.Close(), writes.Close())
+		return nil, errors.Join(unusable(public, err), reads.Close(), writes.Close())
 	}
-	e := &sqliteEngine{writer: w, writes: writes, reads: reads}
-	e.statements = statements{pool: reads, failed: sqliteFault}
-	return e, nil
+	c := startCheckpointer(reads, options.Logger)
+	w.committed = c.wrote
+	go w.loop()
+	return &sqliteEngine{
+		statements: statements{pool: reads, failed: sqliteFault},
+		writer:     w, checkpointer: c, writes: writes, reads: reads,
+	}, nil
 }
 
 func openPool(ctx context.Context, dsn string, size int) (*sql.DB, error) {
@@ -116,5 +123,6 @@ func (e *sqliteEngine) listen(ctx context.Context, _ func(channel, payload strin
 // log into the file.
 func (e *sqliteEngine) close() error {
 	e.writer.stop()
+	e.checkpointer.stop()
 	return errors.Join(e.statements.close(), e.reads.Close(), e.writes.Close())
 }

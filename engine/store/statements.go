@@ -5,10 +5,15 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
+	"time"
 )
 
 // maxStatements bounds a cache of prepared statements. Queries with a variable list of values have several texts.
 const maxStatements = 256
+
+// maxWait bounds one read and, on PostgreSQL, one transaction: a network that swallows packets would hold its caller
+// for a quarter of an hour.
+const maxWait = 30 * time.Second
 
 // statements reads through a pool with statements prepared once.
 type statements struct {
@@ -20,16 +25,22 @@ type statements struct {
 }
 
 func (s *statements) each(ctx context.Context, query string, arguments []any, scan func(row) error) error {
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
 	rows, err := s.query(ctx, query, arguments)
 	if err != nil {
 		return s.read(ctx, err)
 	}
-	return s.read(ctx, scanAll(rows, scan))
+	scanned, err := scanAll(rows, scan)
+	if scanned != nil {
+		return scanned
+	}
+	return s.read(ctx, err)
 }
 
 func (s *statements) read(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil {
-		return errors.Join(err, ctx.Err())
+	if err != nil && ctx.Err() != nil {
+		return unavailable("read", errors.Join(ctx.Err(), err))
 	}
 	return s.failed("read", err)
 }
@@ -80,12 +91,13 @@ func (s *statements) close() error {
 	return failures
 }
 
-func scanAll(rows *sql.Rows, scan func(row) error) error {
+// scanAll gives the error of scan apart from that of the database.
+func scanAll(rows *sql.Rows, scan func(row) error) (scanned, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
-			return err
+			return err, nil
 		}
 	}
-	return rows.Err()
+	return nil, rows.Err()
 }

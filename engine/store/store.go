@@ -11,8 +11,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"inbox/internal/fault"
+	"inbox/internal/telemetry"
 )
+
+// Label outcome: committed, undone (the caller's own error), failed (the database's).
+var transactionSeconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
+	Name: "inbox_store_transaction_seconds", Help: "From the call to the commit, waiting included.",
+	Buckets: telemetry.FastSeconds,
+}, []string{"outcome"})
 
 // Channels of Options.Notify.
 const (
@@ -122,12 +132,14 @@ func (s *Store) Listen(ctx context.Context) error { return s.engine.listen(ctx, 
 // but tx and must bear being run again; on SQLite it runs on the one writer, so it must not wait for anything.
 func (s *Store) InTx(ctx context.Context, work func(*Tx) error) error {
 	var wakes []wake
+	begun := time.Now()
 	err := s.engine.transact(ctx, func(tx *Tx) error {
 		tx.wakes = nil
 		err := work(tx)
 		wakes = tx.wakes
 		return err
 	})
+	observe(begun, err)
 	if err != nil || len(wakes) == 0 {
 		return err
 	}
@@ -136,4 +148,15 @@ func (s *Store) InTx(ctx context.Context, work func(*Tx) error) error {
 	}
 	s.engine.announce(wakes)
 	return nil
+}
+
+func observe(begun time.Time, err error) {
+	outcome := "committed"
+	switch {
+	case fault.Is(err, fault.Unavailable):
+		outcome = "failed"
+	case err != nil:
+		outcome = "undone"
+	}
+	transactionSeconds.WithLabelValues(outcome).Observe(time.Since(begun).Seconds())
 }

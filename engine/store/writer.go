@@ -5,10 +5,19 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
+
+var groupSize = promauto.NewHistogram(prometheus.HistogramOpts{
+	Name: "inbox_store_group_size", Help: "Transactions that shared one commit of SQLite.",
+	Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128},
+})
 
 const (
 	// maxGroup bounds the callers' transactions that share one commit.
@@ -29,7 +38,8 @@ type writer struct {
 	stopOnce   sync.Once
 	finished   chan struct{} // closed when the loop has ended
 
-	careful int // groups that still get savepoints
+	committed func(transactions int) // told of every group
+	careful   int                    // groups that still get savepoints
 }
 
 // carefulGroups is how many groups get savepoints after one whose rows had to be rolled back: failures come in
@@ -47,20 +57,18 @@ type errand struct {
 	done  chan struct{}
 }
 
-func startWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
+func newWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
 	connection, err := pool.Conn(ctx)
 	if err != nil {
 		return nil, sqliteFault("open writer", err)
 	}
-	w := &writer{
+	return &writer{
 		connection: connection,
 		session:    &writerSession{connection: connection, prepared: make(map[string]*sql.Stmt)},
 		queue:      make(chan *errand, maxQueued),
 		stopping:   make(chan struct{}),
 		finished:   make(chan struct{}),
-	}
-	go w.loop()
-	return w, nil
+	}, nil
 }
 
 // run has the work done. When ctx ends before the writer took it, nothing was done; afterwards run waits for the
@@ -106,6 +114,7 @@ func (w *writer) loop() {
 		select {
 		case e := <-w.queue:
 			group = append(group[:0], e)
+			runtime.Gosched() // lets callers that the last commit released join: a quarter fewer commits with 32
 		case <-w.stopping:
 			group, stopped = group[:0], true
 		}
@@ -129,6 +138,9 @@ func (w *writer) collect(group []*errand) []*errand {
 // transact runs the group in one database transaction. Savepoints around each caller's work cost as much as a row,
 // so the group first goes without: only when one fails half-way is everything rolled back and run again with them.
 func (w *writer) transact(group []*errand) {
+	if len(group) == 0 {
+		return
+	}
 	for i, e := range group {
 		if !e.taken.CompareAndSwap(false, true) {
 			group[i] = nil // the caller has left
@@ -140,6 +152,8 @@ func (w *writer) transact(group []*errand) {
 		failure = w.together(group)
 	}
 	w.careful = max(0, w.careful-1)
+	groupSize.Observe(float64(len(group)))
+	w.committed(len(group))
 	for _, e := range group {
 		if e == nil {
 			continue
@@ -152,9 +166,6 @@ func (w *writer) transact(group []*errand) {
 }
 
 func (w *writer) together(group []*errand) error {
-	if len(group) == 0 {
-		return nil
-	}
 	if err := w.session.execute("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}

@@ -71,10 +71,14 @@ func (s *writerSession) each(_ context.Context, query string, arguments []any, s
 	if err != nil {
 		return sqliteFault("read", err)
 	}
-	return sqliteFault("read", scanAll(rows, func(r row) error {
+	scanned, err := scanAll(rows, func(r row) error {
 		s.changed = true // it may be a RETURNING
 		return scan(r)
-	}))
+	})
+	if scanned != nil {
+		return scanned
+	}
+	return sqliteFault("read", err)
 }
 
 // plain runs one caller's work directly in the transaction.
