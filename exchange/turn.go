@@ -58,7 +58,7 @@ type TurnFilter struct {
 	UpdatedAfter time.Time
 	Before       string // cursor: "<updated_at microseconds>.<turn id>" of the last row of the page before
 	Limit        int    // 1…500
-	Latest       bool   // only the newest turn of each (agent, principal, reference); turns without reference stand alone
+	Latest       bool   // only the newest turn of each (agent, principal, reference); turns without reference are left out
 }
 
 // Kinds of an Event beside the turn's states, which are written as "turn.<state>".

@@ -30,7 +30,8 @@ CREATE TABLE turns (
 -- The natural key (recipient, received_via, principal, native_id), led by the native id to serve look-ups of it.
 CREATE UNIQUE INDEX turns_natural ON turns (native_key, sender_key);
 CREATE INDEX turns_thread ON turns (thread_key, id);
-CREATE INDEX turns_owner ON turns (owner_key, reference_key, id);
+-- Only turns with a reference are looked up by their owner; a page of this index for every mail would be waste.
+CREATE INDEX turns_owner ON turns (owner_key, reference_key, id) WHERE reference_key <> '';
 CREATE INDEX turns_updated ON turns (updated_at, id);
 
 -- Native messages as they came, stored once. encoding: utf8 = body is the bytes; base64; blob = in the blob store.

@@ -50,7 +50,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, unusable(public, err)
 	}
-	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)", "cache_size(-16000)"), 1)
+	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)"), 1)
 	if err != nil {
 		return nil, unusable(public, err)
 	}

@@ -49,9 +49,9 @@ func (s *selection) page(order string, limit int) string {
 	return " ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(s.arguments)) + " + 0"
 }
 
-// newestOfReference keeps a turn only when no later one of its sender has the same reference.
-const newestOfReference = `(t.reference_key = '' OR NOT EXISTS (SELECT 1 FROM turns n
-	WHERE n.owner_key = t.owner_key AND n.reference_key = t.reference_key AND n.id > t.id))`
+// newestOfReference keeps a turn only when it has a reference and no later one of its sender has the same.
+const newestOfReference = `t.reference_key <> '' AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.owner_key = t.owner_key
+	AND n.reference_key = t.reference_key AND n.reference_key <> '' AND n.id > t.id)`
 
 func selectTurns(f exchange.TurnFilter) (*selection, error) {
 	var s selection
@@ -67,7 +67,7 @@ func selectTurns(f exchange.TurnFilter) (*selection, error) {
 		s.add("t.thread_key = ?", hashKey(f.Agent, f.ThreadID))
 	}
 	s.addWhen(f.ThreadID != "", "t.thread_id = ?", f.ThreadID)
-	s.addWhen(f.Reference != "", "t.reference_key = ? AND t.reference = ?", optionalKey(f.Reference), f.Reference)
+	s.addWhen(f.Reference != "", "t.reference_key = ? AND t.reference = ? AND t.reference_key <> ''", optionalKey(f.Reference), f.Reference)
 	s.addWhen(f.ReceivedVia != "", "t.received_via = ?", f.ReceivedVia)
 	if len(f.States) > 0 {
 		values := make([]any, len(f.States))

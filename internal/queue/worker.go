@@ -14,6 +14,9 @@ const (
 	// shortPause is the wait after a claim that found nothing although something was due: another node or an
 	// unfinished transaction holds it.
 	shortPause = 20 * time.Millisecond
+	// busyPause is the wait after a claim that found something. While work keeps coming, wake-ups end it and the
+	// store is not asked what is due next.
+	busyPause = 50 * time.Millisecond
 	// maxClaim bounds the jobs of one claim.
 	maxClaim = 100
 )
@@ -103,13 +106,12 @@ func (w *worker) pause(ctx context.Context, claimed, failures int) time.Duration
 	if failures > 0 {
 		return min(poll, rand.N(time.Second<<min(failures, 6))+shortPause)
 	}
+	if claimed > 0 {
+		return min(poll, busyPause)
+	}
 	due, err := w.queue.store.NextDue(ctx, w.kind)
 	if err != nil || due.IsZero() {
 		return poll
 	}
-	wait := time.Until(due)
-	if wait <= 0 && claimed > 0 {
-		return shortPause / 10
-	}
-	return min(poll, max(wait, shortPause))
+	return min(poll, max(time.Until(due), shortPause))
 }
