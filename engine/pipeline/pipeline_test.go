@@ -281,3 +281,23 @@ func TestFollowShowsTheGrowingAnswer(t *testing.T) {
 		}
 	})
 }
+
+func TestTurnThatKillsTheServerIsGivenUp(t *testing.T) {
+	asked := 0
+	e := start(t, "sqlite", func(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
+		asked++
+		return repeats(ctx, turn)
+	}, agents.Settings{Unverified: agents.UnverifiedHold})
+	in := message("m1")
+	in.NoReply = "kept back, so that only this test runs it"
+	receipt := e.receive(t, in)
+	if err := e.revive(t, receipt.TurnID, 30); err != nil {
+		t.Fatal(err)
+	}
+	if answer := normalized.PlainText(e.peer.next(t).Reply.Response.Parts); asked != 0 || strings.Contains(answer, "server") {
+		t.Fatalf("asked %d times, answer %q", asked, answer)
+	}
+	if turn := e.settled(t, receipt.TurnID); turn.State != exchange.StateFailed || !strings.Contains(turn.Reason, "gave up") {
+		t.Fatalf("state %s, reason %q", turn.State, turn.Reason)
+	}
+}

@@ -16,6 +16,9 @@ import (
 // retryRuns are the waits before a run is repeated after a failure that may pass (a model or webhook that is down).
 var retryRuns = []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}
 
+// maxRuns bounds the runs of one turn that end with the process: a message that kills the server may not do so for ever.
+const maxRuns = 20
+
 // Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
 // (Turn.Attempt tells); the answer is stored once.
 func (s *Service) Run(ctx context.Context, job queue.Job) error {
@@ -33,6 +36,10 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	mark, err := s.begin(ctx, job, &turn)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
+	}
+	if turn.Attempt > maxRuns {
+		const reason = "gave up: every run was cut off, perhaps because it brings the server down"
+		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
 	return s.answer(ctx, job, turn, mark)
 }

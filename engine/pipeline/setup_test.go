@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
@@ -188,4 +190,17 @@ func (e *engine) settled(t *testing.T, turnID string) exchange.TurnRecord {
 		t.Fatal(fmt.Errorf("wait for turn %s: %w", turnID, err))
 	}
 	return turn
+}
+
+// revive makes an ended turn look as if that many runs of it had died with the process, and gives it back to the queue.
+func (e *engine) revive(t *testing.T, turnID string, runs int) error {
+	t.Helper()
+	return e.store.Pipeline().InTx(t.Context(), func(tx pipeline.Tx) error {
+		if _, err := tx.MoveTurn(t.Context(), pipeline.Move{
+			ID: turnID, From: []string{exchange.StateSilent}, To: exchange.StateRunning, Attempt: runs, At: time.Now(),
+		}); err != nil {
+			return err
+		}
+		return tx.Enqueue(t.Context(), queue.NewJob{ID: uuid.Must(uuid.NewV7()).String(), Kind: pipeline.JobKind, Payload: turnID})
+	})
 }
