@@ -135,7 +135,10 @@ func (w *world) against(ctx context.Context, s scenario, server *instance.Instan
 	}
 	defer func() { _ = server.Kill() }()
 	w.ledger.Store(load.NewLedger())
-	before, err := server.ProcessorTime() // the start makes keys
+	if err := w.awaitKeys(ctx); err != nil {
+		return Result{}, err
+	}
+	before, err := server.ProcessorTime()
 	if err != nil {
 		return Result{}, err
 	}
@@ -157,6 +160,26 @@ func (w *world) against(ctx context.Context, s scenario, server *instance.Instan
 		percentOf(max(used-before, 0), elapsed), percentOf(processorTime()-generatorBefore, elapsed))
 	w.client.CloseIdleConnections()
 	return m.result(memory), nil
+}
+
+// awaitKeys asks for the actors: a new server makes their RSA keys in the background, once in its life.
+func (w *world) awaitKeys(ctx context.Context) error {
+	for _, actor := range []string{w.actor("echo"), w.actor("busy"), "http://" + w.http + "/actor"} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, actor, nil)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Accept", "application/activity+json")
+		response, err := w.client.Do(request)
+		if err != nil {
+			return fmt.Errorf("ask for actor: %w", err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("actor %s answered %d", actor, response.StatusCode)
+		}
+	}
+	return nil
 }
 
 // processorTime is what this process has used of processors.
