@@ -141,7 +141,7 @@ const smallEvidence = MaxEvidenceTotalBytes / MaxEvidence
 
 // sizeBound adds up what is written: every key, and every text as it is escaped at worst.
 func (e *Evidence) sizeBound() int {
-	if len(e.Extra) > 0 || e.Source != nil {
+	if len(e.Extra) > 0 {
 		return smallEvidence + 1
 	}
 	const keysAndTimes = 512
@@ -151,6 +151,11 @@ func (e *Evidence) sizeBound() int {
 		e.Proof.Value, e.Proof.Canonicalization, e.Proof.TokenID,
 	} {
 		size += escapedBound(text)
+	}
+	if e.Source != nil {
+		const keys = 96
+		size += keys + escapedBound(e.Source.Transport) + escapedBound(e.Source.TransportModule) +
+			escapedBound(e.Source.Connector) + escapedBound(e.Source.Channel)
 	}
 	for _, list := range [...][]string{e.Audience, e.OnBehalfOf} {
 		for _, text := range list {
