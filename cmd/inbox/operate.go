@@ -23,9 +23,6 @@ func load(cmd *cobra.Command) (*inbox.Config, error) {
 		return nil, err
 	}
 	if file == "" {
-		file = os.Getenv("INBOX_CONFIG")
-	}
-	if file == "" {
 		if _, err := os.Stat(defaultFile); err == nil {
 			file = defaultFile
 		}
