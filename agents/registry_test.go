@@ -49,7 +49,7 @@ func TestRegistryFillsDefaults(t *testing.T) {
 	}
 	found, _ := registry.Lookup("echo")
 	want := agents.Settings{
-		Unverified: agents.UnverifiedHold, EmptyMention: agents.EmptyMentionGreet, TimeLimit: agents.DefaultTimeLimit,
+		Unverified: agents.UnverifiedHold, TimeLimit: agents.DefaultTimeLimit,
 		History: history.DefaultPolicy(),
 	}
 	if found.Settings != want {
@@ -63,14 +63,13 @@ func TestRegistryRefuses(t *testing.T) {
 		kind   fault.Kind
 		field  string
 	}{
-		"no agent":         {func(e *agents.Entry) { e.Agent = nil }, fault.Malformed, "agent"},
-		"no name":          {func(e *agents.Entry) { e.Profile.Name = "" }, fault.Malformed, "name"},
-		"name with blank":  {func(e *agents.Entry) { e.Profile.Name = "two words" }, fault.Malformed, "name"},
-		"no address":       {func(e *agents.Entry) { e.Profile.Address = "" }, fault.Malformed, "address"},
-		"foreign address":  {func(e *agents.Entry) { e.Profile.Address = "@other@example.org" }, fault.Malformed, "address"},
-		"unknown setting":  {func(e *agents.Entry) { e.Settings.Unverified = "maybe" }, fault.Malformed, "unverified"},
-		"unknown greeting": {func(e *agents.Entry) { e.Settings.EmptyMention = "wave" }, fault.Malformed, "empty_mention"},
-		"negative limit":   {func(e *agents.Entry) { e.Settings.TimeLimit = -1 }, fault.Malformed, "time_limit"},
+		"no agent":        {func(e *agents.Entry) { e.Agent = nil }, fault.Malformed, "agent"},
+		"no name":         {func(e *agents.Entry) { e.Profile.Name = "" }, fault.Malformed, "name"},
+		"name with blank": {func(e *agents.Entry) { e.Profile.Name = "two words" }, fault.Malformed, "name"},
+		"no address":      {func(e *agents.Entry) { e.Profile.Address = "" }, fault.Malformed, "address"},
+		"foreign address": {func(e *agents.Entry) { e.Profile.Address = "@other@example.org" }, fault.Malformed, "address"},
+		"unknown setting": {func(e *agents.Entry) { e.Settings.Unverified = "maybe" }, fault.Malformed, "unverified"},
+		"negative limit":  {func(e *agents.Entry) { e.Settings.TimeLimit = -1 }, fault.Malformed, "time_limit"},
 		"taken name": {func(e *agents.Entry) {
 			e.Profile.Name, e.Profile.Address = "ECHO", "@ECHO@example.org"
 		}, fault.Conflict, ""},

@@ -14,22 +14,13 @@ const (
 	UnverifiedRefuse = "refuse" // it is not accepted
 )
 
-// Values of Settings.EmptyMention: what happens to a message that says nothing but the agent's name
-// (message contract, section 3).
-const (
-	EmptyMentionGreet  = "greet"  // the agent is asked and may introduce itself (default)
-	EmptyMentionIgnore = "ignore" // the turn is stored as silent
-)
-
 // DefaultTimeLimit bounds one run of an agent that sets no limit of its own.
 const DefaultTimeLimit = 5 * time.Minute
 
 // Settings are the operator's choices for one agent. The zero value is the careful default.
 type Settings struct {
 	Unverified   string         // see the Unverified constants; empty = hold
-	EmptyMention string         // see the EmptyMention constants; empty = greet
 	TimeLimit    time.Duration  // of one run; zero = DefaultTimeLimit
-	ExposeTools  bool           // recipients see tool_call parts
 	AnswerAgents bool           // other bots are answered too
 	History      history.Policy // how much of the thread the agent gets; zero = history.DefaultPolicy
 }
@@ -38,9 +29,6 @@ type Settings struct {
 func (s Settings) WithDefaults() Settings {
 	if s.Unverified == "" {
 		s.Unverified = UnverifiedHold
-	}
-	if s.EmptyMention == "" {
-		s.EmptyMention = EmptyMentionGreet
 	}
 	if s.TimeLimit == 0 {
 		s.TimeLimit = DefaultTimeLimit
@@ -57,11 +45,6 @@ func (s Settings) Validate() error {
 	case UnverifiedAnswer, UnverifiedHold, UnverifiedRefuse:
 	default:
 		return fault.InField("unverified", `must be "answer", "hold" or "refuse"`)
-	}
-	switch s.EmptyMention {
-	case EmptyMentionGreet, EmptyMentionIgnore:
-	default:
-		return fault.InField("empty_mention", `must be "greet" or "ignore"`)
 	}
 	if s.TimeLimit < 0 {
 		return fault.InField("time_limit", "must not be negative")

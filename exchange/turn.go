@@ -29,6 +29,12 @@ func Terminal(state string) bool {
 	return false
 }
 
+// Settled says whether nobody needs to wait for a turn in the state any longer: it ended, or it waits for somebody
+// itself.
+func Settled(state string) bool {
+	return Terminal(state) || state == StateWaiting || state == StateHeld
+}
+
 // TurnRecord is the stored row of one message to one agent and its answer.
 type TurnRecord struct {
 	ID         string               `json:"id"`        // UUIDv7

@@ -122,11 +122,6 @@ func sameMessage(turn exchange.TurnRecord, message *a2a.Message) error {
 	return inField("message.messageId", "was used for another message; every new message needs an id of its own")
 }
 
-// settled says whether a turn ended or waits for somebody.
-func settled(state string) bool {
-	return exchange.Terminal(state) || state == exchange.StateWaiting || state == exchange.StateHeld
-}
-
 // whileServing gives a context that ends when the server begins to stop.
 func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
 	serving, cancel := context.WithCancel(ctx)
@@ -145,7 +140,7 @@ func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
 // settle waits for the end of the newest turn, at most WaitLimit and not while the server stops: then the caller gets
 // the working task and asks again. The run goes on in any case.
 func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
-	if settled(t.last().State) {
+	if exchange.Settled(t.last().State) {
 		return t, nil
 	}
 	serving, stop := whileServing(ctx)

@@ -223,7 +223,7 @@ func (e *engine) newest(turn *exchange.TurnRecord) bool {
 func (e *engine) Wait(ctx context.Context, id string) (exchange.TurnRecord, error) {
 	for {
 		turn, changed, err := e.look(id)
-		if err != nil || settled(turn.State) {
+		if err != nil || exchange.Settled(turn.State) {
 			return turn, err
 		}
 		select {

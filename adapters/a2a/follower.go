@@ -106,7 +106,7 @@ func (f *follower) event(event exchange.Event) bool {
 		return f.delta(event)
 	case event.Kind == exchange.EventRestarted: // what was streamed is void: the next text replaces it
 		f.reset()
-	case isState && settled(state) && (exchange.Terminal(state) || event.At.After(f.since)):
+	case isState && exchange.Settled(state) && (exchange.Terminal(state) || event.At.After(f.since)):
 		return f.settled()
 	case state == exchange.StateRunning && f.state != a2a.TaskStateWorking && event.At.After(f.since):
 		return f.status(a2a.TaskStatus{State: a2a.TaskStateWorking, Timestamp: stamp(event.At)})

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/tls"
@@ -172,14 +173,14 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("email: option %s is required", name)
 		}
 	}
-	defaultTo(&o.Hostname, identity.HostOf(o.Domain))
-	defaultTo(&o.Mode, ModeCapture)
-	defaultTo(&o.DKIMSelector, DefaultSelector)
-	defaultTo(&o.MaxMessageBytes, DefaultMaxMessageBytes)
-	defaultTo(&o.MaxConnections, DefaultMaxConnections)
-	defaultTo(&o.MaxConnectionsPerIP, DefaultMaxConnectionsPerIP)
-	defaultTo(&o.MaxBufferedBytes, max(DefaultMaxBufferedBytes, 2*o.MaxMessageBytes))
-	defaultTo(&o.ShutdownTimeout, DefaultShutdownTimeout)
+	o.Hostname = cmp.Or(o.Hostname, identity.HostOf(o.Domain))
+	o.Mode = cmp.Or(o.Mode, ModeCapture)
+	o.DKIMSelector = cmp.Or(o.DKIMSelector, DefaultSelector)
+	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
+	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
+	o.MaxConnectionsPerIP = cmp.Or(o.MaxConnectionsPerIP, DefaultMaxConnectionsPerIP)
+	o.MaxBufferedBytes = cmp.Or(o.MaxBufferedBytes, max(DefaultMaxBufferedBytes, 2*o.MaxMessageBytes))
+	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, DefaultShutdownTimeout)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -190,13 +191,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("mail.dkim_selector: %q must be letters, digits, hyphens and dots", o.DKIMSelector)
 	}
 	return o, nil
-}
-
-func defaultTo[T comparable](target *T, value T) {
-	var zero T
-	if *target == zero {
-		*target = value
-	}
 }
 
 func validLabel(text string) bool {

@@ -14,11 +14,6 @@ const (
 	eventPage = 200
 )
 
-// settled says whether nobody needs to wait for the turn any longer: it ended, or it waits for somebody itself.
-func settled(state string) bool {
-	return exchange.Terminal(state) || state == exchange.StateWaiting || state == exchange.StateHeld
-}
-
 // Wait blocks until the turn ended or waits for somebody (consent, the operator), and gives it with its response.
 // The end of ctx is its error; NotFound when there is no such turn.
 func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
@@ -35,7 +30,7 @@ func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 	defer stop()
 	for {
 		turn, err := s.options.Store.Turn(ctx, turnID)
-		if err != nil || settled(turn.State) {
+		if err != nil || exchange.Settled(turn.State) {
 			return turn, err
 		}
 		if err := waitChange(ctx, changes); err != nil {
@@ -102,7 +97,7 @@ func (s *Service) ChangedElsewhere(ctx context.Context, turnID string) {
 		return
 	}
 	turn, err := s.options.Store.Turn(ctx, turnID)
-	if err != nil || !settled(turn.State) {
+	if err != nil || !exchange.Settled(turn.State) {
 		return
 	}
 	if turn.State == exchange.StateCancelled {

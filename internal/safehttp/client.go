@@ -1,6 +1,7 @@
 package safehttp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -59,26 +60,19 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	defaultTo(&o.MaxBytes, 1<<20)
-	defaultTo(&o.MaxHeaderBytes, 32<<10)
-	defaultTo(&o.ConnectTimeout, 5*time.Second)
-	defaultTo(&o.TLSTimeout, 5*time.Second)
-	defaultTo(&o.HeaderTimeout, 10*time.Second)
-	defaultTo(&o.Timeout, 15*time.Second)
-	defaultTo(&o.MaxConcurrent, 32)
-	defaultTo(&o.MaxPerHost, 4)
-	defaultTo(&o.UserAgent, "inbox")
+	o.MaxBytes = cmp.Or(o.MaxBytes, 1<<20)
+	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, 32<<10)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 5*time.Second)
+	o.TLSTimeout = cmp.Or(o.TLSTimeout, 5*time.Second)
+	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)
+	o.MaxConcurrent = cmp.Or(o.MaxConcurrent, 32)
+	o.MaxPerHost = cmp.Or(o.MaxPerHost, 4)
+	o.UserAgent = cmp.Or(o.UserAgent, "inbox")
 	if o.Resolver == nil {
 		o.Resolver = NewResolver("")
 	}
 	return o
-}
-
-func defaultTo[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Client sends HTTP requests under the address policy. It is safe for concurrent use.

@@ -1,6 +1,7 @@
 package safehttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,8 @@ func (c *Client) Get(ctx context.Context, address string, options GetOptions) (*
 	if err != nil {
 		return nil, &Refused{Target: "address", Reason: "not a URL"}
 	}
-	defaultTo(&options.MaxRedirects, defaultRedirects)
-	defaultTo(&options.MaxBytes, c.options.MaxBytes)
+	options.MaxRedirects = cmp.Or(options.MaxRedirects, defaultRedirects)
+	options.MaxBytes = cmp.Or(options.MaxBytes, c.options.MaxBytes)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.options.Timeout, ErrTimeout)
 	response, err := c.follow(ctx, target, options)
 	requests.WithLabelValues(outcome(err)).Inc()
