@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"inbox/history"
+	"inbox/identity"
 	"inbox/internal/fault"
 )
 
@@ -23,7 +24,20 @@ type Settings struct {
 	TimeLimit    time.Duration  // of one run; zero = DefaultTimeLimit
 	AnswerAgents bool           // other bots are answered too
 	History      history.Policy // how much of the thread the agent gets; zero = history.DefaultPolicy
+	HistoryScope string         // see the History constants; empty = thread
+
+	Access  identity.AccessPolicy // who may use the agent for what; zero = public
+	MaxHops int                   // ceiling of agents calling agents; zero = DefaultMaxHops
 }
+
+// Values of Settings.HistoryScope.
+const (
+	HistoryThread = "thread" // the agent sees the conversation that it is in
+	HistoryPerson = "person" // it also sees the other conversations that the same person had with it
+)
+
+// DefaultMaxHops bounds chains of agents where the operator set nothing (message contract, section 7).
+const DefaultMaxHops = 4
 
 // WithDefaults gives a copy in which every empty field has its default.
 func (s Settings) WithDefaults() Settings {
@@ -32,6 +46,15 @@ func (s Settings) WithDefaults() Settings {
 	}
 	if s.TimeLimit == 0 {
 		s.TimeLimit = DefaultTimeLimit
+	}
+	if s.HistoryScope == "" {
+		s.HistoryScope = HistoryThread
+	}
+	if s.Access.Access == "" {
+		s.Access.Access = identity.AccessPublic
+	}
+	if s.MaxHops == 0 {
+		s.MaxHops = DefaultMaxHops
 	}
 	if s.History == (history.Policy{}) {
 		s.History = history.DefaultPolicy()
@@ -45,6 +68,12 @@ func (s Settings) Validate() error {
 	case UnverifiedAnswer, UnverifiedHold, UnverifiedRefuse:
 	default:
 		return fault.InField("unverified", `must be "answer", "hold" or "refuse"`)
+	}
+	if s.HistoryScope != HistoryThread && s.HistoryScope != HistoryPerson {
+		return fault.InField("history.scope", `must be "thread" or "person"`)
+	}
+	if s.MaxHops < 1 {
+		return fault.InField("max_hops", "must be at least 1")
 	}
 	if s.TimeLimit < 0 {
 		return fault.InField("time_limit", "must not be negative")

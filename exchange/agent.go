@@ -1,6 +1,10 @@
 package exchange
 
-import "time"
+import (
+	"time"
+
+	"inbox/identity"
+)
 
 // AgentProfile is what adapters may say about an agent in their discovery documents.
 type AgentProfile struct {
@@ -12,6 +16,8 @@ type AgentProfile struct {
 	Kind        string
 	CreatedAt   time.Time
 	Skills      []Skill
+
+	IdentityPolicy *identity.AccessPolicy // what callers must prove, for cards; nil = it is not published
 }
 
 // Skill is one thing that an agent can do, for cards.
@@ -33,7 +39,14 @@ type Token struct {
 	ID        string    `json:"id"`              // UUIDv7; evidence names it
 	Name      string    `json:"name"`            // the peer's name, part of its address @name@domain
 	Agent     string    `json:"agent,omitempty"` // the only agent it opens; empty = all agents of this server
+	Scope     string    `json:"scope,omitempty"` // TokenPeer or TokenAdmin
 	Hash      string    `json:"-"`               // lower-case hex SHA-256 of the token
 	CreatedAt time.Time `json:"created_at"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"` // zero = valid
 }
+
+// Scopes of a Token.
+const (
+	TokenPeer  = ""      // opens agents over A2A
+	TokenAdmin = "admin" // opens the operator API
+)

@@ -6,7 +6,9 @@ package exchange
 import (
 	"encoding/json"
 
+	"inbox/identity"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // Inbound is a message on its way in. None of the extra fields ever reaches an agent.
@@ -17,6 +19,19 @@ type Inbound struct {
 	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to everybody else
 	Reference string          // the adapter's conversation handle beside the thread (A2A: task id); may be empty
 	NoReply   string          // why this must never be answered (automatic mail, loop); the turn is stored as silent
+
+	FromAgent  bool                 // the sender is a program that answers by itself: automated actor, chained task, mail with the chain hint
+	Continues  string               // id of a parked turn that this message takes up; the parked turn is dropped
+	Settlement *Settlement          // what the message offers for an open demand; nil = nothing
+	Rejected   []identity.Rejection // evidence that was offered and not believed; it becomes audit rows
+}
+
+// Settlement is what a message offers to meet a demand. Nothing in it is believed before the eight checks of the
+// message contract, section 9.
+type Settlement struct {
+	Resolution *policypart.Resolution // as the peer wrote it; InReplyToState names the demand
+	Payment    json.RawMessage        // x402 payment payload for the demand of Inbound.Continues
+	Envelopes  []identity.Evidence    // signed resumption envelopes of Connectors, already validated as evidence
 }
 
 // Receipt tells an adapter what became of an accepted message.

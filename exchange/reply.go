@@ -12,6 +12,7 @@ import (
 type Reply struct {
 	ID        string             // UUIDv7, final before the first attempt; adapters derive their wire ids from it
 	TurnID    string             //
+	Notice    int                // 0 = the answer; 1… = a demand that was sent before it
 	Agent     string             // name of the answering agent
 	Message   normalized.Message // the question, without history
 	Route     json.RawMessage    // as given with the question

@@ -45,7 +45,8 @@ type TurnRecord struct {
 	State      string               `json:"state"`
 	Reason     string               `json:"reason,omitempty"` // why it is in the state, for the operator
 	Attempt    int                  `json:"attempt"`          // runs started so far
-	Message    normalized.Message   `json:"message"`
+	Message    normalized.Message   `json:"message"`          // with PolicyResolution and ReceivedTrace once it was resumed
+	Shared     bool                 `json:"-"`                // the agent's history follows the person, so that it is looked up by sender
 	Route      json.RawMessage      `json:"-"`
 	ReplyID    string               `json:"reply_id,omitempty"` // empty until answered
 	Response   *normalized.Response `json:"response,omitempty"` // nil until answered

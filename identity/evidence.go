@@ -16,6 +16,7 @@ const (
 	MethodEmailDKIM            = "urn:mentionable:auth:email-dkim:v0.1"
 	MethodA2AJWT               = "urn:mentionable:auth:a2a-jwt:v0.1"
 	MethodA2AOAuth             = "urn:mentionable:auth:a2a-oauth:v0.1"
+	MethodLocalAgent           = "urn:mentionable:auth:local-agent:v0.1" // an agent of this very server
 )
 
 // Assurance levels of the contract; other strings are allowed.

@@ -28,7 +28,17 @@ type Response struct {
 	Error      *ResponseError    `json:"error,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"` // for the operator's trace; never delivered
 
+	// Dispatch asks other agents first: nothing of this response is sent, and the same turn runs again with their
+	// answers in Message.ReceivedTrace.
+	Dispatch []Dispatch `json:"dispatch,omitempty"`
+
 	unknown members // keys of a newer contract, kept in stored and forwarded documents
+}
+
+// Dispatch is one question of an agent to another agent.
+type Dispatch struct {
+	To    string `json:"to"` // @agent@domain
+	Parts []Part `json:"parts"`
 }
 
 // ResponseError goes with status failed; Message is for the sender: plain, without internals.

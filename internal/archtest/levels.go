@@ -15,13 +15,15 @@ var levels = map[string]int{
 	"internal/telemetry": 0,
 	"internal/archtest":  0,
 
-	"policypart":          1,
-	"internal/config":     1,
-	"internal/safehttp":   1,
-	"internal/signing":    0,
-	"internal/queue":      1,
-	"internal/blob":       1,
-	"internal/httpserver": 1,
+	"policypart":           1,
+	"internal/config":      1,
+	"internal/safehttp":    1,
+	"internal/signing":     0,
+	"internal/queue":       1,
+	"internal/blob":        1,
+	"internal/httpserver":  1,
+	"internal/facilitator": 1,
+	"internal/openid":      1,
 
 	"normalized": 2,
 
@@ -52,6 +54,7 @@ var levels = map[string]int{
 	"adapters/discovery":   7,
 
 	"engine/delivery": 7,
+	"engine/demand":   7,
 	"engine/pipeline": 8,
 
 	"engine/store":  9,
@@ -80,6 +83,7 @@ var entrances = []struct {
 	{"engine/store", []string{".", "e2e/...", "bench"}, "only the root package knows the store; others declare the two or three methods that they need"},
 	{"engine/pipeline", []string{".", "engine/store"}, "adapters and console declare what they need of the pipeline"},
 	{"engine/delivery", []string{".", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
+	{"engine/demand", []string{".", "engine/..."}, "adapters and console declare what they need of demands"},
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
 	{"internal/config", []string{"."}, "a room takes what it needs as options; only the root package reads the settings"},
 	{".", []string{"cmd/inbox", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
@@ -119,6 +123,8 @@ var thirdParties = []struct {
 	{"github.com/google/uuid", []string{"..."}, ""},
 	{"github.com/gowebpki/jcs", []string{"policypart", "identity", "adapters/a2a"}, "canonical JSON serves signatures"},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"normalized", "agents/tool"}, "schemas are checked where the contract is"},
+	{"github.com/coreos/go-oidc", []string{"internal/openid"}, "logins at other services are made in internal/openid"},
+	{"golang.org/x/oauth2", []string{"internal/openid"}, "logins at other services are made in internal/openid"},
 	{"github.com/prometheus/", []string{"..."}, ""},
 	{"github.com/google/go-cmp/", nil, "go-cmp is for tests"},
 	{"pgregory.net/rapid", nil, "rapid is for tests"},
