@@ -6,9 +6,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"inbox/agents"
 	"inbox/exchange"
 	"inbox/history"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -50,10 +53,11 @@ func TestRegistryFillsDefaults(t *testing.T) {
 	found, _ := registry.Lookup("echo")
 	want := agents.Settings{
 		Unverified: agents.UnverifiedHold, TimeLimit: agents.DefaultTimeLimit,
-		History: history.DefaultPolicy(),
+		History: history.DefaultPolicy(), HistoryScope: agents.HistoryThread,
+		Access: identity.AccessPolicy{Access: identity.AccessPublic}, MaxHops: agents.DefaultMaxHops,
 	}
-	if found.Settings != want {
-		t.Errorf("settings = %+v, want %+v", found.Settings, want)
+	if diff := cmp.Diff(want, found.Settings); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -20,6 +20,7 @@ func (m *Message) Clean() {
 // Clean does for an agent's answer what Message.Clean does for a message.
 func (r *Response) Clean() {
 	r.Parts = cleanParts(r.Parts)
+	r.Dispatch = cleanDispatches(r.Dispatch)
 	if r.Error != nil {
 		cleaned := *r.Error
 		cleaned.Message = cleanText(cleaned.Message)

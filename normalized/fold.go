@@ -160,6 +160,9 @@ func (f *Fold) status(r *Response) *fault.Fault {
 	if r.Metadata != nil {
 		f.response.Metadata = r.Metadata
 	}
+	if r.Dispatch != nil {
+		f.response.Dispatch = r.Dispatch
+	}
 	if r.unknown != nil {
 		f.response.unknown = r.unknown
 	}
@@ -176,7 +179,8 @@ func (f *Fold) replace(r *Response) *fault.Fault {
 	if r == nil {
 		return fault.InField("response", "is required")
 	}
-	size := partTexts(r.Parts) + inlineBytes(r.Parts)
+	texts, inline := dispatchBytes(r.Dispatch)
+	size := texts + inline + partTexts(r.Parts) + inlineBytes(r.Parts)
 	if largest := f.limits.documentWithBytes(); size > largest {
 		return tooLarge("response", largest)
 	}

@@ -264,3 +264,45 @@ func TestFoldIsLinear(t *testing.T) {
 		t.Errorf("%v allocations for 10,000 appends", allocations)
 	}
 }
+
+// TestFoldTakesDispatches: a streamed answer may end as a question to other agents.
+func TestFoldTakesDispatches(t *testing.T) {
+	var asked Response
+	ask(&asked)
+	for name, deltas := range map[string][]Delta{
+		"status":   {{Kind: DeltaStatus, Response: &Response{Dispatch: asked.Dispatch}}},
+		"response": {{Kind: DeltaText, Text: "Let me ask."}, {Kind: DeltaResponse, Response: &asked}},
+	} {
+		fold := NewFold(DefaultLimits())
+		for _, d := range deltas {
+			if err := fold.Add(d); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		r, err := fold.Response()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := ValidateResponse(r.Answering(goodMessage()), goodMessage(), DefaultLimits()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(r.Dispatch) != 1 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	large := asked
+	large.Dispatch = many(4, Dispatch{To: "@b@b.test", Parts: many(9, Part{Kind: PartFile, MIME: "image/png", BytesRef: Inline(make([]byte, 1<<20))})})
+	if err := NewFold(DefaultLimits()).Add(Delta{Kind: DeltaResponse, Response: &large}); err == nil {
+		t.Error("a response over the limit was taken")
+	}
+}
+
+func TestCleanReachesDispatches(t *testing.T) {
+	var r Response
+	ask(&r)
+	r.Dispatch[0].Parts = append(r.Dispatch[0].Parts, Text("  "), Text("a\x00b"))
+	r.Clean()
+	if got := r.Dispatch[0].Parts; len(got) != 2 || got[1].Content != "ab" {
+		t.Errorf("%+v", got)
+	}
+}

@@ -16,6 +16,8 @@ func seeds(f *testing.F, documents ...[]byte) {
 	for _, text := range []string{
 		`{}`, `null`, `{"parts":[{"kind":"hologram","x":[1,{"y":null}]}]}`, `{"id":"\ud83d\ude00"}`, `{"id":"\ud800"}`,
 		`{"received_at":"2026-11-21T12:00:00+02:00"}`, `{"parts":[{"content":"a","mime":"text/plain","kind":"text","x":1}]}`,
+		`{"in_reply_to":"a","dispatch":[{"to":"@b@b.test","parts":[{"kind":"text","mime":"text/plain","content":"hi"}],"x":1},{}]}`,
+		`{"kind":"response","response":{"dispatch":null}}`, `{"kind":"status","response":{"dispatch":[{"parts":[]}]}}`,
 		`{"kind":"text","text":"x"}`, `{"a":1,"a":2}`, `{"metadata":{"a":"b","c":null}}`, `{"sender":{"identities":[{"audience":["a"]}]}}`,
 	} {
 		f.Add([]byte(text))

@@ -253,10 +253,15 @@ func drawMessage(t *rapid.T) Message {
 			ResolvedAt: drawTime(t), ResolvedBy: &policypart.Resolver{Issuer: "i", Subject: "s", Method: "m"}, Receipt: maybe(t, of(wordText)),
 		}
 		trace := drawResponse(t, &m)
+		trace.Dispatch = nil
 		trace.Parts = append(trace.Parts, unknownPart())
 		m.ReceivedTrace = &trace
 	}
 	return m
+}
+
+func drawDispatch(t *rapid.T) Dispatch {
+	return Dispatch{To: "@other" + wordText.Draw(t, "name") + "@" + domain.Draw(t, "domain"), Parts: several(t, 1, 3, drawPart)}
 }
 
 // drawResponse makes a valid answer to the question.
@@ -269,7 +274,11 @@ func drawResponse(t *rapid.T, question *Message) Response {
 	if relay := question.RecipientCapabilities.MentionRelay; relay.Carries("cc") {
 		r.To, r.Cc = several(t, 0, 2, drawAddress), several(t, 0, 2, drawAddress)
 	}
-	switch rapid.IntRange(0, 4).Draw(t, "form") {
+	switch rapid.IntRange(0, 5).Draw(t, "form") {
+	case 5:
+		r.To, r.Cc = nil, nil
+		r.Dispatch = several(t, 1, MaxDispatches, drawDispatch)
+		return r
 	case 0:
 		r.Silent = true
 		return r

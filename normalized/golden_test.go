@@ -25,9 +25,14 @@ func TestGoldenDocuments(t *testing.T) {
 			AuthChallenges: []policypart.Challenge{{Scheme: "Bearer", Params: map[string]string{"realm": "agents"}}},
 		}}},
 	}
+	dispatch := Response{InReplyTo: m.ID, ThreadID: m.ThreadID, Dispatch: []Dispatch{
+		{To: "@weather@b.test", Parts: []Part{Text("Will it rain in Graz?")}},
+		{To: "@maps@b.test", Parts: []Part{Markdown("*Which* roads are closed?")}},
+	}}
 	call := Delta{Kind: DeltaToolCallEnd, Part: &Part{Kind: PartToolCall, ID: "1", Name: "search", Error: &ToolError{Message: "no answer"}}}
 	for name, appendJSON := range map[string]func([]byte) ([]byte, error){
-		"message.json": m.AppendJSON, "response.json": r.AppendJSON, "response-policy.json": demand.AppendJSON, "delta.json": call.AppendJSON,
+		"message.json": m.AppendJSON, "response.json": r.AppendJSON, "response-policy.json": demand.AppendJSON,
+		"response-dispatch.json": dispatch.AppendJSON, "delta.json": call.AppendJSON,
 	} {
 		golden(t, name, appendJSON)
 	}

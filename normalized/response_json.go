@@ -44,6 +44,7 @@ func (w *writer) response(r *Response) {
 		w.close('}')
 	}
 	w.textMap("metadata", r.Metadata)
+	w.dispatches(r.Dispatch)
 	w.unknown(r.unknown)
 	w.close('}')
 }
@@ -74,6 +75,8 @@ func (r *reader) response(out *Response) {
 			out.Error = optional(r, r.failure)
 		case "metadata":
 			out.Metadata = r.textMap()
+		case "dispatch":
+			out.Dispatch = r.dispatches()
 		default:
 			out.unknown.keep(r)
 		}

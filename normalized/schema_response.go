@@ -2,9 +2,15 @@ package normalized
 
 func responseSchema() schema {
 	running := schema{"properties": schema{"kind": constant(PartToolCall)}, "not": schema{"anyOf": []schema{needs("result"), needs("error")}}}
+	dispatching := schema{"required": []string{"dispatch"}, "properties": schema{"dispatch": schema{"minItems": 1}}}
+	without := schema{"anyOf": []schema{having("silent", true), dispatching}}
+	empty := schema{"maxItems": 0}
 	s := record([]string{"in_reply_to"}, responseFields("part.json"),
-		unless(having("silent", true), schema{"required": []string{"parts"}, "properties": schema{"parts": partList("part.json")}}),
-		when(having("silent", true), schema{"properties": schema{"parts": schema{"maxItems": 0}}}),
+		unless(without, schema{"required": []string{"parts"}, "properties": schema{"parts": partList("part.json")}}),
+		when(without, schema{"properties": schema{"parts": empty}}),
+		when(dispatching, schema{"properties": schema{
+			"silent": constant(false), "status": constant(StatusCompleted), "to": empty, "cc": empty,
+		}}),
 		unless(having("status", StatusInputRequired), schema{"properties": schema{"parts": schema{"items": not(running)}}}),
 		when(needs("error"), having("status", StatusFailed)),
 		schema{"properties": schema{"parts": schema{"contains": having("kind", PartPolicy), "minContains": 0, "maxContains": 1}}},
@@ -12,9 +18,16 @@ func responseSchema() schema {
 	s["title"] = "Answer of an agent"
 	s["$defs"] = schema{
 		"growing": titled("Answer inside a delta: nothing is required yet", record(nil, responseFields("part.json"))),
-		"trace":   titled("Another agent's answer, carried for display", record(nil, responseFields("part.json#/$defs/forwarded"))),
+		"trace":   titled("Another agent's answer, carried for display", record(nil, traceFields())),
 	}
 	return s
+}
+
+// traceFields are those of another agent's answer: what that agent asked of others on the way is not part of it.
+func traceFields() schema {
+	fields := responseFields("part.json#/$defs/forwarded")
+	fields["dispatch"] = schema{"maxItems": 0}
+	return fields
 }
 
 func responseFields(part string) schema {
@@ -32,6 +45,9 @@ func responseFields(part string) schema {
 			"code": machineText(stated.Name), "message": requiredProse(stated.TextPart),
 		}),
 		"metadata": schema{"type": "object", "additionalProperties": prose(stated.Metadata)},
+		"dispatch": titled("Other agents to ask first; the turn runs again with their answers", listOf(record([]string{"to", "parts"}, schema{
+			"to": addressSchema(), "parts": partList("part.json#/$defs/inbound"),
+		}), MaxDispatches)),
 	}
 }
 

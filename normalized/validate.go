@@ -105,6 +105,10 @@ func (c *checker) trace(r *Response) {
 	case len(body) > c.limits.Trace:
 		c.over(&at, c.limits.Trace)
 	}
+	if len(r.Dispatch) > 0 {
+		dispatch := key(&at, "dispatch")
+		c.broken(&dispatch, "stands in answers of our own agents only")
+	}
 	parts := key(&at, "parts")
 	if len(r.Parts) > 0 {
 		c.parts(&parts, r.Parts, forwarded)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/policypart"
 )
@@ -35,7 +36,9 @@ func (c *checker) response(r *Response, question *Message) {
 	}
 	c.status(r)
 	c.metadata(r.Metadata)
-	c.documentSize(r.AppendJSON, partTexts(r.Parts)+r.unknown.size(), inlineBytes(r.Parts))
+	c.dispatches(r, question.Recipient)
+	texts, inline := dispatchBytes(r.Dispatch)
+	c.documentSize(r.AppendJSON, texts+partTexts(r.Parts)+r.unknown.size(), inline+inlineBytes(r.Parts))
 }
 
 func (c *checker) answers(name, value, want string) {
@@ -48,10 +51,14 @@ func (c *checker) answers(name, value, want string) {
 
 func (c *checker) answerParts(r *Response) {
 	at := key(nil, "parts")
-	if r.Silent {
-		if len(r.Parts) > 0 {
-			c.broken(&at, "must be empty with silent")
-		}
+	switch {
+	case r.Silent && len(r.Parts) > 0:
+		c.broken(&at, "must be empty with silent")
+		return
+	case len(r.Dispatch) > 0 && len(r.Parts) > 0:
+		c.broken(&at, "must be empty with dispatch: nothing of this response is sent, the turn runs again with the answers")
+		return
+	case r.Silent, len(r.Dispatch) > 0:
 		return
 	}
 	c.parts(&at, r.Parts, outbound)
@@ -66,7 +73,8 @@ func (c *checker) answerParts(r *Response) {
 	}
 }
 
-// recipients allows extra addresses only where the way back carries them.
+// recipients allows extra addresses only where the way back carries them, and where it carries nothing at all: there
+// the engine asks the agents among them itself and adds their answers.
 func (c *checker) recipients(r *Response, relay *MentionRelay) {
 	if len(r.To)+len(r.Cc) > c.limits.Recipients {
 		at := key(nil, "to")
@@ -79,13 +87,16 @@ func (c *checker) recipients(r *Response, relay *MentionRelay) {
 
 func (c *checker) envelopeList(name string, list []string, relay *MentionRelay) {
 	at := key(nil, name)
-	if len(list) > 0 && !relay.Carries(name) {
+	if len(list) > 0 && relay.Kind != RelayNone && !relay.Carries(name) {
 		c.broken(&at, "cannot be used here: the mention relay is "+relay.Kind)
 		return
 	}
 	for i, text := range list {
 		entry := index(&at, i)
-		c.address(&entry, text)
+		parsed, ok := c.address(&entry, text)
+		if ok && relay.Kind == RelayNone && !identity.ValidAgentName(parsed.Local) {
+			c.broken(&entry, "must be the address of an agent: the mention relay is none")
+		}
 	}
 }
 

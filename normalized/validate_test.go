@@ -147,6 +147,7 @@ func brokenMessages() map[string]broken[Message] {
 		"resolution kind":       {change: func(m *Message) { m.PolicyResolution.Kind = "" }, field: "policy_resolution.kind"},
 		"trace too large":       {change: func(m *Message) { m.ReceivedTrace.Parts = many(2, Text(strings.Repeat("x", 130<<10))) }, field: "received_trace", kind: fault.TooLarge, unexpressed: true},
 		"trace with bad part":   {change: func(m *Message) { m.ReceivedTrace.Parts[0].MIME = "x" }, field: "received_trace.parts[0].mime"},
+		"trace that asks":       {change: func(m *Message) { ask(m.ReceivedTrace) }, field: "received_trace.dispatch"},
 		"trace status":          {change: func(m *Message) { m.ReceivedTrace.Status = "done" }, field: "received_trace.status"},
 		"document over the max": {change: hugeHistory, field: "", kind: fault.TooLarge, unexpressed: true},
 	}
@@ -267,8 +268,35 @@ func brokenResponses() map[string]broken[Response] {
 		"error without code":      {change: func(r *Response) { r.Status, r.Error = StatusFailed, &ResponseError{Message: "b"} }, field: "error.code"},
 		"error without message":   {change: func(r *Response) { r.Status, r.Error = StatusFailed, &ResponseError{Code: "b"} }, field: "error.message"},
 		"metadata too large":      {change: func(r *Response) { r.Metadata = map[string]string{"a": strings.Repeat("x", 17<<10)} }, field: "metadata", kind: fault.TooLarge},
-		"metadata not UTF-8":      {change: func(r *Response) { r.Metadata = map[string]string{"a": "\xff"} }, field: "metadata", unexpressed: true},
+		"dispatch with parts":     {change: func(r *Response) { ask(r); r.Parts = []Part{Text("wait")} }, field: "parts"},
+		"dispatch and silent":     {change: func(r *Response) { ask(r); r.Silent = true }, field: "dispatch"},
+		"dispatch and failure":    {change: func(r *Response) { ask(r); r.Status = StatusFailed }, field: "dispatch"},
+		"dispatch and policy":     {change: func(r *Response) { ask(r); r.Parts = []Part{policyPart("captcha")}; r.Status = StatusFailed }, field: "parts"},
+		"dispatch and to":         {change: func(r *Response) { ask(r); r.To = []string{"@bob@b.test"} }, field: "dispatch"},
+		"dispatch and cc":         {change: func(r *Response) { ask(r); r.Cc = []string{"@bob@b.test"} }, field: "dispatch"},
+		"5 dispatches":            {change: func(r *Response) { ask(r); r.Dispatch = many(5, r.Dispatch[0]) }, field: "dispatch"},
+		"dispatch to nobody":      {change: func(r *Response) { ask(r); r.Dispatch[0].To = "" }, field: "dispatch[0].to"},
+		"dispatch to no address":  {change: func(r *Response) { ask(r); r.Dispatch[0].To = "b@b.test" }, field: "dispatch[0].to"},
+		"dispatch to itself":      {change: func(r *Response) { ask(r); r.Dispatch[0].To = "@Echo@here.test" }, field: "dispatch[0].to", unexpressed: true},
+		"dispatch of nothing":     {change: func(r *Response) { ask(r); r.Dispatch[0].Parts = nil }, field: "dispatch[0].parts"},
+		"dispatch of blanks":      {change: func(r *Response) { ask(r); r.Dispatch[0].Parts = []Part{Text(" ")} }, field: "dispatch[0].parts"},
+		"dispatch of 65 parts":    {change: func(r *Response) { ask(r); r.Dispatch[0].Parts = many(65, Text("x")) }, field: "dispatch[0].parts"},
+		"dispatch of a policy":    {change: func(r *Response) { ask(r); r.Dispatch[0].Parts = []Part{policyPart("captcha")} }, field: "dispatch[0].parts[0].kind"},
+		"dispatch of an unknown":  {change: func(r *Response) { ask(r); r.Dispatch[0].Parts = []Part{unknownPart()} }, field: "dispatch[0].parts[0].kind"},
+		"dispatch of a running":   {change: func(r *Response) { ask(r); r.Dispatch[0].Parts = []Part{call} }, field: "dispatch[0].parts[0]", unexpressed: true},
+		"dispatch of large text":  {change: func(r *Response) { ask(r); r.Dispatch[0].Parts = []Part{Text(strings.Repeat("x", 1<<20+1))} }, field: "dispatch[0].parts[0].content", kind: fault.TooLarge},
+		"dispatches too large": {change: func(r *Response) {
+			ask(r)
+			r.Dispatch = many(4, Dispatch{To: "@b@b.test", Parts: many(3, Text(strings.Repeat("x", 1<<20)))})
+		}, field: "", kind: fault.TooLarge, unexpressed: true},
+		"metadata not UTF-8": {change: func(r *Response) { r.Metadata = map[string]string{"a": "\xff"} }, field: "metadata", unexpressed: true},
 	}
+}
+
+// ask makes the response one that asks another agent first.
+func ask(r *Response) {
+	r.Parts, r.To = nil, nil
+	r.Dispatch = []Dispatch{{To: "@weather@b.test", Parts: []Part{Text("Will it rain?")}}}
 }
 
 // answer makes the last part a policy part with the status that goes with it.
@@ -290,10 +318,68 @@ func TestValidateResponseNamesTheRule(t *testing.T) {
 
 func TestExtraRecipientsNeedARelay(t *testing.T) {
 	question := goodMessage()
-	for _, relay := range []MentionRelay{{Kind: RelayNone}, {Kind: RelayInline}, {Kind: RelayRecipientField, Fields: []string{"cc"}}} {
+	for _, relay := range []MentionRelay{{Kind: RelayInline}, {Kind: RelayRecipientField, Fields: []string{"cc"}}} {
 		question.RecipientCapabilities.MentionRelay = relay
 		check(t, relay.Kind, ValidateResponse(goodResponse(), question, DefaultLimits()), "to", "")
 	}
+}
+
+// TestRelayNoneReachesAgents: where nothing is relayed the engine asks the agents in to and cc itself.
+func TestRelayNoneReachesAgents(t *testing.T) {
+	question, r := goodMessage(), goodResponse()
+	question.RecipientCapabilities.MentionRelay = MentionRelay{Kind: RelayNone}
+	r.Cc = []string{"@weather@b.test"}
+	if err := ValidateResponse(r, question, DefaultLimits()); err != nil {
+		t.Error(err)
+	}
+	r.Cc = []string{"@bob+news@b.test"}
+	check(t, "a person", ValidateResponse(r, question, DefaultLimits()), "cc[0]", "")
+}
+
+func TestPolicyPagesAtPlainHTTPInDevelopment(t *testing.T) {
+	r := goodResponse()
+	answer(&r, policypart.ConsentRequired)
+	r.Parts[1].Policy.URL = "http://localhost:8080/policy/x"
+	limits := DefaultLimits()
+	check(t, "by default", ValidateResponse(r, goodMessage(), limits), "parts[1].policy.url", "")
+	limits.AllowHTTP = true
+	if err := ValidateResponse(r, goodMessage(), limits); err != nil {
+		t.Error(err)
+	}
+	r.Parts[1].Policy.URL = "http://u:p@localhost:8080/policy/x"
+	check(t, "with a user", ValidateResponse(r, goodMessage(), limits), "parts[1].policy.url", "")
+}
+
+// TestReceivedTrace: another agent's answer travels whole, with its tool calls, up to 256 KiB.
+func TestReceivedTrace(t *testing.T) {
+	m := goodMessage()
+	call := Part{Kind: PartToolCall, ID: "1", Name: "search", Args: json.RawMessage(`{"q":"rain"}`), Result: json.RawMessage(`["wet"]`)}
+	failed := Part{Kind: PartToolCall, ID: "2", Name: "book", Error: &ToolError{Message: "closed"}}
+	m.ReceivedTrace = &Response{
+		InReplyTo: "0199", ThreadID: "dispatch-1", Status: StatusInputRequired,
+		Parts: []Part{Text("It rains."), call, failed, unknownPart(), policyPart(policypart.ConsentRequired)},
+	}
+	body, err := m.AppendJSON(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := DecodeMessage(body, DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := diff(m, back); d != "" {
+		t.Error(d)
+	}
+	if err := Validate(back, DefaultLimits()); err != nil {
+		t.Error(err)
+	}
+	call.Result = json.RawMessage(`"` + strings.Repeat("x", 60<<10) + `"`)
+	m.ReceivedTrace.Parts = many(4, call)
+	if err := Validate(m, DefaultLimits()); err != nil {
+		t.Errorf("below the limit: %v", err)
+	}
+	m.ReceivedTrace.Parts = many(5, call)
+	check(t, "over the limit", Validate(m, DefaultLimits()), "received_trace", fault.TooLarge)
 }
 
 func TestAnsweringFillsWhatIsLeftOut(t *testing.T) {
