@@ -9,12 +9,18 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
-const insertReply = `INSERT INTO replies (id, turn_id, agent, native_id, native_key, created_at, response)
-	VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (turn_id) DO NOTHING`
+const insertReply = `INSERT INTO replies (id, turn_id, notice, agent, native_id, native_key, created_at, response)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (turn_id, notice) DO NOTHING`
 
-// InsertReply stores the answer of a turn. A turn has at most one: a second is fault.Conflict.
+// A held message stays out of the history even when it is answered.
+const pointToReply = `UPDATE turns SET reply_id = $1, history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE $2 END
+	WHERE id = $3`
+
+// InsertReply stores the answer of a turn, or a demand that comes before it, and makes it the turn's reply. A turn has
+// at most one of each number: a second is fault.Conflict.
 func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID string) error {
 	if err := requireStorable("native_id", nativeID); err != nil {
 		return err
@@ -23,8 +29,8 @@ func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID str
 	if err != nil {
 		return fmt.Errorf("encode response: %w", err)
 	}
-	inserted, err := t.change(ctx, insertReply, reply.ID, reply.TurnID, reply.Agent, nativeID, optionalKey(nativeID),
-		micros(reply.CreatedAt), cleaned(string(response)))
+	inserted, err := t.change(ctx, insertReply, reply.ID, reply.TurnID, int64(reply.Notice), reply.Agent, nativeID,
+		optionalKey(nativeID), micros(reply.CreatedAt), cleaned(string(response)))
 	if err != nil {
 		return err
 	}
@@ -32,10 +38,18 @@ func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID str
 		return fault.New(fault.Conflict, "the message has been answered already")
 	}
 	t.wake(ChannelTurn, reply.TurnID)
-	return t.do(ctx, `UPDATE turns SET reply_id = $1 WHERE id = $2`, reply.ID, reply.TurnID)
+	return t.do(ctx, pointToReply, reply.ID, historyTurns(reply.Response), reply.TurnID)
 }
 
-const replyColumns = `r.id, r.turn_id, r.agent, r.native_id, r.created_at, r.response, t.route, t.message`
+// historyTurns says how many entries of a history a question makes with the response.
+func historyTurns(response normalized.Response) int64 {
+	if response.Silent || len(response.Parts) == 0 {
+		return 1
+	}
+	return 2
+}
+
+const replyColumns = `r.id, r.turn_id, r.notice, r.agent, r.native_id, r.created_at, r.response, t.route, t.message`
 
 const selectReply = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id WHERE r.id = $1`
 
@@ -59,7 +73,7 @@ func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 	var reply exchange.Reply
 	var created int64
 	var response, route, message string
-	columns := []any{&reply.ID, &reply.TurnID, &reply.Agent, nativeID, &created, &response, &route, &message}
+	columns := []any{&reply.ID, &reply.TurnID, &reply.Notice, &reply.Agent, nativeID, &created, &response, &route, &message}
 	if err := r.Scan(append(columns, extra...)...); err != nil {
 		return reply, err
 	}

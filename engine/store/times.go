@@ -24,6 +24,14 @@ func instant(stored int64) time.Time {
 // now is the database's idea of the present where the caller did not say.
 func nowMicros() int64 { return time.Now().UnixMicro() }
 
+// flag is how a truth is stored: SQLite and PostgreSQL share no boolean that both index alike.
+func flag(set bool) int64 {
+	if set {
+		return 1
+	}
+	return 0
+}
+
 // placeholders gives "$from,$from+1,…" for n arguments.
 func placeholders(from, n int) string {
 	var b strings.Builder

@@ -11,7 +11,7 @@ import (
 	"inbox/normalized"
 )
 
-const turnsWithReplies = ` FROM turns t LEFT JOIN replies r ON r.turn_id = t.id `
+const turnsWithReplies = ` FROM turns t LEFT JOIN replies r ON r.id = t.reply_id `
 
 const selectTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')` + turnsWithReplies + `WHERE t.id = $1`
 
@@ -38,21 +38,22 @@ func turnFrom(ctx context.Context, from querier, query string, arguments ...any)
 // scanTurn reads turnColumns, the response and then the extra columns.
 func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 	var t exchange.TurnRecord
-	var accepted, updated int64
-	var route, message, response string
+	var accepted, updated, shared int64
+	var resumed, route, message, response string
 	columns := append([]any{
 		&t.ID, &t.Agent, &t.Principal, &t.ThreadID, &t.Reference, &t.State, &t.Reason, &t.Attempt,
-		&t.ReplyID, &accepted, &updated, &route, &message, &response,
+		&t.ReplyID, &accepted, &updated, &shared, &resumed, &route, &message, &response,
 	}, extra...)
 	if err := r.Scan(columns...); err != nil {
 		return t, err
 	}
 	t.AcceptedAt, t.UpdatedAt, t.Route = instant(accepted), instant(updated), rawJSON(route)
+	t.Shared = shared == 1
 	if err := json.Unmarshal([]byte(message), &t.Message); err != nil {
 		return t, fmt.Errorf("decode message of turn %s: %w", t.ID, err)
 	}
-	if response == "" {
-		return t, nil
+	if err := fillResumed(&t, resumed); err != nil || response == "" {
+		return t, err
 	}
 	t.Response = new(normalized.Response)
 	if err := json.Unmarshal([]byte(response), t.Response); err != nil {

@@ -11,12 +11,13 @@ import (
 )
 
 const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.state, t.reason, t.attempt,
-	t.reply_id, t.accepted_at, t.updated_at, t.route, t.message`
+	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.route, t.message`
 
 const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference,
 	native_key, sender_key, thread_key, owner_key, reference_key,
-	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21)
+	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
+	history_turns, person_shared)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23)
 	ON CONFLICT (native_key, sender_key) DO NOTHING`
 
 const insertOriginal = `INSERT INTO originals (digest, media_type, encoding, body) VALUES ($1, $2, $3, $4)
@@ -71,6 +72,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 		hashKey(turn.Agent, turn.Principal), optionalKey(turn.Reference),
 		turn.State, cleaned(turn.Reason), int64(turn.Attempt), micros(turn.AcceptedAt), micros(updated),
 		original.Digest, cleaned(string(turn.Route)), cleaned(string(message)),
+		flag(turn.State != exchange.StateHeld), flag(turn.Shared),
 	}, nil
 }
 
@@ -86,7 +88,7 @@ func (t *Tx) insertOriginal(ctx context.Context, original pipeline.Original) err
 }
 
 const selectSameTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')
-	FROM turns t LEFT JOIN replies r ON r.turn_id = t.id
+	FROM turns t LEFT JOIN replies r ON r.id = t.reply_id
 	WHERE t.native_key = $1 AND t.sender_key = $2
 	AND t.native_id = $3 AND t.recipient = $4 AND t.received_via = $5 AND t.principal = $6`
 
@@ -101,11 +103,14 @@ func (t *Tx) sameTurn(ctx context.Context, turn exchange.TurnRecord) (exchange.T
 	return stored, err
 }
 
+// movedHistory: a held message is no part of the conversation, and becomes one when the operator lets it in.
+const movedHistory = `CASE WHEN $1 = 'held' THEN 0 WHEN state = 'held' AND $1 = 'accepted' THEN 1 ELSE history_turns END`
+
 // MoveTurn changes a turn's state when it is in one of the states of move.From, and writes "turn.<to>" to the
 // timeline. It says whether it did.
 func (t *Tx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) {
 	query := `UPDATE turns SET state = $1, reason = $2, attempt = CASE WHEN $3 > 0 THEN $3 ELSE attempt END,
-		updated_at = $4 WHERE id = $5 AND state IN (` + placeholders(6, len(move.From)) + `)`
+		updated_at = $4, history_turns = ` + movedHistory + ` WHERE id = $5 AND state IN (` + placeholders(6, len(move.From)) + `)`
 	arguments := []any{move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.At), move.ID}
 	for _, state := range move.From {
 		arguments = append(arguments, state)
