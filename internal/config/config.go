@@ -38,7 +38,14 @@ type Config struct {
 	Log        Log        `toml:"log"`
 	Queue      Queue      `toml:"queue"`
 	Telemetry  Telemetry  `toml:"telemetry"`
+	Payments   Payments   `toml:"payments"`
 
+	// One table per issuer; [trust.md](trust.md) explains who should be in it.
+	Trust []Trust `toml:"trust"`
+	// One table per server.
+	Peers []Peer `toml:"peers"`
+	// One table per service.
+	Logins []Login `toml:"logins"`
 	// One table per agent.
 	Agents []Agent `toml:"agents"`
 
@@ -173,15 +180,21 @@ type Agent struct {
 	DisplayName string `toml:"display_name" default:"name"`
 	// One or two sentences about what the agent does, plain text.
 	Summary string `toml:"summary"`
-	// Who may talk to the agent: `public`.
+	// Who may talk to the agent: `public` (anyone), `verified` (anyone with believed evidence) or `rules` (only whom a
+	// rule lets in; without rules nobody). Must be written as soon as there are rules.
 	Access string `toml:"access"`
 	// What a message without proof of its sender gets: `answer`, `hold` (kept for the operator) or `refuse`.
 	Unverified string `toml:"unverified" default:"\"hold\"; \"answer\" for echo without a file"`
 	// Whether messages of other bots are answered too.
 	AnswerAgents bool `toml:"answer_agents"`
+	// How many agents in a row may pass one request on: a message that would come after the last is refused. 1 to 32;
+	// a caller's own, smaller limit counts.
+	MaxHops int `toml:"max_hops"`
 	// How long one run may take.
 	Timeout time.Duration `toml:"timeout"`
-	// How much of the conversation the agent gets.
+	// Exceptions, asked in the order of the file; the first that matches decides.
+	Rules []Rule `toml:"rules"`
+	// How much of the conversation the agent gets. `history = "person"` is short for its `scope`.
 	History History `toml:"history"`
 	// Settings of the kind `webhook`.
 	Webhook Webhook `toml:"webhook"`
@@ -189,6 +202,9 @@ type Agent struct {
 
 // History is the sliding window over a conversation (message contract, section 4).
 type History struct {
+	// `thread` (the conversation itself) or `person` (all conversations with the agent of one person, who has linked
+	// their addresses).
+	Scope string `toml:"scope"`
 	// Turns at the start of the conversation that are always kept.
 	KeepHead int `toml:"keep_head"`
 	// Newest turns that are kept.

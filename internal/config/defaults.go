@@ -19,8 +19,8 @@ func Default() *Config {
 // setDefaults fills a table [[agents]] before its keys are read.
 func (a *Agent) setDefaults() {
 	*a = Agent{
-		Access: "public", Unverified: "hold", Timeout: 2 * time.Minute,
-		History: History{KeepHead: 2, Window: 20, Slide: 10, MaxBytes: 256 << 10, Alternation: "merge"},
+		Access: "public", Unverified: "hold", MaxHops: 4, Timeout: 2 * time.Minute,
+		History: History{Scope: "thread", KeepHead: 2, Window: 20, Slide: 10, MaxBytes: 256 << 10, Alternation: "merge"},
 	}
 }
 

@@ -49,11 +49,19 @@ func document(t *testing.T) string {
 // structComments reads the comments of the structures and their fields: "HTTP" and "HTTP.Listen".
 func structComments(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	comments := map[string]string{}
+	for _, name := range []string{"config.go", "config_trust.go"} {
+		addComments(t, name, comments)
+	}
+	return comments
+}
+
+func addComments(t *testing.T, name string, comments map[string]string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
-	comments := map[string]string{}
 	ast.Inspect(file, func(node ast.Node) bool {
 		declaration, ok := node.(*ast.GenDecl)
 		if !ok || declaration.Tok != token.TYPE {
@@ -66,7 +74,6 @@ func structComments(t *testing.T) map[string]string {
 		}
 		return true
 	})
-	return comments
 }
 
 func oneLine(comment *ast.CommentGroup) string {

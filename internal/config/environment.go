@@ -28,7 +28,7 @@ func readEnvironment(environ []string, settings *Config, found *problems) {
 			found.found = append(found.found, &Problem{Place: v.name, Message: "unknown setting", Remedy: similarVariable(v.name)})
 		default:
 			found.origins[target.key] = v.name
-			if err := setValue(target.field, v.value, true); err != nil {
+			if err := setField(target.field, v.value, true); err != nil {
 				found.add(target.key, "wrong kind of value", strings.ReplaceAll(err.Error(), `"`, ""))
 			}
 		}
@@ -45,20 +45,21 @@ func ours(environ []string) []variable {
 		}
 	}
 	slices.SortFunc(list, func(a, b variable) int {
-		return cmp.Or(cmp.Compare(number(a.name), number(b.name)), cmp.Compare(a.name, b.name))
+		return cmp.Or(slices.Compare(numbers(a.name), numbers(b.name)), cmp.Compare(a.name, b.name))
 	})
 	return list
 }
 
 var digits = regexp.MustCompile(`_([0-9]{1,4})_`)
 
-func number(name string) int {
-	match := digits.FindStringSubmatch(name)
-	if match == nil {
-		return -1
+// numbers gives the numbers of the tables in a name: that of the agent, then that of its rule.
+func numbers(name string) []int {
+	var list []int
+	for _, match := range digits.FindAllStringSubmatch(name, -1) {
+		value, _ := strconv.Atoi(match[1]) // four digits at most
+		list = append(list, value)
 	}
-	value, _ := strconv.Atoi(match[1]) // four digits at most
-	return value
+	return list
 }
 
 // target is where a variable goes.
@@ -80,18 +81,20 @@ func find(table reflect.Value, path, name string) target {
 			}
 		case inside && isTableList(field.Type()):
 			return findInList(field, join(path, key), rest)
-		case name == upper && !isTable(field.Type()) && !isTableList(field.Type()):
+		case name == upper && (isValue(field.Type()) || isShort(field)):
 			return target{field: field, key: join(path, key)}
 		}
 	}
 	return target{}
 }
 
+var variableName = strings.NewReplacer("[", "_", "]", "", ".", "_")
+
 func findInList(list reflect.Value, path, name string) target {
 	text, rest, _ := strings.Cut(name, "_")
 	index, err := strconv.Atoi(text)
 	if err != nil || index < 0 {
-		return target{problem: "write the number of the table after " + strings.ToUpper(path) + "_, from 0"}
+		return target{problem: "write the number of the table after " + variableName.Replace(strings.ToUpper(path)) + "_, from 0"}
 	}
 	if index > list.Len() {
 		return target{problem: "tables are numbered from 0 without gaps: number " + strconv.Itoa(list.Len()) + " is missing"}

@@ -37,6 +37,16 @@ func isTableList(kind reflect.Type) bool {
 	return kind.Kind() == reflect.Slice && isTable(kind.Elem())
 }
 
+func isValue(kind reflect.Type) bool { return !isTable(kind) && !isTableList(kind) }
+
+// short is a table that may also be written as one text.
+type short interface{ setShort(text string) error }
+
+func isShort(field reflect.Value) bool {
+	_, ok := reflect.TypeAssert[short](field.Addr())
+	return ok
+}
+
 // suggestion names the nearest key of the same table, or a table that has the key.
 func suggestion(path, key string, fields map[string]reflect.Value) string {
 	if best := nearest(key, sortedKeys(fields)); best != "" {

@@ -74,8 +74,8 @@ func applyTable(table reflect.Value, path string, tree map[string]any, found *pr
 }
 
 func applyField(field reflect.Value, name string, raw any, found *problems) {
-	switch {
-	case isTable(field.Type()):
+	switch _, isText := raw.(string); {
+	case isTable(field.Type()) && !(isText && isShort(field)):
 		tree, ok := raw.(map[string]any)
 		if !ok {
 			found.add(name, "is a table", "write ["+name+"] and its keys below")
@@ -85,7 +85,7 @@ func applyField(field reflect.Value, name string, raw any, found *problems) {
 	case isTableList(field.Type()):
 		applyList(field, name, raw, found)
 	default:
-		if err := setValue(field, raw, false); err != nil {
+		if err := setField(field, raw, false); err != nil {
 			found.add(name, "wrong kind of value", err.Error())
 		}
 	}

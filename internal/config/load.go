@@ -67,6 +67,7 @@ func (c *Config) derive(found *problems) {
 	if c.SMTP.Hostname == "" {
 		c.SMTP.Hostname = identity.HostOf(c.Domain)
 	}
+	c.deriveTrust(found)
 	c.deriveAgents(found)
 }
 
@@ -103,24 +104,26 @@ func (c *Config) deriveAgents(found *problems) {
 		if agent.DisplayName == "" {
 			agent.DisplayName = agent.Name
 		}
-		agent.Webhook.readSecret(element("agents", i)+".webhook.secret_file", found)
+		readSecret(&agent.Webhook.Secret, agent.Webhook.SecretFile, element("agents", i)+".webhook.secret_file", found)
 	}
 }
 
-func (w *Webhook) readSecret(key string, found *problems) {
-	if w.SecretFile == "" {
+// readSecret reads the file form of a secret; key is that of the file.
+func readSecret(secret *Secret, file, key string, found *problems) {
+	if file == "" {
 		return
 	}
-	if w.Secret != "" {
-		found.add(key, "the secret is there twice", "write secret or secret_file, not both")
+	if *secret != "" {
+		name := key[strings.LastIndexByte(key, '.')+1:]
+		found.add(key, "the secret is there twice", "write "+strings.TrimSuffix(name, "_file")+" or "+name+", not both")
 		return
 	}
-	secret, err := readSecretFile(w.SecretFile)
+	content, err := readSecretFile(file)
 	if err != nil {
 		found.add(key, err.Error(), "make the file readable for the server")
 		return
 	}
-	w.Secret = secret
+	*secret = content
 }
 
 func readSecretFile(path string) (Secret, error) {

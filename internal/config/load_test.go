@@ -141,7 +141,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	for _, entry := range Entries() {
 		settings := Default()
 		target := find(reflectOf(settings), "", strings.TrimPrefix(entry.Variable, prefix))
-		want := strings.Replace(entry.Key, "[]", "[0]", 1)
+		want := strings.ReplaceAll(entry.Key, "[]", "[0]")
 		if !name.MatchString(entry.Variable) || !target.field.IsValid() || target.key != want {
 			t.Errorf("%s: %q finds %q, want %q", entry.Variable, entry.Key, target.key, want)
 		}

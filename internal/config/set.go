@@ -10,6 +10,15 @@ import (
 	"time"
 )
 
+// setField is setValue that also takes the short form of a table.
+func setField(field reflect.Value, raw any, fromText bool) error {
+	text, isText := raw.(string)
+	if table, ok := reflect.TypeAssert[short](field.Addr()); ok && isText {
+		return table.setShort(text)
+	}
+	return setValue(field, raw, fromText)
+}
+
 // setValue puts a TOML value, or the text of an environment variable, into a field. The error says what is wanted.
 func setValue(field reflect.Value, raw any, fromText bool) error {
 	if field.Kind() == reflect.Slice {
@@ -25,6 +34,8 @@ func setValue(field reflect.Value, raw any, fromText bool) error {
 		return setParsed(target, raw, parseSize)
 	case *netip.Prefix:
 		return setParsed(target, raw, parsePrefix)
+	case *time.Time:
+		return setTime(target, raw)
 	case *bool:
 		return setScalar(target, raw, fromText, parseBool, "write true or false")
 	case *int:
@@ -125,6 +136,31 @@ func parsePrefix(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, errors.New(`write a network such as "10.0.0.0/8" or a single address`)
 	}
 	return network.Masked(), nil
+}
+
+// setTime takes a TOML date or time, or the text of one from the environment. Without a zone it is in UTC.
+func setTime(target *time.Time, raw any) error {
+	value, ok := raw.(time.Time)
+	if text, isText := raw.(string); isText {
+		value, ok = parseTime(text)
+	}
+	if !ok || value.Year() < 1970 {
+		return errors.New("write a date such as 2030-12-31 or a time such as 2030-12-31T12:00:00Z")
+	}
+	if strings.HasSuffix(value.Location().String(), "-local") { // how the TOML library marks what has no zone
+		value = time.Date(value.Year(), value.Month(), value.Day(), value.Hour(), value.Minute(), value.Second(), 0, time.UTC)
+	}
+	*target = value.UTC()
+	return nil
+}
+
+func parseTime(text string) (time.Time, bool) {
+	for _, layout := range []string{time.DateOnly, time.RFC3339, "2006-01-02T15:04:05"} {
+		if value, err := time.Parse(layout, strings.TrimSpace(text)); err == nil {
+			return value, true
+		}
+	}
+	return time.Time{}, false
 }
 
 func parseBool(text string) (bool, error) {

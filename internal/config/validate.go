@@ -22,6 +22,7 @@ func (c *Config) validate(p *problems) {
 	c.validateMail(p)
 	c.validateWork(p)
 	c.validateLater(p)
+	c.validateTrust(p)
 	c.validateAgents(p)
 }
 

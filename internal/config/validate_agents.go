@@ -14,6 +14,7 @@ func (c *Config) validateAgents(p *problems) {
 	for i := range c.Agents {
 		key, agent := element("agents", i), &c.Agents[i]
 		agent.validate(p, key)
+		agent.validateAccess(p, key, c.Federation.AllowPrivate)
 		lower := strings.ToLower(agent.Name)
 		if other, taken := names[lower]; taken {
 			p.add(key+".name", fmt.Sprintf("%q is the name of another agent (%s)", agent.Name, other), "write another name; case does not count")
@@ -28,14 +29,15 @@ func (a *Agent) validate(p *problems, key string) {
 			"write 1 to 64 letters, digits, dots, hyphens or underscores, no dot at either end")
 	}
 	oneOf(p, key+".kind", a.Kind, "echo", "webhook")
-	oneOf(p, key+".access", a.Access, "public")
 	oneOf(p, key+".unverified", a.Unverified, "answer", "hold", "refuse")
+	between(p, key+".max_hops", a.MaxHops, 1, 32)
 	within(p, key+".timeout", a.Timeout, 100*time.Millisecond, 24*time.Hour)
 	a.History.validate(p, key+".history")
 	a.validateWebhook(p, key+".webhook")
 }
 
 func (h *History) validate(p *problems, key string) {
+	oneOf(p, key+".scope", h.Scope, "thread", "person")
 	between(p, key+".keep_head", h.KeepHead, 0, 1000)
 	between(p, key+".window", h.Window, 1, 10_000)
 	between(p, key+".slide", h.Slide, 1, h.Window)

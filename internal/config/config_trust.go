@@ -1,0 +1,76 @@
+package config
+
+import "time"
+
+// Trust is one issuer whose word about other people's identities is believed (message contract, section 10). What is
+// not listed is not believed: an empty list trusts nothing.
+type Trust struct {
+	// Who vouches: a host such as `chat.example`, its `https://` origin, or `did:web:…`.
+	Issuer string `toml:"issuer" default:"none; required"`
+	// Methods of proof that are believed, such as `urn:mentionable:auth:slack-workspace-member:v0.1`.
+	Methods []string `toml:"methods" default:"none; required"`
+	// Kinds of assurance that are believed: `platform`, `domain`, `address`, `agent`, `oauth`, `wallet`, `delegated`.
+	Assurance []string `toml:"assurance" default:"none; required"`
+	// Beginnings of the subjects that the issuer may speak about, compared letter by letter; each ends at a separator:
+	// `slack:T123/`, `acct:`, `https://social.example/`.
+	SubjectPrefixes []string `toml:"subject_prefixes" default:"none; required"`
+	// Whether the issuer may say on whose behalf somebody acts.
+	AllowDelegated bool `toml:"allow_delegated"`
+	// Until when the issuer is trusted: a TOML date or time, in UTC where it names no zone.
+	Expires time.Time `toml:"expires" default:"never"`
+}
+
+// Peer is another server of agents that our agents call.
+type Peer struct {
+	// The part of its agents' addresses after the last @.
+	Domain string `toml:"domain" default:"none; required"`
+	// Bearer token that its operator minted for us (`inbox tokens create` there).
+	Token Secret `toml:"token"`
+	// File with that token instead; a line end after it is cut off.
+	TokenFile string `toml:"token_file"`
+}
+
+// Login is a service at which people log in to prove who they are, when an agent demands it (OpenID Connect). Register
+// `<public_url>/policy/login/callback` there.
+type Login struct {
+	// Short name: lower-case letters, digits and hyphens. Agents name it in their demand.
+	Name string `toml:"name" default:"none; required"`
+	// Issuer URL of the service, below which it publishes `/.well-known/openid-configuration`.
+	Issuer string `toml:"issuer" default:"none; required"`
+	// Client id that the service gave us.
+	ClientID string `toml:"client_id" default:"none; required"`
+	// Client secret that the service gave us; empty for a public client.
+	ClientSecret Secret `toml:"client_secret"`
+	// File with that secret instead; a line end after it is cut off.
+	ClientSecretFile string `toml:"client_secret_file"`
+	// Scopes that are asked for; `openid` must be among them.
+	Scopes []string `toml:"scopes"`
+}
+
+// Payments is how payments are checked and taken (x402).
+type Payments struct {
+	// Facilitator that verifies and settles payments, `https://…`; empty = agents cannot demand payments.
+	FacilitatorURL string `toml:"facilitator_url"`
+}
+
+// Rule lets somebody in or keeps them out. Of several keys all must match; a key that is not written matches
+// everybody.
+type Rule struct {
+	// `allow` or `deny`.
+	Effect string `toml:"effect" default:"none; required"`
+	// What the rule is about: `message`, `tool:<name>`, `skill:<id>`. Tools and skills need a rule that allows them.
+	Purposes []string `toml:"purposes" default:"[\"message\"]"`
+	// Who vouches, as in `[[trust]]`; our own domain for what this server verified itself.
+	Issuer string `toml:"issuer"`
+	// Method of the proof, such as `urn:mentionable:auth:email-dmarc:v0.1`.
+	Method string `toml:"method"`
+	// Who it is: a whole subject, or its beginning up to a separator and `*`, such as `slack:T123/*`.
+	Subject string `toml:"subject"`
+	// One of these kinds of assurance.
+	Assurance []string `toml:"assurance"`
+	// Pattern over the sender's address, such as `@*@example.org`. It counts only with evidence that proves the address.
+	Address string `toml:"address"`
+}
+
+// setDefaults fills a table [[logins]] before its keys are read.
+func (l *Login) setDefaults() { *l = Login{Scopes: []string{"openid"}} }

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"strings"
+
+	"inbox/identity"
+)
+
+// deriveTrust reads the secrets of other services and brings names into their canonical form.
+func (c *Config) deriveTrust(found *problems) {
+	for i := range c.Trust {
+		canonical(&c.Trust[i].Issuer)
+	}
+	for i := range c.Peers {
+		peer := &c.Peers[i]
+		if domain, err := identity.ParseDomain(peer.Domain); err == nil {
+			peer.Domain = domain
+		}
+		readSecret(&peer.Token, peer.TokenFile, element("peers", i)+".token_file", found)
+	}
+	for i := range c.Logins {
+		login := &c.Logins[i]
+		readSecret(&login.ClientSecret, login.ClientSecretFile, element("logins", i)+".client_secret_file", found)
+	}
+	for i := range c.Agents {
+		for j := range c.Agents[i].Rules {
+			canonical(&c.Agents[i].Rules[j].Issuer)
+		}
+	}
+	c.Payments.FacilitatorURL = strings.TrimSuffix(c.Payments.FacilitatorURL, "/")
+}
+
+// canonical leaves what is no issuer as it was written, for the message about it.
+func canonical(issuer *string) {
+	if text, err := canonicalIssuer(*issuer); err == nil {
+		*issuer = text
+	}
+}
+
+// setShort reads `history = "person"`.
+func (h *History) setShort(text string) error {
+	h.Scope = text
+	return nil
+}

@@ -1,0 +1,139 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"inbox/identity"
+)
+
+const (
+	separators  = "/:#?=@"   // the ends of what a prefix may name whole: slack:T123/ never lets slack:T1234/… in
+	blanks      = "* \t\r\n" // what no name of a method or subject has
+	issuerShape = `write a host such as "chat.example", its https:// origin, or "did:web:chat.example"`
+	privateOnly = "write the host alone, or federation.allow_private = true for a closed network"
+)
+
+// validateTrust checks who is believed and the services that prove something to us.
+func (c *Config) validateTrust(p *problems) {
+	private := c.Federation.AllowPrivate
+	for i := range c.Trust {
+		c.Trust[i].validate(p, element("trust", i), private)
+	}
+	c.validatePeers(p)
+	c.validateLogins(p)
+	const key = "payments.facilitator_url"
+	if text := c.Payments.FacilitatorURL; text != "" && !isServiceURL(text, private) {
+		p.add(key, fmt.Sprintf("%q is not the address of a facilitator", text), `write one such as "https://facilitator.example", without query; plain http on this machine only`)
+	}
+}
+
+func (t *Trust) validate(p *problems, key string, private bool) {
+	validateIssuer(p, key+".issuer", t.Issuer, private)
+	needed(p, key+".methods", t.Methods, `write methods = ["urn:mentionable:auth:slack-workspace-member:v0.1"] or another`)
+	needed(p, key+".assurance", t.Assurance, `write assurance = ["platform"] or another`)
+	needed(p, key+".subject_prefixes", t.SubjectPrefixes, `write subject_prefixes = ["slack:T123/"] or another`)
+	words(p, key+".methods", t.Methods)
+	words(p, key+".assurance", t.Assurance)
+	for i, prefix := range t.SubjectPrefixes {
+		if !endsAtSeparator(prefix) {
+			p.add(element(key+".subject_prefixes", i), fmt.Sprintf("%q does not end at a separator, so it would cover longer names, too", prefix),
+				"end it with one of / : # ? = @")
+		}
+	}
+}
+
+// needed refuses an empty list: it trusts nothing, which nobody writes on purpose.
+func needed(p *problems, key string, list []string, remedy string) {
+	if len(list) == 0 {
+		p.add(key, "is empty, so nothing of this issuer is believed", remedy)
+	}
+}
+
+// words refuses patterns and blanks where names are compared letter by letter.
+func words(p *problems, key string, list []string) {
+	for i, word := range list {
+		if word == "" || strings.ContainsAny(word, blanks) {
+			p.add(element(key, i), fmt.Sprintf("%q is not a name", word), "write the name in full, without * and blanks")
+		}
+	}
+}
+
+func validateIssuer(p *problems, key, issuer string, private bool) {
+	canonical, err := canonicalIssuer(issuer)
+	switch {
+	case err != nil:
+		p.add(key, fmt.Sprintf("%q is not an issuer", issuer), issuerShape)
+	case !private && !strings.HasPrefix(canonical, "did:") && identity.HostOf(canonical) != canonical:
+		p.add(key, fmt.Sprintf("%q has a port", issuer), privateOnly)
+	}
+}
+
+func endsAtSeparator(prefix string) bool {
+	return prefix != "" && !strings.ContainsAny(prefix, blanks) && strings.ContainsRune(separators, rune(prefix[len(prefix)-1]))
+}
+
+func (c *Config) validatePeers(p *problems) {
+	taken := map[string]string{}
+	for i := range c.Peers {
+		key, peer := element("peers", i), &c.Peers[i]
+		domain, err := identity.ParseDomain(peer.Domain)
+		switch host := identity.HostOf(domain); {
+		case err != nil || host == "":
+			p.add(key+".domain", fmt.Sprintf("%q is not a domain", peer.Domain), `write the part of the agents' addresses after the last @, such as "agents.example"`)
+		case !c.Federation.AllowPrivate && host != domain:
+			p.add(key+".domain", fmt.Sprintf("%q has a port", peer.Domain), privateOnly)
+		case taken[domain] != "":
+			p.add(key+".domain", fmt.Sprintf("%q is there twice (%s)", domain, taken[domain]), "keep one of the two")
+		}
+		taken[domain] = key
+		if token := peer.Token.Reveal(); !isToken(token) && (token != "" || peer.TokenFile == "") {
+			p.add(key+".token", "is not a bearer token", "write the token that the peer's operator minted for you, or its file as token_file")
+		}
+	}
+}
+
+// isToken is the form of bearer tokens (RFC 6750 section 2.1): without it a line end could leave in a header.
+var isToken = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`).MatchString
+
+var isLoginName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`).MatchString
+
+func (c *Config) validateLogins(p *problems) {
+	taken := map[string]string{}
+	for i := range c.Logins {
+		key, login := element("logins", i), &c.Logins[i]
+		if other := taken[login.Name]; other != "" {
+			p.add(key+".name", fmt.Sprintf("%q is the name of another login (%s)", login.Name, other), "write another name")
+		}
+		taken[login.Name] = key
+		login.validate(p, key, c.Federation.AllowPrivate)
+	}
+}
+
+func (l *Login) validate(p *problems, key string, private bool) {
+	if !isLoginName(l.Name) {
+		p.add(key+".name", fmt.Sprintf("%q is not a short name", l.Name), `write 1 to 32 lower-case letters, digits and hyphens, such as "company"`)
+	}
+	if u, err := url.Parse(l.Issuer); err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && !(private && u.Scheme == "http") {
+		p.add(key+".issuer", fmt.Sprintf("%q is not the address of a login service", l.Issuer), `write its issuer URL such as "https://login.example.com"; http only with federation.allow_private`)
+	}
+	if l.ClientID == "" {
+		p.add(key+".client_id", "is missing", "register the server at the login service and write the id that it gives")
+	}
+	if !slices.Contains(l.Scopes, "openid") {
+		p.add(key+".scopes", `lack "openid", without which the service does not say who logged in`, `write scopes = ["openid"] and more if you need them`)
+	}
+	words(p, key+".scopes", l.Scopes)
+}
+
+// isServiceURL takes https, and http to this machine or where private addresses are allowed.
+func isServiceURL(text string, private bool) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return false
+	}
+	return u.Scheme == "https" || u.Scheme == "http" && (private || isLocal(u.Hostname()))
+}
