@@ -1,0 +1,124 @@
+// Package demand keeps what agents ask back before they go on: consent, a login, a payment, or whether two addresses
+// belong to one person (message contract, sections 8 and 9). It makes the demand of a parked turn, shows it, decides
+// it after the eight checks, captures a payment once the work is done, and ends what nobody answered. It knows no
+// protocol, no SQL and no page; the turns themselves are moved by the pipeline.
+package demand
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/exchange"
+	"inbox/internal/facilitator"
+	"inbox/internal/openid"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// outcome: issued, granted, paid, denied, expired, refused (a try that failed one of the eight checks)
+var demands = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_demands_total",
+	Help: "Demands for consent, login or payment, by kind and outcome.",
+}, []string{"kind", "outcome"})
+
+// Codes of a demand that asks whether two addresses belong to one person. An agent writes CodeLink into a
+// consent_required part; CodeLinkConfirm is what the other address is asked and is written by Challenge alone.
+const (
+	CodeLink        = "identity:link"
+	CodeLinkConfirm = "identity:link_confirm"
+)
+
+// Keys that this package puts into the data of parts and resolutions.
+const (
+	StateKey    = "dev.mentionable.state"    // of a presented part: the state as a string, for peers that answer by message
+	NumberKey   = "dev.mentionable.demand"   // of a resolution: {"id","number","paid"}; carries the count of demands through a turn's runs
+	IdentityKey = "dev.mentionable.identity" // of a resolution: the identity that a login proved, shaped like evidence
+	PaymentKey  = "dev.mentionable.payment"  // of a resolution: {"payer","network","scheme","amount","asset","pay_to"}
+	LinkKey     = "dev.mentionable.link"     // of a resolution: the principal that was linked; of a part: see Challenge
+)
+
+// Keys that Capture puts into the metadata of a response; the adapter that speaks x402 writes them to the wire.
+const (
+	PaymentStatusKey   = "x402.payment.status"   // payment-completed or payment-failed
+	PaymentReceiptsKey = "x402.payment.receipts" // JSON list of what the facilitator answered
+)
+
+// MethodOAuth is the method of an identity that was proven by a login at an OpenID provider.
+const MethodOAuth = "urn:mentionable:auth:oauth:v0.1"
+
+// MaxDemands bounds the demands of one turn: an agent that asks back for ever is stopped.
+const MaxDemands = 5
+
+// Turns moves the turns that wait for a demand; the pipeline does it. All endings are stored in one transaction, or
+// none of them: fault.Conflict says that a demand or a turn is not open any more.
+type Turns interface {
+	Settle(ctx context.Context, endings ...Ending) error
+}
+
+// Ending is one demand that ends, and what becomes of its turn.
+type Ending struct {
+	Issuance policypart.Issuance       // as it is to be stored: Status, Resolution, Notes and UpdatedAt are the new ones
+	From     []string                  // statuses from which the change may happen
+	Resume   bool                      // the parked turn runs again with the resolution; otherwise it ends with Response
+	Response *normalized.Response      // the last word to the asker; nil with Resume; nil and no Resume = only the row changes
+	State    string                    // end state of the turn with Response: exchange.StateRefused or StateAnswered
+	Link     []exchange.PersonIdentity // identities that become one person; empty = none
+	Audit    []exchange.AuditRecord
+}
+
+// Login is one way to log in elsewhere; *openid.Provider is one.
+type Login interface {
+	Name() string
+	// AuthorizationURL gives the address to which the browser is sent. Verifier is the PKCE code verifier.
+	AuthorizationURL(ctx context.Context, state, nonce, verifier string) (string, error)
+	// Redeem trades the code for an identity whose proof was verified. fault.Unauthenticated when the proof is bad.
+	Redeem(ctx context.Context, code, nonce, verifier string) (openid.Identity, error)
+}
+
+// Facilitator verifies and settles x402 payments; *facilitator.Client is one.
+type Facilitator interface {
+	Verify(ctx context.Context, payment facilitator.Payment) (facilitator.Verification, error)
+	Settle(ctx context.Context, payment facilitator.Payment) (facilitator.Settlement, error)
+}
+
+// Options configure a Service. Store, BaseURL and Secret are required.
+type Options struct {
+	Store       Store
+	BaseURL     *url.URL    // where our pages are reached, such as https://agents.example
+	Secret      []byte      // at least 32 bytes, the same on every node and after every restart
+	Facilitator Facilitator // nil = agents cannot ask for payments
+	Logins      []Login     // ways to log in that an unauthorized demand offers; may be empty
+
+	Consent time.Duration // life of a consent demand; 24 h
+	Payment time.Duration // life of a payment demand; 10 min
+	Auth    time.Duration // life of a login demand; 15 min
+	Sweep   time.Duration // how often Run looks for what expired; 30 s
+
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// View is what the page of a demand shows. It holds no secret beside the state that its reader already has.
+type View struct {
+	ID        string
+	Agent     string          // name of the agent that asks
+	Kind      string          // of the part
+	Purpose   string          // "", policypart.PurposeLink or policypart.PurposeLinkConfirm
+	Status    string          // policypart.Status…; StatusExpired also when the time is over and nobody noted it yet
+	Open      bool            // it can be decided now
+	Part      policypart.Part // Part.Localized gives title and message in the reader's language; url and state are left out
+	Asker     string          // subject of the asker's first identity, or the unverified address
+	Locale    string          // of the asker's profile, BCP 47; may be empty
+	IssuedAt  time.Time
+	ExpiresAt time.Time
+	Outcome   string            // policypart.Outcome… once it is settled
+	Logins    []string          // names for BeginLogin, while it is open
+	Accepts   []json.RawMessage // x402 requirements, while it is open and unpaid
+	Word      string            // of a link that was agreed to: the word that the other address has to send to the agent
+}
