@@ -2,7 +2,11 @@
 // It is pure: the same stored turns and policy give the same bytes. It loads nothing and stores nothing.
 package history
 
-import "time"
+import (
+	"time"
+
+	"inbox/normalized"
+)
 
 // Alternation says what becomes of neighbours of equal role.
 type Alternation string
@@ -40,4 +44,30 @@ func (p Policy) normal() Policy {
 		p.Alternation = AlternationMerge
 	}
 	return p
+}
+
+// Need says how many turns of a thread are enough to trim it exactly: the first head and the newest tail.
+func (p Policy) Need() (head, tail int) {
+	p = p.normal()
+	return p.KeepHead, p.Window
+}
+
+// Enough gives a function for whoever reads a thread from its newest turn back: it is told each turn and says when the
+// older ones cannot be in the window, because it has as many turns as Need says or more text than MaxBytes.
+func (p Policy) Enough() func(turn normalized.HistoricalMessage) bool {
+	p = p.normal()
+	turns, text := 0, 0
+	return func(turn normalized.HistoricalMessage) bool {
+		turns++
+		text += outlineOf(&turn).text
+		return turns >= p.Window || p.MaxBytes > 0 && text > p.MaxBytes && turns >= p.Slide+protected
+	}
+}
+
+// Since is the instant before which turns are too old; zero without MaxAge.
+func (p Policy) Since(now time.Time) time.Time {
+	if p.MaxAge <= 0 {
+		return time.Time{}
+	}
+	return now.Add(-p.MaxAge)
 }

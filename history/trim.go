@@ -7,29 +7,45 @@ import (
 	"inbox/normalized"
 )
 
-// Trim gives the turns that an agent sees, of all stored turns of a thread, oldest first, and the index in them after
-// which the prefix will be the same at the next run: the place for a prompt cache to break. The index is nil when there
-// is no such prefix. Turns come back without inline bytes, policy addresses and all of an evidence but issuer, subject
-// and method; the input is not changed. now matters only with Policy.MaxAge.
+// Thread is what is known of a thread of Total turns, oldest first: the first turns and the newest ones. Between them
+// turns may be left out (Policy.Need and Policy.Enough say how many are not needed); where both overlap they say the
+// same. A complete thread may have all turns in Tail. Where less is known than the policy needs, the window begins
+// later, still by whole slides.
+type Thread struct {
+	Head, Tail []normalized.HistoricalMessage
+	Total      int
+	Opened     bool // the agent opened the thread, so that the history may begin with its turn
+}
+
+// Trim is TrimThread for all stored turns of a thread, oldest first. Policy.MaxAge counts back from now. A thread that
+// begins with an assistant's turn is taken as opened by the agent.
 func Trim(turns []normalized.HistoricalMessage, policy Policy, now time.Time) (kept []normalized.HistoricalMessage, cacheBreakpointAfter *int) {
-	policy = policy.normal()
 	opened := len(turns) > 0 && turns[0].Role == normalized.RoleAssistant
-	turns = dropOld(turns, policy.MaxAge, now)
+	turns = dropOld(turns, policy.Since(now))
+	return TrimThread(Thread{Tail: turns, Total: len(turns), Opened: opened}, policy)
+}
+
+// TrimThread gives the turns that an agent sees of a thread and the index in them after which the prefix will be the
+// same at the next run: the place for a prompt cache to break. The index is nil when there is no such prefix. Turns come
+// back without inline bytes, policy addresses and all of an evidence but issuer, subject and method; the input is not
+// changed. Policy.MaxAge is for whoever reads the thread: turns before Policy.Since are no part of it.
+func TrimThread(thread Thread, policy Policy) (kept []normalized.HistoricalMessage, cacheBreakpointAfter *int) {
+	policy = policy.normal()
+	turns := excerpt[normalized.HistoricalMessage]{head: thread.Head, tail: thread.Tail, total: thread.Total}.normal()
 	outlines := outline(turns)
-	plan := arrange(outlines, policy, opened)
+	plan := arrange(outlines, policy, thread.Opened)
 	for _, group := range plan.groups {
 		kept = append(kept, plan.write(turns, group))
 	}
-	return kept, breakpoint(plan, outlines, policy, opened)
+	return kept, breakpoint(plan, outlines, policy, thread.Opened)
 }
 
-// dropOld leaves out what is older than maxAge.
-func dropOld(turns []normalized.HistoricalMessage, maxAge time.Duration, now time.Time) []normalized.HistoricalMessage {
-	if maxAge <= 0 {
+// dropOld leaves out what is older than since.
+func dropOld(turns []normalized.HistoricalMessage, since time.Time) []normalized.HistoricalMessage {
+	if since.IsZero() {
 		return turns
 	}
-	oldest := now.Add(-maxAge)
-	young := slices.IndexFunc(turns, func(h normalized.HistoricalMessage) bool { return !h.Timestamp.Before(oldest) })
+	young := slices.IndexFunc(turns, func(h normalized.HistoricalMessage) bool { return !h.Timestamp.Before(since) })
 	if young < 0 {
 		return nil
 	}
@@ -38,13 +54,13 @@ func dropOld(turns []normalized.HistoricalMessage, maxAge time.Duration, now tim
 
 // breakpoint looks ahead: at the next run the thread has one or two turns more, the message that is answered now and
 // its answer. What both arrangements share with the present one is the prefix that stays.
-func breakpoint(plan arrangement, turns []turnOutline, policy Policy, opened bool) *int {
+func breakpoint(plan arrangement, turns excerpt[turnOutline], policy Policy, opened bool) *int {
 	if len(plan.groups) == 0 {
 		return nil
 	}
 	stays := len(plan.groups)
 	for _, role := range []string{normalized.RoleUser, normalized.RoleAssistant} {
-		turns = append(turns, turnOutline{role: role})
+		turns = turns.with(turnOutline{role: role})
 		stays = min(stays, plan.shared(arrange(turns, policy, opened)))
 	}
 	if stays == 0 {

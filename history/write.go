@@ -13,16 +13,26 @@ import (
 // shortResult is what remains of a long tool result, in bytes of JSON.
 const shortResult = 1 << 10
 
-// outline measures turns. There is room for the two that are foreseen.
-func outline(turns []normalized.HistoricalMessage) []turnOutline {
+// outline measures turns.
+func outline(turns excerpt[normalized.HistoricalMessage]) excerpt[turnOutline] {
+	return excerpt[turnOutline]{head: outlines(turns.head), tail: outlines(turns.tail), total: turns.total}
+}
+
+// outlines has room for the two turns that are foreseen.
+func outlines(turns []normalized.HistoricalMessage) []turnOutline {
 	list := make([]turnOutline, len(turns), len(turns)+2)
 	for i := range turns {
-		list[i].role = turns[i].Role
-		for j := range turns[i].Parts {
-			list[i].add(j, &turns[i].Parts[j])
-		}
+		list[i] = outlineOf(&turns[i])
 	}
 	return list
+}
+
+func outlineOf(turn *normalized.HistoricalMessage) turnOutline {
+	t := turnOutline{role: turn.Role}
+	for i := range turn.Parts {
+		t.add(i, &turn.Parts[i])
+	}
+	return t
 }
 
 func (t *turnOutline) add(part int, p *normalized.Part) {
@@ -40,21 +50,39 @@ func (t *turnOutline) add(part int, p *normalized.Part) {
 
 // write makes one turn of a group: id, sender and time of the last, the parts of all. In a group of several speakers
 // every change is announced, the first speaker too, because the turn carries only the last one's name.
-func (a arrangement) write(turns []normalized.HistoricalMessage, group []int) normalized.HistoricalMessage {
-	merged := turns[group[len(group)-1]]
-	merged.Sender.Identities = references(merged.Sender.Identities)
-	several := slices.ContainsFunc(group, func(i int) bool { return turns[i].Sender.Address != merged.Sender.Address })
+func (a arrangement) write(turns excerpt[normalized.HistoricalMessage], group []int) normalized.HistoricalMessage {
+	merged := *turns.at(group[len(group)-1])
+	several := slices.ContainsFunc(group, func(i int) bool { return !sameSpeaker(&turns.at(i).Sender, &merged.Sender) })
 	parts := make([]normalized.Part, 0, len(merged.Parts))
-	speaker := ""
+	var speaker *normalized.Sender
 	for _, i := range group {
-		if address := turns[i].Sender.Address; several && address != speaker {
-			speaker = address
-			parts = append(parts, normalized.Text(speaker+":"))
+		turn := turns.at(i)
+		if several && (speaker == nil || !sameSpeaker(speaker, &turn.Sender)) {
+			speaker = &turn.Sender
+			parts = append(parts, normalized.Text(attribution(turns, group, speaker)))
 		}
-		parts = append(parts, strip(turns[i].Parts, a.short[i])...)
+		parts = append(parts, strip(turn.Parts, a.short[i])...)
 	}
 	merged.Parts = parts
+	merged.Sender.Identities = references(merged.Sender.Identities)
 	return merged
+}
+
+// sameSpeaker compares what was proven, too: anybody can write a mail in somebody else's name.
+func sameSpeaker(a, b *normalized.Sender) bool {
+	return a.Address == b.Address && a.Principal() == b.Principal()
+}
+
+// attribution says who speaks, and who only claims to be somebody else of the group.
+func attribution(turns excerpt[normalized.HistoricalMessage], group []int, speaker *normalized.Sender) string {
+	claimed := len(speaker.Identities) == 0 && slices.ContainsFunc(group, func(i int) bool {
+		other := &turns.at(i).Sender
+		return other.Address == speaker.Address && len(other.Identities) > 0
+	})
+	if claimed {
+		return speaker.Address + " (unverified):"
+	}
+	return speaker.Address + ":"
 }
 
 func references(list []identity.Evidence) []identity.Evidence {
