@@ -14,19 +14,22 @@ type dialect struct {
 	insertJob  string
 	claimJobs  string
 	holdTurn   string // empty = not needed
+	holdPeople string // empty = not needed
 }
 
 // SQLite needs no row locks: it has one writer.
-var sqliteDialect = newDialect(goose.DialectSQLite3, "", "", "")
+var sqliteDialect = newDialect(goose.DialectSQLite3, "", "", "", "")
 
 var postgresDialect = newDialect(goose.DialectPostgres, " FOR SHARE", " FOR UPDATE SKIP LOCKED",
-	`SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`)
+	`SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
+	`LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`)
 
-func newDialect(migrations goose.Dialect, lockShared, skipLocked, holdTurn string) *dialect {
+func newDialect(migrations goose.Dialect, lockShared, skipLocked, holdTurn, holdPeople string) *dialect {
 	return &dialect{
 		migrations: migrations,
 		insertJob:  strings.Replace(insertJob, "{lock shared}", lockShared, 1),
 		claimJobs:  strings.Replace(claimJobs, "{skip locked}", skipLocked, 1),
 		holdTurn:   holdTurn,
+		holdPeople: holdPeople,
 	}
 }

@@ -102,10 +102,7 @@ const listDocuments = `SELECT key, encoding, value FROM documents WHERE ` + live
 func (s *State) List(
 	ctx context.Context, namespace, after string, limit int,
 ) (keys []string, values [][]byte, err error) {
-	if limit < 1 || limit > maxPage {
-		limit = maxPage
-	}
-	arguments := []any{nowMicros(), namespace, cleaned(after), int64(limit)}
+	arguments := []any{nowMicros(), namespace, cleaned(after), pageSize(limit)}
 	err = s.store.engine.reader().each(ctx, listDocuments, arguments, func(r row) error {
 		var key, encoding, text string
 		if err := r.Scan(&key, &encoding, &text); err != nil {
@@ -124,30 +121,4 @@ func (s *State) Count(ctx context.Context, namespace string) (int64, error) {
 	_, err := first(ctx, s.store.engine.reader(),
 		`SELECT COUNT(*) FROM documents WHERE `+liveDocument+` AND namespace = $2`, []any{nowMicros(), namespace}, &count)
 	return count, err
-}
-
-// maxSwept bounds what one sweep removes in one transaction, so that nobody waits long for the writer.
-const maxSwept = 1000
-
-const sweepDocuments = `DELETE FROM documents WHERE (namespace, key) IN (SELECT namespace, key FROM documents
-	WHERE expires_at > 0 AND expires_at <= $1 LIMIT $2 + 0)`
-
-// sweepDocuments removes documents that have ended. Readers do not see them anyway.
-func (s *Store) sweepDocuments(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := s.sweepOnce(ctx); err != nil && ctx.Err() == nil {
-			s.options.Logger.Warn("sweep of ended documents", "error", err)
-		}
-	}
-}
-
-func (s *Store) sweepOnce(ctx context.Context) error {
-	return s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, sweepDocuments, nowMicros(), int64(maxSwept)) })
 }

@@ -105,7 +105,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.sweepOnce(t.Context()); err != nil {
+	if err := s.sweepOnce(t.Context(), auditRows); err != nil {
 		t.Fatal(err)
 	}
 	var left int

@@ -92,11 +92,8 @@ const selectReplies = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t O
 
 // Replies lists an agent's replies, newest first, at most 500.
 func (s *Store) Replies(ctx context.Context, agent string, limit int) ([]exchange.Reply, error) {
-	if limit < 1 || limit > maxPage {
-		limit = maxPage
-	}
 	var replies []exchange.Reply
-	err := s.engine.reader().each(ctx, selectReplies, []any{agent, int64(limit)}, func(r row) error {
+	err := s.engine.reader().each(ctx, selectReplies, []any{agent, pageSize(limit)}, func(r row) error {
 		var nativeID string
 		reply, err := scanReply(r, &nativeID)
 		replies = append(replies, reply)

@@ -97,7 +97,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	}
 	background, cancel := context.WithCancel(context.Background())
 	s := &Store{engine: database, options: options, cancel: cancel}
-	s.tasks.Go(func() { s.sweepDocuments(background, time.Minute) })
+	s.tasks.Go(func() { s.sweep(background, time.Minute) })
 	return s, nil
 }
 

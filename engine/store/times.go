@@ -14,6 +14,14 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
+// microsOrNow is micros for a caller that need not say when.
+func microsOrNow(t time.Time) int64 {
+	if t.IsZero() {
+		return nowMicros()
+	}
+	return t.UnixMicro()
+}
+
 func instant(stored int64) time.Time {
 	if stored == 0 {
 		return time.Time{}

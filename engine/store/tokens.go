@@ -7,17 +7,17 @@ import (
 	"inbox/internal/fault"
 )
 
-const selectedColumns = `id, name, agent, hash, created_at, revoked_at`
+const selectedColumns = `id, name, agent, hash, created_at, revoked_at, scope`
 
 // CreateToken stores a token's hash; fault.Conflict when the hash is there already.
 func (s *Store) CreateToken(ctx context.Context, token exchange.Token) error {
-	if err := requireStorable("name", token.Name, "agent", token.Agent, "hash", token.Hash); err != nil {
+	if err := requireStorable("name", token.Name, "agent", token.Agent, "hash", token.Hash, "scope", token.Scope); err != nil {
 		return err
 	}
 	return s.InTx(ctx, func(tx *Tx) error {
-		inserted, err := tx.change(ctx, `INSERT INTO tokens (`+selectedColumns+`) VALUES ($1, $2, $3, $4, $5, $6)
+		inserted, err := tx.change(ctx, `INSERT INTO tokens (`+selectedColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)
 			ON CONFLICT (hash) DO NOTHING`,
-			token.ID, token.Name, token.Agent, token.Hash, micros(token.CreatedAt), micros(token.RevokedAt))
+			token.ID, token.Name, token.Agent, token.Hash, micros(token.CreatedAt), micros(token.RevokedAt), token.Scope)
 		if err == nil && inserted == 0 {
 			err = fault.New(fault.Conflict, "the token exists already")
 		}
@@ -64,7 +64,7 @@ func (s *Store) TokenByHash(ctx context.Context, hash string) (exchange.Token, b
 func scanToken(r row) (exchange.Token, error) {
 	var t exchange.Token
 	var created, revoked int64
-	err := r.Scan(&t.ID, &t.Name, &t.Agent, &t.Hash, &created, &revoked)
+	err := r.Scan(&t.ID, &t.Name, &t.Agent, &t.Hash, &created, &revoked, &t.Scope)
 	t.CreatedAt, t.RevokedAt = instant(created), instant(revoked)
 	return t, err
 }

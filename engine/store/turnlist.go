@@ -12,6 +12,13 @@ import (
 // maxPage is the largest page of every list.
 const maxPage = 500
 
+func pageSize(limit int) int64 {
+	if limit < 1 || limit > maxPage {
+		limit = maxPage
+	}
+	return int64(limit)
+}
+
 // selection builds the WHERE of a list from the fields of a filter that are set.
 type selection struct {
 	where     []string
@@ -42,10 +49,7 @@ func (s *selection) sql() string {
 
 // page adds order and limit; limits outside 1…500 become 500.
 func (s *selection) page(order string, limit int) string {
-	if limit < 1 || limit > maxPage {
-		limit = maxPage
-	}
-	s.arguments = append(s.arguments, int64(limit))
+	s.arguments = append(s.arguments, pageSize(limit))
 	return " ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(s.arguments)) + " + 0"
 }
 

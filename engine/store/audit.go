@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"inbox/exchange"
+)
+
+// Sizes of an audit record in bytes: what a stranger causes is cut, so that a flood of refusals stays small.
+const (
+	maxAuditName   = 256
+	maxAuditDetail = 1 << 10
+)
+
+const auditColumns = `id, at, code, turn_id, agent, principal, detail`
+
+const insertAudit = `INSERT INTO audit (` + auditColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING`
+
+// Audit writes a record. It never refuses one: texts that cannot be kept are mended and long ones cut, because a
+// stranger's spelling must not undo the transaction that refuses them. Without id or time it gets its own.
+func (t *Tx) Audit(ctx context.Context, record exchange.AuditRecord) error {
+	if record.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return err
+		}
+		record.ID = id.String()
+	}
+	return t.do(ctx, insertAudit, short(record.ID, maxAuditName), microsOrNow(record.At), short(record.Code, maxAuditName),
+		short(record.TurnID, maxAuditName), short(record.Agent, maxAuditName), short(record.Principal, maxAuditDetail),
+		short(record.Detail, maxAuditDetail))
+}
+
+// Audit writes a record in its own transaction; see Tx.Audit.
+func (s *Store) Audit(ctx context.Context, record exchange.AuditRecord) error {
+	return s.InTx(ctx, func(tx *Tx) error { return tx.Audit(ctx, record) })
+}
+
+// short makes a text storable and cuts it between two characters.
+func short(text string, limit int) string {
+	text = cleaned(text)
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+// AuditRecords lists audit records, newest first, at most 500.
+func (s *Store) AuditRecords(ctx context.Context, filter exchange.AuditFilter) ([]exchange.AuditRecord, error) {
+	chosen := selectAudit(filter)
+	query := `SELECT ` + auditColumns + ` FROM audit` + chosen.sql() + chosen.page("id DESC", filter.Limit)
+	var records []exchange.AuditRecord
+	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+		var a exchange.AuditRecord
+		var at int64
+		if err := r.Scan(&a.ID, &at, &a.Code, &a.TurnID, &a.Agent, &a.Principal, &a.Detail); err != nil {
+			return err
+		}
+		a.At = instant(at)
+		records = append(records, a)
+		return nil
+	})
+	return records, err
+}
+
+func selectAudit(f exchange.AuditFilter) *selection {
+	var s selection
+	prefix, open := strings.CutSuffix(cleaned(f.Code), "*")
+	switch {
+	case !open:
+		s.addWhen(f.Code != "", "code = ?", prefix)
+	case prefix != "": // a range, which both databases read from the index; LIKE is not alike in them
+		s.add("code >= ? AND code < ?", prefix, prefix+string(utf8.MaxRune))
+	}
+	s.addWhen(f.TurnID != "", "turn_id = ? AND turn_id <> ''", cleaned(f.TurnID))
+	s.addWhen(f.Agent != "", "agent = ?", cleaned(f.Agent))
+	s.addWhen(f.Before != "", "id < ?", cleaned(f.Before))
+	return &s
+}

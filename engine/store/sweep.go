@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Audit records end by age and by number.
+const (
+	auditAge  = 90 * 24 * time.Hour
+	auditRows = 100_000
+)
+
+// maxSwept bounds what one transaction of a sweep removes, so that nobody waits long for the writer; maxBatches bounds
+// the transactions of one sweep.
+const (
+	maxSwept   = 1000
+	maxBatches = 50
+)
+
+const sweepDocuments = `DELETE FROM documents WHERE (namespace, key) IN (SELECT namespace, key FROM documents
+	WHERE expires_at > 0 AND expires_at <= $1 LIMIT $2 + 0)`
+
+// Records are written in the order of their ids, so that old ones are found at the beginning without an index on at.
+const sweepOldAudit = `DELETE FROM audit WHERE at <= $1 AND id IN (SELECT id FROM audit ORDER BY id LIMIT $2 + 0)`
+
+const sweepExcessAudit = `DELETE FROM audit WHERE id IN (SELECT id FROM audit
+	WHERE id <= (SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET $1 + 0) ORDER BY id LIMIT $2 + 0)`
+
+// sweep removes what has ended, until ctx ends.
+func (s *Store) sweep(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := s.sweepOnce(ctx, auditRows); err != nil && ctx.Err() == nil {
+			s.options.Logger.Warn("sweep of ended rows", "error", err)
+		}
+	}
+}
+
+// sweepOnce removes ended documents, which readers do not see anyway, and audit records that are too old or beyond the
+// newest keep.
+func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
+	for _, step := range []struct {
+		query string
+		bound int64
+	}{
+		{sweepDocuments, nowMicros()},
+		{sweepOldAudit, micros(time.Now().Add(-auditAge))},
+		{sweepExcessAudit, keep},
+	} {
+		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) sweepBatches(ctx context.Context, query string, bound int64) error {
+	for range maxBatches {
+		var removed int64
+		err := s.InTx(ctx, func(tx *Tx) (err error) {
+			removed, err = tx.change(ctx, query, bound, int64(maxSwept))
+			return err
+		})
+		if err != nil || removed < maxSwept {
+			return err
+		}
+	}
+	return nil
+}
