@@ -310,6 +310,9 @@ func TestAutomatedSenders(t *testing.T) {
 		r := newRig(t, func(o *Options) { o.AnswersAgents = func(string) bool { return answers } })
 		r.remote.addActor("alice", aliceKey(), func(doc map[string]any) { doc["type"] = "Service" })
 		r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
+		if !r.engine.messages()[0].FromAgent {
+			t.Error("an automated account passes for a person")
+		}
 		if reason := r.engine.messages()[0].NoReply; (reason == "") != answers {
 			t.Errorf("answers agents %v: no reply because %q", answers, reason)
 		}

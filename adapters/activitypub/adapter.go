@@ -15,6 +15,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/safehttp"
+	"inbox/policypart"
 )
 
 // Receiver takes a message on its way in. Its errors are faults; their kind becomes the HTTP status.
@@ -93,8 +94,13 @@ type Options struct {
 	MediaURL      func(digest, name string) string // optional: public address of stored bytes; without it they are named only
 	EmptyMention  string                           // optional: EmptyIgnore
 	PublicReplies bool                             // optional: answer public questions publicly instead of unlisted
-	MaxAttempts   int                              // optional: of a delivery whose key the peer refuses; 4
-	Now           func() time.Time                 // optional: time.Now
+
+	// Present makes a demand ready for its reader: it checks the address once more and puts the secret into it, so it
+	// is called for the asker alone and never for a public document. Optional: policypart.Part.Confine to PublicURL.
+	Present func(policypart.Part) policypart.Part
+
+	MaxAttempts int              // optional: of a delivery whose key the peer refuses; 4
+	Now         func() time.Time // optional: time.Now
 }
 
 // Adapter is the ActivityPub room. It is safe for concurrent use and starts no goroutines of its own.
@@ -174,6 +180,9 @@ func (o *Options) checkPublicURL() error {
 	}
 	if parsed.Scheme != "https" && !o.AllowPrivate {
 		return fmt.Errorf("public URL %q: want https", o.PublicURL)
+	}
+	if o.Present == nil {
+		o.Present = func(part policypart.Part) policypart.Part { return part.Confine(parsed) }
 	}
 	return nil
 }

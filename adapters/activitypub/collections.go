@@ -125,7 +125,7 @@ func (a *Adapter) publicNotes(ctx context.Context, agent string) ([]createActivi
 		if !a.published(reply) {
 			continue
 		}
-		made, err := a.render(reply, a.knownPeople(ctx, reply))
+		made, err := a.render(reply, a.knownPeople(ctx, reply), withoutAddress)
 		if err != nil {
 			continue // an old row that we can no longer read hides itself, not the whole outbox
 		}

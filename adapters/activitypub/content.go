@@ -7,9 +7,16 @@ import (
 	"inbox/normalized"
 )
 
+// writing is a response with what shapes its text.
+type writing struct {
+	response normalized.Response
+	locale   string // of the reader, BCP 47; may be empty
+	present  presenter
+}
+
 // fill writes content, source and files, with every mentioned person visible in the text.
-func (a *Adapter) fill(made *note, response normalized.Response, people []person) {
-	body, sources := a.content(made, response)
+func (a *Adapter) fill(made *note, text writing, people []person) {
+	body, sources := a.content(made, text)
 	body, missing := linkMentions(body, people)
 	var lead strings.Builder
 	for _, one := range missing {
@@ -28,10 +35,11 @@ func (a *Adapter) fill(made *note, response normalized.Response, people []person
 	}
 }
 
-// content renders the parts in order. Tool calls are not shown, and parts of an unknown kind are left out.
-func (a *Adapter) content(made *note, response normalized.Response) (body string, sources []string) {
-	var out strings.Builder
-	for _, part := range response.Parts {
+// content renders the parts in order, a demand last. Tool calls are not shown, and parts of an unknown kind are left
+// out.
+func (a *Adapter) content(made *note, text writing) (body string, sources []string) {
+	var out, demand strings.Builder
+	for _, part := range text.response.Parts {
 		switch part.Kind {
 		case normalized.PartText:
 			out.WriteString(textHTML(part))
@@ -43,11 +51,12 @@ func (a *Adapter) content(made *note, response normalized.Response) (body string
 		case normalized.PartFile, normalized.PartArtifact:
 			out.WriteString(a.file(made, part))
 		case normalized.PartPolicy:
-			out.WriteString(policyHTML(part))
+			demand.WriteString(text.policy(part))
 		}
 	}
-	if out.Len() == 0 && response.Error != nil {
-		out.WriteString(plainHTML(response.Error.Message))
+	out.WriteString(demand.String())
+	if out.Len() == 0 && text.response.Error != nil {
+		out.WriteString(plainHTML(text.response.Error.Message))
 	}
 	return out.String(), sources
 }
@@ -106,28 +115,4 @@ func (a *Adapter) fileAddress(part normalized.Part) string {
 		return a.options.MediaURL(part.BytesRef.Digest, part.Name)
 	}
 	return ""
-}
-
-// policyHTML shows a demand as lines with its address in plain sight; no button hides where it leads.
-func policyHTML(part normalized.Part) string {
-	policy := part.Policy
-	if policy == nil {
-		return ""
-	}
-	var lines []string
-	if policy.Title != "" {
-		lines = append(lines, "<strong>"+html.EscapeString(policy.Title)+"</strong>")
-	}
-	lines = append(lines, html.EscapeString(policy.Message))
-	if policy.URL != "" {
-		label := policy.ActionLabel
-		if label == "" {
-			label = "Continue"
-		}
-		lines = append(lines, html.EscapeString(label)+": "+linkHTML(policy.URL, policy.URL))
-	}
-	if policy.ExpiresAt != nil {
-		lines = append(lines, "Valid until "+policy.ExpiresAt.UTC().Format("2 January 2006, 15:04 UTC"))
-	}
-	return sanitize("<p>" + strings.Join(lines, "<br>") + "</p>")
 }

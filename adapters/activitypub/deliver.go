@@ -94,7 +94,7 @@ func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 	if err := a.allowed(ctx, delivery.Reply.Agent, place); err != nil {
 		return exchange.DeliveryReceipt{}, err
 	}
-	made, err := a.render(delivery.Reply, relayed)
+	made, err := a.render(delivery.Reply, relayed, a.options.Present)
 	if err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as a note", err)
 	}
@@ -218,9 +218,14 @@ func (a *Adapter) resolve(ctx context.Context, address identity.Address) (person
 
 // published says whether everybody may read the note of a reply.
 func (a *Adapter) published(reply exchange.Reply) bool {
-	if reply.Message.ReceivedVia != normalized.ViaActivityPub || reply.Response.Silent {
+	if !ownWay(reply) {
 		return false
 	}
 	asked, err := readRoute(reply.Route)
 	return err == nil && openly(a.visibilityOf(reply, asked))
+}
+
+// ownWay says whether a reply is a note at all.
+func ownWay(reply exchange.Reply) bool {
+	return reply.Message.ReceivedVia == normalized.ViaActivityPub && !reply.Response.Silent
 }

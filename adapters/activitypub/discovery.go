@@ -184,10 +184,14 @@ func (a *Adapter) serveDocument(w http.ResponseWriter, r *http.Request, owner st
 	writeDocument(w, r, kept, 180)
 }
 
-// writeDocument sends an encoded ActivityPub document, or 304 for a reader that has it.
+// writeDocument sends an encoded ActivityPub document, or 304 for a reader that has it. Nobody keeps it when seconds
+// is 0.
 func writeDocument(w http.ResponseWriter, r *http.Request, doc document, seconds int) {
 	header := w.Header()
 	header.Set("Cache-Control", "public, max-age="+strconv.Itoa(seconds))
+	if seconds == 0 {
+		header.Set("Cache-Control", "private, no-store")
+	}
 	header.Set("Vary", "Accept")
 	header.Set("ETag", doc.etag)
 	header.Set("X-Content-Type-Options", "nosniff")

@@ -161,7 +161,7 @@ func TestRenderedResponses(t *testing.T) {
 		normalized.Part{Kind: normalized.PartFile, MIME: "text/plain", Name: "c<.txt", BytesRef: normalized.Inline([]byte("x"))},
 		normalized.Part{Kind: normalized.PartToolCall, ID: "1", Name: "secret_tool"},
 	)
-	made, err := r.adapter.render(reply, nil)
+	made, err := r.adapter.render(reply, nil, r.adapter.options.Present)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestRenderedResponses(t *testing.T) {
 	r.golden("rendered.json", body)
 	failed := r.reply(in)
 	failed.Response.Status, failed.Response.Error = normalized.StatusFailed, &normalized.ResponseError{Message: "Something broke <here>."}
-	made, err = r.adapter.render(failed, nil)
+	made, err = r.adapter.render(failed, nil, r.adapter.options.Present)
 	if err != nil || !strings.Contains(made.Content, "Something broke &lt;here&gt;.") {
 		t.Errorf("failed: %s, %v", made.Content, err)
 	}

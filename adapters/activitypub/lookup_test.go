@@ -234,6 +234,10 @@ func TestAddressIsConfirmedLater(t *testing.T) {
 		{"names another actor", map[string]string{"acct:alice@%s": "acct:alice@%s"}, func(r *rig) string { return r.remote.actor("mallory") }, nil, "@alice@%s", addressFailed},
 		{"nobody there", nil, nil, nil, "@alice@%s", addressFailed},
 		{"hint of the actor (FEP-2c59)", map[string]string{"acct:a.lice@%s": "acct:a.lice@%s"}, nil, func(doc map[string]any) { doc["webfinger"] = "a.lice@" + hostOf(doc["id"].(string)) }, "@a.lice@%s", addressConfirmed},
+		{"hint of another domain that does not know the actor", nil, nil, func(doc map[string]any) {
+			doc["webfinger"] = "boss@localhost" + strings.TrimLeft(hostOf(doc["id"].(string)), "0123456789.")
+		}, "@alice@%s", addressFailed},
+		{"name that is an address of another domain", nil, nil, func(doc map[string]any) { doc["preferredUsername"] = "boss@bank.example" }, "@alice@%s", addressFailed},
 		{"unstable subject", map[string]string{"acct:alice@%s": "acct:x@%s", "acct:x@%s": "acct:alice@%s"}, nil, nil, "@alice@%s", addressFailed},
 	}
 	for _, c := range cases {
@@ -286,5 +290,45 @@ func TestAddressIsConfirmedLater(t *testing.T) {
 				t.Error("checked again")
 			}
 		})
+	}
+}
+
+// TestAddressOfAnotherDomain: an address outside of the actor's own host counts only when that domain's WebFinger
+// names the actor.
+func TestAddressOfAnotherDomain(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		r := newRig(t)
+		host := hostOf(r.remote.base)
+		other := "localhost" + host[strings.LastIndexByte(host, ':'):]
+		r.remote.addActor("alice", aliceKey(), func(doc map[string]any) { doc["webfinger"] = "boss@" + other })
+		r.remote.handle("/.well-known/webfinger", func(w http.ResponseWriter, q *http.Request) {
+			if !known || q.Host != other {
+				http.NotFound(w, q)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(map[string]any{
+				"subject": "acct:boss@" + other,
+				"links":   []any{map[string]string{"rel": "self", "type": activityMediaType, "href": r.remote.actor("alice")}},
+			})
+		})
+		want := "@alice@" + host
+		for _, id := range []string{"1", "2"} {
+			r.want(r.deliver(r.mentionNote(id, "hello")).sign(), http.StatusAccepted, "")
+			all := r.engine.messages()
+			if got := all[len(all)-1].Message.Sender.Address; got != want {
+				t.Errorf("known %v, message %s: from %s, want %s", known, id, got, want)
+			}
+			for _, job := range r.engine.takeJobs(jobAddress) {
+				if err := r.adapter.SendActivity(t.Context(), job); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if known {
+				want = "@boss@" + other
+			}
+		}
+		if r.remote.count("/.well-known/webfinger") == 0 {
+			t.Error("nobody was asked")
+		}
 	}
 }

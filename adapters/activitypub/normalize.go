@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,7 +55,7 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 	if err != nil {
 		return nil, err
 	}
-	sender, err := a.sender(ctx, in.by, agent)
+	sender, err := a.sender(ctx, in.by, agent, cmp.Or(q.language(), in.by.actor.Language))
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +70,10 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(a.now()),
 			Raw: normalized.Raw{MediaType: activityMediaType},
 		},
-		Original: in.body,
-		Route:    notes,
-		NoReply:  a.noReply(in.by.actor, agent),
+		Original:  in.body,
+		Route:     notes,
+		NoReply:   a.noReply(in.by.actor, agent),
+		FromAgent: in.by.actor.automated(),
 	}, nil
 }
 
@@ -183,7 +185,7 @@ func (q *question) content() string {
 func (q *question) language() string {
 	translations, _ := q.object["contentMap"].(object)
 	content := q.content()
-	for language := range translations {
+	for _, language := range slices.Sorted(maps.Keys(translations)) {
 		if len(translations) == 1 || str(translations, language) == content {
 			return languageTag(language)
 		}
@@ -191,7 +193,12 @@ func (q *question) language() string {
 	return ""
 }
 
+// languageTag keeps what can be a BCP 47 tag of one language.
 func languageTag(text string) string {
+	switch strings.ToLower(text) {
+	case "und", "mul", "zxx": // undetermined, several, none
+		return ""
+	}
 	for _, c := range []byte(text) {
 		if c != '-' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
 			return ""

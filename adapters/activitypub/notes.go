@@ -12,19 +12,24 @@ import (
 	"inbox/internal/httpserver"
 )
 
-// serveNote shows one of our notes. Only what everybody may read is there at all: for anything else the answer is
-// the same as for an id that never existed.
+// serveNote shows one of our notes: to everybody what everybody may read, and the rest to the servers of those to whom
+// it is addressed, who prove themselves by a signature. For anybody else the answer is the same as for an id that
+// never existed.
 func (a *Adapter) serveNote(w http.ResponseWriter, r *http.Request) {
-	reply, made, err := a.publicNote(r)
+	reply, made, private, err := a.readableNote(r)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
-	switch accepts(r) {
-	case formActivity:
+	switch form := accepts(r); {
+	case private:
+		made.Context = noteContext
+		a.writePrivate(w, r, made)
+		return
+	case form == formActivity:
 		made.Context = noteContext
 		a.write(w, r, made)
-	case formPage:
+	case form == formPage:
 		a.writePage(w, r, reply, made)
 	default:
 		refuseForm(w)
@@ -32,27 +37,69 @@ func (a *Adapter) serveNote(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *Adapter) serveCreate(w http.ResponseWriter, r *http.Request) {
-	reply, made, err := a.publicNote(r)
+	reply, made, private, err := a.readableNote(r)
+	switch {
+	case err != nil:
+		refuse(w, r, err)
+	case private:
+		a.writePrivate(w, r, a.activity(reply.ID, made))
+	default:
+		a.write(w, r, a.activity(reply.ID, made))
+	}
+}
+
+// readableNote gives the note of the request, if its reader may have it, and whether it is for that reader alone.
+func (a *Adapter) readableNote(r *http.Request) (reply exchange.Reply, made note, private bool, err error) {
+	missing := fault.New(fault.NotFound, "no such object")
+	reply, _, err = a.options.Replies.Reply(r.Context(), httpserver.Param(r, "id"))
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && !ownWay(reply):
+		return reply, note{}, false, missing
+	case fault.Is(err, fault.Gone):
+		return reply, note{}, false, err
+	case err != nil:
+		return reply, note{}, false, unavailable(err)
+	}
+	people := a.knownPeople(r.Context(), reply)
+	if a.published(reply) {
+		made, err = a.render(reply, people, withoutAddress)
+		return reply, made, false, err
+	}
+	if !a.readByRecipient(r, reply, people) {
+		return reply, note{}, true, missing
+	}
+	made, err = a.render(reply, people, a.options.Present)
+	return reply, made, true, err
+}
+
+// readByRecipient says whether the request is signed by one of the actors whom the note addresses.
+func (a *Adapter) readByRecipient(r *http.Request, reply exchange.Reply, people []person) bool {
+	asked, err := readRoute(reply.Route)
+	if err != nil || schemeName(r.Header) == "none" {
+		return false
+	}
+	readers := []string{asked.Actor}
+	if !hasPolicy(reply.Response) {
+		for _, one := range people {
+			readers = append(readers, one.Actor)
+		}
+	}
+	for _, actor := range readers {
+		if _, err := a.authenticate(r, nil, actor); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// writePrivate sends what no cache may keep.
+func (a *Adapter) writePrivate(w http.ResponseWriter, r *http.Request, content any) {
+	doc, err := newDocument("", content)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
-	a.write(w, r, a.activity(reply.ID, made))
-}
-
-func (a *Adapter) publicNote(r *http.Request) (exchange.Reply, note, error) {
-	missing := fault.New(fault.NotFound, "no such object")
-	reply, _, err := a.options.Replies.Reply(r.Context(), httpserver.Param(r, "id"))
-	switch {
-	case fault.Is(err, fault.NotFound), err == nil && !a.published(reply):
-		return reply, note{}, missing
-	case fault.Is(err, fault.Gone):
-		return reply, note{}, err
-	case err != nil:
-		return reply, note{}, unavailable(err)
-	}
-	made, err := a.render(reply, a.knownPeople(r.Context(), reply))
-	return reply, made, err
+	writeDocument(w, r, doc, 0)
 }
 
 // knownPeople are the people that a sent reply was relayed to, as they were resolved then.

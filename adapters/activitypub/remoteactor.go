@@ -26,6 +26,7 @@ type remoteActor struct {
 	SharedInbox string         `json:"shared_inbox,omitempty"`
 	Followers   string         `json:"followers,omitempty"`
 	WebFinger   string         `json:"webfinger,omitempty"` // FEP-2c59: user@domain
+	Language    string         `json:"language,omitempty"`  // of the profile, when it is in one language
 	Keys        []publishedKey `json:"keys"`
 	FetchedAt   time.Time      `json:"fetched_at"`
 }
@@ -61,7 +62,7 @@ func readActor(doc object, now time.Time) (*remoteActor, error) {
 		Username: copied(doc, "preferredUsername", 256), Name: copied(doc, "name", 1024),
 		URL: strings.Clone(linkHref(doc["url"])), Inbox: copied(doc, "inbox", maxIRIBytes),
 		Followers: copied(doc, "followers", maxIRIBytes), WebFinger: copied(doc, "webfinger", 320),
-		FetchedAt: now.UTC(),
+		Language: actorLanguage(doc), FetchedAt: now.UTC(),
 	}
 	if !isActor(doc) || actor.ID == "" || actor.Inbox == "" {
 		return nil, errors.New("document is not an actor with id and inbox")
@@ -80,6 +81,18 @@ func readActor(doc object, now time.Time) (*remoteActor, error) {
 	}
 	actor.Keys = readKeys(doc)
 	return actor, nil
+}
+
+// actorLanguage is the one language in which an actor presents itself; of several nobody knows which one it reads.
+func actorLanguage(doc object) string {
+	for _, name := range []string{"summaryMap", "nameMap"} {
+		if translations, _ := doc[name].(object); len(translations) == 1 {
+			for language := range translations {
+				return strings.Clone(languageTag(language))
+			}
+		}
+	}
+	return ""
 }
 
 // readKeys collects publicKey (object, list or bare ids) and assertionMethod (FEP-521a).

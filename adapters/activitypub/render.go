@@ -91,8 +91,8 @@ func (p person) anchor() string {
 }
 
 // render makes the note of a reply. It is a function of the reply and of the people that it relays to, so every
-// attempt and every reader gets the same note.
-func (a *Adapter) render(reply exchange.Reply, relayed []person) (note, error) {
+// attempt and every reader gets the same note. present is what the reader may see of a demand.
+func (a *Adapter) render(reply exchange.Reply, relayed []person, present presenter) (note, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {
 		return note{}, err
@@ -106,7 +106,7 @@ func (a *Adapter) render(reply exchange.Reply, relayed []person) (note, error) {
 		Thread: asked.Context, Conversation: asked.Conversation,
 	}
 	made.address(a.visibilityOf(reply, asked), people)
-	a.fill(&made, reply.Response, people)
+	a.fill(&made, writing{reply.Response, localeOf(reply), present}, people)
 	if asked.Language != "" {
 		made.ContentMap = map[string]string{asked.Language: made.Content}
 	}
@@ -127,15 +127,6 @@ func (a *Adapter) visibilityOf(reply exchange.Reply, asked route) string {
 		return normalized.VisibilityDirect
 	}
 	return replyVisibility(asked.Visibility, reply.Response.Visibility, a.options.PublicReplies)
-}
-
-func hasPolicy(response normalized.Response) bool {
-	for _, part := range response.Parts {
-		if part.Kind == normalized.PartPolicy {
-			return true
-		}
-	}
-	return false
 }
 
 // address fills to, cc and the mentions. Our followers are left out: an answer is for those who take part.

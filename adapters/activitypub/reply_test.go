@@ -12,7 +12,6 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
-	"inbox/policypart"
 )
 
 // question brings a note in over the wire and gives the message as the engine got it.
@@ -147,35 +146,6 @@ func TestReplyVisibilities(t *testing.T) {
 				t.Errorf("%q at %s, want %q at %s", visible, got.path, c.visible, c.inbox)
 			}
 		})
-	}
-}
-
-func TestPolicyAnswerIsPrivate(t *testing.T) {
-	r := newRig(t)
-	demand := normalized.Part{Kind: normalized.PartPolicy, Policy: &policypart.Part{
-		Kind: policypart.ConsentRequired, Title: "Consent", Message: "May I <read> it?", URL: r.base + "/policy/secret", ActionLabel: "Decide",
-	}}
-	reply := r.reply(r.question("1", "hello"), demand)
-	reply.Response.Cc = []string{"@bob@elsewhere.example"}
-	plan, err := r.adapter.Plan(t.Context(), reply)
-	if err != nil || len(plan.Destinations) != 1 || !strings.HasSuffix(plan.Destinations[0].Address, "/users/alice/inbox") {
-		t.Fatalf("plan %+v, %v", plan, err)
-	}
-	if err := r.deliverReply(reply, 0, 1); err != nil {
-		t.Fatal(err)
-	}
-	var create createActivity
-	if err := json.Unmarshal(r.remote.arrivals()[0].body, &create); err != nil {
-		t.Fatal(err)
-	}
-	if !cmp.Equal(create.To, []string{r.remote.actor("alice")}) || len(create.Cc) != 0 {
-		t.Errorf("to %v cc %v", create.To, create.Cc)
-	}
-	if content := create.Object.Content; !strings.Contains(content, "May I &lt;read&gt; it?") || !strings.Contains(content, ">"+r.base+"/policy/secret</a>") {
-		t.Errorf("content %s", content)
-	}
-	if status, _, _ := r.fetch("/o/"+reply.ID, activityMediaType); status != http.StatusNotFound {
-		t.Errorf("a private note is readable: %d", status)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
-func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentProfile) (normalized.Sender, error) {
+func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentProfile, locale string) (normalized.Sender, error) {
 	checked := a.remote.address(ctx, by.actor)
 	claims, err := json.Marshal(evidenceClaims{by.actor.ID, by.actor.Type, by.scheme, checked.Status})
 	if err != nil {
@@ -19,7 +19,7 @@ func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentPro
 	}
 	name := visible(by.actor.Name, 256)
 	return normalized.Sender{
-		Address: checked.Address, DisplayName: name, Profile: profileOf(by.actor, name),
+		Address: checked.Address, DisplayName: name, Profile: profileOf(by.actor, name, locale),
 		AuthMethod: normalized.AuthActivityPubSignature, Verified: true, KeyID: by.keyID,
 		Identities: []identity.Evidence{{
 			Subject: by.actor.ID, Issuer: a.options.Domain, Method: identity.MethodActivityPubSignature,
@@ -31,9 +31,9 @@ func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentPro
 	}, nil
 }
 
-func profileOf(actor *remoteActor, name string) *normalized.SenderProfile {
+func profileOf(actor *remoteActor, name, locale string) *normalized.SenderProfile {
 	profile := &normalized.SenderProfile{
-		DisplayName: name, Username: visible(actor.Username, 256), URL: actor.URL,
+		DisplayName: name, Username: visible(actor.Username, 256), URL: actor.URL, Locale: locale,
 		Provider: normalized.ViaActivityPub, ProviderSubject: actor.ID,
 	}
 	if actor.Icon != "" {
