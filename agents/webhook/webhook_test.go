@@ -159,6 +159,8 @@ func TestRequest(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	hello := []normalized.Part{normalized.Text("Hello, world")}
 	ids := `"in_reply_to":"` + question().ID + `",`
+	asking := `{"dispatch":[{"to":"@b@b.test","parts":[{"kind":"text","mime":"text/plain","content":"Hello, world"}]}]}`
+	asked := []normalized.Dispatch{{To: "@b@b.test", Parts: hello}}
 	tests := map[string]struct {
 		contentType, body string
 		status            int
@@ -177,6 +179,9 @@ func TestAnswers(t *testing.T) {
 		"unknown events":   {"text/event-stream", "event: weather\ndata: rain\n\n" + delta(`{"kind":"text","text":"Hello, world"}`), 200, normalized.Response{Parts: hello}, 2},
 		"final response":   {"text/event-stream", delta(`{"kind":"text","text":"Hel"}`) + "event: response\ndata: {\"parts\":[{\"kind\":\"text\",\"mime\":\"text/plain\",\"content\":\"Hello, world\"}]}\n\n", 200, normalized.Response{Parts: hello}, 2},
 		"ended":            {"text/event-stream", delta(`{"kind":"text","text":"Hello, world"}`) + "event: end\ndata: {}\n\n" + delta(`nonsense`), 200, normalized.Response{Parts: hello}, 2},
+		"dispatch":         {"application/json", asking, 200, normalized.Response{Dispatch: asked}, 1},
+		"dispatch by step": {"text/event-stream", delta(`{"kind":"status","response":` + asking + `}`), 200, normalized.Response{Dispatch: asked}, 2},
+		"dispatch at last": {"text/event-stream", delta(`{"kind":"text","text":"I ask."}`) + "event: response\ndata: " + asking + "\n\n", 200, normalized.Response{Dispatch: asked}, 2},
 		"carriage returns": {"text/event-stream", "\ufeffevent: delta\r\ndata: {\"kind\":\"text\",\"text\":\"Hello, world\"}\r\r\n", 200, normalized.Response{Parts: hello}, 2},
 	}
 	for name, test := range tests {
@@ -219,6 +224,7 @@ func TestUnusableAnswers(t *testing.T) {
 		"other message":     {"application/json", `{"in_reply_to":"x","parts":[{"kind":"text","mime":"text/plain","content":"x"}]}`, "in_reply_to"},
 		"unknown part":      {"application/json", `{"parts":[{"kind":"hologram"}]}`, "parts[0]"},
 		"duplicate key":     {"application/json", `{"silent":true,"silent":false}`, "silent"},
+		"text and dispatch": {"application/json", `{"parts":[{"kind":"text","mime":"text/plain","content":"x"}],"dispatch":[{"to":"@b@b.test","parts":[]}]}`, "empty with dispatch"},
 		"deep":              {"application/json", `{"metadata":` + strings.Repeat(`[`, 5000), "nested"},
 		"empty stream":      {"text/event-stream", ``, "parts"},
 		"no delta":          {"text/event-stream", delta(`{}`), "kind"},
