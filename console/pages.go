@@ -1,5 +1,6 @@
-// Package console is what people see in a browser: the agents' public pages, later the operator's. It renders on the
-// server, needs no script and holds no state.
+// Package console is what people see in a browser, and what operators call: the agents' public pages, the pages on
+// which people answer what an agent asks back, and the operator API. It renders on the server, needs no script, holds
+// no state and decides nothing itself.
 package console
 
 import (
@@ -65,6 +66,11 @@ func (p *Pages) profile(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Pages) render(w http.ResponseWriter, status int, name string, data any) {
+	writePage(w, status, name, data, "'none'")
+}
+
+// writePage renders a template. formAction says where its forms may lead (Content Security Policy 3, section 6.4.1).
+func writePage(w http.ResponseWriter, status int, name string, data any, formAction string) {
 	var page bytes.Buffer
 	if err := templates.ExecuteTemplate(&page, name, data); err != nil {
 		httpserver.WriteFault(w, err)
@@ -72,7 +78,8 @@ func (p *Pages) render(w http.ResponseWriter, status int, name string, data any)
 	}
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	header.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action "+formAction+"; frame-ancestors 'none'")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "no-referrer")
 	w.WriteHeader(status)

@@ -1,0 +1,159 @@
+package console
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"inbox/internal/fault"
+)
+
+const (
+	maxDecisionBytes = 64 << 10
+	paymentHeader    = "X-PAYMENT" // x402, version 1: base64 of the payment payload
+)
+
+// decision is what a reader sent: exactly one of the fields is set.
+type decision struct {
+	Decision string          `json:"decision,omitempty"` // grant or decline
+	Login    string          `json:"login,omitempty"`    // name of a login service
+	Payment  json.RawMessage `json:"payment,omitempty"`  // x402 payment payload
+}
+
+// post takes a decision from the page's form, from JSON, or a payment from the x402 header.
+func (p *PolicyPages) post(w http.ResponseWriter, r *http.Request) {
+	guard(w)
+	state, err := token(r)
+	if err == nil {
+		err = p.ownSite(r)
+	}
+	var made decision
+	if err == nil {
+		made, err = readDecision(w, r)
+	}
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	switch {
+	case made.Payment != nil:
+		demand, err := p.demands.Pay(r.Context(), state, made.Payment)
+		p.settled(w, r, state, demand, err)
+	case made.Login != "":
+		p.beginLogin(w, r, state, made.Login)
+	case made.Decision == "grant" || made.Decision == "decline":
+		demand, err := p.demands.Decide(r.Context(), state, made.Decision == "grant")
+		p.settled(w, r, state, demand, err)
+	default:
+		p.undecided(w, r, state)
+	}
+}
+
+// settled shows what a decision led to. A payment that was not good enough leaves the terms on the page.
+func (p *PolicyPages) settled(w http.ResponseWriter, r *http.Request, state string, demand Demand, err error) {
+	switch {
+	case err != nil:
+		p.fail(w, r, err)
+	case wantsJSON(r):
+		writeState(w, http.StatusOK, demand)
+	default:
+		p.page(w, r, http.StatusOK, demand, "")
+	}
+}
+
+// undecided answers a post without a decision: machines that only ask for the terms of a payment get them.
+func (p *PolicyPages) undecided(w http.ResponseWriter, r *http.Request, state string) {
+	demand, err := p.demands.Show(r.Context(), state)
+	switch {
+	case err != nil:
+		p.fail(w, r, err)
+	case wantsJSON(r):
+		p.document(w, demand, state, "nothing was decided; send a decision, a login or a payment")
+	case demand.Open:
+		p.page(w, r, http.StatusBadRequest, demand, "Nothing was chosen yet. Use one of the buttons.")
+	default:
+		p.page(w, r, showStatus(demand), demand, "")
+	}
+}
+
+func readDecision(w http.ResponseWriter, r *http.Request) (made decision, err error) {
+	if header := r.Header.Get(paymentHeader); header != "" {
+		made.Payment, err = readPayment(header)
+		return made, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDecisionBytes))
+	if err != nil || len(body) == 0 {
+		return made, err
+	}
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch kind {
+	case "application/x-www-form-urlencoded":
+		return readForm(string(body))
+	case "application/json":
+		if err := json.Unmarshal(body, &made); err != nil {
+			return made, fault.Wrap(fault.Malformed, `write {"decision":"grant"}, {"decision":"decline"}, {"login":"…"} or {"payment":{…}}`, err)
+		}
+		return made.only()
+	}
+	return made, fault.New(fault.Unsupported, "send a form (application/x-www-form-urlencoded) or application/json")
+}
+
+func readForm(body string) (made decision, err error) {
+	form, err := url.ParseQuery(body)
+	if err != nil {
+		return made, fault.Wrap(fault.Malformed, "the form cannot be read", err)
+	}
+	made = decision{Decision: form.Get("decision"), Login: form.Get("login")}
+	// The form has one field for the payload and two buttons: the field counts only with its own button.
+	if made.Decision == "pay" {
+		made.Decision = ""
+		made.Payment, err = readPayment(form.Get("payment"))
+	}
+	if err != nil {
+		return made, err
+	}
+	return made.only()
+}
+
+// only refuses a message that wants two things at once.
+func (d decision) only() (decision, error) {
+	count := 0
+	for _, given := range []bool{d.Decision != "", d.Login != "", d.Payment != nil} {
+		if given {
+			count++
+		}
+	}
+	if count > 1 {
+		return d, fault.New(fault.Malformed, "send one of decision, login and payment")
+	}
+	return d, nil
+}
+
+// readPayment takes the payload as JSON or as base64 of it, as the x402 header has it.
+func readPayment(text string) (json.RawMessage, error) {
+	text = strings.TrimSpace(text)
+	payload := []byte(text)
+	if !strings.HasPrefix(text, "{") {
+		decoded, err := decodeBase64(text)
+		if err != nil {
+			return nil, fault.InField("payment", "must be an x402 payment payload: JSON, or base64 of it")
+		}
+		payload = decoded
+	}
+	if len(payload) > maxDecisionBytes || !json.Valid(payload) || !strings.HasPrefix(strings.TrimSpace(string(payload)), "{") {
+		return nil, fault.InField("payment", "must be an x402 payment payload: a JSON object, or base64 of it")
+	}
+	return payload, nil
+}
+
+func decodeBase64(text string) ([]byte, error) {
+	text = strings.TrimRight(text, "=")
+	if decoded, err := base64.RawStdEncoding.DecodeString(text); err == nil {
+		return decoded, nil
+	}
+	return base64.RawURLEncoding.DecodeString(text)
+}

@@ -1,0 +1,91 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+const (
+	contractVersion = "v0.1" // of the body of an agent's answer over HTTP (message contract, section 5)
+	x402Version     = 1
+)
+
+// demandBody is a demand for programs: the agent's answer as it travels over HTTP, with what x402 clients read beside it.
+type demandBody struct {
+	V           string            `json:"v"`
+	Agent       string            `json:"agent"`
+	Parts       []normalized.Part `json:"parts"`
+	Logins      []string          `json:"logins,omitempty"`
+	X402Version int               `json:"x402Version,omitempty"`
+	Accepts     []json.RawMessage `json:"accepts,omitempty"`
+	Error       string            `json:"error,omitempty"`
+}
+
+// document answers a program with the demand, under the status and with the headers of its kind (section 8).
+func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, state, note string) {
+	if !demand.Open {
+		writeState(w, showStatus(demand), demand)
+		return
+	}
+	part := demand.Part
+	part.URL = p.publicURL + "/policy/" + state
+	body := demandBody{
+		V: contractVersion, Agent: p.profile(demand.Agent).Address, Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}},
+		Logins: demand.Logins, Error: note,
+	}
+	if demand.Kind == policypart.PaymentRequired {
+		body.X402Version, body.Accepts = x402Version, listed(demand.Accepts)
+		body.Error = orElse(note, "a payment is required; send it by POST in the header "+paymentHeader)
+	}
+	for name, values := range part.HTTPHeader() {
+		w.Header()[name] = values
+	}
+	httpserver.WriteJSON(w, policypart.HTTPStatus(demand.Kind), body)
+}
+
+// stateBody is what became of a demand, for programs.
+type stateBody struct {
+	ID        string    `json:"id"`
+	Kind      string    `json:"kind"`
+	Purpose   string    `json:"purpose,omitempty"`
+	Status    string    `json:"status"`
+	Outcome   string    `json:"outcome,omitempty"`
+	Word      string    `json:"word,omitempty"`
+	IssuedAt  time.Time `json:"issued_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+func writeState(w http.ResponseWriter, status int, d Demand) {
+	httpserver.WriteJSON(w, status, stateBody{
+		ID: d.ID, Kind: d.Kind, Purpose: d.Purpose, Status: d.Status, Outcome: d.Outcome, Word: d.Word,
+		IssuedAt: d.IssuedAt.UTC(), ExpiresAt: d.ExpiresAt.UTC(),
+	})
+}
+
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// failJSON answers a program, and every reader when the failure is ours.
+func (p *PolicyPages) failJSON(w http.ResponseWriter, err error, found *fault.Fault) {
+	if found.Kind == fault.Unauthenticated {
+		err = fault.Wrap(fault.Forbidden, found.Public, err) // a bad proof, not missing credentials
+	}
+	httpserver.WriteFault(w, err)
+}

@@ -1,0 +1,355 @@
+package console_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"inbox/console"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+	"inbox/policypart"
+)
+
+var update = flag.Bool("update", false, "write the golden pages anew")
+
+const (
+	state     = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	publicURL = "https://agents.example"
+)
+
+// desk is a recorder of what reached the demands.
+type desk struct {
+	demand console.Demand
+	err    error
+	calls  []string
+}
+
+func (d *desk) note(call string) (console.Demand, error) {
+	d.calls = append(d.calls, call)
+	return d.demand, d.err
+}
+
+func (d *desk) Show(_ context.Context, token string) (console.Demand, error) {
+	if token != state {
+		return console.Demand{}, fault.New(fault.NotFound, "there is no such request")
+	}
+	return d.demand, nil
+}
+
+func (d *desk) Decide(_ context.Context, _ string, grant bool) (console.Demand, error) {
+	d.demand.Open, d.demand.Status, d.demand.Outcome = false, policypart.StatusResolved, policypart.OutcomeGranted
+	if !grant {
+		d.demand.Status, d.demand.Outcome = policypart.StatusDenied, policypart.OutcomeDenied
+	}
+	return d.note(map[bool]string{true: "grant", false: "decline"}[grant])
+}
+
+func (d *desk) BeginLogin(_ context.Context, _, login string) (string, string, error) {
+	_, err := d.note("login " + login)
+	return "https://login.example/authorize?state=x", "binding", err
+}
+
+func (d *desk) FinishLogin(_ context.Context, state, code, binding string) (console.Demand, error) {
+	return d.note("finish " + state + " " + code + " " + binding)
+}
+
+func (d *desk) Pay(_ context.Context, _ string, payment json.RawMessage) (console.Demand, error) {
+	return d.note("pay " + string(payment))
+}
+
+func consent() console.Demand {
+	issued := time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
+	return console.Demand{
+		ID: "019a0000-0000-7000-8000-000000000001", Agent: "echo", Kind: policypart.ConsentRequired, Status: policypart.StatusIssued, Open: true,
+		Part: policypart.Part{
+			Kind: policypart.ConsentRequired, Title: "Your calendar", Message: "May I read <b>your</b> calendar?", Scopes: []string{"calendar.read"},
+			MessageTranslations: map[string]policypart.Translation{"de": {Title: "Dein Kalender", Message: "Darf ich deinen Kalender lesen?"}},
+		},
+		Asker: "acct:alice@social.example", IssuedAt: issued, ExpiresAt: issued.Add(24 * time.Hour),
+	}
+}
+
+func payment() console.Demand {
+	d := consent()
+	d.Kind, d.Part.Kind = policypart.PaymentRequired, policypart.PaymentRequired
+	d.Part.Title, d.Part.Message, d.Part.Scopes, d.Part.MessageTranslations = "A report", "The report costs two dollars.", nil, nil
+	d.Part.Amount, d.Part.Currency = "2.00", "USD"
+	d.Accepts = []json.RawMessage{json.RawMessage(`{"scheme":"exact","maxAmountRequired":"2000000"}`)}
+	return d
+}
+
+func login() console.Demand {
+	d := consent()
+	d.Kind, d.Part.Kind, d.Part.Scopes = policypart.Unauthorized, policypart.Unauthorized, nil
+	d.Part.AuthChallenges = []policypart.Challenge{{Scheme: "Bearer", Params: map[string]string{"realm": "agents"}}}
+	d.Logins = []string{"company"}
+	return d
+}
+
+func handler(t *testing.T, d *desk) http.Handler {
+	t.Helper()
+	pages := console.NewPolicyPages(console.PolicyOptions{
+		Demands: d, Agents: directory{}, PublicURL: publicURL, Mail: func(a exchange.AgentProfile) string { return a.Name + "@agents.example" },
+	})
+	server, err := httpserver.New(httpserver.Options{Routes: pages.Routes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server.Handler()
+}
+
+// ask sends one request; header lines are "Name: value".
+func ask(t *testing.T, d *desk, method, path, body string, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequest(method, publicURL+path, strings.NewReader(body))
+	if body != "" {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		request.Header.Set(name, value)
+	}
+	recorder := httptest.NewRecorder()
+	handler(t, d).ServeHTTP(recorder, request)
+	return recorder
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (write anew with -update):\n%s", path, diff)
+	}
+}
+
+func TestPolicyPagesAreAsWritten(t *testing.T) {
+	link := consent()
+	link.Purpose, link.Part.Scopes = policypart.PurposeLink, nil
+	word := link
+	word.Open, word.Status, word.Word = false, policypart.StatusClaimed, "link-abcdefghijklmnop"
+	expired := consent()
+	expired.Open, expired.Status = false, policypart.StatusExpired
+	for name, test := range map[string]struct {
+		demand console.Demand
+		status int
+		header []string
+	}{
+		"consent.html":    {consent(), http.StatusOK, nil},
+		"consent-de.html": {consent(), http.StatusOK, []string{"Accept-Language: fr;q=0.3, de-AT;q=0.8"}},
+		"payment.html":    {payment(), http.StatusOK, nil},
+		"login.html":      {login(), http.StatusOK, nil},
+		"link.html":       {link, http.StatusOK, nil},
+		"word.html":       {word, http.StatusOK, nil},
+		"expired.html":    {expired, http.StatusGone, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := ask(t, &desk{demand: test.demand}, http.MethodGet, "/policy/"+state, "", test.header...)
+			if page.Code != test.status {
+				t.Fatalf("status %d", page.Code)
+			}
+			golden(t, name, page.Body.String())
+			checkHeaders(t, page)
+		})
+	}
+}
+
+func checkHeaders(t *testing.T, page *httptest.ResponseRecorder) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex, nofollow", "X-Content-Type-Options": "nosniff",
+	} {
+		if got := page.Header().Get(name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestReadingChangesNothing(t *testing.T) {
+	d := &desk{demand: payment()}
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		page := ask(t, d, method, "/policy/"+state, "")
+		if page.Code != http.StatusOK {
+			t.Errorf("%s: status %d", method, page.Code)
+		}
+		checkHeaders(t, page)
+	}
+	ask(t, d, http.MethodGet, "/policy/"+state, "", "X-PAYMENT: e30=")
+	ask(t, d, http.MethodHead, "/policy/login/callback?state=s&code=c", "", "Cookie: inbox_login=binding")
+	ask(t, d, http.MethodGet, "/policy/login/callback?state=s&code=c", "")
+	if len(d.calls) != 0 {
+		t.Errorf("reading decided something: %v", d.calls)
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	const jsonType = "Content-Type: application/json"
+	encoded := base64.StdEncoding.EncodeToString([]byte(`{"x402Version":1}`))
+	for name, test := range map[string]struct {
+		demand console.Demand
+		body   string
+		header []string
+		status int
+		call   string
+		holds  string
+	}{
+		"allow":           {consent(), "decision=grant", nil, http.StatusOK, "grant", "You agreed"},
+		"decline":         {consent(), "decision=decline", nil, http.StatusOK, "decline", "You declined"},
+		"nothing":         {consent(), "x=y", nil, http.StatusBadRequest, "", "Nothing was chosen yet"},
+		"no body":         {consent(), "", nil, http.StatusBadRequest, "", "Nothing was chosen yet"},
+		"two things":      {consent(), "decision=grant&login=company", nil, http.StatusBadRequest, "", "one of decision"},
+		"json":            {consent(), `{"decision":"grant"}`, []string{jsonType, "Accept: application/json"}, http.StatusOK, "grant", `"outcome":"granted"`},
+		"broken json":     {consent(), `{"decision":`, []string{jsonType, "Accept: application/json"}, http.StatusBadRequest, "", `"code":"malformed"`},
+		"other type":      {consent(), `decision=grant`, []string{"Content-Type: text/plain"}, http.StatusUnsupportedMediaType, "", "Send a form"},
+		"login":           {login(), "login=company", nil, http.StatusSeeOther, "login company", ""},
+		"payment by form": {payment(), "decision=pay&payment=" + url.QueryEscape(encoded), nil, http.StatusOK, `pay {"x402Version":1}`, ""},
+		"payment, header": {payment(), "", []string{"X-PAYMENT: " + encoded}, http.StatusOK, `pay {"x402Version":1}`, `"kind":"payment_required"`},
+		"payment, json":   {payment(), `{"payment":{"a":1}}`, []string{jsonType}, http.StatusOK, `pay {"a":1}`, ""},
+		"field unused":    {payment(), "decision=decline&payment=", nil, http.StatusOK, "decline", "You declined"},
+		"bad payment":     {payment(), "decision=pay&payment=%21", nil, http.StatusBadRequest, "", "x402 payment payload"},
+		"bad header":      {payment(), "", []string{"X-PAYMENT: []"}, http.StatusBadRequest, "", `"field":"payment"`},
+		"without payment": {payment(), "", []string{"Accept: application/json"}, http.StatusPaymentRequired, "", `"x402Version":1`},
+		"too large":       {consent(), strings.Repeat("x", 100_000), nil, http.StatusRequestEntityTooLarge, "", "over 65536 bytes"},
+		"other site":      {consent(), "decision=grant", []string{"Sec-Fetch-Site: cross-site"}, http.StatusForbidden, "", "from another site"},
+		"other origin":    {consent(), "decision=grant", []string{"Origin: https://evil.example"}, http.StatusForbidden, "", "from another site"},
+		"own site":        {consent(), "decision=grant", []string{"Sec-Fetch-Site: same-origin", "Origin: null"}, http.StatusOK, "grant", "You agreed"},
+		"own origin":      {consent(), "decision=grant", []string{"Origin: " + publicURL}, http.StatusOK, "grant", "You agreed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &desk{demand: test.demand}
+			page := ask(t, d, http.MethodPost, "/policy/"+state, test.body, test.header...)
+			if page.Code != test.status || !strings.Contains(page.Body.String(), test.holds) {
+				t.Errorf("status %d\n%s", page.Code, page.Body)
+			}
+			if got := strings.Join(d.calls, ", "); got != test.call {
+				t.Errorf("called %q, want %q", got, test.call)
+			}
+			if page.Header().Get("Cache-Control") != "no-store" {
+				t.Error("the answer may be cached")
+			}
+		})
+	}
+}
+
+func TestFaultsOfADecision(t *testing.T) {
+	for kind, want := range map[fault.Kind]struct {
+		status int
+		holds  string
+	}{
+		fault.NotFound:        {http.StatusNotFound, "Nothing here"},
+		fault.Gone:            {http.StatusGone, "cannot be used any more"},
+		fault.Conflict:        {http.StatusConflict, "Somebody else was faster"},
+		fault.Forbidden:       {http.StatusForbidden, "not accepted"},
+		fault.Unauthenticated: {http.StatusForbidden, "not accepted"},
+		fault.Malformed:       {http.StatusBadRequest, "could not be read"},
+		fault.Unavailable:     {http.StatusServiceUnavailable, "the reason"},
+	} {
+		d := &desk{demand: consent(), err: fault.New(kind, "the reason")}
+		page := ask(t, d, http.MethodPost, "/policy/"+state, "decision=grant")
+		if page.Code != want.status || !strings.Contains(page.Body.String(), want.holds) {
+			t.Errorf("%s: status %d\n%s", kind, page.Code, page.Body)
+		}
+		answer := ask(t, d, http.MethodPost, "/policy/"+state, "decision=grant", "Accept: application/json")
+		if answer.Code != want.status || !strings.Contains(answer.Body.String(), "the reason") {
+			t.Errorf("%s as JSON: status %d\n%s", kind, answer.Code, answer.Body)
+		}
+	}
+	for _, path := range []string{"/policy/x", "/policy/" + strings.Repeat("B", 43), "/policy/" + strings.Repeat("B", 44)} {
+		if page := ask(t, &desk{}, http.MethodGet, path, ""); page.Code != http.StatusNotFound {
+			t.Errorf("%s: status %d", path, page.Code)
+		}
+	}
+}
+
+func TestDemandsForPrograms(t *testing.T) {
+	for name, test := range map[string]struct {
+		demand console.Demand
+		status int
+		header map[string]string
+	}{
+		"consent.json": {consent(), http.StatusForbidden, nil},
+		"payment.json": {payment(), http.StatusPaymentRequired, nil},
+		"login.json":   {login(), http.StatusUnauthorized, map[string]string{"WWW-Authenticate": `Bearer realm="agents"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := ask(t, &desk{demand: test.demand}, http.MethodGet, "/policy/"+state, "", "Accept: application/json")
+			if answer.Code != test.status {
+				t.Errorf("status %d", answer.Code)
+			}
+			for field, want := range test.header {
+				if got := answer.Header().Get(field); got != want {
+					t.Errorf("%s: %q", field, got)
+				}
+			}
+			golden(t, name, answer.Body.String())
+		})
+	}
+	over := consent()
+	over.Open, over.Status = false, policypart.StatusExpired
+	if answer := ask(t, &desk{demand: over}, http.MethodGet, "/policy/"+state, "", "Accept: application/json"); answer.Code != http.StatusGone {
+		t.Errorf("expired: status %d", answer.Code)
+	}
+}
+
+func TestLogin(t *testing.T) {
+	d := &desk{demand: login()}
+	page := ask(t, d, http.MethodGet, "/policy/"+state, "")
+	if policy := page.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "form-action 'self' https:;") {
+		t.Errorf("the browser would not follow to the login service: %s", policy)
+	}
+	begin := ask(t, d, http.MethodPost, "/policy/"+state, "login=company")
+	const cookie = "inbox_login=binding; Path=/policy/; Max-Age=900; HttpOnly; Secure; SameSite=Lax"
+	if begin.Header().Get("Set-Cookie") != cookie || begin.Header().Get("Location") != "https://login.example/authorize?state=x" {
+		t.Errorf("%v", begin.Header())
+	}
+	d.calls = nil
+	back := ask(t, d, http.MethodGet, "/policy/login/callback?state=s&code=c", "", "Cookie: inbox_login=binding", "Sec-Fetch-Site: cross-site")
+	if back.Code != http.StatusOK || strings.Join(d.calls, "") != "finish s c binding" || !strings.Contains(back.Header().Get("Set-Cookie"), "Max-Age=0") {
+		t.Errorf("status %d, %v, %v", back.Code, d.calls, back.Header())
+	}
+	for path, status := range map[string]int{
+		"/policy/login/callback?state=s&error=access_denied": http.StatusForbidden, "/policy/login/callback?state=s": http.StatusBadRequest,
+	} {
+		d.calls = nil
+		if page := ask(t, d, http.MethodGet, path, "", "Cookie: inbox_login=binding"); page.Code != status || len(d.calls) != 0 {
+			t.Errorf("%s: status %d, %v", path, page.Code, d.calls)
+		}
+	}
+}
+
+func TestReadersOfEnglishGetTheAgentsWords(t *testing.T) {
+	for header, want := range map[string]string{
+		"": "May I read", "en-GB, de;q=0.5": "May I read", "de-CH": "Darf ich", "DE": "Darf ich", "ja, de;q=0": "May I read", "fr, *;q=0.1, de;q=0.2": "Darf ich",
+	} {
+		page := ask(t, &desk{demand: consent()}, http.MethodGet, "/policy/"+state, "", "Accept-Language: "+header)
+		if !strings.Contains(page.Body.String(), want) {
+			t.Errorf("%q: no %q", header, want)
+		}
+	}
+	d := consent()
+	d.Locale = "de-DE"
+	if page := ask(t, &desk{demand: d}, http.MethodGet, "/policy/"+state, ""); !strings.Contains(page.Body.String(), "Darf ich") {
+		t.Error("the asker's own language is not used")
+	}
+}
