@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/policypart"
 )
 
 // Modes of sending.
@@ -113,6 +115,11 @@ type Options struct {
 	DKIMKeyFile        string      // PEM of an RSA key; empty = one is generated and kept in State
 	AllowNewRecipients bool        // agents may write to people who were not in the conversation
 
+	// Present makes a demand ready for its reader: it checks the address once more and puts the secret into it, so it
+	// is called only for the mail to the asker. Default: policypart.Part.Confine to https://Domain.
+	Present func(policypart.Part) policypart.Part
+	MaxHops func(agent string) int // ceiling of a chain of agents that begins with the agent; default 4
+
 	Receiver Receiver
 	Agents   Agents
 	Threads  Threads
@@ -186,6 +193,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Present == nil {
+		base := &url.URL{Scheme: "https", Host: o.Domain}
+		o.Present = func(part policypart.Part) policypart.Part { return part.Confine(base) }
+	}
+	if o.MaxHops == nil {
+		o.MaxHops = func(string) int { return defaultMaxHops }
 	}
 	if !validLabel(o.DKIMSelector) {
 		return o, fmt.Errorf("mail.dkim_selector: %q must be letters, digits, hyphens and dots", o.DKIMSelector)

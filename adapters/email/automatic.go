@@ -44,10 +44,8 @@ var automaticFields = []string{
 }
 
 func automaticHeader(fields header) string {
-	for _, one := range fields.all("Auto-Submitted") {
-		if token := firstToken(one.text()); token != "" && token != "no" {
-			return "Auto-Submitted: " + cleanText(token, 40)
-		}
+	if token := autoSubmitted(fields); token != "" {
+		return "Auto-Submitted: " + token
 	}
 	for _, one := range fields.all("Precedence") {
 		switch token := firstToken(one.text()); token {
@@ -66,6 +64,17 @@ func automaticHeader(fields header) string {
 	for _, name := range automaticFields {
 		if fields.has(name) {
 			return name + " is present"
+		}
+	}
+	return ""
+}
+
+// autoSubmitted gives what the mail says about being automatic (RFC 3834, section 5); "" means that a person wrote it,
+// or that it says nothing.
+func autoSubmitted(fields header) string {
+	for _, one := range fields.all("Auto-Submitted") {
+		if token := firstToken(one.text()); token != "" && token != "no" {
+			return cleanText(token, 40)
 		}
 	}
 	return ""

@@ -8,8 +8,8 @@ import (
 	"html"
 	"mime"
 	"path"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/microcosm-cc/bluemonday"
 	"github.com/yuin/goldmark"
@@ -18,7 +18,6 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
-	"inbox/policypart"
 )
 
 var toHTML = goldmark.New(goldmark.WithExtensions(extension.GFM))
@@ -46,13 +45,12 @@ type composer struct {
 	locale      string
 }
 
-// composeBody turns the parts of a response into text, HTML and attachments.
+// composeBody turns the parts of a response into text, HTML and attachments; a demand stands last.
 func (a *Adapter) composeBody(ctx context.Context, reply exchange.Reply) (body, error) {
-	c := &composer{}
-	if profile := reply.Message.Sender.Profile; profile != nil {
-		c.locale = profile.Locale
-	}
-	for _, part := range reply.Response.Parts {
+	c := &composer{locale: localeOf(reply)}
+	parts := slices.Clone(reply.Response.Parts)
+	slices.SortStableFunc(parts, demandLast)
+	for _, part := range parts {
 		if err := a.composePart(ctx, c, part); err != nil {
 			return body{}, err
 		}
@@ -70,6 +68,16 @@ func (a *Adapter) composeBody(ctx context.Context, reply exchange.Reply) (body, 
 	return result, nil
 }
 
+func demandLast(a, b normalized.Part) int {
+	switch last := normalized.PartPolicy; {
+	case a.Kind == last && b.Kind != last:
+		return 1
+	case a.Kind != last && b.Kind == last:
+		return -1
+	}
+	return 0
+}
+
 func (a *Adapter) composePart(ctx context.Context, c *composer, part normalized.Part) error {
 	switch part.Kind {
 	case normalized.PartText:
@@ -78,7 +86,7 @@ func (a *Adapter) composePart(ctx context.Context, c *composer, part normalized.
 		c.addPlain(titled(firstOf(part.Title, part.Description), part.URL))
 	case normalized.PartPolicy:
 		if part.Policy != nil {
-			c.addPlain(policyText(*part.Policy, c.locale))
+			c.addPolicy(a.options.Present(*part.Policy))
 		}
 	case normalized.PartFile, normalized.PartArtifact:
 		return a.attach(ctx, c, part)
@@ -136,30 +144,6 @@ func titled(title, target string) string {
 		return target
 	}
 	return title + ": " + target
-}
-
-// policyText gives title, message, the link on its own line and when it ends (message contract, section 8).
-func policyText(part policypart.Part, locale string) string {
-	title, text := part.Title, part.Message
-	if translated, ok := part.MessageTranslations[locale]; ok {
-		title, text = firstOf(translated.Title, title), translated.Message
-	}
-	lines := []string{}
-	for _, line := range []string{title, text} {
-		if line != "" {
-			lines = append(lines, line)
-		}
-	}
-	if part.URL != "" {
-		lines = append(lines, titled(part.ActionLabel, part.URL))
-	}
-	if part.ExpiresAt != nil {
-		lines = append(lines, "Valid until "+part.ExpiresAt.UTC().Format("2 January 2006, 15:04 MST"))
-	}
-	if part.RetryAfterSeconds != nil {
-		lines = append(lines, "Please try again in "+(time.Duration(*part.RetryAfterSeconds)*time.Second).String())
-	}
-	return strings.Join(lines, "\n")
 }
 
 // attach adds a file, or a line that says why it is not there.

@@ -13,7 +13,6 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
-	"inbox/normalized"
 )
 
 var metricDelivered = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -112,15 +111,17 @@ func (a *Adapter) replyID(reply exchange.Reply) string { return reply.ID + "@" +
 
 // audience answers the sender, and others only where that is safe: named by the agent, part of the conversation
 // (or allowed by the operator), never at our own domain, never for unverified mail or a policy answer, which
-// carries secrets for the asker alone.
+// carries secrets for the asker alone. Those go elsewhere than to the proven address only where its own signature says
+// so: a Reply-To of the same organization may be anybody at a large provider.
 func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
+	demand := hasPolicy(reply.Response)
 	asker := notes.From
-	if notes.ReplyTo != nil {
+	if notes.ReplyTo != nil && (!demand || notes.ReplySigned) {
 		asker = *notes.ReplyTo
 	}
 	people := audience{to: []mailbox{asker}}
 	seen := map[string]bool{asker.key(): true}
-	private := !notes.Verified || hasPolicy(reply.Response)
+	private := !notes.Verified || demand
 	add := func(list []mailbox, addresses []string) []mailbox {
 		for _, text := range addresses {
 			box, err := parseMailbox(strings.TrimPrefix(strings.TrimPrefix(text, "mailto:"), "@"))
@@ -146,15 +147,6 @@ func (a *Adapter) mayWrite(box mailbox, notes route) bool {
 	}
 	for _, known := range slices.Concat(notes.To, notes.Cc) {
 		if known.key() == box.key() {
-			return true
-		}
-	}
-	return false
-}
-
-func hasPolicy(response normalized.Response) bool {
-	for _, part := range response.Parts {
-		if part.Kind == normalized.PartPolicy {
 			return true
 		}
 	}

@@ -130,7 +130,7 @@ func TestAddedFieldsBreakTheSignature(t *testing.T) {
 	}
 	name, value := s.adapter.DNSRecord()
 	lookup := &dkim.VerifyOptions{LookupTXT: func(string) ([]string, error) { return []string{value}, nil }}
-	for _, line := range []string{"From: boss@bank.test", "Subject: pay", "Reply-To: thief@x.test", "Content-Type: text/html"} {
+	for _, line := range []string{"From: boss@bank.test", "Subject: pay", "Reply-To: thief@x.test", "Content-Type: text/html", chainField + ": hop=1; max=9"} {
 		found, err := dkim.VerifyWithOptions(bytes.NewReader(append([]byte(line+"\r\n"), s.captured()[0].Data...)), lookup)
 		if err != nil || len(found) != 1 || found[0].Err == nil {
 			t.Errorf("%s on top of a signed mail passes for %s", line, name)

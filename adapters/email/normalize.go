@@ -56,7 +56,7 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
 	}
-	return exchange.Inbound{
+	in := exchange.Inbound{
 		Message: normalized.Message{
 			ID: own, ThreadID: threadID, InReplyTo: parentsOf(mail.fields).parent,
 			Sender: a.senderOf(mail, to, claims), Recipient: to.address, Parts: parts,
@@ -64,7 +64,14 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
 		},
 		Original: a.original(mail), Route: notes, NoReply: a.automatic(mail, to, addressed),
-	}, nil
+		FromAgent: mail.fields.has(chainField) || autoSubmitted(mail.fields) != "",
+	}
+	chain, err := readChain(mail.fields)
+	if err != nil {
+		refuseChain(&in, mail.fields, err)
+	}
+	in.Message.RecipientCapabilities.AgentChain = chain
+	return in, nil
 }
 
 // messageParts puts the text first. The contract has no place for a subject, and many mails say what they want
@@ -104,7 +111,9 @@ func (a *Adapter) senderOf(mail *arrival, to recipient, claims json.RawMessage) 
 		Address: from.canonical(), DisplayName: from.Name, AuthMethod: mail.sender.method, Verified: mail.sender.verified(),
 		KeyID: mail.sender.keyID, Identities: a.evidence(mail.sender, mail.env, to, claims),
 	}
-	sender.Profile = &normalized.SenderProfile{DisplayName: from.Name, Username: from.Local, Provider: normalized.ViaEmail}
+	sender.Profile = &normalized.SenderProfile{
+		DisplayName: from.Name, Username: from.Local, Locale: mailLocale(mail.fields), Provider: normalized.ViaEmail,
+	}
 	if claims != nil {
 		// Unverified mail has no evidence, but an agent may still want to know what was found.
 		sender.Profile.Extensions = map[string]json.RawMessage{normalized.ViaEmail: claims}
@@ -130,8 +139,9 @@ func (a *Adapter) route(mail *arrival, to recipient, id string) route {
 	if len(references) == 0 && parents.parent != "" {
 		references = []string{parents.parent}
 	}
+	replyTo, replySigned := a.safeReplyTo(mail)
 	return route{
-		Version: 1, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: a.safeReplyTo(mail),
+		Version: 1, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned,
 		To: a.others(mail.fields.addressList("To")), Cc: a.others(mail.fields.addressList("Cc")),
 		Subject: mail.fields.decoded("Subject"), MessageID: id, References: references,
 		Topic: mail.fields.decoded("Thread-Topic"), Verified: mail.sender.verified(),
@@ -150,17 +160,17 @@ func (a *Adapter) others(boxes []mailbox) []mailbox {
 
 // safeReplyTo gives the Reply-To address when it cannot turn us into a reflector: of the sender's own organization,
 // or covered by the aligned signature of a verified mail.
-func (a *Adapter) safeReplyTo(mail *arrival) *mailbox {
+func (a *Adapter) safeReplyTo(mail *arrival) (safe *mailbox, signed bool) {
 	boxes := mail.fields.addressList("Reply-To")
 	if len(mail.fields.all("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == a.domain {
-		return nil
+		return nil, false
 	}
 	signature := mail.sender.dmarc.signature
-	signed := mail.sender.verified() && signature != nil && !containsFold(signature.Uncovered, "reply-to")
+	signed = mail.sender.verified() && signature != nil && !containsFold(signature.Uncovered, "reply-to")
 	if signed || sameRegistered(boxes[0].Domain, mail.sender.from.Domain) {
-		return &boxes[0]
+		return &boxes[0], signed
 	}
-	return nil
+	return nil, false
 }
 
 func containsFold(list []string, text string) bool {

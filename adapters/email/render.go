@@ -65,6 +65,9 @@ func (a *Adapter) replyHeader(reply exchange.Reply, notes route, people audience
 	if notes.Topic != "" {
 		lines = append(lines, headerLine{"Thread-Topic", mime.QEncoding.Encode("utf-8", notes.Topic)})
 	}
+	if chain, chained := a.chainOf(reply, people); chained {
+		lines = append(lines, headerLine{chainField, formatChain(chain)})
+	}
 	return append(lines,
 		headerLine{"Auto-Submitted", "auto-replied"},
 		headerLine{"X-Auto-Response-Suppress", "All"},

@@ -33,6 +33,7 @@ const (
 var signedFields = []string{
 	"From", "From", "To", "Cc", "Subject", "Subject", "Date", "Date", "Message-ID", "In-Reply-To", "References",
 	"Reply-To", "MIME-Version", "Content-Type", "Content-Type", "Content-Transfer-Encoding", "Auto-Submitted",
+	chainField, chainField,
 }
 
 // DNSRecord gives the name and value of the TXT record that the operator publishes for a signing key. A value over

@@ -138,18 +138,19 @@ func mayJoin(sender verdict, known normalized.Message, notes route) bool {
 
 // route is the adapter's own note on how to answer; it is stored with the message.
 type route struct {
-	Version    int       `json:"v"`
-	Local      string    `json:"local"` // the agent's local part as addressed
-	Tag        string    `json:"tag,omitempty"`
-	From       mailbox   `json:"from"`
-	ReplyTo    *mailbox  `json:"reply_to,omitempty"` // only when it may be used
-	To         []mailbox `json:"to,omitempty"`       // without ourselves
-	Cc         []mailbox `json:"cc,omitempty"`
-	Subject    string    `json:"subject,omitempty"`
-	MessageID  string    `json:"message_id,omitempty"` // empty when the mail had none that can be referred to
-	References []string  `json:"references,omitempty"`
-	Topic      string    `json:"topic,omitempty"` // Thread-Topic of Outlook
-	Verified   bool      `json:"verified"`
+	Version     int       `json:"v"`
+	Local       string    `json:"local"` // the agent's local part as addressed
+	Tag         string    `json:"tag,omitempty"`
+	From        mailbox   `json:"from"`
+	ReplyTo     *mailbox  `json:"reply_to,omitempty"`     // only when it may be used
+	ReplySigned bool      `json:"reply_signed,omitempty"` // ReplyTo is covered by the aligned signature of a verified mail
+	To          []mailbox `json:"to,omitempty"`           // without ourselves
+	Cc          []mailbox `json:"cc,omitempty"`
+	Subject     string    `json:"subject,omitempty"`
+	MessageID   string    `json:"message_id,omitempty"` // empty when the mail had none that can be referred to
+	References  []string  `json:"references,omitempty"`
+	Topic       string    `json:"topic,omitempty"` // Thread-Topic of Outlook
+	Verified    bool      `json:"verified"`
 }
 
 func readRoute(raw json.RawMessage) (route, bool) {
