@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"os"
 	"sync"
 	"testing"
@@ -31,6 +32,9 @@ func TestStore(t *testing.T) {
 				}})
 				return storetest.Bench{
 					Pipeline: s.Pipeline(), Delivery: s.Deliverer(), Queue: s.Queue(), Records: s, Documents: s.State(),
+					Trust: s, InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
+						return s.InTx(ctx, func(tx *store.Tx) error { return work(tx) })
+					},
 					Notified: func() []string {
 						lock.Lock()
 						defer lock.Unlock()

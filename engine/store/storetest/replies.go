@@ -14,6 +14,7 @@ import (
 var replyCases = map[string]func(*testing.T, *probe){
 	"come back with their question": replyRoundTrip,
 	"one for each message":          oneReply,
+	"demands come before":           notices,
 	"lists":                         replyList,
 	"messages are found":            findMessage,
 }
@@ -52,6 +53,46 @@ func oneReply(t *testing.T, p *probe) {
 	}
 	if got := p.turn(turn.ID).ReplyID; got != first.ID {
 		t.Errorf("reply %s", got)
+	}
+}
+
+// notices sends two demands before the answer: the newest reply is the turn's.
+func notices(t *testing.T, p *probe) {
+	turn, other := p.message("m1"), p.message("m2")
+	p.insert(turn, other)
+	send := func(notice int, nativeID string) (exchange.Reply, error) {
+		reply := p.reply(turn)
+		reply.Notice, reply.Response.Metadata = notice, map[string]string{"notice": nativeID}
+		return reply, p.Pipeline.InTx(t.Context(), func(tx pipeline.Tx) error {
+			return tx.InsertReply(t.Context(), reply, nativeID)
+		})
+	}
+	for _, notice := range []int{1, 2, 0} {
+		reply, err := send(notice, fmt.Sprint("note ", notice))
+		p.ok(err)
+		stored := p.turn(turn.ID)
+		if stored.ReplyID != reply.ID || stored.Response == nil {
+			t.Fatalf("turn %+v", stored)
+		}
+		p.same(reply.Response, *stored.Response)
+		got, _, err := p.Records.Reply(t.Context(), reply.ID)
+		p.ok(err)
+		if got.Notice != notice {
+			t.Errorf("notice %d, want %d", got.Notice, notice)
+		}
+		if _, err := send(notice, "again"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("notice %d again: %v", notice, err)
+		}
+	}
+	turns, err := p.Records.Turns(t.Context(), exchange.TurnFilter{})
+	if err != nil || len(turns) != 2 {
+		t.Errorf("%d turns, %v: every turn is listed once", len(turns), err)
+	}
+	for _, nativeID := range []string{"note 1", "note 2", "note 0"} {
+		entry, found, err := p.Records.FindMessage(t.Context(), "echo", nativeID)
+		if err != nil || !found || entry.TurnID != turn.ID {
+			t.Errorf("%s: %+v, %v, %v", nativeID, entry, found, err)
+		}
 	}
 }
 

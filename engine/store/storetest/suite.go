@@ -53,6 +53,8 @@ type Bench struct {
 	Queue     queue.Store
 	Records   Records
 	Documents Documents
+	Trust     Trust
+	InTx      func(ctx context.Context, work func(TrustTx) error) error
 	Notified  func() []string // "channel payload" of every notification so far
 }
 
@@ -61,6 +63,7 @@ func Run(t *testing.T, open func(t *testing.T) Bench) {
 	suites := map[string]map[string]func(*testing.T, *probe){
 		"transactions": transactionCases, "turns": turnCases, "lists": listCases, "replies": replyCases,
 		"deliveries": deliveryCases, "documents": documentCases, "tokens": tokenCases,
+		"demands": demandCases, "audit": auditCases, "people": peopleCases, "dispatches": dispatchCases, "resumed turns": resumeCases,
 	}
 	for suite, cases := range suites {
 		for name, test := range cases {

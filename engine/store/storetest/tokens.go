@@ -11,7 +11,7 @@ var tokenCases = map[string]func(*testing.T, *probe){"tokens": tokens}
 
 func tokens(t *testing.T, p *probe) {
 	first := exchange.Token{ID: newID(), Name: "alice", Agent: "echo", Hash: "aa", CreatedAt: p.now}
-	second := exchange.Token{ID: newID(), Name: "bob", Hash: "bb", CreatedAt: p.now}
+	second := exchange.Token{ID: newID(), Name: "bob", Hash: "bb", Scope: exchange.TokenAdmin, CreatedAt: p.now}
 	p.ok(p.Records.CreateToken(t.Context(), first))
 	p.ok(p.Records.CreateToken(t.Context(), second))
 	if err := p.Records.CreateToken(t.Context(), exchange.Token{ID: newID(), Hash: "aa"}); !fault.Is(err, fault.Conflict) {
@@ -27,7 +27,7 @@ func tokens(t *testing.T, p *probe) {
 	if err != nil || !found || got.RevokedAt.IsZero() || got.Agent != "echo" {
 		t.Errorf("revoked token: %+v, %v, %v", got, found, err)
 	}
-	if got, found, err := p.Records.TokenByHash(t.Context(), "bb"); err != nil || !found || !got.RevokedAt.IsZero() {
+	if got, found, err := p.Records.TokenByHash(t.Context(), "bb"); err != nil || !found || !got.RevokedAt.IsZero() || got.Scope != exchange.TokenAdmin {
 		t.Errorf("valid token: %+v, %v, %v", got, found, err)
 	}
 	if _, found, err := p.Records.TokenByHash(t.Context(), "cc\x00"); err != nil || found {

@@ -33,9 +33,12 @@ var turnCases = map[string]func(*testing.T, *probe){
 
 func turnRoundTrip(_ *testing.T, p *probe) {
 	turn := p.message("m1")
-	turn.Reference, turn.Reason = "task 7", "because"
+	turn.Reference, turn.Reason, turn.Shared = "task 7", "because", true
 	p.insert(turn)
 	p.same(turn, p.turn(turn.ID))
+	if !p.turn(turn.ID).Shared {
+		p.Error("not shared")
+	}
 	p.same([]string{`1 turn.accepted {"reason":"because"}`}, p.timeline(turn.ID))
 	_, err := p.Pipeline.Turn(p.Context(), newID())
 	p.missing(err)

@@ -1,0 +1,281 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/policypart"
+)
+
+var demandCases = map[string]func(*testing.T, *probe){
+	"come back as they were":            demandRoundTrip,
+	"exist once":                        demandConflict,
+	"text that a database cannot keep":  demandUnstorable,
+	"the newest of a turn":              demandNewest,
+	"by code while they are open":       demandByCode,
+	"are claimed once":                  demandClaims,
+	"are not claimed after they expire": demandExpired,
+	"are settled once":                  demandSettled,
+	"settled as they are to be":         demandSettlement,
+	"notes":                             demandNotes,
+	"fall due":                          demandDue,
+}
+
+func at(t time.Time) identity.Time { return identity.At(t) }
+
+// demand makes a demand that is open for an hour.
+func (p *probe) demand(turnID string) policypart.Issuance {
+	p.now = p.now.Add(time.Millisecond)
+	id, expires := newID(), at(p.now.Add(time.Hour))
+	return policypart.Issuance{
+		ID: id, StateHash: "hash of " + id, TurnID: turnID, Agent: "echo", ThreadID: "thread 1", MessageID: "<m1@peer>",
+		Via: "email", Principal: "peer.example alice",
+		Asker: []policypart.Resolver{{Issuer: "peer.example", Subject: "acct:alice", Method: "urn:m"}},
+		Kind:  policypart.PaymentRequired, Purpose: policypart.PurposeLink, Action: "sha256:aa", Status: policypart.StatusIssued,
+		Part: policypart.Part{
+			Kind: policypart.PaymentRequired, Message: "2 < 3 & \"more\"\u2028", URL: "https://inbox.example/policy/" + id,
+			ExpiresAt: &expires, Accepts: []json.RawMessage{json.RawMessage(`{"amount":12345678901234567890.10,"a":null}`)},
+			Data:  map[string]json.RawMessage{"com.example.order": json.RawMessage(`{"z":1,"a":[1e3,-0.0]}`)},
+			Extra: map[string]json.RawMessage{"newer": json.RawMessage(`[{}]`)},
+		},
+		IssuedAt: p.now, ExpiresAt: p.now.Add(time.Hour), UpdatedAt: p.now, Notes: json.RawMessage(`{"b": 1, "a": "<é>"}`),
+	}
+}
+
+func (p *probe) issue(demands ...policypart.Issuance) {
+	p.Helper()
+	p.trust(func(tx TrustTx) error {
+		for _, demand := range demands {
+			if err := tx.InsertDemand(p.Context(), demand); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (p *probe) stored(id string) policypart.Issuance {
+	p.Helper()
+	demand, err := p.Trust.Demand(p.Context(), id)
+	p.ok(err)
+	return demand
+}
+
+func demandRoundTrip(t *testing.T, p *probe) {
+	demand, bare := p.demand(newID()), policypart.Issuance{ID: newID(), StateHash: "bare"}
+	p.issue(demand, bare)
+	p.same(demand, p.stored(demand.ID))
+	p.same(bare, p.stored(bare.ID))
+	if got := p.stored(demand.ID); string(got.Notes) != string(demand.Notes) {
+		t.Errorf("notes %s", got.Notes)
+	}
+	got, found, err := p.Trust.DemandByState(t.Context(), demand.StateHash)
+	if err != nil || !found || got.ID != demand.ID {
+		t.Errorf("by state: %+v, %v, %v", got, found, err)
+	}
+	for _, hash := range append(unkeepable, "", "another") {
+		if _, found, err := p.Trust.DemandByState(t.Context(), hash); found || err != nil {
+			t.Errorf("state %q: %v, %v", hash, found, err)
+		}
+	}
+	_, err = p.Trust.Demand(t.Context(), newID())
+	p.missing(err)
+}
+
+func demandConflict(t *testing.T, p *probe) {
+	first := p.demand(newID())
+	p.issue(first)
+	sameID, sameState := p.demand(newID()), p.demand(newID())
+	sameID.ID, sameState.StateHash = first.ID, first.StateHash
+	for _, demand := range []policypart.Issuance{sameID, sameState} {
+		err := p.InTx(t.Context(), func(tx TrustTx) error { return tx.InsertDemand(t.Context(), demand) })
+		if !fault.Is(err, fault.Conflict) {
+			t.Errorf("got %v, want fault.Conflict", err)
+		}
+	}
+	p.same(first, p.stored(first.ID))
+}
+
+func demandUnstorable(t *testing.T, p *probe) {
+	for _, bad := range unkeepable {
+		for i, change := range []func(*policypart.Issuance){
+			func(d *policypart.Issuance) { d.ID = bad }, func(d *policypart.Issuance) { d.StateHash = bad },
+			func(d *policypart.Issuance) { d.TurnID = bad }, func(d *policypart.Issuance) { d.Principal = bad },
+			func(d *policypart.Issuance) { d.MessageID = bad }, func(d *policypart.Issuance) { d.Kind = bad },
+		} {
+			demand := p.demand(newID())
+			change(&demand)
+			err := p.InTx(t.Context(), func(tx TrustTx) error { return tx.InsertDemand(t.Context(), demand) })
+			if !fault.Is(err, fault.Malformed) {
+				t.Errorf("change %d with %q: %v", i, bad, err)
+			}
+		}
+		demand := p.demand(newID())
+		demand.Part.Message, demand.Notes = bad, json.RawMessage(`"`+bad+`"`)
+		p.issue(demand) // texts for people are mended
+		p.stored(demand.ID)
+	}
+}
+
+func demandNewest(t *testing.T, p *probe) {
+	turnID := newID()
+	if _, found, err := p.Trust.DemandOfTurn(t.Context(), turnID); found || err != nil {
+		t.Errorf("of no turn: %v, %v", found, err)
+	}
+	first, second := p.demand(turnID), p.demand(turnID)
+	p.issue(second, first, p.demand(newID()))
+	got, found, err := p.Trust.DemandOfTurn(t.Context(), turnID)
+	if err != nil || !found || got.ID != second.ID {
+		t.Errorf("got %+v, %v, %v", got, found, err)
+	}
+}
+
+func demandByCode(t *testing.T, p *probe) {
+	demand := p.demand(newID())
+	demand.CodeHash = "code"
+	p.issue(demand, p.demand(newID()))
+	check := func(code, want string) {
+		t.Helper()
+		got, found, err := p.Trust.DemandByCode(t.Context(), code)
+		if err != nil || found != (want != "") || got.ID != want {
+			t.Errorf("%q: %+v, %v, %v", code, got, found, err)
+		}
+	}
+	check("code", demand.ID)
+	check("", "")
+	check("other", "")
+	demand.Status = policypart.StatusDropped
+	p.settle(true, demand, policypart.StatusIssued)
+	check("code", "")
+}
+
+func demandClaims(t *testing.T, p *probe) {
+	demand := p.demand(newID())
+	p.issue(demand)
+	notes := func(i int) string { return fmt.Sprintf(`{"by":%d}`, i) }
+	winner := make(chan int, 16)
+	p.race(func(i int) (bool, error) {
+		claimed, err := p.Trust.ClaimDemand(t.Context(), demand.ID, json.RawMessage(notes(i)), p.now)
+		if claimed {
+			winner <- i
+		}
+		return claimed, err
+	})
+	demand.Status, demand.Notes = policypart.StatusClaimed, json.RawMessage(notes(<-winner))
+	p.same(demand, p.stored(demand.ID))
+}
+
+func demandExpired(t *testing.T, p *probe) {
+	demand := p.demand(newID())
+	p.issue(demand)
+	claim := func(at time.Time) bool {
+		claimed, err := p.Trust.ClaimDemand(t.Context(), demand.ID, nil, at)
+		p.ok(err)
+		return claimed
+	}
+	if claim(demand.ExpiresAt) || claim(demand.ExpiresAt.Add(time.Minute)) {
+		t.Error("claimed after its end")
+	}
+	if !claim(demand.ExpiresAt.Add(-time.Microsecond)) {
+		t.Error("not claimed before its end")
+	}
+	if got := p.stored(demand.ID); string(got.Notes) != string(demand.Notes) {
+		t.Errorf("notes %s", got.Notes)
+	}
+	if claimed, err := p.Trust.ClaimDemand(t.Context(), newID(), nil, p.now); claimed || err != nil {
+		t.Errorf("claimed nothing: %v, %v", claimed, err)
+	}
+}
+
+func (p *probe) settle(want bool, demand policypart.Issuance, from ...string) {
+	p.Helper()
+	p.trust(func(tx TrustTx) error {
+		settled, err := tx.SettleDemand(p.Context(), demand, from)
+		if settled != want {
+			p.Errorf("settled %v from %v, want %v", settled, from, want)
+		}
+		return err
+	})
+}
+
+func demandSettled(t *testing.T, p *probe) {
+	demand := p.demand(newID())
+	p.issue(demand)
+	demand.Status = policypart.StatusDenied
+	p.race(func(int) (settled bool, err error) {
+		err = p.InTx(t.Context(), func(tx TrustTx) (err error) {
+			settled, err = tx.SettleDemand(t.Context(), demand, []string{policypart.StatusIssued, policypart.StatusClaimed})
+			return err
+		})
+		return settled, err
+	})
+}
+
+func demandSettlement(_ *testing.T, p *probe) {
+	demand := p.demand(newID())
+	other := p.demand(newID())
+	p.issue(demand, other)
+	demand.Status, demand.UpdatedAt, demand.Notes = policypart.StatusResolved, p.now.Add(time.Second), json.RawMessage(`{"tx": "0x1"}`)
+	demand.Resolution = p.resolution()
+	p.settle(false, demand, policypart.StatusClaimed)
+	p.settle(false, demand)
+	p.settle(true, demand, policypart.StatusClaimed, policypart.StatusIssued)
+	p.same(demand, p.stored(demand.ID))
+	p.same(other, p.stored(other.ID))
+}
+
+func demandNotes(t *testing.T, p *probe) {
+	demand := p.demand(newID())
+	p.issue(demand)
+	note := func(want bool, status string) {
+		t.Helper()
+		noted, err := p.Trust.NoteDemand(t.Context(), demand.ID, status, json.RawMessage(`{"captured": 1}`))
+		if noted != want || err != nil {
+			t.Errorf("in %s: %v, %v", status, noted, err)
+		}
+	}
+	note(false, policypart.StatusClaimed)
+	note(true, policypart.StatusIssued)
+	if got := p.stored(demand.ID); string(got.Notes) != `{"captured": 1}` || got.Status != policypart.StatusIssued {
+		t.Errorf("demand %+v", got)
+	}
+}
+
+func demandDue(t *testing.T, p *probe) {
+	now := p.now
+	var demands []policypart.Issuance
+	for i, c := range []struct {
+		status string
+		ended  time.Duration
+	}{
+		{policypart.StatusIssued, time.Second}, {policypart.StatusIssued, -time.Second}, {policypart.StatusClaimed, time.Minute},
+		{policypart.StatusClaimed, 3 * time.Minute}, {policypart.StatusResolved, time.Hour}, {policypart.StatusIssued, 0},
+	} {
+		demand := p.demand(newID())
+		demand.MessageID, demand.Status, demand.ExpiresAt = fmt.Sprint(i), c.status, now.Add(-c.ended)
+		p.issue(demand)
+		demands = append(demands, demand)
+	}
+	due := func(limit int) []string {
+		t.Helper()
+		found, err := p.Trust.DueDemands(t.Context(), now, limit)
+		p.ok(err)
+		ids := []string{}
+		for _, demand := range found {
+			ids = append(ids, demand.MessageID)
+		}
+		return ids
+	}
+	if diff := cmp.Diff([]string{"3", "0", "5"}, due(10)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := due(1); len(got) != 1 || got[0] != "3" {
+		t.Errorf("the first of %d: %v", len(demands), got)
+	}
+}
