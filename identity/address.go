@@ -1,5 +1,6 @@
-// Package identity says who is who: agent and sender addresses, and the evidence that somebody verified about a
-// sender. It holds shapes and pure rules; it fetches nothing and decides nothing about access by itself.
+// Package identity says who is who and who may be believed: agent and sender addresses, the evidence that somebody verified
+// about a sender, its validation against the operator's trust list, the signing of our own, and the rules of access. It
+// opens no connection and keeps nothing on disk; key documents and the memory of used evidence are given to it.
 package identity
 
 import (
