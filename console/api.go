@@ -1,0 +1,116 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+)
+
+// Tokens finds the operator's tokens.
+type Tokens interface {
+	// TokenByHash finds a token by the lower-case hex SHA-256 of its text; revoked ones too.
+	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
+}
+
+// Turns finds messages.
+type Turns interface {
+	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
+	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
+}
+
+// Held decides about messages that wait for the operator.
+type Held interface {
+	// Release lets the agent answer: fault.NotFound without such a turn, fault.Conflict when it is not held any more.
+	Release(ctx context.Context, turnID string) error
+	// Drop refuses the message with the reason; errors as those of Release.
+	Drop(ctx context.Context, turnID, reason string) error
+}
+
+// Records are what the server noted about trust: decisions and who is linked with whom.
+type Records interface {
+	AuditRecords(ctx context.Context, filter exchange.AuditFilter) ([]exchange.AuditRecord, error)
+	// People lists newest first; before is the id of the last person of the page before, limit counts persons.
+	People(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error)
+	// Unlink takes an identity out of its person; fault.NotFound when it is not linked.
+	Unlink(ctx context.Context, principal string) error
+}
+
+// APIOptions configure the operator API; all are required.
+type APIOptions struct {
+	Tokens  Tokens
+	Turns   Turns
+	Held    Held
+	Records Records
+}
+
+// API is what operators' programs call, below /api/v1. Every call needs a bearer token of scope exchange.TokenAdmin
+// (RFC 6750); errors are JSON as everywhere (httpserver.ErrorBody).
+type API struct{ APIOptions }
+
+// NewAPI makes the operator API.
+func NewAPI(options APIOptions) *API { return &API{options} }
+
+// Routes are all calls. Each does what a command does: inbox held, inbox people, inbox audit, inbox show.
+func (a *API) Routes() []httpserver.Route {
+	return []httpserver.Route{
+		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
+		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
+		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),
+		a.route(http.MethodGet, "/api/v1/turns/{turn}", a.turn),
+		a.route(http.MethodGet, "/api/v1/people", a.listPeople),
+		a.route(http.MethodDelete, "/api/v1/people", a.unlink),
+		a.route(http.MethodGet, "/api/v1/audit", a.listAudit),
+	}
+}
+
+// call answers with a value that is written as JSON; nil = 204.
+type call func(w http.ResponseWriter, r *http.Request) (any, error)
+
+func (a *API) route(method, pattern string, do call) httpserver.Route {
+	return httpserver.Route{Method: method, Pattern: pattern, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		if err := a.authorize(w, r); err != nil {
+			httpserver.WriteFault(w, err)
+			return
+		}
+		answer, err := do(w, r)
+		switch {
+		case err != nil:
+			httpserver.WriteFault(w, err)
+		case answer == nil:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			httpserver.WriteJSON(w, http.StatusOK, answer)
+		}
+	})}
+}
+
+const (
+	defaultPage = 50
+	maxPage     = 500
+)
+
+// limit reads how many rows are wanted.
+func limit(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return defaultPage, nil
+	}
+	number, err := strconv.Atoi(text)
+	if err != nil || number < 1 || number > maxPage {
+		return 0, fault.InField("limit", "must be a number from 1 to "+strconv.Itoa(maxPage))
+	}
+	return number, nil
+}
+
+// next gives the cursor of the following page; empty when this one was not full.
+func next[T any](rows []T, size int, cursor func(T) string) string {
+	if len(rows) < size {
+		return ""
+	}
+	return cursor(rows[len(rows)-1])
+}

@@ -1,0 +1,68 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"unicode/utf8"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+)
+
+type heldList struct {
+	Held []exchange.TurnRecord `json:"held"`
+	Next string                `json:"next,omitempty"` // value of "before" for the following page
+}
+
+func (a *API) listHeld(_ http.ResponseWriter, r *http.Request) (any, error) {
+	size, err := limit(r)
+	if err != nil {
+		return nil, err
+	}
+	query := r.URL.Query()
+	turns, err := a.Turns.Turns(r.Context(), exchange.TurnFilter{
+		Agent: query.Get("agent"), States: []string{exchange.StateHeld}, Before: query.Get("before"), Limit: size,
+	})
+	return heldList{Held: listed(turns), Next: next(turns, size, turnCursor)}, err
+}
+
+// turnCursor is what exchange.TurnFilter.Before wants.
+func turnCursor(t exchange.TurnRecord) string {
+	return strconv.FormatInt(t.UpdatedAt.UnixMicro(), 10) + "." + t.ID
+}
+
+func (a *API) release(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, a.Held.Release(r.Context(), httpserver.Param(r, "turn"))
+}
+
+const (
+	maxReasonBytes = 500
+	maxDropBytes   = 4 << 10
+	defaultReason  = "dropped by the operator"
+)
+
+// drop takes an optional {"reason": "…"}.
+func (a *API) drop(w http.ResponseWriter, r *http.Request) (any, error) {
+	var wanted struct {
+		Reason string `json:"reason"`
+	}
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxDropBytes)).Decode(&wanted)
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, err
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fault.Wrap(fault.Malformed, `send nothing, or {"reason":"…"}`, err)
+	}
+	if len(wanted.Reason) > maxReasonBytes || !utf8.ValidString(wanted.Reason) {
+		return nil, fault.InField("reason", "must be at most 500 bytes of text")
+	}
+	return nil, a.Held.Drop(r.Context(), httpserver.Param(r, "turn"), orElse(wanted.Reason, defaultReason))
+}
+
+func (a *API) turn(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.Turns.Turn(r.Context(), httpserver.Param(r, "turn"))
+}

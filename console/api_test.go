@@ -1,0 +1,171 @@
+package console_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/console"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+)
+
+// office is a recorder of what the operator API asked for.
+type office struct {
+	tokens map[string]exchange.Token // by their text
+	turns  []exchange.TurnRecord
+	people []exchange.PersonIdentity
+	calls  []string
+}
+
+func (o *office) TokenByHash(_ context.Context, hash string) (exchange.Token, bool, error) {
+	for text, token := range o.tokens {
+		if sum := sha256.Sum256([]byte(text)); hex.EncodeToString(sum[:]) == hash {
+			token.Hash = hash
+			return token, true, nil
+		}
+	}
+	return exchange.Token{}, false, nil
+}
+
+func (o *office) Turn(_ context.Context, id string) (exchange.TurnRecord, error) {
+	for _, turn := range o.turns {
+		if turn.ID == id {
+			return turn, nil
+		}
+	}
+	return exchange.TurnRecord{}, fault.New(fault.NotFound, "no such turn")
+}
+
+func (o *office) Turns(_ context.Context, f exchange.TurnFilter) ([]exchange.TurnRecord, error) {
+	o.calls = append(o.calls, strings.Join(f.States, ",")+" "+f.Agent+" "+f.Before+" "+strconv.Itoa(f.Limit))
+	return o.turns[:min(f.Limit, len(o.turns))], nil
+}
+
+func (o *office) Release(_ context.Context, id string) error {
+	o.calls = append(o.calls, "release "+id)
+	if id != "t1" {
+		return fault.New(fault.Conflict, "the message is not held any more")
+	}
+	return nil
+}
+
+func (o *office) Drop(_ context.Context, id, reason string) error {
+	o.calls = append(o.calls, "drop "+id+": "+reason)
+	return nil
+}
+
+func (o *office) AuditRecords(_ context.Context, f exchange.AuditFilter) ([]exchange.AuditRecord, error) {
+	o.calls = append(o.calls, strings.Join([]string{f.Code, f.TurnID, f.Agent, f.Before, strconv.Itoa(f.Limit)}, " "))
+	return []exchange.AuditRecord{{ID: "a1", Code: "state:used"}}, nil
+}
+
+func (o *office) People(_ context.Context, before string, limit int) ([]exchange.PersonIdentity, error) {
+	o.calls = append(o.calls, "people "+before+" "+strconv.Itoa(limit))
+	return o.people, nil
+}
+
+func (o *office) Unlink(_ context.Context, principal string) error {
+	o.calls = append(o.calls, "unlink "+principal)
+	return nil
+}
+
+func newOffice() *office {
+	return &office{
+		tokens: map[string]exchange.Token{
+			"admin": {Scope: exchange.TokenAdmin}, "peer": {}, "revoked": {Scope: exchange.TokenAdmin, RevokedAt: time.Unix(1, 0)},
+		},
+		turns: []exchange.TurnRecord{{ID: "t1", State: exchange.StateHeld, UpdatedAt: time.UnixMicro(7)}, {ID: "t2", State: exchange.StateHeld}},
+		people: []exchange.PersonIdentity{
+			{PersonID: "p1", Principal: "x acct:a@x"}, {PersonID: "p1", Principal: "x mailto:a@x"}, {PersonID: "p2", Principal: "x mailto:b@x"},
+		},
+	}
+}
+
+func call(t *testing.T, o *office, method, path, body, authorization string) *httptest.ResponseRecorder {
+	t.Helper()
+	api := console.NewAPI(console.APIOptions{Tokens: o, Turns: o, Held: o, Records: o})
+	server, err := httpserver.New(httpserver.Options{Routes: api.Routes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := httptest.NewRequest(method, path, strings.NewReader(body))
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	recorder := httptest.NewRecorder()
+	server.Handler().ServeHTTP(recorder, request)
+	return recorder
+}
+
+func TestOnlyOperatorsReachTheAPI(t *testing.T) {
+	routes := console.NewAPI(console.APIOptions{}).Routes()
+	for _, route := range routes {
+		path := strings.ReplaceAll(route.Pattern, "{turn}", "t1")
+		for authorization, want := range map[string]struct {
+			status    int
+			challenge string
+		}{
+			"":               {http.StatusUnauthorized, `Bearer realm="operator API"`},
+			"Basic YTpi":     {http.StatusUnauthorized, `Bearer realm="operator API"`},
+			"Bearer":         {http.StatusUnauthorized, `Bearer realm="operator API"`},
+			"Bearer unknown": {http.StatusUnauthorized, `Bearer realm="operator API", error="invalid_token"`},
+			"Bearer revoked": {http.StatusUnauthorized, `Bearer realm="operator API", error="invalid_token"`},
+			"Bearer peer":    {http.StatusForbidden, `Bearer realm="operator API", error="insufficient_scope", scope="admin"`},
+		} {
+			o := newOffice()
+			answer := call(t, o, route.Method, path, "", authorization)
+			if answer.Code != want.status || answer.Header().Get("WWW-Authenticate") != want.challenge || len(o.calls) != 0 {
+				t.Errorf("%s %s with %q: %d %q %v", route.Method, path, authorization, answer.Code, answer.Header().Get("WWW-Authenticate"), o.calls)
+			}
+		}
+	}
+}
+
+func TestOperatorAPI(t *testing.T) {
+	for name, test := range map[string]struct {
+		method, path, body string
+		status             int
+		call, holds        string
+	}{
+		"held":           {http.MethodGet, "/api/v1/held?agent=echo", "", http.StatusOK, "held echo  50", `"held":[{"id":"t1"`},
+		"held, page":     {http.MethodGet, "/api/v1/held?limit=1&before=9.t0", "", http.StatusOK, "held  9.t0 1", `"next":"7.t1"`},
+		"limit":          {http.MethodGet, "/api/v1/held?limit=501", "", http.StatusBadRequest, "", `"field":"limit"`},
+		"release":        {http.MethodPost, "/api/v1/held/t1/release", "", http.StatusNoContent, "release t1", ""},
+		"release late":   {http.MethodPost, "/api/v1/held/t9/release", "", http.StatusConflict, "release t9", "not held any more"},
+		"drop":           {http.MethodPost, "/api/v1/held/t1/drop", "", http.StatusNoContent, "drop t1: dropped by the operator", ""},
+		"drop, reason":   {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"spam"}`, http.StatusNoContent, "drop t1: spam", ""},
+		"drop, broken":   {http.MethodPost, "/api/v1/held/t1/drop", `reason`, http.StatusBadRequest, "", `"code":"malformed"`},
+		"drop, long":     {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"` + strings.Repeat("x", 501) + `"}`, http.StatusBadRequest, "", `"field":"reason"`},
+		"drop, too long": {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"` + strings.Repeat("x", 5000) + `"}`, http.StatusRequestEntityTooLarge, "", "too_large"},
+		"turn":           {http.MethodGet, "/api/v1/turns/t2", "", http.StatusOK, "", `"id":"t2"`},
+		"no turn":        {http.MethodGet, "/api/v1/turns/t9", "", http.StatusNotFound, "", "no such turn"},
+		"people":         {http.MethodGet, "/api/v1/people", "", http.StatusOK, "people  50", `"principal":"x acct:a@x"`},
+		"people, page":   {http.MethodGet, "/api/v1/people?limit=2&before=p9", "", http.StatusOK, "people p9 2", `"next":"p2"`},
+		"unlink":         {http.MethodDelete, "/api/v1/people?principal=x%20https%3A%2F%2Fy%2Fz", "", http.StatusNoContent, "unlink x https://y/z", ""},
+		"unlink nobody":  {http.MethodDelete, "/api/v1/people", "", http.StatusBadRequest, "", `"field":"principal"`},
+		"audit": {http.MethodGet, "/api/v1/audit?code=state%3A*&turn=t1&agent=echo&before=a9&limit=1", "", http.StatusOK,
+			"state:* t1 echo a9 1", `"next":"a1"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOffice()
+			answer := call(t, o, test.method, test.path, test.body, "bearer admin")
+			if answer.Code != test.status || !strings.Contains(answer.Body.String(), test.holds) {
+				t.Errorf("status %d\n%s", answer.Code, answer.Body)
+			}
+			if got := strings.Join(o.calls, ", "); got != test.call {
+				t.Errorf("called %q, want %q", got, test.call)
+			}
+			if answer.Header().Get("Cache-Control") != "no-store" {
+				t.Error("the answer may be cached")
+			}
+		})
+	}
+}
