@@ -5,7 +5,8 @@ import "time"
 // Trust is one issuer whose word about other people's identities is believed (message contract, section 10). What is
 // not listed is not believed: an empty list trusts nothing.
 type Trust struct {
-	// Who vouches: a host such as `chat.example`, its `https://` origin, or `did:web:…`.
+	// Who vouches: a host such as `chat.example`, its `https://` origin, or `did:web:…`. A host and its `did:web`
+	// are two issuers.
 	Issuer string `toml:"issuer" default:"none; required"`
 	// Methods of proof that are believed, such as `urn:mentionable:auth:slack-workspace-member:v0.1`.
 	Methods []string `toml:"methods" default:"none; required"`
@@ -68,7 +69,8 @@ type Rule struct {
 	Subject string `toml:"subject"`
 	// One of these kinds of assurance.
 	Assurance []string `toml:"assurance"`
-	// Pattern over the sender's address, such as `@*@example.org`. It counts only with evidence that proves the address.
+	// Pattern over the sender's address: `@alice@example.org`, `@*@example.org`; `*.` before the domain is one label,
+	// `**.` one or more. To allow, evidence must prove the address; to deny, the address as stated is enough.
 	Address string `toml:"address"`
 }
 

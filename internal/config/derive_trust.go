@@ -32,7 +32,7 @@ func (c *Config) deriveTrust(found *problems) {
 
 // canonical leaves what is no issuer as it was written, for the message about it.
 func canonical(issuer *string) {
-	if text, err := canonicalIssuer(*issuer); err == nil {
+	if text, err := identity.CanonicalIssuer(*issuer); err == nil {
 		*issuer = text
 	}
 }
@@ -41,4 +41,31 @@ func canonical(issuer *string) {
 func (h *History) setShort(text string) error {
 	h.Scope = text
 	return nil
+}
+
+// TrustedIssuers gives the trust list as evidence is held against it.
+func (c *Config) TrustedIssuers() []identity.TrustedIssuer {
+	list := make([]identity.TrustedIssuer, 0, len(c.Trust))
+	for i := range c.Trust {
+		list = append(list, c.Trust[i].trusted())
+	}
+	return list
+}
+
+func (t *Trust) trusted() identity.TrustedIssuer {
+	return identity.TrustedIssuer{
+		Issuer: t.Issuer, Methods: t.Methods, Assurance: t.Assurance, SubjectPrefixes: t.SubjectPrefixes,
+		AllowDelegated: t.AllowDelegated, Expires: t.Expires,
+	}
+}
+
+// AccessPolicy gives the agent's access and rules as senders are held against them.
+func (a *Agent) AccessPolicy() identity.AccessPolicy {
+	policy := identity.AccessPolicy{Access: a.Access}
+	for _, r := range a.Rules {
+		policy.Rules = append(policy.Rules, identity.Rule{
+			Effect: r.Effect, Purposes: r.Purposes, Issuer: r.Issuer, Method: r.Method, Subject: r.Subject, Assurance: r.Assurance, Address: r.Address,
+		})
+	}
+	return policy
 }

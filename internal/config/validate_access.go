@@ -17,7 +17,12 @@ func (a *Agent) validateAccess(p *problems, key string, private bool) {
 		p.add(key+".rules", fmt.Sprintf("there are %d", len(a.Rules)), fmt.Sprintf("write at most %d", maxRules))
 	}
 	for i := range a.Rules {
+		before := len(p.found)
 		a.Rules[i].validate(p, element(key+".rules", i), private)
+		one := Agent{Access: "rules", Rules: a.Rules[i : i+1]}
+		if err := one.AccessPolicy().Validate(); err != nil && len(p.found) == before {
+			p.add(element(key+".rules", i), strings.TrimPrefix(err.Error(), "rule 1: "), "correct the rule")
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ func (c *Config) validateTrust(p *problems) {
 }
 
 func (t *Trust) validate(p *problems, key string, private bool) {
+	before := len(p.found)
 	validateIssuer(p, key+".issuer", t.Issuer, private)
 	needed(p, key+".methods", t.Methods, `write methods = ["urn:mentionable:auth:slack-workspace-member:v0.1"] or another`)
 	needed(p, key+".assurance", t.Assurance, `write assurance = ["platform"] or another`)
@@ -43,6 +44,9 @@ func (t *Trust) validate(p *problems, key string, private bool) {
 			p.add(element(key+".subject_prefixes", i), fmt.Sprintf("%q does not end at a separator, so it would cover longer names, too", prefix),
 				"end it with one of / : # ? = @")
 		}
+	}
+	if err := t.trusted().Validate(); err != nil && len(p.found) == before {
+		p.add(key, err.Error(), "correct the entry")
 	}
 }
 
@@ -63,7 +67,7 @@ func words(p *problems, key string, list []string) {
 }
 
 func validateIssuer(p *problems, key, issuer string, private bool) {
-	canonical, err := canonicalIssuer(issuer)
+	canonical, err := identity.CanonicalIssuer(issuer)
 	switch {
 	case err != nil:
 		p.add(key, fmt.Sprintf("%q is not an issuer", issuer), issuerShape)
