@@ -14,13 +14,16 @@ import (
 
 // migrate applies what is missing. The provider prints nothing and keeps no global state.
 func migrate(ctx context.Context, database *sql.DB, words *dialect, options ...goose.ProviderOption) error {
-	options = append(options, goose.WithDisableGlobalRegistry(true))
-	provider, err := goose.NewProvider(words.migrations, database, ddl{migrations.Files, words}, options...)
+	provider, err := migrator(database, words, append(options, goose.WithDisableGlobalRegistry(true))...)
 	if err != nil {
 		return err
 	}
 	_, err = provider.Up(ctx)
 	return err
+}
+
+func migrator(database *sql.DB, words *dialect, options ...goose.ProviderOption) (*goose.Provider, error) {
+	return goose.NewProvider(words.migrations, database, ddl{migrations.Files, words}, options...)
 }
 
 // ddl gives each database its form of the migrations: SQLite does not know the collation "C", which is how it
