@@ -13,7 +13,8 @@ UPDATE turns SET history_turns = CASE
 
 DROP INDEX turns_thread;
 CREATE INDEX turns_thread ON turns (thread_key, id, history_turns);
-CREATE INDEX turns_shared ON turns (owner_key, id) WHERE person_shared = 1;
+-- With all that the length of a history needs, so that counting it reads no row.
+CREATE INDEX turns_shared ON turns (owner_key, id, thread_key, history_turns) WHERE person_shared = 1;
 
 -- A turn may send demands before its answer: notice 0 = the answer, 1 and up = the demands. SQLite cannot drop the
 -- old UNIQUE (turn_id), so replies and deliveries, which refer to them, are made anew.

@@ -13,35 +13,67 @@ import (
 	"inbox/normalized"
 )
 
-// historyExchanges bounds the earlier exchanges that are read for one run; the policy trims further.
-const historyExchanges = 100
-
-// withHistory gives the message as the agent sees it: with the trimmed history of its thread.
+// withHistory gives the message as the agent sees it: with the trimmed history of its thread, or of its sender's
+// conversations where the agent's history follows the person.
 func (s *Service) withHistory(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (normalized.Message, *int, error) {
 	message := turn.Message
-	exchanges, err := s.options.Store.Thread(ctx, turn.Agent, turn.ThreadID, turn.ID, historyExchanges)
+	query, err := s.threadQuery(ctx, agent, turn)
 	if err != nil {
 		return message, nil, err
 	}
-	if len(exchanges) == 0 {
-		return message, nil, nil
-	}
-	if err := s.keepFiles(ctx, exchanges); err != nil {
+	excerpt, err := s.options.Store.ThreadExcerpt(ctx, query)
+	if err != nil || excerpt.Total == 0 {
 		return message, nil, err
 	}
-	kept, breakpoint := history.Trim(turns(agent, exchanges), agent.Settings.History, time.Now())
+	if err := s.keepFiles(ctx, slices.Concat(excerpt.Head, excerpt.Tail)); err != nil {
+		return message, nil, err
+	}
+	kept, breakpoint := history.TrimThread(history.Thread{
+		Head: turns(agent, excerpt.Head), Tail: turns(agent, excerpt.Tail), Total: excerpt.Total,
+	}, agent.Settings.History)
 	message.History = kept
 	return message, breakpoint, nil
+}
+
+func (s *Service) threadQuery(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (ThreadQuery, error) {
+	policy := agent.Settings.History
+	enough := policy.Enough()
+	query := ThreadQuery{
+		Agent: turn.Agent, ThreadID: turn.ThreadID, Before: turn.ID, Since: policy.Since(time.Now()),
+		Enough: func(past Exchange) (is bool) {
+			for _, h := range slices.Backward(turns(agent, []Exchange{past})) {
+				is = enough(h)
+			}
+			return is
+		},
+	}
+	query.Head, query.Tail = policy.Need()
+	var err error
+	query.Principals, err = s.principals(ctx, agent, turn)
+	return query, err
+}
+
+// principals gives the sender and the identities that are linked to it, where the agent's history follows the person.
+// Whoever proved nothing is nobody's person: a name alone opens no other conversation.
+func (s *Service) principals(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) ([]string, error) {
+	sender := turn.Message.Sender
+	if agent.Settings.HistoryScope != agents.HistoryPerson || len(sender.Identities) == 0 || turn.Principal != sender.Principal() {
+		return nil, nil
+	}
+	linked, err := s.options.Store.PersonOf(ctx, turn.Principal)
+	list := []string{turn.Principal}
+	for _, other := range linked {
+		if !slices.Contains(list, other.Principal) {
+			list = append(list, other.Principal)
+		}
+	}
+	return list, err
 }
 
 // keepFiles puts the inline bytes of earlier turns into the blob store: history carries their digests only.
 func (s *Service) keepFiles(ctx context.Context, exchanges []Exchange) error {
 	for _, past := range exchanges {
-		parts := past.Turn.Message.Parts
-		if past.Turn.Response != nil {
-			parts = slices.Concat(parts, past.Turn.Response.Parts)
-		}
-		for _, part := range parts {
+		for _, part := range past.parts() {
 			if part.BytesRef == nil || part.BytesRef.Kind != normalized.BytesInline {
 				continue
 			}
@@ -61,13 +93,14 @@ func (s *Service) keepFiles(ctx context.Context, exchanges []Exchange) error {
 func turns(agent agents.Entry, exchanges []Exchange) []normalized.HistoricalMessage {
 	list := make([]normalized.HistoricalMessage, 0, 2*len(exchanges))
 	for _, past := range exchanges {
-		question := past.Turn.Message
-		list = append(list, normalized.HistoricalMessage{
-			ID: question.ID, Role: normalized.RoleUser, Sender: question.Sender, Parts: question.Parts, Timestamp: question.ReceivedAt,
-		})
-		if answer := past.Turn.Response; answer != nil && !answer.Silent && len(answer.Parts) > 0 {
+		if question := past.Turn.Message; !past.Withdrawn {
 			list = append(list, normalized.HistoricalMessage{
-				ID: past.ReplyID, Role: normalized.RoleAssistant, Sender: self(agent), Parts: answer.Parts, Timestamp: identity.At(past.At),
+				ID: question.ID, Role: normalized.RoleUser, Sender: question.Sender, Parts: question.Parts, Timestamp: question.ReceivedAt,
+			})
+		}
+		if past.Answered() {
+			list = append(list, normalized.HistoricalMessage{
+				ID: past.ReplyID, Role: normalized.RoleAssistant, Sender: self(agent), Parts: past.Turn.Response.Parts, Timestamp: identity.At(past.At),
 			})
 		}
 	}

@@ -29,13 +29,6 @@ type Move struct {
 	At      time.Time
 }
 
-// Exchange is one earlier question of a thread with its answer.
-type Exchange struct {
-	Turn    exchange.TurnRecord // Message without history; Response nil when there was none
-	ReplyID string
-	At      time.Time // of the answer
-}
-
 // Tx is what the pipeline does inside one transaction.
 type Tx interface {
 	// InsertTurn stores the turn, its original and the first timeline row "turn.<state>". When the natural key
@@ -60,8 +53,7 @@ type Store interface {
 type Reader interface {
 	// Turn gives one turn with its response; fault.NotFound when there is none.
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
-	// Thread gives the newest limit exchanges of a thread that were accepted before the turn with id before, oldest first.
-	Thread(ctx context.Context, agent, threadID, before string, limit int) ([]Exchange, error)
+	ThreadReader
 	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
 }

@@ -39,7 +39,7 @@ func TestPlans(t *testing.T) {
 	for name, query := range map[string]string{
 		"insertJob": sqliteDialect.insertJob, "claimJobs": sqliteDialect.claimJobs, "takeExpired": takeExpired,
 		"promoteJob": promoteJob, "nextDue": nextDue, "appendEvent": appendEvent, "selectEvents": selectEvents,
-		"selectSameTurn": selectSameTurn, "selectTurn": selectTurn, "selectThread": selectThread,
+		"selectSameTurn": selectSameTurn, "selectTurn": selectTurn,
 		"selectMessage": selectMessage, "selectReply": selectReply, "selectReplies": selectReplies,
 		"selectDelivery": selectDelivery, "selectDocument": selectDocument, "listDocuments": listDocuments,
 		"sweepDocuments": sweepDocuments, "tokenByHash": selectToken,

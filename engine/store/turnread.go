@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"inbox/engine/pipeline"
 	"inbox/exchange"
@@ -60,30 +59,6 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 		return t, fmt.Errorf("decode response of turn %s: %w", t.ID, err)
 	}
 	return t, nil
-}
-
-// Held messages are no part of a conversation until the operator lets them in.
-const selectThread = `SELECT ` + turnColumns + `, COALESCE(r.response, ''), COALESCE(r.id, ''), COALESCE(r.created_at, 0)` +
-	turnsWithReplies + `WHERE t.thread_key = $1 AND t.agent = $2 AND t.thread_id = $3 AND t.id < $4 AND t.state <> 'held'
-	ORDER BY t.id DESC LIMIT $5 + 0`
-
-// Thread gives the newest limit exchanges of a thread that were accepted before the turn with id before, oldest
-// first. Held messages are left out.
-func (s *Store) Thread(ctx context.Context, agent, threadID, before string, limit int) ([]pipeline.Exchange, error) {
-	var found []pipeline.Exchange
-	arguments := []any{hashKey(agent, threadID), agent, threadID, before, int64(limit)}
-	err := s.engine.reader().each(ctx, selectThread, arguments, func(r row) (err error) {
-		var e pipeline.Exchange
-		var at int64
-		if e.Turn, err = scanTurn(r, &e.ReplyID, &at); err != nil {
-			return err
-		}
-		e.At = instant(at)
-		found = append(found, e)
-		return nil
-	})
-	slices.Reverse(found)
-	return found, err
 }
 
 // The reply's id wins: it is ours, while a message's id is whatever its sender wrote.

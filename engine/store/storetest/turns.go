@@ -28,7 +28,6 @@ var turnCases = map[string]func(*testing.T, *probe){
 	"events count without gaps":        eventsCount,
 	"events are read by cursor":        eventsByCursor,
 	"events of no turn":                eventsOfNoTurn,
-	"threads":                          threads,
 }
 
 func turnRoundTrip(_ *testing.T, p *probe) {
@@ -254,41 +253,4 @@ func eventsByCursor(t *testing.T, p *probe) {
 
 func eventsOfNoTurn(t *testing.T, p *probe) {
 	p.tx(func(tx pipeline.Tx) error { return tx.AppendEvents(t.Context(), newID(), nil) })
-}
-
-func threads(t *testing.T, p *probe) {
-	var turns []exchange.TurnRecord
-	for i := range 6 {
-		turn := p.message(fmt.Sprintf("m%d", i))
-		switch i {
-		case 2:
-			turn.State = exchange.StateHeld
-		case 3:
-			turn.ThreadID = "another thread"
-		}
-		p.insert(turn)
-		turns = append(turns, turn)
-	}
-	foreign := p.message("foreign")
-	foreign.Agent = "other"
-	p.insert(foreign)
-	reply := p.answer(turns[1], "reply 1")
-	got, err := p.Pipeline.Thread(t.Context(), "echo", "thread 1", turns[5].ID, 10)
-	p.ok(err)
-	ids := []string{}
-	for _, e := range got {
-		ids = append(ids, e.Turn.Message.ID)
-	}
-	if diff := cmp.Diff([]string{"m0", "m1", "m4"}, ids); diff != "" {
-		t.Fatalf("(-want +got):\n%s", diff)
-	}
-	if e := got[1]; e.ReplyID != reply.ID || !e.At.Equal(reply.CreatedAt) || e.Turn.Response == nil {
-		t.Errorf("exchange %+v", e)
-	}
-	if e := got[0]; e.ReplyID != "" || !e.At.IsZero() || e.Turn.Response != nil {
-		t.Errorf("exchange %+v", e)
-	}
-	if got, err = p.Pipeline.Thread(t.Context(), "echo", "thread 1", turns[5].ID, 1); err != nil || len(got) != 1 || got[0].Turn.ID != turns[4].ID {
-		t.Errorf("newest %+v, %v", got, err)
-	}
 }

@@ -1,0 +1,228 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/engine/pipeline"
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+var threadCases = map[string]func(*testing.T, *probe){
+	"short ones come whole":         shortThread,
+	"of long ones both ends come":   longThread,
+	"every excerpt is exact":        exactExcerpts,
+	"age":                           threadSince,
+	"states":                        threadStates,
+	"a sender in other threads":     personThread,
+	"many senders in other threads": manySenders,
+}
+
+// excerpt reads with a query of the thread "thread 1".
+func (p *probe) excerpt(query pipeline.ThreadQuery) pipeline.ThreadExcerpt {
+	p.Helper()
+	if query.Agent == "" {
+		query.Agent, query.ThreadID = "echo", "thread 1"
+	}
+	if query.Before == "" {
+		query.Before = "~"
+	}
+	found, err := p.Pipeline.ThreadExcerpt(p.Context(), query)
+	p.ok(err)
+	return found
+}
+
+// brief writes an excerpt as the message ids of its exchanges, with + where there is an answer and - where only that.
+func brief(e pipeline.ThreadExcerpt) string {
+	return strings.TrimSpace(fmt.Sprintf("%s … %s = %d", briefly(e.Head), briefly(e.Tail), e.Total))
+}
+
+func briefly(exchanges []pipeline.Exchange) string {
+	words := make([]string, len(exchanges))
+	for i, e := range exchanges {
+		words[i] = e.Turn.Message.ID
+		if e.Answered() {
+			words[i] += "+"
+		}
+		if e.Withdrawn {
+			words[i] = "-" + words[i]
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (p *probe) reads(want string, query pipeline.ThreadQuery) {
+	p.Helper()
+	if got := brief(p.excerpt(query)); got != want {
+		p.Errorf("%+v: %s, want %s", query, got, want)
+	}
+}
+
+// conversation stores exchanges m0… of thread 1: a letter each, a = answered, q = not, s = silently.
+func (p *probe) conversation(letters string) (turns []exchange.TurnRecord) {
+	p.Helper()
+	for i, letter := range letters {
+		turn := p.message(fmt.Sprintf("m%d", i))
+		p.insert(turn)
+		switch letter {
+		case 'a':
+			p.answer(turn, "")
+		case 's':
+			reply := p.reply(turn)
+			reply.Response = normalized.Response{InReplyTo: turn.Message.ID, Silent: true}
+			p.tx(func(tx pipeline.Tx) error { return tx.InsertReply(p.Context(), reply, "") })
+		}
+		turns = append(turns, turn)
+	}
+	return turns
+}
+
+func shortThread(t *testing.T, p *probe) {
+	p.reads("…  = 0", pipeline.ThreadQuery{Head: 2, Tail: 20})
+	turns := p.conversation("aqs")
+	p.reads("… m0+ m1 m2 = 4", pipeline.ThreadQuery{Head: 2, Tail: 20})
+	p.reads("… m0+ m1 = 3", pipeline.ThreadQuery{Head: 2, Tail: 20, Before: turns[2].ID})
+	p.reads("…  = 0", pipeline.ThreadQuery{Head: 2, Tail: 20, Before: turns[0].ID})
+	p.reads("…  = 0", pipeline.ThreadQuery{Agent: "other", ThreadID: "thread 1", Head: 2, Tail: 20})
+	found := p.excerpt(pipeline.ThreadQuery{Head: 2, Tail: 20}).Tail
+	if e := found[0]; e.Turn.ReplyID != e.ReplyID || e.ReplyID == "" || e.At.IsZero() || e.Turn.Response == nil {
+		t.Errorf("exchange %+v", e)
+	}
+	if e := found[1]; e.ReplyID != "" || !e.At.IsZero() || e.Turn.Response != nil {
+		t.Errorf("exchange %+v", e)
+	}
+}
+
+func longThread(_ *testing.T, p *probe) {
+	p.conversation(strings.Repeat("a", 20))
+	p.reads("m0+ … m17+ m18+ m19+ = 40", pipeline.ThreadQuery{Head: 2, Tail: 6})
+	p.reads("m0+ m1+ … m18+ m19+ = 40", pipeline.ThreadQuery{Head: 3, Tail: 3})
+	p.reads("… m19+ = 40", pipeline.ThreadQuery{Tail: 1})
+	p.reads("m0+ …  = 40", pipeline.ThreadQuery{Head: 1})
+	p.reads("m0+ … m18+ m19+ = 40", pipeline.ThreadQuery{Head: 1, Tail: 20, Enough: func(e pipeline.Exchange) bool {
+		return e.Turn.Message.ID == "m18"
+	}})
+}
+
+// exactExcerpts compares excerpts of all sizes with the whole thread.
+func exactExcerpts(_ *testing.T, p *probe) {
+	turns := p.conversation("aqasaqqa")
+	whole := p.excerpt(pipeline.ThreadQuery{Tail: 100}).Tail
+	for head := range 6 {
+		for tail := range 10 {
+			for end := range len(turns) {
+				p.exact(whole[:end], pipeline.ThreadQuery{Head: head, Tail: tail, Before: turns[end].ID})
+			}
+		}
+	}
+}
+
+func (p *probe) exact(whole []pipeline.Exchange, query pipeline.ThreadQuery) {
+	p.Helper()
+	got, total := p.excerpt(query), count(whole)
+	if got.Total != total || count(got.Tail) < min(query.Tail, total) || count(got.Head) < min(query.Head, total-count(got.Tail)) {
+		p.Errorf("%+v: %s", query, brief(got))
+	}
+	if briefly(got.Tail) != briefly(whole[len(whole)-len(got.Tail):]) || briefly(got.Head) != briefly(whole[:len(got.Head)]) ||
+		len(got.Head)+len(got.Tail) > len(whole) {
+		p.Errorf("%+v: %s of %s", query, brief(got), briefly(whole))
+	}
+}
+
+func count(exchanges []pipeline.Exchange) (turns int) {
+	for _, e := range exchanges {
+		turns += e.Turns()
+	}
+	return turns
+}
+
+// idAt gives the turn an id of that instant, as if it had been accepted then.
+func idAt(turn exchange.TurnRecord, at time.Time) exchange.TurnRecord {
+	digits := fmt.Sprintf("%012x", at.UnixMilli())
+	turn.ID = digits[:8] + "-" + digits[8:] + turn.ID[len("00000000-0000"):]
+	return turn
+}
+
+func threadSince(_ *testing.T, p *probe) {
+	for i := range 6 {
+		turn := idAt(p.message(fmt.Sprintf("m%d", i)), p.now.Add(time.Duration(i-6)*time.Hour))
+		p.insert(turn)
+		p.answer(turn, "")
+	}
+	since := p.now.Add(-3*time.Hour - time.Minute)
+	p.reads("… m3+ m4+ m5+ = 6", pipeline.ThreadQuery{Head: 2, Tail: 20, Since: since})
+	p.reads("m3+ … m5+ = 6", pipeline.ThreadQuery{Head: 1, Tail: 2, Since: since})
+	p.reads("…  = 0", pipeline.ThreadQuery{Head: 1, Tail: 2, Since: p.now.Add(time.Hour)})
+}
+
+// threadStates: held messages are no part of a conversation until the operator lets them in.
+func threadStates(_ *testing.T, p *probe) {
+	turns := make([]exchange.TurnRecord, 4)
+	for i, state := range []string{exchange.StateHeld, exchange.StateHeld, exchange.StateAccepted, exchange.StateSilent} {
+		turns[i] = p.message(fmt.Sprintf("m%d", i))
+		turns[i].State = state
+		p.insert(turns[i])
+	}
+	p.reads("… m2 m3 = 2", pipeline.ThreadQuery{Head: 1, Tail: 9})
+	move := func(turn exchange.TurnRecord, from, to string) {
+		p.tx(func(tx pipeline.Tx) error {
+			_, err := tx.MoveTurn(p.Context(), pipeline.Move{ID: turn.ID, From: []string{from}, To: to, At: p.now})
+			return err
+		})
+	}
+	move(turns[0], exchange.StateHeld, exchange.StateAccepted)
+	p.answer(turns[0], "")
+	move(turns[1], exchange.StateHeld, exchange.StateCancelled)
+	move(turns[2], exchange.StateAccepted, exchange.StateCancelled)
+	p.reads("… m0+ m2 m3 = 4", pipeline.ThreadQuery{Head: 1, Tail: 9})
+	p.reads("m0+ … m3 = 4", pipeline.ThreadQuery{Head: 1, Tail: 1})
+	move(turns[2], exchange.StateCancelled, exchange.StateHeld)
+	p.reads("… m0+ m3 = 3", pipeline.ThreadQuery{Head: 1, Tail: 9})
+}
+
+// say stores an answered exchange of a sender in a thread.
+func (p *probe) say(id, principal, thread string, shared bool) exchange.TurnRecord {
+	p.Helper()
+	turn := p.message(id)
+	turn.Principal, turn.ThreadID, turn.Message.ThreadID, turn.Shared = principal, thread, thread, shared
+	p.insert(turn)
+	p.answer(turn, "")
+	return turn
+}
+
+func personThread(_ *testing.T, p *probe) {
+	p.say("m0", "alice", "mail", true)
+	p.say("m1", "bob", "mail", true)
+	p.say("m2", "alice", "thread 1", true)
+	p.say("m3", "bob", "thread 1", true)
+	p.say("m4", "alice by mail", "mail 2", true)
+	p.say("m5", "alice", "before it followed the person", false)
+	elsewhere := p.message("m6")
+	elsewhere.Agent, elsewhere.Principal, elsewhere.Message.Recipient, elsewhere.Shared = "other", "alice", "@other@inbox.example", true
+	p.insert(elsewhere)
+	last := p.say("m7", "alice", "thread 1", true)
+	alice, both := []string{"alice"}, []string{"alice", "alice by mail", "alice"}
+	p.reads("… m2+ m3+ m7+ = 6", pipeline.ThreadQuery{Head: 2, Tail: 20})
+	p.reads("… m0+ m2+ m3+ m7+ = 8", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: alice})
+	p.reads("… m0+ m2+ m3+ m4+ m7+ = 10", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: both})
+	p.reads("m0+ … m4+ m7+ = 10", pipeline.ThreadQuery{Head: 2, Tail: 4, Principals: both})
+	p.reads("m0+ m2+ … m4+ = 8", pipeline.ThreadQuery{Head: 3, Tail: 1, Principals: both, Before: last.ID})
+	p.reads("… m0+ m2+ m3+ m7+ = 8", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: append(alice, "nobody")})
+}
+
+func manySenders(t *testing.T, p *probe) {
+	var principals []string
+	for i := range 20 {
+		principals = append(principals, fmt.Sprintf("sender %d", i))
+		p.say(fmt.Sprintf("m%d", i), principals[i], fmt.Sprintf("thread of %d", i), true)
+	}
+	for n := range 20 {
+		found := p.excerpt(pipeline.ThreadQuery{Head: 2, Tail: 4, Principals: principals[:n]})
+		if want := 2 * min(n, 16); found.Total != want || count(found.Tail) < min(4, want) {
+			t.Errorf("%d senders: %s", n, brief(found))
+		}
+	}
+}

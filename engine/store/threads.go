@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"inbox/engine/pipeline"
+)
+
+// Turns that make history, of a thread, and of one sender in all threads of an agent whose history follows the person.
+// $1 = thread_key, $2 and $3 = bounds of the id.
+const (
+	inThread = `FROM turns WHERE thread_key = $1 AND id < $2 AND id >= $3 AND history_turns > 0`
+	ofOwner  = `FROM turns WHERE owner_key = $%d AND person_shared = 1 AND id < $2 AND id >= $3 AND history_turns > 0`
+)
+
+// selectPage reads one end of a thread; $4 = agent, $5 = limit, then owner_keys. The key of a thread stands for its
+// agent and id; pages compare the agent all the same.
+func selectPage(owners int, order string) string {
+	var chosen strings.Builder
+	fmt.Fprintf(&chosen, `SELECT id FROM (SELECT id `+inThread+` ORDER BY id %s LIMIT $5 + 0) AS here`, order)
+	for i := range owners {
+		fmt.Fprintf(&chosen, ` UNION SELECT id FROM (SELECT id `+ofOwner+` ORDER BY id %s LIMIT $5 + 0) AS other%d`, i+6, order, i)
+	}
+	return fmt.Sprintf(`SELECT `+turnColumns+`, COALESCE(r.response, ''), COALESCE(r.id, ''), COALESCE(r.created_at, 0),
+		t.history_turns FROM (%s) AS hit JOIN turns t ON t.id = hit.id LEFT JOIN replies r ON r.id = t.reply_id
+		WHERE t.agent = $4 ORDER BY t.id %s LIMIT $5 + 0`, chosen.String(), order)
+}
+
+// selectTotal counts the turns of a thread; owner_keys from $4 on. It reads two indexes and no row.
+func selectTotal(owners int) string {
+	rows := `SELECT history_turns ` + inThread
+	if owners > 0 {
+		rows += ` UNION ALL SELECT history_turns FROM turns WHERE owner_key IN (` + placeholders(4, owners) + `)
+			AND person_shared = 1 AND id < $2 AND id >= $3 AND thread_key <> $1`
+	}
+	return `SELECT CAST(COALESCE(SUM(history_turns), 0) AS BIGINT) FROM (` + rows + `) AS hit`
+}
+
+// threadStatements are the three texts for a number of owners.
+type threadStatements struct{ newest, oldest, total string }
+
+// maxOwners bounds the senders that are looked up for one history. Numbers of owners are rounded up to a power of two,
+// so that there are few texts to prepare.
+const maxOwners = 16
+
+var threadTexts = func() map[int]threadStatements {
+	texts := map[int]threadStatements{}
+	for _, owners := range []int{0, 1, 2, 4, 8, maxOwners} {
+		texts[owners] = threadStatements{selectPage(owners, "DESC"), selectPage(owners, "ASC"), selectTotal(owners)}
+	}
+	return texts
+}()
+
+// ownerKeys gives the keys of the senders in a number for which there are texts: the last one stands several times.
+func ownerKeys(agent string, principals []string) (keys []any) {
+	for _, principal := range principals[:min(len(principals), maxOwners)] {
+		keys = append(keys, hashKey(agent, principal))
+	}
+	for len(keys) > 0 && threadTexts[len(keys)].total == "" {
+		keys = append(keys, keys[len(keys)-1])
+	}
+	return keys
+}
+
+// errEnough ends a read whose caller needs no more rows.
+var errEnough = errors.New("enough rows")
+
+// ThreadExcerpt gives both ends of a thread and how many turns it has, without reading what is between; see
+// pipeline.ThreadQuery. A short thread takes one statement, a long one three.
+func (s *Store) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery) (pipeline.ThreadExcerpt, error) {
+	var e pipeline.ThreadExcerpt
+	owners := ownerKeys(query.Agent, query.Principals)
+	texts := threadTexts[len(owners)]
+	key, before, since := hashKey(query.Agent, query.ThreadID), query.Before, firstID(query.Since)
+	page := func(text, before string, limit int, enough func(pipeline.Exchange) bool) ([]pipeline.Exchange, bool, error) {
+		return s.exchanges(ctx, text, slices.Concat([]any{key, before, since, query.Agent, int64(limit)}, owners), limit, enough)
+	}
+	tail, all, err := page(texts.newest, before, query.Tail, query.Enough)
+	if err != nil {
+		return e, err
+	}
+	slices.Reverse(tail)
+	e.Tail = tail
+	for _, exchange := range tail {
+		e.Total += exchange.Turns()
+		before = min(before, exchange.Turn.ID)
+	}
+	if all {
+		return e, nil
+	}
+	if e.Head, _, err = page(texts.oldest, before, query.Head, nil); err != nil {
+		return e, err
+	}
+	_, err = first(ctx, s.engine.reader(), texts.total, slices.Concat([]any{key, query.Before, since}, owners), &e.Total)
+	return e, err
+}
+
+// exchanges reads until limit turns are there or the caller has enough. It says whether there was nothing more to read.
+func (s *Store) exchanges(
+	ctx context.Context, text string, arguments []any, limit int, enough func(pipeline.Exchange) bool,
+) (found []pipeline.Exchange, all bool, err error) {
+	if limit <= 0 {
+		return nil, false, nil
+	}
+	turns := 0
+	err = s.engine.reader().each(ctx, text, arguments, func(r row) error {
+		if turns >= limit {
+			return errEnough
+		}
+		e, err := scanExchange(r)
+		if err != nil {
+			return err
+		}
+		found = append(found, e)
+		if turns += e.Turns(); enough != nil && enough(e) {
+			turns = limit
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return found, false, nil
+	}
+	return found, len(found) < limit, err
+}
+
+func scanExchange(r row) (e pipeline.Exchange, err error) {
+	var at, turns int64
+	if e.Turn, err = scanTurn(r, &e.ReplyID, &at, &turns); err != nil {
+		return e, err
+	}
+	e.At = instant(at)
+	e.Withdrawn = turns == 1 && e.Answered()
+	return e, nil
+}
+
+// firstID is at most the id of every turn that was accepted at the instant or later: a UUIDv7 begins with its
+// milliseconds (RFC 9562, section 5.7).
+func firstID(since time.Time) string {
+	if since.IsZero() {
+		return ""
+	}
+	digits := fmt.Sprintf("%012x", max(since.UnixMilli(), 0))
+	return digits[:8] + "-" + digits[8:]
+}
