@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -37,8 +38,8 @@ func encodeMultibase(data []byte) string {
 		}
 		text.WriteByte(base58Alphabet[0])
 	}
-	for i := len(reversed) - 1; i >= 0; i-- {
-		text.WriteByte(reversed[i])
+	for _, letter := range slices.Backward(reversed) {
+		text.WriteByte(letter)
 	}
 	return text.String()
 }

@@ -31,6 +31,8 @@ const (
 )
 
 // Codes of a Rejection of a verifiable credential: the fifteen of the profile v0.2 (message contract, section 10).
+//
+//nolint:gosec // names of codes hold no secret
 const (
 	CodeCredentialMalformed          = "credential:malformed"
 	CodeCredentialLimitExceeded      = "credential:limit_exceeded"
@@ -49,7 +51,9 @@ const (
 	CodeCredentialReplayed           = "credential:replayed"
 )
 
-// meanings says for each code what the operator can do about it.
+// meanings says for each code what was found, as far as the operator can do something about it.
+//
+//nolint:gosec // names of codes hold no secret
 var meanings = map[string]string{
 	CodeMalformed:            "not evidence as the contract writes it",
 	CodeLimitExceeded:        "over 16 pieces, 32 KiB each or 64 KiB together; all pieces over a common limit are dropped",

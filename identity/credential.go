@@ -8,7 +8,7 @@ import (
 )
 
 // CredentialExtension is the URI of the credential form of evidence, v0.2 (message contract, section 10).
-const CredentialExtension = "https://mentionable.dev/ns/identity/v0.2"
+const CredentialExtension = "https://mentionable.dev/ns/identity/v0.2" //nolint:gosec // an address, no secret
 
 // Limits of credentials; one piece and all pieces are bounded like evidence.
 const (
@@ -27,6 +27,8 @@ type Credential struct {
 }
 
 // The profile, in canonical form. No context is ever fetched: these two are known, and others are refused.
+//
+//nolint:gosec // addresses and names of types hold no secret
 const (
 	credentialContexts = `["https://www.w3.org/ns/credentials/v2","https://mentionable.dev/ns/identity/v0.2/context.jsonld"]`
 	credentialTypes    = `["VerifiableCredential","PlatformIdentityCredential"]`

@@ -28,8 +28,8 @@ type shelf struct {
 func (s *shelf) Fetch(ctx context.Context, url string) ([]byte, error) {
 	s.mu.Lock()
 	s.fetched[url]++
-	before, body, found := s.before, s.documents[url], false
-	_, found = s.documents[url]
+	before := s.before
+	body, found := s.documents[url]
 	s.mu.Unlock()
 	if before != nil {
 		if err := before(ctx, url); err != nil {

@@ -66,7 +66,9 @@ func (v *Validator) checkShape(_ context.Context, c *candidate) *refusal {
 	if err != nil {
 		return refuse(CodeMalformed, err.Error())
 	}
-	if found := read.CheckShape(); found != nil {
+	if found := read.CheckShape(); found != nil && found.TooLarge {
+		return refuse(CodeLimitExceeded, "")
+	} else if found != nil {
 		return refuse(CodeMalformed, found.Error())
 	}
 	c.canonical, c.evidence = canonical, read
@@ -102,19 +104,15 @@ func (v *Validator) checkOrigin(_ context.Context, c *candidate) *refusal {
 	if c.evidence.Proof.Type != ProofSignedAttestation {
 		return refuse(CodeOwnProofFromPeer, c.evidence.Proof.Type)
 	}
-	issuer, err := CanonicalIssuer(c.evidence.Issuer)
-	if err != nil {
-		return nil // nobody can trust it: the next step says so
-	}
-	c.issuer = issuer
-	if v.own[issuer] {
+	c.issuer, _ = CanonicalIssuer(c.evidence.Issuer) // of a strange form it is empty, and nobody trusts that
+	if v.own[c.issuer] {
 		return refuse(CodeSelfIssued, "")
 	}
 	return nil
 }
 
 func (v *Validator) checkTrust(_ context.Context, c *candidate) *refusal {
-	if c.entries = v.trust.of(c.issuer, v.now()); c.issuer == "" || len(c.entries) == 0 {
+	if c.entries = v.trust.of(c.issuer, v.now()); len(c.entries) == 0 {
 		return refuse(CodeUntrustedIssuer, "")
 	}
 	return nil
