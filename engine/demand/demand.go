@@ -106,19 +106,21 @@ type Options struct {
 
 // View is what the page of a demand shows. It holds no secret beside the state that its reader already has.
 type View struct {
-	ID        string
-	Agent     string          // name of the agent that asks
-	Kind      string          // of the part
-	Purpose   string          // "", policypart.PurposeLink or policypart.PurposeLinkConfirm
-	Status    string          // policypart.Status…; StatusExpired also when the time is over and nobody noted it yet
-	Open      bool            // it can be decided now
-	Part      policypart.Part // Part.Localized gives title and message in the reader's language; url and state are left out
-	Asker     string          // subject of the asker's first identity, or the unverified address
-	Locale    string          // of the asker's profile, BCP 47; may be empty
-	IssuedAt  time.Time
-	ExpiresAt time.Time
-	Outcome   string            // policypart.Outcome… once it is settled
-	Logins    []string          // names for BeginLogin, while it is open
-	Accepts   []json.RawMessage // x402 requirements, while it is open and unpaid
-	Word      string            // of a link that was agreed to: the word that the other address has to send to the agent
+	ID           string
+	Token        string          // the state, for addresses of the page
+	Agent        string          // name of the agent that asks
+	AgentAddress string          // @agent@domain
+	Kind         string          // of the part
+	Purpose      string          // "", policypart.PurposeLink or policypart.PurposeLinkConfirm
+	Status       string          // policypart.Status…; StatusExpired also when the time is over and nobody noted it yet
+	Open         bool            // it can be decided now
+	Part         policypart.Part // Part.Localized gives title and message in the reader's language; url and state are left out
+	Asker        string          // subject of the asker's first identity, or the unverified address
+	Locale       string          // of the asker's profile, BCP 47; may be empty
+	IssuedAt     time.Time
+	ExpiresAt    time.Time
+	Outcome      string            // policypart.Outcome… once it is settled
+	Logins       []string          // names for BeginLogin, while it is open
+	Accepts      []json.RawMessage // x402 requirements, while it is open and unpaid
+	Word         string            // of a link that was agreed to: the word that the other address has to send to the agent
 }

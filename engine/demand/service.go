@@ -3,20 +3,18 @@ package demand
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"time"
 
-	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/normalized"
 	"inbox/policypart"
 )
 
 // Service makes, shows and decides demands. It is safe for concurrent use.
 type Service struct {
-	options Options
-	turns   Turns
+	options        Options
+	turns          Turns
+	unknown, known *rows
 }
 
 // New makes a Service; Bind must follow before anything is decided.
@@ -31,62 +29,69 @@ func New(options Options) *Service {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	return &Service{options: options}
+	return &Service{options: options, unknown: &rows{limit: unknownRows}, known: &rows{limit: knownRows}}
 }
 
-// Bind names the pipeline, which itself needs the Service.
+// Bind names the pipeline, which itself needs the Service. It must be called once, before the first request.
 func (s *Service) Bind(turns Turns) { s.turns = turns }
 
-var errLater = fault.New(fault.Unsupported, "not built yet")
+func (s *Service) now() time.Time { return s.options.Now().UTC().Truncate(time.Millisecond) }
 
-// Issue makes the demand of a turn that is about to be parked.
-func (s *Service) Issue(turn exchange.TurnRecord, part policypart.Part) (policypart.Issuance, error) {
-	return policypart.Issuance{}, errLater
+// byToken finds the demand of a page. A token of another form is no demand and costs no query.
+func (s *Service) byToken(ctx context.Context, token string) (policypart.Issuance, *policypart.Refusal, error) {
+	unknown := &policypart.Refusal{Code: policypart.CodeUnknown, Reason: "no demand has this state"}
+	if len(token) != tokenBytes {
+		return policypart.Issuance{}, unknown, nil
+	}
+	issuance, found, err := s.options.Store.DemandByState(ctx, policypart.HashState(token))
+	switch {
+	case err != nil:
+		return issuance, nil, fault.Wrap(fault.Unavailable, "the request cannot be read now; try again", err)
+	case !found:
+		return policypart.Issuance{}, unknown, nil
+	}
+	return issuance, nil, nil
 }
 
-// Present gives a part as it may be rendered.
-func (s *Service) Present(part policypart.Part) policypart.Part { return part.Confine(s.options.BaseURL) }
-
-// Challenge says whether the message answers a link challenge from the other side.
-func (s *Service) Challenge(ctx context.Context, turn exchange.TurnRecord) (part policypart.Part, answers bool, err error) {
-	return policypart.Part{}, false, nil
+// open finds the demand of a page for somebody who acts on it: all of the eight checks that need no proof.
+func (s *Service) open(ctx context.Context, token string) (policypart.Issuance, error) {
+	issuance, refusal, err := s.byToken(ctx, token)
+	if err != nil {
+		return issuance, err
+	}
+	if refusal == nil {
+		refusal = issuance.Check(policypart.Attempt{State: token, Bearer: true, At: s.now()})
+	}
+	if refusal != nil {
+		return issuance, s.refuse(ctx, issuance, refusal)
+	}
+	return issuance, nil
 }
 
-// Offer holds a settlement that came with a message against the eight checks.
-func (s *Service) Offer(ctx context.Context, in exchange.Inbound, parked exchange.TurnRecord) (Ending, error) {
-	return Ending{}, errLater
+// settle stores endings of which the first is of the demand that somebody just decided.
+func (s *Service) settle(ctx context.Context, endings ...Ending) error {
+	err := s.turns.Settle(ctx, endings...)
+	first := endings[0].Issuance
+	switch {
+	case fault.Is(err, fault.Conflict):
+		return s.refuse(ctx, first, s.lost(ctx, first.ID))
+	case err != nil:
+		return fault.Wrap(fault.Unavailable, "the answer cannot be stored now; try again", err)
+	}
+	for i := range endings {
+		if resolution := endings[i].Issuance.Resolution; resolution != nil {
+			demands.WithLabelValues(endings[i].Issuance.Kind, resolution.Outcome).Inc()
+		}
+	}
+	return nil
 }
 
-// Capture takes the money for a completed answer.
-func (s *Service) Capture(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) (normalized.Response, error) {
-	return response, nil
-}
-
-// Show gives the page of a demand and changes nothing.
-func (s *Service) Show(ctx context.Context, token string) (View, error) { return View{}, errLater }
-
-// Decide grants or denies.
-func (s *Service) Decide(ctx context.Context, token string, grant bool) (View, error) {
-	return View{}, errLater
-}
-
-// BeginLogin starts a login.
-func (s *Service) BeginLogin(ctx context.Context, token, login string) (redirect, binding string, err error) {
-	return "", "", errLater
-}
-
-// FinishLogin ends a login.
-func (s *Service) FinishLogin(ctx context.Context, state, code, binding string) (View, error) {
-	return View{}, errLater
-}
-
-// Pay offers a payment.
-func (s *Service) Pay(ctx context.Context, token string, payment json.RawMessage) (View, error) {
-	return View{}, errLater
-}
-
-// Run ends demands that expired, until ctx is done.
-func (s *Service) Run(ctx context.Context) error {
-	<-ctx.Done()
-	return ctx.Err()
+// lost says why somebody who passed the checks could not act: another attempt was faster, or the turn is gone.
+func (s *Service) lost(ctx context.Context, id string) *policypart.Refusal {
+	if current, err := s.options.Store.Demand(ctx, id); err == nil {
+		if refusal := current.CheckOpen(s.now()); refusal != nil {
+			return refusal
+		}
+	}
+	return &policypart.Refusal{Code: policypart.CodeUsed, Reason: "the turn does not wait for it any more"}
 }

@@ -4,12 +4,25 @@
 package openid
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
-	"sync"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"inbox/internal/fault"
+)
+
+const (
+	defaultTimeout = 15 * time.Second
+	keepFound      = time.Hour        // a provider that moves its endpoints or keys is followed within this time
+	keepFailure    = 10 * time.Second // a provider that is down is not asked for every visitor
 )
 
 // Doer sends one request and follows no redirect; *safehttp.Client is one.
@@ -20,13 +33,13 @@ type Doer interface {
 // Options configure a Provider. Name, Issuer, ClientID, RedirectURL and HTTP are required.
 type Options struct {
 	Name         string // of the login, as configured and as shown on the page
-	Issuer       string // https URL, exactly as the provider's discovery document writes it
+	Issuer       string // URL, exactly as the provider's discovery document writes it
 	ClientID     string
 	ClientSecret string   // empty = a public client, which PKCE alone protects
 	RedirectURL  string   // our callback, as registered with the provider
 	Scopes       []string // beside openid; empty = email
 	HTTP         Doer
-	Timeout      time.Duration // of each conversation with the provider; 15 s
+	Timeout      time.Duration // of one request to the provider; 15 s
 	Now          func() time.Time
 }
 
@@ -35,23 +48,111 @@ type Options struct {
 type Provider struct {
 	options Options
 	client  *http.Client
-
-	mutex      sync.Mutex
-	found      *oidc.Provider
-	foundUntil time.Time
+	turn    chan struct{} // holds one token: who has it may read and change the fields below
+	found   *oidc.Provider
+	until   time.Time // found or failure is kept until then
+	failure error
 }
 
-// Identity is who the provider says that the browser's user is.
-type Identity struct {
-	Issuer          string
-	Subject         string
-	Email           string // empty unless the provider says that it is verified
-	Name            string // for display
-	TokenHash       string // lower-case hex SHA-256 of the ID token, for the audit trail; the token is not kept
-	AuthenticatedAt time.Time
+// New makes a Provider; nothing is fetched yet.
+func New(options Options) (*Provider, error) {
+	issuer, err := url.Parse(options.Issuer)
+	switch {
+	case err != nil || issuer.Host == "" || (issuer.Scheme != "https" && issuer.Scheme != "http"):
+		return nil, fmt.Errorf("login %q: issuer must be a URL such as https://accounts.example", options.Name)
+	case options.Name == "" || options.ClientID == "" || options.RedirectURL == "" || options.HTTP == nil:
+		return nil, fmt.Errorf("login %q: name, client_id and redirect URL are required", options.Name)
+	}
+	options.Timeout = cmp.Or(options.Timeout, defaultTimeout)
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if len(options.Scopes) == 0 {
+		options.Scopes = []string{"email"}
+	}
+	client := &http.Client{
+		Transport: roundTripper{options.HTTP}, Timeout: options.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &Provider{options: options, client: client, turn: make(chan struct{}, 1)}, nil
+}
+
+// roundTripper lets the libraries speak through our own client.
+type roundTripper struct{ doer Doer }
+
+// RoundTrip sends one request.
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
+	return r.doer.Do(request)
 }
 
 // Name gives the name of the login.
 func (p *Provider) Name() string { return p.options.Name }
 
-var _ = context.Background
+// AuthorizationURL gives the address to which the browser is sent (OpenID Connect Core, section 3.1.2.1). Verifier is
+// the PKCE code verifier (RFC 7636); only its S256 challenge is in the address. fault.Unavailable when the provider's
+// discovery document cannot be read.
+func (p *Provider) AuthorizationURL(ctx context.Context, state, nonce, verifier string) (string, error) {
+	provider, err := p.provider(ctx)
+	if err != nil {
+		return "", err
+	}
+	return p.config(provider).AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)), nil
+}
+
+func (p *Provider) config(provider *oidc.Provider) *oauth2.Config {
+	scopes := append([]string{oidc.ScopeOpenID}, slices.DeleteFunc(slices.Clone(p.options.Scopes), func(scope string) bool { return scope == oidc.ScopeOpenID })...)
+	return &oauth2.Config{
+		ClientID: p.options.ClientID, ClientSecret: p.options.ClientSecret, RedirectURL: p.options.RedirectURL,
+		Endpoint: provider.Endpoint(), Scopes: scopes,
+	}
+}
+
+// provider gives the discovered provider, fetching it when it is not there or too old. An old one outlives a failure.
+func (p *Provider) provider(ctx context.Context) (*oidc.Provider, error) {
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil, unreachable(ctx.Err())
+	}
+	if p.options.Now().Before(p.until) && (p.found != nil || p.failure != nil) {
+		return p.found, p.failureUnlessFound()
+	}
+	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.client), p.options.Issuer)
+	if err != nil {
+		if ctx.Err() == nil { // an impatient visitor says nothing about the provider
+			p.failure, p.until = unreachable(err), p.options.Now().Add(keepFailure)
+		}
+		if p.found != nil {
+			return p.found, nil
+		}
+		return nil, unreachable(err)
+	}
+	p.found, p.failure, p.until = found, nil, p.options.Now().Add(keepFound)
+	return found, nil
+}
+
+func (p *Provider) failureUnlessFound() error {
+	if p.found != nil {
+		return nil
+	}
+	return p.failure
+}
+
+func unreachable(err error) error {
+	return fault.Wrap(fault.Unavailable, "the login service cannot be reached now; try again later", fmt.Errorf("ask OpenID provider: %w", err))
+}
+
+// rejected says that the proof itself is bad, not the way to it.
+func rejected(err error) error {
+	return fault.Wrap(fault.Unauthenticated, "the login was not confirmed by its service", err)
+}
+
+// classed tells a refused code or token from a provider that cannot be reached.
+func classed(err error) error {
+	var refused *oauth2.RetrieveError
+	if errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode/100 == 4 {
+		return rejected(fmt.Errorf("redeem code: %w", err))
+	}
+	return unreachable(fmt.Errorf("redeem code: %w", err))
+}

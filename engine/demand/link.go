@@ -1,0 +1,176 @@
+package demand
+
+import (
+	"context"
+	"crypto/hmac"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// A word is wordPrefix and 16 characters of Crockford's base32. People type it from one device into another, so case
+// and the letters that base32 leaves out are forgiven.
+const (
+	wordPrefix = "link-"
+	maxWords   = 3        // looked up in one message
+	maxScanned = 64 << 10 // bytes of one text part that are searched
+)
+
+var (
+	wordPattern = regexp.MustCompile(`(?i)\blink-[0-9a-z]{16}\b`)
+	wordLetters = strings.NewReplacer("o", "0", "i", "1", "l", "1")
+)
+
+// partner is the value of LinkKey in the part of Challenge. The proof says that Challenge wrote it for this very turn:
+// an agent cannot bind two people's demands to each other.
+type partner struct {
+	Demand string `json:"demand"`
+	Proof  string `json:"proof"`
+}
+
+// freezeLink gives link demands their purpose. Both sides need a verified identity.
+func (s *Service) freezeLink(issuance *policypart.Issuance, kept *notes, part *policypart.Part) error {
+	var bound partner
+	_ = json.Unmarshal(part.Data[LinkKey], &bound) //nolint:errcheck // absent or not ours: proves nothing
+	delete(part.Data, LinkKey)
+	switch {
+	case part.Code != CodeLink && part.Code != CodeLinkConfirm:
+		return nil
+	case len(issuance.Asker) == 0:
+		return fault.GiveUp("only a verified address can be linked with another one", nil)
+	case part.Code == CodeLink:
+		issuance.Purpose = policypart.PurposeLink
+		issuance.CodeHash = policypart.HashState(s.word(issuance.ID))
+		return nil
+	case !hmac.Equal([]byte(bound.Proof), []byte(s.derive(labelPartner, bound.Demand, issuance.TurnID))):
+		return unmeetable(errors.New(CodeLinkConfirm + " is asked by the server alone"))
+	}
+	issuance.Purpose, kept.Partner = policypart.PurposeLinkConfirm, bound.Demand
+	return nil
+}
+
+// Challenge says whether a message, before its agent runs, answers a link challenge from the other side: it carries the
+// code word that the page of an open link demand of the same agent showed. Then part is the demand that the sender has
+// to agree to; the turn is parked with it (Issue) instead of running the agent. A message without such a word costs no
+// query. fault.Forbidden says that the word is right and the sender cannot be linked by it; its text is for the sender.
+func (s *Service) Challenge(ctx context.Context, turn exchange.TurnRecord) (part policypart.Part, answers bool, err error) {
+	for _, word := range words(turn.Message) {
+		first, found, err := s.options.Store.DemandByCode(ctx, policypart.HashState(word))
+		if err != nil {
+			return policypart.Part{}, false, fault.Wrap(fault.Unavailable, "the link cannot be read now", err)
+		}
+		if !found || first.Purpose != policypart.PurposeLink || first.Agent != turn.Agent || first.CheckOpen(s.now()) != nil {
+			continue
+		}
+		if err := s.linkable(ctx, first, turn); err != nil {
+			return policypart.Part{}, false, err
+		}
+		return s.confirmation(first, turn), true, nil
+	}
+	return policypart.Part{}, false, nil
+}
+
+// linkable wants two verified senders that are not one already.
+func (s *Service) linkable(ctx context.Context, first policypart.Issuance, turn exchange.TurnRecord) error {
+	var refusal *policypart.Refusal
+	public := ""
+	switch {
+	case len(turn.Message.Sender.Identities) == 0:
+		refusal = &policypart.Refusal{Code: policypart.CodeProof, Reason: "the code word came from an address that is not verified"}
+		public = "Your address could not be verified, so it cannot be linked."
+	case first.Principal == turn.Message.Sender.Principal():
+		refusal = &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "the code word came from the address that asked for it"}
+		public = "Send the code word from your other address, the one that you want to link with this one."
+	default:
+		return nil
+	}
+	if err := s.refuse(ctx, first, refusal); err != nil {
+		return fault.Wrap(fault.Forbidden, public, refusal)
+	}
+	return nil
+}
+
+func (s *Service) confirmation(first policypart.Issuance, turn exchange.TurnRecord) policypart.Part {
+	other := notesOf(first).Address
+	return policypart.Part{
+		Kind: policypart.ConsentRequired, Code: CodeLinkConfirm, Title: "Is this also you?",
+		Message: fmt.Sprintf("%s asks to be treated by %s as the same person as %s, so that it may use what both told it. "+
+			"Agree only if you asked for this yourself and both addresses are yours.", other, turn.Message.Recipient, turn.Message.Sender.Address),
+		ActionLabel: "Link the two addresses",
+		Data:        withData(nil, LinkKey, partner{Demand: first.ID, Proof: s.derive(labelPartner, first.ID, turn.ID)}),
+	}
+}
+
+// words gives the code words of a message as they were issued.
+func words(message normalized.Message) (found []string) {
+	for i := range message.Parts {
+		text := message.Parts[i].Content
+		if message.Parts[i].Kind != normalized.PartText || !(strings.Contains(text, "ink-") || strings.Contains(text, "INK-")) {
+			continue
+		}
+		for _, word := range wordPattern.FindAllString(text[:min(len(text), maxScanned)], maxWords) {
+			_, random, _ := strings.Cut(strings.ToLower(word), "-")
+			if found = append(found, wordPrefix+wordLetters.Replace(random)); len(found) == maxWords {
+				return found
+			}
+		}
+	}
+	return found
+}
+
+// link makes one person of the askers of both demands: the second turn ends with a sentence, the first one goes on.
+func (s *Service) link(ctx context.Context, second policypart.Issuance) error {
+	first, err := s.options.Store.Demand(ctx, notesOf(second).Partner)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return fault.Wrap(fault.Unavailable, "the request cannot be read now; try again", err)
+	}
+	refusal := first.CheckOpen(s.now())
+	switch {
+	case err != nil || first.Purpose != policypart.PurposeLink || first.Agent != second.Agent:
+		refusal = &policypart.Refusal{Code: policypart.CodeUnknown, Reason: "the other side's demand is gone"}
+	case refusal == nil && (first.Principal == second.Principal || len(first.Asker) == 0 || len(second.Asker) == 0):
+		refusal = &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "both sides are the same, or one is not verified"}
+	}
+	if refusal != nil {
+		return s.refuse(ctx, second, refusal)
+	}
+	return s.settle(ctx, s.linking(first, second)...)
+}
+
+func (s *Service) linking(first, second policypart.Issuance) []Ending {
+	now := s.now()
+	person := uuid.Must(uuid.NewV7()).String()
+	linked := []exchange.PersonIdentity{personIdentity(person, first), personIdentity(person, second)}
+	for i := range linked {
+		linked[i].LinkedAt = now
+	}
+	confirm := Ending{
+		Issuance: ended(second, deed{outcome: policypart.OutcomeGranted, by: asker(second)}, now), From: []string{policypart.StatusIssued},
+		Response: told(second, fmt.Sprintf("Done: %s now treats %s and %s as the same person.", notesOf(second).AgentAddress, linked[0].Address, linked[1].Address)),
+		State:    exchange.StateAnswered, Link: linked,
+		Audit: []exchange.AuditRecord{s.record(second, codeLinked, linked[0].Principal+" and "+linked[1].Principal)},
+	}
+	resume := s.grant(first, deed{
+		outcome: policypart.OutcomeGranted, by: asker(first), data: withData(nil, LinkKey, map[string]any{
+			"address": linked[1].Address, "identity": second.Asker[0],
+		}),
+	}, policypart.StatusIssued)
+	return []Ending{confirm, resume}
+}
+
+// personIdentity takes the identity that the principal is made of: the first one.
+func personIdentity(person string, i policypart.Issuance) exchange.PersonIdentity {
+	by := i.Asker[0]
+	return exchange.PersonIdentity{
+		PersonID: person, Principal: i.Principal, Issuer: by.Issuer, Subject: by.Subject, Method: by.Method, Address: notesOf(i).Address,
+	}
+}

@@ -1,0 +1,89 @@
+package demand
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"inbox/policypart"
+)
+
+// Labels under which secrets are derived, so that none of them can stand for another.
+const (
+	labelState         = "policy state"
+	labelWord          = "link word"
+	labelPartner       = "link partner"
+	labelLoginState    = "login state"
+	labelLoginNonce    = "login nonce"
+	labelLoginVerifier = "login verifier"
+)
+
+const tokenBytes = 43 // base64url of 32 bytes without padding
+
+// crockford is base32 without the letters that are taken for digits or for each other.
+var crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+func (s *Service) mac(label string, parts ...string) []byte {
+	hash := hmac.New(sha256.New, s.options.Secret)
+	hash.Write([]byte(label + strings.Join(parts, "\x00"))) // a hash never fails
+	return hash.Sum(nil)
+}
+
+func (s *Service) derive(label string, parts ...string) string {
+	return base64.RawURLEncoding.EncodeToString(s.mac(label, parts...))
+}
+
+// token gives the state of a demand: every node can make it, the database cannot.
+func (s *Service) token(id string) string { return s.derive(labelState, id) }
+
+// word gives the code word of a link demand: 80 bits that a person can type.
+func (s *Service) word(id string) string {
+	const random = 10
+	return wordPrefix + crockford.EncodeToString(s.mac(labelWord, id)[:random])
+}
+
+// page gives the address of a demand's page under its id (stored) or its token (presented).
+func (s *Service) page(name string) *url.URL { return s.options.BaseURL.JoinPath("policy", name) }
+
+// Present gives a stored part as the asker may see it: a url that is not on our own origin is taken away (the second
+// check), and the url of a demand gets the state in place of the id. The state also stands in data under StateKey, for
+// peers that answer by message. It is a secret of the asker: the result goes to them alone and is never stored.
+func (s *Service) Present(part policypart.Part) policypart.Part {
+	part = part.Confine(s.options.BaseURL)
+	id, ours := strings.CutPrefix(part.URL, s.page("").String()+"/")
+	if !ours || len(id) != len("00000000-0000-7000-8000-000000000000") {
+		return part
+	}
+	token := s.token(id)
+	shown := s.page(token).String()
+	part.AuthChallenges = slices.Clone(part.AuthChallenges)
+	for i, challenge := range part.AuthChallenges {
+		if challenge.Params["realm"] == part.URL {
+			part.AuthChallenges[i].Params = maps.Clone(challenge.Params)
+			part.AuthChallenges[i].Params["realm"] = shown
+		}
+	}
+	part.URL = shown
+	part.Data = withData(part.Data, StateKey, token)
+	return part
+}
+
+// withData gives a copy of data with one more key.
+func withData(data map[string]json.RawMessage, key string, value any) map[string]json.RawMessage {
+	body, err := json.Marshal(value)
+	if err != nil { // only our own shapes are written here
+		return data
+	}
+	changed := maps.Clone(data)
+	if changed == nil {
+		changed = make(map[string]json.RawMessage, 1)
+	}
+	changed[key] = body
+	return changed
+}
