@@ -52,15 +52,8 @@ func (a *A2A) Ask(ctx context.Context, cardURL, text string) (Conversation, erro
 	if err != nil {
 		return Conversation{}, fmt.Errorf("send a task to %s: %w", endpoint, err)
 	}
-	for !task.ended() {
-		select {
-		case <-ctx.Done():
-			return Conversation{}, fmt.Errorf("task %s is still %s: %w", task.ID, task.Status.State, context.Cause(ctx))
-		case <-time.After(pollInterval):
-		}
-		if task, err = a.getTask(ctx, endpoint, task.ID); err != nil {
-			return Conversation{}, fmt.Errorf("get the task back: %w", err)
-		}
+	if task, err = a.settle(ctx, endpoint, task, taskDocument.ended); err != nil {
+		return Conversation{}, err
 	}
 	evidence, err := a.check(ctx, endpoint, task)
 	if err != nil {
@@ -70,6 +63,23 @@ func (a *A2A) Ask(ctx context.Context, cardURL, text string) (Conversation, erro
 		Network: "A2A", From: a.name, To: card.Name, MessageID: question, Question: text, Answer: task.text(),
 		Evidence: append([]string{"agent card names " + endpoint}, evidence...), Took: time.Since(started),
 	}, nil
+}
+
+// settle looks at the task until it is done.
+func (a *A2A) settle(ctx context.Context, endpoint string, task taskDocument, done func(taskDocument) bool) (taskDocument, error) {
+	for !done(task) {
+		select {
+		case <-ctx.Done():
+			return task, fmt.Errorf("task %s is still %s: %w", task.ID, task.Status.State, context.Cause(ctx))
+		case <-time.After(pollInterval):
+		}
+		again, err := a.getTask(ctx, endpoint, task.ID)
+		if err != nil {
+			return task, fmt.Errorf("get the task back: %w", err)
+		}
+		task = again
+	}
+	return task, nil
 }
 
 // card gives the agent card and the JSON-RPC endpoint that it names, which must be on the card's own server: the

@@ -42,6 +42,11 @@ func (t taskDocument) ended() bool {
 	return t.Status.State != "TASK_STATE_SUBMITTED" && t.Status.State != "TASK_STATE_WORKING"
 }
 
+// asks says whether the task waits for a decision.
+func (t taskDocument) asks() bool {
+	return t.Status.State == "TASK_STATE_AUTH_REQUIRED" || t.Status.State == "TASK_STATE_INPUT_REQUIRED"
+}
+
 // text gives the text of the artifacts, or of the last status message when there are none.
 func (t taskDocument) text() string {
 	var lines []string

@@ -20,26 +20,48 @@ import (
 // Ask mentions the account @user@domain in a public note and waits until ctx ends for a reply that verifies.
 // publicURL is where the domain's WebFinger is reached; empty = https://domain.
 func (f *Fediverse) Ask(ctx context.Context, publicURL, address, text string) (Conversation, error) {
-	started := time.Now()
+	question, err := f.inquire(ctx, publicURL, address, text)
+	if err != nil {
+		return Conversation{}, err
+	}
+	defer question.forget()
+	got, err := question.next(ctx)
+	if err != nil {
+		return Conversation{}, err
+	}
+	return question.finish(got), nil
+}
+
+// AskWithConsent is Ask to an agent that asks back first: the demand must come as a note to us alone, its page is
+// opened without effect, then agreed to, and the answer arrives without another question.
+func (f *Fediverse) AskWithConsent(ctx context.Context, publicURL, address, text string) (Demand, Conversation, error) {
+	question, err := f.inquire(ctx, publicURL, address, text)
+	if err != nil {
+		return Demand{}, Conversation{}, err
+	}
+	defer question.forget()
+	return question.consent(ctx)
+}
+
+// inquire sends a public mention.
+func (f *Fediverse) inquire(ctx context.Context, publicURL, address, text string) (*inquiry, error) {
+	question := &inquiry{waiting: f.waiting, started: time.Now()}
 	target, err := f.find(ctx, publicURL, address)
 	if err != nil {
-		return Conversation{}, fmt.Errorf("find %s: %w", address, err)
+		return nil, fmt.Errorf("find %s: %w", address, err)
 	}
 	create := f.note(target, address, text, "")
-	note := create["object"].(object)["id"].(string)
-	arrival, forget := f.waiting.expect(note)
-	defer forget()
+	question.author, question.home = target.ID, origin(target.ID)
+	question.replyTo = create["object"].(object)["id"].(string)
+	question.conversation = Conversation{
+		Network: "fediverse", From: f.Address(), To: address, MessageID: create["id"].(string), Question: text,
+	}
+	question.arrival, question.forget = f.waiting.expect(question.replyTo)
 	if err := f.deliver(ctx, target.Inbox, create); err != nil {
-		return Conversation{}, fmt.Errorf("deliver the mention to %s: %w", target.Inbox, err)
+		question.forget()
+		return nil, fmt.Errorf("deliver the mention to %s: %w", target.Inbox, err)
 	}
-	got, err := f.waiting.await(ctx, target.ID, arrival)
-	if err != nil {
-		return Conversation{}, fmt.Errorf("wait for the reply to %s: %w", note, err)
-	}
-	return Conversation{
-		Network: "fediverse", From: f.Address(), To: address, MessageID: create["id"].(string),
-		Question: text, Answer: got.text, Evidence: got.evidence, Took: time.Since(started),
-	}, nil
+	return question, nil
 }
 
 // find resolves an address as Mastodon does: WebFinger, actor, and the way back from the actor to the address.

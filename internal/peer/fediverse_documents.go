@@ -3,6 +3,7 @@ package peer
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // object is a document that we write.
@@ -67,6 +68,18 @@ func (n noteDocument) mentions(actor string) bool {
 		}
 	}
 	return false
+}
+
+// others gives to whom else than the actor the note is addressed.
+func (n noteDocument) others(actor string) string {
+	addressed := slices.Concat(n.To, n.Cc)
+	for _, tag := range n.Tag {
+		if tag.Type == "Mention" {
+			addressed = append(addressed, tag.Href)
+		}
+	}
+	addressed = slices.DeleteFunc(addressed, func(one string) bool { return one == actor })
+	return strings.Join(addressed, ", ")
 }
 
 // texts reads a string or a list and keeps the strings of it: @context lists also hold objects.

@@ -130,7 +130,7 @@ func (f *Fediverse) judge(sender actorDocument, signature requestSignature, note
 	case text == "":
 		return answer{err: fmt.Errorf("the reply %s has no text", note.ID)}
 	}
-	return answer{from: sender.ID, text: text, evidence: []string{
+	return answer{id: note.ID, from: sender.ID, others: note.others(f.actorID()), text: text, evidence: []string{
 		"HTTP signature over " + strings.Join(signature.covered, ", ") + " verifies",
 		"key " + signature.keyID + " fetched from its owner",
 		"author " + sender.ID + " is the owner of that key",

@@ -31,25 +31,45 @@ type letter struct {
 // Ask mails the address (@user@domain or user@domain) through the SMTP server at smtpAddr and waits until ctx ends
 // for an answer that verifies.
 func (m *Mail) Ask(ctx context.Context, smtpAddr, address, subject, text string) (Conversation, error) {
-	started := time.Now()
-	to, err := identity.ParseAddress(address)
+	question, err := m.inquire(ctx, smtpAddr, address, subject, text)
 	if err != nil {
 		return Conversation{}, err
 	}
-	question := letter{id: newID() + "@" + m.domain, to: to.Mail(), subject: subject, text: text}
-	arrival, forget := m.waiting.expect(question.id)
-	defer forget()
-	if err := m.send(ctx, smtpAddr, question); err != nil {
-		return Conversation{}, fmt.Errorf("mail %s through %s: %w", question.to, smtpAddr, err)
-	}
-	got, err := m.waiting.await(ctx, question.to, arrival)
+	defer question.forget()
+	got, err := question.next(ctx)
 	if err != nil {
-		return Conversation{}, fmt.Errorf("wait for the answer to <%s>: %w", question.id, err)
+		return Conversation{}, err
 	}
-	return Conversation{
-		Network: "email", From: m.Address(), To: question.to, MessageID: question.id,
-		Question: text, Answer: got.text, Evidence: got.evidence, Took: time.Since(started),
-	}, nil
+	return question.finish(got), nil
+}
+
+// AskWithConsent is Ask to an agent that asks back first: the demand must come as a mail to us alone, its page is
+// opened without effect, then agreed to, and the answer arrives in the same thread without another question.
+func (m *Mail) AskWithConsent(ctx context.Context, smtpAddr, address, subject, text string) (Demand, Conversation, error) {
+	question, err := m.inquire(ctx, smtpAddr, address, subject, text)
+	if err != nil {
+		return Demand{}, Conversation{}, err
+	}
+	defer question.forget()
+	return question.consent(ctx)
+}
+
+// inquire sends a mail that opens a thread.
+func (m *Mail) inquire(ctx context.Context, smtpAddr, address, subject, text string) (*inquiry, error) {
+	question := &inquiry{waiting: m.waiting, started: time.Now()}
+	to, err := identity.ParseAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	first := letter{id: newID() + "@" + m.domain, to: to.Mail(), subject: subject, text: text}
+	question.author, question.replyTo = first.to, first.id
+	question.conversation = Conversation{Network: "email", From: m.Address(), To: first.to, MessageID: first.id, Question: text}
+	question.arrival, question.forget = m.waiting.expect(first.id)
+	if err := m.send(ctx, smtpAddr, first); err != nil {
+		question.forget()
+		return nil, fmt.Errorf("mail %s through %s: %w", first.to, smtpAddr, err)
+	}
+	return question, nil
 }
 
 func (m *Mail) send(ctx context.Context, smtpAddr string, message letter) error {

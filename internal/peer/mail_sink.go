@@ -50,9 +50,9 @@ func (s *sinkSession) Data(body io.Reader) error {
 
 // received is a mail as read.
 type received struct {
-	from, to, inReplyTo, references []string
-	subject, id, text               string
-	autoSubmitted                   string
+	from, to, cc, inReplyTo, references []string
+	subject, id, text                   string
+	autoSubmitted                       string
 }
 
 func (m *Mail) receive(ctx context.Context, raw []byte) error {
@@ -112,12 +112,20 @@ func (m *Mail) judge(arrived received, proof string) answer {
 	case arrived.id == "" || arrived.text == "":
 		return answer{err: errors.New("the answer has no Message-ID or no text")}
 	}
-	return answer{from: arrived.from[0], text: arrived.text, evidence: []string{
+	return answer{id: arrived.id, from: arrived.from[0], others: m.others(arrived), text: arrived.text, evidence: []string{
 		proof,
 		"author " + arrived.from[0] + " is of that domain",
 		"In-Reply-To and References name our mail",
 		"Auto-Submitted: " + arrived.autoSubmitted,
 	}}
+}
+
+// others gives to whom else the mail went.
+func (m *Mail) others(arrived received) string {
+	addressed := slices.DeleteFunc(slices.Concat(arrived.to, arrived.cc), func(one string) bool {
+		return strings.EqualFold(one, m.Address())
+	})
+	return strings.Join(addressed, ", ")
 }
 
 func (m *Mail) maybeReply(arrived received) {
@@ -144,7 +152,7 @@ func readMail(raw []byte) (received, error) {
 	defer reader.Close() //nolint:errcheck // only read from
 	var arrived received
 	header := reader.Header
-	arrived.from, arrived.to = addresses(header, "From"), addresses(header, "To")
+	arrived.from, arrived.to, arrived.cc = addresses(header, "From"), addresses(header, "To"), addresses(header, "Cc")
 	arrived.inReplyTo, _ = header.MsgIDList("In-Reply-To")
 	arrived.references, _ = header.MsgIDList("References")
 	arrived.subject, _ = header.Subject()

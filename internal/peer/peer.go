@@ -33,6 +33,7 @@ const (
 	maxDocumentBytes = 1 << 20
 	requestTimeout   = 10 * time.Second
 	stopGrace        = 500 * time.Millisecond
+	maxAnswers       = 4 // to one question: demands, and the answer after them
 )
 
 // newHTTPClient gives a client that follows no redirects and takes no proxy from the environment.
@@ -78,7 +79,9 @@ func newID() string { return rand.Text() }
 
 // answer is what arrived for a waiting question.
 type answer struct {
+	id       string // of the message itself
 	from     string // the proven author: actor IRI, user@domain
+	others   string // to whom else it is addressed; empty = to us alone
 	text     string
 	evidence []string
 	err      error // it arrived and does not hold
@@ -95,7 +98,7 @@ func newWaiting() *waiting { return &waiting{byID: make(map[string]chan answer)}
 
 // expect registers a question before it is sent. forget must be called when nobody waits any more.
 func (w *waiting) expect(id string) (arrival <-chan answer, forget func()) {
-	arrived := make(chan answer, 1)
+	arrived := make(chan answer, maxAnswers)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.byID[id] = arrived
@@ -114,7 +117,7 @@ func (w *waiting) deliver(id string, got answer) bool {
 	if asked {
 		select {
 		case arrived <- got:
-		default: // a second answer to the same question: the first one counts
+		default: // nobody reads so many answers to one question
 		}
 	}
 	return asked
