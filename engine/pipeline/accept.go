@@ -34,16 +34,26 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 	if err != nil {
 		return exchange.Receipt{}, "refused", err
 	}
-	turn, err := s.turn(agent, in)
+	decided := s.door(agent, in)
+	if decided.refusal != nil {
+		return exchange.Receipt{}, "refused", s.refuse(ctx, decided.refusal, append(decided.audit, disbelief(agent.Profile.Name, in)...))
+	}
+	taken, err := s.takeUp(ctx, agent, &in)
 	if err != nil {
 		return exchange.Receipt{}, "refused", err
 	}
+	turn := newTurn(agent, in, decided)
 	original, err := s.original(ctx, &turn.Message, in)
 	if err != nil {
 		return exchange.Receipt{}, "error", err
 	}
-	stored, inserted, err := s.store(ctx, turn, original, len(in.Original))
-	if err != nil {
+	stored, inserted, err := s.store(ctx, entrance{
+		turn: turn, original: original, size: len(in.Original), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
+	})
+	switch {
+	case fault.Is(err, fault.Conflict), fault.Is(err, fault.Malformed), fault.Is(err, fault.Forbidden):
+		return exchange.Receipt{}, "refused", err
+	case err != nil:
 		return exchange.Receipt{}, "error", unavailable("accept message", err)
 	}
 	receipt := exchange.Receipt{TurnID: stored.ID, New: inserted, State: stored.State, Reference: stored.Reference}
@@ -79,26 +89,18 @@ func sameDomain(agentAddress string, given identity.Address) bool {
 	return err == nil && (own.Domain == given.Domain || identity.HostOf(own.Domain) == given.Domain)
 }
 
-// turn makes the row and decides the state it starts in.
-func (s *Service) turn(agent agents.Entry, in exchange.Inbound) (exchange.TurnRecord, error) {
+// newTurn makes the row in the state that the door decided.
+func newTurn(agent agents.Entry, in exchange.Inbound, decided admission) exchange.TurnRecord {
 	now := time.Now()
 	turn := exchange.TurnRecord{
 		ID: newID(), Agent: agent.Profile.Name, Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
-		Reference: in.Reference, State: exchange.StateAccepted, Message: in.Message, Route: in.Route,
+		Reference: in.Reference, State: decided.state, Reason: decided.reason, Message: in.Message, Route: in.Route,
 		AcceptedAt: now, UpdatedAt: now,
+		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && len(in.Message.Sender.Identities) > 0,
 	}
 	turn.Message.Recipient = agent.Profile.Address
 	turn.Message.History = nil
-	switch {
-	case in.NoReply != "":
-		turn.State, turn.Reason = exchange.StateSilent, in.NoReply
-	case len(in.Message.Sender.Identities) > 0 || agent.Settings.Unverified == agents.UnverifiedAnswer:
-	case agent.Settings.Unverified == agents.UnverifiedRefuse:
-		return turn, fault.New(fault.Forbidden, "this agent does not take messages from senders without a valid proof")
-	default:
-		turn.State, turn.Reason = exchange.StateHeld, "nothing proves the sender; the agent's setting unverified is hold"
-	}
-	return turn, nil
+	return turn
 }
 
 // original computes the digest of the native bytes and moves large ones to the blob store.
@@ -116,20 +118,39 @@ func (s *Service) original(ctx context.Context, message *normalized.Message, in 
 	return original, nil
 }
 
-// store writes turn and job in one transaction.
-func (s *Service) store(ctx context.Context, turn exchange.TurnRecord, original Original, size int) (stored exchange.TurnRecord, inserted bool, err error) {
+// entrance is everything that one accepted message writes.
+type entrance struct {
+	turn     exchange.TurnRecord
+	original Original
+	size     int
+	audit    []exchange.AuditRecord
+	taken    *takeover // nil = the message takes up nothing
+}
+
+// store writes turn and job in one transaction, and ends what the message takes up.
+func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRecord, inserted bool, err error) {
+	turn := e.turn
 	if turn.State == exchange.StateAccepted {
-		s.hub.expect(turn, size)
+		s.hub.expect(turn, e.size)
 	}
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
-		stored, inserted, err = tx.InsertTurn(ctx, turn, original)
-		if err != nil || !inserted || turn.State != exchange.StateAccepted {
+		stored, inserted, err = tx.InsertTurn(ctx, turn, e.original)
+		if err != nil || !inserted {
+			return err
+		}
+		if err := auditAll(ctx, tx, turn.ID, e.audit); err != nil {
+			return err
+		}
+		if err := e.taken.store(ctx, tx, turn); err != nil || turn.State != exchange.StateAccepted {
 			return err
 		}
 		return tx.Enqueue(ctx, job(turn))
 	})
 	if err != nil || !inserted {
 		s.hub.forget(turn.ID)
+	}
+	if err == nil && inserted && e.taken != nil {
+		s.hub.notify(e.taken.parked.ID)
 	}
 	return stored, inserted, err
 }

@@ -11,13 +11,20 @@ import (
 // Cancel ends a turn that has no answer yet; a running agent is stopped. Conflict when the turn ended already,
 // NotFound when there is none. The cancelled turn is returned.
 func (s *Service) Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error) {
+	drop, err := s.dropDemand(ctx, turnID)
+	if err != nil {
+		return exchange.TurnRecord{}, unavailable("cancel turn", err)
+	}
 	moved := false
-	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		moved, err = tx.MoveTurn(ctx, Move{
 			ID: turnID, To: exchange.StateCancelled, Reason: reason, At: time.Now(),
 			From: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld},
 		})
-		return err
+		if err != nil || !moved {
+			return err
+		}
+		return drop(tx)
 	})
 	if err != nil {
 		return exchange.TurnRecord{}, unavailable("cancel turn", err)

@@ -22,39 +22,52 @@ const (
 	storeWait  = 500 * time.Millisecond
 )
 
-// reply stores the response and one delivery per destination in one transaction that also ends the job, so that a
-// crash at any point leaves either everything or a turn that runs again.
-func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response, reason string) error {
-	reply := exchange.Reply{
+// ending is how a run ends: with a reply, in a state, and with what else belongs to the transaction.
+type ending struct {
+	turn          exchange.TurnRecord
+	reply         exchange.Reply
+	state, reason string
+	more          func(ctx context.Context, tx Tx) error // nil = nothing else
+}
+
+// newReply gives the response its id and time, final before the first attempt.
+func (s *Service) newReply(turn exchange.TurnRecord, response normalized.Response) exchange.Reply {
+	return exchange.Reply{
 		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Route: turn.Route,
 		Response: response, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
-	state := stateOf(response)
+}
+
+// reply ends a run with the answer.
+func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response, reason string) error {
+	return s.conclude(ctx, job, mark, ending{turn: turn, reply: s.newReply(turn, response), state: stateOf(response), reason: reason})
+}
+
+// conclude stores the reply and one delivery per destination in one transaction that also ends the job, so that a
+// crash at any point leaves either everything or a turn that runs again.
+func (s *Service) conclude(ctx context.Context, job queue.Job, mark *mark, end ending) error {
+	turn, reply := end.turn, end.reply
 	plan, err := s.plan(ctx, reply)
 	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
-		state, reason = exchange.StateFailed, "plan reply: "+err.Error()
+		end.state, end.reason, end.more = exchange.StateFailed, "plan reply: "+err.Error(), nil
 	}
 	deliveries := deliveriesOf(reply, plan)
 	s.options.Deliveries.Expect(deliveries, reply)
-	end := Move{
-		ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: state, Reason: reason,
-		Attempt: turn.Attempt, At: reply.CreatedAt,
-	}
 	var moved bool
 	for try := 1; ; try++ {
-		moved, err = s.storeReply(ctx, job, mark, reply, deliveries, plan.NativeID, end)
+		moved, err = s.storeReply(ctx, job, mark, end, deliveries, plan.NativeID)
 		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait) {
 			break
 		}
 	}
 	if err != nil {
-		return s.unstorable(ctx, job, turn, mark, reason, err)
+		return s.unstorable(ctx, job, turn, mark, end.reason, err)
 	}
 	if !moved { // cancelled while the agent ran: the job ended, nothing is sent
 		return queue.ErrSettled
 	}
-	finished.WithLabelValues(turn.Agent, state).Inc()
-	turn.State, turn.Reason, turn.ReplyID, turn.Response, turn.UpdatedAt = state, reason, reply.ID, &reply.Response, reply.CreatedAt
+	finished.WithLabelValues(turn.Agent, end.state).Inc()
+	turn.State, turn.Reason, turn.ReplyID, turn.Response, turn.UpdatedAt = end.state, end.reason, reply.ID, &reply.Response, reply.CreatedAt
 	s.hub.finished(turn)
 	return queue.ErrSettled
 }
@@ -80,14 +93,25 @@ func (s *Service) plan(ctx context.Context, reply exchange.Reply) (exchange.Plan
 	return channel.Plan(ctx, reply)
 }
 
+func (e ending) also(ctx context.Context, tx Tx) error {
+	if e.more == nil {
+		return nil
+	}
+	return e.more(ctx, tx)
+}
+
 // errNotRunning rolls the transaction of a reply back: the turn was cancelled meanwhile.
 var errNotRunning = errors.New("the turn is not running any more")
 
 // storeReply does the one transaction. When the turn is not running any more only the job ends.
 func (s *Service) storeReply(
-	ctx context.Context, job queue.Job, mark *mark, reply exchange.Reply, deliveries []delivery.Record, nativeID string, end Move,
+	ctx context.Context, job queue.Job, mark *mark, end ending, deliveries []delivery.Record, nativeID string,
 ) (moved bool, err error) {
-	late := mark.missing()
+	late, reply := mark.missing(), end.reply
+	move := Move{
+		ID: end.turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: end.state, Reason: end.reason,
+		Attempt: end.turn.Attempt, At: reply.CreatedAt,
+	}
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
@@ -97,7 +121,7 @@ func (s *Service) storeReply(
 				return err
 			}
 		}
-		moved, err := tx.MoveTurn(ctx, end)
+		moved, err := tx.MoveTurn(ctx, move)
 		if err != nil {
 			return err
 		}
@@ -105,6 +129,9 @@ func (s *Service) storeReply(
 			return errNotRunning
 		}
 		if err := tx.InsertReply(ctx, reply, nativeID); err != nil {
+			return err
+		}
+		if err := end.also(ctx, tx); err != nil {
 			return err
 		}
 		return insertDeliveries(ctx, tx, reply, deliveries)

@@ -11,6 +11,7 @@ import (
 	"inbox/internal/queue"
 	"inbox/internal/telemetry"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // retryRuns are the waits before a run is repeated after a failure that may pass (a model or webhook that is down).
@@ -64,11 +65,11 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	stopped := s.hub.running(turn.ID, cancel)
 	defer stopped()
 	begun := time.Now()
-	response, err := s.runAgent(runCtx, agent, turn, mark)
+	response, err := s.respond(runCtx, agent, turn, mark)
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	switch {
 	case err == nil:
-		return s.reply(ctx, job, turn, mark, response, "")
+		return s.finishRun(ctx, job, turn, mark, response)
 	case ctx.Err() != nil: // the lease is lost or the server stops: another worker runs the turn
 		return ctx.Err()
 	case errors.Is(runCtx.Err(), context.Canceled): // the turn was cancelled while it ran
@@ -77,6 +78,48 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 		err = fault.GiveUp("the agent did not answer in time", err)
 	}
 	return s.failed(ctx, job, turn, mark, err)
+}
+
+// respond gives the response of a run. Two kinds of runs need no agent: the message answers an open question about the
+// same person, or the answer was there already when the process died while it took the money for it.
+func (s *Service) respond(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, mark *mark) (normalized.Response, error) {
+	if turn.Message.PolicyResolution == nil {
+		part, answers, err := s.options.Demands.Challenge(ctx, turn)
+		if err != nil {
+			return normalized.Response{}, fault.RetryIn(0, "the open demands cannot be read", err)
+		}
+		if answers {
+			whole := normalized.Response{Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}}}
+			return whole.Answering(turn.Message), nil
+		}
+	}
+	if paid(turn) {
+		if response, begun, err := s.options.Demands.Captured(ctx, turn); err != nil || begun {
+			return response, err
+		}
+	}
+	return s.runAgent(ctx, agent, turn, mark)
+}
+
+// paid says whether the turn runs on a payment that is taken when the work is done.
+func paid(turn exchange.TurnRecord) bool {
+	resolution := turn.Message.PolicyResolution
+	return resolution != nil && resolution.Outcome == policypart.OutcomePaid
+}
+
+// finishRun goes on with what the agent said: a demand parks the turn, everything else answers it.
+func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response) error {
+	if policy := response.Policy(); policy != nil && policypart.Resumable(policy.Kind) {
+		return s.park(ctx, job, turn, mark, response)
+	}
+	if !paid(turn) {
+		return s.reply(ctx, job, turn, mark, response, "")
+	}
+	response, err := s.options.Demands.Capture(ctx, turn, response)
+	if err != nil {
+		return s.failed(ctx, job, turn, mark, err)
+	}
+	return s.reply(ctx, job, turn, mark, response, "")
 }
 
 // failed repeats a run that may succeed later, and answers with a plain sentence otherwise.

@@ -60,6 +60,7 @@ type Options struct {
 	Blobs    Blobs
 	// Deliveries hears of deliveries that are about to be stored, so that it needs not read them back; optional.
 	Deliveries Deliveries
+	Demands    Demands           // optional: without it an agent's demand is a failure
 	Limits     normalized.Limits // zero = normalized.DefaultLimits
 	Logger     *slog.Logger
 }
@@ -80,6 +81,9 @@ func New(options Options) *Service {
 	}
 	if options.Deliveries == nil {
 		options.Deliveries = nobody{}
+	}
+	if options.Demands == nil {
+		options.Demands = noDemands{}
 	}
 	return &Service{options: options, hub: newHub()}
 }

@@ -7,6 +7,8 @@ import (
 	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/queue"
+	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // JobKind is the queue kind of turns; the payload is the turn id, the partition the agent's thread.
@@ -39,7 +41,20 @@ type Tx interface {
 	InsertDelivery(ctx context.Context, record delivery.Record) error
 	AppendEvents(ctx context.Context, turnID string, events []exchange.Event) error
 	Enqueue(ctx context.Context, job queue.NewJob) error
+	Trust
 	SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error
+}
+
+// Trust is what a transaction does about demands, people and the record of decisions.
+type Trust interface {
+	InsertDemand(ctx context.Context, issuance policypart.Issuance) error
+	// SettleDemand changes status, resolution, notes and turn of a demand that is in one of the statuses.
+	SettleDemand(ctx context.Context, issuance policypart.Issuance, from []string) (bool, error)
+	// ResumeTurn lets a waiting turn be accepted again, with what it waited for.
+	ResumeTurn(ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time) (bool, error)
+	// LinkPerson makes identities one person.
+	LinkPerson(ctx context.Context, identities []exchange.PersonIdentity) error
+	Audit(ctx context.Context, record exchange.AuditRecord) error
 }
 
 // Store is what the pipeline needs of the database. The function given to InTx must not wait for anything but the
@@ -54,6 +69,8 @@ type Reader interface {
 	// Turn gives one turn with its response; fault.NotFound when there is none.
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
 	ThreadReader
+	// DemandOfTurn gives the newest demand of a turn.
+	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
 	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
 }

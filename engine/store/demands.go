@@ -67,8 +67,8 @@ func encodeResolution(resolution *policypart.Resolution) (string, error) {
 	return cleaned(string(body)), nil
 }
 
-// SettleDemand writes status, resolution and notes of the demand when it is in one of the statuses of from. It says
-// whether it did.
+// SettleDemand writes status, resolution, notes and turn of the demand when it is in one of the statuses of from: a later
+// message may take the place of the turn that waited. It says whether it did.
 func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []string) (bool, error) {
 	if len(from) == 0 {
 		return false, nil
@@ -80,12 +80,13 @@ func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []str
 	if err != nil {
 		return false, err
 	}
-	arguments := []any{d.Status, resolution, cleaned(string(d.Notes)), microsOrNow(d.UpdatedAt), d.ID}
+	arguments := []any{d.Status, resolution, cleaned(string(d.Notes)), microsOrNow(d.UpdatedAt), cleaned(d.TurnID), d.ID}
 	for _, status := range from {
 		arguments = append(arguments, status)
 	}
-	changed, err := t.change(ctx, `UPDATE demands SET status = $1, resolution = $2, notes = $3, updated_at = $4
-		WHERE id = $5 AND status IN (`+placeholders(6, len(from))+`)`, arguments...)
+	changed, err := t.change(ctx, `UPDATE demands SET status = $1, resolution = $2, notes = $3, updated_at = $4,
+		turn_id = CASE WHEN $5 = '' THEN turn_id ELSE $5 END
+		WHERE id = $6 AND status IN (`+placeholders(7, len(from))+`)`, arguments...)
 	return changed > 0, err
 }
 

@@ -1,0 +1,105 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"inbox/agents"
+	"inbox/engine/demand"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/policypart"
+)
+
+// takeover is what a message does to the parked turn that it takes up: the person wrote before the demand was met, or
+// brings what was demanded. The parked turn is dropped, the new one carries the resolution.
+type takeover struct {
+	parked exchange.TurnRecord
+	ending *demand.Ending // what the message met; nil = it met nothing, the demand is dropped
+	drop   func(Tx) error
+}
+
+// takeUp finds the parked turn that a message takes up and holds what it offers against the demand; nil when it takes
+// up none. A message that meets the demand carries the resolution from here on.
+func (s *Service) takeUp(ctx context.Context, agent agents.Entry, in *exchange.Inbound) (*takeover, error) {
+	if in.Continues == "" && in.Settlement == nil {
+		return nil, nil
+	}
+	parked, err := s.parkedTurn(ctx, agent, *in)
+	if err != nil {
+		return nil, err
+	}
+	taken := &takeover{parked: parked}
+	if in.Settlement != nil {
+		return taken, s.meet(ctx, taken, in)
+	}
+	if parked.State != exchange.StateWaiting {
+		return nil, nil
+	}
+	taken.drop, err = s.dropDemand(ctx, parked.ID)
+	return taken, err
+}
+
+// parkedTurn reads the turn that the message continues. Somebody else's is refused as if it were not there.
+func (s *Service) parkedTurn(ctx context.Context, agent agents.Entry, in exchange.Inbound) (exchange.TurnRecord, error) {
+	if in.Continues == "" {
+		return exchange.TurnRecord{}, nil
+	}
+	parked, err := s.options.Store.Turn(ctx, in.Continues)
+	if err != nil {
+		return parked, err
+	}
+	if parked.Agent != agent.Profile.Name || parked.Principal != in.Message.Sender.Principal() {
+		return parked, fault.New(fault.NotFound, "there is no such message to continue")
+	}
+	return parked, nil
+}
+
+// meet asks whether the message meets the demand; it then carries the resolution, without the state.
+func (s *Service) meet(ctx context.Context, taken *takeover, in *exchange.Inbound) error {
+	ending, err := s.options.Demands.Offer(ctx, *in, taken.parked)
+	if err != nil {
+		return err
+	}
+	if taken.parked.ID == "" {
+		if taken.parked, err = s.options.Store.Turn(ctx, ending.Issuance.TurnID); err != nil {
+			return err
+		}
+	}
+	taken.ending = &ending
+	in.Message.PolicyResolution = ending.Issuance.Resolution
+	return nil
+}
+
+// store writes the end of the parked turn into the transaction of the new one.
+func (t *takeover) store(ctx context.Context, tx Tx, successor exchange.TurnRecord) error {
+	if t == nil {
+		return nil
+	}
+	moved, err := tx.MoveTurn(ctx, Move{
+		ID: t.parked.ID, From: []string{exchange.StateWaiting}, To: exchange.StateCancelled,
+		Reason: "taken up by the message of turn " + successor.ID, At: time.Now(),
+	})
+	switch {
+	case err != nil:
+		return err
+	case !moved:
+		return fault.New(fault.Conflict, "the message that this one continues does not wait any more")
+	case t.ending == nil:
+		return t.drop(tx)
+	}
+	return t.settle(ctx, tx, successor)
+}
+
+func (t *takeover) settle(ctx context.Context, tx Tx, successor exchange.TurnRecord) error {
+	settled := t.ending.Issuance
+	settled.TurnID = successor.ID // the money is taken when this one is answered
+	changed, err := tx.SettleDemand(ctx, settled, t.ending.From)
+	if err != nil {
+		return err
+	}
+	if !changed {
+		return fault.New(fault.Conflict, policypart.CodeUsed)
+	}
+	return auditAll(ctx, tx, successor.ID, t.ending.Audit)
+}
