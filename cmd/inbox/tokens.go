@@ -6,12 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/exchange"
 )
 
 func newTokens() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "tokens",
-		Short: "Create, list or revoke bearer tokens of A2A peers",
+		Short: "Create, list or revoke bearer tokens of A2A peers and of operators",
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -21,21 +22,28 @@ func newTokens() *cobra.Command {
 
 func newTokensCreate() *cobra.Command {
 	var agent string
+	var admin bool
 	cmd := &cobra.Command{
-		Use:   "create [--agent A] NAME",
-		Short: "Create a token for the peer NAME",
+		Use:   "create [--agent A | --admin] NAME",
+		Short: "Create a token for the peer or operator NAME",
 		Long: `Creates a bearer token and prints it alone on the last line; it is shown once and only its hash is kept.
-The peer is then known to agents as @NAME@domain. Without --agent the token opens every agent of this server.`,
-		Example: "  inbox tokens create --agent echo partner",
+The peer is then known to agents as @NAME@domain. Without --agent the token opens every agent of this server.
+With --admin the token opens the operator API below /api/v1 instead, and no agent.`,
+		Example: "  inbox tokens create --agent echo partner\n  inbox tokens create --admin laptop",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if admin && agent != "" {
+				return usageError{fmt.Errorf("--admin and --agent exclude each other\nRun '%s --help'", cmd.CommandPath())}
+			}
 			return operate(cmd, func(operator *inbox.Operator) error {
-				token, record, err := operator.CreateToken(cmd.Context(), names[0], agent)
+				token, record, err := createToken(cmd, operator, names[0], agent, admin)
 				if err != nil {
 					return err
 				}
 				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"id": record.ID, "name": record.Name, "agent": record.Agent, "token": token})
+					return printJSON(cmd.OutOrStdout(), map[string]any{
+						"id": record.ID, "name": record.Name, "agent": record.Agent, "scope": record.Scope, "token": token,
+					})
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "Token %s for %s. It is shown only now:\n%s\n", record.ID, record.Name, token)
 				return nil
@@ -44,7 +52,15 @@ The peer is then known to agents as @NAME@domain. Without --agent the token open
 	}
 	addJSON(cmd)
 	cmd.Flags().StringVar(&agent, "agent", "", "the only agent that the token opens")
+	cmd.Flags().BoolVar(&admin, "admin", false, "for the operator API")
 	return cmd
+}
+
+func createToken(cmd *cobra.Command, operator *inbox.Operator, name, agent string, admin bool) (string, exchange.Token, error) {
+	if admin {
+		return operator.CreateAdminToken(cmd.Context(), name)
+	}
+	return operator.CreateToken(cmd.Context(), name, agent)
 }
 
 func newTokensList() *cobra.Command {
@@ -63,10 +79,10 @@ func newTokensList() *cobra.Command {
 				}
 				rows := make([][]string, 0, len(tokens))
 				for _, t := range tokens {
-					rows = append(rows, []string{t.ID, t.Name, orAll(t.Agent), when(t.CreatedAt), when(t.RevokedAt)})
+					rows = append(rows, []string{t.ID, t.Name, opens(t), when(t.CreatedAt), when(t.RevokedAt)})
 				}
 				return printTable(cmd.OutOrStdout(), "No tokens. Create one with: inbox tokens create NAME",
-					[]string{"ID", "NAME", "AGENT", "CREATED", "REVOKED"}, rows)
+					[]string{"ID", "NAME", "OPENS", "CREATED", "REVOKED"}, rows)
 			})
 		},
 	}
@@ -93,9 +109,12 @@ func newTokensRevoke() *cobra.Command {
 	}
 }
 
-func orAll(agent string) string {
-	if agent == "" {
-		return "all"
+func opens(token exchange.Token) string {
+	switch {
+	case token.Scope == exchange.TokenAdmin:
+		return "operator API"
+	case token.Agent == "":
+		return "all agents"
 	}
-	return agent
+	return token.Agent
 }

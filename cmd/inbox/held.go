@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+func newHeld() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "held",
+		Short: "List, release or drop messages that wait for you",
+		Long: `Messages of senders who proved nothing about themselves are held where the agent's setting says
+unverified = "hold". Nothing happens to them until you release or drop them.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newHeldList(), newHeldRelease(), newHeldDrop())
+	return parent
+}
+
+func newHeldList() *cobra.Command {
+	var agent, before string
+	var limit int
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List held messages, newest first",
+		Example: "  inbox held list --agent helper",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operate(cmd, func(operator *inbox.Operator) error {
+				turns, err := operator.HeldMessages(cmd.Context(), agent, before, limit)
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), turns)
+				}
+				return printHeld(cmd, turns)
+			})
+		},
+	}
+	addJSON(cmd)
+	cmd.Flags().StringVar(&agent, "agent", "", "only messages to this agent")
+	addPaging(cmd, &before, &limit)
+	return cmd
+}
+
+// addPaging adds the two flags of every long list.
+func addPaging(cmd *cobra.Command, before *string, limit *int) {
+	cmd.Flags().StringVar(before, "before", "", "continue after the last row of the page before (its cursor)")
+	cmd.Flags().IntVar(limit, "limit", 50, "at most this many, up to 500")
+}
+
+func printHeld(cmd *cobra.Command, turns []exchange.TurnRecord) error {
+	rows := make([][]string, 0, len(turns))
+	for _, t := range turns {
+		rows = append(rows, []string{
+			t.ID, t.Agent, t.Message.Sender.Address, t.Message.ReceivedVia, when(t.AcceptedAt), excerpt(normalized.PlainText(t.Message.Parts)),
+		})
+	}
+	return printTable(cmd.OutOrStdout(), "No messages are held.", []string{"ID", "AGENT", "FROM", "BY", "RECEIVED", "TEXT"}, rows)
+}
+
+const excerptRunes = 60
+
+// excerpt gives the beginning of a stranger's text on one line, without control characters: it goes to a terminal.
+func excerpt(text string) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == utf8.RuneError }), " ")
+	if utf8.RuneCountInString(text) <= excerptRunes {
+		return text
+	}
+	return string([]rune(text)[:excerptRunes-1]) + "…"
+}
+
+func newHeldRelease() *cobra.Command {
+	return &cobra.Command{
+		Use:     "release ID…",
+		Short:   "Let the agent answer held messages",
+		Example: "  inbox held list\n  inbox held release 019a…",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return operate(cmd, func(operator *inbox.Operator) error {
+				for _, id := range ids {
+					if err := operator.ReleaseHeld(cmd.Context(), id); err != nil {
+						return err
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s is released and will be answered\n", id)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func newHeldDrop() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:     "drop ID…",
+		Short:   "Refuse held messages",
+		Long:    "Refuses held messages. They are kept with the reason, and the agent never sees them.",
+		Example: "  inbox held drop --reason spam 019a…",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return operate(cmd, func(operator *inbox.Operator) error {
+				for _, id := range ids {
+					if err := operator.DropHeld(cmd.Context(), id, reason); err != nil {
+						return err
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s is dropped\n", id)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "dropped by the operator", "why, for the record")
+	return cmd
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+)
+
+func newPeople() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "people",
+		Short: "List or unlink people who proved that several addresses are theirs",
+		Args:  arguments(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newPeopleList(), newPeopleUnlink())
+	return parent
+}
+
+func newPeopleList() *cobra.Command {
+	var before string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List linked identities, those of one person together",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operate(cmd, func(operator *inbox.Operator) error {
+				people, err := operator.People(cmd.Context(), before, limit)
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), people)
+				}
+				rows := make([][]string, 0, len(people))
+				for _, p := range people {
+					rows = append(rows, []string{p.PersonID, p.Address, p.Subject, p.Method, when(p.LinkedAt)})
+				}
+				return printTable(cmd.OutOrStdout(), "Nobody has linked two addresses.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED"}, rows)
+			})
+		},
+	}
+	addJSON(cmd)
+	addPaging(cmd, &before, &limit)
+	return cmd
+}
+
+func newPeopleUnlink() *cobra.Command {
+	return &cobra.Command{
+		Use:   "unlink WHO…",
+		Short: "Take an identity out of its person",
+		Long: `Takes an identity out of its person: from then on its conversations stand alone again. WHO is the identity's
+subject, address or principal, as "inbox people list" shows them. What an agent has already seen is not taken back.`,
+		Example: "  inbox people unlink mailto:alice@example.org",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return operate(cmd, func(operator *inbox.Operator) error {
+				for _, name := range names {
+					principal, err := operator.Unlink(cmd.Context(), name)
+					if err != nil {
+						return err
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s is unlinked\n", principal)
+				}
+				return nil
+			})
+		},
+	}
+}
