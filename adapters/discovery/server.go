@@ -1,11 +1,12 @@
 // Package discovery answers the well-known questions: who is behind an address (WebFinger, RFC 7033), where to ask
-// (host-meta, RFC 6415) and what this server is (NodeInfo, FEP-f1d5). The links themselves are contributed by the
-// protocol adapters; this room knows none of their documents.
+// (host-meta, RFC 6415), what this server is (NodeInfo, FEP-f1d5) and with which keys it vouches. The links themselves are
+// contributed by the protocol adapters; this room knows none of their documents and believes nobody's keys.
 package discovery
 
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -57,12 +58,16 @@ type Options struct {
 	Contact      string                 // optional: the operator's address, for NodeInfo
 	Repository   string                 // optional: where the source is, for NodeInfo 2.1
 	Homepage     string                 // optional: of the software, for NodeInfo 2.1
+	Keys         KeysFunc               // optional: the keys that we vouch with; without it no key documents are served
+	Callbacks    []string               // optional: addresses for the Connector Card at which we take messages
 	Now          func() time.Time       // optional: time.Now
+	Logger       *slog.Logger           // optional: slog.Default
 }
 
 // Server is the discovery room. It is safe for concurrent use.
 type Server struct {
 	options Options
+	issuer  string          // of what we sign
 	base    string          // public URL without a slash at the end
 	domains map[string]bool // whose users we answer for
 
@@ -79,6 +84,9 @@ func New(options Options) (*Server, error) {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
 	domain, err := identity.ParseDomain(options.Domain)
 	if err != nil {
 		return nil, fmt.Errorf("discovery: domain: %w", err)
@@ -92,8 +100,12 @@ func New(options Options) (*Server, error) {
 	if host, err := identity.ParseDomain(public.Host); err == nil {
 		domains[host] = true
 	}
+	issuer, err := identity.CanonicalIssuer(domain)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: domain: %w", err)
+	}
 	options.Domain = domain
-	return &Server{options: options, base: strings.TrimRight(options.PublicURL, "/"), domains: domains}, nil
+	return &Server{options: options, issuer: issuer, base: strings.TrimRight(options.PublicURL, "/"), domains: domains}, nil
 }
 
 // Routes are the well-known paths and the NodeInfo documents.
@@ -101,13 +113,13 @@ func (s *Server) Routes() []httpserver.Route {
 	get := func(pattern string, handler http.HandlerFunc) httpserver.Route {
 		return httpserver.Route{Method: http.MethodGet, Pattern: pattern, Handler: open(handler)}
 	}
-	return []httpserver.Route{
+	return append(s.keyRoutes(), []httpserver.Route{
 		get("/.well-known/webfinger", s.webfinger),
 		get("/.well-known/host-meta", s.hostMeta),
 		get("/.well-known/nodeinfo", s.nodeInfoIndex),
 		get("/nodeinfo/2.0", s.nodeInfo20),
 		get("/nodeinfo/2.1", s.nodeInfo21),
-	}
+	}...)
 }
 
 // open lets scripts of any web page read the answer (RFC 7033, section 5).
