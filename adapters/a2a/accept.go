@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
@@ -14,6 +15,10 @@ import (
 
 // accept brings a message into the engine and gives its task. A repeat gives the task of the first copy.
 func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageRequest) (*task, error) {
+	offered, err := takeOffer(req)
+	if err != nil {
+		return nil, err
+	}
 	if err := checkSend(req); err != nil {
 		return nil, err
 	}
@@ -24,17 +29,17 @@ func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageReque
 		}
 	}
 	if message.TaskID != "" {
-		return h.continueTask(ctx, c, message)
+		return h.continueTask(ctx, c, message, offered)
 	}
 	where, err := newPlace(c.owner, message)
 	if err != nil {
 		return nil, err
 	}
-	return h.receive(ctx, c, message, where, nil)
+	return h.receive(ctx, c, message, where, offered, nil)
 }
 
 // continueTask is a message to a task of the caller that waits for it.
-func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Message) (*task, error) {
+func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Message, offered *offer) (*task, error) {
 	t, err := h.load(ctx, c.owner, message.TaskID)
 	if err != nil {
 		return nil, err
@@ -61,7 +66,7 @@ func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Messag
 	if !claimed {
 		return nil, busy()
 	}
-	next, err := h.receive(ctx, c, message, nextPlace(t, message), t.turns)
+	next, err := h.receive(ctx, c, message, nextPlace(t, message), offered, t.turns)
 	if err != nil {
 		h.release(ctx, last)
 	}
@@ -73,13 +78,16 @@ func busy() *problem {
 }
 
 // receive stores the message. A new turn is not read back: what was stored is what we have here.
-func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, where place, earlier []exchange.TurnRecord) (*task, error) {
-	in, err := h.inbound(ctx, c, message, where)
+func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, where place, offered *offer, earlier []exchange.TurnRecord) (*task, error) {
+	in, err := h.inbound(ctx, c, message, where, offered)
 	if err != nil {
 		return nil, err
 	}
 	receipt, err := h.options.Receiver.Receive(ctx, in)
-	if err != nil {
+	switch {
+	case in.Continues != "" && fault.Is(err, fault.Conflict): // its demand was met on another way meanwhile
+		return nil, busy()
+	case err != nil:
 		return nil, acceptProblem(err)
 	}
 	if !receipt.New {
@@ -140,14 +148,14 @@ func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
 // settle waits for the end of the newest turn, at most WaitLimit and not while the server stops: then the caller gets
 // the working task and asks again. The run goes on in any case.
 func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
-	if exchange.Settled(t.last().State) {
+	if exchange.Settled(t.last().State) && stateOf(*t.last()) != a2a.TaskStateWorking {
 		return t, nil
 	}
 	serving, stop := whileServing(ctx)
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, h.options.WaitLimit)
 	defer cancel()
-	turn, err := h.options.Runs.Wait(waiting, t.last().ID)
+	turn, err := h.settled(waiting, t.last().ID)
 	switch {
 	case err == nil:
 		*t.last() = turn
@@ -156,4 +164,30 @@ func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
 		return h.load(ctx, c.owner, t.id())
 	}
 	return nil, err
+}
+
+// settled waits until a turn ended or waits for its owner. A turn that waits for a tool or another agent goes on by
+// itself.
+func (h *handler) settled(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		turn, err := h.options.Runs.Wait(ctx, turnID)
+		if err != nil || stateOf(turn) != a2a.TaskStateWorking {
+			return turn, err
+		}
+		if !sleep(ctx, pause) {
+			return turn, ctx.Err()
+		}
+	}
+}
+
+// sleep says whether the pause was over before ctx.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }

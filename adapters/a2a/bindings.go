@@ -8,6 +8,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/identity"
 	"inbox/internal/httpserver"
 	"inbox/policypart"
 )
@@ -136,7 +137,9 @@ func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding 
 }
 
 // supportedExtensions are those that a peer may activate.
-var supportedExtensions = map[string]bool{policypart.Extension: true}
+var supportedExtensions = map[string]bool{
+	policypart.Extension: true, identity.EvidenceExtension: true, oldEvidenceExtension: true, identity.CredentialExtension: true,
+}
 
 // echoExtensions tells the peer which of its extensions are active. The header may be a comma list; 0.3 wrote it
 // with X-.

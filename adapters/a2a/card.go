@@ -39,8 +39,7 @@ func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
 			{URL: endpoint, ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2av0.Version},
 		},
 		Capabilities: a2a.AgentCapabilities{
-			Streaming:  true,
-			Extensions: []a2a.AgentExtension{{URI: policypart.Extension, Description: policyDescription}},
+			Streaming: true, Extensions: cardExtensions(agent),
 		},
 		DefaultInputModes:  []string{"text/plain", "text/markdown", mimeJSON, "*/*"},
 		DefaultOutputModes: []string{"text/plain", "text/markdown"},
@@ -79,7 +78,31 @@ func withBothSchemes(card03 []byte) ([]byte, error) {
 	return json.MarshalIndent(document, "", "  ")
 }
 
-const policyDescription = "Demands for consent, a login or a payment, and refusals, as structured parts."
+// extensions are what a peer may use with us; none is required.
+var extensions = []mentionableExtension{
+	{policypart.Extension, "Demands for consent, a login or a payment, and refusals, as structured parts."},
+	{identity.EvidenceExtension, "Signed evidence of who speaks or on whose behalf, in metadata.mentionable." + evidenceKey + "."},
+	{identity.CredentialExtension, "Verifiable credentials about who speaks, in metadata.mentionable." + credentialsKey + "."},
+}
+
+// cardExtensions says with the identity extension what a caller must prove.
+func cardExtensions(agent exchange.AgentProfile) []a2a.AgentExtension {
+	list := make([]a2a.AgentExtension, len(extensions))
+	for i, extension := range extensions {
+		list[i] = a2a.AgentExtension{URI: extension.URI, Description: extension.Description}
+		if extension.URI == identity.EvidenceExtension && agent.IdentityPolicy != nil {
+			list[i].Params = map[string]any{"identity_policy": agent.IdentityPolicy.Published()}
+		}
+	}
+	return list
+}
+
+func publishedPolicy(agent exchange.AgentProfile) any {
+	if agent.IdentityPolicy == nil {
+		return nil
+	}
+	return agent.IdentityPolicy.Published()
+}
 
 func displayName(agent exchange.AgentProfile) string {
 	if agent.DisplayName != "" {
@@ -180,6 +203,7 @@ type mentionableAuth struct {
 type mentionableTraits struct {
 	SupportedInbound []string `json:"supported_inbound"`
 	Homepage         string   `json:"homepage,omitempty"`
+	IdentityPolicy   any      `json:"identity_policy,omitempty"` // what a caller must prove, so that it knows before it asks
 }
 
 func (a *Adapter) mentionableJSON(agent exchange.AgentProfile) ([]byte, error) {
@@ -195,7 +219,7 @@ func (a *Adapter) mentionableJSON(agent exchange.AgentProfile) ([]byte, error) {
 		A2A: mentionableA2A{
 			Endpoint: a.endpoint(agent), Transport: "https+jsonrpc",
 			Capabilities: mentionableCapabilities{
-				Streaming: true, Extensions: []mentionableExtension{{policypart.Extension, policyDescription}},
+				Streaming: true, Extensions: extensions,
 			},
 			Skills: list, Auth: mentionableAuth{Scheme: "bearer-jwt"}, OutputModes: text,
 			InputModes: append(append([]mode{}, text...), mode{Kind: normalized.PartLink}, mode{Kind: normalized.PartFile, MIME: "*/*"}),
@@ -203,6 +227,7 @@ func (a *Adapter) mentionableJSON(agent exchange.AgentProfile) ([]byte, error) {
 		Mentionable: mentionableTraits{
 			SupportedInbound: a.options.SupportedInbound,
 			Homepage:         a.base + "/@" + url.PathEscape(agent.Name),
+			IdentityPolicy:   publishedPolicy(agent),
 		},
 	}, "", "  ")
 }

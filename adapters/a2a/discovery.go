@@ -19,8 +19,13 @@ const CardRel = "https://mentionable.dev/ns/rel/agent-card"
 // Links are the discovery links of an agent that this protocol contributes.
 func (a *Adapter) Links(agent exchange.AgentProfile) []exchange.Link {
 	return []exchange.Link{{
-		Rel: CardRel, Type: mimeJSON, Href: a.base + "/.well-known/agent-card/" + url.PathEscape(agent.Name),
+		Rel: CardRel, Type: mimeJSON, Href: a.cardURL(agent),
 	}}
+}
+
+// cardURL is the address of the agent's card, which is also a name of the agent.
+func (a *Adapter) cardURL(agent exchange.AgentProfile) string {
+	return a.base + "/.well-known/agent-card/" + url.PathEscape(agent.Name)
 }
 
 // agentCard is /a2a/{agent}/.well-known/agent-card.json.

@@ -9,6 +9,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 
 	"inbox/exchange"
+	"inbox/identity"
 )
 
 func TestCards(t *testing.T) {
@@ -16,6 +17,9 @@ func TestCards(t *testing.T) {
 	b.engine.agents[0] = exchange.AgentProfile{
 		Name: "echo", Address: "@echo@agents.test", DisplayName: "Echo", Summary: "Says what you say.", Version: "1.2.3",
 		Skills: []exchange.Skill{{ID: "echo", Name: "Echo", Description: "Repeats a message.", Examples: []string{"hi"}}},
+		IdentityPolicy: &identity.AccessPolicy{Access: identity.AccessRules, Rules: []identity.Rule{{
+			Effect: identity.EffectAllow, Issuer: "a.example", Method: methodAgent, Assurance: []string{identity.AssuranceAgent},
+		}}},
 	}
 	card := b.do("GET", "/a2a/echo/.well-known/agent-card.json", "", "", "Host", "evil.test")
 	golden(t, "card.json", card.body)

@@ -97,6 +97,10 @@ func TestRefusedRequests(t *testing.T) {
 	parts := func(parts string) string {
 		return request("SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[`+parts+`]}}`)
 	}
+	withMeta := func(metadata string) string {
+		return strings.Replace(parts(`{"text":"x"}`), `"messageId"`, `"metadata":`+metadata+`,"messageId"`, 1)
+	}
+	chained := func(chain string) string { return withMeta(`{"mentionable":{"agent_chain":` + chain + `}}`) }
 	for name, c := range map[string]struct {
 		body   string
 		status int
@@ -136,8 +140,18 @@ func TestRefusedRequests(t *testing.T) {
 		"push in a message":   {strings.Replace(parts(`{"text":"x"}`), `{"message"`, `{"configuration":{"taskPushNotificationConfig":{"url":"https://x.test"}},"message"`, 1), 200, -32003, ""},
 		"push config":         {request("CreateTaskPushNotificationConfig", `{"taskId":"x","url":"https://x.test"}`), 200, -32003, ""},
 		"extended card":       {request("GetExtendedAgentCard", `{}`), 200, -32007, ""},
-		"chain over its end":  {strings.Replace(parts(`{"text":"x"}`), `"messageId"`, `"metadata":{"mentionable":{"agent_chain":{"hop":5,"max_hops":4}}},"messageId"`, 1), 403, -31403, "chain"},
-		"chain of fractions":  {strings.Replace(parts(`{"text":"x"}`), `"messageId"`, `"metadata":{"mentionable":{"agent_chain":{"hop":1.5,"max_hops":4}}},"messageId"`, 1), 200, -32602, "agent_chain"},
+		"chain over its end":  {chained(`{"hop":5,"max_hops":4}`), 403, -31403, "chain:exhausted"},
+		"chain of fractions":  {chained(`{"hop":1.5,"max_hops":4}`), 403, -31403, "chain:exhausted"},
+		"chain below one":     {chained(`{"hop":-1,"max_hops":4}`), 403, -31403, "chain:exhausted"},
+		"chain of zero":       {chained(`{"hop":0,"max_hops":4}`), 403, -31403, "chain:exhausted"},
+		"chain of 99":         {chained(`{"hop":99,"max_hops":4}`), 403, -31403, "chain:exhausted"},
+		"chain of 99 alone":   {chained(`{"hop":99}`), 403, -31403, "chain:exhausted"},
+		"chain without hop":   {chained(`{"max_hops":4}`), 403, -31403, "chain:exhausted"},
+		"chain as text":       {chained(`{"hop":"1","max_hops":4}`), 403, -31403, "chain:exhausted"},
+		"chain as list":       {chained(`[1]`), 403, -31403, "chain:exhausted"},
+		"chain of 1e300":      {chained(`{"hop":1e300,"max_hops":1e300}`), 403, -31403, "chain:exhausted"},
+		"resolution as text":  {withMeta(`{"mentionable":{"policy_resolution":"yes"}}`), 200, -32602, "policy_resolution"},
+		"long resolution":     {withMeta(`{"mentionable":{"policy_resolution":{"kind":"` + strings.Repeat("x", 20_000) + `"}}}`), 200, -32602, "policy_resolution"},
 		"stream: no message":  {request("SendStreamingMessage", "{}"), 200, -32602, "message: is needed"},
 		"stream: wrong type":  {request("SendStreamingMessage", `{"message":5}`), 200, -32602, "message"},
 		"stream: no task":     {request("SubscribeToTask", `{"id":"x"}`), 200, -32001, "task not found"},

@@ -27,6 +27,7 @@ type follower struct {
 	state      a2a.TaskState // as the reader knows it
 	since      time.Time     // state changes up to here are in the snapshot
 	over       bool          // the newest turn has ended and its end was told
+	superseded bool          // it was dropped: a message of its owner took the task up
 	sent       strings.Builder
 	mime       string // media type of the text part that grows
 	open       bool   // an artifact was begun for the growing answer
@@ -108,10 +109,15 @@ func (f *follower) event(event exchange.Event) bool {
 		f.reset()
 	case isState && exchange.Settled(state) && (exchange.Terminal(state) || event.At.After(f.since)):
 		return f.settled()
-	case state == exchange.StateRunning && f.state != a2a.TaskStateWorking && event.At.After(f.since):
+	case f.begins(state) && f.state != a2a.TaskStateWorking && event.At.After(f.since):
 		return f.status(a2a.TaskStatus{State: a2a.TaskStateWorking, Timestamp: stamp(event.At)})
 	}
 	return true
+}
+
+// begins says whether a turn works in the state: it runs, or its demand was met and it is about to run again.
+func (f *follower) begins(state string) bool {
+	return state == exchange.StateRunning || state == exchange.StateAccepted && interrupted(f.state)
 }
 
 func (f *follower) status(status a2a.TaskStatus) bool {
@@ -169,6 +175,12 @@ func (f *follower) settled() bool {
 	}
 	*f.task.last() = turn
 	f.over = exchange.Terminal(turn.State)
+	if f.over && (interrupted(f.state) || turn.State != exchange.StateAnswered) {
+		if dropped, err := f.dropped(); dropped || err != nil {
+			f.superseded = dropped
+			return err == nil || f.fail(err)
+		}
+	}
 	artifacts, err := f.artifacts(f.ctx, turn)
 	if err != nil {
 		return f.fail(err)
@@ -185,6 +197,12 @@ func (f *follower) settled() bool {
 	return f.status(status)
 }
 
+// dropped says whether the turn ended because the next message of its owner took the task up.
+func (f *follower) dropped() (bool, error) {
+	t, err := f.load(f.ctx, f.call.owner, f.task.id())
+	return err == nil && t.last().ID != f.task.last().ID, err
+}
+
 // result sends a whole artifact, or only what the reader lacks when its beginning was streamed as text.
 func (f *follower) result(artifact *a2a.Artifact) bool {
 	if f.open && artifact.ID == answerArtifact(f.task.last().ID) && len(artifact.Parts) == 1 {
@@ -199,12 +217,8 @@ func (f *follower) result(artifact *a2a.Artifact) bool {
 // next waits until the owner of an interrupted task continues or cancels it and says whether there is more to tell.
 func (f *follower) next() bool {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		timer := time.NewTimer(pause)
-		select {
-		case <-f.ctx.Done():
-			timer.Stop()
+		if !f.superseded && !sleep(f.ctx, pause) {
 			return false
-		case <-timer.C:
 		}
 		t, err := f.load(f.ctx, f.call.owner, f.task.id())
 		if err != nil {
@@ -217,7 +231,7 @@ func (f *follower) next() bool {
 			return false
 		case known < len(t.turns)-1:
 			t.turns = t.turns[:known+2]
-			f.task, f.since, f.over = t, time.Time{}, false
+			f.task, f.since, f.over, f.superseded = t, time.Time{}, false, false
 			f.state = a2a.TaskStateSubmitted
 			return true
 		}

@@ -11,6 +11,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
@@ -67,6 +68,7 @@ type place struct {
 	reference string
 	thread    string
 	inReplyTo string
+	continues string // id of the parked turn that the message takes up
 	route     route
 }
 
@@ -89,14 +91,19 @@ func newPlace(owned owner, message *a2a.Message) (place, error) {
 // nextPlace is the next turn of an interrupted task.
 func nextPlace(t *task, message *a2a.Message) place {
 	last := t.last()
-	return place{
+	next := place{
 		reference: last.Reference, thread: last.ThreadID, inReplyTo: answerID(*last),
 		route: route{Context: t.contextID, Number: len(t.turns) + 1, Digest: digestOf(message)},
 	}
+	if last.State == exchange.StateWaiting {
+		next.continues = last.ID
+	}
+	return next
 }
 
-// inbound makes the normalized message of a request.
-func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where place) (exchange.Inbound, error) {
+// inbound makes the normalized message of a request. The proofs are checked last, because that may need the network and
+// uses them up.
+func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where place, offered *offer) (exchange.Inbound, error) {
 	parts, err := a.normalizeParts(ctx, message.Parts)
 	if err != nil {
 		return exchange.Inbound{}, err
@@ -117,12 +124,13 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 			ReceivedVia:           normalized.ViaA2A, ReceivedAt: identity.Now(),
 			Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Original: c.original, Route: kept, Reference: where.reference,
+		Original: redact(c.original), Route: kept, Reference: where.reference, Continues: where.continues,
 	}
 	in.Message.Clean()
 	if len(in.Message.Parts) == 0 {
 		return in, inField("message.parts", "has no content: text of only white space counts as none")
 	}
+	a.apply(ctx, &in, offered, c)
 	return in, nil
 }
 
@@ -135,23 +143,30 @@ func capabilities(chain *normalized.AgentChain) normalized.RecipientCapabilities
 	}
 }
 
-// agentChain reads metadata.mentionable.agent_chain (message contract, section 6); absent means that no agent stands
-// behind the sender. A chain that is over its ceiling is refused on acceptance.
+// defaultMaxHops is the ceiling of a chain whose peer names none.
+const defaultMaxHops = 4
+
+// agentChain reads metadata.mentionable.agent_chain (message contract, sections 6 and 7); absent means that no agent
+// stands behind the sender. A chain that is no chain or over its ceiling is refused: whoever counts wrongly may count
+// for ever.
 func agentChain(metadata map[string]any) (*normalized.AgentChain, error) {
-	const field = "message.metadata.mentionable.agent_chain"
-	mentionable, _ := metadata["mentionable"].(map[string]any)
+	mentionable, _ := metadata[mentionableKey].(map[string]any)
 	claimed, present := mentionable["agent_chain"]
 	if !present || claimed == nil {
 		return nil, nil
 	}
 	encoded, err := json.Marshal(claimed)
 	if err != nil {
-		return nil, inField(field, "must be an object")
+		return nil, exhausted()
 	}
-	var chain normalized.AgentChain
-	if err := json.Unmarshal(encoded, &chain); err != nil {
-		return nil, inField(field, "must have the integers hop and max_hops")
+	chain := normalized.AgentChain{MaxHops: defaultMaxHops}
+	if err := json.Unmarshal(encoded, &chain); err != nil || chain.Hop < 1 || chain.Hop > chain.MaxHops {
+		return nil, exhausted()
 	}
 	chain.IsFinal = chain.Hop == chain.MaxHops
 	return &chain, nil
+}
+
+func exhausted() error {
+	return fault.New(fault.Forbidden, "chain:exhausted: hop must be an integer from 1 to max_hops")
 }

@@ -18,15 +18,19 @@ const (
 	mimeBytes = "application/octet-stream"
 )
 
+// codec turns parts of the protocol into ours and back. Files that are too large for a message go through the blob
+// store.
+type codec struct{ blobs Blobs }
+
 // normalizeParts turns the parts of a message into ours.
-func (a *Adapter) normalizeParts(ctx context.Context, parts a2a.ContentParts) ([]normalized.Part, error) {
+func (c codec) normalizeParts(ctx context.Context, parts a2a.ContentParts) ([]normalized.Part, error) {
 	list := make([]normalized.Part, 0, len(parts))
 	for i, part := range parts {
 		field := fmt.Sprintf("message.parts[%d]", i)
 		if part == nil {
 			return nil, inField(field, "must be an object")
 		}
-		converted, err := a.normalizePart(ctx, part, field)
+		converted, err := c.normalizePart(ctx, part, field)
 		if err != nil {
 			return nil, err
 		}
@@ -35,12 +39,12 @@ func (a *Adapter) normalizeParts(ctx context.Context, parts a2a.ContentParts) ([
 	return list, nil
 }
 
-func (a *Adapter) normalizePart(ctx context.Context, part *a2a.Part, field string) (normalized.Part, error) {
+func (c codec) normalizePart(ctx context.Context, part *a2a.Part, field string) (normalized.Part, error) {
 	switch content := part.Content.(type) {
 	case a2a.Text:
 		return normalizeText(string(content), part.MediaType), nil
 	case a2a.Raw:
-		return a.normalizeFile(ctx, content, part.MediaType, part.Filename)
+		return c.normalizeFile(ctx, content, part.MediaType, part.Filename)
 	case a2a.URL:
 		return normalizeURL(string(content), part), nil
 	case a2a.Data:
@@ -48,7 +52,7 @@ func (a *Adapter) normalizePart(ctx context.Context, part *a2a.Part, field strin
 		if err != nil {
 			return normalized.Part{}, inField(field, "is not JSON")
 		}
-		return a.normalizeFile(ctx, encoded, mimeJSON, part.Filename)
+		return c.normalizeFile(ctx, encoded, mimeJSON, part.Filename)
 	}
 	return normalized.Part{}, inField(field, "must have exactly one of text, raw, url and data")
 }
@@ -66,13 +70,13 @@ func normalizeText(text, mediaType string) normalized.Part {
 }
 
 // normalizeFile keeps small content inline and moves larger content to the blob store.
-func (a *Adapter) normalizeFile(ctx context.Context, content []byte, mediaType, name string) (normalized.Part, error) {
+func (c codec) normalizeFile(ctx context.Context, content []byte, mediaType, name string) (normalized.Part, error) {
 	part := normalized.Part{Kind: normalized.PartFile, MIME: orBytes(mediaType), Name: name, Size: int64(len(content))}
 	if len(content) <= normalized.MaxInlineBytes {
 		part.BytesRef = normalized.Inline(content)
 		return part, nil
 	}
-	digest, _, err := a.options.Blobs.Put(ctx, bytes.NewReader(content))
+	digest, _, err := c.blobs.Put(ctx, bytes.NewReader(content))
 	if err != nil {
 		return part, fmt.Errorf("keep file part: %w", err)
 	}

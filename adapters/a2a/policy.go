@@ -13,7 +13,7 @@ import (
 // metadata of the policy extension (message contract, section 8). A payment also gets the keys that deployed x402
 // clients read.
 func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error {
-	policy = policy.Confine(a.origin)
+	policy = a.options.Present(policy)
 	encoded, err := json.Marshal(policy)
 	if err != nil {
 		return fmt.Errorf("write policy part: %w", err)
@@ -24,9 +24,9 @@ func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error 
 	}
 	message.Parts = append(message.Parts, a2a.NewTextPart(policy.Text("")), a2a.NewDataPart(object))
 	message.Extensions = append(message.Extensions, policypart.Extension)
-	message.SetMeta("mentionable", map[string]any{"policy": object})
+	message.SetMeta(mentionableKey, map[string]any{"policy": object})
 	if policy.Kind == policypart.PaymentRequired {
-		message.SetMeta("x402.payment.status", "payment-required")
+		message.SetMeta(paymentStatusKey, paymentRequired)
 		accepts := policy.Accepts
 		if accepts == nil {
 			accepts = []json.RawMessage{}

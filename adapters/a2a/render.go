@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"time"
 
@@ -23,7 +24,7 @@ func (a *Adapter) render(ctx context.Context, t *task, v view) (*a2a.Task, error
 	if err != nil {
 		return nil, err
 	}
-	rendered := &a2a.Task{ID: t.id(), ContextID: t.contextID, Status: status}
+	rendered := &a2a.Task{ID: t.id(), ContextID: t.contextID, Status: status, Metadata: taskMetadata(t)}
 	if rendered.History, err = a.history(ctx, t, v.history); err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Mes
 		if i == len(t.turns)-1 && t.cancelled.IsZero() {
 			break
 		}
-		answer, err := a.statusMessage(ctx, t, turn)
+		answer, err := a.spoken(ctx, t, turn)
 		if err != nil {
 			return nil, err
 		}
@@ -111,22 +112,59 @@ const (
 
 // statusMessage is what goes with the state; nil where the state says everything.
 func (a *Adapter) statusMessage(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
-	message := &a2a.Message{
+	message := newAnswerMessage(t, turn)
+	state := stateOf(turn)
+	if !speaks(state) {
+		return paid(message, turn, state), nil
+	}
+	if err := a.fillStatus(ctx, message, turn); err != nil {
+		return nil, err
+	}
+	if len(message.Parts) == 0 {
+		message.Parts = a2a.ContentParts{a2a.NewTextPart(sentence(turn, state))}
+	}
+	addPayment(message, turn, state)
+	return message, nil
+}
+
+// speaks says whether the state needs words.
+func speaks(state a2a.TaskState) bool {
+	switch state {
+	case a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateCanceled:
+		return false
+	}
+	return true
+}
+
+// spoken is what the agent said at the end of an earlier turn of the task. A demand stays a part of the talk, also
+// when the next message took its turn up.
+func (a *Adapter) spoken(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
+	if policyOf(turn) == nil {
+		return a.statusMessage(ctx, t, turn)
+	}
+	message := newAnswerMessage(t, turn)
+	return message, a.fillStatus(ctx, message, turn)
+}
+
+func newAnswerMessage(t *task, turn exchange.TurnRecord) *a2a.Message {
+	return &a2a.Message{
 		ID: answerID(turn), Role: a2a.MessageRoleAgent,
 		TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
 	}
-	switch state := stateOf(turn); state {
-	case a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateCanceled:
-		return nil, nil
-	default:
-		if err := a.fillStatus(ctx, message, turn); err != nil {
-			return nil, err
-		}
-		if len(message.Parts) == 0 {
-			message.Parts = a2a.ContentParts{a2a.NewTextPart(sentence(turn, state))}
-		}
-		return message, nil
+}
+
+// taskMetadata says how deep in a chain of agents the task stands, and what became of its payment.
+func taskMetadata(t *task) map[string]any {
+	last := *t.last()
+	metadata := map[string]any{}
+	if chain := last.Message.RecipientCapabilities.AgentChain; chain != nil {
+		metadata[mentionableKey] = map[string]any{"agent_chain": chain}
 	}
+	maps.Copy(metadata, payment(last, t.state()))
+	if len(metadata) == 0 {
+		return nil
+	}
+	return metadata
 }
 
 // fillStatus takes the agent's own words: the sentence of a failure, or the parts with the policy part last.

@@ -18,10 +18,10 @@ const maxSentBytes = 8 << 20
 
 // renderParts writes parts; withBytes puts the content of stored files in, which the echo of a caller's own message
 // does not need.
-func (a *Adapter) renderParts(ctx context.Context, parts []normalized.Part, withBytes bool) (a2a.ContentParts, error) {
+func (c codec) renderParts(ctx context.Context, parts []normalized.Part, withBytes bool) (a2a.ContentParts, error) {
 	list := make(a2a.ContentParts, 0, len(parts))
 	for _, part := range parts {
-		rendered, err := a.renderPart(ctx, part, withBytes)
+		rendered, err := c.renderPart(ctx, part, withBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -34,7 +34,7 @@ func (a *Adapter) renderParts(ctx context.Context, parts []normalized.Part, with
 
 // renderPart gives nil for what a peer does not get: tool calls (they are the agent's own business unless its
 // operator exposes them), policy parts (the status carries them) and kinds of a newer contract.
-func (a *Adapter) renderPart(ctx context.Context, part normalized.Part, withBytes bool) (*a2a.Part, error) {
+func (c codec) renderPart(ctx context.Context, part normalized.Part, withBytes bool) (*a2a.Part, error) {
 	switch part.Kind {
 	case normalized.PartText:
 		return &a2a.Part{Content: a2a.Text(part.Content), MediaType: part.MIME}, nil
@@ -44,7 +44,7 @@ func (a *Adapter) renderPart(ctx context.Context, part normalized.Part, withByte
 		}, nil
 	case normalized.PartFile, normalized.PartArtifact:
 		if part.BytesRef != nil {
-			return a.renderFile(ctx, part, withBytes)
+			return c.renderFile(ctx, part, withBytes)
 		}
 	}
 	return nil, nil
@@ -57,7 +57,7 @@ func described(text string) map[string]any {
 	return map[string]any{"description": text}
 }
 
-func (a *Adapter) renderFile(ctx context.Context, part normalized.Part, withBytes bool) (*a2a.Part, error) {
+func (c codec) renderFile(ctx context.Context, part normalized.Part, withBytes bool) (*a2a.Part, error) {
 	rendered := &a2a.Part{MediaType: part.MIME, Filename: part.Name, Metadata: described(part.Alt)}
 	switch ref := part.BytesRef; {
 	case ref.Kind == normalized.BytesInline:
@@ -73,7 +73,7 @@ func (a *Adapter) renderFile(ctx context.Context, part normalized.Part, withByte
 	case part.Size > maxSentBytes:
 		return tooLargeToSend(part), nil
 	default:
-		content, err := a.readBlob(ctx, ref.Digest)
+		content, err := c.readBlob(ctx, ref.Digest)
 		if err != nil {
 			return nil, err
 		}
@@ -97,8 +97,8 @@ func fileContent(part *a2a.Part, content []byte) a2a.PartContent {
 }
 
 // readBlob gives nil for a file over maxSentBytes.
-func (a *Adapter) readBlob(ctx context.Context, digest string) ([]byte, error) {
-	reader, err := a.options.Blobs.Open(ctx, digest)
+func (c codec) readBlob(ctx context.Context, digest string) ([]byte, error) {
+	reader, err := c.blobs.Open(ctx, digest)
 	if err != nil {
 		return nil, fmt.Errorf("open file of an answer: %w", err)
 	}

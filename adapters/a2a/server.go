@@ -1,7 +1,8 @@
 // Package a2a makes agents reachable by the Agent2Agent protocol: JSON-RPC and HTTP+JSON in the versions 1.0 and
 // 0.3, bearer tokens, agent cards. A task is all turns of one agent and one principal with the same reference; this
 // package keeps no state of its own beside a token cache of a few seconds, everything is read from the engine's
-// rows. It does not run agents, does not send webhooks and does not call other A2A servers.
+// rows. Caller is the way out: it calls agents of other servers with signed evidence. The package does not run agents,
+// does not send webhooks and does not decide whom to believe.
 package a2a
 
 import (
@@ -19,7 +20,9 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/httpserver"
+	"inbox/policypart"
 )
 
 // Receiver accepts one message durably. Errors are *fault.Fault.
@@ -67,6 +70,12 @@ type Blobs interface {
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
+// Believer decides which of the proofs that came with a message may be relied on. It never fails: what cannot be
+// checked is rejected.
+type Believer interface {
+	Believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief
+}
+
 // Limits of a request and the defaults of Options.
 const (
 	maxBodyBytes        = 8 << 20
@@ -89,6 +98,8 @@ type Options struct {
 	Tokens    Tokens
 	Claims    Claims
 	Blobs     Blobs
+	Believer  Believer                              // optional: nil = nobody's evidence is believed
+	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
 	WaitLimit    time.Duration // longest wait of a blocking send before the working task is returned; default 50 s
 	KeepAlive    time.Duration // comment lines on quiet streams; default 15 s
@@ -98,9 +109,9 @@ type Options struct {
 
 // Adapter is the A2A edge of the server.
 type Adapter struct {
+	codec
 	options Options
-	base    string   // PublicURL without a slash at the end
-	origin  *url.URL // PublicURL
+	base    string // PublicURL without a slash at the end
 	tokens  *tokenCache
 	log     *slog.Logger
 
@@ -117,8 +128,11 @@ func New(options Options) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if options.Present == nil {
+		options.Present = func(part policypart.Part) policypart.Part { return part.Confine(origin) }
+	}
 	a := &Adapter{
-		options: options, base: strings.TrimSuffix(options.PublicURL, "/"), origin: origin,
+		codec: codec{blobs: options.Blobs}, options: options, base: strings.TrimSuffix(options.PublicURL, "/"),
 		tokens: newTokenCache(options.Tokens), log: options.Logger,
 	}
 	handler := &handler{Adapter: a}

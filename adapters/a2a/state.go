@@ -14,6 +14,9 @@ import (
 func stateOf(turn exchange.TurnRecord) a2a.TaskState {
 	switch turn.State {
 	case exchange.StateAccepted:
+		if turn.ReplyID != "" { // its demand was met and it runs again
+			return a2a.TaskStateWorking
+		}
 		return a2a.TaskStateSubmitted
 	case exchange.StateRunning:
 		return a2a.TaskStateWorking
@@ -51,12 +54,12 @@ func answeredState(response *normalized.Response) a2a.TaskState {
 }
 
 // waitingState reads what a parked turn waits for. A payment is an input of the asker; consent and approval are
-// given elsewhere; a tool is our own work.
+// given elsewhere; a tool and the answer of another agent are our own work.
 func waitingState(reason string) a2a.TaskState {
 	switch {
 	case strings.HasPrefix(reason, "payment"), strings.HasPrefix(reason, "input"):
 		return a2a.TaskStateInputRequired
-	case strings.HasPrefix(reason, "tool"):
+	case strings.HasPrefix(reason, "tool"), strings.HasPrefix(reason, "dispatch"), strings.HasPrefix(reason, "agent"):
 		return a2a.TaskStateWorking
 	}
 	return a2a.TaskStateAuthRequired
@@ -98,7 +101,7 @@ func turnStates(state a2a.TaskState) []string {
 	case a2a.TaskStateSubmitted:
 		return []string{exchange.StateAccepted}
 	case a2a.TaskStateWorking:
-		return []string{exchange.StateRunning, exchange.StateWaiting}
+		return []string{exchange.StateRunning, exchange.StateWaiting, exchange.StateAccepted}
 	case a2a.TaskStateCompleted:
 		return []string{exchange.StateAnswered, exchange.StateSilent}
 	case a2a.TaskStateCanceled:

@@ -43,8 +43,11 @@ func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessage
 		f := h.follower(ctx, c, t, yield)
 		defer f.close()
 		f.untilInput = true
-		if f.snapshot(wanted) {
-			f.turn()
+		if !f.snapshot(wanted) {
+			return
+		}
+		for f.turn() && f.superseded && f.next() {
+			continue
 		}
 	}
 }
@@ -71,7 +74,7 @@ func (h *handler) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskR
 		if !f.snapshot(view{artifacts: true}) {
 			return
 		}
-		for f.turn() && interrupted(f.state) && f.next() {
+		for f.turn() && (f.superseded || interrupted(f.state)) && f.next() {
 			continue
 		}
 	}

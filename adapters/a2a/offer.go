@@ -1,0 +1,264 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// maxResolutionBytes bounds the resolution that a message offers; proofs have the limits of package identity.
+const maxResolutionBytes = 16 << 10
+
+// credentialsNamespace is where believed credentials stand in the sender's profile: context, never authorization.
+const credentialsNamespace = "dev.mentionable.credentials"
+
+// offer is what a message brings to be believed or to meet a demand. It lives as long as the request.
+type offer struct {
+	evidence, credentials, envelopes []json.RawMessage
+
+	resolution *policypart.Resolution
+	payment    json.RawMessage
+	relay      any // mention_relay as a Connector wants it
+
+	rejected []identity.Rejection
+}
+
+// takeOffer moves proofs and settlements out of the metadata of a request, so that nothing after it can store or log
+// them. The same message with fresh proofs is the same message.
+func takeOffer(req *a2a.SendMessageRequest) (*offer, error) {
+	o := &offer{}
+	if req.Message != nil { // what the message says comes before what the request says
+		if err := o.take(req.Message.Metadata); err != nil {
+			return nil, err
+		}
+		if len(req.Message.Metadata) == 0 {
+			req.Message.Metadata = nil
+		}
+	}
+	return o, o.take(req.Metadata)
+}
+
+func (o *offer) take(metadata map[string]any) error {
+	mentionable, _ := metadata[mentionableKey].(map[string]any)
+	o.list(&o.evidence, "evidence", identity.MaxEvidence, pop(mentionable, evidenceKey))
+	o.list(&o.credentials, "credential", identity.MaxCredentials, pop(mentionable, credentialsKey))
+	o.list(&o.envelopes, "evidence", identity.MaxEvidence, pop(mentionable, envelopesKey))
+	for _, uri := range []string{identity.EvidenceExtension, oldEvidenceExtension} {
+		o.list(&o.evidence, "evidence", identity.MaxEvidence, within(pop(metadata, uri), evidenceKey))
+	}
+	o.list(&o.credentials, "credential", identity.MaxCredentials, within(pop(metadata, identity.CredentialExtension), credentialsKey))
+	if o.relay == nil {
+		capabilities, _ := mentionable["recipient_capabilities"].(map[string]any)
+		o.relay = capabilities["mention_relay"]
+	}
+	if err := o.takeSettlement(metadata, mentionable); err != nil {
+		return err
+	}
+	if mentionable != nil && len(mentionable) == 0 {
+		delete(metadata, mentionableKey)
+	}
+	return nil
+}
+
+func pop(members map[string]any, key string) any {
+	value := members[key]
+	delete(members, key)
+	return value
+}
+
+// within reads what stands under the URI of an extension: the list itself, or an object with it.
+func within(value any, key string) any {
+	if object, ok := value.(map[string]any); ok {
+		return object[key]
+	}
+	return value
+}
+
+// list takes pieces within the limits of the contract and rejects the others unread. The limits hold for all lists of
+// one kind together.
+func (o *offer) list(into *[]json.RawMessage, kind string, most int, value any) {
+	if value == nil {
+		return
+	}
+	pieces, ok := value.([]any)
+	switch {
+	case !ok:
+		o.reject(kind, "malformed", "is not a list")
+		return
+	case len(*into)+len(pieces) > most:
+		o.reject(kind, "limit_exceeded", fmt.Sprintf("%d pieces came and %d are allowed", len(*into)+len(pieces), most))
+		return
+	}
+	total := 0
+	for _, piece := range *into {
+		total += len(piece)
+	}
+	for _, piece := range pieces {
+		encoded, err := json.Marshal(piece)
+		total += len(encoded)
+		switch {
+		case err != nil:
+			o.reject(kind, "malformed", "is not JSON")
+		case len(encoded) > identity.MaxEvidenceBytes || total > identity.MaxEvidenceTotalBytes:
+			o.reject(kind, "limit_exceeded", fmt.Sprintf("%d bytes, %d of all so far, are over the limit", len(encoded), total))
+		default:
+			*into = append(*into, encoded)
+		}
+	}
+}
+
+func (o *offer) reject(kind, why, reason string) {
+	o.rejected = append(o.rejected, identity.Rejection{Code: kind + ":" + why, Reason: reason})
+}
+
+// takeSettlement reads the answer to a demand: how it was resolved, and a payment in the form of deployed x402 clients.
+func (o *offer) takeSettlement(metadata, mentionable map[string]any) error {
+	if value := pop(mentionable, resolutionKey); value != nil && o.resolution == nil {
+		resolution, err := readResolution(value)
+		if err != nil {
+			return err
+		}
+		o.resolution = resolution
+	}
+	payload := pop(metadata, paymentPayloadKey)
+	if payload == nil || o.payment != nil || metadata[paymentStatusKey] != "payment-submitted" {
+		return nil
+	}
+	encoded, err := json.Marshal(payload)
+	if err != nil || len(encoded) > maxMetadataBytes {
+		return inField("message.metadata["+paymentPayloadKey+"]", "is too large")
+	}
+	o.payment = encoded
+	return nil
+}
+
+func readResolution(value any) (*policypart.Resolution, error) {
+	const field = "message.metadata.mentionable." + resolutionKey
+	encoded, err := json.Marshal(value)
+	if err != nil || len(encoded) > maxResolutionBytes {
+		return nil, inField(field, "is too large")
+	}
+	var resolution policypart.Resolution
+	if err := json.Unmarshal(encoded, &resolution); err != nil {
+		return nil, inField(field, "is not a policy resolution")
+	}
+	return &resolution, nil
+}
+
+// apply puts what is believed into the message and keeps why the rest is not.
+func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *call) {
+	recipient := identity.Recipient{Address: c.agent.Address, CardURL: a.cardURL(c.agent)}
+	belief := a.believe(ctx, identity.Offered{Evidence: o.evidence, Credentials: o.credentials, Challenge: in.Message.ID}, recipient)
+	in.Rejected = append(slices.Clone(o.rejected), belief.Rejected...)
+	in.Rejected = append(in.Rejected, addEvidence(&in.Message.Sender, belief.Evidence)...)
+	addCredentials(&in.Message.Sender, belief)
+	capabilities := &in.Message.RecipientCapabilities
+	in.FromAgent = capabilities.AgentChain != nil || slices.ContainsFunc(belief.Evidence, func(e identity.Evidence) bool {
+		return e.Assurance == identity.AssuranceAgent
+	})
+	if attested(belief.Evidence) {
+		capabilities.MentionRelay = relayOf(o.relay, capabilities.MentionRelay)
+	}
+	a.settle402(ctx, in, o, recipient)
+}
+
+// settle402 hands on what the message offers for a demand.
+func (a *Adapter) settle402(ctx context.Context, in *exchange.Inbound, o *offer, recipient identity.Recipient) {
+	envelopes := identity.Belief{}
+	if len(o.envelopes) > 0 {
+		envelopes = a.believe(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID}, recipient)
+		in.Rejected = append(in.Rejected, envelopes.Rejected...)
+	}
+	if o.resolution != nil || o.payment != nil || len(envelopes.Evidence) > 0 {
+		in.Settlement = &exchange.Settlement{Resolution: o.resolution, Payment: o.payment, Envelopes: envelopes.Evidence}
+	}
+}
+
+func (a *Adapter) believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief {
+	if len(offered.Evidence)+len(offered.Credentials) == 0 {
+		return identity.Belief{}
+	}
+	if a.options.Believer != nil {
+		return a.options.Believer.Believe(ctx, offered, recipient)
+	}
+	var belief identity.Belief
+	for _, list := range []struct {
+		kind   string
+		pieces []json.RawMessage
+	}{{"evidence", offered.Evidence}, {"credential", offered.Credentials}} {
+		for range list.pieces {
+			belief.Rejected = append(belief.Rejected, identity.Rejection{Code: list.kind + ":untrusted_issuer", Reason: "this server trusts no issuer"})
+		}
+	}
+	return belief
+}
+
+// addEvidence puts believed evidence behind the transport's own, which stays the principal. A message holds a limited
+// number of pieces together with that one.
+func addEvidence(sender *normalized.Sender, believed []identity.Evidence) (rejected []identity.Rejection) {
+	list := slices.Clone(sender.Identities)
+	total := 0
+	for i := range list {
+		total += list[i].Size()
+	}
+	for i := range believed {
+		e := &believed[i]
+		if size := e.Size(); len(list) < identity.MaxEvidence && total+size <= identity.MaxEvidenceTotalBytes {
+			list, total = append(list, *e), total+size
+			continue
+		}
+		rejected = append(rejected, identity.Rejection{
+			Code: "evidence:limit_exceeded", Reason: "with the proof of the transport these are too many",
+			Issuer: e.Issuer, Subject: e.Subject, Method: e.Method,
+		})
+	}
+	sender.Identities = list
+	return rejected
+}
+
+// addCredentials puts believed credentials into the profile, where an agent may read them and nothing authorizes.
+func addCredentials(sender *normalized.Sender, belief identity.Belief) {
+	if len(belief.Credentials) == 0 {
+		return
+	}
+	encoded, err := json.Marshal(map[string]any{"credentials": belief.Credentials})
+	if err != nil {
+		return // cannot be: they were read from JSON
+	}
+	profile := normalized.SenderProfile{}
+	if sender.Profile != nil {
+		profile = *sender.Profile
+	}
+	extensions := maps.Clone(profile.Extensions)
+	if extensions == nil {
+		extensions = map[string]json.RawMessage{}
+	}
+	extensions[credentialsNamespace] = encoded
+	profile.Extensions = extensions
+	sender.Profile = &profile
+}
+
+// attested says whether an issuer on the trust list vouches for the sender.
+func attested(believed []identity.Evidence) bool {
+	return slices.ContainsFunc(believed, func(e identity.Evidence) bool { return e.Proof.Type == identity.ProofSignedAttestation })
+}
+
+// relayOf takes a trusted Connector's word about its platform: the body of the answer reaches whom it mentions, or
+// nobody. Other relays would need our own delivery, which A2A does not have.
+func relayOf(wanted any, otherwise normalized.MentionRelay) normalized.MentionRelay {
+	relay, _ := wanted.(map[string]any)
+	switch kind, _ := relay["kind"].(string); kind {
+	case normalized.RelayInline, normalized.RelayNone:
+		return normalized.MentionRelay{Kind: kind}
+	}
+	return otherwise
+}

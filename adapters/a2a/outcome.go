@@ -1,0 +1,254 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/internal/safehttp"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// CodeRefused is the code of a response of which the other agent did nothing.
+const CodeRefused = "dispatch:refused"
+
+const (
+	stateKey       = "dev.mentionable.state" // of a presented demand: a bearer secret
+	maxSaidBytes   = 500
+	maxRetryAfter  = time.Hour
+	sentenceTooBig = "The answer is too large to be passed on."
+)
+
+// outcome waits for the end of the task and reads its answer.
+func (c *Caller) outcome(ctx context.Context, w *wire, to identity.Address, result a2a.SendMessageResult) (normalized.Response, error) {
+	task, isTask := result.(*a2a.Task)
+	if !isTask {
+		message, _ := result.(*a2a.Message)
+		if message == nil {
+			return normalized.Response{}, fault.GiveUp("the other agent answers in an unknown form", nil)
+		}
+		return c.completed(ctx, message.Parts)
+	}
+	task, err := w.finish(ctx, task)
+	if err != nil {
+		return w.refusal(to, err)
+	}
+	switch task.Status.State {
+	case a2a.TaskStateCompleted:
+		return c.completed(ctx, results(task))
+	case a2a.TaskStateInputRequired, a2a.TaskStateAuthRequired:
+		return c.demanded(ctx, task)
+	}
+	return refused(to, textOf(task.Status.Message)), nil
+}
+
+// finish polls a task that works.
+func (w *wire) finish(ctx context.Context, task *a2a.Task) (*a2a.Task, error) {
+	for pause := firstPoll; !task.Status.State.Terminal() && !interrupted(task.Status.State); pause = min(2*pause, maxPoll) {
+		if !sleep(ctx, pause) {
+			return nil, ctx.Err()
+		}
+		polled, err := w.get(ctx, task.ID)
+		switch {
+		case err == nil && polled.ID == task.ID:
+			task = polled
+		case err == nil:
+			return nil, fault.GiveUp("the other agent answers with another task", nil)
+		case w.passing(err): // the task goes on there; only ctx ends the wait
+		default:
+			return nil, err
+		}
+	}
+	return task, nil
+}
+
+// passing says whether the failure of a poll may be over at the next one.
+func (w *wire) passing(err error) bool {
+	return w.status == http.StatusTooManyRequests || w.status >= http.StatusInternalServerError ||
+		w.status == 0 && !errors.Is(err, safehttp.ErrRefused) && !errors.Is(err, safehttp.ErrTooLarge)
+}
+
+// results are the parts of all artifacts, or what was said where there are none.
+func results(task *a2a.Task) (parts a2a.ContentParts) {
+	for _, artifact := range task.Artifacts {
+		if artifact != nil {
+			parts = append(parts, artifact.Parts...)
+		}
+	}
+	if len(parts) == 0 && task.Status.Message != nil {
+		return task.Status.Message.Parts
+	}
+	return parts
+}
+
+// completed is an answer; one without content is a deliberate silence.
+func (c *Caller) completed(ctx context.Context, parts a2a.ContentParts) (normalized.Response, error) {
+	read, err := c.readParts(ctx, parts)
+	switch {
+	case err != nil:
+		return normalized.Response{}, err
+	case len(read) == 0:
+		return normalized.Response{Silent: true, Status: normalized.StatusCompleted}, nil
+	}
+	return bounded(normalized.Response{Parts: read, Status: normalized.StatusCompleted}), nil
+}
+
+// readParts turns foreign parts into ours, by the rules for messages.
+func (c *Caller) readParts(ctx context.Context, parts a2a.ContentParts) ([]normalized.Part, error) {
+	if c.blobs == nil {
+		parts = withoutLarge(parts)
+	}
+	read, err := c.normalizeParts(ctx, parts)
+	if _, malformed := errors.AsType[*problem](err); malformed {
+		return nil, fault.GiveUp("the other agent answers in an unknown form", err)
+	}
+	if err != nil {
+		return nil, fault.RetryIn(0, "a file of the answer cannot be kept", err)
+	}
+	message := normalized.Message{Parts: read}
+	message.Clean()
+	return message.Parts, nil
+}
+
+// withoutLarge leaves out what would need the blob store.
+func withoutLarge(parts a2a.ContentParts) (list a2a.ContentParts) {
+	for _, part := range parts {
+		if part == nil || len(part.Raw()) <= normalized.MaxInlineBytes {
+			list = append(list, part)
+		}
+	}
+	return list
+}
+
+// bounded replaces an answer that is too large to be kept with the turn.
+func bounded(response normalized.Response) normalized.Response {
+	if encoded, err := json.Marshal(response); err == nil && len(encoded) <= maxAnswerBytes {
+		return response
+	}
+	return failed("dispatch:too_large", sentenceTooBig)
+}
+
+func failed(code, text string) normalized.Response {
+	return normalized.Response{
+		Status: normalized.StatusFailed, Parts: []normalized.Part{normalized.Text(text)},
+		Error: &normalized.ResponseError{Code: code, Message: text},
+	}
+}
+
+func refused(to identity.Address, said string) normalized.Response {
+	text := to.String() + " did not answer."
+	if said != "" {
+		text = to.String() + " did not answer: " + said
+	}
+	return failed(CodeRefused, text)
+}
+
+// demanded is a question or a demand of the other agent. The demand goes on without the secret that would let its
+// reader answer in our name.
+func (c *Caller) demanded(ctx context.Context, task *a2a.Task) (normalized.Response, error) {
+	message := task.Status.Message
+	if message == nil {
+		message = &a2a.Message{}
+	}
+	policy := policyIn(message.Metadata)
+	if policy != nil {
+		part := normalized.Part{Kind: normalized.PartPolicy, Policy: policy}
+		return bounded(normalized.Response{Parts: []normalized.Part{part}, Status: normalized.StatusInputRequired}), nil
+	}
+	read, err := c.readParts(ctx, message.Parts)
+	if err != nil {
+		return normalized.Response{}, err
+	}
+	if len(read) == 0 {
+		read = []normalized.Part{normalized.Text("The other agent waits for more input.")}
+	}
+	return bounded(normalized.Response{Parts: read, Status: normalized.StatusInputRequired}), nil
+}
+
+// policyIn reads metadata.mentionable.policy; nil when there is no demand that can be shown.
+func policyIn(metadata map[string]any) *policypart.Part {
+	mentionable, _ := metadata[mentionableKey].(map[string]any)
+	encoded, err := json.Marshal(mentionable["policy"])
+	if err != nil || len(encoded) > maxMetadataBytes {
+		return nil
+	}
+	var part policypart.Part
+	if json.Unmarshal(encoded, &part) != nil || part.Kind == "" || strings.TrimSpace(part.Message) == "" {
+		return nil
+	}
+	delete(part.Data, stateKey)
+	return &part
+}
+
+// refusal turns a failed request into a response or a classed error. No text of ours about it holds the token: the
+// SDK's errors name the method and the status only.
+func (w *wire) refusal(to identity.Address, err error) (normalized.Response, error) {
+	switch {
+	case w.status == http.StatusUnauthorized, w.status == http.StatusForbidden,
+		errors.Is(err, a2a.ErrUnauthenticated), errors.Is(err, a2a.ErrUnauthorized):
+		return refused(to, w.said), nil
+	case w.status == http.StatusTooManyRequests, w.status >= http.StatusInternalServerError:
+		return normalized.Response{}, fault.RetryIn(w.retryAfter, "the other agent cannot take the message right now", err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return normalized.Response{}, fault.RetryIn(0, "the other agent did not answer in time", err)
+	}
+	if known, ok := errors.AsType[*fault.Fault](err); ok {
+		return normalized.Response{}, known
+	}
+	if w.status == 0 {
+		return normalized.Response{}, unreachable(err)
+	}
+	return normalized.Response{}, fault.GiveUp("the other agent does not understand the message", err)
+}
+
+// retryAfter reads the header in seconds, at most an hour; a date is not read.
+func retryAfter(header http.Header) time.Duration {
+	seconds, err := strconv.Atoi(header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+}
+
+// errorText reads what a refusing server says, in one line.
+func errorText(body io.Reader) string {
+	var answer struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.NewDecoder(body).Decode(&answer) != nil {
+		return ""
+	}
+	return oneLine(answer.Error.Message)
+}
+
+func textOf(message *a2a.Message) string {
+	if message == nil {
+		return ""
+	}
+	for _, part := range message.Parts {
+		if part != nil && part.Text() != "" {
+			return oneLine(part.Text())
+		}
+	}
+	return ""
+}
+
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+	if len(text) > maxSaidBytes {
+		text = strings.ToValidUTF8(text[:maxSaidBytes], "") + "…"
+	}
+	return text
+}
