@@ -66,10 +66,18 @@ func (p AccessPolicy) requirement(purpose string) (needs Requirement, open bool)
 		}
 		methods.add(one(rule.Method)...)
 		assurance.add(rule.Assurance...)
-		issuers.add(one(rule.Issuer)...)
+		issuers.add(one(canonicalOr(rule.Issuer))...)
 	}
 	needs.Methods, needs.Assurance, needs.Issuers = methods.list(), assurance.list(), issuers.list()
 	return needs, false
+}
+
+// canonicalOr gives an issuer as evidence names it; of one that Validate refuses, what is written.
+func canonicalOr(issuer string) string {
+	if canonical, err := CanonicalIssuer(issuer); err == nil {
+		return canonical
+	}
+	return issuer
 }
 
 func one(text string) []string {

@@ -186,7 +186,9 @@ func TestCallerLeaves(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		piece := b.fresh(t)
 		left := make(chan Belief)
-		go func() { left <- b.validator.Believe(ctx, Offered{Evidence: []json.RawMessage{piece}}, Recipient{Address: agentHere}) }()
+		go func() {
+			left <- b.validator.Believe(ctx, Offered{Evidence: []json.RawMessage{piece}}, Recipient{Address: agentHere})
+		}()
 		synctest.Wait()
 		leave()
 		if got := codes(<-left); !slices.Equal(got, []string{CodeKeyFetchFailed}) {
