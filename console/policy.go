@@ -69,19 +69,18 @@ func (p *PolicyPages) show(w http.ResponseWriter, r *http.Request) {
 	guard(w)
 	state, err := token(r)
 	if err != nil {
-		p.fail(w, r, err)
+		p.fail(w, r, Demand{}, err)
 		return
 	}
 	demand, err := p.demands.Show(r.Context(), state)
-	if err != nil {
-		p.fail(w, r, err)
-		return
+	switch {
+	case err != nil:
+		p.fail(w, r, demand, err)
+	case wantsJSON(r):
+		p.document(w, demand, "")
+	default:
+		p.page(w, r, showStatus(demand), demand, "")
 	}
-	if wantsJSON(r) {
-		p.document(w, demand, state, "")
-		return
-	}
-	p.page(w, r, showStatus(demand), demand, "")
 }
 
 // showStatus says 410 for what cannot be decided any more, so that machines need not read the page.

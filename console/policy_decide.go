@@ -36,28 +36,28 @@ func (p *PolicyPages) post(w http.ResponseWriter, r *http.Request) {
 		made, err = readDecision(w, r)
 	}
 	if err != nil {
-		p.fail(w, r, err)
+		p.fail(w, r, Demand{}, err)
 		return
 	}
 	switch {
 	case made.Payment != nil:
 		demand, err := p.demands.Pay(r.Context(), state, made.Payment)
-		p.settled(w, r, state, demand, err)
+		p.settled(w, r, demand, err)
 	case made.Login != "":
 		p.beginLogin(w, r, state, made.Login)
 	case made.Decision == "grant" || made.Decision == "decline":
 		demand, err := p.demands.Decide(r.Context(), state, made.Decision == "grant")
-		p.settled(w, r, state, demand, err)
+		p.settled(w, r, demand, err)
 	default:
 		p.undecided(w, r, state)
 	}
 }
 
-// settled shows what a decision led to. A payment that was not good enough leaves the terms on the page.
-func (p *PolicyPages) settled(w http.ResponseWriter, r *http.Request, state string, demand Demand, err error) {
+// settled shows what a decision led to.
+func (p *PolicyPages) settled(w http.ResponseWriter, r *http.Request, demand Demand, err error) {
 	switch {
 	case err != nil:
-		p.fail(w, r, err)
+		p.fail(w, r, demand, err)
 	case wantsJSON(r):
 		writeState(w, http.StatusOK, demand)
 	default:
@@ -70,9 +70,9 @@ func (p *PolicyPages) undecided(w http.ResponseWriter, r *http.Request, state st
 	demand, err := p.demands.Show(r.Context(), state)
 	switch {
 	case err != nil:
-		p.fail(w, r, err)
+		p.fail(w, r, demand, err)
 	case wantsJSON(r):
-		p.document(w, demand, state, "nothing was decided; send a decision, a login or a payment")
+		p.document(w, demand, "nothing was decided; send a decision, a login or a payment")
 	case demand.Open:
 		p.page(w, r, http.StatusBadRequest, demand, "Nothing was chosen yet. Use one of the buttons.")
 	default:

@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -28,15 +29,15 @@ type demandBody struct {
 }
 
 // document answers a program with the demand, under the status and with the headers of its kind (section 8).
-func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, state, note string) {
+func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string) {
 	if !demand.Open {
 		writeState(w, showStatus(demand), demand)
 		return
 	}
 	part := demand.Part
-	part.URL = p.publicURL + "/policy/" + state
+	part.URL = p.publicURL + "/policy/" + demand.Token
 	body := demandBody{
-		V: contractVersion, Agent: p.profile(demand.Agent).Address, Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}},
+		V: contractVersion, Agent: demand.AgentAddress, Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}},
 		Logins: demand.Logins, Error: note,
 	}
 	if demand.Kind == policypart.PaymentRequired {
@@ -82,10 +83,27 @@ func orElse(text, otherwise string) string {
 	return text
 }
 
-// failJSON answers a program, and every reader when the failure is ours.
-func (p *PolicyPages) failJSON(w http.ResponseWriter, err error, found *fault.Fault) {
-	if found.Kind == fault.Unauthenticated {
-		err = fault.Wrap(fault.Forbidden, found.Public, err) // a bad proof, not missing credentials
+// failJSON answers a program. A payment that was not good enough is answered with the terms again, as x402 clients
+// expect it; other failures with the code of the check that failed.
+func (p *PolicyPages) failJSON(w http.ResponseWriter, demand Demand, err error) {
+	found := fault.Of(err)
+	refusal, refused := errors.AsType[*policypart.Refusal](err)
+	switch {
+	case demand.Open && demand.Kind == policypart.PaymentRequired && found.Kind == fault.Forbidden:
+		p.document(w, demand, found.Public)
+	case refused:
+		httpserver.WriteJSON(w, failStatus(found.Kind), httpserver.ErrorBody{Error: httpserver.ErrorDetail{Code: refusal.Code, Message: found.Public}})
+	case found.Kind == fault.Unauthenticated:
+		httpserver.WriteFault(w, fault.Wrap(fault.Forbidden, found.Public, err))
+	default:
+		httpserver.WriteFault(w, err)
 	}
-	httpserver.WriteFault(w, err)
+}
+
+// failStatus is that of the kind; a bad proof is no missing password, so 401 becomes 403.
+func failStatus(kind fault.Kind) int {
+	if kind == fault.Unauthenticated {
+		return http.StatusForbidden
+	}
+	return httpserver.Status(kind)
 }

@@ -10,7 +10,7 @@ import (
 
 const (
 	loginCookie  = "inbox_login"
-	loginSeconds = 15 * 60
+	loginSeconds = 10 * 60
 )
 
 // beginLogin sends the browser to the login service. The cookie binds the way back to this browser, so that nobody can
@@ -18,7 +18,7 @@ const (
 func (p *PolicyPages) beginLogin(w http.ResponseWriter, r *http.Request, state, login string) {
 	redirect, binding, err := p.demands.BeginLogin(r.Context(), state, login)
 	if err != nil {
-		p.fail(w, r, err)
+		p.fail(w, r, Demand{}, err)
 		return
 	}
 	http.SetCookie(w, p.cookie(binding, loginSeconds))
@@ -43,20 +43,22 @@ func (p *PolicyPages) callback(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil || cookie.Value == "":
 		err = fault.New(fault.Forbidden, "this browser did not begin a login here, or it took too long; open the link of the message again")
-	case query.Get("error") != "":
-		err = fault.New(fault.Forbidden, "the login was not completed; open the link of the message again to try once more or to decline")
-	case query.Get("state") == "" || query.Get("code") == "":
+	case query.Get("state") == "" || query.Get("code") == "" && query.Get("error") == "":
 		err = fault.New(fault.Malformed, "the login service sent back an incomplete address; open the link of the message again")
 	}
 	if cookie != nil {
 		http.SetCookie(w, p.cookie("", -1))
 	}
 	if err != nil {
-		p.fail(w, r, err)
+		p.fail(w, r, Demand{}, err)
 		return
 	}
-	demand, err := p.demands.FinishLogin(r.Context(), query.Get("state"), query.Get("code"), cookie.Value)
-	p.settled(w, r, "", demand, err)
+	code := query.Get("code")
+	if query.Get("error") != "" {
+		code = "" // RFC 6749 section 4.1.2.1: never beside a code
+	}
+	demand, err := p.demands.FinishLogin(r.Context(), query.Get("state"), code, cookie.Value)
+	p.settled(w, r, demand, err)
 }
 
 func (p *PolicyPages) callbackHead(w http.ResponseWriter, _ *http.Request) {

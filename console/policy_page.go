@@ -8,20 +8,17 @@ import (
 	"strings"
 	"time"
 
-	"inbox/exchange"
-	"inbox/identity"
 	"inbox/internal/fault"
-	"inbox/internal/httpserver"
 	"inbox/policypart"
 )
 
 // policyPage is the page of one demand.
 type policyPage struct {
 	Demand
-	Who            exchange.AgentProfile // the agent that asks
-	Title, Message string                // in the reader's language where the agent wrote it
-	Lang           string                // of Title and Message; empty = not known
-	State          string                // heading and sentence of what became of the demand, while it is not open
+	Name           string // of the agent that asks, as people know it
+	Title, Message string // in the reader's language where the agent wrote it
+	Lang           string // of Title and Message; empty = not known
+	State          string // heading and sentence of what became of the demand, while it is not open
 	Detail         string
 	Notice         string // what was wrong with the form
 	Payable        bool
@@ -31,14 +28,17 @@ type policyPage struct {
 
 // page answers a browser.
 func (p *PolicyPages) page(w http.ResponseWriter, r *http.Request, status int, demand Demand, notice string) {
-	view := policyPage{Demand: demand, Who: p.profile(demand.Agent), Notice: notice}
+	view := policyPage{Demand: demand, Name: demand.Agent, Notice: notice}
+	if profile, known := p.agents.Agent(demand.Agent); known {
+		view.Name = orElse(profile.DisplayName, profile.Name)
+		view.Mailto = mailto(p.mail(profile), demand.Word)
+	}
 	view.Title, view.Message, view.Lang = translate(demand.Part, append(languages(r.Header.Get("Accept-Language")), demand.Locale))
 	view.State, view.Detail = outcome(demand)
 	view.Payable = demand.Open && demand.Kind == policypart.PaymentRequired && len(demand.Accepts) > 0
 	for _, accepted := range demand.Accepts {
 		view.Requirements = append(view.Requirements, indented(accepted))
 	}
-	view.Mailto = mailto(p.mail(view.Who), demand.Word)
 	if view.Lang != "" {
 		w.Header().Set("Content-Language", "en, "+view.Lang)
 	}
@@ -55,18 +55,6 @@ func (p *PolicyPages) formAction(d Demand) string {
 		return "'self' https:"
 	}
 	return "'self' https: http:"
-}
-
-// profile serves also a demand of an agent that was removed since.
-func (p *PolicyPages) profile(name string) exchange.AgentProfile {
-	if profile, known := p.agents.Agent(name); known {
-		return profile
-	}
-	host := ""
-	if u, err := url.Parse(p.publicURL); err == nil {
-		host = u.Host
-	}
-	return exchange.AgentProfile{Name: name, DisplayName: name, Address: identity.Address{Local: name, Domain: host}.String()}
 }
 
 func indented(document json.RawMessage) string {
@@ -97,16 +85,11 @@ func (v policyPage) Link() bool { return v.Purpose == policypart.PurposeLink }
 // Confirm says whether the page is the other half of such a question.
 func (v policyPage) Confirm() bool { return v.Purpose == policypart.PurposeLinkConfirm }
 
-// Name gives the agent's name as people know it.
-func (v policyPage) Name() string { return orElse(v.Who.DisplayName, v.Who.Name) }
-
 // outcome gives the words for a demand that cannot be decided any more; none while it is open.
 func outcome(d Demand) (state, detail string) {
 	switch {
 	case d.Open:
 		return "", ""
-	case d.Word != "":
-		return "One more step", ""
 	case d.Outcome == policypart.OutcomeGranted && d.Purpose == policypart.PurposeLinkConfirm:
 		return "The addresses are linked", "From now on they count as one person here. You can close this page."
 	case d.Outcome == policypart.OutcomeGranted:
@@ -130,18 +113,17 @@ func outcome(d Demand) (state, detail string) {
 // failPage is a page that says only what went wrong.
 type failPage struct{ Title, Detail string }
 
-// fail answers with the public text of an error, as a page or as JSON.
-func (p *PolicyPages) fail(w http.ResponseWriter, r *http.Request, err error) {
+// fail answers with the public text of an error, on the page of the demand where there is one.
+func (p *PolicyPages) fail(w http.ResponseWriter, r *http.Request, demand Demand, err error) {
 	found := fault.Of(err)
-	if wantsJSON(r) || found.Kind == fault.Internal || found.Kind == fault.RateLimited || found.Kind == fault.Unavailable {
-		p.failJSON(w, err, found)
-		return
+	switch {
+	case wantsJSON(r) || found.Kind == fault.Internal || found.Kind == fault.RateLimited || found.Kind == fault.Unavailable && demand.ID == "":
+		p.failJSON(w, demand, err)
+	case demand.ID != "":
+		p.page(w, r, failStatus(found.Kind), demand, sentence(found))
+	default:
+		writePage(w, failStatus(found.Kind), "policy_fail.html", failPage{Title: failTitle(found.Kind), Detail: sentence(found)}, "'none'")
 	}
-	status := httpserver.Status(found.Kind)
-	if found.Kind == fault.Unauthenticated {
-		status = http.StatusForbidden // a bad proof; there is nothing that a browser could ask a password for
-	}
-	writePage(w, status, "policy_fail.html", failPage{Title: failTitle(found.Kind), Detail: sentence(found)}, "'none'")
 }
 
 func failTitle(kind fault.Kind) string {

@@ -42,6 +42,13 @@ func (d *desk) note(call string) (console.Demand, error) {
 	return d.demand, d.err
 }
 
+// nobody is a desk without any demand.
+type nobody struct{ *desk }
+
+func (n nobody) Decide(context.Context, string, bool) (console.Demand, error) {
+	return console.Demand{}, n.err
+}
+
 func (d *desk) Show(_ context.Context, token string) (console.Demand, error) {
 	if token != state {
 		return console.Demand{}, fault.New(fault.NotFound, "there is no such request")
@@ -73,7 +80,7 @@ func (d *desk) Pay(_ context.Context, _ string, payment json.RawMessage) (consol
 func consent() console.Demand {
 	issued := time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
 	return console.Demand{
-		ID: "019a0000-0000-7000-8000-000000000001", Agent: "echo", Kind: policypart.ConsentRequired, Status: policypart.StatusIssued, Open: true,
+		ID: "019a0000-0000-7000-8000-000000000001", Token: state, Agent: "echo", AgentAddress: "@echo@agents.example", Kind: policypart.ConsentRequired, Status: policypart.StatusIssued, Open: true,
 		Part: policypart.Part{
 			Kind: policypart.ConsentRequired, Title: "Your calendar", Message: "May I read <b>your</b> calendar?", Scopes: []string{"calendar.read"},
 			MessageTranslations: map[string]policypart.Translation{"de": {Title: "Dein Kalender", Message: "Darf ich deinen Kalender lesen?"}},
@@ -99,7 +106,7 @@ func login() console.Demand {
 	return d
 }
 
-func handler(t *testing.T, d *desk) http.Handler {
+func handler(t *testing.T, d console.Demands) http.Handler {
 	t.Helper()
 	pages := console.NewPolicyPages(console.PolicyOptions{
 		Demands: d, Agents: directory{}, PublicURL: publicURL, Mail: func(a exchange.AgentProfile) string { return a.Name + "@agents.example" },
@@ -112,7 +119,7 @@ func handler(t *testing.T, d *desk) http.Handler {
 }
 
 // ask sends one request; header lines are "Name: value".
-func ask(t *testing.T, d *desk, method, path, body string, header ...string) *httptest.ResponseRecorder {
+func ask(t *testing.T, d console.Demands, method, path, body string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequest(method, publicURL+path, strings.NewReader(body))
 	if body != "" {
@@ -148,7 +155,7 @@ func TestPolicyPagesAreAsWritten(t *testing.T) {
 	link := consent()
 	link.Purpose, link.Part.Scopes = policypart.PurposeLink, nil
 	word := link
-	word.Open, word.Status, word.Word = false, policypart.StatusClaimed, "link-abcdefghijklmnop"
+	word.Word = "link-abcdefghijklmnop"
 	expired := consent()
 	expired.Open, expired.Status = false, policypart.StatusExpired
 	for name, test := range map[string]struct {
@@ -265,7 +272,7 @@ func TestFaultsOfADecision(t *testing.T) {
 		fault.Malformed:       {http.StatusBadRequest, "could not be read"},
 		fault.Unavailable:     {http.StatusServiceUnavailable, "the reason"},
 	} {
-		d := &desk{demand: consent(), err: fault.New(kind, "the reason")}
+		d := nobody{&desk{err: fault.New(kind, "the reason")}}
 		page := ask(t, d, http.MethodPost, "/policy/"+state, "decision=grant")
 		if page.Code != want.status || !strings.Contains(page.Body.String(), want.holds) {
 			t.Errorf("%s: status %d\n%s", kind, page.Code, page.Body)
@@ -319,7 +326,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("the browser would not follow to the login service: %s", policy)
 	}
 	begin := ask(t, d, http.MethodPost, "/policy/"+state, "login=company")
-	const cookie = "inbox_login=binding; Path=/policy/; Max-Age=900; HttpOnly; Secure; SameSite=Lax"
+	const cookie = "inbox_login=binding; Path=/policy/; Max-Age=600; HttpOnly; Secure; SameSite=Lax"
 	if begin.Header().Get("Set-Cookie") != cookie || begin.Header().Get("Location") != "https://login.example/authorize?state=x" {
 		t.Errorf("%v", begin.Header())
 	}
@@ -328,13 +335,31 @@ func TestLogin(t *testing.T) {
 	if back.Code != http.StatusOK || strings.Join(d.calls, "") != "finish s c binding" || !strings.Contains(back.Header().Get("Set-Cookie"), "Max-Age=0") {
 		t.Errorf("status %d, %v, %v", back.Code, d.calls, back.Header())
 	}
-	for path, status := range map[string]int{
-		"/policy/login/callback?state=s&error=access_denied": http.StatusForbidden, "/policy/login/callback?state=s": http.StatusBadRequest,
-	} {
-		d.calls = nil
-		if page := ask(t, d, http.MethodGet, path, "", "Cookie: inbox_login=binding"); page.Code != status || len(d.calls) != 0 {
-			t.Errorf("%s: status %d, %v", path, page.Code, d.calls)
+	if page := ask(t, d, http.MethodGet, "/policy/login/callback?state=s", "", "Cookie: inbox_login=binding"); page.Code != http.StatusBadRequest {
+		t.Errorf("without a code: status %d", page.Code)
+	}
+	d.calls, d.err = nil, fault.New(fault.Forbidden, "the proof could not be verified")
+	turned := ask(t, d, http.MethodGet, "/policy/login/callback?state=s&error=access_denied&code=c", "", "Cookie: inbox_login=binding")
+	if turned.Code != http.StatusForbidden || strings.Join(d.calls, "") != "finish s  binding" {
+		t.Errorf("status %d, %v", turned.Code, d.calls)
+	}
+	for _, want := range []string{"The proof could not be verified.", `action="/policy/` + state + `"`, "Log in with company"} {
+		if !strings.Contains(turned.Body.String(), want) {
+			t.Errorf("who turned back at the login service sees no %q", want)
 		}
+	}
+}
+
+func TestARefusedPaymentShowsTheTermsAgain(t *testing.T) {
+	d := &desk{demand: payment(), err: fault.Wrap(fault.Forbidden, "this is not what was asked for", &policypart.Refusal{Code: policypart.CodeTerms})}
+	answer := ask(t, d, http.MethodPost, "/policy/"+state, "", "X-PAYMENT: e30=")
+	if body := answer.Body.String(); answer.Code != http.StatusPaymentRequired || !strings.Contains(body, `"error":"this is not what was asked for"`) || !strings.Contains(body, `"accepts":[{`) {
+		t.Errorf("status %d\n%s", answer.Code, body)
+	}
+	d.demand.Open, d.demand.Status = false, policypart.StatusDenied
+	answer = ask(t, d, http.MethodPost, "/policy/"+state, "", "X-PAYMENT: e30=")
+	if answer.Code != http.StatusForbidden || !strings.Contains(answer.Body.String(), `"code":"state:terms"`) {
+		t.Errorf("status %d\n%s", answer.Code, answer.Body)
 	}
 }
 
