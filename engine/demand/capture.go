@@ -3,6 +3,7 @@ package demand
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,19 +76,13 @@ func (s *Service) Capture(ctx context.Context, turn exchange.TurnRecord, respons
 	return s.take(ctx, issuance, kept, response, again)
 }
 
-// paid finds the payment of a turn. Turns that were never resumed cost no query.
+// paid finds the payment of a turn. A turn that nobody paid for costs no query.
 func (s *Service) paid(ctx context.Context, turn exchange.TurnRecord) (policypart.Issuance, bool, error) {
 	before := progressOf(turn)
-	var issuance policypart.Issuance
-	var err error
-	switch {
-	case before.Paid != "":
-		issuance, err = s.options.Store.Demand(ctx, before.Paid)
-	case turn.Message.ReceivedTrace != nil: // resumed with another agent's answer, which took the place of the resolution
-		issuance, _, err = s.options.Store.DemandOfTurn(ctx, turn.ID)
-	default:
-		return issuance, false, nil
+	if before.Paid == "" {
+		return policypart.Issuance{}, false, nil
 	}
+	issuance, err := s.options.Store.Demand(ctx, before.Paid)
 	if fault.Is(err, fault.NotFound) {
 		return issuance, false, nil
 	}
@@ -177,9 +172,7 @@ func keepable(response normalized.Response) *normalized.Response {
 
 func receipted(response normalized.Response, receipt json.RawMessage) normalized.Response {
 	metadata := make(map[string]string, len(response.Metadata)+2)
-	for key, value := range response.Metadata {
-		metadata[key] = value
-	}
+	maps.Copy(metadata, response.Metadata)
 	metadata[PaymentStatusKey] = statusCompleted
 	metadata[PaymentReceiptsKey] = "[" + string(receipt) + "]"
 	response.Metadata = metadata

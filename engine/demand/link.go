@@ -40,7 +40,7 @@ type partner struct {
 // freezeLink gives link demands their purpose. Both sides need a verified identity.
 func (s *Service) freezeLink(issuance *policypart.Issuance, kept *notes, part *policypart.Part) error {
 	var bound partner
-	_ = json.Unmarshal(part.Data[LinkKey], &bound) //nolint:errcheck // absent or not ours: proves nothing
+	_ = json.Unmarshal(part.Data[LinkKey], &bound) // absent or not ours: proves nothing
 	delete(part.Data, LinkKey)
 	switch {
 	case part.Code != CodeLink && part.Code != CodeLinkConfirm:
@@ -82,7 +82,7 @@ func (s *Service) Challenge(ctx context.Context, turn exchange.TurnRecord) (part
 // linkable wants two verified senders that are not one already.
 func (s *Service) linkable(ctx context.Context, first policypart.Issuance, turn exchange.TurnRecord) error {
 	var refusal *policypart.Refusal
-	public := ""
+	var public string
 	switch {
 	case len(turn.Message.Sender.Identities) == 0:
 		refusal = &policypart.Refusal{Code: policypart.CodeProof, Reason: "the code word came from an address that is not verified"}
@@ -114,7 +114,7 @@ func (s *Service) confirmation(first policypart.Issuance, turn exchange.TurnReco
 func words(message normalized.Message) (found []string) {
 	for i := range message.Parts {
 		text := message.Parts[i].Content
-		if message.Parts[i].Kind != normalized.PartText || !(strings.Contains(text, "ink-") || strings.Contains(text, "INK-")) {
+		if message.Parts[i].Kind != normalized.PartText || (!strings.Contains(text, "ink-") && !strings.Contains(text, "INK-")) {
 			continue
 		}
 		for _, word := range wordPattern.FindAllString(text[:min(len(text), maxScanned)], maxWords) {

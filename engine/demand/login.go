@@ -123,7 +123,7 @@ func (s *Service) loggedIn(i policypart.Issuance, proven openid.Identity) deed {
 		claims["name"] = proven.Name
 	}
 	if len(claims) > 0 {
-		evidence.Claims, _ = json.Marshal(claims) //nolint:errcheck,errchkjson // a map of strings
+		evidence.Claims, _ = json.Marshal(claims) //nolint:errchkjson // a map of strings
 	}
 	by := resolver(evidence)
 	return deed{outcome: policypart.OutcomeGranted, by: &by, data: withData(nil, IdentityKey, evidence)}

@@ -45,7 +45,7 @@ type capture struct {
 
 // notesOf reads the notes; a demand without any has the zero ones.
 func notesOf(i policypart.Issuance) (n notes) {
-	_ = json.Unmarshal(i.Notes, &n) //nolint:errcheck // written by this package alone
+	_ = json.Unmarshal(i.Notes, &n) // written by this package alone
 	return n
 }
 
@@ -67,7 +67,7 @@ type progress struct {
 // progressOf reads it from a turn that was resumed; zero for a first run.
 func progressOf(turn exchange.TurnRecord) (p progress) {
 	if resolution := turn.Message.PolicyResolution; resolution != nil {
-		_ = json.Unmarshal(resolution.Data[NumberKey], &p) //nolint:errcheck // absent or not ours: counts as a first run
+		_ = json.Unmarshal(resolution.Data[NumberKey], &p) // absent or not ours: counts as a first run
 	}
 	return p
 }

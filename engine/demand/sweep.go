@@ -47,7 +47,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			done++
 		}
 		if len(due) < sweepBatch || done == 0 || ctx.Err() != nil {
-			return nil
+			break
 		}
 	}
 	return nil
@@ -60,13 +60,18 @@ func (s *Service) end(ctx context.Context, issuance policypart.Issuance) error {
 	err := s.turns.Settle(ctx, ending)
 	if fault.Is(err, fault.Conflict) {
 		ending.Issuance.Status, ending.Response, ending.State = policypart.StatusDropped, nil, ""
-		if err = s.turns.Settle(ctx, ending); fault.Is(err, fault.Conflict) {
-			return nil
-		}
-		return err
+		return unlessConflict(s.turns.Settle(ctx, ending))
 	}
 	if err == nil {
 		demands.WithLabelValues(issuance.Kind, policypart.OutcomeExpired).Inc()
+	}
+	return err
+}
+
+// unlessConflict takes another node's success for our own.
+func unlessConflict(err error) error {
+	if fault.Is(err, fault.Conflict) {
+		return nil
 	}
 	return err
 }

@@ -1,0 +1,193 @@
+package openid_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/internal/fault"
+	"inbox/internal/openid"
+	"inbox/internal/openid/openidtest"
+)
+
+const (
+	callback = "http://127.0.0.1/policy/callback"
+	verifier = "verifier-verifier-verifier-verifier-verifier"
+)
+
+// client counts what is sent and can be cut off.
+type client struct {
+	sent int
+	down bool
+}
+
+func (c *client) Do(request *http.Request) (*http.Response, error) {
+	c.sent++
+	if c.down {
+		return nil, errors.New("cut off")
+	}
+	return http.DefaultTransport.RoundTrip(request)
+}
+
+func provider(t *testing.T, issuer *openidtest.Issuer, change func(*openid.Options)) *openid.Provider {
+	t.Helper()
+	options := openid.Options{
+		Name: "staff", Issuer: issuer.URL, ClientID: openidtest.ClientID, ClientSecret: openidtest.ClientSecret,
+		RedirectURL: callback, Scopes: []string{"openid", "email", "profile"}, HTTP: &client{},
+	}
+	if change != nil {
+		change(&options)
+	}
+	p, err := openid.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// visit logs in and gives the code.
+func visit(t *testing.T, p *openid.Provider, issuer *openidtest.Issuer, nonce string) string {
+	t.Helper()
+	address, err := p.AuthorizationURL(t.Context(), "st", nonce, verifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(address, verifier) {
+		t.Fatal("the verifier is in the address")
+	}
+	query := issuer.Visit(t, address)
+	if query.Get("state") != "st" {
+		t.Fatalf("%v", query)
+	}
+	return query.Get("code")
+}
+
+func TestLoginGivesTheVerifiedIdentity(t *testing.T) {
+	issuer := openidtest.New(t, "u-1")
+	issuer.User("email", "a@example.org")
+	issuer.User("email_verified", true)
+	issuer.User("name", "Ada")
+	p := provider(t, issuer, nil)
+	got, err := p.Redeem(t.Context(), visit(t, p, issuer, "n"), "n", verifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Issuer != issuer.URL || got.Subject != "u-1" || got.Email != "a@example.org" || got.Name != "Ada" || len(got.TokenHash) != 64 || p.Name() != "staff" {
+		t.Errorf("%+v", got)
+	}
+	issuer.User("email_verified", "true") // as Amazon Cognito writes it
+	if got, err = p.Redeem(t.Context(), visit(t, p, issuer, "n"), "n", verifier); err != nil || got.Email == "" {
+		t.Errorf("%+v %v", got, err)
+	}
+	issuer.User("email_verified", false)
+	if got, err = p.Redeem(t.Context(), visit(t, p, issuer, "n"), "n", verifier); err != nil || got.Email != "" {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestBadTokensAreRejected(t *testing.T) {
+	issuer := openidtest.New(t, "u-1")
+	p := provider(t, issuer, nil)
+	for name, change := range map[string]func(map[string]any){
+		"nonce":       func(c map[string]any) { c["nonce"] = "other" },
+		"no nonce":    func(c map[string]any) { delete(c, "nonce") },
+		"audience":    func(c map[string]any) { c["aud"] = "somebody" },
+		"issuer":      func(c map[string]any) { c["iss"] = "https://evil.test" },
+		"expired":     func(c map[string]any) { c["exp"] = time.Now().Add(-time.Hour).Unix() },
+		"no expiry":   func(c map[string]any) { delete(c, "exp") },
+		"party":       func(c map[string]any) { c["azp"] = "somebody" },
+		"no subject":  func(c map[string]any) { delete(c, "sub") },
+		"long":        func(c map[string]any) { c["sub"] = strings.Repeat("x", 256) },
+		"over 32 KiB": func(c map[string]any) { c["x"] = strings.Repeat("x", 40<<10) },
+	} {
+		issuer.Tamper(change)
+		if got, err := p.Redeem(t.Context(), visit(t, p, issuer, "n"), "n", verifier); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("%s: %+v %v", name, got, err)
+		}
+	}
+	issuer.Tamper(nil)
+	issuer.Forge()
+	if _, err := p.Redeem(t.Context(), visit(t, p, issuer, "n"), "n", verifier); !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("forged: %v", err)
+	}
+	issuer.Rotate() // the key is fetched once more
+	if _, err := p.Redeem(t.Context(), visit(t, p, issuer, "n"), "n", verifier); err != nil {
+		t.Errorf("rotated: %v", err)
+	}
+}
+
+func TestCodesAreGoodOnceAndForTheirVerifier(t *testing.T) {
+	issuer := openidtest.New(t, "u-1")
+	p := provider(t, issuer, nil)
+	code := visit(t, p, issuer, "n")
+	if _, err := p.Redeem(t.Context(), code, "n", verifier+"x"); !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("verifier: %v", err)
+	}
+	code = visit(t, p, issuer, "n")
+	if _, err := p.Redeem(t.Context(), code, "n", verifier); err != nil {
+		t.Error(err)
+	}
+	for _, code := range []string{code, "", strings.Repeat("x", 5000)} {
+		if _, err := p.Redeem(t.Context(), code, "n", verifier); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("%.9q: %v", code, err)
+		}
+	}
+	wrong := provider(t, issuer, func(o *openid.Options) { o.ClientSecret = "wrong" })
+	if _, err := wrong.Redeem(t.Context(), visit(t, wrong, issuer, "n"), "n", verifier); !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("secret: %v", err)
+	}
+}
+
+func TestDiscoveryIsKeptAndAFailureForAMoment(t *testing.T) {
+	issuer := openidtest.New(t, "u-1")
+	now := time.Now()
+	http := &client{down: true}
+	p := provider(t, issuer, func(o *openid.Options) { o.HTTP, o.Now = http, func() time.Time { return now } })
+	ask := func() error {
+		_, err := p.AuthorizationURL(t.Context(), "s", "n", verifier)
+		return err
+	}
+	for range 3 {
+		if err := ask(); !fault.Is(err, fault.Unavailable) {
+			t.Fatal(err)
+		}
+	}
+	if http.sent != 1 {
+		t.Errorf("a provider that is down was asked %d times", http.sent)
+	}
+	http.down = false
+	now = now.Add(11 * time.Second)
+	for range 3 {
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if http.sent != 2 {
+		t.Errorf("asked %d times", http.sent)
+	}
+	now = now.Add(2 * time.Hour)
+	http.down = true
+	if err := ask(); err != nil || http.sent != 3 {
+		t.Errorf("the old document did not outlive a failure: %v", err)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	good := openid.Options{Name: "n", Issuer: "https://accounts.test", ClientID: "c", RedirectURL: callback, HTTP: &client{}}
+	if _, err := openid.New(good); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*openid.Options){
+		"issuer": func(o *openid.Options) { o.Issuer = "accounts.test" }, "scheme": func(o *openid.Options) { o.Issuer = "ftp://x" },
+		"client": func(o *openid.Options) { o.ClientID = "" }, "redirect": func(o *openid.Options) { o.RedirectURL = "" },
+		"name": func(o *openid.Options) { o.Name = "" }, "http": func(o *openid.Options) { o.HTTP = nil },
+	} {
+		options := good
+		change(&options)
+		if _, err := openid.New(options); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
