@@ -76,6 +76,8 @@ const (
 	EventDeliveryRetry    = "delivery.retry" // body: {"destination","reason","at"}
 	EventDeliveryDead     = "delivery.dead"  // body: {"destination","reason"}
 	EventDeliveryCanceled = "delivery.cancelled"
+	EventMessageEdited    = "message.edited"  // by its sender; body of the first: {"original":[parts]}
+	EventMessageDeleted   = "message.deleted" // by its sender
 )
 
 // Event is one row of a turn's timeline. Streams read events by Seq, which grows by one inside a turn.

@@ -43,6 +43,7 @@ type Tx interface {
 	Enqueue(ctx context.Context, job queue.NewJob) error
 	Trust
 	SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error
+	SentTx
 }
 
 // Trust is what a transaction does about demands, people and the record of decisions.
@@ -69,6 +70,7 @@ type Reader interface {
 	// Turn gives one turn with its response; fault.NotFound when there is none.
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
 	ThreadReader
+	SentReader
 	// DemandOfTurn gives the newest demand of a turn.
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
 	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.

@@ -113,7 +113,7 @@ func exactExcerpts(_ *testing.T, p *probe) {
 	whole := p.excerpt(pipeline.ThreadQuery{Tail: 100}).Tail
 	for head := range 6 {
 		for tail := range 10 {
-			for end := range len(turns) {
+			for end := range turns {
 				p.exact(whole[:end], pipeline.ThreadQuery{Head: head, Tail: tail, Before: turns[end].ID})
 			}
 		}

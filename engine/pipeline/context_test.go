@@ -1,0 +1,129 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"inbox/agents"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/history"
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+// witness is an agent that answers "re: …" and keeps the history that it was given with each message id.
+type witness struct {
+	seen map[string]string
+}
+
+func (w *witness) agent(_ context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
+	w.seen[turn.Message.ID] = tell(turn.Message.History)
+	return normalized.Whole(normalized.Response{Parts: []normalized.Part{normalized.Text("re: " + normalized.PlainText(turn.Message.Parts))}})
+}
+
+// tell writes a history briefly.
+func tell(turns []normalized.HistoricalMessage) string {
+	texts := make([]string, len(turns))
+	for i, h := range turns {
+		texts[i] = strings.ReplaceAll(normalized.PlainText(h.Parts), "\n", " ")
+	}
+	return strings.Join(texts, " | ")
+}
+
+// ask lets a message be answered and gives the history that its agent saw.
+func (w *witness) ask(t *testing.T, e *engine, in exchange.Inbound) string {
+	t.Helper()
+	turn := e.settled(t, e.receive(t, in).TurnID)
+	if turn.State != exchange.StateAnswered {
+		t.Fatalf("%s: state %s, %s", in.Message.ID, turn.State, turn.Reason)
+	}
+	return w.seen[in.Message.ID]
+}
+
+// TestLongThreadKeepsItsHead: the history of a thread that is longer than anybody reads begins with its first turns,
+// and its prefix stays until the window moves.
+func TestLongThreadKeepsItsHead(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		w := &witness{seen: map[string]string{}}
+		policy := history.Policy{KeepHead: 2, Window: 4, Slide: 2}
+		e := start(t, url, w.agent, agents.Settings{History: policy})
+		whole := []string{}
+		for i := range 15 {
+			got := w.ask(t, e, from("ana", fmt.Sprintf("m%d", i), "thread"))
+			want := whole
+			if n := len(whole); n > 6 {
+				want = slices.Concat(whole[:2], whole[n-4:])
+			}
+			if got != strings.Join(want, " | ") {
+				t.Fatalf("message %d saw %q, want %q", i, got, want)
+			}
+			whole = append(whole, fmt.Sprintf("hello m%d", i), fmt.Sprintf("re: hello m%d", i))
+		}
+	})
+}
+
+func TestHistoryOfAPerson(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		w := &witness{seen: map[string]string{}}
+		e := start(t, url, w.agent, agents.Settings{HistoryScope: agents.HistoryPerson, Unverified: agents.UnverifiedAnswer})
+		expect := func(want string, in exchange.Inbound) {
+			t.Helper()
+			if got := w.ask(t, e, in); got != want {
+				t.Errorf("%s of %s saw %q, want %q", in.Message.ID, in.Message.Sender.Address, got, want)
+			}
+		}
+		const mail, bo = "hello m1 | re: hello m1", "hello b1 | re: hello b1"
+		expect("", from("ana", "m1", "mail"))
+		expect("", from("bo", "b1", "meeting"))
+		expect("", from("ana-on-mastodon", "n1", "note")) // nobody said that this is ana
+		expect(mail+" | "+bo, from("ana", "m2", "meeting"))
+		expect("", impostor(from("ana", "i1", "forged")))
+		link(t, e.store, "ana", "ana-on-mastodon")
+		const more = " | hello m2 | re: hello m2"
+		expect(mail+" | hello n1 | re: hello n1"+more, from("ana-on-mastodon", "n2", "note"))
+		expect("", impostor(from("ana-on-mastodon", "i2", "forged too")))
+		expect(bo, from("bo", "b2", "elsewhere"))
+		if err := e.store.Unlink(t.Context(), principal("ana")); err != nil {
+			t.Fatal(err)
+		}
+		expect("hello n1 | re: hello n1 | hello n2 | re: hello n2", from("ana-on-mastodon", "n3", "another note"))
+	})
+}
+
+// TestHistoryOfAThread: with the default scope nobody's other conversations are seen.
+func TestHistoryOfAThread(t *testing.T) {
+	w := &witness{seen: map[string]string{}}
+	e := start(t, "sqlite", w.agent, agents.Settings{})
+	link(t, e.store, "ana", "bo")
+	for _, in := range []exchange.Inbound{from("ana", "m1", "one"), from("ana", "m2", "two"), from("bo", "m3", "three")} {
+		if got := w.ask(t, e, in); got != "" {
+			t.Errorf("saw %q", got)
+		}
+	}
+}
+
+// impostor writes in the sender's name without a proof.
+func impostor(in exchange.Inbound) exchange.Inbound {
+	in.Message.Sender.Identities, in.Message.Sender.Verified, in.Message.Sender.AuthMethod = nil, false, normalized.AuthNone
+	return in
+}
+
+func principal(user string) string { return from(user, "", "").Message.Sender.Principal() }
+
+func link(t *testing.T, s *store.Store, users ...string) {
+	t.Helper()
+	var list []exchange.PersonIdentity
+	for _, user := range users {
+		list = append(list, exchange.PersonIdentity{
+			Principal: principal(user), Issuer: "inbox.test", Subject: "mailto:" + user + "@peer.test", Method: identity.MethodEmailDMARC,
+		})
+	}
+	if err := s.InTx(t.Context(), func(tx *store.Tx) error { return tx.LinkPerson(t.Context(), list) }); err != nil {
+		t.Fatal(err)
+	}
+}
