@@ -315,8 +315,14 @@ func TestAddressOfAnotherDomain(t *testing.T) {
 		for _, id := range []string{"1", "2"} {
 			r.want(r.deliver(r.mentionNote(id, "hello")).sign(), http.StatusAccepted, "")
 			all := r.engine.messages()
-			if got := all[len(all)-1].Message.Sender.Address; got != want {
-				t.Errorf("known %v, message %s: from %s, want %s", known, id, got, want)
+			sender := all[len(all)-1].Message.Sender
+			if sender.Address != want {
+				t.Errorf("known %v, message %s: from %s, want %s", known, id, sender.Address, want)
+			}
+			for _, address := range []string{"@alice@" + host, "@boss@" + other} {
+				if vouched := sender.Identities[0].Vouches(address); vouched != strings.HasSuffix(address, "@"+host) {
+					t.Errorf("known %v, message %s: the evidence vouches for %s: %v", known, id, address, vouched)
+				}
 			}
 			for _, job := range r.engine.takeJobs(jobAddress) {
 				if err := r.adapter.SendActivity(t.Context(), job); err != nil {

@@ -212,9 +212,9 @@ func TestMailConsent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			served := make(chan error, 1)
-			go func() { served <- box.Serve(listener) }()
-			t.Cleanup(func() { _ = box.Close(); _ = <-served })
+			served := make(chan struct{})
+			go func() { defer close(served); _ = box.Serve(listener) }()
+			t.Cleanup(func() { _ = box.Close(); <-served })
 			demand, got, err := alice.AskWithConsent(limited(t, 2*time.Second), listener.Addr().String(), bob.Address(), "hi", "please")
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error = %v, want %q", err, test.want)
