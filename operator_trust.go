@@ -41,25 +41,9 @@ func (o *Operator) DropHeld(ctx context.Context, turnID, reason string) error {
 }
 
 // turns is the pipeline as far as rows go: a server that runs notices what changed by its queue.
-func (o *Operator) turns() heldTurns {
-	if turns, ok := any(pipeline.New(pipeline.Options{Store: o.store.Pipeline()})).(heldTurns); ok {
-		return turns
-	}
-	return noHeldTurns{}
+func (o *Operator) turns() *pipeline.Service {
+	return pipeline.New(pipeline.Options{Store: o.store.Pipeline()})
 }
-
-type heldTurns interface {
-	Release(ctx context.Context, turnID string) error
-	Drop(ctx context.Context, turnID, reason string) error
-}
-
-// noHeldTurns stands in until the pipeline can decide about held messages.
-type noHeldTurns struct{}
-
-func (noHeldTurns) Release(context.Context, string) error      { return errNotBuilt }
-func (noHeldTurns) Drop(context.Context, string, string) error { return errNotBuilt }
-
-var errNotBuilt = fault.New(fault.Unsupported, "this version cannot decide about held messages yet")
 
 // People lists linked identities, the newest person first; those of one person stand together. before is "" or the id
 // of the last person of the page before; limit counts persons, 1 to 500.
