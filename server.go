@@ -18,10 +18,12 @@ import (
 
 	"inbox/adapters/a2a"
 	"inbox/adapters/activitypub"
+	"inbox/adapters/discovery"
 	"inbox/adapters/email"
 	"inbox/agents"
 	"inbox/console"
 	"inbox/engine/delivery"
+	"inbox/engine/demand"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -43,6 +45,10 @@ type Server struct {
 	blobs    *blob.Files
 	resolver *safehttp.Resolver
 	client   *safehttp.Client
+
+	keyring   *discovery.Keyring
+	validator *identity.Validator
+	demands   *demand.Service
 
 	queue    *queue.Queue
 	pipeline *pipeline.Service
@@ -77,7 +83,10 @@ func New(ctx context.Context, config *Config) (*Server, error) {
 	if err := s.openStorage(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.build(); err != nil {
+	if err := s.build(ctx); err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
+	if err := ensureAdminToken(ctx, s.store, config.DataDir); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	s.ready.Store(true)
@@ -95,7 +104,10 @@ func (s *Server) openStorage(ctx context.Context) (err error) {
 }
 
 // build makes the engine and the adapters around it.
-func (s *Server) build() error {
+func (s *Server) build(ctx context.Context) error {
+	if err := s.buildTrust(ctx); err != nil {
+		return err
+	}
 	s.buildEngine()
 	if err := s.buildAdapters(); err != nil {
 		return err
@@ -182,6 +194,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.queue.Run(ctx) })
 	back.Go(func() error { return s.store.Listen(ctx) })
 	back.Go(func() error { return s.activitypub.Prepare(ctx) })
+	back.Go(func() error { return s.demands.Run(ctx) })
 	return back
 }
 

@@ -23,7 +23,9 @@ func (s *Server) buildEngine() {
 	s.pipeline = pipeline.New(pipeline.Options{
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
+		Demands: s.demands,
 	})
+	s.demands.Bind(s.pipeline)
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
 	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency}, s.pipeline.Run)
 	s.queue.Handle(delivery.JobKind, queue.KindOptions{Concurrency: s.config.Queue.DeliveryConcurrency}, s.delivery.Run)
@@ -69,6 +71,7 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 		Outbox: outbox{s.store}, Client: s.client,
 		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,
 		AnswersAgents: s.answersAgents, EmptyMention: activitypub.EmptyGreet,
+		Present: s.demands.Present,
 	})
 	if err != nil {
 		return nil, err
@@ -88,7 +91,7 @@ func (s *Server) newA2A() (*a2a.Adapter, error) {
 	return a2a.New(a2a.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
 		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
-		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger,
+		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,
 	})
 }
 
@@ -107,7 +110,7 @@ func (s *Server) newEmail() (*email.Adapter, error) {
 		Mode: s.config.Mail.Mode, Smarthost: s.config.Mail.Smarthost.Reveal(),
 		DKIMSelector: s.config.Mail.DKIMSelector, DKIMKeyFile: s.config.Mail.DKIMKeyFile, ShutdownTimeout: s.config.ShutdownGrace,
 		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.store.State(), Blobs: s.blobs,
-		Resolver: s.resolver, Logger: s.logger,
+		Resolver: s.resolver, Logger: s.logger, Present: s.demands.Present,
 	}
 	if err := s.mailTransport(&options); err != nil {
 		return nil, err
@@ -143,6 +146,12 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, s.activitypub.Routes()...)
 	routes = append(routes, s.a2a.Routes()...)
 	routes = append(routes, s.pages.Routes()...)
+	routes = append(routes, console.NewPolicyPages(console.PolicyOptions{
+		Demands: demandPages{s.demands}, Agents: s.registry, PublicURL: s.config.PublicURL, Mail: s.mailAddress,
+	}).Routes()...)
+	routes = append(routes, console.NewAPI(console.APIOptions{
+		Tokens: s.store, Turns: s.store, Held: s.pipeline, Records: s.store,
+	}).Routes()...)
 	s.http, err = httpserver.New(httpserver.Options{
 		Listen: s.config.HTTP.Listen, Routes: routes, Checks: []httpserver.Check{s.pingCheck()},
 		TrustedProxies: s.config.HTTP.TrustedProxies, MaxBodyBytes: int64(s.config.HTTP.MaxBodyBytes), Grace: s.config.ShutdownGrace,

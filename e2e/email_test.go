@@ -66,6 +66,28 @@ func (m *mailbox) await(t *testing.T, id string) load.Received {
 	}
 }
 
+// awaitMail waits for a mail that the function likes.
+func (p *post) awaitMail(wanted func(load.Received) bool) load.Received {
+	p.t.Helper()
+	deadline := time.After(patience)
+	for {
+		p.outbox.mu.Lock()
+		changed := p.outbox.changed
+		for _, one := range p.outbox.mails {
+			if wanted(one) {
+				p.outbox.mu.Unlock()
+				return one
+			}
+		}
+		p.outbox.mu.Unlock()
+		select {
+		case <-changed:
+		case <-deadline:
+			p.t.Fatalf("the mail did not come within %s", patience)
+		}
+	}
+}
+
 // post is a server with a mail domain of its own, a smarthost, a name server and one signing sender domain.
 type post struct {
 	*server
@@ -87,6 +109,11 @@ unverified = "answer"
 `
 
 func startPost(t *testing.T, database string) *post {
+	t.Helper()
+	return startPostWith(t, database, agents)
+}
+
+func startPostWith(t *testing.T, database, agents string) *post {
 	t.Helper()
 	names, err := load.NewNames()
 	if err != nil {

@@ -23,7 +23,7 @@ type Demands interface {
 	// the demand for consent on this side.
 	Challenge(ctx context.Context, turn exchange.TurnRecord) (part policypart.Part, answers bool, err error)
 	// Offer holds what a message offers against the open demand of the parked turn: the eight checks. Forbidden with the
-	// code when it does not meet it.
+	// code when it does not meet it; Ending.Audit is then the row to store.
 	Offer(ctx context.Context, in exchange.Inbound, parked exchange.TurnRecord) (demand.Ending, error)
 	// Captured gives the response of a run whose payment capture had begun before the process died.
 	Captured(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, begun bool, err error)

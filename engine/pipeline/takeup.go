@@ -22,6 +22,7 @@ type takeover struct {
 // takeUp finds the parked turn that a message takes up and holds what it offers against the demand; nil when it takes
 // up none. A message that meets the demand carries the resolution from here on.
 func (s *Service) takeUp(ctx context.Context, agent agents.Entry, in *exchange.Inbound) (*takeover, error) {
+	in.Message.PolicyResolution, in.Message.ReceivedTrace = nil, nil // only the engine writes them
 	if in.Continues == "" && in.Settlement == nil {
 		return nil, nil
 	}
@@ -59,7 +60,7 @@ func (s *Service) parkedTurn(ctx context.Context, agent agents.Entry, in exchang
 func (s *Service) meet(ctx context.Context, taken *takeover, in *exchange.Inbound) error {
 	ending, err := s.options.Demands.Offer(ctx, *in, taken.parked)
 	if err != nil {
-		return err
+		return s.refuse(ctx, err, ending.Audit)
 	}
 	if taken.parked.ID == "" {
 		if taken.parked, err = s.options.Store.Turn(ctx, ending.Issuance.TurnID); err != nil {

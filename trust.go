@@ -1,0 +1,205 @@
+package inbox
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"inbox/adapters/a2a"
+	"inbox/adapters/discovery"
+	"inbox/console"
+	"inbox/engine/demand"
+	"inbox/engine/store"
+	"inbox/identity"
+	"inbox/internal/config"
+	"inbox/internal/facilitator"
+	"inbox/internal/openid"
+	"inbox/internal/safehttp"
+)
+
+// buildTrust makes what decides who is believed and what is asked back: our own key, the judge of others' evidence,
+// the demands.
+func (s *Server) buildTrust(ctx context.Context) (err error) {
+	s.keyring = discovery.NewKeyring(s.store.State(), s.config.Domain, time.Now)
+	if s.validator, err = identity.NewValidator(identity.ValidatorOptions{
+		Trust: trusted(s.config), Documents: keyDocuments{s.client}, Replays: replays{s.store.State()},
+		AllowHTTP: s.config.Federation.AllowPrivate, OwnIssuer: s.config.Domain,
+	}); err != nil {
+		return fmt.Errorf("trust: %w", err)
+	}
+	s.demands, err = s.newDemands(ctx)
+	return err
+}
+
+func trusted(c *Config) []identity.TrustedIssuer {
+	list := make([]identity.TrustedIssuer, 0, len(c.Trust))
+	for _, entry := range c.Trust {
+		list = append(list, identity.TrustedIssuer{
+			Issuer: entry.Issuer, Methods: entry.Methods, Assurance: entry.Assurance, SubjectPrefixes: entry.SubjectPrefixes,
+			AllowDelegated: entry.AllowDelegated, Expires: entry.Expires,
+		})
+	}
+	return list
+}
+
+// accessOf gives an agent's rules as the configuration wrote them.
+func accessOf(entry config.Agent) identity.AccessPolicy {
+	policy := identity.AccessPolicy{Access: entry.Access}
+	for _, rule := range entry.Rules {
+		policy.Rules = append(policy.Rules, identity.Rule{
+			Effect: rule.Effect, Purposes: rule.Purposes, Issuer: rule.Issuer, Method: rule.Method, Subject: rule.Subject,
+			Assurance: rule.Assurance, Address: rule.Address,
+		})
+	}
+	return policy
+}
+
+// keyDocuments fetches the documents in which trusted issuers publish their keys.
+type keyDocuments struct{ client *safehttp.Client }
+
+// maxKeyDocument bounds a key document in bytes.
+const maxKeyDocument = 256 << 10
+
+// Fetch gets one document; redirects are not followed, because the place of the document is what its issuer vouches for.
+func (d keyDocuments) Fetch(ctx context.Context, address string) ([]byte, error) {
+	response, err := d.client.Get(ctx, address, safehttp.GetOptions{Accept: "application/json", MaxBytes: maxKeyDocument, MaxRedirects: -1})
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answered %s", address, response.Status)
+	}
+	return io.ReadAll(response.Body)
+}
+
+const replayNamespace = "identity.replay" // SHA-256 of (issuer, id) → "1", until the evidence is no longer valid
+
+// replays remembers attestations that were used, on all nodes.
+type replays struct{ state *store.State }
+
+// Once says whether the key is used for the first time.
+func (r replays) Once(ctx context.Context, key string, expires time.Time) (bool, error) {
+	sum := sha256.Sum256([]byte(key))
+	_, first, err := r.state.PutIfAbsent(ctx, replayNamespace, hex.EncodeToString(sum[:]), []byte("1"), expires)
+	return first, err
+}
+
+const secretNamespace = "policy.secret" // "state" → 32 random bytes, from which the states of demands are derived
+
+// newDemands makes the service for demands with a secret that all nodes share.
+func (s *Server) newDemands(ctx context.Context) (*demand.Service, error) {
+	fresh := make([]byte, 32)
+	_, _ = rand.Read(fresh) // never fails since Go 1.24
+	secret, _, err := s.store.State().PutIfAbsent(ctx, secretNamespace, "state", fresh, time.Time{})
+	if err != nil {
+		return nil, fmt.Errorf("make secret of demands: %w", err)
+	}
+	base, err := url.Parse(s.config.PublicURL)
+	if err != nil {
+		return nil, fmt.Errorf("public_url: %w", err)
+	}
+	options := demand.Options{Store: s.store, BaseURL: base, Secret: secret, Logger: s.logger}
+	if options.Logins, err = s.logins(); err != nil {
+		return nil, err
+	}
+	if address := s.config.Payments.FacilitatorURL; address != "" {
+		target, client, err := s.trustingOperator(address)
+		if err != nil {
+			return nil, fmt.Errorf("payments.facilitator_url: %w", err)
+		}
+		options.Facilitator = facilitator.New(facilitator.Options{URL: target, HTTP: client})
+	}
+	return demand.New(options), nil
+}
+
+// logins are the services at which people prove a second identity.
+func (s *Server) logins() ([]demand.Login, error) {
+	var logins []demand.Login
+	for _, entry := range s.config.Logins {
+		_, client, err := s.trustingOperator(entry.Issuer)
+		if err != nil {
+			return nil, fmt.Errorf("login %s: %w", entry.Name, err)
+		}
+		login, err := openid.New(openid.Options{
+			Name: entry.Name, Issuer: entry.Issuer, ClientID: entry.ClientID, ClientSecret: entry.ClientSecret.Reveal(),
+			RedirectURL: s.config.PublicURL + "/policy/login/callback", Scopes: entry.Scopes, HTTP: client,
+		})
+		if err != nil {
+			return nil, err
+		}
+		logins = append(logins, login)
+	}
+	return logins, nil
+}
+
+// trustingOperator gives a client that also reaches the address that the operator wrote, wherever it is.
+func (s *Server) trustingOperator(address string) (*url.URL, *safehttp.Client, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u, s.client.Trusting(net.JoinHostPort(u.Hostname(), port)), nil
+}
+
+// newCaller calls agents of other servers. Hosts of configured peers may be private, because the operator wrote them.
+func (s *Server) newCaller() (*a2a.Caller, error) {
+	tokens := map[string]string{}
+	for _, peer := range s.config.Peers {
+		tokens[peer.Domain] = peer.Token.Reveal()
+	}
+	return a2a.NewCaller(a2a.CallerOptions{
+		Client: s.client, Signer: s.keyring, Domain: s.config.Domain, Blobs: s.blobs, AllowHTTP: s.config.Federation.AllowPrivate,
+		Tokens: func(domain string) string { return tokens[domain] }, TimeLimit: callLimit,
+	})
+}
+
+// callLimit bounds one call to another agent with all its polls.
+const callLimit = 2 * time.Minute
+
+// demandPages shows demands in the terms of the console.
+type demandPages struct{ demands *demand.Service }
+
+func viewed(v demand.View, err error) (console.Demand, error) {
+	return console.Demand{
+		ID: v.ID, Agent: v.Agent, Kind: v.Kind, Purpose: v.Purpose, Status: v.Status, Open: v.Open, Part: v.Part, Asker: v.Asker,
+		Locale: v.Locale, IssuedAt: v.IssuedAt, ExpiresAt: v.ExpiresAt, Outcome: v.Outcome, Logins: v.Logins, Accepts: v.Accepts, Word: v.Word,
+	}, err
+}
+
+// Show changes nothing.
+func (d demandPages) Show(ctx context.Context, token string) (console.Demand, error) {
+	return viewed(d.demands.Show(ctx, token))
+}
+
+// Decide grants or declines.
+func (d demandPages) Decide(ctx context.Context, token string, grant bool) (console.Demand, error) {
+	return viewed(d.demands.Decide(ctx, token, grant))
+}
+
+// BeginLogin starts a login elsewhere.
+func (d demandPages) BeginLogin(ctx context.Context, token, login string) (redirect, binding string, err error) {
+	return d.demands.BeginLogin(ctx, token, login)
+}
+
+// FinishLogin takes what the login service sent back.
+func (d demandPages) FinishLogin(ctx context.Context, state, code, binding string) (console.Demand, error) {
+	return viewed(d.demands.FinishLogin(ctx, state, code, binding))
+}
+
+// Pay offers a payment.
+func (d demandPages) Pay(ctx context.Context, token string, payment json.RawMessage) (console.Demand, error) {
+	return viewed(d.demands.Pay(ctx, token, payment))
+}
