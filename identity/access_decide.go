@@ -55,18 +55,15 @@ func (r Rule) serves(purpose string) bool {
 	return slices.Contains(r.Purposes, purpose)
 }
 
-// matches is false for a rule that Validate refuses, except that a deny rule then keeps everybody out.
+// matches is false for an allow rule that Validate refuses, and true for every other rule that it refuses.
 func (r Rule) matches(address string, evidence []Evidence) bool {
-	if r.validate() != nil {
-		return r.Effect != EffectAllow
-	}
-	if r.Effect == EffectDeny {
-		return r.deniesAddress(address, evidence) && (r.anyone() || slices.ContainsFunc(evidence, r.fits))
+	if r.Effect != EffectAllow {
+		return r.validate() != nil || r.deniesAddress(address, evidence) && (r.anyone() || slices.ContainsFunc(evidence, r.fits))
 	}
 	if r.anyone() && r.Address == "" {
-		return true
+		return r.validate() == nil
 	}
-	return slices.ContainsFunc(evidence, func(e Evidence) bool { return r.fits(e) && r.proven(address, e) })
+	return slices.ContainsFunc(evidence, func(e Evidence) bool { return r.fits(e) && r.proven(address, e) }) && r.validate() == nil
 }
 
 // anyone says that the rule asks for no evidence.
@@ -75,10 +72,10 @@ func (r Rule) anyone() bool {
 }
 
 func (r Rule) fits(e Evidence) bool {
-	return (r.Issuer == "" || sameIssuers(r.Issuer, e.Issuer)) &&
-		(r.Method == "" || r.Method == e.Method) &&
+	return (r.Method == "" || r.Method == e.Method) &&
 		(r.Subject == "" || matchesSubject(r.Subject, e.Subject)) &&
-		(len(r.Assurance) == 0 || slices.Contains(r.Assurance, e.Assurance))
+		(len(r.Assurance) == 0 || slices.Contains(r.Assurance, e.Assurance)) &&
+		(r.Issuer == "" || sameIssuers(r.Issuer, e.Issuer))
 }
 
 func sameIssuers(a, b string) bool {

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,7 +218,7 @@ func TestDecideProperties(t *testing.T) {
 		}
 		address := rapid.SampledFrom([]string{"@alice@a.test", "@bob@b.test", ""}).Draw(t, "address")
 		some := rapid.SliceOfN(evidence, 0, 3).Draw(t, "evidence")
-		with := policy.Decide(PurposeMessage, address, append(some[:len(some):len(some)], evidence.Draw(t, "more")))
+		with := policy.Decide(PurposeMessage, address, append(slices.Clip(some), evidence.Draw(t, "more")))
 		if policy.Decide(PurposeMessage, address, some).Allowed && !with.Allowed {
 			t.Fatal("more evidence closed the agent")
 		}
