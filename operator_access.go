@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/agents"
 	"inbox/identity"
 	"inbox/internal/config"
 	"inbox/internal/fault"
@@ -23,17 +24,24 @@ type AccessQuestion struct {
 	Assurance string // empty = what this server's own proofs have, or what the issuer is trusted for
 }
 
+// What becomes of a message, or of the use of a tool or skill.
+const (
+	AccessAllowed = "allowed"
+	AccessHeld    = "held" // a message waits for the operator
+	AccessDenied  = "denied"
+)
+
 // AccessAnswer says what would happen and why.
 type AccessAnswer struct {
-	Allowed    bool         `json:"allowed"`
+	Outcome    string       `json:"outcome"`          // AccessAllowed, AccessHeld or AccessDenied
 	Believed   bool         `json:"believed"`         // the evidence would be believed
 	Doubt      string       `json:"doubt,omitempty"`  // why it would not
 	Rule       int          `json:"rule"`             // number of the rule that decided, from 1; 0 = none
 	Text       string       `json:"text,omitempty"`   // that rule
-	Code       string       `json:"code,omitempty"`   // of the audit record, when it is not allowed
-	Reason     string       `json:"reason,omitempty"` // the same in words
+	Code       string       `json:"code,omitempty"`   // of the audit record, when it is denied
+	Reason     string       `json:"reason,omitempty"` // why it is denied or held
 	Access     string       `json:"access"`           // of the agent
-	Unverified string       `json:"unverified"`       // of the agent: what a message without evidence gets once it is let in
+	Unverified string       `json:"unverified"`       // of the agent: what a message without evidence gets
 	Evidence   *AccessProof `json:"evidence,omitempty"`
 }
 
@@ -62,12 +70,32 @@ func CheckAccess(c *Config, q AccessQuestion) (AccessAnswer, error) {
 	} else if address != "" {
 		return AccessAnswer{}, fault.Newf(fault.Malformed, "%q is not an address; write one such as @alice@example.org", q.Address)
 	}
-	decision := agent.AccessPolicy().Decide(cmp.Or(q.Purpose, identity.PurposeMessage), address, believed)
-	answer.Allowed, answer.Rule, answer.Code, answer.Reason = decision.Allowed, decision.Rule+1, decision.Code, decision.Reason
+	purpose := cmp.Or(q.Purpose, identity.PurposeMessage)
+	decision := agent.AccessPolicy().Decide(purpose, address, believed)
+	answer.Rule, answer.Code, answer.Reason = decision.Rule+1, decision.Code, decision.Reason
+	answer.Outcome = AccessDenied
+	if decision.Allowed {
+		answer.Outcome = AccessAllowed
+	}
 	if decision.Rule >= 0 {
 		answer.Text = ruleText(agent.Rules[decision.Rule])
 	}
+	if purpose == identity.PurposeMessage && len(believed) == 0 {
+		answer.unproven()
+	}
 	return answer, nil
+}
+
+// unproven is what the door does beside the rules when nothing proves the sender of a message.
+func (a *AccessAnswer) unproven() {
+	byRule := a.Rule > 0 && a.Outcome == AccessDenied
+	switch {
+	case a.Unverified == agents.UnverifiedRefuse:
+		a.Outcome, a.Rule, a.Text = AccessDenied, 0, ""
+		a.Code, a.Reason = identity.CodeAccessUnverified, "nothing proves who the sender is, and the agent's setting unverified is refuse"
+	case a.Unverified == agents.UnverifiedHold && !byRule:
+		a.Outcome, a.Code, a.Reason = AccessHeld, "", "nothing proves who the sender is, and the agent's setting unverified is hold"
+	}
 }
 
 func configuredAgent(c *Config, name string) (*config.Agent, error) {

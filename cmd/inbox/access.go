@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -64,11 +65,7 @@ is one that this server checked itself, such as a signed mail.`,
 }
 
 func printAccess(out io.Writer, question inbox.AccessQuestion, answer inbox.AccessAnswer) {
-	verdict := "denied"
-	if answer.Allowed {
-		verdict = "allowed"
-	}
-	fmt.Fprintf(out, "%s  %s of %s\n", verdict, question.Purpose, question.Agent)
+	fmt.Fprintf(out, "%s  %s of %s\n", answer.Outcome, question.Purpose, question.Agent)
 	switch proof := answer.Evidence; {
 	case proof == nil:
 		fmt.Fprintln(out, "Evidence  none")
@@ -77,15 +74,12 @@ func printAccess(out io.Writer, question inbox.AccessQuestion, answer inbox.Acce
 	default:
 		fmt.Fprintf(out, "Evidence  would not be believed: %s\n", answer.Doubt)
 	}
-	switch {
-	case answer.Rule > 0:
+	if answer.Rule > 0 {
 		fmt.Fprintf(out, "Decided   by rule %d: %s\n", answer.Rule, answer.Text)
-	default:
-		fmt.Fprintf(out, "Decided   by access = %q, no rule matches\n", answer.Access)
+	} else {
+		fmt.Fprintf(out, "Decided   by access = %q and unverified = %q, no rule matches\n", answer.Access, answer.Unverified)
 	}
-	if !answer.Allowed {
-		fmt.Fprintf(out, "Reason    %s: %s\n", answer.Code, answer.Reason)
-	} else if !answer.Believed {
-		fmt.Fprintf(out, "Then      unverified = %q, because nothing proves the sender\n", answer.Unverified)
+	if answer.Reason != "" {
+		fmt.Fprintf(out, "Reason    %s\n", strings.TrimPrefix(answer.Code+": "+answer.Reason, ": "))
 	}
 }
