@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"inbox/agents"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
@@ -85,14 +83,14 @@ func stored(ctx context.Context, tx pipeline.Tx, message normalized.Message, sha
 	message.Parts = []normalized.Part{normalized.Text(message.ID + strings.Repeat(" how are you today?", 20))}
 	message.ReceivedAt = identity.Now()
 	turn := exchange.TurnRecord{
-		ID: uuid.Must(uuid.NewV7()).String(), Agent: "echo", Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
+		ID: newID(), Agent: "echo", Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
 		State: exchange.StateAnswered, Message: message, Shared: shared, AcceptedAt: time.Now(),
 	}
 	if _, _, err := tx.InsertTurn(ctx, turn, pipeline.Original{}); err != nil {
 		return turn, err
 	}
 	return turn, tx.InsertReply(ctx, exchange.Reply{
-		ID: uuid.Must(uuid.NewV7()).String(), TurnID: turn.ID, Agent: "echo", CreatedAt: time.Now(),
+		ID: newID(), TurnID: turn.ID, Agent: "echo", CreatedAt: time.Now(),
 		Response: normalized.Response{InReplyTo: message.ID, Parts: []normalized.Part{normalized.Text(strings.Repeat("I am fine. ", 30))}},
 	}, "")
 }

@@ -96,7 +96,9 @@ func (s *Store) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery) (
 	if e.Head, _, err = page(texts.oldest, before, query.Head, nil); err != nil {
 		return e, err
 	}
-	_, err = first(ctx, s.engine.reader(), texts.total, slices.Concat([]any{key, query.Before, since}, owners), &e.Total)
+	var older int // than the tail: what happens meanwhile among the newest cannot make the sum wrong
+	_, err = first(ctx, s.engine.reader(), texts.total, slices.Concat([]any{key, before, since}, owners), &older)
+	e.Total += older
 	return e, err
 }
 

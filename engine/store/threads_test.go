@@ -31,6 +31,11 @@ func TestThreadPlans(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	for _, step := range plan(t, database, selectSent) {
+		if strings.HasPrefix(step, "SCAN") {
+			t.Errorf("sent: %s", step)
+		}
+	}
 	for owners, texts := range threadTexts {
 		for name, text := range map[string]string{"newest": texts.newest, "oldest": texts.oldest, "total": texts.total} {
 			for _, step := range plan(t, database, text) {
