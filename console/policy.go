@@ -73,6 +73,7 @@ func (p *PolicyPages) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	demand, err := p.demands.Show(r.Context(), state)
+	demand = p.completed(demand, state)
 	switch {
 	case err != nil:
 		p.fail(w, r, demand, err)
@@ -81,6 +82,15 @@ func (p *PolicyPages) show(w http.ResponseWriter, r *http.Request) {
 	default:
 		p.page(w, r, showStatus(demand), demand, "")
 	}
+}
+
+// completed fills in what the request knows as well.
+func (p *PolicyPages) completed(demand Demand, state string) Demand {
+	demand.Token = orElse(demand.Token, state)
+	if profile, known := p.agents.Agent(demand.Agent); known {
+		demand.AgentAddress = orElse(demand.AgentAddress, profile.Address)
+	}
+	return demand
 }
 
 // showStatus says 410 for what cannot be decided any more, so that machines need not read the page.

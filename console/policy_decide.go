@@ -42,12 +42,12 @@ func (p *PolicyPages) post(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case made.Payment != nil:
 		demand, err := p.demands.Pay(r.Context(), state, made.Payment)
-		p.settled(w, r, demand, err)
+		p.settled(w, r, p.completed(demand, state), err)
 	case made.Login != "":
 		p.beginLogin(w, r, state, made.Login)
 	case made.Decision == "grant" || made.Decision == "decline":
 		demand, err := p.demands.Decide(r.Context(), state, made.Decision == "grant")
-		p.settled(w, r, demand, err)
+		p.settled(w, r, p.completed(demand, state), err)
 	default:
 		p.undecided(w, r, state)
 	}
@@ -68,6 +68,7 @@ func (p *PolicyPages) settled(w http.ResponseWriter, r *http.Request, demand Dem
 // undecided answers a post without a decision: machines that only ask for the terms of a payment get them.
 func (p *PolicyPages) undecided(w http.ResponseWriter, r *http.Request, state string) {
 	demand, err := p.demands.Show(r.Context(), state)
+	demand = p.completed(demand, state)
 	switch {
 	case err != nil:
 		p.fail(w, r, demand, err)

@@ -3,7 +3,10 @@ package console
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"inbox/internal/fault"
@@ -36,6 +39,7 @@ func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string
 	}
 	part := demand.Part
 	part.URL = p.publicURL + "/policy/" + demand.Token
+	part.AuthChallenges = challenges(demand, part.URL)
 	body := demandBody{
 		V: contractVersion, Agent: demand.AgentAddress, Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}},
 		Logins: demand.Logins, Error: note,
@@ -48,6 +52,18 @@ func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string
 		w.Header()[name] = values
 	}
 	httpserver.WriteJSON(w, policypart.HTTPStatus(demand.Kind), body)
+}
+
+// challenges gives those of a demand with its address as the realm: stored ones have its id, which opens nothing.
+func challenges(demand Demand, address string) []policypart.Challenge {
+	list := slices.Clone(demand.Part.AuthChallenges)
+	for i, challenge := range list {
+		if strings.HasSuffix(challenge.Params["realm"], "/policy/"+demand.ID) {
+			list[i].Params = maps.Clone(challenge.Params)
+			list[i].Params["realm"] = address
+		}
+	}
+	return list
 }
 
 // stateBody is what became of a demand, for programs.

@@ -58,7 +58,7 @@ func (p *PolicyPages) callback(w http.ResponseWriter, r *http.Request) {
 		code = "" // RFC 6749 section 4.1.2.1: never beside a code
 	}
 	demand, err := p.demands.FinishLogin(r.Context(), query.Get("state"), code, cookie.Value)
-	p.settled(w, r, demand, err)
+	p.settled(w, r, p.completed(demand, ""), err)
 }
 
 func (p *PolicyPages) callbackHead(w http.ResponseWriter, _ *http.Request) {

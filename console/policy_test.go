@@ -101,7 +101,7 @@ func payment() console.Demand {
 func login() console.Demand {
 	d := consent()
 	d.Kind, d.Part.Kind, d.Part.Scopes = policypart.Unauthorized, policypart.Unauthorized, nil
-	d.Part.AuthChallenges = []policypart.Challenge{{Scheme: "Bearer", Params: map[string]string{"realm": "agents"}}}
+	d.Part.AuthChallenges = []policypart.Challenge{{Scheme: "Bearer", Params: map[string]string{"realm": publicURL + "/policy/" + d.ID, "login": "company"}}}
 	d.Logins = []string{"company"}
 	return d
 }
@@ -297,7 +297,7 @@ func TestDemandsForPrograms(t *testing.T) {
 	}{
 		"consent.json": {consent(), http.StatusForbidden, nil},
 		"payment.json": {payment(), http.StatusPaymentRequired, nil},
-		"login.json":   {login(), http.StatusUnauthorized, map[string]string{"WWW-Authenticate": `Bearer realm="agents"`}},
+		"login.json":   {login(), http.StatusUnauthorized, map[string]string{"WWW-Authenticate": `Bearer login="company", realm="` + publicURL + `/policy/` + state + `"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := ask(t, &desk{demand: test.demand}, http.MethodGet, "/policy/"+state, "", "Accept: application/json")
