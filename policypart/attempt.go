@@ -112,7 +112,7 @@ func (i Issuance) checkPrincipal(a Attempt) *Refusal {
 
 func (i Issuance) checkOpen(a Attempt) *Refusal {
 	switch {
-	case i.Status == StatusExpired, i.Status == StatusIssued && !a.At.Before(i.ExpiresAt):
+	case i.Status == StatusExpired, !a.At.Before(i.ExpiresAt):
 		return &Refusal{CodeExpired, "the demand expired at " + i.ExpiresAt.UTC().Format(time.RFC3339)}
 	case i.Status != StatusIssued:
 		return &Refusal{CodeUsed, "the demand is " + i.Status + " already"}

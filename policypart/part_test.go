@@ -181,13 +181,16 @@ func TestResolutionCheck(t *testing.T) {
 func FuzzPart(f *testing.F) {
 	f.Add([]byte(demand))
 	f.Add([]byte(`{"kind":"x","message":"m","auth_challenges":[{}],"data":{"a.b":null},"accepts":[null]}`))
+	f.Add([]byte(`{"kind":"payment_required","message":"Pay","accepts":[{"payTo":"<x>","amount":"1"}],"amount":"1","currency":"EUR","expires_at":"2026-11-21T12:00:00+01:00","x":{"a":1e3}}`))
+	f.Add([]byte(`{"kind":"too_many_requests","message":"Later","retry_after_seconds":30,"blocked_by":"https://law.test/"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p Part
 		if json.Unmarshal(data, &p) != nil {
 			return
 		}
-		_ = p.Check()
+		good := p.Check() == nil
 		_ = p.Text("de")
+		_ = p.HTTPHeader()
 		body, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
@@ -195,6 +198,16 @@ func FuzzPart(f *testing.F) {
 		var again Part
 		if err := json.Unmarshal(body, &again); err != nil {
 			t.Fatalf("%v in %s", err, body)
+		}
+		if twice, err := json.Marshal(again); err != nil || string(twice) != string(body) {
+			t.Fatalf("not stable: %v\n%s\n%s", err, body, twice)
+		}
+		if good && again.Check() != nil {
+			t.Fatalf("not good any more: %v", again.Check())
+		}
+		one, oneErr := p.Terms()
+		if two, err := again.Terms(); (err == nil) != (oneErr == nil) || one != two {
+			t.Fatalf("terms changed: %v %v", oneErr, err)
 		}
 	})
 }

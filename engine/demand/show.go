@@ -45,7 +45,7 @@ func (s *Service) view(i policypart.Issuance) View {
 	if i.Resolution != nil {
 		view.Outcome = i.Resolution.Outcome
 	}
-	if refusal != nil && refusal.Code == policypart.CodeExpired {
+	if !view.Open && i.Status == policypart.StatusIssued {
 		view.Status = policypart.StatusExpired
 	}
 	if view.Open {

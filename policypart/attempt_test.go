@@ -1,0 +1,162 @@
+package policypart
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"inbox/identity"
+)
+
+var (
+	issued = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	alice  = Resolver{Issuer: "agents.test", Subject: "https://social.test/alice", Method: "ap"}
+	slack  = Resolver{Issuer: "agents.test", Subject: "token:1", Method: "a2a"} // a Connector's own, shared by all its users
+)
+
+func issuance(t testing.TB) Issuance {
+	t.Helper()
+	part := Part{Kind: ConsentRequired, Message: "May I?", Scopes: []string{"mail"}}
+	action, err := part.Terms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Issuance{
+		ID: "1", StateHash: HashState("secret"), TurnID: "turn", Agent: "a", ThreadID: "thread", Principal: "agents.test https://social.test/alice",
+		Asker: []Resolver{alice}, Kind: part.Kind, Part: part, Action: action, IssuedAt: issued, ExpiresAt: issued.Add(time.Hour), Status: StatusIssued,
+	}
+}
+
+func attempt() Attempt {
+	return Attempt{
+		State: "secret", Agent: "a", ThreadID: "thread", TurnID: "turn", Principal: "agents.test https://social.test/alice",
+		Resolvers: []Resolver{alice}, Kind: ConsentRequired, At: issued.Add(time.Minute),
+	}
+}
+
+// breakages break one check each, in the order of the checks.
+var breakages = []struct {
+	code, name string
+	change     func(*Issuance, *Attempt)
+}{
+	{CodeUnknown, "state", func(_ *Issuance, a *Attempt) { a.State = "guess" }},
+	{CodeUnknown, "no row", func(i *Issuance, _ *Attempt) { *i = Issuance{} }},
+	{CodeAgent, "agent", func(_ *Issuance, a *Attempt) { a.Agent = "b" }},
+	{CodeThread, "thread", func(_ *Issuance, a *Attempt) { a.ThreadID = "other" }},
+	{CodeThread, "task", func(_ *Issuance, a *Attempt) { a.TurnID = "other" }},
+	{CodePrincipal, "subject", func(_ *Issuance, a *Attempt) {
+		a.Resolvers = []Resolver{{alice.Issuer, "https://social.test/bob", alice.Method}}
+	}},
+	{CodePrincipal, "method", func(_ *Issuance, a *Attempt) { a.Resolvers = []Resolver{{alice.Issuer, alice.Subject, "other"}} }},
+	{CodePrincipal, "nobody", func(_ *Issuance, a *Attempt) { a.Resolvers = nil }},
+	{CodePrincipal, "another user of the Connector", func(i *Issuance, a *Attempt) { i.Asker, a.Resolvers = []Resolver{slack, alice}, []Resolver{slack} }},
+	{CodePrincipal, "envelope about somebody else", func(_ *Issuance, a *Attempt) { a.Resolver = &slack }},
+	{CodePrincipal, "unverified name", func(i *Issuance, a *Attempt) { i.Asker, i.Principal = nil, "unverified @a@b" }},
+	{CodeExpired, "time", func(i *Issuance, a *Attempt) { a.At = i.ExpiresAt }},
+	{CodeExpired, "swept", func(i *Issuance, _ *Attempt) { i.Status = StatusExpired }},
+	{CodeUsed, "claimed", func(i *Issuance, _ *Attempt) { i.Status = StatusClaimed }},
+	{CodeUsed, "resolved", func(i *Issuance, _ *Attempt) { i.Status = StatusResolved }},
+	{CodeUsed, "denied", func(i *Issuance, _ *Attempt) { i.Status = StatusDenied }},
+	{CodeUsed, "dropped", func(i *Issuance, _ *Attempt) { i.Status = StatusDropped }},
+	{CodeTerms, "stored part", func(i *Issuance, _ *Attempt) { i.Part.Scopes = []string{"mail", "money"} }},
+	{CodeTerms, "kind", func(_ *Issuance, a *Attempt) { a.Kind = PaymentRequired }},
+	{CodeTerms, "terms", func(_ *Issuance, a *Attempt) { a.Terms = "0" }},
+	{CodeProof, "proof", func(_ *Issuance, a *Attempt) { a.Unproven = "bad signature" }},
+}
+
+func TestEveryCheckHasItsCode(t *testing.T) {
+	if refusal := issuance(t).Check(attempt()); refusal != nil {
+		t.Fatal(refusal)
+	}
+	for _, b := range breakages {
+		i, a := issuance(t), attempt()
+		b.change(&i, &a)
+		refusal := i.Check(a)
+		if refusal == nil || refusal.Code != b.code || !strings.HasPrefix(refusal.Error(), b.code+": ") {
+			t.Errorf("%s: %v, want %s", b.name, refusal, b.code)
+		}
+	}
+}
+
+// The first failure wins, whatever else is wrong.
+func TestChecksKeepTheirOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		i, a := issuance(&testing.T{}), attempt()
+		chosen := rapid.SliceOfNDistinct(rapid.IntRange(0, len(breakages)-1), 1, 3, func(n int) string { return breakages[n].code }).Draw(t, "broken")
+		first := len(breakages)
+		for _, n := range chosen {
+			breakages[n].change(&i, &a)
+			first = min(first, n)
+		}
+		if refusal := i.Check(a); refusal == nil || refusal.Code != breakages[first].code {
+			t.Fatalf("%v, want %s", refusal, breakages[first].code)
+		}
+	})
+}
+
+func TestWhoMayResolve(t *testing.T) {
+	for name, change := range map[string]func(*Issuance, *Attempt){
+		"holder of the state": func(_ *Issuance, a *Attempt) { *a = Attempt{State: "secret", Bearer: true, At: a.At} },
+		"all identities": func(i *Issuance, a *Attempt) {
+			i.Asker, a.Resolvers = []Resolver{slack, alice}, []Resolver{alice, slack}
+		},
+		"envelope about the asker": func(i *Issuance, a *Attempt) {
+			i.Asker, a.Resolver, a.Resolvers = []Resolver{slack, alice}, &alice, nil
+		},
+		"the same unverified sender": func(i *Issuance, a *Attempt) {
+			i.Asker, i.Principal, a.Resolvers, a.Principal = nil, "unverified @a@b", nil, "unverified @a@b"
+		},
+		"the agent in other letters":   func(_ *Issuance, a *Attempt) { a.Agent = "A" },
+		"a message without a task":     func(_ *Issuance, a *Attempt) { a.TurnID = "" },
+		"a moment before it is over":   func(i *Issuance, a *Attempt) { a.At = i.ExpiresAt.Add(-1) },
+		"the very terms":               func(i *Issuance, a *Attempt) { a.Terms = i.Action },
+		"a resolution without kind":    func(_ *Issuance, a *Attempt) { a.Kind = "" },
+		"somebody with more than that": func(_ *Issuance, a *Attempt) { a.Resolvers = append(a.Resolvers, slack) },
+	} {
+		i, a := issuance(t), attempt()
+		change(&i, &a)
+		if refusal := i.Check(a); refusal != nil {
+			t.Errorf("%s: %v", name, refusal)
+		}
+	}
+}
+
+func TestTermsAreAboutWhatIsAskedForAndNotHowItIsWritten(t *testing.T) {
+	base := Part{
+		Kind: PaymentRequired, Message: "Pay", Amount: "1", Currency: "EUR", Scopes: []string{"s"},
+		Accepts:        []json.RawMessage{json.RawMessage(`{"payTo":"x","amount":"<1>"}`)},
+		AuthChallenges: []Challenge{{Scheme: "Bearer", Params: map[string]string{"realm": "r"}}},
+	}
+	hash := func(p Part) string {
+		t.Helper()
+		terms, err := p.Terms()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return terms
+	}
+	same := base
+	same.Message, same.Title, same.URL, same.ExpiresAt = "Bezahle", "T", "https://agents.test/policy/1", &identity.Time{}
+	same.Accepts = []json.RawMessage{json.RawMessage(`{ "amount":"\u003c1>" , "payTo" : "x" }`)}
+	if hash(same) != hash(base) {
+		t.Error("wording or white space changed the terms")
+	}
+	for name, change := range map[string]func(*Part){
+		"kind": func(p *Part) { p.Kind = ConsentRequired }, "amount": func(p *Part) { p.Amount = "2" }, "currency": func(p *Part) { p.Currency = "USD" },
+		"code": func(p *Part) { p.Code = "x" }, "scopes": func(p *Part) { p.Scopes = nil },
+		"payee":      func(p *Part) { p.Accepts = []json.RawMessage{json.RawMessage(`{"payTo":"y","amount":"<1>"}`)} },
+		"challenges": func(p *Part) { p.AuthChallenges = nil },
+	} {
+		other := base
+		change(&other)
+		if hash(other) == hash(base) {
+			t.Errorf("%s does not count", name)
+		}
+	}
+	if _, err := (Part{Accepts: []json.RawMessage{json.RawMessage(`{"a":1e999}`)}}).Terms(); err == nil {
+		t.Error("a number that has no canonical form")
+	}
+}
