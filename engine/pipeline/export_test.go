@@ -14,4 +14,6 @@ func (s *Service) WithHistory(ctx context.Context, agent agents.Entry, turn exch
 }
 
 // HistoryOf writes exchanges as turns of a history, untrimmed.
-func HistoryOf(agent agents.Entry, exchanges []Exchange) []normalized.HistoricalMessage { return turns(agent, exchanges) }
+func HistoryOf(agent agents.Entry, exchanges []Exchange) []normalized.HistoricalMessage {
+	return turns(agent, exchanges)
+}
