@@ -171,3 +171,20 @@ func TestTrustProblems(t *testing.T) {
 		})
 	}
 }
+
+func TestExamplesInTheGuideLoad(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/trust.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(guide), "```toml\n")[1:]
+	if len(blocks) < 5 {
+		t.Fatalf("the guide has %d examples", len(blocks))
+	}
+	for _, block := range blocks {
+		example, _, _ := strings.Cut(block, "```")
+		if _, err := Load(write(t, example), nil); err != nil {
+			t.Errorf("%v in\n%s", err, example)
+		}
+	}
+}
