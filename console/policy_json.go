@@ -48,9 +48,7 @@ func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string
 		body.X402Version, body.Accepts = x402Version, listed(demand.Accepts)
 		body.Error = orElse(note, "a payment is required; send it by POST in the header "+paymentHeader)
 	}
-	for name, values := range part.HTTPHeader() {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), part.HTTPHeader())
 	httpserver.WriteJSON(w, policypart.HTTPStatus(demand.Kind), body)
 }
 

@@ -28,7 +28,7 @@ func (p *PolicyPages) beginLogin(w http.ResponseWriter, r *http.Request, state, 
 
 // cookie is Lax and not Strict, because the login service brings the browser back from another site.
 func (p *PolicyPages) cookie(value string, seconds int) *http.Cookie {
-	return &http.Cookie{
+	return &http.Cookie{ //nolint:gosec // not Secure on plain http, where a browser would drop it: development only
 		Name: loginCookie, Value: value, Path: "/policy/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: strings.HasPrefix(p.publicURL, "https://"),
 	}

@@ -38,10 +38,7 @@ func canonical(issuer *string) {
 }
 
 // setShort reads `history = "person"`.
-func (h *History) setShort(text string) error {
-	h.Scope = text
-	return nil
-}
+func (h *History) setShort(text string) { h.Scope = text }
 
 // TrustedIssuers gives the trust list as evidence is held against it.
 func (c *Config) TrustedIssuers() []identity.TrustedIssuer {

@@ -40,7 +40,7 @@ func isTableList(kind reflect.Type) bool {
 func isValue(kind reflect.Type) bool { return !isTable(kind) && !isTableList(kind) }
 
 // short is a table that may also be written as one text.
-type short interface{ setShort(text string) error }
+type short interface{ setShort(text string) }
 
 func isShort(field reflect.Value) bool {
 	_, ok := reflect.TypeAssert[short](field.Addr())

@@ -75,7 +75,7 @@ func applyTable(table reflect.Value, path string, tree map[string]any, found *pr
 
 func applyField(field reflect.Value, name string, raw any, found *problems) {
 	switch _, isText := raw.(string); {
-	case isTable(field.Type()) && !(isText && isShort(field)):
+	case isTable(field.Type()) && (!isText || !isShort(field)):
 		tree, ok := raw.(map[string]any)
 		if !ok {
 			found.add(name, "is a table", "write ["+name+"] and its keys below")

@@ -14,7 +14,8 @@ import (
 func setField(field reflect.Value, raw any, fromText bool) error {
 	text, isText := raw.(string)
 	if table, ok := reflect.TypeAssert[short](field.Addr()); ok && isText {
-		return table.setShort(text)
+		table.setShort(text)
+		return nil
 	}
 	return setValue(field, raw, fromText)
 }

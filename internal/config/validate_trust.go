@@ -121,7 +121,7 @@ func (l *Login) validate(p *problems, key string, private bool) {
 	if !isLoginName(l.Name) {
 		p.add(key+".name", fmt.Sprintf("%q is not a short name", l.Name), `write 1 to 32 lower-case letters, digits and hyphens, such as "company"`)
 	}
-	if u, err := url.Parse(l.Issuer); err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && !(private && u.Scheme == "http") {
+	if u, ok := plainURL(l.Issuer); !ok || u.Scheme == "http" && !private {
 		p.add(key+".issuer", fmt.Sprintf("%q is not the address of a login service", l.Issuer), `write its issuer URL such as "https://login.example.com"; http only with federation.allow_private`)
 	}
 	if l.ClientID == "" {
@@ -135,9 +135,15 @@ func (l *Login) validate(p *problems, key string, private bool) {
 
 // isServiceURL takes https, and http to this machine or where private addresses are allowed.
 func isServiceURL(text string, private bool) bool {
+	u, ok := plainURL(text)
+	return ok && (u.Scheme == "https" || private || isLocal(u.Hostname()))
+}
+
+// plainURL reads an address over http or https that has nothing but host and path.
+func plainURL(text string) (*url.URL, bool) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return false
+		return nil, false
 	}
-	return u.Scheme == "https" || u.Scheme == "http" && (private || isLocal(u.Hostname()))
+	return u, u.Scheme == "https" || u.Scheme == "http"
 }
