@@ -48,7 +48,7 @@ func profile(c *Config, entry config.Agent) exchange.AgentProfile {
 	access := accessOf(entry)
 	return exchange.AgentProfile{
 		IdentityPolicy: &access,
-		Name: entry.Name, Address: identity.Address{Local: entry.Name, Domain: c.Domain}.String(),
+		Name:           entry.Name, Address: identity.Address{Local: entry.Name, Domain: c.Domain}.String(),
 		DisplayName: entry.DisplayName, Summary: entry.Summary, Version: "1.0.0", Kind: entry.Kind, CreatedAt: startOfEpoch,
 		Skills: []exchange.Skill{{
 			ID: "conversation", Name: "Conversation", Description: orElse(entry.Summary, "Answers messages."), Tags: []string{entry.Kind},

@@ -6,6 +6,7 @@ import (
 	"inbox/adapters/a2a"
 	"inbox/adapters/activitypub"
 	"inbox/adapters/email"
+	"inbox/agents"
 	"inbox/console"
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
@@ -87,6 +88,14 @@ func (s *Server) answersAgents(name string) bool {
 	return known && entry.Settings.AnswerAgents
 }
 
+// maxHops is the ceiling of an agent for chains of agents.
+func (s *Server) maxHops(name string) int {
+	if entry, known := s.registry.Lookup(name); known {
+		return entry.Settings.MaxHops
+	}
+	return agents.DefaultMaxHops
+}
+
 func (s *Server) newA2A() (*a2a.Adapter, error) {
 	return a2a.New(a2a.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
@@ -110,7 +119,7 @@ func (s *Server) newEmail() (*email.Adapter, error) {
 		Mode: s.config.Mail.Mode, Smarthost: s.config.Mail.Smarthost.Reveal(),
 		DKIMSelector: s.config.Mail.DKIMSelector, DKIMKeyFile: s.config.Mail.DKIMKeyFile, ShutdownTimeout: s.config.ShutdownGrace,
 		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.store.State(), Blobs: s.blobs,
-		Resolver: s.resolver, Logger: s.logger, Present: s.demands.Present,
+		Resolver: s.resolver, Logger: s.logger, Present: s.demands.Present, MaxHops: s.maxHops,
 	}
 	if err := s.mailTransport(&options); err != nil {
 		return nil, err

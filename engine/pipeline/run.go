@@ -84,13 +84,8 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 // same person, or the answer was there already when the process died while it took the money for it.
 func (s *Service) respond(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, mark *mark) (normalized.Response, error) {
 	if turn.Message.PolicyResolution == nil {
-		part, answers, err := s.options.Demands.Challenge(ctx, turn)
-		if err != nil {
-			return normalized.Response{}, fault.RetryIn(0, "the open demands cannot be read", err)
-		}
-		if answers {
-			whole := normalized.Response{Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}}}
-			return whole.Answering(turn.Message), nil
+		if response, answers, err := s.challenged(ctx, turn); err != nil || answers {
+			return response, err
 		}
 	}
 	if paid(turn) {
@@ -99,6 +94,23 @@ func (s *Service) respond(ctx context.Context, agent agents.Entry, turn exchange
 		}
 	}
 	return s.runAgent(ctx, agent, turn, mark)
+}
+
+// challenged answers a message that carries the word of an open link: with the demand for this side's consent, or with
+// the reason why the word is of no use here.
+func (s *Service) challenged(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, answers bool, err error) {
+	part, answers, err := s.options.Demands.Challenge(ctx, turn)
+	switch {
+	case fault.Is(err, fault.Forbidden):
+		response.Parts = []normalized.Part{normalized.Text(fault.Of(err).Public)}
+	case err != nil:
+		return response, false, fault.RetryIn(0, "the open demands cannot be read", err)
+	case !answers:
+		return response, false, nil
+	default:
+		response.Parts = []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}}
+	}
+	return response.Answering(turn.Message), true, nil
 }
 
 // paid says whether the turn runs on a payment that is taken when the work is done.
