@@ -16,7 +16,7 @@ build: ## build the program into bin/inbox
 run: build ## build and serve on defaults: loopback only, agent "echo", mail captured
 	bin/inbox serve
 
-demo: build ## build and show the three conversations against a throw-away server
+demo: build ## build and show the conversations against a throw-away server
 	bin/inbox demo
 
 test: test-dependencies ## run every test on both databases, end-to-end tests included (installs what they need)

@@ -14,8 +14,8 @@ import (
 )
 
 // RunDemo starts a throw-away server with one echo agent, has a Mastodon-like server mention it, a DKIM-signed mail
-// and an A2A task arrive, and prints the three conversations with what each side proved. Everything is on loopback and
-// removed afterwards. It fails unless all three replies verify.
+// and an A2A task arrive, has a second agent ask for consent, and prints the conversations with what each side proved.
+// Everything is on loopback and removed afterwards. It fails unless all replies verify.
 func RunDemo(ctx context.Context, out io.Writer) (err error) {
 	directory, err := os.MkdirTemp("", "inbox-demo-*")
 	if err != nil {
@@ -35,7 +35,7 @@ func RunDemo(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := server.Listen(); err != nil {
+	if err := errors.Join(server.addBooker(), server.Listen()); err != nil {
 		return errors.Join(err, server.Close())
 	}
 	return server.showOff(ctx, demo, out)
@@ -46,7 +46,7 @@ func (s *Server) showOff(ctx context.Context, demo *peer.Demo, out io.Writer) er
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	operator := &Operator{config: s.config, store: s.store, delivery: s.delivery}
+	operator := &Operator{config: s.config, store: s.store, delivery: s.delivery, registered: []string{demoBooker}}
 	description, err := s.describe(ctx, operator)
 	if err != nil {
 		return errors.Join(err, s.Close())
@@ -66,7 +66,7 @@ func (s *Server) describe(ctx context.Context, operator *Operator) (peer.Server,
 	}
 	name, value := s.email.DNSRecord()
 	return peer.Server{
-		PublicURL: s.config.PublicURL, Domain: s.config.Domain, Agent: agent.Name, SMTPAddr: s.MailAddr(), Token: token,
+		PublicURL: s.config.PublicURL, Domain: s.config.Domain, Agent: agent.Name, Booker: demoBooker, SMTPAddr: s.MailAddr(), Token: token,
 		DKIM: peer.DNSRecord{Name: name, Value: value},
 		Evidence: func(ctx context.Context, messageID string) ([]identity.Evidence, error) {
 			shown, err := operator.Show(ctx, messageID)

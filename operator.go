@@ -23,6 +23,8 @@ type Operator struct {
 	config   *Config
 	store    *store.Store
 	delivery *delivery.Service
+
+	registered []string // names of agents that are not in the configuration
 }
 
 // OpenOperator opens the database of the configuration and brings it to this version's schema.

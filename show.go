@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"slices"
 
 	"inbox/engine/delivery"
 	"inbox/exchange"
@@ -47,8 +48,8 @@ func (o *Operator) find(ctx context.Context, id string) (turnID string, err erro
 	} else if !fault.Is(err, fault.NotFound) {
 		return "", err
 	}
-	for _, agent := range o.config.Agents {
-		entry, found, err := o.store.FindMessage(ctx, agent.Name, id)
+	for _, agent := range o.agents() {
+		entry, found, err := o.store.FindMessage(ctx, agent, id)
 		if err != nil {
 			return "", err
 		}
@@ -57,4 +58,13 @@ func (o *Operator) find(ctx context.Context, id string) (turnID string, err erro
 		}
 	}
 	return "", fault.Newf(fault.NotFound, "no message %s was accepted here", id)
+}
+
+// agents gives the names of the configured agents and of those that an embedding program registered.
+func (o *Operator) agents() []string {
+	names := slices.Clone(o.registered)
+	for _, agent := range o.config.Agents {
+		names = append(names, agent.Name)
+	}
+	return names
 }

@@ -76,7 +76,7 @@ email agent@domain. Every proof of who is speaking is checked at the edge, nothi
 lost, and each reply leaves by the way the question came.
 
 Start here:
-  inbox demo      watch three conversations on a throw-away server
+  inbox demo      watch the conversations on a throw-away server
   inbox serve     run the server; without a configuration file everything stays on this machine
 
 Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the command line is wrong.`,

@@ -20,6 +20,7 @@ type Server struct {
 	PublicURL string    // where HTTP is reached, without a slash at the end
 	Domain    string    // what stands behind the @ of the agent's address, with its port if there is one
 	Agent     string    // name of the agent
+	Booker    string    // name of an agent that asks for consent before it answers; empty = the demo leaves it out
 	SMTPAddr  string    // host:port where mail is taken
 	Token     string    // A2A bearer token for this agent
 	DKIM      DNSRecord // the server's public key, as its operator would publish it
@@ -78,14 +79,15 @@ type scene struct {
 	proven   string // how the list of what the asker checked begins
 	ask      func(ctx context.Context, question string) (Conversation, error)
 
+	demand       Demand // what the agent asked back; empty = nothing
 	conversation Conversation
 	evidence     []identity.Evidence
 	err          error
 	done         chan struct{}
 }
 
-// Run has the three conversations and prints them to out, with colours when out is a terminal and NO_COLOR is not
-// set. It fails unless all three answers verify and the server recorded who asked.
+// Run has the conversations and prints them to out, with colours when out is a terminal and NO_COLOR is not
+// set. It fails unless all answers verify and the server recorded who asked.
 func (d *Demo) Run(ctx context.Context, server Server, out io.Writer) error {
 	client, err := NewA2A(A2AOptions{Token: server.Token})
 	if err != nil {
@@ -109,7 +111,7 @@ func (d *Demo) Run(ctx context.Context, server Server, out io.Writer) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return paper.ending(time.Since(started))
+	return paper.ending(len(scenes), time.Since(started))
 }
 
 func (d *Demo) scenes(server Server, client *A2A) []*scene {
@@ -135,10 +137,27 @@ func (d *Demo) scenes(server Server, client *A2A) []*scene {
 			return client.Ask(ctx, server.cardURL(), question)
 		},
 	}}
+	if server.Booker != "" {
+		scenes = append(scenes, d.consent(server))
+	}
 	for _, one := range scenes {
 		one.done = make(chan struct{})
 	}
 	return scenes
+}
+
+// consent is the conversation with an agent that has to ask before it acts. Mail scanners open its link first.
+func (d *Demo) consent(server Server) *scene {
+	asked := &scene{
+		title:    "Consent: Alice mails an agent that acts in her name, so it asks her first",
+		question: "Please book a table for two tonight.",
+		proven:   "Alice's mail server checked who answered",
+	}
+	asked.ask = func(ctx context.Context, question string) (answer Conversation, err error) {
+		asked.demand, answer, err = d.mail.AskWithConsent(ctx, server.SMTPAddr, "@"+server.Booker+"@"+server.Domain, "A table", question)
+		return answer, err
+	}
+	return asked
 }
 
 // play has the conversation and asks the server what it recorded about it.

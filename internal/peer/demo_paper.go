@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -71,6 +72,10 @@ func (p *paper) scene(s *scene) {
 	talk := s.conversation
 	width := max(len(talk.From), len(talk.To))
 	p.said(talk.From, width, talk.Question)
+	if asked := s.demand; asked.URL != "" {
+		p.said(talk.To, width, strings.ReplaceAll(asked.Text, asked.URL, secretless(asked.URL)))
+		p.said(talk.From, width, "(a scanner opens the link: nothing happens; Alice presses the button)")
+	}
 	p.said(talk.To, width, talk.Answer)
 	p.linef("  The agent's server checked who asked:")
 	for _, one := range s.evidence {
@@ -103,8 +108,13 @@ func how(one identity.Evidence) string {
 	return text
 }
 
-func (p *paper) ending(took time.Duration) error {
-	p.linef("\n%s", p.green(fmt.Sprintf("All three answers verify, after %d ms.", took.Milliseconds())))
+// secretless cuts the state out of the address of a demand: whoever reads it may decide.
+func secretless(address string) string {
+	return address[:strings.LastIndexByte(address, '/')+1] + "…"
+}
+
+func (p *paper) ending(answers int, took time.Duration) error {
+	p.linef("\n%s", p.green(fmt.Sprintf("All %s answers verify, after %d ms.", counted(answers), took.Milliseconds())))
 	p.linef("\nTry it yourself:")
 	p.linef("  %s             your own server on this machine, with three commands to talk to it", p.bold("inbox serve"))
 	p.linef("  %s  your own agent in twenty lines of Go or Python", p.bold("docs/agents/webhook.md"))
@@ -124,4 +134,12 @@ func shown(text string) string {
 		return string(short[:maxShownText]) + "…"
 	}
 	return string(short)
+}
+
+// counted writes a small number as a word.
+func counted(number int) string {
+	if words := []string{"no", "one", "two", "three", "four"}; number < len(words) {
+		return words[number]
+	}
+	return strconv.Itoa(number)
 }
