@@ -55,8 +55,7 @@ const (
 	defaultCallLimit = 5 * time.Minute
 	firstPoll        = 500 * time.Millisecond
 	maxPoll          = 10 * time.Second
-	maxAnswerBytes   = 256 << 10 // of an answer as JSON: what a received_trace may have
-	maxCallBytes     = 1 << 20   // of one response on the wire
+	maxCallBytes     = 1 << 20 // of one response on the wire
 )
 
 // Caller calls agents of other servers on behalf of ours. It is safe for concurrent use.
@@ -111,7 +110,7 @@ func (c *Caller) call(ctx context.Context, d exchange.Dispatch) (normalized.Resp
 	if err != nil {
 		return normalized.Response{}, err
 	}
-	message, err := c.message(ctx, d, to)
+	message, err := c.message(ctx, d, found.address)
 	if err != nil {
 		return normalized.Response{}, err
 	}
@@ -131,7 +130,7 @@ func (c *Caller) call(ctx context.Context, d exchange.Dispatch) (normalized.Resp
 }
 
 // message is what goes over the wire. A message without anything that can be sent is not sent.
-func (c *Caller) message(ctx context.Context, d exchange.Dispatch, to identity.Address) (*a2a.Message, error) {
+func (c *Caller) message(ctx context.Context, d exchange.Dispatch, to string) (*a2a.Message, error) {
 	parts, err := c.renderParts(ctx, c.sendable(d.Parts), true)
 	switch {
 	case err != nil:

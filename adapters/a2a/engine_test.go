@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // engine is a small real engine in memory: it accepts, dedupes, runs an agent a turn at a time and keeps events.
@@ -30,9 +32,12 @@ type engine struct {
 	cancels   map[string]context.CancelFunc
 	changed   chan struct{}
 	running   sync.WaitGroup
-	receives  int   // turns accepted as new
-	lookups   int   // tokens asked for
-	down      error // every call fails with it
+	receives  int                // turns accepted as new
+	inbounds  []exchange.Inbound // as they came, repeats among them
+	refusal   error              // of the door
+	onWait    func()             // called by each Wait; may be nil
+	lookups   int                // tokens asked for
+	down      error              // every call fails with it
 }
 
 // run is what the scripted agent sees of its turn.
@@ -79,7 +84,51 @@ func (r *run) park(state, reason string, response *normalized.Response) {
 	r.engine.mu.Lock()
 	defer r.engine.mu.Unlock()
 	r.engine.turns[r.turn.ID].Response = response
+	if response != nil {
+		r.engine.turns[r.turn.ID].ReplyID = newID()
+	}
 	r.engine.move(r.turn.ID, state, reason)
+}
+
+// demand parks the turn with a demand until somebody resolves it, and says whether that happened.
+func (r *run) demand(ctx context.Context, part policypart.Part) bool {
+	response := normalized.Response{Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}}}.Answering(r.turn.Message)
+	r.park(exchange.StateWaiting, part.Kind, &response)
+	for {
+		turn, changed, _ := r.engine.look(r.turn.ID)
+		if turn.State == exchange.StateAccepted {
+			r.engine.mu.Lock()
+			r.engine.move(r.turn.ID, exchange.StateRunning, "")
+			r.engine.mu.Unlock()
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		}
+	}
+}
+
+// resume is what a decision on the page of a demand does.
+func (e *engine) resume(id string, resolution policypart.Resolution) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.turns[id].Message.PolicyResolution = &resolution
+	e.move(id, exchange.StateAccepted, "resumed")
+}
+
+// newestTurn is the id of the turn that came last.
+func (e *engine) newestTurn() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Max(slices.Collect(maps.Keys(e.turns)))
+}
+
+func (e *engine) last() exchange.Inbound {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.inbounds[len(e.inbounds)-1]
 }
 
 func (e *engine) append(id, kind string, body json.RawMessage) {
@@ -102,15 +151,23 @@ func (e *engine) Receive(ctx context.Context, in exchange.Inbound) (exchange.Rec
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.down != nil {
-		return exchange.Receipt{}, e.down
+	e.inbounds = append(e.inbounds, in)
+	if e.down != nil || e.refusal != nil {
+		return exchange.Receipt{}, cmp.Or(e.down, e.refusal)
 	}
 	key := strings.Join([]string{in.Message.Recipient, in.Message.ReceivedVia, in.Message.Sender.Principal(), in.Message.ID}, "\n")
 	if id, known := e.keys[key]; known {
 		stored := e.turns[id]
 		return exchange.Receipt{TurnID: id, State: stored.State, Reference: stored.Reference}, nil
 	}
+	if parked := e.turns[in.Continues]; parked != nil && parked.State != exchange.StateWaiting {
+		return exchange.Receipt{}, fault.New(fault.Conflict, "the message that this one continues does not wait any more")
+	}
 	turn := e.insert(in)
+	if in.Continues != "" {
+		e.move(in.Continues, exchange.StateCancelled, "taken up")
+		e.cancels[in.Continues]()
+	}
 	e.keys[key] = turn.ID
 	e.receives++
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -221,6 +278,9 @@ func (e *engine) newest(turn *exchange.TurnRecord) bool {
 }
 
 func (e *engine) Wait(ctx context.Context, id string) (exchange.TurnRecord, error) {
+	if e.onWait != nil {
+		e.onWait()
+	}
 	for {
 		turn, changed, err := e.look(id)
 		if err != nil || exchange.Settled(turn.State) {

@@ -100,7 +100,7 @@ func (c *Caller) completed(ctx context.Context, parts a2a.ContentParts) (normali
 	case len(read) == 0:
 		return normalized.Response{Silent: true, Status: normalized.StatusCompleted}, nil
 	}
-	return bounded(normalized.Response{Parts: read, Status: normalized.StatusCompleted}), nil
+	return c.bounded(normalized.Response{Parts: read, Status: normalized.StatusCompleted}), nil
 }
 
 // readParts turns foreign parts into ours, by the rules for messages.
@@ -115,9 +115,9 @@ func (c *Caller) readParts(ctx context.Context, parts a2a.ContentParts) ([]norma
 	if err != nil {
 		return nil, fault.RetryIn(0, "a file of the answer cannot be kept", err)
 	}
-	message := normalized.Message{Parts: read}
-	message.Clean()
-	return message.Parts, nil
+	response := normalized.Response{Parts: read}
+	response.Clean()
+	return response.Parts, nil
 }
 
 // withoutLarge leaves out what would need the blob store.
@@ -130,12 +130,20 @@ func withoutLarge(parts a2a.ContentParts) (list a2a.ContentParts) {
 	return list
 }
 
-// bounded replaces an answer that is too large to be kept with the turn.
-func bounded(response normalized.Response) normalized.Response {
-	if encoded, err := json.Marshal(response); err == nil && len(encoded) <= maxAnswerBytes {
-		return response
+// bounded replaces an answer that cannot be kept with the turn that asked for it (message contract, section 5).
+func (c *Caller) bounded(response normalized.Response) normalized.Response {
+	limits := normalized.DefaultLimits()
+	limits.AllowHTTP = c.options.AllowHTTP
+	for _, broken := range normalized.Violations(normalized.Message{ReceivedTrace: &response}, limits) {
+		switch {
+		case !strings.HasPrefix(broken.Field, "received_trace"): // the message around it is of no interest
+		case broken.Kind == fault.TooLarge:
+			return failed("dispatch:too_large", sentenceTooBig)
+		default:
+			return failed("dispatch:invalid", "The answer breaks the rules and cannot be passed on.")
+		}
 	}
-	return failed("dispatch:too_large", sentenceTooBig)
+	return response
 }
 
 func failed(code, text string) normalized.Response {
@@ -163,7 +171,7 @@ func (c *Caller) demanded(ctx context.Context, task *a2a.Task) (normalized.Respo
 	policy := policyIn(message.Metadata)
 	if policy != nil {
 		part := normalized.Part{Kind: normalized.PartPolicy, Policy: policy}
-		return bounded(normalized.Response{Parts: []normalized.Part{part}, Status: normalized.StatusInputRequired}), nil
+		return c.bounded(normalized.Response{Parts: []normalized.Part{part}, Status: normalized.StatusInputRequired}), nil
 	}
 	read, err := c.readParts(ctx, message.Parts)
 	if err != nil {
@@ -172,7 +180,7 @@ func (c *Caller) demanded(ctx context.Context, task *a2a.Task) (normalized.Respo
 	if len(read) == 0 {
 		read = []normalized.Part{normalized.Text("The other agent waits for more input.")}
 	}
-	return bounded(normalized.Response{Parts: read, Status: normalized.StatusInputRequired}), nil
+	return c.bounded(normalized.Response{Parts: read, Status: normalized.StatusInputRequired}), nil
 }
 
 // policyIn reads metadata.mentionable.policy; nil when there is no demand that can be shown.

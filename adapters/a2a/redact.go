@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -37,15 +36,10 @@ func redact(document []byte) []byte {
 		return document
 	}
 	r := &redactor{in: document, dec: json.NewDecoder(bytes.NewReader(document))}
-	for {
-		switch err := r.value("", ""); {
-		case errors.Is(err, io.EOF):
-			return r.rest(int64(len(document)))
-		case err != nil: // the bindings read the first value only; what follows it is no part of the message
-			return r.rest(r.end)
-		}
-		r.end = r.dec.InputOffset()
+	if err := r.value("", ""); err != nil {
+		return nil // cannot be: the binding has read it
 	}
+	return r.rest(r.dec.InputOffset()) // what follows the first value was read by nobody and is no part of the message
 }
 
 // mayHoldSecrets spares most requests the second reading. An escape may hide a name.
@@ -83,12 +77,11 @@ type redactor struct {
 	in   []byte
 	dec  *json.Decoder
 	cuts []span // in order, without overlaps
-	end  int64  // of the last whole value
 
 	depth int
 }
 
-// maxNesting is that of encoding/json, which read the message; what comes after the message was read by nobody yet.
+// maxNesting is that of encoding/json, which read the message before.
 const maxNesting = 10000
 
 var errNesting = errors.New("nested too deeply")
@@ -170,14 +163,8 @@ func (r *redactor) rest(end int64) []byte {
 	out := make([]byte, 0, end)
 	from := int64(0)
 	for _, s := range r.cuts {
-		if s.start >= end {
-			break
-		}
 		out = append(out, r.in[from:s.start]...)
 		from = s.end
 	}
-	if from < end {
-		out = append(out, r.in[from:end]...)
-	}
-	return out
+	return append(out, r.in[from:end]...)
 }

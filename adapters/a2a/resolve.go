@@ -33,6 +33,7 @@ const (
 
 // peer is an agent elsewhere as its card describes it.
 type peer struct {
+	address  string // as its own server writes it: evidence is for exactly this name
 	endpoint string // JSON-RPC
 	version  a2a.ProtocolVersion
 	expires  time.Time
@@ -73,7 +74,7 @@ func (c *Caller) resolve(ctx context.Context, to identity.Address) (peer, error)
 	if known, ok := c.peers.get(to.String()); ok {
 		return known, nil
 	}
-	card, err := c.cardLink(ctx, to)
+	named, card, err := c.cardLink(ctx, to)
 	if err != nil {
 		return peer{}, err
 	}
@@ -81,36 +82,49 @@ func (c *Caller) resolve(ctx context.Context, to identity.Address) (peer, error)
 	if err != nil {
 		return peer{}, err
 	}
+	found.address = named
 	found.expires = time.Now().Add(peerLife)
 	c.peers.put(to.String(), found)
 	return found, nil
 }
 
-// cardLink asks the domain for the address of the agent's card (RFC 7033).
-func (c *Caller) cardLink(ctx context.Context, to identity.Address) (*url.URL, error) {
+// cardLink asks the domain for the name of the agent and the address of its card (RFC 7033).
+func (c *Caller) cardLink(ctx context.Context, to identity.Address) (named string, card *url.URL, err error) {
 	asked := c.scheme(to.Domain) + "://" + to.Domain + "/.well-known/webfinger?resource=" + url.QueryEscape(to.Acct())
 	body, final, err := c.fetch(ctx, asked, "application/jrd+json, application/json")
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	var found struct {
 		Subject string          `json:"subject"`
 		Links   []exchange.Link `json:"links"`
 	}
 	if err := json.Unmarshal(body, &found); err != nil {
-		return nil, fault.GiveUp("the server of the other agent does not describe it", err)
+		return "", nil, fault.GiveUp("the server of the other agent does not describe it", err)
 	}
-	if !to.Is(strings.TrimPrefix(found.Subject, "acct:")) {
-		return nil, fault.GiveUp("the server of the other agent describes somebody else", nil)
+	named, same := sameAgent(to, found.Subject)
+	if !same {
+		return "", nil, fault.GiveUp("the server of the other agent describes somebody else", nil)
 	}
 	for _, rel := range []string{CardRel, oldCardRel} {
 		for _, link := range found.Links {
 			if link.Rel == rel {
-				return c.allowed(link.Href, final)
+				card, err := c.allowed(link.Href, final)
+				return named, card, err
 			}
 		}
 	}
-	return nil, fault.GiveUp("nobody of that address can be called: it has no agent card", nil)
+	return "", nil, fault.GiveUp("nobody of that address can be called: it has no agent card", nil)
+}
+
+// sameAgent says whether a document names the agent that was asked for, in any spelling of its local part, and gives
+// the document's spelling.
+func sameAgent(asked identity.Address, text string) (named string, same bool) {
+	found, err := identity.ParseAddress(strings.TrimPrefix(text, "acct:"))
+	if err != nil {
+		return "", false
+	}
+	return found.String(), identity.CanonicalAgent(found) == identity.CanonicalAgent(asked)
 }
 
 // peerCard is what we read of a card in the form of the message contract, section 11.
@@ -129,10 +143,11 @@ func (c *Caller) readCard(ctx context.Context, to identity.Address, at *url.URL)
 		return peer{}, err
 	}
 	var card peerCard
-	switch err := json.Unmarshal(body, &card); {
-	case err != nil:
+	if err := json.Unmarshal(body, &card); err != nil {
 		return peer{}, fault.GiveUp("the card of the other agent cannot be read", err)
-	case card.Address != "" && !to.Is(card.Address):
+	}
+	switch _, same := sameAgent(to, card.Address); {
+	case card.Address != "" && !same:
 		return peer{}, fault.GiveUp("the card is of another agent", nil)
 	case card.A2A.Transport != "" && card.A2A.Transport != "https+jsonrpc":
 		return peer{}, fault.GiveUp("the other agent does not take JSON-RPC", nil)

@@ -17,10 +17,10 @@ const maxVouched = identity.MaxEvidence - 2
 // vouch signs who calls and on whose behalf, for the agent that is called and nobody else. The agent alone comes first: a
 // receiver that does not let us delegate drops every piece with on_behalf_of whole. Then the agent for its user, and
 // each identity of the user that we verified ourselves; what others vouched for is not ours to sign.
-func (c *Caller) vouch(ctx context.Context, d exchange.Dispatch, to identity.Address) ([]identity.Evidence, error) {
+func (c *Caller) vouch(ctx context.Context, d exchange.Dispatch, to string) ([]identity.Evidence, error) {
 	agent := identity.Evidence{
 		Subject: c.agentSubject(d.Agent), Method: methodAgent, Assurance: identity.AssuranceAgent,
-		Audience: identity.Audience{to.String()},
+		Audience: identity.Audience{to},
 		Source:   &identity.Source{Transport: "a2a", Connector: c.issuer},
 	}
 	pieces := []identity.Evidence{agent}
