@@ -117,3 +117,11 @@ func (c *checker) trace(r *Response) {
 		c.oneOf(&at, "status", r.Status, StatusCompleted, StatusInputRequired, StatusFailed)
 	}
 }
+
+// ValidateTrace gives the first rule that another agent's answer breaks when it is carried as Message.ReceivedTrace, or
+// nil; errors as in Validate.
+func ValidateTrace(r Response, limits Limits) error {
+	c := checker{limits: limits.orDefault(), stop: 1}
+	c.trace(&r)
+	return c.first()
+}
