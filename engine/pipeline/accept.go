@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	"inbox/agents"
@@ -31,8 +32,11 @@ func (s *Service) Receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 
 func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, string, error) {
 	agent, err := s.admit(&in)
+	if err == nil {
+		err = s.chain(agent, &in)
+	}
 	if err != nil {
-		return exchange.Receipt{}, "refused", err
+		return exchange.Receipt{}, "refused", s.refuseChain(ctx, in, err)
 	}
 	decided := s.door(agent, in)
 	if decided.refusal != nil {
@@ -48,6 +52,7 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 		return exchange.Receipt{}, "error", err
 	}
 	stored, inserted, err := s.store(ctx, entrance{
+		agent: agent, guarded: guarded(in),
 		turn: turn, original: original, size: len(in.Original), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
 	})
 	switch {
@@ -60,7 +65,7 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 	if !inserted {
 		return receipt, "duplicate", nil
 	}
-	return receipt, turn.State, nil
+	return receipt, stored.State, nil
 }
 
 // admit cleans and validates the message and finds its agent.
@@ -96,7 +101,8 @@ func newTurn(agent agents.Entry, in exchange.Inbound, decided admission) exchang
 		ID: newID(), Agent: agent.Profile.Name, Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
 		Reference: in.Reference, State: decided.state, Reason: decided.reason, Message: in.Message, Route: in.Route,
 		AcceptedAt: now, UpdatedAt: now,
-		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && len(in.Message.Sender.Identities) > 0,
+		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && len(in.Message.Sender.Identities) > 0 &&
+			!guarded(in), // an agent acts for many people
 	}
 	turn.Message.Recipient = agent.Profile.Address
 	turn.Message.History = nil
@@ -120,6 +126,8 @@ func (s *Service) original(ctx context.Context, message *normalized.Message, in 
 
 // entrance is everything that one accepted message writes.
 type entrance struct {
+	agent    agents.Entry
+	guarded  bool // another agent wrote it: guard decides inside the transaction
 	turn     exchange.TurnRecord
 	original Original
 	size     int
@@ -129,16 +137,22 @@ type entrance struct {
 
 // store writes turn and job in one transaction, and ends what the message takes up.
 func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRecord, inserted bool, err error) {
-	turn := e.turn
-	if turn.State == exchange.StateAccepted {
-		s.hub.expect(turn, e.size)
+	if e.turn.State == exchange.StateAccepted {
+		s.hub.expect(e.turn, e.remembered())
 	}
-	err = s.options.Store.InTx(ctx, func(tx Tx) error {
+	var dead []exchange.AuditRecord
+	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+		turn := e.turn
+		if e.guarded {
+			if dead, err = s.guard(ctx, tx, e.agent, &turn); err != nil {
+				return err
+			}
+		}
 		stored, inserted, err = tx.InsertTurn(ctx, turn, e.original)
 		if err != nil || !inserted {
 			return err
 		}
-		if err := auditAll(ctx, tx, turn.ID, e.audit); err != nil {
+		if err := auditAll(ctx, tx, turn.ID, slices.Concat(e.audit, dead)); err != nil {
 			return err
 		}
 		if err := e.taken.store(ctx, tx, turn); err != nil || turn.State != exchange.StateAccepted {
@@ -146,13 +160,24 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 		}
 		return tx.Enqueue(ctx, job(turn))
 	})
-	if err != nil || !inserted {
-		s.hub.forget(turn.ID)
+	if err != nil || !inserted || stored.State != exchange.StateAccepted {
+		s.hub.forget(e.turn.ID)
+	}
+	if err == nil && inserted {
+		countStopped(dead)
 	}
 	if err == nil && inserted && e.taken != nil {
 		s.hub.notify(e.taken.parked.ID)
 	}
 	return stored, inserted, err
+}
+
+// remembered says how large the message is for the hub. What guard may change is read from its row.
+func (e entrance) remembered() int {
+	if e.guarded {
+		return maxRemembered + 1
+	}
+	return e.size
 }
 
 func job(turn exchange.TurnRecord) queue.NewJob {

@@ -30,7 +30,7 @@ func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 	defer stop()
 	for {
 		turn, err := s.options.Store.Turn(ctx, turnID)
-		if err != nil || exchange.Settled(turn.State) {
+		if err != nil || settled(turn) {
 			return turn, err
 		}
 		if err := waitChange(ctx, changes); err != nil {
@@ -68,6 +68,9 @@ func (s *Service) Follow(ctx context.Context, turnID string, after int64) iter.S
 	}
 }
 
+// settled says whether nobody needs to wait for the turn any longer. One that waits for other agents goes on by itself.
+func settled(turn exchange.TurnRecord) bool { return exchange.Settled(turn.State) && !asking(turn) }
+
 func ends(event exchange.Event) bool {
 	state, ok := strings.CutPrefix(event.Kind, "turn.")
 	return ok && exchange.Terminal(state)
@@ -97,7 +100,7 @@ func (s *Service) ChangedElsewhere(ctx context.Context, turnID string) {
 		return
 	}
 	turn, err := s.options.Store.Turn(ctx, turnID)
-	if err != nil || !exchange.Settled(turn.State) {
+	if err != nil || !settled(turn) {
 		return
 	}
 	if turn.State == exchange.StateCancelled {

@@ -83,7 +83,7 @@ func (s *Service) unstorable(ctx context.Context, job queue.Job, turn exchange.T
 }
 
 func (s *Service) plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
-	if reply.Response.Silent {
+	if reply.Response.Silent || isFetched(reply) {
 		return exchange.Plan{}, nil
 	}
 	channel, known := s.options.Channels[reply.Message.ReceivedVia]

@@ -48,7 +48,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 // load gives the turn; one that this process accepted a moment ago needs no query. Should it have been cancelled
 // meanwhile, the conditional update at the end finds out.
 func (s *Service) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, error) {
-	if entry, ok := s.hub.expectation(job.Payload); ok && entry.accepted != nil && job.Attempt == 1 {
+	if entry, ok := s.hub.expectation(job.Payload); ok && entry.accepted != nil && job.Attempt == 1 && job.ID == job.Payload {
 		return *entry.accepted, nil
 	}
 	return s.options.Store.Turn(ctx, job.Payload)
@@ -60,6 +60,13 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	if !known {
 		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
 	}
+	combined, ok, err := s.combined(ctx, job, turn)
+	if err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
+	if ok {
+		return s.finishRun(ctx, job, turn, mark, combined)
+	}
 	runCtx, cancel := context.WithTimeout(ctx, agent.Settings.TimeLimit)
 	defer cancel()
 	stopped := s.hub.running(turn.ID, cancel)
@@ -69,7 +76,7 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	switch {
 	case err == nil:
-		return s.finishRun(ctx, job, turn, mark, response)
+		return s.compose(ctx, job, agent, turn, mark, response)
 	case ctx.Err() != nil: // the lease is lost or the server stops: another worker runs the turn
 		return ctx.Err()
 	case errors.Is(runCtx.Err(), context.Canceled): // the turn was cancelled while it ran

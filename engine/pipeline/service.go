@@ -13,6 +13,7 @@ import (
 	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/normalized"
 )
 
@@ -60,6 +61,10 @@ type Options struct {
 	Blobs    Blobs
 	// Deliveries hears of deliveries that are about to be stored, so that it needs not read them back; optional.
 	Deliveries Deliveries
+	// Caller calls agents of other servers; nil = they cannot be reached.
+	Caller Caller
+	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.
+	KnownAgent func(identity.Address) bool
 	Demands    Demands           // optional: without it an agent's demand is a failure
 	Limits     normalized.Limits // zero = normalized.DefaultLimits
 	Logger     *slog.Logger

@@ -44,6 +44,7 @@ type Tx interface {
 	Trust
 	SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error
 	SentTx
+	DispatchTx
 }
 
 // Trust is what a transaction does about demands, people and the record of decisions.
@@ -75,4 +76,5 @@ type Reader interface {
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
 	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
+	DispatchReader
 }
