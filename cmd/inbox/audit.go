@@ -24,7 +24,8 @@ func newAuditList() *cobra.Command {
 		Use:   "list",
 		Short: "List decisions about trust, newest first",
 		Long: `Lists what was refused or granted and why: evidence that was not believed (evidence:…, credential:…), senders
-who were kept out (access:…), demands that were tried with the wrong state (state:…). Records are kept for 90 days.`,
+who were kept out (access:…), how demands ended (demand:…) and attempts on them that failed (state:…). Records are kept
+for 90 days.`,
 		Example: "  inbox audit list --code 'evidence:*'\n  inbox audit list --turn 019a…",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +39,7 @@ who were kept out (access:…), demands that were tried with the wrong state (st
 				}
 				rows := make([][]string, 0, len(records))
 				for _, r := range records {
-					rows = append(rows, []string{when(r.At), r.Code, r.Agent, excerpt(r.Principal), r.TurnID, r.Detail})
+					rows = append(rows, []string{when(r.At), r.Code, r.Agent, oneLine(r.Principal), r.TurnID, oneLine(r.Detail)})
 				}
 				return printTable(cmd.OutOrStdout(), "Nothing was noted.", []string{"AT", "CODE", "AGENT", "WHO", "TURN", "DETAIL"}, rows)
 			})

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -70,13 +71,20 @@ func printHeld(cmd *cobra.Command, turns []exchange.TurnRecord) error {
 
 const excerptRunes = 60
 
-// excerpt gives the beginning of a stranger's text on one line, without control characters: it goes to a terminal.
+// excerpt gives the beginning of a stranger's text on one line.
 func excerpt(text string) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == utf8.RuneError }), " ")
+	text = oneLine(text)
 	if utf8.RuneCountInString(text) <= excerptRunes {
 		return text
 	}
 	return string([]rune(text)[:excerptRunes-1]) + "…"
+}
+
+// oneLine takes control characters out of what strangers wrote: a terminal would obey them.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError
+	}), " ")
 }
 
 func newHeldRelease() *cobra.Command {

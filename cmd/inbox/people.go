@@ -37,7 +37,7 @@ func newPeopleList() *cobra.Command {
 				}
 				rows := make([][]string, 0, len(people))
 				for _, p := range people {
-					rows = append(rows, []string{p.PersonID, p.Address, p.Subject, p.Method, when(p.LinkedAt)})
+					rows = append(rows, []string{p.PersonID, oneLine(p.Address), oneLine(p.Subject), oneLine(p.Method), when(p.LinkedAt)})
 				}
 				return printTable(cmd.OutOrStdout(), "Nobody has linked two addresses.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED"}, rows)
 			})
