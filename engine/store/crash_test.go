@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/queue"
@@ -60,6 +62,9 @@ func TestCrash(t *testing.T) {
 					acknowledged[id] = true
 				}
 			}
+			if name == "postgres" {
+				awaitAlone(t, address)
+			}
 			s := openWith(t, store.Options{URL: address, DataDir: directory})
 			stored := checkWhole(t, s)
 			for id := range acknowledged {
@@ -69,6 +74,24 @@ func TestCrash(t *testing.T) {
 			}
 			t.Logf("%d acknowledged, %d stored, 3 kills", len(acknowledged), len(stored))
 		})
+	}
+}
+
+// awaitAlone waits until the database has ended the sessions of the killed children: PostgreSQL goes on with what it was
+// sent, so that turns would still be added while they are counted.
+func awaitAlone(t *testing.T, url string) {
+	t.Helper()
+	connection, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close(context.Background()) //nolint:errcheck // the test is over
+	const others = `SELECT count(*) FROM pg_stat_activity, pg_sleep(0.05) WHERE datname = current_database()
+		AND backend_type = 'client backend' AND pid <> pg_backend_pid()`
+	for count := 1; count > 0; {
+		if err := connection.QueryRow(t.Context(), others).Scan(&count); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
