@@ -108,7 +108,9 @@ func (s *Server) build(ctx context.Context) error {
 	if err := s.buildTrust(ctx); err != nil {
 		return err
 	}
-	s.buildEngine()
+	if err := s.buildEngine(); err != nil {
+		return err
+	}
 	if err := s.buildAdapters(); err != nil {
 		return err
 	}

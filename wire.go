@@ -16,7 +16,11 @@ import (
 	"inbox/normalized"
 )
 
-func (s *Server) buildEngine() {
+func (s *Server) buildEngine() error {
+	caller, err := s.newCaller()
+	if err != nil {
+		return err
+	}
 	s.delivery = delivery.New(delivery.Options{
 		Store: s.store.Deliverer(), Channels: s.channels, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
 		Schedules: schedules(s.config),
@@ -24,12 +28,15 @@ func (s *Server) buildEngine() {
 	s.pipeline = pipeline.New(pipeline.Options{
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
-		Demands: s.demands,
+		Demands: s.demands, Caller: caller,
 	})
 	s.demands.Bind(s.pipeline)
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
 	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency}, s.pipeline.Run)
 	s.queue.Handle(delivery.JobKind, queue.KindOptions{Concurrency: s.config.Queue.DeliveryConcurrency}, s.delivery.Run)
+	// A call mostly waits for the other agent, so many of them cost little.
+	s.queue.Handle(pipeline.DispatchKind, queue.KindOptions{Concurrency: 4 * s.config.Queue.TurnConcurrency}, s.pipeline.RunDispatch)
+	return nil
 }
 
 // limits are those of the contract; plain http in links only where private peers are allowed.
