@@ -45,7 +45,7 @@ func (s *Server) newAgent(entry config.Agent) (agents.Agent, error) {
 }
 
 func profile(c *Config, entry config.Agent) exchange.AgentProfile {
-	access := accessOf(entry)
+	access := entry.AccessPolicy()
 	return exchange.AgentProfile{
 		IdentityPolicy: &access,
 		Name:           entry.Name, Address: identity.Address{Local: entry.Name, Domain: c.Domain}.String(),
@@ -63,7 +63,7 @@ var startOfEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func settings(entry config.Agent) agents.Settings {
 	return agents.Settings{
 		Unverified: entry.Unverified, TimeLimit: entry.Timeout, AnswerAgents: entry.AnswerAgents,
-		Access: accessOf(entry), MaxHops: entry.MaxHops, HistoryScope: entry.History.Scope,
+		Access: entry.AccessPolicy(), MaxHops: entry.MaxHops, HistoryScope: entry.History.Scope,
 		History: history.Policy{
 			KeepHead: entry.History.KeepHead, Window: entry.History.Window, Slide: entry.History.Slide,
 			MaxBytes: int(entry.History.MaxBytes), MaxAge: entry.History.MaxAge, Alternation: history.Alternation(entry.History.Alternation),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,6 +152,7 @@ func ensureAdminToken(ctx context.Context, opened *store.Store, directory string
 	if err := writePrivate(path, token+"\n"); err != nil {
 		return fmt.Errorf("data_dir: cannot write %s: %w", path, cause(err))
 	}
+	slog.InfoContext(ctx, "the first token of the operator API was written", "file", path)
 	return registerAdminToken(ctx, opened, token)
 }
 

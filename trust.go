@@ -19,7 +19,6 @@ import (
 	"inbox/engine/demand"
 	"inbox/engine/store"
 	"inbox/identity"
-	"inbox/internal/config"
 	"inbox/internal/facilitator"
 	"inbox/internal/openid"
 	"inbox/internal/safehttp"
@@ -30,36 +29,13 @@ import (
 func (s *Server) buildTrust(ctx context.Context) (err error) {
 	s.keyring = discovery.NewKeyring(s.store.State(), s.config.Domain, time.Now)
 	if s.validator, err = identity.NewValidator(identity.ValidatorOptions{
-		Trust: trusted(s.config), Documents: keyDocuments{s.client}, Replays: replays{s.store.State()},
+		Trust: s.config.TrustedIssuers(), Documents: keyDocuments{s.client}, Replays: replays{s.store.State()},
 		AllowHTTP: s.config.Federation.AllowPrivate, OwnIssuer: s.config.Domain,
 	}); err != nil {
 		return fmt.Errorf("trust: %w", err)
 	}
 	s.demands, err = s.newDemands(ctx)
 	return err
-}
-
-func trusted(c *Config) []identity.TrustedIssuer {
-	list := make([]identity.TrustedIssuer, 0, len(c.Trust))
-	for _, entry := range c.Trust {
-		list = append(list, identity.TrustedIssuer{
-			Issuer: entry.Issuer, Methods: entry.Methods, Assurance: entry.Assurance, SubjectPrefixes: entry.SubjectPrefixes,
-			AllowDelegated: entry.AllowDelegated, Expires: entry.Expires,
-		})
-	}
-	return list
-}
-
-// accessOf gives an agent's rules as the configuration wrote them.
-func accessOf(entry config.Agent) identity.AccessPolicy {
-	policy := identity.AccessPolicy{Access: entry.Access}
-	for _, rule := range entry.Rules {
-		policy.Rules = append(policy.Rules, identity.Rule{
-			Effect: rule.Effect, Purposes: rule.Purposes, Issuer: rule.Issuer, Method: rule.Method, Subject: rule.Subject,
-			Assurance: rule.Assurance, Address: rule.Address,
-		})
-	}
-	return policy
 }
 
 // keyDocuments fetches the documents in which trusted issuers publish their keys.
@@ -172,12 +148,7 @@ const callLimit = 2 * time.Minute
 // demandPages shows demands in the terms of the console.
 type demandPages struct{ demands *demand.Service }
 
-func viewed(v demand.View, err error) (console.Demand, error) {
-	return console.Demand{
-		ID: v.ID, Agent: v.Agent, Kind: v.Kind, Purpose: v.Purpose, Status: v.Status, Open: v.Open, Part: v.Part, Asker: v.Asker,
-		Locale: v.Locale, IssuedAt: v.IssuedAt, ExpiresAt: v.ExpiresAt, Outcome: v.Outcome, Logins: v.Logins, Accepts: v.Accepts, Word: v.Word,
-	}, err
-}
+func viewed(view demand.View, err error) (console.Demand, error) { return console.Demand(view), err }
 
 // Show changes nothing.
 func (d demandPages) Show(ctx context.Context, token string) (console.Demand, error) {

@@ -73,7 +73,7 @@ func TestAgentCallsAgentOnAnotherServer(t *testing.T) {
 			t.Errorf("the asker reads %s", answer)
 		}
 		asked := callee.last(t)
-		place := slices.IndexFunc(asked.Sender.Identities, func(e identity.Evidence) bool { return e.Issuer == hostA })
+		place := slices.IndexFunc(asked.Sender.Identities, func(e identity.Evidence) bool { return e.Issuer == hostA && len(e.OnBehalfOf) > 0 })
 		if place < 0 {
 			t.Fatalf("B sees no evidence with issuer %s: %+v", hostA, asked.Sender.Identities)
 		}

@@ -67,6 +67,8 @@ func (a *Adapter) checkToken(r *http.Request, agent exchange.AgentProfile) (exch
 		return token, "unknown", fault.New(fault.Unauthenticated, "the bearer token is not valid")
 	case !token.RevokedAt.IsZero():
 		return token, "revoked", fault.New(fault.Unauthenticated, "the bearer token is not valid")
+	case token.Scope != exchange.TokenPeer: // an operator's token opens the operator API and no agent
+		return token, "unknown", fault.New(fault.Unauthenticated, "the bearer token is not valid")
 	case token.Agent != "" && !strings.EqualFold(token.Agent, agent.Name):
 		return token, "other_agent", fault.New(fault.Forbidden, "the bearer token is not for this agent")
 	}
