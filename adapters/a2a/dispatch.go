@@ -28,8 +28,9 @@ var calls = promauto.NewCounterVec(prometheus.CounterOpts{
 	Help: "Calls of our agents to agents elsewhere, by outcome (completed, input_required, failed, retry, given_up).",
 }, []string{"outcome"})
 
-// Client sends what leaves this server; *safehttp.Client is one. A blocking send takes as long as the other agent works:
-// the client's time limits must be longer than that, or working tasks are never heard of.
+// Client sends what leaves this server; *safehttp.Client is one. A blocking send takes as long as the other agent works,
+// usually up to a minute. A client with shorter time limits works, too: the message is then sent again with the same id,
+// for the task at once.
 type Client interface {
 	Do(request *http.Request) (*http.Response, error)
 	Get(ctx context.Context, address string, options safehttp.GetOptions) (*http.Response, error)
@@ -115,12 +116,17 @@ func (c *Caller) call(ctx context.Context, d exchange.Dispatch) (normalized.Resp
 		return normalized.Response{}, err
 	}
 	w := c.wire(to.Domain, found)
-	result, err := w.send(ctx, message)
+	result, err := w.send(ctx, message, false)
 	if w.oldVersion(err) {
 		found.version = a2av0.Version
 		c.peers.put(to.String(), found)
 		w = c.wire(to.Domain, found)
-		result, err = w.send(ctx, message)
+		result, err = w.send(ctx, message, false)
+	}
+	if errors.Is(err, safehttp.ErrTimeout) && ctx.Err() == nil {
+		if message, err = c.message(ctx, d, found.address); err == nil { // evidence is good for one use
+			result, err = w.send(ctx, message, true)
+		}
 	}
 	if err != nil {
 		c.peers.drop(to.String()) // it may have moved
@@ -219,10 +225,11 @@ func (w *wire) params() a2aclient.ServiceParams {
 	}
 }
 
-func (w *wire) send(ctx context.Context, message *a2a.Message) (a2a.SendMessageResult, error) {
+// send waits for the end of the task, or takes the task at once.
+func (w *wire) send(ctx context.Context, message *a2a.Message, immediately bool) (a2a.SendMessageResult, error) {
 	none := 0
 	return w.transport.SendMessage(ctx, w.params(), &a2a.SendMessageRequest{
-		Message: message, Config: &a2a.SendMessageConfig{HistoryLength: &none},
+		Message: message, Config: &a2a.SendMessageConfig{HistoryLength: &none, ReturnImmediately: immediately},
 	})
 }
 

@@ -335,6 +335,39 @@ func TestCallsPollAWorkingTask(t *testing.T) {
 	}
 }
 
+func TestAClientWithoutPatienceHearsOfTheTask(t *testing.T) {
+	a := newSite(t, nil)
+	b := newSite(t, trusting(a.domain, true))
+	release := make(chan struct{})
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		<-release
+		return echo(ctx, r)
+	}
+	var once sync.Once
+	b.mux.HandleFunc("POST /a2a/echo", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if bytes.Contains(body, []byte(`"GetTask"`)) {
+			once.Do(func() { close(release) })
+		}
+		forward(w, r, body, b)
+	})
+	hasty := safehttp.New(safehttp.Options{AllowPrivate: true, HeaderTimeout: 200 * time.Millisecond})
+	defer hasty.Close()
+	caller, err := NewCaller(CallerOptions{
+		Client: hasty, Signer: a, Domain: a.domain, Tokens: func(string) string { return b.token }, AllowHTTP: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := caller.Call(t.Context(), a.dispatch(b, "hello"))
+	if err != nil || got.Parts[0].Content != "hello" || b.engine.receives != 1 {
+		t.Fatalf("%+v %v, %d turns", got, err, b.engine.receives)
+	}
+	if in := b.engine.last(); len(in.Rejected) != 0 || len(in.Message.Sender.Identities) != 4 {
+		t.Errorf("the second send has used evidence: %+v", in.Rejected)
+	}
+}
+
 // forward gives a request to the adapter behind a handler of a test.
 func forward(w http.ResponseWriter, r *http.Request, body []byte, s *site) {
 	router, err := httpserver.New(httpserver.Options{Routes: s.adapter.Routes(), WithoutHealth: true})

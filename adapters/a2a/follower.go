@@ -174,7 +174,12 @@ func (f *follower) settled() bool {
 		return f.fail(err)
 	}
 	*f.task.last() = turn
-	f.over = exchange.Terminal(turn.State)
+	if f.over = exchange.Terminal(turn.State); !f.over {
+		f.reset() // the next run begins its answer anew
+	}
+	if f.state == a2a.TaskStateWorking && stateOf(turn) == f.state { // it waits for other agents, which is work
+		return true
+	}
 	if f.over && (interrupted(f.state) || turn.State != exchange.StateAnswered) {
 		if dropped, err := f.dropped(); dropped || err != nil {
 			f.superseded = dropped

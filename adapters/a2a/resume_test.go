@@ -68,6 +68,12 @@ func TestAResumedTurnWorks(t *testing.T) {
 	if got := stateOf(turn); got != "TASK_STATE_WORKING" {
 		t.Errorf("resumed: %s", got)
 	}
+	turn.State, turn.Reason, turn.Response = exchange.StateWaiting, exchange.WaitingDispatch, &normalized.Response{
+		Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &policypart.Part{Kind: policypart.ConsentRequired}}},
+	}
+	if got := stateOf(turn); got != "TASK_STATE_WORKING" {
+		t.Errorf("asking others after its demand was met: %s", got)
+	}
 }
 
 // states reads the states of a stream as they come.
@@ -203,12 +209,43 @@ func TestAResumedTurnTakesNoMessage(t *testing.T) {
 	}
 }
 
+// TestAStreamOverADispatch: the reader sees one WORKING, and the text of the run that asked is replaced.
+func TestAStreamOverADispatch(t *testing.T) {
+	b := setup(t)
+	b.engine.agent = func(_ context.Context, r *run) normalized.Response {
+		r.say("I ask ")
+		r.park(exchange.StateWaiting, exchange.WaitingDispatch, nil)
+		r.engine.resume(r.turn.ID, policypart.Resolution{})
+		r.park(exchange.StateRunning, "", nil)
+		r.say("they ")
+		return normalized.Response{InReplyTo: r.turn.Message.ID, Parts: []normalized.Part{normalized.Text("they said so")}}
+	}
+	body := b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello"))
+	var text strings.Builder
+	var states []string
+	for _, frame := range body.frames() {
+		if state := frame.text(t, "result.statusUpdate.status.state"); state != "" {
+			states = append(states, state)
+		}
+		if frame.at(t, "result.artifactUpdate") == nil {
+			continue
+		}
+		if frame.at(t, "result.artifactUpdate.append") != true {
+			text.Reset()
+		}
+		text.WriteString(frame.text(t, "result.artifactUpdate.artifact.parts.0.text"))
+	}
+	if text.String() != "they said so" || strings.Join(states, " ") != "TASK_STATE_WORKING TASK_STATE_COMPLETED" {
+		t.Errorf("%q, %v: %s", text.String(), states, body.body)
+	}
+}
+
 func TestWorkThatWaitsForOthersIsNoEnd(t *testing.T) {
 	b := setup(t)
 	looked := make(chan struct{}, 8)
 	b.engine.onWait = func() { looked <- struct{}{} }
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
-		r.park(exchange.StateWaiting, "dispatch @b@b.example", nil)
+		r.park(exchange.StateWaiting, exchange.WaitingDispatch, nil)
 		<-looked
 		<-looked // the blocking send came back to look once more
 		return echo(ctx, r)

@@ -14,7 +14,7 @@ import (
 func stateOf(turn exchange.TurnRecord) a2a.TaskState {
 	switch turn.State {
 	case exchange.StateAccepted:
-		if turn.ReplyID != "" { // its demand was met and it runs again
+		if turn.ReplyID != "" || turn.Attempt > 0 { // its demand was met or other agents have answered: it runs again
 			return a2a.TaskStateWorking
 		}
 		return a2a.TaskStateSubmitted
@@ -26,6 +26,9 @@ func stateOf(turn exchange.TurnRecord) a2a.TaskState {
 		return a2a.TaskStateCanceled
 	case exchange.StateHeld: // somebody else must let it pass
 		return a2a.TaskStateAuthRequired
+	}
+	if turn.State == exchange.StateWaiting && turn.Reason == exchange.WaitingDispatch { // also after a demand that was met
+		return a2a.TaskStateWorking
 	}
 	if policy := policyOf(turn); policy != nil {
 		return policyState(policy.Kind, turn)
@@ -54,12 +57,12 @@ func answeredState(response *normalized.Response) a2a.TaskState {
 }
 
 // waitingState reads what a parked turn waits for. A payment is an input of the asker; consent and approval are
-// given elsewhere; a tool and the answer of another agent are our own work.
+// given elsewhere; a tool is our own work.
 func waitingState(reason string) a2a.TaskState {
 	switch {
 	case strings.HasPrefix(reason, "payment"), strings.HasPrefix(reason, "input"):
 		return a2a.TaskStateInputRequired
-	case strings.HasPrefix(reason, "tool"), strings.HasPrefix(reason, "dispatch"), strings.HasPrefix(reason, "agent"):
+	case strings.HasPrefix(reason, "tool"):
 		return a2a.TaskStateWorking
 	}
 	return a2a.TaskStateAuthRequired
