@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -209,8 +210,8 @@ func TestACallIsBelievedWhereItsIssuerIsTrusted(t *testing.T) {
 					believed = append(believed, "agent")
 				}
 			}
-			if fmt.Sprint(believed) != fmt.Sprint(c.believed) || codes402(in.Rejected) != c.rejected {
-				t.Errorf("believed %v, rejected %s", believed, codes402(in.Rejected))
+			if fmt.Sprint(believed) != fmt.Sprint(c.believed) || codesOf(in.Rejected) != c.rejected {
+				t.Errorf("believed %v, rejected %s", believed, codesOf(in.Rejected))
 			}
 			chain := in.Message.RecipientCapabilities.AgentChain
 			if !in.FromAgent || chain == nil || chain.Hop != 1 || chain.MaxHops != 2 || in.Message.ID != d.ID || !strings.HasPrefix(in.Message.ThreadID, "thread-1.") {
@@ -221,6 +222,30 @@ func TestACallIsBelievedWhereItsIssuerIsTrusted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// fleeting are the values of a call that differ from run to run.
+var fleeting = regexp.MustCompile(`127\.0\.0\.1:\d+|key-[\w-]{43}|[\w-]{86}|[A-Z2-7]{26}`)
+
+func TestTheCallOnTheWire(t *testing.T) {
+	a, b := newSite(t, nil), newSite(t, nil)
+	var sent []byte
+	b.mux.HandleFunc("POST /a2a/echo", func(w http.ResponseWriter, r *http.Request) {
+		sent, _ = io.ReadAll(r.Body)
+		if r.Header.Get("A2A-Version") != "1.0" || !strings.Contains(r.Header.Get("A2A-Extensions"), identity.EvidenceExtension) {
+			t.Errorf("header %v", r.Header)
+		}
+		forward(w, r, sent, b)
+	})
+	if _, err := a.caller(b.token).Call(t.Context(), a.dispatch(b, "hello")); err != nil {
+		t.Fatal(err)
+	}
+	var request struct{ Params json.RawMessage }
+	if err := json.Unmarshal(sent, &request); err != nil {
+		t.Fatal(err)
+	}
+	names := strings.NewReplacer(a.domain, "A", b.domain, "B")
+	golden(t, "call.json", fleeting.ReplaceAllString(names.Replace(string(request.Params)), "X"))
 }
 
 func TestARepeatedCallIsOneTask(t *testing.T) {

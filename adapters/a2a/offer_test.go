@@ -60,7 +60,7 @@ func trusted(subject, assurance string) string {
 	return `{"trusted":true,"subject":"` + subject + `","assurance":"` + assurance + `","proof":{"value":"topsecret"}}`
 }
 
-func codes402(rejected []identity.Rejection) string {
+func codesOf(rejected []identity.Rejection) string {
 	var list []string
 	for _, r := range rejected {
 		list = append(list, r.Code)
@@ -102,8 +102,8 @@ func TestEvidenceIsBelievedOrNot(t *testing.T) {
 			}
 			in := b.engine.last()
 			identities := in.Message.Sender.Identities
-			if len(identities) != 1+c.believed || codes402(in.Rejected) != c.rejected {
-				t.Errorf("%d identities, rejected %q", len(identities), codes402(in.Rejected))
+			if len(identities) != 1+c.believed || codesOf(in.Rejected) != c.rejected {
+				t.Errorf("%d identities, rejected %q", len(identities), codesOf(in.Rejected))
 			}
 			if identities[0].Method != identity.MethodA2AOAuth || !strings.Contains(in.Message.Sender.Principal(), "token:") {
 				t.Errorf("principal %s", in.Message.Sender.Principal())
@@ -139,7 +139,7 @@ func TestNobodyIsBelievedWithoutABeliever(t *testing.T) {
 	b := setup(t)
 	b.rpc(b.ada, "SendMessage", withMetadata("m1", `{"mentionable":{"identity_evidence":[`+trusted("a", "agent")+`],"verifiable_credentials":[{}]}}`))
 	in := b.engine.last()
-	if codes402(in.Rejected) != identity.CodeUntrustedIssuer+" "+identity.CodeCredentialUntrustedIssuer || len(in.Message.Sender.Identities) != 1 || in.FromAgent {
+	if codesOf(in.Rejected) != identity.CodeUntrustedIssuer+" "+identity.CodeCredentialUntrustedIssuer || len(in.Message.Sender.Identities) != 1 || in.FromAgent {
 		t.Errorf("%+v", in)
 	}
 }
@@ -245,7 +245,7 @@ func TestSettlements(t *testing.T) {
 		t.Errorf("envelopes: %+v", got)
 	}
 	in := b.engine.last()
-	if len(in.Message.Sender.Identities) != 1 || codes402(in.Rejected) != identity.CodeExpired {
+	if len(in.Message.Sender.Identities) != 1 || codesOf(in.Rejected) != identity.CodeExpired {
 		t.Errorf("envelopes are no identities: %+v", in)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -26,7 +25,6 @@ const oldCardRel = "https://mentionable.dev/agent-card"
 
 const (
 	peerLife      = 10 * time.Minute
-	maxPeers      = 1024
 	maxCardBytes  = 256 << 10
 	maxErrorBytes = 16 << 10
 )
@@ -37,36 +35,6 @@ type peer struct {
 	endpoint string // JSON-RPC
 	version  a2a.ProtocolVersion
 	expires  time.Time
-}
-
-// peerCache remembers cards for a few minutes.
-type peerCache struct {
-	mu    sync.Mutex
-	found map[string]peer
-}
-
-func newPeerCache() *peerCache { return &peerCache{found: map[string]peer{}} }
-
-func (p *peerCache) get(address string) (peer, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	found, ok := p.found[address]
-	return found, ok && time.Now().Before(found.expires)
-}
-
-func (p *peerCache) put(address string, found peer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.found) >= maxPeers {
-		clear(p.found)
-	}
-	p.found[address] = found
-}
-
-func (p *peerCache) drop(address string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.found, address)
 }
 
 // resolve finds where an agent takes tasks: WebFinger at its domain, its card, the endpoint in it.

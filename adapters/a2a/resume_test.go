@@ -230,7 +230,7 @@ func TestAStreamOverADispatch(t *testing.T) {
 		if frame.at(t, "result.artifactUpdate") == nil {
 			continue
 		}
-		if frame.at(t, "result.artifactUpdate.append") != true {
+		if appended, _ := frame.at(t, "result.artifactUpdate.append").(bool); !appended {
 			text.Reset()
 		}
 		text.WriteString(frame.text(t, "result.artifactUpdate.artifact.parts.0.text"))
