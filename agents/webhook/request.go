@@ -3,6 +3,8 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +12,7 @@ import (
 	"inbox/agents"
 	"inbox/identity"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // Version of the request body. It changes only when an agent that ignores unknown keys would misread a request.
@@ -26,11 +29,29 @@ type Request struct {
 	SentAt identity.Time `json:"sent_at"`
 }
 
-// RequestTurn names the turn. ID is the same in every attempt and also comes as the header Idempotency-Key.
+// RequestTurn names the turn. ID is the same in every attempt.
 type RequestTurn struct {
 	ID      string `json:"id"`
 	Attempt int    `json:"attempt"`
 	Agent   string `json:"agent"`
+}
+
+// step names what is asked: the turn, and with what it was taken up again. An agent that remembers its answer by this
+// key would otherwise repeat the question that has just been answered.
+func step(turn agents.Turn) string {
+	m := turn.Message
+	if m.PolicyResolution == nil && m.ReceivedTrace == nil {
+		return turn.ID
+	}
+	brought, err := json.Marshal(struct {
+		Resolution *policypart.Resolution `json:"policy_resolution"`
+		Trace      *normalized.Response   `json:"received_trace"`
+	}{m.PolicyResolution, m.ReceivedTrace})
+	if err != nil {
+		return turn.ID // the body cannot be written either
+	}
+	sum := sha256.Sum256(brought)
+	return turn.ID + "-" + hex.EncodeToString(sum[:8])
 }
 
 func (a *Agent) request(ctx context.Context, turn agents.Turn) (*http.Request, error) {
@@ -50,7 +71,7 @@ func (a *Agent) request(ctx context.Context, turn agents.Turn) (*http.Request, e
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
-	request.Header.Set("Idempotency-Key", turn.ID)
+	request.Header.Set("Idempotency-Key", step(turn))
 	request.Header.Set(SignatureHeader, Sign(a.options.Secret, body))
 	return request, nil
 }

@@ -21,7 +21,10 @@ func (s *Service) here(from, to string) (agent agents.Entry, here bool, err erro
 		return agent, false, fault.GiveUp("the calling agent has no address", err)
 	}
 	address, err := identity.ParseAddress(to)
-	if err != nil || !sameDomain(own.String(), address) {
+	if err != nil {
+		return agent, false, fault.InField("to", "must be @agent@domain")
+	}
+	if !sameDomain(own.String(), address) {
 		return agent, false, nil
 	}
 	agent, known := s.options.Agents.Lookup(address.Local)

@@ -54,7 +54,7 @@ func (s *Service) ask(
 	if !ok {
 		return s.strip(ctx, agent, turn, response), false, nil
 	}
-	calls := s.asked(agent, turn, response)
+	calls := s.asked(agent, response)
 	if len(calls) == 0 {
 		calls, response = s.mentioned(agent, turn, response)
 	}
@@ -76,7 +76,7 @@ func (s *Service) ask(
 }
 
 // asked gives the calls that the agent asks for.
-func (s *Service) asked(agent agents.Entry, turn exchange.TurnRecord, response normalized.Response) (calls []exchange.Dispatch) {
+func (s *Service) asked(agent agents.Entry, response normalized.Response) (calls []exchange.Dispatch) {
 	for _, d := range response.Dispatch {
 		calls = append(calls, exchange.Dispatch{To: s.canonical(agent, d.To), Parts: d.Parts})
 	}

@@ -144,12 +144,12 @@ func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.Tu
 // failed repeats a run that may succeed later, and answers with a plain sentence otherwise.
 func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, cause error) error {
 	f := fault.Of(cause)
-	if f.Kind == fault.Unavailable && !f.Permanent && turn.Attempt <= len(retryRuns) {
+	if f.Kind == fault.Unavailable && !f.Permanent && job.Attempt <= len(retryRuns) { // a turn that was taken up again has tries anew
 		s.options.Logger.WarnContext(ctx, "agent run failed and will be repeated", "attempt", turn.Attempt, "error", cause)
 		if err := mark.write(ctx); err != nil {
 			return queue.RetryAfter(time.Second, err)
 		}
-		return queue.RetryAfter(max(retryRuns[turn.Attempt-1], f.RetryAfter), cause)
+		return queue.RetryAfter(max(retryRuns[job.Attempt-1], f.RetryAfter), cause)
 	}
 	s.options.Logger.WarnContext(ctx, "agent run failed", "attempt", turn.Attempt, "error", cause)
 	return s.reply(ctx, job, turn, mark, failure(turn, f), cause.Error())

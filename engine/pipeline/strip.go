@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -83,19 +82,29 @@ func (s *Service) invites(agent agents.Entry, turn exchange.TurnRecord, text str
 }
 
 // mention finds @agent@domain in a text.
-var mention = regexp.MustCompile(`@[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]{1,5})?`)
+var mention = regexp.MustCompile(`@+[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]{1,5})?`)
+
+// maxPasses bounds the search for mentions that appear where others were taken out of a text made for that.
+const maxPasses = 16
 
 // withoutMentions takes the sign away that makes a mention of a name: the name stays readable and wakes nobody.
 func withoutMentions(text string, known func(string) bool) (out string, removed []string) {
-	if !strings.Contains(text, "@") {
-		return text, nil
-	}
-	out = mention.ReplaceAllStringFunc(text, func(found string) string {
-		if !known(found) {
-			return found
+	for range maxPasses {
+		if !strings.Contains(text, "@") {
+			return text, removed
 		}
-		removed = append(removed, fmt.Sprintf("mention of %s", found))
-		return found[1:]
-	})
-	return out, removed
+		before := len(removed)
+		text = mention.ReplaceAllStringFunc(text, func(found string) string {
+			name := strings.TrimLeft(found, "@")
+			if !known("@" + name) {
+				return found
+			}
+			removed = append(removed, "mention of @"+name)
+			return name
+		})
+		if len(removed) == before {
+			return text, removed
+		}
+	}
+	return strings.ReplaceAll(text, "@", ""), removed
 }

@@ -37,6 +37,7 @@ func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normali
 	if over := len(trace.Parts) - limits.Parts; over > 0 {
 		trace.Parts = append(trace.Parts[:limits.Parts-1], normalized.Text("(The rest of the answers was left out: too many parts.)"))
 	}
+	trace = fitted(trace, limits.Trace)
 	return &trace
 }
 
@@ -52,27 +53,50 @@ func worse(a, b string) string {
 
 const leftOut = "(A part of this answer was left out: too large.)"
 
-// fitted leaves the largest parts of an answer out until it is not over limit bytes as JSON.
+// fitted shortens the largest parts of an answer, or leaves them out, until it is not over limit bytes as JSON.
 func fitted(answer normalized.Response, limit int) normalized.Response {
-	parts := append([]normalized.Part(nil), answer.Parts...)
-	answer.Parts = parts
-	for range 2 * len(parts) { // a text may be cut before it is left out
-		body, err := answer.AppendJSON(nil)
-		if err != nil || len(body) <= limit {
-			return answer
+	total := sizeOf(answer.AppendJSON)
+	if total <= limit {
+		return answer
+	}
+	answer.Parts = append([]normalized.Part(nil), answer.Parts...)
+	sizes := make([]int, len(answer.Parts))
+	for i := range answer.Parts {
+		sizes[i] = sizeOf(answer.Parts[i].AppendJSON)
+	}
+	for range 2 * len(sizes) { // a text may be cut before it is left out
+		largest := largestOf(sizes)
+		if total <= limit || sizes[largest] <= len(leftOut)+64 {
+			break
 		}
-		largest, size := -1, len(leftOut)+64
-		for i := range parts {
-			if part, err := parts[i].AppendJSON(nil); err == nil && len(part) > size {
-				largest, size = i, len(part)
-			}
-		}
-		if largest < 0 {
-			return answer
-		}
-		parts[largest] = shortened(parts[largest], limit/2)
+		answer.Parts[largest] = shortened(answer.Parts[largest], limit/2)
+		total -= sizes[largest]
+		sizes[largest] = sizeOf(answer.Parts[largest].AppendJSON)
+		total += sizes[largest]
+	}
+	for last := len(sizes) - 1; total > limit && last > 0; last-- { // many small ones
+		total -= sizes[last] + 1
+		answer.Parts = answer.Parts[:last]
 	}
 	return answer
+}
+
+// sizeOf measures JSON. What cannot be written is refused by the rules, not by its size.
+func sizeOf(appendJSON func([]byte) ([]byte, error)) int {
+	body, err := appendJSON(nil)
+	if err != nil {
+		return 0
+	}
+	return len(body)
+}
+
+func largestOf(sizes []int) (largest int) {
+	for i, size := range sizes {
+		if size > sizes[largest] {
+			largest = i
+		}
+	}
+	return largest
 }
 
 // shortened keeps the begin of a text and nothing of anything else.
