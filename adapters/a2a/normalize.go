@@ -11,7 +11,6 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
@@ -108,10 +107,7 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
-	chain, err := agentChain(message.Metadata)
-	if err != nil {
-		return exchange.Inbound{}, err
-	}
+	chain := agentChain(message.Metadata)
 	kept, err := json.Marshal(where.route)
 	if err != nil {
 		return exchange.Inbound{}, err
@@ -147,26 +143,19 @@ func capabilities(chain *normalized.AgentChain) normalized.RecipientCapabilities
 const defaultMaxHops = 4
 
 // agentChain reads metadata.mentionable.agent_chain (message contract, sections 6 and 7); absent means that no agent
-// stands behind the sender. A chain that is no chain or over its ceiling is refused: whoever counts wrongly may count
-// for ever.
-func agentChain(metadata map[string]any) (*normalized.AgentChain, error) {
+// stands behind the sender. A chain that is no chain becomes one that is used up, which the engine refuses and records:
+// whoever counts wrongly may count for ever.
+func agentChain(metadata map[string]any) *normalized.AgentChain {
 	mentionable, _ := metadata[mentionableKey].(map[string]any)
 	claimed, present := mentionable["agent_chain"]
 	if !present || claimed == nil {
-		return nil, nil
+		return nil
 	}
 	encoded, err := json.Marshal(claimed)
-	if err != nil {
-		return nil, exhausted()
-	}
 	chain := normalized.AgentChain{MaxHops: defaultMaxHops}
-	if err := json.Unmarshal(encoded, &chain); err != nil || chain.Hop < 1 || chain.Hop > chain.MaxHops {
-		return nil, exhausted()
+	if err != nil || json.Unmarshal(encoded, &chain) != nil {
+		return &normalized.AgentChain{MaxHops: defaultMaxHops}
 	}
 	chain.IsFinal = chain.Hop == chain.MaxHops
-	return &chain, nil
-}
-
-func exhausted() error {
-	return fault.New(fault.Forbidden, "chain:exhausted: hop must be an integer from 1 to max_hops")
+	return &chain
 }

@@ -39,6 +39,11 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 		return exchange.Receipt{}, "refused", s.refuseChain(ctx, in, err)
 	}
 	decided := s.door(agent, in)
+	if decided.refusal != nil || in.Settlement != nil {
+		if receipt, repeated, err := s.repeat(ctx, agent, in); repeated || err != nil {
+			return receipt, "duplicate", err
+		}
+	}
 	if decided.refusal != nil {
 		return exchange.Receipt{}, "refused", s.refuse(ctx, decided.refusal, append(decided.audit, disbelief(agent.Profile.Name, in)...))
 	}
@@ -66,6 +71,26 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 		return receipt, "duplicate", nil
 	}
 	return receipt, stored.State, nil
+}
+
+// repeat finds the first copy of a message. Its proofs may be used up by now, evidence and settlements alike, so a
+// refusal must not be the answer to a message that was taken before.
+func (s *Service) repeat(ctx context.Context, agent agents.Entry, in exchange.Inbound) (exchange.Receipt, bool, error) {
+	sent, err := s.options.Store.SentMessages(ctx, agent.Profile.Name, in.Message.ID, in.Message.Sender.Principal())
+	if err != nil {
+		return exchange.Receipt{}, false, unavailable("look for a repeated message", err)
+	}
+	for _, one := range sent {
+		if one.Message.ReceivedVia != in.Message.ReceivedVia {
+			continue
+		}
+		turn, err := s.options.Store.Turn(ctx, one.TurnID)
+		if err != nil {
+			return exchange.Receipt{}, false, unavailable("read a repeated message", err)
+		}
+		return exchange.Receipt{TurnID: turn.ID, State: turn.State, Reference: turn.Reference}, true, nil
+	}
+	return exchange.Receipt{}, false, nil
 }
 
 // admit cleans and validates the message and finds its agent.

@@ -1,0 +1,203 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/e2e/instance"
+	"inbox/e2e/load"
+	"inbox/identity"
+	"inbox/internal/facilitator/facilitatortest"
+	"inbox/internal/openid/openidtest"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// asksForMoney demands a payment and then works; the text "fail" makes the paid work fail.
+func asksForMoney(requirement json.RawMessage) func(normalized.Message) normalized.Response {
+	return func(message normalized.Message) normalized.Response {
+		switch {
+		case message.PolicyResolution == nil:
+			expires := identity.At(time.Now().Add(5 * time.Minute))
+			return demanding(policypart.Part{
+				Kind: policypart.PaymentRequired, Title: "A report costs something", Message: "One report is 10,000 units.",
+				Accepts: []json.RawMessage{requirement}, Amount: "10000", Currency: "UNIT", ExpiresAt: &expires,
+			})
+		case strings.Contains(textOf(message.Parts), "fail"):
+			return normalized.Response{
+				Status: normalized.StatusFailed, Error: &normalized.ResponseError{Code: "agent:failed", Message: "I could not write it."},
+			}
+		}
+		return say("Here is your report.")
+	}
+}
+
+func TestPaymentIsTakenForCompletedWorkAlone(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		money := facilitatortest.New(t)
+		requirement := facilitatortest.Requirements("0x00000000000000000000000000000000000000ff", "10000")
+		agent := startScripted(t, asksForMoney(requirement))
+		s := start(t, instance.Settings{
+			Database: database, Agents: agent.table("writer", ""), More: fmt.Sprintf("[payments]\nfacilitator_url = %q\n", money.URL.String()),
+		})
+		peer := s.a2aPeer("writer", "ann")
+		ask := func(text string) (load.Task, string) {
+			t.Helper()
+			task, err := peer.Send(t.Context(), load.SendBody("message-"+text, text, false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if task.Status.State != "TASK_STATE_INPUT_REQUIRED" {
+				t.Fatalf("the task is %s; want INPUT_REQUIRED", task.Status.State)
+			}
+			return task, findLink(t, texts(task))
+		}
+
+		task, link := ask("please")
+		wallet := facilitatortest.NewWallet()
+		if status, body := pay(t, link, facilitatortest.Forge(wallet.Pay(requirement))); status < http.StatusBadRequest {
+			t.Errorf("a forged payment was answered %d: %s", status, body)
+		}
+		forgedTask, forgedLink := task, link
+		task, link = ask("again")
+		if status, body := pay(t, link, wallet.Pay(requirement)); status >= http.StatusBadRequest {
+			t.Fatalf("a good payment was answered %d: %s", status, body)
+		}
+		awaitTask(t, peer, task.ID, completed)
+		if settled := money.Settled(); len(settled) != 1 || settled[0].Value != "10000" || settled[0].From != wallet.Address() {
+			t.Errorf("the facilitator carried out %v; want one payment of the wallet", settled)
+		}
+		if status, _ := pay(t, forgedLink, wallet.Pay(requirement)); status < http.StatusBadRequest {
+			t.Error("after a forged payment the same demand could be paid: a failed check burns it")
+		}
+		if got, err := peer.Get(t.Context(), forgedTask.ID); err != nil || got.Status.State == completed {
+			t.Errorf("the task of the forged payment is %s (%v)", got.Status.State, err)
+		}
+
+		task, link = ask("fail")
+		if status, body := pay(t, link, facilitatortest.NewWallet().Pay(requirement)); status >= http.StatusBadRequest {
+			t.Fatalf("a good payment was answered %d: %s", status, body)
+		}
+		awaitTask(t, peer, task.ID, "TASK_STATE_FAILED")
+		if settled := money.Settled(); len(settled) != 1 {
+			t.Errorf("failed work was paid: %v", settled)
+		}
+	})
+}
+
+// pay offers an x402 payment to the page of a demand, as programs do.
+func pay(t *testing.T, link string, payment json.RawMessage) (int, string) {
+	t.Helper()
+	return page(t, http.MethodPost, link, url.Values{"decision": {"pay"}, "payment": {string(payment)}})
+}
+
+func awaitTask(t *testing.T, peer load.A2APeer, id, want string) load.Task {
+	t.Helper()
+	var task load.Task
+	eventually(t, "the task becomes "+want, func() (there bool) {
+		var err error
+		if task, err = peer.Get(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		return task.Status.State == want
+	})
+	return task
+}
+
+// asksForLogin demands a second identity and tells which one it got.
+func asksForLogin(message normalized.Message) normalized.Response {
+	if resolution := message.PolicyResolution; resolution != nil {
+		return say("Welcome, " + resolution.ResolvedBy.Subject + " of " + resolution.ResolvedBy.Issuer)
+	}
+	return demanding(policypart.Part{
+		Kind: policypart.Unauthorized, Title: "Who are you at work?", Message: "Log in with your work account.",
+		AuthChallenges: []policypart.Challenge{{Scheme: "oidc", Params: map[string]string{"login": "work"}}},
+	})
+}
+
+func TestLoginProvesASecondIdentity(t *testing.T) {
+	issuer := openidtest.New(t, "employee-7")
+	agent := startScripted(t, asksForLogin)
+	login := fmt.Sprintf("[[logins]]\nname = \"work\"\nissuer = %q\nclient_id = %q\nclient_secret = %q\n", issuer.URL, openidtest.ClientID, openidtest.ClientSecret)
+	s := start(t, instance.Settings{Agents: agent.table("desk", ""), More: login})
+	peer := s.a2aPeer("desk", "ann")
+	task, err := peer.Send(t.Context(), load.SendBody("message-1", "show me my payslip", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task.Status.State != "TASK_STATE_AUTH_REQUIRED" {
+		t.Fatalf("the task is %s; want AUTH_REQUIRED", task.Status.State)
+	}
+	link := findLink(t, texts(task))
+	scan(t, link)
+
+	browser := newBrowser(t)
+	status, where, body := browser.post(link, url.Values{"login": {"work"}})
+	if status != http.StatusSeeOther || !strings.HasPrefix(where, issuer.URL) {
+		t.Fatalf("the login begins with %d to %q:\n%s", status, where, body)
+	}
+	back := issuer.Visit(t, where)
+	callback := s.URL() + "/policy/login/callback?" + back.Encode()
+	if status, _, _ := newBrowser(t).get(callback); status < http.StatusBadRequest {
+		t.Errorf("another browser finished the login: %d", status)
+	}
+	if status, _, body := browser.get(callback); status >= http.StatusBadRequest {
+		t.Fatalf("the login ended with %d:\n%s", status, body)
+	}
+	task = awaitTask(t, peer, task.ID, completed)
+	if text := texts(task); !strings.Contains(text, "employee-7") || !strings.Contains(text, issuer.URL) {
+		t.Errorf("the agent was told %q", text)
+	}
+	if status, _, _ := browser.get(callback); status < http.StatusBadRequest {
+		t.Errorf("the same login was taken twice: %d", status)
+	}
+	if codes := auditCodes(t, s.Instance); !slices.Contains(codes, "demand:granted") {
+		t.Errorf("the grant is not on record: %v", codes)
+	}
+}
+
+// browser keeps cookies and follows no redirects.
+type browser struct {
+	t      *testing.T
+	client *http.Client
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &browser{t: t, client: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+func (b *browser) get(address string) (status int, where, body string) {
+	b.t.Helper()
+	return b.answered(b.client.Get(address))
+}
+
+func (b *browser) post(address string, form url.Values) (status int, where, body string) {
+	b.t.Helper()
+	return b.answered(b.client.PostForm(address, form))
+}
+
+func (b *browser) answered(response *http.Response, err error) (status int, where, body string) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return response.StatusCode, response.Header.Get("Location"), string(text)
+}
