@@ -109,7 +109,7 @@ func TestLastAgentOfAChainMentionsNobody(t *testing.T) {
 	}
 }
 
-// TestDemandGoesToItsAskerAlone: an answer that demands something asks nobody else.
+// TestFailureMentionsNobody: an answer that failed asks nobody else.
 func TestFailureMentionsNobody(t *testing.T) {
 	front := &script{name: "echo", answer: func(agents.Turn) normalized.Response {
 		return normalized.Response{

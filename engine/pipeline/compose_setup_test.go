@@ -91,6 +91,12 @@ func (f callFunc) Call(ctx context.Context, d exchange.Dispatch) (normalized.Res
 // composed is an engine with several agents; the messages of the tests go to the one called echo.
 func composed(t *testing.T, databaseURL string, change func(*pipeline.Options), scripts ...*script) *engine {
 	t.Helper()
+	return composedBy(t, 4, databaseURL, change, scripts...)
+}
+
+// composedBy is composed with that many workers for calls.
+func composedBy(t *testing.T, workers int, databaseURL string, change func(*pipeline.Options), scripts ...*script) *engine {
+	t.Helper()
 	var e engine
 	var jobs *queue.Queue
 	ready := make(chan struct{})
@@ -133,7 +139,7 @@ func composed(t *testing.T, databaseURL string, change func(*pipeline.Options), 
 	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels})
 	jobs = queue.New(opened.Queue(), queue.Options{Poll: 100 * time.Millisecond})
 	jobs.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: 2}, e.pipeline.Run)
-	jobs.Handle(pipeline.DispatchKind, queue.KindOptions{Concurrency: 1, Schedule: []time.Duration{time.Millisecond}}, e.pipeline.RunDispatch)
+	jobs.Handle(pipeline.DispatchKind, queue.KindOptions{Concurrency: workers, Schedule: []time.Duration{time.Millisecond}}, e.pipeline.RunDispatch)
 	jobs.Handle(delivery.JobKind, queue.KindOptions{}, e.delivery.Run)
 	close(ready)
 	ctx, stop := context.WithCancel(context.Background())

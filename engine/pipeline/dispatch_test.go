@@ -116,6 +116,39 @@ func TestSeveralAnswers(t *testing.T) {
 	})
 }
 
+// TestAnswersAtOnce: of answers that come at the same time exactly one wakes the turn.
+func TestAnswersAtOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		far := []string{"@a@far.test", "@b@far.test", "@c@far.test", "@d@far.test"}
+		front := &script{name: "echo", answer: relays("Now!", far...)}
+		var mu sync.Mutex
+		waiting, gate := 0, make(chan struct{})
+		e := composed(t, url, func(o *pipeline.Options) {
+			o.Caller = callFunc(func(context.Context, exchange.Dispatch) (normalized.Response, error) {
+				mu.Lock()
+				mine := gate
+				if waiting++; waiting == len(far) {
+					waiting, gate = 0, make(chan struct{})
+					close(mine)
+				}
+				mu.Unlock()
+				<-mine
+				return texts("here"), nil
+			})
+		}, front)
+		for i := range 10 {
+			turn := e.answered(t, message(strings.Repeat("m", i+1)))
+			if len(turn.Response.Parts) != 9 || turn.Attempt != 2 {
+				t.Fatalf("round %d: attempt %d, %q", i, turn.Attempt, plain(turn.Response))
+			}
+		}
+		e.idle(t)
+		if len(front.turns()) != 20 {
+			t.Errorf("%d runs", len(front.turns()))
+		}
+	})
+}
+
 // TestAnswersThatAreNone: whatever becomes of the other agent's turn, the asking one goes on.
 func TestAnswersThatAreNone(t *testing.T) {
 	demand := normalized.Response{Parts: []normalized.Part{normalized.Text("Wait."), {Kind: normalized.PartPolicy, Policy: &policypart.Part{
@@ -159,7 +192,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestHeldAgentIsAnAnswer: an agent that lets nobody in without its operator does not block the one that asks.
+// TestRefusalAtTheOtherDoorIsAnAnswer: an agent that may not ask on tells so, and the one that asked goes on.
 func TestRefusalAtTheOtherDoorIsAnAnswer(t *testing.T) {
 	front := &script{name: "echo", answer: relays("Please?", b)}
 	e := composed(t, "sqlite", nil, front, &script{name: "b", settings: agents.Settings{MaxHops: 1}, answer: relays("You?", c)},
@@ -359,7 +392,7 @@ func TestNestedCallsDoNotLock(t *testing.T) {
 	t.Parallel()
 	front := &script{name: "echo", answer: relays("b?", b)}
 	middle := &script{name: "b", answer: relays("c?", c)}
-	e := composed(t, "sqlite", nil, front, middle, &script{name: "c", answer: says("Here.")})
+	e := composedBy(t, 1, "sqlite", nil, front, middle, &script{name: "c", answer: says("Here.")})
 	turn := e.answered(t, message("m1"))
 	if got := plain(turn.Response); !cmp.Equal(got, []string{"They said:", "They said:", "Here."}) {
 		t.Errorf("got %q", got)
