@@ -76,6 +76,9 @@ func (s *Service) Capture(ctx context.Context, turn exchange.TurnRecord, respons
 	return s.take(ctx, issuance, kept, response, again)
 }
 
+// Paid says whether a turn runs on a payment that Capture has to take, also when it demanded something else since.
+func Paid(turn exchange.TurnRecord) bool { return progressOf(turn).Paid != "" }
+
 // paid finds the payment of a turn. A turn that nobody paid for costs no query.
 func (s *Service) paid(ctx context.Context, turn exchange.TurnRecord) (policypart.Issuance, bool, error) {
 	before := progressOf(turn)
@@ -138,7 +141,7 @@ func (s *Service) uncaptured(
 		return response, fault.RetryIn(0, "the failed payment cannot be recorded now", err)
 	}
 	if code == codeCaptureFailed {
-		s.noteEnd(ctx, i, &kept, capture{State: captureFailed, Reason: reason})
+		s.noteEnd(ctx, i, &kept, capture{State: captureFailed, Response: keepable(response), Reason: reason})
 	}
 	return failedCapture(response, code), nil
 }
