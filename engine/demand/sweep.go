@@ -46,8 +46,8 @@ func (s *Service) sweep(ctx context.Context) error {
 			}
 			done++
 		}
-		if len(due) < sweepBatch || done == 0 || ctx.Err() != nil {
-			break
+		if len(due) < sweepBatch || done == 0 {
+			return ctx.Err()
 		}
 	}
 	return nil

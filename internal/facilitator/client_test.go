@@ -53,10 +53,12 @@ func TestAnswersWithoutAVerdictAreUnknown(t *testing.T) {
 	server := facilitatortest.New(t)
 	c := facilitator.New(facilitator.Options{URL: server.URL, HTTP: client{}})
 	for name, answer := range map[string]func(http.ResponseWriter){
-		"500":      func(w http.ResponseWriter) { w.WriteHeader(500) },
-		"html":     func(w http.ResponseWriter) { w.Write([]byte("<html>")) },
-		"empty":    func(w http.ResponseWriter) { w.Write([]byte("{}")) },
-		"long":     func(w http.ResponseWriter) { w.Write([]byte(`{"isValid":true,"x":"` + strings.Repeat("x", 70<<10) + `"}`)) },
+		"500":   func(w http.ResponseWriter) { w.WriteHeader(500) },
+		"html":  func(w http.ResponseWriter) { w.Write([]byte("<html>")) },
+		"empty": func(w http.ResponseWriter) { w.Write([]byte("{}")) },
+		"long": func(w http.ResponseWriter) {
+			w.Write([]byte(`{"isValid":true,"x":"` + strings.Repeat("x", 70<<10) + `"}`))
+		},
 		"yes, 500": func(w http.ResponseWriter) { w.WriteHeader(500); w.Write([]byte(`{"isValid":true,"success":true}`)) },
 		"redirect": func(w http.ResponseWriter) { w.Header().Set("Location", "http://evil.test"); w.WriteHeader(302) },
 	} {

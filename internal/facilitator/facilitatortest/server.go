@@ -87,7 +87,9 @@ func NewWallet() Wallet {
 }
 
 // Address gives the wallet's address.
-func (w Wallet) Address() string { return "0x" + hex.EncodeToString(w.key.Public().(ed25519.PublicKey)) }
+func (w Wallet) Address() string {
+	return "0x" + hex.EncodeToString(w.key.Public().(ed25519.PublicKey))
+}
 
 type authorization struct {
 	From        string `json:"from"`

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,7 +21,7 @@ import (
 // Client ids and secret that every Issuer knows.
 const (
 	ClientID     = "inbox"
-	ClientSecret = "s3cret/with+signs" //nolint:gosec // of a provider that exists during a test
+	ClientSecret = "s3cret/with+signs"
 )
 
 // Issuer is one running provider. Set its fields before or between requests, through Change.
@@ -167,9 +168,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 func (i *Issuer) sign(nonce string) string {
 	now := time.Now()
 	claims := map[string]any{"iss": i.URL, "aud": ClientID, "nonce": nonce, "iat": now.Unix(), "exp": now.Add(time.Minute).Unix()}
-	for claim, value := range i.user {
-		claims[claim] = value
-	}
+	maps.Copy(claims, i.user)
 	if i.tamper != nil {
 		i.tamper(claims)
 	}

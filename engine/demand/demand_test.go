@@ -1,0 +1,581 @@
+package demand
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/facilitator/facilitatortest"
+	"inbox/internal/fault"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+func (b *bench) wantAudit(t *testing.T, codes ...string) {
+	t.Helper()
+	if diff := cmp.Diff(codes, b.rows.codes()); diff != "" {
+		t.Error("audit:", diff)
+	}
+}
+
+func TestIssueFreezesAndPresentPutsTheStateIn(t *testing.T) {
+	b := setup(t)
+	part := consent()
+	part.URL = "https://evil.test/phish"
+	part.Data = map[string]json.RawMessage{StateKey: json.RawMessage(`"forged"`), "com.example.x": json.RawMessage("1")}
+	turn := turnOf("1", "alice")
+	issuance, token := b.park(t, turn, part)
+	if issuance.Part.URL != "https://agents.test/policy/"+issuance.ID || issuance.Part.Data[StateKey] != nil || !issuance.ExpiresAt.Equal(b.clock.Add(24*time.Hour)) {
+		t.Errorf("%+v", issuance.Part)
+	}
+	stored, _ := json.Marshal(issuance)
+	if strings.Contains(string(stored), token) || issuance.StateHash != policypart.HashState(token) {
+		t.Error("the state is stored, or its hash is not")
+	}
+	shown := b.Present(issuance.Part)
+	if string(shown.Data[StateKey]) != `"`+token+`"` || string(shown.Data["com.example.x"]) != "1" || issuance.Part.Data[StateKey] != nil {
+		t.Errorf("%+v", shown.Data)
+	}
+	foreign := b.Present(policypart.Part{Kind: "forbidden", Message: "no", URL: "https://evil.test/policy/" + issuance.ID})
+	if foreign.URL != "" || foreign.Code != "url-removed" {
+		t.Errorf("%+v", foreign)
+	}
+	own := policypart.Part{Kind: "forbidden", Message: "no", URL: "https://agents.test/help"}
+	if got := b.Present(own); got.URL != own.URL || got.Data != nil {
+		t.Errorf("%+v", got)
+	}
+	if want := []policypart.Resolver{{Issuer: "agents.test", Subject: "mailto:alice", Method: identity.MethodActivityPubSignature}}; !slices.Equal(issuance.Asker, want) {
+		t.Errorf("%+v", issuance.Asker)
+	}
+}
+
+func TestIssueRefusesWhatNobodyCouldMeet(t *testing.T) {
+	b := setup(t)
+	past := identity.At(b.clock.Add(-time.Second))
+	verified, unverified := turnOf("1", "alice"), turnOf("2", "bob")
+	unverified.Message.Sender.Identities = nil
+	for name, c := range map[string]struct {
+		turn exchange.TurnRecord
+		part policypart.Part
+	}{
+		"kind":            {verified, policypart.Part{Kind: "captcha_required", Message: "m"}},
+		"forbidden":       {verified, policypart.Part{Kind: policypart.Forbidden, Message: "m"}},
+		"no message":      {verified, policypart.Part{Kind: policypart.ConsentRequired}},
+		"over already":    {verified, policypart.Part{Kind: policypart.ConsentRequired, Message: "m", ExpiresAt: &past}},
+		"nothing to pay":  {verified, invoice()},
+		"unpayable":       {verified, invoice(json.RawMessage(`{"scheme":"exact"}`))},
+		"unknown login":   {verified, policypart.Part{Kind: policypart.Unauthorized, Message: "m", AuthChallenges: []policypart.Challenge{{Scheme: "Bearer", Params: map[string]string{"login": "x"}}}}},
+		"unverified link": {unverified, policypart.Part{Kind: policypart.ConsentRequired, Message: "m", Code: CodeLink}},
+		"forged confirm": {verified, policypart.Part{
+			Kind: policypart.ConsentRequired, Message: "m", Code: CodeLinkConfirm,
+			Data: map[string]json.RawMessage{LinkKey: json.RawMessage(`{"demand":"x","proof":"y"}`)},
+		}},
+	} {
+		if got, err := b.Issue(c.turn, c.part); err == nil || !fault.Of(err).Permanent || fault.Of(err).Public == "" {
+			t.Errorf("%s: %+v %v", name, got, err)
+		}
+	}
+	b.options.Facilitator = nil
+	if _, err := b.Issue(verified, invoice(facilitatortest.Requirements("0xshop", "1"))); err == nil {
+		t.Error("a payment without a facilitator")
+	}
+}
+
+func TestConsentResumesTheTurnOnce(t *testing.T) {
+	b := setup(t)
+	issuance, token := b.park(t, turnOf("1", "alice"), consent())
+	for range 3 { // a mail scanner
+		view, err := b.Show(t.Context(), token)
+		if err != nil || !view.Open || view.Part.URL != "" || view.Asker != "mailto:alice" || view.Status != policypart.StatusIssued || view.Locale != "de" {
+			t.Fatalf("%+v %v", view, err)
+		}
+	}
+	if diff := cmp.Diff(issuance, b.row(issuance.ID)); diff != "" {
+		t.Fatal("GET changed the demand:", diff)
+	}
+	b.wantAudit(t)
+	view, err := b.Decide(t.Context(), token, true)
+	if err != nil || view.Open || view.Outcome != policypart.OutcomeGranted || view.Status != policypart.StatusResolved {
+		t.Fatalf("%+v %v", view, err)
+	}
+	ending := b.rows.lastEnding(t)
+	resolution := ending.Issuance.Resolution
+	if !ending.Resume || ending.Response != nil || resolution.InReplyToState != "" || *resolution.ResolvedBy != issuance.Asker[0] || resolution.Check() != nil {
+		t.Errorf("%+v %+v", ending, resolution)
+	}
+	view, err = b.Decide(t.Context(), token, false)
+	if Code(err) != policypart.CodeUsed || !fault.Is(err, fault.Conflict) || view.Outcome != policypart.OutcomeGranted {
+		t.Errorf("%+v %v", view, err)
+	}
+	b.wantAudit(t, "demand:granted", policypart.CodeUsed)
+}
+
+func TestDeniedIsToldInTheAskersLanguage(t *testing.T) {
+	b := setup(t)
+	issuance, token := b.park(t, turnOf("1", "alice"), consent())
+	if view, err := b.Decide(t.Context(), token, false); err != nil || view.Status != policypart.StatusDenied {
+		t.Fatalf("%+v %v", view, err)
+	}
+	ending := b.rows.lastEnding(t)
+	response := ending.Response
+	if ending.Resume || ending.State != exchange.StateRefused || response.InReplyTo != issuance.MessageID || response.Visibility != normalized.VisibilityDirect ||
+		response.Status != normalized.StatusFailed || !strings.Contains(response.Parts[0].Content, "Darf ich deine Mail lesen?") {
+		t.Errorf("%+v", response)
+	}
+	if err := normalized.ValidateResponse(*response, normalized.Message{ID: issuance.MessageID, ThreadID: issuance.ThreadID}, normalized.DefaultLimits()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEveryRefusalOnThePageHasItsAuditRow(t *testing.T) {
+	b := setup(t)
+	_, err := b.Decide(t.Context(), strings.Repeat("A", tokenBytes), true)
+	if Code(err) != policypart.CodeUnknown || !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
+	if _, err = b.Decide(t.Context(), "short", true); Code(err) != policypart.CodeUnknown {
+		t.Error(err)
+	}
+	b.wantAudit(t, policypart.CodeUnknown, policypart.CodeUnknown)
+
+	_, token := b.park(t, turnOf("1", "alice"), consent())
+	b.clock = b.clock.Add(25 * time.Hour)
+	if view, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeExpired || !fault.Is(err, fault.Gone) || view.Status != policypart.StatusExpired {
+		t.Errorf("%+v %v", view, err)
+	}
+	b.wantAudit(t, policypart.CodeExpired)
+
+	changed, token := b.park(t, turnOf("2", "alice"), consent())
+	changed.Part.Scopes = []string{"mail.read", "mail.send"}
+	b.rows.demands[changed.ID] = changed
+	if _, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeTerms || !fault.Is(err, fault.Forbidden) {
+		t.Error(err)
+	}
+	b.wantAudit(t, policypart.CodeTerms)
+
+	for _, part := range []policypart.Part{login(), invoice(facilitatortest.Requirements("0xshop", "1"))} {
+		_, token = b.park(t, turnOf("3", "alice"), part)
+		if _, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeProof {
+			t.Errorf("%s: %v", part.Kind, err)
+		}
+		b.wantAudit(t, policypart.CodeProof)
+	}
+
+	cancelled, token := b.park(t, turnOf("4", "alice"), consent())
+	delete(b.rows.waiting, cancelled.TurnID)
+	if _, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeUsed {
+		t.Error(err)
+	}
+	b.wantAudit(t, policypart.CodeUsed)
+}
+
+func TestAScannerCannotFillTheAuditTrail(t *testing.T) {
+	b := setup(t)
+	b.clock = b.clock.Truncate(time.Minute)
+	for range 10 * unknownRows {
+		if _, err := b.Decide(t.Context(), strings.Repeat("B", tokenBytes), true); Code(err) != policypart.CodeUnknown {
+			t.Fatal(err)
+		}
+	}
+	if rows := b.rows.codes(); len(rows) != unknownRows {
+		t.Errorf("%d rows", len(rows))
+	}
+	b.clock = b.clock.Add(time.Minute)
+	_, _ = b.Decide(t.Context(), "x", true)
+	if row := b.rows.audit[0]; !strings.Contains(row.Detail, "270 more") {
+		t.Errorf("%+v", row)
+	}
+}
+
+func TestAtMostFiveDemandsInATurn(t *testing.T) {
+	b := setup(t)
+	turn := turnOf("1", "alice")
+	for range MaxDemands {
+		issuance, token := b.park(t, turn, consent())
+		if _, err := b.Decide(t.Context(), token, true); err != nil {
+			t.Fatal(err)
+		}
+		turn = b.resumed(turn, issuance.ID)
+	}
+	if _, err := b.Issue(turn, consent()); err == nil || !fault.Of(err).Permanent {
+		t.Errorf("%v", err)
+	}
+}
+
+// However many decide at the same time, one of them does.
+func TestADemandIsResolvedAtMostOnce(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		b := offline(t)
+		issuance, token := b.park(t, turnOf("1", "alice"), consent())
+		var group sync.WaitGroup
+		var won atomic.Int32
+		for _, grant := range rapid.SliceOfN(rapid.Bool(), 2, 8).Draw(r, "decisions") {
+			group.Go(func() {
+				if _, err := b.Decide(t.Context(), token, grant); err == nil {
+					won.Add(1)
+				} else if code := Code(err); code != policypart.CodeUsed && code != policypart.CodeExpired {
+					t.Error(err)
+				}
+			})
+		}
+		group.Go(func() {
+			if err := b.end(t.Context(), issuance); err != nil {
+				t.Error(err)
+			}
+		})
+		group.Wait()
+		if won.Load() > 1 || len(b.rows.endings) != 1 {
+			r.Fatalf("%d won, %d endings", won.Load(), len(b.rows.endings))
+		}
+	})
+}
+
+func TestExpiredIsToldOnceByAnyNumberOfNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := offline(t)
+		b.options.Now = time.Now
+		waiting, _ := b.park(t, turnOf("1", "alice"), consent())
+		left, _ := b.park(t, turnOf("2", "alice"), invoice(facilitatortest.Requirements("0xshop", "1")))
+		if ok, err := b.rows.ClaimDemand(t.Context(), left.ID, left.Notes, time.Now()); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		gone, _ := b.park(t, turnOf("3", "alice"), consent())
+		delete(b.rows.waiting, "3")
+		var group sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		for range 2 {
+			group.Go(func() {
+				_ = b.Run(ctx)
+			})
+		}
+		time.Sleep(11 * time.Minute) //nolint:forbidigo // the bubble's clock
+		if got := b.row(left.ID).Status; got != policypart.StatusClaimed {
+			t.Errorf("a claim has two minutes more: %s", got)
+		}
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // the bubble's clock
+		if got := b.row(left.ID).Status; got != policypart.StatusExpired {
+			t.Errorf("left claim: %s", got)
+		}
+		time.Sleep(24 * time.Hour) //nolint:forbidigo // the bubble's clock
+		stop()
+		group.Wait()
+		if b.row(waiting.ID).Status != policypart.StatusExpired || b.row(gone.ID).Status != policypart.StatusDropped || len(b.rows.endings) != 3 {
+			t.Errorf("%s %s %d", b.row(waiting.ID).Status, b.row(gone.ID).Status, len(b.rows.endings))
+		}
+		for _, ending := range b.rows.endings {
+			if told := ending.Response != nil; told == (ending.Issuance.ID == gone.ID) || ending.Resume {
+				t.Errorf("%+v", ending)
+			}
+		}
+	})
+}
+
+func TestSweepingGoesOnPastATroubledDemand(t *testing.T) {
+	b := setup(t)
+	for n := range 2*sweepBatch + 1 {
+		b.park(t, turnOf(string(rune('A'+n)), "alice"), consent())
+	}
+	b.clock = b.clock.Add(25 * time.Hour)
+	if err := b.sweep(t.Context()); err != nil || len(b.rows.endings) != 2*sweepBatch+1 {
+		t.Errorf("%v, %d ended", err, len(b.rows.endings))
+	}
+}
+
+func TestLoginProvesAnIdentity(t *testing.T) {
+	b := setup(t)
+	b.issuer.User("email", "a@example.org")
+	b.issuer.User("email_verified", true)
+	part := login()
+	part.AuthChallenges = []policypart.Challenge{{Scheme: "Basic"}} // the agent names none of ours: all are offered
+	issuance, token := b.park(t, turnOf("1", "alice"), part)
+	if presented := b.Present(issuance.Part); presented.AuthChallenges[1].Params["realm"] != presented.URL || presented.AuthChallenges[1].Params["login"] != "staff" {
+		t.Errorf("%+v", presented.AuthChallenges)
+	}
+	view, err := b.Show(t.Context(), token)
+	if err != nil || !slices.Equal(view.Logins, []string{"staff"}) {
+		t.Fatalf("%+v %v", view, err)
+	}
+	redirect, binding, err := b.BeginLogin(t.Context(), token, "staff")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := b.issuer.Visit(t, redirect)
+	view, err = b.FinishLogin(t.Context(), back.Get("state"), back.Get("code"), binding)
+	if err != nil || view.Outcome != policypart.OutcomeGranted {
+		t.Fatalf("%+v %v", view, err)
+	}
+	resolution := b.rows.lastEnding(t).Issuance.Resolution
+	var proven identity.Evidence
+	if err := json.Unmarshal(resolution.Data[IdentityKey], &proven); err != nil || proven.CheckShape() != nil {
+		t.Fatalf("%v %v", err, proven.CheckShape())
+	}
+	want := policypart.Resolver{Issuer: b.issuer.URL, Subject: "user-7", Method: MethodOAuth}
+	if *resolution.ResolvedBy != want || proven.Subject != "user-7" || string(proven.Claims) != `{"email":"a@example.org"}` || proven.Assurance != identity.AssuranceOAuth {
+		t.Errorf("%+v %+v", resolution.ResolvedBy, proven)
+	}
+	b.wantAudit(t, "demand:granted")
+	if view, err = b.FinishLogin(t.Context(), back.Get("state"), back.Get("code"), binding); Code(err) != policypart.CodeUsed {
+		t.Errorf("%+v %v", view, err)
+	}
+	b.wantAudit(t, policypart.CodeUsed)
+}
+
+func TestLoginsThatProveNothing(t *testing.T) {
+	b := setup(t)
+	issuance, token := b.park(t, turnOf("1", "alice"), login())
+	if _, _, err := b.BeginLogin(t.Context(), token, "other"); !fault.Is(err, fault.Malformed) {
+		t.Error(err)
+	}
+	if _, _, err := b.BeginLogin(t.Context(), strings.Repeat("x", tokenBytes), "staff"); Code(err) != policypart.CodeUnknown {
+		t.Error(err)
+	}
+	redirect, binding, err := b.BeginLogin(t.Context(), token, "staff")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := b.issuer.Visit(t, redirect)
+	state, code := back.Get("state"), back.Get("code")
+	b.rows.codes()
+	if _, err := b.FinishLogin(t.Context(), state, code, "another browser"); Code(err) != policypart.CodeUnknown {
+		t.Error(err)
+	}
+	if _, err := b.FinishLogin(t.Context(), state[1:], code, binding); Code(err) != policypart.CodeUnknown {
+		t.Error(err)
+	}
+	view, err := b.FinishLogin(t.Context(), state, "", binding)
+	if Code(err) != policypart.CodeProof || !view.Open || view.Token != token {
+		t.Errorf("%+v %v", view, err)
+	}
+	b.issuer.Forge()
+	if _, err := b.FinishLogin(t.Context(), state, code, binding); Code(err) != policypart.CodeProof {
+		t.Error(err)
+	}
+	b.wantAudit(t, policypart.CodeUnknown, policypart.CodeUnknown, policypart.CodeProof, policypart.CodeProof)
+	b.clock = b.clock.Add(11 * time.Minute)
+	if _, err := b.FinishLogin(t.Context(), state, code, binding); Code(err) != policypart.CodeExpired {
+		t.Error(err)
+	}
+	if got := b.row(issuance.ID); got.Status != policypart.StatusIssued || len(b.rows.endings) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPaidWorkIsCapturedWhenItIsCompleted(t *testing.T) {
+	b := setup(t)
+	wallet := facilitatortest.NewWallet()
+	accept := facilitatortest.Requirements("0xshop", "10000")
+	turn := turnOf("1", "alice")
+	issuance, token := b.park(t, turn, invoice(accept))
+	view, err := b.Show(t.Context(), token)
+	if err != nil || len(view.Accepts) != 1 || !issuance.ExpiresAt.Equal(b.clock.Add(10*time.Minute)) {
+		t.Fatalf("%+v %v", view, err)
+	}
+	if view, err = b.Pay(t.Context(), token, wallet.Pay(accept)); err != nil || view.Outcome != policypart.OutcomePaid {
+		t.Fatalf("%+v %v", view, err)
+	}
+	b.wantAudit(t, "demand:paid")
+	resolution := b.rows.lastEnding(t).Issuance.Resolution
+	if !strings.HasPrefix(resolution.Receipt, "sha256:") || !strings.Contains(string(resolution.Data[PaymentKey]), wallet.Address()) || len(b.facilitator.Settled()) != 0 {
+		t.Errorf("%+v", resolution)
+	}
+	turn = b.resumed(turn, issuance.ID)
+	if _, err := b.Issue(turn, invoice(accept)); err == nil {
+		t.Error("paid twice")
+	}
+	next, token := b.park(t, turn, consent()) // another demand in between does not lose the payment
+	if _, err := b.Decide(t.Context(), token, true); err != nil {
+		t.Fatal(err)
+	}
+	turn = b.resumed(turn, next.ID)
+	for _, status := range []string{normalized.StatusFailed, normalized.StatusInputRequired} {
+		got, err := b.Capture(t.Context(), turn, normalized.Response{Status: status})
+		if err != nil || got.Metadata != nil || len(b.facilitator.Settled()) != 0 {
+			t.Fatalf("%s: %+v %v", status, got, err)
+		}
+	}
+	response := normalized.Response{InReplyTo: "message-1", Parts: []normalized.Part{normalized.Text("done")}, Metadata: map[string]string{"a": "b"}}
+	for range 2 { // as after a crash behind the capture
+		got, err := b.Capture(t.Context(), turn, response)
+		if err != nil || got.Metadata[PaymentStatusKey] != "payment-completed" || !strings.Contains(got.Metadata[PaymentReceiptsKey], "0xfeed") ||
+			got.Parts[0].Content != "done" || got.Metadata["a"] != "b" || !json.Valid([]byte(got.Metadata[PaymentReceiptsKey])) {
+			t.Fatalf("%+v %v", got, err)
+		}
+		response.Parts = []normalized.Part{normalized.Text("done differently")}
+	}
+	if settled := b.facilitator.Settled(); len(settled) != 1 || settled[0].Value != "10000" {
+		t.Errorf("%+v", settled)
+	}
+}
+
+func TestUnpaidTurnsCostNoQuery(t *testing.T) {
+	b := setup(t)
+	turn := turnOf("1", "alice", "a linked-list question", "hyper-link-age")
+	response := normalized.Response{Parts: []normalized.Part{normalized.Text("x")}}
+	if got, err := b.Capture(t.Context(), turn, response); err != nil || cmp.Diff(response.Parts[0].Content, got.Parts[0].Content) != "" {
+		t.Error(err)
+	}
+	if _, answers, err := b.Challenge(t.Context(), turn); answers || err != nil || b.rows.queries != 0 {
+		t.Errorf("%v %v, %d queries", answers, err, b.rows.queries)
+	}
+}
+
+func TestBadPaymentsBurnTheDemand(t *testing.T) {
+	for name, c := range map[string]struct {
+		code    string
+		burnt   bool
+		payment func(facilitatortest.Wallet, json.RawMessage) json.RawMessage
+		trouble func(string, http.ResponseWriter) bool
+	}{
+		"other amount": {policypart.CodeTerms, false, func(w facilitatortest.Wallet, _ json.RawMessage) json.RawMessage {
+			return w.Pay(facilitatortest.Requirements("0xshop", "1"))
+		}, nil},
+		"other payee": {policypart.CodeTerms, false, func(w facilitatortest.Wallet, _ json.RawMessage) json.RawMessage {
+			return w.Pay(facilitatortest.Requirements("0xthief", "100"))
+		}, nil},
+		"no payment": {policypart.CodeProof, false, func(facilitatortest.Wallet, json.RawMessage) json.RawMessage { return []byte("{}") }, nil},
+		"forged": {policypart.CodeProof, true, func(w facilitatortest.Wallet, r json.RawMessage) json.RawMessage {
+			return facilitatortest.Forge(w.Pay(r))
+		}, nil},
+		"facilitator is down": {
+			policypart.CodeProof, true, facilitatortest.Wallet.Pay,
+			func(_ string, w http.ResponseWriter) bool { w.WriteHeader(http.StatusBadGateway); return true },
+		},
+	} {
+		b := setup(t)
+		accept := facilitatortest.Requirements("0xshop", "100")
+		issuance, token := b.park(t, turnOf("1", "alice"), invoice(accept))
+		b.facilitator.Trouble(c.trouble)
+		view, err := b.Pay(t.Context(), token, c.payment(facilitatortest.NewWallet(), accept))
+		if Code(err) != c.code || view.Open == c.burnt {
+			t.Errorf("%s: %+v %v", name, view, err)
+		}
+		if codes := b.rows.codes(); !slices.Contains(codes, c.code) {
+			t.Errorf("%s: %v", name, codes)
+		}
+		b.facilitator.Trouble(nil)
+		_, err = b.Pay(t.Context(), token, facilitatortest.NewWallet().Pay(accept))
+		if c.burnt {
+			ending := b.rows.lastEnding(t)
+			if Code(err) != policypart.CodeUsed || ending.Response == nil || ending.State != exchange.StateRefused || b.row(issuance.ID).Status != policypart.StatusDenied {
+				t.Errorf("%s: a burnt demand was paid: %v %+v", name, err, ending)
+			}
+		} else if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// paidTurn gives a turn that runs after its payment.
+func (b *bench) paidTurn(t *testing.T) (exchange.TurnRecord, policypart.Issuance) {
+	t.Helper()
+	accept := facilitatortest.Requirements("0xshop", "100")
+	turn := turnOf("1", "alice")
+	issuance, token := b.park(t, turn, invoice(accept))
+	if _, err := b.Pay(t.Context(), token, facilitatortest.NewWallet().Pay(accept)); err != nil {
+		t.Fatal(err)
+	}
+	b.rows.codes()
+	return b.resumed(turn, issuance.ID), issuance
+}
+
+func TestCaptureThatFails(t *testing.T) {
+	settlePauses = []time.Duration{time.Millisecond, time.Millisecond}
+	defer func(before []time.Duration) { settlePauses = before }([]time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second})
+	done := normalized.Response{InReplyTo: "m", Parts: []normalized.Part{normalized.Text("secret work")}}
+	answer := func(status int, body string) func(string, http.ResponseWriter) bool {
+		return func(_ string, w http.ResponseWriter) bool {
+			w.WriteHeader(status)
+			w.Write([]byte(body))
+			return true
+		}
+	}
+	for name, c := range map[string]struct {
+		code    string
+		trouble func(string, http.ResponseWriter) bool
+	}{
+		"refused": {"payment:capture_failed", answer(200, `{"success":false,"errorReason":"insufficient_funds"}`)},
+		"down":    {"payment:capture_unknown", answer(502, ``)},
+		"pending": {"payment:capture_unknown", answer(200, `{"success":false,"errorReason":"settlement_pending"}`)},
+	} {
+		b := setup(t)
+		turn, _ := b.paidTurn(t)
+		b.facilitator.Trouble(c.trouble)
+		got, err := b.Capture(t.Context(), turn, done)
+		if err != nil || got.Status != normalized.StatusFailed || got.Error.Code != c.code || strings.Contains(got.Parts[0].Content, "secret") || got.Metadata[PaymentStatusKey] != "payment-failed" {
+			t.Errorf("%s: %+v %v", name, got, err)
+		}
+		b.wantAudit(t, c.code)
+	}
+
+	b := setup(t)
+	turn, _ := b.paidTurn(t)
+	var calls atomic.Int32
+	b.facilitator.Trouble(func(_ string, w http.ResponseWriter) bool { // one hiccup
+		if calls.Add(1) == 1 {
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		}
+		return false
+	})
+	if got, err := b.Capture(t.Context(), turn, done); err != nil || got.Metadata[PaymentStatusKey] != "payment-completed" {
+		t.Errorf("hiccup: %+v %v", got, err)
+	}
+}
+
+// The process dies between asking the facilitator and writing down what it said.
+func TestCaptureAfterACrash(t *testing.T) {
+	done := normalized.Response{InReplyTo: "m", Parts: []normalized.Part{normalized.Text("first")}}
+	second := normalized.Response{InReplyTo: "m", Parts: []normalized.Part{normalized.Text("second")}}
+	crashed := func(b *bench, issuance policypart.Issuance) policypart.Issuance {
+		stored := b.row(issuance.ID)
+		kept := notesOf(stored)
+		kept.Capture = &capture{State: capturing, Response: &done}
+		stored.Notes = kept.raw()
+		b.rows.demands[stored.ID] = stored
+		return stored
+	}
+
+	b := setup(t) // before the money moved
+	turn, issuance := b.paidTurn(t)
+	crashed(b, issuance)
+	got, err := b.Capture(t.Context(), turn, second)
+	if err != nil || got.Parts[0].Content != "first" || len(b.facilitator.Settled()) != 1 {
+		t.Errorf("%+v %v", got, err)
+	}
+
+	b = setup(t) // after it moved: asked again, the facilitator only knows that the nonce is spent
+	turn, issuance = b.paidTurn(t)
+	stored := crashed(b, issuance)
+	if settled, err := b.options.Facilitator.Settle(t.Context(), notesOf(stored).Payment.Payment); err != nil || !settled.Success {
+		t.Fatal(settled, err)
+	}
+	got, err = b.Capture(t.Context(), turn, second)
+	if err != nil || got.Error == nil || got.Error.Code != "payment:capture_unknown" || len(b.facilitator.Settled()) != 1 {
+		t.Errorf("%+v %v", got, err)
+	}
+	b.wantAudit(t, "payment:capture_unknown")
+}
+
+func TestCaptureWithoutTheDatabaseIsRepeated(t *testing.T) {
+	b := setup(t)
+	turn, _ := b.paidTurn(t)
+	b.rows.broken = fault.New(fault.Unavailable, "down")
+	if _, err := b.Capture(t.Context(), turn, normalized.Response{}); !fault.Is(err, fault.Unavailable) || fault.Of(err).Permanent || len(b.facilitator.Settled()) != 0 {
+		t.Errorf("%v", err)
+	}
+	if _, err := b.Show(t.Context(), strings.Repeat("x", tokenBytes)); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("%v", err)
+	}
+}

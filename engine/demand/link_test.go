@@ -1,0 +1,179 @@
+package demand
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+func linkPart() policypart.Part {
+	return policypart.Part{Kind: policypart.ConsentRequired, Code: CodeLink, Title: "Same person?", Message: "Do you write from another address, too?"}
+}
+
+// agreed opens the first side's page and agrees; it gives the word.
+func (b *bench) agreed(t *testing.T, turn exchange.TurnRecord) (policypart.Issuance, string) {
+	t.Helper()
+	issuance, token := b.park(t, turn, linkPart())
+	if view, err := b.Show(t.Context(), token); err != nil || view.Word != "" || view.Purpose != policypart.PurposeLink {
+		t.Fatalf("%+v %v", view, err)
+	}
+	for range 2 { // clicked twice
+		view, err := b.Decide(t.Context(), token, true)
+		if err != nil || len(view.Word) != len("link-0123456789abcdef") || !view.Open {
+			t.Fatalf("%+v %v", view, err)
+		}
+	}
+	view, err := b.Show(t.Context(), token)
+	if err != nil || view.Word == "" {
+		t.Fatalf("%+v %v", view, err)
+	}
+	if stored, _ := json.Marshal(b.row(issuance.ID)); strings.Contains(string(stored), view.Word) || issuance.CodeHash != policypart.HashState(view.Word) {
+		t.Error("the word is stored, or its hash is not")
+	}
+	return issuance, view.Word
+}
+
+func TestLinkTakesConsentOnBothSides(t *testing.T) {
+	b := setup(t)
+	first, word := b.agreed(t, turnOf("1", "alice"))
+	second := turnOf("2", "alice-at-work", "Hi,\nhere it is: "+strings.ToUpper(word)+".")
+	part, answers, err := b.Challenge(t.Context(), second)
+	if err != nil || !answers || !strings.Contains(part.Message, "@alice@people.test") {
+		t.Fatalf("%+v %v %v", part, answers, err)
+	}
+	confirm, token := b.park(t, second, part)
+	if confirm.Purpose != policypart.PurposeLinkConfirm || confirm.Part.Data[LinkKey] != nil || confirm.CodeHash != "" {
+		t.Errorf("%+v", confirm)
+	}
+	if len(b.rows.endings) != 0 {
+		t.Fatal("linked before the second side agreed")
+	}
+	view, err := b.Decide(t.Context(), token, true)
+	if err != nil || view.Outcome != policypart.OutcomeGranted {
+		t.Fatalf("%+v %v", view, err)
+	}
+	told, resumed := b.rows.endings[0], b.rows.endings[1]
+	if len(told.Link) != 2 || told.Link[0].PersonID != told.Link[1].PersonID || told.Link[0].Principal != first.Principal || told.Link[1].Subject != "mailto:alice-at-work" ||
+		told.Link[0].Address != "@alice@people.test" || told.Link[0].LinkedAt.IsZero() {
+		t.Errorf("%+v", told.Link)
+	}
+	if told.State != exchange.StateAnswered || told.Response == nil || !resumed.Resume || resumed.Issuance.ID != first.ID || !strings.Contains(string(resumed.Issuance.Resolution.Data[LinkKey]), "alice-at-work") {
+		t.Errorf("%+v %+v", told, resumed)
+	}
+	b.wantAudit(t, "identity:linked", "demand:granted")
+	if _, answers, err := b.Challenge(t.Context(), second); answers || err != nil {
+		t.Errorf("the word is good once: %v %v", answers, err)
+	}
+}
+
+func TestWordsThatLinkNobody(t *testing.T) {
+	b := setup(t)
+	_, word := b.agreed(t, turnOf("1", "alice"))
+	b.rows.codes()
+	if _, answers, err := b.Challenge(t.Context(), turnOf("2", "alice", word)); answers || !fault.Is(err, fault.Forbidden) || Code(err) != policypart.CodePrincipal {
+		t.Errorf("the same side: %v %v", answers, err)
+	}
+	unverified := turnOf("3", "mallory", word)
+	unverified.Message.Sender.Identities = nil
+	if _, answers, err := b.Challenge(t.Context(), unverified); answers || !fault.Is(err, fault.Forbidden) || Code(err) != policypart.CodeProof {
+		t.Errorf("unverified: %v %v", answers, err)
+	}
+	b.wantAudit(t, policypart.CodePrincipal, policypart.CodeProof)
+	other := turnOf("4", "bob", word)
+	other.Agent = "b"
+	for name, turn := range map[string]exchange.TurnRecord{
+		"another agent": other, "a guess": turnOf("5", "bob", "link-0000000000000000"), "a longer word": turnOf("6", "bob", word+"0"), "no word": turnOf("7", "bob", "hello"),
+	} {
+		if _, answers, err := b.Challenge(t.Context(), turn); answers || err != nil {
+			t.Errorf("%s: %v %v", name, answers, err)
+		}
+	}
+	b.clock = b.clock.Add(25 * time.Hour)
+	if _, answers, err := b.Challenge(t.Context(), turnOf("8", "bob", word)); answers || err != nil {
+		t.Errorf("expired: %v %v", answers, err)
+	}
+}
+
+func TestConfirmationIsBoundToItsTurnAndToAnOpenFirstSide(t *testing.T) {
+	b := setup(t)
+	first, word := b.agreed(t, turnOf("1", "alice"))
+	second := turnOf("2", "bob", word)
+	part, _, err := b.Challenge(t.Context(), second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Issue(turnOf("3", "carol"), part); err == nil {
+		t.Error("an agent carried the confirmation to another turn")
+	}
+	if _, err := b.Issue(second, policypart.Part{Kind: policypart.ConsentRequired, Code: CodeLinkConfirm, Message: "m"}); err == nil {
+		t.Error("an agent made a confirmation of its own")
+	}
+	confirm, token := b.park(t, second, part)
+	stored := b.row(first.ID)
+	stored.Status = policypart.StatusDenied
+	b.rows.demands[first.ID] = stored
+	if _, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeUsed || b.row(confirm.ID).Status != policypart.StatusIssued {
+		t.Errorf("%v", err)
+	}
+	delete(b.rows.demands, first.ID)
+	if _, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeUnknown {
+		t.Errorf("%v", err)
+	}
+	if _, err := b.Decide(t.Context(), token, false); err != nil || b.row(confirm.ID).Status != policypart.StatusDenied {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTwoCannotTakeOneWord(t *testing.T) {
+	b := setup(t)
+	_, word := b.agreed(t, turnOf("1", "alice"))
+	tokens := make([]string, 0, 2)
+	for _, turn := range []exchange.TurnRecord{turnOf("2", "bob", word), turnOf("3", "carol", word)} {
+		part, _, err := b.Challenge(t.Context(), turn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, token := b.park(t, turn, part)
+		tokens = append(tokens, token)
+	}
+	if _, err := b.Decide(t.Context(), tokens[0], true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Decide(t.Context(), tokens[1], true); Code(err) != policypart.CodeUsed {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestLinkIsNotResolvedByMessage(t *testing.T) {
+	b := setup(t)
+	parked := turnOf("1", "alice")
+	_, token := b.park(t, parked, linkPart())
+	if _, err := b.Offer(t.Context(), answering(parked, token, policypart.ConsentRequired, "granted"), parked); Code(err) != policypart.CodeProof {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWordsAreForgiving(t *testing.T) {
+	for text, want := range map[string]string{
+		"Link-0123456789ABCDEF":    "link-0123456789abcdef",
+		"(LINK-O123456789abcdeL).": "link-0123456789abcde1",
+		"xlink-0123456789abcdef":   "",
+		"link-0123456789abcde":     "",
+		"link-0123456789abcde_":    "",
+	} {
+		got := words(normalized.Message{Parts: []normalized.Part{normalized.Text(text)}})
+		if (want == "") != (len(got) == 0) || want != "" && got[0] != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	many := normalized.Message{Parts: []normalized.Part{normalized.Text(strings.Repeat("link-0123456789abcdef ", 5000)), normalized.Text("link-0123456789abcdef")}}
+	if got := words(many); len(got) != maxWords {
+		t.Errorf("%d words", len(got))
+	}
+}

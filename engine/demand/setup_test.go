@@ -1,0 +1,291 @@
+package demand
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/facilitator"
+	"inbox/internal/facilitator/facilitatortest"
+	"inbox/internal/fault"
+	"inbox/internal/openid"
+	"inbox/internal/openid/openidtest"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
+
+// rowStore holds demands and the turns that wait for them in memory, with the conditions of the real store.
+type rowStore struct {
+	mutex   sync.Mutex
+	demands map[string]policypart.Issuance
+	waiting map[string]bool // turns
+	endings []Ending        // that were stored
+	audit   []exchange.AuditRecord
+	queries int
+	broken  error // given by every method while it is set
+}
+
+func (s *rowStore) enter() (leave func(), err error) {
+	s.mutex.Lock()
+	s.queries++
+	return s.mutex.Unlock, s.broken
+}
+
+func (s *rowStore) Demand(_ context.Context, id string) (policypart.Issuance, error) {
+	leave, err := s.enter()
+	defer leave()
+	if demand, ok := s.demands[id]; ok || err != nil {
+		return demand, err
+	}
+	return policypart.Issuance{}, fault.New(fault.NotFound, "no such demand")
+}
+
+func (s *rowStore) find(match func(policypart.Issuance) bool) (found policypart.Issuance, ok bool, err error) {
+	leave, err := s.enter()
+	defer leave()
+	for _, id := range slices.Sorted(maps.Keys(s.demands)) {
+		if match(s.demands[id]) {
+			found, ok = s.demands[id], true
+		}
+	}
+	return found, ok, err
+}
+
+func (s *rowStore) DemandByState(_ context.Context, hash string) (policypart.Issuance, bool, error) {
+	return s.find(func(i policypart.Issuance) bool { return i.StateHash == hash })
+}
+
+func (s *rowStore) DemandByCode(_ context.Context, hash string) (policypart.Issuance, bool, error) {
+	return s.find(func(i policypart.Issuance) bool { return i.CodeHash != "" && i.CodeHash == hash })
+}
+
+func (s *rowStore) DemandOfTurn(_ context.Context, turnID string) (policypart.Issuance, bool, error) {
+	return s.find(func(i policypart.Issuance) bool { return i.TurnID == turnID })
+}
+
+func (s *rowStore) DueDemands(_ context.Context, now time.Time, limit int) (due []policypart.Issuance, err error) {
+	leave, err := s.enter()
+	defer leave()
+	for _, id := range slices.Sorted(maps.Keys(s.demands)) {
+		i := s.demands[id]
+		overdue := i.Status == policypart.StatusIssued && !now.Before(i.ExpiresAt) ||
+			i.Status == policypart.StatusClaimed && !now.Before(i.ExpiresAt.Add(2*time.Minute))
+		if overdue && len(due) < limit {
+			due = append(due, i)
+		}
+	}
+	return due, err
+}
+
+func (s *rowStore) ClaimDemand(_ context.Context, id string, notes json.RawMessage, now time.Time) (bool, error) {
+	leave, err := s.enter()
+	defer leave()
+	i := s.demands[id]
+	if err != nil || i.Status != policypart.StatusIssued || !now.Before(i.ExpiresAt) {
+		return false, err
+	}
+	i.Status, i.Notes = policypart.StatusClaimed, notes
+	s.demands[id] = i
+	return true, nil
+}
+
+func (s *rowStore) NoteDemand(_ context.Context, id, status string, notes json.RawMessage) (bool, error) {
+	leave, err := s.enter()
+	defer leave()
+	i := s.demands[id]
+	if err != nil || i.Status != status {
+		return false, err
+	}
+	i.Notes = notes
+	s.demands[id] = i
+	return true, nil
+}
+
+func (s *rowStore) Audit(_ context.Context, record exchange.AuditRecord) error {
+	leave, err := s.enter()
+	defer leave()
+	if err == nil {
+		s.audit = append(s.audit, record)
+	}
+	return err
+}
+
+// Settle is the pipeline: all of the endings or none.
+func (s *rowStore) Settle(_ context.Context, endings ...Ending) error {
+	leave, err := s.enter()
+	defer leave()
+	for _, e := range endings {
+		movesTurn := e.Resume || e.Response != nil
+		if !slices.Contains(e.From, s.demands[e.Issuance.ID].Status) || movesTurn && !s.waiting[e.Issuance.TurnID] {
+			return fault.New(fault.Conflict, "not open any more")
+		}
+	}
+	for _, e := range endings {
+		s.demands[e.Issuance.ID] = e.Issuance
+		delete(s.waiting, e.Issuance.TurnID)
+		s.endings = append(s.endings, e)
+		s.audit = append(s.audit, e.Audit...)
+	}
+	return err
+}
+
+// codes gives the codes of the audit rows so far and forgets them.
+func (s *rowStore) codes() (codes []string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, record := range s.audit {
+		codes = append(codes, record.Code)
+	}
+	s.audit = nil
+	return codes
+}
+
+func (s *rowStore) lastEnding(t *testing.T) Ending {
+	t.Helper()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if len(s.endings) == 0 {
+		t.Fatal("nothing was settled")
+	}
+	return s.endings[len(s.endings)-1]
+}
+
+type doer struct{}
+
+func (doer) Do(request *http.Request) (*http.Response, error) {
+	request.Close = true // no idle connection outlives the test
+	return http.DefaultTransport.RoundTrip(request)
+}
+
+// bench is a Service on a row store, with a clock that stands.
+type bench struct {
+	*Service
+	rows        *rowStore
+	clock       time.Time
+	facilitator *facilitatortest.Server
+	issuer      *openidtest.Issuer
+}
+
+func setup(t *testing.T) *bench {
+	t.Helper()
+	b := offline(t)
+	b.facilitator, b.issuer = facilitatortest.New(t), openidtest.New(t, "user-7")
+	login, err := openid.New(openid.Options{
+		Name: "staff", Issuer: b.issuer.URL, ClientID: openidtest.ClientID, ClientSecret: openidtest.ClientSecret,
+		RedirectURL: "https://agents.test/policy/callback", HTTP: doer{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.options.Logins = []Login{login}
+	b.options.Facilitator = facilitator.New(facilitator.Options{URL: b.facilitator.URL, HTTP: doer{}})
+	return b
+}
+
+// offline is a bench without servers, for the bubbles of synctest.
+func offline(t *testing.T) *bench {
+	t.Helper()
+	base, err := url.Parse("https://agents.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{
+		rows:  &rowStore{demands: map[string]policypart.Issuance{}, waiting: map[string]bool{}},
+		clock: time.Now().UTC().Truncate(time.Second),
+	}
+	b.Service = New(Options{
+		Store: b.rows, BaseURL: base, Secret: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return b.clock }, Logger: slog.New(slog.DiscardHandler),
+		Facilitator: facilitator.New(facilitator.Options{URL: base, HTTP: doer{}}),
+	})
+	b.Bind(b.rows)
+	return b
+}
+
+func evidence(subject string) identity.Evidence {
+	return identity.Transport(identity.TransportProof{
+		Domain: "agents.test", Subject: subject, Method: identity.MethodActivityPubSignature, Assurance: identity.AssuranceAddress,
+		Recipient: "@a@agents.test", IssuedAt: time.Now(),
+	})
+}
+
+func turnOf(id, subject string, texts ...string) exchange.TurnRecord {
+	message := normalized.Message{
+		ID: "message-" + id, ThreadID: "thread-" + id, Recipient: "@a@agents.test", ReceivedVia: normalized.ViaEmail,
+		Sender: normalized.Sender{Address: "@" + subject + "@people.test", Identities: []identity.Evidence{evidence("mailto:" + subject)}},
+	}
+	message.Sender.Profile = &normalized.SenderProfile{Locale: "de"}
+	for _, text := range texts {
+		message.Parts = append(message.Parts, normalized.Text(text))
+	}
+	return exchange.TurnRecord{ID: id, Agent: "a", Principal: message.Sender.Principal(), ThreadID: message.ThreadID, Message: message}
+}
+
+// park issues a demand and stores it with its waiting turn, as the pipeline does.
+func (b *bench) park(t *testing.T, turn exchange.TurnRecord, part policypart.Part) (policypart.Issuance, string) {
+	t.Helper()
+	issuance, err := b.Issue(turn, part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.rows.mutex.Lock()
+	defer b.rows.mutex.Unlock()
+	b.rows.demands[issuance.ID], b.rows.waiting[turn.ID] = issuance, true
+	return issuance, tokenOf(t, b.Present(issuance.Part))
+}
+
+func tokenOf(t *testing.T, presented policypart.Part) string {
+	t.Helper()
+	token, ours := strings.CutPrefix(presented.URL, "https://agents.test/policy/")
+	if !ours || len(token) != tokenBytes {
+		t.Fatalf("url %q", presented.URL)
+	}
+	return token
+}
+
+func (b *bench) row(id string) policypart.Issuance {
+	b.rows.mutex.Lock()
+	defer b.rows.mutex.Unlock()
+	return b.rows.demands[id]
+}
+
+// resumed is the turn as it runs again.
+func (b *bench) resumed(turn exchange.TurnRecord, demand string) exchange.TurnRecord {
+	turn.Message.PolicyResolution = b.row(demand).Resolution
+	return turn
+}
+
+func consent() policypart.Part {
+	return policypart.Part{
+		Kind: policypart.ConsentRequired, Title: "May I read your mail?", Message: "The agent wants to read your mail.", Scopes: []string{"mail.read"},
+		MessageTranslations: map[string]policypart.Translation{"de": {Title: "Darf ich deine Mail lesen?", Message: "Der Agent will deine Mail lesen."}},
+	}
+}
+
+func login() policypart.Part {
+	return policypart.Part{
+		Kind: policypart.Unauthorized, Message: "Log in.", AuthChallenges: []policypart.Challenge{{Scheme: "Bearer", Params: map[string]string{"login": "staff"}}},
+	}
+}
+
+func invoice(accepts ...json.RawMessage) policypart.Part {
+	expires := identity.At(time.Now().Add(100 * time.Hour))
+	return policypart.Part{
+		Kind: policypart.PaymentRequired, Message: "One cent, please.", Amount: "0.01", Currency: "USD", ExpiresAt: &expires, Accepts: accepts,
+	}
+}
