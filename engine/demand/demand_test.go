@@ -399,6 +399,12 @@ func TestPaidWorkIsCapturedWhenItIsCompleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn = b.resumed(turn, next.ID)
+	if !Paid(turn) || Paid(turnOf("2", "alice")) {
+		t.Error("the payment was forgotten")
+	}
+	if _, begun, err := b.Captured(t.Context(), turn); begun || err != nil {
+		t.Errorf("%v %v", begun, err)
+	}
 	for _, status := range []string{normalized.StatusFailed, normalized.StatusInputRequired} {
 		got, err := b.Capture(t.Context(), turn, normalized.Response{Status: status})
 		if err != nil || got.Metadata != nil || len(b.facilitator.Settled()) != 0 {
@@ -550,6 +556,9 @@ func TestCaptureAfterACrash(t *testing.T) {
 	b := setup(t) // before the money moved
 	turn, issuance := b.paidTurn(t)
 	crashed(b, issuance)
+	if kept, begun, err := b.Captured(t.Context(), turn); err != nil || !begun || kept.Parts[0].Content != "first" {
+		t.Errorf("%+v %v %v", kept, begun, err)
+	}
 	got, err := b.Capture(t.Context(), turn, second)
 	if err != nil || got.Parts[0].Content != "first" || len(b.facilitator.Settled()) != 1 {
 		t.Errorf("%+v %v", got, err)
