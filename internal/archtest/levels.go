@@ -31,8 +31,9 @@ var levels = map[string]int{
 	"history":         3,
 	"agents/envelope": 3,
 
-	"agents/tool": 4,
-	"agents/task": 4,
+	"agents/tool":         4,
+	"agents/tool/request": 4,
+	"agents/task":         4,
 
 	"agents/loop": 5,
 

@@ -1,0 +1,24 @@
+package request
+
+// Codes of Error (agent runtime contract, section 5).
+const (
+	CodeRequest      = "invalid_runtime_tool_request"
+	CodeResult       = "invalid_runtime_tool_result"
+	CodeTimeout      = "invalid_runtime_tool_timeout"
+	CodeContinuation = "invalid_runtime_tool_continuation"
+	CodeQuery        = "invalid_runtime_tool_query"
+)
+
+// Error is a refusal with the machine code of the contract.
+type Error struct {
+	Code   string // one of the Code constants
+	Reason string // what was wrong, in words
+}
+
+// Error gives the code and the reason, as recorded.
+func (e *Error) Error() string { return e.Code + ": " + e.Reason }
+
+// ErrorCode gives the machine code.
+func (e *Error) ErrorCode() string { return e.Code }
+
+func invalid(code, reason string) error { return &Error{Code: code, Reason: reason} }
