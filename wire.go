@@ -1,6 +1,9 @@
 package inbox
 
 import (
+	"fmt"
+	"net/url"
+	"slices"
 	"time"
 
 	"inbox/adapters/a2a"
@@ -11,6 +14,8 @@ import (
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/config"
 	"inbox/internal/httpserver"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -21,6 +26,10 @@ func (s *Server) buildEngine() error {
 	if err != nil {
 		return err
 	}
+	base, err := url.Parse(s.config.PublicURL)
+	if err != nil {
+		return fmt.Errorf("public_url: %w", err)
+	}
 	s.delivery = delivery.New(delivery.Options{
 		Store: s.store.Deliverer(), Channels: s.channels, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
 		Schedules: schedules(s.config),
@@ -28,7 +37,7 @@ func (s *Server) buildEngine() error {
 	s.pipeline = pipeline.New(pipeline.Options{
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
-		Demands: s.demands, Caller: caller,
+		Demands: s.demands, Caller: caller, KnownAgent: s.ofPeer, BaseURL: base,
 	})
 	s.demands.Bind(s.pipeline)
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
@@ -37,6 +46,11 @@ func (s *Server) buildEngine() error {
 	// A call mostly waits for the other agent, so many of them cost little.
 	s.queue.Handle(pipeline.DispatchKind, queue.KindOptions{Concurrency: 4 * s.config.Queue.TurnConcurrency}, s.pipeline.RunDispatch)
 	return nil
+}
+
+// ofPeer says whether an address is on a domain whose agents the operator named as peers.
+func (s *Server) ofPeer(address identity.Address) bool {
+	return slices.ContainsFunc(s.config.Peers, func(peer config.Peer) bool { return peer.Domain == address.Domain })
 }
 
 // limits are those of the contract; plain http in links only where private peers are allowed.

@@ -8,6 +8,8 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/normalized"
+	"inbox/policypart"
 )
 
 func TestConsentByMailResumesTheQuestion(t *testing.T) {
@@ -138,4 +140,25 @@ func (s *server) a2aPeer(agent, name string) load.A2APeer {
 		s.t.Fatal(err)
 	}
 	return load.A2APeer{URL: s.URL() + "/a2a/" + agent, Token: token, Client: &http.Client{Timeout: patience}}
+}
+
+func TestPolicyAddressOffOurOriginIsRemoved(t *testing.T) {
+	agent := startScripted(t, func(normalized.Message) normalized.Response {
+		return demanding(policypart.Part{Kind: policypart.Forbidden, Code: "plan:free", Message: "Only for members.", URL: "https://phisher.example/policy/join"})
+	})
+	s := start(t, instance.Settings{Agents: agent.table("members", "")})
+	task, err := s.a2aPeer("members", "ann").Send(t.Context(), load.SendBody("message-1", "let me in", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := texts(task); !strings.Contains(text, "Only for members.") || strings.Contains(text, "phisher") {
+		t.Errorf("the asker reads %q", text)
+	}
+	if codes := auditCodes(t, s.Instance); !slices.Contains(codes, "policy:url_removed") {
+		t.Errorf("on record: %v; want policy:url_removed", codes)
+	}
+	stored, err := s.Column(t.Context(), "SELECT response FROM replies")
+	if err != nil || !strings.Contains(strings.Join(stored, ""), `plan:free:url-removed`) {
+		t.Errorf("stored: %v (%v); want the code with url-removed", stored, err)
+	}
 }

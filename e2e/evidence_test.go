@@ -187,4 +187,3 @@ func TestBadChainsAreRefused(t *testing.T) {
 		t.Errorf("the agent sees %+v; want our ceiling 4 and the last hop", chain)
 	}
 }
-

@@ -128,14 +128,17 @@ func paid(turn exchange.TurnRecord) bool {
 
 // finishRun goes on with what the agent said: a demand parks the turn, everything else answers it.
 func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response) error {
+	response, err := s.confined(ctx, turn, response)
+	if err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
 	if policy := response.Policy(); policy != nil && policypart.Resumable(policy.Kind) {
 		return s.park(ctx, job, turn, mark, response)
 	}
 	if !paid(turn) {
 		return s.reply(ctx, job, turn, mark, response, "")
 	}
-	response, err := s.options.Demands.Capture(ctx, turn, response)
-	if err != nil {
+	if response, err = s.options.Demands.Capture(ctx, turn, response); err != nil {
 		return s.failed(ctx, job, turn, mark, err)
 	}
 	return s.reply(ctx, job, turn, mark, response, "")

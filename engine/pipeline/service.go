@@ -5,6 +5,7 @@ package pipeline
 import (
 	"context"
 	"log/slog"
+	"net/url"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +67,7 @@ type Options struct {
 	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.
 	KnownAgent func(identity.Address) bool
 	Demands    Demands           // optional: without it an agent's demand is a failure
+	BaseURL    *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them
 	Limits     normalized.Limits // zero = normalized.DefaultLimits
 	Logger     *slog.Logger
 }
