@@ -93,6 +93,9 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 	if !receipt.New {
 		return h.repeated(ctx, c, message, receipt)
 	}
+	if exchange.Terminal(receipt.State) { // it declined a demand, or the chain ends here: the row has the last word
+		return h.load(ctx, c.owner, a2a.TaskID(receipt.Reference))
+	}
 	at := in.Message.ReceivedAt.Time
 	turn := exchange.TurnRecord{
 		ID: receipt.TurnID, Agent: c.owner.agent, Principal: c.owner.principal, ThreadID: in.Message.ThreadID,

@@ -18,8 +18,9 @@ type A2APeer struct {
 
 // Task is the part of an A2A task that the programs look at.
 type Task struct {
-	ID     string `json:"id"`
-	Status struct {
+	ID        string `json:"id"`
+	ContextID string `json:"contextId"`
+	Status    struct {
 		State   string      `json:"state"`
 		Message *A2AMessage `json:"message"`
 	} `json:"status"`

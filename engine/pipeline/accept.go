@@ -52,6 +52,7 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 		return exchange.Receipt{}, "refused", err
 	}
 	turn := newTurn(agent, in, decided)
+	taken.settleTurn(&turn)
 	original, err := s.original(ctx, &turn.Message, in)
 	if err != nil {
 		return exchange.Receipt{}, "error", err
@@ -80,17 +81,14 @@ func (s *Service) repeat(ctx context.Context, agent agents.Entry, in exchange.In
 	if err != nil {
 		return exchange.Receipt{}, false, unavailable("look for a repeated message", err)
 	}
-	for _, one := range sent {
-		if one.Message.ReceivedVia != in.Message.ReceivedVia {
-			continue
-		}
-		turn, err := s.options.Store.Turn(ctx, one.TurnID)
-		if err != nil {
-			return exchange.Receipt{}, false, unavailable("read a repeated message", err)
-		}
-		return exchange.Receipt{TurnID: turn.ID, State: turn.State, Reference: turn.Reference}, true, nil
+	if len(sent) == 0 {
+		return exchange.Receipt{}, false, nil
 	}
-	return exchange.Receipt{}, false, nil
+	turn, err := s.options.Store.Turn(ctx, sent[0].TurnID)
+	if err != nil {
+		return exchange.Receipt{}, false, unavailable("read a repeated message", err)
+	}
+	return exchange.Receipt{TurnID: turn.ID, State: turn.State, Reference: turn.Reference}, true, nil
 }
 
 // admit cleans and validates the message and finds its agent.
@@ -162,6 +160,9 @@ type entrance struct {
 
 // store writes turn and job in one transaction, and ends what the message takes up.
 func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRecord, inserted bool, err error) {
+	if err := s.planLastWord(ctx, e.taken, e.turn); err != nil {
+		return e.turn, false, err
+	}
 	if e.turn.State == exchange.StateAccepted {
 		s.hub.expect(e.turn, e.remembered())
 	}

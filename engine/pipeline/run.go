@@ -95,7 +95,7 @@ func (s *Service) respond(ctx context.Context, agent agents.Entry, turn exchange
 			return response, err
 		}
 	}
-	if paid(turn) {
+	if turn.Message.PolicyResolution != nil {
 		if response, begun, err := s.options.Demands.Captured(ctx, turn); err != nil || begun {
 			return response, err
 		}
@@ -120,12 +120,6 @@ func (s *Service) challenged(ctx context.Context, turn exchange.TurnRecord) (res
 	return response.Answering(turn.Message), true, nil
 }
 
-// paid says whether the turn runs on a payment that is taken when the work is done.
-func paid(turn exchange.TurnRecord) bool {
-	resolution := turn.Message.PolicyResolution
-	return resolution != nil && resolution.Outcome == policypart.OutcomePaid
-}
-
 // finishRun goes on with what the agent said: a demand parks the turn, everything else answers it.
 func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response) error {
 	response, err := s.confined(ctx, turn, response)
@@ -134,9 +128,6 @@ func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.Tu
 	}
 	if policy := response.Policy(); policy != nil && policypart.Resumable(policy.Kind) {
 		return s.park(ctx, job, turn, mark, response)
-	}
-	if !paid(turn) {
-		return s.reply(ctx, job, turn, mark, response, "")
 	}
 	if response, err = s.options.Demands.Capture(ctx, turn, response); err != nil {
 		return s.failed(ctx, job, turn, mark, err)

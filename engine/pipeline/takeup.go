@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/engine/delivery"
 	"inbox/engine/demand"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -17,6 +18,35 @@ type takeover struct {
 	parked exchange.TurnRecord
 	ending *demand.Ending // what the message met; nil = it met nothing, the demand is dropped
 	drop   func(Tx) error
+
+	word       *exchange.Reply // the last word when the message declined what was demanded: no agent runs
+	nativeID   string
+	deliveries []delivery.Record
+}
+
+// declined says whether the message declined what was demanded. Its turn then ends with the last word: an agent must
+// not take a resolution for a grant.
+func (t *takeover) declined() bool {
+	return t != nil && t.ending != nil && !t.ending.Resume && t.ending.Response != nil
+}
+
+// settleTurn gives the turn of a message that declines its end.
+func (t *takeover) settleTurn(turn *exchange.TurnRecord) {
+	if t.declined() && turn.State == exchange.StateAccepted {
+		turn.State, turn.Reason = t.ending.State, t.ending.Issuance.Kind+" "+t.ending.Issuance.Status
+	}
+}
+
+// planLastWord prepares the answer to a message that declines.
+func (s *Service) planLastWord(ctx context.Context, t *takeover, turn exchange.TurnRecord) error {
+	if !t.declined() {
+		return nil
+	}
+	word := s.newReply(turn, t.ending.Response.Answering(turn.Message))
+	word.Response.InReplyTo, word.Response.ThreadID = turn.Message.ID, turn.ThreadID
+	plan, err := s.plan(ctx, word)
+	t.word, t.nativeID, t.deliveries = &word, plan.NativeID, deliveriesOf(word, plan)
+	return err
 }
 
 // takeUp finds the parked turn that a message takes up and holds what it offers against the demand; nil when it takes
@@ -102,5 +132,11 @@ func (t *takeover) settle(ctx context.Context, tx Tx, successor exchange.TurnRec
 	if !changed {
 		return fault.New(fault.Conflict, policypart.CodeUsed)
 	}
-	return auditAll(ctx, tx, successor.ID, t.ending.Audit)
+	if err := auditAll(ctx, tx, successor.ID, t.ending.Audit); err != nil || t.word == nil {
+		return err
+	}
+	if err := tx.InsertReply(ctx, *t.word, t.nativeID); err != nil {
+		return err
+	}
+	return insertDeliveries(ctx, tx, *t.word, t.deliveries)
 }
