@@ -132,18 +132,32 @@ func (s *Server) trustingOperator(address string) (*url.URL, *safehttp.Client, e
 
 // newCaller calls agents of other servers. Hosts of configured peers may be private, because the operator wrote them.
 func (s *Server) newCaller() (*a2a.Caller, error) {
+	// Agents take their time, and calls must not take the connections of deliveries.
+	client := safehttp.New(safehttp.Options{
+		AllowPrivate: s.config.Federation.AllowPrivate, Resolver: s.resolver, UserAgent: userAgent(s.config),
+		HeaderTimeout: callAnswer, Timeout: callAnswer, MaxPerHost: s.config.Queue.TurnConcurrency, MaxConcurrent: 4 * s.config.Queue.TurnConcurrency,
+	})
 	tokens := map[string]string{}
 	for _, peer := range s.config.Peers {
 		tokens[peer.Domain] = peer.Token.Reveal()
+		address := peer.Domain
+		if identity.HostOf(address) == address {
+			address = net.JoinHostPort(address, "443")
+		}
+		client = client.Trusting(address)
 	}
 	return a2a.NewCaller(a2a.CallerOptions{
-		Client: s.client, Signer: s.keyring, Domain: s.config.Domain, Blobs: s.blobs, AllowHTTP: s.config.Federation.AllowPrivate,
+		Client: client, Signer: s.keyring, Domain: s.config.Domain, Blobs: s.blobs, AllowHTTP: s.config.Federation.AllowPrivate,
 		Tokens: func(domain string) string { return tokens[domain] }, TimeLimit: callLimit,
 	})
 }
 
-// callLimit bounds one call to another agent with all its polls.
-const callLimit = 2 * time.Minute
+// callLimit bounds one call to another agent with all its polls, callAnswer one request of it: servers of agents hold
+// a blocking request for up to a minute.
+const (
+	callLimit  = 2 * time.Minute
+	callAnswer = 70 * time.Second
+)
 
 // demandPages shows demands in the terms of the console.
 type demandPages struct{ demands *demand.Service }

@@ -162,3 +162,27 @@ func TestPolicyAddressOffOurOriginIsRemoved(t *testing.T) {
 		t.Errorf("stored: %v (%v); want the code with url-removed", stored, err)
 	}
 }
+
+func TestDemandOutlivesTheProcess(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		agent := startScripted(t, asksForConsent)
+		p := startPostWith(t, database, agent.table("booker", ""))
+		const id = "patient@sender.test"
+		p.send("ann@sender.test", "booker@inbox.test", p.dkimsign(p.mail(id, "booker@inbox.test", nil)))
+		link := findLink(t, plain(p.outbox.await(t, id).Raw))
+		p.killed()
+		scan(t, link)
+		grant(t, link)
+		p.killed()
+		p.awaitMail(func(r load.Received) bool { return strings.Contains(plain(r.Raw), "table is booked") })
+		// A mail that left just before the process died comes again under the same id.
+		ids := map[string]bool{}
+		replies, _ := p.outbox.repliesTo(id)
+		for _, one := range replies {
+			ids[one.Field("Message-ID")] = true
+		}
+		if len(ids) != 2 {
+			t.Errorf("%d different mails came; want the demand and one answer", len(ids))
+		}
+	})
+}

@@ -126,6 +126,15 @@ func (s *server) stop() {
 	}
 }
 
+// killed ends the server with SIGKILL and starts it again.
+func (s *server) killed() {
+	s.t.Helper()
+	if err := s.Kill(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.start()
+}
+
 // rows counts the rows of all tables but the adapters' documents (fetched keys are kept there).
 func (s *server) rows() map[string]int64 {
 	s.t.Helper()

@@ -119,7 +119,7 @@ func (s *Store) LocalPosts(ctx context.Context) (int64, error) {
 		return s.replies.count, nil
 	}
 	var count int64
-	if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies`, nil, &count); err != nil {
+	if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies WHERE notice = 0`, nil, &count); err != nil {
 		return 0, err
 	}
 	s.replies.count, s.replies.at = count, time.Now()

@@ -203,7 +203,7 @@ type Agent struct {
 // History is the sliding window over a conversation (message contract, section 4).
 type History struct {
 	// `thread` (the conversation itself) or `person` (all conversations with the agent of one person, who has linked
-	// their addresses).
+	// their addresses). With `person` the agent may say in public what it was told in private.
 	Scope string `toml:"scope"`
 	// Turns at the start of the conversation that are always kept.
 	KeepHead int `toml:"keep_head"`

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+)
+
+func newKeys() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "The keys with which this server vouches for its agents",
+		Long: `Our agents take signed evidence along when they call agents elsewhere. Other servers find the public keys at
+/.well-known/adapter-card, did.json and jwks.json of this domain. Keys of mail (DKIM) and of the fediverse are others.`,
+	}
+	cmd.AddCommand(newKeysList(), newKeysRotate())
+	return cmd
+}
+
+func newKeysList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the published keys",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operate(cmd, func(operator *inbox.Operator) error {
+				keys, err := operator.Keys(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), keys)
+				}
+				rows := make([][]string, 0, len(keys))
+				for _, key := range keys {
+					until := "in use"
+					if !key.NotAfter.IsZero() {
+						until = "until " + key.NotAfter.UTC().Format(time.DateTime) + " UTC"
+					}
+					rows = append(rows, []string{key.ID, until})
+				}
+				return printTable(cmd.OutOrStdout(), "There is no key yet; the first use makes it.", []string{"KEY", "PUBLISHED"}, rows)
+			})
+		},
+	}
+	addJSON(cmd)
+	return cmd
+}
+
+func newKeysRotate() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate",
+		Short: "Make a new key; the old one stays published for a day",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operate(cmd, func(operator *inbox.Operator) error {
+				if err := operator.RotateKey(cmd.Context()); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "A new key is published; it signs within a few minutes, and evidence signed with the old one stays good.")
+				return err
+			})
+		},
+	}
+}
