@@ -1,0 +1,130 @@
+package tool
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"inbox/agents/envelope"
+)
+
+// truthy is the runtime's reading of a value as yes or no: nothing, zero, "", "0" and empty containers are no.
+func truthy(value any) bool {
+	switch value := envelope.Plain(value).(type) {
+	case nil:
+		return false
+	case bool:
+		return value
+	case string:
+		return value != "" && value != "0"
+	case json.Number:
+		number, err := value.Float64()
+		return err != nil || number != 0
+	case map[string]any:
+		return len(value) > 0
+	case []any:
+		return len(value) > 0
+	default:
+		return true
+	}
+}
+
+// scalarText writes a scalar as text, and everything else as "".
+func scalarText(value any) string {
+	switch value := envelope.Plain(value).(type) {
+	case string:
+		return value
+	case bool:
+		if value {
+			return "1"
+		}
+		return ""
+	case json.Number:
+		return string(Canonical(value))
+	default:
+		return ""
+	}
+}
+
+// wholeNumber reads a number, a flag or the digits at the start of a text; everything else is 0.
+func wholeNumber(value any) int64 {
+	switch value := envelope.Plain(value).(type) {
+	case bool:
+		if value {
+			return 1
+		}
+	case string:
+		return leadingNumber(value)
+	case json.Number:
+		return leadingNumber(value.String())
+	}
+	return 0
+}
+
+func leadingNumber(text string) int64 {
+	text = strings.TrimLeft(text, " \t\n\r\v\f")
+	if number, ok := decimalNumber(text); ok {
+		if math.Abs(number) < 1<<62 {
+			return int64(number)
+		}
+		return math.MaxInt64
+	}
+	end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		end = len(text)
+	}
+	number, _ := strconv.ParseInt(text[:end], 10, 64)
+	return number
+}
+
+// decimalNumber reads a text that looks like a decimal number; spaces around it are allowed.
+func decimalNumber(text string) (float64, bool) {
+	text = strings.Trim(text, " \t\n\r\v\f")
+	if text == "" || strings.Trim(text, "0123456789+-.eE") != "" {
+		return 0, false
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	if err != nil && !math.IsInf(number, 0) {
+		return 0, false
+	}
+	return number, true
+}
+
+// texts reads a list of names: a single text is a list of one, members that are no text or blank are left out,
+// everything is trimmed and each name stands once.
+func texts(value any) []string {
+	var items []any
+	switch value := envelope.Plain(value).(type) {
+	case []any:
+		items = value
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			items = append(items, value[key])
+		}
+	default:
+		items = []any{value}
+	}
+	names := make([]string, 0, len(items))
+	for _, item := range items {
+		if name, ok := envelope.NonBlank(item); ok && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// members gives a value as an object if it is a container at all: a list with items has no named members.
+func members(value any) map[string]any { return envelope.Assoc(envelope.Plain(value)) }
+
+func isContainer(value any) bool { return envelope.Container(envelope.Plain(value)) }
+
+func list(items []string) []any {
+	values := make([]any, len(items))
+	for index, item := range items {
+		values[index] = item
+	}
+	return values
+}
