@@ -1,0 +1,18 @@
+// Package task gives work that is larger than one turn to executors: it normalizes task input, placement, executor
+// targets and results, picks a target, runs its handler once per run id, and answers get and cancel for the owner of a
+// run (agent runtime contract, section 7). It executes nothing itself, knows no protocol and keeps nothing beyond its
+// in-memory store.
+//
+// Values are JSON objects in the types of envelope.Decode; builders may also put Go integers and floats.
+package task
+
+// Schemas of the documents (agent runtime contract, section 7).
+const (
+	SchemaInput      = "agents-api/task-input/v1"
+	SchemaPlacement  = "agents-api/execution-placement/v1"
+	SchemaTarget     = "agents-api/executor-target/v1"
+	SchemaTargetList = "agents-api/execution-target-list/v1"
+	SchemaResult     = "agents-api/task-result/v1"
+	SchemaMetrics    = "agents-api/execution-metrics/v1"
+	SchemaRunResult  = "agents-api/run-result/v1"
+)
