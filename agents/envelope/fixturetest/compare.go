@@ -53,7 +53,7 @@ func decoded(value any) any {
 	if err != nil {
 		return fmt.Sprintf("no JSON: %v", err)
 	}
-	plain, err := envelope.Decode(data, envelope.Limits{Bytes: 64 << 20, Depth: 1000})
+	plain, err := envelope.Decode(data, recorded)
 	if err != nil {
 		return fmt.Sprintf("no JSON: %v", err)
 	}
@@ -106,9 +106,9 @@ func (c *comparison) list(path string, want []any, actual any) {
 }
 
 func (c *comparison) object(path string, want, got map[string]any) {
-	if recorded, is := failure(want); is {
+	if told, is := failure(want); is {
 		if made, failed := failure(got); failed {
-			c.failure(path+".error", recorded, made)
+			c.failure(path+".error", told, made)
 			return
 		}
 	}
@@ -169,7 +169,7 @@ func container(value any) (any, bool) {
 	if !is {
 		return nil, false
 	}
-	inner, err := envelope.Decode([]byte(text), envelope.Limits{Bytes: 64 << 20, Depth: 1000})
+	inner, err := envelope.Decode([]byte(text), recorded)
 	return inner, err == nil && envelope.Container(inner)
 }
 

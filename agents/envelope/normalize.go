@@ -1,0 +1,177 @@
+package envelope
+
+import (
+	"encoding/json"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Normalize reads one message of any age into the canonical envelope: typed envelopes, the early draft with `data` in
+// the place of `payload`, and plain rows of role, content and metadata. Unknown members are dropped; normalizing twice
+// changes nothing. Errors are of type *Error with code CodeEnvelope (agent runtime contract, sections 1.1 to 1.4).
+func Normalize(value any) (Envelope, error) {
+	message, is := Object(value)
+	if !is {
+		return Envelope{}, broken("message must be an array")
+	}
+	if typed(message) {
+		return fromTyped(message)
+	}
+	return fromPlain(message)
+}
+
+// NormalizeMany reads a list of messages and stops at the first bad one.
+func NormalizeMany(value any) ([]Envelope, error) {
+	list, is := List(value)
+	if !is {
+		return nil, broken("message must be an array")
+	}
+	envelopes := make([]Envelope, 0, len(list))
+	for _, item := range list {
+		envelope, err := Normalize(item)
+		if err != nil {
+			return nil, err
+		}
+		envelopes = append(envelopes, envelope)
+	}
+	return envelopes, nil
+}
+
+// TypeOf gives the type that a message has once normalized.
+func TypeOf(value any) (Type, error) {
+	envelope, err := Normalize(value)
+	return envelope.Type, err
+}
+
+// typed looks for the evidence of an envelope. A type without it belongs to somebody else's row.
+func typed(message map[string]any) bool {
+	_, payload := message["payload"]
+	_, data := message["data"]
+	return message["version"] != nil && message["type"] != nil && (message["schema"] != nil || payload || data)
+}
+
+func fromTyped(message map[string]any) (Envelope, error) {
+	if !versionOne(message["version"]) {
+		return Envelope{}, broken("unsupported version")
+	}
+	kind := Type(Text(message["type"]))
+	if !kind.Known() {
+		return Envelope{}, broken("unsupported type")
+	}
+	payload := Assoc(message["payload"])
+	if len(payload) == 0 {
+		payload = Assoc(message["data"])
+	}
+	return build(message, kind, payload, Assoc(message["metadata"]))
+}
+
+func fromPlain(message map[string]any) (Envelope, error) {
+	metadata := Assoc(message["metadata"])
+	kind := infer(message["content"], metadata)
+	return build(message, kind, extract(kind, metadata), metadata)
+}
+
+// infer finds the type of a row that does not say it in an envelope's way (section 1.3).
+func infer(content any, metadata map[string]any) Type {
+	hint := Text(metadata["type"])
+	switch {
+	case Type(hint).Known():
+		return Type(hint)
+	case hint == "multimodal", Container(content):
+		return TypeMultimodalPart
+	case metadata["error"] != nil:
+		return TypeError
+	}
+	return TypeText
+}
+
+// moved are the members of a plain row's metadata that an envelope has in its payload.
+var moved = map[Type][]string{
+	TypeToolCall:   {"tool_name", "parameters", "turn"},
+	TypeToolResult: {"tool_name", "success", "turn", "tool_data", "media", "error"},
+}
+
+func extract(kind Type, metadata map[string]any) map[string]any {
+	payload := map[string]any{}
+	for _, key := range moved[kind] {
+		if member, there := metadata[key]; there {
+			payload[key] = member
+		}
+	}
+	return payload
+}
+
+// build checks role, then content, then whether everything can be written as JSON.
+func build(source map[string]any, kind Type, payload, metadata map[string]any) (Envelope, error) {
+	role, content := source["role"], source["content"]
+	if role == nil {
+		role = kind.DefaultRole()
+	}
+	if content == nil {
+		content = ""
+	}
+	name := Text(role)
+	if name == "" {
+		return Envelope{}, broken("role must be a non-empty string")
+	}
+	if _, text := content.(string); !text && !Container(content) {
+		return Envelope{}, broken("content must be a string or array")
+	}
+	if !writable(content, 1) || !writable(payload, 1) || !writable(metadata, 1) {
+		return Envelope{}, broken("envelope must be JSON serializable")
+	}
+	return Envelope{
+		Type: kind, Role: name, Content: content, Payload: payload, Metadata: metadata,
+		ID: Text(source["id"]), CreatedAt: Text(source["created_at"]), UpdatedAt: Text(source["updated_at"]),
+	}, nil
+}
+
+// writableDepth is the nesting at which the runtime's own writer gives up; it also ends values that hold themselves.
+const writableDepth = 510
+
+func writable(value any, depth int) bool {
+	if depth > writableDepth {
+		return false
+	}
+	switch v := value.(type) {
+	case nil, string, bool, int, int64, json.Number, []string:
+		return true
+	case float64:
+		return !math.IsNaN(v) && !math.IsInf(v, 0)
+	case map[string]any:
+		for _, member := range v {
+			if !writable(member, depth+1) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		for _, item := range v {
+			if !writable(item, depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	_, err := json.Marshal(value)
+	return err == nil
+}
+
+var leadingNumber = regexp.MustCompile(`^[ \t\n\r\v\f]*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)`)
+
+// versionOne accepts the integer 1 and every text whose number at the beginning is 1 after cutting its fraction.
+func versionOne(value any) bool {
+	text, is := value.(string)
+	if !is {
+		number, integer := Integer(value)
+		return integer && number == Version
+	}
+	found := leadingNumber.FindStringSubmatch(text)
+	if found == nil {
+		return false
+	}
+	number, err := strconv.ParseFloat(strings.TrimPrefix(found[1], "+"), 64)
+	return err == nil && math.Trunc(number) == Version
+}

@@ -1,0 +1,187 @@
+package envelope
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// ObservabilityVersion is the version of tool_observability.
+const ObservabilityVersion = 1
+
+// ToolObservability tells what tools were called and how that went, without any content: names, counts and sizes only
+// (agent runtime contract, section 2.2). Events and results are those of a conversation result, in order.
+func ToolObservability(events, executions []any) map[string]any {
+	return observe(events, executions, nil)
+}
+
+// observation follows the events of one result.
+type observation struct {
+	calls   []any
+	open    map[string][]map[string]any // calls without a result yet, by id, oldest first
+	results map[string][]any            // execution results that no call took yet, by id
+}
+
+func observe(events, executions []any, names [][]string) map[string]any {
+	o := &observation{calls: []any{}, open: map[string][]map[string]any{}, results: map[string][]any{}}
+	for _, execution := range executions {
+		id := Text(Assoc(execution)["tool_call_id"])
+		o.results[id] = append(o.results[id], execution)
+	}
+	for i, entry := range events {
+		event := Assoc(entry)
+		id := Text(event["tool_call_id"])
+		switch Text(event["type"]) {
+		case "tool_call":
+			o.call(id, event, argumentNames(Assoc(event["metadata"])["parameters"], names, i))
+		case "tool_result":
+			o.result(id, Assoc(event["metadata"]))
+		}
+	}
+	return map[string]any{"version": ObservabilityVersion, "calls": o.calls}
+}
+
+func (o *observation) call(id string, event map[string]any, names []any) {
+	turn, _ := Integer(event["turn_count"])
+	call := map[string]any{
+		"sequence": len(o.calls) + 1, "turn": turn, "tool_call_id": id, "tool_name": Text(event["tool_name"]),
+		"status":    "pending",
+		"arguments": map[string]any{"keys": names, "count": len(names), "redacted": true},
+	}
+	o.calls = append(o.calls, call)
+	o.open[id] = append(o.open[id], call)
+}
+
+// result closes the oldest open call with the id. A result without a call says nothing.
+func (o *observation) result(id string, metadata map[string]any) {
+	if len(o.open[id]) == 0 {
+		return
+	}
+	call := o.open[id][0]
+	o.open[id] = o.open[id][1:]
+	rejected, succeeded := metadata["rejected"] == true, metadata["success"] == true
+	call["status"] = status(rejected, succeeded)
+	if !succeeded {
+		call["error"] = safeError(rejected)
+	}
+	if len(o.results[id]) == 0 {
+		return
+	}
+	execution := Assoc(Assoc(o.results[id][0])["result"])
+	o.results[id] = o.results[id][1:]
+	if name := Text(execution["tool_name"]); name != "" {
+		call["tool_name"] = name
+	}
+	if given, there := execution["result"]; there && succeeded {
+		call["result"] = shape(given)
+	}
+}
+
+func status(rejected, succeeded bool) string {
+	switch {
+	case rejected:
+		return "rejected"
+	case succeeded:
+		return "succeeded"
+	}
+	return "failed"
+}
+
+func safeError(rejected bool) map[string]any {
+	if rejected {
+		return map[string]any{"code": "agents_api_tool_call_rejected", "message": "Tool call was rejected."}
+	}
+	return map[string]any{"code": "agents_api_tool_execution_failed", "message": "Tool execution failed."}
+}
+
+// shape describes a value without its content. Empty containers of both kinds are an array.
+func shape(value any) map[string]any {
+	switch v := Plain(value).(type) {
+	case map[string]any:
+		if len(v) > 0 {
+			return map[string]any{"type": "object", "count": len(v)}
+		}
+		return map[string]any{"type": "array", "count": 0}
+	case []any:
+		return map[string]any{"type": "array", "count": len(v)}
+	case string:
+		return map[string]any{"type": "string", "size": len(v)}
+	case bool:
+		return map[string]any{"type": "boolean"}
+	case json.Number:
+		if _, whole := Integer(v); whole {
+			return map[string]any{"type": "integer"}
+		}
+		return map[string]any{"type": "double"}
+	}
+	return map[string]any{"type": "null"}
+}
+
+// argumentNames lists the names of the parameters: as written if that is known, else sorted. The entries of a list are
+// named by their positions.
+func argumentNames(parameters any, written [][]string, index int) []any {
+	names := []any{}
+	switch v := parameters.(type) {
+	case map[string]any:
+		keys := slices.Sorted(maps.Keys(v))
+		if index < len(written) && len(written[index]) == len(v) {
+			keys = written[index]
+		}
+		for _, key := range keys {
+			names = append(names, key)
+		}
+	case []any:
+		for i := range v {
+			names = append(names, strconv.Itoa(i))
+		}
+	}
+	return names
+}
+
+// parameterNames reads the names of every tool event's parameters in the order of the text. It is only called with a
+// text that Decode accepted; events of other shapes have no names.
+func parameterNames(data []byte) [][]string {
+	var document struct {
+		ToolEvents []json.RawMessage `json:"tool_events"`
+	}
+	if err := json.Unmarshal(data, &document); err != nil {
+		return nil
+	}
+	names := make([][]string, len(document.ToolEvents))
+	for i, text := range document.ToolEvents {
+		var event struct {
+			Metadata struct {
+				Parameters json.RawMessage `json:"parameters"`
+			} `json:"metadata"`
+		}
+		if err := json.Unmarshal(text, &event); err == nil {
+			names[i] = memberNames(event.Metadata.Parameters)
+		}
+	}
+	return names
+}
+
+// memberNames reads the names of an object's members in the order of their first appearance.
+func memberNames(object json.RawMessage) []string {
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	if opening, err := decoder.Token(); err != nil || opening != json.Delim('{') {
+		return nil
+	}
+	var names []string
+	seen := map[string]bool{}
+	for decoder.More() {
+		token, err := decoder.Token()
+		name, is := token.(string)
+		var member json.RawMessage
+		if err != nil || !is || decoder.Decode(&member) != nil {
+			return nil
+		}
+		if !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,122 @@
+package envelope
+
+import (
+	"fmt"
+	"maps"
+)
+
+// ResultSchema and ResultVersion stand in every conversation result.
+const (
+	ResultSchema  = "agents-api.conversation-result"
+	ResultVersion = 1
+)
+
+// NormalizeResult checks a conversation result and completes it: canonical messages, empty lists for missing ones,
+// run_outcome and tool_observability. Members that the contract does not know are kept. The value given is not changed.
+// Errors are of type *Error with code CodeResult and the path of the failing member (agent runtime contract, section 2).
+func NormalizeResult(value any) (map[string]any, error) { return normalizeResult(value, nil) }
+
+// NormalizeResultText is NormalizeResult for a result that arrives as JSON text. The argument names in
+// tool_observability keep the order of the text; from a decoded value they come sorted, since Go maps have no order.
+func NormalizeResultText(data []byte, limits Limits) (map[string]any, error) {
+	value, err := Decode(data, limits)
+	if err != nil {
+		return nil, err
+	}
+	return normalizeResult(value, parameterNames(data))
+}
+
+func normalizeResult(value any, names [][]string) (map[string]any, error) {
+	given, is := Object(value)
+	if !is {
+		return nil, &Error{Code: CodeResult, Path: "result", Reason: "must be an array"}
+	}
+	result := maps.Clone(given)
+	if err := head(result); err != nil {
+		return nil, err
+	}
+	if err := messages(result); err != nil {
+		return nil, err
+	}
+	if err := lists(result); err != nil {
+		return nil, err
+	}
+	if err := check(result, "", resultRules); err != nil {
+		return nil, err
+	}
+	if failure, there := result["failure"]; there {
+		if err := check(Assoc(failure), "failure.", failureRules); err != nil {
+			return nil, err
+		}
+	}
+	events, _ := List(result["tool_events"])
+	executions, _ := List(result["tool_execution_results"])
+	result["tool_observability"] = observe(events, executions, names)
+	result["run_outcome"] = RunOutcome(result)
+	return result, nil
+}
+
+func head(result map[string]any) error {
+	if _, there := result["schema"]; !there {
+		result["schema"] = ResultSchema
+	}
+	if _, there := result["version"]; !there {
+		result["version"] = ResultVersion
+	}
+	if result["schema"] != ResultSchema {
+		return wrong("schema", "must be "+ResultSchema)
+	}
+	if version, is := Integer(result["version"]); !is || version != ResultVersion {
+		return wrong("version", fmt.Sprintf("must be %d", ResultVersion))
+	}
+	return nil
+}
+
+func messages(result map[string]any) error {
+	list, is := List(result["messages"])
+	if !is {
+		return wrong("messages", "must be an array")
+	}
+	normalized := make([]any, len(list))
+	for i, item := range list {
+		path := fmt.Sprintf("messages[%d]", i)
+		if _, is := Object(item); !is {
+			return wrong(path, "must be an array")
+		}
+		envelope, err := Normalize(item)
+		if err != nil {
+			return wrong(path, err.Error())
+		}
+		normalized[i] = envelope.Value()
+	}
+	result["messages"] = normalized
+	return nil
+}
+
+// lists fills in the three lists and checks their entries.
+func lists(result map[string]any) error {
+	for _, list := range listRules {
+		if _, there := result[list.name]; !there {
+			result[list.name] = []any{}
+		}
+		if _, is := List(result[list.name]); !is {
+			return wrong(list.name, "must be an array")
+		}
+	}
+	for _, list := range listRules {
+		entries, _ := List(result[list.name])
+		for i, entry := range entries {
+			path := fmt.Sprintf("%s[%d]", list.name, i)
+			object, is := Object(entry)
+			if !is {
+				return wrong(path, "must be an array")
+			}
+			if err := check(object, path+".", list.rules); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func wrong(path, reason string) error { return &Error{Code: CodeResult, Path: path, Reason: reason} }
