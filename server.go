@@ -86,9 +86,6 @@ func New(ctx context.Context, config *Config) (*Server, error) {
 	if err := s.build(ctx); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
-	if err := ensureAdminToken(ctx, s.store, config.DataDir); err != nil {
-		return nil, errors.Join(err, s.store.Close())
-	}
 	s.ready.Store(true)
 	return s, nil
 }
@@ -175,6 +172,9 @@ func (s *Server) Run(ctx context.Context) error {
 		if err := s.Listen(); err != nil {
 			return err
 		}
+	}
+	if err := ensureAdminToken(ctx, s.store, s.config.DataDir); err != nil {
+		return err
 	}
 	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(), "agents", s.names())
 	edge, edgeCtx := errgroup.WithContext(ctx)

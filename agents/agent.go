@@ -20,6 +20,11 @@ type Turn struct {
 	// HistoryCacheBreakpointAfter is the index in Message.History after which the prefix will be the same next
 	// time; nil when there is no history (message contract, section 4).
 	HistoryCacheBreakpointAfter *int
+
+	// Permits says whether the operator's rules let the sender use the agent for a purpose: "tool:<name>" or
+	// "skill:<id>" (message contract, section 10). Tools and skills are closed until a rule opens them. Nil permits
+	// nothing.
+	Permits func(purpose string) bool
 }
 
 // Agent answers turns. Handle yields the deltas of the answer; their fold is the Response. An error ends the turn as

@@ -8,6 +8,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 // admission is what the door decided about a message: the state in which its turn begins and why, or a refusal.
@@ -91,4 +92,11 @@ func auditAll(ctx context.Context, tx Tx, turnID string, rows []exchange.AuditRe
 		}
 	}
 	return nil
+}
+
+// permits asks the agent's rules about one purpose of a sender.
+func permits(agent agents.Entry, sender normalized.Sender) func(purpose string) bool {
+	return func(purpose string) bool {
+		return agent.Settings.Access.Decide(purpose, sender.Address, sender.Identities).Allowed
+	}
 }
