@@ -173,7 +173,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := ensureAdminToken(ctx, s.store, s.config.DataDir); err != nil {
+	if err := ensureAdminToken(context.WithoutCancel(ctx), s.store, s.config.DataDir); err != nil {
 		return err
 	}
 	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(), "agents", s.names())
