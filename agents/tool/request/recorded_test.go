@@ -33,7 +33,7 @@ type recording struct {
 func (r *recording) step(step map[string]any) map[string]any {
 	r.calls = nil
 	outcome := fixturetest.Outcome(r.value(context.Background(), envelope.Text(step["op"]), step))
-	if step["resume"] == true {
+	if resumes(step) {
 		if r.calls == nil {
 			r.calls = []any{}
 		}
@@ -72,7 +72,7 @@ func (r *recording) value(ctx context.Context, operation string, step map[string
 }
 
 func (r *recording) continuation(step map[string]any) Continuation {
-	if step["resume"] != true {
+	if !resumes(step) {
 		return nil
 	}
 	return func(_ context.Context, request, result, _ map[string]any) (map[string]any, error) {
@@ -80,3 +80,5 @@ func (r *recording) continuation(step map[string]any) Continuation {
 		return map[string]any{"resumed": true}, nil
 	}
 }
+
+func resumes(step map[string]any) bool { return envelope.Equal(step["resume"], true) }
