@@ -158,11 +158,19 @@ func (s *Server) Listen() error {
 	if err := s.http.Listen(); err != nil {
 		return err
 	}
-	if s.email == nil {
-		return nil
+	if s.email != nil {
+		if err := s.email.Listen(); err != nil {
+			return err
+		}
 	}
-	return s.email.Listen()
+	ctx, cancel := context.WithTimeout(context.Background(), firstTokenLimit)
+	defer cancel()
+	return ensureAdminToken(ctx, s.store, s.config.DataDir)
 }
+
+// firstTokenLimit bounds the writing of the first operator token. It comes after the listeners, so that a server that
+// cannot start says one sentence only.
+const firstTokenLimit = 10 * time.Second
 
 // Run serves until ctx ends. Then it stops accepting, lets requests and runs end within shutdown_grace, gives back
 // what is left for the next start or another node, and returns nil.
@@ -172,9 +180,6 @@ func (s *Server) Run(ctx context.Context) error {
 		if err := s.Listen(); err != nil {
 			return err
 		}
-	}
-	if err := ensureAdminToken(context.WithoutCancel(ctx), s.store, s.config.DataDir); err != nil {
-		return err
 	}
 	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(), "agents", s.names())
 	edge, edgeCtx := errgroup.WithContext(ctx)
