@@ -72,3 +72,40 @@ func recordedInputs(t *testing.T, kind string) map[string]json.RawMessage {
 	}
 	return inputs
 }
+
+func TestRecordedPolicies(t *testing.T) {
+	inputs := recordedInputs(t, "tool-policy")
+	fixturetest.Run(t, "tool-policy", func(c fixturetest.Case) (any, error) {
+		switch c.Op {
+		case "visible":
+			tools, err := DecodeEntries(memberOf(inputs[c.Name], "tools"))
+			if err != nil {
+				return nil, err
+			}
+			return list(Visible(tools, envelope.Assoc(c.Object()["context"]), VisibilityOptions{})), nil
+		case "action":
+			return ResolveAction(orderedCategories(t, c.Object(), inputs[c.Name]), ActionOptions{}), nil
+		}
+		return nil, errors.New("unknown operation " + c.Op)
+	})
+}
+
+// orderedCategories puts the categories of both places into the order of the text.
+func orderedCategories(t *testing.T, context map[string]any, text json.RawMessage) map[string]any {
+	t.Helper()
+	order := func(policy map[string]any, text json.RawMessage) {
+		raw := memberOf(text, "categories")
+		if raw == nil {
+			return
+		}
+		entries, err := DecodeEntries(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy["categories"] = entries
+	}
+	order(envelope.Assoc(context["action_policy"]), memberOf(text, "action_policy"))
+	config := envelope.Assoc(context["agent_config"])
+	order(envelope.Assoc(config["action_policy"]), memberOf(memberOf(text, "agent_config"), "action_policy"))
+	return context
+}

@@ -73,13 +73,10 @@ var citationTexts = []string{"source", "source_id", "item_id", "fragment_id", "s
 // fit is left out and so are empty citations; other members stay (agent runtime contract, section 4.5).
 func NormalizeCitations(value any) []any {
 	kept := []any{}
-	items, ok := envelope.List(envelope.Plain(value))
-	if object, isObject := envelope.Plain(value).(map[string]any); !ok && isObject {
-		for _, name := range inOrder(object, nil) {
-			items = append(items, object[name])
-		}
+	if !isContainer(value) {
+		return kept
 	}
-	for _, item := range items {
+	for _, item := range containerItems(value) {
 		if raw, ok := envelope.Plain(item).(map[string]any); ok {
 			if citation := citation(raw); len(citation) > 0 {
 				kept = append(kept, citation)

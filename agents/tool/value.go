@@ -96,16 +96,9 @@ func decimalNumber(text string) (float64, bool) {
 // texts reads a list of names: a single text is a list of one, members that are no text or blank are left out,
 // everything is trimmed and each name stands once.
 func texts(value any) []string {
-	var items []any
-	switch value := envelope.Plain(value).(type) {
-	case []any:
-		items = value
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(value)) {
-			items = append(items, value[key])
-		}
-	default:
-		items = []any{value}
+	items := []any{value}
+	if isContainer(value) {
+		items = containerItems(value)
 	}
 	names := make([]string, 0, len(items))
 	for _, item := range items {
@@ -114,6 +107,19 @@ func texts(value any) []string {
 		}
 	}
 	return names
+}
+
+// containerItems gives the items of a list, or the values of an object in the order of its names.
+func containerItems(value any) []any {
+	if items, ok := envelope.List(envelope.Plain(value)); ok {
+		return items
+	}
+	object := members(value)
+	items := make([]any, 0, len(object))
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		items = append(items, object[name])
+	}
+	return items
 }
 
 // members gives a value as an object if it is a container at all: a list with items has no named members.

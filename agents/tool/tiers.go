@@ -1,0 +1,64 @@
+package tool
+
+import (
+	"slices"
+
+	"inbox/agents/envelope"
+)
+
+// DefaultTierCap is how many tools a model is offered with their schemas if nobody says otherwise.
+const DefaultTierCap = 15
+
+// Tiers splits a large set: the first tools are offered whole, of the others the model gets a manifest (agent runtime
+// contract, section 4.8).
+type Tiers struct {
+	First    []string
+	Second   []string
+	Manifest []any // of the second: {name, summary, required_fields}
+}
+
+// SplitTiers takes first the tools named by tier_1_tools of the context, then the most used, the mandatory, and the rest
+// in order, up to limit (less than 1: DefaultTierCap; tool_tier_hard_cap of the context wins).
+func SplitTiers(tools []Entry, context map[string]any, mostUsed []string, limit int) Tiers {
+	if limit < 1 {
+		limit = DefaultTierCap
+	}
+	if own, ok := envelope.Integer(context["tool_tier_hard_cap"]); ok {
+		limit = int(max(1, own))
+	}
+	known := namedTools(tools)
+	first := make([]string, 0, min(limit, len(known)))
+	for _, name := range tierCandidates(known, context, mostUsed) {
+		if len(first) < limit && !slices.Contains(first, name) && isNamed(known, name) {
+			first = append(first, name)
+		}
+	}
+	tiers := Tiers{First: first, Manifest: []any{}}
+	for _, tool := range known {
+		if !slices.Contains(first, tool.name) {
+			tiers.Second = append(tiers.Second, tool.name)
+			tiers.Manifest = append(tiers.Manifest, map[string]any{
+				"name": tool.name, "summary": envelope.Trim(scalarText(tool.fields["description"])),
+				"required_fields": list(texts(members(tool.fields["parameters"])["required"])),
+			})
+		}
+	}
+	return tiers
+}
+
+func tierCandidates(tools []namedTool, context map[string]any, mostUsed []string) []string {
+	candidates := slices.Concat(texts(context["tier_1_tools"]), mostUsed)
+	for _, tool := range tools {
+		if tool.fields["mandatory"] == true {
+			candidates = append(candidates, tool.name)
+		}
+	}
+	for _, tool := range tools {
+		candidates = append(candidates, tool.name)
+	}
+	return candidates
+}
+
+func isNamed(tools []namedTool, name string) bool {
+	return slices.ContainsFunc(tools, func(tool namedTool) bool { return tool.name == name })
+}
