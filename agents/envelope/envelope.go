@@ -66,12 +66,16 @@ func (e Envelope) Value() map[string]any {
 		"schema": Schema, "version": Version, "type": string(e.Type), "role": e.Role, "content": e.Content,
 		"payload": filled(e.Payload), "metadata": filled(e.Metadata),
 	}
-	for key, text := range map[string]string{"id": e.ID, "created_at": e.CreatedAt, "updated_at": e.UpdatedAt} {
-		if text != "" {
-			value[key] = text
-		}
-	}
+	optional(value, "id", e.ID)
+	optional(value, "created_at", e.CreatedAt)
+	optional(value, "updated_at", e.UpdatedAt)
 	return value
+}
+
+func optional(value map[string]any, key, text string) {
+	if text != "" {
+		value[key] = text
+	}
 }
 
 func filled(object map[string]any) map[string]any {

@@ -93,7 +93,7 @@ func nearest(e Envelope) (FrameworkType, any) {
 	case TypeError:
 		return Failure, failure(e)
 	case TypeFinalResult:
-		if e.Payload["synthesis"] == true {
+		if Flag(e.Payload["synthesis"]) {
 			return Synthesis, e.Content
 		}
 		return Final, final(e)

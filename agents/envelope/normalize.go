@@ -1,7 +1,6 @@
 package envelope
 
 import (
-	"encoding/json"
 	"math"
 	"regexp"
 	"strconv"
@@ -73,6 +72,21 @@ func fromPlain(message map[string]any) (Envelope, error) {
 	return build(message, kind, extract(kind, metadata), metadata)
 }
 
+// canonical tells whether a message that normalizes without error is its own canonical form.
+func canonical(message map[string]any) bool {
+	version, _ := Integer(message["version"])
+	_, payload := message["payload"].(map[string]any)
+	_, metadata := message["metadata"].(map[string]any)
+	members := 7
+	for _, key := range []string{"id", "created_at", "updated_at"} {
+		if Text(message[key]) != "" {
+			members++
+		}
+	}
+	return message["schema"] == Schema && version == Version && message["type"] != nil && message["role"] != nil &&
+		message["content"] != nil && payload && metadata && len(message) == members
+}
+
 // infer finds the type of a row that does not say it in an envelope's way (section 1.3).
 func infer(content any, metadata map[string]any) Type {
 	hint := Text(metadata["type"])
@@ -126,37 +140,6 @@ func build(source map[string]any, kind Type, payload, metadata map[string]any) (
 		Type: kind, Role: name, Content: content, Payload: payload, Metadata: metadata,
 		ID: Text(source["id"]), CreatedAt: Text(source["created_at"]), UpdatedAt: Text(source["updated_at"]),
 	}, nil
-}
-
-// writableDepth is the nesting at which the runtime's own writer gives up; it also ends values that hold themselves.
-const writableDepth = 510
-
-func writable(value any, depth int) bool {
-	if depth > writableDepth {
-		return false
-	}
-	switch v := value.(type) {
-	case nil, string, bool, int, int64, json.Number, []string:
-		return true
-	case float64:
-		return !math.IsNaN(v) && !math.IsInf(v, 0)
-	case map[string]any:
-		for _, member := range v {
-			if !writable(member, depth+1) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		for _, item := range v {
-			if !writable(item, depth+1) {
-				return false
-			}
-		}
-		return true
-	}
-	_, err := json.Marshal(value)
-	return err == nil
 }
 
 var leadingNumber = regexp.MustCompile(`^[ \t\n\r\v\f]*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)`)

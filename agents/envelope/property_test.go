@@ -67,7 +67,7 @@ func TestExportOfAnyEnvelopeIsValid(t *testing.T) {
 			return
 		}
 		e.CreatedAt = "2026-04-28 12:00:00"
-		if e.Type == envelope.TypeToolCall && envelope.Trim(e.ToolName()) == "" || e.Payload["synthesis"] == true {
+		if e.Type == envelope.TypeToolCall && envelope.Trim(e.ToolName()) == "" || envelope.Flag(e.Payload["synthesis"]) {
 			return
 		}
 		if operation, there := e.Payload["operation"]; there && envelope.Trim(envelope.Text(operation)) == "" {
@@ -133,6 +133,10 @@ func TestResultsNormalizeTwiceToTheSame(t *testing.T) {
 		once, err := envelope.NormalizeResult(result)
 		if err != nil {
 			return
+		}
+		list, err := envelope.NormalizeMany(result["messages"])
+		if err != nil || !envelope.Equal(once["messages"], envelope.Values(list)) {
+			t.Fatalf("%v: the messages are not canonical: %s", err, envelope.EncodeText(once["messages"]))
 		}
 		twice, err := envelope.NormalizeResult(once)
 		if err != nil || !envelope.Equal(once, twice) {

@@ -12,7 +12,7 @@ const (
 )
 
 // NormalizeResult checks a conversation result and completes it: canonical messages, empty lists for missing ones,
-// run_outcome and tool_observability. Members that the contract does not know are kept. The value given is not changed.
+// run_outcome and tool_observability. The messages may also be a []Envelope. Members that the contract does not know are kept. The value given is not changed.
 // Errors are of type *Error with code CodeResult and the path of the failing member (agent runtime contract, section 2).
 func NormalizeResult(value any) (map[string]any, error) { return normalizeResult(value, nil) }
 
@@ -72,26 +72,35 @@ func head(result map[string]any) error {
 	return nil
 }
 
+// messages replaces the messages by canonical ones. Those that are canonical already are taken as they are.
 func messages(result map[string]any) error {
+	if list, is := result["messages"].([]Envelope); is {
+		result["messages"] = Values(list)
+		return nil
+	}
 	list, is := List(result["messages"])
 	if !is {
 		return wrong("messages", "must be an array")
 	}
 	normalized := make([]any, len(list))
 	for i, item := range list {
-		path := fmt.Sprintf("messages[%d]", i)
-		if _, is := Object(item); !is {
-			return wrong(path, "must be an array")
+		message, is := Object(item)
+		if !is {
+			return wrong(messagePath(i), "must be an array")
 		}
-		envelope, err := Normalize(item)
+		envelope, err := Normalize(message)
 		if err != nil {
-			return wrong(path, err.Error())
+			return wrong(messagePath(i), err.Error())
 		}
-		normalized[i] = envelope.Value()
+		if normalized[i] = message; !canonical(message) {
+			normalized[i] = envelope.Value()
+		}
 	}
 	result["messages"] = normalized
 	return nil
 }
+
+func messagePath(i int) string { return fmt.Sprintf("messages[%d]", i) }
 
 // lists fills in the three lists and checks their entries.
 func lists(result map[string]any) error {

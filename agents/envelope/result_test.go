@@ -119,6 +119,17 @@ func TestObservedShapes(t *testing.T) {
 	}
 }
 
+func TestResultTakesEnvelopes(t *testing.T) {
+	list := []envelope.Envelope{envelope.UserText("q", nil)}
+	result, err := envelope.NormalizeResult(map[string]any{"messages": list})
+	if err != nil || !envelope.Equal(result["messages"], envelope.Values(list)) {
+		t.Errorf("%v: %v", err, result["messages"])
+	}
+	if _, err := envelope.NormalizeResultText([]byte(`{"messages":[`), envelope.Limits{}); err == nil {
+		t.Error("half a text was read")
+	}
+}
+
 func TestResultKeepsWhatItDoesNotKnow(t *testing.T) {
 	given := envelope.Assoc(decode(t, `{"messages":[],"warning":"w","provider_diagnostics":[{"a":1}],"structured_output":null}`))
 	result, err := envelope.NormalizeResult(given)

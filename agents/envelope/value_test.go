@@ -106,6 +106,13 @@ func TestCloneSharesNothing(t *testing.T) {
 	if got := envelope.EncodeText(original); got != `{"a":{"b":["x"]}}` {
 		t.Error(got)
 	}
+	e := envelope.NewToolCall("c", "t", map[string]any{"l": []map[string]any{{"a": []string{"x"}}}}, 1, nil)
+	before := envelope.EncodeText(e)
+	copied = envelope.Assoc(e.Clone().Payload["parameters"])
+	copied["l"].([]map[string]any)[0]["a"].([]string)[0] = "y" //nolint:forcetypeassert // built above
+	if got := envelope.EncodeText(e); got != before || !strings.Contains(got, `"x"`) {
+		t.Error(got)
+	}
 	if envelope.Clone[any](nil) != nil {
 		t.Error("null became something")
 	}

@@ -132,7 +132,7 @@ func alone(expected map[string]any) bool {
 func Load(t *testing.T, kind string) []Case {
 	t.Helper()
 	path := filepath.Join(directory(t), kind+".json")
-	data, err := os.ReadFile(path) //nolint:gosec // the tester names the directory
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatalf("recorded cases of kind %s are missing: %v", kind, err)
 	}
