@@ -38,6 +38,7 @@ func (s *Server) buildEngine() error {
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
 		Demands: s.demands, Caller: caller, KnownAgent: s.ofPeer, BaseURL: base,
+		Documents: s.store.State(),
 	})
 	s.demands.Bind(s.pipeline)
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})

@@ -25,6 +25,22 @@ type Turn struct {
 	// "skill:<id>" (message contract, section 10). Tools and skills are closed until a rule opens them. Nil permits
 	// nothing.
 	Permits func(purpose string) bool
+
+	// Memory keeps what the agent must know again when the same turn runs once more: after a crash, or after a demand
+	// was met. Nil where nothing is kept.
+	Memory Memory
+}
+
+// MaxMemory bounds what Memory keeps of one turn, in bytes.
+const MaxMemory = 4 << 20
+
+// Memory is the durable note of one turn. What Save was given when it returned without error is what Load gives to a
+// later run on any node. It is forgotten a week after the last Save.
+type Memory interface {
+	// Load gives the note; nil when there is none. Errors are fault.Unavailable.
+	Load(ctx context.Context) ([]byte, error)
+	// Save replaces the note. TooLarge over MaxMemory, Unavailable when it is not kept.
+	Save(ctx context.Context, note []byte) error
 }
 
 // Agent answers turns. Handle yields the deltas of the answer; their fold is the Response. An error ends the turn as

@@ -164,7 +164,7 @@ func (s *Service) runAgent(ctx context.Context, agent agents.Entry, turn exchang
 	stream := newRecorder(s.options.Store, turn.ID, mark)
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
-		Permits: permits(agent, message.Sender),
+		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID),
 	}) {
 		if err != nil {
 			return response, err

@@ -61,7 +61,7 @@ func start(t *testing.T, url string, agent agents.Func, settings agents.Settings
 	}
 	e.store, e.peer = opened, newPeer()
 	channels := map[string]exchange.Channel{normalized.ViaEmail: e.peer}
-	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs})
+	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State()})
 	e.delivery = delivery.New(delivery.Options{
 		Store: opened.Deliverer(), Channels: channels,
 		Schedules: map[string][]time.Duration{normalized.ViaEmail: {time.Millisecond, time.Millisecond}},
