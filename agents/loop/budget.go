@@ -1,0 +1,118 @@
+package loop
+
+import (
+	"strings"
+	"time"
+)
+
+// Names of budgets that mean something to the loop; "tool_calls_" plus the name that the model used counts one tool.
+const (
+	BudgetTurns     = "turns"
+	BudgetToolCalls = "tool_calls"
+	BudgetWallClock = "wall_clock_seconds"
+)
+
+// Budget counts units against a ceiling: a ceiling of N allows N units and is exceeded on the N-th (agent runtime
+// contract, section 3.5). It belongs to one run and is not safe for concurrent use.
+type Budget struct {
+	name    string
+	ceiling int
+	current int
+}
+
+// NewBudget makes a budget; a ceiling below 1 becomes 1, a negative current becomes 0.
+func NewBudget(name string, ceiling, current int) *Budget {
+	return &Budget{name: name, ceiling: max(1, ceiling), current: max(0, current)}
+}
+
+// Name gives the name, Ceiling the limit and Current what is used up.
+func (b *Budget) Name() string { return b.name }
+
+// Ceiling gives the limit, at least 1.
+func (b *Budget) Ceiling() int { return b.ceiling }
+
+// Current gives what is used up; it may be above the ceiling.
+func (b *Budget) Current() int { return b.current }
+
+// Increment counts one unit.
+func (b *Budget) Increment() { b.current++ }
+
+// SetCurrent replaces what is used up; a negative value becomes 0.
+func (b *Budget) SetCurrent(current int) { b.current = max(0, current) }
+
+// Remaining gives the units that are left, never below 0.
+func (b *Budget) Remaining() int { return max(0, b.ceiling-b.current) }
+
+// Exceeded says whether the ceiling is reached.
+func (b *Budget) Exceeded() bool { return b.current >= b.ceiling }
+
+// dimension names what a budget measures in budget_exceeded events.
+func (b *Budget) dimension() string {
+	switch {
+	case b.name == BudgetWallClock:
+		return "wall_clock"
+	case strings.HasPrefix(b.name, BudgetToolCalls):
+		return BudgetToolCalls
+	}
+	return b.name
+}
+
+func (b *Budget) payload() map[string]any {
+	return map[string]any{"budget": b.name, "dimension": b.dimension(), "current": b.current, "ceiling": b.ceiling}
+}
+
+// budgets are those of one run by name. The budget of turns always exists; it stops in silence unless the caller gave
+// it.
+type budgets struct {
+	byName        map[string]*Budget
+	explicitTurns bool
+	started       time.Time
+	wallClock     int // what the wall clock budget had used up before the run
+}
+
+func newBudgets(given []*Budget, maxTurns int, now time.Time) *budgets {
+	all := &budgets{byName: make(map[string]*Budget, len(given)+1), started: now}
+	for _, budget := range given {
+		if budget != nil {
+			all.byName[budget.name] = budget
+		}
+	}
+	if all.byName[BudgetTurns] != nil {
+		all.explicitTurns = true
+	} else {
+		all.byName[BudgetTurns] = NewBudget(BudgetTurns, maxTurns, 0)
+	}
+	if clock := all.byName[BudgetWallClock]; clock != nil {
+		all.wallClock = clock.current
+	}
+	return all
+}
+
+// count adds one unit to a budget if there is one of that name, and says whether that exceeded it.
+func (b *budgets) count(name string) (*Budget, bool) {
+	budget := b.byName[name]
+	if budget == nil {
+		return nil, false
+	}
+	budget.Increment()
+	return budget, budget.Exceeded()
+}
+
+// clock brings the wall clock budget up to date.
+func (b *budgets) clock(now time.Time) (*Budget, bool) {
+	budget := b.byName[BudgetWallClock]
+	if budget == nil {
+		return nil, false
+	}
+	budget.SetCurrent(b.wallClock + max(0, int(now.Sub(b.started)/time.Second)))
+	return budget, budget.Exceeded()
+}
+
+// limits writes all budgets as {name: {current, limit}} for a provider.
+func (b *budgets) limits() map[string]any {
+	limits := make(map[string]any, len(b.byName))
+	for name, budget := range b.byName {
+		limits[name] = map[string]any{"current": budget.current, "limit": budget.ceiling}
+	}
+	return limits
+}
