@@ -108,10 +108,7 @@ func (a PendingAction) ApprovalEnvelope(instruction string, grants []map[string]
 	if len(grants) > 0 {
 		payload["grants"] = envelope.Clone(envelope.Plain(grants))
 	}
-	return map[string]any{
-		"schema": "agents-api.message", "version": 1, "type": "approval_required", "role": "tool",
-		"content": a.Summary, "payload": payload, "metadata": object(metadata),
-	}
+	return envelope.NewApprovalRequired(a.Summary, payload, object(metadata)).Value()
 }
 
 // ParseTime reads the times of pending actions: ISO 8601 with a zone, or date and time in UTC.
