@@ -53,39 +53,32 @@ func removeParameters(schema map[string]any, decided map[string]bool) {
 // it is known, else in that of the names.
 func requiredNames(parameters any, order []string) []string {
 	schema := envelope.Assoc(parameters)
-	var required []string
+	var required nameList
 	listed, _ := envelope.List(schema["required"])
 	for _, item := range listed {
-		required = appendName(required, envelope.Text(item))
+		if name := envelope.Text(item); name != "" {
+			required.add(name)
+		}
 	}
 	properties := schema
 	if schema["properties"] != nil {
 		properties = envelope.Assoc(schema["properties"])
 	}
 	for _, name := range inOrder(properties, order) {
-		if property, ok := properties[name].(map[string]any); ok && truthy(property["required"]) {
-			required = appendName(required, name)
+		if property, ok := properties[name].(map[string]any); ok && name != "" && truthy(property["required"]) {
+			required.add(name)
 		}
 	}
-	return required
-}
-
-func appendName(names []string, name string) []string {
-	if name == "" || slices.Contains(names, name) {
-		return names
-	}
-	return append(names, name)
+	return required.ordered
 }
 
 // inOrder lists the names of an object, those of the order first.
 func inOrder(object map[string]any, order []string) []string {
-	names := make([]string, 0, len(object))
-	seen := make(map[string]bool, len(object))
-	for _, name := range append(slices.Clone(order), slices.Sorted(maps.Keys(object))...) {
-		if _, has := object[name]; has && !seen[name] {
-			seen[name] = true
-			names = append(names, name)
+	var names nameList
+	for _, name := range slices.Concat(order, slices.Sorted(maps.Keys(object))) {
+		if _, has := object[name]; has {
+			names.add(name)
 		}
 	}
-	return names
+	return names.ordered
 }

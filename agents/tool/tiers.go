@@ -27,23 +27,31 @@ func SplitTiers(tools []Entry, context map[string]any, mostUsed []string, limit 
 		limit = int(max(1, own))
 	}
 	known := namedTools(tools)
-	first := make([]string, 0, min(limit, len(known)))
+	byName := make(map[string]bool, len(known))
+	for _, tool := range known {
+		byName[tool.name] = true
+	}
+	var first nameList
 	for _, name := range tierCandidates(known, context, mostUsed) {
-		if len(first) < limit && !slices.Contains(first, name) && isNamed(known, name) {
-			first = append(first, name)
+		if len(first.ordered) < limit && byName[name] {
+			first.add(name)
 		}
 	}
-	tiers := Tiers{First: first, Manifest: []any{}}
+	tiers := Tiers{First: first.ordered, Manifest: []any{}}
 	for _, tool := range known {
-		if !slices.Contains(first, tool.name) {
+		if !first.seen[tool.name] {
 			tiers.Second = append(tiers.Second, tool.name)
-			tiers.Manifest = append(tiers.Manifest, map[string]any{
-				"name": tool.name, "summary": envelope.Trim(scalarText(tool.fields["description"])),
-				"required_fields": list(texts(members(tool.fields["parameters"])["required"])),
-			})
+			tiers.Manifest = append(tiers.Manifest, manifestEntry(tool))
 		}
 	}
 	return tiers
+}
+
+func manifestEntry(tool namedTool) map[string]any {
+	return map[string]any{
+		"name": tool.name, "summary": envelope.Trim(scalarText(tool.fields["description"])),
+		"required_fields": list(texts(members(tool.fields["parameters"])["required"])),
+	}
 }
 
 func tierCandidates(tools []namedTool, context map[string]any, mostUsed []string) []string {
@@ -57,8 +65,4 @@ func tierCandidates(tools []namedTool, context map[string]any, mostUsed []string
 		candidates = append(candidates, tool.name)
 	}
 	return candidates
-}
-
-func isNamed(tools []namedTool, name string) bool {
-	return slices.ContainsFunc(tools, func(tool namedTool) bool { return tool.name == name })
 }

@@ -100,13 +100,30 @@ func texts(value any) []string {
 	if isContainer(value) {
 		items = containerItems(value)
 	}
-	names := make([]string, 0, len(items))
+	var names nameList
 	for _, item := range items {
-		if name, ok := envelope.NonBlank(item); ok && !slices.Contains(names, name) {
-			names = append(names, name)
+		if name, ok := envelope.NonBlank(item); ok {
+			names.add(name)
 		}
 	}
-	return names
+	return names.ordered
+}
+
+// nameList keeps names in order, each once, in linear time: lists of names come from strangers.
+type nameList struct {
+	ordered []string
+	seen    map[string]bool
+}
+
+func (l *nameList) add(name string) {
+	if l.seen[name] {
+		return
+	}
+	if l.seen == nil {
+		l.seen = map[string]bool{}
+	}
+	l.seen[name] = true
+	l.ordered = append(l.ordered, name)
 }
 
 // containerItems gives the items of a list, or the values of an object in the order of its names.
