@@ -3,8 +3,6 @@ package tool
 import (
 	"encoding/json"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -181,13 +179,7 @@ func TestCanonicalFormIsJSONAndStable(t *testing.T) {
 }
 
 func FuzzCanonical(f *testing.F) {
-	for _, name := range []string{"tool-declaration", "tool-policy"} {
-		text, err := os.ReadFile(filepath.Join("..", "testdata", "agents-api", name+".json"))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(text)
-	}
+	f.Add([]byte(`{"name":"client/a","parameters":{"properties":{"q/ü":{"type":"string","default":1.50}}},"tags":[]}`))
 	f.Add([]byte(`{"1e1":1,"9":2,"1f":3,"":-0,"k":[1e400,-1E-400,"\ud800"]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		value, err := envelope.Decode(text, envelope.Limits{Bytes: 1 << 16})

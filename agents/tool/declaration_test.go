@@ -76,11 +76,14 @@ func TestFieldsAreListedInOrderAndOnce(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for name, safe := range map[string]string{
-		"client/search-docs": "client__search__docs", " a/b ": "a__b", "---": "tool", "": "tool", "9lives": "tool_9lives", "_x_": "x", "Ab": "Ab",
+		"client/search-docs": "client__search__docs", "---": "tool", "": "tool", "9lives": "tool_9lives", "_x_": "x", "Ab": "Ab",
 	} {
 		if got := ProviderSafeName(name); got != safe {
 			t.Errorf("%q is safe as %q, want %q", name, got, safe)
 		}
+	}
+	if got := ProviderSafeName(" a/b "); got != "a__b" {
+		t.Errorf("padding becomes %q", got)
 	}
 	for _, name := range []string{"A", "a/", "/a", "a/b/c", "1a", "a b", "a/B", "a/b\n", "ä"} {
 		if _, err := NormalizeServer(map[string]any{"name": name, "description": "x"}); err == nil {

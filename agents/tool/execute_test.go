@@ -67,8 +67,10 @@ func TestExecuteRoutesToTarget(t *testing.T) {
 func TestExecuteTurnsErrorsIntoResults(t *testing.T) {
 	prepared := prepare(t, `{"name": "a", "description": "d", "runtime": {"environment": "control_plane"}}`, `{}`)
 	for text, executor := range map[string]ExecutorFunc{
-		"disk full":              func(context.Context, Call) (map[string]any, error) { return nil, errors.New("disk full") },
-		"Ask for less.":          func(context.Context, Call) (map[string]any, error) { return nil, fmt.Errorf("tool: %w", fault.Wrap(fault.TooLarge, "Ask for less.", errors.New("private"))) },
+		"disk full": func(context.Context, Call) (map[string]any, error) { return nil, errors.New("disk full") },
+		"Ask for less.": func(context.Context, Call) (map[string]any, error) {
+			return nil, fmt.Errorf("tool: %w", fault.Wrap(fault.TooLarge, "Ask for less.", errors.New("private")))
+		},
 		"Tool execution failed.": func(context.Context, Call) (map[string]any, error) { panic("/etc/secret") },
 	} {
 		got := Execute(t.Context(), prepared, Executors{Default: executor})
@@ -96,7 +98,7 @@ func TestDuplicatePolicyIsEnforced(t *testing.T) {
 		if ran != runs {
 			t.Errorf("%q ran %d times, want %d", policy, ran, runs)
 		}
-		if runs == 1 && (!envelope.Equal(first["result"], second["result"]) || envelope.Assoc(second["metadata"])["repeated"] != true) {
+		if runs == 1 && (!envelope.Equal(first["result"], second["result"]) || !isTrue(envelope.Assoc(second["metadata"])["repeated"])) {
 			t.Errorf("%q: second answer %v", policy, second)
 		}
 		Execute(t.Context(), prepare(t, declaration, `{"a": 2}`), executors)

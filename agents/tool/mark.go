@@ -12,7 +12,7 @@ const (
 // Strange tells whether a tool returns text that strangers wrote (web pages, mails): it is declared with
 // "untrusted_text": true, there or in its runtime.
 func Strange(declaration *Declaration) bool {
-	return declaration.Field("untrusted_text") == true || declaration.Runtime()["untrusted_text"] == true
+	return isTrue(declaration.Field("untrusted_text")) || isTrue(declaration.Runtime()["untrusted_text"])
 }
 
 // MarkText wraps text that strangers wrote, so that a model can tell it from what its own people say. The text cannot
@@ -24,7 +24,7 @@ func MarkText(source, text string) string {
 // unmarked opens everything that looks like a mark, whatever its case and spaces, with a parenthesis.
 func unmarked(text string) string {
 	var out strings.Builder
-	for index := 0; index < len(text); index++ {
+	for index := range len(text) {
 		if text[index] == '[' && looksLikeMark(text[index:]) {
 			out.WriteByte('(')
 			continue

@@ -126,7 +126,9 @@ func TestActionOrder(t *testing.T) {
 		{"tool's own", `{"tool_name": "t", "tool_def": {"action_policy": "preview", "action_policy_chat": "forbidden"}}`, ActionOptions{}, "preview"},
 		{"tool's own for the mode", `{"tool_name": "t", "mode": "cli", "tool_def": {"action_policy": "?", "action_policy_cli": "forbidden"}}`, ActionOptions{}, "forbidden"},
 		{"default mode is chat", `{"tool_name": "t", "tool_def": {"action_policy_chat": "preview"}}`, ActionOptions{}, "preview"},
-		{"final", `{"tool_name": "t"}`, ActionOptions{Final: func(policy, _, mode string, _ map[string]any) string { return map[string]string{"direct chat": "preview"}[policy+" "+mode] }}, "preview"},
+		{"final", `{"tool_name": "t"}`, ActionOptions{Final: func(policy, _, mode string, _ map[string]any) string {
+			return map[string]string{"direct chat": "preview"}[policy+" "+mode]
+		}}, "preview"},
 		{"final nonsense", `{"tool_name": "t"}`, ActionOptions{Final: func(string, string, string, map[string]any) string { return "x" }}, "direct"},
 	} {
 		if got := ResolveAction(decode(t, c.context).(map[string]any), c.options); got != c.want {

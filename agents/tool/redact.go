@@ -53,7 +53,7 @@ func sensitivePaths(fields map[string]any, bindings []binding) *pathNode {
 func addDeclaredPaths(root *pathNode, value any) {
 	if object, ok := value.(map[string]any); ok {
 		for name, item := range object {
-			if name = envelope.Trim(name); item == true && name != "" {
+			if name = envelope.Trim(name); isTrue(item) && name != "" {
 				root.add(name)
 			}
 		}
@@ -88,7 +88,7 @@ func joinPath(path, name string) string {
 
 func schemaIsSensitive(schema map[string]any) bool {
 	for _, mark := range []string{"sensitive", "x-sensitive", "secret", "writeOnly"} {
-		if schema[mark] == true {
+		if isTrue(schema[mark]) {
 			return true
 		}
 	}

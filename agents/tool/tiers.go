@@ -57,7 +57,7 @@ func manifestEntry(tool namedTool) map[string]any {
 func tierCandidates(tools []namedTool, context map[string]any, mostUsed []string) []string {
 	candidates := slices.Concat(texts(context["tier_1_tools"]), mostUsed)
 	for _, tool := range tools {
-		if tool.fields["mandatory"] == true {
+		if isTrue(tool.fields["mandatory"]) {
 			candidates = append(candidates, tool.name)
 		}
 	}

@@ -11,6 +11,12 @@ import (
 	"inbox/agents/envelope"
 )
 
+// isTrue tells whether a value is the flag true; no other value counts.
+func isTrue(value any) bool {
+	flag, _ := value.(bool)
+	return flag
+}
+
 // truthy is the runtime's reading of a value as yes or no: nothing, zero, "", "0" and empty containers are no.
 func truthy(value any) bool {
 	switch value := envelope.Plain(value).(type) {

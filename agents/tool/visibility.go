@@ -96,7 +96,7 @@ func keep(tools []namedTool, wanted func(namedTool) bool) []namedTool {
 }
 
 func isRuntimeTool(tool map[string]any) bool {
-	return tool["runtime_tool"] == true || tool["executor"] == ExecutorClient
+	return isTrue(tool["runtime_tool"]) || tool["executor"] == ExecutorClient
 }
 
 // autonomous tells whether nobody stands behind the run who could be asked: no principal, user 0, or a machine.

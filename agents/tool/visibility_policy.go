@@ -25,7 +25,7 @@ func newVisibility(context map[string]any, options VisibilityOptions) *visibilit
 		allowOnly:       append(texts(context["allow_only"]), union("allow_only")...),
 		deny:            append(texts(context["deny"]), union("deny")...),
 		writeCategories: writeCategories,
-		allowWrite:      context["allow_write_tools"] == true,
+		allowWrite:      isTrue(context["allow_write_tools"]),
 	}
 	if context["mode"] != nil {
 		v.mode = scalarText(context["mode"])
@@ -36,7 +36,7 @@ func newVisibility(context map[string]any, options VisibilityOptions) *visibilit
 	v.optedTools = slices.Concat(v.allowOnly, v.mandatoryTools, texts(context["runtime_tools"]), union("runtime_tools"))
 	v.optedCategories = slices.Concat(v.mandatoryCategories, texts(context["runtime_categories"]), union("runtime_categories"))
 	for _, policy := range policies {
-		v.allowWrite = v.allowWrite || policy["allow_write_tools"] == true
+		v.allowWrite = v.allowWrite || isTrue(policy["allow_write_tools"])
 		if policyMode(policy) == "allow" {
 			v.optedTools = append(v.optedTools, texts(policy["tools"])...)
 			v.optedCategories = append(v.optedCategories, texts(policy["categories"])...)
@@ -79,7 +79,7 @@ func policyMode(policy map[string]any) string {
 }
 
 func (v *visibility) mandatory(tool namedTool) bool {
-	return tool.fields["mandatory"] == true || slices.Contains(v.mandatoryTools, tool.name) ||
+	return isTrue(tool.fields["mandatory"]) || slices.Contains(v.mandatoryTools, tool.name) ||
 		inCategories(tool.fields, v.mandatoryCategories)
 }
 
@@ -89,7 +89,7 @@ func (v *visibility) optedIn(tool namedTool) bool {
 
 func (v *visibility) writes(tool map[string]any) bool {
 	return len(v.writeCategories) > 0 &&
-		(tool["write"] == true || tool["mutating"] == true || inCategories(tool, v.writeCategories))
+		(isTrue(tool["write"]) || isTrue(tool["mutating"]) || inCategories(tool, v.writeCategories))
 }
 
 // byMode is step 1.
