@@ -149,7 +149,7 @@ func (j *compactionJob) summarize(ctx context.Context, summarizer Summarizer) Co
 	counts.compacted, counts.archived = statsOf([]envelope.Envelope{message}), statsOfAny(archived)
 	metadata := conservation(j.policy, counts, about)
 	metadata["summary_message"] = message.Value()
-	if envelope.Assoc(metadata["conservation"])["failed_closed"] == true {
+	if truthy(envelope.Assoc(metadata["conservation"])["failed_closed"]) {
 		return j.failed(about, metadata, "Compaction conservation check failed.")
 	}
 	compacted := append([]envelope.Envelope{message}, tail...)

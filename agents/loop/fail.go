@@ -61,7 +61,7 @@ func guard(where string, call func() error) (err error) {
 
 // quietly calls a callback whose failure must not change the result (agent runtime contract, section 3.2).
 func quietly(call func()) {
-	defer func() { _ = recover() }() //nolint:errcheck // swallowed on purpose
+	defer func() { _ = recover() }()
 	call()
 }
 

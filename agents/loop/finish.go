@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"inbox/agents/envelope"
 )
@@ -35,7 +36,7 @@ func (r *run) failure(ctx context.Context) (map[string]any, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // its errors are the contract's
 	}
-	_ = r.end(ctx, envelope.StatusFailed) //nolint:errcheck // the failure of the turn is what counts
+	_ = r.end(ctx, envelope.StatusFailed) // the failure of the turn is what counts
 	r.persist(ctx, result)
 	return result, nil
 }
@@ -125,15 +126,15 @@ func (r *run) persist(ctx context.Context, result map[string]any) {
 		return
 	}
 	quietly(func() {
-		_ = r.options.Persister.Persist(context.WithoutCancel(ctx), r.messages, r.options.request(r.messages), result) //nolint:errcheck // swallowed by contract
+		_ = r.options.Persister.Persist(context.WithoutCancel(ctx), r.messages, r.options.request(r.messages), result)
 	})
 }
 
 // finalContent is the last thing that the assistant said.
 func finalContent(messages []envelope.Envelope) string {
-	for i := len(messages) - 1; i >= 0; i-- {
-		if messages[i].Role == "assistant" && messages[i].Type != envelope.TypeToolCall && messages[i].Text() != "" {
-			return messages[i].Text()
+	for _, message := range slices.Backward(messages) {
+		if message.Role == "assistant" && message.Type != envelope.TypeToolCall && message.Text() != "" {
+			return message.Text()
 		}
 	}
 	return ""

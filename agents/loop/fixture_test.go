@@ -48,6 +48,11 @@ func number(value any) int {
 	return int(whole)
 }
 
+func yes(value any) bool {
+	truth, is := value.(bool)
+	return is && truth
+}
+
 func TestProviderTurnResultFixtures(t *testing.T) {
 	fixturetest.Run(t, "provider-turn-result", func(c fixturetest.Case) (any, error) {
 		return loop.NormalizeProviderTurn(c.Object())
@@ -149,7 +154,7 @@ func (s *script) Turn(_ context.Context, messages []envelope.Envelope, turn map[
 	}
 	step := envelope.Assoc(turns[s.turn])
 	s.turn++
-	if step["request_cancel"] == true {
+	if yes(step["request_cancel"]) {
 		s.cancelled = true
 	}
 	if text, has := step["throw"]; has {
@@ -213,7 +218,7 @@ func (s *script) options() loop.Options {
 	if id := envelope.Text(s.setting["transcript_session_id"]); envelope.Trim(id) != "" {
 		options.SessionID = id
 	}
-	if s.setting["tool_executor"] == true {
+	if yes(s.setting["tool_executor"]) {
 		s.calls["executor_calls"] = []any{}
 		options.Executors.Default = s
 	}
@@ -290,7 +295,7 @@ func (s *script) stores(options *loop.Options) {
 		s.calls["persist_calls"] = []any{}
 		options.Persister = (*scriptPersister)(s)
 	}
-	if s.setting["request_store"] == true {
+	if yes(s.setting["request_store"]) {
 		s.calls["store_calls"] = []any{}
 		s.store = request.NewMemory(request.MemoryOptions{})
 		options.RequestStore = s
@@ -299,7 +304,7 @@ func (s *script) stores(options *loop.Options) {
 
 func (s *script) observe(name string, payload map[string]any) {
 	s.note("events_emitted", map[string]any{"event": name, "payload": envelope.Clone(payload)})
-	if truth, _ := s.setting["event_sink_throws"].(bool); truth {
+	if yes(s.setting["event_sink_throws"]) {
 		panic("sink")
 	}
 }
@@ -312,7 +317,7 @@ func (s *script) mediate(_ context.Context, proposal loop.Proposal) (any, error)
 		"parameters": proposal.Parameters,
 	})
 	decision, _ := s.next("mediator", s.list("mediator"), false)
-	if truth, _ := envelope.Assoc(decision)["throw"].(bool); truth {
+	if yes(envelope.Assoc(decision)["throw"]) {
 		panic("mediator")
 	}
 	return decision, nil

@@ -224,8 +224,8 @@ func countOf(calls, names []string) (count int) {
 }
 
 func lastIndex(calls []string, name string) int {
-	for i := len(calls) - 1; i >= 0; i-- {
-		if calls[i] == name {
+	for i, call := range slices.Backward(calls) {
+		if call == name {
 			return i
 		}
 	}

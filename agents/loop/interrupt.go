@@ -43,7 +43,7 @@ func (r *run) poll(ctx context.Context) (*interrupt, error) {
 
 // cancelled looks whether the run is to stop: by its context or by run control.
 func (r *run) cancelled(ctx context.Context) (*interrupt, error) {
-	if err := ctx.Err(); err != nil {
+	if over(ctx) {
 		return r.stoppedByContext(ctx), nil
 	}
 	if r.options.Control == nil || r.options.RunID == "" {
@@ -65,6 +65,8 @@ func (r *run) cancelled(ctx context.Context) (*interrupt, error) {
 		},
 	})
 }
+
+func over(ctx context.Context) bool { return ctx.Err() != nil }
 
 // stoppedByContext says why this process stops the run. Nobody in the conversation said anything, so the transcript
 // gets no message.

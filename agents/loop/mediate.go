@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"inbox/agents/envelope"
 	"inbox/agents/tool"
@@ -81,6 +82,7 @@ func (r *run) addContinuation(value any) (added int, err error) {
 type batch struct {
 	*run
 	earlier      int // execution results before this turn
+	seen         int // calls of the batch so far
 	complete     bool
 	stopRecorded bool
 }
@@ -91,11 +93,14 @@ func (b *batch) mediate(ctx context.Context, row entry) (stop bool, err error) {
 	if !is {
 		return false, nil
 	}
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return true, nil // a call without its result would break the transcript
 	}
 	// 1, 2: prepare and announce.
-	b.spins = append(b.spins, NewSpinSignature(call.name, call.parameters))
+	b.seen++
+	if b.options.SpinDetector != nil {
+		b.spins = append(b.spins, NewSpinSignature(call.name, call.parameters))
+	}
 	b.prepare(call)
 	b.announce(call)
 
@@ -147,7 +152,7 @@ func (b *batch) read(row entry) (*toolCall, bool) {
 	}
 	sequence := row.index + 1
 	if row.index < 0 {
-		sequence = len(b.spins) + 1
+		sequence = b.seen + 1
 	}
 	id, given := envelope.NonBlank(first(raw["id"], raw["tool_call_id"]))
 	if !given {
@@ -169,7 +174,8 @@ func (b *batch) prepare(call *toolCall) {
 
 // facts are the members that all records of a call have.
 func (b *batch) facts(call *toolCall, more map[string]any) map[string]any {
-	facts := map[string]any{"turn": b.turn, "tool_name": call.name, "tool_call_id": call.id}
+	facts := make(map[string]any, 3+len(more))
+	facts["turn"], facts["tool_name"], facts["tool_call_id"] = b.turn, call.name, call.id
 	maps.Copy(facts, more)
 	return facts
 }
@@ -220,11 +226,11 @@ func (b *batch) decide(ctx context.Context, call *toolCall) tool.Decision {
 
 func (b *batch) proposal(call *toolCall) Proposal {
 	proposal := Proposal{
-		Messages: b.messages[:len(b.messages):len(b.messages)], RawToolCall: call.raw,
+		Messages: slices.Clip(b.messages), RawToolCall: call.raw,
 		ToolDeclaration: call.prepared.Declaration, ToolName: call.name, Parameters: call.parameters, ToolCallID: call.id,
 		TurnContext: b.turnContext, Turn: b.turn,
-		PriorToolResults:     b.toolResults[:len(b.toolResults):len(b.toolResults)],
-		PriorMediatedResults: b.toolResults[b.earlier:len(b.toolResults):len(b.toolResults)],
+		PriorToolResults:     slices.Clip(b.toolResults),
+		PriorMediatedResults: slices.Clip(b.toolResults[b.earlier:]),
 	}
 	if call.failure == nil {
 		proposal.PreparedToolCall = call.prepared.Call.Object()

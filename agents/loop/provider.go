@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"inbox/agents/envelope"
 	"inbox/agents/tool"
@@ -106,7 +107,7 @@ func (p *providerRunner) readOutput(result map[string]any) {
 
 // withAnswer makes a turn without tools a whole conversation result: the transcript and what the model said.
 func withAnswer(result map[string]any, messages []envelope.Envelope) error {
-	messages = messages[:len(messages):len(messages)]
+	messages = slices.Clip(messages)
 	if result["message"] != nil {
 		message, err := envelope.Normalize(result["message"])
 		if err != nil {

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"inbox/agents/envelope"
@@ -21,7 +22,7 @@ func newRun(messages any, runner Runner, options Options) (*run, error) {
 	if r.messages, err = envelopes(messages); err != nil {
 		return nil, err
 	}
-	r.messages = r.messages[:len(r.messages):len(r.messages)] // the caller's list stays its own
+	r.messages = slices.Clip(r.messages) // the caller's list stays its own
 	r.mediating = r.executable() && r.tools.Len() > 0
 	r.gate = newGate(options.ToolCallRules)
 	r.budgets = newBudgets(options.Budgets, r.options.MaxTurns, time.Now())
@@ -82,7 +83,7 @@ func (r *run) end(ctx context.Context, status string) error {
 }
 
 // abandon ends a run that leaves with an error, so that nobody waits for it.
-func (r *run) abandon(ctx context.Context) { _ = r.end(ctx, envelope.StatusFailed) } //nolint:errcheck // the first error counts
+func (r *run) abandon(ctx context.Context) { _ = r.end(ctx, envelope.StatusFailed) }
 
 func (r *run) locking() bool { return r.options.Lock != nil && r.options.SessionID != "" }
 
@@ -104,6 +105,6 @@ func (r *run) release(ctx context.Context, token string) {
 		return
 	}
 	quietly(func() {
-		_ = r.options.Lock.Release(context.WithoutCancel(ctx), r.options.SessionID, token) //nolint:errcheck // the lock's time to live frees the session
+		_ = r.options.Lock.Release(context.WithoutCancel(ctx), r.options.SessionID, token)
 	})
 }

@@ -131,7 +131,7 @@ func objectMismatch(object, schema map[string]any) string {
 			if problem := mismatch(row.value, property); problem != "" {
 				return problem
 			}
-		} else if schema["additionalProperties"] == false {
+		} else if open, says := schema["additionalProperties"].(bool); says && !open {
 			return "additional_property_forbidden"
 		}
 	}

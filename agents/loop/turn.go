@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"inbox/agents/envelope"
 )
@@ -63,7 +64,7 @@ func (r *run) keepArchive(ctx context.Context, compaction Compaction) error {
 
 func (r *run) callRunner(ctx context.Context) (given any, err error) {
 	err = guard("turn runner", func() (err error) {
-		given, err = r.runner.Turn(ctx, r.messages[:len(r.messages):len(r.messages)], r.turnContext)
+		given, err = r.runner.Turn(ctx, slices.Clip(r.messages), r.turnContext)
 		return err
 	})
 	return given, err
