@@ -136,7 +136,7 @@ func CanonicalName(name string, entries []Entry) string {
 	}
 	aliases := aliasesOf(func(yield func(string, map[string]any) bool) {
 		for _, entry := range entries {
-			if isContainer(entry.Value) && !yield(entry.Name, members(entry.Value)) {
+			if entry.Name != "" && isContainer(entry.Value) && !yield(entry.Name, members(entry.Value)) {
 				return
 			}
 		}
