@@ -1,0 +1,20 @@
+//go:build unix
+
+package mcptool
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup gives the program a process group, so that a signal reaches its children, too.
+func ownGroup(command *exec.Cmd) {
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+}
+
+func askGroupToEnd(command *exec.Cmd) { signalGroup(command, syscall.SIGTERM) }
+func killGroup(command *exec.Cmd)     { signalGroup(command, syscall.SIGKILL) }
+
+func signalGroup(command *exec.Cmd, signal syscall.Signal) {
+	_ = syscall.Kill(-command.Process.Pid, signal) // nobody left is what we want
+}

@@ -1,0 +1,82 @@
+package mcptool
+
+// skipper looks through a message that is too large to keep for the one thing that is needed of it: the id of the call
+// that it answers. It keeps a few bytes, whatever the message is.
+type skipper struct {
+	depth   int
+	inText  bool
+	escaped bool
+
+	text    []byte // the last string at the top level
+	inKey   bool   // the next string is a name, at the top level
+	member  string // the member that is being read, at the top level
+	id      []byte
+	request bool // it has a method and answers nothing
+}
+
+const skipperBytes = 24 // longer than every number and every name that matters
+
+func (s *skipper) feed(piece []byte) {
+	for _, c := range piece {
+		if s.inText {
+			s.readText(c)
+		} else {
+			s.read(c)
+		}
+	}
+}
+
+func (s *skipper) readText(c byte) {
+	switch {
+	case s.escaped:
+		s.escaped = false
+	case c == '\\':
+		s.escaped = true
+	case c == '"':
+		s.inText = false
+		if s.depth == 1 && s.inKey {
+			s.named(string(s.text))
+		}
+		return
+	}
+	if s.depth == 1 && len(s.text) < skipperBytes {
+		s.text = append(s.text, c)
+	}
+}
+
+func (s *skipper) named(member string) {
+	s.inKey, s.member = false, member
+	s.request = s.request || member == "method"
+	if member == "id" {
+		s.id = nil // the last one counts, as in encoding/json
+	}
+}
+
+func (s *skipper) read(c byte) {
+	switch c {
+	case '"':
+		s.inText, s.text = true, s.text[:0]
+	case '{', '[':
+		s.depth++
+		s.inKey = s.depth == 1
+	case '}', ']':
+		s.depth--
+	case ',':
+		if s.depth == 1 {
+			s.inKey, s.member = true, ""
+		}
+	default:
+		digit := c >= '0' && c <= '9'
+		if digit && s.depth == 1 && s.member == "id" && len(s.id) < skipperBytes {
+			s.id = append(s.id, c)
+		}
+	}
+}
+
+// answer gives an error for the call, nothing if the message answers none. Our calls have whole numbers as ids.
+func (s *skipper) answer(limit int) []byte {
+	if s.request || len(s.id) == 0 || len(s.id) > 18 || len(s.id) > 1 && s.id[0] == '0' {
+		return nil
+	}
+	return tooLarge(string(s.id), limit)
+}

@@ -1,0 +1,166 @@
+package mcptool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"inbox/agents/tool"
+	"inbox/internal/fault"
+)
+
+// Source is the tools of several MCP servers. It is a tool.Executor for them and safe for concurrent use.
+type Source struct {
+	options Options
+	servers []*server // in the order of the settings
+	byName  map[string]*server
+
+	starting sync.Once
+	ctx      context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+}
+
+var _ tool.Executor = (*Source)(nil)
+
+// New checks the settings; nothing is started and nothing called before Start. Its faults are fault.Malformed and name
+// the setting, with the place of the server in the list: "mcp[1].url".
+func New(servers []Server, options Options) (*Source, error) {
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
+	source := &Source{options: options.withDefaults(), byName: map[string]*server{}}
+	for i, settings := range servers {
+		if err := source.add(settings); err != nil {
+			wrong := fault.Of(err)
+			return nil, fault.InField(fmt.Sprintf("mcp[%d].%s", i, wrong.Field), wrong.Public)
+		}
+	}
+	source.ctx, source.cancel = context.WithCancel(context.Background())
+	return source, nil
+}
+
+func (s *Source) add(settings Server) error {
+	if err := settings.Validate(); err != nil {
+		return err
+	}
+	if s.byName[settings.Name] != nil {
+		return fault.InField("name", "is there twice: every server needs a name of its own")
+	}
+	if settings.URL != "" && s.options.Client == nil {
+		return fault.InField("client", "is required for a server with a url")
+	}
+	added := newServer(settings, s.options)
+	s.servers = append(s.servers, added)
+	s.byName[settings.Name] = added
+	return nil
+}
+
+// Start connects to the servers in the background and keeps the connections. A second Start does nothing.
+func (s *Source) Start() {
+	s.starting.Do(func() {
+		for _, one := range s.servers {
+			s.running.Go(func() { one.run(s.ctx) })
+		}
+	})
+}
+
+// Close ends calls, connections and programs with their children, and returns when they are gone. It takes at most
+// about twice StopGrace. Calls after it fail; a second Close does nothing.
+func (s *Source) Close() {
+	s.starting.Do(func() {}) // a Start after Close starts nothing
+	s.cancel()
+	s.running.Wait()
+}
+
+// Declarations gives the tools of all servers, as normalized declarations of agents/tool: executor host, source and
+// namespace are the server's name, action_policy is direct or preview, at_most_once and runtime.duplicate_policy say
+// what must not run twice, mcp.tool is the name at the server. The tools of a server that is away stay. The first time
+// it waits for servers that are still starting, at most ReconnectWait. The objects must not be changed.
+func (s *Source) Declarations(ctx context.Context) []map[string]any {
+	s.await(ctx)
+	var declarations []map[string]any
+	for _, one := range s.servers {
+		for _, known := range one.current().tools {
+			declarations = append(declarations, known.declaration.Object())
+		}
+	}
+	return declarations
+}
+
+func (s *Source) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.ReconnectWait)
+	defer cancel()
+	for _, one := range s.servers {
+		select {
+		case <-one.tried:
+		case <-s.ctx.Done():
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Has tells whether the name belongs to one of the servers, whether or not there is such a tool now.
+func (s *Source) Has(name string) bool {
+	return s.of(name) != nil
+}
+
+func (s *Source) of(name string) *server {
+	namespace, _, found := strings.Cut(name, "/")
+	if !found {
+		return nil
+	}
+	return s.byName[namespace]
+}
+
+// Execute runs a prepared call. The server gets the call's idempotency key if the call belongs to a run. Everything
+// that goes wrong is an answer with success false, error and error_type; an error is returned only when ctx ends.
+func (s *Source) Execute(ctx context.Context, call tool.Call) (map[string]any, error) {
+	key := ""
+	if run, _ := call.Context["run_id"].(string); run != "" { // without a run the keys of strangers' calls would be the same
+		key = call.IdempotencyKey()
+	}
+	return s.Call(ctx, call.Name, call.Parameters, key)
+}
+
+// Call runs a tool by its canonical name. The key, if there is one, goes to the server as IdempotencyMeta. Answer and
+// error as for Execute.
+func (s *Source) Call(ctx context.Context, name string, parameters map[string]any, key string) (map[string]any, error) {
+	one := s.of(name)
+	if one == nil {
+		return failed(kindNotFound, "Tool '"+name+"' not found"), nil
+	}
+	return one.call(ctx, name, parameters, key)
+}
+
+// Status is what an operator sees of a server.
+type Status struct {
+	Server    string
+	Connected bool
+	Since     time.Time // of the present state
+	Reason    string    // why it is not connected; for the operator only
+	Tools     []string  // canonical names of the tools on offer, also while it is away
+	LeftOut   int       // tools that the settings leave out
+	Unusable  int       // tools that cannot be declared: odd name, odd or too large schema
+	TooMany   bool      // the server has more tools than MaxTools
+}
+
+// Status tells about every server, in the order of the settings.
+func (s *Source) Status() []Status {
+	list := make([]Status, 0, len(s.servers))
+	for _, one := range s.servers {
+		list = append(list, one.status())
+	}
+	return list
+}
+
+func (s *server) status() Status {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return Status{
+		Server: s.settings.Name, Connected: s.connection != nil, Since: s.since, Reason: s.failure,
+		Tools: s.tools.names(), LeftOut: s.tools.refused, Unusable: s.tools.broken, TooMany: s.tools.over,
+	}
+}
