@@ -143,7 +143,8 @@ func callsOfTags(text string) []map[string]any {
 	return calls
 }
 
-// callOfLine reads "name key=value …" when it is the whole text. "Well a=b" becomes a call, too, as in the contract.
+// callOfLine reads "name key=value …" when it is the whole text. "Well a=b" becomes a call, too, as in the contract, and
+// so does prose before markup with attributes in one line.
 func callOfLine(text string) []map[string]any {
 	line := envelope.Trim(text)
 	match := lineForm.FindStringSubmatch(line)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,9 +44,17 @@ func snapshot(budget *loop.Budget) map[string]any {
 	}
 }
 
+// number reads an integer as leniently as the options of a record are written: "3" and 2.7 count, too.
 func number(value any) int {
-	whole, _ := envelope.Integer(value)
-	return int(whole)
+	if whole, is := envelope.Integer(value); is {
+		return int(whole)
+	}
+	text, is := value.(string)
+	if !is {
+		text = fmt.Sprint(value)
+	}
+	float, _ := strconv.ParseFloat(envelope.Trim(text), 64) // anything else is 0
+	return int(float)
 }
 
 func yes(value any) bool {
@@ -211,9 +220,12 @@ func (s *script) options() loop.Options {
 	options := loop.Options{
 		MaxTurns: number(s.setting["max_turns"]), Context: envelope.Assoc(s.setting["context"]),
 		SessionID: envelope.Text(s.setting["session_id"]), RunID: envelope.Text(s.setting["run_id"]),
-		LockTTL: time.Duration(number(s.setting["transcript_lock_ttl"])) * time.Second, ToolCallRules: s.setting["tool_call_rules"],
-		Declarations: s.declared, StructuredOutput: s.setting["structured_output"], Control: (*scriptControl)(s),
+		ToolCallRules: s.setting["tool_call_rules"],
+		Declarations:  s.declared, StructuredOutput: s.setting["structured_output"], Control: (*scriptControl)(s),
 		Observer: loop.ObserverFunc(s.observe),
+	}
+	if ttl, has := s.setting["transcript_lock_ttl"]; has {
+		options.LockTTL = max(time.Second, time.Duration(number(ttl))*time.Second)
 	}
 	if id := envelope.Text(s.setting["transcript_session_id"]); envelope.Trim(id) != "" {
 		options.SessionID = id

@@ -46,7 +46,7 @@ func (r *run) cancelled(ctx context.Context) (*interrupt, error) {
 	if over(ctx) {
 		return r.stoppedByContext(ctx), nil
 	}
-	if r.options.Control == nil || r.options.RunID == "" {
+	if !r.controlled() {
 		return nil, nil
 	}
 	var asked bool

@@ -180,7 +180,7 @@ func TestApprovalWithoutAnEnvelopeIsAFailure(t *testing.T) {
 	result := r.run(t)
 	wantStatus(t, result, "completed")
 	executed := envelope.Assoc(envelope.Assoc(result["tool_execution_results"].([]any)[0])["result"])
-	if executed["success"] != false || envelope.Assoc(executed["metadata"])["error_type"] != "invalid_approval_envelope" {
+	if yes(executed["success"]) || envelope.Assoc(executed["metadata"])["error_type"] != "invalid_approval_envelope" {
 		t.Fatalf("result %v", executed)
 	}
 	noOrphans(t, result)
