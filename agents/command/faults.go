@@ -1,0 +1,58 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"unicode"
+
+	"inbox/internal/fault"
+)
+
+// ExitRetry is the exit code of a program that asks to be run again later (EX_TEMPFAIL of sysexits.h).
+const ExitRetry = 75
+
+// What the sender of a message reads when the program fails. The cause, for the operator, says what happened.
+const (
+	sayUnreachable = "The agent cannot be reached right now. Please try again later."
+	sayBusy        = "The agent is busy right now. Please try again later."
+	sayFailed      = "The agent could not answer this message."
+	sayUnusable    = "The agent gave an answer that could not be used."
+)
+
+func unusable(cause error) error { return fault.GiveUp(sayUnusable, cause) }
+
+func unreachable(cause error) error { return fault.RetryIn(0, sayUnreachable, cause) }
+
+// notStarted classes a program that did not run: a lack of the machine passes, a wrong program does not.
+func notStarted(err error) error {
+	cause := fmt.Errorf("start program: %w", err)
+	if passes(err) {
+		return unreachable(cause)
+	}
+	return fault.GiveUp(sayFailed, cause)
+}
+
+// verdict classes the end of a program by its exit code.
+func verdict(state *os.ProcessState, stderr []byte) error {
+	if state.Success() {
+		return nil
+	}
+	cause := fmt.Errorf("the program ended with %s: %q", state, excerpt(string(stderr)))
+	if state.ExitCode() == ExitRetry {
+		return fault.RetryIn(0, sayBusy, cause)
+	}
+	return fault.GiveUp(sayFailed, cause)
+}
+
+// excerpt makes the end of what a program said fit for one line of a log: printable characters, at most 200.
+func excerpt(text string) string {
+	clean := strings.Map(func(char rune) rune {
+		if unicode.IsPrint(char) {
+			return char
+		}
+		return ' '
+	}, text[max(0, len(text)-1000):])
+	short := []rune(strings.Join(strings.Fields(clean), " "))
+	return string(short[max(0, len(short)-200):])
+}
