@@ -126,7 +126,7 @@ func (r *run) persist(ctx context.Context, result map[string]any) {
 		return
 	}
 	quietly(func() {
-		_ = r.options.Persister.Persist(context.WithoutCancel(ctx), r.messages, r.options.request(r.messages), result)
+		_ = r.options.Persister.Persist(context.WithoutCancel(ctx), slices.Clip(r.messages), r.options.request(r.messages), result)
 	})
 }
 

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"inbox/agents/envelope"
@@ -126,7 +127,7 @@ func (o *Options) structuredOutput(declared int) (*StructuredOutput, error) {
 
 func (o *Options) request(messages []envelope.Envelope) Request {
 	return Request{
-		Messages: messages, Context: o.Context, Metadata: o.Metadata, Principal: o.Principal, Workspace: o.Workspace,
+		Messages: slices.Clip(messages), Context: o.Context, Metadata: o.Metadata, Principal: o.Principal, Workspace: o.Workspace,
 		Overrides: o.Overrides, MaxTurns: o.MaxTurns,
 	}
 }

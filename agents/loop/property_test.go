@@ -194,6 +194,19 @@ func TestExcerptsAreWhole(t *testing.T) {
 	})
 }
 
+// TestTruncationStartsAtTheLimit: a result is shortened if and only if its JSON has more bytes than the limit.
+func TestTruncationStartsAtTheLimit(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		text := rapid.StringOf(rapid.RuneFrom([]rune("aé漢😀\"/\n\x01"))).Draw(rt, "text")
+		result := map[string]any{"success": true, "result": map[string]any{text: []any{text, 1.5e300, -1 << 62, nil, true}}}
+		limit := len(tool.Canonical(result)) + rapid.IntRange(-2, 2).Draw(rt, "off")
+		got, err := loop.NewByteTruncator(limit).Truncate(result, "t", nil)
+		if err != nil || got.Truncated != (len(tool.Canonical(result)) > limit) {
+			rt.Fatalf("limit %d, truncated %v, %v", limit, got.Truncated, err)
+		}
+	})
+}
+
 // TestMarkdownRoundTrip: cutting a document into items and joining them changes no byte.
 func TestMarkdownRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

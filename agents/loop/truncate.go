@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"encoding/json"
 	"maps"
 	"regexp"
 
@@ -38,6 +39,9 @@ func NewByteTruncator(limit int) *ByteTruncator {
 
 // Truncate implements Truncator.
 func (t *ByteTruncator) Truncate(result map[string]any, _ string, _ map[string]any) (Truncation, error) {
+	if mostBytes(result, t.limit) <= t.limit {
+		return Truncation{Result: result}, nil
+	}
 	size := len(tool.Canonical(result))
 	if size <= t.limit {
 		return Truncation{Result: result, Metadata: map[string]any{"original_bytes": size}}, nil
@@ -58,6 +62,36 @@ func (t *ByteTruncator) Truncate(result map[string]any, _ string, _ map[string]a
 	short := maps.Clone(result)
 	short["result"], short["metadata"] = body, metadata
 	return Truncation{Result: short, Truncated: true, Metadata: facts}, nil
+}
+
+// mostBytes is an upper bound of the JSON's size, for most results are far below the limit and need not be written to
+// know that. It stops counting above the limit.
+func mostBytes(value any, limit int) int {
+	switch value := value.(type) {
+	case string:
+		return 6*len(value) + 2 // every byte an escape
+	case json.Number:
+		return max(len(value), 32)
+	case nil, bool, int, int64, float64:
+		return 32
+	case map[string]any:
+		size := 2
+		for name, member := range value {
+			if size += 6*len(name) + 4 + mostBytes(member, limit); size > limit {
+				break
+			}
+		}
+		return size
+	case []any:
+		size := 2
+		for _, item := range value {
+			if size += 1 + mostBytes(item, limit); size > limit {
+				break
+			}
+		}
+		return size
+	}
+	return limit + 1
 }
 
 // excerpt gives at most the limit of the result's JSON. What the model looks for comes first; the JSON is ASCII, so a
