@@ -1,0 +1,176 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"inbox/agents"
+	"inbox/agents/envelope"
+	"inbox/agents/loop"
+	"inbox/agents/tool"
+	"inbox/normalized"
+)
+
+// Handle answers a turn: prompt, loop, answer. Errors are faults, or the cause of the ended context. A turn that runs
+// again takes up its transcript from turn.Memory: tools that ended are not called twice.
+func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
+	return func(yield func(normalized.Delta, error) bool) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		answer := &answer{yield: yield, enough: cancel, limits: a.options.Limits}
+		err := a.answer(ctx, turn, answer)
+		if err != nil && !answer.stopped {
+			yield(normalized.Delta{}, err)
+		}
+	}
+}
+
+// job is one run of one turn. It stays in one goroutine.
+type job struct {
+	agent     *Agent
+	turn      agents.Turn
+	answer    *answer
+	note      *note
+	tools     tool.Declarations
+	names     toolNames
+	executors map[string]Tools
+	pictures  *images
+	system    string
+	problem   error  // of the model or the note, as it was
+	stop      string // why the model stopped last
+	kept      int    // messages of the transcript that the note knows
+}
+
+func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("llm: %w", context.Cause(ctx))
+	}
+	j := &job{agent: a, turn: turn, answer: answer, system: a.system(turn)}
+	if err := j.prepare(ctx); err != nil {
+		return err
+	}
+	j.pictures = a.loadImages(ctx, turn)
+	transcript := prompt(turn, j.pictures)
+	waits, err := j.takeUp(ctx)
+	if err != nil {
+		return err
+	}
+	transcript = append(transcript, j.note.Messages...)
+	j.kept = len(transcript)
+	answer.replay(j.note.Messages, j.names)
+	if waits {
+		return j.park(j.note.Waiting, j.note.Usage)
+	}
+	result, err := loop.Run(ctx, transcript, j, j.options(ctx))
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("llm: %w", context.Cause(ctx))
+	case j.problem != nil:
+		return j.problem
+	case err != nil:
+		return unusable(fmt.Errorf("run conversation: %w", err))
+	}
+	return j.finish(ctx, result)
+}
+
+// prepare collects the tools that the sender may use.
+func (j *job) prepare(ctx context.Context) error {
+	j.executors = map[string]Tools{}
+	var allowed []*tool.Declaration
+	for _, source := range j.agent.options.Tools {
+		entries, err := source.Declarations(ctx, j.turn)
+		if err != nil {
+			return fmt.Errorf("list tools: %w", err)
+		}
+		declared, rejected := tool.Declare(entries)
+		if len(rejected) > 0 {
+			j.observe(ctx)("tool_declarations_rejected", tool.RejectionReport(rejected, declared.Len()))
+		}
+		for _, declaration := range declared.List() {
+			_, taken := j.executors[declaration.Name()]
+			if !taken && j.action(declaration) != tool.ActionForbidden {
+				j.executors[declaration.Name()] = source
+				allowed = append(allowed, declaration)
+			}
+		}
+	}
+	j.tools = tool.NewDeclarations(allowed...)
+	j.names = newToolNames(j.tools)
+	return nil
+}
+
+// execute runs a tool by the source that declared it.
+func (j *job) execute(ctx context.Context, call tool.Call) (map[string]any, error) {
+	source, has := j.executors[call.Name]
+	if !has {
+		return nil, errors.New("the tool is gone")
+	}
+	return source.Execute(ctx, call) //nolint:wrapcheck // its text is for the model
+}
+
+func (j *job) options(ctx context.Context) loop.Options {
+	limits := j.agent.options
+	options := loop.Options{
+		MaxTurns: limits.MaxTurns, Tools: j.tools, Context: j.context(),
+		Executors: tool.Executors{Default: tool.ExecutorFunc(j.execute), Repeats: repeats{j}},
+		Budgets:   []*loop.Budget{loop.NewBudget(loop.BudgetToolCalls, limits.ToolCalls, j.note.calls())},
+		Mediator:  loop.MediatorFunc(j.decide), Diagnostics: j.toolEnded,
+		SpinDetector: loop.NewConsecutiveSpin(0), FailureTracker: loop.NewConsecutiveFailures(0),
+		Truncator: loop.NewByteTruncator(maxResultBytes),
+	}
+	if seconds := int(limits.WallClock.Seconds()); seconds > 0 {
+		options.Budgets = append(options.Budgets, loop.NewBudget(loop.BudgetWallClock, seconds, 0))
+	}
+	if limits.Configure != nil {
+		limits.Configure(ctx, j.turn, &options)
+	}
+	j.join(ctx, &options)
+	return options
+}
+
+// maxResultBytes is how much of one tool's result a model reads.
+const maxResultBytes = 32 << 10
+
+// join keeps our own ears beside those that Configure set.
+func (j *job) join(ctx context.Context, options *loop.Options) {
+	theirs, ours := options.Observer, j.observe(ctx)
+	options.Observer = loop.ObserverFunc(func(name string, payload map[string]any) {
+		if theirs != nil {
+			theirs.Observe(name, payload)
+		}
+		ours(name, payload)
+	})
+}
+
+func (j *job) observe(ctx context.Context) func(string, map[string]any) {
+	return func(name string, payload map[string]any) {
+		if name == "tool_call" {
+			j.answer.begin(envelope.Text(payload["tool_call_id"]), j.tools.Resolve(envelope.Text(payload["tool_name"])), payload["parameters"])
+		}
+		if j.agent.options.Observe != nil {
+			j.agent.options.Observe(ctx, j.turn, name, payload)
+		}
+	}
+}
+
+// context is what tools and policies may know of the turn.
+func (j *job) context() map[string]any {
+	message := &j.turn.Message
+	identities := make([]any, len(message.Sender.Identities))
+	for i := range message.Sender.Identities {
+		proof := &message.Sender.Identities[i]
+		identities[i] = map[string]any{"subject": proof.Subject, "issuer": proof.Issuer, "method": proof.Method, "assurance": proof.Assurance}
+	}
+	known := map[string]any{
+		"run_id": j.turn.ID, "attempt": j.turn.Attempt, "agent": j.turn.Agent, "thread_id": message.ThreadID, "message_id": message.ID,
+		"caller_context": map[string]any{
+			"address": message.Sender.Address, "principal": message.Sender.Principal(), "identities": identities,
+		},
+	}
+	if resolution := message.PolicyResolution; resolution != nil {
+		known["policy_resolution"] = map[string]any{"kind": resolution.Kind, "outcome": resolution.Outcome}
+	}
+	return known
+}

@@ -1,0 +1,163 @@
+package llm
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"inbox/agents/envelope"
+	"inbox/agents/tool"
+	"inbox/normalized"
+)
+
+// maxToolParts is how many tool calls an answer shows: a few parts stay free for what it says.
+const maxToolParts = 56
+
+// answer streams what grows, and knows what the fold of it is so far.
+type answer struct {
+	yield   func(normalized.Delta, error) bool
+	enough  context.CancelCauseFunc
+	limits  normalized.Limits
+	stopped bool // nobody wants more: yield must not be called again
+
+	parts  []normalized.Part
+	open   bool // the last part is a text that grows
+	buffer strings.Builder
+	calls  map[string]int // id → place of the tool call
+}
+
+func (a *answer) emit(delta normalized.Delta) {
+	if a.stopped {
+		return
+	}
+	if !a.yield(delta, nil) {
+		a.stopped = true
+		a.enough(errEnough)
+	}
+}
+
+// text appends to the growing text, or begins one.
+func (a *answer) text(piece string) {
+	if !a.open && strings.TrimSpace(piece) == "" {
+		return // an answer does not begin with white space
+	}
+	if !a.open {
+		a.open = true
+		a.buffer.Reset()
+		a.parts = append(a.parts, normalized.Markdown(""))
+		begun := normalized.Markdown("")
+		a.emit(normalized.Delta{Kind: normalized.DeltaPartBegin, Part: &begun})
+	}
+	a.buffer.WriteString(piece)
+	a.emit(normalized.Delta{Kind: normalized.DeltaText, Text: piece})
+}
+
+// end closes the growing text.
+func (a *answer) end() {
+	if a.open {
+		a.open = false
+		a.parts[len(a.parts)-1].Content = a.buffer.String()
+		a.emit(normalized.Delta{Kind: normalized.DeltaPartEnd})
+	}
+}
+
+// begin shows a tool call. Parameters are those that may be shown.
+func (a *answer) begin(id, name string, parameters any) {
+	a.end()
+	if _, again := a.calls[id]; again || len(a.calls) >= maxToolParts {
+		return
+	}
+	if a.calls == nil {
+		a.calls = map[string]int{}
+	}
+	part := normalized.Part{Kind: normalized.PartToolCall, ID: id, Name: name, Args: a.bounded(parameters)}
+	a.calls[id] = len(a.parts)
+	a.parts = append(a.parts, part)
+	a.emit(normalized.Delta{Kind: normalized.DeltaToolCallStart, Part: &part})
+}
+
+// finish shows the outcome of a tool call, without what looks like a secret.
+func (a *answer) finish(id string, result map[string]any) {
+	at, shown := a.calls[id]
+	if !shown || a.parts[at].Result != nil || a.parts[at].Error != nil {
+		return
+	}
+	part := a.parts[at]
+	if result["success"] == true {
+		part.Result = a.bounded(tool.RedactParameters(map[string]any{"": result["result"]}, nil)[""])
+	} else {
+		part.Error = &normalized.ToolError{Message: firstRunes(envelope.Text(result["error"]), 2000)}
+	}
+	a.parts[at] = part
+	a.emit(normalized.Delta{Kind: normalized.DeltaToolCallEnd, Part: &part})
+}
+
+// bounded writes a value that fits into a tool call.
+func (a *answer) bounded(value any) json.RawMessage {
+	text := envelope.EncodeText(value)
+	if len(text) > a.limits.ToolJSON {
+		text = envelope.EncodeText(map[string]any{"truncated": true, "original_bytes": len(text)})
+	}
+	return json.RawMessage(text)
+}
+
+func firstRunes(text string, most int) string {
+	text = strings.ToValidUTF8(text, "�")
+	if strings.TrimSpace(text) == "" {
+		return "The tool failed."
+	}
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + " …"
+	}
+	return text
+}
+
+// replay shows the calls of an earlier run of the same turn.
+func (a *answer) replay(transcript []envelope.Envelope, names toolNames) {
+	for _, message := range transcript {
+		switch message.Type {
+		case envelope.TypeToolCall:
+			a.begin(message.ToolCallID(), names.set.Resolve(message.ToolName()), message.Payload["parameters"])
+		case envelope.TypeToolResult:
+			if message.Payload["status"] == nil {
+				a.finish(message.ToolCallID(), message.Payload)
+			}
+		}
+	}
+}
+
+// close ends the answer with its text. What was streamed stands if it is the same; otherwise, as when the model thought
+// aloud before it called a tool, the whole answer replaces it.
+func (a *answer) close(response normalized.Response, text string) {
+	a.end()
+	var wanted []normalized.Part
+	same := true
+	for _, part := range a.parts {
+		if part.Kind == normalized.PartToolCall && (part.Result != nil || part.Error != nil || response.Status == normalized.StatusInputRequired) {
+			wanted = append(wanted, part)
+		} else if part.Kind == normalized.PartToolCall {
+			same = false
+		}
+	}
+	if text != "" {
+		wanted = append(wanted, normalized.Markdown(text))
+	}
+	wanted = append(wanted, response.Parts...)
+	if same && len(response.Parts) == 0 && sameTexts(a.parts, text) {
+		response.Parts = nil
+		a.emit(normalized.Delta{Kind: normalized.DeltaStatus, Response: &response})
+		return
+	}
+	response.Parts = wanted
+	a.emit(normalized.Delta{Kind: normalized.DeltaResponse, Response: &response})
+}
+
+// sameTexts says whether the one text that was streamed is the wanted one and stands last.
+func sameTexts(parts []normalized.Part, text string) bool {
+	for i, part := range parts {
+		if part.Kind == normalized.PartText && (i < len(parts)-1 || strings.TrimSpace(part.Content) != strings.TrimSpace(text)) {
+			return false
+		}
+	}
+	return text == "" || len(parts) > 0 && parts[len(parts)-1].Kind == normalized.PartText
+}

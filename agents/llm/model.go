@@ -1,0 +1,68 @@
+package llm
+
+import (
+	"context"
+	"slices"
+
+	"inbox/agents/envelope"
+)
+
+// Turn implements loop.Runner: one call of the model.
+func (j *job) Turn(ctx context.Context, transcript []envelope.Envelope, turn map[string]any) (any, error) {
+	if err := j.keep(ctx, transcript); err != nil {
+		return nil, j.fail(err)
+	}
+	last := envelope.Equal(turn["turn"], j.agent.options.MaxTurns)
+	said, err := j.ask(ctx, transcript, last)
+	if err != nil {
+		return nil, j.fail(err)
+	}
+	usage := said.usage.tokens()
+	j.note.add(usage)
+	result := map[string]any{"usage": usage, "metadata": map[string]any{"stop": said.stop}}
+	if j.tools.Len() == 0 {
+		result["messages"] = append(slices.Clip(transcript), envelope.AssistantText(said.text.String(), nil))
+		return result, nil
+	}
+	result["content"], result["tool_calls"] = said.text.String(), []any{}
+	for i := range said.calls {
+		result["tool_calls"] = append(result["tool_calls"].([]any), said.calls[i].row(j.names))
+	}
+	return result, nil
+}
+
+// fail remembers the failure as it was: the loop keeps its text only.
+func (j *job) fail(err error) error {
+	if j.problem == nil {
+		j.problem = err
+	}
+	return err
+}
+
+// ask streams one assistant turn. With answer the model must not call tools any more.
+func (j *job) ask(ctx context.Context, transcript []envelope.Envelope, answer bool) (*reply, error) {
+	options := &j.agent.options
+	conversation := &conversation{names: j.names, pictures: j.pictures}
+	conversation.write(transcript)
+	request := Request{
+		Model: options.Model, System: j.system, Messages: conversation.finish(), Tools: j.names.tools(), NoTools: answer,
+		MaxTokens: options.MaxTokens, Temperature: options.Temperature, Whole: options.Whole,
+	}
+	said := &reply{}
+	for delta, err := range options.Provider.Stream(ctx, request) {
+		if err == nil {
+			if broken := said.add(delta); broken != nil {
+				err = unusable(broken)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if delta.Kind == DeltaText {
+			j.answer.text(delta.Text)
+		}
+	}
+	j.answer.end()
+	j.stop = said.stop
+	return said, nil
+}

@@ -1,0 +1,257 @@
+package llm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+
+	"inbox/agents"
+	"inbox/agents/envelope"
+	"inbox/agents/tool"
+	"inbox/internal/fault"
+	"inbox/policypart"
+)
+
+const noteVersion = 1
+
+// note is what a turn remembers between its runs: everything after the prompt, what it took, and what it waits for.
+type note struct {
+	Version    int                       `json:"version"`
+	Messages   []envelope.Envelope       `json:"messages,omitempty"`
+	Usage      map[string]any            `json:"usage,omitempty"`
+	ModelCalls int                       `json:"model_calls,omitempty"`
+	Waiting    *Waiting                  `json:"waiting,omitempty"`
+	Claims     map[string]map[string]any `json:"claims,omitempty"` // at_most_once calls; nil = not known to have ended
+}
+
+// takeUp reads the note. waits says that the run still waits; otherwise what it waited for is in the transcript.
+func (j *job) takeUp(ctx context.Context) (waits bool, err error) {
+	j.note = &note{Version: noteVersion}
+	if j.turn.Memory == nil {
+		return false, nil
+	}
+	saved, err := j.turn.Memory.Load(ctx)
+	if err != nil || len(saved) == 0 {
+		return false, err //nolint:wrapcheck // a fault already
+	}
+	value, err := envelope.Decode(saved, envelope.Limits{Bytes: agents.MaxMemory})
+	if err == nil {
+		err = j.note.read(value)
+	}
+	if err != nil {
+		slog.WarnContext(ctx, "the note of an earlier run cannot be read: the turn begins anew", "turn", j.turn.ID, "err", err)
+		j.note = &note{Version: noteVersion}
+		return false, nil
+	}
+	if j.note.Waiting == nil {
+		return false, nil
+	}
+	return j.settle(ctx)
+}
+
+// read fills the note with numbers as the runtime has them, which encoding/json alone would turn into floats.
+func (n *note) read(value any) error {
+	object := envelope.Assoc(value)
+	version, _ := envelope.Integer(object["version"])
+	if version != noteVersion {
+		return fmt.Errorf("its version is %d", version)
+	}
+	messages, err := envelope.NormalizeMany(orEmptyList(object["messages"]))
+	if err != nil {
+		return fmt.Errorf("read note: %w", err)
+	}
+	n.Messages = messages
+	if usage, is := object["usage"].(map[string]any); is {
+		n.Usage = usage
+	}
+	calls, _ := envelope.Integer(object["model_calls"])
+	n.ModelCalls = int(calls)
+	for key, result := range envelope.Assoc(object["claims"]) {
+		kept, _ := result.(map[string]any)
+		n.claim(key, kept)
+	}
+	if waiting, is := object["waiting"].(map[string]any); is {
+		n.Waiting = &Waiting{
+			Status: envelope.Text(waiting["status"]), ToolName: envelope.Text(waiting["tool_name"]),
+			CallID: envelope.Text(waiting["tool_call_id"]), Request: envelope.Assoc(waiting["request"]),
+		}
+	}
+	return nil
+}
+
+func orEmptyList(value any) any {
+	if value == nil {
+		return []any{}
+	}
+	return value
+}
+
+func (n *note) claim(key string, result map[string]any) {
+	if n.Claims == nil {
+		n.Claims = map[string]map[string]any{}
+	}
+	n.Claims[key] = result
+}
+
+// add counts one call of the model.
+func (n *note) add(usage map[string]any) {
+	n.ModelCalls++
+	if n.Usage == nil {
+		n.Usage = map[string]any{}
+	}
+	for name, value := range usage {
+		if cost, is := value.(float64); is {
+			before, _ := strconv.ParseFloat(fmt.Sprint(n.Usage[name]), 64) // absent is no number
+			n.Usage[name] = before + cost
+			continue
+		}
+		before, _ := envelope.Integer(n.Usage[name])
+		more, _ := envelope.Integer(value)
+		n.Usage[name] = before + more
+	}
+}
+
+// calls counts the tool calls that ended.
+func (n *note) calls() int {
+	count := 0
+	for i := range n.Messages {
+		if n.Messages[i].Type == envelope.TypeToolResult {
+			count++
+		}
+	}
+	return count
+}
+
+// since gives the messages after the prompt; false when a compaction took the request away.
+func since(transcript []envelope.Envelope) ([]envelope.Envelope, bool) {
+	at := slices.IndexFunc(transcript, func(message envelope.Envelope) bool { return message.Metadata[markRequest] == true })
+	if at < 0 {
+		return nil, false
+	}
+	return transcript[at+1:], true
+}
+
+// keep saves the transcript before the model is asked again: a crash then repeats no tool that ended.
+func (j *job) keep(ctx context.Context, transcript []envelope.Envelope) error {
+	if j.turn.Memory == nil || len(transcript) <= j.kept {
+		return nil
+	}
+	messages, has := since(transcript)
+	if !has {
+		return nil
+	}
+	j.note.Messages, j.kept = messages, len(transcript)
+	if err := j.save(ctx); !fault.Is(err, fault.TooLarge) {
+		return err
+	}
+	slog.WarnContext(ctx, "the transcript is too long to be kept: after a crash its tools run again", "turn", j.turn.ID)
+	return nil
+}
+
+func (j *job) save(ctx context.Context) error {
+	encoded, err := json.Marshal(j.note)
+	if err != nil {
+		return fmt.Errorf("write note: %w", err)
+	}
+	return j.turn.Memory.Save(ctx, encoded) //nolint:wrapcheck // a fault already
+}
+
+// pause saves a run that waits. Without memory the next run begins anew.
+func (j *job) pause(ctx context.Context, transcript []envelope.Envelope, waiting *Waiting) error {
+	if j.turn.Memory == nil {
+		return nil
+	}
+	messages, has := since(transcript)
+	if !has {
+		return unusable(fmt.Errorf("the transcript of a run that waits lost its request"))
+	}
+	j.note.Messages, j.note.Waiting = withoutPending(messages, waiting.CallID), waiting
+	return j.save(ctx)
+}
+
+// withoutPending leaves the call as the last word: its result comes when somebody decided.
+func withoutPending(messages []envelope.Envelope, callID string) []envelope.Envelope {
+	return slices.DeleteFunc(slices.Clone(messages), func(message envelope.Envelope) bool {
+		return message.Type == envelope.TypeApprovalRequired ||
+			message.Type == envelope.TypeToolResult && message.ToolCallID() == callID
+	})
+}
+
+// waitingFor reads what a run waits for out of its result.
+func waitingFor(result map[string]any, transcript []envelope.Envelope, status string) *Waiting {
+	waiting := &Waiting{Status: status}
+	if status == envelope.StatusRuntimeToolPending {
+		waiting.Request = envelope.Assoc(result["runtime_tool_pending"])
+	} else {
+		waiting.Request = envelope.Assoc(result["approval_required"])
+	}
+	for _, message := range slices.Backward(transcript) {
+		if message.Type == envelope.TypeToolCall {
+			waiting.ToolName, waiting.CallID = message.ToolName(), message.ToolCallID()
+			break
+		}
+	}
+	return waiting
+}
+
+// settle puts the result of what a run waited for into the transcript.
+func (j *job) settle(ctx context.Context) (waits bool, err error) {
+	waiting := j.note.Waiting
+	result, err := j.settled(ctx, waiting)
+	if err != nil {
+		return false, err
+	}
+	if result == nil {
+		return true, nil
+	}
+	result = tool.NormalizeResult(result, waiting.ToolName)
+	text := envelope.EncodeText(result["result"])
+	if result["success"] != true {
+		text = envelope.Text(result["error"])
+	}
+	j.note.Messages = append(j.note.Messages, envelope.NewToolResult(text, waiting.ToolName, result, map[string]any{"tool_call_id": waiting.CallID}))
+	j.note.Waiting = nil
+	return false, j.save(ctx)
+}
+
+// settled asks for the result; without anybody to ask, the resolution of the demand is all there is.
+func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, error) {
+	if j.agent.options.Approvals != nil {
+		return j.agent.options.Approvals.Settle(ctx, j.turn, *waiting) //nolint:wrapcheck // a fault already
+	}
+	resolution := j.turn.Message.PolicyResolution
+	switch {
+	case resolution == nil:
+		return nil, nil
+	case resolution.Outcome == policypart.OutcomeGranted:
+		return map[string]any{"success": true, "result": "It was approved. Call the tool once more with the same parameters."}, nil
+	}
+	return map[string]any{"success": false, "error": "It was not approved.", "error_type": "approval_" + resolution.Outcome}, nil
+}
+
+// repeats remembers at_most_once calls beyond a crash, in the note of the turn.
+type repeats struct{ job *job }
+
+// Claim implements tool.Repeats.
+func (r repeats) Claim(ctx context.Context, key string) (earlier map[string]any, claimed bool, err error) {
+	if result, taken := r.job.note.Claims[key]; taken {
+		return result, false, nil
+	}
+	r.job.note.claim(key, nil)
+	if r.job.turn.Memory == nil {
+		return nil, true, nil
+	}
+	return nil, true, r.job.save(ctx)
+}
+
+// Keep implements tool.Repeats.
+func (r repeats) Keep(ctx context.Context, key string, result map[string]any) error {
+	r.job.note.claim(key, result)
+	if r.job.turn.Memory == nil {
+		return nil
+	}
+	return r.job.save(ctx)
+}

@@ -1,0 +1,129 @@
+package llm
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"inbox/agents"
+	"inbox/agents/loop"
+	"inbox/agents/tool"
+	"inbox/internal/fault"
+	"inbox/internal/safehttp"
+	"inbox/normalized"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxTurns  = 12
+	DefaultToolCalls = 50
+)
+
+// Options configure an Agent. Provider and Model are required.
+type Options struct {
+	Provider    Provider // see Connect
+	Model       string
+	System      string   // the operator's own words; who speaks and what the way back carries is added
+	MaxTokens   int      // of one answer; 0 = the provider's default
+	Temperature *float64 // nil = the provider's default
+	Whole       bool     // do not stream the model
+
+	MaxTurns  int           // calls of the model for one message; zero = DefaultMaxTurns. In the last one it must answer
+	ToolCalls int           // for one message; zero = DefaultToolCalls
+	WallClock time.Duration // no new call of the model after so long, in whole seconds; zero = only the end of the context
+
+	Tools     []Tools   // offered are those that the operator's rules open to the sender, see agents.Turn.Permits
+	Actions   Actions   // how each tool may be used; zero = directly
+	Approvals Approvals // nil = a tool that needs approval is refused
+
+	Files  Files            // bytes of stored files, for images and texts; nil = they are only named
+	Client *safehttp.Client // fetches images at addresses; nil = they are only named
+
+	Price  Price             // for Response.Metadata; zero = only what the provider says
+	Limits normalized.Limits // of the answer; zero = normalized.DefaultLimits
+
+	// Configure changes the options of the loop of one turn: locks, persister, stores, rules, compaction. May be nil.
+	Configure func(ctx context.Context, turn agents.Turn, options *loop.Options)
+	// Observe hears the events of the loop (agent runtime contract, section 3.4). May be nil.
+	Observe func(ctx context.Context, turn agents.Turn, name string, payload map[string]any)
+}
+
+// Tools is a source of tools. It is safe for concurrent use.
+type Tools interface {
+	// Declarations gives the tools for a turn. An error ends the turn.
+	Declarations(ctx context.Context, turn agents.Turn) ([]tool.Entry, error)
+	// Execute runs one of them, by its canonical name; the context of the call has run_id, agent and caller_context.
+	tool.Executor
+}
+
+// Actions is the operator's action policy: direct, preview or forbidden by tool name or category (agent runtime
+// contract, section 4.9). What a tool declares itself comes after it.
+type Actions struct {
+	Tools      map[string]string
+	Categories map[string]string
+}
+
+// Approvals lets a person decide about a call of a tool. It is safe for concurrent use.
+type Approvals interface {
+	// Ask records a call that waits for a decision and gives its approval_required message (agent runtime contract,
+	// section 4.10). An error refuses the call.
+	Ask(ctx context.Context, turn agents.Turn, proposal loop.Proposal) (map[string]any, error)
+	// Settle gives the result of what a run waits for, as an executor gives it; nil while nobody decided.
+	Settle(ctx context.Context, turn agents.Turn, waiting Waiting) (map[string]any, error)
+}
+
+// Waiting is what a run waits for.
+type Waiting struct {
+	Status   string         `json:"status"` // approval_required or runtime_tool_pending
+	ToolName string         `json:"tool_name"`
+	CallID   string         `json:"tool_call_id"`
+	Request  map[string]any `json:"request"` // the approval_required message, or the runtime tool request
+}
+
+// Files opens stored files by the SHA-256 of their content. The caller closes what it gets.
+type Files interface {
+	Open(ctx context.Context, digest string) (io.ReadCloser, error)
+}
+
+// Price is what a million tokens cost. Cached tokens without a price of their own cost as much as the others.
+type Price struct {
+	Input      float64
+	Output     float64
+	CacheRead  float64
+	CacheWrite float64
+	Currency   string // as in "USD"
+}
+
+// Agent answers with a model. It is safe for concurrent use.
+type Agent struct{ options Options }
+
+// New checks the options and fills in the defaults. Its faults are fault.Malformed and name the setting.
+func New(options Options) (*Agent, error) {
+	switch {
+	case options.Provider == nil:
+		return nil, fault.InField("provider", "is required")
+	case options.Model == "":
+		return nil, fault.InField("model", "is required: the name under which the provider knows the model")
+	case options.MaxTurns < 0 || options.ToolCalls < 0 || options.MaxTokens < 0 || options.WallClock < 0:
+		return nil, fault.InField("max_turns", "limits must not be negative")
+	case options.Temperature != nil && !(*options.Temperature >= 0 && *options.Temperature <= 2):
+		return nil, fault.InField("temperature", "must be between 0 and 2")
+	}
+	for _, policies := range []map[string]string{options.Actions.Tools, options.Actions.Categories} {
+		for name, policy := range policies {
+			if tool.ActionPolicy(policy) == "" {
+				return nil, fault.InField("actions."+name, `must be "direct", "preview" or "forbidden"`)
+			}
+		}
+	}
+	if options.MaxTurns == 0 {
+		options.MaxTurns = DefaultMaxTurns
+	}
+	if options.ToolCalls == 0 {
+		options.ToolCalls = DefaultToolCalls
+	}
+	if options.Limits == (normalized.Limits{}) {
+		options.Limits = normalized.DefaultLimits()
+	}
+	return &Agent{options}, nil
+}
