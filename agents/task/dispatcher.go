@@ -259,4 +259,6 @@ func codeOf(failure error) string {
 	return CodeFailed
 }
 
-func timestamp() string { return time.Now().UTC().Format("2006-01-02T15:04:05-07:00") }
+const timeForm = "2006-01-02T15:04:05-07:00"
+
+func timestamp() string { return time.Now().UTC().Format(timeForm) }
