@@ -126,7 +126,7 @@ var thirdParties = []struct {
 	{"github.com/santhosh-tekuri/jsonschema", []string{"normalized", "agents/tool"}, "schemas are checked where the contract is"},
 	{"github.com/modelcontextprotocol/", []string{"agents/mcptool"}, "MCP is spoken in agents/mcptool"},
 	{"github.com/coreos/go-oidc", []string{"internal/openid"}, "logins at other services are made in internal/openid"},
-	{"golang.org/x/oauth2", []string{"internal/openid"}, "logins at other services are made in internal/openid"},
+	{"golang.org/x/oauth2", []string{"internal/openid", "agents/remote"}, "logins at other services are made in internal/openid, tokens for A2A agents elsewhere in agents/remote"},
 	{"github.com/prometheus/", []string{"..."}, ""},
 	{"github.com/google/go-cmp/", nil, "go-cmp is for tests"},
 	{"pgregory.net/rapid", nil, "rapid is for tests"},

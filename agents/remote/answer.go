@@ -1,0 +1,149 @@
+package remote
+
+import (
+	"context"
+	"strings"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/normalized"
+)
+
+// Codes of answers that are none.
+const (
+	codeFailed   = "remote:failed"
+	codeRejected = "remote:rejected"
+	codeCanceled = "remote:canceled"
+)
+
+// answer makes the response of what the other agent said, and what is to be remembered of the conversation.
+func (x *exchange) answer(ctx context.Context) (response normalized.Response, next thread, err error) {
+	next.Context = orElse(x.task.context, x.thread.Context)
+	switch {
+	case x.said != nil:
+		next.Context = orElse(x.said.ContextID, next.Context)
+		response, err = x.completed(ctx, x.said.Parts, nil)
+	case x.task.waits():
+		response, next.Open, err = x.demanded(ctx)
+	default:
+		response, err = x.ended(ctx)
+	}
+	if err == nil {
+		response, err = x.valid(response)
+	}
+	return response, next, err
+}
+
+// ended is the answer of a task that is over.
+func (x *exchange) ended(ctx context.Context) (normalized.Response, error) {
+	status := x.task.status
+	if policy := policyIn(status.Message); policy != nil && status.State != a2a.TaskStateCompleted {
+		return x.refusedBy(*policy), nil
+	}
+	switch status.State {
+	case a2a.TaskStateCompleted:
+		return x.completed(ctx, x.spoken(), x.task.artifacts)
+	case a2a.TaskStateRejected:
+		return failed(codeRejected, sentence("The agent did not take this message", status.Message)), nil
+	case a2a.TaskStateCanceled:
+		return failed(codeCanceled, sentence("The agent stopped working on this message", status.Message)), nil
+	}
+	return failed(codeFailed, sentence("The agent could not answer this message", status.Message)), nil
+}
+
+// spoken is what was said at the end of the task, or last in the talk.
+func (x *exchange) spoken() a2a.ContentParts {
+	if message := x.task.status.Message; message != nil {
+		return message.Parts
+	}
+	if last := len(x.task.history) - 1; last >= 0 && x.task.history[last] != nil && x.task.history[last].Role == a2a.MessageRoleAgent {
+		return x.task.history[last].Parts
+	}
+	return nil
+}
+
+// completed puts results and words together. Results are the answer; words go before them where they have none.
+func (x *exchange) completed(ctx context.Context, words a2a.ContentParts, results []*artifact) (normalized.Response, error) {
+	parts, err := x.agent.readArtifacts(ctx, results, x.peer.card.textMIME())
+	if err != nil {
+		return normalized.Response{}, err
+	}
+	if !speaks(parts) {
+		said, err := x.agent.readParts(ctx, words, x.peer.card.textMIME())
+		if err != nil {
+			return normalized.Response{}, err
+		}
+		parts = append(said, parts...)
+	}
+	return normalized.Response{Parts: parts, Status: normalized.StatusCompleted}, nil
+}
+
+func speaks(parts []normalized.Part) bool {
+	for _, part := range parts {
+		if part.Kind == normalized.PartText && strings.TrimSpace(part.Content) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// valid brings the answer into the form of the contract. One without content is a deliberate silence.
+func (x *exchange) valid(response normalized.Response) (normalized.Response, error) {
+	response.Parts = joined(response.Parts, x.agent.options.Limits.Parts)
+	response.Clean()
+	if len(response.Parts) == 0 && response.Error == nil {
+		response.Parts, response.Silent = nil, true
+	}
+	response = response.Answering(x.turn.Message)
+	if err := normalized.ValidateResponse(response, x.turn.Message, x.agent.options.Limits); err != nil {
+		return response, unusable(err)
+	}
+	return response, nil
+}
+
+// joined puts neighbouring texts together when there are more parts than an answer may have.
+func joined(parts []normalized.Part, most int) []normalized.Part {
+	if len(parts) <= most {
+		return parts
+	}
+	var list []normalized.Part
+	var texts []string
+	end := func() {
+		if len(texts) > 0 {
+			list[len(list)-1].Content = strings.Join(texts, "\n\n")
+		}
+		texts = nil
+	}
+	for _, part := range parts {
+		if part.Kind == normalized.PartText && len(texts) > 0 && list[len(list)-1].MIME == part.MIME {
+			texts = append(texts, part.Content)
+			continue
+		}
+		end()
+		list = append(list, part)
+		if part.Kind == normalized.PartText {
+			texts = []string{part.Content}
+		}
+	}
+	end()
+	return list
+}
+
+func failed(code, text string) normalized.Response {
+	return normalized.Response{
+		Status: normalized.StatusFailed, Parts: []normalized.Part{normalized.Text(text)},
+		Error: &normalized.ResponseError{Code: code, Message: text},
+	}
+}
+
+// sentence adds the other agent's reason in one line.
+func sentence(what string, message *a2a.Message) string {
+	if message != nil {
+		for _, part := range message.Parts {
+			if said := excerpt(partText(part)); said != "" {
+				return what + ": " + said
+			}
+		}
+	}
+	return what + "."
+}

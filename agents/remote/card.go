@@ -1,0 +1,183 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+const wellKnown = "/.well-known/agent-card.json"
+
+// cardAddress checks the operator's address. One that names neither a document nor a well-known place is a base.
+func cardAddress(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Hostname() == "":
+		return nil, fault.InField("card_url", "must be an address such as https://agent.example.org"+wellKnown)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fault.InField("card_url", "must begin with https:// or http://")
+	case u.User != nil:
+		return nil, fault.InField("card_url", "must not carry a user or password: use token or client_id and client_secret")
+	case u.Fragment != "":
+		return nil, fault.InField("card_url", "must not have a fragment")
+	}
+	if path.Ext(u.Path) != ".json" && !strings.Contains(u.Path, "/.well-known/") {
+		u = u.JoinPath(wellKnown)
+	}
+	return u, nil
+}
+
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
+}
+
+// card is what we read of an agent card: 1.0 and 0.3 in one, and the endpoint of the message contract, section 11. The
+// SDK's reader refuses a whole card for one login scheme that it does not know, and drops 0.3 cards that leave the
+// default transport out.
+type card struct {
+	Address string `json:"address"`
+
+	SupportedInterfaces []place `json:"supportedInterfaces"`
+
+	URL                  string  `json:"url"`
+	PreferredTransport   string  `json:"preferredTransport"`
+	ProtocolVersion      string  `json:"protocolVersion"`
+	AdditionalInterfaces []place `json:"additionalInterfaces"`
+
+	Capabilities struct {
+		Streaming bool `json:"streaming"`
+	} `json:"capabilities"`
+	DefaultOutputModes []string `json:"defaultOutputModes"`
+
+	A2A struct {
+		Endpoint        string `json:"endpoint"`
+		Transport       string `json:"transport"`
+		ProtocolVersion string `json:"protocol_version"`
+	} `json:"a2a"`
+}
+
+// place is one address where the agent takes messages.
+type place struct {
+	URL             string `json:"url"`
+	ProtocolBinding string `json:"protocolBinding"` // 1.0
+	Transport       string `json:"transport"`       // 0.3
+	ProtocolVersion string `json:"protocolVersion"`
+	Tenant          string `json:"tenant"`
+}
+
+// endpoint is a place that we can speak to.
+type endpoint struct {
+	url     *url.URL
+	rest    bool // HTTP+JSON, else JSON-RPC
+	version a2a.ProtocolVersion
+	tenant  string
+}
+
+// maxPlaces bounds what is read of a card that lists places without end.
+const maxPlaces = 32
+
+func readCard(body []byte) (card, error) {
+	var read card
+	if err := json.Unmarshal(body, &read); err != nil {
+		return card{}, fmt.Errorf("the agent card cannot be read: %w", err)
+	}
+	return read, nil
+}
+
+// places lists them in the card's order of preference, all in the form of 1.0.
+func (c card) places() []place {
+	list := slices.Clone(c.SupportedInterfaces)
+	if len(list) == 0 && c.URL != "" {
+		old := orElse(c.ProtocolVersion, string(a2av0.Version))
+		list = append(list, place{URL: c.URL, ProtocolBinding: orElse(c.PreferredTransport, "JSONRPC"), ProtocolVersion: old})
+		for _, other := range c.AdditionalInterfaces {
+			other.ProtocolVersion = orElse(other.ProtocolVersion, old)
+			list = append(list, other)
+		}
+	}
+	if len(list) == 0 && c.A2A.Endpoint != "" && (c.A2A.Transport == "" || c.A2A.Transport == "https+jsonrpc") {
+		list = append(list, place{URL: c.A2A.Endpoint, ProtocolBinding: "JSONRPC", ProtocolVersion: c.A2A.ProtocolVersion})
+	}
+	return list[:min(len(list), maxPlaces)]
+}
+
+// choose gives the first place whose protocol we speak and whose address allowed accepts. The error says what was wrong
+// with each.
+func (c card) choose(allowed func(*url.URL) error) (endpoint, error) {
+	var wrong []error
+	for _, offered := range c.places() {
+		found, err := offered.endpoint()
+		if err == nil {
+			err = allowed(found.url)
+		}
+		if err == nil {
+			return found, nil
+		}
+		wrong = append(wrong, fmt.Errorf("%s: %w", excerpt(offered.URL), err))
+	}
+	return endpoint{}, fmt.Errorf("the agent card names no endpoint that can be used: %w", errors.Join(wrong...))
+}
+
+func (p place) endpoint() (endpoint, error) {
+	u, err := url.Parse(p.URL)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
+		return endpoint{}, errors.New("is no address of an endpoint")
+	}
+	found := endpoint{url: u, version: a2a.Version, tenant: p.Tenant}
+	switch binding := orElse(p.ProtocolBinding, p.Transport); strings.ToUpper(binding) {
+	case "JSONRPC":
+	case "HTTP+JSON":
+		found.rest = true
+	default:
+		return endpoint{}, fmt.Errorf("the binding %q is not spoken here", excerpt(binding))
+	}
+	switch major, _, _ := strings.Cut(p.ProtocolVersion, "."); major {
+	case "", "1":
+	case "0":
+		found.version = a2av0.Version
+	default:
+		return endpoint{}, fmt.Errorf("version %q is not spoken here", excerpt(p.ProtocolVersion))
+	}
+	return found, nil
+}
+
+// textMIME is the type of text that comes without one.
+func (c card) textMIME() string {
+	if slices.Contains(c.DefaultOutputModes, normalized.MIMEMarkdown) {
+		return normalized.MIMEMarkdown
+	}
+	return normalized.MIMEPlain
+}
+
+// audience names the agent for evidence: the address in its card if that is on the card's own host.
+func (c card) audience(at *url.URL) string {
+	if address, err := identity.ParseAddress(c.Address); err == nil && strings.EqualFold(identity.HostOf(address.Domain), at.Hostname()) {
+		return address.String()
+	}
+	bare := *at
+	bare.RawQuery = ""
+	return bare.String()
+}
+
+func orElse(text, fallback string) string {
+	if text == "" {
+		return fallback
+	}
+	return text
+}

@@ -1,0 +1,220 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/agents"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// cancelLimit is how long the cancellation of an abandoned task may take.
+const cancelLimit = 3 * time.Second
+
+// exchange is one run of one turn.
+type exchange struct {
+	agent *Agent
+	turn  agents.Turn
+	id    string // of the message
+	wire  *wire
+	peer  *peer
+
+	thread thread // as it was before the message
+	asked  string // the question that the message answers: until it changes, the message has not been read
+	said   *a2a.Message
+	task   task
+	noted  bool // the task is in the state, for the next attempt
+	cut    bool // updates may have been missed
+
+	emit    func(normalized.Delta) bool
+	preview preview
+}
+
+func newExchange(a *Agent, turn agents.Turn, emit func(normalized.Delta) bool) *exchange {
+	return &exchange{agent: a, turn: turn, id: messageID(turn), emit: emit}
+}
+
+// run does the turn within the limit of time. Its errors are faults, but for errStopped and the end of ctx.
+func (x *exchange) run(ctx context.Context) (normalized.Response, error) {
+	if chain := x.turn.Message.RecipientCapabilities.AgentChain; chain != nil && chain.Hop >= chain.MaxHops {
+		return failed("remote:chain_exhausted", "This question has been passed on between agents as often as it may.").Answering(x.turn.Message), nil
+	}
+	limited, stop := context.WithTimeoutCause(ctx, x.agent.options.TimeLimit, errTimeLimit)
+	defer stop()
+	err := x.converse(limited)
+	if err != nil {
+		if abandoned(ctx) || isPermanent(err) {
+			x.cancelThere(ctx)
+		}
+		if ctx.Err() != nil && !errors.Is(err, errStopped) {
+			return normalized.Response{}, fmt.Errorf("ask the agent: %w", context.Cause(ctx))
+		}
+		return normalized.Response{}, err
+	}
+	response, next, err := x.answer(limited)
+	if err != nil {
+		return normalized.Response{}, err
+	}
+	if err := x.agent.keep(limited, x.agent.threadKey(x.turn), next, x.agent.options.ThreadLife); err != nil {
+		return normalized.Response{}, err
+	}
+	return response, nil
+}
+
+// abandoned says whether nobody waits for the answer any more. A server that stops, or a worker that lost the turn to
+// another, ends the context with a cause of its own: there the next attempt goes on with the same task.
+func abandoned(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return ctx.Err() != nil && (cause == context.Canceled || cause == context.DeadlineExceeded) //nolint:errorlint,err113 // only the bare causes
+}
+
+// cancelThere ends the task there, as far as that can be done in a moment.
+func (x *exchange) cancelThere(ctx context.Context) {
+	if x.task.id == "" || x.task.status.State.Terminal() || x.wire == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
+	defer cancel()
+	_, _ = x.wire.transport.CancelTask(ctx, x.wire.params(), &a2a.CancelTaskRequest{Tenant: x.peer.tenant, ID: x.task.id}) //nolint:errcheck // the task ends there by itself, sooner or later
+}
+
+// converse brings the message to the other agent, if no earlier attempt has, and waits until its answer is there.
+func (x *exchange) converse(ctx context.Context) error {
+	found, err := x.agent.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	if err := x.reach(found); err != nil {
+		return err
+	}
+	var before progress
+	if err := x.agent.load(ctx, x.agent.threadKey(x.turn), &x.thread); err != nil {
+		return err
+	}
+	if err := x.agent.load(ctx, x.agent.turnKey(x.turn, x.id), &before); err != nil {
+		return err
+	}
+	taken, err := x.resume(ctx, before)
+	if err == nil && !taken {
+		err = x.send(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return x.follow(ctx)
+}
+
+// reach makes the connection to the agent as it is now known.
+func (x *exchange) reach(p *peer) (err error) {
+	x.peer = p
+	if x.wire, err = x.agent.wire(p); err != nil {
+		return fault.GiveUp(sayUnreachable, err)
+	}
+	return nil
+}
+
+// resume looks at the task that an earlier attempt of this very message began. taken is false when the message has to be
+// sent (again).
+func (x *exchange) resume(ctx context.Context, before progress) (taken bool, err error) {
+	if before.Task == "" || !usableID(before.Task, x.peer.rest) {
+		return false, nil
+	}
+	earlier, seen, err := x.look(ctx, a2a.TaskID(before.Task))
+	switch {
+	case err == nil:
+	case noSuchThing(err):
+		return false, nil
+	default:
+		return false, failure(ctx, seen, err)
+	}
+	probe := task{}
+	if err := probe.replace(earlier, x.peer.rest); err != nil {
+		return false, unusable(err)
+	}
+	if before.Asked != "" && probe.waits() && probe.asked() == before.Asked {
+		return false, nil // it still asks what it asked before: our message did not arrive
+	}
+	recoveries.WithLabelValues("repeated").Inc()
+	x.noted = true
+	return true, x.take(ctx, earlier)
+}
+
+// noSuchThing says whether a task, or the operation on it, is unknown there.
+func noSuchThing(err error) bool {
+	return errors.Is(err, a2a.ErrTaskNotFound) || errors.Is(err, a2a.ErrMethodNotFound) || errors.Is(err, a2a.ErrUnsupportedOperation)
+}
+
+// look reads the task.
+func (x *exchange) look(ctx context.Context, id a2a.TaskID) (*a2a.Task, *sighting, error) {
+	watchedCtx, seen := watched(ctx)
+	some := historyLength
+	found, err := x.wire.transport.GetTask(watchedCtx, x.wire.params(), &a2a.GetTaskRequest{Tenant: x.peer.tenant, ID: id, HistoryLength: &some})
+	if err == nil && (found == nil || found.ID != id) {
+		err = unusable(errors.New("the agent answers with another task"))
+	}
+	return found, seen, err
+}
+
+// historyLength is how much of the talk is asked for: an agent without artifacts may have put its answer there.
+const historyLength = 4
+
+// done says whether the answer is there.
+func (x *exchange) done() bool {
+	return x.said != nil || x.task.settled() && (!x.task.waits() || x.asked == "" || x.asked != x.task.asked())
+}
+
+// take handles whatever the other agent says, from a stream, an answer or a look at the task.
+func (x *exchange) take(ctx context.Context, event a2a.Event) error {
+	var err error
+	switch e := event.(type) {
+	case *a2a.Message:
+		err = x.hear(e)
+	case *a2a.Task:
+		if e == nil {
+			return unusable(errors.New("an event is empty"))
+		}
+		err = x.task.replace(e, x.peer.rest)
+	case *a2a.TaskStatusUpdateEvent:
+		if err = x.task.setStatus(e, x.peer.rest); err == nil && !x.task.settled() {
+			x.preview.status(e.Status.Message)
+		}
+	case *a2a.TaskArtifactUpdateEvent:
+		if err = x.task.grow(e, x.peer.rest); err == nil {
+			x.preview.artifact(e, x.peer.card.textMIME())
+		}
+	default:
+		err = errors.New("an event is of no known kind")
+	}
+	if err != nil {
+		return unusable(err)
+	}
+	if err := x.note(ctx); err != nil {
+		return err
+	}
+	if !x.preview.flush(x.emit) {
+		return errStopped
+	}
+	return nil
+}
+
+func (x *exchange) hear(message *a2a.Message) error {
+	if message == nil || message.ContextID != "" && !usableID(message.ContextID, false) {
+		return errors.New("the answer is no message")
+	}
+	x.said = message
+	return nil
+}
+
+// note keeps the id of the task as soon as it is known: the next attempt goes on with it instead of asking twice.
+func (x *exchange) note(ctx context.Context) error {
+	if x.noted || x.task.id == "" {
+		return nil
+	}
+	x.noted = true
+	return x.agent.keep(ctx, x.agent.turnKey(x.turn, x.id), progress{Task: string(x.task.id), Context: x.task.context}, turnLife)
+}

@@ -1,0 +1,168 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"strconv"
+	"strings"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/normalized"
+)
+
+const mimeBytes = "application/octet-stream"
+
+// readParts turns what was said into ours.
+func (a *Agent) readParts(ctx context.Context, parts a2a.ContentParts, textType string) ([]normalized.Part, error) {
+	list := make([]normalized.Part, 0, len(parts))
+	for _, part := range parts {
+		if part == nil {
+			continue
+		}
+		read, ok, err := a.readPart(ctx, part, textType)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			list = append(list, read)
+		}
+	}
+	return list, nil
+}
+
+// readArtifacts turns results into ours: text that people read is the answer itself, everything else is an artifact.
+func (a *Agent) readArtifacts(ctx context.Context, artifacts []*artifact, textType string) ([]normalized.Part, error) {
+	var list []normalized.Part
+	for _, from := range artifacts {
+		for i, piece := range from.pieces {
+			read, ok, err := a.readPart(ctx, piece.whole(), textType)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue
+			}
+			if read.Kind == normalized.PartFile {
+				read.Kind = normalized.PartArtifact
+				read.ID = artifactID(from, i)
+				read.Name = orElse(read.Name, from.name)
+				read.Description = from.description
+			}
+			list = append(list, read)
+		}
+	}
+	return list, nil
+}
+
+// artifactID names each part of an artifact that has several. Ids of the other side that the contract refuses are left out.
+func artifactID(from *artifact, index int) string {
+	if !usableID(from.id, false) {
+		return ""
+	}
+	if len(from.pieces) == 1 {
+		return from.id
+	}
+	return from.id + "." + strconv.Itoa(index)
+}
+
+// readPart is not ok for a part that cannot be shown.
+func (a *Agent) readPart(ctx context.Context, part *a2a.Part, textType string) (read normalized.Part, ok bool, err error) {
+	switch content := part.Content.(type) {
+	case a2a.Text:
+		if asFile(part) {
+			read, err = a.readFile(ctx, []byte(content), part)
+			return read, true, err
+		}
+		return normalized.Part{Kind: normalized.PartText, MIME: textMIME(part, textType), Content: string(content)}, true, nil
+	case a2a.Raw:
+		read, err = a.readFile(ctx, content, part)
+		return read, true, err
+	case a2a.Data:
+		encoded, err := json.Marshal(content.Value)
+		if err != nil {
+			return read, false, unusable(fmt.Errorf("a part of the answer is no JSON: %w", err))
+		}
+		typed := *part
+		typed.MediaType = orElse(typed.MediaType, mimeJSON)
+		read, err = a.readFile(ctx, encoded, &typed)
+		return read, true, err
+	case a2a.URL:
+		read, ok = a.readURL(string(content), part)
+		return read, ok, nil
+	}
+	return read, false, nil
+}
+
+// readFile keeps small content inline and moves larger content to the blob store; without one it is named.
+func (a *Agent) readFile(ctx context.Context, content []byte, part *a2a.Part) (normalized.Part, error) {
+	file := a.named(part)
+	file.Size = int64(len(content))
+	switch {
+	case len(content) <= min(normalized.MaxInlineBytes, a.options.Limits.Inline):
+		file.BytesRef = normalized.Inline(content)
+	case a.options.Blobs == nil:
+		return normalized.Text(fmt.Sprintf("[%s (%s) is too large to be passed on]", orElse(file.Name, "A file"), file.MIME)), nil
+	default:
+		digest, _, err := a.options.Blobs.Put(ctx, bytes.NewReader(content))
+		if err != nil {
+			return file, notKept(fmt.Errorf("keep file of the answer: %w", err))
+		}
+		file.BytesRef = normalized.Stored(digest)
+	}
+	return file, nil
+}
+
+// readURL makes a link of a page, a file of everything else, and a link of what may not be a file. Nothing is fetched.
+func (a *Agent) readURL(address string, part *a2a.Part) (normalized.Part, bool) {
+	file := a.named(part)
+	file.BytesRef = normalized.At(address)
+	if baseType(part.MediaType) != normalized.MIMEHTML && file.BytesRef.Check(a.options.Limits) == nil {
+		return file, true
+	}
+	lower := strings.ToLower(address)
+	if !strings.HasPrefix(lower, "https://") && !strings.HasPrefix(lower, "http://") || len(address) > a.options.Limits.ID {
+		return file, false
+	}
+	description, _ := part.Metadata["description"].(string)
+	return normalized.Part{Kind: normalized.PartLink, URL: address, Title: part.Filename, Description: description}, true
+}
+
+// named gives the frame of a file.
+func (a *Agent) named(part *a2a.Part) normalized.Part {
+	description, _ := part.Metadata["description"].(string)
+	file := normalized.Part{Kind: normalized.PartFile, MIME: mimeBytes, Name: part.Filename, Alt: description}
+	if baseType(part.MediaType) != "" {
+		file.MIME = part.MediaType
+	}
+	return file
+}
+
+// asFile says whether a text is a document rather than words of the agent.
+func asFile(part *a2a.Part) bool {
+	switch baseType(part.MediaType) {
+	case "", normalized.MIMEPlain, normalized.MIMEMarkdown, normalized.MIMEHTML:
+		return part.Filename != ""
+	}
+	return true
+}
+
+// textMIME gives the type of a text: its own, or that of the agent's card.
+func textMIME(part *a2a.Part, fallback string) string {
+	switch base := baseType(part.MediaType); base {
+	case normalized.MIMEPlain, normalized.MIMEMarkdown, normalized.MIMEHTML:
+		return base
+	}
+	return fallback
+}
+
+func baseType(mediaType string) string {
+	base, _, err := mime.ParseMediaType(mediaType)
+	if err != nil || !strings.Contains(base, "/") || len(mediaType) > 255 {
+		return ""
+	}
+	return base
+}

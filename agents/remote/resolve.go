@@ -1,0 +1,235 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+
+	"inbox/internal/fault"
+	"inbox/internal/safehttp"
+)
+
+const (
+	cardLimit    = 20 * time.Second // of reading the card, with a token for it
+	cardLife     = 10 * time.Minute
+	cardStale    = time.Hour // how long an old card serves when no new one can be had
+	maxCardBytes = 512 << 10
+)
+
+// peer is the other agent as its card describes it, with what was learnt since.
+type peer struct {
+	endpoint
+	card      card
+	streaming bool
+	client    *safehttp.Client
+	read      time.Time
+}
+
+// peers remembers the card and the clients of the addresses that cards led to.
+type peers struct {
+	turn chan struct{} // held by the one who reads the card
+
+	mu      sync.Mutex
+	known   *peer
+	clients map[string]*safehttp.Client
+}
+
+func newPeers() peers {
+	return peers{turn: make(chan struct{}, 1), clients: map[string]*safehttp.Client{}}
+}
+
+func (p *peers) get() *peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known
+}
+
+func (p *peers) put(found *peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known = found
+}
+
+func (p *peers) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, client := range p.clients {
+		client.Close()
+	}
+}
+
+// resolve gives the agent's endpoint, from a card that is at most cardLife old.
+func (a *Agent) resolve(ctx context.Context) (*peer, error) {
+	if known := a.peers.get(); known != nil && time.Since(known.read) < cardLife {
+		return known, nil
+	}
+	select {
+	case a.peers.turn <- struct{}{}:
+		defer func() { <-a.peers.turn }()
+	case <-ctx.Done():
+		return nil, unreachable(ctx, ctx.Err())
+	}
+	known := a.peers.get()
+	if known != nil && time.Since(known.read) < cardLife {
+		return known, nil
+	}
+	found, err := a.fetch(ctx)
+	switch {
+	case err == nil:
+		a.peers.put(found)
+		return found, nil
+	case known != nil && time.Since(known.read) < cardStale && !fault.Of(err).Permanent && ctx.Err() == nil:
+		return known, nil
+	}
+	return nil, err
+}
+
+// forget makes the next turn read the card anew: the agent may have moved.
+func (a *Agent) forget(moved *peer) {
+	if a.peers.get() == moved {
+		a.peers.put(nil)
+	}
+}
+
+func (a *Agent) fetch(ctx context.Context) (*peer, error) {
+	ctx, cancel := context.WithTimeout(ctx, cardLimit)
+	defer cancel()
+	body, err := a.fetchCard(ctx, false)
+	if errors.Is(err, errNeedsLogin) && a.credentials.any() {
+		body, err = a.fetchCard(ctx, true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	read, err := readCard(body)
+	if err != nil {
+		return nil, fault.GiveUp(sayUnreachable, err)
+	}
+	chosen, err := read.choose(a.allowed)
+	if err != nil {
+		return nil, fault.GiveUp(sayUnreachable, err)
+	}
+	return &peer{
+		endpoint: chosen, card: read, streaming: read.Capabilities.Streaming, client: a.clientFor(chosen.url), read: time.Now(),
+	}, nil
+}
+
+var errNeedsLogin = errors.New("the agent card is not public")
+
+// fetchCard reads the document. Redirects stay on the host that the operator wrote.
+func (a *Agent) fetchCard(ctx context.Context, login bool) ([]byte, error) {
+	options := safehttp.GetOptions{Accept: "application/json", MaxBytes: maxCardBytes, Sign: func(request *http.Request) error {
+		switch {
+		case hostPort(request.URL) != hostPort(a.card):
+			return fmt.Errorf("%w: the card redirects to %s, another host: configure the final address", errMoved, excerpt(request.URL.Host))
+		case login:
+			return a.credentials.show(request)
+		}
+		return nil
+	}}
+	response, err := a.cards.Get(ctx, a.card.String(), options)
+	if err != nil {
+		return nil, a.noCard(ctx, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch status := response.StatusCode; {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return nil, fault.GiveUp(sayUnreachable, fmt.Errorf("%w: %d", errNeedsLogin, status))
+	case status != http.StatusOK:
+		return nil, classed(status, retryAfter(response.Header), fmt.Errorf("the agent card is answered with %d", status))
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, a.noCard(ctx, err)
+	}
+	return body, nil
+}
+
+var errMoved = errors.New("redirect refused")
+
+func (a *Agent) noCard(ctx context.Context, err error) error {
+	if errors.Is(err, errMoved) {
+		return fault.GiveUp(sayUnreachable, err)
+	}
+	return unreachable(ctx, fmt.Errorf("read the agent card: %w", err))
+}
+
+// allowed says whether the card may lead to an address: any on the card's own host, those that the operator named, and,
+// where no credentials could be stolen, any public one over https.
+func (a *Agent) allowed(u *url.URL) error {
+	switch {
+	case a.card.Scheme == "https" && u.Scheme != "https":
+		return errors.New("leads away from https")
+	case a.trusted(u):
+		return nil
+	case a.credentials.any():
+		return fmt.Errorf("is on another host than the card; add %q to endpoint_hosts if the credentials may be shown there", hostPort(u))
+	}
+	return a.options.Client.CheckURL(u)
+}
+
+func (a *Agent) trusted(u *url.URL) bool {
+	return strings.EqualFold(u.Hostname(), a.card.Hostname()) ||
+		slices.ContainsFunc(a.options.EndpointHosts, func(hostport string) bool { return strings.EqualFold(hostport, hostPort(u)) })
+}
+
+// maxClients bounds the clients of a card that leads elsewhere each time.
+const maxClients = 4
+
+// clientFor gives the client of an endpoint: one that trusts it, or one that judges its address at each dial.
+func (a *Agent) clientFor(u *url.URL) *safehttp.Client {
+	if !a.trusted(u) {
+		return a.options.Client.Limit(a.options.MaxResponseBytes)
+	}
+	if hostPort(u) == hostPort(a.card) {
+		return a.cards.Limit(a.options.MaxResponseBytes)
+	}
+	a.peers.mu.Lock()
+	defer a.peers.mu.Unlock()
+	client, ok := a.peers.clients[hostPort(u)]
+	if !ok {
+		if len(a.peers.clients) >= maxClients {
+			for other, old := range a.peers.clients {
+				old.Close()
+				delete(a.peers.clients, other)
+			}
+		}
+		client = a.options.Client.Trusting(hostPort(u)).Limit(a.options.MaxResponseBytes)
+		a.peers.clients[hostPort(u)] = client
+	}
+	return client
+}
+
+// changed remembers what was learnt about the agent: that it speaks 0.3 only, or does not stream.
+func (a *Agent) changed(from *peer, change func(*peer)) *peer {
+	learnt := *from
+	change(&learnt)
+	if a.peers.get() == from {
+		a.peers.put(&learnt)
+	}
+	return &learnt
+}
+
+func (p *peer) old() bool { return p.version == a2av0.Version }
+
+// switchVersion tries the other version, with the streaming that the card promised.
+func (p *peer) switchVersion(streaming bool) {
+	p.streaming = streaming
+	if p.old() {
+		p.version = a2a.Version
+	} else {
+		p.version = a2av0.Version
+	}
+}
+
+func stopStreaming(p *peer) { p.streaming = false }

@@ -1,0 +1,187 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+)
+
+const (
+	maxArtifacts = 64      // of one task
+	maxPieces    = 4096    // of all artifacts together; chunks of text join
+	maxAnswer    = 8 << 20 // bytes of all of them together
+	maxIDBytes   = 512
+)
+
+// task is the task there as far as it is known, put together from snapshots and updates within bounds.
+type task struct {
+	id        a2a.TaskID
+	context   string
+	status    a2a.TaskStatus
+	artifacts []*artifact
+	history   []*a2a.Message // of the last snapshot
+
+	size, pieces int
+}
+
+// artifact grows by chunks.
+type artifact struct {
+	id, name, description string
+	pieces                []*piece
+}
+
+// piece is one part, or the chunks of one text.
+type piece struct {
+	part *a2a.Part
+	text *strings.Builder // nil = no text
+}
+
+var errTooMuch = errors.New("the answer is over the limit")
+
+func (t *task) settled() bool { return t.status.State.Terminal() || t.waits() }
+
+// waits says whether the task wants something of us first.
+func (t *task) waits() bool {
+	return t.status.State == a2a.TaskStateInputRequired || t.status.State == a2a.TaskStateAuthRequired
+}
+
+// asked names the current question, so that the attempt after a crash can tell it from the next one.
+func (t *task) asked() string {
+	name := string(t.status.State)
+	if t.status.Message != nil {
+		name += " " + t.status.Message.ID + " " + sentence("", t.status.Message)
+	}
+	if t.status.Timestamp != nil {
+		name += " " + t.status.Timestamp.UTC().Format("2006-01-02T15:04:05.000")
+	}
+	return digest(name)
+}
+
+// replace takes a snapshot.
+func (t *task) replace(s *a2a.Task, rest bool) error {
+	if err := t.belongs(s.ID, s.ContextID, rest); err != nil {
+		return err
+	}
+	t.status, t.history = s.Status, s.History
+	t.artifacts, t.size, t.pieces = nil, 0, 0
+	for _, snapshot := range s.Artifacts {
+		if snapshot == nil {
+			return errors.New("the task has an artifact that is none")
+		}
+		if err := t.put(snapshot, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// belongs checks that an event is about this task, and learns its ids from the first.
+func (t *task) belongs(id a2a.TaskID, context string, rest bool) error {
+	if t.id != "" && id != t.id {
+		return fmt.Errorf("an event is about task %q and not %q", excerpt(string(id)), excerpt(string(t.id)))
+	}
+	if !usableID(string(id), rest) || context != "" && !usableID(context, false) {
+		return fmt.Errorf("the task has the id %q in %q", excerpt(string(id)), excerpt(context))
+	}
+	t.id, t.context = id, orElse(context, t.context)
+	return nil
+}
+
+// usableID says whether an id may be sent back: in the path of a REST request one with a slash would name another place.
+func usableID(id string, inPath bool) bool {
+	return id != "" && len(id) <= maxIDBytes && !strings.ContainsFunc(id, unicode.IsControl) &&
+		!(inPath && (strings.ContainsAny(id, `/\?#%`) || id == "." || id == ".."))
+}
+
+func (t *task) setStatus(e *a2a.TaskStatusUpdateEvent, rest bool) error {
+	if err := t.belongs(e.TaskID, e.ContextID, rest); err != nil {
+		return err
+	}
+	t.status = e.Status
+	return nil
+}
+
+// grow takes an artifact or a chunk of one.
+func (t *task) grow(e *a2a.TaskArtifactUpdateEvent, rest bool) error {
+	if err := t.belongs(e.TaskID, e.ContextID, rest); err != nil {
+		return err
+	}
+	if e.Artifact == nil {
+		return errors.New("an update has no artifact")
+	}
+	return t.put(e.Artifact, e.Append)
+}
+
+func (t *task) find(id string) *artifact {
+	for _, known := range t.artifacts {
+		if known.id == id {
+			return known
+		}
+	}
+	return nil
+}
+
+func (t *task) put(from *a2a.Artifact, appended bool) error {
+	known := t.find(string(from.ID))
+	switch {
+	case known == nil && len(t.artifacts) >= maxArtifacts:
+		return fmt.Errorf("%w: more than %d artifacts", errTooMuch, maxArtifacts)
+	case known == nil:
+		known = &artifact{id: string(from.ID)}
+		t.artifacts = append(t.artifacts, known)
+		appended = false
+	case !appended:
+		known.pieces = nil // its bytes stay counted: who replaces without end is not listened to for ever
+	}
+	known.name, known.description = orElse(from.Name, known.name), orElse(from.Description, known.description)
+	for i, part := range from.Parts {
+		if part == nil {
+			return errors.New("an artifact has a part that is none")
+		}
+		if err := t.add(known, part, appended && i == 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add puts a part at the end; joins says that a text goes on.
+func (t *task) add(to *artifact, part *a2a.Part, joins bool) error {
+	t.size += sizeOf(part)
+	if t.size > maxAnswer {
+		return fmt.Errorf("%w of %d bytes", errTooMuch, maxAnswer)
+	}
+	text, isText := part.Content.(a2a.Text)
+	if last := len(to.pieces) - 1; joins && isText && last >= 0 && to.pieces[last].text != nil {
+		to.pieces[last].text.WriteString(string(text))
+		return nil
+	}
+	if t.pieces++; t.pieces > maxPieces {
+		return fmt.Errorf("%w: more than %d parts", errTooMuch, maxPieces)
+	}
+	added := &piece{part: part}
+	if isText {
+		added.text = &strings.Builder{}
+		added.text.WriteString(string(text))
+	}
+	to.pieces = append(to.pieces, added)
+	return nil
+}
+
+// whole gives the part as it stands.
+func (p *piece) whole() *a2a.Part {
+	if p.text == nil {
+		return p.part
+	}
+	whole := *p.part
+	whole.Content = a2a.Text(p.text.String())
+	return &whole
+}
+
+// sizeOf counts what a part weighs here, not less than its own frame.
+func sizeOf(part *a2a.Part) int {
+	return 64 + len(part.Text()) + len(part.Raw()) + len(part.URL()) + len(part.Filename)
+}
