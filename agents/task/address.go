@@ -69,5 +69,5 @@ func (d *Dispatcher) stop(runID string) {
 }
 
 func notFound() error {
-	return refuse(CodeNotFound, "No task run was found for the requested session_id and run_id.")
+	return refuse(CodeNotFound, "There is no such run in this session.")
 }

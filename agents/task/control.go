@@ -118,7 +118,7 @@ func (c Controller) Start(_ context.Context, runID, sessionID string) error {
 	k.forget()
 	if earlier := k.runs[runID]; earlier != nil {
 		if earlier.session != sessionID || earlier.owner != c.caller.fingerprint() {
-			return refuse(CodeRunForbidden, "The run_id is already bound to another session or owner.")
+			return refuse(CodeRunForbidden, "The run belongs to another session or owner.")
 		}
 		return refuse(CodeRunStarted, "The run_id has already been claimed for execution.")
 	}
@@ -268,5 +268,5 @@ func controlStatus(status string) string {
 }
 
 func noRun() error {
-	return refuse(CodeRunNotFound, "No chat run was found for the requested session owner.")
+	return refuse(CodeRunNotFound, "There is no such run of yours.")
 }

@@ -117,7 +117,7 @@ func (d *Dispatcher) place(ctx context.Context, input map[string]any) (map[strin
 	target := Select(targets, envelope.Assoc(input["placement"]))
 	if target == nil {
 		d.failed("no_handler", input)
-		return nil, nil, refuse(CodeNoHandler, "No agents/run-task executor target is registered for the requested placement.")
+		return nil, nil, refuse(CodeNoHandler, "No executor target fits the placement of the task.")
 	}
 	handler := d.options.Handler(input, target)
 	if handler == nil {
@@ -188,7 +188,7 @@ func (d *Dispatcher) finish(ctx context.Context, input map[string]any, outcome a
 	case !usable:
 		reason = "invalid_result"
 		result = map[string]any{"status": StatusFailed}
-		failure = refuse(CodeInvalidResult, "agents/run-task handlers must return an array matching agents-api/task-result/v1 or WP_Error.")
+		failure = refuse(CodeInvalidResult, "The handler gave no object of the form agents-api/task-result/v1.")
 	}
 	saved, err := d.save(ctx, input, result)
 	if err != nil {

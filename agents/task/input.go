@@ -20,7 +20,7 @@ func NormalizeInput(raw map[string]any) (map[string]any, error) {
 	work := assoc(raw["task"])
 	taskID := firstWord(work["id"], raw["task_id"])
 	if taskID == "" {
-		return nil, refuse(CodeInvalidInput, "agents/run-task input must include task.id or task_id.")
+		return nil, refuse(CodeInvalidInput, "A task needs an id: give task.id or task_id.")
 	}
 	input["schema"] = or(word(raw["schema"]), SchemaInput)
 	input["task"] = normalizeWork(work, raw, taskID)

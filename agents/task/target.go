@@ -10,12 +10,12 @@ import (
 // no object and with CodeInvalidTarget when it has no id (agent runtime contract, section 7).
 func NormalizeTarget(raw any) (map[string]any, error) {
 	if !envelope.Container(raw) {
-		return nil, refuse(CodeInvalidTargets, "Execution target declarations must be arrays.")
+		return nil, refuse(CodeInvalidTargets, "An executor target is declared by an object.")
 	}
 	declared := assoc(raw)
 	id := word(declared["id"])
 	if id == "" {
-		return nil, refuse(CodeInvalidTarget, "Execution target declarations must include id.")
+		return nil, refuse(CodeInvalidTarget, "The declaration of an executor target needs an id.")
 	}
 	return map[string]any{
 		"schema":           or(word(declared["schema"]), SchemaTarget),

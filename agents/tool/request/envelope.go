@@ -52,7 +52,7 @@ func replaySubmit(stored map[string]any) (*Envelope, error) {
 // replayTimeout answers a timeout for a terminal request with what is known of its end.
 func replayTimeout(stored map[string]any) (*Envelope, error) {
 	if Pending(stored) {
-		return nil, invalid(CodeTimeout, "terminal transition was not retained")
+		return nil, invalid(CodeTimeout, "the store lost the end of the request")
 	}
 	request, err := Normalize(stored)
 	if err != nil {
