@@ -123,8 +123,9 @@ func (a *Agent) begin(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 // usable says whether the run of an earlier attempt can still bring the answer. One that cannot is closed.
 func (a *Agent) usable(ctx context.Context, old, mine pointer) (bool, error) {
 	rows := a.service.rows
-	closing := claim{Closed: true}
-	if _, err := rows.first(ctx, runSpace+old.Run, claimKey, closing, &closing, old.Until); err != nil || closing.Closed {
+	var holder claim
+	closed, err := rows.first(ctx, runSpace+old.Run, claimKey, claim{Closed: true}, &holder, old.Until)
+	if err != nil || closed || holder.Closed {
 		return false, err // it waited for a program
 	}
 	deadline, limited := ctx.Deadline()

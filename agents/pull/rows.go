@@ -93,8 +93,10 @@ func (r rows) status(ctx context.Context, run string) (status, error) {
 
 // end decides how a run ended, unless that is decided; it gives what is true afterwards.
 func (r rows) end(ctx context.Context, run string, how end, expires time.Time) (actual end, won bool, err error) {
-	actual = how
 	won, err = r.first(ctx, runSpace+run, endKey, how, &actual, expires)
+	if won {
+		actual = how
+	}
 	return actual, won, err
 }
 

@@ -1,0 +1,129 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"inbox/exchange"
+)
+
+// TestWhoMayNotTakeTurns gives strangers one and the same answer, whether the agent is there or not.
+func TestWhoMayNotTakeTurns(t *testing.T) {
+	known := testTokens()
+	for token, is := range map[string]exchange.Token{
+		"revoked": {ID: "2", Agent: "helper", RevokedAt: time.Now()},
+		"all":     {ID: "3"},
+		"other":   {ID: "4", Agent: "another"},
+		"admin":   {ID: "5", Agent: "helper", Scope: exchange.TokenAdmin},
+	} {
+		known[digest([]byte(token))] = is
+	}
+	n := newNode(t, nil, Settings{})
+	n.service.tokens = newTokenCache(known)
+	answers := map[string]bool{}
+	for _, header := range []string{
+		"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + testToken, testToken, "Bearer revoked", "Bearer all", "Bearer other", "Bearer admin",
+		"Bearer " + testToken + "x", "Bearer " + strings.Repeat("x", 600),
+	} {
+		for _, agent := range []string{"helper", "HELPER", "nobody", "another%00", "..", "%2e%2e"} {
+			for _, route := range n.service.Routes() {
+				path := strings.NewReplacer("{agent}", agent, "{turn}", "1").Replace(route.Pattern)
+				r := httptest.NewRequestWithContext(t.Context(), route.Method, path, nil)
+				r.Header.Set("Authorization", header)
+				w := httptest.NewRecorder()
+				n.handler.ServeHTTP(w, r)
+				if w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") == "" {
+					t.Errorf("%q at %s: %d", header, path, w.Code)
+				}
+				answers[w.Body.String()] = true
+			}
+		}
+	}
+	if len(answers) != 1 {
+		t.Errorf("the answers differ: %v", answers)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/pull/Another/take?wait=0", nil)
+	r.Header.Set("Authorization", "Bearer other")
+	w := httptest.NewRecorder()
+	if n.handler.ServeHTTP(w, r); w.Code != http.StatusNotFound {
+		t.Errorf("the holder of a token for an agent of another kind gets %d", w.Code)
+	}
+}
+
+func TestScope(t *testing.T) {
+	known := tokens{digest([]byte("pull")): {Agent: "helper", Scope: "pull"}, digest([]byte("peer")): {Agent: "helper"}}
+	service, err := New(Options{Tokens: known, Scope: "pull"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Agent("helper", Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(t, nil, Settings{})
+	n.service.tokens, n.service.options.Scope = service.tokens, "pull"
+	for token, want := range map[string]int{"pull": http.StatusNoContent, "peer": http.StatusUnauthorized} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/pull/helper/take?wait=0", nil)
+		r.Header.Set("Authorization", "bearer "+token)
+		w := httptest.NewRecorder()
+		if n.handler.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%s: %d, want %d", token, w.Code, want)
+		}
+	}
+}
+
+// TestTokenRevokedWhileWaiting ends a long poll that began with a valid token.
+func TestTokenRevokedWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := testTokens()
+		n := newNode(t, nil, Settings{})
+		n.service.tokens = newTokenCache(known)
+		time.AfterFunc(10*time.Second, func() {
+			hash := digest([]byte(testToken))
+			token := known[hash]
+			token.RevokedAt = time.Now()
+			known[hash] = token
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		time.AfterFunc(20*time.Second, func() { n.run(ctx, question()) })
+		n.want(t, http.StatusUnauthorized, "/take?wait=30s", "")
+	})
+}
+
+type brokenTokens struct{}
+
+func (brokenTokens) TokenByHash(context.Context, string) (exchange.Token, bool, error) {
+	return exchange.Token{}, false, errors.New("secret host does not answer")
+}
+
+func TestTokensThatCannotBeRead(t *testing.T) {
+	n := newNode(t, nil, Settings{})
+	n.service.tokens = newTokenCache(brokenTokens{})
+	if said := n.want(t, http.StatusServiceUnavailable, "/take", ""); strings.Contains(said, "secret") {
+		t.Errorf("internals leak: %s", said)
+	}
+}
+
+func TestTokenCacheIsBounded(t *testing.T) {
+	cache := newTokenCache(everyToken{})
+	for i := range maxTokens + 10 {
+		if _, found, err := cache.find(t.Context(), strings.Repeat("x", i)); !found || err != nil {
+			t.Fatal(found, err)
+		}
+	}
+	if len(cache.found) > maxTokens {
+		t.Errorf("%d tokens are remembered", len(cache.found))
+	}
+}
+
+type everyToken struct{}
+
+func (everyToken) TokenByHash(context.Context, string) (exchange.Token, bool, error) {
+	return exchange.Token{}, true, nil
+}
