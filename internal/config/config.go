@@ -174,7 +174,8 @@ type Telemetry struct {
 type Agent struct {
 	// Part of the address before the @: letters, digits, `.`, `_`, `-`, at most 64.
 	Name string `toml:"name" default:"none; required"`
-	// `echo` (answers with what it got) or `webhook` (asks your HTTP service).
+	// `echo` (answers with what it got), `webhook` (asks your HTTP service), `llm` (a model provider), `command` (a
+	// local program), `remote` (an A2A agent elsewhere) or `pull` (an agent that fetches its messages).
 	Kind string `toml:"kind" default:"none; required"`
 	// Name that people see.
 	DisplayName string `toml:"display_name" default:"name"`
@@ -198,6 +199,16 @@ type Agent struct {
 	History History `toml:"history"`
 	// Settings of the kind `webhook`.
 	Webhook Webhook `toml:"webhook"`
+	// Settings of the kind `llm`.
+	LLM LLM `toml:"llm"`
+	// MCP servers whose tools an agent of kind `llm` may call.
+	MCP []MCP `toml:"mcp"`
+	// Settings of the kind `command`.
+	Command Command `toml:"command"`
+	// Settings of the kind `remote`.
+	Remote Remote `toml:"remote"`
+	// Settings of the kind `pull`.
+	Pull Pull `toml:"pull"`
 }
 
 // History is the sliding window over a conversation (message contract, section 4).

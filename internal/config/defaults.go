@@ -20,6 +20,9 @@ func Default() *Config {
 func (a *Agent) setDefaults() {
 	*a = Agent{
 		Access: "public", Unverified: "hold", MaxHops: 4, Timeout: 2 * time.Minute,
+		LLM:     LLM{Provider: "openai", MaxTurns: 12, MaxToolCalls: 40},
+		Command: Command{Output: "json"},
+		Pull:    Pull{Lease: 30 * time.Second, MaxWait: time.Minute},
 		History: History{Scope: "thread", KeepHead: 2, Window: 20, Slide: 10, MaxBytes: 256 << 10, Alternation: "merge"},
 	}
 }

@@ -50,7 +50,7 @@ func document(t *testing.T) string {
 func structComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
-	for _, name := range []string{"config.go", "config_trust.go"} {
+	for _, name := range []string{"config.go", "config_trust.go", "config_agents.go"} {
 		addComments(t, name, comments)
 	}
 	return comments

@@ -104,7 +104,7 @@ func (c *Config) deriveAgents(found *problems) {
 		if agent.DisplayName == "" {
 			agent.DisplayName = agent.Name
 		}
-		readSecret(&agent.Webhook.Secret, agent.Webhook.SecretFile, element("agents", i)+".webhook.secret_file", found)
+		agent.readSecrets(element("agents", i), found)
 	}
 }
 
