@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"inbox/e2e/instance"
+	"inbox/e2e/load"
+)
+
+func TestEmbeddedExampleDemandsConsentAndAnswers(t *testing.T) {
+	s := newServer(t, instance.Settings{}) // its configuration and command line serve the example, too
+	binary := filepath.Join(t.TempDir(), "embedded")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Dir = filepath.Join(examplesDirectory(t), "embedded")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the example: %v\n%s", err, output)
+	}
+	token := s.peerToken("ann")
+	program := exec.Command(binary)
+	program.Env = append(os.Environ(), "INBOX_CONFIG="+s.ConfigFile())
+	var problems bytes.Buffer
+	program.Stderr = &problems
+	output, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || !strings.HasPrefix(line, "listening on ") {
+		t.Fatalf("the example says %q: %v\n%s", line, err, problems.String())
+	}
+	peer := load.A2APeer{URL: s.URL() + "/a2a/gardener", Token: token, Client: &http.Client{Timeout: patience}}
+	task, err := peer.Send(t.Context(), load.SendBody("message-1", "it is hot today", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant(t, findLink(t, texts(task)))
+	task = awaitTask(t, peer, task.ID, completed)
+	if text := texts(task); !strings.Contains(text, "The plants are watered.") {
+		t.Errorf("the task says %q", text)
+	}
+	if err := program.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Wait(); err != nil {
+		t.Errorf("the example ended with %v\n%s", err, problems.String())
+	}
+}
