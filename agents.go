@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/echo"
-	"inbox/agents/webhook"
+	"inbox/agents/pull"
 	"inbox/exchange"
 	"inbox/history"
 	"inbox/identity"
@@ -19,6 +18,10 @@ const runMargin = 500 * time.Millisecond
 // configuredAgents builds the agents of the configuration.
 func (s *Server) configuredAgents() (*agents.Registry, error) {
 	registry := agents.NewRegistry()
+	var err error
+	if s.pull, err = pull.New(pull.Options{Tokens: s.store, Mailbox: s.store.State(), Limits: s.limits()}); err != nil {
+		return nil, err
+	}
 	for _, entry := range s.config.Agents {
 		agent, err := s.newAgent(entry)
 		if err != nil {
@@ -30,18 +33,6 @@ func (s *Server) configuredAgents() (*agents.Registry, error) {
 		}
 	}
 	return registry, nil
-}
-
-func (s *Server) newAgent(entry config.Agent) (agents.Agent, error) {
-	switch entry.Kind {
-	case "echo":
-		return echo.New(), nil
-	case "webhook":
-		return webhook.New(webhook.Options{
-			URL: entry.Webhook.URL, Secret: entry.Webhook.Secret.Reveal(), Client: s.client, TimeLimit: min(webhook.DefaultTimeLimit, entry.Timeout-runMargin), Limits: s.limits(),
-		})
-	}
-	return nil, fmt.Errorf("kind %q is not known; use echo or webhook", entry.Kind)
 }
 
 func profile(c *Config, entry config.Agent) exchange.AgentProfile {

@@ -21,6 +21,8 @@ import (
 	"inbox/adapters/discovery"
 	"inbox/adapters/email"
 	"inbox/agents"
+	"inbox/agents/mcptool"
+	"inbox/agents/pull"
 	"inbox/console"
 	"inbox/engine/delivery"
 	"inbox/engine/demand"
@@ -58,6 +60,8 @@ type Server struct {
 	activitypub *activitypub.Adapter
 	email       *email.Adapter // nil when smtp.listen is off
 	a2a         *a2a.Adapter
+	pull        *pull.Service
+	tools       []*mcptool.Source
 	pages       *console.Pages
 	http        *httpserver.Server
 
@@ -77,11 +81,11 @@ func New(ctx context.Context, config *Config) (*Server, error) {
 		AllowPrivate: config.Federation.AllowPrivate, Resolver: s.resolver, UserAgent: userAgent(config),
 		MaxPerHost: config.Queue.DeliveryConcurrency, MaxConcurrent: 4 * config.Queue.DeliveryConcurrency,
 	})
-	if s.registry, err = s.configuredAgents(); err != nil {
-		return nil, err
-	}
 	if err := s.openStorage(ctx); err != nil {
 		return nil, err
+	}
+	if s.registry, err = s.configuredAgents(); err != nil {
+		return nil, errors.Join(err, s.store.Close())
 	}
 	if err := s.build(ctx); err != nil {
 		return nil, errors.Join(err, s.store.Close())
@@ -202,7 +206,18 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.store.Listen(ctx) })
 	back.Go(func() error { return s.activitypub.Prepare(ctx) })
 	back.Go(func() error { return s.demands.Run(ctx) })
+	back.Go(func() error { return s.serveTools(ctx) })
 	return back
+}
+
+// serveTools keeps the connections to MCP servers until ctx ends.
+func (s *Server) serveTools(ctx context.Context) error {
+	for _, source := range s.tools {
+		source.Start()
+		defer source.Close()
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // Close ends a server that is not going to run.

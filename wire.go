@@ -177,6 +177,7 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, s.activitypub.Routes()...)
 	routes = append(routes, s.a2a.Routes()...)
 	routes = append(routes, s.pages.Routes()...)
+	routes = append(routes, s.pull.Routes()...)
 	routes = append(routes, console.NewPolicyPages(console.PolicyOptions{
 		Demands: demandPages{s.demands}, Agents: s.registry, PublicURL: s.config.PublicURL, Mail: s.mailAddress,
 	}).Routes()...)
