@@ -95,9 +95,9 @@ type Remote struct {
 
 // Pull is how an agent of kind pull fetches its messages from `/v1/pull/<name>`.
 type Pull struct {
-	// How long the agent may be silent before its message is given to another poll.
+	// How long a program may give no sign of life before its message is given to another one.
 	Lease time.Duration `toml:"lease"`
-	// Longest wait of one poll.
+	// How long a message waits for a program to take it before the attempt has failed.
 	MaxWait time.Duration `toml:"max_wait"`
 }
 
