@@ -83,13 +83,21 @@ func (a *answer) finish(id string, result map[string]any) {
 		return
 	}
 	part := a.parts[at]
-	if result["success"] == true {
+	if succeeded(result) {
 		part.Result = a.bounded(tool.RedactParameters(map[string]any{"": result["result"]}, nil)[""])
 	} else {
 		part.Error = &normalized.ToolError{Message: firstRunes(envelope.Text(result["error"]), 2000)}
 	}
 	a.parts[at] = part
 	a.emit(normalized.Delta{Kind: normalized.DeltaToolCallEnd, Part: &part})
+}
+
+func succeeded(result map[string]any) bool { return marked(result, "success") }
+
+// marked says whether a member of an object is true.
+func marked(object map[string]any, name string) bool {
+	yes, _ := object[name].(bool)
+	return yes
 }
 
 // bounded writes a value that fits into a tool call.

@@ -72,7 +72,7 @@ func (a *anthropicAnswer) stream(events *eventReader, emit emitter) error {
 		}
 		var read anthropicEvent
 		if err := json.Unmarshal(event.data, &read); err != nil {
-			return fmt.Errorf("read model answer: %w", err)
+			return event.fault(fmt.Errorf("read model answer: %w", err))
 		}
 		if read.Type == "" {
 			read.Type = event.name

@@ -3,6 +3,7 @@ package llm
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 )
@@ -16,6 +17,15 @@ var errEventTooLarge = errors.New("an event of the stream is over 4 MiB")
 type event struct {
 	name string
 	data []byte
+	cut  bool // the stream ended inside of it
+}
+
+// fault gives the error about an event: half an event is no nonsense, its other half is missing.
+func (e event) fault(err error) error {
+	if broken, is := errors.AsType[*json.SyntaxError](err); is && e.cut && broken.Offset >= int64(len(e.data)) {
+		return errStreamCut
+	}
+	return err
 }
 
 // eventReader reads server-sent events (WHATWG HTML, section 9.2.6). Comments and the fields other than event and data
@@ -42,13 +52,13 @@ func (r *eventReader) next() (event, error) {
 		err := r.line()
 		if err != nil && len(r.row) == 0 {
 			if errors.Is(err, io.EOF) && has {
-				return event{name, r.data}, nil
+				return event{name, r.data, true}, nil
 			}
 			return event{}, err
 		}
 		if len(r.row) == 0 {
 			if has {
-				return event{name, r.data}, nil
+				return event{name, r.data, false}, nil
 			}
 			name, r.size = "", 0
 			continue

@@ -3,6 +3,7 @@ package llm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -127,7 +128,7 @@ func (n *note) calls() int {
 
 // since gives the messages after the prompt; false when a compaction took the request away.
 func since(transcript []envelope.Envelope) ([]envelope.Envelope, bool) {
-	at := slices.IndexFunc(transcript, func(message envelope.Envelope) bool { return message.Metadata[markRequest] == true })
+	at := slices.IndexFunc(transcript, func(message envelope.Envelope) bool { return marked(message.Metadata, markRequest) })
 	if at < 0 {
 		return nil, false
 	}
@@ -166,7 +167,7 @@ func (j *job) pause(ctx context.Context, transcript []envelope.Envelope, waiting
 	}
 	messages, has := since(transcript)
 	if !has {
-		return unusable(fmt.Errorf("the transcript of a run that waits lost its request"))
+		return unusable(errors.New("the transcript of a run that waits lost its request"))
 	}
 	j.note.Messages, j.note.Waiting = withoutPending(messages, waiting.CallID), waiting
 	return j.save(ctx)
@@ -209,7 +210,7 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 	}
 	result = tool.NormalizeResult(result, waiting.ToolName)
 	text := envelope.EncodeText(result["result"])
-	if result["success"] != true {
+	if !succeeded(result) {
 		text = envelope.Text(result["error"])
 	}
 	j.note.Messages = append(j.note.Messages, envelope.NewToolResult(text, waiting.ToolName, result, map[string]any{"tool_call_id": waiting.CallID}))

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 )
@@ -181,9 +182,7 @@ func schema(parameters map[string]any) map[string]any {
 		return parameters
 	}
 	whole := map[string]any{"type": "object", "properties": map[string]any{}}
-	for name, value := range parameters {
-		whole[name] = value
-	}
+	maps.Copy(whole, parameters)
 	whole["type"] = "object"
 	return whole
 }

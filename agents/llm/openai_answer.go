@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // maxCalls bounds the tool calls of one assistant turn.
@@ -74,7 +75,7 @@ func (a *openAIAnswer) stream(events *eventReader, emit emitter) error {
 			return a.end(io.EOF)
 		}
 		if err := a.chunk(event.data); err != nil {
-			return err
+			return event.fault(err)
 		}
 	}
 }
@@ -189,13 +190,13 @@ func openAIText(content json.RawMessage) (string, error) {
 	if err := json.Unmarshal(content, &parts); err != nil {
 		return "", fmt.Errorf("read model answer: content: %w", err)
 	}
-	text := ""
+	var text strings.Builder
 	for _, part := range parts {
 		if part.Type == "text" {
-			text += part.Text
+			text.WriteString(part.Text)
 		}
 	}
-	return text, nil
+	return text.String(), nil
 }
 
 func (a *openAIAnswer) call(part *openAICallPart) error {

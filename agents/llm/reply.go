@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"inbox/agents/envelope"
@@ -60,12 +61,11 @@ func (r *reply) add(delta Delta) error {
 	return nil
 }
 
+var goodID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
 // callID keeps an id that every API accepts; otherwise it makes one, which is never the same twice.
 func callID(given string) string {
-	fits := given != "" && len(given) <= 64 && !strings.ContainsFunc(given, func(char rune) bool {
-		return !(char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z' || char >= '0' && char <= '9' || char == '_' || char == '-')
-	})
-	if fits {
+	if goodID.MatchString(given) {
 		return given
 	}
 	random := make([]byte, 12)

@@ -68,7 +68,7 @@ func pauseAfter(ctx context.Context, err error, attempt int) (pause time.Duratio
 		return 0, false
 	}
 	pause = min(basePause<<(attempt-1), maxPause)
-	pause -= rand.N(pause / 4) //nolint:gosec // G404: many turns must not come again at the same moment; no secret
+	pause -= rand.N(pause / 4) // many turns must not come again at the same moment
 	if carried, is := errors.AsType[*fault.Fault](err); is && carried.RetryAfter > 0 {
 		pause = carried.RetryAfter
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"iter"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -216,9 +217,7 @@ func declare(name string, more map[string]any) tool.Entry {
 		"name": name, "description": "does " + name,
 		"parameters": map[string]any{"type": "object", "properties": map[string]any{"q": map[string]any{"type": "string"}}},
 	}
-	for key, value := range more {
-		declared[key] = value
-	}
+	maps.Copy(declared, more)
 	return tool.Entry{Value: declared}
 }
 

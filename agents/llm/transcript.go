@@ -65,7 +65,7 @@ func (c *conversation) say(role string, message envelope.Envelope) {
 	}
 	side := c.side(role)
 	side.Blocks = append(side.Blocks, blocks...)
-	side.CacheBreakpoint = side.CacheBreakpoint || message.Metadata[markBreakpoint] == true
+	side.CacheBreakpoint = side.CacheBreakpoint || marked(message.Metadata, markBreakpoint)
 }
 
 func (c *conversation) blocks(message envelope.Envelope) []Block {
@@ -112,7 +112,7 @@ func (c *conversation) result(message envelope.Envelope) {
 		at = len(answers.Blocks)
 	}
 	answers.Blocks = slices.Insert(answers.Blocks, at, Block{
-		Kind: BlockResult, ID: message.ToolCallID(), Text: c.resultText(message), Failed: message.Payload["success"] != true,
+		Kind: BlockResult, ID: message.ToolCallID(), Text: c.resultText(message), Failed: !succeeded(message.Payload),
 	})
 }
 
