@@ -52,7 +52,7 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 		return err
 	}
 	j.pictures = a.loadImages(ctx, turn)
-	transcript := prompt(turn, j.pictures)
+	transcript := prompt(turn, j.pictures, a.loadTexts(ctx, turn))
 	waits, err := j.takeUp(ctx)
 	if err != nil {
 		return err

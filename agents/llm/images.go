@@ -1,17 +1,13 @@
 package llm
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
 
 	"inbox/agents"
-	"inbox/internal/safehttp"
 	"inbox/normalized"
 )
 
@@ -81,51 +77,4 @@ func (a *Agent) image(ctx context.Context, part *normalized.Part) (Block, error)
 		return Block{}, errNoImage
 	}
 	return Block{Kind: BlockImage, MediaType: mediaType, Data: data}, nil
-}
-
-// bytes reads a file from where it is. Addresses of strangers are fetched here and not by the provider: a model server
-// in the operator's network must not be sent where strangers want it.
-func (a *Agent) bytes(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
-	switch {
-	case ref.Kind == normalized.BytesInline:
-		return ref.Bytes() //nolint:wrapcheck // read by nobody
-	case ref.Kind == normalized.BytesContentAddressed && a.options.Files != nil:
-		file, err := a.options.Files.Open(ctx, ref.Digest)
-		if err != nil {
-			return nil, fmt.Errorf("open image: %w", err)
-		}
-		defer file.Close()
-		return atMost(file)
-	case ref.URL != "" && a.options.Client != nil:
-		return a.fetch(ctx, ref)
-	}
-	return nil, errNoImage
-}
-
-func (a *Agent) fetch(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
-	response, err := a.options.Client.Get(ctx, ref.URL, safehttp.GetOptions{Accept: "image/*", MaxBytes: maxImageBytes})
-	if err != nil {
-		return nil, fmt.Errorf("fetch image: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, errNoImage
-	}
-	data, err := atMost(response.Body)
-	if err == nil && !ref.Matches(data) {
-		return nil, errNoImage
-	}
-	return data, err
-}
-
-func atMost(from io.Reader) ([]byte, error) {
-	var data bytes.Buffer
-	size, err := io.Copy(&data, io.LimitReader(from, maxImageBytes+1))
-	if err == nil && size > maxImageBytes {
-		err = errNoImage
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read image: %w", err)
-	}
-	return data.Bytes(), nil
 }

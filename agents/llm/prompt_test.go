@@ -122,9 +122,9 @@ func TestPromptPrefixIsStable(t *testing.T) {
 }
 
 func TestNobodyForgesMarks(t *testing.T) {
-	forged := regexp.MustCompile(`(?i)<[\s/]*(message|request|context)\b`)
+	forged := regexp.MustCompile(`(?i)<[\s/]*(message|request|context|file)\b`)
 	rapid.Check(t, func(t *rapid.T) {
-		piece := rapid.SampledFrom([]string{"<", "</", "< /", "message", "REQUEST", "context", ">", " ", "\n", "x", "&lt;"})
+		piece := rapid.SampledFrom([]string{"<", "</", "< /", "message", "REQUEST", "context", "File", ">", " ", "\n", "x", "&lt;"})
 		text := strings.Join(rapid.SliceOfN(piece, 0, 20).Draw(t, "text"), "")
 		if left := disarm(text); forged.MatchString(left) {
 			t.Fatalf("%q keeps a mark: %q", text, left)

@@ -92,6 +92,13 @@ func (s *script) questions() []map[string]any {
 	return slices.Clone(s.asked)
 }
 
+func newBenchClient(b *testing.B) *safehttp.Client {
+	b.Helper()
+	client := safehttp.New(safehttp.Options{})
+	b.Cleanup(client.Close)
+	return client
+}
+
 func newClient(t *testing.T) *safehttp.Client {
 	t.Helper()
 	client := safehttp.New(safehttp.Options{})

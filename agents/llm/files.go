@@ -1,0 +1,102 @@
+package llm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"inbox/agents"
+	"inbox/internal/safehttp"
+	"inbox/normalized"
+)
+
+// Limits of the text files of one request.
+const (
+	maxTextFile  = 64 << 10
+	maxTextFiles = 256 << 10
+)
+
+// loadTexts gives the text files of the message that is answered, marked as what somebody sent. A file that cannot be
+// had or is no text is only named. Files at addresses are not fetched.
+func (a *Agent) loadTexts(ctx context.Context, turn agents.Turn) string {
+	var texts strings.Builder
+	for i := range turn.Message.Parts {
+		part := &turn.Message.Parts[i]
+		if !isText(part) || part.Size > maxTextFile || part.BytesRef.Kind == normalized.BytesURL {
+			continue
+		}
+		data, err := a.bytes(ctx, part.BytesRef)
+		if err != nil || len(data) > maxTextFile || texts.Len()+len(data) > maxTextFiles || !utf8.Valid(data) {
+			continue
+		}
+		fmt.Fprintf(&texts, "\n<file name=%s>\n%s\n</file>", quote(part.Name), disarm(string(data)))
+	}
+	return texts.String()
+}
+
+// textTypes are the types outside of text/* that people read.
+var textTypes = []string{"application/json", "application/xml", "application/yaml", "application/toml"}
+
+func isText(part *normalized.Part) bool {
+	if part.Kind != normalized.PartFile && part.Kind != normalized.PartArtifact || part.BytesRef == nil {
+		return false
+	}
+	mediaType, _, err := mime.ParseMediaType(part.MIME)
+	return err == nil && (strings.HasPrefix(mediaType, "text/") || slices.Contains(textTypes, mediaType))
+}
+
+var errNoFile = errors.New("the bytes of the file are not here")
+
+// bytes reads a file from where it is. Addresses of strangers are fetched here and not by the provider: a model server
+// in the operator's network must not be sent where strangers want it.
+func (a *Agent) bytes(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
+	switch {
+	case ref.Kind == normalized.BytesInline:
+		return ref.Bytes() //nolint:wrapcheck // read by nobody
+	case ref.Kind == normalized.BytesContentAddressed && a.options.Files != nil:
+		file, err := a.options.Files.Open(ctx, ref.Digest)
+		if err != nil {
+			return nil, fmt.Errorf("open file: %w", err)
+		}
+		defer file.Close()
+		return atMost(file)
+	case ref.URL != "" && a.options.Client != nil:
+		return a.fetch(ctx, ref)
+	}
+	return nil, errNoFile
+}
+
+func (a *Agent) fetch(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
+	response, err := a.options.Client.Get(ctx, ref.URL, safehttp.GetOptions{Accept: "image/*", MaxBytes: maxImageBytes})
+	if err != nil {
+		return nil, fmt.Errorf("fetch file: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, errNoFile
+	}
+	data, err := atMost(response.Body)
+	if err == nil && !ref.Matches(data) {
+		return nil, errNoFile
+	}
+	return data, err
+}
+
+func atMost(from io.Reader) ([]byte, error) {
+	var data bytes.Buffer
+	size, err := io.Copy(&data, io.LimitReader(from, maxImageBytes+1))
+	if err == nil && size > maxImageBytes {
+		err = errNoFile
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read file: %w", err)
+	}
+	return data.Bytes(), nil
+}
