@@ -110,24 +110,38 @@ const (
 )
 
 // explain turns the failure of a call into what a model may read: what happened and whether the tool may have run.
-// Addresses, paths and causes stay here.
-func (s *server) explain(outer, ctx context.Context, c *connection, err error) (map[string]any, error) {
-	name := s.settings.Name
-	refusal, refused := errors.AsType[*jsonrpc.Error](err)
+// Addresses, paths and causes stay here. The error is that of a caller who gave up.
+func (s *server) explain(outer, ctx context.Context, c *connection, failure error) (map[string]any, error) {
+	refusal, refused := errors.AsType[*jsonrpc.Error](failure)
 	switch {
 	case outer.Err() != nil:
 		return nil, context.Cause(outer)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return failed(kindTimeout, fmt.Sprintf("The tool gave no answer within %s. It may have run nevertheless.", s.settings.Timeout)), nil
-	case !c.alive(), ctx.Err() != nil, errors.Is(err, io.EOF), errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, mcp.ErrSessionMissing),
-		refused && (refusal.Code == codeClientClosing || refusal.Code == codeServerClosing):
-		return failed(kindUnknown, fmt.Sprintf("The tool server %q ended the connection during the call. The tool may have run nevertheless.", name)), nil
+	case !c.alive() || disconnected(failure):
+		c.cancel() // the next call waits for a new connection
+		return s.unknown(kindUnknown, "The tool server %q ended the connection during the call."), nil
 	case refused && refusal.Code == codeNotSent:
-		s.log.WarnContext(ctx, "call of MCP server failed", "reason", withoutAddress(err))
-		return failed(kindUnknown, fmt.Sprintf("The tool server %q could not be reached. The tool may have run nevertheless.", name)), nil
+		s.note(ctx, failure)
+		return s.unknown(kindUnknown, "The tool server %q could not be reached."), nil
 	case refused:
 		return failed(kindRefused, cut(plain(refusal.Message), maxErrorBytes)), nil
 	}
-	s.log.WarnContext(ctx, "answer of MCP server not understood", "reason", withoutAddress(err))
-	return failed(kindInvalid, fmt.Sprintf("The answer of the tool server %q could not be understood. The tool may have run nevertheless.", name)), nil
+	s.note(ctx, failure)
+	return s.unknown(kindInvalid, "The answer of the tool server %q could not be understood."), nil
+}
+
+func (s *server) unknown(kind, what string) map[string]any {
+	return failed(kind, fmt.Sprintf(what, s.settings.Name)+" The tool may have run nevertheless.")
+}
+
+func (s *server) note(ctx context.Context, failure error) {
+	s.log.WarnContext(ctx, "call of MCP server failed", "reason", withoutAddress(failure))
+}
+
+func disconnected(failure error) bool {
+	if own, is := errors.AsType[*jsonrpc.Error](failure); is && (own.Code == codeClientClosing || own.Code == codeServerClosing) {
+		return true
+	}
+	return errors.Is(failure, io.EOF) || errors.Is(failure, mcp.ErrConnectionClosed) || errors.Is(failure, mcp.ErrSessionMissing)
 }

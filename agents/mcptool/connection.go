@@ -23,10 +23,10 @@ type connection struct {
 	session *mcp.ClientSession
 	end     func()             // ends program or requests and waits for it
 	why     func(error) error  // explains the end to the operator
-	ctx     context.Context    // of everything that uses the connection
-	cancel  context.CancelFunc // ends the calls under way
+	ctx     context.Context    // ends when the connection is lost or given up
+	cancel  context.CancelFunc // ends the calls under way, too
 	changed chan struct{}      // the server announced another list of tools
-	lost    chan struct{}      // closed after the end
+	lost    chan struct{}      // closed after the end of the session
 	reason  error              // valid after lost; nil = closed by us or by the server in good order
 }
 
@@ -77,14 +77,7 @@ func (c *connection) watch() {
 	close(c.lost)
 }
 
-func (c *connection) alive() bool {
-	select {
-	case <-c.lost:
-		return false
-	default:
-		return true
-	}
-}
+func (c *connection) alive() bool { return c.ctx.Err() == nil }
 
 // close ends calls, session and program, and returns when they are gone.
 func (c *connection) close() {

@@ -89,6 +89,9 @@ func (s *server) add(found *listing, offered *mcp.Tool, names *naming) {
 		return
 	}
 	declaration, err := s.declare(offered, names)
+	if err == nil && found.byName[declaration.Name()].declaration != nil {
+		err = errors.New("name is taken") // a policy must never be about another tool than the call
+	}
 	if err != nil {
 		found.broken++
 		return
@@ -111,6 +114,7 @@ func (s *server) declare(offered *mcp.Tool, names *naming) (*tool.Declaration, e
 		"description": description(offered), "parameters": parameters,
 		"provider_safe_name": names.providerSafe(name),
 		"action_policy":      s.settings.action(offered.Name, slug(offered.Name)),
+		"untrusted_text":     true,
 		"mcp":                map[string]any{"server": s.settings.Name, "tool": offered.Name},
 	}
 	if hints := offered.Annotations; hints != nil {

@@ -36,7 +36,7 @@ type process struct {
 
 func startProcess(settings Server, grace time.Duration) (*process, error) {
 	p := &process{
-		command: exec.Command(settings.Command, settings.Arguments...), //nolint:gosec // G204: the operator wrote the command
+		command: exec.Command(settings.Command, settings.Arguments...), //nolint:gosec,noctx // the operator wrote the command; it outlives every context and is ended by stop
 		grace:   grace, ending: make(chan struct{}), drained: make(chan struct{}), complained: make(chan struct{}),
 		exited: make(chan struct{}), gone: make(chan struct{}),
 	}

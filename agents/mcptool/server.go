@@ -19,6 +19,7 @@ const (
 type server struct {
 	settings Server
 	options  Options
+	ctx      context.Context // ends with the Source
 	log      *slog.Logger
 	places   chan struct{} // calls under way
 	tried    chan struct{} // closed after the first attempt to connect, however it ended
@@ -32,20 +33,20 @@ type server struct {
 	since      time.Time
 }
 
-func newServer(settings Server, options Options) *server {
+func newServer(ctx context.Context, settings Server, options Options) *server {
 	if settings.Timeout == 0 {
 		settings.Timeout = DefaultTimeout
 	}
 	return &server{
-		settings: settings, options: options, log: options.Log.With("mcp_server", settings.Name),
+		settings: settings, options: options, ctx: ctx, log: options.Log.With("mcp_server", settings.Name),
 		places: make(chan struct{}, options.MaxConcurrent), tried: make(chan struct{}), switched: make(chan struct{}),
 		tools: &listing{byName: map[string]remoteTool{}}, since: time.Now(),
 	}
 }
 
-// run connects, serves until the connection is lost, pauses, and begins anew, until ctx ends.
-func (s *server) run(ctx context.Context) {
-	failures, legacy := 0, false
+// run connects, serves until the connection is lost, pauses, and begins anew, until the Source is closed.
+func (s *server) run() {
+	ctx, failures, legacy := s.ctx, 0, false
 	for {
 		held, err := s.serve(ctx, legacy)
 		if ctx.Err() != nil {
@@ -73,7 +74,7 @@ func (s *server) pause(failures int) time.Duration {
 	if failures < 20 {
 		pause = min(s.options.RetryMin<<failures, s.options.RetryMax)
 	}
-	return pause + time.Duration(rand.Int64N(int64(pause)/5+1)) //nolint:gosec // G404: it spreads load
+	return pause + time.Duration(rand.Int64N(int64(pause)/5+1))
 }
 
 // serve is one connection from its beginning to its end. It says how long the connection held, 0 if there was none.
@@ -117,7 +118,7 @@ func (s *server) keep(ctx context.Context, c *connection) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.lost:
+		case <-c.ctx.Done():
 			return s.ended(c)
 		case <-refresh.C:
 		case <-c.changed:
@@ -127,7 +128,7 @@ func (s *server) keep(ctx context.Context, c *connection) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-c.lost:
+		case <-c.ctx.Done():
 		case <-time.After(refreshPause):
 		}
 	}
@@ -146,11 +147,12 @@ func (s *server) refresh(ctx context.Context, c *connection) error {
 }
 
 func (s *server) ended(c *connection) error {
+	c.end()
+	<-c.lost
 	reason := c.reason
 	if reason == nil {
 		reason = errors.New("the server ended the connection")
 	}
-	c.end() // why waits for the end of the program
 	return c.why(withoutAddress(reason))
 }
 
@@ -194,6 +196,8 @@ func (s *server) borrow(ctx context.Context) (*connection, bool) {
 		}
 		select {
 		case <-switched:
+		case <-s.ctx.Done():
+			return nil, false
 		case <-ctx.Done():
 			return nil, false
 		}

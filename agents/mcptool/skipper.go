@@ -1,5 +1,7 @@
 package mcptool
 
+import "strings"
+
 // skipper looks through a message that is too large to keep for the one thing that is needed of it: the id of the call
 // that it answers. It keeps a few bytes, whatever the message is.
 type skipper struct {
@@ -11,6 +13,7 @@ type skipper struct {
 	inKey   bool   // the next string is a name, at the top level
 	member  string // the member that is being read, at the top level
 	id      []byte
+	odd     bool // the id is no whole number
 	request bool // it has a method and answers nothing
 }
 
@@ -48,7 +51,7 @@ func (s *skipper) named(member string) {
 	s.inKey, s.member = false, member
 	s.request = s.request || member == "method"
 	if member == "id" {
-		s.id = nil // the last one counts, as in encoding/json
+		s.id, s.odd = nil, false // the last one counts, as in encoding/json
 	}
 }
 
@@ -66,16 +69,25 @@ func (s *skipper) read(c byte) {
 			s.inKey, s.member = true, ""
 		}
 	default:
-		digit := c >= '0' && c <= '9'
-		if digit && s.depth == 1 && s.member == "id" && len(s.id) < skipperBytes {
-			s.id = append(s.id, c)
+		if s.depth == 1 && s.member == "id" {
+			s.readID(c)
 		}
+	}
+}
+
+func (s *skipper) readID(c byte) {
+	switch {
+	case strings.IndexByte(" \t\r\n:", c) >= 0:
+	case c < '0' || c > '9' || len(s.id) >= skipperBytes:
+		s.odd = true
+	default:
+		s.id = append(s.id, c)
 	}
 }
 
 // answer gives an error for the call, nothing if the message answers none. Our calls have whole numbers as ids.
 func (s *skipper) answer(limit int) []byte {
-	if s.request || len(s.id) == 0 || len(s.id) > 18 || len(s.id) > 1 && s.id[0] == '0' {
+	if s.request || s.odd || len(s.id) == 0 || len(s.id) > 18 || len(s.id) > 1 && s.id[0] == '0' {
 		return nil
 	}
 	return tooLarge(string(s.id), limit)

@@ -32,13 +32,14 @@ func New(servers []Server, options Options) (*Source, error) {
 		return nil, err
 	}
 	source := &Source{options: options.withDefaults(), byName: map[string]*server{}}
+	source.ctx, source.cancel = context.WithCancel(context.Background())
 	for i, settings := range servers {
 		if err := source.add(settings); err != nil {
+			source.cancel()
 			wrong := fault.Of(err)
 			return nil, fault.InField(fmt.Sprintf("mcp[%d].%s", i, wrong.Field), wrong.Public)
 		}
 	}
-	source.ctx, source.cancel = context.WithCancel(context.Background())
 	return source, nil
 }
 
@@ -52,7 +53,7 @@ func (s *Source) add(settings Server) error {
 	if settings.URL != "" && s.options.Client == nil {
 		return fault.InField("client", "is required for a server with a url")
 	}
-	added := newServer(settings, s.options)
+	added := newServer(s.ctx, settings, s.options)
 	s.servers = append(s.servers, added)
 	s.byName[settings.Name] = added
 	return nil
@@ -62,7 +63,7 @@ func (s *Source) add(settings Server) error {
 func (s *Source) Start() {
 	s.starting.Do(func() {
 		for _, one := range s.servers {
-			s.running.Go(func() { one.run(s.ctx) })
+			s.running.Go(func() { one.run() })
 		}
 	})
 }
@@ -77,7 +78,7 @@ func (s *Source) Close() {
 
 // Declarations gives the tools of all servers, as normalized declarations of agents/tool: executor host, source and
 // namespace are the server's name, action_policy is direct or preview, at_most_once and runtime.duplicate_policy say
-// what must not run twice, mcp.tool is the name at the server. The tools of a server that is away stay. The first time
+// what must not run twice, untrusted_text marks what the tool returns as data, mcp.tool is the name at the server. The tools of a server that is away stay. The first time
 // it waits for servers that are still starting, at most ReconnectWait. The objects must not be changed.
 func (s *Source) Declarations(ctx context.Context) []map[string]any {
 	s.await(ctx)
