@@ -82,7 +82,7 @@ func (x *exchange) refusedBy(policy policypart.Part) normalized.Response {
 // withoutState takes out what would let a reader answer in our name, and the logins that are offered elsewhere.
 func withoutState(policy policypart.Part) (policypart.Part, string) {
 	var state string
-	_ = json.Unmarshal(policy.Data[stateKey], &state) //nolint:errcheck // absent
+	_ = json.Unmarshal(policy.Data[stateKey], &state) // absent or of another type: none
 	policy.Data = maps.Clone(policy.Data)
 	delete(policy.Data, stateKey)
 	policy.AuthChallenges = slices.Clone(policy.AuthChallenges)

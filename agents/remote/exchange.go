@@ -80,7 +80,8 @@ func (x *exchange) cancelThere(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
 	defer cancel()
-	_, _ = x.wire.transport.CancelTask(ctx, x.wire.params(), &a2a.CancelTaskRequest{Tenant: x.peer.tenant, ID: x.task.id}) //nolint:errcheck // the task ends there by itself, sooner or later
+	// A failure changes nothing: the task ends there by itself, sooner or later.
+	_, _ = x.wire.transport.CancelTask(ctx, x.wire.params(), &a2a.CancelTaskRequest{Tenant: x.peer.tenant, ID: x.task.id})
 }
 
 // converse brings the message to the other agent, if no earlier attempt has, and waits until its answer is there.

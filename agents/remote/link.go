@@ -60,7 +60,7 @@ func (a *Agent) load(ctx context.Context, key string, into any) error {
 		return notKept(fmt.Errorf("read state: %w", err))
 	}
 	if found {
-		_ = json.Unmarshal(value, into) //nolint:errcheck // what cannot be read is absent
+		_ = json.Unmarshal(value, into)
 	}
 	return nil
 }

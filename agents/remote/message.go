@@ -39,7 +39,7 @@ func (x *exchange) message(ctx context.Context) (*a2a.Message, error) {
 	var err error
 	if resolution != nil && message.TaskID != "" { // the task knows the question itself
 		message.Parts = a2a.ContentParts{a2a.NewTextPart(decision(*resolution))}
-		mentionable[resolutionKey], err = x.resolution(*resolution)
+		mentionable[resolutionKey] = x.resolution(*resolution)
 	} else {
 		message.Parts, err = x.agent.render(ctx, x.turn.Message.Parts)
 	}
@@ -83,12 +83,12 @@ func nextHop(turn agents.Turn) normalized.AgentChain {
 }
 
 // resolution answers the demand of the task under the state that it was made with there.
-func (x *exchange) resolution(resolution policypart.Resolution) (policypart.Resolution, error) {
+func (x *exchange) resolution(resolution policypart.Resolution) policypart.Resolution {
 	resolution.InReplyToState, resolution.Data, resolution.ResolvedBy = "", nil, nil
 	if open := x.continued(); open != nil {
 		resolution.InReplyToState = open.State
 	}
-	return resolution, nil
+	return resolution
 }
 
 func decision(resolution policypart.Resolution) string {

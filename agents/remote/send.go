@@ -19,6 +19,9 @@ func (x *exchange) continued() *open {
 	return waiting
 }
 
+// maxBusyTries is how often a task that was just left waiting is sent its answer.
+const maxBusyTries = 4
+
 // send brings the message to the agent in the best way that it takes. What is refused without having been read is sent
 // again in the next way; each way is left once at most, so that this ends.
 func (x *exchange) send(ctx context.Context) error {
@@ -30,7 +33,7 @@ func (x *exchange) send(ctx context.Context) error {
 		}
 	}
 	loggedIn, otherWay, streamed := false, false, x.peer.streaming
-	for {
+	for tries := 0; ; {
 		seen, err := x.sendOnce(ctx)
 		switch {
 		case err == nil || errors.Is(err, errStopped):
@@ -41,6 +44,14 @@ func (x *exchange) send(ctx context.Context) error {
 		case unauthenticated(seen, err) && !loggedIn && x.agent.credentials.renewable():
 			loggedIn = true
 			x.agent.credentials.reject()
+		case errors.Is(err, a2a.ErrInternalError) && x.continued() != nil && tries < maxBusyTries:
+			// The run that asked the question may not be over there for a moment.
+			tries++
+			if !sleep(ctx, x.agent.options.PollInterval) {
+				return failure(ctx, seen, err)
+			}
+		case errors.Is(err, a2a.ErrInternalError) && x.waitsForLogin():
+			return x.askAgain(ctx)
 		case x.stale(err):
 			if over, err := x.overMeanwhile(ctx); over || err != nil {
 				return err
@@ -56,7 +67,9 @@ func (x *exchange) send(ctx context.Context) error {
 				return err
 			}
 		default:
-			x.agent.forget(x.peer) // it may have moved
+			if moved(seen, err) {
+				x.agent.forget(x.peer)
+			}
 			return failure(ctx, seen, err)
 		}
 	}
@@ -83,6 +96,11 @@ func notOffered(seen *sighting, err error) bool {
 	return seen.status != 0 && (errors.Is(err, a2a.ErrMethodNotFound) || errors.Is(err, a2a.ErrUnsupportedOperation))
 }
 
+// moved says whether a new card may help.
+func moved(seen *sighting, err error) bool {
+	return seen.status == 0 || seen.status/100 == 3 || seen.status == http.StatusGone || otherVersion(seen, err)
+}
+
 func otherVersion(seen *sighting, err error) bool {
 	return notOffered(seen, err) || errors.Is(err, a2a.ErrVersionNotSupported)
 }
@@ -104,16 +122,31 @@ func (x *exchange) loosen() {
 	x.thread.Open, x.asked = nil, ""
 }
 
-// overMeanwhile takes the result of a task that waited for a login and has gone on by itself.
-func (x *exchange) overMeanwhile(ctx context.Context) (over bool, err error) {
+func (x *exchange) waitsForLogin() bool {
 	waiting := x.continued()
-	if waiting == nil || !waiting.Login {
+	return waiting != nil && waiting.Login
+}
+
+// askAgain takes a task that takes no messages while it waits for a login: what it wants, or what has become of it.
+func (x *exchange) askAgain(ctx context.Context) error {
+	found, seen, err := x.look(ctx, a2a.TaskID(x.continued().Task))
+	if err != nil {
+		return failure(ctx, seen, err)
+	}
+	x.asked = ""
+	return x.take(ctx, found)
+}
+
+// overMeanwhile takes a task that waited for a login and has gone on by itself.
+func (x *exchange) overMeanwhile(ctx context.Context) (over bool, err error) {
+	if !x.waitsForLogin() {
 		return false, nil
 	}
-	found, _, err := x.look(ctx, a2a.TaskID(waiting.Task))
-	if err != nil || found.Status.State != a2a.TaskStateCompleted {
+	found, _, err := x.look(ctx, a2a.TaskID(x.continued().Task))
+	if err != nil || found.Status.State != a2a.TaskStateCompleted && found.Status.State != a2a.TaskStateWorking {
 		return false, nil //nolint:nilerr // then it is asked anew
 	}
+	x.cut = true
 	return true, x.take(ctx, found)
 }
 
@@ -153,17 +186,17 @@ func (x *exchange) stream(ctx context.Context, message *a2a.Message) (*sighting,
 	events := x.wire.transport.SendStreamingMessage(watchedCtx, x.wire.params(), &a2a.SendMessageRequest{
 		Tenant: x.peer.tenant, Message: message, Config: &a2a.SendMessageConfig{AcceptedOutputModes: outputModes},
 	})
-	any := false
+	begun := false
 	for event, err := range events {
 		if err != nil {
 			return seen, err
 		}
-		any = true
+		begun = true
 		if err := x.take(ctx, event); err != nil || x.done() {
 			return seen, err
 		}
 	}
-	if !any {
+	if !begun {
 		return seen, errNoEvent
 	}
 	x.cut = true // an end in the middle says nothing about the task

@@ -93,7 +93,7 @@ func (t *task) belongs(id a2a.TaskID, context string, rest bool) error {
 // usableID says whether an id may be sent back: in the path of a REST request one with a slash would name another place.
 func usableID(id string, inPath bool) bool {
 	return id != "" && len(id) <= maxIDBytes && !strings.ContainsFunc(id, unicode.IsControl) &&
-		!(inPath && (strings.ContainsAny(id, `/\?#%`) || id == "." || id == ".."))
+		(!inPath || !strings.ContainsAny(id, `/\?#%`) && id != "." && id != "..")
 }
 
 func (t *task) setStatus(e *a2a.TaskStatusUpdateEvent, rest bool) error {

@@ -113,9 +113,8 @@ func (w *wire) mend(request *http.Request, response *http.Response, seen *sighti
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode != http.StatusOK {
 		w.mendError(response, seen)
-		return nil
 	}
-	if request.Header.Get("Accept") != mimeEvents || mediaType == mimeEvents {
+	if response.StatusCode != http.StatusOK || request.Header.Get("Accept") != mimeEvents || mediaType == mimeEvents {
 		return nil
 	}
 	// A whole answer where a stream was asked for: usually the reason why there is none.

@@ -1,0 +1,267 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// describe writes parts in one line each.
+func describe(parts []normalized.Part) (lines []string) {
+	for _, p := range parts {
+		line := p.Kind + " " + p.MIME + " " + p.ID + p.Name + p.Title + " " + p.Content + p.URL
+		if p.BytesRef != nil {
+			content, _ := p.BytesRef.Bytes()
+			line += fmt.Sprintf("%s %s%s %d", p.BytesRef.Kind, content, p.BytesRef.URL, p.Size)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestResultsBecomeParts(t *testing.T) {
+	big := bytes.Repeat([]byte("b"), normalized.MaxInlineBytes+1)
+	results := a2a.ContentParts{
+		a2a.NewTextPart("Here it is."),
+		{Content: a2a.Text("a,b\n"), MediaType: "text/csv", Filename: "../table.csv"},
+		{Content: a2a.Raw("png"), MediaType: "image/png", Filename: "map.png"},
+		{Content: a2a.URL("https://files.example/x.pdf"), MediaType: "application/pdf", Filename: "x.pdf"},
+		{Content: a2a.URL("https://pages.example/"), MediaType: "text/html", Filename: "A page"},
+		{Content: a2a.URL("http://plain.example/y.pdf"), MediaType: "application/pdf", Filename: "y.pdf"},
+		{Content: a2a.URL("javascript:alert(1)"), MediaType: "text/html"},
+		a2a.NewDataPart(map[string]any{"k": "v"}),
+		{Content: a2a.Raw(big), MediaType: "video/mp4", Filename: "film.mp4"},
+	}
+	for _, way := range []string{wayRPC, wayREST} { // 0.3 knows neither names nor types of texts
+		t.Run(way, func(t *testing.T) {
+			server := startUpstream(t, way, true, func(_ context.Context, call *a2asrv.ExecutorContext, yield func(a2a.Event, error) bool) {
+				event := a2a.NewArtifactEvent(call, results...)
+				event.Artifact.ID, event.Artifact.Name = "art", "report"
+				_ = yield(a2a.NewSubmittedTask(call, call.Message), nil) && yield(event, nil) &&
+					yield(a2a.NewStatusUpdateEvent(call, a2a.TaskStateCompleted, say("Done.")), nil)
+			})
+			blobs := &shelf{}
+			got := mustHandle(t, newAgent(t, server.URL, func(o *Options) { o.Blobs = blobs }), turnOf("1", "x")).response
+			want := []string{
+				"text text/markdown  Here it is.",
+				"artifact text/csv art.1table.csv inline a,b\n 4",
+				"artifact image/png art.2map.png inline png 3",
+				"artifact application/pdf art.3x.pdf url https://files.example/x.pdf 0",
+				"link  A page https://pages.example/",
+				"link  y.pdf http://plain.example/y.pdf",
+				`artifact application/json art.6report inline {"k":"v"} 9`,
+				"artifact video/mp4 art.7film.mp4 content_addressed  262145",
+			}
+			lines := describe(got.Parts)
+			if diff := cmp.Diff(want, lines); diff != "" {
+				t.Error(diff)
+			}
+			if len(blobs.files[normalized.Digest(big)]) != len(big) {
+				t.Error("the large file was not kept")
+			}
+		})
+	}
+}
+
+func TestFilesGoThere(t *testing.T) {
+	blobs := &shelf{}
+	small, _, _ := blobs.Put(t.Context(), strings.NewReader("stored"))
+	large, _, _ := blobs.Put(t.Context(), strings.NewReader(strings.Repeat("l", 100)))
+	file := func(name string, ref *normalized.BytesRef, size int64) normalized.Part {
+		return normalized.Part{Kind: normalized.PartFile, MIME: "application/pdf", Name: name, BytesRef: ref, Size: size}
+	}
+	turn := turnOf("1", "look")
+	turn.Message.Parts = append(turn.Message.Parts,
+		normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: "<p>at <b>this</b></p>"},
+		file("inline.pdf", normalized.Inline([]byte("inline")), 6), file("stored.pdf", normalized.Stored(small), 6),
+		file("large.pdf", normalized.Stored(large), 100), file("liar.pdf", normalized.Stored(large), 1),
+		file("far.pdf", normalized.At("https://files.example/far.pdf"), 0),
+		normalized.Part{Kind: normalized.PartLink, URL: "https://example.org/", Title: "Example"},
+		normalized.Part{Kind: normalized.PartToolCall, ID: "1", Name: "secret"},
+	)
+	tests := map[string]struct {
+		change func(*Options)
+		want   []string
+	}{
+		"with addresses": {
+			func(o *Options) {
+				o.FileURL = func(digest, name string) string { return "https://inbox.example/media/" + digest[:4] + "/" + name }
+			},
+			[]string{
+				"look", "at this", "inline.pdf inline", "stored.pdf stored", "large.pdf https://inbox.example/media/" + large[:4] + "/large.pdf",
+				"liar.pdf https://inbox.example/media/" + large[:4] + "/liar.pdf", "far.pdf https://files.example/far.pdf", "Example https://example.org/",
+			},
+		},
+		"without": {
+			func(*Options) {},
+			[]string{
+				"look", "at this", "inline.pdf inline", "stored.pdf stored", "[large.pdf (application/pdf) is too large to be sent here]",
+				"[liar.pdf (application/pdf) is too large to be sent here]", "far.pdf https://files.example/far.pdf", "Example https://example.org/",
+			},
+		},
+	}
+	for name, test := range tests {
+		for _, way := range ways {
+			t.Run(name+" "+way, func(t *testing.T) {
+				server := startUpstream(t, way, true, growing)
+				agent := newAgent(t, server.URL, func(o *Options) { o.Blobs, o.MaxFileBytes = blobs, 50; test.change(o) })
+				mustHandle(t, agent, turn)
+				var got []string
+				for _, part := range server.received()[0].Parts {
+					got = append(got, strings.TrimSpace(part.Filename+" "+part.Text()+string(part.Raw())+string(part.URL())))
+				}
+				if way == wayOldREST { // the SDK reads no names of addresses there
+					for i, line := range test.want {
+						if at := strings.Index(line, "https://"); at > 0 && i < len(got) && got[i] == line[at:] {
+							got[i] = line
+						}
+					}
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+func TestFileThatIsGoneIsTriedAgain(t *testing.T) {
+	server := startUpstream(t, wayRPC, true, growing)
+	turn := turnOf("1", "x")
+	turn.Message.Parts = []normalized.Part{{Kind: normalized.PartFile, MIME: "a/b", BytesRef: normalized.Stored(normalized.Digest(nil))}}
+	_, err := handle(t.Context(), t, newAgent(t, server.URL, func(o *Options) { o.Blobs = &shelf{} }), turn)
+	if got := fault.Of(err); got.Permanent || len(server.received()) != 0 {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWordsWithoutResults(t *testing.T) {
+	tests := map[string]struct{ task, want string }{
+		"at the end": {taskWith(`"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"bye"}]}`, ""), "bye"},
+		"in the talk": {
+			taskWith(`"timestamp":"2026-01-01T00:00:00Z"`, `,"history":[{"messageId":"u","role":"ROLE_USER","parts":[{"text":"hi"}]},{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"ho"}]}]`), "ho",
+		},
+		"of an earlier turn": {
+			taskWith(`"timestamp":"2026-01-01T00:00:00Z"`, `,"history":[{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"ho"}]},{"messageId":"u","role":"ROLE_USER","parts":[{"text":"hi"}]}]`), "",
+		},
+		"with a picture": {
+			taskWith(`"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"your map"}]}`, `,"artifacts":[{"artifactId":"a","parts":[{"raw":"eA==","mediaType":"image/png","filename":"map.png"}]}]`),
+			"your map\n\nAttachment: map.png",
+		},
+		"with results": {taskWith(`"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"Done."}]}`, answerArtifact), "the whole answer"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := startScripted(t, false, func(c *call) { c.result(wrapped(test.task)) })
+			got := mustHandle(t, newAgent(t, server.URL, nil), turnOf("1", "x")).response
+			if text := textOf(got); !strings.HasPrefix(text, test.want) || got.Silent != (test.want == "") {
+				t.Errorf("got %q (silent: %t), want %q", text, got.Silent, test.want)
+			}
+		})
+	}
+}
+
+func taskWith(status, rest string) string {
+	return `{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_COMPLETED",` + status + `}` + rest + `}`
+}
+
+func TestChunksAreOneText(t *testing.T) {
+	texts := func(list ...string) (parts a2a.ContentParts) {
+		for _, text := range list {
+			parts = append(parts, a2a.NewTextPart(text))
+		}
+		return parts
+	}
+	tests := map[string]struct {
+		in   []string
+		want int
+	}{
+		"paragraphs":           {[]string{"One.", "Two."}, 2},
+		"white space before":   {[]string{"One", " word"}, 1},
+		"white space behind":   {[]string{"One\n", "word"}, 1},
+		"many without a space": {strings.Split("abcdefgh", ""), 1},
+		"one":                  {[]string{" one "}, 1},
+		"none":                 {nil, 0},
+	}
+	for name, test := range tests {
+		if got := unchunked(texts(test.in...), normalized.MIMEPlain); len(got) != test.want {
+			t.Errorf("%s: %d texts, want %d", name, len(got), test.want)
+		}
+	}
+}
+
+// TestStreamedAndStoredAreTheSame: however an answer is cut into chunks with white space at the seams, the stream and the
+// snapshot give the same text.
+func TestStreamedAndStoredAreTheSame(t *testing.T) {
+	agent := newAgent(t, "https://a.example/", nil)
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,8} `), 1, 20).Draw(t, "words")
+		var streamed, stored task
+		snapshot := &a2a.Task{ID: "t", Status: a2a.TaskStatus{State: a2a.TaskStateCompleted}, Artifacts: []*a2a.Artifact{{ID: "a"}}}
+		for i, word := range words {
+			part := a2a.NewTextPart(word)
+			snapshot.Artifacts[0].Parts = append(snapshot.Artifacts[0].Parts, part)
+			event := &a2a.TaskArtifactUpdateEvent{TaskID: "t", Append: i > 0, Artifact: &a2a.Artifact{ID: "a", Parts: a2a.ContentParts{part}}}
+			if err := streamed.grow(event, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := stored.replace(snapshot, false); err != nil {
+			t.Fatal(err)
+		}
+		one, err1 := agent.readArtifacts(context.Background(), streamed.artifacts, normalized.MIMEPlain)
+		two, err2 := agent.readArtifacts(context.Background(), stored.artifacts, normalized.MIMEPlain)
+		want := strings.Join(words, "")
+		if err1 != nil || err2 != nil || len(one) != 1 || len(two) != 1 || one[0].Content != want || two[0].Content != want {
+			t.Fatalf("streamed %v, stored %v, want %q", one, two, want)
+		}
+	})
+}
+
+func TestManyTextsFit(t *testing.T) {
+	var document strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&document, `,{"text":"word%d"}`, i)
+	}
+	server := startScripted(t, false, func(c *call) {
+		c.result(`{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[` + document.String()[1:] + `]}}`)
+	})
+	got := mustHandle(t, newAgent(t, server.URL, nil), turnOf("1", "x")).response
+	if len(got.Parts) != 1 || !strings.HasSuffix(got.Parts[0].Content, "word199") {
+		t.Errorf("%d parts", len(got.Parts))
+	}
+}
+
+func FuzzCard(f *testing.F) {
+	f.Add([]byte(`{"url":"https://a.example/","protocolVersion":"0.3.0","additionalInterfaces":[{"url":"https://b.example/","transport":"HTTP+JSON"}]}`))
+	f.Add([]byte(`{"supportedInterfaces":[{"url":"https://a.example/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`))
+	f.Add([]byte(`{"a2a":{"endpoint":"https://a.example/a2a","transport":"https+jsonrpc"}}`))
+	agent := newFuzzAgent(f)
+	f.Fuzz(func(t *testing.T, document []byte) {
+		read, err := readCard(document)
+		if err != nil {
+			return
+		}
+		found, err := read.choose(agent.allowed)
+		if err != nil {
+			return
+		}
+		if found.url.Scheme != "https" || found.url.User != nil {
+			t.Errorf("the card led to %s", found.url)
+		}
+		if _, err := http.NewRequest(http.MethodPost, found.url.String(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
