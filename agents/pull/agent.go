@@ -136,7 +136,7 @@ func (a *Agent) usable(ctx context.Context, old, mine pointer) (bool, error) {
 	if old.Fingerprint == mine.Fingerprint && (!limited || old.Until.After(deadline)) {
 		return now.end == nil || now.end.Outcome == answered, nil
 	}
-	_, _, err = rows.end(ctx, old.Run, end{Outcome: cancelled}, old.Until)
+	_, err = rows.end(ctx, old.Run, end{Outcome: cancelled}, old.Until)
 	a.service.bells.ringAll(runTopic(old.Run))
 	return false, err
 }

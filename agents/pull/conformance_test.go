@@ -3,12 +3,16 @@ package pull
 import (
 	"bufio"
 	"errors"
+	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
+	"inbox/internal/httpserver"
 )
 
 // TestConformance drives the suite of agents through HTTP.
@@ -75,4 +79,32 @@ func follow(p *program) error {
 			}
 		}
 	}
+}
+
+// TestStreamOutlivesTheTimeForBodies streams deltas for longer than the server gives other requests to bring a body.
+func TestStreamOutlivesTheTimeForBodies(t *testing.T) {
+	n := newNode(t, nil, quick)
+	server, err := httpserver.New(httpserver.Options{
+		Listen: "127.0.0.1:0", Routes: n.service.Routes(), BodyTimeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.server = server
+	startProgram(t, n.listen(t), poll, func(p *program, turn *taken) error {
+		reader, writer := io.Pipe()
+		go func() {
+			for range 3 {
+				later(100 * time.Millisecond)
+				_, _ = io.WriteString(writer, `{"kind":"text","text":"x"}`+"\n")
+			}
+			_ = writer.Close()
+		}()
+		if _, err := p.post(turn.path("deltas"), "", reader); err != nil {
+			return err
+		}
+		_, err := p.post(turn.path("answer"), "", nil)
+		return err
+	})
+	mustAnswer(t, n.run(t.Context(), question()), "xxx")
 }

@@ -78,7 +78,7 @@ func TestEventsHandOutNoMoreThanWanted(t *testing.T) {
 		}
 		n.want(t, http.StatusOK, first.path("answer"), answerHello)
 		third := nextTurn(t, lines)
-		time.Sleep(4 * time.Second) // of the bubble
+		later(4 * time.Second)
 		n.want(t, http.StatusOK, third.path("heartbeat"), "")
 		if got := <-results[1]; got.err == nil {
 			t.Error("the silent turn was answered")
@@ -92,7 +92,8 @@ func TestEventsHandOutNoMoreThanWanted(t *testing.T) {
 			mustAnswer(t, results[i], "hello")
 		}
 		cancel()
-		for range lines { //nolint:revive // until the stream is over
+		for range lines { // until the stream is over
+			continue
 		}
 	})
 }

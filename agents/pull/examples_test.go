@@ -65,7 +65,7 @@ func pythonExample(t *testing.T) []string {
 // startExample runs the program until the end of the test.
 func startExample(t *testing.T, url string, command []string) {
 	t.Helper()
-	program := exec.Command(command[0], command[1:]...) //nolint:noctx // it ends with the cleanup
+	program := exec.Command(command[0], command[1:]...)
 	program.Env = append(os.Environ(), "INBOX_URL="+url, "INBOX_AGENT=helper", "INBOX_TOKEN="+testToken)
 	var complaints bytes.Buffer
 	program.Stdout, program.Stderr = &complaints, &complaints

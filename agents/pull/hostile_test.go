@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -112,7 +113,7 @@ func TestAnswerCountsOnce(t *testing.T) {
 		n.want(t, http.StatusConflict, turn.path("answer"), strings.Replace(answerHello, "hello", "other", 1))
 		n.want(t, http.StatusConflict, turn.path("fail"), `{"retry":true}`)
 		n.want(t, http.StatusGone, turn.path("heartbeat"), "")
-		time.Sleep(time.Hour) // of the bubble
+		later(time.Hour)
 		n.want(t, http.StatusConflict, turn.path("answer"), answerHello[:10])
 	})
 }
@@ -175,7 +176,7 @@ func TestDeltasComeWhileTheyGrow(t *testing.T) {
 				t.Errorf("delta %q, want %q", got, word)
 			}
 			for range 4 {
-				time.Sleep(9 * time.Second) // of the bubble
+				later(9 * time.Second)
 				_, _ = io.WriteString(writer, "\n")
 			}
 		}
@@ -270,7 +271,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, settings := range map[string]Settings{
-		"bad name ": {}, "": {}, "a": {Lease: time.Millisecond}, "b": {Lease: 2 * time.Hour}, "c": {MaxWait: -1},
+		"bad name": {}, "": {}, "a": {Lease: time.Millisecond}, "b": {Lease: 2 * time.Hour}, "c": {MaxWait: -1},
 	} {
 		if _, err := service.Agent(name, settings); !fault.Is(err, fault.Malformed) {
 			t.Errorf("%q %+v: %v", name, settings, err)
@@ -288,20 +289,20 @@ func TestOptionsAreChecked(t *testing.T) {
 type brokenMailbox struct {
 	Mailbox
 
-	broken bool
+	broken atomic.Bool
 }
 
 var errDown = errors.New("secret host is down")
 
 func (m *brokenMailbox) List(ctx context.Context, namespace, after string, limit int) ([]string, [][]byte, error) {
-	if m.broken {
+	if m.broken.Load() {
 		return nil, nil, errDown
 	}
 	return m.Mailbox.List(ctx, namespace, after, limit)
 }
 
 func (m *brokenMailbox) Get(ctx context.Context, namespace, key string) ([]byte, bool, error) {
-	if m.broken {
+	if m.broken.Load() {
 		return nil, false, errDown
 	}
 	return m.Mailbox.Get(ctx, namespace, key)
@@ -315,7 +316,7 @@ func TestMailboxThatIsDown(t *testing.T) {
 		done := n.run(t.Context(), question())
 		turn := n.take(t)
 		synctest.Wait()
-		mailbox.broken = true
+		mailbox.broken.Store(true)
 		for _, path := range []string{"/take", turn.path("heartbeat"), turn.path("deltas"), turn.path("answer")} {
 			if said := n.want(t, http.StatusServiceUnavailable, path, answerHello); strings.Contains(said, "secret") {
 				t.Errorf("internals leak: %s", said)
@@ -327,7 +328,7 @@ func TestMailboxThatIsDown(t *testing.T) {
 		if f := fault.Of((<-n.run(t.Context(), question())).err); f.Permanent || f.Kind != fault.Unavailable {
 			t.Errorf("error %v, want one that allows another try", f)
 		}
-		mailbox.broken = false
+		mailbox.broken.Store(false)
 		n.want(t, http.StatusOK, turn.path("answer"), answerHello)
 		mustAnswer(t, n.run(t.Context(), question()), "hello")
 	})

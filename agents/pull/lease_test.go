@@ -20,6 +20,9 @@ func bubble(t *testing.T, settings Settings, test func(t *testing.T, n *node)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newNode(t, nil, settings)) })
 }
 
+// later lets the clock of the bubble go on.
+func later(d time.Duration) { <-time.After(d) }
+
 func TestNobodyTakesTheTurn(t *testing.T) {
 	bubble(t, Settings{MaxWait: 20 * time.Second}, func(t *testing.T, n *node) {
 		begun := time.Now()
@@ -105,7 +108,7 @@ func TestSignsOfLifeKeepTheLease(t *testing.T) {
 				done := n.run(t.Context(), question())
 				turn := n.take(t)
 				for range 30 {
-					time.Sleep(9 * time.Second) // of the bubble
+					later(9 * time.Second)
 					sign(t, n, &turn)
 				}
 				n.want(t, http.StatusOK, turn.path("answer"), answerHello)
@@ -157,7 +160,10 @@ func TestEngineThatWantsNoMoreStopsTheProgram(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for range n.agent.Handle(t.Context(), question()) {
+			for _, err := range n.agent.Handle(t.Context(), question()) {
+				if err != nil {
+					t.Error(err)
+				}
 				break
 			}
 		}()
@@ -236,7 +242,7 @@ func TestTurnThroughAnotherNode(t *testing.T) {
 		if said := b.want(t, http.StatusOK, turn.path("answer"), ""); !strings.Contains(said, `"repeated":true`) {
 			t.Errorf("the repeat says %s", said)
 		}
-		time.Sleep(2 * time.Second) // of the bubble
+		later(2 * time.Second)
 	})
 }
 
@@ -292,9 +298,7 @@ func TestChangedTurnIsAskedAnew(t *testing.T) {
 		next := n.take(t)
 		stop(errTaken)
 		<-done
-		later := changed
-		later.Message = question().Message
-		done = n.run(t.Context(), later)
+		done = n.run(t.Context(), question())
 		last := n.take(t)
 		n.refuses(t, &next)
 		n.want(t, http.StatusOK, last.path("answer"), answerHello)

@@ -88,7 +88,7 @@ func TestMemoryForgets(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Minute) // of the bubble
+		later(time.Minute)
 		if _, found, _ := memory.Get(ctx, "space 1", "key"); found {
 			t.Error("an ended document is there")
 		}
@@ -155,7 +155,7 @@ func TestNothingStaysBehind(t *testing.T) {
 		if len(n.service.bells.waiting) != 0 || len(n.service.sessions.byRun) != 0 {
 			t.Errorf("%d bells, %d sessions are left", len(n.service.bells.waiting), len(n.service.sessions.byRun))
 		}
-		time.Sleep(longest + keepFor + sweepEvery) // of the bubble
+		later(longest + keepFor + sweepEvery)
 		if err := memory.Put(t.Context(), "space", "key", nil, time.Time{}); err != nil || memory.count != 1 {
 			t.Errorf("%d documents are left, %v", memory.count, err)
 		}

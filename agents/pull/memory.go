@@ -133,8 +133,8 @@ func (m *Memory) sweep() {
 	}
 	m.swept = now
 	for namespace, documents := range m.spaces {
-		for place := len(documents) - 1; place >= 0; place-- {
-			if !documents[place].live(now) {
+		for place, one := range slices.Backward(documents) {
+			if !one.live(now) {
 				m.remove(namespace, place)
 			}
 		}

@@ -101,7 +101,7 @@ func (a *Agent) claim(ctx context.Context, run string, value []byte) (*turn, err
 // cannot be written the lease runs out.
 func (s *Service) giveBack(ctx context.Context, agent *Agent, run string, until time.Time) {
 	takes.WithLabelValues("undelivered").Inc()
-	_, _, _ = s.rows.end(ctx, run, end{Outcome: undelivered}, until)
+	_, _ = s.rows.end(ctx, run, end{Outcome: undelivered}, until)
 	s.ended(agent, run)
 }
 

@@ -118,8 +118,10 @@ func (s *Service) takeFor(ctx context.Context, r *http.Request, agent *Agent) (*
 	if _, err := s.verify(r); err != nil {
 		return nil, err
 	}
-	if r.Context().Err() != nil {
+	select {
+	case <-r.Context().Done():
 		return nil, nil
+	default:
 	}
 	return agent.take(context.WithoutCancel(ctx))
 }

@@ -91,13 +91,14 @@ func (r rows) status(ctx context.Context, run string) (status, error) {
 	return found, err
 }
 
-// end decides how a run ended, unless that is decided; it gives what is true afterwards.
-func (r rows) end(ctx context.Context, run string, how end, expires time.Time) (actual end, won bool, err error) {
-	won, err = r.first(ctx, runSpace+run, endKey, how, &actual, expires)
-	if won {
-		actual = how
+// end decides how a run ended; before is how it had ended already, nil when it is decided now.
+func (r rows) end(ctx context.Context, run string, how end, expires time.Time) (before *end, err error) {
+	var earlier end
+	won, err := r.first(ctx, runSpace+run, endKey, how, &earlier, expires)
+	if err != nil || won {
+		return nil, err
 	}
-	return actual, won, err
+	return &earlier, nil
 }
 
 // beat leaves a sign of life. Its value only has to differ from the last one: clocks of nodes are never compared.

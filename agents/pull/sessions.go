@@ -12,7 +12,7 @@ import (
 
 // Bounds of the runs of which this node remembers the deltas; a forgotten one is read again.
 const (
-	maxSessions  = 256
+	maxSessions  = 1024
 	sessionsLife = 10 * time.Minute
 )
 

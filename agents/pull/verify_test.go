@@ -80,20 +80,24 @@ func TestScope(t *testing.T) {
 // TestTokenRevokedWhileWaiting ends a long poll that began with a valid token.
 func TestTokenRevokedWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		known := testTokens()
 		n := newNode(t, nil, Settings{})
-		n.service.tokens = newTokenCache(known)
-		time.AfterFunc(10*time.Second, func() {
-			hash := digest([]byte(testToken))
-			token := known[hash]
-			token.RevokedAt = time.Now()
-			known[hash] = token
-		})
+		n.service.tokens = newTokenCache(shortLived{time.Now().Add(10 * time.Second)})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		time.AfterFunc(20*time.Second, func() { n.run(ctx, question()) })
 		n.want(t, http.StatusUnauthorized, "/take?wait=30s", "")
 	})
+}
+
+// shortLived are tokens that are all revoked at a time.
+type shortLived struct{ until time.Time }
+
+func (s shortLived) TokenByHash(context.Context, string) (exchange.Token, bool, error) {
+	token := exchange.Token{ID: "1", Agent: "helper"}
+	if time.Now().After(s.until) {
+		token.RevokedAt = s.until
+	}
+	return token, true, nil
 }
 
 type brokenTokens struct{}

@@ -127,8 +127,8 @@ func (w *watch) tooLate(ctx context.Context) (decided bool, err error) {
 		return true, fault.RetryIn(0, sayAbsent,
 			fmt.Errorf("no program took the turn within %s: is one polling /v1/pull/%s/take?", w.agent.settings.MaxWait, w.agent.name))
 	}
-	_, won, err := w.rows.end(ctx, w.mine.Run, end{Outcome: lost}, w.mine.Until)
-	if err != nil || !won {
+	before, err := w.rows.end(ctx, w.mine.Run, end{Outcome: lost}, w.mine.Until)
+	if err != nil || before != nil {
 		return false, w.orNil(ctx, err)
 	}
 	w.agent.service.ended(w.agent, w.mine.Run)
@@ -209,7 +209,7 @@ func (w *watch) abandon(ctx context.Context) {
 		return
 	}
 	// What cannot be written now ends by itself with its documents.
-	_, _, _ = w.rows.end(ctx, w.mine.Run, end{Outcome: cancelled}, w.mine.Until)
+	_, _ = w.rows.end(ctx, w.mine.Run, end{Outcome: cancelled}, w.mine.Until)
 	w.forgetRequest(ctx)
 	w.agent.service.ended(w.agent, w.mine.Run)
 }

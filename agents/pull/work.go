@@ -173,19 +173,18 @@ func (s *Service) handFail(w http.ResponseWriter, r *http.Request, agent *Agent)
 
 // finish ends the run, once: the first answer counts, its repeat is acknowledged, everything else comes too late.
 func (s *Service) finish(w http.ResponseWriter, r *http.Request, lease holding, how end) error {
-	actual, won := lease.end, false
-	if actual == nil {
-		decided, first, err := s.rows.end(r.Context(), lease.run, how, lease.until)
-		if err != nil {
+	before := lease.end
+	if before == nil {
+		var err error
+		if before, err = s.rows.end(r.Context(), lease.run, how, lease.until); err != nil {
 			return unavailable("ending the turn", err)
 		}
-		actual, won = &decided, first
 	}
-	if !won && (actual.Outcome != how.Outcome || actual.Digest != how.Digest) {
+	if before != nil && (before.Outcome != how.Outcome || before.Digest != how.Digest) {
 		return over(fault.Conflict)
 	}
 	s.ended(lease.agent, lease.run)
-	httpserver.WriteJSON(w, http.StatusOK, ending{State: how.Outcome, Repeated: !won})
+	httpserver.WriteJSON(w, http.StatusOK, ending{State: how.Outcome, Repeated: before != nil})
 	return nil
 }
 

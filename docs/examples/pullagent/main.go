@@ -13,15 +13,13 @@ import (
 )
 
 // answer is your agent: each line is a piece of what it says, an empty one a sign of life while it thinks.
-func answer(sender string, to *io.PipeWriter) {
-	begin := map[string]string{"kind": "text", "mime": "text/markdown", "content": "Hello *"}
-	_ = json.NewEncoder(to).Encode(map[string]any{"kind": "part_begin", "part": begin})
-	_ = json.NewEncoder(to).Encode(map[string]string{"kind": "text", "text": sender + "* from Go!"})
-	to.Close()
+func answer(sender string, to io.Writer) error {
+	fmt.Fprintln(to, `{"kind": "part_begin", "part": {"kind": "text", "mime": "text/markdown", "content": "Hello *"}}`)
+	return json.NewEncoder(to).Encode(map[string]string{"kind": "text", "text": sender + "* from Go!"})
 }
 
 func post(path string, body io.Reader, into any) error {
-	request, err := http.NewRequest("POST", os.Getenv("INBOX_URL")+"/v1/pull/"+os.Getenv("INBOX_AGENT")+path, body)
+	request, err := http.NewRequest(http.MethodPost, os.Getenv("INBOX_URL")+"/v1/pull/"+os.Getenv("INBOX_AGENT")+path, body)
 	if err != nil {
 		return err
 	}
@@ -38,7 +36,7 @@ func post(path string, body io.Reader, into any) error {
 }
 
 func main() {
-	for ; ; time.Sleep(100 * time.Millisecond) {
+	for {
 		var t struct {
 			Turn, Lease struct{ ID string }
 			Message     struct{ Sender struct{ Address string } }
@@ -47,13 +45,14 @@ func main() {
 		if err == nil {
 			work, lease := "/"+url.PathEscape(t.Turn.ID), "?lease="+t.Lease.ID
 			deltas, writer := io.Pipe()
-			go answer(t.Message.Sender.Address, writer)
+			go func() { _ = writer.CloseWithError(answer(t.Message.Sender.Address, writer)) }()
 			if err = post(work+"/deltas"+lease, deltas, &t); err == nil {
 				err = post(work+"/answer"+lease, nil, &t)
 			}
 		}
 		if err != nil {
 			log.Print(err)
+			time.Sleep(time.Second)
 		}
 	}
 }
