@@ -114,9 +114,8 @@ func (j *job) options(ctx context.Context) loop.Options {
 	limits := j.agent.options
 	options := loop.Options{
 		MaxTurns: limits.MaxTurns, Tools: j.tools, Context: j.context(),
-		Executors: tool.Executors{Default: tool.ExecutorFunc(j.execute), Repeats: repeats{j}},
-		Budgets:   []*loop.Budget{loop.NewBudget(loop.BudgetToolCalls, limits.ToolCalls, j.note.calls())},
-		Mediator:  loop.MediatorFunc(j.decide), Diagnostics: j.toolEnded,
+		Executors:    tool.Executors{Default: tool.ExecutorFunc(j.execute), Repeats: repeats{j}},
+		Budgets:      []*loop.Budget{loop.NewBudget(loop.BudgetToolCalls, limits.ToolCalls, j.note.calls())},
 		SpinDetector: loop.NewConsecutiveSpin(0), FailureTracker: loop.NewConsecutiveFailures(0),
 		Truncator: loop.NewByteTruncator(maxResultBytes),
 	}
@@ -133,15 +132,32 @@ func (j *job) options(ctx context.Context) loop.Options {
 // maxResultBytes is how much of one tool's result a model reads.
 const maxResultBytes = 32 << 10
 
-// join keeps our own ears beside those that Configure set.
+// join puts our own part beside what Configure set. Our refusals come first.
 func (j *job) join(ctx context.Context, options *loop.Options) {
-	theirs, ours := options.Observer, j.observe(ctx)
+	observer, mediator, diagnostics := options.Observer, options.Mediator, options.Diagnostics
+	ours := j.observe(ctx)
 	options.Observer = loop.ObserverFunc(func(name string, payload map[string]any) {
-		if theirs != nil {
-			theirs.Observe(name, payload)
-		}
 		ours(name, payload)
+		if observer != nil {
+			observer.Observe(name, payload)
+		}
 	})
+	options.Mediator = loop.MediatorFunc(func(ctx context.Context, proposal loop.Proposal) (any, error) {
+		if decision := j.decide(ctx, proposal); decision != nil {
+			return decision, nil
+		}
+		if mediator == nil {
+			return nil, nil
+		}
+		return mediator.Decide(ctx, proposal) //nolint:wrapcheck // the loop takes errors for no opinion
+	})
+	options.Diagnostics = func(ctx context.Context, about map[string]any) (map[string]any, error) {
+		j.answer.finish(envelope.Text(about["tool_call_id"]), envelope.Assoc(about["result"]))
+		if diagnostics == nil {
+			return nil, nil
+		}
+		return diagnostics(ctx, about)
+	}
 }
 
 func (j *job) observe(ctx context.Context) func(string, map[string]any) {

@@ -76,7 +76,7 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 	if err != nil {
 		return nil, fault.RetryIn(0, "the approved call cannot be noted now", err)
 	}
-	if !first && payload["at_most_once"] == true {
+	if !first && marked(payload, "at_most_once") {
 		return map[string]any{
 			"success": false, "error_type": "outcome_unknown",
 			"error": "The call was begun before and its outcome is not known; it must not be made twice.",

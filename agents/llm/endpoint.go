@@ -46,7 +46,9 @@ type emitter func(Delta) error
 var errEnough = errors.New("enough")
 
 // ask posts a request and reads the answer. Its errors are faults, except for the end of ctx and errEnough.
-func (e *endpoint) ask(ctx context.Context, body any, answer codec, emit emitter) error {
+func (e *endpoint) ask(ctx context.Context, body any, answer codec, emit emitter) (err error) {
+	started := time.Now()
+	defer func() { observeRequest(started, err) }()
 	limited, stop := context.WithTimeoutCause(ctx, e.time, errTimeLimit)
 	defer stop()
 	limited, cancel := context.WithCancelCause(limited)

@@ -34,20 +34,20 @@ func anyMap(policies map[string]string) map[string]any {
 
 // decide implements the mediator of the loop: calls that cannot be read or are not permitted are refused, those that
 // need approval become a question to a person.
-func (j *job) decide(ctx context.Context, proposal loop.Proposal) (any, error) {
+func (j *job) decide(ctx context.Context, proposal loop.Proposal) map[string]any {
 	if reason, is := proposal.RawToolCall[unreadable].(string); is {
-		return refuse("The call was not made: "+reason+".", "unreadable_arguments"), nil
+		return refuse("The call was not made: "+reason+".", "unreadable_arguments")
 	}
 	if proposal.ToolDeclaration == nil || proposal.PreparedToolCall == nil {
-		return nil, nil
+		return nil
 	}
 	switch j.action(proposal.ToolDeclaration) {
 	case tool.ActionForbidden:
-		return refuse("The sender may not use this tool.", "action_forbidden"), nil
+		return refuse("The sender may not use this tool.", "action_forbidden")
 	case tool.ActionPreview:
-		return j.question(ctx, proposal), nil
+		return j.question(ctx, proposal)
 	}
-	return nil, nil
+	return nil
 }
 
 func refuse(text, kind string) map[string]any {
@@ -87,10 +87,4 @@ func publicText(err error) string {
 		return known.Public
 	}
 	return err.Error()
-}
-
-// toolEnded hears every result of a tool.
-func (j *job) toolEnded(_ context.Context, about map[string]any) (map[string]any, error) {
-	j.answer.finish(envelope.Text(about["tool_call_id"]), envelope.Assoc(about["result"]))
-	return nil, nil
 }

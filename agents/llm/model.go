@@ -63,6 +63,7 @@ func (j *job) ask(ctx context.Context, transcript []envelope.Envelope, answer bo
 		}
 	}
 	j.answer.end()
+	observeTokens(said.usage)
 	j.stop = said.stop
 	return said, nil
 }

@@ -16,7 +16,7 @@ import (
 // Defaults of Options.
 const (
 	DefaultMaxTurns  = 12
-	DefaultToolCalls = 50
+	DefaultToolCalls = 40
 )
 
 // Options configure an Agent. Provider and Model are required.
