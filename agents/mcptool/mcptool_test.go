@@ -274,7 +274,7 @@ func TestSlowCallIsCancelled(t *testing.T) {
 		if _, err := source.Call(ctx, "peer/slow", nil, ""); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("a caller that gives up gets %v", err)
 		}
-		eventually(t, "the server hears of both", func() bool { return result(t, source, "peer/cancelled", nil) == "2" })
+		eventually(t, "the server hears of both", func() bool { return call(t, source, "peer/cancelled", nil)["result"] == "2" })
 	})
 }
 
