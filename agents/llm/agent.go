@@ -61,7 +61,7 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 	j.kept = len(transcript)
 	answer.replay(j.note.Messages, j.names)
 	if waits {
-		return j.park(j.note.Waiting, j.note.Usage)
+		return j.park(j.note.Waiting)
 	}
 	result, err := loop.Run(ctx, transcript, j, j.options(ctx))
 	switch {

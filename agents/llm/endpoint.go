@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"inbox/internal/fault"
@@ -131,89 +130,6 @@ func (e *endpoint) refused(response *http.Response, body io.Reader) error {
 	}
 	said.kind, said.message = excerpt(said.kind, e.key), excerpt(said.message, e.key)
 	return said.fault(retryAfter(response.Header, time.Now()))
-}
-
-// problem is the error object of both APIs: {"error": {type, code, message}}; some servers write a text.
-type problem struct {
-	Type    string          `json:"type"`
-	Code    json.RawMessage `json:"code"`
-	Message string          `json:"message"`
-}
-
-func (p problem) kind() string {
-	if p.Type != "" {
-		return p.Type
-	}
-	return strings.Trim(string(p.Code), `"`)
-}
-
-func readProblem(body []byte) (kind, message string) {
-	var document struct {
-		Error   json.RawMessage `json:"error"`
-		Message string          `json:"message"`
-		Detail  json.RawMessage `json:"detail"`
-	}
-	if json.Unmarshal(body, &document) != nil {
-		return "", string(body)
-	}
-	if kind, message = readError(document.Error); message != "" {
-		return kind, message
-	}
-	if document.Message != "" {
-		return kind, document.Message
-	}
-	return kind, string(body)
-}
-
-func readError(raw json.RawMessage) (kind, message string) {
-	var said problem
-	if json.Unmarshal(raw, &said) == nil && (said.Message != "" || said.kind() != "") {
-		return said.kind(), said.Message
-	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return "", text
-	}
-	return "", ""
-}
-
-// unsent marks a request that no provider has seen: connecting failed, so asking again does no harm.
-func unsent(err error) error {
-	if broken, is := errors.AsType[*net.OpError](err); is && broken.Op == "dial" {
-		return &unsentError{err}
-	}
-	return err
-}
-
-type unsentError struct{ cause error }
-
-// Error gives the text of the cause.
-func (e *unsentError) Error() string { return e.cause.Error() }
-
-// Unwrap gives the cause.
-func (e *unsentError) Unwrap() error { return e.cause }
-
-// patientReader gives up when one read takes longer than the limit. The clock stands still between reads, because the
-// time that the engine needs for a delta is not the provider's.
-type patientReader struct {
-	source io.Reader
-	limit  time.Duration
-	giveUp func()
-	timer  *time.Timer
-	err    error // the last one
-}
-
-// Read reads from the source.
-func (p *patientReader) Read(into []byte) (int, error) {
-	if p.timer == nil {
-		p.timer = time.AfterFunc(p.limit, p.giveUp)
-	} else {
-		p.timer.Reset(p.limit)
-	}
-	defer p.timer.Stop()
-	n, err := p.source.Read(into)
-	p.err = err
-	return n, err
 }
 
 // locate checks the operator's base URL and gives the address of the API with its host and port.

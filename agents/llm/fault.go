@@ -29,58 +29,6 @@ const maxRetryAfter = 24 * time.Hour
 
 var errStreamCut = errors.New("the stream of the model provider ended before the answer was complete")
 
-// refusal is what a provider says instead of an assistant turn.
-type refusal struct {
-	status  int    // of HTTP; 0 = inside a stream
-	kind    string // the provider's own word, as in "overloaded_error"
-	message string
-	repeat  bool // asking again may help
-}
-
-// Error says what the provider said and, where it is known, what the operator can change.
-func (r *refusal) Error() string {
-	var text strings.Builder
-	text.WriteString("the model provider answered")
-	if r.status != 0 {
-		fmt.Fprintf(&text, " %d", r.status)
-	}
-	if r.kind != "" {
-		fmt.Fprintf(&text, " %s", r.kind)
-	}
-	if r.message != "" {
-		fmt.Fprintf(&text, ": %q", r.message)
-	}
-	text.WriteString(advice[r.status])
-	return text.String()
-}
-
-var advice = map[int]string{
-	http.StatusUnauthorized:          "; check api_key",
-	http.StatusForbidden:             "; check what the api_key may use",
-	http.StatusPaymentRequired:       "; check the balance of the account",
-	http.StatusNotFound:              "; check base_url and model",
-	http.StatusRequestEntityTooLarge: "; let the agent's history keep less, or send smaller files",
-}
-
-// fault classes the refusal for the engine.
-func (r *refusal) fault(retryAfter time.Duration) error {
-	switch {
-	case !r.repeat:
-		return fault.GiveUp(sayRefused, r)
-	case r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable || r.status == 529:
-		return fault.RetryIn(retryAfter, sayBusy, r)
-	}
-	return fault.RetryIn(retryAfter, sayUnreachable, r)
-}
-
-// repeatable says whether a status is worth another attempt (agent runtime contract, section 9).
-func repeatable(response *http.Response) bool {
-	if response.Header.Get("X-Should-Retry") == "false" {
-		return false
-	}
-	return response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= 500
-}
-
 func unusable(cause error) error { return fault.GiveUp(sayUnusable, cause) }
 
 // cut classes a stream that broke off. Nobody knows whether the next one does, so the engine may repeat the turn.

@@ -2,22 +2,13 @@ package llm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
 	"inbox/agents/envelope"
 	"inbox/normalized"
-	"inbox/policypart"
 )
-
-// CodeApproval is the code of the policy part with which a run waits for a person's decision about a tool.
-const CodeApproval = "approval:required"
-
-// DataApproval is the member of that part's data: {"action_id","tool_name","tool_call_id"}.
-const DataApproval = "dev.mentionable.approval"
 
 const (
 	sayRefusal = "The agent's model declined to answer this."
@@ -82,48 +73,6 @@ func (j *job) conclude(ctx context.Context, result map[string]any) (string, erro
 	return strings.TrimSpace(said.text.String()), nil
 }
 
-// wait keeps the run and asks for what it waits for.
-func (j *job) wait(ctx context.Context, result map[string]any, status string) error {
-	transcript, err := envelope.NormalizeMany(result["messages"])
-	if err != nil {
-		return unusable(err)
-	}
-	waiting := waitingFor(result, transcript, status)
-	if err := j.pause(ctx, transcript, waiting); err != nil {
-		return err
-	}
-	return j.park(waiting, j.note.Usage)
-}
-
-// park answers that the run waits.
-func (j *job) park(waiting *Waiting, _ map[string]any) error {
-	response := normalized.Response{Status: normalized.StatusInputRequired, Metadata: j.metadata(waiting.Status)}
-	text := ""
-	if waiting.Status == envelope.StatusApprovalRequired {
-		response.Parts = []normalized.Part{{Kind: normalized.PartPolicy, Policy: demand(waiting)}}
-	} else if _, shown := j.answer.calls[waiting.CallID]; !shown {
-		text = "The agent waits for the result of " + waiting.ToolName + "."
-	}
-	j.answer.close(response, text)
-	return nil
-}
-
-// demand is the policy part of a tool that needs approval.
-func demand(waiting *Waiting) *policypart.Part {
-	summary := strings.TrimSpace(envelope.Text(waiting.Request["content"]))
-	if summary == "" {
-		summary = fmt.Sprintf("Before the agent uses %s, somebody has to agree.", quote(waiting.ToolName))
-	}
-	payload := envelope.Assoc(waiting.Request["payload"])
-	data := envelope.EncodeText(map[string]any{
-		"action_id": envelope.Text(payload["action_id"]), "tool_name": waiting.ToolName, "tool_call_id": waiting.CallID,
-	})
-	return &policypart.Part{
-		Kind: policypart.ConsentRequired, Code: CodeApproval, Title: "Approval needed", Message: firstRunes(summary, 2000),
-		Data: map[string]json.RawMessage{DataApproval: json.RawMessage(data)},
-	}
-}
-
 // metadata is what the operator's trace shows: what it took and what it cost.
 func (j *job) metadata(status string) map[string]string {
 	usage := j.note.Usage
@@ -149,27 +98,4 @@ func (j *job) metadata(status string) map[string]string {
 		}
 	}
 	return shown
-}
-
-// of gives the cost of all calls; without prices what the provider said.
-func (p Price) of(usage map[string]any) float64 {
-	count := func(name string) float64 {
-		number, _ := envelope.Integer(usage[name])
-		return float64(number)
-	}
-	if p.Input == 0 && p.Output == 0 {
-		said, _ := strconv.ParseFloat(fmt.Sprint(usage["cost"]), 64) // absent is no number
-		return said
-	}
-	read, write := count("cache_read_tokens"), count("cache_write_tokens")
-	fresh := max(0, count("prompt_tokens")-read-write)
-	cost := fresh*p.Input + count("completion_tokens")*p.Output + read*orElse(p.CacheRead, p.Input) + write*orElse(p.CacheWrite, p.Input)
-	return cost / 1e6
-}
-
-func orElse(price, otherwise float64) float64 {
-	if price > 0 {
-		return price
-	}
-	return otherwise
 }

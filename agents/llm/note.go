@@ -3,7 +3,6 @@ package llm
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,9 +10,7 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/envelope"
-	"inbox/agents/tool"
 	"inbox/internal/fault"
-	"inbox/policypart"
 )
 
 const noteVersion = 1
@@ -158,101 +155,4 @@ func (j *job) save(ctx context.Context) error {
 		return fmt.Errorf("write note: %w", err)
 	}
 	return j.turn.Memory.Save(ctx, encoded) //nolint:wrapcheck // a fault already
-}
-
-// pause saves a run that waits. Without memory the next run begins anew.
-func (j *job) pause(ctx context.Context, transcript []envelope.Envelope, waiting *Waiting) error {
-	if j.turn.Memory == nil {
-		return nil
-	}
-	messages, has := since(transcript)
-	if !has {
-		return unusable(errors.New("the transcript of a run that waits lost its request"))
-	}
-	j.note.Messages, j.note.Waiting = withoutPending(messages, waiting.CallID), waiting
-	return j.save(ctx)
-}
-
-// withoutPending leaves the call as the last word: its result comes when somebody decided.
-func withoutPending(messages []envelope.Envelope, callID string) []envelope.Envelope {
-	return slices.DeleteFunc(slices.Clone(messages), func(message envelope.Envelope) bool {
-		return message.Type == envelope.TypeApprovalRequired ||
-			message.Type == envelope.TypeToolResult && message.ToolCallID() == callID
-	})
-}
-
-// waitingFor reads what a run waits for out of its result.
-func waitingFor(result map[string]any, transcript []envelope.Envelope, status string) *Waiting {
-	waiting := &Waiting{Status: status}
-	if status == envelope.StatusRuntimeToolPending {
-		waiting.Request = envelope.Assoc(result["runtime_tool_pending"])
-	} else {
-		waiting.Request = envelope.Assoc(result["approval_required"])
-	}
-	for _, message := range slices.Backward(transcript) {
-		if message.Type == envelope.TypeToolCall {
-			waiting.ToolName, waiting.CallID = message.ToolName(), message.ToolCallID()
-			break
-		}
-	}
-	return waiting
-}
-
-// settle puts the result of what a run waited for into the transcript.
-func (j *job) settle(ctx context.Context) (waits bool, err error) {
-	waiting := j.note.Waiting
-	result, err := j.settled(ctx, waiting)
-	if err != nil {
-		return false, err
-	}
-	if result == nil {
-		return true, nil
-	}
-	result = tool.NormalizeResult(result, waiting.ToolName)
-	text := envelope.EncodeText(result["result"])
-	if !succeeded(result) {
-		text = envelope.Text(result["error"])
-	}
-	j.note.Messages = append(j.note.Messages, envelope.NewToolResult(text, waiting.ToolName, result, map[string]any{"tool_call_id": waiting.CallID}))
-	j.note.Waiting = nil
-	return false, j.save(ctx)
-}
-
-// settled asks for the result; without anybody to ask, the resolution of the demand is all there is.
-func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, error) {
-	if j.agent.options.Approvals != nil {
-		return j.agent.options.Approvals.Settle(ctx, j.turn, *waiting) //nolint:wrapcheck // a fault already
-	}
-	resolution := j.turn.Message.PolicyResolution
-	switch {
-	case resolution == nil:
-		return nil, nil
-	case resolution.Outcome == policypart.OutcomeGranted:
-		return map[string]any{"success": true, "result": "It was approved. Call the tool once more with the same parameters."}, nil
-	}
-	return map[string]any{"success": false, "error": "It was not approved.", "error_type": "approval_" + resolution.Outcome}, nil
-}
-
-// repeats remembers at_most_once calls beyond a crash, in the note of the turn.
-type repeats struct{ job *job }
-
-// Claim implements tool.Repeats.
-func (r repeats) Claim(ctx context.Context, key string) (earlier map[string]any, claimed bool, err error) {
-	if result, taken := r.job.note.Claims[key]; taken {
-		return result, false, nil
-	}
-	r.job.note.claim(key, nil)
-	if r.job.turn.Memory == nil {
-		return nil, true, nil
-	}
-	return nil, true, r.job.save(ctx)
-}
-
-// Keep implements tool.Repeats.
-func (r repeats) Keep(ctx context.Context, key string, result map[string]any) error {
-	r.job.note.claim(key, result)
-	if r.job.turn.Memory == nil {
-		return nil
-	}
-	return r.job.save(ctx)
 }

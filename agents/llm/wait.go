@@ -1,0 +1,136 @@
+package llm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"inbox/agents/envelope"
+	"inbox/agents/tool"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// CodeApproval is the code of the policy part with which a run waits for a person's decision about a tool.
+const CodeApproval = "approval:required"
+
+// DataApproval is the member of that part's data: {"action_id","tool_name","tool_call_id"}.
+const DataApproval = "dev.mentionable.approval"
+
+// wait keeps the run and asks for what it waits for.
+func (j *job) wait(ctx context.Context, result map[string]any, status string) error {
+	transcript, err := envelope.NormalizeMany(result["messages"])
+	if err != nil {
+		return unusable(err)
+	}
+	waiting := waitingFor(result, transcript, status)
+	if err := j.pause(ctx, transcript, waiting); err != nil {
+		return err
+	}
+	return j.park(waiting)
+}
+
+// waitingFor reads what a run waits for out of its result.
+func waitingFor(result map[string]any, transcript []envelope.Envelope, status string) *Waiting {
+	waiting := &Waiting{Status: status}
+	if status == envelope.StatusRuntimeToolPending {
+		waiting.Request = envelope.Assoc(result["runtime_tool_pending"])
+	} else {
+		waiting.Request = envelope.Assoc(result["approval_required"])
+	}
+	for _, message := range slices.Backward(transcript) {
+		if message.Type == envelope.TypeToolCall {
+			waiting.ToolName, waiting.CallID = message.ToolName(), message.ToolCallID()
+			break
+		}
+	}
+	return waiting
+}
+
+// pause saves a run that waits. Without memory the next run begins anew.
+func (j *job) pause(ctx context.Context, transcript []envelope.Envelope, waiting *Waiting) error {
+	if j.turn.Memory == nil {
+		return nil
+	}
+	messages, has := since(transcript)
+	if !has {
+		return unusable(errors.New("the transcript of a run that waits lost its request"))
+	}
+	j.note.Messages, j.note.Waiting = withoutPending(messages, waiting.CallID), waiting
+	return j.save(ctx)
+}
+
+// withoutPending leaves the call as the last word: its result comes when somebody decided.
+func withoutPending(messages []envelope.Envelope, callID string) []envelope.Envelope {
+	return slices.DeleteFunc(slices.Clone(messages), func(message envelope.Envelope) bool {
+		return message.Type == envelope.TypeApprovalRequired ||
+			message.Type == envelope.TypeToolResult && message.ToolCallID() == callID
+	})
+}
+
+// park answers that the run waits.
+func (j *job) park(waiting *Waiting) error {
+	response := normalized.Response{Status: normalized.StatusInputRequired, Metadata: j.metadata(waiting.Status)}
+	text := ""
+	if waiting.Status == envelope.StatusApprovalRequired {
+		response.Parts = []normalized.Part{{Kind: normalized.PartPolicy, Policy: demand(waiting)}}
+	} else if _, shown := j.answer.calls[waiting.CallID]; !shown {
+		text = "The agent waits for the result of " + waiting.ToolName + "."
+	}
+	j.answer.close(response, text)
+	return nil
+}
+
+// demand is the policy part of a tool that needs approval.
+func demand(waiting *Waiting) *policypart.Part {
+	summary := strings.TrimSpace(envelope.Text(waiting.Request["content"]))
+	if summary == "" {
+		summary = fmt.Sprintf("Before the agent uses %s, somebody has to agree.", quote(waiting.ToolName))
+	}
+	payload := envelope.Assoc(waiting.Request["payload"])
+	data := envelope.EncodeText(map[string]any{
+		"action_id": envelope.Text(payload["action_id"]), "tool_name": waiting.ToolName, "tool_call_id": waiting.CallID,
+	})
+	return &policypart.Part{
+		Kind: policypart.ConsentRequired, Code: CodeApproval, Title: "Approval needed", Message: firstRunes(summary, 2000),
+		Data: map[string]json.RawMessage{DataApproval: json.RawMessage(data)},
+	}
+}
+
+// settle puts the result of what a run waited for into the transcript.
+func (j *job) settle(ctx context.Context) (waits bool, err error) {
+	waiting := j.note.Waiting
+	result, err := j.settled(ctx, waiting)
+	if err != nil {
+		return false, err
+	}
+	if result == nil {
+		return true, nil
+	}
+	result = tool.NormalizeResult(result, waiting.ToolName)
+	text := envelope.EncodeText(result["result"])
+	if !succeeded(result) {
+		text = envelope.Text(result["error"])
+	}
+	j.note.Messages = append(j.note.Messages, envelope.NewToolResult(text, waiting.ToolName, result, map[string]any{"tool_call_id": waiting.CallID}))
+	j.note.Waiting = nil
+	return false, j.save(ctx)
+}
+
+// settled asks for the result; without anybody to ask, the resolution of the demand is all there is.
+func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, error) {
+	if j.agent.options.Approvals != nil {
+		return j.agent.options.Approvals.Settle(ctx, j.turn, *waiting) //nolint:wrapcheck // a fault already
+	}
+	resolution := j.turn.Message.PolicyResolution
+	switch {
+	case resolution == nil:
+		return nil, nil
+	case resolution.Outcome == policypart.OutcomeGranted:
+		return map[string]any{"success": true, "result": "It was approved. Call the tool once more with the same parameters."}, nil
+	}
+	return map[string]any{"success": false, "error": "It was not approved.", "error_type": "approval_" + resolution.Outcome}, nil
+}
