@@ -35,7 +35,8 @@ type MCP struct {
 	Command string `toml:"command"`
 	// Arguments of the program.
 	Arguments []string `toml:"arguments"`
-	// Names of environment variables that the program gets; nothing else of our environment reaches it.
+	// Environment variables that the program gets: `"NAME"` passes ours on, `"NAME=value"` sets one. Beside PATH, HOME,
+	// LANG and TMPDIR nothing else of our environment reaches it.
 	Environment []string `toml:"environment"`
 	// Directory in which the program runs.
 	Directory string `toml:"directory"`
@@ -63,7 +64,8 @@ type Command struct {
 	Program string `toml:"program"`
 	// Arguments of the program.
 	Arguments []string `toml:"arguments"`
-	// Names of environment variables that the program gets; nothing else of our environment reaches it.
+	// Environment variables that the program gets: `"NAME"` passes ours on, `"NAME=value"` sets one; not written = PATH,
+	// HOME, LANG and a few more.
 	Environment []string `toml:"environment"`
 	// Directory in which the program runs.
 	Directory string `toml:"directory"`
