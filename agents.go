@@ -19,13 +19,16 @@ const runMargin = 500 * time.Millisecond
 func (s *Server) configuredAgents() (*agents.Registry, error) {
 	registry := agents.NewRegistry()
 	var err error
-	if s.pull, err = pull.New(pull.Options{Tokens: s.store, Mailbox: s.store.State(), Limits: s.limits()}); err != nil {
+	if s.pull, err = pull.New(pull.Options{Tokens: s.store, Mailbox: s.store.State(), Scope: exchange.TokenPull, Limits: s.limits()}); err != nil {
 		return nil, err
 	}
 	for _, entry := range s.config.Agents {
 		agent, err := s.newAgent(entry)
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", entry.Name, err)
+		}
+		if closer, holds := agent.(interface{ Close() }); holds {
+			s.closers = append(s.closers, closer.Close)
 		}
 		err = registry.Add(agents.Entry{Agent: agent, Profile: profile(s.config, entry), Settings: settings(entry)})
 		if err != nil {

@@ -63,6 +63,19 @@ func (o *Operator) CancelDelivery(ctx context.Context, id string) error {
 // CreateToken mints a bearer token for a peer; agent limits it to one agent. Only its hash is kept. The name becomes
 // the peer's address, so it must not be the name of an agent.
 func (o *Operator) CreateToken(ctx context.Context, name, agent string) (string, exchange.Token, error) {
+	return o.createToken(ctx, name, agent, exchange.TokenPeer)
+}
+
+// CreatePullToken mints a bearer token for the program behind an agent of kind pull: it reads every message to the agent
+// and answers in its name. It opens nothing to callers.
+func (o *Operator) CreatePullToken(ctx context.Context, name, agent string) (string, exchange.Token, error) {
+	if agent == "" {
+		return "", exchange.Token{}, fault.InField("agent", "is required: the token is for one agent")
+	}
+	return o.createToken(ctx, name, agent, exchange.TokenPull)
+}
+
+func (o *Operator) createToken(ctx context.Context, name, agent, scope string) (string, exchange.Token, error) {
 	if !identity.ValidAgentName(name) {
 		return "", exchange.Token{}, fault.New(fault.Malformed, "a token's name must be 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")
 	}
@@ -78,7 +91,7 @@ func (o *Operator) CreateToken(ctx context.Context, name, agent string) (string,
 	}
 	token, hash := a2a.MintToken()
 	record := exchange.Token{
-		ID: uuid.Must(uuid.NewV7()).String(), Name: name, Agent: agent, Hash: hash, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		ID: uuid.Must(uuid.NewV7()).String(), Name: name, Agent: agent, Scope: scope, Hash: hash, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	return token, record, o.store.CreateToken(ctx, record)
 }

@@ -62,6 +62,7 @@ type Server struct {
 	a2a         *a2a.Adapter
 	pull        *pull.Service
 	tools       []*mcptool.Source
+	closers     []func() // of agents that hold connections
 	pages       *console.Pages
 	http        *httpserver.Server
 
@@ -221,7 +222,12 @@ func (s *Server) serveTools(ctx context.Context) error {
 }
 
 // Close ends a server that is not going to run.
-func (s *Server) Close() error { return s.store.Close() }
+func (s *Server) Close() error {
+	for _, release := range s.closers {
+		release()
+	}
+	return s.store.Close()
+}
 
 func (s *Server) closeLogged() {
 	if err := s.Close(); err != nil {

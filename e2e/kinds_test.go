@@ -39,7 +39,7 @@ func TestCommandAnswers(t *testing.T) {
 func TestPullingProgramAnswers(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := start(t, instance.Settings{Database: database, Agents: "[[agents]]\nname = \"hidden\"\nkind = \"pull\"\n"})
-		token := strings.TrimSpace(lastLine(s.inbox("tokens", "create", "--agent", "hidden", "puller")))
+		token := strings.TrimSpace(lastLine(s.inbox("tokens", "create", "--agent", "hidden", "--pull", "puller")))
 		program := exec.Command("/usr/bin/python3", filepath.Join(examplesDirectory(t), "pullagent", "agent.py"))
 		program.Env = append(os.Environ(), "INBOX_URL="+s.URL(), "INBOX_AGENT=hidden", "INBOX_TOKEN="+token)
 		if err := program.Start(); err != nil {

@@ -20,6 +20,9 @@ func calling(id, name, arguments string) string {
 
 // takesANote looks at the notes, adds one and says so.
 func takesANote(request modelRequest) string {
+	if len(request.Tools) == 0 {
+		return saidHello
+	}
 	results := 0
 	for _, message := range request.Messages {
 		if strings.Contains(string(message), `"role":"tool"`) {

@@ -39,7 +39,7 @@ type Token struct {
 	ID        string    `json:"id"`              // UUIDv7; evidence names it
 	Name      string    `json:"name"`            // the peer's name, part of its address @name@domain
 	Agent     string    `json:"agent,omitempty"` // the only agent it opens; empty = all agents of this server
-	Scope     string    `json:"scope,omitempty"` // TokenPeer or TokenAdmin
+	Scope     string    `json:"scope,omitempty"` // TokenPeer, TokenAdmin or TokenPull
 	Hash      string    `json:"-"`               // lower-case hex SHA-256 of the token
 	CreatedAt time.Time `json:"created_at"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"` // zero = valid
@@ -49,4 +49,5 @@ type Token struct {
 const (
 	TokenPeer  = ""      // opens agents over A2A
 	TokenAdmin = "admin" // opens the operator API
+	TokenPull  = "pull"  // takes the turns of one agent and answers in its name; no caller may have it
 )

@@ -93,6 +93,8 @@ type Remote struct {
 	ClientSecretFile string `toml:"client_secret_file"`
 	// Scopes that are asked for.
 	Scopes []string `toml:"scopes"`
+	// Further hosts (`host:port`) where the card may lead and where the credentials may be shown.
+	EndpointHosts []string `toml:"endpoint_hosts"`
 }
 
 // Pull is how an agent of kind pull fetches its messages from `/v1/pull/<name>`.
