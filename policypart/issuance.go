@@ -9,6 +9,7 @@ import (
 const (
 	PurposeLink        = "link"         // the asker says that another address is theirs, too
 	PurposeLinkConfirm = "link_confirm" // the other address says so
+	PurposeApproval    = "approval"     // somebody else than the asker decides
 )
 
 // Statuses of an Issuance: issued → claimed → resolved | denied | expired, or dropped when nobody waits for it any more.

@@ -68,7 +68,7 @@ func encodeResolution(resolution *policypart.Resolution) (string, error) {
 }
 
 // SettleDemand writes status, resolution, notes and turn of the demand when it is in one of the statuses of from: a later
-// message may take the place of the turn that waited. It says whether it did.
+// message may take the place of the turn that waited. Nil notes leave the stored ones. It says whether it did.
 func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []string) (bool, error) {
 	if len(from) == 0 {
 		return false, nil
@@ -84,7 +84,8 @@ func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []str
 	for _, status := range from {
 		arguments = append(arguments, status)
 	}
-	changed, err := t.change(ctx, `UPDATE demands SET status = $1, resolution = $2, notes = $3, updated_at = $4,
+	changed, err := t.change(ctx, `UPDATE demands SET status = $1, resolution = $2,
+		notes = CASE WHEN $3 = '' THEN notes ELSE $3 END, updated_at = $4,
 		turn_id = CASE WHEN $5 = '' THEN turn_id ELSE $5 END
 		WHERE id = $6 AND status IN (`+placeholders(7, len(from))+`)`, arguments...)
 	return changed > 0, err

@@ -3,11 +3,13 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/policypart"
@@ -25,6 +27,8 @@ var demandCases = map[string]func(*testing.T, *probe){
 	"settled as they are to be":         demandSettlement,
 	"notes":                             demandNotes,
 	"fall due":                          demandDue,
+	"approvals are listed":              demandApprovals,
+	"keep notes that are not settled":   demandNotesKept,
 }
 
 func at(t time.Time) identity.Time { return identity.At(t) }
@@ -277,5 +281,59 @@ func demandDue(t *testing.T, p *probe) {
 	}
 	if got := due(1); len(got) != 1 || got[0] != "3" {
 		t.Errorf("the first of %d: %v", len(demands), got)
+	}
+}
+
+// approval makes a demand that somebody else than its asker decides.
+func (p *probe) approval(agent, status string) policypart.Issuance {
+	demand := p.demand(newID())
+	demand.Agent, demand.Purpose, demand.Status = agent, policypart.PurposeApproval, status
+	return demand
+}
+
+func demandApprovals(t *testing.T, p *probe) {
+	open := p.approval("lister", policypart.StatusIssued)
+	denied := p.approval("lister", policypart.StatusDenied)
+	claimed := p.approval("lister", policypart.StatusClaimed)
+	elsewhere := p.approval("other lister", policypart.StatusIssued)
+	link := p.demand(newID())
+	link.Agent = "lister"
+	p.issue(open, denied, claimed, elsewhere, link)
+	list := func(filter exchange.ApprovalFilter, want ...policypart.Issuance) {
+		t.Helper()
+		found, err := p.Trust.Approvals(t.Context(), filter)
+		p.ok(err)
+		if diff := cmp.Diff(ids(want), ids(found)); diff != "" {
+			t.Errorf("%+v: %s", filter, diff)
+		}
+	}
+	list(exchange.ApprovalFilter{Agent: "lister", Limit: 10}, claimed, open)
+	list(exchange.ApprovalFilter{Agent: "lister", All: true, Limit: 10}, claimed, denied, open)
+	list(exchange.ApprovalFilter{Agent: "lister", All: true, Limit: 2}, claimed, denied)
+	list(exchange.ApprovalFilter{Agent: "lister", All: true, Limit: 2, Before: denied.ID}, open)
+	list(exchange.ApprovalFilter{Agent: "nobody", All: true, Limit: 10})
+	everybody, err := p.Trust.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 500})
+	p.ok(err)
+	if found := ids(everybody); !slices.Contains(found, elsewhere.ID) || !slices.Contains(found, open.ID) || slices.Contains(found, link.ID) {
+		t.Errorf("of all agents: %v", found)
+	}
+}
+
+func ids(demands []policypart.Issuance) []string {
+	list := make([]string, 0, len(demands))
+	for _, demand := range demands {
+		list = append(list, demand.ID)
+	}
+	return list
+}
+
+func demandNotesKept(t *testing.T, p *probe) {
+	demand := p.demand(newID())
+	p.issue(demand)
+	settled := demand
+	settled.Status, settled.Notes = policypart.StatusResolved, nil
+	p.settle(true, settled, policypart.StatusIssued)
+	if got := p.stored(demand.ID); string(got.Notes) != string(demand.Notes) || got.Status != policypart.StatusResolved {
+		t.Errorf("demand %+v", got)
 	}
 }

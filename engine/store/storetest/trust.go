@@ -35,6 +35,7 @@ type Trust interface {
 	DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error)
 	ClaimDemand(ctx context.Context, id string, notes json.RawMessage, now time.Time) (bool, error)
 	NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error)
+	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error)
 	Audit(ctx context.Context, record exchange.AuditRecord) error
 	AuditRecords(ctx context.Context, filter exchange.AuditFilter) ([]exchange.AuditRecord, error)
 	People(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error)
