@@ -17,6 +17,8 @@ func (s *Service) Decide(ctx context.Context, token string, grant bool) (View, e
 		return s.view(issuance), err
 	}
 	switch {
+	case issuance.Purpose == policypart.PurposeApproval:
+		err = s.settle(ctx, s.verdict(issuance, grant, Decider{Name: deciderPage}, ""))
 	case !grant:
 		err = s.settle(ctx, s.deny(issuance, asker(issuance), policypart.StatusIssued, "You declined, so nothing was done: "+quoted(issuance)))
 	case issuance.Kind != policypart.ConsentRequired:

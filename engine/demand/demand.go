@@ -52,8 +52,12 @@ const (
 // MethodOAuth is the method of an identity that was proven by a login at an OpenID provider.
 const MethodOAuth = "urn:mentionable:auth:oauth:v0.1"
 
-// MaxDemands bounds the demands of one turn: an agent that asks back for ever is stopped.
-const MaxDemands = 5
+// MaxDemands bounds the demands of one turn to its asker, MaxApprovals those to others: an agent that asks back for ever
+// is stopped.
+const (
+	MaxDemands   = 5
+	MaxApprovals = 25
+)
 
 // Turns moves the turns that wait for a demand; the pipeline does it. All endings are stored in one transaction, or
 // none of them: fault.Conflict says that a demand or a turn is not open any more.
@@ -95,10 +99,11 @@ type Options struct {
 	Facilitator Facilitator // nil = agents cannot ask for payments
 	Logins      []Login     // ways to log in that an unauthorized demand offers; may be empty
 
-	Consent time.Duration // life of a consent demand; 24 h
-	Payment time.Duration // life of a payment demand; 10 min
-	Auth    time.Duration // life of a login demand; 15 min
-	Sweep   time.Duration // how often Run looks for what expired; 30 s
+	Consent  time.Duration // life of a consent demand; 24 h
+	Approval time.Duration // life of a demand that an approver decides; 24 h
+	Payment  time.Duration // life of a payment demand; 10 min
+	Auth     time.Duration // life of a login demand; 15 min
+	Sweep    time.Duration // how often Run looks for what expired; 30 s
 
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -111,7 +116,7 @@ type View struct {
 	Agent        string          // name of the agent that asks
 	AgentAddress string          // @agent@domain
 	Kind         string          // of the part
-	Purpose      string          // "", policypart.PurposeLink or policypart.PurposeLinkConfirm
+	Purpose      string          // "" or policypart.Purpose…
 	Status       string          // policypart.Status…; StatusExpired also when the time is over and nobody noted it yet
 	Open         bool            // it can be decided now
 	Part         policypart.Part // Part.Localized gives title and message in the reader's language; url and state are left out
@@ -123,4 +128,12 @@ type View struct {
 	Logins       []string          // names for BeginLogin, while it is open
 	Accepts      []json.RawMessage // x402 requirements, while it is open and unpaid
 	Word         string            // of a link that was agreed to: the word that the other address has to send to the agent
+
+	// Of an approval, whose reader is an approver and not the asker.
+	Summary  string // what is to be approved; empty for an answer that is held back
+	Tool     string
+	Preview  json.RawMessage // what would be done
+	Draft    string          // the answer that is held back, as text; it is what would be sent now
+	Question string          // the begin of the asker's message
+	Reason   string          // of a denial
 }

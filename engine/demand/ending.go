@@ -37,7 +37,7 @@ func ended(i policypart.Issuance, d deed, now time.Time) policypart.Issuance {
 		kept = *d.notes
 		i.Notes = kept.raw()
 	}
-	next := progress{ID: i.ID, Number: kept.Number, Paid: kept.Paid}
+	next := progress{ID: i.ID, Number: kept.Number, Paid: kept.Paid, Approvals: kept.Approvals}
 	if d.outcome == policypart.OutcomePaid {
 		next.Paid = i.ID
 	}
@@ -80,6 +80,9 @@ func (s *Service) deny(i policypart.Issuance, by *policypart.Resolver, from, sen
 
 // expire ends the parked turn of a demand that nobody answered.
 func (s *Service) expire(i policypart.Issuance) Ending {
+	if i.Purpose == policypart.PurposeApproval {
+		return s.expireApproval(i)
+	}
 	sentence := fmt.Sprintf("Nobody answered this request in time, so nothing was done: %s Send your message again to start over.", quoted(i))
 	return Ending{
 		Issuance: ended(i, deed{outcome: policypart.OutcomeExpired}, s.now()),

@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,15 +21,22 @@ import (
 // Issuance.Part is what the asker gets, its url being the page of the demand. Amount, payee, scopes and challenges are
 // frozen. Errors are final faults with a public text: a part that asks for something that nobody could give here, the
 // sixth demand of one turn, or one that expired already.
+//
+// A part that needs approval makes a demand that its asker gets nothing of: its Part has no url.
 func (s *Service) Issue(turn exchange.TurnRecord, part policypart.Part) (policypart.Issuance, error) {
+	if part.Code == policypart.CodeApprovalReply {
+		return policypart.Issuance{}, unmeetable(errors.New(part.Code + " is asked by the server alone"))
+	}
+	return s.issue(turn, part, nil)
+}
+
+func (s *Service) issue(turn exchange.TurnRecord, part policypart.Part, held *draft) (policypart.Issuance, error) {
 	now := s.now()
-	before := progressOf(turn)
-	if before.Number >= MaxDemands {
-		return policypart.Issuance{}, fault.GiveUp(fmt.Sprintf("the agent asked back more than %d times", MaxDemands), nil)
+	kept, err := counted(progressOf(turn), part)
+	if err != nil {
+		return policypart.Issuance{}, err
 	}
-	kept := notes{
-		Number: before.Number + 1, Paid: before.Paid, Address: turn.Message.Sender.Address, AgentAddress: turn.Message.Recipient,
-	}
+	kept.Address, kept.AgentAddress, kept.Draft = turn.Message.Sender.Address, turn.Message.Recipient, held
 	if profile := turn.Message.Sender.Profile; profile != nil {
 		kept.Locale = profile.Locale
 	}
@@ -38,6 +46,9 @@ func (s *Service) Issue(turn exchange.TurnRecord, part policypart.Part) (policyp
 		Kind: part.Kind, IssuedAt: now, UpdatedAt: now, Status: policypart.StatusIssued,
 	}
 	issuance.StateHash = policypart.HashState(s.token(issuance.ID))
+	if approves(part) {
+		approval(&issuance, &kept, turn)
+	}
 	if err := s.freeze(&issuance, &kept, part); err != nil {
 		return policypart.Issuance{}, err
 	}
@@ -46,9 +57,26 @@ func (s *Service) Issue(turn exchange.TurnRecord, part policypart.Part) (policyp
 	return issuance, nil
 }
 
-// freeze completes the part and makes it final.
+// counted begins the notes of a turn's next demand.
+func counted(before progress, part policypart.Part) (notes, error) {
+	kept := notes{Number: before.Number + 1, Paid: before.Paid, Approvals: before.Approvals}
+	limit, count := MaxDemands, kept.Number
+	if approves(part) {
+		kept.Number, kept.Approvals = before.Number, before.Approvals+1
+		limit, count = MaxApprovals, kept.Approvals
+	}
+	if count > limit {
+		return kept, fault.GiveUp(fmt.Sprintf("the agent asked back more than %d times", limit), nil)
+	}
+	return kept, nil
+}
+
+// freeze completes the part and makes it final. What others decide carries no address: it is for them alone.
 func (s *Service) freeze(issuance *policypart.Issuance, kept *notes, part policypart.Part) error {
-	part.URL = s.page(issuance.ID).String()
+	part.URL = ""
+	if issuance.Purpose != policypart.PurposeApproval {
+		part.URL = s.page(issuance.ID).String()
+	}
 	part.Data = maps.Clone(part.Data)
 	delete(part.Data, StateKey)
 	var err error
@@ -85,6 +113,9 @@ func (s *Service) expiry(part policypart.Part, now time.Time) (time.Time, error)
 	life := map[string]time.Duration{
 		policypart.ConsentRequired: s.options.Consent, policypart.PaymentRequired: s.options.Payment, policypart.Unauthorized: s.options.Auth,
 	}[part.Kind]
+	if approves(part) {
+		life = s.options.Approval
+	}
 	end := now.Add(life)
 	if part.ExpiresAt == nil || !part.ExpiresAt.Before(end) {
 		return end, nil

@@ -20,6 +20,10 @@ type notes struct {
 	Agreed       bool     `json:"agreed,omitempty"`        // of a link: the asker agreed and may see the word
 	Payment      *payment `json:"payment,omitempty"`
 	Capture      *capture `json:"capture,omitempty"`
+
+	Approvals int    `json:"approvals,omitempty"` // counts the approvals of a turn from 1
+	Question  string `json:"question,omitempty"`  // of an approval: the begin of the message
+	Draft     *draft `json:"draft,omitempty"`     // of an approval: the answer that is held back; nil = the agent wants to do something
 }
 
 // payment is what was offered and verified.
@@ -62,6 +66,8 @@ type progress struct {
 	ID     string `json:"id"`
 	Number int    `json:"number"`
 	Paid   string `json:"paid,omitempty"`
+
+	Approvals int `json:"approvals,omitempty"`
 }
 
 // progressOf reads it from a turn that was resumed; zero for a first run.

@@ -123,6 +123,8 @@ func (s *Service) attempt(what offered, in exchange.Inbound, parked exchange.Tur
 // link by its own page. To decline needs no proof, and consent is the word of the asker.
 func unproven(what offered, i policypart.Issuance) string {
 	switch {
+	case i.Purpose == policypart.PurposeApproval:
+		return "an approval is given by those whom the operator named"
 	case what.outcome == policypart.OutcomeDenied:
 		return ""
 	case what.outcome != policypart.OutcomeGranted && what.outcome != policypart.OutcomePaid:

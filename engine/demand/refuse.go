@@ -36,6 +36,9 @@ func (s *Service) refuse(ctx context.Context, i policypart.Issuance, refusal *po
 			s.options.Logger.WarnContext(ctx, "audit row of a refused demand cannot be stored", "code", record.Code, "error", err)
 		}
 	}
+	if i.Purpose == policypart.PurposeApproval {
+		return approvalFault(i, refusal)
+	}
 	return asFault(refusal)
 }
 

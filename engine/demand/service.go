@@ -20,6 +20,7 @@ type Service struct {
 // New makes a Service; Bind must follow before anything is decided.
 func New(options Options) *Service {
 	options.Consent = cmp.Or(options.Consent, 24*time.Hour)
+	options.Approval = cmp.Or(options.Approval, 24*time.Hour)
 	options.Payment = cmp.Or(options.Payment, 10*time.Minute)
 	options.Auth = cmp.Or(options.Auth, 15*time.Minute)
 	options.Sweep = cmp.Or(options.Sweep, 30*time.Second)

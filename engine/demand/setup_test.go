@@ -79,6 +79,19 @@ func (s *rowStore) DemandOfTurn(_ context.Context, turnID string) (policypart.Is
 	return s.find(func(i policypart.Issuance) bool { return i.TurnID == turnID })
 }
 
+func (s *rowStore) Approvals(_ context.Context, filter exchange.ApprovalFilter) (list []policypart.Issuance, err error) {
+	leave, err := s.enter()
+	defer leave()
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.demands))) {
+		i := s.demands[id]
+		open := i.Status == policypart.StatusIssued || i.Status == policypart.StatusClaimed
+		if i.Purpose == policypart.PurposeApproval && (filter.Agent == "" || i.Agent == filter.Agent) && (filter.All || open) && len(list) < filter.Limit {
+			list = append(list, i)
+		}
+	}
+	return list, err
+}
+
 func (s *rowStore) DueDemands(_ context.Context, now time.Time, limit int) (due []policypart.Issuance, err error) {
 	leave, err := s.enter()
 	defer leave()
@@ -137,6 +150,9 @@ func (s *rowStore) Settle(_ context.Context, endings ...Ending) error {
 		}
 	}
 	for _, e := range endings {
+		if e.Issuance.Notes == nil {
+			e.Issuance.Notes = s.demands[e.Issuance.ID].Notes
+		}
 		s.demands[e.Issuance.ID] = e.Issuance
 		delete(s.waiting, e.Issuance.TurnID)
 		s.endings = append(s.endings, e)

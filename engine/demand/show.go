@@ -45,6 +45,9 @@ func (s *Service) view(i policypart.Issuance) View {
 	if i.Resolution != nil {
 		view.Outcome = i.Resolution.Outcome
 	}
+	if i.Purpose == policypart.PurposeApproval {
+		showApproval(&view, i, kept)
+	}
 	if !view.Open && i.Status == policypart.StatusIssued {
 		view.Status = policypart.StatusExpired
 	}

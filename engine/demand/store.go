@@ -20,6 +20,8 @@ type Store interface {
 	DemandByCode(ctx context.Context, codeHash string) (policypart.Issuance, bool, error)
 	// DemandOfTurn gives the newest demand of a turn.
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
+	// Approvals lists demands that somebody else than their asker decides, newest first.
+	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error)
 	// DueDemands gives at most limit demands that are issued and past their time, or claimed and two minutes past it.
 	DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error)
 	// ClaimDemand moves a demand from issued to claimed with one conditional update; false = it was not issued any more,

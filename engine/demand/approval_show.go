@@ -1,0 +1,154 @@
+package demand
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// What an approver is told of what may be long; the page has the rest.
+const (
+	toldPreview  = 2 << 10
+	toldDraft    = 6 << 10
+	toldSummary  = 2 << 10
+	toldQuestion = 300
+)
+
+// Told is what an approver gets to read: who asks for what, how to answer, until when, and the address of the page, which
+// is a secret of the approvers once it is presented.
+func (s *Service) Told(i policypart.Issuance) normalized.Response {
+	kept, expires := notesOf(i), identity.At(i.ExpiresAt)
+	title := kept.AgentAddress + " asks for your approval"
+	if replies(i) {
+		title = kept.AgentAddress + " has an answer that waits for your approval"
+	}
+	part := policypart.Part{
+		Kind: policypart.ConsentRequired, Code: i.Part.Code, Title: title, Message: strings.Join(toldLines(i, kept), "\n"),
+		URL: s.page(i.ID).String(), ActionLabel: "Or decide on the page", ExpiresAt: &expires,
+	}
+	return normalized.Response{
+		Visibility: normalized.VisibilityDirect, Status: normalized.StatusInputRequired,
+		Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}},
+	}
+}
+
+func toldLines(i policypart.Issuance, kept notes) []string {
+	var lines []string
+	if kept.Draft != nil {
+		lines = append(lines, "The answer:", indented(beginning(draftText(kept.Draft.Response), toldDraft)))
+	} else {
+		asked := i.Part.Approval()
+		lines = append(lines, "What: "+beginning(oneLine(asked.Summary), toldSummary))
+		if asked.Tool != "" {
+			lines = append(lines, "Tool: "+beginning(oneLine(asked.Tool), toldQuestion))
+		}
+		if shown := firstPresent(asked.Preview, asked.ApplyInput); shown != nil {
+			lines = append(lines, "Details:", indented(beginning(jsonText(shown), toldPreview)))
+		}
+	}
+	lines = append(lines, "Asked by: "+kept.Address)
+	if kept.Question != "" {
+		lines = append(lines, "The message begins: “"+beginning(oneLine(kept.Question), toldQuestion)+"”")
+	}
+	code := codeOf(i.ID)
+	return append(lines, fmt.Sprintf("Answer with the one word approve or deny. If several requests wait for you, add the code: approve %s", code))
+}
+
+// indented keeps quoted lines apart from ours, so that no quoted line passes for one of them.
+func indented(text string) string { return "| " + strings.ReplaceAll(text, "\n", "\n| ") }
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func firstPresent(values ...json.RawMessage) json.RawMessage {
+	for _, value := range values {
+		if len(value) > 0 {
+			return value
+		}
+	}
+	return nil
+}
+
+// jsonText writes JSON for people: a text as it is, anything else indented.
+func jsonText(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	var out bytes.Buffer
+	if json.Indent(&out, value, "", "  ") != nil {
+		return string(value)
+	}
+	return out.String()
+}
+
+// draftText writes an answer as text, with the names of what else is in it.
+func draftText(response normalized.Response) string {
+	text := normalized.PlainText(response.Parts)
+	for i := range response.Parts {
+		switch part := response.Parts[i]; part.Kind {
+		case normalized.PartFile, normalized.PartArtifact:
+			text += "\n[file " + part.Name + "]"
+		case normalized.PartPolicy:
+			if part.Policy != nil {
+				text += "\n" + part.Policy.Text("")
+			}
+		}
+	}
+	for _, others := range [][]string{response.To, response.Cc} {
+		if len(others) > 0 {
+			text += "\n[also to " + strings.Join(others, ", ") + "]"
+		}
+	}
+	return strings.TrimSpace(text)
+}
+
+// showApproval fills in the page of an approver.
+func showApproval(view *View, i policypart.Issuance, kept notes) {
+	asked := i.Part.Approval()
+	view.Tool, view.Preview, view.Question = asked.Tool, firstPresent(asked.Preview, asked.ApplyInput), kept.Question
+	view.Asker, view.Locale = kept.Address, "" // the reader is not the asker
+	if kept.Draft != nil {
+		view.Draft = draftText(kept.Draft.Response)
+	} else {
+		view.Summary = asked.Summary
+	}
+	view.Reason = decidedOf(i.Resolution).Reason
+}
+
+// listed gives an approval as operators see it.
+func listed(i policypart.Issuance, now time.Time) exchange.Approval {
+	kept, asked, d := notesOf(i), i.Part.Approval(), decidedOf(i.Resolution)
+	shown := exchange.Approval{
+		ID: i.ID, Code: codeOf(i.ID), Kind: exchange.ApprovalAction, Status: statusOf(i, now), Agent: i.Agent, TurnID: i.TurnID,
+		ThreadID: i.ThreadID, Asker: kept.Address, Principal: i.Principal, Via: i.Via, Question: kept.Question,
+		ActionID: asked.ActionID, Tool: asked.Tool, Summary: asked.Summary, Preview: asked.Preview, ApplyInput: asked.ApplyInput,
+		DecidedBy: d.DecidedBy, Reason: d.Reason, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt, UpdatedAt: i.UpdatedAt,
+	}
+	if kept.Draft != nil {
+		shown.Kind, shown.Draft, shown.EditedBy = exchange.ApprovalReply, &kept.Draft.Response, kept.Draft.EditedBy
+		shown.Summary = beginning(oneLine(draftText(kept.Draft.Response)), toldQuestion)
+	}
+	return shown
+}
+
+func statusOf(i policypart.Issuance, now time.Time) string {
+	switch i.Status {
+	case policypart.StatusResolved:
+		return exchange.ApprovalApproved
+	case policypart.StatusDenied:
+		return exchange.ApprovalDenied
+	case policypart.StatusDropped:
+		return exchange.ApprovalDropped
+	}
+	if refusal := i.CheckOpen(now); refusal != nil && refusal.Code == policypart.CodeExpired {
+		return exchange.ApprovalExpired
+	}
+	return exchange.ApprovalOpen
+}

@@ -1,0 +1,350 @@
+package demand
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+func refund() policypart.Part {
+	return policypart.Part{
+		Kind: policypart.ConsentRequired, Code: policypart.CodeApproval, Title: "Approval needed", Message: "I would refund order 17.",
+		URL: "https://agents.test/policy/chosen-by-the-agent",
+		Data: map[string]json.RawMessage{policypart.ApprovalKey: json.RawMessage(
+			`{"action_id":"act-1","tool":"refund","summary":"Refund order 17","preview":{"amount":"5.00"},"apply_input":{"order":17}}`,
+		)},
+	}
+}
+
+// await issues an approval and stores it with its waiting turn, as the pipeline does.
+func (b *bench) await(t *testing.T, id string, part policypart.Part) policypart.Issuance {
+	t.Helper()
+	issuance, err := b.Issue(turnOf(id, "alice", "Please refund order 17.\nThanks!"), part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.keep(issuance)
+}
+
+func (b *bench) keep(issuance policypart.Issuance) policypart.Issuance {
+	b.rows.mutex.Lock()
+	defer b.rows.mutex.Unlock()
+	b.rows.demands[issuance.ID], b.rows.waiting[issuance.TurnID] = issuance, true
+	return issuance
+}
+
+func (b *bench) hold(t *testing.T, id string, parts ...normalized.Part) policypart.Issuance {
+	t.Helper()
+	issuance, err := b.Hold(turnOf(id, "alice", "When do you open?"), normalized.Response{Parts: parts}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.keep(issuance)
+}
+
+func TestApprovalIsNothingOfItsAskers(t *testing.T) {
+	b := offline(t)
+	issuance := b.await(t, "t1", refund())
+	if issuance.Purpose != policypart.PurposeApproval || issuance.Part.URL != "" || !issuance.ExpiresAt.Equal(b.clock.Add(24*time.Hour)) {
+		t.Errorf("issued: %+v", issuance)
+	}
+	// Whoever knows the state by whatever way cannot decide by a message, not even to decline.
+	token := b.token(issuance.ID)
+	for _, outcome := range []string{policypart.OutcomeGranted, policypart.OutcomeDenied} {
+		turn := turnOf("t1", "alice")
+		in := exchange.Inbound{Message: turn.Message, Settlement: &exchange.Settlement{Resolution: &policypart.Resolution{
+			Kind: policypart.ConsentRequired, Outcome: outcome, InReplyToState: token, ResolvedAt: identity.At(b.clock),
+		}}}
+		if _, err := b.Offer(t.Context(), in, turn); Code(err) != policypart.CodeProof {
+			t.Errorf("the asker resolves it as %s: %v", outcome, err)
+		}
+	}
+	if b.row(issuance.ID).Status != policypart.StatusIssued {
+		t.Error("the asker decided")
+	}
+}
+
+func TestApproverReadsWhatIsAsked(t *testing.T) {
+	b := offline(t)
+	issuance := b.await(t, "t1", refund())
+	told := b.Told(issuance)
+	part := b.Present(*told.Policy())
+	if problem := told.Policy().CheckWithin(b.options.BaseURL); problem != nil {
+		t.Error(problem)
+	}
+	for _, want := range []string{"Refund order 17", "refund", `"amount": "5.00"`, "@alice@people.test", "Please refund order 17. Thanks!", "approve " + codeOf(issuance.ID)} {
+		if !strings.Contains(part.Message, want) {
+			t.Errorf("an approver is not told %q:\n%s", want, part.Message)
+		}
+	}
+	if part.ExpiresAt == nil || !part.ExpiresAt.Equal(issuance.ExpiresAt) || !strings.Contains(part.Title, "@a@agents.test") {
+		t.Errorf("title %q, expires %v", part.Title, part.ExpiresAt)
+	}
+	token := tokenOf(t, part)
+	view, err := b.Show(t.Context(), token)
+	if err != nil || !view.Open || view.Summary != "Refund order 17" || view.Tool != "refund" || view.Asker != "@alice@people.test" || string(view.Preview) != `{"amount":"5.00"}` {
+		t.Errorf("the page: %+v, %v", view, err)
+	}
+	if view, err = b.Decide(t.Context(), token, true); err != nil || view.Outcome != policypart.OutcomeGranted {
+		t.Fatalf("approved on the page: %+v, %v", view, err)
+	}
+	if _, err := b.Decide(t.Context(), token, false); Code(err) != policypart.CodeUsed || !fault.Is(err, fault.Conflict) {
+		t.Errorf("decided twice: %v", err)
+	}
+	if codes := b.rows.codes(); !slices.Equal(codes, []string{codeApprovalGranted, policypart.CodeUsed}) {
+		t.Errorf("on record: %v", codes)
+	}
+}
+
+func TestOperatorDecidesOnce(t *testing.T) {
+	b := offline(t)
+	issuance := b.await(t, "t1", refund())
+	approved, err := b.Approve(t.Context(), codeOf(issuance.ID), "operator:first")
+	if err != nil || approved.Status != exchange.ApprovalApproved || approved.DecidedBy != "operator:first" {
+		t.Fatalf("%+v, %v", approved, err)
+	}
+	ending := b.rows.lastEnding(t)
+	resolution := ending.Issuance.Resolution
+	if !ending.Resume || resolution.Outcome != policypart.OutcomeGranted || resolution.ResolvedBy.Subject != "operator:first" || resolution.Check() != nil {
+		t.Errorf("ending %+v", ending)
+	}
+	if d := decidedOf(resolution); d.ActionID != "act-1" || d.Tool != "refund" || d.Reply {
+		t.Errorf("the agent learns %+v", d)
+	}
+	if record := ending.Audit[0]; record.Code != codeApprovalGranted || record.Principal != "operator:first" {
+		t.Errorf("on record: %+v", record)
+	}
+	if again, err := b.Deny(t.Context(), issuance.ID, "operator:second", ""); !fault.Is(err, fault.Conflict) || again.Status != exchange.ApprovalApproved ||
+		!strings.Contains(fault.Of(err).Public, "approved by operator:first") {
+		t.Errorf("decided twice: %+v, %v", again, err)
+	}
+	if _, err := b.Approve(t.Context(), "no such approval", "x"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an unknown one: %v", err)
+	}
+	consented, _ := b.park(t, turnOf("t9", "alice"), consent())
+	if _, err := b.Approve(t.Context(), consented.ID, "x"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the operator consents in the asker's name: %v", err)
+	}
+}
+
+func TestDeniedActionIsToldPlainly(t *testing.T) {
+	b := offline(t)
+	issuance := b.await(t, "t1", refund())
+	if _, err := b.Deny(t.Context(), issuance.ID, "operator:x", strings.Repeat("x", maxReason+1)); !fault.Is(err, fault.Malformed) {
+		t.Errorf("a long reason: %v", err)
+	}
+	if _, err := b.Deny(t.Context(), issuance.ID, "operator:x", " Too late. "); err != nil {
+		t.Fatal(err)
+	}
+	ending := b.rows.lastEnding(t)
+	if ending.Resume || ending.State != exchange.StateRefused || ending.Response.Error.Code != codeApprovalDenied ||
+		!strings.HasSuffix(ending.Response.Parts[0].Content, "The reason: Too late.") || strings.Contains(ending.Response.Parts[0].Content, "Refund") {
+		t.Errorf("ending %+v", ending)
+	}
+	last, ok := b.LastWord(b.row(issuance.ID))
+	if !ok || last.Response.Parts[0].Content != ending.Response.Parts[0].Content || last.State != ending.State {
+		t.Errorf("the last word from the row: %+v", last)
+	}
+	if _, ok := b.LastWord(b.await(t, "t2", refund())); ok {
+		t.Error("an open approval has a last word")
+	}
+}
+
+func TestHeldReplyIsEditedAndReleased(t *testing.T) {
+	b := offline(t)
+	file := normalized.Part{Kind: normalized.PartFile, Name: "map.png", MIME: "image/png"}
+	issuance := b.hold(t, "t1", normalized.Markdown("We open at *eight*."), file, normalized.Text("Bye."))
+	if listed, err := b.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 10}); err != nil || len(listed) != 1 || listed[0].Kind != exchange.ApprovalReply || !strings.Contains(listed[0].Summary, "eight") {
+		t.Fatalf("%+v, %v", listed, err)
+	}
+	edited, err := b.EditReply(t.Context(), issuance.ID, "operator:first", "We open at *nine*.\n")
+	if err != nil || len(edited.Draft.Parts) != 2 || edited.Draft.Parts[0].Content != "We open at *nine*." || edited.Draft.Parts[0].MIME != normalized.MIMEMarkdown ||
+		edited.Draft.Parts[1].Name != "map.png" || edited.EditedBy != "operator:first" || edited.Status != exchange.ApprovalOpen {
+		t.Fatalf("%+v, %v", edited, err)
+	}
+	for _, text := range []string{"", "\n ", "\xff"} {
+		if _, err := b.EditReply(t.Context(), issuance.ID, "x", text); !fault.Is(err, fault.Malformed) {
+			t.Errorf("edited to %q: %v", text, err)
+		}
+	}
+	if _, err := b.Approve(t.Context(), issuance.ID, "operator:first"); err != nil {
+		t.Fatal(err)
+	}
+	turn := b.resumed(turnOf("t1", "alice"), issuance.ID)
+	released, ok, err := b.Released(t.Context(), turn)
+	if err != nil || !ok || released.Response.Parts[0].Content != "We open at *nine*." {
+		t.Errorf("released %+v, %v, %v", released, ok, err)
+	}
+	turn.ID = "t2"
+	if _, ok, _ := b.Released(t.Context(), turn); ok {
+		t.Error("another turn gets the answer")
+	}
+	if _, err := b.EditReply(t.Context(), issuance.ID, "x", "too late"); !fault.Is(err, fault.Conflict) {
+		t.Errorf("edited after the decision: %v", err)
+	}
+	action := b.await(t, "t3", refund())
+	if _, err := b.EditReply(t.Context(), action.ID, "x", "text"); !fault.Is(err, fault.Malformed) {
+		t.Errorf("the text of an action: %v", err)
+	}
+}
+
+func TestDeniedReplyIsSilentWithoutReason(t *testing.T) {
+	b := offline(t)
+	silent, told := b.hold(t, "t1", normalized.Text("a")), b.hold(t, "t2", normalized.Text("b"))
+	if _, err := b.Deny(t.Context(), silent.ID, "operator:x", ""); err != nil {
+		t.Fatal(err)
+	}
+	if ending := b.rows.lastEnding(t); !ending.Response.Silent || len(ending.Response.Parts) != 0 {
+		t.Errorf("%+v", ending.Response)
+	}
+	if _, err := b.Deny(t.Context(), told.ID, "operator:x", "We do not answer this."); err != nil {
+		t.Fatal(err)
+	}
+	if ending := b.rows.lastEnding(t); ending.Response.Silent || ending.Response.Parts[0].Content != "We do not answer this." {
+		t.Errorf("%+v", ending.Response)
+	}
+}
+
+func TestApprovalExpires(t *testing.T) {
+	b := offline(t)
+	soon := identity.At(b.clock.Add(time.Minute))
+	part := refund()
+	part.ExpiresAt = &soon
+	action, reply := b.await(t, "t1", part), b.hold(t, "t2", normalized.Text("hello"))
+	b.clock = b.clock.Add(25 * time.Hour)
+	if listed, _ := b.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 10}); listed[0].Status != exchange.ApprovalExpired {
+		t.Errorf("not swept yet and %s", listed[0].Status)
+	}
+	if _, err := b.Approve(t.Context(), action.ID, "operator:x"); !fault.Is(err, fault.Gone) {
+		t.Errorf("approved too late: %v", err)
+	}
+	if err := b.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if b.row(action.ID).Status != policypart.StatusExpired || b.row(reply.ID).Status != policypart.StatusExpired {
+		t.Error("not expired")
+	}
+	for _, ending := range b.rows.endings {
+		if ending.Response == nil || ending.Response.Error.Code != codeApprovalExpired || ending.Response.Silent {
+			t.Errorf("the asker hears %+v", ending.Response)
+		}
+	}
+	if codes := b.rows.codes(); !slices.Equal(codes, []string{policypart.CodeExpired, codeApprovalExpired, codeApprovalExpired}) {
+		t.Errorf("on record: %v", codes)
+	}
+
+}
+
+func TestAnswerOfAnApprover(t *testing.T) {
+	owner := Decider{Name: "agents.test mailto:owner@home.test", Address: "owner@home.test", Resolver: &policypart.Resolver{Issuer: "agents.test", Subject: "mailto:owner@home.test", Method: "m"}}
+	answer := func(t *testing.T, b *bench, thread, text string) Verdict {
+		t.Helper()
+		said, ok := ReadDecision(saying(text))
+		if !ok {
+			t.Fatalf("%q is no decision", text)
+		}
+		verdict, err := b.Answer(t.Context(), exchange.TurnRecord{ID: "owner-turn", Agent: "a", ThreadID: thread}, said, owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdict
+	}
+	decides := func(t *testing.T, v Verdict, id, outcome string) {
+		t.Helper()
+		if !v.Answers || v.Ending == nil || v.Ending.Issuance.ID != id || v.Ending.Issuance.Resolution.Outcome != outcome {
+			t.Fatalf("verdict %+v; want %s %s", v, id, outcome)
+		}
+		if by := v.Ending.Issuance.Resolution.ResolvedBy; *by != *owner.Resolver || v.Ending.Audit[0].Principal != owner.Name {
+			t.Errorf("decided by %+v, on record %+v", by, v.Ending.Audit[0])
+		}
+	}
+	b := offline(t)
+	if v := answer(t, b, "elsewhere", "approve"); v.Answers {
+		t.Errorf("nothing is open: %+v", v)
+	}
+	one := b.await(t, "t1", refund())
+	decides(t, answer(t, b, "elsewhere", "approve"), one.ID, policypart.OutcomeGranted)
+	decides(t, answer(t, b, "elsewhere", "deny "+codeOf(one.ID)), one.ID, policypart.OutcomeDenied)
+	if v := answer(t, b, "elsewhere", "yes"); v.Answers {
+		t.Errorf("yes in another conversation: %+v", v)
+	}
+	asked := ApprovalThread(one.ID, "owner@home.test")
+	decides(t, answer(t, b, asked, "yes"), one.ID, policypart.OutcomeGranted)
+	decides(t, answer(t, b, "elsewhere", "no "+codeOf(one.ID)), one.ID, policypart.OutcomeDenied)
+	if v := answer(t, b, "elsewhere", "approve 0zzzzz"); !v.Answers || v.Ending != nil {
+		t.Errorf("an unknown code: %+v", v)
+	}
+
+	two := b.hold(t, "t2", normalized.Text("hello"))
+	if v := answer(t, b, asked, "approve"); !v.Answers || v.Ending != nil || !strings.Contains(v.Sentence, "approve "+codeOf(one.ID)) || !strings.Contains(v.Sentence, "approve "+codeOf(two.ID)) {
+		t.Errorf("two are open: %+v", v)
+	}
+	decides(t, answer(t, b, "elsewhere", "approve "+codeOf(two.ID)), two.ID, policypart.OutcomeGranted)
+	if _, err := b.Deny(t.Context(), one.ID, "operator:x", ""); err != nil {
+		t.Fatal(err)
+	}
+	b.rows.codes()
+	for _, late := range []Verdict{answer(t, b, asked, "approve"), answer(t, b, "elsewhere", "approve "+codeOf(one.ID)), answer(t, b, asked, "yes")} {
+		if !late.Answers || late.Ending != nil || !strings.Contains(late.Sentence, "denied by operator:x") {
+			t.Errorf("decided before: %+v", late)
+		}
+	}
+	if codes := b.rows.codes(); !slices.Equal(codes, []string{policypart.CodeUsed, policypart.CodeUsed, policypart.CodeUsed}) {
+		t.Errorf("on record: %v", codes)
+	}
+	foreign := refund()
+	other, err := b.Issue(exchange.TurnRecord{ID: "t7", Agent: "other", ThreadID: "x", Message: turnOf("t7", "alice").Message}, foreign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.keep(other)
+	if v := answer(t, b, "elsewhere", "approve "+codeOf(other.ID)); v.Ending != nil {
+		t.Errorf("an approval of another agent: %+v", v)
+	}
+	if v := answer(t, b, ApprovalThread(other.ID, "owner@home.test"), "approve"); v.Ending != nil {
+		t.Errorf("in the conversation about another agent's: %+v", v)
+	}
+}
+
+func TestApprovalsHaveABoundOfTheirOwn(t *testing.T) {
+	b := offline(t)
+	turn := turnOf("t1", "alice")
+	for n := range MaxApprovals {
+		issuance, err := b.Issue(turn, refund())
+		if err != nil {
+			t.Fatalf("approval %d: %v", n+1, err)
+		}
+		b.keep(issuance)
+		if _, err := b.Approve(t.Context(), issuance.ID, "operator:x"); err != nil {
+			t.Fatal(err)
+		}
+		turn = b.resumed(turn, issuance.ID)
+	}
+	if _, err := b.Issue(turn, refund()); err == nil {
+		t.Error("an agent asks for approvals for ever")
+	}
+	if _, err := b.Issue(turn, consent()); err != nil {
+		t.Errorf("approvals use up the demands to the asker: %v", err)
+	}
+}
+
+func TestOnlyTheEngineHoldsReplies(t *testing.T) {
+	b := offline(t)
+	part := refund()
+	part.Code = policypart.CodeApprovalReply
+	if _, err := b.Issue(turnOf("t1", "alice"), part); err == nil {
+		t.Error("an agent made the demand for a held answer itself")
+	}
+	large := normalized.Response{Parts: []normalized.Part{normalized.Text(strings.Repeat("x", maxDraft))}}
+	if _, err := b.Hold(turnOf("t1", "alice"), large, false); err == nil || !fault.Of(err).Permanent {
+		t.Errorf("an answer of any size is held: %v", err)
+	}
+}
