@@ -54,7 +54,8 @@ func TestRegistryFillsDefaults(t *testing.T) {
 	want := agents.Settings{
 		Unverified: agents.UnverifiedHold, TimeLimit: agents.DefaultTimeLimit,
 		History: history.DefaultPolicy(), HistoryScope: agents.HistoryThread,
-		Access: identity.AccessPolicy{Access: identity.AccessPublic}, MaxHops: agents.DefaultMaxHops,
+		ApproveReplies: agents.ApproveNever,
+		Access:         identity.AccessPolicy{Access: identity.AccessPublic}, MaxHops: agents.DefaultMaxHops,
 	}
 	if diff := cmp.Diff(want, found.Settings); diff != "" {
 		t.Error(diff)

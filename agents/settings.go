@@ -6,6 +6,7 @@ import (
 	"inbox/history"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 // Values of Settings.Unverified: what happens to a message whose sender proved nothing.
@@ -26,6 +27,11 @@ type Settings struct {
 	History      history.Policy // how much of the thread the agent gets; zero = history.DefaultPolicy
 	HistoryScope string         // see the History constants; empty = thread
 
+	// Approvers are the addresses of those who decide about approvals, beside the operator: @user@domain is asked on the
+	// fediverse, user@domain by mail.
+	Approvers      []string
+	ApproveReplies string // see the Approve constants; empty = never
+
 	Access  identity.AccessPolicy // who may use the agent for what; zero = public
 	MaxHops int                   // ceiling of agents calling agents; zero = DefaultMaxHops
 }
@@ -35,6 +41,16 @@ const (
 	HistoryThread = "thread" // the agent sees the conversation that it is in
 	HistoryPerson = "person" // it also sees the other conversations that the same person had with it
 )
+
+// Values of Settings.ApproveReplies: which answers are held back until somebody lets them pass.
+const (
+	ApproveNever      = "never"
+	ApproveAlways     = "always"
+	ApproveUnverified = "unverified" // those to senders who proved nothing
+)
+
+// MaxApprovers bounds Settings.Approvers.
+const MaxApprovers = 20
 
 // DefaultMaxHops bounds chains of agents where the operator set nothing (message contract, section 7).
 const DefaultMaxHops = 4
@@ -49,6 +65,9 @@ func (s Settings) WithDefaults() Settings {
 	}
 	if s.HistoryScope == "" {
 		s.HistoryScope = HistoryThread
+	}
+	if s.ApproveReplies == "" {
+		s.ApproveReplies = ApproveNever
 	}
 	if s.Access.Access == "" {
 		s.Access.Access = identity.AccessPublic
@@ -72,6 +91,19 @@ func (s Settings) Validate() error {
 	if s.HistoryScope != HistoryThread && s.HistoryScope != HistoryPerson {
 		return fault.InField("history.scope", `must be "thread" or "person"`)
 	}
+	switch s.ApproveReplies {
+	case ApproveNever, ApproveAlways, ApproveUnverified:
+	default:
+		return fault.InField("approve_replies", `must be "never", "always" or "unverified"`)
+	}
+	if len(s.Approvers) > MaxApprovers {
+		return fault.InField("approvers", "must be at most 20 addresses")
+	}
+	for _, address := range s.Approvers {
+		if _, err := identity.ParseAddress(address); err != nil {
+			return fault.InField("approvers", `must be addresses, such as "@owner@social.example" or "owner@example.org"`)
+		}
+	}
 	if s.MaxHops < 1 {
 		return fault.InField("max_hops", "must be at least 1")
 	}
@@ -79,4 +111,9 @@ func (s Settings) Validate() error {
 		return fault.InField("time_limit", "must not be negative")
 	}
 	return nil
+}
+
+// HoldsReply says whether an answer to the sender waits until somebody lets it pass.
+func (s Settings) HoldsReply(sender normalized.Sender) bool {
+	return s.ApproveReplies == ApproveAlways || s.ApproveReplies == ApproveUnverified && len(sender.Identities) == 0
 }

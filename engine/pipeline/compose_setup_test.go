@@ -134,13 +134,14 @@ func composedBy(t *testing.T, workers int, databaseURL string, change func(*pipe
 	if change != nil {
 		change(&options)
 	}
-	e.pipeline = pipeline.New(options)
+	e.pipeline, e.demands = pipeline.New(options), demands
 	demands.Bind(e.pipeline)
 	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels})
 	jobs = queue.New(opened.Queue(), queue.Options{Poll: 100 * time.Millisecond})
 	jobs.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: 2}, e.pipeline.Run)
 	jobs.Handle(pipeline.DispatchKind, queue.KindOptions{Concurrency: workers, Schedule: []time.Duration{time.Millisecond}}, e.pipeline.RunDispatch)
 	jobs.Handle(delivery.JobKind, queue.KindOptions{}, e.delivery.Run)
+	jobs.Handle(pipeline.ApprovalKind, queue.KindOptions{}, e.pipeline.RunApproval)
 	close(ready)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

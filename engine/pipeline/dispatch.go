@@ -56,6 +56,9 @@ func (s *Service) ask(
 	}
 	calls := s.asked(agent, response)
 	if len(calls) == 0 {
+		if held, err := s.holds(ctx, turn, response); held || err != nil { // the agents that it mentions would read it
+			return response, false, err
+		}
 		calls, response = s.mentioned(agent, turn, response)
 	}
 	if len(calls) == 0 {

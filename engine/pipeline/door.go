@@ -31,6 +31,8 @@ func (s *Service) door(agent agents.Entry, in exchange.Inbound) admission {
 	decision := agent.Settings.Access.Decide(identity.PurposeMessage, in.Message.Sender.Address, in.Message.Sender.Identities)
 	byRule := decision.Rule >= 0
 	switch {
+	case !decision.Allowed && s.mayDecide(agent, in):
+		return admission{state: exchange.StateAccepted}
 	case !decision.Allowed && (proven || byRule || agent.Settings.Unverified == agents.UnverifiedAnswer):
 		return s.turnedAway(agent, in, decision.Code, "this agent is not open to you", decision.Reason)
 	case proven || agent.Settings.Unverified == agents.UnverifiedAnswer:

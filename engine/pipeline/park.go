@@ -27,6 +27,7 @@ type Demands interface {
 	Offer(ctx context.Context, in exchange.Inbound, parked exchange.TurnRecord) (demand.Ending, error)
 	// Captured gives the response of a run whose payment capture had begun before the process died.
 	Captured(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, begun bool, err error)
+	Approvals
 	// Capture takes the money for a completed response and gives the response to store: the same one, or a failed one.
 	Capture(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) (normalized.Response, error)
 }
@@ -35,7 +36,7 @@ type Demands interface {
 var errNoDemands = errors.New("this server is not set up for demands")
 
 // noDemands stands in where Options.Demands is nil.
-type noDemands struct{}
+type noDemands struct{ noApprovals }
 
 func (noDemands) Issue(exchange.TurnRecord, policypart.Part) (policypart.Issuance, error) {
 	return policypart.Issuance{}, errNoDemands
@@ -59,6 +60,9 @@ func (noDemands) Capture(_ context.Context, _ exchange.TurnRecord, response norm
 
 // waitingFor is the reason of a parked turn: its first word says for what it waits.
 func waitingFor(part policypart.Part) string {
+	if part.Code == policypart.CodeApproval || part.Code == policypart.CodeApprovalReply {
+		return waitingForApproval(part)
+	}
 	word := map[string]string{
 		policypart.ConsentRequired: "consent", policypart.Unauthorized: "auth", policypart.PaymentRequired: "payment",
 	}[part.Kind]
@@ -75,6 +79,9 @@ func (s *Service) park(ctx context.Context, job queue.Job, turn exchange.TurnRec
 	if err != nil {
 		f := fault.GiveUp("the agent's demand cannot be made", err)
 		return s.reply(ctx, job, turn, mark, failure(turn, f), "issue demand: "+err.Error())
+	}
+	if issuance.Purpose == policypart.PurposeApproval {
+		return s.await(ctx, job, turn, mark, issuance)
 	}
 	parts := append([]normalized.Part(nil), response.Parts...)
 	parts[len(parts)-1].Policy = &issuance.Part

@@ -28,6 +28,7 @@ type ending struct {
 	reply         exchange.Reply
 	state, reason string
 	more          func(ctx context.Context, tx Tx) error // nil = nothing else
+	unsent        bool                                   // the reply is kept for whoever asks, and goes nowhere
 }
 
 // newReply gives the response its id and time, final before the first attempt.
@@ -47,7 +48,7 @@ func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRe
 // crash at any point leaves either everything or a turn that runs again.
 func (s *Service) conclude(ctx context.Context, job queue.Job, mark *mark, end ending) error {
 	turn, reply := end.turn, end.reply
-	plan, err := s.plan(ctx, reply)
+	plan, err := s.planOf(ctx, end)
 	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
 		end.state, end.reason, end.more = exchange.StateFailed, "plan reply: "+err.Error(), nil
 	}
@@ -76,10 +77,17 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, mark *mark, end e
 // again and again. An answer that met a database that is down is given back to the queue.
 func (s *Service) unstorable(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, reason string, cause error) error {
 	const prefix = "store reply: "
-	if errors.Is(cause, queue.ErrLeaseLost) || ctx.Err() != nil || fault.Is(cause, fault.Unavailable) || strings.HasPrefix(reason, prefix) {
+	if errors.Is(cause, errOvertaken) || errors.Is(cause, queue.ErrLeaseLost) || ctx.Err() != nil || fault.Is(cause, fault.Unavailable) || strings.HasPrefix(reason, prefix) {
 		return cause
 	}
 	return s.reply(ctx, job, turn, mark, failure(turn, fault.Of(cause)), prefix+cause.Error())
+}
+
+func (s *Service) planOf(ctx context.Context, end ending) (exchange.Plan, error) {
+	if end.unsent {
+		return exchange.Plan{}, nil
+	}
+	return s.plan(ctx, end.reply)
 }
 
 func (s *Service) plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {

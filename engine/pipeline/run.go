@@ -60,12 +60,8 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	if !known {
 		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
 	}
-	combined, ok, err := s.combined(ctx, job, turn)
-	if err != nil {
-		return queue.RetryAfter(time.Second, err)
-	}
-	if ok {
-		return s.finishRun(ctx, job, turn, mark, combined)
+	if finished, err := s.withoutAgent(ctx, job, agent, turn, mark); finished {
+		return err
 	}
 	runCtx, cancel := context.WithTimeout(ctx, agent.Settings.TimeLimit)
 	defer cancel()
@@ -85,6 +81,31 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 		err = fault.GiveUp("the agent did not answer in time", err)
 	}
 	return s.failed(ctx, job, turn, mark, err)
+}
+
+// withoutAgent finishes the runs that are not the agent's: an approver decides, a held answer was let pass, or the
+// agents that an answer mentions have been asked.
+func (s *Service) withoutAgent(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark) (finished bool, err error) {
+	if finished, err := s.decided(ctx, job, agent, turn, mark); finished {
+		return true, err
+	}
+	released, isReleased, err := s.options.Demands.Released(ctx, turn)
+	if err != nil {
+		return true, queue.RetryAfter(time.Second, err)
+	}
+	if isReleased && released.Combined {
+		return true, s.finishRun(ctx, job, turn, mark, released.Response)
+	}
+	combined, isCombined, err := s.combined(ctx, job, turn)
+	switch {
+	case err != nil:
+		return true, queue.RetryAfter(time.Second, err)
+	case isCombined:
+		return true, s.finishRun(ctx, job, turn, mark, combined)
+	case isReleased:
+		return true, s.compose(ctx, job, agent, turn, mark, released.Response)
+	}
+	return false, nil
 }
 
 // respond gives the response of a run. Two kinds of runs need no agent: the message answers an open question about the
@@ -120,7 +141,8 @@ func (s *Service) challenged(ctx context.Context, turn exchange.TurnRecord) (res
 	return response.Answering(turn.Message), true, nil
 }
 
-// finishRun goes on with what the agent said: a demand parks the turn, everything else answers it.
+// finishRun goes on with what the agent said: a demand parks the turn, and so does an answer that somebody has to let
+// pass; everything else answers it.
 func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response) error {
 	response, err := s.confined(ctx, turn, response)
 	if err != nil {
@@ -128,6 +150,13 @@ func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.Tu
 	}
 	if policy := response.Policy(); policy != nil && policypart.Resumable(policy.Kind) {
 		return s.park(ctx, job, turn, mark, response)
+	}
+	held, err := s.holds(ctx, turn, response)
+	switch {
+	case err != nil:
+		return queue.RetryAfter(time.Second, err)
+	case held:
+		return s.hold(ctx, job, turn, mark, response)
 	}
 	if response, err = s.options.Demands.Capture(ctx, turn, response); err != nil {
 		return s.failed(ctx, job, turn, mark, err)
@@ -162,6 +191,7 @@ func (s *Service) runAgent(ctx context.Context, agent agents.Entry, turn exchang
 	}
 	fold := normalized.NewFold(s.options.Limits)
 	stream := newRecorder(s.options.Store, turn.ID, mark)
+	held := agent.Settings.HoldsReply(message.Sender) // nobody may watch it grow
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
 		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID),
@@ -171,6 +201,9 @@ func (s *Service) runAgent(ctx context.Context, agent agents.Entry, turn exchang
 		}
 		if err := fold.Add(delta); err != nil {
 			return response, fault.GiveUp("the agent's answer breaks a rule", err)
+		}
+		if held {
+			continue
 		}
 		if err := stream.add(ctx, delta); err != nil {
 			return response, fault.RetryIn(0, "the answer cannot be recorded", err)

@@ -66,6 +66,7 @@ type Options struct {
 	Caller Caller
 	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.
 	KnownAgent func(identity.Address) bool
+	Approvers  Approvers         // optional: without it nobody is told of an approval, and nobody but the operator decides
 	Documents  Documents         // optional: without it agents keep nothing between the runs of a turn
 	Demands    Demands           // optional: without it an agent's demand is a failure
 	BaseURL    *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them
@@ -89,6 +90,9 @@ func New(options Options) *Service {
 	}
 	if options.Deliveries == nil {
 		options.Deliveries = nobody{}
+	}
+	if options.Approvers == nil {
+		options.Approvers = noApprovers{}
 	}
 	if options.Demands == nil {
 		options.Demands = noDemands{}

@@ -19,6 +19,7 @@ type settlement struct {
 	reply      exchange.Reply // with Response
 	nativeID   string
 	deliveries []delivery.Record
+	later      bool // this process has no way to the asker: a server that has tells them
 }
 
 // Settle ends demands, all of them in one transaction: each demand's row changes, and its parked turn runs again by
@@ -61,6 +62,9 @@ func (s *Service) prepare(ctx context.Context, ending demand.Ending) (settlement
 	if ending.Response == nil {
 		return prepared, nil
 	}
+	if prepared.later = s.options.Channels == nil; prepared.later {
+		return prepared, nil
+	}
 	prepared.reply = s.newReply(turn, ending.Response.Answering(turn.Message))
 	plan, err := s.plan(ctx, prepared.reply)
 	if err != nil {
@@ -89,6 +93,8 @@ func (p *settlement) store(ctx context.Context, tx Tx) error {
 	switch {
 	case p.Resume:
 		return p.resume(ctx, tx)
+	case p.later:
+		return tx.Enqueue(ctx, lastWordJob(p.Issuance))
 	case p.Response != nil:
 		return p.tell(ctx, tx)
 	}
@@ -116,7 +122,7 @@ func resumedJob(turn exchange.TurnRecord) queue.NewJob {
 // tell ends the turn with the last word. A turn that was cancelled meanwhile hears nothing.
 func (p *settlement) tell(ctx context.Context, tx Tx) error {
 	moved, err := tx.MoveTurn(ctx, Move{
-		ID: p.turn.ID, From: []string{exchange.StateWaiting}, To: p.State, Reason: p.Issuance.Kind + " " + p.Issuance.Status,
+		ID: p.turn.ID, From: []string{exchange.StateWaiting}, To: p.State, Reason: endReason(p.Issuance),
 		At: p.reply.CreatedAt,
 	})
 	if err != nil || !moved {

@@ -11,6 +11,7 @@ import (
 
 	"inbox/agents"
 	"inbox/engine/delivery"
+	"inbox/engine/demand"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
@@ -27,6 +28,7 @@ type engine struct {
 	delivery *delivery.Service
 	store    *store.Store
 	peer     *peer
+	demands  *demand.Service // of composed engines
 }
 
 // eachDatabase runs the test on SQLite and on PostgreSQL.

@@ -72,6 +72,8 @@ type Reader interface {
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
 	ThreadReader
 	SentReader
+	// Demand gives one demand; fault.NotFound when there is none.
+	Demand(ctx context.Context, id string) (policypart.Issuance, error)
 	// DemandOfTurn gives the newest demand of a turn.
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
 	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.

@@ -1,0 +1,150 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"inbox/engine/demand"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// Approvals is what the pipeline needs of engine/demand about decisions of somebody else than the asker.
+type Approvals interface {
+	// Hold makes the demand for an answer that somebody has to let pass.
+	Hold(turn exchange.TurnRecord, response normalized.Response, combined bool) (policypart.Issuance, error)
+	// Released gives the answer of a turn that was held back and approved.
+	Released(ctx context.Context, turn exchange.TurnRecord) (demand.Released, bool, error)
+	// Told is what an approver gets to read.
+	Told(issuance policypart.Issuance) normalized.Response
+	// Answer holds the decision in an approver's message against what is open.
+	Answer(ctx context.Context, turn exchange.TurnRecord, d demand.Decision, by demand.Decider) (demand.Verdict, error)
+	// LastWord gives the ending of an approval that was denied by a process without adapters.
+	LastWord(issuance policypart.Issuance) (demand.Ending, bool)
+}
+
+// Approvers reaches the people who decide and says who they are.
+type Approvers interface {
+	// Open begins a conversation of the agent with an address: by which way, and the adapter's note for the reply.
+	// Errors are classed by fault.RetryIn and fault.GiveUp.
+	Open(ctx context.Context, agent, address string) (via string, route json.RawMessage, err error)
+	// Proves gives the sender's evidence that proves the address; nil = none does. A name never proves anything.
+	Proves(ctx context.Context, sender normalized.Sender, address string) (*identity.Evidence, error)
+}
+
+// noApprovers is where Options.Approvers is nil.
+type noApprovers struct{}
+
+func (noApprovers) Open(context.Context, string, string) (via string, route json.RawMessage, err error) {
+	return "", nil, fault.GiveUp("this server cannot write to anybody", nil)
+}
+
+func (noApprovers) Proves(context.Context, normalized.Sender, string) (*identity.Evidence, error) {
+	return nil, nil
+}
+
+// noApprovals stands in where Options.Demands is nil.
+type noApprovals struct{}
+
+func (noApprovals) Hold(exchange.TurnRecord, normalized.Response, bool) (policypart.Issuance, error) {
+	return policypart.Issuance{}, errNoDemands
+}
+
+func (noApprovals) Released(context.Context, exchange.TurnRecord) (released demand.Released, is bool, err error) {
+	return released, false, nil
+}
+
+func (noApprovals) Told(policypart.Issuance) normalized.Response { return normalized.Response{} }
+
+func (noApprovals) Answer(context.Context, exchange.TurnRecord, demand.Decision, demand.Decider) (demand.Verdict, error) {
+	return demand.Verdict{}, nil
+}
+
+func (noApprovals) LastWord(policypart.Issuance) (demand.Ending, bool) { return demand.Ending{}, false }
+
+// waitingForApproval is the reason of a turn that waits for an approver.
+func waitingForApproval(part policypart.Part) string {
+	what := part.Approval().Tool
+	if part.Code == policypart.CodeApprovalReply {
+		what = "reply"
+	}
+	if what == "" {
+		return "approval"
+	}
+	return "approval (" + what + ")"
+}
+
+// endReason is the reason of a turn whose demand was not met.
+func endReason(issuance policypart.Issuance) string {
+	if issuance.Purpose == policypart.PurposeApproval {
+		return "approval " + issuance.Status
+	}
+	return issuance.Kind + " " + issuance.Status
+}
+
+// waitingWord is all that the asker may learn, where their protocol shows the state of a message at all.
+const waitingWord = "This needs an approval first. The answer comes by itself once it is given."
+
+// await parks a turn for the decision of somebody else. Nothing is sent to its asker; those who may decide are written
+// to by jobs of their own, which are stored in the same transaction.
+func (s *Service) await(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, issuance policypart.Issuance) error {
+	reply := s.newReply(turn, normalized.Response{
+		InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Visibility: normalized.VisibilityDirect,
+		Status: normalized.StatusInputRequired, Parts: []normalized.Part{normalized.Text(waitingWord)},
+	})
+	reply.Notice = turn.Attempt // no two demands of a turn come from the same run
+	var approvers []string
+	if agent, known := s.options.Agents.Lookup(turn.Agent); known {
+		approvers = agent.Settings.Approvers
+	}
+	return s.conclude(ctx, job, mark, ending{
+		turn: turn, reply: reply, unsent: true, state: exchange.StateWaiting, reason: waitingFor(issuance.Part),
+		more: func(ctx context.Context, tx Tx) error {
+			if err := tx.InsertDemand(ctx, issuance); err != nil {
+				return err
+			}
+			return enqueueTelling(ctx, tx, issuance, approvers)
+		},
+	})
+}
+
+// holds says whether somebody has to let the response pass first. One that was let pass goes out as it is; what was added
+// to it since, such as the answers of agents that it mentions, has to be let pass again.
+func (s *Service) holds(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) (bool, error) {
+	agent, known := s.options.Agents.Lookup(turn.Agent)
+	if !known || response.Silent || len(response.Dispatch) > 0 || demands(response) || !agent.Settings.HoldsReply(turn.Message.Sender) {
+		return false, nil
+	}
+	released, is, err := s.options.Demands.Released(ctx, turn)
+	return !is || !sameResponse(released.Response, response), err
+}
+
+func demands(response normalized.Response) bool {
+	policy := response.Policy()
+	return policy != nil && policypart.Resumable(policy.Kind)
+}
+
+// hold parks a turn with its finished answer.
+func (s *Service) hold(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response) error {
+	_, combined, err := s.combined(ctx, job, turn)
+	if err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
+	issuance, err := s.options.Demands.Hold(turn, response, combined)
+	if err != nil {
+		return s.reply(ctx, job, turn, mark, failure(turn, fault.Of(err)), "hold answer: "+err.Error())
+	}
+	return s.await(ctx, job, turn, mark, issuance)
+}
+
+// sameResponse compares what would be sent.
+func sameResponse(a, b normalized.Response) bool {
+	left, errLeft := json.Marshal(a)
+	right, errRight := json.Marshal(b)
+	return errLeft == nil && errRight == nil && string(left) == string(right)
+}
