@@ -114,6 +114,7 @@ type Adapter struct {
 	schemes  *cache[knownScheme]
 	actors   *cache[document]
 	outboxes *cache[[]createActivity]
+	named    *cache[string] // address → actor that its WebFinger names
 }
 
 // Bounds of the caches, in entries.
@@ -134,6 +135,7 @@ func New(options Options) (*Adapter, error) {
 		options: options, base: base, host: hostOf(base),
 		schemes: newCache[knownScheme](maxCachedHosts), actors: newCache[document](maxCachedAgents),
 		outboxes: newCache[[]createActivity](maxCachedAgents),
+		named:    newCache[string](maxCachedAgents),
 	}
 	a.hosts = map[string]bool{a.host: true, options.Domain: true}
 	a.keys = newKeyring(options.State, options.Now)

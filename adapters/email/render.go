@@ -69,11 +69,19 @@ func (a *Adapter) replyHeader(reply exchange.Reply, notes route, people audience
 		lines = append(lines, headerLine{chainField, formatChain(chain)})
 	}
 	return append(lines,
-		headerLine{"Auto-Submitted", "auto-replied"},
+		headerLine{"Auto-Submitted", submitted(notes)},
 		headerLine{"X-Auto-Response-Suppress", "All"},
 		headerLine{loopField, notes.Local + "@" + a.domain},
 		headerLine{"MIME-Version", "1.0"},
 	)
+}
+
+// submitted says how the mail came to be (RFC 3834, section 5).
+func submitted(notes route) string {
+	if notes.Opened {
+		return "auto-generated"
+	}
+	return "auto-replied"
 }
 
 func (a *Adapter) displayName(agent string) string {
@@ -100,6 +108,9 @@ func formatAddresses(boxes []mailbox) string {
 
 // replySubject keeps the subject as it is, because mail programs join conversations by it; only prefixes collapse.
 func replySubject(notes route) string {
+	if notes.Opened {
+		return cleanText(notes.Subject, 800)
+	}
 	return strings.TrimSpace("Re: " + baseSubject(cleanText(notes.Subject, 800)))
 }
 

@@ -151,6 +151,7 @@ type route struct {
 	References  []string  `json:"references,omitempty"`
 	Topic       string    `json:"topic,omitempty"` // Thread-Topic of Outlook
 	Verified    bool      `json:"verified"`
+	Opened      bool      `json:"opened,omitempty"` // we write first: there is no mail that is answered
 }
 
 func readRoute(raw json.RawMessage) (route, bool) {
