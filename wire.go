@@ -38,7 +38,7 @@ func (s *Server) buildEngine() error {
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
 		Demands: s.demands, Caller: caller, KnownAgent: s.ofPeer, BaseURL: base,
-		Documents: s.store.State(),
+		Documents: s.store.State(), Approvers: approverChannels{s},
 	})
 	s.demands.Bind(s.pipeline)
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
@@ -46,6 +46,7 @@ func (s *Server) buildEngine() error {
 	s.queue.Handle(delivery.JobKind, queue.KindOptions{Concurrency: s.config.Queue.DeliveryConcurrency}, s.delivery.Run)
 	// A call mostly waits for the other agent, so many of them cost little.
 	s.queue.Handle(pipeline.DispatchKind, queue.KindOptions{Concurrency: 4 * s.config.Queue.TurnConcurrency}, s.pipeline.RunDispatch)
+	s.handleApprovals(pipeline.ApprovalKind, s.pipeline.RunApproval)
 	return nil
 }
 
@@ -182,7 +183,7 @@ func (s *Server) buildHTTP() (err error) {
 		Demands: demandPages{s.demands}, Agents: s.registry, PublicURL: s.config.PublicURL, Mail: s.mailAddress,
 	}).Routes()...)
 	routes = append(routes, console.NewAPI(console.APIOptions{
-		Tokens: s.store, Turns: s.store, Held: s.pipeline, Records: s.store,
+		Tokens: s.store, Turns: s.store, Held: s.pipeline, Records: s.store, Approvals: s.demands,
 	}).Routes()...)
 	s.http, err = httpserver.New(httpserver.Options{
 		Listen: s.config.HTTP.Listen, Routes: routes, Checks: []httpserver.Check{s.pingCheck()},

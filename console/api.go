@@ -45,6 +45,8 @@ type APIOptions struct {
 	Turns   Turns
 	Held    Held
 	Records Records
+
+	Approvals Approvals
 }
 
 // API is what operators' programs call, below /api/v1. Every call needs a bearer token of scope exchange.TokenAdmin
@@ -54,12 +56,17 @@ type API struct{ APIOptions }
 // NewAPI makes the operator API.
 func NewAPI(options APIOptions) *API { return &API{options} }
 
-// Routes are all calls. Each does what a command does: inbox held, inbox people, inbox audit, inbox show.
+// Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox people, inbox audit, inbox show.
 func (a *API) Routes() []httpserver.Route {
 	return []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),
+		a.route(http.MethodGet, "/api/v1/approvals", a.listApprovals),
+		a.route(http.MethodGet, "/api/v1/approvals/{approval}", a.approval),
+		a.route(http.MethodPost, "/api/v1/approvals/{approval}/approve", a.approve),
+		a.route(http.MethodPost, "/api/v1/approvals/{approval}/deny", a.deny),
+		a.route(http.MethodPost, "/api/v1/approvals/{approval}/edit", a.editReply),
 		a.route(http.MethodGet, "/api/v1/turns/{turn}", a.turn),
 		a.route(http.MethodGet, "/api/v1/people", a.listPeople),
 		a.route(http.MethodDelete, "/api/v1/people", a.unlink),
@@ -73,11 +80,12 @@ type call func(w http.ResponseWriter, r *http.Request) (any, error)
 func (a *API) route(method, pattern string, do call) httpserver.Route {
 	return httpserver.Route{Method: method, Pattern: pattern, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
-		if err := a.authorize(w, r); err != nil {
+		token, err := a.authorize(w, r)
+		if err != nil {
 			httpserver.WriteFault(w, err)
 			return
 		}
-		answer, err := do(w, r)
+		answer, err := do(w, r.WithContext(context.WithValue(r.Context(), tokenKey{}, token)))
 		switch {
 		case err != nil:
 			httpserver.WriteFault(w, err)

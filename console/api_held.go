@@ -1,9 +1,6 @@
 package console
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"unicode/utf8"
@@ -50,12 +47,8 @@ func (a *API) drop(w http.ResponseWriter, r *http.Request) (any, error) {
 	var wanted struct {
 		Reason string `json:"reason"`
 	}
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxDropBytes)).Decode(&wanted)
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+	if err := readOptional(w, r, maxDropBytes, &wanted, `send nothing, or {"reason":"…"}`); err != nil {
 		return nil, err
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fault.Wrap(fault.Malformed, `send nothing, or {"reason":"…"}`, err)
 	}
 	if len(wanted.Reason) > maxReasonBytes || !utf8.ValidString(wanted.Reason) {
 		return nil, fault.InField("reason", "must be at most 500 bytes of text")

@@ -42,7 +42,7 @@ func (p *PolicyPages) page(w http.ResponseWriter, r *http.Request, status int, d
 	if view.Lang != "" {
 		w.Header().Set("Content-Language", "en, "+view.Lang)
 	}
-	writePage(w, status, "policy.html", view, p.formAction(demand))
+	writePage(w, status, demand.template(), view, p.formAction(demand))
 }
 
 // formAction lets the forms lead back to the page. Browsers apply the rule to redirects too, and login services
@@ -90,6 +90,8 @@ func outcome(d Demand) (state, detail string) {
 	switch {
 	case d.Open:
 		return "", ""
+	case d.Purpose == policypart.PurposeApproval:
+		return approvalOutcome(d)
 	case d.Outcome == policypart.OutcomeGranted && d.Purpose == policypart.PurposeLinkConfirm:
 		return "The addresses are linked", "From now on they count as one person here. You can close this page."
 	case d.Outcome == policypart.OutcomeGranted:

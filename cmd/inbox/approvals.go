@@ -1,0 +1,259 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+func newApprovals() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "approvals",
+		Short: "List, show, approve, deny or edit what waits for your decision",
+		Long: `An agent that needs an approval waits until you decide, or one of the approvers whom its configuration names.
+Where approve_replies is set, finished answers wait in the same way. An approval is named by its id, or by its code
+while it is open. It is decided once.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newApprovalsList(), newApprovalsShow(), newApprovalsApprove(), newApprovalsDeny(), newApprovalsEdit())
+	return parent
+}
+
+func newApprovalsList() *cobra.Command {
+	var filter exchange.ApprovalFilter
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List what waits for a decision, newest first",
+		Example: "  inbox approvals list --agent helper\n  inbox approvals list --all --json",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operate(cmd, func(operator *inbox.Operator) error {
+				found, err := operator.Approvals(cmd.Context(), filter)
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), found)
+				}
+				return printApprovals(cmd, found)
+			})
+		},
+	}
+	addJSON(cmd)
+	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only of this agent")
+	cmd.Flags().BoolVar(&filter.All, "all", false, "also what was decided")
+	addPaging(cmd, &filter.Before, &filter.Limit)
+	return cmd
+}
+
+func printApprovals(cmd *cobra.Command, found []exchange.Approval) error {
+	rows := make([][]string, 0, len(found))
+	for _, a := range found {
+		rows = append(rows, []string{a.ID, a.Code, a.Agent, a.Status, a.Kind, oneLine(a.Asker), when(a.ExpiresAt), excerpt(a.Summary)})
+	}
+	return printTable(cmd.OutOrStdout(), "Nothing waits for a decision.", []string{"ID", "CODE", "AGENT", "STATUS", "WHAT", "ASKED BY", "UNTIL", "SUMMARY"}, rows)
+}
+
+func newApprovalsShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show one approval in full",
+		Example: "  inbox approvals show 7k3mq2",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
+				return operator.Approval(cmd.Context(), ids[0])
+			}, showApproval)
+		},
+	}
+	addJSON(cmd)
+	return cmd
+}
+
+// onApproval does something about one approval and prints what became of it.
+func onApproval(
+	cmd *cobra.Command, do func(*inbox.Operator) (exchange.Approval, error), say func(io.Writer, exchange.Approval),
+) error {
+	return operate(cmd, func(operator *inbox.Operator) error {
+		found, err := do(operator)
+		if err != nil {
+			return err
+		}
+		if wantsJSON(cmd) {
+			return printJSON(cmd.OutOrStdout(), found)
+		}
+		say(cmd.OutOrStdout(), found)
+		return nil
+	})
+}
+
+func showApproval(out io.Writer, a exchange.Approval) {
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(out, "%-11s %s\n", name, value)
+		}
+	}
+	line("id", a.ID)
+	line("code", a.Code)
+	line("agent", a.Agent)
+	line("what", a.Kind)
+	line("tool", oneLine(a.Tool))
+	line("action", oneLine(a.ActionID))
+	line("status", a.Status)
+	line("decided by", oneLine(a.DecidedBy))
+	line("reason", oneLine(a.Reason))
+	line("asked by", oneLine(a.Asker+" ("+a.Principal+", "+a.Via+")"))
+	line("message", a.TurnID)
+	line("asked", when(a.IssuedAt))
+	line("until", when(a.ExpiresAt))
+	block := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(out, "\n%s:\n%s\n", name, quoteLines(text))
+		}
+	}
+	block("The message begins", a.Question)
+	if a.Draft != nil {
+		block("The answer", draftOf(*a.Draft))
+		line("edited by", oneLine(a.EditedBy))
+		return
+	}
+	block("The agent wants to", a.Summary)
+	block("Preview", jsonOf(a.Preview))
+	block("Input", jsonOf(a.ApplyInput))
+}
+
+// draftOf is the text of an answer with what goes with it.
+func draftOf(response normalized.Response) string {
+	text := normalized.PlainText(response.Parts)
+	for i := range response.Parts {
+		if part := response.Parts[i]; part.Kind == normalized.PartFile || part.Kind == normalized.PartArtifact {
+			text += "\n[file " + part.Name + "]"
+		}
+	}
+	return text
+}
+
+func jsonOf(value json.RawMessage) string {
+	if len(value) == 0 {
+		return ""
+	}
+	indented, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return string(value)
+	}
+	return string(indented)
+}
+
+// quoteLines keeps what strangers wrote apart from our own lines, without what a terminal would obey.
+func quoteLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines {
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		lines[i] = "  | " + indent + oneLine(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func newApprovalsApprove() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "approve ID",
+		Short:   "Let the agent do it, or let its answer pass",
+		Example: "  inbox approvals list\n  inbox approvals approve 7k3mq2",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
+				return operator.Approve(cmd.Context(), ids[0])
+			}, func(out io.Writer, a exchange.Approval) {
+				fmt.Fprintf(out, "%s is approved; %s\n", a.ID, map[string]string{
+					exchange.ApprovalReply: "the answer is sent", exchange.ApprovalAction: "the agent goes on",
+				}[a.Kind])
+			})
+		},
+	}
+	addJSON(cmd)
+	return cmd
+}
+
+func newApprovalsDeny() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "deny ID",
+		Short: "Do not let the agent do it, or its answer pass",
+		Long: `Denies an approval. Whoever asked for an action is told that it was not approved, with the reason if you give one. An
+answer that was held back is not sent; with a reason, the reason is sent in its place.`,
+		Example: "  inbox approvals deny 7k3mq2\n  inbox approvals deny --reason \"We do not refund after 30 days.\" 7k3mq2",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
+				return operator.Deny(cmd.Context(), ids[0], reason)
+			}, func(out io.Writer, a exchange.Approval) { fmt.Fprintf(out, "%s is denied\n", a.ID) })
+		},
+	}
+	addJSON(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "what whoever asked is told, at most 500 bytes")
+	return cmd
+}
+
+// maxTextFile bounds a file with the text of an answer.
+const maxTextFile = 4 << 20
+
+func newApprovalsEdit() *cobra.Command {
+	var text, file string
+	cmd := &cobra.Command{
+		Use:   "edit ID",
+		Short: "Change the text of an answer before you approve it",
+		Long: `Replaces the text of an answer that is held back; its files and recipients stay. It still waits for your decision
+afterwards. An answer in Markdown is replaced by Markdown.`,
+		Example: "  inbox approvals edit --text \"We open at nine.\" 7k3mq2\n  inbox approvals edit --file answer.md 7k3mq2",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			wanted, err := replacement(cmd, text, file)
+			if err != nil {
+				return err
+			}
+			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
+				return operator.EditReply(cmd.Context(), ids[0], wanted)
+			}, func(out io.Writer, a exchange.Approval) {
+				fmt.Fprintf(out, "%s has the new text; approve it with: inbox approvals approve %s\n", a.ID, a.Code)
+			})
+		},
+	}
+	addJSON(cmd)
+	cmd.Flags().StringVar(&text, "text", "", "the new text")
+	cmd.Flags().StringVar(&file, "file", "", "file with the new text; - = standard input")
+	return cmd
+}
+
+// replacement reads the new text.
+func replacement(cmd *cobra.Command, text, file string) (string, error) {
+	switch {
+	case (text == "") == (file == ""):
+		return "", usageError{fmt.Errorf("give the new text by --text or --file\nRun '%s --help'", cmd.CommandPath())}
+	case file == "":
+		return text, nil
+	}
+	in := cmd.InOrStdin()
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return "", err
+		}
+		defer opened.Close()
+		in = opened
+	}
+	content, err := io.ReadAll(io.LimitReader(in, maxTextFile+1))
+	if err == nil && len(content) > maxTextFile {
+		err = errors.New(file + ": is over 4 MiB")
+	}
+	return string(content), err
+}
