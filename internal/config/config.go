@@ -197,6 +197,11 @@ type Agent struct {
 	Rules []Rule `toml:"rules"`
 	// How much of the conversation the agent gets. `history = "person"` is short for its `scope`.
 	History History `toml:"history"`
+	// Who decides about approvals beside you: `@user@domain` is asked on the fediverse, `user@domain` by mail.
+	Approvers []string `toml:"approvers"`
+	// Which answers wait until you or an approver let them pass: `never`, `always` or `unverified` (those to senders
+	// without proof).
+	ApproveReplies string `toml:"approve_replies"`
 	// Settings of the kind `webhook`.
 	Webhook Webhook `toml:"webhook"`
 	// Settings of the kind `llm`.

@@ -19,7 +19,7 @@ func Default() *Config {
 // setDefaults fills a table [[agents]] before its keys are read.
 func (a *Agent) setDefaults() {
 	*a = Agent{
-		Access: "public", Unverified: "hold", MaxHops: 4, Timeout: 2 * time.Minute,
+		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", Timeout: 2 * time.Minute,
 		LLM:     LLM{Provider: "openai", MaxTurns: 12, MaxToolCalls: 40},
 		Command: Command{Output: "json"},
 		Pull:    Pull{Lease: 30 * time.Second, MaxWait: time.Minute},
