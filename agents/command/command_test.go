@@ -74,12 +74,12 @@ func play(mode string, arguments []string) int {
 		return code
 	case "stuck", "child":
 		hold(arguments)
-		select {}
+		time.Sleep(time.Hour) // not select {}: without another goroutine the runtime would call that a deadlock
 	case "parent", "family":
 		spawn("child", arguments)
 		if mode == "family" {
 			hold(arguments)
-			select {}
+			time.Sleep(time.Hour)
 		}
 		fmt.Print("done")
 	case "server":

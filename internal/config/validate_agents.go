@@ -44,4 +44,3 @@ func (h *History) validate(p *problems, key string) {
 	between(p, key+".max_bytes", h.MaxBytes, 1<<10, 64<<20)
 	oneOf(p, key+".alternation", h.Alternation, "merge", "drop", "off")
 }
-
