@@ -143,13 +143,31 @@ func historyOf(message normalized.Message) string {
 // ask sends a signed mail and waits for its first reply.
 func (p *post) ask(id, text string) load.Received {
 	p.t.Helper()
-	mail := load.Mail{From: `"Ann Sender" <ann@sender.test>`, To: "memory@inbox.test", MessageID: id, Subject: "Hello " + id, Body: text}
+	p.sendAs("memory", id, text)
+	return p.outbox.await(p.t, id)
+}
+
+// sendAs sends a signed mail of Ann's to the agent.
+func (p *post) sendAs(agent, id, text string) {
+	p.t.Helper()
+	mail := load.Mail{From: `"Ann Sender" <ann@sender.test>`, To: agent + "@inbox.test", MessageID: id, Subject: "Hello " + id, Body: text}
 	signed, err := p.sender.Sign(mail.Bytes())
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.send("ann@sender.test", "memory@inbox.test", signed)
-	return p.outbox.await(p.t, id)
+	p.send("ann@sender.test", agent+"@inbox.test", signed)
+}
+
+// next waits for whatever arrives at the community next.
+func (f *fediverse) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case arrival := <-f.arrivals:
+		return html.UnescapeString(string(arrival.Body))
+	case <-time.After(patience):
+		t.Fatalf("nothing arrived within %s", patience)
+	}
+	return ""
 }
 
 // impostor is a mail domain of somebody else.

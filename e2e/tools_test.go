@@ -20,19 +20,19 @@ func calling(id, name, arguments string) string {
 
 // takesANote looks at the notes, adds one and says so.
 func takesANote(request modelRequest) string {
-	if len(request.Tools) == 0 {
-		return saidHello
-	}
-	results := 0
+	results, asked := 0, false
 	for _, message := range request.Messages {
+		asked = asked || strings.Contains(string(message), "please note")
 		if strings.Contains(string(message), `"role":"tool"`) {
 			results++
 		}
 	}
-	switch results {
-	case 0:
+	switch {
+	case len(request.Tools) == 0 || !asked:
+		return saidHello
+	case results == 0:
 		return calling("call_1", "notes__list_notes", `{}`)
-	case 1:
+	case results == 1:
 		return calling("call_2", "notes__add_note", `{"text":"buy milk"}`)
 	}
 	return strings.Replace(saidHello, "from the model.", "again, I noted it.", 1)
@@ -87,4 +87,73 @@ func TestToolsAreClosedWithoutARule(t *testing.T) {
 			t.Errorf("the model was offered %s", asked.Tools)
 		}
 	}
+}
+
+func TestOwnerApprovesAToolFromTheFediverse(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		provider := startModel(t, takesANote)
+		notes := filepath.Join(t.TempDir(), "notes.jsonl")
+		community := startFediverse(t, 2)
+		owner := "@" + community.Persons[0].Name + "@" + strings.TrimPrefix(community.Origin, "http://")
+		table := noteTaker(t, provider, notes, fmt.Sprintf("approvers = [%q]", owner)) + "preview = [\"*add_note\"]\n"
+		p := startPostWith(t, database, table)
+		const id = "note@sender.test"
+		p.sendAs("memory", id, "please note: buy milk")
+
+		asked := community.next(t)
+		if !strings.Contains(asked, "add_note") || !strings.Contains(asked, "buy milk") {
+			t.Errorf("the owner was asked %s", asked)
+		}
+		if _, err := os.Stat(notes); err == nil {
+			t.Fatal("the tool ran before anybody approved")
+		}
+		community.ask(p.server, "memory", 1, "approve") // somebody else: an ordinary message
+		if _, err := os.Stat(notes); err == nil {
+			t.Fatal("the tool ran because a stranger said so")
+		}
+		community.ask(p.server, "memory", 0, "approve")
+		if text := plain(p.outbox.await(t, id).Raw); !strings.Contains(text, "again, I noted it.") {
+			t.Errorf("the reply is %s", text)
+		}
+		community.ask(p.server, "memory", 0, "approve") // nothing is open any more
+		if content, err := os.ReadFile(notes); err != nil || strings.Count(string(content), "\n") != 1 {
+			t.Errorf("the notes are %q (%v); want one", content, err)
+		}
+		if replies, _ := p.outbox.repliesTo(id); len(replies) != 1 {
+			t.Errorf("%d mails came; want one reply", len(replies))
+		}
+		if shown := p.inbox("show", id); !strings.Contains(shown, "waiting") || !strings.Contains(shown, "answered") {
+			t.Errorf("the timeline is\n%s", shown)
+		}
+	})
+}
+
+func TestApprovedToolRunsOnceWhateverDies(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		provider := startModel(t, takesANote)
+		notes := filepath.Join(t.TempDir(), "notes.jsonl")
+		community := startFediverse(t, 1)
+		owner := "@" + community.Persons[0].Name + "@" + strings.TrimPrefix(community.Origin, "http://")
+		table := noteTaker(t, provider, notes, fmt.Sprintf("approvers = [%q]", owner)) + "preview = [\"*add_note\"]\nat_most_once = [\"*add_note\"]\n"
+		p := startPostWith(t, database, table)
+		const id = "killed@sender.test"
+		p.sendAs("memory", id, "please note: buy milk")
+		p.killed()
+		community.next(t)
+		p.killed()
+		community.ask(p.server, "memory", 0, "approve")
+		p.killed()
+		p.outbox.await(t, id)
+		if content, err := os.ReadFile(notes); err == nil && strings.Count(string(content), "\n") > 1 {
+			t.Errorf("the notes are %q; want one at most", content)
+		}
+		ids := map[string]bool{}
+		replies, _ := p.outbox.repliesTo(id)
+		for _, one := range replies {
+			ids[one.Field("Message-ID")] = true
+		}
+		if len(ids) != 1 {
+			t.Errorf("%d different replies came; want one", len(ids))
+		}
+	})
 }
