@@ -136,7 +136,7 @@ func startPostWith(t *testing.T, database, agents string) *post {
 		t.Fatal(err)
 	}
 	settings := instance.Settings{
-		Database: database, Domain: "inbox.test", DNS: names.Address(), Smarthost: sink.URL(), Agents: agents,
+		Database: database, Domain: "inbox.test", Lease: "2s", DNS: names.Address(), Smarthost: sink.URL(), Agents: agents,
 	}
 	return &post{server: start(t, settings), names: names, sender: sender, outbox: outbox, key: key}
 }
