@@ -215,9 +215,11 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 func (s *Server) serveTools(ctx context.Context) error {
 	for _, source := range s.tools {
 		source.Start()
-		defer source.Close()
 	}
 	<-ctx.Done()
+	for _, source := range s.tools {
+		source.Close()
+	}
 	return ctx.Err()
 }
 

@@ -74,12 +74,12 @@ func play(mode string, arguments []string) int {
 		return code
 	case "stuck", "child":
 		hold(arguments)
-		time.Sleep(time.Hour) // not select {}: without another goroutine the runtime would call that a deadlock
+		<-time.After(time.Hour) // not select {}: without another goroutine the runtime would call that a deadlock
 	case "parent", "family":
 		spawn("child", arguments)
 		if mode == "family" {
 			hold(arguments)
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 		}
 		fmt.Print("done")
 	case "server":

@@ -19,14 +19,14 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Getenv("INBOX_CONFIG")); err != nil {
+	if err := run(os.Getenv("INBOX_CONFIG")); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, file string) error {
+func run(file string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	config, err := inbox.LoadConfig(file, os.Environ())
 	if err != nil {
 		return err
