@@ -94,7 +94,7 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 		Receiver: s.pipeline, Directory: s.registry, Threads: s.store, Replies: s.store, State: s.store.State(),
 		Outbox: outbox{s.store}, Client: s.client,
 		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,
-		AnswersAgents: s.answersAgents, EmptyMention: activitypub.EmptyGreet,
+		AnswersAgents: s.answersAgents, Likes: s.likes, EmptyMention: activitypub.EmptyGreet,
 		Present: s.demands.Present,
 	})
 	if err != nil {
@@ -109,6 +109,12 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 func (s *Server) answersAgents(name string) bool {
 	entry, known := s.registry.Lookup(name)
 	return known && entry.Settings.AnswerAgents
+}
+
+// likes says whether an agent acknowledges a note by liking it.
+func (s *Server) likes(name string) bool {
+	entry, known := s.registry.Lookup(name)
+	return known && entry.Settings.AckLike
 }
 
 // maxHops is the ceiling of an agent for chains of agents.

@@ -34,6 +34,10 @@ type Settings struct {
 
 	Access  identity.AccessPolicy // who may use the agent for what; zero = public
 	MaxHops int                   // ceiling of agents calling agents; zero = DefaultMaxHops
+
+	AckAfter time.Duration // a turn that takes longer is acknowledged once, where the protocol does not show it; zero = never
+	AckText  string        // plain text of an acknowledgement that has words; empty = DefaultAckText
+	AckLike  bool          // it is a mere sign where the protocol has one: a like in the fediverse
 }
 
 // Values of Settings.HistoryScope.
@@ -51,6 +55,9 @@ const (
 
 // MaxApprovers bounds Settings.Approvers.
 const MaxApprovers = 20
+
+// DefaultAckText is what an acknowledgement says where the operator wrote nothing.
+const DefaultAckText = "I am working on your message; the answer follows."
 
 // DefaultMaxHops bounds chains of agents where the operator set nothing (message contract, section 7).
 const DefaultMaxHops = 4
@@ -74,6 +81,9 @@ func (s Settings) WithDefaults() Settings {
 	}
 	if s.MaxHops == 0 {
 		s.MaxHops = DefaultMaxHops
+	}
+	if s.AckText == "" {
+		s.AckText = DefaultAckText
 	}
 	if s.History == (history.Policy{}) {
 		s.History = history.DefaultPolicy()
@@ -109,6 +119,9 @@ func (s Settings) Validate() error {
 	}
 	if s.TimeLimit < 0 {
 		return fault.InField("time_limit", "must not be negative")
+	}
+	if s.AckAfter < 0 {
+		return fault.InField("ack_after", "must not be negative")
 	}
 	return nil
 }

@@ -12,13 +12,17 @@ import (
 type Reply struct {
 	ID        string             // UUIDv7, final before the first attempt; adapters derive their wire ids from it
 	TurnID    string             //
-	Notice    int                // 0 = the answer; 1… = a demand that was sent before it
+	Notice    int                // 0 = the answer; 1… = a demand that was sent before it; NoticeAck
 	Agent     string             // name of the answering agent
 	Message   normalized.Message // the question, without history
 	Route     json.RawMessage    // as given with the question
 	Response  normalized.Response
 	CreatedAt time.Time // every rendering carries this time, so that a repeat is the same message
 }
+
+// NoticeAck is the Notice of an acknowledgement: a turn that takes long tells its asker once that it is being worked on.
+// It is no answer and no part of the history.
+const NoticeAck = -1
 
 // Plan is an adapter's decision about a reply: its wire id and where it has to go.
 type Plan struct {
@@ -52,4 +56,13 @@ type DeliveryReceipt struct {
 type Channel interface {
 	Plan(ctx context.Context, reply Reply) (Plan, error)
 	Deliver(ctx context.Context, delivery Delivery) (DeliveryReceipt, error)
+}
+
+// Acknowledger is a Channel whose askers do not see by themselves that their question is being worked on. The engine
+// plans and delivers a reply with the number NoticeAck for a turn that takes long.
+type Acknowledger interface {
+	Channel
+	// AckAfter gives how long after its acceptance a turn is acknowledged, where the operator wants it after the given
+	// time; zero or less = not at all. It is pure.
+	AckAfter(wanted time.Duration) time.Duration
 }

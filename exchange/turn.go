@@ -76,6 +76,7 @@ const (
 	EventDeliveryRetry    = "delivery.retry" // body: {"destination","reason","at"}
 	EventDeliveryDead     = "delivery.dead"  // body: {"destination","reason"}
 	EventDeliveryCanceled = "delivery.cancelled"
+	EventAcknowledged     = "acknowledged"    // the asker is told that the turn takes long
 	EventMessageEdited    = "message.edited"  // by its sender; body of the first: {"original":[parts]}
 	EventMessageDeleted   = "message.deleted" // by its sender
 )

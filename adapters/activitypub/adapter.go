@@ -91,6 +91,7 @@ type Options struct {
 	Mode          string                           // optional: ModeOpen
 	HostAllowed   func(host string) bool           // optional: asked before any fetch and for every sender
 	AnswersAgents func(agent string) bool          // optional: whether the agent answers automated actors; no
+	Likes         func(agent string) bool          // optional: whether the agent acknowledges a note with a Like instead of a note; no
 	MediaURL      func(digest, name string) string // optional: public address of stored bytes; without it they are named only
 	EmptyMention  string                           // optional: EmptyIgnore
 	PublicReplies bool                             // optional: answer public questions publicly instead of unlisted

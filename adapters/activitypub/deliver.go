@@ -19,6 +19,7 @@ type destination struct {
 	Actor   string `json:"actor,omitempty"`
 	Inbox   string `json:"inbox,omitempty"`
 	Address string `json:"address,omitempty"`
+	Like    bool   `json:"like,omitempty"` // the reply is a Like of the question and no note
 }
 
 // Plan gives the note's id and its destinations: the asker, and everybody whom the agent added in to and cc.
@@ -31,6 +32,9 @@ func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, 
 	main := destination{Actor: asked.Actor, Inbox: asked.Inbox}
 	if openly(a.visibilityOf(reply, asked)) && asked.SharedInbox != "" {
 		main.Inbox = asked.SharedInbox
+	}
+	if a.isLike(reply) {
+		plan.NativeID, main.Like = "", true // nothing that anybody could read or answer
 	}
 	places := []destination{main}
 	for _, address := range a.extras(reply, asked) {
@@ -94,16 +98,24 @@ func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 	if err := a.allowed(ctx, delivery.Reply.Agent, place); err != nil {
 		return exchange.DeliveryReceipt{}, err
 	}
-	made, err := a.render(delivery.Reply, relayed, a.options.Present)
+	body, err := a.written(delivery.Reply, relayed, place)
 	if err != nil {
-		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as a note", err)
-	}
-	body, err := encode(a.activity(delivery.Reply.ID, made))
-	if err != nil {
-		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as a note", err)
+		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as an activity", err)
 	}
 	detail, err := a.post(ctx, parcel{delivery.Reply.Agent, place.Actor, place.Inbox, body, delivery.Attempt})
 	return exchange.DeliveryReceipt{Detail: detail}, err
+}
+
+// written gives the activity that carries a reply to one place.
+func (a *Adapter) written(reply exchange.Reply, relayed []person, place destination) ([]byte, error) {
+	if place.Like {
+		return a.like(reply)
+	}
+	made, err := a.render(reply, relayed, a.options.Present)
+	if err != nil {
+		return nil, err
+	}
+	return encode(a.activity(reply.ID, made))
 }
 
 // allowed refuses to send to whoever blocked the agent, to hosts that the operator excludes and to ourselves.

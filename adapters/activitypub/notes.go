@@ -51,9 +51,9 @@ func (a *Adapter) serveCreate(w http.ResponseWriter, r *http.Request) {
 // readableNote gives the note of the request, if its reader may have it, and whether it is for that reader alone.
 func (a *Adapter) readableNote(r *http.Request) (reply exchange.Reply, made note, private bool, err error) {
 	missing := fault.New(fault.NotFound, "no such object")
-	reply, _, err = a.options.Replies.Reply(r.Context(), httpserver.Param(r, "id"))
+	reply, native, err := a.options.Replies.Reply(r.Context(), httpserver.Param(r, "id"))
 	switch {
-	case fault.Is(err, fault.NotFound), err == nil && !ownWay(reply):
+	case fault.Is(err, fault.NotFound), err == nil && (!ownWay(reply) || reply.Notice == exchange.NoticeAck && native == ""):
 		return reply, note{}, false, missing
 	case fault.Is(err, fault.Gone):
 		return reply, note{}, false, err

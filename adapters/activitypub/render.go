@@ -121,9 +121,10 @@ func readRoute(raw json.RawMessage) (route, error) {
 	return asked, nil
 }
 
-// visibilityOf decides who may read the reply. A demand or refusal by policy is for the asker alone.
+// visibilityOf decides who may read the reply. A demand or refusal by policy and an acknowledgement are for the asker
+// alone.
 func (a *Adapter) visibilityOf(reply exchange.Reply, asked route) string {
-	if hasPolicy(reply.Response) {
+	if hasPolicy(reply.Response) || reply.Notice == exchange.NoticeAck {
 		return normalized.VisibilityDirect
 	}
 	return replyVisibility(asked.Visibility, reply.Response.Visibility, a.options.PublicReplies)

@@ -44,6 +44,10 @@ var DefaultSchedule = []time.Duration{
 // unfinished are the states before the end of a delivery.
 var unfinished = []string{StatePending, StateRetry, StateSending}
 
+// taken are the states in which a success is written down: what the peer took is delivered, even when the delivery was
+// cancelled while it was on the wire.
+var taken = []string{StatePending, StateRetry, StateSending, StateCancelled}
+
 // markAfter is how long an attempt may take before its row says sending.
 const markAfter = 100 * time.Millisecond
 
@@ -142,7 +146,7 @@ func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, r
 	s.breakers.success(record.Via + " " + record.Key)
 	attempts.WithLabelValues(record.Via, "delivered").Inc()
 	return s.settle(ctx, job, Move{
-		ID: record.ID, From: unfinished, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
+		ID: record.ID, From: taken, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
 		Event: event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail}),
 	}, queue.Outcome{Kind: queue.Done})
 }
@@ -169,14 +173,20 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, caus
 	}, queue.Outcome{Kind: queue.Retry, At: at, Reason: reason})
 }
 
-// settle changes the record and ends the job in one transaction.
+// settle changes the record and ends the job in one transaction. A record that was cancelled during the attempt gets no
+// other one: its job would hold up the next delivery of the thread.
 func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome queue.Outcome) error {
 	move.At = time.Now()
 	err := s.options.Store.InTx(ctx, func(tx Tx) error {
-		if _, err := tx.MoveDelivery(ctx, move); err != nil {
+		moved, err := tx.MoveDelivery(ctx, move)
+		if err != nil {
 			return err
 		}
-		return tx.SettleJob(ctx, job.Lease, outcome)
+		end := outcome
+		if !moved {
+			end = queue.Outcome{Kind: queue.Done}
+		}
+		return tx.SettleJob(ctx, job.Lease, end)
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"inbox/exchange"
@@ -17,16 +18,23 @@ func (s *Service) Cancel(ctx context.Context, turnID, reason string) (exchange.T
 	}
 	moved := false
 	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+		moved = false
+		if err := tx.CancelAck(ctx, turnID, time.Now()); err != nil {
+			return err
+		}
 		moved, err = tx.MoveTurn(ctx, Move{
 			ID: turnID, To: exchange.StateCancelled, Reason: reason, At: time.Now(),
 			From: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld},
 		})
-		if err != nil || !moved {
+		if err != nil {
 			return err
+		}
+		if !moved {
+			return errNotRunning
 		}
 		return drop(tx)
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotRunning) {
 		return exchange.TurnRecord{}, unavailable("cancel turn", err)
 	}
 	turn, err := s.options.Store.Turn(ctx, turnID)

@@ -115,7 +115,7 @@ var errNotRunning = errors.New("the turn is not running any more")
 func (s *Service) storeReply(
 	ctx context.Context, job queue.Job, mark *mark, end ending, deliveries []delivery.Record, nativeID string,
 ) (moved bool, err error) {
-	late, reply := mark.missing(), end.reply
+	late, reply, acknowledged := mark.missing(), end.reply, s.mayBeAcknowledged(end.turn)
 	move := Move{
 		ID: end.turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: end.state, Reason: end.reason,
 		Attempt: end.turn.Attempt, At: reply.CreatedAt,
@@ -123,6 +123,11 @@ func (s *Service) storeReply(
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
+		}
+		if acknowledged {
+			if err := tx.CancelAck(ctx, reply.TurnID, reply.CreatedAt); err != nil {
+				return err
+			}
 		}
 		if late {
 			if err := tx.AppendEvents(ctx, reply.TurnID, []exchange.Event{mark.event()}); err != nil {

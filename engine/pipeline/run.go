@@ -68,7 +68,9 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	stopped := s.hub.running(turn.ID, cancel)
 	defer stopped()
 	begun := time.Now()
+	quiet := s.signOfLife(runCtx, agent, turn)
 	response, err := s.respond(runCtx, agent, turn, mark)
+	quiet()
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	switch {
 	case err == nil:

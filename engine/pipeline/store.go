@@ -45,6 +45,7 @@ type Tx interface {
 	SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error
 	SentTx
 	DispatchTx
+	AckTx
 }
 
 // Trust is what a transaction does about demands, people and the record of decisions.

@@ -22,23 +22,29 @@ const pointToReply = `UPDATE turns SET reply_id = $1, history_turns = CASE WHEN 
 // InsertReply stores the answer of a turn, or a demand that comes before it, and makes it the turn's reply. A turn has
 // at most one of each number: a second is fault.Conflict.
 func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID string) error {
-	if err := requireStorable("native_id", nativeID); err != nil {
-		return err
-	}
-	response, err := json.Marshal(reply.Response)
-	if err != nil {
-		return fmt.Errorf("encode response: %w", err)
-	}
-	inserted, err := t.change(ctx, insertReply, reply.ID, reply.TurnID, int64(reply.Notice), reply.Agent, nativeID,
-		optionalKey(nativeID), micros(reply.CreatedAt), cleaned(string(response)))
+	inserted, err := t.insertReply(ctx, reply, nativeID)
 	if err != nil {
 		return err
 	}
-	if inserted == 0 {
+	if !inserted {
 		return fault.New(fault.Conflict, "the message has been answered already")
 	}
 	t.wake(ChannelTurn, reply.TurnID)
 	return t.do(ctx, pointToReply, reply.ID, historyTurns(reply.Response), reply.TurnID)
+}
+
+// insertReply stores a reply and says whether the turn had none with the number.
+func (t *Tx) insertReply(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error) {
+	if err := requireStorable("native_id", nativeID); err != nil {
+		return false, err
+	}
+	response, err := json.Marshal(reply.Response)
+	if err != nil {
+		return false, fmt.Errorf("encode response: %w", err)
+	}
+	inserted, err := t.change(ctx, insertReply, reply.ID, reply.TurnID, int64(reply.Notice), reply.Agent, nativeID,
+		optionalKey(nativeID), micros(reply.CreatedAt), cleaned(string(response)))
+	return inserted > 0, err
 }
 
 // historyTurns says how many entries of a history a question makes with the response.
@@ -88,9 +94,9 @@ func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 }
 
 const selectReplies = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id
-	WHERE r.agent = $1 ORDER BY r.id DESC LIMIT $2 + 0`
+	WHERE r.agent = $1 AND r.notice >= 0 ORDER BY r.id DESC LIMIT $2 + 0`
 
-// Replies lists an agent's replies, newest first, at most 500.
+// Replies lists an agent's replies without acknowledgements, newest first, at most 500.
 func (s *Store) Replies(ctx context.Context, agent string, limit int) ([]exchange.Reply, error) {
 	var replies []exchange.Reply
 	err := s.engine.reader().each(ctx, selectReplies, []any{agent, pageSize(limit)}, func(r row) error {

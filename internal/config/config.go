@@ -193,6 +193,13 @@ type Agent struct {
 	MaxHops int `toml:"max_hops"`
 	// How long one run may take.
 	Timeout time.Duration `toml:"timeout"`
+	// A question that takes longer is acknowledged once before its answer: a short mail (never within the first minute),
+	// a note or a like in the fediverse. A2A shows the state by itself. 0s = never.
+	AckAfter time.Duration `toml:"ack_after"`
+	// What the acknowledgement says, plain text of at most 1000 bytes.
+	AckText string `toml:"ack_text"`
+	// Whether the acknowledgement in the fediverse is a like of the question instead of a note.
+	AckLike bool `toml:"ack_like"`
 	// Exceptions, asked in the order of the file; the first that matches decides.
 	Rules []Rule `toml:"rules"`
 	// How much of the conversation the agent gets. `history = "person"` is short for its `scope`.

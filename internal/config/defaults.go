@@ -20,6 +20,7 @@ func Default() *Config {
 func (a *Agent) setDefaults() {
 	*a = Agent{
 		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", Timeout: 2 * time.Minute,
+		AckText: "I am working on your message; the answer follows.",
 		LLM:     LLM{Provider: "openai", MaxTurns: 12, MaxToolCalls: 40},
 		Command: Command{Output: "json"},
 		Pull:    Pull{Lease: 30 * time.Second, MaxWait: time.Minute},

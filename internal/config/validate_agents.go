@@ -32,8 +32,19 @@ func (a *Agent) validate(p *problems, key string) {
 	oneOf(p, key+".unverified", a.Unverified, "answer", "hold", "refuse")
 	between(p, key+".max_hops", a.MaxHops, 1, 32)
 	within(p, key+".timeout", a.Timeout, 100*time.Millisecond, 24*time.Hour)
+	a.validateAck(p, key)
 	a.History.validate(p, key+".history")
 	a.validateKind(p, key)
+}
+
+// maxAckText bounds the words of an acknowledgement, in bytes.
+const maxAckText = 1000
+
+func (a *Agent) validateAck(p *problems, key string) {
+	within(p, key+".ack_after", a.AckAfter, 0, 24*time.Hour)
+	if strings.TrimSpace(a.AckText) == "" || len(a.AckText) > maxAckText {
+		p.add(key+".ack_text", fmt.Sprintf("has %d bytes", len(a.AckText)), fmt.Sprintf("write a sentence of at most %d bytes, or remove it", maxAckText))
+	}
 }
 
 func (h *History) validate(p *problems, key string) {

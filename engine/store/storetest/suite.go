@@ -61,7 +61,7 @@ type Bench struct {
 // Run runs the suite; open gives a new empty store each time.
 func Run(t *testing.T, open func(t *testing.T) Bench) {
 	suites := map[string]map[string]func(*testing.T, *probe){
-		"transactions": transactionCases, "turns": turnCases, "threads": threadCases, "sent": sentCases, "lists": listCases, "replies": replyCases,
+		"transactions": transactionCases, "turns": turnCases, "threads": threadCases, "sent": sentCases, "lists": listCases, "replies": replyCases, "acknowledgements": ackCases,
 		"deliveries": deliveryCases, "documents": documentCases, "tokens": tokenCases,
 		"demands": demandCases, "audit": auditCases, "people": peopleCases, "dispatches": dispatchCases, "resumed turns": resumeCases,
 	}
