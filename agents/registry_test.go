@@ -56,7 +56,7 @@ func TestRegistryFillsDefaults(t *testing.T) {
 		History: history.DefaultPolicy(), HistoryScope: agents.HistoryThread,
 		ApproveReplies: agents.ApproveNever,
 		Access:         identity.AccessPolicy{Access: identity.AccessPublic}, MaxHops: agents.DefaultMaxHops,
-		AckText:        agents.DefaultAckText,
+		AckText: agents.DefaultAckText,
 	}
 	if diff := cmp.Diff(want, found.Settings); diff != "" {
 		t.Error(diff)

@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
+	"time"
 
 	"inbox/agents"
 	"inbox/exchange"
@@ -17,3 +19,18 @@ func (s *Service) WithHistory(ctx context.Context, agent agents.Entry, turn exch
 func HistoryOf(agent agents.Entry, exchanges []Exchange) []normalized.HistoricalMessage {
 	return turns(agent, exchanges)
 }
+
+// Acknowledge makes the acknowledgement of a turn now.
+func (s *Service) Acknowledge(ctx context.Context, turn exchange.TurnRecord) {
+	agent, _ := s.options.Agents.Lookup(turn.Agent)
+	s.acknowledge(ctx, agent, turn)
+}
+
+// AckAfter is ackAfter for the agent of the turn.
+func (s *Service) AckAfter(turn exchange.TurnRecord) time.Duration {
+	agent, _ := s.options.Agents.Lookup(turn.Agent)
+	return s.ackAfter(agent, turn)
+}
+
+// Fetched is the route of a question whose answer has no way to go.
+func Fetched() json.RawMessage { return fetched }

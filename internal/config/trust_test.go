@@ -155,10 +155,12 @@ func TestTrustProblems(t *testing.T) {
 		"purpose": {ruled + "effect = \"deny\"\npurposes = [\"tool:\"]\n", `inbox.toml:8: agents[0].rules[0].purposes[0]: "tool:" is unknown; write "message", "tool:<name>" or "skill:<id>"`},
 		"subject": {ruled + "effect = \"deny\"\nsubject = \"slack:T123*\"\n",
 			`inbox.toml:8: agents[0].rules[0].subject: "slack:T123*" is neither a subject nor a beginning that ends at a separator; write the whole subject, or a beginning such as "slack:T123/*"; leave it out to match everybody`},
-		"method":  {ruled + "effect = \"deny\"\nmethod = \"*\"\n", `inbox.toml:8: agents[0].rules[0].method: "*" is not a method; write its name in full, without * and blanks; leave it out to match all`},
-		"address": {ruled + "effect = \"deny\"\naddress = \"*.example\"\n", `inbox.toml:8: agents[0].rules[0].address: "*.example" is not a pattern over addresses; write one such as "@alice@example.org" or "@*@example.org"`},
-		"hops":    {agent + "max_hops = 33\n", `inbox.toml:5: agents[0].max_hops: 33 is out of range; write 1 to 32`},
-		"history": {agent + "history = \"persons\"\n", `inbox.toml:5: agents[0].history.scope: "persons" is unknown; did you mean "person"?`},
+		"method":    {ruled + "effect = \"deny\"\nmethod = \"*\"\n", `inbox.toml:8: agents[0].rules[0].method: "*" is not a method; write its name in full, without * and blanks; leave it out to match all`},
+		"address":   {ruled + "effect = \"deny\"\naddress = \"*.example\"\n", `inbox.toml:8: agents[0].rules[0].address: "*.example" is not a pattern over addresses; write one such as "@alice@example.org" or "@*@example.org"`},
+		"hops":      {agent + "max_hops = 33\n", `inbox.toml:5: agents[0].max_hops: 33 is out of range; write 1 to 32`},
+		"ack late":  {agent + "ack_after = \"25h\"\n", `inbox.toml:5: agents[0].ack_after: "25h" is out of range; write "0s" to "24h"`},
+		"ack empty": {agent + "ack_text = \" \"\n", `inbox.toml:5: agents[0].ack_text: is empty or longer than 1000 bytes; write a sentence, or remove the line`},
+		"history":   {agent + "history = \"persons\"\n", `inbox.toml:5: agents[0].history.scope: "persons" is unknown; did you mean "person"?`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Load(write(t, test.document), nil)

@@ -43,7 +43,7 @@ const maxAckText = 1000
 func (a *Agent) validateAck(p *problems, key string) {
 	within(p, key+".ack_after", a.AckAfter, 0, 24*time.Hour)
 	if strings.TrimSpace(a.AckText) == "" || len(a.AckText) > maxAckText {
-		p.add(key+".ack_text", fmt.Sprintf("has %d bytes", len(a.AckText)), fmt.Sprintf("write a sentence of at most %d bytes, or remove it", maxAckText))
+		p.add(key+".ack_text", fmt.Sprintf("is empty or longer than %d bytes", maxAckText), "write a sentence, or remove the line")
 	}
 }
 
