@@ -77,10 +77,39 @@ func (o *office) Unlink(_ context.Context, principal string) error {
 	return nil
 }
 
+func (o *office) Approvals(_ context.Context, f exchange.ApprovalFilter) ([]exchange.Approval, error) {
+	o.calls = append(o.calls, strings.Join([]string{"approvals", f.Agent, strconv.FormatBool(f.All), f.Before, strconv.Itoa(f.Limit)}, " "))
+	return []exchange.Approval{{ID: "p1", Code: "7k3mq2"}}, nil
+}
+
+func (o *office) decided(call, id string) (exchange.Approval, error) {
+	o.calls = append(o.calls, call)
+	if id != "p1" {
+		return exchange.Approval{}, fault.New(fault.Conflict, "this was decided before")
+	}
+	return exchange.Approval{ID: id, Status: exchange.ApprovalApproved}, nil
+}
+
+func (o *office) Approval(_ context.Context, id string) (exchange.Approval, error) {
+	return o.decided("approval "+id, id)
+}
+
+func (o *office) Approve(_ context.Context, id, by string) (exchange.Approval, error) {
+	return o.decided("approve "+id+" by "+by, id)
+}
+
+func (o *office) Deny(_ context.Context, id, by, reason string) (exchange.Approval, error) {
+	return o.decided("deny "+id+" by "+by+": "+reason, id)
+}
+
+func (o *office) EditReply(_ context.Context, id, by, text string) (exchange.Approval, error) {
+	return o.decided("edit "+id+" by "+by+": "+text, id)
+}
+
 func newOffice() *office {
 	return &office{
 		tokens: map[string]exchange.Token{
-			"admin": {Scope: exchange.TokenAdmin}, "peer": {}, "revoked": {Scope: exchange.TokenAdmin, RevokedAt: time.Unix(1, 0)},
+			"admin": {Name: "laptop", Scope: exchange.TokenAdmin}, "peer": {}, "revoked": {Scope: exchange.TokenAdmin, RevokedAt: time.Unix(1, 0)},
 		},
 		turns: []exchange.TurnRecord{{ID: "t1", State: exchange.StateHeld, UpdatedAt: time.UnixMicro(7)}, {ID: "t2", State: exchange.StateHeld}},
 		people: []exchange.PersonIdentity{
@@ -91,7 +120,7 @@ func newOffice() *office {
 
 func call(t *testing.T, o *office, method, path, body, authorization string) *httptest.ResponseRecorder {
 	t.Helper()
-	api := console.NewAPI(console.APIOptions{Tokens: o, Turns: o, Held: o, Records: o})
+	api := console.NewAPI(console.APIOptions{Tokens: o, Turns: o, Held: o, Records: o, Approvals: o})
 	server, err := httpserver.New(httpserver.Options{Routes: api.Routes()})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +137,7 @@ func call(t *testing.T, o *office, method, path, body, authorization string) *ht
 func TestOnlyOperatorsReachTheAPI(t *testing.T) {
 	routes := console.NewAPI(console.APIOptions{}).Routes()
 	for _, route := range routes {
-		path := strings.ReplaceAll(route.Pattern, "{turn}", "t1")
+		path := strings.NewReplacer("{turn}", "t1", "{approval}", "p1").Replace(route.Pattern)
 		for authorization, want := range map[string]struct {
 			status    int
 			challenge string
@@ -147,6 +176,17 @@ func TestOperatorAPI(t *testing.T) {
 		"drop, too long": {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"` + strings.Repeat("x", 5000) + `"}`, http.StatusRequestEntityTooLarge, "", "too_large"},
 		"turn":           {http.MethodGet, "/api/v1/turns/t2", "", http.StatusOK, "", `"id":"t2"`},
 		"no turn":        {http.MethodGet, "/api/v1/turns/t9", "", http.StatusNotFound, "", "no such turn"},
+		"approvals":      {http.MethodGet, "/api/v1/approvals?agent=shop", "", http.StatusOK, "approvals shop false  50", `"approvals":[{"id":"p1","code":"7k3mq2"`},
+		"approvals, all": {http.MethodGet, "/api/v1/approvals?status=all&limit=1&before=p9", "", http.StatusOK, "approvals  true p9 1", `"next":"p1"`},
+		"status":         {http.MethodGet, "/api/v1/approvals?status=denied", "", http.StatusBadRequest, "", `"field":"status"`},
+		"approval":       {http.MethodGet, "/api/v1/approvals/p1", "", http.StatusOK, "approval p1", `"id":"p1"`},
+		"approve":        {http.MethodPost, "/api/v1/approvals/p1/approve", "", http.StatusOK, "approve p1 by operator:laptop", `"status":"approved"`},
+		"approve twice":  {http.MethodPost, "/api/v1/approvals/p2/approve", "", http.StatusConflict, "approve p2 by operator:laptop", "decided before"},
+		"deny":           {http.MethodPost, "/api/v1/approvals/p1/deny", "", http.StatusOK, "deny p1 by operator:laptop: ", `"id":"p1"`},
+		"deny, reason":   {http.MethodPost, "/api/v1/approvals/p1/deny", `{"reason":"too late"}`, http.StatusOK, "deny p1 by operator:laptop: too late", `"id":"p1"`},
+		"deny, long":     {http.MethodPost, "/api/v1/approvals/p1/deny", `{"reason":"` + strings.Repeat("x", 501) + `"}`, http.StatusBadRequest, "", `"field":"reason"`},
+		"edit":           {http.MethodPost, "/api/v1/approvals/p1/edit", `{"text":"We open at nine."}`, http.StatusOK, "edit p1 by operator:laptop: We open at nine.", `"id":"p1"`},
+		"edit, broken":   {http.MethodPost, "/api/v1/approvals/p1/edit", `We open at nine.`, http.StatusBadRequest, "", `"code":"malformed"`},
 		"people":         {http.MethodGet, "/api/v1/people", "", http.StatusOK, "people  50", `"principal":"x acct:a@x"`},
 		"people, page":   {http.MethodGet, "/api/v1/people?limit=2&before=p9", "", http.StatusOK, "people p9 2", `"next":"p2"`},
 		"unlink":         {http.MethodDelete, "/api/v1/people?principal=x%20https%3A%2F%2Fy%2Fz", "", http.StatusNoContent, "unlink x https://y/z", ""},

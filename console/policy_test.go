@@ -89,6 +89,15 @@ func consent() console.Demand {
 	}
 }
 
+func approval() console.Demand {
+	d := consent()
+	d.Purpose, d.Asker = policypart.PurposeApproval, "@ann@sender.example"
+	d.Part.Code, d.Part.Scopes = policypart.CodeApproval, nil
+	d.Summary, d.Tool, d.Question = "Refund order <17>", "refund", "please refund order 17\n<script>"
+	d.Preview = json.RawMessage(`{"order":17,"amount":"5.00"}`)
+	return d
+}
+
 func payment() console.Demand {
 	d := consent()
 	d.Kind, d.Part.Kind = policypart.PaymentRequired, policypart.PaymentRequired
@@ -158,6 +167,11 @@ func TestPolicyPagesAreAsWritten(t *testing.T) {
 	word.Word = "link-abcdefghijklmnop"
 	expired := consent()
 	expired.Open, expired.Status = false, policypart.StatusExpired
+	approved, dropped := approval(), approval()
+	approved.Open, approved.Status, approved.Outcome = false, policypart.StatusResolved, policypart.OutcomeGranted
+	dropped.Open, dropped.Status = false, policypart.StatusDropped
+	draft := approval()
+	draft.Summary, draft.Tool, draft.Preview, draft.Draft = "", "", nil, "We open at <nine>.\n\nBye."
 	for name, test := range map[string]struct {
 		demand console.Demand
 		status int
@@ -170,6 +184,11 @@ func TestPolicyPagesAreAsWritten(t *testing.T) {
 		"link.html":       {link, http.StatusOK, nil},
 		"word.html":       {word, http.StatusOK, nil},
 		"expired.html":    {expired, http.StatusGone, nil},
+
+		"approval.html":          {approval(), http.StatusOK, []string{"Accept-Language: de"}},
+		"approval-reply.html":    {draft, http.StatusOK, nil},
+		"approval-approved.html": {approved, http.StatusGone, nil},
+		"approval-dropped.html":  {dropped, http.StatusGone, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := ask(t, &desk{demand: test.demand}, http.MethodGet, "/policy/"+state, "", test.header...)

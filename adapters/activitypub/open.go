@@ -48,8 +48,8 @@ func (a *Adapter) Open(ctx context.Context, agent, address string) (json.RawMess
 // server one request. An error means that it could not be asked about an actor of its own host; actors of other hosts are
 // not taken for it then.
 func (a *Adapter) Owns(ctx context.Context, actor, address string) (bool, error) {
-	parsed, err := identity.ParseAddress(address)
-	if err != nil || !a.admits(parsed.Domain) || a.hosts[parsed.Domain] {
+	parsed, ok := a.elsewhere(address)
+	if !ok {
 		return false, nil
 	}
 	key := parsed.String()
@@ -67,6 +67,12 @@ func (a *Adapter) Owns(ctx context.Context, actor, address string) (bool, error)
 		return false, err
 	}
 	return false, nil
+}
+
+// elsewhere reads an address on another server that we may deal with.
+func (a *Adapter) elsewhere(address string) (identity.Address, bool) {
+	parsed, err := identity.ParseAddress(address)
+	return parsed, err == nil && !a.hosts[parsed.Domain] && a.admits(parsed.Domain)
 }
 
 // confirmed says whether the address was found to be the actor's within the last days.

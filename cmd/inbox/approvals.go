@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -123,24 +124,14 @@ func showApproval(out io.Writer, a exchange.Approval) {
 	}
 	block("The message begins", a.Question)
 	if a.Draft != nil {
-		block("The answer", draftOf(*a.Draft))
+		block("The answer", normalized.PlainText(a.Draft.Parts))
+		line("also to", oneLine(strings.Join(append(slices.Clone(a.Draft.To), a.Draft.Cc...), ", ")))
 		line("edited by", oneLine(a.EditedBy))
 		return
 	}
 	block("The agent wants to", a.Summary)
 	block("Preview", jsonOf(a.Preview))
 	block("Input", jsonOf(a.ApplyInput))
-}
-
-// draftOf is the text of an answer with what goes with it.
-func draftOf(response normalized.Response) string {
-	text := normalized.PlainText(response.Parts)
-	for i := range response.Parts {
-		if part := response.Parts[i]; part.Kind == normalized.PartFile || part.Kind == normalized.PartArtifact {
-			text += "\n[file " + part.Name + "]"
-		}
-	}
-	return text
 }
 
 func jsonOf(value json.RawMessage) string {
@@ -248,7 +239,7 @@ func replacement(cmd *cobra.Command, text, file string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		defer opened.Close()
+		defer func() { _ = opened.Close() }() // only read
 		in = opened
 	}
 	content, err := io.ReadAll(io.LimitReader(in, maxTextFile+1))

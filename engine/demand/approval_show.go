@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,20 +92,8 @@ func jsonText(value json.RawMessage) string {
 // draftText writes an answer as text, with the names of what else is in it.
 func draftText(response normalized.Response) string {
 	text := normalized.PlainText(response.Parts)
-	for i := range response.Parts {
-		switch part := response.Parts[i]; part.Kind {
-		case normalized.PartFile, normalized.PartArtifact:
-			text += "\n[file " + part.Name + "]"
-		case normalized.PartPolicy:
-			if part.Policy != nil {
-				text += "\n" + part.Policy.Text("")
-			}
-		}
-	}
-	for _, others := range [][]string{response.To, response.Cc} {
-		if len(others) > 0 {
-			text += "\n[also to " + strings.Join(others, ", ") + "]"
-		}
+	if others := slices.Concat(response.To, response.Cc); len(others) > 0 {
+		text += "\n[also to " + strings.Join(others, ", ") + "]"
 	}
 	return strings.TrimSpace(text)
 }

@@ -240,7 +240,6 @@ func TestApprovalExpires(t *testing.T) {
 	if codes := b.rows.codes(); !slices.Equal(codes, []string{policypart.CodeExpired, codeApprovalExpired, codeApprovalExpired}) {
 		t.Errorf("on record: %v", codes)
 	}
-
 }
 
 func TestAnswerOfAnApprover(t *testing.T) {

@@ -29,6 +29,13 @@ var retryTelling = []time.Duration{
 	2 * time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour,
 }
 
+// maxAsked bounds the open approvals of one agent about which people are written to: whoever may write to the agent could
+// flood its approvers otherwise. The others wait until some of them are decided; askLater is how often is looked.
+const (
+	maxAsked = 20
+	askLater = time.Minute
+)
+
 // approvalJob tells an approver that they are asked, or, without an approver, the asker that the answer is no.
 type approvalJob struct {
 	Demand   string `json:"demand"`
@@ -74,11 +81,20 @@ func (s *Service) RunApproval(ctx context.Context, job queue.Job) error {
 		return s.tellAsker(ctx, job, issuance)
 	}
 	agent, known := s.options.Agents.Lookup(issuance.Agent)
-	if !known || issuance.CheckOpen(time.Now()) != nil { // decided already: nothing to ask
+	if !known || !open(issuance) { // decided already: nothing to ask
 		return nil
+	}
+	before, err := s.options.Store.Approvals(ctx, exchange.ApprovalFilter{Agent: issuance.Agent, Before: issuance.ID, Limit: maxAsked})
+	if err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
+	if len(before) == maxAsked {
+		return queue.SnoozeFor(askLater)
 	}
 	return s.askApprover(ctx, job, agent, issuance, payload.Approver)
 }
+
+func open(issuance policypart.Issuance) bool { return issuance.CheckOpen(time.Now()) == nil }
 
 // tellAsker ends a turn whose approval was denied by a process without adapters.
 func (s *Service) tellAsker(ctx context.Context, job queue.Job, issuance policypart.Issuance) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -491,5 +492,35 @@ func TestTakenBackMessageDropsItsApproval(t *testing.T) {
 	}
 	if again, err := e.demands.Approve(t.Context(), held.ID, "operator:x"); !fault.Is(err, fault.Conflict) || again.Status != exchange.ApprovalDropped {
 		t.Errorf("approved nevertheless: %+v, %v", again, err)
+	}
+}
+
+func TestApproversAreNotFlooded(t *testing.T) {
+	e, opens := approving(t, "sqlite", &script{answer: refunds})
+	const flood, asked = 25, 20
+	for n := range flood {
+		e.receive(t, message(fmt.Sprint(n)))
+	}
+	for range asked {
+		e.told(t)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		found, err := e.demands.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == flood {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d approvals are open", len(found))
+		}
+		waitTick(t)
+	}
+	opens.mu.Lock()
+	defer opens.mu.Unlock()
+	if len(opens.opened) != asked {
+		t.Errorf("the approver was written to %d times; want %d", len(opens.opened), asked)
 	}
 }

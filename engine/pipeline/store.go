@@ -75,6 +75,8 @@ type Reader interface {
 	SentReader
 	// Demand gives one demand; fault.NotFound when there is none.
 	Demand(ctx context.Context, id string) (policypart.Issuance, error)
+	// Approvals lists demands that somebody else than their asker decides, newest first.
+	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error)
 	// DemandOfTurn gives the newest demand of a turn.
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
 	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
