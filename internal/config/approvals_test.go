@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,23 @@ func TestApprovers(t *testing.T) {
 		_, err := Load(write(t, agent+lines+"\n"), nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", lines, err, want)
+		}
+	}
+}
+
+func TestExamplesInTheGuideToApprovalsLoad(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/approvals.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(guide), "```toml\n")[1:]
+	if len(blocks) == 0 {
+		t.Fatal("the guide has no example")
+	}
+	for _, block := range blocks {
+		example, _, _ := strings.Cut(block, "```")
+		if _, err := Load(write(t, example), nil); err != nil {
+			t.Errorf("%v in\n%s", err, example)
 		}
 	}
 }
