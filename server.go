@@ -205,10 +205,18 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back, ctx := errgroup.WithContext(ctx)
 	back.Go(func() error { return s.queue.Run(ctx) })
 	back.Go(func() error { return s.store.Listen(ctx) })
-	back.Go(func() error { return s.activitypub.Prepare(ctx) })
+	back.Go(func() error { s.prepareKeys(ctx); return nil })
 	back.Go(func() error { return s.demands.Run(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	return back
+}
+
+// prepareKeys makes the keys of the actors before they are asked for. A database that is down just now must not end the
+// server: the keys are then made when they are first needed.
+func (s *Server) prepareKeys(ctx context.Context) {
+	if err := s.activitypub.Prepare(ctx); err != nil && ctx.Err() == nil {
+		s.logger.WarnContext(ctx, "keys could not be prepared and will be made when they are needed", "error", err)
+	}
 }
 
 // serveTools keeps the connections to MCP servers until ctx ends.
