@@ -16,7 +16,7 @@ func (o *Operator) Approvals(ctx context.Context, filter exchange.ApprovalFilter
 	return o.demands().Approvals(ctx, filter)
 }
 
-// Approval gives one approval by its id, or by its code while it is open. fault.NotFound when there is none.
+// Approval gives one approval by its id or code. fault.NotFound when there is none.
 func (o *Operator) Approval(ctx context.Context, id string) (exchange.Approval, error) {
 	return o.demands().Approval(ctx, id)
 }

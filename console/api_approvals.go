@@ -13,8 +13,8 @@ import (
 	"inbox/internal/httpserver"
 )
 
-// Approvals are the decisions that somebody else than the asker has to take. An approval is named by its id, or by its
-// code while it is open. By is who decides, for the record. Errors: fault.NotFound, fault.Gone (expired), fault.Conflict
+// Approvals are the decisions that somebody else than the asker has to take. An approval is named by its id or
+// code. By is who decides, for the record. Errors: fault.NotFound, fault.Gone (expired), fault.Conflict
 // (decided before), fault.Malformed.
 type Approvals interface {
 	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]exchange.Approval, error)

@@ -55,8 +55,9 @@ type Approval struct {
 
 // ApprovalFilter selects approvals, newest first. Empty fields do not restrict.
 type ApprovalFilter struct {
-	Agent  string
-	All    bool   // also those that are not open any more
-	Before string // cursor: id of the last row of the page before
-	Limit  int    // 1…500
+	Agent    string
+	CodeHash string // policypart.Issuance.CodeHash
+	All      bool   // also those that are not open any more
+	Before   string // cursor: id of the last row of the page before
+	Limit    int    // 1…500
 }

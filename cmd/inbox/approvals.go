@@ -21,8 +21,8 @@ func newApprovals() *cobra.Command {
 		Use:   "approvals",
 		Short: "List, show, approve, deny or edit what waits for your decision",
 		Long: `An agent that needs an approval waits until you decide, or one of the approvers whom its configuration names.
-Where approve_replies is set, finished answers wait in the same way. An approval is named by its id, or by its code
-while it is open. It is decided once.`,
+Where approve_replies is set, finished answers wait in the same way. An approval is named by its id or its code.
+It is decided once.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -29,13 +29,18 @@ func (s *Service) Answer(ctx context.Context, turn exchange.TurnRecord, d Decisi
 	if d.Short && d.Code == "" && !asked {
 		return Verdict{}, nil
 	}
-	all, err := s.options.Store.Approvals(ctx, exchange.ApprovalFilter{Agent: turn.Agent, All: d.Code != "", Limit: lookedThrough})
+	filter := exchange.ApprovalFilter{Agent: turn.Agent, Limit: lookedThrough}
+	if d.Code != "" {
+		filter.CodeHash, filter.All = hashCode(d.Code), true
+	}
+	found, err := s.options.Store.Approvals(ctx, filter)
 	if err != nil {
 		return Verdict{}, fault.RetryIn(0, "the approvals cannot be read now", err)
 	}
-	open := slices.DeleteFunc(slices.Clone(all), func(i policypart.Issuance) bool { return i.CheckOpen(s.now()) != nil })
+	closed := func(i policypart.Issuance) bool { return i.CheckOpen(s.now()) != nil }
+	open := slices.DeleteFunc(slices.Clone(found), closed)
 	if d.Code != "" {
-		return s.answerCode(ctx, d, by, open, all), nil
+		return s.answerCode(ctx, d, by, open, found), nil
 	}
 	isAbout := func(i policypart.Issuance) bool { return i.ID == about }
 	switch {
@@ -49,14 +54,13 @@ func (s *Service) Answer(ctx context.Context, turn exchange.TurnRecord, d Decisi
 	return s.decision(open[0], d, by), nil
 }
 
-// answerCode finds the approval that the message names.
-func (s *Service) answerCode(ctx context.Context, d Decision, by Decider, open, all []policypart.Issuance) Verdict {
-	named := func(i policypart.Issuance) bool { return codeOf(i.ID) == d.Code }
-	if n := slices.IndexFunc(open, named); n >= 0 {
-		return s.decision(open[n], d, by)
-	}
-	if n := slices.IndexFunc(all, named); n >= 0 {
-		return s.late(ctx, all[n], by)
+// answerCode answers a message that names an approval; found are those with its code.
+func (s *Service) answerCode(ctx context.Context, d Decision, by Decider, open, found []policypart.Issuance) Verdict {
+	switch {
+	case len(open) > 0:
+		return s.decision(open[0], d, by)
+	case len(found) > 0:
+		return s.late(ctx, found[0], by)
 	}
 	return Verdict{Answers: !d.Short, Sentence: "No request with the code " + d.Code + " waits for a decision."}
 }

@@ -24,7 +24,7 @@ func (s *Service) Approvals(ctx context.Context, filter exchange.ApprovalFilter)
 	return list, err
 }
 
-// Approval gives one approval by its id, or by its code while it is open. fault.NotFound when there is none.
+// Approval gives one approval by its id or code. fault.NotFound when there is none.
 func (s *Service) Approval(ctx context.Context, id string) (exchange.Approval, error) {
 	issuance, err := s.findApproval(ctx, id)
 	if err != nil {
@@ -109,7 +109,7 @@ func reworded(parts []normalized.Part, text string) []normalized.Part {
 func (s *Service) findApproval(ctx context.Context, id string) (issuance policypart.Issuance, err error) {
 	found := true
 	if isCode(id) {
-		issuance, found, err = s.options.Store.DemandByCode(ctx, hashCode(plainCode(id)))
+		issuance, found, err = s.byCode(ctx, hashCode(plainCode(id)))
 	} else {
 		issuance, err = s.options.Store.Demand(ctx, id)
 	}
@@ -120,6 +120,24 @@ func (s *Service) findApproval(ctx context.Context, id string) (issuance policyp
 		return policypart.Issuance{}, fault.Newf(fault.NotFound, "there is no approval %s; see: inbox approvals list", id)
 	}
 	return issuance, err
+}
+
+// byCode finds the newest approval with a code, an open one first.
+func (s *Service) byCode(ctx context.Context, hash string) (policypart.Issuance, bool, error) {
+	for _, all := range []bool{false, true} {
+		found, err := s.options.Store.Approvals(ctx, exchange.ApprovalFilter{CodeHash: hash, All: all, Limit: 1})
+		if err != nil || len(found) > 0 {
+			return first(found), len(found) > 0, err
+		}
+	}
+	return policypart.Issuance{}, false, nil
+}
+
+func first(found []policypart.Issuance) (issuance policypart.Issuance) {
+	if len(found) > 0 {
+		issuance = found[0]
+	}
+	return issuance
 }
 
 // openApproval finds one that can be decided; an attempt at one that cannot is on record.

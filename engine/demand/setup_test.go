@@ -85,7 +85,7 @@ func (s *rowStore) Approvals(_ context.Context, filter exchange.ApprovalFilter) 
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.demands))) {
 		i := s.demands[id]
 		open := i.Status == policypart.StatusIssued || i.Status == policypart.StatusClaimed
-		if i.Purpose == policypart.PurposeApproval && (filter.Agent == "" || i.Agent == filter.Agent) && (filter.All || open) && len(list) < filter.Limit {
+		if i.Purpose == policypart.PurposeApproval && (filter.Agent == "" || i.Agent == filter.Agent) && (filter.CodeHash == "" || i.CodeHash == filter.CodeHash) && (filter.All || open) && len(list) < filter.Limit {
 			list = append(list, i)
 		}
 	}

@@ -38,7 +38,14 @@ func TestTrustPlans(t *testing.T) {
 		chosen := selectAudit(filter)
 		return `SELECT ` + auditColumns + ` FROM audit` + chosen.sql() + chosen.page("id DESC", 1)
 	}
+	approvals := func(filter exchange.ApprovalFilter) string {
+		query, _ := selectApprovals(filter)
+		return query
+	}
 	for _, test := range []struct{ name, query, want string }{
+		{"open approvals", approvals(exchange.ApprovalFilter{Agent: "a", Before: "b"}), "USING INDEX demands_open"},
+		{"approvals by code", approvals(exchange.ApprovalFilter{Agent: "a", CodeHash: "c", All: true}), "USING INDEX demands_code"},
+		{"page of approvals", approvals(exchange.ApprovalFilter{All: true, Before: "b"}), "USING INDEX sqlite_autoindex_demands_1"},
 		{"demandByID", demandByID, "USING INDEX sqlite_autoindex_demands_1"},
 		{"demandByState", demandByState, "USING INDEX sqlite_autoindex_demands_2"},
 		{"demandOfTurn", demandOfTurn, "USING INDEX demands_turn"},

@@ -288,6 +288,7 @@ func demandDue(t *testing.T, p *probe) {
 func (p *probe) approval(agent, status string) policypart.Issuance {
 	demand := p.demand(newID())
 	demand.Agent, demand.Purpose, demand.Status = agent, policypart.PurposeApproval, status
+	demand.CodeHash = "code of " + demand.ID
 	return demand
 }
 
@@ -311,6 +312,9 @@ func demandApprovals(t *testing.T, p *probe) {
 	list(exchange.ApprovalFilter{Agent: "lister", All: true, Limit: 10}, claimed, denied, open)
 	list(exchange.ApprovalFilter{Agent: "lister", All: true, Limit: 2}, claimed, denied)
 	list(exchange.ApprovalFilter{Agent: "lister", All: true, Limit: 2, Before: denied.ID}, open)
+	list(exchange.ApprovalFilter{CodeHash: denied.CodeHash, All: true, Limit: 10}, denied)
+	list(exchange.ApprovalFilter{CodeHash: denied.CodeHash, Limit: 10})
+	list(exchange.ApprovalFilter{CodeHash: open.CodeHash, Limit: 10}, open)
 	list(exchange.ApprovalFilter{Agent: "nobody", All: true, Limit: 10})
 	everybody, err := p.Trust.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 500})
 	p.ok(err)
