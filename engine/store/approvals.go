@@ -26,7 +26,7 @@ func selectApprovals(filter exchange.ApprovalFilter) (query string, arguments []
 	id := "id"
 	if !filter.All {
 		query += ` AND ` + openStatus + ` AND expires_at > 0` // a range of the index demands_open
-		id = "id || ''" // few are open: sorting them is cheaper than walking through all demands in order
+		id = "id || ''"                                       // few are open: sorting them is cheaper than walking through all demands in order
 	}
 	if filter.CodeHash != "" {
 		query += ` AND code_hash <> ''` // as the index demands_code says it
