@@ -165,8 +165,8 @@ func TestStepHasItsOwnKey(t *testing.T) {
 	asked.Message.ReceivedTrace = &normalized.Response{Parts: []normalized.Part{normalized.Text("rain")}}
 	more := turn
 	more.Message.ReceivedTrace = &normalized.Response{Parts: []normalized.Part{normalized.Text("sun")}}
-	keys := map[string]bool{step(turn): true, step(again): true, step(asked): true, step(more): true}
-	if len(keys) != 3 || step(turn) != turn.ID {
+	keys := map[string]bool{turn.Step(): true, again.Step(): true, asked.Step(): true, more.Step(): true}
+	if len(keys) != 3 || turn.Step() != turn.ID {
 		t.Errorf("keys %v", keys)
 	}
 }
