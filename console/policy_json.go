@@ -9,26 +9,32 @@ import (
 	"strings"
 	"time"
 
+	"inbox/identity"
+	"inbox/internal/facilitator"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
-	"inbox/normalized"
 	"inbox/policypart"
 )
 
-const (
-	contractVersion = "v0.1" // of the body of an agent's answer over HTTP (message contract, section 5)
-	x402Version     = 1
-)
-
-// demandBody is a demand for programs: the agent's answer as it travels over HTTP, with what x402 clients read beside it.
-type demandBody struct {
-	V           string            `json:"v"`
-	Agent       string            `json:"agent"`
-	Parts       []normalized.Part `json:"parts"`
+// demandExtras stand beside a demand for programs: what clients of x402 and of logins read.
+type demandExtras struct {
 	Logins      []string          `json:"logins,omitempty"`
 	X402Version int               `json:"x402Version,omitempty"`
 	Accepts     []json.RawMessage `json:"accepts,omitempty"`
 	Error       string            `json:"error,omitempty"`
+}
+
+// beside writes the extras into the body of the part.
+func (e demandExtras) beside(body []byte) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	encoded, err := json.Marshal(e)
+	if err == nil {
+		err = json.Unmarshal(encoded, &members)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return identity.AppendMembers(body, members)
 }
 
 // document answers a program with the demand, under the status and with the headers of its kind (section 8).
@@ -40,16 +46,21 @@ func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string
 	part := demand.Part
 	part.URL = p.publicURL + "/policy/" + demand.Token
 	part.AuthChallenges = challenges(demand, part.URL)
-	body := demandBody{
-		V: contractVersion, Agent: demand.AgentAddress, Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}},
-		Logins: demand.Logins, Error: note,
-	}
+	extras := demandExtras{Logins: demand.Logins, Error: note}
 	if demand.Kind == policypart.PaymentRequired {
-		body.X402Version, body.Accepts = x402Version, listed(demand.Accepts)
-		body.Error = orElse(note, "a payment is required; send it by POST in the header "+paymentHeader)
+		extras.X402Version, extras.Accepts = facilitator.VersionOf(demand.Accepts), listed(demand.Accepts)
+		extras.Error = orElse(note, "a payment is required; send it by POST in the header "+paymentHeader)
+	}
+	body, err := part.HTTPBody(demand.AgentAddress)
+	if err == nil {
+		body, err = extras.beside(body)
+	}
+	if err != nil {
+		httpserver.WriteFault(w, err)
+		return
 	}
 	maps.Copy(w.Header(), part.HTTPHeader())
-	httpserver.WriteJSON(w, policypart.HTTPStatus(demand.Kind), body)
+	httpserver.WriteJSON(w, policypart.HTTPStatus(demand.Kind), json.RawMessage(body))
 }
 
 // challenges gives those of a demand with its address as the realm: stored ones have its id, which opens nothing.

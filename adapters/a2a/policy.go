@@ -6,6 +6,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/internal/facilitator"
 	"inbox/policypart"
 )
 
@@ -31,18 +32,7 @@ func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error 
 		if accepts == nil {
 			accepts = []json.RawMessage{}
 		}
-		message.SetMeta("x402.payment.required", map[string]any{"x402Version": x402Version(accepts), "accepts": accepts})
+		message.SetMeta("x402.payment.required", map[string]any{"x402Version": facilitator.VersionOf(accepts), "accepts": accepts})
 	}
 	return nil
-}
-
-// x402Version tells the two versions of payment requirements apart: version 2 renamed maxAmountRequired to amount.
-func x402Version(accepts []json.RawMessage) int {
-	var requirement struct {
-		Amount json.RawMessage `json:"amount"`
-	}
-	if len(accepts) > 0 && json.Unmarshal(accepts[0], &requirement) == nil && len(requirement.Amount) > 0 {
-		return 2
-	}
-	return 1
 }

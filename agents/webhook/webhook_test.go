@@ -156,21 +156,6 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestStepHasItsOwnKey: the key is the same in every attempt, and another one for every step of the turn.
-func TestStepHasItsOwnKey(t *testing.T) {
-	turn := agenttest.Turn("t", question())
-	again := turn
-	again.Attempt = 7
-	asked := turn
-	asked.Message.ReceivedTrace = &normalized.Response{Parts: []normalized.Part{normalized.Text("rain")}}
-	more := turn
-	more.Message.ReceivedTrace = &normalized.Response{Parts: []normalized.Part{normalized.Text("sun")}}
-	keys := map[string]bool{turn.Step(): true, again.Step(): true, asked.Step(): true, more.Step(): true}
-	if len(keys) != 3 || turn.Step() != turn.ID {
-		t.Errorf("keys %v", keys)
-	}
-}
-
 func TestAnswers(t *testing.T) {
 	hello := []normalized.Part{normalized.Text("Hello, world")}
 	ids := `"in_reply_to":"` + question().ID + `",`

@@ -145,3 +145,16 @@ func FuzzMatch(f *testing.F) {
 		}
 	})
 }
+
+func TestVersionOfRequirements(t *testing.T) {
+	for want, lists := range map[int][][]json.RawMessage{
+		1: {nil, {json.RawMessage(`{"maxAmountRequired":"1"}`)}, {json.RawMessage(`7`)}, {facilitatortest.Requirements("0x1", "5")}},
+		2: {{facilitatortest.Requirements2("0x1", "5")}},
+	} {
+		for _, accepts := range lists {
+			if got := facilitator.VersionOf(accepts); got != want {
+				t.Errorf("%s: version %d, want %d", accepts, got, want)
+			}
+		}
+	}
+}

@@ -39,6 +39,15 @@ func (r Requirements) Version() int {
 	return 1
 }
 
+// VersionOf gives the version of x402 in which a list of requirements is written; 1 where nothing says otherwise.
+func VersionOf(accepts []json.RawMessage) int {
+	var first Requirements
+	if len(accepts) == 0 || json.Unmarshal(accepts[0], &first) != nil {
+		return 1
+	}
+	return first.Version()
+}
+
 // ReadRequirements reads one entry of accepts and refuses one that nobody could pay.
 func ReadRequirements(raw json.RawMessage) (Requirements, error) {
 	var r Requirements

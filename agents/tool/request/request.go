@@ -70,16 +70,6 @@ func FromToolCall(toolName, toolCallID string, parameters any, context, runtime,
 	})
 }
 
-// TimedOut gives the request with StatusTimeout and the same identity. It fails like Normalize.
-func TimedOut(raw map[string]any) (map[string]any, error) {
-	normalized, err := Normalize(raw)
-	if err != nil {
-		return nil, err
-	}
-	normalized["status"] = StatusTimeout
-	return normalized, nil
-}
-
 // ID is the id of a request that brings none: the same call of the same run gets the same id. Parts are taken as they
 // are, untrimmed; empty ones are left out, and so is "0", which the recorded ids count as empty.
 func ID(runID, toolName, toolCallID string) string {
