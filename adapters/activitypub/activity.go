@@ -105,17 +105,24 @@ func (a *Adapter) acceptFollow(ctx context.Context, in *incoming, agent exchange
 		return fmt.Errorf("make activity id: %w", err)
 	}
 	accept := struct {
-		Context string       `json:"@context"`
+		Context []string     `json:"@context"`
 		ID      string       `json:"id"`
 		Type    string       `json:"type"`
 		Actor   string       `json:"actor"`
 		Object  followObject `json:"object"`
 		To      []string     `json:"to"`
 	}{
-		Context: activityStreams, ID: a.noteIRI(id.String()), Type: "Accept", Actor: a.actorIRI(agent.Name),
+		Context: []string{activityStreams, integrityContext}, ID: a.noteIRI(id.String()), Type: "Accept", Actor: a.actorIRI(agent.Name),
 		Object: followObject{in.id, "Follow", in.actor, a.actorIRI(agent.Name)}, To: []string{in.actor},
 	}
-	return a.sendLater(ctx, agent.Name, in.by.actor, accept)
+	body, err := encode(accept)
+	if err != nil {
+		return err
+	}
+	if body, err = a.prove(ctx, agent.Name, body, a.now()); err != nil {
+		return err
+	}
+	return a.sendLater(ctx, agent.Name, in.by.actor, json.RawMessage(body))
 }
 
 func (a *Adapter) putJSON(ctx context.Context, namespace, key string, document any) error {

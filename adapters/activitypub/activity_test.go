@@ -148,6 +148,7 @@ func TestBlockStopsReplies(t *testing.T) {
 // TestUnknownActorDeletes: Mastodon sends every account deletion to every server that it knows.
 func TestUnknownActorDeletes(t *testing.T) {
 	r := newRig(t)
+	before := len(r.state.data)
 	for i := range 1000 {
 		actor := fmt.Sprintf("https://mastodon.example/users/%d", i)
 		body := fmt.Sprintf(`{"id":"%s#delete","type":"Delete","actor":"%s","object":"%s"}`, actor, actor, actor)
@@ -155,8 +156,8 @@ func TestUnknownActorDeletes(t *testing.T) {
 		d.header.Set("Signature", `keyId="`+actor+`#main-key",headers="date",signature="AA=="`)
 		r.want(d, http.StatusAccepted, "")
 	}
-	if n, rows := r.remote.connections.Load(), len(r.state.data); n != 0 || rows != 3 || len(r.engine.jobs) != 0 {
-		t.Errorf("%d connections, %d rows, %d jobs", n, rows-3, len(r.engine.jobs))
+	if n, rows := r.remote.connections.Load(), len(r.state.data); n != 0 || rows != before || len(r.engine.jobs) != 0 {
+		t.Errorf("%d connections, %d rows, %d jobs", n, rows-before, len(r.engine.jobs))
 	}
 }
 

@@ -98,7 +98,7 @@ func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 	if err := a.allowed(ctx, delivery.Reply.Agent, place); err != nil {
 		return exchange.DeliveryReceipt{}, err
 	}
-	body, err := a.written(delivery.Reply, relayed, place)
+	body, err := a.written(ctx, delivery.Reply, relayed, place)
 	if err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as an activity", err)
 	}
@@ -107,7 +107,7 @@ func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 }
 
 // written gives the activity that carries a reply to one place.
-func (a *Adapter) written(reply exchange.Reply, relayed []person, place destination) ([]byte, error) {
+func (a *Adapter) written(ctx context.Context, reply exchange.Reply, relayed []person, place destination) ([]byte, error) {
 	if place.Like {
 		return a.like(reply)
 	}
@@ -115,7 +115,16 @@ func (a *Adapter) written(reply exchange.Reply, relayed []person, place destinat
 	if err != nil {
 		return nil, err
 	}
-	return encode(a.activity(reply.ID, made))
+	return a.provenCreate(ctx, reply, made)
+}
+
+// provenCreate encodes the Create of a note with its proof, dated like the note.
+func (a *Adapter) provenCreate(ctx context.Context, reply exchange.Reply, made note) ([]byte, error) {
+	body, err := encode(a.activity(reply.ID, made))
+	if err != nil {
+		return nil, err
+	}
+	return a.prove(ctx, reply.Agent, body, reply.CreatedAt)
 }
 
 // allowed refuses to send to whoever blocked the agent, to hosts that the operator excludes and to ourselves.

@@ -59,6 +59,7 @@ type actorDocument struct {
 	Featured          string            `json:"featured,omitempty"`
 	Endpoints         map[string]string `json:"endpoints"`
 	PublicKey         publicKey         `json:"publicKey"`
+	AssertionMethod   []multikey        `json:"assertionMethod"`
 	ManuallyApproves  bool              `json:"manuallyApprovesFollowers"`
 	Discoverable      bool              `json:"discoverable"`
 	Indexable         bool              `json:"indexable"`
@@ -73,6 +74,14 @@ type publicKey struct {
 	PEM   string `json:"publicKeyPem"`
 }
 
+// multikey is the key of the proofs inside our activities (FEP-521a).
+type multikey struct {
+	ID         string `json:"id"`
+	Type       string `json:"type"`
+	Controller string `json:"controller"`
+	Key        string `json:"publicKeyMultibase"`
+}
+
 // implemented announces a specification (FEP-844e).
 type implemented struct {
 	Href string `json:"href"`
@@ -83,6 +92,8 @@ type implemented struct {
 var actorContext = []any{
 	activityStreams,
 	"https://w3id.org/security/v1",
+	"https://w3id.org/security/multikey/v1",
+	integrityContext,
 	map[string]any{
 		"manuallyApprovesFollowers": "as:manuallyApprovesFollowers",
 		"toot":                      "http://joinmastodon.org/ns#",
@@ -90,7 +101,9 @@ var actorContext = []any{
 		"indexable":                 "toot:indexable",
 		"featured":                  map[string]string{"@id": "toot:featured", "@type": "@id"},
 		"webfinger":                 "https://purl.archive.org/socialweb/webfinger#webfinger",
-		"implements":                map[string]string{"@id": "https://w3id.org/fep/844e#implements", "@type": "@id"},
+		// Neither multikey/v1 nor data-integrity/v1 names it, and Fedify then finds no key.
+		"assertionMethod": map[string]string{"@id": "https://w3id.org/security#assertionMethod", "@type": "@id", "@container": "@set"},
+		"implements":      map[string]string{"@id": "https://w3id.org/fep/844e#implements", "@type": "@id"},
 	},
 }
 
@@ -127,8 +140,9 @@ func (a *Adapter) instanceActor(key *ownKey) actorDocument {
 func (a *Adapter) baseActor(id string, key *ownKey) actorDocument {
 	return actorDocument{
 		Context: actorContext, ID: id, Inbox: id + "/inbox", Outbox: id + "/outbox",
-		Endpoints: map[string]string{"sharedInbox": a.sharedInbox()},
-		PublicKey: publicKey{ID: id + "#main-key", Owner: id, PEM: key.Public},
+		Endpoints:       map[string]string{"sharedInbox": a.sharedInbox()},
+		PublicKey:       publicKey{ID: id + "#main-key", Owner: id, PEM: key.Public},
+		AssertionMethod: []multikey{{ID: id + proofKeyFragment, Type: "Multikey", Controller: id, Key: key.Multikey}},
 	}
 }
 

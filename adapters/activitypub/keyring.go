@@ -2,6 +2,7 @@ package activitypub
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -22,17 +23,26 @@ const (
 	rsaBits      = 2048 // what every peer accepts; a longer key costs them and us, and gains nothing here
 )
 
-// ownKey is the key pair of one of our actors.
+// ownKey holds the key pairs of one of our actors: RSA for requests, because every peer verifies it, and Ed25519 for
+// the proofs inside activities.
 type ownKey struct {
-	Private *rsa.PrivateKey
-	Public  string // SPKI PEM
+	Private  *rsa.PrivateKey
+	Public   string // SPKI PEM
+	Proof    ed25519.PrivateKey
+	Multikey string // the public half of Proof
 }
 
-// storedKey is the document that all nodes share.
+// storedKey is the document of one private key that all nodes share.
 type storedKey struct {
 	PrivateKeyPEM string    `json:"private_key_pem"` // PKCS #8
 	CreatedAt     time.Time `json:"created_at"`
 }
+
+// Kinds of stored keys; the rest of the row's key is the owner.
+const (
+	rsaPrefix     = "rsa:"
+	ed25519Prefix = "ed25519:"
+)
 
 // keyring gives our actors their keys. A key is made once: the first node that stores it wins and all use that one.
 type keyring struct {
@@ -64,16 +74,18 @@ func (k *keyring) key(ctx context.Context, owner string) (*ownKey, error) {
 }
 
 func (k *keyring) load(ctx context.Context, owner string) (*ownKey, error) {
-	stored, found, err := k.state.Get(ctx, keyNamespace, "rsa:"+owner)
+	forRequests, err := k.stored(ctx, rsaPrefix+owner, func() (any, error) { return rsa.GenerateKey(rand.Reader, rsaBits) })
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		if stored, err = k.make(ctx, owner); err != nil {
-			return nil, err
-		}
+	forProofs, err := k.stored(ctx, ed25519Prefix+owner, func() (any, error) {
+		_, private, err := ed25519.GenerateKey(rand.Reader)
+		return private, err
+	})
+	if err != nil {
+		return nil, err
 	}
-	key, err := readStoredKey(stored)
+	key, err := newOwnKey(forRequests, forProofs)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +95,22 @@ func (k *keyring) load(ctx context.Context, owner string) (*ownKey, error) {
 	return key, nil
 }
 
-func (k *keyring) make(ctx context.Context, owner string) ([]byte, error) {
-	private, err := rsa.GenerateKey(rand.Reader, rsaBits)
+// stored reads a private key, which it makes where there is none.
+func (k *keyring) stored(ctx context.Context, name string, generate func() (any, error)) (any, error) {
+	value, found, err := k.state.Get(ctx, keyNamespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		if value, err = k.make(ctx, name, generate); err != nil {
+			return nil, err
+		}
+	}
+	return readStoredKey(value)
+}
+
+func (k *keyring) make(ctx context.Context, name string, generate func() (any, error)) ([]byte, error) {
+	private, err := generate()
 	if err != nil {
 		return nil, err
 	}
@@ -97,14 +123,14 @@ func (k *keyring) make(ctx context.Context, owner string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	current, inserted, err := k.state.PutIfAbsent(ctx, keyNamespace, "rsa:"+owner, value, time.Time{})
+	current, inserted, err := k.state.PutIfAbsent(ctx, keyNamespace, name, value, time.Time{})
 	if inserted {
 		return value, err
 	}
 	return current, err
 }
 
-func readStoredKey(value []byte) (*ownKey, error) {
+func readStoredKey(value []byte) (any, error) {
 	var stored storedKey
 	if err := json.Unmarshal(value, &stored); err != nil {
 		return nil, fmt.Errorf("decode stored key: %w", err)
@@ -113,19 +139,27 @@ func readStoredKey(value []byte) (*ownKey, error) {
 	if block == nil {
 		return nil, errors.New("decode stored key: not PEM")
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	private, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("decode stored key: %w", err)
 	}
-	private, isRSA := parsed.(*rsa.PrivateKey)
-	if !isRSA {
-		return nil, errors.New("decode stored key: not an RSA key")
+	return private, nil
+}
+
+func newOwnKey(forRequests, forProofs any) (*ownKey, error) {
+	private, isRSA := forRequests.(*rsa.PrivateKey)
+	proof, isEd25519 := forProofs.(ed25519.PrivateKey)
+	if !isRSA || !isEd25519 {
+		return nil, errors.New("a stored key is of another kind than its name says")
 	}
 	der, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
 	if err != nil {
 		return nil, fmt.Errorf("encode public key: %w", err)
 	}
-	return &ownKey{private, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}, nil
+	return &ownKey{
+		Private: private, Public: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
+		Proof: proof, Multikey: multikeyOf(proof.Public().(ed25519.PublicKey)),
+	}, nil
 }
 
 // Prepare makes or loads the keys of all agents and of the server's own actor, several at a time. Calling it in the

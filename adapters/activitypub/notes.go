@@ -38,13 +38,18 @@ func (a *Adapter) serveNote(w http.ResponseWriter, r *http.Request) {
 
 func (a *Adapter) serveCreate(w http.ResponseWriter, r *http.Request) {
 	reply, made, private, err := a.readableNote(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	body, err := a.provenCreate(r.Context(), reply, made)
 	switch {
 	case err != nil:
-		refuse(w, r, err)
+		refuse(w, r, unavailable(err))
 	case private:
-		a.writePrivate(w, r, a.activity(reply.ID, made))
+		a.writePrivate(w, r, json.RawMessage(body))
 	default:
-		a.write(w, r, a.activity(reply.ID, made))
+		a.write(w, r, json.RawMessage(body))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"math/big"
 	"strings"
 	"time"
 )
@@ -179,34 +178,4 @@ func checkRSA(key *rsa.PublicKey) error {
 		return errors.New("RSA key has an exponent below 65537")
 	}
 	return nil
-}
-
-// parseMultikey reads z + base58btc(0xed 0x01 + 32 bytes), an Ed25519 key.
-func parseMultikey(material string) (crypto.PublicKey, error) {
-	raw, ok := base58(material[1:])
-	if !ok || len(raw) != 2+ed25519.PublicKeySize || raw[0] != 0xed || raw[1] != 0x01 {
-		return nil, errors.New("multikey is not an Ed25519 key")
-	}
-	return ed25519.PublicKey(raw[2:]), nil
-}
-
-const base58Alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-
-// base58 decodes short base58btc text.
-func base58(text string) ([]byte, bool) {
-	if len(text) > 128 {
-		return nil, false
-	}
-	number, zeros := new(big.Int), 0
-	for i := range len(text) {
-		digit := strings.IndexByte(base58Alphabet, text[i])
-		if digit < 0 {
-			return nil, false
-		}
-		if digit == 0 && zeros == i {
-			zeros++
-		}
-		number.Mul(number, big.NewInt(58)).Add(number, big.NewInt(int64(digit)))
-	}
-	return append(make([]byte, zeros), number.Bytes()...), true
 }

@@ -18,6 +18,7 @@ const maxReplyFiles = 4
 // noteContext names the terms beside ActivityStreams that our notes use.
 var noteContext = []any{
 	activityStreams,
+	integrityContext,
 	map[string]any{
 		"ostatus": "http://ostatus.org#", "conversation": "ostatus:conversation", "sensitive": "as:sensitive",
 	},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -32,18 +33,26 @@ import (
 
 // aliceKey and malloryKey are made once for all tests.
 var (
-	aliceKey   = sync.OnceValue(newTestKey)
-	malloryKey = sync.OnceValue(newTestKey)
-	ownTestKey = sync.OnceValue(func() []byte {
-		der, err := x509.MarshalPKCS8PrivateKey(newTestKey())
-		if err != nil {
-			panic(err)
-		}
-		text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-		value, _ := json.Marshal(storedKey{PrivateKeyPEM: string(text)})
-		return value
-	})
+	aliceKey    = sync.OnceValue(newTestKey)
+	malloryKey  = sync.OnceValue(newTestKey)
+	ownTestKey  = sync.OnceValue(func() []byte { return storedTestKey(newTestKey()) })
+	ownProofKey = sync.OnceValue(func() []byte { return storedTestKey(testSeedKey(7)) })
 )
+
+// testSeedKey is the same Ed25519 key in every run.
+func testSeedKey(seed byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
+}
+
+func storedTestKey(private any) []byte {
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		panic(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	value, _ := json.Marshal(storedKey{PrivateKeyPEM: string(text)})
+	return value
+}
 
 func newTestKey() *rsa.PrivateKey {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -246,7 +255,8 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		clock:  new(atomic.Int64),
 	}
 	for _, owner := range []string{"", "echo", "other"} {
-		_ = r.state.Put(t.Context(), keyNamespace, "rsa:"+owner, ownTestKey(), time.Time{})
+		_ = r.state.Put(t.Context(), keyNamespace, rsaPrefix+owner, ownTestKey(), time.Time{})
+		_ = r.state.Put(t.Context(), keyNamespace, ed25519Prefix+owner, ownProofKey(), time.Time{})
 	}
 	r.remote = newRemoteServer(t)
 	client := safehttp.New(safehttp.Options{AllowPrivate: true, Timeout: 5 * time.Second})

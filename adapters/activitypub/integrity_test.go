@@ -1,0 +1,117 @@
+package activitypub
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// checkOwnProof verifies a proof of ours with the key that the actor publishes, written apart from the code under test.
+func checkOwnProof(t *testing.T, r *rig, actorPath string, activity []byte) {
+	t.Helper()
+	_, _, document := r.fetch(actorPath, activityMediaType)
+	var actor actorDocument
+	if err := json.Unmarshal([]byte(document), &actor); err != nil {
+		t.Fatal(err)
+	}
+	var parts map[string]json.RawMessage
+	var proof map[string]any
+	if err := json.Unmarshal(activity, &parts); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(parts["proof"], &proof); err != nil {
+		t.Fatalf("no proof in %s", activity)
+	}
+	delete(parts, "proof")
+	value, _ := decodeMultibase(proof["proofValue"].(string))
+	delete(proof, "proofValue")
+	options, _ := json.Marshal(proof)
+	rest, _ := json.Marshal(parts)
+	digest, err := integrityDigest(options, rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := actor.AssertionMethod[0]
+	key, err := parseMultikey(listed.Key)
+	if err != nil || listed.Controller != actor.ID || listed.ID != proof["verificationMethod"] {
+		t.Fatalf("key %+v of %s, %v", listed, actor.ID, err)
+	}
+	if !ed25519.Verify(key.(ed25519.PublicKey), digest, value) {
+		t.Errorf("the proof does not verify: %s", activity)
+	}
+}
+
+func TestOurActivitiesCarryProofs(t *testing.T) {
+	r := newRig(t)
+	reply := r.reply(r.question("1", "hello"), "hello yourself")
+	for range 2 {
+		if err := r.deliverReply(reply, 0, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := r.remote.arrivals()
+	checkOwnProof(t, r, "/agents/echo", sent[0].body)
+	if !bytes.Equal(sent[0].body, sent[1].body) {
+		t.Error("a repeated delivery has other bytes")
+	}
+	r.engine.replies[reply.ID] = reply
+	if _, _, body := r.fetch("/o/"+reply.ID+"/activity", activityMediaType); body != string(sent[0].body) {
+		t.Errorf("served %s\nsent %s", body, sent[0].body)
+	}
+	r.want(r.deliver(r.simple("Follow", r.base+"/agents/echo")).sign(), 202, "")
+	for _, job := range r.engine.takeJobs(jobActivity) {
+		if err := r.adapter.SendActivity(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkOwnProof(t, r, "/agents/echo", r.remote.arrivals()[2].body)
+}
+
+func TestKeysOfAllKindsSurviveARestart(t *testing.T) {
+	state := newRows()
+	first, err := newKeyring(state, time.Now).key(t.Context(), "Echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := newKeyring(state, time.Now).key(t.Context(), "echo")
+	if err != nil || !first.Private.Equal(second.Private) || !first.Proof.Equal(second.Proof) || first.Multikey != second.Multikey {
+		t.Errorf("other keys after a restart: %v", err)
+	}
+}
+
+func TestSplitMembersKeepsEveryByte(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		content := rapid.MapOf(rapid.String(), rapid.OneOf(
+			rapid.String().AsAny(), rapid.Float64().AsAny(), rapid.Bool().AsAny(), rapid.SliceOf(rapid.String()).AsAny(),
+		)).Draw(t, "content")
+		document, err := json.Marshal(content)
+		if err != nil {
+			t.Skip()
+		}
+		members, err := splitMembers(document)
+		if err != nil || len(members) != len(content) {
+			t.Fatalf("%d of %d members: %v", len(members), len(content), err)
+		}
+		if joined := joinMembers(members); !bytes.Equal(joined, document) {
+			t.Fatalf("%s became %s", document, joined)
+		}
+	})
+}
+
+func FuzzMultibase(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 2}, "z6MkrJVnaZkeFzdQyMZu1cgjg7k1pZZ6pvBQ7XJPt4swbTQ2")
+	f.Fuzz(func(t *testing.T, raw []byte, text string) {
+		if len(raw) <= 64 {
+			if got, ok := decodeMultibase(encodeMultibase(raw)); !ok || !bytes.Equal(got, raw) {
+				t.Errorf("%x became %x", raw, got)
+			}
+		}
+		if got, ok := decodeMultibase(text); ok && encodeMultibase(got) != text {
+			t.Errorf("%q became %q", text, encodeMultibase(got))
+		}
+	})
+}
