@@ -3,6 +3,7 @@ package activitypub
 import (
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"inbox/normalized"
@@ -15,19 +16,29 @@ const maxFiles = 16
 // fetched: that happens on demand, through the guarded client.
 func attachments(note object) []normalized.Part {
 	var parts []normalized.Part
-	for _, entry := range listed(note["attachment"]) {
-		attached, _ := entry.(object)
-		if attached == nil || len(parts) >= maxFiles {
-			continue
-		}
-		if part, ok := attachment(attached); ok {
+	entries := listed(note["attachment"])
+	if isA(note, "Article", "Page") {
+		entries = slices.Concat(entries, listed(note["image"])) // the picture above the title
+	}
+	for _, entry := range entries {
+		if part, ok := attachment(entry); ok && len(parts) < maxFiles && !slices.ContainsFunc(parts, part.Equal) {
 			parts = append(parts, part)
 		}
 	}
 	return parts
 }
 
-func attachment(attached object) (normalized.Part, bool) {
+// fileTypes are the objects that stand for bytes. Everything else that is attached is a link.
+var fileTypes = []string{"Document", "Image", "Video", "Audio", "Page"}
+
+func attachment(entry any) (normalized.Part, bool) {
+	attached, _ := entry.(object)
+	if href, isText := entry.(string); isText {
+		attached = object{"type": "Link", "href": href}
+	}
+	if attached == nil {
+		return normalized.Part{}, false
+	}
 	name := visible(str(attached, "name"), 4096)
 	href, media := str(attached, "href"), str(attached, "mediaType")
 	if !isA(attached, "Link") {
@@ -40,7 +51,7 @@ func attachment(attached object) (normalized.Part, bool) {
 		return normalized.Part{}, false
 	}
 	// The contract wants https for files by URL; plain http occurs on development servers only and stays a link.
-	if isA(attached, "Link") || !strings.HasPrefix(href, "https://") {
+	if !isA(attached, fileTypes...) || !strings.HasPrefix(href, "https://") {
 		return normalized.Part{Kind: normalized.PartLink, URL: href, Title: clip(name, 512)}, true
 	}
 	return normalized.Part{
@@ -89,24 +100,4 @@ func fileName(href string) string {
 		return ""
 	}
 	return visible(name, 255)
-}
-
-// quotedIRI finds the post that a note quotes, in the spellings of Mastodon, FEP-e232 and Misskey.
-func quotedIRI(note object) string {
-	for _, name := range []string{"quote", "quoteUrl", "quoteUri", "_misskey_quote"} {
-		if iri := reference(note[name]); iri != "" {
-			if isAddress(iri) {
-				return iri
-			}
-		}
-	}
-	for _, entry := range listed(note["tag"]) {
-		tag, _ := entry.(object)
-		if tag != nil && isA(tag, "Link") && isActivityType(str(tag, "mediaType"), false) {
-			if isAddress(str(tag, "href")) {
-				return str(tag, "href")
-			}
-		}
-	}
-	return ""
 }

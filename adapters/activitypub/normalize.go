@@ -59,6 +59,9 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 	if err != nil {
 		return nil, err
 	}
+	if err := q.addFacts(sender.Profile); err != nil {
+		return nil, err
+	}
 	notes, err := json.Marshal(q.route(in.by.actor, sender.Address))
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)
@@ -130,10 +133,7 @@ func (a *Adapter) parts(q *question, agent exchange.AgentProfile) []normalized.P
 		parts = append(parts, normalized.Text(text))
 	}
 	parts = append(parts, attachments(q.object)...)
-	if quoted := quotedIRI(q.object); quoted != "" {
-		parts = append(parts, normalized.Part{Kind: normalized.PartLink, URL: quoted, Title: "quoted post"})
-	}
-	return parts
+	return append(parts, linkedPosts(q.object)...)
 }
 
 // text is warning, title, body and options of a poll, in that order.
@@ -148,34 +148,39 @@ func (a *Adapter) text(q *question, agent exchange.AgentProfile) string {
 	if warning := q.warning(); warning != "" {
 		pieces = append(pieces, "[CW: "+warning+"]")
 	}
-	if title := visible(str(q.object, "name"), 1024); title != "" {
+	if title := visible(translated(q.object, "name"), 1024); title != "" {
 		pieces = append(pieces, title)
 	}
-	if isA(q.object, "Article", "Page") {
-		pieces = append(pieces, plainText(str(q.object, "summary"), as))
+	if q.isArticle() {
+		pieces = append(pieces, plainText(translated(q.object, "summary"), as))
 	}
-	pieces = append(pieces, plainText(q.content(), as), options(q.object))
+	pieces = append(pieces, plainText(q.content(), as), poll(q.object))
 	pieces = slices.DeleteFunc(pieces, func(piece string) bool { return piece == "" })
 	return strings.Join(pieces, "\n\n")
 }
 
 // warning is the content warning. The summary of an article is an abstract and not a warning.
 func (q *question) warning() string {
-	if isA(q.object, "Article", "Page") {
+	if q.isArticle() {
 		return ""
 	}
-	return visible(str(q.object, "summary"), 500)
+	return visible(translated(q.object, "summary"), 500)
 }
 
+func (q *question) isArticle() bool { return isA(q.object, "Article", "Page") }
+
 // content is the HTML that people saw. source may differ from it and is never taken instead.
-func (q *question) content() string {
-	if content := str(q.object, "content"); content != "" {
-		return content
+func (q *question) content() string { return translated(q.object, "content") }
+
+// translated gives a member of natural language, or the first of its translations where it stands only in a Map.
+func translated(note object, name string) string {
+	if text := str(note, name); text != "" {
+		return text
 	}
-	translations, _ := q.object["contentMap"].(object)
+	translations, _ := note[name+"Map"].(object)
 	for _, language := range slices.Sorted(maps.Keys(translations)) {
-		if content := str(translations, language); content != "" {
-			return content
+		if text := str(translations, language); text != "" {
+			return text
 		}
 	}
 	return ""
@@ -208,30 +213,6 @@ func languageTag(text string) string {
 		return ""
 	}
 	return text
-}
-
-// options lists the choices of a poll.
-func options(note object) string {
-	choices := listed(note["oneOf"])
-	if len(choices) == 0 {
-		choices = listed(note["anyOf"])
-	}
-	var out strings.Builder
-	for _, entry := range choices {
-		choice, _ := entry.(object)
-		name := visible(str(choice, "name"), 512)
-		if name == "" {
-			continue
-		}
-		out.WriteString("- " + name)
-		if replies := embedded(choice["replies"]); replies != nil {
-			if votes, isNumber := replies["totalItems"].(json.Number); isNumber {
-				out.WriteString(" (" + clip(votes.String(), 20) + ")")
-			}
-		}
-		out.WriteByte('\n')
-	}
-	return strings.TrimSpace(out.String())
 }
 
 // mediaType keeps a media type only if it looks like one.

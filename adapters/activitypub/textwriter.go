@@ -105,6 +105,8 @@ func (w *textWriter) element(n *html.Node) {
 		w.list(n)
 	case atom.Li:
 		w.item(n)
+	case atom.Rt:
+		w.reading(n)
 	default:
 		w.block(n, margins[n.DataAtom])
 	}
@@ -161,6 +163,18 @@ func (w *textWriter) item(n *html.Node) {
 	w.breakLine(1)
 }
 
+// reading writes the pronunciation of ruby text in parentheses, unless the page brings its own.
+func (w *textWriter) reading(n *html.Node) {
+	bare := n.PrevSibling == nil || n.PrevSibling.DataAtom != atom.Rp
+	if bare {
+		w.text("(")
+	}
+	w.children(n)
+	if bare {
+		w.text(")")
+	}
+}
+
 func (w *textWriter) image(n *html.Node) {
 	if alt := attribute(n, "alt"); alt != "" {
 		w.text(alt) // custom emoji of some servers are pictures with :name: as alternative
@@ -215,13 +229,16 @@ func (w *textWriter) mention(href, label string) {
 	}
 }
 
+// linkSchemes are those that Mastodon keeps.
+var linkSchemes = []string{"http", "https", "dat", "dweb", "ipfs", "ipns", "ssb", "gopher", "xmpp", "magnet", "gemini"}
+
 // link writes a link once: servers shorten the visible address and hide the rest in spans.
 func (w *textWriter) link(href, label string) {
 	scheme, rest, _ := strings.Cut(href, ":")
 	shown := strings.TrimSuffix(strings.TrimSuffix(label, "…"), "...")
 	bare := strings.TrimPrefix(strings.TrimPrefix(shown, "https://"), "http://")
 	switch {
-	case scheme != "http" && scheme != "https":
+	case !slices.Contains(linkSchemes, scheme), label == href:
 		w.text(label)
 	case strings.HasPrefix(strings.TrimPrefix(rest, "//"), bare), strings.HasPrefix(strings.TrimPrefix(rest, "//www."), bare):
 		w.text(href)

@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,8 +13,12 @@ import (
 
 const maxThreadBytes = 1024
 
-// privateMark separates the actor in the thread id of a private conversation.
-const privateMark = "#by="
+// The marks stand before the actor in the name of a thread that is one actor's alone: a private conversation, or one
+// whose name that actor has no right to give.
+const (
+	privateMark = "#by="
+	foreignMark = "#told-by="
+)
 
 // thread decides to which conversation a note belongs: our own stored thread of the parent first, then the sender's
 // context or conversation, then the note itself.
@@ -32,7 +37,7 @@ func (a *Adapter) thread(ctx context.Context, agent string, q *question) (string
 			return entry.ThreadID, nil
 		}
 	}
-	return threadName(q.root(), q.visibility, q.actor), nil
+	return q.threadName(), nil
 }
 
 // continues says whether the question may join the thread of its stored parent.
@@ -50,28 +55,43 @@ func (q *question) continues(parent normalized.Message, notes json.RawMessage) b
 	return !openly(kept.Visibility) && kept.Actor == q.actor
 }
 
-// root is the conversation that the sender claims, or the note itself.
-func (q *question) root() string {
-	for _, claimed := range []string{q.context, q.conversation} {
-		if claimed != "" {
-			return claimed
-		}
-	}
-	return q.note
-}
+// claimed is the conversation that the sender names; the note itself where it names none.
+func (q *question) claimed() string { return cmp.Or(q.context, q.conversation, q.note) }
 
-func threadName(root, visibility, actor string) string {
-	name := root
-	if !openly(visibility) {
-		name = root + privateMark + actor
-	} else if strings.Contains(root, privateMark) {
-		name = "" // nobody names a private thread from outside
+// threadName makes the name of a thread that begins here. A conversation that neither the author's server nor that of
+// the parent named joins nobody else's thread: it goes with the actor who says it.
+func (q *question) threadName() string {
+	name := q.claimed()
+	switch {
+	case !openly(q.visibility):
+		name += privateMark + q.actor
+	case strings.Contains(name, privateMark), strings.Contains(name, foreignMark):
+		name = "" // nobody names such a thread from outside
+	case !q.mayName(name):
+		name += foreignMark + q.actor
 	}
 	if name == "" || len(name) > maxThreadBytes {
-		sum := sha256.Sum256([]byte(visibilityClass(visibility) + "\n" + root + "\n" + actor))
+		sum := sha256.Sum256([]byte(visibilityClass(q.visibility) + "\n" + q.claimed() + "\n" + q.actor))
 		return "urn:sha256:" + hex.EncodeToString(sum[:])
 	}
 	return name
+}
+
+// mayName says whether a conversation has its name from the server of the author or of the parent.
+func (q *question) mayName(conversation string) bool {
+	authority, isTag := strings.CutPrefix(conversation, "tag:") // RFC 4151: tag:authority,date:…
+	authority, _, _ = strings.Cut(authority, ",")
+	for _, by := range []string{q.actor, q.inReplyTo} {
+		host := hostOf(by)
+		bare, _, _ := strings.Cut(host, ":")
+		switch {
+		case !isTag && sameOrigin(conversation, by):
+			return true
+		case isTag && host != "" && (strings.EqualFold(authority, host) || strings.EqualFold(authority, bare)):
+			return true
+		}
+	}
+	return false
 }
 
 func visibilityClass(visibility string) string {

@@ -45,11 +45,11 @@ func TestThreads(t *testing.T) {
 		t.Errorf("alone: %s", got)
 	}
 	if got := r.threadOf("2", func(n map[string]any) {
-		n["context"], n["conversation"] = "https://m.example/contexts/1", "tag:m.example,2026:1"
-	}); got != "https://m.example/contexts/1" {
+		n["context"], n["conversation"] = r.remote.base+"/contexts/1", "tag:127.0.0.1,2026:1"
+	}); got != r.remote.base+"/contexts/1" {
 		t.Errorf("context: %s", got)
 	}
-	if got := r.threadOf("3", func(n map[string]any) { n["conversation"] = "tag:m.example,2026:1" }); got != "tag:m.example,2026:1" {
+	if got := r.threadOf("3", func(n map[string]any) { n["conversation"] = "tag:127.0.0.1,2026:1" }); got != "tag:127.0.0.1,2026:1" {
 		t.Errorf("conversation: %s", got)
 	}
 	if got := r.threadOf("4", func(n map[string]any) { n["context"] = "not an iri" }); got != note+"4" {
@@ -60,6 +60,38 @@ func TestThreads(t *testing.T) {
 	}
 	if got := r.threadOf("6", func(n map[string]any) { n["context"] = "https://m.example/" + strings.Repeat("x", 1000) }); !strings.HasPrefix(got, "urn:sha256:") && len(got) > maxThreadBytes {
 		t.Errorf("long: %s", got)
+	}
+}
+
+// TestForeignConversations: a conversation that another server named joins nobody's thread but the sender's own.
+func TestForeignConversations(t *testing.T) {
+	r := newRig(t)
+	alice := r.remote.actor("alice")
+	cases := map[string]struct {
+		note map[string]any
+		want string
+	}{
+		"1": {map[string]any{"context": "https://m.example/c/1"}, "https://m.example/c/1#told-by=" + alice},
+		"2": {map[string]any{"context": "https://m.example/c/1", "inReplyTo": "https://other.example/n/1"}, "https://m.example/c/1#told-by=" + alice},
+		"3": {map[string]any{"context": "https://m.example/c/1", "inReplyTo": "https://m.example/n/1"}, "https://m.example/c/1"},
+		"4": {map[string]any{"conversation": "tag:m.example,2026:1"}, "tag:m.example,2026:1#told-by=" + alice},
+		"5": {map[string]any{"conversation": "tag:m.example,2026:1", "inReplyTo": "https://m.example/n/1"}, "tag:m.example,2026:1"},
+		"6": {map[string]any{"conversation": "tag:notm.example,2026:1", "inReplyTo": "https://m.example/n/1"}, "tag:notm.example,2026:1#told-by=" + alice},
+	}
+	for id, c := range cases {
+		got := r.threadOf(id, func(n map[string]any) {
+			for name, value := range c.note {
+				n[name] = value
+			}
+		})
+		if got != c.want {
+			t.Errorf("%v: %s, want %s", c.note, got, c.want)
+		}
+	}
+	for _, name := range []string{"https://m.example/c/1#told-by=https://m.example/users/bob", "https://m.example/c/1#by=" + alice} {
+		if got := r.threadOf(name, func(n map[string]any) { n["context"] = name }); !strings.HasPrefix(got, "urn:sha256:") {
+			t.Errorf("%s was named from outside: %s", name, got)
+		}
 	}
 }
 
@@ -74,7 +106,7 @@ func (r *rig) store(in exchange.Inbound, native string) {
 // conversation, or the public thread's readers, into another's history.
 func TestNobodyJoinsAPrivateThread(t *testing.T) {
 	r := newRig(t)
-	const claimed = "https://m.example/contexts/secret"
+	claimed := r.remote.base + "/contexts/secret"
 	secret := r.question("1", "my secret", func(n map[string]any) { direct(r, n); n["context"] = claimed })
 	r.store(secret, r.base+"/o/01")
 	private := secret.Message.ThreadID
@@ -88,7 +120,7 @@ func TestNobodyJoinsAPrivateThread(t *testing.T) {
 	if got := r.threadOf("4", func(n map[string]any) { n["context"] = private }); got == private {
 		t.Error("a private thread was named from outside")
 	}
-	public := r.question("5", "hello all", func(n map[string]any) { n["context"] = "https://m.example/contexts/open" })
+	public := r.question("5", "hello all", func(n map[string]any) { n["context"] = r.remote.base + "/contexts/open" })
 	r.store(public, r.base+"/o/02")
 	if got := r.threadOf("6", func(n map[string]any) { direct(r, n); n["inReplyTo"] = r.base + "/o/02" }); got == public.Message.ThreadID {
 		t.Error("a direct note joined a public thread")

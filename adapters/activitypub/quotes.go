@@ -1,0 +1,57 @@
+package activitypub
+
+import (
+	"slices"
+	"strings"
+
+	"inbox/normalized"
+)
+
+// misskeyQuote marks a link tag as a quote (FEP-e232).
+const misskeyQuote = "https://misskey-hub.net/ns#_misskey_quote"
+
+const maxLinks = 8
+
+// linkedPosts makes a link part of the post that a note quotes, in each of the spellings in use, and of every other post
+// that it links to by a tag (FEP-e232). Whether the quote was authorized does not matter to a reader.
+func linkedPosts(note object) []normalized.Part {
+	var parts []normalized.Part
+	add := func(href, title string) {
+		known := func(part normalized.Part) bool { return part.URL == href }
+		if isAddress(href) && len(parts) < maxLinks && !slices.ContainsFunc(parts, known) {
+			parts = append(parts, normalized.Part{Kind: normalized.PartLink, URL: href, Title: title})
+		}
+	}
+	for _, name := range []string{"quote", "quoteUrl", "quoteUri", "_misskey_quote"} {
+		if len(parts) == 0 {
+			add(reference(note[name]), quotedTitle)
+		}
+	}
+	quoted := len(parts) > 0
+	for _, entry := range listed(note["tag"]) {
+		tag, _ := entry.(object)
+		if tag == nil || !isA(tag, "Link") || !isActivityType(str(tag, "mediaType"), false) {
+			continue
+		}
+		title := visible(str(tag, "name"), 512)
+		if isQuote := relatesAs(tag["rel"], misskeyQuote); isQuote && quoted {
+			continue // a second spelling of the same quote, perhaps by another address
+		} else if isQuote {
+			title = quotedTitle
+		}
+		add(str(tag, "href"), title)
+	}
+	return parts
+}
+
+const quotedTitle = "quoted post"
+
+// relatesAs reads rel: one relation, several with blanks between them, or a list.
+func relatesAs(rel any, wanted string) bool {
+	for _, entry := range listed(rel) {
+		if text, isText := entry.(string); isText && slices.Contains(strings.Fields(text), wanted) {
+			return true
+		}
+	}
+	return false
+}
