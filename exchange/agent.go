@@ -39,7 +39,7 @@ type Token struct {
 	ID        string    `json:"id"`              // UUIDv7; evidence names it
 	Name      string    `json:"name"`            // the peer's name, part of its address @name@domain
 	Agent     string    `json:"agent,omitempty"` // the only agent it opens; empty = all agents of this server
-	Scope     string    `json:"scope,omitempty"` // TokenPeer, TokenAdmin or TokenPull
+	Scope     string    `json:"scope,omitempty"` // TokenPeer, TokenAdmin, TokenPull or TokenTools
 	Hash      string    `json:"-"`               // lower-case hex SHA-256 of the token
 	CreatedAt time.Time `json:"created_at"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"` // zero = valid
@@ -50,4 +50,5 @@ const (
 	TokenPeer  = ""      // opens agents over A2A
 	TokenAdmin = "admin" // opens the operator API
 	TokenPull  = "pull"  // takes the turns of one agent and answers in its name; no caller may have it
+	TokenTools = "tools" // executes the client tools of one agent; no caller may have it
 )

@@ -35,7 +35,7 @@ func (j *job) takeUp(ctx context.Context) (waits bool, err error) {
 	if err != nil || len(saved) == 0 {
 		return false, err //nolint:wrapcheck // a fault already
 	}
-	value, err := envelope.Decode(saved, envelope.Limits{Bytes: agents.MaxMemory})
+	value, err := envelope.Decode(saved, envelope.Limits{Bytes: agents.MaxMemory, Depth: 128})
 	if err == nil {
 		err = j.note.read(value)
 	}

@@ -126,22 +126,10 @@ func (m *memoryPending) update(id string, change func(*PendingAction) bool) bool
 }
 
 func (m *memoryPending) RecordResolution(_ context.Context, resolution Resolution, moment time.Time) (bool, error) {
-	if err := resolution.check(); err != nil {
+	if err := resolution.Check(); err != nil {
 		return false, err
 	}
-	return m.update(resolution.ActionID, func(action *PendingAction) bool {
-		if action.ExpiredAt(moment) {
-			return false
-		}
-		action.Status = resolution.Decision
-		action.Resolver = envelope.Trim(resolution.Resolver)
-		action.ResolvedAt = moment.UTC().Format(time.RFC3339Nano)
-		action.ResolutionMetadata = object(resolution.Metadata)
-		if resolution.Remember {
-			action.ResolutionMetadata["remember"] = true
-		}
-		return true
-	}), nil
+	return m.update(resolution.ActionID, func(action *PendingAction) bool { return action.Decide(resolution, moment) }), nil
 }
 
 func (m *memoryPending) RecordResult(_ context.Context, id string, result any, failure string) error {
@@ -164,8 +152,7 @@ func (m *memoryPending) Expire(_ context.Context, moment time.Time) (int, error)
 	defer m.mutex.Unlock()
 	expired := 0
 	for _, action := range m.actions {
-		if !action.Final() && action.ExpiredAt(moment) {
-			action.Status, action.ResolvedAt = StateExpired, moment.UTC().Format(time.RFC3339Nano)
+		if action.Expire(moment) {
 			expired++
 		}
 	}
@@ -176,9 +163,5 @@ func (m *memoryPending) Delete(_ context.Context, id, resolver string, moment ti
 	if envelope.Trim(resolver) == "" {
 		return false, fault.InField("resolver", "Say who deletes the action.")
 	}
-	return m.update(id, func(action *PendingAction) bool {
-		action.Status, action.Resolver = StateDeleted, envelope.Trim(resolver)
-		action.ResolvedAt = moment.UTC().Format(time.RFC3339Nano)
-		return true
-	}), nil
+	return m.update(id, func(action *PendingAction) bool { return action.Drop(resolver, moment) }), nil
 }

@@ -25,8 +25,8 @@ type Resolver struct {
 	Now      func() time.Time         // nil: time.Now
 }
 
-// check looks at a decision as such.
-func (r Resolution) check() error {
+// Check looks at a decision as such; its faults are fault.Malformed.
+func (r Resolution) Check() error {
 	if envelope.Trim(r.ActionID) == "" {
 		return fault.InField("action_id", "action_id is required.")
 	}
@@ -43,7 +43,7 @@ func (r Resolution) check() error {
 // NotFound, Forbidden, Conflict if it was decided before, Gone if its time is over, Unsupported if nothing handles its
 // kind. An error of the handler is recorded with the action and returned.
 func (r Resolver) Resolve(ctx context.Context, resolution Resolution) (any, error) {
-	if err := resolution.check(); err != nil {
+	if err := resolution.Check(); err != nil {
 		return nil, err
 	}
 	action, err := r.Store.Get(ctx, resolution.ActionID, true)

@@ -1,6 +1,6 @@
 // Package store keeps everything that must survive a crash: turns with their originals and timelines, replies,
-// deliveries, jobs, demands, dispatches, linked people, the audit trail, the adapters' documents and tokens, in SQLite
-// or PostgreSQL. It holds the only SQL of the server and gives each consumer the view that it declared (Pipeline,
+// deliveries, jobs, demands, dispatches, tool requests, linked people, the audit trail, the adapters' documents and
+// tokens, in SQLite or PostgreSQL. It holds the only SQL of the server and gives each consumer the view that it declared (Pipeline,
 // Delivery, Queue, State). It decides nothing about messages: every rule beyond row integrity is the caller's.
 package store
 

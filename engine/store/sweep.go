@@ -27,6 +27,18 @@ const sweepOldAudit = `DELETE FROM audit WHERE at <= $1 AND id IN (SELECT id FRO
 const sweepExcessAudit = `DELETE FROM audit WHERE id IN (SELECT id FROM audit
 	WHERE id <= (SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET $1 + 0) ORDER BY id LIMIT $2 + 0)`
 
+// What ended stays for a while: for repeats of a submit, and for whoever looks what became of it.
+const toolAge = 30 * 24 * time.Hour
+
+const sweepToolRequests = `DELETE FROM tool_requests WHERE id IN (SELECT id FROM tool_requests
+	WHERE status <> 'runtime_tool_pending' AND updated_at <= $1 ORDER BY updated_at, id LIMIT $2 + 0)`
+
+const sweepActions = `DELETE FROM pending_actions WHERE id IN (SELECT id FROM pending_actions
+	WHERE status IN ('accepted', 'rejected', 'expired', 'deleted') AND stored_at <= $1 LIMIT $2 + 0)`
+
+const sweepTaskRuns = `DELETE FROM task_runs WHERE id IN (SELECT id FROM task_runs
+	WHERE updated_at <= $1 ORDER BY updated_at, id LIMIT $2 + 0)`
+
 // sweep removes what has ended, until ctx ends.
 func (s *Store) sweep(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
@@ -43,8 +55,8 @@ func (s *Store) sweep(ctx context.Context, every time.Duration) {
 	}
 }
 
-// sweepOnce removes ended documents, which readers do not see anyway, and audit records that are too old or beyond the
-// newest keep.
+// sweepOnce removes ended documents, which readers do not see anyway, what ended of tools and tasks, and audit records
+// that are too old or beyond the newest keep.
 func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 	for _, step := range []struct {
 		query string
@@ -53,6 +65,9 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepDocuments, nowMicros()},
 		{sweepOldAudit, micros(time.Now().Add(-auditAge))},
 		{sweepExcessAudit, keep},
+		{sweepToolRequests, micros(time.Now().Add(-toolAge))},
+		{sweepActions, micros(time.Now().Add(-auditAge))},
+		{sweepTaskRuns, micros(time.Now().Add(-toolAge))},
 	} {
 		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
 			return err

@@ -42,6 +42,10 @@ func TestTrustPlans(t *testing.T) {
 		query, _ := selectApprovals(filter)
 		return query
 	}
+	requests := func(filter exchange.ToolRequestFilter) string {
+		query, _ := selectToolRequests(filter)
+		return query
+	}
 	for _, test := range []struct{ name, query, want string }{
 		{"open approvals", approvals(exchange.ApprovalFilter{Agent: "a", Before: "b"}), "USING INDEX demands_open"},
 		{"approvals by code", approvals(exchange.ApprovalFilter{Agent: "a", CodeHash: "c", All: true}), "USING INDEX demands_code"},
@@ -59,6 +63,15 @@ func TestTrustPlans(t *testing.T) {
 		{"dispatchByID", dispatchByID, "USING INDEX sqlite_autoindex_dispatches_1"},
 		{"dispatchesOfTurn", dispatchesOfTurn, "USING INDEX dispatches_turn"},
 		{"finishDispatch", finishDispatch, "USING INDEX sqlite_autoindex_dispatches_1"},
+		{"toolRequestByID", toolRequestByID, "USING INDEX sqlite_autoindex_tool_requests_1"},
+		{"endToolRequest", endToolRequest, "USING INDEX sqlite_autoindex_tool_requests_1"},
+		{"pendingOfRun", pendingOfRun, "USING INDEX tool_requests_run"},
+		{"open tool requests", requests(exchange.ToolRequestFilter{Agent: "a"}), "USING INDEX tool_requests_open"},
+		{"due tool requests", requests(exchange.ToolRequestFilter{DueBy: time.Now()}), "USING INDEX tool_requests_due"},
+		{"tool requests of a turn", requests(exchange.ToolRequestFilter{TurnID: "t", All: true}), "USING INDEX tool_requests_run"},
+		{"sweepToolRequests", sweepToolRequests, "USING INDEX tool_requests_ended"},
+		{"sweepTaskRuns", sweepTaskRuns, "task_runs_updated"},
+		{"due actions", dueActions, "USING COVERING INDEX pending_actions_due"},
 		{"audit of a turn", list(exchange.AuditFilter{TurnID: "t"}), "USING INDEX audit_turn"},
 		{"audit by code", list(exchange.AuditFilter{Code: "a"}), "USING INDEX audit_code"},
 	} {

@@ -1,0 +1,33 @@
+package store_test
+
+import (
+	"testing"
+
+	"inbox/agents/task"
+	"inbox/agents/task/tasktest"
+	"inbox/agents/tool"
+	"inbox/agents/tool/request"
+	"inbox/agents/tool/request/requesttest"
+	"inbox/agents/tool/tooltest"
+	"inbox/engine/store"
+)
+
+// TestRuntimeStores holds what is kept of the agent runtime to the runtime's own suites.
+func TestRuntimeStores(t *testing.T) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			open := func(t *testing.T) *store.Store { return openWith(t, store.Options{URL: url(t)}) }
+			t.Run("tool requests", func(t *testing.T) {
+				requesttest.Store(t, func(t *testing.T) (request.Store, func(map[string]any) map[string]any) {
+					return open(t).RequestStore(), nil
+				})
+			})
+			t.Run("pending actions", func(t *testing.T) {
+				tooltest.PendingStore(t, func(t *testing.T) tool.PendingStore { return open(t).PendingActions() })
+			})
+			t.Run("task runs", func(t *testing.T) {
+				tasktest.Runs(t, func(t *testing.T) task.Runs { return open(t).TaskRuns() })
+			})
+		})
+	}
+}
