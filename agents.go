@@ -58,13 +58,23 @@ func settings(entry config.Agent) agents.Settings {
 	return agents.Settings{
 		Unverified: entry.Unverified, TimeLimit: entry.Timeout, AnswerAgents: entry.AnswerAgents,
 		Access: entry.AccessPolicy(), MaxHops: entry.MaxHops, HistoryScope: entry.History.Scope,
-		Approvers: entry.Approvers, ApproveReplies: entry.ApproveReplies,
+		Approvers: entry.Approvers, ApproveReplies: entry.ApproveReplies, ReplyRules: replyRules(entry.Rules),
 		AckAfter: entry.AckAfter, AckText: entry.AckText, AckLike: entry.AckLike,
 		History: history.Policy{
 			KeepHead: entry.History.KeepHead, Window: entry.History.Window, Slide: entry.History.Slide,
 			MaxBytes: int(entry.History.MaxBytes), MaxAge: entry.History.MaxAge, Alternation: history.Alternation(entry.History.Alternation),
 		},
 	}
+}
+
+// replyRules are the rules that say something about answers.
+func replyRules(rules []config.Rule) (list []agents.ReplyRule) {
+	for i := range rules {
+		if word := rules[i].ApproveReplies; word != "" {
+			list = append(list, agents.ReplyRule{Rule: rules[i].Identity(), ApproveReplies: word})
+		}
+	}
+	return list
 }
 
 func orElse(text, fallback string) string {

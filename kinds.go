@@ -63,26 +63,6 @@ func (s *Server) newRemote(table config.Remote, limit time.Duration) (agents.Age
 	return remote.New(options)
 }
 
-// newLLM makes an agent that answers with a model and the tools of MCP servers.
-func (s *Server) newLLM(entry config.Agent) (agents.Agent, error) {
-	table := entry.LLM
-	provider, err := llm.Connect(llm.Connection{
-		API: table.Provider, BaseURL: table.BaseURL, APIKey: table.APIKey.Reveal(), Client: s.client,
-	})
-	if err != nil {
-		return nil, err
-	}
-	tools, err := s.newTools(entry.MCP)
-	if err != nil {
-		return nil, err
-	}
-	return llm.New(llm.Options{
-		Provider: provider, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
-		ToolCalls: table.MaxToolCalls, Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: s.store.State()},
-		Files: s.blobs, Client: s.client, Limits: s.limits(),
-	})
-}
-
 // newTools makes the source of an agent's MCP servers; they are started with the server.
 func (s *Server) newTools(tables []config.MCP) ([]llm.Tools, error) {
 	if len(tables) == 0 {

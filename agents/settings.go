@@ -31,6 +31,8 @@ type Settings struct {
 	// fediverse, user@domain by mail.
 	Approvers      []string
 	ApproveReplies string // see the Approve constants; empty = never
+	// ReplyRules decide instead of ApproveReplies about the senders whom they match; the first that matches counts.
+	ReplyRules []ReplyRule
 
 	Access  identity.AccessPolicy // who may use the agent for what; zero = public
 	MaxHops int                   // ceiling of agents calling agents; zero = DefaultMaxHops
@@ -38,6 +40,12 @@ type Settings struct {
 	AckAfter time.Duration // a turn that takes longer is acknowledged once, where the protocol does not show it; zero = never
 	AckText  string        // plain text of an acknowledgement that has words; empty = DefaultAckText
 	AckLike  bool          // it is a mere sign where the protocol has one: a like in the fediverse
+}
+
+// ReplyRule says which answers to some senders are held back.
+type ReplyRule struct {
+	Rule           identity.Rule // its effect is identity.EffectAllow: what it names must be proven
+	ApproveReplies string        // see the Approve constants
 }
 
 // Values of Settings.HistoryScope.
@@ -101,10 +109,13 @@ func (s Settings) Validate() error {
 	if s.HistoryScope != HistoryThread && s.HistoryScope != HistoryPerson {
 		return fault.InField("history.scope", `must be "thread" or "person"`)
 	}
-	switch s.ApproveReplies {
-	case ApproveNever, ApproveAlways, ApproveUnverified:
-	default:
+	if !validApproval(s.ApproveReplies) {
 		return fault.InField("approve_replies", `must be "never", "always" or "unverified"`)
+	}
+	for i := range s.ReplyRules {
+		if rule := &s.ReplyRules[i]; !validApproval(rule.ApproveReplies) || rule.Rule.Effect != identity.EffectAllow {
+			return fault.InField("reply_rules", `must allow, with "never", "always" or "unverified"`)
+		}
 	}
 	if len(s.Approvers) > MaxApprovers {
 		return fault.InField("approvers", "must be at most 20 addresses")
@@ -126,7 +137,18 @@ func (s Settings) Validate() error {
 	return nil
 }
 
+func validApproval(word string) bool {
+	return word == ApproveNever || word == ApproveAlways || word == ApproveUnverified
+}
+
 // HoldsReply says whether an answer to the sender waits until somebody lets it pass.
 func (s Settings) HoldsReply(sender normalized.Sender) bool {
-	return s.ApproveReplies == ApproveAlways || s.ApproveReplies == ApproveUnverified && len(sender.Identities) == 0
+	word := s.ApproveReplies
+	for i := range s.ReplyRules {
+		if s.ReplyRules[i].Rule.Matches(sender.Address, sender.Identities) {
+			word = s.ReplyRules[i].ApproveReplies
+			break
+		}
+	}
+	return word == ApproveAlways || word == ApproveUnverified && len(sender.Identities) == 0
 }

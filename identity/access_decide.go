@@ -55,6 +55,9 @@ func (r Rule) serves(purpose string) bool {
 	return slices.Contains(r.Purposes, purpose)
 }
 
+// Matches says whether the rule is about a sender, whatever its purposes: the evidence that Decide would ask for is there.
+func (r Rule) Matches(address string, evidence []Evidence) bool { return r.matches(address, evidence) }
+
 // matches is false for an allow rule that Validate refuses, and true for every other rule that it refuses.
 func (r Rule) matches(address string, evidence []Evidence) bool {
 	if r.Effect != EffectAllow {

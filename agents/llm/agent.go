@@ -96,7 +96,7 @@ func (j *job) prepare(ctx context.Context) error {
 			}
 		}
 	}
-	j.tools = tool.NewDeclarations(allowed...)
+	j.tools = j.visible(allowed)
 	j.names = newToolNames(j.tools)
 	return nil
 }

@@ -32,7 +32,7 @@ func connectAnthropic(connection Connection) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Retrying(&anthropic{endpoint}), nil
+	return Retrying(&anthropic{endpoint}, connection.Retry), nil
 }
 
 // Stream implements Provider.

@@ -37,16 +37,20 @@ type Connection struct {
 	TimeLimit        time.Duration // of one call of the model; zero = DefaultTimeLimit
 	IdleLimit        time.Duration // for a pause inside the answer; zero = DefaultIdleLimit
 	MaxResponseBytes int64         // of one answer; zero = DefaultMaxResponseBytes
+	Retry            Retry         // of what the provider refuses for now
 }
 
 // Connect makes the provider of a connection. It repeats what a provider refuses for now (429, 5xx) and what never
-// reached it, up to five times, see Retrying. Faults are fault.Malformed and name the setting.
+// reached it, see Retrying. Faults are fault.Malformed and name the setting.
 func Connect(connection Connection) (Provider, error) {
 	if connection.Client == nil {
 		return nil, fault.InField("client", "is required")
 	}
 	if connection.TimeLimit < 0 || connection.IdleLimit < 0 || connection.MaxResponseBytes < 0 {
 		return nil, fault.InField("time_limit", "limits must not be negative")
+	}
+	if connection.Retry.Attempts < 0 || connection.Retry.Base < 0 || connection.Retry.Max < 0 {
+		return nil, fault.InField("retry", "bounds must not be negative")
 	}
 	if strings.ContainsFunc(connection.APIKey, func(char rune) bool { return char <= ' ' || char >= 0x7f }) {
 		return nil, fault.InField("api_key", "must not have white space or control characters")

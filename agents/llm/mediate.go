@@ -10,28 +10,6 @@ import (
 	"inbox/internal/fault"
 )
 
-// action is what the operator's policy and the sender's rights say about a tool (agent runtime contract, section 4.9).
-func (j *job) action(declaration *tool.Declaration) string {
-	permits := j.turn.Permits
-	if permits == nil {
-		permits = func(string) bool { return false }
-	}
-	return tool.ResolveAction(map[string]any{
-		"tool_name": declaration.Name(), "tool_def": declaration.Object(),
-		"action_policy": map[string]any{
-			"tools": anyMap(j.agent.options.Actions.Tools), "categories": anyMap(j.agent.options.Actions.Categories),
-		},
-	}, tool.ActionOptions{Permits: permits})
-}
-
-func anyMap(policies map[string]string) map[string]any {
-	object := make(map[string]any, len(policies))
-	for name, policy := range policies {
-		object[name] = policy
-	}
-	return object
-}
-
 // decide implements the mediator of the loop: calls that cannot be read or are not permitted are refused, those that
 // need approval become a question to a person.
 func (j *job) decide(ctx context.Context, proposal loop.Proposal) map[string]any {

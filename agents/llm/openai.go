@@ -27,7 +27,7 @@ func connectOpenAI(connection Connection) (Provider, error) {
 	}
 	target, err := url.Parse(connection.BaseURL)
 	vendor := err == nil && target.Hostname() == "api.openai.com"
-	return Retrying(&openAI{endpoint, vendor}), nil
+	return Retrying(&openAI{endpoint, vendor}, connection.Retry), nil
 }
 
 // Stream implements Provider.

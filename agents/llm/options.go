@@ -32,9 +32,12 @@ type Options struct {
 	ToolCalls int           // for one message; zero = DefaultToolCalls
 	WallClock time.Duration // no new call of the model after so long, in whole seconds; zero = only the end of the context
 
-	Tools     []Tools   // offered are those that the operator's rules open to the sender, see agents.Turn.Permits
-	Actions   Actions   // how each tool may be used; zero = directly
-	Approvals Approvals // nil = a tool that needs approval is refused
+	Tools   []Tools // offered are those that the operator's rules open to the sender, see agents.Turn.Permits
+	Actions Actions // how each tool may be used; zero = directly
+	// ToolPolicy says which tools the model sees, as the member tool_policy of an agent's configuration does (agent runtime
+	// contract, section 4.8). Nil = all that the rules open.
+	ToolPolicy map[string]any
+	Approvals  Approvals // nil = a tool that needs approval is refused
 
 	Files  Files            // bytes of stored files, for images and texts; nil = they are only named
 	Client *safehttp.Client // fetches images at addresses; nil = they are only named
@@ -59,7 +62,7 @@ type Tools interface {
 // Actions is the operator's action policy: direct, preview or forbidden by tool name or category (agent runtime
 // contract, section 4.9). What a tool declares itself comes after it.
 type Actions struct {
-	Tools      map[string]string
+	Tools      map[string]string // by name, or by a pattern as of path.Match; a name goes before patterns, the strictest of these counts
 	Categories map[string]string
 }
 
@@ -109,12 +112,8 @@ func New(options Options) (*Agent, error) {
 	case options.Temperature != nil && !(*options.Temperature >= 0 && *options.Temperature <= 2):
 		return nil, fault.InField("temperature", "must be between 0 and 2")
 	}
-	for _, policies := range []map[string]string{options.Actions.Tools, options.Actions.Categories} {
-		for name, policy := range policies {
-			if tool.ActionPolicy(policy) == "" {
-				return nil, fault.InField("actions."+name, `must be "direct", "preview" or "forbidden"`)
-			}
-		}
+	if err := options.Actions.validate(); err != nil {
+		return nil, err
 	}
 	if options.MaxTurns == 0 {
 		options.MaxTurns = DefaultMaxTurns

@@ -11,20 +11,45 @@ import (
 	"inbox/internal/fault"
 )
 
-// Pauses and attempts of Retrying (agent runtime contract, section 9).
+// Retry bounds how often and when a refused request is made again. Zero fields have the defaults of the agent runtime
+// contract, section 9.
+type Retry struct {
+	Attempts int           // the first one counts; zero = DefaultAttempts
+	Base     time.Duration // pause before the second attempt, doubled each time; zero = DefaultRetryBase
+	Max      time.Duration // longest pause; zero = DefaultRetryMax
+}
+
+// Defaults of Retry.
 const (
-	maxAttempts = 5
-	basePause   = 2 * time.Second
-	maxPause    = time.Minute
+	DefaultAttempts  = 5
+	DefaultRetryBase = 2 * time.Second
+	DefaultRetryMax  = time.Minute
 )
 
-// Retrying repeats requests that a provider refused for now (429 and 5xx) or that never reached it: up to five
-// attempts, with pauses from 2 s up to a minute, or as long as the provider asks. It never repeats once a piece of the
-// answer was handed on, and it gives up early where the provider asks for more than a minute or the context would end
-// first; the fault then says when to come again.
-func Retrying(provider Provider) Provider { return retrying{provider} }
+func (r Retry) withDefaults() Retry {
+	if r.Attempts == 0 {
+		r.Attempts = DefaultAttempts
+	}
+	if r.Base == 0 {
+		r.Base = DefaultRetryBase
+	}
+	if r.Max == 0 {
+		r.Max = DefaultRetryMax
+	}
+	return r
+}
 
-type retrying struct{ provider Provider }
+// Retrying repeats requests that a provider refused for now (429 and 5xx) or that never reached it, within the bounds and
+// as late as the provider asks. It never repeats once a piece of the answer was handed on, and it gives up early where the
+// provider asks for a longer pause than Max or the context would end first; the fault then says when to come again.
+func Retrying(provider Provider, bounds Retry) Provider {
+	return retrying{provider, bounds.withDefaults()}
+}
+
+type retrying struct {
+	provider Provider
+	bounds   Retry
+}
 
 // Stream implements Provider.
 func (r retrying) Stream(ctx context.Context, request Request) iter.Seq2[Delta, error] {
@@ -34,7 +59,7 @@ func (r retrying) Stream(ctx context.Context, request Request) iter.Seq2[Delta, 
 			if err == nil || errors.Is(err, errEnough) {
 				return
 			}
-			pause, again := pauseAfter(ctx, err, attempt)
+			pause, again := r.bounds.pauseAfter(ctx, err, attempt)
 			if begun || !again {
 				yield(Delta{}, err)
 				return
@@ -61,21 +86,33 @@ func (r retrying) attempt(ctx context.Context, request Request, yield func(Delta
 	return begun, nil
 }
 
-func pauseAfter(ctx context.Context, err error, attempt int) (pause time.Duration, again bool) {
+func (r Retry) pauseAfter(ctx context.Context, err error, attempt int) (pause time.Duration, again bool) {
 	said, refused := errors.AsType[*refusal](err)
 	_, unsent := errors.AsType[*unsentError](err)
-	if attempt >= maxAttempts || ctx.Err() != nil || !unsent && (!refused || !said.repeat) {
+	if attempt >= r.Attempts || ctx.Err() != nil || !unsent && (!refused || !said.repeat) {
 		return 0, false
 	}
-	pause = min(basePause<<(attempt-1), maxPause)
-	pause -= rand.N(pause / 4) // many turns must not come again at the same moment
+	pause = r.pause(attempt)
+	pause -= rand.N(max(1, pause/4)) // many turns must not come again at the same moment
 	if carried, is := errors.AsType[*fault.Fault](err); is && carried.RetryAfter > 0 {
 		pause = carried.RetryAfter
 	}
 	if deadline, has := ctx.Deadline(); has && time.Until(deadline) <= pause {
 		return 0, false
 	}
-	return pause, pause <= maxPause
+	return pause, pause <= r.Max
+}
+
+// pause doubles without overflow.
+func (r Retry) pause(attempt int) time.Duration {
+	pause := r.Base
+	for range attempt - 1 {
+		if pause >= r.Max {
+			break
+		}
+		pause *= 2
+	}
+	return min(pause, r.Max)
 }
 
 // sleep waits and says whether the context lasted.

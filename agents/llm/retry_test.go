@@ -36,7 +36,7 @@ func failing(times int, err error, before ...Delta) (provider Provider, asked *i
 
 func consume(ctx context.Context, provider Provider) (text string, err error) {
 	collected := &reply{}
-	for delta, err := range Retrying(provider).Stream(ctx, Request{}) {
+	for delta, err := range Retrying(provider, Retry{}).Stream(ctx, Request{}) {
 		if err != nil {
 			return "", err
 		}

@@ -25,6 +25,32 @@ type LLM struct {
 	MaxToolCalls int `toml:"max_tool_calls"`
 	// Longest answer of the model in tokens; 0 = the provider's own limit.
 	MaxTokens int `toml:"max_tokens"`
+	// How freely the model chooses its words: 0 to 2.
+	Temperature *float64 `toml:"temperature" default:"that of the provider"`
+	// Whether the model's answer is read while it grows. Write false for servers that stream badly.
+	Streaming bool `toml:"streaming"`
+	// After so long in one run the model is not asked again; 0s = the agent's timeout alone.
+	WallClock time.Duration `toml:"wall_clock"`
+	// How long one call of the model may take.
+	CallTimeout time.Duration `toml:"call_timeout"`
+	// How long the model may say nothing inside of one answer.
+	IdleTimeout time.Duration `toml:"idle_timeout"`
+	// How often a call is made that the provider refuses for now (429, 5xx) or that did not reach it. 1 = once.
+	Attempts int `toml:"attempts"`
+	// Pause before the second attempt; each later one is twice as long.
+	RetryBase time.Duration `toml:"retry_base"`
+	// Longest pause; a provider that asks for more is asked again by the queue.
+	RetryMax time.Duration `toml:"retry_max"`
+	// Addresses of other agents that the model may ask with the tool `ask_agent`: `@name@domain`.
+	Agents []string `toml:"agents"`
+	// What a million tokens cost, for the timeline.
+	Price Price `toml:"price"`
+	// How tools may be used.
+	Actions Actions `toml:"actions"`
+	// Which tools the model sees.
+	ToolPolicy ToolPolicy `toml:"tool_policy"`
+	// What happens to conversations that are too long for the model.
+	Compaction Compaction `toml:"compaction"`
 }
 
 // MCP is one server of tools (Model Context Protocol). Either command or url.

@@ -72,6 +72,9 @@ type Rule struct {
 	// Pattern over the sender's address: `@alice@example.org`, `@*@example.org`; `*.` before the domain is one label,
 	// `**.` one or more. To allow, evidence must prove the address; to deny, the address as stated is enough.
 	Address string `toml:"address"`
+	// Instead of the agent's `approve_replies` for the senders whom the rule lets in: `never`, `always` or `unverified`. The
+	// first rule with this key that matches a sender counts.
+	ApproveReplies string `toml:"approve_replies" default:"that of the agent"`
 }
 
 // setDefaults fills a table [[logins]] before its keys are read.

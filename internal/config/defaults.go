@@ -21,7 +21,7 @@ func (a *Agent) setDefaults() {
 	*a = Agent{
 		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", Timeout: 2 * time.Minute,
 		AckText: "I am working on your message; the answer follows.",
-		LLM:     LLM{Provider: "openai", MaxTurns: 12, MaxToolCalls: 40},
+		LLM:     defaultLLM(),
 		Command: Command{Output: "json"},
 		Pull:    Pull{Lease: 30 * time.Second, MaxWait: time.Minute},
 		History: History{Scope: "thread", KeepHead: 2, Window: 20, Slide: 10, MaxBytes: 256 << 10, Alternation: "merge"},

@@ -59,10 +59,15 @@ func (t *Trust) trusted() identity.TrustedIssuer {
 // AccessPolicy gives the agent's access and rules as senders are held against them.
 func (a *Agent) AccessPolicy() identity.AccessPolicy {
 	policy := identity.AccessPolicy{Access: a.Access}
-	for _, r := range a.Rules {
-		policy.Rules = append(policy.Rules, identity.Rule{
-			Effect: r.Effect, Purposes: r.Purposes, Issuer: r.Issuer, Method: r.Method, Subject: r.Subject, Assurance: r.Assurance, Address: r.Address,
-		})
+	for i := range a.Rules {
+		policy.Rules = append(policy.Rules, a.Rules[i].Identity())
 	}
 	return policy
+}
+
+// Identity gives the rule as senders are held against it.
+func (r *Rule) Identity() identity.Rule {
+	return identity.Rule{
+		Effect: r.Effect, Purposes: r.Purposes, Issuer: r.Issuer, Method: r.Method, Subject: r.Subject, Assurance: r.Assurance, Address: r.Address,
+	}
 }

@@ -50,7 +50,7 @@ func defaultText(field reflect.StructField, value reflect.Value) string {
 // tomlText writes a value as it stands in the file.
 func tomlText(value reflect.Value) string {
 	switch v := value.Interface().(type) {
-	case bool, int:
+	case bool, int, float64:
 		return fmt.Sprint(v)
 	case time.Duration:
 		return fmt.Sprintf("%q", shortDuration(v))

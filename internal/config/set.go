@@ -41,6 +41,11 @@ func setValue(field reflect.Value, raw any, fromText bool) error {
 		return setScalar(target, raw, fromText, parseBool, "write true or false")
 	case *int:
 		return setInt(target, raw, fromText)
+	case *float64:
+		return setFloat(target, raw, fromText)
+	case **float64:
+		*target = new(float64)
+		return setFloat(*target, raw, fromText)
 	}
 	text, ok := raw.(string)
 	if !ok {
@@ -81,6 +86,13 @@ func setInt(target *int, raw any, fromText bool) error {
 	}
 	*target = int(number)
 	return nil
+}
+
+func setFloat(target *float64, raw any, fromText bool) error {
+	if whole, is := raw.(int64); is {
+		raw = float64(whole)
+	}
+	return setScalar(target, raw, fromText, parseFloat, "write a number")
 }
 
 // setList reads a TOML array, or a text with commas from the environment.
@@ -168,6 +180,14 @@ func parseBool(text string) (bool, error) {
 	value, err := strconv.ParseBool(text)
 	if err != nil {
 		return false, errors.New("write true or false")
+	}
+	return value, nil
+}
+
+func parseFloat(text string) (float64, error) {
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, errors.New("write a number")
 	}
 	return value, nil
 }

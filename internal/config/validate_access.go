@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -44,8 +45,20 @@ func (r *Rule) validate(p *problems, key string, private bool) {
 		p.add(key+".subject", fmt.Sprintf("%q is neither a subject nor a beginning that ends at a separator", r.Subject),
 			`write the whole subject, or a beginning such as "slack:T123/*"; leave it out to match everybody`)
 	}
+	r.validateReplies(p, key+".approve_replies")
 	if !isAddressPattern(r.Address) {
 		p.add(key+".address", fmt.Sprintf("%q is not a pattern over addresses", r.Address), `write one such as "@alice@example.org" or "@*@example.org"`)
+	}
+}
+
+// validateReplies wants the key where replies are: with whom a rule keeps out nobody talks.
+func (r *Rule) validateReplies(p *problems, key string) {
+	if r.ApproveReplies == "" {
+		return
+	}
+	oneOf(p, key, r.ApproveReplies, "never", "always", "unverified")
+	if r.Effect != "allow" || len(r.Purposes) > 0 && !slices.Contains(r.Purposes, "message") {
+		p.add(key, "is not used, because the rule lets nobody talk to the agent", `write it into a rule with effect = "allow" and purposes = ["message"]`)
 	}
 }
 

@@ -44,19 +44,6 @@ func (w *Webhook) validate(p *problems, key string) {
 	}
 }
 
-func (l *LLM) validate(p *problems, key string) {
-	oneOf(p, key+".provider", l.Provider, "openai", "anthropic")
-	if l.BaseURL != "" {
-		webAddress(p, key+".base_url", l.BaseURL, "http://127.0.0.1:11434/v1")
-	}
-	if l.Model == "" {
-		p.add(key+".model", "is missing", "write the name of the model as its provider calls it")
-	}
-	between(p, key+".max_turns", l.MaxTurns, 1, 1000)
-	between(p, key+".max_tool_calls", l.MaxToolCalls, 0, 10_000)
-	between(p, key+".max_tokens", l.MaxTokens, 0, 10_000_000)
-}
-
 var mcpName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
 func (a *Agent) validateMCP(p *problems, key string) {

@@ -1,0 +1,65 @@
+package inbox
+
+import (
+	"strings"
+
+	"inbox/agents"
+	"inbox/agents/llm"
+	"inbox/internal/config"
+)
+
+// newLLM makes an agent that answers with a model and the tools of MCP servers.
+func (s *Server) newLLM(entry config.Agent) (agents.Agent, error) {
+	table := entry.LLM
+	provider, err := llm.Connect(llm.Connection{
+		API: table.Provider, BaseURL: table.BaseURL, APIKey: table.APIKey.Reveal(), Client: s.client,
+		TimeLimit: table.CallTimeout, IdleLimit: table.IdleTimeout,
+		Retry: llm.Retry{Attempts: table.Attempts, Base: table.RetryBase, Max: table.RetryMax},
+	})
+	if err != nil {
+		return nil, err
+	}
+	tools, err := s.newTools(entry.MCP)
+	if err != nil {
+		return nil, err
+	}
+	return llm.New(llm.Options{
+		Provider: provider, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
+		ToolCalls: table.MaxToolCalls, WallClock: table.WallClock, Temperature: table.Temperature, Whole: !table.Streaming,
+		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: s.store.State()},
+		Actions: actions(table.Actions), ToolPolicy: toolPolicy(table.ToolPolicy), Price: llm.Price(table.Price),
+		Files: s.blobs, Client: s.client, Limits: s.limits(),
+	})
+}
+
+// actions reads the three lists. Validation has made sure that nothing is in two of them.
+func actions(table config.Actions) llm.Actions {
+	read := llm.Actions{Tools: map[string]string{}, Categories: map[string]string{}}
+	for policy, entries := range map[string][]string{"direct": table.Direct, "preview": table.Preview, "forbidden": table.Forbidden} {
+		for _, entry := range entries {
+			if category, is := strings.CutPrefix(entry, "category:"); is {
+				read.Categories[category] = policy
+				continue
+			}
+			read.Tools[entry] = policy
+		}
+	}
+	return read
+}
+
+func toolPolicy(table config.ToolPolicy) map[string]any {
+	list := func(words []string) []any {
+		values := make([]any, len(words))
+		for i, word := range words {
+			values[i] = word
+		}
+		return values
+	}
+	return map[string]any{
+		"mode": table.Mode, "tools": list(table.Tools), "categories": list(table.Categories),
+		"mandatory_tools": list(table.MandatoryTools), "mandatory_categories": list(table.MandatoryCategories),
+		"allow_only": list(table.AllowOnly), "deny": list(table.Deny),
+		"runtime_tools": list(table.RuntimeTools), "runtime_categories": list(table.RuntimeCategories),
+		"allow_write_tools": table.AllowWriteTools,
+	}
+}
