@@ -97,8 +97,8 @@ func readDocument(response *http.Response) (object, error) {
 		return nil, fmt.Errorf("%w: document is over 1 MiB", errNotFetched)
 	}
 	doc, err := parseObject(body)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNotFetched, err)
+	if err != nil { // not wrapped: it is no fault of the request that made us fetch
+		return nil, fmt.Errorf("%w: %s", errNotFetched, err.Error())
 	}
 	return doc, nil
 }

@@ -59,6 +59,24 @@ func stripTags(content string) string {
 	}
 }
 
+// literal cleans text that is no HTML and drops the leading mentions of the reader.
+func (r reader) literal(content string) string {
+	text := strings.TrimSpace(strings.Map(func(c rune) rune {
+		if c != '\n' && c != '\t' && unwanted(c) {
+			return -1
+		}
+		return c
+	}, strings.ReplaceAll(clip(content, maxHTMLBytes), "\r\n", "\n")))
+	for len(text) >= len(r.address) && strings.EqualFold(text[:len(r.address)], r.address) {
+		rest := strings.TrimLeft(text[len(r.address):], ",:")
+		if rest != "" && !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "\n") {
+			break
+		}
+		text = strings.TrimSpace(rest)
+	}
+	return text
+}
+
 // finish drops the leading mentions of the reader and writes all others out.
 func (r reader) finish(text string) string {
 	head, rest := r.leading(text)

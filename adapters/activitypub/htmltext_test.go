@@ -21,6 +21,20 @@ func testReader() reader {
 	}
 }
 
+func TestLiteralText(t *testing.T) {
+	for content, want := range map[string]string{
+		"@echo@inbox.example is a < b & *c*?\r\n\r\nyes": "is a < b & *c*?\n\nyes",
+		"@Echo@INBOX.example, @echo@inbox.example: hi":   "hi",
+		"@echo@inbox.example.org is somebody else":       "@echo@inbox.example.org is somebody else",
+		"ask @echo@inbox.example\u202e\x00 now":          "ask @echo@inbox.example now",
+		"@echo@inbox.example":                            "",
+	} {
+		if got := testReader().literal(content); got != want {
+			t.Errorf("literal(%q) = %q, want %q", content, got, want)
+		}
+	}
+}
+
 func TestPlainText(t *testing.T) {
 	us := `<span class="h-card"><a href="https://inbox.example/@echo" class="u-url mention">@<span>echo</span></a></span>`
 	bob := `<a href="https://m.example/@bob" class="u-url mention">@<span>bob</span></a>`
@@ -37,6 +51,8 @@ func TestPlainText(t *testing.T) {
 		{"twice us", "<p>" + us + " " + us + " hi</p>", "hi"},
 		{"local name in the tag", `<a href="https://g.example/users/carol" class="mention">@carol</a> hi`, "@carol@g.example hi"},
 		{"mention without a tag", `<a href="https://x.example/@dave" class="mention">@dave</a>`, "@dave@x.example"},
+		{"mention linked to a guessed address", `<a href="https://inbox.example/u/echo">@echo@inbox.example</a> hi`, "hi"},
+		{"a word is no shortened address", `<a href="https://example.org/x">example</a>`, "example (https://example.org/x)"},
 		{"mention without a class", `<a href="https://inbox.example/agents/echo">@echo</a> hi`, "hi"},
 		{"hashtag", `<a href="https://m.example/tags/go" class="mention hashtag">#<span>go</span></a>`, "#go"},
 		{"shortened link", `<a href="https://example.org/a/long/path"><span class="invisible">https://</span><span class="ellipsis">example.org/a/lo</span><span class="invisible">ng/path</span></a>`, "https://example.org/a/long/path"},

@@ -154,9 +154,18 @@ func (a *Adapter) text(q *question, agent exchange.AgentProfile) string {
 	if q.isArticle() {
 		pieces = append(pieces, plainText(translated(q.object, "summary"), as))
 	}
-	pieces = append(pieces, plainText(q.content(), as), poll(q.object))
+	pieces = append(pieces, q.body(as), poll(q.object, a.now()))
 	pieces = slices.DeleteFunc(pieces, func(piece string) bool { return piece == "" })
 	return strings.Join(pieces, "\n\n")
+}
+
+// body is the content as text. PeerTube sends the markdown that its readers wrote.
+func (q *question) body(as reader) string {
+	switch media, _, _ := strings.Cut(str(q.object, "mediaType"), ";"); strings.TrimSpace(media) {
+	case normalized.MIMEMarkdown, normalized.MIMEPlain:
+		return as.literal(q.content())
+	}
+	return plainText(q.content(), as)
 }
 
 // warning is the content warning. The summary of an article is an abstract and not a warning.

@@ -7,7 +7,7 @@ import (
 )
 
 // poll lists the choices of a Question with their votes so far, and when it ends.
-func poll(note object) string {
+func poll(note object, now time.Time) string {
 	choices := listed(note["oneOf"])
 	if len(choices) == 0 {
 		choices = listed(note["anyOf"])
@@ -22,7 +22,7 @@ func poll(note object) string {
 	if len(lines) == 0 {
 		return ""
 	}
-	if end := pollEnd(note); end != "" {
+	if end := pollEnd(note, now); end != "" {
 		lines = append(lines, end)
 	}
 	return strings.Join(lines, "\n")
@@ -36,9 +36,12 @@ func votes(choice object) string {
 	return ""
 }
 
-// pollEnd reads closed, a time or a mere true, before endTime.
-func pollEnd(note object) string {
-	if closed, isTime := timeOf(note["closed"]); isTime {
+// pollEnd reads closed, a time or a mere true, before endTime. Pleroma and Akkoma write into closed when an open
+// poll will be.
+func pollEnd(note object, now time.Time) string {
+	if closed, isTime := timeOf(note["closed"]); isTime && closed.After(now) {
+		return "Poll ends " + closed.Format(time.RFC3339)
+	} else if isTime {
 		return "Poll closed " + closed.Format(time.RFC3339)
 	}
 	if closed, _ := note["closed"].(bool); closed {

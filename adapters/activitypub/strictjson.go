@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"slices"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -21,8 +22,9 @@ type object = map[string]any
 
 // parseObject reads one strict JSON document. encoding/json is not used because it keeps the last of two equal
 // names, folds case when it fills structs, nests 10,000 deep and repairs broken UTF-8: each lets two readers of the
-// same bytes see different activities. JSON-LD keywords are refused, because we read fixed names and never expand;
-// @context is checked for syntax only, and a linked-data signature is dropped before anything can look at it.
+// same bytes see different activities. JSON-LD keywords are refused, because we read fixed names and never expand
+// (except below terms of foreign vocabularies, see typing); @context is checked for syntax only, and a linked-data
+// signature is dropped before anything can look at it.
 func parseObject(body []byte) (object, error) {
 	if !utf8.Valid(body) {
 		return nil, malformed(0, "not valid UTF-8")
@@ -45,10 +47,15 @@ func parseObject(body []byte) (object, error) {
 }
 
 type scanner struct {
-	text  string
-	at    int
-	nodes int
+	text    string
+	at      int
+	nodes   int
+	foreign int // members around us whose names are prefixed, as vcard:hasAddress
 }
+
+// typing are the keywords that say what a value is. Friendica types the postal address of every actor with them;
+// nothing reads below a prefixed name, so they can turn nothing into something else there.
+var typing = []string{"@type", "@id", "@value", "@language"}
 
 func malformed(at int, reason string) error {
 	return fault.InField("body", reason+" at byte "+strconv.Itoa(at))
@@ -135,12 +142,19 @@ func (s *scanner) member(into object, depth int, keep bool) error {
 		return err
 	}
 	context := name == "@context"
-	if keep && len(name) > 0 && name[0] == '@' && !context {
+	if keep && len(name) > 0 && name[0] == '@' && !context && (s.foreign == 0 || !slices.Contains(typing, name)) {
 		return s.fail("JSON-LD keyword " + strconv.Quote(clip(name, 40)))
+	}
+	prefixed := strings.Contains(name, ":")
+	if prefixed {
+		s.foreign++
 	}
 	value, err := s.value(depth+1, keep && !context)
 	if err != nil {
 		return err
+	}
+	if prefixed {
+		s.foreign--
 	}
 	if !keep {
 		return nil

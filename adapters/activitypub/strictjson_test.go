@@ -54,6 +54,9 @@ func TestParseObjectRefuses(t *testing.T) {
 		"included":                  `{"object":{"@included":[]}}`,
 		"reverse":                   `{"@reverse":{}}`,
 		"expanded id":               `{"@id":"https://a.example"}`,
+		"expanded id of the object": `{"object":{"@id":"https://a.example"}}`,
+		"graph in a foreign term":   `{"x:y":{"@graph":[]}}`,
+		"keyword after a foreign":   `{"x:y":{"@type":"z"},"object":{"@type":"Note"}}`,
 		"65 levels":                 strings.Repeat(`{"a":`, 65) + `1` + strings.Repeat(`}`, 65),
 		"65 levels in the context":  `{"@context":` + strings.Repeat(`[`, 65) + strings.Repeat(`]`, 65) + `}`,
 		"broken context":            `{"@context":{"a"}}`,
@@ -66,6 +69,13 @@ func TestParseObjectRefuses(t *testing.T) {
 	}
 	if _, err := parseObject([]byte(strings.Repeat(`{"a":`, 63) + `{}` + strings.Repeat(`}`, 63))); err != nil {
 		t.Errorf("64 levels: %v", err)
+	}
+}
+
+// TestParseObjectTakesTypedForeignTerms: every actor of Friendica has one.
+func TestParseObjectTakesTypedForeignTerms(t *testing.T) {
+	if _, err := parseObject([]byte(`{"type":"Person","vcard:hasAddress":{"@type":"vcard:Home","vcard:region":""}}`)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -197,11 +197,17 @@ func (w *textWriter) anchor(n *html.Node) {
 	switch {
 	case slices.Contains(classes, "hashtag"), strings.HasPrefix(label, "#") && slices.Contains(classes, "mention"):
 		w.text(label)
-	case slices.Contains(classes, "mention"), w.tagged(href):
+	case slices.Contains(classes, "mention"), w.tagged(href), w.named(href, label):
 		w.mention(href, label)
 	default:
 		w.link(href, label)
 	}
+}
+
+// named knows a mention by its words: Lemmy links @user@host to an address that it guesses.
+func (w *textWriter) named(href, label string) bool {
+	_, found := w.as.mentions.find(href, label)
+	return found && strings.HasPrefix(label, "@")
 }
 
 func (w *textWriter) tagged(href string) bool {
@@ -240,11 +246,24 @@ func (w *textWriter) link(href, label string) {
 	switch {
 	case !slices.Contains(linkSchemes, scheme), label == href:
 		w.text(label)
-	case strings.HasPrefix(strings.TrimPrefix(rest, "//"), bare), strings.HasPrefix(strings.TrimPrefix(rest, "//www."), bare):
+	case shortened(rest, bare):
 		w.text(href)
 	default:
 		w.text(label + " (" + href + ")")
 	}
+}
+
+// shortened says whether a label is the beginning of the address, its host at least: "example" is a word.
+func shortened(address, label string) bool {
+	bare := strings.TrimPrefix(address, "//")
+	if !strings.HasPrefix(label, "www.") {
+		bare = strings.TrimPrefix(bare, "www.")
+	}
+	host := len(bare)
+	if end := strings.IndexAny(bare, "/?#"); end >= 0 {
+		host = end
+	}
+	return len(label) >= host && strings.HasPrefix(bare, label)
 }
 
 // innerText joins all text of an anchor, also that which style sheets hide.
