@@ -215,7 +215,7 @@ func (a *Adapter) actorDeleted(ctx context.Context, in *incoming) (string, error
 		}
 	}
 	keyID := in.by.keyID
-	if keyID == "" {
+	if keyID == "" || in.by.relay != "" {
 		keyID = in.actor + "#main-key"
 	}
 	return outcomeOf(a.remote.forget(ctx, in.actor, keyID))

@@ -4,16 +4,19 @@
 package activitypub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/httpserver"
 	"inbox/internal/safehttp"
 	"inbox/policypart"
 )
@@ -100,22 +103,32 @@ type Options struct {
 	// is called for the asker alone and never for a public document. Optional: policypart.Part.Confine to PublicURL.
 	Present func(policypart.Part) policypart.Part
 
+	// UnsignedHost accepts draft-cavage signatures that do not cover the host. A request that was captured on its way to
+	// another server can then be replayed here if its Host header is changed.
+	UnsignedHost  bool
+	MaxRefusals   int                              // optional: refused requests of one network address in five minutes, after which it is put off; 300; negative = no limit
+	ClientAddress func(r *http.Request) netip.Addr // optional: httpserver.ClientIP
+
 	MaxAttempts int              // optional: of a delivery whose key the peer refuses; 4
 	Now         func() time.Time // optional: time.Now
 }
 
 // Adapter is the ActivityPub room. It is safe for concurrent use and starts no goroutines of its own.
 type Adapter struct {
-	options  Options
-	base     string          // public origin, without a slash at the end
-	host     string          // host[:port] of base
-	hosts    map[string]bool // Host headers that mean us
-	keys     *keyring
-	remote   *lookup
-	schemes  *cache[knownScheme]
-	actors   *cache[document]
-	outboxes *cache[[]createActivity]
-	named    *cache[string] // address → actor that its WebFinger names
+	options Options
+	base    string          // public origin, without a slash at the end
+	host    string          // host[:port] of base
+	hosts   map[string]bool // Host headers that mean us
+	keys    *keyring
+	remote  *lookup
+	schemes *cache[knownScheme]
+	secure  *cache[bool] // hosts that refuse unsigned requests
+
+	refusals      *tally // by network address
+	confirmations *tally // by relaying host
+	actors        *cache[document]
+	outboxes      *cache[[]createActivity]
+	named         *cache[string] // address → actor that its WebFinger names
 }
 
 // Bounds of the caches, in entries.
@@ -137,6 +150,10 @@ func New(options Options) (*Adapter, error) {
 		schemes: newCache[knownScheme](maxCachedHosts), actors: newCache[document](maxCachedAgents),
 		outboxes: newCache[[]createActivity](maxCachedAgents),
 		named:    newCache[string](maxCachedAgents),
+		secure:   newCache[bool](maxCachedHosts),
+
+		refusals:      newTally(options.MaxRefusals, refusalPeriod, maxCachedHosts),
+		confirmations: newTally(maxConfirmations, confirmationPeriod, maxCachedHosts),
 	}
 	a.hosts = map[string]bool{a.host: true, options.Domain: true}
 	a.keys = newKeyring(options.State, options.Now)
@@ -156,8 +173,10 @@ func (o *Options) check() error {
 	if o.Mode == "" {
 		o.Mode = ModeOpen
 	}
-	if o.MaxAttempts == 0 {
-		o.MaxAttempts = 4
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 4)
+	o.MaxRefusals = cmp.Or(o.MaxRefusals, 300)
+	if o.ClientAddress == nil {
+		o.ClientAddress = httpserver.ClientIP
 	}
 	if o.Mode != ModeOpen && o.Mode != ModeAllowlist {
 		return fmt.Errorf("mode %q: want %q or %q", o.Mode, ModeOpen, ModeAllowlist)

@@ -29,6 +29,8 @@ type signedRequest struct {
 	Origin string // our public scheme://host, as the sender saw it
 	Header http.Header
 	Body   []byte
+
+	AnyHost bool // do not demand that a draft-cavage signature covers the host
 }
 
 // claim is a signature that passed every check that needs no key.

@@ -46,7 +46,10 @@ func (s *cavageSignature) checkAlgorithm() error {
 }
 
 func (s *cavageSignature) checkCoverage(r signedRequest) error {
-	required := []string{"(request-target)", "host"}
+	required := []string{"(request-target)"}
+	if !r.AnyHost {
+		required = append(required, "host")
+	}
 	if r.Method == http.MethodPost {
 		required = append(required, "digest")
 	}

@@ -30,22 +30,74 @@ var errGone = errors.New("document does not exist")
 // errNotFetched wraps every other failure to get a document.
 var errNotFetched = errors.New("document could not be fetched")
 
-// fetch gets one ActivityPub document with a GET signed by the server's own actor, so that servers in secure mode
-// answer and no agent's key is needed to look up a key. It returns the address that answered after redirects.
-func (a *Adapter) fetch(ctx context.Context, iri string) (doc object, final string, err error) {
+// fetched is a document as it came.
+type fetched struct {
+	doc   object
+	raw   []byte
+	final string // the address that answered after redirects
+}
+
+// fetchSigned gets one ActivityPub document with a GET signed by the server's own actor, so that servers in secure mode
+// answer and no agent's key is needed to look up a key.
+func (a *Adapter) fetchSigned(ctx context.Context, iri string) (got fetched, err error) {
 	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
 	target := withoutFragment(iri)
-	response, err := a.get(ctx, target, true)
+	response, err := a.get(ctx, target, a.signWith(ctx, true))
 	if err == nil && response.StatusCode == http.StatusUnauthorized && strings.Contains(target, "?") {
 		_ = response.Body.Close()
-		response, err = a.get(ctx, target, false) // servers that sign and verify the path without its query
+		response, err = a.get(ctx, target, a.signWith(ctx, false)) // servers that sign and verify the path without its query
 	}
+	return read(response, err)
+}
+
+// fetchOpen gets a document that most servers show to everybody, such as an actor: a signature costs a millisecond, so
+// it is spared where the host did not ask for one. What it asked for is remembered for a day.
+func (a *Adapter) fetchOpen(ctx context.Context, iri string) (fetched, error) {
+	host := hostOf(iri)
+	if _, wanted := a.secure.get(host, a.now()); !wanted {
+		got, err := a.fetchUnsigned(ctx, iri)
+		if !errors.Is(err, errSignatureWanted) {
+			return got, err
+		}
+		a.secure.put(host, true, a.now().Add(secureLife))
+	}
+	return a.fetchSigned(ctx, iri)
+}
+
+// secureLife is how long a host is remembered to want signed requests.
+const secureLife = 24 * time.Hour
+
+// errSignatureWanted says that an unsigned request was refused or got half an answer.
+var errSignatureWanted = errors.New("the server wants a signature")
+
+func (a *Adapter) fetchUnsigned(ctx context.Context, iri string) (got fetched, err error) {
+	defer func() {
+		if !errors.Is(err, errSignatureWanted) {
+			fetches.WithLabelValues(fetchOutcome(err)).Inc()
+		}
+	}()
+	target := withoutFragment(iri)
+	response, err := a.get(ctx, target, a.introduce)
+	if err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden) {
+		_ = response.Body.Close()
+		return got, errSignatureWanted
+	}
+	if got, err = read(response, err); err != nil {
+		return got, err
+	}
+	if isActor(got.doc) && str(got.doc, "id") == target && str(got.doc, "inbox") == "" {
+		return got, errSignatureWanted // Akkoma shows strangers the key of an actor and hides the rest
+	}
+	return got, nil
+}
+
+func read(response *http.Response, err error) (fetched, error) {
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", errNotFetched, err)
+		return fetched{}, fmt.Errorf("%w: %w", errNotFetched, err)
 	}
 	defer response.Body.Close()
-	doc, err = readDocument(response)
-	return doc, response.Request.URL.String(), err
+	raw, doc, err := readDocument(response)
+	return fetched{doc, raw, response.Request.URL.String()}, err
 }
 
 func fetchOutcome(err error) string {
@@ -58,17 +110,27 @@ func fetchOutcome(err error) string {
 	return "error"
 }
 
-func (a *Adapter) get(ctx context.Context, address string, withQuery bool) (*http.Response, error) {
-	key, err := a.keys.key(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	sign := func(request *http.Request) error {
+func (a *Adapter) get(ctx context.Context, address string, prepare func(*http.Request) error) (*http.Response, error) {
+	return a.options.Client.Get(ctx, address, safehttp.GetOptions{Accept: acceptActivity, Sign: prepare, MaxBytes: maxBodyBytes})
+}
+
+// introduce says who asks.
+func (a *Adapter) introduce(request *http.Request) error {
+	request.Header.Set("User-Agent", a.userAgent())
+	return nil
+}
+
+// signWith gives what signs each hop with the key of the server's own actor.
+func (a *Adapter) signWith(ctx context.Context, withQuery bool) func(*http.Request) error {
+	return func(request *http.Request) error {
+		key, err := a.keys.key(ctx, "")
+		if err != nil {
+			return err
+		}
 		request.Header.Set("User-Agent", a.userAgent())
 		request.Header.Set("Date", a.now().UTC().Format(http.TimeFormat))
 		return signCavage(request, nil, a.instanceIRI()+"#main-key", key.Private, withQuery)
 	}
-	return a.options.Client.Get(ctx, address, safehttp.GetOptions{Accept: acceptActivity, Sign: sign, MaxBytes: maxBodyBytes})
 }
 
 // userAgent is sent with every request: GoToSocial answers 418 to an empty one.
@@ -80,27 +142,27 @@ func (a *Adapter) userAgent() string {
 	return "inbox/" + version + " (+" + a.base + "/)"
 }
 
-func readDocument(response *http.Response) (object, error) {
+func readDocument(response *http.Response) ([]byte, object, error) {
 	switch {
 	case response.StatusCode == http.StatusNotFound, response.StatusCode == http.StatusGone:
-		return nil, fmt.Errorf("%w: %s", errGone, response.Status)
+		return nil, nil, fmt.Errorf("%w: %s", errGone, response.Status)
 	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%w: %s", errNotFetched, response.Status)
+		return nil, nil, fmt.Errorf("%w: %s", errNotFetched, response.Status)
 	case !isActivityType(response.Header.Get("Content-Type"), true):
-		return nil, fmt.Errorf("%w: not an ActivityPub content type", errNotFetched)
+		return nil, nil, fmt.Errorf("%w: not an ActivityPub content type", errNotFetched)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNotFetched, err)
+		return nil, nil, fmt.Errorf("%w: %w", errNotFetched, err)
 	}
 	if len(body) > maxBodyBytes {
-		return nil, fmt.Errorf("%w: document is over 1 MiB", errNotFetched)
+		return nil, nil, fmt.Errorf("%w: document is over 1 MiB", errNotFetched)
 	}
 	doc, err := parseObject(body)
 	if err != nil { // not wrapped: it is no fault of the request that made us fetch
-		return nil, fmt.Errorf("%w: %s", errNotFetched, err.Error())
+		return nil, nil, fmt.Errorf("%w: %s", errNotFetched, err.Error())
 	}
-	return doc, nil
+	return body, doc, nil
 }
 
 // isActivityType says whether a Content-Type means ActivityPub. A fetched document must name the profile with
@@ -126,35 +188,39 @@ func isActivityType(header string, needProfile bool) bool {
 // fetchExact gets a document whose id is the IRI asked for. A document with another id on the same origin is fetched
 // once more at that id, which must then be its own.
 func (a *Adapter) fetchExact(ctx context.Context, iri string) (object, error) {
-	doc, final, err := a.fetch(ctx, iri)
+	got, err := exact(ctx, iri, a.fetchSigned)
+	return got.doc, err
+}
+
+func exact(ctx context.Context, iri string, fetch func(context.Context, string) (fetched, error)) (fetched, error) {
+	got, err := fetch(ctx, iri)
 	if err != nil {
-		return nil, err
+		return fetched{}, err
 	}
-	id := str(doc, "id")
+	id := str(got.doc, "id")
 	if !sameOrigin(id, iri) {
-		return nil, fmt.Errorf("%w: its id is on another server", errNotFetched)
+		return fetched{}, fmt.Errorf("%w: its id is on another server", errNotFetched)
 	}
-	if id == withoutFragment(iri) && sameOrigin(final, id) {
-		return doc, nil
+	if id == withoutFragment(iri) && sameOrigin(got.final, id) {
+		return got, nil
 	}
-	doc, final, err = a.fetch(ctx, id)
-	if err != nil {
-		return nil, err
+	if got, err = fetch(ctx, id); err != nil {
+		return fetched{}, err
 	}
 	// An open redirect on the named server must not let another server speak for it.
-	if str(doc, "id") != id || !sameOrigin(final, id) {
-		return nil, fmt.Errorf("%w: its id names another document", errNotFetched)
+	if str(got.doc, "id") != id || !sameOrigin(got.final, id) {
+		return fetched{}, fmt.Errorf("%w: its id names another document", errNotFetched)
 	}
-	return doc, nil
+	return got, nil
 }
 
 // fetchActor gets an actor at its own id.
 func (a *Adapter) fetchActor(ctx context.Context, iri string, now time.Time) (*remoteActor, error) {
-	doc, err := a.fetchExact(ctx, iri)
+	got, err := exact(ctx, iri, a.fetchOpen)
 	if err != nil {
 		return nil, err
 	}
-	actor, err := readActor(doc, now)
+	actor, err := readActor(got.doc, now)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotFetched, err)
 	}

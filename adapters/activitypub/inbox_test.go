@@ -80,7 +80,12 @@ func TestRefusedWithoutFetch(t *testing.T) {
 		{"two signature headers", func(_ *rig, d *delivery) { d.header.Add("Signature", d.header.Get("Signature")) }, 401, "exactly one"},
 		{"repeated parameter", func(_ *rig, d *delivery) { d.header.Set("Signature", d.header.Get("Signature")+`,keyId="x"`) }, 401, "repeated"},
 		{"captured for another host", func(_ *rig, d *delivery) { d.host = "elsewhere.example"; d.sign() }, 401, "another host"},
-		{"key on another server", func(_ *rig, d *delivery) { d.keyID = "https://evil.example/key"; d.sign() }, 401, "not on the actor's server"},
+		{"key on another server", func(r *rig, d *delivery) {
+			d.body = bytes.Replace(d.body, []byte(`"type":"Create"`), []byte(`"type":"Like"`), 1)
+			d.header.Del("Digest")
+			d.keyID = "https://evil.example/key"
+			d.sign()
+		}, 401, "not on the actor's server"},
 		{"key id is no address", func(_ *rig, d *delivery) { d.keyID = "acct:alice@example.org"; d.sign() }, 401, "keyId"},
 		{"key id on our own host", func(r *rig, d *delivery) { d.keyID = r.base + "/agents/echo#main-key"; d.sign() }, 401, "keyId"},
 		{"actor of our own host", func(r *rig, d *delivery) {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,6 +132,22 @@ func splitMembers(document []byte) ([]rawMember, error) {
 	}
 }
 
+// splitItems cuts a list into its items in the same way.
+func splitItems(list string) ([]string, error) {
+	s := scanner{text: list, at: 1}
+	var items []string
+	for first := true; ; first = false {
+		if done, err := s.next(']', first); err != nil || done {
+			return items, err
+		}
+		start := s.at
+		if _, err := s.value(2, false); err != nil {
+			return nil, err
+		}
+		items = append(items, s.text[start:s.at])
+	}
+}
+
 func member(members []rawMember, name string) (rawMember, bool) {
 	for _, one := range members {
 		if one.name == name {
@@ -143,14 +160,10 @@ func member(members []rawMember, name string) (rawMember, bool) {
 // joinMembers writes an object of all members except the named ones.
 func joinMembers(members []rawMember, without ...string) []byte {
 	kept := make([]string, 0, len(members))
-next:
 	for _, one := range members {
-		for _, name := range without {
-			if one.name == name {
-				continue next
-			}
+		if !slices.Contains(without, one.name) {
+			kept = append(kept, one.text)
 		}
-		kept = append(kept, one.text)
 	}
 	return []byte("{" + strings.Join(kept, ",") + "}")
 }

@@ -2,24 +2,26 @@ package activitypub
 
 import (
 	"context"
+	"crypto"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"inbox/internal/fault"
 )
 
 // fetch gets the key from its server and remembers it, or that this failed.
-func (l *lookup) fetch(ctx context.Context, keyID string) (remoteKey, error) {
+func (l *lookup) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 	host := hostOf(keyID)
 	failures, _ := l.hosts.get(host, l.a.now())
 	if failures >= maxHostFailures {
 		keyLookups.WithLabelValues("refused").Inc()
-		return remoteKey{}, errors.New("too many keys of this server could not be fetched: try again in five minutes")
+		return nil, errors.New("too many keys of this server could not be fetched: try again in five minutes")
 	}
 	leave, err := l.enter(ctx)
 	if err != nil {
-		return remoteKey{}, err
+		return nil, err
 	}
 	defer leave()
 	found, err := l.fetchKey(ctx, keyID)
@@ -27,10 +29,14 @@ func (l *lookup) fetch(ctx context.Context, keyID string) (remoteKey, error) {
 		keyLookups.WithLabelValues("failed").Inc()
 		l.failed.put(keyID, err, l.a.now().Add(failureLife))
 		l.hosts.put(host, failures+1, l.a.now().Add(failureLife))
-		return remoteKey{}, err
+		if isGone(err) {
+			l.markGone(ctx, keyID)
+		}
+		return nil, err
 	}
 	keyLookups.WithLabelValues("fetched").Inc()
-	l.remember(ctx, keyID, found)
+	l.failed.drop(keyID)
+	l.keys.put(keyID, found, l.a.now().Add(keyLife))
 	return found, nil
 }
 
@@ -47,16 +53,18 @@ func (l *lookup) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-func (l *lookup) remember(ctx context.Context, keyID string, found remoteKey) {
-	l.failed.drop(keyID)
-	l.keys.put(keyID, found, l.a.now().Add(keyLife))
+// settle stores a key's actor for all nodes once something has verified with the key: whoever only claims a key leaves
+// no row. The store only spares later fetches, so its failure is no failure of the lookup.
+func (l *lookup) settle(ctx context.Context, keyID string, found *remoteKey) {
+	if !found.unsettled.CompareAndSwap(true, false) {
+		return
+	}
 	l.rememberActor(ctx, found.actor)
 	if withoutFragment(keyID) != found.actor.ID {
 		_ = l.a.options.State.Put(ctx, keyOwnerNamespace, keyID, []byte(found.actor.ID), l.a.now().Add(knownLife))
 	}
 }
 
-// rememberActor stores an actor. The store only spares later fetches, so its failure is no failure of the lookup.
 func (l *lookup) rememberActor(ctx context.Context, actor *remoteActor) {
 	if value, err := json.Marshal(actor); err == nil {
 		_ = l.a.options.State.Put(ctx, actorNamespace, actor.ID, value, l.a.now().Add(knownLife))
@@ -76,31 +84,32 @@ func (l *lookup) fetchActor(ctx context.Context, iri string) (*remoteActor, erro
 // fetchKey reads the three forms in which servers publish keys: inside the actor, as a document of its own with an
 // owner, and as a Multikey of the actor. Owner and key are always on one origin, and the owner lists the key: a key
 // document alone could claim anybody as its owner.
-func (l *lookup) fetchKey(ctx context.Context, keyID string) (remoteKey, error) {
-	doc, final, err := l.a.fetch(ctx, keyID)
+func (l *lookup) fetchKey(ctx context.Context, keyID string) (*remoteKey, error) {
+	got, err := l.a.fetchOpen(ctx, keyID)
 	if err != nil {
-		return remoteKey{}, err
+		return nil, err
 	}
-	if !sameOrigin(final, keyID) {
-		return remoteKey{}, fmt.Errorf("%w: redirected to another server", errNotFetched)
+	doc := got.doc
+	if !sameOrigin(got.final, keyID) {
+		return nil, fmt.Errorf("%w: redirected to another server", errNotFetched)
 	}
 	if isActor(doc) && str(doc, "id") == withoutFragment(keyID) {
 		actor, err := readActor(doc, l.a.now())
 		if err != nil {
-			return remoteKey{}, fmt.Errorf("%w: %w", errNotFetched, err)
+			return nil, fmt.Errorf("%w: %w", errNotFetched, err)
 		}
 		return ownedKey(actor, keyID, "")
 	}
 	owner, material := ownerOf(doc, keyID)
 	if !sameOrigin(owner, keyID) {
-		return remoteKey{}, fmt.Errorf("%w: the key has no owner on its own server", errNotFetched)
+		return nil, fmt.Errorf("%w: the key has no owner on its own server", errNotFetched)
 	}
 	actor, err := l.a.fetchActor(ctx, owner, l.a.now())
 	if err != nil {
-		return remoteKey{}, err
+		return nil, err
 	}
 	if actor.ID != owner {
-		return remoteKey{}, fmt.Errorf("%w: the key's owner has another id", errNotFetched)
+		return nil, fmt.Errorf("%w: the key's owner has another id", errNotFetched)
 	}
 	return ownedKey(actor, keyID, material)
 }
@@ -109,11 +118,8 @@ func (l *lookup) fetchKey(ctx context.Context, keyID string) (remoteKey, error) 
 // is readable without a signature).
 func ownerOf(doc object, keyID string) (owner, material string) {
 	if str(doc, "id") == keyID {
-		owner = reference(doc["owner"])
-		if owner == "" {
-			owner = reference(doc["controller"])
-		}
-		return owner, readKey(doc).Material
+		key, owner := readKey(doc)
+		return owner, key.Material
 	}
 	for _, key := range readKeys(doc) {
 		if key.ID == keyID {
@@ -124,23 +130,30 @@ func ownerOf(doc object, keyID string) (owner, material string) {
 }
 
 // ownedKey takes the key that the actor lists; elsewhere is the same key as published in a document of its own.
-func ownedKey(actor *remoteActor, keyID, elsewhere string) (remoteKey, error) {
+func ownedKey(actor *remoteActor, keyID, elsewhere string) (*remoteKey, error) {
 	listed, found := actor.lists(keyID)
 	if !found {
-		return remoteKey{}, errors.New("the actor does not list this key")
+		return nil, errors.New("the actor does not list this key")
 	}
 	if listed.Material == "" {
 		listed.Material = elsewhere
 		actor.setMaterial(keyID, elsewhere)
 	}
-	if elsewhere != "" && listed.Material != elsewhere {
-		return remoteKey{}, errors.New("the actor lists this key with other bytes")
-	}
 	key, err := parseKey(listed.Material)
 	if err != nil {
-		return remoteKey{}, err
+		return nil, err
 	}
-	return remoteKey{key, actor}, nil
+	if elsewhere != "" && elsewhere != listed.Material {
+		if other, err := parseKey(elsewhere); err != nil || !sameKey(key, other) {
+			return nil, errors.New("the actor lists this key with other bytes")
+		}
+	}
+	return newRemoteKey(key, actor, listed.Assertion), nil
+}
+
+func sameKey(one, other crypto.PublicKey) bool {
+	comparable, ok := one.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && comparable.Equal(other)
 }
 
 func (r *remoteActor) setMaterial(keyID, material string) {
@@ -149,4 +162,19 @@ func (r *remoteActor) setMaterial(keyID, material string) {
 			r.Keys[i].Material = material
 		}
 	}
+}
+
+// markGone writes down that the server of an actor whom we know says that the actor is not there any more; where only
+// a key's own document is missing, the actor is asked anew next time. Strangers leave no row.
+func (l *lookup) markGone(ctx context.Context, keyID string) {
+	l.keys.drop(keyID)
+	actor, found := l.storedOwner(ctx, keyID)
+	if !found {
+		return
+	}
+	if withoutFragment(keyID) == actor.ID {
+		actor.GoneAt = l.a.now().UTC()
+	}
+	actor.FetchedAt, actor.Keys = time.Time{}, nil
+	l.rememberActor(ctx, actor)
 }

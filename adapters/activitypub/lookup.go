@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,16 +37,24 @@ const (
 	maxPlaceWait  = 5 * time.Second // for one of them
 )
 
-// remoteKey is a parsed key and the actor who lists it.
+// remoteKey is a parsed key and the actor who lists it. It never changes; a key that was fetched again is another one.
 type remoteKey struct {
-	key   crypto.PublicKey
-	actor *remoteActor
+	key       crypto.PublicKey
+	actor     *remoteActor
+	assertion bool        // it may prove objects
+	unsettled atomic.Bool // fetched, and not stored yet
+}
+
+func newRemoteKey(key crypto.PublicKey, actor *remoteActor, assertion bool) *remoteKey {
+	found := &remoteKey{key: key, actor: actor, assertion: assertion}
+	found.unsettled.Store(true)
+	return found
 }
 
 // lookup finds the keys of other servers' actors: memory, then the shared store, then one signed fetch.
 type lookup struct {
 	a         *Adapter
-	keys      *cache[remoteKey]
+	keys      *cache[*remoteKey]
 	failed    *cache[error]
 	hosts     *cache[int]
 	refreshed *cache[bool]
@@ -54,19 +65,19 @@ type lookup struct {
 
 func newLookup(a *Adapter) *lookup {
 	return &lookup{
-		a: a, keys: newCache[remoteKey](maxCachedKeys), failed: newCache[error](maxCachedFailures),
+		a: a, keys: newCache[*remoteKey](maxCachedKeys), failed: newCache[error](maxCachedFailures),
 		hosts: newCache[int](maxCachedHosts), refreshed: newCache[bool](maxCachedFailures),
 		addresses: newCache[checkedAddress](maxCachedKeys), places: make(chan struct{}, maxKeyFetches),
 	}
 }
 
 // find gives the key and whether it was known before, in which case it may be out of date.
-func (l *lookup) find(ctx context.Context, keyID string) (found remoteKey, known bool, err error) {
+func (l *lookup) find(ctx context.Context, keyID string) (found *remoteKey, known bool, err error) {
 	if found, known, err = l.remembered(keyID); known || err != nil {
 		return found, known, err
 	}
 	type result struct {
-		key   remoteKey
+		key   *remoteKey
 		known bool
 	}
 	// The fetch outlives a caller that hangs up: others wait for the same answer.
@@ -83,64 +94,93 @@ func (l *lookup) find(ctx context.Context, keyID string) (found remoteKey, known
 		return result{key: fetched}, err
 	})
 	if err != nil {
-		return remoteKey{}, false, err
+		return nil, false, err
 	}
 	return value.(result).key, value.(result).known, nil
 }
 
 // remembered looks into memory: a known key, or the reason why the key could not be had a short time ago.
-func (l *lookup) remembered(keyID string) (found remoteKey, known bool, err error) {
+func (l *lookup) remembered(keyID string) (found *remoteKey, known bool, err error) {
 	if found, known = l.keys.get(keyID, l.a.now()); known {
 		keyLookups.WithLabelValues("memory").Inc()
 		return found, true, nil
 	}
 	if reason, failed := l.failed.get(keyID, l.a.now()); failed {
 		keyLookups.WithLabelValues("refused").Inc()
-		return remoteKey{}, false, reason
+		return nil, false, reason
 	}
-	return remoteKey{}, false, nil
+	return nil, false, nil
 }
 
+// errRefreshed says that a key was fetched again a short time ago.
+var errRefreshed = errors.New("the key was fetched again a short time ago")
+
 // refresh fetches a known key again, because a signature does not verify with it: the actor may have a new one. It
-// gives false when that was tried a short time ago.
-func (l *lookup) refresh(ctx context.Context, keyID string) (remoteKey, bool) {
-	if _, recent := l.refreshed.get(keyID, l.a.now()); recent {
-		return remoteKey{}, false
-	}
-	l.refreshed.put(keyID, true, l.a.now().Add(refreshPause))
+// gives false when there is no newer key, or when that was asked a short time ago. Requests that come together with the
+// new key share one fetch.
+func (l *lookup) refresh(ctx context.Context, keyID string, tried *remoteKey) (*remoteKey, bool) {
 	value, err, _ := l.once.Do("refresh "+keyID, func() (any, error) {
+		if current, known := l.keys.get(keyID, l.a.now()); known && current != tried {
+			return current, nil
+		}
+		if _, recent := l.refreshed.get(keyID, l.a.now()); recent {
+			return nil, errRefreshed
+		}
+		l.refreshed.put(keyID, true, l.a.now().Add(refreshPause))
 		return l.fetch(context.WithoutCancel(ctx), keyID)
 	})
 	if err != nil {
-		return remoteKey{}, false
+		return nil, false
 	}
-	return value.(remoteKey), true
+	found := value.(*remoteKey)
+	if !sameKey(found.key, tried.key) {
+		slog.InfoContext(ctx, "an actor has a new key", "actor", found.actor.ID, "key", keyID)
+	}
+	return found, true
 }
 
 // stored reads the key from the shared store while it is fresh.
-func (l *lookup) stored(ctx context.Context, keyID string) (remoteKey, bool) {
-	actor, found := l.storedActor(ctx, withoutFragment(keyID))
+func (l *lookup) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
+	actor, found := l.storedOwner(ctx, keyID)
 	if !found {
-		owner, ownerFound, err := l.a.options.State.Get(ctx, keyOwnerNamespace, keyID)
-		if err != nil || !ownerFound {
-			return remoteKey{}, false
-		}
-		if actor, found = l.storedActor(ctx, string(owner)); !found {
-			return remoteKey{}, false
-		}
+		return nil, false
 	}
 	age := l.a.now().Sub(actor.FetchedAt)
 	listed, lists := actor.lists(keyID)
 	if age >= keyLife || !lists {
-		return remoteKey{}, false
+		return nil, false
 	}
 	key, err := parseKey(listed.Material)
 	if err != nil {
-		return remoteKey{}, false
+		return nil, false
 	}
-	result := remoteKey{key, actor}
+	result := &remoteKey{key: key, actor: actor, assertion: listed.Assertion}
 	l.keys.put(keyID, result, actor.FetchedAt.Add(keyLife))
 	return result, true
+}
+
+// storedOwner gives the actor whom we know to own a key.
+func (l *lookup) storedOwner(ctx context.Context, keyID string) (*remoteActor, bool) {
+	if actor, found := l.storedActor(ctx, withoutFragment(keyID)); found {
+		return actor, true
+	}
+	owner, found, err := l.a.options.State.Get(ctx, keyOwnerNamespace, keyID)
+	if err != nil || !found {
+		return nil, false
+	}
+	return l.storedActor(ctx, string(owner))
+}
+
+// actor gives an actor as our store has it, or anew once that is a day old.
+func (l *lookup) actor(ctx context.Context, iri string) (*remoteActor, error) {
+	if known, found := l.storedActor(ctx, iri); found && l.a.now().Sub(known.FetchedAt) < keyLife {
+		return known, nil
+	}
+	actor, err := l.fetchActor(ctx, iri)
+	if err == nil && actor.ID != iri {
+		return nil, fmt.Errorf("%w: its id is another", errNotFetched)
+	}
+	return actor, err
 }
 
 func (l *lookup) storedActor(ctx context.Context, iri string) (*remoteActor, bool) {

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"inbox/internal/fault"
 )
 
@@ -131,8 +133,12 @@ func TestGoToSocialKeys(t *testing.T) {
 	d := r.deliver(r.mentionNote("1", "hello"))
 	d.keyID = keyID
 	r.want(d.sign(), http.StatusAccepted, "")
-	if len(unsigned) > 0 {
-		t.Errorf("unsigned fetches: %v", unsigned)
+	// The key is open to everybody; the owner is not, which is remembered.
+	if want := []string{"/users/alice/main-key", "/users/alice"}; !cmp.Equal(unsigned, want) {
+		t.Errorf("unsigned fetches: %v, want %v", unsigned, want)
+	}
+	if _, err := r.adapter.remote.fetchActor(t.Context(), r.remote.actor("alice")); err != nil || len(unsigned) != 2 {
+		t.Errorf("asked unsigned again: %v, %v", unsigned, err)
 	}
 	r.adapter.remote = newLookup(r.adapter)
 	d = r.deliver(r.mentionNote("2", "hello"))
@@ -148,6 +154,9 @@ func TestOurFetchesVerify(t *testing.T) {
 	r := newRig(t)
 	var seen signedRequest
 	r.remote.requires = func(q *http.Request) bool {
+		if q.Header.Get("Signature") == "" {
+			return false
+		}
 		seen = signedRequest{Method: q.Method, Target: q.RequestURI, Host: q.Host, Header: q.Header.Clone()}
 		return true
 	}

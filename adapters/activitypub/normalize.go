@@ -39,6 +39,10 @@ type evidenceClaims struct {
 	Type    string `json:"type"`
 	Scheme  string `json:"scheme"`
 	Address string `json:"address"` // confirmed, unchecked, failed
+
+	// Relay brought the activity of the actor: it was proven by the activity's own proof, or, with scheme origin-fetch, by
+	// asking the actor's server.
+	Relay string `json:"relay,omitempty"`
 }
 
 // normalize makes the message to one agent (ActivityPub reference, section 6). nil without an error means that the

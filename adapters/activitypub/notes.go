@@ -90,7 +90,7 @@ func (a *Adapter) readByRecipient(r *http.Request, reply exchange.Reply, people 
 		}
 	}
 	for _, actor := range readers {
-		if _, err := a.authenticate(r, nil, actor); err == nil {
+		if a.authenticateReader(r, actor) == nil {
 			return true
 		}
 	}

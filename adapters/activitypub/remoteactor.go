@@ -28,12 +28,14 @@ type remoteActor struct {
 	Language    string         `json:"language,omitempty"`  // of the profile, when it is in one language
 	Keys        []publishedKey `json:"keys"`
 	FetchedAt   time.Time      `json:"fetched_at"`
+	GoneAt      time.Time      `json:"gone_at,omitzero"` // since when its server says that it does not exist
 }
 
 // publishedKey is a key that an actor lists. Material is SPKI PEM or a Multikey; empty when the actor only names it.
 type publishedKey struct {
-	ID       string `json:"id"`
-	Material string `json:"material,omitempty"`
+	ID        string `json:"id"`
+	Material  string `json:"material,omitempty"`
+	Assertion bool   `json:"assertion,omitempty"` // a Multikey of assertionMethod: it may prove objects
 }
 
 // actorTypes are the kinds of ActivityStreams 2.0 that can speak.
@@ -44,13 +46,19 @@ func isActor(doc object) bool { return isA(doc, actorTypes...) }
 // automated says that an actor declares itself a program.
 func (r *remoteActor) automated() bool { return r.Type == "Service" || r.Type == "Application" }
 
-func (r *remoteActor) lists(keyID string) (publishedKey, bool) {
+// lists finds a key by its id. An actor may list one key both ways.
+func (r *remoteActor) lists(keyID string) (found publishedKey, listed bool) {
 	for _, key := range r.Keys {
-		if key.ID == keyID {
-			return key, true
+		if key.ID != keyID {
+			continue
 		}
+		if found.Material == "" {
+			found.ID, found.Material = key.ID, key.Material
+		}
+		found.Assertion = found.Assertion || key.Assertion
+		listed = true
 	}
-	return publishedKey{}, false
+	return found, listed
 }
 
 // readActor reads an actor document. It does not judge where the document came from.
@@ -94,29 +102,40 @@ func actorLanguage(doc object) string {
 	return ""
 }
 
-// readKeys collects publicKey (object, list or bare ids) and assertionMethod (FEP-521a).
+// readKeys collects publicKey (object, list or bare ids) and assertionMethod (FEP-521a). A key that names another owner
+// than the document is none of its keys.
 func readKeys(doc object) []publishedKey {
 	var keys []publishedKey
+	id := str(doc, "id")
 	for _, name := range []string{"publicKey", "assertionMethod"} {
 		for _, entry := range listed(doc[name]) {
-			if key := readKey(entry); key.ID != "" && len(keys) < 16 {
-				keys = append(keys, key)
+			key, owner := readKey(entry)
+			key.Assertion = name == "assertionMethod"
+			if key.ID == "" || len(keys) >= maxActorKeys || owner != "" && owner != id || key.Assertion && key.Material != "" && owner == "" {
+				continue
 			}
+			keys = append(keys, key)
 		}
 	}
 	return keys
 }
 
-func readKey(entry any) publishedKey {
+// maxActorKeys is how many keys of one actor are kept.
+const maxActorKeys = 16
+
+func readKey(entry any) (key publishedKey, owner string) {
 	if id, isText := entry.(string); isText {
-		return publishedKey{ID: strings.Clone(clip(id, maxIRIBytes))}
+		return publishedKey{ID: strings.Clone(clip(id, maxIRIBytes))}, ""
 	}
 	doc, _ := entry.(object)
 	material := str(doc, "publicKeyPem")
 	if material == "" {
 		material = str(doc, "publicKeyMultibase")
 	}
-	return publishedKey{strings.Clone(clip(str(doc, "id"), maxIRIBytes)), strings.Clone(clip(material, 16<<10))}
+	if owner = reference(doc["owner"]); owner == "" {
+		owner = reference(doc["controller"])
+	}
+	return publishedKey{ID: strings.Clone(clip(str(doc, "id"), maxIRIBytes)), Material: strings.Clone(clip(material, 16<<10))}, owner
 }
 
 // linkHref reads url members: a string, a Link object, or a list of them (the first web page wins).

@@ -13,16 +13,20 @@ import (
 // sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
 func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentProfile, locale string) (normalized.Sender, error) {
 	checked := a.remote.address(ctx, by.actor)
-	claims, err := json.Marshal(evidenceClaims{by.actor.ID, by.actor.Type, by.scheme, checked.Status})
+	claims, err := json.Marshal(evidenceClaims{by.actor.ID, by.actor.Type, by.scheme, checked.Status, by.relay})
 	if err != nil {
 		return normalized.Sender{}, fmt.Errorf("encode claims: %w", err)
 	}
 	name := visible(by.actor.Name, 256)
+	authMethod, method := normalized.AuthActivityPubSignature, identity.MethodActivityPubSignature
+	if by.scheme == proofSuite {
+		authMethod, method = normalized.AuthActivityPubProof, identity.MethodActivityPubProof
+	}
 	return normalized.Sender{
 		Address: checked.Address, DisplayName: name, Profile: profileOf(by.actor, name, locale),
-		AuthMethod: normalized.AuthActivityPubSignature, Verified: true, KeyID: by.keyID,
+		AuthMethod: authMethod, Verified: true, KeyID: by.keyID,
 		Identities: []identity.Evidence{{
-			Subject: by.actor.ID, Issuer: a.options.Domain, Method: identity.MethodActivityPubSignature,
+			Subject: by.actor.ID, Issuer: a.options.Domain, Method: method,
 			Assurance: identity.AssuranceAddress, Audience: identity.Audience{agent.Address},
 			IssuedAt: identity.At(a.now()), Claims: claims,
 			Source: &identity.Source{Transport: normalized.ViaActivityPub},

@@ -68,6 +68,7 @@ func (a *Adapter) serveInbox(w http.ResponseWriter, r *http.Request, agent strin
 		if fault.Is(err, fault.Unauthenticated) {
 			a.offerMessageSignatures(w)
 		}
+		a.countRefusal(r, err)
 		refuse(w, r, err)
 		return
 	}
@@ -92,7 +93,10 @@ func (a *Adapter) take(w http.ResponseWriter, r *http.Request, agent string) (in
 	if err := a.checkIdentity(&in); err != nil {
 		return in, "", err
 	}
-	if in.aboutSelf("Delete") {
+	if err := a.checkSender(r, &in); err != nil {
+		return in, "", err
+	}
+	if in.aboutSelf("Delete") || in.aboutSelf("Update") {
 		known, err := a.remote.knows(r.Context(), in.actor)
 		if err != nil {
 			return in, "", unavailable(err)
@@ -101,12 +105,24 @@ func (a *Adapter) take(w http.ResponseWriter, r *http.Request, agent string) (in
 			return in, outcomeIgnored, nil
 		}
 	}
-	var err error
-	if in.by, err = a.authenticate(r, in.body, in.actor); err != nil {
+	err := a.checkObject(&in)
+	if err != nil {
+		return in, "", err
+	}
+	if in.by, err = a.authenticate(r, &in); err != nil {
 		return a.refusedDelete(r.Context(), in, err)
 	}
 	outcome, err := a.dispatch(r.Context(), &in)
 	return in, outcome, err
+}
+
+// checkSender answers those whom the operator excludes, and those who were refused too often, before anything is fetched
+// for them.
+func (a *Adapter) checkSender(r *http.Request, in *incoming) error {
+	if !a.admits(hostOf(in.actor)) {
+		return errNotAdmitted
+	}
+	return a.putOff(r)
 }
 
 // incoming is one activity with what was proven about it.
@@ -188,7 +204,7 @@ func (a *Adapter) refusedDelete(ctx context.Context, in incoming, refusal error)
 		return in, "", refusal
 	}
 	a.remote.failed.put(in.actor, refusal, a.now().Add(failureLife))
-	if _, _, err := a.fetch(ctx, in.actor); !isGone(err) {
+	if a.isDeleted(ctx, in.actor) != nil {
 		return in, "", refusal
 	}
 	outcome, err := a.actorDeleted(ctx, &in)

@@ -12,34 +12,64 @@ import (
 	"inbox/internal/fault"
 )
 
-// scheme: draft-cavage, rfc9421, none. result: ok, refused
+// scheme: draft-cavage, rfc9421, eddsa-jcs-2022, origin-fetch, none. result: ok, refused
 var verifications = promauto.NewCounterVec(prometheus.CounterOpts{
-	Name: "inbox_activitypub_signatures_total", Help: "Signatures of incoming activities by scheme and result.",
+	Name: "inbox_activitypub_signatures_total", Help: "Incoming activities by how their actor was proven and the result.",
 }, []string{"scheme", "result"})
 
-// proven is who really sent a request.
+// proven is who really acts.
 type proven struct {
 	actor  *remoteActor
 	keyID  string
 	scheme string
+	relay  string // actor who brought the activity of somebody else; empty = the actor itself
 }
 
-// authenticate proves that actor sent the request. Everything that can be judged without the key comes first, so a
-// bad request never makes us connect anywhere (ActivityPub reference, section 4.1). The errors are faults.
-func (a *Adapter) authenticate(r *http.Request, body []byte, actor string) (proven, error) {
-	scheme, err := a.checkClaim(r, body, actor)
+// presented is what a request offers as proof, after every check that needs no key.
+type presented struct {
+	signed claim // without KeyID = the request is not signed
+	proofs []objectProof
+}
+
+// authenticate proves that in.actor did what the activity says: by the signature of the request, by a proof inside the
+// activity, or by asking the actor's own server. Everything that can be judged without a key comes first, so a bad
+// request never makes us connect anywhere (ActivityPub reference, section 4.1). The errors are faults.
+func (a *Adapter) authenticate(r *http.Request, in *incoming) (proven, error) {
+	shown, err := a.checkRequest(r, in)
 	if err == nil {
-		var found remoteKey
-		if found, err = a.verifyClaim(r.Context(), scheme, actor); err == nil {
-			verifications.WithLabelValues(scheme.Scheme, "ok").Inc()
-			return proven{found.actor, scheme.KeyID, scheme.Scheme}, nil
+		var by proven
+		if by, err = a.verifyRequest(r.Context(), in, shown); err == nil {
+			verifications.WithLabelValues(by.scheme, "ok").Inc()
+			return by, nil
 		}
 	}
 	verifications.WithLabelValues(schemeName(r.Header), "refused").Inc()
+	return proven{}, asRefusal(err)
+}
+
+func asRefusal(err error) error {
 	if _, classed := errors.AsType[*fault.Fault](err); classed {
-		return proven{}, err
+		return err
 	}
-	return proven{}, fault.Wrap(fault.Unauthenticated, publicReason(err), err)
+	return fault.Wrap(fault.Unauthenticated, publicReason(err), err)
+}
+
+// authenticateReader proves that actor asks for one of our documents.
+func (a *Adapter) authenticateReader(r *http.Request, actor string) error {
+	signed, err := a.checkClaim(r, nil)
+	if err != nil {
+		return err
+	}
+	if !sameOrigin(signed.KeyID, actor) {
+		return errForeignKey
+	}
+	_, err = a.verifyWith(r.Context(), signed.KeyID, func(found *remoteKey) error {
+		if found.actor.ID != actor {
+			return errOtherOwner
+		}
+		return signed.Verify(found.key)
+	})
+	return err
 }
 
 // schemeName says by which scheme a request is signed. A request with both is judged by RFC 9421 alone: when the
@@ -54,17 +84,42 @@ func schemeName(header http.Header) string {
 	return "none"
 }
 
-func (a *Adapter) checkClaim(r *http.Request, body []byte, actor string) (signed claim, err error) {
+var (
+	errForeignKey = errors.New("the key is not on the actor's server")
+	errOtherOwner = errors.New("the key belongs to another actor")
+)
+
+// checkRequest judges signature and proofs as far as that goes without their keys. Somebody else's activity is taken
+// further only if a proof or its own server can still confirm it.
+func (a *Adapter) checkRequest(r *http.Request, in *incoming) (shown presented, err error) {
+	if schemeName(r.Header) != "none" {
+		if shown.signed, err = a.checkClaim(r, in.body); err != nil {
+			return shown, err
+		}
+	}
+	if shown.proofs, err = readProofs(in.body, in.activity, in.actor, a.now()); err != nil {
+		return shown, err
+	}
+	switch {
+	case len(shown.proofs) > 0:
+		return shown, nil
+	case shown.signed.KeyID == "":
+		return shown, errors.New("request is not signed")
+	case !sameOrigin(shown.signed.KeyID, in.actor) && !in.confirmable():
+		return shown, errForeignKey // key and owner share an origin, so it can never be the actor's
+	}
+	return shown, nil
+}
+
+func (a *Adapter) checkClaim(r *http.Request, body []byte) (signed claim, err error) {
 	request := signedRequest{
 		Method: r.Method, Target: requestTarget(r), Host: r.Host, Origin: a.base, Header: r.Header, Body: body,
+		AnyHost: a.options.UnsignedHost,
 	}
-	switch schemeName(r.Header) {
-	case schemeRFC9421:
+	if schemeName(r.Header) == schemeRFC9421 {
 		signed, err = checkMessageSignature(request, a.now())
-	case schemeCavage:
+	} else {
 		signed, err = checkCavage(request, a.now())
-	default:
-		err = errors.New("request is not signed")
 	}
 	if err != nil {
 		return claim{}, err
@@ -72,8 +127,17 @@ func (a *Adapter) checkClaim(r *http.Request, body []byte, actor string) (signed
 	if !a.meansUs(r.Host) {
 		return claim{}, errors.New("signature was made for another host")
 	}
-	return signed, a.checkKeyID(signed.KeyID, actor)
+	if _, ok := a.remoteOrigin(signed.KeyID); !ok {
+		return claim{}, errors.New("keyId is not an address on another server")
+	}
+	if !a.admits(hostOf(signed.KeyID)) {
+		return claim{}, errNotAdmitted
+	}
+	return signed, nil
 }
+
+// errNotAdmitted is the answer to whomever the operator excludes.
+var errNotAdmitted = fault.New(fault.Forbidden, "this server does not accept messages from yours")
 
 // requestTarget gives path and query as they came: Go's parsed URL has lost the escapes that were signed.
 func requestTarget(r *http.Request) string {
@@ -90,49 +154,62 @@ func (a *Adapter) meansUs(host string) bool {
 	return ok && a.hosts[canonical]
 }
 
-func (a *Adapter) checkKeyID(keyID, actor string) error {
-	keyOrigin, ok := a.remoteOrigin(keyID)
-	if !ok {
-		return errors.New("keyId is not an address on another server")
+// verifyRequest does the arithmetic. The signature of the actor suffices; but a proof that is there and wrong refuses
+// the request all the same, because something changed the activity on its way.
+func (a *Adapter) verifyRequest(ctx context.Context, in *incoming, shown presented) (proven, error) {
+	var signer proven
+	if signed := shown.signed; signed.KeyID != "" {
+		found, err := a.verifyWith(ctx, signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
+		if err != nil {
+			return proven{}, err
+		}
+		signer = proven{actor: found.actor, keyID: signed.KeyID, scheme: signed.Scheme}
 	}
-	if !a.admits(hostOf(keyID)) {
-		return fault.New(fault.Forbidden, "this server does not accept messages from yours")
+	direct := signer.actor != nil && signer.actor.ID == in.actor
+	if len(shown.proofs) > 0 {
+		by, err := a.verifyProofs(ctx, shown.proofs, in.actor)
+		if err != nil {
+			return proven{}, err
+		}
+		if !direct {
+			by.relay = signer.name()
+			return by, nil
+		}
 	}
-	// Key and owner share an origin, and the owner must be the actor; so a key elsewhere can never fit.
-	if actorOrigin, ok := origin(actor); !ok || actorOrigin != keyOrigin {
-		return errors.New("the key is not on the actor's server")
+	if direct {
+		return signer, nil
 	}
-	return nil
+	return a.confirm(ctx, in, signer)
 }
 
-func (a *Adapter) verifyClaim(ctx context.Context, signed claim, actor string) (remoteKey, error) {
-	found, known, err := a.remote.find(ctx, signed.KeyID)
+// name is the actor's id; empty for nobody.
+func (p proven) name() string {
+	if p.actor == nil {
+		return ""
+	}
+	return p.actor.ID
+}
+
+// verifyWith checks something with a key, and once more with a fresh copy where the known one does not fit: its owner may
+// have a new one.
+func (a *Adapter) verifyWith(ctx context.Context, keyID string, verify func(*remoteKey) error) (*remoteKey, error) {
+	found, known, err := a.remote.find(ctx, keyID)
 	if err != nil {
-		return remoteKey{}, err
+		return nil, err
 	}
-	err = ownedBy(found, actor)
-	if err == nil {
-		err = signed.Verify(found.key)
+	err = verify(found)
+	if err != nil && known {
+		fresh, ok := a.remote.refresh(ctx, keyID, found)
+		if !ok {
+			return nil, err
+		}
+		found, err = fresh, verify(fresh)
 	}
-	if err == nil || !known {
-		return found, err
+	if err != nil {
+		return nil, err
 	}
-	fresh, ok := a.remote.refresh(ctx, signed.KeyID)
-	if !ok {
-		return remoteKey{}, err
-	}
-	if err := ownedBy(fresh, actor); err != nil {
-		return remoteKey{}, err
-	}
-	return fresh, signed.Verify(fresh.key)
-}
-
-// ownedBy refuses a key of somebody else before anything has happened (Fedify CVE-2025-54888).
-func ownedBy(found remoteKey, actor string) error {
-	if found.actor.ID != actor {
-		return errors.New("the key belongs to another actor")
-	}
-	return nil
+	a.remote.settle(ctx, keyID, found)
+	return found, nil
 }
 
 // publicReason is what the peer's operator reads: our own short sentences, and nothing about the network.

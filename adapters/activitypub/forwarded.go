@@ -1,0 +1,112 @@
+package activitypub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"inbox/internal/fault"
+)
+
+// Activities that somebody else than their actor brings: inbox forwarding (ActivityPub, section 7.1.2) and relays. Without
+// a proof only the actor's own server can confirm them, and only what it shows is used (reference, section 4.6).
+
+// schemeOrigin is written into evidence when the author's server was asked.
+const schemeOrigin = "origin-fetch"
+
+// Questions that one server can make us ask by bringing what others did.
+const (
+	maxConfirmations   = 30
+	confirmationPeriod = time.Minute
+)
+
+// confirmable says whether the activity is of a kind that the actor's server can confirm: the object is there, changed, or
+// gone. Whether somebody follows or likes cannot be fetched.
+func (in *incoming) confirmable() bool {
+	switch in.kind {
+	case "Create", "Update", "Delete":
+		return sameOrigin(reference(in.activity["object"]), in.actor)
+	}
+	return false
+}
+
+// confirm asks the actor's server for the object and puts what it says in place of what was pushed: of that nothing but
+// the object's id is believed.
+func (a *Adapter) confirm(ctx context.Context, in *incoming, signer proven) (proven, error) {
+	if !in.confirmable() {
+		return proven{}, errOtherOwner
+	}
+	if wait := a.confirmations.take(hostOf(signer.name()), a.now()); wait > 0 {
+		return proven{}, &fault.Fault{Kind: fault.RateLimited, Public: "too many activities of others from your server", RetryAfter: wait}
+	}
+	leave, err := a.remote.enter(ctx)
+	if err != nil {
+		return proven{}, err
+	}
+	defer leave()
+	by := proven{keyID: signer.keyID, scheme: schemeOrigin, relay: signer.name()}
+	if in.kind == "Delete" {
+		by.actor, err = a.confirmGone(ctx, in)
+	} else {
+		by.actor, err = a.confirmObject(ctx, in)
+	}
+	if err != nil {
+		slog.InfoContext(ctx, "a forwarded activity could not be confirmed", "relay", by.relay, "actor", clip(in.actor, 256), "error", err)
+		return proven{}, fmt.Errorf("%w, and the actor's server does not confirm the activity", errOtherOwner)
+	}
+	return by, nil
+}
+
+// confirmGone demands that the object is not there any more.
+func (a *Adapter) confirmGone(ctx context.Context, in *incoming) (*remoteActor, error) {
+	id := reference(in.activity["object"])
+	if err := a.isDeleted(ctx, id); err != nil {
+		return nil, err
+	}
+	in.activity = object{"type": in.kind, "id": in.id, "actor": in.actor, "object": id}
+	if actor, known := a.remote.storedActor(ctx, in.actor); known {
+		return actor, nil
+	}
+	return &remoteActor{ID: in.actor}, nil // nobody whom we know: there is nothing of theirs here
+}
+
+var errStillThere = errors.New("the object still exists")
+
+// isDeleted gives nil if the object's own server says that it is gone or shows a Tombstone.
+func (a *Adapter) isDeleted(ctx context.Context, id string) error {
+	got, err := a.fetchSigned(ctx, id)
+	switch {
+	case isGone(err):
+		return nil
+	case err != nil:
+		return err
+	case isA(got.doc, "Tombstone") && str(got.doc, "id") == withoutFragment(id) && sameOrigin(got.final, id):
+		return nil
+	}
+	return errStillThere
+}
+
+// confirmObject fetches the object and makes an activity of its own author out of it.
+func (a *Adapter) confirmObject(ctx context.Context, in *incoming) (*remoteActor, error) {
+	got, err := exact(ctx, reference(in.activity["object"]), a.fetchSigned)
+	if err != nil {
+		return nil, err
+	}
+	author := reference(got.doc["attributedTo"])
+	if isActor(got.doc) {
+		author = str(got.doc, "id")
+	}
+	if author != in.actor {
+		return nil, errors.New("the object is by another actor")
+	}
+	actor, err := a.remote.actor(ctx, author)
+	if err != nil {
+		return nil, err
+	}
+	id := str(got.doc, "id")
+	in.id, in.body = id, got.raw
+	in.activity = object{"type": in.kind, "id": id, "actor": author, "object": got.doc, "to": got.doc["to"], "cc": got.doc["cc"]}
+	return actor, nil
+}

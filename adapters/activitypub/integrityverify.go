@@ -1,0 +1,215 @@
+package activitypub
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gowebpki/jcs"
+)
+
+// maxProofs is how many proofs of one activity are looked at.
+const maxProofs = 4
+
+// objectProof is a proof that passed every check that needs no key.
+type objectProof struct {
+	keyID   string
+	value   []byte
+	digests [][]byte // what may have been signed; producers differ in how they hash @context
+}
+
+// readProofs gives the proofs of an activity by its actor. Proofs of other types and suites are passed over; an error
+// means that there are proofs that we understand and that not one of them can be the actor's.
+func readProofs(body []byte, activity object, actor string, now time.Time) ([]objectProof, error) {
+	if activity["proof"] == nil {
+		return nil, nil
+	}
+	document, err := splitMembers(body)
+	if err != nil {
+		return nil, err
+	}
+	raw, _ := member(document, "proof")
+	texts := []string{raw.value}
+	if raw.value[0] == '[' {
+		if texts, err = splitItems(raw.value); err != nil {
+			return nil, err
+		}
+	}
+	var proofs []objectProof
+	var problem error
+	for i, entry := range listed(activity["proof"])[:min(len(texts), maxProofs)] {
+		options, _ := entry.(object)
+		if !isA(options, proofType) || str(options, "cryptosuite") != proofSuite {
+			continue
+		}
+		proof, err := readProof(document, texts[i], options, actor, now)
+		if err == nil {
+			proofs = append(proofs, proof)
+		} else if problem == nil {
+			problem = fmt.Errorf("object proof: %w", err)
+		}
+	}
+	if len(proofs) > 0 {
+		return proofs, nil
+	}
+	return nil, problem
+}
+
+func readProof(document []rawMember, text string, options object, actor string, now time.Time) (objectProof, error) {
+	proof := objectProof{keyID: str(options, "verificationMethod")}
+	if proof.keyID == "" {
+		proof.keyID = reference(options["verificationMethod"])
+	}
+	value, ok := decodeMultibase(str(options, "proofValue"))
+	switch {
+	case str(options, "proofPurpose") != proofPurpose:
+		return proof, errors.New("its purpose is not assertionMethod")
+	case !ok || len(value) != ed25519.SignatureSize:
+		return proof, errors.New("its value is not 64 bytes of base58btc")
+	case !sameOrigin(proof.keyID, actor):
+		return proof, errors.New("its key is not on the actor's server")
+	}
+	if err := checkProofTimes(options, now); err != nil {
+		return proof, err
+	}
+	proof.value = value
+	members, err := splitMembers([]byte(text))
+	if err != nil {
+		return proof, err
+	}
+	proof.digests, err = proofDigests(document, members)
+	return proof, err
+}
+
+// checkProofTimes knows no upper age: a forwarded activity may be old, and its id keeps it from being taken twice.
+func checkProofTimes(options object, now time.Time) error {
+	for _, name := range []string{"created", "expires"} {
+		if options[name] == nil {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339, str(options, name))
+		switch {
+		case err != nil:
+			return errors.New("its time " + name + " cannot be read")
+		case name == "created" && at.After(now.Add(clockSkew)):
+			return errors.New("it is dated in the future")
+		case name == "expires" && now.After(at.Add(clockSkew)):
+			return errors.New("it has expired")
+		}
+	}
+	return nil
+}
+
+// proofDigests gives what the proof may sign. The suite hashes the document with the context of the options, which the
+// document's own must begin with; some producers (FEP-8b32 before 2024) leave the context out of the options on the wire
+// but hash it, so that is the second try.
+func proofDigests(document, proof []rawMember) ([][]byte, error) {
+	options := joinMembers(proof, "proofValue")
+	unsecured := joinMembers(document, "proof", "signature")
+	outer, hasOuter := member(document, "@context")
+	inner, hasInner := member(proof, "@context")
+	candidates := [][2][]byte{{options, unsecured}}
+	switch {
+	case hasInner && !beginsWith(outer.value, inner.value):
+		return nil, errors.New("the document's @context does not begin with that of the proof")
+	case hasInner && inner.value != outer.value:
+		candidates = append(candidates, [2][]byte{options, withContext(inner, document)})
+	case !hasInner && hasOuter:
+		candidates = append(candidates, [2][]byte{joinMembers(append(slices.Clone(proof), outer), "proofValue"), unsecured})
+	}
+	var digests [][]byte
+	for _, one := range candidates {
+		digest, err := integrityDigest(one[0], one[1])
+		if err != nil {
+			return nil, err
+		}
+		digests = append(digests, digest)
+	}
+	return digests, nil
+}
+
+// withContext writes the document with another @context.
+func withContext(context rawMember, document []rawMember) []byte {
+	changed := slices.Clone(document)
+	for i := range changed {
+		if changed[i].name == context.name {
+			changed[i] = context
+		}
+	}
+	return joinMembers(changed, "proof", "signature")
+}
+
+// beginsWith compares contexts item by item; a single one counts as a list of one.
+func beginsWith(outer, inner string) bool {
+	all, err := contextItems(outer)
+	if err != nil {
+		return false
+	}
+	start, err := contextItems(inner)
+	if err != nil || len(start) > len(all) {
+		return false
+	}
+	for i := range start {
+		if !bytes.Equal(start[i], all[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func contextItems(value string) ([][]byte, error) {
+	if value == "" {
+		return nil, nil
+	}
+	texts := []string{value}
+	if value[0] == '[' {
+		var err error
+		if texts, err = splitItems(value); err != nil {
+			return nil, err
+		}
+	}
+	items := make([][]byte, len(texts))
+	for i, text := range texts {
+		var err error
+		if items[i], err = jcs.Transform([]byte("[" + text + "]")); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// verifyProofs demands one proof by the actor that is right.
+func (a *Adapter) verifyProofs(ctx context.Context, proofs []objectProof, actor string) (proven, error) {
+	var problem error
+	for _, proof := range proofs {
+		found, err := a.verifyWith(ctx, proof.keyID, func(found *remoteKey) error { return proof.verify(found, actor) })
+		if err == nil {
+			return proven{actor: found.actor, keyID: proof.keyID, scheme: proofSuite}, nil
+		}
+		if problem == nil {
+			problem = fmt.Errorf("object proof: %w", err)
+		}
+	}
+	return proven{}, problem
+}
+
+func (p *objectProof) verify(found *remoteKey, actor string) error {
+	if found.actor.ID != actor {
+		return errOtherOwner
+	}
+	key, isEd25519 := found.key.(ed25519.PublicKey)
+	if !isEd25519 || !found.assertion {
+		return errors.New("the actor does not list this key as a Multikey of assertionMethod")
+	}
+	for _, digest := range p.digests {
+		if verifyBytes(crypto.PublicKey(key), digest, p.value) == nil {
+			return nil
+		}
+	}
+	return errWrongSignature
+}
