@@ -40,7 +40,7 @@ var paused = []string{
 // RunOutcome derives the outcome of a result, respecting what its run_outcome member already says.
 func RunOutcome(result map[string]any) map[string]any {
 	supplied := Assoc(result["run_outcome"])
-	completed := truthy(supplied, "completed", result["completed"] == nil || truth(result["completed"]))
+	completed := truthy(supplied, "completed", result["completed"] == nil || Truthy(result["completed"]))
 	status := lowered(supplied["status"])
 	if !knownStatus(status) {
 		status = derivedStatus(result, completed)
@@ -136,22 +136,7 @@ func lowered(value any) string {
 // truthy gives the truth of a member if it is there, null included, else the fallback.
 func truthy(object map[string]any, key string, fallback bool) bool {
 	if member, there := object[key]; there {
-		return truth(member)
+		return Truthy(member)
 	}
 	return fallback
-}
-
-// truth is how the runtime reads a value as a flag: zero, "", "0", null and empty containers are false.
-func truth(value any) bool {
-	switch v := Plain(value).(type) {
-	case nil:
-		return false
-	case bool:
-		return v
-	case string:
-		return v != "" && v != "0"
-	case json.Number:
-		return decimal(v.String()) != "0"
-	}
-	return !empty(value)
 }

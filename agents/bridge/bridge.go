@@ -1,0 +1,75 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Limits of Bridge.Pending.
+const (
+	DefaultLimit = 25
+	MaxLimit     = 1000
+)
+
+// Bridge is the protocol over a store: it brings everything into its one form first. It is safe for concurrent use.
+type Bridge struct {
+	Store Store
+}
+
+// Register keeps a client and gives it in its one form; registering again replaces it.
+func (b Bridge) Register(ctx context.Context, value map[string]any) (Client, error) {
+	client, err := NormalizeClient(value)
+	if err != nil {
+		return Client{}, err
+	}
+	return client, b.Store.PutClient(ctx, client)
+}
+
+// Client finds a registered client.
+func (b Bridge) Client(ctx context.Context, id string) (Client, bool, error) {
+	return b.Store.Client(ctx, Slug(id))
+}
+
+// Enqueue keeps an item for its client and gives it in its one form. An item of the same client with the same id is
+// replaced, so that a repeat after a crash is no second item; ErrForeign refuses the id of another client's.
+func (b Bridge) Enqueue(ctx context.Context, value map[string]any) (Item, error) {
+	item, err := NormalizeItem(value)
+	if err != nil {
+		return Item{}, err
+	}
+	return item, b.Store.Enqueue(ctx, item)
+}
+
+// Pending gives what the client has not acknowledged. A limit below one is one, of zero DefaultLimit, over MaxLimit
+// MaxLimit; empty sessions are ignored.
+func (b Bridge) Pending(ctx context.Context, client string, limit int, sessions []string) ([]Item, error) {
+	return b.Store.Pending(ctx, Slug(client), query(limit, sessions))
+}
+
+// Lease is Pending for one of several workers: nobody else gets the same items by Lease until the time is over.
+func (b Bridge) Lease(ctx context.Context, client string, limit int, sessions []string, duration time.Duration) ([]Item, error) {
+	return b.Store.Lease(ctx, Slug(client), query(limit, sessions), duration)
+}
+
+func query(limit int, sessions []string) Query {
+	if limit == 0 {
+		limit = DefaultLimit
+	}
+	sessions = slices.DeleteFunc(slices.Clone(sessions), func(session string) bool { return session == "" })
+	return Query{Limit: min(max(1, limit), MaxLimit), Sessions: sessions}
+}
+
+// Attempted keeps what came of delivering an item to its client's callback. Whatever it was, the item stays pending.
+func (b Bridge) Attempted(ctx context.Context, client, id string, delivered bool) (bool, error) {
+	status := Failed
+	if delivered {
+		status = Delivered
+	}
+	return b.Store.Attempted(ctx, Slug(client), id, status)
+}
+
+// Ack removes the client's own items with these ids and says how many there were.
+func (b Bridge) Ack(ctx context.Context, client string, ids []string) (int, error) {
+	return b.Store.Ack(ctx, Slug(client), ids)
+}

@@ -1,0 +1,93 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"inbox/agents/envelope"
+	"inbox/agents/envelope/fixturetest"
+)
+
+func TestRecordedCases(t *testing.T) {
+	fixturetest.Run(t, "bridge-queue", func(c fixturetest.Case) (any, error) {
+		play := Bridge{NewMemory(0, 0)}
+		steps, _ := envelope.List(c.Object()["ops"])
+		outcomes := []any{}
+		for _, step := range steps {
+			object := envelope.Assoc(step)
+			outcomes = append(outcomes, fixturetest.Outcome(do(context.Background(), play, envelope.Text(object["op"]), object)))
+		}
+		return outcomes, nil
+	})
+}
+
+func do(ctx context.Context, play Bridge, operation string, step map[string]any) (any, error) {
+	client := envelope.Scalar(step["client_id"])
+	switch operation {
+	case "register":
+		registered, err := play.Register(ctx, step)
+		return value(registered, err)
+	case "get_client":
+		found, known, err := play.Client(ctx, client)
+		if !known {
+			return nil, err
+		}
+		return value(found, err)
+	case "enqueue":
+		item, err := play.Enqueue(ctx, envelope.Assoc(step["item"]))
+		return value(item, err)
+	case "pending":
+		return values(play.Pending(ctx, client, limit(step["limit"]), texts(step["session_ids"])))
+	case "ack":
+		return play.Ack(ctx, client, texts(step["queue_ids"]))
+	case "with_status":
+		return withStatus(step)
+	}
+	return nil, fmt.Errorf("unknown operation %q", operation)
+}
+
+func withStatus(step map[string]any) (any, error) {
+	item, err := NormalizeItem(envelope.Assoc(step["item"]))
+	if err != nil {
+		return nil, err
+	}
+	status := step["status"]
+	if status == nil {
+		status = step["delivery_status"]
+	}
+	changed, err := item.WithStatus(envelope.Scalar(status))
+	return value(changed, err)
+}
+
+func value(one interface{ Value() map[string]any }, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return one.Value(), nil
+}
+
+func values(items []Item, err error) (any, error) {
+	list := []any{}
+	for _, item := range items {
+		list = append(list, item.Value())
+	}
+	return list, err
+}
+
+// limit reads a recorded limit: without one the default, below one it is one.
+func limit(value any) int {
+	if value == nil {
+		return 0
+	}
+	number, _ := envelope.Integer(value)
+	return max(1, int(number))
+}
+
+func texts(value any) []string {
+	var list []string
+	for _, one := range envelope.Elements(value) {
+		list = append(list, envelope.Scalar(one))
+	}
+	return list
+}
