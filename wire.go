@@ -94,6 +94,7 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 		Receiver: s.pipeline, Directory: s.registry, Threads: s.store, Replies: s.store, State: s.store.State(),
 		Outbox: outbox{s.store}, Client: s.client,
 		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,
+		UnsignedHost: !s.config.Federation.RequireSignedHost, MaxRefusals: s.maxRefusals(),
 		AnswersAgents: s.answersAgents, Likes: s.likes, EmptyMention: activitypub.EmptyGreet,
 		Present: s.demands.Present,
 	})
@@ -104,6 +105,14 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 		Concurrency: s.config.Queue.DeliveryConcurrency, Schedule: s.config.Federation.Retry, MaxAttempts: len(s.config.Federation.Retry) + 1,
 	}, sendActivity(adapter))
 	return adapter, nil
+}
+
+// maxRefusals is the adapter's limit, for which 0 means its own default.
+func (s *Server) maxRefusals() int {
+	if limit := s.config.Federation.MaxRefused; limit > 0 {
+		return limit
+	}
+	return -1
 }
 
 func (s *Server) answersAgents(name string) bool {

@@ -37,16 +37,19 @@ func parseMessageSignatures(header http.Header) ([]messageSignature, error) {
 	if err != nil {
 		return nil, errors.New("signature is not a dictionary of structured fields")
 	}
+	// A proxy on the way may have added a label of its own that is none of our business.
 	var all []messageSignature
-	for _, label := range inputs.Names()[:min(len(inputs.Names()), maxLabels)] {
+	problem := errors.New("signature-input is empty")
+	for i, label := range inputs.Names()[:min(len(inputs.Names()), maxLabels)] {
 		one, err := readMessageSignature(inputs, signatures, label)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			all = append(all, one)
+		} else if i == 0 {
+			problem = err
 		}
-		all = append(all, one)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("signature-input is empty")
+		return nil, problem
 	}
 	return all, nil
 }

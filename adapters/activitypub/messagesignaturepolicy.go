@@ -38,6 +38,9 @@ func (s *messageSignature) check(r signedRequest, now time.Time) error {
 	if s.KeyID == "" || s.Created.IsZero() {
 		return errors.New("signature needs the parameters keyid and created")
 	}
+	if _, ok := origin(s.KeyID); !ok {
+		return errors.New("keyid is not an address")
+	}
 	switch s.Algorithm {
 	case "", "rsa-v1_5-sha256", "ed25519":
 	default:

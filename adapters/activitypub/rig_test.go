@@ -467,6 +467,10 @@ func (s *remoteServer) actorDocument(name string, key *rsa.PrivateKey) map[strin
 		"inbox": id + "/inbox", "followers": id + "/followers", "endpoints": map[string]any{"sharedInbox": s.base + "/inbox"},
 		"icon":      map[string]any{"type": "Image", "mediaType": "image/png", "url": s.base + "/a.png"},
 		"publicKey": map[string]any{"id": id + "#main-key", "owner": id, "publicKeyPem": publicPEM(key)},
+		"assertionMethod": []any{map[string]any{
+			"id": id + "#ed25519-key", "type": "Multikey", "controller": id,
+			"publicKeyMultibase": multikeyOf(aliceProofKey.Public().(ed25519.PublicKey)),
+		}},
 	}
 }
 

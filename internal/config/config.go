@@ -114,6 +114,13 @@ type Federation struct {
 	Mode string `toml:"mode"`
 	// Waiting times between attempts for a delivery. It is given up when the attempt after the last one fails.
 	Retry []time.Duration `toml:"retry"`
+	// Demand that a signature of the older scheme (draft-cavage) covers the `Host` header. Without it a request that was
+	// captured on its way to another server can be repeated here; turn it off only for a peer that you know and that
+	// cannot do better.
+	RequireSignedHost bool `toml:"require_signed_host"`
+	// Refused requests (wrong signatures, malformed activities) of one network address in five minutes, after which all
+	// its deliveries are put off with 429; 0 = no limit. Loopback addresses are not counted: they are a proxy's.
+	MaxRefused int `toml:"max_refused"`
 }
 
 // A2A is about other agents.

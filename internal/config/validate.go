@@ -134,6 +134,7 @@ func (c *Config) validateMail(p *problems) {
 	}
 	schedule(p, "mail.retry", c.Mail.Retry)
 	schedule(p, "federation.retry", c.Federation.Retry)
+	between(p, "federation.max_refused", c.Federation.MaxRefused, 0, 1_000_000)
 }
 
 func (c *Config) validateWork(p *problems) {

@@ -1,0 +1,248 @@
+package activitypub
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+// aliceProofKey is the second key of every actor of the remote server.
+var aliceProofKey = testSeedKey(1)
+
+// proveAs puts a proof by an actor into an activity, written apart from the code under test. change bends the options
+// before they are signed.
+func (r *rig) proveAs(name string, key ed25519.PrivateKey, activity map[string]any, change func(options map[string]any)) map[string]any {
+	r.t.Helper()
+	options := map[string]any{
+		"@context": activity["@context"], "type": "DataIntegrityProof", "cryptosuite": "eddsa-jcs-2022",
+		"verificationMethod": r.remote.actor(name) + "#ed25519-key", "proofPurpose": "assertionMethod",
+		"created": r.adapter.now().UTC().Format(time.RFC3339Nano),
+	}
+	if change != nil {
+		change(options)
+	}
+	encode := func(content any) []byte {
+		text, err := json.Marshal(content)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return text
+	}
+	digest, err := integrityDigest(encode(options), encode(activity))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	options["proofValue"] = encodeMultibase(ed25519.Sign(key, digest))
+	proved := map[string]any{"proof": options}
+	for name, value := range activity {
+		proved[name] = value
+	}
+	return proved
+}
+
+// unsigned takes the signature of the request away.
+func (r *rig) unsigned(activity any) *delivery {
+	d := r.deliver(activity)
+	d.header.Set("Digest", digestOf(d.body))
+	return d
+}
+
+// byMallory is signed by an actor of another server, who only brings it.
+func (r *rig) byMallory(relay *remoteServer, activity any) *delivery {
+	relay.addActor("mallory", malloryKey(), nil)
+	d := r.deliver(activity)
+	d.keyID, d.key = relay.actor("mallory")+"#main-key", malloryKey()
+	return d.sign()
+}
+
+func TestProofs(t *testing.T) {
+	cases := []struct {
+		name   string
+		make   func(*rig, map[string]any) *delivery
+		status int
+		reason string
+		scheme string
+	}{
+		{"instead of a signature", func(r *rig, note map[string]any) *delivery {
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, nil))
+		}, 202, "", proofSuite},
+		{"beside a signature", func(r *rig, note map[string]any) *delivery {
+			return r.deliver(r.proveAs("alice", aliceProofKey, note, nil)).sign()
+		}, 202, "", schemeCavage},
+		{"wrong beside a right signature", func(r *rig, note map[string]any) *delivery {
+			return r.deliver(r.proveAs("alice", testSeedKey(9), note, nil)).sign()
+		}, 401, "object proof: signature does not verify", ""},
+		{"right beside a wrong signature", func(r *rig, note map[string]any) *delivery {
+			d := r.deliver(r.proveAs("alice", aliceProofKey, note, nil))
+			d.key = malloryKey()
+			return d.sign()
+		}, 401, "does not verify", ""},
+		{"changed after it was made", func(r *rig, note map[string]any) *delivery {
+			proved := r.proveAs("alice", aliceProofKey, note, nil)
+			proved["object"].(map[string]any)["content"] = "hullo"
+			return r.unsigned(proved)
+		}, 401, "does not verify", ""},
+		{"options without a context", func(r *rig, note map[string]any) *delivery {
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { delete(o, "@context") }))
+		}, 202, "", proofSuite},
+		{"context left out of the options on the wire alone", func(r *rig, note map[string]any) *delivery {
+			proved := r.proveAs("alice", aliceProofKey, note, nil)
+			delete(proved["proof"].(map[string]any), "@context")
+			return r.unsigned(proved)
+		}, 202, "", proofSuite},
+		{"context of the options is the beginning of the document's", func(r *rig, note map[string]any) *delivery {
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["@context"] = activityStreams }))
+		}, 202, "", proofSuite},
+		{"context of the options is another", func(r *rig, note map[string]any) *delivery {
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["@context"] = "https://evil.example/context" }))
+		}, 401, "@context", ""},
+		{"for another purpose", func(r *rig, note map[string]any) *delivery {
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["proofPurpose"] = "authentication" }))
+		}, 401, "purpose", ""},
+		{"dated in the future", func(r *rig, note map[string]any) *delivery {
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) {
+				o["created"] = r.adapter.now().Add(2 * time.Hour).UTC().Format(time.RFC3339)
+			}))
+		}, 401, "future", ""},
+		{"old", func(r *rig, note map[string]any) *delivery {
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["created"] = "2024-01-01T00:00:00Z" }))
+		}, 202, "", proofSuite},
+		{"no date at all in it", func(r *rig, note map[string]any) *delivery {
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["created"] = "yesterday" }))
+		}, 401, "created", ""},
+		{"expired", func(r *rig, note map[string]any) *delivery {
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["expires"] = "2024-01-01T00:00:00Z" }))
+		}, 401, "expired", ""},
+		{"value cut short", func(r *rig, note map[string]any) *delivery {
+			proved := r.proveAs("alice", aliceProofKey, note, nil)
+			proved["proof"].(map[string]any)["proofValue"] = "z5Y"
+			return r.unsigned(proved)
+		}, 401, "64 bytes", ""},
+		{"of another actor of the same server", func(r *rig, note map[string]any) *delivery {
+			r.remote.addActor("mallory", malloryKey(), nil)
+			return r.unsigned(r.proveAs("mallory", aliceProofKey, note, nil))
+		}, 401, "belongs to another actor", ""},
+		{"key that is for requests only", func(r *rig, note map[string]any) *delivery {
+			r.remote.addActor("alice", aliceKey(), func(doc map[string]any) {
+				listed := doc["assertionMethod"].([]any)[0]
+				doc["publicKey"], doc["assertionMethod"] = []any{doc["publicKey"], listed}, nil
+			})
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, nil))
+		}, 401, "assertionMethod", ""},
+		{"key under another controller", func(r *rig, note map[string]any) *delivery {
+			r.remote.addActor("alice", aliceKey(), func(doc map[string]any) {
+				doc["assertionMethod"].([]any)[0].(map[string]any)["controller"] = r.remote.actor("mallory")
+			})
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, nil))
+		}, 401, "does not list", ""},
+		{"one of two is right", func(r *rig, note map[string]any) *delivery {
+			wrong, right := r.proveAs("alice", testSeedKey(9), note, nil), r.proveAs("alice", aliceProofKey, note, nil)
+			right["proof"] = []any{wrong["proof"], right["proof"]}
+			return r.unsigned(right)
+		}, 202, "", proofSuite},
+		{"right as the fifth of five", func(r *rig, note map[string]any) *delivery {
+			wrong, right := r.proveAs("alice", testSeedKey(9), note, nil), r.proveAs("alice", aliceProofKey, note, nil)
+			right["proof"] = []any{wrong["proof"], wrong["proof"], wrong["proof"], wrong["proof"], right["proof"]}
+			return r.unsigned(right)
+		}, 401, "does not verify", ""},
+		{"of a suite that we do not know, alone", func(r *rig, note map[string]any) *delivery {
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["cryptosuite"] = "eddsa-rdfc-2022" }))
+		}, 401, "not signed", ""},
+		{"of a suite that we do not know, beside a signature", func(r *rig, note map[string]any) *delivery {
+			return r.deliver(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["cryptosuite"] = "eddsa-rdfc-2022" })).sign()
+		}, 202, "", schemeCavage},
+		{"linked-data signature beside it", func(r *rig, note map[string]any) *delivery {
+			proved := r.proveAs("alice", aliceProofKey, note, nil)
+			proved["signature"] = map[string]any{"type": "RsaSignature2017", "signatureValue": "AA=="}
+			return r.unsigned(proved)
+		}, 202, "", proofSuite},
+		{"forwarded by another server", func(r *rig, note map[string]any) *delivery {
+			return r.byMallory(newRemoteServer(r.t), r.proveAs("alice", aliceProofKey, note, nil))
+		}, 202, "", proofSuite},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			r.want(c.make(r, r.mentionNote("1", "hello")), c.status, c.reason)
+			taken := r.engine.messages()
+			if accepted := c.status == http.StatusAccepted; (len(taken) == 1) != accepted {
+				t.Fatalf("%d messages", len(taken))
+			}
+			if len(taken) == 0 {
+				return
+			}
+			sender := taken[0].Message.Sender
+			method, auth := identity.MethodActivityPubSignature, normalized.AuthActivityPubSignature
+			if c.scheme == proofSuite {
+				method, auth = identity.MethodActivityPubProof, normalized.AuthActivityPubProof
+			}
+			if !strings.Contains(string(sender.Identities[0].Claims), c.scheme) || sender.AuthMethod != auth || sender.Identities[0].Method != method ||
+				sender.Identities[0].Subject != r.remote.actor("alice") {
+				t.Errorf("%s, %s, %s of %s", sender.AuthMethod, sender.Identities[0].Method, sender.Identities[0].Claims, sender.Identities[0].Subject)
+			}
+		})
+	}
+}
+
+// TestProofVectors are the examples of FEP-8b32 itself: the one of today, and the one from before the context belonged
+// into the options.
+func TestProofVectors(t *testing.T) {
+	seed, ok := decodeMultibase("z3u2en7t5LR2WtQH5PfFqMqwVHBeXouLzo6haApm8XHqvjxq")
+	if !ok {
+		t.Fatal("the key cannot be read")
+	}
+	public := ed25519.NewKeyFromSeed(seed[2:]).Public().(ed25519.PublicKey)
+	contexts := `"@context":["https://www.w3.org/ns/activitystreams","https://w3id.org/security/data-integrity/v1"]`
+	tail := `"type":"DataIntegrityProof","cryptosuite":"eddsa-jcs-2022","verificationMethod":"https://server.example/users/alice#ed25519-key","proofPurpose":"assertionMethod","created":"2023-02-24T23:36:38Z","proofValue":`
+	for name, document := range map[string]string{
+		"of today": `{` + contexts + `,"id":"https://server.example/activities/1","type":"Create","actor":"https://server.example/users/alice",
+			"object":{"id":"https://server.example/objects/1","type":"Note","attributedTo":"https://server.example/users/alice","content":"Hello world",
+			"location":{"type":"Place","longitude":-71.184902,"latitude":25.273962}},
+			"proof":{` + contexts + `,` + tail + `"zLaewdp4H9kqtwyrLatK4cjY5oRHwVcw4gibPSUDYDMhi4M49v8pcYk3ZB6D69dNpAPbUmY8ocuJ3m9KhKJEEg7z"}}`,
+		"without context in the options": `{` + contexts + `,"type":"Create","actor":"https://server.example/users/alice","object":{"type":"Note","content":"Hello world"},
+			"proof":{` + tail + `"z3sXaxjKs4M3BRicwWA9peyNPJvJqxtGsDmpt1jjoHCjgeUf71TRFz56osPSfDErszyLp5Ks1EhYSgpDaNM977Rg2"}}`,
+	} {
+		activity, err := parseObject([]byte(document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := &remoteKey{key: public, actor: &remoteActor{ID: "https://server.example/users/alice"}, assertion: true}
+		for text, right := range map[string]bool{document: true, strings.Replace(document, "Hello", "Hullo", 1): false} {
+			proofs, err := readProofs([]byte(text), activity, found.actor.ID, time.Now())
+			if err != nil || len(proofs) != 1 {
+				t.Fatalf("%s: %d proofs, %v", name, len(proofs), err)
+			}
+			if err := proofs[0].verify(found, found.actor.ID); (err == nil) != right {
+				t.Errorf("%s: %v, want right: %v", name, err, right)
+			}
+		}
+	}
+}
+
+func FuzzReadProofs(f *testing.F) {
+	f.Add([]byte(`{"@context":"a","actor":"https://m.example/u","proof":{"@context":["a"],"type":"DataIntegrityProof","cryptosuite":"eddsa-jcs-2022","verificationMethod":"https://m.example/u#k","proofPurpose":"assertionMethod","proofValue":"zLaewdp4H9kqtwyrLatK4cjY5oRHwVcw4gibPSUDYDMhi4M49v8pcYk3ZB6D69dNpAPbUmY8ocuJ3m9KhKJEEg7z"}}`))
+	f.Add([]byte(`{"proof":[{},1,"x",null,[]],"n":1e400}`))
+	f.Add([]byte(`{"proof":[]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		activity, err := parseObject(body)
+		if err != nil {
+			return
+		}
+		proofs, err := readProofs(body, activity, "https://m.example/u", time.Now())
+		if err == nil && len(proofs) > maxProofs {
+			t.Errorf("%d proofs", len(proofs))
+		}
+		found := &remoteKey{key: aliceProofKey.Public(), actor: &remoteActor{ID: "https://m.example/u"}, assertion: true}
+		for _, proof := range proofs {
+			if proof.verify(found, found.actor.ID) == nil {
+				t.Errorf("a proof verifies that nobody made: %s", body)
+			}
+		}
+	})
+}
