@@ -1,8 +1,8 @@
 package activitypub
 
 import (
-	"slices"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
