@@ -91,6 +91,13 @@ func startFedify(t *testing.T) *fedify {
 	return peer
 }
 
+// in gives the same peer to a subtest, which then owns its failures.
+func (f *fedify) in(t *testing.T) *fedify {
+	other := *f
+	other.t = t
+	return &other
+}
+
 // tryPost gives the error of the peer's software.
 func (f *fedify) tryPost(path string, body, result any) error {
 	f.t.Helper()
@@ -123,13 +130,39 @@ func (f *fedify) post(path string, body, result any) {
 // sent is what the peer sent.
 type sent struct {
 	Activity, Note, Actor string
+	Status                int // of a forwarded activity
 }
 
 func (f *fedify) mention(to, visibility, content string) sent {
 	f.t.Helper()
+	return f.command("/mention", errand{To: to, Visibility: visibility, Content: content})
+}
+
+// errand is what a person at the peer does with a note; empty members leave the choice to the peer.
+type errand struct {
+	To         string   `json:"to"`
+	From       string   `json:"from,omitempty"` // alice proves what she sends, bob does not
+	Visibility string   `json:"visibility,omitempty"`
+	Content    string   `json:"content,omitempty"`
+	Scheme     string   `json:"scheme,omitempty"`  // of the first signature
+	Inboxes    []string `json:"inboxes,omitempty"` // personal or shared, in order
+	InReplyTo  string   `json:"inReplyTo,omitempty"`
+	Note       string   `json:"note,omitempty"` // to change or delete
+	By         string   `json:"by,omitempty"`   // who signs a forwarded activity
+}
+
+func (f *fedify) command(path string, what errand) sent {
+	f.t.Helper()
 	var result sent
-	f.post("/mention", map[string]string{"to": to, "visibility": visibility, "content": content}, &result)
+	f.post(path, what, &result)
 	return result
+}
+
+// behave changes how the peer receives: the scheme that it refuses, and whether a GET must be signed.
+func (f *fedify) behave(refuse string, secure bool) {
+	f.t.Helper()
+	var now struct{}
+	f.post("/behave", map[string]any{"refuse": refuse, "secure": secure}, &now)
 }
 
 // arrived is one activity that reached the peer, with the verdict of Fedify's verifier.
@@ -138,6 +171,8 @@ type arrived struct {
 	Accepted bool // handed to the application by Fedify's inbox
 	Key      string
 	Owner    string
+	Scheme   string // of the signature: rfc9421, draft-cavage, none
+	Proof    string // what Fedify says of the proof inside: absent, valid, invalid
 	Status   int
 	Path     string
 	Headers  map[string]string
@@ -147,16 +182,21 @@ type arrived struct {
 
 func (f *fedify) received(after int) []arrived {
 	f.t.Helper()
-	response, err := http.Get(fmt.Sprintf("%s/received?after=%d&wait=1000", f.Control, after))
+	var list []arrived
+	f.get(fmt.Sprintf("/received?after=%d&wait=1000", after), &list)
+	return list
+}
+
+func (f *fedify) get(path string, result any) {
+	f.t.Helper()
+	response, err := http.Get(f.Control + path)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	var list []arrived
-	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+	if err := json.NewDecoder(response.Body).Decode(result); err != nil {
 		f.t.Fatal(err)
 	}
-	return list
 }
 
 // await waits for an arrival that the function likes.

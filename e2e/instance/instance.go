@@ -55,7 +55,7 @@ func (i *Instance) Configure() error {
 func (i *Instance) ConfigFile() string { return filepath.Join(i.Directory, "inbox.toml") }
 
 // URL is the public URL.
-func (i *Instance) URL() string { return "http://" + i.Settings.HTTP }
+func (i *Instance) URL() string { return "http://" + i.Settings.public() }
 
 // Actor is the IRI of an agent's actor.
 func (i *Instance) Actor(agent string) string { return i.URL() + "/agents/" + agent }

@@ -13,6 +13,7 @@ type Settings struct {
 	Database  string // empty = SQLite, or postgres://…
 	Domain    string // empty = the host and port of the HTTP address
 	HTTP      string // host:port; empty = a free loopback port
+	Public    string // host:port under which others reach HTTP, where something stands before it; empty = HTTP
 	SMTP      string // host:port; empty = a free loopback port
 	DNS       string // host:port of the resolver; empty = the system's
 	Smarthost string // smtp://host:port; empty = mail is captured
@@ -59,6 +60,13 @@ func (s *Settings) fill() error {
 	return nil
 }
 
+func (s *Settings) public() string {
+	if s.Public != "" {
+		return s.Public
+	}
+	return s.HTTP
+}
+
 // Short retries: what fails during a test is tried again within its patience.
 const retries = `["200ms", "500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s", "5s"]`
 
@@ -66,7 +74,7 @@ const retries = `["200ms", "500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s", "5
 func (s *Settings) file(data string) string {
 	var text strings.Builder
 	line := func(format string, values ...any) { fmt.Fprintf(&text, format+"\n", values...) }
-	line("public_url = %q", "http://"+s.HTTP)
+	line("public_url = %q", "http://"+s.public())
 	line("data_dir = %q", data)
 	if s.Domain != "" {
 		line("domain = %q", s.Domain)

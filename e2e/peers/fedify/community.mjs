@@ -1,33 +1,50 @@
-// One small fediverse server with one person, built on Fedify's own actor, inbox and signature code.
-import { createFederation, MemoryKvStore, verifyRequestDetailed } from "@fedify/fedify";
-import { Activity, Create, Endpoints, Follow, Mention, Note, Person, PUBLIC_COLLECTION } from "@fedify/vocab";
+// A small fediverse server built on Fedify's own actor, inbox and signature code. Its persons have the same RSA key;
+// those of the list `proving` also have an Ed25519 key, with which Fedify proves what they send.
+import { createFederation, MemoryKvStore, verifyObject, verifyRequestDetailed } from "@fedify/fedify";
+import { Activity, Endpoints, Note, Person, Tombstone } from "@fedify/vocab";
 import { Temporal } from "@js-temporal/polyfill";
-import { randomUUID } from "node:crypto";
 
 const PERSON = "/users/{identifier}";
+const RFC9421 = "rfc9421";
+const DRAFT = "draft-cavage-http-signatures-12";
 
 /** An origin's federation, its notes and everything that arrived in its inboxes. */
 export class Community {
-  constructor({ origin, name, keys }) {
+  constructor({ origin, people, proving, keys }) {
     this.origin = origin;
-    this.name = name;
+    this.people = people;
+    this.proving = proving;
     this.keys = keys;
-    this.notes = new Map();
+    this.notes = new Map(); // id → Note, or Tombstone
     this.arrived = []; // every POST to an inbox, verified or not, in order
+    this.reads = []; // every GET of an actor or note: path, user agent, scheme of its signature
     this.accepted = new Set(); // ids of activities that Fedify verified and handed to a listener
     this.waiting = [];
-    this.federation = createFederation({ kv: new MemoryKvStore(), origin, allowPrivateAddress: true });
-    this.#dispatch();
-    this.#listen();
+    // refuse: a scheme that inboxes answer with 401 without looking; secure: actors and notes want a signed GET
+    this.behaviour = { refuse: "", secure: false };
+    this.federation = this.#federation(RFC9421);
+  }
+
+  #federation(firstKnock) {
+    const federation = createFederation({ kv: new MemoryKvStore(), origin: this.origin, allowPrivateAddress: true, firstKnock });
+    this.#dispatch(federation);
+    this.#listen(federation);
+    return federation;
   }
 
   context() {
     return this.federation.createContext(new URL(this.origin), undefined);
   }
 
-  #dispatch() {
-    this.federation.setActorDispatcher(PERSON, async (ctx, identifier) => {
-      if (identifier !== this.name) return null;
+  /** A context that remembers no server, so that its first knock is of the given scheme. */
+  stranger(scheme) {
+    return this.#federation(scheme === "draft-cavage" ? DRAFT : RFC9421).createContext(new URL(this.origin), undefined);
+  }
+
+  #dispatch(federation) {
+    const signed = async (ctx) => !this.behaviour.secure || await ctx.getSignedKeyOwner() != null;
+    federation.setActorDispatcher(PERSON, async (ctx, identifier) => {
+      if (!this.people.includes(identifier)) return null;
       const keys = await ctx.getActorKeyPairs(identifier);
       return new Person({
         id: ctx.getActorUri(identifier),
@@ -41,25 +58,41 @@ export class Community {
         publicKey: keys[0].cryptographicKey,
         assertionMethods: keys.map((pair) => pair.multikey),
       });
-    }).setKeyPairsDispatcher((_ctx, identifier) => identifier === this.name ? this.keys : []);
-    this.federation.setObjectDispatcher(Note, PERSON + "/notes/{id}", (_ctx, { id }) => this.notes.get(id) ?? null);
-    this.federation.setOutboxDispatcher(PERSON + "/outbox", () => ({ items: [] }));
-    this.federation.setFollowersDispatcher(PERSON + "/followers", () => ({ items: [] }));
+    })
+      .setKeyPairsDispatcher((_ctx, identifier) => {
+        if (!this.people.includes(identifier)) return [];
+        return this.proving.includes(identifier) ? this.keys : this.keys.slice(0, 1);
+      })
+      .authorize((ctx) => signed(ctx));
+    federation.setObjectDispatcher(Note, PERSON + "/notes/{id}", (_ctx, { id }) => {
+      const note = this.notes.get(id);
+      return note instanceof Tombstone ? null : note ?? null;
+    }).authorize((ctx) => signed(ctx));
+    federation.setOutboxDispatcher(PERSON + "/outbox", () => ({ items: [] }));
+    federation.setFollowersDispatcher(PERSON + "/followers", () => ({ items: [] }));
   }
 
-  #listen() {
-    this.federation.setInboxListeners(PERSON + "/inbox", "/inbox")
+  #listen(federation) {
+    federation.setInboxListeners(PERSON + "/inbox", "/inbox")
       .on(Activity, (_ctx, activity) => { this.accepted.add(activity.id?.href); })
       .onError((_ctx, error) => { console.error("inbox:", error.message); });
   }
 
-  /** Answers one HTTP request. A POST is also judged by Fedify's verifier alone and written down. */
+  /** Answers one HTTP request. A POST is also judged by Fedify's verifiers alone and written down. */
   async fetch(request) {
-    if (request.method !== "POST") return this.#serve(request);
+    const scheme = schemeOf(request);
+    if (request.method !== "POST") {
+      this.reads.push({ path: new URL(request.url).pathname, agent: request.headers.get("user-agent"), scheme });
+      return this.#serve(request);
+    }
     const copy = request.clone();
-    const verdict = await this.#verify(request.clone());
+    if (scheme === this.behaviour.refuse) {
+      await this.#record(copy, { verified: false, scheme }, 401);
+      return new Response("this scheme is not known here\n", { status: 401 });
+    }
+    const verdict = { scheme, ...await this.#verify(request.clone()) };
     const response = await this.#serve(request);
-    this.#record(copy, await copy.text(), verdict, response.status);
+    await this.#record(copy, verdict, response.status);
     return response;
   }
 
@@ -68,21 +101,34 @@ export class Community {
       contextData: undefined,
       onNotFound: () => new Response("not found\n", { status: 404 }),
       onNotAcceptable: () => new Response("not acceptable\n", { status: 406 }),
+      onUnauthorized: () => new Response("sign your request\n", { status: 401 }),
     });
   }
 
-  async #verify(request) {
+  #loaders() {
     const ctx = this.context();
-    const result = await verifyRequestDetailed(request, {
-      documentLoader: ctx.documentLoader,
-      contextLoader: ctx.contextLoader,
-    });
+    return { documentLoader: ctx.documentLoader, contextLoader: ctx.contextLoader };
+  }
+
+  async #verify(request) {
+    const result = await verifyRequestDetailed(request, this.#loaders());
     return result.verified
       ? { verified: true, key: result.key.id?.href, owner: result.key.ownerId?.href ?? result.key.controllerId?.href }
       : { verified: false, reason: result.reason };
   }
 
-  #record(request, body, verdict, status) {
+  // absent, valid or invalid: what Fedify says of the proof inside the activity
+  async #proof(activity) {
+    if (activity?.proof == null) return "absent";
+    try {
+      return await verifyObject(Activity, activity, this.#loaders()) == null ? "invalid" : "valid";
+    } catch {
+      return "invalid";
+    }
+  }
+
+  async #record(request, verdict, status) {
+    const body = await request.text();
     let activity = null;
     try {
       activity = JSON.parse(body);
@@ -93,6 +139,7 @@ export class Community {
       path: new URL(request.url).pathname,
       headers: Object.fromEntries(request.headers),
       accepted: this.accepted.has(activity?.id),
+      proof: await this.#proof(activity),
       activity,
       body,
     });
@@ -117,52 +164,13 @@ export class Community {
     return actor;
   }
 
-  /** Sends a note that mentions the actor, and gives what was sent. */
-  async mention({ to, content, visibility = "public", inReplyTo, id = randomUUID() }) {
-    const ctx = this.context();
-    const actor = await this.resolve(to);
-    const author = ctx.getActorUri(this.name);
-    const { tos, ccs } = this.#addressing(visibility, actor.id);
-    const handle = `@${actor.preferredUsername}@${actor.id.host}`;
-    const note = new Note({
-      id: ctx.getObjectUri(Note, { identifier: this.name, id }),
-      attribution: author,
-      tos,
-      ccs,
-      replyTarget: inReplyTo ? new URL(inReplyTo) : undefined,
-      content: `<p><span class="h-card"><a href="${actor.id.href}" class="u-url mention">@<span>${actor.preferredUsername}</span></a></span> ${content}</p>`,
-      published: Temporal.Now.instant(),
-      tags: [new Mention({ href: actor.id, name: handle })],
-    });
-    this.notes.set(id, note);
-    const create = new Create({ id: new URL("#create", note.id), actor: author, object: note, tos, ccs, published: note.published });
-    await this.#send(actor, create);
-    return { activity: create.id.href, note: note.id.href, actor: actor.id.href };
+  /** Marks a note as deleted: from now on it is not served. */
+  forget(id) {
+    this.notes.set(id.pathname.split("/").at(-1), new Tombstone({ id, deleted: Temporal.Now.instant() }));
   }
+}
 
-  #addressing(visibility, mentioned) {
-    const followers = this.context().getFollowersUri(this.name);
-    switch (visibility) {
-      case "public": return { tos: [PUBLIC_COLLECTION], ccs: [followers, mentioned] };
-      case "unlisted": return { tos: [followers], ccs: [PUBLIC_COLLECTION, mentioned] };
-      case "followers": return { tos: [followers], ccs: [mentioned] };
-      case "direct": return { tos: [mentioned], ccs: [] };
-      default: throw new Error(`unknown visibility ${visibility}`);
-    }
-  }
-
-  /** Follows the actor. */
-  async follow({ to }) {
-    const ctx = this.context();
-    const actor = await this.resolve(to);
-    const author = ctx.getActorUri(this.name);
-    const follow = new Follow({ id: new URL(`#follow-${randomUUID()}`, author), actor: author, object: actor.id });
-    await this.#send(actor, follow);
-    return { activity: follow.id.href, actor: actor.id.href };
-  }
-
-  // An error of the receiving server (a 4xx, for instance) reaches the caller: nothing is queued.
-  #send(actor, activity) {
-    return this.context().sendActivity({ identifier: this.name }, actor, activity, { immediate: true });
-  }
+function schemeOf(request) {
+  if (request.headers.has("signature-input")) return RFC9421;
+  return request.headers.has("signature") ? "draft-cavage" : "none";
 }

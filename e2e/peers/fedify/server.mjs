@@ -2,7 +2,9 @@
 //
 // It listens on two loopback ports of the kernel's choice and prints them as one JSON line:
 // {"origin": "http://127.0.0.1:…", "control": "http://127.0.0.1:…", "actor": "…", "handle": "@…"}.
-// The control port takes POST /mention, /follow, /resolve with a JSON body and GET /received?after=N&wait=MILLISECONDS.
+// Its persons are alice, who proves what she sends, and bob, who does not. The control port takes POST /mention,
+// /forward, /edit, /remove, /follow (see sending.mjs), /resolve, /behave ({"refuse", "secure"}), /down and /up with a
+// JSON body, and GET /received?after=N&wait=MILLISECONDS and /reads.
 // It ends when its standard input is closed, so it never outlives the test that started it.
 import "./prelude.mjs";
 import { createServer } from "node:http";
@@ -10,18 +12,37 @@ import { Readable } from "node:stream";
 import { parseArgs } from "node:util";
 import { Community } from "./community.mjs";
 import { keyPairs } from "./keys.mjs";
+import * as sending from "./sending.mjs";
 
 const { values: options } = parseArgs({
-  options: { keys: { type: "string" }, name: { type: "string", default: "alice" } },
+  options: { keys: { type: "string" } },
 });
 if (!options.keys) throw new Error("--keys FILE is needed: where the test keys are kept");
 
-function listen(handler) {
-  const server = createServer(handler);
-  return new Promise((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => resolve(`http://127.0.0.1:${server.address().port}`));
-  });
+// An address that can be given up for a while, as by a server that is down, and taken again.
+class Door {
+  constructor(handler) {
+    this.handler = handler;
+    this.port = 0;
+  }
+
+  open() {
+    this.server = createServer(this.handler);
+    return new Promise((resolve, reject) => {
+      this.server.once("error", reject);
+      this.server.listen(this.port, "127.0.0.1", () => {
+        this.port = this.server.address().port;
+        resolve(`http://127.0.0.1:${this.port}`);
+      });
+    });
+  }
+
+  shut() {
+    return new Promise((resolve) => {
+      this.server.close(() => resolve({}));
+      this.server.closeAllConnections();
+    });
+  }
 }
 
 // A fetch-style Request of a Node request, and back.
@@ -41,7 +62,7 @@ async function answer(outgoing, response) {
 }
 
 let community;
-const origin = await listen(async (incoming, outgoing) => {
+const door = new Door(async (incoming, outgoing) => {
   try {
     await answer(outgoing, await community.fetch(toRequest(incoming, origin)));
   } catch (error) {
@@ -49,17 +70,26 @@ const origin = await listen(async (incoming, outgoing) => {
     outgoing.writeHead(500).end();
   }
 });
-community = new Community({ origin, name: options.name, keys: await keyPairs(options.keys) });
+const origin = await door.open();
+community = new Community({ origin, people: ["alice", "bob"], proving: ["alice"], keys: await keyPairs(options.keys) });
 
+const asAlice = (command) => (_url, body) => command(community, { from: "alice", ...body });
 const commands = {
-  "POST /mention": (_url, body) => community.mention(body),
-  "POST /follow": (_url, body) => community.follow(body),
+  "POST /mention": asAlice(sending.mention),
+  "POST /forward": asAlice(sending.forward),
+  "POST /edit": asAlice(sending.edit),
+  "POST /remove": asAlice(sending.remove),
+  "POST /follow": asAlice(sending.follow),
+  "POST /behave": (_url, body) => Object.assign(community.behaviour, body),
+  "POST /down": () => door.shut(),
+  "POST /up": async () => ({ origin: await door.open() }),
+  "GET /reads": () => community.reads,
   "POST /resolve": async (_url, body) => (await community.resolve(body.handle)).toJsonLd(),
   "GET /received": (url) =>
     community.after(Number(url.searchParams.get("after") ?? 0), Number(url.searchParams.get("wait") ?? 0)),
 };
 
-const control = await listen(async (incoming, outgoing) => {
+const control = await new Door(async (incoming, outgoing) => {
   const request = toRequest(incoming, "http://control");
   const url = new URL(request.url);
   try {
@@ -70,13 +100,13 @@ const control = await listen(async (incoming, outgoing) => {
   } catch (error) {
     await answer(outgoing, Response.json({ error: error.message }, { status: 500 }));
   }
-});
+}).open();
 
 process.stdin.resume().on("end", () => process.exit(0));
 const host = new URL(origin).host;
 console.log(JSON.stringify({
   origin,
   control,
-  actor: community.context().getActorUri(options.name).href,
-  handle: `@${options.name}@${host}`,
+  actor: community.context().getActorUri("alice").href,
+  handle: `@alice@${host}`,
 }));
