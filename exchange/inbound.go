@@ -22,6 +22,7 @@ type Inbound struct {
 
 	FromAgent  bool                 // the sender is a program that answers by itself: automated actor, chained task, mail with the chain hint
 	Continues  string               // id of a parked turn that this message takes up; the parked turn is dropped
+	Claim      *Claim               // a document of the adapter that stands or falls with the message; nil = none
 	Settlement *Settlement          // what the message offers for an open demand; nil = nothing
 	Rejected   []identity.Rejection // evidence that was offered and not believed; it becomes audit rows
 }
@@ -40,4 +41,5 @@ type Receipt struct {
 	New       bool   // false: the same message was accepted before and nothing was done
 	State     string // state of the turn, see the State constants
 	Reference string // Inbound.Reference of the stored turn; for a duplicate, that of the first copy
+	Claimed   []byte // the document in the place of Inbound.Claim; nothing was stored then
 }

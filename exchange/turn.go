@@ -79,6 +79,8 @@ const (
 	EventAcknowledged     = "acknowledged"    // the asker is told that the turn takes long
 	EventMessageEdited    = "message.edited"  // by its sender; body of the first: {"original":[parts]}
 	EventMessageDeleted   = "message.deleted" // by its sender
+	EventReaction         = "reaction"        // body: Reaction
+	EventReactionGone     = "reaction.gone"   // body: Reaction
 )
 
 // Event is one row of a turn's timeline. Streams read events by Seq, which grows by one inside a turn.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -58,9 +59,12 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 		return exchange.Receipt{}, "error", err
 	}
 	stored, inserted, err := s.store(ctx, entrance{
-		agent: agent, guarded: guarded(in),
+		agent: agent, guarded: guarded(in), claim: in.Claim,
 		turn: turn, original: original, size: len(in.Original), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
 	})
+	if taken, is := errors.AsType[*claimed](err); is {
+		return exchange.Receipt{Claimed: taken.instead}, "duplicate", nil
+	}
 	switch {
 	case fault.Is(err, fault.Conflict), fault.Is(err, fault.Malformed), fault.Is(err, fault.Forbidden):
 		return exchange.Receipt{}, "refused", err
@@ -155,7 +159,24 @@ type entrance struct {
 	original Original
 	size     int
 	audit    []exchange.AuditRecord
-	taken    *takeover // nil = the message takes up nothing
+	taken    *takeover       // nil = the message takes up nothing
+	claim    *exchange.Claim // nil = none
+}
+
+// claimed rolls back a message whose claim met another document.
+type claimed struct{ instead []byte }
+
+func (c *claimed) Error() string { return errTaken.Error() }
+
+func (e entrance) takePlace(ctx context.Context, tx Tx) error {
+	if e.claim == nil {
+		return nil
+	}
+	instead, err := tx.Claim(ctx, *e.claim)
+	if err == nil && instead != nil {
+		return &claimed{instead}
+	}
+	return err
 }
 
 // store writes turn and job in one transaction, and ends what the message takes up.
@@ -173,6 +194,9 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 			if dead, err = s.guard(ctx, tx, e.agent, &turn); err != nil {
 				return err
 			}
+		}
+		if err = e.takePlace(ctx, tx); err != nil {
+			return err
 		}
 		stored, inserted, err = tx.InsertTurn(ctx, turn, e.original)
 		if err != nil || !inserted {

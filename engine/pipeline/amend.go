@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,30 +19,42 @@ type SentMessage struct {
 	TurnID    string
 	State     string
 	Message   normalized.Message // as it stands in the row, without what a resumption adds
-	Edited    bool               // it was edited before
-	Withdrawn bool               // it was deleted before
+	Route     json.RawMessage
+	Edited    bool // it was edited before
+	Withdrawn bool // it was deleted before
 }
 
 // SentReader finds messages by what their sender knows of them.
 type SentReader interface {
 	// SentMessages gives the messages with the native id that the principal sent to the agent; empty agent = to any.
 	SentMessages(ctx context.Context, agent, nativeID, principal string) ([]SentMessage, error)
+	// OpenTurns gives the ids of the principal's turns that run, are to run or wait; empty agent = of any.
+	OpenTurns(ctx context.Context, agent, principal string) ([]string, error)
 }
 
 // SentTx changes what a sender changed.
 type SentTx interface {
 	// AmendTurn stores the message in place of the one that is there.
 	AmendTurn(ctx context.Context, turnID string, message normalized.Message, at time.Time) error
-	// WithdrawTurn takes the question out of the history; its answer stays. It says whether it was there.
+	// AmendRoute stores new notes on how to answer.
+	AmendRoute(ctx context.Context, turnID string, route json.RawMessage) error
+	// Claim writes an adapter's document and gives nil, or the other document that has its place.
+	Claim(ctx context.Context, claim exchange.Claim) (instead []byte, err error)
+	// WithdrawTurn takes the question out of the history and erases it; its answer stays. It says whether it was there.
 	WithdrawTurn(ctx context.Context, turnID string, at time.Time) (bool, error)
 }
 
-// Amend replaces the parts of a message that its sender edited, for the next run: a run under way, its answer and the
-// native original stay as they are (message contract, section 4, rule 7). The timeline keeps the parts of before the
-// first edit. Agent is the name of the agent, empty = all that got the message. NotFound when the principal sent no such
-// message; Malformed and TooLarge as for a new message; Forbidden when nothing was proven.
+// Amend replaces the parts of a message that its sender edited. A run under way begins again with them; an answer that
+// was given and the native original stay as they are (message contract, section 4, rule 7). The timeline keeps the parts
+// of before the first edit. Agent is the name of the agent, empty = all that got the message. NotFound when the principal
+// sent no such message; Malformed and TooLarge as for a new message; Forbidden when nothing was proven.
 func (s *Service) Amend(ctx context.Context, agent, nativeID, principal string, parts []normalized.Part) error {
-	return s.eachSent(ctx, agent, nativeID, principal, func(sent SentMessage) error { return s.amend(ctx, sent, parts) })
+	return s.eachSent(ctx, agent, nativeID, principal, func(sent SentMessage) error {
+		if sent.Withdrawn {
+			return fault.New(fault.NotFound, "the message was deleted")
+		}
+		return s.edit(ctx, nil, sent, parts, sent.Route)
+	})
 }
 
 // Remove takes back a message that its sender deleted: it leaves the history, and its turn is cancelled unless it was
@@ -53,15 +64,9 @@ func (s *Service) Remove(ctx context.Context, agent, nativeID, principal string)
 }
 
 func (s *Service) eachSent(ctx context.Context, agent, nativeID, principal string, change func(SentMessage) error) error {
-	if strings.HasPrefix(principal, normalized.Sender{}.Principal()) {
-		return fault.New(fault.Forbidden, "only a proven sender can change a message")
-	}
-	found, err := s.options.Store.SentMessages(ctx, agent, nativeID, principal)
+	found, err := s.sent(ctx, agent, nativeID, principal)
 	if err != nil {
-		return unavailable("find sent message", err)
-	}
-	if len(found) == 0 {
-		return fault.New(fault.NotFound, "no such message of this sender")
+		return err
 	}
 	for _, sent := range found {
 		if err := change(sent); err != nil {
@@ -71,46 +76,19 @@ func (s *Service) eachSent(ctx context.Context, agent, nativeID, principal strin
 	return nil
 }
 
-func (s *Service) amend(ctx context.Context, sent SentMessage, parts []normalized.Part) error {
-	if sent.Withdrawn {
-		return fault.New(fault.NotFound, "the message was deleted")
+// sent finds the copies of a message that the principal sent.
+func (s *Service) sent(ctx context.Context, agent, nativeID, principal string) ([]SentMessage, error) {
+	if strings.HasPrefix(principal, normalized.Sender{}.Principal()) {
+		return nil, fault.New(fault.Forbidden, "only a proven sender can change a message")
 	}
-	before := sent.Message.Parts
-	sent.Message.Parts = slices.Clone(parts)
-	sent.Message.Clean()
-	if err := normalized.Validate(sent.Message, s.options.Limits); err != nil {
-		return err
-	}
-	if slices.EqualFunc(before, sent.Message.Parts, normalized.Part.Equal) {
-		return nil // Mastodon sends an Update for a new preview card or poll result too
-	}
-	event, err := edited(sent, before)
+	found, err := s.options.Store.SentMessages(ctx, agent, nativeID, principal)
 	if err != nil {
-		return err
+		return nil, unavailable("find sent message", err)
 	}
-	err = s.options.Store.InTx(ctx, func(tx Tx) error {
-		if err := tx.AmendTurn(ctx, sent.TurnID, sent.Message, event.At); err != nil {
-			return err
-		}
-		return tx.AppendEvents(ctx, sent.TurnID, []exchange.Event{event})
-	})
-	if err != nil {
-		return unavailable("edit message", err)
+	if len(found) == 0 {
+		return nil, fault.New(fault.NotFound, "no such message of this sender")
 	}
-	s.hub.forget(sent.TurnID) // its run reads the row
-	return nil
-}
-
-func edited(sent SentMessage, before []normalized.Part) (exchange.Event, error) {
-	event := exchange.Event{Kind: exchange.EventMessageEdited, At: time.Now()}
-	if sent.Edited {
-		return event, nil
-	}
-	body, err := json.Marshal(struct {
-		Original []normalized.Part `json:"original"`
-	}{before})
-	event.Body = body
-	return event, err
+	return found, nil
 }
 
 // remove cancels first: should the second step be lost, the peer that heard no success repeats both.

@@ -20,7 +20,13 @@ type hub struct {
 	mu       sync.Mutex
 	watchers map[string][]chan struct{}
 	expected map[string]*expectation
-	cancels  map[string]context.CancelFunc
+	cancels  map[string]*running
+}
+
+// running is a run of this process.
+type running struct {
+	stop  context.CancelFunc
+	again bool // its message was edited: it begins anew
 }
 
 // expectation carries a turn that was accepted here to its run, and its end to the caller that waits, without a query.
@@ -32,7 +38,7 @@ type expectation struct {
 
 func newHub() *hub {
 	return &hub{
-		watchers: map[string][]chan struct{}{}, expected: map[string]*expectation{}, cancels: map[string]context.CancelFunc{},
+		watchers: map[string][]chan struct{}{}, expected: map[string]*expectation{}, cancels: map[string]*running{},
 	}
 }
 
@@ -110,15 +116,30 @@ func (h *hub) notify(turnID string) {
 	}
 }
 
-// running remembers how to stop a run of this process; the returned function forgets it.
-func (h *hub) running(turnID string, cancel context.CancelFunc) (done func()) {
+// running remembers how to stop a run of this process; the returned function forgets it and says whether the run has to
+// begin anew.
+func (h *hub) running(turnID string, cancel context.CancelFunc) (done func() (again bool)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.cancels[turnID] = cancel
-	return func() {
+	entry := &running{stop: cancel}
+	h.cancels[turnID] = entry
+	return func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.cancels, turnID)
+		if h.cancels[turnID] == entry {
+			delete(h.cancels, turnID)
+		}
+		return entry.again
+	}
+}
+
+// restart stops a run of this process that works on words which are not there any more.
+func (h *hub) restart(turnID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if entry, ok := h.cancels[turnID]; ok {
+		entry.again = true
+		entry.stop()
 	}
 }
 
@@ -133,7 +154,7 @@ func (h *hub) isRunning(turnID string) bool {
 func (h *hub) cancel(turnID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if cancel, ok := h.cancels[turnID]; ok {
-		cancel()
+	if entry, ok := h.cancels[turnID]; ok {
+		entry.stop()
 	}
 }

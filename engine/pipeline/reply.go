@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,8 +62,11 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, mark *mark, end e
 			break
 		}
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errEdited) {
 		return s.unstorable(ctx, job, turn, mark, end.reason, err)
+	}
+	if errors.Is(err, errEdited) {
+		return queue.RetryAfter(time.Millisecond, errEdited)
 	}
 	if !moved { // cancelled while the agent ran: the job ended, nothing is sent
 		return queue.ErrSettled
@@ -118,7 +122,10 @@ func (s *Service) storeReply(
 	late, reply, acknowledged := mark.missing(), end.reply, s.mayBeAcknowledged(end.turn)
 	move := Move{
 		ID: end.turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: end.state, Reason: end.reason,
-		Attempt: end.turn.Attempt, At: reply.CreatedAt,
+		Attempt: end.turn.Attempt, At: reply.CreatedAt, Unchanged: end.turn.UpdatedAt,
+	}
+	if !late {
+		move.Unchanged = mark.move.At
 	}
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
@@ -150,6 +157,9 @@ func (s *Service) storeReply(
 		return insertDeliveries(ctx, tx, reply, deliveries)
 	})
 	if errors.Is(err, errNotRunning) {
+		if again, err := s.rerun(ctx, reply.TurnID); err != nil || again {
+			return false, cmp.Or(err, errEdited)
+		}
 		return false, s.settle(ctx, job)
 	}
 	return err == nil, err

@@ -72,7 +72,10 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	response, err := s.respond(runCtx, agent, turn, mark)
 	quiet()
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
+	again := stopped()
 	switch {
+	case again && ctx.Err() == nil:
+		return queue.RetryAfter(time.Millisecond, errEdited)
 	case err == nil:
 		return s.compose(ctx, job, agent, turn, mark, response)
 	case ctx.Err() != nil: // the lease is lost or the server stops: another worker runs the turn

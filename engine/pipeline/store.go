@@ -29,6 +29,8 @@ type Move struct {
 	Reason  string
 	Attempt int // 0 = unchanged
 	At      time.Time
+	// Unchanged is when the row has to have been written last, so that nothing was edited meanwhile; zero = whenever.
+	Unchanged time.Time
 }
 
 // Tx is what the pipeline does inside one transaction.

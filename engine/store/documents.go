@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"time"
 
+	"inbox/exchange"
 	"inbox/internal/fault"
 )
 
@@ -76,6 +78,51 @@ func (s *State) PutIfAbsent(
 		return err
 	})
 	return current, inserted, err
+}
+
+// Swap writes a document in place of another one; it says whether that one was there.
+func (s *State) Swap(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (swapped bool, err error) {
+	if err := checkDocumentKey(namespace, key); err != nil {
+		return false, err
+	}
+	err = s.store.InTx(ctx, func(tx *Tx) (err error) {
+		swapped, err = tx.swapDocument(ctx, namespace, key, old, value, expires)
+		return err
+	})
+	return swapped, err
+}
+
+const swapDocument = `UPDATE documents SET encoding = $1, value = $2, expires_at = $3
+	WHERE namespace = $4 AND key = $5 AND encoding = $6 AND value = $7 AND (expires_at = 0 OR expires_at > $8)`
+
+func (t *Tx) swapDocument(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (bool, error) {
+	encoding, text := encodeBody(value)
+	oldEncoding, oldText := encodeBody(old)
+	changed, err := t.change(ctx, swapDocument, encoding, text, micros(expires), namespace, key, oldEncoding, oldText, nowMicros())
+	return changed > 0, err
+}
+
+// Claim writes a document unless another one is there, which may be the one that gives way. It gives nil when the
+// document is there afterwards, else the other one.
+func (t *Tx) Claim(ctx context.Context, claim exchange.Claim) (instead []byte, err error) {
+	if err := checkDocumentKey(claim.Namespace, claim.Key); err != nil {
+		return nil, err
+	}
+	encoding, text := encodeBody(claim.Value)
+	changed, err := t.change(ctx, putDocumentIfAbsent, claim.Namespace, claim.Key, encoding, text, int64(0), nowMicros())
+	if err != nil || changed > 0 {
+		return nil, err
+	}
+	if claim.Instead != nil {
+		if swapped, err := t.swapDocument(ctx, claim.Namespace, claim.Key, claim.Instead, claim.Value, time.Time{}); err != nil || swapped {
+			return nil, err
+		}
+	}
+	current, found, err := getDocument(ctx, t, claim.Namespace, claim.Key)
+	if err != nil || !found || bytes.Equal(current, claim.Value) {
+		return nil, err
+	}
+	return current, nil
 }
 
 func checkDocumentKey(namespace, key string) error {

@@ -14,7 +14,7 @@ import (
 // maxSent bounds the agents whose copy of one message a change reaches.
 const maxSent = 100
 
-const selectSent = `SELECT t.id, t.state, t.message, t.history_turns, COALESCE(r.response, ''),
+const selectSent = `SELECT t.id, t.state, t.message, t.route, t.history_turns, COALESCE(r.response, ''),
 	CASE WHEN EXISTS (SELECT 1 FROM events e WHERE e.turn_id = t.id AND e.kind = '` + exchange.EventMessageEdited + `') THEN 1 ELSE 0 END
 	FROM turns t LEFT JOIN replies r ON r.id = t.reply_id
 	WHERE t.native_key = $1 AND t.native_id = $2 AND t.principal = $3 AND (t.agent = $4 OR $4 = '') ORDER BY t.id LIMIT $5 + 0`
@@ -36,12 +36,12 @@ func (s *Store) SentMessages(ctx context.Context, agent, nativeID, principal str
 }
 
 func scanSent(r row) (sent pipeline.SentMessage, err error) {
-	var message, response string
+	var message, route, response string
 	var turns, edited int64
-	if err := r.Scan(&sent.TurnID, &sent.State, &message, &turns, &response, &edited); err != nil {
+	if err := r.Scan(&sent.TurnID, &sent.State, &message, &route, &turns, &response, &edited); err != nil {
 		return sent, err
 	}
-	sent.Edited = edited == 1
+	sent.Edited, sent.Route = edited == 1, rawJSON(route)
 	if sent.Withdrawn, err = withdrawn(turns, sent.State, response); err != nil {
 		return sent, fmt.Errorf("decode response of turn %s: %w", sent.TurnID, err)
 	}
@@ -73,11 +73,41 @@ func (t *Tx) AmendTurn(ctx context.Context, turnID string, message normalized.Me
 	return t.do(ctx, `UPDATE turns SET message = $1, updated_at = $2 WHERE id = $3`, cleaned(string(body)), micros(at), turnID)
 }
 
+// AmendRoute stores new notes on how to answer.
+func (t *Tx) AmendRoute(ctx context.Context, turnID string, route json.RawMessage) error {
+	return t.do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, cleaned(string(route)), turnID)
+}
+
+// Turns without an answer: what has a job, waits for somebody, or waits for other agents.
+const selectOpen = `SELECT t.id FROM jobs j JOIN turns t ON t.id = j.payload
+		WHERE j.kind = $1 AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state IN ($4, $5)
+	UNION SELECT t.id FROM demands d JOIN turns t ON t.id = d.turn_id
+		WHERE d.status IN ('issued', 'claimed') AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state = $6
+	UNION SELECT t.id FROM jobs j JOIN dispatches d ON d.id = j.payload JOIN turns t ON t.id = d.turn_id
+		WHERE j.kind = $7 AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state = $6`
+
+// OpenTurns gives the ids of the principal's turns that run, are to run or wait for somebody; empty agent = of any.
+func (s *Store) OpenTurns(ctx context.Context, agent, principal string) (ids []string, err error) {
+	if !storable(principal) || !storable(agent) {
+		return nil, nil
+	}
+	arguments := []any{
+		pipeline.JobKind, principal, agent, exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, pipeline.DispatchKind,
+	}
+	err = s.engine.reader().each(ctx, selectOpen, arguments, func(r row) error {
+		var id string
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}
+
 const selectWithdrawn = `SELECT t.state, t.history_turns, COALESCE(r.response, '')
 	FROM turns t LEFT JOIN replies r ON r.id = t.reply_id WHERE t.id = $1`
 
-// WithdrawTurn takes the question of a turn out of the history; a visible answer stays. It says whether the question was
-// there.
+// WithdrawTurn takes the question of a turn out of the history and erases what it said; a visible answer stays. It says
+// whether the question was there.
 func (t *Tx) WithdrawTurn(ctx context.Context, turnID string, at time.Time) (bool, error) {
 	if err := t.holdTurn(ctx, turnID); err != nil {
 		return false, err
@@ -92,5 +122,8 @@ func (t *Tx) WithdrawTurn(ctx context.Context, turnID string, at time.Time) (boo
 		return false, err
 	}
 	t.wake(ChannelTurn, turnID)
-	return true, t.do(ctx, `UPDATE turns SET history_turns = $1, updated_at = $2 WHERE id = $3`, turns-1, micros(at), turnID)
+	if err := t.do(ctx, `UPDATE turns SET history_turns = $1, updated_at = $2 WHERE id = $3`, turns-1, micros(at), turnID); err != nil {
+		return false, err
+	}
+	return true, t.erase(ctx, turnID, response == "")
 }

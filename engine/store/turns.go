@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"inbox/engine/pipeline"
 	"inbox/exchange"
@@ -114,6 +115,10 @@ func (t *Tx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) {
 	arguments := []any{move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.At), move.ID}
 	for _, state := range move.From {
 		arguments = append(arguments, state)
+	}
+	if !move.Unchanged.IsZero() {
+		arguments = append(arguments, micros(move.Unchanged))
+		query += ` AND updated_at = $` + strconv.Itoa(len(arguments))
 	}
 	if changed, err := t.change(ctx, query, arguments...); err != nil || changed == 0 {
 		return false, err

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"inbox/engine/pipeline"
+	"inbox/exchange"
 	"inbox/internal/fault"
 )
 
@@ -19,6 +21,7 @@ var documentCases = map[string]func(*testing.T, *probe){
 	"first writer wins":        firstWriterWins,
 	"keys that cannot be kept": documentKeys,
 	"lists are in byte order":  documentOrder,
+	"give way":                 documentsGiveWay,
 }
 
 // documentsAsMap does random things to a namespace and to a map and compares.
@@ -50,6 +53,44 @@ func documentsAsMap(t *testing.T, p *probe) {
 		}
 		compare(t, p, namespace, model)
 	})
+}
+
+// documentsGiveWay is about documents that only take the place of a certain one.
+func documentsGiveWay(t *testing.T, p *probe) {
+	swap := func(old, value string, want bool) {
+		t.Helper()
+		swapped, err := p.Documents.Swap(t.Context(), "n", "k", []byte(old), []byte(value), time.Time{})
+		if p.ok(err); swapped != want {
+			t.Errorf("%q for %q: %v", value, old, swapped)
+		}
+	}
+	claim := func(instead, value, want string) {
+		t.Helper()
+		c := exchange.Claim{Namespace: "n", Key: "k", Value: []byte(value)}
+		if instead != "" {
+			c.Instead = []byte(instead)
+		}
+		p.tx(func(tx pipeline.Tx) error {
+			other, err := tx.Claim(t.Context(), c)
+			if string(other) != want {
+				t.Errorf("%q instead of %q met %q, want %q", value, instead, other, want)
+			}
+			return err
+		})
+	}
+	swap("", "a", false)
+	claim("", "a", "")
+	claim("", "a", "")
+	claim("", "b", "a")
+	claim("x", "b", "a")
+	claim("a", "b\xff", "")
+	swap("a", "c", false)
+	swap("b\xff", "c", true)
+	claim("", "d", "c")
+	_, err := p.Documents.Swap(t.Context(), "n", "k", []byte("c"), []byte("d"), time.Now().Add(-time.Second))
+	p.ok(err)
+	swap("d", "e", false)
+	claim("", "e", "")
 }
 
 func check(t *rapid.T, err error) {

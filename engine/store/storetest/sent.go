@@ -1,10 +1,14 @@
 package storetest
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
 	"inbox/normalized"
 )
 
@@ -12,6 +16,8 @@ var sentCases = map[string]func(*testing.T, *probe){
 	"are found by their sender alone": sentOfSender,
 	"edits":                           sentEdited,
 	"deletions":                       sentDeleted,
+	"are erased":                      sentErased,
+	"open turns":                      openTurns,
 }
 
 func (p *probe) sent(agent, nativeID, principal string) []pipeline.SentMessage {
@@ -97,4 +103,63 @@ func sentDeleted(t *testing.T, p *probe) {
 	}
 	p.reads("… -m0+ -m1+ m4+ = 4", pipeline.ThreadQuery{Head: 2, Tail: 20})
 	p.reads("-m0+ -m1+ … m4+ = 4", pipeline.ThreadQuery{Head: 2, Tail: 1})
+}
+
+// sentErased: the bytes of an original go with the last message that has them.
+func sentErased(t *testing.T, p *probe) {
+	original := pipeline.Original{Digest: strings.Repeat("ab", 32), MediaType: "message/rfc822", Body: []byte("secret")}
+	first, second := p.message("m1"), p.message("m1")
+	second.Agent, second.Message.Recipient = "other", "@other@inbox.example"
+	for _, turn := range []exchange.TurnRecord{first, second} {
+		p.tx(func(tx pipeline.Tx) error {
+			if _, _, err := tx.InsertTurn(t.Context(), turn, original); err != nil {
+				return err
+			}
+			return tx.AppendEvents(t.Context(), turn.ID, []exchange.Event{
+				{Kind: exchange.EventMessageEdited, Body: []byte(`{"original":[]}`)}, {Kind: exchange.EventDelta, Body: []byte(`{}`)},
+			})
+		})
+	}
+	for i, turn := range []exchange.TurnRecord{first, second} {
+		p.tx(func(tx pipeline.Tx) error {
+			_, err := tx.WithdrawTurn(t.Context(), turn.ID, p.now)
+			return err
+		})
+		if _, err := p.Records.Original(t.Context(), original.Digest); fault.Is(err, fault.NotFound) != (i == 1) {
+			t.Errorf("original after %d deletions: %v", i+1, err)
+		}
+		if found := p.turn(turn.ID); len(found.Message.Parts) != 0 || found.Message.ID != "m1" {
+			t.Errorf("%+v", found.Message)
+		}
+		events, err := p.Pipeline.Events(t.Context(), turn.ID, 0, 10)
+		p.ok(err)
+		for _, event := range events {
+			if event.Kind == exchange.EventDelta || event.Kind == exchange.EventMessageEdited && len(event.Body) > 0 {
+				t.Errorf("%s %s is left", event.Kind, event.Body)
+			}
+		}
+	}
+}
+
+func openTurns(t *testing.T, p *probe) {
+	queued, done, other := p.message("m1"), p.message("m2"), p.message("m3")
+	done.State, other.Principal = exchange.StateSilent, "peer.example bob"
+	for _, turn := range []exchange.TurnRecord{queued, done, other} {
+		p.insert(turn)
+		p.tx(func(tx pipeline.Tx) error {
+			return tx.Enqueue(t.Context(), queue.NewJob{ID: turn.ID, Kind: pipeline.JobKind, Payload: turn.ID})
+		})
+	}
+	for _, c := range []struct {
+		agent, principal string
+		want             []string
+	}{
+		{"", queued.Principal, []string{queued.ID}}, {"echo", queued.Principal, []string{queued.ID}}, {"third", queued.Principal, nil},
+		{"", "\x00", nil}, {"", other.Principal, []string{other.ID}},
+	} {
+		found, err := p.Pipeline.OpenTurns(t.Context(), c.agent, c.principal)
+		if p.ok(err); !slices.Equal(found, c.want) {
+			t.Errorf("%+v: %v", c, found)
+		}
+	}
 }

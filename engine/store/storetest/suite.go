@@ -41,6 +41,7 @@ type Documents interface {
 	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
 	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
 	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
+	Swap(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (bool, error)
 	Delete(ctx context.Context, namespace, key string) error
 	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
 	Count(ctx context.Context, namespace string) (int64, error)

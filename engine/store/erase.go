@@ -1,0 +1,54 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+// The bytes of an original go with the last message that has them. Messages of the same bytes have the same native id.
+const (
+	selectErased  = `SELECT native_key, original_digest, message FROM turns WHERE id = $1`
+	selectSharing = `SELECT COUNT(*) FROM turns WHERE native_key = $1 AND original_digest = $2 AND id <> $3 AND message NOT LIKE '%"parts":[]%'`
+)
+
+// erase removes what a question said: its parts, its native form, the parts of before an edit, and what an agent had
+// streamed about it when nothing of that was ever an answer. The row stays, with its ids and its sender.
+func (t *Tx) erase(ctx context.Context, turnID string, unanswered bool) error {
+	var nativeKey, digest, stored string
+	if _, err := first(ctx, t, selectErased, []any{turnID}, &nativeKey, &digest, &stored); err != nil {
+		return err
+	}
+	var message normalized.Message
+	if err := json.Unmarshal([]byte(stored), &message); err != nil {
+		return fmt.Errorf("decode message of turn %s: %w", turnID, err)
+	}
+	message.Parts = []normalized.Part{}
+	body, err := message.AppendJSON(nil)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	if err := t.do(ctx, `UPDATE turns SET message = $1 WHERE id = $2`, string(body), turnID); err != nil {
+		return err
+	}
+	if err := t.do(ctx, `UPDATE events SET body = '' WHERE turn_id = $1 AND kind = $2`, turnID, exchange.EventMessageEdited); err != nil {
+		return err
+	}
+	if unanswered {
+		if err := t.do(ctx, `DELETE FROM events WHERE turn_id = $1 AND kind = $2`, turnID, exchange.EventDelta); err != nil {
+			return err
+		}
+	}
+	return t.eraseOriginal(ctx, nativeKey, digest, turnID)
+}
+
+func (t *Tx) eraseOriginal(ctx context.Context, nativeKey, digest, turnID string) error {
+	var sharing int64
+	if _, err := first(ctx, t, selectSharing, []any{nativeKey, digest, turnID}, &sharing); err != nil || sharing > 0 {
+		return err
+	}
+	return t.do(ctx, `DELETE FROM originals WHERE digest = $1`, digest)
+}
