@@ -80,7 +80,7 @@ func New(ctx context.Context, config *Config) (*Server, error) {
 	s.resolver = safehttp.NewResolver(config.DNS.Resolver)
 	s.client = safehttp.New(safehttp.Options{
 		AllowPrivate: config.Federation.AllowPrivate, Resolver: s.resolver, UserAgent: userAgent(config),
-		MaxPerHost: config.Queue.DeliveryConcurrency, MaxConcurrent: 4 * config.Queue.DeliveryConcurrency,
+		MaxPerHost: config.Queue.DeliveryConcurrency, MaxConcurrent: (2*waitingWorkers + 4) * config.Queue.DeliveryConcurrency,
 	})
 	if err := s.openStorage(ctx); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func (s *Server) buildEngine() error {
 	}
 	s.delivery = delivery.New(delivery.Options{
 		Store: s.store.Deliverer(), Channels: s.channels, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
-		Schedules: schedules(s.config),
+		Schedules: schedules(s.config), Active: s.config.Queue.DeliveryConcurrency,
 	})
 	s.pipeline = pipeline.New(pipeline.Options{
 		Limits: s.limits(),
@@ -43,7 +43,7 @@ func (s *Server) buildEngine() error {
 	s.demands.Bind(s.pipeline)
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
 	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency}, s.pipeline.Run)
-	s.queue.Handle(delivery.JobKind, queue.KindOptions{Concurrency: s.config.Queue.DeliveryConcurrency}, s.delivery.Run)
+	s.handleDeliveries()
 	// A call mostly waits for the other agent, so many of them cost little.
 	s.queue.Handle(pipeline.DispatchKind, queue.KindOptions{Concurrency: 4 * s.config.Queue.TurnConcurrency}, s.pipeline.RunDispatch)
 	s.handleApprovals(pipeline.ApprovalKind, s.pipeline.RunApproval)

@@ -18,6 +18,12 @@ type Reply struct {
 	Route     json.RawMessage    // as given with the question
 	Response  normalized.Response
 	CreatedAt time.Time // every rendering carries this time, so that a repeat is the same message
+
+	Posts     int       // of how many messages it consists on the wire; 0 and 1 = one
+	Open      bool      // everybody may read it, so that it may be listed
+	Revision  int       // how often it was edited
+	EditedAt  time.Time // zero = never
+	DeletedAt time.Time // zero = it stands; otherwise Response has no parts any more
 }
 
 // NoticeAck is the Notice of an acknowledgement: a turn that takes long tells its asker once that it is being worked on.
@@ -28,6 +34,9 @@ const NoticeAck = -1
 type Plan struct {
 	NativeID     string        // the id that peers will see: note IRI, Message-ID; empty where the peer fetches the answer
 	Destinations []Destination // one delivery each; empty = the peer fetches the answer (A2A)
+	Posts        int           // see Reply.Posts
+	Open         bool          // see Reply.Open
+	Spread       bool          // there may be further destinations, which Spreader.Spread gives
 }
 
 // Destination is one place that a reply has to reach.
@@ -44,7 +53,15 @@ type Delivery struct {
 	Reply       Reply
 	NativeID    string
 	Destination Destination
+	Action      string // what the peer is told; see the Action constants
 }
+
+// What a delivery tells about a reply.
+const (
+	ActionSend   = ""       // the reply itself
+	ActionUpdate = "update" // it was edited
+	ActionDelete = "delete" // it was taken back
+)
 
 // DeliveryReceipt is what the peer said.
 type DeliveryReceipt struct {
@@ -65,4 +82,21 @@ type Acknowledger interface {
 	// AckAfter gives how long after its acceptance a turn is acknowledged, where the operator wants it after the given
 	// time; zero or less = not at all. It is pure.
 	AckAfter(wanted time.Duration) time.Duration
+}
+
+// Spreader is a Channel whose replies may go to more places than one transaction should hold, such as followers.
+type Spreader interface {
+	Channel
+	// Spread gives the next of them, none of which is in the Plan, at most a few hundred at once. The cursor is empty at
+	// the beginning, and the next one is empty at the end.
+	Spread(ctx context.Context, reply Reply, cursor string) (destinations []Destination, next string, err error)
+}
+
+// Reviser is an adapter whose peers can be told that a reply was edited or taken back. Every destination that may have
+// the reply gets a Delivery with the Action then. Adapters without it refuse both.
+type Reviser interface {
+	// Revisable says why this reply cannot be changed; nil = it can. It is pure.
+	Revisable(reply Reply, nativeID string) error
+	// PostsOf gives of how many messages the edited reply consists: never more than reply.Posts. It is pure.
+	PostsOf(reply Reply) int
 }

@@ -81,6 +81,8 @@ const (
 	EventMessageDeleted   = "message.deleted" // by its sender
 	EventReaction         = "reaction"        // body: Reaction
 	EventReactionGone     = "reaction.gone"   // body: Reaction
+	EventReplyEdited      = "reply.edited"    // by the operator; body: {"revision","by"}
+	EventReplyDeleted     = "reply.deleted"   // by the operator; body: {"by"}
 )
 
 // Event is one row of a turn's timeline. Streams read events by Seq, which grows by one inside a turn.

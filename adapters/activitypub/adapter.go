@@ -37,10 +37,12 @@ type Threads interface {
 	FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error)
 }
 
-// Replies reads answers that were given: one with its native id (fault.NotFound), or the newest of an agent.
+// Replies reads answers that were given: one with its native id (fault.NotFound), or those of an agent that everybody
+// may read, newest first, before the reply with the given id; empty = from the newest.
 type Replies interface {
 	Reply(ctx context.Context, replyID string) (reply exchange.Reply, nativeID string, err error)
-	Replies(ctx context.Context, agent string, limit int) ([]exchange.Reply, error)
+	Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error)
+	CountReplies(ctx context.Context, agent string) (int64, error)
 }
 
 // State keeps the adapter's own documents, shared by all nodes: keys, followers, known actors.
@@ -50,6 +52,8 @@ type State interface {
 	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
 	Delete(ctx context.Context, namespace, key string) error
 	Count(ctx context.Context, namespace string) (int64, error)
+	// List gives documents with keys after the given one, in byte order of their keys.
+	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
 }
 
 // Outbox runs SendActivity(payload) later, durably, with retries, one job of a partition at a time.

@@ -116,7 +116,7 @@ func (a *Adapter) publicNotes(ctx context.Context, agent string) ([]createActivi
 	if kept, found := a.outboxes.get(agent, a.now()); found {
 		return kept, nil
 	}
-	replies, err := a.options.Replies.Replies(ctx, agent, outboxScan)
+	replies, err := a.options.Replies.Replies(ctx, agent, "", outboxScan)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, 
 	if err != nil {
 		return exchange.Plan{}, fault.GiveUp("the stored question cannot be read", err)
 	}
-	plan := exchange.Plan{NativeID: a.noteIRI(reply.ID)}
+	plan := exchange.Plan{NativeID: a.noteIRI(reply.ID), Open: openly(a.visibilityOf(reply, asked))}
 	main := destination{Actor: asked.Actor, Inbox: asked.Inbox}
 	if openly(a.visibilityOf(reply, asked)) && asked.SharedInbox != "" {
 		main.Inbox = asked.SharedInbox

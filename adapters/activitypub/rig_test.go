@@ -124,6 +124,22 @@ func (s *rows) Count(_ context.Context, namespace string) (int64, error) {
 	return count, s.err
 }
 
+func (s *rows) List(_ context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.data {
+		if name, found := strings.CutPrefix(key, namespace+"\x00"); found && name > after {
+			keys = append(keys, name)
+		}
+	}
+	slices.Sort(keys)
+	keys = keys[:min(len(keys), limit)]
+	for _, key := range keys {
+		values = append(values, s.data[namespace+"\x00"+key])
+	}
+	return keys, values, s.err
+}
+
 func (s *rows) has(namespace, key string) bool {
 	_, found, _ := s.Get(context.Background(), namespace, key)
 	return found
@@ -177,17 +193,22 @@ func (e *engine) Reply(_ context.Context, id string) (exchange.Reply, string, er
 	return reply, "", nil
 }
 
-func (e *engine) Replies(_ context.Context, agent string, limit int) ([]exchange.Reply, error) {
+func (e *engine) Replies(_ context.Context, agent, before string, limit int) ([]exchange.Reply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var found []exchange.Reply
 	for _, reply := range e.replies {
-		if reply.Agent == agent && len(found) < limit {
+		if reply.Agent == agent && reply.DeletedAt.IsZero() && (before == "" || reply.ID < before) {
 			found = append(found, reply)
 		}
 	}
-	slices.SortFunc(found, func(a, b exchange.Reply) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	return found, nil
+	slices.SortFunc(found, func(a, b exchange.Reply) int { return strings.Compare(b.ID, a.ID) })
+	return found[:min(len(found), limit)], nil
+}
+
+func (e *engine) CountReplies(ctx context.Context, agent string) (int64, error) {
+	found, err := e.Replies(ctx, agent, "", 1<<20)
+	return int64(len(found)), err
 }
 
 func (e *engine) SendLater(_ context.Context, _, payload string) error {

@@ -14,8 +14,8 @@ const (
 
 var pauses = []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute}
 
-// breakers pause destinations that keep failing, so that one dead host does not eat the workers. The state is in
-// memory on purpose: losing it costs a few attempts, never a message.
+// breakers pause destinations that keep failing, so that one dead host does not eat the workers. Failures are counted
+// in memory; an open breaker is a Condition too, so that other nodes and a restart know it.
 type breakers struct {
 	mu   sync.Mutex
 	keys map[string]*breaker
@@ -48,14 +48,33 @@ func (b *breakers) pause(key string, now time.Time) time.Duration {
 	return 0
 }
 
+// adopt takes over what another node, or this one before it stopped, knew of a key.
+func (b *breakers) adopt(key string, opened int, until, now time.Time) {
+	if opened == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	state, ok := b.keys[key]
+	if !ok {
+		b.makeRoom(now)
+		state = &breaker{}
+		b.keys[key] = state
+	}
+	if opened > state.opened {
+		state.opened, state.until, state.failures = opened, until, nil
+	}
+}
+
 func (b *breakers) success(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.keys, key)
 }
 
-// failure counts; limit bounds the pause, so that a short retry schedule is not outlasted by the breaker.
-func (b *breakers) failure(key string, now time.Time, limit time.Duration) {
+// failure counts; limit bounds the pause, so that a short retry schedule is not outlasted by the breaker. It gives until
+// when and for how often in a row the breaker is open; both are zero while it is closed.
+func (b *breakers) failure(key string, now time.Time, limit time.Duration) (until time.Time, opened int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	state, ok := b.keys[key]
@@ -66,12 +85,13 @@ func (b *breakers) failure(key string, now time.Time, limit time.Duration) {
 	}
 	state.failures = append(recent(state.failures, now), now)
 	if state.probing.IsZero() && len(state.failures) < failureLimit {
-		return
+		return state.until, state.opened
 	}
 	state.until = now.Add(min(pauses[min(state.opened, len(pauses)-1)], limit))
 	state.opened++
 	state.probing = time.Time{}
 	state.failures = nil
+	return state.until, state.opened
 }
 
 func recent(times []time.Time, now time.Time) []time.Time {

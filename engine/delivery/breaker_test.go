@@ -58,17 +58,17 @@ func TestBreakersAreBounded(t *testing.T) {
 
 func TestSlotsBoundOneKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(2)
-		first, ok1 := s.acquire(context.Background(), "a")
-		second, ok2 := s.acquire(context.Background(), "a")
+		s := newSlots()
+		first, ok1 := s.acquire(context.Background(), "a", 2)
+		second, ok2 := s.acquire(context.Background(), "a", 2)
 		if !ok1 || !ok2 {
 			t.Fatal("free slots were refused")
 		}
 		begun := time.Now()
-		if _, ok := s.acquire(context.Background(), "a"); ok || time.Since(begun) != slotWait {
+		if _, ok := s.acquire(context.Background(), "a", 2); ok || time.Since(begun) != slotWait {
 			t.Fatalf("third slot: %v after %v", ok, time.Since(begun))
 		}
-		if release, ok := s.acquire(context.Background(), "b"); !ok {
+		if release, ok := s.acquire(context.Background(), "b", 2); !ok {
 			t.Fatal("another key waits")
 		} else {
 			release()

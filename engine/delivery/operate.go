@@ -8,7 +8,6 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/queue"
 )
 
 // Again puts a dead, waiting or cancelled delivery back to work at once, with its attempts counted anew. The wire id
@@ -29,9 +28,7 @@ func (s *Service) Again(ctx context.Context, id string) error {
 		if !moved {
 			return fault.Newf(fault.Conflict, "delivery %s is %s; only dead or cancelled deliveries can be retried", id, record.State)
 		}
-		return tx.Enqueue(ctx, queue.NewJob{
-			ID: newID(), Kind: JobKind, Payload: id, Partition: Partition(record.Key, record.Agent, reply.Message.ThreadID),
-		})
+		return tx.Enqueue(ctx, record.job(newID(), reply.Message.ThreadID))
 	})
 }
 

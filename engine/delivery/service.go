@@ -31,8 +31,12 @@ type Options struct {
 	// Schedules gives the waits between attempts, by channel; when they are used up the delivery is dead. A channel
 	// without schedule uses DefaultSchedule.
 	Schedules map[string][]time.Duration
-	PerKey    int // deliveries at once to one destination key; default 8
-	Logger    *slog.Logger
+	PerKey    int               // deliveries at once to one destination key; default 8
+	Limits    map[string]Limits // by channel; optional
+	Active    int               // attempts that work at once on this node; 0 = as many as the queue starts
+	// Revisers change answers that were given, by channel; nil = those of Channels that are one.
+	Revisers map[string]exchange.Reviser
+	Logger   *slog.Logger
 }
 
 // DefaultSchedule is used for a channel without one of its own: about three days.
@@ -53,10 +57,13 @@ const markAfter = 100 * time.Millisecond
 
 // Service runs deliveries. Its Run method is the queue handler of JobKind.
 type Service struct {
-	options  Options
-	breakers *breakers
-	slots    *slots
-	fresh    *fresh
+	options    Options
+	breakers   *breakers
+	conditions *conditions
+	paces      *paces
+	places     places
+	slots      *slots
+	fresh      *fresh
 }
 
 // New makes a Service.
@@ -67,7 +74,31 @@ func New(options Options) *Service {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	return &Service{options: options, breakers: newBreakers(), slots: newSlots(options.PerKey), fresh: newFresh()}
+	s := &Service{
+		options: options, breakers: newBreakers(), conditions: newConditions(options.Store), paces: newPaces(),
+		slots: newSlots(), fresh: newFresh(),
+	}
+	if options.Active > 0 {
+		s.places = make(places, options.Active)
+	}
+	return s
+}
+
+// reviser finds the adapter that can change answers of a channel. Channels may be filled after New.
+func (s *Service) reviser(via string) (exchange.Reviser, bool) {
+	if given, able := s.options.Revisers[via]; able {
+		return given, true
+	}
+	found, able := s.options.Channels[via].(exchange.Reviser)
+	return found, able
+}
+
+func (s *Service) limits(via string) Limits {
+	limits := s.options.Limits[via]
+	if limits.Concurrency == 0 {
+		limits.Concurrency = s.options.PerKey
+	}
+	return limits
 }
 
 // Partition is the queue partition of deliveries: order is kept per destination inside one thread.
@@ -87,6 +118,9 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if record.State == StateDelivered || record.State == StateDead || record.State == StateCancelled {
 		return nil
 	}
+	if over := obsolete(record, reply); over != "" {
+		return s.drop(ctx, job, record, over)
+	}
 	channel, known := s.options.Channels[record.Via]
 	if !known {
 		return s.finish(ctx, job, record, fault.GiveUp("no adapter for "+record.Via+" is configured", nil))
@@ -94,19 +128,88 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	return s.guarded(ctx, job, record, reply, channel)
 }
 
-// guarded holds an attempt back while the destination is paused or busy.
+// obsolete says why a delivery is not needed any more; empty = it is.
+func obsolete(record Record, reply exchange.Reply) string {
+	switch {
+	case record.Action != exchange.ActionDelete && !reply.DeletedAt.IsZero():
+		return takenBack
+	case record.Action == exchange.ActionUpdate && record.Revision < reply.Revision:
+		return "a newer edit follows"
+	}
+	return ""
+}
+
+func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reason string) error {
+	return s.settle(ctx, job, Move{
+		ID: record.ID, From: unfinished, To: StateCancelled, Reason: reason, Attempt: record.Attempt,
+		Event: event(exchange.EventDeliveryCanceled, eventBody{Destination: record.Address, Reason: reason}),
+	}, queue.Outcome{Kind: queue.Done}, nil)
+}
+
+// guarded holds an attempt back while the destination is paused or busy, and gives it up where nobody lives any more.
 func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
-	key := record.Via + " " + record.Key
-	if wait := s.breakers.pause(key, time.Now()); wait > 0 {
-		attempts.WithLabelValues(record.Via, "paused").Inc()
-		return queue.SnoozeFor(wait + rand.N(time.Second))
+	leave, dead, err := s.enter(ctx, record.Via, record.Key)
+	switch {
+	case dead != nil:
+		return s.finish(ctx, job, record, dead)
+	case err != nil:
+		return err
 	}
-	release, ok := s.slots.acquire(ctx, key)
-	if !ok {
-		return queue.SnoozeFor(time.Second + rand.N(time.Second))
-	}
-	defer release()
+	defer leave()
 	return s.attempt(ctx, job, record, reply, channel)
+}
+
+// enter waits until an attempt to a destination may begin. Its error holds the job back; dead says that there is no
+// sense in an attempt.
+func (s *Service) enter(ctx context.Context, via, name string) (leave func(), dead, err error) {
+	key, now, limits := conditionKey(via, name), time.Now(), s.limits(via)
+	if condition, found := s.conditions.of(ctx, via, name, now); found {
+		if !condition.DeadAt.IsZero() {
+			return nil, errDead(condition.DeadAt), nil
+		}
+		s.breakers.adopt(key, condition.Opened, condition.PausedUntil, now)
+		if wait := condition.PausedUntil.Sub(now); wait > 0 {
+			attempts.WithLabelValues(via, "paused").Inc()
+			return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
+		}
+	}
+	if wait := s.breakers.pause(key, now); wait > 0 {
+		attempts.WithLabelValues(via, "paused").Inc()
+		return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
+	}
+	release, ok := s.slots.acquire(ctx, key, limits.Concurrency)
+	if !ok {
+		return nil, nil, queue.SnoozeFor(time.Second + rand.N(time.Second))
+	}
+	wait, ok := s.paces.take(key, limits.PerSecond, now, slotWait)
+	if !ok {
+		release()
+		return nil, nil, queue.SnoozeFor(wait + rand.N(wait/4+1))
+	}
+	if err := sleep(ctx, wait); err != nil {
+		release()
+		return nil, nil, err
+	}
+	vacate, err := s.places.take(ctx)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return func() { vacate(); release() }, nil, nil
+}
+
+func sleep(ctx context.Context, wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // attempt makes the attempt and settles it. One that takes its time is marked as sending, for whoever looks.
@@ -114,7 +217,7 @@ func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, rep
 	record.Attempt = max(record.Attempt+1, job.Attempt)
 	slow := runLate(markAfter, func() { s.markSending(ctx, record) })
 	receipt, err := channel.Deliver(ctx, exchange.Delivery{
-		ID: record.ID, Attempt: record.Attempt, Reply: reply, NativeID: record.NativeID,
+		ID: record.ID, Attempt: record.Attempt, Reply: reply, NativeID: record.NativeID, Action: record.Action,
 		Destination: exchange.Destination{Key: record.Key, Address: record.Address, Data: record.Data},
 	})
 	slow.stop()
@@ -143,12 +246,21 @@ func (s *Service) markSending(ctx context.Context, record Record) {
 }
 
 func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, receipt exchange.DeliveryReceipt) error {
-	s.breakers.success(record.Via + " " + record.Key)
 	attempts.WithLabelValues(record.Via, "delivered").Inc()
 	return s.settle(ctx, job, Move{
 		ID: record.ID, From: taken, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
-		Event: event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail}),
-	}, queue.Outcome{Kind: queue.Done})
+		Event: event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail, Action: record.Action}),
+	}, queue.Outcome{Kind: queue.Done}, s.recovered(ctx, record.Via, record.Key))
+}
+
+// recovered forgets the failures of a destination that took something. nil = there is nothing to forget in the store.
+func (s *Service) recovered(ctx context.Context, via, key string) func(Tx) error {
+	s.breakers.success(conditionKey(via, key))
+	if _, found := s.conditions.of(ctx, via, key, time.Now()); !found {
+		return nil
+	}
+	s.conditions.forget(via, key)
+	return func(tx Tx) error { return tx.ClearCondition(ctx, via, key) }
 }
 
 // finish settles a failed attempt: another one by the schedule, or a dead letter.
@@ -161,23 +273,38 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, caus
 		s.options.Logger.WarnContext(ctx, "delivery is dead", "delivery", record.ID, "turn", record.TurnID, "destination", record.Address, "reason", reason)
 		return s.settle(ctx, job, Move{
 			ID: record.ID, From: unfinished, To: StateDead, Reason: reason, Attempt: record.Attempt,
-			Event: event(exchange.EventDeliveryDead, eventBody{Destination: record.Address, Reason: reason}),
-		}, queue.Outcome{Kind: queue.Done})
+			Event: event(exchange.EventDeliveryDead, eventBody{Destination: record.Address, Reason: reason, Action: record.Action}),
+		}, queue.Outcome{Kind: queue.Done}, nil)
 	}
-	s.breakers.failure(record.Via+" "+record.Key, time.Now(), longest(schedule))
+	worse := s.failed(ctx, record, reason, f.RetryAfter)
 	attempts.WithLabelValues(record.Via, "retry").Inc()
 	at := time.Now().Add(max(jitter(schedule[record.Attempt-1]), f.RetryAfter))
 	return s.settle(ctx, job, Move{
 		ID: record.ID, From: unfinished, To: StateRetry, Reason: reason, Attempt: record.Attempt, NextAt: at,
 		Event: event(exchange.EventDeliveryRetry, eventBody{Destination: record.Address, Reason: reason, At: at.UTC().Format(time.RFC3339)}),
-	}, queue.Outcome{Kind: queue.Retry, At: at, Reason: reason})
+	}, queue.Outcome{Kind: queue.Retry, At: at, Reason: reason}, worse)
+}
+
+// failed counts a failure of a destination. nil = there is nothing new for the store.
+func (s *Service) failed(ctx context.Context, record Record, reason string, retryAfter time.Duration) func(Tx) error {
+	failure, news := s.worsened(record, reason, retryAfter, time.Now())
+	if !news {
+		return nil
+	}
+	s.conditions.note(failure)
+	return func(tx Tx) error { return tx.WorsenCondition(ctx, failure, deadAfter) }
 }
 
 // settle changes the record and ends the job in one transaction. A record that was cancelled during the attempt gets no
 // other one: its job would hold up the next delivery of the thread.
-func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome queue.Outcome) error {
+func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome queue.Outcome, also func(Tx) error) error {
 	move.At = time.Now()
 	err := s.options.Store.InTx(ctx, func(tx Tx) error {
+		if also != nil {
+			if err := also(tx); err != nil {
+				return err
+			}
+		}
 		moved, err := tx.MoveDelivery(ctx, move)
 		if err != nil {
 			return err
@@ -223,6 +350,7 @@ type eventBody struct {
 	Destination string `json:"destination"`
 	Detail      string `json:"detail,omitempty"`
 	Reason      string `json:"reason,omitempty"`
+	Action      string `json:"action,omitempty"`
 	At          string `json:"at,omitempty"`
 }
 

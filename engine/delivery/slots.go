@@ -12,9 +12,8 @@ const slotWait = 250 * time.Millisecond
 
 // slots bound the deliveries at once to one key.
 type slots struct {
-	limit int
-	mu    sync.Mutex
-	used  map[string]*slot
+	mu   sync.Mutex
+	used map[string]*slot
 }
 
 type slot struct {
@@ -22,11 +21,11 @@ type slot struct {
 	users  int
 }
 
-func newSlots(limit int) *slots { return &slots{limit: limit, used: map[string]*slot{}} }
+func newSlots() *slots { return &slots{used: map[string]*slot{}} }
 
-// acquire takes a slot of the key, or reports false after slotWait or the end of ctx.
-func (s *slots) acquire(ctx context.Context, key string) (release func(), ok bool) {
-	entry := s.join(key)
+// acquire takes one of the limit slots of the key, or reports false after slotWait or the end of ctx.
+func (s *slots) acquire(ctx context.Context, key string, limit int) (release func(), ok bool) {
+	entry := s.join(key, limit)
 	timer := time.NewTimer(slotWait)
 	defer timer.Stop()
 	select {
@@ -39,12 +38,12 @@ func (s *slots) acquire(ctx context.Context, key string) (release func(), ok boo
 	return nil, false
 }
 
-func (s *slots) join(key string) *slot {
+func (s *slots) join(key string, limit int) *slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry, ok := s.used[key]
 	if !ok {
-		entry = &slot{tokens: make(chan struct{}, s.limit)}
+		entry = &slot{tokens: make(chan struct{}, limit)}
 		s.used[key] = entry
 	}
 	entry.users++

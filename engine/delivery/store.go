@@ -19,8 +19,12 @@ const (
 	StateCancelled = "cancelled"
 )
 
-// JobKind is the queue kind of deliveries; the payload is the delivery id.
-const JobKind = "delivery"
+// Queue kinds of deliveries; the payload is the delivery id. Deliveries to many, such as followers, have a kind of their
+// own: whoever asked does not wait behind them.
+const (
+	JobKind  = "delivery"
+	BulkKind = "delivery.bulk"
+)
 
 // Record is the stored row of one reply to one destination.
 type Record struct {
@@ -33,6 +37,9 @@ type Record struct {
 	Key       string          `json:"key"`
 	Address   string          `json:"address"`
 	Data      json.RawMessage `json:"-"`
+	Action    string          `json:"action,omitempty"`   // exchange.ActionSend, ActionUpdate or ActionDelete
+	Revision  int             `json:"revision,omitempty"` // of the reply, that an update is about
+	Bulk      bool            `json:"bulk,omitempty"`     // to followers
 	State     string          `json:"state"`
 	Reason    string          `json:"reason,omitempty"` // the last answer of the peer or the reason of the state
 	Attempt   int             `json:"attempt"`
@@ -40,6 +47,22 @@ type Record struct {
 	CreatedAt time.Time       `json:"created_at"`
 	UpdatedAt time.Time       `json:"updated_at"`
 }
+
+// kind is the queue kind of the record's job.
+func (r Record) kind() string {
+	if r.Bulk {
+		return BulkKind
+	}
+	return JobKind
+}
+
+// job is the record's first job. threadID is that of the reply's message.
+func (r Record) job(id, threadID string) queue.NewJob {
+	return queue.NewJob{ID: id, Kind: r.kind(), Payload: r.ID, Partition: Partition(r.Key, r.Agent, threadID)}
+}
+
+// FirstJob is the job that makes the first attempt of a delivery; its id is the delivery's.
+func FirstJob(record Record, threadID string) queue.NewJob { return record.job(record.ID, threadID) }
 
 // Filter selects deliveries, newest first. Empty fields do not restrict.
 type Filter struct {
@@ -62,11 +85,37 @@ type Move struct {
 	Event   exchange.Event // Kind and Body; the store fills TurnID and Seq; no row when Kind is empty
 }
 
+// Condition is what is known of a destination that fails. All nodes share it; a destination that takes deliveries has
+// none.
+type Condition struct {
+	Via         string    `json:"via"`
+	Key         string    `json:"key"`
+	PausedUntil time.Time `json:"paused_until"`      // zero = not paused
+	Opened      int       `json:"opened"`            // how often its breaker opened in a row
+	FailingDays int       `json:"failing_days"`      // different days with failures and no success between
+	FailedDay   int64     `json:"-"`                 // the last of them, in days since 1970
+	DeadAt      time.Time `json:"dead_at,omitempty"` // zero = it is tried
+	Reason      string    `json:"reason"`
+	UpdatedAt   time.Time `json:"updated_at"`
+}
+
 // Tx is what delivery does inside one transaction.
 type Tx interface {
 	MoveDelivery(ctx context.Context, move Move) (bool, error)
+	InsertDelivery(ctx context.Context, record Record) error
 	SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error
 	Enqueue(ctx context.Context, job queue.NewJob) error
+	// RemoveJob removes the jobs of a kind and partition with the payload that do not run, and says whether there were
+	// any.
+	RemoveJob(ctx context.Context, kind, partition, payload string) (bool, error)
+	// WorsenCondition notes a failure: a day that is another than the last one counts, and the later pause holds. A
+	// destination with deadAfter failing days is given up.
+	WorsenCondition(ctx context.Context, failure Condition, deadAfter int) error
+	// ClearCondition forgets what is known of a destination.
+	ClearCondition(ctx context.Context, via, key string) error
+	// ReviseReply stores the response, revision and times of a reply whose revision is still the given one and that was
+	// not deleted, and says whether it did. A deleted reply leaves the history, and its streamed pieces go.
+	ReviseReply(ctx context.Context, reply exchange.Reply, from int, event exchange.Event) (bool, error)
 }
 
 // Store is what delivery needs of the database.
@@ -74,4 +123,10 @@ type Store interface {
 	InTx(ctx context.Context, work func(Tx) error) error
 	// Delivery gives the record and the reply it carries; fault.NotFound when there is none.
 	Delivery(ctx context.Context, id string) (Record, exchange.Reply, error)
+	// Reply gives a reply and its native id; fault.NotFound when there is none.
+	Reply(ctx context.Context, id string) (exchange.Reply, string, error)
+	// Sendings gives the deliveries of a reply with ActionSend and ids after the given one, in order.
+	Sendings(ctx context.Context, reply exchange.Reply, after string, limit int) ([]Record, error)
+	// Conditions gives the destinations that fail, the last changed first.
+	Conditions(ctx context.Context, limit int) ([]Condition, error)
 }

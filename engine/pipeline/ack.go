@@ -81,6 +81,7 @@ func (s *Service) acknowledge(ctx context.Context, agent agents.Entry, turn exch
 }
 
 func (s *Service) storeAck(ctx context.Context, reply exchange.Reply, plan exchange.Plan) error {
+	reply = planned(reply, plan)
 	deliveries := deliveriesOf(reply, plan)
 	s.options.Deliveries.Expect(deliveries, reply)
 	return s.options.Store.InTx(ctx, func(tx Tx) error {

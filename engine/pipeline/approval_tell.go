@@ -132,6 +132,7 @@ func (s *Service) askApprover(ctx context.Context, job queue.Job, agent agents.E
 	if err != nil {
 		return s.notAsked(ctx, job, issuance, address, fault.GiveUp("nothing can be sent to this address", err))
 	}
+	reply = planned(reply, plan)
 	told, err := json.Marshal(map[string]string{"to": address, "turn": turn.ID})
 	if err != nil {
 		return err

@@ -53,11 +53,13 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, mark *mark, end e
 	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
 		end.state, end.reason, end.more = exchange.StateFailed, "plan reply: "+err.Error(), nil
 	}
+	reply = planned(reply, plan)
+	end.reply = reply
 	deliveries := deliveriesOf(reply, plan)
 	s.options.Deliveries.Expect(deliveries, reply)
 	var moved bool
 	for try := 1; ; try++ {
-		moved, err = s.storeReply(ctx, job, mark, end, deliveries, plan.NativeID)
+		moved, err = s.storeReply(ctx, job, mark, end, deliveries, plan)
 		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait) {
 			break
 		}
@@ -117,7 +119,7 @@ var errNotRunning = errors.New("the turn is not running any more")
 
 // storeReply does the one transaction. When the turn is not running any more only the job ends.
 func (s *Service) storeReply(
-	ctx context.Context, job queue.Job, mark *mark, end ending, deliveries []delivery.Record, nativeID string,
+	ctx context.Context, job queue.Job, mark *mark, end ending, deliveries []delivery.Record, plan exchange.Plan,
 ) (moved bool, err error) {
 	late, reply, acknowledged := mark.missing(), end.reply, s.mayBeAcknowledged(end.turn)
 	move := Move{
@@ -148,13 +150,20 @@ func (s *Service) storeReply(
 		if !moved {
 			return errNotRunning
 		}
-		if err := tx.InsertReply(ctx, reply, nativeID); err != nil {
+		if err := tx.InsertReply(ctx, reply, plan.NativeID); err != nil {
 			return err
 		}
 		if err := end.also(ctx, tx); err != nil {
 			return err
 		}
-		return insertDeliveries(ctx, tx, reply, deliveries)
+		if err := insertDeliveries(ctx, tx, reply, deliveries); err != nil || !plan.Spread {
+			return err
+		}
+		rest, err := delivery.SpreadJob(reply.ID)
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, rest)
 	})
 	if errors.Is(err, errNotRunning) {
 		if again, err := s.rerun(ctx, reply.TurnID); err != nil || again {
@@ -169,6 +178,12 @@ func (s *Service) settle(ctx context.Context, job queue.Job) error {
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		return tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done})
 	})
+}
+
+// planned puts into the reply what its adapter decided about it.
+func planned(reply exchange.Reply, plan exchange.Plan) exchange.Reply {
+	reply.Posts, reply.Open = max(plan.Posts, 1), plan.Open
+	return reply
 }
 
 // deliveriesOf makes one row per destination.
@@ -189,10 +204,7 @@ func insertDeliveries(ctx context.Context, tx Tx, reply exchange.Reply, records 
 		if err := tx.InsertDelivery(ctx, record); err != nil {
 			return err
 		}
-		if err := tx.Enqueue(ctx, queue.NewJob{
-			ID: record.ID, Kind: delivery.JobKind, Payload: record.ID,
-			Partition: delivery.Partition(record.Key, reply.Agent, reply.Message.ThreadID),
-		}); err != nil {
+		if err := tx.Enqueue(ctx, delivery.FirstJob(record, reply.Message.ThreadID)); err != nil {
 			return err
 		}
 	}

@@ -70,6 +70,7 @@ func (s *Service) prepare(ctx context.Context, ending demand.Ending) (settlement
 	if err != nil {
 		return prepared, err
 	}
+	prepared.reply = planned(prepared.reply, plan)
 	prepared.nativeID, prepared.deliveries = plan.NativeID, deliveriesOf(prepared.reply, plan)
 	return prepared, nil
 }

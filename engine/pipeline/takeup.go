@@ -45,6 +45,7 @@ func (s *Service) planLastWord(ctx context.Context, t *takeover, turn exchange.T
 	word := s.newReply(turn, t.ending.Response.Answering(turn.Message))
 	word.Response.InReplyTo, word.Response.ThreadID = turn.Message.ID, turn.ThreadID
 	plan, err := s.plan(ctx, word)
+	word = planned(word, plan)
 	t.word, t.nativeID, t.deliveries = &word, plan.NativeID, deliveriesOf(word, plan)
 	return err
 }

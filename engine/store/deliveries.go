@@ -9,11 +9,11 @@ import (
 )
 
 const deliveryColumns = `d.id, d.turn_id, d.reply_id, d.agent, d.via, d.native_id, d.destination, d.address, d.data,
-	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at`
+	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at, d.action, d.revision, d.bulk`
 
 const insertDelivery = `INSERT INTO deliveries (id, turn_id, reply_id, agent, via, native_id, destination, address,
-	data, state, reason, attempt, next_at, created_at, updated_at)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
+	data, state, reason, attempt, next_at, created_at, updated_at, action, revision, bulk)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`
 
 // maxDestinationBytes bounds a destination key: a host with a port, or a domain (RFC 1035, section 2.3.4).
 const maxDestinationBytes = 512
@@ -28,7 +28,7 @@ func (t *Tx) InsertDelivery(ctx context.Context, d delivery.Record) error {
 	}
 	return t.do(ctx, insertDelivery, d.ID, d.TurnID, d.ReplyID, d.Agent, d.Via, d.NativeID, d.Key, cleaned(d.Address),
 		cleaned(string(d.Data)), d.State, cleaned(d.Reason), int64(d.Attempt), micros(d.NextAt), micros(d.CreatedAt),
-		micros(d.UpdatedAt))
+		micros(d.UpdatedAt), d.Action, int64(d.Revision), flag(d.Bulk))
 }
 
 // MoveDelivery changes a delivery's state when it is in one of the states of move.From, and writes move.Event to the
@@ -99,18 +99,19 @@ type deliveryRow struct {
 	record                 delivery.Record
 	data                   string
 	next, created, updated int64
+	bulk                   int64
 }
 
 func (d *deliveryRow) columns() []any {
 	r := &d.record
 	return []any{
 		&r.ID, &r.TurnID, &r.ReplyID, &r.Agent, &r.Via, &r.NativeID, &r.Key, &r.Address, &d.data,
-		&r.State, &r.Reason, &r.Attempt, &d.next, &d.created, &d.updated,
+		&r.State, &r.Reason, &r.Attempt, &d.next, &d.created, &d.updated, &r.Action, &r.Revision, &d.bulk,
 	}
 }
 
 func (d *deliveryRow) finish() delivery.Record {
-	d.record.Data = rawJSON(d.data)
+	d.record.Data, d.record.Bulk = rawJSON(d.data), d.bulk == 1
 	d.record.NextAt, d.record.CreatedAt, d.record.UpdatedAt = instant(d.next), instant(d.created), instant(d.updated)
 	return d.record
 }

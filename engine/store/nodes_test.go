@@ -31,7 +31,7 @@ func TestNodesStartTogether(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if version, err := s.SchemaVersion(t.Context()); err != nil || version < 3 {
+			if version, err := s.SchemaVersion(t.Context()); err != nil || version < 4 {
 				t.Errorf("version %d, %v", version, err)
 			}
 			if err := s.Close(); err != nil {

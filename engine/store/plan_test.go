@@ -42,6 +42,7 @@ func TestPlans(t *testing.T) {
 		"selectSameTurn": selectSameTurn, "selectTurn": selectTurn,
 		"selectMessage": selectMessage, "selectReply": selectReply, "selectReplies": selectReplies,
 		"selectDelivery": selectDelivery, "selectDocument": selectDocument, "listDocuments": listDocuments,
+		"selectSendings": selectSendings, "removeJobs": removeJobs, "reviseReply": reviseReply, "leaveHistory": leaveHistory,
 		"sweepDocuments": sweepDocuments, "tokenByHash": selectToken,
 		"owned turns": `SELECT t.id FROM turns t` + owned.sql(),
 	} {

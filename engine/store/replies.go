@@ -12,8 +12,8 @@ import (
 	"inbox/normalized"
 )
 
-const insertReply = `INSERT INTO replies (id, turn_id, notice, agent, native_id, native_key, created_at, response)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (turn_id, notice) DO NOTHING`
+const insertReply = `INSERT INTO replies (id, turn_id, notice, agent, native_id, native_key, created_at, response, posts, is_open)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (turn_id, notice) DO NOTHING`
 
 // A held message stays out of the history even when it is answered.
 const pointToReply = `UPDATE turns SET reply_id = $1, history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE $2 END
@@ -43,7 +43,7 @@ func (t *Tx) insertReply(ctx context.Context, reply exchange.Reply, nativeID str
 		return false, fmt.Errorf("encode response: %w", err)
 	}
 	inserted, err := t.change(ctx, insertReply, reply.ID, reply.TurnID, int64(reply.Notice), reply.Agent, nativeID,
-		optionalKey(nativeID), micros(reply.CreatedAt), cleaned(string(response)))
+		optionalKey(nativeID), micros(reply.CreatedAt), cleaned(string(response)), int64(reply.Posts), flag(reply.Open))
 	return inserted > 0, err
 }
 
@@ -55,7 +55,8 @@ func historyTurns(response normalized.Response) int64 {
 	return 2
 }
 
-const replyColumns = `r.id, r.turn_id, r.notice, r.agent, r.native_id, r.created_at, r.response, t.route, t.message`
+const replyColumns = `r.id, r.turn_id, r.notice, r.agent, r.native_id, r.created_at, r.response, r.posts, r.is_open,
+	r.revision, r.edited_at, r.deleted_at, t.route, t.message`
 
 const selectReply = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id WHERE r.id = $1`
 
@@ -77,13 +78,17 @@ func (s *Store) Reply(ctx context.Context, id string) (exchange.Reply, string, e
 
 func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 	var reply exchange.Reply
-	var created int64
+	var created, open, edited, deleted int64
 	var response, route, message string
-	columns := []any{&reply.ID, &reply.TurnID, &reply.Notice, &reply.Agent, nativeID, &created, &response, &route, &message}
+	columns := []any{
+		&reply.ID, &reply.TurnID, &reply.Notice, &reply.Agent, nativeID, &created, &response, &reply.Posts, &open,
+		&reply.Revision, &edited, &deleted, &route, &message,
+	}
 	if err := r.Scan(append(columns, extra...)...); err != nil {
 		return reply, err
 	}
-	reply.CreatedAt, reply.Route = instant(created), rawJSON(route)
+	reply.CreatedAt, reply.Route, reply.Open = instant(created), rawJSON(route), open == 1
+	reply.EditedAt, reply.DeletedAt = instant(edited), instant(deleted)
 	if err := json.Unmarshal([]byte(message), &reply.Message); err != nil {
 		return reply, fmt.Errorf("decode message of turn %s: %w", reply.TurnID, err)
 	}
@@ -93,19 +98,34 @@ func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 	return reply, nil
 }
 
-const selectReplies = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id
-	WHERE r.agent = $1 AND r.notice >= 0 ORDER BY r.id DESC LIMIT $2 + 0`
+const openReplies = `r.agent = $1 AND r.is_open = 1 AND r.deleted_at = 0 AND r.notice >= 0`
 
-// Replies lists an agent's replies without acknowledgements, newest first, at most 500.
-func (s *Store) Replies(ctx context.Context, agent string, limit int) ([]exchange.Reply, error) {
+const selectReplies = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id
+	WHERE ` + openReplies + ` AND r.id < $2 ORDER BY r.id DESC LIMIT $3 + 0`
+
+// lastID is behind every id.
+const lastID = "~"
+
+// Replies lists an agent's replies that everybody may read, newest first, at most 500: without acknowledgements and
+// without what was taken back. Before is the id of the last reply of the page before.
+func (s *Store) Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error) {
+	if before == "" {
+		before = lastID
+	}
 	var replies []exchange.Reply
-	err := s.engine.reader().each(ctx, selectReplies, []any{agent, pageSize(limit)}, func(r row) error {
+	err := s.engine.reader().each(ctx, selectReplies, []any{agent, cleaned(before), pageSize(limit)}, func(r row) error {
 		var nativeID string
 		reply, err := scanReply(r, &nativeID)
 		replies = append(replies, reply)
 		return err
 	})
 	return replies, err
+}
+
+// CountReplies counts what Replies lists.
+func (s *Store) CountReplies(ctx context.Context, agent string) (count int64, err error) {
+	_, err = first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies r WHERE `+openReplies, []any{agent}, &count)
+	return count, err
 }
 
 // countAge is how old the number of LocalPosts may be.
@@ -125,7 +145,7 @@ func (s *Store) LocalPosts(ctx context.Context) (int64, error) {
 		return s.replies.count, nil
 	}
 	var count int64
-	if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies WHERE notice = 0`, nil, &count); err != nil {
+	if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies WHERE notice = 0 AND deleted_at = 0`, nil, &count); err != nil {
 		return 0, err
 	}
 	s.replies.count, s.replies.at = count, time.Now()

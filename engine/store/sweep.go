@@ -68,6 +68,7 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepToolRequests, micros(time.Now().Add(-toolAge))},
 		{sweepActions, micros(time.Now().Add(-auditAge))},
 		{sweepTaskRuns, micros(time.Now().Add(-toolAge))},
+		{sweepConditions, micros(time.Now().Add(-conditionAge))},
 	} {
 		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
 			return err

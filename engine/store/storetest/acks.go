@@ -197,7 +197,7 @@ func ackNotListed(t *testing.T, p *probe) {
 	turn := p.message("m1")
 	p.insert(turn)
 	p.acknowledge(turn)
-	if replies, err := p.Records.Replies(t.Context(), "echo", 10); err != nil || len(replies) != 0 {
+	if replies, err := p.Records.Replies(t.Context(), "echo", "", 10); err != nil || len(replies) != 0 {
 		t.Errorf("replies %+v, %v", replies, err)
 	}
 	if count, err := p.Records.LocalPosts(t.Context()); err != nil || count != 0 {

@@ -105,14 +105,25 @@ func replyList(t *testing.T, p *probe) {
 		p.insert(turn)
 		p.answer(turn, "")
 	}
-	replies, err := p.Records.Replies(t.Context(), "echo", 3)
-	p.ok(err)
-	got := []string{}
-	for _, reply := range replies {
-		got = append(got, reply.Message.ID)
+	turn := p.message("private")
+	p.insert(turn)
+	private := p.reply(turn)
+	private.Open = false
+	p.tx(func(tx pipeline.Tx) error { return tx.InsertReply(t.Context(), private, "") })
+	before := ""
+	for _, want := range [][]string{{"4", "2", "1"}, {"0"}, {}} {
+		replies, err := p.Records.Replies(t.Context(), "echo", before, 3)
+		p.ok(err)
+		got := []string{}
+		for _, reply := range replies {
+			got, before = append(got, reply.Message.ID), reply.ID
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
-	if diff := cmp.Diff([]string{"4", "2", "1"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	if count, err := p.Records.CountReplies(t.Context(), "echo"); err != nil || count != 4 {
+		t.Errorf("%d replies, %v", count, err)
 	}
 }
 

@@ -23,7 +23,8 @@ import (
 type Records interface {
 	FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error)
 	Reply(ctx context.Context, id string) (exchange.Reply, string, error)
-	Replies(ctx context.Context, agent string, limit int) ([]exchange.Reply, error)
+	Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error)
+	CountReplies(ctx context.Context, agent string) (int64, error)
 	LocalPosts(ctx context.Context) (int64, error)
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
 	CountTurns(ctx context.Context, filter exchange.TurnFilter) (int64, error)
@@ -65,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T) Bench) {
 		"transactions": transactionCases, "turns": turnCases, "threads": threadCases, "sent": sentCases, "lists": listCases, "replies": replyCases, "acknowledgements": ackCases,
 		"deliveries": deliveryCases, "documents": documentCases, "tokens": tokenCases,
 		"demands": demandCases, "audit": auditCases, "people": peopleCases, "dispatches": dispatchCases, "resumed turns": resumeCases,
+		"revisions": revisionCases, "conditions": conditionCases,
 	}
 	for suite, cases := range suites {
 		for name, test := range cases {
@@ -166,6 +168,7 @@ func (p *probe) reply(turn exchange.TurnRecord) exchange.Reply {
 	p.now = p.now.Add(time.Millisecond)
 	return exchange.Reply{
 		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Route: turn.Route, CreatedAt: p.now,
+		Posts: 1, Open: true,
 		Response: normalized.Response{InReplyTo: turn.Message.ID, Parts: []normalized.Part{normalized.Text("re: " + turn.Message.ID)}},
 	}
 }

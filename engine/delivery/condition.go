@@ -1,0 +1,148 @@
+package delivery
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/internal/fault"
+)
+
+var deadDestinations = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "inbox_delivery_dead_destinations", Help: "Destinations that were given up after failing on many days.",
+})
+
+const (
+	deadAfter      = 7               // failing days
+	conditionsAge  = 5 * time.Second // how long this node may not see what another one noted
+	maxConditions  = 10_000          // destinations that are remembered as failing
+	secondsPerDay  = 24 * 60 * 60
+	conditionsWait = 10 * time.Second // bounds one look into the store
+)
+
+// conditions is this node's view of the destinations that fail. It is read as a whole every few seconds, so that a
+// delivery to a healthy destination costs no query.
+type conditions struct {
+	store   Store
+	mu      sync.Mutex
+	known   map[string]Condition // by via and key
+	read    time.Time
+	reading bool
+}
+
+func newConditions(store Store) *conditions {
+	return &conditions{store: store, known: map[string]Condition{}}
+}
+
+func conditionKey(via, key string) string { return via + " " + key }
+
+// of gives what is known of a destination. An old view is read again by one caller, while the others go on with it.
+func (c *conditions) of(ctx context.Context, via, key string, now time.Time) (Condition, bool) {
+	c.mu.Lock()
+	stale := now.Sub(c.read) > conditionsAge && !c.reading
+	c.reading = c.reading || stale
+	c.mu.Unlock()
+	if stale {
+		c.refresh(ctx, now)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	condition, found := c.known[conditionKey(via, key)]
+	return condition, found
+}
+
+// refresh keeps the old view when the store does not answer: the deliveries themselves find out.
+func (c *conditions) refresh(ctx context.Context, now time.Time) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), conditionsWait)
+	defer cancel()
+	list, err := c.store.Conditions(ctx, maxConditions)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading, c.read = false, now
+	if err != nil {
+		return
+	}
+	clear(c.known)
+	dead := 0
+	for _, one := range list {
+		c.known[conditionKey(one.Via, one.Key)] = one
+		if !one.DeadAt.IsZero() {
+			dead++
+		}
+	}
+	deadDestinations.Set(float64(dead))
+}
+
+// note changes this node's view before the next look into the store.
+func (c *conditions) note(failure Condition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := conditionKey(failure.Via, failure.Key)
+	known, found := c.known[key]
+	if !found && len(c.known) >= maxConditions {
+		return
+	}
+	if failure.PausedUntil.Before(known.PausedUntil) {
+		failure.PausedUntil = known.PausedUntil
+	}
+	failure.FailingDays, failure.DeadAt = known.FailingDays, known.DeadAt
+	c.known[key] = failure
+}
+
+func (c *conditions) forget(via, key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, conditionKey(via, key))
+}
+
+func dayOf(t time.Time) int64 { return t.Unix() / secondsPerDay }
+
+// Dead says whether a destination was given up.
+func (s *Service) Dead(ctx context.Context, via, key string) bool {
+	condition, found := s.conditions.of(ctx, via, key, time.Now())
+	return found && !condition.DeadAt.IsZero()
+}
+
+// errDead ends a delivery to a destination that was given up.
+func errDead(since time.Time) error {
+	return fault.GiveUp("the server has not taken anything on seven days and was given up on "+since.UTC().Format(time.DateOnly)+
+		"; it is tried again as soon as something comes from there", nil)
+}
+
+// Alive is told of a proven sign of life of a destination: what made it count as failing or dead is forgotten. A pause
+// that it asked for itself holds.
+func (s *Service) Alive(ctx context.Context, via, key string) {
+	condition, found := s.conditions.of(ctx, via, key, time.Now())
+	if !found || condition.FailingDays == 0 && condition.DeadAt.IsZero() || condition.PausedUntil.After(time.Now()) && condition.Opened == 0 {
+		return
+	}
+	err := s.options.Store.InTx(ctx, func(tx Tx) error { return tx.ClearCondition(ctx, via, key) })
+	if err != nil {
+		s.options.Logger.WarnContext(ctx, "a destination that lives again could not be noted", "destination", key, "error", err)
+		return
+	}
+	s.conditions.forget(via, key)
+	s.breakers.success(conditionKey(via, key))
+}
+
+// worsened makes the row of a failure, where there is something new to write: the first failure of a day, a pause, or
+// an open breaker. Everything else stays in memory.
+func (s *Service) worsened(record Record, reason string, retryAfter time.Duration, now time.Time) (Condition, bool) {
+	key := conditionKey(record.Via, record.Key)
+	failure := Condition{Via: record.Via, Key: record.Key, FailedDay: dayOf(now), Reason: reason, UpdatedAt: now}
+	until, opened := s.breakers.failure(key, now, longest(s.schedule(record.Via)))
+	failure.Opened, failure.PausedUntil = opened, until
+	if asked := now.Add(retryAfter); retryAfter > 0 && s.limits(record.Via).WaitsTogether && asked.After(failure.PausedUntil) {
+		failure.PausedUntil = asked
+	}
+	s.conditions.mu.Lock()
+	known, found := s.conditions.known[key]
+	s.conditions.mu.Unlock()
+	if found && known.FailedDay == failure.FailedDay && !failure.PausedUntil.After(known.PausedUntil) {
+		return failure, false
+	}
+	return failure, true
+}
