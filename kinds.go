@@ -25,7 +25,8 @@ func (s *Server) newAgent(entry config.Agent) (agents.Agent, error) {
 		return echo.New(), nil
 	case "webhook":
 		return webhook.New(webhook.Options{
-			URL: entry.Webhook.URL, Secret: entry.Webhook.Secret.Reveal(), Client: s.client, TimeLimit: min(webhook.DefaultTimeLimit, entry.Timeout-runMargin), Limits: s.limits(),
+			URL: entry.Webhook.URL, Secret: entry.Webhook.Secret.Reveal(), PreviousSecret: entry.Webhook.PreviousSecret.Reveal(),
+			Client: s.client, TimeLimit: min(webhook.DefaultTimeLimit, entry.Timeout-runMargin), Limits: s.limits(),
 		})
 	case "llm":
 		return s.newLLM(entry)

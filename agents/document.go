@@ -25,17 +25,18 @@ type Document struct {
 	SentAt identity.Time `json:"sent_at"`
 }
 
-// DocumentTurn names the turn. ID is the same in every attempt.
+// DocumentTurn names the turn. ID is the same in every attempt, and so is IdempotencyKey, which is Turn.Step.
 type DocumentTurn struct {
-	ID      string `json:"id"`
-	Attempt int    `json:"attempt"`
-	Agent   string `json:"agent"`
+	ID             string `json:"id"`
+	Attempt        int    `json:"attempt"`
+	Agent          string `json:"agent"`
+	IdempotencyKey string `json:"idempotency_key"`
 }
 
 // Document writes the turn for a program, as of now.
 func (t Turn) Document() Document {
 	return Document{
-		Version: DocumentVersion, Turn: DocumentTurn{ID: t.ID, Attempt: t.Attempt, Agent: t.Agent},
+		Version: DocumentVersion, Turn: DocumentTurn{ID: t.ID, Attempt: t.Attempt, Agent: t.Agent, IdempotencyKey: t.Step()},
 		Message: t.Message, HistoryCacheBreakpointAfter: t.HistoryCacheBreakpointAfter, SentAt: identity.Now(),
 	}
 }

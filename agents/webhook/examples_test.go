@@ -15,6 +15,7 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
+	"inbox/agents/channel"
 	"inbox/normalized"
 )
 
@@ -38,6 +39,16 @@ func TestExamples(t *testing.T) {
 					t.Errorf("answer = %+v", got)
 				}
 			})
+			t.Run("lets its secret be changed", func(t *testing.T) {
+				for _, change := range []func(*Options){
+					func(o *Options) { o.Secret, o.PreviousSecret = "the next secret", testSecret },
+					func(o *Options) { o.PreviousSecret = "the secret of before" },
+				} {
+					if _, err := run(t.Context(), newAgent(t, url, change), question()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
 			t.Run("refuses other senders", func(t *testing.T) { refusesOthers(t, url) })
 			t.Run("conforms", func(t *testing.T) {
 				agenttest.Suite{New: func(t *testing.T) agents.Agent { return newAgent(t, url, nil) }}.Run(t)
@@ -49,7 +60,7 @@ func TestExamples(t *testing.T) {
 func refusesOthers(t *testing.T, url string) {
 	body := []byte(`{"version":1,"turn":{"id":"1","attempt":1,"agent":"x"},"message":{"sender":{"address":"@a@b"}}}`)
 	for name, header := range map[string]string{
-		"none": "", "other key": Sign("another", body), "other body": Sign(testSecret, append(body, ' ')), "empty key": Sign("", body), "not ASCII": "sha256=\u00e9",
+		"none": "", "other key": channel.Sign("another", body), "other body": channel.Sign(testSecret, append(body, ' ')), "empty key": channel.Sign("", body), "not ASCII": "sha256=\u00e9",
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
 		if err != nil {

@@ -50,7 +50,7 @@ func (a *Agent) read(response *http.Response, body io.Reader, question normalize
 		return nil
 	}
 	if response.StatusCode != http.StatusOK {
-		return refusal(response, body)
+		return a.refusal(response, body)
 	}
 	switch mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); mediaType {
 	case "application/json":

@@ -51,13 +51,15 @@ func interrupted(outer, limited context.Context, err error) error {
 }
 
 // refusal classes an answer with another status than 200 and 204. The body goes to the operator only.
-func refusal(response *http.Response, body io.Reader) error {
+func (a *Agent) refusal(response *http.Response, body io.Reader) error {
 	start, _ := io.ReadAll(io.LimitReader(body, 512))
 	cause := fmt.Errorf("the webhook answered %d: %q", response.StatusCode, excerpt(string(start)))
 	switch status := response.StatusCode; {
 	case status >= 300 && status < 400:
 		return fault.GiveUp(sayUnreachable, fmt.Errorf("%w; redirects to %q are not followed: configure the final address",
 			cause, excerpt(response.Header.Get("Location"))))
+	case status == http.StatusUnauthorized && a.options.rotates(): // the program is being given the new secret
+		return fault.RetryIn(retryAfter(response), sayUnreachable, fmt.Errorf("%w; a secret is being changed: the program knows neither", cause))
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
 		return fault.RetryIn(retryAfter(response), sayBusy, cause)
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusInternalServerError,

@@ -15,7 +15,8 @@ import (
 type Request = agents.Document
 
 func (a *Agent) request(ctx context.Context, turn agents.Turn) (*http.Request, error) {
-	body, err := json.Marshal(turn.Document())
+	document := turn.Document()
+	body, err := json.Marshal(document)
 	if err != nil {
 		return nil, fmt.Errorf("encode webhook request: %w", err)
 	}
@@ -25,7 +26,7 @@ func (a *Agent) request(ctx context.Context, turn agents.Turn) (*http.Request, e
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
-	request.Header.Set("Idempotency-Key", turn.Step())
-	request.Header.Set(SignatureHeader, Sign(a.options.Secret, body))
+	request.Header.Set("Idempotency-Key", document.Turn.IdempotencyKey)
+	request.Header.Set(SignatureHeader, a.options.signatures(body))
 	return request, nil
 }

@@ -1,45 +1,24 @@
 package webhook
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
+
+	"inbox/agents/channel"
 )
 
-// SignatureHeader carries the signature of the raw body in the form that Sign gives.
+// SignatureHeader carries the signature of the raw body: "sha256=" and the hexadecimal HMAC-SHA256 under the secret.
+// While a secret is being changed it lists two, with a comma between them, the one under the new secret first (RFC
+// 9110, section 5.6.1).
 const SignatureHeader = "X-Inbox-Signature"
 
-// SignaturePrefix stands before the hexadecimal digest in SignatureHeader.
-const SignaturePrefix = "sha256="
-
-// Sign gives "sha256=" and the lower-case hexadecimal HMAC-SHA256 of the body under the secret.
-func Sign(secret string, body []byte) string {
-	return SignaturePrefix + hex.EncodeToString(digest(secret, body))
-}
-
-// VerifyOptions loosen Verify for senders with another form of the header.
-type VerifyOptions struct {
-	Prefix      string // instead of SignaturePrefix
-	AllowRawHex bool   // the digest may also come without any prefix
-}
-
-// Verify says whether header is the signature of body, in constant time. An empty secret verifies nothing: anybody
-// could have signed with it.
-func Verify(secret string, body []byte, header string, options VerifyOptions) bool {
-	if options.Prefix == "" {
-		options.Prefix = SignaturePrefix
+// signatures is what SignatureHeader says of a body.
+func (o Options) signatures(body []byte) string {
+	list := []string{channel.Sign(o.Secret, body)}
+	if o.rotates() {
+		list = append(list, channel.Sign(o.PreviousSecret, body))
 	}
-	text, prefixed := strings.CutPrefix(header, options.Prefix)
-	if secret == "" || (!prefixed && !options.AllowRawHex) {
-		return false
-	}
-	given, err := hex.DecodeString(text)
-	return err == nil && hmac.Equal(given, digest(secret, body))
+	return strings.Join(list, ", ")
 }
 
-func digest(secret string, body []byte) []byte {
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write(body)
-	return mac.Sum(nil)
-}
+// rotates says whether a secret is being changed.
+func (o Options) rotates() bool { return o.PreviousSecret != "" }

@@ -27,6 +27,7 @@ const (
 type Options struct {
 	URL              string           // http or https, without user, password and fragment
 	Secret           string           // key of the HMAC-SHA256 signature over the body
+	PreviousSecret   string           // the key before it, until every program has the new one; empty = none
 	Client           *safehttp.Client // the agent makes itself a copy that also trusts the host and port of URL
 	TimeLimit        time.Duration    // for the whole exchange; zero = DefaultTimeLimit
 	IdleLimit        time.Duration    // for a pause inside the answer; zero = DefaultIdleLimit
@@ -48,6 +49,9 @@ func New(options Options) (*Agent, error) {
 	}
 	if options.Secret == "" {
 		return nil, fault.InField("secret", "is required: the agent checks with it that a request comes from this server")
+	}
+	if options.PreviousSecret == options.Secret {
+		return nil, fault.InField("previous_secret", "must be another one than secret")
 	}
 	if options.Client == nil {
 		return nil, fault.InField("client", "is required")

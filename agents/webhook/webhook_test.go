@@ -19,6 +19,7 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
+	"inbox/agents/channel"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -137,7 +138,7 @@ func TestRequest(t *testing.T) {
 	if got.Method != http.MethodPost || got.Header.Get("Content-Type") != "application/json" || got.Header.Get("Idempotency-Key") != "turn t" {
 		t.Errorf("%s with header %v", got.Method, got.Header)
 	}
-	if !Verify(testSecret, body, got.Header.Get(SignatureHeader), VerifyOptions{}) {
+	if !channel.VerifySignature(testSecret, body, got.Header.Get(SignatureHeader), channel.SignatureForm{}) {
 		t.Errorf("signature %q does not fit", got.Header.Get(SignatureHeader))
 	}
 	var request Request
@@ -147,7 +148,7 @@ func TestRequest(t *testing.T) {
 	if sent := request.SentAt.Time; sent.Before(before) || sent.After(time.Now()) {
 		t.Errorf("sent_at = %v", sent)
 	}
-	prefix := `{"version":1,"turn":{"id":"turn t","attempt":1,"agent":"echo"},"message":{"id":`
+	prefix := `{"version":1,"turn":{"id":"turn t","attempt":1,"agent":"echo","idempotency_key":"turn t"},"message":{"id":`
 	if !bytes.HasPrefix(body, []byte(prefix)) || !bytes.Contains(body, []byte(`,"history_cache_breakpoint_after":1,`)) {
 		t.Errorf("body = %s", body)
 	}
@@ -414,6 +415,7 @@ func TestNewRefuses(t *testing.T) {
 		"password":     {Options{URL: "https://u:p@a.example/", Secret: "s", Client: client}, "url"},
 		"fragment":     {Options{URL: "https://a.example/#x", Secret: "s", Client: client}, "url"},
 		"no secret":    {Options{URL: "https://a.example/", Client: client}, "secret"},
+		"same secret":  {Options{URL: "https://a.example/", Secret: "s", PreviousSecret: "s", Client: client}, "previous_secret"},
 		"no client":    {Options{URL: "https://a.example/", Secret: "s"}, "client"},
 		"negative":     {Options{URL: "https://a.example/", Secret: "s", Client: client, TimeLimit: -1}, "time_limit"},
 	}

@@ -257,4 +257,9 @@ type Webhook struct {
 	Secret Secret `toml:"secret"`
 	// File with that key instead; a line end after it is cut off.
 	SecretFile string `toml:"secret_file"`
+	// The key before it, only while you change the key: requests then carry a signature under each, until your program
+	// has the new one.
+	PreviousSecret Secret `toml:"previous_secret"`
+	// File with the key before it instead.
+	PreviousSecretFile string `toml:"previous_secret_file"`
 }

@@ -85,7 +85,7 @@ answer_agents = true
 name = "two"
 kind = "webhook"
 timeout = "90s"
-webhook = { url = "http://127.0.0.1:9000/hook", secret = "s3cret" }
+webhook = { url = "http://127.0.0.1:9000/hook", secret = "s3cret", previous_secret = "0lder" }
 [agents.history]
 window = 7
 slide = 3
@@ -108,7 +108,7 @@ max_age = "720h"
 	if one.DisplayName != "One" || !one.AnswerAgents || one.History.Window != 20 || one.Timeout != 2*time.Minute {
 		t.Errorf("%+v", one)
 	}
-	if two.Webhook.Secret.Reveal() != "s3cret" || two.History.Window != 7 || two.History.KeepHead != 2 || two.History.MaxAge != 720*time.Hour {
+	if two.Webhook.Secret.Reveal() != "s3cret" || two.Webhook.PreviousSecret.Reveal() != "0lder" || two.History.Window != 7 || two.History.KeepHead != 2 || two.History.MaxAge != 720*time.Hour {
 		t.Errorf("%+v", two)
 	}
 }

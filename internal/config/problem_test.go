@@ -159,6 +159,10 @@ func TestProblems(t *testing.T) {
 			"inbox.toml:2: agents[0].webhook.url: \"\" is not a web address; write one such as \"http://127.0.0.1:9000/\"\n" +
 				"inbox.toml:2: agents[0].webhook.secret: is missing, so the service could not tell our requests from forged ones; write a long random text, or its file as secret_file",
 		},
+		"webhook with one secret twice": {
+			minimal + "[[agents]]\nname = \"a\"\nkind = \"webhook\"\nwebhook = { url = \"http://x/\", secret = \"s\", previous_secret = \"s\" }\n", nil,
+			"inbox.toml:5: agents[0].webhook.previous_secret: is the same as secret; write the key of before, or remove it",
+		},
 		"webhook table of an echo": {
 			minimal + "[[agents]]\nname = \"a\"\nkind = \"echo\"\n[agents.webhook]\nurl = \"http://x\"\n", nil,
 			`inbox.toml:5: agents[0].webhook: is not used, because the kind is echo; write kind = "webhook" or remove it`,

@@ -42,6 +42,9 @@ func (w *Webhook) validate(p *problems, key string) {
 		p.add(key+".secret", "is missing, so the service could not tell our requests from forged ones",
 			"write a long random text, or its file as secret_file")
 	}
+	if w.PreviousSecret != "" && w.PreviousSecret == w.Secret {
+		p.add(key+".previous_secret", "is the same as secret", "write the key of before, or remove it")
+	}
 }
 
 var mcpName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
@@ -99,6 +102,7 @@ func webAddress(p *problems, key, text, example string) {
 // readSecrets reads the files that hold the agent's secrets.
 func (a *Agent) readSecrets(key string, found *problems) {
 	readSecret(&a.Webhook.Secret, a.Webhook.SecretFile, key+".webhook.secret_file", found)
+	readSecret(&a.Webhook.PreviousSecret, a.Webhook.PreviousSecretFile, key+".webhook.previous_secret_file", found)
 	readSecret(&a.LLM.APIKey, a.LLM.APIKeyFile, key+".llm.api_key_file", found)
 	readSecret(&a.Remote.Token, a.Remote.TokenFile, key+".remote.token_file", found)
 	readSecret(&a.Remote.ClientSecret, a.Remote.ClientSecretFile, key+".remote.client_secret_file", found)

@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 )
 
 func main() {
@@ -21,7 +23,10 @@ func main() {
 		body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, 32<<20))
 		mac := hmac.New(sha256.New, []byte(secret))
 		mac.Write(body)
-		signature := "sha256=" + hex.EncodeToString(mac.Sum(nil))
+		signature := []byte("sha256=" + hex.EncodeToString(mac.Sum(nil)))
+		verified := slices.ContainsFunc(strings.Split(r.Header.Get("X-Inbox-Signature"), ","), func(given string) bool {
+			return hmac.Equal(signature, []byte(strings.TrimSpace(given)))
+		})
 		var in struct {
 			Message struct {
 				Sender struct {
@@ -29,7 +34,7 @@ func main() {
 				} `json:"sender"`
 			} `json:"message"`
 		}
-		if !hmac.Equal([]byte(signature), []byte(r.Header.Get("X-Inbox-Signature"))) || json.Unmarshal(body, &in) != nil {
+		if !verified || json.Unmarshal(body, &in) != nil {
 			http.Error(w, "wrong signature", http.StatusUnauthorized)
 			return
 		}

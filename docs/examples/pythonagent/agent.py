@@ -8,8 +8,8 @@ class Agent(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         signature = "sha256=" + hmac.new(SECRET, body, hashlib.sha256).hexdigest()
-        given = self.headers.get("X-Inbox-Signature", "")
-        if not SECRET or not hmac.compare_digest(signature.encode(), given.encode()):
+        given = self.headers.get("X-Inbox-Signature", "").split(",")
+        if not SECRET or not any(hmac.compare_digest(signature.encode(), one.strip().encode()) for one in given):
             return self.send_error(401, "wrong signature")
         sender = json.loads(body)["message"]["sender"]["address"]
         text = {"kind": "text", "mime": "text/markdown", "content": f"Hello *{sender}* from Python!"}
