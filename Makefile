@@ -5,7 +5,7 @@ GO ?= go
 BENCH_SECONDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test test-race e2e lint fuzz-short bench generate test-dependencies
+.PHONY: help build run demo test test-race e2e tck lint fuzz-short bench generate test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test-race: test-dependencies ## run the tests beside the code with the race dete
 
 e2e: test-dependencies ## run the end-to-end and crash tests only
 	scripts/test e2e
+
+tck: ## run the A2A conformance kit from a checkout: A2A_TCK_DIR, A2A_TCK_PROTOS (see e2e/a2a-tck/README.md)
+	e2e/a2a-tck/run
 
 lint: ## run gofmt, go vet and golangci-lint (the first run builds the linter)
 	scripts/lint

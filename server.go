@@ -60,6 +60,7 @@ type Server struct {
 	activitypub *activitypub.Adapter
 	email       *email.Adapter // nil when smtp.listen is off
 	a2a         *a2a.Adapter
+	grpc        *a2a.GRPC // nil when a2a.grpc_listen is off
 	pull        *pull.Service
 	tools       []*mcptool.Source
 	closers     []func() // of agents that hold connections
@@ -158,13 +159,31 @@ func (s *Server) MailAddr() string {
 // HTTPAddr gives the address of the HTTP listener after Listen.
 func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
 
+// GRPCAddr gives the address of the gRPC listener; empty when it is off or before Listen.
+func (s *Server) GRPCAddr() string {
+	if s.grpc == nil || s.grpc.Addr() == nil {
+		return ""
+	}
+	return s.grpc.Addr().String()
+}
+
 // Listen takes the configured addresses. Run does it when it was not done before.
 func (s *Server) Listen() error {
+	if name := s.config.A2A.DefaultAgent; name != "" {
+		if _, known := s.registry.Lookup(name); !known {
+			return fmt.Errorf("a2a.default_agent: there is no agent %q: write the name of one of [[agents]]", name)
+		}
+	}
 	if err := s.http.Listen(); err != nil {
 		return err
 	}
 	if s.email != nil {
 		if err := s.email.Listen(); err != nil {
+			return err
+		}
+	}
+	if s.grpc != nil {
+		if err := s.grpc.Listen(); err != nil {
 			return err
 		}
 	}
@@ -194,6 +213,9 @@ func (s *Server) Run(ctx context.Context) error {
 	edge.Go(func() error { return s.http.Run(edgeCtx) })
 	if s.email != nil {
 		edge.Go(func() error { return s.email.Run(edgeCtx) })
+	}
+	if s.grpc != nil {
+		edge.Go(func() error { return s.grpc.Run(edgeCtx) })
 	}
 	err := edge.Wait()
 	stopWork()

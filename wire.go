@@ -1,7 +1,9 @@
 package inbox
 
 import (
+	"crypto/tls"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -135,11 +137,45 @@ func (s *Server) maxHops(name string) int {
 }
 
 func (s *Server) newA2A() (*a2a.Adapter, error) {
-	return a2a.New(a2a.Options{
+	adapter, err := a2a.New(a2a.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
 		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,
+		GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
 	})
+	if err != nil || s.config.A2A.GRPCListen == "" {
+		return adapter, err
+	}
+	security, err := s.certificate()
+	if err != nil {
+		return nil, err
+	}
+	s.grpc = adapter.NewGRPC(s.config.A2A.GRPCListen, security, s.config.ShutdownGrace)
+	return adapter, nil
+}
+
+// grpcAddress is where peers reach gRPC: as the operator wrote it, or the public host with the listener's port.
+func (s *Server) grpcAddress() string {
+	switch {
+	case s.config.A2A.GRPCAddress != "":
+		return s.config.A2A.GRPCAddress
+	case s.grpc == nil || s.grpc.Addr() == nil:
+		return ""
+	}
+	public, err := url.Parse(s.config.PublicURL)
+	if err != nil {
+		return ""
+	}
+	_, port, _ := net.SplitHostPort(s.grpc.Addr().String())
+	return net.JoinHostPort(public.Hostname(), port)
+}
+
+// certificate is that of the web server; nil without one.
+func (s *Server) certificate() (*tls.Config, error) {
+	if s.config.HTTP.CertFile == "" {
+		return nil, nil
+	}
+	return httpserver.TLSConfig(s.config.HTTP.CertFile, s.config.HTTP.KeyFile, s.logger)
 }
 
 func (s *Server) inbound() []string {
@@ -176,9 +212,7 @@ func (s *Server) mailTransport(options *email.Options) (err error) {
 		}
 		options.Dialer = s.client.Trusting(address)
 	}
-	if s.config.HTTP.CertFile != "" {
-		options.TLSConfig, err = httpserver.TLSConfig(s.config.HTTP.CertFile, s.config.HTTP.KeyFile, s.logger)
-	}
+	options.TLSConfig, err = s.certificate()
 	return err
 }
 

@@ -15,6 +15,10 @@ const (
 	StatusFailed        = "failed"
 )
 
+// MetadataTalk is a key of Response.Metadata: with the value "true" the answer is talk and not a result. Where a protocol
+// knows the difference, a caller that waits for it gets a plain message and no task.
+const MetadataTalk = "talk"
+
 // Response is what an agent hands back (message contract, section 5).
 type Response struct {
 	InReplyTo  string            `json:"in_reply_to,omitempty"` // required; Answering fills it

@@ -136,7 +136,7 @@ func sameMessage(turn exchange.TurnRecord, message *a2a.Message) error {
 // whileServing gives a context that ends when the server begins to stop.
 func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
 	serving, cancel := context.WithCancel(ctx)
-	if stopping := httpserver.Stopping(ctx); stopping != nil {
+	if stopping := stoppingOf(ctx); stopping != nil {
 		go func() {
 			select {
 			case <-stopping:
@@ -146,6 +146,13 @@ func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
 		}()
 	}
 	return serving, cancel
+}
+
+func stoppingOf(ctx context.Context) <-chan struct{} {
+	if c, has := callOf(ctx); has && c.stopping != nil {
+		return c.stopping
+	}
+	return httpserver.Stopping(ctx)
 }
 
 // settle waits for the end of the newest turn, at most WaitLimit and not while the server stops: then the caller gets

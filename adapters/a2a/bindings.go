@@ -1,7 +1,9 @@
 package a2a
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"path"
 	"strings"
@@ -68,6 +70,7 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 	case version == version03:
 		a.rpc03.ServeHTTP(w, r)
 	default:
+		r.Body = io.NopCloser(bytes.NewReader(lowerCamel(c.original)))
 		a.rpc1.ServeHTTP(w, r)
 	}
 }
@@ -132,6 +135,10 @@ func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding 
 	address := *r.URL
 	address.Path = prefix + path.Clean("/"+httpserver.Param(r, "*"))
 	address.RawPath = ""
+	if version == version1 {
+		address.RawQuery = lowerCamelQuery(address.RawQuery)
+		r.Body = io.NopCloser(bytes.NewReader(lowerCamel(c.original)))
+	}
 	r.URL = &address
 	binding.ServeHTTP(w, r)
 }

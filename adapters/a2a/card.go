@@ -28,16 +28,10 @@ func (a *Adapter) endpoint(agent exchange.AgentProfile) string {
 
 // agentCardJSON is the A2A 1.0 card, which also carries the fields of 0.3 (A2A 1.0, section 8; 0.3, section 5.5).
 func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
-	endpoint := a.endpoint(agent)
 	card := &a2a.AgentCard{
 		Name: displayName(agent), Description: description(agent), Version: version(agent),
-		Provider: &a2a.AgentProvider{Org: identity.HostOf(a.options.Domain), URL: a.base},
-		SupportedInterfaces: []*a2a.AgentInterface{
-			{URL: endpoint, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2a.Version},
-			{URL: endpoint + "/rest", ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2a.Version},
-			{URL: endpoint, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2av0.Version},
-			{URL: endpoint, ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2av0.Version},
-		},
+		Provider:            &a2a.AgentProvider{Org: identity.HostOf(a.options.Domain), URL: a.base},
+		SupportedInterfaces: a.interfaces(agent),
 		Capabilities: a2a.AgentCapabilities{
 			Streaming: true, Extensions: cardExtensions(agent),
 		},
@@ -60,6 +54,29 @@ func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
 		return nil, fmt.Errorf("write agent card: %w", err)
 	}
 	return withBothSchemes(card03)
+}
+
+// interfaces are the ways to an agent in order of preference. The tenant tells the one gRPC listener which agent is meant;
+// 0.3 has none, so there gRPC reaches the default agent only.
+func (a *Adapter) interfaces(agent exchange.AgentProfile) []*a2a.AgentInterface {
+	endpoint := a.endpoint(agent)
+	list := []*a2a.AgentInterface{
+		{URL: endpoint, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2a.Version},
+		{URL: endpoint + "/rest", ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2a.Version},
+	}
+	address := a.options.GRPCAddress()
+	if address != "" {
+		list = append(list, &a2a.AgentInterface{
+			URL: address, ProtocolBinding: a2a.TransportProtocolGRPC, ProtocolVersion: a2a.Version, Tenant: agent.Name,
+		})
+	}
+	list = append(list,
+		&a2a.AgentInterface{URL: endpoint, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2av0.Version},
+		&a2a.AgentInterface{URL: endpoint, ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2av0.Version})
+	if first, _ := a.defaultAgent(); address != "" && first.Name == agent.Name {
+		list = append(list, &a2a.AgentInterface{URL: address, ProtocolBinding: a2a.TransportProtocolGRPC, ProtocolVersion: a2av0.Version})
+	}
+	return list
 }
 
 // bothSchemes describes the token in the form of 1.0 (one key that names the kind) and of 0.3 (a type key). The SDK's

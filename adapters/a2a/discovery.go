@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"inbox/exchange"
@@ -39,16 +40,21 @@ func (a *Adapter) agentCard(r *http.Request) ([]byte, error) {
 
 // defaultCard is /.well-known/agent-card.json, which names one agent an origin.
 func (a *Adapter) defaultCard(*http.Request) ([]byte, error) {
-	if a.options.DefaultAgent != "" {
-		if agent, known := a.options.Directory.Agent(a.options.DefaultAgent); known {
-			return a.agentCardJSON(agent)
-		}
-		return nil, noCard()
-	}
-	if agents := a.options.Directory.Agents(); len(agents) > 0 {
-		return a.agentCardJSON(agents[0])
+	if agent, known := a.defaultAgent(); known {
+		return a.agentCardJSON(agent)
 	}
 	return nil, noCard()
+}
+
+// defaultAgent is the one that the operator named, or the first.
+func (a *Adapter) defaultAgent() (exchange.AgentProfile, bool) {
+	if a.options.DefaultAgent != "" {
+		return a.options.Directory.Agent(a.options.DefaultAgent)
+	}
+	if agents := a.options.Directory.Agents(); len(agents) > 0 {
+		return agents[0], true
+	}
+	return exchange.AgentProfile{}, false
 }
 
 // mentionableCard is /.well-known/agent-card/{agent}.
@@ -86,11 +92,40 @@ func (a *Adapter) cached(document func(*http.Request) ([]byte, error)) http.Hand
 			return
 		}
 		sum := sha256.Sum256(body)
-		header.Set("Etag", `"`+hex.EncodeToString(sum[:16])+`"`)
+		tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+		header.Set("Etag", tag)
 		header.Set("Cache-Control", "public, max-age=300")
 		header.Set("Content-Type", mimeJSON)
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+		http.ServeContent(w, r, "", a.seen.since(r.URL.Path, tag), bytes.NewReader(body))
 	})
+}
+
+// changes remembers since when each document is what it is: there is no other time of its last change.
+type changes struct {
+	mu    sync.Mutex
+	known map[string]change
+}
+
+type change struct {
+	tag string
+	at  time.Time
+}
+
+// maxChanges bounds the documents that are remembered; an agent has five.
+const maxChanges = 10_000
+
+func (c *changes) since(path, tag string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, has := c.known[path]; has && known.tag == tag {
+		return known.at
+	}
+	if c.known == nil || len(c.known) >= maxChanges {
+		c.known = map[string]change{}
+	}
+	now := time.Now()
+	c.known[path] = change{tag, now}
+	return now
 }
 
 func (a *Adapter) cardProblem(w http.ResponseWriter, r *http.Request, err error) {

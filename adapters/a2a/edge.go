@@ -40,7 +40,8 @@ type call struct {
 	owner    owner
 	original []byte // the body as received
 	id       json.RawMessage
-	rest     bool                   // HTTP+JSON; false = JSON-RPC
+	rest     bool                   // HTTP+JSON; false = JSON-RPC or gRPC
+	stopping <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
 	reached  atomic.Pointer[string] // operation of the handler; errors before it are the binding's
 	problem  atomic.Pointer[problem]
 }
@@ -70,9 +71,7 @@ func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request,
 			c.problem.Store(p)
 			return
 		}
-		ctx := telemetry.With(r.Context(), "agent", c.agent.Name, "principal", c.owner.principal)
-		ctx = log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)
-		r = r.WithContext(ctx)
+		r = r.WithContext(c.within(r.Context()))
 		r.Body = io.NopCloser(bytes.NewReader(c.original))
 		serve(out, r, c)
 	})
@@ -80,21 +79,34 @@ func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request,
 
 // admit finds the agent and the caller and reads the body. Nothing is parsed before the caller is known.
 func (a *Adapter) admit(r *http.Request, c *call, out *answer) *problem {
-	agent, known := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+	if p := a.identify(r, httpserver.Param(r, "agent"), c); p != nil {
+		challenge(out.Header(), p)
+		return p
+	}
+	echoExtensions(r.Header, out.Header())
+	return c.read(r)
+}
+
+// identify finds the agent of the name and the caller behind the headers of a request.
+func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
+	agent, known := a.options.Directory.Agent(name)
 	if !known {
 		return &problem{sentinel: a2a.ErrInvalidRequest, message: "no such agent here", http: http.StatusNotFound}
 	}
 	c.agent = agent
 	token, err := a.verify(r, agent)
 	if err != nil {
-		p := problemOf(err)
-		challenge(out.Header(), p)
-		return p
+		return problemOf(err)
 	}
 	c.sender = a.sender(token, agent)
 	c.owner = owner{agent: agent.Name, principal: c.sender.Principal()}
-	echoExtensions(r.Header, out.Header())
-	return c.read(r)
+	return nil
+}
+
+// within gives the context in which the handlers find the call.
+func (c *call) within(ctx context.Context) context.Context {
+	ctx = telemetry.With(ctx, "agent", c.agent.Name, "principal", c.owner.principal)
+	return log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)
 }
 
 // challenge says how to authenticate (RFC 6750, section 3).
@@ -151,18 +163,28 @@ func jsonBody(r *http.Request) *problem {
 // bindings are set up to let panics through to here.
 func (a *Adapter) finish(panicked any, r *http.Request, out *answer) {
 	if panicked != nil {
-		out.call.problem.Store(&problem{
-			sentinel: a2a.ErrInternalError, message: "internal error", http: http.StatusInternalServerError,
-			cause: fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()),
-		})
+		out.call.problem.Store(defect(panicked))
 	}
 	out.finish(panicked != nil)
-	reason := "OK"
-	if p := out.call.problem.Load(); p != nil {
-		reason = a2a.ErrorReason(p.sentinel)
-		a.logProblem(r.Context(), p)
+	a.count(r.Context(), out.call)
+}
+
+// defect is the problem of a handler that panicked.
+func defect(panicked any) *problem {
+	return &problem{
+		sentinel: a2a.ErrInternalError, message: "internal error", http: http.StatusInternalServerError,
+		cause: fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()),
 	}
-	requests.WithLabelValues(orNone(out.call.operation()), reason).Inc()
+}
+
+// count writes the metric of a call that is over and logs what failed on our side.
+func (a *Adapter) count(ctx context.Context, c *call) {
+	reason := "OK"
+	if p := c.problem.Load(); p != nil {
+		reason = a2a.ErrorReason(p.sentinel)
+		a.logProblem(ctx, p)
+	}
+	requests.WithLabelValues(orNone(c.operation()), reason).Inc()
 }
 
 func orNone(operation string) string {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
+
+	"inbox/normalized"
 )
 
 // handler answers the operations of every binding and version. Each begins with enter and reads only what belongs
@@ -43,7 +45,7 @@ func (h *handler) SendMessage(ctx context.Context, req *a2a.SendMessageRequest) 
 	return rendered, nil
 }
 
-func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest) (*a2a.Task, error) {
+func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest) (a2a.SendMessageResult, error) {
 	wanted, immediately, err := sendView(req.Config)
 	if err != nil {
 		return nil, err
@@ -56,8 +58,25 @@ func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest
 		if t, err = h.settle(ctx, c, t); err != nil {
 			return nil, err
 		}
+		if isTalk(t) {
+			return h.talk(ctx, t)
+		}
 	}
 	return h.render(ctx, t, wanted)
+}
+
+// isTalk says whether a task is one answer that its agent called talk: nobody has seen the task yet, so that it needs
+// not be one.
+func isTalk(t *task) bool {
+	last := t.last()
+	return len(t.turns) == 1 && last.Response != nil && last.Response.Metadata[normalized.MetadataTalk] == "true" &&
+		t.state() == a2a.TaskStateCompleted
+}
+
+// talk is the answer as a plain message (A2A 1.0, section 3.1.1).
+func (h *handler) talk(ctx context.Context, t *task) (*a2a.Message, error) {
+	parts, err := h.renderParts(ctx, t.last().Response.Parts, true)
+	return &a2a.Message{ID: answerID(*t.last()), Role: a2a.MessageRoleAgent, Parts: parts, ContextID: t.contextID}, err
 }
 
 func sendView(config *a2a.SendMessageConfig) (v view, immediately bool, err error) {

@@ -101,6 +101,8 @@ type Options struct {
 	Believer  Believer                              // optional: nil = nobody's evidence is believed
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
+	GRPCAddress func() string // optional: host:port where gRPC is reached, for cards; empty = it is not served
+
 	WaitLimit    time.Duration // longest wait of a blocking send before the working task is returned; default 50 s
 	KeepAlive    time.Duration // comment lines on quiet streams; default 15 s
 	WriteTimeout time.Duration // a reader of a stream that takes longer for one event is dropped; default 10 s
@@ -113,6 +115,7 @@ type Adapter struct {
 	options Options
 	base    string // PublicURL without a slash at the end
 	tokens  *tokenCache
+	seen    changes
 	log     *slog.Logger
 
 	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
@@ -173,6 +176,9 @@ func (o *Options) defaults() {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.GRPCAddress == nil {
+		o.GRPCAddress = func() string { return "" }
 	}
 }
 

@@ -125,8 +125,12 @@ type Federation struct {
 
 // A2A is about other agents.
 type A2A struct {
-	// Address of the gRPC listener, `host:port`; empty = off. Not in this version yet.
+	// Address of the gRPC listener, `host:port`; empty = off. It has TLS where `http.tls` is `files`.
 	GRPCListen string `toml:"grpc_listen"`
+	// Where gRPC is reached from outside, `host:port`, as agent cards say it.
+	GRPCAddress string `toml:"grpc_address" default:"host of public_url, port of grpc_listen"`
+	// Agent whose card is at `/.well-known/agent-card.json`, which can name one only, and which gRPC reaches without a tenant.
+	DefaultAgent string `toml:"default_agent" default:"the first agent"`
 	// Not in this version yet: mint tokens with `inbox tokens create`.
 	Issuers []Issuer `toml:"issuers"`
 }

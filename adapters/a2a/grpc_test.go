@@ -1,0 +1,153 @@
+package a2a
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	pb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// dial serves the bundle by gRPC and gives a client.
+func (b *bundle) dial() pb.A2AServiceClient {
+	b.Helper()
+	server := b.adapter.NewGRPC("127.0.0.1:0", nil, time.Second)
+	if err := server.Listen(); err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	connection, err := grpc.NewClient(server.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = connection.Close()
+		stop()
+		if err := <-ended; err != context.Canceled { //nolint:errorlint // it is returned as it is
+			b.Errorf("Run ended with %v", err)
+		}
+	})
+	return pb.NewA2AServiceClient(connection)
+}
+
+func calling(token string, pairs ...string) context.Context {
+	if token != "" {
+		pairs = append(pairs, "authorization", "Bearer "+token)
+	}
+	return metadata.AppendToOutgoingContext(context.Background(), pairs...)
+}
+
+func grpcMessage(id, tenant string) *pb.SendMessageRequest {
+	return &pb.SendMessageRequest{Tenant: tenant, Message: &pb.Message{
+		MessageId: id, Role: pb.Role_ROLE_USER, Parts: []*pb.Part{{Content: &pb.Part_Text{Text: "hello"}}},
+	}}
+}
+
+// wantStatus checks code and reason of an error: clients read the reason from its details.
+func wantStatus(t *testing.T, err error, code grpccodes.Code, reason string) {
+	t.Helper()
+	got := status.Convert(err)
+	if got.Code() != code {
+		t.Errorf("status %v (%s), want %v", got.Code(), got.Message(), code)
+	}
+	for _, detail := range got.Details() {
+		if info, is := detail.(*errdetails.ErrorInfo); is && info.GetReason() == reason && info.GetDomain() == "a2a-protocol.org" {
+			return
+		}
+	}
+	t.Errorf("details %v do not give the reason %s", got.Details(), reason)
+}
+
+func TestGRPCAnswers(t *testing.T) {
+	b := setup(t)
+	client := b.dial()
+	var header metadata.MD
+	sent, err := client.SendMessage(calling(b.ada, "a2a-version", "1.0", "a2a-extensions", extensions[0].URI+",urn:other"),
+		grpcMessage("m1", ""), grpc.Header(&header))
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := sent.GetTask()
+	if task.GetStatus().GetState() != pb.TaskState_TASK_STATE_COMPLETED || len(task.GetArtifacts()) != 1 {
+		t.Errorf("task %v", task)
+	}
+	if active := header.Get("a2a-extensions"); len(active) != 1 || active[0] != extensions[0].URI {
+		t.Errorf("active extensions %v", active)
+	}
+	again, err := client.SendMessage(calling(b.ada), grpcMessage("m1", ""))
+	if err != nil || again.GetTask().GetId() != task.GetId() {
+		t.Errorf("a repeat gave %v, %v", again, err)
+	}
+	if _, err := client.GetTask(calling(b.ada), &pb.GetTaskRequest{Id: task.GetId()}); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.SendMessage(calling(b.ada), grpcMessage("m2", "other")); err != nil {
+		t.Errorf("the tenant names another agent: %v", err)
+	}
+}
+
+func TestGRPCStreams(t *testing.T) {
+	b := setup(t)
+	stream, err := b.dial().SendStreamingMessage(calling(b.ada), grpcMessage("m1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last pb.TaskState
+	for first := true; ; first = false {
+		event, err := stream.Recv()
+		if err == io.EOF { //nolint:errorlint // the end of a stream
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first && event.GetTask() == nil {
+			t.Errorf("the stream begins with %v, want the task", event)
+		}
+		if update := event.GetStatusUpdate(); update != nil {
+			last = update.GetStatus().GetState()
+		}
+	}
+	if last != pb.TaskState_TASK_STATE_COMPLETED {
+		t.Errorf("the stream ended with %v", last)
+	}
+}
+
+func TestGRPCRefusals(t *testing.T) {
+	b := setup(t)
+	client := b.dial()
+	sent, err := client.SendMessage(calling(b.ada), grpcMessage("m1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := sent.GetTask().GetId()
+	_, err = client.SendMessage(calling(""), grpcMessage("m2", ""))
+	wantStatus(t, err, grpccodes.Unauthenticated, "UNAUTHENTICATED")
+	_, err = client.SendMessage(calling(b.ada, "a2a-version", "99.0"), grpcMessage("m3", ""))
+	wantStatus(t, err, grpccodes.FailedPrecondition, "VERSION_NOT_SUPPORTED")
+	_, err = client.SendMessage(calling(b.ada), grpcMessage("m4", "nobody"))
+	wantStatus(t, err, grpccodes.NotFound, "INVALID_REQUEST")
+	_, err = client.SendMessage(calling(b.ada), &pb.SendMessageRequest{})
+	wantStatus(t, err, grpccodes.InvalidArgument, "INVALID_PARAMS")
+	_, foreign := client.GetTask(calling(b.bob), &pb.GetTaskRequest{Id: id})
+	wantStatus(t, foreign, grpccodes.NotFound, "TASK_NOT_FOUND")
+	_, missing := client.GetTask(calling(b.bob), &pb.GetTaskRequest{Id: "missing"})
+	if foreign.Error() != missing.Error() {
+		t.Errorf("a foreign task reads %q, a missing one %q", foreign, missing)
+	}
+	stream, err := client.SubscribeToTask(calling(b.bob), &pb.SubscribeToTaskRequest{Id: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	wantStatus(t, err, grpccodes.NotFound, "TASK_NOT_FOUND")
+}
