@@ -112,8 +112,27 @@ func (a *Adapter) take(w http.ResponseWriter, r *http.Request, agent string) (in
 	if in.by, err = a.authenticate(r, &in); err != nil {
 		return a.refusedDelete(r.Context(), in, err)
 	}
-	outcome, err := a.dispatch(r.Context(), &in)
+	outcome, err := a.once(r.Context(), &in)
 	return in, outcome, err
+}
+
+// once does what the activity asks for, unless it did before.
+func (a *Adapter) once(ctx context.Context, in *incoming) (string, error) {
+	repeated, err := a.repeated(ctx, in)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	if repeated {
+		return outcomeDuplicate, nil
+	}
+	outcome, err := a.dispatch(ctx, in)
+	if err != nil || outcome != outcomeDone {
+		return outcome, err
+	}
+	if err := a.done(ctx, in); err != nil {
+		return "", unavailable(err)
+	}
+	return outcome, nil
 }
 
 // checkSender answers those whom the operator excludes, and those who were refused too often, before anything is fetched

@@ -149,6 +149,9 @@ func (s *scanner) member(into object, depth int, keep bool) error {
 	if prefixed {
 		s.foreign++
 	}
+	if keep && disguised(name, depth) {
+		return s.fail("name " + strconv.Quote(clip(name, 40)) + " in another case")
+	}
 	value, err := s.value(depth+1, keep && !context)
 	if err != nil {
 		return err
@@ -164,6 +167,30 @@ func (s *scanner) member(into object, depth int, keep bool) error {
 	}
 	into[name] = value
 	return nil
+}
+
+// guardedNames decide who did what. Another reader of the same bytes that folds case, such as encoding/json, would take
+// Actor for actor.
+var guardedNames = []string{"actor", "object", "type", "attributedTo", "publicKey", "owner", "controller", "proof", "signature"}
+
+// disguised knows a guarded name in other letters. id counts at the top alone: below, ID can be a language (contentMap).
+func disguised(name string, depth int) bool {
+	plain := true
+	for i := range len(name) {
+		if c := name[i]; c >= utf8.RuneSelf || c >= 'A' && c <= 'Z' {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return false
+	}
+	for _, guarded := range guardedNames {
+		if name != guarded && strings.EqualFold(name, guarded) {
+			return true
+		}
+	}
+	return depth == 1 && name != "id" && strings.EqualFold(name, "id")
 }
 
 func (s *scanner) name() (string, error) {
