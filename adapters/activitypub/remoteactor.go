@@ -58,7 +58,25 @@ func (r *remoteActor) lists(keyID string) (found publishedKey, listed bool) {
 		found.Assertion = found.Assertion || key.Assertion
 		listed = true
 	}
+	if !listed && keyID == r.ID {
+		return r.onlyKey()
+	}
 	return found, listed
+}
+
+// onlyKey is the key of an actor who signs with the actor's own id as key id, as PeerTube did up to version 5. Of
+// several keys nobody knows which one is meant.
+func (r *remoteActor) onlyKey() (only publishedKey, single bool) {
+	for _, key := range r.Keys {
+		if key.Assertion || key.Material == "" {
+			continue
+		}
+		if only.ID != "" {
+			return publishedKey{}, false
+		}
+		only = key
+	}
+	return only, only.ID != ""
 }
 
 // readActor reads an actor document. It does not judge where the document came from.

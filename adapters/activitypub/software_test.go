@@ -140,6 +140,9 @@ func (s *recordedServer) run(t *testing.T, directory string, one recordedCase) {
 	seen := len(r.engine.messages())
 	network.requests = nil
 	status := s.deliver(r, directory, one)
+	if status != http.StatusAccepted {
+		t.Errorf("answered %d: this server could not talk to us", status)
+	}
 	result := recordedResult{Status: status, Requests: network.requests}
 	for _, in := range r.engine.messages()[seen:] {
 		result.Messages = append(result.Messages, recordedMessageOf(in))
