@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"inbox/e2e/instance"
@@ -17,52 +18,90 @@ func heard(message normalized.Message) normalized.Response {
 	return say("I heard: " + textOf(message.Parts))
 }
 
-// TestFedifyInEveryWay: every scheme of signature, the first one refused, with and without proof, in every visibility,
-// there and back. One server a database does it all.
-func TestFedifyInEveryWay(t *testing.T) {
+// exchangeOf is one server, one agent and the peer, whose subtests follow each other.
+type exchangeOf struct {
+	peer  *fedify
+	agent *scripted
+	gate  *schemeGate
+	s     *server
+	hold  sync.Mutex // while it is held, the agent thinks
+}
+
+// TestFedify talks with outside software in every way. One server a database does it all; on the second database the
+// matrix has one way a scheme.
+func TestFedify(t *testing.T) {
 	peer := startFedify(t)
 	onBothDatabases(t, func(t *testing.T, database string) {
-		agent := startScripted(t, heard)
-		gate, settings := behindGate(t, instance.Settings{Database: database, Agents: agent.table("memory", "")})
-		s := start(t, settings)
-		for _, knock := range []struct{ first, refused, used string }{
-			{rfc9421, "", rfc9421},
-			{draftCavage, "", draftCavage},
-			{rfc9421, rfc9421, draftCavage},
-			{draftCavage, draftCavage, rfc9421},
+		x := &exchangeOf{peer: peer}
+		x.agent = startScripted(t, func(message normalized.Message) normalized.Response {
+			x.hold.Lock()
+			defer x.hold.Unlock()
+			return heard(message)
+		})
+		gate, settings := behindGate(t, instance.Settings{Database: database, Agents: x.agent.table("memory", "")})
+		x.gate, x.s = gate, start(t, settings)
+		t.Run("in every way", func(t *testing.T) { x.inEveryWay(t, database == "") })
+		for name, test := range map[string]func(*exchangeOf, *testing.T){
+			"in secure mode": (*exchangeOf).inSecureMode, "sends three times": (*exchangeOf).sendsThreeTimes,
 		} {
-			for _, from := range []string{"alice", "bob"} { // with and without proof
-				for _, visibility := range []string{"public", "unlisted", "followers", "direct"} {
-					name := fmt.Sprintf("%s/refused %s/%s/%s", knock.first, knock.refused, from, visibility)
-					t.Run(name, func(t *testing.T) {
-						gate.refuse.Store(knock.refused)
-						peer.in(t).asks(t, s, agent, errand{From: from, Scheme: knock.first, Visibility: visibility}, knock.used)
-					})
-				}
-			}
+			t.Run(name, func(t *testing.T) { x.in(t, test) })
 		}
+		t.Run("refuses one scheme", func(t *testing.T) { x.in(t, (*exchangeOf).refusesOneScheme) })
+		t.Run("is down for a while", func(t *testing.T) { x.in(t, (*exchangeOf).isDownForAWhile) })
 	})
 }
 
-// asks sends a mention and checks what the agent got of it and what Fedify makes of the reply.
-func (f *fedify) asks(t *testing.T, s *server, agent *scripted, what errand, used string) arrived {
+// in gives the exchange to a subtest, which owns its failures and leaves the peer as it was.
+func (x *exchangeOf) in(t *testing.T, test func(*exchangeOf, *testing.T)) {
+	outer := x.peer
+	x.peer = outer.in(t)
+	defer func() {
+		outer.behave("", false)
+		x.peer = outer
+	}()
+	test(x, t)
+}
+
+// inEveryWay goes through schemes of signature (the first one taken or refused), with and without proof, and
+// visibilities, there and back.
+func (x *exchangeOf) inEveryWay(t *testing.T, all bool) {
+	visibilities := []string{"public", "unlisted", "followers", "direct"}
+	for i, knock := range []struct{ first, refused, used string }{
+		{rfc9421, "", rfc9421},
+		{draftCavage, "", draftCavage},
+		{rfc9421, rfc9421, draftCavage},
+		{draftCavage, draftCavage, rfc9421},
+	} {
+		x.gate.refuse.Store(knock.refused)
+		for j, from := range []string{"alice", "bob"} { // with and without proof
+			for k, visibility := range visibilities {
+				if !all && (i != k || i%2 != j) {
+					continue
+				}
+				name := fmt.Sprintf("%s first, refused %s/%s/%s", knock.first, knock.refused, from, visibility)
+				t.Run(name, func(t *testing.T) {
+					x.in(t, func(x *exchangeOf, t *testing.T) {
+						x.ask(t, errand{From: from, Scheme: knock.first, Visibility: visibility}, knock.used)
+					})
+				})
+			}
+		}
+	}
+	x.gate.refuse.Store("")
+}
+
+// ask sends a mention and checks what the agent got of it and what Fedify makes of the reply.
+func (x *exchangeOf) ask(t *testing.T, what errand, used string) arrived {
 	t.Helper()
-	what.To, what.Content = s.Actor("memory"), fmt.Sprintf("how are you, %d?", len(agent.questions()))
-	question := f.command("/mention", what)
-	arrival := f.await("the reply to "+question.Note, taken(question.Note))
-	message := agent.last(t)
-	claims := struct{ Scheme string }{}
-	if err := json.Unmarshal(message.Sender.Identities[0].Claims, &claims); err != nil {
-		t.Fatal(err)
-	}
-	if claims.Scheme != used || message.Sender.KeyID == "" || !message.Sender.Verified || !strings.HasSuffix(message.Sender.Identities[0].Subject, what.From) {
-		t.Errorf("the agent was told %+v, scheme %q; want %s by %s", message.Sender, claims.Scheme, what.From, used)
-	}
-	reply := readNote(t, arrival)
-	if !arrival.Verified || !arrival.Accepted || arrival.Owner != s.Actor("memory") || arrival.Proof == "invalid" {
+	what.To, what.Content = x.s.Actor("memory"), fmt.Sprintf("how are you, %d?", len(x.agent.questions()))
+	question := x.peer.command("/mention", what)
+	arrival := x.peer.await("the reply to "+question.Note, taken(question.Note))
+	x.checkQuestion(t, what, used)
+	if !arrival.Verified || !arrival.Accepted || arrival.Owner != x.s.Actor("memory") || arrival.Proof != "valid" {
 		t.Errorf("Fedify did not take the reply: verified %v by %q, accepted %v, proof %s, status %d, reason %s",
 			arrival.Verified, arrival.Owner, arrival.Accepted, arrival.Proof, arrival.Status, arrival.Reason)
 	}
+	reply := readNote(t, arrival)
 	if !strings.Contains(reply.Object.Content, what.Content) {
 		t.Errorf("answered %q, want %q in it", reply.Object.Content, what.Content)
 	}
@@ -74,17 +113,26 @@ func (f *fedify) asks(t *testing.T, s *server, agent *scripted, what errand, use
 	return arrival
 }
 
+// checkQuestion checks what the agent was told of the sender.
+func (x *exchangeOf) checkQuestion(t *testing.T, what errand, used string) {
+	t.Helper()
+	sender := x.agent.last(t).Sender
+	claims := struct{ Scheme string }{}
+	if err := json.Unmarshal(sender.Identities[0].Claims, &claims); err != nil {
+		t.Fatal(err)
+	}
+	if claims.Scheme != used || !sender.Verified || !strings.HasSuffix(sender.Identities[0].Subject, "/users/"+what.From) {
+		t.Errorf("the agent was told %+v, scheme %q; want %s by %s", sender, claims.Scheme, what.From, used)
+	}
+}
+
 // taken passes over knocks that the peer refused.
 func taken(note string) func(arrived) bool {
 	return func(a arrived) bool { return answers(note)(a) && a.Status != http.StatusUnauthorized }
 }
 
-// TestFedifyRefusesOneScheme: the server knocks twice and remembers per host what was taken.
-func TestFedifyRefusesOneScheme(t *testing.T) {
-	peer := startFedify(t)
-	agent := startScripted(t, heard)
-	s := start(t, instance.Settings{Agents: agent.table("memory", "")})
-	defer peer.behave("", false)
+// refusesOneScheme: the server knocks twice and remembers per host what was taken.
+func (x *exchangeOf) refusesOneScheme(t *testing.T) {
 	for _, step := range []struct {
 		refuses string
 		knocks  []string
@@ -94,42 +142,36 @@ func TestFedifyRefusesOneScheme(t *testing.T) {
 		{draftCavage, []string{rfc9421}}, // remembered
 		{rfc9421, []string{rfc9421, draftCavage}},
 	} {
-		t.Run("refuses "+step.refuses, func(t *testing.T) {
-			peer := peer.in(t)
-			peer.behave(step.refuses, false)
-			before := len(peer.received(0))
-			peer.asks(t, s, agent, errand{From: "alice", Visibility: "public"}, rfc9421)
-			var knocks []string
-			for _, one := range peer.received(before) {
-				knocks = append(knocks, one.Scheme)
-			}
-			if !slices.Equal(knocks, step.knocks) {
-				t.Errorf("knocked %v, want %v", knocks, step.knocks)
-			}
-		})
+		x.peer.behave(step.refuses, false)
+		before := len(x.peer.received(0))
+		x.ask(t, errand{From: "alice", Visibility: "public"}, rfc9421)
+		var knocks []string
+		for _, one := range x.peer.received(before) {
+			knocks = append(knocks, one.Scheme)
+		}
+		if !slices.Equal(knocks, step.knocks) {
+			t.Errorf("refusing %q: knocked %v, want %v", step.refuses, knocks, step.knocks)
+		}
 	}
 }
 
-// TestFedifyInSecureMode: actors and notes of the peer want a signed GET, and Fedify verifies ours.
-func TestFedifyInSecureMode(t *testing.T) {
-	peer := startFedify(t)
-	peer.behave("", true)
-	agent := startScripted(t, heard)
-	s := start(t, instance.Settings{Agents: agent.table("memory", "")})
-	for _, from := range []string{"alice", "bob"} {
-		peer.asks(t, s, agent, errand{From: from, Scheme: draftCavage, Visibility: "direct"}, draftCavage)
-	}
+// inSecureMode: actors and notes of the peer want a signed GET, and Fedify verifies ours. The actor is a new one,
+// because a known key is not fetched.
+func (x *exchangeOf) inSecureMode(t *testing.T) {
+	x.peer.behave("", true)
+	name := fmt.Sprintf("carol%d", len(x.agent.questions()))
+	x.ask(t, errand{From: name, Scheme: draftCavage, Visibility: "direct"}, draftCavage)
 	signed := 0
-	for _, read := range peer.reads() {
+	for _, read := range x.peer.reads() {
 		if read.Agent == "" {
 			t.Errorf("%s was read without a User-Agent", read.Path)
 		}
-		if read.Scheme != "none" && strings.HasPrefix(read.Path, "/users/") {
+		if read.Scheme != "none" && read.Path == "/users/"+name {
 			signed++
 		}
 	}
 	if signed == 0 {
-		t.Error("no GET was signed")
+		t.Error("the actor was not read with a signature")
 	}
 }
 
@@ -143,36 +185,22 @@ func (f *fedify) reads() []read {
 	return list
 }
 
-// TestFedifyIsDownForAWhile: the reply comes once, after the peer is back.
-func TestFedifyIsDownForAWhile(t *testing.T) {
-	peer := startFedify(t)
-	onBothDatabases(t, func(t *testing.T, database string) {
-		peer := peer.in(t)
-		release := make(chan struct{})
-		agent := startScripted(t, func(message normalized.Message) normalized.Response {
-			<-release
-			return heard(message)
-		})
-		s := start(t, instance.Settings{Database: database, Agents: agent.table("memory", "")})
-		question := peer.command("/mention", errand{To: s.Actor("memory"), Content: "are you there?"})
-		eventually(t, "the agent is asked", func() bool { return len(agent.questions()) == 1 })
-		var nothing struct{}
-		peer.post("/down", nothing, &nothing)
-		close(release)
-		eventually(t, "a delivery failed", func() bool {
-			failed, err := s.Column(t.Context(), "SELECT id FROM deliveries WHERE state = 'retry'")
-			return err == nil && len(failed) > 0
-		})
-		peer.post("/up", nothing, &nothing)
-		peer.await("the reply to "+question.Note, answers(question.Note))
-		eventually(t, "the delivery is done", func() bool {
-			states, err := s.Column(t.Context(), "SELECT state FROM deliveries")
-			return err == nil && slices.Equal(states, []string{"delivered"})
-		})
-		if n := peer.countReplies(question.Note); n != 1 {
-			t.Errorf("the reply came %d times", n)
-		}
-	})
+// isDownForAWhile: the reply comes once, after the peer is back.
+func (x *exchangeOf) isDownForAWhile(t *testing.T) {
+	x.hold.Lock()
+	asked := len(x.agent.questions())
+	question := x.peer.command("/mention", errand{To: x.s.Actor("memory"), Content: "are you there?"})
+	eventually(t, "the agent is asked", func() bool { return len(x.agent.questions()) > asked })
+	var nothing struct{}
+	x.peer.post("/down", nothing, &nothing)
+	x.hold.Unlock()
+	x.s.awaitState("retry")
+	x.peer.post("/up", nothing, &nothing)
+	x.peer.await("the reply to "+question.Note, answers(question.Note))
+	x.s.awaitState("")
+	if n := x.peer.countReplies(question.Note); n != 1 {
+		t.Errorf("the reply came %d times", n)
+	}
 }
 
 func (f *fedify) countReplies(note string) int {
@@ -186,33 +214,19 @@ func (f *fedify) countReplies(note string) int {
 	return count
 }
 
-// TestFedifySendsThreeTimes: the same activity by the personal, the shared and again the personal inbox is answered
-// once, in the conversation of the question.
-func TestFedifySendsThreeTimes(t *testing.T) {
-	peer := startFedify(t)
-	onBothDatabases(t, func(t *testing.T, database string) {
-		peer := peer.in(t)
-		agent := startScripted(t, heard)
-		s := start(t, instance.Settings{Database: database, Agents: agent.table("memory", "")})
-		question := peer.command("/mention", errand{To: s.Actor("memory"), Content: "three times", Inboxes: []string{"personal", "shared", "personal"}})
-		first := peer.await("the reply to "+question.Note, answers(question.Note))
-
-		second := peer.command("/mention", errand{To: s.Actor("memory"), Content: "and on", InReplyTo: readNote(t, first).Object.ID})
-		peer.await("the reply to "+second.Note, answers(second.Note))
-		if n := peer.countReplies(question.Note); n != 1 {
-			t.Errorf("%d replies to one activity that came three times", n)
-		}
-		asked := agent.questions()
-		if len(asked) != 2 || asked[0].ThreadID != asked[1].ThreadID || !strings.Contains(historyOf(asked[1]), "three times") {
-			t.Errorf("the agent was asked %d times, in the threads %v; want 2 in one, the second with its history", len(asked), threads(asked))
-		}
-	})
-}
-
-func threads(messages []normalized.Message) []string {
-	var ids []string
-	for _, one := range messages {
-		ids = append(ids, one.ThreadID)
+// sendsThreeTimes: the same activity by the personal, the shared and again the personal inbox is answered once; and
+// what is said to the answer stays in the conversation.
+func (x *exchangeOf) sendsThreeTimes(t *testing.T) {
+	before := len(x.agent.questions())
+	question := x.peer.command("/mention", errand{To: x.s.Actor("memory"), Content: "three times", Inboxes: []string{"personal", "shared", "personal"}})
+	first := x.peer.await("the reply to "+question.Note, answers(question.Note))
+	second := x.peer.command("/mention", errand{To: x.s.Actor("memory"), Content: "and on", InReplyTo: readNote(t, first).Object.ID})
+	x.peer.await("the reply to "+second.Note, answers(second.Note))
+	if n := x.peer.countReplies(question.Note); n != 1 {
+		t.Errorf("%d replies to one activity that came three times", n)
 	}
-	return ids
+	asked := x.agent.questions()[before:]
+	if len(asked) != 2 || asked[0].ThreadID != asked[1].ThreadID || !strings.Contains(historyOf(asked[1]), "three times") {
+		t.Errorf("the agent was asked %d times: %+v; want 2 in one thread, the second with its history", len(asked), asked)
+	}
 }

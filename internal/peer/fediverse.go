@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +29,9 @@ type FediverseOptions struct {
 
 	// Reply makes the peer answer verified mentions with this text, so that two peers can talk to each other.
 	Reply func(text string) string
+
+	GoToSocial bool   // read only by whom it knows, as GoToSocial does (see habits)
+	Scheme     string // the signature scheme of activities that it takes and sends: SchemeDraft (empty too) or SchemeRFC9421
 }
 
 // Fediverse is a server with one account that behaves as Mastodon does where it matters to an agent: it finds
@@ -39,7 +44,12 @@ type Fediverse struct {
 	key        requestKey
 	reply      func(text string) string
 	client     *http.Client
+	scheme     string
+	gotosocial bool
 	server     *http.Server
+	serving    sync.WaitGroup
+	proven     atomic.Int64 // GETs by their signature
+	unproven   atomic.Int64
 	waiting    *waiting
 	life       context.Context // of replies under way
 	end        context.CancelFunc
@@ -62,12 +72,25 @@ func NewFediverse(options FediverseOptions) (*Fediverse, error) {
 		user: orDefault(options.User, "alice"), name: orDefault(options.Name, "Alice"), reply: options.Reply,
 		host: listener.Addr().String(), base: "http://" + listener.Addr().String(),
 		client: newHTTPClient(), waiting: newWaiting(), objects: make(map[string]object),
+		scheme: orDefault(options.Scheme, SchemeDraft), gotosocial: options.GoToSocial,
 	}
 	f.life, f.end = context.WithCancel(context.Background())
 	f.key = requestKey{id: f.actorID() + "#main-key", private: private}
-	f.server = &http.Server{Handler: f.handler(), ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout}
-	f.work.Go(func() { _ = f.server.Serve(listener) }) // ends with Close
+	if f.gotosocial {
+		f.key.id = f.base + f.keyPath()
+	}
+	f.serve(listener)
 	return f, nil
+}
+
+func (f *Fediverse) serve(listener net.Listener) {
+	handler := f.handler()
+	if f.gotosocial {
+		handler = f.habits(handler)
+	}
+	f.server = &http.Server{Handler: handler, ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout}
+	server := f.server
+	f.serving.Go(func() { _ = server.Serve(listener) }) // ends with Close or Down
 }
 
 func orDefault(text, fallback string) string {
@@ -82,6 +105,7 @@ func (f *Fediverse) Close() error {
 	f.end()
 	f.client.CloseIdleConnections()
 	err := stopServer(f.server)
+	f.serving.Wait()
 	f.work.Wait()
 	f.client.CloseIdleConnections()
 	return err

@@ -152,7 +152,11 @@ func (f *Fediverse) deliver(ctx context.Context, inbox string, activity object) 
 // send signs the request; any status but 2xx is an error with the start of the answer.
 func (f *Fediverse) send(request *http.Request, body []byte) ([]byte, *http.Response, error) {
 	request.Header.Set("User-Agent", "inbox-peer/1 (+"+f.base+"/)")
-	if err := f.key.sign(request, body); err != nil {
+	sign := f.key.sign
+	if body != nil && f.scheme == SchemeRFC9421 {
+		sign = f.key.signMessage
+	}
+	if err := sign(request, body); err != nil {
 		return nil, nil, err
 	}
 	response, err := f.client.Do(request)

@@ -43,10 +43,19 @@ func (f *Fediverse) inbox(w http.ResponseWriter, r *http.Request) {
 
 // authenticate gives the actor whose key signed the request; its key is fetched anew, never believed from before.
 func (f *Fediverse) authenticate(r *http.Request, body []byte) (actorDocument, requestSignature, error) {
-	signature, err := checkUnsigned(r, body, time.Now())
+	check := checkUnsigned
+	if f.scheme == SchemeRFC9421 {
+		check = checkMessageUnsigned
+	}
+	signature, err := check(r, body, time.Now())
 	if err != nil {
 		return actorDocument{}, signature, err
 	}
+	return f.owner(r, signature)
+}
+
+// owner fetches the owner of the key and verifies the signature with it.
+func (f *Fediverse) owner(r *http.Request, signature requestSignature) (actorDocument, requestSignature, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
 	owner, _, _ := strings.Cut(signature.keyID, "#")

@@ -1,5 +1,5 @@
 // A small fediverse server built on Fedify's own actor, inbox and signature code. Its persons have the same RSA key;
-// those of the list `proving` also have an Ed25519 key, with which Fedify proves what they send.
+// those whose names fit `proving` also have an Ed25519 key, with which Fedify proves what they send.
 import { createFederation, MemoryKvStore, verifyObject, verifyRequestDetailed } from "@fedify/fedify";
 import { Activity, Endpoints, Note, Person, Tombstone } from "@fedify/vocab";
 import { Temporal } from "@js-temporal/polyfill";
@@ -44,7 +44,7 @@ export class Community {
   #dispatch(federation) {
     const signed = async (ctx) => !this.behaviour.secure || await ctx.getSignedKeyOwner() != null;
     federation.setActorDispatcher(PERSON, async (ctx, identifier) => {
-      if (!this.people.includes(identifier)) return null;
+      if (!this.people.test(identifier)) return null;
       const keys = await ctx.getActorKeyPairs(identifier);
       return new Person({
         id: ctx.getActorUri(identifier),
@@ -60,8 +60,8 @@ export class Community {
       });
     })
       .setKeyPairsDispatcher((_ctx, identifier) => {
-        if (!this.people.includes(identifier)) return [];
-        return this.proving.includes(identifier) ? this.keys : this.keys.slice(0, 1);
+        if (!this.people.test(identifier)) return [];
+        return this.proving.test(identifier) ? this.keys : this.keys.slice(0, 1);
       })
       .authorize((ctx) => signed(ctx));
     federation.setObjectDispatcher(Note, PERSON + "/notes/{id}", (_ctx, { id }) => {

@@ -2,7 +2,7 @@
 //
 // It listens on two loopback ports of the kernel's choice and prints them as one JSON line:
 // {"origin": "http://127.0.0.1:…", "control": "http://127.0.0.1:…", "actor": "…", "handle": "@…"}.
-// Its persons are alice, who proves what she sends, and bob, who does not. The control port takes POST /mention,
+// Its persons are alice, who proves what she sends, and bob and any number of carols, who do not. The control port takes POST /mention,
 // /forward, /edit, /remove, /follow (see sending.mjs), /resolve, /behave ({"refuse", "secure"}), /down and /up with a
 // JSON body, and GET /received?after=N&wait=MILLISECONDS and /reads.
 // It ends when its standard input is closed, so it never outlives the test that started it.
@@ -71,7 +71,7 @@ const door = new Door(async (incoming, outgoing) => {
   }
 });
 const origin = await door.open();
-community = new Community({ origin, people: ["alice", "bob"], proving: ["alice"], keys: await keyPairs(options.keys) });
+community = new Community({ origin, people: /^(alice|bob|carol\d*)$/, proving: /^alice$/, keys: await keyPairs(options.keys) });
 
 const asAlice = (command) => (_url, body) => command(community, { from: "alice", ...body });
 const commands = {
