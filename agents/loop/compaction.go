@@ -56,7 +56,7 @@ func NormalizeCompactionPolicy(raw map[string]any) map[string]any {
 	for name, value := range defaultPolicy() {
 		switch fallback := value.(type) {
 		case bool:
-			policy[name] = truthy(policy[name])
+			policy[name] = envelope.Truthy(policy[name])
 		case string:
 			policy[name] = textOr(policy[name], fallback)
 		case float64:
@@ -149,7 +149,7 @@ func (j *compactionJob) summarize(ctx context.Context, summarizer Summarizer) Co
 	counts.compacted, counts.archived = statsOf([]envelope.Envelope{message}), statsOfAny(archived)
 	metadata := conservation(j.policy, counts, about)
 	metadata["summary_message"] = message.Value()
-	if truthy(envelope.Assoc(metadata["conservation"])["failed_closed"]) {
+	if envelope.Truthy(envelope.Assoc(metadata["conservation"])["failed_closed"]) {
 		return j.failed(about, metadata, "Compaction conservation check failed.")
 	}
 	compacted := append([]envelope.Envelope{message}, tail...)

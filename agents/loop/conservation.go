@@ -69,9 +69,9 @@ func conservation(policy map[string]any, counts provenance, extra map[string]any
 }
 
 func conservationCheck(policy map[string]any, counts provenance) map[string]any {
-	enabled, closes := truthy(policy["conservation_enabled"]), true
+	enabled, closes := envelope.Truthy(policy["conservation_enabled"]), true
 	if value := policy["fail_on_conservation_failure"]; value != nil {
-		closes = truthy(value)
+		closes = envelope.Truthy(value)
 	}
 	least := 1.0
 	if value := policy["minimum_conserved_byte_ratio"]; value != nil {

@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -40,7 +39,7 @@ func failureCode(result map[string]any) string {
 		result["error_code"], result["code"], metadata["error_type"], metadata["error_code"], metadata["code"],
 	}
 	for _, value := range named {
-		if code := envelope.Trim(scalar(value)); code != "" {
+		if code := envelope.Trim(envelope.Scalar(value)); code != "" {
 			return notOfCode.ReplaceAllString(strings.ToLower(code), "_")
 		}
 	}
@@ -49,21 +48,6 @@ func failureCode(result map[string]any) string {
 		text = "tool_execution_failed"
 	}
 	return "error_" + strings.TrimPrefix(tool.Hash(text), "sha256:")[:12]
-}
-
-// scalar writes a string, number or boolean as text; everything else is "".
-func scalar(value any) string {
-	switch value := value.(type) {
-	case string:
-		return value
-	case bool:
-		if value {
-			return "1"
-		}
-	case json.Number, int, int64, float64:
-		return fmt.Sprint(value)
-	}
-	return ""
 }
 
 // payload is the signature with what the tracker knows about it.

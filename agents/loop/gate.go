@@ -68,7 +68,7 @@ var notOfRuleID = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 func ruleID(value any, key string) string {
 	text := "tool-call-rule-" + key
 	if value != nil {
-		text = scalar(value)
+		text = envelope.Scalar(value)
 	}
 	if id := strings.Trim(notOfRuleID.ReplaceAllString(text, "-"), "-"); id != "" {
 		return id
@@ -100,7 +100,7 @@ func flag(value any, fallback bool) bool {
 	if text, is := value.(string); is {
 		return !slices.Contains([]string{"", "0", "false", "no", "off"}, strings.ToLower(envelope.Trim(text)))
 	}
-	return truthy(value)
+	return envelope.Truthy(value)
 }
 
 var numericText = regexp.MustCompile(`^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$`)

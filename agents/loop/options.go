@@ -77,7 +77,7 @@ func (o Options) withOverrides() Options {
 		own = map[string]any{}
 	}
 	for name, value := range o.Overrides {
-		if value != nil && (!envelope.Container(value) || truthy(value)) {
+		if value != nil && (!envelope.Container(value) || envelope.Truthy(value)) {
 			own[name] = value
 		}
 	}

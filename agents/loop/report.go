@@ -36,7 +36,7 @@ func (b *batch) truncate(call *toolCall, result map[string]any) (map[string]any,
 
 // report writes a result down everywhere: events, execution results, audit, transcript.
 func (b *batch) report(ctx context.Context, call *toolCall, result map[string]any) {
-	success := truthy(result["success"])
+	success := envelope.Truthy(result["success"])
 	status := map[bool]string{true: "success", false: "error"}[success]
 	b.emit("tool_result", b.facts(call, map[string]any{"success": success}))
 	b.addToolEvent("tool_result", call, map[string]any{
@@ -59,7 +59,7 @@ func (b *batch) report(ctx context.Context, call *toolCall, result map[string]an
 }
 
 func resultContent(result map[string]any) string {
-	if truthy(result["success"]) {
+	if envelope.Truthy(result["success"]) {
 		if body, has := result["result"]; has && body != nil {
 			return envelope.EncodeText(body)
 		}
@@ -78,7 +78,7 @@ func (b *batch) diagnose(ctx context.Context, call *toolCall, result, executed m
 	}
 	about := b.facts(call, map[string]any{
 		"turn_context": b.turnContext, "tool_declaration": call.prepared.Declaration.Object(), "result": result,
-		"success": truthy(result["success"]), "parameters_sha256": call.prepared.ParametersSHA256,
+		"success": envelope.Truthy(result["success"]), "parameters_sha256": call.prepared.ParametersSHA256,
 	})
 	var found map[string]any
 	err := guard("diagnostics", func() (err error) {
@@ -97,7 +97,7 @@ func (b *batch) diagnose(ctx context.Context, call *toolCall, result, executed m
 // nudge tells the model when it repeats a call that fails in the same way.
 func (b *batch) nudge(call *toolCall, result map[string]any) error {
 	tracker := b.options.FailureTracker
-	if tracker == nil || truthy(result["success"]) {
+	if tracker == nil || envelope.Truthy(result["success"]) {
 		return nil
 	}
 	signature := NewFailureSignature(call.name, call.parameters, result)

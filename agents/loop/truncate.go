@@ -143,7 +143,7 @@ func (t *ByteTruncator) citations(from, into map[string]any) (dropped int) {
 		return 0
 	}
 	kept, size := []any{}, len("[]")
-	for _, citation := range tool.NormalizeCitations(value) {
+	for _, citation := range envelope.Citations(value) {
 		length := len(tool.Canonical(citation))
 		if len(kept) > 0 {
 			length++ // the comma

@@ -89,20 +89,3 @@ func integer(value any) int {
 	}
 	return int(number)
 }
-
-// truthy says what counts as yes where a setting may be of any kind.
-func truthy(value any) bool {
-	switch value := value.(type) {
-	case nil:
-		return false
-	case bool:
-		return value
-	case string:
-		return value != "" && value != "0"
-	case map[string]any:
-		return len(value) > 0
-	case []any:
-		return len(value) > 0
-	}
-	return !envelope.Number(value) || float(value) != 0
-}

@@ -50,11 +50,11 @@ func (d *Dispatcher) Cancel(ctx context.Context, caller Caller, address map[stri
 
 // find gives the run of an address if the caller may know of it.
 func (d *Dispatcher) find(ctx context.Context, caller Caller, address map[string]any) (map[string]any, error) {
-	run, err := d.options.Runs.Get(ctx, scalar(address["run_id"]))
+	run, err := d.options.Runs.Get(ctx, envelope.Scalar(address["run_id"]))
 	if err != nil {
 		return nil, fmt.Errorf("read task run: %w", err)
 	}
-	if run == nil || scalar(run["session_id"]) != scalar(address["session_id"]) || !caller.mayUse(run) {
+	if run == nil || envelope.Scalar(run["session_id"]) != envelope.Scalar(address["session_id"]) || !caller.mayUse(run) {
 		return nil, notFound()
 	}
 	return NormalizeRun(run)

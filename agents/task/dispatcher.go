@@ -214,7 +214,7 @@ func (d *Dispatcher) save(ctx context.Context, input, result map[string]any) (ma
 		if err != nil {
 			return nil, err
 		}
-		normalized["updated_at"] = or(scalar(normalized["updated_at"]), timestamp())
+		normalized["updated_at"] = or(envelope.Scalar(normalized["updated_at"]), timestamp())
 		d.keepStart(normalized, started)
 		return normalized, nil
 	})
@@ -233,11 +233,11 @@ func (d *Dispatcher) keepStart(result, started map[string]any) {
 	if d.options.ForgetStart {
 		return
 	}
-	result["started_at"] = or(scalar(result["started_at"]), scalar(started["started_at"]))
+	result["started_at"] = or(envelope.Scalar(result["started_at"]), envelope.Scalar(started["started_at"]))
 	metadata := assoc(started["metadata"])
 	maps.Copy(metadata, assoc(result["metadata"]))
 	result["metadata"] = metadata
-	if started["status"] == StatusCancelling && !Terminal(scalar(result["status"])) {
+	if started["status"] == StatusCancelling && !Terminal(envelope.Scalar(result["status"])) {
 		result["status"] = StatusCancelling
 	}
 }

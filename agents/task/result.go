@@ -3,6 +3,8 @@ package task
 import (
 	"slices"
 	"strings"
+
+	"inbox/agents/envelope"
 )
 
 // Statuses of a task run (agent runtime contract, section 7).
@@ -45,7 +47,7 @@ func NormalizeRun(raw map[string]any) (map[string]any, error) {
 	}
 	executorID := word(raw["executor_id"])
 	return map[string]any{
-		"schema":            scalar(schema),
+		"schema":            envelope.Scalar(schema),
 		"run_id":            word(raw["run_id"]),
 		"session_id":        word(raw["session_id"]),
 		"status":            NormalizeStatus(raw["status"]),
@@ -57,8 +59,8 @@ func NormalizeRun(raw map[string]any) (map[string]any, error) {
 		"events":            listOf(raw["events"]),
 		"provenance":        assoc(raw["provenance"]),
 		"output":            raw["output"],
-		"started_at":        scalar(raw["started_at"]),
-		"updated_at":        scalar(raw["updated_at"]),
+		"started_at":        envelope.Scalar(raw["started_at"]),
+		"updated_at":        envelope.Scalar(raw["updated_at"]),
 		"metadata":          assoc(raw["metadata"]),
 	}, nil
 }

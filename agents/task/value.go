@@ -39,7 +39,7 @@ func items(value any) (list []any, is bool) {
 }
 
 // word gives a scalar as trimmed text, "" for anything else.
-func word(value any) string { return envelope.Trim(scalar(value)) }
+func word(value any) string { return envelope.Trim(envelope.Scalar(value)) }
 
 // firstWord gives the first value that has a word.
 func firstWord(values ...any) string {
@@ -64,40 +64,6 @@ func words(value any) []string {
 		}
 	}
 	return found
-}
-
-// scalar writes a string, number or flag as text; false, null and containers are "".
-func scalar(value any) string {
-	switch found := envelope.Plain(value).(type) {
-	case string:
-		return found
-	case bool:
-		if found {
-			return "1"
-		}
-	case json.Number:
-		if number, err := strconv.ParseInt(found.String(), 10, 64); err == nil {
-			return strconv.FormatInt(number, 10)
-		}
-		if number, err := strconv.ParseFloat(found.String(), 64); err == nil {
-			return decimal(number)
-		}
-		return found.String()
-	}
-	return ""
-}
-
-// decimal writes a float in the recorded form: shortest digits, 1.0E+25 from 1e17 up and 1.0E-5 below 1e-4.
-func decimal(number float64) string {
-	size := math.Abs(number)
-	if number == 0 || (size >= 1e-4 && size < 1e17) {
-		return strconv.FormatFloat(number, 'f', -1, 64)
-	}
-	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(number, 'E', -1, 64), "E")
-	if !strings.Contains(mantissa, ".") {
-		mantissa += ".0"
-	}
-	return mantissa + "E" + exponent[:1] + strings.TrimLeft(exponent[1:], "0")
 }
 
 // count reads a number, also one written as text, as a whole number of at least zero.

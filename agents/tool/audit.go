@@ -13,7 +13,7 @@ type Outcome struct {
 // AuditEvent is the record of a call that may be shown to anybody: hashes and status, no parameters, no result (agent
 // runtime contract, section 4.7).
 func AuditEvent(outcome Outcome) map[string]any {
-	success := truthy(outcome.Result["success"])
+	success := envelope.Truthy(outcome.Result["success"])
 	status := "error"
 	if success {
 		status = "success"
@@ -36,7 +36,7 @@ func AuditEvent(outcome Outcome) map[string]any {
 // ResultHash is result_sha256: it covers success, tool name, metadata and on failure the hash of the error text. The
 // result itself is not hashed (agent runtime contract, section 4.7).
 func ResultHash(result map[string]any) string {
-	success := truthy(result["success"])
+	success := envelope.Truthy(result["success"])
 	summary := map[string]any{
 		"success": success, "tool_name": envelope.Text(result["tool_name"]), "metadata": members(result["metadata"]),
 	}

@@ -32,7 +32,7 @@ func NormalizeDecision(value any, prepared Prepared, callID string, parameters, 
 	if !ok || prepared.ModelName == "" {
 		return Decision{Action: ActionProceed}
 	}
-	complete := truthy(object["complete"])
+	complete := envelope.Truthy(object["complete"])
 	switch decisionAction(object["action"]) {
 	case ActionReject:
 		return Decision{Action: ActionReject, Result: rejection(object, prepared.ModelName), Complete: complete}

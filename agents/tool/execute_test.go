@@ -147,7 +147,7 @@ func TestCitations(t *testing.T) {
 	if !envelope.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
 	}
-	if none := NormalizeCitations("x"); none == nil || len(none) != 0 {
+	if none := envelope.Citations("x"); none == nil || len(none) != 0 {
 		t.Errorf("a text gives %v", none)
 	}
 }

@@ -25,7 +25,7 @@ func NormalizeResult(result map[string]any, name string) map[string]any {
 	if declared := envelope.Text(result["tool_name"]); declared != "" {
 		name = declared
 	}
-	success := truthy(result["success"])
+	success := envelope.Truthy(result["success"])
 	normalized := map[string]any{"success": success, "tool_name": name, "metadata": resultMetadata(result)}
 	if runtime := RuntimeMetadata(result["runtime"]); len(runtime) > 0 {
 		normalized["runtime"] = runtime
@@ -58,57 +58,10 @@ func resultBody(body any) any {
 func resultMetadata(result map[string]any) map[string]any {
 	metadata := maps.Clone(members(result["metadata"]))
 	if citations, has := metadata[CitationsKey]; has {
-		metadata[CitationsKey] = NormalizeCitations(citations)
+		metadata[CitationsKey] = envelope.Citations(citations)
 	}
 	if kind, ok := envelope.NonBlank(result["error_type"]); ok && metadata["error_type"] == nil {
 		metadata["error_type"] = kind
 	}
 	return metadata
-}
-
-// citationTexts are the members of a citation that are texts.
-var citationTexts = []string{"source", "source_id", "item_id", "fragment_id", "source_title", "source_url", "excerpt"}
-
-// NormalizeCitations normalizes the list under metadata.citations: texts are trimmed, the score becomes a number, what does not
-// fit is left out and so are empty citations; other members stay (agent runtime contract, section 4.5).
-func NormalizeCitations(value any) []any {
-	kept := []any{}
-	if !isContainer(value) {
-		return kept
-	}
-	for _, item := range containerItems(value) {
-		if raw, ok := envelope.Plain(item).(map[string]any); ok {
-			if citation := citation(raw); len(citation) > 0 {
-				kept = append(kept, citation)
-			}
-		}
-	}
-	return kept
-}
-
-func citation(raw map[string]any) map[string]any {
-	normalized := envelope.Clone(raw)
-	for _, name := range citationTexts {
-		delete(normalized, name)
-		if text := envelope.Trim(scalarText(raw[name])); text != "" {
-			normalized[name] = text
-		}
-	}
-	delete(normalized, "score")
-	if score, ok := score(raw["score"]); ok {
-		normalized["score"] = score
-	}
-	return normalized
-}
-
-func score(value any) (float64, bool) {
-	switch value := envelope.Plain(value).(type) {
-	case string:
-		return decimalNumber(value)
-	default:
-		if envelope.Number(value) {
-			return decimalNumber(scalarText(value))
-		}
-		return 0, false
-	}
 }

@@ -65,7 +65,7 @@ func requiredNames(parameters any, order []string) []string {
 		properties = envelope.Assoc(schema["properties"])
 	}
 	for _, name := range inOrder(properties, order) {
-		if property, ok := properties[name].(map[string]any); ok && name != "" && truthy(property["required"]) {
+		if property, ok := properties[name].(map[string]any); ok && name != "" && envelope.Truthy(property["required"]) {
 			required.add(name)
 		}
 	}

@@ -49,7 +49,7 @@ func SplitTiers(tools []Entry, context map[string]any, mostUsed []string, limit 
 
 func manifestEntry(tool namedTool) map[string]any {
 	return map[string]any{
-		"name": tool.name, "summary": envelope.Trim(scalarText(tool.fields["description"])),
+		"name": tool.name, "summary": envelope.Trim(envelope.Scalar(tool.fields["description"])),
 		"required_fields": list(texts(members(tool.fields["parameters"])["required"])),
 	}
 }

@@ -2,9 +2,7 @@ package tool
 
 import (
 	"encoding/json"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,44 +13,6 @@ import (
 func isTrue(value any) bool {
 	flag, _ := value.(bool)
 	return flag
-}
-
-// truthy is the runtime's reading of a value as yes or no: nothing, zero, "", "0" and empty containers are no.
-func truthy(value any) bool {
-	switch value := envelope.Plain(value).(type) {
-	case nil:
-		return false
-	case bool:
-		return value
-	case string:
-		return value != "" && value != "0"
-	case json.Number:
-		number, err := value.Float64()
-		return err != nil || number != 0
-	case map[string]any:
-		return len(value) > 0
-	case []any:
-		return len(value) > 0
-	default:
-		return true
-	}
-}
-
-// scalarText writes a scalar as text, and everything else as "".
-func scalarText(value any) string {
-	switch value := envelope.Plain(value).(type) {
-	case string:
-		return value
-	case bool:
-		if value {
-			return "1"
-		}
-		return ""
-	case json.Number:
-		return string(Canonical(value))
-	default:
-		return ""
-	}
 }
 
 // wholeNumber reads a number, a flag or the digits at the start of a text; everything else is 0.
@@ -104,7 +64,7 @@ func decimalNumber(text string) (float64, bool) {
 func texts(value any) []string {
 	items := []any{value}
 	if isContainer(value) {
-		items = containerItems(value)
+		items = envelope.Elements(value)
 	}
 	var names nameList
 	for _, item := range items {
@@ -130,19 +90,6 @@ func (l *nameList) add(name string) {
 	}
 	l.seen[name] = true
 	l.ordered = append(l.ordered, name)
-}
-
-// containerItems gives the items of a list, or the values of an object in the order of its names.
-func containerItems(value any) []any {
-	if items, ok := envelope.List(envelope.Plain(value)); ok {
-		return items
-	}
-	object := members(value)
-	items := make([]any, 0, len(object))
-	for _, name := range slices.Sorted(maps.Keys(object)) {
-		items = append(items, object[name])
-	}
-	return items
 }
 
 // members gives a value as an object if it is a container at all: a list with items has no named members.

@@ -108,7 +108,7 @@ func autonomous(context map[string]any) bool {
 	if !saysWho(who) || wholeNumber(who["acting_user_id"]) <= 0 {
 		return true
 	}
-	return slices.Contains([]string{"system", "runtime", "agent_token"}, scalarText(who["auth_source"]))
+	return slices.Contains([]string{"system", "runtime", "agent_token"}, envelope.Scalar(who["auth_source"]))
 }
 
 func saysWho(object map[string]any) bool {

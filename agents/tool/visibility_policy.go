@@ -1,6 +1,10 @@
 package tool
 
-import "slices"
+import (
+	"slices"
+
+	"inbox/agents/envelope"
+)
 
 // visibility is the union of all policies of a context.
 type visibility struct {
@@ -28,7 +32,7 @@ func newVisibility(context map[string]any, options VisibilityOptions) *visibilit
 		allowWrite:      isTrue(context["allow_write_tools"]),
 	}
 	if context["mode"] != nil {
-		v.mode = scalarText(context["mode"])
+		v.mode = envelope.Scalar(context["mode"])
 	}
 	if options.WriteCategories != nil {
 		v.writeCategories = options.WriteCategories
@@ -75,7 +79,7 @@ func policyMode(policy map[string]any) string {
 	if policy["mode"] == nil {
 		return "deny"
 	}
-	return scalarText(policy["mode"])
+	return envelope.Scalar(policy["mode"])
 }
 
 func (v *visibility) mandatory(tool namedTool) bool {
@@ -131,7 +135,7 @@ func (v *visibility) mandatoryFirst(tools []namedTool, wanted func(namedTool) bo
 func hasMode(modes any, mode string) bool {
 	items := []any{modes}
 	if isContainer(modes) {
-		items = containerItems(modes)
+		items = envelope.Elements(modes)
 	}
 	return slices.Contains(items, any(mode))
 }

@@ -28,7 +28,7 @@ func NormalizeResult(raw map[string]any) (map[string]any, error) {
 	if blank(toolName) {
 		return nil, invalid(CodeResult, "tool_name must be a non-empty string")
 	}
-	success := raw["success"] == nil || truthy(raw["success"])
+	success := raw["success"] == nil || envelope.Truthy(raw["success"])
 	normalized := map[string]any{
 		"status":     StatusSubmitted,
 		"request_id": envelope.Trim(requestID),

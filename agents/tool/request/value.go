@@ -1,8 +1,7 @@
 package request
 
 import (
-	"encoding/json"
-	"strconv"
+	"maps"
 
 	"inbox/agents/envelope"
 )
@@ -17,30 +16,17 @@ func container(value any) any {
 	return map[string]any{}
 }
 
-// truthy reads a flag that may come as another JSON type: zero, "", "0" and empty containers are false.
-func truthy(value any) bool {
-	switch found := value.(type) {
-	case nil:
-		return false
-	case bool:
-		return found
-	case string:
-		return found != "" && found != "0"
-	case []any:
-		return len(found) > 0
-	case map[string]any:
-		return len(found) > 0
-	}
-	number, ok := float(value)
-	return !ok || number != 0
-}
-
-// float reads a JSON number in any of its Go forms.
-func float(value any) (float64, bool) {
-	number, ok := envelope.Plain(value).(json.Number)
+// citedMetadata keeps metadata and brings its citations into form.
+func citedMetadata(value any) any {
+	metadata, ok := container(value).(map[string]any)
 	if !ok {
-		return 0, false
+		return value
 	}
-	found, err := strconv.ParseFloat(number.String(), 64)
-	return found, err == nil || found != 0
+	raw, cited := metadata["citations"]
+	if !cited {
+		return metadata
+	}
+	metadata = maps.Clone(metadata)
+	metadata["citations"] = envelope.Citations(raw)
+	return metadata
 }
