@@ -3,6 +3,7 @@
 export CGO_ENABLED := 0
 GO ?= go
 BENCH_SECONDS ?= 3
+FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
 .PHONY: help build run demo test test-race e2e tck lint fuzz-short bench generate test-dependencies
@@ -34,8 +35,8 @@ tck: ## run the A2A conformance kit from a checkout: A2A_TCK_DIR, A2A_TCK_PROTOS
 lint: ## run gofmt, go vet and golangci-lint (the first run builds the linter)
 	scripts/lint
 
-fuzz-short: ## run each fuzz target for ten seconds
-	scripts/fuzz-short
+fuzz-short: ## run each fuzz target for a minute (FUZZ_TIME=60s), one after the other; scripts/fuzz-short --list names them
+	scripts/fuzz-short $(FUZZ_TIME)
 
 bench: test-dependencies ## measure on both databases and write docs/benchmarks.md (BENCH_SECONDS=3 a scenario)
 	BENCH_SECONDS=$(BENCH_SECONDS) scripts/bench

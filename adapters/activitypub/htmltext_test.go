@@ -1,6 +1,9 @@
 package activitypub
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +106,9 @@ func TestHostileHTML(t *testing.T) {
 func FuzzPlainText(f *testing.F) {
 	f.Add(`<p><a href="https://inbox.example/@echo" class="mention">@echo</a> hello <b>you</b></p>`)
 	f.Add("<ol><li>a<pre>\n b</pre></ol>\x00\x01")
+	for _, content := range recordedContents(f) {
+		f.Add(content)
+	}
 	f.Fuzz(func(t *testing.T, content string) {
 		text := plainText(content, testReader())
 		if strings.ContainsAny(text, "\x00\x01\x02") || strings.TrimSpace(text) != text {
@@ -110,6 +116,41 @@ func FuzzPlainText(f *testing.F) {
 		}
 		if utf8.ValidString(content) && !utf8.ValidString(text) {
 			t.Errorf("%q: not UTF-8", content)
+		}
+	})
+}
+
+// recordedContents are the texts of all recorded activities.
+func recordedContents(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*/*.json")
+	if err != nil || len(files) < 100 {
+		t.Fatalf("%d files in testdata (%v)", len(files), err)
+	}
+	var contents []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var activity struct {
+			Object struct{ Content string }
+		}
+		if json.Unmarshal(text, &activity) == nil && activity.Object.Content != "" {
+			contents = append(contents, activity.Object.Content)
+		}
+	}
+	return contents
+}
+
+func FuzzLiteralText(f *testing.F) {
+	f.Add("@echo@inbox.example, is a < b & *c*?\r\nyes")
+	f.Add("@echo@inbox.example@echo@inbox.example")
+	f.Add("\u202e\x00@Echo@INBOX.example:")
+	f.Fuzz(func(t *testing.T, content string) {
+		text := testReader().literal(content)
+		if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && unwanted(r) }) || strings.TrimSpace(text) != text {
+			t.Errorf("%q: %q", content, text)
 		}
 	})
 }

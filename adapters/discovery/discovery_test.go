@@ -265,9 +265,15 @@ func FuzzWebFinger(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add("acct:echo@inbox.example")
-	f.Add("https://web.inbox.example/@echo")
-	f.Add("https://[::1")
+	for _, seed := range []string{
+		"acct:echo@inbox.example", "acct:ECHO@Inbox.Example", "echo@inbox.example", "@echo@inbox.example",
+		"acct:echo@inbox.example.evil.example", "acct:echo@evil.example@inbox.example", "acct:inbox.example@inbox.example",
+		"acct%3Aecho%40inbox.example", "acct:echo@inbox.example:443", "acct:ëcho@inbox.example", "acct:@inbox.example", "acct:", "mailto:echo@inbox.example",
+		"https://web.inbox.example/@echo", "https://web.inbox.example/agents/echo", "https://web.inbox.example/agents/%65cho", "https://[::1",
+		"https://web.inbox.example@evil.example/@echo", "\x00", strings.Repeat("a", 4096),
+	} {
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, asked string) {
 		found, _ := server.find(asked)
 		if found != nil && !strings.HasSuffix(found.Subject, "@inbox.example") {
