@@ -29,6 +29,10 @@ type Turn struct {
 	// Memory keeps what the agent must know again when the same turn runs once more: after a crash, or after a demand
 	// was met. Nil where nothing is kept.
 	Memory Memory
+
+	// Requests lets the turn wait for programs outside that execute tools. Nil where none can be waited for: such tools
+	// are then not to be offered.
+	Requests ToolRequests
 }
 
 // MaxMemory bounds what Memory keeps of one turn, in bytes.
@@ -41,6 +45,17 @@ type Memory interface {
 	Load(ctx context.Context) ([]byte, error)
 	// Save replaces the note. TooLarge over MaxMemory, Unavailable when it is not kept.
 	Save(ctx context.Context, note []byte) error
+}
+
+// ToolRequests are the calls of tools that programs outside of the server execute (agent runtime contract, section 5).
+type ToolRequests interface {
+	// Await lets the turn wait for a request, in normalized form, instead of being answered: what the run yields is not
+	// sent. The request is stored together with the end of the run, and the same turn runs again once it has a result. A
+	// later Await replaces an earlier one. Errors are fault.Malformed.
+	Await(request map[string]any) error
+	// Request gives a request as it is stored (request.Outcome reads it); nil when none has the id. Errors are
+	// fault.Unavailable.
+	Request(ctx context.Context, id string) (map[string]any, error)
 }
 
 // Agent answers turns. Handle yields the deltas of the answer; their fold is the Response. An error ends the turn as

@@ -80,6 +80,9 @@ func (j *job) prepare(ctx context.Context) error {
 	j.executors = map[string]Tools{}
 	var allowed []*tool.Declaration
 	for _, source := range j.agent.options.Tools {
+		if outside, is := source.(interface{ Outside() bool }); is && outside.Outside() && j.turn.Requests == nil {
+			continue
+		}
 		entries, err := source.Declarations(ctx, j.turn)
 		if err != nil {
 			return fmt.Errorf("list tools: %w", err)

@@ -24,6 +24,7 @@ func (j *job) Turn(ctx context.Context, transcript []envelope.Envelope, turn map
 		result["messages"] = append(slices.Clip(transcript), envelope.AssistantText(said.text.String(), nil))
 		return result, nil
 	}
+	distinct(said.calls, transcript)
 	result["content"], result["tool_calls"] = said.text.String(), []any{}
 	for i := range said.calls {
 		result["tool_calls"] = append(result["tool_calls"].([]any), said.calls[i].row(j.names))

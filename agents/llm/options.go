@@ -52,6 +52,9 @@ type Options struct {
 }
 
 // Tools is a source of tools. It is safe for concurrent use.
+//
+// A source with the method Outside() bool that gives true has tools that programs outside execute: its Execute answers
+// with the status runtime_tool_pending (agent runtime contract, section 5), and the turn waits for agents.Turn.Requests.
 type Tools interface {
 	// Declarations gives the tools for a turn. An error ends the turn.
 	Declarations(ctx context.Context, turn agents.Turn) ([]tool.Entry, error)

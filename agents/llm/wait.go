@@ -73,6 +73,11 @@ func withoutPending(messages []envelope.Envelope, callID string) []envelope.Enve
 
 // park answers that the run waits.
 func (j *job) park(waiting *Waiting) error {
+	if waiting.Status == envelope.StatusRuntimeToolPending && j.turn.Requests != nil {
+		if err := j.turn.Requests.Await(waiting.Request); err != nil {
+			return unusable(err)
+		}
+	}
 	response := normalized.Response{Status: normalized.StatusInputRequired, Metadata: j.metadata(waiting.Status)}
 	text := ""
 	if waiting.Status == envelope.StatusApprovalRequired {
@@ -111,6 +116,13 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 		return true, nil
 	}
 	result = tool.NormalizeResult(result, waiting.ToolName)
+	if asked := j.askedOutside(waiting, result); asked != nil {
+		j.note.Waiting = asked
+		return true, j.save(ctx)
+	}
+	if result, err = readable(waiting, result); err != nil {
+		return false, err
+	}
 	text := envelope.EncodeText(result["result"])
 	if !succeeded(result) {
 		text = envelope.Text(result["error"])
@@ -122,6 +134,9 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 
 // settled asks for the result; without anybody to ask, the resolution of the demand is all there is.
 func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, error) {
+	if waiting.Status == envelope.StatusRuntimeToolPending {
+		return j.submitted(ctx, waiting)
+	}
 	if j.agent.options.Approvals != nil {
 		return j.agent.options.Approvals.Settle(ctx, j.turn, *waiting) //nolint:wrapcheck // a fault already
 	}

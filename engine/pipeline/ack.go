@@ -16,7 +16,7 @@ const ackSettle = 2 * time.Second
 
 // AckTx is what a transaction does about acknowledgements.
 type AckTx interface {
-	// InsertAck stores an acknowledgement of a turn that is accepted or running, has sent nothing yet and has no
+	// InsertAck stores an acknowledgement of a turn that is accepted, running or waits for a tool, has sent nothing yet and has no
 	// acknowledgement, and says whether it did. Neither the turn's reply nor its history changes.
 	InsertAck(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error)
 	// CancelAck cancels what of the turn's acknowledgement is not delivered, and removes the jobs that wait to do it. It

@@ -32,6 +32,9 @@ func (s *Service) Cancel(ctx context.Context, turnID, reason string) (exchange.T
 		if !moved {
 			return errNotRunning
 		}
+		if err := endToolRequests(ctx, tx, turnID, reason); err != nil {
+			return err
+		}
 		return drop(tx)
 	})
 	if err != nil && !errors.Is(err, errNotRunning) {

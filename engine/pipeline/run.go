@@ -17,7 +17,8 @@ import (
 // retryRuns are the waits before a run is repeated after a failure that may pass (a model or webhook that is down).
 var retryRuns = []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}
 
-// maxRuns bounds the runs of one turn that end with the process: a message that kills the server may not do so for ever.
+// maxRuns bounds the runs of one job that end with the process: a message that kills the server may not do so for ever.
+// Runs after which the turn waited for somebody have jobs of their own.
 const maxRuns = 20
 
 // Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
@@ -38,7 +39,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
-	if turn.Attempt > maxRuns {
+	if job.Attempt > maxRuns {
 		const reason = "gave up: every run was cut off, perhaps because it brings the server down"
 		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
@@ -69,13 +70,16 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	defer stopped()
 	begun := time.Now()
 	quiet := s.signOfLife(runCtx, agent, turn)
-	response, err := s.respond(runCtx, agent, turn, mark)
+	requests := &toolWait{service: s, turn: turn}
+	response, err := s.respond(runCtx, agent, turn, mark, requests)
 	quiet()
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	again := stopped()
 	switch {
 	case again && ctx.Err() == nil:
 		return queue.RetryAfter(time.Millisecond, errEdited)
+	case err == nil && requests.wanted != nil:
+		return s.awaitTool(ctx, job, agent, turn, mark, *requests.wanted)
 	case err == nil:
 		return s.compose(ctx, job, agent, turn, mark, response)
 	case ctx.Err() != nil: // the lease is lost or the server stops: another worker runs the turn
@@ -115,7 +119,9 @@ func (s *Service) withoutAgent(ctx context.Context, job queue.Job, agent agents.
 
 // respond gives the response of a run. Two kinds of runs need no agent: the message answers an open question about the
 // same person, or the answer was there already when the process died while it took the money for it.
-func (s *Service) respond(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, mark *mark) (normalized.Response, error) {
+func (s *Service) respond(
+	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, mark *mark, requests agents.ToolRequests,
+) (normalized.Response, error) {
 	if turn.Message.PolicyResolution == nil {
 		if response, answers, err := s.challenged(ctx, turn); err != nil || answers {
 			return response, err
@@ -126,7 +132,7 @@ func (s *Service) respond(ctx context.Context, agent agents.Entry, turn exchange
 			return response, err
 		}
 	}
-	return s.runAgent(ctx, agent, turn, mark)
+	return s.runAgent(ctx, agent, turn, mark, requests)
 }
 
 // challenged answers a message that carries the word of an open link: with the demand for this side's consent, or with
@@ -184,7 +190,9 @@ func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnR
 }
 
 // runAgent loads the history and folds the agent's deltas.
-func (s *Service) runAgent(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, mark *mark) (response normalized.Response, err error) {
+func (s *Service) runAgent(
+	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, mark *mark, requests agents.ToolRequests,
+) (response normalized.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fault.Wrap(fault.Internal, "the agent failed", panicError(p))
@@ -200,6 +208,7 @@ func (s *Service) runAgent(ctx context.Context, agent agents.Entry, turn exchang
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
 		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID),
+		Requests: requests,
 	}) {
 		if err != nil {
 			return response, err

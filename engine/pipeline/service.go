@@ -62,6 +62,8 @@ type Options struct {
 	Blobs    Blobs
 	// Deliveries hears of deliveries that are about to be stored, so that it needs not read them back; optional.
 	Deliveries Deliveries
+	// Requested hears of calls of tools that programs outside execute, once they are stored; optional. It must not block.
+	Requested func(exchange.ToolRequest)
 	// Caller calls agents of other servers; nil = they cannot be reached.
 	Caller Caller
 	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.
@@ -90,6 +92,9 @@ func New(options Options) *Service {
 	}
 	if options.Deliveries == nil {
 		options.Deliveries = nobody{}
+	}
+	if options.Requested == nil {
+		options.Requested = func(exchange.ToolRequest) {}
 	}
 	if options.Approvers == nil {
 		options.Approvers = noApprovers{}

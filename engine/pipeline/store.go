@@ -48,6 +48,7 @@ type Tx interface {
 	SentTx
 	DispatchTx
 	AckTx
+	ToolTx
 }
 
 // Trust is what a transaction does about demands, people and the record of decisions.
@@ -84,4 +85,5 @@ type Reader interface {
 	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
 	DispatchReader
+	ToolReader
 }

@@ -65,7 +65,7 @@ func (s *Service) takeUp(ctx context.Context, agent agents.Entry, in *exchange.I
 	if in.Settlement != nil {
 		return taken, s.meet(ctx, taken, in)
 	}
-	if parked.State != exchange.StateWaiting || asking(parked) { // what waits for other agents goes on by itself
+	if parked.State != exchange.StateWaiting || exchange.GoesOnByItself(parked) {
 		return nil, nil
 	}
 	taken.drop, err = s.dropDemand(ctx, parked.ID)

@@ -10,8 +10,8 @@ import (
 	"inbox/exchange"
 )
 
-const selectSilentTurn = `SELECT id FROM turns WHERE id = $1 AND reply_id = '' AND state IN ('` +
-	exchange.StateAccepted + `', '` + exchange.StateRunning + `')`
+const selectSilentTurn = `SELECT id FROM turns WHERE id = $1 AND reply_id = '' AND (state IN ('` +
+	exchange.StateAccepted + `', '` + exchange.StateRunning + `') OR state = '` + exchange.StateWaiting + `' AND reason LIKE '` + exchange.WaitingTool + ` %')`
 
 // InsertAck stores an acknowledgement; see pipeline.AckTx. The turn is held, so that its answer comes before or after.
 func (t *Tx) InsertAck(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error) {

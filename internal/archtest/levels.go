@@ -49,6 +49,7 @@ var levels = map[string]int{
 	"agents/remote":  7,
 	"agents/pull":    7,
 	"agents/mcptool": 7,
+	"agents/clienttool": 7,
 
 	"adapters/activitypub": 7,
 	"adapters/a2a":         7,

@@ -42,7 +42,7 @@ func replaySubmit(stored map[string]any) (*Envelope, error) {
 		return nil, err
 	}
 	if Pending(stored) || result == nil {
-		return nil, invalid(CodeResult, "request is not pending")
+		return nil, invalid(CodeResult, ReasonNotPending)
 	}
 	answer := newEnvelope(StatusSubmitted, request, request, result)
 	answer.Duplicate = true

@@ -9,6 +9,12 @@ const (
 	CodeQuery        = "invalid_runtime_tool_query"
 )
 
+// Reasons of Error that callers tell from others: the request is not there, or ended without a result.
+const (
+	ReasonNotFound   = "request not found"
+	ReasonNotPending = "request is not pending"
+)
+
 // Error is a refusal with the machine code of the contract.
 type Error struct {
 	Code   string // one of the Code constants

@@ -171,7 +171,7 @@ func (l Lifecycle) get(ctx context.Context, requestID, code string) (map[string]
 		return nil, fmt.Errorf("read runtime tool request: %w", err)
 	}
 	if stored == nil {
-		return nil, invalid(code, "request not found")
+		return nil, invalid(code, ReasonNotFound)
 	}
 	return stored, nil
 }

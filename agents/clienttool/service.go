@@ -1,0 +1,109 @@
+package clienttool
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"inbox/agents/tool/request"
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// MaxWaiting bounds the HTTP requests that wait for tool requests of one agent at the same time, on one node.
+const MaxWaiting = 100
+
+// MaxBodyBytes bounds what a program hands in.
+const MaxBodyBytes = 1 << 20
+
+// Tokens finds the bearer tokens of this server.
+type Tokens interface {
+	// TokenByHash gives the token with the lower-case hex SHA-256, revoked ones too.
+	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
+}
+
+// Requests are the tool requests of turns, for one agent: those of others are not found. By says who calls, for the
+// timeline. What ends a request lets its turn go on by itself.
+type Requests interface {
+	ToolRequests(agent, by string) request.Lifecycle
+	// ToolCancels is ToolRequests for who takes a request back.
+	ToolCancels(agent, by string) request.Lifecycle
+}
+
+// Service has the routes of all agents with client tools. It is safe for concurrent use and runs nothing in the
+// background.
+type Service struct {
+	tokens   Tokens
+	requests Requests // nil until Bind
+
+	mu     sync.Mutex
+	agents map[string]*agent // by lower-case name
+}
+
+// agent is one agent with client tools.
+type agent struct {
+	name    string // as configured
+	mu      sync.Mutex
+	waiting map[chan struct{}]struct{} // who waits for new requests on this node
+}
+
+// New makes a service without agents; Bind must follow before the first request.
+func New(tokens Tokens) *Service { return &Service{tokens: tokens, agents: map[string]*agent{}} }
+
+// Bind names who keeps the requests. It must be called once, before the first request.
+func (s *Service) Bind(requests Requests) { s.requests = requests }
+
+// Open opens the routes of an agent.
+func (s *Service) Open(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.agents[strings.ToLower(name)] = &agent{name: name, waiting: map[chan struct{}]struct{}{}}
+}
+
+// Requested wakes the programs that wait on this node. Those on other nodes look for themselves every second.
+func (s *Service) Requested(one exchange.ToolRequest) {
+	if found, known := s.find(one.Agent); known {
+		found.ring()
+	}
+}
+
+func (s *Service) find(name string) (*agent, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, known := s.agents[strings.ToLower(name)]
+	return found, known
+}
+
+func (a *agent) ring() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for bell := range a.waiting {
+		select {
+		case bell <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+}
+
+// listen gives a channel that gets a value when there may be new requests. RateLimited when too many wait.
+func (a *agent) listen() (bell <-chan struct{}, leave func(), err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.waiting) >= MaxWaiting {
+		return nil, nil, &fault.Fault{
+			Kind: fault.RateLimited, Public: "too many programs wait for tool requests of this agent at the same time", RetryAfter: lookEvery,
+		}
+	}
+	mine := make(chan struct{}, 1)
+	a.waiting[mine] = struct{}{}
+	waiters.Inc()
+	return mine, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.waiting, mine)
+		waiters.Dec()
+	}, nil
+}
+
+const lookEvery = time.Second // how often who waits looks at what other nodes did

@@ -1,0 +1,194 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/agents"
+	"inbox/agents/envelope"
+	"inbox/agents/tool/request"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+)
+
+var toolRequests = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_tool_requests_total",
+	Help: "Calls of tools that programs outside execute, by event (requested, submitted, timed_out, cancelled).",
+}, []string{"event"})
+
+// ToolTx is what a transaction does about tools that programs outside execute.
+type ToolTx interface {
+	// InsertToolRequest stores a request unless its id is taken, and gives the status of the row that is there afterwards.
+	InsertToolRequest(ctx context.Context, r exchange.ToolRequest) (status string, err error)
+	// EndToolRequest changes a pending request to a terminal status, with its result if there is one, and says whether it did.
+	EndToolRequest(ctx context.Context, id, status string, result json.RawMessage, at time.Time) (bool, error)
+	// PendingToolRequests gives the ids of the requests for which a turn waits.
+	PendingToolRequests(ctx context.Context, turnID string) ([]string, error)
+}
+
+// ToolReader is what the pipeline reads about them outside transactions.
+type ToolReader interface {
+	// ToolRequest gives one request; fault.NotFound when there is none.
+	ToolRequest(ctx context.Context, id string) (exchange.ToolRequest, error)
+	// ToolRequests lists requests, oldest first.
+	ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error)
+}
+
+// toolWait is agents.ToolRequests of one run. It stays in the goroutine of the run.
+type toolWait struct {
+	service *Service
+	turn    exchange.TurnRecord
+	wanted  *exchange.ToolRequest
+}
+
+// Await implements agents.ToolRequests.
+func (w *toolWait) Await(wanted map[string]any) error {
+	normalized, err := request.Normalize(wanted)
+	if err != nil {
+		return fault.Wrap(fault.Malformed, "the tool request is not valid", err)
+	}
+	if normalized["run_id"] != w.turn.ID {
+		return fault.InField("run_id", "must be the id of the turn")
+	}
+	encoded, err := envelope.Encode(normalized)
+	if err != nil || len(encoded) > request.DefaultMaxRecordSize {
+		return fault.Wrap(fault.Malformed, "the tool request is no JSON of at most 1 MiB", err)
+	}
+	due, _ := request.TimeoutAt(normalized)
+	w.wanted = &exchange.ToolRequest{
+		ID: envelope.Text(normalized["request_id"]), Agent: w.turn.Agent, TurnID: w.turn.ID, ToolName: envelope.Text(normalized["tool_name"]),
+		Status: request.StatusPending, Request: encoded, TimeoutAt: due,
+	}
+	return nil
+}
+
+// Request implements agents.ToolRequests. Requests of other turns are not there.
+func (w *toolWait) Request(ctx context.Context, id string) (map[string]any, error) {
+	stored, err := w.service.options.Store.ToolRequest(ctx, id)
+	switch {
+	case fault.Is(err, fault.NotFound) || err == nil && stored.TurnID != w.turn.ID:
+		return nil, nil
+	case err != nil:
+		return nil, fault.RetryIn(0, "the tool request cannot be read now", err)
+	}
+	return request.FromRow(stored.Request, stored.Status, stored.Result)
+}
+
+// awaitTool parks the turn until a program outside has executed a tool. Nothing is sent, and an acknowledgement stays
+// possible: for the asker the agent is still at work.
+func (s *Service) awaitTool(
+	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark, wanted exchange.ToolRequest,
+) error {
+	wanted.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
+	for try := 1; ; try++ {
+		err := s.storeToolRequest(ctx, job, agent, turn, mark, wanted)
+		switch {
+		case err == nil:
+			toolRequests.WithLabelValues("requested").Inc()
+			s.options.Requested(wanted)
+			return queue.ErrSettled
+		case errors.Is(err, errNotRunning): // cancelled while the agent ran
+			if err := s.settle(ctx, job); err != nil {
+				return err
+			}
+			return queue.ErrSettled
+		case fault.Is(err, fault.Malformed):
+			return s.failed(ctx, job, turn, mark, fault.GiveUp("the tool request cannot be kept", err))
+		case try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait):
+			return err
+		}
+	}
+}
+
+// storeToolRequest does the one transaction: the job ends, the turn waits, the request is there.
+func (s *Service) storeToolRequest(
+	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark, wanted exchange.ToolRequest,
+) error {
+	late := mark.missing()
+	return s.options.Store.InTx(ctx, func(tx Tx) error {
+		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
+			return err
+		}
+		if late {
+			if err := tx.AppendEvents(ctx, turn.ID, []exchange.Event{mark.event()}); err != nil {
+				return err
+			}
+		}
+		moved, err := tx.MoveTurn(ctx, Move{
+			ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: exchange.StateWaiting,
+			Reason: exchange.WaitingTool + " (" + wanted.ToolName + ")", Attempt: turn.Attempt, At: wanted.CreatedAt,
+		})
+		if err != nil {
+			return err
+		}
+		if !moved {
+			return errNotRunning
+		}
+		status, err := tx.InsertToolRequest(ctx, wanted)
+		if err != nil {
+			return err
+		}
+		if status != request.StatusPending { // its result is there already
+			return resumeTurn(ctx, tx, turn)
+		}
+		if err := s.scheduleAck(ctx, tx, agent, turn); err != nil {
+			return err
+		}
+		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{toolEvent(exchange.EventToolRequested, wanted, map[string]any{
+			"timeout_at": timeText(wanted.TimeoutAt),
+		})})
+	})
+}
+
+func timeText(at time.Time) any {
+	if at.IsZero() {
+		return nil
+	}
+	return at.UTC().Format(time.RFC3339Nano)
+}
+
+func toolEvent(kind string, r exchange.ToolRequest, more map[string]any) exchange.Event {
+	more["request_id"], more["tool_name"] = r.ID, r.ToolName
+	body, err := json.Marshal(more)
+	if err != nil {
+		body = nil // texts and flags always encode
+	}
+	return exchange.Event{Kind: kind, Body: body, At: time.Now()}
+}
+
+// resumeTurn lets a turn that waits for a tool run again, behind what arrived in its thread meanwhile.
+func resumeTurn(ctx context.Context, tx Tx, turn exchange.TurnRecord) error {
+	resumed, err := tx.ResumeTurn(ctx, turn.ID, nil, nil, time.Now())
+	if err != nil || !resumed {
+		return err
+	}
+	return tx.Enqueue(ctx, resumedJob(turn))
+}
+
+// endToolRequests ends what a turn waited for that is not wanted any more: nobody's result would be of use.
+func endToolRequests(ctx context.Context, tx Tx, turnID, reason string) error {
+	ids, err := tx.PendingToolRequests(ctx, turnID)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		ended, err := tx.EndToolRequest(ctx, id, request.StatusTimeout, nil, time.Now())
+		if err != nil {
+			return err
+		}
+		if !ended {
+			continue
+		}
+		event := toolEvent(exchange.EventToolCancelled, exchange.ToolRequest{ID: id}, map[string]any{"by": reason})
+		if err := tx.AppendEvents(ctx, turnID, []exchange.Event{event}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
