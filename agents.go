@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/agents/clienttool"
 	"inbox/agents/pull"
 	"inbox/exchange"
 	"inbox/history"
@@ -22,6 +23,7 @@ func (s *Server) configuredAgents() (*agents.Registry, error) {
 	if s.pull, err = pull.New(pull.Options{Tokens: s.store, Mailbox: s.store.State(), Scope: exchange.TokenPull, Limits: s.limits()}); err != nil {
 		return nil, err
 	}
+	s.clientTools = clienttool.New(s.store)
 	for _, entry := range s.config.Agents {
 		agent, err := s.newAgent(entry)
 		if err != nil {

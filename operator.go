@@ -75,6 +75,15 @@ func (o *Operator) CreatePullToken(ctx context.Context, name, agent string) (str
 	return o.createToken(ctx, name, agent, exchange.TokenPull)
 }
 
+// CreateToolsToken mints a bearer token for a program that executes the client tools of an agent: it reads their calls and
+// hands in the results. It opens nothing to callers.
+func (o *Operator) CreateToolsToken(ctx context.Context, name, agent string) (string, exchange.Token, error) {
+	if agent == "" {
+		return "", exchange.Token{}, fault.InField("agent", "is required: the token is for one agent")
+	}
+	return o.createToken(ctx, name, agent, exchange.TokenTools)
+}
+
 func (o *Operator) createToken(ctx context.Context, name, agent, scope string) (string, exchange.Token, error) {
 	if !identity.ValidAgentName(name) {
 		return "", exchange.Token{}, fault.New(fault.Malformed, "a token's name must be 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")

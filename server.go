@@ -21,6 +21,7 @@ import (
 	"inbox/adapters/discovery"
 	"inbox/adapters/email"
 	"inbox/agents"
+	"inbox/agents/clienttool"
 	"inbox/agents/mcptool"
 	"inbox/agents/pull"
 	"inbox/console"
@@ -62,6 +63,7 @@ type Server struct {
 	a2a         *a2a.Adapter
 	grpc        *a2a.GRPC // nil when a2a.grpc_listen is off
 	pull        *pull.Service
+	clientTools *clienttool.Service
 	tools       []*mcptool.Source
 	closers     []func() // of agents that hold connections
 	pages       *console.Pages
@@ -230,6 +232,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { s.prepareKeys(ctx); return nil })
 	back.Go(func() error { return s.demands.Run(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
+	back.Go(func() error { return s.pipeline.ExpireTools(ctx) })
 	return back
 }
 

@@ -14,6 +14,8 @@ type Shown struct {
 	Turn       exchange.TurnRecord `json:"turn"`
 	Deliveries []delivery.Record   `json:"deliveries"`
 	Events     []exchange.Event    `json:"events"`
+
+	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"` // oldest first
 }
 
 const shownEvents = 1000
@@ -33,6 +35,9 @@ func (o *Operator) Show(ctx context.Context, id string) (Shown, error) {
 		return shown, err
 	}
 	shown.Deliveries = listed(shown.Deliveries)
+	if shown.ToolRequests, err = o.store.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
+		return shown, err
+	}
 	shown.Events, err = o.store.Events(ctx, turnID, 0, shownEvents)
 	return shown, err
 }

@@ -41,7 +41,9 @@ func (s *Server) buildEngine() error {
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
 		Demands: s.demands, Caller: caller, KnownAgent: s.ofPeer, BaseURL: base,
 		Documents: s.store.State(), Approvers: approverChannels{s},
+		Requested: s.clientTools.Requested,
 	})
+	s.clientTools.Bind(s.pipeline)
 	s.demands.Bind(s.pipeline)
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
 	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency}, s.pipeline.Run)
@@ -49,6 +51,7 @@ func (s *Server) buildEngine() error {
 	// A call mostly waits for the other agent, so many of them cost little.
 	s.queue.Handle(pipeline.DispatchKind, queue.KindOptions{Concurrency: 4 * s.config.Queue.TurnConcurrency}, s.pipeline.RunDispatch)
 	s.handleApprovals(pipeline.ApprovalKind, s.pipeline.RunApproval)
+	s.queue.Handle(pipeline.AckKind, queue.KindOptions{Concurrency: approvalConcurrency}, s.pipeline.RunAck)
 	return nil
 }
 
@@ -228,11 +231,13 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, s.a2a.Routes()...)
 	routes = append(routes, s.pages.Routes()...)
 	routes = append(routes, s.pull.Routes()...)
+	routes = append(routes, s.clientTools.Routes()...)
 	routes = append(routes, console.NewPolicyPages(console.PolicyOptions{
 		Demands: demandPages{s.demands}, Agents: s.registry, PublicURL: s.config.PublicURL, Mail: s.mailAddress,
 	}).Routes()...)
 	routes = append(routes, console.NewAPI(console.APIOptions{
 		Tokens: s.store, Turns: s.store, Held: s.pipeline, Records: s.store, Approvals: s.demands,
+		ToolRecords: s.store, ToolRequests: s.pipeline,
 	}).Routes()...)
 	s.http, err = httpserver.New(httpserver.Options{
 		Listen: s.config.HTTP.Listen, Routes: routes, Checks: []httpserver.Check{s.pingCheck()},

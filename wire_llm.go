@@ -1,9 +1,11 @@
 package inbox
 
 import (
+	"slices"
 	"strings"
 
 	"inbox/agents"
+	"inbox/agents/clienttool"
 	"inbox/agents/llm"
 	"inbox/internal/config"
 )
@@ -23,11 +25,16 @@ func (s *Server) newLLM(entry config.Agent) (agents.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	outside, err := s.newClientTools(entry)
+	if err != nil {
+		return nil, err
+	}
+	tools = append(tools, outside...)
 	return llm.New(llm.Options{
 		Provider: provider, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
 		ToolCalls: table.MaxToolCalls, WallClock: table.WallClock, Temperature: table.Temperature, Whole: !table.Streaming,
 		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: s.store.State()},
-		Actions: actions(table.Actions), ToolPolicy: toolPolicy(table.ToolPolicy), Price: llm.Price(table.Price),
+		Actions: actions(table.Actions), ToolPolicy: toolPolicy(table.ToolPolicy, entry.ClientTools), Price: llm.Price(table.Price),
 		Files: s.blobs, Client: s.client, Limits: s.limits(),
 	})
 }
@@ -47,7 +54,12 @@ func actions(table config.Actions) llm.Actions {
 	return read
 }
 
-func toolPolicy(table config.ToolPolicy) map[string]any {
+// toolPolicy is the operator's table. Client tools are declared by the operator alone, which is the opt-in that the
+// policy wants for tools that run outside.
+func toolPolicy(table config.ToolPolicy, outside []config.ClientTool) map[string]any {
+	for _, one := range outside {
+		table.RuntimeTools = append(slices.Clip(table.RuntimeTools), clienttool.Namespace+one.Name)
+	}
 	list := func(words []string) []any {
 		values := make([]any, len(words))
 		for i, word := range words {

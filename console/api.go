@@ -47,6 +47,9 @@ type APIOptions struct {
 	Records Records
 
 	Approvals Approvals
+
+	ToolRecords  ToolRecords
+	ToolRequests ToolRequests
 }
 
 // API is what operators' programs call, below /api/v1. Every call needs a bearer token of scope exchange.TokenAdmin
@@ -56,7 +59,7 @@ type API struct{ APIOptions }
 // NewAPI makes the operator API.
 func NewAPI(options APIOptions) *API { return &API{options} }
 
-// Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox people, inbox audit, inbox show.
+// Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show.
 func (a *API) Routes() []httpserver.Route {
 	return []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
@@ -67,6 +70,10 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodPost, "/api/v1/approvals/{approval}/approve", a.approve),
 		a.route(http.MethodPost, "/api/v1/approvals/{approval}/deny", a.deny),
 		a.route(http.MethodPost, "/api/v1/approvals/{approval}/edit", a.editReply),
+		a.route(http.MethodGet, "/api/v1/tool-requests", a.listToolRequests),
+		a.route(http.MethodGet, "/api/v1/tool-requests/{request}", a.toolRequest),
+		a.route(http.MethodPost, "/api/v1/tool-requests/{request}/submit", a.submitToolResult),
+		a.route(http.MethodPost, "/api/v1/tool-requests/{request}/cancel", a.cancelToolRequest),
 		a.route(http.MethodGet, "/api/v1/turns/{turn}", a.turn),
 		a.route(http.MethodGet, "/api/v1/people", a.listPeople),
 		a.route(http.MethodDelete, "/api/v1/people", a.unlink),

@@ -107,7 +107,9 @@ func (t Tool) declare() (tool.Entry, error) {
 func (s *Source) Outside() bool { return true }
 
 // Declarations gives the tools.
-func (s *Source) Declarations(context.Context, agents.Turn) ([]tool.Entry, error) { return s.entries, nil }
+func (s *Source) Declarations(context.Context, agents.Turn) ([]tool.Entry, error) {
+	return s.entries, nil
+}
 
 // Execute gives the request for which the turn waits. Parameters are those that were built for the tool.
 func (s *Source) Execute(_ context.Context, call tool.Call) (map[string]any, error) {

@@ -54,6 +54,9 @@ func printShown(out io.Writer, shown inbox.Shown) {
 	for _, d := range shown.Deliveries {
 		fmt.Fprintf(out, "Delivery  %s  %s to %s after %d tries  %s\n", d.ID, d.State, d.Address, d.Attempt, d.Reason)
 	}
+	for _, r := range shown.ToolRequests {
+		printToolRequest(out, r)
+	}
 	printTimeline(out, shown.Events)
 }
 

@@ -22,15 +22,16 @@ func newTokens() *cobra.Command {
 
 func newTokensCreate() *cobra.Command {
 	var agent string
-	var admin, pull bool
+	var admin, pull, tools bool
 	cmd := &cobra.Command{
-		Use:   "create [--agent A [--pull] | --admin] NAME",
+		Use:   "create [--agent A [--pull | --tools] | --admin] NAME",
 		Short: "Create a token for the peer or operator NAME",
 		Long: `Creates a bearer token and prints it alone on the last line; it is shown once and only its hash is kept.
 The peer is then known to agents as @NAME@domain. Without --agent the token opens every agent of this server.
 With --admin the token opens the operator API below /api/v1 instead, and no agent.
-With --pull it is for the program behind an agent of kind pull: it takes the agent's messages and answers in its name.`,
-		Example: "  inbox tokens create --agent echo partner\n  inbox tokens create --agent helper --pull laptop\n  inbox tokens create --admin laptop",
+With --pull it is for the program behind an agent of kind pull: it takes the agent's messages and answers in its name.
+With --tools it is for a program that executes the client tools of the agent: it reads their calls and hands in results.`,
+		Example: "  inbox tokens create --agent echo partner\n  inbox tokens create --agent helper --pull laptop\n  inbox tokens create --agent helper --tools desk\n  inbox tokens create --admin laptop",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if admin && agent != "" {
@@ -39,8 +40,11 @@ With --pull it is for the program behind an agent of kind pull: it takes the age
 			if pull && agent == "" {
 				return usageError{fmt.Errorf("--pull needs --agent\nRun '%s --help'", cmd.CommandPath())}
 			}
+			if tools && (agent == "" || pull) {
+				return usageError{fmt.Errorf("--tools needs --agent, and excludes --pull\nRun '%s --help'", cmd.CommandPath())}
+			}
 			return operate(cmd, func(operator *inbox.Operator) error {
-				token, record, err := createToken(cmd, operator, names[0], agent, admin, pull)
+				token, record, err := createToken(cmd, operator, names[0], agent, admin, pull, tools)
 				if err != nil {
 					return err
 				}
@@ -58,15 +62,18 @@ With --pull it is for the program behind an agent of kind pull: it takes the age
 	cmd.Flags().StringVar(&agent, "agent", "", "the only agent that the token opens")
 	cmd.Flags().BoolVar(&admin, "admin", false, "for the operator API")
 	cmd.Flags().BoolVar(&pull, "pull", false, "for the program behind the agent, which is of kind pull")
+	cmd.Flags().BoolVar(&tools, "tools", false, "for a program that executes the agent's client tools")
 	return cmd
 }
 
-func createToken(cmd *cobra.Command, operator *inbox.Operator, name, agent string, admin, pull bool) (string, exchange.Token, error) {
+func createToken(cmd *cobra.Command, operator *inbox.Operator, name, agent string, admin, pull, tools bool) (string, exchange.Token, error) {
 	switch {
 	case admin:
 		return operator.CreateAdminToken(cmd.Context(), name)
 	case pull:
 		return operator.CreatePullToken(cmd.Context(), name, agent)
+	case tools:
+		return operator.CreateToolsToken(cmd.Context(), name, agent)
 	}
 	return operator.CreateToken(cmd.Context(), name, agent)
 }
@@ -123,6 +130,8 @@ func opens(token exchange.Token) string {
 		return "operator API"
 	case token.Scope == exchange.TokenPull:
 		return "messages of " + token.Agent
+	case token.Scope == exchange.TokenTools:
+		return "tools of " + token.Agent
 	case token.Agent == "":
 		return "all agents"
 	}

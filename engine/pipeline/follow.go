@@ -69,7 +69,9 @@ func (s *Service) Follow(ctx context.Context, turnID string, after int64) iter.S
 }
 
 // settled says whether nobody needs to wait for the turn any longer. One that waits for other agents goes on by itself.
-func settled(turn exchange.TurnRecord) bool { return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn) }
+func settled(turn exchange.TurnRecord) bool {
+	return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn)
+}
 
 func ends(event exchange.Event) bool {
 	state, ok := strings.CutPrefix(event.Kind, "turn.")

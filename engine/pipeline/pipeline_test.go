@@ -291,7 +291,7 @@ func TestTurnThatKillsTheServerIsGivenUp(t *testing.T) {
 	in := message("m1")
 	in.NoReply = "kept back, so that only this test runs it"
 	receipt := e.receive(t, in)
-	if err := e.revive(t, receipt.TurnID, 30); err != nil {
+	if err := e.revive(t, receipt.TurnID, 300); err != nil {
 		t.Fatal(err)
 	}
 	if answer := normalized.PlainText(e.peer.next(t).Reply.Response.Parts); asked != 0 || strings.Contains(answer, "server") {

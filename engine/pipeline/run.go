@@ -18,8 +18,11 @@ import (
 var retryRuns = []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}
 
 // maxRuns bounds the runs of one job that end with the process: a message that kills the server may not do so for ever.
-// Runs after which the turn waited for somebody have jobs of their own.
-const maxRuns = 20
+// Runs after which the turn waited for somebody have jobs of their own; maxAttempts bounds all runs of a turn.
+const (
+	maxRuns     = 20
+	maxAttempts = 200
+)
 
 // Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
 // (Turn.Attempt tells); the answer is stored once.
@@ -39,7 +42,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
-	if job.Attempt > maxRuns {
+	if job.Attempt > maxRuns || turn.Attempt > maxAttempts {
 		const reason = "gave up: every run was cut off, perhaps because it brings the server down"
 		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}

@@ -42,13 +42,13 @@ var levels = map[string]int{
 
 	"agents": 6,
 
-	"agents/echo":    7,
-	"agents/llm":     7,
-	"agents/webhook": 7,
-	"agents/command": 7,
-	"agents/remote":  7,
-	"agents/pull":    7,
-	"agents/mcptool": 7,
+	"agents/echo":       7,
+	"agents/llm":        7,
+	"agents/webhook":    7,
+	"agents/command":    7,
+	"agents/remote":     7,
+	"agents/pull":       7,
+	"agents/mcptool":    7,
 	"agents/clienttool": 7,
 
 	"adapters/activitypub": 7,

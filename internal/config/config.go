@@ -226,6 +226,8 @@ type Agent struct {
 	LLM LLM `toml:"llm"`
 	// MCP servers whose tools an agent of kind `llm` may call.
 	MCP []MCP `toml:"mcp"`
+	// Tools of an agent of kind `llm` that programs of yours execute.
+	ClientTools []ClientTool `toml:"client_tools"`
 	// Settings of the kind `command`.
 	Command Command `toml:"command"`
 	// Settings of the kind `remote`.

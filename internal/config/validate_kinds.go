@@ -20,12 +20,16 @@ func (a *Agent) validateKind(p *problems, key string) {
 	if a.Kind != "llm" && len(a.MCP) > 0 {
 		p.add(key+".mcp", "is not used, because the kind is "+a.Kind, `write kind = "llm" or remove it`)
 	}
+	if a.Kind != "llm" && len(a.ClientTools) > 0 {
+		p.add(key+".client_tools", "is not used, because the kind is "+a.Kind, `write kind = "llm" or remove it`)
+	}
 	switch a.Kind {
 	case "webhook":
 		a.Webhook.validate(p, key+".webhook")
 	case "llm":
 		a.LLM.validate(p, key+".llm")
 		a.validateMCP(p, key+".mcp")
+		a.validateClientTools(p, key+".client_tools")
 	case "command":
 		a.Command.validate(p, key+".command")
 	case "remote":
@@ -108,6 +112,9 @@ func (a *Agent) readSecrets(key string, found *problems) {
 	readSecret(&a.Remote.ClientSecret, a.Remote.ClientSecretFile, key+".remote.client_secret_file", found)
 	for i := range a.MCP {
 		readSecret(&a.MCP[i].Token, a.MCP[i].TokenFile, element(key+".mcp", i)+".token_file", found)
+	}
+	for i := range a.ClientTools {
+		a.ClientTools[i].readSchema(element(key+".client_tools", i), found)
 	}
 	if a.LLM.SystemFile == "" {
 		return

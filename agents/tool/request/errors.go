@@ -1,5 +1,11 @@
 package request
 
+import (
+	"errors"
+
+	"inbox/internal/fault"
+)
+
 // Codes of Error (agent runtime contract, section 5).
 const (
 	CodeRequest      = "invalid_runtime_tool_request"
@@ -28,3 +34,19 @@ func (e *Error) Error() string { return e.Code + ": " + e.Reason }
 func (e *Error) ErrorCode() string { return e.Code }
 
 func invalid(code, reason string) error { return &Error{Code: code, Reason: reason} }
+
+// AsFault classes an Error for callers who know faults: fault.NotFound, Conflict (it ended without a result) or
+// Malformed. Every other error stays what it is.
+func AsFault(err error) error {
+	known, is := errors.AsType[*Error](err)
+	if !is {
+		return err
+	}
+	switch known.Reason {
+	case ReasonNotFound:
+		return fault.Wrap(fault.NotFound, "there is no such tool request", err)
+	case ReasonNotPending:
+		return fault.Wrap(fault.Conflict, "the tool request ended without a result: its time was over, or it was cancelled", err)
+	}
+	return fault.Wrap(fault.Malformed, known.Reason, err)
+}
