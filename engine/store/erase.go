@@ -15,7 +15,7 @@ const (
 	selectSharing = `SELECT COUNT(*) FROM turns WHERE native_key = $1 AND original_digest = $2 AND id <> $3 AND message NOT LIKE '%"parts":[]%'`
 )
 
-// erase removes what a question said: its parts, its native form, the parts of before an edit, and what an agent had
+// erase removes what a question said: its parts, its native form, the parts of before an edit, calls of tools, and what an agent had
 // streamed about it when nothing of that was ever an answer. The row stays, with its ids and its sender.
 func (t *Tx) erase(ctx context.Context, turnID string, unanswered bool) error {
 	var nativeKey, digest, stored string
@@ -41,6 +41,9 @@ func (t *Tx) erase(ctx context.Context, turnID string, unanswered bool) error {
 		if err := t.do(ctx, `DELETE FROM events WHERE turn_id = $1 AND kind = $2`, turnID, exchange.EventDelta); err != nil {
 			return err
 		}
+	}
+	if err := t.do(ctx, `DELETE FROM tool_requests WHERE run_id = $1`, turnID); err != nil { // they were made of it
+		return err
 	}
 	return t.eraseOriginal(ctx, nativeKey, digest, turnID)
 }
