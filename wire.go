@@ -97,6 +97,7 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 	adapter, err := activitypub.New(activitypub.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Version: Version,
 		Receiver: s.pipeline, Directory: s.registry, Threads: s.store, Replies: s.store, State: s.store.State(),
+		Amender: s.pipeline, Timeline: s.pipeline, Records: s.store,
 		Outbox: outbox{s.store}, Client: s.client,
 		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,
 		UnsignedHost: !s.config.Federation.RequireSignedHost, MaxRefusals: s.maxRefusals(),

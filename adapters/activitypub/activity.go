@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/exchange"
-	"inbox/internal/fault"
 )
 
 const (
@@ -34,7 +33,7 @@ type followed struct {
 }
 
 var countedTypes = map[string]bool{
-	"Accept": true, "Add": true, "Announce": true, "Block": true, "Create": true, "Delete": true, "EmojiReact": true,
+	"Accept": true, "Add": true, "Announce": true, "Block": true, "Create": true, "Delete": true, "Dislike": true, "EmojiReact": true,
 	"Flag": true, "Follow": true, "Like": true, "Move": true, "QuoteRequest": true, "Reject": true, "Remove": true,
 	"Undo": true, "Update": true, "View": true,
 }
@@ -58,14 +57,22 @@ func (a *Adapter) dispatch(ctx context.Context, in *incoming) (outcome string, e
 		return a.undo(ctx, in)
 	case "Block":
 		return a.block(ctx, in)
+	case "Like", "EmojiReact", "Dislike", "Announce":
+		return a.react(ctx, in)
+	case "Flag":
+		return a.flag(ctx, in)
+	case "Move":
+		return a.moved(ctx, in)
 	case "Delete":
 		if in.aboutSelf("Delete") {
 			return a.actorDeleted(ctx, in)
 		}
+		return a.noteDeleted(ctx, in)
 	case "Update":
 		if in.aboutSelf("Update") {
 			return a.actorUpdated(ctx, in)
 		}
+		return a.noteUpdated(ctx, in)
 	}
 	return outcomeIgnored, nil
 }
@@ -133,42 +140,6 @@ func (a *Adapter) putJSON(ctx context.Context, namespace, key string, document a
 	return a.options.State.Put(ctx, namespace, key, value, time.Time{})
 }
 
-// undo takes back a Follow or a Block of the same actor. The inner activity may be given by its id alone.
-func (a *Adapter) undo(ctx context.Context, in *incoming) (string, error) {
-	inner := embedded(in.activity["object"])
-	if inner == nil {
-		return a.undoByID(ctx, in, reference(in.activity["object"]))
-	}
-	if actor := reference(inner["actor"]); actor != "" && actor != in.actor {
-		return "", fault.InField("object.actor", "only the actor of an activity can undo it")
-	}
-	agent, found := a.agentOf(reference(inner["object"]))
-	switch {
-	case !found:
-		return a.undoByID(ctx, in, str(inner, "id"))
-	case isA(inner, "Follow"):
-		return a.unfollow(ctx, agent.Name, in.actor)
-	case isA(inner, "Block"):
-		return outcomeOf(a.options.State.Delete(ctx, blockNamespace+agent.Name, in.actor))
-	}
-	return outcomeIgnored, nil
-}
-
-func (a *Adapter) undoByID(ctx context.Context, in *incoming, id string) (string, error) {
-	if id == "" {
-		return outcomeIgnored, nil
-	}
-	value, found, err := a.options.State.Get(ctx, followNamespace, id)
-	if err != nil {
-		return "", unavailable(err)
-	}
-	var follow followed
-	if found && json.Unmarshal(value, &follow) == nil && follow.Actor == in.actor {
-		return a.unfollow(ctx, follow.Agent, in.actor)
-	}
-	return outcomeIgnored, nil
-}
-
 // unfollow removes a follower and the way back from the id of the Follow.
 func (a *Adapter) unfollow(ctx context.Context, agent, actor string) (string, error) {
 	value, found, err := a.options.State.Get(ctx, followerNamespace+agent, actor)
@@ -193,6 +164,14 @@ func (a *Adapter) block(ctx context.Context, in *incoming) (string, error) {
 	if err := a.putJSON(ctx, blockNamespace+agent.Name, in.actor, in.id); err != nil {
 		return "", unavailable(err)
 	}
+	if in.id != "" {
+		if err := a.putJSON(ctx, blockIDNamespace, in.id, followed{agent.Name, in.actor}); err != nil {
+			return "", unavailable(err)
+		}
+	}
+	if err := a.options.Amender.CancelOpen(ctx, agent.Name, a.principal(in.actor), reasonBlocked); err != nil {
+		return "", err
+	}
 	return a.unfollow(ctx, agent.Name, in.actor)
 }
 
@@ -202,23 +181,6 @@ func (a *Adapter) blocked(ctx context.Context, agent, actor string) (bool, error
 	}
 	_, found, err := a.options.State.Get(ctx, blockNamespace+agent, actor)
 	return found, err
-}
-
-// actorDeleted forgets an account that its server deleted.
-func (a *Adapter) actorDeleted(ctx context.Context, in *incoming) (string, error) {
-	for _, agent := range a.options.Directory.Agents() {
-		if _, err := a.unfollow(ctx, agent.Name, in.actor); err != nil {
-			return "", err
-		}
-		if err := a.options.State.Delete(ctx, blockNamespace+agent.Name, in.actor); err != nil {
-			return "", unavailable(err)
-		}
-	}
-	keyID := in.by.keyID
-	if keyID == "" || in.by.relay != "" {
-		keyID = in.actor + "#main-key"
-	}
-	return outcomeOf(a.remote.forget(ctx, in.actor, keyID))
 }
 
 // actorUpdated lets the next message fetch profile and key anew.

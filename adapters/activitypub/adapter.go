@@ -26,6 +26,23 @@ type Receiver interface {
 	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
 }
 
+// Amender changes accepted messages as their senders do; see the pipeline. Errors are faults.
+type Amender interface {
+	Revise(ctx context.Context, revision exchange.Revision) error
+	Remove(ctx context.Context, agent, messageID, principal string) error
+	CancelOpen(ctx context.Context, agent, principal, reason string) error
+}
+
+// Timeline keeps what others do about the agents' answers, for the operator.
+type Timeline interface {
+	React(ctx context.Context, turnID string, reaction exchange.Reaction, gone bool) error
+}
+
+// Records keeps decisions and reports for the operator.
+type Records interface {
+	Audit(ctx context.Context, record exchange.AuditRecord) error
+}
+
 // Directory knows the agents of this server. Names are compared case-insensitively.
 type Directory interface {
 	Agent(name string) (exchange.AgentProfile, bool)
@@ -50,6 +67,7 @@ type State interface {
 	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
 	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
 	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
+	Swap(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (swapped bool, err error)
 	Delete(ctx context.Context, namespace, key string) error
 	Count(ctx context.Context, namespace string) (int64, error)
 	// List gives documents with keys after the given one, in byte order of their keys.
@@ -87,6 +105,9 @@ type Options struct {
 	Version   string // of this server, for the User-Agent
 
 	Receiver  Receiver
+	Amender   Amender
+	Timeline  Timeline
+	Records   Records
 	Directory Directory
 	Threads   Threads
 	Replies   Replies
@@ -184,6 +205,9 @@ func (o *Options) check() error {
 	}
 	if o.Mode != ModeOpen && o.Mode != ModeAllowlist {
 		return fmt.Errorf("mode %q: want %q or %q", o.Mode, ModeOpen, ModeAllowlist)
+	}
+	if o.Amender == nil || o.Timeline == nil || o.Records == nil {
+		return errors.New("a required dependency is missing")
 	}
 	if o.Receiver == nil || o.Directory == nil || o.Threads == nil || o.Replies == nil || o.State == nil || o.Outbox == nil || o.Client == nil {
 		return errors.New("a required dependency is missing")

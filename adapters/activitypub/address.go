@@ -34,6 +34,8 @@ const (
 type checkedAddress struct {
 	Address string `json:"address"` // @user@domain
 	Status  string `json:"status"`
+	// MovedFrom is the account from which this one came, as both said; evidence that gives nothing.
+	MovedFrom string `json:"moved_from,omitempty"`
 }
 
 // address gives the sender's address without waiting for the network. The first message of an actor starts a check
@@ -49,7 +51,7 @@ func (l *lookup) address(ctx context.Context, actor *remoteActor) checkedAddress
 		l.addresses.put(actor.ID, known, now.Add(addressPause))
 		return known
 	}
-	known = checkedAddress{ownAddress(actor), addressUnchecked}
+	known = checkedAddress{Address: ownAddress(actor), Status: addressUnchecked}
 	if err == nil && l.a.scheduleCheck(ctx, actor.ID) == nil {
 		l.addresses.put(actor.ID, known, now.Add(addressPause))
 	}
@@ -75,11 +77,15 @@ func (a *Adapter) checkAddress(ctx context.Context, actorIRI string) error {
 	if !found {
 		return nil // forgotten since
 	}
-	result, life := checkedAddress{ownAddress(actor), addressFailed}, addressFailureLife
+	result, life := checkedAddress{Address: ownAddress(actor), Status: addressFailed}, addressFailureLife
 	if confirmed, err := a.confirmAddress(ctx, actor); err == nil {
-		result, life = checkedAddress{confirmed, addressConfirmed}, addressLife
+		result, life = checkedAddress{Address: confirmed, Status: addressConfirmed}, addressLife
 	} else if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	var err error
+	if result.MovedFrom, err = a.movedFrom(ctx, actorIRI); err != nil {
+		return fmt.Errorf("read moved account: %w", err)
 	}
 	value, err := json.Marshal(result)
 	if err != nil {

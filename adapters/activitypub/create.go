@@ -25,7 +25,7 @@ func (a *Adapter) create(ctx context.Context, in *incoming) (string, error) {
 	}
 	outcome := outcomeIgnored
 	for _, agent := range agents {
-		one, err := a.hand(ctx, in, q, agent)
+		one, err := a.receive(ctx, in, q, agent)
 		if err != nil {
 			return "", err
 		}
@@ -34,23 +34,6 @@ func (a *Adapter) create(ctx context.Context, in *incoming) (string, error) {
 		}
 	}
 	return outcome, nil
-}
-
-func (a *Adapter) hand(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (string, error) {
-	message, err := a.normalize(ctx, in, q, agent)
-	if err != nil || message == nil {
-		return outcomeIgnored, err
-	}
-	receipt, err := a.options.Receiver.Receive(ctx, *message)
-	switch {
-	case fault.Is(err, fault.Forbidden):
-		return outcomeIgnored, nil // a blocked sender hears 202 (message contract, section 12)
-	case err != nil:
-		return "", err
-	case !receipt.New:
-		return outcomeDuplicate, nil
-	}
-	return outcomeAccepted, nil
 }
 
 // question is a Create that can be a message, with its fields read and checked once.
@@ -63,40 +46,55 @@ type question struct {
 	context      string
 	conversation string
 	audience     audience
+	followers    string // collection of the author
 	visibility   string
 	mentions     mentions
 }
 
-// question checks origin and author of the object (ActivityPub reference, section 5.1). nil without an error means
-// that the activity is none of our business.
+// question reads the object of a Create. nil without an error means that the activity is none of our business.
 func (a *Adapter) question(in *incoming) (*question, error) {
 	if in.id == "" {
 		return nil, fault.InField("id", "a Create needs an id")
 	}
-	note := embedded(in.activity["object"])
-	id := reference(in.activity["object"])
-	if id == "" {
+	if reference(in.activity["object"]) == "" {
 		return nil, fault.InField("object.id", "the created object needs an id")
 	}
+	q, err := a.readNote(in.activity, embedded(in.activity["object"]), in.actor)
+	if err != nil || q == nil {
+		return nil, err
+	}
+	q.activity = in.id
+	q.decide(in.by.actor.Followers)
+	return q, nil
+}
+
+// readNote checks origin and author of a note (ActivityPub reference, section 5.1). nil without an error means that it is
+// of another server, or nothing that is said.
+func (a *Adapter) readNote(activity, note object, actor string) (*question, error) {
+	id := str(note, "id")
 	if a.isOurs(id) {
 		return nil, fault.InField("object.id", "an object of this server cannot come from outside")
 	}
-	if note == nil || !sameOrigin(id, in.actor) || !isA(note, spokenTypes...) {
-		return nil, nil // by reference, of another server, or nothing that is said
+	if note == nil || !sameOrigin(id, actor) || !isA(note, spokenTypes...) {
+		return nil, nil
 	}
-	if author := reference(note["attributedTo"]); author != "" && author != in.actor {
+	if author := reference(note["attributedTo"]); author != "" && author != actor {
 		return nil, fault.InField("object.attributedTo", "the object is by another actor")
 	}
 	if isVote(note) {
 		return nil, nil
 	}
-	q := &question{
-		object: note, activity: in.id, note: id, actor: in.actor, inReplyTo: plainID(note["inReplyTo"], maxIRIBytes),
+	return &question{
+		object: note, note: id, actor: actor, inReplyTo: plainID(note["inReplyTo"], maxIRIBytes),
 		context: conversationID(note["context"]), conversation: conversationID(note["conversation"]),
-		audience: audienceOf(in.activity, note), mentions: readMentions(note),
-	}
-	q.visibility = q.audience.visibility(in.by.actor.Followers)
-	return q, nil
+		audience: audienceOf(activity, note), mentions: readMentions(note),
+	}, nil
+}
+
+// decide finds the visibility by the author's followers collection.
+func (q *question) decide(followers string) {
+	q.followers = followers
+	q.visibility = q.audience.visibility(followers)
 }
 
 // isVote knows the ballot of a poll: a note with a name, without content.

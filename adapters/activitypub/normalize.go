@@ -43,6 +43,8 @@ type evidenceClaims struct {
 	// Relay brought the activity of the actor: it was proven by the activity's own proof, or, with scheme origin-fetch, by
 	// asking the actor's server.
 	Relay string `json:"relay,omitempty"`
+	// MovedFrom is the account from which the actor moved here, as both said.
+	MovedFrom string `json:"moved_from,omitempty"`
 }
 
 // normalize makes the message to one agent (ActivityPub reference, section 6). nil without an error means that the

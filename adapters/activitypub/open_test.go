@@ -119,14 +119,14 @@ func TestOwns(t *testing.T) {
 	if owns, err := r.adapter.Owns(t.Context(), "https://elsewhere.example/users/alice", address); owns || err != nil {
 		t.Errorf("a stranger without WebFinger: %v, %v", owns, err)
 	}
-	known, _ := json.Marshal(checkedAddress{address, addressConfirmed})
+	known, _ := json.Marshal(checkedAddress{Address: address, Status: addressConfirmed})
 	if err := r.state.Put(t.Context(), addressNamespace, alice, known, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if owns, err := r.adapter.Owns(t.Context(), alice, address); !owns || err != nil {
 		t.Errorf("confirmed before: %v, %v", owns, err)
 	}
-	unchecked, _ := json.Marshal(checkedAddress{address, addressUnchecked})
+	unchecked, _ := json.Marshal(checkedAddress{Address: address, Status: addressUnchecked})
 	if err := r.state.Put(t.Context(), addressNamespace, r.remote.actor("mallory"), unchecked, time.Time{}); err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,8 @@ func (a *Adapter) SendActivity(ctx context.Context, payload string) error {
 		return fault.GiveUp("the stored activity cannot be read", err)
 	}
 	switch job.Kind {
+	case jobMove:
+		return a.checkMove(ctx, job.Actor, job.Inbox)
 	case jobAddress:
 		return a.checkAddress(ctx, job.Actor)
 	case jobActivity:

@@ -145,6 +145,37 @@ func (s *rows) has(namespace, key string) bool {
 	return found
 }
 
+func (s *rows) Swap(_ context.Context, namespace, key string, old, value []byte, _ time.Time) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	current, found := s.data[namespace+"\x00"+key]
+	if !found || !bytes.Equal(current, old) {
+		return false, s.err
+	}
+	s.data[namespace+"\x00"+key] = value
+	return true, s.err
+}
+
+// claim does what the engine does with an adapter's document.
+func (s *rows) claim(claim *exchange.Claim) (instead []byte) {
+	if claim == nil {
+		return nil
+	}
+	if _, inserted, _ := s.PutIfAbsent(context.Background(), claim.Namespace, claim.Key, claim.Value, time.Time{}); inserted {
+		return nil
+	}
+	if claim.Instead != nil {
+		if swapped, _ := s.Swap(context.Background(), claim.Namespace, claim.Key, claim.Instead, claim.Value, time.Time{}); swapped {
+			return nil
+		}
+	}
+	current, _, _ := s.Get(context.Background(), claim.Namespace, claim.Key)
+	if bytes.Equal(current, claim.Value) {
+		return nil
+	}
+	return current
+}
+
 // engine records what the adapter hands on and answers what the test wants.
 type engine struct {
 	mu      sync.Mutex
@@ -153,6 +184,65 @@ type engine struct {
 	entries map[string]exchange.ThreadEntry
 	replies map[string]exchange.Reply
 	jobs    []string
+	state   *rows
+
+	removed   []string // agent, id and principal of messages that were taken back
+	cancelled []string // agent and principal
+	reactions []string
+	audit     []exchange.AuditRecord
+}
+
+// Revise changes the copies that were taken, as the pipeline does.
+func (e *engine) Revise(_ context.Context, revision exchange.Revision) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	found := false
+	for i := range e.taken {
+		message := &e.taken[i].Message
+		if message.ID != revision.MessageID || message.Sender.Principal() != revision.Principal {
+			continue
+		}
+		found = true
+		parts, route := revision.Rewrite(message.Recipient, e.taken[i].Route)
+		if e.state.claim(revision.Claim) != nil {
+			return fault.New(fault.Conflict, "changed")
+		}
+		if len(parts) > 0 {
+			message.Parts, e.taken[i].Route = parts, route
+		}
+	}
+	if !found {
+		return fault.New(fault.NotFound, "no such message")
+	}
+	return nil
+}
+
+func (e *engine) Remove(_ context.Context, agent, id, principal string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.removed = append(e.removed, agent+" "+id+" "+principal)
+	return nil
+}
+
+func (e *engine) CancelOpen(_ context.Context, agent, principal, _ string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cancelled = append(e.cancelled, agent+" "+principal)
+	return nil
+}
+
+func (e *engine) React(_ context.Context, turnID string, reaction exchange.Reaction, gone bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.reactions = append(e.reactions, fmt.Sprintf("%s %s %s %s %v", turnID, reaction.Type, reaction.Actor, reaction.Content, gone))
+	return nil
+}
+
+func (e *engine) Audit(_ context.Context, record exchange.AuditRecord) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.audit = append(e.audit, record)
+	return nil
 }
 
 func (e *engine) Receive(_ context.Context, in exchange.Inbound) (exchange.Receipt, error) {
@@ -166,6 +256,9 @@ func (e *engine) Receive(_ context.Context, in exchange.Inbound) (exchange.Recei
 	limits.AllowHTTP = true
 	if err := normalized.Validate(in.Message, limits); err != nil {
 		return exchange.Receipt{}, err
+	}
+	if instead := e.state.claim(in.Claim); instead != nil {
+		return exchange.Receipt{Claimed: instead}, nil
 	}
 	for _, other := range e.taken {
 		if other.Message.ID == in.Message.ID && other.Message.Recipient == in.Message.Recipient {
@@ -275,6 +368,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		engine: &engine{entries: map[string]exchange.ThreadEntry{}, replies: map[string]exchange.Reply{}},
 		clock:  new(atomic.Int64),
 	}
+	r.engine.state = r.state
 	for _, owner := range []string{"", "echo", "other"} {
 		_ = r.state.Put(t.Context(), keyNamespace, rsaPrefix+owner, ownTestKey(), time.Time{})
 		_ = r.state.Put(t.Context(), keyNamespace, ed25519Prefix+owner, ownProofKey(), time.Time{})
@@ -282,7 +376,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	r.remote = newRemoteServer(t)
 	client := safehttp.New(safehttp.Options{AllowPrivate: true, Timeout: 5 * time.Second})
 	options := Options{
-		Domain: r.domain, PublicURL: r.base, Version: "1.2.3", Receiver: r.engine, Threads: r.engine, Replies: r.engine,
+		Domain: r.domain, PublicURL: r.base, Version: "1.2.3", Receiver: r.engine, Amender: r.engine, Timeline: r.engine, Records: r.engine, Threads: r.engine, Replies: r.engine,
 		Outbox: r.engine, State: r.state, Client: client, AllowPrivate: true,
 		Directory: fixedAgents{r.profile("echo"), r.profile("other")},
 		Now:       func() time.Time { return time.Now().Add(time.Duration(r.clock.Load())) },

@@ -13,7 +13,7 @@ import (
 // sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
 func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentProfile, locale string) (normalized.Sender, error) {
 	checked := a.remote.address(ctx, by.actor)
-	claims, err := json.Marshal(evidenceClaims{by.actor.ID, by.actor.Type, by.scheme, checked.Status, by.relay})
+	claims, err := json.Marshal(evidenceClaims{by.actor.ID, by.actor.Type, by.scheme, checked.Status, by.relay, checked.MovedFrom})
 	if err != nil {
 		return normalized.Sender{}, fmt.Errorf("encode claims: %w", err)
 	}

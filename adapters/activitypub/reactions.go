@@ -1,0 +1,137 @@
+package activitypub
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// type: Like, EmojiReact, Dislike, Announce. change: made, undone
+var reactionCount = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_activitypub_reactions_total", Help: "Reactions to the agents' notes, by type and whether they were made or undone.",
+}, []string{"type", "change"})
+
+const (
+	reactionNamespace   = "activitypub.reaction." // + reply id: hash of type, emoji and actor → reactionRow
+	reactionIDNamespace = "activitypub.reactionid"
+	reactionLife        = 180 * 24 * time.Hour
+	// maxReactions bounds the reactions to one note that are on the timeline; more of them are only counted.
+	maxReactions = 200
+)
+
+// reactionTypes ask for nothing: they never start a turn.
+var reactionTypes = []string{"Like", "EmojiReact", "Dislike", "Announce"}
+
+// reactionRow is one reaction to one of our notes.
+type reactionRow struct {
+	Reply    string            `json:"reply"`
+	Turn     string            `json:"turn"`
+	Reaction exchange.Reaction `json:"reaction"`
+}
+
+func (r reactionRow) key() string {
+	sum := sha256.Sum256([]byte(r.Reaction.Type + "\n" + r.Reaction.Content + "\n" + r.Reaction.Actor))
+	return hex.EncodeToString(sum[:])
+}
+
+// reaction reads what an activity, or the one that it undoes, says about one of our notes. found is false where it is
+// about anything else.
+func (a *Adapter) reaction(ctx context.Context, activity object, actor string) (row reactionRow, found bool, err error) {
+	id, ours := a.replyID(reference(activity["object"]))
+	if !ours {
+		return row, false, nil
+	}
+	reply, _, err := a.options.Replies.Reply(ctx, id)
+	switch {
+	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
+		return row, false, nil
+	case err != nil:
+		return row, false, unavailable(err)
+	}
+	content := str(activity, "content")
+	if content == "" {
+		content = str(activity, "_misskey_reaction")
+	}
+	return reactionRow{reply.ID, reply.TurnID, exchange.Reaction{
+		Type: kindOf(activity), Actor: actor, Content: visible(content, 64),
+	}}, true, nil
+}
+
+// react puts a reaction to one of our notes on its timeline, once for each actor and emoji.
+func (a *Adapter) react(ctx context.Context, in *incoming) (string, error) {
+	row, found, err := a.reaction(ctx, in.activity, in.actor)
+	if err != nil || !found {
+		return outcomeIgnored, err
+	}
+	count, err := a.options.State.Count(ctx, reactionNamespace+row.Reply)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	reactionCount.WithLabelValues(row.Reaction.Type, "made").Inc()
+	if count >= maxReactions {
+		return outcomeDone, nil
+	}
+	value, err := json.Marshal(row)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	expires := a.now().Add(reactionLife)
+	_, inserted, err := a.options.State.PutIfAbsent(ctx, reactionNamespace+row.Reply, row.key(), value, expires)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	if !inserted {
+		return outcomeDuplicate, nil
+	}
+	if in.id != "" {
+		if err := a.options.State.Put(ctx, reactionIDNamespace, in.id, value, expires); err != nil {
+			return "", unavailable(err)
+		}
+	}
+	return outcomeOf(a.options.Timeline.React(ctx, row.Turn, row.Reaction, false))
+}
+
+// unreact takes a reaction back: the one with the id, else the one that is told again. Only its own actor can.
+func (a *Adapter) unreact(ctx context.Context, in *incoming, inner object, id string) (string, error) {
+	row, found, err := a.reactionByID(ctx, in.actor, id)
+	if err == nil && !found && inner != nil {
+		row, found, err = a.reaction(ctx, inner, in.actor)
+	}
+	if err != nil || !found {
+		return outcomeIgnored, err
+	}
+	_, known, err := a.options.State.Get(ctx, reactionNamespace+row.Reply, row.key())
+	switch {
+	case err != nil:
+		return "", unavailable(err)
+	case !known:
+		return outcomeIgnored, nil
+	}
+	if err := a.options.Timeline.React(ctx, row.Turn, row.Reaction, true); err != nil {
+		return "", unavailable(err)
+	}
+	reactionCount.WithLabelValues(row.Reaction.Type, "undone").Inc()
+	return outcomeOf(a.options.State.Delete(ctx, reactionNamespace+row.Reply, row.key()))
+}
+
+func (a *Adapter) reactionByID(ctx context.Context, actor, id string) (row reactionRow, found bool, err error) {
+	if id == "" {
+		return row, false, nil
+	}
+	value, found, err := a.options.State.Get(ctx, reactionIDNamespace, id)
+	if err != nil {
+		return row, false, unavailable(err)
+	}
+	if !found || json.Unmarshal(value, &row) != nil || row.Reaction.Actor != actor {
+		return row, false, nil
+	}
+	return row, true, nil
+}

@@ -1,0 +1,98 @@
+package activitypub
+
+import (
+	"context"
+	"fmt"
+
+	"inbox/internal/fault"
+)
+
+// Reasons of turns that ended because of their sender.
+const (
+	reasonAccountDeleted = "the sender's account was deleted"
+	reasonBlocked        = "the sender blocked the agent"
+)
+
+// noteDeleted takes a note back: its messages are erased and a run that works on them stops. Only the stored author may.
+// A note that has not come yet is marked, so that it is not answered when it does.
+func (a *Adapter) noteDeleted(ctx context.Context, in *incoming) (string, error) {
+	note := reference(in.activity["object"])
+	if !sameOrigin(note, in.actor) {
+		return outcomeIgnored, nil
+	}
+	mark, err := heldNote{Actor: in.actor, Deleted: true}.encode()
+	if err != nil {
+		return "", err
+	}
+	key := note
+	for range maxClaims {
+		current, inserted, err := a.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, a.now().Add(markLife))
+		if err != nil {
+			return "", unavailable(err)
+		}
+		if inserted {
+			return outcomeDone, nil
+		}
+		held, err := readHeld(current)
+		switch {
+		case err != nil:
+			return "", err
+		case held.Actor != in.actor && key == note:
+			key = ownKeyOf(note, in.actor)
+			continue
+		case held.Actor != in.actor:
+			return outcomeIgnored, nil
+		}
+		outcome, done, err := a.withdraw(ctx, key, current, held)
+		if err != nil || done {
+			return outcome, err
+		}
+	}
+	return "", unavailable(fmt.Errorf("note %s changes too often", clip(note, 256)))
+}
+
+// withdraw marks the note first: should the second step be lost, the peer that heard no success repeats both.
+func (a *Adapter) withdraw(ctx context.Context, key string, current []byte, held heldNote) (outcome string, done bool, err error) {
+	if !held.Deleted {
+		held.Deleted, held.Object = true, nil
+		mark, err := held.encode()
+		if err != nil {
+			return "", true, err
+		}
+		swapped, err := a.options.State.Swap(ctx, noteNamespace, key, current, mark, held.expires(a.now()))
+		if err != nil {
+			return "", true, unavailable(err)
+		}
+		if !swapped {
+			return "", false, nil
+		}
+	}
+	if held.Activity == "" {
+		return outcomeDone, true, nil
+	}
+	err = a.options.Amender.Remove(ctx, "", held.Activity, a.principal(held.Actor))
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return "", true, err
+	}
+	return outcomeDone, true, nil
+}
+
+// actorDeleted forgets an account that its server deleted, and stops what its messages had begun.
+func (a *Adapter) actorDeleted(ctx context.Context, in *incoming) (string, error) {
+	for _, agent := range a.options.Directory.Agents() {
+		if _, err := a.unfollow(ctx, agent.Name, in.actor); err != nil {
+			return "", err
+		}
+		if err := a.options.State.Delete(ctx, blockNamespace+agent.Name, in.actor); err != nil {
+			return "", unavailable(err)
+		}
+	}
+	if err := a.options.Amender.CancelOpen(ctx, "", a.principal(in.actor), reasonAccountDeleted); err != nil {
+		return "", err
+	}
+	keyID := in.by.keyID
+	if keyID == "" || in.by.relay != "" {
+		keyID = in.actor + "#main-key"
+	}
+	return outcomeOf(a.remote.forget(ctx, in.actor, keyID))
+}

@@ -1,0 +1,63 @@
+package activitypub
+
+import (
+	"context"
+	"encoding/json"
+
+	"inbox/internal/fault"
+)
+
+const blockIDNamespace = "activitypub.blockid" // id of the Block → followed
+
+// undo takes back what the same actor did before. The inner activity may be given by its id alone; what we do not know
+// is acknowledged.
+func (a *Adapter) undo(ctx context.Context, in *incoming) (string, error) {
+	inner := embedded(in.activity["object"])
+	if inner == nil {
+		return a.undoByID(ctx, in, reference(in.activity["object"]))
+	}
+	if actor := reference(inner["actor"]); actor != "" && actor != in.actor {
+		return "", fault.InField("object.actor", "only the actor of an activity can undo it")
+	}
+	agent, found := a.agentOf(reference(inner["object"]))
+	switch {
+	case isA(inner, reactionTypes...):
+		return a.unreact(ctx, in, inner, str(inner, "id"))
+	case !found:
+		return a.undoByID(ctx, in, str(inner, "id"))
+	case isA(inner, "Follow"):
+		return a.unfollow(ctx, agent.Name, in.actor)
+	case isA(inner, "Block"):
+		return outcomeOf(a.options.State.Delete(ctx, blockNamespace+agent.Name, in.actor))
+	}
+	return outcomeIgnored, nil
+}
+
+func (a *Adapter) undoByID(ctx context.Context, in *incoming, id string) (string, error) {
+	if id == "" {
+		return outcomeIgnored, nil
+	}
+	if follow, found, err := a.deed(ctx, followNamespace, id, in.actor); err != nil {
+		return "", err
+	} else if found {
+		return a.unfollow(ctx, follow.Agent, in.actor)
+	}
+	if block, found, err := a.deed(ctx, blockIDNamespace, id, in.actor); err != nil {
+		return "", err
+	} else if found {
+		return outcomeOf(a.options.State.Delete(ctx, blockNamespace+block.Agent, in.actor))
+	}
+	return a.unreact(ctx, in, nil, id)
+}
+
+// deed finds what the actor did to an agent by the id of the activity.
+func (a *Adapter) deed(ctx context.Context, namespace, id, actor string) (deed followed, found bool, err error) {
+	value, found, err := a.options.State.Get(ctx, namespace, id)
+	if err != nil {
+		return deed, false, unavailable(err)
+	}
+	if !found || json.Unmarshal(value, &deed) != nil || deed.Actor != actor {
+		return deed, false, nil
+	}
+	return deed, true, nil
+}
