@@ -27,6 +27,7 @@ import (
 	"inbox/console"
 	"inbox/engine/delivery"
 	"inbox/engine/demand"
+	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -43,6 +44,7 @@ type Server struct {
 	config   *Config
 	logger   *slog.Logger
 	registry *agents.Registry
+	lists    *moderation.Lists
 
 	store    *store.Store
 	blobs    *blob.Files
@@ -104,8 +106,10 @@ func (s *Server) openStorage(ctx context.Context) (err error) {
 	if s.blobs, err = openBlobs(s.config); err != nil {
 		return err
 	}
-	s.store, err = openStore(ctx, s.config, s.logger, s.wake)
-	return err
+	if s.store, err = openStore(ctx, s.config, s.logger, s.wake); err != nil {
+		return err
+	}
+	return s.openLists(ctx)
 }
 
 // build makes the engine and the adapters around it.
@@ -132,6 +136,8 @@ func (s *Server) wake(channel, payload string) {
 		s.queue.Wake(payload)
 	case store.ChannelTurn:
 		s.pipeline.Changed(payload)
+	case store.ChannelLists:
+		s.lists.Wake()
 	}
 }
 
@@ -231,6 +237,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.store.Listen(ctx) })
 	back.Go(func() error { s.prepareKeys(ctx); return nil })
 	back.Go(func() error { return s.demands.Run(ctx) })
+	back.Go(func() error { return s.runLists(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error { return s.pipeline.ExpireTools(ctx) })
 	return back

@@ -33,13 +33,13 @@ func (s *Server) buildEngine() error {
 		return fmt.Errorf("public_url: %w", err)
 	}
 	s.delivery = delivery.New(delivery.Options{
-		Store: s.store.Deliverer(), Channels: s.channels, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
+		Store: s.store.Deliverer(), Channels: s.channels, Refused: s.refusedDelivery, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
 		Schedules: schedules(s.config), Active: s.config.Queue.DeliveryConcurrency,
 	})
 	s.pipeline = pipeline.New(pipeline.Options{
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
-		Demands: s.demands, Caller: caller, KnownAgent: s.ofPeer, BaseURL: base,
+		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, KnownAgent: s.ofPeer, BaseURL: base,
 		Documents: s.store.State(), Approvers: approverChannels{s},
 		Requested: s.clientTools.Requested,
 	})
@@ -98,7 +98,8 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Version: Version,
 		Receiver: s.pipeline, Directory: s.registry, Threads: s.store, Replies: s.store, State: s.store.State(),
 		Amender: s.pipeline, Timeline: s.pipeline, Records: s.store,
-		Outbox: outbox{s.store}, Client: s.client,
+		Outbox: outbox{s.store}, Client: s.client.Refusing(s.unlisted),
+		HostAllowed: s.hostAllowed, ActorAllowed: s.actorAllowed,
 		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,
 		UnsignedHost: !s.config.Federation.RequireSignedHost, MaxRefusals: s.maxRefusals(),
 		AnswersAgents: s.answersAgents, Likes: s.likes, EmptyMention: activitypub.EmptyGreet,
@@ -197,7 +198,7 @@ func (s *Server) newEmail() (*email.Adapter, error) {
 		Mode: s.config.Mail.Mode, Smarthost: s.config.Mail.Smarthost.Reveal(),
 		DKIMSelector: s.config.Mail.DKIMSelector, DKIMKeyFile: s.config.Mail.DKIMKeyFile, ShutdownTimeout: s.config.ShutdownGrace,
 		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.store.State(), Blobs: s.blobs,
-		Resolver: s.resolver, Logger: s.logger, Present: s.demands.Present, MaxHops: s.maxHops,
+		Resolver: s.resolver, Logger: s.logger, Present: s.demands.Present, MaxHops: s.maxHops, Refuses: s.refusesAddress,
 	}
 	if err := s.mailTransport(&options); err != nil {
 		return nil, err
@@ -239,6 +240,7 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, console.NewAPI(console.APIOptions{
 		Tokens: s.store, Turns: s.store, Held: s.pipeline, Records: s.store, Approvals: s.demands,
 		ToolRecords: s.store, ToolRequests: s.pipeline,
+		Lists: apiLists{listKeeper{s.config, s.store}},
 	}).Routes()...)
 	s.http, err = httpserver.New(httpserver.Options{
 		Listen: s.config.HTTP.Listen, Routes: routes, Checks: []httpserver.Check{s.pingCheck()},

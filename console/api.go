@@ -50,6 +50,7 @@ type APIOptions struct {
 
 	ToolRecords  ToolRecords
 	ToolRequests ToolRequests
+	Lists        Lists
 }
 
 // API is what operators' programs call, below /api/v1. Every call needs a bearer token of scope exchange.TokenAdmin
@@ -61,7 +62,7 @@ func NewAPI(options APIOptions) *API { return &API{options} }
 
 // Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show.
 func (a *API) Routes() []httpserver.Route {
-	return []httpserver.Route{
+	return append(a.listRoutes(), []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),
@@ -78,7 +79,7 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodGet, "/api/v1/people", a.listPeople),
 		a.route(http.MethodDelete, "/api/v1/people", a.unlink),
 		a.route(http.MethodGet, "/api/v1/audit", a.listAudit),
-	}
+	}...)
 }
 
 // call answers with a value that is written as JSON; nil = 204.

@@ -118,6 +118,7 @@ type Options struct {
 	AllowPrivate  bool                             // federation.allow_private: plain http and any host in ids
 	Mode          string                           // optional: ModeOpen
 	HostAllowed   func(host string) bool           // optional: asked before any fetch and for every sender
+	ActorAllowed  func(iri string) bool            // optional: asked before any fetch for every actor who claims to act
 	AnswersAgents func(agent string) bool          // optional: whether the agent answers automated actors; no
 	Likes         func(agent string) bool          // optional: whether the agent acknowledges a note with a Like instead of a note; no
 	MediaURL      func(digest, name string) string // optional: public address of stored bytes; without it they are named only

@@ -138,7 +138,7 @@ func (a *Adapter) once(ctx context.Context, in *incoming) (string, error) {
 // checkSender answers those whom the operator excludes, and those who were refused too often, before anything is fetched
 // for them.
 func (a *Adapter) checkSender(r *http.Request, in *incoming) error {
-	if !a.admits(hostOf(in.actor)) {
+	if !a.admits(hostOf(in.actor)) || a.options.ActorAllowed != nil && !a.options.ActorAllowed(in.actor) {
 		return errNotAdmitted
 	}
 	return a.putOff(r)

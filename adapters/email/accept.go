@@ -36,11 +36,24 @@ func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) error {
 	if len(fields.all("Received")) > maxReceived {
 		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 4, 6}, Message: "Too many hops, this mail is in a loop"}
 	}
+	if a.keepsOut(env, from) {
+		return answer(550, smtp.EnhancedCode{5, 7, 1}, "This server does not take mail from you")
+	}
 	sender, err := a.verify(ctx, env, from, fields, mail)
 	if err != nil {
 		return err
 	}
 	return a.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
+}
+
+// keepsOut asks the operator's lists before any lookup. Mail to the operator alone passes: whoever was blocked by mistake
+// can say so (RFC 5321, section 4.5.1).
+func (a *Adapter) keepsOut(env envelope, from mailbox) bool {
+	toAgent := slices.ContainsFunc(env.recipients, func(r recipient) bool { return r.agent != "" })
+	if a.options.Refuses == nil || !toAgent {
+		return false
+	}
+	return a.options.Refuses(from.address()) || env.from != "" && a.options.Refuses(env.from)
 }
 
 // arrival is one authenticated mail on its way to its recipients.

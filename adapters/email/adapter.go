@@ -120,6 +120,10 @@ type Options struct {
 	Present func(policypart.Part) policypart.Part
 	MaxHops func(agent string) int // ceiling of a chain of agents that begins with the agent; default 4
 
+	// Refuses says whether the operator keeps an address out; it is asked about From and MAIL FROM of a mail to an agent,
+	// before anything is looked up. Optional.
+	Refuses func(address string) bool
+
 	Receiver Receiver
 	Agents   Agents
 	Threads  Threads

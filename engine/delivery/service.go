@@ -21,7 +21,7 @@ import (
 
 var attempts = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_delivery_attempts_total",
-	Help: "Delivery attempts by channel and outcome (delivered, retry, dead, paused).",
+	Help: "Delivery attempts by channel and outcome (delivered, retry, dead, paused, withdrawn).",
 }, []string{"channel", "outcome"})
 
 // Options configure a Service. Store and Channels are required.
@@ -36,7 +36,10 @@ type Options struct {
 	Active    int               // attempts that work at once on this node; 0 = as many as the queue starts
 	// Revisers change answers that were given, by channel; nil = those of Channels that are one.
 	Revisers map[string]exchange.Reviser
-	Logger   *slog.Logger
+	// Refused gives the reason why a delivery must not be made any more, empty when it may: the operator blocked its
+	// destination or the asker. It is asked before every attempt. Optional.
+	Refused func(record Record, reply exchange.Reply) string
+	Logger  *slog.Logger
 }
 
 // DefaultSchedule is used for a channel without one of its own: about three days.
@@ -148,6 +151,10 @@ func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reason
 
 // guarded holds an attempt back while the destination is paused or busy, and gives it up where nobody lives any more.
 func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
+	if reason := s.refused(record, reply); reason != "" {
+		attempts.WithLabelValues(record.Via, "withdrawn").Inc()
+		return s.drop(ctx, job, record, reason)
+	}
 	leave, dead, err := s.enter(ctx, record.Via, record.Key)
 	switch {
 	case dead != nil:
@@ -243,6 +250,13 @@ func (s *Service) markSending(ctx context.Context, record Record) {
 	if err != nil && ctx.Err() == nil {
 		s.options.Logger.WarnContext(ctx, "delivery could not be marked as sending", "delivery", record.ID, "error", err)
 	}
+}
+
+func (s *Service) refused(record Record, reply exchange.Reply) string {
+	if s.options.Refused == nil {
+		return ""
+	}
+	return s.options.Refused(record, reply)
 }
 
 func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, receipt exchange.DeliveryReceipt) error {

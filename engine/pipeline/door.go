@@ -18,11 +18,14 @@ type admission struct {
 	audit         []exchange.AuditRecord // rows that go with the turn, or alone with a refusal
 }
 
-// door asks the operator's rules about a message, in this order: what is never answered, what a sender without proof
-// gets, who may talk to the agent at all.
+// door asks the operator's rules about a message, in this order: who is kept out of the server, what is never answered,
+// what a sender without proof gets, who may talk to the agent at all.
 func (s *Service) door(agent agents.Entry, in exchange.Inbound) admission {
 	proven := len(in.Message.Sender.Identities) > 0
+	listed := s.options.Moderator.Sender(in.Message.Sender)
 	switch {
+	case listed.Refused():
+		return s.turnedAway(agent, in, listed.Code, refusedPublic, listed.Reason)
 	case in.NoReply != "":
 		return admission{state: exchange.StateSilent, reason: in.NoReply}
 	case !proven && agent.Settings.Unverified == agents.UnverifiedRefuse:
@@ -35,6 +38,8 @@ func (s *Service) door(agent agents.Entry, in exchange.Inbound) admission {
 		return admission{state: exchange.StateAccepted}
 	case !decision.Allowed && (proven || byRule || agent.Settings.Unverified == agents.UnverifiedAnswer):
 		return s.turnedAway(agent, in, decision.Code, "this agent is not open to you", decision.Reason)
+	case listed.Effect != "":
+		return admission{state: exchange.StateHeld, reason: listed.Reason, audit: []exchange.AuditRecord{auditRow(agent.Profile.Name, in, listed.Code, listed.Reason)}}
 	case proven || agent.Settings.Unverified == agents.UnverifiedAnswer:
 		return admission{state: exchange.StateAccepted}
 	}

@@ -25,6 +25,7 @@ type hub struct {
 
 // running is a run of this process.
 type running struct {
+	turn  exchange.TurnRecord
 	stop  context.CancelFunc
 	again bool // its message was edited: it begins anew
 }
@@ -118,10 +119,11 @@ func (h *hub) notify(turnID string) {
 
 // running remembers how to stop a run of this process; the returned function forgets it and says whether the run has to
 // begin anew.
-func (h *hub) running(turnID string, cancel context.CancelFunc) (done func() (again bool)) {
+func (h *hub) running(turn exchange.TurnRecord, cancel context.CancelFunc) (done func() (again bool)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	entry := &running{stop: cancel}
+	turnID := turn.ID
+	entry := &running{turn: turn, stop: cancel}
 	h.cancels[turnID] = entry
 	return func() bool {
 		h.mu.Lock()
@@ -157,4 +159,15 @@ func (h *hub) cancel(turnID string) {
 	if entry, ok := h.cancels[turnID]; ok {
 		entry.stop()
 	}
+}
+
+// runningTurns gives the turns whose runs are in this process.
+func (h *hub) runningTurns() []exchange.TurnRecord {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	turns := make([]exchange.TurnRecord, 0, len(h.cancels))
+	for _, run := range h.cancels {
+		turns = append(turns, run.turn)
+	}
+	return turns
 }

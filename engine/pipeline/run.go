@@ -37,6 +37,9 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if turn.State != exchange.StateAccepted && turn.State != exchange.StateRunning {
 		return nil
 	}
+	if ended, err := s.withdrawn(ctx, turn); ended {
+		return err
+	}
 	ctx = telemetry.With(ctx, "turn", turn.ID, "message", turn.Message.ID, "agent", turn.Agent)
 	mark, err := s.begin(ctx, job, &turn)
 	if err != nil {
@@ -69,7 +72,7 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	}
 	runCtx, cancel := context.WithTimeout(ctx, agent.Settings.TimeLimit)
 	defer cancel()
-	stopped := s.hub.running(turn.ID, cancel)
+	stopped := s.hub.running(turn, cancel)
 	defer stopped()
 	begun := time.Now()
 	quiet := s.signOfLife(runCtx, agent, turn)

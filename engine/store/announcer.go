@@ -143,6 +143,7 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 	connected()
 	notify(ChannelJob, "")
 	notify(ChannelTurn, "")
+	notify(ChannelLists, "")
 	for {
 		notification, err := connection.WaitForNotification(ctx)
 		if err != nil {

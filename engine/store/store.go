@@ -28,6 +28,8 @@ var transactionSeconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
 const (
 	ChannelJob  = "job"  // payload: kind of a job that may be runnable now; empty = any kind
 	ChannelTurn = "turn" // payload: id of a turn with new timeline rows; empty = any turn
+
+	ChannelLists = "lists" // no payload: the operator's lists or somebody's stop word changed
 )
 
 // Options configure Open. The zero value of a field means its default.

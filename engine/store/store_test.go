@@ -32,7 +32,7 @@ func TestStore(t *testing.T) {
 				}})
 				return storetest.Bench{
 					Pipeline: s.Pipeline(), Delivery: s.Deliverer(), Queue: s.Queue(), Records: s, Documents: s.State(),
-					Trust: s, InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
+					Trust: s, Moderation: s, InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
 						return s.InTx(ctx, func(tx *store.Tx) error { return work(tx) })
 					},
 					Notified: func() []string {

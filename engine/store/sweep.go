@@ -69,6 +69,8 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepActions, micros(time.Now().Add(-auditAge))},
 		{sweepTaskRuns, micros(time.Now().Add(-toolAge))},
 		{sweepConditions, micros(time.Now().Add(-conditionAge))},
+		{sweepRemovedEntries, micros(time.Now().Add(-removedAge))},
+		{sweepCounters, nowMicros()},
 	} {
 		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
 			return err

@@ -58,9 +58,10 @@ var levels = map[string]int{
 	"adapters/bridge":      7,
 	"adapters/discovery":   7,
 
-	"engine/delivery": 7,
-	"engine/demand":   7,
-	"engine/pipeline": 8,
+	"engine/delivery":   7,
+	"engine/moderation": 7,
+	"engine/demand":     7,
+	"engine/pipeline":   8,
 
 	"engine/store":  9,
 	"console":       9,
@@ -88,6 +89,7 @@ var entrances = []struct {
 	{"engine/store", []string{".", "e2e/...", "bench"}, "only the root package knows the store; others declare the two or three methods that they need"},
 	{"engine/pipeline", []string{".", "engine/store"}, "adapters and console declare what they need of the pipeline"},
 	{"engine/delivery", []string{".", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
+	{"engine/moderation", []string{".", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of the lists"},
 	{"engine/demand", []string{".", "engine/..."}, "adapters and console declare what they need of demands"},
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
 	{"internal/config", []string{"."}, "a room takes what it needs as options; only the root package reads the settings"},

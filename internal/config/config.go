@@ -110,7 +110,8 @@ type Federation struct {
 	// Allows private and loopback addresses, plain http, any port, IP addresses as hosts and a `domain` with a port.
 	// For development and closed networks only: with it, a stranger's link can reach services in your network.
 	AllowPrivate bool `toml:"allow_private" default:"false; true without a file"`
-	// `open`: everybody who proves who they are may write.
+	// `open`: everybody who proves who they are may write, except who is blocked. `allowlist`: only who is on the allow
+	// list (`inbox allow add`), on every protocol, and nobody else is contacted. See [moderation.md](moderation.md).
 	Mode string `toml:"mode"`
 	// Waiting times between attempts for a delivery. It is given up when the attempt after the last one fails.
 	Retry []time.Duration `toml:"retry"`

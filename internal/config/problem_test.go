@@ -138,7 +138,7 @@ func TestProblems(t *testing.T) {
 			`inbox.toml:2: mail.smarthost: is not the address of a mail relay; write "smtp://user:password@host:587" or "smtps://user:password@host:465"`,
 		},
 		"not built yet": {
-			minimal + "[federation]\nmode = \"allowlist\"\n", nil, `inbox.toml:3: federation.mode: this version cannot do that yet; write "open"`,
+			minimal + "[telemetry]\notlp_endpoint = \"http://traces.example\"\n", nil, `inbox.toml:3: telemetry.otlp_endpoint: this version cannot do that yet; remove it; metrics are at /metrics`,
 		},
 		"empty schedule": {
 			minimal + "[mail]\nretry = []\n", nil, `inbox.toml:3: mail.retry: has 0 waiting times; write 1 to 100`,

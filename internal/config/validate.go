@@ -156,7 +156,6 @@ func (c *Config) validateLater(p *problems) {
 		{"http.tls", c.HTTP.TLS == "acme", `write "files", or "off" behind a reverse proxy`},
 		{"blob_url", c.BlobURL.Reveal() != "file", `write "file"`},
 		{"mail.mode", c.Mail.Mode == "mx", `write "smarthost" or "capture"`},
-		{"federation.mode", c.Federation.Mode == "allowlist", `write "open"`},
 		{"a2a.issuers", len(c.A2A.Issuers) > 0, "remove it and mint tokens with: inbox tokens create"},
 		{"admin.listen", c.Admin.Listen != "", "remove it"},
 		{"telemetry.otlp_endpoint", c.Telemetry.OTLPEndpoint != "", "remove it; metrics are at /metrics"},

@@ -79,6 +79,7 @@ func (o Options) withDefaults() Options {
 type Client struct {
 	options       Options
 	trusted       map[string]bool
+	refuses       func(host string) bool // nil = nobody
 	open, guarded *net.Dialer
 	slots         *slots
 	http          *http.Client
@@ -125,6 +126,15 @@ func (c *Client) Trusting(hostports ...string) *Client {
 	}
 	trusting.connect()
 	return &trusting
+}
+
+// Refusing gives a copy that sends nothing to the hosts (with their port, if there is one) that the function names, beside
+// those that the original refuses; redirects are asked about, too. Trusted addresses are not. It shares connections with
+// the original.
+func (c *Client) Refusing(refuses func(host string) bool) *Client {
+	refusing, before := *c, c.refuses
+	refusing.refuses = func(host string) bool { return before != nil && before(host) || refuses(host) }
+	return &refusing
 }
 
 // Limit gives a copy whose response bodies may have up to maxBytes. It shares connections with the original.

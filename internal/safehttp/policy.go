@@ -61,6 +61,8 @@ func (c *Client) urlReason(u *url.URL) string {
 		return "no host"
 	case c.trusts(u):
 		return ""
+	case c.refuses != nil && c.refuses(u.Host):
+		return "the host is blocked by this server's operator"
 	case u.User != nil:
 		return "user name or password in the address"
 	case c.options.AllowPrivate:

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+	"inbox/exchange"
+)
+
+func newBlock() *cobra.Command {
+	return listCommand(exchange.ListBlock, "Keep servers, people and agents out", `Keeps servers, people and agents out, on every protocol: nothing is taken from them and nothing is sent to them. A
+server that runs notices within seconds; what it had accepted and not answered is cancelled.
+
+TARGET is a host (example.com), a domain with everything below it (*.example.com), an address (@user@example.com), an
+actor's address (https://example.com/users/user) or a principal as "inbox show" prints it. The narrowest entry decides, so
+that "inbox allow add" makes an exception from a wider block.`)
+}
+
+func newAllow() *cobra.Command {
+	return listCommand(exchange.ListAllow, "Let servers, people and agents in", `Lists who is let in. With federation.mode = "allowlist" nobody else is; otherwise an entry is an exception from a
+wider block. TARGET is written as for "inbox block".`)
+}
+
+func listCommand(list, short, long string) *cobra.Command {
+	parent := &cobra.Command{
+		Use: list, Short: short, Long: long, Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newListAdd(list), newListRemove(list), newListList(list), newListImport(list))
+	return parent
+}
+
+func newListAdd(list string) *cobra.Command {
+	var reason string
+	var hold bool
+	cmd := &cobra.Command{
+		Use:     "add TARGET…",
+		Short:   "Put somebody on the list",
+		Example: "  inbox " + list + " add '*.example.com' --reason 'spam'\n  inbox " + list + " add @user@example.org",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, targets []string) error {
+			effect := ""
+			if hold {
+				effect = exchange.EffectHold
+			}
+			return operate(cmd, func(operator *inbox.Operator) error {
+				added := make([]exchange.ListEntry, 0, len(targets))
+				for _, target := range targets {
+					entry, cancelled, err := operator.AddToList(cmd.Context(), exchange.ListEntry{
+						List: list, Target: target, Effect: effect, Reason: reason, Source: "operator",
+					})
+					if err != nil {
+						return err
+					}
+					if added = append(added, entry); !wantsJSON(cmd) {
+						fmt.Fprintf(cmd.OutOrStdout(), "%s is on the %s list%s\n", entry.Target, list, cancelledText(cancelled))
+					}
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), added)
+				}
+				return nil
+			})
+		},
+	}
+	addJSON(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	if list == exchange.ListBlock {
+		cmd.Flags().BoolVar(&hold, "hold", false, "hold their messages for you instead of refusing them")
+	}
+	return cmd
+}
+
+func cancelledText(cancelled int) string {
+	if cancelled == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d accepted messages are cancelled", cancelled)
+}
+
+func newListRemove(list string) *cobra.Command {
+	var agent string
+	var stop bool
+	cmd := &cobra.Command{
+		Use:   "remove TARGET…",
+		Short: "Take somebody off the list",
+		Args:  arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, targets []string) error {
+			return operate(cmd, func(operator *inbox.Operator) error {
+				for _, target := range targets {
+					entry := exchange.ListEntry{List: list, Target: target}
+					if stop {
+						entry.List, entry.Agent = exchange.ListStop, agent
+					}
+					if err := operator.RemoveFromList(cmd.Context(), entry); err != nil {
+						return err
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s is off the list\n", target)
+				}
+				return nil
+			})
+		},
+	}
+	if list == exchange.ListBlock {
+		cmd.Flags().BoolVar(&stop, "stop", false, "lift a stop word; TARGET is the principal, --agent the agent")
+		cmd.Flags().StringVar(&agent, "agent", "", "with --stop: the agent that was told to stop")
+	}
+	return cmd
+}
+
+func newListList(list string) *cobra.Command {
+	filter := exchange.ListFilter{List: list}
+	var stop bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the list, newest first",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if stop {
+				filter.List = exchange.ListStop
+			}
+			return operate(cmd, func(operator *inbox.Operator) error {
+				entries, err := operator.ListEntries(cmd.Context(), filter)
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), entries)
+				}
+				rows := make([][]string, 0, len(entries))
+				for _, e := range entries {
+					rows = append(rows, []string{oneLine(e.Target), e.Kind, e.Effect, e.Agent, when(e.CreatedAt), e.Source, excerpt(e.Reason)})
+				}
+				return printTable(cmd.OutOrStdout(), "The list is empty.", []string{"TARGET", "KIND", "EFFECT", "AGENT", "SINCE", "BY", "REASON"}, rows)
+			})
+		},
+	}
+	addJSON(cmd)
+	cmd.Flags().StringVar(&filter.Kind, "kind", "", "only host, address, actor or principal")
+	if list == exchange.ListBlock {
+		cmd.Flags().BoolVar(&stop, "stop", false, "show who told an agent to stop instead")
+		cmd.Flags().StringVar(&filter.Agent, "agent", "", "with --stop: only this agent")
+	}
+	addPaging(cmd, &filter.Before, &filter.Limit)
+	return cmd
+}
+
+func newListImport(list string) *cobra.Command {
+	var silenced string
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Read a list that Mastodon exported, or one domain a line",
+		Long: `Reads a list: the CSV that Mastodon and GoToSocial export (#domain,#severity,…), or one target a line. A domain in
+such a CSV covers its subdomains, as it does there. Comments and empty lines are passed over; bad lines are reported and
+the others taken. What is on the list already stays. FILE may be - for the standard input.
+
+Severities: suspend is refused. silence hides posts from timelines in Mastodon, which there are none of here: --silenced
+says what becomes of those domains. noop is passed over.`,
+		Example: "  inbox " + list + " import --dry-run domain_blocks.csv",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, files []string) error {
+			switch silenced {
+			case "hold", "refuse", "skip":
+			default:
+				return usageError{fmt.Errorf("--silenced is hold, refuse or skip, not %q", silenced)}
+			}
+			file, err := openFile(cmd, files[0])
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			return operate(cmd, func(operator *inbox.Operator) error {
+				result, err := operator.ImportList(cmd.Context(), file, list, silenced, dry, progressOf(cmd))
+				if wantsJSON(cmd) {
+					return errors.Join(err, printJSON(cmd.OutOrStdout(), result))
+				}
+				printImport(cmd, result)
+				return err
+			})
+		},
+	}
+	addJSON(cmd)
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would happen and change nothing")
+	cmd.Flags().StringVar(&silenced, "silenced", "hold", "what becomes of silenced domains: hold, refuse or skip")
+	return cmd
+}
+
+func openFile(cmd *cobra.Command, name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(cmd.InOrStdin()), nil
+	}
+	return os.Open(name)
+}
+
+// progressOf tells a terminal how far a long import is.
+func progressOf(cmd *cobra.Command) func(int) {
+	file, is := cmd.ErrOrStderr().(*os.File)
+	if !is {
+		return func(int) {}
+	}
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return func(int) {}
+	}
+	return func(taken int) { fmt.Fprintf(file, "\r%d entries", taken) }
+}
+
+func printImport(cmd *cobra.Command, result exchange.ImportResult) {
+	out := cmd.OutOrStdout()
+	for _, line := range result.Bad {
+		fmt.Fprintf(out, "line %d: %q %s\n", line.Line, oneLine(line.Text), line.Why)
+	}
+	if more := result.BadLines - len(result.Bad); more > 0 {
+		fmt.Fprintf(out, "and %d more bad lines\n", more)
+	}
+	verb := "added"
+	if result.DryRun {
+		verb = "would be added"
+	}
+	fmt.Fprintf(out, "%d entries %s, %d were there, %d lines were left out%s\n", result.Added, verb, result.Unchanged, result.BadLines, cancelledText(result.Cancelled))
+}

@@ -1,0 +1,157 @@
+package moderation
+
+import (
+	"strings"
+	"sync"
+
+	"inbox/exchange"
+	"inbox/identity"
+)
+
+// Ranks of a match: the narrowest entry decides, and of equal ones the block.
+const (
+	rankNone = iota
+	rankBelow
+	rankHost     = rankBelow + 256 // wildcards: the longer the domain, the narrower
+	rankPort     = rankHost + 1
+	rankAddress  = rankHost + 2
+	rankIdentity = rankHost + 3 // an actor or a principal
+)
+
+// index is what is on one list, by kind and canonical target.
+type index map[string]map[string]exchange.ListEntry
+
+func (x index) put(e exchange.ListEntry) {
+	if x[e.Kind] == nil {
+		x[e.Kind] = map[string]exchange.ListEntry{}
+	}
+	x[e.Kind][e.Target] = e
+}
+
+// host gives the narrowest entry for a canonical host. It looks up whole labels and compares no substrings.
+func (x index) host(host string) (exchange.ListEntry, int) {
+	hosts := x[exchange.TargetHost]
+	if len(hosts) == 0 {
+		return exchange.ListEntry{}, rankNone
+	}
+	if e, ok := hosts[host]; ok {
+		if identity.HostOf(host) != host {
+			return e, rankPort
+		}
+		return e, rankHost
+	}
+	name := identity.HostOf(host)
+	if e, ok := hosts[name]; ok {
+		return e, rankHost
+	}
+	for rest := name; rest != ""; {
+		if e, ok := hosts[subdomains+rest]; ok {
+			return e, rankBelow + len(rest)
+		}
+		_, below, found := strings.Cut(rest, ".")
+		if !found {
+			break
+		}
+		rest = below
+	}
+	return exchange.ListEntry{}, rankNone
+}
+
+func (x index) address(address string) (exchange.ListEntry, int) {
+	if e, ok := x[exchange.TargetAddress][address]; ok {
+		return e, rankAddress
+	}
+	return exchange.ListEntry{}, rankNone
+}
+
+func (x index) identity(e *identity.Evidence) (exchange.ListEntry, int) {
+	if found, ok := x[exchange.TargetActor][e.Subject]; ok {
+		return found, rankIdentity
+	}
+	if found, ok := x[exchange.TargetPrincipal][e.Issuer+" "+e.Subject]; ok {
+		return found, rankIdentity
+	}
+	return exchange.ListEntry{}, rankNone
+}
+
+// table is what this node knows of all lists.
+type table struct {
+	sync.RWMutex
+	byID         map[string]exchange.ListEntry
+	block, allow index
+	stops        map[stopKey]exchange.ListEntry
+	guests       map[string]int // hosts of allowed addresses and actors: these must be reached, whatever is said of the host
+}
+
+type stopKey struct{ agent, principal string }
+
+func newTable() *table {
+	return &table{
+		byID: map[string]exchange.ListEntry{}, block: index{}, allow: index{}, stops: map[stopKey]exchange.ListEntry{}, guests: map[string]int{},
+	}
+}
+
+func (t *table) apply(changes []exchange.ListChange) {
+	t.Lock()
+	defer t.Unlock()
+	for _, change := range changes {
+		if old, known := t.byID[change.Entry.ID]; known {
+			t.drop(old)
+		}
+		if !change.Removed {
+			t.add(change.Entry)
+		}
+	}
+}
+
+func (t *table) add(e exchange.ListEntry) {
+	t.byID[e.ID] = e
+	switch e.List {
+	case exchange.ListBlock:
+		t.block.put(e)
+	case exchange.ListAllow:
+		t.allow.put(e)
+		if host := guestOf(e); host != "" {
+			t.guests[host]++
+		}
+	case exchange.ListStop:
+		key := stopKey{strings.ToLower(e.Agent), e.Target}
+		if old, known := t.stops[key]; known {
+			delete(t.byID, old.ID)
+		}
+		t.stops[key], t.byID[e.ID] = e, e
+	}
+}
+
+func (t *table) drop(e exchange.ListEntry) {
+	delete(t.byID, e.ID)
+	switch e.List {
+	case exchange.ListBlock:
+		delete(t.block[e.Kind], e.Target)
+	case exchange.ListAllow:
+		delete(t.allow[e.Kind], e.Target)
+		if host := guestOf(e); host != "" {
+			if t.guests[host]--; t.guests[host] <= 0 {
+				delete(t.guests, host)
+			}
+		}
+	case exchange.ListStop:
+		delete(t.stops, stopKey{strings.ToLower(e.Agent), e.Target})
+	}
+}
+
+// guestOf gives the host where somebody who is allowed lives.
+func guestOf(e exchange.ListEntry) string {
+	switch e.Kind {
+	case exchange.TargetAddress:
+		if address, err := identity.ParseAddress(e.Target); err == nil {
+			return address.Domain
+		}
+	case exchange.TargetActor:
+		return subjectHost(e.Target)
+	case exchange.TargetPrincipal:
+		_, subject, _ := strings.Cut(e.Target, " ")
+		return subjectHost(subject)
+	}
+	return ""
+}

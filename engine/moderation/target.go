@@ -1,0 +1,90 @@
+// Package moderation decides who is kept out, who sends too much and who wants to hear nothing any more: the operator's
+// lists of hosts, addresses and actors, counters of limits and budgets, stop words. It knows no protocol and no SQL, and
+// it answers from memory: what other nodes and commands change arrives within seconds. It does not say how a refusal
+// sounds on the wire; adapters do.
+package moderation
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+)
+
+// MaxTargetBytes bounds a target in its canonical form.
+const MaxTargetBytes = 2048
+
+// subdomains stands in front of a domain that covers everything below it, too.
+const subdomains = "*."
+
+// ParseTarget reads what an operator wrote and gives its kind and canonical form: a host (example.com), a domain with
+// everything below it (*.example.com), an address (@user@example.com), an actor's IRI or another subject of evidence
+// (https://…, mailto:…, token:…), or a principal (issuer, a blank, subject). Errors are fault.Malformed.
+func ParseTarget(text string) (kind, target string, err error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "" || len(text) > MaxTargetBytes || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+		return "", "", fault.New(fault.Malformed, "write a host, an address, an actor's address or a principal")
+	case strings.Contains(text, " "):
+		return exchange.TargetPrincipal, text, nil
+	case strings.Contains(text, "://"):
+		return parseActor(text)
+	case strings.HasPrefix(text, "mailto:"), strings.HasPrefix(text, "acct:"):
+		return parseUser(text[strings.IndexByte(text, ':')+1:], text)
+	case strings.HasPrefix(text, "token:"), strings.HasPrefix(text, "did:"):
+		return exchange.TargetActor, text, nil
+	case strings.Contains(text, "@"):
+		return parseUser(text, text)
+	}
+	host, err := ParseHost(text)
+	return exchange.TargetHost, host, err
+}
+
+func parseUser(address, written string) (kind, target string, err error) {
+	parsed, err := identity.ParseAddress(address)
+	if err != nil {
+		return "", "", fault.Newf(fault.Malformed, "%q is not an address; write one such as @user@example.com", written)
+	}
+	return exchange.TargetAddress, canonicalAddress(parsed), nil
+}
+
+// canonicalAddress compares both sides without case: whoever is kept out must not come back in capitals.
+func canonicalAddress(a identity.Address) string { return strings.ToLower(a.String()) }
+
+func parseActor(text string) (kind, target string, err error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Host == "" {
+		return "", "", fault.Newf(fault.Malformed, "%q is not a web address", text)
+	}
+	host, err := identity.ParseDomain(u.Host)
+	if err != nil {
+		return "", "", fault.Newf(fault.Malformed, "%q names no host", text)
+	}
+	if strings.Trim(u.Path, "/") == "" && u.RawQuery == "" {
+		return exchange.TargetHost, host, nil // the front page of a server means the server
+	}
+	u.Host = host
+	return exchange.TargetActor, u.String(), nil
+}
+
+// ParseHost gives the canonical form of a host as lists have it: punycode, lower-case, without a final dot, "*." kept.
+// The errors are fault.Malformed.
+func ParseHost(text string) (string, error) {
+	rest, below := strings.CutPrefix(text, subdomains)
+	domain, err := identity.ParseDomain(rest)
+	_, literal := netip.ParseAddr(identity.HostOf(domain))
+	switch {
+	case err != nil:
+		return "", fault.Newf(fault.Malformed, "%q is not a host; write one such as example.com, or *.example.com for all below it, too", text)
+	case below && (literal == nil || identity.HostOf(domain) != domain):
+		return "", fault.Newf(fault.Malformed, "%q: *. stands in front of a domain", text)
+	case below:
+		return subdomains + domain, nil
+	}
+	return domain, nil
+}

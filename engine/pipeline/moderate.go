@@ -1,0 +1,56 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"inbox/engine/moderation"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+	"inbox/normalized"
+)
+
+// Moderator is what the operator's lists say; *moderation.Lists is one. It answers from memory.
+type Moderator interface {
+	Sender(sender normalized.Sender) moderation.Verdict
+	// Stopped says since when the principal wants to hear nothing from the agent.
+	Stopped(agent, principal string) (time.Time, bool)
+	// Note takes over a stop word, or its end, that was just written.
+	Note(entry exchange.ListEntry, removed bool)
+}
+
+// anybody is in charge where Options.Moderator is nil: nobody is kept out.
+type anybody struct{}
+
+func (anybody) Sender(normalized.Sender) moderation.Verdict { return moderation.Verdict{} }
+func (anybody) Stopped(string, string) (time.Time, bool)    { return time.Time{}, false }
+func (anybody) Note(entry exchange.ListEntry, removed bool) {}
+
+const refusedPublic = "this server does not take messages from you"
+
+// withdrawn ends the run of a turn that must not be answered any more: since it was accepted, its sender was blocked.
+func (s *Service) withdrawn(ctx context.Context, turn exchange.TurnRecord) (bool, error) {
+	verdict := s.options.Moderator.Sender(turn.Message.Sender)
+	if !verdict.Refused() {
+		return false, nil
+	}
+	if _, err := s.Cancel(ctx, turn.ID, verdict.Reason); err != nil && !fault.Is(err, fault.Conflict) {
+		return true, queue.RetryAfter(time.Second, err)
+	}
+	return true, nil
+}
+
+// CancelRunning stops the runs of this process whose senders were blocked since they began. Turns that wait for their run
+// are looked at when it begins.
+func (s *Service) CancelRunning(ctx context.Context) {
+	for _, turn := range s.hub.runningTurns() {
+		verdict := s.options.Moderator.Sender(turn.Message.Sender)
+		if !verdict.Refused() {
+			continue
+		}
+		if _, err := s.Cancel(ctx, turn.ID, verdict.Reason); err != nil {
+			s.hub.cancel(turn.ID) // another node or command was faster: the row is cancelled, the run is not
+		}
+	}
+}

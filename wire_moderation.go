@@ -1,0 +1,160 @@
+package inbox
+
+import (
+	"context"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"inbox/adapters/activitypub"
+	"inbox/engine/delivery"
+	"inbox/engine/moderation"
+	"inbox/engine/pipeline"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// openLists reads the operator's lists. A server without them must not start: it would let in whom they keep out.
+func (s *Server) openLists(ctx context.Context) error {
+	s.lists = newLists(s.config, s.store)
+	s.client = s.client.Refusing(s.blockedHost)
+	_, err := s.lists.Read(ctx)
+	return err
+}
+
+func newLists(c *Config, opened *store.Store) *moderation.Lists {
+	return moderation.New(moderation.Options{
+		Source: opened, Domain: c.Domain, Hosts: ownHosts(c), OnlyAllowed: c.Federation.Mode == activitypub.ModeAllowlist,
+	})
+}
+
+// ownHosts are the names of this server beside its domain.
+func ownHosts(c *Config) map[string]bool {
+	hosts := map[string]bool{}
+	names := []string{c.Domain, c.SMTP.Hostname}
+	if u, err := url.Parse(c.PublicURL); err == nil {
+		names = append(names, u.Host)
+	}
+	for _, name := range names {
+		if host, err := identity.ParseDomain(name); err == nil {
+			hosts[host], hosts[identity.HostOf(host)] = true, true
+		}
+	}
+	return hosts
+}
+
+// runLists keeps the lists current. Who was blocked since then gets no answer to what was accepted before.
+func (s *Server) runLists(ctx context.Context) error {
+	return s.lists.Run(ctx, func(ctx context.Context) {
+		s.pipeline.CancelRunning(ctx)
+		if _, err := cancelBlocked(ctx, s.store, s.lists, s.pipeline); err != nil && ctx.Err() == nil {
+			s.logger.WarnContext(ctx, "messages of blocked senders are cancelled only when their turn comes", "error", err)
+		}
+	})
+}
+
+// blockedHost says whether nothing is fetched from a host, whoever asks for it. The allow list is not asked here: the
+// operator's own services are reached by the same client.
+func (s *Server) blockedHost(host string) bool {
+	verdict := s.lists.Host(host)
+	return verdict.Refused() && verdict.Code != moderation.CodeNotListed
+}
+
+// unlisted says whether other servers of the fediverse may not be contacted at a host.
+func (s *Server) unlisted(host string) bool          { return s.lists.Host(host).Refused() }
+func (s *Server) hostAllowed(host string) bool       { return !s.lists.Host(host).Refused() }
+func (s *Server) actorAllowed(iri string) bool       { return !s.lists.Actor(iri).Refused() }
+func (s *Server) refusesAddress(address string) bool { return s.lists.Address(address).Refused() }
+
+// refusedDelivery says why a reply must not leave any more.
+func (s *Server) refusedDelivery(record delivery.Record, reply exchange.Reply) string {
+	if verdict := s.lists.Sender(reply.Message.Sender); verdict.Refused() && !ownMessage(reply, s.config.Domain) {
+		return verdict.Reason
+	}
+	if verdict := s.lists.Host(record.Key); verdict.Refused() && verdict.Code == moderation.CodeBlock+exchange.TargetHost {
+		return verdict.Reason // the allow list is the adapter's to ask: not every way has hosts
+	}
+	for address := range strings.SplitSeq(record.Address, ",") {
+		address = strings.TrimSpace(address)
+		if strings.Contains(address, "://") || sameAddress(address, reply.Message.Sender.Address) {
+			continue
+		}
+		if verdict := s.lists.Address(address); verdict.Refused() {
+			return verdict.Reason
+		}
+	}
+	return ""
+}
+
+// ownMessage says whether the question is one of our own: a conversation that an agent began.
+func ownMessage(reply exchange.Reply, domain string) bool {
+	sender, err := identity.ParseAddress(reply.Message.Sender.Address)
+	return err == nil && sender.Domain == domain
+}
+
+// unlessBlocked keeps our agents from calling agents of hosts that are kept out.
+func (s *Server) unlessBlocked(caller pipeline.Caller) pipeline.Caller {
+	return listedCaller{caller, s.lists}
+}
+
+type listedCaller struct {
+	pipeline.Caller
+	lists *moderation.Lists
+}
+
+// Call refuses what the lists forbid before anything is looked up.
+func (c listedCaller) Call(ctx context.Context, d exchange.Dispatch) (normalized.Response, error) {
+	if verdict := c.lists.Address(d.To); verdict.Refused() {
+		return normalized.Response{}, fault.GiveUp("the operator of this server does not allow calls to "+d.To, nil)
+	}
+	return c.Caller.Call(ctx, d)
+}
+
+const cancelPage = 500
+
+// cancelBlocked cancels what was accepted from senders who are blocked now and is not answered yet.
+func cancelBlocked(ctx context.Context, from *store.Store, lists *moderation.Lists, turns *pipeline.Service) (cancelled int, err error) {
+	filter := exchange.TurnFilter{Limit: cancelPage, States: []string{
+		exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld,
+	}}
+	for {
+		page, err := from.Turns(ctx, filter)
+		if err != nil {
+			return cancelled, err
+		}
+		for _, turn := range page {
+			verdict := lists.Sender(turn.Message.Sender)
+			if !verdict.Refused() {
+				continue
+			}
+			_, err := turns.Cancel(ctx, turn.ID, verdict.Reason)
+			switch {
+			case err == nil:
+				cancelled++
+			case !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound):
+				return cancelled, err
+			}
+		}
+		if len(page) < cancelPage {
+			return cancelled, nil
+		}
+		filter.Before = turnCursor(page[len(page)-1])
+	}
+}
+
+// turnCursor is what exchange.TurnFilter.Before wants.
+func turnCursor(t exchange.TurnRecord) string {
+	return strconv.FormatInt(t.UpdatedAt.UnixMicro(), 10) + "." + t.ID
+}
+
+// apiLists are the lists as the operator API changes them: this server notices by itself and cancels what it must.
+type apiLists struct{ listKeeper }
+
+// ImportList reads a list of domains.
+func (l apiLists) ImportList(ctx context.Context, from io.Reader, list, silenced string, dryRun bool) (exchange.ImportResult, error) {
+	return l.Import(ctx, from, moderation.ImportOptions{List: list, Silenced: silenced, Source: "import"}, dryRun, func(int) {})
+}
