@@ -62,7 +62,7 @@ func TestBlockedSenders(t *testing.T) {
 		lists := newBlocks()
 		begun, release := make(chan struct{}, 1), make(chan struct{})
 		front := &script{name: "echo", answer: func(turn agents.Turn) normalized.Response {
-			if turn.Message.ID == "slow" {
+			if turn.Message.ID == "slow@peer.test" {
 				begun <- struct{}{}
 				<-release
 			}
