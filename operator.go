@@ -9,12 +9,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"inbox/adapters/a2a"
 	"inbox/adapters/email"
 	"inbox/engine/delivery"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 )
 
@@ -98,7 +98,7 @@ func (o *Operator) createToken(ctx context.Context, name, agent, scope string) (
 	if !known {
 		return "", exchange.Token{}, fault.Newf(fault.NotFound, "there is no agent %q; see: inbox agents list", agent)
 	}
-	token, hash := a2a.MintToken()
+	token, hash := bearer.Mint()
 	record := exchange.Token{
 		ID: uuid.Must(uuid.NewV7()).String(), Name: name, Agent: agent, Scope: scope, Hash: hash, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}

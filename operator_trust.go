@@ -2,8 +2,6 @@ package inbox
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,11 +13,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"inbox/adapters/a2a"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 )
 
@@ -112,7 +110,7 @@ func (o *Operator) CreateAdminToken(ctx context.Context, name string) (string, e
 	if !identity.ValidAgentName(name) {
 		return "", exchange.Token{}, fault.New(fault.Malformed, "a token's name must be 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")
 	}
-	token, hash := a2a.MintToken()
+	token, hash := bearer.Mint()
 	record := adminToken(name, hash)
 	return token, record, o.store.CreateToken(ctx, record)
 }
@@ -148,7 +146,7 @@ func ensureAdminToken(ctx context.Context, opened *store.Store, directory string
 			return nil
 		}
 	}
-	token, _ := a2a.MintToken()
+	token, _ := bearer.Mint()
 	if err := writePrivate(path, token+"\n"); err != nil {
 		return fmt.Errorf("data_dir: cannot write %s: %w", path, cause(err))
 	}
@@ -161,8 +159,7 @@ func registerAdminToken(ctx context.Context, opened *store.Store, token string) 
 	if len(token) < minAdminToken {
 		return nil // emptied by the operator: nothing that could be guessed becomes a key
 	}
-	sum := sha256.Sum256([]byte(token))
-	hash := hex.EncodeToString(sum[:])
+	hash := bearer.Hash(token)
 	if _, found, err := opened.TokenByHash(ctx, hash); found || err != nil {
 		return err
 	}

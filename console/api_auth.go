@@ -1,31 +1,24 @@
 package console
 
 import (
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"net/http"
-	"strings"
 
 	"inbox/exchange"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 )
 
-const (
-	realm          = `Bearer realm="operator API"`
-	maxBearerBytes = 512
-)
+const realm = `Bearer realm="operator API"`
 
 // authorize lets admin tokens in alone. A peer's token is good for agents and nothing else.
 func (a *API) authorize(w http.ResponseWriter, r *http.Request) (exchange.Token, error) {
-	scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	bearer = strings.TrimSpace(bearer)
-	if !strings.EqualFold(scheme, "Bearer") || bearer == "" || len(bearer) > maxBearerBytes {
+	shown := bearer.Of(r)
+	if shown == "" {
 		w.Header().Set("WWW-Authenticate", realm)
 		return exchange.Token{}, fault.New(fault.Unauthenticated, "an operator's bearer token is needed; see: inbox tokens create --admin")
 	}
-	sum := sha256.Sum256([]byte(bearer))
-	hash := hex.EncodeToString(sum[:])
+	hash := bearer.Hash(shown)
 	token, found, err := a.Tokens.TokenByHash(r.Context(), hash)
 	if err != nil {
 		return token, err

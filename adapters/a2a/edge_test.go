@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/policypart"
 )
@@ -16,9 +16,9 @@ import (
 func TestCredentials(t *testing.T) {
 	b := setup(t)
 	onlyOther := b.engine.token("limited", "OTHER")
-	revoked, hash := MintToken()
+	revoked, hash := bearer.Mint()
 	b.engine.tokens[hash] = exchange.Token{ID: newID(), Name: "gone", RevokedAt: time.Now()}
-	unknown, _ := MintToken()
+	unknown, _ := bearer.Mint()
 	for name, c := range map[string]struct {
 		header string
 		status int
@@ -52,33 +52,6 @@ func TestCredentials(t *testing.T) {
 	if r := b.do("GET", "/a2a/echo/rest/tasks", "", ""); r.status != 401 || r.at(t, "error.status") != "UNAUTHENTICATED" {
 		t.Errorf("REST without token: %d %s", r.status, r.body)
 	}
-}
-
-func TestTokenCacheForgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newEngine("echo")
-		token := e.token("ada", "")
-		cache := newTokenCache(e)
-		for range 3 {
-			if _, found, err := cache.find(t.Context(), hashToken(token)); !found || err != nil {
-				t.Fatal(found, err)
-			}
-		}
-		if e.lookups != 1 {
-			t.Errorf("%d look-ups, want 1", e.lookups)
-		}
-		delete(e.tokens, hashToken(token))
-		<-time.After(tokenCacheTTL)
-		if _, found, _ := cache.find(t.Context(), hashToken(token)); found {
-			t.Error("a deleted token is valid after the time of the cache")
-		}
-		for range maxTokens + 1 {
-			cache.keep(newID(), cachedToken{})
-		}
-		if len(cache.found) > maxTokens {
-			t.Errorf("%d tokens are kept", len(cache.found))
-		}
-	})
 }
 
 func TestPeerAddress(t *testing.T) {
@@ -246,7 +219,7 @@ func TestEngineFailures(t *testing.T) {
 				if r := b.do("POST", "/a2a/echo/rest/message:send", b.ada, message("m1", "hello")); r.status != 503 || r.text(t, "error.status") != "UNAVAILABLE" {
 					t.Errorf("REST: %d %s", r.status, r.body)
 				}
-				unknown, _ := MintToken()
+				unknown, _ := bearer.Mint()
 				if r := b.rpc(unknown, "ListTasks", "{}"); r.status != 503 {
 					t.Errorf("token cannot be checked: %d", r.status)
 				}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -36,7 +37,6 @@ type engine struct {
 	inbounds  []exchange.Inbound // as they came, repeats among them
 	refusal   error              // of the door
 	onWait    func()             // called by each Wait; may be nil
-	lookups   int                // tokens asked for
 	down      error              // every call fails with it
 }
 
@@ -345,7 +345,6 @@ func (e *engine) Follow(ctx context.Context, id string, after int64) iter.Seq2[e
 func (e *engine) TokenByHash(_ context.Context, hash string) (exchange.Token, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lookups++
 	token, found := e.tokens[hash]
 	return token, found, e.down
 }
@@ -376,7 +375,7 @@ func (e *engine) Delete(_ context.Context, namespace, key string) error {
 
 // token mints a token; agent limits it.
 func (e *engine) token(name, agent string) string {
-	token, hash := MintToken()
+	token, hash := bearer.Mint()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tokens[hash] = exchange.Token{ID: newID(), Name: name, Agent: agent, Hash: hash, CreatedAt: time.Now()}

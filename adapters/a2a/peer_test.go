@@ -16,13 +16,13 @@ import (
 	"inbox/normalized"
 )
 
-// bearer sends the token with every request of the SDK's client.
-type bearer struct {
+// bearing sends the token with every request of the SDK's client.
+type bearing struct {
 	token string
 	next  http.RoundTripper
 }
 
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+b.token)
 	return b.next.RoundTrip(r)
@@ -32,7 +32,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 func (b *bundle) peer(token string, version a2a.ProtocolVersion, binding a2a.TransportProtocol) *a2aclient.Client {
 	b.Helper()
 	ctx := context.Background()
-	authorized := &http.Client{Transport: bearer{token, b.client.Transport}}
+	authorized := &http.Client{Transport: bearing{token, b.client.Transport}}
 	resolver := agentcard.NewResolver(authorized)
 	resolver.CardParser = a2av0.NewAgentCardParser()
 	card, err := resolver.Resolve(ctx, b.url+"/a2a/echo")

@@ -21,6 +21,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/bearer"
 	"inbox/internal/httpserver"
 	"inbox/policypart"
 )
@@ -114,7 +115,7 @@ type Adapter struct {
 	codec
 	options Options
 	base    string // PublicURL without a slash at the end
-	tokens  *tokenCache
+	tokens  *bearer.Cache
 	seen    changes
 	log     *slog.Logger
 
@@ -136,7 +137,7 @@ func New(options Options) (*Adapter, error) {
 	}
 	a := &Adapter{
 		codec: codec{blobs: options.Blobs}, options: options, base: strings.TrimSuffix(options.PublicURL, "/"),
-		tokens: newTokenCache(options.Tokens), log: options.Logger,
+		tokens: bearer.NewCache(options.Tokens), log: options.Logger,
 	}
 	handler := &handler{Adapter: a}
 	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)

@@ -12,6 +12,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -61,7 +62,7 @@ type Service struct {
 	options  Options
 	rows     rows
 	bells    bells
-	tokens   *tokenCache
+	tokens   *bearer.Cache
 	sessions sessions
 
 	mu     sync.Mutex
@@ -80,7 +81,7 @@ func New(options Options) (*Service, error) {
 		options.Limits = normalized.DefaultLimits()
 	}
 	return &Service{
-		options: options, rows: rows{options.Mailbox}, tokens: newTokenCache(options.Tokens), agents: map[string]*Agent{},
+		options: options, rows: rows{options.Mailbox}, tokens: bearer.NewCache(options.Tokens), agents: map[string]*Agent{},
 	}, nil
 }
 

@@ -1,23 +1,12 @@
 package pull
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"strings"
-	"sync"
-	"time"
 
-	"inbox/exchange"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
-)
-
-const (
-	tokenCacheTTL  = 5 * time.Second // a revoked token opens nothing after it
-	maxTokens      = 4096
-	maxBearerBytes = 512
 )
 
 // authorized finds the agent of a request that shows a token for it. Who may not take turns gets one and the same
@@ -40,12 +29,11 @@ func (s *Service) authorized(handle func(http.ResponseWriter, *http.Request, *Ag
 
 func (s *Service) verify(r *http.Request) (*Agent, error) {
 	refused := fault.New(fault.Unauthenticated, "a bearer token for this agent is needed; the operator makes one")
-	bearer := bearerOf(r)
-	if bearer == "" {
+	shown := bearer.Of(r)
+	if shown == "" {
 		return nil, refused
 	}
-	sum := sha256.Sum256([]byte(bearer))
-	token, found, err := s.tokens.find(r.Context(), hex.EncodeToString(sum[:]))
+	token, found, err := s.tokens.Find(r.Context(), shown)
 	if err != nil {
 		return nil, unavailable("checking the token", err)
 	}
@@ -58,50 +46,4 @@ func (s *Service) verify(r *http.Request) (*Agent, error) {
 		return nil, fault.New(fault.NotFound, "this agent gives no turns away: it is not of kind pull")
 	}
 	return agent, nil
-}
-
-func bearerOf(r *http.Request) string {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || len(token) > maxBearerBytes {
-		return ""
-	}
-	return token
-}
-
-// tokenCache remembers valid tokens for a few seconds: programs beat often.
-type tokenCache struct {
-	source Tokens
-	mu     sync.Mutex
-	found  map[string]cachedToken
-}
-
-type cachedToken struct {
-	token   exchange.Token
-	expires time.Time
-}
-
-func newTokenCache(source Tokens) *tokenCache {
-	return &tokenCache{source: source, found: map[string]cachedToken{}}
-}
-
-func (c *tokenCache) find(ctx context.Context, hash string) (exchange.Token, bool, error) {
-	now := time.Now()
-	c.mu.Lock()
-	entry, ok := c.found[hash]
-	c.mu.Unlock()
-	if ok && now.Before(entry.expires) {
-		return entry.token, true, nil
-	}
-	token, found, err := c.source.TokenByHash(ctx, hash)
-	if err != nil || !found {
-		return token, false, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.found) >= maxTokens {
-		clear(c.found)
-	}
-	c.found[hash] = cachedToken{token: token, expires: now.Add(tokenCacheTTL)}
-	return token, true, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/bearer"
 )
 
 // TestWhoMayNotTakeTurns gives strangers one and the same answer, whether the agent is there or not.
@@ -25,7 +26,7 @@ func TestWhoMayNotTakeTurns(t *testing.T) {
 		known[digest([]byte(token))] = is
 	}
 	n := newNode(t, nil, Settings{})
-	n.service.tokens = newTokenCache(known)
+	n.service.tokens = bearer.NewCache(known)
 	answers := map[string]bool{}
 	for _, header := range []string{
 		"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + testToken, testToken, "Bearer revoked", "Bearer all", "Bearer other", "Bearer admin",
@@ -81,7 +82,7 @@ func TestScope(t *testing.T) {
 func TestTokenRevokedWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, nil, Settings{})
-		n.service.tokens = newTokenCache(shortLived{time.Now().Add(10 * time.Second)})
+		n.service.tokens = bearer.NewCache(shortLived{time.Now().Add(10 * time.Second)})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		time.AfterFunc(20*time.Second, func() { n.run(ctx, question()) })
@@ -108,26 +109,8 @@ func (brokenTokens) TokenByHash(context.Context, string) (exchange.Token, bool, 
 
 func TestTokensThatCannotBeRead(t *testing.T) {
 	n := newNode(t, nil, Settings{})
-	n.service.tokens = newTokenCache(brokenTokens{})
+	n.service.tokens = bearer.NewCache(brokenTokens{})
 	if said := n.want(t, http.StatusServiceUnavailable, "/take", ""); strings.Contains(said, "secret") {
 		t.Errorf("internals leak: %s", said)
 	}
-}
-
-func TestTokenCacheIsBounded(t *testing.T) {
-	cache := newTokenCache(everyToken{})
-	for i := range maxTokens + 10 {
-		if _, found, err := cache.find(t.Context(), strings.Repeat("x", i)); !found || err != nil {
-			t.Fatal(found, err)
-		}
-	}
-	if len(cache.found) > maxTokens {
-		t.Errorf("%d tokens are remembered", len(cache.found))
-	}
-}
-
-type everyToken struct{}
-
-func (everyToken) TokenByHash(context.Context, string) (exchange.Token, bool, error) {
-	return exchange.Token{}, true, nil
 }

@@ -34,6 +34,7 @@ var levels = map[string]int{
 	"agents/tool":         4,
 	"agents/tool/request": 4,
 	"agents/task":         4,
+	"internal/bearer":     4,
 	"agents/channel":      4,
 	"agents/bridge":       4,
 	"agents/chat":         4,

@@ -1,0 +1,105 @@
+// Package bearer reads the bearer tokens that the operator gives to peers and programs: their form, their hash and a
+// short memory of those that were found. It decides nothing about what a token opens; every room does that itself.
+package bearer
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"inbox/exchange"
+)
+
+const (
+	prefix   = "inbox_"
+	random   = 32 // bytes
+	maxBytes = 512
+
+	// Remembered is how long a Cache remembers a token: a revoked one opens nothing after it.
+	Remembered = 5 * time.Second
+	// MaxRemembered is how many tokens a Cache remembers.
+	MaxRemembered = 4096
+)
+
+// Mint makes a token: "inbox_" and 32 random bytes as base64url. Its hash is what the store keeps; the token is shown
+// once.
+func Mint() (token, hash string) {
+	secret := make([]byte, random)
+	_, _ = rand.Read(secret) // never fails since Go 1.24
+	token = prefix + base64.RawURLEncoding.EncodeToString(secret)
+	return token, Hash(token)
+}
+
+// Hash is the lower-case hexadecimal SHA-256 under which a token is kept.
+func Hash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// WellFormed says whether the text has the form of ours, so that nonsense costs no query.
+func WellFormed(token string) bool {
+	return strings.HasPrefix(token, prefix) && len(token) == len(prefix)+base64.RawURLEncoding.EncodedLen(random)
+}
+
+// Of gives the token of a request's Authorization header (RFC 6750, section 2.1); "" when there is none of at most 512
+// bytes.
+func Of(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || len(token) > maxBytes {
+		return ""
+	}
+	return token
+}
+
+// Source keeps the tokens. It gives the one with a hash, revoked ones too.
+type Source interface {
+	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
+}
+
+// Cache remembers the tokens that a source found for a few seconds, because programs ask often. What was not found is
+// not remembered, so a new token opens at once. It is safe for concurrent use.
+type Cache struct {
+	source Source
+	mu     sync.Mutex
+	found  map[string]entry // by hash
+}
+
+type entry struct {
+	token   exchange.Token
+	expires time.Time
+}
+
+// NewCache makes an empty cache.
+func NewCache(source Source) *Cache { return &Cache{source: source, found: map[string]entry{}} }
+
+// Find gives the token of a text. Its errors are those of the source.
+func (c *Cache) Find(ctx context.Context, token string) (exchange.Token, bool, error) {
+	hash, now := Hash(token), time.Now()
+	c.mu.Lock()
+	known, ok := c.found[hash]
+	c.mu.Unlock()
+	if ok && now.Before(known.expires) {
+		return known.token, true, nil
+	}
+	read, found, err := c.source.TokenByHash(ctx, hash)
+	if err == nil && found {
+		c.keep(hash, entry{read, now.Add(Remembered)})
+	}
+	return read, found, err
+}
+
+func (c *Cache) keep(hash string, one entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.found) >= MaxRemembered {
+		clear(c.found)
+	}
+	c.found[hash] = one
+}

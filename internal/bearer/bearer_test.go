@@ -1,0 +1,99 @@
+package bearer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"inbox/exchange"
+)
+
+func TestOwnTokensAreWellFormed(t *testing.T) {
+	token, hash := Mint()
+	another, _ := Mint()
+	if !WellFormed(token) || hash != Hash(token) || len(hash) != 64 || token == another {
+		t.Errorf("token %q, hash %q", token, hash)
+	}
+	for _, text := range []string{"", "inbox_", token + "x", token[:len(token)-1], "x" + token[1:]} {
+		if WellFormed(text) {
+			t.Errorf("%q is taken for ours", text)
+		}
+	}
+}
+
+func TestOf(t *testing.T) {
+	for header, want := range map[string]string{
+		"": "", "Bearer": "", "Bearer ": "", "Bearer a": "a", "bEARER  a ": "a", "Basic a": "", "a": "", "Bearer " + strings.Repeat("x", 513): "",
+	} {
+		if got := Of(&http.Request{Header: http.Header{"Authorization": {header}}}); got != want {
+			t.Errorf("%.20q gives %q", header, got)
+		}
+	}
+}
+
+// shelf is a source that counts.
+type shelf struct {
+	tokens  map[string]exchange.Token
+	err     error
+	lookups int
+}
+
+func (s *shelf) TokenByHash(_ context.Context, hash string) (exchange.Token, bool, error) {
+	s.lookups++
+	token, found := s.tokens[hash]
+	return token, found, s.err
+}
+
+func TestCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &shelf{tokens: map[string]exchange.Token{}}
+		cache := NewCache(source)
+		find := func(want bool, lookups int) {
+			t.Helper()
+			token, found, err := cache.Find(t.Context(), "a")
+			if found != want || err != nil || (token.ID == "1") != want || source.lookups != lookups {
+				t.Errorf("found %v %+v, %v, %d look-ups", found, token, err, source.lookups)
+			}
+		}
+		find(false, 1)
+		source.tokens[Hash("a")] = exchange.Token{ID: "1"}
+		find(true, 2)
+		delete(source.tokens, Hash("a"))
+		<-time.After(Remembered - time.Millisecond)
+		find(true, 2)
+		<-time.After(time.Millisecond)
+		find(false, 3)
+	})
+}
+
+func TestErrorsAreNotRemembered(t *testing.T) {
+	source := &shelf{tokens: map[string]exchange.Token{Hash("a"): {ID: "1"}}, err: errors.New("down")}
+	cache := NewCache(source)
+	for range 2 {
+		if _, _, err := cache.Find(t.Context(), "a"); err == nil {
+			t.Error("no error")
+		}
+	}
+	if source.lookups != 2 {
+		t.Errorf("%d look-ups", source.lookups)
+	}
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	source := &shelf{tokens: map[string]exchange.Token{}}
+	cache := NewCache(source)
+	for i := range MaxRemembered + 10 {
+		source.tokens[Hash(fmt.Sprint(i))] = exchange.Token{}
+		if _, found, err := cache.Find(t.Context(), fmt.Sprint(i)); !found || err != nil {
+			t.Fatal(found, err)
+		}
+	}
+	if len(cache.found) > MaxRemembered {
+		t.Errorf("%d tokens are remembered", len(cache.found))
+	}
+}
