@@ -34,7 +34,7 @@ func (s *Server) buildEngine() error {
 	}
 	s.delivery = delivery.New(delivery.Options{
 		Store: s.store.Deliverer(), Channels: s.channels, Refused: s.refusedDelivery, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
-		Schedules: schedules(s.config), Active: s.config.Queue.DeliveryConcurrency,
+		Schedules: schedules(s.config), Active: s.config.Queue.DeliveryConcurrency, Limits: deliveryLimits(s.config),
 	})
 	s.pipeline = pipeline.New(pipeline.Options{
 		Limits: s.limits(),
@@ -103,14 +103,15 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,
 		UnsignedHost: !s.config.Federation.RequireSignedHost, MaxRefusals: s.maxRefusals(),
 		AnswersAgents: s.answersAgents, Likes: s.likes, EmptyMention: activitypub.EmptyGreet,
-		Present: s.demands.Present,
+		Present: s.demands.Present, Blobs: s.blobs, Profile: s.fediverseProfile, Recent: s.store,
+		PublicReplies: s.config.Federation.PublicReplies, PostLength: s.config.Federation.PostLength,
+		FollowersGetReplies: s.config.Federation.FollowersGetReplies, AuthorizedFetch: s.config.Federation.AuthorizedFetch,
+		Alive: s.hostAlive,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.queue.Handle(activityJob, queue.KindOptions{
-		Concurrency: s.config.Queue.DeliveryConcurrency, Schedule: s.config.Federation.Retry, MaxAttempts: len(s.config.Federation.Retry) + 1,
-	}, sendActivity(adapter))
+	s.handleActivities(adapter)
 	return adapter, nil
 }
 
@@ -240,7 +241,8 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, console.NewAPI(console.APIOptions{
 		Tokens: s.store, Turns: s.store, Held: s.pipeline, Records: s.store, Approvals: s.demands,
 		ToolRecords: s.store, ToolRequests: s.pipeline,
-		Lists: apiLists{listKeeper{s.config, s.store}},
+		Lists:   apiLists{listKeeper{s.config, s.store}},
+		Answers: answers{s.store, s.delivery},
 	}).Routes()...)
 	s.http, err = httpserver.New(httpserver.Options{
 		Listen: s.config.HTTP.Listen, Routes: routes, Checks: []httpserver.Check{s.pingCheck()},

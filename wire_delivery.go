@@ -1,9 +1,16 @@
 package inbox
 
 import (
+	"context"
+
+	"inbox/adapters/activitypub"
 	"inbox/engine/delivery"
 	"inbox/internal/queue"
+	"inbox/normalized"
 )
+
+// waitingWorkers is how many deliveries may wait for peers for each one that works.
+const waitingWorkers = 4
 
 // handleDeliveries gives the deliveries their workers. Many of them wait for slow peers, which costs nothing but a
 // connection, so there are more workers than attempts that may work at once.
@@ -14,5 +21,35 @@ func (s *Server) handleDeliveries() {
 	s.queue.Handle(delivery.SpreadKind, queue.KindOptions{Concurrency: 2}, s.delivery.Spread)
 }
 
-// waitingWorkers is how many deliveries may wait for peers for each one that works.
-const waitingWorkers = 4
+// handleActivities gives workers to what is no reply, such as Accept and Move.
+func (s *Server) handleActivities(adapter *activitypub.Adapter) {
+	options := queue.KindOptions{Concurrency: s.config.Queue.DeliveryConcurrency, MaxAttempts: len(s.config.Federation.Retry) + 1}
+	for _, kind := range []string{activityJob, activityBulkJob} {
+		s.queue.Handle(kind, options, s.sendActivity(adapter))
+	}
+}
+
+func deliveryLimits(config *Config) map[string]delivery.Limits {
+	return map[string]delivery.Limits{normalized.ViaActivityPub: {
+		Concurrency: config.Federation.HostConcurrency, PerSecond: float64(config.Federation.HostRate), WaitsTogether: true,
+	}}
+}
+
+// hostAlive is told of servers that sent something with a good signature.
+func (s *Server) hostAlive(ctx context.Context, host string) {
+	s.delivery.Alive(ctx, normalized.ViaActivityPub, host)
+}
+
+// fediverseProfile is what the configuration says about an agent's account.
+func (s *Server) fediverseProfile(name string) activitypub.Profile {
+	for _, agent := range s.config.Agents {
+		if agent.Name == name {
+			f := agent.Fediverse
+			return activitypub.Profile{
+				Icon: f.Icon, Image: f.Image, Hidden: !f.Discoverable, Indexable: f.Indexable, AlsoKnownAs: f.AlsoKnownAs,
+				QuotesByFans: f.Quotes == "followers",
+			}
+		}
+	}
+	return activitypub.Profile{}
+}

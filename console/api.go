@@ -47,6 +47,7 @@ type APIOptions struct {
 	Records Records
 
 	Approvals Approvals
+	Answers   Answers // optional
 
 	ToolRecords  ToolRecords
 	ToolRequests ToolRequests
@@ -76,6 +77,8 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodPost, "/api/v1/tool-requests/{request}/submit", a.submitToolResult),
 		a.route(http.MethodPost, "/api/v1/tool-requests/{request}/cancel", a.cancelToolRequest),
 		a.route(http.MethodGet, "/api/v1/turns/{turn}", a.turn),
+		a.route(http.MethodDelete, "/api/v1/replies/{reply}", a.deleteAnswer),
+		a.route(http.MethodPut, "/api/v1/replies/{reply}", a.editAnswer),
 		a.route(http.MethodGet, "/api/v1/people", a.listPeople),
 		a.route(http.MethodDelete, "/api/v1/people", a.unlink),
 		a.route(http.MethodGet, "/api/v1/audit", a.listAudit),

@@ -79,6 +79,12 @@ type Outbox interface {
 	SendLater(ctx context.Context, partition, payload string) error
 }
 
+// Later is work that SendActivity asks for: it is stored in the transaction that ends its own job.
+type Later struct {
+	Partition, Payload string
+	Bulk               bool // to many: it waits behind what single people wait for
+}
+
 // Client sends HTTP requests under the outgoing address policy (internal/safehttp).
 type Client interface {
 	Do(request *http.Request) (*http.Response, error)
@@ -115,15 +121,25 @@ type Options struct {
 	Outbox    Outbox
 	Client    Client
 
-	AllowPrivate  bool                             // federation.allow_private: plain http and any host in ids
-	Mode          string                           // optional: ModeOpen
-	HostAllowed   func(host string) bool           // optional: asked before any fetch and for every sender
-	ActorAllowed  func(iri string) bool            // optional: asked before any fetch for every actor who claims to act
-	AnswersAgents func(agent string) bool          // optional: whether the agent answers automated actors; no
-	Likes         func(agent string) bool          // optional: whether the agent acknowledges a note with a Like instead of a note; no
-	MediaURL      func(digest, name string) string // optional: public address of stored bytes; without it they are named only
-	EmptyMention  string                           // optional: EmptyIgnore
-	PublicReplies bool                             // optional: answer public questions publicly instead of unlisted
+	AllowPrivate  bool                       // federation.allow_private: plain http and any host in ids
+	Mode          string                     // optional: ModeOpen
+	HostAllowed   func(host string) bool     // optional: asked before any fetch and for every sender
+	ActorAllowed  func(iri string) bool      // optional: asked before any fetch for every actor who claims to act
+	AnswersAgents func(agent string) bool    // optional: whether the agent answers automated actors; no
+	Likes         func(agent string) bool    // optional: whether the agent acknowledges a note with a Like instead of a note; no
+	Blobs         Blobs                      // optional: stored bytes of files; without it such files are named only
+	EmptyMention  string                     // optional: EmptyIgnore
+	PublicReplies bool                       // optional: answer public questions publicly instead of unlisted
+	PostLength    int                        // optional: characters after which an answer becomes a chain of posts; 4000
+	Profile       func(agent string) Profile // optional: what the actor of an agent shows beside its name
+
+	FollowersGetReplies bool // address open answers to the agent's followers too, as people's own servers do
+	AuthorizedFetch     bool // answer signed requests only, except for the server's own actor
+
+	Recent Recent // optional: where to tell of a changed actor, beside followers
+
+	// Alive is told of hosts that sent something with a good signature. Optional.
+	Alive func(ctx context.Context, host string)
 
 	// Present makes a demand ready for its reader: it checks the address once more and puts the secret into it, so it
 	// is called for the asker alone and never for a public document. Optional: policypart.Part.Confine to PublicURL.
@@ -153,8 +169,9 @@ type Adapter struct {
 	refusals      *tally // by network address
 	confirmations *tally // by relaying host
 	actors        *cache[document]
-	outboxes      *cache[[]createActivity]
 	named         *cache[string] // address → actor that its WebFinger names
+	followed      *cache[bool]   // agent → whether anybody follows it
+	media         mediaSecret
 }
 
 // Bounds of the caches, in entries.
@@ -174,7 +191,7 @@ func New(options Options) (*Adapter, error) {
 	a := &Adapter{
 		options: options, base: base, host: hostOf(base),
 		schemes: newCache[knownScheme](maxCachedHosts), actors: newCache[document](maxCachedAgents),
-		outboxes: newCache[[]createActivity](maxCachedAgents),
+		followed: newCache[bool](maxCachedAgents),
 		named:    newCache[string](maxCachedAgents),
 		secure:   newCache[bool](maxCachedHosts),
 
@@ -199,7 +216,7 @@ func (o *Options) check() error {
 	if o.Mode == "" {
 		o.Mode = ModeOpen
 	}
-	o.MaxAttempts = cmp.Or(o.MaxAttempts, 4)
+	o.MaxAttempts, o.PostLength = cmp.Or(o.MaxAttempts, 4), cmp.Or(o.PostLength, defaultPostLength)
 	o.MaxRefusals = cmp.Or(o.MaxRefusals, 300)
 	if o.ClientAddress == nil {
 		o.ClientAddress = httpserver.ClientIP

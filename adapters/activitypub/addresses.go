@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,8 +38,23 @@ func (a *Adapter) actorIRI(agent string) string   { return a.base + "/agents/" +
 func (a *Adapter) profileURL(agent string) string { return a.base + "/@" + agent }
 func (a *Adapter) sharedInbox() string            { return a.base + "/inbox" }
 func (a *Adapter) noteIRI(replyID string) string  { return a.base + "/o/" + replyID }
-func (a *Adapter) activityIRI(replyID string) string {
-	return a.noteIRI(replyID) + "/activity"
+
+// postIRI names a post of a chain, counted from 1; the first has the id of the answer.
+func (a *Adapter) postIRI(replyID string, post int) string {
+	if post <= 1 {
+		return a.noteIRI(replyID)
+	}
+	return a.noteIRI(replyID) + "/" + strconv.Itoa(post)
+}
+
+// firstPost gives the id of the answer that one of our posts belongs to; any other id stays as it is.
+func (a *Adapter) firstPost(iri string) string {
+	rest, ours := strings.CutPrefix(iri, a.noteIRI(""))
+	id, post, chained := strings.Cut(rest, "/")
+	if number, err := strconv.Atoi(post); ours && chained && err == nil && number > 1 && number <= maxPosts {
+		return a.noteIRI(id)
+	}
+	return iri
 }
 
 // instanceIRI is the server's own actor, which signs our fetches. Its path is no agent's, whatever the agents' names.

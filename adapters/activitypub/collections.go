@@ -1,9 +1,10 @@
 package activitypub
 
 import (
-	"context"
 	"net/http"
-	"time"
+	"net/url"
+	"slices"
+	"strings"
 
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -11,14 +12,15 @@ import (
 )
 
 const (
-	outboxScan = 100 // newest answers that are looked at for the outbox
 	outboxPage = 20
-	outboxLife = time.Minute
+
+	// MaxFeatured bounds the pinned answers of one agent: what Mastodon shows.
+	MaxFeatured = 5
 )
 
 // collection is an OrderedCollection. Members of followers and following are not shown to anybody.
 type collection struct {
-	Context      string  `json:"@context"`
+	Context      any     `json:"@context"`
 	ID           string  `json:"id"`
 	Type         string  `json:"type"`
 	TotalItems   int64   `json:"totalItems"`
@@ -26,12 +28,13 @@ type collection struct {
 	OrderedItems *[]note `json:"orderedItems,omitempty"`
 }
 
-// outboxPageDocument is the one page of an outbox: the newest public notes.
+// outboxPageDocument is one page of an outbox.
 type outboxPageDocument struct {
 	Context      []any            `json:"@context"`
 	ID           string           `json:"id"`
 	Type         string           `json:"type"`
 	PartOf       string           `json:"partOf"`
+	Next         string           `json:"next,omitempty"`
 	OrderedItems []createActivity `json:"orderedItems"`
 }
 
@@ -41,8 +44,16 @@ func (a *Adapter) serveCollection(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, fault.New(fault.NotFound, "no such agent"))
 		return
 	}
-	id := a.actorIRI(agent.Name)
-	switch name := httpserver.Param(r, "collection"); name {
+	id, name := a.actorIRI(agent.Name), httpserver.Param(r, "collection")
+	if name == "inbox" {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "an inbox is written and not read", http.StatusMethodNotAllowed)
+		return
+	}
+	if !a.mayRead(w, r) {
+		return
+	}
+	switch name {
 	case "outbox":
 		a.serveOutbox(w, r, agent)
 	case "followers":
@@ -55,10 +66,7 @@ func (a *Adapter) serveCollection(w http.ResponseWriter, r *http.Request) {
 	case "following":
 		a.writeCollection(w, r, collection{ID: id + "/following"})
 	case "featured":
-		a.writeCollection(w, r, collection{ID: id + "/featured", OrderedItems: &[]note{}})
-	case "inbox":
-		w.Header().Set("Allow", http.MethodPost)
-		http.Error(w, "an inbox is written and not read", http.StatusMethodNotAllowed)
+		a.serveFeatured(w, r, agent)
 	default:
 		refuse(w, r, fault.New(fault.NotFound, "no such collection"))
 	}
@@ -75,7 +83,10 @@ func (a *Adapter) serveInstanceCollection(w http.ResponseWriter, r *http.Request
 }
 
 func (a *Adapter) writeCollection(w http.ResponseWriter, r *http.Request, content collection) {
-	content.Context, content.Type = activityStreams, "OrderedCollection"
+	if content.Context == nil {
+		content.Context = activityStreams
+	}
+	content.Type = "OrderedCollection"
 	a.write(w, r, content)
 }
 
@@ -89,50 +100,93 @@ func (a *Adapter) write(w http.ResponseWriter, r *http.Request, content any) {
 		refuse(w, r, err)
 		return
 	}
-	writeDocument(w, r, doc, 60)
+	seconds := 60
+	if a.options.AuthorizedFetch {
+		seconds = 0 // what one signer may read is for no shared cache
+	}
+	writeDocument(w, r, doc, seconds)
 }
 
-// serveOutbox shows public answers only, newest first. The total counts what the scan finds: the exact number is
-// worth no query over all answers.
+// serveOutbox shows what everybody may read, newest first.
 func (a *Adapter) serveOutbox(w http.ResponseWriter, r *http.Request, agent exchange.AgentProfile) {
-	id := a.actorIRI(agent.Name) + "/outbox"
-	notes, err := a.publicNotes(r.Context(), agent.Name)
+	id, query := a.actorIRI(agent.Name)+"/outbox", r.URL.Query()
+	if query.Get("page") == "" {
+		count, err := a.options.Replies.CountReplies(r.Context(), agent.Name)
+		if err != nil {
+			refuse(w, r, unavailable(err))
+			return
+		}
+		a.writeCollection(w, r, collection{ID: id, TotalItems: count, First: id + "?page=true"})
+		return
+	}
+	before := clip(query.Get("before"), 64)
+	page := outboxPageDocument{Context: noteContext, ID: id + "?page=true", Type: "OrderedCollectionPage", PartOf: id}
+	if before != "" {
+		page.ID += "&before=" + url.QueryEscape(before)
+	}
+	entries, next, err := a.outboxEntries(r, agent.Name, before)
 	if err != nil {
 		refuse(w, r, unavailable(err))
 		return
 	}
-	if r.URL.Query().Get("page") == "" {
-		a.writeCollection(w, r, collection{ID: id, TotalItems: int64(len(notes)), First: id + "?page=true"})
-		return
-	}
-	page := outboxPageDocument{
-		Context: noteContext, ID: id + "?page=true", Type: "OrderedCollectionPage", PartOf: id,
-		OrderedItems: notes[:min(len(notes), outboxPage)],
+	if page.OrderedItems = entries; next != "" {
+		page.Next = id + "?page=true&before=" + url.QueryEscape(next)
 	}
 	a.write(w, r, page)
 }
 
-func (a *Adapter) publicNotes(ctx context.Context, agent string) ([]createActivity, error) {
-	if kept, found := a.outboxes.get(agent, a.now()); found {
-		return kept, nil
-	}
-	replies, err := a.options.Replies.Replies(ctx, agent, "", outboxScan)
+// outboxEntries gives at most one page of activities and the id where the next one begins. The posts of a chain stay on
+// one page.
+func (a *Adapter) outboxEntries(r *http.Request, agent, before string) (entries []createActivity, next string, err error) {
+	replies, err := a.options.Replies.Replies(r.Context(), agent, before, outboxPage+1)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	notes := []createActivity{}
-	for _, reply := range replies {
+	entries = []createActivity{}
+	for i, reply := range replies {
+		posts := max(reply.Posts, 1)
+		if i == outboxPage || len(entries)+posts > outboxPage {
+			return entries, replies[i-1].ID, nil
+		}
 		if !a.published(reply) {
 			continue
 		}
-		made, err := a.render(reply, a.knownPeople(ctx, reply), withoutAddress)
-		if err != nil {
-			continue // an old row that we can no longer read hides itself, not the whole outbox
+		people := a.knownPeople(r.Context(), reply)
+		for post := posts; post >= 1; post-- {
+			made, err := a.render(reply, post, people, withoutAddress)
+			if err != nil {
+				continue // an old row that we can no longer read hides itself, not the whole outbox
+			}
+			entry := a.activity(made)
+			entry.Context = nil
+			entries = append(entries, entry)
 		}
-		entry := a.activity(reply.ID, made)
-		entry.Context = nil
-		notes = append(notes, entry)
 	}
-	a.outboxes.put(agent, notes, a.now().Add(outboxLife))
-	return notes, nil
+	return entries, "", nil
+}
+
+// FeaturedNamespace holds what the operator pinned on the profile of an agent: reply id → empty.
+func FeaturedNamespace(agent string) string { return "activitypub.featured." + agent }
+
+// serveFeatured shows the notes that the operator pinned, newest first.
+func (a *Adapter) serveFeatured(w http.ResponseWriter, r *http.Request, agent exchange.AgentProfile) {
+	ids, _, err := a.options.State.List(r.Context(), FeaturedNamespace(agent.Name), "", MaxFeatured)
+	if err != nil {
+		refuse(w, r, unavailable(err))
+		return
+	}
+	slices.Reverse(ids) // ids begin with their time
+	pinned := []note{}
+	for _, id := range ids {
+		reply, _, err := a.options.Replies.Reply(r.Context(), id)
+		if err != nil || !reply.DeletedAt.IsZero() || !strings.EqualFold(reply.Agent, agent.Name) || !a.published(reply) {
+			continue
+		}
+		if made, err := a.render(reply, 1, a.knownPeople(r.Context(), reply), withoutAddress); err == nil {
+			pinned = append(pinned, made)
+		}
+	}
+	a.writeCollection(w, r, collection{
+		Context: noteContext, ID: a.actorIRI(agent.Name) + "/featured", TotalItems: int64(len(pinned)), OrderedItems: &pinned,
+	})
 }

@@ -4,14 +4,15 @@ import (
 	"html"
 	"strings"
 
+	"inbox/exchange"
 	"inbox/normalized"
 )
 
 // writing is a response with what shapes its text.
 type writing struct {
-	response normalized.Response
-	locale   string // of the reader, BCP 47; may be empty
-	present  presenter
+	reply   exchange.Reply
+	locale  string // of the reader, BCP 47; may be empty
+	present presenter
 }
 
 // fill writes content, source and files, with every mentioned person visible in the text.
@@ -39,7 +40,7 @@ func (a *Adapter) fill(made *note, text writing, people []person) {
 // out.
 func (a *Adapter) content(made *note, text writing) (body string, sources []string) {
 	var out, demand strings.Builder
-	for _, part := range text.response.Parts {
+	for _, part := range text.reply.Response.Parts {
 		switch part.Kind {
 		case normalized.PartText:
 			out.WriteString(textHTML(part))
@@ -49,14 +50,14 @@ func (a *Adapter) content(made *note, text writing) (body string, sources []stri
 		case normalized.PartLink:
 			out.WriteString("<p>" + linkPart(part) + "</p>")
 		case normalized.PartFile, normalized.PartArtifact:
-			out.WriteString(a.file(made, part))
+			out.WriteString(a.file(made, text.reply, part))
 		case normalized.PartPolicy:
 			demand.WriteString(text.policy(part))
 		}
 	}
 	out.WriteString(demand.String())
-	if out.Len() == 0 && text.response.Error != nil {
-		out.WriteString(plainHTML(text.response.Error.Message))
+	if out.Len() == 0 && text.reply.Response.Error != nil {
+		out.WriteString(plainHTML(text.reply.Response.Error.Message))
 	}
 	return out.String(), sources
 }
@@ -84,8 +85,8 @@ func linkPart(part normalized.Part) string {
 }
 
 // file attaches a file that has a public address and names any other.
-func (a *Adapter) file(made *note, part normalized.Part) string {
-	address := a.fileAddress(part)
+func (a *Adapter) file(made *note, reply exchange.Reply, part normalized.Part) string {
+	address := a.fileAddress(reply, part)
 	if address == "" || len(made.Attachment) >= maxReplyFiles {
 		name := part.Name
 		if name == "" {
@@ -100,19 +101,30 @@ func (a *Adapter) file(made *note, part normalized.Part) string {
 	if description == "" {
 		description = part.Description
 	}
-	made.Attachment = append(made.Attachment, noteFile{"Document", part.MIME, address, description})
+	made.Attachment = append(made.Attachment, noteFile{attachmentType(part.MIME), part.MIME, address, description, part.Size})
 	return ""
 }
 
-func (a *Adapter) fileAddress(part normalized.Part) string {
+// attachmentType is the kind of attachment; servers show a Document by its media type.
+func attachmentType(mime string) string {
+	switch kind, _, _ := strings.Cut(mime, "/"); kind {
+	case "image":
+		return "Image"
+	case "video":
+		return "Video"
+	case "audio":
+		return "Audio"
+	}
+	return "Document"
+}
+
+// fileAddress is where everybody who has the note may read the file.
+func (a *Adapter) fileAddress(reply exchange.Reply, part normalized.Part) string {
 	if part.BytesRef == nil {
 		return ""
 	}
 	if _, ok := origin(part.BytesRef.URL); ok {
 		return part.BytesRef.URL
 	}
-	if part.BytesRef.Kind == normalized.BytesContentAddressed && a.options.MediaURL != nil {
-		return a.options.MediaURL(part.BytesRef.Digest, part.Name)
-	}
-	return ""
+	return a.mediaURL(reply, part)
 }

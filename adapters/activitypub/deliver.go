@@ -19,11 +19,13 @@ type destination struct {
 	Actor   string `json:"actor,omitempty"`
 	Inbox   string `json:"inbox,omitempty"`
 	Address string `json:"address,omitempty"`
-	Like    bool   `json:"like,omitempty"` // the reply is a Like of the question and no note
+	Like    bool   `json:"like,omitempty"`   // the reply is a Like of the question and no note
+	Post    int    `json:"post,omitempty"`   // of a chain, counted from 1; 0 = the first
+	Shared  bool   `json:"shared,omitempty"` // the inbox is that of a server, for its followers; Actor is one of them
 }
 
 // Plan gives the note's id and its destinations: the asker, and everybody whom the agent added in to and cc.
-func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
+func (a *Adapter) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {
 		return exchange.Plan{}, fault.GiveUp("the stored question cannot be read", err)
@@ -40,14 +42,27 @@ func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, 
 	for _, address := range a.extras(reply, asked) {
 		places = append(places, destination{Address: address.String()})
 	}
-	for _, place := range places {
-		entry, err := place.entry()
-		if err != nil {
-			return exchange.Plan{}, err
+	plan.Posts = len(splitParts(reply.Response.Parts, a.options.PostLength, maxPosts))
+	plan.Spread = plan.Open && !main.Like && a.hasFollowers(ctx, reply.Agent)
+	plan.Destinations, err = chained(places, plan.Posts)
+	return plan, err
+}
+
+// chained gives every place all posts. A place gets them in order: its deliveries run one after the other.
+func chained(places []destination, posts int) (all []exchange.Destination, err error) {
+	for post := range posts {
+		for _, place := range places {
+			if post > 0 {
+				place.Post = post + 1
+			}
+			entry, err := place.entry()
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, entry)
 		}
-		plan.Destinations = append(plan.Destinations, entry)
 	}
-	return plan, nil
+	return all, nil
 }
 
 func (d destination) entry() (exchange.Destination, error) {
@@ -98,29 +113,37 @@ func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 	if err := a.allowed(ctx, delivery.Reply.Agent, place); err != nil {
 		return exchange.DeliveryReceipt{}, err
 	}
-	body, err := a.written(ctx, delivery.Reply, relayed, place)
+	body, err := a.written(ctx, delivery, relayed, place)
 	if err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as an activity", err)
 	}
-	detail, err := a.post(ctx, parcel{delivery.Reply.Agent, place.Actor, place.Inbox, body, delivery.Attempt})
+	detail, err := a.post(ctx, parcel{delivery.Reply.Agent, place.Actor, place.Inbox, body, delivery.Attempt, place.Shared})
 	return exchange.DeliveryReceipt{Detail: detail}, err
 }
 
 // written gives the activity that carries a reply to one place.
-func (a *Adapter) written(ctx context.Context, reply exchange.Reply, relayed []person, place destination) ([]byte, error) {
+func (a *Adapter) written(ctx context.Context, delivery exchange.Delivery, relayed []person, place destination) ([]byte, error) {
+	reply, post := delivery.Reply, max(place.Post, 1)
 	if place.Like {
 		return a.like(reply)
 	}
-	made, err := a.render(reply, relayed, a.options.Present)
+	// An edit may have left fewer posts than were sent.
+	if delivery.Action == exchange.ActionDelete || delivery.Action == exchange.ActionUpdate && post > len(a.postsOf(reply)) {
+		return a.deletion(ctx, reply, post, relayed)
+	}
+	made, err := a.render(reply, post, relayed, a.options.Present)
 	if err != nil {
 		return nil, err
+	}
+	if delivery.Action == exchange.ActionUpdate {
+		return a.provenUpdate(ctx, reply, made)
 	}
 	return a.provenCreate(ctx, reply, made)
 }
 
 // provenCreate encodes the Create of a note with its proof, dated like the note.
 func (a *Adapter) provenCreate(ctx context.Context, reply exchange.Reply, made note) ([]byte, error) {
-	body, err := encode(a.activity(reply.ID, made))
+	body, err := encode(a.activity(made))
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +162,7 @@ func (a *Adapter) allowed(ctx context.Context, agent string, place destination) 
 	switch {
 	case err != nil:
 		return fault.RetryIn(0, "our own store did not answer", err)
-	case blocked:
+	case blocked && !place.Shared:
 		return fault.GiveUp("the recipient has blocked this agent", nil)
 	}
 	return nil

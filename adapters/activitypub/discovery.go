@@ -65,6 +65,11 @@ type actorDocument struct {
 	Indexable         bool              `json:"indexable"`
 	Published         string            `json:"published,omitempty"`
 	WebFinger         string            `json:"webfinger"`
+	Icon              *picture          `json:"icon,omitempty"`
+	Image             *picture          `json:"image,omitempty"`
+	Interaction       *interaction      `json:"interactionPolicy,omitempty"`
+	AlsoKnownAs       []string          `json:"alsoKnownAs,omitempty"`
+	MovedTo           string            `json:"movedTo,omitempty"`
 	Implements        []implemented     `json:"implements,omitempty"`
 }
 
@@ -101,6 +106,12 @@ var actorContext = []any{
 		"indexable":                 "toot:indexable",
 		"featured":                  map[string]string{"@id": "toot:featured", "@type": "@id"},
 		"webfinger":                 "https://purl.archive.org/socialweb/webfinger#webfinger",
+		"alsoKnownAs":               map[string]string{"@id": "as:alsoKnownAs", "@type": "@id"},
+		"movedTo":                   map[string]string{"@id": "as:movedTo", "@type": "@id"},
+		"gts":                       "https://gotosocial.org/ns#",
+		"interactionPolicy":         map[string]string{"@id": "gts:interactionPolicy", "@type": "@id"},
+		"canQuote":                  map[string]string{"@id": "gts:canQuote", "@type": "@id"},
+		"automaticApproval":         map[string]string{"@id": "gts:automaticApproval", "@type": "@id"},
 		// Neither multikey/v1 nor data-integrity/v1 names it, and Fedify then finds no key.
 		"assertionMethod": map[string]string{"@id": "https://w3id.org/security#assertionMethod", "@type": "@id", "@container": "@set"},
 		"implements":      map[string]string{"@id": "https://w3id.org/fep/844e#implements", "@type": "@id"},
@@ -108,7 +119,7 @@ var actorContext = []any{
 }
 
 // agentActor makes the actor of an agent: type Service, which people see as "automated".
-func (a *Adapter) agentActor(agent exchange.AgentProfile, key *ownKey) actorDocument {
+func (a *Adapter) agentActor(agent exchange.AgentProfile, key *ownKey, movedTo string) actorDocument {
 	id := a.actorIRI(agent.Name)
 	actor := a.baseActor(id, key)
 	actor.Type, actor.PreferredUsername, actor.Name = "Service", agent.Name, agent.DisplayName
@@ -123,7 +134,10 @@ func (a *Adapter) agentActor(agent exchange.AgentProfile, key *ownKey) actorDocu
 	}
 	actor.URL, actor.Discoverable = a.profileURL(agent.Name), true
 	actor.Followers, actor.Following, actor.Featured = id+"/followers", id+"/following", id+"/featured"
-	actor.WebFinger = agent.Name + "@" + a.options.Domain
+	actor.WebFinger, actor.MovedTo = agent.Name+"@"+a.options.Domain, movedTo
+	if a.options.Profile != nil {
+		actor.show(a.options.Profile(agent.Name))
+	}
 	return actor
 }
 
@@ -141,8 +155,8 @@ func (a *Adapter) baseActor(id string, key *ownKey) actorDocument {
 	return actorDocument{
 		Context: actorContext, ID: id, Inbox: id + "/inbox", Outbox: id + "/outbox",
 		Endpoints:       map[string]string{"sharedInbox": a.sharedInbox()},
-		PublicKey:       publicKey{ID: id + "#main-key", Owner: id, PEM: key.Public},
-		AssertionMethod: []multikey{{ID: id + proofKeyFragment, Type: "Multikey", Controller: id, Key: key.Multikey}},
+		PublicKey:       publicKey{ID: id + key.fragment(), Owner: id, PEM: key.Public},
+		AssertionMethod: append([]multikey{{ID: id + proofKeyFragment, Type: "Multikey", Controller: id, Key: key.Multikey}}, key.formerKeys(id, a.now())...),
 	}
 }
 
@@ -154,8 +168,16 @@ func (a *Adapter) serveActor(w http.ResponseWriter, r *http.Request) {
 	}
 	switch accepts(r) {
 	case formActivity:
+		if !a.mayRead(w, r) {
+			return
+		}
+		movedTo, err := a.movedTo(r.Context(), agent.Name)
+		if err != nil {
+			refuse(w, r, unavailable(err))
+			return
+		}
 		a.serveDocument(w, r, agent.Name, func(key *ownKey) (string, actorDocument) {
-			return fingerprint(agent), a.agentActor(agent, key)
+			return fingerprint(agent) + key.fragment() + " " + movedTo, a.agentActor(agent, key, movedTo)
 		})
 	case formPage:
 		w.Header().Set("Vary", "Accept")
@@ -172,7 +194,7 @@ func (a *Adapter) serveInstance(w http.ResponseWriter, r *http.Request) {
 		refuseForm(w)
 		return
 	}
-	a.serveDocument(w, r, "", func(key *ownKey) (string, actorDocument) { return "instance", a.instanceActor(key) })
+	a.serveDocument(w, r, "", func(key *ownKey) (string, actorDocument) { return "instance" + key.fragment(), a.instanceActor(key) })
 }
 
 func fingerprint(agent exchange.AgentProfile) string {
@@ -193,9 +215,13 @@ func (a *Adapter) serveDocument(w http.ResponseWriter, r *http.Request, owner st
 			refuse(w, r, err)
 			return
 		}
-		a.actors.put(strings.ToLower(owner), kept, a.now().Add(24*time.Hour))
+		a.actors.put(strings.ToLower(owner), kept, a.now().Add(time.Hour))
 	}
-	writeDocument(w, r, kept, 180)
+	seconds := 180
+	if a.options.AuthorizedFetch && owner != "" {
+		seconds = 0 // what one signer may read is for no shared cache
+	}
+	writeDocument(w, r, kept, seconds)
 }
 
 // writeDocument sends an encoded ActivityPub document, or 304 for a reader that has it. Nobody keeps it when seconds

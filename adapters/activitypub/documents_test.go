@@ -2,8 +2,10 @@ package activitypub
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/exchange"
+	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
@@ -149,7 +152,7 @@ func TestNotes(t *testing.T) {
 
 // TestRenderedResponses is about everything that an answer can hold.
 func TestRenderedResponses(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.MediaURL = mediaAddress })
+	r := newRig(t, func(o *Options) { o.Blobs = noBlobs{} })
 	in := r.question("1", "hello", func(note map[string]any) {
 		note["summary"], note["sensitive"] = "food", true
 		note["contentMap"] = map[string]string{"de": "hello"}
@@ -165,7 +168,7 @@ func TestRenderedResponses(t *testing.T) {
 		normalized.Part{Kind: normalized.PartFile, MIME: "text/plain", Name: "c<.txt", BytesRef: normalized.Inline([]byte("x"))},
 		normalized.Part{Kind: normalized.PartToolCall, ID: "1", Name: "secret_tool"},
 	)
-	made, err := r.adapter.render(reply, nil, r.adapter.options.Present)
+	made, err := r.adapter.render(reply, 1, nil, r.adapter.options.Present)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,14 +179,17 @@ func TestRenderedResponses(t *testing.T) {
 	r.golden("rendered.json", body)
 	failed := r.reply(in)
 	failed.Response.Status, failed.Response.Error = normalized.StatusFailed, &normalized.ResponseError{Message: "Something broke <here>."}
-	made, err = r.adapter.render(failed, nil, r.adapter.options.Present)
+	made, err = r.adapter.render(failed, 1, nil, r.adapter.options.Present)
 	if err != nil || !strings.Contains(made.Content, "Something broke &lt;here&gt;.") {
 		t.Errorf("failed: %s, %v", made.Content, err)
 	}
 }
 
-func mediaAddress(digest, name string) string {
-	return "https://inbox.example/media/" + digest[:8] + "/" + name
+// noBlobs is a store of files with nothing in it.
+type noBlobs struct{}
+
+func (noBlobs) Open(context.Context, string) (io.ReadCloser, error) {
+	return nil, fault.New(fault.NotFound, "no such content")
 }
 
 // TestNormalizedMessages holds whole messages of different servers against golden files.

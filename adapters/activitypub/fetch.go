@@ -129,7 +129,7 @@ func (a *Adapter) signWith(ctx context.Context, withQuery bool) func(*http.Reque
 		}
 		request.Header.Set("User-Agent", a.userAgent())
 		request.Header.Set("Date", a.now().UTC().Format(http.TimeFormat))
-		return signCavage(request, nil, a.instanceIRI()+"#main-key", key.Private, withQuery)
+		return signCavage(request, nil, a.instanceIRI()+key.fragment(), key.Private, withQuery)
 	}
 }
 

@@ -27,7 +27,10 @@ const (
 // the proofs inside activities.
 type ownKey struct {
 	Private  *rsa.PrivateKey
-	Public   string // SPKI PEM
+	Public   string      // SPKI PEM
+	Name     string      // fragment of the key's id; empty = main-key
+	Previous []formerKey // keys before it that peers may still meet
+	loaded   time.Time
 	Proof    ed25519.PrivateKey
 	Multikey string // the public half of Proof
 }
@@ -36,6 +39,9 @@ type ownKey struct {
 type storedKey struct {
 	PrivateKeyPEM string    `json:"private_key_pem"` // PKCS #8
 	CreatedAt     time.Time `json:"created_at"`
+
+	Name     string      `json:"name,omitempty"` // see ownKey
+	Previous []formerKey `json:"previous,omitempty"`
 }
 
 // Kinds of stored keys; the rest of the row's key is the owner.
@@ -63,10 +69,13 @@ func (k *keyring) key(ctx context.Context, owner string) (*ownKey, error) {
 	k.mu.RLock()
 	known := k.byOwner[owner]
 	k.mu.RUnlock()
-	if known != nil {
+	if known != nil && k.now().Sub(known.loaded) < keyLook {
 		return known, nil
 	}
 	made, err, _ := k.once.Do(owner, func() (any, error) { return k.load(context.WithoutCancel(ctx), owner) })
+	if err != nil && known != nil {
+		return known, nil //nolint:nilerr // the key from a minute ago still signs
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load signing key: %w", err)
 	}
@@ -85,10 +94,11 @@ func (k *keyring) load(ctx context.Context, owner string) (*ownKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := newOwnKey(forRequests, forProofs)
+	key, err := newOwnKey(forRequests.private, forProofs.private)
 	if err != nil {
 		return nil, err
 	}
+	key.Name, key.Previous, key.loaded = forRequests.Name, forRequests.Previous, k.now()
 	k.mu.Lock()
 	k.byOwner[owner] = key
 	k.mu.Unlock()
@@ -96,14 +106,14 @@ func (k *keyring) load(ctx context.Context, owner string) (*ownKey, error) {
 }
 
 // stored reads a private key, which it makes where there is none.
-func (k *keyring) stored(ctx context.Context, name string, generate func() (any, error)) (any, error) {
+func (k *keyring) stored(ctx context.Context, name string, generate func() (any, error)) (readKeyRow, error) {
 	value, found, err := k.state.Get(ctx, keyNamespace, name)
 	if err != nil {
-		return nil, err
+		return readKeyRow{}, err
 	}
 	if !found {
 		if value, err = k.make(ctx, name, generate); err != nil {
-			return nil, err
+			return readKeyRow{}, err
 		}
 	}
 	return readStoredKey(value)
@@ -114,12 +124,7 @@ func (k *keyring) make(ctx context.Context, name string, generate func() (any, e
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, err
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	value, err := json.Marshal(storedKey{PrivateKeyPEM: string(text), CreatedAt: k.now().UTC()})
+	value, err := keyRow(storedKey{CreatedAt: k.now().UTC()}, private)
 	if err != nil {
 		return nil, err
 	}
@@ -130,20 +135,35 @@ func (k *keyring) make(ctx context.Context, name string, generate func() (any, e
 	return current, err
 }
 
-func readStoredKey(value []byte) (any, error) {
+func keyRow(row storedKey, private any) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, err
+	}
+	row.PrivateKeyPEM = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	return json.Marshal(row)
+}
+
+// readKeyRow is a stored key with its private half read.
+type readKeyRow struct {
+	storedKey
+	private any
+}
+
+func readStoredKey(value []byte) (readKeyRow, error) {
 	var stored storedKey
 	if err := json.Unmarshal(value, &stored); err != nil {
-		return nil, fmt.Errorf("decode stored key: %w", err)
+		return readKeyRow{}, fmt.Errorf("decode stored key: %w", err)
 	}
 	block, _ := pem.Decode([]byte(stored.PrivateKeyPEM))
 	if block == nil {
-		return nil, errors.New("decode stored key: not PEM")
+		return readKeyRow{}, errors.New("decode stored key: not PEM")
 	}
 	private, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("decode stored key: %w", err)
+		return readKeyRow{}, fmt.Errorf("decode stored key: %w", err)
 	}
-	return private, nil
+	return readKeyRow{stored, private}, nil
 }
 
 func newOwnKey(forRequests, forProofs any) (*ownKey, error) {

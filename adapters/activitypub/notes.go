@@ -16,9 +16,12 @@ import (
 // it is addressed, who prove themselves by a signature. For anybody else the answer is the same as for an id that
 // never existed.
 func (a *Adapter) serveNote(w http.ResponseWriter, r *http.Request) {
+	if !a.mayRead(w, r) {
+		return
+	}
 	reply, made, private, err := a.readableNote(r)
 	if err != nil {
-		refuse(w, r, err)
+		a.refuseNote(w, r, reply, err)
 		return
 	}
 	switch form := accepts(r); {
@@ -30,16 +33,19 @@ func (a *Adapter) serveNote(w http.ResponseWriter, r *http.Request) {
 		made.Context = noteContext
 		a.write(w, r, made)
 	case form == formPage:
-		a.writePage(w, r, reply, made)
+		a.writePage(w, r, reply, a.whole(r, reply, made))
 	default:
 		refuseForm(w)
 	}
 }
 
 func (a *Adapter) serveCreate(w http.ResponseWriter, r *http.Request) {
+	if !a.mayRead(w, r) {
+		return
+	}
 	reply, made, private, err := a.readableNote(r)
 	if err != nil {
-		refuse(w, r, err)
+		a.refuseNote(w, r, reply, err)
 		return
 	}
 	body, err := a.provenCreate(r.Context(), reply, made)
@@ -60,20 +66,22 @@ func (a *Adapter) readableNote(r *http.Request) (reply exchange.Reply, made note
 	switch {
 	case fault.Is(err, fault.NotFound), err == nil && (!ownWay(reply) || reply.Notice == exchange.NoticeAck && native == ""):
 		return reply, note{}, false, missing
-	case fault.Is(err, fault.Gone):
-		return reply, note{}, false, err
 	case err != nil:
 		return reply, note{}, false, unavailable(err)
 	}
+	post, err := a.postOf(r, reply)
+	if err != nil {
+		return reply, note{}, false, err
+	}
 	people := a.knownPeople(r.Context(), reply)
 	if a.published(reply) {
-		made, err = a.render(reply, people, withoutAddress)
+		made, err = a.render(reply, post, people, withoutAddress)
 		return reply, made, false, err
 	}
 	if !a.readByRecipient(r, reply, people) {
 		return reply, note{}, true, missing
 	}
-	made, err = a.render(reply, people, a.options.Present)
+	made, err = a.render(reply, post, people, a.options.Present)
 	return reply, made, true, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"inbox/internal/fault"
 )
@@ -12,6 +13,7 @@ import (
 const (
 	jobActivity = "activity" // post an activity that is no reply: Accept
 	jobAddress  = "address"  // ask WebFinger for the address of an actor
+	jobAnnounce = "announce" // queue an activity for all followers and recent peers, piece by piece
 )
 
 // laterJob is the payload that SendActivity gets back.
@@ -21,6 +23,17 @@ type laterJob struct {
 	Actor    string          `json:"actor"`
 	Inbox    string          `json:"inbox,omitempty"`
 	Activity json.RawMessage `json:"activity,omitempty"`
+
+	Shared bool       `json:"shared,omitempty"` // the inbox is that of a server
+	Once   string     `json:"once,omitempty"`   // id of an announced activity, which an inbox gets once
+	From   spreading  `json:"from,omitzero"`    // announce: where the next followers begin
+	Peers  *peerPiece `json:"peers,omitempty"`  // announce: followers are done, these come next
+}
+
+// peerPiece is a cursor in the inboxes that got something lately.
+type peerPiece struct {
+	Since time.Time `json:"since"`
+	After string    `json:"after"`
 }
 
 // sendLater queues an activity to an actor's personal inbox. Order is kept between one agent and one actor.
@@ -29,7 +42,7 @@ func (a *Adapter) sendLater(ctx context.Context, agent string, to *remoteActor, 
 	if err != nil {
 		return err
 	}
-	return a.schedule(ctx, "activitypub:"+agent+":"+to.ID, laterJob{jobActivity, agent, to.ID, to.Inbox, body})
+	return a.schedule(ctx, "activitypub:"+agent+":"+to.ID, laterJob{Kind: jobActivity, Agent: agent, Actor: to.ID, Inbox: to.Inbox, Activity: body})
 }
 
 func (a *Adapter) scheduleCheck(ctx context.Context, actor string) error {
@@ -44,24 +57,54 @@ func (a *Adapter) schedule(ctx context.Context, partition string, job laterJob) 
 	return a.options.Outbox.SendLater(ctx, partition, string(payload))
 }
 
-// SendActivity is the body of a job that the Outbox took: it makes one attempt. Its errors are classed with
+// SendActivity is the body of a job that the Outbox took: it makes one attempt, the first. Its errors are classed with
 // fault.RetryIn and fault.GiveUp.
 func (a *Adapter) SendActivity(ctx context.Context, payload string) error {
+	_, err := a.Perform(ctx, payload, 1)
+	return err
+}
+
+// Perform makes the given attempt, counted from 1, of a job that the Outbox took. What it gives is to be stored in the
+// transaction that ends the job. Errors are classed with fault.RetryIn and fault.GiveUp.
+func (a *Adapter) Perform(ctx context.Context, payload string, attempt int) ([]Later, error) {
 	var job laterJob
 	if err := json.Unmarshal([]byte(payload), &job); err != nil {
-		return fault.GiveUp("the stored activity cannot be read", err)
+		return nil, fault.GiveUp("the stored activity cannot be read", err)
 	}
 	switch job.Kind {
 	case jobMove:
-		return a.checkMove(ctx, job.Actor, job.Inbox)
+		return nil, a.checkMove(ctx, job.Actor, job.Inbox)
 	case jobAddress:
-		return a.checkAddress(ctx, job.Actor)
+		return nil, a.checkAddress(ctx, job.Actor)
 	case jobActivity:
-		if err := a.allowed(ctx, job.Agent, destination{Actor: job.Actor, Inbox: job.Inbox}); err != nil {
-			return err
-		}
-		_, err := a.post(ctx, parcel{agent: job.Agent, actor: job.Actor, inbox: job.Inbox, body: job.Activity})
+		return nil, a.sendStored(ctx, job, attempt)
+	case jobAnnounce:
+		return a.announcePiece(ctx, job)
+	}
+	return nil, fault.GiveUp("unknown kind of stored activity", fmt.Errorf("kind %q", job.Kind))
+}
+
+// LaterHost gives the host to which a stored activity goes; empty when it goes nowhere.
+func LaterHost(payload string) string {
+	var job laterJob
+	if json.Unmarshal([]byte(payload), &job) != nil || job.Kind != jobActivity {
+		return ""
+	}
+	return hostOf(job.Inbox)
+}
+
+func (a *Adapter) sendStored(ctx context.Context, job laterJob, attempt int) error {
+	if err := a.allowed(ctx, job.Agent, destination{Actor: job.Actor, Inbox: job.Inbox, Shared: job.Shared}); err != nil {
 		return err
 	}
-	return fault.GiveUp("unknown kind of stored activity", fmt.Errorf("kind %q", job.Kind))
+	if job.Once != "" {
+		if _, told, err := a.options.State.Get(ctx, toldNamespace+job.Once, job.Inbox); err != nil || told {
+			return err
+		}
+	}
+	_, err := a.post(ctx, parcel{agent: job.Agent, actor: job.Actor, inbox: job.Inbox, body: job.Activity, attempt: attempt, shared: job.Shared})
+	if err == nil && job.Once != "" {
+		_ = a.options.State.Put(ctx, toldNamespace+job.Once, job.Inbox, []byte("{}"), a.now().Add(toldLife))
+	}
+	return err
 }

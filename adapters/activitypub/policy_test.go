@@ -191,11 +191,11 @@ func TestForeignPolicyAddressIsRemoved(t *testing.T) {
 	} {
 		reply := exchange.Reply{ID: "1", Agent: "echo", Route: json.RawMessage(`{"actor":"https://m.example/u","visibility":"public"}`)}
 		reply.Response.Parts = []normalized.Part{r.demand(func(p *policypart.Part) { p.URL = address })}
-		made, err := r.adapter.render(reply, nil, r.adapter.options.Present)
+		made, err := r.adapter.render(reply, 1, nil, r.adapter.options.Present)
 		if err != nil || strings.Contains(made.Content, "href=\""+address) != stays || strings.Contains(made.Content, "evil.example") {
 			t.Errorf("%s: %s, %v", address, made.Content, err)
 		}
-		made, err = r.adapter.render(reply, nil, withoutAddress)
+		made, err = r.adapter.render(reply, 1, nil, withoutAddress)
 		if err != nil || strings.Contains(made.Content, "/policy/") {
 			t.Errorf("%s in a public document: %s, %v", address, made.Content, err)
 		}

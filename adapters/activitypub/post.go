@@ -3,7 +3,6 @@ package activitypub
 import (
 	"bytes"
 	"context"
-	"crypto/rsa"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +30,8 @@ type parcel struct {
 	actor   string // to whom, where known
 	inbox   string
 	body    []byte
-	attempt int // from 1; 0 = unknown
+	attempt int  // from 1; 0 = unknown
+	shared  bool // the inbox is that of a server and actor is only one of its followers
 }
 
 // answer is what the other server said.
@@ -39,6 +39,7 @@ type answer struct {
 	status     int
 	detail     string
 	retryAfter time.Duration
+	offer      *signatureOffer // how it wants to be signed to; nil = it did not say
 }
 
 // post signs and sends. It signs now and never earlier, because receivers refuse old dates; it follows no redirect;
@@ -55,14 +56,14 @@ func (a *Adapter) post(ctx context.Context, p parcel) (detail string, err error)
 	if err != nil {
 		return "", fault.RetryIn(0, "our own signing key could not be read", err)
 	}
-	said, err := a.knock(ctx, p, target, key.Private)
+	said, err := a.knock(ctx, p, target, key)
 	if err != nil {
 		return "", err
 	}
 	if said.status == http.StatusMovedPermanently || said.status == http.StatusPermanentRedirect {
 		if moved, found := a.movedInbox(ctx, p); found {
 			p.inbox = moved.String()
-			if said, err = a.knock(ctx, p, moved, key.Private); err != nil {
+			if said, err = a.knock(ctx, p, moved, key); err != nil {
 				return "", err
 			}
 		}
@@ -71,11 +72,12 @@ func (a *Adapter) post(ctx context.Context, p parcel) (detail string, err error)
 }
 
 // knock sends with the scheme that this host is known to take, else with draft-cavage; on 400 or 401 with the other.
-func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *rsa.PrivateKey) (answer, error) {
+func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *ownKey) (answer, error) {
 	host := hostOf(p.inbox)
-	first, remembered := a.schemeOf(ctx, host), true
-	if first == "" {
-		first, remembered = schemeCavage, false
+	first := a.schemeOf(ctx, host)
+	remembered := first.Scheme != ""
+	if !remembered {
+		first.Scheme = schemeCavage
 	}
 	said, err := a.send(ctx, p, target, key, first)
 	if err != nil || said.status != http.StatusBadRequest && said.status != http.StatusUnauthorized {
@@ -84,18 +86,29 @@ func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *rsa
 		}
 		return said, err
 	}
-	second, err := a.send(ctx, p, target, key, otherScheme(first))
+	other := knownScheme{Scheme: otherScheme(first.Scheme)}
+	if said.offer != nil {
+		other = said.offer.scheme()
+	}
+	second, err := a.sendOffered(ctx, p, target, key, other, said.offer)
 	if remembered && said.status == http.StatusUnauthorized {
 		a.forgetScheme(ctx, host)
 	}
 	if err == nil && second.status/100 == 2 {
-		a.rememberScheme(ctx, host, otherScheme(first))
+		a.rememberScheme(ctx, host, other)
 		return second, nil
 	}
 	return said, nil // the first answer is the one that the operator can act on
 }
 
-func (a *Adapter) send(ctx context.Context, p parcel, target *url.URL, key *rsa.PrivateKey, scheme string) (answer, error) {
+func (a *Adapter) send(ctx context.Context, p parcel, target *url.URL, key *ownKey, scheme knownScheme) (answer, error) {
+	return a.sendOffered(ctx, p, target, key, scheme, nil)
+}
+
+// sendOffered signs as an offer asked, where there is one for this very request.
+func (a *Adapter) sendOffered(
+	ctx context.Context, p parcel, target *url.URL, key *ownKey, scheme knownScheme, offer *signatureOffer,
+) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(p.body))
 	if err != nil {
 		return answer{}, fault.GiveUp("the inbox address cannot be used", err)
@@ -104,23 +117,35 @@ func (a *Adapter) send(ctx context.Context, p parcel, target *url.URL, key *rsa.
 	request.Header.Set("Accept", acceptActivity)
 	request.Header.Set("User-Agent", a.userAgent())
 	request.Header.Set("Date", a.now().UTC().Format(http.TimeFormat))
-	keyID := a.actorIRI(p.agent) + "#main-key"
-	if scheme == schemeRFC9421 {
-		err = signMessage(request, p.body, keyID, key, a.now())
-	} else {
-		err = signCavage(request, p.body, keyID, key, true)
+	keyID := a.actorIRI(p.agent) + key.fragment()
+	if offer == nil && len(scheme.Components) > 0 {
+		offer = &signatureOffer{Label: scheme.Label, Components: scheme.Components}
+	}
+	switch {
+	case scheme.Scheme == schemeRFC9421 && offer != nil:
+		err = offer.sign(request, p.body, keyID, key.Private, a.now())
+	case scheme.Scheme == schemeRFC9421:
+		err = signMessage(request, p.body, keyID, key.Private, a.now())
+	default:
+		err = signCavage(request, p.body, keyID, key.Private, true)
 	}
 	if err != nil {
 		return answer{}, fault.RetryIn(0, "the activity could not be signed", err)
 	}
 	response, err := a.options.Client.Do(request)
 	if err != nil {
-		posts.WithLabelValues(scheme, "error").Inc()
+		posts.WithLabelValues(scheme.Scheme, "error").Inc()
 		return answer{}, a.classNetwork(err)
 	}
 	defer response.Body.Close()
-	posts.WithLabelValues(scheme, strconv.Itoa(response.StatusCode/100)+"xx").Inc()
-	return answer{response.StatusCode, detailOf(response), retryAfter(response.Header.Get("Retry-After"), a.now())}, nil
+	posts.WithLabelValues(scheme.Scheme, strconv.Itoa(response.StatusCode/100)+"xx").Inc()
+	said := answer{
+		status: response.StatusCode, detail: detailOf(response), retryAfter: retryAfter(response.Header.Get("Retry-After"), a.now()),
+	}
+	if said.status == http.StatusUnauthorized {
+		said.offer = readSignatureOffer(response.Header, keyID)
+	}
+	return said, nil
 }
 
 func (a *Adapter) classNetwork(err error) error {
@@ -168,8 +193,8 @@ func (a *Adapter) judge(ctx context.Context, p parcel, said answer) error {
 		return fault.RetryIn(said.retryAfter, "the server asks us to wait: "+said.detail, refusal)
 	case said.status >= 500 && said.status != http.StatusNotImplemented:
 		return fault.RetryIn(said.retryAfter, "the server failed: "+said.detail, refusal)
-	case said.status == http.StatusGone && p.actor != "":
-		_, _ = a.unfollow(ctx, p.agent, p.actor) // the row is a courtesy; the delivery is over either way
+	case said.status == http.StatusGone, said.status == http.StatusNotFound && a.missedOften(ctx, p.inbox):
+		a.dropFollowers(ctx, p)
 	}
 	return fault.GiveUp("the server refused the activity: "+said.detail, refusal)
 }

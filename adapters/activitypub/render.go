@@ -21,6 +21,7 @@ var noteContext = []any{
 	integrityContext,
 	map[string]any{
 		"ostatus": "http://ostatus.org#", "conversation": "ostatus:conversation", "sensitive": "as:sensitive",
+		"pt": "https://joinpeertube.org/ns#", "size": "pt:size",
 	},
 }
 
@@ -35,6 +36,7 @@ type note struct {
 	ContentMap   map[string]string `json:"contentMap,omitempty"`
 	Source       *noteSource       `json:"source,omitempty"`
 	Published    string            `json:"published"`
+	Updated      string            `json:"updated,omitempty"`
 	URL          string            `json:"url"`
 	To           []string          `json:"to"`
 	Cc           []string          `json:"cc"`
@@ -62,6 +64,7 @@ type noteFile struct {
 	MediaType string `json:"mediaType,omitempty"`
 	URL       string `json:"url"`
 	Name      string `json:"name,omitempty"`
+	Size      int64  `json:"size,omitempty"`
 }
 
 // createActivity carries a note; addressing and time are the note's own.
@@ -91,9 +94,19 @@ func (p person) anchor() string {
 		`" class="u-url mention">@<span>` + html.EscapeString(user) + `</span></a></span>`
 }
 
-// render makes the note of a reply. It is a function of the reply and of the people that it relays to, so every
-// attempt and every reader gets the same note. present is what the reader may see of a demand.
-func (a *Adapter) render(reply exchange.Reply, relayed []person, present presenter) (note, error) {
+// render makes one of the notes of a reply, counted from 1. It is a function of the reply and of the people that it
+// relays to, so every attempt and every reader gets the same note. present is what the reader may see of a demand. A long
+// answer is a chain: each post answers the one before, and the first alone mentions people.
+func (a *Adapter) render(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
+	posts := a.postsOf(reply)
+	if post < 1 || post > len(posts) {
+		return note{}, fmt.Errorf("the answer has %d posts and no number %d", len(posts), post)
+	}
+	reply.Response.Parts = posts[post-1]
+	return a.renderParts(reply, post, relayed, present)
+}
+
+func (a *Adapter) renderParts(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {
 		return note{}, err
@@ -101,13 +114,19 @@ func (a *Adapter) render(reply exchange.Reply, relayed []person, present present
 	asker := person{Address: asked.Address, Actor: asked.Actor, Profile: asked.Profile}
 	people := append([]person{asker}, relayed...)
 	made := note{
-		ID: a.noteIRI(reply.ID), Type: "Note", AttributedTo: a.actorIRI(reply.Agent), InReplyTo: asked.Note,
-		Published: reply.CreatedAt.UTC().Format(time.RFC3339), URL: a.noteIRI(reply.ID),
+		ID: a.postIRI(reply.ID, post), Type: "Note", AttributedTo: a.actorIRI(reply.Agent), InReplyTo: asked.Note,
+		Published: reply.CreatedAt.UTC().Format(time.RFC3339), URL: a.postIRI(reply.ID, post),
 		Sensitive: asked.Sensitive, Summary: replyWarning(asked.Warning),
 		Thread: asked.Context, Conversation: asked.Conversation,
 	}
-	made.address(a.visibilityOf(reply, asked), people)
-	a.fill(&made, writing{reply.Response, localeOf(reply), present}, people)
+	if !reply.EditedAt.IsZero() {
+		made.Updated = reply.EditedAt.UTC().Format(time.RFC3339)
+	}
+	made.address(a.visibilityOf(reply, asked), people, a.followersOf(reply.Agent))
+	if post > 1 {
+		made.InReplyTo, made.Tag, people = a.postIRI(reply.ID, post-1), nil, nil
+	}
+	a.fill(&made, writing{reply, localeOf(reply), present}, people)
 	if asked.Language != "" {
 		made.ContentMap = map[string]string{asked.Language: made.Content}
 	}
@@ -131,17 +150,29 @@ func (a *Adapter) visibilityOf(reply exchange.Reply, asked route) string {
 	return replyVisibility(asked.Visibility, reply.Response.Visibility, a.options.PublicReplies)
 }
 
-// address fills to, cc and the mentions. Our followers are left out: an answer is for those who take part.
-func (n *note) address(visibility string, people []person) {
+// followersOf is the collection that open answers are addressed to; empty = followers get none.
+func (a *Adapter) followersOf(agent string) string {
+	if !a.options.FollowersGetReplies {
+		return ""
+	}
+	return a.actorIRI(agent) + "/followers"
+}
+
+// address fills to, cc and the mentions by the table of section 5.3. Without followers it is for those who take part.
+func (n *note) address(visibility string, people []person, followers string) {
 	actors := make([]string, 0, len(people))
 	for _, one := range people {
 		actors = append(actors, one.Actor)
 		n.Tag = append(n.Tag, mentionTag{"Mention", one.Actor, one.Address})
 	}
-	switch visibility {
-	case normalized.VisibilityPublic:
+	switch {
+	case visibility == normalized.VisibilityPublic && followers != "":
+		n.To, n.Cc = []string{public}, append([]string{followers}, actors...)
+	case visibility == normalized.VisibilityPublic:
 		n.To, n.Cc = []string{public}, actors
-	case normalized.VisibilityUnlisted:
+	case visibility == normalized.VisibilityUnlisted && followers != "":
+		n.To, n.Cc = []string{followers}, append([]string{public}, actors...)
+	case visibility == normalized.VisibilityUnlisted:
 		n.To, n.Cc = actors, []string{public}
 	default:
 		n.To, n.Cc = actors, []string{}
@@ -157,9 +188,9 @@ func replyWarning(warning string) string {
 }
 
 // activity wraps a note into its Create.
-func (a *Adapter) activity(replyID string, made note) createActivity {
+func (a *Adapter) activity(made note) createActivity {
 	return createActivity{
-		Context: noteContext, ID: a.activityIRI(replyID), Type: "Create", Actor: made.AttributedTo,
+		Context: noteContext, ID: made.ID + "/activity", Type: "Create", Actor: made.AttributedTo,
 		Published: made.Published, To: made.To, Cc: made.Cc, Object: made,
 	}
 }

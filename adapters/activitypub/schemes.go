@@ -15,6 +15,10 @@ const (
 // knownScheme is the signature scheme that a host took last.
 type knownScheme struct {
 	Scheme string `json:"scheme"`
+
+	// What it asked to have covered, for RFC 9421; empty = our own choice.
+	Label      string   `json:"label,omitempty"`
+	Components []string `json:"components,omitempty"`
 }
 
 func otherScheme(scheme string) string {
@@ -24,29 +28,28 @@ func otherScheme(scheme string) string {
 	return schemeCavage
 }
 
-// schemeOf gives the scheme that a host is known to take; empty when nothing is known. The store only helps to guess
+// schemeOf gives the scheme that a host is known to take; without Scheme when nothing is known. The store only helps to guess
 // right the first time, so its failures are not failures of the delivery.
-func (a *Adapter) schemeOf(ctx context.Context, host string) string {
+func (a *Adapter) schemeOf(ctx context.Context, host string) knownScheme {
 	if known, found := a.schemes.get(host, a.now()); found {
-		return known.Scheme
+		return known
 	}
 	var known knownScheme
 	value, found, err := a.options.State.Get(ctx, schemeNamespace, host)
 	if err != nil {
-		return ""
+		return known
 	}
 	if found && json.Unmarshal(value, &known) == nil && (known.Scheme == schemeCavage || known.Scheme == schemeRFC9421) {
 		a.schemes.put(host, known, a.now().Add(schemeLook))
-		return known.Scheme
+		return known
 	}
-	return ""
+	return knownScheme{}
 }
 
 // rememberScheme keeps what a host took. draft-cavage needs no row: it is tried first wherever nothing is known.
-func (a *Adapter) rememberScheme(ctx context.Context, host, scheme string) {
-	known := knownScheme{scheme}
+func (a *Adapter) rememberScheme(ctx context.Context, host string, known knownScheme) {
 	a.schemes.put(host, known, a.now().Add(schemeLook))
-	if scheme == schemeCavage {
+	if known.Scheme == schemeCavage {
 		return
 	}
 	if value, err := json.Marshal(known); err == nil {
@@ -57,4 +60,11 @@ func (a *Adapter) rememberScheme(ctx context.Context, host, scheme string) {
 func (a *Adapter) forgetScheme(ctx context.Context, host string) {
 	a.schemes.drop(host)
 	_ = a.options.State.Delete(ctx, schemeNamespace, host)
+}
+
+// heard tells of a host that sent something with a good signature: it lives.
+func (a *Adapter) heard(ctx context.Context, by proven) {
+	if a.options.Alive != nil && by.actor != nil && by.relay == "" {
+		a.options.Alive(ctx, hostOf(by.actor.ID))
+	}
 }

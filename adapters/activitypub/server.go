@@ -45,6 +45,9 @@ func (a *Adapter) Routes() []httpserver.Route {
 		get("/agents/{agent}/{collection}", a.serveCollection),
 		get("/o/{id}", a.serveNote),
 		get("/o/{id}/activity", a.serveCreate),
+		get("/o/{id}/{post}", a.serveNote),
+		get("/o/{id}/{post}/activity", a.serveCreate),
+		get("/media/{digest}/{name}", a.serveMedia),
 	}
 }
 
@@ -112,6 +115,7 @@ func (a *Adapter) take(w http.ResponseWriter, r *http.Request, agent string) (in
 	if in.by, err = a.authenticate(r, &in); err != nil {
 		return a.refusedDelete(r.Context(), in, err)
 	}
+	a.heard(r.Context(), in.by)
 	outcome, err := a.once(r.Context(), &in)
 	return in, outcome, err
 }

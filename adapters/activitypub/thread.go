@@ -29,7 +29,7 @@ const (
 // answer would have it in its history. The names of private threads therefore contain the proven actor.
 func (a *Adapter) thread(ctx context.Context, agent string, q *question) (string, error) {
 	if q.inReplyTo != "" {
-		entry, found, err := a.options.Threads.FindMessage(ctx, agent, q.inReplyTo)
+		entry, found, err := a.options.Threads.FindMessage(ctx, agent, a.firstPost(q.inReplyTo))
 		if err != nil {
 			return "", unavailable(err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -51,11 +52,25 @@ func newKeysList() *cobra.Command {
 }
 
 func newKeysRotate() *cobra.Command {
-	return &cobra.Command{
+	var actor string
+	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Make a new key; the old one stays published for a day",
-		Args:  arguments(cobra.NoArgs),
+		Long: `Makes a new key. With --actor it is the key with which an agent's account in the fediverse signs: it has a new id, the
+old one can be looked up for a week, and followers and recent peers are told by the running server. The ids of accounts
+never change. The name may be the domain, for the server's own account.`,
+		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if actor != "" {
+				return withServer(cmd, func(ctx context.Context, server *inbox.Server) error {
+					key, err := server.RotateActorKey(ctx, actor)
+					if err != nil {
+						return err
+					}
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s signs from now on, on all nodes within a minute\n", key)
+					return err
+				})
+			}
 			return operate(cmd, func(operator *inbox.Operator) error {
 				if err := operator.RotateKey(cmd.Context()); err != nil {
 					return err
@@ -65,4 +80,6 @@ func newKeysRotate() *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().StringVar(&actor, "actor", "", "rotate the key of this agent's account in the fediverse instead")
+	return cmd
 }

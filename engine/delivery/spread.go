@@ -72,7 +72,8 @@ func (s *Service) piece(ctx context.Context, at spread, reply exchange.Reply, na
 	if at.Action != exchange.ActionSend {
 		return s.told(ctx, at, reply)
 	}
-	channel, able := s.options.Channels[reply.Message.ReceivedVia].(exchange.Spreader)
+	via := reply.Message.ReceivedVia
+	channel, able := s.options.Channels[via].(exchange.Spreader)
 	if !able || !reply.DeletedAt.IsZero() {
 		return prepared{}, nil
 	}
@@ -82,7 +83,7 @@ func (s *Service) piece(ctx context.Context, at spread, reply exchange.Reply, na
 	}
 	var made prepared
 	for _, one := range destinations {
-		if s.Dead(ctx, reply.Message.ReceivedVia, one.Key) {
+		if s.Dead(ctx, via, one.Key) {
 			continue
 		}
 		made.records = append(made.records, newRecord(reply, nativeID, one))

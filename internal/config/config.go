@@ -122,6 +122,19 @@ type Federation struct {
 	// Refused requests (wrong signatures, malformed activities) of one network address in five minutes, after which all
 	// its deliveries are put off with 429; 0 = no limit. Loopback addresses are not counted: they are a proxy's.
 	MaxRefused int `toml:"max_refused"`
+	// Deliveries under way at the same time to one server. Not below 1.
+	HostConcurrency int `toml:"host_concurrency" default:"4; queue.delivery_concurrency with allow_private"`
+	// Deliveries begun in a second to one server, on this node; 0 = no limit.
+	HostRate int `toml:"host_rate" default:"5; 0 with allow_private"`
+	// Demand signed requests from other servers for everything but the server's own account, so that whom you exclude
+	// cannot read along. Browsers still see public posts.
+	AuthorizedFetch bool `toml:"authorized_fetch"`
+	// Whether answers that everybody may read go to the agent's followers too, as those of people do.
+	FollowersGetReplies bool `toml:"followers_get_replies"`
+	// Answer public questions publicly. Without it they are answered unlisted, so that agents do not fill public timelines.
+	PublicReplies bool `toml:"public_replies"`
+	// Characters after which a long answer becomes a chain of posts, at most five.
+	PostLength int `toml:"post_length"`
 }
 
 // A2A is about other agents.
@@ -216,6 +229,8 @@ type Agent struct {
 	Rules []Rule `toml:"rules"`
 	// How much of the conversation the agent gets. `history = "person"` is short for its `scope`.
 	History History `toml:"history"`
+	// Its account as other servers of the fediverse see it.
+	Fediverse AgentFediverse `toml:"fediverse"`
 	// Who decides about approvals beside you: `@user@domain` is asked on the fediverse, `user@domain` by mail.
 	Approvers []string `toml:"approvers"`
 	// Which answers wait until you or an approver let them pass: `never`, `always` or `unverified` (those to senders

@@ -10,21 +10,25 @@ func Default() *Config {
 		HTTP:       HTTP{Listen: "127.0.0.1:8080", TLS: "off", MaxBodyBytes: 10 << 20},
 		SMTP:       SMTP{Listen: "127.0.0.1:2525", MaxMessageBytes: 25 << 20},
 		Mail:       Mail{Mode: "capture", MXPort: 25, DKIMSelector: "inbox", Retry: mailRetry()},
-		Federation: Federation{Mode: "open", Retry: federationRetry(), RequireSignedHost: true, MaxRefused: 300},
+		Federation: Federation{Mode: "open", Retry: federationRetry(), RequireSignedHost: true, MaxRefused: 300, FollowersGetReplies: true, PostLength: 4000, HostConcurrency: unset, HostRate: unset},
 		Log:        Log{Level: "info", Format: "text"},
 		Queue:      Queue{Lease: 15 * time.Second, TurnConcurrency: 32, DeliveryConcurrency: 32},
 	}
 }
 
+// unset marks a number whose default follows from other settings.
+const unset = -1
+
 // setDefaults fills a table [[agents]] before its keys are read.
 func (a *Agent) setDefaults() {
 	*a = Agent{
 		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", Timeout: 2 * time.Minute,
-		AckText: "I am working on your message; the answer follows.",
-		LLM:     defaultLLM(),
-		Command: Command{Output: "json"},
-		Pull:    Pull{Lease: 30 * time.Second, MaxWait: time.Minute},
-		History: History{Scope: "thread", KeepHead: 2, Window: 20, Slide: 10, MaxBytes: 256 << 10, Alternation: "merge"},
+		AckText:   "I am working on your message; the answer follows.",
+		LLM:       defaultLLM(),
+		Command:   Command{Output: "json"},
+		Pull:      Pull{Lease: 30 * time.Second, MaxWait: time.Minute},
+		Fediverse: AgentFediverse{Discoverable: true, Quotes: "nobody"},
+		History:   History{Scope: "thread", KeepHead: 2, Window: 20, Slide: 10, MaxBytes: 256 << 10, Alternation: "merge"},
 	}
 }
 

@@ -49,6 +49,7 @@ func (c *Config) develop(found *problems) {
 
 // derive fills in what follows from other keys.
 func (c *Config) derive(found *problems) {
+	c.deriveHostLimits()
 	for _, listen := range []*string{&c.SMTP.Listen, &c.A2A.GRPCListen, &c.Admin.Listen} {
 		if strings.EqualFold(*listen, "off") {
 			*listen = ""
@@ -93,6 +94,20 @@ func domainOf(publicURL string) string {
 		return u.Hostname()
 	}
 	return u.Host
+}
+
+// deriveHostLimits spares other people's servers; one's own network bears what it bears.
+func (c *Config) deriveHostLimits() {
+	concurrency, rate := 4, 5
+	if c.Federation.AllowPrivate {
+		concurrency, rate = c.Queue.DeliveryConcurrency, 0
+	}
+	if c.Federation.HostConcurrency == unset {
+		c.Federation.HostConcurrency = concurrency
+	}
+	if c.Federation.HostRate == unset {
+		c.Federation.HostRate = rate
+	}
 }
 
 func (c *Config) deriveAgents(found *problems) {

@@ -14,6 +14,7 @@ func (c *Config) validateAgents(p *problems) {
 		key, agent := element("agents", i), &c.Agents[i]
 		agent.validate(p, key)
 		agent.validateAccess(p, key, c.Federation.AllowPrivate)
+		agent.validateFediverse(p, key, c.Federation.AllowPrivate)
 		agent.validateApprovals(p, key, c)
 		lower := strings.ToLower(agent.Name)
 		if other, taken := names[lower]; taken {

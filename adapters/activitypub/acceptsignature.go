@@ -1,0 +1,186 @@
+package activitypub
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"inbox/internal/signing"
+)
+
+// signatureOffer is how a server asks to be signed to (Accept-Signature, RFC 9421, section 5.1).
+type signatureOffer struct {
+	Label      string
+	Components []string
+	Nonce, Tag string
+	Expires    bool
+}
+
+// offerLife is how long a signature holds where the peer wants it to end.
+const offerLife = 5 * time.Minute
+
+// offered are the components that we can cover.
+var offered = map[string]bool{
+	"@method": true, "@target-uri": true, "@authority": true, "@scheme": true, "@request-target": true, "@path": true, "@query": true,
+	"content-digest": true, "content-type": true, "content-length": true, "date": true, "host": true,
+}
+
+// readSignatureOffer takes the first offer that we can meet. What it leaves out and every server needs is added: a
+// signature that does not cover the body would be good for any other body too.
+func readSignatureOffer(header http.Header, keyID string) *signatureOffer {
+	if len(joined(header.Values("Accept-Signature"))) > maxSignatureBytes {
+		return nil
+	}
+	asked, err := httpsfv.UnmarshalDictionary(header.Values("Accept-Signature"))
+	if err != nil {
+		return nil
+	}
+	for _, label := range asked.Names()[:min(len(asked.Names()), maxLabels)] {
+		member, _ := asked.Get(label)
+		list, isList := member.(httpsfv.InnerList)
+		if !isList || len(list.Items) > maxCovered {
+			continue
+		}
+		if offer, ok := readOffer(label, list, keyID); ok {
+			return offer
+		}
+	}
+	return nil
+}
+
+func readOffer(label string, list httpsfv.InnerList, keyID string) (*signatureOffer, bool) {
+	offer := &signatureOffer{Label: label}
+	for _, item := range list.Items {
+		name, isText := item.Value.(string)
+		if !isText || !offered[name] || item.Params != nil && len(item.Params.Names()) > 0 || slices.Contains(offer.Components, name) {
+			return nil, false
+		}
+		offer.Components = append(offer.Components, name)
+	}
+	if list.Params != nil {
+		for _, name := range list.Params.Names() {
+			value, _ := list.Params.Get(name)
+			text, _ := value.(string)
+			switch name {
+			case "created":
+			case "expires":
+				offer.Expires = true
+			case "nonce":
+				offer.Nonce = text
+			case "tag":
+				offer.Tag = text
+			case "alg":
+				if text != "" && text != "rsa-v1_5-sha256" {
+					return nil, false
+				}
+			case "keyid":
+				if text != "" && text != keyID {
+					return nil, false
+				}
+			default:
+				return nil, false
+			}
+		}
+	}
+	for _, needed := range []string{"@method", "content-digest"} {
+		if !slices.Contains(offer.Components, needed) {
+			offer.Components = append(offer.Components, needed)
+		}
+	}
+	if !slices.Contains(offer.Components, "@target-uri") && !slices.Contains(offer.Components, "@authority") {
+		offer.Components = append(offer.Components, "@target-uri")
+	}
+	return offer, len(offer.Components) <= maxCovered
+}
+
+// scheme is what is remembered of the offer: a nonce is for one request.
+func (o *signatureOffer) scheme() knownScheme {
+	return knownScheme{Scheme: schemeRFC9421, Label: o.Label, Components: o.Components}
+}
+
+// sign signs a POST as the offer wants it.
+func (o *signatureOffer) sign(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, now time.Time) error {
+	sum := sha256.Sum256(body)
+	request.Header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
+	parameters := httpsfv.NewParams()
+	parameters.Add("created", now.Unix())
+	if o.Expires {
+		parameters.Add("expires", now.Add(offerLife).Unix())
+	}
+	parameters.Add("keyid", keyID)
+	parameters.Add("alg", "rsa-v1_5-sha256")
+	for name, value := range map[string]string{"nonce": o.Nonce, "tag": o.Tag} {
+		if value != "" {
+			parameters.Add(name, value)
+		}
+	}
+	covered := httpsfv.InnerList{Params: parameters}
+	var base strings.Builder
+	for _, name := range o.Components {
+		value, err := componentOf(request, body, name)
+		if err != nil {
+			return err
+		}
+		covered.Items = append(covered.Items, httpsfv.NewItem(name))
+		fmt.Fprintf(&base, "%q: %s\n", name, value)
+	}
+	serialized, err := httpsfv.Marshal(covered)
+	if err != nil {
+		return fmt.Errorf("serialize components: %w", err)
+	}
+	hash := sha256.Sum256([]byte(base.String() + `"@signature-params": ` + serialized))
+	var signature []byte
+	if err := signing.Do(func() (err error) {
+		signature, err = rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, hash[:])
+		return err
+	}); err != nil {
+		return fmt.Errorf("sign request: %w", err)
+	}
+	request.Header.Set("Signature-Input", o.Label+"="+serialized)
+	request.Header.Set("Signature", o.Label+"=:"+base64.StdEncoding.EncodeToString(signature)+":")
+	return nil
+}
+
+// componentOf gives the value of a component of our own request (RFC 9421, sections 2.1 and 2.2).
+func componentOf(request *http.Request, body []byte, name string) (string, error) {
+	target := request.URL
+	switch name {
+	case "@method":
+		return request.Method, nil
+	case "@target-uri":
+		return target.Scheme + "://" + target.Host + target.RequestURI(), nil
+	case "@authority", "host":
+		if name == "host" {
+			return target.Host, nil
+		}
+		return hostOf(target.Scheme + "://" + target.Host), nil
+	case "@scheme":
+		return target.Scheme, nil
+	case "@request-target":
+		return target.RequestURI(), nil
+	case "@path":
+		if path := target.EscapedPath(); path != "" {
+			return path, nil
+		}
+		return "/", nil
+	case "@query":
+		return "?" + target.RawQuery, nil
+	case "content-length":
+		return strconv.Itoa(len(body)), nil
+	}
+	if value := request.Header.Get(name); value != "" {
+		return value, nil
+	}
+	return "", errors.New("the request has no " + name)
+}

@@ -1,0 +1,123 @@
+package activitypub
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"inbox/internal/fault"
+)
+
+const (
+	toldNamespace = "activitypub.told." // + activity id: inbox → empty
+	toldLife      = 14 * 24 * time.Hour
+	recentPeers   = 30 * 24 * time.Hour
+	peerPage      = 100
+)
+
+// Recent knows where something was delivered lately.
+type Recent interface {
+	// RecentAddresses gives inboxes that took something of the agent since the instant, in byte order after the given one.
+	RecentAddresses(ctx context.Context, agent string, since time.Time, after string, limit int) ([]string, error)
+}
+
+// announceActor sends the actor as it is now to its followers and to those who heard of it lately.
+func (a *Adapter) announceActor(ctx context.Context, agent string) error {
+	profile, known := a.options.Directory.Agent(agent)
+	if !known {
+		return fault.Newf(fault.NotFound, "there is no agent %q", agent)
+	}
+	key, err := a.keys.key(ctx, profile.Name)
+	if err != nil {
+		return err
+	}
+	moved, err := a.movedTo(ctx, profile.Name)
+	if err != nil {
+		return err
+	}
+	actor := a.agentActor(profile, key, moved)
+	context := actor.Context
+	actor.Context = nil
+	now := a.now().UTC()
+	update := struct {
+		Context   []any         `json:"@context"`
+		ID        string        `json:"id"`
+		Type      string        `json:"type"`
+		Actor     string        `json:"actor"`
+		To        []string      `json:"to"`
+		Cc        []string      `json:"cc"`
+		Published string        `json:"published"`
+		Object    actorDocument `json:"object"`
+	}{
+		context, actor.ID + "#updates/" + strconv.FormatInt(now.UnixMilli(), 10), "Update", actor.ID, []string{public},
+		[]string{actor.ID + "/followers"}, now.Format(time.RFC3339), actor,
+	}
+	return a.announce(ctx, profile.Name, update.ID, update, true)
+}
+
+// announce queues an activity for everybody who follows the agent, and with peers for those who heard of it lately. All
+// of it is durable: a crash repeats at most a piece, which the receivers recognise by the activity's id.
+func (a *Adapter) announce(ctx context.Context, agent, id string, activity any, peers bool) error {
+	body, err := encode(activity)
+	if err != nil {
+		return err
+	}
+	if body, err = a.prove(ctx, agent, body, a.now()); err != nil {
+		return err
+	}
+	job := laterJob{Kind: jobAnnounce, Agent: agent, Activity: body, Once: id}
+	if peers && a.options.Recent != nil {
+		job.Peers = &peerPiece{Since: a.now().Add(-recentPeers).UTC()}
+	}
+	return a.schedule(ctx, "activitypub:announce:"+id, job)
+}
+
+// announcePiece queues the activity for the next inboxes. Those of recent peers come first; an inbox that is both gets
+// it once.
+func (a *Adapter) announcePiece(ctx context.Context, job laterJob) (more []Later, err error) {
+	var places []destination
+	rest := true
+	if job.Peers != nil {
+		places, err = a.peerInboxes(ctx, &job)
+	} else {
+		places, rest, err = a.followerInboxes(ctx, job.Agent, &job.From)
+	}
+	if err != nil {
+		return nil, fault.RetryIn(0, "our own store did not answer", err)
+	}
+	for _, place := range places {
+		send := laterJob{
+			Kind: jobActivity, Agent: job.Agent, Actor: place.Actor, Inbox: place.Inbox, Shared: place.Shared,
+			Activity: job.Activity, Once: job.Once,
+		}
+		if more, err = addLater(more, "activitypub:announced:"+job.Once+":"+place.Inbox, send); err != nil {
+			return nil, err
+		}
+	}
+	if !rest {
+		return more, nil
+	}
+	return addLater(more, "activitypub:announce:"+job.Once, job)
+}
+
+func (a *Adapter) peerInboxes(ctx context.Context, job *laterJob) (places []destination, err error) {
+	addresses, err := a.options.Recent.RecentAddresses(ctx, job.Agent, job.Peers.Since, job.Peers.After, peerPage)
+	if err != nil {
+		return nil, err
+	}
+	for _, inbox := range addresses {
+		if _, remote := a.remoteOrigin(inbox); remote && a.admits(hostOf(inbox)) {
+			places = append(places, destination{Inbox: inbox, Shared: true})
+		}
+		job.Peers.After = inbox
+	}
+	if len(addresses) < peerPage {
+		job.Peers = nil
+	}
+	return places, nil
+}
+
+func addLater(list []Later, partition string, job laterJob) ([]Later, error) {
+	payload, err := encode(job)
+	return append(list, Later{Partition: partition, Payload: string(payload), Bulk: true}), err
+}

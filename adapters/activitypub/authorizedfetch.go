@@ -1,0 +1,40 @@
+package activitypub
+
+import (
+	"net/http"
+
+	"inbox/internal/fault"
+)
+
+// mayRead says whether a request may read what is open to everybody, and answers it when not. In secure mode that is
+// every signer whom the operator does not exclude. The server's own actor is always open: without its key nobody could
+// check our own signed requests.
+func (a *Adapter) mayRead(w http.ResponseWriter, r *http.Request) bool {
+	if !a.options.AuthorizedFetch || accepts(r) == formPage {
+		return true
+	}
+	if err := a.signedByAnybody(r); err != nil {
+		w.Header().Add("Vary", "Signature, Signature-Input")
+		if fault.Is(err, fault.Unauthenticated) {
+			a.offerMessageSignatures(w)
+		}
+		refuse(w, r, err)
+		return false
+	}
+	return true
+}
+
+// signedByAnybody proves that some actor signed the request.
+func (a *Adapter) signedByAnybody(r *http.Request) error {
+	if schemeName(r.Header) == "none" {
+		return fault.New(fault.Unauthenticated, "this server answers signed requests only")
+	}
+	signed, err := a.checkClaim(r, nil)
+	if err == nil {
+		_, err = a.verifyWith(r.Context(), signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
+	}
+	if err != nil {
+		return asRefusal(err)
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package activitypub
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+	"inbox/normalized"
+)
+
+// Blobs reads stored bytes by their digest, the lower-case hex SHA-256. Unknown ones are fault.NotFound.
+type Blobs interface {
+	Open(ctx context.Context, digest string) (io.ReadCloser, error)
+}
+
+const (
+	mediaNamespace = "activitypub.media" // "secret" → bytes from which the keys of addresses are made
+	mediaWait      = 5 * time.Second
+	maxMediaName   = 100
+)
+
+// mediaSecret is loaded once.
+type mediaSecret struct {
+	mu    sync.Mutex
+	value []byte
+}
+
+func (a *Adapter) mediaSecret() ([]byte, error) {
+	a.media.mu.Lock()
+	defer a.media.mu.Unlock()
+	if a.media.value != nil {
+		return a.media.value, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mediaWait)
+	defer cancel()
+	fresh := make([]byte, 32)
+	if _, err := rand.Read(fresh); err != nil {
+		return nil, err
+	}
+	current, _, err := a.options.State.PutIfAbsent(ctx, mediaNamespace, "secret", fresh, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	a.media.value = current
+	return current, nil
+}
+
+// mediaKey opens one file of one reply to whoever has the address. Empty when the secret cannot be had just now.
+func (a *Adapter) mediaKey(replyID, digest string) string {
+	secret, err := a.mediaSecret()
+	if err != nil {
+		return ""
+	}
+	sum := hmac.New(sha256.New, secret)
+	sum.Write([]byte(replyID + "\n" + digest))
+	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
+}
+
+// mediaURL is the address of a file that we keep. It names the reply that the file belongs to: a digest alone opens
+// nothing, and with the reply its files go. An answer that not everybody may read adds a key that nobody can guess.
+func (a *Adapter) mediaURL(reply exchange.Reply, part normalized.Part) string {
+	digest := digestOfPart(part)
+	if digest == "" || part.BytesRef.Kind == normalized.BytesContentAddressed && a.options.Blobs == nil {
+		return ""
+	}
+	query := url.Values{"reply": {reply.ID}}
+	if !a.published(reply) {
+		key := a.mediaKey(reply.ID, digest)
+		if key == "" {
+			return ""
+		}
+		query.Set("key", key)
+	}
+	return a.base + "/media/" + digest + "/" + url.PathEscape(mediaName(part)) + "?" + query.Encode()
+}
+
+func digestOfPart(part normalized.Part) string {
+	if part.BytesRef == nil {
+		return ""
+	}
+	switch part.BytesRef.Kind {
+	case normalized.BytesContentAddressed:
+		return part.BytesRef.Digest
+	case normalized.BytesInline:
+		content, err := part.BytesRef.Bytes()
+		if err != nil {
+			return ""
+		}
+		sum := sha256.Sum256(content)
+		return hex.EncodeToString(sum[:])
+	}
+	return ""
+}
+
+// mediaName makes a plain file name: what an agent calls a file must not steer where a browser keeps it.
+func mediaName(part normalized.Part) string {
+	name := path.Base(strings.ReplaceAll(part.Name, `\`, "/"))
+	name = strings.Map(func(r rune) rune {
+		if unwanted(r) || strings.ContainsRune(`/\"'<>|?*:;%`, r) || r == '\n' || r == '\r' || r == '\t' {
+			return '_'
+		}
+		return r
+	}, strings.ToValidUTF8(name, "_"))
+	if name = clip(strings.Trim(name, ". "), maxMediaName); name != "" && name != "_" {
+		return name
+	}
+	if endings, err := mime.ExtensionsByType(part.MIME); err == nil && len(endings) > 0 {
+		return "file" + endings[0]
+	}
+	return "file"
+}
+
+// safeMedia are the types that a browser may show. Everything else is given as bytes to keep: what an agent made of a
+// stranger's words must not run as a page of this server.
+var safeMedia = map[string]bool{
+	"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true, "image/avif": true, "image/apng": true,
+	"video/mp4": true, "video/webm": true, "video/ogg": true, "video/quicktime": true,
+	"audio/mpeg": true, "audio/mp4": true, "audio/ogg": true, "audio/wav": true, "audio/webm": true, "audio/flac": true, "audio/aac": true,
+	"text/plain": true,
+}
+
+// serveMedia gives a file of an answer to those who may read the answer.
+func (a *Adapter) serveMedia(w http.ResponseWriter, r *http.Request) {
+	part, open, err := a.mediaOf(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	content, err := a.mediaContent(r.Context(), part)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	defer content.Close()
+	media, _, err := mime.ParseMediaType(part.MIME)
+	disposition := "inline"
+	if err != nil || !safeMedia[media] {
+		media, disposition = "application/octet-stream", "attachment"
+	} else if media == "text/plain" {
+		media += "; charset=utf-8"
+	}
+	header := w.Header()
+	header.Set("Content-Type", media)
+	header.Set("Content-Disposition", mime.FormatMediaType(disposition, map[string]string{"filename": mediaName(part)}))
+	header.Set("Content-Security-Policy", "default-src 'none'; sandbox; frame-ancestors 'none'")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	header.Set("ETag", `"`+digestOfPart(part)+`"`)
+	header.Set("Cache-Control", "private, max-age=3600")
+	if open {
+		header.Set("Access-Control-Allow-Origin", "*")
+		header.Set("Cache-Control", "public, max-age=3600") // not for ever: the answer may be taken back
+	}
+	http.ServeContent(w, r, "", time.Time{}, content)
+}
+
+// mediaOf finds the file in the answer that the address names.
+func (a *Adapter) mediaOf(r *http.Request) (part normalized.Part, open bool, err error) {
+	missing := fault.New(fault.NotFound, "no such file")
+	digest, query := httpserver.Param(r, "digest"), r.URL.Query()
+	reply, _, err := a.options.Replies.Reply(r.Context(), query.Get("reply"))
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && !ownWay(reply):
+		return part, false, missing
+	case err != nil:
+		return part, false, unavailable(err)
+	case !reply.DeletedAt.IsZero():
+		return part, false, fault.New(fault.Gone, "the answer with this file was deleted")
+	}
+	open = a.published(reply)
+	if key := a.mediaKey(reply.ID, digest); !open && (key == "" || !hmac.Equal([]byte(key), []byte(query.Get("key")))) {
+		return part, false, missing
+	}
+	for _, one := range reply.Response.Parts {
+		if (one.Kind == normalized.PartFile || one.Kind == normalized.PartArtifact) && digest != "" && digestOfPart(one) == digest {
+			return one, open, nil
+		}
+	}
+	return part, false, missing
+}
+
+// mediaContent opens the bytes so that parts of them can be read.
+func (a *Adapter) mediaContent(ctx context.Context, part normalized.Part) (io.ReadSeekCloser, error) {
+	if part.BytesRef.Kind == normalized.BytesInline {
+		content, err := part.BytesRef.Bytes()
+		if err != nil {
+			return nil, fault.Wrap(fault.NotFound, "no such file", err)
+		}
+		return inMemory{bytes.NewReader(content)}, nil
+	}
+	if a.options.Blobs == nil {
+		return nil, fault.New(fault.NotFound, "no such file")
+	}
+	from, err := a.options.Blobs.Open(ctx, part.BytesRef.Digest)
+	if err != nil {
+		return nil, err
+	}
+	if seekable, ok := from.(io.ReadSeekCloser); ok {
+		return seekable, nil
+	}
+	defer from.Close()
+	content, err := io.ReadAll(from)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return inMemory{bytes.NewReader(content)}, nil
+}
+
+type inMemory struct{ *bytes.Reader }
+
+func (inMemory) Close() error { return nil }

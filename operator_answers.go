@@ -1,0 +1,122 @@
+package inbox
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"inbox/adapters/activitypub"
+	"inbox/engine/delivery"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// revisers say which answers can be changed, for programs that have no adapters at hand.
+func revisers(config *Config) map[string]exchange.Reviser {
+	return map[string]exchange.Reviser{
+		normalized.ViaActivityPub: activitypub.Revisions{PostLength: config.Federation.PostLength},
+	}
+}
+
+// answers changes answers that were given.
+type answers struct {
+	store    *store.Store
+	delivery *delivery.Service
+}
+
+// Delete takes an answer back; by names who does it.
+func (a answers) Delete(ctx context.Context, id, by string) error {
+	replyID, err := a.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return a.delivery.Delete(ctx, replyID, by)
+}
+
+// Edit replaces the text of an answer; an empty mime keeps its kind of text.
+func (a answers) Edit(ctx context.Context, id, by, text, mime string) error {
+	replyID, err := a.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return a.delivery.Edit(ctx, replyID, by, text, mime)
+}
+
+// find reads the id of an answer: its own, that of its message (turn), or its address on the web.
+func (a answers) find(ctx context.Context, id string) (string, error) {
+	for _, candidate := range candidates(id) {
+		if reply, _, err := a.store.Reply(ctx, candidate); err == nil {
+			return reply.ID, nil
+		} else if !fault.Is(err, fault.NotFound) {
+			return "", err
+		}
+		turn, err := a.store.Turn(ctx, candidate)
+		switch {
+		case err == nil && turn.ReplyID != "":
+			return turn.ReplyID, nil
+		case err == nil:
+			return "", fault.Newf(fault.NotFound, "the message %s has no answer", candidate)
+		case !fault.Is(err, fault.NotFound):
+			return "", err
+		}
+	}
+	return "", fault.Newf(fault.NotFound, "no answer %s was given here; give the id of an answer, of its message, or its address", id)
+}
+
+// candidates are the ids that an address may hold: https://host/o/ID, …/o/ID/2 for a later post, …/o/ID/activity.
+func candidates(id string) []string {
+	if !strings.Contains(id, "/") {
+		return []string{id}
+	}
+	pieces := strings.Split(strings.TrimRight(id, "/"), "/")
+	last := pieces[len(pieces)-1]
+	if _, err := strconv.Atoi(last); (err == nil || last == "activity") && len(pieces) > 1 {
+		return []string{pieces[len(pieces)-2]}
+	}
+	return []string{last}
+}
+
+// localOperator is who changes an answer from the command line.
+const localOperator = "operator:command line"
+
+func (o *Operator) answers() answers { return answers{o.store, o.delivery} }
+
+// DeleteAnswer takes an answer back: everybody who has it is told by the running server. ID is that of the answer, of
+// its message, or its address.
+func (o *Operator) DeleteAnswer(ctx context.Context, id string) error {
+	return o.answers().Delete(ctx, id, localOperator)
+}
+
+// EditAnswer replaces the text of an answer; files stay. An empty mime keeps its kind of text.
+func (o *Operator) EditAnswer(ctx context.Context, id, text, mime string) error {
+	return o.answers().Edit(ctx, id, localOperator, text, mime)
+}
+
+// PinAnswer shows an answer on the profile of its agent, or no longer. Only what everybody may read can be pinned, at
+// most five of one agent.
+func (o *Operator) PinAnswer(ctx context.Context, id string, pinned bool) error {
+	replyID, err := o.answers().find(ctx, id)
+	if err != nil {
+		return err
+	}
+	reply, _, err := o.store.Reply(ctx, replyID)
+	switch {
+	case err != nil:
+		return err
+	case !pinned:
+		return o.store.State().Delete(ctx, activitypub.FeaturedNamespace(reply.Agent), reply.ID)
+	case !reply.Open || !reply.DeletedAt.IsZero():
+		return fault.New(fault.Conflict, "only an answer in the fediverse that everybody may read can be pinned")
+	}
+	count, err := o.store.State().Count(ctx, activitypub.FeaturedNamespace(reply.Agent))
+	if err != nil {
+		return err
+	}
+	if count >= activitypub.MaxFeatured {
+		return fault.Newf(fault.Conflict, "%s has %d pinned answers already; take one off with: inbox unpin ID", reply.Agent, count)
+	}
+	return o.store.State().Put(ctx, activitypub.FeaturedNamespace(reply.Agent), reply.ID, []byte("{}"), time.Time{})
+}
