@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"inbox/agents/upstream"
 	"inbox/normalized"
 )
 
@@ -11,12 +12,12 @@ import (
 func (a *Agent) answer(output []byte, question normalized.Message) (normalized.Response, error) {
 	response, err := a.read(output)
 	if err != nil {
-		return normalized.Response{}, unusable(err)
+		return normalized.Response{}, upstream.NotUsable(err)
 	}
 	response.Clean()
 	response = response.Answering(question)
 	if err := normalized.ValidateResponse(response, question, a.options.Limits); err != nil {
-		return normalized.Response{}, unusable(err)
+		return normalized.Response{}, upstream.NotUsable(err)
 	}
 	return response, nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -137,7 +138,7 @@ func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normaliz
 func (a *Agent) ask(ctx context.Context, turn agents.Turn) (normalized.Response, error) {
 	input, err := request(turn)
 	if err != nil {
-		return normalized.Response{}, unusable(err)
+		return normalized.Response{}, upstream.NotUsable(err)
 	}
 	ended, err := a.run(ctx, turn, input)
 	if len(ended.stderr) > 0 {

@@ -22,6 +22,7 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -235,7 +236,7 @@ func TestExitCodes(t *testing.T) {
 		public    string
 		cause     string
 	}{
-		"75": {false, sayBusy, `exit status 75: "the disk is full"`},
+		"75": {false, upstream.Busy, `exit status 75: "the disk is full"`},
 		"1":  {true, sayFailed, `exit status 1: "the disk is full"`},
 		"3":  {true, sayFailed, `exit status 3: "the disk is full"`},
 	} {

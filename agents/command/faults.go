@@ -6,23 +6,18 @@ import (
 	"strings"
 	"unicode"
 
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 )
 
 // ExitRetry is the exit code of a program that asks to be run again later (EX_TEMPFAIL of sysexits.h).
 const ExitRetry = 75
 
-// What the sender of a message reads when the program fails. The cause, for the operator, says what happened.
-const (
-	sayUnreachable = "The agent cannot be reached right now. Please try again later."
-	sayBusy        = "The agent is busy right now. Please try again later."
-	sayFailed      = "The agent could not answer this message."
-	sayUnusable    = "The agent gave an answer that could not be used."
-)
+// sayFailed is what the sender of a message reads when the program fails for good. The cause, for the operator, says
+// what happened; other words are those of upstream.
+const sayFailed = "The agent could not answer this message."
 
-func unusable(cause error) error { return fault.GiveUp(sayUnusable, cause) }
-
-func unreachable(cause error) error { return fault.RetryIn(0, sayUnreachable, cause) }
+func unreachable(cause error) error { return fault.RetryIn(0, upstream.Unreachable, cause) }
 
 // notStarted classes a program that did not run: a lack of the machine passes, a wrong program does not.
 func notStarted(err error) error {
@@ -40,7 +35,7 @@ func verdict(state *os.ProcessState, stderr []byte) error {
 	}
 	cause := fmt.Errorf("the program ended with %s: %q", state, excerpt(string(stderr)))
 	if state.ExitCode() == ExitRetry {
-		return fault.RetryIn(0, sayBusy, cause)
+		return fault.RetryIn(0, upstream.Busy, cause)
 	}
 	return fault.GiveUp(sayFailed, cause)
 }

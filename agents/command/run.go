@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/agents/upstream"
 )
 
 // result is what a run left behind.
@@ -49,7 +50,7 @@ func (a *Agent) run(ctx context.Context, turn agents.Turn, input []byte) (result
 	if err := limitMemory(command.Process.Pid, a.options.MemoryBytes); err != nil {
 		group.kill()
 		_, _ = group.end()
-		return result{}, unusable(fmt.Errorf("limit the memory of the program: %w", err))
+		return result{}, upstream.NotUsable(fmt.Errorf("limit the memory of the program: %w", err))
 	}
 	stdout, stderr := &head{limit: a.options.MaxOutputBytes, full: group.kill}, &tail{}
 	var streams sync.WaitGroup
@@ -65,7 +66,7 @@ func (a *Agent) run(ctx context.Context, turn agents.Turn, input []byte) (result
 	ended := result{stdout: stdout.bytes(), stderr: stderr.bytes(), dropped: stderr.dropped()}
 	switch {
 	case stdout.over:
-		return ended, unusable(fmt.Errorf("the program wrote more than %d bytes", a.options.MaxOutputBytes))
+		return ended, upstream.NotUsable(fmt.Errorf("the program wrote more than %d bytes", a.options.MaxOutputBytes))
 	case err != nil:
 		return ended, unreachable(fmt.Errorf("wait for the program: %w", err))
 	case !state.Success() && ctx.Err() != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/agents"
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -94,7 +95,7 @@ func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("offer turn: %w", context.Cause(ctx))
 	}
-	return fault.RetryIn(0, sayAbsent, fmt.Errorf("offer turn: %w", err))
+	return fault.RetryIn(0, upstream.Unreachable, fmt.Errorf("offer turn: %w", err))
 }
 
 // begin takes up what an earlier attempt left, or offers the turn.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 )
 
@@ -27,7 +28,7 @@ func TestNobodyTakesTheTurn(t *testing.T) {
 	bubble(t, Settings{MaxWait: 20 * time.Second}, func(t *testing.T, n *node) {
 		begun := time.Now()
 		got := <-n.run(t.Context(), question())
-		if f := fault.Of(got.err); f.Permanent || f.Kind != fault.Unavailable || f.Public != sayAbsent {
+		if f := fault.Of(got.err); f.Permanent || f.Kind != fault.Unavailable || f.Public != upstream.Unreachable {
 			t.Errorf("error %v, want one that allows another try", got.err)
 		}
 		if waited := time.Since(begun); waited != 20*time.Second {
@@ -61,7 +62,7 @@ func TestSilentProgramLosesTheLease(t *testing.T) {
 		turn := n.take(t)
 		begun := time.Now()
 		got := <-done
-		if f := fault.Of(got.err); f.Permanent || f.Public != sayLate {
+		if f := fault.Of(got.err); f.Permanent || f.Public != upstream.Late {
 			t.Errorf("error %v, want one that allows another try", got.err)
 		}
 		if waited := time.Since(begun); waited != 11*time.Second {
@@ -361,10 +362,10 @@ func TestProgramThatWentAwayTakesNothing(t *testing.T) {
 
 func TestFail(t *testing.T) {
 	for body, want := range map[string]fault.Fault{
-		`{"retry":true}`: {Public: sayBusy},
-		`{"retry":true,"after":2.5,"reason":"a\nb"}`:  {Public: sayBusy, RetryAfter: 2500 * time.Millisecond},
-		`{"retry":false,"reason":"no such thing"}`:    {Public: sayRefused, Permanent: true},
-		`{"retry":false,"future":{"unknown":"keys"}}`: {Public: sayRefused, Permanent: true},
+		`{"retry":true}`: {Public: upstream.Busy},
+		`{"retry":true,"after":2.5,"reason":"a\nb"}`:  {Public: upstream.Busy, RetryAfter: 2500 * time.Millisecond},
+		`{"retry":false,"reason":"no such thing"}`:    {Public: upstream.Refused, Permanent: true},
+		`{"retry":false,"future":{"unknown":"keys"}}`: {Public: upstream.Refused, Permanent: true},
 	} {
 		bubble(t, Settings{}, func(t *testing.T, n *node) {
 			done := n.run(t.Context(), question())

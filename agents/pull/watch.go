@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -88,14 +89,14 @@ func (w *watch) pass(batch []byte) error {
 	for _, encoded := range deltas {
 		delta, err := normalized.DecodeDelta(encoded, w.agent.service.options.Limits)
 		if err != nil {
-			return unusable(err)
+			return upstream.NotUsable(err)
 		}
 		if delta.Kind == normalized.DeltaResponse && delta.Response != nil {
 			complete := delta.Response.Answering(w.turn.Message)
 			delta.Response = &complete
 		}
 		if err := w.fold.Add(delta); err != nil {
-			return unusable(err)
+			return upstream.NotUsable(err)
 		}
 		if !w.emit(delta) {
 			return errStopped
@@ -103,8 +104,6 @@ func (w *watch) pass(batch []byte) error {
 	}
 	return nil
 }
-
-func unusable(cause error) error { return fault.GiveUp(sayUnusable, cause) }
 
 // broken classes what ended the run on our side: an unusable answer, or a mailbox that another attempt may reach.
 func (w *watch) broken(ctx context.Context, err error) error {
@@ -124,7 +123,7 @@ func (w *watch) tooLate(ctx context.Context) (decided bool, err error) {
 			return false, w.orNil(ctx, err)
 		}
 		w.withdraw(ctx)
-		return true, fault.RetryIn(0, sayAbsent,
+		return true, fault.RetryIn(0, upstream.Unreachable,
 			fmt.Errorf("no program took the turn within %s: is one polling /v1/pull/%s/take?", w.agent.settings.MaxWait, w.agent.name))
 	}
 	before, err := w.rows.end(ctx, w.mine.Run, end{Outcome: lost}, w.mine.Until)
@@ -132,7 +131,7 @@ func (w *watch) tooLate(ctx context.Context) (decided bool, err error) {
 		return false, w.orNil(ctx, err)
 	}
 	w.agent.service.ended(w.agent, w.mine.Run)
-	return true, fault.RetryIn(0, sayLate, fmt.Errorf("the program that took the turn gave no sign of life for %s", w.agent.settings.Lease))
+	return true, fault.RetryIn(0, upstream.Late, fmt.Errorf("the program that took the turn gave no sign of life for %s", w.agent.settings.Lease))
 }
 
 func (w *watch) orNil(ctx context.Context, err error) error {
@@ -152,11 +151,11 @@ func (w *watch) finish(ctx context.Context, how end) (again bool, err error) {
 	case undelivered:
 		return true, nil
 	case retried:
-		return false, fault.RetryIn(how.After, sayBusy, errors.New("the program gave the turn back: "+orUnsaid(how.Reason)))
+		return false, fault.RetryIn(how.After, upstream.Busy, errors.New("the program gave the turn back: "+orUnsaid(how.Reason)))
 	case gaveUp:
-		return false, fault.GiveUp(sayRefused, errors.New("the program gave the turn up: "+orUnsaid(how.Reason)))
+		return false, fault.GiveUp(upstream.Refused, errors.New("the program gave the turn up: "+orUnsaid(how.Reason)))
 	default:
-		return false, fault.RetryIn(0, sayLate, errors.New("the turn was taken over elsewhere"))
+		return false, fault.RetryIn(0, upstream.Late, errors.New("the turn was taken over elsewhere"))
 	}
 }
 

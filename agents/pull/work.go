@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
@@ -164,7 +165,7 @@ func (s *Service) handFail(w http.ResponseWriter, r *http.Request, agent *Agent)
 	case given.After < 0 || given.After > maxAfter.Seconds():
 		return fault.InField("after", "must be 0 to 86400 seconds")
 	}
-	how := end{Outcome: gaveUp, Reason: excerpt(given.Reason), Digest: digest(body)}
+	how := end{Outcome: gaveUp, Reason: upstream.Excerpt(given.Reason, 500), Digest: digest(body)}
 	if *given.Retry {
 		how.Outcome, how.After = retried, time.Duration(given.After*float64(time.Second))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/agents/upstream"
 	"inbox/normalized"
 )
 
@@ -96,7 +97,7 @@ func (x *exchange) valid(response normalized.Response) (normalized.Response, err
 	}
 	response = response.Answering(x.turn.Message)
 	if err := normalized.ValidateResponse(response, x.turn.Message, x.agent.options.Limits); err != nil {
-		return response, unusable(err)
+		return response, upstream.NotUsable(err)
 	}
 	return response, nil
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -140,15 +141,15 @@ func (c *credentials) ask(ctx context.Context) (*oauth2.Token, error) {
 	case isRefusal: // its own text holds the answer, which may hold anything
 		cause := fmt.Errorf("the token address answered %d: %q", refused.Response.StatusCode, excerpt(refused.ErrorCode))
 		if status := refused.Response.StatusCode; status == http.StatusTooManyRequests || status >= http.StatusInternalServerError {
-			return nil, fault.RetryIn(retryAfter(refused.Response.Header), sayUnreachable, cause)
+			return nil, fault.RetryIn(upstream.RetryAfter(refused.Response.Header), upstream.Unreachable, cause)
 		}
-		return nil, fault.GiveUp(sayUnreachable, cause)
+		return nil, fault.GiveUp(upstream.Unreachable, cause)
 	case err != nil:
-		return nil, unreachable(ctx, fmt.Errorf("ask for a token: %w", err))
+		return nil, upstream.Interrupted(ctx, fmt.Errorf("ask for a token: %w", err))
 	case !strings.EqualFold(token.Type(), "Bearer"):
-		return nil, fault.GiveUp(sayUnreachable, fmt.Errorf("the token is of type %q, want Bearer", excerpt(token.Type())))
+		return nil, fault.GiveUp(upstream.Unreachable, fmt.Errorf("the token is of type %q, want Bearer", excerpt(token.Type())))
 	case strings.ContainsFunc(token.AccessToken, func(char rune) bool { return char <= ' ' || char > '~' }):
-		return nil, fault.GiveUp(sayUnreachable, errors.New("the token does not fit into a header"))
+		return nil, fault.GiveUp(upstream.Unreachable, errors.New("the token does not fit into a header"))
 	}
 	return token, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"inbox/agents"
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -114,7 +115,7 @@ func (x *exchange) converse(ctx context.Context) error {
 func (x *exchange) reach(p *peer) (err error) {
 	x.peer = p
 	if x.wire, err = x.agent.wire(p); err != nil {
-		return fault.GiveUp(sayUnreachable, err)
+		return fault.GiveUp(upstream.Unreachable, err)
 	}
 	return nil
 }
@@ -135,7 +136,7 @@ func (x *exchange) resume(ctx context.Context, before progress) (taken bool, err
 	}
 	probe := task{}
 	if err := probe.replace(earlier, x.peer.rest); err != nil {
-		return false, unusable(err)
+		return false, upstream.NotUsable(err)
 	}
 	if before.Asked != "" && probe.waits() && probe.asked() == before.Asked {
 		return false, nil // it still asks what it asked before: our message did not arrive
@@ -156,7 +157,7 @@ func (x *exchange) look(ctx context.Context, id a2a.TaskID) (*a2a.Task, *sightin
 	some := historyLength
 	found, err := x.wire.transport.GetTask(watchedCtx, x.wire.params(), &a2a.GetTaskRequest{Tenant: x.peer.tenant, ID: id, HistoryLength: &some})
 	if err == nil && (found == nil || found.ID != id) {
-		err = unusable(errors.New("the agent answers with another task"))
+		err = upstream.NotUsable(errors.New("the agent answers with another task"))
 	}
 	return found, seen, err
 }

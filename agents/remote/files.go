@@ -7,6 +7,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -20,7 +21,7 @@ func (a *Agent) renderFile(ctx context.Context, part normalized.Part) (*a2a.Part
 	case ref.Kind == normalized.BytesInline:
 		content, err := ref.Bytes()
 		if err != nil {
-			return nil, fault.GiveUp(sayRefused, fmt.Errorf("read file of the message: %w", err))
+			return nil, fault.GiveUp(upstream.Refused, fmt.Errorf("read file of the message: %w", err))
 		}
 		rendered.Content = a2a.Raw(content)
 		return rendered, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -23,7 +24,7 @@ func (x *exchange) follow(ctx context.Context) error {
 	pause := x.agent.options.PollInterval
 	for tries := 0; !x.done() && x.peer.streaming && tries < maxResubscribes; tries++ {
 		if tries > 0 && !sleep(ctx, pause) {
-			return unreachable(ctx, ctx.Err())
+			return upstream.Interrupted(ctx, ctx.Err())
 		}
 		if tries > 0 {
 			pause *= 2
@@ -82,7 +83,7 @@ func (x *exchange) poll(ctx context.Context) error {
 	blind, same := 0, 0
 	for pause := x.agent.options.PollInterval; !x.done(); pause = min(2*pause, longest) {
 		if !sleep(ctx, pause) {
-			return unreachable(ctx, ctx.Err())
+			return upstream.Interrupted(ctx, ctx.Err())
 		}
 		found, seen, err := x.look(ctx, x.task.id)
 		switch {
@@ -135,7 +136,7 @@ func (x *exchange) block(ctx context.Context) error {
 	case err != nil:
 		return failure(ctx, seen, err)
 	case !x.done():
-		return fault.RetryIn(0, sayLate, errors.New("the agent gives tasks, shows none and does not wait for their end"))
+		return fault.RetryIn(0, upstream.Late, errors.New("the agent gives tasks, shows none and does not wait for their end"))
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -301,49 +302,49 @@ func TestErrorsAreClassed(t *testing.T) {
 		"busy": {func(c *call) {
 			c.w.Header().Set("Retry-After", "7")
 			c.w.WriteHeader(http.StatusTooManyRequests)
-		}, false, sayBusy, 7 * time.Second},
-		"down":                {func(c *call) { c.w.WriteHeader(http.StatusBadGateway) }, false, sayUnreachable, 0},
-		"defect":              {func(c *call) { c.fails(http.StatusOK, -32603, "oops") }, false, sayUnreachable, 0},
-		"cut at once":         {(*call).cut, false, sayUnreachable, 0},
-		"stream of nothing":   {func(c *call) { c.w.Header().Set("Content-Type", "text/event-stream") }, false, sayUnreachable, 0},
-		"login":               {func(c *call) { http.Error(c.w, "who?", http.StatusUnauthorized) }, true, sayRefused, 0},
-		"login in JSON":       {func(c *call) { c.fails(http.StatusForbidden, -31403, "no") }, true, sayRefused, 0},
-		"wrong params":        {func(c *call) { c.fails(http.StatusOK, -32602, "no") }, true, sayRefused, 0},
-		"wrong type":          {func(c *call) { fmt.Fprint(c.w, "<html>hello</html>") }, true, sayUnusable, 0},
-		"redirect":            {func(c *call) { http.Redirect(c.w, c.r, "http://127.0.0.1:1/", http.StatusFound) }, true, sayUnreachable, 0},
-		"event of no kind":    {func(c *call) { c.event(`{"surprise":{}}`) }, true, sayUnusable, 0},
-		"two events in one":   {func(c *call) { c.event(`{"task":` + taskJSON("WORKING", "") + `,"message":{"parts":[]}}`) }, true, sayUnusable, 0},
-		"event of wrong type": {func(c *call) { c.event(`{"task":"t1"}`) }, true, sayUnusable, 0},
-		"part of no kind":     {func(c *call) { c.event(`{"message":{"messageId":"m","parts":[{"smell":"roses"}]}}`) }, true, sayUnusable, 0},
-		"empty part":          {func(c *call) { c.event(wrapped(taskJSON("COMPLETED", `,"artifacts":[null]`))) }, true, sayUnusable, 0},
-		"no id":               {func(c *call) { c.event(`{"task":{"status":{"state":"TASK_STATE_WORKING"}}}`) }, true, sayUnusable, 0},
+		}, false, upstream.Busy, 7 * time.Second},
+		"down":                {func(c *call) { c.w.WriteHeader(http.StatusBadGateway) }, false, upstream.Unreachable, 0},
+		"defect":              {func(c *call) { c.fails(http.StatusOK, -32603, "oops") }, false, upstream.Unreachable, 0},
+		"cut at once":         {(*call).cut, false, upstream.Unreachable, 0},
+		"stream of nothing":   {func(c *call) { c.w.Header().Set("Content-Type", "text/event-stream") }, false, upstream.Unreachable, 0},
+		"login":               {func(c *call) { http.Error(c.w, "who?", http.StatusUnauthorized) }, true, upstream.Refused, 0},
+		"login in JSON":       {func(c *call) { c.fails(http.StatusForbidden, -31403, "no") }, true, upstream.Refused, 0},
+		"wrong params":        {func(c *call) { c.fails(http.StatusOK, -32602, "no") }, true, upstream.Refused, 0},
+		"wrong type":          {func(c *call) { fmt.Fprint(c.w, "<html>hello</html>") }, true, upstream.Unusable, 0},
+		"redirect":            {func(c *call) { http.Redirect(c.w, c.r, "http://127.0.0.1:1/", http.StatusFound) }, true, upstream.Unreachable, 0},
+		"event of no kind":    {func(c *call) { c.event(`{"surprise":{}}`) }, true, upstream.Unusable, 0},
+		"two events in one":   {func(c *call) { c.event(`{"task":` + taskJSON("WORKING", "") + `,"message":{"parts":[]}}`) }, true, upstream.Unusable, 0},
+		"event of wrong type": {func(c *call) { c.event(`{"task":"t1"}`) }, true, upstream.Unusable, 0},
+		"part of no kind":     {func(c *call) { c.event(`{"message":{"messageId":"m","parts":[{"smell":"roses"}]}}`) }, true, upstream.Unusable, 0},
+		"empty part":          {func(c *call) { c.event(wrapped(taskJSON("COMPLETED", `,"artifacts":[null]`))) }, true, upstream.Unusable, 0},
+		"no id":               {func(c *call) { c.event(`{"task":{"status":{"state":"TASK_STATE_WORKING"}}}`) }, true, upstream.Unusable, 0},
 		"another task": {func(c *call) {
 			c.event(wrapped(taskJSON("WORKING", "")))
 			c.event(strings.ReplaceAll(completedUpdate, "t1", "t2"))
-		}, true, sayUnusable, 0},
+		}, true, upstream.Unusable, 0},
 		"update without artifact": {func(c *call) {
 			c.event(wrapped(taskJSON("WORKING", "")))
 			c.event(`{"artifactUpdate":{"taskId":"t1","contextId":"c1"}}`)
-		}, true, sayUnusable, 0},
+		}, true, upstream.Unusable, 0},
 		"endless stream": {func(c *call) {
 			c.event(wrapped(taskJSON("WORKING", "")))
 			for c.r.Context().Err() == nil {
 				c.event(chunk(huge, true))
 			}
-		}, true, sayUnusable, 0},
+		}, true, upstream.Unusable, 0},
 		"endless line": {func(c *call) {
 			c.w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(c.w, "data: ")
 			for c.r.Context().Err() == nil {
 				_, _ = io.WriteString(c.w, huge)
 			}
-		}, true, sayUnusable, 0},
+		}, true, upstream.Unusable, 0},
 		"too many artifacts": {func(c *call) {
 			c.event(wrapped(taskJSON("WORKING", "")))
 			for i := range maxArtifacts + 1 {
 				c.event(strings.Replace(chunk("x", false), `"a"`, fmt.Sprintf(`"a%d"`, i), 1))
 			}
-		}, true, sayUnusable, 0},
+		}, true, upstream.Unusable, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -396,7 +397,7 @@ func TestTimeLimitKeepsTheTaskForTheNextAttempt(t *testing.T) {
 	agent := newAgent(t, server.URL, func(o *Options) { o.TimeLimit = 100 * time.Millisecond })
 	turn := turnOf("1", "x")
 	_, err := handle(t.Context(), t, agent, turn)
-	if got := fault.Of(err); got.Permanent || got.Public != sayLate {
+	if got := fault.Of(err); got.Permanent || got.Public != upstream.Late {
 		t.Fatalf("got %v", err)
 	}
 	over.Store(true)

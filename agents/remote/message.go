@@ -8,6 +8,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"inbox/agents"
+	"inbox/agents/upstream"
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -63,11 +64,11 @@ func (x *exchange) message(ctx context.Context) (*a2a.Message, error) {
 func plain(metadata map[string]any) (map[string]any, error) {
 	encoded, err := json.Marshal(metadata)
 	if err != nil {
-		return nil, fault.GiveUp(sayRefused, fmt.Errorf("write metadata: %w", err))
+		return nil, fault.GiveUp(upstream.Refused, fmt.Errorf("write metadata: %w", err))
 	}
 	var simple map[string]any
 	if err := json.Unmarshal(encoded, &simple); err != nil {
-		return nil, fault.GiveUp(sayRefused, fmt.Errorf("write metadata: %w", err))
+		return nil, fault.GiveUp(upstream.Refused, fmt.Errorf("write metadata: %w", err))
 	}
 	return simple, nil
 }

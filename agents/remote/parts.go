@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/agents/upstream"
 	"inbox/normalized"
 )
 
@@ -85,7 +86,7 @@ func (a *Agent) readPart(ctx context.Context, part *a2a.Part, textType string) (
 	case a2a.Data:
 		encoded, err := json.Marshal(content.Value)
 		if err != nil {
-			return read, false, unusable(fmt.Errorf("a part of the answer is no JSON: %w", err))
+			return read, false, upstream.NotUsable(fmt.Errorf("a part of the answer is no JSON: %w", err))
 		}
 		typed := *part
 		typed.MediaType = orElse(typed.MediaType, mimeJSON)

@@ -12,6 +12,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -74,7 +75,7 @@ func (a *Agent) resolve(ctx context.Context) (*peer, error) {
 	case a.peers.turn <- struct{}{}:
 		defer func() { <-a.peers.turn }()
 	case <-ctx.Done():
-		return nil, unreachable(ctx, ctx.Err())
+		return nil, upstream.Interrupted(ctx, ctx.Err())
 	}
 	known := a.peers.get()
 	if known != nil && time.Since(known.read) < cardLife {
@@ -110,11 +111,11 @@ func (a *Agent) fetch(ctx context.Context) (*peer, error) {
 	}
 	read, err := readCard(body)
 	if err != nil {
-		return nil, fault.GiveUp(sayUnreachable, err)
+		return nil, fault.GiveUp(upstream.Unreachable, err)
 	}
 	chosen, err := read.choose(a.allowed)
 	if err != nil {
-		return nil, fault.GiveUp(sayUnreachable, err)
+		return nil, fault.GiveUp(upstream.Unreachable, err)
 	}
 	return &peer{
 		endpoint: chosen, card: read, streaming: read.Capabilities.Streaming, client: a.clientFor(chosen.url), read: time.Now(),
@@ -141,9 +142,9 @@ func (a *Agent) fetchCard(ctx context.Context, login bool) ([]byte, error) {
 	defer func() { _ = response.Body.Close() }()
 	switch status := response.StatusCode; {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return nil, fault.GiveUp(sayUnreachable, fmt.Errorf("%w: %d", errNeedsLogin, status))
+		return nil, fault.GiveUp(upstream.Unreachable, fmt.Errorf("%w: %d", errNeedsLogin, status))
 	case status != http.StatusOK:
-		return nil, classed(status, retryAfter(response.Header), fmt.Errorf("the agent card is answered with %d", status))
+		return nil, upstream.Status(status, upstream.RetryAfter(response.Header), fmt.Errorf("the agent card is answered with %d", status))
 	}
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -156,9 +157,9 @@ var errMoved = errors.New("redirect refused")
 
 func (a *Agent) noCard(ctx context.Context, err error) error {
 	if errors.Is(err, errMoved) {
-		return fault.GiveUp(sayUnreachable, err)
+		return fault.GiveUp(upstream.Unreachable, err)
 	}
-	return unreachable(ctx, fmt.Errorf("read the agent card: %w", err))
+	return upstream.Interrupted(ctx, fmt.Errorf("read the agent card: %w", err))
 }
 
 // changed remembers what was learnt about the agent: that it speaks 0.3 only, or does not stream.

@@ -106,8 +106,8 @@ const (
 
 var ways = []string{wayRPC, wayREST, wayOldRPC, wayOldREST}
 
-// upstream is a server of the SDK with a card that names one way.
-type upstream struct {
+// otherServer is a server of the SDK with a card that names one way.
+type otherServer struct {
 	*httptest.Server
 	mu       sync.Mutex
 	messages []*a2a.Message
@@ -116,9 +116,9 @@ type upstream struct {
 	refuse   func(*http.Request) bool
 }
 
-func startUpstream(t *testing.T, way string, streaming bool, do script) *upstream {
+func startUpstream(t *testing.T, way string, streaming bool, do script) *otherServer {
 	t.Helper()
-	u := &upstream{}
+	u := &otherServer{}
 	life, end := context.WithCancel(context.Background())
 	handler := a2asrv.NewHandler(script(func(ctx context.Context, call *a2asrv.ExecutorContext, yield func(a2a.Event, error) bool) {
 		u.mu.Lock()
@@ -155,7 +155,7 @@ func startUpstream(t *testing.T, way string, streaming bool, do script) *upstrea
 	return u
 }
 
-func (u *upstream) document(way string, streaming bool) map[string]any {
+func (u *otherServer) document(way string, streaming bool) map[string]any {
 	document := map[string]any{
 		"name": "upstream", "capabilities": map[string]any{"streaming": streaming}, "defaultOutputModes": []string{"text/markdown"},
 		"securitySchemes": map[string]any{"odd": map[string]any{"type": "carrier pigeon"}},
@@ -176,7 +176,7 @@ func (u *upstream) document(way string, streaming bool) map[string]any {
 	return document
 }
 
-func (u *upstream) received() []*a2a.Message {
+func (u *otherServer) received() []*a2a.Message {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return append([]*a2a.Message(nil), u.messages...)

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/agents/upstream"
 )
 
 // done says whether the answer is there.
@@ -20,7 +22,7 @@ func (x *exchange) take(ctx context.Context, event a2a.Event) error {
 		err = x.hear(e)
 	case *a2a.Task:
 		if e == nil {
-			return unusable(errors.New("an event is empty"))
+			return upstream.NotUsable(errors.New("an event is empty"))
 		}
 		err = x.task.replace(e, x.peer.rest)
 	case *a2a.TaskStatusUpdateEvent:
@@ -35,7 +37,7 @@ func (x *exchange) take(ctx context.Context, event a2a.Event) error {
 		err = errors.New("an event is of no known kind")
 	}
 	if err != nil {
-		return unusable(err)
+		return upstream.NotUsable(err)
 	}
 	if err := x.note(ctx); err != nil {
 		return err

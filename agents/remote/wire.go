@@ -15,6 +15,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 
+	"inbox/agents/upstream"
 	"inbox/identity"
 	"inbox/policypart"
 )
@@ -98,7 +99,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	*seen = sighting{status: response.StatusCode, retryAfter: retryAfter(response.Header)}
+	*seen = sighting{status: response.StatusCode, retryAfter: upstream.RetryAfter(response.Header)}
 	response.Body = &watchedBody{source: response.Body, seen: seen, limit: w.agent.options.IdleLimit, cancel: cancel}
 	if err := w.mend(request, response, seen); err != nil {
 		_ = response.Body.Close()
@@ -124,7 +125,7 @@ func (w *wire) mend(request *http.Request, response *http.Response, seen *sighti
 	var line bytes.Buffer
 	line.WriteString("data: ")
 	if err := json.Compact(&line, whole); err != nil {
-		return unusable(fmt.Errorf("the answer is of type %q, want %s or JSON", excerpt(mediaType), mimeEvents))
+		return upstream.NotUsable(fmt.Errorf("the answer is of type %q, want %s or JSON", excerpt(mediaType), mimeEvents))
 	}
 	line.WriteString("\n\n")
 	replaceBody(response, line.Bytes())

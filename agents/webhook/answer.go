@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"inbox/agents/upstream"
 	"inbox/normalized"
 )
 
@@ -16,12 +17,12 @@ func (a *Agent) readDocument(body io.Reader, question normalized.Message, emit e
 	}
 	response, err := normalized.DecodeResponse(content, a.options.Limits)
 	if err != nil {
-		return unusable(err)
+		return upstream.NotUsable(err)
 	}
 	response.Clean()
 	response = response.Answering(question)
 	if err := normalized.ValidateResponse(response, question, a.options.Limits); err != nil {
-		return unusable(err)
+		return upstream.NotUsable(err)
 	}
 	emit(whole(response))
 	return nil
@@ -61,7 +62,7 @@ func (a *Agent) readStream(body io.Reader, reliable bool, question normalized.Me
 		case errors.Is(err, io.EOF) && reliable:
 			return stream.finish()
 		case errors.Is(err, errCutEvent) && reliable, errors.Is(err, errEventTooLarge):
-			return unusable(err)
+			return upstream.NotUsable(err)
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("%w: the stream ended without the event %q or %q, so it may be cut", errReading, eventEnd, eventResponse)
 		case err != nil:
@@ -83,13 +84,13 @@ func (s answerStream) take(next event) (last bool, err error) {
 	case eventDelta, "": // an event without a name is called "message" by the standard
 		delta, err := normalized.DecodeDelta([]byte(next.data), s.limits)
 		if err != nil {
-			return false, unusable(fmt.Errorf("event %q: %w", eventDelta, err))
+			return false, upstream.NotUsable(fmt.Errorf("event %q: %w", eventDelta, err))
 		}
 		return false, s.pass(delta)
 	case eventResponse:
 		response, err := normalized.DecodeResponse([]byte(next.data), s.limits)
 		if err != nil {
-			return false, unusable(fmt.Errorf("event %q: %w", eventResponse, err))
+			return false, upstream.NotUsable(fmt.Errorf("event %q: %w", eventResponse, err))
 		}
 		if err := s.pass(whole(response)); err != nil {
 			return false, err
@@ -108,7 +109,7 @@ func (s answerStream) pass(delta normalized.Delta) error {
 		delta.Response = &complete
 	}
 	if err := s.fold.Add(delta); err != nil {
-		return unusable(fmt.Errorf("event %q: %w", eventDelta, err))
+		return upstream.NotUsable(fmt.Errorf("event %q: %w", eventDelta, err))
 	}
 	if !s.emit(delta) {
 		return errStopped
@@ -120,13 +121,13 @@ func (s answerStream) pass(delta normalized.Delta) error {
 func (s answerStream) finish() error {
 	response, err := s.fold.Response()
 	if err != nil {
-		return unusable(err)
+		return upstream.NotUsable(err)
 	}
 	complete := response.Answering(s.question)
 	grown := complete.Equal(response)
 	complete.Clean()
 	if err := normalized.ValidateResponse(complete, s.question, s.limits); err != nil {
-		return unusable(err)
+		return upstream.NotUsable(err)
 	}
 	if !grown {
 		s.emit(whole(complete))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/agents/upstream"
 	"inbox/normalized"
 )
 
@@ -28,7 +29,7 @@ func (a *Agent) exchange(ctx context.Context, turn agents.Turn, emit emit) error
 	defer cancel(nil)
 	request, err := a.request(limited, turn)
 	if err != nil {
-		return unusable(err)
+		return upstream.NotUsable(err)
 	}
 	response, err := a.options.Client.Do(request)
 	if err != nil {
@@ -58,7 +59,7 @@ func (a *Agent) read(response *http.Response, body io.Reader, question normalize
 	case "text/event-stream":
 		return a.readStream(body, reliableEnd(response), question, emit)
 	default:
-		return unusable(errors.New("the webhook answered with Content-Type \"" + excerpt(mediaType) +
+		return upstream.NotUsable(errors.New("the webhook answered with Content-Type \"" + excerpt(mediaType) +
 			"\"; want application/json or text/event-stream"))
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
 	"inbox/agents/channel"
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -242,7 +242,7 @@ func TestUnusableAnswers(t *testing.T) {
 			agent := startAgent(t, answering(http.StatusOK, test.contentType, test.body), func(o *Options) { o.MaxResponseBytes = 2 << 20 })
 			_, err := run(t.Context(), agent, question())
 			got := fault.Of(err)
-			if !got.Permanent || got.Public != sayUnusable || !strings.Contains(err.Error(), test.why) {
+			if !got.Permanent || got.Public != upstream.Unusable || !strings.Contains(err.Error(), test.why) {
 				t.Errorf("permanent %v, public %q, error %v; want %q in it", got.Permanent, got.Public, err, test.why)
 			}
 		})
@@ -254,11 +254,11 @@ func TestStatuses(t *testing.T) {
 		permanent bool
 		public    string
 	}{
-		201: {true, sayUnusable}, 202: {true, sayUnusable}, 206: {true, sayUnusable}, 501: {true, sayUnusable},
-		301: {true, sayUnreachable}, 307: {true, sayUnreachable},
-		400: {true, sayRefused}, 401: {true, sayRefused}, 404: {true, sayRefused}, 410: {true, sayRefused}, 422: {true, sayRefused},
-		408: {false, sayUnreachable}, 425: {false, sayUnreachable}, 429: {false, sayBusy},
-		500: {false, sayUnreachable}, 502: {false, sayUnreachable}, 503: {false, sayBusy}, 504: {false, sayUnreachable},
+		201: {true, upstream.Unusable}, 202: {true, upstream.Unusable}, 206: {true, upstream.Unusable}, 501: {true, upstream.Unusable},
+		301: {true, upstream.Unreachable}, 307: {true, upstream.Unreachable},
+		400: {true, upstream.Refused}, 401: {true, upstream.Refused}, 404: {true, upstream.Refused}, 410: {true, upstream.Refused}, 422: {true, upstream.Refused},
+		408: {false, upstream.Unreachable}, 425: {false, upstream.Unreachable}, 429: {false, upstream.Busy},
+		500: {false, upstream.Unreachable}, 502: {false, upstream.Unreachable}, 503: {false, upstream.Busy}, 504: {false, upstream.Unreachable},
 	}
 	for status, want := range tests {
 		t.Run(http.StatusText(status), func(t *testing.T) {
@@ -279,17 +279,6 @@ func TestStatuses(t *testing.T) {
 				t.Errorf("the operator reads %q", err)
 			}
 		})
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"": 0, "-1": 0, "soon": 0, "0": 0, "90": 90 * time.Second, "4294967295": maxRetryAfter, "99999999999999999999": 0,
-		"Fri, 01 Jan 2100 00:00:00 GMT": maxRetryAfter, "Fri, 01 Jan 1999 00:00:00 GMT": 0,
-	} {
-		if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {text}}}); got != want {
-			t.Errorf("Retry-After %q = %v, want %v", text, got, want)
-		}
 	}
 }
 
@@ -315,12 +304,12 @@ func TestInterruptions(t *testing.T) {
 		public  string
 		deltas  int
 	}{
-		"late":               {stuck, short, sayLate, 0},
-		"late stream":        {hang, short, sayLate, 1},
-		"idle stream":        {hang, impatient, sayLate, 1},
-		"cut stream":         {cut, nil, sayUnreachable, 1},
-		"dropped":            {drop, nil, sayUnreachable, 0},
-		"closed by HTTP/1.0": {oldProtocol(delta(`{"kind":"text","text":"Hello"}`)), nil, sayUnreachable, 1},
+		"late":               {stuck, short, upstream.Late, 0},
+		"late stream":        {hang, short, upstream.Late, 1},
+		"idle stream":        {hang, impatient, upstream.Late, 1},
+		"cut stream":         {cut, nil, upstream.Unreachable, 1},
+		"dropped":            {drop, nil, upstream.Unreachable, 0},
+		"closed by HTTP/1.0": {oldProtocol(delta(`{"kind":"text","text":"Hello"}`)), nil, upstream.Unreachable, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -366,7 +355,7 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = run(t.Context(), newAgent(t, "http://"+address, nil), question())
-	if got := fault.Of(err); got.Permanent || got.Public != sayUnreachable {
+	if got := fault.Of(err); got.Permanent || got.Public != upstream.Unreachable {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -435,12 +424,5 @@ func TestHostPort(t *testing.T) {
 		if got, err := hostPort(address); got != want || err != nil {
 			t.Errorf("hostPort(%q) = %q, %v; want %q", address, got, err, want)
 		}
-	}
-}
-
-func TestExcerpt(t *testing.T) {
-	got := excerpt("a\r\nb\x1b[31m\u202e  c" + strings.Repeat("x", 500))
-	if diff := cmp.Diff("a b [31m c"+strings.Repeat("x", 190), got); diff != "" {
-		t.Error(diff)
 	}
 }

@@ -38,6 +38,7 @@ var levels = map[string]int{
 	"agents/channel":      4,
 	"agents/bridge":       4,
 	"agents/chat":         4,
+	"agents/upstream":     4,
 
 	"agents/loop": 5,
 

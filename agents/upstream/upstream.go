@@ -1,0 +1,96 @@
+// Package upstream tells how a program elsewhere failed that answers for an agent: what the sender of the message reads,
+// whether another attempt may help, and when. It makes no request itself. Models have words of their own, in agents/llm.
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"inbox/internal/fault"
+	"inbox/internal/safehttp"
+)
+
+// What the sender of a message reads. The cause, for the operator, says what happened.
+const (
+	Unreachable = "The agent cannot be reached right now. Please try again later."
+	Busy        = "The agent is busy right now. Please try again later."
+	Late        = "The agent did not answer in time. Please try again later."
+	Refused     = "The agent could not take this message."
+	Unusable    = "The agent gave an answer that could not be used."
+)
+
+// MaxRetryAfter is the longest pause that the other side can ask for.
+const MaxRetryAfter = 24 * time.Hour
+
+// NotUsable is the failure of an answer that came and means nothing to us; another attempt would bring the same.
+func NotUsable(cause error) error { return fault.GiveUp(Unusable, cause) }
+
+// Interrupted classes an exchange that ended before the answer was whole: by a limit of ours when ctx is over, by the
+// rules for addresses and sizes, or by the network. A fault in the chain stays what it is.
+func Interrupted(ctx context.Context, err error) error {
+	if known, is := errors.AsType[*fault.Fault](err); is {
+		return known
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fault.RetryIn(0, Late, context.Cause(ctx))
+	case errors.Is(err, safehttp.ErrRefused), errors.Is(err, safehttp.ErrRedirects):
+		return fault.GiveUp(Unreachable, err)
+	case errors.Is(err, safehttp.ErrTooLarge):
+		return NotUsable(err)
+	}
+	return fault.RetryIn(0, Unreachable, err)
+}
+
+// Status classes an answer with another status than those of success. after is a pause that the other side asked for.
+func Status(status int, after time.Duration, cause error) error {
+	switch {
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		return fault.RetryIn(after, Busy, cause)
+	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusInternalServerError,
+		status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
+		return fault.RetryIn(after, Unreachable, cause)
+	case status >= 300 && status < 400:
+		return fault.GiveUp(Unreachable, fmt.Errorf("%w; redirects are not followed: configure the final address", cause))
+	case status >= 400 && status < 500:
+		return fault.GiveUp(Refused, cause)
+	}
+	return NotUsable(cause)
+}
+
+// RetryAfter reads seconds or a date (RFC 9110, section 10.2.3), at most MaxRetryAfter; zero when there is neither.
+func RetryAfter(header http.Header) time.Duration {
+	text := header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, MaxRetryAfter)
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return max(0, min(time.Until(at), MaxRetryAfter))
+}
+
+// maxExcerpt bounds what Excerpt looks at, in bytes.
+const maxExcerpt = 4 << 10
+
+// Excerpt makes text of a stranger fit for a log or a sentence: one line of printable characters, at most so many.
+func Excerpt(text string, characters int) string {
+	if len(text) > maxExcerpt {
+		text = text[:maxExcerpt]
+	}
+	printable := strings.Map(func(char rune) rune {
+		if unicode.IsPrint(char) {
+			return char
+		}
+		return ' '
+	}, strings.ToValidUTF8(text, ""))
+	short := []rune(strings.Join(strings.Fields(printable), " "))
+	return string(short[:min(len(short), characters)])
+}
