@@ -31,6 +31,7 @@ type route struct {
 	Warning      string `json:"warning,omitempty"`
 	Sensitive    bool   `json:"sensitive,omitempty"`
 	Language     string `json:"language,omitempty"`
+	Late         bool   `json:"late,omitempty"` // it answers a note that never came here
 }
 
 // evidenceClaims are context for operators, never authorization.
@@ -57,7 +58,7 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 		}
 		parts = []normalized.Part{normalized.Text(agent.Address)}
 	}
-	thread, err := a.thread(ctx, agent.Name, q)
+	thread, late, err := a.thread(ctx, agent.Name, q)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 	if err := q.addFacts(sender.Profile); err != nil {
 		return nil, err
 	}
-	notes, err := json.Marshal(q.route(in.by.actor, sender.Address))
+	notes, err := json.Marshal(q.route(in.by.actor, sender.Address, late))
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)
 	}
@@ -94,7 +95,7 @@ func (a *Adapter) noReply(actor *remoteActor, agent exchange.AgentProfile) strin
 	return "the sender is an automated account (" + actor.Type + ") and this agent does not answer those"
 }
 
-func (q *question) route(actor *remoteActor, address string) route {
+func (q *question) route(actor *remoteActor, address string, late bool) route {
 	profile := actor.URL
 	if profile == "" {
 		profile = actor.ID
@@ -103,7 +104,7 @@ func (q *question) route(actor *remoteActor, address string) route {
 	return route{
 		Visibility: q.visibility, Actor: actor.ID, Address: address, Profile: profile, Inbox: actor.Inbox,
 		SharedInbox: actor.SharedInbox, Note: q.note, Context: q.context, Conversation: q.conversation,
-		Warning: q.warning(), Sensitive: sensitive, Language: q.language(),
+		Warning: q.warning(), Sensitive: sensitive, Language: q.language(), Late: late,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"inbox/exchange"
 	"inbox/normalized"
 )
 
@@ -27,17 +28,38 @@ const (
 // inReplyTo are claims of the sender: if they could open somebody else's direct conversation, the agent would answer
 // a stranger with that conversation in its history; and if a direct message joined a public thread, the next public
 // answer would have it in its history. The names of private threads therefore contain the proven actor.
-func (a *Adapter) thread(ctx context.Context, agent string, q *question) (string, error) {
-	if q.inReplyTo != "" {
-		entry, found, err := a.options.Threads.FindMessage(ctx, agent, a.firstPost(q.inReplyTo))
-		if err != nil {
-			return "", unavailable(err)
-		}
-		if found && q.continues(entry.Message, entry.Route) {
-			return entry.ThreadID, nil
-		}
+//
+// late says that the parent is a note of another server which never came here.
+func (a *Adapter) thread(ctx context.Context, agent string, q *question) (name string, late bool, err error) {
+	if q.inReplyTo == "" {
+		return q.threadName(), false, nil
 	}
-	return q.threadName(), nil
+	entry, found, err := a.parent(ctx, agent, q.inReplyTo)
+	if err != nil {
+		return "", false, unavailable(err)
+	}
+	if found && q.continues(entry.Message, entry.Route) {
+		return entry.ThreadID, false, nil
+	}
+	_, remote := a.remoteOrigin(q.inReplyTo)
+	return q.threadName(), !found && remote, nil
+}
+
+// parent finds a message of the agent by the note of its answer, by its own note, or by its activity.
+func (a *Adapter) parent(ctx context.Context, agent, iri string) (exchange.ThreadEntry, bool, error) {
+	entry, found, err := a.options.Threads.FindMessage(ctx, agent, a.firstPost(iri))
+	if err != nil || found {
+		return entry, found, err
+	}
+	value, known, err := a.options.State.Get(ctx, noteNamespace, iri)
+	if err != nil || !known {
+		return entry, false, err
+	}
+	held, err := readHeld(value)
+	if err != nil || held.Activity == "" || held.Activity == iri {
+		return entry, false, err
+	}
+	return a.options.Threads.FindMessage(ctx, agent, held.Activity)
 }
 
 // continues says whether the question may join the thread of its stored parent.

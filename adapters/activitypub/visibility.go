@@ -34,6 +34,11 @@ func audienceOf(activity, note object) audience {
 	return addressed
 }
 
+// names says whether an actor is among the recipients.
+func (a audience) names(actor string) bool {
+	return slices.Contains(a.To, actor) || slices.Contains(a.Cc, actor) || slices.Contains(a.Hidden, actor)
+}
+
 // visibility decides as Mastodon does (ActivityPub reference, section 5.3).
 func (a audience) visibility(followers string) string {
 	switch {

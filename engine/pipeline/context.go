@@ -22,14 +22,19 @@ func (s *Service) withHistory(ctx context.Context, agent agents.Entry, turn exch
 		return message, nil, err
 	}
 	excerpt, err := s.options.Store.ThreadExcerpt(ctx, query)
-	if err != nil || excerpt.Total == 0 {
+	if err != nil {
+		return message, nil, err
+	}
+	told, err := s.ancestors(ctx, turn, excerpt.Total > 0)
+	if err != nil || excerpt.Total+told.messages() == 0 {
 		return message, nil, err
 	}
 	if err := s.keepFiles(ctx, slices.Concat(excerpt.Head, excerpt.Tail)); err != nil {
 		return message, nil, err
 	}
 	kept, breakpoint := history.TrimThread(history.Thread{
-		Head: turns(agent, excerpt.Head), Tail: turns(agent, excerpt.Tail), Total: excerpt.Total,
+		Head: turns(agent, excerpt.Head, told), Tail: append(turns(agent, excerpt.Tail, told), told.of(turn.ID).Messages...),
+		Total: excerpt.Total + told.messages(),
 	}, agent.Settings.History)
 	message.History = kept
 	return message, breakpoint, nil
@@ -41,7 +46,7 @@ func (s *Service) threadQuery(ctx context.Context, agent agents.Entry, turn exch
 	query := ThreadQuery{
 		Agent: turn.Agent, ThreadID: turn.ThreadID, Before: turn.ID, Since: policy.Since(time.Now()),
 		Enough: func(past Exchange) (is bool) {
-			for _, h := range slices.Backward(turns(agent, []Exchange{past})) {
+			for _, h := range slices.Backward(turns(agent, []Exchange{past}, new(ancestry))) {
 				is = enough(h)
 			}
 			return is
@@ -89,10 +94,12 @@ func (s *Service) keepFiles(ctx context.Context, exchanges []Exchange) error {
 	return nil
 }
 
-// turns writes exchanges as history: the question, then the answer where there was one.
-func turns(agent agents.Entry, exchanges []Exchange) []normalized.HistoricalMessage {
+// turns writes exchanges as history: what was told before the question, the question, then the answer where there was
+// one.
+func turns(agent agents.Entry, exchanges []Exchange, told *ancestry) []normalized.HistoricalMessage {
 	list := make([]normalized.HistoricalMessage, 0, 2*len(exchanges))
 	for _, past := range exchanges {
+		list = append(list, told.of(past.Turn.ID).Messages...)
 		if question := past.Turn.Message; !past.Withdrawn {
 			list = append(list, normalized.HistoricalMessage{
 				ID: question.ID, Role: normalized.RoleUser, Sender: question.Sender, Parts: question.Parts, Timestamp: question.ReceivedAt,

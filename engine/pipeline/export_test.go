@@ -17,7 +17,7 @@ func (s *Service) WithHistory(ctx context.Context, agent agents.Entry, turn exch
 
 // HistoryOf writes exchanges as turns of a history, untrimmed.
 func HistoryOf(agent agents.Entry, exchanges []Exchange) []normalized.HistoricalMessage {
-	return turns(agent, exchanges)
+	return turns(agent, exchanges, new(ancestry))
 }
 
 // Acknowledge makes the acknowledgement of a turn now.

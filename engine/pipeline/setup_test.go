@@ -103,6 +103,7 @@ func registry(t *testing.T, agent agents.Func, settings agents.Settings) *agents
 
 // peer is the far end of the channel: it keeps what arrives and can refuse.
 type peer struct {
+	past     func(exchange.TurnRecord) []normalized.HistoricalMessage // nil = no message is late
 	mu       sync.Mutex
 	arrived  []exchange.Delivery
 	refuse   func(exchange.Delivery) error
@@ -116,6 +117,12 @@ func (p *peer) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, err
 		NativeID:     "reply-" + reply.ID + "@inbox.test",
 		Destinations: []exchange.Destination{{Key: "peer.test", Address: reply.Message.Sender.Address}},
 	}, nil
+}
+
+func (p *peer) Late(exchange.TurnRecord) bool { return p.past != nil }
+
+func (p *peer) Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
+	return p.past(turn), nil
 }
 
 func (p *peer) Deliver(_ context.Context, d exchange.Delivery) (exchange.DeliveryReceipt, error) {

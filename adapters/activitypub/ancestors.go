@@ -1,0 +1,229 @@
+package activitypub
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/internal/safehttp"
+	"inbox/normalized"
+)
+
+var _ exchange.Historian = (*Adapter)(nil)
+
+// from: store, fetch
+var ancestorCount = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_activitypub_ancestors_total", Help: "Notes that were taken into the history of a thread entered late, by where they were.",
+}, []string{"from"})
+
+// The budget of one walk towards the begin of a thread (ActivityPub reference, section 6).
+const (
+	maxAncestorDepth   = 20
+	maxAncestorFetches = 20
+	maxAncestorsOfHost = 10
+	maxAncestorBytes   = 256 << 10
+	ancestorTimeout    = 5 * time.Second
+	ancestorsTimeout   = 20 * time.Second
+)
+
+// errBudget ends a walk.
+var errBudget = errors.New("the budget of the walk is spent")
+
+// Late says whether the note answers one that was not here when it came.
+func (a *Adapter) Late(turn exchange.TurnRecord) bool {
+	asked, err := readRoute(turn.Route)
+	return err == nil && asked.Late
+}
+
+// Ancestors walks from a note towards the begin of its thread: what is stored here first, then what other servers show.
+// It ends at a note that is in the turn's own thread, at one that may not be shown, and where a server refuses.
+func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
+	asked, err := readRoute(turn.Route)
+	if err != nil {
+		return nil, fault.GiveUp("the stored question cannot be read", err)
+	}
+	agent, found := a.options.Directory.Agent(turn.Agent)
+	if !found {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ancestorsTimeout)
+	defer cancel()
+	w := walk{a: a, agent: agent, turn: turn, asked: asked, hosts: map[string]int{}, names: map[string]string{asked.Actor: asked.Address}}
+	next := turn.Message.InReplyTo
+	visited := map[string]bool{asked.Note: true, turn.Message.ID: true}
+	for len(w.found) < maxAncestorDepth && next != "" && !visited[next] && ctx.Err() == nil {
+		visited[next] = true
+		if next, err = w.step(ctx, next); err != nil {
+			break // what was found so far is worth having
+		}
+	}
+	slices.Reverse(w.found)
+	return w.found, nil
+}
+
+// walk is one way up a thread.
+type walk struct {
+	a       *Adapter
+	agent   exchange.AgentProfile
+	turn    exchange.TurnRecord
+	asked   route
+	fetches int
+	hosts   map[string]int
+	names   map[string]string // actor → address, as the mentions of later notes say
+	found   []normalized.HistoricalMessage
+}
+
+// step takes one note and gives the one that it answers; empty at the end.
+func (w *walk) step(ctx context.Context, iri string) (next string, err error) {
+	if id, ours := w.a.replyID(iri); ours {
+		return w.ownNote(ctx, id)
+	}
+	entry, found, err := w.a.parent(ctx, w.turn.Agent, iri)
+	if err != nil {
+		return "", err
+	}
+	if found {
+		return w.stored(entry), nil
+	}
+	return w.foreign(ctx, iri)
+}
+
+// ownNote takes an answer of this agent in another thread.
+func (w *walk) ownNote(ctx context.Context, id string) (string, error) {
+	reply, _, err := w.a.options.Replies.Reply(ctx, id)
+	if err != nil || reply.Agent != w.turn.Agent || reply.Message.ThreadID == w.turn.ThreadID {
+		return "", err
+	}
+	asked, err := readRoute(reply.Route)
+	if err != nil || !ownWay(reply) || !w.mayShowStored(w.a.visibilityOf(reply, asked), asked.Actor) {
+		return "", err
+	}
+	w.add("store", normalized.HistoricalMessage{
+		ID: w.a.noteIRI(reply.ID), Role: normalized.RoleAssistant, Parts: reply.Response.Parts, Timestamp: identity.At(reply.CreatedAt),
+		Sender: normalized.Sender{Address: w.agent.Address, AuthMethod: normalized.AuthNone},
+	})
+	return asked.Note, nil
+}
+
+// stored takes a note that the agent got in another thread. One of this thread ends the walk: the history has it.
+func (w *walk) stored(entry exchange.ThreadEntry) string {
+	message := entry.Message
+	asked, err := readRoute(entry.Route)
+	if err != nil || entry.ThreadID == w.turn.ThreadID || len(message.Parts) == 0 || !w.mayShowStored(asked.Visibility, asked.Actor) {
+		return ""
+	}
+	w.add("store", normalized.HistoricalMessage{
+		ID: message.ID, Role: normalized.RoleUser, Sender: message.Sender, Parts: message.Parts, Timestamp: message.ReceivedAt,
+	})
+	return message.InReplyTo
+}
+
+// mayShowStored keeps private talk out of public threads and out of other people's.
+func (w *walk) mayShowStored(visibility, actor string) bool {
+	return openly(visibility) || !openly(w.asked.Visibility) && actor == w.asked.Actor
+}
+
+// foreign fetches a note from its own server.
+func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
+	got, err := exact(ctx, iri, w.fetch)
+	if err != nil {
+		return "", err
+	}
+	author := reference(got.doc["attributedTo"])
+	q, err := w.a.readNote(got.doc, got.doc, author)
+	if err != nil || q == nil || author == "" {
+		return "", err // by somebody of another server, or nothing that is said
+	}
+	q.decide("")
+	parts := w.a.parts(q, w.agent)
+	if !w.mayShow(q) || len(parts) == 0 {
+		return "", nil
+	}
+	for _, mention := range q.mentions {
+		w.names[mention.href] = mention.address()
+	}
+	w.add("fetch", normalized.HistoricalMessage{
+		ID: q.note, Role: normalized.RoleUser, Parts: parts, Timestamp: identity.At(w.written(q)), Sender: w.author(author),
+	})
+	return q.inReplyTo, nil
+}
+
+// mayShow asks who may read a note: everybody; or, in a private conversation, its sender, by whom or to whom and us it is.
+func (w *walk) mayShow(q *question) bool {
+	switch {
+	case openly(q.visibility):
+		return true
+	case openly(w.asked.Visibility):
+		return false
+	case q.actor == w.asked.Actor:
+		return true
+	}
+	return q.audience.names(w.asked.Actor) && q.audience.names(w.a.actorIRI(w.agent.Name))
+}
+
+// written is when a note was written. Nobody writes in the future.
+func (w *walk) written(q *question) time.Time {
+	at, isTime := timeOf(q.object["published"])
+	if now := w.a.now(); !isTime || at.After(now) {
+		return now
+	}
+	return at
+}
+
+// author describes whoever wrote a fetched note. Its own server showed it, over https, which is as good as its word.
+func (w *walk) author(actor string) normalized.Sender {
+	sender := normalized.Sender{Address: w.names[actor], AuthMethod: normalized.AuthNone}
+	if sender.Address == "" {
+		known, found := w.a.remote.storedActor(context.Background(), actor)
+		if !found {
+			known = &remoteActor{ID: actor}
+		}
+		sender.Address = ownAddress(known)
+	}
+	if strings.HasPrefix(actor, "https://") {
+		sender.AuthMethod, sender.Verified = normalized.AuthActivityPubSignature, true
+	}
+	return sender
+}
+
+func (w *walk) add(from string, message normalized.HistoricalMessage) {
+	ancestorCount.WithLabelValues(from).Inc()
+	w.found = append(w.found, message)
+}
+
+// fetch gets one document within the budget.
+func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
+	host := hostOf(iri)
+	if _, remote := w.a.remoteOrigin(iri); !remote || !w.a.admits(host) || w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
+		return fetched{}, errBudget
+	}
+	w.fetches++
+	w.hosts[host]++
+	ctx, cancel := context.WithTimeout(ctx, ancestorTimeout)
+	defer cancel()
+	leave, err := w.a.remote.enter(ctx)
+	if err != nil {
+		return fetched{}, err
+	}
+	defer leave()
+	return w.a.fetchBounded(ctx, iri, maxAncestorBytes)
+}
+
+// fetchBounded is fetchSigned for a document of at most so many bytes.
+func (a *Adapter) fetchBounded(ctx context.Context, iri string, limit int64) (got fetched, err error) {
+	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
+	var response *http.Response
+	response, err = a.options.Client.Get(ctx, withoutFragment(iri), safehttp.GetOptions{
+		Accept: acceptActivity, Sign: a.signWith(ctx, true), MaxBytes: limit,
+	})
+	return read(response, err)
+}
