@@ -45,6 +45,7 @@ type Server struct {
 	logger   *slog.Logger
 	registry *agents.Registry
 	lists    *moderation.Lists
+	meter    *moderation.Meter
 
 	store    *store.Store
 	blobs    *blob.Files
@@ -238,6 +239,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { s.prepareKeys(ctx); return nil })
 	back.Go(func() error { return s.demands.Run(ctx) })
 	back.Go(func() error { return s.runLists(ctx) })
+	back.Go(func() error { return s.runMeter(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error { return s.pipeline.ExpireTools(ctx) })
 	return back

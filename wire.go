@@ -39,7 +39,7 @@ func (s *Server) buildEngine() error {
 	s.pipeline = pipeline.New(pipeline.Options{
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
-		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, KnownAgent: s.ofPeer, BaseURL: base,
+		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, Brakes: s.brakes(), KnownAgent: s.ofPeer, BaseURL: base,
 		Documents: s.store.State(), Approvers: approverChannels{s},
 		Requested: s.clientTools.Requested,
 	})

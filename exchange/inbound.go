@@ -18,6 +18,8 @@ type Inbound struct {
 	Original  []byte          // the native bytes as received; stored once, content-addressed
 	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to everybody else
 	Reference string          // the adapter's conversation handle beside the thread (A2A: task id); may be empty
+	Repeats   bool            // the peer reads a refusal and sends the same message again by itself, as mail servers do
+	Quiet     bool            // the sender asks programs not to write unasked (#nobot): no notice, no acknowledgement
 	NoReply   string          // why this must never be answered (automatic mail, loop); the turn is stored as silent
 
 	FromAgent  bool                 // the sender is a program that answers by itself: automated actor, chained task, mail with the chain hint

@@ -63,7 +63,7 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 			RecipientCapabilities: capabilities(), ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
 		},
-		Original: a.original(mail), Route: notes, NoReply: a.automatic(mail, to, addressed),
+		Original: a.original(mail), Route: notes, Repeats: true, NoReply: a.automatic(mail, to, addressed),
 		FromAgent: mail.fields.has(chainField) || autoSubmitted(mail.fields) != "",
 	}
 	chain, err := readChain(mail.fields)

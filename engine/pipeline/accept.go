@@ -54,13 +54,21 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 	}
 	turn := newTurn(agent, in, decided)
 	taken.settleTurn(&turn)
+	last, noted, err := s.braked(ctx, agent, in, &turn)
+	if err != nil {
+		if receipt, repeated, err := s.repeat(ctx, agent, in); repeated || err != nil {
+			return receipt, "duplicate", err
+		}
+		return exchange.Receipt{}, "refused", err
+	}
+	decided.audit = append(decided.audit, noted...)
 	original, err := s.original(ctx, &turn.Message, in)
 	if err != nil {
 		return exchange.Receipt{}, "error", err
 	}
 	stored, inserted, err := s.store(ctx, entrance{
 		agent: agent, guarded: guarded(in), claim: in.Claim,
-		turn: turn, original: original, size: len(in.Original), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
+		last: last, turn: turn, original: original, size: len(in.Original), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
 	})
 	if taken, is := errors.AsType[*claimed](err); is {
 		return exchange.Receipt{Claimed: taken.instead}, "duplicate", nil
@@ -161,6 +169,7 @@ type entrance struct {
 	audit    []exchange.AuditRecord
 	taken    *takeover       // nil = the message takes up nothing
 	claim    *exchange.Claim // nil = none
+	last     *parting        // nil = its agent answers, or nobody does
 }
 
 // claimed rolls back a message whose claim met another document.
@@ -205,6 +214,9 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 		if err := auditAll(ctx, tx, turn.ID, slices.Concat(e.audit, dead)); err != nil {
 			return err
 		}
+		if err := e.last.store(ctx, tx); err != nil {
+			return err
+		}
 		if err := e.taken.store(ctx, tx, turn); err != nil || turn.State != exchange.StateAccepted {
 			return err
 		}
@@ -215,6 +227,7 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 	}
 	if err == nil && inserted {
 		countStopped(dead)
+		e.last.committed()
 	}
 	if err == nil && inserted && e.taken != nil {
 		s.hub.notify(e.taken.parked.ID)

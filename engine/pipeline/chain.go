@@ -17,6 +17,7 @@ const (
 	auditExhausted = "chain:exhausted" // a hop outside the ceiling
 	auditStripped  = "chain:stripped"  // the last agent of a chain wanted to go on
 	auditPingPong  = "chain:ping_pong" // two agents keep answering each other
+	auditTooDeep   = "chain:too_deep"  // they have done so for the whole life of a thread
 )
 
 // chain holds a message of a chain of agents to the ceiling: the lower one of the peer and the agent (message contract,

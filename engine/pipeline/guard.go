@@ -16,7 +16,7 @@ import (
 
 var chainsStopped = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_chains_stopped_total",
-	Help: "Messages of other agents that were not answered, by reason (exhausted, ping_pong).",
+	Help: "Messages of other agents that were not answered, by reason (exhausted, ping_pong, too_deep).",
 }, []string{"reason"})
 
 // Two agents that keep answering each other are stopped apart from hops: more than pingPongTurns messages of one agent in
@@ -29,6 +29,7 @@ const (
 // Pace is how a conversation between agents goes.
 type Pace struct {
 	Chain  *normalized.AgentChain // of the newest message of the thread; nil when a person wrote it, or nobody
+	Total  int                    // messages of the principal in the thread, counted up to 100
 	Recent int                    // messages of the principal in the thread since the time asked for
 }
 
@@ -44,7 +45,7 @@ func (s *Service) guard(
 	ctx context.Context, tx Tx, agent agents.Entry, turn *exchange.TurnRecord,
 ) ([]exchange.AuditRecord, error) {
 	capabilities := &turn.Message.RecipientCapabilities
-	pace, err := tx.Pace(ctx, turn.Agent, turn.Principal, turn.ThreadID, turn.AcceptedAt.Add(-pingPongWithin))
+	pace, err := tx.Pace(ctx, turn.Agent, turn.Principal, turn.ThreadID, turn.AcceptedAt.Add(-s.options.Brakes.BotWindow))
 	if err != nil {
 		return nil, err
 	}
@@ -55,10 +56,12 @@ func (s *Service) guard(
 	switch {
 	case turn.State == exchange.StateSilent:
 		return nil, nil
+	case s.options.Brakes.tooDeep(pace.Total) != "":
+		return silence(turn, auditTooDeep, s.options.Brakes.tooDeep(pace.Total)), nil
 	case exhausted:
 		return silence(turn, auditExhausted, fmt.Sprintf("agents have answered each other %d times in this thread", capabilities.AgentChain.MaxHops)), nil
-	case pace.Recent >= pingPongTurns:
-		return silence(turn, auditPingPong, fmt.Sprintf("more than %d messages of this agent in this thread within %v", pingPongTurns, pingPongWithin)), nil
+	case pace.Recent >= s.options.Brakes.BotTurns:
+		return silence(turn, auditPingPong, fmt.Sprintf("more than %d messages of this agent in this thread within %v", s.options.Brakes.BotTurns, s.options.Brakes.BotWindow)), nil
 	}
 	return nil, nil
 }

@@ -31,11 +31,11 @@ const refusedPublic = "this server does not take messages from you"
 
 // withdrawn ends the run of a turn that must not be answered any more: since it was accepted, its sender was blocked.
 func (s *Service) withdrawn(ctx context.Context, turn exchange.TurnRecord) (bool, error) {
-	verdict := s.options.Moderator.Sender(turn.Message.Sender)
-	if !verdict.Refused() {
+	reason := s.unwanted(turn)
+	if reason == "" {
 		return false, nil
 	}
-	if _, err := s.Cancel(ctx, turn.ID, verdict.Reason); err != nil && !fault.Is(err, fault.Conflict) {
+	if _, err := s.Cancel(ctx, turn.ID, reason); err != nil && !fault.Is(err, fault.Conflict) {
 		return true, queue.RetryAfter(time.Second, err)
 	}
 	return true, nil
@@ -45,12 +45,23 @@ func (s *Service) withdrawn(ctx context.Context, turn exchange.TurnRecord) (bool
 // are looked at when it begins.
 func (s *Service) CancelRunning(ctx context.Context) {
 	for _, turn := range s.hub.runningTurns() {
-		verdict := s.options.Moderator.Sender(turn.Message.Sender)
-		if !verdict.Refused() {
+		reason := s.unwanted(turn)
+		if reason == "" {
 			continue
 		}
-		if _, err := s.Cancel(ctx, turn.ID, verdict.Reason); err != nil {
+		if _, err := s.Cancel(ctx, turn.ID, reason); err != nil {
 			s.hub.cancel(turn.ID) // another node or command was faster: the row is cancelled, the run is not
 		}
 	}
+}
+
+// unwanted says why a turn must not be answered any more; empty = it may.
+func (s *Service) unwanted(turn exchange.TurnRecord) string {
+	if verdict := s.options.Moderator.Sender(turn.Message.Sender); verdict.Refused() {
+		return verdict.Reason
+	}
+	if since, stopped := s.options.Moderator.Stopped(turn.Agent, turn.Principal); stopped {
+		return "the sender said stop on " + since.UTC().Format(time.RFC3339)
+	}
+	return ""
 }

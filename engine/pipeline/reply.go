@@ -74,6 +74,7 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, mark *mark, end e
 		return queue.ErrSettled
 	}
 	finished.WithLabelValues(turn.Agent, end.state).Inc()
+	s.spend(ctx, turn, reply.Response)
 	turn.State, turn.Reason, turn.ReplyID, turn.Response, turn.UpdatedAt = end.state, end.reason, reply.ID, &reply.Response, reply.CreatedAt
 	s.hub.finished(turn)
 	return queue.ErrSettled

@@ -68,6 +68,7 @@ type Options struct {
 	Caller Caller
 	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.
 	KnownAgent func(identity.Address) bool
+	Brakes     Brakes            // limits, stop words, loops
 	Moderator  Moderator         // optional: without it nobody is kept out
 	Approvers  Approvers         // optional: without it nobody is told of an approval, and nobody but the operator decides
 	Documents  Documents         // optional: without it agents keep nothing between the runs of a turn
@@ -100,6 +101,7 @@ func New(options Options) *Service {
 	if options.Approvers == nil {
 		options.Approvers = noApprovers{}
 	}
+	options.Brakes.setDefaults()
 	if options.Moderator == nil {
 		options.Moderator = anybody{}
 	}

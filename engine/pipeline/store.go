@@ -49,6 +49,7 @@ type Tx interface {
 	DispatchTx
 	AckTx
 	ToolTx
+	ListTx
 }
 
 // Trust is what a transaction does about demands, people and the record of decisions.

@@ -40,7 +40,12 @@ func (t *Tx) Pace(ctx context.Context, agent, principal, threadID string, since 
 	}
 	var recent int64
 	_, err = first(ctx, t, recentOfThread, append(thread, cleaned(principal), idSince(since), micros(since)), &recent)
-	pace.Recent = int(recent)
+	if err != nil {
+		return pace, err
+	}
+	var total int64
+	_, err = first(ctx, t, recentOfThread, append(thread[:3:3], cleaned(principal), "", int64(-1)), &total)
+	pace.Recent, pace.Total = int(recent), int(total)
 	return pace, err
 }
 

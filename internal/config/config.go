@@ -39,6 +39,7 @@ type Config struct {
 	Queue      Queue      `toml:"queue"`
 	Telemetry  Telemetry  `toml:"telemetry"`
 	Payments   Payments   `toml:"payments"`
+	Limits     Limits     `toml:"limits"`
 
 	// One table per issuer; [trust.md](trust.md) explains who should be in it.
 	Trust []Trust `toml:"trust"`

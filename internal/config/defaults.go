@@ -11,6 +11,7 @@ func Default() *Config {
 		SMTP:       SMTP{Listen: "127.0.0.1:2525", MaxMessageBytes: 25 << 20},
 		Mail:       Mail{Mode: "capture", MXPort: 25, DKIMSelector: "inbox", Retry: mailRetry()},
 		Federation: Federation{Mode: "open", Retry: federationRetry(), RequireSignedHost: true, MaxRefused: 300, FollowersGetReplies: true, PostLength: 4000, HostConcurrency: unset, HostRate: unset},
+		Limits:     defaultLimits(),
 		Log:        Log{Level: "info", Format: "text"},
 		Queue:      Queue{Lease: 15 * time.Second, TurnConcurrency: 32, DeliveryConcurrency: 32},
 	}

@@ -69,6 +69,7 @@ func (c *Config) derive(found *problems) {
 		c.SMTP.Hostname = identity.HostOf(c.Domain)
 	}
 	c.deriveTrust(found)
+	c.deriveLimits(found)
 	c.deriveAgents(found)
 }
 

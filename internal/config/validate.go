@@ -23,6 +23,7 @@ func (c *Config) validate(p *problems) {
 	c.validateWork(p)
 	c.validateLater(p)
 	c.validateTrust(p)
+	c.validateLimits(p)
 	c.validateAgents(p)
 }
 

@@ -1,0 +1,121 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/agents"
+	"inbox/engine/moderation"
+	"inbox/engine/pipeline"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// TestOverTheLimit: one polite notice in a window, then silence; refused where the peer comes again by itself; a repeat of
+// what was accepted stays a duplicate; programs hear nothing.
+func TestOverTheLimit(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		front := &script{name: "echo", answer: says("hi"), settings: agents.Settings{AnswerAgents: true}}
+		var later lateMeter
+		e := composed(t, url, func(o *pipeline.Options) { o.Brakes.Meter = &later }, front)
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Sender: []moderation.Rate{{Amount: 2, Window: 24 * time.Hour}}})
+		for i := range 2 {
+			e.answered(t, from("ana", fmt.Sprint("m", i), "t"))
+			e.peer.next(t)
+		}
+		told := e.settled(t, e.receive(t, from("ana", "m2", "t")).TurnID)
+		if told.State != exchange.StateRefused || !strings.HasPrefix(told.Reason, "limit:sender") || told.Response == nil || told.Response.Error.Code != "rate_limited" {
+			t.Fatalf("%s (%s) %+v", told.State, told.Reason, told.Response)
+		}
+		if d := e.peer.next(t); !strings.Contains(normalized.PlainText(d.Reply.Response.Parts), "try again after") {
+			t.Errorf("notice: %+v", d.Reply.Response)
+		}
+		if receipt := e.receive(t, from("ana", "m3", "t")); receipt.State != exchange.StateSilent {
+			t.Errorf("then silence, got %s", receipt.State)
+		}
+		again := from("ana", "m4", "t")
+		again.Repeats = true
+		if _, err := e.pipeline.Receive(t.Context(), again); !fault.Is(err, fault.RateLimited) || fault.Of(err).RetryAfter <= 0 {
+			t.Errorf("%v, want a time to come again", err)
+		}
+		repeated := from("ana", "m0", "t")
+		repeated.Repeats = true
+		if receipt, err := e.pipeline.Receive(t.Context(), repeated); err != nil || receipt.New {
+			t.Errorf("a repeat is a duplicate: %+v %v", receipt, err)
+		}
+		for i := range 4 {
+			bot := from("bot", fmt.Sprint("b", i), "u")
+			bot.FromAgent = true
+			receipt := e.receive(t, bot)
+			if i < 2 {
+				e.settled(t, receipt.TurnID)
+				e.peer.next(t)
+			} else if receipt.State != exchange.StateSilent {
+				t.Errorf("a program hears %s", receipt.State)
+			}
+		}
+		if records := e.audits(t, "limit:sender"); len(records) != 1 {
+			t.Errorf("audit: %+v", records)
+		}
+		if e.peer.count() != 5 {
+			t.Errorf("%d deliveries, want two answers each and one notice", e.peer.count())
+		}
+		e.answered(t, from("bea", "m", "v"))
+	})
+}
+
+// lateMeter is a meter on the database that is opened with the engine.
+type lateMeter struct{ *moderation.Meter }
+
+// TestStopWord: honoured for good, acknowledged once, lifted by a start word.
+func TestStopWord(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		lists := newBlocks()
+		front := &script{name: "echo", answer: says("hi")}
+		e := composed(t, url, func(o *pipeline.Options) {
+			o.Moderator = lists
+			o.Brakes.Stop, o.Brakes.Start = moderation.NewWords(moderation.DefaultStopWords), moderation.NewWords(moderation.DefaultStartWords)
+		}, front)
+		say := func(user, id, text string) exchange.TurnRecord {
+			in := from(user, id, "t "+user)
+			in.Message.Parts = []normalized.Part{normalized.Text(text)}
+			return e.settled(t, e.receive(t, in).TurnID)
+		}
+		heard := func(want string) {
+			t.Helper()
+			if d := e.peer.next(t); !strings.Contains(normalized.PlainText(d.Reply.Response.Parts), want) {
+				t.Errorf("heard %+v, want %q", d.Reply.Response.Parts, want)
+			}
+		}
+		say("ana", "1", "hello")
+		heard("hi")
+		if turn := say("ana", "2", "Stop!"); turn.State != exchange.StateAnswered {
+			t.Errorf("%s %s", turn.State, turn.Reason)
+		}
+		heard("not write to you again")
+		for i, text := range []string{"hello?", "stop", "are you there?"} {
+			if turn := say("ana", fmt.Sprint("s", i), text); turn.State != exchange.StateSilent || !strings.Contains(turn.Reason, "said stop") {
+				t.Errorf("%q: %s %s", text, turn.State, turn.Reason)
+			}
+		}
+		entries, err := e.store.ListEntries(t.Context(), exchange.ListFilter{List: exchange.ListStop})
+		if err != nil || len(entries) != 1 || entries[0].Agent != "echo" || entries[0].Reason != "@ana@peer.test" {
+			t.Errorf("%+v %v", entries, err)
+		}
+		say("bea", "b1", "hello")
+		heard("hi")
+		say("ana", "3", "start")
+		heard("Welcome back")
+		say("ana", "4", "hello")
+		heard("hi")
+		if entries, err := e.store.ListEntries(t.Context(), exchange.ListFilter{List: exchange.ListStop}); err != nil || len(entries) != 0 {
+			t.Errorf("%+v %v", entries, err)
+		}
+		if e.peer.count() != 5 || len(front.turns()) != 3 {
+			t.Errorf("%d deliveries, %d runs", e.peer.count(), len(front.turns()))
+		}
+	})
+}

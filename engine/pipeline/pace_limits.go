@@ -1,0 +1,215 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"inbox/agents"
+	"inbox/engine/delivery"
+	"inbox/engine/moderation"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// Meter counts messages and money; *moderation.Meter is one.
+type Meter interface {
+	Take(ctx context.Context, subject moderation.Subject) (moderation.Excess, bool)
+	Spend(ctx context.Context, subject moderation.Subject, cost int64)
+}
+
+// ListTx is what a transaction does about stop words.
+type ListTx interface {
+	PutListEntries(ctx context.Context, entries ...exchange.ListEntry) error
+	RemoveListEntry(ctx context.Context, entry exchange.ListEntry) (bool, error)
+}
+
+// Brakes are what keeps conversations in bounds. The zero value brakes nothing but two agents that play ping-pong.
+type Brakes struct {
+	Meter       Meter            // optional
+	Stop, Start moderation.Words // messages that are nothing else; empty = none
+	BotTurns    int              // messages of one agent in one thread within BotWindow that are answered; 0 = 6
+	BotWindow   time.Duration    // 0 = 10 minutes
+	ThreadTurns int              // the same for the life of the thread, at most 100; 0 = no bound
+}
+
+func (b *Brakes) setDefaults() {
+	if b.BotTurns == 0 {
+		b.BotTurns = pingPongTurns
+	}
+	if b.BotWindow == 0 {
+		b.BotWindow = pingPongWithin
+	}
+}
+
+// parting is the last word of a turn that no agent runs for: a polite sentence, and what else its transaction writes.
+type parting struct {
+	reply      exchange.Reply
+	nativeID   string
+	deliveries []delivery.Record
+	write      func(ctx context.Context, tx Tx) error // optional
+	written    func()                                 // optional, after the commit
+}
+
+func (p *parting) store(ctx context.Context, tx Tx) error {
+	if p == nil {
+		return nil
+	}
+	if p.write != nil {
+		if err := p.write(ctx, tx); err != nil {
+			return err
+		}
+	}
+	if p.reply.ID == "" {
+		return nil
+	}
+	if err := tx.InsertReply(ctx, p.reply, p.nativeID); err != nil {
+		return err
+	}
+	return insertDeliveries(ctx, tx, p.reply, p.deliveries)
+}
+
+// committed does what follows the commit.
+func (p *parting) committed() {
+	if p != nil && p.written != nil {
+		p.written()
+	}
+}
+
+// braked looks at a message that its agent would answer: the sender may have said stop, or say it now, or be over a limit.
+// It changes the turn; the parting is stored with it. A fault refuses the message.
+func (s *Service) braked(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord) (*parting, []exchange.AuditRecord, error) {
+	if turn.State != exchange.StateAccepted || in.Settlement != nil || s.mayDecide(agent, in) {
+		return nil, nil, nil
+	}
+	if last, done, err := s.stopWord(ctx, in, turn); done || err != nil {
+		return last, nil, err
+	}
+	if s.options.Brakes.Meter == nil {
+		return nil, nil, nil
+	}
+	excess, over := s.options.Brakes.Meter.Take(ctx, subjectOf(*turn))
+	if !over {
+		return nil, nil, nil
+	}
+	return s.overLimit(ctx, agent, in, turn, excess)
+}
+
+func subjectOf(turn exchange.TurnRecord) moderation.Subject {
+	subject := moderation.Subject{Principal: turn.Principal, Agent: turn.Agent, Thread: turn.ThreadID}
+	if address, err := identity.ParseAddress(turn.Message.Sender.Address); err == nil {
+		subject.Host = address.Domain
+	}
+	return subject
+}
+
+// overLimit tells the sender once in a window, where somebody reads it; later messages are kept unanswered, or refused
+// where the peer comes again by itself.
+func (s *Service) overLimit(
+	ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord, excess moderation.Excess,
+) (*parting, []exchange.AuditRecord, error) {
+	reason := "limit:" + excess.Limit + ": over it until " + excess.Until.UTC().Format(time.RFC3339)
+	refusal := &fault.Fault{Kind: fault.RateLimited, Public: "too many messages; try again later", RetryAfter: max(time.Second, time.Until(excess.Until))}
+	automatic := guarded(in)
+	text := "Sorry, I cannot answer more messages right now. Please try again after " + excess.Until.UTC().Format("15:04 UTC on 2 January") + "."
+	turn.State, turn.Reason = exchange.StateRefused, reason
+	last, reached, err := s.lastWord(ctx, *turn, text, string(fault.RateLimited))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !reached, excess.Flood, !excess.Personal:
+		return nil, nil, refusal // who asks for the answer by itself, and servers as a whole, come again at their time
+	case excess.First && !automatic && !in.Quiet:
+		return last, []exchange.AuditRecord{auditRow(agent.Profile.Name, in, "limit:"+excess.Limit, reason)}, nil
+	case in.Repeats:
+		return nil, nil, refusal
+	}
+	turn.State = exchange.StateSilent
+	return nil, nil, nil
+}
+
+// lastWord plans a sentence to the sender and says whether it goes anywhere.
+func (s *Service) lastWord(ctx context.Context, turn exchange.TurnRecord, text, code string) (*parting, bool, error) {
+	response := normalized.Response{Parts: []normalized.Part{normalized.Text(text)}}
+	if code != "" {
+		response.Status, response.Error = normalized.StatusFailed, &normalized.ResponseError{Code: code, Message: text}
+	}
+	word := s.newReply(turn, response.Answering(turn.Message))
+	plan, err := s.plan(ctx, word)
+	if err != nil {
+		return nil, false, unavailable("plan notice", err)
+	}
+	deliveries := deliveriesOf(word, plan)
+	return &parting{reply: word, nativeID: plan.NativeID, deliveries: deliveries}, len(deliveries) > 0, nil
+}
+
+// stopWord honours a message that is only a stop word, for good: the sender hears nothing more from the agent until they
+// write a start word. Where the sender fetches the answer nothing is ever sent unasked, so that the words mean nothing.
+func (s *Service) stopWord(ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord) (last *parting, done bool, err error) {
+	since, stopped := s.options.Moderator.Stopped(turn.Agent, turn.Principal)
+	stop, start := s.options.Brakes.Stop.Only(in.Message), s.options.Brakes.Start.Only(in.Message)
+	if !stopped && (!stop || guarded(in)) {
+		return nil, false, nil
+	}
+	entry := exchange.ListEntry{
+		ID: newID(), List: exchange.ListStop, Kind: exchange.TargetPrincipal, Target: turn.Principal, Agent: turn.Agent,
+		Reason: turn.Message.Sender.Address, Source: "sender", CreatedAt: turn.AcceptedAt.UTC().Truncate(time.Microsecond),
+	}
+	switch {
+	case stopped && !start:
+		turn.State, turn.Reason = exchange.StateSilent, "the sender said stop on "+since.UTC().Format(time.RFC3339)
+		return nil, true, nil
+	case stopped:
+		return s.obey(ctx, in, turn, entry, true, "Welcome back. I answer your messages again.")
+	}
+	return s.obey(ctx, in, turn, entry, false, "Understood: I will not write to you again. Send “start” if you change your mind.")
+}
+
+func (s *Service) obey(
+	ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord, entry exchange.ListEntry, lift bool, text string,
+) (*parting, bool, error) {
+	last, reached, err := s.lastWord(ctx, *turn, text, "")
+	if err != nil || !reached {
+		return nil, err != nil, err
+	}
+	turn.State, turn.Reason = exchange.StateAnswered, "the sender said stop"
+	if lift {
+		turn.Reason = "the sender said start"
+	}
+	if in.Quiet {
+		last.reply, turn.State = exchange.Reply{}, exchange.StateSilent
+	}
+	last.write = func(ctx context.Context, tx Tx) error {
+		if lift {
+			_, err := tx.RemoveListEntry(ctx, entry)
+			return err
+		}
+		return tx.PutListEntries(ctx, entry)
+	}
+	last.written = func() {
+		s.options.Moderator.Note(entry, lift)
+		s.CancelRunning(context.WithoutCancel(ctx))
+	}
+	return last, true, nil
+}
+
+// spend counts what an answer cost, where its agent says so.
+func (s *Service) spend(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) {
+	cost, err := strconv.ParseFloat(strings.TrimSpace(response.Metadata["cost"]), 64)
+	if s.options.Brakes.Meter == nil || err != nil || cost <= 0 || cost > 1e9 {
+		return
+	}
+	s.options.Brakes.Meter.Spend(ctx, subjectOf(turn), int64(cost*1e6))
+}
+
+// tooDeep says why an agent's message is not answered any more, however slowly it came.
+func (b Brakes) tooDeep(turns int) string {
+	if b.ThreadTurns <= 0 || turns < b.ThreadTurns {
+		return ""
+	}
+	return fmt.Sprintf("more than %d messages of this agent in this thread", b.ThreadTurns)
+}

@@ -1,0 +1,99 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limits is how much is answered, and to whom nothing more ([moderation.md](moderation.md)). Rates are lists of a number
+// and a window, such as `["30/1m", "300/1h"]`; an empty list is no limit. Windows are those of the clock, days those of
+// UTC, and all nodes count together.
+type Limits struct {
+	// Messages of one sender, to all agents.
+	Sender []string `toml:"sender" default:"[\"30/1m\", \"300/1h\"]; none with federation.allow_private"`
+	// Messages of all senders of one domain.
+	Host []string `toml:"host" default:"[\"600/1m\"]; none with federation.allow_private"`
+	// Messages to one agent.
+	Agent []string `toml:"agent" default:"[\"1200/1m\"]; none with federation.allow_private"`
+	// Messages to this server.
+	Total []string `toml:"total" default:"[\"3000/1m\"]; none with federation.allow_private"`
+	// Messages of one conversation.
+	Thread []string `toml:"thread" default:"[\"60/1h\"]; none with federation.allow_private"`
+	// Runs that one sender may cause in a day, for each agent; 0 = no budget.
+	SenderRunsPerDay int `toml:"sender_runs_per_day"`
+	// Runs of one agent in a day; 0 = no budget.
+	AgentRunsPerDay int `toml:"agent_runs_per_day"`
+	// What the answers of one agent to one sender may cost in a day, in the currency in which answers state their cost,
+	// such as `"0.50"`; empty = no budget. The answer that passes it is still given.
+	SenderCostPerDay string `toml:"sender_cost_per_day"`
+	// What the answers of one agent may cost in a day; empty = no budget.
+	AgentCostPerDay string `toml:"agent_cost_per_day"`
+	// Requests over HTTP from one address (of IPv6: one /64) that this node answers; above it they hear 429. Private
+	// addresses are not counted.
+	HTTP []string `toml:"http" default:"[\"3000/1m\"]; none with federation.allow_private"`
+	// Messages of one program to one agent in one thread within `bot_window` that are answered.
+	BotTurns int `toml:"bot_turns"`
+	// See `bot_turns`.
+	BotWindow time.Duration `toml:"bot_window"`
+	// The same for the whole life of a thread, at most 100; 0 = no bound.
+	BotTurnsPerThread int `toml:"bot_turns_per_thread"`
+	// A message that is only one of these words is honoured for good: the sender hears nothing more from the agent. Empty
+	// = words of twenty languages, `"stop"` among them; `["-"]` = none.
+	StopWords []string `toml:"stop_words"`
+	// Messages that end it.
+	StartWords []string `toml:"start_words"`
+}
+
+func defaultLimits() Limits {
+	return Limits{BotTurns: 6, BotWindow: 10 * time.Minute, BotTurnsPerThread: 50}
+}
+
+// deriveLimits gives servers that others can reach their limits; a closed network has none that nobody wrote.
+func (c *Config) deriveLimits(found *problems) {
+	if c.Federation.AllowPrivate {
+		return
+	}
+	for _, limit := range []struct {
+		key   string
+		rates *[]string
+		usual []string
+	}{
+		{"limits.sender", &c.Limits.Sender, []string{"30/1m", "300/1h"}}, {"limits.host", &c.Limits.Host, []string{"600/1m"}},
+		{"limits.agent", &c.Limits.Agent, []string{"1200/1m"}}, {"limits.total", &c.Limits.Total, []string{"3000/1m"}},
+		{"limits.thread", &c.Limits.Thread, []string{"60/1h"}}, {"limits.http", &c.Limits.HTTP, []string{"3000/1m"}},
+	} {
+		if !found.written(limit.key) {
+			*limit.rates = limit.usual
+		}
+	}
+}
+
+var rate = regexp.MustCompile(`^\d{1,9}/[0-9a-z.]+$`)
+
+func (c *Config) validateLimits(p *problems) {
+	l := &c.Limits
+	for key, rates := range map[string][]string{
+		"limits.sender": l.Sender, "limits.host": l.Host, "limits.agent": l.Agent, "limits.total": l.Total, "limits.thread": l.Thread, "limits.http": l.HTTP,
+	} {
+		for i, text := range rates {
+			_, window, _ := strings.Cut(text, "/")
+			length, err := time.ParseDuration(window)
+			if !rate.MatchString(text) || text[0] == '0' || err != nil || length < time.Second || length > 31*24*time.Hour {
+				p.add(element(key, i), fmt.Sprintf("%q is not a rate", text), `write a number and a window of 1s to 744h, such as "30/1m"`)
+			}
+		}
+	}
+	for key, cost := range map[string]string{"limits.sender_cost_per_day": l.SenderCostPerDay, "limits.agent_cost_per_day": l.AgentCostPerDay} {
+		if amount, err := strconv.ParseFloat(cost, 64); cost != "" && (err != nil || amount <= 0 || amount > 1e9) {
+			p.add(key, fmt.Sprintf("%q is not an amount", cost), `write one such as "0.50"`)
+		}
+	}
+	between(p, "limits.sender_runs_per_day", l.SenderRunsPerDay, 0, 1_000_000_000)
+	between(p, "limits.agent_runs_per_day", l.AgentRunsPerDay, 0, 1_000_000_000)
+	between(p, "limits.bot_turns", l.BotTurns, 1, 100)
+	between(p, "limits.bot_turns_per_thread", l.BotTurnsPerThread, 0, 100)
+	within(p, "limits.bot_window", l.BotWindow, time.Second, 24*time.Hour)
+}

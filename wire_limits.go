@@ -1,0 +1,61 @@
+package inbox
+
+import (
+	"context"
+	"math"
+	"strconv"
+
+	"inbox/engine/moderation"
+	"inbox/engine/pipeline"
+)
+
+// brakes are the limits, budgets, stop words and loop guards of the settings.
+func (s *Server) brakes() pipeline.Brakes {
+	l := s.config.Limits
+	s.meter = moderation.NewMeter(moderation.MeterOptions{
+		Counters: s.store, Sender: rates(l.Sender), Host: rates(l.Host), Agent: rates(l.Agent), Total: rates(l.Total), Thread: rates(l.Thread),
+		Budgets: moderation.Budgets{
+			SenderRuns: int64(l.SenderRunsPerDay), AgentRuns: int64(l.AgentRunsPerDay),
+			SenderCost: millionths(l.SenderCostPerDay), AgentCost: millionths(l.AgentCostPerDay),
+		},
+		Logger: s.logger,
+	})
+	return pipeline.Brakes{
+		Meter: s.meter, Stop: words(l.StopWords, moderation.DefaultStopWords), Start: words(l.StartWords, moderation.DefaultStartWords),
+		BotTurns: l.BotTurns, BotWindow: l.BotWindow, ThreadTurns: l.BotTurnsPerThread,
+	}
+}
+
+// rates reads what the validation of the settings has let pass.
+func rates(texts []string) []moderation.Rate {
+	var list []moderation.Rate
+	for _, text := range texts {
+		if rate, err := moderation.ParseRate(text); err == nil {
+			list = append(list, rate)
+		}
+	}
+	return list
+}
+
+func millionths(amount string) int64 {
+	value, err := strconv.ParseFloat(amount, 64)
+	if err != nil {
+		return 0
+	}
+	return max(1, int64(math.Round(value*1e6)))
+}
+
+func words(written, usual []string) moderation.Words {
+	if len(written) == 0 {
+		written = usual
+	}
+	return moderation.NewWords(written)
+}
+
+// runMeter writes what was counted. A database that is down must not end the server.
+func (s *Server) runMeter(ctx context.Context) error {
+	if err := s.meter.Run(ctx); err != nil {
+		s.logger.WarnContext(ctx, "the last second of the limits was not written", "error", err)
+	}
+	return nil
+}
