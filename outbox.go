@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -71,4 +72,19 @@ func (s *Server) storeLater(ctx context.Context, job queue.Job, more []activityp
 		return err
 	}
 	return queue.ErrSettled
+}
+
+// classed tells the queue what to do about the error of a job.
+func classed(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	f := fault.Of(err)
+	switch {
+	case f.Permanent:
+		return queue.GiveUp(f.Public, err)
+	case f.RetryAfter > 0:
+		return queue.RetryAfter(max(f.RetryAfter, time.Second), err)
+	}
+	return err
 }

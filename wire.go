@@ -143,14 +143,22 @@ func (s *Server) maxHops(name string) int {
 }
 
 func (s *Server) newA2A() (*a2a.Adapter, error) {
+	push, err := s.newPush()
+	if err != nil {
+		return nil, err
+	}
 	adapter, err := a2a.New(a2a.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
 		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,
-		GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
+		Push: push, GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
 	})
-	if err != nil || s.config.A2A.GRPCListen == "" {
-		return adapter, err
+	if err != nil {
+		return nil, err
+	}
+	s.handleWatches(adapter)
+	if s.config.A2A.GRPCListen == "" {
+		return adapter, nil
 	}
 	security, err := s.certificate()
 	if err != nil {

@@ -28,18 +28,55 @@ func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageReque
 			return nil, err
 		}
 	}
+	var hook *a2a.PushConfig
+	if req.Config != nil {
+		hook = req.Config.PushConfig
+	}
 	if message.TaskID != "" {
-		return h.continueTask(ctx, c, message, offered)
+		return h.continueTask(ctx, c, message, offered, hook)
 	}
 	where, err := newPlace(c.owner, message)
 	if err != nil {
 		return nil, err
 	}
-	return h.receive(ctx, c, message, where, offered, nil)
+	return h.receiveWatched(ctx, c, where, hook, func() (*task, error) {
+		return h.receive(ctx, c, message, where, offered, nil)
+	})
+}
+
+// receiveWatched registers the webhook that came with a message before the message is stored, so that it misses nothing.
+// Of a message that was refused nothing stays; a repeat's webhook goes to the task of the first copy.
+func (h *handler) receiveWatched(
+	ctx context.Context, c *call, where place, hook *a2a.PushConfig, receive func() (*task, error),
+) (*task, error) {
+	if hook == nil {
+		return receive()
+	}
+	watch, err := h.watch(ctx, c, a2a.TaskID(where.reference), hook)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.options.Push.Watches.PutWatch(ctx, watch); err != nil {
+		return nil, err
+	}
+	t, err := receive()
+	if err == nil && string(t.id()) == where.reference {
+		return t, nil
+	}
+	if dropped := h.options.Push.Watches.DeleteWatch(context.WithoutCancel(ctx), watch.ID); dropped != nil {
+		h.log.WarnContext(ctx, "webhook of a message that was not taken stays", "watch", watch.ID, "error", dropped)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if watch, err = h.watch(ctx, c, t.id(), hook); err != nil {
+		return nil, err
+	}
+	return t, h.options.Push.Watches.PutWatch(ctx, watch)
 }
 
 // continueTask is a message to a task of the caller that waits for it.
-func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Message, offered *offer) (*task, error) {
+func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Message, offered *offer, hook *a2a.PushConfig) (*task, error) {
 	t, err := h.load(ctx, c.owner, message.TaskID)
 	if err != nil {
 		return nil, err
@@ -66,11 +103,28 @@ func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Messag
 	if !claimed {
 		return nil, busy()
 	}
-	next, err := h.receive(ctx, c, message, nextPlace(t, message), offered, t.turns)
+	next, err := h.receiveNext(ctx, c, t, message, offered, hook)
 	if err != nil {
 		h.release(ctx, last)
 	}
 	return next, err
+}
+
+// receiveNext stores the next message of a task. A webhook that came with it stays whatever becomes of the message: the
+// task is its owner's.
+func (h *handler) receiveNext(
+	ctx context.Context, c *call, t *task, message *a2a.Message, offered *offer, hook *a2a.PushConfig,
+) (*task, error) {
+	if hook != nil {
+		watch, err := h.watch(ctx, c, t.id(), hook)
+		if err != nil {
+			return nil, err
+		}
+		if err := h.options.Push.Watches.PutWatch(ctx, watch); err != nil {
+			return nil, err
+		}
+	}
+	return h.receive(ctx, c, message, nextPlace(t, message), offered, t.turns)
 }
 
 func busy() *problem {

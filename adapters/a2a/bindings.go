@@ -68,6 +68,7 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 	case p != nil:
 		c.problem.Store(p)
 	case version == version03:
+		c.old = true
 		a.rpc03.ServeHTTP(w, r)
 	default:
 		r.Body = io.NopCloser(bytes.NewReader(lowerCamel(c.original)))
@@ -135,7 +136,8 @@ func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding 
 	address := *r.URL
 	address.Path = prefix + path.Clean("/"+httpserver.Param(r, "*"))
 	address.RawPath = ""
-	if version == version1 {
+	c.old = version == version03
+	if !c.old {
 		address.RawQuery = lowerCamelQuery(address.RawQuery)
 		r.Body = io.NopCloser(bytes.NewReader(lowerCamel(c.original)))
 	}

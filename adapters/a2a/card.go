@@ -33,7 +33,7 @@ func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
 		Provider:            &a2a.AgentProvider{Org: identity.HostOf(a.options.Domain), URL: a.base},
 		SupportedInterfaces: a.interfaces(agent),
 		Capabilities: a2a.AgentCapabilities{
-			Streaming: true, Extensions: cardExtensions(agent),
+			Streaming: true, PushNotifications: a.options.Push.Watches != nil, Extensions: cardExtensions(agent),
 		},
 		DefaultInputModes:  []string{"text/plain", "text/markdown", mimeJSON, "*/*"},
 		DefaultOutputModes: []string{"text/plain", "text/markdown"},
@@ -236,7 +236,7 @@ func (a *Adapter) mentionableJSON(agent exchange.AgentProfile) ([]byte, error) {
 		A2A: mentionableA2A{
 			Endpoint: a.endpoint(agent), Transport: "https+jsonrpc",
 			Capabilities: mentionableCapabilities{
-				Streaming: true, Extensions: extensions,
+				Streaming: true, PushNotifications: a.options.Push.Watches != nil, Extensions: extensions,
 			},
 			Skills: list, Auth: mentionableAuth{Scheme: "bearer-jwt"}, OutputModes: text,
 			InputModes: append(append([]mode{}, text...), mode{Kind: normalized.PartLink}, mode{Kind: normalized.PartFile, MIME: "*/*"}),

@@ -41,6 +41,7 @@ type call struct {
 	original []byte // the body as received
 	id       json.RawMessage
 	rest     bool                   // HTTP+JSON; false = JSON-RPC or gRPC
+	old      bool                   // the request is one of 0.3
 	stopping <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
 	reached  atomic.Pointer[string] // operation of the handler; errors before it are the binding's
 	problem  atomic.Pointer[problem]

@@ -42,6 +42,7 @@ func (g *GRPC) stream(service any, stream grpc.ServerStream, info *grpc.StreamSe
 // admit does what the HTTP edge does: version, agent, caller, extensions, the original.
 func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (context.Context, *problem) {
 	header := headersOf(ctx)
+	c.old = strings.HasPrefix(method, oldService)
 	if p := grpcVersion(header, method); p != nil {
 		return ctx, p
 	}

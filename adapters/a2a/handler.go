@@ -132,29 +132,6 @@ func (h *handler) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*
 	return rendered, nil
 }
 
-// Webhooks and an extended card are not offered; the answer does not depend on the task, so it tells nobody whether
-// one exists.
-
-// GetTaskPushConfig is not supported.
-func (h *handler) GetTaskPushConfig(ctx context.Context, _ *a2a.GetTaskPushConfigRequest) (*a2a.PushConfig, error) {
-	return nil, h.refuse(ctx, "GetTaskPushNotificationConfig", noPush())
-}
-
-// ListTaskPushConfigs is not supported.
-func (h *handler) ListTaskPushConfigs(ctx context.Context, _ *a2a.ListTaskPushConfigRequest) (*a2a.ListTaskPushConfigResponse, error) {
-	return nil, h.refuse(ctx, "ListTaskPushNotificationConfigs", noPush())
-}
-
-// CreateTaskPushConfig is not supported.
-func (h *handler) CreateTaskPushConfig(ctx context.Context, _ *a2a.PushConfig) (*a2a.PushConfig, error) {
-	return nil, h.refuse(ctx, "CreateTaskPushNotificationConfig", noPush())
-}
-
-// DeleteTaskPushConfig is not supported.
-func (h *handler) DeleteTaskPushConfig(ctx context.Context, _ *a2a.DeleteTaskPushConfigRequest) error {
-	return h.refuse(ctx, "DeleteTaskPushNotificationConfig", noPush())
-}
-
 // GetExtendedAgentCard is not configured.
 func (h *handler) GetExtendedAgentCard(ctx context.Context, _ *a2a.GetExtendedAgentCardRequest) (*a2a.AgentCard, error) {
 	return nil, h.refuse(ctx, "GetExtendedAgentCard", newProblem(a2a.ErrExtendedCardNotConfigured, "there is no extended card"))
@@ -166,8 +143,4 @@ func (h *handler) refuse(ctx context.Context, operation string, p *problem) erro
 		return err
 	}
 	return h.fail(c, p)
-}
-
-func noPush() *problem {
-	return newProblem(a2a.ErrPushNotificationNotSupported, "push notifications are not offered; stream or poll the task")
 }

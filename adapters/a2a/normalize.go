@@ -34,8 +34,6 @@ func checkSend(req *a2a.SendMessageRequest) error {
 		return inField("message.parts", "must have at least one part")
 	case len(message.ReferenceTasks) > maxReferences:
 		return inField("message.referenceTaskIds", "has more than "+strconv.Itoa(maxReferences)+" ids")
-	case req.Config != nil && req.Config.PushConfig != nil:
-		return newProblem(a2a.ErrPushNotificationNotSupported, "push notifications are not offered; stream or poll the task")
 	}
 	if err := checkMetadata("message.metadata", message.Metadata); err != nil {
 		return err

@@ -1,8 +1,8 @@
-// Package a2a makes agents reachable by the Agent2Agent protocol: JSON-RPC and HTTP+JSON in the versions 1.0 and
-// 0.3, bearer tokens, agent cards. A task is all turns of one agent and one principal with the same reference; this
+// Package a2a makes agents reachable by the Agent2Agent protocol: JSON-RPC, HTTP+JSON and gRPC in the versions 1.0
+// and 0.3, bearer tokens, agent cards. A task is all turns of one agent and one principal with the same reference; this
 // package keeps no state of its own beside a token cache of a few seconds, everything is read from the engine's
-// rows. Caller is the way out: it calls agents of other servers with signed evidence. The package does not run agents,
-// does not send webhooks and does not decide whom to believe.
+// rows. Caller is the way out: it calls agents of other servers with signed evidence; Notify tells webhooks. The package
+// does not run agents and does not decide whom to believe.
 package a2a
 
 import (
@@ -102,6 +102,7 @@ type Options struct {
 	Believer  Believer                              // optional: nil = nobody's evidence is believed
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
+	Push        Push          // optional: without it webhooks are not offered
 	GRPCAddress func() string // optional: host:port where gRPC is reached, for cards; empty = it is not served
 
 	WaitLimit    time.Duration // longest wait of a blocking send before the working task is returned; default 50 s

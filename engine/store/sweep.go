@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"inbox/exchange"
 )
 
 // Audit records end by age and by number.
@@ -67,6 +69,7 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepExcessAudit, keep},
 		{sweepToolRequests, micros(time.Now().Add(-toolAge))},
 		{sweepActions, micros(time.Now().Add(-auditAge))},
+		{sweepWatches, micros(time.Now().Add(-exchange.WatchLife))},
 		{sweepTaskRuns, micros(time.Now().Add(-toolAge))},
 		{sweepConditions, micros(time.Now().Add(-conditionAge))},
 		{sweepRemovedEntries, micros(time.Now().Add(-removedAge))},

@@ -17,8 +17,9 @@ const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.sta
 const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference,
 	native_key, sender_key, thread_key, owner_key, reference_key,
 	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
-	history_turns, person_shared)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23)
+	history_turns, person_shared, watched)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23,
+	CASE WHEN $13 <> '' AND EXISTS (SELECT 1 FROM watches w WHERE w.owner_key = $12 AND w.reference_key = $13) THEN 1 ELSE 0 END)
 	ON CONFLICT (native_key, sender_key) DO NOTHING`
 
 const insertOriginal = `INSERT INTO originals (digest, media_type, encoding, body) VALUES ($1, $2, $3, $4)
@@ -120,12 +121,16 @@ func (t *Tx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) {
 		arguments = append(arguments, micros(move.Unchanged))
 		query += ` AND updated_at = $` + strconv.Itoa(len(arguments))
 	}
-	if changed, err := t.change(ctx, query, arguments...); err != nil || changed == 0 {
+	var watched int64
+	if moved, err := first(ctx, t, query+` RETURNING watched`, arguments, &watched); err != nil || !moved {
 		return false, err
 	}
 	t.wake(ChannelTurn, move.ID)
 	body := stateBody(move.Reason, move.Attempt)
-	return true, t.appendEvent(ctx, move.ID, "turn."+move.To, body, micros(move.At))
+	if err := t.appendEvent(ctx, move.ID, "turn."+move.To, body, micros(move.At)); err != nil || watched == 0 {
+		return err == nil, err
+	}
+	return true, t.tellWatches(ctx, move)
 }
 
 // stateBody is the body of a "turn.<state>" row: why, and in which run.

@@ -19,6 +19,7 @@ var levels = map[string]int{
 	"internal/config":      1,
 	"internal/safehttp":    1,
 	"internal/signing":     0,
+	"internal/sealing":     0,
 	"internal/queue":       1,
 	"internal/blob":        1,
 	"internal/httpserver":  1,

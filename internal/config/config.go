@@ -24,6 +24,9 @@ type Config struct {
 	DatabaseURL SecretURL `toml:"database_url"`
 	// Where attachments are kept: `file` (below `data_dir`).
 	BlobURL SecretURL `toml:"blob_url"`
+	// File with 32 random bytes as base64, which seal the credentials of peers' webhooks in the database. Nodes that share
+	// a database need the same one; `openssl rand -base64 32` makes it.
+	SecretKeyFile string `toml:"secret_key_file" default:"secret.key in data_dir, made at the first start"`
 	// How long a stopping server waits for requests and running turns before it closes them; what is left is taken
 	// over after the restart.
 	ShutdownGrace time.Duration `toml:"shutdown_grace"`
