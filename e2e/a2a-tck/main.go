@@ -54,9 +54,10 @@ func run(linger time.Duration, database string) error {
 	if err != nil {
 		return err
 	}
-	outside := forward(web, server.HTTPAddr().String(), token)
+	names := new(renamer)
+	outside := forward(web, server.HTTPAddr().String(), token, names)
 	defer func() { _ = outside.Close() }()
-	outsideGRPC := forward(grpc, server.GRPCAddr(), token)
+	outsideGRPC := forward(grpc, server.GRPCAddr(), token, names)
 	defer func() { _ = outsideGRPC.Close() }()
 	fmt.Println("http://" + web.Addr().String())
 	return server.Run(ctx)

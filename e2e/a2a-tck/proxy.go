@@ -11,11 +11,10 @@ import (
 // The kit sends no credentials, and the server answers nobody without: a proxy in front adds the kit's token.
 
 // forward serves a listener with everything passed on to the target together with the token. Plain HTTP/2 is for gRPC.
-func forward(listener net.Listener, target, token string) *http.Server {
+func forward(listener net.Listener, target, token string, names *renamer) *http.Server {
 	plain := new(http.Protocols)
 	plain.SetHTTP1(true)
 	plain.SetUnencryptedHTTP2(true)
-	names := new(renamer)
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: target})
 		r.Out.Host = r.In.Host

@@ -31,7 +31,7 @@ func TestStore(t *testing.T) {
 					notified = append(notified, channel+" "+payload)
 				}})
 				return storetest.Bench{
-					Pipeline: s.Pipeline(), Delivery: s.Deliverer(), Queue: s.Queue(), Records: s, Documents: s.State(),
+					Pipeline: s.Pipeline(), Delivery: s.Deliverer(), Queue: s.Queue(), Records: s, Watched: s, Documents: s.State(),
 					Trust: s, Moderation: s, InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
 						return s.InTx(ctx, func(tx *store.Tx) error { return work(tx) })
 					},

@@ -91,6 +91,7 @@ func (s *Store) DeleteWatch(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, `DELETE FROM watches WHERE id = $1`, id) })
 }
 
+//nolint:gosec // no credentials are in it
 const sweepWatches = `DELETE FROM watches WHERE id IN (SELECT id FROM watches WHERE created_at <= $1 LIMIT $2 + 0)`
 
 const watchesOfTurn = `SELECT w.id FROM watches w JOIN turns t ON t.owner_key = w.owner_key AND t.reference_key = w.reference_key

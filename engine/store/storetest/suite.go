@@ -54,6 +54,7 @@ type Bench struct {
 	Delivery   delivery.Store
 	Queue      queue.Store
 	Records    Records
+	Watched    Watches
 	Documents  Documents
 	Trust      Trust
 	Moderation Moderation
@@ -67,7 +68,7 @@ func Run(t *testing.T, open func(t *testing.T) Bench) {
 		"transactions": transactionCases, "turns": turnCases, "threads": threadCases, "sent": sentCases, "lists": listCases, "replies": replyCases, "acknowledgements": ackCases,
 		"deliveries": deliveryCases, "documents": documentCases, "tokens": tokenCases,
 		"demands": demandCases, "audit": auditCases, "people": peopleCases, "dispatches": dispatchCases, "resumed turns": resumeCases,
-		"revisions": revisionCases, "conditions": conditionCases, "moderation": moderationCases,
+		"revisions": revisionCases, "conditions": conditionCases, "moderation": moderationCases, "watches": watchCases,
 	}
 	for suite, cases := range suites {
 		for name, test := range cases {
