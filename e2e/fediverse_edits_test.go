@@ -40,10 +40,10 @@ func (x *exchangeOf) deletes(question sent) {
 }
 
 // thinking sends a note while the agent is held and waits until it was asked.
-func (x *exchangeOf) thinking(t *testing.T, content string) sent {
+func (x *exchangeOf) thinking(t *testing.T, content, inReplyTo string) sent {
 	t.Helper()
 	before := len(x.agent.questions())
-	question := x.say(content, "")
+	question := x.say(content, inReplyTo)
 	eventually(t, "the agent is asked", func() bool { return len(x.agent.questions()) > before })
 	return question
 }
@@ -87,7 +87,7 @@ func (x *exchangeOf) editsAfterwards(t *testing.T) {
 
 func (x *exchangeOf) editsMeanwhile(t *testing.T) {
 	x.hold.Lock()
-	question := x.thinking(t, "old words of a slow question")
+	question := x.thinking(t, "old words of a slow question", "")
 	x.edits(question, "new words of a slow question")
 	x.hold.Unlock()
 	reply := readNote(t, x.peer.await("the reply to "+question.Note, answers(question.Note)))
@@ -123,7 +123,7 @@ func saidBefore(message normalized.Message) string {
 
 func (x *exchangeOf) deletesMeanwhile(t *testing.T) {
 	x.hold.Lock()
-	question := x.thinking(t, "my secret is xyzzy-meanwhile")
+	question := x.thinking(t, "my secret is xyzzy-meanwhile", "")
 	x.deletes(question)
 	x.hold.Unlock()
 	eventually(t, "the deleted words are erased", func() bool { return x.kept(t, "xyzzy-meanwhile") == 0 })
@@ -134,15 +134,16 @@ func (x *exchangeOf) deletesMeanwhile(t *testing.T) {
 }
 
 func (x *exchangeOf) deletesBeforeTheRun(t *testing.T) {
+	_, begin := x.answered("let us begin", "")
 	x.hold.Lock()
-	first := x.thinking(t, "a slow question")
-	second := x.say("my secret is xyzzy-before", first.Note)
+	first := x.thinking(t, "a slow question", begin.Object.ID)
+	second := x.say("my secret is xyzzy-before", begin.Object.ID) // waits for its thread
 	x.deletes(second)
 	x.hold.Unlock()
 	x.peer.await("the reply to "+first.Note, answers(first.Note))
-	_, reply := x.answered("and a third", first.Note)
-	if n := len(x.askedWith("xyzzy-before")); n != 0 || x.peer.countReplies(second.Note) != 0 {
-		t.Errorf("the agent was asked %d times about a note that was deleted before its run, and answered it in %v", n, reply)
+	x.answered("and a third", begin.Object.ID)
+	if n, replies := len(x.askedWith("xyzzy-before")), x.peer.countReplies(second.Note); n != 0 || replies != 0 {
+		t.Errorf("the agent was asked %d times about a note that was deleted before its run and answered %d times", n, replies)
 	}
 	if n := x.kept(t, "xyzzy-before"); n != 0 {
 		t.Errorf("the deleted words are in %d rows", n)

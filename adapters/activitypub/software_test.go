@@ -29,6 +29,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/safehttp"
+	"inbox/normalized"
 )
 
 // The tests of this file bring what each kind of server sends, in its recorded shape, to the whole adapter: byte by
@@ -137,15 +138,24 @@ func (s *recordedServer) run(t *testing.T, directory string, one recordedCase) {
 		}
 		network.work(r)
 	}
-	seen := len(r.engine.messages())
+	before := r.engine.messages()
 	network.requests = nil
 	status := s.deliver(r, directory, one)
 	if status != http.StatusAccepted {
 		t.Errorf("answered %d: this server could not talk to us", status)
 	}
 	result := recordedResult{Status: status, Requests: network.requests}
-	for _, in := range r.engine.messages()[seen:] {
-		result.Messages = append(result.Messages, recordedMessageOf(in))
+	for i, in := range r.engine.messages() {
+		switch {
+		case i >= len(before):
+			result.Messages = append(result.Messages, recordedMessageOf(in))
+		case !cmp.Equal(in.Message.Parts, before[i].Message.Parts):
+			result.Edited = append(result.Edited, recordedEdit{in.Message.ID, in.Message.Parts})
+		}
+	}
+	result.Removed, result.Cancelled, result.Reactions = r.engine.removed, r.engine.cancelled, r.engine.reactions
+	for _, record := range r.engine.audit {
+		result.Audit = append(result.Audit, record)
 	}
 	network.requests = nil
 	result.Afterwards = network.work(r)
@@ -443,11 +453,22 @@ func recordedMessageOf(in exchange.Inbound) recordedMessage {
 	return recordedMessage{Message: in.Message, Route: in.Route, NoReply: in.NoReply, FromAgent: in.FromAgent}
 }
 
+// recordedEdit is a message as it reads after an edit.
+type recordedEdit struct {
+	Message string            `json:"message"`
+	Parts   []normalized.Part `json:"parts"`
+}
+
 // recordedResult is the golden file of a case.
 type recordedResult struct {
 	Status     int               `json:"status"`
 	Requests   []string          `json:"requests,omitempty"` // before the answer
 	Messages   []recordedMessage `json:"messages,omitempty"`
+	Edited     []recordedEdit    `json:"edited,omitempty"`
+	Removed    []string          `json:"removed,omitempty"`   // agent, message and principal
+	Cancelled  []string          `json:"cancelled,omitempty"` // agent and principal
+	Reactions  []string          `json:"reactions,omitempty"`
+	Audit      []any             `json:"audit,omitempty"`
 	Afterwards []string          `json:"afterwards,omitempty"` // requests of later jobs
 }
 
