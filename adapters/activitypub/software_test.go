@@ -63,6 +63,9 @@ type recordedCase struct {
 
 var recordedNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
+// recordedReply is the note of ours that recorded activities like, share, report and answer.
+const recordedReply = "0193f3c0-0000-7000-8000-000000000001"
+
 // proofKey is the second key of every recorded actor, for object integrity proofs.
 var proofKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 
@@ -131,6 +134,9 @@ func (s *recordedServer) run(t *testing.T, directory string, one recordedCase) {
 		o.Client, o.Now = network, func() time.Time { return recordedNow }
 		o.Directory = fixedAgents{recordedAgent("echo"), recordedAgent("other")}
 	})
+	r.engine.replies[recordedReply] = exchange.Reply{ID: recordedReply, Agent: "echo", TurnID: "turn", CreatedAt: recordedNow, Message: normalized.Message{
+		ReceivedVia: normalized.ViaActivityPub, ThreadID: "https://inbox.example/threads/1",
+	}}
 	for _, before := range one.After {
 		earlier := s.find(t, before)
 		if status := s.deliver(r, directory, earlier); status != http.StatusAccepted {
