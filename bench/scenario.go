@@ -50,6 +50,7 @@ func scenarios() []scenario {
 		{"a2a_echo", fmt.Sprintf("blocking `SendMessage` with the echo in the answer, %d connections", a2aConnections), needs{}, measureA2A},
 		{"activitypub_reply", fmt.Sprintf("delivery → signed echo reply delivered, as fast as it goes, at most %d unanswered", noteWindow), needs{echoNotes: true}, measureNoteReplies},
 		{"activitypub_reply_200", "delivery → signed echo reply delivered, 200 messages a second whatever the server does", needs{echoNotes: true}, measureNoteRepliesOpenLoop},
+		{"activitypub_fanout", fmt.Sprintf("one public reply to %d followers on %d servers, one in twenty slow (%s) and one in twenty dead; time from the question to each living server", fanFollowers, fanHosts, fanSlowness), needs{echoNotes: true}, measureFanOut},
 		{"email_reply", fmt.Sprintf("DKIM-signed mail of 1 KiB → signed echo reply at the smarthost, at most %d unanswered", mailWindow), needs{echoMails: true}, measureMailReplies},
 	}
 }
