@@ -13,12 +13,17 @@ import (
 type Shown struct {
 	Turn       exchange.TurnRecord `json:"turn"`
 	Deliveries []delivery.Record   `json:"deliveries"`
+	Spent      *exchange.Spent     `json:"spent,omitempty"` // what the steps of its agent took; nil when it wrote none
 	Events     []exchange.Event    `json:"events"`
 
 	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"` // oldest first
 }
 
-const shownEvents = 1000
+// Bounds of a shown timeline: a long answer that streamed has many rows.
+const (
+	shownPage   = 1000
+	shownEvents = 10_000
+)
 
 // Show finds a message by turn id, delivery id or the protocol's own id. NotFound says that nothing was accepted
 // under it.
@@ -38,8 +43,26 @@ func (o *Operator) Show(ctx context.Context, id string) (Shown, error) {
 	if shown.ToolRequests, err = o.store.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
 		return shown, err
 	}
-	shown.Events, err = o.store.Events(ctx, turnID, 0, shownEvents)
+	shown.Events, err = o.timeline(ctx, turnID)
+	shown.Spent = exchange.SpentBy(shown.Events)
 	return shown, err
+}
+
+func (o *Operator) timeline(ctx context.Context, turnID string) (events []exchange.Event, err error) {
+	for len(events) < shownEvents {
+		after := int64(0)
+		if last := len(events) - 1; last >= 0 {
+			after = events[last].Seq
+		}
+		page, err := o.store.Events(ctx, turnID, after, shownPage)
+		if err != nil {
+			return nil, err
+		}
+		if events = append(events, page...); len(page) < shownPage {
+			break
+		}
+	}
+	return events, nil
 }
 
 func (o *Operator) find(ctx context.Context, id string) (turnID string, err error) {

@@ -26,6 +26,15 @@ type Turn struct {
 	// nothing.
 	Permits func(purpose string) bool
 
+	// Steps takes what the agent did on its way, for the timeline that operators see: a kind and its body, such as
+	// exchange.EventModelCalled and exchange.ModelStep. It is written together with the next note, piece of the answer or
+	// end of the run, and costs nothing until then. Safe for concurrent use. Nil where no timeline is kept; see Did.
+	Steps func(kind string, body any)
+
+	// Answers are those of the agents that the turn asked in earlier runs (normalized.Response.Dispatch), in the order of
+	// the questions. Message.ReceivedTrace has them joined.
+	Answers []Answer
+
 	// Memory keeps what the agent must know again when the same turn runs once more: after a crash, or after a demand
 	// was met. Nil where nothing is kept.
 	Memory Memory
@@ -34,6 +43,25 @@ type Turn struct {
 	// are then not to be offered.
 	Requests ToolRequests
 }
+
+// Did writes a step to the timeline, where one is kept.
+func (t *Turn) Did(kind string, body any) {
+	if t.Steps != nil {
+		t.Steps(kind, body)
+	}
+}
+
+// Answer is what another agent said to a question of this turn.
+type Answer struct {
+	To       string // the address that was asked
+	Response normalized.Response
+}
+
+// Bounds of one turn that asks other agents. Further questions end it.
+const (
+	MaxQuestionRounds = 4 // questions, answers, run again
+	MaxQuestions      = 8
+)
 
 // MaxMemory bounds what Memory keeps of one turn, in bytes.
 const MaxMemory = 4 << 20

@@ -20,6 +20,8 @@ type Tokens interface {
 type Turns interface {
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
+	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
+	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
 }
 
 // Held decides about messages that wait for the operator.

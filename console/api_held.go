@@ -55,7 +55,3 @@ func (a *API) drop(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	return nil, a.Held.Drop(r.Context(), httpserver.Param(r, "turn"), orElse(wanted.Reason, defaultReason))
 }
-
-func (a *API) turn(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return a.Turns.Turn(r.Context(), httpserver.Param(r, "turn"))
-}

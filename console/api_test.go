@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -106,6 +107,18 @@ func (o *office) EditReply(_ context.Context, id, by, text string) (exchange.App
 	return o.decided("edit "+id+" by "+by+": "+text, id)
 }
 
+// Events gives more rows than one page, so that the answer has to gather them.
+func (o *office) Events(_ context.Context, turnID string, after int64, limit int) (events []exchange.Event, err error) {
+	for seq := after + 1; turnID == "t2" && seq <= 602 && len(events) < limit; seq++ {
+		event := exchange.Event{TurnID: turnID, Seq: seq, Kind: exchange.EventDelta, Body: json.RawMessage(`{"kind":"text","text":"piece"}`)}
+		if seq > 600 {
+			event.Kind, event.Body = exchange.EventModelCalled, json.RawMessage(`{"n":1,"prompt_tokens":5,"cost":0.1,"currency":"EUR"}`)
+		}
+		events = append(events, event)
+	}
+	return events, nil
+}
+
 func newOffice() *office {
 	return &office{
 		tokens: map[string]exchange.Token{
@@ -175,6 +188,7 @@ func TestOperatorAPI(t *testing.T) {
 		"drop, long":     {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"` + strings.Repeat("x", 501) + `"}`, http.StatusBadRequest, "", `"field":"reason"`},
 		"drop, too long": {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"` + strings.Repeat("x", 5000) + `"}`, http.StatusRequestEntityTooLarge, "", "too_large"},
 		"turn":           {http.MethodGet, "/api/v1/turns/t2", "", http.StatusOK, "", `"id":"t2"`},
+		"its timeline":   {http.MethodGet, "/api/v1/turns/t2", "", http.StatusOK, "", `"spent":{"model_calls":2,"tool_calls":0,"prompt_tokens":10,"completion_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0,"model_ms":0,"cost":0.2,"currency":"EUR"},"events":[{"turn_id":"t2","seq":601,`},
 		"no turn":        {http.MethodGet, "/api/v1/turns/t9", "", http.StatusNotFound, "", "no such turn"},
 		"approvals":      {http.MethodGet, "/api/v1/approvals?agent=shop", "", http.StatusOK, "approvals shop false  50", `"approvals":[{"id":"p1","code":"7k3mq2"`},
 		"approvals, all": {http.MethodGet, "/api/v1/approvals?status=all&limit=1&before=p9", "", http.StatusOK, "approvals  true p9 1", `"next":"p1"`},

@@ -52,6 +52,10 @@ purposes = ["tool:notes/list_notes", "tool:notes/add_note"]
 [agents.llm]
 base_url = %q
 model = "scripted"
+[agents.llm.price]
+input = 1
+output = 10
+currency = "USD"
 [[agents.mcp]]
 name = "notes"
 command = "/usr/bin/python3"
@@ -122,10 +126,32 @@ func TestOwnerApprovesAToolFromTheFediverse(t *testing.T) {
 		if replies, _ := p.outbox.repliesTo(id); len(replies) != 1 {
 			t.Errorf("%d mails came; want one reply", len(replies))
 		}
-		if shown := p.inbox("show", id); !strings.Contains(shown, "waiting") || !strings.Contains(shown, "answered") {
-			t.Errorf("the timeline is\n%s", shown)
-		}
+		checkTimeline(t, p.inbox("show", id))
 	})
+}
+
+// checkTimeline wants each step of a note that was approved, in order, with what it cost.
+func checkTimeline(t *testing.T, shown string) {
+	t.Helper()
+	rest := shown
+	for _, want := range []string{
+		"Spent     3 model calls, 2 tool calls, 27 tokens in, 12 out, 0.000147 USD", "turn.running",
+		"model.called       call 1 of scripted, ", "9 tokens in, 4 out, 0.000049 USD, stop tool_calls",
+		"tool.called        notes/list_notes succeeded, ",
+		"model.called       call 2 of scripted, ", "run.waits          approval_required for notes/add_note", "turn.waiting",
+		"approval.told", "turn.accepted", "turn.restarted", "tool.called        notes/add_note succeeded, ", "1 argument (text), result ",
+		"model.called       call 3 of scripted, ", "stop end", "turn.answered",
+	} {
+		_, after, found := strings.Cut(rest, want)
+		if !found {
+			t.Errorf("the timeline lacks %q after what came before:\n%s", want, shown)
+			return
+		}
+		rest = after
+	}
+	if strings.Contains(rest, "buy milk") || strings.Contains(shown[strings.Index(shown, "Timeline"):], "buy milk") {
+		t.Errorf("the timeline shows arguments:\n%s", shown)
+	}
 }
 
 func TestApprovedToolRunsOnceWhateverDies(t *testing.T) {

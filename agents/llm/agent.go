@@ -41,6 +41,7 @@ type job struct {
 	problem   error  // of the model or the note, as it was
 	stop      string // why the model stopped last
 	kept      int    // messages of the transcript that the note knows
+	begun     map[string]begun
 }
 
 func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) error {
@@ -156,6 +157,7 @@ func (j *job) join(ctx context.Context, options *loop.Options) {
 	})
 	options.Diagnostics = func(ctx context.Context, about map[string]any) (map[string]any, error) {
 		j.answer.finish(envelope.Text(about["tool_call_id"]), envelope.Assoc(about["result"]))
+		j.toolEnded(envelope.Text(about["tool_call_id"]), envelope.Text(about["tool_name"]), envelope.Assoc(about["result"]))
 		if diagnostics == nil {
 			return nil, nil
 		}
@@ -166,6 +168,7 @@ func (j *job) join(ctx context.Context, options *loop.Options) {
 func (j *job) observe(ctx context.Context) func(string, map[string]any) {
 	return func(name string, payload map[string]any) {
 		if name == "tool_call" {
+			j.toolBegins(payload)
 			j.answer.begin(envelope.Text(payload["tool_call_id"]), j.tools.Resolve(envelope.Text(payload["tool_name"])), payload["parameters"])
 		}
 		if j.agent.options.Observe != nil {

@@ -65,11 +65,10 @@ func (j *job) conclude(ctx context.Context, result map[string]any) (string, erro
 		return "", unusable(err)
 	}
 	transcript = append(transcript, envelope.UserText("(No more tools can be used. Answer now with what you have.)", nil))
-	said, err := j.ask(ctx, transcript, true)
+	said, err := j.ask(ctx, transcript, "conclude", true)
 	if err != nil {
 		return "", err
 	}
-	j.note.add(said.usage.tokens())
 	return strings.TrimSpace(said.text.String()), nil
 }
 

@@ -3,6 +3,7 @@ package llm
 import (
 	"context"
 	"slices"
+	"time"
 
 	"inbox/agents/envelope"
 )
@@ -13,13 +14,11 @@ func (j *job) Turn(ctx context.Context, transcript []envelope.Envelope, turn map
 		return nil, j.fail(err)
 	}
 	last := envelope.Equal(turn["turn"], j.agent.options.MaxTurns)
-	said, err := j.ask(ctx, transcript, last)
+	said, err := j.ask(ctx, transcript, "", last)
 	if err != nil {
 		return nil, j.fail(err)
 	}
-	usage := said.usage.tokens()
-	j.note.add(usage)
-	result := map[string]any{"usage": usage, "metadata": map[string]any{"stop": said.stop}}
+	result := map[string]any{"usage": said.usage.tokens(), "metadata": map[string]any{"stop": said.stop}}
 	if j.tools.Len() == 0 {
 		result["messages"] = append(slices.Clip(transcript), envelope.AssistantText(said.text.String(), nil))
 		return result, nil
@@ -41,30 +40,43 @@ func (j *job) fail(err error) error {
 }
 
 // ask streams one assistant turn. With answer the model must not call tools any more.
-func (j *job) ask(ctx context.Context, transcript []envelope.Envelope, answer bool) (*reply, error) {
+func (j *job) ask(ctx context.Context, transcript []envelope.Envelope, purpose string, answer bool) (*reply, error) {
 	options := &j.agent.options
 	conversation := &conversation{names: j.names, pictures: j.pictures}
 	conversation.write(transcript)
-	request := Request{
+	said, err := j.stream(ctx, Request{
 		Model: options.Model, System: j.system, Messages: conversation.finish(), Tools: j.names.tools(), NoTools: answer,
 		MaxTokens: options.MaxTokens, Temperature: options.Temperature, Whole: options.Whole,
+	}, purpose, j.answer.text)
+	if err != nil {
+		return nil, err
 	}
-	said := &reply{}
-	for delta, err := range options.Provider.Stream(ctx, request) {
+	j.answer.end()
+	j.stop = said.stop
+	return said, nil
+}
+
+// stream makes one call of the model and counts it.
+func (j *job) stream(ctx context.Context, request Request, purpose string, text func(string)) (said *reply, err error) {
+	said = &reply{}
+	started := time.Now()
+	defer func() {
+		j.note.add(said.usage.tokens())
+		j.modelEnded(started, request.Model, purpose, said, err)
+		observeTokens(said.usage)
+	}()
+	for delta, err := range j.agent.options.Provider.Stream(ctx, request) {
 		if err == nil {
 			if broken := said.add(delta); broken != nil {
 				err = unusable(broken)
 			}
 		}
 		if err != nil {
-			return nil, err
+			return said, err
 		}
-		if delta.Kind == DeltaText {
-			j.answer.text(delta.Text)
+		if delta.Kind == DeltaText && text != nil {
+			text(delta.Text)
 		}
 	}
-	j.answer.end()
-	observeTokens(said.usage)
-	j.stop = said.stop
 	return said, nil
 }

@@ -27,6 +27,7 @@ func (j *job) wait(ctx context.Context, result map[string]any, status string) er
 		return unusable(err)
 	}
 	waiting := waitingFor(result, transcript, status)
+	j.waits(waiting, 0)
 	if err := j.pause(ctx, transcript, waiting); err != nil {
 		return err
 	}
@@ -108,6 +109,8 @@ func demand(waiting *Waiting) *policypart.Part {
 // settle puts the result of what a run waited for into the transcript.
 func (j *job) settle(ctx context.Context) (waits bool, err error) {
 	waiting := j.note.Waiting
+	payload := envelope.Assoc(waiting.Request["payload"])
+	j.toolBegins(map[string]any{"tool_call_id": waiting.CallID, "parameters": envelope.Assoc(payload["preview"])["parameters"]})
 	result, err := j.settled(ctx, waiting)
 	if err != nil {
 		return false, err
@@ -123,6 +126,7 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 	if result, err = readable(waiting, result); err != nil {
 		return false, err
 	}
+	j.toolEnded(waiting.CallID, waiting.ToolName, result)
 	text := envelope.EncodeText(result["result"])
 	if !succeeded(result) {
 		text = envelope.Text(result["error"])

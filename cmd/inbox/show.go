@@ -57,6 +57,7 @@ func printShown(out io.Writer, shown inbox.Shown) {
 	for _, r := range shown.ToolRequests {
 		printToolRequest(out, r)
 	}
+	printSpent(out, shown.Spent)
 	printTimeline(out, shown.Events)
 }
 
@@ -66,6 +67,6 @@ func printTimeline(out io.Writer, events []exchange.Event) {
 		if event.Kind == exchange.EventDelta {
 			continue
 		}
-		fmt.Fprintf(out, "  %s  %-18s %s\n", event.At.Local().Format("15:04:05.000"), event.Kind, event.Body)
+		fmt.Fprintf(out, "  %s  %-18s %s\n", event.At.Local().Format("15:04:05.000"), event.Kind, said(event))
 	}
 }

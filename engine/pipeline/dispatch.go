@@ -22,8 +22,8 @@ const DispatchKind = "dispatch"
 
 // Bounds of one turn that asks other agents.
 const (
-	maxRounds = 4 // questions, answers, run again
-	maxCalls  = 8
+	maxRounds = agents.MaxQuestionRounds
+	maxCalls  = agents.MaxQuestions
 )
 
 // errTooMany rolls a transaction back that would store more calls than a turn may make.
@@ -129,15 +129,13 @@ func (s *Service) askAll(ctx context.Context, job queue.Job, turn exchange.TurnR
 
 // storeCalls does the one transaction: the job ends, the turn waits, the calls are there with their jobs.
 func (s *Service) storeCalls(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, calls []exchange.Dispatch) error {
-	late := mark.missing()
+	late, _ := mark.late()
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
-		if late {
-			if err := tx.AppendEvents(ctx, turn.ID, []exchange.Event{mark.event()}); err != nil {
-				return err
-			}
+		if err := appendLate(ctx, tx, turn.ID, late); err != nil {
+			return err
 		}
 		moved, err := tx.MoveTurn(ctx, Move{
 			ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: exchange.StateWaiting,

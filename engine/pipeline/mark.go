@@ -14,7 +14,7 @@ import (
 // in its own transaction, which saves a commit; a crash before it leaves an accepted turn whose job comes back.
 const markAfter = 50 * time.Millisecond
 
-// mark writes the row "turn.running" of one run, once.
+// mark writes the row "turn.running" of one run, once, and the agent's steps with whatever else the run writes.
 type mark struct {
 	store   Store
 	move    Move
@@ -23,6 +23,8 @@ type mark struct {
 	once    sync.Once
 	written bool
 	err     error
+	steps   steps
+	writing sync.Mutex // an agent may save its note from any of its goroutines
 }
 
 // begin numbers the run and sees to its mark.
@@ -61,6 +63,47 @@ func (m *mark) in(ctx context.Context, tx Tx) error {
 // event is the row for a caller that writes the turn itself.
 func (m *mark) event() exchange.Event {
 	return exchange.Event{Kind: "turn." + exchange.StateRunning, Body: fmt.Appendf(nil, `{"attempt":%d}`, m.move.Attempt), At: m.move.At}
+}
+
+// flush writes the row if it is not there, the agent's steps and more in one transaction.
+func (m *mark) flush(ctx context.Context, more func(Tx) error) error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	missing, noted := m.missing(), m.steps.noted()
+	err := m.store.InTx(ctx, func(tx Tx) error {
+		if missing {
+			if err := m.in(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if err := appendLate(ctx, tx, m.move.ID, noted); err != nil || more == nil {
+			return err
+		}
+		return more(tx)
+	})
+	if err == nil {
+		m.written = true
+		m.steps.wrote(len(noted))
+	}
+	return err
+}
+
+// late gives the rows that the end of the run has to bring along, and whether "turn.running" is among them. Afterwards nobody
+// else writes them.
+func (m *mark) late() (events []exchange.Event, missing bool) {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	if missing = m.missing(); missing {
+		events = append(events, m.event())
+	}
+	return append(events, m.steps.noted()...), missing
+}
+
+func appendLate(ctx context.Context, tx Tx, turnID string, events []exchange.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	return tx.AppendEvents(ctx, turnID, events)
 }
 
 // missing says whether the row still has to be written with the answer. Afterwards nobody else writes it.

@@ -14,6 +14,12 @@ type Documents interface {
 	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
 }
 
+// DocumentTx writes them.
+type DocumentTx interface {
+	// PutDocument writes a document, over an older one if there is one.
+	PutDocument(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
+}
+
 const (
 	memoryNamespace = "agents.memory" // turn id → the agent's own note
 	memoryLife      = 7 * 24 * time.Hour
@@ -22,15 +28,16 @@ const (
 // memory is agents.Memory of one turn.
 type memory struct {
 	documents Documents
+	mark      *mark
 	turnID    string
 }
 
 // memoryOf gives the note of a turn; nil when the server keeps none.
-func (s *Service) memoryOf(turnID string) agents.Memory {
+func (s *Service) memoryOf(turnID string, mark *mark) agents.Memory {
 	if s.options.Documents == nil {
 		return nil
 	}
-	return memory{s.options.Documents, turnID}
+	return memory{s.options.Documents, mark, turnID}
 }
 
 // Load gives the note of an earlier run.
@@ -42,12 +49,15 @@ func (m memory) Load(ctx context.Context) ([]byte, error) {
 	return note, nil
 }
 
-// Save replaces the note.
+// Save replaces the note. What the agent did until then is written with it, so that both survive or neither.
 func (m memory) Save(ctx context.Context, note []byte) error {
 	if len(note) > agents.MaxMemory {
 		return fault.New(fault.TooLarge, "the agent's note is over 4 MiB")
 	}
-	if err := m.documents.Put(ctx, memoryNamespace, m.turnID, note, time.Now().Add(memoryLife)); err != nil {
+	err := m.mark.flush(ctx, func(tx Tx) error {
+		return tx.PutDocument(ctx, memoryNamespace, m.turnID, note, time.Now().Add(memoryLife))
+	})
+	if err != nil {
 		return fault.Wrap(fault.Unavailable, "the agent's note cannot be kept now", err)
 	}
 	return nil

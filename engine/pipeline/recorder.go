@@ -14,15 +14,14 @@ const flushEvery = 100 * time.Millisecond
 // recorder writes the deltas of a growing answer as events, text gathered. An answer that is complete before the
 // first flush writes none: its response says it all.
 type recorder struct {
-	store   Store
 	turnID  string
 	mark    *mark
 	pending []normalized.Delta
 	flushed time.Time
 }
 
-func newRecorder(store Store, turnID string, mark *mark) *recorder {
-	return &recorder{store: store, turnID: turnID, mark: mark, flushed: time.Now()}
+func newRecorder(turnID string, mark *mark) *recorder {
+	return &recorder{turnID: turnID, mark: mark, flushed: time.Now()}
 }
 
 func (r *recorder) add(ctx context.Context, delta normalized.Delta) error {
@@ -43,9 +42,6 @@ func (r *recorder) gather(delta normalized.Delta) {
 }
 
 func (r *recorder) flush(ctx context.Context) error {
-	if err := r.mark.write(ctx); err != nil {
-		return err
-	}
 	events := make([]exchange.Event, 0, len(r.pending))
 	for _, delta := range r.pending {
 		body, err := delta.AppendJSON(nil)
@@ -54,7 +50,7 @@ func (r *recorder) flush(ctx context.Context) error {
 		}
 		events = append(events, exchange.Event{Kind: exchange.EventDelta, Body: body, At: time.Now()})
 	}
-	err := r.store.InTx(ctx, func(tx Tx) error { return tx.AppendEvents(ctx, r.turnID, events) })
+	err := r.mark.flush(ctx, func(tx Tx) error { return tx.AppendEvents(ctx, r.turnID, events) })
 	if err != nil {
 		return err
 	}

@@ -122,12 +122,13 @@ var errNotRunning = errors.New("the turn is not running any more")
 func (s *Service) storeReply(
 	ctx context.Context, job queue.Job, mark *mark, end ending, deliveries []delivery.Record, plan exchange.Plan,
 ) (moved bool, err error) {
-	late, reply, acknowledged := mark.missing(), end.reply, s.mayBeAcknowledged(end.turn)
+	late, missing := mark.late()
+	reply, acknowledged := end.reply, s.mayBeAcknowledged(end.turn)
 	move := Move{
 		ID: end.turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: end.state, Reason: end.reason,
 		Attempt: end.turn.Attempt, At: reply.CreatedAt, Unchanged: end.turn.UpdatedAt,
 	}
-	if !late {
+	if !missing {
 		move.Unchanged = mark.move.At
 	}
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
@@ -139,10 +140,8 @@ func (s *Service) storeReply(
 				return err
 			}
 		}
-		if late {
-			if err := tx.AppendEvents(ctx, reply.TurnID, []exchange.Event{mark.event()}); err != nil {
-				return err
-			}
+		if err := appendLate(ctx, tx, reply.TurnID, late); err != nil {
+			return err
 		}
 		moved, err := tx.MoveTurn(ctx, move)
 		if err != nil {

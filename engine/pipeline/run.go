@@ -90,7 +90,10 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 		return s.compose(ctx, job, agent, turn, mark, response)
 	case ctx.Err() != nil: // the lease is lost or the server stops: another worker runs the turn
 		return ctx.Err()
-	case errors.Is(runCtx.Err(), context.Canceled): // the turn was cancelled while it ran
+	case errors.Is(runCtx.Err(), context.Canceled): // the turn was cancelled while it ran; what it took stays on record
+		if err := mark.flush(ctx, nil); err != nil {
+			s.options.Logger.WarnContext(ctx, "the steps of a cancelled run are lost", "error", err)
+		}
 		return nil
 	case errors.Is(runCtx.Err(), context.DeadlineExceeded):
 		err = fault.GiveUp("the agent did not answer in time", err)
@@ -186,7 +189,7 @@ func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnR
 	f := fault.Of(cause)
 	if f.Kind == fault.Unavailable && !f.Permanent && job.Attempt <= len(retryRuns) { // a turn that was taken up again has tries anew
 		s.options.Logger.WarnContext(ctx, "agent run failed and will be repeated", "attempt", turn.Attempt, "error", cause)
-		if err := mark.write(ctx); err != nil {
+		if err := mark.flush(ctx, nil); err != nil {
 			return queue.RetryAfter(time.Second, err)
 		}
 		return queue.RetryAfter(max(retryRuns[job.Attempt-1], f.RetryAfter), cause)
@@ -209,12 +212,16 @@ func (s *Service) runAgent(
 		return response, fault.RetryIn(0, "the history cannot be read", err)
 	}
 	fold := normalized.NewFold(s.options.Limits)
-	stream := newRecorder(s.options.Store, turn.ID, mark)
+	answers, err := s.answersOf(ctx, turn)
+	if err != nil {
+		return response, fault.RetryIn(0, "the answers of other agents cannot be read", err)
+	}
+	stream := newRecorder(turn.ID, mark)
 	held := agent.Settings.HoldsReply(message.Sender) // nobody may watch it grow
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
-		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID),
 		Requests: requests,
+		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID, mark), Steps: mark.steps.note, Answers: answers,
 	}) {
 		if err != nil {
 			return response, err

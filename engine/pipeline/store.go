@@ -50,6 +50,7 @@ type Tx interface {
 	AckTx
 	ToolTx
 	ListTx
+	DocumentTx
 }
 
 // Trust is what a transaction does about demands, people and the record of decisions.

@@ -1,6 +1,9 @@
 package pipeline
 
 import (
+	"context"
+
+	"inbox/agents"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -39,6 +42,23 @@ func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normali
 	}
 	trace = fitted(trace, limits.Trace)
 	return &trace
+}
+
+// answersOf gives the answers one by one. A first run has asked nobody.
+func (s *Service) answersOf(ctx context.Context, turn exchange.TurnRecord) (answers []agents.Answer, err error) {
+	if turn.Message.ReceivedTrace == nil {
+		return nil, nil
+	}
+	calls, err := s.options.Store.Dispatches(ctx, turn.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range calls {
+		if d.Number > 0 && !d.Combine && d.Response != nil {
+			answers = append(answers, agents.Answer{To: d.To, Response: *d.Response})
+		}
+	}
+	return answers, nil
 }
 
 // worse joins the outcomes of several answers: one that failed or wants something first makes no success of all.

@@ -48,10 +48,16 @@ func (s *State) Put(ctx context.Context, namespace, key string, value []byte, ex
 	if err := checkDocumentKey(namespace, key); err != nil {
 		return err
 	}
+	return s.store.InTx(ctx, func(tx *Tx) error { return tx.PutDocument(ctx, namespace, key, value, expires) })
+}
+
+// PutDocument writes a document, over an older one if there is one. A zero expires means never.
+func (t *Tx) PutDocument(ctx context.Context, namespace, key string, value []byte, expires time.Time) error {
+	if err := checkDocumentKey(namespace, key); err != nil {
+		return err
+	}
 	encoding, text := encodeBody(value)
-	return s.store.InTx(ctx, func(tx *Tx) error {
-		return tx.do(ctx, putDocument, namespace, key, encoding, text, micros(expires))
-	})
+	return t.do(ctx, putDocument, namespace, key, encoding, text, micros(expires))
 }
 
 const putDocumentIfAbsent = putDocument + ` WHERE documents.expires_at > 0 AND documents.expires_at <= $6`

@@ -1,0 +1,124 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"inbox/agents/envelope"
+	"inbox/exchange"
+)
+
+// Bounds of the names in a step: a model may make up arguments.
+const (
+	maxStepKeys  = 32
+	maxStepRunes = 200
+)
+
+// begun is a tool call that has not ended.
+type begun struct {
+	at        time.Time
+	arguments exchange.ToolArguments
+}
+
+// modelEnded puts a call of the model on the timeline.
+func (j *job) modelEnded(started time.Time, model, purpose string, said *reply, err error) {
+	price := &j.agent.options.Price
+	step := exchange.ModelStep{
+		Number: j.note.ModelCalls, Model: shortened(model), Purpose: purpose, Millis: time.Since(started).Milliseconds(),
+		Input: said.usage.Input, Output: said.usage.Output, CacheRead: said.usage.CacheRead, CacheWrite: said.usage.CacheWrite,
+		Cost: price.of(said.usage.tokens()), Stop: shortened(said.stop), ToolCalls: len(said.calls),
+	}
+	if step.Cost > 0 {
+		step.Currency = price.Currency
+	}
+	if err != nil {
+		step.Error = excerpt(err.Error(), "")
+		if errors.Is(err, context.Canceled) {
+			step.Error = "stopped"
+		}
+	}
+	j.turn.Did(exchange.EventModelCalled, step)
+}
+
+func (j *job) toolBegins(payload map[string]any) {
+	if j.begun == nil {
+		j.begun = map[string]begun{}
+	}
+	j.begun[envelope.Text(payload["tool_call_id"])] = begun{time.Now(), argumentsOf(envelope.Assoc(payload["parameters"]))}
+}
+
+func argumentsOf(parameters map[string]any) exchange.ToolArguments {
+	keys := slices.AppendSeq(make([]string, 0, len(parameters)), maps.Keys(parameters))
+	slices.Sort(keys)
+	for i := range keys {
+		keys[i] = shortened(keys[i])
+	}
+	return exchange.ToolArguments{Keys: keys[:min(len(keys), maxStepKeys):len(keys)], Count: len(keys), Redacted: true}
+}
+
+// toolEnded puts a call of a tool on the timeline.
+func (j *job) toolEnded(id, name string, result map[string]any) {
+	started, known := j.begun[id]
+	delete(j.begun, id)
+	step := exchange.ToolStep{Name: shortened(j.names.set.Resolve(name)), CallID: id, Status: exchange.ToolFailed, Arguments: started.arguments}
+	if known {
+		step.Millis = time.Since(started.at).Milliseconds()
+	}
+	if step.Arguments.Keys == nil {
+		step.Arguments = argumentsOf(nil)
+	}
+	if succeeded(result) {
+		step.Status, step.Result = exchange.ToolSucceeded, shapeOf(result["result"])
+	} else {
+		step.ErrorType = shortened(envelope.Text(envelope.Assoc(result["metadata"])["error_type"]))
+		if rejections[step.ErrorType] {
+			step.Status = exchange.ToolRejected
+		}
+	}
+	j.turn.Did(exchange.EventToolCalled, step)
+}
+
+// rejections are the kinds of failures of calls that were not made.
+var rejections = map[string]bool{
+	"action_forbidden": true, "unreadable_arguments": true, "approval_unavailable": true, "pre_tool_mediation_rejected": true,
+	"tool_call_gate_rejected": true, "tool_not_found": true, "missing_required_parameters": true,
+	"approval_denied": true, "approval_expired": true, "questions_used_up": true,
+}
+
+// shapeOf says how large a result is (agent runtime contract, section 2.2).
+func shapeOf(value any) *exchange.ToolShape {
+	switch value := envelope.Plain(value).(type) {
+	case nil:
+		return &exchange.ToolShape{Type: "null"}
+	case map[string]any:
+		return &exchange.ToolShape{Type: "object", Count: len(value)}
+	case []any:
+		return &exchange.ToolShape{Type: "array", Count: len(value)}
+	case string:
+		return &exchange.ToolShape{Type: "string", Size: len(value)}
+	case bool:
+		return &exchange.ToolShape{Type: "boolean"}
+	default:
+		if _, whole := envelope.Integer(value); whole {
+			return &exchange.ToolShape{Type: "integer"}
+		}
+		return &exchange.ToolShape{Type: "double"}
+	}
+}
+
+// waits puts the parking of the run on the timeline.
+func (j *job) waits(waiting *Waiting, calls int) {
+	j.turn.Did(exchange.EventRunWaits, exchange.WaitStep{
+		For: waiting.Status, Tool: shortened(j.names.set.Resolve(waiting.ToolName)), CallID: waiting.CallID, Calls: calls,
+	})
+}
+
+func shortened(text string) string {
+	if runes := []rune(text); len(runes) > maxStepRunes {
+		return string(runes[:maxStepRunes])
+	}
+	return text
+}
