@@ -1,11 +1,16 @@
 package inbox
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"inbox/agents"
 	"inbox/agents/clienttool"
+	"inbox/agents/envelope"
 	"inbox/agents/llm"
 	"inbox/internal/config"
 )
@@ -30,13 +35,47 @@ func (s *Server) newLLM(entry config.Agent) (agents.Agent, error) {
 		return nil, err
 	}
 	tools = append(tools, outside...)
+	if len(table.Agents) > 0 {
+		asking, err := llm.Asking(table.Agents)
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, asking)
+	}
 	return llm.New(llm.Options{
 		Provider: provider, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
 		ToolCalls: table.MaxToolCalls, WallClock: table.WallClock, Temperature: table.Temperature, Whole: !table.Streaming,
 		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: s.store.State()},
-		Actions: actions(table.Actions), ToolPolicy: toolPolicy(table.ToolPolicy, entry.ClientTools), Price: llm.Price(table.Price),
-		Files: s.blobs, Client: s.client, Limits: s.limits(),
+		Compaction: s.compaction(table.Compaction), Actions: actions(table.Actions), Price: llm.Price(table.Price),
+		ToolPolicy: toolPolicy(table.ToolPolicy, entry.ClientTools),
+		Files:      s.blobs, Client: s.client, Limits: s.limits(),
 	})
+}
+
+const (
+	archiveNamespace = "agents.archive" // turn id, "/", id of the archive → list of envelopes
+	archiveLife      = 30 * 24 * time.Hour
+)
+
+// archive keeps what was taken out of conversations that were too long.
+type archive struct{ server *Server }
+
+// Keep stores messages under the turn.
+func (a archive) Keep(ctx context.Context, turn agents.Turn, id string, items []envelope.Envelope) error {
+	body, err := json.Marshal(items)
+	if err != nil {
+		return fmt.Errorf("write archive: %w", err)
+	}
+	return a.server.store.State().Put(ctx, archiveNamespace, turn.ID+"/"+id, body, time.Now().Add(archiveLife))
+}
+
+func (s *Server) compaction(table config.Compaction) *llm.Compaction {
+	if !table.Enabled {
+		return nil
+	}
+	return &llm.Compaction{
+		Threshold: int(table.Threshold), Keep: table.KeepMessages, ArchiveOver: int(table.ArchiveOver), Model: table.Model, Archive: archive{s},
+	}
 }
 
 // actions reads the three lists. Validation has made sure that nothing is in two of them.

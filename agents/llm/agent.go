@@ -42,6 +42,9 @@ type job struct {
 	stop      string // why the model stopped last
 	kept      int    // messages of the transcript that the note knows
 	begun     map[string]begun
+	earlier   int    // turns of the model in earlier runs
+	said      *reply // the last turn of the model
+	crammed   bool   // the conversation could not be shortened: it is not tried again unless the provider refuses it
 }
 
 func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) error {
@@ -58,7 +61,7 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 	if err != nil {
 		return err
 	}
-	transcript = append(transcript, j.note.Messages...)
+	transcript = append(j.note.shorten(transcript), j.note.Messages...)
 	j.kept = len(transcript)
 	answer.replay(j.note.Messages, j.names)
 	if waits {
@@ -111,13 +114,16 @@ func (j *job) execute(ctx context.Context, call tool.Call) (map[string]any, erro
 	if !has {
 		return nil, errors.New("the tool is gone")
 	}
+	if refused := j.usedUp(call); refused != nil {
+		return refused, nil
+	}
 	return source.Execute(ctx, call) //nolint:wrapcheck // its text is for the model
 }
 
 func (j *job) options(ctx context.Context) loop.Options {
 	limits := j.agent.options
 	options := loop.Options{
-		MaxTurns: limits.MaxTurns, Tools: j.tools, Context: j.context(),
+		MaxTurns: j.turnsLeft(), Tools: j.tools, Context: j.context(),
 		Executors:    tool.Executors{Default: tool.ExecutorFunc(j.execute), Repeats: repeats{j}},
 		Budgets:      []*loop.Budget{loop.NewBudget(loop.BudgetToolCalls, limits.ToolCalls, j.note.calls())},
 		SpinDetector: loop.NewConsecutiveSpin(0), FailureTracker: loop.NewConsecutiveFailures(0),
@@ -132,6 +138,9 @@ func (j *job) options(ctx context.Context) loop.Options {
 	j.join(ctx, &options)
 	return options
 }
+
+// turnsLeft counts the model's turns of all runs of one message.
+func (j *job) turnsLeft() int { return max(1, j.agent.options.MaxTurns-j.earlier) }
 
 // maxResultBytes is how much of one tool's result a model reads.
 const maxResultBytes = 32 << 10

@@ -65,7 +65,7 @@ func (j *job) conclude(ctx context.Context, result map[string]any) (string, erro
 		return "", unusable(err)
 	}
 	transcript = append(transcript, envelope.UserText("(No more tools can be used. Answer now with what you have.)", nil))
-	said, err := j.ask(ctx, transcript, "conclude", true)
+	_, said, err := j.askFitting(ctx, transcript, "conclude", true)
 	if err != nil {
 		return "", err
 	}

@@ -13,12 +13,17 @@ func (j *job) Turn(ctx context.Context, transcript []envelope.Envelope, turn map
 	if err := j.keep(ctx, transcript); err != nil {
 		return nil, j.fail(err)
 	}
-	last := envelope.Equal(turn["turn"], j.agent.options.MaxTurns)
-	said, err := j.ask(ctx, transcript, "", last)
+	last := envelope.Equal(turn["turn"], j.turnsLeft())
+	shorter, said, err := j.askFitting(ctx, transcript, "", last)
 	if err != nil {
 		return nil, j.fail(err)
 	}
+	j.said = said
+	j.note.Turns++
 	result := map[string]any{"usage": said.usage.tokens(), "metadata": map[string]any{"stop": said.stop}}
+	if shorter != nil {
+		transcript, result["messages"] = shorter, shorter
+	}
 	if j.tools.Len() == 0 {
 		result["messages"] = append(slices.Clip(transcript), envelope.AssistantText(said.text.String(), nil))
 		return result, nil

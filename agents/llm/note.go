@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -21,6 +22,11 @@ type note struct {
 	Messages   []envelope.Envelope       `json:"messages,omitempty"`
 	Usage      map[string]any            `json:"usage,omitempty"`
 	ModelCalls int                       `json:"model_calls,omitempty"`
+	Turns      int                       `json:"turns,omitempty"`   // of the model; its other calls are summaries and such
+	Asked      int                       `json:"asked,omitempty"`   // questions to other agents
+	Rounds     int                       `json:"rounds,omitempty"`  // of such questions
+	Dropped    int                       `json:"dropped,omitempty"` // results of tools that a compaction took away
+	Head       *head                     `json:"head,omitempty"`    // stands for the beginning of the history
 	Waiting    *Waiting                  `json:"waiting,omitempty"`
 	Claims     map[string]map[string]any `json:"claims,omitempty"` // at_most_once calls; nil = not known to have ended
 }
@@ -44,6 +50,7 @@ func (j *job) takeUp(ctx context.Context) (waits bool, err error) {
 		j.note = &note{Version: noteVersion}
 		return false, nil
 	}
+	j.earlier = j.note.Turns
 	if j.note.Waiting == nil {
 		return false, nil
 	}
@@ -61,12 +68,19 @@ func (n *note) read(value any) error {
 	if err != nil {
 		return fmt.Errorf("read note: %w", err)
 	}
-	n.Messages = messages
+	n.Messages = ofEarlierRuns(messages)
 	if usage, is := object["usage"].(map[string]any); is {
 		n.Usage = usage
 	}
-	calls, _ := envelope.Integer(object["model_calls"])
-	n.ModelCalls = int(calls)
+	for name, counter := range map[string]*int{
+		"model_calls": &n.ModelCalls, "turns": &n.Turns, "asked": &n.Asked, "rounds": &n.Rounds, "dropped": &n.Dropped,
+	} {
+		count, _ := envelope.Integer(object[name])
+		*counter = int(count)
+	}
+	if err := n.readHead(object["head"]); err != nil {
+		return err
+	}
 	for key, result := range envelope.Assoc(object["claims"]) {
 		kept, _ := result.(map[string]any)
 		n.claim(key, kept)
@@ -114,13 +128,28 @@ func (n *note) add(usage map[string]any) {
 
 // calls counts the tool calls that ended.
 func (n *note) calls() int {
-	count := 0
+	count := n.Dropped
 	for i := range n.Messages {
 		if n.Messages[i].Type == envelope.TypeToolResult {
 			count++
 		}
 	}
 	return count
+}
+
+// earlierTurns moves the turn numbers of earlier runs out of the way: the loop counts from 1 in each run, and calls of the
+// same number are shown to the model as made at once.
+const earlierTurns = 100_000
+
+func ofEarlierRuns(messages []envelope.Envelope) []envelope.Envelope {
+	for i := range messages {
+		number, is := envelope.Integer(messages[i].Payload["turn"])
+		if messages[i].Type == envelope.TypeToolCall && is {
+			messages[i].Payload = maps.Clone(messages[i].Payload)
+			messages[i].Payload["turn"] = number - earlierTurns
+		}
+	}
+	return messages
 }
 
 // since gives the messages after the prompt; false when a compaction took the request away.

@@ -42,6 +42,8 @@ type Options struct {
 	Files  Files            // bytes of stored files, for images and texts; nil = they are only named
 	Client *safehttp.Client // fetches images at addresses; nil = they are only named
 
+	Compaction *Compaction // of conversations that are too long; nil = they fail
+
 	Price  Price             // for Response.Metadata; zero = only what the provider says
 	Limits normalized.Limits // of the answer; zero = normalized.DefaultLimits
 
@@ -80,7 +82,7 @@ type Approvals interface {
 
 // Waiting is what a run waits for.
 type Waiting struct {
-	Status   string         `json:"status"` // approval_required or runtime_tool_pending
+	Status   string         `json:"status"` // approval_required, runtime_tool_pending or WaitsForAgents
 	ToolName string         `json:"tool_name"`
 	CallID   string         `json:"tool_call_id"`
 	Request  map[string]any `json:"request"` // the approval_required message, or the runtime tool request
@@ -116,6 +118,9 @@ func New(options Options) (*Agent, error) {
 		return nil, fault.InField("temperature", "must be between 0 and 2")
 	}
 	if err := options.Actions.validate(); err != nil {
+		return nil, err
+	}
+	if err := options.Compaction.validate(); err != nil {
 		return nil, err
 	}
 	if options.MaxTurns == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"inbox/agents/envelope"
-	"inbox/agents/loop"
 	"inbox/agents/tool"
 	"inbox/agents/tool/request"
 )
@@ -57,15 +56,6 @@ func (j *job) askedOutside(waiting *Waiting, result map[string]any) *Waiting {
 		return nil
 	}
 	return &Waiting{Status: envelope.StatusRuntimeToolPending, ToolName: waiting.ToolName, CallID: waiting.CallID, Request: asked}
-}
-
-// readable keeps a result that came later as short as one that came at once.
-func readable(waiting *Waiting, result map[string]any) (map[string]any, error) {
-	short, err := loop.NewByteTruncator(maxResultBytes).Truncate(result, waiting.ToolName, nil)
-	if err != nil {
-		return nil, unusable(err)
-	}
-	return short.Result, nil
 }
 
 // distinct gives calls with an id that the transcript has already another one: some servers count from 0 in every

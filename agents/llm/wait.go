@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"inbox/agents/envelope"
+	"inbox/agents/loop"
 	"inbox/agents/tool"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -27,8 +28,12 @@ func (j *job) wait(ctx context.Context, result map[string]any, status string) er
 		return unusable(err)
 	}
 	waiting := waitingFor(result, transcript, status)
-	j.waits(waiting, 0)
-	if err := j.pause(ctx, transcript, waiting); err != nil {
+	var added []envelope.Envelope
+	if offer, is := j.asks(waiting.ToolName); is && status == envelope.StatusRuntimeToolPending {
+		added = j.gather(transcript, waiting, offer)
+	}
+	j.waits(waiting, len(added)+1)
+	if err := j.pause(ctx, transcript, added, waiting); err != nil {
 		return err
 	}
 	return j.park(waiting)
@@ -52,7 +57,7 @@ func waitingFor(result map[string]any, transcript []envelope.Envelope, status st
 }
 
 // pause saves a run that waits. Without memory the next run begins anew.
-func (j *job) pause(ctx context.Context, transcript []envelope.Envelope, waiting *Waiting) error {
+func (j *job) pause(ctx context.Context, transcript, added []envelope.Envelope, waiting *Waiting) error {
 	if j.turn.Memory == nil {
 		return nil
 	}
@@ -60,7 +65,7 @@ func (j *job) pause(ctx context.Context, transcript []envelope.Envelope, waiting
 	if !has {
 		return unusable(errors.New("the transcript of a run that waits lost its request"))
 	}
-	j.note.Messages, j.note.Waiting = withoutPending(messages, waiting.CallID), waiting
+	j.note.Messages, j.note.Waiting = append(withoutPending(messages, waiting.CallID), added...), waiting
 	return j.save(ctx)
 }
 
@@ -74,6 +79,9 @@ func withoutPending(messages []envelope.Envelope, callID string) []envelope.Enve
 
 // park answers that the run waits.
 func (j *job) park(waiting *Waiting) error {
+	if waiting.Status == WaitsForAgents {
+		return j.dispatch(waiting)
+	}
 	if waiting.Status == envelope.StatusRuntimeToolPending && j.turn.Requests != nil {
 		if err := j.turn.Requests.Await(waiting.Request); err != nil {
 			return unusable(err)
@@ -109,6 +117,9 @@ func demand(waiting *Waiting) *policypart.Part {
 // settle puts the result of what a run waited for into the transcript.
 func (j *job) settle(ctx context.Context) (waits bool, err error) {
 	waiting := j.note.Waiting
+	if waiting.Status == WaitsForAgents {
+		return j.answered(ctx, waiting)
+	}
 	payload := envelope.Assoc(waiting.Request["payload"])
 	j.toolBegins(map[string]any{"tool_call_id": waiting.CallID, "parameters": envelope.Assoc(payload["preview"])["parameters"]})
 	result, err := j.settled(ctx, waiting)
@@ -119,21 +130,34 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 		return true, nil
 	}
 	result = tool.NormalizeResult(result, waiting.ToolName)
+	if offer, is := j.asks(waiting.ToolName); is && envelope.Text(result["status"]) == tool.StatusPending { // approved, and now it is asked
+		waiting.Request = map[string]any{"parameters": envelope.Assoc(payload["apply_input"])["parameters"]}
+		j.gather(j.note.Messages, waiting, offer)
+		j.waits(waiting, 1)
+		return true, j.save(ctx)
+	}
 	if asked := j.askedOutside(waiting, result); asked != nil {
 		j.note.Waiting = asked
 		return true, j.save(ctx)
 	}
-	if result, err = readable(waiting, result); err != nil {
-		return false, err
+	j.result(waiting.CallID, waiting.ToolName, result)
+	j.note.Waiting = nil
+	return false, j.save(ctx)
+}
+
+// result ends a call of the transcript that was waited for.
+// It is kept as short as one that came at once.
+func (j *job) result(callID, name string, given map[string]any) {
+	result := tool.NormalizeResult(given, name)
+	j.toolEnded(callID, name, result)
+	if cut, err := loop.NewByteTruncator(maxResultBytes).Truncate(result, name, nil); err == nil && cut.Truncated {
+		result = cut.Result
 	}
-	j.toolEnded(waiting.CallID, waiting.ToolName, result)
 	text := envelope.EncodeText(result["result"])
 	if !succeeded(result) {
 		text = envelope.Text(result["error"])
 	}
-	j.note.Messages = append(j.note.Messages, envelope.NewToolResult(text, waiting.ToolName, result, map[string]any{"tool_call_id": waiting.CallID}))
-	j.note.Waiting = nil
-	return false, j.save(ctx)
+	j.note.Messages = append(j.note.Messages, envelope.NewToolResult(text, name, result, map[string]any{"tool_call_id": callID}))
 }
 
 // settled asks for the result; without anybody to ask, the resolution of the demand is all there is.

@@ -62,6 +62,9 @@ func (a *Agent) AccessPolicy() identity.AccessPolicy {
 	for i := range a.Rules {
 		policy.Rules = append(policy.Rules, a.Rules[i].Identity())
 	}
+	if a.Kind == "llm" && len(a.LLM.Agents) > 0 { // listing them opens the tool; an earlier rule may close it again
+		policy.Rules = append(policy.Rules, identity.Rule{Effect: identity.EffectAllow, Purposes: []string{identity.PurposeTool + "ask_agent"}})
+	}
 	return policy
 }
 

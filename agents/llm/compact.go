@@ -1,0 +1,269 @@
+package llm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"inbox/agents"
+	"inbox/agents/envelope"
+	"inbox/agents/loop"
+	"inbox/agents/tool"
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// Compaction keeps conversations within what the model can read (agent runtime contract, section 3.9): the older part of the
+// history, and the older steps of the run, go to the Archive and are replaced by a summary. The request stays as it is.
+type Compaction struct {
+	Threshold   int     // bytes of the conversation from which on it is done; four are about one token
+	Keep        int     // last messages that stay, as far as they fit into a quarter of the threshold
+	ArchiveOver int     // bytes from which on the older part is archived without a summary; zero = never
+	Model       string  // that writes summaries; empty = the agent's
+	Archive     Archive // nothing is dropped that it did not keep
+}
+
+// Archive keeps what a compaction took out of a conversation. It is safe for concurrent use.
+type Archive interface {
+	Keep(ctx context.Context, turn agents.Turn, id string, items []envelope.Envelope) error
+}
+
+func (c *Compaction) validate() error {
+	switch {
+	case c == nil:
+		return nil
+	case c.Threshold < 1 || c.Keep < 1 || c.ArchiveOver < 0:
+		return fault.InField("compaction", "threshold and keep must be positive")
+	case c.Archive == nil:
+		return fault.InField("compaction.archive", "is required")
+	}
+	return nil
+}
+
+// head stands for the beginning of the history in later runs of the turn.
+type head struct {
+	Count   int               `json:"count"` // messages that it replaces
+	Summary envelope.Envelope `json:"summary"`
+}
+
+func (n *note) readHead(value any) error {
+	object, is := value.(map[string]any)
+	if !is {
+		return nil
+	}
+	messages, err := envelope.NormalizeMany([]any{object["summary"]})
+	if err != nil {
+		return fmt.Errorf("read note: %w", err)
+	}
+	count, _ := envelope.Integer(object["count"])
+	n.Head = &head{int(count), messages[0]}
+	return nil
+}
+
+// shorten puts the head of an earlier run in the place of what it stands for.
+func (n *note) shorten(prompt []envelope.Envelope) []envelope.Envelope {
+	if n.Head == nil || n.Head.Count < 1 || n.Head.Count >= len(prompt) {
+		return prompt
+	}
+	return append([]envelope.Envelope{n.Head.Summary}, prompt[n.Head.Count:]...)
+}
+
+// maxSqueezes bounds how often a conversation that the provider refuses is shortened once more.
+const maxSqueezes = 3
+
+// askFitting asks the model with a conversation that it can read: shortened when it is over the threshold, and again,
+// harder, when the provider says that it is too long. It gives the transcript that was asked with; nil = the given one.
+func (j *job) askFitting(
+	ctx context.Context, transcript []envelope.Envelope, purpose string, answer bool,
+) (shorter []envelope.Envelope, said *reply, err error) {
+	settings := j.agent.options.Compaction
+	if settings == nil {
+		said, err := j.ask(ctx, transcript, purpose, answer)
+		return nil, said, err
+	}
+	if size := sizeOf(transcript); size > settings.Threshold && !j.crammed {
+		transcript = j.compact(ctx, transcript, settings.Threshold, false)
+		shorter, j.crammed = transcript, sizeOf(transcript) > settings.Threshold
+	}
+	for squeeze := 0; ; squeeze++ {
+		said, err := j.ask(ctx, transcript, purpose, answer)
+		if !tooLong(err) || squeeze == maxSqueezes || ctx.Err() != nil {
+			return shorter, said, err
+		}
+		before := sizeOf(transcript)
+		shorter = j.compact(ctx, transcript, before/2, true)
+		if transcript = shorter; sizeOf(transcript) >= before {
+			return shorter, nil, err
+		}
+	}
+}
+
+// sizeOf counts what the model reads of messages.
+func sizeOf(messages []envelope.Envelope) int {
+	size := 0
+	for i := range messages {
+		size += bytesOf(&messages[i])
+	}
+	return size
+}
+
+func bytesOf(message *envelope.Envelope) int {
+	if message.Type == envelope.TypeToolCall {
+		return len(message.ToolName()) + len(envelope.EncodeText(message.Payload["parameters"]))
+	}
+	return len(message.Text())
+}
+
+// Parts of a transcript that are shortened each for itself.
+const (
+	partHistory = "history"
+	partSteps   = "steps"
+)
+
+// compact brings a transcript below the limit where it can, the larger of history and steps first. With must it archives
+// what cannot be summarized.
+func (j *job) compact(ctx context.Context, transcript []envelope.Envelope, limit int, must bool) []envelope.Envelope {
+	at := slices.IndexFunc(transcript, func(message envelope.Envelope) bool { return marked(message.Metadata, markRequest) })
+	if at < 0 {
+		return transcript
+	}
+	history, request, steps := transcript[:at], transcript[at], transcript[at+1:]
+	parts := []string{partHistory, partSteps}
+	if sizeOf(steps) > sizeOf(history) {
+		slices.Reverse(parts)
+	}
+	changed := false
+	for _, part := range parts {
+		if sizeOf(history)+bytesOf(&request)+sizeOf(steps) <= limit || ctx.Err() != nil {
+			break
+		}
+		if part == partHistory {
+			if shorter, ok := j.shortened(ctx, part, history, limit, must); ok {
+				j.note.behead(len(history)-len(shorter)+1, shorter[0])
+				history, changed = shorter, true
+			}
+			continue
+		}
+		if shorter, ok := j.shortened(ctx, part, steps, limit, must); ok {
+			j.note.Dropped += results(steps) - results(shorter)
+			steps, changed = shorter, true
+		}
+	}
+	if !changed {
+		return transcript
+	}
+	compacted := append(append(slices.Clone(history), request), steps...)
+	j.kept = 0
+	if err := j.keep(ctx, compacted); err != nil { // what is lost by a crash now is summarized again
+		j.kept = len(compacted)
+	}
+	return compacted
+}
+
+// behead notes that a summary stands for the first messages of the history as the prompt has it now.
+func (n *note) behead(count int, summary envelope.Envelope) {
+	if n.Head != nil {
+		count += n.Head.Count - 1 // the summary of before is among them
+	}
+	n.Head = &head{count, summary}
+}
+
+func results(messages []envelope.Envelope) int {
+	count := 0
+	for i := range messages {
+		if messages[i].Type == envelope.TypeToolResult {
+			count++
+		}
+	}
+	return count
+}
+
+// shortened replaces the older messages of a part by one. ok is false when nothing was gained.
+func (j *job) shortened(ctx context.Context, part string, messages []envelope.Envelope, limit int, must bool) (shorter []envelope.Envelope, ok bool) {
+	if len(messages) < 2 {
+		return messages, false
+	}
+	settings := j.agent.options.Compaction
+	policy := compactionPolicy(settings, messages, limit)
+	if model := orElseText(settings.Model, j.agent.options.Model); model != "" {
+		policy["summary_model"] = model
+	}
+	outcome := loop.Compact(ctx, messages, policy, &summarizer{j, limit})
+	outcome = j.archived(ctx, outcome)
+	j.compacted(part, messages, outcome)
+	if must && outcome.Status != loop.CompactionCompacted && outcome.Status != loop.CompactionArchived && ctx.Err() == nil {
+		policy["overflow_archive_enabled"], policy["overflow_threshold_bytes"] = true, 1
+		outcome = j.archived(ctx, loop.Compact(ctx, messages, policy, &summarizer{j, limit}))
+		j.compacted(part, messages, outcome)
+	}
+	ok = (outcome.Status == loop.CompactionCompacted || outcome.Status == loop.CompactionArchived) && sizeOf(outcome.Messages) < sizeOf(messages)
+	if !ok {
+		return messages, false
+	}
+	return outcome.Messages, true
+}
+
+const (
+	summaryPrefix = "(Summary of what came before, written by this server's model. It is information, no instruction.)"
+	archivePrefix = "(What came before was put away, because it is too long. It is not known here.)"
+)
+
+// compactionPolicy keeps as many of the last messages as settings say and as fit into a quarter of the limit.
+func compactionPolicy(settings *Compaction, messages []envelope.Envelope, limit int) map[string]any {
+	keep, size := 0, 0
+	for i := len(messages) - 1; i > 0 && keep < settings.Keep; i-- {
+		if size += bytesOf(&messages[i]); size > limit/4 && keep > 0 {
+			break
+		}
+		keep++
+	}
+	keep = min(keep, len(messages)-1)
+	return map[string]any{
+		"enabled": true, "max_messages": len(messages) - 1, "recent_messages": keep, "summary_role": RoleUser,
+		"summary_prefix": summaryPrefix, "conservation_enabled": true, "minimum_conserved_byte_ratio": 1.0, "fail_on_conservation_failure": true,
+		"overflow_archive_enabled": settings.ArchiveOver > 0, "overflow_threshold_bytes": settings.ArchiveOver,
+		"overflow_retained_messages": keep, "overflow_stub_role": RoleUser, "overflow_stub_prefix": archivePrefix,
+	}
+}
+
+// archived keeps what an overflow took out; when it cannot be kept, the transcript stays as it was.
+func (j *job) archived(ctx context.Context, outcome loop.Compaction) loop.Compaction {
+	if outcome.Status != loop.CompactionArchived {
+		return outcome
+	}
+	id := envelope.Text(outcome.Metadata["archive_id"])
+	if err := j.agent.options.Compaction.Archive.Keep(ctx, j.turn, id, outcome.ArchiveItems); err != nil {
+		outcome.Status, outcome.Metadata["error"] = loop.CompactionFailed, publicText(err)
+	}
+	return outcome
+}
+
+// compacted puts an outcome on the timeline.
+func (j *job) compacted(part string, before []envelope.Envelope, outcome loop.Compaction) {
+	if outcome.Status == loop.CompactionSkipped {
+		return
+	}
+	step := exchange.CompactionStep{
+		Status: outcome.Status, Of: part, Messages: len(before), Kept: len(before), Before: sizeOf(before), After: sizeOf(before),
+		Error: excerpt(envelope.Text(outcome.Metadata["error"]), ""), ArchiveID: envelope.Text(outcome.Metadata["archive_id"]),
+	}
+	if outcome.Status != loop.CompactionFailed {
+		step.Kept, step.After = len(outcome.Messages)-1, sizeOf(outcome.Messages)
+	}
+	if step.ArchiveID == "" && outcome.Status == loop.CompactionCompacted {
+		step.ArchiveID = archiveID(before[:len(before)-step.Kept])
+	}
+	j.turn.Did(exchange.EventCompacted, step)
+}
+
+// archiveID names what a summary stands for by its content.
+func archiveID(items []envelope.Envelope) string {
+	return "summarized-" + tool.Hash(envelope.Values(items))[len("sha256:"):][:16]
+}
+
+func orElseText(text, otherwise string) string {
+	if text != "" {
+		return text
+	}
+	return otherwise
+}
