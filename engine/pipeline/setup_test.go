@@ -65,12 +65,13 @@ func start(t *testing.T, url string, agent agents.Func, settings agents.Settings
 	channels := map[string]exchange.Channel{normalized.ViaEmail: e.peer}
 	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State()})
 	e.delivery = delivery.New(delivery.Options{
-		Store: opened.Deliverer(), Channels: channels,
+		Store: opened.Deliverer(), Channels: channels, Revisers: map[string]exchange.Reviser{normalized.ViaEmail: changeable{}},
 		Schedules: map[string][]time.Duration{normalized.ViaEmail: {time.Millisecond, time.Millisecond}},
 	})
 	jobs = queue.New(opened.Queue(), queue.Options{Poll: time.Second})
 	jobs.Handle(pipeline.JobKind, queue.KindOptions{}, e.pipeline.Run)
 	jobs.Handle(delivery.JobKind, queue.KindOptions{}, e.delivery.Run)
+	jobs.Handle(delivery.SpreadKind, queue.KindOptions{}, e.delivery.Spread)
 	close(ready)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
