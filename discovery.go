@@ -15,7 +15,7 @@ func (s *Server) newDiscovery() (*discovery.Server, error) {
 	}
 	return discovery.New(discovery.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Version: Version, Directory: s.registry,
-		Contributors: contributors, Subjects: []discovery.Subject{{Address: address, Links: links}}, Usage: usage{s}, Keys: s.keyring.Public,
+		Contributors: contributors, Subjects: []discovery.Subject{{Address: address, Links: links}}, Usage: usage{s}, Keys: s.keyring.Public, Contact: s.config.Operator.Contact, Repository: s.config.Operator.Source,
 	})
 }
 

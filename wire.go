@@ -102,6 +102,7 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 		HostAllowed: s.hostAllowed, ActorAllowed: s.actorAllowed,
 		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,
 		UnsignedHost: !s.config.Federation.RequireSignedHost, MaxRefusals: s.maxRefusals(),
+		Follows: s.follows, FollowersOnly: s.followersOnly, Fields: operatorFields(s.config),
 		AnswersAgents: s.answersAgents, Likes: s.likes, EmptyMention: activitypub.EmptyGreet,
 		Present: s.demands.Present, Blobs: s.blobs, Profile: s.fediverseProfile, Recent: s.store,
 		PublicReplies: s.config.Federation.PublicReplies, PostLength: s.config.Federation.PostLength,
@@ -253,7 +254,7 @@ func (s *Server) buildHTTP() (err error) {
 		Answers: answers{s.store, s.delivery},
 	}).Routes()...)
 	s.http, err = httpserver.New(httpserver.Options{
-		Listen: s.config.HTTP.Listen, Routes: routes, Checks: []httpserver.Check{s.pingCheck()},
+		Listen: s.config.HTTP.Listen, Flood: s.floodRates(), Routes: routes, Checks: []httpserver.Check{s.pingCheck()},
 		TrustedProxies: s.config.HTTP.TrustedProxies, MaxBodyBytes: int64(s.config.HTTP.MaxBodyBytes), Grace: s.config.ShutdownGrace,
 		CertFile: s.config.HTTP.CertFile, KeyFile: s.config.HTTP.KeyFile, Logger: s.logger,
 	})

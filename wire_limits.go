@@ -7,6 +7,7 @@ import (
 
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
+	"inbox/internal/httpserver"
 )
 
 // brakes are the limits, budgets, stop words and loop guards of the settings.
@@ -58,4 +59,12 @@ func (s *Server) runMeter(ctx context.Context) error {
 		s.logger.WarnContext(ctx, "the last second of the limits was not written", "error", err)
 	}
 	return nil
+}
+
+func (s *Server) floodRates() []httpserver.Rate {
+	var list []httpserver.Rate
+	for _, rate := range rates(s.config.Limits.HTTP) {
+		list = append(list, httpserver.Rate{Requests: rate.Amount, Window: rate.Window})
+	}
+	return list
 }

@@ -29,7 +29,7 @@ const (
 
 // listRoutes are the calls about one list: below /api/v1/blocks, /api/v1/allows and /api/v1/stops.
 func (a *API) listRoutes() []httpserver.Route {
-	var routes []httpserver.Route
+	routes := []httpserver.Route{a.route(http.MethodGet, "/api/v1/reports", a.listReports)}
 	for path, list := range map[string]string{"/api/v1/blocks": exchange.ListBlock, "/api/v1/allows": exchange.ListAllow, "/api/v1/stops": exchange.ListStop} {
 		routes = append(routes, a.route(http.MethodGet, path, a.entries(list)), a.route(http.MethodDelete, path, a.removeEntry(list)))
 		if list != exchange.ListStop { // only its sender says stop

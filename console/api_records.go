@@ -61,3 +61,16 @@ func (a *API) unlink(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	return nil, a.Records.Unlink(r.Context(), principal)
 }
+
+// listReports lists what other servers complained about.
+func (a *API) listReports(_ http.ResponseWriter, r *http.Request) (any, error) {
+	size, err := limit(r)
+	if err != nil {
+		return nil, err
+	}
+	query := r.URL.Query()
+	records, err := a.Records.AuditRecords(r.Context(), exchange.AuditFilter{
+		Code: "report:*", Agent: query.Get("agent"), Before: query.Get("before"), Limit: size,
+	})
+	return auditList{Records: listed(records), Next: next(records, size, func(a exchange.AuditRecord) string { return a.ID })}, err
+}

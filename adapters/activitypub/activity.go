@@ -6,10 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/google/uuid"
-
-	"inbox/exchange"
 )
 
 const (
@@ -86,6 +82,9 @@ func (a *Adapter) follow(ctx context.Context, in *incoming) (string, error) {
 	}
 	actor := in.by.actor
 	entry := follower{Follow: in.id, Inbox: actor.Inbox, SharedInbox: actor.SharedInbox, Since: a.now().UTC()}
+	if put, err := a.putOffFollow(ctx, agent.Name, actor, entry); put || err != nil {
+		return outcomeOf(err)
+	}
 	if err := a.putJSON(ctx, followerNamespace+agent.Name, actor.ID, entry); err != nil {
 		return "", unavailable(err)
 	}
@@ -94,42 +93,10 @@ func (a *Adapter) follow(ctx context.Context, in *incoming) (string, error) {
 			return "", unavailable(err)
 		}
 	}
-	if err := a.acceptFollow(ctx, in, agent); err != nil {
+	if err := a.answerFollow(ctx, agent.Name, "Accept", in.id, actor); err != nil {
 		return "", unavailable(err)
 	}
 	return outcomeDone, nil
-}
-
-func (a *Adapter) acceptFollow(ctx context.Context, in *incoming, agent exchange.AgentProfile) error {
-	type followObject struct {
-		ID     string `json:"id,omitempty"`
-		Type   string `json:"type"`
-		Actor  string `json:"actor"`
-		Object string `json:"object"`
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("make activity id: %w", err)
-	}
-	accept := struct {
-		Context []string     `json:"@context"`
-		ID      string       `json:"id"`
-		Type    string       `json:"type"`
-		Actor   string       `json:"actor"`
-		Object  followObject `json:"object"`
-		To      []string     `json:"to"`
-	}{
-		Context: []string{activityStreams, integrityContext}, ID: a.noteIRI(id.String()), Type: "Accept", Actor: a.actorIRI(agent.Name),
-		Object: followObject{in.id, "Follow", in.actor, a.actorIRI(agent.Name)}, To: []string{in.actor},
-	}
-	body, err := encode(accept)
-	if err != nil {
-		return err
-	}
-	if body, err = a.prove(ctx, agent.Name, body, a.now()); err != nil {
-		return err
-	}
-	return a.sendLater(ctx, agent.Name, in.by.actor, json.RawMessage(body))
 }
 
 func (a *Adapter) putJSON(ctx context.Context, namespace, key string, document any) error {
@@ -151,6 +118,9 @@ func (a *Adapter) unfollow(ctx context.Context, agent, actor string) (string, er
 		if err := a.options.State.Delete(ctx, followNamespace, entry.Follow); err != nil {
 			return "", unavailable(err)
 		}
+	}
+	if err := a.options.State.Delete(ctx, PendingNamespace+agent, actor); err != nil {
+		return "", unavailable(err)
 	}
 	return outcomeOf(a.options.State.Delete(ctx, followerNamespace+agent, actor))
 }

@@ -125,6 +125,9 @@ type Options struct {
 	Mode          string                     // optional: ModeOpen
 	HostAllowed   func(host string) bool     // optional: asked before any fetch and for every sender
 	ActorAllowed  func(iri string) bool      // optional: asked before any fetch for every actor who claims to act
+	Follows       func(agent string) string  // optional: FollowAccept
+	FollowersOnly func(agent string) bool    // optional: whether the agent answers its followers alone; no
+	Fields        []Field                    // optional: who operates the server, on every profile
 	AnswersAgents func(agent string) bool    // optional: whether the agent answers automated actors; no
 	Likes         func(agent string) bool    // optional: whether the agent acknowledges a note with a Like instead of a note; no
 	Blobs         Blobs                      // optional: stored bytes of files; without it such files are named only

@@ -64,6 +64,7 @@ type actorDocument struct {
 	Discoverable      bool              `json:"discoverable"`
 	Indexable         bool              `json:"indexable"`
 	Published         string            `json:"published,omitempty"`
+	Attachment        []propertyValue   `json:"attachment,omitempty"`
 	WebFinger         string            `json:"webfinger"`
 	Icon              *picture          `json:"icon,omitempty"`
 	Image             *picture          `json:"image,omitempty"`
@@ -133,6 +134,8 @@ func (a *Adapter) agentActor(agent exchange.AgentProfile, key *ownKey, movedTo s
 		actor.Published = agent.CreatedAt.UTC().Format(time.RFC3339)
 	}
 	actor.URL, actor.Discoverable = a.profileURL(agent.Name), true
+	actor.ManuallyApproves = a.followPolicy(agent.Name) != FollowAccept
+	a.profileFields(&actor)
 	actor.Followers, actor.Following, actor.Featured = id+"/followers", id+"/following", id+"/featured"
 	actor.WebFinger, actor.MovedTo = agent.Name+"@"+a.options.Domain, movedTo
 	if a.options.Profile != nil {

@@ -73,6 +73,12 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)
 	}
+	noReply := a.noReply(in.by.actor, agent)
+	if noReply == "" {
+		if noReply, err = a.onlyFollowers(ctx, in.by.actor, agent); err != nil {
+			return nil, unavailable(err)
+		}
+	}
 	return &exchange.Inbound{
 		Message: normalized.Message{
 			ID: q.activity, ThreadID: thread, InReplyTo: q.inReplyTo, Sender: sender,
@@ -82,7 +88,7 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 		},
 		Original:  in.body,
 		Route:     notes,
-		NoReply:   a.noReply(in.by.actor, agent),
+		NoReply:   noReply,
 		FromAgent: in.by.actor.automated(),
 	}, nil
 }

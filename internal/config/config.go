@@ -43,6 +43,7 @@ type Config struct {
 	Telemetry  Telemetry  `toml:"telemetry"`
 	Payments   Payments   `toml:"payments"`
 	Limits     Limits     `toml:"limits"`
+	Operator   Operator   `toml:"operator"`
 
 	// One table per issuer; [trust.md](trust.md) explains who should be in it.
 	Trust []Trust `toml:"trust"`
@@ -240,6 +241,10 @@ type Agent struct {
 	// Which answers wait until you or an approver let them pass: `never`, `always` or `unverified` (those to senders
 	// without proof).
 	ApproveReplies string `toml:"approve_replies"`
+	// What becomes of who wants to follow the agent: `accept`, `hold` (`inbox follows list`) or `reject`.
+	Follows string `toml:"follows"`
+	// Whether the agent answers only its followers on the fediverse; for mail and A2A see `rules`.
+	FollowersOnly bool `toml:"followers_only"`
 	// Settings of the kind `webhook`.
 	Webhook Webhook `toml:"webhook"`
 	// Settings of the kind `llm`.

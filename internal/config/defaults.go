@@ -23,7 +23,7 @@ const unset = -1
 // setDefaults fills a table [[agents]] before its keys are read.
 func (a *Agent) setDefaults() {
 	*a = Agent{
-		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", Timeout: 2 * time.Minute,
+		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", Follows: "accept", Timeout: 2 * time.Minute,
 		AckText:   "I am working on your message; the answer follows.",
 		LLM:       defaultLLM(),
 		Command:   Command{Output: "json"},

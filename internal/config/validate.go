@@ -24,6 +24,7 @@ func (c *Config) validate(p *problems) {
 	c.validateLater(p)
 	c.validateTrust(p)
 	c.validateLimits(p)
+	c.validateOperator(p)
 	c.validateAgents(p)
 }
 

@@ -9,6 +9,7 @@ import (
 const maxRules = 1000
 
 func (a *Agent) validateAccess(p *problems, key string, private bool) {
+	oneOf(p, key+".follows", a.Follows, "accept", "hold", "reject")
 	oneOf(p, key+".access", a.Access, "public", "verified", "rules")
 	if len(a.Rules) > 0 && !p.written(key+".access") {
 		p.add(key+".access", "is not written, but there are rules: the agent would be open to anyone once the last of them is removed",

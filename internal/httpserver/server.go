@@ -19,6 +19,7 @@ type Options struct {
 	Listen         string         // host:port; port 0 takes a free one
 	Routes         []Route        // of all rooms
 	Checks         []Check        // of readiness
+	Flood          []Rate         // of requests from one public address; none = no limit
 	WithoutHealth  bool           // leaves /healthz, /readyz and /metrics out, for a second listener
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
 	MaxBodyBytes   int64          // of a request; 10 MiB
@@ -80,7 +81,7 @@ func New(options Options) (*Server, error) {
 		return nil, err
 	}
 	s.access = &access{
-		next: router, logger: s.options.Logger, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
+		next: newFlood(router, s.options.Flood), logger: s.options.Logger, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
 		trusted: s.options.TrustedProxies, stopping: s.stopping,
 	}
 	s.http, err = s.newHTTP()

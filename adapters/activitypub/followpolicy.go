@@ -1,0 +1,163 @@
+package activitypub
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// What becomes of a Follow (Options.Follows).
+const (
+	FollowAccept = "accept" // answered with Accept at once
+	FollowHold   = "hold"   // waits for the operator; the actor is shown as locked
+	FollowReject = "reject" // answered with Reject
+)
+
+// PendingNamespace and an agent's name make the namespace of the follows that wait for the operator: actor IRI → follower.
+const PendingNamespace = "activitypub.pending."
+
+func (a *Adapter) followPolicy(agent string) string {
+	if a.options.Follows == nil {
+		return FollowAccept
+	}
+	return a.options.Follows(agent)
+}
+
+// putOffFollow keeps a Follow for the operator or rejects it; false = it is to be accepted. Who follows already is accepted
+// again.
+func (a *Adapter) putOffFollow(ctx context.Context, agent string, actor *remoteActor, entry follower) (bool, error) {
+	policy := a.followPolicy(agent)
+	if policy == FollowAccept {
+		return false, nil
+	}
+	_, follows, err := a.options.State.Get(ctx, followerNamespace+agent, actor.ID)
+	if err != nil || follows {
+		return false, err
+	}
+	if policy == FollowReject {
+		return true, a.answerFollow(ctx, agent, "Reject", entry.Follow, actor)
+	}
+	return true, a.putJSON(ctx, PendingNamespace+agent, actor.ID, entry)
+}
+
+// answerFollow sends Accept or Reject of a Follow to the follower's personal inbox.
+func (a *Adapter) answerFollow(ctx context.Context, agent, kind, follow string, actor *remoteActor) error {
+	type followObject struct {
+		ID     string `json:"id,omitempty"`
+		Type   string `json:"type"`
+		Actor  string `json:"actor"`
+		Object string `json:"object"`
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make activity id: %w", err)
+	}
+	body, err := encode(struct {
+		Context []string     `json:"@context"`
+		ID      string       `json:"id"`
+		Type    string       `json:"type"`
+		Actor   string       `json:"actor"`
+		Object  followObject `json:"object"`
+		To      []string     `json:"to"`
+	}{
+		Context: []string{activityStreams, integrityContext}, ID: a.noteIRI(id.String()), Type: kind, Actor: a.actorIRI(agent),
+		Object: followObject{follow, "Follow", actor.ID, a.actorIRI(agent)}, To: []string{actor.ID},
+	})
+	if err != nil {
+		return err
+	}
+	if body, err = a.prove(ctx, agent, body, a.now()); err != nil {
+		return err
+	}
+	return a.sendLater(ctx, agent, actor, json.RawMessage(body))
+}
+
+// jobFollow is an operator's word about a Follow that waits.
+const jobFollow = "follow"
+
+// FollowDecision makes the job (see Outbox) that accepts or rejects a Follow that waits: a command has no keys to sign with.
+func FollowDecision(agent, actor string, accept bool) (partition, payload string, err error) {
+	kind := "Reject"
+	if accept {
+		kind = "Accept"
+	}
+	body, err := encode(laterJob{Kind: jobFollow, Agent: agent, Actor: actor, Inbox: kind})
+	return "activitypub:" + agent + ":" + actor, string(body), err
+}
+
+// decideFollow does what the operator said. A Follow that was taken back meanwhile is left alone.
+func (a *Adapter) decideFollow(ctx context.Context, job laterJob) error {
+	value, found, err := a.options.State.Get(ctx, PendingNamespace+job.Agent, job.Actor)
+	if err != nil {
+		return fault.RetryIn(0, "our own store did not answer", err)
+	}
+	var entry follower
+	if !found || json.Unmarshal(value, &entry) != nil {
+		return nil
+	}
+	actor := &remoteActor{ID: job.Actor, Inbox: entry.Inbox}
+	if job.Inbox == "Accept" {
+		if err := a.putJSON(ctx, followerNamespace+job.Agent, job.Actor, entry); err != nil {
+			return fault.RetryIn(0, "our own store did not answer", err)
+		}
+		if entry.Follow != "" {
+			if err := a.putJSON(ctx, followNamespace, entry.Follow, followed{job.Agent, job.Actor}); err != nil {
+				return fault.RetryIn(0, "our own store did not answer", err)
+			}
+		}
+	}
+	if err := a.answerFollow(ctx, job.Agent, job.Inbox, entry.Follow, actor); err != nil {
+		return fault.RetryIn(0, "the answer could not be queued", err)
+	}
+	return a.options.State.Delete(ctx, PendingNamespace+job.Agent, job.Actor)
+}
+
+// onlyFollowers says why a note of somebody who does not follow the agent is not answered; empty = it is.
+func (a *Adapter) onlyFollowers(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
+	if a.options.FollowersOnly == nil || !a.options.FollowersOnly(agent.Name) {
+		return "", nil
+	}
+	_, follows, err := a.options.State.Get(ctx, followerNamespace+agent.Name, actor.ID)
+	if err != nil || follows {
+		return "", err
+	}
+	return "the sender does not follow this agent, which answers its followers alone", nil
+}
+
+// Field is a line of an actor's profile (schema.org PropertyValue). A value that is a web or mail address becomes a link.
+type Field struct{ Name, Value string }
+
+type propertyValue struct {
+	Type  string `json:"type"`
+	Name  string `json:"name"`
+	Value string `json:"value"` // HTML
+}
+
+var fieldContext = map[string]any{
+	"schema": "http://schema.org#", "PropertyValue": "schema:PropertyValue", "value": "schema:value",
+}
+
+// profileFields puts the operator's lines onto an actor.
+func (a *Adapter) profileFields(actor *actorDocument) {
+	if len(a.options.Fields) == 0 {
+		return
+	}
+	actor.Context = append(append([]any{}, actor.Context...), fieldContext)
+	for _, field := range a.options.Fields {
+		value := html.EscapeString(field.Value)
+		switch {
+		case strings.HasPrefix(field.Value, "https://"), strings.HasPrefix(field.Value, "http://"):
+			value = `<a href="` + value + `" rel="nofollow noopener" target="_blank">` + html.EscapeString(strings.SplitN(field.Value, "://", 2)[1]) + `</a>`
+		case strings.Contains(field.Value, "@") && !strings.HasPrefix(field.Value, "@"):
+			value = `<a href="mailto:` + value + `">` + value + `</a>`
+		}
+		actor.Attachment = append(actor.Attachment, propertyValue{"PropertyValue", field.Name, value})
+	}
+}
