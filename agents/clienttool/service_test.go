@@ -1,0 +1,360 @@
+package clienttool
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"inbox/agents/tool/request"
+	"inbox/exchange"
+	"inbox/internal/httpserver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testToken = "inbox_test-token-of-helper"
+
+// tokens are the tokens of the tests, by text.
+type tokens struct {
+	mu    sync.Mutex
+	known map[string]exchange.Token
+}
+
+func (t *tokens) TokenByHash(_ context.Context, hash string) (exchange.Token, bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for text, token := range t.known {
+		if sum := sha256.Sum256([]byte(text)); hex.EncodeToString(sum[:]) == hash {
+			return token, true, nil
+		}
+	}
+	return exchange.Token{}, false, nil
+}
+
+func (t *tokens) revoke(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	token := t.known[text]
+	token.RevokedAt = time.Now()
+	t.known[text] = token
+}
+
+// requests keeps those of the agent helper in memory.
+type requests struct {
+	store request.Store
+	mu    sync.Mutex
+	by    []string
+}
+
+func (r *requests) ToolRequests(agent, by string) request.Lifecycle {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.by = append(r.by, agent+" "+by)
+	return request.Lifecycle{Store: r.store}
+}
+
+func (r *requests) ToolCancels(agent, by string) request.Lifecycle {
+	return r.ToolRequests(agent, by+" cancels")
+}
+
+type bench struct {
+	t        *testing.T
+	service  *Service
+	tokens   *tokens
+	requests *requests
+	url      string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, tokens: &tokens{known: map[string]exchange.Token{
+		testToken:     {ID: "1", Name: "desk", Agent: "Helper", Scope: exchange.TokenTools},
+		"inbox_peer":  {ID: "2", Name: "peer", Agent: "helper"},
+		"inbox_other": {ID: "3", Name: "other", Agent: "other", Scope: exchange.TokenTools},
+		"inbox_gone":  {ID: "4", Name: "gone", Agent: "helper", Scope: exchange.TokenTools, RevokedAt: time.Now()},
+		"inbox_all":   {ID: "5", Name: "all", Scope: exchange.TokenTools},
+		"inbox_none":  {ID: "6", Name: "none", Agent: "nobody", Scope: exchange.TokenTools},
+	}}, requests: &requests{store: request.NewMemory(request.MemoryOptions{})}}
+	b.service = New(b.tokens)
+	b.service.Bind(b.requests)
+	b.service.Open("helper")
+	b.service.Open("other")
+	server, err := httpserver.New(httpserver.Options{
+		Listen: "127.0.0.1:0", Routes: b.service.Routes(), WithoutHealth: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewServer(server.Handler())
+	t.Cleanup(listener.Close)
+	b.url = listener.URL
+	return b
+}
+
+func (b *bench) ask(id string) {
+	b.t.Helper()
+	_, err := request.Lifecycle{Store: b.requests.store}.Create(b.t.Context(), map[string]any{
+		"request_id": id, "tool_name": "client/pick", "tool_call_id": "c", "parameters": map[string]any{"n": id}, "run_id": "r",
+	}, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.service.Requested(exchange.ToolRequest{ID: id, Agent: "HELPER"})
+}
+
+func (b *bench) open(ctx context.Context, method, path, token, body string) *http.Response {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, b.url+"/v1/tools/helper/requests"+path, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return response
+}
+
+func (b *bench) call(method, path, token, body string) (int, map[string]any) {
+	b.t.Helper()
+	response := b.open(b.t.Context(), method, path, token, body)
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var answer map[string]any
+	if err := json.Unmarshal(content, &answer); err != nil {
+		b.t.Fatalf("%s %s: %d %s", method, path, response.StatusCode, content)
+	}
+	return response.StatusCode, answer
+}
+
+func TestOperations(t *testing.T) {
+	b := newBench(t)
+	b.ask("one")
+	b.ask("two")
+	b.ask("three")
+	for _, step := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"GET", "", "", 200, `"request_id":"one"`},
+		{"GET", "?limit=1&tool_name=client/pick", "", 200, `{"requests":[{`},
+		{"GET", "?tool_name=client/other", "", 200, `{"requests":[]}`},
+		{"GET", "?before=tomorrow", "", 400, `invalid_runtime_tool_query`},
+		{"GET", "?wait=long", "", 400, `"field":"wait"`},
+		{"GET", "/one", "", 200, `"status":"runtime_tool_pending"`},
+		{"GET", "/none", "", 404, `request not found`},
+		{"POST", "/one/submit", `{"result":7,"tool_name":"client/forged"}`, 200, `"tool_name":"client/pick"`},
+		{"POST", "/one/submit", `{"result":8}`, 200, `"duplicate":true`},
+		{"GET", "/one", "", 200, `"result":{"value":7}`},
+		{"POST", "/one/timeout", "", 200, `"status":"runtime_tool_completed"`},
+		{"POST", "/two/submit", `{"request_id":"three"}`, 400, `invalid_runtime_tool_result`},
+		{"POST", "/two/submit", `[1]`, 400, `"code":"malformed"`},
+		{"POST", "/two/submit", `{"result":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, 400, `32 levels`},
+		{"POST", "/two/submit", `{"result":"` + strings.Repeat("x", MaxBodyBytes) + `"}`, 413, `too_large`},
+		{"POST", "/two/submit", ``, 400, `malformed`},
+		{"POST", "/two/timeout", "", 200, `Runtime tool request timed out.`},
+		{"POST", "/two/submit", `{"result":1}`, 409, `request is not pending`},
+		{"POST", "/three/cancel", "", 200, `"cancelled":true`},
+		{"POST", "/three/cancel", "", 200, `"duplicate":true`},
+		{"POST", "/none/submit", `{}`, 404, `invalid_runtime_tool_result`},
+		{"POST", "/none/cancel", ``, 404, `invalid_runtime_tool_timeout`},
+		{"GET", "?wait=10ms", "", 200, `{"requests":[]}`},
+	} {
+		status, answer := b.call(step.method, step.path, testToken, step.body)
+		text, err := json.Marshal(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status != step.status || !strings.Contains(string(text), step.want) {
+			t.Errorf("%s %s %.60s: %d %s; want %d with %s", step.method, step.path, step.body, status, text, step.status, step.want)
+		}
+	}
+	for _, by := range b.requests.by {
+		if !strings.HasPrefix(by, "helper token:desk") {
+			t.Errorf("called by %q", by)
+		}
+	}
+}
+
+func TestTokens(t *testing.T) {
+	b := newBench(t)
+	b.ask("one")
+	for name, token := range map[string]string{
+		"none": "", "unknown": "inbox_unknown", "a peer's": "inbox_peer", "another agent's": "inbox_other", "revoked": "inbox_gone",
+		"for all agents": "inbox_all", "too long": strings.Repeat("x", 600),
+	} {
+		for _, path := range []string{"", "/events", "/one", "/none"} {
+			response := b.open(t.Context(), http.MethodGet, path, token, "")
+			if response.StatusCode != http.StatusUnauthorized || response.Header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s token opens %q: %d", name, path, response.StatusCode)
+			}
+			_ = response.Body.Close()
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, b.url+"/v1/tools/nobody/requests", nil)
+	r.Header.Set("Authorization", "Bearer inbox_none")
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusNotFound {
+		t.Errorf("an agent without client tools: %d", response.StatusCode)
+	}
+}
+
+func TestLongPollHearsOfANewRequest(t *testing.T) {
+	b := newBench(t)
+	answers := make(chan string, 3)
+	for range 3 {
+		go func() {
+			_, answer := b.call(http.MethodGet, "?wait=30s", testToken, "")
+			answers <- fmt.Sprint(answer["requests"])
+		}()
+	}
+	b.waiting(3)
+	b.ask("one")
+	for range 3 {
+		if answer := <-answers; !strings.Contains(answer, "request_id:one") {
+			t.Errorf("heard %s", answer)
+		}
+	}
+}
+
+// waiting waits until so many programs wait.
+func (b *bench) waiting(count int) {
+	b.t.Helper()
+	agent, _ := b.service.find("helper")
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		agent.mu.Lock()
+		now := len(agent.waiting)
+		agent.mu.Unlock()
+		if now == count {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%d programs wait; want %d", now, count)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func TestStreamTellsEveryRequestOnceAndItsEnd(t *testing.T) {
+	b := newBench(t)
+	b.ask("one")
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	response := b.open(ctx, http.MethodGet, "/events", testToken, "")
+	defer func() { _ = response.Body.Close() }()
+	if kind := response.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Fatalf("content type %s", kind)
+	}
+	lines := bufio.NewScanner(response.Body)
+	next := func() (event string) {
+		for lines.Scan() {
+			switch line := lines.Text(); {
+			case line == "" && event != "":
+				return event
+			case line != "" && !strings.HasPrefix(line, ":"):
+				event += line + "\n"
+			}
+		}
+		t.Fatalf("the stream ended: %v", lines.Err())
+		return ""
+	}
+	if event := next(); !strings.HasPrefix(event, "event: request\nid: one\ndata: {") {
+		t.Errorf("first event: %s", event)
+	}
+	b.ask("two")
+	if event := next(); !strings.HasPrefix(event, "event: request\nid: two\n") {
+		t.Errorf("second event: %s", event)
+	}
+	b.call(http.MethodPost, "/one/submit", testToken, `{"result":1}`)
+	if event := next(); event != "event: ended\nid: one\ndata: {\"request_id\":\"one\"}\n" {
+		t.Errorf("third event: %s", event)
+	}
+	b.tokens.revoke(testToken)
+	for lines.Scan() { // it ends by itself
+		if line := lines.Text(); strings.HasPrefix(line, "event") {
+			t.Errorf("after the token was revoked: %s", line)
+		}
+	}
+	b.waiting(0)
+}
+
+func TestRevokedTokenEndsALongPoll(t *testing.T) {
+	b := newBench(t)
+	answered := make(chan int, 1)
+	go func() {
+		status, _ := b.call(http.MethodGet, "?wait=30s", testToken, "")
+		answered <- status
+	}()
+	b.waiting(1)
+	b.tokens.revoke(testToken)
+	if status := <-answered; status != http.StatusUnauthorized {
+		t.Errorf("the poll ended with %d", status)
+	}
+}
+
+func TestOnlySoManyWait(t *testing.T) {
+	b := newBench(t)
+	agent, _ := b.service.find("helper")
+	var leave []func()
+	for range MaxWaiting {
+		_, left, err := agent.listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, left)
+	}
+	if status, _ := b.call(http.MethodGet, "?wait=1s", testToken, ""); status != http.StatusTooManyRequests {
+		t.Errorf("one more waits: %d", status)
+	}
+	for _, left := range leave {
+		left()
+	}
+	b.waiting(0)
+}
+
+func FuzzReadBody(f *testing.F) {
+	f.Add(`{"success":false,"error":"no","metadata":{"citations":[{}]}}`)
+	f.Add(`{"result":{"a":[1.5e400,null]},"request_id":"one"}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		raw, err := readBody(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
+		if err != nil {
+			return
+		}
+		if !json.Valid([]byte(body)) {
+			t.Errorf("took %q for JSON", body)
+		}
+		raw["request_id"], raw["tool_name"] = "one", "client/pick"
+		result, err := request.NormalizeResult(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := json.Marshal(result); err != nil {
+			t.Errorf("the result of %q cannot be written: %v", body, err)
+		}
+	})
+}
