@@ -2,6 +2,7 @@
 // targets and results, picks a target, runs its handler once per run id, and answers get and cancel for the owner of a
 // run (agent runtime contract, section 7). It also keeps the runs of conversations: claim, cancel, events and queued
 // messages (section 6.6). It executes nothing itself, knows no protocol and keeps nothing beyond its in-memory stores.
+// Durable runs come from a Runs that passes tasktest.Runs, as the server's database does; the server itself runs no tasks.
 //
 // Values are JSON objects in the types of envelope.Decode; builders may also put Go integers and floats.
 package task
