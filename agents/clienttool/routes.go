@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -172,13 +171,4 @@ func readBody(w http.ResponseWriter, r *http.Request) (map[string]any, error) {
 		return nil, fault.New(fault.Malformed, `want {"success": true, "result": …} or {"success": false, "error": "…"}`)
 	}
 	return object, nil
-}
-
-func bearerOf(r *http.Request) string {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || len(token) > maxBearerBytes {
-		return ""
-	}
-	return token
 }

@@ -1,13 +1,13 @@
 package clienttool
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"time"
 
 	"inbox/agents/tool/request"
 	"inbox/exchange"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 )
 
@@ -16,12 +16,6 @@ const MaxWaiting = 100
 
 // MaxBodyBytes bounds what a program hands in.
 const MaxBodyBytes = 1 << 20
-
-// Tokens finds the bearer tokens of this server.
-type Tokens interface {
-	// TokenByHash gives the token with the lower-case hex SHA-256, revoked ones too.
-	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
-}
 
 // Requests are the tool requests of turns, for one agent: those of others are not found. By says who calls, for the
 // timeline. What ends a request lets its turn go on by itself.
@@ -34,7 +28,7 @@ type Requests interface {
 // Service has the routes of all agents with client tools. It is safe for concurrent use and runs nothing in the
 // background.
 type Service struct {
-	tokens   Tokens
+	tokens   *bearer.Cache
 	requests Requests // nil until Bind
 
 	mu     sync.Mutex
@@ -49,7 +43,9 @@ type agent struct {
 }
 
 // New makes a service without agents; Bind must follow before the first request.
-func New(tokens Tokens) *Service { return &Service{tokens: tokens, agents: map[string]*agent{}} }
+func New(tokens bearer.Source) *Service {
+	return &Service{tokens: bearer.NewCache(tokens), agents: map[string]*agent{}}
+}
 
 // Bind names who keeps the requests. It must be called once, before the first request.
 func (s *Service) Bind(requests Requests) { s.requests = requests }

@@ -1,28 +1,24 @@
 package clienttool
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"strings"
 
 	"inbox/exchange"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
 
-const maxBearerBytes = 512
-
 func (s *Service) verify(r *http.Request) (caller, error) {
 	refused := fault.New(fault.Unauthenticated, "a bearer token for the tools of this agent is needed; see: inbox tokens create --tools")
-	bearer := bearerOf(r)
-	if bearer == "" {
+	shown := bearer.Of(r)
+	if shown == "" {
 		return caller{}, refused
 	}
-	token, found, err := s.tokenOf(r.Context(), bearer)
+	token, found, err := s.tokens.Find(r.Context(), shown)
 	if err != nil {
-		return caller{}, err
+		return caller{}, unavailable("checking the token", err)
 	}
 	name := httpserver.Param(r, "agent")
 	if !found || !token.RevokedAt.IsZero() || token.Scope != exchange.TokenTools || name == "" || !strings.EqualFold(token.Agent, name) {
@@ -33,13 +29,4 @@ func (s *Service) verify(r *http.Request) (caller, error) {
 		return caller{}, fault.New(fault.NotFound, "this agent has no client tools: its configuration has no [[agents.client_tools]]")
 	}
 	return caller{agent: agent, by: "token:" + token.Name}, nil
-}
-
-func (s *Service) tokenOf(ctx context.Context, bearer string) (exchange.Token, bool, error) {
-	sum := sha256.Sum256([]byte(bearer))
-	token, found, err := s.tokens.TokenByHash(ctx, hex.EncodeToString(sum[:]))
-	if err != nil {
-		return token, false, unavailable("checking the token", err)
-	}
-	return token, found, nil
 }
