@@ -196,7 +196,7 @@ func timesOut(t *testing.T, b *bench) {
 		t.Errorf("it is %v with %v", got["status"], got["result"])
 	}
 	outcome, ended, err := request.Outcome(got)
-	if err != nil || !ended || outcome["success"] != false || outcome["error"] != "Runtime tool request timed out." {
+	if err != nil || !ended || !envelope.Equal(outcome["success"], false) || outcome["error"] != "Runtime tool request timed out." {
 		t.Errorf("outcome %v, %t, %v", outcome, ended, err)
 	}
 }
