@@ -20,6 +20,12 @@ func startServer(tb testing.TB, settings ...string) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return runServer(tb, config)
+}
+
+// runServer runs a server and stops it at the end of the test.
+func runServer(tb testing.TB, config *Config) *Server {
+	tb.Helper()
 	config.ShutdownGrace = time.Second
 	server, err := New(tb.Context(), config)
 	if err != nil {

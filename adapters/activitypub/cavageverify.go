@@ -2,15 +2,10 @@ package activitypub
 
 import (
 	"crypto"
-	"crypto/ed25519"
-	"crypto/rsa"
 	"encoding/base64"
 	"errors"
-	"net/http"
 	"strconv"
 	"strings"
-
-	"github.com/go-fed/httpsig"
 )
 
 var errWrongSignature = errors.New("signature does not verify with the key")
@@ -28,45 +23,9 @@ func (s *cavageSignature) verify(r signedRequest, key crypto.PublicKey) error {
 	return s.verifyTarget(r, key)
 }
 
+// verifyTarget builds the signing string itself: go-fed/httpsig does the same work through a stand-in of the request, and
+// refuses created more than 10 s ahead where the network allows an hour. A test holds the two against each other.
 func (s *cavageSignature) verifyTarget(r signedRequest, key crypto.PublicKey) error {
-	algorithm := httpsig.RSA_SHA256
-	switch key.(type) {
-	case *rsa.PublicKey:
-	case ed25519.PublicKey:
-		algorithm = httpsig.ED25519
-	default:
-		return errWrongSignature
-	}
-	if s.HasCreated || s.HasExpires {
-		// httpsig refuses created more than 10 s ahead and expires more than 10 s ago, whatever is covered; the
-		// network allows an hour, so these few requests are verified over our own signing string.
-		return s.verifyDirectly(r, key)
-	}
-	verifier, err := httpsig.NewVerifier(s.request(r))
-	if err != nil || verifier.Verify(key, algorithm) != nil {
-		return errWrongSignature
-	}
-	return nil
-}
-
-// request makes the request that httpsig reads: the Signature header in the one spelling that it can parse, only the
-// covered headers (it writes Host into the map and compares nothing with the body), and the undecoded target in
-// place of the path, because it signs URL.Path as it stands.
-func (s *cavageSignature) request(r signedRequest) *http.Request {
-	header := make(http.Header, len(s.Covered)+2)
-	for _, name := range s.Covered {
-		if values := r.Header.Values(name); name != "host" && len(values) > 0 {
-			header[http.CanonicalHeaderKey(name)] = values
-		}
-	}
-	header["Host"] = []string{r.Host}
-	header["Signature"] = []string{`keyId="key",headers="` + strings.Join(s.Covered, " ") + `",signature="` + s.Signature + `"`}
-	request := &http.Request{Method: r.Method, Host: r.Host, Header: header}
-	request.URL = opaqueTarget(r.Target)
-	return request
-}
-
-func (s *cavageSignature) verifyDirectly(r signedRequest, key crypto.PublicKey) error {
 	signature, err := base64.StdEncoding.DecodeString(s.Signature)
 	if err != nil {
 		return errWrongSignature
@@ -76,6 +35,7 @@ func (s *cavageSignature) verifyDirectly(r signedRequest, key crypto.PublicKey) 
 
 func (s *cavageSignature) signingString(r signedRequest) string {
 	var out strings.Builder
+	out.Grow(512)
 	for i, name := range s.Covered {
 		if i > 0 {
 			out.WriteByte('\n')

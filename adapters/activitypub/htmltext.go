@@ -77,12 +77,14 @@ func (r reader) literal(content string) string {
 	return text
 }
 
+var unmarked = strings.NewReplacer(string(markOther), "", string(markOtherEnd), "")
+
 // finish drops the leading mentions of the reader and writes all others out.
 func (r reader) finish(text string) string {
 	head, rest := r.leading(text)
 	text = head + rest
 	text = strings.ReplaceAll(text, string(markUs), r.address)
-	text = strings.NewReplacer(string(markOther), "", string(markOtherEnd), "").Replace(text)
+	text = unmarked.Replace(text)
 	return strings.TrimSpace(text)
 }
 

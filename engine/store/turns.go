@@ -60,7 +60,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 		return nil, err
 	}
 	m.History = nil
-	message, err := m.AppendJSON(nil)
+	message, err := m.AppendJSON(make([]byte, 0, 2048))
 	if err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
