@@ -19,6 +19,7 @@ import (
 // Upper bounds of what a server may take in a second; a pool that is used up ends its scenario early.
 const (
 	maxDeliveries     = 8000
+	maxStrangers      = 3000
 	maxMails          = 4000
 	maxNoteReplies    = 1500
 	maxMailReplies    = 1200
@@ -49,6 +50,7 @@ type signedMail struct {
 // Every engine gets the same ones, in an empty database.
 type pools struct {
 	busyNotes, echoNotes []signedNote
+	strangerNotes        []signedNote
 	busyMails, echoMails []signedMail
 }
 
@@ -65,6 +67,9 @@ func (w *world) prepare(scenarios []scenario) error {
 	if needs.busyNotes {
 		w.pools.busyNotes, err = each(seconds*maxDeliveries, w.signNote("busy"))
 	}
+	if needs.strangerNotes && err == nil {
+		w.pools.strangerNotes, err = each(seconds*maxStrangers, w.signStrangerNote)
+	}
 	if needs.echoNotes && err == nil {
 		w.pools.echoNotes, err = each(persons+seconds*maxNoteReplies, w.signNote("echo"))
 	}
@@ -74,7 +79,7 @@ func (w *world) prepare(scenarios []scenario) error {
 	if needs.echoMails && err == nil {
 		w.pools.echoMails, err = each(domains+seconds*maxMailReplies, w.signMail("echo", 1<<10))
 	}
-	fmt.Fprintf(os.Stderr, "signed %d messages in %.1f s\n", len(w.pools.busyNotes)+len(w.pools.echoNotes)+
+	fmt.Fprintf(os.Stderr, "signed %d messages in %.1f s\n", len(w.pools.busyNotes)+len(w.pools.strangerNotes)+len(w.pools.echoNotes)+
 		len(w.pools.busyMails)+len(w.pools.echoMails), time.Since(started).Seconds())
 	return err
 }
@@ -99,16 +104,22 @@ func each[T any](n int, one func(i int) (T, error)) ([]T, error) {
 }
 
 func (w *world) signNote(agent string) func(int) (signedNote, error) {
+	return func(i int) (signedNote, error) { return w.signNoteOf(w.community.Persons[i%persons], agent, i) }
+}
+
+// signStrangerNote signs a note of somebody who writes once, from one of several servers.
+func (w *world) signStrangerNote(i int) (signedNote, error) {
+	return w.signNoteOf(w.strangers[i%len(w.strangers)].Stranger(i), "busy", i)
+}
+
+func (w *world) signNoteOf(person load.Person, agent string, i int) (signedNote, error) {
 	actor := w.actor(agent)
-	return func(i int) (signedNote, error) {
-		person := w.community.Persons[i%persons]
-		mention := person.Mention(actor, fmt.Sprintf("%s-%d", agent, i), "a question of some ordinary length, number "+fmt.Sprint(i))
-		request, err := person.Delivery(actor+"/inbox", mention.Body, load.Signature{})
-		if err != nil {
-			return signedNote{}, err
-		}
-		return signedNote{noteID: mention.NoteID, header: request.Header, body: mention.Body}, nil
+	mention := person.Mention(actor, fmt.Sprintf("%s-%d", agent, i), "a question of some ordinary length, number "+fmt.Sprint(i))
+	request, err := person.Delivery(actor+"/inbox", mention.Body, load.Signature{})
+	if err != nil {
+		return signedNote{}, err
 	}
+	return signedNote{noteID: mention.NoteID, header: request.Header, body: mention.Body}, nil
 }
 
 func (w *world) signMail(agent string, size int) func(int) (signedMail, error) {

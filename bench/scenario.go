@@ -25,11 +25,11 @@ type scenario struct {
 
 // needs says which messages have to be signed beforehand.
 type needs struct {
-	busyNotes, echoNotes, busyMails, echoMails bool
+	busyNotes, strangerNotes, echoNotes, busyMails, echoMails bool
 }
 
 func (n needs) or(m needs) needs {
-	return needs{n.busyNotes || m.busyNotes, n.echoNotes || m.echoNotes, n.busyMails || m.busyMails, n.echoMails || m.echoMails}
+	return needs{n.busyNotes || m.busyNotes, n.strangerNotes || m.strangerNotes, n.echoNotes || m.echoNotes, n.busyMails || m.busyMails, n.echoMails || m.echoMails}
 }
 
 // Connections at once, as in the first measurements of this project, and unanswered messages at once.
@@ -46,6 +46,7 @@ func scenarios() []scenario {
 		{"ready", "start of the process until `/readyz` says 200 (five starts on an existing database)", needs{}, measureReady},
 		{"idle", "memory two seconds after the start", needs{}, measureIdle},
 		{"activitypub_accept", fmt.Sprintf("signed deliveries (RSA-2048, %d actors) acknowledged with 202, %d connections, the agent is busy", persons, noteConnections), needs{busyNotes: true}, measureNotes},
+		{"activitypub_strangers", fmt.Sprintf("the same from actors never seen before, on %d servers: each costs a fetch of its key", strangerServers), needs{strangerNotes: true}, measureStrangers},
 		{"email_accept", fmt.Sprintf("DKIM-signed mails of 10 KiB (%d domains) acknowledged with 250, %d connections, the agent is busy", domains, mailConnections), needs{busyMails: true}, measureMails},
 		{"a2a_echo", fmt.Sprintf("blocking `SendMessage` with the echo in the answer, %d connections", a2aConnections), needs{}, measureA2A},
 		{"activitypub_reply", fmt.Sprintf("delivery → signed echo reply delivered, as fast as it goes, at most %d unanswered", noteWindow), needs{echoNotes: true}, measureNoteReplies},
@@ -172,6 +173,22 @@ func measureNotes(ctx context.Context, w *world, _ *instance.Instance) (measurem
 			return errUsedUp
 		}
 		return w.post(target, notes[i])
+	})
+}
+
+// measureStrangers has no first contact: every note is one.
+func measureStrangers(ctx context.Context, w *world, _ *instance.Instance) (measurement, error) {
+	target, err := w.inbox("busy")
+	if err != nil {
+		return measurement{}, err
+	}
+	var next atomic.Int64
+	return saturate(ctx, w.duration, noteConnections, func(int) error {
+		i := int(next.Add(1)) - 1
+		if i >= len(w.pools.strangerNotes) {
+			return errUsedUp
+		}
+		return w.post(target, w.pools.strangerNotes[i])
 	})
 }
 

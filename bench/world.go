@@ -17,6 +17,10 @@ import (
 
 const (
 	persons = 50 // actors with a key each, so that the server's cache of keys works as in life
+	// strangerServers is how many servers the actors never seen before come from: one alone would measure the limit of
+	// requests to one host.
+	strangerServers = 8
+
 	domains = 10 // mail domains with a key each
 )
 
@@ -29,6 +33,7 @@ type world struct {
 
 	names     *load.Names
 	community *load.Community
+	strangers []*load.Community
 	sink      *load.Sink
 	domains   []load.MailDomain
 	busy      *httptest.Server // an agent that never answers
@@ -53,6 +58,13 @@ func newWorld(binary, directory string, chosen options) (*world, error) {
 	}
 	if w.community, err = load.NewCommunity("127.0.0.1:0", persons, w.noteArrived); err != nil {
 		return nil, err
+	}
+	for range strangerServers {
+		community, err := load.NewCommunity("127.0.0.1:0", 1, w.noteArrived)
+		if err != nil {
+			return nil, err
+		}
+		w.strangers = append(w.strangers, community)
 	}
 	if w.sink, err = load.NewSink("127.0.0.1:0", w.mailArrived); err != nil {
 		return nil, err
@@ -89,6 +101,9 @@ func (w *world) close() {
 	w.busy.CloseClientConnections()
 	w.busy.Close()
 	w.community.Close()
+	for _, community := range w.strangers {
+		community.Close()
+	}
 	w.sink.Close()
 	w.names.Close()
 }

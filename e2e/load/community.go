@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -100,6 +101,21 @@ func (c *Community) count(request *http.Request) {
 	c.requests[request.Method+" "+request.URL.Path]++
 }
 
+// Stranger gives a person whom the community knows besides Persons: there is one for every number.
+func (c *Community) Stranger(number int) Person {
+	name := fmt.Sprintf("stranger%d", number)
+	return Person{Name: name, ID: c.Origin + "/users/" + name, Key: c.Persons[number%len(c.Persons)].Key}
+}
+
+// strangerOf finds the stranger with a name.
+func (c *Community) strangerOf(name string) (Person, bool) {
+	number, err := strconv.Atoi(strings.TrimPrefix(name, "stranger"))
+	if err != nil || !strings.HasPrefix(name, "stranger") || number < 0 {
+		return Person{}, false
+	}
+	return c.Stranger(number), true
+}
+
 // Requests says how often a method and path, written "GET /users/person0", was asked for.
 func (c *Community) Requests(methodAndPath string) int {
 	c.mu.Lock()
@@ -145,6 +161,10 @@ func parseArrival(body []byte) (Arrival, error) {
 
 func (c *Community) actor(writer http.ResponseWriter, request *http.Request) {
 	document, found := c.byPath[request.URL.Path]
+	if stranger, known := c.strangerOf(strings.TrimPrefix(request.URL.Path, "/users/")); known {
+		document, _ = json.Marshal(stranger.document()) // strings can always be written
+		found = true
+	}
 	if !found {
 		http.NotFound(writer, request)
 		return
@@ -159,7 +179,8 @@ func (c *Community) webfinger(writer http.ResponseWriter, request *http.Request)
 	if strings.HasPrefix(resource, c.Origin) {
 		name = strings.TrimPrefix(resource, c.Origin+"/users/")
 	}
-	if _, found := c.byPath["/users/"+name]; !found {
+	_, stranger := c.strangerOf(name)
+	if _, found := c.byPath["/users/"+name]; !found && !stranger {
 		http.NotFound(writer, request)
 		return
 	}
