@@ -30,6 +30,9 @@ func (a *Adapter) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan
 	if err != nil {
 		return exchange.Plan{}, fault.GiveUp("the stored question cannot be read", err)
 	}
+	if asked.Quiet && reply.Notice == exchange.NoticeAck {
+		return exchange.Plan{}, nil
+	}
 	plan := exchange.Plan{NativeID: a.noteIRI(reply.ID), Open: openly(a.visibilityOf(reply, asked))}
 	main := destination{Actor: asked.Actor, Inbox: asked.Inbox}
 	if openly(a.visibilityOf(reply, asked)) && asked.SharedInbox != "" {

@@ -74,3 +74,14 @@ func TestBlockedActorsCostNoFetch(t *testing.T) {
 		t.Run(name, func(t *testing.T) { r.refused(t, r.hello().sign(), 403, 0) })
 	}
 }
+
+func TestNoBot(t *testing.T) {
+	for summary, want := range map[string]bool{
+		"#nobot": true, `<p>me. <a href="https://x.example/tags/nobot" class="mention hashtag" rel="tag">#<span>NoBot</span></a>, thanks</p>`: true,
+		"": false, "no bots": false, "#nobotany": false,
+	} {
+		if got := asksNoBots(summary); got != want {
+			t.Errorf("%q: %v", summary, got)
+		}
+	}
+}

@@ -30,6 +30,7 @@ type route struct {
 	Conversation string `json:"conversation,omitempty"`
 	Warning      string `json:"warning,omitempty"`
 	Sensitive    bool   `json:"sensitive,omitempty"`
+	Quiet        bool   `json:"quiet,omitempty"` // no acknowledgement: the asker wants nothing unasked
 	Language     string `json:"language,omitempty"`
 	Late         bool   `json:"late,omitempty"` // it answers a note that never came here
 }
@@ -89,6 +90,7 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 		Original:  in.body,
 		Route:     notes,
 		NoReply:   noReply,
+		Quiet:     in.by.actor.NoBot,
 		FromAgent: in.by.actor.automated(),
 	}, nil
 }
@@ -108,7 +110,7 @@ func (q *question) route(actor *remoteActor, address string, late bool) route {
 	}
 	sensitive, _ := q.object["sensitive"].(bool)
 	return route{
-		Visibility: q.visibility, Actor: actor.ID, Address: address, Profile: profile, Inbox: actor.Inbox,
+		Quiet: actor.NoBot, Visibility: q.visibility, Actor: actor.ID, Address: address, Profile: profile, Inbox: actor.Inbox,
 		SharedInbox: actor.SharedInbox, Note: q.note, Context: q.context, Conversation: q.conversation,
 		Warning: q.warning(), Sensitive: sensitive, Language: q.language(), Late: late,
 	}

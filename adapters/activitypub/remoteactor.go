@@ -24,6 +24,7 @@ type remoteActor struct {
 	Inbox       string         `json:"inbox"`
 	SharedInbox string         `json:"shared_inbox,omitempty"`
 	Followers   string         `json:"followers,omitempty"`
+	NoBot       bool           `json:"no_bot,omitempty"`    // the profile asks programs not to write unasked
 	WebFinger   string         `json:"webfinger,omitempty"` // FEP-2c59: user@domain
 	Language    string         `json:"language,omitempty"`  // of the profile, when it is in one language
 	Keys        []publishedKey `json:"keys"`
@@ -89,6 +90,7 @@ func readActor(doc object, now time.Time) (*remoteActor, error) {
 		Followers: copied(doc, "followers", maxIRIBytes), WebFinger: copied(doc, "webfinger", 320),
 		Language: actorLanguage(doc), FetchedAt: now.UTC(),
 	}
+	actor.NoBot = asksNoBots(str(doc, "summary"))
 	if !isActor(doc) || actor.ID == "" || actor.Inbox == "" {
 		return nil, errors.New("document is not an actor with id and inbox")
 	}

@@ -10,8 +10,8 @@ import (
 
 // Ranks of a match: the narrowest entry decides, and of equal ones the block.
 const (
-	rankNone = iota
-	rankBelow
+	rankNone     = 0
+	rankBelow    = 1
 	rankHost     = rankBelow + 256 // wildcards: the longer the domain, the narrower
 	rankPort     = rankHost + 1
 	rankAddress  = rankHost + 2

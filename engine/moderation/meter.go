@@ -255,15 +255,19 @@ func (m *Meter) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			defer cancel()
-			return m.Flush(last)
+			return m.lastFlush(context.WithoutCancel(ctx))
 		case <-ticker.C:
 			if err := m.Flush(ctx); err != nil && ctx.Err() == nil {
 				m.options.Logger.WarnContext(ctx, "limits are counted on this node alone for now", "error", err)
 			}
 		}
 	}
+}
+
+func (m *Meter) lastFlush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return m.Flush(ctx)
 }
 
 // Flush writes what was counted and reads what other nodes did.

@@ -129,12 +129,12 @@ func (l *Lists) Run(ctx context.Context, changed func(context.Context)) error {
 		case <-ticker.C:
 		case <-l.wake:
 		}
-		any, err := l.Read(ctx)
+		moved, err := l.Read(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
 			l.options.Logger.WarnContext(ctx, "lists could not be read; what was known stays in force", "error", err)
 		}
 		failing = err != nil
-		if any {
+		if moved {
 			changed(ctx)
 		}
 	}

@@ -46,7 +46,7 @@ func (w Words) Only(message normalized.Message) bool {
 		text = message.Parts[0].Content
 	}
 	var kept []string
-	for _, field := range strings.Fields(text) {
+	for field := range strings.FieldsSeq(text) {
 		if !strings.HasPrefix(field, "@") {
 			kept = append(kept, field)
 		}

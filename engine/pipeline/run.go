@@ -221,7 +221,7 @@ func (s *Service) runAgent(
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
 		Requests: requests,
-		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID, mark), Steps: mark.steps.note, Answers: answers,
+		Permits:  permits(agent, message.Sender), Memory: s.memoryOf(turn.ID, mark), Steps: mark.steps.note, Answers: answers,
 	}) {
 		if err != nil {
 			return response, err
