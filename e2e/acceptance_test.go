@@ -35,7 +35,7 @@ var acceptance = []struct {
 		"e2e TestServersWithHabits RFC 9421 alone", "adapters/activitypub TestSecondKnock", "adapters/activitypub TestPeerDown",
 	}},
 	{"a note that is deleted before the run has none; one that is deleted afterwards is erased; edits likewise", []string{
-		"e2e TestFedify edits and deletes",
+		"e2e TestFedify edits and deletes", "e2e TestFedify gets changed answers",
 	}},
 	{"servers in secure mode answer our signed GETs", []string{
 		"e2e TestFedify in secure mode", "e2e TestServersWithHabits GoToSocial", "adapters/activitypub TestGoToSocialKeys", "adapters/activitypub TestOurFetchesVerify",

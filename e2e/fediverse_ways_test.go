@@ -43,7 +43,8 @@ func TestFedify(t *testing.T) {
 		t.Run("in every way", func(t *testing.T) { x.inEveryWay(t, database == "") })
 		for name, test := range map[string]func(*exchangeOf, *testing.T){
 			"in secure mode": (*exchangeOf).inSecureMode, "sends three times": (*exchangeOf).sendsThreeTimes,
-			"edits and deletes": (*exchangeOf).editsAndDeletes,
+			"edits and deletes": (*exchangeOf).editsAndDeletes, "gets changed answers": (*exchangeOf).changesItsAnswers,
+			"forwards": (*exchangeOf).forwards, "enters late": (*exchangeOf).entersLate,
 		} {
 			t.Run(name, func(t *testing.T) { x.in(t, test) })
 		}

@@ -130,7 +130,8 @@ func (f *fedify) post(path string, body, result any) {
 // sent is what the peer sent.
 type sent struct {
 	Activity, Note, Actor string
-	Status                int // of a forwarded activity
+	Status                int    // of a forwarded activity
+	Reason                string // what the server said
 }
 
 func (f *fedify) mention(to, visibility, content string) sent {

@@ -17,6 +17,7 @@ export class Community {
     this.keys = keys;
     this.notes = new Map(); // id → Note, or Tombstone
     this.arrived = []; // every POST to an inbox, verified or not, in order
+    this.captured = ""; // the last activity that was sent to /capture
     this.reads = []; // every GET of an actor or note: path, user agent, scheme of its signature
     this.accepted = new Set(); // ids of activities that Fedify verified and handed to a listener
     this.waiting = [];
@@ -84,6 +85,10 @@ export class Community {
     if (request.method !== "POST") {
       this.reads.push({ path: new URL(request.url).pathname, agent: request.headers.get("user-agent"), scheme });
       return this.#serve(request);
+    }
+    if (new URL(request.url).pathname === "/capture") {
+      this.captured = await request.text();
+      return new Response("kept\n", { status: 202 });
     }
     const copy = request.clone();
     if (scheme === this.behaviour.refuse) {

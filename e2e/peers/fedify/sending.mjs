@@ -1,6 +1,6 @@
 // What the persons of a community can do. Every command names its person in `from`, and may name the scheme of the
 // first signature (`scheme`: rfc9421 or draft-cavage) and the inboxes (`inboxes`: personal or shared, in order).
-import { signObject, signRequest } from "@fedify/fedify";
+import { signRequest } from "@fedify/fedify";
 import { Create, Delete, Follow, Mention, Note, PUBLIC_COLLECTION, Tombstone, Update } from "@fedify/vocab";
 import { Temporal } from "@js-temporal/polyfill";
 import { randomUUID } from "node:crypto";
@@ -57,24 +57,30 @@ export async function mention(community, { visibility = "public", ...command }) 
   return told(create, actor);
 }
 
+/** Writes a public note that mentions the actor and sends it to nobody: it is only there to be read. */
+export async function write(community, command) {
+  const actor = await community.resolve(command.to);
+  return told(compose(community, actor, { visibility: "public", ...command }), actor);
+}
+
 /** Sends a note signed by another person of the community: as a server that forwards it, or with no HTTP signature. */
 export async function forward(community, { visibility = "public", by, ...command }) {
   const actor = await community.resolve(command.to);
   const create = compose(community, actor, { visibility, ...command });
   const ctx = community.context();
-  const proof = (await ctx.getActorKeyPairs(command.from)).find((pair) => pair.privateKey.algorithm.name === "Ed25519");
-  const activity = proof ? await signObject(create, proof.privateKey, proof.multikey.id, ctx) : create;
+  // the bytes that Fedify sends for this person, proof included
+  await ctx.sendActivity({ identifier: command.from }, { id: actor.id, inboxId: new URL("/capture", community.origin) }, create, { immediate: true });
   let request = new Request(actor.inboxId, {
     method: "POST",
     headers: { "content-type": "application/activity+json" },
-    body: JSON.stringify(await activity.toJsonLd(ctx)),
+    body: community.captured,
   });
   if (by) {
     const [rsa] = await ctx.getActorKeyPairs(by);
     request = await signRequest(request, rsa.privateKey, rsa.keyId);
   }
   const response = await fetch(request);
-  return { ...await told(create, actor), status: response.status };
+  return { ...await told(create, actor), status: response.status, reason: await response.text() };
 }
 
 const noteOf = (community, iri) => community.notes.get(new URL(iri).pathname.split("/").at(-1));

@@ -3,7 +3,7 @@
 // It listens on two loopback ports of the kernel's choice and prints them as one JSON line:
 // {"origin": "http://127.0.0.1:…", "control": "http://127.0.0.1:…", "actor": "…", "handle": "@…"}.
 // Its persons are alice, who proves what she sends, and bob and any number of carols, who do not. The control port takes POST /mention,
-// /forward, /edit, /remove, /follow (see sending.mjs), /resolve, /behave ({"refuse", "secure"}), /down and /up with a
+// /write, /forward, /edit, /remove, /follow (see sending.mjs), /resolve, /behave ({"refuse", "secure"}), /down and /up with a
 // JSON body, and GET /received?after=N&wait=MILLISECONDS and /reads.
 // It ends when its standard input is closed, so it never outlives the test that started it.
 import "./prelude.mjs";
@@ -76,6 +76,7 @@ community = new Community({ origin, people: /^(alice|bob|carol\d*)$/, proving: /
 const asAlice = (command) => (_url, body) => command(community, { from: "alice", ...body });
 const commands = {
   "POST /mention": asAlice(sending.mention),
+  "POST /write": asAlice(sending.write),
   "POST /forward": asAlice(sending.forward),
   "POST /edit": asAlice(sending.edit),
   "POST /remove": asAlice(sending.remove),
