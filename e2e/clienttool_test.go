@@ -197,7 +197,7 @@ func TestToolIsAnsweredOnceWhateverDies(t *testing.T) {
 		}
 		status, answer := program.call(http.MethodPost, "/"+asked+"/submit", three)
 		p.killed() // right after it
-		if status != http.StatusOK || fmt.Sprint(answer["duplicate"], answer["status"]) != "false runtime_tool_submitted" {
+		if status != http.StatusOK || fmt.Sprintf("%v %v", answer["duplicate"], answer["status"]) != "false runtime_tool_submitted" {
 			t.Errorf("submitted: %d %v", status, answer)
 		}
 		if text := plain(p.outbox.await(t, id).Raw); !strings.Contains(text, "there are three") {
