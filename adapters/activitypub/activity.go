@@ -53,8 +53,12 @@ func (a *Adapter) dispatch(ctx context.Context, in *incoming) (outcome string, e
 		return a.undo(ctx, in)
 	case "Block":
 		return a.block(ctx, in)
-	case "Like", "EmojiReact", "Dislike", "Announce":
+	case "Like", "EmojiReact", "Dislike":
 		return a.react(ctx, in)
+	case "Announce":
+		return a.announced(ctx, in)
+	case "QuoteRequest":
+		return a.quoteRequested(ctx, in)
 	case "Flag":
 		return a.flag(ctx, in)
 	case "Move":

@@ -1,0 +1,87 @@
+package activitypub
+
+import (
+	"context"
+
+	"inbox/exchange"
+)
+
+// announced takes what a group shares with its members. A share of one of our notes is a reaction; group servers such as
+// Lemmy share whole activities, and of one that is for us everything but the object's id is asked at its own server.
+func (a *Adapter) announced(ctx context.Context, in *incoming) (string, error) {
+	inner := embedded(in.activity["object"])
+	if !isA(inner, "Create") || in.by.actor.Type != "Group" {
+		return a.react(ctx, in)
+	}
+	wrapped := &incoming{agent: in.agent, activity: inner}
+	if a.checkIdentity(wrapped) != nil || a.checkObject(wrapped) != nil || !a.admits(hostOf(wrapped.actor)) || !a.concerns(inner) {
+		return outcomeIgnored, nil
+	}
+	var err error
+	if wrapped.by, err = a.confirm(ctx, wrapped, in.by); err != nil {
+		return outcomeIgnored, nil // the author's server does not know of it, or did not answer: nothing is believed
+	}
+	return a.create(ctx, wrapped)
+}
+
+// concerns says whether a wrapped activity names one of our agents: only then is anything fetched for it.
+func (a *Adapter) concerns(activity object) bool {
+	note := embedded(activity["object"])
+	named := func(iri string) bool {
+		_, found := a.agentOf(iri)
+		return found
+	}
+	for _, mention := range readMentions(note) {
+		if named(mention.href) {
+			return true
+		}
+	}
+	for _, iri := range append(references(note["to"]), references(note["cc"])...) {
+		if named(iri) {
+			return true
+		}
+	}
+	_, ours := a.replyID(reference(note["inReplyTo"]))
+	return ours
+}
+
+// quoteRequested refuses to be quoted (FEP-044f): an answer was written for its asker. Whoever quotes it all the same
+// does so without our stamp, which readers' servers look for.
+func (a *Adapter) quoteRequested(ctx context.Context, in *incoming) (string, error) {
+	id, ours := a.replyID(reference(in.activity["object"]))
+	if !ours || in.id == "" {
+		return outcomeIgnored, nil
+	}
+	row, found, err := a.reaction(ctx, object{"object": a.noteIRI(id)}, in.actor)
+	if err != nil || !found {
+		return outcomeIgnored, err
+	}
+	reply, _, err := a.options.Replies.Reply(ctx, row.Reply)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	return outcomeOf(a.rejectQuote(ctx, in, reply))
+}
+
+func (a *Adapter) rejectQuote(ctx context.Context, in *incoming, reply exchange.Reply) error {
+	type requested struct {
+		ID         string `json:"id"`
+		Type       string `json:"type"`
+		Actor      string `json:"actor"`
+		Object     string `json:"object"`
+		Instrument string `json:"instrument,omitempty"`
+	}
+	actor := a.actorIRI(reply.Agent)
+	return a.sendLater(ctx, reply.Agent, in.by.actor, struct {
+		Context []any     `json:"@context"`
+		ID      string    `json:"id"`
+		Type    string    `json:"type"`
+		Actor   string    `json:"actor"`
+		Object  requested `json:"object"`
+		To      []string  `json:"to"`
+	}{
+		Context: []any{activityStreams, map[string]string{"QuoteRequest": "https://w3id.org/fep/044f#QuoteRequest"}},
+		ID:      actor + "#rejects/" + ownKeyOf(in.id, in.actor), Type: "Reject", Actor: actor, To: []string{in.actor},
+		Object: requested{in.id, "QuoteRequest", in.actor, a.noteIRI(reply.ID), reference(in.activity["instrument"])},
+	})
+}

@@ -1,0 +1,140 @@
+package activitypub
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+// TestGroupsShareActivities: of a wrapped Create only what the author's own server shows is used, and nothing is fetched
+// for what is not for us.
+func TestGroupsShareActivities(t *testing.T) {
+	cases := []struct {
+		name   string
+		kind   string // of whoever shares
+		serves string // what the author's server shows; empty = nothing
+		change func(note map[string]any)
+		want   string
+	}{
+		{"confirmed", "Group", "the author's words", nil, "the author's words"},
+		{"not there", "Group", "", nil, ""},
+		{"shared by a person", "Person", "the author's words", nil, ""},
+		{"not for us", "Group", "the author's words", func(note map[string]any) { delete(note, "cc"); delete(note, "tag") }, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			r.remote.addActor("alice", aliceKey(), func(doc map[string]any) { doc["type"] = c.kind })
+			author := newRemoteServer(t)
+			note := r.mentionNote("1", "what the group says")["object"].(map[string]any)
+			note["id"], note["attributedTo"] = author.base+"/n/1", author.actor("alice")
+			if c.change != nil {
+				c.change(note)
+			}
+			if c.serves != "" {
+				shown := map[string]any{}
+				body, _ := json.Marshal(note)
+				_ = json.Unmarshal(body, &shown)
+				shown["content"] = c.serves
+				author.serve("/n/1", shown)
+			}
+			r.accept(r.simple("Announce", map[string]any{
+				"id": author.base + "/a/1", "type": "Create", "actor": author.actor("alice"), "object": note, "to": public,
+			}))
+			got := strings.Join(r.texts(), "|")
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if c.change != nil && author.requests.Load() != 0 {
+				t.Error("something was fetched for an activity that is not for us")
+			}
+			if got != "" && r.engine.messages()[0].Message.Sender.Identities[0].Subject != author.actor("alice") {
+				t.Errorf("sender %+v", r.engine.messages()[0].Message.Sender)
+			}
+		})
+	}
+}
+
+func TestQuotesAreRefused(t *testing.T) {
+	r := newRig(t)
+	r.engine.replies["0190"] = exchange.Reply{ID: "0190", TurnID: "t1", Agent: "echo"}
+	for _, object := range []string{r.base + "/o/0190", r.base + "/o/0191", "https://elsewhere.example/1"} {
+		request := r.simple("QuoteRequest", object)
+		request["instrument"] = r.remote.base + "/notes/quote"
+		r.want(r.deliver(request).sign(), http.StatusAccepted, "")
+	}
+	jobs := r.engine.takeJobs(jobActivity)
+	if len(jobs) != 1 {
+		t.Fatalf("%q", jobs)
+	}
+	var job laterJob
+	var reject struct {
+		Type   string
+		Object struct{ Type, ID, Object, Instrument string }
+	}
+	if err := json.Unmarshal([]byte(jobs[0]), &job); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(job.Activity, &reject); err != nil || reject.Type != "Reject" || reject.Object.Type != "QuoteRequest" ||
+		reject.Object.Object != r.base+"/o/0190" || reject.Object.Instrument != r.remote.base+"/notes/quote" {
+		t.Errorf("%s, %v", job.Activity, err)
+	}
+}
+
+// FuzzNote: whatever a note holds, what becomes of it keeps the message contract.
+func FuzzNote(f *testing.F) {
+	r := newRig(f)
+	us := r.base + "/agents/echo"
+	for _, note := range []string{
+		`{"id":"https://m.example/1","type":"Note","content":"<p>hi</p>","to":"as:Public","tag":{"type":"Mention","href":"` + us + `"}}`,
+		`{"id":"https://m.example/1","type":["Question"],"contentMap":{"de":"x"},"oneOf":[{"name":"a","replies":{"totalItems":1e9}}],"closed":true}`,
+		`{"id":"https://m.example/1","type":"Page","name":"t","summaryMap":{"x":"y"},"image":{"url":[{"href":"https://f/x"}]},"attachment":["https://f.example",[[]],1]}`,
+		`{"id":"https://m.example/1","type":"Note","content":"x","tag":[{"type":"Emoji","name":":x:","icon":{"url":"https://f/e"}},{"type":"Link","rel":["a"],"mediaType":"application/activity+json","href":"https://f/q"}],"context":"tag:m.example,1:2","updated":"2026-01-01T00:00:00Z"}`,
+	} {
+		f.Add([]byte(note))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		note, err := parseObject(body)
+		if err != nil {
+			return
+		}
+		q, err := r.adapter.readNote(object{}, note, "https://m.example/users/a")
+		if err != nil || q == nil {
+			return
+		}
+		q.decide("")
+		agent := r.profile("echo")
+		parts := r.adapter.parts(q, agent)
+		name := q.threadName()
+		if len(name) > 2048 || !utf8.ValidString(name) {
+			t.Errorf("thread %q", name)
+		}
+		profile := new(normalized.SenderProfile)
+		if err := q.addFacts(profile); err != nil {
+			t.Error(err)
+		}
+		if len(parts) == 0 {
+			return
+		}
+		limits := normalized.DefaultLimits()
+		limits.AllowHTTP = true
+		in, err := r.adapter.normalize(t.Context(), &incoming{by: proven{actor: &remoteActor{ID: q.actor, Username: "a", Inbox: q.actor + "/inbox"}}}, withActivity(q), agent)
+		if err != nil || in == nil {
+			t.Fatal(err)
+		}
+		in.Message.Clean()
+		if err := normalized.Validate(in.Message, limits); err != nil && len(q.note) < 1000 {
+			t.Errorf("%v\n%s", err, body)
+		}
+	})
+}
+
+func withActivity(q *question) *question {
+	q.activity = "https://m.example/activity/1"
+	return q
+}
