@@ -2,6 +2,7 @@ package activitypub
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,7 +92,7 @@ func TestNoteContent(t *testing.T) {
 						continue
 					}
 					if tags, isList := value.([]any); isList && name == "tag" {
-						value = append(tags, note["tag"].([]any)...)
+						value = slices.Concat(tags, note["tag"].([]any))
 					}
 					note[name] = value
 				}

@@ -60,7 +60,7 @@ func (a *Adapter) noteUpdated(ctx context.Context, in *incoming) (string, error)
 
 // updatedNote gives the embedded note. One that is only named is fetched, if it is one that we have.
 func (a *Adapter) updatedNote(ctx context.Context, in *incoming, id string) (object, error) {
-	if note := embedded(in.activity["object"]); note != nil && len(note) > 2 {
+	if note := embedded(in.activity["object"]); len(note) > 2 {
 		return note, nil
 	}
 	_, found, err := a.options.State.Get(ctx, noteNamespace, id)
@@ -72,7 +72,7 @@ func (a *Adapter) updatedNote(ctx context.Context, in *incoming, id string) (obj
 	}
 	note, err := a.fetchExact(ctx, id)
 	if err != nil {
-		return nil, nil // the next edit, or the deletion, tells the same
+		return nil, nil //nolint:nilerr // the next edit, or the deletion, tells the same
 	}
 	return note, nil
 }

@@ -136,9 +136,12 @@ func (a *Adapter) yield(q *question, claim *exchange.Claim, current []byte) (*qu
 
 // newer gives the question with the version of its note that came before it.
 func (a *Adapter) newer(q *question, held heldNote) (*question, error) {
-	note, err := parseObject(held.Object)
-	if err != nil || held.Updated < q.version() {
+	if held.Updated < q.version() {
 		return q, nil
+	}
+	note, err := parseObject(held.Object)
+	if err != nil {
+		return nil, unavailable(err)
 	}
 	changed, err := a.readNote(note, note, q.actor)
 	if err != nil || changed == nil {

@@ -130,8 +130,5 @@ func (a *Adapter) reactionByID(ctx context.Context, actor, id string) (row react
 	if err != nil {
 		return row, false, unavailable(err)
 	}
-	if !found || json.Unmarshal(value, &row) != nil || row.Reaction.Actor != actor {
-		return row, false, nil
-	}
-	return row, true, nil
+	return row, found && json.Unmarshal(value, &row) == nil && row.Reaction.Actor == actor, nil
 }

@@ -56,8 +56,5 @@ func (a *Adapter) deed(ctx context.Context, namespace, id, actor string) (deed f
 	if err != nil {
 		return deed, false, unavailable(err)
 	}
-	if !found || json.Unmarshal(value, &deed) != nil || deed.Actor != actor {
-		return deed, false, nil
-	}
-	return deed, true, nil
+	return deed, found && json.Unmarshal(value, &deed) == nil && deed.Actor == actor, nil
 }

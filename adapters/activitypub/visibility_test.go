@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -80,9 +81,7 @@ func TestForeignConversations(t *testing.T) {
 	}
 	for id, c := range cases {
 		got := r.threadOf(id, func(n map[string]any) {
-			for name, value := range c.note {
-				n[name] = value
-			}
+			maps.Copy(n, c.note)
 		})
 		if got != c.want {
 			t.Errorf("%v: %s, want %s", c.note, got, c.want)

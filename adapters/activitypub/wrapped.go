@@ -2,6 +2,7 @@ package activitypub
 
 import (
 	"context"
+	"slices"
 
 	"inbox/exchange"
 )
@@ -15,11 +16,11 @@ func (a *Adapter) announced(ctx context.Context, in *incoming) (string, error) {
 	}
 	wrapped := &incoming{agent: in.agent, activity: inner}
 	if a.checkIdentity(wrapped) != nil || a.checkObject(wrapped) != nil || !a.admits(hostOf(wrapped.actor)) || !a.concerns(inner) {
-		return outcomeIgnored, nil
+		return outcomeIgnored, nil //nolint:nilerr // a share that is none is acknowledged like any other
 	}
 	var err error
 	if wrapped.by, err = a.confirm(ctx, wrapped, in.by); err != nil {
-		return outcomeIgnored, nil // the author's server does not know of it, or did not answer: nothing is believed
+		return outcomeIgnored, nil //nolint:nilerr // the author's server does not confirm it: nothing is believed
 	}
 	return a.create(ctx, wrapped)
 }
@@ -36,10 +37,8 @@ func (a *Adapter) concerns(activity object) bool {
 			return true
 		}
 	}
-	for _, iri := range append(references(note["to"]), references(note["cc"])...) {
-		if named(iri) {
-			return true
-		}
+	if slices.ContainsFunc(slices.Concat(references(note["to"]), references(note["cc"])), named) {
+		return true
 	}
 	_, ours := a.replyID(reference(note["inReplyTo"]))
 	return ours
