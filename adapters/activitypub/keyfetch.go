@@ -152,8 +152,8 @@ func ownedKey(actor *remoteActor, keyID, elsewhere string) (*remoteKey, error) {
 }
 
 func sameKey(one, other crypto.PublicKey) bool {
-	comparable, ok := one.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && comparable.Equal(other)
+	key, ok := one.(interface{ Equal(other crypto.PublicKey) bool })
+	return ok && key.Equal(other)
 }
 
 func (r *remoteActor) setMaterial(keyID, material string) {

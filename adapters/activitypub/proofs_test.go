@@ -3,6 +3,7 @@ package activitypub
 import (
 	"crypto/ed25519"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -40,9 +41,7 @@ func (r *rig) proveAs(name string, key ed25519.PrivateKey, activity map[string]a
 	}
 	options["proofValue"] = encodeMultibase(ed25519.Sign(key, digest))
 	proved := map[string]any{"proof": options}
-	for name, value := range activity {
-		proved[name] = value
-	}
+	maps.Copy(proved, activity)
 	return proved
 }
 

@@ -217,8 +217,9 @@ func resolverOf(t *testing.T) (*safehttp.Resolver, *atomic.Int64) {
 	go func() { ended <- server.ActivateAndServe() }()
 	<-started
 	t.Cleanup(func() {
-		_ = server.Shutdown()
-		<-ended
+		if err := errors.Join(server.Shutdown(), <-ended); err != nil {
+			t.Error(err)
+		}
 	})
 	return safehttp.NewResolver(connection.LocalAddr().String()), &asked
 }
