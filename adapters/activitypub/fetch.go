@@ -42,10 +42,10 @@ type fetched struct {
 func (a *Adapter) fetchSigned(ctx context.Context, iri string) (got fetched, err error) {
 	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
 	target := withoutFragment(iri)
-	response, err := a.get(ctx, target, a.signWith(ctx, true)) //nolint:bodyclose // read closes it
+	response, err := a.get(ctx, target, a.signWith(ctx, true))
 	if err == nil && response.StatusCode == http.StatusUnauthorized && strings.Contains(target, "?") {
 		_ = response.Body.Close()
-		response, err = a.get(ctx, target, a.signWith(ctx, false)) // servers that sign and verify the path without its query
+		response, err = a.get(ctx, target, a.signWith(ctx, false)) //nolint:bodyclose // read closes it; servers that sign and verify the path without its query
 	}
 	return read(response, err)
 }

@@ -152,7 +152,9 @@ func ownedKey(actor *remoteActor, keyID, elsewhere string) (*remoteKey, error) {
 }
 
 func sameKey(one, other crypto.PublicKey) bool {
-	key, ok := one.(interface{ Equal(other crypto.PublicKey) bool })
+	key, ok := one.(interface {
+		Equal(other crypto.PublicKey) bool
+	})
 	return ok && key.Equal(other)
 }
 
