@@ -210,6 +210,7 @@ func (s *Server) newEmail() (*email.Adapter, error) {
 		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.store.State(), Blobs: s.blobs,
 		Resolver: s.resolver, Logger: s.logger, Present: s.demands.Present, MaxHops: s.maxHops, Refuses: s.refusesAddress,
 	}
+	s.mailDelivery(&options)
 	if err := s.mailTransport(&options); err != nil {
 		return nil, err
 	}
@@ -241,6 +242,7 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, found.Routes()...)
 	routes = append(routes, s.activitypub.Routes()...)
 	routes = append(routes, s.a2a.Routes()...)
+	routes = append(routes, s.mailRoutes()...)
 	routes = append(routes, s.pages.Routes()...)
 	routes = append(routes, s.pull.Routes()...)
 	routes = append(routes, s.clientTools.Routes()...)
@@ -251,7 +253,7 @@ func (s *Server) buildHTTP() (err error) {
 		Tokens: s.store, Turns: s.store, Held: s.pipeline, Records: s.store, Approvals: s.demands,
 		ToolRecords: s.store, ToolRequests: s.pipeline,
 		Lists:   apiLists{listKeeper{s.config, s.store}},
-		Answers: answers{s.store, s.delivery},
+		Answers: answers{s.store, s.delivery}, Suppressions: s.store,
 	}).Routes()...)
 	s.http, err = httpserver.New(httpserver.Options{
 		Listen: s.config.HTTP.Listen, Flood: s.floodRates(), Routes: routes, Checks: []httpserver.Check{s.pingCheck()},

@@ -30,9 +30,12 @@ func (s *Server) handleActivities(adapter *activitypub.Adapter) {
 }
 
 func deliveryLimits(config *Config) map[string]delivery.Limits {
-	return map[string]delivery.Limits{normalized.ViaActivityPub: {
-		Concurrency: config.Federation.HostConcurrency, PerSecond: float64(config.Federation.HostRate), WaitsTogether: true,
-	}}
+	return map[string]delivery.Limits{
+		normalized.ViaActivityPub: {
+			Concurrency: config.Federation.HostConcurrency, PerSecond: float64(config.Federation.HostRate), WaitsTogether: true,
+		},
+		normalized.ViaEmail: mailLimits(config),
+	}
 }
 
 // hostAlive is told of servers that sent something with a good signature.

@@ -54,6 +54,7 @@ type APIOptions struct {
 	ToolRecords  ToolRecords
 	ToolRequests ToolRequests
 	Lists        Lists
+	Suppressions Suppressions
 }
 
 // API is what operators' programs call, below /api/v1. Every call needs a bearer token of scope exchange.TokenAdmin
@@ -84,6 +85,8 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodGet, "/api/v1/people", a.listPeople),
 		a.route(http.MethodDelete, "/api/v1/people", a.unlink),
 		a.route(http.MethodGet, "/api/v1/audit", a.listAudit),
+		a.route(http.MethodGet, "/api/v1/mail/suppressed", a.listSuppressed),
+		a.route(http.MethodDelete, "/api/v1/mail/suppressed", a.unsuppress),
 	}...)
 }
 

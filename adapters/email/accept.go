@@ -144,6 +144,12 @@ func operatorLast(recipients []recipient) []recipient {
 }
 
 func (a *Adapter) giveTo(ctx context.Context, mail *arrival, shared content, to recipient) error {
+	if to.bounce != "" {
+		return a.bounced(ctx, mail, to)
+	}
+	if _, err := a.reported(ctx, mail); err != nil {
+		return err
+	}
 	if to.agent == "" {
 		return a.keepForOperator(ctx, mail, to)
 	}
@@ -151,7 +157,9 @@ func (a *Adapter) giveTo(ctx context.Context, mail *arrival, shared content, to 
 	if err != nil {
 		return err
 	}
-	_, err = a.options.Receiver.Receive(ctx, in)
+	if _, err = a.options.Receiver.Receive(ctx, in); err == nil && a.options.Alive != nil && mail.sender.verified() {
+		a.options.Alive(ctx, mail.sender.from.Domain)
+	}
 	return err
 }
 

@@ -3,7 +3,6 @@ package email
 import (
 	"cmp"
 	"context"
-	"crypto"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,7 +25,7 @@ import (
 const (
 	ModeCapture   = "capture"   // nothing leaves; mails are kept for the operator
 	ModeSmarthost = "smarthost" // everything goes to one configured server
-	ModeMX        = "mx"        // direct to the recipients' servers; not in this version
+	ModeMX        = "mx"        // direct to the recipients' servers
 )
 
 // Defaults of Options.
@@ -107,13 +106,18 @@ type Options struct {
 	AllowPrivate        bool          // development: loopback is not limited, single-label domains are mail domains, no TLS needed for a login
 	TLSConfig           *tls.Config   // offers STARTTLS; nil = plain text only
 
-	Mode               string      // ModeCapture (default) or ModeSmarthost
-	Smarthost          string      // smtp://user:pass@host:port or smtps://…
-	SmarthostTLS       *tls.Config // roots for the smarthost's certificate; nil = the system's
-	Dialer             Dialer      // required with ModeSmarthost
-	DKIMSelector       string      // default "inbox"
-	DKIMKeyFile        string      // PEM of an RSA key; empty = one is generated and kept in State
-	AllowNewRecipients bool        // agents may write to people who were not in the conversation
+	Mode                string        // ModeCapture (default), ModeSmarthost or ModeMX
+	Smarthost           string        // smtp://user:pass@host:port or smtps://…
+	SmarthostTLS        *tls.Config   // roots for the smarthost's certificate; nil = the system's
+	Dialer              Dialer        // required with ModeSmarthost and ModeMX
+	MXPort              int           // of the recipients' servers; default 25
+	MXTLS               *tls.Config   // roots for certificates that an MTA-STS policy demands; nil = the system's
+	PolicyMode          string        // of our own MTA-STS policy file: none, testing or enforce; empty = none is served
+	Policies            PolicyFetcher // of MTA-STS; nil = policies are not asked for
+	DKIMSelector        string        // default "inbox"
+	DKIMEd25519Selector string        // of a second signature with Ed25519; empty = none
+	DKIMKeyFile         string        // PEM of an RSA key; empty = one is generated and kept in State
+	AllowNewRecipients  bool          // agents may write to people who were not in the conversation
 
 	// Present makes a demand ready for its reader: it checks the address once more and puts the secret into it, so it
 	// is called only for the mail to the asker. Default: policypart.Part.Confine to https://Domain.
@@ -123,6 +127,13 @@ type Options struct {
 	// Refuses says whether the operator keeps an address out; it is asked about From and MAIL FROM of a mail to an agent,
 	// before anything is looked up. Optional.
 	Refuses func(address string) bool
+
+	// Deliveries is told of reports about mails that had left, Suppressions keeps addresses that take nothing. Both are
+	// optional.
+	Deliveries   Deliveries
+	Suppressions Suppressions
+	// Alive is told of domains from which a proven mail came. Optional.
+	Alive func(ctx context.Context, domain string)
 
 	Receiver Receiver
 	Agents   Agents
@@ -141,7 +152,8 @@ type Adapter struct {
 	log      *slog.Logger
 	now      func() time.Time
 	dns      *cachedResolver
-	signer   crypto.Signer
+	signers  []signingKey
+	verpKey  []byte
 	sender   transport
 	kept     *mailStore // mode capture
 	operator *mailStore // postmaster and abuse
@@ -169,7 +181,10 @@ func New(options Options) (*Adapter, error) {
 	if a.sender, err = a.newTransport(); err != nil {
 		return nil, err
 	}
-	if a.signer, err = LoadKey(options.State, options.DKIMKeyFile); err != nil {
+	if a.signers, err = loadSigners(options); err != nil {
+		return nil, err
+	}
+	if a.verpKey, err = loadVERPKey(options.State); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -187,6 +202,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Hostname = cmp.Or(o.Hostname, identity.HostOf(o.Domain))
 	o.Mode = cmp.Or(o.Mode, ModeCapture)
 	o.DKIMSelector = cmp.Or(o.DKIMSelector, DefaultSelector)
+	o.MXPort = cmp.Or(o.MXPort, defaultMXPort)
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
 	o.MaxConnectionsPerIP = cmp.Or(o.MaxConnectionsPerIP, DefaultMaxConnectionsPerIP)
@@ -204,6 +220,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MaxHops == nil {
 		o.MaxHops = func(string) int { return defaultMaxHops }
+	}
+	if o.DKIMEd25519Selector != "" && (!validLabel(o.DKIMEd25519Selector) || o.DKIMEd25519Selector == o.DKIMSelector) {
+		return o, fmt.Errorf("mail.dkim_ed25519_selector: %q must be letters, digits, hyphens and dots, and another one than mail.dkim_selector", o.DKIMEd25519Selector)
 	}
 	if !validLabel(o.DKIMSelector) {
 		return o, fmt.Errorf("mail.dkim_selector: %q must be letters, digits, hyphens and dots", o.DKIMSelector)

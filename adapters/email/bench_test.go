@@ -72,7 +72,7 @@ func BenchmarkReply(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := s.adapter.sign(body); err != nil {
+		if _, err := s.adapter.sign(body, time.Now()); err != nil {
 			b.Fatal(err)
 		}
 	}

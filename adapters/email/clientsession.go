@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/emersion/go-smtp"
@@ -17,22 +16,25 @@ import (
 type clientSession struct {
 	client *smtp.Client
 	conn   net.Conn
+	who    string // the server, as the operator reads it
 	sent   int
 	began  bool // the current mail's first command was answered
+	ended  bool // the final dot was sent: without an answer nobody knows whether the mail arrived
 	since  time.Time
 }
 
-func (h *smarthost) transact(ctx context.Context, session *clientSession, mail outgoing) (string, error) {
-	session.began = false
-	stop := context.AfterFunc(ctx, func() { _ = session.conn.Close() })
-	text, err := session.transact(mail)
+// transact offers one mail and gives the session back to the pool while it is good for further ones.
+func (s *clientSession) transact(ctx context.Context, mail outgoing, pool *sessionPool, most int) (outcome, error) {
+	s.began, s.ended = false, false
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+	result, err := s.offer(mail)
 	alive := stop()
-	if session.sent++; err != nil || !alive || session.sent >= maxPerSession {
-		session.end(err == nil && alive)
-		return text, err
+	if s.sent++; err != nil || !alive || s.sent >= most {
+		s.end(alive && !dead(err))
+		return result, err
 	}
-	h.pool.give(session)
-	return text, nil
+	pool.give(s)
+	return result, nil
 }
 
 func (s *clientSession) end(polite bool) {
@@ -43,55 +45,67 @@ func (s *clientSession) end(polite bool) {
 	_ = s.client.Close()
 }
 
-func (s *clientSession) transact(mail outgoing) (string, error) {
+func (s *clientSession) offer(mail outgoing) (outcome, error) {
 	if limit, ok := s.client.MaxMessageSize(); ok && limit > 0 && len(mail.data) > limit {
-		return "", fault.GiveUp(fmt.Sprintf("the mail has %d bytes, the smarthost takes %d", len(mail.data), limit), nil)
+		return outcome{}, fault.GiveUp(fmt.Sprintf("the mail has %d bytes, the smarthost or the recipient's server takes %d (5.3.4)", len(mail.data), limit), nil)
 	}
-	if err := s.client.Mail(mail.from, &smtp.MailOptions{Size: int64(len(mail.data)), UTF8: needsUTF8(mail.recipients)}); err != nil {
-		return "", err
+	options := &smtp.MailOptions{Size: int64(len(mail.data)), UTF8: needsUTF8(mail.recipients), EnvelopeID: mail.envelopeID}
+	if able, _ := s.client.Extension("SMTPUTF8"); options.UTF8 && !able {
+		return outcome{}, fault.GiveUp("the recipient's server does not take internationalized addresses (5.6.7)", nil)
+	}
+	if err := s.client.Mail(mail.from, options); err != nil {
+		return outcome{}, err
 	}
 	s.began = true
-	refused, err := s.recipients(mail.recipients)
+	result, err := s.recipients(mail.recipients)
 	if err != nil {
-		return "", err
+		return result, err
 	}
 	data, err := s.client.Data()
 	if err != nil {
-		return "", err
+		return result, err
 	}
 	if _, err := data.Write(mail.data); err != nil {
-		return "", err
+		return result, err
 	}
+	s.ended = true
 	answer, err := data.CloseWithResponse()
 	if err != nil {
-		return "", err
+		return result, err
 	}
-	text := answer.StatusText
-	if len(refused) > 0 {
-		text += "; refused: " + strings.Join(refused, "; ")
-	}
-	return text, nil
+	result.text = answer.StatusText
+	return result, nil
 }
 
-// recipients offers all addresses. Final refusals leave their address out; a temporary one puts off the whole mail
-// before a byte of it was sent, so that the repeat doubles nothing.
-func (s *clientSession) recipients(addresses []string) (refused []string, err error) {
-	var last error
+// recipients offers all addresses. Those who are refused for good, and those who are put off while others are taken, are
+// left out of this mail. The error is set when nobody is left.
+func (s *clientSession) recipients(addresses []string) (result outcome, err error) {
+	full := false // the server takes no more recipients with this mail
 	for _, address := range addresses {
+		if full {
+			result.later = append(result.later, refusal{address, &smtp.SMTPError{Code: 452, EnhancedCode: smtp.EnhancedCode{4, 5, 3}, Message: "Too many recipients"}})
+			continue
+		}
 		err := s.client.Rcpt(address, nil)
 		var answer *smtp.SMTPError
 		switch {
 		case err == nil:
-		case errors.As(err, &answer) && answer.Code/100 == 5 && answer.Code != 552:
-			refused, last = append(refused, address+" ("+clip(answer.Message, 100)+")"), err
+		case !errors.As(err, &answer) || answer.Code == 421:
+			return outcome{}, err
+		case answer.Code/100 == 5 && !manyRecipients(answer) && !aboutLogin(answer.Code):
+			result.refused = append(result.refused, refusal{address, answer})
 		default:
-			return nil, err
+			result.later = append(result.later, refusal{address, answer})
+			full = manyRecipients(answer) || answer.EnhancedCode == (smtp.EnhancedCode{4, 5, 3})
 		}
 	}
-	if len(refused) == len(addresses) {
-		return nil, last
+	switch taken := len(addresses) - len(result.refused) - len(result.later); {
+	case taken > 0:
+		return result, nil
+	case len(result.later) > 0:
+		return result, result.later[len(result.later)-1].answer
 	}
-	return refused, nil
+	return result, result.refused[len(result.refused)-1].answer
 }
 
 func needsUTF8(addresses []string) bool {

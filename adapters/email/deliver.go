@@ -26,6 +26,10 @@ type destination struct {
 	Recipients []string `json:"recipients"` // envelope addresses
 }
 
+func readDestination(data json.RawMessage) (to destination, err error) {
+	return to, json.Unmarshal(data, &to)
+}
+
 // outgoing is a finished mail with its envelope.
 type outgoing struct {
 	from       string
@@ -35,11 +39,12 @@ type outgoing struct {
 	reply      exchange.Reply
 	key        string
 	data       []byte
+	envelopeID string // given back in delivery reports by servers that can (RFC 3461, section 4.4)
 }
 
 // transport brings a finished mail on its way. The text is what the peer said.
 type transport interface {
-	send(ctx context.Context, mail outgoing) (string, error)
+	send(ctx context.Context, mail outgoing) (outcome, error)
 	close()
 }
 
@@ -53,20 +58,20 @@ func (a *Adapter) newTransport() (transport, error) {
 	case ModeSmarthost:
 		return newSmarthost(a.options)
 	case ModeMX:
-		return nil, fmt.Errorf("mail.mode: %q is not available in this version; use %q or %q", ModeMX, ModeSmarthost, ModeCapture)
+		return a.newMX()
 	}
-	return nil, fmt.Errorf("mail.mode: %q is unknown; use %q or %q", a.options.Mode, ModeCapture, ModeSmarthost)
+	return nil, fmt.Errorf("mail.mode: %q is unknown; use %q, %q or %q", a.options.Mode, ModeCapture, ModeSmarthost, ModeMX)
 }
 
 // captureTransport keeps mails instead of sending them. A repeat of a delivery overwrites its own copy.
 type captureTransport struct{ mails *mailStore }
 
-func (t captureTransport) send(ctx context.Context, mail outgoing) (string, error) {
+func (t captureTransport) send(ctx context.Context, mail outgoing) (outcome, error) {
 	err := t.mails.put(ctx, Captured{
 		ID: mail.reply.ID + "/" + mail.key, From: mail.from, To: mail.recipients, MessageID: mail.messageID, Subject: mail.subject,
 		ReplyID: mail.reply.ID, Agent: mail.reply.Agent, At: mail.reply.CreatedAt.UTC(), Data: mail.data,
 	})
-	return "captured, not sent (mail.mode = capture)", err
+	return outcome{text: "captured, not sent (mail.mode = capture)"}, err
 }
 
 func (captureTransport) close() {}
@@ -169,27 +174,36 @@ func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 
 func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (string, error) {
 	notes, ok := readRoute(delivery.Reply.Route)
-	var to destination
-	if err := json.Unmarshal(delivery.Destination.Data, &to); err != nil || !ok || len(to.Recipients) == 0 {
+	to, err := readDestination(delivery.Destination.Data)
+	if err != nil || !ok || len(to.Recipients) == 0 {
 		return "", fault.GiveUp("the note on where to send this mail cannot be read", err)
 	}
 	people := a.audience(delivery.Reply, notes)
-	mail, err := a.render(ctx, delivery.Reply, notes, people)
+	recipients, left, err := a.open(ctx, delivery, to.Recipients)
+	if err != nil || len(recipients) == 0 {
+		return left, err
+	}
+	mail, err := a.finished(ctx, delivery, notes, people)
 	if err != nil {
 		return "", err
 	}
-	signed, err := a.sign(mail)
-	if err != nil {
-		return "", fault.GiveUp("the mail cannot be signed", err)
-	}
-	detail, err := a.sender.send(ctx, outgoing{
-		from: tagged(notes.Local, notes.Tag) + "@" + a.domain, recipients: to.Recipients, messageID: delivery.NativeID,
-		subject: replySubject(notes), reply: delivery.Reply, key: delivery.Destination.Key, data: signed,
+	token, from := a.returnPath(delivery.ID, tagged(notes.Local, notes.Tag))
+	result, err := a.sender.send(ctx, outgoing{
+		from: from, envelopeID: token, recipients: recipients, messageID: delivery.NativeID,
+		subject: replySubject(notes), reply: delivery.Reply, key: delivery.Destination.Key, data: mail.data,
 	})
-	if err == nil && len(people.refused) > 0 {
+	a.learn(ctx, delivery, recipients, result, err)
+	if err == nil && len(result.later) > 0 {
+		err = a.partly(ctx, delivery, to.Recipients, result)
+	}
+	if err != nil {
+		return "", a.keepForRepeat(ctx, delivery, mail, err)
+	}
+	detail := result.detail() + left
+	if len(people.refused) > 0 {
 		detail += "; left out: " + strings.Join(people.refused, ", ")
 	}
-	return clip(detail, 512), err
+	return clip(detail, 512), nil
 }
 
 // clip makes one clean line of at most the given bytes.
@@ -199,4 +213,13 @@ func clip(text string, bytes int) string {
 		text = strings.ToValidUTF8(text[:bytes], "")
 	}
 	return text
+}
+
+// ReplyIDOf gives the id of the reply that a Message-ID of ours was made from, and the domain behind it.
+func ReplyIDOf(messageID string) (replyID, domain string) {
+	at := strings.LastIndexByte(messageID, '@')
+	if at < 0 {
+		return "", ""
+	}
+	return messageID[:at], messageID[at+1:]
 }

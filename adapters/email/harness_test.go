@@ -44,12 +44,14 @@ var senderKey = sync.OnceValue(func() *rsa.PrivateKey {
 
 // nameServer is a real DNS server with records that a test may change.
 type nameServer struct {
-	mu      sync.Mutex
-	texts   map[string][]string // name with final dot
-	hosts   map[string]string
-	broken  map[string]bool // SERVFAIL
-	asked   map[string]int
-	address string
+	mu        sync.Mutex
+	texts     map[string][]string // name with final dot
+	hosts     map[string]string
+	exchanges map[string][]*dns.MX
+	broken    map[string]bool // SERVFAIL
+	brokenMX  map[string]bool
+	asked     map[string]int
+	address   string
 }
 
 func startNames(t testing.TB) *nameServer {
@@ -84,10 +86,19 @@ func (n *nameServer) breakName(name string) {
 	n.broken[dns.Fqdn(name)] = true
 }
 
+func (n *nameServer) breakMX(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.brokenMX = map[string]bool{dns.Fqdn(name): true}
+}
+
+func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 func (n *nameServer) answer(w dns.ResponseWriter, question *dns.Msg) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	reply := new(dns.Msg).SetReply(question)
+	reply.Authoritative = true
 	name, kind := strings.ToLower(question.Question[0].Name), question.Question[0].Qtype
 	n.asked[name]++
 	_, known := n.hosts[name]
@@ -95,13 +106,19 @@ func (n *nameServer) answer(w dns.ResponseWriter, question *dns.Msg) {
 	switch {
 	case n.broken[name]:
 		reply.Rcode = dns.RcodeServerFailure
+	case kind == dns.TypeMX && n.brokenMX[name]:
+		reply.Rcode = dns.RcodeServerFailure
+	case kind == dns.TypeMX && len(n.exchanges[name]) > 0:
+		for _, record := range n.exchanges[name] {
+			reply.Answer = append(reply.Answer, record)
+		}
 	case kind == dns.TypeTXT && ok:
 		for _, text := range texts {
 			reply.Answer = append(reply.Answer, &dns.TXT{Hdr: dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: 60}, Txt: chunks(text)})
 		}
 	case kind == dns.TypeA && known:
 		reply.Answer = append(reply.Answer, &dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: 60}, A: net.ParseIP(n.hosts[name])})
-	case !ok && !known:
+	case !ok && !known && len(n.exchanges[name]) == 0:
 		reply.Rcode = dns.RcodeNameError
 	}
 	_ = w.WriteMsg(reply)

@@ -70,3 +70,64 @@ func (p *sessionPool) close() {
 		session.end(true)
 	}
 }
+
+// domainPools keep sessions for each domain: mail servers of many domains at once, of which few are used again.
+type domainPools struct {
+	mu      sync.Mutex
+	domains map[string]*domainPool
+	closed  bool
+}
+
+type domainPool struct {
+	sessionPool
+	users int
+}
+
+func newDomainPools() *domainPools { return &domainPools{domains: map[string]*domainPool{}} }
+
+// of gives the pool of a domain; done must follow.
+func (p *domainPools) of(domain string) *sessionPool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := p.domains[domain]
+	if one == nil {
+		p.forgetIdle()
+		one = &domainPool{}
+		one.sessionPool.closed = p.closed
+		p.domains[domain] = one
+	}
+	one.users++
+	return &one.sessionPool
+}
+
+func (p *domainPools) done(domain string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one := p.domains[domain]; one != nil {
+		one.users--
+	}
+}
+
+// forgetIdle drops the pools of domains that nothing is sent to and that keep no session.
+func (p *domainPools) forgetIdle() {
+	for domain, one := range p.domains {
+		if one.users == 0 && one.empty() {
+			delete(p.domains, domain)
+		}
+	}
+}
+
+func (p *domainPools) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, one := range p.domains {
+		one.close()
+	}
+}
+
+func (p *sessionPool) empty() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.idle) == 0
+}

@@ -134,6 +134,9 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 		return s.countRefused(refusal)
 	}
 	env := s.transaction()
+	if found.bounce != "" && env.from != "" {
+		return s.countRefused(answer(550, smtp.EnhancedCode{5, 7, 1}, "This address takes delivery reports only, from the null sender"))
+	}
 	for _, known := range env.recipients {
 		if known.local == found.local {
 			return nil // the same agent twice in one mail hears it once

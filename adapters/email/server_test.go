@@ -380,7 +380,7 @@ func TestPortInUseIsOneSentence(t *testing.T) {
 
 func TestWrongModes(t *testing.T) {
 	s := start(t, nil)
-	for mode, want := range map[string]string{"mx": "not available in this version", "pigeon": "unknown", "smarthost": "mail.smarthost"} {
+	for mode, want := range map[string]string{"pigeon": "unknown", "smarthost": "mail.smarthost"} {
 		options := s.adapter.options
 		options.Mode = mode
 		if _, err := New(options); err == nil || !strings.Contains(err.Error(), want) {
@@ -397,7 +397,7 @@ func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mx.inbox.test"}, NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{"mx.inbox.test", "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		DNSNames: []string{"mx.inbox.test", "localhost", "mail.test", "*.good.test", "*.b.good.test", "evil.test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

@@ -1,9 +1,9 @@
 package email
 
 import (
-	"bytes"
 	"context"
 	"crypto"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -14,41 +14,75 @@ import (
 	"os"
 	"time"
 
-	"github.com/emersion/go-msgauth/dkim"
-
 	"inbox/identity"
-	"inbox/internal/signing"
 )
 
 const (
-	keyNamespace  = "email/dkim"
-	keyName       = "rsa"
-	keyBits       = 2048 // fits a DNS answer and is read by everybody
-	signatureLife = 7 * 24 * time.Hour
-	keyTimeout    = 30 * time.Second
+	keyNamespace = "email/dkim"
+	keyName      = "rsa"
+	keyNameSmall = "ed25519"
+	keyBits      = 2048 // fits a DNS answer and is read by everybody
+	keyTimeout   = 30 * time.Second
 )
-
-// signedFields covers what a reader believes. A name that stands once more than the mail has it cannot be added
-// afterwards (RFC 6376, section 8.15).
-var signedFields = []string{
-	"From", "From", "To", "Cc", "Subject", "Subject", "Date", "Date", "Message-ID", "In-Reply-To", "References",
-	"Reply-To", "MIME-Version", "Content-Type", "Content-Type", "Content-Transfer-Encoding", "Auto-Submitted",
-	chainField, chainField,
-}
 
 // DNSRecord gives the name and value of the TXT record that the operator publishes for a signing key. A value over
 // 255 bytes is published in several strings (RFC 6376, section 3.6.2.2). domain may carry a port.
 func DNSRecord(domain, selector string, key crypto.Signer) (name, value string) {
+	name = selector + "._domainkey." + identity.HostOf(domain)
+	if public, is := key.Public().(ed25519.PublicKey); is {
+		return name, "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public) // RFC 8463, section 4.2
+	}
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return "", "" // the key of LoadKey always encodes
 	}
-	return selector + "._domainkey." + identity.HostOf(domain), "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)
+	return name, "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)
 }
 
 // DNSRecord gives the name and value of this adapter's own key record.
 func (a *Adapter) DNSRecord() (name, value string) {
-	return DNSRecord(a.domain, a.options.DKIMSelector, a.signer)
+	return DNSRecord(a.domain, a.options.DKIMSelector, a.signers[0].signer)
+}
+
+// loadSigners gives the keys that sign: RSA, which everybody reads, and Ed25519 beside it where a selector is named.
+func loadSigners(options Options) ([]signingKey, error) {
+	key, err := LoadKey(options.State, options.DKIMKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	signers := []signingKey{{options.DKIMSelector, key}}
+	if options.DKIMEd25519Selector != "" {
+		small, err := LoadEd25519Key(options.State)
+		if err != nil {
+			return nil, err
+		}
+		signers = append(signers, signingKey{options.DKIMEd25519Selector, small})
+	}
+	return signers, nil
+}
+
+// LoadEd25519Key gives the second key, which all nodes share; it is made when it is missing.
+func LoadEd25519Key(state KeyState) (crypto.Signer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
+	defer cancel()
+	stored, found, err := state.Get(ctx, keyNamespace, keyNameSmall)
+	if err != nil {
+		return nil, fmt.Errorf("load dkim key: %w", err)
+	}
+	if !found {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return nil, fmt.Errorf("make dkim key: %w", err)
+		}
+		if stored, _, err = state.PutIfAbsent(ctx, keyNamespace, keyNameSmall, []byte(base64.StdEncoding.EncodeToString(key.Seed())), time.Time{}); err != nil {
+			return nil, fmt.Errorf("store dkim key: %w", err)
+		}
+	}
+	seed, err := base64.StdEncoding.DecodeString(string(stored))
+	if err != nil || len(seed) != ed25519.SeedSize {
+		return nil, errors.New("the stored Ed25519 key for DKIM is damaged; remove its selector from the configuration")
+	}
+	return ed25519.NewKeyFromSeed(seed), nil
 }
 
 // LoadKey reads the key of keyFile, or without one the key that all nodes share; that one is made when it is missing.
@@ -123,20 +157,4 @@ func checkedKey(key *rsa.PrivateKey) (crypto.Signer, error) {
 		return nil, errNoRSA
 	}
 	return key, nil
-}
-
-// sign puts a DKIM-Signature on top of a finished mail.
-func (a *Adapter) sign(mail []byte) ([]byte, error) {
-	var out bytes.Buffer
-	out.Grow(len(mail) + 1024)
-	options := &dkim.SignOptions{
-		Domain: a.domain, Selector: a.options.DKIMSelector, Signer: a.signer,
-		HeaderCanonicalization: dkim.CanonicalizationRelaxed, BodyCanonicalization: dkim.CanonicalizationRelaxed,
-		HeaderKeys: signedFields, Expiration: time.Now().Add(signatureLife), // the library stamps t= from the same clock
-	}
-	err := signing.Do(func() error { return dkim.Sign(&out, bytes.NewReader(mail), options) })
-	if err != nil {
-		return nil, fmt.Errorf("sign mail: %w", err)
-	}
-	return out.Bytes(), nil
 }

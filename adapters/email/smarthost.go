@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
-
-	"inbox/internal/fault"
 )
 
 // Times of one outgoing session (RFC 5321, section 4.5.3.2).
@@ -86,25 +83,19 @@ func newSmarthost(options Options) (*smarthost, error) {
 
 // send hands over one mail. On a kept connection that turns out to be dead before the mail began it tries once more
 // on a new one.
-func (h *smarthost) send(ctx context.Context, mail outgoing) (string, error) {
+func (h *smarthost) send(ctx context.Context, mail outgoing) (outcome, error) {
 	if session := h.pool.take(); session != nil {
-		text, err := h.transact(ctx, session, mail)
+		result, err := session.transact(ctx, mail, &h.pool, maxPerSession)
 		if err == nil || session.began || ctx.Err() != nil || !dead(err) {
-			return text, h.class(err)
+			return result, classed("smarthost", err)
 		}
 	}
 	session, err := h.open(ctx)
 	if err != nil {
-		return "", h.class(err)
+		return outcome{}, classed("smarthost", err)
 	}
-	text, err := h.transact(ctx, session, mail)
-	return text, h.class(err)
-}
-
-// dead says whether the failure is the connection's and not an answer to this mail.
-func dead(err error) bool {
-	var refusal *smtp.SMTPError
-	return !errors.As(err, &refusal) || refusal.Code == 421
+	result, err := session.transact(ctx, mail, &h.pool, maxPerSession)
+	return result, classed("smarthost", err)
 }
 
 func (h *smarthost) open(ctx context.Context) (*clientSession, error) {
@@ -125,12 +116,6 @@ func (h *smarthost) open(ctx context.Context) (*clientSession, error) {
 	return session, nil
 }
 
-// setupError is trouble before a mail was offered: it says nothing about the mail, whatever its code.
-type setupError struct{ cause error }
-
-func (e *setupError) Error() string { return "open session: " + e.cause.Error() }
-func (e *setupError) Unwrap() error { return e.cause }
-
 func (h *smarthost) mechanism(client *smtp.Client) sasl.Client {
 	_, offered := client.Extension("AUTH")
 	words := strings.Fields(strings.ToUpper(offered))
@@ -138,37 +123,6 @@ func (h *smarthost) mechanism(client *smtp.Client) sasl.Client {
 		return sasl.NewLoginClient(h.user, h.password)
 	}
 	return sasl.NewPlainClient("", h.user, h.password)
-}
-
-// class says whether a failure is worth repeating: 5xx about this mail is final, everything else is not. Trouble
-// with the session itself (login, TLS, greeting) is the operator's to repair and must not cost a reply.
-func (h *smarthost) class(err error) error {
-	var refusal *smtp.SMTPError
-	var setup *setupError
-	var known *fault.Fault
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &known):
-		return err
-	case errors.As(err, &setup):
-		return fault.RetryIn(0, "smarthost: "+clip(setup.cause.Error(), 400), err)
-	case !errors.As(err, &refusal):
-		return fault.RetryIn(0, "smarthost: "+clip(err.Error(), 400), err)
-	}
-	text := clip(codeText(refusal), 480)
-	if refusal.Code/100 != 5 || refusal.Code == 552 && refusal.EnhancedCode != (smtp.EnhancedCode{5, 3, 4}) || refusal.Code == 530 || refusal.Code == 535 || refusal.Code == 538 {
-		return fault.RetryIn(0, "smarthost: "+text, err)
-	}
-	return fault.GiveUp("smarthost: "+text, err)
-}
-
-func codeText(e *smtp.SMTPError) string {
-	code := strconv.Itoa(e.Code)
-	if e.EnhancedCode != (smtp.EnhancedCode{}) && e.EnhancedCode != smtp.NoEnhancedCode {
-		code += fmt.Sprintf(" %d.%d.%d", e.EnhancedCode[0], e.EnhancedCode[1], e.EnhancedCode[2])
-	}
-	return code + " " + e.Message
 }
 
 func (h *smarthost) close() { h.pool.close() }

@@ -21,10 +21,10 @@ func (h *smarthost) greet(ctx context.Context, conn net.Conn) (*clientSession, e
 		if err := secured.HandshakeContext(ctx); err != nil {
 			return nil, fmt.Errorf("tls with %s: %w", h.address, err)
 		}
-		return h.login(secured, conn)
+		return h.login(&replyConn{Conn: secured}, conn)
 	}
 	_ = conn.SetDeadline(time.Now().Add(commandTimeout))
-	offered, err := startTLS(conn, h.hello)
+	offered, err := startTLS(&replyConn{Conn: conn}, h.hello)
 	if err != nil {
 		return nil, err
 	}
@@ -34,12 +34,12 @@ func (h *smarthost) greet(ctx context.Context, conn net.Conn) (*clientSession, e
 		if err != nil {
 			return nil, err
 		}
-		return h.login(&greetedConn{Conn: secured}, conn)
+		return h.login(&greetedConn{Conn: &replyConn{Conn: secured}}, conn)
 	}
 	if h.user != "" && !h.relaxed {
 		return nil, errors.New(h.address + " offers no STARTTLS, and the password must not travel in the clear")
 	}
-	return h.login(&greetedConn{Conn: conn}, conn)
+	return h.login(&greetedConn{Conn: &replyConn{Conn: conn}}, conn)
 }
 
 func (h *smarthost) secure(ctx context.Context, conn net.Conn) (net.Conn, error) {
@@ -60,28 +60,47 @@ func startTLS(conn net.Conn, hello string) (offered bool, err error) {
 	if _, _, err := text.ReadResponse(220); err != nil {
 		return false, err
 	}
-	if err := text.PrintfLine("EHLO %s", hello); err != nil {
-		return false, err
-	}
-	_, extensions, err := text.ReadResponse(250)
+	extensions, err := sayHello(text, hello)
 	if err != nil {
 		return false, err
 	}
+	if !offersTLS(extensions) {
+		return false, nothingMore(text)
+	}
+	return true, askTLS(text)
+}
+
+func sayHello(text *textproto.Conn, hello string) (extensions string, err error) {
+	if err := text.PrintfLine("EHLO %s", hello); err != nil {
+		return "", err
+	}
+	_, extensions, err = text.ReadResponse(250)
+	return extensions, err
+}
+
+func offersTLS(extensions string) (offered bool) {
 	for line := range strings.SplitSeq(extensions, "\n") {
 		offered = offered || strings.EqualFold(strings.TrimSpace(line), "STARTTLS")
 	}
-	if offered {
-		if err := text.PrintfLine("STARTTLS"); err != nil {
-			return false, err
-		}
-		if _, _, err := text.ReadResponse(220); err != nil {
-			return false, err
-		}
+	return offered
+}
+
+func askTLS(text *textproto.Conn) error {
+	if err := text.PrintfLine("STARTTLS"); err != nil {
+		return err
 	}
+	if _, _, err := text.ReadResponse(220); err != nil {
+		return err
+	}
+	return nothingMore(text)
+}
+
+// nothingMore refuses what somebody on the way may have put in: it would be taken for the server's own answer later.
+func nothingMore(text *textproto.Conn) error {
 	if text.R.Buffered() > 0 {
-		return false, errors.New("the server sent more than it was asked for before TLS")
+		return errors.New("the server sent more than it was asked for before TLS")
 	}
-	return offered, nil
+	return nil
 }
 
 // greetedConn gives the client library the greeting that was read already.
@@ -100,9 +119,8 @@ func (c *greetedConn) Read(p []byte) (int, error) {
 }
 
 func (h *smarthost) login(conn, raw net.Conn) (*clientSession, error) {
-	client := smtp.NewClient(conn)
-	client.CommandTimeout, client.SubmissionTimeout = commandTimeout, finalTimeout
-	if err := client.Hello(h.hello); err != nil {
+	client, err := newClient(conn, h.hello)
+	if err != nil {
 		return nil, err
 	}
 	if h.user != "" {
@@ -110,5 +128,11 @@ func (h *smarthost) login(conn, raw net.Conn) (*clientSession, error) {
 			return nil, fmt.Errorf("%s refused the login of mail.smarthost: %w", h.address, err)
 		}
 	}
-	return &clientSession{client: client, conn: raw}, nil
+	return &clientSession{client: client, conn: raw, who: "smarthost"}, nil
+}
+
+func newClient(conn net.Conn, hello string) (*smtp.Client, error) {
+	client := smtp.NewClient(conn)
+	client.CommandTimeout, client.SubmissionTimeout = commandTimeout, finalTimeout
+	return client, client.Hello(hello)
 }

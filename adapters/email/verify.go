@@ -43,6 +43,7 @@ type recipient struct {
 	local    string // agent or postmaster, lower-case
 	tag      string
 	envelope string // as given
+	bounce   string // the delivery that reports to this address are about
 }
 
 // verdict is everything that was found out about a sender.

@@ -9,6 +9,7 @@ import (
 type Limits struct {
 	Concurrency int     // attempts at once; 0 = Options.PerKey
 	PerSecond   float64 // attempts begun in a second on this node; 0 = no limit
+	Burst       int     // of them at once after a quiet while; 0 = those of one second, at least one
 	// WaitsTogether says that a destination which asks one delivery to wait means all of them (Retry-After of HTTP).
 	WaitsTogether bool
 }
@@ -22,12 +23,15 @@ type paces struct {
 func newPaces() *paces { return &paces{next: map[string]time.Time{}} }
 
 // take reserves an attempt and says how long to wait for it. A wait of more than patience reserves nothing.
-func (p *paces) take(key string, perSecond float64, now time.Time, patience time.Duration) (wait time.Duration, ok bool) {
+func (p *paces) take(key string, perSecond float64, atOnce int, now time.Time, patience time.Duration) (wait time.Duration, ok bool) {
 	if perSecond <= 0 {
 		return 0, true
 	}
 	step := time.Duration(float64(time.Second) / perSecond)
-	burst := time.Second - step
+	burst := max(time.Second-step, 0)
+	if atOnce > 0 {
+		burst = step * time.Duration(atOnce-1)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.next) >= maxKeys {

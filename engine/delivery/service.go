@@ -21,7 +21,7 @@ import (
 
 var attempts = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_delivery_attempts_total",
-	Help: "Delivery attempts by channel and outcome (delivered, retry, dead, paused, withdrawn).",
+	Help: "Delivery attempts by channel and outcome (delivered, retry, dead, paused, withdrawn, bounced).",
 }, []string{"channel", "outcome"})
 
 // Options configure a Service. Store and Channels are required.
@@ -188,7 +188,7 @@ func (s *Service) enter(ctx context.Context, via, name string) (leave func(), de
 	if !ok {
 		return nil, nil, queue.SnoozeFor(time.Second + rand.N(time.Second))
 	}
-	wait, ok := s.paces.take(key, limits.PerSecond, now, slotWait)
+	wait, ok := s.paces.take(key, limits.PerSecond, limits.Burst, now, slotWait)
 	if !ok {
 		release()
 		return nil, nil, queue.SnoozeFor(wait + rand.N(wait/4+1))

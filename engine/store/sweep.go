@@ -74,6 +74,7 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepConditions, micros(time.Now().Add(-conditionAge))},
 		{sweepRemovedEntries, micros(time.Now().Add(-removedAge))},
 		{sweepCounters, nowMicros()},
+		{sweepFailures, micros(time.Now().Add(-failureAge))},
 	} {
 		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
 			return err

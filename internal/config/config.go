@@ -87,22 +87,6 @@ type SMTP struct {
 	MaxMessageBytes Size `toml:"max_message_bytes"`
 }
 
-// Mail says how answers by email leave.
-type Mail struct {
-	// `capture` (kept and shown, nothing leaves) or `smarthost`.
-	Mode string `toml:"mode"`
-	// Relay for `mode = "smarthost"`: `smtp://user:password@host:port` (STARTTLS) or `smtps://…` (TLS from the start).
-	Smarthost SecretURL `toml:"smarthost"`
-	// Port of the destinations' mail servers, for direct delivery, which this version cannot do yet.
-	MXPort int `toml:"mx_port"`
-	// DKIM selector: the public key is published at `<selector>._domainkey.<domain>`.
-	DKIMSelector string `toml:"dkim_selector"`
-	// PEM file with an existing RSA key for DKIM; empty = one is generated and kept in the database.
-	DKIMKeyFile string `toml:"dkim_key_file"`
-	// Waiting times between attempts for a mail. It is given up when the attempt after the last one fails.
-	Retry []time.Duration `toml:"retry" default:"1m, 5m, 15m, 30m, 1h, 2h, then every 4h up to 5 days"`
-}
-
 // DNS says who resolves names.
 type DNS struct {
 	// Resolver as `host:port`, for every lookup of mail authentication and of outgoing requests; empty = that of the

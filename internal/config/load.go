@@ -103,6 +103,11 @@ func (c *Config) deriveHostLimits() {
 	if c.Federation.AllowPrivate {
 		concurrency, rate = c.Queue.DeliveryConcurrency, 0
 	}
+	if c.Mail.DomainRate == unset {
+		if c.Mail.DomainRate = 30; c.Federation.AllowPrivate {
+			c.Mail.DomainRate = 0
+		}
+	}
 	if c.Federation.HostConcurrency == unset {
 		c.Federation.HostConcurrency = concurrency
 	}

@@ -42,6 +42,7 @@ func TestDevelopmentMode(t *testing.T) {
 	want.Development, want.Federation.AllowPrivate = true, true
 	want.PublicURL, want.Domain, want.SMTP.Hostname = "http://localhost:8080", "localhost:8080", "localhost"
 	want.Federation.HostConcurrency, want.Federation.HostRate = want.Queue.DeliveryConcurrency, 0
+	want.Mail.DomainRate = 0
 	echo := defaultAgent(true)
 	want.Agents = []Agent{echo}
 	if diff := cmp.Diff(want, got, comparePrefixes); diff != "" {

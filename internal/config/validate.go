@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/mail"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -131,6 +132,15 @@ func (c *Config) validateMail(p *problems) {
 		}
 	}
 	between(p, "mail.mx_port", c.Mail.MXPort, 1, 65535)
+	between(p, "mail.mta_sts_port", c.Mail.MTASTSPort, 1, 65535)
+	between(p, "mail.domain_rate", c.Mail.DomainRate, 0, 100_000)
+	oneOf(p, "mail.mta_sts", c.Mail.MTASTS, "none", "testing", "enforce")
+	if name := c.Mail.DKIMEd25519Selector; name != "" && (!selector.MatchString(name) || name == c.Mail.DKIMSelector) {
+		p.add("mail.dkim_ed25519_selector", fmt.Sprintf("%q is not a part of a DNS name, or that of the other key", name), "write letters, digits and hyphens")
+	}
+	if _, err := mail.ParseAddress(c.Mail.Reports); err != nil && c.Mail.Reports != "" {
+		p.add("mail.reports", fmt.Sprintf("%q is not an address", c.Mail.Reports), `write "postmaster@example.com"`)
+	}
 	if !selector.MatchString(c.Mail.DKIMSelector) {
 		p.add("mail.dkim_selector", fmt.Sprintf("%q is not a part of a DNS name", c.Mail.DKIMSelector), "write letters, digits and hyphens")
 	}
@@ -160,7 +170,6 @@ func (c *Config) validateLater(p *problems) {
 	}{
 		{"http.tls", c.HTTP.TLS == "acme", `write "files", or "off" behind a reverse proxy`},
 		{"blob_url", c.BlobURL.Reveal() != "file", `write "file"`},
-		{"mail.mode", c.Mail.Mode == "mx", `write "smarthost" or "capture"`},
 		{"a2a.issuers", len(c.A2A.Issuers) > 0, "remove it and mint tokens with: inbox tokens create"},
 		{"admin.listen", c.Admin.Listen != "", "remove it"},
 		{"telemetry.otlp_endpoint", c.Telemetry.OTLPEndpoint != "", "remove it; metrics are at /metrics"},

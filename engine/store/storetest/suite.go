@@ -50,16 +50,17 @@ type Documents interface {
 
 // Bench is an empty store under test.
 type Bench struct {
-	Pipeline   pipeline.Store
-	Delivery   delivery.Store
-	Queue      queue.Store
-	Records    Records
-	Watched    Watches
-	Documents  Documents
-	Trust      Trust
-	Moderation Moderation
-	InTx       func(ctx context.Context, work func(TrustTx) error) error
-	Notified   func() []string // "channel payload" of every notification so far
+	Pipeline     pipeline.Store
+	Delivery     delivery.Store
+	Queue        queue.Store
+	Records      Records
+	Watched      Watches
+	Documents    Documents
+	Trust        Trust
+	Moderation   Moderation
+	Suppressions Suppressions
+	InTx         func(ctx context.Context, work func(TrustTx) error) error
+	Notified     func() []string // "channel payload" of every notification so far
 }
 
 // Run runs the suite; open gives a new empty store each time.
@@ -69,6 +70,7 @@ func Run(t *testing.T, open func(t *testing.T) Bench) {
 		"deliveries": deliveryCases, "documents": documentCases, "tokens": tokenCases,
 		"demands": demandCases, "audit": auditCases, "people": peopleCases, "dispatches": dispatchCases, "resumed turns": resumeCases,
 		"revisions": revisionCases, "conditions": conditionCases, "moderation": moderationCases, "watches": watchCases,
+		"suppressions": suppressionCases,
 	}
 	for suite, cases := range suites {
 		for name, test := range cases {

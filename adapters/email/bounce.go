@@ -1,0 +1,264 @@
+package email
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/emersion/go-smtp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+var metricBounces = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_email_bounces_total", Help: "Reports about mails that had left, by kind (hard, soft, delayed, complaint, unmatched)."},
+	[]string{"kind"})
+
+// Deliveries is told of reports about mails that had left.
+type Deliveries interface {
+	// Bounced writes a report to the delivery and its timeline; fault.NotFound when there is no such delivery.
+	Bounced(ctx context.Context, bounce exchange.Bounce) error
+	// DeliveryOf finds the delivery of the mail with a Message-ID to a domain.
+	DeliveryOf(ctx context.Context, messageID, domain string) (deliveryID string, found bool, err error)
+	// DestinationOf gives the notes of a delivery's destination; fault.NotFound when there is no such delivery.
+	DestinationOf(ctx context.Context, deliveryID string) (exchange.Destination, error)
+}
+
+// Suppressions keeps the addresses that take no mail.
+type Suppressions interface {
+	// Suppressed gives those of the addresses, in lower case, that are suppressed.
+	Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error)
+	// MailFailed counts a failure and says whether the address is suppressed now and was not before.
+	MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error)
+}
+
+// addressKey is an address as suppressions know it.
+func addressKey(address string) string { return strings.ToLower(address) }
+
+func (a *Adapter) suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error) {
+	if a.options.Suppressions == nil || len(addresses) == 0 {
+		return nil, nil
+	}
+	keys := make([]string, 0, len(addresses))
+	for _, address := range addresses {
+		keys = append(keys, addressKey(address))
+	}
+	return a.options.Suppressions.Suppressed(ctx, keys)
+}
+
+// learn counts what an attempt said about its recipients.
+func (a *Adapter) learn(ctx context.Context, delivery exchange.Delivery, recipients []string, result outcome, cause error) {
+	for _, one := range result.refused {
+		kind := failureKind(enhancedOrNone(one.answer))
+		if kind != "" {
+			a.failed(ctx, exchange.MailFailure{Address: addressKey(one.address), Kind: kind, Reason: clip(codeText(one.answer), 300), DeliveryID: delivery.ID})
+		}
+	}
+	if found := fault.Of(cause); cause != nil && found.Permanent && nobodyThere(found.Public) {
+		for _, address := range recipients {
+			a.failed(ctx, exchange.MailFailure{Address: addressKey(address), Kind: exchange.FailureHard, Reason: clip(found.Public, 300), DeliveryID: delivery.ID})
+		}
+	}
+}
+
+// nobodyThere finds the failures of our own lookups that are about the domain itself.
+func nobodyThere(reason string) bool {
+	return strings.HasSuffix(reason, "(5.1.2)") || strings.HasSuffix(reason, "(5.1.10)")
+}
+
+func enhancedOrNone(answer *smtp.SMTPError) string {
+	if answer == nil || !hasEnhanced(answer) {
+		return "5.0.0"
+	}
+	return enhancedText(answer)
+}
+
+// failureKind says what a final status means for the address; empty = nothing, it is about the mail or about us.
+func failureKind(status string) string {
+	switch {
+	case status == "5.1.1", status == "5.1.2", status == "5.1.10":
+		return exchange.FailureHard
+	case strings.HasPrefix(status, "5.7."), strings.HasPrefix(status, "5.6."), status == "5.3.4", strings.HasPrefix(status, "5.5."):
+		return ""
+	}
+	return exchange.FailureSoft
+}
+
+func (a *Adapter) failed(ctx context.Context, failure exchange.MailFailure) {
+	if a.options.Suppressions == nil {
+		return
+	}
+	failure.At = a.now()
+	suppressed, err := a.options.Suppressions.MailFailed(ctx, failure)
+	switch {
+	case err != nil:
+		a.log.WarnContext(ctx, "a failure of an address could not be counted", "error", err)
+	case suppressed:
+		a.log.WarnContext(ctx, "nothing is sent to an address any more; see: inbox mail suppressed list",
+			"address", failure.Address, "kind", failure.Kind, "reason", failure.Reason)
+	}
+}
+
+// bounced takes a mail that came to a bounce address: with the token everything in it is about one delivery of ours. What
+// is no report is an automatic answer, which nobody reads.
+func (a *Adapter) bounced(ctx context.Context, mail *arrival, to recipient) error {
+	report, is := readReport(mail.fields, mail.body)
+	if !is {
+		report, is = plainReport(mail.fields)
+	}
+	if !is {
+		a.log.InfoContext(ctx, "an automatic answer to a mail of ours was dropped", "session", mail.env.id, "delivery", to.bounce)
+		return nil
+	}
+	return a.noteReport(ctx, to.bounce, report)
+}
+
+// plainReport reads what servers write that know no RFC 3464 (Exim, Gmail): X-Failed-Recipients.
+func plainReport(fields header) (deliveryReport, bool) {
+	var report deliveryReport
+	for _, one := range fields.all("X-Failed-Recipients") {
+		for text := range strings.SplitSeq(one.text(), ",") {
+			if address := plainAddress(text); address != "" && len(report.recipients) < maxReported {
+				report.recipients = append(report.recipients, reportedRecipient{
+					address: address, action: "failed", status: "5.0.0", diagnostic: fields.decoded("Subject"),
+				})
+			}
+		}
+	}
+	return report, len(report.recipients) > 0
+}
+
+// reported looks for a report in a mail that came to another address of ours: it counts when it carries a token of ours,
+// or when it is proven to come from the domain that it speaks about. It says whether it did. Others are ignored: a bounce
+// is easily forged.
+func (a *Adapter) reported(ctx context.Context, mail *arrival) (bool, error) {
+	report, is := readReport(mail.fields, mail.body)
+	if !is || a.options.Deliveries == nil {
+		return false, nil
+	}
+	id, known := a.tokenOf(report)
+	if !known {
+		var err error
+		if id, known, err = a.byMessageID(ctx, mail, report); err != nil {
+			return false, err
+		}
+	}
+	if !known {
+		metricBounces.WithLabelValues("unmatched").Inc()
+		return false, nil
+	}
+	return true, a.noteReport(ctx, id, report)
+}
+
+// tokenOf looks for a token of ours in the fields that carry our envelope back.
+func (a *Adapter) tokenOf(report deliveryReport) (deliveryID string, known bool) {
+	if id, valid := a.readToken(report.envelopeID); valid {
+		return id, true
+	}
+	if id, valid := a.tokenIn(report.mailFrom); valid {
+		return id, true
+	}
+	return a.tokenIn(report.returned.get("Return-Path"))
+}
+
+func (a *Adapter) byMessageID(ctx context.Context, mail *arrival, report deliveryReport) (deliveryID string, known bool, err error) {
+	id := messageID(report.returned)
+	if id == "" || !mail.sender.verified() || !strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], a.domain) {
+		return "", false, nil
+	}
+	for _, one := range report.recipients {
+		address := firstOf(one.original, one.address)
+		domain := address[strings.LastIndexByte(address, '@')+1:]
+		if domain == "" || !sameRegistered(domain, mail.sender.from.Domain) {
+			continue
+		}
+		if deliveryID, known, err = a.options.Deliveries.DeliveryOf(ctx, id, domain); known || err != nil {
+			return deliveryID, known, err
+		}
+	}
+	return "", false, nil
+}
+
+// noteReport writes a report to the delivery and counts it against its recipients. A delivery that is not known any more
+// is no error: the peer must not repeat its report.
+func (a *Adapter) noteReport(ctx context.Context, deliveryID string, report deliveryReport) error {
+	if a.options.Deliveries == nil {
+		return nil
+	}
+	place, err := a.options.Deliveries.DestinationOf(ctx, deliveryID)
+	if fault.Is(err, fault.NotFound) {
+		metricBounces.WithLabelValues("unmatched").Inc()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ours := recipientsOf(place)
+	for _, one := range report.recipients {
+		if err := a.noteRecipient(ctx, deliveryID, report.complaint, ours, one); err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Adapter) noteRecipient(ctx context.Context, deliveryID string, complaint bool, ours []string, one reportedRecipient) error {
+	address := matchRecipient(ours, one)
+	if address == "" {
+		return nil
+	}
+	bounce := exchange.Bounce{DeliveryID: deliveryID, Recipient: address}
+	failure := exchange.MailFailure{Address: address, DeliveryID: deliveryID}
+	switch {
+	case complaint:
+		bounce.Event, bounce.Reason = exchange.EventDeliveryComplaint, "reported as unwanted: "+firstOf(one.diagnostic, "abuse")
+		failure.Kind = exchange.FailureComplaint
+	case one.action == "failed":
+		status := firstOf(one.status, "5.0.0")
+		bounce.Event, bounce.Reason = exchange.EventDeliveryBounced, strings.TrimSpace("bounced: "+status+" "+one.diagnostic)
+		if failure.Kind = failureKind(status); strings.HasPrefix(status, "4.") {
+			failure.Kind = exchange.FailureSoft
+		}
+	case one.action == "delayed":
+		bounce.Event, bounce.Reason = exchange.EventDeliveryDelayed, strings.TrimSpace("delayed: "+one.status+" "+one.diagnostic)
+	default:
+		return nil // delivered, relayed, expanded: nothing went wrong
+	}
+	metricBounces.WithLabelValues(firstOf(failure.Kind, strings.TrimPrefix(bounce.Event, "delivery."))).Inc()
+	a.log.WarnContext(ctx, "a mail of ours came back", "delivery", deliveryID, "recipient", address, "event", bounce.Event, "reason", bounce.Reason)
+	if failure.Kind != "" {
+		failure.Reason = clip(bounce.Reason, 300)
+		a.failed(ctx, failure)
+	}
+	return a.options.Deliveries.Bounced(ctx, bounce)
+}
+
+// matchRecipient finds who of ours a report means. With one recipient it is that one, whatever a forwarding server made of
+// the address.
+func matchRecipient(ours []string, one reportedRecipient) string {
+	for _, address := range []string{one.original, one.address} {
+		if address != "" && slices.Contains(ours, address) {
+			return address
+		}
+	}
+	if len(ours) == 1 {
+		return ours[0]
+	}
+	return ""
+}
+
+// recipientsOf gives the addresses of a destination in lower case.
+func recipientsOf(place exchange.Destination) []string {
+	to, err := readDestination(place.Data)
+	if err != nil {
+		return nil
+	}
+	addresses := make([]string, 0, len(to.Recipients))
+	for _, address := range to.Recipients {
+		addresses = append(addresses, addressKey(address))
+	}
+	return addresses
+}

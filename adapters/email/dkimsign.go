@@ -1,0 +1,169 @@
+package email
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"inbox/internal/signing"
+)
+
+const (
+	signatureEpoch = 7 * 24 * time.Hour  // the time of a signature moves in steps of that
+	signatureLife  = 14 * 24 * time.Hour // limits replay, outlasts every schedule of repeats
+)
+
+// signedFields covers what a reader believes. A name that stands once more than the mail has it cannot be added
+// afterwards (RFC 6376, section 8.15).
+var signedFields = []string{
+	"From", "From", "To", "To", "Cc", "Cc", "Subject", "Subject", "Date", "Date", "Message-ID", "Message-ID",
+	"In-Reply-To", "In-Reply-To", "References", "References", "Reply-To", "Sender", "MIME-Version", "MIME-Version",
+	"Content-Type", "Content-Type", "Content-Transfer-Encoding", "Content-Transfer-Encoding", "Auto-Submitted", "Auto-Submitted",
+	"List-Unsubscribe", "List-Unsubscribe", "List-Unsubscribe-Post", "List-Unsubscribe-Post", chainField, chainField,
+}
+
+// signingKey is one key with the name under which it is published.
+type signingKey struct {
+	selector string
+	signer   crypto.Signer
+}
+
+func (k signingKey) algorithm() string {
+	if _, is := k.signer.Public().(ed25519.PublicKey); is {
+		return "ed25519-sha256"
+	}
+	return "rsa-sha256"
+}
+
+// sign puts one DKIM-Signature for each key on top of a finished mail (RFC 6376, RFC 8463). The time of the signature
+// follows from when the mail was written, and both algorithms are deterministic: a repeat has the same bytes, even after
+// a crash. That is why the signer of the library, which stamps the time itself, is not used.
+func (a *Adapter) sign(mail []byte, written time.Time) ([]byte, error) {
+	fields, body, err := splitHeader(mail)
+	if err != nil {
+		return nil, fmt.Errorf("sign mail: %w", err)
+	}
+	at := signatureTime(written, a.now())
+	digest := sha256.Sum256(relaxedBody(body))
+	var out bytes.Buffer
+	out.Grow(len(mail) + 2048)
+	for _, key := range a.signers {
+		field := signatureField(key, a.domain, at, digest[:])
+		value, err := signHeader(key, fields, field)
+		if err != nil {
+			return nil, fmt.Errorf("sign mail: %w", err)
+		}
+		out.WriteString(field + foldBase64(value) + "\r\n")
+	}
+	out.Write(mail)
+	return out.Bytes(), nil
+}
+
+// signatureTime is the same for all attempts within some days.
+func signatureTime(written, now time.Time) time.Time {
+	if written.IsZero() || written.After(now) {
+		return now
+	}
+	return written.Add(now.Sub(written).Truncate(signatureEpoch))
+}
+
+// signatureField is the field up to its value b=.
+func signatureField(key signingKey, domain string, at time.Time, digest []byte) string {
+	var names strings.Builder
+	width := 0
+	for i, name := range signedFields {
+		if i > 0 {
+			names.WriteString(":")
+		}
+		if width += len(name) + 1; width > 70 {
+			names.WriteString("\r\n\t ")
+			width = len(name)
+		}
+		names.WriteString(name)
+	}
+	return "DKIM-Signature: v=1; a=" + key.algorithm() + "; c=relaxed/relaxed; d=" + domain + ";\r\n\ts=" + key.selector +
+		"; t=" + strconv.FormatInt(at.Unix(), 10) + "; x=" + strconv.FormatInt(at.Add(signatureLife).Unix(), 10) +
+		";\r\n\th=" + names.String() + ";\r\n\tbh=" + base64.StdEncoding.EncodeToString(digest) + ";\r\n\tb="
+}
+
+// signHeader signs the fields of h=, from the lowest instance upwards, and the signature field itself (RFC 6376,
+// section 3.7).
+func signHeader(key signingKey, fields header, own string) (signature []byte, err error) {
+	hash := sha256.New()
+	left := map[string][]field{}
+	for _, f := range fields {
+		name := strings.ToLower(f.name)
+		left[name] = append(left[name], f)
+	}
+	for _, name := range signedFields {
+		name = strings.ToLower(name)
+		if rest := left[name]; len(rest) > 0 {
+			_, _ = hash.Write(relaxedField(rest[len(rest)-1].raw))
+			left[name] = rest[:len(rest)-1]
+		}
+	}
+	_, _ = hash.Write(bytes.TrimSuffix(relaxedField([]byte(own)), []byte("\r\n")))
+	digest, algorithm := hash.Sum(nil), crypto.Hash(crypto.SHA256)
+	if key.algorithm() != "rsa-sha256" {
+		algorithm = crypto.Hash(0) // RFC 8463, section 3: the digest itself is what is signed
+	}
+	err = signing.Do(func() (err error) {
+		signature, err = key.signer.Sign(nil, digest, algorithm)
+		return err
+	})
+	return signature, err
+}
+
+// relaxedField is a field in relaxed form (RFC 6376, section 3.4.2).
+func relaxedField(raw []byte) []byte {
+	name, value, _ := bytes.Cut(raw, []byte(":"))
+	var out bytes.Buffer
+	out.Write(bytes.ToLower(bytes.TrimRight(name, " \t")))
+	out.WriteByte(':')
+	out.Write(bytes.Join(bytes.FieldsFunc(value, isBlank), []byte(" ")))
+	out.WriteString("\r\n")
+	return out.Bytes()
+}
+
+func isBlank(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' }
+
+// relaxedBody is a body in relaxed form (RFC 6376, section 3.4.4).
+func relaxedBody(body []byte) []byte {
+	out := make([]byte, 0, len(body)+2)
+	end := 0 // of the last line that is not empty
+	for line := range bytes.SplitSeq(body, []byte("\r\n")) {
+		start, blank := len(out), false
+		for _, b := range bytes.TrimRight(line, " \t") {
+			if b == ' ' || b == '\t' {
+				blank = true
+				continue
+			}
+			if blank {
+				out = append(out, ' ')
+				blank = false
+			}
+			out = append(out, b)
+		}
+		filled := len(out) > start
+		if out = append(out, '\r', '\n'); filled {
+			end = len(out)
+		}
+	}
+	return out[:end]
+}
+
+func foldBase64(value []byte) string {
+	text := base64.StdEncoding.EncodeToString(value)
+	var out strings.Builder
+	for len(text) > 72 {
+		out.WriteString(text[:72] + "\r\n\t ")
+		text = text[72:]
+	}
+	return out.String() + text
+}

@@ -1,0 +1,165 @@
+package email
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Bounds of a delivery report.
+const (
+	maxReported     = 100
+	maxReportFields = 50
+)
+
+// deliveryReport is a delivery status notification (RFC 3464) or a complaint (RFC 5965) as read. Nothing in it is
+// believed before it is matched with a delivery of ours.
+type deliveryReport struct {
+	complaint  bool
+	envelopeID string
+	mailFrom   string // complaints: the envelope sender of the mail that is complained about
+	recipients []reportedRecipient
+	returned   header // of our mail, when it came back; may be nil
+}
+
+// reportedRecipient is what a report says about one recipient.
+type reportedRecipient struct {
+	address    string // lower-case, empty when it cannot be read
+	original   string // as we wrote it, when the report says so
+	action     string // failed, delayed, delivered, relayed, expanded
+	status     string // x.y.z
+	diagnostic string // what the server said
+}
+
+// readReport finds the report in a mail; false = it is none.
+func readReport(fields header, body []byte) (deliveryReport, bool) {
+	media, _ := mediaType(fields.get("Content-Type"), "text/plain")
+	if media != "multipart/report" && media != "message/delivery-status" && media != "message/feedback-report" {
+		return deliveryReport{}, false
+	}
+	walk := &mimeWalk{}
+	root, err := walk.parseEntity(fields, body, 0, "text/plain")
+	if err != nil {
+		return deliveryReport{}, false
+	}
+	var report deliveryReport
+	found := false
+	report.collect(root, &found)
+	return report, found
+}
+
+// collect walks the parts in order. The returned mail counts only outside of the machine-readable part.
+func (r *deliveryReport) collect(node *entity, found *bool) {
+	switch node.media {
+	case "message/delivery-status", "message/global-delivery-status":
+		*found = true
+		r.readStatus(node.decodeBody())
+	case "message/feedback-report":
+		*found, r.complaint = true, true
+		r.readFeedback(node.decodeBody())
+	case "message/rfc822", "message/global", "text/rfc822-headers", "message/global-headers", "message/rfc822-headers":
+		if r.returned == nil {
+			r.returned = headerAbove(node.decodeBody())
+		}
+	}
+	for _, child := range node.children {
+		r.collect(child, found)
+	}
+}
+
+// headerAbove reads a header as far as it goes: what came back is often cut or damaged.
+func headerAbove(text []byte) header {
+	fields, _, err := splitHeader(goodLines(text[:min(len(text), maxHeaderBytes)]))
+	if err != nil {
+		return nil
+	}
+	return fields
+}
+
+// goodLines gives the fields above the first line that is none.
+func goodLines(text []byte) []byte {
+	rest := text
+	for count := 0; len(rest) > 0 && count < maxHeaderFields; count++ {
+		line := cutField(rest)
+		if _, err := parseField(line); err != nil {
+			break
+		}
+		rest = rest[len(line):]
+	}
+	return text[:len(text)-len(rest)]
+}
+
+// readStatus reads the groups of fields of a delivery-status part: the first is about the message, each further one about
+// one recipient (RFC 3464, section 2.1). A group about a recipient may stand first in what careless servers write.
+func (r *deliveryReport) readStatus(text []byte) {
+	for len(text) > 0 && len(r.recipients) < maxReported {
+		text = bytes.TrimLeft(text, "\r\n")
+		fields, rest, err := splitHeader(text)
+		if err != nil || len(fields) > maxReportFields {
+			fields, rest = headerAbove(text), nil
+		}
+		if id := fields.get("Original-Envelope-Id"); id != "" && r.envelopeID == "" {
+			r.envelopeID = clip(id, 200)
+		}
+		if fields.has("Final-Recipient") || fields.has("Original-Recipient") {
+			r.recipients = append(r.recipients, reportedRecipient{
+				address: reportedAddress(fields.get("Final-Recipient")), original: reportedAddress(fields.get("Original-Recipient")),
+				action: strings.ToLower(firstToken(fields.get("Action"))), status: statusCode(fields.get("Status")),
+				diagnostic: clip(afterType(fields.get("Diagnostic-Code")), 300),
+			})
+		}
+		if len(rest) >= len(text) {
+			return
+		}
+		text = rest
+	}
+}
+
+// readFeedback reads the fields of a complaint (RFC 5965, section 3).
+func (r *deliveryReport) readFeedback(text []byte) {
+	fields := headerAbove(bytes.TrimLeft(text, "\r\n"))
+	r.mailFrom = clip(fields.get("Original-Mail-From"), 320)
+	r.envelopeID = clip(fields.get("Original-Envelope-Id"), 200)
+	kind := clip(firstToken(fields.get("Feedback-Type")), 40)
+	for _, one := range fields.all("Original-Rcpt-To") {
+		if len(r.recipients) < maxReported {
+			r.recipients = append(r.recipients, reportedRecipient{address: plainAddress(one.text()), diagnostic: kind})
+		}
+	}
+	if len(r.recipients) == 0 {
+		r.recipients = []reportedRecipient{{diagnostic: kind}}
+	}
+}
+
+func afterType(value string) string {
+	if _, text, found := strings.Cut(value, ";"); found {
+		return strings.TrimSpace(text)
+	}
+	return value
+}
+
+// reportedAddress reads "rfc822; user@host".
+func reportedAddress(value string) string { return plainAddress(afterType(value)) }
+
+// plainAddress gives an address in lower case; empty when it is none.
+func plainAddress(text string) string {
+	box, err := parseMailbox(strings.Trim(strings.TrimSpace(text), "<>"))
+	if err != nil {
+		return ""
+	}
+	return box.key()
+}
+
+// statusCode reads an enhanced status (RFC 3463); empty when it is none.
+func statusCode(value string) string {
+	code := firstToken(value)
+	parts := strings.Split(code, ".")
+	if len(parts) != 3 || len(parts[0]) != 1 || !strings.Contains("245", parts[0]) {
+		return ""
+	}
+	for _, part := range parts {
+		if part == "" || len(part) > 3 || strings.Trim(part, "0123456789") != "" {
+			return ""
+		}
+	}
+	return code
+}

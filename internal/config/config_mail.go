@@ -1,0 +1,33 @@
+package config
+
+import "time"
+
+// Mail says how answers by email leave.
+type Mail struct {
+	// `capture` (kept and shown, nothing leaves), `smarthost` (everything goes to one relay) or `mx` (directly to the
+	// servers of the recipients; needs port 25 outwards and an address of good repute).
+	Mode string `toml:"mode"`
+	// Relay for `mode = "smarthost"`: `smtp://user:password@host:port` (STARTTLS) or `smtps://…` (TLS from the start).
+	Smarthost SecretURL `toml:"smarthost"`
+	// Port of the destinations' mail servers, for `mode = "mx"`. Another one than 25 is for tests.
+	MXPort int `toml:"mx_port"`
+	// Port of the servers that publish MTA-STS policies, for `mode = "mx"`. Another one than 443 is for tests.
+	MTASTSPort int `toml:"mta_sts_port"`
+	// DKIM selector: the public key is published at `<selector>._domainkey.<domain>`.
+	DKIMSelector string `toml:"dkim_selector"`
+	// PEM file with an existing RSA key for DKIM; empty = one is generated and kept in the database.
+	DKIMKeyFile string `toml:"dkim_key_file"`
+	// Selector of a second signature with Ed25519 (RFC 8463), whose key is generated and kept in the database; empty = only
+	// RSA. Publish its record (`inbox dns`) before you turn it on.
+	DKIMEd25519Selector string `toml:"dkim_ed25519_selector"`
+	// Whether other servers must reach yours under TLS with a valid certificate: what the MTA-STS policy says that is
+	// served at `https://mta-sts.<domain>/.well-known/mta-sts.txt`: `none`, `testing` or `enforce`.
+	MTASTS string `toml:"mta_sts"`
+	// Address to which other servers send their reports about DMARC and TLS, for the records of `inbox dns`.
+	Reports string `toml:"reports" default:"postmaster@domain"`
+	// Mails begun in a minute to one domain with `mode = "mx"`, on this node; 0 = no limit. New senders who are faster lose
+	// their repute.
+	DomainRate int `toml:"domain_rate" default:"30; 0 with allow_private"`
+	// Waiting times between attempts for a mail. It is given up when the attempt after the last one fails.
+	Retry []time.Duration `toml:"retry" default:"1m, 5m, 15m, 30m, 1h, 2h, then every 4h up to 5 days"`
+}

@@ -1,0 +1,119 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+
+	"inbox/adapters/email"
+	"inbox/engine/delivery"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+	"inbox/internal/safehttp"
+	"inbox/normalized"
+)
+
+// Bounds of direct delivery to one domain.
+const (
+	domainConcurrency = 5
+	domainBurst       = 10
+)
+
+// mailLimits are those of the destinations' servers, where mail goes there directly.
+func mailLimits(config *Config) delivery.Limits {
+	if config.Mail.Mode != email.ModeMX {
+		return delivery.Limits{}
+	}
+	return delivery.Limits{Concurrency: domainConcurrency, PerSecond: float64(config.Mail.DomainRate) / 60, Burst: domainBurst, WaitsTogether: true}
+}
+
+// mailReports brings reports about mails to their deliveries.
+type mailReports struct {
+	store    *store.Store
+	delivery *delivery.Service
+}
+
+// Bounced writes a report to the delivery and its timeline.
+func (m mailReports) Bounced(ctx context.Context, bounce exchange.Bounce) error {
+	return m.delivery.Bounced(ctx, bounce)
+}
+
+// DeliveryOf finds the delivery of a mail to a domain; the left half of our Message-IDs is the reply's id.
+func (m mailReports) DeliveryOf(ctx context.Context, messageID, domain string) (string, bool, error) {
+	replyID, _ := email.ReplyIDOf(messageID)
+	reply, _, err := m.store.Reply(ctx, replyID)
+	if fault.Is(err, fault.NotFound) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	records, err := m.store.Deliveries(ctx, delivery.Filter{TurnID: reply.TurnID, Key: domain, Limit: 100})
+	if err != nil {
+		return "", false, err
+	}
+	for _, record := range records {
+		if record.ReplyID == reply.ID && record.NativeID == messageID {
+			return record.ID, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// DestinationOf gives where a delivery went.
+func (m mailReports) DestinationOf(ctx context.Context, id string) (exchange.Destination, error) {
+	record, _, err := m.store.Delivery(ctx, id)
+	return exchange.Destination{Key: record.Key, Address: record.Address, Data: record.Data}, err
+}
+
+// stsFetcher gets the MTA-STS policies of other domains.
+type stsFetcher struct {
+	client *safehttp.Client
+	port   int
+}
+
+// FetchPolicy gets a policy as RFC 8461, section 3.3, demands: a valid certificate, no redirects, text/plain.
+func (f stsFetcher) FetchPolicy(ctx context.Context, domain string, limit int64) ([]byte, error) {
+	host := "mta-sts." + domain
+	if f.port != 443 {
+		host = net.JoinHostPort(host, strconv.Itoa(f.port))
+	}
+	response, err := f.client.Get(ctx, "https://"+host+email.PolicyPath, safehttp.GetOptions{MaxBytes: limit, MaxRedirects: -1})
+	if err != nil {
+		return nil, fmt.Errorf("fetch policy: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	media, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if response.StatusCode != http.StatusOK || err != nil || media != "text/plain" {
+		return nil, fmt.Errorf("fetch policy: %s with content type %q", response.Status, response.Header.Get("Content-Type"))
+	}
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read policy: %w", err)
+	}
+	return text, nil
+}
+
+// mailDelivery fills in what sending mail needs.
+func (s *Server) mailDelivery(options *email.Options) {
+	options.MXPort = s.config.Mail.MXPort
+	options.DKIMEd25519Selector = s.config.Mail.DKIMEd25519Selector
+	options.PolicyMode = s.config.Mail.MTASTS
+	options.Policies = stsFetcher{s.client, s.config.Mail.MTASTSPort}
+	options.Deliveries = mailReports{s.store, s.delivery}
+	options.Suppressions = s.store
+	options.Alive = func(ctx context.Context, domain string) { s.delivery.Alive(ctx, normalized.ViaEmail, domain) }
+}
+
+func (s *Server) mailRoutes() []httpserver.Route {
+	if s.email == nil {
+		return nil
+	}
+	return s.email.Routes()
+}
