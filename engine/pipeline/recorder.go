@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"inbox/exchange"
@@ -12,12 +13,17 @@ import (
 const flushEvery = 100 * time.Millisecond
 
 // recorder writes the deltas of a growing answer as events, text gathered. An answer that is complete before the
-// first flush writes none: its response says it all.
+// first flush writes none: its response says it all. What an agent said before it fell silent is written by a timer.
 type recorder struct {
-	turnID  string
-	mark    *mark
+	turnID string
+	mark   *mark
+
+	mu      sync.Mutex
 	pending []normalized.Delta
 	flushed time.Time
+	timer   *time.Timer
+	ended   bool
+	err     error // of a flush by the timer
 }
 
 func newRecorder(turnID string, mark *mark) *recorder {
@@ -25,11 +31,40 @@ func newRecorder(turnID string, mark *mark) *recorder {
 }
 
 func (r *recorder) add(ctx context.Context, delta normalized.Delta) error {
-	r.gather(delta)
-	if time.Since(r.flushed) < flushEvery {
-		return nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
 	}
-	return r.flush(ctx)
+	r.gather(delta)
+	wait := flushEvery - time.Since(r.flushed)
+	if wait <= 0 {
+		return r.flush(ctx)
+	}
+	if r.timer == nil {
+		r.timer = time.AfterFunc(wait, func() { r.late(ctx) })
+	}
+	return nil
+}
+
+// late writes what nothing followed.
+func (r *recorder) late(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timer = nil
+	if !r.ended && r.err == nil && len(r.pending) > 0 && ctx.Err() == nil {
+		r.err = r.flush(ctx)
+	}
+}
+
+// end waits for a write under way; afterwards nothing is written any more.
+func (r *recorder) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
 }
 
 // gather joins neighbouring texts.

@@ -217,6 +217,7 @@ func (s *Service) runAgent(
 		return response, fault.RetryIn(0, "the answers of other agents cannot be read", err)
 	}
 	stream := newRecorder(turn.ID, mark)
+	defer stream.end()
 	held := agent.Settings.HoldsReply(message.Sender) // nobody may watch it grow
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
