@@ -99,21 +99,21 @@ type Spent struct {
 // SpentBy sums the steps among the events; nil when there are none. Costs are rounded to a billionth of their unit.
 func SpentBy(events []Event) *Spent {
 	var sum Spent
-	any := false
+	stepped := false
 	for i := range events {
 		switch events[i].Kind {
 		case EventModelCalled:
 			var step ModelStep
 			if json.Unmarshal(events[i].Body, &step) == nil {
-				any = true
+				stepped = true
 				sum.add(&step)
 			}
 		case EventToolCalled:
-			any = true
+			stepped = true
 			sum.ToolCalls++
 		}
 	}
-	if !any {
+	if !stepped {
 		return nil
 	}
 	sum.Cost = math.Round(sum.Cost*1e9) / 1e9

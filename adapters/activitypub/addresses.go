@@ -9,14 +9,11 @@ import (
 	"inbox/identity"
 )
 
-// remoteOrigin checks that an IRI may name something on another server: https (http under AllowPrivate), a host
+// isRemote says whether an IRI may name something on another server: https (http under AllowPrivate), a host
 // that is not ours.
-func (a *Adapter) remoteOrigin(iri string) (string, bool) {
+func (a *Adapter) isRemote(iri string) bool {
 	text, ok := origin(iri)
-	if !ok || !a.options.AllowPrivate && !strings.HasPrefix(text, "https://") {
-		return "", false
-	}
-	return text, !a.isOurs(text)
+	return ok && (a.options.AllowPrivate || strings.HasPrefix(text, "https://")) && !a.isOurs(text)
 }
 
 // isOurs says whether an IRI is on the host where our actors live.

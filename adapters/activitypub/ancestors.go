@@ -203,7 +203,7 @@ func (w *walk) add(from string, message normalized.HistoricalMessage) {
 // fetch gets one document within the budget.
 func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
 	host := hostOf(iri)
-	if _, remote := w.a.remoteOrigin(iri); !remote || !w.a.admits(host) || w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
+	if !w.a.isRemote(iri) || !w.a.admits(host) || w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
 		return fetched{}, errBudget
 	}
 	w.fetches++

@@ -106,7 +106,7 @@ func (a *Adapter) peerInboxes(ctx context.Context, job *laterJob) (places []dest
 		return nil, err
 	}
 	for _, inbox := range addresses {
-		if _, remote := a.remoteOrigin(inbox); remote && a.admits(hostOf(inbox)) {
+		if a.isRemote(inbox) && a.admits(hostOf(inbox)) {
 			places = append(places, destination{Inbox: inbox, Shared: true})
 		}
 		job.Peers.After = inbox

@@ -155,7 +155,7 @@ func (a *Adapter) provenCreate(ctx context.Context, reply exchange.Reply, made n
 
 // allowed refuses to send to whoever blocked the agent, to hosts that the operator excludes and to ourselves.
 func (a *Adapter) allowed(ctx context.Context, agent string, place destination) error {
-	if _, remote := a.remoteOrigin(place.Inbox); !remote {
+	if !a.isRemote(place.Inbox) {
 		return fault.GiveUp("the inbox is not an address on another server", nil)
 	}
 	if !a.admits(hostOf(place.Inbox)) {
@@ -247,7 +247,7 @@ func (a *Adapter) resolve(ctx context.Context, address identity.Address) (person
 	if err != nil {
 		return person{}, err
 	}
-	if _, remote := a.remoteOrigin(iri); !remote {
+	if !a.isRemote(iri) {
 		return person{}, errors.New("webfinger names no actor on another server")
 	}
 	actor, found := a.remote.storedActor(ctx, iri)

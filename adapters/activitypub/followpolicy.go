@@ -99,8 +99,11 @@ func (a *Adapter) decideFollow(ctx context.Context, job laterJob) error {
 		return fault.RetryIn(0, "our own store did not answer", err)
 	}
 	var entry follower
-	if !found || json.Unmarshal(value, &entry) != nil {
+	if !found {
 		return nil
+	}
+	if err := json.Unmarshal(value, &entry); err != nil {
+		return fault.GiveUp("the kept Follow cannot be read", err)
 	}
 	actor := &remoteActor{ID: job.Actor, Inbox: entry.Inbox}
 	if job.Inbox == "Accept" {

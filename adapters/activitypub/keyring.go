@@ -74,7 +74,7 @@ func (k *keyring) key(ctx context.Context, owner string) (*ownKey, error) {
 	}
 	made, err, _ := k.once.Do(owner, func() (any, error) { return k.load(context.WithoutCancel(ctx), owner) })
 	if err != nil && known != nil {
-		return known, nil //nolint:nilerr // the key from a minute ago still signs
+		return known, nil // the key from a minute ago still signs
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load signing key: %w", err)

@@ -146,7 +146,7 @@ func (a *Adapter) serveMedia(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	defer content.Close()
+	defer func() { _ = content.Close() }() // it was only read
 	media, _, err := mime.ParseMediaType(part.MIME)
 	disposition := "inline"
 	if err != nil || !safeMedia[media] {

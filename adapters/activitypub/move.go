@@ -28,7 +28,7 @@ type movedFrom struct {
 // moved queues the check of a Move: it asks another server, which nobody waits for.
 func (a *Adapter) moved(ctx context.Context, in *incoming) (string, error) {
 	target := reference(in.activity["target"])
-	if _, remote := a.remoteOrigin(target); reference(in.activity["object"]) != in.actor || !remote || target == in.actor || !a.admits(hostOf(target)) {
+	if reference(in.activity["object"]) != in.actor || !a.isRemote(target) || target == in.actor || !a.admits(hostOf(target)) {
 		return outcomeIgnored, nil
 	}
 	return outcomeOf(a.schedule(ctx, "activitypub:move:"+in.actor, laterJob{Kind: jobMove, Actor: in.actor, Inbox: target}))

@@ -109,7 +109,7 @@ func (a *Adapter) announceMove(ctx context.Context, agent, target string) error 
 // moveTarget reads an actor IRI, or finds the one behind an address.
 func (a *Adapter) moveTarget(ctx context.Context, target string) (string, error) {
 	if _, isIRI := origin(target); isIRI {
-		if _, remote := a.remoteOrigin(target); !remote || !a.admits(hostOf(target)) {
+		if !a.isRemote(target) || !a.admits(hostOf(target)) {
 			return "", fault.InField("target", "must be an account on another server that this one deals with")
 		}
 		return target, nil

@@ -209,7 +209,7 @@ func (a *Adapter) movedInbox(ctx context.Context, p parcel) (*url.URL, bool) {
 		return nil, false
 	}
 	for _, inbox := range []string{actor.SharedInbox, actor.Inbox} {
-		if _, remote := a.remoteOrigin(inbox); !remote || inbox == p.inbox {
+		if !a.isRemote(inbox) || inbox == p.inbox {
 			continue
 		}
 		if target, err := url.Parse(inbox); err == nil && a.options.Client.CheckURL(target) == nil {

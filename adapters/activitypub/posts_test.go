@@ -33,7 +33,7 @@ func TestLongAnswersAreSplit(t *testing.T) {
 	}{
 		{"short", normalized.Text("one\n\ntwo"), 20, 5, []string{"one\n\ntwo"}},
 		{"between paragraphs", normalized.Text("first paragraph\n\nsecond paragraph"), 20, 5, []string{"first paragraph", "second paragraph"}},
-		{"as many as fit", normalized.Text("aaa\n\nbbb\n\nccc ccc ccc"), 12, 5, []string{"aaa\n\nbbb", "ccc ccc ccc"}},
+		{"as many as fit", normalized.Text("aaa\n\nbbb\n\nccc dd eeee"), 12, 5, []string{"aaa\n\nbbb", "ccc dd eeee"}},
 		{"between sentences", normalized.Text("One is here. Two is there. Three."), 28, 5, []string{"One is here. Two is there.", "Three."}},
 		{"between words", normalized.Text("alpha beta gamma delta"), 12, 5, []string{"alpha beta", "gamma delta"}},
 		{"anywhere", normalized.Text(strings.Repeat("ä", 25)), 10, 5, []string{strings.Repeat("ä", 10), strings.Repeat("ä", 10), strings.Repeat("ä", 5)}},

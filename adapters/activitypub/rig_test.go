@@ -545,6 +545,7 @@ type remoteServer struct {
 	pages    map[string]http.HandlerFunc
 	fetched  map[string]int
 	arrived  []arrival
+	posted   chan struct{} // after an arrival; never blocks
 	answers  []func(http.ResponseWriter)
 	requires func(*http.Request) bool
 }
@@ -558,7 +559,7 @@ type arrival struct {
 }
 
 func newRemoteServer(t testing.TB) *remoteServer {
-	s := &remoteServer{t: t, pages: map[string]http.HandlerFunc{}, fetched: map[string]int{}}
+	s := &remoteServer{t: t, pages: map[string]http.HandlerFunc{}, fetched: map[string]int{}, posted: make(chan struct{}, 1)}
 	server := httptest.NewUnstartedServer(s)
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -667,6 +668,10 @@ func (s *remoteServer) takePost(w http.ResponseWriter, r *http.Request) {
 		handler, s.answers = s.answers[0], s.answers[1:]
 	}
 	s.mu.Unlock()
+	select {
+	case s.posted <- struct{}{}:
+	default:
+	}
 	if handler == nil {
 		w.WriteHeader(http.StatusAccepted)
 		return

@@ -206,7 +206,7 @@ func (a *Adapter) checkIdentity(in *incoming) error {
 	if in.id != "" && !sameOrigin(in.id, in.actor) {
 		return fault.InField("id", "activity and actor are on different servers")
 	}
-	if _, ok := a.remoteOrigin(in.actor); !ok {
+	if !a.isRemote(in.actor) {
 		return fault.InField("actor", "want an https address")
 	}
 	return nil

@@ -41,7 +41,7 @@ func (a *Adapter) thread(ctx context.Context, agent string, q *question) (name s
 	if found && q.continues(entry.Message, entry.Route) {
 		return entry.ThreadID, false, nil
 	}
-	_, remote := a.remoteOrigin(q.inReplyTo)
+	remote := a.isRemote(q.inReplyTo)
 	return q.threadName(), !found && remote, nil
 }
 

@@ -127,7 +127,7 @@ func (a *Adapter) checkClaim(r *http.Request, body []byte) (signed claim, err er
 	if !a.meansUs(r.Host) {
 		return claim{}, errors.New("signature was made for another host")
 	}
-	if _, ok := a.remoteOrigin(signed.KeyID); !ok {
+	if !a.isRemote(signed.KeyID) {
 		return claim{}, errors.New("keyId is not an address on another server")
 	}
 	if !a.admits(hostOf(signed.KeyID)) {

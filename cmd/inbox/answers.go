@@ -73,7 +73,7 @@ func editedText(input io.Reader, files []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }() // it was only read
 		input = file
 	}
 	text, err := io.ReadAll(io.LimitReader(input, maxEditedText))

@@ -90,11 +90,11 @@ type Move struct {
 type Condition struct {
 	Via         string    `json:"via"`
 	Key         string    `json:"key"`
-	PausedUntil time.Time `json:"paused_until"`      // zero = not paused
-	Opened      int       `json:"opened"`            // how often its breaker opened in a row
-	FailingDays int       `json:"failing_days"`      // different days with failures and no success between
-	FailedDay   int64     `json:"-"`                 // the last of them, in days since 1970
-	DeadAt      time.Time `json:"dead_at,omitempty"` // zero = it is tried
+	PausedUntil time.Time `json:"paused_until"`     // zero = not paused
+	Opened      int       `json:"opened"`           // how often its breaker opened in a row
+	FailingDays int       `json:"failing_days"`     // different days with failures and no success between
+	FailedDay   int64     `json:"-"`                // the last of them, in days since 1970
+	DeadAt      time.Time `json:"dead_at,omitzero"` // zero = it is tried
 	Reason      string    `json:"reason"`
 	UpdatedAt   time.Time `json:"updated_at"`
 }
