@@ -15,6 +15,13 @@ var spokenTypes = []string{"Note", "Article", "Page", "Question", "ChatMessage"}
 
 // create hands a new note to every agent that it is for, one message each.
 func (a *Adapter) create(ctx context.Context, in *incoming) (string, error) {
+	if in.namesOnly() {
+		return a.fetchLater(ctx, in)
+	}
+	return a.createWhole(ctx, in)
+}
+
+func (a *Adapter) createWhole(ctx context.Context, in *incoming) (string, error) {
 	q, err := a.question(in)
 	if err != nil || q == nil {
 		return outcomeIgnored, err

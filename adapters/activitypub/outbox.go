@@ -74,6 +74,8 @@ func (a *Adapter) Perform(ctx context.Context, payload string, attempt int) ([]L
 	switch job.Kind {
 	case jobMove:
 		return nil, a.checkMove(ctx, job.Actor, job.Inbox)
+	case jobObject:
+		return nil, a.takeNamed(ctx, job, attempt)
 	case jobFollow:
 		return nil, a.decideFollow(ctx, job)
 	case jobAddress:
