@@ -63,7 +63,7 @@ func cleanParts(parts []Part) []Part {
 func (p *Part) clean() {
 	switch p.Kind {
 	case PartText:
-		p.Content = cleanText(p.Content)
+		p.Content, p.New = cleanText(p.Content), cleanText(p.New)
 	case PartFile, PartArtifact:
 		p.Name = cleanFileName(p.Name)
 		p.Alt = cleanText(p.Alt)

@@ -84,7 +84,7 @@ func drawPart(t *rapid.T) Part {
 func drawText(t *rapid.T) Part {
 	return Part{
 		Kind: PartText, MIME: rapid.SampledFrom([]string{MIMEPlain, MIMEMarkdown, MIMEHTML}).Draw(t, "mime"),
-		Content: "x" + anyText.Draw(t, "content"),
+		Content: "x" + anyText.Draw(t, "content"), New: maybe(t, of(anyText)),
 	}
 }
 

@@ -31,6 +31,7 @@ type Part struct {
 
 	MIME    string // text, file, artifact
 	Content string // text
+	New     string // text: content without quoted older messages and signature; empty = all of content is new
 
 	BytesRef     *BytesRef // file, artifact
 	Name         string    // file, artifact, tool_call

@@ -50,6 +50,7 @@ func (w *writer) part(p *Part) {
 	case PartText:
 		w.field("mime", p.MIME)
 		w.field("content", p.Content)
+		w.optional("text_new", p.New)
 	case PartFile, PartArtifact:
 		w.file(p)
 	case PartLink:

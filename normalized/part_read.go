@@ -78,6 +78,8 @@ func (r *reader) textField(p *Part) bool {
 		p.MIME = r.string()
 	case "content":
 		p.Content = r.string()
+	case "text_new":
+		p.New = r.string()
 	default:
 		return false
 	}

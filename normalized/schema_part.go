@@ -38,6 +38,7 @@ var stated = DefaultLimits()
 func textSchema() schema {
 	return record([]string{"kind", "mime", "content"}, schema{
 		"kind": constant(PartText), "mime": among(MIMEPlain, MIMEMarkdown, MIMEHTML), "content": prose(stated.TextPart),
+		"text_new": prose(stated.TextPart),
 	})
 }
 

@@ -1,6 +1,7 @@
 package normalized
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,6 +14,22 @@ func PlainText(parts []Part) string { return joinParts(parts, plainPart) }
 // MarkdownText writes parts as one markdown document: plain text is escaped, so that it reads as it was written, HTML
 // is reduced to its text, images and links are marked up. The rest is as in PlainText.
 func MarkdownText(parts []Part) string { return joinParts(parts, markdownPart) }
+
+// NewParts gives parts in which a text says only what is new in it (Part.New), for readers who have the older messages.
+func NewParts(parts []Part) []Part {
+	for i := range parts {
+		if parts[i].New != "" {
+			parts = slices.Clone(parts)
+			break
+		}
+	}
+	for i := range parts {
+		if parts[i].New != "" {
+			parts[i].Content, parts[i].New = parts[i].New, ""
+		}
+	}
+	return parts
+}
 
 func joinParts(parts []Part, write func(*Part) string) string {
 	pieces := make([]string, 0, len(parts))

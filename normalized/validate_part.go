@@ -75,6 +75,7 @@ func (c *checker) text(at *place, p *Part) {
 		c.broken(&mime, textMIMERule)
 	}
 	c.prose(at, "content", p.Content, c.limits.TextPart)
+	c.prose(at, "text_new", p.New, c.limits.TextPart)
 }
 
 // unsafeSchemes run or reveal something instead of leading somewhere.
@@ -155,7 +156,7 @@ func (c *checker) foreignPolicy(at *place, p *policypart.Part) {
 func partTexts(parts []Part) (total int) {
 	for i := range parts {
 		p := &parts[i]
-		total += len(p.Content) + len(p.Args) + len(p.Result) + len(p.Alt) + len(p.Description) + len(p.Title) +
+		total += len(p.Content) + len(p.New) + len(p.Args) + len(p.Result) + len(p.Alt) + len(p.Description) + len(p.Title) +
 			len(p.Name) + len(p.ID) + len(p.URL) + len(p.whole) + p.unknown.size()
 	}
 	return total

@@ -20,6 +20,7 @@ const (
 // content is what a mail says, the same for each of its recipients.
 type content struct {
 	text      string // without subject
+	fresh     string // without quotations and signature too; empty = all of text is new
 	mime      string
 	forwarded []string // text of enclosed mails
 	files     []normalized.Part
@@ -33,11 +34,16 @@ func (a *Adapter) content(ctx context.Context, mail *arrival) (content, error) {
 	if err != nil {
 		return content{}, fault.InField("body", err.Error())
 	}
-	reader := &contentReader{blobs: a.options.Blobs, walk: walk, budget: 2*len(mail.mail) + 64<<10}
+	reader := &contentReader{blobs: a.options.Blobs, walk: walk, budget: 2*len(mail.mail) + 64<<10, forwarded: forwards(mail.fields.decoded("Subject"))}
 	if err := reader.read(ctx, root, false); err != nil {
 		return content{}, err
 	}
 	reader.result.text = strings.TrimSpace(reader.text.String())
+	subject := mail.fields.decoded("Subject")
+	answers := mail.fields.has("In-Reply-To") || mail.fields.has("References") || baseSubject(subject) != strings.TrimSpace(subject)
+	if own := fresh(strings.TrimSpace(reader.own.String()), subject, answers); own != reader.result.text && visible(own) {
+		reader.result.fresh = own
+	}
 	return reader.result, nil
 }
 
@@ -48,7 +54,10 @@ type contentReader struct {
 	inline int
 	budget int // decoded bytes left; base64 and quoted-printable never grow, so twice the wire size is plenty
 	text   strings.Builder
-	result content
+	own    strings.Builder // of text, what the clients' HTML marks as the sender's own
+
+	forwarded bool // the subject says that the mail is forwarded: nothing of it is old
+	result    content
 }
 
 // read takes one node. related is set below multipart/related, where everything behind the root is a resource.
@@ -66,7 +75,7 @@ func (r *contentReader) read(ctx context.Context, node *entity, related bool) er
 	case node.media == "message/rfc822" || node.media == "message/global":
 		return r.readEnclosed(ctx, node)
 	case node.isText() && !related:
-		r.addText(node.readText())
+		r.addText(node.readOwn(r.forwarded))
 		return nil
 	}
 	return r.addFile(ctx, node)
@@ -89,8 +98,7 @@ func (r *contentReader) readAlternative(ctx context.Context, node *entity) error
 	}
 	switch {
 	case plain != nil && (rich == nil || !stub(plain)):
-		content, mime := plain.readText()
-		r.addText(content, mime)
+		r.addText(plain.readOwn(r.forwarded))
 		return r.readResources(ctx, rich)
 	case rich != nil:
 		return r.read(ctx, rich, false)
@@ -178,14 +186,16 @@ func (e *entity) isText() bool {
 	return disposition != "attachment" && params["filename"] == ""
 }
 
-func (r *contentReader) addText(text, mime string) {
+func (r *contentReader) addText(text, mime, own string) {
 	if strings.TrimSpace(text) == "" {
 		return
 	}
 	if r.text.Len() > 0 {
 		r.text.WriteString("\n\n")
+		r.own.WriteString("\n\n")
 	}
 	r.text.WriteString(truncate(text))
+	r.own.WriteString(truncate(firstOf(own, text)))
 	if r.result.mime == "" || mime == normalized.MIMEMarkdown {
 		r.result.mime = mime
 	}

@@ -45,6 +45,9 @@ func show(parts []normalized.Part) []byte {
 	for _, part := range parts {
 		if part.Kind == normalized.PartText {
 			fmt.Fprintf(&out, "== %s\n%s\n", part.MIME, part.Content)
+			if part.New != "" {
+				fmt.Fprintf(&out, "== new\n%s\n", part.New)
+			}
 			continue
 		}
 		data, _ := base64.StdEncoding.DecodeString(part.BytesRef.DataBase64)
@@ -105,7 +108,7 @@ func wrap(text string) string {
 
 func TestTextIsCut(t *testing.T) {
 	c := &contentReader{}
-	c.addText(strings.Repeat("é", maxTextBytes), normalized.MIMEPlain)
+	c.addText(strings.Repeat("é", maxTextBytes), normalized.MIMEPlain, "")
 	if text := c.text.String(); len(text) > maxTextBytes+100 || !strings.HasSuffix(text, "the original mail is kept.]") {
 		t.Errorf("%d bytes, end %q", len(text), text[len(text)-50:])
 	}

@@ -23,15 +23,33 @@ var markdown = converter.NewConverter(converter.WithPlugins(base.NewBasePlugin()
 // fromHTML converts a mail's HTML to markdown, or to plain text when it has no structure. What a reader would not
 // see is removed first: hidden text is the usual way to slip instructions to a model. Nothing is ever fetched.
 func fromHTML(text string) (content, mime string) {
+	content, mime, _ = readHTML(text, false)
+	return content, mime
+}
+
+// readHTML also gives, as own, what is left without quotations and signature that the client marked; it is empty when
+// nothing was marked or when the mail is forwarded.
+func readHTML(text string, forwarded bool) (content, mime, own string) {
 	if len(text) > maxHTMLBytes {
 		text = strings.ToValidUTF8(text[:maxHTMLBytes], "")
 	}
 	document, err := html.Parse(strings.NewReader(text))
 	if err != nil {
-		return tokenText(text), normalized.MIMEPlain
+		return tokenText(text), normalized.MIMEPlain, ""
 	}
 	removeHidden(document)
 	unwrapLayout(document)
+	content, mime = convertHTML(document)
+	if !forwarded && removeQuoted(document) {
+		// In the form of the whole, so that both can be read alike.
+		if own, _ = convertHTML(document); mime == normalized.MIMEPlain {
+			own = squeeze(plainText(document))
+		}
+	}
+	return content, mime, own
+}
+
+func convertHTML(document *html.Node) (content, mime string) {
 	if !structured(document) {
 		return squeeze(plainText(document)), normalized.MIMEPlain
 	}

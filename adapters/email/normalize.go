@@ -82,15 +82,18 @@ func messageParts(shared content, subject, parentSubject string) ([]normalized.P
 	if mime == "" {
 		mime = normalized.MIMEPlain
 	}
-	text := shared.text
+	text, own := shared.text, shared.fresh
 	switch base := baseSubject(subject); {
 	case text == "":
 		text = base
 	case base != "" && !strings.EqualFold(base, baseSubject(parentSubject)):
 		text = "Subject: " + base + "\n\n" + text
+		if own != "" {
+			own = "Subject: " + base + "\n\n" + own
+		}
 	}
 	if text != "" {
-		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text})
+		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text, New: own})
 	}
 	if len(shared.forwarded) > 0 {
 		parts = append(parts, normalized.Text(truncate(strings.Join(shared.forwarded, "\n\n"))))

@@ -11,15 +11,21 @@ import (
 
 // readText decodes charset, flow and HTML.
 func (e *entity) readText() (content, mime string) {
+	content, mime, _ = e.readOwn(true)
+	return content, mime
+}
+
+// readOwn also gives what a client's HTML marks as the sender's own; empty = nothing was marked.
+func (e *entity) readOwn(forwarded bool) (content, mime, own string) {
 	text := decodeCharset(e.decodeBody(), e.params["charset"])
 	if e.media == "text/html" {
-		content, mime = fromHTML(text)
-		return readable(content), mime
+		content, mime, own = readHTML(text, forwarded)
+		return readable(content), mime, readable(own)
 	}
 	if strings.EqualFold(e.params["format"], "flowed") {
 		text = unflow(text, strings.EqualFold(e.params["delsp"], "yes"))
 	}
-	return readable(text), normalized.MIMEPlain
+	return readable(text), normalized.MIMEPlain, ""
 }
 
 // decodeCharset makes UTF-8. A missing, unknown or wrong charset never loses text.

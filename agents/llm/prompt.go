@@ -45,10 +45,22 @@ func prompt(turn agents.Turn, pictures *images, files string) []envelope.Envelop
 		if at := turn.HistoryCacheBreakpointAfter; at != nil && *at == i {
 			metadata[markBreakpoint] = true
 		}
-		transcript = append(transcript, earlier(&message.History[i], pictures.of("history", i), metadata))
+		turn := message.History[i]
+		if i > 0 {
+			turn.Parts = normalized.NewParts(turn.Parts)
+		}
+		transcript = append(transcript, earlier(&turn, pictures.of("history", i), metadata))
 	}
-	text := contextBlock(turn) + "\n\n" + wrap("request", message.Sender, contents(message.Parts)) + files
+	text := contextBlock(turn) + "\n\n" + wrap("request", message.Sender, contents(asked(message))) + files
 	return append(transcript, speech(text, pictures.of("request", 0), map[string]any{markRequest: true}))
+}
+
+// asked leaves out what a mail quotes when the conversation before it is in the prompt anyway.
+func asked(message *normalized.Message) []normalized.Part {
+	if len(message.History) == 0 {
+		return message.Parts
+	}
+	return normalized.NewParts(message.Parts)
 }
 
 func earlier(turn *normalized.HistoricalMessage, pictures []any, metadata map[string]any) envelope.Envelope {
