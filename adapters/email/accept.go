@@ -187,7 +187,7 @@ func smtpError(err error) *smtp.SMTPError {
 	case fault.Unauthenticated, fault.Forbidden:
 		return answer(550, smtp.EnhancedCode{5, 7, 1}, found.Public)
 	case fault.RateLimited:
-		return answer(450, smtp.EnhancedCode{4, 7, 28}, found.Public)
+		return answer(452, smtp.EnhancedCode{4, 7, 0}, found.Public) // message contract, section 12
 	}
 	return answer(451, smtp.EnhancedCode{4, 3, 0}, "Temporary trouble here, please try again later")
 }
