@@ -74,11 +74,9 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)
 	}
-	noReply := a.noReply(in.by.actor, agent)
-	if noReply == "" {
-		if noReply, err = a.onlyFollowers(ctx, in.by.actor, agent); err != nil {
-			return nil, unavailable(err)
-		}
+	noReply, err := a.noReply(ctx, in.by.actor, agent)
+	if err != nil {
+		return nil, unavailable(err)
 	}
 	return &exchange.Inbound{
 		Message: normalized.Message{
@@ -95,12 +93,20 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 	}, nil
 }
 
-// noReply keeps two programs from answering each other for hours, the commonest complaint about bots.
-func (a *Adapter) noReply(actor *remoteActor, agent exchange.AgentProfile) string {
-	if !actor.automated() || a.options.AnswersAgents != nil && a.options.AnswersAgents(agent.Name) {
-		return ""
+// noReply says why a note is not answered; empty = it is. It keeps two programs from answering each other for hours, the
+// commonest complaint about bots. Whoever blocked the agent could not see an answer, so that none is made.
+func (a *Adapter) noReply(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
+	if actor.automated() && (a.options.AnswersAgents == nil || !a.options.AnswersAgents(agent.Name)) {
+		return "the sender is an automated account (" + actor.Type + ") and this agent does not answer those", nil
 	}
-	return "the sender is an automated account (" + actor.Type + ") and this agent does not answer those"
+	blocked, err := a.blocked(ctx, agent.Name, actor.ID)
+	switch {
+	case err != nil:
+		return "", err
+	case blocked:
+		return "the sender has blocked this agent", nil
+	}
+	return a.onlyFollowers(ctx, actor, agent)
 }
 
 func (q *question) route(actor *remoteActor, address string, late bool) route {

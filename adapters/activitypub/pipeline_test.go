@@ -273,3 +273,103 @@ func TestOneNoteOneMessage(t *testing.T) {
 		})
 	}
 }
+
+// TestBlockStopsTheAgent: who blocked an agent is neither answered nor costs a run, until the block is lifted.
+func TestBlockStopsTheAgent(t *testing.T) {
+	h := newHouse(t)
+	release := h.hold()
+	defer release()
+	h.accept(h.mentionNote("1", "before"))
+	h.run("before")
+	block := h.simple("Block", h.base+"/agents/echo")
+	h.accept(block)
+	if turn := h.settled(); turn.State != exchange.StateCancelled || turn.Reason != reasonBlocked {
+		t.Errorf("the running turn is %s (%s)", turn.State, turn.Reason)
+	}
+	release()
+	h.accept(h.mentionNote("2", "while blocked"))
+	if turn := h.turns()[0]; turn.State != exchange.StateSilent || turn.Reason != "the sender has blocked this agent" {
+		t.Errorf("the question is %s (%s)", turn.State, turn.Reason)
+	}
+	undo := h.simple("Undo", block)
+	undo["id"] = block["id"].(string) + "/undo"
+	h.accept(undo)
+	h.accept(h.mentionNote("3", "afterwards"))
+	h.run("afterwards")
+	answer := h.reply()
+	if note := embedded(answer["object"]); str(note, "inReplyTo") != h.remote.base+"/notes/3" {
+		t.Errorf("the first answer is to %s", str(note, "inReplyTo"))
+	}
+	if asked := h.questions(); !slices.Equal(asked, []string{"before", "afterwards"}) {
+		t.Errorf("the agent was asked %q", asked)
+	}
+}
+
+// TestEditsAndDeletionsReachTheRun: the engine and the adapter agree on which message a note is, whatever comes first.
+func TestEditsAndDeletionsReachTheRun(t *testing.T) {
+	late := "2026-11-21T13:00:00Z"
+	t.Run("edit during the run", func(t *testing.T) {
+		h := newHouse(t)
+		release := h.hold()
+		defer release()
+		h.accept(h.mentionNote("1", "old words"))
+		h.run("old words")
+		h.accept(h.update("1", "new words", late))
+		h.run("new words")
+		release()
+		if turn := h.settled(); turn.State != exchange.StateAnswered || turn.Response.Parts[0].Content != "you said: new words" {
+			t.Errorf("%s %+v", turn.State, turn.Response)
+		}
+	})
+	t.Run("edit before its note", func(t *testing.T) {
+		h := newHouse(t)
+		h.accept(h.update("1", "new words", late))
+		h.accept(h.mentionNote("1", "old words"))
+		h.run("new words")
+		h.settled()
+	})
+	t.Run("deletion during the run", func(t *testing.T) {
+		h := newHouse(t)
+		release := h.hold()
+		defer release()
+		h.accept(h.mentionNote("1", "hello"))
+		h.run("hello")
+		h.accept(h.tombstone("1"))
+		if turn := h.settled(); turn.State != exchange.StateCancelled || len(turn.Message.Parts) > 0 && turn.Message.Parts[0].Content != "" {
+			t.Errorf("%s, parts %+v", turn.State, turn.Message.Parts)
+		}
+	})
+	t.Run("deletion before its note", func(t *testing.T) {
+		h := newHouse(t)
+		h.accept(h.tombstone("1"))
+		h.accept(h.mentionNote("1", "hello"))
+		if n := len(h.turns()); n != 0 {
+			t.Errorf("%d turns", n)
+		}
+	})
+	t.Run("deletion after the answer", func(t *testing.T) {
+		h := newHouse(t)
+		h.accept(h.mentionNote("1", "hello"))
+		h.reply()
+		h.accept(h.tombstone("1"))
+		turn := h.settled()
+		if turn.State != exchange.StateAnswered || turn.Response == nil || len(turn.Message.Parts) > 0 && turn.Message.Parts[0].Content != "" {
+			t.Errorf("%s, parts %+v, answer %+v", turn.State, turn.Message.Parts, turn.Response)
+		}
+		h.accept(h.mentionNote("1", "hello"))
+		if n := len(h.turns()); n != 1 {
+			t.Errorf("%d turns", n)
+		}
+	})
+	t.Run("deletion of the account", func(t *testing.T) {
+		h := newHouse(t)
+		release := h.hold()
+		defer release()
+		h.accept(h.mentionNote("1", "hello"))
+		h.run("hello")
+		h.accept(h.simple("Delete", h.remote.actor("alice")))
+		if turn := h.settled(); turn.State != exchange.StateCancelled || turn.Reason != reasonAccountDeleted {
+			t.Errorf("%s (%s)", turn.State, turn.Reason)
+		}
+	})
+}
