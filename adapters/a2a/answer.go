@@ -98,12 +98,38 @@ func (w *answer) finish(broken bool) {
 		w.writeProblem(p)
 		return
 	}
+	body := w.call.withResult(w.held.Bytes())
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "application/json")
-	header.Set("Content-Length", strconv.Itoa(w.held.Len()))
+	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.ResponseWriter.WriteHeader(w.status)
-	_, _ = w.ResponseWriter.Write(w.held.Bytes())
+	_, _ = w.ResponseWriter.Write(body)
+}
+
+// withResult puts the result into a JSON-RPC answer that has none: the SDK leaves out what is empty, and an answer with
+// neither result nor error is none (JSON-RPC 2.0, section 5).
+func (c *call) withResult(body []byte) []byte {
+	empty := ""
+	switch operation := c.operation(); {
+	case c.rest:
+	case operation == "ListTaskPushNotificationConfigs" && c.old:
+		empty = "[]"
+	case operation == "DeleteTaskPushNotificationConfig" && c.old:
+		empty = "null"
+	case operation == "DeleteTaskPushNotificationConfig":
+		empty = "{}"
+	}
+	var answer map[string]json.RawMessage
+	if empty == "" || json.Unmarshal(body, &answer) != nil || answer["result"] != nil || answer["error"] != nil {
+		return body
+	}
+	answer["result"] = json.RawMessage(empty)
+	completed, err := json.Marshal(answer)
+	if err != nil {
+		return body
+	}
+	return completed
 }
 
 type rpcAnswer struct {

@@ -246,6 +246,21 @@ func TestWebhooksOfATask(t *testing.T) {
 	}
 }
 
+// TestAnswersWithoutContent: an answer by JSON-RPC has a result, also where there is nothing to say.
+func TestAnswersWithoutContent(t *testing.T) {
+	b, _, _ := pushing(t)
+	task := b.rpc(b.ada, "SendMessage", `{"message":`+hello("m1")+`}`).at(t, "result.task.id").(string)
+	old := `{"id":"` + task + `","pushNotificationConfigId":"none"}`
+	for _, c := range []struct{ method, params, want string }{
+		{"tasks/pushNotificationConfig/list", old, `"result":[]`}, {"tasks/pushNotificationConfig/delete", old, `"result":null`},
+		{"DeleteTaskPushNotificationConfig", `{"taskId":"` + task + `","id":"none"}`, `"result":{}`},
+	} {
+		if got := b.rpc(b.ada, c.method, c.params); !strings.Contains(got.body, c.want) || !strings.Contains(got.body, `"jsonrpc":"2.0"`) {
+			t.Errorf("%s: %s, want %s", c.method, got.body, c.want)
+		}
+	}
+}
+
 // TestWebhookOfARefusedMessage: nothing stays of what was not taken.
 func TestWebhookOfARefusedMessage(t *testing.T) {
 	b, table, hook := pushing(t)

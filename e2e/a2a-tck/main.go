@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"inbox"
 	"inbox/agents"
@@ -21,16 +20,16 @@ import (
 )
 
 func main() {
-	linger := flag.Duration("linger", 0, "how long a message without a special prefix works (0.3: 2s)")
+	open := flag.Bool("open", false, "leave the task of a message without a special prefix open, for the kit of 0.3")
 	database := flag.String("database", "sqlite", "database_url of the server")
 	flag.Parse()
-	if err := run(*linger, *database); err != nil {
+	if err := run(*open, *database); err != nil {
 		fmt.Fprintln(os.Stderr, "a2a-tck:", err)
 		os.Exit(1)
 	}
 }
 
-func run(linger time.Duration, database string) error {
+func run(open bool, database string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	directory, err := os.MkdirTemp("", "a2a-tck-")
@@ -50,7 +49,7 @@ func run(linger time.Duration, database string) error {
 	if err != nil {
 		return err
 	}
-	server, token, err := prepare(ctx, config, script{linger})
+	server, token, err := prepare(ctx, config, script{open})
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,9 @@ func forward(listener net.Listener, target, token string, names *renamer) *http.
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: target})
 		r.Out.Host = r.In.Host
-		r.Out.Header.Set("Authorization", "Bearer "+token)
+		if r.Out.Header.Get("Authorization") == "" { // some tests send a wrong one
+			r.Out.Header.Set("Authorization", "Bearer "+token)
+		}
 		names.rename(r.Out)
 	}}
 	proxy.ModifyResponse = lateStatus

@@ -16,7 +16,7 @@ import (
 // script is the agent of the conformance kit: it does what the prefix of the message id says (scenarios/*.feature of the
 // kit). It knows nothing of A2A; everything goes through queue and store.
 type script struct {
-	linger time.Duration // how long a message without a known prefix works
+	open bool // messages without a known prefix leave their task open
 }
 
 // longWork is how long a task has to run for the kit's test of resubscription.
@@ -47,14 +47,18 @@ var steps = []struct {
 	{"test-resubscribe-message-id", works(longWork)},
 }
 
-// Handle answers by prefix; everything else is done after the linger time.
+// Handle answers by prefix. Everything else is done at once, or, for the kit of 0.3, stays open: its tests send without
+// "blocking", which clients of 0.3 mean as blocking, and then continue or cancel the task.
 func (s script) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
 	for _, step := range steps {
 		if strings.HasPrefix(turn.Message.ID, step.prefix) {
 			return step.answer(ctx)
 		}
 	}
-	return works(s.linger)(ctx)
+	if s.open {
+		return asks("What else?")(ctx)
+	}
+	return works(0)(ctx)
 }
 
 type answerer = func(context.Context) iter.Seq2[normalized.Delta, error]
