@@ -116,10 +116,10 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 	return adapter, nil
 }
 
-// maxRefusals is the adapter's limit, for which 0 means its own default.
+// maxRefusals is the adapter's own limit, or none where requests are not limited by address at all.
 func (s *Server) maxRefusals() int {
-	if limit := s.config.Federation.MaxRefused; limit > 0 {
-		return limit
+	if len(s.config.Limits.HTTP) > 0 {
+		return 0
 	}
 	return -1
 }

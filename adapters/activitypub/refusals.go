@@ -34,14 +34,14 @@ func (a *Adapter) countRefusal(r *http.Request, err error) {
 	}
 }
 
-// clientOf gives the network that a request came from: one IPv4 address, or the /64 that one IPv6 customer has. The
-// loopback address is nobody's: it is a proxy that does not tell for whom it asks.
+// clientOf gives the network that a request came from: one IPv4 address, or the /64 that one IPv6 customer has. Loopback
+// and private addresses are nobody's: they are a proxy that does not tell for whom it asks.
 func (a *Adapter) clientOf(r *http.Request) (key string, counts bool) {
 	if a.options.MaxRefusals < 0 {
 		return "", false
 	}
 	address := a.options.ClientAddress(r)
-	if !address.IsValid() || address.IsLoopback() {
+	if !address.IsValid() || address.IsLoopback() || address.IsPrivate() || address.IsLinkLocalUnicast() {
 		return "", false
 	}
 	if address.Is4() {

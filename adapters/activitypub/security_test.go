@@ -643,9 +643,11 @@ func oftenRefused(t *testing.T) {
 	}
 	from("2001:db8::2") // the same customer
 	r.refused(t, r.hello().sign(), 429, 0)
-	from("127.0.0.1") // a proxy that does not say for whom it asks
-	for range 5 {
-		r.refused(t, bad, 400, 0)
+	for _, proxy := range []string{"127.0.0.1", "172.17.0.1", "fd00::1"} { // it does not say for whom it asks
+		from(proxy)
+		for range 5 {
+			r.refused(t, bad, 400, 0)
+		}
 	}
 	from("198.51.100.8")
 	r.want(r.hello().sign(), http.StatusAccepted, "")

@@ -108,9 +108,6 @@ type Federation struct {
 	// captured on its way to another server can be repeated here; turn it off only for a peer that you know and that
 	// cannot do better.
 	RequireSignedHost bool `toml:"require_signed_host"`
-	// Refused requests (wrong signatures, malformed activities) of one network address in five minutes, after which all
-	// its deliveries are put off with 429; 0 = no limit. Loopback addresses are not counted: they are a proxy's.
-	MaxRefused int `toml:"max_refused"`
 	// Deliveries under way at the same time to one server. Not below 1.
 	HostConcurrency int `toml:"host_concurrency" default:"4; queue.delivery_concurrency with allow_private"`
 	// Deliveries begun in a second to one server, on this node; 0 = no limit.

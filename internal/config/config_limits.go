@@ -31,8 +31,9 @@ type Limits struct {
 	SenderCostPerDay string `toml:"sender_cost_per_day"`
 	// What the answers of one agent may cost in a day; empty = no budget.
 	AgentCostPerDay string `toml:"agent_cost_per_day"`
-	// Requests over HTTP from one address (of IPv6: one /64) that this node answers; above it they hear 429. Private
-	// addresses are not counted.
+	// Requests over HTTP from one address (of IPv6: one /64) that this node answers; above it they hear 429. Where there is
+	// such a limit, an address with 300 refused fediverse deliveries (forged, malformed) in five minutes is put off, too.
+	// Private addresses are not counted: they are a proxy's.
 	HTTP []string `toml:"http" default:"[\"3000/1m\"]; none with federation.allow_private"`
 	// Messages of one program to one agent in one thread within `bot_window` that are answered.
 	BotTurns int `toml:"bot_turns"`

@@ -10,7 +10,7 @@ func Default() *Config {
 		HTTP:       HTTP{Listen: "127.0.0.1:8080", TLS: "off", MaxBodyBytes: 10 << 20},
 		SMTP:       SMTP{Listen: "127.0.0.1:2525", MaxMessageBytes: 25 << 20},
 		Mail:       Mail{Mode: "capture", MXPort: 25, MTASTSPort: 443, DKIMSelector: "inbox", MTASTS: "testing", DomainRate: unset, Retry: mailRetry()},
-		Federation: Federation{Mode: "open", Retry: federationRetry(), RequireSignedHost: true, MaxRefused: 300, FollowersGetReplies: true, PostLength: 4000, HostConcurrency: unset, HostRate: unset},
+		Federation: Federation{Mode: "open", Retry: federationRetry(), RequireSignedHost: true, FollowersGetReplies: true, PostLength: 4000, HostConcurrency: unset, HostRate: unset},
 		Limits:     defaultLimits(),
 		Log:        Log{Level: "info", Format: "text"},
 		Queue:      Queue{Lease: 15 * time.Second, TurnConcurrency: 32, DeliveryConcurrency: 32},

@@ -146,7 +146,6 @@ func (c *Config) validateMail(p *problems) {
 	}
 	schedule(p, "mail.retry", c.Mail.Retry)
 	schedule(p, "federation.retry", c.Federation.Retry)
-	between(p, "federation.max_refused", c.Federation.MaxRefused, 0, 1_000_000)
 	between(p, "federation.host_concurrency", c.Federation.HostConcurrency, 1, 10_000)
 	between(p, "federation.host_rate", c.Federation.HostRate, 0, 10_000)
 	between(p, "federation.post_length", c.Federation.PostLength, 200, 1_000_000)
