@@ -2,14 +2,12 @@ package inbox
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
-	"inbox/adapters/email"
 	"inbox/engine/delivery"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -122,30 +120,4 @@ func listed[T any](list []T) []T {
 // RevokeToken makes a token useless; servers that run notice within seconds.
 func (o *Operator) RevokeToken(ctx context.Context, id string) error {
 	return o.store.RevokeToken(ctx, id)
-}
-
-// DNSRecord is one record that the operator publishes.
-type DNSRecord struct {
-	Name  string `json:"name"`
-	Type  string `json:"type"`
-	Value string `json:"value"`
-}
-
-// DNSRecords gives the records that mail of the domain needs; none when email is off.
-func (o *Operator) DNSRecords(_ context.Context) ([]DNSRecord, error) {
-	if o.config.SMTP.Listen == "" {
-		return []DNSRecord{}, nil
-	}
-	key, err := email.LoadKey(o.store.State(), o.config.Mail.DKIMKeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("load dkim key: %w", err)
-	}
-	name, value := email.DNSRecord(o.config.Domain, o.config.Mail.DKIMSelector, key)
-	domain := identity.HostOf(o.config.Domain)
-	return []DNSRecord{
-		{Name: domain, Type: "MX", Value: "10 " + o.config.SMTP.Hostname + "."},
-		{Name: domain, Type: "TXT", Value: "v=spf1 mx -all"},
-		{Name: name, Type: "TXT", Value: value},
-		{Name: "_dmarc." + domain, Type: "TXT", Value: "v=DMARC1; p=reject"},
-	}, nil
 }

@@ -47,6 +47,7 @@ type nameServer struct {
 	mu        sync.Mutex
 	texts     map[string][]string // name with final dot
 	hosts     map[string]string
+	pointers  map[string]string
 	exchanges map[string][]*dns.MX
 	broken    map[string]bool // SERVFAIL
 	brokenMX  map[string]bool
@@ -86,6 +87,28 @@ func (n *nameServer) breakName(name string) {
 	n.broken[dns.Fqdn(name)] = true
 }
 
+// pointer names an address; an empty name takes it back.
+func (n *nameServer) pointer(ip, name string) {
+	reverse, err := dns.ReverseAddr(ip)
+	if err != nil {
+		panic(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pointers == nil {
+		n.pointers = map[string]string{}
+	}
+	n.pointers[reverse] = name
+}
+
+// drop forgets the texts and addresses of a name.
+func (n *nameServer) drop(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.texts, dns.Fqdn(name))
+	delete(n.hosts, dns.Fqdn(name))
+}
+
 func (n *nameServer) breakMX(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,6 +129,8 @@ func (n *nameServer) answer(w dns.ResponseWriter, question *dns.Msg) {
 	switch {
 	case n.broken[name]:
 		reply.Rcode = dns.RcodeServerFailure
+	case kind == dns.TypePTR && n.pointers[name] != "":
+		reply.Answer = append(reply.Answer, &dns.PTR{Hdr: dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: 60}, Ptr: dns.Fqdn(n.pointers[name])})
 	case kind == dns.TypeMX && n.brokenMX[name]:
 		reply.Rcode = dns.RcodeServerFailure
 	case kind == dns.TypeMX && len(n.exchanges[name]) > 0:

@@ -1,0 +1,323 @@
+package email
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/emersion/go-smtp"
+	"github.com/google/go-cmp/cmp"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// office knows deliveries and what came of them.
+type office struct {
+	mu         sync.Mutex
+	recipients map[string][]string // by delivery
+	byMessage  map[string]string   // Message-ID and domain to delivery
+	bounces    []exchange.Bounce
+	failures   []exchange.MailFailure
+	suppressed []exchange.Suppression
+}
+
+func (o *office) Bounced(_ context.Context, bounce exchange.Bounce) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.bounces = append(o.bounces, bounce)
+	return nil
+}
+
+func (o *office) DeliveryOf(_ context.Context, messageID, domain string) (string, bool, error) {
+	id, found := o.byMessage[messageID+" "+domain]
+	return id, found, nil
+}
+
+func (o *office) DestinationOf(_ context.Context, id string) (exchange.Destination, error) {
+	recipients, found := o.recipients[id]
+	if !found {
+		return exchange.Destination{}, fault.New(fault.NotFound, "no such delivery")
+	}
+	data, err := json.Marshal(destination{Recipients: recipients})
+	return exchange.Destination{Data: data}, err
+}
+
+func (o *office) Suppressed(_ context.Context, addresses []string) ([]exchange.Suppression, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var found []exchange.Suppression
+	for _, one := range o.suppressed {
+		if slices.Contains(addresses, one.Address) {
+			found = append(found, one)
+		}
+	}
+	return found, nil
+}
+
+func (o *office) MailFailed(_ context.Context, failure exchange.MailFailure) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failures = append(o.failures, failure)
+	return failure.Kind != exchange.FailureSoft, nil
+}
+
+const (
+	oneDelivery  = "01936f2a-0000-7000-8000-000000000101"
+	bothDelivery = "01936f2a-0000-7000-8000-000000000102"
+)
+
+func startOffice(t *testing.T, change func(*Options)) (*setup, *office) {
+	t.Helper()
+	o := &office{
+		recipients: map[string][]string{oneDelivery: {"ann@sender.test"}, bothDelivery: {"Ann@sender.test", "bob@sender.test"}},
+		byMessage:  map[string]string{"r1@inbox.test sender.test": oneDelivery},
+	}
+	s := start(t, func(options *Options) {
+		options.Deliveries, options.Suppressions = o, o
+		if change != nil {
+			change(options)
+		}
+	})
+	return s, o
+}
+
+// dsn writes a delivery report with one group of fields for each recipient.
+func dsn(perMessage string, groups ...string) string {
+	return letter("--b\nContent-Type: text/plain\n\nSorry.\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.sender.test\n"+
+		perMessage+"\n"+strings.Join(groups, "\n")+"\n--b\nContent-Type: text/rfc822-headers\n\nMessage-ID: <r1@inbox.test>\nSubject: Re: x\n--b--",
+		"From: Mail Delivery <mailer-daemon@sender.test>", `Content-Type: multipart/report; report-type=delivery-status; boundary=b`, "Auto-Submitted: auto-replied",
+		"Message-ID: <d1@sender.test>", "Subject: Undelivered")
+}
+
+func group(address, action, status string) string {
+	return "Final-Recipient: rfc822; " + address + "\nAction: " + action + "\nStatus: " + status + "\nDiagnostic-Code: smtp; 550 " + status + " no mailbox\n"
+}
+
+// arf writes a complaint (RFC 5965).
+func arf(fields string) string {
+	return letter("--b\nContent-Type: text/plain\n\nAbuse.\n--b\nContent-Type: message/feedback-report\n\nFeedback-Type: abuse\nUser-Agent: x\nVersion: 1\n"+
+		fields+"\n--b\nContent-Type: message/rfc822\n\nFrom: echo@inbox.test\nMessage-ID: <r1@inbox.test>\n\nx\n--b--",
+		"From: FBL <fbl@sender.test>", "Content-Type: multipart/report; report-type=feedback-report; boundary=b", "To: abuse@inbox.test", "Message-ID: <f1@sender.test>")
+}
+
+func TestReportsAreMatched(t *testing.T) {
+	for name, c := range map[string]struct {
+		delivery  string // whose bounce address it comes to; empty = the given one
+		to        string
+		mail      func(s *setup) string
+		signed    bool
+		bounce    []exchange.Bounce
+		failures  []string // address and kind
+		forAgents int      // messages that agents get, too
+	}{
+		"hard": {delivery: oneDelivery, mail: func(*setup) string { return dsn("", group("ann@sender.test", "failed", "5.1.1")) },
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"}},
+		"soft, as another address after forwarding": {delivery: oneDelivery, mail: func(*setup) string { return dsn("", group("x@far.test", "failed", "5.2.2")) },
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.2.2 550 5.2.2 no mailbox"}},
+			failures: []string{"ann@sender.test soft"}},
+		"gave up after delays": {delivery: oneDelivery, mail: func(*setup) string { return dsn("", group("ann@sender.test", "failed", "4.4.7")) },
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 4.4.7 550 4.4.7 no mailbox"}},
+			failures: []string{"ann@sender.test soft"}},
+		"by policy": {delivery: oneDelivery, mail: func(*setup) string { return dsn("", group("ann@sender.test", "failed", "5.7.1")) },
+			bounce: []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.7.1 550 5.7.1 no mailbox"}}},
+		"delayed": {delivery: oneDelivery, mail: func(*setup) string { return dsn("", group("ann@sender.test", "delayed", "4.4.1")) },
+			bounce: []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryDelayed, Reason: "delayed: 4.4.1 550 4.4.1 no mailbox"}}},
+		"delivered, relayed": {delivery: oneDelivery, mail: func(*setup) string {
+			return dsn("", group("ann@sender.test", "delivered", "2.0.0"), group("ann@sender.test", "relayed", "2.0.0"))
+		}},
+		"one of two": {delivery: bothDelivery, mail: func(*setup) string {
+			return dsn("", group("bob@sender.test", "failed", "5.1.1"), group("stranger@sender.test", "failed", "5.1.1"))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: bothDelivery, Recipient: "bob@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"bob@sender.test hard"}},
+		"an absence notice": {delivery: oneDelivery, mail: func(*setup) string { return letter("I am away.", "Auto-Submitted: auto-replied") }},
+		"X-Failed-Recipients": {delivery: oneDelivery, mail: func(*setup) string {
+			return letter("x", "Subject: Mail failed", "X-Failed-Recipients: ann@sender.test")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.0.0 Mail failed"}},
+			failures: []string{"ann@sender.test soft"}},
+		"a delivery that is gone": {delivery: "01936f2a-0000-7000-8000-0000000009ff", mail: func(*setup) string { return dsn("", group("ann@sender.test", "failed", "5.1.1")) }},
+		"by the envelope id": {to: "echo@inbox.test", mail: func(s *setup) string {
+			token, _ := s.adapter.returnPath(oneDelivery, "")
+			return dsn("Original-Envelope-Id: "+token+"\n", group("ann@sender.test", "failed", "5.1.1"))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"}, forAgents: 1},
+		"by the Message-ID, proven": {to: "echo@inbox.test", signed: true, mail: func(*setup) string { return dsn("", group("ann@sender.test", "failed", "5.1.1")) },
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"}, forAgents: 1},
+		"by the Message-ID, about somebody else's domain": {to: "echo@inbox.test", signed: true, forAgents: 1, mail: func(*setup) string { return dsn("", group("ann@other.test", "failed", "5.1.1")) }},
+		"a complaint with our return path": {to: "abuse@inbox.test", signed: true, mail: func(s *setup) string {
+			_, from := s.adapter.returnPath(oneDelivery, "")
+			return arf("Original-Mail-From: <" + from + ">\nOriginal-Rcpt-To: ann@sender.test\n")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryComplaint, Reason: "reported as unwanted: abuse"}},
+			failures: []string{"ann@sender.test complaint"}},
+		"a forged complaint": {to: "abuse@inbox.test", signed: true, mail: func(*setup) string { return arf("Original-Mail-From: <bounce+abc@inbox.test>\n") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, o := startOffice(t, nil)
+			to := c.to
+			if c.delivery != "" {
+				_, to = s.adapter.returnPath(c.delivery, "")
+			}
+			mail, from := c.mail(s), ""
+			if c.signed || strings.Contains(mail, "sender.test>") { // sender.test publishes p=reject
+				mail = signed(t, mail)
+			}
+			if c.to == "abuse@inbox.test" {
+				from = "fbl@sender.test"
+			}
+			s.greet().send(from, []string{to}, mail, "250")
+			if diff := cmp.Diff(c.bounce, o.bounces); diff != "" {
+				t.Error(diff)
+			}
+			var failures []string
+			for _, one := range o.failures {
+				failures = append(failures, one.Address+" "+one.Kind)
+			}
+			if diff := cmp.Diff(c.failures, failures); diff != "" {
+				t.Error(diff)
+			}
+			if got := len(s.engine.all()); got != c.forAgents {
+				t.Errorf("agents got %d messages", got)
+			}
+		})
+	}
+}
+
+func TestBounceAddressTakesReportsOnly(t *testing.T) {
+	s, _ := startOffice(t, nil)
+	_, address := s.adapter.returnPath(oneDelivery, "")
+	w := s.greet()
+	w.say("MAIL FROM:<ann@sender.test>", "250")
+	w.say("RCPT TO:<"+address+">", "550 5.7.1")
+	w.say("RSET", "250")
+	w.say("MAIL FROM:<>", "250")
+	w.say("RCPT TO:<"+strings.ToUpper(address)+">", "250")
+	forged := []byte(address)
+	forged[len("bounce+")+3] ^= 1
+	w.say("RCPT TO:<"+string(forged)+">", "550")
+	w.say("RCPT TO:<bounce@inbox.test>", "550 5.1.1")
+}
+
+func TestSuppressedAddressesGetNothing(t *testing.T) {
+	k := startSink(t, false, nil, "")
+	s, o := startOffice(t, func(options *Options) { options.Mode, options.Smarthost = ModeSmarthost, "smtp://"+k.address })
+	in := s.question(true, "Cc: two@sender.test")
+	reply := replyTo(in, normalized.Text("x"))
+	o.suppressed = []exchange.Suppression{{Address: "ann@sender.test", Kind: exchange.FailureHard, Reason: "550 5.1.1 nobody"}}
+	_, err := s.deliver(reply)
+	if found := fault.Of(err); !found.Permanent || !strings.Contains(found.Public, "inbox mail suppressed remove ann@sender.test") {
+		t.Errorf("%v", err)
+	}
+	reply.Response.Cc = []string{"@two@sender.test"}
+	receipts, err := s.deliver(reply)
+	if _, _, mails := k.counts(); err != nil || mails != 1 || !strings.Contains(receipts[0].Detail, "not sent to ann@sender.test") {
+		t.Errorf("%+v, %v, %d mails", receipts, err, mails)
+	}
+	o.suppressed = nil
+	k.set(func(step, argument string) error {
+		if step == "rcpt" {
+			return &smtp.SMTPError{Code: 550, EnhancedCode: map[string]smtp.EnhancedCode{"ann@sender.test": {5, 1, 1}, "two@sender.test": {5, 2, 1}}[argument], Message: "no"}
+		}
+		return nil
+	})
+	if _, err := s.deliver(reply); !fault.Of(err).Permanent {
+		t.Errorf("%v", err)
+	}
+	var failures []string
+	for _, one := range o.failures {
+		failures = append(failures, one.Address+" "+one.Kind)
+	}
+	if diff := cmp.Diff([]string{"ann@sender.test hard", "two@sender.test soft"}, failures); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReturnPathCarriesTheDelivery(t *testing.T) {
+	s := start(t, nil)
+	token, from := s.adapter.returnPath(oneDelivery, "echo")
+	local, _, _ := strings.Cut(from, "@")
+	id, valid := s.adapter.tokenIn("<" + strings.ToUpper(from) + ">")
+	if len(local) > 64 || !valid || id != oneDelivery || !strings.Contains(from, token) {
+		t.Errorf("%s: %s, %v", from, id, valid)
+	}
+	if _, from := s.adapter.returnPath("7", "echo+t"); from != "echo+t@inbox.test" {
+		t.Errorf("a delivery without a proper id: %s", from)
+	}
+	other := start(t, nil) // has a key of its own
+	other.adapter.verpKey = []byte("another")
+	if _, valid := other.adapter.readToken(token); valid {
+		t.Error("the token of another server is taken")
+	}
+}
+
+func FuzzReport(f *testing.F) {
+	f.Add(dsn("Original-Envelope-Id: x\n", group("ann@sender.test", "failed", "5.1.1")))
+	f.Add(arf("Original-Mail-From: <a@b.test>\n"))
+	f.Add("Content-Type: message/delivery-status\r\n\r\nFinal-Recipient: ;\r\n\r\n\r\nStatus: 9.9.9\r\n")
+	f.Add("Content-Type: multipart/report; boundary=\"\"\r\n\r\n--\r\n")
+	f.Fuzz(func(t *testing.T, mail string) {
+		fields, body, err := splitHeader([]byte(mail))
+		if err != nil {
+			return
+		}
+		report, found := readReport(fields, body)
+		if !found && len(report.recipients) > 0 {
+			t.Error("recipients without a report")
+		}
+		if len(report.recipients) > maxReported {
+			t.Errorf("%d recipients", len(report.recipients))
+		}
+		for _, one := range report.recipients {
+			if one.status != "" && statusCode(one.status) != one.status || strings.ContainsAny(one.diagnostic, "\r\n") || len(one.diagnostic) > 300 {
+				t.Errorf("%+v", one)
+			}
+		}
+	})
+}
+
+func FuzzPolicy(f *testing.F) {
+	f.Add(enforced)
+	f.Add("version: STSv1\r\nmode: none\r\nmax_age: 99999999999\r\n")
+	f.Add("version:STSv1\nmode:enforce\nmx:*.\nmax_age:1")
+	f.Fuzz(func(t *testing.T, text string) {
+		policy, err := parsePolicy([]byte(text))
+		if err != nil {
+			return
+		}
+		if policy.maxAge < 0 || policy.maxAge > maxPolicyAge || policy.enforced() && len(policy.hosts) == 0 || len(policy.hosts) > maxPolicyHosts {
+			t.Errorf("%+v", policy)
+		}
+		for _, host := range policy.hosts {
+			if exact := strings.TrimPrefix(host, "*."); exact == host && !policy.names(strings.ToUpper(host)) {
+				t.Errorf("%q does not name itself", host)
+			}
+		}
+		if policy.names("") || policy.names("*") {
+			t.Error("names nothing")
+		}
+	})
+}
+
+func TestManyReportsAreOneMail(t *testing.T) {
+	groups := make([]string, 5000)
+	for i := range groups {
+		groups[i] = group(fmt.Sprintf("u%d@sender.test", i), "failed", "5.1.1")
+	}
+	fields, body, err := splitHeader([]byte(dsn("", groups...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report, found := readReport(fields, body); !found || len(report.recipients) != maxReported {
+		t.Errorf("%d recipients are read", len(report.recipients))
+	}
+}

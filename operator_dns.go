@@ -1,0 +1,65 @@
+package inbox
+
+import (
+	"context"
+	"crypto"
+	"fmt"
+	"net/url"
+
+	"inbox/adapters/email"
+	"inbox/identity"
+)
+
+// DNSRecord is one record that the operator publishes.
+type DNSRecord struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Value string `json:"value"` // text in <…> is for the operator to fill in
+	Note  string `json:"note,omitempty"`
+	Zone  string `json:"zone"` // the line of a zone file
+}
+
+// DNSRecords gives the records that mail of the domain needs; none when email is off.
+func (o *Operator) DNSRecords(_ context.Context) ([]DNSRecord, error) {
+	published, err := o.published()
+	if err != nil || published == nil {
+		return []DNSRecord{}, err
+	}
+	found := email.Records(*published)
+	records := make([]DNSRecord, 0, len(found))
+	for _, r := range found {
+		records = append(records, DNSRecord{Name: r.Name, Type: r.Type, Value: r.Value, Note: r.Note, Zone: r.Zone()})
+	}
+	return records, nil
+}
+
+// published gathers what the records follow from; nil when email is off.
+func (o *Operator) published() (*email.Published, error) {
+	if o.config.SMTP.Listen == "" {
+		return nil, nil
+	}
+	key, err := email.LoadKey(o.store.State(), o.config.Mail.DKIMKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("load dkim key: %w", err)
+	}
+	keys := map[string]crypto.Signer{o.config.Mail.DKIMSelector: key}
+	if selector := o.config.Mail.DKIMEd25519Selector; selector != "" {
+		if keys[selector], err = email.LoadEd25519Key(o.store.State()); err != nil {
+			return nil, fmt.Errorf("load dkim key: %w", err)
+		}
+	}
+	public, err := url.Parse(o.config.PublicURL)
+	if err != nil {
+		return nil, fmt.Errorf("public_url: %w", err)
+	}
+	published := &email.Published{
+		Domain: identity.HostOf(o.config.Domain), Hostname: o.config.SMTP.Hostname, Mode: o.config.Mail.Mode, WebHost: public.Hostname(),
+		Keys: keys, PolicyMode: o.config.Mail.MTASTS, Reports: o.config.Mail.Reports,
+	}
+	if published.Mode == email.ModeSmarthost {
+		if relay, err := url.Parse(o.config.Mail.Smarthost.Reveal()); err == nil {
+			published.Smarthost = relay.Hostname()
+		}
+	}
+	return published, nil
+}
