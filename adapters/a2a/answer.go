@@ -121,7 +121,10 @@ func (c *call) withResult(body []byte) []byte {
 		empty = "{}"
 	}
 	var answer map[string]json.RawMessage
-	if empty == "" || json.Unmarshal(body, &answer) != nil || answer["result"] != nil || answer["error"] != nil {
+	if empty == "" || json.Unmarshal(body, &answer) != nil || answer["error"] != nil {
+		return body
+	}
+	if result := answer["result"]; result != nil && string(result) != "null" {
 		return body
 	}
 	answer["result"] = json.RawMessage(empty)
