@@ -101,7 +101,7 @@ func (i *Instance) awaitReady(ctx context.Context, started *process) error {
 	ticker := time.NewTicker(readyPause)
 	defer ticker.Stop()
 	for {
-		response, err := client.Get(i.URL() + "/readyz")
+		response, err := client.Get("http://" + i.Settings.HTTP + "/readyz") // itself, not what stands before it
 		if err == nil {
 			_ = response.Body.Close()
 			if response.StatusCode == http.StatusOK {

@@ -18,6 +18,7 @@ type Settings struct {
 	DNS       string // host:port of the resolver; empty = the system's
 	Smarthost string // smtp://host:port; empty = mail is captured
 	Lease     string // a duration; empty = the default
+	Mode      string // federation.mode; empty = the default
 	Agents    string // TOML tables; empty = one echo agent
 	More      string // further lines of TOML, written last
 }
@@ -92,6 +93,9 @@ func (s *Settings) file(data string) string {
 		line("[dns]\nresolver = %q", s.DNS)
 	}
 	line("[federation]\nallow_private = true\nretry = %s", retries)
+	if s.Mode != "" {
+		line("mode = %q", s.Mode)
+	}
 	if s.Lease != "" {
 		line("[queue]\nlease = %q", s.Lease)
 	}

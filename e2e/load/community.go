@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,6 +35,8 @@ type Community struct {
 	server   *http.Server
 	mu       sync.Mutex
 	requests map[string]int
+
+	connections atomic.Int64
 }
 
 // distinctKeys bounds the time that a community needs to start. Every person has a key IRI of its own, so caches of
@@ -55,7 +58,11 @@ func NewCommunity(address string, persons int, arrived func(Arrival)) (*Communit
 	if err := community.populate(persons); err != nil {
 		return nil, err
 	}
-	community.server = &http.Server{Handler: community, ReadHeaderTimeout: 10 * time.Second}
+	community.server = &http.Server{Handler: community, ReadHeaderTimeout: 10 * time.Second, ConnState: func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			community.connections.Add(1)
+		}
+	}}
 	go func() { _ = community.server.Serve(listener) }()
 	return community, nil
 }
@@ -122,6 +129,12 @@ func (c *Community) Requests(methodAndPath string) int {
 	defer c.mu.Unlock()
 	return c.requests[methodAndPath]
 }
+
+// Connections says how often anybody connected.
+func (c *Community) Connections() int64 { return c.connections.Load() }
+
+// Host is the community's host and port.
+func (c *Community) Host() string { return strings.TrimPrefix(c.Origin, "http://") }
 
 func (c *Community) receive(writer http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(request.Body, 1<<20))

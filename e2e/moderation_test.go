@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/e2e/instance"
+	"inbox/e2e/load"
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+// soon is how long a change of the lists may take to reach a server that runs; it reads them every two seconds.
+const soon = 6 * time.Second
+
+// knock delivers a new mention of the agent at a node of the server and gives the status.
+func (f *fediverse) knock(s *server, node, agent string, person int, text string) (load.Mention, int) {
+	f.t.Helper()
+	f.sent++
+	mention := f.Persons[person].Mention(s.Actor(agent), fmt.Sprint("knock-", f.sent), text)
+	request := delivery(f.t, f.Persons[person], s.Actor(agent)+"/inbox", mention, load.Signature{})
+	request.Host, request.URL.Host = request.URL.Host, node
+	return mention, do(f.t, request)
+}
+
+// awaitStatus delivers mentions until one is answered with the status.
+func (f *fediverse) awaitStatus(s *server, node, agent string, status int) {
+	f.t.Helper()
+	began, ticker := time.Now(), time.NewTicker(200*time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if _, got := f.knock(s, node, agent, 0, "let me in"); got == status {
+			break
+		}
+		if time.Since(began) > patience {
+			f.t.Fatalf("%s does not answer %d", node, status)
+		}
+		<-ticker.C
+	}
+	if took := time.Since(began); took > soon {
+		f.t.Errorf("the server noticed after %s", took)
+	}
+}
+
+// secondNode starts another process on the database of a server, which stands for it under its name.
+func secondNode(t *testing.T, of *server) *server {
+	t.Helper()
+	settings := of.Settings
+	settings.Public, settings.HTTP, settings.SMTP = of.Settings.HTTP, "", ""
+	return start(t, settings)
+}
+
+// TestBlockedHostIsRefusedBeforeAnythingIsFetched: the first word of a host that was blocked meanwhile is refused by every
+// node, and nobody connects to that host.
+func TestBlockedHostIsRefusedBeforeAnythingIsFetched(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		blocked, first := startFediverse(t, 1), startFediverse(t, 1)
+		s := start(t, instance.Settings{Database: database})
+		nodes := []string{s.Settings.HTTP}
+		if database != "" {
+			nodes = append(nodes, secondNode(t, s).Settings.HTTP)
+		}
+		s.inbox("block", "add", "--reason", "spam", blocked.Host())
+		s.inbox("block", "add", first.Host()) // whoever knows this one knows the other
+		for _, node := range nodes {
+			first.awaitStatus(s, node, "echo", http.StatusForbidden)
+			before := s.rows()["turns"]
+			if _, status := blocked.knock(s, node, "echo", 0, "hello"); status != http.StatusForbidden {
+				t.Errorf("node %s answered a blocked host %d; want 403", node, status)
+			}
+			if after := s.rows()["turns"]; after != before {
+				t.Errorf("%d turns are stored for a blocked host", after-before)
+			}
+		}
+		if n := blocked.Connections(); n != 0 {
+			t.Errorf("the server connected %d times to a host that was blocked before it wrote", n)
+		}
+		s.inbox("block", "remove", blocked.Host())
+		for _, node := range nodes {
+			blocked.awaitStatus(s, node, "echo", http.StatusAccepted)
+		}
+		if blocked.Connections() == 0 {
+			t.Error("the host is let in again, yet its key was never read: the count above proves nothing")
+		}
+	})
+}
+
+// TestBlockStopsWhatIsUnderWay: what was accepted before is cancelled with the reason, and nothing is sent.
+func TestBlockStopsWhatIsUnderWay(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		thinking, release := make(chan struct{}, 1), make(chan struct{})
+		agent := startScripted(t, func(message normalized.Message) normalized.Response {
+			thinking <- struct{}{}
+			<-release
+			return heard(message)
+		})
+		community := startFediverse(t, 1)
+		s := start(t, instance.Settings{Database: database, Agents: agent.table("memory", "")})
+		mention, status := community.knock(s, s.Settings.HTTP, "memory", 0, "a slow question")
+		if status != http.StatusAccepted {
+			t.Fatalf("answered %d", status)
+		}
+		<-thinking
+		if said := s.inbox("block", "add", "--reason", "spam", "*.elsewhere.test", community.Host()); !strings.Contains(said, "1 accepted messages are cancelled") {
+			t.Errorf("block add says %s", said)
+		}
+		close(release)
+		if found := states(t, s.Instance); len(found) != 1 || found[0] != exchange.StateCancelled {
+			t.Errorf("the turns are %v; want one that is cancelled", found)
+		}
+		eventually(t, "the server is idle", func() bool { return s.rows()["jobs"] == 0 })
+		if shown := s.inbox("show", mention.ActivityID); !strings.Contains(shown, "blocked by the operator: "+community.Host()+" (spam)") {
+			t.Errorf("the reason is not shown:\n%s", shown)
+		}
+		if len(community.arrivals) != 0 {
+			t.Errorf("the blocked host got %s", community.next(t))
+		}
+	})
+}
+
+// TestAllowListLetsInWhomItNames: with federation.mode = "allowlist" nobody else is heard or contacted.
+func TestAllowListLetsInWhomItNames(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		listed, stranger := startFediverse(t, 1), startFediverse(t, 1)
+		s := start(t, instance.Settings{Database: database, Mode: "allowlist"})
+		if _, status := listed.knock(s, s.Settings.HTTP, "echo", 0, "hello"); status != http.StatusForbidden || listed.Connections() != 0 {
+			t.Errorf("before it is listed a host is answered %d and contacted %d times", status, listed.Connections())
+		}
+		s.inbox("allow", "add", listed.Host())
+		listed.awaitStatus(s, s.Settings.HTTP, "echo", http.StatusAccepted)
+		if _, answer := listed.ask(s, "echo", 0, "are you there?"); !strings.Contains(answer, "are you there?") {
+			t.Errorf("the listed host is answered %s", answer)
+		}
+		if _, status := stranger.knock(s, s.Settings.HTTP, "echo", 0, "hello"); status != http.StatusForbidden {
+			t.Errorf("a host that is not listed is answered %d; want 403", status)
+		}
+		if n := stranger.Connections(); n != 0 {
+			t.Errorf("the server connected %d times to a host that is not listed", n)
+		}
+		s.inbox("allow", "remove", listed.Host())
+		listed.awaitStatus(s, s.Settings.HTTP, "echo", http.StatusForbidden)
+	})
+}
+
+const mastodonExport = "\ufeff#domain,#severity,#reject_media,#reject_reports,#public_comment,#obfuscate\r\n" +
+	"sender.test,suspend,False,False,\"spam, and more\",False\r\n" +
+	"quiet.test,silence,False,False,,False\r\n" +
+	"fine.test,noop,True,False,,False\r\n" +
+	"*.bad*.test,suspend,False,False,,False\r\n"
+
+// TestBlockListIsImported: a list of Mastodon's becomes entries, and the server that runs keeps to them.
+func TestBlockListIsImported(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		p := startPost(t, database)
+		file := filepath.Join(t.TempDir(), "domain_blocks.csv")
+		if err := os.WriteFile(file, []byte(mastodonExport), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		entries := func() (list []exchange.ListEntry) {
+			t.Helper()
+			if err := json.Unmarshal([]byte(p.inbox("block", "list", "--json")), &list); err != nil {
+				t.Fatal(err)
+			}
+			return list
+		}
+		if said := p.inbox("block", "import", "--dry-run", file); !strings.Contains(said, "2 entries would be added") || len(entries()) != 0 {
+			t.Errorf("a dry run says %s and leaves %v", said, entries())
+		}
+		if said := p.inbox("block", "import", file); !strings.Contains(said, "line 5:") || !strings.Contains(said, "2 entries added") {
+			t.Errorf("the import says %s", said)
+		}
+		if said := p.inbox("block", "import", file); !strings.Contains(said, "0 entries added, 2 were there") {
+			t.Errorf("the second import says %s", said)
+		}
+		found := map[string]string{}
+		for _, entry := range entries() {
+			found[entry.Target] = entry.Effect + " " + entry.Reason
+		}
+		if len(found) != 2 || found["*.sender.test"] != "refuse spam, and more" || found["*.quiet.test"] != "hold " {
+			t.Errorf("the list is %v", found)
+		}
+		spam := load.Mail{From: "ann@sender.test", To: "echo@inbox.test", Subject: "Hi", Body: "hello?"}
+		eventually(t, "mail from a blocked domain is refused", func() bool {
+			spam.MessageID = fmt.Sprintf("%d@sender.test", time.Now().UnixNano())
+			return strings.HasPrefix(p.put(spam), "550")
+		})
+		mail := load.Mail{From: "bob@quiet.test", To: "open@inbox.test", MessageID: "quiet@quiet.test", Subject: "Hi", Body: "hello?"}
+		p.send("bob@quiet.test", "open@inbox.test", mail.Bytes())
+		if state := p.state("quiet@quiet.test"); state != exchange.StateHeld {
+			t.Errorf("mail of a silenced domain is %s; want held", state)
+		}
+	})
+}
