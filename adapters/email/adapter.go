@@ -33,6 +33,10 @@ const (
 	DefaultMaxMessageBytes     = 25 << 20
 	DefaultMaxConnections      = 200
 	DefaultMaxConnectionsPerIP = 10
+	DefaultPerMinute           = 60
+	DefaultMailsPerConnection  = 20
+	DefaultGreetingDelay       = 200 * time.Millisecond
+	DefaultRefusalDelay        = time.Second
 	DefaultMaxBufferedBytes    = 256 << 20
 	DefaultShutdownTimeout     = 25 * time.Second
 	DefaultSelector            = "inbox"
@@ -98,13 +102,20 @@ type Options struct {
 	Hostname string // name in greetings, Received and Authentication-Results; default: Domain
 	Listen   string // host:port of the SMTP server; empty = no server, replies still leave
 
-	MaxMessageBytes     int64         // largest mail accepted, exactly; default 25 MiB
-	MaxConnections      int           // at once; default 200
-	MaxConnectionsPerIP int           // at once from one IPv4 address or IPv6 /64; default 10
-	MaxBufferedBytes    int64         // mail bytes in memory at once, over all connections; default 256 MiB
-	ShutdownTimeout     time.Duration // how long open transactions may take after Run's context ended; default 25 s
-	AllowPrivate        bool          // development: loopback is not limited, single-label domains are mail domains, no TLS needed for a login
-	TLSConfig           *tls.Config   // offers STARTTLS; nil = plain text only
+	MaxMessageBytes     int64 // largest mail accepted, exactly; default 25 MiB
+	MaxConnections      int   // at once; default 200
+	MaxConnectionsPerIP int   // at once from one IPv4 address or IPv6 /64, wider networks three and nine times as many; default 10
+
+	ConnectionsPerMinute int           // begun from one IPv4 address or IPv6 /64, wider networks as above; default 60
+	MailsPerMinute       int           // transactions, counted likewise; default 60
+	MailsPerConnection   int           // default 20
+	GreetingDelay        time.Duration // how long the greeting waits for peers that speak first; default 200 ms, negative = not
+	RefusalDelay         time.Duration // how long the refusal of a recipient waits; default 1 s
+
+	MaxBufferedBytes int64         // mail bytes in memory at once, over all connections; default 256 MiB
+	ShutdownTimeout  time.Duration // how long open transactions may take after Run's context ended; default 25 s
+	AllowPrivate     bool          // development: loopback is not limited, single-label domains are mail domains, no TLS needed for a login
+	TLSConfig        *tls.Config   // offers STARTTLS; nil = plain text only
 
 	Mode                string        // ModeCapture (default), ModeSmarthost or ModeMX
 	Smarthost           string        // smtp://user:pass@host:port or smtps://…
@@ -206,6 +217,11 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
 	o.MaxConnectionsPerIP = cmp.Or(o.MaxConnectionsPerIP, DefaultMaxConnectionsPerIP)
+	o.ConnectionsPerMinute = cmp.Or(o.ConnectionsPerMinute, DefaultPerMinute)
+	o.MailsPerMinute = cmp.Or(o.MailsPerMinute, DefaultPerMinute)
+	o.MailsPerConnection = cmp.Or(o.MailsPerConnection, DefaultMailsPerConnection)
+	o.GreetingDelay = cmp.Or(o.GreetingDelay, DefaultGreetingDelay)
+	o.RefusalDelay = cmp.Or(o.RefusalDelay, DefaultRefusalDelay)
 	o.MaxBufferedBytes = cmp.Or(o.MaxBufferedBytes, max(DefaultMaxBufferedBytes, 2*o.MaxMessageBytes))
 	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, DefaultShutdownTimeout)
 	if o.Logger == nil {

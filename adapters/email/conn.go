@@ -1,8 +1,8 @@
 package email
 
 import (
+	"errors"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -11,7 +11,7 @@ import (
 type peerConn struct {
 	net.Conn
 	listener *limitedListener
-	peer     netip.Prefix
+	peer     networks
 	counted  bool
 	ends     time.Time
 	once     sync.Once
@@ -21,13 +21,43 @@ type peerConn struct {
 	busy     bool      // between MAIL and the answer to the final dot
 	ending   bool
 	broken   bool // a read failed
+	greeted  bool
+	begun    time.Time // of the transfer
+	taken    int64     // bytes of the transfer
+	refused  int       // recipients, over all greetings
+	mails    int       // transactions begun
+}
+
+var errEarlyTalker = errors.New("the peer spoke before the greeting")
+
+// Write holds the greeting back for a moment: programs that send mail to whatever listens do not wait for it (RFC 5321,
+// section 4.3.1). The greeting is the first thing that is written.
+func (c *peerConn) Write(p []byte) (int, error) {
+	if !c.greeted {
+		c.greeted = true
+		if c.counted && c.spokeEarly() {
+			metricConnectionsRefused.WithLabelValues("early").Inc()
+			_, _ = c.Conn.Write([]byte("521 5.5.1 Protocol error: wait for the greeting\r\n"))
+			_ = c.Close()
+			return 0, errEarlyTalker
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *peerConn) spokeEarly() bool {
+	if c.listener.greetDelay <= 0 || c.Conn.SetReadDeadline(time.Now().Add(c.listener.greetDelay)) != nil {
+		return false
+	}
+	n, _ := c.Conn.Read(make([]byte, 1))
+	return n > 0
 }
 
 // SetReadDeadline starts a command; the server calls it before it reads one. It also ends a transfer's deadline.
 func (c *peerConn) SetReadDeadline(deadline time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deadline = deadline
+	c.deadline, c.begun = deadline, time.Time{}
 	return nil
 }
 
@@ -37,11 +67,10 @@ func (c *peerConn) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.Conn.Read(p)
-	if err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.broken = true
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken += int64(n)
+	c.broken = c.broken || err != nil
 	return n, err
 }
 
@@ -66,12 +95,37 @@ func (c *peerConn) nextDeadline() time.Time {
 	if !c.busy {
 		next = time.Now().Add(idleTimeout)
 	}
-	for _, other := range []time.Time{c.deadline, c.ends} {
+	for _, other := range []time.Time{c.deadline, c.ends, c.rateDeadline()} {
 		if !other.IsZero() && other.Before(next) {
 			next = other
 		}
 	}
 	return next
+}
+
+// rateDeadline is when the next byte of a transfer must be there at the smallest rate that is tolerated; each byte that
+// comes moves it.
+func (c *peerConn) rateDeadline() time.Time {
+	if c.begun.IsZero() {
+		return time.Time{}
+	}
+	return c.begun.Add(transferGrace + time.Duration(c.taken)*time.Second/minTransferRate)
+}
+
+// refuseRecipient counts a refusal over the whole connection: a new greeting does not begin again.
+func (c *peerConn) refuseRecipient() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused++
+	return c.refused
+}
+
+// nextMail counts a transaction.
+func (c *peerConn) nextMail() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mails++
+	return c.mails
 }
 
 // beginMail and endMail bracket a transaction that must not be cut by a graceful stop.
@@ -90,7 +144,8 @@ func (c *peerConn) endMail() {
 func (c *peerConn) beginTransfer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deadline = time.Now().Add(transferTimeout)
+	now := time.Now()
+	c.deadline, c.begun, c.taken = now.Add(transferTimeout), now, 0
 }
 
 func (c *peerConn) endWhenIdle() {

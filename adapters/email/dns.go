@@ -29,6 +29,7 @@ type cachedResolver struct {
 	ip      lookups[[]net.IPAddr]
 	address lookups[[]string]
 	keys    lookups[*keyRecord]
+	silent  lookups[bool] // domains with a null MX
 }
 
 func newCachedResolver(inner Resolver) *cachedResolver { return &cachedResolver{inner: inner} }

@@ -308,6 +308,7 @@ func start(t testing.TB, change func(*Options)) *setup {
 		Domain: "inbox.test", Hostname: "mx.inbox.test", Listen: "127.0.0.1:0", Receiver: s.engine, Agents: s.engine, Threads: s.engine,
 		State: s.state, Blobs: blobs, Resolver: safehttp.NewResolver(s.names.address), Logger: slog.New(slog.DiscardHandler),
 		Dialer: &net.Dialer{}, ShutdownTimeout: 5 * time.Second,
+		ConnectionsPerMinute: 10_000, MailsPerMinute: 10_000, MailsPerConnection: 10_000, GreetingDelay: -1, RefusalDelay: time.Nanosecond,
 	}
 	if change != nil {
 		change(&options)

@@ -15,7 +15,7 @@ var (
 		Name: "inbox_email_connections", Help: "Open SMTP connections from peers."})
 	metricConnectionsRefused = promauto.NewCounterVec(prometheus.CounterOpts{
 		Name: "inbox_email_connections_refused_total", Help: "SMTP connections refused before the greeting."},
-		[]string{"reason"}) // total, address
+		[]string{"reason"}) // total, address, rate, early
 )
 
 // Times of a connection. A transfer gets its own deadline because the server sets one per command line and would
@@ -25,6 +25,8 @@ const (
 	stallTimeout    = 3 * time.Minute // RFC 5321, section 4.5.3.2.5
 	transferTimeout = 10 * time.Minute
 	sessionTimeout  = 30 * time.Minute
+	transferGrace   = time.Minute // before minTransferRate counts
+	minTransferRate = 500         // bytes in a second, as Postfix demands
 )
 
 // limitedListener counts connections in total and per peer network before a byte is exchanged, and knows the open
@@ -33,18 +35,23 @@ type limitedListener struct {
 	net.Listener
 	total, perPeer int
 	exemptLoopback bool
+	greetDelay     time.Duration
+	connections    *meter
+	mails          *meter
 
 	mu       sync.Mutex
-	peers    map[netip.Prefix]int
+	peers    map[netip.Prefix]int // open connections of each network
 	open     map[*peerConn]struct{}
 	counted  int
 	draining bool
+	stopping chan struct{} // closed by drain
 }
 
 func newLimitedListener(inner net.Listener, options Options) *limitedListener {
 	return &limitedListener{
 		Listener: inner, total: options.MaxConnections, perPeer: options.MaxConnectionsPerIP, exemptLoopback: options.AllowPrivate,
-		peers: map[netip.Prefix]int{}, open: map[*peerConn]struct{}{},
+		greetDelay: options.GreetingDelay, connections: newMeter(options.ConnectionsPerMinute, options.Now), mails: newMeter(options.MailsPerMinute, options.Now),
+		peers: map[netip.Prefix]int{}, open: map[*peerConn]struct{}{}, stopping: make(chan struct{}),
 	}
 }
 
@@ -71,20 +78,27 @@ func refuse(conn net.Conn) {
 }
 
 func (l *limitedListener) admit(inner net.Conn) (*peerConn, string) {
-	peer := peerNetwork(inner.RemoteAddr())
+	peer := networksOf(inner.RemoteAddr())
 	conn := &peerConn{Conn: inner, listener: l, peer: peer, ends: time.Now().Add(sessionTimeout)}
-	conn.counted = !l.exemptLoopback || !peer.Addr().IsLoopback()
+	conn.counted = !l.exemptLoopback || !peer.loopback()
+	if conn.counted && !l.connections.count(peer) {
+		return nil, "rate"
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if conn.counted {
 		if l.counted >= l.total {
 			return nil, "total"
 		}
-		if l.peers[peer] >= l.perPeer {
-			return nil, "address"
+		for i, network := range peer {
+			if l.peers[network] >= allowance(l.perPeer, i) {
+				return nil, "address"
+			}
 		}
 		l.counted++
-		l.peers[peer]++
+		for _, network := range peer {
+			l.peers[network]++
+		}
 	}
 	l.open[conn] = struct{}{}
 	metricConnections.Inc()
@@ -100,8 +114,10 @@ func (l *limitedListener) release(conn *peerConn) {
 		return
 	}
 	l.counted--
-	if l.peers[conn.peer]--; l.peers[conn.peer] <= 0 {
-		delete(l.peers, conn.peer)
+	for _, network := range conn.peer {
+		if l.peers[network]--; l.peers[network] <= 0 {
+			delete(l.peers, network)
+		}
 	}
 }
 
@@ -109,6 +125,9 @@ func (l *limitedListener) release(conn *peerConn) {
 func (l *limitedListener) drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.draining {
+		close(l.stopping)
+	}
 	l.draining = true
 	for conn := range l.open {
 		conn.endWhenIdle()
@@ -131,22 +150,4 @@ func (l *limitedListener) cut() {
 	for _, conn := range open {
 		_ = conn.Close()
 	}
-}
-
-// peerNetwork is the unit of the limits: an IPv4 address or an IPv6 /64.
-func peerNetwork(address net.Addr) netip.Prefix {
-	tcp, ok := address.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	bits := 32
-	if ip.Is6() {
-		bits = 64
-		if ip.IsLoopback() {
-			bits = 128
-		}
-	}
-	prefix, _ := ip.Prefix(bits)
-	return prefix
 }

@@ -44,7 +44,6 @@ type session struct {
 	adapter *Adapter
 	conn    *smtp.Conn
 	peer    *peerConn
-	refused int
 
 	mu  sync.Mutex // BDAT runs Data beside the command loop
 	env envelope
@@ -84,6 +83,9 @@ func (s *session) Mail(from string, options *smtp.MailOptions) error {
 		// The library would keep the recipients of the open transaction for its own count (RFC 5321, section 4.1.4).
 		return s.refuse(503, smtp.EnhancedCode{5, 5, 1}, "There is a mail open already; end it or say RSET")
 	}
+	if refusal := s.tooMany(); refusal != nil {
+		return refusal
+	}
 	if options != nil && options.Size > s.adapter.options.MaxMessageBytes {
 		return smtp.ErrDataTooLarge
 	}
@@ -99,6 +101,20 @@ func (s *session) Mail(from string, options *smtp.MailOptions) error {
 	}
 	s.begin(s.newEnvelope(from))
 	s.peer.beginMail()
+	return nil
+}
+
+// tooMany refuses who sends too many mails on one connection or in a minute.
+func (s *session) tooMany() error {
+	if !s.peer.counted {
+		return nil
+	}
+	if s.peer.nextMail() > s.adapter.options.MailsPerConnection {
+		return s.hangUp(smtp.EnhancedCode{4, 7, 0}, "Too many mails on one connection, please come again")
+	}
+	if !s.adapter.listener.mails.count(s.peer.peer) {
+		return s.refuse(452, smtp.EnhancedCode{4, 7, 0}, "Too many mails in a minute, please try again later")
+	}
 	return nil
 }
 
@@ -147,8 +163,19 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 	return nil
 }
 
+// slowDown makes guessing names slow. A stop of the server does not wait for it.
+func (s *session) slowDown() {
+	wait := time.NewTimer(s.adapter.options.RefusalDelay)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-s.adapter.listener.stopping:
+	}
+}
+
 func (s *session) countRefused(refusal *smtp.SMTPError) error {
-	if s.refused++; s.refused >= maxRefused {
+	s.slowDown()
+	if s.peer.refuseRecipient() >= maxRefused {
 		return s.hangUp(smtp.EnhancedCode{4, 7, 0}, "Too many unknown recipients")
 	}
 	return s.refuse(refusal.Code, refusal.EnhancedCode, refusal.Message)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,12 +68,30 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields
 	var lookups sync.WaitGroup
 	lookups.Go(func() { result.spf = a.checkSPF(ctx, env) })
 	lookups.Go(func() { policy = a.lookupPolicy(ctx, from.Domain) })
+	silent := false
+	lookups.Go(func() { silent = a.takesNoMail(ctx, env.from) })
 	result.signatures = a.verifyDKIM(ctx, fields, mail)
 	lookups.Wait()
+	if silent {
+		return result, answer(550, smtp.EnhancedCode{5, 7, 27}, "The sender's domain says that it takes no mail (null MX)")
+	}
 	result.dmarc = a.evaluate(ctx, from.Domain, policy, result.signatures, result.spf)
 	result.method, result.keyID = proof(result.dmarc)
 	metricVerified.WithLabelValues(result.method, result.dmarc.Result).Inc()
 	return result, a.decide(result, mail)
+}
+
+// takesNoMail says whether the domain of the envelope sender has a null MX (RFC 7505, section 4.2): neither an answer nor
+// a bounce could reach it.
+func (a *Adapter) takesNoMail(ctx context.Context, from string) bool {
+	if from == "" {
+		return false
+	}
+	silent, err := a.dns.silent.get(ctx, absolute(from[strings.LastIndexByte(from, '@')+1:]), func(ctx context.Context, name string) (bool, error) {
+		servers, err := a.dns.inner.LookupMX(ctx, name)
+		return len(servers) == 1 && servers[0].Host == ".", err
+	})
+	return err == nil && silent
 }
 
 func proof(found dmarcResult) (method, keyID string) {

@@ -146,7 +146,11 @@ func TestLookupsAreSharedAndBounded(t *testing.T) {
 	s.names.mu.Lock()
 	defer s.names.mu.Unlock()
 	for name, times := range s.names.asked {
-		if times > 1 {
+		most := 1
+		if name == "sender.test." {
+			most = 2 // SPF and null MX
+		}
+		if times > most {
 			t.Errorf("%s was asked %d times", name, times)
 		}
 	}

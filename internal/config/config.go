@@ -85,6 +85,15 @@ type SMTP struct {
 	Hostname string `toml:"hostname" default:"host of domain"`
 	// Largest accepted mail, announced with SIZE.
 	MaxMessageBytes Size `toml:"max_message_bytes"`
+	// Connections of other servers at once; the next hear 421.
+	MaxConnections int `toml:"max_connections"`
+	// Connections at once from one IPv4 address or IPv6 /64. Its /26 or /48 may have three times as many, its /21 or /32
+	// nine times. With `federation.allow_private` loopback addresses are not counted, here and below.
+	ConnectionsPerAddress int `toml:"connections_per_address"`
+	// Connections begun in a minute, counted likewise.
+	ConnectionsPerMinute int `toml:"connections_per_minute"`
+	// Mails begun in a minute, counted likewise; the next hear 452 and come again.
+	MailsPerMinute int `toml:"mails_per_minute"`
 }
 
 // DNS says who resolves names.

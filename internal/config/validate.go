@@ -93,6 +93,10 @@ func (c *Config) validateListeners(p *problems) {
 	}
 	between(p, "http.max_body_bytes", c.HTTP.MaxBodyBytes, 64<<10, 1<<30)
 	between(p, "smtp.max_message_bytes", c.SMTP.MaxMessageBytes, 64<<10, 1<<30)
+	between(p, "smtp.max_connections", c.SMTP.MaxConnections, 1, 100_000)
+	between(p, "smtp.connections_per_address", c.SMTP.ConnectionsPerAddress, 1, 100_000)
+	between(p, "smtp.connections_per_minute", c.SMTP.ConnectionsPerMinute, 1, 1_000_000)
+	between(p, "smtp.mails_per_minute", c.SMTP.MailsPerMinute, 1, 1_000_000)
 	if _, err := identity.ParseDomain(c.SMTP.Hostname); c.SMTP.Listen != "" && (err != nil || strings.Contains(c.SMTP.Hostname, ":")) {
 		p.add("smtp.hostname", fmt.Sprintf("%q is not a host name", c.SMTP.Hostname), `write one such as "mail.example.com"`)
 	}

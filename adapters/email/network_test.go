@@ -1,0 +1,238 @@
+package email
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func peerAt(address string) networks {
+	return networksOf(&net.TCPAddr{IP: net.ParseIP(address), Port: 1})
+}
+
+func TestRatesCountAtThreeWidths(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for name, hosts := range map[string][3]string{
+		"IPv4": {"192.0.2.1", "192.0.2.2", "192.0.3.1"},
+		"IPv6": {"2001:db8:1:1::1", "2001:db8:1:2::1", "2001:db8:2::1"},
+	} {
+		m := newMeter(2, func() time.Time { return now })
+		send := func(host string, times int) (passed int) {
+			for range times {
+				if m.count(peerAt(host)) {
+					passed++
+				}
+			}
+			return passed
+		}
+		if got := send(hosts[0], 3); got != 2 {
+			t.Errorf("%s: a host passed %d times; want 2", name, got)
+		}
+		if got := send(hosts[1], 5); got != 2 {
+			t.Errorf("%s: its neighbour passed %d times; want 2", name, got)
+		}
+		if got := send(hosts[2], 2); got != 2 {
+			t.Errorf("%s: the next network passed %d times; want 2", name, got)
+		}
+		now = now.Add(time.Minute)
+		if got := send(hosts[0], 1); got != 1 {
+			t.Errorf("%s: the minute did not end", name)
+		}
+	}
+}
+
+func TestManyNeighboursAreOneNetwork(t *testing.T) {
+	m := newMeter(2, time.Now)
+	passed := 0
+	for i := range 60 {
+		if m.count(peerAt(net.IPv4(192, 0, 2, byte(i)).String())) {
+			passed++
+		}
+	}
+	if passed != 6 {
+		t.Errorf("%d of a /26 passed; want three times the limit of a host", passed)
+	}
+}
+
+func TestMeterIsBounded(t *testing.T) {
+	m := newMeter(1, time.Now)
+	for i := range 3 * maxNetworks {
+		m.count(peerAt(net.IPv4(byte(i>>16), byte(i>>8), byte(i), 1).String()))
+	}
+	if len(m.counts) > maxNetworks+len(networks{}) {
+		t.Errorf("%d networks are kept", len(m.counts))
+	}
+}
+
+func TestEarlyTalkersAreRefused(t *testing.T) {
+	s := start(t, func(o *Options) { o.GreetingDelay = 20 * time.Second })
+	conn, err := net.Dial("tcp", s.adapter.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	w := &wire{t: t, conn: conn, in: &lineReader{conn: conn}}
+	w.write("EHLO spam.test\r\n")
+	w.expect("521 5.5.1")
+	if !w.closed() {
+		t.Error("the connection stays open")
+	}
+}
+
+func TestPatientPeersAreGreeted(t *testing.T) {
+	s := start(t, func(o *Options) { o.GreetingDelay = time.Millisecond })
+	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+}
+
+func TestConnectionAndMailRates(t *testing.T) {
+	s := start(t, func(o *Options) { o.ConnectionsPerMinute, o.MailsPerMinute, o.MailsPerConnection = 2, 3, 2 })
+	w := s.greet()
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	w.say("RSET", "250")
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	w.say("RSET", "250")
+	w.say("MAIL FROM:<a@plain.test>", "421 4.7.0")
+	w = s.greet()
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	w.say("RSET", "250")
+	w.say("MAIL FROM:<a@plain.test>", "452 4.7.0")
+	conn, err := net.Dial("tcp", s.adapter.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	(&wire{t: t, conn: conn, in: &lineReader{conn: conn}}).expect("421 4.7.0")
+}
+
+func TestHarvestersCannotBeginAgain(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	for i := range maxRefused {
+		w.say("EHLO client.sender.test", "250")
+		w.say("MAIL FROM:<a@plain.test>", "250")
+		want := "550 5.1.1"
+		if i == maxRefused-1 {
+			want = "421 4.7.0"
+		}
+		w.say("RCPT TO:<nobody@inbox.test>", want)
+	}
+}
+
+func TestRefusalsAreSlow(t *testing.T) {
+	s := start(t, func(o *Options) { o.RefusalDelay = time.Hour })
+	w := s.greet()
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	w.write("RCPT TO:<nobody@inbox.test>\r\n")
+	s.adapter.listener.drain() // a stop does not wait for the hour
+	if got := w.reply(); !strings.HasPrefix(got, "550 5.1.1") {
+		t.Errorf("answer %q", got)
+	}
+}
+
+// TestTricklingPeersAreCut measures in a clock of its own: a byte every two minutes is within every other deadline.
+func TestTricklingPeersAreCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer func() { _ = theirs.Close() }()
+		l := newLimitedListener(nil, Options{MaxConnections: 1, MaxConnectionsPerIP: 1, ConnectionsPerMinute: 1, Now: time.Now})
+		conn, _ := l.admit(ours)
+		defer func() { _ = conn.Close() }()
+		began := time.Now()
+		conn.beginMail()
+		conn.beginTransfer()
+		var peer sync.WaitGroup
+		peer.Go(func() {
+			for {
+				if _, err := theirs.Write([]byte("x")); err != nil {
+					return
+				}
+				<-time.After(10 * time.Second)
+			}
+		})
+		for {
+			if _, err := conn.Read(make([]byte, 100)); err != nil {
+				if !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("read: %v", err)
+				}
+				break
+			}
+		}
+		if took := time.Since(began); took > transferGrace+time.Second {
+			t.Errorf("it took %s", took)
+		}
+		_ = theirs.Close()
+		peer.Wait()
+	})
+}
+
+// A fast peer is not cut by the rate, however long it sends.
+func TestSteadyPeersAreNotCut(t *testing.T) {
+	c := &peerConn{}
+	c.beginTransfer()
+	c.taken = 1 << 20
+	if left := time.Until(c.rateDeadline()); left < 30*time.Minute {
+		t.Errorf("%s are left for a mail of 1 MiB", left)
+	}
+}
+
+func TestFloodCostsBoundedMemory(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxBufferedBytes = 4 * readChunk; o.MaxMessageBytes = 1 << 20 })
+	var open []*wire
+	refused := 0
+	for range 8 {
+		w := s.greet()
+		w.say("MAIL FROM:<a@plain.test>", "250")
+		w.say("RCPT TO:<echo@inbox.test>", "250")
+		w.say("DATA", "354")
+		open = append(open, w)
+	}
+	mail := letter(strings.Repeat(strings.Repeat("y", 70)+"\n", 3*readChunk/71), "From: a@plain.test")
+	for _, w := range open {
+		w.write(mail) // without its end: the bytes stay in memory
+	}
+	for _, w := range open {
+		w.write(".\r\n")
+		if strings.HasPrefix(w.reply(), "452 4.3.1") {
+			refused++
+		}
+		if used := s.adapter.buffered.used.Load(); used > 4*readChunk {
+			t.Errorf("%d bytes are in memory", used)
+		}
+	}
+	if refused == 0 {
+		t.Error("nothing was put off")
+	}
+	if used := s.adapter.buffered.used.Load(); used != 0 {
+		t.Errorf("%d bytes are not given back", used)
+	}
+}
+
+// TestNestedPartsCostLittle sends what took another parser 41 seconds.
+func TestNestedPartsCostLittle(t *testing.T) {
+	s := start(t, nil)
+	var mail strings.Builder
+	mail.WriteString("From: a@plain.test\r\n")
+	for range 20_000 {
+		mail.WriteString("Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n")
+	}
+	began := time.Now()
+	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, mail.String()+"\r\n", "554 5.6.0")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	allocated := testing.AllocsPerRun(1, func() {
+		walk := &mimeWalk{}
+		fields, body, _ := splitHeader([]byte(mail.String()))
+		_, _ = walk.parseEntity(fields, body, 0, "text/plain")
+	})
+	if allocated > 200_000 {
+		t.Errorf("%.0f allocations for a mail that is refused", allocated)
+	}
+}
