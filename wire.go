@@ -102,7 +102,7 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 		HostAllowed: s.hostAllowed, ActorAllowed: s.actorAllowed,
 		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,
 		UnsignedHost: !s.config.Federation.RequireSignedHost, MaxRefusals: s.maxRefusals(),
-		Follows: s.follows, FollowersOnly: s.followersOnly, Fields: operatorFields(s.config),
+		Follows: s.follows, Stopped: s.stopped, FollowersOnly: s.followersOnly, Fields: operatorFields(s.config),
 		AnswersAgents: s.answersAgents, Likes: s.likes, EmptyMention: activitypub.EmptyGreet,
 		Present: s.demands.Present, Blobs: s.blobs, Profile: s.fediverseProfile, Recent: s.store,
 		PublicReplies: s.config.Federation.PublicReplies, PostLength: s.config.Federation.PostLength,
@@ -153,6 +153,7 @@ func (s *Server) newA2A() (*a2a.Adapter, error) {
 		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,
 		Push: push, GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
+		Operator: s.config.Operator.Name, Contact: s.config.Operator.Contact, OperatorURL: s.config.Operator.Privacy,
 	})
 	if err != nil {
 		return nil, err
@@ -235,7 +236,7 @@ func (s *Server) mailTransport(options *email.Options) (err error) {
 }
 
 func (s *Server) buildHTTP() (err error) {
-	s.pages = console.NewPages(s.registry, s.config.PublicURL, s.mailAddress)
+	s.pages = console.NewPages(s.registry, s.config.PublicURL, s.mailAddress, operatorLines(s.config)...)
 	found, err := s.newDiscovery()
 	if err != nil {
 		return err

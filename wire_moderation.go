@@ -65,9 +65,13 @@ func (s *Server) blockedHost(host string) bool {
 }
 
 // unlisted says whether other servers of the fediverse may not be contacted at a host.
-func (s *Server) unlisted(host string) bool          { return s.lists.Host(host).Refused() }
-func (s *Server) hostAllowed(host string) bool       { return !s.lists.Host(host).Refused() }
-func (s *Server) actorAllowed(iri string) bool       { return !s.lists.Actor(iri).Refused() }
+func (s *Server) unlisted(host string) bool    { return s.lists.Host(host).Refused() }
+func (s *Server) hostAllowed(host string) bool { return !s.lists.Host(host).Refused() }
+func (s *Server) actorAllowed(iri string) bool { return !s.lists.Actor(iri).Refused() }
+func (s *Server) stopped(agent, principal string) bool {
+	_, is := s.lists.Stopped(agent, principal)
+	return is
+}
 func (s *Server) refusesAddress(address string) bool { return s.lists.Address(address).Refused() }
 
 // refusedDelivery says why a reply must not leave any more.

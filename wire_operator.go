@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"inbox/adapters/activitypub"
+	"inbox/console"
 	"inbox/internal/config"
 )
 
@@ -19,6 +20,22 @@ func operatorFields(c *Config) []activitypub.Field {
 		}
 	}
 	return fields
+}
+
+// operatorLines are the same lines on the page of every agent.
+func operatorLines(c *Config) []console.Field {
+	var lines []console.Field
+	for _, field := range operatorFields(c) {
+		line := console.Field{Name: field.Name, Value: field.Value}
+		switch field.Name {
+		case "Contact":
+			line.Href = "mailto:" + strings.TrimPrefix(field.Value, "@")
+		case "Privacy", "Source":
+			line.Href = field.Value
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 func (s *Server) agentTable(name string) config.Agent {

@@ -29,11 +29,15 @@ type Pages struct {
 	agents    Agents
 	publicURL string
 	mail      func(exchange.AgentProfile) string
+	operator  []Field
 }
 
-// NewPages makes the pages. mail gives an agent's mail address, or "" where email is off.
-func NewPages(agents Agents, publicURL string, mail func(exchange.AgentProfile) string) *Pages {
-	return &Pages{agents: agents, publicURL: publicURL, mail: mail}
+// Field is one line about who operates the server. Href is its link; empty = plain text.
+type Field struct{ Name, Value, Href string }
+
+// NewPages makes the pages. mail gives an agent's mail address, or "" where email is off; operator stands on each profile.
+func NewPages(agents Agents, publicURL string, mail func(exchange.AgentProfile) string, operator ...Field) *Pages {
+	return &Pages{agents: agents, publicURL: publicURL, mail: mail, operator: operator}
 }
 
 // Routes are the page of the host, with its agents, and one page per agent.
@@ -52,6 +56,7 @@ func (p *Pages) host(w http.ResponseWriter, _ *http.Request) {
 type view struct {
 	exchange.AgentProfile
 	Mail, Card string
+	Operator   []Field
 }
 
 func (p *Pages) profile(w http.ResponseWriter, r *http.Request) {
@@ -62,6 +67,7 @@ func (p *Pages) profile(w http.ResponseWriter, r *http.Request) {
 	}
 	p.render(w, http.StatusOK, "agent.html", view{
 		AgentProfile: agent, Mail: p.mail(agent), Card: p.publicURL + "/a2a/" + agent.Name + "/.well-known/agent-card.json",
+		Operator: p.operator,
 	})
 }
 

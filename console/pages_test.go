@@ -76,3 +76,28 @@ func TestPages(t *testing.T) {
 		})
 	}
 }
+
+// TestOperatorOnTheProfile: people must find somebody to complain to.
+func TestOperatorOnTheProfile(t *testing.T) {
+	pages := console.NewPages(directory{}, "https://agents.example", func(exchange.AgentProfile) string { return "" },
+		console.Field{Name: "Operator", Value: "Example <Org>"}, console.Field{Name: "Contact", Value: "help@example.com", Href: "mailto:help@example.com"},
+		console.Field{Name: "Privacy", Value: "javascript:alert(1)", Href: "javascript:alert(1)"})
+	server, err := httpserver.New(httpserver.Options{Routes: pages.Routes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := httptest.NewRecorder()
+	server.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/@echo", nil))
+	page := recorder.Body.String()
+	for _, want := range []string{"Who operates it", "Example &lt;Org&gt;", `<a href="mailto:help@example.com">help@example.com</a>`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, `href="javascript:`) {
+		t.Errorf("a script became a link:\n%s", page)
+	}
+	if strings.Contains(get(t, "/@echo").Body.String(), "Who operates it") {
+		t.Error("a heading without lines")
+	}
+}

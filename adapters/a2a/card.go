@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,7 +31,7 @@ func (a *Adapter) endpoint(agent exchange.AgentProfile) string {
 func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
 	card := &a2a.AgentCard{
 		Name: displayName(agent), Description: description(agent), Version: version(agent),
-		Provider:            &a2a.AgentProvider{Org: identity.HostOf(a.options.Domain), URL: a.base},
+		Provider:            a.provider(),
 		SupportedInterfaces: a.interfaces(agent),
 		Capabilities: a2a.AgentCapabilities{
 			Streaming: true, PushNotifications: a.options.Push.Watches != nil, Extensions: cardExtensions(agent),
@@ -54,6 +55,16 @@ func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
 		return nil, fmt.Errorf("write agent card: %w", err)
 	}
 	return withBothSchemes(card03)
+}
+
+// provider is who operates the server, with an address for questions (A2A 1.0, section 4.4.2: AgentProvider). Its url has
+// to be a web page.
+func (a *Adapter) provider() *a2a.AgentProvider {
+	organization := cmp.Or(a.options.Operator, identity.HostOf(a.options.Domain))
+	if a.options.Contact != "" {
+		organization += " <" + a.options.Contact + ">"
+	}
+	return &a2a.AgentProvider{Org: organization, URL: cmp.Or(a.options.OperatorURL, a.base)}
 }
 
 // interfaces are the ways to an agent in order of preference. The tenant tells the one gRPC listener which agent is meant;

@@ -103,6 +103,9 @@ type Options struct {
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
 	Push        Push          // optional: without it webhooks are not offered
+	Operator    string        // optional: who operates the server, for cards; the domain
+	Contact     string        // optional: their mail address
+	OperatorURL string        // optional: a web page of theirs; PublicURL
 	GRPCAddress func() string // optional: host:port where gRPC is reached, for cards; empty = it is not served
 
 	WaitLimit    time.Duration // longest wait of a blocking send before the working task is returned; default 50 s

@@ -20,6 +20,7 @@ type follower struct {
 	Inbox       string    `json:"inbox"`
 	SharedInbox string    `json:"shared_inbox,omitempty"`
 	Since       time.Time `json:"since"`
+	NoBot       bool      `json:"nobot,omitempty"` // as the profile said then
 }
 
 // followed finds a follow by its id, for an Undo that names nothing else.
@@ -85,7 +86,7 @@ func (a *Adapter) follow(ctx context.Context, in *incoming) (string, error) {
 		return outcomeIgnored, nil
 	}
 	actor := in.by.actor
-	entry := follower{Follow: in.id, Inbox: actor.Inbox, SharedInbox: actor.SharedInbox, Since: a.now().UTC()}
+	entry := follower{Follow: in.id, Inbox: actor.Inbox, SharedInbox: actor.SharedInbox, Since: a.now().UTC(), NoBot: actor.NoBot}
 	if put, err := a.putOffFollow(ctx, agent.Name, actor, entry); put || err != nil {
 		return outcomeOf(err)
 	}

@@ -121,20 +121,21 @@ type Options struct {
 	Outbox    Outbox
 	Client    Client
 
-	AllowPrivate  bool                       // federation.allow_private: plain http and any host in ids
-	Mode          string                     // optional: ModeOpen
-	HostAllowed   func(host string) bool     // optional: asked before any fetch and for every sender
-	ActorAllowed  func(iri string) bool      // optional: asked before any fetch for every actor who claims to act
-	Follows       func(agent string) string  // optional: FollowAccept
-	FollowersOnly func(agent string) bool    // optional: whether the agent answers its followers alone; no
-	Fields        []Field                    // optional: who operates the server, on every profile
-	AnswersAgents func(agent string) bool    // optional: whether the agent answers automated actors; no
-	Likes         func(agent string) bool    // optional: whether the agent acknowledges a note with a Like instead of a note; no
-	Blobs         Blobs                      // optional: stored bytes of files; without it such files are named only
-	EmptyMention  string                     // optional: EmptyIgnore
-	PublicReplies bool                       // optional: answer public questions publicly instead of unlisted
-	PostLength    int                        // optional: characters after which an answer becomes a chain of posts; 4000
-	Profile       func(agent string) Profile // optional: what the actor of an agent shows beside its name
+	AllowPrivate  bool                               // federation.allow_private: plain http and any host in ids
+	Mode          string                             // optional: ModeOpen
+	HostAllowed   func(host string) bool             // optional: asked before any fetch and for every sender
+	ActorAllowed  func(iri string) bool              // optional: asked before any fetch for every actor who claims to act
+	Follows       func(agent string) string          // optional: FollowAccept
+	Stopped       func(agent, principal string) bool // optional: whether somebody told the agent to stop; no
+	FollowersOnly func(agent string) bool            // optional: whether the agent answers its followers alone; no
+	Fields        []Field                            // optional: who operates the server, on every profile
+	AnswersAgents func(agent string) bool            // optional: whether the agent answers automated actors; no
+	Likes         func(agent string) bool            // optional: whether the agent acknowledges a note with a Like instead of a note; no
+	Blobs         Blobs                              // optional: stored bytes of files; without it such files are named only
+	EmptyMention  string                             // optional: EmptyIgnore
+	PublicReplies bool                               // optional: answer public questions publicly instead of unlisted
+	PostLength    int                                // optional: characters after which an answer becomes a chain of posts; 4000
+	Profile       func(agent string) Profile         // optional: what the actor of an agent shows beside its name
 
 	FollowersGetReplies bool // address open answers to the agent's followers too, as people's own servers do
 	AuthorizedFetch     bool // answer signed requests only, except for the server's own actor

@@ -2,8 +2,12 @@ package activitypub
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"inbox/exchange"
 )
 
 func TestFieldsOnProfiles(t *testing.T) {
@@ -83,5 +87,60 @@ func TestNoBot(t *testing.T) {
 		if got := asksNoBots(summary); got != want {
 			t.Errorf("%q: %v", summary, got)
 		}
+	}
+}
+
+// TestSpreadLeavesOutWhoWantsNothing: neither who said stop nor who asks programs not to write gets posts as a follower. A
+// shared inbox gets them for the others.
+func TestSpreadLeavesOutWhoWantsNothing(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.FollowersGetReplies = true
+		o.Stopped = func(agent, principal string) bool {
+			return agent == "echo" && principal == o.Domain+" https://a.example/u/stopped"
+		}
+	})
+	put := func(namespace, key string, document any) {
+		value, _ := json.Marshal(document)
+		_ = r.state.Put(t.Context(), namespace, key, value, time.Time{})
+	}
+	for _, actor := range []string{"https://a.example/u/stopped", "https://a.example/u/nobot", "https://b.example/u/nobot", "https://b.example/u/fan", "https://c.example/u/changed", "https://d.example/u/fan"} {
+		entry := follower{Inbox: actor + "/inbox", NoBot: strings.HasSuffix(actor, "nobot")}
+		if host := hostOf(actor); host == "b.example" || host == "d.example" {
+			entry.SharedInbox = "https://" + host + "/inbox"
+		}
+		put(followerNamespace+"echo", actor, entry)
+	}
+	put(actorNamespace, "https://c.example/u/changed", remoteActor{ID: "https://c.example/u/changed", NoBot: true}) // since the follow
+	places, _, err := r.adapter.Spread(t.Context(), r.reply(r.question("1", "hello"), "hi"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inboxes []string
+	for _, place := range places {
+		inboxes = append(inboxes, place.Address)
+	}
+	if want := []string{"https://b.example/inbox", "https://d.example/inbox"}; !slices.Equal(inboxes, want) {
+		t.Errorf("inboxes %q, want %q", inboxes, want)
+	}
+}
+
+// TestFollowersOnly: only who follows the agent is answered.
+func TestFollowersOnly(t *testing.T) {
+	h := newHouse(t, func(_ *house, o *Options) { o.FollowersOnly = func(agent string) bool { return agent == "echo" } })
+	h.accept(h.mentionNote("1", "as a stranger"))
+	if turn := h.settled(); turn.State != exchange.StateSilent || !strings.Contains(turn.Reason, "does not follow") {
+		t.Errorf("%s (%s)", turn.State, turn.Reason)
+	}
+	h.accept(h.simple("Follow", h.base+"/agents/echo"))
+	h.accept(h.mentionNote("2", "as a follower"))
+	h.run("as a follower")
+	undo := h.simple("Undo", h.simple("Follow", h.base+"/agents/echo"))
+	h.accept(undo)
+	h.accept(h.mentionNote("3", "as a stranger again"))
+	if turn := h.turns()[0]; turn.State != exchange.StateSilent {
+		t.Errorf("%s (%s)", turn.State, turn.Reason)
+	}
+	if asked := h.questions(); len(asked) != 1 {
+		t.Errorf("asked %q", asked)
 	}
 }

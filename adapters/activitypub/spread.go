@@ -84,7 +84,7 @@ func (a *Adapter) followerInboxes(ctx context.Context, agent string, at *spreadi
 	for i, actor := range keys {
 		var entry follower
 		at.After = actor
-		if json.Unmarshal(values[i], &entry) != nil || entry.Inbox == "" {
+		if json.Unmarshal(values[i], &entry) != nil || entry.Inbox == "" || a.wantsNothing(ctx, agent, actor, entry) {
 			continue
 		}
 		place := destination{Actor: actor, Inbox: entry.Inbox}
@@ -103,4 +103,16 @@ func (a *Adapter) followerInboxes(ctx context.Context, agent string, at *spreadi
 		places = append(places, place)
 	}
 	return places, len(keys) == spreadPage, nil
+}
+
+// wantsNothing says whether a follower told the agent to stop, or asks programs in the profile not to write unasked. Where
+// others of the same server follow, its shared inbox gets the post all the same: that server decides who sees it.
+func (a *Adapter) wantsNothing(ctx context.Context, agent, actor string, entry follower) bool {
+	if a.options.Stopped != nil && a.options.Stopped(agent, a.principal(actor)) {
+		return true
+	}
+	if known, found := a.remote.storedActor(ctx, actor); found {
+		return known.NoBot
+	}
+	return entry.NoBot
 }

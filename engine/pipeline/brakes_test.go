@@ -12,6 +12,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // TestOverTheLimit: one polite notice in a window, then silence; refused where the peer comes again by itself; a repeat of
@@ -116,6 +117,35 @@ func TestStopWord(t *testing.T) {
 		}
 		if e.peer.count() != 5 || len(front.turns()) != 3 {
 			t.Errorf("%d deliveries, %d runs", e.peer.count(), len(front.turns()))
+		}
+	})
+}
+
+// TestStopWordEndsWhatWaits: somebody who said stop is not asked for a consent any more, and nobody decides about theirs.
+func TestStopWordEndsWhatWaits(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		lists := newBlocks()
+		front := &script{name: "echo", answer: refunds}
+		front.settings.Approvers = []string{owner}
+		e := composed(t, url, func(o *pipeline.Options) {
+			o.Approvers, o.Moderator, o.Brakes.Stop = &doors{}, lists, moderation.NewWords(moderation.DefaultStopWords)
+		}, front)
+		parked := e.settled(t, e.receive(t, from("ana", "1", "t")).TurnID)
+		others := e.settled(t, e.receive(t, from("bea", "1", "u")).TurnID)
+		if parked.State != exchange.StateWaiting || others.State != exchange.StateWaiting {
+			t.Fatalf("%s (%s), %s (%s)", parked.State, parked.Reason, others.State, others.Reason)
+		}
+		stop := from("ana", "2", "v") // in another thread
+		stop.Message.Parts = []normalized.Part{normalized.Text("stop")}
+		e.settled(t, e.receive(t, stop).TurnID)
+		if turn := e.ends(t, parked.ID, exchange.StateCancelled); turn.Reason != "the sender said stop" {
+			t.Errorf("reason %q", turn.Reason)
+		}
+		if issuance, found, err := e.store.DemandOfTurn(t.Context(), parked.ID); err != nil || !found || issuance.Status != policypart.StatusDropped {
+			t.Errorf("the demand is %s %v", issuance.Status, err)
+		}
+		if turn, err := e.store.Turn(t.Context(), others.ID); err != nil || turn.State != exchange.StateWaiting {
+			t.Errorf("somebody else's turn is %s %v", turn.State, err)
 		}
 	})
 }

@@ -147,6 +147,9 @@ func (s *Service) lastWord(ctx context.Context, turn exchange.TurnRecord, text, 
 	return &parting{reply: word, nativeID: plan.NativeID, deliveries: deliveries}, len(deliveries) > 0, nil
 }
 
+// reasonStopped is the reason of turns that waited when their sender said stop.
+const reasonStopped = "the sender said stop"
+
 // stopWord honours a message that is only a stop word, for good: the sender hears nothing more from the agent until they
 // write a start word. Where the sender fetches the answer nothing is ever sent unasked, so that the words mean nothing.
 func (s *Service) stopWord(ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord) (last *parting, done bool, err error) {
@@ -191,8 +194,16 @@ func (s *Service) obey(
 		return tx.PutListEntries(ctx, entry)
 	}
 	last.written = func() {
+		ctx := context.WithoutCancel(ctx)
 		s.options.Moderator.Note(entry, lift)
-		s.CancelRunning(context.WithoutCancel(ctx))
+		s.CancelRunning(ctx)
+		if lift {
+			return
+		}
+		// What a crash leaves waiting is cancelled when its run begins.
+		if err := s.CancelOpen(ctx, turn.Agent, turn.Principal, reasonStopped); err != nil {
+			s.options.Logger.WarnContext(ctx, "what waited for somebody who said stop is cancelled later", "error", err)
+		}
 	}
 	return last, true, nil
 }
