@@ -55,6 +55,7 @@ func (s *Server) newRemote(table config.Remote, limit time.Duration) (agents.Age
 	options := remote.Options{
 		CardURL: table.CardURL, Client: s.client, State: s.store.State(), Token: table.Token.Reveal(), Blobs: s.blobs,
 		BaseURL: base, Limits: s.limits(), TimeLimit: min(remote.DefaultTimeLimit, limit-runMargin), EndpointHosts: table.EndpointHosts,
+		Assert: s.assert,
 	}
 	if table.TokenURL != "" {
 		options.Credentials = &remote.ClientCredentials{

@@ -148,7 +148,7 @@ func (s *Server) newCaller() (*a2a.Caller, error) {
 	}
 	return a2a.NewCaller(a2a.CallerOptions{
 		Client: client, Signer: s.keyring, Domain: s.config.Domain, Blobs: s.blobs, AllowHTTP: s.config.Federation.AllowPrivate,
-		Tokens: func(domain string) string { return tokens[domain] }, TimeLimit: callLimit,
+		Tokens: func(domain string) string { return tokens[domain] }, TimeLimit: callLimit, Assert: s.assert,
 	})
 }
 

@@ -148,7 +148,12 @@ func (s *Server) newA2A() (*a2a.Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
+	tokens, err := s.newWebTokens()
+	if err != nil {
+		return nil, err
+	}
 	adapter, err := a2a.New(a2a.Options{
+		Verifier: tokens, Peers: s.takesPeer, Issuers: s.issuerCards(),
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
 		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,

@@ -164,6 +164,9 @@ func (w *answer) writeProblem(p *problem) {
 	header.Del("X-Accel-Buffering")
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "application/json")
+	for _, challenge := range p.authenticate {
+		header.Add("WWW-Authenticate", challenge)
+	}
 	if p.retryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(int((p.retryAfter+time.Second-1)/time.Second)))
 	}

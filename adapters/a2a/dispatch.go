@@ -40,13 +40,15 @@ type Signer interface {
 
 // CallerOptions configure a Caller. Client, Signer and Domain are required.
 type CallerOptions struct {
-	Client    Client
-	Signer    Signer
-	Domain    string                     // ours: the issuer of the evidence
-	Tokens    func(domain string) string // the bearer token that we show to agents of a domain; empty = none; may be nil
-	Blobs     Blobs                      // optional: without it files that are not in the message itself are left out
-	AllowHTTP bool                       // development: domains with a port are asked over plain http
-	TimeLimit time.Duration              // of one call with all its polls; default 5 min
+	Client Client
+	Signer Signer
+	Domain string                     // ours: the issuer of the evidence
+	Tokens func(domain string) string // the bearer token that we show to agents of a domain; empty = none; may be nil
+	// Assert signs who calls, for one request to the agent named by audience where no token is configured; may be nil.
+	Assert    func(ctx context.Context, agent, audience string) (string, error)
+	Blobs     Blobs         // optional: without it files that are not in the message itself are left out
+	AllowHTTP bool          // development: domains with a port are asked over plain http
+	TimeLimit time.Duration // of one call with all its polls; default 5 min
 }
 
 const (
@@ -112,12 +114,12 @@ func (c *Caller) call(ctx context.Context, d exchange.Dispatch) (normalized.Resp
 	if err != nil {
 		return normalized.Response{}, err
 	}
-	w := c.wire(to.Domain, found)
+	w := c.wire(to.Domain, found, d.Agent)
 	result, err := w.send(ctx, message, false)
 	if w.oldVersion(err) {
 		found.version = a2av0.Version
 		c.peers.put(to.String(), found)
-		w = c.wire(to.Domain, found)
+		w = c.wire(to.Domain, found, d.Agent)
 		result, err = w.send(ctx, message, false)
 	}
 	if errors.Is(err, safehttp.ErrTimeout) && ctx.Err() == nil {

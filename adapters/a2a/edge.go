@@ -37,6 +37,8 @@ var quiet = slog.New(slog.DiscardHandler)
 type call struct {
 	agent    exchange.AgentProfile
 	sender   normalized.Sender
+	caller   caller // what the token is good for
+	address  string // of the request as the caller sees it, without query
 	owner    owner
 	original []byte // the body as received
 	id       json.RawMessage
@@ -65,7 +67,7 @@ func callOf(ctx context.Context) (*call, bool) {
 // edge does what comes before any protocol: agent, token, size of the body, extensions, and afterwards the log.
 func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request, *call)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{rest: rest}
+		c := &call{rest: rest, address: a.base + r.URL.EscapedPath()}
 		out := newAnswer(w, c, a.options)
 		defer func() { a.finish(recover(), r, out) }()
 		if p := a.admit(r, c, out); p != nil {
@@ -81,7 +83,6 @@ func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request,
 // admit finds the agent and the caller and reads the body. Nothing is parsed before the caller is known.
 func (a *Adapter) admit(r *http.Request, c *call, out *answer) *problem {
 	if p := a.identify(r, httpserver.Param(r, "agent"), c); p != nil {
-		challenge(out.Header(), p)
 		return p
 	}
 	echoExtensions(r.Header, out.Header())
@@ -95,11 +96,11 @@ func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
 		return &problem{sentinel: a2a.ErrInvalidRequest, message: "no such agent here", http: http.StatusNotFound}
 	}
 	c.agent = agent
-	token, err := a.verify(r, agent)
+	found, err := a.verify(r, agent, c.address)
 	if err != nil {
-		return problemOf(err)
+		return a.refuseCaller(r, agent, err)
 	}
-	c.sender = a.sender(token, agent)
+	c.caller, c.sender = found, found.sender
 	c.owner = owner{agent: agent.Name, principal: c.sender.Principal()}
 	return nil
 }
@@ -108,16 +109,6 @@ func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
 func (c *call) within(ctx context.Context) context.Context {
 	ctx = telemetry.With(ctx, "agent", c.agent.Name, "principal", c.owner.principal)
 	return log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)
-}
-
-// challenge says how to authenticate (RFC 6750, section 3).
-func challenge(header http.Header, p *problem) {
-	switch p.http {
-	case http.StatusUnauthorized:
-		header.Set("WWW-Authenticate", `Bearer realm="inbox", error="invalid_token"`)
-	case http.StatusForbidden:
-		header.Set("WWW-Authenticate", `Bearer realm="inbox", error="insufficient_scope"`)
-	}
 }
 
 // read takes the whole body: it is the original that is stored with the message.

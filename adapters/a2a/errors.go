@@ -21,6 +21,8 @@ type problem struct {
 	http       int           // HTTP status for every binding; 0 = 200 for JSON-RPC, by sentinel for REST
 	retryAfter time.Duration // zero = no Retry-After
 	cause      error
+
+	authenticate []string // challenges of a refusal, for WWW-Authenticate
 }
 
 // Error gives the public text.

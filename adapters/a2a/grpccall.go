@@ -46,6 +46,7 @@ func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (
 	if p := grpcVersion(header, method); p != nil {
 		return ctx, p
 	}
+	c.address = g.scheme() + "://" + g.adapter.options.GRPCAddress() + method
 	if p := g.adapter.identify(g.request(ctx, header, method), g.agentName(request), c); p != nil {
 		return ctx, p
 	}
@@ -112,6 +113,9 @@ func (g *GRPC) finish(ctx context.Context, c *call, panicked any, err error) err
 	}
 	g.adapter.count(ctx, c)
 	if p := c.problem.Load(); p != nil {
+		if len(p.authenticate) > 0 {
+			_ = grpc.SetTrailer(ctx, metadata.MD{"www-authenticate": p.authenticate}) // fails only outside of a call
+		}
 		return p.grpcStatus()
 	}
 	return nil
@@ -193,4 +197,10 @@ func (s *grpcStream) SendMsg(event any) error {
 		s.call.problem.Store(p)
 		return p
 	}
+}
+
+// scheme is that of the public address: a proxy or a listener of its own, callers see both alike.
+func (g *GRPC) scheme() string {
+	scheme, _, _ := strings.Cut(g.adapter.base, ":")
+	return scheme
 }

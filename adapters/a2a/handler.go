@@ -22,6 +22,9 @@ func (h *handler) enter(ctx context.Context, operation string) (*call, error) {
 		return nil, a2a.ErrUnauthenticated
 	}
 	c.reached.Store(&operation)
+	if scope := scopeOf(operation); !c.caller.may(scope) {
+		return nil, h.fail(c, h.outOfScope(c, scope))
+	}
 	return c, nil
 }
 

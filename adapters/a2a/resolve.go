@@ -34,6 +34,7 @@ type peer struct {
 	address  string // as its own server writes it: evidence is for exactly this name
 	endpoint string // JSON-RPC
 	version  a2a.ProtocolVersion
+	open     bool // its card says that it wants no authentication
 	expires  time.Time
 }
 
@@ -102,6 +103,9 @@ type peerCard struct {
 		Endpoint        string `json:"endpoint"`
 		Transport       string `json:"transport"`
 		ProtocolVersion string `json:"protocol_version"`
+		Auth            struct {
+			Scheme string `json:"scheme"`
+		} `json:"auth"`
 	} `json:"a2a"`
 }
 
@@ -124,7 +128,7 @@ func (c *Caller) readCard(ctx context.Context, to identity.Address, at *url.URL)
 	if err != nil {
 		return peer{}, err
 	}
-	found := peer{endpoint: endpoint.String(), version: a2a.Version}
+	found := peer{endpoint: endpoint.String(), version: a2a.Version, open: card.A2A.Auth.Scheme == "none"}
 	if strings.HasPrefix(card.A2A.ProtocolVersion, string(a2av0.Version)) {
 		found.version = a2av0.Version
 	}

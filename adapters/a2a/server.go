@@ -102,6 +102,10 @@ type Options struct {
 	Believer  Believer                              // optional: nil = nobody's evidence is believed
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
+	Verifier Verifier                                       // optional: nil = only tokens of the operator are taken
+	Peers    func(agent string, peer identity.Address) bool // optional: whether an agent takes what a peer signs for itself; asked before anything is fetched
+	Issuers  []IssuerCard                                   // whose access tokens are taken, for cards and metadata
+
 	Push        Push          // optional: without it webhooks are not offered
 	Operator    string        // optional: who operates the server, for cards; the domain
 	Contact     string        // optional: their mail address
@@ -112,6 +116,12 @@ type Options struct {
 	KeepAlive    time.Duration // comment lines on quiet streams; default 15 s
 	WriteTimeout time.Duration // a reader of a stream that takes longer for one event is dropped; default 10 s
 	Logger       *slog.Logger
+}
+
+// IssuerCard is what callers are told about an issuer of access tokens.
+type IssuerCard struct {
+	Name      string // value of iss
+	Discovery string // its OpenID Connect metadata; empty = not published
 }
 
 // Adapter is the A2A edge of the server.
@@ -198,6 +208,7 @@ func (a *Adapter) Routes() []httpserver.Route {
 		{Pattern: "/a2a/{agent}/v1/*", Handler: a.edge(true, a.serveREST03)},
 		{Pattern: "/a2a/{agent}/.well-known/agent-card.json", Handler: card},
 		{Pattern: "/a2a/{agent}/.well-known/agent.json", Handler: card},
+		{Pattern: resourceMetadataPath + "/a2a/{agent}", Handler: a.cached(a.resourceMetadata)},
 		{Pattern: "/.well-known/agent-card.json", Handler: a.cached(a.defaultCard)},
 		{Pattern: "/.well-known/agent.json", Handler: a.cached(a.defaultCard)},
 		{Pattern: "/.well-known/agent-card/{agent}", Handler: a.cached(a.mentionableCard)},

@@ -13,12 +13,14 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 
 	"inbox/identity"
+	"inbox/internal/fault"
 )
 
 // wire is the connection of one call to one agent.
 type wire struct {
 	options   CallerOptions
 	token     string
+	assert    func(context.Context) (string, error) // instead of token; nil = nothing is shown
 	transport a2aclient.Transport
 	version   a2a.ProtocolVersion
 
@@ -27,10 +29,13 @@ type wire struct {
 	said       string        // error text of the last answer that was no success
 }
 
-func (c *Caller) wire(domain string, found peer) *wire {
+func (c *Caller) wire(domain string, found peer, agent string) *wire {
 	w := &wire{options: c.options, version: found.version}
 	if c.options.Tokens != nil {
 		w.token = c.options.Tokens(domain)
+	}
+	if w.token == "" && c.options.Assert != nil && !found.open {
+		w.assert = func(ctx context.Context) (string, error) { return c.options.Assert(ctx, agent, found.address) }
 	}
 	client := &http.Client{Transport: w, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if found.version == a2av0.Version {
@@ -45,8 +50,15 @@ func (c *Caller) wire(domain string, found peer) *wire {
 func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	request.Header.Set("Accept", mimeJSON)
-	if w.token != "" {
-		request.Header.Set("Authorization", "Bearer "+w.token)
+	token := w.token
+	if w.assert != nil {
+		var err error
+		if token, err = w.assert(request.Context()); err != nil {
+			return nil, fault.RetryIn(0, "who calls cannot be signed right now", err)
+		}
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := w.options.Client.Do(request)
 	w.status, w.retryAfter, w.said = 0, 0, ""

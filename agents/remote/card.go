@@ -60,6 +60,8 @@ type card struct {
 	ProtocolVersion      string  `json:"protocolVersion"`
 	AdditionalInterfaces []place `json:"additionalInterfaces"`
 
+	SecuritySchemes map[string]json.RawMessage `json:"securitySchemes"`
+
 	Capabilities struct {
 		Streaming bool `json:"streaming"`
 	} `json:"capabilities"`
@@ -69,7 +71,15 @@ type card struct {
 		Endpoint        string `json:"endpoint"`
 		Transport       string `json:"transport"`
 		ProtocolVersion string `json:"protocol_version"`
+		Auth            struct {
+			Scheme string `json:"scheme"`
+		} `json:"auth"`
 	} `json:"a2a"`
+}
+
+// guarded says whether the agent wants to know who asks.
+func (c card) guarded() bool {
+	return len(c.SecuritySchemes) > 0 || c.A2A.Auth.Scheme != "" && c.A2A.Auth.Scheme != "none"
 }
 
 // place is one address where the agent takes messages.

@@ -114,7 +114,7 @@ func (x *exchange) converse(ctx context.Context) error {
 // reach makes the connection to the agent as it is now known.
 func (x *exchange) reach(p *peer) (err error) {
 	x.peer = p
-	if x.wire, err = x.agent.wire(p); err != nil {
+	if x.wire, err = x.agent.wire(p, x.turn.Agent); err != nil {
 		return fault.GiveUp(upstream.Unreachable, err)
 	}
 	return nil

@@ -62,9 +62,13 @@ type Options struct {
 	Client *safehttp.Client
 	State  State
 
-	Token         string             // bearer token; empty = none
-	Credentials   *ClientCredentials // instead of Token
-	EndpointHosts []string           // further host:port pairs where the card may lead and where the credentials may be shown
+	Token       string             // bearer token; empty = none
+	Credentials *ClientCredentials // instead of Token
+	// Assert signs which of our agents asks, for one request to the agent named by audience. It is shown where neither Token
+	// nor Credentials are given and the card asks for authentication; nil = never.
+	Assert func(ctx context.Context, agent, audience string) (string, error)
+
+	EndpointHosts []string // further host:port pairs where the card may lead and where the credentials may be shown
 
 	Blobs   Blobs                                                        // optional: without it larger files are named and left out
 	FileURL func(digest, name string) string                             // optional: an address of a stored file that is over MaxFileBytes

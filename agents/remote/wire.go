@@ -17,6 +17,7 @@ import (
 
 	"inbox/agents/upstream"
 	"inbox/identity"
+	"inbox/internal/fault"
 	"inbox/policypart"
 )
 
@@ -47,11 +48,12 @@ func watched(ctx context.Context) (context.Context, *sighting) {
 type wire struct {
 	agent     *Agent
 	peer      *peer
+	asker     string // which of our agents asks
 	transport a2aclient.Transport
 }
 
-func (a *Agent) wire(p *peer) (*wire, error) {
-	w := &wire{agent: a, peer: p}
+func (a *Agent) wire(p *peer, asker string) (*wire, error) {
+	w := &wire{agent: a, peer: p, asker: asker}
 	client := &http.Client{Transport: w, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	var err error
 	switch {
@@ -90,7 +92,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Header.Get("Accept") == "" {
 		request.Header.Set("Accept", mimeJSON)
 	}
-	if err := w.agent.credentials.show(request); err != nil {
+	if err := w.authenticate(request); err != nil {
 		cancel(nil)
 		return nil, err
 	}
@@ -106,6 +108,20 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return response, nil
+}
+
+// authenticate shows the operator's credentials, or what our own server signs for the agent that asks.
+func (w *wire) authenticate(request *http.Request) error {
+	assert := w.agent.options.Assert
+	if w.agent.credentials.any() || assert == nil || !w.peer.card.guarded() {
+		return w.agent.credentials.show(request)
+	}
+	token, err := assert(request.Context(), w.asker, w.peer.card.audience(w.agent.card))
+	if err != nil {
+		return fault.RetryIn(0, upstream.Unreachable, fmt.Errorf("sign who asks: %w", err))
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	return nil
 }
 
 // mend brings an answer into the one form that the SDK reads.

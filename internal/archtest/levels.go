@@ -25,6 +25,7 @@ var levels = map[string]int{
 	"internal/httpserver":  1,
 	"internal/facilitator": 1,
 	"internal/openid":      1,
+	"internal/webtoken":    1,
 
 	"normalized": 2,
 
@@ -135,6 +136,7 @@ var thirdParties = []struct {
 	{"github.com/gowebpki/jcs", []string{"policypart", "identity", "adapters/a2a", "adapters/activitypub", "internal/facilitator"}, "canonical JSON serves signatures"},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"normalized", "agents/tool"}, "schemas are checked where the contract is"},
 	{"github.com/modelcontextprotocol/", []string{"agents/mcptool"}, "MCP is spoken in agents/mcptool"},
+	{"github.com/lestrrat-go/jwx", []string{"internal/webtoken"}, "signed tokens are checked in internal/webtoken"},
 	{"github.com/coreos/go-oidc", []string{"internal/openid"}, "logins at other services are made in internal/openid"},
 	{"golang.org/x/oauth2", []string{"internal/openid", "agents/remote"}, "logins at other services are made in internal/openid, tokens for A2A agents elsewhere in agents/remote"},
 	{"github.com/prometheus/", []string{"..."}, ""},

@@ -140,24 +140,9 @@ type A2A struct {
 	GRPCAddress string `toml:"grpc_address" default:"host of public_url, port of grpc_listen"`
 	// Agent whose card is at `/.well-known/agent-card.json`, which can name one only, and which gRPC reaches without a tenant.
 	DefaultAgent string `toml:"default_agent" default:"the first agent"`
-	// Not in this version yet: mint tokens with `inbox tokens create`.
+	// One table per issuer of access tokens; [a2a.md](a2a.md) explains them. Tokens of `inbox tokens create` and peers that
+	// sign for themselves need none.
 	Issuers []Issuer `toml:"issuers"`
-}
-
-// Issuer is one trusted issuer of bearer tokens.
-type Issuer struct {
-	// Value of the `iss` claim.
-	Issuer string `toml:"issuer"`
-	// Where the issuer publishes its keys. Either this or `discovery`.
-	JWKSURL string `toml:"jwks_url"`
-	// Where the issuer publishes its metadata (RFC 8414 or OpenID Connect Discovery).
-	Discovery string `toml:"discovery"`
-	// Values of the `aud` claim that are accepted.
-	Audiences []string `toml:"audiences"`
-	// Signature algorithms that are accepted.
-	Algs []string `toml:"algs"`
-	// Name of the method in the identity evidence.
-	Method string `toml:"method"`
 }
 
 // Admin is the console and the operator API.

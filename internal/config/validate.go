@@ -24,6 +24,7 @@ func (c *Config) validate(p *problems) {
 	c.validateWork(p)
 	c.validateLater(p)
 	c.validateTrust(p)
+	c.validateIssuers(p)
 	c.validateLimits(p)
 	c.validateOperator(p)
 	c.validateAgents(p)
@@ -173,7 +174,6 @@ func (c *Config) validateLater(p *problems) {
 	}{
 		{"http.tls", c.HTTP.TLS == "acme", `write "files", or "off" behind a reverse proxy`},
 		{"blob_url", c.BlobURL.Reveal() != "file", `write "file"`},
-		{"a2a.issuers", len(c.A2A.Issuers) > 0, "remove it and mint tokens with: inbox tokens create"},
 		{"admin.listen", c.Admin.Listen != "", "remove it"},
 		{"telemetry.otlp_endpoint", c.Telemetry.OTLPEndpoint != "", "remove it; metrics are at /metrics"},
 	}
