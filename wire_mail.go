@@ -105,6 +105,8 @@ func (s *Server) mailDelivery(options *email.Options) {
 	options.MXPort = s.config.Mail.MXPort
 	options.DKIMEd25519Selector = s.config.Mail.DKIMEd25519Selector
 	options.PolicyMode = s.config.Mail.MTASTS
+	options.QuoteLines = s.config.Mail.QuoteLines
+	options.FileLink = s.activitypub.MediaURL
 	options.Policies = stsFetcher{s.client, s.config.Mail.MTASTSPort}
 	options.Deliveries = mailReports{s.store, s.delivery}
 	options.Suppressions = s.store

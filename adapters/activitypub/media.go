@@ -89,6 +89,12 @@ func (a *Adapter) mediaURL(reply exchange.Reply, part normalized.Part) string {
 	return a.base + "/media/" + digest + "/" + url.PathEscape(mediaName(part)) + "?" + query.Encode()
 }
 
+// MediaURL is the address of a file of an answer, also of one that went another way, such as a file too large for a mail;
+// who has the address can read it. Empty when it cannot be given.
+func (a *Adapter) MediaURL(reply exchange.Reply, part normalized.Part) string {
+	return a.mediaURL(reply, part)
+}
+
 func digestOfPart(part normalized.Part) string {
 	if part.BytesRef == nil {
 		return ""
@@ -176,7 +182,7 @@ func (a *Adapter) mediaOf(r *http.Request) (part normalized.Part, open bool, err
 	digest, query := httpserver.Param(r, "digest"), r.URL.Query()
 	reply, _, err := a.options.Replies.Reply(r.Context(), query.Get("reply"))
 	switch {
-	case fault.Is(err, fault.NotFound), err == nil && !ownWay(reply):
+	case fault.Is(err, fault.NotFound), err == nil && reply.Response.Silent:
 		return part, false, missing
 	case err != nil:
 		return part, false, unavailable(err)

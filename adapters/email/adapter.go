@@ -18,6 +18,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
@@ -138,6 +139,10 @@ type Options struct {
 	// Refuses says whether the operator keeps an address out; it is asked about From and MAIL FROM of a mail to an agent,
 	// before anything is looked up. Optional.
 	Refuses func(address string) bool
+
+	// FileLink gives an address where a file that is too large for a mail can be had; empty = nowhere. Optional.
+	FileLink   func(reply exchange.Reply, part normalized.Part) string
+	QuoteLines int // of the question that an answer repeats, at most 30; 0 = none
 
 	// Deliveries is told of reports about mails that had left, Suppressions keeps addresses that take nothing. Both are
 	// optional.

@@ -43,11 +43,12 @@ type composer struct {
 	files       []attachment
 	size        int64
 	locale      string
+	link        func(normalized.Part) string // where a file that is too large can be had; empty = nowhere
 }
 
 // composeBody turns the parts of a response into text, HTML and attachments; a demand stands last.
-func (a *Adapter) composeBody(ctx context.Context, reply exchange.Reply) (body, error) {
-	c := &composer{locale: localeOf(reply)}
+func (a *Adapter) composeBody(ctx context.Context, reply exchange.Reply, notes route, people audience) (body, error) {
+	c := &composer{locale: localeOf(reply), link: func(part normalized.Part) string { return a.fileLink(reply, part) }}
 	parts := slices.Clone(reply.Response.Parts)
 	slices.SortStableFunc(parts, demandLast)
 	for _, part := range parts {
@@ -60,6 +61,9 @@ func (a *Adapter) composeBody(ctx context.Context, reply exchange.Reply) (body, 
 	}
 	if c.plain.Len() == 0 && len(c.files) > 0 {
 		c.addPlain("See the attached files.")
+	}
+	if a.mayQuote(reply, notes, people) {
+		c.addQuote(reply.Message, notes, a.options.QuoteLines)
 	}
 	result := body{plain: strings.TrimRight(c.plain.String(), "\n") + "\n", files: c.files}
 	if c.rich {
@@ -159,7 +163,7 @@ func (a *Adapter) attach(ctx context.Context, c *composer, part normalized.Part)
 		c.addPlain("[" + name + " is not attached: mail providers refuse programs.]")
 		return nil
 	case len(c.files) >= maxAttachedFiles || part.Size > maxAttachedBytes-c.size:
-		c.addPlain("[" + name + " is not attached: the mail would be too large.]")
+		c.addTooLarge(name, part)
 		return nil
 	}
 	data, err := a.fileBytes(ctx, part.BytesRef)
@@ -167,12 +171,28 @@ func (a *Adapter) attach(ctx context.Context, c *composer, part normalized.Part)
 		return err
 	}
 	if c.size+int64(len(data)) > maxAttachedBytes {
-		c.addPlain("[" + name + " is not attached: the mail would be too large.]")
+		c.addTooLarge(name, part)
 		return nil
 	}
 	c.size += int64(len(data))
 	c.files = append(c.files, attachment{name: name, mime: attachedType(part.MIME), data: data})
 	return nil
+}
+
+// addTooLarge says where a file can be had that the mail cannot carry.
+func (c *composer) addTooLarge(name string, part normalized.Part) {
+	if address := c.link(part); address != "" {
+		c.addPlain(titled(name, address))
+		return
+	}
+	c.addPlain("[" + name + " is not attached: the mail would be too large.]")
+}
+
+func (a *Adapter) fileLink(reply exchange.Reply, part normalized.Part) string {
+	if a.options.FileLink == nil {
+		return ""
+	}
+	return a.options.FileLink(reply, part)
 }
 
 func (a *Adapter) fileBytes(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
@@ -202,9 +222,12 @@ func attachedType(declared string) string {
 	return media
 }
 
+// executable finds what large providers refuse, whatever stands before the last ending.
 func executable(name string) bool {
 	switch strings.ToLower(path.Ext(strings.TrimRight(name, ". "))) {
-	case ".exe", ".js", ".jse", ".scr", ".bat", ".cmd", ".com", ".lnk", ".vbs", ".vbe", ".wsf", ".wsh", ".msi", ".pif", ".cpl", ".hta", ".jar", ".ps1":
+	case ".exe", ".js", ".jse", ".mjs", ".scr", ".bat", ".cmd", ".com", ".lnk", ".vb", ".vbs", ".vbe", ".ws", ".wsf", ".wsh", ".wsc",
+		".msi", ".msp", ".mst", ".pif", ".cpl", ".hta", ".jar", ".ps1", ".psm1", ".dll", ".sys", ".reg", ".inf", ".sct", ".shb", ".chm",
+		".ade", ".adp", ".appx", ".msix", ".apk", ".dmg", ".iso", ".img", ".vhd", ".vhdx", ".xll", ".diagcab", ".library-ms", ".url":
 		return true
 	}
 	return false

@@ -147,7 +147,7 @@ func (a *Adapter) route(mail *arrival, to recipient, id string) route {
 		Version: 1, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned,
 		To: a.others(mail.fields.addressList("To")), Cc: a.others(mail.fields.addressList("Cc")),
 		Subject: mail.fields.decoded("Subject"), MessageID: id, References: references,
-		Topic: mail.fields.decoded("Thread-Topic"), Verified: mail.sender.verified(),
+		Topic: mail.fields.decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
 	}
 }
 

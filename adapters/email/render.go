@@ -27,18 +27,54 @@ const (
 // render writes a reply as one mail for all of its recipients. The same reply gives the same bytes, whenever and
 // wherever it is rendered.
 func (a *Adapter) render(ctx context.Context, reply exchange.Reply, notes route, people audience) ([]byte, error) {
-	body, err := a.composeBody(ctx, reply)
+	body, err := a.composeBody(ctx, reply, notes, people)
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	if err := writeMail(&out, a.replyHeader(reply, notes, people), body, reply.ID); err != nil {
-		return nil, fault.GiveUp("the reply cannot be written as a mail", err)
+	mail, err := a.compose(reply, notes, people, body)
+	if err != nil {
+		// An answer is not lost for the decoration that its question brought.
+		a.log.WarnContext(ctx, "a reply makes no valid mail and leaves without subject and names", "reply", reply.ID, "error", err)
+		mail, err = a.compose(reply, bareNotes(notes), bareNames(people), body)
 	}
-	if _, _, _, err := inspect(out.Bytes(), true); err != nil {
+	if err != nil {
 		return nil, fault.GiveUp("the reply makes no valid mail", err)
 	}
+	return mail, nil
+}
+
+// compose writes the mail into memory and reads it again as a recipient does: what could be read in two ways never leaves.
+func (a *Adapter) compose(reply exchange.Reply, notes route, people audience, body body) ([]byte, error) {
+	var out bytes.Buffer
+	if err := writeMail(&out, a.replyHeader(reply, notes, people), body, reply.ID); err != nil {
+		return nil, fmt.Errorf("write mail: %w", err)
+	}
+	fields, _, _, err := inspect(out.Bytes(), true)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"} {
+		if count := len(fields.all(name)); count != 1 {
+			return nil, fmt.Errorf("%s stands %d times", name, count)
+		}
+	}
 	return out.Bytes(), nil
+}
+
+func bareNotes(notes route) route {
+	notes.Subject, notes.Topic, notes.Index = "", "", ""
+	return notes
+}
+
+func bareNames(people audience) audience {
+	bare := func(boxes []mailbox) []mailbox {
+		bared := slices.Clone(boxes)
+		for i := range bared {
+			bared[i].Name = ""
+		}
+		return bared
+	}
+	return audience{to: bare(people.to), cc: bare(people.cc), refused: people.refused}
 }
 
 type headerLine struct{ name, value string }
@@ -58,12 +94,19 @@ func (a *Adapter) replyHeader(reply exchange.Reply, notes route, people audience
 		headerLine{"Date", reply.CreatedAt.UTC().Format(time.RFC1123Z)},
 		headerLine{"Message-ID", "<" + a.replyID(reply) + ">"},
 	)
-	if notes.MessageID != "" && len(notes.MessageID) <= maxWrittenID {
+	if validID(notes.MessageID) && len(notes.MessageID) <= maxWrittenID {
 		lines = append(lines, headerLine{"In-Reply-To", "<" + notes.MessageID + ">"},
 			headerLine{"References", formatReferences(notes)})
 	}
 	if notes.Topic != "" {
 		lines = append(lines, headerLine{"Thread-Topic", mime.QEncoding.Encode("utf-8", notes.Topic)})
+	}
+	if index := answerIndex(notes.Index, reply.CreatedAt); index != "" {
+		lines = append(lines, headerLine{"Thread-Index", index})
+	}
+	if notes.Opened {
+		// Whoever did not write first can stop it with one mail (RFC 2369, section 3.2); the pipeline knows the word.
+		lines = append(lines, headerLine{"List-Unsubscribe", "<mailto:" + self + "?subject=stop>"})
 	}
 	if chain, chained := a.chainOf(reply, people); chained {
 		lines = append(lines, headerLine{chainField, formatChain(chain)})

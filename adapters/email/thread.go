@@ -150,6 +150,7 @@ type route struct {
 	MessageID   string    `json:"message_id,omitempty"` // empty when the mail had none that can be referred to
 	References  []string  `json:"references,omitempty"`
 	Topic       string    `json:"topic,omitempty"` // Thread-Topic of Outlook
+	Index       string    `json:"index,omitempty"` // Thread-Index of Outlook
 	Verified    bool      `json:"verified"`
 	Opened      bool      `json:"opened,omitempty"` // we write first: there is no mail that is answered
 }
@@ -163,6 +164,7 @@ func readRoute(raw json.RawMessage) (route, bool) {
 // baseSubject cuts reply and forward prefixes of the common languages (RFC 5256, section 2.1, and habits).
 func baseSubject(subject string) string {
 	for {
+		subject = strings.Replace(subject, "：", ":", 1) // as East Asian programs write it
 		prefix, rest, found := strings.Cut(subject, ":")
 		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(prefix)), "[")
 		if !found || !replyPrefixes[name] {

@@ -28,6 +28,9 @@ type Mail struct {
 	// Mails begun in a minute to one domain with `mode = "mx"`, on this node; 0 = no limit. New senders who are faster lose
 	// their repute.
 	DomainRate int `toml:"domain_rate" default:"30; 0 with allow_private"`
+	// Lines of the question that an answer repeats below its own text, at most 30; 0 = none. Only people who have the
+	// question get them.
+	QuoteLines int `toml:"quote_lines"`
 	// Waiting times between attempts for a mail. It is given up when the attempt after the last one fails.
 	Retry []time.Duration `toml:"retry" default:"1m, 5m, 15m, 30m, 1h, 2h, then every 4h up to 5 days"`
 }

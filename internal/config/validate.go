@@ -138,6 +138,7 @@ func (c *Config) validateMail(p *problems) {
 	}
 	between(p, "mail.mx_port", c.Mail.MXPort, 1, 65535)
 	between(p, "mail.mta_sts_port", c.Mail.MTASTSPort, 1, 65535)
+	between(p, "mail.quote_lines", c.Mail.QuoteLines, 0, 30)
 	between(p, "mail.domain_rate", c.Mail.DomainRate, 0, 100_000)
 	oneOf(p, "mail.mta_sts", c.Mail.MTASTS, "none", "testing", "enforce")
 	if name := c.Mail.DKIMEd25519Selector; name != "" && (!selector.MatchString(name) || name == c.Mail.DKIMSelector) {

@@ -1,0 +1,151 @@
+package email
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"inbox/exchange"
+	"inbox/normalized"
+)
+
+func TestAnswersQuoteWhereTheOperatorWantsIt(t *testing.T) {
+	s := start(t, func(o *Options) { o.QuoteLines = 3 })
+	mail := signed(t, letter("What <is> it?\n\n> an older text\nSecond line\nThird line\nFourth line"))
+	s.greet().send("ann@sender.test", []string{"echo@inbox.test"}, mail, "250")
+	reply := replyTo(s.engine.only(t), normalized.Markdown("It is **this**."))
+	reply.Message.ReceivedAt.Time = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	if _, err := s.deliver(reply); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, filepath.Join("reply", "quoted.golden"), unsigned(s.captured()[0].Data))
+
+	s.adapter.options.AllowNewRecipients = true
+	reply.ID, reply.Response.Cc = "01936f2a-0000-7000-8000-000000000002", []string{"@new@sender.test"}
+	if _, err := s.deliver(reply); err != nil {
+		t.Fatal(err)
+	}
+	if text := string(s.captured()[1].Data); strings.Contains(text, "wrote:") {
+		t.Errorf("somebody new is shown the question:\n%s", text)
+	}
+}
+
+func TestLargeFilesBecomeLinks(t *testing.T) {
+	s := start(t, func(o *Options) {
+		o.FileLink = func(reply exchange.Reply, part normalized.Part) string {
+			return "https://inbox.test/media/" + part.Name + "?reply=" + reply.ID
+		}
+	})
+	large := normalized.Part{Kind: normalized.PartFile, Name: "film.mp4", MIME: "video/mp4", Size: maxAttachedBytes + 1,
+		BytesRef: &normalized.BytesRef{Kind: normalized.BytesContentAddressed, Digest: strings.Repeat("a", 64)}}
+	if _, err := s.deliver(replyTo(s.question(true), normalized.Text("Here."), large)); err != nil {
+		t.Fatal(err)
+	}
+	if text := string(s.captured()[0].Data); !strings.Contains(text, "film.mp4: https://inbox.test/media/film.mp4?reply=3D0193") || strings.Contains(text, "multipart") {
+		t.Error(text)
+	}
+}
+
+func TestThreadIndexGrows(t *testing.T) {
+	begun := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	var head [8]byte
+	binary.BigEndian.PutUint64(head[:], fileTime(begun))
+	parent := base64.StdEncoding.EncodeToString(append(head[:6:6], "0123456789abcdef"...))
+	for after, want := range map[time.Duration]uint32{
+		time.Minute:              2288,              // 60 s in steps of 2^18 times 100 ns
+		5 * 365 * 24 * time.Hour: 1<<31 | 187969207, // beyond 2^49 in steps of 2^23
+	} {
+		raw, err := base64.StdEncoding.DecodeString(answerIndex(parent, begun.Add(after)))
+		if err != nil || len(raw) != indexHead+indexChild {
+			t.Fatalf("%v, %d bytes", err, len(raw))
+		}
+		if got := binary.BigEndian.Uint32(raw[indexHead:]); got-want > 1 { // the head keeps only 6 of 8 bytes of the time
+			t.Errorf("after %s: %d; want %d", after, got, want)
+		}
+	}
+	for _, bad := range []string{"", "x", "AAAA", base64.StdEncoding.EncodeToString(make([]byte, 24)), base64.StdEncoding.EncodeToString(make([]byte, 22+5*101))} {
+		if got := answerIndex(bad, begun); got != "" {
+			t.Errorf("%q: %q", bad, got)
+		}
+	}
+	s := start(t, nil)
+	in := s.question(true, "Thread-Index: "+parent, "Thread-Topic: A topic")
+	if _, err := s.deliver(replyTo(in, normalized.Text("x"))); err != nil {
+		t.Fatal(err)
+	}
+	if fields, _, err := splitHeader(s.captured()[0].Data); err != nil || !strings.HasPrefix(fields.get("Thread-Index"), parent[:28]) || fields.get("Thread-Topic") != "A topic" {
+		t.Errorf("%q, %v", fields.get("Thread-Index"), err)
+	}
+}
+
+func TestSubjectsKeepOnePrefix(t *testing.T) {
+	for subject, want := range map[string]string{
+		"Plan": "Re: Plan", "RE: re[3]: AW: Plan": "Re: Plan", "Fwd: Plan": "Re: Fwd: Plan", "回复：计划": "Re: 计划", "": "Re:", "Re:": "Re:",
+		"Note: x": "Re: Note: x", "SV: VS: Antw: x": "Re: x", "a\r\nBcc: evil@x.test": "Re: a Bcc: evil@x.test",
+	} {
+		if got := replySubject(route{Subject: subject}); got != want {
+			t.Errorf("%q: %q; want %q", subject, got, want)
+		}
+	}
+}
+
+// Whatever a question brings, the answer leaves, and its header has no line that we did not write.
+func TestNoQuestionInjectsAField(t *testing.T) {
+	s := start(t, nil)
+	in := s.question(true)
+	notes, _ := readRoute(in.Route)
+	rapid.Check(t, func(t *rapid.T) {
+		evil := rapid.StringOf(rapid.SampledFrom([]rune("ab \r\n\t\x00:<>@\"=?,;()ü\u202e\u2028"))).Draw
+		notes := notes
+		notes.Subject, notes.Topic, notes.Index = evil(t, "subject"), evil(t, "topic"), evil(t, "index")
+		notes.From.Name = evil(t, "name")
+		notes.MessageID, notes.References = evil(t, "id"), []string{evil(t, "reference"), "root@x.test"}
+		reply := replyTo(in, normalized.Text(evil(t, "text")))
+		people := s.adapter.audience(reply, notes)
+		mail, err := s.adapter.render(t.Context(), reply, notes, people)
+		if err != nil {
+			t.Fatalf("the answer is lost: %v", err)
+		}
+		fields, _, err := splitHeader(mail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := "|From|To|Subject|Date|Message-Id|In-Reply-To|References|Thread-Topic|Thread-Index|Auto-Submitted|X-Auto-Response-Suppress|X-Loop|Mime-Version|Content-Type|Content-Transfer-Encoding|"
+		for _, f := range fields {
+			if !strings.Contains(known, "|"+f.name+"|") {
+				t.Fatalf("field %q in\n%s", f.name, mail)
+			}
+		}
+	})
+}
+
+func TestPolicyFileIsServedForItsHost(t *testing.T) {
+	s := start(t, func(o *Options) { o.PolicyMode = stsEnforce })
+	for host, want := range map[string]int{"mta-sts.inbox.test": 200, "MTA-STS.inbox.test:8080": 200, "inbox.test": 404, "mta-sts.evil.test": 404} {
+		request := httptest.NewRequest(http.MethodGet, PolicyPath, nil)
+		request.Host = host
+		recorder := httptest.NewRecorder()
+		s.adapter.Routes()[0].Handler.ServeHTTP(recorder, request)
+		if recorder.Code != want {
+			t.Errorf("%s: %d", host, recorder.Code)
+		}
+		if want != http.StatusOK {
+			continue
+		}
+		policy, err := parsePolicy(recorder.Body.Bytes())
+		if err != nil || !policy.enforced() || !policy.names("mx.inbox.test") || recorder.Header().Get("Content-Type") != "text/plain" {
+			t.Errorf("%+v, %v", policy, err)
+		}
+	}
+	_, before := PolicyFile(stsTesting, "mx.inbox.test")
+	if _, after := PolicyFile(stsEnforce, "mx.inbox.test"); before == after || !plainID(after) {
+		t.Errorf("id %q does not follow the policy", after)
+	}
+}
