@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"time"
 
 	"inbox/adapters/discovery"
 )
@@ -16,7 +17,15 @@ func (s *Server) newDiscovery() (*discovery.Server, error) {
 	return discovery.New(discovery.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Version: Version, Directory: s.registry,
 		Contributors: contributors, Subjects: []discovery.Subject{{Address: address, Links: links}}, Usage: usage{s}, Keys: s.keyring.Public, Contact: s.config.Operator.Contact, Repository: s.config.Operator.Source,
+		Removed: s.wasAgent,
 	})
+}
+
+// wasAgent says whether an agent of the name was removed.
+func (s *Server) wasAgent(name string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return s.activitypub.Removed(ctx, name)
 }
 
 // usage counts what NodeInfo publishes.

@@ -41,7 +41,7 @@ type outboxPageDocument struct {
 func (a *Adapter) serveCollection(w http.ResponseWriter, r *http.Request) {
 	agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent"))
 	if !found {
-		refuse(w, r, fault.New(fault.NotFound, "no such agent"))
+		refuse(w, r, a.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
 	id, name := a.actorIRI(agent.Name), httpserver.Param(r, "collection")

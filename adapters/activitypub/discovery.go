@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"inbox/exchange"
-	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
 
@@ -166,7 +165,7 @@ func (a *Adapter) baseActor(id string, key *ownKey) actorDocument {
 func (a *Adapter) serveActor(w http.ResponseWriter, r *http.Request) {
 	agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent"))
 	if !found {
-		refuse(w, r, fault.New(fault.NotFound, "no such agent"))
+		refuse(w, r, a.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
 	switch accepts(r) {

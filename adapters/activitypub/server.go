@@ -56,7 +56,7 @@ func (a *Adapter) serveSharedInbox(w http.ResponseWriter, r *http.Request) { a.s
 func (a *Adapter) serveAgentInbox(w http.ResponseWriter, r *http.Request) {
 	agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent"))
 	if !found {
-		refuse(w, r, fault.New(fault.NotFound, "no such agent"))
+		refuse(w, r, a.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
 	a.serveInbox(w, r, agent.Name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 
 	"inbox/agents"
@@ -133,6 +134,32 @@ func TestDeletedMessageIsNotAnswered(t *testing.T) {
 		}
 		if d := e.peer.next(t); d.Reply.TurnID != waits.TurnID || e.peer.count() != 1 {
 			t.Errorf("%+v and %d deliveries", d, e.peer.count())
+		}
+	})
+}
+
+// TestDeletionErasesWhatApproversRead: the beginning of the question that an approval keeps goes with the message.
+func TestDeletionErasesWhatApproversRead(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		e, _ := approving(t, url, &script{answer: refunds})
+		in := from("ana", "1", "t")
+		in.Message.Parts = []normalized.Part{normalized.Text("my private words")}
+		turn := e.settled(t, e.receive(t, in).TurnID)
+		kept := func() string {
+			issuance, found, err := e.store.DemandOfTurn(t.Context(), turn.ID)
+			if err != nil || !found {
+				t.Fatalf("found %v: %v", found, err)
+			}
+			return string(issuance.Notes)
+		}
+		if !strings.Contains(kept(), "my private words") {
+			t.Fatalf("the approval keeps %s", kept())
+		}
+		if err := e.pipeline.Remove(t.Context(), "", in.Message.ID, turn.Principal); err != nil {
+			t.Fatal(err)
+		}
+		if got := kept(); strings.Contains(got, "private") || !strings.Contains(got, `"approvals":1`) {
+			t.Errorf("the approval keeps %s", got)
 		}
 	})
 }

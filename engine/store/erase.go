@@ -45,7 +45,42 @@ func (t *Tx) erase(ctx context.Context, turnID string, unanswered bool) error {
 	if err := t.do(ctx, `DELETE FROM tool_requests WHERE run_id = $1`, turnID); err != nil { // they were made of it
 		return err
 	}
+	if err := t.eraseExcerpts(ctx, turnID, unanswered); err != nil {
+		return err
+	}
 	return t.eraseOriginal(ctx, nativeKey, digest, turnID)
+}
+
+// eraseExcerpts removes what the demands of a turn have of its question, and an answer that was held back and never given.
+func (t *Tx) eraseExcerpts(ctx context.Context, turnID string, unanswered bool) error {
+	kept := map[string]string{}
+	err := t.each(ctx, `SELECT id, notes FROM demands WHERE turn_id = $1`, []any{turnID}, func(r row) error {
+		var id, notes string
+		err := r.Scan(&id, &notes)
+		kept[id] = notes
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for id, text := range kept {
+		notes := map[string]json.RawMessage{}
+		if json.Unmarshal([]byte(text), &notes) != nil {
+			continue // no notes
+		}
+		delete(notes, "question")
+		if unanswered {
+			delete(notes, "draft")
+		}
+		body, err := json.Marshal(notes)
+		if err != nil {
+			return fmt.Errorf("encode notes of demand %s: %w", id, err)
+		}
+		if err := t.do(ctx, `UPDATE demands SET notes = $1 WHERE id = $2`, string(body), id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *Tx) eraseOriginal(ctx context.Context, nativeKey, digest, turnID string) error {

@@ -1,0 +1,206 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+)
+
+// shared is the part of the store that all nodes have: destinations that fail.
+type shared struct {
+	Store
+	mu    sync.Mutex
+	known map[string]Condition
+}
+
+func newShared() *shared { return &shared{known: map[string]Condition{}} }
+
+func (s *shared) Conditions(context.Context, int) ([]Condition, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Condition
+	for _, one := range s.known {
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+func (s *shared) InTx(_ context.Context, work func(Tx) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return work(sharedTx{shared: s})
+}
+
+type sharedTx struct {
+	Tx
+	shared *shared
+}
+
+func (t sharedTx) ClearCondition(_ context.Context, via, key string) error {
+	delete(t.shared.known, conditionKey(via, key))
+	return nil
+}
+
+func (t sharedTx) WorsenCondition(_ context.Context, failure Condition, deadAfter int) error {
+	old := t.shared.known[conditionKey(failure.Via, failure.Key)]
+	failure.FailingDays, failure.DeadAt = old.FailingDays, old.DeadAt
+	if old.FailedDay != failure.FailedDay {
+		failure.FailingDays++
+	}
+	if failure.FailingDays >= deadAfter && failure.DeadAt.IsZero() {
+		failure.DeadAt = failure.UpdatedAt
+	}
+	t.shared.known[conditionKey(failure.Via, failure.Key)] = failure
+	return nil
+}
+
+func (s *shared) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.known)
+}
+
+const via, host = "activitypub", "peer.example"
+
+func node(store Store) *Service {
+	return New(Options{Store: store, Schedules: map[string][]time.Duration{via: {time.Hour, 12 * time.Hour}}})
+}
+
+var errDown = errors.New("connection refused")
+
+// tries makes attempts and says how many reached the destination.
+func tries(t *testing.T, s *Service, times int, result error) (reached int) {
+	t.Helper()
+	for range times {
+		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, via, host, func(context.Context) error { reached++; return result })
+		if err == nil && result != nil {
+			t.Error("a failure was no failure")
+		}
+	}
+	return reached
+}
+
+// TestBreakerIsAdoptedAfterARestart: the next process, and any other node, waits as long as the one that saw the failures.
+func TestBreakerIsAdoptedAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newShared()
+		if reached := tries(t, node(store), failureLimit+3, errDown); reached != failureLimit {
+			t.Fatalf("%d attempts, want %d", reached, failureLimit)
+		}
+		restarted := node(store)
+		if reached := tries(t, restarted, 3, errDown); reached != 0 {
+			t.Fatalf("%d attempts after the restart, while the breaker is open", reached)
+		}
+		time.Sleep(pauses[0] + time.Second)
+		if reached := tries(t, restarted, 3, errDown); reached != 1 {
+			t.Fatalf("%d probes after the pause, want 1", reached)
+		}
+		time.Sleep(pauses[0] + time.Second)
+		if reached := tries(t, restarted, 1, nil); reached != 0 {
+			t.Fatal("the second pause is no longer than the first")
+		}
+		time.Sleep(pauses[1])
+		if reached := tries(t, restarted, 3, nil); reached != 3 || store.count() != 0 {
+			t.Errorf("%d attempts, %d rows after it took something again", reached, store.count())
+		}
+	})
+}
+
+// TestRevivalByInbound: who failed on seven days is given up, and lives again with the first thing that comes from there.
+func TestRevivalByInbound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newShared()
+		s := node(store)
+		for range deadAfter {
+			tries(t, s, 1, errDown)
+			time.Sleep(24 * time.Hour)
+		}
+		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, via, host, func(context.Context) error {
+			t.Error("an attempt to a dead destination")
+			return nil
+		})
+		if err == nil || !s.Dead(t.Context(), via, host) {
+			t.Fatalf("not dead after %d days: %v", deadAfter, err)
+		}
+		s.Alive(t.Context(), via, "other.example")
+		if !s.Dead(t.Context(), via, host) {
+			t.Fatal("another server's life revived it")
+		}
+		s.Alive(t.Context(), via, host)
+		if s.Dead(t.Context(), via, host) || store.count() != 0 {
+			t.Fatalf("still dead, %d rows", store.count())
+		}
+		if reached := tries(t, s, 1, nil); reached != 1 {
+			t.Error("no attempt after the revival")
+		}
+	})
+}
+
+// TestAliveKeepsAPause: a server that asked us to wait may write to us meanwhile.
+func TestAliveKeepsAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newShared()
+		s := node(store)
+		s.options.Limits = map[string]Limits{via: {WaitsTogether: true}}
+		tries(t, s, 1, fault.RetryIn(10*time.Minute, "429", nil))
+		s.Alive(t.Context(), via, host)
+		if reached := tries(t, s, 1, nil); reached != 0 {
+			t.Error("the pause is over too early")
+		}
+		time.Sleep(10 * time.Minute)
+		if reached := tries(t, s, 1, nil); reached != 1 {
+			t.Error("the pause did not end")
+		}
+	})
+}
+
+// TestPacePerHost: five a second to one server, a second's worth at once after a quiet while; another server is not slowed.
+func TestPacePerHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := node(newShared())
+		s.options.Limits = map[string]Limits{via: {PerSecond: 5}}
+		begun := time.Now()
+		var at []time.Duration
+		for range 11 {
+			if err := s.Guard(t.Context(), queue.Job{Attempt: 1}, via, host, func(context.Context) error {
+				at = append(at, time.Since(begun))
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, when := range at {
+			if want := time.Duration(max(0, i-4)) * 200 * time.Millisecond; when != want {
+				t.Errorf("attempt %d after %v, want %v", i+1, when, want)
+			}
+		}
+		other := time.Now()
+		if err := s.Guard(t.Context(), queue.Job{Attempt: 1}, via, "other.example", func(context.Context) error { return nil }); err != nil || time.Since(other) != 0 {
+			t.Errorf("another server waited %v: %v", time.Since(other), err)
+		}
+	})
+}
+
+// TestPacesAreBounded and give back no attempt for which nobody would wait.
+func TestPacesAreBounded(t *testing.T) {
+	p, now := newPaces(), time.Now()
+	for i := range maxKeys + 50 {
+		p.take(time.Duration(i).String(), 5, 0, now, time.Second)
+	}
+	if len(p.next) > maxKeys {
+		t.Errorf("%d keys are remembered", len(p.next))
+	}
+	for range 5 {
+		p.take("a", 5, 0, now, 0)
+	}
+	first, ok := p.take("a", 5, 0, now, 0)
+	if again, _ := p.take("a", 5, 0, now, 0); ok || first != again || first != 200*time.Millisecond {
+		t.Errorf("wait %v, then %v; ok %v", first, again, ok)
+	}
+}
