@@ -1,6 +1,7 @@
 package email
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"sync"
@@ -24,6 +25,8 @@ type peerConn struct {
 	greeted  bool
 	begun    time.Time // of the transfer
 	taken    int64     // bytes of the transfer
+	lastCR   bool      // the last byte read was a CR
+	loneCR   bool      // a CR without LF came since the mail began; of no meaning under TLS
 	refused  int       // recipients, over all greetings
 	mails    int       // transactions begun
 }
@@ -70,8 +73,29 @@ func (c *peerConn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.taken += int64(n)
+	c.look(p[:n])
 	c.broken = c.broken || err != nil
 	return n, err
+}
+
+// look finds lone CRs on the wire: at the begin of a line the library swallows a dot and the CR behind it, so that the
+// mail would not show them any more.
+func (c *peerConn) look(p []byte) {
+	if c.loneCR || len(p) == 0 {
+		return
+	}
+	c.loneCR = c.lastCR && p[0] != '\n'
+	ends := bytes.Count(p, []byte("\r\n"))
+	if returns := bytes.Count(p, []byte("\r")); returns > ends {
+		c.loneCR = c.loneCR || returns > ends+1 || p[len(p)-1] != '\r'
+	}
+	c.lastCR = p[len(p)-1] == '\r'
+}
+
+func (c *peerConn) sawLoneCR() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.loneCR
 }
 
 func (c *peerConn) isBroken() bool {
@@ -132,7 +156,7 @@ func (c *peerConn) nextMail() int {
 func (c *peerConn) beginMail() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busy = true
+	c.busy, c.loneCR = true, false
 }
 
 func (c *peerConn) endMail() {

@@ -3,6 +3,7 @@ package email
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"inbox/internal/fault"
@@ -22,7 +23,7 @@ type content struct {
 	text      string // without subject
 	fresh     string // without quotations and signature too; empty = all of text is new
 	mime      string
-	forwarded []string // text of enclosed mails
+	forwarded []string // text of enclosed mails and invitations
 	files     []normalized.Part
 	left      int // files that were left out
 }
@@ -62,7 +63,15 @@ type contentReader struct {
 
 // read takes one node. related is set below multipart/related, where everything behind the root is a resource.
 func (r *contentReader) read(ctx context.Context, node *entity, related bool) error {
+	if how := node.encryption(); how != "" {
+		r.addText(encryptedNotice(how), normalized.MIMEPlain, "")
+	}
 	switch {
+	case node.wrapped():
+		r.addText(wrappedNotice, normalized.MIMEPlain, "")
+		return r.addFile(ctx, node)
+	case node.media == "text/calendar":
+		return r.readCalendar(ctx, node)
 	case node.media == "multipart/alternative" && len(node.children) > 0:
 		return r.readAlternative(ctx, node)
 	case len(node.children) > 0:
@@ -91,7 +100,7 @@ func (r *contentReader) readAlternative(ctx context.Context, node *entity) error
 		case child.holds("text/html"):
 			rich = child
 		case child.media == "text/calendar":
-			if err := r.addFile(ctx, child); err != nil {
+			if err := r.readCalendar(ctx, child); err != nil {
 				return err
 			}
 		}
@@ -104,6 +113,16 @@ func (r *contentReader) readAlternative(ctx context.Context, node *entity) error
 		return r.read(ctx, rich, false)
 	}
 	return r.read(ctx, node.children[len(node.children)-1], false)
+}
+
+// readCalendar gives an invitation as a file and what it says as text. Mails carry the same one twice, inside of the
+// alternatives and attached.
+func (r *contentReader) readCalendar(ctx context.Context, node *entity) error {
+	summary := truncate(calendarText(decodeCharset(node.decodeBody(), firstOf(node.params["charset"], "utf-8"))))
+	if summary != "" && !slices.Contains(r.result.forwarded, summary) {
+		r.result.forwarded = append(r.result.forwarded, summary)
+	}
+	return r.addFile(ctx, node)
 }
 
 // readResources keeps the files that came with an HTML form whose text was not needed.
@@ -189,6 +208,9 @@ func (e *entity) isText() bool {
 func (r *contentReader) addText(text, mime, own string) {
 	if strings.TrimSpace(text) == "" {
 		return
+	}
+	if armored(text) {
+		text, own = encryptedNotice("OpenPGP"), ""
 	}
 	if r.text.Len() > 0 {
 		r.text.WriteString("\n\n")

@@ -362,15 +362,21 @@ func (r *lineReader) line() (string, error) {
 
 func (s *setup) dial() *wire {
 	s.t.Helper()
+	w := s.dialAny()
+	w.expect("220")
+	return w
+}
+
+// dialAny connects without expecting the greeting.
+func (s *setup) dialAny() *wire {
+	s.t.Helper()
 	conn, err := net.Dial("tcp", s.adapter.Addr().String())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	w := &wire{t: s.t, conn: conn, in: &lineReader{conn: conn}}
-	w.expect("220")
-	return w
+	return &wire{t: s.t, conn: conn, in: &lineReader{conn: conn}}
 }
 
 // greet dials and says EHLO.

@@ -37,6 +37,7 @@ func readHTML(text string, forwarded bool) (content, mime, own string) {
 	if err != nil {
 		return tokenText(text), normalized.MIMEPlain, ""
 	}
+	removeSelected(document, hiddenSelectors(document))
 	removeHidden(document)
 	unwrapLayout(document)
 	content, mime = convertHTML(document)

@@ -195,6 +195,9 @@ func (s *session) Data(r io.Reader) error {
 	if err != nil {
 		return err
 	}
+	if env.tls == "" && s.peer.sawLoneCR() {
+		return s.refuse(554, smtp.EnhancedCode{5, 6, 0}, "Malformed mail: "+errLineEnds.Error())
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout+verifyTimeout)
 	defer cancel()
 	if err := s.adapter.accept(ctx, env, mail); err != nil {
