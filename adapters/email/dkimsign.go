@@ -109,7 +109,7 @@ func signHeader(key signingKey, fields header, own string) (signature []byte, er
 		}
 	}
 	_, _ = hash.Write(bytes.TrimSuffix(relaxedField([]byte(own)), []byte("\r\n")))
-	digest, algorithm := hash.Sum(nil), crypto.Hash(crypto.SHA256)
+	digest, algorithm := hash.Sum(nil), crypto.SHA256
 	if key.algorithm() != "rsa-sha256" {
 		algorithm = crypto.Hash(0) // RFC 8463, section 3: the digest itself is what is signed
 	}

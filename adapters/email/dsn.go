@@ -153,7 +153,7 @@ func plainAddress(text string) string {
 func statusCode(value string) string {
 	code := firstToken(value)
 	parts := strings.Split(code, ".")
-	if len(parts) != 3 || len(parts[0]) != 1 || !strings.Contains("245", parts[0]) {
+	if len(parts) != 3 || len(parts[0]) != 1 || parts[0] != "2" && parts[0] != "4" && parts[0] != "5" {
 		return ""
 	}
 	for _, part := range parts {

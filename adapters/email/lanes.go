@@ -32,23 +32,28 @@ func newLanes() *lanes { return &lanes{domains: map[string]*lane{}} }
 // enter waits for a free session. The returned function says how it went.
 func (l *lanes) enter(ctx context.Context, domain string) (leave func(well bool), err error) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	one := l.join(domain)
 	for one.used >= one.allowed {
-		changed := one.changed
-		l.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			l.mu.Lock()
-			defer l.mu.Unlock()
+		if err := l.wait(ctx, one.changed); err != nil {
 			one.users--
-			return nil, ctx.Err()
+			return nil, err
 		}
-		l.mu.Lock()
 	}
 	one.used++
-	l.mu.Unlock()
 	return func(well bool) { l.leave(one, well) }, nil
+}
+
+// wait gives the lock away until somebody has left.
+func (l *lanes) wait(ctx context.Context, changed <-chan struct{}) error {
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (l *lanes) join(domain string) *lane {
@@ -126,7 +131,8 @@ func (b *bursts) note(domain string, result outcome, err error) {
 			recent = append(recent, at)
 		}
 	}
-	if one.refused = append(recent, now); len(one.refused) >= burstLimit {
+	recent = append(recent, now)
+	if one.refused = recent; len(recent) >= burstLimit {
 		one.refused, one.until = nil, now.Add(burstPause)
 	}
 }

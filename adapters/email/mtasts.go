@@ -96,8 +96,7 @@ func policyHost(text string) bool {
 		return false
 	}
 	for i := range len(name) {
-		c := name[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_') {
+		if c := name[i]; !letterOrDigit(c) && c != '-' && c != '.' && c != '_' {
 			return false
 		}
 	}
@@ -127,10 +126,13 @@ func plainID(id string) bool {
 		return false
 	}
 	for i := range len(id) {
-		c := id[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9') {
+		if !letterOrDigit(id[i]) {
 			return false
 		}
 	}
 	return true
+}
+
+func letterOrDigit(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }

@@ -57,12 +57,12 @@ type portMap struct {
 func (m *portMap) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	m.mu.Lock()
 	m.dialed = append(m.dialed, address)
-	real, found := m.real[address]
+	listener, found := m.real[address]
 	m.mu.Unlock()
 	if !found {
 		return nil, fmt.Errorf("nobody listens at %s", address)
 	}
-	return (&net.Dialer{}).DialContext(ctx, network, real)
+	return (&net.Dialer{}).DialContext(ctx, network, listener)
 }
 
 func (m *portMap) calls() []string {
@@ -441,10 +441,10 @@ func TestEachRecipientHasAnOwnResult(t *testing.T) {
 	var offered [][]string
 	var current []string
 	k.set(func(step, argument string) error {
-		switch {
-		case step == "mail":
+		switch step {
+		case "mail":
 			current = nil
-		case step == "rcpt":
+		case "rcpt":
 			current = append(current, argument)
 			if argument == "two@sender.test" {
 				return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "nobody"}
@@ -452,7 +452,7 @@ func TestEachRecipientHasAnOwnResult(t *testing.T) {
 			if argument == "three@sender.test" && len(offered) == 0 {
 				return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "greylisted"}
 			}
-		case step == "data":
+		case "data":
 			offered = append(offered, current)
 		}
 		return nil

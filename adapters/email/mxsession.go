@@ -66,7 +66,7 @@ func (m *mxTransport) greet(ctx context.Context, conn net.Conn, target mxTarget,
 	if err != nil {
 		return nil, err
 	}
-	var over net.Conn = conn
+	over := conn
 	how := "without TLS"
 	switch offered := offersTLS(extensions); {
 	case secure && offered:

@@ -93,7 +93,7 @@ func (p *domainPools) of(domain string) *sessionPool {
 	if one == nil {
 		p.forgetIdle()
 		one = &domainPool{}
-		one.sessionPool.closed = p.closed
+		one.closed = p.closed
 		p.domains[domain] = one
 	}
 	one.users++

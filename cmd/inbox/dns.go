@@ -27,7 +27,9 @@ agents.example.com, keeps their repute and their mail server apart from those of
 	return cmd
 }
 
-func addZone(cmd *cobra.Command) { cmd.Flags().Bool("zone", false, "print lines of a zone file (BIND)") }
+func addZone(cmd *cobra.Command) {
+	cmd.Flags().Bool("zone", false, "print lines of a zone file (BIND)")
+}
 
 func printRecords(cmd *cobra.Command, _ []string) error {
 	return operate(cmd, func(operator *inbox.Operator) error {
