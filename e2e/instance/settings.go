@@ -17,6 +17,7 @@ type Settings struct {
 	SMTP      string // host:port; empty = a free loopback port
 	DNS       string // host:port of the resolver; empty = the system's
 	Smarthost string // smtp://host:port; empty = mail is captured
+	MXPort    int    // mail goes to the recipients' servers, on this port; 0 = it does not
 	Lease     string // a duration; empty = the default
 	Mode      string // federation.mode; empty = the default
 	Agents    string // TOML tables; empty = one echo agent
@@ -88,6 +89,9 @@ func (s *Settings) file(data string) string {
 	line("[mail]\nretry = %s", retries)
 	if s.Smarthost != "" {
 		line("mode = \"smarthost\"\nsmarthost = %q", s.Smarthost)
+	}
+	if s.MXPort != 0 {
+		line("mode = \"mx\"\nmx_port = %d", s.MXPort)
 	}
 	if s.DNS != "" {
 		line("[dns]\nresolver = %q", s.DNS)
