@@ -48,6 +48,7 @@ func (s *Server) buildEngine() error {
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
 	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency}, s.pipeline.Run)
 	s.handleDeliveries()
+	s.handleNotices()
 	// A call mostly waits for the other agent, so many of them cost little.
 	s.queue.Handle(pipeline.DispatchKind, queue.KindOptions{Concurrency: 4 * s.config.Queue.TurnConcurrency}, s.pipeline.RunDispatch)
 	s.handleApprovals(pipeline.ApprovalKind, s.pipeline.RunApproval)
@@ -97,7 +98,7 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 	adapter, err := activitypub.New(activitypub.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Version: Version,
 		Receiver: s.pipeline, Directory: s.registry, Threads: s.store, Replies: s.store, State: s.store.State(),
-		Amender: s.pipeline, Timeline: s.pipeline, Records: s.store,
+		Amender: s.pipeline, Timeline: s.pipeline, Records: reportRecords{s},
 		Outbox: outbox{s.store}, Client: s.client.Refusing(s.unlisted),
 		HostAllowed: s.hostAllowed, ActorAllowed: s.actorAllowed,
 		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,

@@ -12,7 +12,12 @@ import (
 
 // Open begins a conversation of an agent with a mailbox: the route of a reply that answers no mail. An answer to it
 // joins its conversation. Errors are classed with fault.GiveUp.
-func (a *Adapter) Open(_ context.Context, agent, address string) (json.RawMessage, error) {
+func (a *Adapter) Open(ctx context.Context, agent, address string) (json.RawMessage, error) {
+	return a.OpenAbout(ctx, agent, address, "")
+}
+
+// OpenAbout is Open with a subject; without one the subject says that the agent needs a decision.
+func (a *Adapter) OpenAbout(_ context.Context, agent, address, subject string) (json.RawMessage, error) {
 	profile, known := a.options.Agents.Agent(agent)
 	if !known {
 		return nil, fault.GiveUp("there is no agent "+agent, nil)
@@ -26,7 +31,7 @@ func (a *Adapter) Open(_ context.Context, agent, address string) (json.RawMessag
 	}
 	notes, err := json.Marshal(route{
 		Version: 1, Local: strings.ToLower(profile.Name), From: box, To: []mailbox{box}, Verified: true, Opened: true,
-		Subject: cmp.Or(displayName(profile.DisplayName), profile.Name) + " needs a decision",
+		Subject: cmp.Or(subject, cmp.Or(displayName(profile.DisplayName), profile.Name)+" needs a decision"),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)

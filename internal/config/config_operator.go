@@ -20,6 +20,8 @@ type Operator struct {
 	Privacy string `toml:"privacy"`
 	// Web page with the source of this server, or of its agents.
 	Source string `toml:"source"`
+	// Whether reports of other servers (`inbox reports list`) are told to `contact` by mail, one an hour at most.
+	Notify bool `toml:"notify"`
 }
 
 func (c *Config) validateOperator(p *problems) {
@@ -32,6 +34,9 @@ func (c *Config) validateOperator(p *problems) {
 		if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 			p.add(key, fmt.Sprintf("%q is not a web address", text), `write one such as "https://example.com/privacy"`)
 		}
+	}
+	if c.Operator.Notify && (c.Operator.Contact == "" || c.SMTP.Listen == "") {
+		p.add("operator.notify", "needs operator.contact and email", "write an address, and do not turn smtp.listen off")
 	}
 	if len(c.Operator.Name) > 200 || strings.ContainsAny(c.Operator.Name, "\r\n") {
 		p.add("operator.name", "is not one line of at most 200 bytes", "write a name")
