@@ -154,7 +154,7 @@ func (s *Server) newA2A() (*a2a.Adapter, error) {
 		return nil, err
 	}
 	adapter, err := a2a.New(a2a.Options{
-		Verifier: tokens, Peers: s.takesPeer, Issuers: s.issuerCards(),
+		Verifier: tokens, Peers: s.takesPeer, Issuers: s.issuerCards(), CardKeys: s.keyring.SigningAll,
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
 		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,

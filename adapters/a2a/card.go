@@ -17,44 +17,46 @@ import (
 	"inbox/policypart"
 )
 
-const (
-	defaultVersion = "1.0.0"
-	bearerScheme   = "bearer"
-)
+const defaultVersion = "1.0.0"
 
 // endpoint is the URL of an agent's JSON-RPC interface; HTTP+JSON 1.0 is below it at /rest, 0.3 at /v1.
 func (a *Adapter) endpoint(agent exchange.AgentProfile) string {
 	return a.base + "/a2a/" + url.PathEscape(agent.Name)
 }
 
-// agentCardJSON is the A2A 1.0 card, which also carries the fields of 0.3 (A2A 1.0, section 8; 0.3, section 5.5).
-func (a *Adapter) agentCardJSON(agent exchange.AgentProfile) ([]byte, error) {
-	card := &a2a.AgentCard{
+// agentCard10 is the A2A 1.0 card with some of the agent's skills.
+func (a *Adapter) agentCard10(agent exchange.AgentProfile, skills []exchange.Skill) *a2a.AgentCard {
+	return &a2a.AgentCard{
 		Name: displayName(agent), Description: description(agent), Version: version(agent),
 		Provider:            a.provider(),
 		SupportedInterfaces: a.interfaces(agent),
 		Capabilities: a2a.AgentCapabilities{
-			Streaming: true, PushNotifications: a.options.Push.Watches != nil, Extensions: cardExtensions(agent),
+			Streaming: true, PushNotifications: a.options.Push.Watches != nil, Extensions: cardExtensions(agent), ExtendedAgentCard: true,
 		},
-		DefaultInputModes:  []string{"text/plain", "text/markdown", mimeJSON, "*/*"},
-		DefaultOutputModes: []string{"text/plain", "text/markdown"},
-		SecuritySchemes: a2a.NamedSecuritySchemes{
-			bearerScheme: a2a.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: tokenDescription},
-		},
-		// Written by the SDK as {"bearer":[]}, which Go, JavaScript and Python read; ProtoJSON's {"list":[]} its own
-		// client does not.
-		SecurityRequirements: a2a.SecurityRequirementsOptions{{bearerScheme: a2a.SecuritySchemeScopes{}}},
-		Skills:               cardSkills(agent),
+		DefaultInputModes:    []string{"text/plain", "text/markdown", mimeJSON, "*/*"},
+		DefaultOutputModes:   []string{"text/plain", "text/markdown"},
+		SecuritySchemes:      a.securitySchemes(),
+		SecurityRequirements: a.securityRequirements(),
+		Skills:               cardSkills(skills),
 	}
+}
+
+// agentCardJSON is the public card, which also carries the fields of 0.3 (A2A 1.0, section 8; 0.3, section 5.5), signed.
+func (a *Adapter) agentCardJSON(ctx context.Context, agent exchange.AgentProfile) ([]byte, error) {
+	card := a.agentCard10(agent, openSkills(agent))
 	producer, ok := a2av0.NewStaticAgentCardProducer(card).(a2asrv.AgentCardJSONProducer)
 	if !ok {
 		return nil, fmt.Errorf("the SDK's card producer for both versions does not write JSON")
 	}
-	card03, err := producer.CardJSON(context.Background())
+	card03, err := producer.CardJSON(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("write agent card: %w", err)
 	}
-	return withBothSchemes(card03)
+	both, err := withBothSchemes(card, card03)
+	if err != nil {
+		return nil, err
+	}
+	return a.signed(ctx, both)
 }
 
 // provider is who operates the server, with an address for questions (A2A 1.0, section 4.4.2: AgentProvider). Its url has
@@ -90,20 +92,33 @@ func (a *Adapter) interfaces(agent exchange.AgentProfile) []*a2a.AgentInterface 
 	return list
 }
 
-// bothSchemes describes the token in the form of 1.0 (one key that names the kind) and of 0.3 (a type key). The SDK's
-// producer writes the second alone, and its own strict 1.0 parser then refuses the card.
-var bothSchemes = json.RawMessage(`{"bearer":{"type":"http","scheme":"Bearer","description":"` + tokenDescription + `",` +
-	`"httpAuthSecurityScheme":{"scheme":"Bearer","description":"` + tokenDescription + `"}}}`)
-
-const tokenDescription = "A token minted by the operator of this server." //nolint:gosec // describes tokens, is none
-
-func withBothSchemes(card03 []byte) ([]byte, error) {
+// withBothSchemes describes the ways to authenticate in the form of 1.0 (one key that names the kind) and of 0.3 (a type
+// key). The SDK's producer writes the second alone, and its own strict 1.0 parser then refuses the card.
+func withBothSchemes(card *a2a.AgentCard, card03 []byte) (map[string]json.RawMessage, error) {
 	var document map[string]json.RawMessage
 	if err := json.Unmarshal(card03, &document); err != nil {
 		return nil, fmt.Errorf("read agent card: %w", err)
 	}
-	document["securitySchemes"] = bothSchemes
-	return json.MarshalIndent(document, "", "  ")
+	var old, both map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(document["securitySchemes"], &old); err != nil {
+		return nil, fmt.Errorf("read security schemes: %w", err)
+	}
+	fresh, err := json.Marshal(card.SecuritySchemes)
+	if err != nil {
+		return nil, fmt.Errorf("write security schemes: %w", err)
+	}
+	if err := json.Unmarshal(fresh, &both); err != nil {
+		return nil, fmt.Errorf("read security schemes: %w", err)
+	}
+	for name, scheme := range both {
+		for _, member := range []string{"type", "scheme", "bearerFormat", "description", "openIdConnectUrl"} {
+			if value, has := old[name][member]; has {
+				scheme[member] = value
+			}
+		}
+	}
+	document["securitySchemes"], err = json.Marshal(both)
+	return document, err
 }
 
 // extensions are what a peer may use with us; none is required.
@@ -161,8 +176,7 @@ func skillsOf(agent exchange.AgentProfile) []exchange.Skill {
 	return []exchange.Skill{{ID: "message", Name: "Messages", Description: description(agent), Tags: []string{"chat"}}}
 }
 
-func cardSkills(agent exchange.AgentProfile) []a2a.AgentSkill {
-	skills := skillsOf(agent)
+func cardSkills(skills []exchange.Skill) []a2a.AgentSkill {
 	list := make([]a2a.AgentSkill, len(skills))
 	for i, skill := range skills {
 		tags := skill.Tags
@@ -235,7 +249,7 @@ type mentionableTraits struct {
 }
 
 func (a *Adapter) mentionableJSON(agent exchange.AgentProfile) ([]byte, error) {
-	skills := skillsOf(agent)
+	skills := openSkills(agent)
 	list := make([]mentionableSkill, len(skills))
 	for i, skill := range skills {
 		list[i] = mentionableSkill(skill)

@@ -35,13 +35,13 @@ func (a *Adapter) agentCard(r *http.Request) ([]byte, error) {
 	if !known {
 		return nil, noCard()
 	}
-	return a.agentCardJSON(agent)
+	return a.agentCardJSON(r.Context(), agent)
 }
 
 // defaultCard is /.well-known/agent-card.json, which names one agent an origin.
-func (a *Adapter) defaultCard(*http.Request) ([]byte, error) {
+func (a *Adapter) defaultCard(r *http.Request) ([]byte, error) {
 	if agent, known := a.defaultAgent(); known {
-		return a.agentCardJSON(agent)
+		return a.agentCardJSON(r.Context(), agent)
 	}
 	return nil, noCard()
 }
@@ -71,6 +71,10 @@ func noCard() error { return fault.New(fault.NotFound, "no such agent here") }
 // cached serves a public document with a strong ETag. Browsers of any origin may read it, without credentials: the
 // SDK's own handler reflects the origin and allows them.
 func (a *Adapter) cached(document func(*http.Request) ([]byte, error)) http.Handler {
+	return a.cachedAs(mimeJSON, document)
+}
+
+func (a *Adapter) cachedAs(mediaType string, document func(*http.Request) ([]byte, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Access-Control-Allow-Origin", "*")
@@ -95,7 +99,7 @@ func (a *Adapter) cached(document func(*http.Request) ([]byte, error)) http.Hand
 		tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 		header.Set("Etag", tag)
 		header.Set("Cache-Control", "public, max-age=300")
-		header.Set("Content-Type", mimeJSON)
+		header.Set("Content-Type", mediaType)
 		http.ServeContent(w, r, "", a.seen.since(r.URL.Path, tag), bytes.NewReader(body))
 	})
 }

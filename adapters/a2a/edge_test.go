@@ -112,7 +112,6 @@ func TestRefusedRequests(t *testing.T) {
 		"status":              {request("ListTasks", `{"status":"BUSY"}`), 200, -32602, "status"},
 		"push in a message":   {strings.Replace(parts(`{"text":"x"}`), `{"message"`, `{"configuration":{"taskPushNotificationConfig":{"url":"https://x.test"}},"message"`, 1), 200, -32003, ""},
 		"push config":         {request("CreateTaskPushNotificationConfig", `{"taskId":"x","url":"https://x.test"}`), 200, -32003, ""},
-		"extended card":       {request("GetExtendedAgentCard", `{}`), 200, -32007, ""},
 		"chain over its end":  {chained(`{"hop":5,"max_hops":4}`), 403, -31403, "chain:exhausted"},
 		"chain of fractions":  {chained(`{"hop":1.5,"max_hops":4}`), 403, -31403, "chain:exhausted"},
 		"chain below one":     {chained(`{"hop":-1,"max_hops":4}`), 403, -31403, "chain:exhausted"},

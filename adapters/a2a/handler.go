@@ -135,9 +135,17 @@ func (h *handler) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*
 	return rendered, nil
 }
 
-// GetExtendedAgentCard is not configured.
+// GetExtendedAgentCard gives the card with the skills that are open to the caller.
 func (h *handler) GetExtendedAgentCard(ctx context.Context, _ *a2a.GetExtendedAgentCardRequest) (*a2a.AgentCard, error) {
-	return nil, h.refuse(ctx, "GetExtendedAgentCard", newProblem(a2a.ErrExtendedCardNotConfigured, "there is no extended card"))
+	c, err := h.enter(ctx, "GetExtendedAgentCard")
+	if err != nil {
+		return nil, err
+	}
+	card, err := h.extendedCard(ctx, c)
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	return card, nil
 }
 
 func (h *handler) refuse(ctx context.Context, operation string, p *problem) error {

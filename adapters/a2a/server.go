@@ -106,6 +106,9 @@ type Options struct {
 	Peers    func(agent string, peer identity.Address) bool // optional: whether an agent takes what a peer signs for itself; asked before anything is fetched
 	Issuers  []IssuerCard                                   // whose access tokens are taken, for cards and metadata
 
+	// CardKeys are the keys that sign cards, of our jwks.json; several during a rotation; nil = cards are not signed.
+	CardKeys func(ctx context.Context) ([]identity.SigningKey, error)
+
 	Push        Push          // optional: without it webhooks are not offered
 	Operator    string        // optional: who operates the server, for cards; the domain
 	Contact     string        // optional: their mail address
@@ -197,6 +200,9 @@ func (o *Options) defaults() {
 	}
 }
 
+// catalogType is a link set with the profile of RFC 9727, section 4.2.
+const catalogType = `application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"`
+
 // Routes are the endpoints and the cards. JSON-RPC answers with and without a slash at the end, because conformance
 // clients post to "<interface url>/" and must not be redirected.
 func (a *Adapter) Routes() []httpserver.Route {
@@ -208,6 +214,7 @@ func (a *Adapter) Routes() []httpserver.Route {
 		{Pattern: "/a2a/{agent}/v1/*", Handler: a.edge(true, a.serveREST03)},
 		{Pattern: "/a2a/{agent}/.well-known/agent-card.json", Handler: card},
 		{Pattern: "/a2a/{agent}/.well-known/agent.json", Handler: card},
+		{Pattern: "/.well-known/api-catalog", Handler: a.cachedAs(catalogType, func(*http.Request) ([]byte, error) { return a.catalog() })},
 		{Pattern: resourceMetadataPath + "/a2a/{agent}", Handler: a.cached(a.resourceMetadata)},
 		{Pattern: "/.well-known/agent-card.json", Handler: a.cached(a.defaultCard)},
 		{Pattern: "/.well-known/agent.json", Handler: a.cached(a.defaultCard)},

@@ -82,6 +82,31 @@ func (k *Keyring) Signing(ctx context.Context) (identity.SigningKey, error) {
 	return identity.SigningKeyOf(k.issuer, ed25519.NewKeyFromSeed(key.Seed))
 }
 
+// SigningAll gives every key that is published and whole, the one in use first: documents are signed with all of them
+// while a key is replaced.
+func (k *Keyring) SigningAll(ctx context.Context) ([]identity.SigningKey, error) {
+	first, err := k.Signing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	keys := []identity.SigningKey{first}
+	for _, known := range k.known {
+		if len(known.Seed) != ed25519.SeedSize {
+			continue
+		}
+		key, err := identity.SigningKeyOf(k.issuer, ed25519.NewKeyFromSeed(known.Seed))
+		if err != nil {
+			return nil, err
+		}
+		if key.Kid != first.Kid {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
 // inUse gives the newest key, or the one before as long as a node may not publish the newest.
 func (k *Keyring) inUse() storedKey {
 	at := len(k.known) - 1

@@ -25,6 +25,10 @@ var (
 	recoveries = promauto.NewCounterVec(prometheus.CounterOpts{
 		Name: "inbox_remote_recoveries_total", Help: "Answers that were cut off or could not be streamed, by how they were got.",
 	}, []string{"how"})
+	// outcome: valid, forged, unknown (no key of the card's origin)
+	cardSignatures = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_remote_card_signatures_total", Help: "Signed cards of A2A agents elsewhere by outcome.",
+	}, []string{"outcome"})
 )
 
 func observe(started time.Time, response normalized.Response, err error) {

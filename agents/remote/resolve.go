@@ -113,6 +113,9 @@ func (a *Agent) fetch(ctx context.Context) (*peer, error) {
 	if err != nil {
 		return nil, fault.GiveUp(upstream.Unreachable, err)
 	}
+	if err := a.checkSignature(ctx, body); err != nil {
+		return nil, fault.GiveUp(upstream.Unreachable, err)
+	}
 	chosen, err := read.choose(a.allowed)
 	if err != nil {
 		return nil, fault.GiveUp(upstream.Unreachable, err)

@@ -1,0 +1,167 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/webtoken"
+)
+
+// Names of the security schemes in cards.
+const (
+	bearerScheme = "bearer" // a token of the operator
+	jwtScheme    = "jwt"    // a token of an issuer, or what a peer signs for itself
+	openIDScheme = "openid" // with a number behind it from the second on
+)
+
+//nolint:gosec // these describe tokens and are none
+const (
+	tokenDescription = "A token minted by the operator of this server."
+	jwtDescription   = "A JWT that the server of the calling agent signs for one request (iss https://its domain, sub its address, " +
+		"aud this agent, jti, five minutes at most), or an access token of an issuer that the protected-resource metadata names."
+)
+
+// securitySchemes are the ways to authenticate that this server takes.
+func (a *Adapter) securitySchemes() a2a.NamedSecuritySchemes {
+	schemes := a2a.NamedSecuritySchemes{bearerScheme: a2a.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: tokenDescription}}
+	if a.options.Verifier != nil {
+		schemes[jwtScheme] = a2a.HTTPAuthSecurityScheme{Scheme: "Bearer", BearerFormat: "JWT", Description: jwtDescription}
+	}
+	for name, issuer := range a.openIDs() {
+		schemes[a2a.SecuritySchemeName(name)] = a2a.OpenIDConnectSecurityScheme{OpenIDConnectURL: issuer.Discovery}
+	}
+	return schemes
+}
+
+// openIDs are the issuers with published metadata, by the name of their scheme.
+func (a *Adapter) openIDs() map[string]IssuerCard {
+	named := map[string]IssuerCard{}
+	for _, issuer := range a.options.Issuers {
+		if issuer.Discovery == "" {
+			continue
+		}
+		name := openIDScheme
+		if len(named) > 0 {
+			name = fmt.Sprintf("%s%d", openIDScheme, len(named)+1)
+		}
+		named[name] = issuer
+	}
+	return named
+}
+
+// securityRequirements are alternatives. They are written by the SDK as {"bearer":[]}, which Go, JavaScript and Python
+// read; ProtoJSON's {"list":[]} its own client does not.
+func (a *Adapter) securityRequirements() a2a.SecurityRequirementsOptions {
+	list := a2a.SecurityRequirementsOptions{{bearerScheme: a2a.SecuritySchemeScopes{}}}
+	if a.options.Verifier != nil {
+		list = append(list, a2a.SecurityRequirements{jwtScheme: a2a.SecuritySchemeScopes{}})
+	}
+	names := []string{}
+	for name := range a.openIDs() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		list = append(list, a2a.SecurityRequirements{a2a.SecuritySchemeName(name): a2a.SecuritySchemeScopes(allScopes)})
+	}
+	return list
+}
+
+// openSkills are those of the public card: a skill that a rule is about is shown in the extended card, to whom it opens.
+func openSkills(agent exchange.AgentProfile) []exchange.Skill {
+	return skillsWhere(agent, func(purpose string) bool { return !ruled(agent, purpose) })
+}
+
+func ruled(agent exchange.AgentProfile, purpose string) bool {
+	return agent.IdentityPolicy != nil && slices.ContainsFunc(agent.IdentityPolicy.Rules, func(rule identity.Rule) bool {
+		return slices.Contains(rule.Purposes, purpose)
+	})
+}
+
+func skillsWhere(agent exchange.AgentProfile, shown func(purpose string) bool) []exchange.Skill {
+	all := skillsOf(agent)
+	list := slices.DeleteFunc(slices.Clone(all), func(skill exchange.Skill) bool { return !shown(identity.PurposeSkill + skill.ID) })
+	if len(list) == 0 { // clients refuse a card without
+		agent.Skills = nil
+		return skillsOf(agent)
+	}
+	return list
+}
+
+// extendedCard is the card for one caller: the open skills and those that the rules open to the caller.
+func (a *Adapter) extendedCard(ctx context.Context, c *call) (*a2a.AgentCard, error) {
+	card := a.agentCard10(c.agent, skillsWhere(c.agent, func(purpose string) bool {
+		return !ruled(c.agent, purpose) || c.agent.IdentityPolicy.Decide(purpose, c.sender.Address, c.sender.Identities).Allowed
+	}))
+	document, err := json.Marshal(card)
+	if err != nil {
+		return nil, fmt.Errorf("write extended card: %w", err)
+	}
+	signatures, err := a.signatures(ctx, document)
+	if err != nil {
+		return nil, err
+	}
+	for _, signature := range signatures {
+		card.Signatures = append(card.Signatures, a2a.AgentCardSignature{Protected: signature.Protected, Signature: signature.Signature})
+	}
+	return card, nil
+}
+
+// signatures are none without keys.
+func (a *Adapter) signatures(ctx context.Context, document []byte) ([]webtoken.CardSignature, error) {
+	if a.options.CardKeys == nil {
+		return nil, nil
+	}
+	keys, err := a.options.CardKeys(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sign agent card: %w", err)
+	}
+	return webtoken.SignCard(document, keys, a.base+"/.well-known/jwks.json")
+}
+
+// signed writes a card with its signatures.
+func (a *Adapter) signed(ctx context.Context, members map[string]json.RawMessage) ([]byte, error) {
+	document, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
+	}
+	signatures, err := a.signatures(ctx, document)
+	if err != nil {
+		return nil, err
+	}
+	if len(signatures) > 0 {
+		if members["signatures"], err = json.Marshal(signatures); err != nil {
+			return nil, err
+		}
+	}
+	return json.MarshalIndent(members, "", "  ")
+}
+
+// catalog is /.well-known/api-catalog (RFC 9727): every agent with its card, as a link set (RFC 9264).
+func (a *Adapter) catalog() ([]byte, error) {
+	type target struct {
+		Href string `json:"href"`
+		Type string `json:"type,omitempty"`
+	}
+	type entry struct {
+		Anchor   string   `json:"anchor"`
+		Describe []target `json:"service-desc"`
+		Metadata []target `json:"service-meta"`
+	}
+	entries := []entry{}
+	for _, agent := range a.options.Directory.Agents() {
+		endpoint := a.endpoint(agent)
+		entries = append(entries, entry{
+			Anchor:   endpoint,
+			Describe: []target{{endpoint + "/.well-known/agent-card.json", mimeJSON}},
+			Metadata: []target{{a.cardURL(agent), mimeJSON}, {a.resourceMetadataURL(agent), mimeJSON}},
+		})
+	}
+	return json.MarshalIndent(map[string]any{"linkset": entries}, "", "  ")
+}
