@@ -213,7 +213,7 @@ func (s *Server) newEmail() (*email.Adapter, error) {
 		Domain: s.config.Domain, Hostname: s.config.SMTP.Hostname, Listen: s.config.SMTP.Listen,
 		MaxMessageBytes: int64(s.config.SMTP.MaxMessageBytes), MaxConnections: s.config.SMTP.MaxConnections,
 		MaxConnectionsPerIP: s.config.SMTP.ConnectionsPerAddress, ConnectionsPerMinute: s.config.SMTP.ConnectionsPerMinute,
-		MailsPerMinute: s.config.SMTP.MailsPerMinute, AllowPrivate: s.config.Federation.AllowPrivate,
+		MailsPerMinute: s.config.SMTP.MailsPerMinute, ARCSealers: s.config.Mail.ARCSealers, AllowPrivate: s.config.Federation.AllowPrivate,
 		Mode: s.config.Mail.Mode, Smarthost: s.config.Mail.Smarthost.Reveal(),
 		DKIMSelector: s.config.Mail.DKIMSelector, DKIMKeyFile: s.config.Mail.DKIMKeyFile, ShutdownTimeout: s.config.ShutdownGrace,
 		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.store.State(), Blobs: s.blobs,

@@ -131,6 +131,8 @@ type Options struct {
 	DKIMKeyFile         string        // PEM of an RSA key; empty = one is generated and kept in State
 	AllowNewRecipients  bool          // agents may write to people who were not in the conversation
 
+	ARCSealers []string // domains of forwarders whose word about DMARC counts (RFC 8617); default none
+
 	// Present makes a demand ready for its reader: it checks the address once more and puts the secret into it, so it
 	// is called only for the mail to the asker. Default: policypart.Part.Confine to https://Domain.
 	Present func(policypart.Part) policypart.Part

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -53,7 +54,8 @@ type verdict struct {
 	signatures []dkimSignature
 	spf        spfResult
 	dmarc      dmarcResult
-	method     string // normalized.Auth…
+	arc        *arcResult // nil = not looked at
+	method     string     // normalized.Auth…
 	keyID      string
 }
 
@@ -77,8 +79,21 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields
 	}
 	result.dmarc = a.evaluate(ctx, from.Domain, policy, result.signatures, result.spf)
 	result.method, result.keyID = proof(result.dmarc)
+	if result.dmarc.Result == resultFail && from.Domain != a.domain {
+		if result.arc = a.checkARC(ctx, from.Domain, fields, bodyOf(fields, mail)); result.arc.believed() {
+			result.method, result.keyID = normalized.AuthEmailDMARC, result.arc.keyID
+		}
+	}
 	metricVerified.WithLabelValues(result.method, result.dmarc.Result).Inc()
 	return result, a.decide(result, mail)
+}
+
+// bodyOf gives what stands behind the header and its empty line.
+func bodyOf(fields header, mail []byte) []byte {
+	for _, one := range fields {
+		mail = mail[len(one.raw):]
+	}
+	return bytes.TrimPrefix(mail, []byte("\r\n"))
 }
 
 // takesNoMail says whether the domain of the envelope sender has a null MX (RFC 7505, section 4.2): neither an answer nor
@@ -137,6 +152,7 @@ type claims struct {
 	DKIM      []dkimSignature `json:"dkim"`
 	SPF       spfResult       `json:"spf"`
 	DMARC     dmarcResult     `json:"dmarc"`
+	ARC       *arcResult      `json:"arc,omitempty"`
 	IP        string          `json:"ip"`
 	HELO      string          `json:"helo"`
 	TLS       string          `json:"tls,omitempty"`
@@ -149,7 +165,7 @@ func (v verdict) claims(env envelope, addressed bool) json.RawMessage {
 		signatures = []dkimSignature{}
 	}
 	encoded, err := json.Marshal(claims{
-		DKIM: signatures, SPF: v.spf, DMARC: v.dmarc, IP: env.ip, HELO: cleanText(env.helo, 255), TLS: env.tls, Addressed: addressed,
+		DKIM: signatures, SPF: v.spf, DMARC: v.dmarc, ARC: v.arc, IP: env.ip, HELO: cleanText(env.helo, 255), TLS: env.tls, Addressed: addressed,
 	})
 	if err != nil {
 		return nil

@@ -4,6 +4,9 @@ import "time"
 
 // Mail says how answers by email leave.
 type Mail struct {
+	// Domains of forwarders and mailing lists whose ARC seals are believed: a mail that they changed or passed on counts as
+	// proven when all its sealers are listed and the first of them saw DMARC pass. List only whom you would let vouch for others.
+	ARCSealers []string `toml:"arc_sealers"`
 	// `capture` (kept and shown, nothing leaves), `smarthost` (everything goes to one relay) or `mx` (directly to the
 	// servers of the recipients; needs port 25 outwards and an address of good repute).
 	Mode string `toml:"mode"`

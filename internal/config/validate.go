@@ -129,6 +129,7 @@ func (c *Config) validateClashes(p *problems) {
 var selector = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 
 func (c *Config) validateMail(p *problems) {
+	c.validateSealers(p)
 	oneOf(p, "mail.mode", c.Mail.Mode, "capture", "smarthost", "mx")
 	if c.Mail.Mode == "smarthost" || c.Mail.Smarthost != "" {
 		u, err := url.Parse(c.Mail.Smarthost.Reveal())
@@ -249,5 +250,16 @@ func schedule(p *problems, key string, waits []time.Duration) {
 	}
 	for i, wait := range waits {
 		within(p, element(key, i), wait, time.Millisecond, 30*24*time.Hour)
+	}
+}
+
+func (c *Config) validateSealers(p *problems) {
+	for i, sealer := range c.Mail.ARCSealers {
+		domain, err := identity.ParseDomain(sealer)
+		if err != nil {
+			p.add(element("mail.arc_sealers", i), fmt.Sprintf("%q is not a domain", sealer), `write one such as "lists.example.org"`)
+			continue
+		}
+		c.Mail.ARCSealers[i] = domain
 	}
 }

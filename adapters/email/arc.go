@@ -1,0 +1,193 @@
+package email
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/emersion/go-msgauth/authres"
+)
+
+const maxARCSets = 50 // RFC 8617, section 4.2.1
+
+// arcResult is what a chain of forwarders proved (RFC 8617). It is read only where the operator trusts sealers: anybody
+// can seal a lie.
+type arcResult struct {
+	Result  string   `json:"result"` // none, pass, fail
+	Sealers []string `json:"sealers,omitempty"`
+	Reason  string   `json:"reason,omitempty"`
+
+	dmarc bool   // the first sealer saw DMARC pass for the From domain
+	keyID string // of the newest seal
+}
+
+// arcSet is what one forwarder added.
+type arcSet struct{ results, message, seal *field }
+
+var (
+	errARCSets   = errors.New("the sets are not complete")
+	errARCChain  = errors.New("a seal says that the chain was broken")
+	errARCBody   = errors.New("the body is not the one that was signed")
+	errARCAlgo   = errors.New("the algorithm is not known")
+	errARCHeader = errors.New("the newest signature does not cover From")
+)
+
+// believes says whether a chain replaces the pass that forwarding broke: every one of its sealers is trusted.
+func (r *arcResult) believed() bool { return r != nil && r.Result == resultPass && r.dmarc }
+
+// checkARC verifies the chain of a mail when all of its sealers are trusted; nil = it is not looked at.
+func (a *Adapter) checkARC(ctx context.Context, from string, fields header, body []byte) *arcResult {
+	if len(a.options.ARCSealers) == 0 || !fields.has("ARC-Seal") {
+		return nil
+	}
+	sets, err := arcSets(fields)
+	if err != nil {
+		return &arcResult{Result: resultFail, Reason: err.Error()}
+	}
+	result := &arcResult{Result: resultPass}
+	for _, set := range sets {
+		tags := tagList(set.seal.text())
+		sealer := strings.ToLower(tags["d"])
+		if !slices.Contains(a.options.ARCSealers, sealer) {
+			return nil
+		}
+		result.Sealers = append(result.Sealers, sealer)
+		result.keyID = tags["s"] + "._domainkey." + sealer
+	}
+	if err := a.verifyARC(ctx, sets, fields, body); err != nil {
+		return &arcResult{Result: resultFail, Sealers: result.Sealers, Reason: cleanText(err.Error(), 200)}
+	}
+	result.dmarc = sawDMARC(sets[0].results.text(), from)
+	return result
+}
+
+// arcSets orders the fields by instance. Missing, doubled and unordered ones break the chain (section 5.2).
+func arcSets(fields header) ([]arcSet, error) {
+	var sets [maxARCSets]arcSet
+	count := 0
+	for i := range fields {
+		f := &fields[i]
+		var place func(*arcSet) **field
+		switch strings.ToLower(strings.TrimRight(f.name, " \t")) {
+		case "arc-authentication-results":
+			place = func(s *arcSet) **field { return &s.results }
+		case "arc-message-signature":
+			place = func(s *arcSet) **field { return &s.message }
+		case "arc-seal":
+			place = func(s *arcSet) **field { return &s.seal }
+		default:
+			continue
+		}
+		number, err := strconv.Atoi(arcInstance(f.text()))
+		if err != nil || number < 1 || number > maxARCSets || len(f.raw) > 4*maxSignatureBytes {
+			return nil, errARCSets
+		}
+		at := place(&sets[number-1])
+		if *at != nil {
+			return nil, errARCSets
+		}
+		*at, count = f, max(count, number)
+	}
+	for i := range sets[:count] {
+		set := sets[i]
+		if set.results == nil || set.message == nil || set.seal == nil {
+			return nil, errARCSets
+		}
+		if want := map[bool]string{true: "none", false: "pass"}[i == 0]; strings.ToLower(tagList(set.seal.text())["cv"]) != want {
+			return nil, errARCChain
+		}
+	}
+	if count == 0 {
+		return nil, errARCSets
+	}
+	return sets[:count], nil
+}
+
+func arcInstance(value string) string {
+	first, _, _ := strings.Cut(value, ";")
+	if name, number, found := strings.Cut(first, "="); found && strings.TrimSpace(name) == "i" {
+		return strings.TrimSpace(number)
+	}
+	return tagList(value)["i"]
+}
+
+func (a *Adapter) verifyARC(ctx context.Context, sets []arcSet, fields header, body []byte) error {
+	newest := sets[len(sets)-1].message
+	tags := tagList(newest.text())
+	relaxedHeader, relaxedBody := canonicalForms(tags["c"])
+	sum := sha256.Sum256(canonicalBody(body, relaxedBody))
+	if given, err := base64.StdEncoding.DecodeString(tags["bh"]); err != nil || !bytes.Equal(given, sum[:]) {
+		return errARCBody
+	}
+	names := strings.Split(tags["h"], ":")
+	if !containsFold(names, "from") || containsFold(names, "arc-seal") || len(names) > maxSignedNames {
+		return errARCHeader
+	}
+	signed := append(coveredFields(fields, names, relaxedHeader), withoutSignature(newest, relaxedHeader)...)
+	if err := a.verifyARCField(ctx, tags, signed); err != nil {
+		return err
+	}
+	for last := len(sets); last > 0; last-- {
+		var input []byte
+		for _, set := range sets[:last-1] {
+			for _, one := range []*field{set.results, set.message, set.seal} {
+				input = append(input, canonicalField(one.raw, true)...)
+			}
+		}
+		set := sets[last-1]
+		input = append(append(input, canonicalField(set.results.raw, true)...), canonicalField(set.message.raw, true)...)
+		if err := a.verifyARCField(ctx, tagList(set.seal.text()), append(input, withoutSignature(set.seal, true)...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Adapter) verifyARCField(ctx context.Context, tags map[string]string, signed []byte) error {
+	key, err := a.key(ctx, tags["s"]+"._domainkey."+strings.ToLower(tags["d"]))
+	if err != nil {
+		return err
+	}
+	signature, err := base64.StdEncoding.DecodeString(tags["b"])
+	if err != nil {
+		return err
+	}
+	if len(key.texts) != 1 {
+		return errARCAlgo
+	}
+	der, err := base64.StdEncoding.DecodeString(tagList(key.texts[0])["p"])
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(signed)
+	switch public := rsaKey(der); {
+	case tags["a"] == "rsa-sha256" && public != nil && public.N.BitLen() >= 1024:
+		return rsa.VerifyPKCS1v15(public, crypto.SHA256, sum[:], signature)
+	case tags["a"] == "ed25519-sha256" && len(der) == ed25519.PublicKeySize && ed25519.Verify(der, sum[:], signature):
+		return nil
+	}
+	return errARCAlgo
+}
+
+// sawDMARC reads the results that the first sealer recorded.
+func sawDMARC(value, from string) bool {
+	_, rest, _ := strings.Cut(value, ";")
+	_, results, err := authres.Parse(strings.TrimSpace(rest))
+	if err != nil {
+		return false
+	}
+	for _, one := range results {
+		if found, is := one.(*authres.DMARCResult); is && found.Value == authres.ResultPass && strings.EqualFold(found.From, from) {
+			return true
+		}
+	}
+	return false
+}
