@@ -29,6 +29,9 @@ func resultOfCode(code int) string {
 // accept checks, authenticates and hands over one mail. nil means that every recipient's copy is durable or was
 // refused for good while another one's was accepted.
 func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) error {
+	if onlyReports(env) {
+		return a.acceptReport(ctx, env, mail)
+	}
 	fields, body, from, err := inspect(mail, a.options.AllowPrivate)
 	if err != nil {
 		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + cleanText(err.Error(), 200)}

@@ -102,6 +102,29 @@ func (a *Adapter) failed(ctx context.Context, failure exchange.MailFailure) {
 	}
 }
 
+func onlyReports(env envelope) bool {
+	return len(env.recipients) > 0 && !slices.ContainsFunc(env.recipients, func(r recipient) bool { return r.bounce == "" })
+}
+
+// acceptReport takes a mail to bounce addresses. Their tokens are the proof: hardly a server signs its reports, and some
+// name nobody in From, so that the rules for other mail would lose what a strict domain sends back.
+func (a *Adapter) acceptReport(ctx context.Context, env envelope, mail []byte) error {
+	fields, body, err := splitHeader(mail)
+	if err != nil {
+		return answer(554, smtp.EnhancedCode{5, 6, 0}, "Malformed mail: "+err.Error())
+	}
+	if len(fields.all("Received")) > maxReceived {
+		return answer(554, smtp.EnhancedCode{5, 4, 6}, "Too many hops, this mail is in a loop")
+	}
+	arrived := &arrival{env: env, fields: fields, body: body, mail: mail}
+	for _, to := range env.recipients {
+		if err := a.bounced(ctx, arrived, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // bounced takes a mail that came to a bounce address: with the token everything in it is about one delivery of ours. What
 // is no report is an automatic answer, which nobody reads.
 func (a *Adapter) bounced(ctx context.Context, mail *arrival, to recipient) error {

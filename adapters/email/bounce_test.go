@@ -143,6 +143,16 @@ func TestReportsAreMatched(t *testing.T) {
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.0.0 Mail failed"}},
 			failures: []string{"ann@sender.test soft"}},
+		"unsigned, of a strict domain": {
+			delivery: oneDelivery, mail: func(*setup) string { return "unsigned" },
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"},
+		},
+		"without an author": {
+			delivery: oneDelivery, mail: func(*setup) string { return "no author" },
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"},
+		},
 		"a delivery that is gone": {delivery: "01936f2a-0000-7000-8000-0000000009ff", mail: func(*setup) string { return dsn("", group("ann@sender.test", "failed", "5.1.1")) }},
 		"by the envelope id": {to: "echo@inbox.test", mail: func(s *setup) string {
 			token, _ := s.adapter.returnPath(oneDelivery, "")
@@ -169,7 +179,15 @@ func TestReportsAreMatched(t *testing.T) {
 				_, to = s.adapter.returnPath(c.delivery, "")
 			}
 			mail, from := c.mail(s), ""
-			if c.signed || strings.Contains(mail, "sender.test>") { // sender.test publishes p=reject
+			switch mail {
+			case "unsigned":
+				mail = strings.Replace(dsn("", group("ann@sender.test", "failed", "5.1.1")), "<mailer-daemon@sender.test>", "<mailer-daemon@strict.test>", 1)
+				mail = strings.ReplaceAll(mail, "<d1@sender.test>", "<d1@strict.test>")
+				s.names.text("_dmarc.strict.test", "v=DMARC1; p=reject")
+			case "no author":
+				mail = strings.Replace(dsn("", group("ann@sender.test", "failed", "5.1.1")), "From: Mail Delivery <mailer-daemon@sender.test>", "From: MAILER-DAEMON (Mail Delivery)", 1)
+			}
+			if c.signed || strings.Contains(mail, "<mailer-daemon@sender.test>") || strings.Contains(mail, "From: Ann") { // sender.test publishes p=reject
 				mail = signed(t, mail)
 			}
 			if c.to == "abuse@inbox.test" {
