@@ -171,6 +171,8 @@ func TestTreeWalk(t *testing.T) {
 				mail = signedAs(t, mail, row.sign, "s1", senderKey())
 			}
 			s.greet().send("bo@list.test", []string{"echo@inbox.test"}, mail, row.want)
+			s.names.mu.Lock()
+			defer s.names.mu.Unlock()
 			if walked := s.names.asked["_dmarc.e.f.g.h.i.ann.test."]; strings.Contains(name, "seven") && walked != 1 {
 				t.Errorf("the name of seven labels was asked %d times", walked)
 			}
