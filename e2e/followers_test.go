@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
@@ -74,16 +73,11 @@ func TestOperatorChoosesFollowers(t *testing.T) {
 		if waiting := pending(t, s, "echo"); len(waiting) != 2 {
 			t.Errorf("%v wait; want two", waiting)
 		}
-		began := time.Now()
 		s.killed()
-		t.Log("killed", time.Since(began))
 		s.inbox("follows", "accept", "echo", community.Persons[0].ID)
-		t.Log("cmd", time.Since(began))
 		community.decided(t, "Accept", welcome)
-		t.Log("accepted", time.Since(began))
 		s.inbox("follows", "reject", "echo", community.Persons[1].ID)
 		community.decided(t, "Reject", unwelcome)
-		t.Log("rejected", time.Since(began))
 		s.awaitIdle()
 		if waiting := pending(t, s, "echo"); len(waiting) != 0 {
 			t.Errorf("%v still wait", waiting)

@@ -25,6 +25,9 @@ const (
 	maxAnnounced = 512
 	// announceTimeout bounds one round; a lost one costs the others no more than their slow poll.
 	announceTimeout = 5 * time.Second
+	// lastRound is how long the end waits for what is not announced yet: a command commits and is gone, and the servers
+	// that run would find its work only by their poll.
+	lastRound = time.Second
 	// firstPause doubles up to lastPause between attempts to listen again.
 	firstPause, lastPause = 100 * time.Millisecond, 5 * time.Second
 )
@@ -40,6 +43,7 @@ type announcer struct {
 	lock    sync.Mutex
 	waiting map[wake]struct{}
 	signal  chan struct{}
+	ending  chan struct{}
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
@@ -49,7 +53,7 @@ func startAnnouncer(pool *sql.DB, log logger) *announcer {
 	a := &announcer{
 		node: rand.Text(), pool: pool, logger: log,
 		waiting: make(map[wake]struct{}), signal: make(chan struct{}, 1),
-		cancel: cancel, done: make(chan struct{}),
+		ending: make(chan struct{}), cancel: cancel, done: make(chan struct{}),
 	}
 	go a.loop(ctx)
 	return a
@@ -72,11 +76,11 @@ func (a *announcer) add(wakes []wake) {
 
 func (a *announcer) loop(ctx context.Context) {
 	defer close(a.done)
-	for {
+	for last := false; !last; {
 		select {
 		case <-a.signal:
-		case <-ctx.Done():
-			return
+		case <-a.ending:
+			last = true
 		}
 		if err := a.send(ctx, a.take()); err != nil && ctx.Err() == nil {
 			a.logger.Warn("other nodes were not notified; they find the work by polling", "error", err)
@@ -108,6 +112,11 @@ func (a *announcer) send(ctx context.Context, payloads []string) error {
 }
 
 func (a *announcer) stop() {
+	close(a.ending)
+	select {
+	case <-a.done:
+	case <-time.After(lastRound):
+	}
 	a.cancel()
 	<-a.done
 }

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -40,6 +41,35 @@ func TestNodesStartTogether(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// TestNodesHearWhoEndsAtOnce: a command commits and is gone; the servers that run hear of its work all the same.
+func TestNodesHearWhoEndsAtOnce(t *testing.T) {
+	url := storetest.Postgres(t)
+	heard := make(chan string, 100)
+	listening := openWith(t, store.Options{URL: url, Notify: func(channel, payload string) { heard <- channel + " " + payload }})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- listening.Listen(ctx) }()
+	expect(t, heard, "job ", "turn ") // something may have been missed before
+	for i := range 5 {
+		command, err := store.Open(t.Context(), store.Options{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := fmt.Sprint("kind", i)
+		if err := enqueueUntilStored(t, command, kind); err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Close(); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, heard, "job "+kind)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestNodesHearEachOther listens on one node and works on another, also after the listening connection broke.
