@@ -43,6 +43,7 @@ func (a *Adapter) Routes() []httpserver.Route {
 		get("/actor/{collection}", a.serveInstanceCollection),
 		get("/agents/{agent}", a.serveActor),
 		get("/agents/{agent}/{collection}", a.serveCollection),
+		get("/agents/{agent}/quotes/{stamp}", a.serveQuote),
 		get("/o/{id}", a.serveNote),
 		get("/o/{id}/activity", a.serveCreate),
 		get("/o/{id}/{post}", a.serveNote),

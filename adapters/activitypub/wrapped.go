@@ -44,8 +44,8 @@ func (a *Adapter) concerns(activity object) bool {
 	return ours
 }
 
-// quoteRequested refuses to be quoted (FEP-044f): an answer was written for its asker. Whoever quotes it all the same
-// does so without our stamp, which readers' servers look for.
+// quoteRequested refuses to be quoted (FEP-044f), unless the operator lets followers quote: an answer was written for its
+// asker. Whoever quotes it all the same does so without our stamp, which readers' servers look for.
 func (a *Adapter) quoteRequested(ctx context.Context, in *incoming) (string, error) {
 	id, ours := a.replyID(reference(in.activity["object"]))
 	if !ours || in.id == "" {
@@ -59,10 +59,25 @@ func (a *Adapter) quoteRequested(ctx context.Context, in *incoming) (string, err
 	if err != nil {
 		return "", unavailable(err)
 	}
-	return outcomeOf(a.rejectQuote(ctx, in, reply))
+	allowed, err := a.mayQuote(ctx, in, reply)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	stamp := ""
+	if allowed {
+		if stamp, err = a.stampQuote(ctx, in, reply); err != nil {
+			return "", unavailable(err)
+		}
+	}
+	return outcomeOf(a.answerQuote(ctx, in, reply, stamp))
 }
 
-func (a *Adapter) rejectQuote(ctx context.Context, in *incoming, reply exchange.Reply) error {
+// answerQuote accepts with a stamp, and rejects without one.
+func (a *Adapter) answerQuote(ctx context.Context, in *incoming, reply exchange.Reply, stamp string) error {
+	kind, name := "Reject", "#rejects/"
+	if stamp != "" {
+		kind, name = "Accept", "#accepts/"
+	}
 	type requested struct {
 		ID         string `json:"id"`
 		Type       string `json:"type"`
@@ -77,10 +92,10 @@ func (a *Adapter) rejectQuote(ctx context.Context, in *incoming, reply exchange.
 		Type    string    `json:"type"`
 		Actor   string    `json:"actor"`
 		Object  requested `json:"object"`
+		Result  string    `json:"result,omitempty"`
 		To      []string  `json:"to"`
 	}{
-		Context: []any{activityStreams, map[string]string{"QuoteRequest": "https://w3id.org/fep/044f#QuoteRequest"}},
-		ID:      actor + "#rejects/" + ownKeyOf(in.id, in.actor), Type: "Reject", Actor: actor, To: []string{in.actor},
+		Context: quoteContext, ID: actor + name + ownKeyOf(in.id, in.actor), Type: kind, Result: stamp, Actor: actor, To: []string{in.actor},
 		Object: requested{in.id, "QuoteRequest", in.actor, a.noteIRI(reply.ID), reference(in.activity["instrument"])},
 	})
 }

@@ -138,3 +138,42 @@ func withActivity(q *question) *question {
 	q.activity = "https://m.example/activity/1"
 	return q
 }
+
+// TestQuotesByFollowers: a follower gets a stamp that is served until the answer is deleted; nobody else does.
+func TestQuotesByFollowers(t *testing.T) {
+	for _, follows := range []bool{true, false} {
+		r := newRig(t, func(o *Options) { o.Profile = func(string) Profile { return Profile{QuotesByFans: true} } })
+		reply := r.reply(r.question("1", "hello"), "hi")
+		r.engine.replies[reply.ID] = reply
+		if follows {
+			r.accept(r.simple("Follow", r.base+"/agents/echo"))
+			r.engine.takeJobs(jobActivity)
+		}
+		request := r.simple("QuoteRequest", r.base+"/o/"+reply.ID)
+		request["instrument"] = r.remote.base + "/notes/quote"
+		r.accept(request)
+		var job laterJob
+		var said struct{ Type, Result string }
+		jobs := r.engine.takeJobs(jobActivity)
+		if len(jobs) != 1 || json.Unmarshal([]byte(jobs[0]), &job) != nil || json.Unmarshal(job.Activity, &said) != nil {
+			t.Fatalf("%q", jobs)
+		}
+		if !follows {
+			if said.Type != "Reject" || said.Result != "" {
+				t.Errorf("%+v", said)
+			}
+			continue
+		}
+		path := strings.TrimPrefix(said.Result, r.base)
+		status, _, body := r.fetch(path, activityMediaType)
+		if said.Type != "Accept" || status != http.StatusOK || !strings.Contains(body, `"interactingObject":"`+r.remote.base+`/notes/quote"`) ||
+			!strings.Contains(body, `"interactionTarget":"`+r.base+"/o/"+reply.ID+`"`) {
+			t.Errorf("%+v: %d %s", said, status, body)
+		}
+		reply.DeletedAt = reply.CreatedAt
+		r.engine.replies[reply.ID] = reply
+		if status, _, _ := r.fetch(path, activityMediaType); status != http.StatusNotFound {
+			t.Errorf("the stamp outlives the answer: %d", status)
+		}
+	}
+}
