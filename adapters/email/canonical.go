@@ -17,8 +17,7 @@ func canonicalField(raw []byte, relaxed bool) []byte {
 		return raw
 	}
 	name, value, _ := bytes.Cut(raw, []byte(":"))
-	var out []byte
-	out = append(bytes.ToLower(bytes.TrimRight(name, " \t")), ':')
+	out := append(bytes.ToLower(bytes.TrimRight(name, " \t")), ':')
 	return append(append(out, bytes.Join(blankFields(value), []byte(" "))...), '\r', '\n')
 }
 

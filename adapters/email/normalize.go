@@ -71,7 +71,30 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 		refuseChain(&in, mail.fields, err)
 	}
 	in.Message.RecipientCapabilities.AgentChain = chain
-	return in, nil
+	return in, a.keepBoth(ctx, mail, to, &in)
+}
+
+// keepBoth gives a mail that has the id of another mail of its sender an id of its own: senders choose their ids, and
+// broken ones choose the same again. A repeat has the same body, whatever was written on top on its way.
+func (a *Adapter) keepBoth(ctx context.Context, mail *arrival, to recipient, in *exchange.Inbound) error {
+	known, found, err := a.options.Threads.FindMessage(ctx, to.agent, in.Message.ID)
+	if err != nil {
+		return fmt.Errorf("find a mail of the same id: %w", err)
+	}
+	if !found || known.Message.ID != in.Message.ID || known.Message.ReceivedVia != normalized.ViaEmail || known.Message.Sender.Principal() != in.Message.Sender.Principal() {
+		return nil
+	}
+	body := digestOf(mail.body)
+	notes, ok := readRoute(known.Route)
+	if !ok || notes.Body == "" || notes.Body == body[:32] {
+		return nil
+	}
+	own := body + "@" + a.domain
+	if in.Message.ThreadID == in.Message.ID {
+		in.Message.ThreadID = own
+	}
+	in.Message.ID = own
+	return nil
 }
 
 // messageParts puts the text first. The contract has no place for a subject, and many mails say what they want
@@ -147,7 +170,7 @@ func (a *Adapter) route(mail *arrival, to recipient, id string) route {
 		Version: 1, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned,
 		To: a.others(mail.fields.addressList("To")), Cc: a.others(mail.fields.addressList("Cc")),
 		Subject: mail.fields.decoded("Subject"), MessageID: id, References: references,
-		Topic: mail.fields.decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
+		Body: digestOf(mail.body)[:32], Topic: mail.fields.decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
 	}
 }
 

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -158,10 +159,8 @@ func cutSignature(lines []string) []string {
 		default:
 			continue
 		}
-		for _, below := range lines[i+1:] {
-			if quoted(below) {
-				return lines
-			}
+		if slices.ContainsFunc(lines[i+1:], quoted) {
+			return lines
 		}
 		return trimEnd(lines[:i])
 	}

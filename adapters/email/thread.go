@@ -152,6 +152,7 @@ type route struct {
 	Topic       string    `json:"topic,omitempty"` // Thread-Topic of Outlook
 	Index       string    `json:"index,omitempty"` // Thread-Index of Outlook
 	Verified    bool      `json:"verified"`
+	Body        string    `json:"body,omitempty"`   // digest of the body, to tell another mail with the same id from a repeat
 	Opened      bool      `json:"opened,omitempty"` // we write first: there is no mail that is answered
 }
 
