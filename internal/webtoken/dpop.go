@@ -62,7 +62,7 @@ func (v *Verifier) proof(ctx context.Context, shown Presented, bound *token) err
 		return badProof("htm is of another method")
 	case !sameURL(c.URL, shown.URL):
 		return badProof("htu is of another address")
-	case c.IssuedAt.IsZero() || c.IssuedAt.Time.Before(now.Add(-proofWindow)) || c.IssuedAt.After(now.Add(proofWindow)):
+	case c.IssuedAt.IsZero() || c.IssuedAt.Before(now.Add(-proofWindow)) || c.IssuedAt.After(now.Add(proofWindow)):
 		return badProof("iat is not of now")
 	case c.ID == "":
 		return badProof("jti is missing")

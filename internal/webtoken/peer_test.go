@@ -2,6 +2,7 @@ package webtoken
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 	"time"
 
@@ -58,9 +59,7 @@ func TestNothingIsFetchedOfStrangers(t *testing.T) {
 			"iss": "https://peer.test", "sub": "@ada@peer.test", "aud": "@echo@agents.test", "jti": "1",
 			"iat": r.now.Unix(), "exp": r.now.Unix() + 60,
 		}
-		for name, value := range change {
-			claims[name] = value
-		}
+		maps.Copy(claims, change)
 		return key.sign(t, object{"alg": "EdDSA", "kid": "k1"}, claims)
 	}
 	for name, c := range map[string]struct {
