@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -18,9 +19,7 @@ func (f *fediverse) act(s *server, agent string, person int, kind, key string, m
 	activity := map[string]any{
 		"@context": "https://www.w3.org/ns/activitystreams", "id": who.ID + "/" + strings.ToLower(kind) + "/" + key, "type": kind, "actor": who.ID,
 	}
-	for name, value := range more {
-		activity[name] = value
-	}
+	maps.Copy(activity, more)
 	body, err := json.Marshal(activity)
 	if err != nil {
 		f.t.Fatal(err)

@@ -147,11 +147,3 @@ func (h *handler) GetExtendedAgentCard(ctx context.Context, _ *a2a.GetExtendedAg
 	}
 	return card, nil
 }
-
-func (h *handler) refuse(ctx context.Context, operation string, p *problem) error {
-	c, err := h.enter(ctx, operation)
-	if err != nil {
-		return err
-	}
-	return h.fail(c, p)
-}

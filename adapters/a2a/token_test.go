@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -51,9 +52,7 @@ func (i *issuing) token(changes map[string]any) string {
 		"iss": loginIssuer, "sub": "cy", "aud": "https://agents.test/a2a/echo", "client_id": "app", "jti": rand.Text(),
 		"scope": "a2a:send a2a:read a2a:cancel a2a:push", "iat": time.Now().Unix(), "exp": time.Now().Unix() + 300,
 	}
-	for name, value := range changes {
-		claims[name] = value
-	}
+	maps.Copy(claims, changes)
 	header, _ := json.Marshal(map[string]string{"alg": "EdDSA", "kid": "k1", "typ": "at+jwt"})
 	if claims["iss"] != loginIssuer {
 		header, _ = json.Marshal(map[string]string{"alg": "EdDSA", "kid": "k1"})

@@ -94,15 +94,15 @@ func TestCreateThatOnlyNamesItsObject(t *testing.T) {
 
 // TestEmbeddedObjectOfAnotherServer: the copy says nothing. What its own server shows is the message of its author there.
 func TestEmbeddedObjectOfAnotherServer(t *testing.T) {
-	for _, real := range []bool{false, true} {
-		t.Run(fmt.Sprint("exists: ", real), func(t *testing.T) {
+	for _, genuine := range []bool{false, true} {
+		t.Run(fmt.Sprint("exists: ", genuine), func(t *testing.T) {
 			r := newRig(t)
 			other := newRemoteServer(t)
 			other.addActor("bob", malloryKey(), nil)
 			activity := r.mentionNote("1", "what alice would like bob to have said")
 			note := activity["object"].(map[string]any)
 			note["id"] = other.base + "/notes/1"
-			if real {
+			if genuine {
 				shown := r.mentionNote("1", "bob's own words")["object"].(map[string]any)
 				shown["id"], shown["attributedTo"] = other.base+"/notes/1", other.actor("bob")
 				other.serve("/notes/1", shown)
@@ -113,7 +113,7 @@ func TestEmbeddedObjectOfAnotherServer(t *testing.T) {
 			}
 			errs := r.performObjects()
 			taken := r.engine.messages()
-			if !real {
+			if !genuine {
 				if len(taken) != 0 || len(errs) != 1 || !fault.Of(errs[0]).Permanent {
 					t.Errorf("%d messages, errors %v", len(taken), errs)
 				}

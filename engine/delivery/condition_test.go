@@ -97,15 +97,15 @@ func TestBreakerIsAdoptedAfterARestart(t *testing.T) {
 		if reached := tries(t, restarted, 3, errDown); reached != 0 {
 			t.Fatalf("%d attempts after the restart, while the breaker is open", reached)
 		}
-		time.Sleep(pauses[0] + time.Second)
+		<-time.After(pauses[0] + time.Second)
 		if reached := tries(t, restarted, 3, errDown); reached != 1 {
 			t.Fatalf("%d probes after the pause, want 1", reached)
 		}
-		time.Sleep(pauses[0] + time.Second)
+		<-time.After(pauses[0] + time.Second)
 		if reached := tries(t, restarted, 1, nil); reached != 0 {
 			t.Fatal("the second pause is no longer than the first")
 		}
-		time.Sleep(pauses[1])
+		<-time.After(pauses[1])
 		if reached := tries(t, restarted, 3, nil); reached != 3 || store.count() != 0 {
 			t.Errorf("%d attempts, %d rows after it took something again", reached, store.count())
 		}
@@ -119,7 +119,7 @@ func TestRevivalByInbound(t *testing.T) {
 		s := node(store)
 		for range deadAfter {
 			tries(t, s, 1, errDown)
-			time.Sleep(24 * time.Hour)
+			<-time.After(24 * time.Hour)
 		}
 		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, via, host, func(context.Context) error {
 			t.Error("an attempt to a dead destination")
@@ -153,7 +153,7 @@ func TestAliveKeepsAPause(t *testing.T) {
 		if reached := tries(t, s, 1, nil); reached != 0 {
 			t.Error("the pause is over too early")
 		}
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		if reached := tries(t, s, 1, nil); reached != 1 {
 			t.Error("the pause did not end")
 		}
