@@ -91,7 +91,7 @@ func TestOverTheLimitIsSaidOnce(t *testing.T) {
 	})
 }
 
-// TestOverTheLimitMailIsPutOff: one mail says it, later ones are put off with 450 4.7.28.
+// TestOverTheLimitMailIsPutOff: one mail says it, later ones are put off with 452 4.7.0.
 func TestOverTheLimitMailIsPutOff(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		p := startPostWith(t, database, "[[agents]]\nname = \"memory\"\nkind = \"echo\"\n"+twoMessages)
@@ -107,8 +107,8 @@ func TestOverTheLimitMailIsPutOff(t *testing.T) {
 		p.awaitCount("2")
 		p.killed()
 		refusal := p.put(load.Mail{From: "ann@sender.test", To: "memory@inbox.test", MessageID: "later@sender.test", Subject: "Hi", Body: "hello?"})
-		if !strings.HasPrefix(refusal, "450") || !strings.Contains(refusal, "4.7.28") {
-			t.Errorf("later mail is answered %s; want 450 4.7.28", refusal)
+		if !strings.HasPrefix(refusal, "452") || !strings.Contains(refusal, "4.7.0") {
+			t.Errorf("later mail is answered %s; want 452 4.7.0", refusal)
 		}
 		p.awaitIdle()
 		if replies, _ := p.outbox.repliesTo("later@sender.test"); len(replies) != 0 {
