@@ -44,6 +44,7 @@ type announcer struct {
 	waiting map[wake]struct{}
 	signal  chan struct{}
 	ending  chan struct{}
+	ended   sync.Once // a store may be closed twice
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
@@ -112,7 +113,7 @@ func (a *announcer) send(ctx context.Context, payloads []string) error {
 }
 
 func (a *announcer) stop() {
-	close(a.ending)
+	a.ended.Do(func() { close(a.ending) })
 	select {
 	case <-a.done:
 	case <-time.After(lastRound):
