@@ -144,8 +144,13 @@ func containsAny(text string, words []string) bool {
 
 // unmarked takes the emphasis of markdown from a line: HTML mails set their labels in bold.
 func unmarked(line string) string {
-	return strings.TrimSpace(strings.NewReplacer("*", "", `\`, "").Replace(line))
+	if strings.ContainsAny(line, `*\`) { // a line without costs nothing: this is asked of every line several times
+		line = marks.Replace(line)
+	}
+	return strings.TrimSpace(line)
 }
+
+var marks = strings.NewReplacer("*", "", `\`, "")
 
 // maxSignature is how many lines a signature has at most when its separator is not exact.
 const maxSignature = 12
