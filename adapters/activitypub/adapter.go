@@ -74,12 +74,12 @@ type State interface {
 	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
 }
 
-// Outbox runs SendActivity(payload) later, durably, with retries, one job of a partition at a time.
+// Outbox runs Perform(payload) later, durably, with retries, one job of a partition at a time.
 type Outbox interface {
 	SendLater(ctx context.Context, partition, payload string) error
 }
 
-// Later is work that SendActivity asks for: it is stored in the transaction that ends its own job.
+// Later is work that Perform asks for: it is stored in the transaction that ends its own job.
 type Later struct {
 	Partition, Payload string
 	Bulk               bool // to many: it waits behind what single people wait for

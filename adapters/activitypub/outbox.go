@@ -16,7 +16,7 @@ const (
 	jobAnnounce = "announce" // queue an activity for all followers and recent peers, piece by piece
 )
 
-// laterJob is the payload that SendActivity gets back.
+// laterJob is the payload that Perform gets back.
 type laterJob struct {
 	Kind     string          `json:"kind"`
 	Agent    string          `json:"agent,omitempty"`
@@ -55,13 +55,6 @@ func (a *Adapter) schedule(ctx context.Context, partition string, job laterJob) 
 		return err
 	}
 	return a.options.Outbox.SendLater(ctx, partition, string(payload))
-}
-
-// SendActivity is the body of a job that the Outbox took: it makes one attempt, the first. Its errors are classed with
-// fault.RetryIn and fault.GiveUp.
-func (a *Adapter) SendActivity(ctx context.Context, payload string) error {
-	_, err := a.Perform(ctx, payload, 1)
-	return err
 }
 
 // Perform makes the given attempt, counted from 1, of a job that the Outbox took. What it gives is to be stored in the

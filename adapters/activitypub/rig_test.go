@@ -678,3 +678,9 @@ func (s *remoteServer) takePost(w http.ResponseWriter, r *http.Request) {
 	}
 	handler(w)
 }
+
+// SendActivity performs a stored job for the first time, where a test has no queue.
+func (a *Adapter) SendActivity(ctx context.Context, payload string) error {
+	_, err := a.Perform(ctx, payload, 1)
+	return err
+}
