@@ -61,7 +61,7 @@ func settings(entry config.Agent) agents.Settings {
 		Unverified: entry.Unverified, TimeLimit: entry.Timeout, AnswerAgents: entry.AnswerAgents,
 		Access: entry.AccessPolicy(), MaxHops: entry.MaxHops, HistoryScope: entry.History.Scope,
 		Approvers: entry.Approvers, ApproveReplies: entry.ApproveReplies, ReplyRules: replyRules(entry.Rules),
-		AckAfter: entry.AckAfter, AckText: entry.AckText, AckLike: entry.AckLike,
+		AckAfter: entry.AckAfter, AckText: entry.AckText, AckLike: entry.AckLike, ExposeTools: entry.ExposeTools,
 		History: history.Policy{
 			KeepHead: entry.History.KeepHead, Window: entry.History.Window, Slide: entry.History.Slide,
 			MaxBytes: int(entry.History.MaxBytes), MaxAge: entry.History.MaxAge, Alternation: history.Alternation(entry.History.Alternation),

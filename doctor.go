@@ -65,6 +65,7 @@ func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding
 		return d.findings, nil
 	}
 	d.database(ctx)
+	d.disk()
 	d.clock()
 	d.listeners(ctx)
 	d.certificate(published)
@@ -75,6 +76,7 @@ func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding
 	case published != nil:
 		d.records(ctx, published)
 		d.policyFile(ctx, published)
+		d.dnssec(ctx)
 		d.outwards(ctx, options.Probe)
 	}
 	return d.findings, nil
@@ -118,6 +120,22 @@ func (d *doctor) database(ctx context.Context) {
 		return
 	}
 	d.say("database", email.FindingOK, d.config.DatabaseURL.String()+", schema "+strconv.FormatInt(version, 10), "")
+}
+
+// disk looks at the room that data_dir has.
+func (d *doctor) disk() {
+	left, bound, err := newDiskGuard(d.config).Look()
+	text := fmt.Sprintf("%d MiB free in %s", left>>20, d.config.DataDir)
+	switch {
+	case err != nil:
+		d.say("disk", email.FindingFail, err.Error(), "correct data_dir")
+	case left < bound:
+		d.say("disk", email.FindingFail, fmt.Sprintf("%s, and nothing is accepted below %d MiB", text, bound>>20), "make room, or write limits.free_disk")
+	case left < 2*bound:
+		d.say("disk", email.FindingWarn, fmt.Sprintf("%s; nothing is accepted below %d MiB", text, bound>>20), "make room")
+	default:
+		d.say("disk", email.FindingOK, text, "")
+	}
 }
 
 // clock asks the operating system whether somebody keeps its clock: signatures and certificates live by it.
@@ -276,6 +294,27 @@ func (d *doctor) policyFile(ctx context.Context, published *email.Published) {
 		d.say(name, email.FindingWarn, "another policy than the configured one is served", "pass the path on to http.listen")
 	default:
 		d.say(name, email.FindingOK, "mode "+published.PolicyMode, "")
+	}
+}
+
+// dnssec asks whether the resolver validates, where TLSA records are to hold.
+func (d *doctor) dnssec(ctx context.Context) {
+	if !d.config.Mail.DANE {
+		return
+	}
+	validates := false
+	resolver, err := safehttp.NewSecureResolver(d.config.DNS.Resolver)
+	if err == nil {
+		validates, err = resolver.Validates(ctx)
+	}
+	const remedy = "let dns.resolver be one that validates, such as unbound, or write mail.dane = false"
+	switch {
+	case err != nil:
+		d.say("DNSSEC", email.FindingFail, err.Error(), remedy)
+	case !validates:
+		d.say("DNSSEC", email.FindingFail, d.config.DNS.Resolver+" does not say that the root of the DNS is proven: TLSA records mean nothing", remedy)
+	default:
+		d.say("DNSSEC", email.FindingOK, d.config.DNS.Resolver+" validates", "")
 	}
 }
 

@@ -26,6 +26,7 @@ func (s *Server) newAgent(entry config.Agent) (agents.Agent, error) {
 	case "webhook":
 		return webhook.New(webhook.Options{
 			URL: entry.Webhook.URL, Secret: entry.Webhook.Secret.Reveal(), PreviousSecret: entry.Webhook.PreviousSecret.Reveal(),
+			Events: entry.Webhook.Events,
 			Client: s.client, TimeLimit: min(webhook.DefaultTimeLimit, entry.Timeout-runMargin), Limits: s.limits(),
 		})
 	case "llm":

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"inbox/engine/delivery"
 	"inbox/engine/moderation"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -202,6 +203,12 @@ func (o *Operator) ImportList(
 func (o *Operator) cancelBlocked(ctx context.Context) (int, error) {
 	lists := newLists(o.config, o.store)
 	if _, err := lists.Read(ctx); err != nil {
+		return 0, err
+	}
+	deliveries := delivery.New(delivery.Options{Store: o.store.Deliverer(), Refused: func(record delivery.Record, reply exchange.Reply) string {
+		return refusedDelivery(lists, o.config.Domain, record, reply)
+	}})
+	if _, err := deliveries.WithdrawRefused(ctx); err != nil {
 		return 0, err
 	}
 	return cancelBlocked(ctx, o.store, lists, o.turns())

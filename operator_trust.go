@@ -44,13 +44,6 @@ func (o *Operator) turns() *pipeline.Service {
 	return pipeline.New(pipeline.Options{Store: o.store.Pipeline()})
 }
 
-// People lists linked identities, the newest person first; those of one person stand together. before is "" or the id
-// of the last person of the page before; limit counts persons, 1 to 500.
-func (o *Operator) People(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error) {
-	people, err := o.store.People(ctx, before, limit)
-	return listed(people), err
-}
-
 // Unlink takes an identity out of its person. It is named by its principal, or by its subject or address where only
 // one linked identity has it. fault.NotFound when none is linked, fault.Conflict when several are.
 func (o *Operator) Unlink(ctx context.Context, name string) (principal string, err error) {

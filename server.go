@@ -18,6 +18,8 @@ import (
 
 	"inbox/adapters/a2a"
 	"inbox/adapters/activitypub"
+	"inbox/adapters/bridge"
+	"inbox/adapters/chat"
 	"inbox/adapters/discovery"
 	"inbox/adapters/email"
 	"inbox/agents"
@@ -46,6 +48,7 @@ type Server struct {
 	registry *agents.Registry
 	lists    *moderation.Lists
 	meter    *moderation.Meter
+	closed   closed
 
 	store    *store.Store
 	blobs    *blob.Files
@@ -64,6 +67,8 @@ type Server struct {
 	activitypub *activitypub.Adapter
 	email       *email.Adapter // nil when smtp.listen is off
 	a2a         *a2a.Adapter
+	chat        *chat.Adapter
+	bridge      *bridge.Adapter
 	grpc        *a2a.GRPC // nil when a2a.grpc_listen is off
 	pull        *pull.Service
 	clientTools *clienttool.Service
@@ -71,6 +76,7 @@ type Server struct {
 	closers     []func() // of agents that hold connections
 	pages       *console.Pages
 	http        *httpserver.Server
+	routes      []httpserver.Route // of all rooms, for their description
 
 	ready atomic.Bool // wake-ups may come before everything is there
 }
@@ -139,6 +145,8 @@ func (s *Server) wake(channel, payload string) {
 		s.pipeline.Changed(payload)
 	case store.ChannelLists:
 		s.lists.Wake()
+	case store.ChannelBridge:
+		s.bridge.Wake(payload)
 	}
 }
 
@@ -240,6 +248,8 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.demands.Run(ctx) })
 	back.Go(func() error { return s.runLists(ctx) })
 	back.Go(func() error { return s.runMeter(ctx) })
+	back.Go(func() error { return s.closed.backlog.Run(ctx) })
+	back.Go(func() error { return s.sweepBlobs(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error { return s.pipeline.ExpireTools(ctx) })
 	return back

@@ -61,6 +61,8 @@ func BenchmarkA2AEcho(b *testing.B) {
 	var sent atomic.Int64
 	b.SetParallelism(32)
 	b.ReportAllocs()
+	b.ResetTimer()
+	used := processorTime()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m%d","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`, sent.Add(1))
@@ -76,4 +78,7 @@ func BenchmarkA2AEcho(b *testing.B) {
 			}
 		}
 	})
+	b.StopTimer()
+	b.ReportMetric(float64((processorTime()-used).Microseconds())/float64(b.N), "cpu-µs/op")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sends/s")
 }

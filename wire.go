@@ -33,15 +33,17 @@ func (s *Server) buildEngine() error {
 		return fmt.Errorf("public_url: %w", err)
 	}
 	s.delivery = delivery.New(delivery.Options{
-		Store: s.store.Deliverer(), Channels: s.channels, Refused: s.refusedDelivery, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
+		Store: s.store.Deliverer(), Channels: s.channels, Refused: s.refusedDelivery, Listens: s.listens, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
 		Schedules: schedules(s.config), Active: s.config.Queue.DeliveryConcurrency, Limits: deliveryLimits(s.config),
 	})
+	s.closed = s.newClosed()
 	s.pipeline = pipeline.New(pipeline.Options{
+		Closed: s.closed,
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
 		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, Brakes: s.brakes(), KnownAgent: s.ofPeer, BaseURL: base,
 		Documents: s.store.State(), Approvers: approverChannels{s},
-		Requested: s.clientTools.Requested,
+		Requested: s.clientTools.Requested, Seats: func(kind string) *queue.Seat { return s.queue.Reserve(kind) },
 	})
 	s.clientTools.Bind(s.pipeline)
 	s.demands.Bind(s.pipeline)
@@ -49,6 +51,7 @@ func (s *Server) buildEngine() error {
 	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency}, s.pipeline.Run)
 	s.handleDeliveries()
 	s.handleNotices()
+	s.handleEvents()
 	// A call mostly waits for the other agent, so many of them cost little.
 	s.queue.Handle(pipeline.DispatchKind, queue.KindOptions{Concurrency: 4 * s.config.Queue.TurnConcurrency}, s.pipeline.RunDispatch)
 	s.handleApprovals(pipeline.ApprovalKind, s.pipeline.RunApproval)
@@ -72,6 +75,7 @@ func schedules(config *Config) map[string][]time.Duration {
 	return map[string][]time.Duration{
 		normalized.ViaActivityPub: config.Federation.Retry,
 		normalized.ViaEmail:       config.Mail.Retry,
+		normalized.ViaA2A:         config.Bridges.Retry,
 	}
 }
 
@@ -83,7 +87,13 @@ func (s *Server) buildAdapters() (err error) {
 		return err
 	}
 	s.channels[normalized.ViaActivityPub] = s.activitypub
-	s.channels[normalized.ViaA2A] = s.a2a
+	s.channels[normalized.ViaA2A] = tellsHistory{s.a2a}
+	if s.chat, err = s.newChat(); err != nil {
+		return err
+	}
+	if s.bridge, err = s.newBridge(); err != nil {
+		return err
+	}
 	if s.config.SMTP.Listen == "" {
 		return nil
 	}
@@ -158,7 +168,7 @@ func (s *Server) newA2A() (*a2a.Adapter, error) {
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
 		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,
-		Push: push, GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
+		Push: push, CallerConcurrency: s.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewPace(s.floodRates()), GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
 		Operator: s.config.Operator.Name, Contact: s.config.Operator.Contact, OperatorURL: s.config.Operator.Privacy,
 	})
 	if err != nil {
@@ -213,7 +223,7 @@ func (s *Server) newEmail() (*email.Adapter, error) {
 		Domain: s.config.Domain, Hostname: s.config.SMTP.Hostname, Listen: s.config.SMTP.Listen,
 		MaxMessageBytes: int64(s.config.SMTP.MaxMessageBytes), MaxConnections: s.config.SMTP.MaxConnections,
 		MaxConnectionsPerIP: s.config.SMTP.ConnectionsPerAddress, ConnectionsPerMinute: s.config.SMTP.ConnectionsPerMinute,
-		MailsPerMinute: s.config.SMTP.MailsPerMinute, ARCSealers: s.config.Mail.ARCSealers, AllowPrivate: s.config.Federation.AllowPrivate,
+		MailsPerMinute: s.config.SMTP.MailsPerMinute, ARCSealers: s.config.Mail.ARCSealers, RefuseQuarantine: s.config.Mail.RefuseQuarantine, AllowPrivate: s.config.Federation.AllowPrivate,
 		Mode: s.config.Mail.Mode, Smarthost: s.config.Mail.Smarthost.Reveal(),
 		DKIMSelector: s.config.Mail.DKIMSelector, DKIMKeyFile: s.config.Mail.DKIMKeyFile, ShutdownTimeout: s.config.ShutdownGrace,
 		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.store.State(), Blobs: s.blobs,
@@ -242,7 +252,7 @@ func (s *Server) mailTransport(options *email.Options) (err error) {
 }
 
 func (s *Server) buildHTTP() (err error) {
-	s.pages = console.NewPages(s.registry, s.config.PublicURL, s.mailAddress, operatorLines(s.config)...)
+	s.pages = console.NewPages(s.registry, s.config.PublicURL, s.mailAddress, operatorLines(s.config)...).WithChat(s.takesGuests)
 	found, err := s.newDiscovery()
 	if err != nil {
 		return err
@@ -251,6 +261,8 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, found.Routes()...)
 	routes = append(routes, s.activitypub.Routes()...)
 	routes = append(routes, s.a2a.Routes()...)
+	routes = append(routes, s.chat.Routes()...)
+	routes = append(routes, s.bridge.Routes()...)
 	routes = append(routes, s.mailRoutes()...)
 	routes = append(routes, s.pages.Routes()...)
 	routes = append(routes, s.pull.Routes()...)
@@ -264,6 +276,10 @@ func (s *Server) buildHTTP() (err error) {
 		Lists:   apiLists{listKeeper{s.config, s.store}},
 		Answers: answers{s.store, s.delivery}, Suppressions: s.store,
 	}).Routes()...)
+	s.routes = routes
+	if routes, err = s.withDescription(routes); err != nil {
+		return err
+	}
 	s.http, err = httpserver.New(httpserver.Options{
 		Listen: s.config.HTTP.Listen, Flood: s.floodRates(), Routes: routes, Checks: []httpserver.Check{s.pingCheck()},
 		TrustedProxies: s.config.HTTP.TrustedProxies, MaxBodyBytes: int64(s.config.HTTP.MaxBodyBytes), Grace: s.config.ShutdownGrace,

@@ -7,7 +7,9 @@ import (
 
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
+	"inbox/internal/config"
 	"inbox/internal/httpserver"
+	"inbox/normalized"
 )
 
 // brakes are the limits, budgets, stop words and loop guards of the settings.
@@ -19,11 +21,20 @@ func (s *Server) brakes() pipeline.Brakes {
 			SenderRuns: int64(l.SenderRunsPerDay), AgentRuns: int64(l.AgentRunsPerDay),
 			SenderCost: millionths(l.SenderCostPerDay), AgentCost: millionths(l.AgentCostPerDay),
 		},
+		Ways:   ways(&l),
 		Logger: s.logger,
 	})
 	return pipeline.Brakes{
 		Meter: s.meter, Stop: words(l.StopWords, moderation.DefaultStopWords), Start: words(l.StartWords, moderation.DefaultStartWords),
 		BotTurns: l.BotTurns, BotWindow: l.BotWindow, ThreadTurns: l.BotTurnsPerThread,
+	}
+}
+
+// ways are the brakes of conversations in which our answer wakes the other side. Who fetches the answer asks by itself.
+func ways(l *config.Limits) map[string]moderation.Way {
+	return map[string]moderation.Way{
+		normalized.ViaEmail:       {Thread: rates(l.MailThread), Sender: rates(l.MailSender), Same: l.SameMessages, Machine: l.MailPace},
+		normalized.ViaActivityPub: {Same: l.SameMessages},
 	}
 }
 

@@ -8,9 +8,13 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
 
 	"inbox/adapters/email"
 	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -37,12 +41,29 @@ func mailLimits(config *Config) delivery.Limits {
 type mailReports struct {
 	store    *store.Store
 	delivery *delivery.Service
+	server   *Server
 }
 
 // Bounced writes a report to the delivery and its timeline.
 func (m mailReports) Bounced(ctx context.Context, bounce exchange.Bounce) error {
-	return m.delivery.Bounced(ctx, bounce)
+	if err := m.delivery.Bounced(ctx, bounce); err != nil || !m.server.config.Operator.Notify || bounce.Event == exchange.EventDeliveryDelayed {
+		return err
+	}
+	record, reply, err := m.store.Delivery(ctx, bounce.DeliveryID)
+	if err != nil || strings.HasPrefix(reply.Message.ID, noticePrefix) {
+		return err // a notice that came back is not told of by the next one
+	}
+	notice := pipeline.Notice{
+		ID: uuid.Must(uuid.NewV7()).String(), Agent: record.Agent, To: m.server.config.Operator.Contact,
+		Subject: "Mail of " + record.Agent + " came back",
+		Text: "Recipient: " + bounce.Recipient + "\nWhat their server says: " + bounce.Reason + "\n\nThe conversation: inbox show " + record.TurnID +
+			"\nAddresses that get nothing any more: inbox suppressions list\n\nFurther ones within an hour are only there.",
+	}
+	return m.server.notifyOperator(ctx, bounce.Event, notice, func(pipeline.Tx) error { return nil })
 }
+
+// noticePrefix begins the ids of the conversations in which the operator is told something.
+const noticePrefix = "notice-"
 
 // DeliveryOf finds the delivery of a mail to a domain; the left half of our Message-IDs is the reply's id.
 func (m mailReports) DeliveryOf(ctx context.Context, messageID, domain string) (string, bool, error) {
@@ -103,14 +124,32 @@ func (f stsFetcher) FetchPolicy(ctx context.Context, domain string, limit int64)
 // mailDelivery fills in what sending mail needs.
 func (s *Server) mailDelivery(options *email.Options) {
 	options.MXPort = s.config.Mail.MXPort
+	if s.config.Mail.DANE {
+		// The validation of the settings has let only an address of this machine pass.
+		if secure, err := safehttp.NewSecureResolver(s.config.DNS.Resolver); err == nil {
+			options.SecureDNS = secure
+		}
+	}
 	options.DKIMEd25519Selector = s.config.Mail.DKIMEd25519Selector
 	options.PolicyMode = s.config.Mail.MTASTS
 	options.QuoteLines = s.config.Mail.QuoteLines
+	options.ThreadTags = s.config.Mail.ThreadTags
 	options.FileLink = s.activitypub.MediaURL
+	options.AnswersLists, options.Closed = s.answersLists, s.closed.Closed
 	options.Policies = stsFetcher{s.client, s.config.Mail.MTASTSPort}
-	options.Deliveries = mailReports{s.store, s.delivery}
+	options.Deliveries = mailReports{s.store, s.delivery, s}
 	options.Suppressions = s.store
 	options.Alive = func(ctx context.Context, domain string) { s.delivery.Alive(ctx, normalized.ViaEmail, domain) }
+}
+
+// answersLists says whether an agent answers mail of mailing lists.
+func (s *Server) answersLists(agent string) bool {
+	for i := range s.config.Agents {
+		if own := s.config.Agents[i].AnswerLists; own != nil && strings.EqualFold(s.config.Agents[i].Name, agent) {
+			return *own
+		}
+	}
+	return s.config.Mail.AnswerLists
 }
 
 func (s *Server) mailRoutes() []httpserver.Route {

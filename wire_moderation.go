@@ -54,6 +54,9 @@ func (s *Server) runLists(ctx context.Context) error {
 		if _, err := cancelBlocked(ctx, s.store, s.lists, s.pipeline); err != nil && ctx.Err() == nil {
 			s.logger.WarnContext(ctx, "messages of blocked senders are cancelled only when their turn comes", "error", err)
 		}
+		if _, err := s.delivery.WithdrawRefused(ctx); err != nil && ctx.Err() == nil {
+			s.logger.WarnContext(ctx, "deliveries to who is blocked are cancelled only when their time comes", "error", err)
+		}
 	})
 }
 
@@ -76,10 +79,14 @@ func (s *Server) refusesAddress(address string) bool { return s.lists.Address(ad
 
 // refusedDelivery says why a reply must not leave any more.
 func (s *Server) refusedDelivery(record delivery.Record, reply exchange.Reply) string {
-	if verdict := s.lists.Sender(reply.Message.Sender); verdict.Refused() && !ownMessage(reply, s.config.Domain) {
+	return refusedDelivery(s.lists, s.config.Domain, record, reply)
+}
+
+func refusedDelivery(lists *moderation.Lists, domain string, record delivery.Record, reply exchange.Reply) string {
+	if verdict := lists.Sender(reply.Message.Sender); verdict.Refused() && !ownMessage(reply, domain) {
 		return verdict.Reason
 	}
-	if verdict := s.lists.Host(record.Key); verdict.Refused() && verdict.Code == moderation.CodeBlock+exchange.TargetHost {
+	if verdict := lists.Host(record.Key); verdict.Refused() && verdict.Code == moderation.CodeBlock+exchange.TargetHost {
 		return verdict.Reason // the allow list is the adapter's to ask: not every way has hosts
 	}
 	for address := range strings.SplitSeq(record.Address, ",") {
@@ -87,7 +94,7 @@ func (s *Server) refusedDelivery(record delivery.Record, reply exchange.Reply) s
 		if strings.Contains(address, "://") || sameAddress(address, reply.Message.Sender.Address) {
 			continue
 		}
-		if verdict := s.lists.Address(address); verdict.Refused() {
+		if verdict := lists.Address(address); verdict.Refused() {
 			return verdict.Reason
 		}
 	}

@@ -36,21 +36,26 @@ func (r reportRecords) Audit(ctx context.Context, record exchange.AuditRecord) e
 	if record.ID == "" {
 		record.ID = uuid.Must(uuid.NewV7()).String()
 	}
-	told, _, err := s.store.State().Get(ctx, noticeNamespace, "report")
+	return s.notifyOperator(ctx, "report", r.notice(record), func(tx pipeline.Tx) error { return tx.Audit(ctx, record) })
+}
+
+// notifyOperator writes a record, and the mail that tells of it unless one of the same key left within the hour.
+func (s *Server) notifyOperator(ctx context.Context, key string, notice pipeline.Notice, write func(pipeline.Tx) error) error {
+	told, _, err := s.store.State().Get(ctx, noticeNamespace, key)
 	if err != nil {
 		return err
 	}
 	last, _ := time.Parse(time.RFC3339Nano, string(told)) // none, or not ours: long ago
-	job, err := r.notice(record).Job()
+	job, err := notice.Job()
 	if err != nil {
 		return err
 	}
 	return s.store.Pipeline().InTx(ctx, func(tx pipeline.Tx) error {
-		if err := tx.Audit(ctx, record); err != nil || time.Since(last) < noticeEvery {
+		if err := write(tx); err != nil || time.Since(last) < noticeEvery {
 			return err
 		}
 		now := []byte(time.Now().UTC().Format(time.RFC3339Nano))
-		instead, err := tx.Claim(ctx, exchange.Claim{Namespace: noticeNamespace, Key: "report", Value: now, Instead: told})
+		instead, err := tx.Claim(ctx, exchange.Claim{Namespace: noticeNamespace, Key: key, Value: now, Instead: told})
 		if err != nil || instead != nil { // somebody else told just now
 			return err
 		}

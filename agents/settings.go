@@ -37,6 +37,8 @@ type Settings struct {
 	Access  identity.AccessPolicy // who may use the agent for what; zero = public
 	MaxHops int                   // ceiling of agents calling agents; zero = DefaultMaxHops
 
+	ExposeTools bool // chat clients are shown the calls of tools
+
 	AckAfter time.Duration // a turn that takes longer is acknowledged once, where the protocol does not show it; zero = never
 	AckText  string        // plain text of an acknowledgement that has words; empty = DefaultAckText
 	AckLike  bool          // it is a mere sign where the protocol has one: a like in the fediverse

@@ -1,6 +1,7 @@
 // Command bench measures the built program on both databases and writes docs/benchmarks.md. It is started by `make
-// bench`. Server and load generator get a processor of their own where there are two. It prints one JSON line per
-// scenario. It is no test: it fails only when something could not be measured.
+// bench`. Server and load generator share all processors; with -apart each gets one of its own, which holds the figures
+// steadier and the server to one. It prints one JSON line per scenario. It is no test: it fails only when something
+// could not be measured.
 package main
 
 import (
@@ -16,8 +17,11 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"syscall"
 	"time"
 
+	"inbox/bench/a2asdk"
+	"inbox/bench/bare"
 	"inbox/e2e/instance"
 )
 
@@ -30,6 +34,8 @@ type Result struct {
 	P95       float64 `json:"p95_ms"`
 	P99       float64 `json:"p99_ms"`
 	RSS       float64 `json:"rss_mb"`
+	Rival     bool    `json:"rival,omitempty"`   // Engine is the name of another program
+	Missing   string  `json:"missing,omitempty"` // why the other program was not measured
 }
 
 type options struct {
@@ -38,6 +44,10 @@ type options struct {
 	only     *regexp.Regexp
 	report   string // file; empty = none
 	load     string // load average when the run began
+	apart    bool   // server and generator on a processor each
+
+	bare, bareDirectory string // be bench/bare at this address instead
+	a2asdk              string // or bench/a2asdk
 }
 
 func main() {
@@ -54,6 +64,10 @@ func parse() (options, error) {
 	}
 	only := flag.String("only", "", "run only the scenarios whose name matches this regular expression")
 	report := flag.String("report", "", "write the table into this file")
+	apart := flag.Bool("apart", false, "give server and load generator one processor each")
+	bareAddress := flag.String("bare", "", "be the yardstick bench/bare at this address, for the benchmark itself")
+	bareDirectory := flag.String("bare-directory", "", "directory for the data of -bare")
+	sdkAddress := flag.String("a2asdk", "", "be the yardstick bench/a2asdk at this address, for the benchmark itself")
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
@@ -61,7 +75,8 @@ func parse() (options, error) {
 	}
 	return options{
 		duration: time.Duration(seconds) * time.Second, postgres: os.Getenv("INBOX_TEST_DATABASE_URL"),
-		only: pattern, report: *report, load: or(os.Getenv("BENCH_LOAD"), loadAverage()),
+		only: pattern, report: *report, apart: *apart && runtime.NumCPU() > 1,
+		bare: *bareAddress, bareDirectory: *bareDirectory, a2asdk: *sdkAddress, load: or(os.Getenv("BENCH_LOAD"), loadAverage()),
 	}, nil
 }
 
@@ -73,11 +88,17 @@ func or(value, otherwise string) string {
 }
 
 func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	chosen, err := parse()
 	if err != nil {
 		return err
+	}
+	if chosen.bare != "" {
+		return bare.Serve(ctx, chosen.bare, chosen.bareDirectory)
+	}
+	if chosen.a2asdk != "" {
+		return a2asdk.Serve(ctx, chosen.a2asdk)
 	}
 	root, err := instance.Root()
 	if err != nil {
@@ -85,7 +106,7 @@ func run() error {
 	}
 	// Not in the directory for temporary files: that may be memory, where a durable write costs nothing.
 	results := filepath.Join(root, "bench", "results")
-	if err := os.MkdirAll(results, 0o700); err != nil {
+	if err := os.MkdirAll(results, 0o755); err != nil {
 		return err
 	}
 	directory, err := os.MkdirTemp(results, "run-")
@@ -130,6 +151,19 @@ func (w *world) measure(ctx context.Context, out io.Writer) ([]Result, error) {
 				return nil, err
 			}
 			results = append(results, result)
+			if engine != "sqlite" {
+				continue
+			}
+			others, err := w.runRivals(ctx, scenario.name)
+			if err != nil {
+				return nil, err
+			}
+			for _, other := range others {
+				if err := json.NewEncoder(out).Encode(other); err != nil {
+					return nil, err
+				}
+			}
+			results = append(results, others...)
 		}
 	}
 	return results, nil
@@ -141,11 +175,9 @@ const (
 	generatorProcessor = "1"
 )
 
-func separate() bool { return runtime.NumCPU() >= 2 }
-
 // pin moves this process to a processor of its own, after it has used all of them to prepare.
 func (w *world) pin() error {
-	if !separate() {
+	if !w.apart {
 		return nil
 	}
 	output, err := exec.Command("taskset", "-a", "-p", "-c", generatorProcessor, strconv.Itoa(os.Getpid())).CombinedOutput()

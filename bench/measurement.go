@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -11,6 +12,7 @@ import (
 type measurement struct {
 	latencies []time.Duration // of successes
 	elapsed   time.Duration   // zero = no rate
+	completed int             // in that time, where it is not the number of latencies; 0 = it is
 	errors    int
 	err       error // the last one
 }
@@ -41,7 +43,7 @@ func (m measurement) result(memory int64) Result {
 		P50: m.percentile(50), P95: m.percentile(95), P99: m.percentile(99), RSS: round(float64(memory) / (1 << 20)),
 	}
 	if m.elapsed > 0 {
-		result.PerSecond = round(float64(len(m.latencies)) / m.elapsed.Seconds())
+		result.PerSecond = round(float64(cmp.Or(m.completed, len(m.latencies))) / m.elapsed.Seconds())
 	}
 	return result
 }

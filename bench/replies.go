@@ -130,6 +130,6 @@ func measureMailReplies(ctx context.Context, w *world, _ *instance.Instance) (me
 			return errUsedUp
 		}
 		mail := w.pools.echoMails[i]
-		return w.conversation(ctx, mail.messageID, func() error { return w.bring(&connections[worker], mail) })
+		return w.conversation(ctx, mail.messageID, func() error { return bring(w.smtp, &connections[worker], mail) })
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -19,14 +20,23 @@ Measured on {{.Date}} by ` + "`make bench BENCH_SECONDS={{.Seconds}}`" + `, {{.S
 
 - Machine: {{.Processor}}, {{.Processors}} processors, {{.Memory}}, Linux {{.Kernel}}, data on {{.Filesystem}}.
 - Program: {{.Go}}, CGO off{{if .Commit}}, commit {{.Commit}}{{end}}. Load average when the run began: {{.Load}}. PostgreSQL: {{.PostgreSQL}}, fsync on, on the same machine.
-- {{if .Separate}}The server runs on processor 0, the load generator on processor 1. PostgreSQL's own processes use both.{{else}}Server and load generator share the one processor.{{end}}
+- {{if .Apart}}The server runs on processor 0, the load generator on processor 1. PostgreSQL's own processes use both.{{else}}Server, load generator and PostgreSQL share all processors.{{end}}
 - Every acknowledgement is a committed, synced transaction (SQLite: WAL, synchronous FULL; PostgreSQL: synchronous_commit on).
 - Messages are signed before the measurement. Percentiles are by nearest rank over all successes; more than 1 % of failures would have stopped the run.
 - "The agent is busy": messages for an agent that does not answer meanwhile, so that accepting is measured alone. In the *reply* and *echo* rows everything happens at once.
 
 | scenario | database | per second | p50 ms | p95 ms | p99 ms | memory MB |
 |---|---|---:|---:|---:|---:|---:|
-{{range .Results}}| {{.Scenario}} | {{.Engine}} | {{rate .PerSecond}} | {{time .P50}} | {{time .P95}} | {{time .P99}} | {{printf "%.0f" .RSS}} |
+{{range .Results}}{{if not .Rival}}| {{.Scenario}} | {{.Engine}} | {{rate .PerSecond}} | {{time .P50}} | {{time .P95}} | {{time .P99}} | {{printf "%.0f" .RSS}} |
+{{end}}{{end}}
+Beside other programs, measured by the same generator with the same messages right after ours on SQLite:
+
+| scenario | program | per second | p50 ms | p99 ms | memory MB | ours in relation |
+|---|---|---:|---:|---:|---:|---:|
+{{range .Results}}{{if .Missing}}| {{.Scenario}} | {{.Engine}} | not measured: {{.Missing}} | – | – | – | – |
+{{else if .Rival}}| {{.Scenario}} | {{.Engine}} | {{rate .PerSecond}} | {{time .P50}} | {{time .P99}} | {{rate .RSS}} | {{relation .}} |
+{{end}}{{end}}
+{{range .Rivals}}- ` + "`{{.Name}}`" + `: {{.About}}
 {{end}}
 What the scenarios are:
 
@@ -38,9 +48,9 @@ type described struct{ Name, About string }
 type page struct {
 	Date, Processor, Memory, Kernel, Filesystem, Go, Commit, PostgreSQL, Load string
 	Seconds, Processors                                                       int
-	Separate                                                                  bool
+	Apart                                                                     bool
 	Results                                                                   []Result
-	Scenarios                                                                 []described
+	Scenarios, Rivals                                                         []described
 }
 
 func writeReport(file, directory string, chosen options, results []Result) error {
@@ -49,10 +59,15 @@ func writeReport(file, directory string, chosen options, results []Result) error
 		Kernel: output("uname", "-r"), Filesystem: filesystem(directory), Go: runtime.Version(),
 		Commit: output("git", "rev-parse", "--short", "HEAD"), PostgreSQL: or(output("psql", "--version"), "not measured"),
 		Load:    chosen.load,
-		Seconds: int(chosen.duration / time.Second), Processors: runtime.NumCPU(), Separate: separate(), Results: results,
+		Seconds: int(chosen.duration / time.Second), Processors: runtime.NumCPU(), Apart: chosen.apart, Results: results,
 	}
 	for _, s := range scenarios() {
 		p.Scenarios = append(p.Scenarios, described{s.name, s.about})
+	}
+	for _, other := range rivals() {
+		if one := (described{other.name, other.about}); !slices.Contains(p.Rivals, one) {
+			p.Rivals = append(p.Rivals, one)
+		}
 	}
 	number := func(format string) func(float64) string {
 		return func(value float64) string {
@@ -62,7 +77,7 @@ func writeReport(file, directory string, chosen options, results []Result) error
 			return fmt.Sprintf(format, value)
 		}
 	}
-	parsed, err := template.New("report").Funcs(template.FuncMap{"rate": number("%.0f"), "time": number("%.1f")}).Parse(reportText)
+	parsed, err := template.New("report").Funcs(template.FuncMap{"rate": number("%.0f"), "time": number("%.1f"), "relation": relation(results)}).Parse(reportText)
 	if err != nil {
 		return fmt.Errorf("parse report: %w", err)
 	}
@@ -71,6 +86,18 @@ func writeReport(file, directory string, chosen options, results []Result) error
 		return fmt.Errorf("write report: %w", err)
 	}
 	return os.WriteFile(file, text.Bytes(), 0o644)
+}
+
+// relation says how many times as fast as another program we were in its scenario.
+func relation(results []Result) func(Result) string {
+	return func(other Result) string {
+		for _, ours := range results {
+			if ours.Scenario == other.Scenario && ours.Engine == "sqlite" && other.PerSecond > 0 {
+				return fmt.Sprintf("%.2f×", ours.PerSecond/other.PerSecond)
+			}
+		}
+		return "–"
+	}
 }
 
 // field gives the first value of a "name : value" line of a file.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,24 +37,23 @@ func (n needs) or(m needs) needs {
 const (
 	noteConnections = 32
 	mailConnections = 20
-	a2aConnections  = 64
 	noteWindow      = 128
 	mailWindow      = 64
 )
 
 func scenarios() []scenario {
-	return []scenario{
+	return slices.Concat([]scenario{
 		{"ready", "start of the process until `/readyz` says 200 (five starts on an existing database)", needs{}, measureReady},
 		{"idle", "memory two seconds after the start", needs{}, measureIdle},
 		{"activitypub_accept", fmt.Sprintf("signed deliveries (RSA-2048, %d actors) acknowledged with 202, %d connections, the agent is busy", persons, noteConnections), needs{busyNotes: true}, measureNotes},
 		{"activitypub_strangers", fmt.Sprintf("the same from actors never seen before, on %d servers: each costs a fetch of its key", strangerServers), needs{strangerNotes: true}, measureStrangers},
 		{"email_accept", fmt.Sprintf("DKIM-signed mails of 10 KiB (%d domains) acknowledged with 250, %d connections, the agent is busy", domains, mailConnections), needs{busyMails: true}, measureMails},
-		{"a2a_echo", fmt.Sprintf("blocking `SendMessage` with the echo in the answer, %d connections", a2aConnections), needs{}, measureA2A},
+	}, a2aScenarios(), []scenario{
 		{"activitypub_reply", fmt.Sprintf("delivery → signed echo reply delivered, as fast as it goes, at most %d unanswered", noteWindow), needs{echoNotes: true}, measureNoteReplies},
 		{"activitypub_reply_200", "delivery → signed echo reply delivered, 200 messages a second whatever the server does", needs{echoNotes: true}, measureNoteRepliesOpenLoop},
 		{"activitypub_fanout", fmt.Sprintf("one public reply to %d followers on %d servers, one in twenty slow (%s) and one in twenty dead; time from the question to each living server", fanFollowers, fanHosts, fanSlowness), needs{echoNotes: true}, measureFanOut},
 		{"email_reply", fmt.Sprintf("DKIM-signed mail of 1 KiB → signed echo reply at the smarthost, at most %d unanswered", mailWindow), needs{echoMails: true}, measureMailReplies},
-	}
+	})
 }
 
 func (w *world) chosen() []scenario {
@@ -201,7 +201,7 @@ func measureMails(ctx context.Context, w *world, _ *instance.Instance) (measurem
 		if i >= len(w.pools.busyMails) {
 			return errUsedUp
 		}
-		return w.bring(&connections[worker], w.pools.busyMails[i])
+		return bring(w.smtp, &connections[worker], w.pools.busyMails[i])
 	})
 }
 
@@ -213,10 +213,10 @@ func closeAll(connections []*load.MailSender) {
 	}
 }
 
-// bring sends a mail on the worker's connection and opens that when it has to.
-func (w *world) bring(connection **load.MailSender, mail signedMail) error {
+// bring sends a mail on the worker's connection to a mail server and opens that when it has to.
+func bring(address string, connection **load.MailSender, mail signedMail) error {
 	if *connection == nil {
-		opened, err := load.DialMail(w.smtp)
+		opened, err := load.DialMail(address)
 		if err != nil {
 			return err
 		}
@@ -228,21 +228,4 @@ func (w *world) bring(connection **load.MailSender, mail signedMail) error {
 		*connection = nil
 	}
 	return err
-}
-
-func measureA2A(ctx context.Context, w *world, server *instance.Instance) (measurement, error) {
-	token, err := server.Token(ctx, "bench")
-	if err != nil {
-		return measurement{}, err
-	}
-	peer := load.A2APeer{URL: server.URL() + "/a2a/echo", Token: token, Client: w.client}
-	var next atomic.Int64
-	return saturate(ctx, w.duration, a2aConnections, func(int) error {
-		id := fmt.Sprintf("message-%d", next.Add(1))
-		task, err := peer.Send(ctx, load.SendBody(id, "a question of some ordinary length", false))
-		if err == nil && task.Status.State != "TASK_STATE_COMPLETED" {
-			err = fmt.Errorf("the task is %s", task.Status.State)
-		}
-		return err
-	})
 }

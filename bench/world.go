@@ -32,6 +32,7 @@ type world struct {
 	http, smtp        string
 
 	names     *load.Names
+	well      string // IP address of names on port 53; empty = this process may not open it
 	community *load.Community
 	strangers []*load.Community
 	sink      *load.Sink
@@ -56,6 +57,11 @@ func newWorld(binary, directory string, chosen options) (*world, error) {
 	if w.names, err = load.NewNames(); err != nil {
 		return nil, err
 	}
+	if os.Geteuid() == 0 {
+		if w.well, err = w.names.Well(); err != nil {
+			return nil, err
+		}
+	}
 	if w.community, err = load.NewCommunity("127.0.0.1:0", persons, w.noteArrived); err != nil {
 		return nil, err
 	}
@@ -70,7 +76,7 @@ func newWorld(binary, directory string, chosen options) (*world, error) {
 		return nil, err
 	}
 	for i := range domains {
-		domain, err := load.NewMailDomain(w.names, fmt.Sprintf("domain%d.test", i))
+		domain, err := load.NewMailDomain(w.names, fmt.Sprintf("domain%d.example", i))
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +142,7 @@ func (w *world) runScenario(ctx context.Context, s scenario, engine string) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	if separate() {
+	if w.apart {
 		server.Processor = serverProcessor
 	}
 	result, err := w.against(ctx, s, server)

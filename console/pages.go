@@ -29,6 +29,7 @@ type Pages struct {
 	agents    Agents
 	publicURL string
 	mail      func(exchange.AgentProfile) string
+	chat      func(agent string) bool // nil = there is none
 	operator  []Field
 }
 
@@ -38,6 +39,12 @@ type Field struct{ Name, Value, Href string }
 // NewPages makes the pages. mail gives an agent's mail address, or "" where email is off; operator stands on each profile.
 func NewPages(agents Agents, publicURL string, mail func(exchange.AgentProfile) string, operator ...Field) *Pages {
 	return &Pages{agents: agents, publicURL: publicURL, mail: mail, operator: operator}
+}
+
+// WithChat says on the pages of agents for which chat gives true where they can be talked to in the browser.
+func (p *Pages) WithChat(chat func(agent string) bool) *Pages {
+	p.chat = chat
+	return p
 }
 
 // Routes are the page of the host, with its agents, and one page per agent.
@@ -52,10 +59,11 @@ func (p *Pages) host(w http.ResponseWriter, _ *http.Request) {
 	p.render(w, http.StatusOK, "host.html", p.agents.Agents())
 }
 
-// view is one agent with its three ways in.
+// view is one agent with its ways in.
 type view struct {
 	exchange.AgentProfile
 	Mail, Card string
+	Chat       bool // there is a chat for guests
 	Operator   []Field
 }
 
@@ -67,7 +75,7 @@ func (p *Pages) profile(w http.ResponseWriter, r *http.Request) {
 	}
 	p.render(w, http.StatusOK, "agent.html", view{
 		AgentProfile: agent, Mail: p.mail(agent), Card: p.publicURL + "/a2a/" + agent.Name + "/.well-known/agent-card.json",
-		Operator: p.operator,
+		Operator: p.operator, Chat: p.chat != nil && p.chat(agent.Name),
 	})
 }
 

@@ -22,11 +22,13 @@ type a2aClient struct {
 	mu     sync.Mutex
 	next   int
 	waits  map[int]chan a2aAnswer
+	events map[int]chan a2aEvent // of streams that somebody watches
 	reader *bufio.Reader
 }
 
 type a2aAnswer struct {
 	ID     int
+	Event  *a2aEvent // of a stream that goes on; the others are empty then
 	Result json.RawMessage
 	Error  *struct {
 		Name    string
@@ -35,11 +37,11 @@ type a2aAnswer struct {
 	}
 }
 
-func newA2AClient(t *testing.T, agent, token string) *a2aClient {
+func newA2AClient(t *testing.T, agent, token string, options ...string) *a2aClient {
 	t.Helper()
 	// The SDK resolves the path of the card against the base URL, so that needs its final slash.
-	input, output := node(t, "a2a/client.mjs", "--agent", agent+"/", "--token", token)
-	client := &a2aClient{t: t, input: input, waits: map[int]chan a2aAnswer{}, reader: output}
+	input, output := node(t, "a2a/client.mjs", append([]string{"--agent", agent + "/", "--token", token}, options...)...)
+	client := &a2aClient{t: t, input: input, waits: map[int]chan a2aAnswer{}, events: map[int]chan a2aEvent{}, reader: output}
 	go client.read()
 	return client
 }
@@ -53,10 +55,17 @@ func (c *a2aClient) read() {
 			return
 		}
 		c.mu.Lock()
-		wait := c.waits[answer.ID]
-		delete(c.waits, answer.ID)
+		wait, events := c.waits[answer.ID], c.events[answer.ID]
+		if answer.Event == nil {
+			delete(c.waits, answer.ID)
+		}
 		c.mu.Unlock()
-		wait <- answer
+		switch {
+		case answer.Event == nil:
+			wait <- answer
+		case events != nil:
+			events <- *answer.Event
+		}
 	}
 }
 
@@ -72,11 +81,26 @@ func (c *a2aClient) hangUp() {
 // begin starts an operation; the channel gets its answer.
 func (c *a2aClient) begin(operation string, params any) <-chan a2aAnswer {
 	c.t.Helper()
+	return c.start(operation, params, nil)
+}
+
+// watch starts a stream; the first channel gets its events as they come.
+func (c *a2aClient) watch(operation string, params any) (<-chan a2aEvent, <-chan a2aAnswer) {
+	c.t.Helper()
+	events := make(chan a2aEvent, 100)
+	return events, c.start(operation, params, events)
+}
+
+func (c *a2aClient) start(operation string, params any, events chan a2aEvent) <-chan a2aAnswer {
+	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next++
 	wait := make(chan a2aAnswer, 1)
 	c.waits[c.next] = wait
+	if events != nil {
+		c.events[c.next] = events
+	}
 	command, err := json.Marshal(map[string]any{"id": c.next, "operation": operation, "params": params})
 	if err != nil {
 		c.t.Fatal(err)
@@ -218,14 +242,7 @@ func TestA2AJavaScriptSDK(t *testing.T) {
 
 func checkStream(t *testing.T, client *a2aClient) {
 	t.Helper()
-	var events []struct {
-		Task           *load.Task
-		StatusUpdate   *struct{ Status struct{ State string } }
-		ArtifactUpdate *struct {
-			Artifact struct{ Parts []load.A2APart }
-		}
-		Message *load.A2AMessage
-	}
+	var events []a2aEvent
 	client.do("stream", message("m-stream", "tell me slowly"), &events)
 	if len(events) < 2 || events[0].Task == nil {
 		t.Fatalf("the stream gave %d events, the first %+v; want a task first and then updates", len(events), events)
@@ -240,6 +257,21 @@ func checkStream(t *testing.T, client *a2aClient) {
 	if !strings.Contains(texts(task), "tell me slowly") {
 		t.Errorf("the streamed task holds %q", texts(task))
 	}
+}
+
+// a2aEvent is one event of a stream.
+type a2aEvent struct {
+	Task         *load.Task
+	StatusUpdate *struct {
+		TaskID string
+		Status struct{ State string }
+	}
+	ArtifactUpdate *struct {
+		TaskID   string
+		Artifact struct{ Parts []load.A2APart }
+		Append   bool
+	}
+	Message *load.A2AMessage
 }
 
 type taskList struct {

@@ -284,8 +284,8 @@ func (p *post) dkimverify(raw []byte) {
 	if err := json.Unmarshal(output, &verdict); err != nil {
 		p.t.Fatal(err)
 	}
-	if verdict.Domain != "inbox.test" {
-		p.t.Errorf("the reply is signed by %q; want inbox.test", verdict.Domain)
+	if verdict.Domain != p.Settings.Domain {
+		p.t.Errorf("the reply is signed by %q; want %s", verdict.Domain, p.Settings.Domain)
 	}
 	for _, field := range []string{"from", "to", "subject", "date", "message-id", "in-reply-to", "references"} {
 		if !strings.Contains(fmt.Sprint(verdict.Headers), field) {

@@ -39,7 +39,7 @@ type Token struct {
 	ID        string    `json:"id"`              // UUIDv7; evidence names it
 	Name      string    `json:"name"`            // the peer's name, part of its address @name@domain
 	Agent     string    `json:"agent,omitempty"` // the only agent it opens; empty = all agents of this server
-	Scope     string    `json:"scope,omitempty"` // TokenPeer, TokenAdmin, TokenPull or TokenTools
+	Scope     string    `json:"scope,omitempty"` // TokenPeer, TokenAdmin, TokenPull, TokenTools or TokenBridge with scopes
 	Hash      string    `json:"-"`               // lower-case hex SHA-256 of the token
 	CreatedAt time.Time `json:"created_at"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"` // zero = valid

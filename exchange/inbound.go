@@ -5,6 +5,7 @@ package exchange
 
 import (
 	"encoding/json"
+	"time"
 
 	"inbox/identity"
 	"inbox/normalized"
@@ -21,6 +22,12 @@ type Inbound struct {
 	Repeats   bool            // the peer reads a refusal and sends the same message again by itself, as mail servers do
 	Quiet     bool            // the sender asks programs not to write unasked (#nobot): no notice, no acknowledgement
 	NoReply   string          // why this must never be answered (automatic mail, loop); the turn is stored as silent
+
+	AnswerOf time.Time // when our answer was made that this one answers; zero = it answers none of ours, or nobody knows
+	// Opens says that nothing of the message's thread came before it: nothing has to be looked up about the thread.
+	Opens bool
+
+	NewThread bool // Message.ThreadID was made for this message, and nobody else can know it yet
 
 	FromAgent  bool                 // the sender is a program that answers by itself: automated actor, chained task, mail with the chain hint
 	Continues  string               // id of a parked turn that this message takes up; the parked turn is dropped

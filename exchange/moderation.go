@@ -7,6 +7,7 @@ const (
 	ListBlock = "block" // who is kept out
 	ListAllow = "allow" // who is let in: with federation.mode = "allowlist", and as an exception from a wider block
 	ListStop  = "stop"  // who told one agent to stop
+	ListPause = "pause" // agents that take nothing and answer nothing until the operator lets them
 )
 
 // Kinds of what a ListEntry names.
@@ -15,6 +16,17 @@ const (
 	TargetAddress   = "address"   // @user@domain, on every protocol
 	TargetActor     = "actor"     // the subject of evidence: an actor's IRI, mailto:…, token:…
 	TargetPrincipal = "principal" // issuer and subject, as messages show it
+	TargetAgent     = "agent"     // one of our agents by its name, in lower case
+)
+
+// Closure is why an agent takes no message just now; empty = it does.
+type Closure string
+
+// Closures.
+const (
+	ClosedPaused  Closure = "paused"  // by the operator
+	ClosedBacklog Closure = "backlog" // too many messages wait for it
+	ClosedDisk    Closure = "disk"    // the server has no room
 )
 
 // Effects of a ListEntry on ListBlock.

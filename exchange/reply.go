@@ -65,7 +65,8 @@ const (
 
 // DeliveryReceipt is what the peer said.
 type DeliveryReceipt struct {
-	Detail string // status line or reply text, cleaned, at most 512 bytes
+	Detail  string            // status line or reply text, cleaned, at most 512 bytes
+	Refused map[string]string // those of several recipients who were refused for good, and why; nil = nobody
 }
 
 // Channel is what the engine needs of an adapter to answer. Plan is pure: no network, no clock. Deliver makes one

@@ -148,7 +148,8 @@ type rpcError struct {
 }
 
 type restAnswer struct {
-	Error restError `json:"error"`
+	Error     restError `json:"error"`
+	*rpcError           // in 0.3, whose JavaScript SDK looks for the code of JSON-RPC here
 }
 
 type restError struct {
@@ -180,7 +181,11 @@ func (w *answer) writeProblem(p *problem) {
 func (c *call) problemBody(p *problem) []byte {
 	var document any
 	if c.rest {
-		document = restAnswer{restError{p.status(true), statusName(p), p.Error(), p.details()}}
+		body := restAnswer{Error: restError{p.status(true), statusName(p), p.Error(), p.details()}}
+		if c.old {
+			body.rpcError = &rpcError{codes[p.sentinel].rpc, p.Error(), p.details()}
+		}
+		document = body
 	} else {
 		id := c.id
 		if id == nil {

@@ -140,6 +140,8 @@ func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding 
 	if !c.old {
 		address.RawQuery = lowerCamelQuery(address.RawQuery)
 		r.Body = io.NopCloser(bytes.NewReader(lowerCamel(c.original)))
+	} else {
+		r.Body = io.NopCloser(bytes.NewReader(wrapHook(encodeFilesJSON(c.original))))
 	}
 	r.URL = &address
 	binding.ServeHTTP(w, r)

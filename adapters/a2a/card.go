@@ -13,6 +13,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/webtoken"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -199,6 +200,8 @@ type mentionable struct {
 	ProtocolVersion string            `json:"protocol_version"`
 	A2A             mentionableA2A    `json:"a2a"`
 	Mentionable     mentionableTraits `json:"mentionable"`
+
+	Signatures []webtoken.CardSignature `json:"signatures,omitempty"` // as those of an A2A card, over the whole document
 }
 
 type mentionableA2A struct {
@@ -248,14 +251,14 @@ type mentionableTraits struct {
 	IdentityPolicy   any      `json:"identity_policy,omitempty"` // what a caller must prove, so that it knows before it asks
 }
 
-func (a *Adapter) mentionableJSON(agent exchange.AgentProfile) ([]byte, error) {
+func (a *Adapter) mentionableJSON(ctx context.Context, agent exchange.AgentProfile) ([]byte, error) {
 	skills := openSkills(agent)
 	list := make([]mentionableSkill, len(skills))
 	for i, skill := range skills {
 		list[i] = mentionableSkill(skill)
 	}
 	text := []mode{{Kind: normalized.PartText, MIME: "text/plain"}, {Kind: normalized.PartText, MIME: "text/markdown"}}
-	return json.MarshalIndent(mentionable{
+	card := mentionable{
 		Address: agent.Address, Name: displayName(agent), Description: description(agent), Version: version(agent),
 		ProtocolVersion: "0.1",
 		A2A: mentionableA2A{
@@ -271,5 +274,13 @@ func (a *Adapter) mentionableJSON(agent exchange.AgentProfile) ([]byte, error) {
 			Homepage:         a.base + "/@" + url.PathEscape(agent.Name),
 			IdentityPolicy:   publishedPolicy(agent),
 		},
-	}, "", "  ")
+	}
+	document, err := json.Marshal(card)
+	if err != nil {
+		return nil, err
+	}
+	if card.Signatures, err = a.signatures(ctx, document); err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(card, "", "  ")
 }

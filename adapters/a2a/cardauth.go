@@ -110,7 +110,23 @@ func (a *Adapter) extendedCard(ctx context.Context, c *call) (*a2a.AgentCard, er
 	for _, signature := range signatures {
 		card.Signatures = append(card.Signatures, a2a.AgentCardSignature{Protected: signature.Protected, Signature: signature.Signature})
 	}
-	return card, nil
+	return card, plainParams(card)
+}
+
+// plainParams leaves only what JSON knows in the parameters of the extensions: gRPC takes no structs of ours.
+func plainParams(card *a2a.AgentCard) error {
+	for i, extension := range card.Capabilities.Extensions {
+		encoded, err := json.Marshal(extension.Params)
+		if err != nil {
+			return fmt.Errorf("write extension %s: %w", extension.URI, err)
+		}
+		var plain map[string]any
+		if err := json.Unmarshal(encoded, &plain); err != nil {
+			return fmt.Errorf("read extension %s: %w", extension.URI, err)
+		}
+		card.Capabilities.Extensions[i].Params = plain
+	}
+	return nil
 }
 
 // signatures are none without keys.

@@ -63,7 +63,7 @@ func (a *Adapter) mentionableCard(r *http.Request) ([]byte, error) {
 	if !known {
 		return nil, noCard()
 	}
-	return a.mentionableJSON(agent)
+	return a.mentionableJSON(r.Context(), agent)
 }
 
 func noCard() error { return fault.New(fault.NotFound, "no such agent here") }

@@ -44,6 +44,7 @@ type call struct {
 	id       json.RawMessage
 	rest     bool                   // HTTP+JSON; false = JSON-RPC or gRPC
 	old      bool                   // the request is one of 0.3
+	leave    func()                 // gives the place among the caller's requests back; nil = it has none
 	stopping <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
 	reached  atomic.Pointer[string] // operation of the handler; errors before it are the binding's
 	problem  atomic.Pointer[problem]
@@ -69,7 +70,10 @@ func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request,
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{rest: rest, address: a.base + r.URL.EscapedPath()}
 		out := newAnswer(w, c, a.options)
-		defer func() { a.finish(recover(), r, out) }()
+		defer func() {
+			a.finish(recover(), r, out)
+			c.left()
+		}()
 		if p := a.admit(r, c, out); p != nil {
 			c.problem.Store(p)
 			return
@@ -102,7 +106,7 @@ func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
 	}
 	c.caller, c.sender = found, found.sender
 	c.owner = owner{agent: agent.Name, principal: c.sender.Principal()}
-	return nil
+	return a.admitted(c)
 }
 
 // within gives the context in which the handlers find the call.

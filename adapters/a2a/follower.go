@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
@@ -28,7 +29,7 @@ type follower struct {
 	since      time.Time     // state changes up to here are in the snapshot
 	over       bool          // the newest turn has ended and its end was told
 	superseded bool          // it was dropped: a message of its owner took the task up
-	sent       strings.Builder
+	sent       streamed
 	mime       string // media type of the text part that grows
 	open       bool   // an artifact was begun for the growing answer
 	stopped    bool   // the reader is gone or got an error
@@ -128,7 +129,7 @@ func (f *follower) status(status a2a.TaskStatus) bool {
 
 // reset forgets what was streamed of the answer.
 func (f *follower) reset() {
-	f.sent.Reset()
+	f.sent.reset()
 	f.open, f.mime = false, normalized.MIMEPlain
 }
 
@@ -150,14 +151,34 @@ func (f *follower) delta(event exchange.Event) bool {
 	return text == "" || f.chunk(text, false)
 }
 
+// maxChunk bounds the text of one event in bytes: what a reader that does not read holds up is one event.
+const maxChunk = 8 << 10
+
 // chunk adds text to the artifact of the answer; the first one begins it.
 func (f *follower) chunk(text string, last bool) bool {
-	f.sent.WriteString(text)
-	appended := f.open
-	f.open = true
-	return f.artifact(&a2a.Artifact{
-		ID: answerArtifact(f.task.last().ID), Parts: a2a.ContentParts{{Content: a2a.Text(text), MediaType: f.mime}},
-	}, appended, last)
+	for piece, rest := cutText(text); ; piece, rest = cutText(rest) {
+		f.sent.add(piece)
+		appended := f.open
+		f.open = true
+		more := f.artifact(&a2a.Artifact{
+			ID: answerArtifact(f.task.last().ID), Parts: a2a.ContentParts{{Content: a2a.Text(piece), MediaType: f.mime}},
+		}, appended, last && rest == "")
+		if !more || rest == "" {
+			return more
+		}
+	}
+}
+
+// cutText gives the first piece of a text, which ends where a character does.
+func cutText(text string) (piece, rest string) {
+	if len(text) <= maxChunk {
+		return text, ""
+	}
+	end := maxChunk
+	for end > maxChunk-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end], text[end:]
 }
 
 func (f *follower) artifact(artifact *a2a.Artifact, appended, last bool) bool {
@@ -208,15 +229,23 @@ func (f *follower) dropped() (bool, error) {
 	return err == nil && t.last().ID != f.task.last().ID, err
 }
 
-// result sends a whole artifact, or only what the reader lacks when its beginning was streamed as text.
+// result sends a whole artifact, or only what the reader lacks when its beginning was streamed as text. A long text goes in
+// pieces also where none of it was streamed.
 func (f *follower) result(artifact *a2a.Artifact) bool {
-	if f.open && artifact.ID == answerArtifact(f.task.last().ID) && len(artifact.Parts) == 1 {
-		f.mime = artifact.Parts[0].MediaType
-		if rest, ok := strings.CutPrefix(artifact.Parts[0].Text(), f.sent.String()); ok {
-			return rest == "" || f.chunk(rest, true)
-		}
+	if artifact.ID != answerArtifact(f.task.last().ID) || len(artifact.Parts) != 1 {
+		return f.artifact(artifact, false, true)
 	}
-	return f.artifact(artifact, false, true)
+	text := artifact.Parts[0].Text()
+	if rest, ok := f.sent.cut(text); ok && f.open {
+		f.mime = artifact.Parts[0].MediaType
+		return rest == "" || f.chunk(rest, true)
+	}
+	if len(text) <= maxChunk {
+		return f.artifact(artifact, false, true)
+	}
+	f.reset()
+	f.mime = artifact.Parts[0].MediaType
+	return f.chunk(text, true)
 }
 
 // next waits until the owner of an interrupted task continues or cancels it and says whether there is more to tell.

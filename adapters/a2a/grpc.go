@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+
+	"inbox/internal/httpserver"
 )
 
 // Bounds of a gRPC connection. A client that is gone is noticed within keepAliveTime and keepAliveLimit.
@@ -35,7 +37,7 @@ type GRPC struct {
 	address  string
 	grace    time.Duration
 	server   *grpc.Server
-	listener net.Listener
+	listener *grpcPeers
 
 	stop     sync.Once
 	stopping chan struct{}
@@ -54,6 +56,9 @@ func (a *Adapter) NewGRPC(address string, security *tls.Config, grace time.Durat
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAliveTime, Timeout: keepAliveLimit}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPings, PermitWithoutStream: true}),
 	}
+	if a.options.GRPCPace != nil {
+		options = append(options, grpc.InTapHandle(g.pace))
+	}
 	if security != nil {
 		options = append(options, grpc.Creds(grpccredentials.NewTLS(security)))
 	}
@@ -65,10 +70,12 @@ func (a *Adapter) NewGRPC(address string, security *tls.Config, grace time.Durat
 }
 
 // Listen takes the address.
-func (g *GRPC) Listen() (err error) {
-	if g.listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", g.address); err != nil {
+func (g *GRPC) Listen() error {
+	listener, err := httpserver.Listen(context.Background(), g.address)
+	if err != nil {
 		return fmt.Errorf("a2a.grpc_listen: %w", err)
 	}
+	g.listener = newGRPCPeers(listener)
 	return nil
 }
 

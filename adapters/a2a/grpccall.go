@@ -24,6 +24,7 @@ const oldService = "/a2a.v1."
 
 func (g *GRPC) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
 	c := &call{stopping: g.stopping}
+	defer c.left()
 	defer func() { err = g.finish(ctx, c, recover(), err) }()
 	inner, p := g.admit(ctx, c, info.FullMethod, request)
 	if p != nil {
@@ -35,6 +36,7 @@ func (g *GRPC) unary(ctx context.Context, request any, info *grpc.UnaryServerInf
 
 func (g *GRPC) stream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	s := &grpcStream{ServerStream: stream, server: g, method: info.FullMethod, call: &call{stopping: g.stopping}, ctx: stream.Context()}
+	defer s.call.left()
 	defer func() { err = g.finish(stream.Context(), s.call, recover(), err) }()
 	return next(service, s)
 }
@@ -62,6 +64,7 @@ func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (
 		}
 		c.original = original
 	}
+	encodeFiles(request)
 	return c.within(ctx), nil
 }
 
@@ -193,6 +196,7 @@ func (s *grpcStream) SendMsg(event any) error {
 	case err := <-sent:
 		return err
 	case <-timer.C:
+		s.server.listener.drop(s.ctx)
 		p := newProblem(a2a.ErrInternalError, "the stream was not read")
 		s.call.problem.Store(p)
 		return p

@@ -66,13 +66,15 @@ type place struct {
 	thread    string
 	inReplyTo string
 	continues string // id of the parked turn that the message takes up
+	fresh     bool   // the thread was made for the message
 	route     route
 }
 
 // newPlace is a new task in the context that the message names, or in a new one.
 func newPlace(owned owner, message *a2a.Message) (place, error) {
 	contextID := message.ContextID
-	if contextID == "" {
+	fresh := contextID == ""
+	if fresh {
 		contextID = owned.mintContext()
 	}
 	thread, found := owned.thread(contextID)
@@ -80,7 +82,7 @@ func newPlace(owned owner, message *a2a.Message) (place, error) {
 		return place{}, newProblem(a2a.ErrTaskNotFound, "context not found")
 	}
 	return place{
-		reference: newID(), thread: thread,
+		reference: newID(), thread: thread, fresh: fresh,
 		route: route{Context: contextID, Number: 1, Digest: digestOf(message)},
 	}, nil
 }
@@ -118,7 +120,8 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 			ReceivedVia:           normalized.ViaA2A, ReceivedAt: identity.Now(),
 			Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Original: redact(c.original), Route: kept, Reference: where.reference, Continues: where.continues,
+		NewThread: where.fresh,
+		Original:  redact(c.original), Route: kept, Reference: where.reference, Continues: where.continues,
 	}
 	in.Message.Clean()
 	if len(in.Message.Parts) == 0 {

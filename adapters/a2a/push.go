@@ -32,7 +32,8 @@ type Sealer interface {
 // and when it connects, and follows no redirects.
 type WebClient interface {
 	Do(request *http.Request) (*http.Response, error)
-	CheckURL(u *url.URL) error
+	// CheckTarget refuses an address that could not be requested now; a name is looked up.
+	CheckTarget(ctx context.Context, u *url.URL) error
 }
 
 // Push is what webhooks need; all of it or nothing.
@@ -154,7 +155,7 @@ func (h *handler) watch(ctx context.Context, c *call, id a2a.TaskID, config *a2a
 	if h.options.Push.Watches == nil {
 		return exchange.Watch{}, noPush()
 	}
-	if err := h.checkWebhook(config); err != nil {
+	if err := h.checkWebhook(ctx, config); err != nil {
 		return exchange.Watch{}, err
 	}
 	watch := exchange.Watch{
@@ -194,7 +195,7 @@ func purposeOf(watch exchange.Watch) string {
 }
 
 // checkWebhook refuses what must never be requested or written into a header.
-func (h *handler) checkWebhook(config *a2a.PushConfig) error {
+func (h *handler) checkWebhook(ctx context.Context, config *a2a.PushConfig) error {
 	address, err := url.Parse(config.URL)
 	switch {
 	case config.URL == "":
@@ -206,7 +207,7 @@ func (h *handler) checkWebhook(config *a2a.PushConfig) error {
 	case len(config.Token) > maxWebhookToken || !printable(config.Token):
 		return inField("token", "is too long or has characters that cannot stand in a header")
 	}
-	if err := h.options.Push.Web.CheckURL(address); err != nil {
+	if err := h.options.Push.Web.CheckTarget(ctx, address); err != nil {
 		return inField("url", "must be a public https address")
 	}
 	if auth := config.Auth; auth != nil {

@@ -114,6 +114,9 @@ func (c *Caller) readCard(ctx context.Context, to identity.Address, at *url.URL)
 	if err != nil {
 		return peer{}, err
 	}
+	if err := c.checkSignature(ctx, body, final); err != nil {
+		return peer{}, err
+	}
 	var card peerCard
 	if err := json.Unmarshal(body, &card); err != nil {
 		return peer{}, fault.GiveUp("the card of the other agent cannot be read", err)

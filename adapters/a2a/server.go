@@ -11,6 +11,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -115,8 +116,14 @@ type Options struct {
 	OperatorURL string        // optional: a web page of theirs; PublicURL
 	GRPCAddress func() string // optional: host:port where gRPC is reached, for cards; empty = it is not served
 
-	WaitLimit    time.Duration // longest wait of a blocking send before the working task is returned; default 50 s
-	KeepAlive    time.Duration // comment lines on quiet streams; default 15 s
+	WaitLimit time.Duration // longest wait of a blocking send before the working task is returned; default 50 s
+	KeepAlive time.Duration // comment lines on quiet streams; default 15 s
+	// GRPCPace says how long the other end of a gRPC connection has to wait before its next request; optional, as that of
+	// HTTP is the web server's own.
+	GRPCPace func(remote net.Addr) time.Duration
+
+	CallerConcurrency int // requests of one caller under way at the same time, streams among them; default 2000
+
 	WriteTimeout time.Duration // a reader of a stream that takes longer for one event is dropped; default 10 s
 	Logger       *slog.Logger
 }
@@ -134,6 +141,7 @@ type Adapter struct {
 	base    string // PublicURL without a slash at the end
 	tokens  *bearer.Cache
 	seen    changes
+	crowd   *crowd
 	log     *slog.Logger
 
 	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
@@ -154,7 +162,7 @@ func New(options Options) (*Adapter, error) {
 	}
 	a := &Adapter{
 		codec: codec{blobs: options.Blobs}, options: options, base: strings.TrimSuffix(options.PublicURL, "/"),
-		tokens: bearer.NewCache(options.Tokens), log: options.Logger,
+		tokens: bearer.NewCache(options.Tokens), log: options.Logger, crowd: newCrowd(options.CallerConcurrency),
 	}
 	handler := &handler{Adapter: a}
 	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)
@@ -188,6 +196,9 @@ func (o *Options) defaults() {
 	}
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = defaultWriteTimeout
+	}
+	if o.CallerConcurrency <= 0 {
+		o.CallerConcurrency = defaultCallerConcurrency
 	}
 	if len(o.SupportedInbound) == 0 {
 		o.SupportedInbound = []string{"a2a"}

@@ -11,7 +11,6 @@ import (
 const (
 	followerNamespace = "activitypub.follower." // + agent: actor IRI → follower
 	followNamespace   = "activitypub.follow"    // id of the Follow → followed
-	blockNamespace    = "activitypub.block."    // + agent: actor IRI → id of the Block
 )
 
 // follower is somebody who follows an agent.
@@ -128,34 +127,6 @@ func (a *Adapter) unfollow(ctx context.Context, agent, actor string) (string, er
 		return "", unavailable(err)
 	}
 	return outcomeOf(a.options.State.Delete(ctx, followerNamespace+agent, actor))
-}
-
-// block ends the follow and every further answer to the actor (Deliver asks for it).
-func (a *Adapter) block(ctx context.Context, in *incoming) (string, error) {
-	agent, found := a.agentOf(reference(in.activity["object"]))
-	if !found {
-		return outcomeIgnored, nil
-	}
-	if err := a.putJSON(ctx, blockNamespace+agent.Name, in.actor, in.id); err != nil {
-		return "", unavailable(err)
-	}
-	if in.id != "" {
-		if err := a.putJSON(ctx, blockIDNamespace, in.id, followed{agent.Name, in.actor}); err != nil {
-			return "", unavailable(err)
-		}
-	}
-	if err := a.options.Amender.CancelOpen(ctx, agent.Name, a.principal(in.actor), reasonBlocked); err != nil {
-		return "", err
-	}
-	return a.unfollow(ctx, agent.Name, in.actor)
-}
-
-func (a *Adapter) blocked(ctx context.Context, agent, actor string) (bool, error) {
-	if actor == "" {
-		return false, nil
-	}
-	_, found, err := a.options.State.Get(ctx, blockNamespace+agent, actor)
-	return found, err
 }
 
 // actorUpdated lets the next message fetch profile and key anew.

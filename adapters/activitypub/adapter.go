@@ -175,6 +175,7 @@ type Adapter struct {
 	actors        *cache[document]
 	named         *cache[string] // address → actor that its WebFinger names
 	followed      *cache[bool]   // agent → whether anybody follows it
+	blocking      *cache[bool]   // agent → whether anybody blocks it
 	media         mediaSecret
 }
 
@@ -195,9 +196,9 @@ func New(options Options) (*Adapter, error) {
 	a := &Adapter{
 		options: options, base: base, host: hostOf(base),
 		schemes: newCache[knownScheme](maxCachedHosts), actors: newCache[document](maxCachedAgents),
-		followed: newCache[bool](maxCachedAgents),
-		named:    newCache[string](maxCachedAgents),
-		secure:   newCache[bool](maxCachedHosts),
+		followed: newCache[bool](maxCachedAgents), blocking: newCache[bool](maxCachedAgents),
+		named:  newCache[string](maxCachedAgents),
+		secure: newCache[bool](maxCachedHosts),
 
 		refusals:      newTally(options.MaxRefusals, refusalPeriod, maxCachedHosts),
 		confirmations: newTally(maxConfirmations, confirmationPeriod, maxCachedHosts),

@@ -99,7 +99,7 @@ func (a *Adapter) followAlong(ctx context.Context, agent, old string, actor *rem
 		return false, err
 	}
 	if blocked {
-		if err := a.putJSON(ctx, blockNamespace+agent, actor.ID, ""); err != nil {
+		if err := a.putBlock(ctx, agent, actor.ID, ""); err != nil {
 			return false, err
 		}
 	}

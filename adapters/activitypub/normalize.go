@@ -89,6 +89,7 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 		Route:     notes,
 		NoReply:   noReply,
 		Quiet:     in.by.actor.NoBot,
+		Opens:     q.inReplyTo == "",
 		FromAgent: in.by.actor.automated(),
 	}, nil
 }
@@ -99,7 +100,7 @@ func (a *Adapter) noReply(ctx context.Context, actor *remoteActor, agent exchang
 	if actor.automated() && (a.options.AnswersAgents == nil || !a.options.AnswersAgents(agent.Name)) {
 		return "the sender is an automated account (" + actor.Type + ") and this agent does not answer those", nil
 	}
-	blocked, err := a.blocked(ctx, agent.Name, actor.ID)
+	blocked, err := a.mayBlock(ctx, agent.Name, actor.ID)
 	switch {
 	case err != nil:
 		return "", err

@@ -27,26 +27,26 @@ func resultOfCode(code int) string {
 }
 
 // accept checks, authenticates and hands over one mail. nil means that every recipient's copy is durable or was
-// refused for good while another one's was accepted.
-func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) error {
+// refused for good while another one's was accepted. proven says whether its sender was.
+func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) (proven bool, err error) {
 	if onlyReports(env) {
-		return a.acceptReport(ctx, env, mail)
+		return false, a.acceptReport(ctx, env, mail)
 	}
 	fields, body, from, err := inspect(mail, a.options.AllowPrivate)
 	if err != nil {
-		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + cleanText(err.Error(), 200)}
+		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + cleanText(err.Error(), 200)}
 	}
 	if len(fields.all("Received")) > maxReceived {
-		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 4, 6}, Message: "Too many hops, this mail is in a loop"}
+		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 4, 6}, Message: "Too many hops, this mail is in a loop"}
 	}
 	if a.keepsOut(env, from) {
-		return answer(550, smtp.EnhancedCode{5, 7, 1}, "This server does not take mail from you")
+		return false, answer(550, smtp.EnhancedCode{5, 7, 1}, "This server does not take mail from you")
 	}
 	sender, err := a.verify(ctx, env, from, fields, mail)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return a.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
+	return sender.verified(), a.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
 }
 
 // keepsOut asks the operator's lists before any lookup. Mail to the operator alone passes: whoever was blocked by mistake
@@ -160,7 +160,7 @@ func (a *Adapter) giveTo(ctx context.Context, mail *arrival, shared content, to 
 	if err != nil {
 		return err
 	}
-	if _, err = a.options.Receiver.Receive(ctx, in); err == nil && a.options.Alive != nil && mail.sender.verified() {
+	if err = a.receive(ctx, mail, to, in); err == nil && a.options.Alive != nil && mail.sender.verified() {
 		a.options.Alive(ctx, mail.sender.from.Domain)
 	}
 	return err

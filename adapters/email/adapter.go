@@ -109,7 +109,7 @@ type Options struct {
 
 	ConnectionsPerMinute int           // begun from one IPv4 address or IPv6 /64, wider networks as above; default 60
 	MailsPerMinute       int           // transactions, counted likewise; default 60
-	MailsPerConnection   int           // default 20
+	MailsPerConnection   int           // without a proven sender; default 20
 	GreetingDelay        time.Duration // how long the greeting waits for peers that speak first; default 200 ms, negative = not
 	RefusalDelay         time.Duration // how long the refusal of a recipient waits; default 1 s
 
@@ -126,10 +126,14 @@ type Options struct {
 	MXTLS               *tls.Config   // roots for certificates that an MTA-STS policy demands; nil = the system's
 	PolicyMode          string        // of our own MTA-STS policy file: none, testing or enforce; empty = none is served
 	Policies            PolicyFetcher // of MTA-STS; nil = policies are not asked for
+	SecureDNS           SecureDNS     // a validating resolver on this machine: TLSA records of recipients' servers hold; nil = no DANE
 	DKIMSelector        string        // default "inbox"
 	DKIMEd25519Selector string        // of a second signature with Ed25519; empty = none
 	DKIMKeyFile         string        // PEM of an RSA key; empty = one is generated and kept in State
 	AllowNewRecipients  bool          // agents may write to people who were not in the conversation
+
+	ThreadTags       bool // Reply-To of our answers says what it is that is answered
+	RefuseQuarantine bool // of mail that fails DMARC, as of a policy of reject
 
 	ARCSealers []string // domains of forwarders whose word about DMARC counts (RFC 8617); default none
 
@@ -141,6 +145,14 @@ type Options struct {
 	// Refuses says whether the operator keeps an address out; it is asked about From and MAIL FROM of a mail to an agent,
 	// before anything is looked up. Optional.
 	Refuses func(address string) bool
+
+	// Closed says why an agent takes no mail just now; an empty name stands for the operator's mailbox. It is asked for every
+	// recipient and once more before the mail is read. Optional.
+	Closed func(agent string) exchange.Closure
+
+	// AnswersLists says whether an agent answers the author of a mail that came through a mailing list and names the agent
+	// in To; the list itself never hears of it. Default: no agent does.
+	AnswersLists func(agent string) bool
 
 	// FileLink gives an address where a file that is too large for a mail can be had; empty = nowhere. Optional.
 	FileLink   func(reply exchange.Reply, part normalized.Part) string

@@ -3,9 +3,6 @@ package email
 import (
 	"bytes"
 	"context"
-	"crypto"
-	"crypto/ed25519"
-	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -36,7 +33,6 @@ var (
 	errARCSets   = errors.New("the sets are not complete")
 	errARCChain  = errors.New("a seal says that the chain was broken")
 	errARCBody   = errors.New("the body is not the one that was signed")
-	errARCAlgo   = errors.New("the algorithm is not known")
 	errARCHeader = errors.New("the newest signature does not cover From")
 )
 
@@ -122,8 +118,11 @@ func arcInstance(value string) string {
 func (a *Adapter) verifyARC(ctx context.Context, sets []arcSet, fields header, body []byte) error {
 	newest := sets[len(sets)-1].message
 	tags := tagList(newest.text())
-	relaxedHeader, relaxedBody := canonicalForms(tags["c"])
-	sum := sha256.Sum256(canonicalBody(body, relaxedBody))
+	relaxedHeader, relaxedBody, err := canonicalForms(tags["c"])
+	if err != nil {
+		return err
+	}
+	sum := hashBody(body, relaxedBody)
 	if given, err := base64.StdEncoding.DecodeString(tags["bh"]); err != nil || !bytes.Equal(given, sum[:]) {
 		return errARCBody
 	}
@@ -131,50 +130,39 @@ func (a *Adapter) verifyARC(ctx context.Context, sets []arcSet, fields header, b
 	if !containsFold(names, "from") || containsFold(names, "arc-seal") || len(names) > maxSignedNames {
 		return errARCHeader
 	}
-	signed := append(coveredFields(fields, names, relaxedHeader), withoutSignature(newest, relaxedHeader)...)
-	if err := a.verifyARCField(ctx, tags, signed); err != nil {
+	hash := sha256.New()
+	newFieldPicker(fields).write(hash, names, relaxedHeader)
+	_, _ = hash.Write(withoutSignature(newest, relaxedHeader))
+	if err := a.verifyARCField(ctx, tags, hash.Sum(nil)); err != nil {
 		return err
 	}
 	for last := len(sets); last > 0; last-- {
-		var input []byte
+		hash := sha256.New()
 		for _, set := range sets[:last-1] {
 			for _, one := range []*field{set.results, set.message, set.seal} {
-				input = append(input, canonicalField(one.raw, true)...)
+				writeField(hash, one.raw, true)
 			}
 		}
 		set := sets[last-1]
-		input = append(append(input, canonicalField(set.results.raw, true)...), canonicalField(set.message.raw, true)...)
-		if err := a.verifyARCField(ctx, tagList(set.seal.text()), append(input, withoutSignature(set.seal, true)...)); err != nil {
+		writeField(hash, set.results.raw, true)
+		writeField(hash, set.message.raw, true)
+		_, _ = hash.Write(withoutSignature(set.seal, true))
+		if err := a.verifyARCField(ctx, tagList(set.seal.text()), hash.Sum(nil)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *Adapter) verifyARCField(ctx context.Context, tags map[string]string, signed []byte) error {
-	key, err := a.key(ctx, tags["s"]+"._domainkey."+strings.ToLower(tags["d"]))
-	if err != nil {
-		return err
+func (a *Adapter) verifyARCField(ctx context.Context, tags map[string]string, digest []byte) error {
+	key, fault := a.signingKey(ctx, tags["s"], strings.ToLower(tags["d"]))
+	if fault == nil {
+		fault = key.verify(tags, digest)
 	}
-	signature, err := base64.StdEncoding.DecodeString(tags["b"])
-	if err != nil {
-		return err
+	if fault != nil {
+		return errors.New(fault.reason)
 	}
-	if len(key.texts) != 1 {
-		return errARCAlgo
-	}
-	der, err := base64.StdEncoding.DecodeString(tagList(key.texts[0])["p"])
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(signed)
-	switch public := rsaKey(der); {
-	case tags["a"] == "rsa-sha256" && public != nil && public.N.BitLen() >= 1024:
-		return rsa.VerifyPKCS1v15(public, crypto.SHA256, sum[:], signature)
-	case tags["a"] == "ed25519-sha256" && len(der) == ed25519.PublicKeySize && ed25519.Verify(der, sum[:], signature):
-		return nil
-	}
-	return errARCAlgo
+	return nil
 }
 
 // sawDMARC reads the results that the first sealer recorded.

@@ -47,13 +47,46 @@ func (r *contentReader) keep(ctx context.Context, body []byte) (*normalized.Byte
 	return &normalized.BytesRef{Kind: normalized.BytesContentAddressed, Algo: "sha256", Digest: digest}, nil
 }
 
-// fileType is the declared type, or what the bytes look like when the declaration says nothing.
+// fileType is the declared type, unless it says nothing or the bytes say that it is wrong: agents show pictures to models
+// and play sounds by their type. What was declared stays in the original.
 func fileType(node *entity, body []byte) string {
-	if node.media != "" && node.media != "application/octet-stream" && len(node.media) <= 127 {
-		return node.media
-	}
 	sniffed, _ := mediaType(http.DetectContentType(body), "application/octet-stream")
-	return sniffed
+	switch {
+	case node.media == "" || node.media == "application/octet-stream":
+		return sniffed
+	case contradicts(node.media, sniffed, body):
+		return sniffed
+	}
+	return node.media
+}
+
+// contradicts says whether bytes cannot be what was declared. Types that the sniffer does not know prove nothing, unless
+// they are programs.
+func contradicts(declared, sniffed string, body []byte) bool {
+	kind, _, _ := strings.Cut(declared, "/")
+	found, _, _ := strings.Cut(sniffed, "/")
+	if kind != "image" && kind != "audio" && kind != "video" && declared != "application/pdf" || len(body) == 0 {
+		return false
+	}
+	if program(body) {
+		return true
+	}
+	switch {
+	case sniffed == "application/octet-stream", found == "text" && declared == "image/svg+xml", sniffed == declared:
+		return false
+	case sniffed == "application/ogg", found == "video" && kind == "audio", found == "audio" && kind == "video": // one container for both
+		return kind != "audio" && kind != "video"
+	}
+	return kind != found
+}
+
+func program(body []byte) bool {
+	for _, start := range []string{"MZ", "\x7fELF", "#!", "\xfe\xed\xfa", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe"} {
+		if bytes.HasPrefix(body, []byte(start)) {
+			return true
+		}
+	}
+	return false
 }
 
 // fileName gives a harmless name: the last path element without controls, disguises and leading dots.

@@ -28,7 +28,7 @@ func BenchmarkAccept(b *testing.B) {
 	b.SetBytes(int64(len(mail)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := s.adapter.accept(b.Context(), env, mail); err != nil {
+		if _, err := s.adapter.accept(b.Context(), env, mail); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func BenchmarkReply(b *testing.B) {
 	mail := []byte(tenKiB(b))
 	to, _ := s.adapter.recipient("echo@inbox.test")
 	env := envelope{ip: "127.0.0.1", helo: "client.sender.test", from: "ann@sender.test", recipients: []recipient{to}, received: time.Now()}
-	if err := s.adapter.accept(b.Context(), env, mail); err != nil {
+	if _, err := s.adapter.accept(b.Context(), env, mail); err != nil {
 		b.Fatal(err)
 	}
 	in := s.engine.only(b)
@@ -74,6 +74,16 @@ func BenchmarkReply(b *testing.B) {
 		}
 		if _, err := s.adapter.sign(body, time.Now()); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkFresh is what is done to every text to find what is new in it.
+func BenchmarkFresh(b *testing.B) {
+	text := strings.TrimSpace(strings.Repeat("This is one line of an ordinary mail with an ordinary length.\n", 160))
+	for b.Loop() {
+		if fresh(text, "Question", false) != text {
+			b.Fatal("something was cut")
 		}
 	}
 }

@@ -2,85 +2,125 @@ package email
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
 	"strings"
 )
 
+var errCanonical = errors.New("the canonicalization is not known")
+
 // canonicalForms reads c= of a signature; simple is the default of both halves (RFC 6376, section 3.5).
-func canonicalForms(value string) (relaxedHeader, relaxedBody bool) {
-	head, body, _ := strings.Cut(value, "/")
-	return head == "relaxed", body == "relaxed"
+func canonicalForms(value string) (relaxedHeader, relaxedBody bool, err error) {
+	head, body, _ := strings.Cut(strings.ToLower(value), "/")
+	for _, form := range []string{head, body} {
+		if form != "" && form != "simple" && form != "relaxed" {
+			return false, false, errCanonical
+		}
+	}
+	return head == "relaxed", body == "relaxed", nil
 }
 
-// canonicalField gives a field as it is signed (RFC 6376, section 3.4).
-func canonicalField(raw []byte, relaxed bool) []byte {
+// writeField writes a field as it is signed (RFC 6376, section 3.4). What is written to must not fail.
+func writeField(to io.Writer, raw []byte, relaxed bool) {
 	if !relaxed {
-		return raw
+		_, _ = to.Write(raw)
+		return
 	}
 	name, value, _ := bytes.Cut(raw, []byte(":"))
-	out := append(bytes.ToLower(bytes.TrimRight(name, " \t")), ':')
-	return append(append(out, bytes.Join(blankFields(value), []byte(" "))...), '\r', '\n')
+	out := make([]byte, 0, len(raw)+2)
+	out = append(append(out, bytes.ToLower(bytes.TrimRight(name, " \t"))...), ':')
+	out = appendSqueezed(out, bytes.TrimLeft(value, blanks), blanks)
+	_, _ = to.Write(append(out, '\r', '\n'))
 }
 
-// blankFields cuts at the white space of mail alone.
-func blankFields(value []byte) [][]byte {
-	return bytes.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' })
-}
+// blanks is white space in a header, where line ends are folding.
+const blanks = " \t\r\n"
 
-// canonicalBody gives a body as it is signed.
-func canonicalBody(body []byte, relaxed bool) []byte {
-	var out []byte
-	if relaxed {
-		out = make([]byte, 0, len(body))
-		for line := range bytes.SplitAfterSeq(body, []byte("\r\n")) {
-			text, ended := bytes.CutSuffix(line, []byte("\r\n"))
-			out = append(out, squeezeBlanks(text)...)
-			if ended {
-				out = append(out, '\r', '\n')
-			}
+// appendSqueezed makes runs of white space one blank and drops what stands at the end.
+func appendSqueezed(out, text []byte, white string) []byte {
+	for len(text) > 0 {
+		word := bytes.IndexAny(text, white)
+		if word < 0 {
+			return append(out, text...)
 		}
-	} else {
-		out = append(out, body...)
-	}
-	end := len(out)
-	for end >= 2 && out[end-2] == '\r' && out[end-1] == '\n' {
-		end -= 2
-	}
-	if out = out[:end]; len(out) > 0 || !relaxed {
-		out = append(out, '\r', '\n')
-	}
-	return out
-}
-
-func squeezeBlanks(line []byte) []byte {
-	out := make([]byte, 0, len(line))
-	blank := false
-	for _, c := range line {
-		if c == ' ' || c == '\t' {
-			blank = true
-			continue
-		}
-		if blank {
+		out = append(out, text[:word]...)
+		if text = bytes.TrimLeft(text[word:], white); len(text) > 0 {
 			out = append(out, ' ')
 		}
-		blank = false
-		out = append(out, c)
 	}
 	return out
 }
 
-// coveredFields gives the fields of h=, each instance taken from the bottom up; a name without a field left signs nothing.
-func coveredFields(fields header, names []string, relaxed bool) []byte {
-	var out []byte
-	used := map[string]int{}
+// hashBody gives the hash of a body as it is signed, without a copy of the body.
+func hashBody(body []byte, relaxed bool) (sum [sha256.Size]byte) {
+	hash := sha256.New()
+	body = withoutEmptyEnd(body, relaxed)
+	switch {
+	case relaxed && len(body) == 0:
+	case relaxed && squeezable(body):
+		hashRelaxed(hash, body)
+	default:
+		_, _ = hash.Write(body)
+		_, _ = io.WriteString(hash, "\r\n")
+	}
+	hash.Sum(sum[:0])
+	return sum
+}
+
+// withoutEmptyEnd leaves out the empty lines at the end, and the last line end.
+func withoutEmptyEnd(body []byte, relaxed bool) []byte {
+	for {
+		shorter := bytes.TrimSuffix(body, []byte("\r\n"))
+		if relaxed {
+			shorter = bytes.TrimRight(shorter, " \t")
+		}
+		if len(shorter) == len(body) {
+			return body
+		}
+		body = shorter
+	}
+}
+
+// squeezable says whether the relaxed form of a body is another one. Most bodies need not be taken apart.
+func squeezable(body []byte) bool {
+	return bytes.IndexByte(body, '\t') >= 0 || bytes.Contains(body, []byte("  ")) || bytes.Contains(body, []byte(" \r\n"))
+}
+
+func hashRelaxed(to io.Writer, body []byte) {
+	buffer := make([]byte, 0, 4<<10)
+	for line := range bytes.SplitSeq(body, []byte("\r\n")) {
+		if len(buffer)+len(line)+2 > cap(buffer) {
+			_, _ = to.Write(buffer)
+			buffer = buffer[:0]
+		}
+		buffer = append(appendSqueezed(buffer, line, " \t"), '\r', '\n')
+	}
+	_, _ = to.Write(buffer)
+}
+
+// fieldPicker gives the fields that h= of signatures names.
+type fieldPicker map[string][]*field
+
+func newFieldPicker(fields header) fieldPicker {
+	picker := make(fieldPicker, len(fields))
+	for i := range fields {
+		name := strings.ToLower(strings.TrimRight(fields[i].name, " \t"))
+		picker[name] = append(picker[name], &fields[i])
+	}
+	return picker
+}
+
+// write writes the fields of h=, each instance taken from the bottom up; a name without a field left signs nothing.
+func (p fieldPicker) write(to io.Writer, names []string, relaxed bool) {
+	used := make(map[string]int, len(names))
 	for _, name := range names {
-		name = strings.ToLower(strings.TrimSpace(name))
-		found := fields.all(name)
-		if used[name] < len(found) {
+		name = strings.ToLower(name)
+		if found := p[name]; used[name] < len(found) {
 			used[name]++
-			out = append(out, canonicalField(found[len(found)-used[name]].raw, relaxed)...)
+			writeField(to, found[len(found)-used[name]].raw, relaxed)
 		}
 	}
-	return out
 }
 
 // withoutSignature gives a signing field with b= emptied and without its line end.
@@ -101,7 +141,9 @@ func withoutSignature(f *field, relaxed bool) []byte {
 		}
 		at = end + 1
 	}
-	return bytes.TrimSuffix(canonicalField(raw, relaxed), []byte("\r\n"))
+	var out bytes.Buffer
+	writeField(&out, raw, relaxed)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\r\n"))
 }
 
 // trailing keeps the line end when the signature is the last tag.

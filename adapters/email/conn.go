@@ -29,6 +29,7 @@ type peerConn struct {
 	loneCR   bool      // a CR without LF came since the mail began; of no meaning under TLS
 	refused  int       // recipients, over all greetings
 	mails    int       // transactions begun
+	proven   int       // of them, mails whose sender was proven
 }
 
 var errEarlyTalker = errors.New("the peer spoke before the greeting")
@@ -144,12 +145,24 @@ func (c *peerConn) refuseRecipient() int {
 	return c.refused
 }
 
-// nextMail counts a transaction.
-func (c *peerConn) nextMail() int {
+// nextMail counts a transaction and says whether there were too many on this connection: of mails without a proof, or of
+// all.
+func (c *peerConn) nextMail(limit int) (tooMany bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mails++
-	return c.mails
+	return c.mails-c.proven > limit || c.mails > max(limit, maxMailsPerConnection)
+}
+
+// credit notes that a mail was proven, so that it does not count against its relay.
+func (c *peerConn) credit() {
+	if !c.counted {
+		return
+	}
+	c.mu.Lock()
+	c.proven++
+	c.mu.Unlock()
+	c.listener.mails.credit(c.peer)
 }
 
 // beginMail and endMail bracket a transaction that must not be cut by a graceful stop.

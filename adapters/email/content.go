@@ -23,6 +23,7 @@ type content struct {
 	text      string // without subject
 	fresh     string // without quotations and signature too; empty = all of text is new
 	mime      string
+	links     []normalized.Part
 	forwarded []string // text of enclosed mails and invitations
 	files     []normalized.Part
 	left      int // files that were left out
@@ -64,18 +65,18 @@ type contentReader struct {
 // read takes one node. related is set below multipart/related, where everything behind the root is a resource.
 func (r *contentReader) read(ctx context.Context, node *entity, related bool) error {
 	if how := node.encryption(); how != "" {
-		r.addText(encryptedNotice(how), normalized.MIMEPlain, "")
+		r.addText(readableText{text: encryptedNotice(how), mime: normalized.MIMEPlain})
 	}
 	switch {
 	case node.wrapped():
-		r.addText(wrappedNotice, normalized.MIMEPlain, "")
+		r.addText(readableText{text: wrappedNotice, mime: normalized.MIMEPlain})
 		return r.addFile(ctx, node)
 	case node.media == "text/calendar":
 		return r.readCalendar(ctx, node)
 	case node.media == "multipart/alternative" && len(node.children) > 0:
 		return r.readAlternative(ctx, node)
 	case len(node.children) > 0:
-		for i, child := range node.children {
+		for i, child := range node.inOrder() {
 			if err := r.read(ctx, child, related || (node.media == "multipart/related" && i > 0)); err != nil {
 				return err
 			}
@@ -88,6 +89,20 @@ func (r *contentReader) read(ctx context.Context, node *entity, related bool) er
 		return nil
 	}
 	return r.addFile(ctx, node)
+}
+
+// inOrder gives the children with the root of multipart/related first, which start= may name (RFC 2387, section 3.2).
+func (e *entity) inOrder() []*entity {
+	start := strings.Trim(e.params["start"], "<> ")
+	if e.media != "multipart/related" || start == "" {
+		return e.children
+	}
+	root := slices.IndexFunc(e.children, func(child *entity) bool { return strings.Trim(child.fields.get("Content-ID"), "<> ") == start })
+	if root <= 0 {
+		return e.children
+	}
+	ordered := append([]*entity{e.children[root]}, e.children[:root]...)
+	return append(ordered, e.children[root+1:]...)
 }
 
 // readAlternative takes the plain text, unless it only says that there is HTML; else the richest form that we read.
@@ -172,8 +187,7 @@ func enclosedText(fields header, root *entity) string {
 
 func (e *entity) firstText() string {
 	if e.isText() {
-		text, _ := e.readText()
-		return text
+		return e.readText()
 	}
 	best := ""
 	for _, child := range e.children {
@@ -205,22 +219,23 @@ func (e *entity) isText() bool {
 	return disposition != "attachment" && params["filename"] == ""
 }
 
-func (r *contentReader) addText(text, mime, own string) {
-	if strings.TrimSpace(text) == "" {
+func (r *contentReader) addText(read readableText) {
+	if strings.TrimSpace(read.text) == "" {
 		return
 	}
-	if armored(text) {
-		text, own = encryptedNotice("OpenPGP"), ""
+	if armored(read.text) {
+		read.text, read.own = encryptedNotice("OpenPGP"), ""
 	}
 	if r.text.Len() > 0 {
 		r.text.WriteString("\n\n")
 		r.own.WriteString("\n\n")
 	}
-	r.text.WriteString(truncate(text))
-	r.own.WriteString(truncate(firstOf(own, text)))
-	if r.result.mime == "" || mime == normalized.MIMEMarkdown {
-		r.result.mime = mime
+	r.text.WriteString(truncate(read.text))
+	r.own.WriteString(truncate(firstOf(read.own, read.text)))
+	if r.result.mime == "" || read.mime == normalized.MIMEMarkdown {
+		r.result.mime = read.mime
 	}
+	r.result.links = append(r.result.links, read.links[:min(len(read.links), maxLinks-len(r.result.links))]...)
 }
 
 func truncate(text string) string {

@@ -50,6 +50,10 @@ func show(parts []normalized.Part) []byte {
 			}
 			continue
 		}
+		if part.Kind == normalized.PartLink {
+			fmt.Fprintf(&out, "== link %s %q\n", part.URL, part.Title)
+			continue
+		}
 		data, _ := base64.StdEncoding.DecodeString(part.BytesRef.DataBase64)
 		fmt.Fprintf(&out, "== %s %s %q %d bytes: %.40q\n", part.Kind, part.MIME, part.Name, part.Size, data)
 	}
@@ -108,7 +112,7 @@ func wrap(text string) string {
 
 func TestTextIsCut(t *testing.T) {
 	c := &contentReader{}
-	c.addText(strings.Repeat("é", maxTextBytes), normalized.MIMEPlain, "")
+	c.addText(readableText{text: strings.Repeat("é", maxTextBytes), mime: normalized.MIMEPlain})
 	if text := c.text.String(); len(text) > maxTextBytes+100 || !strings.HasSuffix(text, "the original mail is kept.]") {
 		t.Errorf("%d bytes, end %q", len(text), text[len(text)-50:])
 	}

@@ -132,6 +132,8 @@ func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
 			box, err := parseMailbox(strings.TrimPrefix(strings.TrimPrefix(text, "mailto:"), "@"))
 			switch {
 			case err == nil && seen[box.key()]:
+			case err == nil && slices.Contains(notes.Lists, box.key()):
+				people.refused = append(people.refused, box.address())
 			case err != nil || private || box.Domain == a.domain || len(seen) > maxExtraRecipients || !a.mayWrite(box, notes):
 				people.refused = append(people.refused, cleanText(text, identity.MaxAddressBytes))
 			default:
@@ -160,7 +162,7 @@ func (a *Adapter) mayWrite(box mailbox, notes route) bool {
 
 // Deliver renders, signs and sends a reply to one destination.
 func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
-	detail, err := a.deliver(ctx, delivery)
+	receipt, err := a.deliver(ctx, delivery)
 	switch found := fault.Of(err); {
 	case err == nil:
 		metricDelivered.WithLabelValues("delivered").Inc()
@@ -169,23 +171,24 @@ func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 	default:
 		metricDelivered.WithLabelValues("retry").Inc()
 	}
-	return exchange.DeliveryReceipt{Detail: detail}, err
+	return receipt, err
 }
 
-func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (string, error) {
+func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (receipt exchange.DeliveryReceipt, err error) {
 	notes, ok := readRoute(delivery.Reply.Route)
 	to, err := readDestination(delivery.Destination.Data)
 	if err != nil || !ok || len(to.Recipients) == 0 {
-		return "", fault.GiveUp("the note on where to send this mail cannot be read", err)
+		return receipt, fault.GiveUp("the note on where to send this mail cannot be read", err)
 	}
 	people := a.audience(delivery.Reply, notes)
 	recipients, left, err := a.open(ctx, delivery, to.Recipients)
 	if err != nil || len(recipients) == 0 {
-		return left, err
+		receipt.Detail = left
+		return receipt, err
 	}
 	mail, err := a.finished(ctx, delivery, notes, people)
 	if err != nil {
-		return "", err
+		return receipt, err
 	}
 	token, from := a.returnPath(delivery.ID, tagged(notes.Local, notes.Tag))
 	result, err := a.sender.send(ctx, outgoing{
@@ -197,13 +200,13 @@ func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (stri
 		err = a.partly(ctx, delivery, to.Recipients, result)
 	}
 	if err != nil {
-		return "", a.keepForRepeat(ctx, delivery, mail, err)
+		return receipt, a.keepForRepeat(ctx, delivery, mail, err)
 	}
 	detail := result.detail() + left
 	if len(people.refused) > 0 {
 		detail += "; left out: " + strings.Join(people.refused, ", ")
 	}
-	return clip(detail, 512), nil
+	return exchange.DeliveryReceipt{Detail: clip(detail, 512), Refused: result.whoRefused()}, nil
 }
 
 // clip makes one clean line of at most the given bytes.

@@ -50,7 +50,7 @@ func (a *Adapter) sign(mail []byte, written time.Time) ([]byte, error) {
 		return nil, fmt.Errorf("sign mail: %w", err)
 	}
 	at := signatureTime(written, a.now())
-	digest := sha256.Sum256(relaxedBody(body))
+	digest := hashBody(body, true)
 	var out bytes.Buffer
 	out.Grow(len(mail) + 2048)
 	for _, key := range a.signers {
@@ -96,19 +96,10 @@ func signatureField(key signingKey, domain string, at time.Time, digest []byte) 
 // section 3.7).
 func signHeader(key signingKey, fields header, own string) (signature []byte, err error) {
 	hash := sha256.New()
-	left := map[string][]field{}
-	for _, f := range fields {
-		name := strings.ToLower(f.name)
-		left[name] = append(left[name], f)
-	}
-	for _, name := range signedFields {
-		name = strings.ToLower(name)
-		if rest := left[name]; len(rest) > 0 {
-			_, _ = hash.Write(relaxedField(rest[len(rest)-1].raw))
-			left[name] = rest[:len(rest)-1]
-		}
-	}
-	_, _ = hash.Write(bytes.TrimSuffix(relaxedField([]byte(own)), []byte("\r\n")))
+	newFieldPicker(fields).write(hash, signedFields, true)
+	var field bytes.Buffer
+	writeField(&field, []byte(own), true)
+	_, _ = hash.Write(bytes.TrimSuffix(field.Bytes(), []byte("\r\n")))
 	digest, algorithm := hash.Sum(nil), crypto.SHA256
 	if key.algorithm() != "rsa-sha256" {
 		algorithm = crypto.Hash(0) // RFC 8463, section 3: the digest itself is what is signed
@@ -118,44 +109,6 @@ func signHeader(key signingKey, fields header, own string) (signature []byte, er
 		return err
 	})
 	return signature, err
-}
-
-// relaxedField is a field in relaxed form (RFC 6376, section 3.4.2).
-func relaxedField(raw []byte) []byte {
-	name, value, _ := bytes.Cut(raw, []byte(":"))
-	var out bytes.Buffer
-	out.Write(bytes.ToLower(bytes.TrimRight(name, " \t")))
-	out.WriteByte(':')
-	out.Write(bytes.Join(bytes.FieldsFunc(value, isBlank), []byte(" ")))
-	out.WriteString("\r\n")
-	return out.Bytes()
-}
-
-func isBlank(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' }
-
-// relaxedBody is a body in relaxed form (RFC 6376, section 3.4.4).
-func relaxedBody(body []byte) []byte {
-	out := make([]byte, 0, len(body)+2)
-	end := 0 // of the last line that is not empty
-	for line := range bytes.SplitSeq(body, []byte("\r\n")) {
-		start, blank := len(out), false
-		for _, b := range bytes.TrimRight(line, " \t") {
-			if b == ' ' || b == '\t' {
-				blank = true
-				continue
-			}
-			if blank {
-				out = append(out, ' ')
-				blank = false
-			}
-			out = append(out, b)
-		}
-		filled := len(out) > start
-		if out = append(out, '\r', '\n'); filled {
-			end = len(out)
-		}
-	}
-	return out[:end]
 }
 
 func foldBase64(value []byte) string {

@@ -51,6 +51,9 @@ type nameServer struct {
 	exchanges map[string][]*dns.MX
 	broken    map[string]bool // SERVFAIL
 	brokenMX  map[string]bool
+	tlsa      map[string][]*dns.TLSA
+	validates bool            // it says that DNSSEC proves its answers
+	unsigned  map[string]bool // names whose answers are not proven
 	asked     map[string]int
 	address   string
 }
@@ -79,6 +82,13 @@ func (n *nameServer) text(name string, values ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.texts[dns.Fqdn(name)] = values
+}
+
+// with changes what is answered.
+func (n *nameServer) with(change func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change()
 }
 
 func (n *nameServer) breakName(name string) {
@@ -126,7 +136,12 @@ func (n *nameServer) answer(w dns.ResponseWriter, question *dns.Msg) {
 	n.asked[name]++
 	_, known := n.hosts[name]
 	texts, ok := n.texts[name]
+	reply.AuthenticatedData = n.validates && question.AuthenticatedData && !n.unsigned[name]
 	switch {
+	case kind == dns.TypeTLSA && !n.broken[name] && len(n.tlsa[name]) > 0:
+		for _, record := range n.tlsa[name] {
+			reply.Answer = append(reply.Answer, record)
+		}
 	case n.broken[name]:
 		reply.Rcode = dns.RcodeServerFailure
 	case kind == dns.TypePTR && n.pointers[name] != "":

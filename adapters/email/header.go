@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -99,23 +100,32 @@ func abridge(text string) string {
 	return cleanText(text, 60)
 }
 
+// is compares names without case, and without the blanks before the colon that old software writes.
+func (f *field) is(name string) bool {
+	return len(f.name) >= len(name) && strings.EqualFold(strings.TrimRight(f.name, " \t"), name)
+}
+
 // all gives every instance of a field, top to bottom.
 func (h header) all(name string) []field {
 	var found []field
-	for _, f := range h {
-		if strings.EqualFold(strings.TrimRight(f.name, " \t"), name) {
-			found = append(found, f)
+	for i := range h {
+		if h[i].is(name) {
+			found = append(found, h[i])
 		}
 	}
 	return found
 }
 
-func (h header) has(name string) bool { return len(h.all(name)) > 0 }
+func (h header) has(name string) bool {
+	return slices.ContainsFunc(h, func(f field) bool { return f.is(name) })
+}
 
 // get gives the unfolded value of the lowest instance as UTF-8; encoded words stay encoded.
 func (h header) get(name string) string {
-	if found := h.all(name); len(found) > 0 {
-		return found[len(found)-1].text()
+	for i := len(h) - 1; i >= 0; i-- {
+		if h[i].is(name) {
+			return h[i].text()
+		}
 	}
 	return ""
 }

@@ -1,7 +1,9 @@
 package email
 
 import (
+	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
@@ -23,19 +25,19 @@ var markdown = converter.NewConverter(converter.WithPlugins(base.NewBasePlugin()
 // fromHTML converts a mail's HTML to markdown, or to plain text when it has no structure. What a reader would not
 // see is removed first: hidden text is the usual way to slip instructions to a model. Nothing is ever fetched.
 func fromHTML(text string) (content, mime string) {
-	content, mime, _ = readHTML(text, false)
+	content, mime, _, _ = readHTML(text, false)
 	return content, mime
 }
 
 // readHTML also gives, as own, what is left without quotations and signature that the client marked; it is empty when
-// nothing was marked or when the mail is forwarded.
-func readHTML(text string, forwarded bool) (content, mime, own string) {
+// nothing was marked or when the mail is forwarded. links are where its links lead, whatever they show.
+func readHTML(text string, forwarded bool) (content, mime, own string, links []normalized.Part) {
 	if len(text) > maxHTMLBytes {
 		text = strings.ToValidUTF8(text[:maxHTMLBytes], "")
 	}
 	document, err := html.Parse(strings.NewReader(text))
 	if err != nil {
-		return tokenText(text), normalized.MIMEPlain, ""
+		return tokenText(text), normalized.MIMEPlain, "", nil
 	}
 	removeSelected(document, hiddenSelectors(document))
 	removeHidden(document)
@@ -47,7 +49,7 @@ func readHTML(text string, forwarded bool) (content, mime, own string) {
 			own = squeeze(plainText(document))
 		}
 	}
-	return content, mime, own
+	return content, mime, own, linksOf(document)
 }
 
 func convertHTML(document *html.Node) (content, mime string) {
@@ -149,10 +151,33 @@ func hiddenStyle(style string) bool {
 	case clipped && (zero(properties["max-height"]) || zero(properties["height"]) || zero(properties["max-width"]) || zero(properties["width"])):
 		return true
 	}
+	if awayFromThePage(properties) || properties["color"] == "transparent" {
+		return true
+	}
 	return white(properties["color"]) && (white(properties["background-color"]) || white(properties["background"]))
 }
 
 func zero(value string) bool { return value != "" && zeroSize.MatchString(value) }
+
+// awayFromThePage says whether text stands where no window shows it.
+func awayFromThePage(properties map[string]string) bool {
+	if farOut(properties["text-indent"]) {
+		return true
+	}
+	switch properties["position"] {
+	case "absolute", "fixed", "relative":
+		return farOut(properties["left"]) || farOut(properties["top"]) || farOut(properties["right"]) || farOut(properties["bottom"])
+	}
+	return farOut(properties["margin-left"])
+}
+
+// farOut says whether a length is at least 500 units below zero.
+func farOut(length string) bool {
+	digits, negative := strings.CutPrefix(length, "-")
+	digits, _, _ = strings.Cut(strings.TrimRight(digits, "abcdefghijklmnopqrstuvwxyz%"), ".")
+	units, err := strconv.Atoi(digits)
+	return negative && (err == nil && units >= 500 || errors.Is(err, strconv.ErrRange))
+}
 
 func zeroOpacity(value string) bool { return value != "" && strings.Trim(value, "0.") == "" }
 

@@ -43,8 +43,15 @@ func (w *mimeWalk) parseEntity(fields header, body []byte, depth int, fallback s
 	}
 	node := &entity{fields: fields, body: body}
 	node.media, node.params = mediaType(fields.get("Content-Type"), fallback)
+	if !validMedia(node.media) {
+		node.media = mediaOf(node.media)
+	}
 	boundary := node.params["boundary"]
-	if !strings.HasPrefix(node.media, "multipart/") || boundary == "" || len(boundary) > maxBoundaryBytes {
+	switch {
+	case !strings.HasPrefix(node.media, "multipart/"):
+		return node, nil
+	case boundary == "" || len(boundary) > maxBoundaryBytes:
+		node.media = "text/plain" // it cannot be taken apart: show what is there
 		return node, nil
 	}
 	sections := splitMultipart(body, boundary)
@@ -147,13 +154,28 @@ func mediaType(value, fallback string) (string, map[string]string) {
 	}
 	media, rest, _ := strings.Cut(value, ";")
 	media = strings.ToLower(strings.TrimSpace(media))
-	if !strings.Contains(media, "/") || strings.ContainsAny(media, " \t") {
-		if media == "text" {
-			return "text/plain", nil // very old mailers write no subtype
-		}
-		return "application/octet-stream", nil
+	if !validMedia(media) {
+		return mediaOf(media), nil
 	}
 	return media, looseParams(rest)
+}
+
+// mediaOf reads what is no media type.
+func mediaOf(media string) string {
+	if media == "text" {
+		return "text/plain" // very old mailers write no subtype
+	}
+	return "application/octet-stream"
+}
+
+// validMedia says whether a text is type/subtype in the characters of RFC 6838, section 4.2.
+func validMedia(media string) bool {
+	kind, subtype, found := strings.Cut(media, "/")
+	return found && mediaName(kind) && mediaName(subtype)
+}
+
+func mediaName(name string) bool {
+	return name != "" && len(name) <= 127 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789!#$&-^_.+") == ""
 }
 
 // looseParams saves boundary and charset from a Content-Type that is wrong elsewhere.

@@ -27,9 +27,13 @@ type stsPolicy struct {
 	mode   string
 	hosts  []string // lower-case names; "*." in front stands for one label
 	maxAge time.Duration
+	dane   *danePolicy // of one server, in the place of the domain's policy; nil = none
 }
 
 func (p stsPolicy) enforced() bool { return p.mode == stsEnforce }
+
+// demandsTLS says whether nothing may be sent in the clear.
+func (p stsPolicy) demandsTLS() bool { return p.enforced() || p.dane != nil }
 
 // names says whether the policy lists a mail server (RFC 8461, section 4.1).
 func (p stsPolicy) names(host string) bool {

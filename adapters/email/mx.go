@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,15 +37,16 @@ const (
 
 // mxTransport brings mails to the servers of their recipients.
 type mxTransport struct {
-	domain   string // ours
-	hello    string
-	port     int
-	dialer   Dialer
-	dns      *cachedResolver
-	tls      *tls.Config
-	own      func() net.Addr
-	policies *stsPolicies
-	log      *slog.Logger
+	domain    string // ours
+	hello     string
+	port      int
+	dialer    Dialer
+	dns       *cachedResolver
+	tls       *tls.Config
+	own       func() net.Addr
+	policies  *stsPolicies
+	secureDNS SecureDNS // nil = no DANE
+	log       *slog.Logger
 
 	places chan struct{}
 	lanes  *lanes
@@ -62,7 +64,7 @@ func (a *Adapter) newMX() (*mxTransport, error) {
 	}
 	return &mxTransport{
 		domain: a.domain, hello: a.options.Hostname, port: a.options.MXPort, dialer: a.options.Dialer, dns: a.dns, tls: config,
-		own: a.Addr, policies: newSTSPolicies(a.dns, a.options.State, a.options.Policies, a.now, a.log), log: a.log,
+		own: a.Addr, secureDNS: a.options.SecureDNS, policies: newSTSPolicies(a.dns, a.options.State, a.options.Policies, a.now, a.log), log: a.log,
 		places: make(chan struct{}, maxOutgoing), lanes: newLanes(), bursts: newBursts(a.now), pools: newDomainPools(),
 	}, nil
 }
@@ -109,8 +111,12 @@ func (m *mxTransport) anew(ctx context.Context, mail outgoing, pool *sessionPool
 		return outcome{}, err
 	}
 	policy := m.policies.find(ctx, mail.key)
-	if hosts, err = m.permitted(ctx, mail.key, hosts, policy); err != nil {
+	danes, unreachable := m.danes(ctx, mail.key, hosts)
+	if hosts, err = m.permitted(ctx, mail.key, hosts, policy, danes); err != nil {
 		return outcome{}, err
+	}
+	if hosts = slices.DeleteFunc(hosts, func(host string) bool { return unreachable[host] != nil }); len(hosts) == 0 {
+		return outcome{}, anyOf(unreachable)
 	}
 	targets, err := m.targets(ctx, mail.key, hosts)
 	if err != nil {
@@ -119,7 +125,11 @@ func (m *mxTransport) anew(ctx context.Context, mail outgoing, pool *sessionPool
 	var last error
 	private, sessions := 0, 0
 	for _, target := range targets {
-		session, err := m.open(ctx, target, policy)
+		demanded := policy
+		if dane := danes[target.host]; dane != nil {
+			demanded = stsPolicy{dane: dane}
+		}
+		session, err := m.open(ctx, target, demanded)
 		var loop *loopError
 		switch {
 		case errors.As(err, &loop):
@@ -155,11 +165,33 @@ func (m *mxTransport) told(session *clientSession, result outcome) outcome {
 	return result
 }
 
-// permitted leaves out the servers that the domain's own policy does not name (RFC 8461, section 4.1).
-func (m *mxTransport) permitted(ctx context.Context, domain string, hosts []string, policy stsPolicy) ([]string, error) {
+// danes gives what servers demand by their TLSA records, and which must not be reached now.
+func (m *mxTransport) danes(ctx context.Context, domain string, hosts []string) (demands map[string]*danePolicy, unreachable map[string]error) {
+	demands, unreachable = map[string]*danePolicy{}, map[string]error{}
+	for _, host := range hosts[:min(len(hosts), maxTargets)] {
+		dane, err := m.daneOf(ctx, domain, host)
+		if err != nil {
+			unreachable[host] = err
+		} else if dane != nil {
+			demands[host] = dane
+		}
+	}
+	return demands, unreachable
+}
+
+func anyOf(failures map[string]error) error {
+	for _, err := range failures {
+		return err
+	}
+	return nil
+}
+
+// permitted leaves out the servers that the domain's own policy does not name (RFC 8461, section 4.1). Those with TLSA
+// records have said more than that (RFC 8461, section 2).
+func (m *mxTransport) permitted(ctx context.Context, domain string, hosts []string, policy stsPolicy, danes map[string]*danePolicy) ([]string, error) {
 	var named []string
 	for _, host := range hosts {
-		if policy.names(host) {
+		if policy.names(host) || danes[host] != nil {
 			named = append(named, host)
 		}
 	}

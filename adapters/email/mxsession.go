@@ -23,11 +23,11 @@ type loopError struct{ who string }
 func (e *loopError) Error() string { return e.who + " is this server itself (5.4.6)" }
 
 // open opens a session with one server. TLS is used where it is offered, whatever the certificate; when it fails, the
-// mail goes in the clear, unless the domain's policy demands TLS (RFC 7435, RFC 8461).
+// mail goes in the clear, unless the domain's policy or the server's TLSA records demand TLS (RFC 7435, RFC 8461, RFC 7672).
 func (m *mxTransport) open(ctx context.Context, target mxTarget, policy stsPolicy) (*clientSession, error) {
 	session, err := m.connect(ctx, target, policy, true)
 	var trouble *tlsTrouble
-	if errors.As(err, &trouble) && !policy.enforced() && ctx.Err() == nil {
+	if errors.As(err, &trouble) && !policy.demandsTLS() && ctx.Err() == nil {
 		metricPlain.Inc()
 		session, err = m.connect(ctx, target, policy, false)
 	}
@@ -73,6 +73,8 @@ func (m *mxTransport) greet(ctx context.Context, conn net.Conn, target mxTarget,
 		if over, how, err = m.secure(ctx, conn, text, target, policy); err != nil {
 			return nil, &tlsTrouble{err}
 		}
+	case policy.dane != nil:
+		return nil, &tlsTrouble{errors.New("the server offers no STARTTLS, which its TLSA records demand (4.7.10)")}
 	case policy.enforced():
 		return nil, &tlsTrouble{errors.New("the server offers no STARTTLS, which the MTA-STS policy of its domain demands (4.7.10)")}
 	case policy.mode == stsTesting && !offered:
@@ -105,14 +107,26 @@ func (m *mxTransport) secure(ctx context.Context, conn net.Conn, text *textproto
 	}
 	config := m.tls.Clone()
 	config.ServerName = target.host
+	if policy.dane != nil {
+		config.ServerName = policy.dane.names[0]
+	}
 	if !policy.enforced() {
 		config.InsecureSkipVerify = true // opportunistic: against listeners on the way any certificate is better than none
 	}
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
+		if policy.enforced() {
+			err = fmt.Errorf("the MTA-STS policy of its domain demands TLS with a valid certificate (4.7.10): %w", err)
+		}
 		return nil, "", err
 	}
 	state := secured.ConnectionState()
+	if policy.dane != nil {
+		if err := policy.dane.check(state); err != nil {
+			return nil, "", err
+		}
+		return secured, tls.VersionName(state.Version) + " (DANE)", nil
+	}
 	if policy.mode == stsTesting {
 		if err := m.checkCertificate(state, target.host); err != nil {
 			m.tested(target, err.Error())

@@ -60,9 +60,13 @@ type meter struct {
 }
 
 type minuteCount struct {
-	count int
+	count int // without what was credited
+	all   int
 	ends  time.Time
 }
+
+// maxCredit is how many times the limit a peer may do when all that it does is credited.
+const maxCredit = 10
 
 func newMeter(limit int, now func() time.Time) *meter {
 	return &meter{limit: limit, now: now, counts: map[netip.Prefix]minuteCount{}}
@@ -80,7 +84,9 @@ func (m *meter) count(peer networks) bool {
 		if !now.Before(entry.ends) {
 			entry = minuteCount{ends: now.Add(time.Minute)}
 		}
-		if entry.count++; entry.count > allowance(m.limit, i) {
+		entry.count++
+		entry.all++
+		if most := allowance(m.limit, i); entry.count > most || entry.all > maxCredit*most {
 			within = false
 		}
 		if len(m.counts) >= maxNetworks {
@@ -89,4 +95,16 @@ func (m *meter) count(peer networks) bool {
 		m.counts[network] = entry
 	}
 	return within
+}
+
+// credit takes an event back: it turned out to be one that is welcome.
+func (m *meter) credit(peer networks) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, network := range peer {
+		if entry, known := m.counts[network]; known && entry.count > 0 {
+			entry.count--
+			m.counts[network] = entry
+		}
+	}
 }

@@ -2,6 +2,7 @@ package email
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -109,6 +110,18 @@ func TestConnectionAndMailRates(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	(&wire{t: t, conn: conn, in: &lineReader{conn: conn}}).expect("421 4.7.0")
+}
+
+func TestProvenMailsDoNotUseUpTheRates(t *testing.T) {
+	s := start(t, func(o *Options) { o.MailsPerMinute, o.MailsPerConnection = 2, 2 })
+	w := s.greet()
+	for i := range 2 * maxCredit { // as many as the minute takes of proven ones
+		w.send("ann@sender.test", []string{"echo@inbox.test"}, signed(t, letter("x", fmt.Sprintf("Message-ID: <p%d@sender.test>", i))), "250")
+	}
+	w.say("MAIL FROM:<ann@sender.test>", "452 4.7.0")
+	if n := len(s.engine.all()); n != 2*maxCredit {
+		t.Errorf("%d mails were received", n)
+	}
 }
 
 func TestHarvestersCannotBeginAgain(t *testing.T) {

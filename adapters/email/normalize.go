@@ -64,6 +64,7 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
 		},
 		Original: a.original(mail), Route: notes, Repeats: true, NoReply: a.automatic(mail, to, addressed),
+		AnswerOf:  a.answerOf(mail.fields),
 		FromAgent: mail.fields.has(chainField) || autoSubmitted(mail.fields) != "",
 	}
 	chain, err := readChain(mail.fields)
@@ -71,12 +72,16 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 		refuseChain(&in, mail.fields, err)
 	}
 	in.Message.RecipientCapabilities.AgentChain = chain
-	return in, a.keepBoth(ctx, mail, to, &in)
+	return in, nil
 }
 
-// keepBoth gives a mail that has the id of another mail of its sender an id of its own: senders choose their ids, and
-// broken ones choose the same again. A repeat has the same body, whatever was written on top on its way.
-func (a *Adapter) keepBoth(ctx context.Context, mail *arrival, to recipient, in *exchange.Inbound) error {
+// receive hands a message over. A mail that has the id of another mail of its sender gets an id of its own: senders choose
+// their ids, and broken ones choose the same again. A repeat has the same body, whatever was written on top on its way.
+func (a *Adapter) receive(ctx context.Context, mail *arrival, to recipient, in exchange.Inbound) error {
+	receipt, err := a.options.Receiver.Receive(ctx, in)
+	if err != nil || receipt.New {
+		return err
+	}
 	known, found, err := a.options.Threads.FindMessage(ctx, to.agent, in.Message.ID)
 	if err != nil {
 		return fmt.Errorf("find a mail of the same id: %w", err)
@@ -94,7 +99,8 @@ func (a *Adapter) keepBoth(ctx context.Context, mail *arrival, to recipient, in 
 		in.Message.ThreadID = own
 	}
 	in.Message.ID = own
-	return nil
+	_, err = a.options.Receiver.Receive(ctx, in)
+	return err
 }
 
 // messageParts puts the text first. The contract has no place for a subject, and many mails say what they want
@@ -121,7 +127,8 @@ func messageParts(shared content, subject, parentSubject string) ([]normalized.P
 	if len(shared.forwarded) > 0 {
 		parts = append(parts, normalized.Text(truncate(strings.Join(shared.forwarded, "\n\n"))))
 	}
-	parts = append(parts, shared.files...)
+	room := normalized.DefaultLimits().Parts - len(parts) - len(shared.files) - 1 // for the note below
+	parts = append(append(parts, shared.links[:min(len(shared.links), room)]...), shared.files...)
 	if shared.left > 0 {
 		parts = append(parts, normalized.Text(fmt.Sprintf("[%d more files were left out; the original mail is kept.]", shared.left)))
 	}
@@ -149,7 +156,11 @@ func (a *Adapter) senderOf(mail *arrival, to recipient, claims json.RawMessage) 
 
 // addressed says whether the agent stands in To or Cc, with any tag.
 func (a *Adapter) addressed(fields header, to recipient) bool {
-	for _, name := range []string{"To", "Cc", "Resent-To", "Resent-Cc"} {
+	return a.named(fields, to, "To", "Cc", "Resent-To", "Resent-Cc")
+}
+
+func (a *Adapter) named(fields header, to recipient, names ...string) bool {
+	for _, name := range names {
 		for _, box := range fields.addressList(name) {
 			if local, _ := splitTag(box.Local); box.Domain == a.domain && local == to.local {
 				return true
@@ -166,8 +177,13 @@ func (a *Adapter) route(mail *arrival, to recipient, id string) route {
 		references = []string{parents.parent}
 	}
 	replyTo, replySigned := a.safeReplyTo(mail)
+	var lists []string
+	if listMail(mail.fields) {
+		// Many lists write themselves there.
+		lists, replyTo, replySigned = listAddresses(mail.fields), nil, false
+	}
 	return route{
-		Version: 1, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned,
+		Version: 1, Lists: lists, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned,
 		To: a.others(mail.fields.addressList("To")), Cc: a.others(mail.fields.addressList("Cc")),
 		Subject: mail.fields.decoded("Subject"), MessageID: id, References: references,
 		Body: digestOf(mail.body)[:32], Topic: mail.fields.decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),

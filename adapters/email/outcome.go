@@ -32,6 +32,18 @@ func addressesOf(list []refusal) []string {
 	return addresses
 }
 
+// whoRefused gives who does not have the mail and never will.
+func (o outcome) whoRefused() map[string]string {
+	if len(o.refused) == 0 {
+		return nil
+	}
+	who := map[string]string{}
+	for _, one := range o.refused {
+		who[addressKey(one.address)] = clip(codeText(one.answer), 300)
+	}
+	return who
+}
+
 // detail is the line that the operator reads.
 func (o outcome) detail() string {
 	text := o.text

@@ -20,6 +20,9 @@ func fresh(text, subject string, answers bool) string {
 	if again := cutQuoted(kept, answers); len(again) < len(kept) {
 		kept = cutSignature(again)
 	}
+	if len(kept) == len(lines) {
+		return text
+	}
 	if result := strings.TrimSpace(strings.Join(kept, "\n")); visible(result) {
 		return result
 	}

@@ -40,7 +40,7 @@ func TestManyQuotationsCostLittle(t *testing.T) {
 		"signatures":   "x" + strings.Repeat(`<p class=gmail_signature></p>`, 10_000),
 		"marks":        "x" + strings.Repeat(`<p id=appendonsend></p>`, 10_000),
 	} {
-		if content, _, own := readHTML(text, false); len(own) > len(content) {
+		if content, _, own, _ := readHTML(text, false); len(own) > len(content) {
 			t.Errorf("%s: what is new is longer than the whole", name)
 		}
 	}

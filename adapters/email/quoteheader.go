@@ -1,6 +1,9 @@
 package email
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // originalMarks are what Outlook, Yahoo and others write above the mail that is answered, without the dashes.
 var originalMarks = map[string]bool{
@@ -32,19 +35,41 @@ func forwards(subject string) bool {
 // hasForwardMark says whether somebody's mail was pasted or forwarded below. A quoted mark belongs to an older mail.
 func hasForwardMark(lines []string) bool {
 	for _, line := range lines {
-		if len(line) < 200 && forwardMarks[markText(line)] {
+		if len(line) > longestMark && !framed(line) {
+			continue // most lines of a text: too long for a mark, and nothing to take away at their ends
+		}
+		if line = strings.Trim(unmarked(line), markCharacters); len(line) <= longestMark && forwardMarks[strings.ToLower(line)] {
 			return true
 		}
 	}
 	return false
 }
 
+// framed says whether a line begins or ends with something that may stand around a mark.
+func framed(line string) bool {
+	const around = "*\\" + markCharacters
+	first, last := line[0], line[len(line)-1]
+	return first >= utf8.RuneSelf || last >= utf8.RuneSelf || strings.IndexByte(around, first) >= 0 || strings.IndexByte(around, last) >= 0 || last < ' '
+}
+
+const markCharacters = "-–—_: \t"
+
+var longestMark = func() (longest int) {
+	for mark := range forwardMarks {
+		longest = max(longest, len(mark))
+	}
+	return longest
+}()
+
 // markText takes dashes, emphasis and the colon from a line.
 func markText(line string) string {
-	return strings.ToLower(strings.Trim(unmarked(line), "-–—_: "))
+	return strings.ToLower(strings.Trim(unmarked(line), markCharacters))
 }
 
 func separates(line string) bool {
+	if len(line) == 0 || strings.IndexByte("-_*\\ \t", line[0]) < 0 && line[0] < utf8.RuneSelf {
+		return false
+	}
 	line = unmarked(line)
 	return strings.HasPrefix(line, "-") && originalMarks[markText(line)] || len(line) >= 20 && strings.Trim(line, "_") == ""
 }

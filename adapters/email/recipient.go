@@ -32,5 +32,9 @@ func (a *Adapter) recipient(to string) (recipient, *smtp.SMTPError) {
 	if !ok {
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "There is no agent " + name + " here"}
 	}
-	return recipient{agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + a.domain}, nil
+	answered := a.answeredReply(tag)
+	if answered != "" {
+		tag = "" // it is ours, and says nothing to the agent
+	}
+	return recipient{answered: answered, agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + a.domain}, nil
 }

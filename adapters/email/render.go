@@ -89,6 +89,9 @@ func (a *Adapter) replyHeader(reply exchange.Reply, notes route, people audience
 	if len(people.cc) > 0 {
 		lines = append(lines, headerLine{"Cc", formatAddresses(people.cc)})
 	}
+	if back := a.threadAddress(reply.ID, notes.Local); back != "" {
+		lines = append(lines, headerLine{"Reply-To", back})
+	}
 	lines = append(lines,
 		headerLine{"Subject", mime.QEncoding.Encode("utf-8", replySubject(notes))},
 		headerLine{"Date", reply.CreatedAt.UTC().Format(time.RFC1123Z)},

@@ -18,11 +18,13 @@ import (
 // Limits of one session.
 const (
 	maxRecipients = 50
-	maxRefused    = 5    // refused recipients before the connection is closed
-	maxLineBytes  = 4000 // RFC 5321 demands 1000; a longer line is refused, not cut
-	acceptTimeout = 2 * time.Minute
-	writeTimeout  = time.Minute
-	readChunk     = 64 << 10
+	maxRefused    = 5 // refused recipients before the connection is closed
+
+	maxMailsPerConnection = 1000 // also of proven mails
+	maxLineBytes          = 4000 // RFC 5321 demands 1000; a longer line is refused, not cut
+	acceptTimeout         = 2 * time.Minute
+	writeTimeout          = time.Minute
+	readChunk             = 16 << 10 // taken for a mail first; it doubles
 )
 
 func (a *Adapter) newServer() *smtp.Server {
@@ -109,7 +111,7 @@ func (s *session) tooMany() error {
 	if !s.peer.counted {
 		return nil
 	}
-	if s.peer.nextMail() > s.adapter.options.MailsPerConnection {
+	if s.peer.nextMail(s.adapter.options.MailsPerConnection) {
 		return s.hangUp(smtp.EnhancedCode{4, 7, 0}, "Too many mails on one connection, please come again")
 	}
 	if !s.adapter.listener.mails.count(s.peer.peer) {
@@ -153,6 +155,9 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 	if found.bounce != "" && env.from != "" {
 		return s.countRefused(answer(550, smtp.EnhancedCode{5, 7, 1}, "This address takes delivery reports only, from the null sender"))
 	}
+	if closed := s.adapter.closedTo(found); closed != nil {
+		return s.refuse(closed.Code, closed.EnhancedCode, closed.Message)
+	}
 	for _, known := range env.recipients {
 		if known.local == found.local {
 			return nil // the same agent twice in one mail hears it once
@@ -190,6 +195,9 @@ func (s *session) Data(r io.Reader) error {
 	if len(env.recipients) == 0 {
 		return s.refuse(554, smtp.EnhancedCode{5, 5, 1}, "No valid recipients")
 	}
+	if closed := s.stillOpen(env); closed != nil {
+		return s.refuse(closed.Code, closed.EnhancedCode, closed.Message)
+	}
 	mail, taken, err := s.read(r)
 	defer s.adapter.buffered.give(taken)
 	if err != nil {
@@ -200,8 +208,12 @@ func (s *session) Data(r io.Reader) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout+verifyTimeout)
 	defer cancel()
-	if err := s.adapter.accept(ctx, env, mail); err != nil {
+	proven, err := s.adapter.accept(ctx, env, mail)
+	if err != nil {
 		return s.explain(err)
+	}
+	if proven {
+		s.peer.credit()
 	}
 	metricReceived.WithLabelValues("accepted").Inc()
 	return nil
@@ -210,16 +222,14 @@ func (s *session) Data(r io.Reader) error {
 // read collects the mail within the budget of bytes; taken must be given back by the caller.
 func (s *session) read(r io.Reader) (mail []byte, taken int64, err error) {
 	limit := s.adapter.options.MaxMessageBytes
-	mail = make([]byte, 0, readChunk)
 	for {
 		if len(mail) == cap(mail) || taken == 0 {
 			grow := int64(max(readChunk, cap(mail)))
 			if !s.adapter.buffered.take(grow) {
 				return nil, taken, s.refuse(452, smtp.EnhancedCode{4, 3, 1}, "Too many mails at once, please try again later")
 			}
-			if taken += grow; len(mail) > 0 {
-				mail = append(make([]byte, 0, taken), mail...)
-			}
+			taken += grow
+			mail = append(make([]byte, 0, taken), mail...)
 		}
 		n, err := r.Read(mail[len(mail):cap(mail)])
 		mail = mail[:len(mail)+n]

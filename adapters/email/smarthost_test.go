@@ -22,6 +22,8 @@ import (
 type sink struct {
 	mu       sync.Mutex
 	server   *smtp.Server
+	listener *cutListener
+	served   chan struct{}
 	address  string
 	sessions int
 	logins   int
@@ -55,10 +57,51 @@ func startSink(t *testing.T, implicit bool, config *tls.Config, password string)
 		k.server.TLSConfig = config
 	}
 	k.address = listener.Addr().String()
-	done := make(chan struct{})
-	go func() { defer close(done); _ = k.server.Serve(listener) }()
-	t.Cleanup(func() { _ = listener.Close(); _ = k.server.Close(); <-done })
+	k.listener = &cutListener{Listener: listener}
+	k.served = make(chan struct{})
+	go func() { defer close(k.served); _ = k.server.Serve(k.listener) }()
+	t.Cleanup(k.stop)
 	return k
+}
+
+// stop cuts every connection and waits for the end of their sessions. Close of the library is not for a server with
+// STARTTLS: it reads the connection of a session that is just replacing it (go-smtp v0.25.1).
+func (k *sink) stop() {
+	k.listener.cut()
+	<-k.served
+	_ = k.server.Shutdown(context.Background())
+}
+
+// cutListener keeps what it accepted, to close it below the server.
+type cutListener struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []net.Conn
+	ended bool
+}
+
+func (l *cutListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		_ = conn.Close()
+	}
+	l.conns = append(l.conns, conn)
+	return conn, nil
+}
+
+func (l *cutListener) cut() {
+	_ = l.Listener.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	for _, conn := range l.conns {
+		_ = conn.Close()
+	}
 }
 
 type discardLog struct{}
@@ -138,7 +181,7 @@ func TestSmarthostDeliversOverOneSession(t *testing.T) {
 	if len(s.captured()) != 0 {
 		t.Error("mails were captured")
 	}
-	_ = k.server.Close() // the kept session is dead now
+	k.stop() // the kept session is dead now
 	if _, err := s.deliver(reply); err == nil || fault.Of(err).Permanent {
 		t.Errorf("a dead smarthost: %v", err)
 	}

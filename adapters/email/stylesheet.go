@@ -10,22 +10,40 @@ import (
 // maxStyleBytes bounds the style sheets that are read of one mail.
 const maxStyleBytes = 64 << 10
 
-// hiddenSelectors are the classes and ids that a mail's own style sheets hide: ".x" and "#x". Rules within @media and
-// others are not looked at, because they hold for some readers only.
+// hiddenSelectors are the tags, classes and ids that a mail's own style sheets hide: "x", ".x" and "#x". Rules within
+// @media count when they hold for every screen; others hold for some readers only.
 func hiddenSelectors(document *html.Node) map[string]bool {
 	var sheet strings.Builder
 	collectStyles(document, &sheet)
 	found := map[string]bool{}
+	if sheet.Len() > 0 {
+		open := strings.Repeat("}", maxRuleDepth) // a sheet that ends within a rule ends it
+		readRules(withoutComments(strings.ToLower(sheet.String()))+open, found, 0)
+	}
+	return found
+}
+
+// maxRuleDepth is how deep @media is followed into itself.
+const maxRuleDepth = 4
+
+func readRules(text string, found map[string]bool, level int) {
 	depth, start, selector := 0, 0, ""
-	text := strings.ToLower(sheet.String())
 	for i := range len(text) {
 		switch text[i] {
 		case '{':
 			if depth++; depth == 1 {
-				selector, start = text[start:i], i+1
+				selector, start = strings.TrimSpace(text[start:i]), i+1
+			}
+		case ';':
+			if depth == 0 {
+				start = i + 1 // behind @import and @charset
 			}
 		case '}':
-			if depth == 1 && hiddenStyle(text[start:i]) {
+			switch queries, media := strings.CutPrefix(selector, "@media"); {
+			case depth != 1:
+			case media && level < maxRuleDepth && everyScreen(queries):
+				readRules(text[start:i], found, level+1)
+			case !strings.HasPrefix(selector, "@") && hiddenStyle(text[start:i]):
 				addSelectors(found, selector)
 			}
 			if depth = max(depth-1, 0); depth == 0 {
@@ -33,7 +51,30 @@ func hiddenSelectors(document *html.Node) map[string]bool {
 			}
 		}
 	}
-	return found
+}
+
+// everyScreen says whether one of the media queries has no condition that a screen could fail.
+func everyScreen(queries string) bool {
+	for query := range strings.SplitSeq(queries, ",") {
+		switch strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(query), "only ")) {
+		case "", "all", "screen":
+			return true
+		}
+	}
+	return false
+}
+
+func withoutComments(sheet string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(sheet, "/*")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		out.WriteByte(' ')
+		_, sheet, _ = strings.Cut(rest, "*/")
+	}
 }
 
 func collectStyles(node *html.Node, out *strings.Builder) {
@@ -45,15 +86,23 @@ func collectStyles(node *html.Node, out *strings.Builder) {
 	}
 }
 
-// addSelectors keeps selectors of one class or id, with or without a tag.
+// addSelectors keeps selectors of one class or id, with or without a tag, and of one tag alone.
 func addSelectors(found map[string]bool, selectors string) {
 	for one := range strings.SplitSeq(selectors, ",") {
 		one = strings.TrimSpace(one)
 		at := strings.IndexAny(one, ".#")
-		if at >= 0 && !strings.ContainsAny(one[at+1:], ".#: >+~[") && !strings.ContainsAny(one[:at], ": >+~[@") {
+		switch {
+		case at < 0 && tagName(one):
+			found[one] = true
+		case at >= 0 && !strings.ContainsAny(one[at+1:], ".#: >+~[") && !strings.ContainsAny(one[:at], ": >+~[@"):
 			found[one[at:]] = true
 		}
 	}
+}
+
+// tagName says whether a selector is a tag that may hide a part of a mail, and not all of it.
+func tagName(selector string) bool {
+	return selector != "" && selector != "html" && selector != "body" && strings.Trim(selector, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
 // removeSelected takes out what the style sheets hide.
@@ -74,6 +123,9 @@ func removeSelected(node *html.Node, selectors map[string]bool) {
 
 func selected(node *html.Node, selectors map[string]bool) bool {
 	if id := attribute(node, "id"); id != "" && selectors["#"+strings.ToLower(id)] {
+		return true
+	}
+	if selectors[node.Data] {
 		return true
 	}
 	for class := range strings.FieldsSeq(strings.ToLower(attribute(node, "class"))) {

@@ -125,6 +125,15 @@ func TestNullMXOfTheSenderRefuses(t *testing.T) {
 	s.greet().send("a@silent.test", []string{"echo@inbox.test"}, letter("x", "From: a@silent.test"), "550 5.7.27")
 }
 
+func TestQuarantineIsRefusedOnDemand(t *testing.T) {
+	s := start(t, func(o *Options) { o.RefuseQuarantine = true })
+	s.names.text("_dmarc.ann.test", "v=DMARC1; p=quarantine")
+	s.names.text("_dmarc.bo.test", "v=DMARC1; p=none")
+	w := s.greet()
+	w.send("a@list.test", []string{"echo@inbox.test"}, letter("x", "From: a@ann.test"), "550 5.7.26")
+	w.send("a@list.test", []string{"echo@inbox.test"}, letter("x", "From: a@bo.test"), "250")
+}
+
 // TestTreeWalk follows RFC 9989 where RFC 7489 would find something else.
 func TestTreeWalk(t *testing.T) {
 	for name, row := range map[string]struct {

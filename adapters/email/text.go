@@ -10,22 +10,25 @@ import (
 )
 
 // readText decodes charset, flow and HTML.
-func (e *entity) readText() (content, mime string) {
-	content, mime, _ = e.readOwn(true)
-	return content, mime
+func (e *entity) readText() string { return e.readOwn(true).text }
+
+// readableText is what a text part says.
+type readableText struct {
+	text, mime string
+	own        string            // what a client's HTML marks as the sender's own; empty = nothing was marked
+	links      []normalized.Part // of HTML
 }
 
-// readOwn also gives what a client's HTML marks as the sender's own; empty = nothing was marked.
-func (e *entity) readOwn(forwarded bool) (content, mime, own string) {
+func (e *entity) readOwn(forwarded bool) readableText {
 	text := decodeCharset(e.decodeBody(), e.params["charset"])
 	if e.media == "text/html" {
-		content, mime, own = readHTML(text, forwarded)
-		return readable(content), mime, readable(own)
+		content, mime, own, links := readHTML(text, forwarded)
+		return readableText{text: readable(content), mime: mime, own: readable(own), links: links}
 	}
 	if strings.EqualFold(e.params["format"], "flowed") {
 		text = unflow(text, strings.EqualFold(e.params["delsp"], "yes"))
 	}
-	return readable(text), normalized.MIMEPlain, ""
+	return readableText{text: readable(text), mime: normalized.MIMEPlain}
 }
 
 // decodeCharset makes UTF-8. A missing, unknown or wrong charset never loses text.
@@ -79,7 +82,7 @@ func harmless(text string) bool {
 
 // stub says whether a plain text part only points at the HTML part.
 func stub(node *entity) bool {
-	text, _ := node.readText()
+	text := node.readText()
 	if strings.TrimSpace(text) == "" {
 		return true
 	}

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"inbox/exchange"
 	"inbox/normalized"
@@ -82,6 +85,9 @@ func parentsOf(fields header) parentage {
 func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id string) (threadID string, subject string, err error) {
 	parents := parentsOf(mail.fields)
 	known, found, err := a.findParent(ctx, to.agent, parents)
+	if err == nil && !found && to.answered != "" {
+		known, found, err = a.findMail(ctx, to.agent, to.answered+"@"+a.domain)
+	}
 	if err != nil {
 		return "", "", err
 	}
@@ -109,15 +115,20 @@ func (a *Adapter) findParent(ctx context.Context, agent string, parents parentag
 		}
 	}
 	for _, id := range candidates {
-		entry, found, err := a.options.Threads.FindMessage(ctx, agent, id)
-		if err != nil {
-			return exchange.ThreadEntry{}, false, fmt.Errorf("find parent mail: %w", err)
-		}
-		if found && entry.Message.ReceivedVia == normalized.ViaEmail {
-			return entry, true, nil
+		if entry, found, err := a.findMail(ctx, agent, id); found || err != nil {
+			return entry, found, err
 		}
 	}
 	return exchange.ThreadEntry{}, false, nil
+}
+
+// findMail finds a mail by its id, or the mail that was answered with it.
+func (a *Adapter) findMail(ctx context.Context, agent, id string) (exchange.ThreadEntry, bool, error) {
+	entry, found, err := a.options.Threads.FindMessage(ctx, agent, id)
+	if err != nil {
+		return exchange.ThreadEntry{}, false, fmt.Errorf("find parent mail: %w", err)
+	}
+	return entry, found && entry.Message.ReceivedVia == normalized.ViaEmail, nil
 }
 
 func mayJoin(sender verdict, known normalized.Message, notes route) bool {
@@ -151,6 +162,7 @@ type route struct {
 	References  []string  `json:"references,omitempty"`
 	Topic       string    `json:"topic,omitempty"` // Thread-Topic of Outlook
 	Index       string    `json:"index,omitempty"` // Thread-Index of Outlook
+	Lists       []string  `json:"lists,omitempty"` // addresses of the mailing list that it came through; nothing is sent there
 	Verified    bool      `json:"verified"`
 	Body        string    `json:"body,omitempty"`   // digest of the body, to tell another mail with the same id from a repeat
 	Opened      bool      `json:"opened,omitempty"` // we write first: there is no mail that is answered
@@ -177,4 +189,15 @@ func baseSubject(subject string) string {
 
 var replyPrefixes = map[string]bool{
 	"re": true, "aw": true, "sv": true, "vs": true, "antw": true, "odp": true, "r": true, "res": true, "ref": true, "rif": true, "回复": true, "答复": true, "返信": true,
+}
+
+// answerOf gives when the answer of ours was made to which a mail answers: our ids tell their time. Zero = it answers none
+// of ours.
+func (a *Adapter) answerOf(fields header) time.Time {
+	replyID, domain := ReplyIDOf(parentsOf(fields).parent)
+	id, err := uuid.Parse(replyID)
+	if err != nil || id.Version() != 7 || !strings.EqualFold(domain, a.domain) {
+		return time.Time{}
+	}
+	return time.Unix(id.Time().UnixTime())
 }

@@ -46,6 +46,7 @@ type recipient struct {
 	tag      string
 	envelope string // as given
 	bounce   string // the delivery that reports to this address are about
+	answered string // the reply of ours whose thread tag the address has
 }
 
 // verdict is everything that was found out about a sender.
@@ -72,7 +73,8 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields
 	lookups.Go(func() { policy = a.lookupPolicy(ctx, from.Domain) })
 	silent := false
 	lookups.Go(func() { silent = a.takesNoMail(ctx, env.from) })
-	result.signatures = a.verifyDKIM(ctx, fields, mail)
+	body := bodyOf(fields, mail)
+	result.signatures = a.verifyDKIM(ctx, fields, body)
 	lookups.Wait()
 	if silent {
 		return result, answer(550, smtp.EnhancedCode{5, 7, 27}, "The sender's domain says that it takes no mail (null MX)")
@@ -80,7 +82,7 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields
 	result.dmarc = a.evaluate(ctx, from.Domain, policy, result.signatures, result.spf)
 	result.method, result.keyID = proof(result.dmarc)
 	if result.dmarc.Result == resultFail && from.Domain != a.domain {
-		if result.arc = a.checkARC(ctx, from.Domain, fields, bodyOf(fields, mail)); result.arc.believed() {
+		if result.arc = a.checkARC(ctx, from.Domain, fields, body); result.arc.believed() {
 			result.method, result.keyID = normalized.AuthEmailDMARC, result.arc.keyID
 		}
 	}
@@ -140,9 +142,9 @@ func (a *Adapter) decide(found verdict, mail []byte) error {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
 			Message: "Mail from " + a.domain + " must be authenticated; no aligned DKIM signature or SPF pass was found"}
 	}
-	if found.dmarc.Result == resultFail && found.dmarc.Policy == policyReject {
+	if policy := found.dmarc.Policy; found.dmarc.Result == resultFail && (policy == policyReject || policy == policyQuarantine && a.options.RefuseQuarantine) {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
-			Message: fmt.Sprintf("DMARC policy of %s is reject and neither DKIM nor SPF passed aligned", found.dmarc.Domain)}
+			Message: fmt.Sprintf("DMARC policy of %s is %s and neither DKIM nor SPF passed aligned", found.dmarc.Domain, policy)}
 	}
 	return nil
 }

@@ -52,32 +52,42 @@ func (a *Adapter) returnPath(deliveryID, local string) (token, from string) {
 	return token, bounceLocal + "+" + token + "@" + a.domain
 }
 
-func (a *Adapter) tokenMAC(id uuid.UUID) []byte {
+func (a *Adapter) tokenMAC(id uuid.UUID) []byte { return a.mac(id[:]) }
+
+func (a *Adapter) mac(pieces ...[]byte) []byte {
 	mac := hmac.New(sha256.New, a.verpKey)
-	_, _ = mac.Write(id[:])
+	for _, piece := range pieces {
+		_, _ = mac.Write(piece)
+	}
 	return mac.Sum(nil)[:verpMACBytes]
 }
 
 // readToken gives the delivery of a token that was issued here.
 func (a *Adapter) readToken(token string) (deliveryID string, valid bool) {
+	id, mac, ok := splitToken(token)
+	if !ok || !hmac.Equal(mac, a.tokenMAC(id)) {
+		return "", false
+	}
+	return id.String(), true
+}
+
+// splitToken takes a token apart, whoever issued it.
+func splitToken(token string) (id uuid.UUID, mac []byte, ok bool) {
 	const idLength, macLength = 26, 16 // of 16 and 10 bytes
 	if len(token) != idLength+macLength {
-		return "", false
+		return id, nil, false
 	}
 	token = strings.ToUpper(token)
 	raw, err := tokenCode.DecodeString(token[:idLength])
 	if err != nil {
-		return "", false
+		return id, nil, false
 	}
-	mac, err := tokenCode.DecodeString(token[idLength:])
+	mac, err = tokenCode.DecodeString(token[idLength:])
 	if err != nil {
-		return "", false
+		return id, nil, false
 	}
-	id, err := uuid.FromBytes(raw)
-	if err != nil || !hmac.Equal(mac, a.tokenMAC(id)) {
-		return "", false
-	}
-	return id.String(), true
+	id, err = uuid.FromBytes(raw)
+	return id, mac, err == nil
 }
 
 // tokenIn reads the token of a bounce address.

@@ -51,7 +51,7 @@ func prompt(turn agents.Turn, pictures *images, files string) []envelope.Envelop
 		}
 		transcript = append(transcript, earlier(&turn, pictures.of("history", i), metadata))
 	}
-	text := contextBlock(turn) + "\n\n" + wrap("request", message.Sender, contents(asked(message))) + files
+	text := contextBlock(turn) + "\n\n" + wrap("request", message.Sender, told(asked(message))) + files
 	return append(transcript, speech(text, pictures.of("request", 0), map[string]any{markRequest: true}))
 }
 
@@ -64,11 +64,10 @@ func asked(message *normalized.Message) []normalized.Part {
 }
 
 func earlier(turn *normalized.HistoricalMessage, pictures []any, metadata map[string]any) envelope.Envelope {
-	text := contents(turn.Parts)
 	if turn.Role == normalized.RoleAssistant {
-		return envelope.AssistantText(text, metadata)
+		return envelope.AssistantText(contents(turn.Parts), metadata)
 	}
-	return speech(wrap("message", turn.Sender, text), pictures, metadata)
+	return speech(wrap("message", turn.Sender, told(turn.Parts)), pictures, metadata)
 }
 
 // speech is a text of the user's side with pictures after it.
@@ -81,11 +80,27 @@ func speech(text string, pictures []any, metadata map[string]any) envelope.Envel
 	return message
 }
 
+const noText = "(no text)"
+
 func contents(parts []normalized.Part) string {
 	if text := strings.TrimSpace(normalized.PlainText(parts)); text != "" {
 		return text
 	}
-	return "(no text)"
+	return noText
+}
+
+// told are contents of somebody else, with what tools gave that a chat client ran itself.
+func told(parts []normalized.Part) string {
+	pieces := []string{contents(parts)}
+	for i := range parts {
+		if part := &parts[i]; part.Kind == normalized.PartToolCall && len(part.Result) > 0 {
+			pieces = append(pieces, "The tool "+quote(part.Name)+" gave: "+string(part.Result))
+		}
+	}
+	if pieces[0] == noText && len(pieces) > 1 {
+		pieces = pieces[1:]
+	}
+	return strings.Join(pieces, "\n\n")
 }
 
 // wrap puts somebody's words between marks that the words themselves cannot end.

@@ -14,6 +14,7 @@ func TestGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, answers, _ := strings.Cut(string(guide), "\n## The answer\n")
+	answers, _, _ = strings.Cut(answers, "\n## ")
 	blocks := strings.Split(answers, "```")
 	shown := 0
 	for i := 1; i < len(blocks); i += 2 {

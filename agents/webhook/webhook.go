@@ -33,6 +33,8 @@ type Options struct {
 	IdleLimit        time.Duration    // for a pause inside the answer; zero = DefaultIdleLimit
 	MaxResponseBytes int64            // of the whole answer; zero = DefaultMaxResponseBytes
 
+	Events bool // it is told what became of its answers; see Hear
+
 	Limits normalized.Limits // of the answer's content; zero = normalized.DefaultLimits
 }
 

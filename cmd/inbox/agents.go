@@ -9,7 +9,7 @@ import (
 func newAgents() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "agents",
-		Short: "List the agents of this server",
+		Short: "List the agents of this server, or let one rest",
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -34,6 +34,6 @@ func newAgents() *cobra.Command {
 		},
 	}
 	addJSON(list)
-	parent.AddCommand(list)
+	parent.AddCommand(list, newAgentsPause(), newAgentsResume())
 	return parent
 }

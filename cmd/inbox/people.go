@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,7 @@ func newPeopleList() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List linked identities, those of one person together",
+		Short: "List linked identities, those of one person together, and who told an agent to stop",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operate(cmd, func(operator *inbox.Operator) error {
@@ -37,15 +38,24 @@ func newPeopleList() *cobra.Command {
 				}
 				rows := make([][]string, 0, len(people))
 				for _, p := range people {
-					rows = append(rows, []string{p.PersonID, oneLine(p.Address), oneLine(p.Subject), oneLine(p.Method), when(p.LinkedAt)})
+					rows = append(rows, []string{p.PersonID, oneLine(p.Address), oneLine(p.Subject), oneLine(p.Method), linkedAt(p), strings.Join(p.Stopped, " ")})
 				}
-				return printTable(cmd.OutOrStdout(), "Nobody has linked two addresses.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED"}, rows)
+				return printTable(cmd.OutOrStdout(), "Nobody has linked two addresses, and nobody told an agent to stop.",
+					[]string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, rows)
 			})
 		},
 	}
 	addJSON(cmd)
 	addPaging(cmd, &before, &limit)
 	return cmd
+}
+
+// linkedAt leaves out the time of who linked nothing.
+func linkedAt(p inbox.Person) string {
+	if p.PersonID == "" {
+		return ""
+	}
+	return when(p.LinkedAt)
 }
 
 func newPeopleUnlink() *cobra.Command {

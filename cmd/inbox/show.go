@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -53,6 +55,9 @@ func printShown(out io.Writer, shown inbox.Shown) {
 	fmt.Fprintln(out)
 	for _, d := range shown.Deliveries {
 		fmt.Fprintf(out, "Delivery  %s  %s to %s after %d tries  %s\n", d.ID, d.State, d.Address, d.Attempt, d.Reason)
+		for _, recipient := range slices.Sorted(maps.Keys(d.Returned)) {
+			fmt.Fprintf(out, "          %s does not have it: %s\n", oneLine(recipient), oneLine(d.Returned[recipient]))
+		}
 	}
 	for _, r := range shown.ToolRequests {
 		printToolRequest(out, r)

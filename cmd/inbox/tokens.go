@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,16 +23,19 @@ func newTokens() *cobra.Command {
 
 func newTokensCreate() *cobra.Command {
 	var agent string
-	var admin, pull, tools bool
+	var admin, pull, tools, bridge bool
+	var scopes []string
 	cmd := &cobra.Command{
-		Use:   "create [--agent A [--pull | --tools] | --admin] NAME",
+		Use:   "create [--agent A [--pull | --tools] | --admin | --bridge [--scopes …] [--agent A]] NAME",
 		Short: "Create a token for the peer or operator NAME",
 		Long: `Creates a bearer token and prints it alone on the last line; it is shown once and only its hash is kept.
 The peer is then known to agents as @NAME@domain. Without --agent the token opens every agent of this server.
 With --admin the token opens the operator API below /api/v1 instead, and no agent.
 With --pull it is for the program behind an agent of kind pull: it takes the agent's messages and answers in its name.
-With --tools it is for a program that executes the client tools of the agent: it reads their calls and hands in results.`,
-		Example: "  inbox tokens create --agent echo partner\n  inbox tokens create --agent helper --pull laptop\n  inbox tokens create --agent helper --tools desk\n  inbox tokens create --admin laptop",
+With --tools it is for a program that executes the client tools of the agent: it reads their calls and hands in results.
+With --bridge it is for a program that writes to agents for others and fetches the answers from its queue; NAME is then the
+id of its client, and tokens of one name share the queue. --scopes limits what the token is good for.`,
+		Example: "  inbox tokens create --agent echo partner\n  inbox tokens create --agent helper --pull laptop\n  inbox tokens create --agent helper --tools desk\n  inbox tokens create --admin laptop\n  inbox tokens create --bridge relay\n  inbox tokens create --bridge --scopes pending,ack relay",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if admin && agent != "" {
@@ -43,18 +47,15 @@ With --tools it is for a program that executes the client tools of the agent: it
 			if tools && (agent == "" || pull) {
 				return usageError{fmt.Errorf("--tools needs --agent, and excludes --pull\nRun '%s --help'", cmd.CommandPath())}
 			}
+			if bridge && (admin || pull || tools) || !bridge && cmd.Flags().Changed("scopes") {
+				return usageError{fmt.Errorf("--bridge excludes --admin, --pull and --tools, and --scopes needs it\nRun '%s --help'", cmd.CommandPath())}
+			}
 			return operate(cmd, func(operator *inbox.Operator) error {
+				if bridge {
+					return printToken(cmd)(operator.CreateBridgeToken(cmd.Context(), names[0], agent, scopes))
+				}
 				token, record, err := createToken(cmd, operator, names[0], agent, admin, pull, tools)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), map[string]any{
-						"id": record.ID, "name": record.Name, "agent": record.Agent, "scope": record.Scope, "token": token,
-					})
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "Token %s for %s. It is shown only now:\n%s\n", record.ID, record.Name, token)
-				return nil
+				return printToken(cmd)(token, record, err)
 			})
 		},
 	}
@@ -62,8 +63,26 @@ With --tools it is for a program that executes the client tools of the agent: it
 	cmd.Flags().StringVar(&agent, "agent", "", "the only agent that the token opens")
 	cmd.Flags().BoolVar(&admin, "admin", false, "for the operator API")
 	cmd.Flags().BoolVar(&pull, "pull", false, "for the program behind the agent, which is of kind pull")
+	cmd.Flags().BoolVar(&bridge, "bridge", false, "for a program that writes to agents and fetches the answers from its queue")
+	cmd.Flags().StringSliceVar(&scopes, "scopes", exchange.AllBridgeScopes(), "what the token of a bridge is good for: send, pending, ack")
 	cmd.Flags().BoolVar(&tools, "tools", false, "for a program that executes the agent's client tools")
 	return cmd
+}
+
+// printToken shows a new token, for the only time.
+func printToken(cmd *cobra.Command) func(token string, record exchange.Token, err error) error {
+	return func(token string, record exchange.Token, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case wantsJSON(cmd):
+			return printJSON(cmd.OutOrStdout(), map[string]any{
+				"id": record.ID, "name": record.Name, "agent": record.Agent, "scope": record.Scope, "token": token,
+			})
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "Token %s for %s. It is shown only now:\n%s\n", record.ID, record.Name, token)
+		return nil
+	}
 }
 
 func createToken(cmd *cobra.Command, operator *inbox.Operator, name, agent string, admin, pull, tools bool) (string, exchange.Token, error) {
@@ -125,7 +144,12 @@ func newTokensRevoke() *cobra.Command {
 }
 
 func opens(token exchange.Token) string {
+	scopes, isBridge := token.BridgeScopes()
 	switch {
+	case isBridge && token.Agent != "":
+		return "bridge to " + token.Agent + " (" + strings.Join(scopes, ", ") + ")"
+	case isBridge:
+		return "bridge (" + strings.Join(scopes, ", ") + ")"
 	case token.Scope == exchange.TokenAdmin:
 		return "operator API"
 	case token.Scope == exchange.TokenPull:

@@ -3,6 +3,7 @@ package instance
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -55,7 +56,7 @@ func (i *Instance) Configure() error {
 func (i *Instance) ConfigFile() string { return filepath.Join(i.Directory, "inbox.toml") }
 
 // URL is the public URL.
-func (i *Instance) URL() string { return "http://" + i.Settings.public() }
+func (i *Instance) URL() string { return i.Settings.scheme() + "://" + i.Settings.public() }
 
 // Actor is the IRI of an agent's actor.
 func (i *Instance) Actor(agent string) string { return i.URL() + "/agents/" + agent }
@@ -89,19 +90,22 @@ func (i *Instance) command(arguments ...string) *exec.Cmd {
 		arguments = append([]string{"taskset", "-c", i.Processor}, arguments...)
 	}
 	command := exec.Command(arguments[0], arguments[1:]...)
-	command.Dir = i.Directory
+	command.Dir, command.Env = i.Directory, i.Settings.environment()
 	return command
 }
 
 // readyPause is the time between two questions while the server starts.
 const readyPause = 2 * time.Millisecond
 
+// unchecked is for a certificate that names a host where the question goes to an address.
+var unchecked = &tls.Config{InsecureSkipVerify: true} // asks only whether our own child process is ready
+
 func (i *Instance) awaitReady(ctx context.Context, started *process) error {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: unchecked}, Timeout: 5 * time.Second}
 	ticker := time.NewTicker(readyPause)
 	defer ticker.Stop()
 	for {
-		response, err := client.Get("http://" + i.Settings.HTTP + "/readyz") // itself, not what stands before it
+		response, err := client.Get(i.Settings.scheme() + "://" + i.Settings.HTTP + "/readyz") // itself, not what stands before it
 		if err == nil {
 			_ = response.Body.Close()
 			if response.StatusCode == http.StatusOK {
@@ -171,7 +175,7 @@ func (i *Instance) Alive() bool {
 // Run runs another command of the program with the same configuration and gives what it printed.
 func (i *Instance) Run(ctx context.Context, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, i.Binary, append([]string{"--config", i.ConfigFile()}, arguments...)...)
-	command.Dir = i.Directory
+	command.Dir, command.Env = i.Directory, i.Settings.environment()
 	var output, problems bytes.Buffer
 	command.Stdout, command.Stderr = &output, &problems
 	if err := command.Run(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strings"
 )
 
@@ -15,11 +16,17 @@ type Settings struct {
 	HTTP      string // host:port; empty = a free loopback port
 	Public    string // host:port under which others reach HTTP, where something stands before it; empty = HTTP
 	SMTP      string // host:port; empty = a free loopback port
+	Hostname  string // smtp.hostname; empty = the default
+	CertFile  string // PEM; HTTP has TLS and mail STARTTLS; empty = neither has
+	KeyFile   string
+	Authority string // PEM file whose certificates are believed besides no others; empty = those of the system
+	STSPort   int    // port of the servers that publish MTA-STS policies; 0 = the default
 	DNS       string // host:port of the resolver; empty = the system's
 	Smarthost string // smtp://host:port; empty = mail is captured
 	MXPort    int    // mail goes to the recipients' servers, on this port; 0 = it does not
 	Lease     string // a duration; empty = the default
 	Mode      string // federation.mode; empty = the default
+	Strict    bool   // as in production: federation.allow_private is off, and public_url is https with Domain
 	Agents    string // TOML tables; empty = one echo agent
 	More      string // further lines of TOML, written last
 }
@@ -69,6 +76,22 @@ func (s *Settings) public() string {
 	return s.HTTP
 }
 
+func (s *Settings) scheme() string {
+	if s.CertFile != "" {
+		return "https"
+	}
+	return "http"
+}
+
+// environment is that of this process, with the authority that is believed: Go's own switch, as an operator would use it.
+func (s *Settings) environment() []string {
+	environment := os.Environ()
+	if s.Authority != "" {
+		environment = append(environment, "SSL_CERT_FILE="+s.Authority, "SSL_CERT_DIR="+os.DevNull)
+	}
+	return environment
+}
+
 // Short retries: what fails during a test is tried again within its patience.
 const retries = `["200ms", "500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s", "5s"]`
 
@@ -76,7 +99,11 @@ const retries = `["200ms", "500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s", "5
 func (s *Settings) file(data string) string {
 	var text strings.Builder
 	line := func(format string, values ...any) { fmt.Fprintf(&text, format+"\n", values...) }
-	line("public_url = %q", "http://"+s.public())
+	if s.Strict {
+		line("public_url = %q", "https://"+s.Domain)
+	} else {
+		line("public_url = %q", s.scheme()+"://"+s.public())
+	}
 	line("data_dir = %q", data)
 	if s.Domain != "" {
 		line("domain = %q", s.Domain)
@@ -85,7 +112,13 @@ func (s *Settings) file(data string) string {
 		line("database_url = %q", s.Database)
 	}
 	line("[http]\nlisten = %q", s.HTTP)
+	if s.CertFile != "" {
+		line("tls = \"files\"\ncert_file = %q\nkey_file = %q", s.CertFile, s.KeyFile)
+	}
 	line("[smtp]\nlisten = %q", s.SMTP)
+	if s.Hostname != "" {
+		line("hostname = %q", s.Hostname)
+	}
 	line("[mail]\nretry = %s", retries)
 	if s.Smarthost != "" {
 		line("mode = \"smarthost\"\nsmarthost = %q", s.Smarthost)
@@ -93,10 +126,13 @@ func (s *Settings) file(data string) string {
 	if s.MXPort != 0 {
 		line("mode = \"mx\"\nmx_port = %d", s.MXPort)
 	}
+	if s.STSPort != 0 {
+		line("mta_sts_port = %d", s.STSPort)
+	}
 	if s.DNS != "" {
 		line("[dns]\nresolver = %q", s.DNS)
 	}
-	line("[federation]\nallow_private = true\nretry = %s", retries)
+	line("[federation]\nallow_private = %t\nretry = %s", !s.Strict, retries)
 	if s.Mode != "" {
 		line("mode = %q", s.Mode)
 	}

@@ -13,6 +13,7 @@ import (
 type Names struct {
 	mu      sync.RWMutex
 	records map[string][]dns.RR // lower-case name with the final dot
+	broken  map[string]bool     // likewise
 	servers []*dns.Server
 	address string
 }
@@ -23,7 +24,7 @@ func NewNames() (*Names, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for name lookups: %w", err)
 	}
-	names := &Names{records: map[string][]dns.RR{}, address: packets.LocalAddr().String()}
+	names := &Names{records: map[string][]dns.RR{}, broken: map[string]bool{}, address: packets.LocalAddr().String()}
 	names.serve(&dns.Server{PacketConn: packets, Handler: names})
 	names.serve(&dns.Server{Listener: listener, Handler: names})
 	return names, nil
@@ -88,6 +89,19 @@ func split(value string, size int) []string {
 	return append(pieces, value)
 }
 
+// Break lets every question for a name fail.
+func (n *Names) Break(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.broken[strings.ToLower(dns.Fqdn(name))] = true
+}
+
+func (n *Names) isBroken(name string) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.broken[name]
+}
+
 // ServeDNS answers one query.
 func (n *Names) ServeDNS(writer dns.ResponseWriter, query *dns.Msg) {
 	answer := new(dns.Msg).SetReply(query)
@@ -95,7 +109,10 @@ func (n *Names) ServeDNS(writer dns.ResponseWriter, query *dns.Msg) {
 	if len(query.Question) == 1 {
 		question := query.Question[0]
 		answer.Answer = n.find(strings.ToLower(question.Name), question.Qtype)
-		if len(answer.Answer) == 0 && !n.exists(strings.ToLower(question.Name)) {
+		switch {
+		case n.isBroken(strings.ToLower(question.Name)):
+			answer.Rcode = dns.RcodeServerFailure
+		case len(answer.Answer) == 0 && !n.exists(strings.ToLower(question.Name)):
 			answer.Rcode = dns.RcodeNameError
 		}
 	}

@@ -10,32 +10,82 @@ import (
 	"inbox/internal/fault"
 )
 
-// Bounced writes what a report says about a delivery that had left to its timeline. A delivery that came back for its only
-// recipient is dead; with further ones it stays as it is, because the others have it. fault.NotFound when there is no such
-// delivery. The same report again changes nothing but the timeline.
+// Bounced writes what a report says about a delivery that had left to the delivery and its timeline, and tells the agent
+// where it listens. A recipient from whom it came back does not have it; a delivery that nobody has is dead. fault.NotFound
+// when there is no such delivery. The same report again changes nothing but the timeline.
 func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
-	record, _, err := s.options.Store.Delivery(ctx, bounce.DeliveryID)
+	record, reply, err := s.options.Store.Delivery(ctx, bounce.DeliveryID)
 	if err != nil {
 		return err
-	}
-	switch bounce.Event {
-	case exchange.EventDeliveryBounced, exchange.EventDeliveryDelayed, exchange.EventDeliveryComplaint:
-	default:
-		return fault.New(fault.Malformed, "a report must have bounced, be delayed or be a complaint")
 	}
 	move := Move{
 		ID: record.ID, From: []string{record.State}, To: record.State, Reason: record.Reason, Attempt: record.Attempt,
 		NextAt: record.NextAt, At: time.Now(),
 		Event: event(bounce.Event, eventBody{Destination: bounce.Recipient, Reason: bounce.Reason}),
 	}
-	if bounce.Event == exchange.EventDeliveryBounced && !strings.Contains(record.Address, ",") && slices.Contains(returned, record.State) {
+	news := true
+	switch bounce.Event {
+	case exchange.EventDeliveryBounced:
+		_, known := record.Returned[bounce.Recipient]
+		news = !known && slices.Contains(returned, record.State)
 		attempts.WithLabelValues(record.Via, "bounced").Inc()
-		move.From, move.To, move.Reason = returned, StateDead, bounce.Reason
+		move.Returned = map[string]string{bounce.Recipient: bounce.Reason}
+		if news && len(recipients(record)) > 1 {
+			move.Reason = clip(bounce.Recipient + ": " + bounce.Reason + "; " + record.Reason)
+		}
+	case exchange.EventDeliveryComplaint:
+	case exchange.EventDeliveryDelayed:
+		news = false
+	default:
+		return fault.New(fault.Malformed, "a report must have bounced, be delayed or be a complaint")
+	}
+	err = s.options.Store.InTx(ctx, func(tx Tx) error {
+		if _, err := tx.MoveDelivery(ctx, move); err != nil || !news {
+			return err
+		}
+		return s.tell(ctx, tx, record, reply, bounce.Event, bounce.Recipient, bounce.Reason)
+	})
+	if err != nil || bounce.Event != exchange.EventDeliveryBounced {
+		return err
+	}
+	return s.nobodyHas(ctx, bounce)
+}
+
+// nobodyHas ends a delivery that came back from all of its recipients. Reports of several may come at once: it looks at what
+// was written.
+func (s *Service) nobodyHas(ctx context.Context, bounce exchange.Bounce) error {
+	record, _, err := s.options.Store.Delivery(ctx, bounce.DeliveryID)
+	if err != nil || !slices.Contains(returned, record.State) {
+		return err
+	}
+	for _, recipient := range recipients(record) {
+		if _, gone := record.Returned[recipient]; !gone {
+			return nil
+		}
 	}
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
-		_, err := tx.MoveDelivery(ctx, move)
+		_, err := tx.MoveDelivery(ctx, Move{
+			ID: record.ID, From: returned, To: StateDead, Reason: bounce.Reason, Attempt: record.Attempt, At: time.Now(),
+		})
 		return err
 	})
+}
+
+// recipients gives the addresses of a delivery, in lower case, as reports name them.
+func recipients(record Record) []string {
+	list := strings.Split(strings.ToLower(record.Address), ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
+
+func clip(reason string) string {
+	const limit = 512
+	if len(reason) > limit {
+		reason = strings.ToValidUTF8(reason[:limit], "")
+	}
+	return reason
 }
 
 // returned are the states that a bounce ends: what is still to be sent may yet arrive.

@@ -39,6 +39,8 @@ type Options struct {
 	// Refused gives the reason why a delivery must not be made any more, empty when it may: the operator blocked its
 	// destination or the asker. It is asked before every attempt. Optional.
 	Refused func(record Record, reply exchange.Reply) string
+	// Listens says whether an agent wants to hear what became of its answers. Optional: without it none does.
+	Listens func(agent string) bool
 	Logger  *slog.Logger
 }
 
@@ -126,7 +128,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	}
 	channel, known := s.options.Channels[record.Via]
 	if !known {
-		return s.finish(ctx, job, record, fault.GiveUp("no adapter for "+record.Via+" is configured", nil))
+		return s.finish(ctx, job, record, reply, fault.GiveUp("no adapter for "+record.Via+" is configured", nil))
 	}
 	return s.guarded(ctx, job, record, reply, channel)
 }
@@ -158,7 +160,7 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, rep
 	leave, dead, err := s.enter(ctx, record.Via, record.Key)
 	switch {
 	case dead != nil:
-		return s.finish(ctx, job, record, dead)
+		return s.finish(ctx, job, record, reply, dead)
 	case err != nil:
 		return err
 	}
@@ -234,7 +236,7 @@ func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, rep
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return s.finish(ctx, job, record, err)
+	return s.finish(ctx, job, record, reply, err)
 }
 
 // markSending writes what can be seen only while the attempt lasts. A failure costs the sight, not the delivery: the
@@ -263,7 +265,8 @@ func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, r
 	attempts.WithLabelValues(record.Via, "delivered").Inc()
 	return s.settle(ctx, job, Move{
 		ID: record.ID, From: taken, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
-		Event: event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail, Action: record.Action}),
+		Returned: receipt.Refused,
+		Event:    event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail, Action: record.Action}),
 	}, queue.Outcome{Kind: queue.Done}, s.recovered(ctx, record.Via, record.Key))
 }
 
@@ -278,7 +281,7 @@ func (s *Service) recovered(ctx context.Context, via, key string) func(Tx) error
 }
 
 // finish settles a failed attempt: another one by the schedule, or a dead letter.
-func (s *Service) finish(ctx context.Context, job queue.Job, record Record, cause error) error {
+func (s *Service) finish(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, cause error) error {
 	reason := reasonOf(cause)
 	f := fault.Of(cause)
 	schedule := s.schedule(record.Via)
@@ -288,7 +291,9 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, caus
 		return s.settle(ctx, job, Move{
 			ID: record.ID, From: unfinished, To: StateDead, Reason: reason, Attempt: record.Attempt,
 			Event: event(exchange.EventDeliveryDead, eventBody{Destination: record.Address, Reason: reason, Action: record.Action}),
-		}, queue.Outcome{Kind: queue.Done}, nil)
+		}, queue.Outcome{Kind: queue.Done}, func(tx Tx) error {
+			return s.tell(ctx, tx, record, reply, exchange.EventDeliveryDead, record.Address, reason)
+		})
 	}
 	worse := s.failed(ctx, record, reason, f.RetryAfter)
 	attempts.WithLabelValues(record.Via, "retry").Inc()

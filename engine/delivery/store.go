@@ -28,24 +28,26 @@ const (
 
 // Record is the stored row of one reply to one destination.
 type Record struct {
-	ID        string          `json:"id"`
-	TurnID    string          `json:"turn_id"`
-	ReplyID   string          `json:"reply_id"`
-	Agent     string          `json:"agent"`
-	Via       string          `json:"via"` // the message's received_via: names the channel
-	NativeID  string          `json:"native_id"`
-	Key       string          `json:"key"`
-	Address   string          `json:"address"`
-	Data      json.RawMessage `json:"-"`
-	Action    string          `json:"action,omitempty"`   // exchange.ActionSend, ActionUpdate or ActionDelete
-	Revision  int             `json:"revision,omitempty"` // of the reply, that an update is about
-	Bulk      bool            `json:"bulk,omitempty"`     // to followers
-	State     string          `json:"state"`
-	Reason    string          `json:"reason,omitempty"` // the last answer of the peer or the reason of the state
-	Attempt   int             `json:"attempt"`
-	NextAt    time.Time       `json:"next_at"` // meaningful in state retry
-	CreatedAt time.Time       `json:"created_at"`
-	UpdatedAt time.Time       `json:"updated_at"`
+	ID       string          `json:"id"`
+	TurnID   string          `json:"turn_id"`
+	ReplyID  string          `json:"reply_id"`
+	Agent    string          `json:"agent"`
+	Via      string          `json:"via"` // the message's received_via: names the channel
+	NativeID string          `json:"native_id"`
+	Key      string          `json:"key"`
+	Address  string          `json:"address"`
+	Data     json.RawMessage `json:"-"`
+	Action   string          `json:"action,omitempty"`   // exchange.ActionSend, ActionUpdate or ActionDelete
+	Revision int             `json:"revision,omitempty"` // of the reply, that an update is about
+	Bulk     bool            `json:"bulk,omitempty"`     // to followers
+	State    string          `json:"state"`
+	Reason   string          `json:"reason,omitempty"` // the last answer of the peer or the reason of the state
+	Attempt  int             `json:"attempt"`
+	NextAt   time.Time       `json:"next_at"` // meaningful in state retry
+	// Returned are those of several recipients who do not have it, and why.
+	Returned  map[string]string `json:"returned,omitempty"`
+	CreatedAt time.Time         `json:"created_at"`
+	UpdatedAt time.Time         `json:"updated_at"`
 }
 
 // kind is the queue kind of the record's job.
@@ -82,7 +84,9 @@ type Move struct {
 	Attempt int
 	NextAt  time.Time
 	At      time.Time
-	Event   exchange.Event // Kind and Body; the store fills TurnID and Seq; no row when Kind is empty
+	// Returned are further recipients who do not have it; nil = none.
+	Returned map[string]string
+	Event    exchange.Event // Kind and Body; the store fills TurnID and Seq; no row when Kind is empty
 }
 
 // Condition is what is known of a destination that fails. All nodes share it; a destination that takes deliveries has
@@ -123,6 +127,8 @@ type Store interface {
 	InTx(ctx context.Context, work func(Tx) error) error
 	// Delivery gives the record and the reply it carries; fault.NotFound when there is none.
 	Delivery(ctx context.Context, id string) (Record, exchange.Reply, error)
+	// Deliveries lists deliveries, newest first.
+	Deliveries(ctx context.Context, filter Filter) ([]Record, error)
 	// Reply gives a reply and its native id; fault.NotFound when there is none.
 	Reply(ctx context.Context, id string) (exchange.Reply, string, error)
 	// Sendings gives the deliveries of a reply with ActionSend and ids after the given one, in order.

@@ -25,7 +25,10 @@ var (
 	mentionPattern  = regexp.MustCompile(`^(?:@[^\s@]+(?:@[^\s@]+)?\s+)+|(?:\s+@[^\s@]+(?:@[^\s@]+)?)+$`)
 )
 
-const maxDecision = 64 << 10 // bytes of a text part that are looked through
+const (
+	maxDecision = 64 << 10 // bytes of a text part that are looked through
+	maxOwnText  = 4 << 10  // of them, above the quotation: a word, mentions, and how the quotation is announced
+)
 
 // ReadDecision reads the decision out of a message: its text is exactly one word, with the code of an approval or
 // without. Quoted text below, a signature, mentions and the subject that begins the text of a mail do not count; a second
@@ -56,10 +59,11 @@ func ReadDecision(message normalized.Message) (d Decision, ok bool) {
 }
 
 // ownText leaves out what the writer did not write: quoted lines with the line that announces them, and what stands below
-// a signature or divider.
+// a signature or divider. It is empty when the writer wrote too much for a decision.
 func ownText(text string) string {
 	text = subjectPattern.ReplaceAllString(strings.ReplaceAll(text, "\r\n", "\n"), "")
 	var own []string
+	size := 0
 	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimRight(line, " \t")
 		if strings.HasPrefix(line, ">") {
@@ -68,6 +72,9 @@ func ownText(text string) string {
 		}
 		if dividerPattern.MatchString(line) && len(own) > 0 {
 			break
+		}
+		if size += len(line); size > maxOwnText {
+			return ""
 		}
 		own = append(own, line)
 	}

@@ -80,14 +80,16 @@ type table struct {
 	byID         map[string]exchange.ListEntry
 	block, allow index
 	stops        map[stopKey]exchange.ListEntry
-	guests       map[string]int // hosts of allowed addresses and actors: these must be reached, whatever is said of the host
+	paused       map[string]exchange.ListEntry // by the agent's name
+	guests       map[string]int                // hosts of allowed addresses and actors: these must be reached, whatever is said of the host
 }
 
 type stopKey struct{ agent, principal string }
 
 func newTable() *table {
 	return &table{
-		byID: map[string]exchange.ListEntry{}, block: index{}, allow: index{}, stops: map[stopKey]exchange.ListEntry{}, guests: map[string]int{},
+		byID: map[string]exchange.ListEntry{}, block: index{}, allow: index{}, stops: map[stopKey]exchange.ListEntry{},
+		paused: map[string]exchange.ListEntry{}, guests: map[string]int{},
 	}
 }
 
@@ -120,6 +122,8 @@ func (t *table) add(e exchange.ListEntry) {
 			delete(t.byID, old.ID)
 		}
 		t.stops[key], t.byID[e.ID] = e, e
+	case exchange.ListPause:
+		t.paused[strings.ToLower(e.Target)] = e
 	}
 }
 
@@ -137,6 +141,8 @@ func (t *table) drop(e exchange.ListEntry) {
 		}
 	case exchange.ListStop:
 		delete(t.stops, stopKey{strings.ToLower(e.Agent), e.Target})
+	case exchange.ListPause:
+		delete(t.paused, strings.ToLower(e.Target))
 	}
 }
 

@@ -3,6 +3,7 @@ package moderation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -13,9 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/normalized"
 )
 
-// limit: sender, host, agent, total, thread, sender_runs, agent_runs, sender_cost, agent_cost
+// limit: sender, host, agent, total, thread, sender_runs, agent_runs, sender_cost, agent_cost, and the brakes of a way:
+// answers_thread, answers_sender, same, machine
 var overLimit = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_over_limit_total", Help: "Messages that were over a limit or budget.",
 }, []string{"limit"})
@@ -54,6 +57,7 @@ type MeterOptions struct {
 	Counters                           Counters
 	Sender, Host, Agent, Total, Thread []Rate
 	Budgets                            Budgets
+	Ways                               map[string]Way   // by the message's received_via
 	Logger                             *slog.Logger     // default: slog.Default
 	Now                                func() time.Time // default: time.Now
 }
@@ -70,12 +74,14 @@ type Meter struct {
 type counter struct {
 	sum     int64 // of all nodes, as far as they have written
 	pending int64 // ours that is not written yet
+	lone    bool  // the one message that opened a thread: not worth a row until a second one comes
 	ends    time.Time
 }
 
 const (
 	flushEvery = time.Second
 	maxCounted = 200_000
+	maxLone    = 20_000
 	// overflow is how many times a limit may be passed in a window before messages are not even kept.
 	overflow = 10
 )
@@ -91,8 +97,15 @@ func NewMeter(options MeterOptions) *Meter {
 	return &Meter{options: options, known: map[string]*counter{}}
 }
 
-// Subject is whose message it is and for whom.
-type Subject struct{ Principal, Host, Agent, Thread string }
+// Subject is whose message it is and for whom. What follows Thread is for the brakes of its way.
+type Subject struct {
+	Principal, Host, Agent, Thread string
+
+	Via    string            // names the way
+	Opens  bool              // the message is the first one of its thread: nothing was counted there before
+	Said   []normalized.Part // what it says
+	Waited time.Duration     // how long after an answer of ours it came that it answers; 0 = it answers none of ours
+}
 
 // Excess says that a message is over a limit.
 type Excess struct {
@@ -101,6 +114,7 @@ type Excess struct {
 	Personal bool      // the limit is the sender's own: a notice tells them something
 	First    bool      // nobody was told yet in this window
 	Flood    bool      // far over it: the message is not worth a row
+	Brake    string    // why the message is kept without an answer and without a notice; empty = it is a limit
 }
 
 // bound is one window of one limit.
@@ -109,6 +123,9 @@ type bound struct {
 	most, step int64
 	ends       time.Time
 	personal   bool
+	brake      string // a format of most and window; empty = none
+	window     time.Duration
+	ofThread   bool
 }
 
 func (m *Meter) bounds(s Subject, now time.Time) []bound {
@@ -120,7 +137,7 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 			}
 			begin := now.Truncate(r.Window)
 			key := limit + " " + r.Window.String() + " " + strconv.FormatInt(begin.Unix(), 36) + " " + subject
-			list = append(list, bound{limit, key, r.Amount, step, begin.Add(r.Window), personal})
+			list = append(list, bound{limit: limit, key: key, most: r.Amount, step: step, ends: begin.Add(r.Window), personal: personal})
 		}
 	}
 	b := m.options.Budgets
@@ -134,40 +151,65 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 	add("agent_runs", s.Agent, false, 1, Rate{b.AgentRuns, day})
 	add("agent_cost", s.Agent, false, 0, Rate{b.AgentCost, day})
 	add("total", "all", false, 1, m.options.Total...)
-	return list
+	for i, b := range list {
+		list[i].ofThread = b.limit == "thread"
+	}
+	return append(list, m.wayBounds(s, now)...)
 }
 
 // Take counts a message, or says that it is over a limit; then nothing was counted. When the database cannot be read the
 // message is let in: limits must not stop a server.
 func (m *Meter) Take(ctx context.Context, s Subject) (Excess, bool) {
 	now := m.options.Now()
-	bounds := m.bounds(s, now)
-	if len(bounds) == 0 {
+	if excess, machine := m.machine(s, now); machine {
+		return excess, true
+	}
+	bounds, row := m.bounds(s, now), m.sameRow(s, now)
+	if len(bounds) == 0 && row.key == "" {
 		return Excess{}, false
 	}
-	m.learn(ctx, bounds)
+	m.learnFor(ctx, s, bounds, row)
 	m.mu.Lock()
-	over := -1
-	for i, b := range bounds {
-		if c := m.counter(b.key, b.ends); over < 0 && c.sum+c.pending >= b.most {
-			over = i
+	for _, b := range bounds {
+		if c := m.counter(b.key, b.ends); c.sum+c.pending >= b.most {
+			m.mu.Unlock()
+			return m.excess(ctx, b), true
 		}
 	}
-	if over < 0 {
-		for _, b := range bounds {
-			m.counter(b.key, b.ends).pending += b.step
-		}
+	if over, is := m.again(row); is {
 		m.mu.Unlock()
-		return Excess{}, false
+		return m.excess(ctx, over), true
+	}
+	for _, b := range bounds {
+		c := m.counter(b.key, b.ends)
+		c.lone = s.Opens && b.ofThread && c.sum+c.pending == 0
+		c.pending += b.step
 	}
 	m.mu.Unlock()
-	return m.excess(ctx, bounds[over]), true
+	return Excess{}, false
+}
+
+// learnFor reads what has to be known about a message. Of a thread that it opens nothing can be: no query for that.
+func (m *Meter) learnFor(ctx context.Context, s Subject, bounds []bound, row sameRow) {
+	asked := make([]bound, 0, len(bounds)+1)
+	for _, b := range bounds {
+		if !s.Opens || !b.ofThread {
+			asked = append(asked, b)
+		}
+	}
+	if row.key != "" && !s.Opens {
+		asked = append(asked, bound{key: row.key})
+	}
+	m.learn(ctx, asked)
 }
 
 // excess counts what is over a limit; the first one on all nodes is told.
 func (m *Meter) excess(ctx context.Context, b bound) Excess {
 	overLimit.WithLabelValues(b.limit).Inc()
 	found := Excess{Limit: b.limit, Until: b.ends, Personal: b.personal}
+	if b.brake != "" {
+		found.Brake = fmt.Sprintf(b.brake, b.most, shortly(b.window))
+	}
 	told := bound{key: "over " + b.key, ends: b.ends}
 	m.learn(ctx, []bound{told})
 	m.mu.Lock()
@@ -298,12 +340,15 @@ func (m *Meter) changed() []exchange.Count {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var counts []exchange.Count
-	full := len(m.known) > maxCounted
+	full, crowded := len(m.known) > maxCounted, len(m.known) > maxLone
 	for key, c := range m.known {
 		switch {
 		case !now.Before(c.ends):
 			delete(m.known, key)
-		case c.pending > 0:
+		case c.lone && crowded:
+			delete(m.known, key)
+		case c.lone:
+		case c.pending != 0:
 			counts = append(counts, exchange.Count{Key: key, Amount: c.pending, Ends: c.ends})
 			c.sum += c.pending // until the sum of all nodes is known
 			c.pending = 0

@@ -140,6 +140,14 @@ func (l *Lists) Run(ctx context.Context, changed func(context.Context)) error {
 	}
 }
 
+// Paused says whether the operator lets an agent rest.
+func (l *Lists) Paused(agent string) bool {
+	l.table.RLock()
+	defer l.table.RUnlock()
+	_, paused := l.table.paused[strings.ToLower(agent)]
+	return paused
+}
+
 // Stopped says since when a sender wants to hear nothing from an agent.
 func (l *Lists) Stopped(agent, principal string) (time.Time, bool) {
 	l.table.RLock()

@@ -34,6 +34,9 @@ func (s *Service) Receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, string, error) {
 	agent, err := s.admit(&in)
 	if err == nil {
+		err = s.open(agent.Profile.Name)
+	}
+	if err == nil {
 		err = s.chain(agent, &in)
 	}
 	if err != nil {
@@ -67,7 +70,7 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 		return exchange.Receipt{}, "error", err
 	}
 	stored, inserted, err := s.store(ctx, entrance{
-		agent: agent, guarded: guarded(in), claim: in.Claim,
+		agent: agent, guarded: guarded(in), claim: in.Claim, fresh: in.NewThread,
 		last: last, turn: turn, original: original, size: len(in.Original), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
 	})
 	if taken, is := errors.AsType[*claimed](err); is {
@@ -170,6 +173,7 @@ type entrance struct {
 	taken    *takeover       // nil = the message takes up nothing
 	claim    *exchange.Claim // nil = none
 	last     *parting        // nil = its agent answers, or nobody does
+	fresh    bool            // its thread was made for it
 }
 
 // claimed rolls back a message whose claim met another document.
@@ -194,8 +198,9 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 		return e.turn, false, err
 	}
 	if e.turn.State == exchange.StateAccepted {
-		s.hub.expect(e.turn, e.remembered())
+		s.hub.expect(e.turn, e.remembered(), e.fresh)
 	}
+	seat := s.seat(e)
 	var dead []exchange.AuditRecord
 	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		turn := e.turn
@@ -220,10 +225,18 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 		if err := e.taken.store(ctx, tx, turn); err != nil || turn.State != exchange.StateAccepted {
 			return err
 		}
+		if seat != nil {
+			return tx.EnqueueLeased(ctx, job(turn), seat.Owner, seat.Until)
+		}
 		return tx.Enqueue(ctx, job(turn))
 	})
 	if err != nil || !inserted || stored.State != exchange.StateAccepted {
 		s.hub.forget(e.turn.ID)
+		if seat != nil {
+			seat.Free()
+		}
+	} else if seat != nil {
+		seat.Start(job(stored))
 	}
 	if err == nil && inserted {
 		countStopped(dead)
@@ -233,6 +246,15 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 		s.hub.notify(e.taken.parked.ID)
 	}
 	return stored, inserted, err
+}
+
+// seat keeps a place for the run of a message that begins a thread, so that no worker has to find its job. Other messages
+// wait for their turn in the thread.
+func (s *Service) seat(e entrance) *queue.Seat {
+	if !e.fresh || e.turn.State != exchange.StateAccepted || s.options.Seats == nil {
+		return nil
+	}
+	return s.options.Seats(JobKind)
 }
 
 // remembered says how large the message is for the hub. What guard may change is read from its row.

@@ -149,3 +149,67 @@ func TestStopWordEndsWhatWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestMailBrakes: what is braked is kept with its reason, told to nobody, and on record once.
+func TestMailBrakes(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		front := &script{name: "echo", answer: says("hi")}
+		var later lateMeter
+		e := composed(t, url, func(o *pipeline.Options) { o.Brakes.Meter = &later }, front)
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Ways: map[string]moderation.Way{
+			normalized.ViaEmail: {Thread: []moderation.Rate{{Amount: 4, Window: 24 * time.Hour}}, Same: 2, Machine: 5 * time.Second},
+		}})
+		say := func(id, text string, answerOf time.Time) exchange.TurnRecord {
+			in := from("ana", id, "t@peer.test")
+			in.Message.Parts, in.Repeats, in.AnswerOf = []normalized.Part{normalized.Text(text)}, true, answerOf
+			return e.settled(t, e.receive(t, in).TurnID)
+		}
+		for _, test := range []struct {
+			id, text, reason string
+			answerOf         time.Time
+		}{
+			{id: "t", text: "one"}, {id: "2", text: "two"}, {id: "3", text: "two"},
+			{id: "4", text: "two", reason: "brake:same: the same words 2 times in a row within 24h"},
+			{id: "5", text: "quick", answerOf: time.Now(), reason: "brake:machine: it came "},
+			{id: "6", text: "slow", answerOf: time.Now().Add(-time.Minute)},
+			{id: "7", text: "five", reason: "brake:answers_thread: 4 answers in this conversation within 24h"},
+			{id: "8", text: "six", reason: "brake:answers_thread: "},
+		} {
+			turn := say(test.id, test.text, test.answerOf)
+			if test.reason == "" {
+				if turn.State != exchange.StateAnswered {
+					t.Fatalf("%q: %s (%s)", test.text, turn.State, turn.Reason)
+				}
+				e.peer.next(t)
+				continue
+			}
+			if turn.State != exchange.StateSilent || !strings.HasPrefix(turn.Reason, test.reason) {
+				t.Errorf("%q: %s (%s), want %s", test.text, turn.State, turn.Reason, test.reason)
+			}
+			if test.reason == "brake:machine: it came " && strings.HasPrefix(turn.Reason, "brake:machine: it came -") {
+				t.Errorf("a clock that went back: %s", turn.Reason)
+			}
+			events, err := e.store.Events(t.Context(), turn.ID, 0, 10)
+			if err != nil || len(events) != 1 || !strings.Contains(string(events[0].Body), turn.Reason) {
+				t.Errorf("timeline: %+v %v", events, err)
+			}
+		}
+		for code, want := range map[string]int{"brake:same": 1, "brake:machine": 1, "brake:answers_thread": 1} {
+			if records := e.audits(t, code); len(records) != want {
+				t.Errorf("%s: %+v", code, records)
+			}
+		}
+		if e.peer.count() != 4 {
+			t.Errorf("%d deliveries, want 4 answers and no notice", e.peer.count())
+		}
+		if err := later.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Ways: map[string]moderation.Way{
+			normalized.ViaEmail: {Thread: []moderation.Rate{{Amount: 4, Window: 24 * time.Hour}}},
+		}})
+		if turn := say("9", "after a restart", time.Time{}); turn.State != exchange.StateSilent {
+			t.Errorf("a restart forgot the day: %s", turn.State)
+		}
+	})
+}

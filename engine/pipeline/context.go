@@ -21,9 +21,11 @@ func (s *Service) withHistory(ctx context.Context, agent agents.Entry, turn exch
 	if err != nil {
 		return message, nil, err
 	}
-	excerpt, err := s.options.Store.ThreadExcerpt(ctx, query)
-	if err != nil {
-		return message, nil, err
+	var excerpt ThreadExcerpt
+	if entry, expected := s.hub.expectation(turn.ID); !expected || !entry.fresh || len(query.Principals) > 0 {
+		if excerpt, err = s.options.Store.ThreadExcerpt(ctx, query); err != nil {
+			return message, nil, err
+		}
 	}
 	told, err := s.ancestors(ctx, turn, excerpt.Total > 0)
 	if err != nil || excerpt.Total+told.messages() == 0 {

@@ -28,36 +28,43 @@ func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 	}
 	changes, stop := s.hub.watch(turnID)
 	defer stop()
+	var known *reading
 	for {
-		turn, err := s.options.Store.Turn(ctx, turnID)
-		if err != nil || settled(turn) {
-			return turn, err
+		found, err := s.turn(ctx, turnID, known)
+		if err != nil {
+			return exchange.TurnRecord{}, err
 		}
+		if settled(found.turn) {
+			return found.turn, nil
+		}
+		known = found
 		if err := waitChange(ctx, changes); err != nil {
-			return turn, err
+			return found.turn, err
 		}
 	}
 }
 
 // Follow yields the events of a turn after the seq, first the stored ones, then live, and ends after the terminal
-// one. A reader that is slow holds up nobody: it reads rows.
+// one. A reader that is slow holds up nobody: it reads rows. Nobody may change the bodies of events: they are shared.
 func (s *Service) Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error] {
 	return func(yield func(exchange.Event, error) bool) {
 		changes, stop := s.hub.watch(turnID)
 		defer stop()
+		var known *reading
 		for {
-			events, err := s.options.Store.Events(ctx, turnID, after, eventPage)
+			found, err := s.page(ctx, turnID, after, known)
 			if err != nil {
 				yield(exchange.Event{}, err)
 				return
 			}
-			for _, event := range events {
+			known = found
+			for _, event := range found.events {
 				after = event.Seq
 				if !yield(event, nil) || ends(event) {
 					return
 				}
 			}
-			if len(events) == eventPage {
+			if len(found.events) == eventPage {
 				continue
 			}
 			if err := waitChange(ctx, changes); err != nil {

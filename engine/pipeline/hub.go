@@ -18,7 +18,7 @@ const (
 // wake-up finds the row by the slow poll.
 type hub struct {
 	mu       sync.Mutex
-	watchers map[string][]chan struct{}
+	watchers map[string]*audience
 	expected map[string]*expectation
 	cancels  map[string]*running
 }
@@ -33,19 +33,20 @@ type running struct {
 // expectation carries a turn that was accepted here to its run, and its end to the caller that waits, without a query.
 type expectation struct {
 	accepted *exchange.TurnRecord // nil for large messages
+	fresh    bool                 // nothing precedes it in its thread
 	done     chan struct{}
 	turn     exchange.TurnRecord // set before done is closed
 }
 
 func newHub() *hub {
 	return &hub{
-		watchers: map[string][]chan struct{}{}, expected: map[string]*expectation{}, cancels: map[string]*running{},
+		watchers: map[string]*audience{}, expected: map[string]*expectation{}, cancels: map[string]*running{},
 	}
 }
 
 // expect announces a turn before it is stored, so that its end cannot be missed.
-func (h *hub) expect(turn exchange.TurnRecord, size int) {
-	entry := &expectation{done: make(chan struct{})}
+func (h *hub) expect(turn exchange.TurnRecord, size int, fresh bool) {
+	entry := &expectation{done: make(chan struct{}), fresh: fresh}
 	if size <= maxRemembered {
 		entry.accepted = &turn
 	}
@@ -86,30 +87,33 @@ func (h *hub) watch(turnID string) (changes <-chan struct{}, stop func()) {
 	channel := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.watchers[turnID] = append(h.watchers[turnID], channel)
+	listening := h.watchers[turnID]
+	if listening == nil {
+		listening = &audience{channels: map[chan struct{}]bool{}, read: map[place]*reading{}}
+		h.watchers[turnID] = listening
+	}
+	listening.channels[channel] = true
 	return channel, func() { h.unwatch(turnID, channel) }
 }
 
 func (h *hub) unwatch(turnID string, channel chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	rest := h.watchers[turnID][:0]
-	for _, other := range h.watchers[turnID] {
-		if other != channel {
-			rest = append(rest, other)
-		}
-	}
-	if len(rest) == 0 {
+	listening := h.watchers[turnID]
+	if delete(listening.channels, channel); len(listening.channels) == 0 {
 		delete(h.watchers, turnID)
-		return
 	}
-	h.watchers[turnID] = rest
 }
 
 func (h *hub) notify(turnID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, channel := range h.watchers[turnID] {
+	listening := h.watchers[turnID]
+	if listening == nil {
+		return
+	}
+	listening.changes++
+	for channel := range listening.channels {
 		select {
 		case channel <- struct{}{}:
 		default:

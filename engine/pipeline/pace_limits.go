@@ -92,19 +92,43 @@ func (s *Service) braked(ctx context.Context, agent agents.Entry, in exchange.In
 	if s.options.Brakes.Meter == nil {
 		return nil, nil, nil
 	}
-	excess, over := s.options.Brakes.Meter.Take(ctx, subjectOf(*turn))
-	if !over {
+	subject := subjectOf(*turn)
+	subject.Opens = in.Opens || turn.ThreadID == turn.Message.ID
+	subject.Said, subject.Waited = turn.Message.Parts, waited(in, turn.AcceptedAt)
+	excess, over := s.options.Brakes.Meter.Take(ctx, subject)
+	switch {
+	case !over:
 		return nil, nil, nil
+	case excess.Brake != "":
+		return nil, braking(turn, excess), nil
 	}
 	return s.overLimit(ctx, agent, in, turn, excess)
 }
 
 func subjectOf(turn exchange.TurnRecord) moderation.Subject {
-	subject := moderation.Subject{Principal: turn.Principal, Agent: turn.Agent, Thread: turn.ThreadID}
+	subject := moderation.Subject{Principal: turn.Principal, Agent: turn.Agent, Thread: turn.ThreadID, Via: turn.Message.ReceivedVia}
 	if address, err := identity.ParseAddress(turn.Message.Sender.Address); err == nil {
 		subject.Host = address.Domain
 	}
 	return subject
+}
+
+// waited gives how long after our answer its answer came; 0 = unknown. A clock that went back says nothing.
+func waited(in exchange.Inbound, now time.Time) time.Duration {
+	if in.AnswerOf.IsZero() {
+		return 0
+	}
+	return max(now.Sub(in.AnswerOf), 0)
+}
+
+// braking keeps a message without an answer. The record is written once in a window, the reason with every message.
+func braking(turn *exchange.TurnRecord, excess moderation.Excess) []exchange.AuditRecord {
+	code := "brake:" + excess.Limit
+	turn.State, turn.Reason = exchange.StateSilent, code+": "+excess.Brake
+	if !excess.First {
+		return nil
+	}
+	return []exchange.AuditRecord{auditOf(*turn, code, excess.Brake)}
 }
 
 // overLimit tells the sender once in a window, where somebody reads it; later messages are kept unanswered, or refused

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"inbox/exchange"
 	"inbox/normalized"
@@ -76,9 +77,30 @@ func (r *recorder) gather(delta normalized.Delta) {
 	r.pending = append(r.pending, delta)
 }
 
+// maxDeltaText bounds the text of one event in bytes: each follower decodes and writes whole events, and one that is slow
+// holds what it works on.
+const maxDeltaText = 8 << 10
+
+// cutTexts cuts long texts where a character ends.
+func cutTexts(deltas []normalized.Delta) []normalized.Delta {
+	list := make([]normalized.Delta, 0, len(deltas))
+	for _, delta := range deltas {
+		for delta.Kind == normalized.DeltaText && len(delta.Text) > maxDeltaText {
+			end := maxDeltaText
+			for end > maxDeltaText-utf8.UTFMax && !utf8.RuneStart(delta.Text[end]) {
+				end--
+			}
+			list = append(list, normalized.Delta{Kind: delta.Kind, Text: delta.Text[:end]})
+			delta.Text = delta.Text[end:]
+		}
+		list = append(list, delta)
+	}
+	return list
+}
+
 func (r *recorder) flush(ctx context.Context) error {
 	events := make([]exchange.Event, 0, len(r.pending))
-	for _, delta := range r.pending {
+	for _, delta := range cutTexts(r.pending) {
 		body, err := delta.AppendJSON(nil)
 		if err != nil {
 			return err

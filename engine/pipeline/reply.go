@@ -143,15 +143,12 @@ func (s *Service) storeReply(
 		if err := appendLate(ctx, tx, reply.TurnID, late); err != nil {
 			return err
 		}
-		moved, err := tx.MoveTurn(ctx, move)
+		moved, err := tx.AnswerTurn(ctx, move, reply, plan.NativeID)
 		if err != nil {
 			return err
 		}
 		if !moved {
 			return errNotRunning
-		}
-		if err := tx.InsertReply(ctx, reply, plan.NativeID); err != nil {
-			return err
 		}
 		if err := end.also(ctx, tx); err != nil {
 			return err

@@ -40,6 +40,9 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if ended, err := s.withdrawn(ctx, turn); ended {
 		return err
 	}
+	if s.options.Closed.Paused(turn.Agent) {
+		return queue.SnoozeFor(pausedFor)
+	}
 	ctx = telemetry.With(ctx, "turn", turn.ID, "message", turn.Message.ID, "agent", turn.Agent)
 	mark, err := s.begin(ctx, job, &turn)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/queue"
 	"inbox/normalized"
 )
 
@@ -64,12 +65,15 @@ type Options struct {
 	Deliveries Deliveries
 	// Requested hears of calls of tools that programs outside execute, once they are stored; optional. It must not block.
 	Requested func(exchange.ToolRequest)
+	// Seats keeps a place of this process for a job of a kind that is about to be stored, or gives nil; optional.
+	Seats func(kind string) *queue.Seat
 	// Caller calls agents of other servers; nil = they cannot be reached.
 	Caller Caller
 	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.
 	KnownAgent func(identity.Address) bool
 	Brakes     Brakes            // limits, stop words, loops
 	Moderator  Moderator         // optional: without it nobody is kept out
+	Closed     Closed            // optional: without it every agent takes messages
 	Approvers  Approvers         // optional: without it nobody is told of an approval, and nobody but the operator decides
 	Documents  Documents         // optional: without it agents keep nothing between the runs of a turn
 	Demands    Demands           // optional: without it an agent's demand is a failure
@@ -100,6 +104,9 @@ func New(options Options) *Service {
 	}
 	if options.Approvers == nil {
 		options.Approvers = noApprovers{}
+	}
+	if options.Closed == nil {
+		options.Closed = alwaysOpen{}
 	}
 	options.Brakes.setDefaults()
 	if options.Moderator == nil {

@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -108,6 +109,8 @@ type peer struct {
 	mu       sync.Mutex
 	arrived  []exchange.Delivery
 	refuse   func(exchange.Delivery) error
+	address  string            // of every destination; empty = the sender's
+	refused  map[string]string // of every receipt
 	arrivals chan exchange.Delivery
 }
 
@@ -116,7 +119,7 @@ func newPeer() *peer { return &peer{arrivals: make(chan exchange.Delivery, 1000)
 func (p *peer) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
 	return exchange.Plan{
 		NativeID:     "reply-" + reply.ID + "@inbox.test",
-		Destinations: []exchange.Destination{{Key: "peer.test", Address: reply.Message.Sender.Address}},
+		Destinations: []exchange.Destination{{Key: "peer.test", Address: cmp.Or(p.address, reply.Message.Sender.Address)}},
 	}, nil
 }
 
@@ -136,7 +139,7 @@ func (p *peer) Deliver(_ context.Context, d exchange.Delivery) (exchange.Deliver
 	}
 	p.arrived = append(p.arrived, d)
 	p.arrivals <- d
-	return exchange.DeliveryReceipt{Detail: "250 kept"}, nil
+	return exchange.DeliveryReceipt{Detail: "250 kept", Refused: p.refused}, nil
 }
 
 func (p *peer) next(t *testing.T) exchange.Delivery {

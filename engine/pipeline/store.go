@@ -40,9 +40,13 @@ type Tx interface {
 	InsertTurn(ctx context.Context, turn exchange.TurnRecord, original Original) (stored exchange.TurnRecord, inserted bool, err error)
 	MoveTurn(ctx context.Context, move Move) (bool, error)
 	InsertReply(ctx context.Context, reply exchange.Reply, nativeID string) error
+	// AnswerTurn is MoveTurn to an end and InsertReply of the turn's answer in one; not moved, nothing is stored.
+	AnswerTurn(ctx context.Context, move Move, reply exchange.Reply, nativeID string) (moved bool, err error)
 	InsertDelivery(ctx context.Context, record delivery.Record) error
 	AppendEvents(ctx context.Context, turnID string, events []exchange.Event) error
 	Enqueue(ctx context.Context, job queue.NewJob) error
+	// EnqueueLeased stores a job as one that its owner runs already; nothing else of its partition may live.
+	EnqueueLeased(ctx context.Context, job queue.NewJob, owner string, until time.Time) error
 	Trust
 	SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error
 	SentTx

@@ -154,6 +154,7 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 	notify(ChannelJob, "")
 	notify(ChannelTurn, "")
 	notify(ChannelLists, "")
+	notify(ChannelBridge, "")
 	for {
 		notification, err := connection.WaitForNotification(ctx)
 		if err != nil {

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"inbox/engine/delivery"
 	"inbox/exchange"
@@ -9,7 +11,7 @@ import (
 )
 
 const deliveryColumns = `d.id, d.turn_id, d.reply_id, d.agent, d.via, d.native_id, d.destination, d.address, d.data,
-	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at, d.action, d.revision, d.bulk`
+	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at, d.action, d.revision, d.bulk, d.returned`
 
 const insertDelivery = `INSERT INTO deliveries (id, turn_id, reply_id, agent, via, native_id, destination, address,
 	data, state, reason, attempt, next_at, created_at, updated_at, action, revision, bulk)
@@ -35,15 +37,18 @@ func (t *Tx) InsertDelivery(ctx context.Context, d delivery.Record) error {
 // turn's timeline. It says whether it did.
 func (t *Tx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error) {
 	query := `UPDATE deliveries SET state = $1, reason = $2, attempt = $3,
-		next_at = $4, updated_at = $5 WHERE id = $6 AND state IN (` + placeholders(7, len(move.From)) + `) RETURNING turn_id`
+		next_at = $4, updated_at = $5 WHERE id = $6 AND state IN (` + placeholders(7, len(move.From)) + `) RETURNING turn_id, returned`
 	arguments := []any{
 		move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.NextAt), micros(move.At), move.ID,
 	}
 	for _, state := range move.From {
 		arguments = append(arguments, state)
 	}
-	var turnID string
-	found, err := first(ctx, t, query, arguments, &turnID)
+	var turnID, returned string
+	found, err := first(ctx, t, query, arguments, &turnID, &returned)
+	if err == nil && found && len(move.Returned) > 0 {
+		err = t.addReturned(ctx, move, returned)
+	}
 	if err != nil || !found || move.Event.Kind == "" {
 		return found, err
 	}
@@ -52,6 +57,24 @@ func (t *Tx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error)
 		event.At = move.At
 	}
 	return true, t.AppendEvents(ctx, turnID, []exchange.Event{event})
+}
+
+// addReturned adds recipients to those who do not have a delivery; its row is held by this transaction.
+func (t *Tx) addReturned(ctx context.Context, move delivery.Move, stored string) error {
+	all := map[string]string{}
+	if stored != "" {
+		if err := json.Unmarshal([]byte(stored), &all); err != nil {
+			return fmt.Errorf("decode recipients of delivery %s: %w", move.ID, err)
+		}
+	}
+	for recipient, reason := range move.Returned {
+		all[cleaned(recipient)] = cleaned(reason)
+	}
+	body, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("encode recipients of delivery %s: %w", move.ID, err)
+	}
+	return t.do(ctx, `UPDATE deliveries SET returned = $1 WHERE id = $2`, string(body), move.ID)
 }
 
 const selectDelivery = `SELECT ` + replyColumns + `, ` + deliveryColumns + ` FROM deliveries d
@@ -97,7 +120,7 @@ func (s *Store) Deliveries(ctx context.Context, filter delivery.Filter) ([]deliv
 // deliveryRow is a delivery while it is being scanned.
 type deliveryRow struct {
 	record                 delivery.Record
-	data                   string
+	data, returned         string
 	next, created, updated int64
 	bulk                   int64
 }
@@ -106,12 +129,15 @@ func (d *deliveryRow) columns() []any {
 	r := &d.record
 	return []any{
 		&r.ID, &r.TurnID, &r.ReplyID, &r.Agent, &r.Via, &r.NativeID, &r.Key, &r.Address, &d.data,
-		&r.State, &r.Reason, &r.Attempt, &d.next, &d.created, &d.updated, &r.Action, &r.Revision, &d.bulk,
+		&r.State, &r.Reason, &r.Attempt, &d.next, &d.created, &d.updated, &r.Action, &r.Revision, &d.bulk, &d.returned,
 	}
 }
 
 func (d *deliveryRow) finish() delivery.Record {
 	d.record.Data, d.record.Bulk = rawJSON(d.data), d.bulk == 1
+	if d.returned != "" {
+		_ = json.Unmarshal([]byte(d.returned), &d.record.Returned) // we wrote it; a row that somebody changed by hand is shown without
+	}
 	d.record.NextAt, d.record.CreatedAt, d.record.UpdatedAt = instant(d.next), instant(d.created), instant(d.updated)
 	return d.record
 }

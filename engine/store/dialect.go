@@ -15,6 +15,7 @@ type dialect struct {
 	claimJobs  string
 	holdTurn   string // empty = not needed
 	holdPeople string // empty = not needed
+	counts     bool   // it costs no round trip to hear how many rows changed
 }
 
 // SQLite needs no row locks: it has one writer.
@@ -31,5 +32,6 @@ func newDialect(migrations goose.Dialect, lockShared, skipLocked, holdTurn, hold
 		claimJobs:  strings.Replace(claimJobs, "{skip locked}", skipLocked, 1),
 		holdTurn:   holdTurn,
 		holdPeople: holdPeople,
+		counts:     migrations == goose.DialectSQLite3,
 	}
 }

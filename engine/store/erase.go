@@ -26,6 +26,9 @@ func (t *Tx) erase(ctx context.Context, turnID string, unanswered bool) error {
 	if err := json.Unmarshal([]byte(stored), &message); err != nil {
 		return fmt.Errorf("decode message of turn %s: %w", turnID, err)
 	}
+	if err := t.discard(ctx, filesOf(message.Parts)...); err != nil {
+		return err
+	}
 	message.Parts = []normalized.Part{}
 	body, err := message.AppendJSON(nil)
 	if err != nil {
@@ -88,5 +91,9 @@ func (t *Tx) eraseOriginal(ctx context.Context, nativeKey, digest, turnID string
 	if _, err := first(ctx, t, selectSharing, []any{nativeKey, digest, turnID}, &sharing); err != nil || sharing > 0 {
 		return err
 	}
-	return t.do(ctx, `DELETE FROM originals WHERE digest = $1`, digest)
+	var encoding string
+	if found, err := first(ctx, t, deleteOriginal, []any{digest}, &encoding); err != nil || !found || encoding != encodingBlob {
+		return err
+	}
+	return t.discard(ctx, digest)
 }

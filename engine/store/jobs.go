@@ -42,6 +42,19 @@ func (t *Tx) Enqueue(ctx context.Context, job queue.NewJob) error {
 		runAt, created, job.Payload)
 }
 
+const insertLeased = `INSERT INTO jobs (id, kind, partition_of, partition_key, state, attempt, run_at, lease_owner, lease_until,
+		fence, created_at, updated_at, reason, payload)
+		VALUES ($1, $2, $3, $4, 'running', 1, $5, $6, $7, 1, $5, $5, '', $8)`
+
+// EnqueueLeased stores a job as one that its owner runs, with attempt and fence 1. Nothing else of its partition may live.
+func (t *Tx) EnqueueLeased(ctx context.Context, job queue.NewJob, owner string, until time.Time) error {
+	if err := requireStorable("kind", job.Kind, "partition", job.Partition, "payload", job.Payload); err != nil {
+		return err
+	}
+	return t.do(ctx, insertLeased, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
+		nowMicros(), owner, micros(until), job.Payload)
+}
+
 func partitionKey(kind, partition string) string {
 	if partition == "" {
 		return ""
@@ -95,8 +108,15 @@ func (t *Tx) promote(ctx context.Context, kind, partition string) error {
 	if partition == "" {
 		return nil
 	}
-	t.wake(ChannelJob, kind)
-	return t.do(ctx, promoteJob, partition)
+	if !t.dialect.counts {
+		t.wake(ChannelJob, kind)
+		return t.do(ctx, promoteJob, partition)
+	}
+	promoted, err := t.change(ctx, promoteJob, partition)
+	if promoted > 0 {
+		t.wake(ChannelJob, kind)
+	}
+	return err
 }
 
 // runnable is true for a ready job j that nothing of its partition precedes. A job can be ready behind another one

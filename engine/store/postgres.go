@@ -29,9 +29,10 @@ const maxAttempts = 8
 // postgresEngine is a pool of equal connections. Transactions use pgx itself, for its pipelines.
 type postgresEngine struct {
 	statements
-	config    *pgx.ConnConfig
-	announcer *announcer
-	logger    logger
+	config      *pgx.ConnConfig
+	connections int
+	announcer   *announcer
+	logger      logger
 }
 
 func openPostgres(ctx context.Context, options Options) (engine, error) {
@@ -57,14 +58,23 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 		return nil, errors.Join(unusable("PostgreSQL at "+config.Host+":"+strconv.Itoa(int(config.Port))+
 			" cannot be used; check database_url and that the server runs", err), pool.Close())
 	}
-	e := &postgresEngine{statements: statements{pool: pool, failed: postgresFault}, config: config, logger: options.Logger}
+	e := &postgresEngine{
+		statements: statements{pool: pool, failed: postgresFault}, config: config, connections: options.Connections,
+		logger: options.Logger,
+	}
+	e.lost = e.lostRead
 	e.announcer = startAnnouncer(pool, options.Logger)
 	return e, nil
 }
 
 func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) error {
+	again := true
 	for attempt := 1; ; attempt++ {
-		err := e.once(ctx, work)
+		lost, err := e.once(ctx, work)
+		if lost && again && ctx.Err() == nil {
+			again = false
+			continue
+		}
 		if err == nil || attempt == maxAttempts || !repeatable(err) {
 			return err
 		}
@@ -77,25 +87,48 @@ func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) err
 	}
 }
 
-// once runs work in one transaction of one connection.
-func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) error {
+// renew closes the idle connections: where one was lost, a restarted server or a firewall has ended the others too, and
+// each would cost somebody a failure.
+func (e *postgresEngine) renew() {
+	e.pool.SetMaxIdleConns(0)
+	e.pool.SetMaxIdleConns(e.connections)
+}
+
+// lostRead says whether a query failed with its connection, so that another one may answer it.
+func (e *postgresEngine) lostRead(err error) bool {
+	var failure *pgconn.PgError
+	if errors.As(err, &failure) && !strings.HasPrefix(failure.Code, "57P") { // operator intervention: the server ends
+		return false
+	}
+	e.renew()
+	return true
+}
+
+// once runs work in one transaction of one connection. Lost = the connection broke before the commit was asked for, so
+// that nothing was done.
+func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	connection, err := e.pool.Conn(ctx)
 	if err != nil {
-		return unavailable("connect", err)
+		return false, unavailable("connect", err)
 	}
 	defer connection.Close()
 	var result error
 	err = connection.Raw(func(driverConnection any) error {
 		session := &postgresSession{connection: driverConnection.(*stdlib.Conn).Conn()}
 		result = guarded(work, &Tx{session: session, dialect: postgresDialect})
-		if result == nil {
+		before := result != nil
+		if !before {
 			result = session.commit(ctx)
+		}
+		if session.connection.IsClosed() && ctx.Err() == nil {
+			lost = before
+			e.renew()
 		}
 		return session.release(result)
 	})
-	return errors.Join(result, hideBadConnection(err))
+	return lost, errors.Join(result, hideBadConnection(err))
 }
 
 func (e *postgresEngine) reader() querier       { return &e.statements }

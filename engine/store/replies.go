@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -31,6 +32,20 @@ func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID str
 	}
 	t.wake(ChannelTurn, reply.TurnID)
 	return t.do(ctx, pointToReply, reply.ID, historyTurns(reply.Response), reply.TurnID)
+}
+
+// AnswerTurn moves a turn to its end and stores its answer; see pipeline.Tx.
+func (t *Tx) AnswerTurn(ctx context.Context, move pipeline.Move, reply exchange.Reply, nativeID string) (bool, error) {
+	moved, err := t.moveTurn(ctx, move, `reply_id = $6, history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE $7 END`,
+		reply.ID, historyTurns(reply.Response))
+	if err != nil || !moved {
+		return false, err
+	}
+	inserted, err := t.insertReply(ctx, reply, nativeID)
+	if err == nil && !inserted {
+		err = fault.New(fault.Conflict, "the message has been answered already")
+	}
+	return inserted, err
 }
 
 // insertReply stores a reply and says whether the turn had none with the number.

@@ -65,7 +65,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err != nil {
 		return nil, errors.Join(unusable(public, err), reads.Close(), writes.Close())
 	}
-	c := startCheckpointer(reads, options.Logger)
+	c := startCheckpointer(reads, w, options.Logger)
 	w.committed = c.wrote
 	go w.loop()
 	return &sqliteEngine{

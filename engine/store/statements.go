@@ -19,6 +19,7 @@ const maxWait = 30 * time.Second
 type statements struct {
 	pool   *sql.DB
 	failed func(operation string, err error) error
+	lost   func(error) bool // the query failed with its connection and may be asked again; nil = never
 
 	lock     sync.RWMutex
 	prepared map[string]*sql.Stmt
@@ -28,6 +29,9 @@ func (s *statements) each(ctx context.Context, query string, arguments []any, sc
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	rows, err := s.query(ctx, query, arguments)
+	if err != nil && ctx.Err() == nil && s.lost != nil && s.lost(err) {
+		rows, err = s.query(ctx, query, arguments)
+	}
 	if err != nil {
 		return s.read(ctx, err)
 	}

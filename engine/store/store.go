@@ -30,6 +30,8 @@ const (
 	ChannelTurn = "turn" // payload: id of a turn with new timeline rows; empty = any turn
 
 	ChannelLists = "lists" // no payload: the operator's lists or somebody's stop word changed
+
+	ChannelBridge = "bridge" // payload: id of a bridge's client whose queue changed; empty = any client's
 )
 
 // Options configure Open. The zero value of a field means its default.

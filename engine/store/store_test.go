@@ -32,7 +32,7 @@ func TestStore(t *testing.T) {
 				}})
 				return storetest.Bench{
 					Pipeline: s.Pipeline(), Delivery: s.Deliverer(), Queue: s.Queue(), Records: s, Watched: s, Documents: s.State(),
-					Trust: s, Moderation: s, Suppressions: s, InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
+					Trust: s, Moderation: s, Suppressions: s, Sessions: s, Bridge: s.Bridge(nil), InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
 						return s.InTx(ctx, func(tx *store.Tx) error { return work(tx) })
 					},
 					Notified: func() []string {

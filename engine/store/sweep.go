@@ -75,6 +75,7 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepRemovedEntries, micros(time.Now().Add(-removedAge))},
 		{sweepCounters, nowMicros()},
 		{sweepFailures, micros(time.Now().Add(-failureAge))},
+		{sweepBridgeItems, micros(time.Now().Add(-ackedAge))},
 	} {
 		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
 			return err

@@ -111,9 +111,14 @@ const movedHistory = `CASE WHEN $1 = 'held' THEN 0 WHEN state = 'held' AND $1 = 
 // MoveTurn changes a turn's state when it is in one of the states of move.From, and writes "turn.<to>" to the
 // timeline. It says whether it did.
 func (t *Tx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) {
+	return t.moveTurn(ctx, move, `history_turns = `+movedHistory)
+}
+
+// moveTurn also sets columns; their parameters are numbered from $6.
+func (t *Tx) moveTurn(ctx context.Context, move pipeline.Move, more string, values ...any) (bool, error) {
 	query := `UPDATE turns SET state = $1, reason = $2, attempt = CASE WHEN $3 > 0 THEN $3 ELSE attempt END,
-		updated_at = $4, history_turns = ` + movedHistory + ` WHERE id = $5 AND state IN (` + placeholders(6, len(move.From)) + `)`
-	arguments := []any{move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.At), move.ID}
+		updated_at = $4, ` + more + ` WHERE id = $5 AND state IN (` + placeholders(6+len(values), len(move.From)) + `)`
+	arguments := append([]any{move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.At), move.ID}, values...)
 	for _, state := range move.From {
 		arguments = append(arguments, state)
 	}

@@ -34,6 +34,7 @@ type writer struct {
 	connection *sql.Conn
 	session    *writerSession
 	queue      chan *errand
+	pauses     chan *pause
 	stopping   chan struct{} // closed by stop: no new errands
 	stopOnce   sync.Once
 	finished   chan struct{} // closed when the loop has ended
@@ -57,6 +58,12 @@ type errand struct {
 	done  chan struct{}
 }
 
+// pause is work on the connection between two transactions.
+type pause struct {
+	work func(*writerSession) error
+	done chan error
+}
+
 func newWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
 	connection, err := pool.Conn(ctx)
 	if err != nil {
@@ -66,6 +73,7 @@ func newWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
 		connection: connection,
 		session:    &writerSession{connection: connection, prepared: make(map[string]*sql.Stmt)},
 		queue:      make(chan *errand, maxQueued),
+		pauses:     make(chan *pause),
 		stopping:   make(chan struct{}),
 		finished:   make(chan struct{}),
 	}, nil
@@ -100,6 +108,19 @@ func (w *writer) run(ctx context.Context, work func(*Tx) error) error {
 	return e.err
 }
 
+// between runs work between two transactions; the callers' transactions wait for it.
+func (w *writer) between(ctx context.Context, work func(*writerSession) error) error {
+	p := &pause{work: work, done: make(chan error, 1)}
+	select {
+	case w.pauses <- p:
+		return <-p.done
+	case <-w.finished:
+		return errClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // stop refuses new errands, finishes those in the queue and releases the connection.
 func (w *writer) stop() {
 	w.stopOnce.Do(func() { close(w.stopping) })
@@ -115,6 +136,9 @@ func (w *writer) loop() {
 		case e := <-w.queue:
 			group = append(group[:0], e)
 			runtime.Gosched() // lets callers that the last commit released join: a quarter fewer commits with 32
+		case p := <-w.pauses:
+			group = group[:0]
+			p.done <- p.work(w.session)
 		case <-w.stopping:
 			group, stopped = group[:0], true
 		}

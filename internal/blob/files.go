@@ -181,9 +181,11 @@ func (s *Files) keep(file *os.File, digest string) (result string, err error) {
 	return "new", nil
 }
 
-// known says whether the content is there, for good: the one who renamed it may not have synced the directory yet.
+// known says whether the content is there, for good: the one who renamed it may not have synced the directory yet. Its time
+// says that somebody is about to refer to it; see DeleteIdle.
 func (s *Files) known(digest string) (bool, error) {
-	if _, err := os.Stat(s.path(digest)); err != nil {
+	now := time.Now()
+	if err := os.Chtimes(s.path(digest), now, now); err != nil {
 		return false, nil //nolint:nilerr // whatever is wrong with the old file, writing a new one finds out
 	}
 	if err := syncDirectory(filepath.Dir(s.path(digest))); err != nil {
@@ -239,6 +241,38 @@ func (s *Files) Delete(_ context.Context, digest string) error {
 		return unavailable("delete blob", err)
 	}
 	return nil
+}
+
+// DeleteIdle removes content that nobody has put since the time given, and says whether it is gone: who put it later may not
+// have written down yet that it is needed. The caller makes sure that nobody refers to it. Whoever puts it meanwhile has it
+// afterwards.
+func (s *Files) DeleteIdle(_ context.Context, digest string, since time.Time) (gone bool, err error) {
+	if err := checkDigest(digest); err != nil {
+		return false, err
+	}
+	path, aside := s.path(digest), filepath.Join(s.temporary(), "idle-"+digest)
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, unavailable("look at blob", err)
+	case info.ModTime().After(since):
+		return false, nil
+	}
+	// Put may find the content between a look and a removal; so it is moved first and looked at again where nobody finds it.
+	if err := os.Rename(path, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, unavailable("move blob aside", err)
+	}
+	if info, err := os.Stat(aside); err == nil && info.ModTime().After(since) {
+		if err := os.Rename(aside, path); err != nil {
+			return false, unavailable("move blob back", err)
+		}
+		return false, syncDirectory(filepath.Dir(path))
+	}
+	if err := os.Remove(aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, unavailable("delete blob", err)
+	}
+	return true, nil
 }
 
 func syncDirectory(path string) error {

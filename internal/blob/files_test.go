@@ -1,6 +1,7 @@
 package blob_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,6 +93,57 @@ func BenchmarkPutBytes(b *testing.B) {
 		content[0], content[1], content[2] = byte(i), byte(i>>8), byte(i>>16)
 		if _, err := store.PutBytes(b.Context(), content); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestDeleteIdle: content that was put since stays, whatever happens at the same time.
+func TestDeleteIdle(t *testing.T) {
+	directory := t.TempDir()
+	s := open(t, directory)
+	digest, err := s.PutBytes(t.Context(), []byte("content"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-2 * time.Hour)
+	age := func() {
+		if err := os.Chtimes(filepath.Join(directory, digest[:2], digest[2:4], digest), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := func(want bool) {
+		t.Helper()
+		if got, err := s.DeleteIdle(t.Context(), digest, time.Now().Add(-time.Hour)); err != nil || got != want {
+			t.Fatalf("gone %v, %v", got, err)
+		}
+	}
+	gone(false)
+	age()
+	if _, err := s.PutBytes(t.Context(), []byte("content")); err != nil { // known, and needed again
+		t.Fatal(err)
+	}
+	gone(false)
+	age()
+	gone(true)
+	gone(true)
+	if _, err := s.DeleteIdle(t.Context(), "../x", time.Now()); err == nil {
+		t.Error("a path is no digest")
+	}
+	for range 200 { // whoever has put it finds it, at the latest when the sweep is over
+		if _, err := s.PutBytes(t.Context(), []byte("content")); err != nil {
+			t.Fatal(err)
+		}
+		age()
+		done := make(chan error, 1)
+		go func() { _, err := s.DeleteIdle(context.Background(), digest, time.Now().Add(-time.Hour)); done <- err }()
+		if _, err := s.PutBytes(t.Context(), []byte("content")); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Stat(t.Context(), digest); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -44,6 +44,8 @@ type Config struct {
 	Payments   Payments   `toml:"payments"`
 	Limits     Limits     `toml:"limits"`
 	Operator   Operator   `toml:"operator"`
+	Chat       Chat       `toml:"chat"`
+	Bridges    Bridges    `toml:"bridges"`
 
 	// One table per issuer; [trust.md](trust.md) explains who should be in it.
 	Trust []Trust `toml:"trust"`
@@ -51,6 +53,8 @@ type Config struct {
 	Peers []Peer `toml:"peers"`
 	// One table per service.
 	Logins []Login `toml:"logins"`
+	// One table per connector.
+	Connectors []Connector `toml:"connectors"`
 	// One table per agent.
 	Agents []Agent `toml:"agents"`
 
@@ -140,6 +144,9 @@ type A2A struct {
 	GRPCAddress string `toml:"grpc_address" default:"host of public_url, port of grpc_listen"`
 	// Agent whose card is at `/.well-known/agent-card.json`, which can name one only, and which gRPC reaches without a tenant.
 	DefaultAgent string `toml:"default_agent" default:"the first agent"`
+	// Requests of one caller that may be under way at the same time on this node, streams and blocking sends among them;
+	// above it the caller hears 429. All agents of one other server count as one caller.
+	CallerConcurrency int `toml:"caller_concurrency"`
 	// One table per issuer of access tokens; [a2a.md](a2a.md) explains them. Tokens of `inbox tokens create` and peers that
 	// sign for themselves need none.
 	Issuers []Issuer `toml:"issuers"`
@@ -193,6 +200,8 @@ type Agent struct {
 	Unverified string `toml:"unverified" default:"\"hold\"; \"answer\" for echo without a file"`
 	// Whether messages of other bots are answered too.
 	AnswerAgents bool `toml:"answer_agents"`
+	// Whether mail that came through a mailing list is answered; see `mail.answer_lists`.
+	AnswerLists *bool `toml:"answer_lists" default:"mail.answer_lists"`
 	// How many agents in a row may pass one request on: a message that would come after the last is refused. 1 to 32;
 	// a caller's own, smaller limit counts.
 	MaxHops int `toml:"max_hops"`
@@ -220,6 +229,8 @@ type Agent struct {
 	Follows string `toml:"follows"`
 	// Whether the agent answers only its followers on the fediverse; for mail and A2A see `rules`.
 	FollowersOnly bool `toml:"followers_only"`
+	// Whether chat clients are shown which tools the agent calls, and with which arguments (secrets are redacted).
+	ExposeTools bool `toml:"expose_tools"`
 	// Settings of the kind `webhook`.
 	Webhook Webhook `toml:"webhook"`
 	// Settings of the kind `llm`.
@@ -268,4 +279,6 @@ type Webhook struct {
 	PreviousSecret Secret `toml:"previous_secret"`
 	// File with the key before it instead.
 	PreviousSecretFile string `toml:"previous_secret_file"`
+	// Whether it is told what became of its answers: `{"event": {"kind": "delivery.bounced", …}}`, signed like a message.
+	Events bool `toml:"events"`
 }

@@ -22,6 +22,16 @@ type Limits struct {
 	Total []string `toml:"total" default:"[\"3000/1m\"]; none with federation.allow_private"`
 	// Messages of one conversation.
 	Thread []string `toml:"thread" default:"[\"60/1h\"]; none with federation.allow_private"`
+	// Answers by mail in one conversation. A mail above it is kept unanswered and without a notice, which could be the next
+	// answer between two programs.
+	MailThread []string `toml:"mail_thread"`
+	// Answers by mail of one agent to one sender; as above.
+	MailSender []string `toml:"mail_sender" default:"[\"20/1h\"]; none with federation.allow_private"`
+	// Messages of one sender in a row that say the same and are answered, by mail and on the fediverse, within a day; the
+	// conversation goes on with other words. 0 = all.
+	SameMessages int `toml:"same_messages"`
+	// A mail that answers an answer of ours sooner was written by a program, and is kept unanswered; 0s = none was.
+	MailPace time.Duration `toml:"mail_pace" default:"5s; 0s with federation.allow_private"`
 	// Runs that one sender may cause in a day, for each agent; 0 = no budget.
 	SenderRunsPerDay int `toml:"sender_runs_per_day"`
 	// Runs of one agent in a day; 0 = no budget.
@@ -31,7 +41,12 @@ type Limits struct {
 	SenderCostPerDay string `toml:"sender_cost_per_day"`
 	// What the answers of one agent may cost in a day; empty = no budget.
 	AgentCostPerDay string `toml:"agent_cost_per_day"`
-	// Requests over HTTP from one address (of IPv6: one /64) that this node answers; above it they hear 429. Where there is
+	// Messages of one agent that wait for its answer; above it mail hears 452 4.2.2 and others 503. 0 = no bound.
+	Backlog int `toml:"backlog"`
+	// Bytes that stay free on the disk of `data_dir`: below it nothing is taken on any protocol (mail hears 452 4.3.1,
+	// others 503) until there is room; 0 = until the disk is full.
+	FreeDisk Size `toml:"free_disk" default:"a twentieth of the disk, at most 1GiB"`
+	// Requests over HTTP and gRPC, each, from one address (of IPv6: one /64) that this node answers; above it they hear 429. Where there is
 	// such a limit, an address with 300 refused fediverse deliveries (forged, malformed) in five minutes is put off, too.
 	// Private addresses are not counted: they are a proxy's.
 	HTTP []string `toml:"http" default:"[\"3000/1m\"]; none with federation.allow_private"`
@@ -49,7 +64,10 @@ type Limits struct {
 }
 
 func defaultLimits() Limits {
-	return Limits{BotTurns: 6, BotWindow: 10 * time.Minute, BotTurnsPerThread: 50}
+	return Limits{
+		BotTurns: 6, BotWindow: 10 * time.Minute, BotTurnsPerThread: 50,
+		MailThread: []string{"10/1h", "50/24h"}, SameMessages: 3, Backlog: 100_000, FreeDisk: unset,
+	}
 }
 
 // deriveLimits gives servers that others can reach their limits; a closed network has none that nobody wrote.
@@ -65,10 +83,14 @@ func (c *Config) deriveLimits(found *problems) {
 		{"limits.sender", &c.Limits.Sender, []string{"30/1m", "300/1h"}}, {"limits.host", &c.Limits.Host, []string{"600/1m"}},
 		{"limits.agent", &c.Limits.Agent, []string{"1200/1m"}}, {"limits.total", &c.Limits.Total, []string{"3000/1m"}},
 		{"limits.thread", &c.Limits.Thread, []string{"60/1h"}}, {"limits.http", &c.Limits.HTTP, []string{"3000/1m"}},
+		{"limits.mail_sender", &c.Limits.MailSender, []string{"20/1h"}},
 	} {
 		if !found.written(limit.key) {
 			*limit.rates = limit.usual
 		}
+	}
+	if !found.written("limits.mail_pace") {
+		c.Limits.MailPace = 5 * time.Second
 	}
 }
 
@@ -78,6 +100,7 @@ func (c *Config) validateLimits(p *problems) {
 	l := &c.Limits
 	for key, rates := range map[string][]string{
 		"limits.sender": l.Sender, "limits.host": l.Host, "limits.agent": l.Agent, "limits.total": l.Total, "limits.thread": l.Thread, "limits.http": l.HTTP,
+		"limits.mail_thread": l.MailThread, "limits.mail_sender": l.MailSender,
 	} {
 		for i, text := range rates {
 			_, window, _ := strings.Cut(text, "/")
@@ -96,5 +119,8 @@ func (c *Config) validateLimits(p *problems) {
 	between(p, "limits.agent_runs_per_day", l.AgentRunsPerDay, 0, 1_000_000_000)
 	between(p, "limits.bot_turns", l.BotTurns, 1, 100)
 	between(p, "limits.bot_turns_per_thread", l.BotTurnsPerThread, 0, 100)
+	between(p, "limits.backlog", l.Backlog, 0, 1_000_000_000)
+	between(p, "limits.same_messages", l.SameMessages, 0, 100)
+	within(p, "limits.mail_pace", l.MailPace, 0, time.Hour)
 	within(p, "limits.bot_window", l.BotWindow, time.Second, 24*time.Hour)
 }

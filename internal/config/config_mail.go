@@ -7,6 +7,15 @@ type Mail struct {
 	// Domains of forwarders and mailing lists whose ARC seals are believed: a mail that they changed or passed on counts as
 	// proven when all its sealers are listed and the first of them saw DMARC pass. List only whom you would let vouch for others.
 	ARCSealers []string `toml:"arc_sealers"`
+	// Whether answers ask for replies to an address of their own, `agent+t.<token>@domain`, so that a reply finds its
+	// conversation even when its mail program loses In-Reply-To, and when the agent stands only in Bcc.
+	ThreadTags bool `toml:"thread_tags"`
+	// Whether mail that fails DMARC is refused where its domain asks for `quarantine`, and not only for `reject`. Otherwise it is
+	// taken as mail without a proof, and the verdict shows the policy.
+	RefuseQuarantine bool `toml:"refuse_quarantine"`
+	// Whether mail that came through a mailing list is answered when it names the agent in To. Its author gets the answer,
+	// the list never. An agent's own `answer_lists` goes before it.
+	AnswerLists bool `toml:"answer_lists"`
 	// `capture` (kept and shown, nothing leaves), `smarthost` (everything goes to one relay) or `mx` (directly to the
 	// servers of the recipients; needs port 25 outwards and an address of good repute).
 	Mode string `toml:"mode"`
@@ -14,6 +23,9 @@ type Mail struct {
 	Smarthost SecretURL `toml:"smarthost"`
 	// Port of the destinations' mail servers, for `mode = "mx"`. Another one than 25 is for tests.
 	MXPort int `toml:"mx_port"`
+	// Whether the TLSA records of recipients' servers hold (DANE, RFC 7672), for `mode = "mx"`. It needs a `dns.resolver` on
+	// this machine that validates DNSSEC, such as unbound.
+	DANE bool `toml:"dane"`
 	// Port of the servers that publish MTA-STS policies, for `mode = "mx"`. Another one than 443 is for tests.
 	MTASTSPort int `toml:"mta_sts_port"`
 	// DKIM selector: the public key is published at `<selector>._domainkey.<domain>`.

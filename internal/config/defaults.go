@@ -12,7 +12,10 @@ func Default() *Config {
 		Mail:       Mail{Mode: "capture", MXPort: 25, MTASTSPort: 443, DKIMSelector: "inbox", MTASTS: "testing", DomainRate: unset, Retry: mailRetry()},
 		Federation: Federation{Mode: "open", Retry: federationRetry(), RequireSignedHost: true, FollowersGetReplies: true, PostLength: 4000, HostConcurrency: unset, HostRate: unset},
 		Limits:     defaultLimits(),
+		Chat:       defaultChat(),
+		Bridges:    defaultBridges(),
 		Log:        Log{Level: "info", Format: "text"},
+		A2A:        A2A{CallerConcurrency: 2000},
 		Queue:      Queue{Lease: 15 * time.Second, TurnConcurrency: 32, DeliveryConcurrency: 32},
 	}
 }

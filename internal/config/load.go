@@ -71,6 +71,7 @@ func (c *Config) derive(found *problems) {
 	c.deriveTrust(found)
 	c.deriveLimits(found)
 	c.deriveAgents(found)
+	c.deriveConnectors(found)
 }
 
 // localURL is the address of a server that only this machine reaches.

@@ -39,6 +39,9 @@ func setValue(field reflect.Value, raw any, fromText bool) error {
 		return setTime(target, raw)
 	case *bool:
 		return setScalar(target, raw, fromText, parseBool, "write true or false")
+	case **bool:
+		*target = new(bool)
+		return setScalar(*target, raw, fromText, parseBool, "write true or false")
 	case *int:
 		return setInt(target, raw, fromText)
 	case *float64:

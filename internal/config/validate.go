@@ -27,7 +27,9 @@ func (c *Config) validate(p *problems) {
 	c.validateIssuers(p)
 	c.validateLimits(p)
 	c.validateOperator(p)
+	c.validateChat(p)
 	c.validateAgents(p)
+	c.validateConnectors(p)
 }
 
 func (c *Config) validateNames(p *problems) {
@@ -137,6 +139,9 @@ func (c *Config) validateMail(p *problems) {
 			p.add("mail.smarthost", "is not the address of a mail relay", `write "smtp://user:password@host:587" or "smtps://user:password@host:465"`)
 		}
 	}
+	if endpoint, err := netip.ParseAddrPort(c.DNS.Resolver); c.Mail.DANE && (err != nil || !endpoint.Addr().Unmap().IsLoopback()) {
+		p.add("mail.dane", "believes only a validating resolver on this machine", `write dns.resolver = "127.0.0.1:53" where such a one listens, or mail.dane = false`)
+	}
 	between(p, "mail.mx_port", c.Mail.MXPort, 1, 65535)
 	between(p, "mail.mta_sts_port", c.Mail.MTASTSPort, 1, 65535)
 	between(p, "mail.quote_lines", c.Mail.QuoteLines, 0, 30)
@@ -163,6 +168,7 @@ func (c *Config) validateWork(p *problems) {
 	oneOf(p, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(p, "log.format", c.Log.Format, "text", "json")
 	within(p, "queue.lease", c.Queue.Lease, time.Second, 10*time.Minute)
+	between(p, "a2a.caller_concurrency", c.A2A.CallerConcurrency, 1, 100_000)
 	between(p, "queue.turn_concurrency", c.Queue.TurnConcurrency, 1, 10_000)
 	between(p, "queue.delivery_concurrency", c.Queue.DeliveryConcurrency, 1, 10_000)
 }

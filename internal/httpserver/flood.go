@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -40,6 +41,23 @@ func newFlood(next http.Handler, rates []Rate) http.Handler {
 		return next
 	}
 	return &flood{next: next, rates: rates, now: time.Now, windows: make([]map[netip.Prefix]int64, len(rates)), begun: make([]time.Time, len(rates))}
+}
+
+// NewPace counts what comes from addresses by something other than HTTP, under the same rates: it says how long the other
+// end of a connection has to wait, zero = not at all. Private addresses are a proxy's and are not counted.
+func NewPace(rates []Rate) func(remote net.Addr) time.Duration {
+	counted, limited := newFlood(nil, rates).(*flood)
+	return func(remote net.Addr) time.Duration {
+		source := sourceOfAddress(remote)
+		if !limited || !source.IsValid() {
+			return 0
+		}
+		wait := counted.take(source.Addr())
+		if wait > 0 {
+			flooded.Inc()
+		}
+		return wait
+	}
 }
 
 func (f *flood) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -34,7 +34,9 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 120 * time.Second
 	maxHeaderBytes    = 16 << 10
-	cutOffTime        = time.Second // for handlers to notice that their connection is gone
+	deadTime          = 20 * time.Second // in which an HTTP/2 connection takes a byte or answers a ping
+	quietTime         = 60 * time.Second // of an HTTP/2 connection, until it is pinged
+	cutOffTime        = time.Second      // for handlers to notice that their connection is gone
 )
 
 func (o Options) withDefaults() Options {
@@ -96,6 +98,9 @@ func (s *Server) newHTTP() (*http.Server, error) {
 	server := &http.Server{
 		Handler: s.access, Protocols: &protocols,
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		// Without it a handler waits for ever where the peer does not read its connection: deadlines of a stream count when
+		// the connection takes frames.
+		HTTP2: &http.HTTP2Config{WriteByteTimeout: deadTime, PingTimeout: deadTime, SendPingTimeout: quietTime},
 		// What strangers do wrong on the wire is nothing that an operator can mend.
 		ErrorLog: slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 	}
@@ -112,8 +117,7 @@ func (s *Server) Handler() http.Handler { return s.access }
 
 // Listen takes the address. The error is one sentence that names the configuration key and what to do.
 func (s *Server) Listen() error {
-	var binding net.ListenConfig
-	listener, err := binding.Listen(context.Background(), "tcp", s.options.Listen)
+	listener, err := Listen(context.Background(), s.options.Listen)
 	if err != nil {
 		return s.explain(err)
 	}

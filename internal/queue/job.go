@@ -69,7 +69,7 @@ type Claim struct {
 	Until time.Time // end of the lease
 }
 
-// Store keeps the rows. Claim gives jobs that are due, are the first live job of their partition, and are not
+// Store keeps the rows. A job may be stored as leased already, for a Seat. Claim gives jobs that are due, are the first live job of their partition, and are not
 // leased (or whose lease ended before Now); it sets owner, lease end and attempt and moves the fence. Extend
 // prolongs leases and returns those still held. Settle ends a run; it returns ErrLeaseLost when the fence moved.
 type Store interface {

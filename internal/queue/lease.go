@@ -13,7 +13,8 @@ const maxStopping = 5 * time.Second
 type runs struct {
 	lock    sync.Mutex
 	current map[Lease]*run
-	empty   chan struct{} // closed when current becomes empty; nil when nobody waits
+	kept    int           // seats whose jobs are being stored
+	empty   chan struct{} // closed when there is none of either; nil when nobody waits
 }
 
 func (r *runs) add(one *run) {
@@ -29,7 +30,19 @@ func (r *runs) remove(one *run) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	delete(r.current, one.job.Lease)
-	if len(r.current) == 0 && r.empty != nil {
+	r.tell()
+}
+
+// keep counts seats.
+func (r *runs) keep(seats int) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.kept += seats
+	r.tell()
+}
+
+func (r *runs) tell() {
+	if len(r.current)+r.kept == 0 && r.empty != nil {
 		close(r.empty)
 		r.empty = nil
 	}
@@ -48,7 +61,7 @@ func (r *runs) all() []*run {
 // wait waits until nothing runs, at most d, and gives the number that still runs.
 func (r *runs) wait(d time.Duration) int {
 	r.lock.Lock()
-	if len(r.current) == 0 {
+	if len(r.current)+r.kept == 0 {
 		r.lock.Unlock()
 		return 0
 	}

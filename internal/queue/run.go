@@ -22,10 +22,10 @@ type run struct {
 	until time.Time // end of the lease as far as we know
 }
 
+// start runs a job at a place that was taken.
 func (w *worker) start(ctx context.Context, job Job, until time.Time) {
 	ctx, cancel := context.WithCancelCause(telemetry.With(context.WithoutCancel(ctx), "job", job.ID))
 	r := &run{worker: w, job: job, ctx: ctx, cancel: cancel, until: until}
-	w.busy.Add(1)
 	w.meters.running.Inc()
 	if job.Attempt == 1 {
 		w.meters.wait.Observe(time.Since(job.CreatedAt).Seconds())
@@ -43,15 +43,11 @@ func (r *run) execute() {
 	w.meters.ended(ended)
 	r.cancel(nil)
 	w.meters.running.Dec()
-	w.busy.Add(-1)
 	w.queue.running.remove(r)
-	if ended != "done" || r.job.Partition != "" {
-		w.signal() // there is a new due time, or the next of the partition may go
+	if ended != "settled" && (ended != "done" || r.job.Partition != "") {
+		w.signal() // there is a new due time, or the next of the partition may go; a handler's own transaction tells of it itself
 	}
-	select {
-	case w.freed <- struct{}{}:
-	default:
-	}
+	w.leave(1)
 }
 
 // handle calls the handler. A job that has used up its attempts already was running when its worker died.

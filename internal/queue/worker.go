@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -29,8 +30,11 @@ type worker struct {
 	handler Handler
 	wake    chan struct{} // something may be runnable
 	freed   chan struct{} // a slot is free
-	busy    atomic.Int64
+	busy    atomic.Int64  // places that are taken
 	meters  meters
+
+	serving sync.Mutex
+	ctx     context.Context //nolint:containedctx // of the loop; nil while it does not run
 }
 
 // signal wakes the worker of a kind; there is none when this node does not handle it.
@@ -47,13 +51,17 @@ func (w *worker) signal() {
 // loop claims as soon as there is a free slot and a reason to look: a wake-up, a job coming due, or the slow poll.
 // A claim that was filled is reason enough to look again.
 func (w *worker) loop(ctx context.Context) {
+	w.serve(ctx)
+	defer w.serve(nil) //nolint:staticcheck // nil means that nobody serves
 	look, failures := true, 0
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		if free := w.free(); look && free > 0 {
+			free = w.take(free)
 			claimed, err := w.claim(ctx, free)
-			look = err == nil && claimed == free
+			w.busy.Add(int64(claimed - free))
+			look = err == nil && claimed == free && free > 0
 			failures = countFailures(failures, err)
 			pause.Reset(w.pause(ctx, claimed, failures))
 		}
@@ -69,8 +77,18 @@ func (w *worker) loop(ctx context.Context) {
 	}
 }
 
+// serve lets seats be reserved until it is called with nil.
+func (w *worker) serve(ctx context.Context) {
+	w.serving.Lock()
+	defer w.serving.Unlock()
+	w.ctx = ctx
+}
+
+// free is how many jobs the next claim may bring. While it is under way a quarter of the places stay for seats: whoever
+// gets none would wake the next claim.
 func (w *worker) free() int {
-	return min(w.options.Concurrency-int(w.busy.Load()), maxClaim)
+	free := w.options.Concurrency - int(w.busy.Load())
+	return min(free-free/4, maxClaim)
 }
 
 func countFailures(before int, err error) int {
@@ -80,7 +98,7 @@ func countFailures(before int, err error) int {
 	return before + 1
 }
 
-// claim takes up to free jobs and starts them.
+// claim takes up to free jobs, for which there are places, and starts them.
 func (w *worker) claim(ctx context.Context, free int) (int, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()

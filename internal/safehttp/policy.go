@@ -1,12 +1,14 @@
 package safehttp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 
 	"code.dny.dev/ssrf"
 
@@ -49,6 +51,29 @@ func CheckAddr(address netip.Addr) error {
 func (c *Client) CheckURL(u *url.URL) error {
 	if reason := c.urlReason(u); reason != "" {
 		return &Refused{Target: u.Redacted(), Reason: reason}
+	}
+	return nil
+}
+
+// lookupLimit bounds the lookup of CheckTarget.
+const lookupLimit = 3 * time.Second
+
+// CheckTarget applies the policy to an address that is requested later: CheckURL, and the addresses to which its name
+// leads now. A name that cannot be looked up passes, because dialling checks again in any case. It returns a *Refused.
+func (c *Client) CheckTarget(ctx context.Context, u *url.URL) error {
+	if err := c.CheckURL(u); err != nil || c.options.AllowPrivate || c.trusts(u) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	addresses, err := c.options.Resolver.LookupNetIP(ctx, "ip", u.Hostname())
+	if err != nil {
+		return nil // dialling decides
+	}
+	for _, address := range addresses {
+		if CheckAddr(address.Unmap()) != nil {
+			return &Refused{Target: u.Redacted(), Reason: "the name leads to an address that is not public"}
+		}
 	}
 	return nil
 }

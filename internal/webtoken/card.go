@@ -28,11 +28,16 @@ var cardMembers = []string{
 	"securityRequirements", "defaultInputModes", "defaultOutputModes", "skills", "iconUrl",
 }
 
-// SignCard signs a card with each key, in the two forms in which verifiers read it: as the schema of 1.0 has it, without
-// empty values, and as the document stands, which covers the members of 0.3, too. Keys' origin is where jku leads.
+// SignCard signs a card with each key, in the forms in which verifiers read it: as the schema of 1.0 has it, without empty
+// values; as the document stands, which covers the members of 0.3, too; and, for @a2a-js/sdk 1.3 alone, which reads a card
+// twice before it verifies and loses these on the way, as in the schema without securitySchemes. VerifyCard does not
+// take the last one. Keys' origin is where jku leads.
 func SignCard(document []byte, keys []identity.SigningKey, jku string) ([]CardSignature, error) {
 	forms, err := cardForms(document)
 	if err != nil {
+		return nil, err
+	}
+	if forms, err = withLossyForm(forms); err != nil {
 		return nil, err
 	}
 	var list []CardSignature
@@ -50,6 +55,23 @@ func SignCard(document []byte, keys []identity.SigningKey, jku string) ([]CardSi
 	return list, nil
 }
 
+// withLossyForm adds the form without securitySchemes to those of a card in the schema of 1.0.
+func withLossyForm(forms [][]byte) ([][]byte, error) {
+	if len(forms) < 2 {
+		return forms, nil
+	}
+	var members map[string]any
+	if err := json.Unmarshal(forms[0], &members); err != nil {
+		return nil, fmt.Errorf("read card: %w", err)
+	}
+	if _, has := members["securitySchemes"]; !has {
+		return forms, nil
+	}
+	delete(members, "securitySchemes")
+	lossy, err := canonical(members)
+	return append(forms, lossy), err
+}
+
 // Errors of VerifyCard.
 var (
 	ErrCardUnsigned = errors.New("the card is not signed with a key of its origin")
@@ -61,6 +83,30 @@ var (
 // set; ErrCardForged: some do, and none fits. A card with supportedInterfaces may be signed without its members of 0.3, so
 // that a reader must prefer that list.
 func VerifyCard(document, keySet []byte) error {
+	return verifyForms(document, keySet, cardForms)
+}
+
+// VerifyWhole is VerifyCard for a document of which every member counts, such as a card in the form of the message
+// contract: only a signature over the whole of it is one. A signature of an A2A card by the same key, put beside other
+// members, is none.
+func VerifyWhole(document, keySet []byte) error {
+	return verifyForms(document, keySet, func(document []byte) ([][]byte, error) {
+		_, whole, err := wholeForm(document)
+		return [][]byte{whole}, err
+	})
+}
+
+// wholeForm is the canonical form (RFC 8785) of a document without its signatures.
+func wholeForm(document []byte) (members map[string]any, whole []byte, err error) {
+	if err := json.Unmarshal(document, &members); err != nil {
+		return nil, nil, fmt.Errorf("read card: %w", err)
+	}
+	delete(members, "signatures")
+	whole, err = canonical(members)
+	return members, whole, err
+}
+
+func verifyForms(document, keySet []byte, read func([]byte) ([][]byte, error)) error {
 	var card struct {
 		Signatures []CardSignature `json:"signatures"`
 	}
@@ -71,7 +117,7 @@ func VerifyCard(document, keySet []byte) error {
 	if err != nil {
 		return ErrCardUnsigned
 	}
-	forms, err := cardForms(document)
+	forms, err := read(document)
 	if err != nil {
 		return ErrCardForged
 	}
@@ -103,12 +149,7 @@ func (s CardSignature) check(form []byte, keys map[string]publicKey) (known bool
 
 // cardForms gives the canonical forms (RFC 8785) of a card without its signatures.
 func cardForms(document []byte) ([][]byte, error) {
-	var members map[string]any
-	if err := json.Unmarshal(document, &members); err != nil {
-		return nil, fmt.Errorf("read card: %w", err)
-	}
-	delete(members, "signatures")
-	whole, err := canonical(members)
+	members, whole, err := wholeForm(document)
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +198,24 @@ func asInSchema(view map[string]any) {
 	requirements, _ := view["securityRequirements"].([]any)
 	var kept []any
 	for _, requirement := range requirements {
-		if members, is := requirement.(map[string]any); is && members["schemes"] != nil {
-			kept = append(kept, map[string]any{"schemes": members["schemes"]})
+		members, _ := requirement.(map[string]any)
+		if schemes, is := members["schemes"].(map[string]any); is {
+			kept = append(kept, map[string]any{"schemes": listedScopes(schemes)})
 		}
 	}
 	view["securityRequirements"] = kept
+}
+
+// listedScopes keeps the scopes that stand in the form of the schema, {"list": […]}; those in a bare array are the Go SDK's
+// and are dropped by readers made from it.
+func listedScopes(schemes map[string]any) map[string]any {
+	kept := map[string]any{}
+	for name, scopes := range schemes {
+		if listed, is := scopes.(map[string]any); is {
+			kept[name] = map[string]any{"list": listed["list"]}
+		}
+	}
+	return kept
 }
 
 // withoutEmpty takes empty texts, lists and objects out at every depth.

@@ -1,54 +1,49 @@
-// An A2A client made of the public JavaScript SDK: node client.mjs --agent BASE_URL [--token TOKEN]
+// An A2A client made of the public JavaScript SDK:
+// node client.mjs --agent BASE_URL [--token TOKEN] [--binding JSONRPC|HTTP+JSON|GRPC] [--protocol 1.0|0.3-compat|0.3]
 //
 // It reads commands from standard input, one JSON object a line: {"id": 1, "operation": "send", "params": {…}} with
-// params in the protocol's own JSON, and answers each with one line {"id": 1, "result": …} or {"id": 1, "error": {…}}.
-// Commands run at the same time. The client is made from the agent card found under the base URL.
-import { CancelTaskRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse, Task } from "@a2a-js/sdk";
-import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory } from "@a2a-js/sdk/client";
+// params in the JSON of 1.0, and answers each with one line {"id": 1, "result": …} or {"id": 1, "error": {…}}; the results
+// have the form of 1.0 too, whatever was spoken. Each event of a stream is a line {"id": 1, "event": …} before.
+// Commands run at the same time. The client is made from the agent card found under the base URL. 0.3-compat is 0.3 as
+// the SDK of 1.0 speaks it, 0.3 is the last SDK that knew nothing else.
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 
 const { values: options } = parseArgs({
-  options: { agent: { type: "string" }, token: { type: "string", default: "" } },
+  options: {
+    agent: { type: "string" },
+    token: { type: "string", default: "" },
+    binding: { type: "string", default: "JSONRPC" },
+    protocol: { type: "string", default: "1.0" },
+  },
 });
 
-function withToken(input, init = {}) {
-  const headers = new Headers(init.headers);
-  if (options.token) headers.set("Authorization", `Bearer ${options.token}`);
-  return fetch(input, { ...init, headers });
-}
-
 // The card is public and read without the token; every call carries it.
-const client = await new ClientFactory(ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
-  transports: [new JsonRpcTransportFactory({ fetchImpl: withToken })],
-})).createFromUrl(options.agent);
+const credentials = options.token ? { Authorization: `Bearer ${options.token}` } : {};
+const { connect } = await import(options.protocol === "0.3" ? "./client03.mjs" : "./client10.mjs");
+const operations = await connect({
+  agent: options.agent,
+  binding: options.binding,
+  protocol: options.protocol,
+  // gRPC has no fetch; what it sends as metadata would be the same header.
+  call: options.binding === "GRPC" ? { serviceParameters: credentials } : undefined,
+  fetchImpl(input, init = {}) {
+    const headers = new Headers(init.headers);
+    for (const [name, value] of Object.entries(credentials)) headers.set(name, value);
+    return fetch(input, { ...init, headers });
+  },
+});
 
-const toJSON = (result) => "messageId" in result ? { message: Message.toJSON(result) } : { task: Task.toJSON(result) };
-
-async function collect(events) {
-  const seen = [];
-  for await (const event of events) seen.push({ at: Date.now(), ...StreamResponse.toJSON(event) });
-  return seen;
-}
-
-const operations = {
-  send: async (params) => toJSON(await client.sendMessage(SendMessageRequest.fromJSON(params))),
-  stream: (params) => collect(client.sendMessageStream(SendMessageRequest.fromJSON(params))),
-  get: async (params) => Task.toJSON(await client.getTask(GetTaskRequest.fromJSON(params))),
-  list: async (params) => ListTasksResponse.toJSON(await client.listTasks(ListTasksRequest.fromJSON(params))),
-  cancel: async (params) => Task.toJSON(await client.cancelTask(CancelTaskRequest.fromJSON(params))),
-  version: async () => client.protocolVersion,
-};
+const print = (line) => console.log(JSON.stringify(line));
 
 async function run({ id, operation, params }) {
   try {
     if (!operations[operation]) throw new Error(`no operation ${operation}`);
-    return { id, result: await operations[operation](params ?? {}) };
+    return { id, result: await operations[operation](params ?? {}, (event) => print({ id, event })) ?? null };
   } catch (error) {
     return { id, error: { name: error.constructor.name, code: error.envelopeCode ?? error.code, message: error.message } };
   }
 }
 
-for await (const line of createInterface({ input: process.stdin })) {
-  run(JSON.parse(line)).then((answer) => console.log(JSON.stringify(answer)));
-}
+for await (const line of createInterface({ input: process.stdin })) run(JSON.parse(line)).then(print);
+process.exit(0); // an open channel of gRPC would keep the process

@@ -19,6 +19,7 @@ var deliveryCases = map[string]func(*testing.T, *probe){
 	"come back with their reply": deliveryRoundTrip,
 	"moves":                      deliveryMoves,
 	"lists":                      deliveryLists,
+	"recipients who have none":   deliveryReturned,
 	"destinations have limits":   deliveryLimits,
 }
 
@@ -76,6 +77,25 @@ func deliveryMoves(t *testing.T, p *probe) {
 	}
 	move(false, delivery.Move{From: []string{"pending"}, To: "cancelled", Event: exchange.Event{Kind: exchange.EventDeliveryCanceled}})
 	p.same([]string{"1 turn.accepted ", `2 delivery.retry {"reason":"503"}`}, p.timeline(record.TurnID))
+}
+
+func deliveryReturned(t *testing.T, p *probe) {
+	record, _ := p.deliver("peer.example")
+	for i, recipient := range []string{"ann@peer.example", "bob\x00@peer.example", "ann@peer.example"} {
+		p.ok(p.Delivery.InTx(t.Context(), func(tx delivery.Tx) error {
+			_, err := tx.MoveDelivery(t.Context(), delivery.Move{
+				ID: record.ID, From: []string{"pending"}, To: "pending", At: p.now, Returned: map[string]string{recipient: fmt.Sprint("reason ", i)},
+			})
+			return err
+		}))
+	}
+	got, _, err := p.Delivery.Delivery(t.Context(), record.ID)
+	p.ok(err)
+	p.same(map[string]string{"ann@peer.example": "reason 2", "bob\uFFFD@peer.example": "reason 1"}, got.Returned)
+	listed, err := p.Records.Deliveries(t.Context(), delivery.Filter{TurnID: record.TurnID})
+	p.ok(err)
+	p.same(got.Returned, listed[0].Returned)
+	p.same([]string{"1 turn.accepted "}, p.timeline(record.TurnID))
 }
 
 func deliveryLists(t *testing.T, p *probe) {

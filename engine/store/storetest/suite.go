@@ -59,6 +59,8 @@ type Bench struct {
 	Trust        Trust
 	Moderation   Moderation
 	Suppressions Suppressions
+	Bridge       BridgeQueue
+	Sessions     Sessions
 	InTx         func(ctx context.Context, work func(TrustTx) error) error
 	Notified     func() []string // "channel payload" of every notification so far
 }
@@ -70,7 +72,7 @@ func Run(t *testing.T, open func(t *testing.T) Bench) {
 		"deliveries": deliveryCases, "documents": documentCases, "tokens": tokenCases,
 		"demands": demandCases, "audit": auditCases, "people": peopleCases, "dispatches": dispatchCases, "resumed turns": resumeCases,
 		"revisions": revisionCases, "conditions": conditionCases, "moderation": moderationCases, "watches": watchCases,
-		"suppressions": suppressionCases,
+		"suppressions": suppressionCases, "sessions": sessionCases, "bridges": bridgeCases, "leased": leasedCases,
 	}
 	for suite, cases := range suites {
 		for name, test := range cases {

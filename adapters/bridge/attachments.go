@@ -1,0 +1,80 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"inbox/agents/channel"
+	"inbox/agents/envelope"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+const (
+	maxAttachments    = 32
+	maxAttachmentName = 255
+	mimeBytes         = "application/octet-stream"
+)
+
+// parts are the text and the files of a message. A file is an object with an address or with its bytes as base64; its
+// members may have any of the names that products use. Nothing is fetched.
+func (a *Adapter) parts(ctx context.Context, message channel.Message) ([]normalized.Part, error) {
+	var parts []normalized.Part
+	if message.Text != "" {
+		parts = append(parts, normalized.Text(message.Text))
+	}
+	if len(message.Attachments) > maxAttachments {
+		return nil, fault.InField("attachments", fmt.Sprintf("has more than %d files", maxAttachments))
+	}
+	for i, one := range message.Attachments {
+		part, err := a.file(ctx, envelope.Assoc(one), fmt.Sprintf("attachments[%d]", i))
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+func (a *Adapter) file(ctx context.Context, file map[string]any, field string) (normalized.Part, error) {
+	part := normalized.Part{
+		Kind: normalized.PartFile, MIME: text(file, "mime", "mime_type", "mimeType", "mimetype", "content_type", "media_type", "type"),
+		Name: text(file, "name", "filename", "title"), Alt: text(file, "alt", "alt_text"),
+	}
+	if !strings.Contains(part.MIME, "/") {
+		part.MIME = mimeBytes
+	}
+	if len(part.Name) > maxAttachmentName {
+		part.Name = strings.ToValidUTF8(part.Name[:maxAttachmentName], "")
+	}
+	if encoded := text(file, "data_base64", "data", "bytes", "content_base64"); encoded != "" {
+		return a.keep(ctx, part, encoded, field)
+	}
+	address := text(file, "url", "uri", "url_private", "href")
+	if address == "" {
+		return part, fault.InField(field, "needs url, or data_base64")
+	}
+	part.BytesRef = normalized.At(address)
+	return part, nil
+}
+
+func (a *Adapter) keep(ctx context.Context, part normalized.Part, encoded, field string) (normalized.Part, error) {
+	content, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return part, fault.InField(field+".data_base64", "is no base64")
+	}
+	part.Size = int64(len(content))
+	if len(content) <= normalized.MaxInlineBytes {
+		part.BytesRef = normalized.Inline(content)
+		return part, nil
+	}
+	digest, _, err := a.options.Blobs.Put(ctx, bytes.NewReader(content))
+	if err != nil {
+		return part, fmt.Errorf("keep a file: %w", err)
+	}
+	part.BytesRef = normalized.Stored(digest)
+	return part, nil
+}

@@ -1,0 +1,224 @@
+package bridge
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"inbox/agents/channel"
+	"inbox/agents/envelope"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+	"inbox/normalized"
+)
+
+// Connector is a program that relays another messenger, as the operator configured it.
+type Connector struct {
+	Name        string   // in the address; a slug
+	Secrets     []string // that sign its messages and our callbacks, the newest first; none = only signed evidence is taken
+	Issuer      string   // who vouches for its people, as in the list of trusted issuers; empty = nobody
+	Method      string   // by which it knows them
+	Agents      []string // that it may reach, the first by default
+	CallbackURL string   // where answers go; empty = they do not go there
+	Client      string   // of the bridge in whose queue answers wait where there is no callback; empty = the caller asks again
+	Web         WebClient
+}
+
+// DefaultConnectorMethod is how a connector knows its people where nothing else is configured.
+const DefaultConnectorMethod = "urn:mentionable:auth:platform-mention:v0.1"
+
+// Headers in which products sign their webhooks in our form.
+var signatureHeaders = []string{SignatureHeader, "X-Hub-Signature-256", "X-Signature-256"}
+
+// connectorEdge counts and answers errors; whether the connector is known or the signature is wrong is one answer.
+func (a *Adapter) connectorEdge(handle func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { finish(w, "connector", handle(w, r)) })
+}
+
+func notVouched() error {
+	return fault.New(fault.Unauthenticated, "a signature of a known connector is needed: "+SignatureHeader+": sha256=…, or signed evidence")
+}
+
+// connectorMessage takes one message of another messenger (agent runtime contract, section 6.2; seed 001).
+func (a *Adapter) connectorMessage(w http.ResponseWriter, r *http.Request) error {
+	body, err := readBody(r, maxBodyBytes)
+	if err != nil {
+		return err
+	}
+	connector := a.connectors[channelSlug(httpserver.Param(r, "connector"))]
+	signed := connector != nil && connector.verifies(r, body)
+	if connector == nil || !signed && connector.Issuer == "" {
+		credentials.WithLabelValues("refused").Inc()
+		return notVouched()
+	}
+	object, err := decodeObject(body)
+	if err != nil {
+		if !signed {
+			return notVouched()
+		}
+		return err
+	}
+	delivery := &relayed{Adapter: a, connector: connector, body: object, raw: body, signed: signed}
+	return delivery.serve(w, r)
+}
+
+func channelSlug(name string) string { return channel.NewSessionKey(name, "", "").Connector }
+
+func (c *Connector) verifies(r *http.Request, body []byte) bool {
+	for _, name := range signatureHeaders {
+		if given := r.Header.Get(name); given != "" {
+			return channel.VerifyRotating(c.Secrets, body, given, channel.SignatureForm{})
+		}
+	}
+	return false
+}
+
+// relayed is one message of a connector on its way in.
+type relayed struct {
+	*Adapter
+	connector *Connector
+	body      map[string]any
+	raw       []byte
+	signed    bool // by the connector's secret
+}
+
+func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
+	inner := m.body
+	if wrapped := envelope.Assoc(m.body["message"]); len(wrapped) > 0 {
+		inner = wrapped
+	}
+	patience, err := m.wait(r, m.body)
+	if err != nil {
+		return err
+	}
+	message, agent, err := m.read(inner)
+	if err != nil {
+		if !m.signed {
+			return notVouched()
+		}
+		return err
+	}
+	q := question{
+		agent: agent, message: message, context: envelope.Assoc(inner["client_context"]), surface: surfaceConnector,
+		relay: normalized.MentionRelay{Kind: normalized.RelayNone}, original: m.raw, way: m.connector.way(patience), client: m.connector.Client,
+	}
+	replayed, err := m.vouch(r, &q, text(inner, "sender_name", "display_name"))
+	if err != nil {
+		return err
+	}
+	credentials.WithLabelValues("valid").Inc()
+	if skip := skipped(message); skip != "" {
+		httpserver.WriteJSON(w, http.StatusOK, map[string]any{"status": "skipped", "code": skip, "connector_id": m.connector.Name})
+		return nil
+	}
+	return m.take(w, r, q, patience, replayed, title(text(inner, "title"), message.Text))
+}
+
+// skipped says why a message gets no answer and no agent: it came back to its sender, or says nothing.
+func skipped(message channel.Message) string {
+	switch {
+	case message.FromSelf:
+		return channel.CodeSilentSkip
+	case message.Text == "" && len(message.Attachments) == 0:
+		return channel.CodeEmptyMessage
+	}
+	return ""
+}
+
+// read brings the message into its one form and finds its agent. A connector speaks for itself only.
+func (m *relayed) read(inner map[string]any) (message channel.Message, agent exchange.AgentProfile, err error) {
+	if inner["connector_id"] == nil {
+		inner["connector_id"] = m.connector.Name
+	}
+	if inner["external_provider"] == nil {
+		inner["external_provider"] = m.connector.Name
+	}
+	if message, err = channel.NormalizeMessage(inner); err != nil {
+		return message, agent, err
+	}
+	if message.ConnectorID != m.connector.Name {
+		return message, agent, fault.InField("connector_id", "must be that of the address, or be left out")
+	}
+	name := strings.TrimPrefix(text(inner, "agent"), "@")
+	if name == "" && len(m.connector.Agents) > 0 {
+		name = m.connector.Agents[0]
+	}
+	agent, known := m.options.Directory.Agent(name)
+	allowed := slices.ContainsFunc(m.connector.Agents, func(one string) bool { return strings.EqualFold(one, agent.Name) })
+	if !known || !allowed {
+		return message, agent, fault.New(fault.NotFound, "no such agent for this connector")
+	}
+	return message, agent, nil
+}
+
+// way is how the answer leaves: with the response for who waits, else by the callback, the queue, or on another request.
+func (c *Connector) way(patience time.Duration) string {
+	switch {
+	case patience > 0:
+		return wayResponse
+	case c.CallbackURL != "":
+		return wayCallback
+	case c.Client != "":
+		return wayQueue
+	}
+	return wayResponse
+}
+
+// take accepts the message and answers. replayed says that its evidence was used before: then it is acknowledged if it is
+// the repeat of a message that we have, and refused otherwise.
+func (m *relayed) take(w http.ResponseWriter, r *http.Request, q question, patience time.Duration, replayed bool, title string) error {
+	if replayed {
+		known, err := m.repeatOf(r.Context(), q)
+		if err != nil {
+			return err
+		}
+		httpserver.WriteJSON(w, http.StatusOK, map[string]any{"run_id": known.ID, "status": statusOf(known), "duplicate": true})
+		return nil
+	}
+	owner := OwnerOfConnector(m.options.Domain, m.connector.Name)
+	session, fresh, err := m.place(r.Context(), owner, "", q.agent, q.message, title)
+	if err != nil {
+		return err
+	}
+	q.session = session
+	taken, err := m.accept(r.Context(), q, fresh)
+	if err != nil {
+		return err
+	}
+	turn, err := m.settled(r.Context(), taken.turn, patience)
+	if err != nil {
+		return err
+	}
+	answer := runOf(turn, m.options.Present)
+	if readRoute(turn.Route).Way != wayResponse { // it goes another way: two answers would be one too many
+		for _, member := range []string{"reply", "messages", "parts", "queue_id"} {
+			delete(answer, member)
+		}
+	}
+	if taken.repeat {
+		answer["duplicate"] = true
+	}
+	httpserver.WriteJSON(w, statusFor(turn), answer)
+	return nil
+}
+
+// connectorSubject names a connector, or one of its people, as this server knows them: by the connector's word.
+func connectorSubject(connector, person string) string {
+	if person == "" {
+		return "connector:" + connector
+	}
+	return "connector:" + connector + "/" + escaped(person)
+}
+
+// personEvidence is what the connector says about a person of its product, for the operator's list to judge.
+func (m *relayed) personEvidence(q question) identity.Evidence {
+	return identity.Evidence{
+		Subject: q.message.Provider + ":" + escaped(q.message.SenderID), Issuer: m.connector.Issuer, Method: m.connector.Method,
+		Assurance: identity.AssurancePlatform, Audience: identity.Audience{q.agent.Address}, IssuedAt: identity.Now(),
+		Source: &identity.Source{Transport: normalized.ViaA2A, Connector: m.connector.Name, Channel: escaped(q.message.ConversationID)},
+		Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: m.options.Domain},
+	}
+}

@@ -1,0 +1,169 @@
+package bridge
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	contract "inbox/agents/bridge"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+)
+
+var waiters = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "inbox_bridge_waiters", Help: "Bridges that wait for items on this node, by long poll or stream.",
+})
+
+const (
+	lookEvery  = 5 * time.Second // the safety net behind the bells
+	maxWaiters = 64              // of one client on this node
+)
+
+// pending gives what the client has not acknowledged, leased where it asks for that. With wait it is a long poll: the
+// answer comes as soon as there is something, or empty when the time is over.
+func (a *Adapter) pending(w http.ResponseWriter, r *http.Request, c caller) error {
+	chosen, err := a.selection(r, c)
+	if err != nil {
+		return err
+	}
+	if wantsStream(r) {
+		return a.events(w, r, c)
+	}
+	patience, err := a.patience(r.URL.Query().Get("wait"))
+	if err != nil {
+		return err
+	}
+	items, err := a.await(r, chosen, patience)
+	if err != nil {
+		return err
+	}
+	list := make([]map[string]any, 0, len(items))
+	for _, item := range items {
+		list = append(list, item.Value())
+	}
+	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"client_id": chosen.client, "items": list})
+	return nil
+}
+
+func (a *Adapter) read(ctx context.Context, chosen selection) ([]contract.Item, error) {
+	if chosen.lease > 0 {
+		return a.bridge.Lease(ctx, chosen.client, chosen.limit, chosen.sessions, chosen.lease)
+	}
+	return a.bridge.Pending(ctx, chosen.client, chosen.limit, chosen.sessions)
+}
+
+// await reads until there is something, at most the given time and not while the server stops.
+func (a *Adapter) await(r *http.Request, chosen selection, patience time.Duration) ([]contract.Item, error) {
+	if patience <= 0 {
+		return a.read(r.Context(), chosen)
+	}
+	bell, leave, err := a.enter(chosen.client)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		items, err := a.read(r.Context(), chosen)
+		if err != nil || len(items) > 0 {
+			return items, err
+		}
+		select {
+		case <-bell:
+		case <-look.C:
+		case <-over.C:
+			return nil, nil
+		case <-httpserver.Stopping(r.Context()):
+			return nil, nil
+		case <-r.Context().Done():
+			return nil, nil
+		}
+	}
+}
+
+// enter counts who waits for a client, so that one program cannot hold all connections.
+func (a *Adapter) enter(client string) (bell <-chan struct{}, leave func(), err error) {
+	a.bells.mu.Lock()
+	waiting := len(a.bells.waiting[client])
+	a.bells.mu.Unlock()
+	if waiting >= maxWaiters {
+		return nil, nil, &fault.Fault{Kind: fault.RateLimited, Public: "too many requests of this client wait already", RetryAfter: time.Second}
+	}
+	bell, left := a.bells.listen(client)
+	waiters.Inc()
+	return bell, func() { left(); waiters.Dec() }, nil
+}
+
+// wantsStream says whether the program asks for server-sent events.
+func wantsStream(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+}
+
+// events gives what waits as server-sent events (HTML standard, section 9.2): each item once in a connection, all that are
+// not acknowledged again in the next one.
+func (a *Adapter) events(w http.ResponseWriter, r *http.Request, c caller) error {
+	chosen, err := a.selection(r, c)
+	if err != nil {
+		return err
+	}
+	bell, leave, err := a.enter(chosen.client)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if chosen.limit == 0 {
+		chosen.limit = contract.MaxLimit
+	}
+	ctx, stop := whileServing(r.Context())
+	defer stop()
+	out := a.newEventWriter(ctx, w, stop)
+	defer out.close()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	sent := map[string]bool{}
+	for a.feed(r, c, chosen, sent, out) {
+		select {
+		case <-bell:
+		case <-look.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// feed writes the items that the reader has not got, and forgets those that were acknowledged. The token is checked again:
+// it may have been revoked since.
+func (a *Adapter) feed(r *http.Request, c caller, chosen selection, sent map[string]bool, out *eventWriter) bool {
+	if again, err := a.verify(r); err != nil || again.owner != c.owner || again.allow(scopePending) != nil {
+		return false
+	}
+	items, err := a.read(r.Context(), chosen)
+	if err != nil {
+		return false
+	}
+	waiting := make(map[string]bool, len(items))
+	for _, item := range items {
+		waiting[item.ID] = true
+		if sent[item.ID] && chosen.lease == 0 {
+			continue
+		}
+		if !out.write(event{name: "item", id: item.ID, data: item.Value()}) {
+			return false
+		}
+		sent[item.ID] = true
+	}
+	for id := range sent {
+		if !waiting[id] {
+			delete(sent, id)
+		}
+	}
+	return true
+}

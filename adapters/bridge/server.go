@@ -1,0 +1,215 @@
+// Package bridge makes agents reachable for programs that stand between them and other products: bridges, which fetch
+// answers from a durable queue and acknowledge them; connectors, which hand in messages of another messenger and get the
+// answers called back; and the conversations of both, with run control, import and export (agent runtime contract,
+// section 6). It runs no agents, speaks the protocol of no product, and keeps no state of its own: everything is read from
+// rows, so that any node can answer and none loses anything.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	contract "inbox/agents/bridge"
+	"inbox/agents/channel"
+	"inbox/agents/task"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/bearer"
+	"inbox/internal/httpserver"
+	"inbox/policypart"
+)
+
+// Receiver accepts one message durably. Errors are *fault.Fault.
+type Receiver interface {
+	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
+}
+
+// Directory knows the agents; names are compared case-insensitively.
+type Directory interface {
+	Agent(name string) (exchange.AgentProfile, bool)
+}
+
+// Turns reads stored turns.
+type Turns interface {
+	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
+	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
+	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
+}
+
+// Runs follows and stops turns while they run.
+type Runs interface {
+	// Wait blocks until the turn ended or waits for somebody; the end of ctx is its error.
+	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
+	// Cancel ends a turn without answer; fault.Conflict when it ended already.
+	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
+	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
+	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
+}
+
+// Queue keeps clients and what waits for them.
+type Queue interface {
+	contract.Store
+	// Offer keeps an item unless its id was ever queued.
+	Offer(ctx context.Context, item contract.Item) error
+	// Item gives an item of a client that was not acknowledged.
+	Item(ctx context.Context, client, id string) (contract.Item, bool, error)
+	// Register is PutClient with the sealed secret of its callback; empty = the one that it has.
+	Register(ctx context.Context, client contract.Client, secret string) error
+	// ClientSecret gives a client with that secret.
+	ClientSecret(ctx context.Context, id string) (client contract.Client, secret string, found bool, err error)
+}
+
+// Sessions keeps conversations. What belongs to another owner is not found.
+type Sessions interface {
+	CreateSession(ctx context.Context, session exchange.Session) (stored exchange.Session, created bool, err error)
+	Session(ctx context.Context, owner, id string) (exchange.Session, bool, error)
+	Sessions(ctx context.Context, filter exchange.SessionFilter) ([]exchange.Session, error)
+	RenameSession(ctx context.Context, owner, id, title string) error
+	TouchSession(ctx context.Context, owner, id string, at time.Time) error
+	DeleteSession(ctx context.Context, owner, id string) error
+	ChannelSession(ctx context.Context, key channel.SessionKey, fresh exchange.Session) (exchange.Session, error)
+	ImportSession(ctx context.Context, session exchange.Session, messages []string) (stored exchange.Session, created bool, err error)
+	Transcript(ctx context.Context, owner, id string) ([]string, error)
+}
+
+// Sealer keeps the secrets of callbacks unreadable in the database.
+type Sealer interface {
+	Seal(ctx context.Context, secret []byte, purpose string) (string, error)
+	Open(ctx context.Context, sealed, purpose string) ([]byte, error)
+}
+
+// WebClient sends requests under the outgoing address policy (internal/safehttp) and follows no redirects.
+type WebClient interface {
+	Do(request *http.Request) (*http.Response, error)
+	CheckURL(u *url.URL) error
+}
+
+// Blobs keeps the bytes of files that are too large for a message.
+type Blobs interface {
+	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
+}
+
+// Believer decides which signed evidence may be relied on, and what a connector that proved itself may vouch for.
+type Believer interface {
+	Believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief
+	Covers(evidence identity.Evidence) bool
+}
+
+// Options configure an Adapter. All collaborators are required.
+type Options struct {
+	Domain string // the part after the last @ of our addresses
+
+	Receiver  Receiver
+	Directory Directory
+	Turns     Turns
+	Runs      Runs
+	Tokens    bearer.Source
+	Queue     Queue
+	Sessions  Sessions
+	SessionOf func(owner string) channel.Sessions // the map of outside conversations of an owner, for imports
+	Tasks     task.Runs                           // notes on runs: who asked to stop them
+	Sealer    Sealer
+	Web       WebClient // for the callbacks of bridges, which their clients register
+	Blobs     Blobs
+	Believer  Believer
+	Present   func(policypart.Part) policypart.Part // puts the asker's secret into the url of a demand
+
+	Connectors []Connector
+
+	WaitLimit    time.Duration // longest time that a request waits for an answer; default 50 s
+	KeepAlive    time.Duration // comment lines on quiet streams; default 15 s
+	WriteTimeout time.Duration // a reader that takes longer for one event is dropped; default 10 s
+	Logger       *slog.Logger
+}
+
+// Limits of a request and defaults of Options.
+const (
+	maxBodyBytes        = 1 << 20
+	maxImportBytes      = 16 << 20
+	defaultWaitLimit    = 50 * time.Second // proxies in front of us give up at 60 s
+	defaultKeepAlive    = 15 * time.Second
+	defaultWriteTimeout = 10 * time.Second
+)
+
+// Adapter is the edge of the server for bridges and connectors.
+type Adapter struct {
+	options    Options
+	bridge     contract.Bridge
+	tokens     *bearer.Cache
+	connectors map[string]*Connector
+	archive    Archive
+	bells      bells
+	log        *slog.Logger
+}
+
+// New makes an Adapter; the error says what is missing.
+func New(options Options) (*Adapter, error) {
+	o := &options
+	switch {
+	case o.Domain == "":
+		return nil, errors.New("bridge: Domain is empty")
+	case o.Receiver == nil, o.Directory == nil, o.Turns == nil, o.Runs == nil, o.Tokens == nil, o.Queue == nil, o.Sessions == nil,
+		o.SessionOf == nil, o.Tasks == nil, o.Sealer == nil, o.Web == nil, o.Blobs == nil, o.Believer == nil, o.Present == nil:
+		return nil, errors.New("bridge: a collaborator is missing")
+	}
+	orDefault(&o.WaitLimit, defaultWaitLimit)
+	orDefault(&o.KeepAlive, defaultKeepAlive)
+	orDefault(&o.WriteTimeout, defaultWriteTimeout)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	a := &Adapter{
+		options: options, bridge: contract.Bridge{Store: options.Queue}, tokens: bearer.NewCache(options.Tokens),
+		connectors: map[string]*Connector{}, archive: Archive{options.Turns, options.Sessions}, log: options.Logger,
+	}
+	for i := range options.Connectors {
+		a.connectors[options.Connectors[i].Name] = &options.Connectors[i]
+	}
+	return a, nil
+}
+
+func orDefault(value *time.Duration, otherwise time.Duration) {
+	if *value <= 0 {
+		*value = otherwise
+	}
+}
+
+// Routes are the endpoints.
+func (a *Adapter) Routes() []httpserver.Route {
+	const get, post, patch, remove = http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
+	session, run := "/v1/sessions/{session}", "/v1/runs/{run}"
+	return []httpserver.Route{
+		{Method: post, Pattern: "/v1/bridge/register", Handler: a.edge("register", scopePending, a.register)},
+		{Method: get, Pattern: "/v1/bridge/client", Handler: a.edge("client", "", a.client)},
+		{Method: post, Pattern: "/v1/bridge/send", Handler: a.edge("send", scopeSend, a.send)},
+		{Method: post, Pattern: "/v1/bridge/queue", Handler: a.edge("queue", scopeSend, a.enqueue)},
+		{Method: get, Pattern: "/v1/bridge/pending", Handler: a.edge("pending", scopePending, a.pending)},
+		{Method: get, Pattern: "/v1/bridge/events", Handler: a.edge("events", scopePending, a.events)},
+		{Method: get, Pattern: "/v1/bridge/items/{item}", Handler: a.edge("item", scopePending, a.item)},
+		{Method: post, Pattern: "/v1/bridge/items/{item}/ack", Handler: a.edge("ack", scopeAck, a.ackOne)},
+		{Method: post, Pattern: "/v1/bridge/ack", Handler: a.edge("ack", scopeAck, a.ack)},
+
+		{Method: get, Pattern: "/v1/sessions", Handler: a.edge("sessions", scopeSend, a.listSessions)},
+		{Method: post, Pattern: "/v1/sessions", Handler: a.edge("sessions", scopeSend, a.createSession)},
+		{Method: get, Pattern: session, Handler: a.edge("sessions", scopeSend, a.getSession)},
+		{Method: patch, Pattern: session, Handler: a.edge("sessions", scopeSend, a.renameSession)},
+		{Method: remove, Pattern: session, Handler: a.edge("sessions", scopeSend, a.deleteSession)},
+		{Method: get, Pattern: session + "/messages", Handler: a.edge("messages", scopeSend, a.sessionMessages)},
+		{Method: post, Pattern: session + "/messages", Handler: a.edge("queue_message", scopeSend, a.queueMessage)},
+		{Method: get, Pattern: session + "/export", Handler: a.edge("export", scopeSend, a.exportSession)},
+		{Method: post, Pattern: "/v1/import", Handler: a.edge("import", scopeSend, a.importSessions)},
+
+		{Method: get, Pattern: run, Handler: a.edge("runs", scopeSend, a.getRun)},
+		{Method: get, Pattern: run + "/events", Handler: a.edge("runs", scopeSend, a.runEvents)},
+		{Method: post, Pattern: run + "/cancel", Handler: a.edge("runs", scopeSend, a.cancelRun)},
+		{Method: post, Pattern: run + "/stop", Handler: a.edge("runs", scopeSend, a.cancelRun)},
+
+		{Method: post, Pattern: "/v1/connectors/{connector}/messages", Handler: a.connectorEdge(a.connectorMessage)},
+	}
+}

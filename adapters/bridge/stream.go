@@ -1,0 +1,89 @@
+package bridge
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// stream gives the growing answer of a run as server-sent events: accepted, then text as it grows (restarted = what was
+// sent is void), and in the end done with the whole run. The ids of the events are those of the timeline: who was cut off
+// goes on behind one of them with Last-Event-ID at /v1/runs/{run}/events.
+func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, turn exchange.TurnRecord, after int64) error {
+	ctx, stop := whileServing(r.Context())
+	defer stop()
+	out := a.newEventWriter(ctx, w, stop)
+	defer out.close()
+	first := runOf(turn, a.options.Present)
+	delete(first, "reply")
+	delete(first, "messages")
+	if after == 0 && !out.write(event{name: "accepted", data: first}) {
+		return nil
+	}
+	for one, err := range a.options.Runs.Follow(ctx, turn.ID, after) {
+		if err != nil {
+			return nil // the reader or the server is gone: the reader comes again
+		}
+		if !a.pass(out, one) {
+			return nil
+		}
+		if settles(one) {
+			break
+		}
+	}
+	last, err := a.options.Runs.Wait(ctx, turn.ID)
+	if err != nil {
+		return nil
+	}
+	out.write(event{name: "done", data: runOf(last, a.options.Present)})
+	return nil
+}
+
+// settles says whether nothing follows for now.
+func settles(one exchange.Event) bool {
+	state, is := strings.CutPrefix(one.Kind, "turn.")
+	return is && exchange.Settled(state)
+}
+
+// pass writes what of a timeline a program may see.
+func (a *Adapter) pass(out *eventWriter, one exchange.Event) bool {
+	id := strconv.FormatInt(one.Seq, 10)
+	switch one.Kind {
+	case exchange.EventRestarted:
+		return out.write(event{name: "restarted", id: id, data: map[string]any{}})
+	case exchange.EventDelta:
+		var delta normalized.Delta
+		if json.Unmarshal(one.Body, &delta) != nil {
+			return true
+		}
+		grown := delta.Text
+		if delta.Kind == normalized.DeltaPartBegin && delta.Part != nil && delta.Part.Kind == normalized.PartText {
+			grown = delta.Part.Content
+		}
+		return grown == "" || out.write(event{name: "delta", id: id, data: map[string]any{"text": grown}})
+	case "turn." + exchange.StateRunning:
+		return out.write(event{name: "status", id: id, data: map[string]any{"status": "running"}})
+	}
+	return true
+}
+
+// lastEvent reads after which event a reader goes on.
+func lastEvent(r *http.Request) (int64, error) {
+	given := r.Header.Get("Last-Event-ID")
+	if given == "" {
+		given = r.URL.Query().Get("after")
+	}
+	if given == "" {
+		return 0, nil
+	}
+	seq, err := strconv.ParseInt(given, 10, 64)
+	if err != nil || seq < 0 {
+		return 0, fault.InField("Last-Event-ID", "is not the id of an event of this run")
+	}
+	return seq, nil
+}

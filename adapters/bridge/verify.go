@@ -1,0 +1,137 @@
+package bridge
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	contract "inbox/agents/bridge"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/bearer"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+var credentials = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_bridge_credentials_total",
+	Help: "Tokens and signatures checked for bridges and connectors, by outcome (valid, missing, unknown, refused, error).",
+}, []string{"outcome"})
+
+// Scopes of a bridge's token.
+const (
+	scopeSend    = exchange.BridgeSend
+	scopePending = exchange.BridgePending
+	scopeAck     = exchange.BridgeAck
+)
+
+// caller is the program behind a request, and what its token is good for.
+type caller struct {
+	owner   string   // principal to which its sessions belong
+	client  string   // id of the bridge's client; empty for peers and operators
+	agent   string   // the only agent that the token opens; empty = all
+	scopes  []string // of a bridge
+	token   exchange.Token
+	manager bool // an operator: sees the sessions and runs of everybody
+}
+
+// allow says whether the token has a scope. Peers have their sessions and runs, and no queue.
+func (c caller) allow(scope string) error {
+	switch {
+	case c.manager, scope == "" && c.client != "", slices.Contains(c.scopes, scope):
+		return nil
+	}
+	return fault.Newf(fault.Forbidden, "the token has not the scope %s", scope)
+}
+
+func refused() error {
+	return fault.New(fault.Unauthenticated, "a bearer token for a bridge is needed; see: inbox tokens create --bridge")
+}
+
+func (a *Adapter) verify(r *http.Request) (caller, error) {
+	c, outcome, err := a.checkToken(r)
+	credentials.WithLabelValues(outcome).Inc()
+	return c, err
+}
+
+func (a *Adapter) checkToken(r *http.Request) (caller, string, error) {
+	shown := bearer.Of(r)
+	if !bearer.WellFormed(shown) {
+		return caller{}, "missing", refused()
+	}
+	token, found, err := a.tokens.Find(r.Context(), shown)
+	switch {
+	case err != nil:
+		return caller{}, "error", fault.Wrap(fault.Unavailable, "the token cannot be checked right now; try again", err)
+	case !found, !token.RevokedAt.IsZero():
+		return caller{}, "unknown", refused()
+	}
+	c := caller{agent: token.Agent, token: token}
+	scopes, isBridge := token.BridgeScopes()
+	switch {
+	case isBridge:
+		c.client, c.scopes = contract.Slug(token.Name), scopes
+		c.owner = OwnerOfBridge(a.options.Domain, c.client)
+	case token.Scope == exchange.TokenAdmin:
+		c.manager, c.owner = true, a.options.Domain+" operator:"+token.ID
+	case token.Scope == exchange.TokenPeer && ownSessions(r):
+		c.owner, c.scopes = a.options.Domain+" token:"+token.ID, []string{scopeSend}
+	default:
+		return caller{}, "unknown", refused()
+	}
+	return c, "valid", nil
+}
+
+// ownSessions says whether the address is about conversations, which peers have as well as bridges.
+func ownSessions(r *http.Request) bool {
+	return !strings.HasPrefix(r.URL.Path, "/v1/bridge/")
+}
+
+// opens finds an agent that the caller's token opens. Another one is not found.
+func (a *Adapter) opens(c caller, name string) (exchange.AgentProfile, error) {
+	if name == "" {
+		name = c.agent
+	}
+	if name == "" {
+		return exchange.AgentProfile{}, fault.InField("agent", "is needed: the name of an agent")
+	}
+	agent, known := a.options.Directory.Agent(strings.TrimPrefix(name, "@"))
+	if !known || c.agent != "" && !strings.EqualFold(c.agent, agent.Name) {
+		return exchange.AgentProfile{}, fault.New(fault.NotFound, "no such agent here")
+	}
+	return agent, nil
+}
+
+// bridgeSubject names a bridge, or somebody who writes by it. It stays when the token is renewed.
+func bridgeSubject(client, sender string) string {
+	if sender == "" {
+		return "bridge:" + client
+	}
+	return "bridge:" + client + "/" + escaped(sender)
+}
+
+// sender is what a token proves. Whom a bridge says to write for it is known as one of the bridge's, and as nobody else's.
+func (a *Adapter) sender(c caller, agent exchange.AgentProfile, person, name string) normalized.Sender {
+	subject, local := bridgeSubject(c.client, person), c.client
+	switch {
+	case c.client == "":
+		subject, local = "token:"+c.token.ID, c.token.Name
+	case person != "":
+		local = c.client + "." + person
+	}
+	if name == "" {
+		name = local
+	}
+	return normalized.Sender{
+		Address: a.address(local, subject), DisplayName: name, AuthMethod: normalized.AuthA2AOAuth, Verified: true, KeyID: c.token.ID,
+		Identities: []identity.Evidence{{
+			Subject: subject, Issuer: a.options.Domain, Method: identity.MethodA2AOAuth, Assurance: identity.AssuranceAgent,
+			Audience: identity.Audience{agent.Address}, IssuedAt: identity.Now(),
+			Source: &identity.Source{Transport: normalized.ViaA2A, Connector: c.client},
+			Proof:  identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: a.options.Domain, TokenID: c.token.ID},
+		}},
+	}
+}

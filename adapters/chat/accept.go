@@ -1,0 +1,87 @@
+package chat
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// run is one accepted question, new or repeated.
+type run struct {
+	turn    exchange.TurnRecord
+	route   route
+	after   int64 // seq of the last event that the reader has
+	resumed bool
+}
+
+// accept brings a question into the engine and gives its run; the repeat of a question gives the run of the first copy. A
+// reader that says which event it had last asks for the rest of that stream and sends nothing.
+func (a *Adapter) accept(ctx context.Context, q question, lastEvent string) (run, error) {
+	if lastEvent != "" {
+		return a.resume(ctx, q, lastEvent)
+	}
+	in, err := a.inbound(ctx, q)
+	if err != nil {
+		return run{}, err
+	}
+	receipt, err := a.options.Receiver.Receive(ctx, in)
+	if err != nil {
+		return run{}, err
+	}
+	turn, err := a.options.Turns.Turn(ctx, receipt.TurnID)
+	if err != nil {
+		return run{}, err
+	}
+	found := run{turn: turn, route: routeOf(turn)}
+	if found.route.Digest != digestOf(q.input) {
+		return run{}, fault.New(fault.Conflict, "the run was started with another message; every message needs a run id of its own")
+	}
+	return found, nil
+}
+
+// resume finds the turn of an event. Somebody else's looks like one that is not there.
+func (a *Adapter) resume(ctx context.Context, q question, lastEvent string) (run, error) {
+	turnID, seq, ok := splitEventID(lastEvent)
+	if !ok {
+		return run{}, fault.InField("Last-Event-ID", "is not the id of an event of this server")
+	}
+	turn, err := a.options.Turns.Turn(ctx, turnID)
+	if err != nil {
+		return run{}, err
+	}
+	found := run{turn: turn, route: routeOf(turn), after: seq, resumed: true}
+	session := q.input.SessionID
+	if session == "" && q.who.token == nil { // a guest who begins again with the first request of the session
+		session, _ = guestSession("", q.input.RunID, q.messageID)
+	}
+	if !found.route.Chat || turn.Agent != q.agent.Name || turn.Principal != a.sender(q.who, q.agent, session).Principal() {
+		return run{}, fault.New(fault.NotFound, "the run was not found")
+	}
+	return found, nil
+}
+
+// eventID names an event of a stream: the turn and the seq of its row, so that every node can go on after it.
+func eventID(turn string, seq int64) string { return turn + "." + strconv.FormatInt(seq, 10) }
+
+func splitEventID(text string) (turn string, seq int64, ok bool) {
+	turn, number, found := strings.Cut(text, ".")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	return turn, seq, found && err == nil && seq >= 0 && len(turn) == uuidLength
+}
+
+// await waits until nobody needs to wait for the turn any longer, at most Options.WaitLimit. Then it gives the turn as it
+// is: the run goes on in any case, and the same request again finds it.
+func (a *Adapter) await(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
+	serving, stop := whileServing(ctx)
+	defer stop()
+	waiting, cancel := context.WithTimeout(serving, a.options.WaitLimit)
+	defer cancel()
+	turn, err := a.options.Runs.Wait(waiting, turnID)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		return a.options.Turns.Turn(ctx, turnID)
+	}
+	return turn, err
+}

@@ -1,0 +1,252 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"inbox/agents/chat"
+	"inbox/agents/envelope"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+const (
+	mimeJSON  = "application/json"
+	mimeBytes = "application/octet-stream"
+
+	maxReadableID     = 256      // longer ids of clients are kept as their hash
+	maxContextBytes   = 16 << 10 // of a client_context that is kept
+	contextExtension  = "dev.inbox.chat"
+	maxAttachments    = 32
+	maxAttachmentName = 255
+)
+
+// question is one message on its way in, whatever surface it came by.
+type question struct {
+	agent     exchange.AgentProfile
+	who       caller
+	input     chat.Input
+	messageID string // the client's own id of the message; may be empty
+	original  []byte
+}
+
+// route is what this adapter keeps with every turn. It never leaves the server; the session is a secret of its owner.
+type route struct {
+	Chat    bool   `json:"chat"` // tells our turns from those of A2A
+	Run     string `json:"run"`
+	Session string `json:"session"`
+	Digest  string `json:"digest"` // of the message: tells a repeat from another message with the same id
+
+	History []line `json:"history,omitempty"` // what the client says was said before
+}
+
+// line is one of them.
+type line struct {
+	Role string `json:"role"` // user or assistant
+	Text string `json:"text"`
+}
+
+func routeOf(turn exchange.TurnRecord) route {
+	var r route
+	_ = json.Unmarshal(turn.Route, &r) // our own bytes, or those of A2A, which have no member chat
+	return r
+}
+
+// inbound makes the normalized message of a question, and what is kept beside it.
+func (a *Adapter) inbound(ctx context.Context, q question) (exchange.Inbound, error) {
+	parts, err := a.parts(ctx, q.input)
+	if err != nil {
+		return exchange.Inbound{}, err
+	}
+	session, owned, err := a.place(q)
+	if err != nil {
+		return exchange.Inbound{}, err
+	}
+	told, err := a.history(ctx, q, owned, session)
+	if err != nil {
+		return exchange.Inbound{}, err
+	}
+	id, run := names(q, session)
+	kept, err := json.Marshal(route{Chat: true, Run: run, Session: session, Digest: digestOf(q.input), History: told})
+	if err != nil {
+		return exchange.Inbound{}, err
+	}
+	threads := true
+	in := exchange.Inbound{
+		Message: normalized.Message{
+			ID: id, ThreadID: owned.thread(session), Sender: a.sender(q.who, q.agent, session), Recipient: q.agent.Address, Parts: parts,
+			RecipientCapabilities: normalized.RecipientCapabilities{
+				MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone},
+				TextMIMEs:    []string{normalized.MIMEMarkdown, normalized.MIMEPlain}, Threads: &threads,
+			},
+			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
+		},
+		Original: q.original, Route: kept,
+	}
+	in.Message.Sender.Profile = profileOf(q.input.ClientContext)
+	return in, nil
+}
+
+// place gives the session of a question and whose it is.
+func (a *Adapter) place(q question) (session string, owned owner, err error) {
+	asked := q.input.SessionID
+	if len(asked) > maxSession {
+		return "", owner{}, sessionNotFound()
+	}
+	owned.agent = q.agent.Name
+	if q.who.token == nil {
+		session, err = guestSession(asked, q.input.RunID, q.messageID)
+		owned.principal = a.sender(q.who, q.agent, session).Principal()
+		return session, owned, err
+	}
+	owned.principal = a.sender(q.who, q.agent, "").Principal()
+	session, err = owned.session(asked)
+	return session, owned, err
+}
+
+// names gives the id of the message and of its run. A repeat has the same ones: those of the run that the client named,
+// or of its message.
+func names(q question, session string) (id, run string) {
+	run = strings.TrimSpace(q.input.RunID)
+	switch {
+	case run != "":
+		return "chat:run:" + short(run), run
+	case q.messageID != "":
+		conversation := session
+		if q.input.SessionID == "" {
+			conversation = ""
+		}
+		key := hash("chat message", q.agent.Name, conversation, q.messageID, digestOf(q.input))
+		return "chat:message:" + short(q.messageID) + ":" + key[:16], "run_" + key[:32]
+	}
+	run = chat.NewRunID()
+	return "chat:run:" + run, run
+}
+
+func short(id string) string {
+	if len(id) <= maxReadableID {
+		return id
+	}
+	return hash("chat id", id)
+}
+
+func hash(pieces ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(pieces, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// digestOf is the same for a repeat of a message and different for another one.
+func digestOf(input chat.Input) string {
+	return hash("chat digest", input.Message, envelope.EncodeText(input.Continuations), envelope.EncodeText(input.Attachments))
+}
+
+// profileOf keeps what the client says about where it is: context for the agent, never authorization.
+func profileOf(clientContext map[string]any) *normalized.SenderProfile {
+	text := envelope.EncodeText(clientContext)
+	if len(clientContext) == 0 || len(text) > maxContextBytes {
+		return nil
+	}
+	return &normalized.SenderProfile{Extensions: map[string]json.RawMessage{contextExtension: json.RawMessage(text)}}
+}
+
+// parts are the text, the results of tools that ran at the client, and its files.
+func (a *Adapter) parts(ctx context.Context, input chat.Input) ([]normalized.Part, error) {
+	var parts []normalized.Part
+	if text := strings.TrimSpace(input.Message); text != "" {
+		parts = append(parts, normalized.Text(text))
+	}
+	messages, err := input.Messages()
+	if err != nil {
+		return nil, fault.Wrap(fault.Malformed, err.Error(), err)
+	}
+	parts = append(parts, toolParts(messages)...)
+	if len(input.Attachments) > maxAttachments {
+		return nil, fault.Newf(fault.Malformed, "a message has at most %d files", maxAttachments)
+	}
+	for _, attached := range input.Attachments {
+		part, err := a.filePart(ctx, envelope.Assoc(attached))
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+// toolParts joins each call with its result.
+func toolParts(messages []envelope.Envelope) []normalized.Part {
+	var parts []normalized.Part
+	at := map[string]int{}
+	for _, message := range messages {
+		id := envelope.Text(message.Metadata["tool_call_id"])
+		switch message.Type {
+		case envelope.TypeToolCall:
+			at[id] = len(parts)
+			parts = append(parts, normalized.Part{
+				Kind: normalized.PartToolCall, ID: id, Name: envelope.Text(message.Payload["tool_name"]),
+				Args: json.RawMessage(envelope.EncodeText(message.Payload["parameters"])),
+			})
+		case envelope.TypeToolResult:
+			if call, known := at[id]; known {
+				parts[call].Result = json.RawMessage(envelope.EncodeText(message.Payload["result"]))
+			}
+		}
+	}
+	return parts
+}
+
+// filePart reads {name, mimeType, bytes} or {name, mimeType, uri}; other names of these members are those that clients of
+// the reference use. Nothing is fetched.
+func (a *Adapter) filePart(ctx context.Context, file map[string]any) (normalized.Part, error) {
+	part := normalized.Part{Kind: normalized.PartFile, MIME: textOf(file, "mimeType", "mime_type", "type"), Name: textOf(file, "name", "filename")}
+	if part.MIME == "" || !strings.Contains(part.MIME, "/") {
+		part.MIME = mimeBytes
+	}
+	if len(part.Name) > maxAttachmentName {
+		part.Name = strings.ToValidUTF8(part.Name[:maxAttachmentName], "")
+	}
+	if encoded := textOf(file, "bytes", "data", "data_base64"); encoded != "" {
+		return a.keep(ctx, part, encoded)
+	}
+	address := textOf(file, "uri", "url")
+	if address == "" {
+		return part, fault.New(fault.Malformed, "a file needs bytes (base64) or a uri")
+	}
+	part.BytesRef = normalized.At(address)
+	return part, nil
+}
+
+func textOf(object map[string]any, members ...string) string {
+	for _, member := range members {
+		if text := envelope.Text(object[member]); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func (a *Adapter) keep(ctx context.Context, part normalized.Part, encoded string) (normalized.Part, error) {
+	content, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return part, fault.New(fault.Malformed, "the bytes of a file must be base64")
+	}
+	part.Size = int64(len(content))
+	if len(content) <= normalized.MaxInlineBytes {
+		part.BytesRef = normalized.Inline(content)
+		return part, nil
+	}
+	digest, _, err := a.options.Blobs.Put(ctx, bytes.NewReader(content))
+	if err != nil {
+		return part, fmt.Errorf("keep a file: %w", err)
+	}
+	part.BytesRef = normalized.Stored(digest)
+	return part, nil
+}

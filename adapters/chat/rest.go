@@ -1,0 +1,250 @@
+package chat
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"inbox/agents/chat"
+	"inbox/agents/envelope"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+	"inbox/normalized"
+)
+
+// sessionHeader names the session of a request that has no body: an address would stand in logs, and the session of a
+// guest is a secret.
+const sessionHeader = "Chat-Session"
+
+// ChatRequest is the body of POST /v1/chat.
+type ChatRequest struct {
+	Agent         string         `json:"agent"`
+	Message       string         `json:"message"`
+	Session       string         `json:"session,omitempty"`    // as an earlier answer named it; empty begins one
+	SessionID     string         `json:"session_id,omitempty"` // another name of session
+	RunID         string         `json:"run_id,omitempty"`     // chosen by the client: the same again is the same message
+	Attachments   []any          `json:"attachments,omitempty"`
+	ClientContext map[string]any `json:"client_context,omitempty"`
+}
+
+// ChatAnswer is what POST /v1/chat answers, and the last event of its stream.
+type ChatAnswer struct {
+	Session   string `json:"session"`
+	SessionID string `json:"session_id"` // the same
+	RunID     string `json:"run_id"`
+	Reply     string `json:"reply"` // Markdown
+	Completed bool   `json:"completed"`
+	Status    string `json:"status"` // of run control
+}
+
+// ChatStart is the first event of a stream: the message is kept, and this is how to come back to it.
+type ChatStart struct {
+	Session string `json:"session"`
+	RunID   string `json:"run_id"`
+	EventID string `json:"event_id"` // for Last-Event-ID: everything after the begin
+}
+
+// ChatText is an event with more of the answer's text.
+type ChatText struct {
+	Text string `json:"text"`
+}
+
+// serveChat is POST /v1/chat.
+func (a *Adapter) serveChat(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.identify(r)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	q, err := a.readChat(body)
+	if err != nil {
+		return err
+	}
+	q.who = who
+	if err := a.admit(who, q.agent); err != nil {
+		return err
+	}
+	found, err := a.accept(r.Context(), q, "")
+	if err != nil {
+		return err
+	}
+	return a.answerChat(w, r, found)
+}
+
+func (a *Adapter) readChat(body []byte) (question, error) {
+	value, err := envelope.Decode(body, envelope.Limits{Bytes: chat.MaxInputBytes, Depth: maxDepth})
+	object, is := envelope.Object(value)
+	if err != nil || !is {
+		return question{}, fault.New(fault.Malformed, "the body must be a JSON object")
+	}
+	if object["session_id"] == nil {
+		object["session_id"] = object["session"]
+	}
+	input, err := chat.RESTInput(object)
+	if refused, is := errors.AsType[*chat.Error](err); is {
+		return question{}, fault.Wrap(fault.Malformed, refused.Text, refused)
+	}
+	input.RunID = envelope.Scalar(object["run_id"])
+	agent, known := a.agent(envelope.Scalar(object["agent"]))
+	if !known {
+		return question{}, noAgent()
+	}
+	return question{agent: agent, input: input, original: body}, nil
+}
+
+const maxDepth = 64
+
+func noAgent() error { return fault.New(fault.NotFound, "no such agent here") }
+
+func (a *Adapter) answerChat(w http.ResponseWriter, r *http.Request, found run) error {
+	if wantsStream(r) {
+		return a.stream(w, r, found, restFrames{a})
+	}
+	allowWait(w, a.options.WaitLimit)
+	turn, err := a.await(r.Context(), found.turn.ID)
+	if err != nil {
+		return err
+	}
+	found.turn = turn
+	status := http.StatusOK
+	if !settled(turn) {
+		status = http.StatusAccepted
+	}
+	httpserver.WriteJSON(w, status, a.answer(found))
+	return nil
+}
+
+func wantsStream(r *http.Request) bool {
+	return strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
+}
+
+func (a *Adapter) answer(found run) ChatAnswer {
+	status := statusOf(found.turn)
+	return ChatAnswer{
+		Session: found.route.Session, SessionID: found.route.Session, RunID: found.route.Run, Reply: a.reply(found.turn),
+		Completed: status == statusCompleted, Status: status,
+	}
+}
+
+// restFrames are the events of plain REST chat: start, delta and tool while the answer grows, then reply.
+type restFrames struct{ adapter *Adapter }
+
+func (restFrames) begin(found run) []event {
+	return []event{{"start", ChatStart{found.route.Session, found.route.Run, eventID(found.turn.ID, 0)}}}
+}
+
+func (restFrames) delta(_ run, delta chat.Delta) []event {
+	switch delta["type"] {
+	case "content":
+		return []event{{"delta", ChatText{envelope.Text(delta["text"])}}}
+	case "tool_call":
+		return []event{{"tool", map[string]any{"id": delta["tool_call_id"], "name": delta["tool_name"]}}}
+	}
+	return nil
+}
+
+func (f restFrames) end(found run, _ []exchange.Event) []event {
+	return []event{{"reply", f.adapter.answer(found)}}
+}
+
+// ChatMessage is one message of a session.
+type ChatMessage struct {
+	Role    string    `json:"role"` // user or assistant
+	Content string    `json:"content"`
+	RunID   string    `json:"run_id"`
+	Status  string    `json:"status,omitempty"` // of an answer
+	At      time.Time `json:"at"`
+}
+
+// ChatSession is what GET /v1/chat answers.
+type ChatSession struct {
+	Session  string        `json:"session"`
+	Messages []ChatMessage `json:"messages"`          // oldest first, the newest 100 runs
+	Running  *ChatStart    `json:"running,omitempty"` // the run that is not answered yet
+}
+
+const maxSessionTurns = 100
+
+// serveSession is GET /v1/chat?agent=…: what was said in the session of the header Chat-Session, or, where an event
+// stream is wanted, the rest of the answer that Last-Event-ID names.
+func (a *Adapter) serveSession(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.identify(r)
+	if err != nil {
+		return err
+	}
+	agent, known := a.agent(r.URL.Query().Get("agent"))
+	if !known {
+		return noAgent()
+	}
+	if err := a.admit(who, agent); err != nil {
+		return err
+	}
+	q := question{agent: agent, who: who, input: chat.Input{SessionID: sessionOf(r)}}
+	if wantsStream(r) {
+		found, err := a.resume(r.Context(), q, r.Header.Get("Last-Event-ID"))
+		if err != nil {
+			return err
+		}
+		return a.stream(w, r, found, restFrames{a})
+	}
+	session, err := a.session(r, q)
+	if err != nil {
+		return err
+	}
+	httpserver.WriteJSON(w, http.StatusOK, session)
+	return nil
+}
+
+func sessionOf(r *http.Request) string {
+	if session := r.Header.Get(sessionHeader); session != "" {
+		return session
+	}
+	return r.URL.Query().Get("session")
+}
+
+func (a *Adapter) session(r *http.Request, q question) (ChatSession, error) {
+	if q.input.SessionID == "" {
+		return ChatSession{}, sessionNotFound()
+	}
+	session, owned, err := a.place(q)
+	if err != nil {
+		return ChatSession{}, err
+	}
+	turns, err := a.options.Turns.Turns(r.Context(), exchange.TurnFilter{
+		Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ReceivedVia: normalized.ViaA2A, Limit: maxSessionTurns,
+	})
+	if err != nil {
+		return ChatSession{}, err
+	}
+	if len(turns) == 0 {
+		return ChatSession{}, sessionNotFound()
+	}
+	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
+	found := ChatSession{Session: session, Messages: make([]ChatMessage, 0, 2*len(turns))}
+	for _, turn := range turns {
+		found.add(a, turn)
+	}
+	return found, nil
+}
+
+func (s *ChatSession) add(a *Adapter, turn exchange.TurnRecord) {
+	kept := routeOf(turn)
+	s.Messages = append(s.Messages, ChatMessage{
+		Role: normalized.RoleUser, Content: normalized.PlainText(turn.Message.Parts), RunID: kept.Run, At: turn.AcceptedAt.UTC(),
+	})
+	if !settled(turn) {
+		s.Running = &ChatStart{kept.Session, kept.Run, eventID(turn.ID, 0)}
+		return
+	}
+	if reply := a.reply(turn); reply != "" {
+		s.Messages = append(s.Messages, ChatMessage{
+			Role: normalized.RoleAssistant, Content: reply, RunID: kept.Run, Status: statusOf(turn), At: turn.UpdatedAt.UTC(),
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"inbox/agents/chat"
+	"inbox/agents/envelope"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+)
+
+// serveRPC is POST /v1/agent/{agent}: JSON-RPC 2.0 (agent runtime contract, section 6.5). Who may not write gets an HTTP
+// status before the request is looked at; everything after that is 200 with a frame.
+func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request) error {
+	name := httpserver.Param(r, "agent")
+	agent, known := a.agent(name)
+	who, err := a.identify(r)
+	if err != nil {
+		return err
+	}
+	if known {
+		if err := a.admit(who, agent); err != nil {
+			return err
+		}
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	request, refused := chat.ReadRequest(name, body)
+	switch {
+	case refused != nil:
+		writeFrame(w, refused.Frame())
+	case !known:
+		writeFrame(w, chat.ErrorFrame(request.ID, chat.InternalError, `Agent "`+request.Input.Agent+`" was not found.`))
+	default:
+		return a.answerRPC(w, r, request, question{agent: agent, who: who, input: request.Input, messageID: messageIDOf(body), original: body})
+	}
+	return nil
+}
+
+// agent finds an agent by its name, or by the name's form in paths.
+func (a *Adapter) agent(name string) (exchange.AgentProfile, bool) {
+	if agent, known := a.options.Directory.Agent(name); known {
+		return agent, true
+	}
+	slug := chat.Slug(name)
+	for _, agent := range a.options.Directory.Agents() {
+		if chat.Slug(agent.Name) == slug && slug != "" {
+			return agent, true
+		}
+	}
+	return exchange.AgentProfile{}, false
+}
+
+// messageIDOf reads params.message.messageId.
+func messageIDOf(body []byte) string {
+	value, err := envelope.Decode(body, envelope.Limits{Bytes: chat.MaxInputBytes})
+	if err != nil {
+		return ""
+	}
+	return envelope.Scalar(envelope.Assoc(envelope.Assoc(envelope.Assoc(value)["params"])["message"])["messageId"])
+}
+
+func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request chat.Request, q question) error {
+	lastEvent := ""
+	if request.Stream {
+		lastEvent = r.Header.Get("Last-Event-ID")
+	}
+	found, err := a.accept(r.Context(), q, lastEvent)
+	switch {
+	case fault.Is(err, fault.Forbidden):
+		return err
+	case err != nil:
+		a.refuseRPC(r.Context(), w, request.ID, err)
+		return nil
+	case request.Stream:
+		return a.stream(w, r, found, &rpcFrames{adapter: a, id: request.ID, silent: request.Input.TokenStreaming != nil && !*request.Input.TokenStreaming})
+	}
+	allowWait(w, a.options.WaitLimit)
+	found.turn, err = a.await(r.Context(), found.turn.ID)
+	if err != nil {
+		if r.Context().Err() == nil {
+			a.refuseRPC(r.Context(), w, request.ID, err)
+		}
+		return nil
+	}
+	writeFrame(w, a.lastFrame(request.ID, found))
+	return nil
+}
+
+// lastFrame is the one with the Task, or says that there is none yet.
+func (a *Adapter) lastFrame(id any, found run) map[string]any {
+	if !settled(found.turn) {
+		return chat.ErrorFrame(id, chat.InternalError, sentenceWorking)
+	}
+	task := chat.TaskOf(a.output(found))
+	if status := statusOf(found.turn); status != statusCompleted { // the two states of the contract do not say why
+		task["metadata"] = map[string]any{"inbox": map[string]any{"status": status, "state": found.turn.State}}
+	}
+	return chat.ResultFrame(id, task)
+}
+
+// refuseRPC answers a request that the engine did not take.
+func (a *Adapter) refuseRPC(ctx context.Context, w http.ResponseWriter, id any, err error) {
+	number, known := chat.InternalError, fault.Of(err)
+	switch known.Kind {
+	case fault.Malformed, fault.TooLarge:
+		number = chat.InvalidParams
+	case fault.Internal:
+		a.log.ErrorContext(ctx, "a chat request failed", "error", err)
+	}
+	writeFrame(w, chat.ErrorFrame(id, number, rpcText(err, known)))
+}
+
+func rpcText(err error, known *fault.Fault) string {
+	if refused, is := errors.AsType[*chat.Error](err); is {
+		return refused.Text
+	}
+	text := known.Public
+	if known.Field != "" {
+		text = known.Field + " " + text
+	}
+	if text == "" {
+		return sentenceFailed
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+func writeFrame(w http.ResponseWriter, frame map[string]any) {
+	httpserver.WriteJSON(w, http.StatusOK, frame)
+}

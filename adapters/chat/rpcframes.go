@@ -1,0 +1,26 @@
+package chat
+
+import (
+	"inbox/agents/chat"
+	"inbox/exchange"
+)
+
+// rpcFrames are the frames of JSON-RPC chat: message/delta notifications, then one response.
+type rpcFrames struct {
+	adapter *Adapter
+	id      any  // of the request
+	silent  bool // the client wants the answer whole
+}
+
+func (rpcFrames) begin(run) []event { return nil }
+
+func (f *rpcFrames) delta(found run, delta chat.Delta) []event {
+	if f.silent {
+		return nil
+	}
+	return []event{{data: chat.DeltaFrame(found.route.Run, delta)}}
+}
+
+func (f *rpcFrames) end(found run, _ []exchange.Event) []event {
+	return []event{{data: f.adapter.lastFrame(f.id, found)}}
+}

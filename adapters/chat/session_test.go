@@ -1,0 +1,70 @@
+package chat
+
+import (
+	"strings"
+	"testing"
+
+	"inbox/internal/fault"
+)
+
+const random = "5e3f7a54-0a2c-4d5b-8e2e-0d3f8a9f1c11"
+
+func TestGuestSessions(t *testing.T) {
+	first, err := guestSession("")
+	if err != nil || !isGuestSession(first) {
+		t.Fatal(first, err)
+	}
+	if again, err := guestSession(first); again != first || err != nil {
+		t.Error(again, err)
+	}
+	if own, err := guestSession(random); own != random || err != nil {
+		t.Error(own, err)
+	}
+	repeated, _ := guestSession("", random)
+	again, _ := guestSession("", "", random)
+	if repeated != again || !isGuestSession(repeated) {
+		t.Errorf("a repeat gets %q, then %q", repeated, again)
+	}
+	// What others can guess opens nothing, and makes nothing that they could find again.
+	for _, guessable := range []string{"1", "default", "guest-", "guest-AAAA", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", strings.ToUpper("guest-" + random)} {
+		one, err := guestSession(guessable, "r1")
+		another, bad := guestSession(guessable, "r1")
+		if err != nil || bad != nil || one == guessable || one == another || !isGuestSession(one) {
+			t.Errorf("%q gives %q and %q, %v", guessable, one, another, err)
+		}
+	}
+	minted, _ := owner{"echo", "ada"}.session("")
+	if _, err := guestSession(minted); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a guest with the session of a token: %v", err)
+	}
+}
+
+func TestSessionsOfTokens(t *testing.T) {
+	ada, bob, elsewhere := owner{"echo", "ada"}, owner{"echo", "bob"}, owner{"other", "ada"}
+	minted, err := ada.session("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := ada.session(minted); again != minted || err != nil {
+		t.Error(again, err)
+	}
+	guest, _ := guestSession("")
+	for _, foreign := range []struct {
+		owner   owner
+		session string
+	}{{bob, minted}, {elsewhere, minted}, {ada, guest}} {
+		if _, err := foreign.owner.session(foreign.session); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%v with %q: %v", foreign.owner, foreign.session, err)
+		}
+	}
+	threads := map[string]bool{}
+	for _, owned := range []owner{ada, bob, elsewhere} {
+		threads[owned.thread("mine")] = true
+		if !strings.HasPrefix(owned.thread("mine"), "chat:") || strings.Contains(owned.thread("mine"), "mine") {
+			t.Errorf("thread %q", owned.thread("mine"))
+		}
+	}
+	if len(threads) != 3 {
+		t.Errorf("one name of three owners makes %d threads", len(threads))
+	}
+}

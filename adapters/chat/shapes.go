@@ -1,0 +1,74 @@
+package chat
+
+import "inbox/internal/openapi"
+
+// rpcRequest and rpcResponse are JSON-RPC as the description of the API shows it.
+type rpcRequest struct {
+	JSONRPC        string    `json:"jsonrpc"` // 2.0
+	ID             any       `json:"id"`      // string or integer
+	Method         string    `json:"method"`  // message/send, tasks/send, message/stream, tasks/sendSubscribe
+	Params         rpcParams `json:"params"`
+	TokenStreaming *bool     `json:"tokenStreaming,omitempty"`
+}
+
+type rpcParams struct {
+	ID        string         `json:"id,omitempty"`
+	SessionID string         `json:"sessionId,omitempty"`
+	Message   rpcMessage     `json:"message"`
+	Metadata  map[string]any `json:"metadata,omitempty"`
+}
+
+type rpcMessage struct {
+	Role      string    `json:"role"`
+	Parts     []rpcPart `json:"parts"`
+	MessageID string    `json:"messageId,omitempty"`
+	Kind      string    `json:"kind,omitempty"`
+}
+
+type rpcPart struct {
+	Type        string         `json:"type"` // text, file or data
+	Text        string         `json:"text,omitempty"`
+	ContentType string         `json:"contentType,omitempty"`
+	File        map[string]any `json:"file,omitempty"`
+	Data        map[string]any `json:"data,omitempty"`
+}
+
+type rpcResponse struct {
+	JSONRPC string    `json:"jsonrpc"`
+	ID      any       `json:"id"`
+	Result  *rpcTask  `json:"result,omitempty"`
+	Error   *rpcError `json:"error,omitempty"`
+}
+
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+type rpcTask struct {
+	ID        string         `json:"id"`
+	SessionID string         `json:"sessionId,omitempty"`
+	Status    rpcStatus      `json:"status"`
+	Metadata  map[string]any `json:"metadata,omitempty"`
+}
+
+type rpcStatus struct {
+	State   string     `json:"state"` // completed or input-required
+	Message rpcMessage `json:"message"`
+}
+
+// Operations describe the endpoints.
+func Operations() []openapi.Operation {
+	const tag, openAI = "chat", "openai"
+	return []openapi.Operation{
+		{Method: "POST", Path: "/v1/agent/{agent}", Tag: tag, Summary: "JSON-RPC chat", Security: openapi.Optional, Headers: []string{"Last-Event-ID"},
+			Request: rpcRequest{}, Response: rpcResponse{}, Stream: true},
+		{Method: "POST", Path: "/v1/chat", Tag: tag, Summary: "Say something", Security: openapi.Optional, Request: ChatRequest{}, Response: ChatAnswer{}, Stream: true},
+		{Method: "GET", Path: "/v1/chat", Tag: tag, Summary: "Read a session, or the rest of an answer", Security: openapi.Optional,
+			Query: []string{"agent!"}, Headers: []string{sessionHeader, "Last-Event-ID"}, Response: ChatSession{}, Stream: true},
+		{Method: "POST", Path: "/v1/chat/completions", Tag: openAI, Summary: "A chat completion of an agent", Security: openapi.Optional,
+			Headers: []string{"Idempotency-Key"}, Request: CompletionRequest{}, Response: Completion{}, Stream: true, Error: OpenAIErrorBody{}},
+		{Method: "GET", Path: "/v1/models", Tag: openAI, Summary: "The agents as models", Security: openapi.Optional, Response: ModelList{}, Error: OpenAIErrorBody{}},
+		{Method: "GET", Path: "/v1/models/{model}", Tag: openAI, Summary: "One agent as a model", Security: openapi.Optional, Response: Model{}, Error: OpenAIErrorBody{}},
+	}
+}

@@ -1,0 +1,105 @@
+package chat
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/bearer"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+var callers = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_chat_callers_total",
+	Help: "Callers at the chat edge, by outcome (token, guest, closed, unknown, other_agent, error).",
+}, []string{"outcome"})
+
+// caller is who a request is from: the holder of a token, or a guest, who is known by a session alone.
+type caller struct {
+	token *exchange.Token // nil = a guest
+}
+
+// identify reads the token of a request. Faults: Unauthenticated for a token that is not valid.
+func (a *Adapter) identify(r *http.Request) (caller, error) {
+	if r.Header.Get("Authorization") == "" {
+		return caller{}, nil
+	}
+	shown := bearer.Of(r)
+	if !bearer.WellFormed(shown) {
+		callers.WithLabelValues("unknown").Inc()
+		return caller{}, badToken()
+	}
+	token, found, err := a.tokens.Find(r.Context(), shown)
+	switch {
+	case err != nil:
+		callers.WithLabelValues("error").Inc()
+		return caller{}, err
+	case !found, !token.RevokedAt.IsZero(), token.Scope != exchange.TokenPeer:
+		callers.WithLabelValues("unknown").Inc()
+		return caller{}, badToken()
+	}
+	return caller{&token}, nil
+}
+
+func badToken() error { return fault.New(fault.Unauthenticated, "the bearer token is not valid") }
+
+// admit says whether the caller may write to an agent at all; its rules are asked later. Fault: Forbidden (agent runtime
+// contract, section 6.5: permission fails before the request is looked at).
+func (a *Adapter) admit(who caller, agent exchange.AgentProfile) error {
+	switch {
+	case who.token == nil && !a.options.Guests(agent.Name):
+		callers.WithLabelValues("closed").Inc()
+		return fault.New(fault.Forbidden, "this agent takes no messages without a bearer token")
+	case who.token == nil:
+		callers.WithLabelValues("guest").Inc()
+	case who.token.Agent != "" && !strings.EqualFold(who.token.Agent, agent.Name):
+		callers.WithLabelValues("other_agent").Inc()
+		return fault.New(fault.Forbidden, "the bearer token is not for this agent")
+	default:
+		callers.WithLabelValues("token").Inc()
+	}
+	return nil
+}
+
+// sender is what is known of the caller. The holder of a token is the same principal as over A2A; a guest proves nothing
+// and has an address that only the holder of the session can have.
+func (a *Adapter) sender(who caller, agent exchange.AgentProfile, session string) normalized.Sender {
+	if who.token == nil {
+		return normalized.Sender{Address: guestAddress(session, a.options.Domain), DisplayName: "Guest", AuthMethod: normalized.AuthNone}
+	}
+	token := who.token
+	return normalized.Sender{
+		Address: tokenAddress(*token, a.options.Domain), DisplayName: token.Name,
+		AuthMethod: normalized.AuthA2AOAuth, Verified: true, KeyID: token.ID,
+		Identities: []identity.Evidence{{
+			Subject: "token:" + token.ID, Issuer: a.options.Domain,
+			Method: identity.MethodA2AOAuth, Assurance: identity.AssuranceAgent,
+			Audience: identity.Audience{agent.Address}, IssuedAt: identity.Now(),
+			Source: &identity.Source{Transport: normalized.ViaA2A},
+			Proof:  identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: a.options.Domain, TokenID: token.ID},
+		}},
+	}
+}
+
+// tokenAddress is @name@domain; a name that cannot stand in an address is replaced by the token's id.
+func tokenAddress(token exchange.Token, domain string) string {
+	for _, local := range []string{token.Name, "token-" + token.ID} {
+		if address, err := identity.ParseAddress(local + "@" + domain); err == nil && address.Local == local {
+			return address.String()
+		}
+	}
+	return "@token@" + domain
+}
+
+// guestAddress is made of the session, and the session cannot be read out of it.
+func guestAddress(session, domain string) string {
+	sum := sha256.Sum256([]byte("inbox chat guest\x00" + session))
+	return "@guest-" + hex.EncodeToString(sum[:16]) + "@" + domain
+}

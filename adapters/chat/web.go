@@ -1,0 +1,77 @@
+package chat
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the page and the script
+	"encoding/hex"
+	"html/template"
+	"net/http"
+	"strings"
+
+	"inbox/exchange"
+	"inbox/internal/httpserver"
+)
+
+//go:embed web/chat.js
+var script []byte
+
+//go:embed web/chat.html
+var pageText string
+
+var (
+	page      = template.Must(template.New("chat").Parse(pageText))
+	scriptTag = `"` + hex.EncodeToString(func() []byte { sum := sha256.Sum256(script); return sum[:8] }()) + `"`
+)
+
+// pagePolicy lets the page do what its script needs, and nothing else (Content Security Policy 3). Style sheets are made
+// by the script, which needs no permission.
+const pagePolicy = "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// webRoutes are the chat of web pages: the script for any page, and a page of its own for each agent.
+func (a *Adapter) webRoutes() []httpserver.Route {
+	return []httpserver.Route{
+		{Method: http.MethodGet, Pattern: "/chat.js", Handler: http.HandlerFunc(serveScript)},
+		{Method: http.MethodGet, Pattern: "/@{agent}/chat", Handler: http.HandlerFunc(a.servePage)},
+	}
+}
+
+func serveScript(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Content-Type", "text/javascript; charset=utf-8")
+	header.Set("Cache-Control", "public, max-age=300")
+	header.Set("Cross-Origin-Resource-Policy", "cross-origin") // pages of other sites embed it
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("ETag", scriptTag)
+	if strings.Contains(r.Header.Get("If-None-Match"), scriptTag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	_, _ = w.Write(script)
+}
+
+// view is what the page shows.
+type view struct {
+	exchange.AgentProfile
+	Open bool // for guests
+}
+
+func (a *Adapter) servePage(w http.ResponseWriter, r *http.Request) {
+	agent, known := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+	if !known {
+		httpserver.WriteFault(w, noAgent())
+		return
+	}
+	var body bytes.Buffer
+	if err := page.Execute(&body, view{agent, a.options.Guests(agent.Name)}); err != nil {
+		httpserver.WriteFault(w, err)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Security-Policy", pagePolicy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "no-cache")
+	_, _ = w.Write(body.Bytes())
+}

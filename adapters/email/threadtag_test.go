@@ -1,0 +1,69 @@
+package email
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"inbox/normalized"
+)
+
+// TestThreadTags lets a mail program answer that keeps nothing of the header but the address.
+func TestThreadTags(t *testing.T) {
+	s := start(t, func(o *Options) { o.ThreadTags = true })
+	w := s.greet()
+	w.send("ann@sender.test", []string{"echo@inbox.test"}, signed(t, letter("first")), "250")
+	first := s.engine.only(t)
+	reply := replyTo(first, normalized.Text("an answer"))
+	if _, err := s.deliver(reply); err != nil {
+		t.Fatal(err)
+	}
+	fields, _, err := splitHeader(s.captured()[0].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := fields.get("Reply-To")
+	if !strings.HasPrefix(back, "echo+t.") || !strings.HasSuffix(back, "@inbox.test") {
+		t.Fatalf("Reply-To %q", back)
+	}
+	s.engine.replies[reply.ID+"@inbox.test"] = 0
+	forged := strings.Replace(back, "echo+t.", "echo+t.a", 1)
+	for i, row := range []struct {
+		name, to, from string
+		lines          []string
+		joins, silent  bool
+	}{
+		{"in Bcc, without In-Reply-To", back, "ann", []string{"To: friend@example.test"}, true, false},
+		{"in capitals", strings.ToUpper(back[:len("echo+t.")+42]) + "@inbox.test", "ann", nil, true, false},
+		{"a stranger who learnt the address", back, "eve", nil, false, false},
+		{"a made-up token", forged, "ann", nil, false, false},
+		{"a made-up token in Bcc", forged, "ann", []string{"To: friend@example.test"}, false, true},
+	} {
+		lines := slices.Concat(row.lines, []string{"From: " + row.from + "@sender.test", "Message-ID: <again" + string(rune('a'+i)) + "@sender.test>"})
+		w.send(row.from+"@sender.test", []string{row.to}, signed(t, letter("again", lines...)), "250")
+		all := s.engine.all()
+		got := all[len(all)-1]
+		if joined := got.Message.ThreadID == first.Message.ThreadID; joined != row.joins || (got.NoReply != "") != row.silent {
+			t.Errorf("%s: thread %q, silent because %q", row.name, got.Message.ThreadID, got.NoReply)
+		}
+		if notes, _ := readRoute(got.Route); strings.HasPrefix(notes.Tag, "t.") && row.joins {
+			t.Errorf("%s: tag %q", row.name, notes.Tag)
+		}
+	}
+}
+
+func TestThreadAndBounceTokensDiffer(t *testing.T) {
+	s := start(t, func(o *Options) { o.ThreadTags = true })
+	const id = "01936f2a-0000-7000-8000-000000000001"
+	token, _ := s.adapter.returnPath(id, "echo")
+	if got := s.adapter.answeredReply("t." + token); got != "" {
+		t.Errorf("a bounce token is taken for the thread of %s", got)
+	}
+	_, tag, _ := strings.Cut(strings.TrimSuffix(s.adapter.threadAddress(id, "echo"), "@inbox.test"), "+")
+	if _, valid := s.adapter.readToken(strings.TrimPrefix(tag, "t.")); valid {
+		t.Error("a thread token is taken for a bounce")
+	}
+	if got := s.adapter.answeredReply(tag); got != id {
+		t.Errorf("the token is of %q", got)
+	}
+}

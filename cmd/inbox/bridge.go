@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func newBridge() *cobra.Command {
+	var talk talk
+	var resume, listen bool
+	cmd := &cobra.Command{
+		Use:   "bridge --agent A [--resume | --session ID] [MESSAGE…] | --listen",
+		Short: "Talk with an agent from this terminal",
+		Long: `A conversation with an agent over the bridge protocol: answers appear as they grow, and each waits in a queue on the server
+until this program has shown and acknowledged it. So nothing is lost when the connection breaks, this program is killed or the
+server starts again: the next start shows what came meanwhile.
+
+Make a token first, on the server:
+
+  inbox tokens create --bridge laptop
+
+and give it by --token or INBOX_TOKEN, and the address of the server by --server or INBOX_SERVER.
+
+With MESSAGE it is sent and its answer shown; without, every line is a message, until the end of the input. These lines are
+commands: /history, /sessions, /new, /stop (the answer that is being written), /quit.
+
+--listen shows everything that comes for the client, in any conversation, one item a line with --json.
+--json prints each answer as one line of JSON (queue_id, session_id, content, completed, metadata); use it in scripts.`,
+		Example: `  inbox bridge --agent echo "hello"
+  inbox bridge --agent helper --resume
+  inbox bridge --agent helper --json "what is new?" | jq -r .content
+  inbox bridge --listen --json`,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			talk.out, talk.errors, talk.json = cmd.OutOrStdout(), cmd.ErrOrStderr(), wantsJSON(cmd)
+			if err := talk.connect(cmd); err != nil {
+				return err
+			}
+			if !listen && talk.agent == "" && talk.session == "" {
+				return usageError{fmt.Errorf("--agent is needed\nRun '%s --help'", cmd.CommandPath())}
+			}
+			err := talk.run(cmd.Context(), cmd.InOrStdin(), words, listen, resume)
+			if errors.Is(err, context.Canceled) { // Ctrl-C is how a conversation ends
+				return nil
+			}
+			return err
+		},
+	}
+	addJSON(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&talk.server, "server", "", "address of the server (INBOX_SERVER; http://127.0.0.1:8080)")
+	flags.StringVar(&talk.token, "token", "", "token of a bridge (INBOX_TOKEN)")
+	flags.StringVar(&talk.agent, "agent", "", "name of the agent")
+	flags.StringVar(&talk.session, "session", "", "go on with this conversation")
+	flags.BoolVar(&resume, "resume", false, "go on with the newest conversation with the agent")
+	flags.IntVar(&talk.history, "history", 0, "show so many of the last messages first")
+	flags.BoolVar(&listen, "listen", false, "show what comes for the client, in all conversations")
+	return cmd
+}
+
+// talk is one conversation in a terminal.
+type talk struct {
+	server, token, agent, session string
+	history                       int
+	json                          bool
+	out, errors                   io.Writer
+	client                        *bridgeClient
+}
+
+func (t *talk) run(ctx context.Context, input io.Reader, words []string, listen, resume bool) error {
+	if listen {
+		return t.listen(ctx)
+	}
+	if err := t.begin(ctx, resume); err != nil {
+		return err
+	}
+	if len(words) > 0 {
+		return t.say(ctx, strings.Join(words, " "))
+	}
+	return t.lines(ctx, input)
+}
+
+func (t *talk) connect(cmd *cobra.Command) error {
+	fill := func(value *string, variable, otherwise string) {
+		if *value == "" {
+			*value = os.Getenv(variable)
+		}
+		if *value == "" {
+			*value = otherwise
+		}
+	}
+	fill(&t.server, "INBOX_SERVER", "http://127.0.0.1:8080")
+	fill(&t.token, "INBOX_TOKEN", "")
+	if t.token == "" {
+		return usageError{fmt.Errorf("a token is needed: inbox tokens create --bridge NAME on the server, then --token or INBOX_TOKEN here\nRun '%s --help'", cmd.CommandPath())}
+	}
+	t.client = newBridgeClient(t.server, t.token)
+	return nil
+}
+
+// begin finds the conversation and shows what was missed in it.
+func (t *talk) begin(ctx context.Context, resume bool) error {
+	if resume && t.session == "" {
+		newest, err := t.client.newest(ctx, t.agent)
+		if err != nil {
+			return err
+		}
+		t.session = newest
+	}
+	if t.session == "" {
+		return nil
+	}
+	if err := t.showHistory(ctx, t.history); err != nil {
+		return err
+	}
+	items, err := t.client.pending(ctx, t.session, 0)
+	if err != nil {
+		return err
+	}
+	return t.show(ctx, items)
+}
+
+func (t *talk) showHistory(ctx context.Context, most int) error {
+	if most <= 0 || t.session == "" {
+		return nil
+	}
+	messages, err := t.client.messages(ctx, t.session, most)
+	for _, one := range messages {
+		fmt.Fprintf(t.errors, "%s: %s\n", one.Role, one.Content)
+	}
+	return err
+}
+
+// show prints items and acknowledges them: only what was printed.
+func (t *talk) show(ctx context.Context, items []queueItem) error {
+	for _, item := range items {
+		if t.json {
+			if _, err := fmt.Fprintln(t.out, string(item.raw)); err != nil {
+				return err
+			}
+		} else if _, err := fmt.Fprintln(t.out, item.Content); err != nil {
+			return err
+		}
+		if err := t.client.ack(ctx, item.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lines sends every line of the input.
+func (t *talk) lines(ctx context.Context, input io.Reader) error {
+	scanner := bufio.NewScanner(input)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		line := strings.TrimSpace(scanner.Text())
+		quit, err := t.command(ctx, line)
+		switch {
+		case quit:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			fmt.Fprintf(t.errors, "inbox: %v\n", err)
+		}
+	}
+	return scanner.Err()
+}
+
+func (t *talk) command(ctx context.Context, line string) (quit bool, err error) {
+	switch line {
+	case "":
+		return false, nil
+	case "/quit", "/exit":
+		return true, nil
+	case "/new":
+		t.session = ""
+		return false, nil
+	case "/history":
+		return false, t.showHistory(ctx, 20)
+	case "/sessions":
+		return false, t.showSessions(ctx)
+	case "/stop":
+		return false, t.client.stop(ctx, t.session)
+	case "/help":
+		fmt.Fprintln(t.errors, "/history  /sessions  /new  /stop  /quit; everything else is a message")
+		return false, nil
+	}
+	return false, t.say(ctx, line)
+}
+
+func (t *talk) showSessions(ctx context.Context) error {
+	sessions, err := t.client.sessions(ctx, t.agent, 20)
+	for _, one := range sessions {
+		fmt.Fprintf(t.errors, "%s  %s  %s\n", one.ID, one.Agent, one.Title)
+	}
+	return err
+}
+
+// say sends one message and shows its answer. The stream is for the eye; what counts is the item in the queue, which is
+// acknowledged when the whole answer was printed.
+func (t *talk) say(ctx context.Context, message string) error {
+	shown := &growing{out: t.out, silent: t.json}
+	run, err := t.client.send(ctx, t.agent, t.session, message, shown.event)
+	if err != nil {
+		return err
+	}
+	t.session = run.Session
+	if run.Queue == "" { // no answer: cancelled, or silent
+		shown.end("")
+		fmt.Fprintf(t.errors, "(%s)\n", run.Status)
+		return nil
+	}
+	item, err := t.client.await(ctx, run)
+	if err != nil {
+		return err
+	}
+	if t.json {
+		return t.show(ctx, []queueItem{item})
+	}
+	shown.end(item.Content)
+	return t.client.ack(ctx, item.ID)
+}
+
+// listen shows everything that comes, until the program is stopped.
+func (t *talk) listen(ctx context.Context) error {
+	for {
+		items, err := t.client.pending(ctx, "", longPoll)
+		if err == nil {
+			err = t.show(ctx, items)
+		}
+		if err != nil && !errors.Is(err, errUnreachable) || err != nil && !rest(ctx) {
+			return err
+		}
+	}
+}
+
+// growing prints an answer while it grows.
+type growing struct {
+	out     io.Writer
+	silent  bool
+	printed strings.Builder
+}
+
+func (g *growing) event(name, text string) {
+	switch {
+	case g.silent:
+	case name == "restarted" && g.printed.Len() > 0: // what was printed is void
+		fmt.Fprint(g.out, "\n")
+		g.printed.Reset()
+	case name == "delta":
+		g.printed.WriteString(text)
+		fmt.Fprint(g.out, text)
+	}
+}
+
+// end prints what is missing of the whole answer.
+func (g *growing) end(whole string) {
+	if g.silent {
+		return
+	}
+	printed := strings.TrimSpace(g.printed.String())
+	switch rest, grown := strings.CutPrefix(whole, printed); {
+	case grown:
+		fmt.Fprintln(g.out, rest)
+	default:
+		fmt.Fprint(g.out, "\n"+whole+"\n")
+	}
+}

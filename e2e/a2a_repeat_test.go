@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	pb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"inbox/e2e/instance"
+)
+
+// a2aWays sends one message by each binding and gives the task's id, or the refusal.
+type a2aWays struct {
+	*server
+	grpc        pb.A2AServiceClient
+	grpcAddress string
+}
+
+func (w *a2aWays) post(path, token, body string) (int, string) {
+	w.t.Helper()
+	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.URL()+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		w.t.Error(err)
+		return 0, ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return response.StatusCode, string(answer)
+}
+
+// taskIn finds the task of an answer, at the top or below result; refusals are given as they are.
+func taskIn(answer string) (task, refusal string) {
+	var body struct {
+		Task   *struct{ ID string }
+		Result *struct {
+			ID   string
+			Task *struct{ ID string }
+		}
+	}
+	switch err := json.Unmarshal([]byte(answer), &body); {
+	case err != nil:
+	case body.Task != nil:
+		return body.Task.ID, ""
+	case body.Result != nil && body.Result.Task != nil:
+		return body.Result.Task.ID, ""
+	case body.Result != nil && body.Result.ID != "":
+		return body.Result.ID, ""
+	}
+	return "", answer
+}
+
+// ways are the bindings: the function sends a message with an id, a context (may be empty) and a text.
+func (w *a2aWays) ways() map[string]func(token, id, inContext, text string) (task, refusal string) {
+	v1 := func(id, inContext, text string) string {
+		return fmt.Sprintf(`{"message":{"messageId":%q,"contextId":%q,"role":"ROLE_USER","parts":[{"text":%q}]}}`, id, inContext, text)
+	}
+	v03 := func(id, inContext, text string) string {
+		return fmt.Sprintf(`{"message":{"kind":"message","messageId":%q,"contextId":%q,"role":"user","parts":[{"kind":"text","text":%q}]}}`, id, inContext, text)
+	}
+	rpc := func(method string, params func(id, inContext, text string) string) func(token, id, inContext, text string) (string, string) {
+		return func(token, id, inContext, text string) (string, string) {
+			_, answer := w.post("/a2a/memory", token, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params(id, inContext, text)+`}`)
+			return taskIn(answer)
+		}
+	}
+	return map[string]func(token, id, inContext, text string) (string, string){
+		"JSON-RPC": rpc("SendMessage", v1), "JSON-RPC 0.3": rpc("message/send", v03),
+		"HTTP+JSON": func(token, id, inContext, text string) (string, string) {
+			_, answer := w.post("/a2a/memory/rest/message:send", token, v1(id, inContext, text))
+			return taskIn(answer)
+		},
+		"gRPC": func(token, id, inContext, text string) (string, string) {
+			answer, err := w.grpc.SendMessage(callingAs(w.t.Context(), token), &pb.SendMessageRequest{Tenant: "memory", Message: &pb.Message{
+				MessageId: id, ContextId: inContext, Role: pb.Role_ROLE_USER, Parts: []*pb.Part{{Content: &pb.Part_Text{Text: text}}},
+			}})
+			if err != nil {
+				return "", status.Convert(err).Message()
+			}
+			return answer.GetTask().GetId(), ""
+		},
+	}
+}
+
+func startWays(t *testing.T, database, agents, more string) *a2aWays {
+	t.Helper()
+	address, err := instance.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, instance.Settings{Database: database, Agents: agents, More: fmt.Sprintf("[a2a]\ngrpc_listen = %q\n", address) + more})
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	return &a2aWays{s, pb.NewA2AServiceClient(connection), address}
+}
+
+func grpcTrailer(trailer *metadata.MD) grpc.CallOption { return grpc.Trailer(trailer) }
+
+func (s *server) mint(name string) string {
+	s.t.Helper()
+	token, err := s.Token(context.WithoutCancel(s.t.Context()), name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return token
+}
+
+// TestParallelSendsOfOneMessage: 50 copies at once are one task and one run, and each copy gets that task; the same id with
+// other words is refused; the same id of somebody else is another message.
+func TestParallelSendsOfOneMessage(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		agent := startScripted(t, heard)
+		w := startWays(t, database, agent.table("memory", ""), "")
+		ann, bob := w.mint("ann"), w.mint("bob")
+		asked := 0
+		for name, send := range w.ways() {
+			for _, inContext := range []string{"", "context of " + name} {
+				id := strings.ReplaceAll(name+" "+inContext, " ", "-")
+				tasks := make([]string, 50)
+				var all sync.WaitGroup
+				for i := range tasks {
+					all.Go(func() {
+						task, refusal := send(ann, id, inContext, "the same words")
+						if tasks[i] = task; refusal != "" {
+							t.Errorf("%s: copy %d is refused: %s", id, i, refusal)
+						}
+					})
+				}
+				all.Wait()
+				for i, task := range tasks {
+					if task == "" || task != tasks[0] {
+						t.Errorf("%s: copy %d has task %q, the first %q", id, i, task, tasks[0])
+					}
+				}
+				asked++
+				if task, refusal := send(ann, id, inContext, "other words"); !strings.Contains(refusal, "was used for another message") {
+					t.Errorf("%s: other words under the same id: task %q, %s", id, task, refusal)
+				}
+			}
+			other, refusal := send(bob, strings.ReplaceAll(name+" ", " ", "-"), "", "the same words")
+			if asked++; refusal != "" || other == "" {
+				t.Errorf("%s: somebody else with the same id: %q %s", name, other, refusal)
+			}
+		}
+		if n := len(agent.questions()); n != asked {
+			t.Errorf("the agent was asked %d times, want %d", n, asked)
+		}
+	})
+}

@@ -1,0 +1,332 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"inbox/e2e/instance"
+)
+
+// bridgeUser is a bridge's client in the hands of a test.
+type bridgeUser struct {
+	*server
+	token string
+}
+
+func (s *server) bridge(name string) *bridgeUser {
+	s.t.Helper()
+	lines := strings.Fields(s.inbox("tokens", "create", "--bridge", name))
+	return &bridgeUser{s, lines[len(lines)-1]}
+}
+
+// try sends a request and gives status and answer; 0 when the server is not there.
+func (b *bridgeUser) try(method, path string, body any) (int, map[string]any) {
+	b.t.Helper()
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(b.t.Context(), method, b.URL()+path, bytes.NewReader(encoded))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+b.token)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer := map[string]any{}
+	_ = json.NewDecoder(response.Body).Decode(&answer)
+	return response.StatusCode, answer
+}
+
+func (b *bridgeUser) ask(method, path string, body any) map[string]any {
+	b.t.Helper()
+	status, answer := b.try(method, path, body)
+	if status/100 != 2 {
+		b.t.Fatalf("%s %s answered %d: %v", method, path, status, answer)
+	}
+	return answer
+}
+
+func isTrue(value any) bool { flag, _ := value.(bool); return flag }
+
+// pending gives the ids of what waits.
+func (b *bridgeUser) pending() (ids []string) {
+	b.t.Helper()
+	items, _ := b.ask(http.MethodGet, "/v1/bridge/pending?limit=1000", nil)["items"].([]any)
+	for _, item := range items {
+		ids = append(ids, item.(map[string]any)["queue_id"].(string))
+	}
+	return ids
+}
+
+// readsAndWaits is a client that reads its queue, prints how much it got and then does nothing more.
+const readsAndWaits = `
+import json, sys, time, urllib.request
+request = urllib.request.Request(sys.argv[1] + "/v1/bridge/pending?limit=1000", headers={"Authorization": "Bearer " + sys.argv[2]})
+print(len(json.load(urllib.request.urlopen(request))["items"]), flush=True)
+time.sleep(3600)
+`
+
+// TestBridgeKilledBetweenPendingAndAck kills the client with the answers in its hands, and the server while messages come in
+// and while answers wait: all of them come again, each is acknowledged once, none comes twice.
+func TestBridgeKilledBetweenPendingAndAck(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		const messages = 24
+		s := start(t, instance.Settings{Database: database, Lease: "1s"})
+		relay, other := s.bridge("relay"), s.bridge("other")
+		var group sync.WaitGroup
+		taken := make(chan int, messages)
+		for i := range messages {
+			group.Go(func() {
+				defer func() { taken <- i }()
+				body := map[string]any{"agent": "echo", "message": fmt.Sprint("message ", i), "message_id": fmt.Sprint("m", i)}
+				eventually(t, fmt.Sprint("message ", i, " is taken"), func() bool {
+					status, _ := relay.try(http.MethodPost, "/v1/bridge/send", body)
+					return status/100 == 2
+				})
+			})
+		}
+		for range messages / 4 { // some are taken, some are on their way, some have not begun
+			<-taken
+		}
+		s.killed()
+		group.Wait()
+		eventually(t, "all answers are queued", func() bool { return len(relay.pending()) == messages })
+
+		client := exec.Command("/usr/bin/python3", "-c", readsAndWaits, s.URL(), relay.token)
+		output, err := client.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Start(); err != nil {
+			t.Fatalf("start a client (Debian package python3): %v", err)
+		}
+		got, err := bufio.NewReader(output).ReadString('\n')
+		if err != nil || strings.TrimSpace(got) != fmt.Sprint(messages) {
+			t.Errorf("the client got %q, %v", got, err)
+		}
+		if err := client.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = client.Wait()
+		s.killed()
+
+		ids := relay.pending()
+		if len(ids) != messages || len(slices.Compact(slices.Sorted(slices.Values(ids)))) != messages {
+			t.Fatalf("after the kills %d items wait, want %d, each once", len(ids), messages)
+		}
+		if waiting := other.pending(); len(waiting) > 0 {
+			t.Errorf("another client sees %v", waiting)
+		}
+		acked := relay.ask(http.MethodPost, "/v1/bridge/ack", map[string]any{"queue_ids": ids})["acked"]
+		again := relay.ask(http.MethodPost, "/v1/bridge/ack", map[string]any{"queue_ids": ids})["acked"]
+		if acked != float64(messages) || again != 0.0 {
+			t.Errorf("acknowledged %v, then %v", acked, again)
+		}
+		s.killed()
+		// every message once more: all are repeats, and no answer comes back
+		for i := range messages {
+			answer := relay.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "message": fmt.Sprint("message ", i), "message_id": fmt.Sprint("m", i)})
+			if !isTrue(answer["duplicate"]) {
+				t.Errorf("message %d was taken twice: %v", i, answer)
+			}
+		}
+		if waiting := relay.pending(); len(waiting) > 0 {
+			t.Errorf("%d answers came back", len(waiting))
+		}
+	})
+}
+
+// terminal runs inbox bridge.
+func (b *bridgeUser) terminal(input string, arguments ...string) (string, error) {
+	b.t.Helper()
+	binary, err := built()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	command := exec.CommandContext(b.t.Context(), binary, append([]string{"bridge", "--server", b.URL()}, arguments...)...)
+	command.Env = append(os.Environ(), "INBOX_TOKEN="+b.token)
+	command.Dir = b.t.TempDir()
+	command.Stdin = strings.NewReader(input)
+	var problems bytes.Buffer
+	command.Stderr = &problems
+	output, err := command.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, problems.String())
+	}
+	return string(output), err
+}
+
+func TestBridgeInATerminal(t *testing.T) {
+	s := start(t, instance.Settings{})
+	user := s.bridge("laptop")
+	say := func(input string, arguments ...string) string {
+		t.Helper()
+		output, err := user.terminal(input, arguments...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return output
+	}
+	if got := say("", "--agent", "echo", "hello", "there"); got != "hello there\n" {
+		t.Errorf("the terminal shows %q", got)
+	}
+	if waiting := user.pending(); len(waiting) > 0 {
+		t.Errorf("shown and not acknowledged: %v", waiting)
+	}
+	// a message whose answer nobody saw
+	sessions, _ := user.ask(http.MethodGet, "/v1/sessions", nil)["sessions"].([]any)
+	session := sessions[0].(map[string]any)["session_id"].(string)
+	user.ask(http.MethodPost, "/v1/sessions/"+session+"/messages", map[string]any{"message": "missed"})
+	eventually(t, "the missed answer is queued", func() bool { return len(user.pending()) == 1 })
+	s.killed()
+	if got := say("and now?\n/quit\n", "--agent", "echo", "--resume"); got != "missed\nand now?\n" {
+		t.Errorf("the resumed terminal shows %q", got)
+	}
+	if sessions, _ := user.ask(http.MethodGet, "/v1/sessions", nil)["sessions"].([]any); len(sessions) != 1 {
+		t.Errorf("there are %d conversations", len(sessions))
+	}
+	var item map[string]any
+	if err := json.Unmarshal([]byte(say("", "--agent", "echo", "--json", "as data")), &item); err != nil || item["content"] != "as data" || !isTrue(item["completed"]) {
+		t.Errorf("the item is %v, %v", item, err)
+	}
+	if _, err := (&bridgeUser{s, "inbox_wrong"}).terminal("", "--agent", "echo", "x"); err == nil || !strings.Contains(err.Error(), "inbox tokens create --bridge") {
+		t.Errorf("a wrong token is told %v", err)
+	}
+}
+
+// TestConversationsMove exports from one server and imports into another, and back.
+func TestConversationsMove(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := start(t, instance.Settings{Database: database})
+		user := s.bridge("relay")
+		first := user.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "message": "<one> & two", "wait": true})
+		user.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "session_id": first["session_id"], "message": "three", "wait": true})
+		exported := s.inbox("export", "--format", "agent-framework", "--client", "relay")
+		target := start(t, instance.Settings{})
+		file := filepath.Join(t.TempDir(), "conversations.json")
+		if err := os.WriteFile(file, []byte(exported), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"new", "was here"} {
+			if told := target.inbox("import", "--client", "moved", file); !strings.Contains(told, want) {
+				t.Errorf("the import says %q, want %q", told, want)
+			}
+		}
+		if again := target.inbox("export", "--format", "agent-framework", "--client", "moved"); again != exported {
+			t.Errorf("exported again:\n%s\nwant\n%s", again, exported)
+		}
+		moved := target.bridge("moved")
+		var document any
+		if err := json.Unmarshal([]byte(exported), &document); err != nil {
+			t.Fatal(err)
+		}
+		fresh := target.bridge("fresh")
+		fresh.ask(http.MethodPost, "/v1/import", document)
+		session := first["session_id"].(string)
+		moved.ask(http.MethodPost, "/v1/sessions/"+session+"/messages", map[string]any{"message": "four", "wait": true})
+		messages, _ := moved.ask(http.MethodGet, "/v1/sessions/"+session+"/messages", nil)["messages"].([]any)
+		if len(messages) != 6 {
+			t.Errorf("the conversation went on with %v", messages)
+		}
+		for _, one := range []string{"user_message", "assistant_message", `<one> & two`} {
+			if !strings.Contains(exported, one) {
+				t.Errorf("the export has no %s: %s", one, exported)
+			}
+		}
+	})
+}
+
+// TestSlackConnector brings an outgoing webhook to an agent and its answer to an incoming one, by the example program.
+func TestSlackConnector(t *testing.T) {
+	posts := make(chan string, 64)
+	hooks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		posts <- string(body)
+		w.WriteHeader(http.StatusOK)
+	}))
+	t.Cleanup(hooks.Close)
+	binary := filepath.Join(t.TempDir(), "connector-slack")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Dir = filepath.Join(examplesDirectory(t), "connector-slack")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the example: %v\n%s", err, output)
+	}
+	address, err := instance.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const secret = "a secret that only the tests know"
+	s := start(t, instance.Settings{More: fmt.Sprintf("[bridges]\nretry = [\"200ms\", \"1s\"]\n[[connectors]]\nname = \"slack\"\nsecret = %q\nagents = [\"echo\"]\ncallback_url = %q\n",
+		secret, "http://"+address+"/answers")})
+	relay := exec.Command(binary)
+	relay.Env = append(os.Environ(), "INBOX_URL="+s.URL()+"/v1/connectors/slack/messages", "INBOX_SECRET="+secret,
+		"HOOK_TOKEN=XXXXXXXXXXXXXXXXXX", "POST_URL="+hooks.URL, "LISTEN="+address)
+	output, err := relay.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := relay.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = relay.Process.Kill(); _ = relay.Wait() })
+	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	payload, err := os.ReadFile(filepath.Join(examplesDirectory(t), "connector-slack", "testdata", "slack.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook := func() {
+		t.Helper()
+		response, err := http.Post("http://"+address+"/hook", "application/x-www-form-urlencoded", bytes.NewReader(bytes.TrimSpace(payload)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("the hook answered %d\n%s", response.StatusCode, tail(s.Log(), 4096))
+		}
+	}
+	for range 20 {
+		hook()
+	}
+	select {
+	case got := <-posts:
+		if !strings.Contains(got, "air-speed velocity") || !strings.Contains(got, `"channel":"C2147483705"`) {
+			t.Errorf("posted %s", got)
+		}
+	case <-time.After(patience):
+		t.Fatalf("nothing was posted\n%s", tail(s.Log(), 4096))
+	}
+	s.killed()
+	hook()
+	eventually(t, "nothing is left to deliver", func() bool {
+		left, err := s.Column(t.Context(), "SELECT state FROM deliveries WHERE state <> 'delivered'")
+		return err == nil && len(left) == 0
+	})
+	if len(posts) > 0 {
+		t.Errorf("posted again: %s", <-posts)
+	}
+	if turns, err := s.Column(t.Context(), "SELECT id FROM turns"); err != nil || len(turns) != 1 {
+		t.Errorf("%d messages were taken, %v", len(turns), err)
+	}
+}

@@ -1,0 +1,159 @@
+package moderation
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"inbox/normalized"
+)
+
+// Way is what keeps the conversations of one way from running on for ever, beside the limits for all: programs that answer
+// each other, and whose mails carry no mark of it (RFC 3834, section 5). What is braked is kept unanswered; nobody is told,
+// because the notice would be the next answer.
+type Way struct {
+	Thread  []Rate        // answers in one conversation
+	Sender  []Rate        // answers of one agent to one sender
+	Same    int           // messages of one sender in a row that say the same and are answered, within a day; 0 = all
+	Machine time.Duration // whoever answers an answer of ours sooner is a program; 0 = nobody
+}
+
+// Names of the brakes.
+const (
+	brakeThread  = "answers_thread"
+	brakeSender  = "answers_sender"
+	brakeSame    = "same"
+	brakeMachine = "machine"
+)
+
+func (m *Meter) wayBounds(s Subject, now time.Time) []bound {
+	way, braked := m.options.Ways[s.Via]
+	if !braked {
+		return nil
+	}
+	list := make([]bound, 0, len(way.Thread)+len(way.Sender))
+	add := func(limit, subject, text string, ofThread bool, rates []Rate) {
+		for _, r := range rates {
+			begin := now.Truncate(r.Window)
+			list = append(list, bound{
+				limit: limit, key: limit + " " + r.Window.String() + " " + strconv.FormatInt(begin.Unix(), 36) + " " + subject,
+				most: r.Amount, step: 1, ends: begin.Add(r.Window), ofThread: ofThread,
+				brake: text, window: r.Window,
+			})
+		}
+	}
+	add(brakeThread, s.Agent+" "+s.Thread, "%d answers in this conversation within %s", true, way.Thread)
+	add(brakeSender, s.Agent+" "+s.Principal, "%d answers to this sender within %s", false, way.Sender)
+	return list
+}
+
+// shortly writes 1h instead of 1h0m0s.
+func shortly(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// machine finds who answers faster than a person reads.
+func (m *Meter) machine(s Subject, now time.Time) (Excess, bool) {
+	limit := m.options.Ways[s.Via].Machine
+	if limit <= 0 || s.Waited <= 0 || s.Waited >= limit {
+		return Excess{}, false
+	}
+	overLimit.WithLabelValues(brakeMachine).Inc()
+	return Excess{
+		Limit: brakeMachine, Until: now, First: true, Brake: fmt.Sprintf("it came %v after the answer that it answers: a program wrote it", s.Waited.Round(time.Millisecond)),
+	}, true
+}
+
+// sameRow is the row about what a sender said last in a thread: its amount is a sum of the words above, and how often in a
+// row it was said below. So one row of the counters is enough, and two nodes that write at once begin a new row at worst.
+type sameRow struct {
+	key  string // empty = not asked
+	said int64
+	most int64
+	lone bool
+	ends time.Time
+}
+
+const (
+	timesBits = 8
+	maxTimes  = 1<<timesBits - 1
+)
+
+func (m *Meter) sameRow(s Subject, now time.Time) sameRow {
+	most := m.options.Ways[s.Via].Same
+	if most <= 0 {
+		return sameRow{}
+	}
+	said := sumOf(s.Said)
+	if said == 0 {
+		return sameRow{}
+	}
+	begin := now.Truncate(day)
+	return sameRow{
+		key:  brakeSame + " " + strconv.FormatInt(begin.Unix(), 36) + " " + s.Agent + " " + s.Thread + " " + s.Principal,
+		said: said, most: int64(min(most, maxTimes-1)), lone: s.Opens, ends: begin.Add(day),
+	}
+}
+
+// again counts the words, unless they were said too often; the caller holds the lock.
+func (m *Meter) again(row sameRow) (over bound, is bool) {
+	if row.key == "" {
+		return bound{}, false
+	}
+	c := m.counter(row.key, row.ends)
+	before, times := c.sum+c.pending, int64(0)
+	if before>>timesBits == row.said {
+		times = before & maxTimes
+	}
+	if times >= row.most {
+		return bound{
+			limit: brakeSame, key: row.key + " " + strconv.FormatInt(row.said, 36), most: row.most, ends: row.ends,
+			brake: "the same words %d times in a row within %s", window: day,
+		}, true
+	}
+	c.pending += row.said<<timesBits + times + 1 - before
+	c.lone = row.lone && before == 0
+	return bound{}, false
+}
+
+// sumOf is a sum of 40 bits over what is new in a message: its text without the blanks that mail programs add, and its
+// files. 0 = it says nothing.
+func sumOf(parts []normalized.Part) int64 {
+	sum, said := sha256.New(), false
+	words := make([]byte, 0, 4<<10) // each word alone would cost more than all of the hash
+	for i := range parts {
+		part, text := &parts[i], parts[i].Content
+		switch {
+		case part.Kind == normalized.PartText && part.New != "":
+			text = part.New
+		case part.BytesRef != nil:
+			text = part.BytesRef.Digest + part.BytesRef.URL + part.BytesRef.DataBase64
+		}
+		if rest, is := strings.CutPrefix(text, "Subject: "); is && part.Kind == normalized.PartText {
+			if _, body, found := strings.Cut(rest, "\n\n"); found {
+				text = body
+			}
+		}
+		for word := range strings.FieldsSeq(text) {
+			said = true
+			if words = append(append(words, word...), ' '); len(words) > 4<<10-64 {
+				_, _ = sum.Write(words)
+				words = words[:0]
+			}
+		}
+	}
+	_, _ = sum.Write(words)
+	if !said {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(sum.Sum(nil))>>24) | 1
+}

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"inbox/agents/bridge"
+	"inbox/agents/envelope"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+)
+
+// Bridge keeps the clients of bridges and what waits for them: bridge.Store on the database. Every change wakes
+// ChannelBridge with the client's id.
+type Bridge struct {
+	store *Store
+	now   func() time.Time
+}
+
+// Bridge gives the view of the bridge protocol. now is the clock of the leases; nil = time.Now.
+func (s *Store) Bridge(now func() time.Time) *Bridge {
+	if now == nil {
+		now = time.Now
+	}
+	return &Bridge{s, now}
+}
+
+const putBridgeClient = `INSERT INTO bridge_clients (id, updated_at, secret, client) VALUES ($1, $2, $3, $4)
+	ON CONFLICT (id) DO UPDATE SET updated_at = excluded.updated_at, client = excluded.client,
+	secret = CASE WHEN excluded.secret = '' THEN bridge_clients.secret ELSE excluded.secret END`
+
+// PutClient implements bridge.Store. The secret of a client that is there already stays.
+func (b *Bridge) PutClient(ctx context.Context, client bridge.Client) error {
+	return b.Register(ctx, client, "")
+}
+
+// Register keeps a client with the sealed secret that signs what is sent to its callback; empty = the one that it has.
+func (b *Bridge) Register(ctx context.Context, client bridge.Client, secret string) error {
+	if err := requireStorable("client_id", client.ID, "callback_url", client.CallbackURL); err != nil {
+		return err
+	}
+	encoded, err := envelope.Encode(client.Value())
+	if err != nil {
+		return fault.Wrap(fault.Malformed, "The client is no JSON.", err)
+	}
+	return b.store.InTx(ctx, func(tx *Tx) error {
+		return tx.do(ctx, putBridgeClient, client.ID, nowMicros(), secret, cleaned(string(encoded)))
+	})
+}
+
+// Client implements bridge.Store.
+func (b *Bridge) Client(ctx context.Context, id string) (bridge.Client, bool, error) {
+	client, _, found, err := bridgeClient(ctx, b.store.engine.reader(), id)
+	return client, found, err
+}
+
+// ClientSecret gives a client with its sealed secret.
+func (b *Bridge) ClientSecret(ctx context.Context, id string) (client bridge.Client, secret string, found bool, err error) {
+	return bridgeClient(ctx, b.store.engine.reader(), id)
+}
+
+func bridgeClient(ctx context.Context, from querier, id string) (client bridge.Client, secret string, found bool, err error) {
+	if !storable(id) {
+		return client, "", false, nil
+	}
+	var text string
+	found, err = first(ctx, from, `SELECT client, secret FROM bridge_clients WHERE id = $1`, []any{id}, &text, &secret)
+	if err != nil || !found {
+		return client, "", false, err
+	}
+	value, err := envelope.Decode([]byte(text), envelope.Limits{Depth: 128})
+	if err == nil {
+		client, err = bridge.NormalizeClient(envelope.Assoc(value))
+	}
+	if err != nil {
+		return client, "", false, fmt.Errorf("decode bridge client %s: %w", id, err)
+	}
+	return client, secret, true, nil
+}
+
+const countBridgeItems = `SELECT COUNT(*) FROM (SELECT id FROM bridge_items WHERE client_id = $1 AND acked_at = 0 LIMIT $2 + 0) AS waiting`
+
+// An acknowledged item is none any more: anybody may have its id again, at the end of the queue.
+const enqueueBridgeItem = `INSERT INTO bridge_items (id, client_id, position, session_id, status, leased_until, acked_at, item)
+	VALUES ($1, $2, $3, $4, $5, 0, 0, $6) ON CONFLICT (id) DO UPDATE SET
+	position = CASE WHEN bridge_items.acked_at > 0 THEN excluded.position ELSE bridge_items.position END,
+	client_id = excluded.client_id, session_id = excluded.session_id, status = excluded.status, leased_until = 0, acked_at = 0,
+	item = excluded.item WHERE bridge_items.client_id = excluded.client_id OR bridge_items.acked_at > 0`
+
+const offerBridgeItem = `INSERT INTO bridge_items (id, client_id, position, session_id, status, leased_until, acked_at, item)
+	VALUES ($1, $2, $3, $4, $5, 0, 0, $6) ON CONFLICT (id) DO NOTHING`
+
+// Enqueue implements bridge.Store.
+func (b *Bridge) Enqueue(ctx context.Context, item bridge.Item) error {
+	return b.put(ctx, item, enqueueBridgeItem, bridge.ErrForeign)
+}
+
+// Offer keeps an item unless its id was ever queued: for answers, which must not come back after they were acknowledged.
+func (b *Bridge) Offer(ctx context.Context, item bridge.Item) error {
+	return b.put(ctx, item, offerBridgeItem, nil)
+}
+
+// put writes the item, and the job that brings it to the callback where its client has one. refused is the error of an item
+// that changed nothing.
+func (b *Bridge) put(ctx context.Context, item bridge.Item, statement string, refused error) error {
+	if err := requireStorable("queue_id", item.ID, "client_id", item.ClientID, "session_id", item.SessionID); err != nil {
+		return err
+	}
+	encoded, err := envelope.Encode(item.Value())
+	if err != nil {
+		return fault.Wrap(fault.Malformed, "The item is no JSON.", err)
+	}
+	return b.store.InTx(ctx, func(tx *Tx) error {
+		if err := tx.roomFor(ctx, item); err != nil {
+			return err
+		}
+		changed, err := tx.change(ctx, statement, item.ID, item.ClientID, newPosition(), item.SessionID, string(item.Status), cleaned(string(encoded)))
+		if err != nil {
+			return err
+		}
+		if changed == 0 {
+			return refused
+		}
+		tx.wake(ChannelBridge, item.ClientID)
+		return tx.callBridge(ctx, item)
+	})
+}
+
+// roomFor refuses an item for a queue that nobody empties; one that is in it already has its place.
+func (t *Tx) roomFor(ctx context.Context, item bridge.Item) error {
+	var waiting, known int64
+	if _, err := first(ctx, t, countBridgeItems, []any{item.ClientID, int64(bridge.DefaultMaxItems)}, &waiting); err != nil || waiting < bridge.DefaultMaxItems {
+		return err
+	}
+	_, err := first(ctx, t, `SELECT COUNT(*) FROM bridge_items WHERE id = $1 AND acked_at = 0`, []any{item.ID}, &known)
+	if err == nil && known == 0 {
+		err = bridge.ErrFull
+	}
+	return err
+}
+
+func newPosition() string { return uuid.Must(uuid.NewV7()).String() }
+
+// callBridge makes the job that tells the client's callback of an item. Those of one session are told in order.
+func (t *Tx) callBridge(ctx context.Context, item bridge.Item) error {
+	client, _, found, err := bridgeClient(ctx, t, item.ClientID)
+	if err != nil || !found || client.CallbackURL == "" {
+		return err
+	}
+	payload, err := json.Marshal(exchange.BridgeCallback{Client: item.ClientID, Item: item.ID})
+	if err != nil {
+		return fmt.Errorf("encode callback job: %w", err)
+	}
+	return t.Enqueue(ctx, queue.NewJob{
+		ID: newPosition(), Kind: exchange.BridgeCallbackKind, Partition: item.ClientID + " " + item.SessionID, Payload: string(payload),
+	})
+}

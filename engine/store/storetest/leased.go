@@ -1,0 +1,93 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"inbox/engine/pipeline"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+)
+
+var leasedCases = map[string]func(*testing.T, *probe){
+	"nobody claims a job that was stored as leased": storedLeased,
+	"an answer ends the turn":                       answerTurn,
+}
+
+func storedLeased(t *testing.T, p *probe) {
+	now := time.Now().UTC()
+	first, second := newID(), newID()
+	job := func(id string) queue.NewJob { return queue.NewJob{ID: id, Kind: "work", Partition: "p", Payload: id} }
+	p.tx(func(tx pipeline.Tx) error {
+		return tx.EnqueueLeased(t.Context(), job(first), "here", now.Add(time.Minute))
+	})
+	p.tx(func(tx pipeline.Tx) error { return tx.Enqueue(t.Context(), job(second)) })
+	claim := func(at time.Time) []queue.Job {
+		jobs, err := p.Queue.Claim(t.Context(), queue.Claim{Owner: "there", Kind: "work", Limit: 9, Now: at, Until: at.Add(time.Minute)})
+		p.ok(err)
+		return jobs
+	}
+	if jobs := claim(now.Add(time.Second)); len(jobs) != 0 {
+		t.Errorf("claimed %+v", jobs)
+	}
+	lease := queue.Lease{JobID: first, Fence: 1}
+	held, err := p.Queue.Extend(t.Context(), []queue.Lease{lease}, now.Add(2*time.Minute))
+	p.ok(err)
+	if len(held) != 1 || held[0] != lease {
+		t.Errorf("held %+v", held)
+	}
+	taken := claim(now.Add(3 * time.Minute)) // its process is gone
+	if len(taken) != 1 || taken[0].ID != first || taken[0].Attempt != 2 {
+		t.Fatalf("after its lease %+v", taken)
+	}
+	done := queue.Outcome{Kind: queue.Done}
+	if err := p.Queue.Settle(t.Context(), lease, done); !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("settled with the lost lease: %v", err)
+	}
+	p.ok(p.Queue.Settle(t.Context(), taken[0].Lease, done))
+	if jobs := claim(now.Add(4 * time.Minute)); len(jobs) != 1 || jobs[0].ID != second {
+		t.Errorf("then came %+v", jobs)
+	}
+}
+
+func answerTurn(t *testing.T, p *probe) {
+	turn := p.message("m1")
+	p.insert(turn)
+	answer := func(from ...string) (reply exchange.Reply, moved bool, err error) {
+		reply = p.reply(turn)
+		err = p.Pipeline.InTx(t.Context(), func(tx pipeline.Tx) (err error) {
+			moved, err = tx.AnswerTurn(t.Context(), pipeline.Move{
+				ID: turn.ID, From: from, To: exchange.StateAnswered, Attempt: 1, At: reply.CreatedAt,
+			}, reply, "note 1")
+			return err
+		})
+		return reply, moved, err
+	}
+	if _, moved, err := answer(exchange.StateRunning); moved || err != nil {
+		t.Errorf("answered in the wrong state: %t, %v", moved, err)
+	}
+	if stored := p.turn(turn.ID); stored.ReplyID != "" || stored.Response != nil {
+		t.Errorf("nothing moved, and the turn is %+v", stored)
+	}
+	reply, moved, err := answer(exchange.StateAccepted, exchange.StateRunning)
+	p.ok(err)
+	stored := p.turn(turn.ID)
+	if !moved || stored.State != exchange.StateAnswered || stored.ReplyID != reply.ID || stored.Response == nil {
+		t.Fatalf("moved %t, turn %+v", moved, stored)
+	}
+	p.same(reply.Response, *stored.Response)
+	if _, nativeID, err := p.Records.Reply(t.Context(), reply.ID); err != nil || nativeID != "note 1" {
+		t.Errorf("reply %q, %v", nativeID, err)
+	}
+	if rows := p.timeline(turn.ID); len(rows) != 2 || rows[1] != `2 turn.answered {"attempt":1}` {
+		t.Errorf("timeline %q", rows)
+	}
+	if _, _, err := answer(exchange.StateAnswered); !fault.Is(err, fault.Conflict) {
+		t.Errorf("a second answer: %v, want fault.Conflict", err)
+	}
+	if got := p.turn(turn.ID).ReplyID; got != reply.ID {
+		t.Errorf("after a second answer the reply is %s", got)
+	}
+}

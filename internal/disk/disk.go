@@ -1,0 +1,107 @@
+// Package disk tells whether the disk below a directory is nearly full, cheaply enough to be asked for every message. It
+// frees nothing, and it knows the disk of one directory only: a database elsewhere reports its own.
+package disk
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+var free = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "inbox_disk_free_bytes", Help: "Free bytes on the disk of data_dir, as seen a second ago at most while messages come."})
+
+// Of a disk without a bound that somebody wrote the last twentieth is kept free, and at most usualKept.
+const (
+	usualShare = 20
+	usualKept  = 1 << 30
+	lookEvery  = time.Second
+)
+
+// Options of a Guard. Directory is required.
+type Options struct {
+	Directory string
+	Keep      int64 // bytes that stay free; 0 = the guard never says full, negative = a twentieth of the disk, at most 1 GiB
+	// Space gives free and total bytes; default: what the operating system says. Where it fails the disk counts as free:
+	// the write itself finds out.
+	Space  func(directory string) (free, total uint64, err error)
+	Logger *slog.Logger     // default: slog.Default
+	Now    func() time.Time // default: time.Now
+}
+
+// Guard remembers for a second what the disk said. It may be asked by many at once; nil is never full.
+type Guard struct {
+	options Options
+	mu      sync.Mutex
+	looked  time.Time
+	full    bool
+}
+
+// NewGuard makes a guard.
+func NewGuard(options Options) *Guard {
+	if options.Space == nil {
+		options.Space = space
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	return &Guard{options: options}
+}
+
+// Full says whether nothing more should be stored.
+func (g *Guard) Full() bool {
+	if g == nil || g.options.Keep == 0 {
+		return false
+	}
+	now := g.options.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if since := now.Sub(g.looked); since >= 0 && since < lookEvery {
+		return g.full
+	}
+	g.looked = now
+	left, bound, err := g.look()
+	switch full := err == nil && left < bound; {
+	case err != nil:
+		g.options.Logger.Warn("the free space of the disk is not known", "directory", g.options.Directory, "error", err)
+		g.full = false
+	case full != g.full:
+		g.full = full
+		g.tell(full, left, bound)
+	}
+	return g.full
+}
+
+// Look gives the free bytes, and below how many the disk counts as full.
+func (g *Guard) Look() (left, bound int64, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.look()
+}
+
+func (g *Guard) look() (left, bound int64, err error) {
+	available, total, err := g.options.Space(g.options.Directory)
+	if err != nil {
+		return 0, 0, fmt.Errorf("free space of %s: %w", g.options.Directory, err)
+	}
+	free.Set(float64(available))
+	if bound = g.options.Keep; bound < 0 {
+		bound = int64(min(total/usualShare, usualKept))
+	}
+	return int64(min(available, 1<<62)), bound, nil
+}
+
+func (g *Guard) tell(full bool, left, bound int64) {
+	if full {
+		g.options.Logger.Error("the disk is nearly full: no message is accepted until there is room", "directory", g.options.Directory, "free", left, "wanted", bound)
+		return
+	}
+	g.options.Logger.Info("there is room on the disk again", "directory", g.options.Directory, "free", left)
+}

@@ -1,0 +1,65 @@
+package disk
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestGuardLooksOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, asked, broken := uint64(100), 0, error(nil)
+		guard := NewGuard(Options{Directory: "x", Keep: 50, Logger: slog.New(slog.DiscardHandler), Space: func(string) (uint64, uint64, error) {
+			asked++
+			return left, 1000, broken
+		}})
+		for range 1000 {
+			if guard.Full() {
+				t.Fatal("full at once")
+			}
+		}
+		left = 49
+		if guard.Full() || asked != 1 {
+			t.Fatalf("asked %d times within a second", asked)
+		}
+		<-time.After(time.Second)
+		if !guard.Full() {
+			t.Fatal("not full")
+		}
+		broken = errors.New("no such directory")
+		<-time.After(time.Second)
+		if guard.Full() {
+			t.Fatal("what nobody knows does not stop a server")
+		}
+		broken, left = nil, 50
+		<-time.After(time.Second)
+		if guard.Full() {
+			t.Fatal("still full")
+		}
+	})
+}
+
+func TestUsualBound(t *testing.T) {
+	for total, want := range map[uint64]int64{1000: 50, 20 << 30: 1 << 30, 10 << 40: 1 << 30} {
+		guard := NewGuard(Options{Keep: -1, Space: func(string) (uint64, uint64, error) { return total, total, nil }})
+		if _, bound, err := guard.Look(); err != nil || bound != want {
+			t.Errorf("of %d bytes %d are kept (%v), want %d", total, bound, err, want)
+		}
+	}
+}
+
+func TestRealDisk(t *testing.T) {
+	left, _, err := NewGuard(Options{Directory: t.TempDir(), Keep: -1}).Look()
+	if err != nil || left <= 0 {
+		t.Errorf("%d bytes free, %v", left, err)
+	}
+	if _, _, err := NewGuard(Options{Directory: t.TempDir() + "/none", Keep: -1}).Look(); err == nil {
+		t.Error("a missing directory has free space")
+	}
+	var none *Guard
+	if none.Full() || NewGuard(Options{}).Full() {
+		t.Error("a guard that is off is full")
+	}
+}

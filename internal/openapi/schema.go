@@ -1,0 +1,137 @@
+package openapi
+
+import (
+	"encoding"
+	"encoding/json"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// schemas are the JSON Schemas of Go types as encoding/json writes them (draft 2020-12).
+type schemas struct {
+	named object
+	names map[reflect.Type]string
+}
+
+func newSchemas() *schemas { return &schemas{named: object{}, names: map[reflect.Type]string{}} }
+
+var (
+	marshaler     = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+	timeType      = reflect.TypeFor[time.Time]()
+	rawType       = reflect.TypeFor[json.RawMessage]()
+)
+
+func (s *schemas) of(value any) object { return s.schema(reflect.TypeOf(value)) }
+
+func (s *schemas) schema(t reflect.Type) object {
+	switch {
+	case t == timeType:
+		return object{"type": "string", "format": "date-time"}
+	case t == rawType:
+		return object{}
+	case t.Kind() == reflect.Struct && !t.Implements(marshaler):
+		return s.reference(t)
+	case t.Implements(marshaler):
+		return s.written(t)
+	case t.Implements(textMarshaler):
+		return object{"type": "string"}
+	}
+	return s.plain(t)
+}
+
+// written is a type that writes itself: an instant is one that holds a time, everything else is an object of its own.
+func (s *schemas) written(t reflect.Type) object {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Struct {
+		if t.NumField() == 1 && t.Field(0).Type == timeType {
+			return object{"type": "string", "format": "date-time"}
+		}
+		return object{"type": "object"}
+	}
+	return object{}
+}
+
+func (s *schemas) plain(t reflect.Type) object {
+	switch t.Kind() {
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return object{"type": "integer"}
+	case reflect.Float32, reflect.Float64:
+		return object{"type": "number"}
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Pointer:
+		return s.schema(t.Elem())
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": s.schema(t.Elem())}
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return object{"type": "string", "contentEncoding": "base64"}
+		}
+		return object{"type": "array", "items": s.schema(t.Elem())}
+	}
+	return object{}
+}
+
+// reference puts a struct among the components, under the name of its type; two of one name get their package in front.
+func (s *schemas) reference(t reflect.Type) object {
+	if t.Name() == "" {
+		return s.fields(t)
+	}
+	name, known := s.names[t]
+	if !known {
+		name = strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
+		if _, taken := s.named[name]; taken {
+			owner := path.Base(t.PkgPath())
+			name = strings.ToUpper(owner[:1]) + owner[1:] + name
+		}
+		s.names[t] = name
+		s.named[name] = object{} // types may hold themselves
+		s.named[name] = s.fields(t)
+	}
+	return object{"$ref": "#/components/schemas/" + name}
+}
+
+func (s *schemas) fields(t reflect.Type) object {
+	properties, required := object{}, []string{}
+	s.add(t, properties, &required)
+	slices.Sort(required)
+	written := object{"type": "object", "properties": properties}
+	if len(required) > 0 {
+		written["required"] = required
+	}
+	return written
+}
+
+// add writes the fields of a struct, those of embedded structs among them.
+func (s *schemas) add(t reflect.Type, properties object, required *[]string) {
+	for field := range t.Fields() {
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous && name == "" && field.Type.Kind() == reflect.Struct {
+			s.add(field.Type, properties, required)
+			continue
+		}
+		if !field.IsExported() || name == "-" {
+			continue
+		}
+		if name == "" {
+			name = field.Name
+		}
+		optional := strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
+		schema := s.schema(field.Type)
+		if field.Type.Kind() == reflect.Pointer && !optional {
+			schema = object{"anyOf": []any{schema, object{"type": "null"}}}
+		}
+		properties[name] = schema
+		if !optional {
+			*required = append(*required, name)
+		}
+	}
+}

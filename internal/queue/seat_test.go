@@ -1,0 +1,103 @@
+package queue_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"inbox/internal/queue"
+	"inbox/internal/queue/queuetest"
+)
+
+// sit stores a job with the lease of a seat and starts it, as a transaction would that committed.
+func (r *rig) sit(seat *queue.Seat, job queue.NewJob) {
+	r.Helper()
+	job.ID, job.Kind = queuetest.NewID(), "work"
+	r.store.add(job)
+	r.store.lock.Lock()
+	row := r.store.rows[len(r.store.rows)-1]
+	row.running, row.until, row.Attempt, row.Lease.Fence = true, seat.Until, 1, 1
+	r.store.lock.Unlock()
+	seat.Start(job)
+}
+
+func TestSeatRunsWithoutAClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran []queue.Job
+		r := start(t, &memory{}, queue.KindOptions{Concurrency: 2}, func(_ context.Context, job queue.Job) error {
+			ran = append(ran, job)
+			return nil
+		})
+		if r.Reserve("other") != nil {
+			t.Error("a seat for a kind that nobody handles")
+		}
+		first, second := r.Reserve("work"), r.Reserve("work")
+		if first == nil || second == nil || r.Reserve("work") != nil {
+			t.Fatal("want as many seats as jobs may run")
+		}
+		second.Free()
+		claims := r.store.claims
+		r.sit(first, queue.NewJob{Payload: "mine"})
+		synctest.Wait()
+		if len(ran) != 1 || ran[0].Payload != "mine" || ran[0].Attempt != 1 || r.store.claims != claims {
+			t.Errorf("ran %+v after %d claims more", ran, r.store.claims-claims)
+		}
+		pass(time.Second)
+		if again := r.Reserve("work"); again == nil {
+			t.Error("the place of a job that ended stays taken")
+		} else {
+			again.Free()
+		}
+		r.end()
+		if r.Reserve("work") != nil {
+			t.Error("a seat in a queue that has stopped")
+		}
+	})
+}
+
+func TestSeatsLeaveNoMoreThanThePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int64
+		release := make(chan struct{})
+		r := start(t, &memory{}, queue.KindOptions{Concurrency: 3}, func(context.Context, queue.Job) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			<-release
+			running.Add(-1)
+			return nil
+		})
+		seat := r.Reserve("work")
+		r.add(queue.NewJob{Payload: "1"}, queue.NewJob{Payload: "2"}, queue.NewJob{Payload: "3"})
+		r.sit(seat, queue.NewJob{Payload: "4"})
+		synctest.Wait()
+		if running.Load() != 3 {
+			t.Errorf("%d jobs run; want 3", running.Load())
+		}
+		close(release)
+		pass(10 * time.Second)
+		if most.Load() != 3 || running.Load() != 0 {
+			t.Errorf("%d jobs ran at once, %d still do; want 3 and none", most.Load(), running.Load())
+		}
+		r.end()
+	})
+}
+
+func TestStoppingWaitsForSeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := false
+		r := start(t, &memory{}, queue.KindOptions{}, func(context.Context, queue.Job) error {
+			ran = true
+			return nil
+		})
+		seat := r.Reserve("work")
+		go func() {
+			<-time.After(time.Second) // the commit takes that long
+			r.sit(seat, queue.NewJob{Payload: "late"})
+		}()
+		r.end()
+		if !ran {
+			t.Error("the queue stopped before the job of a seat ran")
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package inbox
+
+import (
+	"bytes"
+	"flag"
+	"net/http"
+	"os"
+	"testing"
+
+	"inbox/internal/httpserver"
+)
+
+var updateDescription = flag.Bool("update-openapi", false, "write docs/openapi.json anew")
+
+//go:generate go test -run ^TestDescription$ . -update-openapi
+
+// TestDescription: every route below /v1 and /api is described, nothing that is not there is, and the committed document
+// is that of the code.
+func TestDescription(t *testing.T) {
+	server := startServer(t)
+	known, there := operations(), map[string]bool{}
+	for _, route := range server.routes {
+		key := route.Method + " " + route.Pattern
+		if there[key] = true; described(route) && known[key].Summary == "" {
+			t.Errorf("%s is not described: add it to describedRoutes", key)
+		}
+	}
+	for key := range known {
+		if !there[key] {
+			t.Errorf("%s is described and not there", key)
+		}
+	}
+	document, err := describe("https://agents.example", server.routes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *updateDescription {
+		if err := os.WriteFile("docs/openapi.json", document, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	committed, err := os.ReadFile("docs/openapi.json")
+	if err != nil || !bytes.Equal(committed, document) {
+		t.Errorf("docs/openapi.json is not that of the code (%v); run: go generate .", err)
+	}
+	for _, path := range []string{"/openapi.json", "/api/openapi.json"} {
+		response, body := fetch(t, server, path, "application/json")
+		if response.StatusCode != http.StatusOK || len(body) < len(document)/2 {
+			t.Errorf("%s: %d, %d bytes", path, response.StatusCode, len(body))
+		}
+	}
+}
+
+func TestUnknownRoutesAreShown(t *testing.T) {
+	document, err := describe("/", []httpserver.Route{{Method: http.MethodGet, Pattern: "/v1/new"}, {Method: http.MethodOptions, Pattern: "/v1/new"}, {Pattern: "/a2a/{agent}"}})
+	if err != nil || !bytes.Contains(document, []byte(`"Not described"`)) || bytes.Contains(document, []byte(`options`)) || bytes.Contains(document, []byte(`a2a`)) {
+		t.Errorf("%s, %v", document, err)
+	}
+}

@@ -1,0 +1,47 @@
+package inbox
+
+import (
+	"context"
+
+	"inbox/adapters/chat"
+	"inbox/agents"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+func (s *Server) newChat() (*chat.Adapter, error) {
+	return chat.New(chat.Options{
+		Domain: s.config.Domain, Receiver: chatReceiver{s.pipeline, s.store, s.logger}, Directory: s.registry, Turns: s.store, Runs: s.pipeline,
+		Tokens: s.store, Blobs: s.blobs, Guests: s.takesGuests, ShowsTools: s.showsTools, Present: s.demands.Present,
+		Origins: s.config.Chat.AllowedOrigins, WaitLimit: s.config.Chat.Wait, Logger: s.logger,
+	})
+}
+
+// takesGuests says whether somebody who proves nothing gets an answer of an agent.
+func (s *Server) takesGuests(name string) bool {
+	entry, known := s.registry.Lookup(name)
+	if !known || entry.Settings.Unverified != agents.UnverifiedAnswer {
+		return false
+	}
+	guest := identity.Address{Local: "guest", Domain: s.config.Domain}
+	return entry.Settings.Access.Decide(identity.PurposeMessage, guest.String(), nil).Allowed
+}
+
+func (s *Server) showsTools(name string) bool {
+	entry, known := s.registry.Lookup(name)
+	return known && entry.Settings.ExposeTools
+}
+
+// tellsHistory is the way of A2A, on which chat messages come too: their clients may know what was said before.
+type tellsHistory struct{ exchange.Channel }
+
+var _ exchange.Historian = tellsHistory{}
+
+// Late says whether the client told an earlier conversation.
+func (tellsHistory) Late(turn exchange.TurnRecord) bool { return chat.Late(turn) }
+
+// Ancestors gives what it told.
+func (tellsHistory) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
+	return chat.Ancestors(ctx, turn)
+}

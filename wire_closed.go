@@ -1,0 +1,50 @@
+package inbox
+
+import (
+	"inbox/engine/moderation"
+	"inbox/engine/pipeline"
+	"inbox/exchange"
+	"inbox/internal/disk"
+)
+
+// closed says which agents take nothing just now, for the engine and for mail, which refuses before it reads a message.
+type closed struct {
+	disk    *disk.Guard
+	lists   *moderation.Lists
+	backlog *pipeline.Backlog
+}
+
+// Closed says why an agent takes no message; an empty name stands for the operator's own mailbox.
+func (c closed) Closed(agent string) exchange.Closure {
+	switch {
+	case c.disk.Full():
+		return exchange.ClosedDisk
+	case agent == "":
+		return ""
+	case c.lists.Paused(agent):
+		return exchange.ClosedPaused
+	case c.backlog.Full(agent):
+		return exchange.ClosedBacklog
+	}
+	return ""
+}
+
+// Paused says whether the operator lets an agent rest.
+func (c closed) Paused(agent string) bool { return c.lists.Paused(agent) }
+
+func (s *Server) newClosed() closed {
+	names := func() (list []string) {
+		for _, agent := range s.registry.Agents() {
+			list = append(list, agent.Name)
+		}
+		return list
+	}
+	return closed{
+		disk: newDiskGuard(s.config), lists: s.lists,
+		backlog: pipeline.NewBacklog(s.store, s.config.Limits.Backlog, names, s.logger),
+	}
+}
+
+func newDiskGuard(c *Config) *disk.Guard {
+	return disk.NewGuard(disk.Options{Directory: c.DataDir, Keep: int64(c.Limits.FreeDisk)})
+}
