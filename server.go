@@ -35,6 +35,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/blob"
+	"inbox/internal/disk"
 	"inbox/internal/httpserver"
 	"inbox/internal/queue"
 	"inbox/internal/safehttp"
@@ -51,6 +52,7 @@ type Server struct {
 	closed   closed
 
 	store    *store.Store
+	seat     *disk.Seat // nil on PostgreSQL
 	blobs    *blob.Files
 	resolver *safehttp.Resolver
 	client   *safehttp.Client
@@ -97,11 +99,8 @@ func New(ctx context.Context, config *Config) (*Server, error) {
 	if err := s.openStorage(ctx); err != nil {
 		return nil, err
 	}
-	if s.registry, err = s.configuredAgents(); err != nil {
-		return nil, errors.Join(err, s.store.Close())
-	}
 	if err := s.build(ctx); err != nil {
-		return nil, errors.Join(err, s.store.Close())
+		return nil, errors.Join(err, s.closeStorage())
 	}
 	s.ready.Store(true)
 	return s, nil
@@ -116,11 +115,22 @@ func (s *Server) openStorage(ctx context.Context) (err error) {
 	if s.store, err = openStore(ctx, s.config, s.logger, s.wake); err != nil {
 		return err
 	}
-	return s.openLists(ctx)
+	if err := s.takeDataDir(ctx); err != nil {
+		return errors.Join(err, s.closeStorage())
+	}
+	if err := s.openLists(ctx); err != nil {
+		return errors.Join(err, s.closeStorage())
+	}
+	return nil
 }
 
+func (s *Server) closeStorage() error { return errors.Join(s.store.Close(), s.seat.Leave()) }
+
 // build makes the engine and the adapters around it.
-func (s *Server) build(ctx context.Context) error {
+func (s *Server) build(ctx context.Context) (err error) {
+	if s.registry, err = s.configuredAgents(); err != nil {
+		return err
+	}
 	if err := s.buildTrust(ctx); err != nil {
 		return err
 	}
@@ -280,7 +290,7 @@ func (s *Server) Close() error {
 	for _, release := range s.closers {
 		release()
 	}
-	return s.store.Close()
+	return s.closeStorage()
 }
 
 func (s *Server) closeLogged() {

@@ -13,6 +13,7 @@ import (
 
 	"inbox/engine/store"
 	"inbox/internal/blob"
+	"inbox/internal/disk"
 )
 
 // openStore opens the database; its error is one sentence that names the key and what to do.
@@ -28,6 +29,24 @@ func openStore(ctx context.Context, config *Config, logger *slog.Logger, notify 
 		return nil, fmt.Errorf("data_dir: cannot open the database in %s: %w", config.DataDir, oneLine(err))
 	}
 	return nil, fmt.Errorf("database_url: cannot open %s: %w; start the database or correct the key", config.DatabaseURL, oneLine(err))
+}
+
+// takeDataDir makes this process the only one that serves a data directory with a SQLite database. What a killed one was
+// at work with is then free at once: nobody has to wait for the end of its leases.
+func (s *Server) takeDataDir(ctx context.Context) (err error) {
+	if s.config.DatabaseURL.Reveal() != "sqlite" {
+		return nil
+	}
+	s.seat, err = disk.Sit(s.config.DataDir)
+	switch {
+	case errors.Is(err, disk.ErrTaken):
+		return fmt.Errorf("data_dir: another inbox serves %s; stop it, give this one its own directory, or use PostgreSQL for several", s.config.DataDir)
+	case err != nil:
+		return fmt.Errorf("data_dir: %w", cause(err))
+	case !s.seat.Sole():
+		return nil
+	}
+	return s.store.FreeLeases(ctx)
 }
 
 func openBlobs(config *Config) (*blob.Files, error) {

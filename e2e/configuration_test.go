@@ -30,6 +30,7 @@ func TestWrongConfigurationIsOneClearSentence(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	living := start(t, instance.Settings{})
 
 	cases := map[string]struct {
 		settings instance.Settings
@@ -63,16 +64,13 @@ func TestWrongConfigurationIsOneClearSentence(t *testing.T) {
 		},
 		"unwritable data directory": {
 			settings: instance.Settings{},
-			change: func(text string) string {
-				lines := strings.Split(text, "\n")
-				for i, line := range lines {
-					if strings.HasPrefix(line, "data_dir") {
-						lines[i] = `data_dir = "` + file + `/data"`
-					}
-				}
-				return strings.Join(lines, "\n")
-			},
-			want: []string{"data_dir", file},
+			change:   func(text string) string { return inDataDir(text, file+"/data") },
+			want:     []string{"data_dir", file},
+		},
+		"data directory of another server": {
+			settings: instance.Settings{},
+			change:   func(text string) string { return inDataDir(text, filepath.Join(living.Directory, "data")) },
+			want:     []string{"data_dir", "another inbox serves"},
 		},
 		"unreachable PostgreSQL": {
 			settings: instance.Settings{Database: "postgres://inbox:hidden@" + nobody + "/inbox"},
@@ -143,4 +141,14 @@ func checkSentence(t *testing.T, output string, want []string) {
 	if len(lines) > 1 {
 		t.Errorf("more than one line:\n%s", output)
 	}
+}
+
+func inDataDir(text, directory string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "data_dir") {
+			lines[i] = `data_dir = "` + directory + `"`
+		}
+	}
+	return strings.Join(lines, "\n")
 }

@@ -95,7 +95,7 @@ func (l *cutListener) Accept() (net.Conn, error) {
 }
 
 func (l *cutListener) cut() {
-	_ = l.Listener.Close()
+	_ = l.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true

@@ -132,6 +132,18 @@ const runnable = `(j.partition_key = '' OR (
 const takeExpired = `UPDATE jobs SET state = 'ready', run_at = lease_until, lease_owner = '', lease_until = 0,
 	reason = 'the worker lost its lease: it was killed or cut off' WHERE kind = $1 AND state = 'running' AND lease_until < $2`
 
+const takeAll = `UPDATE jobs SET state = 'ready', run_at = updated_at, lease_owner = '', lease_until = 0,
+	reason = 'the worker lost its lease: it was killed or cut off' WHERE state = 'running'`
+
+// FreeLeases returns every leased job to the queue at once, for a node that knows that no other one lives. What still
+// runs with such a lease cannot settle it after the next claim, which moves the fence.
+func (s *Store) FreeLeases(ctx context.Context) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		tx.wake(ChannelJob, "")
+		return tx.do(ctx, takeAll)
+	})
+}
+
 const claimJobs = `WITH picked AS MATERIALIZED (SELECT j.id FROM jobs j WHERE j.kind = $1 AND j.state = 'ready'
 			AND j.run_at <= $2 AND ` + runnable + ` ORDER BY j.run_at, j.id LIMIT $3 + 0{skip locked})
 		UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_owner = $4, lease_until = $5,

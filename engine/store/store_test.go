@@ -35,6 +35,7 @@ func TestStore(t *testing.T) {
 					Trust: s, Moderation: s, Suppressions: s, Sessions: s, Bridge: s.Bridge(nil), InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
 						return s.InTx(ctx, func(tx *store.Tx) error { return work(tx) })
 					},
+					FreeLeases: s.FreeLeases,
 					Notified: func() []string {
 						lock.Lock()
 						defer lock.Unlock()

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 var leasedCases = map[string]func(*testing.T, *probe){
 	"nobody claims a job that was stored as leased": storedLeased,
+	"who is alone frees what the dead had":          freedLeases,
 	"an answer ends the turn":                       answerTurn,
 }
 
@@ -49,6 +51,40 @@ func storedLeased(t *testing.T, p *probe) {
 	p.ok(p.Queue.Settle(t.Context(), taken[0].Lease, done))
 	if jobs := claim(now.Add(4 * time.Minute)); len(jobs) != 1 || jobs[0].ID != second {
 		t.Errorf("then came %+v", jobs)
+	}
+}
+
+func freedLeases(t *testing.T, p *probe) {
+	now := time.Now().UTC()
+	running, claimed, later, next := newID(), newID(), newID(), newID()
+	p.tx(func(tx pipeline.Tx) error {
+		job := queue.NewJob{ID: running, Kind: "work", Partition: "p", Payload: "running"}
+		return errors.Join(tx.EnqueueLeased(t.Context(), job, "dead", now.Add(time.Hour)),
+			tx.Enqueue(t.Context(), queue.NewJob{ID: claimed, Kind: "work", Payload: "claimed"}),
+			tx.Enqueue(t.Context(), queue.NewJob{ID: later, Kind: "work", Payload: "later", RunAt: now.Add(time.Hour)}))
+	})
+	p.tx(func(tx pipeline.Tx) error {
+		return tx.Enqueue(t.Context(), queue.NewJob{ID: next, Kind: "work", Partition: "p", Payload: "next"})
+	})
+	claim := func(owner string) (names []string) {
+		at := time.Now().Add(time.Second)
+		jobs, err := p.Queue.Claim(t.Context(), queue.Claim{Owner: owner, Kind: "work", Limit: 9, Now: at, Until: at.Add(time.Hour)})
+		p.ok(err)
+		for _, job := range jobs {
+			names = append(names, job.Payload)
+		}
+		return names
+	}
+	if got := claim("dead"); !slices.Equal(got, []string{"claimed"}) {
+		t.Fatalf("claimed %q", got)
+	}
+	p.ok(p.FreeLeases(t.Context()))
+	if got := claim("living"); !slices.Equal(got, []string{"running", "claimed"}) {
+		t.Errorf("after the death: %q", got)
+	}
+	err := p.Queue.Settle(t.Context(), queue.Lease{JobID: running, Fence: 1}, queue.Outcome{Kind: queue.Done})
+	if !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("settled with the lease of the dead: %v", err)
 	}
 }
 

@@ -62,6 +62,7 @@ type Bench struct {
 	Bridge       BridgeQueue
 	Sessions     Sessions
 	InTx         func(ctx context.Context, work func(TrustTx) error) error
+	FreeLeases   func(ctx context.Context) error
 	Notified     func() []string // "channel payload" of every notification so far
 }
 

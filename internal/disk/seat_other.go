@@ -1,0 +1,13 @@
+//go:build !linux && !darwin
+
+package disk
+
+import (
+	"errors"
+	"os"
+)
+
+var errHeld = errors.New("the lock is held")
+
+// lock is not known here.
+func lock(*os.File) error { return errors.ErrUnsupported }
