@@ -2,7 +2,9 @@ package inbox
 
 import (
 	"context"
+	"net/http"
 
+	"inbox/adapters/a2a"
 	"inbox/adapters/chat"
 	"inbox/agents"
 	"inbox/exchange"
@@ -12,10 +14,19 @@ import (
 
 func (s *Server) newChat() (*chat.Adapter, error) {
 	return chat.New(chat.Options{
-		Domain: s.config.Domain, Receiver: chatReceiver{s.pipeline, s.store, s.logger}, Directory: s.registry, Turns: s.store, Runs: s.pipeline,
+		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Issued: issuedTokens{s.a2a}, Receiver: chatReceiver{s.pipeline, s.store, s.logger}, Directory: s.registry, Turns: s.store, Runs: s.pipeline,
 		Tokens: s.store, Blobs: s.blobs, Guests: s.takesGuests, ShowsTools: s.showsTools, Present: s.demands.Present,
 		Origins: s.config.Chat.AllowedOrigins, WaitLimit: s.config.Chat.Wait, Logger: s.logger,
 	})
+}
+
+// issuedTokens lets the holders of signed tokens into the chat as A2A does.
+type issuedTokens struct{ *a2a.Adapter }
+
+// Credential checks the token of a request to an agent.
+func (i issuedTokens) Credential(r *http.Request, agent exchange.AgentProfile, address string, audiences ...string) (chat.Credential, error) {
+	found, err := i.Adapter.Credential(r, agent, address, audiences...)
+	return chat.Credential{Sender: found.Sender, May: found.May}, err
 }
 
 // takesGuests says whether somebody who proves nothing gets an answer of an agent.

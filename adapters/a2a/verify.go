@@ -50,7 +50,7 @@ func (a *Adapter) verify(r *http.Request, agent exchange.AgentProfile, address s
 func (a *Adapter) checkToken(r *http.Request, agent exchange.AgentProfile, address string) (caller, string, error) {
 	scheme, shown := authorization(r)
 	if a.options.Verifier != nil && webtoken.Signed(shown) {
-		return a.checkSigned(r, agent, address, scheme, shown)
+		return a.checkSigned(r, agent, address, a.audiences(agent))
 	}
 	if !strings.EqualFold(scheme, "Bearer") || !bearer.WellFormed(shown) {
 		return caller{}, "missing", fault.New(fault.Unauthenticated, "a bearer token of this server is needed")
@@ -82,10 +82,11 @@ func authorization(r *http.Request) (scheme, token string) {
 }
 
 // checkSigned takes a token of a configured issuer, or what a peer signed for itself.
-func (a *Adapter) checkSigned(r *http.Request, agent exchange.AgentProfile, address, scheme, shown string) (caller, string, error) {
+func (a *Adapter) checkSigned(r *http.Request, agent exchange.AgentProfile, address string, audiences []string) (caller, string, error) {
+	scheme, shown := authorization(r)
 	presented := webtoken.Presented{
 		Scheme: scheme, Token: shown, Proofs: r.Header.Values("DPoP"), Method: r.Method, URL: address,
-		Audiences: a.audiences(agent), Foreign: a.namesAgent,
+		Audiences: audiences, Foreign: a.namesAgent,
 	}
 	if a.options.Peers != nil {
 		presented.Peer = func(peer identity.Address) bool { return a.options.Peers(agent.Name, peer) }
@@ -116,7 +117,7 @@ func (a *Adapter) audiences(agent exchange.AgentProfile) []string {
 // namesAgent says whether a name is one of an agent here: configured for all, it would open every agent with the token of
 // one. The agent's own names are asked before.
 func (a *Adapter) namesAgent(audience string) bool {
-	return strings.HasPrefix(audience, a.base+"/a2a/") || strings.HasPrefix(audience, a.base+"/.well-known/") || strings.HasPrefix(audience, "@")
+	return strings.HasPrefix(audience, a.base+"/a2a/") || strings.HasPrefix(audience, a.base+"/v1/agent/") || strings.HasPrefix(audience, a.base+"/.well-known/") || strings.HasPrefix(audience, "@")
 }
 
 // issuedSender is what a signed token proves. A peer is its address; the subject of a configured issuer stands behind the

@@ -49,19 +49,24 @@ func (a *Adapter) resume(ctx context.Context, q question, lastEvent string) (run
 		return run{}, fault.InField("Last-Event-ID", "is not the id of an event of this server")
 	}
 	turn, err := a.options.Turns.Turn(ctx, turnID)
-	if err != nil {
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return run{}, runNotFound()
+	case err != nil:
 		return run{}, err
 	}
 	found := run{turn: turn, route: routeOf(turn), after: seq, resumed: true}
 	session := q.input.SessionID
-	if session == "" && q.who.token == nil { // a guest who begins again with the first request of the session
+	if session == "" && q.who.guest() { // a guest who begins again with the first request of the session
 		session, _ = guestSession("", q.input.RunID, q.messageID)
 	}
 	if !found.route.Chat || turn.Agent != q.agent.Name || turn.Principal != a.sender(q.who, q.agent, session).Principal() {
-		return run{}, fault.New(fault.NotFound, "the run was not found")
+		return run{}, runNotFound()
 	}
 	return found, nil
 }
+
+func runNotFound() error { return fault.New(fault.NotFound, "the run was not found") }
 
 // eventID names an event of a stream: the turn and the seq of its row, so that every node can go on after it.
 func eventID(turn string, seq int64) string { return turn + "." + strconv.FormatInt(seq, 10) }

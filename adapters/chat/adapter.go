@@ -12,6 +12,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"inbox/exchange"
@@ -66,7 +67,8 @@ const (
 
 // Options configure an Adapter. Domain and all collaborators are required.
 type Options struct {
-	Domain string // the part after the last @ of our addresses
+	Domain    string // the part after the last @ of our addresses
+	PublicURL string // where HTTP is reached: signed tokens are made out to it
 
 	Receiver  Receiver
 	Directory Directory
@@ -74,6 +76,7 @@ type Options struct {
 	Runs      Runs
 	Tokens    Tokens
 	Blobs     Blobs
+	Issued    Issued // checks signed tokens; nil = none are taken
 
 	// Guests says whether an agent answers people who prove nothing; nil = no agent does.
 	Guests func(agent string) bool
@@ -93,6 +96,7 @@ type Options struct {
 // Adapter is the chat edge of the server.
 type Adapter struct {
 	options Options
+	base    string // PublicURL without a slash at the end
 	tokens  *bearer.Cache
 	log     *slog.Logger
 }
@@ -106,7 +110,7 @@ func New(options Options) (*Adapter, error) {
 		return nil, errors.New("chat: a collaborator is missing")
 	}
 	options.defaults()
-	return &Adapter{options: options, tokens: bearer.NewCache(options.Tokens), log: options.Logger}, nil
+	return &Adapter{options: options, base: strings.TrimSuffix(options.PublicURL, "/"), tokens: bearer.NewCache(options.Tokens), log: options.Logger}, nil
 }
 
 func (o *Options) defaults() {

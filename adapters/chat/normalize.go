@@ -102,7 +102,7 @@ func (a *Adapter) place(q question) (session string, owned owner, err error) {
 		return "", owner{}, sessionNotFound()
 	}
 	owned.agent = q.agent.Name
-	if q.who.token == nil {
+	if q.who.guest() {
 		session, err = guestSession(asked, q.input.RunID, q.messageID)
 		owned.principal = a.sender(q.who, q.agent, session).Principal()
 		return session, owned, err
@@ -121,7 +121,7 @@ func names(q question, session string) (id, run string) {
 		return "chat:run:" + short(run), run
 	case q.messageID != "":
 		conversation := session
-		if q.input.SessionID == "" {
+		if q.input.SessionID == "" && !q.who.guest() { // the session is a new one with each copy; a guest without one is somebody else
 			conversation = ""
 		}
 		key := hash("chat message", q.agent.Name, conversation, q.messageID, digestOf(q.input))

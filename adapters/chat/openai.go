@@ -78,7 +78,7 @@ func (a *Adapter) modelFor(who caller, name string) (exchange.AgentProfile, erro
 		return agent, fault.Newf(fault.NotFound, "The model %q does not exist.", name)
 	}
 	err := a.admit(who, agent)
-	if who.token == nil && fault.Is(err, fault.Forbidden) {
+	if who.guest() && fault.Is(err, fault.Forbidden) {
 		return agent, fault.New(fault.Unauthenticated, fault.Of(err).Public)
 	}
 	return agent, err

@@ -121,7 +121,7 @@ func (a *Adapter) answerChat(w http.ResponseWriter, r *http.Request, found run) 
 }
 
 func wantsStream(r *http.Request) bool {
-	return strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
+	return r.Method != http.MethodHead && strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
 }
 
 func (a *Adapter) answer(found run) ChatAnswer {
@@ -178,11 +178,15 @@ func (a *Adapter) serveSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	agent, known := a.agent(r.URL.Query().Get("agent"))
+	name := r.URL.Query().Get("agent")
+	if name == "" {
+		return fault.InField("agent", "is needed: ?agent= and the name of an agent")
+	}
+	agent, known := a.agent(name)
 	if !known {
 		return noAgent()
 	}
-	if err := a.admit(who, agent); err != nil {
+	if err := a.admitTo(scopeRead, who, agent); err != nil {
 		return err
 	}
 	q := question{agent: agent, who: who, input: chat.Input{SessionID: sessionOf(r)}}

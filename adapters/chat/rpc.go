@@ -22,10 +22,13 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if known {
+	switch {
+	case known:
 		if err := a.admit(who, agent); err != nil {
 			return err
 		}
+	case who.signed != nil: // it is made out to nobody here
+		return badToken()
 	}
 	body, err := readBody(r)
 	if err != nil {

@@ -2,10 +2,12 @@ package chat
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -36,14 +38,23 @@ func (a *Adapter) edge(surface string, serve handler) http.Handler {
 		if err == nil || r.Context().Err() != nil { // or nobody reads
 			return
 		}
-		if fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="inbox"`)
-		}
+		challenge(w.Header(), err)
 		if surface == surfaceOpenAI && outcomeOf(err) == "failed" {
 			a.log.ErrorContext(r.Context(), "a chat request failed", "error", err)
 		}
 		write(w, err)
 	})
+}
+
+// challenge says how to authenticate (RFC 9110, section 11.6.1).
+func challenge(header http.Header, err error) {
+	if refused, is := errors.AsType[*unidentified](err); is {
+		header["Www-Authenticate"] = refused.challenges
+		return
+	}
+	if fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
+		header.Set("WWW-Authenticate", `Bearer realm="inbox"`)
+	}
 }
 
 func outcomeOf(err error) string {
@@ -129,7 +140,7 @@ func (a *Adapter) withPreflight(routes []httpserver.Route) []httpserver.Route {
 
 func (a *Adapter) preflight(methods string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", methods+", OPTIONS")
+		w.Header().Set("Allow", strings.Replace(methods, http.MethodGet, "GET, HEAD", 1)+", OPTIONS")
 		if a.allowOrigin(w, r) {
 			w.Header().Set("Access-Control-Allow-Methods", methods)
 			w.Header().Set("Access-Control-Allow-Headers", headersFor(r.Header.Get("Access-Control-Request-Headers")))

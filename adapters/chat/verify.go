@@ -18,21 +18,28 @@ import (
 
 var callers = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_chat_callers_total",
-	Help: "Callers at the chat edge, by outcome (token, guest, closed, unknown, other_agent, error).",
+	Help: "Callers at the chat edge, by outcome (token, signed, guest, closed, unknown, other_agent, error).",
 }, []string{"outcome"})
 
 // caller is who a request is from: the holder of a token, or a guest, who is known by a session alone.
 type caller struct {
-	token *exchange.Token // nil = a guest
+	token  *exchange.Token // one that the operator made
+	signed *signedToken    // one of an issuer, or of an agent elsewhere; it is checked when the agent is known
 }
+
+func (c caller) guest() bool { return c.token == nil && c.signed == nil }
 
 // identify reads the token of a request. Faults: Unauthenticated for a token that is not valid.
 func (a *Adapter) identify(r *http.Request) (caller, error) {
-	if r.Header.Get("Authorization") == "" {
+	values := r.Header.Values("Authorization")
+	if len(values) == 0 || len(values) == 1 && values[0] == "" {
 		return caller{}, nil
 	}
+	if a.options.Issued != nil && a.options.Issued.Signed(r) {
+		return caller{signed: &signedToken{r, map[string]Credential{}}}, nil
+	}
 	shown := bearer.Of(r)
-	if !bearer.WellFormed(shown) {
+	if !bearer.WellFormed(shown) || len(values) > 1 {
 		callers.WithLabelValues("unknown").Inc()
 		return caller{}, badToken()
 	}
@@ -45,20 +52,31 @@ func (a *Adapter) identify(r *http.Request) (caller, error) {
 		callers.WithLabelValues("unknown").Inc()
 		return caller{}, badToken()
 	}
-	return caller{&token}, nil
+	return caller{token: &token}, nil
 }
 
 func badToken() error { return fault.New(fault.Unauthenticated, "the bearer token is not valid") }
 
-// admit says whether the caller may write to an agent at all; its rules are asked later. Fault: Forbidden (agent runtime
-// contract, section 6.5: permission fails before the request is looked at).
+// admit says whether the caller may write to an agent at all; its rules are asked later. Faults: Forbidden (agent runtime
+// contract, section 6.5: permission fails before the request is looked at), Unauthenticated for a signed token that is not
+// good for the agent.
 func (a *Adapter) admit(who caller, agent exchange.AgentProfile) error {
+	return a.admitTo(scopeSend, who, agent)
+}
+
+// admitTo is admit for what needs another scope of a signed token.
+func (a *Adapter) admitTo(scope string, who caller, agent exchange.AgentProfile) error {
 	switch {
-	case who.token == nil && !a.options.Guests(agent.Name):
+	case who.guest() && !a.options.Guests(agent.Name):
 		callers.WithLabelValues("closed").Inc()
 		return fault.New(fault.Forbidden, "this agent takes no messages without a bearer token")
-	case who.token == nil:
+	case who.guest():
 		callers.WithLabelValues("guest").Inc()
+	case who.signed != nil:
+		if err := a.issued(who, agent, scope); err != nil {
+			return err
+		}
+		callers.WithLabelValues("signed").Inc()
 	case who.token.Agent != "" && !strings.EqualFold(who.token.Agent, agent.Name):
 		callers.WithLabelValues("other_agent").Inc()
 		return fault.New(fault.Forbidden, "the bearer token is not for this agent")
@@ -71,7 +89,10 @@ func (a *Adapter) admit(who caller, agent exchange.AgentProfile) error {
 // sender is what is known of the caller. The holder of a token is the same principal as over A2A; a guest proves nothing
 // and has an address that only the holder of the session can have.
 func (a *Adapter) sender(who caller, agent exchange.AgentProfile, session string) normalized.Sender {
-	if who.token == nil {
+	switch {
+	case who.signed != nil:
+		return who.signed.checked[agent.Name].Sender
+	case who.token == nil:
 		return normalized.Sender{Address: guestAddress(session, a.options.Domain), DisplayName: "Guest", AuthMethod: normalized.AuthNone}
 	}
 	token := who.token
