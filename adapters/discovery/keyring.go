@@ -37,6 +37,7 @@ const (
 	publishedFirst  = 2 * time.Minute // a new key signs when every node publishes it
 	retiredAfter    = 5 * time.Minute // a replaced key's private half is deleted when no node signs with it any more
 	maxKeys         = 32              // published at once; more rotations in a day are refused
+	forgottenLife   = 24 * time.Hour  // the document of a key that is not published any more ends then
 )
 
 // Keyring is the Ed25519 key with which this server vouches, shared by all nodes through the state table. Keys are

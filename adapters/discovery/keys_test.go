@@ -22,10 +22,11 @@ import (
 type table struct {
 	mu     sync.Mutex
 	values map[string][]byte
+	ends   map[string]time.Time // as it was last put; nothing ends by itself
 	down   error
 }
 
-func newTable() *table { return &table{values: map[string][]byte{}} }
+func newTable() *table { return &table{values: map[string][]byte{}, ends: map[string]time.Time{}} }
 
 func (t *table) Get(_ context.Context, namespace, key string) ([]byte, bool, error) {
 	t.mu.Lock()
@@ -34,11 +35,11 @@ func (t *table) Get(_ context.Context, namespace, key string) ([]byte, bool, err
 	return value, found, t.down
 }
 
-func (t *table) Put(_ context.Context, namespace, key string, value []byte, _ time.Time) error {
+func (t *table) Put(_ context.Context, namespace, key string, value []byte, expires time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.down == nil {
-		t.values[namespace+"/"+key] = value
+		t.values[namespace+"/"+key], t.ends[namespace+"/"+key] = value, expires
 	}
 	return t.down
 }
@@ -123,6 +124,35 @@ func TestKeyringRotates(t *testing.T) {
 	}
 	if got := state.secrets(); !slices.Equal(got, []string{"2", "3"}) {
 		t.Errorf("private halves of %v", got)
+	}
+}
+
+// TestForgottenKeysEnd: the document of a key that is not published any more ends a day later, and a node whose pointer
+// to the oldest one is behind goes on with what is there.
+func TestForgottenKeysEnd(t *testing.T) {
+	state, at := newTable(), &clock{time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	ring := NewKeyring(state, "a.example", at.now)
+	for range 2 {
+		if err := ring.Rotate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		at.at = at.at.Add(PreviousKeyLife + time.Hour)
+	}
+	before, err := ring.Signing(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number, ends := range map[string]bool{"1": true, "2": true, "3": false} {
+		if end := state.ends[keyNamespace+"/"+number]; ends == end.IsZero() {
+			t.Errorf("key %s ends at %v", number, end)
+		}
+	}
+	delete(state.values, keyNamespace+"/1")
+	delete(state.values, keyNamespace+"/2")
+	state.values[keyNamespace+"/"+firstNumber] = []byte("1")
+	fresh := NewKeyring(state, "a.example", at.now)
+	if after, err := fresh.Signing(t.Context()); err != nil || after.Kid != before.Kid {
+		t.Errorf("signs with %q, %v; want %q", after.Kid, err, before.Kid)
 	}
 }
 

@@ -34,15 +34,19 @@ func (k *Keyring) load(ctx context.Context) error {
 	return k.forget(ctx)
 }
 
-// read collects the keys from the oldest that matters to the newest.
+// read collects the keys from the oldest that matters to the newest. The pointer to the oldest may be a little behind:
+// what was forgotten there is passed over.
 func (k *Keyring) read(ctx context.Context) ([]storedKey, error) {
 	number, err := k.first(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var keys []storedKey
-	for ; ; number++ {
+	for last := number + maxKeys; ; number++ {
 		value, found, err := k.state.Get(ctx, keyNamespace, strconv.Itoa(number))
+		if err == nil && !found && len(keys) == 0 && number < last {
+			continue
+		}
 		if err != nil || !found {
 			return keys, err
 		}
@@ -76,6 +80,15 @@ func (k *Keyring) forget(ctx context.Context) error {
 	first := strconv.Itoa(k.known[gone].Number)
 	if err := k.state.Put(ctx, keyNamespace, firstNumber, []byte(first), time.Time{}); err != nil {
 		return fmt.Errorf("forget old signing keys: %w", err)
+	}
+	for _, key := range k.known[:gone] {
+		value, err := json.Marshal(key)
+		if err != nil {
+			return fmt.Errorf("encode signing key: %w", err)
+		}
+		if err := k.state.Put(ctx, keyNamespace, strconv.Itoa(key.Number), value, k.now().Add(forgottenLife)); err != nil {
+			return fmt.Errorf("forget old signing keys: %w", err)
+		}
 	}
 	k.known = k.known[gone:]
 	return nil

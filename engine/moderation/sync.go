@@ -24,7 +24,7 @@ var (
 )
 
 const (
-	// readEvery is how late a change of a command on another process is noticed at most; nodes tell each other sooner.
+	// readEvery is how late a change is noticed where nobody tells of it; the store does, also of commands of other processes.
 	readEvery = 2 * time.Second
 	listPage  = 500
 )

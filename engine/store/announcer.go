@@ -151,10 +151,7 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 		return err
 	}
 	connected()
-	notify(ChannelJob, "")
-	notify(ChannelTurn, "")
-	notify(ChannelLists, "")
-	notify(ChannelBridge, "")
+	notifyAll(notify)
 	for {
 		notification, err := connection.WaitForNotification(ctx)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 )
@@ -68,6 +69,54 @@ func TestNodesHearWhoEndsAtOnce(t *testing.T) {
 		expect(t, heard, "job "+kind)
 	}
 	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServersHearCommandsOnTheSameFile: SQLite tells nobody of a commit, and the server hears of a command's all the same,
+// long before it looks by itself.
+func TestServersHearCommandsOnTheSameFile(t *testing.T) {
+	directory := t.TempDir()
+	heard := make(chan string, 100)
+	listening := openWith(t, store.Options{DataDir: directory, Notify: func(channel, payload string) { heard <- channel + " " + payload }})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- listening.Listen(ctx) }()
+	expect(t, heard, "job ", "turn ", "lists ", "bridge ") // something may have been missed before
+	command := openWith(t, store.Options{DataDir: directory})
+	if err := enqueueUntilStored(t, command, "kind"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, heard, "job ", "turn ", "lists ", "bridge ")
+	// While the server itself commits, only the lists are told apart.
+	entry := exchange.ListEntry{ID: newID(), List: exchange.ListBlock, Kind: exchange.TargetHost, Target: "spam.example"}
+	if err := enqueueUntilStored(t, listening, "own"); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.PutListEntries(t.Context(), entry); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, heard, "lists ")
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestListeningEndsWithTheStore: a store that is closed while somebody listens ends it without an error.
+func TestListeningEndsWithTheStore(t *testing.T) {
+	heard := make(chan string, 100)
+	listening, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Notify: func(channel, payload string) { heard <- channel + " " + payload }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- listening.Listen(t.Context()) }()
+	expect(t, heard, "bridge ")
+	if err := listening.Close(); err != nil {
+		t.Error(err)
+	}
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

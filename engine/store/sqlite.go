@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"modernc.org/sqlite"
 )
@@ -31,6 +32,8 @@ type sqliteEngine struct {
 	checkpointer *checkpointer
 	writes       *sql.DB
 	reads        *sql.DB
+	groups       atomic.Int64 // of transactions that this process committed
+	logger       logger
 }
 
 // pragmas of every connection. synchronous=FULL syncs the write-ahead log on each commit: an acknowledged message
@@ -57,7 +60,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err := migrate(ctx, writes, sqliteDialect); err != nil {
 		return nil, errors.Join(unusable(public, err), writes.Close())
 	}
-	reads, err := openPool(ctx, sqliteURL(path, "query_only(ON)"), options.Readers)
+	reads, err := openPool(ctx, sqliteURL(path, "query_only(ON)"), options.Readers+1) // one of them watches the file
 	if err != nil {
 		return nil, errors.Join(unusable(public, err), writes.Close())
 	}
@@ -66,12 +69,16 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 		return nil, errors.Join(unusable(public, err), reads.Close(), writes.Close())
 	}
 	c := startCheckpointer(reads, w, options.Logger)
-	w.committed = c.wrote
-	go w.loop()
-	return &sqliteEngine{
+	e := &sqliteEngine{
 		statements: statements{pool: reads, failed: sqliteFault},
-		writer:     w, checkpointer: c, writes: writes, reads: reads,
-	}, nil
+		writer:     w, checkpointer: c, writes: writes, reads: reads, logger: options.Logger,
+	}
+	w.committed = func(transactions int) {
+		e.groups.Add(1)
+		c.wrote(transactions)
+	}
+	go w.loop()
+	return e, nil
 }
 
 func openPool(ctx context.Context, dsn string, size int) (*sql.DB, error) {
@@ -111,11 +118,6 @@ func (e *sqliteEngine) ping(ctx context.Context) error {
 	if err := e.reads.PingContext(ctx); err != nil {
 		return unavailable("ping", err)
 	}
-	return nil
-}
-
-func (e *sqliteEngine) listen(ctx context.Context, _ func(channel, payload string)) error {
-	<-ctx.Done()
 	return nil
 }
 

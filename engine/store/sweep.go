@@ -57,8 +57,8 @@ func (s *Store) sweep(ctx context.Context, every time.Duration) {
 	}
 }
 
-// sweepOnce removes ended documents, which readers do not see anyway, what ended of tools and tasks, and audit records
-// that are too old or beyond the newest keep.
+// sweepOnce removes ended documents, which readers do not see anyway, what ended of tools, tasks, demands and calls, and
+// audit records that are too old or beyond the newest keep.
 func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 	for _, step := range []struct {
 		query string
@@ -81,7 +81,10 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 			return err
 		}
 	}
-	return nil
+	if err := s.sweepEnded(ctx, endedDemands, time.Now().Add(-demandAge)); err != nil {
+		return err
+	}
+	return s.sweepEnded(ctx, endedDispatches, time.Now().Add(-dispatchAge))
 }
 
 func (s *Store) sweepBatches(ctx context.Context, query string, bound int64) error {
