@@ -15,8 +15,8 @@ type Seat struct {
 	ctx    context.Context //nolint:containedctx // of the worker's loop, for the run
 }
 
-// Reserve keeps a place for a job of the kind. It is nil when none is free, and while the queue does not run. Every seat is
-// started or freed.
+// Reserve keeps a place for a job of the kind. It is nil when none is free, while the queue does not run, and while jobs
+// wait that found no place: those who come later do not overtake them. Every seat is started or freed.
 func (q *Queue) Reserve(kind string) *Seat {
 	w := q.workers[kind]
 	if w == nil {
@@ -24,7 +24,11 @@ func (q *Queue) Reserve(kind string) *Seat {
 	}
 	w.serving.Lock()
 	defer w.serving.Unlock()
-	if w.ctx == nil || w.ctx.Err() != nil || w.take(1) == 0 {
+	if w.ctx == nil || w.ctx.Err() != nil {
+		return nil
+	}
+	if w.waiting.Load() || w.take(1) == 0 {
+		w.waiting.Store(true)
 		return nil
 	}
 	q.running.keep(1)

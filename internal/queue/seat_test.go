@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,9 @@ func TestSeatRunsWithoutAClaim(t *testing.T) {
 			t.Fatal("want as many seats as jobs may run")
 		}
 		second.Free()
+		r.add(queue.NewJob{Payload: "turned away"})
+		synctest.Wait()
+		ran = nil
 		claims := r.store.claims
 		r.sit(first, queue.NewJob{Payload: "mine"})
 		synctest.Wait()
@@ -54,6 +58,42 @@ func TestSeatRunsWithoutAClaim(t *testing.T) {
 		if r.Reserve("work") != nil {
 			t.Error("a seat in a queue that has stopped")
 		}
+	})
+}
+
+// TestNobodyOvertakesWhoWaits: a place that becomes free belongs to the job that waits, not to the next one that comes.
+func TestNobodyOvertakesWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran []string
+		release := make(chan struct{})
+		r := start(t, &memory{}, queue.KindOptions{Concurrency: 1}, func(_ context.Context, job queue.Job) error {
+			ran = append(ran, job.Payload)
+			<-release
+			return nil
+		})
+		first := r.Reserve("work")
+		r.sit(first, queue.NewJob{Payload: "first"})
+		if r.Reserve("work") != nil {
+			t.Fatal("a second place")
+		}
+		r.store.add(queue.NewJob{ID: queuetest.NewID(), Kind: "work", Payload: "waits"}) // its wake-up is still under way
+		release <- struct{}{}
+		synctest.Wait()
+		if seat := r.Reserve("work"); seat != nil {
+			t.Error("a seat before the one that waits")
+		}
+		r.Wake("work")
+		synctest.Wait()
+		if !slices.Equal(ran, []string{"first", "waits"}) {
+			t.Errorf("ran %q", ran)
+		}
+		close(release)
+		pass(10 * time.Second)
+		seat := r.Reserve("work")
+		if seat == nil {
+			t.Fatal("no seat though nobody waits")
+		}
+		seat.Free()
 	})
 }
 

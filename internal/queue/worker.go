@@ -31,6 +31,7 @@ type worker struct {
 	wake    chan struct{} // something may be runnable
 	freed   chan struct{} // a slot is free
 	busy    atomic.Int64  // places that are taken
+	waiting atomic.Bool   // a job found no place; no claim since then had places left over
 	meters  meters
 
 	serving sync.Mutex
@@ -60,6 +61,9 @@ func (w *worker) loop(ctx context.Context) {
 		if free := w.free(); look && free > 0 {
 			free = w.take(free)
 			claimed, err := w.claim(ctx, free)
+			if err == nil && claimed < free {
+				w.waiting.Store(false)
+			}
 			w.busy.Add(int64(claimed - free))
 			look = err == nil && claimed == free && free > 0
 			failures = countFailures(failures, err)
@@ -84,11 +88,14 @@ func (w *worker) serve(ctx context.Context) {
 	w.ctx = ctx
 }
 
-// free is how many jobs the next claim may bring. While it is under way a quarter of the places stay for seats: whoever
-// gets none would wake the next claim.
+// free is how many jobs the next claim may bring. While it is under way a quarter of the places stay for seats, if no job
+// waits: whoever gets none would wake the next claim.
 func (w *worker) free() int {
 	free := w.options.Concurrency - int(w.busy.Load())
-	return min(free-free/4, maxClaim)
+	if !w.waiting.Load() {
+		free -= free / 4
+	}
+	return min(free, maxClaim)
 }
 
 func countFailures(before int, err error) int {
