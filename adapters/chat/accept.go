@@ -15,6 +15,7 @@ type run struct {
 	route   route
 	after   int64 // seq of the last event that the reader has
 	resumed bool
+	calls   []ToolCall // that the client has to execute now
 }
 
 // accept brings a question into the engine and gives its run; the repeat of a question gives the run of the first copy. A
@@ -22,6 +23,9 @@ type run struct {
 func (a *Adapter) accept(ctx context.Context, q question, lastEvent string) (run, error) {
 	if lastEvent != "" {
 		return a.resume(ctx, q, lastEvent)
+	}
+	if found, over, err := a.submit(ctx, &q); over || err != nil {
+		return found, err
 	}
 	in, err := a.inbound(ctx, q)
 	if err != nil {
@@ -80,13 +84,48 @@ func splitEventID(text string) (turn string, seq int64, ok bool) {
 // await waits until nobody needs to wait for the turn any longer, at most Options.WaitLimit. Then it gives the turn as it
 // is: the run goes on in any case, and the same request again finds it.
 func (a *Adapter) await(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
+	turn, err := a.options.Turns.Turn(ctx, turnID)
+	if err != nil {
+		return turn, err
+	}
 	serving, stop := whileServing(ctx)
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, a.options.WaitLimit)
 	defer cancel()
-	turn, err := a.options.Runs.Wait(waiting, turnID)
+	turn, err = a.wait(waiting, turn)
 	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
 		return a.options.Turns.Turn(ctx, turnID)
 	}
 	return turn, err
+}
+
+// awaitRun is await for a client that can execute tools.
+func (a *Adapter) awaitRun(ctx context.Context, found run) (run, error) {
+	turn, err := a.await(ctx, found.turn.ID)
+	if err != nil {
+		return found, err
+	}
+	found.turn = turn
+	found.calls, err = a.calls(ctx, turn)
+	return found, err
+}
+
+// wait blocks until the turn is settled for its client. Only agents whose askers execute tools stop in between.
+func (a *Adapter) wait(ctx context.Context, turn exchange.TurnRecord) (exchange.TurnRecord, error) {
+	if a.options.ToolKind(turn.Agent, "") != ToolOfAsker {
+		return a.options.Runs.Wait(ctx, turn.ID)
+	}
+	for one, err := range a.options.Runs.Follow(ctx, turn.ID, 0) {
+		if err != nil {
+			return turn, err
+		}
+		state, is := strings.CutPrefix(one.Kind, "turn.")
+		if !is || !exchange.Settled(state) {
+			continue
+		}
+		if turn, err = a.options.Turns.Turn(ctx, turn.ID); err != nil || a.settled(turn) {
+			return turn, err
+		}
+	}
+	return turn, ctx.Err()
 }

@@ -78,6 +78,11 @@ type Options struct {
 	Blobs     Blobs
 	Issued    Issued // checks signed tokens; nil = none are taken
 
+	// ToolKind says who executes a client tool of an agent, by any of its names; empty when it is none. With an empty name it
+	// says whether the agent has such tools, and ToolOfAsker if one of them is its asker's. nil = no agent has any.
+	ToolKind func(agent, tool string) string
+	Tools    ToolRequests // required with ToolKind
+
 	// Guests says whether an agent answers people who prove nothing; nil = no agent does.
 	Guests func(agent string) bool
 	// ShowsTools says whether an agent's calls of tools are shown; nil = never.
@@ -116,6 +121,9 @@ func New(options Options) (*Adapter, error) {
 func (o *Options) defaults() {
 	if o.Guests == nil {
 		o.Guests = func(string) bool { return false }
+	}
+	if o.ToolKind == nil {
+		o.ToolKind = func(string, string) string { return "" }
 	}
 	if o.ShowsTools == nil {
 		o.ShowsTools = func(string) bool { return false }

@@ -147,7 +147,7 @@ func (a *Adapter) answerCompletion(w http.ResponseWriter, r *http.Request, found
 // itself: what failed has been repeated here.
 func (a *Adapter) completionError(turn exchange.TurnRecord) *openAIError {
 	switch {
-	case !settled(turn):
+	case !a.settled(turn):
 		return &openAIError{http.StatusGatewayTimeout, OpenAIErrorDetail{Message: "The agent is still working.", Type: "server_error", Code: "timeout"}}
 	case turn.State == exchange.StateRefused:
 		return &openAIError{http.StatusForbidden, OpenAIErrorDetail{Message: a.reply(turn), Type: "invalid_request_error", Code: "refused"}}

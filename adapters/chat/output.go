@@ -14,13 +14,9 @@ const (
 	sentenceRefused = "The agent does not take this message."
 	sentenceHeld    = "The message waits until the operator of this server lets it pass."
 	sentenceWaiting = "The message waits for a decision that is made outside of this conversation."
+	sentenceTool    = "The agent waits for the result of a tool that is executed at your side."
 	sentenceWorking = "The agent is still working. Send the same request again, with the same id, to get its answer."
 )
-
-// settled says whether the turn needs no more waiting.
-func settled(turn exchange.TurnRecord) bool {
-	return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn)
-}
 
 // output is the chat output of a turn (agent runtime contract, section 6.1).
 func (a *Adapter) output(found run) map[string]any {
@@ -105,6 +101,9 @@ func (a *Adapter) reply(turn exchange.TurnRecord) string {
 	case exchange.StateHeld:
 		return sentenceHeld
 	case exchange.StateWaiting:
+		if a.askerRuns(turn) {
+			return sentenceTool
+		}
 		return sentenceWaiting
 	}
 	return ""

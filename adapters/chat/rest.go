@@ -38,6 +38,8 @@ type ChatAnswer struct {
 	Reply     string `json:"reply"` // Markdown
 	Completed bool   `json:"completed"`
 	Status    string `json:"status"` // of run control
+
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"` // that the client has to execute
 }
 
 // ChatStart is the first event of a stream: the message is kept, and this is how to come back to it.
@@ -107,13 +109,12 @@ func (a *Adapter) answerChat(w http.ResponseWriter, r *http.Request, found run) 
 		return a.stream(w, r, found, restFrames{a})
 	}
 	allowWait(w, a.options.WaitLimit)
-	turn, err := a.await(r.Context(), found.turn.ID)
+	found, err := a.awaitRun(r.Context(), found)
 	if err != nil {
 		return err
 	}
-	found.turn = turn
 	status := http.StatusOK
-	if !settled(turn) {
+	if !a.settled(found.turn) {
 		status = http.StatusAccepted
 	}
 	httpserver.WriteJSON(w, status, a.answer(found))
@@ -128,7 +129,7 @@ func (a *Adapter) answer(found run) ChatAnswer {
 	status := statusOf(found.turn)
 	return ChatAnswer{
 		Session: found.route.Session, SessionID: found.route.Session, RunID: found.route.Run, Reply: a.reply(found.turn),
-		Completed: status == statusCompleted, Status: status,
+		Completed: status == statusCompleted, Status: status, ToolCalls: found.calls,
 	}
 }
 
@@ -242,7 +243,7 @@ func (s *ChatSession) add(a *Adapter, turn exchange.TurnRecord) {
 	s.Messages = append(s.Messages, ChatMessage{
 		Role: normalized.RoleUser, Content: normalized.PlainText(turn.Message.Parts), RunID: kept.Run, At: turn.AcceptedAt.UTC(),
 	})
-	if !settled(turn) {
+	if !a.settled(turn) {
 		s.Running = &ChatStart{kept.Session, kept.Run, eventID(turn.ID, 0)}
 		return
 	}

@@ -85,7 +85,7 @@ func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request chat
 		return a.stream(w, r, found, &rpcFrames{adapter: a, id: request.ID, silent: request.Input.TokenStreaming != nil && !*request.Input.TokenStreaming})
 	}
 	allowWait(w, a.options.WaitLimit)
-	found.turn, err = a.await(r.Context(), found.turn.ID)
+	found, err = a.awaitRun(r.Context(), found)
 	if err != nil {
 		if r.Context().Err() == nil {
 			a.refuseRPC(r.Context(), w, request.ID, err)
@@ -98,12 +98,16 @@ func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request chat
 
 // lastFrame is the one with the Task, or says that there is none yet.
 func (a *Adapter) lastFrame(id any, found run) map[string]any {
-	if !settled(found.turn) {
+	if !a.settled(found.turn) {
 		return chat.ErrorFrame(id, chat.InternalError, sentenceWorking)
 	}
 	task := chat.TaskOf(a.output(found))
 	if status := statusOf(found.turn); status != statusCompleted { // the two states of the contract do not say why
-		task["metadata"] = map[string]any{"inbox": map[string]any{"status": status, "state": found.turn.State}}
+		more := map[string]any{"status": status, "state": found.turn.State}
+		if len(found.calls) > 0 {
+			more["toolCalls"] = found.calls
+		}
+		task["metadata"] = map[string]any{"inbox": more}
 	}
 	return chat.ResultFrame(id, task)
 }
@@ -123,6 +127,9 @@ func (a *Adapter) refuseRPC(ctx context.Context, w http.ResponseWriter, id any, 
 func rpcText(err error, known *fault.Fault) string {
 	if refused, is := errors.AsType[*chat.Error](err); is {
 		return refused.Text
+	}
+	if text, is := toolRefusal(err); is {
+		return text
 	}
 	text := known.Public
 	if known.Field != "" {

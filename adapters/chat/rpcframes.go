@@ -22,5 +22,9 @@ func (f *rpcFrames) delta(found run, delta chat.Delta) []event {
 }
 
 func (f *rpcFrames) end(found run, _ []exchange.Event) []event {
-	return []event{{data: f.adapter.lastFrame(f.id, found)}}
+	var list []event
+	for _, delta := range callDeltas(found.calls) {
+		list = append(list, f.delta(found, delta)...)
+	}
+	return append(list, event{data: f.adapter.lastFrame(f.id, found)})
 }

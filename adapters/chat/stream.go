@@ -112,10 +112,13 @@ func (f *follower) deltas(one exchange.Event, deltas []chat.Delta) bool {
 // settled ends the stream of a turn that ended, or that waits for somebody.
 func (f *follower) settled(ctx context.Context, one exchange.Event) (over bool, err error) {
 	turn, err := f.adapter.options.Turns.Turn(ctx, one.TurnID)
-	if err != nil || !settled(turn) {
+	if err != nil || !f.adapter.settled(turn) {
 		return false, err // it waited once, and goes on
 	}
 	f.found.turn = turn
+	if f.found.calls, err = f.adapter.calls(ctx, turn); err != nil {
+		return false, err
+	}
 	f.out.write(eventID(one.TurnID, one.Seq), f.form.end(f.found, f.steps)...)
 	return true, nil
 }

@@ -27,6 +27,9 @@ type ClientTool struct {
 	AtMostOnce bool `toml:"at_most_once"`
 	// Whether results hold texts of strangers (web pages, mails): they are marked as such for the model.
 	Untrusted bool `toml:"untrusted"`
+	// Whether the chat client that sent the message executes it, such as the page in which the chat stands: the call stands
+	// in its answer, and whoever wrote the message can say what comes out.
+	Asker bool `toml:"asker"`
 }
 
 // setDefaults fills a table [[agents.client_tools]] before its keys are read.

@@ -1,0 +1,237 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"inbox/agents/chat"
+	"inbox/agents/envelope"
+	"inbox/agents/tool"
+	"inbox/agents/tool/request"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// ToolRequests are the calls of tools that programs outside execute (agent runtime contract, section 5).
+type ToolRequests interface {
+	// ToolRequests lists requests, oldest first.
+	ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error)
+	// Submit hands in the result of a request of an agent, for a by that its timeline tells. A request that has one gives
+	// that, with Duplicate. Its refusals are *request.Error.
+	Submit(ctx context.Context, agent, by string, result map[string]any) (*request.Envelope, error)
+}
+
+// Kinds of a client tool, by who executes it.
+const (
+	ToolOfProgram = "program" // a program of the operator
+	ToolOfAsker   = "asker"   // the client that sent the message
+)
+
+// toolMemory is how many of the newest turns of a session are looked through for the call of a result.
+const toolMemory = 50
+
+// ToolCall is a call that the client of a paused run has to execute. Its members are those of a data part.
+type ToolCall struct {
+	ID        string         `json:"toolCallId"`
+	Tool      string         `json:"toolId"`
+	Arguments map[string]any `json:"arguments"`
+	TimeoutAt string         `json:"timeoutAt,omitempty"`
+}
+
+// askerRuns says whether a turn waits for its asker to execute a tool.
+func (a *Adapter) askerRuns(turn exchange.TurnRecord) bool {
+	name, is := strings.CutPrefix(turn.Reason, exchange.WaitingTool+" (")
+	return is && turn.State == exchange.StateWaiting && a.options.ToolKind(turn.Agent, strings.TrimSuffix(name, ")")) == ToolOfAsker
+}
+
+// settled says whether the client needs to wait no more: the turn ended, or waits for somebody, the client itself among
+// them.
+func (a *Adapter) settled(turn exchange.TurnRecord) bool {
+	return exchange.Settled(turn.State) && (!exchange.GoesOnByItself(turn) || a.askerRuns(turn))
+}
+
+// calls are what the client has to execute now.
+func (a *Adapter) calls(ctx context.Context, turn exchange.TurnRecord) ([]ToolCall, error) {
+	if !a.askerRuns(turn) {
+		return nil, nil
+	}
+	pending, err := a.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, Limit: toolMemory})
+	if err != nil {
+		return nil, err
+	}
+	var list []ToolCall
+	for _, one := range pending {
+		document, err := request.FromRow(one.Request, one.Status, one.Result)
+		if err != nil {
+			return nil, err
+		}
+		call := ToolCall{ID: envelope.Text(document["tool_call_id"]), Tool: one.ToolName, Arguments: envelope.Assoc(document["parameters"])}
+		if !one.TimeoutAt.IsZero() {
+			call.TimeoutAt = one.TimeoutAt.UTC().Format(time.RFC3339)
+		}
+		list = append(list, call)
+	}
+	return list, nil
+}
+
+// callDeltas are the calls as steps of a growing answer.
+func callDeltas(calls []ToolCall) []chat.Delta {
+	var list []chat.Delta
+	for i, call := range calls {
+		arguments, err := json.Marshal(call.Arguments)
+		if err != nil {
+			continue // values out of JSON always encode
+		}
+		list = append(list, chat.Delta{"type": "tool_call", "tool_call_id": call.ID, "tool_name": call.Tool, "index": i},
+			chat.Delta{"type": "tool_argument", "tool_call_id": call.ID, "text": string(arguments), "index": i})
+	}
+	return list
+}
+
+// submit hands in the results that a question brings for calls of its session. Those of tools that only the client knows
+// stay with the question. It gives the run that goes on when nothing else is in the question.
+func (a *Adapter) submit(ctx context.Context, q *question) (found run, over bool, err error) {
+	if len(q.input.Continuations) == 0 {
+		return run{}, false, nil
+	}
+	messages, err := q.input.Messages()
+	if err != nil {
+		return run{}, false, fault.Wrap(fault.Malformed, err.Error(), err)
+	}
+	results := toolParts(messages)
+	requests, err := a.requestsOf(ctx, *q)
+	if err != nil {
+		return run{}, false, err
+	}
+	known := map[string]exchange.ToolRequest{}
+	for _, result := range results {
+		one, err := a.requestFor(*q, result, requests)
+		if err != nil {
+			return run{}, false, err
+		}
+		if one.ID != "" {
+			known[result.ID] = one
+		}
+	}
+	turn := ""
+	for _, result := range results {
+		if one, is := known[result.ID]; is {
+			if err := a.handIn(ctx, one, result); err != nil {
+				return run{}, false, err
+			}
+			turn = max(turn, one.TurnID)
+		}
+	}
+	if turn == "" {
+		return run{}, false, nil
+	}
+	if q.input.Continuations = without(q.input.Continuations, known); q.input.Message != "" || len(q.input.Continuations)+len(q.input.Attachments) > 0 {
+		return run{}, false, nil
+	}
+	found, err = a.goesOn(ctx, *q, turn)
+	return found, true, err
+}
+
+// requestsOf gives the requests of the question's session by the call's id; the newest of an id counts.
+func (a *Adapter) requestsOf(ctx context.Context, q question) (map[string]exchange.ToolRequest, error) {
+	found := map[string]exchange.ToolRequest{}
+	if q.input.SessionID == "" || a.options.ToolKind(q.agent.Name, "") == "" {
+		return found, nil
+	}
+	session, owned, err := a.place(q)
+	if err != nil {
+		return nil, err
+	}
+	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{
+		Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), Limit: toolMemory,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, turn := range turns {
+		list, err := a.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, All: true, Limit: toolMemory})
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range list {
+			document, err := request.FromRow(one.Request, one.Status, one.Result)
+			if err != nil {
+				return nil, err
+			}
+			id := envelope.Text(document["tool_call_id"])
+			if kept, there := found[id]; !there || kept.TurnID <= one.TurnID {
+				found[id] = one
+			}
+		}
+	}
+	return found, nil
+}
+
+// requestFor finds the request of a result. Nobody answers for a tool of the operator, nor for a call that was not made
+// here: such a result would be believed.
+func (a *Adapter) requestFor(q question, result normalized.Part, requests map[string]exchange.ToolRequest) (exchange.ToolRequest, error) {
+	one, there := requests[result.ID]
+	if there && a.options.ToolKind(q.agent.Name, one.ToolName) == ToolOfAsker {
+		if !sameTool(result.Name, one.ToolName) {
+			return one, fault.New(fault.Malformed, "the toolId is not that of the call")
+		}
+		return one, nil
+	}
+	if there || a.options.ToolKind(q.agent.Name, result.Name) != "" {
+		return one, request.AsFault(&request.Error{Code: request.CodeResult, Reason: request.ReasonNotFound})
+	}
+	return exchange.ToolRequest{}, nil
+}
+
+// sameTool compares the name that a client uses with that of the declaration: models know another form of it.
+func sameTool(used, declared string) bool {
+	_, bare, _ := strings.Cut(declared, "/")
+	return used == declared || used == tool.ProviderSafeName(declared) || used == bare
+}
+
+func (a *Adapter) handIn(ctx context.Context, one exchange.ToolRequest, result normalized.Part) error {
+	value, err := envelope.Decode(result.Result, envelope.Limits{Bytes: chat.MaxInputBytes, Depth: maxDepth})
+	if err != nil {
+		return fault.Wrap(fault.Malformed, "the result of a tool is no JSON", err)
+	}
+	_, err = a.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": true, "result": value})
+	return request.AsFault(err)
+}
+
+// without leaves out the calls that were answered and their results.
+func without(messages []any, known map[string]exchange.ToolRequest) []any {
+	var rest []any
+	for _, message := range messages {
+		id := envelope.Text(envelope.Assoc(envelope.Assoc(message)["metadata"])["tool_call_id"])
+		if _, is := known[id]; !is {
+			rest = append(rest, message)
+		}
+	}
+	return rest
+}
+
+// goesOn gives the run whose tool was executed, under the name that the client wants for it.
+func (a *Adapter) goesOn(ctx context.Context, q question, turnID string) (run, error) {
+	turn, err := a.options.Turns.Turn(ctx, turnID)
+	if err != nil {
+		return run{}, err
+	}
+	found := run{turn: turn, route: routeOf(turn)}
+	if named := strings.TrimSpace(q.input.RunID); named != "" {
+		found.route.Run = named
+	}
+	return found, nil
+}
+
+// toolRefusal is what a client reads of a refused result.
+func toolRefusal(err error) (text string, is bool) {
+	refused, is := errors.AsType[*request.Error](err)
+	if !is {
+		return "", false
+	}
+	return refused.Error(), true
+}
