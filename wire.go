@@ -251,6 +251,17 @@ func (s *Server) mailTransport(options *email.Options) (err error) {
 	return err
 }
 
+// pageRoutes are the agents' pages, at whose addresses other servers find the actor.
+func (s *Server) pageRoutes() []httpserver.Route {
+	routes := s.pages.Routes()
+	for i := range routes {
+		if routes[i].Pattern == console.ProfilePattern {
+			routes[i].Handler = s.activitypub.AtProfile(routes[i].Handler)
+		}
+	}
+	return routes
+}
+
 func (s *Server) buildHTTP() (err error) {
 	s.pages = console.NewPages(s.registry, s.config.PublicURL, s.mailAddress, operatorLines(s.config)...).WithChat(s.takesGuests)
 	found, err := s.newDiscovery()
@@ -264,7 +275,7 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, s.chat.Routes()...)
 	routes = append(routes, s.bridge.Routes()...)
 	routes = append(routes, s.mailRoutes()...)
-	routes = append(routes, s.pages.Routes()...)
+	routes = append(routes, s.pageRoutes()...)
 	routes = append(routes, s.pull.Routes()...)
 	routes = append(routes, s.clientTools.Routes()...)
 	routes = append(routes, console.NewPolicyPages(console.PolicyOptions{

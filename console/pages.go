@@ -47,11 +47,14 @@ func (p *Pages) WithChat(chat func(agent string) bool) *Pages {
 	return p
 }
 
+// ProfilePattern is the route of an agent's page.
+const ProfilePattern = "/@{agent}"
+
 // Routes are the page of the host, with its agents, and one page per agent.
 func (p *Pages) Routes() []httpserver.Route {
 	return []httpserver.Route{
 		{Method: http.MethodGet, Pattern: "/", Handler: http.HandlerFunc(p.host)},
-		{Method: http.MethodGet, Pattern: "/@{agent}", Handler: http.HandlerFunc(p.profile)},
+		{Method: http.MethodGet, Pattern: ProfilePattern, Handler: http.HandlerFunc(p.profile)},
 	}
 }
 

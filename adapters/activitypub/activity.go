@@ -129,11 +129,9 @@ func (a *Adapter) unfollow(ctx context.Context, agent, actor string) (string, er
 	return outcomeOf(a.options.State.Delete(ctx, followerNamespace+agent, actor))
 }
 
-// actorUpdated lets the next message fetch profile and key anew.
+// actorUpdated lets the next message fetch profile and key anew; of an actor who was fetched a moment ago the one after a
+// pause, so that a storm of Updates costs few fetches and the last one still counts.
 func (a *Adapter) actorUpdated(ctx context.Context, in *incoming) (string, error) {
-	if a.now().Sub(in.by.actor.FetchedAt) < refreshPause {
-		return outcomeIgnored, nil
-	}
 	return outcomeOf(a.remote.expire(ctx, in.by.actor, in.by.keyID))
 }
 

@@ -199,6 +199,31 @@ func TestUpdatedActorIsFetchedAgain(t *testing.T) {
 	}
 }
 
+// TestActorUpdatedTwiceInAMinute: an Update that comes right after the actor was read counts as well, and a storm of them
+// costs one fetch in five minutes.
+func TestActorUpdatedTwiceInAMinute(t *testing.T) {
+	r := newRig(t)
+	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
+	r.remote.addActor("alice", aliceKey(), func(doc map[string]any) { doc["name"] = "Alice Liddell" })
+	update := func() {
+		r.want(r.deliver(r.simple("Update", map[string]any{"id": r.remote.actor("alice"), "type": "Person"})).sign(), http.StatusAccepted, "")
+	}
+	for range 5 {
+		update()
+	}
+	if n := r.remote.count("/users/alice"); n != 1 {
+		t.Errorf("fetched %d times, want once", n)
+	}
+	r.clock.Store(int64(refreshPause))
+	r.want(r.deliver(r.mentionNote("2", "hello")).sign(), http.StatusAccepted, "")
+	for range 5 {
+		update()
+	}
+	if name := r.engine.messages()[1].Message.Sender.DisplayName; name != "Alice Liddell" || r.remote.count("/users/alice") != 2 {
+		t.Errorf("name %q after %d fetches, want the new one after 2", name, r.remote.count("/users/alice"))
+	}
+}
+
 func TestOtherActivitiesAreAcknowledged(t *testing.T) {
 	r := newRig(t)
 	for _, kind := range []string{"Like", "Announce", "Add", "View", "Move", "Flag", "EmojiReact", "https://example.org/Strange"} {

@@ -69,6 +69,8 @@ type State interface {
 	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
 	Swap(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (swapped bool, err error)
 	Delete(ctx context.Context, namespace, key string) error
+	// Several gives those documents of the keys, at most 100, that are there.
+	Several(ctx context.Context, namespace string, keys []string) (values map[string][]byte, err error)
 	Count(ctx context.Context, namespace string) (int64, error)
 	// List gives documents with keys after the given one, in byte order of their keys.
 	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
@@ -177,6 +179,7 @@ type Adapter struct {
 	followed      *cache[bool]   // agent → whether anybody follows it
 	blocking      *cache[bool]   // agent → whether anybody blocks it
 	media         mediaSecret
+	pictures      *cache[[2]int] // digest → width and height; 0 = they cannot be read
 }
 
 // Bounds of the caches, in entries.
@@ -198,7 +201,7 @@ func New(options Options) (*Adapter, error) {
 		schemes: newCache[knownScheme](maxCachedHosts), actors: newCache[document](maxCachedAgents),
 		followed: newCache[bool](maxCachedAgents), blocking: newCache[bool](maxCachedAgents),
 		named:  newCache[string](maxCachedAgents),
-		secure: newCache[bool](maxCachedHosts),
+		secure: newCache[bool](maxCachedHosts), pictures: newCache[[2]int](maxCachedAgents),
 
 		refusals:      newTally(options.MaxRefusals, refusalPeriod, maxCachedHosts),
 		confirmations: newTally(maxConfirmations, confirmationPeriod, maxCachedHosts),

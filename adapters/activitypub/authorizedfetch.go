@@ -6,11 +6,11 @@ import (
 	"inbox/internal/fault"
 )
 
-// mayRead says whether a request may read what is open to everybody, and answers it when not. In secure mode that is
-// every signer whom the operator does not exclude. The server's own actor is always open: without its key nobody could
-// check our own signed requests.
+// mayRead says whether a request may read a document that is open to everybody, and answers it when not. In secure mode
+// that is every signer whom the operator does not exclude. The server's own actor is always open: without its key nobody
+// could check our own signed requests. Pages for people are no documents; what has none is a document whatever is asked for.
 func (a *Adapter) mayRead(w http.ResponseWriter, r *http.Request) bool {
-	if !a.options.AuthorizedFetch || accepts(r) == formPage {
+	if !a.options.AuthorizedFetch {
 		return true
 	}
 	if err := a.signedByAnybody(r); err != nil {
@@ -31,7 +31,12 @@ func (a *Adapter) signedByAnybody(r *http.Request) error {
 	}
 	signed, err := a.checkClaim(r, nil)
 	if err == nil {
-		_, err = a.verifyWith(r.Context(), signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
+		_, err = a.verifyWith(r.Context(), signed.KeyID, func(found *remoteKey) error {
+			if a.options.ActorAllowed != nil && !a.options.ActorAllowed(found.actor.ID) {
+				return errNotAdmitted
+			}
+			return signed.Verify(found.key)
+		})
 	}
 	if err != nil {
 		return asRefusal(err)

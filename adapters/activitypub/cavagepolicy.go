@@ -105,11 +105,18 @@ func (s *cavageSignature) checkTime(r signedRequest, now time.Time) error {
 			return errors.New("date header is not an HTTP date")
 		}
 	}
-	expires := time.Time{}
-	if s.covers("(expires)") {
-		expires = time.Unix(s.Expires, 0)
+	return checkWindow(made, s.expiry(made), now)
+}
+
+// expiry is when the signer wants the signature to end; zero = it did not say. A time that the signature does not cover
+// can only shorten its life: whoever passes the request on could have written it.
+func (s *cavageSignature) expiry(made time.Time) time.Time {
+	expires := time.Unix(s.Expires, 0)
+	switch {
+	case !s.HasExpires, !s.covers("(expires)") && expires.After(made.Add(defaultLife)):
+		return time.Time{}
 	}
-	return checkWindow(made, expires, now)
+	return expires
 }
 
 // Time window of a signature: Mastodon's, which all peers keep to.

@@ -101,7 +101,8 @@ func (a *Adapter) file(made *note, reply exchange.Reply, part normalized.Part) s
 	if description == "" {
 		description = part.Description
 	}
-	made.Attachment = append(made.Attachment, noteFile{attachmentType(part.MIME), part.MIME, address, description, part.Size})
+	width, height := a.pictureSize(part)
+	made.Attachment = append(made.Attachment, noteFile{attachmentType(part.MIME), part.MIME, address, description, width, height, part.Size})
 	return ""
 }
 

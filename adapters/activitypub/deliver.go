@@ -251,7 +251,7 @@ func (a *Adapter) resolve(ctx context.Context, address identity.Address) (person
 		return person{}, errors.New("webfinger names no actor on another server")
 	}
 	actor, found := a.remote.storedActor(ctx, iri)
-	if !found || a.now().Sub(actor.FetchedAt) >= keyLife {
+	if !found || !actor.fresh(a.now()) {
 		if actor, err = a.remote.fetchActor(ctx, iri); err != nil {
 			return person{}, err
 		}

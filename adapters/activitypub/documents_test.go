@@ -85,6 +85,14 @@ func TestContentNegotiation(t *testing.T) {
 		{"application/json", 200, ""}, {"text/html, application/activity+json", 200, ""},
 		{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", 303, "/@echo"}, {"text/html", 303, "/@echo"},
 		{"image/png", 406, ""},
+		// what Mastodon's search, Misskey, Lemmy and GoToSocial send
+		{`application/activity+json, application/ld+json; profile="https://www.w3.org/ns/activitystreams", text/html;q=0.1`, 200, ""},
+		{"application/activity+json, application/ld+json", 200, ""}, {`application/activity+json,application/ld+json;profile="https://www.w3.org/ns/activitystreams"`, 200, ""},
+		{"Application/Activity+JSON ; q=0.9 , */* ; q=0.1", 200, ""}, {`application/ld+json; profile="https://other.example/"`, 200, ""},
+		// what is preferred counts, and what is refused is not sent
+		{"text/html, application/activity+json;q=0.5", 303, "/@echo"}, {"text/html;q=0.5, application/activity+json;q=0.5", 200, ""},
+		{"application/activity+json;q=0, */*", 303, "/@echo"}, {"application/activity+json;q=0", 406, ""}, {"text/html;q=0, */*", 200, ""},
+		{"application/activity+json;q=high", 200, ""}, {"*/*;q=0", 406, ""}, {"text/*", 303, "/@echo"}, {"application/activity+jsonx", 406, ""},
 	}
 	for _, c := range cases {
 		status, header, _ := r.fetch("/agents/echo", c.accept)

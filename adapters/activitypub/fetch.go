@@ -172,7 +172,7 @@ func isActivityType(header string, needProfile bool) bool {
 		return true
 	}
 	media, parameters, err := mime.ParseMediaType(header)
-	if err != nil {
+	if err != nil && media != "application/activity+json" { // of that no parameter counts, so a malformed one costs nothing
 		return false
 	}
 	switch media {

@@ -2,6 +2,7 @@ package activitypub
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +126,26 @@ func TestSpreadLeavesOutWhoWantsNothing(t *testing.T) {
 }
 
 // TestFollowersOnly: only who follows the agent is answered.
+// TestSpreadReadsFollowersTogether: a page of followers costs two reads, however many they are.
+func TestSpreadReadsFollowersTogether(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.FollowersGetReplies = true })
+	reply := r.reply(r.question("1", "hello"), "hi")
+	for i := range spreadPage - 1 {
+		actor := fmt.Sprintf("https://server%d.example/users/a", i)
+		if err := r.adapter.putJSON(t.Context(), followerNamespace+"echo", actor, follower{Inbox: actor + "/inbox"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.state.gets, r.state.batches = 0, 0
+	places, next, err := r.adapter.Spread(t.Context(), reply, "")
+	if err != nil || next != "" || len(places) != spreadPage-1 {
+		t.Fatalf("%d places, next %q, %v", len(places), next, err)
+	}
+	if r.state.gets != 0 || r.state.batches != 1 {
+		t.Errorf("%d single reads and %d of several, want 0 and 1", r.state.gets, r.state.batches)
+	}
+}
+
 func TestFollowersOnly(t *testing.T) {
 	h := newHouse(t, func(_ *house, o *Options) { o.FollowersOnly = func(agent string) bool { return agent == "echo" } })
 	h.accept(h.mentionNote("1", "as a stranger"))

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+	"golang.org/x/text/unicode/norm"
 )
 
 // Limits of HTML to text. The parser itself refuses more than 512 open elements.
@@ -61,12 +62,12 @@ func stripTags(content string) string {
 
 // literal cleans text that is no HTML and drops the leading mentions of the reader.
 func (r reader) literal(content string) string {
-	text := strings.TrimSpace(strings.Map(func(c rune) rune {
+	text := norm.NFC.String(strings.TrimSpace(strings.Map(func(c rune) rune {
 		if c != '\n' && c != '\t' && unwanted(c) {
 			return -1
 		}
 		return c
-	}, strings.ReplaceAll(clip(content, maxHTMLBytes), "\r\n", "\n")))
+	}, strings.ReplaceAll(clip(content, maxHTMLBytes), "\r\n", "\n"))))
 	for len(text) >= len(r.address) && strings.EqualFold(text[:len(r.address)], r.address) {
 		rest := strings.TrimLeft(text[len(r.address):], ",:")
 		if rest != "" && !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "\n") {
@@ -85,7 +86,7 @@ func (r reader) finish(text string) string {
 	text = head + rest
 	text = strings.ReplaceAll(text, string(markUs), r.address)
 	text = unmarked.Replace(text)
-	return strings.TrimSpace(text)
+	return norm.NFC.String(strings.TrimSpace(text))
 }
 
 // leading splits the text into the mentions of others that it begins with and the rest, without mentions of us.

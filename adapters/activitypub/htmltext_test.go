@@ -31,6 +31,7 @@ func TestLiteralText(t *testing.T) {
 		"@echo@inbox.example.org is somebody else":       "@echo@inbox.example.org is somebody else",
 		"ask @echo@inbox.example\u202e\x00 now":          "ask @echo@inbox.example now",
 		"@echo@inbox.example":                            "",
+		"e\u0301":                                        "é",
 	} {
 		if got := testReader().literal(content); got != want {
 			t.Errorf("literal(%q) = %q, want %q", content, got, want)
@@ -76,6 +77,7 @@ func TestPlainText(t *testing.T) {
 		{"emoji picture", `hi <img alt=":blob:" src="https://m.example/b.png">`, "hi :blob:"},
 		{"control characters", "a\u0007b\u202ec\u2066d\x00e", "abcde"},
 		{"entities", "a &lt;b&gt; &amp; c", "a <b> & c"},
+		{"letters in one form (NFC)", "<p>cafe\u0301 \u1112\u1161\u11ab</p>", "café 한"},
 		{"unclosed", "<p>a<p>b<b>c", "a\n\nbc"},
 	}
 	for _, c := range cases {

@@ -145,9 +145,8 @@ func (l *lookup) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
 	if !found {
 		return nil, false
 	}
-	age := l.a.now().Sub(actor.FetchedAt)
 	listed, lists := actor.lists(keyID)
-	if age >= keyLife || !lists {
+	if !actor.fresh(l.a.now()) || !lists {
 		return nil, false
 	}
 	key, err := parseKey(listed.Material)
@@ -155,7 +154,7 @@ func (l *lookup) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
 		return nil, false
 	}
 	result := &remoteKey{key: key, actor: actor, assertion: listed.Assertion}
-	l.keys.put(keyID, result, actor.FetchedAt.Add(keyLife))
+	l.keys.put(keyID, result, actor.freshUntil())
 	return result, true
 }
 
@@ -173,7 +172,7 @@ func (l *lookup) storedOwner(ctx context.Context, keyID string) (*remoteActor, b
 
 // actor gives an actor as our store has it, or anew once that is a day old.
 func (l *lookup) actor(ctx context.Context, iri string) (*remoteActor, error) {
-	if known, found := l.storedActor(ctx, iri); found && l.a.now().Sub(known.FetchedAt) < keyLife {
+	if known, found := l.storedActor(ctx, iri); found && known.fresh(l.a.now()) {
 		return known, nil
 	}
 	actor, err := l.fetchActor(ctx, iri)
@@ -211,7 +210,7 @@ func (l *lookup) forget(ctx context.Context, iri string, keyID string) error {
 	return l.a.options.State.Delete(ctx, actorNamespace, iri)
 }
 
-// expire makes the next lookup fetch the actor again, but keeps it known.
+// expire makes the next lookup fetch the actor again, refreshPause after the last time at the earliest, but keeps it known.
 func (l *lookup) expire(ctx context.Context, actor *remoteActor, keyID string) error {
 	l.keys.drop(keyID)
 	l.addresses.drop(actor.ID)
@@ -219,7 +218,7 @@ func (l *lookup) expire(ctx context.Context, actor *remoteActor, keyID string) e
 		return err
 	}
 	old := *actor
-	old.FetchedAt = time.Time{}
+	old.Until = actor.FetchedAt.Add(refreshPause)
 	value, err := json.Marshal(old)
 	if err != nil {
 		return fmt.Errorf("encode actor: %w", err)

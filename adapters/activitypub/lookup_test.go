@@ -193,6 +193,18 @@ func TestSeparateKeyDocument(t *testing.T) {
 	r.want(d.sign(), http.StatusAccepted, "")
 }
 
+// TestActorsInOddForms: collections embedded, a picture as a bare address.
+func TestActorsInOddForms(t *testing.T) {
+	id := "https://m.example/users/a"
+	actor, err := readActor(object{
+		"id": id, "type": []any{"Person"}, "inbox": id + "/inbox", "icon": "https://m.example/a.png",
+		"followers": object{"type": "OrderedCollection", "id": id + "/followers", "totalItems": "1"},
+	}, time.Now())
+	if err != nil || actor.Followers != id+"/followers" || actor.Icon != "https://m.example/a.png" || actor.Type != "Person" {
+		t.Errorf("%+v, %v", actor, err)
+	}
+}
+
 func TestParseKey(t *testing.T) {
 	public, _, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -72,13 +72,15 @@ func readMessageSignature(inputs, signatures *httpsfv.Dictionary, label string) 
 		return s, errors.New("signature-input cannot be serialized")
 	}
 	s.Components, s.Parameters = covered.Items, serialized
-	s.readParameters(covered.Params)
+	if err := s.readParameters(covered.Params); err != nil {
+		return s, err
+	}
 	return s, nil
 }
 
-func (s *messageSignature) readParameters(parameters *httpsfv.Params) {
+func (s *messageSignature) readParameters(parameters *httpsfv.Params) error {
 	if parameters == nil {
-		return
+		return nil
 	}
 	text := func(name string) string {
 		value, _ := parameters.Get(name)
@@ -94,4 +96,8 @@ func (s *messageSignature) readParameters(parameters *httpsfv.Params) {
 	}
 	s.KeyID, s.Algorithm = text("keyid"), text("alg")
 	s.Created, s.Expires = instant("created"), instant("expires")
+	if _, given := parameters.Get("expires"); given && s.Expires.IsZero() {
+		return errors.New("signature parameter expires is not a time") // and must not count as absent
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,35 @@ func TestMessageSignatures(t *testing.T) {
 		{"two days old", func(m *message) {
 			m.parameters = fmt.Sprintf(`;keyid="%s";created=%d`, m.keyID, time.Now().Add(-48*time.Hour).Unix())
 		}, 401, "too old", false},
+		{"expires at no time", func(m *message) { m.parameters += ";expires=0" }, 401, "expires is not a time", false},
+		{"expires as text", func(m *message) { m.parameters += `;expires="never"` }, 401, "expires is not a time", false},
+		{"expired two hours ago", func(m *message) {
+			now := time.Now()
+			m.parameters = fmt.Sprintf(`;keyid="%s";created=%d;expires=%d`, m.keyID, now.Add(-3*time.Hour).Unix(), now.Add(-2*time.Hour).Unix())
+		}, 401, "too old", false},
+		{"expires in six hours", func(m *message) {
+			m.parameters = fmt.Sprintf(`;created=%d;expires=%d;keyid="%s"`, time.Now().Unix(), time.Now().Add(6*time.Hour).Unix(), m.keyID)
+		}, 202, "", true},
+		{"nonce and tag (order kept)", func(m *message) {
+			m.parameters = fmt.Sprintf(`;tag="fediverse";nonce="b3k2";keyid="%s";created=%d`, m.keyID, time.Now().Unix())
+		}, 202, "", true},
+		{"created in the future", func(m *message) {
+			m.parameters = fmt.Sprintf(`;keyid="%s";created=%d`, m.keyID, time.Now().Add(2*time.Hour).Unix())
+		}, 401, "future", false},
+		{"created as text", func(m *message) { m.parameters = fmt.Sprintf(`;keyid="%s";created="now"`, m.keyID) }, 401, "keyid and created", false},
+		{"keyid that is no address", func(m *message) { m.parameters = fmt.Sprintf(`;keyid="alice";created=%d`, time.Now().Unix()) }, 401, "not an address", false},
+		{"sha-512 beside sha-256", func(m *message) { m.digest = "sha-512=:AAAA:, " + m.digest }, 202, "", true},
+		{"wrong sha-256 after a right one", func(m *message) {
+			m.digest += ", sha-256=:" + base64.StdEncoding.EncodeToString(make([]byte, 32)) + ":"
+		}, 401, "does not match", false},
+		{"content digest that is no dictionary", func(m *message) { m.digest = "SHA-256=abc" }, 401, "content-digest", false},
+		{"content-length and content-type covered", func(m *message) {
+			m.header.Set("Content-Length", strconv.Itoa(len(m.body)))
+			m.components = `"@method" "@target-uri" "content-digest" "content-length" "content-type"`
+		}, 202, "", true},
+		{"binary-wrapped header", func(m *message) { m.components += ` "user-agent";bs` }, 401, "not supported", false},
+		{"parameter of the query", func(m *message) { m.components += ` "@query-param";name="a"` }, 401, "not supported", false},
+		{"upper-case header name", func(m *message) { m.components += ` "Date"` }, 401, "absent or unknown", false},
 		{"RSA-PSS", func(m *message) { m.parameters += `;alg="rsa-pss-sha512"` }, 401, "not supported", false},
 		{"Ed25519 named for an RSA key", func(m *message) {
 			m.parameters = fmt.Sprintf(`;keyid="%s";created=%d;alg="ed25519"`, m.keyID, time.Now().Unix())

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -145,7 +147,7 @@ func visible(text string, limit int) string {
 		}
 		return r
 	}, text)
-	return clip(strings.TrimSpace(clean), limit)
+	return clip(norm.NFC.String(strings.TrimSpace(clean)), limit)
 }
 
 // parts makes one text part and one part for each file and link.

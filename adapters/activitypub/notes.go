@@ -16,7 +16,7 @@ import (
 // it is addressed, who prove themselves by a signature. For anybody else the answer is the same as for an id that
 // never existed.
 func (a *Adapter) serveNote(w http.ResponseWriter, r *http.Request) {
-	if !a.mayRead(w, r) {
+	if accepts(r) != formPage && !a.mayRead(w, r) {
 		return
 	}
 	reply, made, private, err := a.readableNote(r)

@@ -1,9 +1,14 @@
 package activitypub
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +17,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
 
@@ -305,6 +311,93 @@ func TestAuthorizedFetch(t *testing.T) {
 	}
 	if status, _, _ := r.fetch("/actor", activityMediaType); status != http.StatusOK {
 		t.Errorf("the server's own actor: %d", status)
+	}
+}
+
+// TestAuthorizedFetchIsNotTalkedRound: what has no page is a document whatever is asked for, and a signer whom the operator
+// excludes reads nothing.
+func TestAuthorizedFetchIsNotTalkedRound(t *testing.T) {
+	var excluded string
+	r := newRig(t, func(o *Options) {
+		o.AuthorizedFetch, o.ActorAllowed = true, func(iri string) bool { return iri != excluded }
+	})
+	reply := r.sendAll(r.reply(r.question("1", "hello"), "hi"), exchange.ActionSend)
+	for _, path := range []string{"/agents/echo/outbox", "/agents/echo/outbox?page=true", "/agents/echo/followers", "/agents/echo/featured", "/o/" + reply.ID + "/activity", "/agents/echo/quotes/x"} {
+		for _, accept := range []string{"text/html", "*/*", ""} {
+			if status, _, body := r.fetch(path, accept); status != http.StatusUnauthorized {
+				t.Errorf("%s for %q: %d %s", path, accept, status, body)
+			}
+		}
+	}
+	if status, header, _ := r.fetch("/o/"+reply.ID, "text/html"); status != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/html") {
+		t.Errorf("the page of a public post: %d %v", status, header)
+	}
+	excluded = r.remote.actor("alice")
+	signed := r.deliver("")
+	signed.method, signed.path, signed.body = http.MethodGet, "/agents/echo/outbox", nil
+	signed.covered = []string{"(request-target)", "host", "date"}
+	r.want(signed.sign(), http.StatusForbidden, "does not accept")
+}
+
+// TestActorAtTheProfile: the address that people copy from the browser leads other servers to the actor.
+func TestActorAtTheProfile(t *testing.T) {
+	r := newRig(t)
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("page")) })
+	router, err := httpserver.New(httpserver.Options{WithoutHealth: true, Routes: []httpserver.Route{
+		{Method: http.MethodGet, Pattern: "/@{agent}", Handler: r.adapter.AtProfile(page)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for accept, document := range map[string]bool{
+		acceptActivity: true, "application/activity+json": true, `application/ld+json; profile="https://www.w3.org/ns/activitystreams"`: true,
+		"application/activity+json, text/html;q=0.1": true,
+		"": false, "*/*": false, "text/html": false, "application/json": false, "text/html, application/activity+json;q=0.1": false,
+	} {
+		request := httptest.NewRequest(http.MethodGet, "/@echo", nil)
+		request.Header.Set("Accept", accept)
+		answer := httptest.NewRecorder()
+		router.Handler().ServeHTTP(answer, request)
+		got := strings.HasPrefix(answer.Header().Get("Content-Type"), "application/activity+json") && strings.Contains(answer.Body.String(), `"id":"`+r.base+`/agents/echo"`)
+		if answer.Code != http.StatusOK || got != document || answer.Header().Get("Vary") != "Accept" {
+			t.Errorf("%q: %d %v %.60s", accept, answer.Code, answer.Header(), answer.Body)
+		}
+	}
+}
+
+// TestPicturesHaveTheirSize: other servers leave room for a picture before they have it.
+func TestPicturesHaveTheirSize(t *testing.T) {
+	r := newRig(t)
+	var picture bytes.Buffer
+	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 30, 20))); err != nil {
+		t.Fatal(err)
+	}
+	file := func(mime string, content []byte) normalized.Part {
+		return normalized.Part{Kind: normalized.PartFile, MIME: mime, Name: "a", BytesRef: normalized.Inline(content)}
+	}
+	reply := r.reply(r.question("1", "hello"), "see", file("image/png", picture.Bytes()), file("image/png", picture.Bytes()[:20]), file("text/plain", picture.Bytes()))
+	for range 2 { // the second time from memory
+		made := must(r.adapter.render(reply, 1, nil, withoutAddress))
+		for i, want := range [][2]int{{30, 20}, {0, 0}, {0, 0}} {
+			if got := made.Attachment[i]; got.Width != want[0] || got.Height != want[1] {
+				t.Errorf("file %d: %d × %d, want %v", i, got.Width, got.Height, want)
+			}
+		}
+	}
+}
+
+// TestWhoMayQuoteStandsOnTheNote: Mastodon reads the policy from the note, never from its author (FEP-044f).
+func TestWhoMayQuoteStandsOnTheNote(t *testing.T) {
+	for fans, want := range map[bool]string{true: "/agents/echo/followers", false: "/agents/echo"} {
+		r := newRig(t, func(o *Options) { o.Profile = func(string) Profile { return Profile{QuotesByFans: fans} } })
+		made := must(r.adapter.render(r.reply(r.question("1", "hello"), "hi"), 1, nil, withoutAddress))
+		if made.Interaction == nil || !slices.Equal(made.Interaction.CanQuote.Automatic, []string{r.base + want}) {
+			t.Errorf("followers quote %v: %+v", fans, made.Interaction)
+		}
+		private := r.question("2", "psst", func(note map[string]any) { direct(r, note) })
+		if made := must(r.adapter.render(r.reply(private, "hi"), 1, nil, withoutAddress)); made.Interaction != nil {
+			t.Errorf("a private note has a policy: %+v", made.Interaction)
+		}
 	}
 }
 

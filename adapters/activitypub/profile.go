@@ -35,10 +35,15 @@ type approval struct {
 func (d *actorDocument) show(p Profile) {
 	d.Icon, d.Image = pictureAt(p.Icon), pictureAt(p.Image)
 	d.Discoverable, d.Indexable, d.AlsoKnownAs = !p.Hidden, p.Indexable, p.AlsoKnownAs
-	d.Interaction = &interaction{approval{[]string{d.ID}}} // the actor alone: nobody
-	if p.QuotesByFans {
-		d.Interaction.CanQuote.Automatic = []string{d.Followers}
+	d.Interaction = whoQuotes(d.ID, d.Followers, p.QuotesByFans)
+}
+
+// whoQuotes lets the followers quote, or the actor alone: nobody.
+func whoQuotes(actor, followers string, byFollowers bool) *interaction {
+	if byFollowers {
+		return &interaction{approval{[]string{followers}}}
 	}
+	return &interaction{approval{[]string{actor}}}
 }
 
 func pictureAt(address string) *picture {

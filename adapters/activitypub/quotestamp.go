@@ -53,6 +53,9 @@ func (a *Adapter) serveQuote(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, a.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
+	if !a.mayRead(w, r) {
+		return
+	}
 	stamp := httpserver.Param(r, "stamp")
 	value, found, err := a.options.State.Get(r.Context(), quoteNamespace+agent.Name, stamp)
 	var kept quoted

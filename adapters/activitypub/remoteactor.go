@@ -29,6 +29,7 @@ type remoteActor struct {
 	Language    string         `json:"language,omitempty"`  // of the profile, when it is in one language
 	Keys        []publishedKey `json:"keys"`
 	FetchedAt   time.Time      `json:"fetched_at"`
+	Until       time.Time      `json:"until,omitzero"`   // the actor was changed: what we have holds no longer than this
 	GoneAt      time.Time      `json:"gone_at,omitzero"` // since when its server says that it does not exist
 }
 
@@ -46,6 +47,17 @@ func isActor(doc object) bool { return isA(doc, actorTypes...) }
 
 // automated says that an actor declares itself a program.
 func (r *remoteActor) automated() bool { return r.Type == "Service" || r.Type == "Application" }
+
+// freshUntil is when the actor is to be fetched again.
+func (r *remoteActor) freshUntil() time.Time {
+	end := r.FetchedAt.Add(keyLife)
+	if !r.Until.IsZero() && r.Until.Before(end) {
+		return r.Until
+	}
+	return end
+}
+
+func (r *remoteActor) fresh(now time.Time) bool { return now.Before(r.freshUntil()) }
 
 // lists finds a key by its id. An actor may list one key both ways.
 func (r *remoteActor) lists(keyID string) (found publishedKey, listed bool) {
@@ -87,7 +99,7 @@ func readActor(doc object, now time.Time) (*remoteActor, error) {
 		ID: copied(doc, "id", maxIRIBytes), Type: strings.Clone(clip(kindOf(doc), 64)),
 		Username: copied(doc, "preferredUsername", 256), Name: copied(doc, "name", 1024),
 		URL: strings.Clone(linkHref(doc["url"])), Inbox: copied(doc, "inbox", maxIRIBytes),
-		Followers: copied(doc, "followers", maxIRIBytes), WebFinger: copied(doc, "webfinger", 320),
+		Followers: strings.Clone(clip(reference(doc["followers"]), maxIRIBytes)), WebFinger: copied(doc, "webfinger", 320),
 		Language: actorLanguage(doc), FetchedAt: now.UTC(),
 	}
 	actor.NoBot = asksNoBots(str(doc, "summary"))
@@ -105,6 +117,8 @@ func readActor(doc object, now time.Time) (*remoteActor, error) {
 	}
 	if icon := embedded(doc["icon"]); icon != nil {
 		actor.Icon, actor.IconType = strings.Clone(linkHref(icon["url"])), copied(icon, "mediaType", 128)
+	} else {
+		actor.Icon = strings.Clone(linkHref(doc["icon"])) // ActivityStreams allows the bare address
 	}
 	actor.Keys = readKeys(doc)
 	return actor, nil

@@ -22,6 +22,10 @@ var noteContext = []any{
 	map[string]any{
 		"ostatus": "http://ostatus.org#", "conversation": "ostatus:conversation", "sensitive": "as:sensitive",
 		"pt": "https://joinpeertube.org/ns#", "size": "pt:size",
+		"gts":               "https://gotosocial.org/ns#",
+		"interactionPolicy": map[string]string{"@id": "gts:interactionPolicy", "@type": "@id"},
+		"canQuote":          map[string]string{"@id": "gts:canQuote", "@type": "@id"},
+		"automaticApproval": map[string]string{"@id": "gts:automaticApproval", "@type": "@id"},
 	},
 }
 
@@ -46,6 +50,7 @@ type note struct {
 	Sensitive    bool              `json:"sensitive"`
 	Thread       string            `json:"context,omitempty"`
 	Conversation string            `json:"conversation,omitempty"`
+	Interaction  *interaction      `json:"interactionPolicy,omitempty"` // servers read it from the note, not from its author
 }
 
 type noteSource struct {
@@ -64,6 +69,8 @@ type noteFile struct {
 	MediaType string `json:"mediaType,omitempty"`
 	URL       string `json:"url"`
 	Name      string `json:"name,omitempty"`
+	Width     int    `json:"width,omitempty"`
+	Height    int    `json:"height,omitempty"`
 	Size      int64  `json:"size,omitempty"`
 }
 
@@ -122,7 +129,11 @@ func (a *Adapter) renderParts(reply exchange.Reply, post int, relayed []person, 
 	if !reply.EditedAt.IsZero() {
 		made.Updated = reply.EditedAt.UTC().Format(time.RFC3339)
 	}
-	made.address(a.visibilityOf(reply, asked), people, a.followersOf(reply.Agent))
+	visibility := a.visibilityOf(reply, asked)
+	made.address(visibility, people, a.followersOf(reply.Agent))
+	if openly(visibility) && a.options.Profile != nil {
+		made.Interaction = whoQuotes(made.AttributedTo, made.AttributedTo+"/followers", a.options.Profile(reply.Agent).QuotesByFans)
+	}
 	if post > 1 {
 		made.InReplyTo, made.Tag, people = a.postIRI(reply.ID, post-1), nil, nil
 	}

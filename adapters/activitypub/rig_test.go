@@ -75,6 +75,8 @@ type rows struct {
 	mu   sync.Mutex
 	data map[string][]byte
 	err  error
+
+	gets, batches int // single reads and reads of several
 }
 
 func newRows() *rows { return &rows{data: map[string][]byte{}} }
@@ -82,6 +84,7 @@ func newRows() *rows { return &rows{data: map[string][]byte{}} }
 func (s *rows) Get(_ context.Context, namespace, key string) ([]byte, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.gets++
 	value, found := s.data[namespace+"\x00"+key]
 	return value, found, s.err
 }
@@ -138,6 +141,19 @@ func (s *rows) List(_ context.Context, namespace, after string, limit int) (keys
 		values = append(values, s.data[namespace+"\x00"+key])
 	}
 	return keys, values, s.err
+}
+
+func (s *rows) Several(_ context.Context, namespace string, keys []string) (map[string][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.batches++
+	found := map[string][]byte{}
+	for _, key := range keys {
+		if value, is := s.data[namespace+"\x00"+key]; is {
+			found[key] = value
+		}
+	}
+	return found, s.err
 }
 
 func (s *rows) has(namespace, key string) bool {

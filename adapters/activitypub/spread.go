@@ -81,10 +81,14 @@ func (a *Adapter) followerInboxes(ctx context.Context, agent string, at *spreadi
 	if err != nil {
 		return nil, false, err
 	}
+	known, err := a.options.State.Several(ctx, actorNamespace, keys)
+	if err != nil {
+		return nil, false, err
+	}
 	for i, actor := range keys {
 		var entry follower
 		at.After = actor
-		if json.Unmarshal(values[i], &entry) != nil || entry.Inbox == "" || a.wantsNothing(ctx, agent, actor, entry) {
+		if json.Unmarshal(values[i], &entry) != nil || entry.Inbox == "" || a.wantsNothing(agent, actor, entry, known[actor]) {
 			continue
 		}
 		place := destination{Actor: actor, Inbox: entry.Inbox}
@@ -106,12 +110,14 @@ func (a *Adapter) followerInboxes(ctx context.Context, agent string, at *spreadi
 }
 
 // wantsNothing says whether a follower told the agent to stop, or asks programs in the profile not to write unasked. Where
-// others of the same server follow, its shared inbox gets the post all the same: that server decides who sees it.
-func (a *Adapter) wantsNothing(ctx context.Context, agent, actor string, entry follower) bool {
+// others of the same server follow, its shared inbox gets the post all the same: that server decides who sees it. stored is
+// the actor as we know it now; nil = not any more.
+func (a *Adapter) wantsNothing(agent, actor string, entry follower, stored []byte) bool {
 	if a.options.Stopped != nil && a.options.Stopped(agent, a.principal(actor)) {
 		return true
 	}
-	if known, found := a.remote.storedActor(ctx, actor); found {
+	var known remoteActor
+	if stored != nil && json.Unmarshal(stored, &known) == nil {
 		return known.NoBot
 	}
 	return entry.NoBot

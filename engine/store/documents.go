@@ -168,6 +168,42 @@ func (s *State) List(
 	return keys, values, err
 }
 
+// maxSeveral is how many documents Several gives. The statement always has that many places, so that it is one text.
+const maxSeveral = 100
+
+var selectSeveral = `SELECT key, encoding, value FROM documents WHERE ` + liveDocument + `
+	AND namespace = $2 AND key IN (` + placeholders(3, maxSeveral) + `)`
+
+// Several gives those documents of the keys, at most 100, that are there.
+func (s *State) Several(ctx context.Context, namespace string, keys []string) (map[string][]byte, error) {
+	found := make(map[string][]byte, len(keys))
+	if len(keys) > maxSeveral {
+		return nil, fault.InField("keys", "are more than 100")
+	}
+	arguments := []any{nowMicros(), cleaned(namespace)}
+	for _, key := range keys {
+		if storable(key) {
+			arguments = append(arguments, key)
+		}
+	}
+	if len(arguments) == 2 {
+		return found, nil
+	}
+	for len(arguments) < 2+maxSeveral {
+		arguments = append(arguments, arguments[2])
+	}
+	err := s.store.engine.reader().each(ctx, selectSeveral, arguments, func(r row) error {
+		var key, encoding, text string
+		if err := r.Scan(&key, &encoding, &text); err != nil {
+			return err
+		}
+		value, err := decodeBody(encoding, text)
+		found[key] = value
+		return err
+	})
+	return found, err
+}
+
 // Count counts the documents of a namespace.
 func (s *State) Count(ctx context.Context, namespace string) (int64, error) {
 	var count int64

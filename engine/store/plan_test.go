@@ -41,7 +41,7 @@ func TestPlans(t *testing.T) {
 		"promoteJob": promoteJob, "nextDue": nextDue, "appendEvent": appendEvent, "selectEvents": selectEvents,
 		"selectSameTurn": selectSameTurn, "selectTurn": selectTurn,
 		"selectMessage": selectMessage, "selectReply": selectReply, "selectReplies": selectReplies,
-		"selectDelivery": selectDelivery, "selectDocument": selectDocument, "listDocuments": listDocuments,
+		"selectDelivery": selectDelivery, "selectDocument": selectDocument, "listDocuments": listDocuments, "selectSeveral": selectSeveral,
 		"selectSendings": selectSendings, "removeJobs": removeJobs, "reviseReply": reviseReply, "leaveHistory": leaveHistory,
 		"sweepDocuments": sweepDocuments, "tokenByHash": selectToken,
 		"owned turns": `SELECT t.id FROM turns t` + owned.sql(),

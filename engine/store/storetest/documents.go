@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,11 @@ func compare(t *rapid.T, p *probe, namespace string, model map[string][]byte) {
 		}
 	}
 	slices.Sort(want)
+	several, err := p.Documents.Several(p.Context(), namespace, append([]string{"nobody", "a\x00"}, want...))
+	check(t, err)
+	if !maps.EqualFunc(several, model, bytes.Equal) {
+		t.Fatalf("several: %q, want %q", several, model)
+	}
 	got, after := []string{}, ""
 	for {
 		keys, values, err := p.Documents.List(p.Context(), namespace, after, 2)
@@ -203,6 +209,12 @@ func documentOrder(t *testing.T, p *probe) {
 	}
 	keys, _, err := p.Documents.List(t.Context(), "n", "", 100)
 	p.ok(err)
+	if _, err := p.Documents.Several(t.Context(), "n", make([]string, 101)); !fault.Is(err, fault.Malformed) {
+		t.Errorf("more than 100 at once: %v", err)
+	}
+	if none, err := p.Documents.Several(t.Context(), "n", nil); err != nil || len(none) != 0 {
+		t.Errorf("none of none: %v, %v", none, err)
+	}
 	if diff := cmp.Diff(want, keys); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

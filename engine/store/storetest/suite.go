@@ -44,6 +44,7 @@ type Documents interface {
 	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
 	Swap(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (bool, error)
 	Delete(ctx context.Context, namespace, key string) error
+	Several(ctx context.Context, namespace string, keys []string) (map[string][]byte, error)
 	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
 	Count(ctx context.Context, namespace string) (int64, error)
 }

@@ -1,0 +1,44 @@
+package activitypub
+
+import (
+	"context"
+	"image"
+	_ "image/gif"  // its header
+	_ "image/jpeg" // its header
+	_ "image/png"  // its header
+	"io"
+	"time"
+
+	"inbox/normalized"
+)
+
+const (
+	pictureLife     = time.Hour
+	maxPictureBytes = 1 << 20 // until the dimensions are known: a camera writes much before them
+	maxPictureSide  = 1 << 16
+)
+
+// pictureSize gives width and height of a picture that we keep, so that other servers can leave room for it; 0 where its
+// header does not say so.
+func (a *Adapter) pictureSize(part normalized.Part) (width, height int) {
+	digest := digestOfPart(part)
+	if attachmentType(part.MIME) != "Image" || digest == "" {
+		return 0, 0
+	}
+	if known, found := a.pictures.get(digest, a.now()); found {
+		return known[0], known[1]
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mediaWait)
+	defer cancel()
+	content, err := a.mediaContent(ctx, part)
+	if err != nil {
+		return 0, 0 // another time
+	}
+	defer func() { _ = content.Close() }() // it was only read
+	shape, _, err := image.DecodeConfig(io.LimitReader(content, maxPictureBytes))
+	if err != nil || shape.Width <= 0 || shape.Height <= 0 || shape.Width > maxPictureSide || shape.Height > maxPictureSide {
+		shape = image.Config{}
+	}
+	a.pictures.put(digest, [2]int{shape.Width, shape.Height}, a.now().Add(pictureLife))
+	return shape.Width, shape.Height
+}
