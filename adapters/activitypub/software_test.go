@@ -160,15 +160,25 @@ func (s *recordedServer) run(t *testing.T, directory string, one recordedCase) {
 		}
 	}
 	result.Removed, result.Cancelled, result.Reactions = r.engine.removed, r.engine.cancelled, r.engine.reactions
+	network.requests = nil
+	result.Afterwards = network.work(r)
 	for _, record := range r.engine.audit {
 		result.Audit = append(result.Audit, record)
 	}
-	network.requests = nil
-	result.Afterwards = network.work(r)
+	result.Followers, result.Blocks = r.actorsIn(followerNamespace+"echo"), r.actorsIn(blockNamespace+"echo")
 	result.compare(t, filepath.Join(directory, one.Name+".golden.json"))
 	if len(result.Messages) > 0 && s.Address != "" {
 		s.checkAddress(r)
 	}
+}
+
+// actorsIn lists whom the adapter remembers in a namespace.
+func (r *rig) actorsIn(namespace string) []string {
+	actors, _, err := r.state.List(r.t.Context(), namespace, "", 100)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return actors
 }
 
 func recordedAgent(name string) exchange.AgentProfile {
@@ -475,6 +485,8 @@ type recordedResult struct {
 	Cancelled  []string          `json:"cancelled,omitempty"` // agent and principal
 	Reactions  []string          `json:"reactions,omitempty"`
 	Audit      []any             `json:"audit,omitempty"`
+	Followers  []string          `json:"followers,omitempty"`  // of the agent, at the end
+	Blocks     []string          `json:"blocks,omitempty"`     // of the agent, at the end
 	Afterwards []string          `json:"afterwards,omitempty"` // requests of later jobs
 }
 
