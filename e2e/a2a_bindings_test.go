@@ -54,9 +54,12 @@ func (a *promptedAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	var text, kinds []string
+	var text, kinds, files []string
 	for _, part := range question.Message.Parts {
 		kinds = append(kinds, fmt.Sprint(part["kind"]))
+		if bytes, has := part["bytes_ref"].(map[string]any); has {
+			files = append(files, fmt.Sprint(bytes["data_base64"]))
+		}
 		if content, is := part["content"].(string); is {
 			text = append(text, content)
 		}
@@ -78,7 +81,7 @@ func (a *promptedAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.gate(name).hold(r)
 		delta("at last")
 	default:
-		delta(strings.Join(kinds, "+") + ": " + asked)
+		delta(strings.Join(kinds, "+") + ": " + asked + " " + strings.Join(files, ","))
 	}
 }
 
@@ -241,13 +244,17 @@ func (s *sdkSession) sendBlocking() {
 	question := message("m-send", "good morning")
 	question["message"].(map[string]any)["parts"] = []any{
 		map[string]any{"text": "good morning"}, map[string]any{"data": map[string]any{"answer": 42}},
-		map[string]any{"raw": "aGVsbG8=", "mediaType": "application/octet-stream", "filename": "hello.bin"},
+		map[string]any{"raw": "dGVzdA==", "mediaType": "application/octet-stream", "filename": "test.bin"},
 		map[string]any{"url": "https://files.example/a.bin", "mediaType": "application/octet-stream", "filename": "a.bin"},
 	}
 	var sent, again sendResult
 	s.do("send", question, &sent)
 	if sent.Task == nil || sent.Task.Status.State != completed || !strings.Contains(texts(*sent.Task), "file") || !strings.Contains(texts(*sent.Task), ": good morning") {
 		s.t.Fatalf("send gave %+v", sent.Task)
+	}
+	// Its four bytes could be base64 themselves, which must not be read twice on any way.
+	if !strings.Contains(texts(*sent.Task), ",dGVzdA==,") || fileOf(sent.Task) != "dGVzdA==" {
+		s.t.Errorf("the file came to the agent and back as %+v", sent.Task)
 	}
 	s.do("send", question, &again)
 	if again.Task == nil || again.Task.ID != sent.Task.ID {
@@ -267,6 +274,18 @@ func (s *sdkSession) sendBlocking() {
 		s.t.Fatalf("the next message gave %+v", again.Task)
 	}
 	s.tasks = append(s.tasks, again.Task.ID)
+}
+
+// fileOf is the base64 of the first file in the history of a task.
+func fileOf(task *load.Task) string {
+	for _, one := range task.History {
+		for _, part := range one.Parts {
+			if part.Raw != "" {
+				return part.Raw
+			}
+		}
+	}
+	return ""
 }
 
 func (s *sdkSession) streamWhileItGrows() {

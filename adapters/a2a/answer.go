@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,11 +49,14 @@ func (w *answer) WriteHeader(status int) {
 
 // Write holds the bytes until Flush (streams) or finish.
 func (w *answer) Write(p []byte) (int, error) {
-	if w.sent {
-		_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout))
-		return w.ResponseWriter.Write(p)
+	if !w.sent {
+		return w.held.Write(p)
 	}
-	return w.held.Write(p)
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout))
+	if _, err := w.ResponseWriter.Write(w.call.asAsked(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // Flush lets a stream begin with its first event. Comments that keep the connection alive do not count: an error may
@@ -69,7 +73,7 @@ func (w *answer) Flush() {
 		w.sent = true
 		_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout))
 		w.ResponseWriter.WriteHeader(http.StatusOK)
-		_, _ = w.ResponseWriter.Write(w.held.Bytes())
+		_, _ = w.ResponseWriter.Write(w.call.asAsked(w.held.Bytes()))
 		w.held = bytes.Buffer{}
 	}
 	_ = w.control.Flush()
@@ -92,26 +96,36 @@ func (w *answer) finish(broken bool) {
 	if w.failed() {
 		p := w.call.problem.Load()
 		if p == nil {
-			p = bindingProblem(w.held.Bytes(), w.status, w.call.rest)
+			p = w.call.bindingProblem(w.held.Bytes(), w.status)
 			w.call.problem.Store(p)
 		}
 		w.writeProblem(p)
 		return
 	}
-	body := w.call.withResult(w.held.Bytes())
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Type", "application/json")
+	if w.status == http.StatusNoContent {
+		header.Del("Content-Type")
+		w.ResponseWriter.WriteHeader(w.status)
+		return
+	}
+	body := w.call.asAsked(w.call.withResult(w.held.Bytes()))
+	header.Set("Content-Type", w.call.mediaType())
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.ResponseWriter.WriteHeader(w.status)
 	_, _ = w.ResponseWriter.Write(body)
 }
 
-// withResult puts the result into a JSON-RPC answer that has none: the SDK leaves out what is empty, and an answer with
-// neither result nor error is none (JSON-RPC 2.0, section 5).
+// withResult puts the result into an answer that has none: the SDK leaves out what is empty, and a JSON-RPC answer with
+// neither result nor error is none (JSON-RPC 2.0, section 5). By HTTP+JSON nothing is an empty object, as
+// google.protobuf.Empty is written.
 func (c *call) withResult(body []byte) []byte {
 	empty := ""
 	switch operation := c.operation(); {
+	case c.card != nil:
+		return c.cardResult()
+	case c.rest && len(body) == 0:
+		return []byte("{}")
 	case c.rest:
 	case operation == "ListTaskPushNotificationConfigs" && c.old:
 		empty = "[]"
@@ -133,6 +147,22 @@ func (c *call) withResult(body []byte) []byte {
 		return body
 	}
 	return completed
+}
+
+// cardResult is the answer to a client of 0.3 that asked for the extended card.
+func (c *call) cardResult() []byte {
+	if c.rest {
+		return c.card
+	}
+	return slices.Concat([]byte(`{"jsonrpc":"2.0","id":`), c.answeredID(), []byte(`,"result":`), c.card, []byte("}"))
+}
+
+// answeredID is the id of a JSON-RPC request, null where there is none.
+func (c *call) answeredID() json.RawMessage {
+	if c.id == nil {
+		return json.RawMessage("null")
+	}
+	return c.id
 }
 
 type rpcAnswer struct {
@@ -164,7 +194,7 @@ func (w *answer) writeProblem(p *problem) {
 	header.Del("Connection")
 	header.Del("X-Accel-Buffering")
 	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Type", "application/json")
+	header.Set("Content-Type", w.call.mediaType())
 	for _, challenge := range p.authenticate {
 		header.Add("WWW-Authenticate", challenge)
 	}
@@ -187,11 +217,7 @@ func (c *call) problemBody(p *problem) []byte {
 		}
 		document = body
 	} else {
-		id := c.id
-		if id == nil {
-			id = json.RawMessage("null")
-		}
-		document = rpcAnswer{"2.0", id, rpcError{codes[p.sentinel].rpc, p.Error(), p.details()}}
+		document = rpcAnswer{"2.0", c.answeredID(), rpcError{codes[p.sentinel].rpc, p.Error(), p.details()}}
 	}
 	var body bytes.Buffer
 	if err := json.NewEncoder(&body).Encode(document); err != nil {
@@ -213,11 +239,34 @@ func statusName(p *problem) string {
 	return codes[p.sentinel].status
 }
 
+// partAtFault finds the part for which a binding refused a message of 1.0: the binding names none.
+func (c *call) partAtFault() *problem {
+	type request struct {
+		Message struct {
+			Parts []json.RawMessage `json:"parts"`
+		} `json:"message"`
+	}
+	var body struct {
+		request
+		Params request `json:"params"`
+	}
+	if c.old {
+		return nil
+	}
+	_ = json.Unmarshal(lowerCamel(c.original), &body) // what cannot be read has no parts to look at
+	for i, part := range append(body.Params.Message.Parts, body.Message.Parts...) {
+		if json.Unmarshal(part, new(a2a.Part)) != nil {
+			return inField("message.parts["+strconv.Itoa(i)+"]", "must be an object with exactly one of text, raw (in base64), url and data")
+		}
+	}
+	return nil
+}
+
 // goField finds the member in a decoding error of encoding/json, whose text names Go types and must not leave.
 var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([A-Za-z0-9_.]+) of type`)
 
 // bindingProblem reads why a binding refused a request before it reached the handler.
-func bindingProblem(held []byte, status int, rest bool) *problem {
+func (c *call) bindingProblem(held []byte, status int) *problem {
 	var body struct {
 		Error struct {
 			Code    int    `json:"code"`
@@ -234,14 +283,17 @@ func bindingProblem(held []byte, status int, rest bool) *problem {
 	if match := goField.FindStringSubmatch(body.Error.Message); match != nil {
 		return inField(match[1], "has the wrong type")
 	}
-	if rest {
+	if p := c.partAtFault(); p != nil {
+		return p
+	}
+	if c.rest {
 		return restRefusal(body.Error.Code)
 	}
 	switch body.Error.Code {
 	case codes[a2a.ErrMethodNotFound].rpc:
 		return newProblem(a2a.ErrMethodNotFound, "no such method")
 	case codes[a2a.ErrInvalidRequest].rpc:
-		return newProblem(a2a.ErrInvalidRequest, `want a JSON-RPC 2.0 request: jsonrpc "2.0", id, method, params`)
+		return notRPC()
 	}
 	return inField("params", "is missing or does not fit the method")
 }

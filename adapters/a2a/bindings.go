@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -17,23 +18,42 @@ import (
 
 // envelope is what the edge reads of a JSON-RPC request to choose the version.
 type envelope struct {
-	Method string          `json:"method"`
+	Method json.RawMessage `json:"method"`
 	ID     json.RawMessage `json:"id"`
+	Params json.RawMessage `json:"params"`
 }
 
-func (c *call) envelope() (envelope, *problem) {
+// envelope reads the method of a request and completes its params, which a request may leave out (JSON-RPC 2.0, section
+// 4): the bindings want them.
+func (c *call) envelope() (method string, body []byte, p *problem) {
 	var request envelope
 	err := json.Unmarshal(c.original, &request)
 	switch {
-	case err == nil && validID(request.ID):
-		c.id = request.ID
-		return request, nil
-	case err == nil:
-		return request, newProblem(a2a.ErrInvalidRequest, "id must be a string or a number")
-	case !json.Valid(c.original):
-		return request, newProblem(a2a.ErrParseError, "the body is not JSON")
+	case err != nil && !json.Valid(c.original):
+		return "", nil, newProblem(a2a.ErrParseError, "the body is not JSON")
+	case err != nil:
+		return "", nil, newProblem(a2a.ErrInvalidRequest, "the body must be one JSON-RPC request; batches are not taken")
+	case !validID(request.ID):
+		return "", nil, newProblem(a2a.ErrInvalidRequest, "id must be a string or a number")
 	}
-	return request, newProblem(a2a.ErrInvalidRequest, "the body must be one JSON-RPC request; batches are not taken")
+	c.id = request.ID
+	if json.Unmarshal(request.Method, &method) != nil || method == "" {
+		return "", nil, notRPC()
+	}
+	if request.Params == nil {
+		return method, withParams(c.original), nil
+	}
+	return method, c.original, nil
+}
+
+func notRPC() *problem {
+	return newProblem(a2a.ErrInvalidRequest, `want a JSON-RPC 2.0 request: jsonrpc "2.0", id, method, params`)
+}
+
+// withParams adds empty params to an object that has other members.
+func withParams(object []byte) []byte {
+	end := bytes.LastIndexByte(object, '}')
+	return append(slices.Clip(object[:end]), `,"params":{}}`...)
 }
 
 func validID(id json.RawMessage) bool {
@@ -56,7 +76,7 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 		})
 		return
 	}
-	request, p := c.envelope()
+	method, body, p := c.envelope()
 	if wrong := jsonBody(r); wrong != nil {
 		p = wrong
 	}
@@ -64,14 +84,19 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 		c.problem.Store(p)
 		return
 	}
-	switch version, p := rpcVersion(r, request.Method); {
+	switch version, p := rpcVersion(r, method); {
 	case p != nil:
 		c.problem.Store(p)
 	case version == version03:
 		c.old = true
+		if body, p = filesOf03(body); p != nil {
+			c.problem.Store(p)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		a.rpc03.ServeHTTP(w, r)
 	default:
-		r.Body = io.NopCloser(bytes.NewReader(lowerCamel(c.original)))
+		r.Body = io.NopCloser(bytes.NewReader(lowerCamel(body)))
 		a.rpc1.ServeHTTP(w, r)
 	}
 }
@@ -106,11 +131,12 @@ func rpcVersion(r *http.Request, method string) (string, *problem) {
 		}
 		return version1, nil
 	}
-	return "", unsupportedVersion()
+	return "", unsupportedVersion("1.0 or 0.3")
 }
 
-func unsupportedVersion() *problem {
-	return newProblem(a2a.ErrVersionNotSupported, "A2A-Version must be 1.0 or 0.3")
+// unsupportedVersion names what is spoken at the address that was asked.
+func unsupportedVersion(served string) *problem {
+	return newProblem(a2a.ErrVersionNotSupported, "A2A-Version must be "+served+" at this address; the agent's card lists the others")
 }
 
 func (a *Adapter) serveREST(w http.ResponseWriter, r *http.Request, c *call) {
@@ -124,7 +150,7 @@ func (a *Adapter) serveREST03(w http.ResponseWriter, r *http.Request, c *call) {
 // rest hands a request to an HTTP+JSON binding, which knows the path below the interface's URL only.
 func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding http.Handler, version, prefix string) {
 	if asked := requested(r); asked != "" && asked != version {
-		c.problem.Store(unsupportedVersion())
+		c.problem.Store(unsupportedVersion(version))
 		return
 	}
 	if len(c.original) > 0 {
@@ -137,11 +163,13 @@ func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding 
 	address.Path = prefix + path.Clean("/"+httpserver.Param(r, "*"))
 	address.RawPath = ""
 	c.old = version == version03
+	c.own = !c.old && wantsA2A(r)
+	c.plainFiles = c.old && plainFiles(r.Header)
 	if !c.old {
 		address.RawQuery = lowerCamelQuery(address.RawQuery)
 		r.Body = io.NopCloser(bytes.NewReader(lowerCamel(c.original)))
 	} else {
-		r.Body = io.NopCloser(bytes.NewReader(wrapHook(encodeFilesJSON(c.original))))
+		r.Body = io.NopCloser(bytes.NewReader(wrapHook(encodeFilesJSON(c.original, c.plainFiles))))
 	}
 	r.URL = &address
 	binding.ServeHTTP(w, r)

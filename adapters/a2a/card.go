@@ -44,7 +44,11 @@ func (a *Adapter) agentCard10(agent exchange.AgentProfile, skills []exchange.Ski
 
 // agentCardJSON is the public card, which also carries the fields of 0.3 (A2A 1.0, section 8; 0.3, section 5.5), signed.
 func (a *Adapter) agentCardJSON(ctx context.Context, agent exchange.AgentProfile) ([]byte, error) {
-	card := a.agentCard10(agent, openSkills(agent))
+	return a.inBothVersions(ctx, a.agentCard10(agent, openSkills(agent)))
+}
+
+// inBothVersions writes a card with the fields of 1.0 and of 0.3, signed.
+func (a *Adapter) inBothVersions(ctx context.Context, card *a2a.AgentCard) ([]byte, error) {
 	producer, ok := a2av0.NewStaticAgentCardProducer(card).(a2asrv.AgentCardJSONProducer)
 	if !ok {
 		return nil, fmt.Errorf("the SDK's card producer for both versions does not write JSON")

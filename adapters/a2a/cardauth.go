@@ -99,6 +99,15 @@ func (a *Adapter) extendedCard(ctx context.Context, c *call) (*a2a.AgentCard, er
 	card := a.agentCard10(c.agent, skillsWhere(c.agent, func(purpose string) bool {
 		return !ruled(c.agent, purpose) || c.agent.IdentityPolicy.Decide(purpose, c.sender.Address, c.sender.Identities).Allowed
 	}))
+	if c.old {
+		// The SDK's conversion for JSON says nothing of authentication and takes in the addresses of 1.0.
+		document, err := a.inBothVersions(ctx, card)
+		if err != nil {
+			return nil, err
+		}
+		c.card = document
+		return card, plainParams(card)
+	}
 	document, err := json.Marshal(card)
 	if err != nil {
 		return nil, fmt.Errorf("write extended card: %w", err)

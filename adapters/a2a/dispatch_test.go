@@ -523,7 +523,7 @@ func TestCallsFallBackToTheOldVersion(t *testing.T) {
 			methods := []string{}
 			b.mux.HandleFunc("POST /a2a/echo", func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
-				var request envelope
+				var request struct{ Method string }
 				_ = json.Unmarshal(body, &request)
 				if methods = append(methods, request.Method); request.Method == "SendMessage" {
 					_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":"1","error":{"code":-32601,"message":"what?"}}`)

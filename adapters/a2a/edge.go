@@ -35,19 +35,22 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // call is one authenticated request on its way through the SDK's binding to our handler.
 type call struct {
-	agent    exchange.AgentProfile
-	sender   normalized.Sender
-	caller   caller // what the token is good for
-	address  string // of the request as the caller sees it, without query
-	owner    owner
-	original []byte // the body as received
-	id       json.RawMessage
-	rest     bool                   // HTTP+JSON; false = JSON-RPC or gRPC
-	old      bool                   // the request is one of 0.3
-	leave    func()                 // gives the place among the caller's requests back; nil = it has none
-	stopping <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
-	reached  atomic.Pointer[string] // operation of the handler; errors before it are the binding's
-	problem  atomic.Pointer[problem]
+	agent      exchange.AgentProfile
+	sender     normalized.Sender
+	caller     caller // what the token is good for
+	address    string // of the request as the caller sees it, without query
+	owner      owner
+	original   []byte // the body as received
+	id         json.RawMessage
+	rest       bool                   // HTTP+JSON; false = JSON-RPC or gRPC
+	old        bool                   // the request is one of 0.3
+	card       json.RawMessage        // the result instead of what the binding of 0.3 makes of it; nil = what that makes
+	plainFiles bool                   // files by HTTP+JSON and gRPC of 0.3 are not in base64
+	own        bool                   // it is answered in the protocol's own media type
+	leave      func()                 // gives the place among the caller's requests back; nil = it has none
+	stopping   <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
+	reached    atomic.Pointer[string] // operation of the handler; errors before it are the binding's
+	problem    atomic.Pointer[problem]
 }
 
 // operation names the handler that was reached; empty before.
@@ -118,7 +121,7 @@ func (c *call) within(ctx context.Context) context.Context {
 // read takes the whole body: it is the original that is stored with the message.
 func (c *call) read(r *http.Request) *problem {
 	if r.ContentLength > maxBodyBytes {
-		return tooLarge()
+		return c.refuseBody(r)
 	}
 	body := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
 	if _, err := body.ReadFrom(io.LimitReader(r.Body, maxBodyBytes+1)); err != nil {
@@ -128,10 +131,17 @@ func (c *call) read(r *http.Request) *problem {
 		return &problem{sentinel: a2a.ErrInvalidRequest, message: "the body could not be read", http: http.StatusBadRequest}
 	}
 	if body.Len() > maxBodyBytes {
-		return tooLarge()
+		return c.refuseBody(r)
 	}
 	c.original = body.Bytes()
 	return nil
+}
+
+// refuseBody reads on in a body that is too large and keeps nothing: most clients write to the end before they read the
+// answer, and would see a broken connection instead of it. The server's bounds of size and time hold here, too.
+func (c *call) refuseBody(r *http.Request) *problem {
+	_, _ = io.CopyN(io.Discard, r.Body, maxBodyBytes)
+	return tooLarge()
 }
 
 func tooLarge() *problem {

@@ -1,38 +1,122 @@
 package a2a
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 
 	pb0 "github.com/a2aproject/a2a-go/a2apb"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
 )
 
 func TestFilesOf03InBothEncodings(t *testing.T) {
-	for content, want := range map[string]string{
-		"hello":    "aGVsbG8=", // the file itself, as the JavaScript SDK sends it
-		"aGVsbG8=": "aGVsbG8=", // its base64 text, as those in Go and Python send it
-		"":         "",
+	for _, c := range []struct {
+		content, want string
+		plain         bool
+	}{
+		{"hello", "aGVsbG8=", false},       // the file itself, of a program that is not known
+		{"aGVsbG8=", "aGVsbG8=", false},    // its base64 text, as those in Go and Python send it
+		{"aGVsbG8=", "YUdWc2JHOD0=", true}, // a file that happens to be base64, of the JavaScript SDK
+		{"test", "dGVzdA==", true},         // as do four letters
+		{"", "", false}, {"", "", true},
 	} {
-		if got := string(asBase64([]byte(content))); got != want {
-			t.Errorf("%q became %q; want %q", content, got, want)
+		if got := string(asBase64([]byte(c.content), c.plain)); got != c.want {
+			t.Errorf("%+v became %q", c, got)
 		}
-		part := &pb0.FilePart_FileWithBytes{FileWithBytes: []byte(content)}
+		part := &pb0.FilePart_FileWithBytes{FileWithBytes: []byte(c.content)}
 		encodeFiles(&pb0.SendMessageRequest{Request: &pb0.Message{Parts: []*pb0.Part{
 			{Part: &pb0.Part_Text{Text: "hi"}}, {Part: &pb0.Part_File{File: &pb0.FilePart{File: part}}},
-		}}})
-		if got := string(part.FileWithBytes); got != want {
-			t.Errorf("%q became %q by gRPC; want %q", content, got, want)
+		}}}, c.plain)
+		if got := string(part.FileWithBytes); got != c.want {
+			t.Errorf("%+v became %q by gRPC", c, got)
 		}
 	}
 	for body, want := range map[string]string{
 		`{"message":{"content":[{"text":"x"},{"file":{"fileWithBytes":"aGVsbG8="}}],"role":"r"}}`: `{"message":{"content":[{"text":"x"},{"file":{"fileWithBytes":"YUdWc2JHOD0="}}],"role":"r"}}`,
 		`{"message":{"content":[{"file":{"fileWithBytes":"YUdWc2JHOD0="}}]}}`:                     `{"message":{"content":[{"file":{"fileWithBytes":"YUdWc2JHOD0="}}]}}`,
+		`{"message":{"content":[{"file":{"file_with_bytes":"aGVsbG8"}}]}}`:                        `{"message":{"content":[{"file":{"file_with_bytes":"YUdWc2JHOD0="}}]}}`,
 		`{"message":{"content":[{"file":{"fileWithBytes":"no base64!"}}]}}`:                       `{"message":{"content":[{"file":{"fileWithBytes":"no base64!"}}]}}`,
 		`{"message":{"content":[{"text":"fileWithBytes"}]}}`:                                      `{"message":{"content":[{"text":"fileWithBytes"}]}}`,
+		`{"message":{"content":[{"data":{"data":{"fileWithBytes":"aGVsbG8="}}}]}}`:                `{"message":{"content":[{"data":{"data":{"fileWithBytes":"aGVsbG8="}}}]}}`,
 		`{"fileWithBytes":`: `{"fileWithBytes":`,
 	} {
-		if diff := cmp.Diff(want, string(encodeFilesJSON([]byte(body)))); diff != "" {
+		if diff := cmp.Diff(want, string(encodeFilesJSON([]byte(body), false))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+}
+
+// TestFilesOf03InAnswers: what the SDK encodes once too often is decoded wherever a file can stand, and nothing else.
+func TestFilesOf03InAnswers(t *testing.T) {
+	file := func() []*pb0.Part {
+		return []*pb0.Part{{Part: &pb0.Part_File{File: &pb0.FilePart{File: &pb0.FilePart_FileWithBytes{FileWithBytes: []byte("aGVsbG8=")}}}}}
+	}
+	task := func() *pb0.Task {
+		return &pb0.Task{
+			Artifacts: []*pb0.Artifact{{Parts: file()}}, History: []*pb0.Message{{Parts: file()}},
+			Status: &pb0.TaskStatus{Update: &pb0.Message{Parts: file()}},
+		}
+	}
+	for name, answer := range map[string]proto.Message{
+		"task":    task(),
+		"sent":    &pb0.SendMessageResponse{Payload: &pb0.SendMessageResponse_Task{Task: task()}},
+		"message": &pb0.SendMessageResponse{Payload: &pb0.SendMessageResponse_Msg{Msg: &pb0.Message{Parts: file()}}},
+		"list":    &pb0.ListTasksResponse{Tasks: []*pb0.Task{task()}},
+		"event": &pb0.StreamResponse{Payload: &pb0.StreamResponse_ArtifactUpdate{
+			ArtifactUpdate: &pb0.TaskArtifactUpdateEvent{Artifact: &pb0.Artifact{Parts: file()}},
+		}},
+	} {
+		decodeFiles(answer)
+		if text := prototext.Format(answer); strings.Contains(text, "aGVsbG8=") || !strings.Contains(text, `"hello"`) {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	for answer, want := range map[string]string{
+		`{"task":{"artifacts":[{"parts":[{"file":{"fileWithBytes":"YUdWc2JHOD0=","name":"n"}}]}]}}`: `{"task":{"artifacts":[{"parts":[{"file":{"fileWithBytes":"aGVsbG8=","name":"n"}}]}]}}`,
+		"data: {\"file\":{\"fileWithBytes\":\"YUdWc2JHOD0=\"}}\n\n":                                 "data: {\"file\":{\"fileWithBytes\":\"aGVsbG8=\"}}\n\n",
+		`{"file":{"fileWithBytes":"/+8="}}`:                                                         `{"file":{"fileWithBytes":"/+8="}}`,
+		`{"data":{"data":{"fileWithBytes":"YUdWc2JHOD0="}}}`:                                        `{"data":{"data":{"fileWithBytes":"YUdWc2JHOD0="}}}`,
+		`{"metadata":{"fileWithBytes":"YUdWc2JHOD0="},"a":"b"}`:                                     `{"metadata":{"fileWithBytes":"YUdWc2JHOD0="},"a":"b"}`,
+		": keep-alive\n\n": ": keep-alive\n\n", "": "",
+	} {
+		if diff := cmp.Diff(want, string(decodeFilesJSON([]byte(answer)))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", answer, diff)
+		}
+	}
+}
+
+func TestProgramsOf03(t *testing.T) {
+	for program, plain := range map[string]bool{
+		"node": true, "undici": true, "Deno/2.1": true, "Bun/1.2": true, "Mozilla/5.0 (X11)": true, "grpc-node-js/1.13.4": true, "mine grpc-node-js/1": true,
+		"": false, "python-httpx/0.28": false, "Go-http-client/1.1": false, "grpc-go/1.70": false, "grpc-python/1.60 grpc-c/37": false, "curl/8": false,
+	} {
+		if got := plainFiles(http.Header{"User-Agent": {program}}); got != plain {
+			t.Errorf("%q: %v", program, got)
+		}
+	}
+	if !plainFiles(http.Header{"Sec-Fetch-Mode": {"cors"}}) {
+		t.Error("a browser is not known")
+	}
+}
+
+func TestFilesOf03ByJSONRPC(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"file":{"bytes":"aGVsbG8="}}`: `{"file":{"bytes":"aGVsbG8="}}`,
+		`{"file":{"bytes":"aGVsbG8"}}`:  `{"file":{"bytes":"aGVsbG8="}}`,
+		`{"file":{"bytes":"_-8"}}`:      `{"file":{"bytes":"/+8="}}`,
+		`{"file":{"bytes":"\/+8="}}`:    `{"file":{"bytes":"/+8="}}`,
+		`{"data":{"bytes":"***"}}`:      `{"data":{"bytes":"***"}}`,
+	} {
+		got, p := filesOf03([]byte(body))
+		if diff := cmp.Diff(want, string(got)); diff != "" || p != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", body, p, diff)
+		}
+	}
+	for _, body := range []string{`{"file":{"bytes":"***"}}`, `{"file":{"bytes":"aGVsbG8=x"}}`, `{"file":{"bytes":"a"}}`} {
+		if _, p := filesOf03([]byte(body)); p == nil {
+			t.Errorf("%s was taken", body)
 		}
 	}
 }

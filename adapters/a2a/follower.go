@@ -229,8 +229,9 @@ func (f *follower) dropped() (bool, error) {
 	return err == nil && t.last().ID != f.task.last().ID, err
 }
 
-// result sends a whole artifact, or only what the reader lacks when its beginning was streamed as text. A long text goes in
-// pieces also where none of it was streamed.
+// result sends a whole artifact, or only what the reader lacks when its beginning was streamed as text. The last piece says
+// so, and is empty where nothing lacks: there are clients that take a streamed artifact when they are told that it is whole
+// (A2A 1.0, section 4.2.2: lastChunk). A long text goes in pieces also where none of it was streamed.
 func (f *follower) result(artifact *a2a.Artifact) bool {
 	if artifact.ID != answerArtifact(f.task.last().ID) || len(artifact.Parts) != 1 {
 		return f.artifact(artifact, false, true)
@@ -238,7 +239,7 @@ func (f *follower) result(artifact *a2a.Artifact) bool {
 	text := artifact.Parts[0].Text()
 	if rest, ok := f.sent.cut(text); ok && f.open {
 		f.mime = artifact.Parts[0].MediaType
-		return rest == "" || f.chunk(rest, true)
+		return f.chunk(rest, true)
 	}
 	if len(text) <= maxChunk {
 		return f.artifact(artifact, false, true)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	pb1 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
@@ -31,7 +32,27 @@ func (g *GRPC) unary(ctx context.Context, request any, info *grpc.UnaryServerInf
 		c.problem.Store(p)
 		return nil, nil
 	}
-	return next(inner, request)
+	answer, err = next(inner, request)
+	c.fitGRPC(answer)
+	return answer, err
+}
+
+// fitGRPC corrects what the SDK makes of an answer: the files for clients of 0.3 that read the type as it says, and fields of
+// a card that are set to nothing, which would belong to what is signed (A2A 1.0, section 8.4.1).
+func (c *call) fitGRPC(answer any) {
+	if c.plainFiles {
+		decodeFiles(answer)
+	}
+	card, is := answer.(*pb1.AgentCard)
+	if !is || card == nil {
+		return
+	}
+	if card.GetDocumentationUrl() == "" {
+		card.DocumentationUrl = nil
+	}
+	if card.GetIconUrl() == "" {
+		card.IconUrl = nil
+	}
 }
 
 func (g *GRPC) stream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
@@ -64,7 +85,8 @@ func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (
 		}
 		c.original = original
 	}
-	encodeFiles(request)
+	c.plainFiles = c.old && plainFiles(header)
+	encodeFiles(request, c.plainFiles)
 	return c.within(ctx), nil
 }
 
@@ -92,7 +114,7 @@ func grpcVersion(header http.Header, method string) *problem {
 		served = version03
 	}
 	if asked := requested(&http.Request{Header: header, URL: &url.URL{}}); asked != "" && asked != served {
-		return unsupportedVersion()
+		return unsupportedVersion(served)
 	}
 	return nil
 }
@@ -188,6 +210,7 @@ func (s *grpcStream) RecvMsg(request any) error {
 }
 
 func (s *grpcStream) SendMsg(event any) error {
+	s.call.fitGRPC(event)
 	sent := make(chan error, 1)
 	go func() { sent <- s.ServerStream.SendMsg(event) }() // the end of the handler ends it
 	timer := time.NewTimer(s.server.adapter.options.WriteTimeout)

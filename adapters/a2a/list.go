@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
@@ -34,13 +35,12 @@ func (h *handler) ListTasks(ctx context.Context, req *a2a.ListTasksRequest) (*a2
 }
 
 func (h *handler) list(ctx context.Context, c *call, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
-	empty := &a2a.ListTasksResponse{Tasks: []*a2a.Task{}, PageSize: req.PageSize}
 	if err := checkList(req); err != nil {
 		return nil, err
 	}
 	filter, found, err := listFilter(c.owner, req)
 	if err != nil || !found {
-		return empty, err
+		return &a2a.ListTasksResponse{Tasks: []*a2a.Task{}, PageSize: req.PageSize}, err
 	}
 	page, err := h.page(ctx, filter, req)
 	if err != nil {
@@ -69,7 +69,8 @@ func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFil
 		States: turnStates(req.Status), Limit: req.PageSize + 1,
 	}
 	if req.StatusTimestampAfter != nil {
-		filter.UpdatedAfter = *req.StatusTimestampAfter
+		// The instant itself counts (a2a.proto, ListTasksRequest), the store's bound does not; it keeps microseconds.
+		filter.UpdatedAfter = req.StatusTimestampAfter.Add(-time.Microsecond)
 	}
 	if req.ContextID != "" {
 		if filter.ThreadID, found = owned.thread(req.ContextID); !found {

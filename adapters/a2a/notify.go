@@ -118,7 +118,7 @@ func (a *Adapter) webhookBodies(ctx context.Context, t *task, hook webhook, even
 			rendered.Status = update.Status
 		}
 		body, err := json.Marshal(a2av0.FromV1Task(rendered))
-		return [][]byte{body}, err
+		return [][]byte{inMilliseconds(body)}, err
 	}
 	bodies := make([][]byte, len(events))
 	for i, event := range events {
@@ -126,7 +126,7 @@ func (a *Adapter) webhookBodies(ctx context.Context, t *task, hook webhook, even
 		if err != nil {
 			return nil, fmt.Errorf("write event for a webhook: %w", err)
 		}
-		bodies[i] = body
+		bodies[i] = inMilliseconds(body)
 	}
 	return bodies, nil
 }

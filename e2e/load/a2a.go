@@ -38,9 +38,10 @@ type A2AMessage struct {
 	Parts []A2APart `json:"parts"`
 }
 
-// A2APart is a part that has text.
+// A2APart is a part that has text or a file in base64.
 type A2APart struct {
 	Text string `json:"text"`
+	Raw  string `json:"raw"`
 }
 
 // Answers gives the distinct ids of the agent's messages and of the artifacts.

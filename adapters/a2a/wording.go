@@ -1,0 +1,54 @@
+package a2a
+
+import (
+	"bytes"
+	"mime"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// What the SDK writes is brought here into the form that the specification or a client wants.
+
+// shortTime finds the time of a task status of which the SDK cut zeros at the end. What an agent wrote cannot look so: in
+// a text the quotes are escaped, and the names of states are the protocol's own.
+var shortTime = regexp.MustCompile(`"state":"(?:TASK_STATE_[A-Z_]+|submitted|working|completed|failed|canceled|rejected|input-required|auth-required|unknown)",` +
+	`"timestamp":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,2})?Z"`)
+
+// inMilliseconds writes the time of each task status with three digits (A2A 1.0, section 5.6.1): readers that were made for
+// that pattern refuse fewer.
+func inMilliseconds(body []byte) []byte {
+	return shortTime.ReplaceAllFunc(body, func(short []byte) []byte {
+		time, end := short[:len(short)-len(`Z"`)], `.000Z"`
+		if dot := bytes.LastIndexByte(time, '.'); dot >= 0 {
+			end = end[len(time)-dot:]
+		}
+		return append(bytes.Clone(time), end...)
+	})
+}
+
+// asAsked is an answer, or a piece of a stream, as the caller reads it.
+func (c *call) asAsked(body []byte) []byte {
+	if c.plainFiles {
+		body = decodeFilesJSON(body)
+	}
+	return inMilliseconds(body)
+}
+
+const mimeA2A = "application/a2a+json"
+
+// wantsA2A says whether a request of HTTP+JSON is made in the protocol's own media type (A2A 1.0, section 14.1.1) and so
+// wants its answer: it sends that, or accepts that and not the general one. Section 11.1 names the general one.
+func wantsA2A(r *http.Request) bool {
+	sent, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	accepted := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
+	return sent == mimeA2A || strings.Contains(accepted, mimeA2A) && !strings.Contains(accepted, mimeJSON)
+}
+
+// mediaType is that of an answer which is no stream.
+func (c *call) mediaType() string {
+	if c.own {
+		return mimeA2A
+	}
+	return mimeJSON
+}

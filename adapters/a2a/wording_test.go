@@ -1,0 +1,194 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+
+	"inbox/identity"
+	"inbox/internal/webtoken"
+	"inbox/normalized"
+)
+
+func TestTimesHaveMilliseconds(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"state":"TASK_STATE_COMPLETED","timestamp":"2026-01-02T03:04:05Z"}`:        `{"state":"TASK_STATE_COMPLETED","timestamp":"2026-01-02T03:04:05.000Z"}`,
+		`{"state":"TASK_STATE_INPUT_REQUIRED","timestamp":"2026-01-02T03:04:05.1Z"}`: `{"state":"TASK_STATE_INPUT_REQUIRED","timestamp":"2026-01-02T03:04:05.100Z"}`,
+		`{"state":"completed","timestamp":"2026-01-02T03:04:05.12Z"}`:                `{"state":"completed","timestamp":"2026-01-02T03:04:05.120Z"}`,
+		`{"state":"completed","timestamp":"2026-01-02T03:04:05.123Z"}`:               `{"state":"completed","timestamp":"2026-01-02T03:04:05.123Z"}`,
+		`[{"state":"working","timestamp":"2026-01-02T03:04:05Z"},"Z"]`:               `[{"state":"working","timestamp":"2026-01-02T03:04:05.000Z"},"Z"]`,
+		`{"text":"\"state\":\"working\",\"timestamp\":\"2026-01-02T03:04:05Z\""}`:    `{"text":"\"state\":\"working\",\"timestamp\":\"2026-01-02T03:04:05Z\""}`,
+		`{"data":{"state":"open","timestamp":"2026-01-02T03:04:05Z"}}`:               `{"data":{"state":"open","timestamp":"2026-01-02T03:04:05Z"}}`,
+	} {
+		if got := string(inMilliseconds([]byte(body))); got != want {
+			t.Errorf("%s became %s", body, got)
+		}
+	}
+}
+
+func TestListSinceAnInstant(t *testing.T) {
+	b := setup(t)
+	task := b.rpc(b.ada, "SendMessage", message("m1", "hello"))
+	at, err := time.Parse(time.RFC3339, task.text(t, "result.task.status.timestamp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for since, want := range map[time.Time]float64{at: 1, at.Add(-time.Millisecond): 1, at.Add(2 * time.Millisecond): 0} {
+		listed := b.rpc(b.ada, "ListTasks", `{"statusTimestampAfter":"`+since.Format(time.RFC3339Nano)+`"}`)
+		if listed.at(t, "result.totalSize") != want {
+			t.Errorf("since %v of %v: %s", since, at, listed.body)
+		}
+	}
+	missing := owner{"echo", "somebody"}.mintContext()
+	if got := b.rpc(b.ada, "ListTasks", `{"contextId":"`+missing+`"}`); got.at(t, "result.pageSize") != 50.0 || got.at(t, "result.totalSize") != 0.0 {
+		t.Errorf("of a foreign context: %s", got.body)
+	}
+}
+
+func TestParamsMayBeLeftOut(t *testing.T) {
+	b := setup(t)
+	for _, method := range []string{"ListTasks", "GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"} {
+		if got := b.do("POST", "/a2a/echo", b.ada, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"} `); got.decode(t).Error != nil {
+			t.Errorf("%s: %s", method, got.body)
+		}
+	}
+	for _, body := range []string{`{"jsonrpc":"2.0","id":"mine","method":5}`, `{"jsonrpc":"2.0","id":"mine"}`} {
+		if got := b.do("POST", "/a2a/echo", b.ada, body); got.text(t, "id") != "mine" {
+			t.Errorf("%s has lost its id: %s", body, got.body)
+		}
+	}
+}
+
+func TestBase64OfEveryForm(t *testing.T) {
+	b := setup(t)
+	for i, raw := range []string{"/+8=", "_-8=", "/+8", "_-8", `\/+8=`} {
+		body := strings.Replace(message("m"+string(rune('a'+i)), "x"), `{"text":"x"}`, `{"raw":"`+raw+`","filename":"f"}`, 1)
+		if got := b.rpc(b.ada, "SendMessage", body).text(t, "result.task.history.0.parts.0.raw"); got != "/+8=" {
+			t.Errorf("%s came back as %q", raw, got)
+		}
+	}
+	for _, raw := range []string{"***", "a"} {
+		body := `{"message":{"kind":"message","messageId":"x","role":"user","parts":[{"kind":"file","file":{"bytes":"` + raw + `"}}]}}`
+		if got := b.rpc(b.ada, "message/send", body).decode(t); got.Error == nil || got.Error.Code != -32602 {
+			t.Errorf("%s in 0.3: %+v", raw, got)
+		}
+	}
+}
+
+func TestMediaTypeOfHTTPJSON(t *testing.T) {
+	b := setup(t)
+	for _, c := range []struct {
+		header []string
+		want   string
+	}{
+		{nil, "application/json"},
+		{[]string{"Accept", "application/json, application/a2a+json"}, "application/json"},
+		{[]string{"Accept", "application/a2a+json"}, "application/a2a+json"},
+		{[]string{"Content-Type", "application/a2a+json"}, "application/a2a+json"},
+	} {
+		for _, at := range []string{"/a2a/echo/rest/tasks", "/a2a/echo/rest/tasks/missing"} {
+			if got := b.do("GET", at, b.ada, "", c.header...).header.Get("Content-Type"); got != c.want {
+				t.Errorf("%v: %s", c.header, got)
+			}
+		}
+	}
+	if got := b.do("POST", "/a2a/echo/v1/message:send", b.ada, `{}`, "Content-Type", "application/a2a+json").header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("0.3: %s", got)
+	}
+}
+
+func TestRefusedVersionsNameTheOneThatIsSpoken(t *testing.T) {
+	b := setup(t)
+	for path, c := range map[string]struct{ asked, served string }{"rest": {"0.3", "1.0"}, "v1": {"1.0", "0.3"}} {
+		got := b.do("GET", "/a2a/echo/"+path+"/tasks/x", b.ada, "", "A2A-Version", c.asked)
+		if got.status != http.StatusBadRequest || !strings.Contains(got.text(t, "error.message"), "must be "+c.served+" at this address") {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+}
+
+// TestExtendedCardOf03 is complete: a client of 0.3 uses it instead of the public one from then on.
+func TestExtendedCardOf03(t *testing.T) {
+	b, issuer := withIssuer(t)
+	public := b.do("GET", "/a2a/echo/.well-known/agent-card.json", "", "")
+	var card struct{ Result json.RawMessage }
+	if err := json.Unmarshal([]byte(b.rpc(b.ada, "agent/getAuthenticatedExtendedCard", "{}").body), &card); err != nil {
+		t.Fatal(err)
+	}
+	for binding, got := range map[string]reply{
+		"JSON-RPC": {body: string(card.Result)}, "HTTP+JSON": b.do("GET", "/a2a/echo/v1/card", b.ada, ""),
+	} {
+		for _, member := range []string{"url", "preferredTransport", "protocolVersion", "securitySchemes.bearer.type", "additionalInterfaces.0.url"} {
+			if want := public.text(t, member); want == "" || got.text(t, member) != want {
+				t.Errorf("%s: %s is %q, of the public card %q", binding, member, got.text(t, member), want)
+			}
+		}
+		if got.at(t, "security.0.bearer") == nil || strings.Contains(got.body, `"transport":"HTTP+JSON","url":"https://agents.test/a2a/echo/rest"`) {
+			t.Errorf("%s: %s", binding, got.body)
+		}
+		if err := webtoken.VerifyCard([]byte(got.body), identity.KeySet([]identity.PublicKey{issuer.card.Public()})); err != nil {
+			t.Errorf("%s: %v", binding, err)
+		}
+	}
+}
+
+func TestCardByGRPCHasNoEmptyFields(t *testing.T) {
+	b := setup(t)
+	card, err := b.dial().GetExtendedAgentCard(calling(b.ada), &pb.GetExtendedAgentCardRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if card.DocumentationUrl != nil || card.IconUrl != nil {
+		t.Errorf("explicitly empty: %v %v", card.DocumentationUrl, card.IconUrl)
+	}
+}
+
+// TestStreamedArtifactsEnd: the reader is told when an artifact is whole, also where all of it was streamed.
+func TestStreamedArtifactsEnd(t *testing.T) {
+	b := setup(t)
+	b.engine.agent = func(_ context.Context, r *run) normalized.Response {
+		r.say("one ")
+		r.say("two")
+		return normalized.Response{Parts: []normalized.Part{normalized.Text("one two")}}
+	}
+	for method, body := range map[string]string{
+		"SendStreamingMessage": message("m1", "x"),
+		"message/stream":       `{"message":{"kind":"message","messageId":"m2","role":"user","parts":[{"kind":"text","text":"x"}]}}`,
+	} {
+		var text strings.Builder
+		var last []bool
+		for _, frame := range b.rpc(b.ada, method, body).frames() {
+			for _, at := range []string{"result.artifactUpdate", "result"} {
+				part, is := frame.at(t, at+".artifact.parts.0.text").(string)
+				if !is {
+					continue
+				}
+				text.WriteString(part)
+				end, _ := frame.at(t, at+".lastChunk").(bool)
+				last = append(last, end)
+			}
+		}
+		if text.String() != "one two" || !slices.Equal(last, []bool{false, false, true}) {
+			t.Errorf("%s: %q %v", method, text.String(), last)
+		}
+	}
+}
+
+func TestDeletedWebhooksByHTTPJSON(t *testing.T) {
+	b, _, _ := pushing(t)
+	task := b.rpc(b.ada, "SendMessage", message("m1", "x")).text(t, "result.task.id")
+	for path, want := range map[string]reply{
+		"rest": {http.StatusOK, http.Header{"Content-Type": {"application/json"}}, "{}"}, "v1": {status: http.StatusNoContent},
+	} {
+		got := b.do("DELETE", "/a2a/echo/"+path+"/tasks/"+task+"/pushNotificationConfigs/none", b.ada, "")
+		if got.status != want.status || got.body != want.body || got.header.Get("Content-Type") != want.header.Get("Content-Type") {
+			t.Errorf("%s: %d %q %v", path, got.status, got.body, got.header)
+		}
+	}
+}
