@@ -280,7 +280,7 @@ func (a *Adapter) Listen() error {
 	if err != nil {
 		return fmt.Errorf("smtp.listen: cannot listen on %s: %w (choose another address or stop the program that uses it)", a.options.Listen, rootCause(err))
 	}
-	a.listener = newLimitedListener(inner, a.options)
+	a.listener = newLimitedListener(inner, a.domain, a.options)
 	a.server = a.newServer()
 	return nil
 }

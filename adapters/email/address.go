@@ -90,7 +90,10 @@ func toMailbox(address *mail.Address) (mailbox, error) {
 
 // parseMailbox reads local@domain strictly: it cuts at the last @, refuses quoted local parts, routes, literals and
 // ports, and punycodes the domain.
-func parseMailbox(text string) (mailbox, error) {
+func parseMailbox(text string) (mailbox, error) { return parseMailboxUpTo(text, 64) }
+
+// parseMailboxUpTo is parseMailbox with another limit of the local part.
+func parseMailboxUpTo(text string, most int) (mailbox, error) {
 	parsed, err := identity.ParseAddress(text)
 	if err != nil {
 		return mailbox{}, err
@@ -100,7 +103,7 @@ func parseMailbox(text string) (mailbox, error) {
 	if strings.ContainsAny(host, ":[]") || net.ParseIP(strings.TrimSuffix(host, ".")) != nil || parsed.Local != text[:at] {
 		return mailbox{}, fmt.Errorf("%w: %q", identity.ErrAddress, text)
 	}
-	if len(parsed.Local) > 64 || strings.HasPrefix(parsed.Local, ".") || strings.HasSuffix(parsed.Local, ".") || strings.Contains(parsed.Local, "..") {
+	if len(parsed.Local) > most || strings.HasPrefix(parsed.Local, ".") || strings.HasSuffix(parsed.Local, ".") || strings.Contains(parsed.Local, "..") {
 		return mailbox{}, fmt.Errorf("%w: local part of %q", identity.ErrAddress, text)
 	}
 	return mailbox{Local: parsed.Local, Domain: parsed.Domain}, nil

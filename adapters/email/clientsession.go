@@ -1,6 +1,7 @@
 package email
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,9 +51,13 @@ func (s *clientSession) offer(mail outgoing) (outcome, error) {
 		return outcome{}, fault.GiveUp(fmt.Sprintf("the mail has %d bytes, the smarthost or the recipient's server takes %d (5.3.4)", len(mail.data), limit), nil)
 	}
 	options := &smtp.MailOptions{Size: int64(len(mail.data)), UTF8: needsUTF8(mail.recipients), EnvelopeID: mail.envelopeID}
-	if able, _ := s.client.Extension("SMTPUTF8"); options.UTF8 && !able {
+	able, _ := s.client.Extension("SMTPUTF8")
+	if options.UTF8 && !able {
 		return outcome{}, fault.GiveUp("the recipient's server does not take internationalized addresses (5.6.7)", nil)
 	}
+	// Somebody elsewhere may have such an address, which then stands in the header (RFC 6531, section 3.4). Servers that do
+	// not know them take 8-bit headers all the same, and the recipients here are not to be punished for it.
+	options.UTF8 = options.UTF8 || able && headerNeedsUTF8(mail.data)
 	if err := s.client.Mail(mail.from, options); err != nil {
 		return outcome{}, err
 	}
@@ -106,6 +111,11 @@ func (s *clientSession) recipients(addresses []string) (result outcome, err erro
 		return result, result.later[len(result.later)-1].answer
 	}
 	return result, result.refused[len(result.refused)-1].answer
+}
+
+func headerNeedsUTF8(mail []byte) bool {
+	top, _, _ := bytes.Cut(mail, []byte("\r\n\r\n"))
+	return !isASCII(string(top))
 }
 
 func needsUTF8(addresses []string) bool {

@@ -117,7 +117,7 @@ func TestNoQuestionInjectsAField(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		known := "|From|To|Subject|Date|Message-Id|In-Reply-To|References|Thread-Topic|Thread-Index|Auto-Submitted|X-Auto-Response-Suppress|X-Loop|Mime-Version|Content-Type|Content-Transfer-Encoding|"
+		known := "|From|To|Subject|Date|Message-ID|In-Reply-To|References|Thread-Topic|Thread-Index|Auto-Submitted|X-Auto-Response-Suppress|X-Loop|MIME-Version|Content-Type|Content-Transfer-Encoding|"
 		for _, f := range fields {
 			if !strings.Contains(known, "|"+f.name+"|") {
 				t.Fatalf("field %q in\n%s", f.name, mail)

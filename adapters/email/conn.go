@@ -30,6 +30,9 @@ type peerConn struct {
 	refused  int       // recipients, over all greetings
 	mails    int       // transactions begun
 	proven   int       // of them, mails whose sender was proven
+	alone    bool      // the last bytes read were one line and nothing more
+	commands bool      // what is read next are commands: see qualify
+	unread   []byte    // of what qualify made longer
 }
 
 var errEarlyTalker = errors.New("the peer spoke before the greeting")
@@ -67,6 +70,11 @@ func (c *peerConn) SetReadDeadline(deadline time.Time) error {
 
 // Read reads within the nearest of the deadlines.
 func (c *peerConn) Read(p []byte) (int, error) {
+	if len(c.unread) > 0 { // the reader of commands is the only one who reads then
+		n := copy(p, c.unread)
+		c.unread = c.unread[n:]
+		return n, nil
+	}
 	if err := c.arm(); err != nil {
 		return 0, err
 	}
@@ -76,7 +84,7 @@ func (c *peerConn) Read(p []byte) (int, error) {
 	c.taken += int64(n)
 	c.look(p[:n])
 	c.broken = c.broken || err != nil
-	return n, err
+	return c.qualifyRead(p, n), err
 }
 
 // look finds lone CRs on the wire: at the begin of a line the library swallows a dot and the CR behind it, so that the
@@ -165,23 +173,24 @@ func (c *peerConn) credit() {
 	c.listener.mails.credit(c.peer)
 }
 
-// beginMail and endMail bracket a transaction that must not be cut by a graceful stop.
-func (c *peerConn) beginMail() {
+// beginMail and endMail bracket a transaction that must not be cut by a graceful stop. plain says that it came without TLS.
+func (c *peerConn) beginMail(plain bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busy, c.loneCR = true, false
+	c.busy, c.loneCR, c.commands = true, false, plain && c.alone
 }
 
 func (c *peerConn) endMail() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busy = false
+	c.busy, c.commands = false, false
 }
 
 func (c *peerConn) beginTransfer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
+	c.commands = false
 	c.deadline, c.begun, c.taken = now.Add(transferTimeout), now, 0
 }
 

@@ -110,14 +110,18 @@ func (r *contentReader) readAlternative(ctx context.Context, node *entity) error
 	var plain, rich *entity
 	for _, child := range node.children {
 		switch {
-		case child.media == "text/plain" && plain == nil:
-			plain = child
-		case child.holds("text/html"):
-			rich = child
 		case child.media == "text/calendar":
 			if err := r.readCalendar(ctx, child); err != nil {
 				return err
 			}
+		case child.attached(): // careless programs put files among the forms of the text
+			if err := r.addFile(ctx, child); err != nil {
+				return err
+			}
+		case child.media == "text/plain" && plain == nil:
+			plain = child
+		case child.holds("text/html"):
+			rich = child
 		}
 	}
 	switch {
@@ -127,7 +131,10 @@ func (r *contentReader) readAlternative(ctx context.Context, node *entity) error
 	case rich != nil:
 		return r.read(ctx, rich, false)
 	}
-	return r.read(ctx, node.children[len(node.children)-1], false)
+	if last := node.children[len(node.children)-1]; !last.attached() && last.media != "text/calendar" {
+		return r.read(ctx, last, false)
+	}
+	return nil
 }
 
 // readCalendar gives an invitation as a file and what it says as text. Mails carry the same one twice, inside of the
@@ -142,14 +149,18 @@ func (r *contentReader) readCalendar(ctx context.Context, node *entity) error {
 
 // readResources keeps the files that came with an HTML form whose text was not needed.
 func (r *contentReader) readResources(ctx context.Context, node *entity) error {
-	if node == nil || len(node.children) == 0 {
+	if node == nil {
 		return nil
 	}
 	for _, child := range node.children {
-		if child.isText() || len(child.children) > 0 {
-			continue
+		err := error(nil)
+		switch {
+		case len(child.children) > 0:
+			err = r.readResources(ctx, child)
+		case !child.isText():
+			err = r.addFile(ctx, child)
 		}
-		if err := r.addFile(ctx, child); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -217,6 +228,12 @@ func (e *entity) isText() bool {
 	}
 	disposition, params := mediaType(e.fields.get("Content-Disposition"), "inline")
 	return disposition != "attachment" && params["filename"] == ""
+}
+
+// attached says whether a leaf is marked as a file.
+func (e *entity) attached() bool {
+	disposition, _ := mediaType(e.fields.get("Content-Disposition"), "inline")
+	return disposition == "attachment" && len(e.children) == 0
 }
 
 func (r *contentReader) addText(read readableText) {

@@ -22,6 +22,7 @@ type dmarcRecord struct {
 	suffix                          byte // psd: y, n or u
 	testing                         bool
 	reports                         bool // a usable rua is present
+	damaged                         bool // sp or np is there and says nothing that is known
 }
 
 // parseDMARC reads a TXT record. v=DMARC1 must come first and is case-sensitive; unknown and removed tags are
@@ -53,8 +54,10 @@ func (r *dmarcRecord) set(name, value string) {
 		r.policy = knownPolicy(lower)
 	case "sp":
 		r.subdomains = knownPolicy(lower)
+		r.damaged = r.damaged || r.subdomains == ""
 	case "np":
 		r.nonexistent = knownPolicy(lower)
+		r.damaged = r.damaged || r.nonexistent == ""
 	case "adkim":
 		r.strictDKIM = lower == "s"
 	case "aspf":
@@ -87,9 +90,13 @@ func usableReports(value string) bool {
 	return false
 }
 
-// policyFor gives the policy that the record sets for a domain: its own, or an inherited one. ok is false when the
-// record sets none at all (RFC 9989, section 4.7).
+// policyFor gives the policy that the record sets for a domain: its own, or an inherited one. A record without a valid p,
+// or with an invalid sp or np, wants reports at most; ok is false when it does not even want those (RFC 9989, section
+// 4.10.1).
 func (r dmarcRecord) policyFor(inherited, nonexistent bool) (policy string, ok bool) {
+	if r.policy == "" || r.damaged {
+		return policyNone, r.reports
+	}
 	chain := []string{r.policy}
 	if inherited {
 		chain = []string{r.subdomains, r.policy}
@@ -102,7 +109,7 @@ func (r dmarcRecord) policyFor(inherited, nonexistent bool) (policy string, ok b
 			return r.lowered(one), true
 		}
 	}
-	return policyNone, r.reports
+	return policyNone, true
 }
 
 // lowered applies t=y: one step below.

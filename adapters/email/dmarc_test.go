@@ -50,6 +50,11 @@ func TestPolicyFor(t *testing.T) {
 		{"v=DMARC1; p=bogus; rua=mailto:x@y.test", false, false, "none", true},
 		{"v=DMARC1; p=bogus; rua=https://y.test", false, false, "none", false},
 		{"v=DMARC1", false, false, "none", false},
+		{"v=DMARC1; sp=reject", true, false, "none", false},
+		{"v=DMARC1; sp=reject; rua=mailto:x@y.test", true, false, "none", true},
+		{"v=DMARC1; p=reject; sp=bogus", false, false, "none", false},
+		{"v=DMARC1; p=reject; sp=bogus; rua=mailto:x@y.test", true, false, "none", true},
+		{"v=DMARC1; p=reject; np=", true, true, "none", false},
 	} {
 		record, _ := parseDMARC(c.text)
 		if got, ok := record.policyFor(c.inherited, c.nonexistent); got != c.want || ok != c.ok {

@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/emersion/go-message/charset"
 	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/unicode/norm"
 )
 
 // Bounds of a header, checked before anything is parsed.
@@ -144,26 +142,6 @@ func (h header) decoded(name string) string {
 	return cleanText(decodeWords(h.get(name)), 998)
 }
 
-var wordDecoder = &mime.WordDecoder{CharsetReader: charsetReader}
-
-// charsetReader converts to UTF-8. UTF-7 is missing on purpose: it is obsolete, and a way past every filter.
-func charsetReader(label string, input io.Reader) (io.Reader, error) {
-	if strings.EqualFold(label, "cp932") {
-		label = "shift_jis" // Outlook in Japan; the tables do not know its name
-	}
-	return charset.Reader(label, input)
-}
-
-func decodeWords(text string) string {
-	if !strings.Contains(text, "=?") {
-		return text
-	}
-	if decoded, err := wordDecoder.DecodeHeader(text); err == nil {
-		return strings.ToValidUTF8(decoded, "\uFFFD")
-	}
-	return text
-}
-
 // utf8Text reads 8-bit text without a declared charset: UTF-8 when it is valid, else Windows-1252.
 func utf8Text(raw []byte) string {
 	if utf8.Valid(raw) {
@@ -176,11 +154,11 @@ func utf8Text(raw []byte) string {
 	return string(decoded)
 }
 
-// cleanText makes one line of safe text: controls become a space, invisible and direction-changing runes vanish.
+// cleanText makes one line of safe text in NFC: controls become a space, invisible and direction-changing runes vanish.
 func cleanText(text string, maxRunes int) string {
 	var out strings.Builder
 	space, count := false, 0
-	for _, r := range text {
+	for _, r := range norm.NFC.String(text) {
 		if unicode.IsControl(r) || unicode.IsSpace(r) {
 			space = true
 			continue

@@ -35,6 +35,7 @@ type limitedListener struct {
 	net.Listener
 	total, perPeer int
 	exemptLoopback bool
+	domain         string // ours
 	greetDelay     time.Duration
 	connections    *meter
 	mails          *meter
@@ -47,8 +48,9 @@ type limitedListener struct {
 	stopping chan struct{} // closed by drain
 }
 
-func newLimitedListener(inner net.Listener, options Options) *limitedListener {
+func newLimitedListener(inner net.Listener, domain string, options Options) *limitedListener {
 	return &limitedListener{
+		domain:   domain,
 		Listener: inner, total: options.MaxConnections, perPeer: options.MaxConnectionsPerIP, exemptLoopback: options.AllowPrivate,
 		greetDelay: options.GreetingDelay, connections: newMeter(options.ConnectionsPerMinute, options.Now), mails: newMeter(options.MailsPerMinute, options.Now),
 		peers: map[netip.Prefix]int{}, open: map[*peerConn]struct{}{}, stopping: make(chan struct{}),

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
-	"mime"
 	"strings"
 )
 
@@ -143,23 +142,6 @@ func lineEndBefore(body []byte, at int) int {
 	return at
 }
 
-// mediaType reads Content-Type; what cannot be read is bytes, what is absent is the fallback.
-func mediaType(value, fallback string) (string, map[string]string) {
-	if value == "" {
-		return fallback, nil
-	}
-	media, params, err := mime.ParseMediaType(value)
-	if err == nil || errors.Is(err, mime.ErrInvalidMediaParameter) {
-		return strings.ToLower(media), params
-	}
-	media, rest, _ := strings.Cut(value, ";")
-	media = strings.ToLower(strings.TrimSpace(media))
-	if !validMedia(media) {
-		return mediaOf(media), nil
-	}
-	return media, looseParams(rest)
-}
-
 // mediaOf reads what is no media type.
 func mediaOf(media string) string {
 	if media == "text" {
@@ -176,19 +158,6 @@ func validMedia(media string) bool {
 
 func mediaName(name string) bool {
 	return name != "" && len(name) <= 127 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789!#$&-^_.+") == ""
-}
-
-// looseParams saves boundary and charset from a Content-Type that is wrong elsewhere.
-func looseParams(text string) map[string]string {
-	params := map[string]string{}
-	for pair := range strings.SplitSeq(text, ";") {
-		name, value, ok := strings.Cut(pair, "=")
-		name = strings.ToLower(strings.TrimSpace(name))
-		if _, known := params[name]; ok && !known {
-			params[name] = strings.Trim(strings.TrimSpace(value), `"`)
-		}
-	}
-	return params
 }
 
 // decodeBody undoes the transfer encoding. Damaged encodings give what can be read of them.

@@ -154,11 +154,11 @@ func TestTricklingPeersAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer func() { _ = theirs.Close() }()
-		l := newLimitedListener(nil, Options{MaxConnections: 1, MaxConnectionsPerIP: 1, ConnectionsPerMinute: 1, Now: time.Now})
+		l := newLimitedListener(nil, "inbox.test", Options{MaxConnections: 1, MaxConnectionsPerIP: 1, ConnectionsPerMinute: 1, Now: time.Now})
 		conn, _ := l.admit(ours)
 		defer func() { _ = conn.Close() }()
 		began := time.Now()
-		conn.beginMail()
+		conn.beginMail(true)
 		conn.beginTransfer()
 		var peer sync.WaitGroup
 		peer.Go(func() {

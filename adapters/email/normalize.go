@@ -254,8 +254,8 @@ func (a *Adapter) claimsOurResults(f field) bool {
 	if !strings.EqualFold(strings.TrimRight(f.name, " \t"), "Authentication-Results") {
 		return false
 	}
-	id, _, _ := strings.Cut(f.text(), ";")
-	return strings.EqualFold(firstToken(id), a.options.Hostname)
+	id := strings.TrimSuffix(firstToken(f.text()), ".")
+	return strings.EqualFold(id, a.options.Hostname) || strings.EqualFold(id, a.domain)
 }
 
 func results(found verdict, env envelope) []authres.Result {
@@ -279,11 +279,19 @@ func (a *Adapter) writeReceived(out *bytes.Buffer, env envelope) {
 		protocol = "ESMTPS"
 	}
 	helo := cleanText(strings.Map(atomRune, env.helo), 255)
-	fmt.Fprintf(out, "Received: from %s ([%s])\r\n\tby %s with %s id %s", helo, env.ip, a.options.Hostname, protocol, env.id)
+	fmt.Fprintf(out, "Received: from %s (%s)\r\n\tby %s with %s id %s", helo, addressLiteral(env.ip), a.options.Hostname, protocol, env.id)
 	if len(env.recipients) == 1 {
 		fmt.Fprintf(out, "\r\n\tfor <%s>", env.recipients[0].envelope)
 	}
 	fmt.Fprintf(out, ";\r\n\t%s\r\n", env.received.UTC().Format(time.RFC1123Z))
+}
+
+// addressLiteral writes an address as SMTP does (RFC 5321, section 4.1.3).
+func addressLiteral(ip string) string {
+	if strings.Contains(ip, ":") {
+		return "[IPv6:" + ip + "]"
+	}
+	return "[" + ip + "]"
 }
 
 // atomRune leaves in a name what cannot end it.

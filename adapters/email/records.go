@@ -76,7 +76,7 @@ func Records(p Published) []Record {
 			Record{"_mta-sts." + p.Domain, "TXT", "v=STSv1; id=" + id, "MTA-STS: announces the policy file; its id changes with the policy"},
 			Record{"mta-sts." + p.Domain, "CNAME", p.WebHost + ".", "where the policy file is served; the certificate must have this name, too"})
 	}
-	return append(records, Record{"_smtp._tls." + p.Domain, "TXT", "v=TLSRPTv1; rua=mailto:" + reports, "TLS-RPT: where others report trouble with TLS"})
+	return append(records, Record{"_smtp._tls." + p.Domain, "TXT", "v=TLSRPTv1; rua=mailto:" + reports, "TLS-RPT: where others report trouble with TLS; this server sends no reports itself"})
 }
 
 func (p Published) spf() string {

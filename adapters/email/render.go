@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/emersion/go-message"
 
@@ -93,7 +94,7 @@ func (a *Adapter) replyHeader(reply exchange.Reply, notes route, people audience
 		lines = append(lines, headerLine{"Reply-To", back})
 	}
 	lines = append(lines,
-		headerLine{"Subject", mime.QEncoding.Encode("utf-8", replySubject(notes))},
+		headerLine{"Subject", encodeWords(replySubject(notes))},
 		headerLine{"Date", reply.CreatedAt.UTC().Format(time.RFC1123Z)},
 		headerLine{"Message-ID", "<" + a.replyID(reply) + ">"},
 	)
@@ -102,7 +103,7 @@ func (a *Adapter) replyHeader(reply exchange.Reply, notes route, people audience
 			headerLine{"References", formatReferences(notes)})
 	}
 	if notes.Topic != "" {
-		lines = append(lines, headerLine{"Thread-Topic", mime.QEncoding.Encode("utf-8", notes.Topic)})
+		lines = append(lines, headerLine{"Thread-Topic", encodeWords(notes.Topic)})
 	}
 	if index := answerIndex(notes.Index, reply.CreatedAt); index != "" {
 		lines = append(lines, headerLine{"Thread-Index", index})
@@ -140,6 +141,9 @@ func (a *Adapter) displayName(agent string) string {
 func formatAddress(name, address string) string {
 	if name == "" {
 		return "<" + address + ">"
+	}
+	if encoded := encodeWords(name); encoded != name {
+		return encoded + " <" + address + ">"
 	}
 	return (&mail.Address{Name: name, Address: address}).String()
 }
@@ -242,17 +246,26 @@ func textHeader(top []headerLine, media string) message.Header {
 
 func fileHeader(file attachment) message.Header {
 	return newHeader(nil,
-		headerLine{"Content-Type", mime.FormatMediaType(file.mime, map[string]string{"name": file.name})},
+		headerLine{"Content-Type", mime.FormatMediaType(file.mime, fileParams(file))},
 		headerLine{"Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.name})},
 		headerLine{"Content-Transfer-Encoding", "base64"})
 }
 
-// newHeader keeps the order of the lines; the library adds on top.
+// fileParams gives the charset of a text as well: without it a text is ASCII (RFC 2046, section 4.1.2).
+func fileParams(file attachment) map[string]string {
+	params := map[string]string{"name": file.name}
+	if strings.HasPrefix(file.mime, "text/") && utf8.Valid(file.data) {
+		params["charset"] = "utf-8"
+	}
+	return params
+}
+
+// newHeader keeps the order of the lines; the library adds on top. It would not fold where one word is too long.
 func newHeader(top []headerLine, more ...headerLine) message.Header {
 	var h message.Header
 	lines := append(slices.Clone(top), more...)
 	for _, line := range slices.Backward(lines) {
-		h.Add(line.name, line.value)
+		h.AddRaw(foldField(line.name, line.value))
 	}
 	return h
 }

@@ -20,6 +20,8 @@ const (
 	maxRecipients = 50
 	maxRefused    = 5 // refused recipients before the connection is closed
 
+	maxSenderLocal = 255 // bytes: servers write whole addresses into the envelope sender, and longer ones than RFC 5321 promises room for
+
 	maxMailsPerConnection = 1000 // also of proven mails
 	maxLineBytes          = 4000 // RFC 5321 demands 1000; a longer line is refused, not cut
 	acceptTimeout         = 2 * time.Minute
@@ -92,7 +94,7 @@ func (s *session) Mail(from string, options *smtp.MailOptions) error {
 		return smtp.ErrDataTooLarge
 	}
 	if from != "" {
-		box, err := parseMailbox(from)
+		box, err := parseMailboxUpTo(from, maxSenderLocal)
 		switch {
 		case !isASCII(from):
 			return s.refuse(553, smtp.EnhancedCode{5, 6, 7}, "This server does not take internationalized addresses in the envelope")
@@ -101,8 +103,9 @@ func (s *session) Mail(from string, options *smtp.MailOptions) error {
 		}
 		from = box.address()
 	}
-	s.begin(s.newEnvelope(from))
-	s.peer.beginMail()
+	env := s.newEnvelope(from)
+	s.begin(env)
+	s.peer.beginMail(env.tls == "")
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -28,6 +29,7 @@ type sink struct {
 	sessions int
 	logins   int
 	mails    []string
+	utf8     []string                          // of each mail, whether SMTPUTF8 was asked for
 	refuse   func(step, argument string) error // step: mail, rcpt, data
 	password string
 }
@@ -38,6 +40,11 @@ type sinkSession struct {
 
 func startSink(t *testing.T, implicit bool, config *tls.Config, password string) *sink {
 	t.Helper()
+	return startSinkWith(t, implicit, config, password, func(*smtp.Server) {})
+}
+
+func startSinkWith(t *testing.T, implicit bool, config *tls.Config, password string, change func(*smtp.Server)) *sink {
+	t.Helper()
 	k := &sink{password: password}
 	k.server = smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
 		k.mu.Lock()
@@ -47,6 +54,7 @@ func startSink(t *testing.T, implicit bool, config *tls.Config, password string)
 	}))
 	k.server.Domain, k.server.AllowInsecureAuth, k.server.MaxMessageBytes = "smart.test", true, 1<<20
 	k.server.ErrorLog = discardLog{}
+	change(k.server)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -132,10 +140,16 @@ func (s *sinkSession) check(step, argument string) error {
 	return nil
 }
 
-func (s *sinkSession) Mail(from string, _ *smtp.MailOptions) error { return s.check("mail", from) }
-func (s *sinkSession) Rcpt(to string, _ *smtp.RcptOptions) error   { return s.check("rcpt", to) }
-func (s *sinkSession) Reset()                                      {}
-func (s *sinkSession) Logout() error                               { return nil }
+func (s *sinkSession) Mail(from string, options *smtp.MailOptions) error {
+	s.mu.Lock()
+	s.utf8 = append(s.utf8, fmt.Sprint(options.UTF8))
+	s.mu.Unlock()
+	return s.check("mail", from)
+}
+
+func (s *sinkSession) Rcpt(to string, _ *smtp.RcptOptions) error { return s.check("rcpt", to) }
+func (s *sinkSession) Reset()                                    {}
+func (s *sinkSession) Logout() error                             { return nil }
 
 func (s *sinkSession) Data(r io.Reader) error {
 	mail, err := io.ReadAll(r)
@@ -371,6 +385,26 @@ func TestSmarthostURL(t *testing.T) {
 		}
 		if err != nil && strings.Contains(err.Error(), "u:p") {
 			t.Error("the error shows the password")
+		}
+	}
+}
+
+// TestInternationalAddresses has one in Cc: who else gets the mail gets its header too.
+func TestInternationalAddresses(t *testing.T) {
+	for offered, want := range map[bool]string{true: "[true true]", false: "[false]"} {
+		k := startSinkWith(t, false, nil, "", func(server *smtp.Server) { server.EnableSMTPUTF8 = offered })
+		s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.address })
+		reply := replyTo(s.question(true, "Cc: josé@other.test"), normalized.Text("to both"))
+		reply.Response.Cc = []string{"josé@other.test"}
+		_, err := s.deliver(reply)
+		if offered != (err == nil) || !offered && !strings.Contains(err.Error(), "5.6.7") {
+			t.Errorf("offered %t: %v", offered, err)
+		}
+		k.mu.Lock()
+		got := fmt.Sprint(k.utf8)
+		k.mu.Unlock()
+		if got != want {
+			t.Errorf("offered %t: SMTPUTF8 %s; want %s", offered, got, want)
 		}
 	}
 }

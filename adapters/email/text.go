@@ -6,6 +6,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"inbox/normalized"
 )
 
@@ -53,13 +55,13 @@ func decodeCharset(raw []byte, label string) string {
 	return strings.ToValidUTF8(out.String(), "\uFFFD")
 }
 
-// readable makes line ends LF and removes controls and runes that hide or turn text.
+// readable makes line ends LF, letters NFC, and removes controls and runes that hide or turn text.
 func readable(text string) string {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	if harmless(text) {
 		return strings.TrimSpace(text)
 	}
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
+	return norm.NFC.String(strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t' || r == 0x200d: // the joiner holds emoji together
 			return r
@@ -67,7 +69,7 @@ func readable(text string) string {
 			return -1
 		}
 		return r
-	}, text))
+	}, text)))
 }
 
 // harmless is the common case, and ten times cheaper to see than to rewrite.

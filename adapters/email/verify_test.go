@@ -123,7 +123,11 @@ func TestCostlySignaturesAreLeftOut(t *testing.T) {
 
 func TestForgedResultsAreRemoved(t *testing.T) {
 	s := start(t, nil)
-	mail := "Authentication-Results: MX.inbox.test; dmarc=pass\r\n\theader.from=bank.test\r\n" +
+	mail := "Authentication-Results: MX.inbox.test; dmarc=pass\r\n\theader.from=bank.test\r\n"
+	for _, id := range []string{"(c) mx.inbox.test", "((a) b)\r\n mx.inbox.test 1", `"mx.inbox.test"`, "mx.inbox.test.", "inbox.test", "mx.inbox.test(c)", "\r\n\tmx.inbox.test"} {
+		mail += "Authentication-Results: " + id + "; dmarc=pass header.from=bank.test\r\n"
+	}
+	mail += "authentication-results : mx.inbox.test; dmarc=pass header.from=bank.test\r\n" +
 		"Authentication-Results: other.test; spf=pass\r\n" + letter("x", "From: ann@plain.test")
 	s.greet().send("ann@plain.test", []string{"echo@inbox.test"}, mail, "250")
 	original := string(s.engine.only(t).Original)

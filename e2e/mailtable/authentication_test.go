@@ -81,6 +81,9 @@ func policies() []row {
 		{name: "psd=n: the parent is a stranger", dns: []string{"_dmarc.shop.{d} v=DMARC1; p=reject; psd=n"}, head: []string{"From: a@shop.{d}"}, code: noProof},
 		{name: "psd=y: siblings are strangers", dns: []string{"_dmarc.{d} v=DMARC1; p=reject; psd=y"}, head: []string{"From: a@one.{d}"}, sign: []string{"two.{d}"}, code: noProof},
 		{name: "psd=y: below one name they are not", dns: []string{"_dmarc.{d} v=DMARC1; p=reject; psd=y"}, head: []string{"From: a@one.{d}"}, from: "a@one.{d}", sign: []string{"mail.one.{d}"}, method: byDMARC},
+		{name: "sp without a meaning, no reports: no policy", dns: []string{"_dmarc.{d} v=DMARC1; p=reject; sp=what"}, sign: nobody, method: unproven, claims: []string{`"dmarc":{"result":"none"`}},
+		{name: "np without a meaning, reports: p=none", dns: []string{"_dmarc.{d} v=DMARC1; p=reject; np=what; rua=mailto:r@{d}"}, sign: nobody, method: unproven, claims: []string{`"result":"fail","policy":"none"`}},
+		{name: "sp without p is no policy", dns: []string{"_dmarc.{d} v=DMARC1; sp=reject", "shop.{d} hello"}, head: []string{"From: a@shop.{d}"}, sign: nobody, method: unproven, claims: []string{`"dmarc":{"result":"none"`}},
 		{name: "more than seven labels", dns: []string{dmarcReject}, head: []string{"From: a@a.b.c.d.e.f.g.h.{d}"}, sign: nobody, code: noProof},
 	}
 }
