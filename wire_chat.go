@@ -15,7 +15,7 @@ import (
 func (s *Server) newChat() (*chat.Adapter, error) {
 	return chat.New(chat.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Issued: issuedTokens{s.a2a}, Receiver: chatReceiver{s.pipeline, s.store, s.logger}, Directory: s.registry, Turns: s.store, Runs: s.pipeline,
-		Tokens: s.store, Blobs: s.blobs, Guests: s.takesGuests, ShowsTools: s.showsTools, Present: s.demands.Present,
+		Tokens: s.store, Blobs: s.blobs, Guests: s.takesGuests, ShowsTools: s.showsTools, Present: s.demands.Present, FileURL: s.activitypub.MediaURL,
 		ToolKind: clientToolKinds(s.config.Agents), Tools: chatTools{s.store, s.pipeline},
 		Origins: s.config.Chat.AllowedOrigins, WaitLimit: s.config.Chat.Wait, Logger: s.logger,
 	})
@@ -30,10 +30,12 @@ func (i issuedTokens) Credential(r *http.Request, agent exchange.AgentProfile, a
 	return chat.Credential{Sender: found.Sender, May: found.May}, err
 }
 
-// takesGuests says whether somebody who proves nothing gets an answer of an agent.
+// takesGuests says whether an agent takes messages of somebody who proves nothing: it answers them, or they wait for the
+// operator who wants that.
 func (s *Server) takesGuests(name string) bool {
 	entry, known := s.registry.Lookup(name)
-	if !known || entry.Settings.Unverified != agents.UnverifiedAnswer {
+	held := s.config.Chat.HoldGuests && entry.Settings.Unverified == agents.UnverifiedHold
+	if !known || entry.Settings.Unverified != agents.UnverifiedAnswer && !held {
 		return false
 	}
 	guest := identity.Address{Local: "guest", Domain: s.config.Domain}

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -142,4 +143,58 @@ func TestGuestsShareNoRun(t *testing.T) {
 	if one.Result.ID == other.Result.ID || one.Result.SessionID == other.Result.SessionID {
 		t.Errorf("%+v and %+v", one.Result, other.Result)
 	}
+}
+
+// TestChatStop ends a run of one's own session, once, and nobody else's.
+func TestChatStop(t *testing.T) {
+	s := newChatServer(t)
+	stream := s.open(http.MethodPost, "/v1/chat", "", `{"agent":"slow","message":"go"}`, "Accept", "text/event-stream")
+	defer func() { _ = stream.Body.Close() }()
+	reader := bufio.NewReader(stream.Body)
+	begin, _ := nextEvent(reader)
+	var started struct {
+		Session string `json:"session"`
+		RunID   string `json:"run_id"`
+	}
+	if err := json.Unmarshal([]byte(begin.data), &started); err != nil {
+		t.Fatal(begin, err)
+	}
+	if delta, _ := nextEvent(reader); delta.name != "delta" {
+		t.Fatalf("the run does not speak: %v", delta)
+	}
+	stop := func(token, session, run string) chatReply {
+		body, _ := json.Marshal(map[string]string{"agent": "slow", "session": session, "run_id": run})
+		return s.post("/v1/chat/stop", token, string(body))
+	}
+	for name, got := range map[string]chatReply{
+		"no session": stop("", "", started.RunID), "another guest": stop("", "5e3f7a54-0a2c-4d5b-8e2e-0d3f8a9f1c11", started.RunID),
+		"a token": stop(s.token("bob"), started.Session, started.RunID), "another run": stop("", started.Session, "r9"),
+	} {
+		if got.status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	for name, got := range map[string]chatReply{"no JSON": s.post("/v1/chat/stop", "", "["), "no agent": s.post("/v1/chat/stop", "", "{}")} {
+		if got.status != http.StatusBadRequest && got.status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	for range 2 {
+		if got := stop("", started.Session, started.RunID); got.status != http.StatusOK || !strings.Contains(got.body, `"status":"cancelled"`) {
+			t.Errorf("stopped: %d %s", got.status, got.body)
+		}
+	}
+	for {
+		last, ok := nextEvent(reader)
+		if !ok {
+			t.Fatal("the stream ends without its last event")
+		}
+		if last.name == "reply" {
+			if !strings.Contains(last.data, `"status":"cancelled"`) {
+				t.Errorf("the stream ends with %s", last.data)
+			}
+			break
+		}
+	}
+	close(s.goOn)
 }

@@ -92,7 +92,7 @@ func (b *chromium) says(text string) {
 	b.do("write", chromedp.KeyEvent(text+kb.Enter))
 }
 
-const chatLog = `[...chat.querySelectorAll('li')].map((item) => item.textContent).join(' | ')`
+const chatLog = `[...chat.querySelectorAll('[role=log] > li')].map((item) => item.textContent.trim()).join(' | ')`
 
 // TestWebChat talks to an agent from its page: send, stream, reload and resume, an error that is shown.
 func TestWebChat(t *testing.T) {
@@ -130,7 +130,7 @@ func TestWebChat(t *testing.T) {
 	}
 
 	b.says("now fail")
-	b.until("the error is shown", `!chat.querySelector('[role=alert]').hidden && chat.querySelector('[role=alert]').textContent !== ''`)
+	b.until("the error is shown", `!chat.querySelector('.error').hidden && chat.querySelector('[role=alert]').textContent !== ''`)
 
 	b.says("go on slowly")
 	b.until("the next answer grows", chatLog+`.endsWith('go on slowly | Counter: One, two')`)
@@ -139,7 +139,7 @@ func TestWebChat(t *testing.T) {
 	eventually(t, "the model is asked again", func() bool { return model.asked.Load() >= 4 })
 	model.release()
 	b.until("and ends", chatLog+`.endsWith('go on slowly | Counter: One, two, three.')`)
-	if double := b.script(`[...chat.querySelectorAll('li')].filter((item) => item.textContent.includes('go on slowly')).length`); double != "1" {
+	if double := b.script(`[...chat.querySelectorAll('[role=log] > li')].filter((item) => item.textContent.includes('go on slowly')).length`); double != "1" {
 		t.Errorf("the message stands there %s times", double)
 	}
 	for len(b.problems) > 0 {

@@ -15,6 +15,7 @@ type run struct {
 	route   route
 	after   int64 // seq of the last event that the reader has
 	resumed bool
+	patient bool       // the reader stays while the run waits for somebody else
 	calls   []ToolCall // that the client has to execute now
 }
 

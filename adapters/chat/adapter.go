@@ -18,6 +18,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/bearer"
 	"inbox/internal/httpserver"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
@@ -46,6 +47,8 @@ type Runs interface {
 	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
 	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
 	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
+	// Cancel ends a turn that has no answer yet; Conflict when it ended already.
+	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
 }
 
 // Tokens finds a bearer token by the lower-case hex SHA-256 of its text.
@@ -90,6 +93,9 @@ type Options struct {
 	// Present puts the asker's secret into the url of a demand; nil = the part stays as it is.
 	Present func(policypart.Part) policypart.Part
 
+	// FileURL is where a file of an answer can be read; empty = nowhere. nil = no file can.
+	FileURL func(reply exchange.Reply, part normalized.Part) string
+
 	Origins []string // of web pages that may call from elsewhere; "*" = all
 
 	WaitLimit    time.Duration // longest wait for an answer that is not streamed; default 2 min
@@ -125,6 +131,9 @@ func (o *Options) defaults() {
 	if o.ToolKind == nil {
 		o.ToolKind = func(string, string) string { return "" }
 	}
+	if o.FileURL == nil {
+		o.FileURL = func(exchange.Reply, normalized.Part) string { return "" }
+	}
 	if o.ShowsTools == nil {
 		o.ShowsTools = func(string) bool { return false }
 	}
@@ -151,5 +160,6 @@ func (a *Adapter) Routes() []httpserver.Route {
 		{Method: http.MethodPost, Pattern: "/v1/agent/{agent}", Handler: a.edge("jsonrpc", a.serveRPC)},
 		{Method: http.MethodPost, Pattern: "/v1/chat", Handler: a.edge("rest", a.serveChat)},
 		{Method: http.MethodGet, Pattern: "/v1/chat", Handler: a.edge("rest", a.serveSession)},
+		{Method: http.MethodPost, Pattern: "/v1/chat/stop", Handler: a.edge("rest", a.serveStop)},
 	}...))...)
 }

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -35,9 +36,13 @@ type ChatAnswer struct {
 	Session   string `json:"session"`
 	SessionID string `json:"session_id"` // the same
 	RunID     string `json:"run_id"`
-	Reply     string `json:"reply"` // Markdown
+	Reply     string `json:"reply"`          // Markdown
+	HTML      string `json:"html,omitempty"` // the same, cleaned for pages; empty over 256 KiB
 	Completed bool   `json:"completed"`
-	Status    string `json:"status"` // of run control
+	Status    string `json:"status"`             // of run control
+	EventID   string `json:"event_id,omitempty"` // of a run that waits for somebody: where its answer is waited for
+
+	Files []ChatFile `json:"files,omitempty"`
 
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"` // that the client has to execute
 }
@@ -117,7 +122,7 @@ func (a *Adapter) answerChat(w http.ResponseWriter, r *http.Request, found run) 
 	if !a.settled(found.turn) {
 		status = http.StatusAccepted
 	}
-	httpserver.WriteJSON(w, status, a.answer(found))
+	httpserver.WriteJSON(w, status, a.shown(found))
 	return nil
 }
 
@@ -131,6 +136,16 @@ func (a *Adapter) answer(found run) ChatAnswer {
 		Session: found.route.Session, SessionID: found.route.Session, RunID: found.route.Run, Reply: a.reply(found.turn),
 		Completed: status == statusCompleted, Status: status, ToolCalls: found.calls,
 	}
+}
+
+// shown is an answer with what pages need to show it.
+func (a *Adapter) shown(found run) ChatAnswer {
+	answer := a.answer(found)
+	answer.HTML, answer.Files = a.htmlOf(found.turn), a.filesOf(found.turn)
+	if !exchange.Terminal(found.turn.State) {
+		answer.EventID = eventID(found.turn.ID, 0)
+	}
+	return answer
 }
 
 // restFrames are the events of plain REST chat: start, delta and tool while the answer grows, then reply.
@@ -151,16 +166,19 @@ func (restFrames) delta(_ run, delta chat.Delta) []event {
 }
 
 func (f restFrames) end(found run, _ []exchange.Event) []event {
-	return []event{{"reply", f.adapter.answer(found)}}
+	return []event{{"reply", f.adapter.shown(found)}}
 }
 
 // ChatMessage is one message of a session.
 type ChatMessage struct {
-	Role    string    `json:"role"` // user or assistant
-	Content string    `json:"content"`
+	Role    string    `json:"role"`           // user or assistant
+	Content string    `json:"content"`        // Markdown of an answer
+	HTML    string    `json:"html,omitempty"` // the same, cleaned for pages
 	RunID   string    `json:"run_id"`
 	Status  string    `json:"status,omitempty"` // of an answer
 	At      time.Time `json:"at"`
+
+	Files []ChatFile `json:"files,omitempty"`
 }
 
 // ChatSession is what GET /v1/chat answers.
@@ -168,12 +186,14 @@ type ChatSession struct {
 	Session  string        `json:"session"`
 	Messages []ChatMessage `json:"messages"`          // oldest first, the newest 100 runs
 	Running  *ChatStart    `json:"running,omitempty"` // the run that is not answered yet
+	Waiting  *ChatStart    `json:"waiting,omitempty"` // the newest run, where it waits for somebody
 }
 
 const maxSessionTurns = 100
 
 // serveSession is GET /v1/chat?agent=…: what was said in the session of the header Chat-Session, or, where an event
-// stream is wanted, the rest of the answer that Last-Event-ID names.
+// stream is wanted, the rest of the answer that Last-Event-ID names. With wait=1 the stream stays open, for
+// Options.WaitLimit, where the run waits for somebody else.
 func (a *Adapter) serveSession(w http.ResponseWriter, r *http.Request) error {
 	who, err := a.identify(r)
 	if err != nil {
@@ -192,11 +212,7 @@ func (a *Adapter) serveSession(w http.ResponseWriter, r *http.Request) error {
 	}
 	q := question{agent: agent, who: who, input: chat.Input{SessionID: sessionOf(r)}}
 	if wantsStream(r) {
-		found, err := a.resume(r.Context(), q, r.Header.Get("Last-Event-ID"))
-		if err != nil {
-			return err
-		}
-		return a.stream(w, r, found, restFrames{a})
+		return a.follow(w, r, q)
 	}
 	session, err := a.session(r, q)
 	if err != nil {
@@ -204,6 +220,21 @@ func (a *Adapter) serveSession(w http.ResponseWriter, r *http.Request) error {
 	}
 	httpserver.WriteJSON(w, http.StatusOK, session)
 	return nil
+}
+
+// follow streams the rest of an answer.
+func (a *Adapter) follow(w http.ResponseWriter, r *http.Request, q question) error {
+	found, err := a.resume(r.Context(), q, r.Header.Get("Last-Event-ID"))
+	if err != nil {
+		return err
+	}
+	if r.URL.Query().Get("wait") == "" {
+		return a.stream(w, r, found, restFrames{a})
+	}
+	found.patient = true
+	ctx, stop := context.WithTimeout(r.Context(), a.options.WaitLimit)
+	defer stop()
+	return a.stream(w, r.WithContext(ctx), found, restFrames{a})
 }
 
 func sessionOf(r *http.Request) string {
@@ -214,24 +245,12 @@ func sessionOf(r *http.Request) string {
 }
 
 func (a *Adapter) session(r *http.Request, q question) (ChatSession, error) {
-	if q.input.SessionID == "" {
-		return ChatSession{}, sessionNotFound()
-	}
-	session, owned, err := a.place(q)
+	turns, err := a.turnsOf(r.Context(), q, maxSessionTurns)
 	if err != nil {
 		return ChatSession{}, err
-	}
-	turns, err := a.options.Turns.Turns(r.Context(), exchange.TurnFilter{
-		Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ReceivedVia: normalized.ViaA2A, Limit: maxSessionTurns,
-	})
-	if err != nil {
-		return ChatSession{}, err
-	}
-	if len(turns) == 0 {
-		return ChatSession{}, sessionNotFound()
 	}
 	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
-	found := ChatSession{Session: session, Messages: make([]ChatMessage, 0, 2*len(turns))}
+	found := ChatSession{Session: q.input.SessionID, Messages: make([]ChatMessage, 0, 2*len(turns))}
 	for _, turn := range turns {
 		found.add(a, turn)
 	}
@@ -241,15 +260,20 @@ func (a *Adapter) session(r *http.Request, q question) (ChatSession, error) {
 func (s *ChatSession) add(a *Adapter, turn exchange.TurnRecord) {
 	kept := routeOf(turn)
 	s.Messages = append(s.Messages, ChatMessage{
-		Role: normalized.RoleUser, Content: normalized.PlainText(turn.Message.Parts), RunID: kept.Run, At: turn.AcceptedAt.UTC(),
+		Role: normalized.RoleUser, Content: normalized.PlainText(turn.Message.Parts), RunID: kept.Run, At: turn.AcceptedAt.UTC(), Files: sentFiles(turn),
 	})
+	s.Waiting = nil
 	if !a.settled(turn) {
 		s.Running = &ChatStart{kept.Session, kept.Run, eventID(turn.ID, 0)}
 		return
 	}
-	if reply := a.reply(turn); reply != "" {
+	if !exchange.Terminal(turn.State) {
+		s.Waiting = &ChatStart{kept.Session, kept.Run, eventID(turn.ID, 0)}
+	}
+	reply, files := a.reply(turn), a.filesOf(turn)
+	if reply != "" || len(files) > 0 {
 		s.Messages = append(s.Messages, ChatMessage{
-			Role: normalized.RoleAssistant, Content: reply, RunID: kept.Run, Status: statusOf(turn), At: turn.UpdatedAt.UTC(),
+			Role: normalized.RoleAssistant, Content: reply, HTML: a.htmlOf(turn), RunID: kept.Run, Status: statusOf(turn), At: turn.UpdatedAt.UTC(), Files: files,
 		})
 	}
 }

@@ -115,6 +115,9 @@ func (f *follower) settled(ctx context.Context, one exchange.Event) (over bool, 
 	if err != nil || !f.adapter.settled(turn) {
 		return false, err // it waited once, and goes on
 	}
+	if f.found.patient && !exchange.Terminal(turn.State) && !f.adapter.askerRuns(turn) {
+		return false, nil
+	}
 	f.found.turn = turn
 	if f.found.calls, err = f.adapter.calls(ctx, turn); err != nil {
 		return false, err

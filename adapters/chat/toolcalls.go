@@ -142,14 +142,8 @@ func (a *Adapter) requestsOf(ctx context.Context, q question) (map[string]exchan
 	if q.input.SessionID == "" || a.options.ToolKind(q.agent.Name, "") == "" {
 		return found, nil
 	}
-	session, owned, err := a.place(q)
-	if err != nil {
-		return nil, err
-	}
-	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{
-		Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), Limit: toolMemory,
-	})
-	if err != nil {
+	turns, err := a.turnsOf(ctx, q, toolMemory)
+	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}
 	for _, turn := range turns {

@@ -26,7 +26,7 @@ var (
 
 // pagePolicy lets the page do what its script needs, and nothing else (Content Security Policy 3). Style sheets are made
 // by the script, which needs no permission.
-const pagePolicy = "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const pagePolicy = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // webRoutes are the chat of web pages: the script for any page, and a page of its own for each agent.
 func (a *Adapter) webRoutes() []httpserver.Route {

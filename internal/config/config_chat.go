@@ -13,6 +13,9 @@ type Chat struct {
 	AllowedOrigins []string `toml:"allowed_origins"`
 	// How long an answer that is not streamed is waited for. Afterwards the client is told to ask again; the run goes on.
 	Wait time.Duration `toml:"wait"`
+	// Whether guests may write to agents whose `unverified` is `hold`: their messages wait until you let them pass, and the
+	// answer comes in the open page. Otherwise such agents take no guests.
+	HoldGuests bool `toml:"hold_guests"`
 }
 
 func defaultChat() Chat { return Chat{Wait: 2 * time.Minute} }

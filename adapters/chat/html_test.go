@@ -1,0 +1,78 @@
+package chat
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	nethtml "golang.org/x/net/html"
+)
+
+func TestRendered(t *testing.T) {
+	for source, want := range map[string]string{
+		"":                              "",
+		"**a** *b* ~~c~~ `d`":           "<p><strong>a</strong> <em>b</em> <del>c</del> <code>d</code></p>",
+		"one\ntwo":                      "<p>one<br>\ntwo</p>",
+		"# Title":                       "<h3>Title</h3>",
+		"###### Small":                  "<h6>Small</h6>",
+		"- a\n- b":                      "<ul>\n<li>a</li>\n<li>b</li>\n</ul>",
+		"3. c":                          "<ol start=\"3\">\n<li>c</li>\n</ol>",
+		"```js\nif (a < b) {}\n```":     "<pre><code>if (a &lt; b) {}\n</code></pre>",
+		"[x](https://a.example/?b=1&c)": `<p><a href="https://a.example/?b=1&amp;c" rel="nofollow noreferrer noopener" target="_blank">x</a></p>`,
+		"https://a.example":             `<p><a href="https://a.example" rel="nofollow noreferrer noopener" target="_blank">https://a.example</a></p>`,
+		"![cat](https://a.example/c)":   `<p><a href="https://a.example/c" rel="nofollow noreferrer noopener" target="_blank">cat</a></p>`,
+		"![](https://a.example/c)":      `<p><a href="https://a.example/c" rel="nofollow noreferrer noopener" target="_blank">https://a.example/c</a></p>`,
+		"[![x](https://b.c/d)](https://a.example)": `<p><a href="https://a.example" rel="nofollow noreferrer noopener" target="_blank">x</a></p>`,
+		"[x](javascript:alert(1))":                 "<p>x</p>",
+		"[x](/relative)":                           "<p>x</p>",
+		"a <b>bold</b> <script>x</script>":         "<p>a bold x</p>",
+	} {
+		if got := strings.TrimSpace(rendered(source)); got != want {
+			t.Errorf("%q:\n got %s\nwant %s", source, got, want)
+		}
+	}
+	if got := rendered(strings.Repeat("x", maxRendered+1)); got != "" {
+		t.Errorf("a long answer becomes %d bytes of HTML", len(got))
+	}
+}
+
+var permittedLink = regexp.MustCompile(`^(https?|mailto):`)
+
+// checkHTML demands that a page can show it: known elements and attributes, and links that lead elsewhere.
+func checkHTML(t *testing.T, source, content string) {
+	tokens := nethtml.NewTokenizer(strings.NewReader(content))
+	for tokens.Next() != nethtml.ErrorToken {
+		token := tokens.Token()
+		if token.Type == nethtml.CommentToken || token.Type == nethtml.DoctypeToken {
+			t.Errorf("%q gives %s", source, content)
+		}
+		if token.Type != nethtml.StartTagToken && token.Type != nethtml.SelfClosingTagToken {
+			continue
+		}
+		switch token.Data {
+		case "script", "style", "img", "iframe", "object", "embed", "svg", "math", "form", "input", "base", "link", "meta", "video", "audio":
+			t.Errorf("%q gives <%s>: %s", source, token.Data, content)
+		}
+		for _, attribute := range token.Attr {
+			switch {
+			case attribute.Key == "href" && permittedLink.MatchString(attribute.Val), attribute.Key == "start",
+				attribute.Key == "target" && attribute.Val == "_blank", attribute.Key == "rel" && strings.Contains(attribute.Val, "nofollow"):
+			default:
+				t.Errorf("%q gives %s=%q: %s", source, attribute.Key, attribute.Val, content)
+			}
+		}
+	}
+}
+
+func FuzzRendered(f *testing.F) {
+	for _, seed := range []string{
+		"<script>alert(1)</script>", `<img src=x onerror=alert(1)>`, "[a](javascript&#58;alert(1))", "[a](JaVaScRiPt:alert(1))", "<a href='data:text/html,x'>y</a>",
+		"![a](data:image/svg+xml,<svg onload=alert(1)>)", "<svg><script>alert(1)</script></svg>", "[a](https://x \"onmouseover=alert(1)\")",
+		"<https://x\" onclick=alert(1)>", "`<img src=x onerror=alert(1)>`", "|a|\n|-|\n|<script>|", "[a]: javascript:alert(1)\n[a]", "&lt;script&gt;",
+		"<math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>", "<noscript><p title=\"</noscript><img src=x onerror=alert(1)>\">",
+		"[x](vbscript:msgbox)", "[x](file:///etc/passwd)", "<javascript:alert(1)>", "- [ ] <input onfocus=alert(1) autofocus>",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, source string) { checkHTML(t, source, rendered(source)) })
+}
