@@ -14,9 +14,16 @@ import (
 	"inbox/internal/httpserver"
 )
 
-// Links gives the link from an agent's address to its actor.
+// Links gives the link from an agent's address to its actor, and to its picture.
 func (a *Adapter) Links(agent exchange.AgentProfile) []exchange.Link {
-	return []exchange.Link{{Rel: "self", Type: activityMediaType, Href: a.actorIRI(agent.Name)}}
+	links := []exchange.Link{{Rel: "self", Type: activityMediaType, Href: a.actorIRI(agent.Name)}}
+	if a.options.Profile == nil {
+		return links
+	}
+	if icon := pictureAt(a.options.Profile(agent.Name).Icon); icon != nil {
+		links = append(links, exchange.Link{Rel: "http://webfinger.net/rel/avatar", Type: icon.MediaType, Href: icon.URL})
+	}
+	return links
 }
 
 // InstanceLinks gives the address of the server's own actor and its link, for WebFinger: Mastodon looks up whoever

@@ -73,6 +73,20 @@ func TestActorDocuments(t *testing.T) {
 	}
 }
 
+func TestWebFingerLinks(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Profile = func(string) Profile { return Profile{Icon: "https://inbox.example/echo.png"} }
+	})
+	links := r.adapter.Links(r.profile("echo"))
+	if len(links) != 2 || links[0].Rel != "self" || links[0].Href != r.base+"/agents/echo" || links[0].Type != activityMediaType ||
+		links[1].Rel != "http://webfinger.net/rel/avatar" || links[1].Type != "image/png" || links[1].Href != "https://inbox.example/echo.png" {
+		t.Errorf("%+v", links)
+	}
+	if links := newRig(t).adapter.Links(r.profile("echo")); len(links) != 1 {
+		t.Errorf("without a picture: %+v", links)
+	}
+}
+
 func TestContentNegotiation(t *testing.T) {
 	r := newRig(t)
 	cases := []struct {

@@ -125,7 +125,26 @@ func TestSpreadLeavesOutWhoWantsNothing(t *testing.T) {
 	}
 }
 
-// TestFollowersOnly: only who follows the agent is answered.
+// TestSpreadFollowsMovedInboxes: a follower whose inboxes changed since the Follow gets the post where they are now.
+func TestSpreadFollowsMovedInboxes(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.FollowersGetReplies = true })
+	r.accept(r.simple("Follow", r.base+"/agents/echo"))
+	reply := r.reply(r.question("1", "hello"), "hi")
+	bob := "https://server.example/users/bob"
+	for _, err := range []error{
+		r.adapter.putJSON(t.Context(), followerNamespace+"echo", bob, follower{Inbox: bob + "/inbox"}),
+		r.adapter.putJSON(t.Context(), actorNamespace, bob, remoteActor{ID: bob, Inbox: "https://server.example/new/bob", SharedInbox: "https://server.example/new"}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	places, _, err := r.adapter.Spread(t.Context(), reply, "")
+	if err != nil || len(places) != 1 || places[0].Address != "https://server.example/new" {
+		t.Errorf("%+v, %v", places, err)
+	}
+}
+
 // TestSpreadReadsFollowersTogether: a page of followers costs two reads, however many they are.
 func TestSpreadReadsFollowersTogether(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.FollowersGetReplies = true })
@@ -146,6 +165,7 @@ func TestSpreadReadsFollowersTogether(t *testing.T) {
 	}
 }
 
+// TestFollowersOnly: only who follows the agent is answered.
 func TestFollowersOnly(t *testing.T) {
 	h := newHouse(t, func(_ *house, o *Options) { o.FollowersOnly = func(agent string) bool { return agent == "echo" } })
 	h.accept(h.mentionNote("1", "as a stranger"))

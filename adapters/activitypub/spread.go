@@ -75,20 +75,23 @@ func (a *Adapter) Spread(ctx context.Context, reply exchange.Reply, cursor strin
 }
 
 // followerInboxes gives the inboxes of the next followers and moves the cursor behind them. Hosts that the operator
-// excludes are left out.
+// excludes are left out, and so is whoever told the agent to stop or wants nothing of programs.
 func (a *Adapter) followerInboxes(ctx context.Context, agent string, at *spreading) (places []destination, more bool, err error) {
 	keys, values, err := a.options.State.List(ctx, followerNamespace+agent, at.After, spreadPage)
 	if err != nil {
 		return nil, false, err
 	}
-	known, err := a.options.State.Several(ctx, actorNamespace, keys)
+	stored, err := a.options.State.Several(ctx, actorNamespace, keys)
 	if err != nil {
 		return nil, false, err
 	}
 	for i, actor := range keys {
 		var entry follower
 		at.After = actor
-		if json.Unmarshal(values[i], &entry) != nil || entry.Inbox == "" || a.wantsNothing(agent, actor, entry, known[actor]) {
+		if json.Unmarshal(values[i], &entry) != nil {
+			continue
+		}
+		if entry.renew(stored[actor]); entry.Inbox == "" || entry.NoBot || a.options.Stopped != nil && a.options.Stopped(agent, a.principal(actor)) {
 			continue
 		}
 		place := destination{Actor: actor, Inbox: entry.Inbox}
@@ -109,16 +112,15 @@ func (a *Adapter) followerInboxes(ctx context.Context, agent string, at *spreadi
 	return places, len(keys) == spreadPage, nil
 }
 
-// wantsNothing says whether a follower told the agent to stop, or asks programs in the profile not to write unasked. Where
-// others of the same server follow, its shared inbox gets the post all the same: that server decides who sees it. stored is
-// the actor as we know it now; nil = not any more.
-func (a *Adapter) wantsNothing(agent, actor string, entry follower, stored []byte) bool {
-	if a.options.Stopped != nil && a.options.Stopped(agent, a.principal(actor)) {
-		return true
-	}
+// renew takes over what the actor says by now, where we know it: its inboxes may have moved since the Follow, and its
+// profile may ask programs not to write unasked. Where others of the same server follow, its shared inbox gets the post all
+// the same: that server decides who sees it.
+func (f *follower) renew(stored []byte) {
 	var known remoteActor
-	if stored != nil && json.Unmarshal(stored, &known) == nil {
-		return known.NoBot
+	if stored == nil || json.Unmarshal(stored, &known) != nil {
+		return
 	}
-	return entry.NoBot
+	if f.NoBot = known.NoBot; known.Inbox != "" {
+		f.Inbox, f.SharedInbox = known.Inbox, known.SharedInbox
+	}
 }
