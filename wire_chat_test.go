@@ -32,8 +32,12 @@ type chatServer struct {
 
 func newChatServer(t *testing.T, settings ...string) *chatServer {
 	t.Helper()
-	s := &chatServer{T: t, goOn: make(chan struct{}), history: make(chan []string, 8), requests: make(chan agents.Turn, 8)}
-	s.server = startServer(t, settings...)
+	return chatServerOf(t, startServer(t, settings...))
+}
+
+func chatServerOf(t *testing.T, server *Server) *chatServer {
+	t.Helper()
+	s := &chatServer{T: t, goOn: make(chan struct{}), history: make(chan []string, 8), requests: make(chan agents.Turn, 8), server: server}
 	s.url = "http://" + s.server.HTTPAddr().String()
 	s.token = func(name string) string {
 		token, _, err := s.server.operator().CreateToken(t.Context(), name, "")

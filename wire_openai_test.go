@@ -62,7 +62,18 @@ func TestCompletionRefusals(t *testing.T) {
 		"two answers":        {token, `{"model":"helper","n":2,"messages":[{"role":"user","content":"x"}]}`, 400, "malformed"},
 		"a wrong key":        {"sk-1", `{"model":"helper","messages":[{"role":"user","content":"x"}]}`, 401, "invalid_api_key"},
 		"no key":             {"", `{"model":"closed","messages":[{"role":"user","content":"x"}]}`, 401, "invalid_api_key"},
-		"more than it takes": {token, `{"model":"helper","messages":[{"role":"user","content":"` + strings.Repeat("x", 1<<20) + `"}]}`, 413, "too_large"},
+		"more than it takes": {token, `{"model":"helper","messages":[{"role":"user","content":"` + strings.Repeat("x", 1<<20+1) + `"}]}`, 413, "too_large"},
+		"more than is read":  {token, `{"model":"helper","messages":[{"role":"user","content":"` + strings.Repeat("x", 8<<20) + `"}]}`, 413, "too_large"},
+		"an unknown role":    {token, `{"model":"helper","messages":[{"role":"robot","content":"x"}]}`, 400, "malformed"},
+		"a list":             {token, `[]`, 400, "malformed"},
+		"a wrong type":       {token, `{"model":"helper","stream":"yes","messages":[{"role":"user","content":"x"}]}`, 400, "malformed"},
+		"no name":            {token, `{"messages":[{"role":"user","content":"x"}]}`, 400, "malformed"},
+		"a foreign domain":   {token, `{"model":"@helper@elsewhere.example","messages":[{"role":"user","content":"x"}]}`, 404, "model_not_found"},
+		"an uploaded file":   {token, `{"model":"helper","messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"file-1"}}]}]}`, 400, "malformed"},
+		"no base64":          {token, `{"model":"helper","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,?"}}]}]}`, 400, "malformed"},
+		"a number":           {token, `{"model":"helper","messages":[{"role":"user","content":7}]}`, 400, "malformed"},
+		"no such call":       {token, `{"model":"helper","messages":[{"role":"user","content":"x"},{"role":"tool","tool_call_id":"call_1","content":"x"}]}`, 400, "malformed"},
+		"a guest's result":   {"", `{"model":"helper","messages":[{"role":"user","content":"x"},{"role":"tool","tool_call_id":"call_1","content":"x"}]}`, 400, "malformed"},
 	} {
 		got := s.post("/v1/chat/completions", test.token, test.body)
 		if got.status != test.status || !strings.Contains(got.body, `"code":"`+test.code+`"`) || !strings.Contains(got.body, `"param":`) {

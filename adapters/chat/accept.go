@@ -14,6 +14,7 @@ type run struct {
 	turn    exchange.TurnRecord
 	route   route
 	after   int64 // seq of the last event that the reader has
+	from    int64 // what came up to this event is of no use for the stream; 0 = all is
 	resumed bool
 	patient bool       // the reader stays while the run waits for somebody else
 	calls   []ToolCall // that the client has to execute now

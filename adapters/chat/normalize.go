@@ -36,6 +36,7 @@ type question struct {
 	input     chat.Input
 	messageID string // the client's own id of the message; may be empty
 	original  []byte
+	request   string // digest of the whole request where the message does not tell a repeat; may be empty
 }
 
 // route is what this adapter keeps with every turn. It never leaves the server; the session is a secret of its owner.
@@ -44,6 +45,8 @@ type route struct {
 	Run     string `json:"run"`
 	Session string `json:"session"`
 	Digest  string `json:"digest"` // of the message: tells a repeat from another message with the same id
+
+	Request string `json:"request,omitempty"` // digest of the whole request
 
 	History []line `json:"history,omitempty"` // what the client says was said before
 }
@@ -62,7 +65,7 @@ func routeOf(turn exchange.TurnRecord) route {
 
 // inbound makes the normalized message of a question, and what is kept beside it.
 func (a *Adapter) inbound(ctx context.Context, q question) (exchange.Inbound, error) {
-	parts, err := a.parts(ctx, q.input)
+	parts, err := a.parts(ctx, q)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -75,7 +78,7 @@ func (a *Adapter) inbound(ctx context.Context, q question) (exchange.Inbound, er
 		return exchange.Inbound{}, err
 	}
 	id, run := names(q, session)
-	kept, err := json.Marshal(route{Chat: true, Run: run, Session: session, Digest: digestOf(q.input), History: told})
+	kept, err := json.Marshal(route{Chat: true, Run: run, Session: session, Digest: digestOf(q.input), Request: q.request, History: told})
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -158,16 +161,19 @@ func profileOf(clientContext map[string]any) *normalized.SenderProfile {
 }
 
 // parts are the text, the results of tools that ran at the client, and its files.
-func (a *Adapter) parts(ctx context.Context, input chat.Input) ([]normalized.Part, error) {
+func (a *Adapter) parts(ctx context.Context, q question) ([]normalized.Part, error) {
 	var parts []normalized.Part
+	input := q.input
 	if text := strings.TrimSpace(input.Message); text != "" {
 		parts = append(parts, normalized.Text(text))
 	}
-	messages, err := input.Messages()
-	if err != nil {
-		return nil, fault.Wrap(fault.Malformed, err.Error(), err)
+	if q.request == "" || len(parts) > 0 { // a completion may be asked for with a picture alone
+		messages, err := input.Messages()
+		if err != nil {
+			return nil, fault.Wrap(fault.Malformed, err.Error(), err)
+		}
+		parts = append(parts, toolParts(messages)...)
 	}
-	parts = append(parts, toolParts(messages)...)
 	if len(input.Attachments) > maxAttachments {
 		return nil, fault.Newf(fault.Malformed, "a message has at most %d files", maxAttachments)
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
-	"inbox/agents/chat"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/normalized"
 )
 
 const surfaceOpenAI = "openai"
@@ -24,64 +27,16 @@ func (a *Adapter) openAIRoutes() []httpserver.Route {
 	}
 }
 
-// Model is an agent as a model.
-type Model struct {
-	ID      string `json:"id"`
-	Object  string `json:"object"` // "model"
-	Created int64  `json:"created"`
-	OwnedBy string `json:"owned_by"`
-}
+// completion is one request for a completion.
+type completion struct {
+	adapter *Adapter
+	agent   exchange.AgentProfile
+	who     caller
+	request CompletionRequest
+	offered map[string]string // tools that the client executes, with the names that it gave them
 
-// ModelList is what GET /v1/models answers.
-type ModelList struct {
-	Object string  `json:"object"` // "list"
-	Data   []Model `json:"data"`
-}
-
-func (a *Adapter) model(agent exchange.AgentProfile) Model {
-	return Model{agent.Name, "model", agent.CreatedAt.Unix(), a.options.Domain}
-}
-
-// serveModels lists the agents that the caller may write to.
-func (a *Adapter) serveModels(w http.ResponseWriter, r *http.Request) error {
-	who, err := a.identify(r)
-	if err != nil {
-		return err
-	}
-	list := ModelList{"list", []Model{}}
-	for _, agent := range a.options.Directory.Agents() {
-		if a.admit(who, agent) == nil {
-			list.Data = append(list.Data, a.model(agent))
-		}
-	}
-	httpserver.WriteJSON(w, http.StatusOK, list)
-	return nil
-}
-
-func (a *Adapter) serveModel(w http.ResponseWriter, r *http.Request) error {
-	who, err := a.identify(r)
-	if err != nil {
-		return err
-	}
-	agent, err := a.modelFor(who, httpserver.Param(r, "model"))
-	if err != nil {
-		return err
-	}
-	httpserver.WriteJSON(w, http.StatusOK, a.model(agent))
-	return nil
-}
-
-// modelFor finds the agent of a model. A guest at a closed agent lacks a key.
-func (a *Adapter) modelFor(who caller, name string) (exchange.AgentProfile, error) {
-	agent, known := a.agent(name)
-	if !known {
-		return agent, fault.Newf(fault.NotFound, "The model %q does not exist.", name)
-	}
-	err := a.admit(who, agent)
-	if who.guest() && fault.Is(err, fault.Forbidden) {
-		return agent, fault.New(fault.Unauthenticated, fault.Of(err).Public)
-	}
-	return agent, err
+	found    run
+	repeated bool // the client answers calls that the agent made by itself
 }
 
 // serveCompletion is POST /v1/chat/completions.
@@ -90,170 +45,111 @@ func (a *Adapter) serveCompletion(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	body, err := readBody(r)
+	body, err := readBodyUpTo(r, maxCompletionBytes)
 	if err != nil {
 		return err
 	}
-	var request CompletionRequest
-	if err := json.Unmarshal(body, &request); err != nil {
-		return fault.Wrap(fault.Malformed, "The body is not a request for a chat completion.", err)
+	c := completion{adapter: a, who: who}
+	if err := json.Unmarshal(body, &c.request); err != nil {
+		return fault.Wrap(fault.Malformed, "The body is not a request for a chat completion: "+wrongIn(err), err)
 	}
-	agent, err := a.modelFor(who, request.Model)
-	if err != nil {
+	if c.agent, err = a.modelFor(who, c.request.Model); err != nil {
 		return err
 	}
-	input, err := request.input(agent.Name)
-	if err != nil {
+	if err := c.request.check(); err != nil {
 		return err
 	}
-	if key := strings.TrimSpace(r.Header.Get("Idempotency-Key")); key != "" {
-		input.RunID = "key:" + key
+	c.offered = c.offers()
+	if len(c.request.ending()) > 0 {
+		err = c.goOn(r.Context())
+	} else {
+		err = c.ask(r, body)
 	}
-	found, err := a.accept(r.Context(), question{agent: agent, who: who, input: input, original: body}, "")
-	if err != nil {
-		return err
-	}
-	if request.Stream {
-		return a.stream(w, r, found, &completionFrames{adapter: a, model: request.Model, usage: request.StreamOptions.IncludeUsage})
-	}
-	return a.answerCompletion(w, r, found, request.Model)
-}
-
-func (a *Adapter) answerCompletion(w http.ResponseWriter, r *http.Request, found run, model string) error {
-	allowWait(w, a.options.WaitLimit)
-	turn, err := a.await(r.Context(), found.turn.ID)
-	if err != nil {
-		return err
-	}
-	if failure := a.completionError(turn); failure != nil {
-		failure.write(w)
-		return nil
-	}
-	spent, err := a.spent(r.Context(), turn.ID)
-	if err != nil {
-		return err
-	}
-	usage := usageOf(spent)
-	httpserver.WriteJSON(w, http.StatusOK, Completion{
-		ID: completionID(turn), Object: "chat.completion", Created: turn.AcceptedAt.Unix(), Model: model, Usage: &usage,
-		Choices: []CompletionChoice{{Message: &CompletionMessage{
-			Role: "assistant", Content: a.reply(turn), ToolCalls: a.toolCalls(turn),
-		}, FinishReason: finish()}},
-	})
-	return nil
-}
-
-// completionError is the error of a turn without an answer; nil where there is one. An SDK must not repeat the request by
-// itself: what failed has been repeated here.
-func (a *Adapter) completionError(turn exchange.TurnRecord) *openAIError {
 	switch {
-	case !a.settled(turn):
-		return &openAIError{http.StatusGatewayTimeout, OpenAIErrorDetail{Message: "The agent is still working.", Type: "server_error", Code: "timeout"}}
-	case turn.State == exchange.StateRefused:
-		return &openAIError{http.StatusForbidden, OpenAIErrorDetail{Message: a.reply(turn), Type: "invalid_request_error", Code: "refused"}}
-	case turn.State == exchange.StateFailed, turn.State == exchange.StateCancelled:
-		return &openAIError{http.StatusInternalServerError, OpenAIErrorDetail{Message: a.reply(turn), Type: "server_error", Code: "agent_failed"}}
+	case err != nil:
+		return err
+	case c.request.Stream:
+		return a.stream(w, r, c.found, &completionFrames{completion: &c})
+	}
+	return a.answerCompletion(w, r, &c)
+}
+
+// wrongIn says where a body has another type than it should; our own types are nobody's business.
+func wrongIn(err error) string {
+	if wrong, is := err.(*json.UnmarshalTypeError); is { //nolint:errorlint // json.Unmarshal wraps nothing
+		return wrong.Field + " must not be a " + wrong.Value
+	}
+	return "it is no JSON"
+}
+
+// ask brings a new message to the agent, or finds the run of its repeat.
+func (c *completion) ask(r *http.Request, body []byte) error {
+	input, err := c.request.input(c.agent.Name)
+	if err != nil {
+		return err
+	}
+	q := question{agent: c.agent, who: c.who, input: input, original: body, request: c.request.digest(c.agent.Name)}
+	if key := strings.TrimSpace(r.Header.Get("Idempotency-Key")); key != "" {
+		q.input.RunID, q.messageID = "key:"+key, key
+	} else if again(r) {
+		known, err := c.earlier(r.Context(), q.request)
+		if c.found = known; err != nil || known.turn.ID != "" {
+			return err
+		}
+	}
+	if err := r.Context().Err(); err != nil {
+		return err // who left before anything was kept comes again
+	}
+	if c.found, err = c.adapter.accept(r.Context(), q, ""); err != nil {
+		return err
+	}
+	if c.found.route.Request != q.request {
+		return fault.New(fault.Conflict, "The Idempotency-Key was used for another request: every request needs one of its own.")
 	}
 	return nil
 }
 
+// again says whether an SDK of OpenAI repeats a request by itself. They send no key, but count (the header is that of
+// Stainless, who generate them).
+func again(r *http.Request) bool {
+	count, err := strconv.Atoi(r.Header.Get("X-Stainless-Retry-Count"))
+	return err == nil && count > 0
+}
+
+// How far an earlier copy of a repeated request is looked for.
 const (
-	eventPage    = 500
-	maxEventRead = 20 * eventPage
+	retryWindow = 15 * time.Minute // SDKs give up on an answer after 10
+	retryPage   = 100
+	retryPages  = 5
 )
 
-// spent reads what the models of a turn took.
-func (a *Adapter) spent(ctx context.Context, turnID string) (steps []exchange.Event, err error) {
-	for after := int64(0); after < maxEventRead; {
-		events, err := a.options.Turns.Events(ctx, turnID, after, eventPage)
+// earlier finds the newest run of the same request of the same caller; none where there is no such run.
+func (c *completion) earlier(ctx context.Context, digest string) (run, error) {
+	if c.who.guest() {
+		return run{}, nil
+	}
+	filter := exchange.TurnFilter{
+		Agent: c.agent.Name, Principal: c.principal(), ReceivedVia: normalized.ViaA2A, UpdatedAfter: time.Now().Add(-retryWindow), Limit: retryPage,
+	}
+	for range retryPages {
+		turns, err := c.adapter.options.Turns.Turns(ctx, filter)
 		if err != nil {
-			return nil, err
+			return run{}, err
 		}
-		for _, one := range events {
-			if after = one.Seq; one.Kind == exchange.EventModelCalled {
-				steps = append(steps, one)
-			}
+		at := slices.IndexFunc(turns, func(turn exchange.TurnRecord) bool { return routeOf(turn).Request == digest })
+		if at >= 0 {
+			return run{turn: turns[at], route: routeOf(turns[at])}, nil
 		}
-		if len(events) < eventPage {
+		if len(turns) < retryPage {
 			break
 		}
+		last := turns[len(turns)-1]
+		filter.Before = strconv.FormatInt(last.UpdatedAt.UnixMicro(), 10) + "." + last.ID
 	}
-	return steps, nil
+	return run{}, nil
 }
 
-func completionID(turn exchange.TurnRecord) string { return "chatcmpl-" + turn.ID }
-
-func finish() *string {
-	reason := "stop"
-	return &reason
-}
-
-// completionFrames are the chunks of a streamed completion.
-type completionFrames struct {
-	adapter *Adapter
-	model   string
-	usage   bool
-	sent    strings.Builder
-}
-
-func (f *completionFrames) chunk(found run, delta *CompletionMessage, finish *string) event {
-	return event{data: Completion{
-		ID: completionID(found.turn), Object: "chat.completion.chunk", Created: found.turn.AcceptedAt.Unix(), Model: f.model,
-		Choices: []CompletionChoice{{Delta: delta, FinishReason: finish}},
-	}}
-}
-
-func (f *completionFrames) begin(found run) []event {
-	return []event{f.chunk(found, &CompletionMessage{Role: "assistant"}, nil)}
-}
-
-func (f *completionFrames) delta(found run, delta chat.Delta) []event {
-	text, _ := delta["text"].(string)
-	if delta["type"] == "content" {
-		f.sent.WriteString(text)
-		return []event{f.chunk(found, &CompletionMessage{Content: text}, nil)}
-	}
-	call := CompletionToolCall{Index: number(delta["index"])}
-	call.Function.Arguments = text
-	if delta["type"] == "tool_call" {
-		call.ID, _ = delta["tool_call_id"].(string)
-		call.Function.Name, _ = delta["tool_name"].(string)
-		call.Type = "function"
-	}
-	return []event{f.chunk(found, &CompletionMessage{ToolCalls: []CompletionToolCall{call}}, nil)}
-}
-
-// end tells what is left of the answer. Words that left cannot be taken back: where the answer became another one, it
-// stands after them.
-func (f *completionFrames) end(found run, steps []exchange.Event) []event {
-	if failure := f.adapter.completionError(found.turn); failure != nil {
-		return []event{{data: OpenAIErrorBody{failure.detail}}}
-	}
-	var list []event
-	reply, sent := f.adapter.reply(found.turn), strings.TrimSpace(f.sent.String())
-	rest, grown := strings.CutPrefix(reply, sent)
-	if !grown {
-		rest = "\n\n" + reply
-	}
-	if rest != "" {
-		list = append(list, f.chunk(found, &CompletionMessage{Content: rest}, nil))
-	}
-	list = append(list, f.chunk(found, &CompletionMessage{}, finish()))
-	if f.usage {
-		usage := usageOf(steps)
-		last := f.chunk(found, nil, nil).data.(Completion)
-		last.Choices, last.Usage = []CompletionChoice{}, &usage
-		list = append(list, event{data: last})
-	}
-	return append(list, event{data: raw("[DONE]")})
-}
-
-func number(value any) *int {
-	text, _ := value.(json.Number)
-	index, err := text.Int64()
-	if err != nil {
-		return nil
-	}
-	at := int(index)
-	return &at
+// principal is who the holder of the token is.
+func (c *completion) principal() string {
+	return c.adapter.sender(c.who, c.agent, "").Principal()
 }

@@ -52,6 +52,9 @@ func writeOpenAIError(w http.ResponseWriter, err error) {
 	if known.Field != "" {
 		detail.Param, detail.Message = &known.Field, known.Field+" "+known.Public
 	}
+	if known.Kind == fault.Conflict { // SDKs repeat it, and it stays one
+		w.Header().Set("X-Should-Retry", "false")
+	}
 	if after := known.RetryAfter; known.Kind == fault.RateLimited && after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
 	}

@@ -70,7 +70,9 @@ func outcomeOf(err error) string {
 // readBody takes the whole body: it is the original that is stored with the message. Pages of strangers can make a
 // browser send other media types without asking us first (Fetch standard, CORS-safelisted request headers), so only JSON
 // is read.
-func readBody(r *http.Request) ([]byte, error) {
+func readBody(r *http.Request) ([]byte, error) { return readBodyUpTo(r, contract.MaxInputBytes) }
+
+func readBodyUpTo(r *http.Request, limit int64) ([]byte, error) {
 	if declared := r.Header.Get("Content-Type"); declared != "" {
 		if mediaType, _, err := mime.ParseMediaType(declared); err != nil || mediaType != "application/json" {
 			return nil, fault.New(fault.Unsupported, "Content-Type must be application/json")
@@ -78,21 +80,21 @@ func readBody(r *http.Request) ([]byte, error) {
 	} else if r.Header.Get("Origin") != "" {
 		return nil, fault.New(fault.Unsupported, "Content-Type must be application/json")
 	}
-	if r.ContentLength > contract.MaxInputBytes {
-		return nil, tooLarge()
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
 	}
 	body := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
-	if _, err := body.ReadFrom(io.LimitReader(r.Body, contract.MaxInputBytes+1)); err != nil {
+	if _, err := body.ReadFrom(io.LimitReader(r.Body, limit+1)); err != nil {
 		return nil, fault.Wrap(fault.Malformed, "the body could not be read", err)
 	}
-	if body.Len() > contract.MaxInputBytes {
-		return nil, tooLarge()
+	if int64(body.Len()) > limit {
+		return nil, tooLarge(limit)
 	}
 	return body.Bytes(), nil
 }
 
-func tooLarge() error {
-	return fault.Newf(fault.TooLarge, "the request is over %d MiB", contract.MaxInputBytes>>20)
+func tooLarge(limit int64) error {
+	return fault.Newf(fault.TooLarge, "the request is over %d MiB", limit>>20)
 }
 
 const (

@@ -30,6 +30,15 @@ type frames interface {
 	end(found run, steps []exchange.Event) []event // the last ones, with what the agent did; the turn is settled
 }
 
+// choosing are frames whose reader executes not every tool.
+type choosing interface {
+	// over says whether the stream of a run ends that waits for tools of the asker.
+	over(found run) bool
+}
+
+// breaking are frames that tell a reader that the server cuts its stream off.
+type breaking interface{ broken() []event }
+
 // event is one server-sent event.
 type event struct {
 	name string // empty = message
@@ -52,6 +61,9 @@ func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, found run, form
 	if err != nil && ctx.Err() == nil {
 		a.log.ErrorContext(ctx, "a chat stream broke", "turn", found.turn.ID, "error", err)
 	}
+	if told, is := form.(breaking); is && err != nil && r.Context().Err() == nil {
+		out.write("", told.broken()...)
+	}
 	return nil
 }
 
@@ -66,7 +78,7 @@ type follower struct {
 }
 
 func (f *follower) follow(ctx context.Context) error {
-	for one, err := range f.adapter.options.Runs.Follow(ctx, f.found.turn.ID, 0) {
+	for one, err := range f.adapter.options.Runs.Follow(ctx, f.found.turn.ID, f.found.from) {
 		if err != nil {
 			return err
 		}
@@ -121,6 +133,9 @@ func (f *follower) settled(ctx context.Context, one exchange.Event) (over bool, 
 	f.found.turn = turn
 	if f.found.calls, err = f.adapter.calls(ctx, turn); err != nil {
 		return false, err
+	}
+	if form, is := f.form.(choosing); is && !form.over(f.found) {
+		return false, nil
 	}
 	f.out.write(eventID(one.TurnID, one.Seq), f.form.end(f.found, f.steps)...)
 	return true, nil

@@ -42,4 +42,28 @@ seen.refused = {
   failed: await refusal(() => say("please fail")),
   failedStream: await refusal(async () => { for await (const _ of await say("please fail", { stream: true })); }),
 };
+seen.refused.two = await refusal(() => say("x", { n: 2 }));
+seen.address = (await client.models.retrieve(`@${model}`)).id;
+
+// The answer is lost on the way, and the SDK asks again by itself.
+let sent = 0;
+const losing = async (url, init) => {
+  const answer = await fetch(url, init);
+  if (++sent > 1) return answer;
+  await answer.body.cancel();
+  throw new TypeError("the network is gone");
+};
+const repeating = new OpenAI({ baseURL, apiKey, maxRetries: 2, fetch: losing });
+seen.repeated = { text: (await repeating.chat.completions.create({ model, messages })).choices[0].message.content, sent };
+
+// Somebody leaves in the middle of a stream, and comes back by the same key.
+const leaving = new AbortController();
+const left = await client.chat.completions.create({ model, messages: [{ role: "user", content: "slowly" }], stream: true }, { signal: leaving.signal, headers: { "Idempotency-Key": "left" } });
+for await (const chunk of left) if (chunk.choices[0].delta.content) break;
+leaving.abort();
 console.log(JSON.stringify(seen));
+process.stdin.once("data", async () => {
+  const back = await client.chat.completions.create({ model, messages: [{ role: "user", content: "slowly" }] }, { headers: { "Idempotency-Key": "left" } });
+  console.log(JSON.stringify({ text: back.choices[0].message.content }));
+});
+process.stdin.once("end", () => process.exit(0));

@@ -1,0 +1,259 @@
+package chat
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"inbox/agents/envelope"
+	"inbox/agents/tool/request"
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+const (
+	clientNamespace = "client/"  // of tools that programs outside execute (agents/clienttool)
+	modelNamespace  = "client__" // the same in the names of models
+	maxToolResults  = 64
+	maxResultDepth  = 32
+)
+
+// offers gives the tools that the client executes: it names them, and the agent's operator lets askers do it. A guest has
+// no later request by which it could be known, so it executes nothing.
+func (c *completion) offers() map[string]string {
+	var choice string
+	_ = json.Unmarshal(c.request.ToolChoice, &choice) // or an object, which names a tool
+	if c.who.guest() || choice == "none" {
+		return nil
+	}
+	offered := map[string]string{}
+	for _, one := range c.request.Tools {
+		name := clientNamespace + strings.TrimPrefix(one.Function.Name, modelNamespace)
+		if c.adapter.options.ToolKind(c.agent.Name, name) == ToolOfAsker {
+			offered[name] = one.Function.Name
+		}
+	}
+	return offered
+}
+
+func (c *completion) executes(tool string) bool { return c.offered[tool] != "" }
+
+// waitsForClient says whether the turn waits for a tool that the client executes.
+func (c *completion) waitsForClient(turn exchange.TurnRecord) bool {
+	name, _ := strings.CutPrefix(turn.Reason, exchange.WaitingTool+" (")
+	return c.adapter.askerRuns(turn) && c.executes(strings.TrimSuffix(name, ")"))
+}
+
+// calls are what the client has to execute now.
+func (c *completion) calls(found run) []CompletionToolCall {
+	var list []CompletionToolCall
+	for _, one := range found.calls {
+		if c.executes(one.Tool) {
+			list = append(list, CompletionToolCall{ID: clientCallID(found.turn.ID, one.Tool, one.ID), Type: "function", Function: CompletionFunction{
+				Name: c.offered[one.Tool], Arguments: envelope.EncodeText(one.Arguments),
+			}})
+		}
+	}
+	return list
+}
+
+// Calls have ids of ours: the turn is in them, and ids of models repeat. Those that the agent made by itself have a number
+// behind it, those of the client a hash.
+const callPrefix = "call_"
+
+func callID(turnID, which string) string {
+	return callPrefix + strings.ReplaceAll(turnID, "-", "") + "_" + which
+}
+
+func shownCallID(turnID string, number int) string { return callID(turnID, strconv.Itoa(number)) }
+
+func clientCallID(turnID, tool, id string) string {
+	return callID(turnID, "c"+hash("completion call", tool, id)[:12])
+}
+
+// turnOfCall reads the turn out of the id of a call.
+func turnOfCall(id string) (turnID string, ok bool) {
+	digits, is := strings.CutPrefix(id, callPrefix)
+	digits, _, _ = strings.Cut(digits, "_")
+	raw, err := hex.DecodeString(digits)
+	found, wrong := uuid.FromBytes(raw)
+	return found.String(), is && err == nil && wrong == nil
+}
+
+// goOn hands in the results at the end of the conversation and finds the run that waits for them. All are checked before
+// one counts. Handing them in again changes nothing and finds the same run.
+func (c *completion) goOn(ctx context.Context) error {
+	results := c.request.ending()
+	turn, err := c.calledBy(ctx, results)
+	if err != nil {
+		return err
+	}
+	asked, err := c.asked(ctx, turn, results)
+	if err != nil {
+		return err
+	}
+	for i, result := range results {
+		if asked[i].ID == "" {
+			continue
+		}
+		if err := c.submit(ctx, asked[i], result); err != nil {
+			return err
+		}
+	}
+	if turn, err = c.adapter.options.Turns.Turn(ctx, turn.ID); err != nil {
+		return err
+	}
+	c.found = run{turn: turn, route: routeOf(turn)}
+	c.found.after, err = c.submittedAt(ctx, turn.ID, asked)
+	c.found.from, c.repeated = c.found.after, c.found.after == 0
+	return err
+}
+
+// calledBy finds the run whose calls the results belong to: one run of the caller with this agent.
+func (c *completion) calledBy(ctx context.Context, results []CompletionInput) (exchange.TurnRecord, error) {
+	if len(results) > maxToolResults {
+		return exchange.TurnRecord{}, fault.InField("messages", "have too many results of tools")
+	}
+	turnID, is := turnOfCall(results[0].ToolCallID)
+	for _, result := range results {
+		if other, ok := turnOfCall(result.ToolCallID); !ok || other != turnID {
+			return exchange.TurnRecord{}, notCalled(result)
+		}
+	}
+	if !is || c.who.guest() {
+		return exchange.TurnRecord{}, notCalled(results[0])
+	}
+	turn, err := c.adapter.options.Turns.Turn(ctx, turnID)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return turn, err
+	}
+	if err != nil || !routeOf(turn).Chat || turn.Agent != c.agent.Name || turn.Principal != c.principal() {
+		return turn, notCalled(results[0])
+	}
+	return turn, nil
+}
+
+func notCalled(result CompletionInput) error {
+	return fault.InField("messages", "end with a result for the call "+short(result.ToolCallID)+", which is no call of this agent in a conversation of yours")
+}
+
+// asked gives the tool request of each result; none for calls that the agent made by itself. Nobody answers for a tool that
+// the operator did not leave to askers.
+func (c *completion) asked(ctx context.Context, turn exchange.TurnRecord, results []CompletionInput) ([]exchange.ToolRequest, error) {
+	list := make([]exchange.ToolRequest, len(results))
+	known, err := c.requests(ctx, turn)
+	if err != nil {
+		return nil, err
+	}
+	for i, result := range results {
+		_, which, _ := strings.Cut(strings.TrimPrefix(result.ToolCallID, callPrefix), "_")
+		request, is := known[result.ToolCallID]
+		if _, err := strconv.Atoi(which); err != nil && !is {
+			return nil, notCalled(result)
+		}
+		list[i] = request
+	}
+	return list, nil
+}
+
+// requests are the tool requests of a turn that its asker executes, by the ids of their calls.
+func (c *completion) requests(ctx context.Context, turn exchange.TurnRecord) (map[string]exchange.ToolRequest, error) {
+	known := map[string]exchange.ToolRequest{}
+	if c.adapter.options.ToolKind(turn.Agent, "") != ToolOfAsker {
+		return known, nil
+	}
+	found, err := c.adapter.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, All: true, Limit: eventPage})
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range found {
+		document, err := request.FromRow(one.Request, one.Status, one.Result)
+		if err != nil {
+			return nil, err
+		}
+		if c.adapter.options.ToolKind(turn.Agent, one.ToolName) == ToolOfAsker {
+			known[clientCallID(turn.ID, one.ToolName, envelope.Text(document["tool_call_id"]))] = one
+		}
+	}
+	return known, nil
+}
+
+// submit hands in one result. One that has a result already keeps it.
+func (c *completion) submit(ctx context.Context, asked exchange.ToolRequest, result CompletionInput) error {
+	text, _, err := result.read(len(c.request.Messages) - 1)
+	if err != nil {
+		return err
+	}
+	_, err = c.adapter.options.Tools.Submit(ctx, asked.Agent, ToolOfAsker, map[string]any{"request_id": asked.ID, "success": true, "result": resultOf(text)})
+	return request.AsFault(err) //nolint:wrapcheck // a fault
+}
+
+// resultOf is the object or list that a tool wrote as JSON, or its text.
+func resultOf(text string) any {
+	value, err := envelope.Decode([]byte(text), envelope.Limits{Bytes: maxToldBytes, Depth: maxResultDepth})
+	if err == nil && envelope.Container(value) {
+		return value
+	}
+	return text
+}
+
+// submittedAt gives the place of the newest of the results in the timeline, 0 without any: the answer is what comes after it.
+func (c *completion) submittedAt(ctx context.Context, turnID string, asked []exchange.ToolRequest) (seq int64, err error) {
+	err = c.adapter.eachEvent(ctx, turnID, 0, func(one exchange.Event) {
+		var about struct {
+			RequestID string `json:"request_id"`
+		}
+		if one.Kind == exchange.EventToolSubmitted && json.Unmarshal(one.Body, &about) == nil && slices.ContainsFunc(asked, func(known exchange.ToolRequest) bool {
+			return known.ID == about.RequestID
+		}) {
+			seq = one.Seq
+		}
+	})
+	return seq, err
+}
+
+// await waits until the run ended, or waits for somebody, who may be the client, at most Options.WaitLimit.
+func (c *completion) await(ctx context.Context) (err error) {
+	turnID := c.found.turn.ID
+	if c.adapter.options.ToolKind(c.agent.Name, "") != ToolOfAsker {
+		c.found.turn, err = c.adapter.await(ctx, turnID)
+		return err
+	}
+	serving, stop := whileServing(ctx)
+	defer stop()
+	waiting, cancel := context.WithTimeout(serving, c.adapter.options.WaitLimit)
+	defer cancel()
+	for one, err := range c.adapter.options.Runs.Follow(waiting, turnID, c.found.after) {
+		if err != nil && (ctx.Err() != nil || waiting.Err() == nil) {
+			return err
+		}
+		if err == nil && !strings.HasPrefix(one.Kind, "turn.") {
+			continue
+		}
+		over, wrong := c.look(ctx)
+		if over || wrong != nil || err != nil {
+			return wrong
+		}
+	}
+	_, err = c.look(ctx)
+	return err
+}
+
+// look reads the run as it is now and says whether the client needs to wait no more.
+func (c *completion) look(ctx context.Context) (over bool, err error) {
+	turn, err := c.adapter.options.Turns.Turn(ctx, c.found.turn.ID)
+	if err != nil {
+		return false, err
+	}
+	c.found.turn = turn
+	if !c.waitsForClient(turn) {
+		return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn), nil
+	}
+	c.found.calls, err = c.adapter.calls(ctx, turn)
+	return len(c.calls(c.found)) > 0, err
+}
