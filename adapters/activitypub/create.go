@@ -11,7 +11,7 @@ import (
 )
 
 // spokenTypes are the objects of a Create that can be a message.
-var spokenTypes = []string{"Note", "Article", "Page", "Question", "ChatMessage"}
+var spokenTypes = []string{"Note", "Article", "Page", "Question", chatMessage}
 
 // create hands a new note to every agent that it is for, one message each.
 func (a *Adapter) create(ctx context.Context, in *incoming) (string, error) {

@@ -35,6 +35,7 @@ type route struct {
 	Quiet        bool   `json:"quiet,omitempty"` // no acknowledgement: the asker wants nothing unasked
 	Language     string `json:"language,omitempty"`
 	Late         bool   `json:"late,omitempty"` // it answers a note that never came here
+	Chat         bool   `json:"chat,omitempty"` // it is a ChatMessage, whose server shows no Note among its chats
 }
 
 // evidenceClaims are context for operators, never authorization.
@@ -122,6 +123,7 @@ func (q *question) route(actor *remoteActor, address string, late bool) route {
 		Quiet: actor.NoBot, Visibility: q.visibility, Actor: actor.ID, Address: address, Profile: profile, Inbox: actor.Inbox,
 		SharedInbox: actor.SharedInbox, Note: q.note, Context: q.context, Conversation: q.conversation,
 		Warning: q.warning(), Sensitive: sensitive, Language: q.language(), Late: late,
+		Chat: isA(q.object, chatMessage),
 	}
 }
 

@@ -26,11 +26,11 @@ func (a *Adapter) serveNote(w http.ResponseWriter, r *http.Request) {
 	}
 	switch form := accepts(r); {
 	case private:
-		made.Context = noteContext
+		made.Context = made.context()
 		a.writePrivate(w, r, made)
 		return
 	case form == formActivity:
-		made.Context = noteContext
+		made.Context = made.context()
 		a.write(w, r, made)
 	case form == formPage:
 		a.writePage(w, r, reply, a.whole(r, reply, made))

@@ -102,6 +102,58 @@ func TestLongAnswerIsAChain(t *testing.T) {
 	}
 }
 
+// TestPrivateChainMentionsInEveryPost: GoToSocial shows a direct post to those whom its tags mention and to nobody else.
+func TestPrivateChainMentionsInEveryPost(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.PostLength = 40 })
+	in := r.question("1", "psst", func(note map[string]any) { direct(r, note) })
+	r.sendAll(r.reply(in, "The first part of it.\n\nThe second part of it."), exchange.ActionSend)
+	got := r.bodies()
+	if len(got) != 2 {
+		t.Fatalf("%d posts", len(got))
+	}
+	for i, create := range got {
+		note := create["object"].(map[string]any)
+		tags, _ := note["tag"].([]any)
+		if len(tags) != 1 || tags[0].(map[string]any)["href"] != r.remote.actor("alice") || !strings.Contains(note["content"].(string), "mention") {
+			t.Errorf("post %d: %v", i+1, note)
+		}
+	}
+}
+
+// TestChatIsAnsweredInTheChat: Lemmy takes private messages as ChatMessage alone, and Pleroma shows a Note elsewhere.
+func TestChatIsAnsweredInTheChat(t *testing.T) {
+	r := newRig(t)
+	chat := func(id string, change func(map[string]any)) exchange.Inbound {
+		return r.question(id, "psst", func(note map[string]any) {
+			note["type"] = chatMessage
+			delete(note, "tag")
+			change(note)
+		})
+	}
+	reply := r.sendAll(r.reply(chat("1", func(note map[string]any) { direct(r, note) }), "psst!"), exchange.ActionSend)
+	create := r.bodies()[0]
+	said := create["object"].(map[string]any)
+	if said["type"] != chatMessage || said["tag"] != nil || said["content"] != "<p>psst!</p>" || said["inReplyTo"] != r.remote.base+"/notes/1" ||
+		!cmp.Equal(said["to"], any([]any{r.remote.actor("alice")})) || !strings.Contains(fmt.Sprint(create["@context"]), "litepub:ChatMessage") {
+		t.Errorf("%v", create)
+	}
+	reply.DeletedAt = reply.CreatedAt
+	r.engine.replies[reply.ID] = reply
+	if status, _, body := r.fetch("/o/"+reply.ID, activityMediaType); status != http.StatusGone || !strings.Contains(body, `"formerType":"ChatMessage"`) {
+		t.Errorf("deleted: %d %s", status, body)
+	}
+	// What everybody may read is no chat, and neither is what goes to somebody else, too.
+	open := r.reply(chat("2", func(map[string]any) {}), "hello")
+	if made := must(r.adapter.render(open, 1, nil, withoutAddress)); made.Type != "Note" || len(made.Tag) != 1 {
+		t.Errorf("%+v", made)
+	}
+	wider := r.reply(chat("3", func(note map[string]any) { direct(r, note) }), "hello")
+	wider.Response.Cc = []string{"@bob@elsewhere.example"}
+	if made := must(r.adapter.render(wider, 1, nil, withoutAddress)); made.Type != "Note" {
+		t.Errorf("%+v", made)
+	}
+}
+
 func TestEditedAnswer(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.PostLength = 40 })
 	reply := r.sendAll(r.reply(r.question("1", "hello"), "The first part of it.\n\nThe second part of it."), exchange.ActionSend)
@@ -298,8 +350,9 @@ func TestAuthorizedFetch(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.AuthorizedFetch = true })
 	reply := r.sendAll(r.reply(r.question("1", "hello"), "hi"), exchange.ActionSend)
 	for _, path := range []string{"/agents/echo", "/agents/echo/outbox", "/agents/echo/followers", "/o/" + reply.ID, "/o/" + reply.ID + "/activity"} {
-		if status, _, _ := r.fetch(path, activityMediaType); status != http.StatusUnauthorized {
-			t.Errorf("%s unsigned: %d", path, status)
+		if status, header, _ := r.fetch(path, activityMediaType); status != http.StatusUnauthorized ||
+			header.Get("Accept-Signature") != `sig1=("@method" "@target-uri" "@authority");created;keyid` {
+			t.Errorf("%s unsigned: %d %v", path, status, header)
 		}
 		signed := r.deliver("")
 		signed.method, signed.path, signed.body = http.MethodGet, path, nil

@@ -9,9 +9,14 @@ import (
 	"inbox/internal/fault"
 )
 
-// offerMessageSignatures lets capable peers repeat a refused request with RFC 9421 (section 5.1 there).
-func (a *Adapter) offerMessageSignatures(w http.ResponseWriter) {
-	w.Header().Set("Accept-Signature", `sig1=("@method" "@target-uri" "@authority" "content-digest");created;keyid`)
+// offerMessageSignatures lets capable peers repeat a refused request with RFC 9421 (section 5.1 there). What has no body has
+// no digest to cover.
+func (a *Adapter) offerMessageSignatures(w http.ResponseWriter, r *http.Request) {
+	components := `"@method" "@target-uri" "@authority"`
+	if r.Method == http.MethodPost {
+		components += ` "content-digest"`
+	}
+	w.Header().Set("Accept-Signature", "sig1=("+components+");created;keyid")
 }
 
 var statuses = map[fault.Kind]int{

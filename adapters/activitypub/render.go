@@ -103,7 +103,7 @@ func (p person) anchor() string {
 
 // render makes one of the notes of a reply, counted from 1. It is a function of the reply and of the people that it
 // relays to, so every attempt and every reader gets the same note. present is what the reader may see of a demand. A long
-// answer is a chain: each post answers the one before, and the first alone mentions people.
+// answer is a chain: each post answers the one before, and of an open one the first alone mentions people.
 func (a *Adapter) render(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
 	posts := a.postsOf(reply)
 	if post < 1 || post > len(posts) {
@@ -121,7 +121,7 @@ func (a *Adapter) renderParts(reply exchange.Reply, post int, relayed []person, 
 	asker := person{Address: asked.Address, Actor: asked.Actor, Profile: asked.Profile}
 	people := append([]person{asker}, relayed...)
 	made := note{
-		ID: a.postIRI(reply.ID, post), Type: "Note", AttributedTo: a.actorIRI(reply.Agent), InReplyTo: asked.Note,
+		ID: a.postIRI(reply.ID, post), Type: a.typeOf(reply, asked), AttributedTo: a.actorIRI(reply.Agent), InReplyTo: asked.Note,
 		Published: reply.CreatedAt.UTC().Format(time.RFC3339), URL: a.postIRI(reply.ID, post),
 		Sensitive: asked.Sensitive, Summary: replyWarning(asked.Warning),
 		Thread: asked.Context, Conversation: asked.Conversation,
@@ -135,7 +135,11 @@ func (a *Adapter) renderParts(reply exchange.Reply, post int, relayed []person, 
 		made.Interaction = whoQuotes(made.AttributedTo, made.AttributedTo+"/followers", a.options.Profile(reply.Agent).QuotesByFans)
 	}
 	if post > 1 {
-		made.InReplyTo, made.Tag, people = a.postIRI(reply.ID, post-1), nil, nil
+		made.InReplyTo = a.postIRI(reply.ID, post-1)
+	}
+	// Servers show a private post to those alone whom its tags mention, so every one of a private chain has them.
+	if post > 1 && openly(visibility) || made.Type == chatMessage {
+		made.Tag, people = nil, nil
 	}
 	a.fill(&made, writing{reply, localeOf(reply), present}, people)
 	if asked.Language != "" {
@@ -201,7 +205,7 @@ func replyWarning(warning string) string {
 // activity wraps a note into its Create.
 func (a *Adapter) activity(made note) createActivity {
 	return createActivity{
-		Context: noteContext, ID: made.ID + "/activity", Type: "Create", Actor: made.AttributedTo,
+		Context: made.context(), ID: made.ID + "/activity", Type: "Create", Actor: made.AttributedTo,
 		Published: made.Published, To: made.To, Cc: made.Cc, Object: made,
 	}
 }

@@ -64,7 +64,11 @@ func (a *Adapter) tombstone(reply exchange.Reply, post int) tombstone {
 	if at.IsZero() {
 		at = reply.EditedAt // the edit left fewer posts
 	}
-	return tombstone{ID: a.postIRI(reply.ID, post), Type: "Tombstone", FormerType: "Note", Deleted: at.UTC().Format(time.RFC3339)}
+	former := "Note"
+	if asked, err := readRoute(reply.Route); err == nil {
+		former = a.typeOf(reply, asked)
+	}
+	return tombstone{ID: a.postIRI(reply.ID, post), Type: "Tombstone", FormerType: former, Deleted: at.UTC().Format(time.RFC3339)}
 }
 
 // deletion is the Delete of a note.

@@ -70,7 +70,7 @@ func (a *Adapter) serveInbox(w http.ResponseWriter, r *http.Request, agent strin
 		activities.WithLabelValues(countedType(in.kind), refusalOutcome(err)).Inc()
 		slog.DebugContext(r.Context(), "activity refused", "type", clip(in.kind, 64), "actor", clip(in.actor, 256), "error", err)
 		if fault.Is(err, fault.Unauthenticated) {
-			a.offerMessageSignatures(w)
+			a.offerMessageSignatures(w, r)
 		}
 		a.countRefusal(r, err)
 		refuse(w, r, err)
