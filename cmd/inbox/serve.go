@@ -46,6 +46,7 @@ func greeting(server *inbox.Server) string {
 	return fmt.Sprintf(`inbox is in development mode: only this machine can reach it, mail is captured, nobody is turned away.
 
   address   %[1]s
+  chat      %[2]s/@%[3]s/chat
   actor     %[2]s/agents/%[3]s
   card      %[2]s/a2a/%[3]s/.well-known/agent-card.json
   mail      %[3]s@%[4]s by SMTP at %[5]s
