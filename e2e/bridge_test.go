@@ -35,11 +35,17 @@ func (s *server) bridge(name string) *bridgeUser {
 // try sends a request and gives status and answer; 0 when the server is not there.
 func (b *bridgeUser) try(method, path string, body any) (int, map[string]any) {
 	b.t.Helper()
+	return b.tryAt(b.URL(), method, path, body)
+}
+
+// tryAt is try where the server is reached by another address than its public one.
+func (b *bridgeUser) tryAt(base, method, path string, body any) (int, map[string]any) {
+	b.t.Helper()
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(b.t.Context(), method, b.URL()+path, bytes.NewReader(encoded))
+	request, err := http.NewRequestWithContext(b.t.Context(), method, base+path, bytes.NewReader(encoded))
 	if err != nil {
 		b.t.Fatal(err)
 	}

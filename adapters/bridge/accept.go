@@ -50,8 +50,14 @@ type accepted struct {
 	repeat  bool
 }
 
-// accept brings a question into the engine. It returns only when message and job are committed.
+// accept brings a question into the engine. It returns only when message and job are committed. Where the answer would have
+// no room the question is refused: what is taken is answered.
 func (a *Adapter) accept(ctx context.Context, q question, fresh bool) (accepted, error) {
+	if q.way == wayQueue {
+		if err := a.options.Queue.Room(ctx, q.client); err != nil {
+			return accepted{}, a.abandon(ctx, q.session, fresh, err)
+		}
+	}
 	imported, err := a.begins(ctx, q.session)
 	if err != nil {
 		return accepted{}, err

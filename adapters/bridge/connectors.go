@@ -61,7 +61,7 @@ func (a *Adapter) connectorMessage(w http.ResponseWriter, r *http.Request) error
 		}
 		return err
 	}
-	delivery := &relayed{Adapter: a, connector: connector, body: object, raw: body, signed: signed}
+	delivery := &relayed{Adapter: a, connector: connector, body: object, raw: body, about: messageBytes(body), signed: signed}
 	return delivery.serve(w, r)
 }
 
@@ -82,7 +82,8 @@ type relayed struct {
 	connector *Connector
 	body      map[string]any
 	raw       []byte
-	signed    bool // by the connector's secret
+	about     []byte // what evidence has to be about: the bytes of the message
+	signed    bool   // by the connector's secret
 }
 
 func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
@@ -192,16 +193,11 @@ func (m *relayed) take(w http.ResponseWriter, r *http.Request, q question, patie
 	if err != nil {
 		return err
 	}
-	answer := runOf(turn, m.options.Present)
-	if readRoute(turn.Route).Way != wayResponse { // it goes another way: two answers would be one too many
-		for _, member := range []string{"reply", "messages", "parts", "queue_id"} {
-			delete(answer, member)
-		}
-	}
+	answer := m.forConnector(turn)
 	if taken.repeat {
 		answer["duplicate"] = true
 	}
-	httpserver.WriteJSON(w, statusFor(turn), answer)
+	writeTaken(w, turn, answer)
 	return nil
 }
 

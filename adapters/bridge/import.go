@@ -17,8 +17,10 @@ import (
 	"inbox/internal/httpserver"
 )
 
-// maxConversations bounds one import.
-const maxConversations = 1000
+const (
+	maxConversations = 1000 // of one import
+	importDepth      = 4    // of what an import has around a message: the body, its conversations, one of them, its messages
+)
 
 // importBody is what an import brings: one conversation, or many of them, and the rows of the reference's session map.
 type importBody struct {
@@ -34,7 +36,7 @@ func (a *Adapter) importSessions(w http.ResponseWriter, r *http.Request, c calle
 	if err != nil {
 		return err
 	}
-	if _, err := envelope.Decode(raw, envelope.Limits{Bytes: maxImportBytes, Depth: maxDepth}); err != nil {
+	if _, err := envelope.Decode(raw, envelope.Limits{Bytes: maxImportBytes, Depth: maxDepth + importDepth}); err != nil {
 		return fault.Wrap(fault.Malformed, "the body is no JSON", err)
 	}
 	documents, mapped, err := ReadImport(raw)
@@ -134,8 +136,11 @@ func Prepare(owner, agent string, document Document, index int) (one Prepared, e
 	}
 	list := make([]any, 0, len(document.Messages))
 	for i, raw := range document.Messages {
-		value := decoded(raw)
-		if _, err := envelope.Import(value); err != nil {
+		value, err := decodedMessage(raw)
+		if err == nil {
+			_, err = envelope.Import(value)
+		}
+		if err != nil {
 			return one, fault.Wrap(fault.Malformed, fmt.Sprintf("conversation %d, message %d: %v", index+1, i+1, err), err)
 		}
 		var flat bytes.Buffer

@@ -123,8 +123,8 @@ func (a *Adapter) events(w http.ResponseWriter, r *http.Request, c caller) error
 	}
 	ctx, stop := whileServing(r.Context())
 	defer stop()
-	out := a.newEventWriter(ctx, w, stop)
-	defer out.close()
+	out := a.openEvents(ctx, w, stop)
+	defer out.Close()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	sent := map[string]bool{}
@@ -141,7 +141,7 @@ func (a *Adapter) events(w http.ResponseWriter, r *http.Request, c caller) error
 
 // feed writes the items that the reader has not got, and forgets those that were acknowledged. The token is checked again:
 // it may have been revoked since.
-func (a *Adapter) feed(r *http.Request, c caller, chosen selection, sent map[string]bool, out *eventWriter) bool {
+func (a *Adapter) feed(r *http.Request, c caller, chosen selection, sent map[string]bool, out *httpserver.EventWriter) bool {
 	if again, err := a.verify(r); err != nil || again.owner != c.owner || again.allow(scopePending) != nil {
 		return false
 	}
@@ -155,7 +155,7 @@ func (a *Adapter) feed(r *http.Request, c caller, chosen selection, sent map[str
 		if sent[item.ID] && chosen.lease == 0 {
 			continue
 		}
-		if !out.write(event{name: "item", id: item.ID, data: item.Value()}) {
+		if !out.Write(event("item", item.ID, item.Value())) {
 			return false
 		}
 		sent[item.ID] = true

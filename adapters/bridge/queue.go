@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,8 +71,8 @@ func (a *Adapter) register(w http.ResponseWriter, r *http.Request, c caller) err
 // callbackSecret checks the callback and seals its secret: the one that was given, the one that is there, or a new one.
 func (a *Adapter) callbackSecret(r *http.Request, client contract.Client, given string, answer map[string]any) (sealed string, err error) {
 	address, err := url.Parse(client.CallbackURL)
-	if err != nil || address.User != nil || address.Fragment != "" || a.options.Web.CheckURL(address) != nil {
-		return "", fault.InField("callback_url", "must be a public https address without user name")
+	if err != nil || address.User != nil || address.Fragment != "" || a.options.Web.CheckTarget(r.Context(), address) != nil {
+		return "", fault.InField("callback_url", "must be a public https address without user name, whose name leads to public addresses only")
 	}
 	switch {
 	case given != "" && (len(given) < shortestSecret || len(given) > longestSecret):
@@ -143,7 +144,8 @@ func (a *Adapter) selection(r *http.Request, c caller) (s selection, err error) 
 	if s.limit, err = limitOf(query.Get("limit"), contract.MaxLimit); err != nil {
 		return s, err
 	}
-	for _, list := range append(query["session_id"], query["session_ids"]...) {
+	s.sessions = slices.Clone(query["session_id"]) // as they are: an id that a caller chose may have a comma
+	for _, list := range query["session_ids"] {
 		s.sessions = append(s.sessions, strings.Split(list, ",")...)
 	}
 	if len(s.sessions) > maxSessionsAsk {
@@ -191,11 +193,13 @@ func (a *Adapter) ack(w http.ResponseWriter, r *http.Request, c caller) error {
 }
 
 func idsOf(body map[string]any) (ids []string, err error) {
+	named := false
 	for _, member := range []string{"queue_ids", "ids"} {
 		list, is := envelope.List(body[member])
 		if body[member] != nil && !is {
 			return nil, fault.InField(member, "must be a list")
 		}
+		named = named || is
 		for _, one := range list {
 			ids = append(ids, envelope.Trim(envelope.Scalar(one)))
 		}
@@ -204,7 +208,7 @@ func idsOf(body map[string]any) (ids []string, err error) {
 		ids = append(ids, one)
 	}
 	switch {
-	case len(ids) == 0:
+	case len(ids) == 0 && !named:
 		return nil, fault.InField("queue_ids", "is needed: a list of ids")
 	case len(ids) > maxAcks:
 		return nil, fault.InField("queue_ids", "has more than 1000 ids")

@@ -83,7 +83,7 @@ func (a *Adapter) cancelRun(w http.ResponseWriter, r *http.Request, c caller) er
 		return runNotFound()
 	}
 	if exchange.Terminal(turn.State) {
-		return a.writeRun(w, r, turn, map[string]any{"cancelled": turn.State == exchange.StateCancelled})
+		return a.writeRun(w, r, turn, map[string]any{"cancelled": false})
 	}
 	if err := a.noteCancel(r.Context(), turn, c); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (a *Adapter) cancelRun(w http.ResponseWriter, r *http.Request, c caller) er
 	stopped, err := a.options.Runs.Cancel(r.Context(), turn.ID, "stopped by "+c.owner)
 	switch {
 	case fault.Is(err, fault.Conflict): // it ended meanwhile
-		return a.writeRun(w, r, stopped, map[string]any{"cancelled": stopped.State == exchange.StateCancelled})
+		return a.writeRun(w, r, stopped, map[string]any{"cancelled": false})
 	case err != nil:
 		return err
 	}
@@ -139,15 +139,13 @@ func (a *Adapter) runEvents(w http.ResponseWriter, r *http.Request, c caller) er
 	}
 	more := len(found) > limit
 	found = found[:min(len(found), limit)]
-	list, cursor := []any{}, ""
+	list := []any{}
 	for _, one := range found {
 		list = append(list, runEvent(one))
-		cursor = strconv.FormatInt(one.Seq, 10)
+		after = one.Seq
 	}
-	if !more {
-		cursor = ""
-	}
-	return a.writeRun(w, r, turn, map[string]any{"events": list, "cursor": cursor, "has_more": more})
+	// The cursor is there on the last page too: a run that goes on has more behind it later.
+	return a.writeRun(w, r, turn, map[string]any{"events": list, "cursor": strconv.FormatInt(after, 10), "has_more": more})
 }
 
 func page(r *http.Request) (after int64, limit int, err error) {

@@ -51,7 +51,7 @@ func (a *Adapter) take(w http.ResponseWriter, r *http.Request, c caller, body ma
 	if taken.repeat {
 		answer["duplicate"] = true
 	}
-	httpserver.WriteJSON(w, statusFor(turn), answer)
+	writeTaken(w, turn, answer)
 	return nil
 }
 
@@ -183,6 +183,7 @@ func (a *Adapter) queued(w http.ResponseWriter, r *http.Request, c caller, body 
 	if taken.repeat {
 		answer["duplicate"] = true
 	}
+	w.Header().Set("Location", locationOf(taken.turn))
 	httpserver.WriteJSON(w, http.StatusAccepted, answer)
 	return nil
 }

@@ -55,8 +55,11 @@ type Runs interface {
 // Queue keeps clients and what waits for them.
 type Queue interface {
 	contract.Store
-	// Offer keeps an item unless its id was ever queued.
+	// Offer keeps an item unless its id was ever queued. There is always room for it: Room was asked before its question
+	// was taken.
 	Offer(ctx context.Context, item contract.Item) error
+	// Room says whether the queue of a client takes more: contract.ErrFull.
+	Room(ctx context.Context, client string) error
 	// Item gives an item of a client that was not acknowledged.
 	Item(ctx context.Context, client, id string) (contract.Item, bool, error)
 	// Register is PutClient with the sealed secret of its callback; empty = the one that it has.
@@ -87,7 +90,8 @@ type Sealer interface {
 // WebClient sends requests under the outgoing address policy (internal/safehttp) and follows no redirects.
 type WebClient interface {
 	Do(request *http.Request) (*http.Response, error)
-	CheckURL(u *url.URL) error
+	// CheckTarget refuses an address that could not be requested now; a name is looked up.
+	CheckTarget(ctx context.Context, u *url.URL) error
 }
 
 // Blobs keeps the bytes of files that are too large for a message.
@@ -211,5 +215,7 @@ func (a *Adapter) Routes() []httpserver.Route {
 		{Method: post, Pattern: run + "/stop", Handler: a.edge("runs", scopeSend, a.cancelRun)},
 
 		{Method: post, Pattern: "/v1/connectors/{connector}/messages", Handler: a.connectorEdge(a.connectorMessage)},
+		{Method: get, Pattern: "/v1/connectors/{connector}/runs/{run}", Handler: a.connectorEdge(a.connectorRun)},
+		{Method: post, Pattern: "/v1/connectors/{connector}/runs/{run}", Handler: a.connectorEdge(a.connectorRun)},
 	}
 }

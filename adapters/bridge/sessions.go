@@ -48,7 +48,8 @@ func (a *Adapter) listSessions(w http.ResponseWriter, r *http.Request, c caller)
 	if limit == 0 {
 		limit = defaultEvents
 	}
-	filter := exchange.SessionFilter{Owner: ownerFor(r, c), Agent: query.Get("agent"), Before: query.Get("cursor"), Limit: min(limit+1, maxEvents)}
+	limit = min(limit, maxEvents-1) // one more is read, to know whether there are more
+	filter := exchange.SessionFilter{Owner: ownerFor(r, c), Agent: query.Get("agent"), Before: query.Get("cursor"), Limit: limit + 1}
 	if c.manager && query.Get("owner") == "" {
 		filter.Owner = exchange.AnyOwner
 	}

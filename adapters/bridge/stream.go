@@ -8,6 +8,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
 
@@ -17,12 +18,12 @@ import (
 func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, turn exchange.TurnRecord, after int64) error {
 	ctx, stop := whileServing(r.Context())
 	defer stop()
-	out := a.newEventWriter(ctx, w, stop)
-	defer out.close()
+	out := a.openEvents(ctx, w, stop)
+	defer out.Close()
 	first := runOf(turn, a.options.Present)
 	delete(first, "reply")
 	delete(first, "messages")
-	if after == 0 && !out.write(event{name: "accepted", data: first}) {
+	if after == 0 && !out.Write(event("accepted", "", first)) {
 		return nil
 	}
 	for one, err := range a.options.Runs.Follow(ctx, turn.ID, after) {
@@ -40,7 +41,7 @@ func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, turn exchange.T
 	if err != nil {
 		return nil
 	}
-	out.write(event{name: "done", data: runOf(last, a.options.Present)})
+	out.Write(event("done", "", runOf(last, a.options.Present)))
 	return nil
 }
 
@@ -51,11 +52,11 @@ func settles(one exchange.Event) bool {
 }
 
 // pass writes what of a timeline a program may see.
-func (a *Adapter) pass(out *eventWriter, one exchange.Event) bool {
+func (a *Adapter) pass(out *httpserver.EventWriter, one exchange.Event) bool {
 	id := strconv.FormatInt(one.Seq, 10)
 	switch one.Kind {
 	case exchange.EventRestarted:
-		return out.write(event{name: "restarted", id: id, data: map[string]any{}})
+		return out.Write(event("restarted", id, map[string]any{}))
 	case exchange.EventDelta:
 		var delta normalized.Delta
 		if json.Unmarshal(one.Body, &delta) != nil {
@@ -65,9 +66,9 @@ func (a *Adapter) pass(out *eventWriter, one exchange.Event) bool {
 		if delta.Kind == normalized.DeltaPartBegin && delta.Part != nil && delta.Part.Kind == normalized.PartText {
 			grown = delta.Part.Content
 		}
-		return grown == "" || out.write(event{name: "delta", id: id, data: map[string]any{"text": grown}})
+		return grown == "" || out.Write(event("delta", id, map[string]any{"text": grown}))
 	case "turn." + exchange.StateRunning:
-		return out.write(event{name: "status", id: id, data: map[string]any{"status": "running"}})
+		return out.Write(event("status", id, map[string]any{"status": "running"}))
 	}
 	return true
 }

@@ -145,12 +145,19 @@ func callEnvelopes(part normalized.Part, at string) []envelope.Envelope {
 	return list
 }
 
+// decoded reads JSON that this server stored, or nil.
 func decoded(raw json.RawMessage) any {
-	value, err := envelope.Decode(raw, envelope.Limits{Bytes: 1 << 20, Depth: maxDepth})
+	value, err := decodedMessage(raw)
 	if err != nil {
 		return nil
 	}
 	return value
+}
+
+// decodedMessage reads one message of a conversation: as deep as any request, and as long as a whole import, because what is
+// exported of a message has more members than the request that brought it.
+func decodedMessage(raw json.RawMessage) (any, error) {
+	return envelope.Decode(raw, envelope.Limits{Bytes: maxImportBytes, Depth: maxDepth})
 }
 
 // exportSession writes a session in the form that import takes.

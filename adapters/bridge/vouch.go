@@ -72,22 +72,29 @@ func (m *relayed) vouchedBy(believed []identity.Evidence, q question) (kept []id
 		}
 		_ = json.Unmarshal(one.Claims, &claims)
 		about := q.message.SenderID == "" || one.Subject == q.message.Provider+":"+escaped(q.message.SenderID)
-		if one.Issuer == issuer && about && (m.signed || claims.Digest == m.messageDigest()) {
+		if one.Issuer == issuer && about && (m.signed || claims.Digest == digestOf(m.about)) {
 			kept = append(kept, one)
 		}
 	}
 	return kept
 }
 
-// messageDigest is that of the bytes of the member message as they came.
-func (m *relayed) messageDigest() string {
-	var outer struct {
-		Message json.RawMessage `json:"message"`
+// messageBytes are those of the member message as they came. A map finds the member that is read elsewhere and no other: the
+// fields of a struct would be filled by Message as well.
+func messageBytes(body []byte) []byte {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil {
+		return nil
 	}
-	if json.Unmarshal(m.raw, &outer) != nil || len(outer.Message) == 0 {
-		return ""
+	return members["message"]
+}
+
+// digestOf is what evidence has to name in its claims; where there is nothing, what no evidence names by leaving it out.
+func digestOf(content []byte) string {
+	if len(content) == 0 {
+		return "nothing"
 	}
-	sum := sha256.Sum256(outer.Message)
+	sum := sha256.Sum256(content)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 

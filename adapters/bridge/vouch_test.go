@@ -46,7 +46,7 @@ func vouching(t *testing.T, believer *judge, signed bool, issuer string) (questi
 		t.Fatal(err)
 	}
 	m := &relayed{
-		Adapter: &Adapter{options: Options{Domain: "agents.example", Believer: believer}}, body: body, raw: raw, signed: signed,
+		Adapter: &Adapter{options: Options{Domain: "agents.example", Believer: believer}}, body: body, raw: raw, about: messageBytes(raw), signed: signed,
 		connector: &Connector{Name: "slack", Issuer: issuer, Method: DefaultConnectorMethod},
 	}
 	q := question{

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -100,13 +101,19 @@ func (b *Bridge) Enqueue(ctx context.Context, item bridge.Item) error {
 	return b.put(ctx, item, enqueueBridgeItem, bridge.ErrForeign)
 }
 
-// Offer keeps an item unless its id was ever queued: for answers, which must not come back after they were acknowledged.
+// Offer keeps an item unless its id was ever queued: for answers, which must not come back after they were acknowledged. It
+// finds room in a full queue, too: that is looked after when a question is taken (Room), and no answer is lost for it.
 func (b *Bridge) Offer(ctx context.Context, item bridge.Item) error {
 	return b.put(ctx, item, offerBridgeItem, nil)
 }
 
+// Room gives bridge.ErrFull when as many items wait for a client as a queue holds.
+func (b *Bridge) Room(ctx context.Context, client string) error {
+	return roomOf(ctx, b.store.engine.reader(), client)
+}
+
 // put writes the item, and the job that brings it to the callback where its client has one. refused is the error of an item
-// that changed nothing.
+// that changed nothing; without one the item is an answer, which has its room.
 func (b *Bridge) put(ctx context.Context, item bridge.Item, statement string, refused error) error {
 	if err := requireStorable("queue_id", item.ID, "client_id", item.ClientID, "session_id", item.SessionID); err != nil {
 		return err
@@ -116,8 +123,10 @@ func (b *Bridge) put(ctx context.Context, item bridge.Item, statement string, re
 		return fault.Wrap(fault.Malformed, "The item is no JSON.", err)
 	}
 	return b.store.InTx(ctx, func(tx *Tx) error {
-		if err := tx.roomFor(ctx, item); err != nil {
-			return err
+		if refused != nil {
+			if err := tx.roomFor(ctx, item); err != nil {
+				return err
+			}
 		}
 		changed, err := tx.change(ctx, statement, item.ID, item.ClientID, newPosition(), item.SessionID, string(item.Status), cleaned(string(encoded)))
 		if err != nil {
@@ -133,12 +142,24 @@ func (b *Bridge) put(ctx context.Context, item bridge.Item, statement string, re
 
 // roomFor refuses an item for a queue that nobody empties; one that is in it already has its place.
 func (t *Tx) roomFor(ctx context.Context, item bridge.Item) error {
-	var waiting, known int64
-	if _, err := first(ctx, t, countBridgeItems, []any{item.ClientID, int64(bridge.DefaultMaxItems)}, &waiting); err != nil || waiting < bridge.DefaultMaxItems {
+	full := roomOf(ctx, t, item.ClientID)
+	if !errors.Is(full, bridge.ErrFull) {
+		return full
+	}
+	var known int64
+	if _, err := first(ctx, t, `SELECT COUNT(*) FROM bridge_items WHERE id = $1 AND acked_at = 0`, []any{item.ID}, &known); err != nil {
 		return err
 	}
-	_, err := first(ctx, t, `SELECT COUNT(*) FROM bridge_items WHERE id = $1 AND acked_at = 0`, []any{item.ID}, &known)
-	if err == nil && known == 0 {
+	if known == 0 {
+		return full
+	}
+	return nil
+}
+
+func roomOf(ctx context.Context, from querier, client string) error {
+	var waiting int64
+	_, err := first(ctx, from, countBridgeItems, []any{cleaned(client), int64(bridge.DefaultMaxItems)}, &waiting)
+	if err == nil && waiting >= bridge.DefaultMaxItems {
 		err = bridge.ErrFull
 	}
 	return err

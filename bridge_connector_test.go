@@ -1,0 +1,79 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/agents/channel"
+)
+
+func (b *bridged) relayed(connector, id, text, wait string, want int) map[string]any {
+	b.Helper()
+	body, err := json.Marshal(map[string]any{
+		"text": text, "external_provider": "slack", "external_conversation_id": "C1", "external_message_id": id, "sender_id": "T1/U1", "room_kind": "channel",
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	header := http.Header{"Content-Type": {"application/json"}, "X-Inbox-Signature": {channel.Sign(connectorSecret, body)}}
+	return b.request(http.MethodPost, "/v1/connectors/"+connector+"/messages"+wait, header, body, want)
+}
+
+func TestConnectorOverTheWire(t *testing.T) {
+	b := newBridged(t, "")
+	wrong := http.Header{"X-Inbox-Signature": {"sha256=" + strings.Repeat("0", 64)}}
+	for _, path := range []string{"/v1/connectors/slack/messages", "/v1/connectors/unknown/messages"} {
+		b.request(http.MethodPost, path, wrong, []byte(`{"text":"x"}`), http.StatusUnauthorized)
+		b.request(http.MethodPost, path, http.Header{}, []byte(`{"text":"x","evidence":[]}`), http.StatusUnauthorized)
+	}
+	for i := range 20 {
+		taken := b.relayed("slack", "m1", "hello there", "", map[bool]int{true: http.StatusAccepted, false: http.StatusOK}[i == 0])
+		if taken["reply"] != nil || i > 0 && !isTrue(taken["duplicate"]) {
+			t.Errorf("copy %d: %v", i, taken)
+		}
+		if i == 0 {
+			answer := <-b.calls
+			if content := fmt.Sprint(answer.body["content"]); !strings.Contains(content, "hello there") || answer.header.Get("X-Inbox-Delivery") == "" {
+				t.Errorf("the callback got %v", answer.body)
+			}
+			about, _ := answer.body["metadata"].(map[string]any)
+			if about["external_message_id"] != "m1" || about["external_conversation_id"] != "C1" {
+				t.Errorf("the answer is about %v", about)
+			}
+			b.settledRun(taken)
+		}
+	}
+	b.relayed("slack", "m2", "once again", "", http.StatusAccepted)
+	attempts := []string{(<-b.calls).header.Get("X-Inbox-Attempt"), (<-b.calls).header.Get("X-Inbox-Attempt")}
+	if attempts[0] != "1" || attempts[1] != "2" {
+		t.Errorf("attempts %v", attempts)
+	}
+	select {
+	case extra := <-b.calls:
+		t.Errorf("one call too many: %v", extra.body)
+	default:
+	}
+	if taken := b.relayed("plain", "m1", "waited for", "?wait=20s", http.StatusOK); !strings.Contains(fmt.Sprint(taken["reply"]), "waited for") {
+		t.Errorf("who waits gets %v", taken)
+	}
+	self, _ := json.Marshal(map[string]any{"text": "mine", "from_self": true})
+	header := http.Header{"X-Hub-Signature-256": {channel.Sign(connectorSecret, self)}}
+	if skipped := b.request(http.MethodPost, "/v1/connectors/slack/messages", header, self, http.StatusOK); skipped["status"] != "skipped" {
+		t.Errorf("a message of its own: %v", skipped)
+	}
+}
+
+// settledRun waits until the turn of an answer ended, so that copies find it so.
+func (b *bridged) settledRun(taken map[string]any) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := b.server.pipeline.Wait(ctx, taken["run_id"].(string)); err != nil {
+		b.Fatal(err)
+	}
+}
