@@ -89,6 +89,9 @@ func (a *Adapter) follow(ctx context.Context, in *incoming) (string, error) {
 	if put, err := a.putOffFollow(ctx, agent.Name, actor, entry); put || err != nil {
 		return outcomeOf(err)
 	}
+	if err := a.forgetFollowID(ctx, agent.Name, actor.ID, in.id); err != nil {
+		return "", unavailable(err)
+	}
 	if err := a.putJSON(ctx, followerNamespace+agent.Name, actor.ID, entry); err != nil {
 		return "", unavailable(err)
 	}
@@ -113,20 +116,24 @@ func (a *Adapter) putJSON(ctx context.Context, namespace, key string, document a
 
 // unfollow removes a follower and the way back from the id of the Follow.
 func (a *Adapter) unfollow(ctx context.Context, agent, actor string) (string, error) {
-	value, found, err := a.options.State.Get(ctx, followerNamespace+agent, actor)
-	if err != nil {
+	if err := a.forgetFollowID(ctx, agent, actor, ""); err != nil {
 		return "", unavailable(err)
-	}
-	var entry follower
-	if found && json.Unmarshal(value, &entry) == nil && entry.Follow != "" {
-		if err := a.options.State.Delete(ctx, followNamespace, entry.Follow); err != nil {
-			return "", unavailable(err)
-		}
 	}
 	if err := a.options.State.Delete(ctx, PendingNamespace+agent, actor); err != nil {
 		return "", unavailable(err)
 	}
 	return outcomeOf(a.options.State.Delete(ctx, followerNamespace+agent, actor))
+}
+
+// forgetFollowID removes the way back from the id of the Follow that stands, unless it is the given one: the ids are the
+// sender's to invent, and one follower keeps one row.
+func (a *Adapter) forgetFollowID(ctx context.Context, agent, actor, but string) error {
+	value, found, err := a.options.State.Get(ctx, followerNamespace+agent, actor)
+	var entry follower
+	if err != nil || !found || json.Unmarshal(value, &entry) != nil || entry.Follow == "" || entry.Follow == but {
+		return err
+	}
+	return a.options.State.Delete(ctx, followNamespace, entry.Follow)
 }
 
 // actorUpdated lets the next message fetch profile and key anew; of an actor who was fetched a moment ago the one after a

@@ -89,6 +89,30 @@ func (r *rig) checkArrival(got arrival, agent string) {
 	}
 }
 
+// TestRepeatedFollowsAndBlocksLeaveOneRow: whoever sends them with ever new ids fills nothing.
+func TestRepeatedFollowsAndBlocksLeaveOneRow(t *testing.T) {
+	r := newRig(t)
+	for kind, namespace := range map[string]string{"Follow": followNamespace, "Block": blockIDNamespace} {
+		send := func(i int) {
+			activity := r.simple(kind, r.base+"/agents/echo")
+			activity["id"] = fmt.Sprint(r.remote.base, "/", kind, "/", i)
+			r.accept(activity)
+		}
+		for i := range 5 {
+			send(i)
+		}
+		if count, err := r.state.Count(t.Context(), namespace); err != nil || count != 1 {
+			t.Errorf("%s: %d rows, %v", kind, count, err)
+		}
+		undo := r.simple("Undo", fmt.Sprint(r.remote.base, "/", kind, "/4")) // named by its id alone
+		undo["id"] = r.remote.base + "/undo/" + kind
+		r.accept(undo)
+		if count, _ := r.state.Count(t.Context(), namespace); count != 0 || r.follows("echo") || r.state.has(blockNamespace+"echo", r.remote.actor("alice")) {
+			t.Errorf("%s: %d rows are left, or it still stands", kind, count)
+		}
+	}
+}
+
 func TestFollowOfSomethingElse(t *testing.T) {
 	r := newRig(t)
 	for _, object := range []any{"https://elsewhere.example/users/x", r.base + "/agents/nobody", nil, map[string]any{}} {

@@ -2,6 +2,7 @@ package activitypub
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -18,6 +19,9 @@ func (a *Adapter) block(ctx context.Context, in *incoming) (string, error) {
 	if !found {
 		return outcomeIgnored, nil
 	}
+	if err := a.forgetBlockID(ctx, agent.Name, in.actor, in.id); err != nil {
+		return "", unavailable(err)
+	}
 	if err := a.putBlock(ctx, agent.Name, in.actor, in.id); err != nil {
 		return "", unavailable(err)
 	}
@@ -30,6 +34,25 @@ func (a *Adapter) block(ctx context.Context, in *incoming) (string, error) {
 		return "", err
 	}
 	return a.unfollow(ctx, agent.Name, in.actor)
+}
+
+// unblock lets the agent write to the actor again.
+func (a *Adapter) unblock(ctx context.Context, agent, actor string) error {
+	if err := a.forgetBlockID(ctx, agent, actor, ""); err != nil {
+		return err
+	}
+	return a.options.State.Delete(ctx, blockNamespace+agent, actor)
+}
+
+// forgetBlockID removes the way back from the id of an older Block, unless it is the given one: the ids are the sender's to
+// invent, and one actor keeps one row.
+func (a *Adapter) forgetBlockID(ctx context.Context, agent, actor, but string) error {
+	value, found, err := a.options.State.Get(ctx, blockNamespace+agent, actor)
+	var id string
+	if err != nil || !found || json.Unmarshal(value, &id) != nil || id == "" || id == but {
+		return err
+	}
+	return a.options.State.Delete(ctx, blockIDNamespace, id)
 }
 
 // blocked says whether an actor blocks an agent.

@@ -65,12 +65,19 @@ func (a *Adapter) followersAt(ctx context.Context, p parcel) (actors []string) {
 		if err != nil {
 			return actors
 		}
+		stored, err := a.options.State.Several(ctx, actorNamespace, keys)
+		if err != nil {
+			return actors
+		}
 		for i, actor := range keys {
 			var entry follower
 			if !strings.HasPrefix(actor, base+"/") {
 				return actors
 			}
-			if json.Unmarshal(values[i], &entry) == nil && entry.SharedInbox == p.inbox {
+			if json.Unmarshal(values[i], &entry) != nil {
+				continue
+			}
+			if entry.renew(stored[actor]); entry.SharedInbox == p.inbox {
 				actors = append(actors, actor)
 			}
 		}

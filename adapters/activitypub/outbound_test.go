@@ -3,6 +3,7 @@ package activitypub
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
@@ -564,6 +565,12 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 				value, _ := json.Marshal(follower{Inbox: r.remote.actor(who) + "/inbox", SharedInbox: r.remote.base + "/inbox"})
 				_ = r.state.Put(t.Context(), followerNamespace+"echo", r.remote.actor(who), value, time.Time{})
 			}
+			// Carol followed with another inbox; her account says this one by now.
+			carol := r.remote.actor("carol")
+			if err := errors.Join(r.adapter.putJSON(t.Context(), followerNamespace+"echo", carol, follower{Inbox: carol + "/old"}),
+				r.adapter.putJSON(t.Context(), actorNamespace, carol, remoteActor{ID: carol, Inbox: carol + "/inbox", SharedInbox: r.remote.base + "/inbox"})); err != nil {
+				t.Fatal(err)
+			}
 			for i := range c.times {
 				if !r.state.has(followerNamespace+"echo", r.remote.actor("bob")) {
 					t.Fatalf("dropped before attempt %d", i+1)
@@ -574,7 +581,7 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 					t.Errorf("%v, want the end", err)
 				}
 			}
-			for _, who := range []string{"alice", "bob"} {
+			for _, who := range []string{"alice", "bob", "carol"} {
 				if r.state.has(followerNamespace+"echo", r.remote.actor(who)) {
 					t.Errorf("%s still follows", who)
 				}

@@ -83,7 +83,7 @@ func (a *Adapter) actorDeleted(ctx context.Context, in *incoming) (string, error
 		if _, err := a.unfollow(ctx, agent.Name, in.actor); err != nil {
 			return "", err
 		}
-		if err := a.options.State.Delete(ctx, blockNamespace+agent.Name, in.actor); err != nil {
+		if err := a.unblock(ctx, agent.Name, in.actor); err != nil {
 			return "", unavailable(err)
 		}
 	}

@@ -28,7 +28,7 @@ func (a *Adapter) undo(ctx context.Context, in *incoming) (string, error) {
 	case isA(inner, "Follow"):
 		return a.unfollow(ctx, agent.Name, in.actor)
 	case isA(inner, "Block"):
-		return outcomeOf(a.options.State.Delete(ctx, blockNamespace+agent.Name, in.actor))
+		return outcomeOf(a.unblock(ctx, agent.Name, in.actor))
 	}
 	return outcomeIgnored, nil
 }
@@ -45,7 +45,7 @@ func (a *Adapter) undoByID(ctx context.Context, in *incoming, id string) (string
 	if block, found, err := a.deed(ctx, blockIDNamespace, id, in.actor); err != nil {
 		return "", err
 	} else if found {
-		return outcomeOf(a.options.State.Delete(ctx, blockNamespace+block.Agent, in.actor))
+		return outcomeOf(a.unblock(ctx, block.Agent, in.actor))
 	}
 	return a.unreact(ctx, in, nil, id)
 }
