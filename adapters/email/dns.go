@@ -9,13 +9,23 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"inbox/internal/safehttp"
 )
 
-// How long answers are believed. The time to live of the records is not known here, so it is kept short.
+// How long answers are believed: as long as their records say, within bounds. The lower ones keep a hostile domain from
+// making every mail cost lookups, the upper ones let what an operator repairs work soon.
 const (
-	foundLife     = 60 * time.Second
-	notFoundLife  = 15 * time.Second
-	troubleLife   = 2 * time.Second
+	minFoundLife    = 10 * time.Second
+	maxFoundLife    = time.Hour
+	minNotFoundLife = 5 * time.Second
+	maxNotFoundLife = 5 * time.Minute
+	troubleLife     = 2 * time.Second
+
+	// Where the time to live of an answer is not known.
+	foundLife    = 60 * time.Second
+	notFoundLife = 15 * time.Second
+
 	lookupTimeout = 15 * time.Second
 	maxAnswers    = 10_000 // per record type
 )
@@ -30,6 +40,7 @@ type cachedResolver struct {
 	address lookups[[]string]
 	keys    lookups[*keyRecord]
 	silent  lookups[bool] // domains with a null MX
+	names   lookups[bool] // whether they exist
 }
 
 func newCachedResolver(inner Resolver) *cachedResolver { return &cachedResolver{inner: inner} }
@@ -54,21 +65,26 @@ func (r *cachedResolver) LookupAddr(ctx context.Context, address string) ([]stri
 	return r.address.get(ctx, address, r.inner.LookupAddr)
 }
 
-// exists says whether the domain has any record that a mail domain would have. The resolver does not tell an empty
-// name from a missing one, so TXT, MX and addresses are asked.
+// exists says whether there is the name at all (RFC 9989, section 3.2.13; RFC 8020). One without records of its own that
+// has names below it does.
 func (r *cachedResolver) exists(ctx context.Context, domain string) (bool, error) {
+	return r.names.get(ctx, absolute(domain), func(ctx context.Context, name string) (bool, error) {
+		ctx, life := safehttp.WithLifetime(ctx)
+		if _, err := r.inner.LookupMX(ctx, name); !notFound(err) {
+			return err == nil, err
+		}
+		if missing, seen := life.NoSuchName(); seen {
+			return !missing, nil
+		}
+		return r.hasRecords(ctx, name), nil
+	})
+}
+
+// hasRecords serves resolvers that do not tell an empty name from a missing one.
+func (r *cachedResolver) hasRecords(ctx context.Context, domain string) bool {
 	_, txt := r.LookupTXT(ctx, domain)
-	_, mx := r.LookupMX(ctx, domain)
 	_, ip := r.LookupIPAddr(ctx, domain)
-	for _, err := range []error{txt, mx, ip} {
-		if err == nil {
-			return true, nil
-		}
-		if !notFound(err) {
-			return false, err
-		}
-	}
-	return false, nil
+	return !notFound(txt) || !notFound(ip)
 }
 
 func absolute(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) + "." }
@@ -99,8 +115,9 @@ func (l *lookups[T]) get(ctx context.Context, name string, ask func(context.Cont
 	flight := l.flights.DoChan(name, func() (any, error) {
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 		defer cancel()
+		asking, life := safehttp.WithLifetime(asking)
 		value, err := ask(asking, name)
-		return l.remember(name, value, err), nil
+		return l.remember(name, value, err, lifeOf(err, life)), nil
 	})
 	select {
 	case result := <-flight:
@@ -119,8 +136,8 @@ func (l *lookups[T]) known(name string) (dnsAnswer[T], bool) {
 	return found, ok && time.Now().Before(found.until)
 }
 
-func (l *lookups[T]) remember(name string, value T, err error) dnsAnswer[T] {
-	got := dnsAnswer[T]{value: value, err: err, until: time.Now().Add(lifeOf(err))}
+func (l *lookups[T]) remember(name string, value T, err error, life time.Duration) dnsAnswer[T] {
+	got := dnsAnswer[T]{value: value, err: err, until: time.Now().Add(life)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.answers == nil {
@@ -134,13 +151,18 @@ func (l *lookups[T]) remember(name string, value T, err error) dnsAnswer[T] {
 	return got
 }
 
-func lifeOf(err error) time.Duration {
+func lifeOf(err error, life *safehttp.Lifetime) time.Duration {
 	switch {
-	case err == nil:
-		return foundLife
-	case notFound(err):
-		return notFoundLife
-	default:
+	case err != nil && !notFound(err):
 		return troubleLife
+	case err != nil:
+		if said, known := life.NotFound(); known {
+			return min(max(said, minNotFoundLife), maxNotFoundLife)
+		}
+		return notFoundLife
 	}
+	if said, known := life.Found(); known {
+		return min(max(said, minFoundLife), maxFoundLife)
+	}
+	return foundLife
 }

@@ -56,6 +56,9 @@ type nameServer struct {
 	unsigned  map[string]bool // names whose answers are not proven
 	asked     map[string]int
 	address   string
+	ttl       uint32          // of texts
+	negative  *uint32         // how long nothing holds; nil = it is not said
+	empty     map[string]bool // names without records that have others below them
 }
 
 func startNames(t testing.TB) *nameServer {
@@ -64,7 +67,7 @@ func startNames(t testing.TB) *nameServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &nameServer{texts: map[string][]string{}, hosts: map[string]string{}, broken: map[string]bool{}, asked: map[string]int{}, address: packets.LocalAddr().String()}
+	n := &nameServer{texts: map[string][]string{}, hosts: map[string]string{}, broken: map[string]bool{}, asked: map[string]int{}, address: packets.LocalAddr().String(), ttl: 60}
 	started := make(chan struct{})
 	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(n.answer), NotifyStartedFunc: func() { close(started) }}
 	done := make(chan struct{})
@@ -154,12 +157,15 @@ func (n *nameServer) answer(w dns.ResponseWriter, question *dns.Msg) {
 		}
 	case kind == dns.TypeTXT && ok:
 		for _, text := range texts {
-			reply.Answer = append(reply.Answer, &dns.TXT{Hdr: dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: 60}, Txt: chunks(text)})
+			reply.Answer = append(reply.Answer, &dns.TXT{Hdr: dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: n.ttl}, Txt: chunks(text)})
 		}
 	case kind == dns.TypeA && known:
 		reply.Answer = append(reply.Answer, &dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: 60}, A: net.ParseIP(n.hosts[name])})
-	case !ok && !known && len(n.exchanges[name]) == 0:
+	case !ok && !known && len(n.exchanges[name]) == 0 && !n.empty[name]:
 		reply.Rcode = dns.RcodeNameError
+	}
+	if n.negative != nil && len(reply.Answer) == 0 {
+		reply.Ns = append(reply.Ns, &dns.SOA{Hdr: dns.RR_Header{Name: "test.", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: *n.negative}, Ns: "ns.test.", Mbox: "a.test.", Minttl: *n.negative})
 	}
 	_ = w.WriteMsg(reply)
 }

@@ -1,6 +1,7 @@
 package safehttp
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -14,12 +15,14 @@ type Resolver struct{ *net.Resolver }
 
 // NewResolver makes a resolver that asks the server at address ("host:port"); empty = that of the operating system.
 func NewResolver(address string) *Resolver {
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	resolver := &net.Resolver{PreferGo: true}
-	if address != "" {
-		dialer := &net.Dialer{Timeout: 5 * time.Second}
-		resolver.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, network, address)
+	resolver.Dial = func(ctx context.Context, network, server string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, cmp.Or(address, server))
+		if err != nil {
+			return nil, err
 		}
+		return watch(ctx, conn), nil
 	}
 	return &Resolver{resolver}
 }
