@@ -180,6 +180,7 @@ type rpcError struct {
 type restAnswer struct {
 	Error     restError `json:"error"`
 	*rpcError           // in 0.3, whose JavaScript SDK looks for the code of JSON-RPC here
+	Type      string    `json:"type,omitempty"` // in 0.3, whose Python SDK looks for the name of its own error here
 }
 
 type restError struct {
@@ -214,6 +215,7 @@ func (c *call) problemBody(p *problem) []byte {
 		body := restAnswer{Error: restError{p.status(true), statusName(p), p.Error(), p.details()}}
 		if c.old {
 			body.rpcError = &rpcError{codes[p.sentinel].rpc, p.Error(), p.details()}
+			body.Type = errorName(p)
 		}
 		document = body
 	} else {
@@ -224,6 +226,15 @@ func (c *call) problemBody(p *problem) []byte {
 		return nil // cannot be: the id was read as JSON, the rest is text and numbers
 	}
 	return body.Bytes()
+}
+
+// errorName is the name of an error as the specification spells it: TASK_NOT_FOUND is TaskNotFoundError.
+func errorName(p *problem) string {
+	words := strings.Split(strings.TrimSuffix(a2a.ErrorReason(p.sentinel), "_ERROR"), "_")
+	for i, word := range words {
+		words[i] = word[:1] + strings.ToLower(word[1:])
+	}
+	return strings.Join(words, "") + "Error"
 }
 
 // statusName is the google.rpc.Code of a problem; the HTTP status of a refusal before the protocol decides first.

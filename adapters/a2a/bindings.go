@@ -165,12 +165,12 @@ func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding 
 	c.old = version == version03
 	c.own = !c.old && wantsA2A(r)
 	c.plainFiles = c.old && plainFiles(r.Header)
-	if !c.old {
-		address.RawQuery = lowerCamelQuery(address.RawQuery)
-		r.Body = io.NopCloser(bytes.NewReader(lowerCamel(c.original)))
-	} else {
-		r.Body = io.NopCloser(bytes.NewReader(wrapHook(encodeFilesJSON(c.original, c.plainFiles))))
+	address.RawQuery = lowerCamelQuery(address.RawQuery)
+	body := lowerCamel(c.original)
+	if c.old {
+		body = wrapHook(encodeFilesJSON(namesOf03(c.original), c.plainFiles))
 	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.URL = &address
 	binding.ServeHTTP(w, r)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,7 +142,7 @@ func (g *GRPC) finish(ctx context.Context, c *call, panicked any, err error) err
 		if len(p.authenticate) > 0 {
 			_ = grpc.SetTrailer(ctx, metadata.MD{"www-authenticate": p.authenticate}) // fails only outside of a call
 		}
-		return p.grpcStatus()
+		return p.grpcStatus(c.old)
 	}
 	return nil
 }
@@ -162,11 +163,21 @@ func grpcProblem(ctx context.Context, c *call, err error) *problem {
 	return newProblem(a2a.ErrInvalidParams, "the request does not fit the method")
 }
 
-// grpcStatus writes a problem with its typed details (A2A 1.0, section 5.4).
-func (p *problem) grpcStatus() error {
+var unimplementedIn03 = []error{a2a.ErrUnsupportedOperation, a2a.ErrPushNotificationNotSupported, a2a.ErrVersionNotSupported}
+
+// grpcStatus writes a problem with its typed details (A2A 1.0, section 5.4). Clients of 0.3 know no details: the SDK in Python
+// reads the name of the error before the text, the one in JavaScript the codes of that version.
+func (p *problem) grpcStatus(old bool) error {
 	var code grpccodes.Code
 	if code.UnmarshalJSON([]byte(`"`+statusName(p)+`"`)) != nil {
 		code = grpccodes.Internal
+	}
+	text := p.Error()
+	if old {
+		text = errorName(p) + ": " + text
+		if slices.Contains(unimplementedIn03, p.sentinel) {
+			code = grpccodes.Unimplemented
+		}
 	}
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: a2a.ErrorReason(p.sentinel), Domain: a2a.ProtocolDomain}}
 	if p.field != "" {
@@ -177,7 +188,7 @@ func (p *problem) grpcStatus() error {
 	if p.retryAfter > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(p.retryAfter)})
 	}
-	plain := status.New(code, p.Error())
+	plain := status.New(code, text)
 	if full, err := plain.WithDetails(details...); err == nil {
 		return full.Err()
 	}

@@ -63,7 +63,7 @@ func (g *GRPC) pace(ctx context.Context, _ *tap.Info) (context.Context, error) {
 		return ctx, nil
 	}
 	if wait := g.adapter.options.GRPCPace(caller.Addr); wait > 0 {
-		return nil, problemOf(&fault.Fault{Kind: fault.RateLimited, Public: "too many requests from your address", RetryAfter: wait}).grpcStatus()
+		return nil, problemOf(&fault.Fault{Kind: fault.RateLimited, Public: "too many requests from your address", RetryAfter: wait}).grpcStatus(false)
 	}
 	return ctx, nil
 }

@@ -17,6 +17,16 @@ func lowerCamel(body []byte) []byte {
 	})
 }
 
+// namesOf03 does that for the names of an HTTP+JSON request of 0.3, in whose .proto file the message is called request.
+func namesOf03(body []byte) []byte {
+	return rewrite(body, func(name []byte) []byte {
+		if string(name) == "request" {
+			return []byte("message")
+		}
+		return renamed(name)
+	}, nil)
+}
+
 func renamed(name []byte) []byte {
 	if bytes.IndexByte(name, '_') < 0 || bytes.IndexByte(name, '\\') >= 0 {
 		return name

@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/a2aproject/a2a-go/v2/a2a"
 	pb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"inbox/identity"
 	"inbox/internal/webtoken"
@@ -109,6 +112,42 @@ func TestRefusedVersionsNameTheOneThatIsSpoken(t *testing.T) {
 		got := b.do("GET", "/a2a/echo/"+path+"/tasks/x", b.ada, "", "A2A-Version", c.asked)
 		if got.status != http.StatusBadRequest || !strings.Contains(got.text(t, "error.message"), "must be "+c.served+" at this address") {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+}
+
+func TestNamesAndErrorsOf03(t *testing.T) {
+	b := setup(t)
+	sent := b.do("POST", "/a2a/echo/v1/message:send", b.ada,
+		`{"request":{"message_id":"m1","role":"ROLE_USER","content":[{"text":"request"},{"file":{"file_with_bytes":"YUdr","mime_type":"text/plain","name":"n"}}]},`+
+			`"configuration":{"history_length":1}}`)
+	if sent.text(t, "task.history.0.messageId") != "m1" || sent.text(t, "task.history.0.content.1.file.mimeType") != "text/plain" {
+		t.Errorf("%d %s", sent.status, sent.body)
+	}
+	for path, want := range map[string]string{"tasks/missing": "TaskNotFoundError", "nothing": "MethodNotFoundError"} {
+		if got := b.do("GET", "/a2a/echo/v1/"+path, b.ada, ""); got.text(t, "type") != want {
+			t.Errorf("%s: %s", path, got.body)
+		}
+	}
+}
+
+func TestErrorsOf03ByGRPC(t *testing.T) {
+	for sentinel, want := range map[error]struct {
+		old, fresh grpccodes.Code
+		name       string
+	}{
+		a2a.ErrTaskNotFound:         {grpccodes.NotFound, grpccodes.NotFound, "TaskNotFoundError"},
+		a2a.ErrTaskNotCancelable:    {grpccodes.FailedPrecondition, grpccodes.FailedPrecondition, "TaskNotCancelableError"},
+		a2a.ErrUnsupportedOperation: {grpccodes.Unimplemented, grpccodes.FailedPrecondition, "UnsupportedOperationError"},
+		a2a.ErrInvalidParams:        {grpccodes.InvalidArgument, grpccodes.InvalidArgument, "InvalidParamsError"},
+		a2a.ErrInternalError:        {grpccodes.Internal, grpccodes.Internal, "InternalError"},
+	} {
+		p := newProblem(sentinel, "said")
+		if got := status.Convert(p.grpcStatus(true)); got.Code() != want.old || got.Message() != want.name+": said" {
+			t.Errorf("0.3: %v", got)
+		}
+		if got := status.Convert(p.grpcStatus(false)); got.Code() != want.fresh || got.Message() != "said" {
+			t.Errorf("1.0: %v", got)
 		}
 	}
 }
