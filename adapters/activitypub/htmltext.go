@@ -42,7 +42,7 @@ func plainText(content string, as reader) string {
 	for _, node := range nodes {
 		w.node(node)
 	}
-	return as.finish(w.out.String())
+	return as.finish(w.String())
 }
 
 func stripTags(content string) string {
@@ -51,7 +51,7 @@ func stripTags(content string) string {
 	for {
 		switch tokens.Next() {
 		case html.ErrorToken:
-			return w.out.String()
+			return w.String()
 		case html.TextToken:
 			w.text(html.UnescapeString(string(tokens.Raw())))
 		default:

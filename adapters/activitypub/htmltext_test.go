@@ -77,6 +77,13 @@ func TestPlainText(t *testing.T) {
 		{"emoji picture", `hi <img alt=":blob:" src="https://m.example/b.png">`, "hi :blob:"},
 		{"control characters", "a\u0007b\u202ec\u2066d\x00e", "abcde"},
 		{"entities", "a &lt;b&gt; &amp; c", "a <b> & c"},
+		{"table", "<table><caption>Ages</caption><thead><tr><th>Name</th> <th>Age</th></tr></thead><tbody><tr><td>Bob</td><td>3</td></tr></tbody></table>", "Ages\nName | Age\nBob | 3"},
+		{"spoiler (Lemmy)", "<details><summary>Spoiler</summary>it was him</details>after", "Spoiler\nit was him\nafter"},
+		{"blocks of a whole page", "<main>a</main><aside>b</aside><address>c</address><nav>d</nav>", "a\nb\nc\nd"},
+		{"somebody of the same name elsewhere", `<a href="https://m.example/@bob@other.example" class="u-url mention">@bob@other.example</a> hi`, "@bob@other.example hi"},
+		{"at signs that are only text", "<p>a@b.example @ @@ c</p><p>@</p>", "a@b.example @ @@ c\n\n@"},
+		{"mark before the link (Hubzilla)", `@<a href="https://inbox.example/@echo" class="u-url mention"><span>echo</span></a> hi to @<a href="https://m.example/@bob" class="u-url mention"><span>bob</span></a>`, "hi to @bob@m.example"},
+		{"invisible tag characters", "hi\U000E0001\U000E0069\U000E0067\U000E007F there", "hi there"},
 		{"letters in one form (NFC)", "<p>cafe\u0301 \u1112\u1161\u11ab</p>", "café 한"},
 		{"unclosed", "<p>a<p>b<b>c", "a\n\nbc"},
 	}

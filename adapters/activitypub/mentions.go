@@ -52,9 +52,13 @@ func (m mentions) find(href, text string) (mention, bool) {
 			return tag, true
 		}
 	}
-	user, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "@"), "@")
+	text = strings.TrimSpace(text)
+	user, host, whole := strings.Cut(strings.TrimPrefix(text, "@"), "@")
 	for _, tag := range m {
-		if user != "" && strings.EqualFold(tag.user(), user) && sameOrigin(tag.href, href) {
+		switch {
+		case user == "" || !strings.EqualFold(tag.user(), user) || !sameOrigin(tag.href, href):
+		case whole && !strings.EqualFold(tag.address(), "@"+user+"@"+host): // somebody of the same name elsewhere
+		default:
 			return tag, true
 		}
 	}

@@ -17,6 +17,7 @@ type textWriter struct {
 	nodes   int
 	lines   int  // pending line breaks
 	space   bool // pending blank
+	at      bool // pending @, before what else is pending: Hubzilla writes it before the link of a mention
 	literal bool // inside pre
 	numbers []int
 }
@@ -24,6 +25,10 @@ type textWriter struct {
 func (w *textWriter) full() bool { return w.out.Len() >= maxTextBytes || w.nodes >= maxHTMLNodes }
 
 func (w *textWriter) flush() {
+	if w.at {
+		w.out.WriteByte('@')
+		w.at = false
+	}
 	switch {
 	case w.out.Len() == 0:
 	case w.lines > 0:
@@ -32,6 +37,15 @@ func (w *textWriter) flush() {
 		w.out.WriteByte(' ')
 	}
 	w.lines, w.space = 0, false
+}
+
+// String gives the text.
+func (w *textWriter) String() string {
+	if w.at {
+		w.out.WriteByte('@')
+		w.at = false
+	}
+	return w.out.String()
 }
 
 func (w *textWriter) breakLine(lines int) { w.lines = max(w.lines, lines) }
@@ -45,6 +59,9 @@ func (w *textWriter) text(text string) {
 		case unicode.IsSpace(r) && !w.literal:
 			w.space = true
 		case r != '\t' && unwanted(r):
+		case r == '@':
+			w.flush()
+			w.at = true
 		default:
 			w.flush()
 			w.out.WriteRune(r)
@@ -61,6 +78,8 @@ func (w *textWriter) mark(text string) {
 func unwanted(r rune) bool {
 	switch {
 	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f, r == 0x061c, r == 0xfeff:
+		return true
+	case r >= 0xe0000 && r <= 0xe007f: // tags: letters that nobody sees and a language model reads
 		return true
 	}
 	return unicode.IsControl(r)
@@ -107,6 +126,8 @@ func (w *textWriter) element(n *html.Node) {
 		w.item(n)
 	case atom.Rt:
 		w.reading(n)
+	case atom.Td, atom.Th:
+		w.cell(n)
 	default:
 		w.block(n, margins[n.DataAtom])
 	}
@@ -116,7 +137,8 @@ func (w *textWriter) element(n *html.Node) {
 var margins = map[atom.Atom]int{
 	atom.P: 2, atom.Blockquote: 2, atom.H1: 2, atom.H2: 2, atom.H3: 2, atom.H4: 2, atom.H5: 2, atom.H6: 2,
 	atom.Table: 2, atom.Div: 1, atom.Section: 1, atom.Article: 1, atom.Header: 1, atom.Footer: 1, atom.Figure: 1,
-	atom.Figcaption: 1, atom.Tr: 1, atom.Dl: 2, atom.Dt: 1, atom.Dd: 1,
+	atom.Figcaption: 1, atom.Tr: 1, atom.Dl: 2, atom.Dt: 1, atom.Dd: 1, atom.Aside: 1, atom.Main: 1, atom.Nav: 1, atom.Address: 1,
+	atom.Center: 1, atom.Form: 1, atom.Fieldset: 1, atom.Details: 1, atom.Summary: 1, atom.Caption: 1,
 }
 
 func (w *textWriter) block(n *html.Node, lines int) {
@@ -149,6 +171,17 @@ func (w *textWriter) list(n *html.Node) {
 	w.numbers = append(w.numbers, number)
 	w.block(n, margin)
 	w.numbers = w.numbers[:len(w.numbers)-1]
+}
+
+// cell keeps the cells of a row apart.
+func (w *textWriter) cell(n *html.Node) {
+	for before := n.PrevSibling; before != nil; before = before.PrevSibling {
+		if before.Type == html.ElementNode {
+			w.text(" | ")
+			break
+		}
+	}
+	w.children(n)
 }
 
 func (w *textWriter) item(n *html.Node) {
@@ -225,6 +258,9 @@ func (w *textWriter) mention(href, label string) {
 		tag = mention{href, label}
 	}
 	address := tag.address()
+	if w.lines == 0 && !w.space {
+		w.at = false // it belongs to the mention
+	}
 	switch {
 	case w.as.isUs(tag.href), w.as.isUs(href):
 		w.mark(string(markUs))
