@@ -74,6 +74,9 @@ func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (
 	if p := g.adapter.identify(g.request(ctx, header, method), g.agentName(request), c); p != nil {
 		return ctx, p
 	}
+	if p := checkGRPC(request); p != nil {
+		return ctx, p
+	}
 	active := http.Header{}
 	echoExtensions(header, active)
 	for name, values := range active {

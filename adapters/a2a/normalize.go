@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -116,7 +117,7 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 		Message: normalized.Message{
 			ID: message.ID, ThreadID: where.thread, InReplyTo: where.inReplyTo,
 			Sender: c.sender, Recipient: c.agent.Address, Parts: parts,
-			RecipientCapabilities: capabilities(chain),
+			RecipientCapabilities: capabilities(chain, offered.modes),
 			ReceivedVia:           normalized.ViaA2A, ReceivedAt: identity.Now(),
 			Raw: normalized.Raw{MediaType: mimeJSON},
 		},
@@ -132,12 +133,33 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 }
 
 // capabilities says what the way back can carry: A2A cannot reach a third party.
-func capabilities(chain *normalized.AgentChain) normalized.RecipientCapabilities {
+func capabilities(chain *normalized.AgentChain, modes []string) normalized.RecipientCapabilities {
 	threads := true
 	return normalized.RecipientCapabilities{
 		MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}, AgentChain: chain,
-		TextMIMEs: []string{normalized.MIMEMarkdown, normalized.MIMEPlain}, Threads: &threads,
+		TextMIMEs: textMIMEs(modes), Threads: &threads,
 	}
+}
+
+// textMIMEs are the kinds of text that a client accepts (A2A 1.0, section 3.2.2: acceptedOutputModes), for the agent to mind.
+// A client that names none of them, or something that is no media type, gets what all others get.
+func textMIMEs(modes []string) []string {
+	all := []string{normalized.MIMEMarkdown, normalized.MIMEPlain}
+	var accepted []string
+	for _, mode := range modes {
+		switch base := baseType(mode); base {
+		case "*/*", "text/*":
+			return all
+		case normalized.MIMEMarkdown, normalized.MIMEPlain, normalized.MIMEHTML:
+			if !slices.Contains(accepted, base) {
+				accepted = append(accepted, base)
+			}
+		}
+	}
+	if len(accepted) == 0 {
+		return all
+	}
+	return accepted
 }
 
 // defaultMaxHops is the ceiling of a chain whose peer names none.

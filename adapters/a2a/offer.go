@@ -22,12 +22,17 @@ type offer struct {
 	relay      any // mention_relay as a Connector wants it
 
 	rejected []identity.Rejection
+
+	modes []string // media types that the client accepts in the answer
 }
 
 // takeOffer moves proofs and settlements out of the metadata of a request, so that nothing after it can store or log
 // them. The same message with fresh proofs is the same message.
 func takeOffer(req *a2a.SendMessageRequest) (*offer, error) {
 	o := &offer{}
+	if req.Config != nil {
+		o.modes = req.Config.AcceptedOutputModes
+	}
 	if req.Message != nil { // what the message says comes before what the request says
 		if err := o.take(req.Message.Metadata); err != nil {
 			return nil, err

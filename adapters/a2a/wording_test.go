@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -80,6 +81,23 @@ func TestBase64OfEveryForm(t *testing.T) {
 		body := `{"message":{"kind":"message","messageId":"x","role":"user","parts":[{"kind":"file","file":{"bytes":"` + raw + `"}}]}}`
 		if got := b.rpc(b.ada, "message/send", body).decode(t); got.Error == nil || got.Error.Code != -32602 {
 			t.Errorf("%s in 0.3: %+v", raw, got)
+		}
+	}
+}
+
+func TestAcceptedOutputModesReachTheAgent(t *testing.T) {
+	b := setup(t)
+	for modes, want := range map[string]string{
+		`[]`:             "[text/markdown text/plain]",
+		`["text/plain"]`: "[text/plain]",
+		`["text/plain; charset=utf-8","image/png","text/plain"]`: "[text/plain]",
+		`["text/html","text/markdown"]`:                          "[text/html text/markdown]",
+		`["text/plain","*/*"]`:                                   "[text/markdown text/plain]",
+		`["text","application/json",""]`:                         "[text/markdown text/plain]",
+	} {
+		b.rpc(b.ada, "SendMessage", `{"configuration":{"acceptedOutputModes":`+modes+`},`+message(fmt.Sprint("m", len(modes)), "hello")[1:])
+		if got := fmt.Sprint(b.engine.last().Message.RecipientCapabilities.TextMIMEs); got != want {
+			t.Errorf("%s: %s", modes, got)
 		}
 	}
 }
