@@ -133,6 +133,9 @@ func (a *Adapter) bounced(ctx context.Context, mail *arrival, to recipient) erro
 		report, is = plainReport(mail.fields)
 	}
 	if !is {
+		report, is = qmailReport(mail.fields, mail.body)
+	}
+	if !is {
 		a.log.InfoContext(ctx, "an automatic answer to a mail of ours was dropped", "session", mail.env.id, "delivery", to.bounce)
 		return nil
 	}

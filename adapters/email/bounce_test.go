@@ -143,6 +143,25 @@ func TestReportsAreMatched(t *testing.T) {
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.0.0 Mail failed"}},
 			failures: []string{"ann@sender.test soft"}},
+		"Exim, whose status says nothing": {delivery: oneDelivery, mail: func(*setup) string {
+			return dsn("", "Action: failed\nFinal-Recipient: rfc822;ann@sender.test\nStatus: 5.0.0\nRemote-MTA: dns; mx.sender.test\nDiagnostic-Code: smtp; 550-5.1.1 The email account\n 550 5.1.1 does not exist 192.0.2.1\n")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550-5.1.1 The email account 550 5.1.1 does not exist 192.0.2.1"}},
+			failures: []string{"ann@sender.test hard"}},
+		"without a status": {delivery: oneDelivery, mail: func(*setup) string {
+			return dsn("", "Final-Recipient: rfc822; <ann@sender.test>\nAction: Failed (bounced)\nDiagnostic-Code: X-Notes; no match in 5.1.2 directory\n")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.2 no match in 5.1.2 directory"}},
+			failures: []string{"ann@sender.test hard"}},
+		"qmail": {delivery: bothDelivery, mail: func(*setup) string {
+			return letter("Hi. This is the qmail-send program at sender.test.\nI'm afraid I wasn't able to deliver your message.\n\n<bob@sender.test>:\nSorry, no mailbox here by that name. (#5.1.1)\n\n<stranger@sender.test>:\nGone.\n\n"+
+				"--- Below this line is a copy of the message.\n\nReturn-Path: <x@inbox.test>\n\n<ann@sender.test>:\nnot a report", "From: MAILER-DAEMON@sender.test", "Subject: failure notice", "Message-ID: <q@sender.test>")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: bothDelivery, Recipient: "bob@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 Sorry, no mailbox here by that name. (#5.1.1)"}},
+			failures: []string{"bob@sender.test hard"}},
+		"a letter that greets like qmail": {delivery: oneDelivery, mail: func(*setup) string {
+			return letter("Hi. This is Ann, I am away.", "Auto-Submitted: auto-replied")
+		}},
 		"unsigned, of a strict domain": {
 			delivery: oneDelivery, mail: func(*setup) string { return "unsigned" },
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
@@ -281,12 +300,16 @@ func TestReturnPathCarriesTheDelivery(t *testing.T) {
 func FuzzReport(f *testing.F) {
 	f.Add(dsn("Original-Envelope-Id: x\n", group("ann@sender.test", "failed", "5.1.1")))
 	f.Add(arf("Original-Mail-From: <a@b.test>\n"))
+	f.Add("Subject: failure notice\r\n\r\nHi. This is qmail.\r\n\r\n<a@b.test>:\r\nno (#5.1.1)\r\n\r\n--- Below\r\n")
 	f.Add("Content-Type: message/delivery-status\r\n\r\nFinal-Recipient: ;\r\n\r\n\r\nStatus: 9.9.9\r\n")
 	f.Add("Content-Type: multipart/report; boundary=\"\"\r\n\r\n--\r\n")
 	f.Fuzz(func(t *testing.T, mail string) {
 		fields, body, err := splitHeader([]byte(mail))
 		if err != nil {
 			return
+		}
+		if report, found := qmailReport(fields, body); found && (len(report.recipients) > maxReported || report.recipients[0].address == "") {
+			t.Errorf("%+v", report)
 		}
 		report, found := readReport(fields, body)
 		if !found && len(report.recipients) > 0 {

@@ -103,7 +103,7 @@ func (r *deliveryReport) readStatus(text []byte) {
 		if fields.has("Final-Recipient") || fields.has("Original-Recipient") {
 			r.recipients = append(r.recipients, reportedRecipient{
 				address: reportedAddress(fields.get("Final-Recipient")), original: reportedAddress(fields.get("Original-Recipient")),
-				action: strings.ToLower(firstToken(fields.get("Action"))), status: statusCode(fields.get("Status")),
+				action: strings.ToLower(firstToken(fields.get("Action"))), status: reportedStatus(fields),
 				diagnostic: clip(afterType(fields.get("Diagnostic-Code")), 300),
 			})
 		}
@@ -147,6 +147,19 @@ func plainAddress(text string) string {
 		return ""
 	}
 	return box.key()
+}
+
+// reportedStatus gives the status of a recipient. Exim writes 5.0.0 for everything, and what the server said tells more.
+func reportedStatus(fields header) string {
+	status := statusCode(fields.get("Status"))
+	if status != "" && !strings.HasSuffix(status, ".0.0") {
+		return status
+	}
+	class := byte('5')
+	if status != "" {
+		class = status[0]
+	}
+	return firstOf(statusIn(afterType(fields.get("Diagnostic-Code")), class), status)
 }
 
 // statusCode reads an enhanced status (RFC 3463); empty when it is none.

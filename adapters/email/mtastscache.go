@@ -117,7 +117,10 @@ func (p *stsPolicies) fetch(ctx context.Context, domain, id string) (stsPolicy, 
 		var policy stsPolicy
 		if policy, err = parsePolicy(text); err == nil {
 			metricPolicies.WithLabelValues("fetched").Inc()
-			return policy, p.keep(ctx, domain, keptPolicy{ID: id, Text: string(text), Fetched: p.now()}, policy.maxAge)
+			if err := p.keep(ctx, domain, keptPolicy{ID: id, Text: string(text), Fetched: p.now()}, policy.maxAge); err != nil {
+				p.log.Warn("an MTA-STS policy holds for this attempt only: it could not be kept", "domain", domain, "error", err)
+			}
+			return policy, nil
 		}
 	}
 	metricPolicies.WithLabelValues("failed").Inc()

@@ -49,7 +49,12 @@ func cutQuoted(lines []string, answers bool) []string {
 		return lines
 	}
 	if above := attribution(lines[:start]); above >= 0 {
-		return trimEnd(lines[:above])
+		kept := trimEnd(lines[:above])
+		// Proton puts the mark of Outlook above the line that says who wrote.
+		if last := len(kept) - 1; last >= 0 && separates(kept[last]) {
+			kept = trimEnd(kept[:last])
+		}
+		return kept
 	}
 	return lines
 }
@@ -88,6 +93,12 @@ func attribution(lines []string) int {
 // verbs.
 type announcement struct{ starts, verbs []string }
 
+// namesFirst are verbs with what leads to a date or an address, so that a sentence about a letter is none of them.
+var namesFirst = []string{
+	"wrote on ", "writes:", "schrieb am ", "geschrieben:", "zitat von ", "quoting ", "a écrit le ", "> a écrit", "escribió el ", "ha scritto il ", "schreef op ",
+	"escreveu em ", "napisał w dniu ", "wiadomość napisana przez ", "> wrote:", "> schrieb:", "> schreef:", "> escribió:", "> ha scritto:", "> escreveu:",
+}
+
 var announcements = []announcement{
 	{[]string{"on "}, []string{"wrote", "sent:"}},                               // English
 	{[]string{"am ", "um "}, []string{"schrieb", "hat geschrieben"}},            // German
@@ -100,6 +111,8 @@ var announcements = []announcement{
 	{[]string{"den ", "d. "}, []string{"skrev"}},                                // Swedish, Danish, Norwegian
 	{[]string{"dne "}, []string{"napsal"}},                                      // Czech
 	{[]string{"", "в "}, []string{"пишет:", "написал:", "написала:", "писал:"}}, // Russian
+	{[]string{""}, []string{"kirjoitti:", "ezt írta", "a scris:"}},              // Finnish, Hungarian, Romanian
+	{[]string{""}, namesFirst},                                                  // Outlook, Roundcube, Horde: the name before the date
 	{[]string{""}, []string{"写道", "寫道", "のメール", "님이 작성", "yazdı"}},              // Chinese, Japanese, Korean, Turkish
 }
 

@@ -61,3 +61,37 @@ func FuzzFresh(f *testing.F) {
 		}
 	})
 }
+
+// TestAnnouncementsOfManyPrograms has one line for each order and language that a program writes; only quotes follow.
+func TestAnnouncementsOfManyPrograms(t *testing.T) {
+	for _, line := range []string{
+		"Ann <ann@x.test> wrote on 23.11.2026 10:00:", "Ann wrote on 23/11/26 10:00:", "Ann <ann@x.test> writes:", "Quoting Ann <ann@x.test>:",
+		"------- Original Message -------\nOn Monday, November 23rd, 2026 at 10:00 AM, Ann <ann@x.test> wrote:",
+		"Ann <ann@x.test> schrieb am Mo., 23. Nov. 2026, 10:00:", "Ann hat am 23.11.2026 10:00 CET geschrieben:", "Zitat von Ann <ann@x.test>:",
+		"Ann <ann@x.test> a écrit :", "Ann a écrit le 23/11/2026 10:00 :", "Ann escribió el 23/11/2026:", "Ann ha scritto il 23/11/2026:", "Ann schreef op 23-11-2026:",
+		"Op 23 nov. 2026 om 10:00 heeft Ann <ann@x.test> het volgende geschreven:", "No dia 23 de nov. de 2026, às 10:00, Ann <ann@x.test> escreveu:",
+		"Wiadomość napisana przez Ann <ann@x.test> w dniu 23 lis 2026, o godz. 10:00:", "pon., 23 lis 2026 o 10:00 Ann <ann@x.test> napisał(a):",
+		"ma 23. marrask. 2026 klo 10.00 Ann (ann@x.test) kirjoitti:", "Ann <ann@x.test> ezt írta (időpont: 2026. nov. 23., H, 10:00):",
+		"În lun., 23 nov. 2026 la 10:00, Ann <ann@x.test> a scris:", "пн, 23 нояб. 2026 г. в 10:00, Ann <ann@x.test>:",
+	} {
+		if got := fresh("My answer.\n\n"+line+"\n> old\n> text\n", "Re: x", true); got != "My answer." {
+			t.Errorf("%q: %q", line, got)
+		}
+	}
+	for _, block := range []string{
+		"-------- Original Message --------\nSubject: x\nFrom: Ann <ann@x.test>\nTo: bo@x.test\nDate: Mon",
+		"-----Ursprüngliche Nachricht-----\nGesendet: Montag\nVon: Ann\nAn: Bo\nBetreff: x",
+	} {
+		if got := fresh("My answer.\n\n"+block+"\n\nold text\n", "Re: x", true); got != "My answer." {
+			t.Errorf("%q: %q", block, got)
+		}
+	}
+	for _, own := range []string{
+		"This is what the minister wrote on the matter:", "Please look at what I have geschrieben:", "The author writes:", "I am quoting from memory:",
+	} {
+		text := "My answer.\n\n" + own + "\n> old\n> text"
+		if got := fresh(text, "Re: x", true); got != text {
+			t.Errorf("%q was cut: %q", own, got)
+		}
+	}
+}

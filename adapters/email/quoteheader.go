@@ -93,7 +93,7 @@ func outlookHeader(lines []string, answers bool) int {
 			for next < len(lines) && blank(lines[next]) && next < i+3 {
 				next++
 			}
-			if headerFields(lines[next:]) >= 3 {
+			if headerFields(lines[next:]) >= 3 || strings.HasPrefix(unmarked(line), "-") && anyFields(lines[next:]) >= 3 {
 				return i
 			}
 		}
@@ -113,6 +113,20 @@ func label(line string) string {
 		return ""
 	}
 	return headerLabels[strings.ToLower(strings.TrimSpace(name))]
+}
+
+// anyFields counts the different fields of a block in any order: behind words that name the old mail no more is asked
+// (Thunderbird begins with the subject).
+func anyFields(lines []string) int {
+	seen := map[string]bool{}
+	for _, line := range lines[:min(len(lines), 8)] {
+		name := label(line)
+		if name == "" {
+			break
+		}
+		seen[name] = true
+	}
+	return len(seen)
 }
 
 // headerFields counts the different fields in a block that begins with the sender.
