@@ -16,7 +16,7 @@ func (s *Server) newChat() (*chat.Adapter, error) {
 	return chat.New(chat.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Issued: issuedTokens{s.a2a}, Receiver: chatReceiver{s.pipeline, s.store, s.logger}, Directory: s.registry, Turns: s.store, Runs: s.pipeline,
 		Tokens: s.store, Blobs: s.blobs, Guests: s.takesGuests, ShowsTools: s.showsTools, Present: s.demands.Present, FileURL: s.activitypub.MediaURL,
-		ToolKind: clientToolKinds(s.config.Agents), Tools: chatTools{s.store, s.pipeline},
+		ToolKind: clientToolKinds(s.config.Agents), Tools: chatTools{s.store, s.pipeline}, Memory: s.store,
 		Origins: s.config.Chat.AllowedOrigins, WaitLimit: s.config.Chat.Wait, Logger: s.logger,
 	})
 }

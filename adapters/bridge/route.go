@@ -33,6 +33,7 @@ type route struct {
 	Person       string `json:"person,omitempty"`      // who wrote it there
 	Room         string `json:"room,omitempty"`
 	Digest       string `json:"digest"`             // of the message: tells a repeat from another message with the same id
+	Run          string `json:"run,omitempty"`      // of a chat client; not ours
 	Imported     bool   `json:"imported,omitempty"` // it begins a session into which an earlier conversation was imported
 }
 

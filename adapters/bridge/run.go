@@ -54,7 +54,7 @@ func runOf(turn exchange.TurnRecord, shown present) map[string]any {
 		"started_at": stamp(turn.AcceptedAt), "updated_at": stamp(turn.UpdatedAt), "metadata": map[string]any{},
 	}
 	for name, value := range map[string]string{
-		"connector_id": r.Connector, "external_conversation_id": r.Conversation, "external_message_id": r.ExternalID,
+		"task_id": r.Run, "connector_id": r.Connector, "external_conversation_id": r.Conversation, "external_message_id": r.ExternalID,
 	} {
 		if value != "" {
 			run[name] = value

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"inbox/agents/chat"
 	"inbox/agents/envelope"
 	"inbox/agents/task"
 	"inbox/exchange"
@@ -21,6 +22,9 @@ func runNotFound() error { return fault.New(fault.NotFound, "the run was not fou
 // runtime contract, section 6.6).
 func (a *Adapter) runFor(ctx context.Context, c caller, id string) (exchange.TurnRecord, error) {
 	turn, err := a.options.Turns.Turn(ctx, id)
+	if fault.Is(err, fault.NotFound) { // or the name that a chat client knows it by
+		turn, err = a.options.Turns.TurnOf(ctx, c.owner, chat.MessageID(id))
+	}
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return turn, runNotFound()

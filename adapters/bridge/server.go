@@ -38,6 +38,8 @@ type Directory interface {
 // Turns reads stored turns.
 type Turns interface {
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
+	// TurnOf gives the newest turn of a principal whose message has the native id; fault.NotFound when there is none.
+	TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error)
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
 }

@@ -1,10 +1,12 @@
 package bridge
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
 
+	contract "inbox/agents/bridge"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -160,7 +162,7 @@ func (a *Adapter) renameSession(w http.ResponseWriter, r *http.Request, c caller
 	return nil
 }
 
-// deleteSession ends a conversation: what runs in it is stopped, and nothing leads to it any more.
+// deleteSession ends a conversation: what runs in it is stopped, what was said is removed, and nothing leads to it any more.
 func (a *Adapter) deleteSession(w http.ResponseWriter, r *http.Request, c caller) error {
 	session, err := a.asked(r, c)
 	if err != nil {
@@ -178,10 +180,31 @@ func (a *Adapter) deleteSession(w http.ResponseWriter, r *http.Request, c caller
 			return err
 		}
 	}
+	if err := a.dropItems(r.Context(), c, session); err != nil {
+		return err
+	}
 	if err := a.options.Sessions.DeleteSession(r.Context(), session.Owner, session.ID); err != nil {
 		return err
 	}
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"session_id": session.ID, "deleted": true})
+	return nil
+}
+
+// dropItems removes what a client has not fetched of its session.
+func (a *Adapter) dropItems(ctx context.Context, c caller, session exchange.Session) error {
+	for c.client != "" && session.Owner == c.owner {
+		items, err := a.options.Queue.Pending(ctx, c.client, contract.Query{Limit: maxEvents, Sessions: []string{session.ID}})
+		if err != nil || len(items) == 0 {
+			return err
+		}
+		ids := make([]string, len(items))
+		for i, item := range items {
+			ids[i] = item.ID
+		}
+		if _, err := a.options.Queue.Ack(ctx, c.client, ids); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

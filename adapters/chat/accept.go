@@ -42,6 +42,9 @@ func (a *Adapter) accept(ctx context.Context, q question, lastEvent string) (run
 		return run{}, err
 	}
 	found := run{turn: turn, route: routeOf(turn)}
+	if !found.route.Chat {
+		return run{}, fault.New(fault.Gone, "the conversation with this run was deleted")
+	}
 	if found.route.Digest != digestOf(q.input) {
 		return run{}, fault.New(fault.Conflict, "the run was started with another message; every message needs a run id of its own")
 	}

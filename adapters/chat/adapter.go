@@ -41,6 +41,14 @@ type Turns interface {
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
 }
 
+// Memory forgets what was said.
+type Memory interface {
+	// ForgetThread removes the texts of the turns of a thread that have ended; again after a crash.
+	ForgetThread(ctx context.Context, agent, threadID string) (turns int, err error)
+	// DeleteSession removes a session with its texts; fault.NotFound without it.
+	DeleteSession(ctx context.Context, owner, id string) error
+}
+
 // Runs follows turns while they run.
 type Runs interface {
 	// Wait blocks until the turn ended or waits for somebody; the end of ctx is its error.
@@ -79,6 +87,7 @@ type Options struct {
 	Runs      Runs
 	Tokens    Tokens
 	Blobs     Blobs
+	Memory    Memory
 	Issued    Issued // checks signed tokens; nil = none are taken
 
 	// ToolKind says who executes a client tool of an agent, by any of its names; empty when it is none. With an empty name it
@@ -117,7 +126,7 @@ func New(options Options) (*Adapter, error) {
 	if options.Domain == "" {
 		return nil, errors.New("chat: Domain is empty")
 	}
-	if options.Receiver == nil || options.Directory == nil || options.Turns == nil || options.Runs == nil || options.Tokens == nil || options.Blobs == nil {
+	if options.Receiver == nil || options.Directory == nil || options.Turns == nil || options.Runs == nil || options.Tokens == nil || options.Blobs == nil || options.Memory == nil {
 		return nil, errors.New("chat: a collaborator is missing")
 	}
 	options.defaults()
@@ -160,6 +169,7 @@ func (a *Adapter) Routes() []httpserver.Route {
 		{Method: http.MethodPost, Pattern: "/v1/agent/{agent}", Handler: a.edge("jsonrpc", a.serveRPC)},
 		{Method: http.MethodPost, Pattern: "/v1/chat", Handler: a.edge("rest", a.serveChat)},
 		{Method: http.MethodGet, Pattern: "/v1/chat", Handler: a.edge("rest", a.serveSession)},
+		{Method: http.MethodDelete, Pattern: "/v1/chat", Handler: a.edge("rest", a.serveForget)},
 		{Method: http.MethodPost, Pattern: "/v1/chat/stop", Handler: a.edge("rest", a.serveStop)},
 	}...))...)
 }

@@ -22,7 +22,7 @@ const (
 	mimeJSON  = "application/json"
 	mimeBytes = "application/octet-stream"
 
-	maxReadableID     = 256      // longer ids of clients are kept as their hash
+	maxReadableID     = 256      // longer ids of clients are shown as their hash
 	maxContextBytes   = 16 << 10 // of a client_context that is kept
 	contextExtension  = "dev.inbox.chat"
 	maxAttachments    = 32
@@ -115,25 +115,24 @@ func (a *Adapter) place(q question) (session string, owned owner, err error) {
 	return session, owned, err
 }
 
-// names gives the id of the message and of its run. A repeat has the same ones: those of the run that the client named,
-// or of its message.
+// names gives the id of the message and of its run, which are one. A repeat has the same ones: those of the run that the
+// client named, or of its message.
 func names(q question, session string) (id, run string) {
 	run = strings.TrimSpace(q.input.RunID)
-	switch {
-	case run != "":
-		return "chat:run:" + short(run), run
-	case q.messageID != "":
+	if run == "" && q.messageID != "" {
 		conversation := session
 		if q.input.SessionID == "" && !q.who.guest() { // the session is a new one with each copy; a guest without one is somebody else
 			conversation = ""
 		}
-		key := hash("chat message", q.agent.Name, conversation, q.messageID, digestOf(q.input))
-		return "chat:message:" + short(q.messageID) + ":" + key[:16], "run_" + key[:32]
+		run = "run_" + hash("chat message", q.agent.Name, conversation, q.messageID, digestOf(q.input))[:32]
 	}
-	run = chat.NewRunID()
-	return "chat:run:" + run, run
+	if run == "" {
+		run = chat.NewRunID()
+	}
+	return chat.MessageID(run), run
 }
 
+// short keeps an id of a client readable in a refusal.
 func short(id string) string {
 	if len(id) <= maxReadableID {
 		return id

@@ -66,6 +66,8 @@ func Operations() []openapi.Operation {
 		{Method: "POST", Path: "/v1/chat", Tag: tag, Summary: "Say something", Security: openapi.Optional, Request: ChatRequest{}, Response: ChatAnswer{}, Stream: true},
 		{Method: "GET", Path: "/v1/chat", Tag: tag, Summary: "Read a session, or the rest of an answer", Security: openapi.Optional,
 			Query: []string{"agent!", "wait"}, Headers: []string{sessionHeader, "Last-Event-ID"}, Response: ChatSession{}, Stream: true},
+		{Method: "DELETE", Path: "/v1/chat", Tag: tag, Summary: "Delete a session with what was said in it", Security: openapi.Optional,
+			Query: []string{"agent!"}, Headers: []string{sessionHeader}, Status: 204},
 		{Method: "POST", Path: "/v1/chat/stop", Tag: tag, Summary: "Stop a run", Security: openapi.Optional, Request: StopRequest{}, Response: ChatAnswer{}},
 		{Method: "POST", Path: "/v1/chat/completions", Tag: openAI, Summary: "A chat completion of an agent", Security: openapi.Optional,
 			Headers: []string{"Idempotency-Key"}, Request: CompletionRequest{}, Response: Completion{}, Stream: true, Error: OpenAIErrorBody{}},

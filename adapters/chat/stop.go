@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"inbox/agents/chat"
 	"inbox/agents/envelope"
@@ -90,8 +91,12 @@ func (a *Adapter) turnsOf(ctx context.Context, q question, limit int) ([]exchang
 	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{
 		Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ReceivedVia: normalized.ViaA2A, Limit: limit,
 	})
-	if err == nil && len(turns) == 0 {
-		err = sessionNotFound()
+	if err != nil {
+		return nil, err
 	}
-	return turns, err
+	turns = slices.DeleteFunc(turns, func(turn exchange.TurnRecord) bool { return !routeOf(turn).Chat }) // forgotten
+	if len(turns) == 0 {
+		return nil, sessionNotFound()
+	}
+	return turns, nil
 }

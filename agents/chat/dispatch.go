@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -83,4 +84,17 @@ func NewRunID() string {
 	random := make([]byte, 16)
 	_, _ = rand.Read(random) // never fails since Go 1.24
 	return "run_" + hex.EncodeToString(random)
+}
+
+// maxReadableID is the longest run id, in bytes, that stands in a message's id as it is.
+const maxReadableID = 256
+
+// MessageID gives the id of the message that began a run of a chat client, by which its turn is found again. A longer run
+// id stands in it as its hash.
+func MessageID(run string) string {
+	if len(run) > maxReadableID {
+		sum := sha256.Sum256([]byte("chat id\x00" + run))
+		run = hex.EncodeToString(sum[:])
+	}
+	return "chat:run:" + run
 }

@@ -18,10 +18,23 @@ const (
 // erase removes what a question said: its parts, its native form, the parts of before an edit, calls of tools, and what an agent had
 // streamed about it when nothing of that was ever an answer. The row stays, with its ids and its sender.
 func (t *Tx) erase(ctx context.Context, turnID string, unanswered bool) error {
-	var nativeKey, digest, stored string
-	if _, err := first(ctx, t, selectErased, []any{turnID}, &nativeKey, &digest, &stored); err != nil {
+	nativeKey, digest, err := t.eraseWords(ctx, turnID, unanswered)
+	if err != nil {
 		return err
 	}
+	return t.eraseOriginal(ctx, nativeKey, digest, turnID)
+}
+
+// eraseWords is erase without the native form, whose digest it gives.
+func (t *Tx) eraseWords(ctx context.Context, turnID string, unanswered bool) (nativeKey, digest string, err error) {
+	var stored string
+	if _, err := first(ctx, t, selectErased, []any{turnID}, &nativeKey, &digest, &stored); err != nil {
+		return "", "", err
+	}
+	return nativeKey, digest, t.eraseStored(ctx, turnID, stored, unanswered)
+}
+
+func (t *Tx) eraseStored(ctx context.Context, turnID, stored string, unanswered bool) error {
 	var message normalized.Message
 	if err := json.Unmarshal([]byte(stored), &message); err != nil {
 		return fmt.Errorf("decode message of turn %s: %w", turnID, err)
@@ -48,10 +61,7 @@ func (t *Tx) erase(ctx context.Context, turnID string, unanswered bool) error {
 	if err := t.do(ctx, `DELETE FROM tool_requests WHERE run_id = $1`, turnID); err != nil { // they were made of it
 		return err
 	}
-	if err := t.eraseExcerpts(ctx, turnID, unanswered); err != nil {
-		return err
-	}
-	return t.eraseOriginal(ctx, nativeKey, digest, turnID)
+	return t.eraseExcerpts(ctx, turnID, unanswered)
 }
 
 // eraseExcerpts removes what the demands of a turn have of its question, and an answer that was held back and never given.
@@ -91,6 +101,10 @@ func (t *Tx) eraseOriginal(ctx context.Context, nativeKey, digest, turnID string
 	if _, err := first(ctx, t, selectSharing, []any{nativeKey, digest, turnID}, &sharing); err != nil || sharing > 0 {
 		return err
 	}
+	return t.removeOriginal(ctx, digest)
+}
+
+func (t *Tx) removeOriginal(ctx context.Context, digest string) error {
 	var encoding string
 	if found, err := first(ctx, t, deleteOriginal, []any{digest}, &encoding); err != nil || !found || encoding != encodingBlob {
 		return err

@@ -134,10 +134,14 @@ func (s *Store) changeSession(ctx context.Context, statement string, arguments .
 	})
 }
 
-// DeleteSession removes a session of the owner with what was imported into it and the outside conversations that lead to
-// it; fault.NotFound without it. What was said in it stays with its turns, for the operator; no session leads there any more.
+// DeleteSession removes a session of the owner with what was said in it, what was imported into it and the outside
+// conversations that lead to it; fault.NotFound without it. Turns that have not ended keep their text. The session goes
+// last: until then the same call does the rest after a crash.
 func (s *Store) DeleteSession(ctx context.Context, owner, id string) error {
 	key, id := hashKey(owner), cleaned(id)
+	if err := s.forgetSession(ctx, owner, id); err != nil {
+		return err
+	}
 	return s.InTx(ctx, func(tx *Tx) error {
 		removed, err := tx.change(ctx, `DELETE FROM sessions WHERE owner_key = $1 AND id = $2`, key, id)
 		if err == nil && removed == 0 {

@@ -106,3 +106,19 @@ func (s *Store) Original(ctx context.Context, digest string) (pipeline.Original,
 	original.Body, err = decodeBody(encoding, body)
 	return original, err
 }
+
+const selectTurnOf = `SELECT id FROM turns WHERE native_key = $1 AND native_id = $2 AND principal = $3 ORDER BY id DESC LIMIT 1`
+
+// TurnOf gives the newest turn of a principal whose message has the native id, whatever agent it went to; fault.NotFound
+// when there is none.
+func (s *Store) TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error) {
+	if !storable(principal) || !storable(nativeID) {
+		return exchange.TurnRecord{}, notFound("turn")
+	}
+	id := ""
+	err := s.engine.reader().each(ctx, selectTurnOf, []any{hashKey(nativeID), nativeID, principal}, func(r row) error { return r.Scan(&id) })
+	if err != nil {
+		return exchange.TurnRecord{}, err
+	}
+	return s.Turn(ctx, id)
+}

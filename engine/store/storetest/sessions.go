@@ -25,6 +25,8 @@ type Sessions interface {
 	ChannelSession(ctx context.Context, key channel.SessionKey, fresh exchange.Session) (exchange.Session, error)
 	ImportSession(ctx context.Context, session exchange.Session, messages []string) (exchange.Session, bool, error)
 	Transcript(ctx context.Context, owner, id string) ([]string, error)
+	ForgetThread(ctx context.Context, agent, threadID string) (turns int, err error)
+	TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error)
 }
 
 var sessionCases = map[string]func(*testing.T, *probe){
@@ -37,6 +39,8 @@ var sessionCases = map[string]func(*testing.T, *probe){
 	"go with what was imported in them":   sessionsDeleted,
 	"refuse ids that nothing can store":   sessionsRefused,
 	"give way to another when they ended": sessionsBeginAgain,
+	"go with what was said in them":       sessionsForgotten,
+	"leave turns to be found by message":  sessionsTurnOf,
 }
 
 func (p *probe) session(owner, id string) exchange.Session {

@@ -1,0 +1,216 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// forgetPage is how many turns one transaction forgets, so that nobody waits long for the writer.
+const forgetPage = 50
+
+// notesOfTurns are the namespaces of documents about one turn: what its agent noted, and earlier lines that a summary stands
+// for. Their keys begin with the turn's id.
+var notesOfTurns = []string{"agents.memory", "agents.archive"}
+
+const selectForgotten = `SELECT id, original_digest FROM turns WHERE thread_key = $1 AND thread_id = $2 AND id > $3
+	AND state IN ('answered', 'refused', 'failed', 'silent', 'cancelled') ORDER BY id LIMIT $4 + 0`
+
+// ForgetThread removes what was said in the turns of a thread that have ended: questions, answers, their files and native
+// forms, and all that was made of them. The rows stay without text, so that a repeat is recognised and the operator sees that
+// there was something. It says how many turns there are; after a crash it does again what was not finished.
+func (s *Store) ForgetThread(ctx context.Context, agent, threadID string) (turns int, err error) {
+	if !storable(agent) || !storable(threadID) {
+		return 0, nil
+	}
+	for after := ""; ; {
+		page, digests, err := s.forgettable(ctx, agent, threadID, after)
+		if err != nil {
+			return turns, err
+		}
+		shared, err := s.sharedOriginals(ctx, digests, page)
+		if err != nil {
+			return turns, err
+		}
+		if err := s.InTx(ctx, func(tx *Tx) error { return tx.forgetAll(ctx, page, shared) }); err != nil {
+			return turns, err
+		}
+		if turns += len(page); len(page) < forgetPage {
+			return turns, nil
+		}
+		after = page[len(page)-1]
+	}
+}
+
+func (s *Store) forgettable(ctx context.Context, agent, threadID, after string) (ids, digests []string, err error) {
+	arguments := []any{hashKey(agent, threadID), threadID, after, int64(forgetPage)}
+	err = s.engine.reader().each(ctx, selectForgotten, arguments, func(r row) error {
+		var id, digest string
+		err := r.Scan(&id, &digest)
+		ids, digests = append(ids, id), append(digests, digest)
+		return err
+	})
+	return ids, digests, err
+}
+
+// sharedOriginals gives the native forms that other messages have too: clients that say the same send the same bytes. It
+// reads the whole table, beside the writer: nobody deletes often, and an index would cost every message something.
+func (s *Store) sharedOriginals(ctx context.Context, digests, ids []string) (map[string]bool, error) {
+	shared := map[string]bool{}
+	if len(ids) == 0 {
+		return shared, nil
+	}
+	arguments := make([]any, 0, len(digests)+len(ids))
+	for _, list := range [][]string{digests, ids} {
+		for _, one := range list {
+			arguments = append(arguments, one)
+		}
+	}
+	query := `SELECT DISTINCT original_digest FROM turns WHERE original_digest IN (` + placeholders(1, len(digests)) +
+		`) AND id NOT IN (` + placeholders(len(digests)+1, len(ids)) + `) AND message NOT LIKE '%"parts":[]%'`
+	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+		var digest string
+		err := r.Scan(&digest)
+		shared[digest] = true
+		return err
+	})
+	return shared, err
+}
+
+func (t *Tx) forgetAll(ctx context.Context, ids []string, shared map[string]bool) error {
+	for _, id := range ids {
+		if err := t.forget(ctx, id, shared); err != nil {
+			return fmt.Errorf("forget turn %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// forget does it for one turn. What the adapter knew of it goes too: its notes may tell what was said earlier.
+func (t *Tx) forget(ctx context.Context, turnID string, shared map[string]bool) error {
+	if err := t.holdTurn(ctx, turnID); err != nil {
+		return err
+	}
+	_, digest, err := t.eraseWords(ctx, turnID, true)
+	if err != nil {
+		return err
+	}
+	if !shared[digest] {
+		if err := t.removeOriginal(ctx, digest); err != nil {
+			return err
+		}
+	}
+	if err := t.forgetContext(ctx, turnID); err != nil {
+		return err
+	}
+	if err := t.do(ctx, `UPDATE turns SET route = '{}', resumed = '', history_turns = 0 WHERE id = $1`, turnID); err != nil {
+		return err
+	}
+	if err := t.forgetReplies(ctx, turnID); err != nil {
+		return err
+	}
+	for _, rows := range []struct{ table, which, text string }{
+		{endedDispatches.table, endedDispatches.done, endedDispatches.text},
+		{endedDemands.table, `purpose = '` + policypart.PurposeApproval + `' AND ` + endedDemands.done, endedDemands.text},
+	} {
+		if err := t.forgetRows(ctx, rows.table, rows.which, rows.text, turnID); err != nil {
+			return err
+		}
+	}
+	for _, namespace := range notesOfTurns {
+		err := t.do(ctx, `DELETE FROM documents WHERE namespace = $1 AND key >= $2 AND key <= $3`, namespace, turnID, turnID+"/~")
+		if err != nil {
+			return err
+		}
+	}
+	t.wake(ChannelTurn, turnID)
+	return nil
+}
+
+// forgetContext removes what a client told about where it is; erase keeps the sender.
+func (t *Tx) forgetContext(ctx context.Context, turnID string) error {
+	var stored string
+	if _, err := first(ctx, t, `SELECT message FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
+		return err
+	}
+	var message normalized.Message
+	if err := json.Unmarshal([]byte(stored), &message); err != nil {
+		return fmt.Errorf("decode message: %w", err)
+	}
+	if message.Sender.Profile == nil {
+		return nil
+	}
+	message.Sender.Profile = nil
+	body, err := message.AppendJSON(nil)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	return t.do(ctx, `UPDATE turns SET message = $1 WHERE id = $2`, string(body), turnID)
+}
+
+// forgetReplies leaves answers as deleted ones, so that what still waits to be delivered is given up and files are gone.
+func (t *Tx) forgetReplies(ctx context.Context, turnID string) error {
+	kept := map[string]string{}
+	err := t.each(ctx, `SELECT id, response FROM replies WHERE turn_id = $1 AND deleted_at = 0`, []any{turnID}, func(r row) error {
+		var id, response string
+		err := r.Scan(&id, &response)
+		kept[id] = response
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for id, text := range kept {
+		var response normalized.Response
+		if err := json.Unmarshal([]byte(text), &response); err != nil {
+			return fmt.Errorf("decode response %s: %w", id, err)
+		}
+		if err := t.discard(ctx, filesOf(response.Parts)...); err != nil {
+			return err
+		}
+		body, err := json.Marshal(normalized.Response{
+			InReplyTo: response.InReplyTo, ThreadID: response.ThreadID, Silent: response.Silent, Status: response.Status, Parts: []normalized.Part{},
+		})
+		if err != nil {
+			return fmt.Errorf("encode response %s: %w", id, err)
+		}
+		if err := t.do(ctx, `UPDATE replies SET response = $1, deleted_at = $2 WHERE id = $3`, string(body), nowMicros(), id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetRows removes rows about a turn, with the contents that they refer to.
+func (t *Tx) forgetRows(ctx context.Context, table, which, text, turnID string) error {
+	which = ` FROM ` + table + ` WHERE turn_id = $1 AND ` + which
+	var digests []string
+	err := t.each(ctx, `SELECT `+text+which, []any{turnID}, func(r row) error {
+		var content string
+		err := r.Scan(&content)
+		for _, found := range contentDigest.FindAllStringSubmatch(content, -1) {
+			digests = append(digests, found[1])
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := t.discard(ctx, digests...); err != nil {
+		return err
+	}
+	return t.do(ctx, `DELETE`+which, turnID)
+}
+
+// forgetSession removes what was said in a session of an owner, before the session itself goes.
+func (s *Store) forgetSession(ctx context.Context, owner, id string) error {
+	session, found, err := s.Session(ctx, owner, id)
+	if err != nil || !found {
+		return err
+	}
+	_, err = s.ForgetThread(ctx, session.Agent, session.ThreadID)
+	return err
+}
