@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/google/uuid"
 
 	"inbox/exchange"
 	"inbox/normalized"
@@ -73,6 +75,9 @@ func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFil
 		filter.UpdatedAfter = req.StatusTimestampAfter.Add(-time.Microsecond)
 	}
 	if req.ContextID != "" {
+		if strings.ContainsFunc(req.ContextID, unicode.IsControl) { // no message was taken for such a context
+			return filter, false, nil
+		}
 		if filter.ThreadID, found = owned.thread(req.ContextID); !found {
 			return filter, false, nil
 		}
@@ -201,7 +206,8 @@ func readPageToken(token string) (string, error) {
 	}
 	decoded, err := base64.RawURLEncoding.DecodeString(token)
 	at, id, found := strings.Cut(string(decoded), ".")
-	if _, number := strconv.ParseInt(at, 10, 64); err != nil || !found || number != nil || len(id) != uuidLength {
+	_, number := strconv.ParseInt(at, 10, 64)
+	if err != nil || !found || number != nil || len(id) != uuidLength || uuid.Validate(id) != nil {
 		return "", inField("pageToken", "is not one that this server gave")
 	}
 	return fmt.Sprintf("%s.%s", at, id), nil

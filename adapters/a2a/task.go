@@ -50,7 +50,7 @@ func (a *Adapter) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, 
 	if id == "" {
 		return nil, inField("id", "is needed")
 	}
-	if len(id) > maxTaskIDSize {
+	if len(id) > maxTaskIDSize || !printable(string(id)) { // none of ours; PostgreSQL has no text with a NUL
 		return nil, taskNotFound()
 	}
 	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{
