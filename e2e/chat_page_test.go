@@ -255,3 +255,28 @@ func TestGuestsWaitInThePage(t *testing.T) {
 		b.script(`chat.querySelector('.anew').click()`)
 	}
 }
+
+// TestWebChatIsDeleted: the words are nowhere afterwards, neither in the page nor in the database.
+func TestWebChatIsDeleted(t *testing.T) {
+	s := start(t, startChatModel(t).agents())
+	b := startChromium(t)
+	b.answers(s, "echo", "my-secret-words")
+	b.script(`window.confirm = () => false`)
+	b.script(`chat.querySelector('.forget').click()`)
+	b.script(`window.confirm = () => true`)
+	b.script(`chat.querySelector('.forget').click()`)
+	b.until("the page is empty", `chat.querySelectorAll('[role=log] > li').length === 0 && chat.querySelector('.status').textContent === 'The conversation is deleted.' && chat.querySelector('.forget').hidden`)
+	b.do("reload", chromedp.Reload())
+	b.until("it stays empty", `chat?.querySelectorAll('[role=log] > li').length === 0 && localStorage.length === 0`)
+	for _, query := range []string{"SELECT message || route FROM turns", "SELECT body FROM events", "SELECT response FROM replies", "SELECT body FROM originals", "SELECT value FROM documents"} {
+		rows, err := s.Column(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows {
+			if strings.Contains(row, "my-secret-words") || strings.Contains(row, "bXktc2VjcmV0LXdvcmRz") {
+				t.Errorf("%s: %s", query, row)
+			}
+		}
+	}
+}

@@ -60,7 +60,8 @@
     button { font: inherit; min-block-size: 2.9rem; min-inline-size: 2.9rem; padding: .3rem 1rem; border: 2px solid; border-radius: .5rem; background: none; color: inherit; cursor: pointer }
     button[type=submit] { font-weight: 700; background: CanvasText; color: Canvas; border-color: CanvasText }
     button:disabled { opacity: .5; cursor: default }
-    .anew { align-self: end; min-block-size: 2rem; padding: 0 .7rem; border-width: 1px; font-size: .85rem }
+    .tools { display: flex; gap: .5rem; justify-content: end; flex-wrap: wrap }
+    .tools button { min-block-size: 2rem; padding: 0 .7rem; border-width: 1px; font-size: .85rem }
     :focus-visible { outline: 3px solid; outline-offset: 2px }`);
   if (inPage) {
     const page = new CSSStyleSheet();
@@ -89,11 +90,12 @@
   const send = element("button", { type: "submit" }, "Send");
   const stop = element("button", { type: "button", class: "stop", hidden: "" }, "Stop");
   const anew = element("button", { type: "button", class: "anew" }, "New conversation");
+  const forget = element("button", { type: "button", class: "forget", hidden: "" }, "Delete conversation");
   const form = element("form", { "aria-label": "Write a message" }, text, stop, send);
   const host = element("div", { class: "inbox-chat" });
   const root = host.attachShadow({ mode: "open" });
   root.adoptedStyleSheets = [style];
-  root.append(element("section", { "aria-label": `Chat with ${title}` }, anew, log, status, problem, hint, form));
+  root.append(element("section", { "aria-label": `Chat with ${title}` }, element("div", { class: "tools" }, forget, anew), log, status, problem, hint, form));
 
   const outside = { rel: "noopener noreferrer nofollow", target: "_blank" };
 
@@ -328,6 +330,8 @@
   }
 
   function busy(is) {
+    forget.disabled = is;
+    forget.hidden = store.get(keys.session) === null;
     const hadFocus = root.activeElement === stop;
     send.disabled = is;
     anew.disabled = is;
@@ -405,6 +409,7 @@
       }
     }
     log.replaceChildren();
+    forget.hidden = store.get(keys.session) === null;
     let item = null;
     for (const one of told.messages) item = message(one.role, one.content, one.html, one.files);
     if (told.running) {
@@ -445,15 +450,26 @@
     event.preventDefault();
     form.requestSubmit();
   });
-  anew.addEventListener("click", () => {
+  function clear(words) {
     run++;
     expected++;
     store.drop(keys.session);
     store.drop(keys.unsent);
     log.replaceChildren();
+    forget.hidden = true;
     fail("");
-    status.textContent = "A new conversation begins.";
+    status.textContent = words;
     text.focus();
+  }
+  anew.addEventListener("click", () => clear("A new conversation begins."));
+  forget.addEventListener("click", async () => {
+    if (!confirm("Delete this conversation, also on the server?")) return;
+    try {
+      await ask(`/v1/chat?agent=${encodeURIComponent(agent)}`, { method: "DELETE", headers: headers({ "Chat-Session": store.get(keys.session) ?? "" }) });
+    } catch (error) {
+      if (error.status !== 404) return fail(`${error.message || "The server cannot be reached."} The conversation was not deleted.`);
+    }
+    clear("The conversation is deleted.");
   });
 
   function stand() {
