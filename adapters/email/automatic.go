@@ -27,7 +27,7 @@ func automaticEnvelope(env envelope, from mailbox) string {
 		return "null return path"
 	}
 	local, _, _ := strings.Cut(strings.ToLower(from.Local), "+")
-	switch plain := strings.NewReplacer("-", "", "_", "", ".", "").Replace(local); {
+	switch plain := separators.Replace(local); {
 	case slices.Contains(machineNames, plain):
 		return "sent by " + local
 	case strings.Contains(plain, "noreply"), strings.Contains(plain, "donotreply"): // noreply-7f3a, drive-shares-noreply
@@ -38,6 +38,8 @@ func automaticEnvelope(env envelope, from mailbox) string {
 	}
 	return ""
 }
+
+var separators = strings.NewReplacer("-", "", "_", "", ".", "")
 
 // machineNames are local parts without their separators that no person reads.
 var machineNames = []string{"mailerdaemon", "postmaster", "listserv", "majordomo", "autoreply", "autoresponder"}

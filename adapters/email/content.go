@@ -40,10 +40,10 @@ func (a *Adapter) content(ctx context.Context, mail *arrival) (content, error) {
 	if err := reader.read(ctx, root, false); err != nil {
 		return content{}, err
 	}
-	reader.result.text = strings.TrimSpace(reader.text.String())
+	reader.result.text = joined(reader.texts)
 	subject := mail.fields.decoded("Subject")
 	answers := mail.fields.has("In-Reply-To") || mail.fields.has("References") || baseSubject(subject) != strings.TrimSpace(subject)
-	if own := fresh(strings.TrimSpace(reader.own.String()), subject, answers); own != reader.result.text && visible(own) {
+	if own := fresh(joined(reader.own), subject, answers); own != reader.result.text && visible(own) {
 		reader.result.fresh = own
 	}
 	return reader.result, nil
@@ -55,8 +55,8 @@ type contentReader struct {
 	walk   *mimeWalk
 	inline int
 	budget int // decoded bytes left; base64 and quoted-printable never grow, so twice the wire size is plenty
-	text   strings.Builder
-	own    strings.Builder // of text, what the clients' HTML marks as the sender's own
+	texts  []string
+	own    []string // of texts, what the clients' HTML marks as the sender's own
 
 	forwarded bool // the subject says that the mail is forwarded: nothing of it is old
 	result    content
@@ -243,17 +243,16 @@ func (r *contentReader) addText(read readableText) {
 	if armored(read.text) {
 		read.text, read.own = encryptedNotice("OpenPGP"), ""
 	}
-	if r.text.Len() > 0 {
-		r.text.WriteString("\n\n")
-		r.own.WriteString("\n\n")
-	}
-	r.text.WriteString(truncate(read.text))
-	r.own.WriteString(truncate(firstOf(read.own, read.text)))
+	r.texts = append(r.texts, read.text)
+	r.own = append(r.own, firstOf(read.own, read.text))
 	if r.result.mime == "" || read.mime == normalized.MIMEMarkdown {
 		r.result.mime = read.mime
 	}
 	r.result.links = append(r.result.links, read.links[:min(len(read.links), maxLinks-len(r.result.links))]...)
 }
+
+// joined gives all texts of a mail within what one part may hold.
+func joined(texts []string) string { return strings.TrimSpace(truncate(strings.Join(texts, "\n\n"))) }
 
 func truncate(text string) string {
 	if len(text) <= maxTextBytes {

@@ -111,11 +111,28 @@ func wrap(text string) string {
 }
 
 func TestTextIsCut(t *testing.T) {
-	c := &contentReader{}
-	c.addText(readableText{text: strings.Repeat("é", maxTextBytes), mime: normalized.MIMEPlain})
-	if text := c.text.String(); len(text) > maxTextBytes+100 || !strings.HasSuffix(text, "the original mail is kept.]") {
-		t.Errorf("%d bytes, end %q", len(text), text[len(text)-50:])
+	for _, parts := range []int{1, 5} { // the limit is for all of them together
+		c := &contentReader{}
+		for range parts {
+			c.addText(readableText{text: strings.Repeat("é", maxTextBytes/2), mime: normalized.MIMEPlain, own: strings.Repeat("o", maxTextBytes)})
+		}
+		c.addText(readableText{text: "end", mime: normalized.MIMEPlain})
+		for _, text := range []string{joined(c.texts), joined(c.own)} {
+			if len(text) > maxTextBytes+100 || !strings.HasSuffix(text, "the original mail is kept.]") {
+				t.Errorf("%d bytes, end %q", len(text), text[len(text)-50:])
+			}
+		}
 	}
+}
+
+func TestHarmlessTexts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching("[ -~\n\t]{0,40}"), rapid.StringMatching("[ -~]{0,20}[\x00-\x7f][ -~]{0,20}")).Draw(t, "text")
+		want := !strings.ContainsFunc(text, func(r rune) bool { return r >= 0x7f || r < ' ' && r != '\n' && r != '\t' })
+		if got := harmless(text); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	})
 }
 
 func TestManyParts(t *testing.T) {
