@@ -1,14 +1,25 @@
 package inbox
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"net/http"
+	"reflect"
 	"regexp"
 	"strings"
+	"time"
 
+	"inbox/adapters/bridge"
 	"inbox/adapters/chat"
+	"inbox/agents/pull"
 	"inbox/console"
+	"inbox/identity"
 	"inbox/internal/httpserver"
 	"inbox/internal/openapi"
+	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // withDescription adds the OpenAPI document of all routes below /v1 and /api. It is the same on every server but for its
@@ -18,13 +29,16 @@ func (s *Server) withDescription(routes []httpserver.Route) ([]httpserver.Route,
 	if err != nil {
 		return nil, err
 	}
-	serve := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	sum := sha256.Sum256(document)
+	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
+		header.Set("ETag", tag)
 		header.Set("Content-Type", "application/json")
 		header.Set("Cache-Control", "public, max-age=300")
 		header.Set("Access-Control-Allow-Origin", "*") // tools in browsers read it; it says nothing about anybody
 		header.Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(document)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(document)) // answers If-None-Match and ranges
 	})
 	return append(routes, httpserver.Route{Method: http.MethodGet, Pattern: "/openapi.json", Handler: serve},
 		httpserver.Route{Method: http.MethodGet, Pattern: "/api/openapi.json", Handler: serve}), nil
@@ -45,17 +59,65 @@ func describe(server string, routes []httpserver.Route) ([]byte, error) {
 		list = append(list, operation)
 	}
 	return openapi.Document(openapi.Info{
-		Title: "inbox", Version: Version, Server: server, Error: httpserver.ErrorBody{},
+		Title: "inbox", Version: Version, Server: server, Error: httpserver.ErrorBody{}, Schemes: schemes, Parameters: parameters, Foreign: contractTypes(),
 		Description: "What programs call below /v1 and the operator's own below /api. A2A, ActivityPub and mail are described by their specifications.",
 	}, list)
+}
+
+// schemes are the kinds of credentials beside the token of a peer.
+var schemes = map[string]openapi.Scheme{
+	"bridge":    {Description: "Token of a bridge, with the scopes send, pending and ack: inbox tokens create --bridge."},
+	"tools":     {Description: "Token of a program that executes an agent's tools: inbox tokens create --tools."},
+	"agent":     {Description: "Token of a program that is an agent: inbox tokens create --pull."},
+	"operator":  {Description: "Token of the operator."},
+	"signature": {Header: bridge.SignatureHeader, Description: "sha256= and the hexadecimal HMAC-SHA256 of the raw body by a secret of the connector; or signed evidence in the body."},
+}
+
+// parameters say what those mean whose names do not.
+var parameters = map[string]string{
+	"limit": "How many at most.", "before": "The cursor of the page before (next), or a time.", "after": "The cursor of the page before (next), or a time.",
+	"cursor": "That of the page before.", "wait": "How long to wait for something to tell, such as 20s; the server has a bound of its own.",
+	"lease": "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
+	"agent": "Name of an agent.", "client_id": "Of a bridge; that of the token where it is left out.", "owner": "For operators: whose sessions.",
+	"status": "open or all.", "first": "Number of the first delta in the body, so that the request can be repeated.", "max": "How many messages may be open at once, 1 to 16.",
+	"Idempotency-Key": "The same key with the same request is the same answer.", "Last-Event-ID": "Id of the last event that was read: the stream goes on behind it.",
+	"Chat-Session": "Session that an earlier answer named.", "dry_run": "Only say what would be done.", "session_ids": "Several, with commas between.",
+}
+
+// contractTypes have JSON Schemas of their own (docs/schema).
+func contractTypes() map[reflect.Type]openapi.Foreign {
+	files := normalized.Schemas()
+	files["message.json"] = erasable(files["message.json"])
+	list := map[reflect.Type]openapi.Foreign{}
+	for file, kind := range map[string]reflect.Type{
+		"message.json": reflect.TypeFor[normalized.Message](), "response.json": reflect.TypeFor[normalized.Response](), "delta.json": reflect.TypeFor[normalized.Delta](),
+		"part.json": reflect.TypeFor[normalized.Part](), "evidence.json": reflect.TypeFor[identity.Evidence](), "policy-part.json": reflect.TypeFor[policypart.Part](),
+	} {
+		list[kind] = openapi.Foreign{File: file, Schema: files[file]}
+	}
+	return list
+}
+
+// erasable is the schema of a message as the API shows it: one that was deleted has no parts left.
+func erasable(written []byte) []byte {
+	var schema map[string]any
+	if err := json.Unmarshal(written, &schema); err != nil {
+		panic(err) // it was written a moment ago
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	parts, _ := properties["parts"].(map[string]any)
+	delete(parts, "minItems")
+	delete(parts, "contains")
+	written, err := json.Marshal(schema)
+	if err != nil {
+		panic(err) // values out of JSON always encode
+	}
+	return written
 }
 
 func described(route httpserver.Route) bool {
 	return route.Method != http.MethodOptions && (strings.HasPrefix(route.Pattern, "/v1/") || strings.HasPrefix(route.Pattern, "/api/"))
 }
-
-// free is a document of the agent runtime contract.
-type free = map[string]any
 
 // operations describe the routes, by method and pattern.
 func operations() map[string]openapi.Operation {
@@ -63,19 +125,40 @@ func operations() map[string]openapi.Operation {
 	for _, operation := range chat.Operations() {
 		known[operation.Method+" "+operation.Path] = operation
 	}
-	shapes := console.Shapes()
+	answers, requests, pulled := console.Shapes(), console.Requests(), pull.Shapes()
 	for key, about := range describedRoutes {
-		operation := openapi.Operation{Tag: tagOf(key), Summary: about.summary, Query: about.query, Request: about.request, Response: about.response, Status: about.status, Security: openapi.Bearer}
-		if shape, is := shapes[key]; is {
+		operation := openapi.Operation{
+			Tag: tagOf(key), Summary: about.summary, Security: securityOf(key, about.scope), Query: about.query, Request: about.request, Partial: about.partial,
+			Media: about.media, Response: about.response, Status: about.status, Also: about.also, Errors: about.errors,
+			Stream: about.stream || strings.HasSuffix(key, "/events"), Events: describedEvents[key],
+		}
+		if shape, is := answers[key]; is {
 			operation.Response = shape
 		}
-		operation.Stream = strings.HasSuffix(key, "/events")
-		if _, is := about.request.(string); is {
-			operation.Media = "text/csv"
+		if shape, is := requests[key]; is {
+			operation.Request = shape
+		}
+		if shapes, is := pulled[key]; is {
+			operation.Request, operation.Response = shapes[0], shapes[1]
 		}
 		known[key] = operation
 	}
 	return known
+}
+
+// securityOf is who may call a route: what belongs to sessions is open to bridges, peers and operators.
+func securityOf(key, scope string) string {
+	switch tag := tagOf(key); tag {
+	case "operator", "tools":
+		return tag
+	case "pull":
+		return "agent"
+	case "connectors":
+		return "signature"
+	case "bridge":
+		return "bridge:" + scope + "|operator"
+	}
+	return "bridge:" + scope + "|" + openapi.Bearer + "|operator"
 }
 
 var secondWord = regexp.MustCompile(`^\w+ /(?:api/v1|v1)/([a-z-]+)`)
@@ -93,22 +176,12 @@ func tagOf(key string) string {
 // about is what is known of a route beside its address.
 type about struct {
 	summary           string
+	scope             string // of a bridge's token
 	query             []string
 	request, response any
+	partial           bool   // the body may be left out
+	media             string // of the body
 	status            int
-}
-
-type reasonBody struct {
-	Reason string `json:"reason,omitempty"`
-}
-
-type textBody struct {
-	Text string `json:"text"`
-	MIME string `json:"mime,omitempty"`
-}
-
-type entryBody struct {
-	Target string `json:"target"`
-	Effect string `json:"effect,omitempty"`
-	Reason string `json:"reason,omitempty"`
+	also, errors      []int
+	stream            bool
 }

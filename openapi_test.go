@@ -48,6 +48,20 @@ func TestDescription(t *testing.T) {
 		if response.StatusCode != http.StatusOK || len(body) < len(document)/2 {
 			t.Errorf("%s: %d, %d bytes", path, response.StatusCode, len(body))
 		}
+		tag := response.Header.Get("ETag")
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+server.HTTPAddr().String()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("If-None-Match", tag)
+		again, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = again.Body.Close()
+		if tag == "" || again.StatusCode != http.StatusNotModified {
+			t.Errorf("%s with its tag %s: %d", path, tag, again.StatusCode)
+		}
 	}
 }
 

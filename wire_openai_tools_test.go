@@ -62,6 +62,8 @@ func newShelfServer(t *testing.T, settings ...string) (s *chatServer, asked *ato
 			fmt.Fprintf(&tables, "[[agents.client_tools]]\nname = %q\ndescription = \"d\"\nasker = %t\nparameters = '{\"type\":\"object\",\"properties\":{\"item\":{\"type\":\"string\"}}}'\n", tool, name == "asks")
 		}
 	}
+	tables.WriteString("[[agents]]\nname = \"echo\"\nkind = \"echo\"\nunverified = \"answer\"\n[[agents]]\nname = \"pulled\"\nkind = \"pull\"\n[agents.pull]\nlease = \"30s\"\n" +
+		"[[connectors]]\nname = \"slack\"\nsecret = \"" + connectorSecret + "\"\nagents = [\"echo\"]\n")
 	file := filepath.Join(t.TempDir(), "inbox.toml")
 	if err := os.WriteFile(file, []byte(tables.String()), 0o600); err != nil {
 		t.Fatal(err)

@@ -28,10 +28,7 @@ func (a *API) editAnswer(w http.ResponseWriter, r *http.Request) (any, error) {
 	if a.Answers == nil {
 		return nil, fault.New(fault.NotFound, "nothing is at this address")
 	}
-	var wanted struct {
-		Text string `json:"text"`
-		MIME string `json:"mime"`
-	}
+	var wanted answerBody
 	if err := readOptional(w, r, maxEditBytes, &wanted, `send {"text":"…"}`); err != nil {
 		return nil, err
 	}

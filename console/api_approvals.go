@@ -58,9 +58,7 @@ func (a *API) approve(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 // deny takes an optional {"reason": "…"}, which the asker is told.
 func (a *API) deny(w http.ResponseWriter, r *http.Request) (any, error) {
-	var wanted struct {
-		Reason string `json:"reason"`
-	}
+	var wanted reasonBody
 	if err := readOptional(w, r, maxDropBytes, &wanted, `send nothing, or {"reason":"…"}`); err != nil {
 		return nil, err
 	}
@@ -75,9 +73,7 @@ const maxEditBytes = 4 << 20
 
 // editReply takes {"text": "…"}.
 func (a *API) editReply(w http.ResponseWriter, r *http.Request) (any, error) {
-	var wanted struct {
-		Text string `json:"text"`
-	}
+	var wanted textBody
 	if err := readOptional(w, r, maxEditBytes, &wanted, `send {"text":"…"}`); err != nil {
 		return nil, err
 	}

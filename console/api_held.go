@@ -44,9 +44,7 @@ const (
 
 // drop takes an optional {"reason": "…"}.
 func (a *API) drop(w http.ResponseWriter, r *http.Request) (any, error) {
-	var wanted struct {
-		Reason string `json:"reason"`
-	}
+	var wanted reasonBody
 	if err := readOptional(w, r, maxDropBytes, &wanted, `send nothing, or {"reason":"…"}`); err != nil {
 		return nil, err
 	}

@@ -61,11 +61,7 @@ func (a *API) entries(list string) call {
 // addEntry takes {"target","effect","reason"}; effect is for blocks.
 func (a *API) addEntry(list string) call {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
-		var wanted struct {
-			Target string `json:"target"`
-			Effect string `json:"effect"`
-			Reason string `json:"reason"`
-		}
+		var wanted entryBody
 		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEntryBytes))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&wanted); err != nil {

@@ -160,7 +160,7 @@ func (restFrames) delta(_ run, delta chat.Delta) []event {
 	case "content":
 		return []event{{"delta", ChatText{envelope.Text(delta["text"])}}}
 	case "tool_call":
-		return []event{{"tool", map[string]any{"id": delta["tool_call_id"], "name": delta["tool_name"]}}}
+		return []event{{"tool", ChatTool{envelope.Text(delta["tool_call_id"]), envelope.Text(delta["tool_name"])}}}
 	}
 	return nil
 }

@@ -1,6 +1,11 @@
 package chat
 
-import "inbox/internal/openapi"
+import (
+	"encoding/json"
+	"net/http"
+
+	"inbox/internal/openapi"
+)
 
 // rpcRequest and rpcResponse are JSON-RPC as the description of the API shows it.
 type rpcRequest struct {
@@ -57,21 +62,62 @@ type rpcStatus struct {
 	Message rpcMessage `json:"message"`
 }
 
+// completionExample is what clients of OpenAI's form send.
+func completionExample() CompletionRequest {
+	return CompletionRequest{Model: "echo", Messages: []CompletionInput{{Role: roleUser, Content: json.RawMessage(`"Hello"`)}}}
+}
+
 // Operations describe the endpoints.
 func Operations() []openapi.Operation {
 	const tag, openAI = "chat", "openai"
+	said := rpcParams{Message: rpcMessage{Role: roleUser, Parts: []rpcPart{{Type: "text", Text: "Hello"}}}}
+	growing := []openapi.Event{
+		{Name: "start", Summary: "the message is kept", Data: ChatStart{}}, {Name: "delta", Summary: "more of the answer", Data: ChatText{}},
+		{Name: "tool", Summary: "the agent calls a tool", Data: ChatTool{}}, {Name: "reply", Summary: "the whole answer", Data: ChatAnswer{}},
+	}
 	return []openapi.Operation{
-		{Method: "POST", Path: "/v1/agent/{agent}", Tag: tag, Summary: "JSON-RPC chat", Security: openapi.Optional, Headers: []string{"Last-Event-ID"},
-			Request: rpcRequest{}, Response: rpcResponse{}, Stream: true},
-		{Method: "POST", Path: "/v1/chat", Tag: tag, Summary: "Say something", Security: openapi.Optional, Request: ChatRequest{}, Response: ChatAnswer{}, Stream: true},
-		{Method: "GET", Path: "/v1/chat", Tag: tag, Summary: "Read a session, or the rest of an answer", Security: openapi.Optional,
-			Query: []string{"agent!", "wait"}, Headers: []string{sessionHeader, "Last-Event-ID"}, Response: ChatSession{}, Stream: true},
-		{Method: "DELETE", Path: "/v1/chat", Tag: tag, Summary: "Delete a session with what was said in it", Security: openapi.Optional,
-			Query: []string{"agent!"}, Headers: []string{sessionHeader}, Status: 204},
-		{Method: "POST", Path: "/v1/chat/stop", Tag: tag, Summary: "Stop a run", Security: openapi.Optional, Request: StopRequest{}, Response: ChatAnswer{}},
-		{Method: "POST", Path: "/v1/chat/completions", Tag: openAI, Summary: "A chat completion of an agent", Security: openapi.Optional,
-			Headers: []string{"Idempotency-Key"}, Request: CompletionRequest{}, Response: Completion{}, Stream: true, Error: OpenAIErrorBody{}},
+		{
+			Method: "POST", Path: "/v1/agent/{agent}", Tag: tag, Summary: "JSON-RPC chat", Security: openapi.Optional, Headers: []string{"Last-Event-ID"},
+			Request: rpcRequest{JSONRPC: "2.0", ID: 1, Method: "message/send", Params: said}, Response: rpcResponse{}, Stream: true,
+			Events: []openapi.Event{{Summary: "notifications message/delta, and in the end the response", Data: rpcFrame{}}},
+		},
+		{
+			Method: "POST", Path: "/v1/chat", Tag: tag, Summary: "Say something", Security: openapi.Optional, Request: ChatRequest{Agent: "echo", Message: "Hello"},
+			Response: ChatAnswer{}, Also: []int{http.StatusAccepted}, Stream: true, Events: growing, Errors: []int{http.StatusNotFound, http.StatusConflict},
+		},
+		{
+			Method: "GET", Path: "/v1/chat", Tag: tag, Summary: "Read a session, or the rest of an answer", Security: openapi.Optional,
+			Query: []string{"agent!", "wait"}, Headers: []string{sessionHeader, "Last-Event-ID"}, Response: ChatSession{}, Stream: true, Events: growing, Errors: []int{http.StatusNotFound},
+		},
+		{
+			Method: "DELETE", Path: "/v1/chat", Tag: tag, Summary: "Delete a session with what was said in it", Security: openapi.Optional,
+			Query: []string{"agent!"}, Headers: []string{sessionHeader}, Status: http.StatusNoContent, Errors: []int{http.StatusNotFound},
+		},
+		{
+			Method: "POST", Path: "/v1/chat/stop", Tag: tag, Summary: "Stop a run", Security: openapi.Optional, Request: StopRequest{}, Response: ChatAnswer{},
+			Errors: []int{http.StatusNotFound, http.StatusConflict},
+		},
+		{
+			Method: "POST", Path: "/v1/chat/completions", Tag: openAI, Summary: "A chat completion of an agent", Security: openapi.Optional,
+			Headers: []string{"Idempotency-Key"}, Request: completionExample(), Response: Completion{}, Stream: true, Error: OpenAIErrorBody{},
+			Events: []openapi.Event{{Summary: "a chunk; the last event is [DONE]", Data: CompletionChunk{}}},
+			Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusInternalServerError, http.StatusGatewayTimeout},
+		},
 		{Method: "GET", Path: "/v1/models", Tag: openAI, Summary: "The agents as models", Security: openapi.Optional, Response: ModelList{}, Error: OpenAIErrorBody{}},
 		{Method: "GET", Path: "/v1/models/{model}", Tag: openAI, Summary: "One agent as a model", Security: openapi.Optional, Response: Model{}, Error: OpenAIErrorBody{}},
 	}
+}
+
+// ChatTool is an event about a tool that the agent calls.
+type ChatTool struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// rpcFrame is one event of a stream of JSON-RPC chat.
+type rpcFrame struct {
+	rpcResponse
+
+	Method string         `json:"method,omitempty"` // message/delta
+	Params map[string]any `json:"params,omitempty"`
 }

@@ -141,6 +141,13 @@ func (s *Service) question(r *http.Request, lease holding) (normalized.Message, 
 	return request.Message, decode(document, &request)
 }
 
+// failure is why a program gives a turn back.
+type failure struct {
+	Retry  *bool   `json:"retry"`            // true = try again, false = give the turn up
+	After  float64 `json:"after,omitempty"`  // seconds
+	Reason string  `json:"reason,omitempty"` // for the operator
+}
+
 // handFail gives the turn back.
 func (s *Service) handFail(w http.ResponseWriter, r *http.Request, agent *Agent) error {
 	lease, err := s.held(r, agent, fault.Conflict)
@@ -151,11 +158,7 @@ func (s *Service) handFail(w http.ResponseWriter, r *http.Request, agent *Agent)
 	if err != nil {
 		return unread(err)
 	}
-	var given struct {
-		Retry  *bool   `json:"retry"`
-		After  float64 `json:"after"` // seconds
-		Reason string  `json:"reason"`
-	}
+	var given failure
 	if err := json.Unmarshal(body, &given); err != nil {
 		return fault.New(fault.Malformed, `want {"retry": true or false, "after": seconds, "reason": "text for the operator"}`)
 	}

@@ -5,16 +5,18 @@ package openapi
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Security of an Operation.
+// Security of an Operation: schemes of the document, each with the scopes that are needed after a colon, and alternatives
+// behind a bar: "bridge:send|bearer".
 const (
-	Bearer   = "bearer" // a token is needed
-	Optional = "guest"  // a token, or none
+	Bearer   = "bearer" // a token of a peer is needed
+	Optional = "guest"  // a token of a peer, or none
 )
 
 // Operation is one method at one path.
@@ -24,28 +26,57 @@ type Operation struct {
 	Tag      string
 	Summary  string
 	Security string
-	Query    []string // names of parameters; a "!" at the end marks one that is needed
+	Query    []string // names of parameters; "!" at the end marks one that is needed, ":integer" before it another type than text
 	Headers  []string // likewise
-	Request  any      // a value of the body's type; nil = no body
+	Request  any      // a value of the body's type, and its example unless it is zero; nil = no body
+	Partial  bool     // the body may be left out
 	Media    string   // of the body; empty = application/json
-	Response any      // a value of the answer's type; nil = 204
+	Response any      // a value of the answer's type, and its example unless it is zero; nil = 204
 	Status   int      // of a success; 0 = 200, or 204 without Response
+	Also     []int    // other statuses of successes, with the same answer; 204 has none
+	Errors   []int    // statuses of errors beside those that every operation of its kind can have
 	Stream   bool     // the answer can be an event stream
+	Events   []Event  // of that stream
 	Error    any      // a value of the type of errors; nil = that of the document
+}
+
+// Event is one kind of server-sent event.
+type Event struct {
+	Name    string // empty = message
+	Summary string
+	Data    any // a value of the type of its data
+}
+
+// Scheme is a way to prove who calls.
+type Scheme struct {
+	Header      string // empty = a bearer token
+	Description string
 }
 
 // Info heads a document.
 type Info struct {
 	Title, Version, Description, Server string
-	Error                               any // a value of the type of errors
+	Error                               any               // a value of the type of errors
+	Schemes                             map[string]Scheme // beside Bearer
+	Parameters                          map[string]string // what parameters mean, by name
+	Foreign                             map[reflect.Type]Foreign
 }
 
 type object = map[string]any
 
+// writer writes one document.
+type writer struct {
+	info      Info
+	types     *schemas
+	responses object // of errors
+}
+
 // Document writes the operations, ordered by path and method, as indented JSON.
 func Document(info Info, operations []Operation) ([]byte, error) {
-	types := newSchemas()
+	w := writer{info: info, types: newSchemas(info.Foreign), responses: object{}}
 	paths := object{}
+	operations = slices.Clone(operations)
+	slices.SortFunc(operations, func(a, b Operation) int { return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method) })
 	for _, operation := range operations {
 		path := strings.ReplaceAll(operation.Path, "/*", "/{rest}")
 		methods, _ := paths[path].(object)
@@ -53,21 +84,31 @@ func Document(info Info, operations []Operation) ([]byte, error) {
 			methods = object{}
 			paths[path] = methods
 		}
-		methods[strings.ToLower(operation.Method)] = write(operation, info, types)
+		methods[strings.ToLower(operation.Method)] = w.operation(operation)
 	}
 	document := object{
-		"openapi": "3.1.0",
-		"info":    object{"title": info.Title, "version": info.Version, "description": info.Description, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"}},
-		"servers": []any{object{"url": info.Server}},
-		"paths":   paths,
-		"tags":    tags(operations),
-		"components": object{
-			"schemas":         types.named,
-			"securitySchemes": object{"bearer": object{"type": "http", "scheme": "bearer"}},
-		},
+		"openapi":           "3.1.0",
+		"jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+		"info":              object{"title": info.Title, "version": info.Version, "description": info.Description, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+		"servers":           []any{object{"url": info.Server}},
+		"paths":             paths,
+		"tags":              tags(operations),
+		"components":        object{"schemas": w.types.named, "responses": w.responses, "securitySchemes": w.schemes()},
 	}
 	body, err := json.MarshalIndent(document, "", "  ")
 	return append(body, '\n'), err
+}
+
+func (w *writer) schemes() object {
+	list := object{Bearer: object{"type": "http", "scheme": "bearer"}}
+	for name, scheme := range w.info.Schemes {
+		written := object{"type": "http", "scheme": "bearer", "description": scheme.Description}
+		if scheme.Header != "" {
+			written = object{"type": "apiKey", "in": "header", "name": scheme.Header, "description": scheme.Description}
+		}
+		list[name] = written
+	}
+	return list
 }
 
 func tags(operations []Operation) []any {
@@ -87,17 +128,21 @@ func tags(operations []Operation) []any {
 
 var parameter = regexp.MustCompile(`\{([^}:]+)[^}]*\}`)
 
-func write(operation Operation, info Info, types *schemas) object {
+func (w *writer) operation(operation Operation) object {
 	written := object{
 		"operationId": identifier(operation), "summary": operation.Summary, "tags": []any{operation.Tag},
-		"responses": responses(operation, info, types), "security": security(operation.Security),
+		"responses": w.answers(operation), "security": security(operation.Security),
 	}
 	var parameters []any
 	for _, match := range parameter.FindAllStringSubmatch(operation.Path, -1) {
-		parameters = append(parameters, object{"name": match[1], "in": "path", "required": true, "schema": object{"type": "string"}})
+		parameters = append(parameters, w.parameter("path", match[1]+"!"))
 	}
-	parameters = append(parameters, named("query", operation.Query)...)
-	parameters = append(parameters, named("header", operation.Headers)...)
+	for _, name := range operation.Query {
+		parameters = append(parameters, w.parameter("query", name))
+	}
+	for _, name := range operation.Headers {
+		parameters = append(parameters, w.parameter("header", name))
+	}
 	if len(parameters) > 0 {
 		written["parameters"] = parameters
 	}
@@ -106,51 +151,40 @@ func write(operation Operation, info Info, types *schemas) object {
 		if media == "" {
 			media = "application/json"
 		}
-		written["requestBody"] = object{"required": true, "content": object{media: object{"schema": types.of(operation.Request)}}}
+		written["requestBody"] = object{"required": !operation.Partial, "content": object{media: w.body(operation.Request)}}
 	}
 	return written
 }
 
-func named(where string, names []string) (list []any) {
-	for _, name := range names {
-		name, needed := strings.CutSuffix(name, "!")
-		list = append(list, object{"name": name, "in": where, "required": needed, "schema": object{"type": "string"}})
+func (w *writer) parameter(where, written string) object {
+	written, needed := strings.CutSuffix(written, "!")
+	name, kind, typed := strings.Cut(written, ":")
+	if !typed {
+		kind = "string"
 	}
-	return list
+	described := object{"name": name, "in": where, "required": needed, "schema": object{"type": kind}}
+	if about := w.info.Parameters[name]; about != "" {
+		described["description"] = about
+	}
+	return described
 }
 
-func security(kind string) []any {
-	switch kind {
-	case Bearer:
-		return []any{object{"bearer": []any{}}}
-	case Optional:
-		return []any{object{"bearer": []any{}}, object{}}
-	}
-	return []any{}
-}
-
-func responses(operation Operation, info Info, types *schemas) object {
-	failure := info.Error
-	if operation.Error != nil {
-		failure = operation.Error
-	}
-	list := object{"default": object{"description": "An error.", "content": object{"application/json": object{"schema": types.of(failure)}}}}
-	status := operation.Status
-	if operation.Response == nil {
-		if status == 0 {
-			status = http.StatusNoContent
+func security(written string) []any {
+	list := []any{}
+	for alternative := range strings.SplitSeq(written, "|") {
+		scheme, scopes, _ := strings.Cut(alternative, ":")
+		needed := []any{}
+		for scope := range strings.FieldsFuncSeq(scopes, func(char rune) bool { return char == ',' }) {
+			needed = append(needed, scope)
 		}
-		list[strconv.Itoa(status)] = object{"description": http.StatusText(status)}
-		return list
+		switch scheme {
+		case "":
+		case Optional:
+			list = append(list, object{Bearer: needed}, object{})
+		default:
+			list = append(list, object{scheme: needed})
+		}
 	}
-	if status == 0 {
-		status = http.StatusOK
-	}
-	content := object{"application/json": object{"schema": types.of(operation.Response)}}
-	if operation.Stream {
-		content["text/event-stream"] = object{"schema": object{"type": "string"}}
-	}
-	list[strconv.Itoa(status)] = object{"description": http.StatusText(status), "content": content}
 	return list
 }
 
@@ -165,3 +199,7 @@ func identifier(operation Operation) string {
 	}
 	return name.String()
 }
+
+func text(status int) string { return strconv.Itoa(status) }
+
+func statusText(status int) string { return http.StatusText(status) + "." }

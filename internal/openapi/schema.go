@@ -12,11 +12,20 @@ import (
 
 // schemas are the JSON Schemas of Go types as encoding/json writes them (draft 2020-12).
 type schemas struct {
-	named object
-	names map[reflect.Type]string
+	named   object
+	names   map[reflect.Type]string
+	foreign map[reflect.Type]Foreign
 }
 
-func newSchemas() *schemas { return &schemas{named: object{}, names: map[reflect.Type]string{}} }
+// Foreign is a type that writes itself and has a JSON Schema.
+type Foreign struct {
+	File   string // by which other schemas refer to it
+	Schema []byte
+}
+
+func newSchemas(foreign map[reflect.Type]Foreign) *schemas {
+	return &schemas{named: object{}, names: map[reflect.Type]string{}, foreign: foreign}
+}
 
 var (
 	marshaler     = reflect.TypeFor[json.Marshaler]()
@@ -28,6 +37,9 @@ var (
 func (s *schemas) of(value any) object { return s.schema(reflect.TypeOf(value)) }
 
 func (s *schemas) schema(t reflect.Type) object {
+	if _, is := s.foreign[t]; is {
+		return s.reference(t)
+	}
 	switch {
 	case t == timeType:
 		return object{"type": "string", "format": "date-time"}
@@ -68,6 +80,9 @@ func (s *schemas) plain(t reflect.Type) object {
 	case reflect.String:
 		return object{"type": "string"}
 	case reflect.Pointer:
+		if t.Elem().Kind() == reflect.Pointer { // told, and null
+			return object{"anyOf": []any{s.schema(t.Elem()), object{"type": "null"}}}
+		}
 		return s.schema(t.Elem())
 	case reflect.Map:
 		return object{"type": "object", "additionalProperties": s.schema(t.Elem())}
@@ -94,9 +109,54 @@ func (s *schemas) reference(t reflect.Type) object {
 		}
 		s.names[t] = name
 		s.named[name] = object{} // types may hold themselves
-		s.named[name] = s.fields(t)
+		if foreign, is := s.foreign[t]; is {
+			s.named[name] = s.adopt(name, foreign)
+		} else {
+			s.named[name] = s.fields(t)
+		}
 	}
 	return object{"$ref": "#/components/schemas/" + name}
+}
+
+// adopt takes a JSON Schema among the components. What it refers to is there, too.
+func (s *schemas) adopt(name string, foreign Foreign) any {
+	var schema object
+	if err := json.Unmarshal(foreign.Schema, &schema); err != nil {
+		panic(err) // a schema of ours
+	}
+	delete(schema, "$schema")
+	return s.refer(schema, name)
+}
+
+// refer rewrites the references of a schema.
+func (s *schemas) refer(value any, name string) any {
+	switch value := value.(type) {
+	case object:
+		for member, inner := range value {
+			value[member] = s.refer(inner, name)
+			if text, is := inner.(string); is && member == "$ref" {
+				value[member] = s.target(text, name)
+			}
+		}
+	case []any:
+		for i := range value {
+			value[i] = s.refer(value[i], name)
+		}
+	}
+	return value
+}
+
+func (s *schemas) target(reference, name string) string {
+	file, place, _ := strings.Cut(reference, "#")
+	if file == "" {
+		return "#/components/schemas/" + name + place
+	}
+	for t, foreign := range s.foreign {
+		if foreign.File == file {
+			return s.reference(t)["$ref"].(string) + place
+		}
+	}
+	return reference
 }
 
 func (s *schemas) fields(t reflect.Type) object {

@@ -1,0 +1,291 @@
+package bridge
+
+import (
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+// The documents of the routes, for the description of the API. Handlers read and write them member by member, because the
+// runtime contract forgives more than a type does; the tests hold both to each other.
+
+// RunMessage is one line of an answer.
+type RunMessage struct {
+	Role    string `json:"role"` // assistant
+	Content string `json:"content"`
+}
+
+// RunAnswer is a run, with its answer as soon as there is one.
+type RunAnswer struct {
+	RunID          string            `json:"run_id"`
+	SessionID      string            `json:"session_id"`
+	Agent          string            `json:"agent"`
+	Status         string            `json:"status"`
+	Completed      bool              `json:"completed"` // the agent has nothing more to ask
+	StartedAt      string            `json:"started_at"`
+	UpdatedAt      string            `json:"updated_at"`
+	Metadata       map[string]any    `json:"metadata"`
+	ConnectorID    string            `json:"connector_id,omitempty"`
+	ConversationID string            `json:"external_conversation_id,omitempty"`
+	MessageID      string            `json:"external_message_id,omitempty"`
+	Reply          *string           `json:"reply,omitempty"`
+	Messages       []RunMessage      `json:"messages,omitempty"`
+	Parts          []normalized.Part `json:"parts,omitempty"`    // where the text cannot carry the answer whole
+	QueueID        string            `json:"queue_id,omitempty"` // of the item that holds the answer
+	Duplicate      bool              `json:"duplicate,omitempty"`
+	Cancelled      *bool             `json:"cancelled,omitempty"`
+	QueuedID       string            `json:"queued_message_id,omitempty"` // of a message that was queued in a session
+	Position       int               `json:"position,omitempty"`          // of that message; 1 = the next
+}
+
+// ConnectorAnswer is the run of a message of a connector, or why there is none.
+type ConnectorAnswer struct {
+	Status         string            `json:"status"`         // of the run, or skipped
+	Code           string            `json:"code,omitempty"` // why it is skipped
+	RunID          string            `json:"run_id,omitempty"`
+	SessionID      string            `json:"session_id,omitempty"`
+	Agent          string            `json:"agent,omitempty"`
+	Completed      *bool             `json:"completed,omitempty"`
+	StartedAt      string            `json:"started_at,omitempty"`
+	UpdatedAt      string            `json:"updated_at,omitempty"`
+	Metadata       map[string]any    `json:"metadata,omitempty"`
+	ConnectorID    string            `json:"connector_id,omitempty"`
+	ConversationID string            `json:"external_conversation_id,omitempty"`
+	MessageID      string            `json:"external_message_id,omitempty"`
+	Reply          *string           `json:"reply,omitempty"` // for who waits; otherwise it goes its own way
+	Messages       []RunMessage      `json:"messages,omitempty"`
+	Parts          []normalized.Part `json:"parts,omitempty"`
+	QueueID        string            `json:"queue_id,omitempty"`
+	Duplicate      bool              `json:"duplicate,omitempty"`
+}
+
+// RunEventView is a row of a run's timeline.
+type RunEventView struct {
+	ID        string         `json:"id"`
+	Type      string         `json:"type"` // run_started, run_updated, cancel_requested or run_finished
+	CreatedAt string         `json:"created_at"`
+	Message   string         `json:"message,omitempty"`
+	Metadata  map[string]any `json:"metadata"`
+}
+
+// RunEventPage is a run with a page of its events.
+type RunEventPage struct {
+	RunAnswer
+
+	Events  []RunEventView `json:"events"`
+	Cursor  string         `json:"cursor"`
+	HasMore bool           `json:"has_more"`
+}
+
+// StreamText is the data of the events delta and status, and of restarted, which has none.
+type StreamText struct {
+	Text   string `json:"text,omitempty"`
+	Status string `json:"status,omitempty"`
+}
+
+// SessionView is a session.
+type SessionView struct {
+	SessionID      string `json:"session_id"`
+	Agent          string `json:"agent"`
+	Title          string `json:"title"`
+	CreatedAt      string `json:"created_at"`
+	UpdatedAt      string `json:"updated_at"`
+	ConnectorID    string `json:"connector_id,omitempty"`
+	ConversationID string `json:"external_conversation_id,omitempty"`
+	Imported       int    `json:"imported_messages,omitempty"`
+	Owner          string `json:"owner,omitempty"` // for operators
+	LastRunID      string `json:"last_run_id,omitempty"`
+	Status         string `json:"status,omitempty"` // of the last run
+}
+
+// SessionPage is a page of sessions, newest update first.
+type SessionPage struct {
+	Sessions []SessionView `json:"sessions"`
+	Cursor   string        `json:"cursor"`
+	HasMore  bool          `json:"has_more"`
+}
+
+// SessionLine is a message as clients show it.
+type SessionLine struct {
+	Role      string `json:"role"`
+	Content   string `json:"content"`
+	Type      string `json:"type"`
+	CreatedAt string `json:"created_at"`
+}
+
+// SessionLines are the newest messages of a session, oldest of them first.
+type SessionLines struct {
+	SessionID string        `json:"session_id"`
+	Agent     string        `json:"agent"`
+	Messages  []SessionLine `json:"messages"`
+	Total     int           `json:"total"`
+}
+
+// SessionBody begins a session.
+type SessionBody struct {
+	Agent     string `json:"agent"`
+	SessionID string `json:"session_id,omitempty"`
+	Title     string `json:"title,omitempty"`
+}
+
+// TitleBody renames a session.
+type TitleBody struct {
+	Title string `json:"title"`
+}
+
+// SessionDeleted says that a session is gone.
+type SessionDeleted struct {
+	SessionID string `json:"session_id"`
+	Deleted   bool   `json:"deleted"`
+}
+
+// CancelBody may name the session of a run that is to end.
+type CancelBody struct {
+	SessionID string `json:"session_id,omitempty"`
+}
+
+// MessageBody is a message of a program: what it says, where it comes from, and whether the answer is waited for.
+type MessageBody struct {
+	Message        string         `json:"message"`
+	Agent          string         `json:"agent,omitempty"`      // needed without session
+	SessionID      string         `json:"session_id,omitempty"` // or the outside conversation
+	Title          string         `json:"title,omitempty"`      // of a session that it begins
+	ConnectorID    string         `json:"connector_id,omitempty"`
+	Provider       string         `json:"external_provider,omitempty"`
+	ConversationID string         `json:"external_conversation_id,omitempty"`
+	MessageID      string         `json:"external_message_id,omitempty"` // tells a repeat
+	SenderID       string         `json:"sender_id,omitempty"`
+	SenderName     string         `json:"sender_name,omitempty"`
+	RoomKind       string         `json:"room_kind,omitempty"`
+	Attachments    []any          `json:"attachments,omitempty"`
+	Context        map[string]any `json:"client_context,omitempty"`
+	Wait           any            `json:"wait,omitempty"` // true, seconds, or a time such as 20s
+}
+
+// ConnectorBody is a message of another messenger.
+type ConnectorBody struct {
+	Text           string              `json:"text"`
+	Agent          string              `json:"agent,omitempty"` // empty = the connector's first
+	ConnectorID    string              `json:"connector_id,omitempty"`
+	Provider       string              `json:"external_provider,omitempty"`
+	ConversationID string              `json:"external_conversation_id"`
+	MessageID      string              `json:"external_message_id"`
+	SenderID       string              `json:"sender_id"`
+	SenderName     string              `json:"sender_name,omitempty"`
+	RoomKind       string              `json:"room_kind,omitempty"`
+	FromSelf       bool                `json:"from_self,omitempty"`
+	Title          string              `json:"title,omitempty"`
+	Attachments    []any               `json:"attachments,omitempty"`
+	Context        map[string]any      `json:"client_context,omitempty"`
+	Evidence       []identity.Evidence `json:"evidence,omitempty"` // signed by others
+	Capabilities   map[string]any      `json:"recipient_capabilities,omitempty"`
+	Metadata       map[string]any      `json:"metadata,omitempty"`
+	Wait           any                 `json:"wait,omitempty"`
+}
+
+// ClientBody registers the client of a token.
+type ClientBody struct {
+	ClientID    string         `json:"client_id,omitempty"` // that of the token; operators name one
+	ConnectorID string         `json:"connector_id,omitempty"`
+	CallbackURL string         `json:"callback_url,omitempty"`
+	Secret      string         `json:"callback_secret,omitempty"` // 16 to 512 bytes; one is made where there is none
+	Context     map[string]any `json:"context,omitempty"`
+}
+
+// ClientView is a registered client.
+type ClientView struct {
+	ClientID     string         `json:"client_id"`
+	ConnectorID  *string        `json:"connector_id"`
+	CallbackURL  *string        `json:"callback_url"`
+	Context      map[string]any `json:"context"`
+	RegisteredAt string         `json:"registered_at"`
+	Secret       string         `json:"callback_secret,omitempty"` // told once, when it was made here
+}
+
+// ItemBody is an item that a program puts into a queue.
+type ItemBody struct {
+	QueueID     string         `json:"queue_id,omitempty"` // an item of this id is queued once
+	ClientID    string         `json:"client_id,omitempty"`
+	ConnectorID string         `json:"connector_id,omitempty"`
+	Agent       string         `json:"agent"`
+	SessionID   string         `json:"session_id,omitempty"`
+	Role        string         `json:"role,omitempty"` // assistant, system or tool
+	Content     string         `json:"content"`
+	Completed   *bool          `json:"completed,omitempty"`
+	CreatedAt   string         `json:"created_at,omitempty"`
+	Metadata    map[string]any `json:"metadata,omitempty"`
+}
+
+// ItemView is an item of a queue.
+type ItemView struct {
+	QueueID     string         `json:"queue_id"`
+	ClientID    string         `json:"client_id"`
+	ConnectorID *string        `json:"connector_id"`
+	Agent       string         `json:"agent"`
+	SessionID   *string        `json:"session_id"`
+	Role        string         `json:"role"`
+	Content     string         `json:"content"`
+	Completed   bool           `json:"completed"`
+	CreatedAt   string         `json:"created_at"`
+	Delivery    string         `json:"delivery_status"` // pending, delivered or failed, by callback
+	Metadata    map[string]any `json:"metadata"`
+}
+
+// ItemList is what waits for a client.
+type ItemList struct {
+	ClientID string     `json:"client_id"`
+	Items    []ItemView `json:"items"`
+}
+
+// AckBody names the items that a client has.
+type AckBody struct {
+	ClientID string   `json:"client_id,omitempty"`
+	QueueIDs []string `json:"queue_ids"`
+}
+
+// Acked says how many items were acknowledged.
+type Acked struct {
+	ClientID string `json:"client_id"`
+	Acked    int    `json:"acked"`
+}
+
+// ImportBody is what an import brings: one conversation, or several.
+type ImportBody struct {
+	Format         string            `json:"format,omitempty"` // agent-framework
+	SessionID      string            `json:"session_id,omitempty"`
+	Agent          string            `json:"agent,omitempty"`
+	Title          string            `json:"title,omitempty"`
+	ConnectorID    string            `json:"connector_id,omitempty"`
+	ConversationID string            `json:"external_conversation_id,omitempty"`
+	Messages       []map[string]any  `json:"messages,omitempty"`
+	Conversations  []ExportView      `json:"conversations,omitempty"`
+	SessionMap     map[string]string `json:"session_map,omitempty"`
+}
+
+// ExportView is an exported conversation, as import takes it.
+type ExportView struct {
+	Format         string           `json:"format"`
+	SessionID      string           `json:"session_id"`
+	Agent          string           `json:"agent"`
+	Title          string           `json:"title,omitempty"`
+	ConnectorID    string           `json:"connector_id,omitempty"`
+	ConversationID string           `json:"external_conversation_id,omitempty"`
+	Messages       []map[string]any `json:"messages"`
+}
+
+// ImportedSession is a session of an import.
+type ImportedSession struct {
+	SessionView
+
+	Created bool `json:"created"` // false = it was there
+}
+
+// ImportAnswer is what an import did.
+type ImportAnswer struct {
+	Sessions   []ImportedSession `json:"sessions"`
+	SessionMap int               `json:"session_map"` // rows
+}
+
+// EvidenceBody proves who asks, where no secret does.
+type EvidenceBody struct {
+	Evidence []identity.Evidence `json:"evidence,omitempty"` // about the path
+}
