@@ -113,6 +113,50 @@ func TestRepeatedFollowsAndBlocksLeaveOneRow(t *testing.T) {
 	}
 }
 
+// TestLongIDs: ids of nearly any length that an address may have are taken.
+func TestLongIDs(t *testing.T) {
+	r := newRig(t)
+	long := "l" + strings.Repeat("o", 1500) + "ng"
+	r.remote.addActor(long, aliceKey(), nil)
+	follow := r.simple("Follow", r.base+"/agents/echo")
+	follow["actor"], follow["id"] = r.remote.actor(long), r.remote.base+"/"+strings.Repeat("x", 1500)
+	d := r.deliver(follow)
+	d.keyID = r.remote.actor(long) + "#main-key"
+	r.want(d.sign(), http.StatusAccepted, "")
+	if !r.state.has(followerNamespace+"echo", r.remote.actor(long)) {
+		t.Error("does not follow")
+	}
+	undo := r.simple("Undo", follow)
+	undo["actor"], undo["id"] = follow["actor"], follow["id"].(string)+"/undo"
+	d = r.deliver(undo)
+	d.keyID = r.remote.actor(long) + "#main-key"
+	r.want(d.sign(), http.StatusAccepted, "")
+	d = r.deliver(follow)
+	d.keyID = r.remote.actor(long) + "#main-key"
+	r.want(d.sign(), http.StatusAccepted, "")
+	if r.state.has(followerNamespace+"echo", r.remote.actor(long)) {
+		t.Error("a captured Follow took effect again")
+	}
+}
+
+// TestToldOnceWhateverTheNameOfTheServer: an announced activity has a long id, and its row a short namespace.
+func TestToldOnceWhateverTheNameOfTheServer(t *testing.T) {
+	r := newRig(t)
+	job := laterJob{
+		Kind: jobActivity, Agent: "echo", Actor: r.remote.actor("alice"), Inbox: r.remote.actor("alice") + "/inbox",
+		Activity: []byte("{}"), Once: "https://" + strings.Repeat("long.", 40) + "example/agents/echo#updates/1764000000000",
+	}
+	payload := must(encode(job))
+	for range 2 {
+		if err := r.adapter.SendActivity(t.Context(), string(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(r.remote.arrivals()); n != 1 {
+		t.Errorf("sent %d times", n)
+	}
+}
+
 func TestFollowOfSomethingElse(t *testing.T) {
 	r := newRig(t)
 	for _, object := range []any{"https://elsewhere.example/users/x", r.base + "/agents/nobody", nil, map[string]any{}} {

@@ -2,6 +2,8 @@ package activitypub
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"time"
 
@@ -9,10 +11,10 @@ import (
 )
 
 const (
-	toldNamespace = "activitypub.told." // + activity id: inbox → empty
-	toldLife      = 14 * 24 * time.Hour
-	recentPeers   = 30 * 24 * time.Hour
-	peerPage      = 100
+	toldPrefix  = "activitypub.told." // + hash of the activity's id: inbox → empty
+	toldLife    = 14 * 24 * time.Hour
+	recentPeers = 30 * 24 * time.Hour
+	peerPage    = 100
 )
 
 // Recent knows where something was delivered lately.
@@ -115,6 +117,12 @@ func (a *Adapter) peerInboxes(ctx context.Context, job *laterJob) (places []dest
 		job.Peers = nil
 	}
 	return places, nil
+}
+
+// toldNamespace names the inboxes that have an announced activity. Ids are longer than a namespace may be.
+func toldNamespace(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return toldPrefix + hex.EncodeToString(sum[:16])
 }
 
 func addLater(list []Later, partition string, job laterJob) ([]Later, error) {

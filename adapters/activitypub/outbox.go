@@ -95,13 +95,13 @@ func (a *Adapter) sendStored(ctx context.Context, job laterJob, attempt int) err
 		return err
 	}
 	if job.Once != "" {
-		if _, told, err := a.options.State.Get(ctx, toldNamespace+job.Once, job.Inbox); err != nil || told {
+		if _, told, err := a.options.State.Get(ctx, toldNamespace(job.Once), job.Inbox); err != nil || told {
 			return err
 		}
 	}
 	_, err := a.post(ctx, parcel{agent: job.Agent, actor: job.Actor, inbox: job.Inbox, body: job.Activity, attempt: attempt, shared: job.Shared})
 	if err == nil && job.Once != "" {
-		_ = a.options.State.Put(ctx, toldNamespace+job.Once, job.Inbox, []byte("{}"), a.now().Add(toldLife))
+		_ = a.options.State.Put(ctx, toldNamespace(job.Once), job.Inbox, []byte("{}"), a.now().Add(toldLife))
 	}
 	return err
 }

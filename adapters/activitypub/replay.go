@@ -42,5 +42,10 @@ func (a *Adapter) done(ctx context.Context, in *incoming) error {
 	return a.options.State.Put(ctx, doneNamespace, doneKey(in), []byte("1"), a.now().Add(doneLife))
 }
 
-// doneKey has the actor in it, so that nobody can use up somebody else's id.
-func doneKey(in *incoming) string { return in.actor + " " + in.id }
+// doneKey has the actor in it, so that nobody can use up somebody else's id. What is too long for a key is hashed.
+func doneKey(in *incoming) string {
+	if len(in.actor)+1+len(in.id) > maxIRIBytes {
+		return ownKeyOf(in.id, in.actor)
+	}
+	return in.actor + " " + in.id
+}

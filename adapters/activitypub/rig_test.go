@@ -92,6 +92,9 @@ func (s *rows) Get(_ context.Context, namespace, key string) ([]byte, bool, erro
 func (s *rows) Put(_ context.Context, namespace, key string, value []byte, _ time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(namespace) > 128 || len(key) > 2048 { // as the store
+		return fault.InField("key", "is longer than 2048 bytes")
+	}
 	if s.err == nil {
 		s.data[namespace+"\x00"+key] = value
 	}
