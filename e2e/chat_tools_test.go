@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"inbox/e2e/instance"
@@ -106,6 +109,47 @@ func TestChatClientExecutesATool(t *testing.T) {
 			t.Errorf("another result for the same call: %+v", again)
 		}
 		if rows := s.rows(); rows["turns"] != 2 || rows["replies"] != 2 || rows["tool_requests"] != 1 {
+			t.Errorf("rows %v", rows)
+		}
+	})
+}
+
+// TestResultOfAChatClientOutlivesACrash: the server dies after it took the result and before it answered. The client sends it
+// again, and there is one answer.
+func TestResultOfAChatClientOutlivesACrash(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		heard, dead := make(chan struct{}, 8), make(chan struct{})
+		provider := startModel(t, func(request modelRequest) string {
+			for _, message := range request.Messages {
+				if strings.Contains(string(message), `"role":"tool"`) {
+					heard <- struct{}{}
+					<-dead
+				}
+			}
+			return looksUp(request)
+		})
+		letGo := sync.OnceFunc(func() { close(dead) })
+		t.Cleanup(letGo) // before the provider ends
+		s := start(t, instance.Settings{Database: database, Lease: "1s", Agents: shelf(provider, "1h", `unverified = "answer"`) + "asker = true\n"})
+		paused := s.chatTask("", saying("", "is there milk"))
+		result := resulting(paused.Result.SessionID, paused.Result.Metadata.Inbox.ToolCalls[0].ToolCallID, "client/look_up", inStock)
+		body := jsonOf(jsonObject{"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": result})
+		lost := make(chan struct{})
+		go func() {
+			defer close(lost)
+			response, err := http.Post(s.URL()+"/v1/agent/memory", "application/json", bytes.NewReader(body))
+			if err == nil {
+				_ = response.Body.Close()
+			}
+		}()
+		<-heard
+		s.killed()
+		letGo()
+		<-lost
+		if done := s.chatTask("", result); done.Result.ID != paused.Result.ID || !strings.Contains(done.text(), "Yes, there are three.") {
+			t.Errorf("the run ends as %+v", done)
+		}
+		if rows := s.rows(); rows["turns"] != 1 || rows["replies"] != 1 || rows["tool_requests"] != 1 {
 			t.Errorf("rows %v", rows)
 		}
 	})
