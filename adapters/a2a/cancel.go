@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
@@ -31,12 +32,17 @@ func (h *handler) cancel(ctx context.Context, c *call, id a2a.TaskID) (*task, er
 	if !interrupted(t.state()) {
 		return nil, notCancelable()
 	}
-	claimed, err := h.claimCancellation(ctx, t.last().ID)
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	claimed, err := h.claimCancellation(ctx, t.last().ID, at)
 	if err != nil {
 		return nil, err
 	}
 	if !claimed {
 		return nil, notCancelable()
+	}
+	// The task is cancelled by its claim. Should the process die here, only lists and webhooks have missed it.
+	if err := h.options.Runs.GiveUp(context.WithoutCancel(ctx), t.last().ID, "the sender cancelled the task", at); err != nil {
+		return nil, err
 	}
 	return h.load(ctx, c.owner, id)
 }

@@ -316,6 +316,17 @@ func (e *engine) Cancel(_ context.Context, id, reason string) (exchange.TurnReco
 	return *turn, nil
 }
 
+func (e *engine) GiveUp(_ context.Context, id, reason string, at time.Time) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !exchange.Terminal(e.turns[id].State) {
+		return fault.New(fault.Conflict, "the turn has not ended")
+	}
+	e.move(id, e.turns[id].State, reason)
+	e.turns[id].UpdatedAt = at
+	return nil
+}
+
 func (e *engine) Follow(ctx context.Context, id string, after int64) iter.Seq2[exchange.Event, error] {
 	return func(yield func(exchange.Event, error) bool) {
 		for {

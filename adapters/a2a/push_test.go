@@ -178,6 +178,27 @@ func TestWebhookIsTold(t *testing.T) {
 	}
 }
 
+// TestCancelledQuestionIsToldAndListed: a task that asked its owner and was given up is the newest, and its webhook hears.
+func TestCancelledQuestionIsToldAndListed(t *testing.T) {
+	b, table, hook := pushing(t)
+	b.engine.agent = asking
+	task := b.registered(hook)
+	turn := b.engine.newestTurn()
+	b.rpc(b.ada, "SendMessage", `{"message":`+hello("m2")+`}`)
+	at := b.rpc(b.ada, "CancelTask", `{"id":"`+task+`"}`).text(t, "result.status.timestamp")
+	listed := b.rpc(b.ada, "ListTasks", `{"statusTimestampAfter":"`+at+`"}`)
+	if listed.text(t, "result.tasks.0.id") != task || listed.text(t, "result.tasks.0.status.state") != "TASK_STATE_CANCELED" {
+		t.Errorf("since %s: %s", at, listed.body)
+	}
+	change := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: turn, State: exchange.StateAnswered, At: time.Now()}
+	if err := b.adapter.Notify(t.Context(), change, false); err != nil {
+		t.Fatal(err)
+	}
+	if len(hook.bodies) != 1 || !strings.Contains(hook.bodies[0], `"TASK_STATE_CANCELED"`) {
+		t.Errorf("told %v", hook.bodies)
+	}
+}
+
 func TestWebhookThatFails(t *testing.T) {
 	b, table, hook := pushing(t)
 	b.registered(hook)

@@ -50,6 +50,8 @@ type Runs interface {
 	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
 	// Cancel ends a turn without answer; fault.Conflict when it ended already.
 	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
+	// GiveUp tells of a turn that ended with a question that its owner wants no more of it.
+	GiveUp(ctx context.Context, turnID, reason string, at time.Time) error
 	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
 	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
 }

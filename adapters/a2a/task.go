@@ -119,8 +119,8 @@ func (a *Adapter) release(ctx context.Context, turnID string) {
 }
 
 // claimCancellation gives up an interrupted task whose turn has ended.
-func (a *Adapter) claimCancellation(ctx context.Context, turnID string) (bool, error) {
-	value := claimCancel + time.Now().UTC().Format(time.RFC3339Nano)
+func (a *Adapter) claimCancellation(ctx context.Context, turnID string, at time.Time) (bool, error) {
+	value := claimCancel + at.Format(time.RFC3339Nano)
 	_, inserted, err := a.options.Claims.PutIfAbsent(ctx, claimSpace, turnID, []byte(value), time.Time{})
 	return inserted, err
 }

@@ -9,6 +9,26 @@ import (
 	"inbox/internal/fault"
 )
 
+// GiveUp notes on a turn that has ended, with a question to its asker, that they want no more of it: what becomes of it is
+// the adapter's, here its row is new again in lists and whoever watches it is told. Conflict when it has not ended.
+func (s *Service) GiveUp(ctx context.Context, turnID, reason string, at time.Time) error {
+	turn, err := s.options.Store.Turn(ctx, turnID)
+	if err != nil {
+		return err
+	}
+	if !exchange.Terminal(turn.State) {
+		return fault.Newf(fault.Conflict, "the turn is %s", turn.State)
+	}
+	err = s.options.Store.InTx(ctx, func(tx Tx) error {
+		_, err := tx.MoveTurn(ctx, Move{ID: turnID, From: []string{turn.State}, To: turn.State, Reason: reason, At: at})
+		return err
+	})
+	if err != nil {
+		return unavailable("give turn up", err)
+	}
+	return nil
+}
+
 // Cancel ends a turn that has no answer yet; a running agent is stopped. Conflict when the turn ended already,
 // NotFound when there is none. The cancelled turn is returned.
 func (s *Service) Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error) {
