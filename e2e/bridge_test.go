@@ -213,6 +213,18 @@ func TestBridgeInATerminal(t *testing.T) {
 	if err := json.Unmarshal([]byte(say("", "--agent", "echo", "--json", "as data")), &item); err != nil || item["content"] != "as data" || !isTrue(item["completed"]) {
 		t.Errorf("the item is %v, %v", item, err)
 	}
+	for i := range 30 { // more than a page of older answers, which another program of this client will show
+		user.ask(http.MethodPost, "/v1/bridge/queue", map[string]any{"agent": "echo", "content": "older", "session_id": session, "queue_id": fmt.Sprint("older-", i)})
+	}
+	if got := say("", "--agent", "echo", "--session", session, "--json", "behind them"); !strings.Contains(got, `"content":"behind them"`) {
+		t.Errorf("behind a page of older answers the terminal shows %q", got)
+	}
+	if _, err := user.terminal("", "--agent", "echo", "--server", "agents.example", "x"); err == nil || !strings.Contains(err.Error(), "https://agents.example") {
+		t.Errorf("a server without scheme is told %v", err)
+	}
+	if _, err := user.terminal("", "--agent", "echo", "--resume", "--server", "http://127.0.0.1:1", "x"); err == nil || !strings.Contains(err.Error(), "INBOX_SERVER") {
+		t.Errorf("a server that is not there is told %v", err)
+	}
 	if _, err := (&bridgeUser{s, "inbox_wrong"}).terminal("", "--agent", "echo", "x"); err == nil || !strings.Contains(err.Error(), "inbox tokens create --bridge") {
 		t.Errorf("a wrong token is told %v", err)
 	}

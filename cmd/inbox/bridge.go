@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strings"
 
@@ -99,6 +100,9 @@ func (t *talk) connect(cmd *cobra.Command) error {
 	fill(&t.token, "INBOX_TOKEN", "")
 	if t.token == "" {
 		return usageError{fmt.Errorf("a token is needed: inbox tokens create --bridge NAME on the server, then --token or INBOX_TOKEN here\nRun '%s --help'", cmd.CommandPath())}
+	}
+	if address, err := url.Parse(t.server); err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
+		return usageError{fmt.Errorf("--server must be an address such as https://agents.example, not %q\nRun '%s --help'", t.server, cmd.CommandPath())}
 	}
 	t.client = newBridgeClient(t.server, t.token)
 	return nil

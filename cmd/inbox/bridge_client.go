@@ -26,6 +26,9 @@ const (
 // errUnreachable is every failure after which the same request may succeed.
 var errUnreachable = errors.New("the server cannot be reached")
 
+// errNoItem is that of an item which is not in the queue.
+var errNoItem = errors.New("the item is not in the queue")
+
 // rest waits before another try; false = the program ends.
 func rest(ctx context.Context) bool {
 	timer := time.NewTimer(restWait)
@@ -88,7 +91,7 @@ func (c *bridgeClient) do(ctx context.Context, method, path string, body any, ac
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
+		return nil, fmt.Errorf("%w (is it %s? --server or INBOX_SERVER says where): %w", errUnreachable, c.base, err)
 	}
 	if response.StatusCode/100 == 2 {
 		return response, nil
@@ -106,6 +109,9 @@ func refusal(response *http.Response) error {
 	_ = json.NewDecoder(io.LimitReader(response.Body, 64<<10)).Decode(&told)
 	if told.Error.Message == "" {
 		told.Error.Message = response.Status
+	}
+	if response.StatusCode == http.StatusNotFound && strings.Contains(response.Request.URL.Path, "/v1/bridge/items/") {
+		return errNoItem
 	}
 	if response.StatusCode/100 == 5 || response.StatusCode == http.StatusTooManyRequests {
 		return fmt.Errorf("%w: %s", errUnreachable, told.Error.Message)
@@ -268,26 +274,24 @@ func readEvents(from io.Reader, event func(name, id string, data []byte)) error 
 	return scanner.Err()
 }
 
-// await fetches the item of a run that has ended; it is queued a moment after the end.
+// await fetches the item of a run that has ended; it is queued a moment after the end. It is asked for by its id: many older
+// items may wait before it. The long poll between only wakes.
 func (c *bridgeClient) await(ctx context.Context, run bridgeRun) (item queueItem, err error) {
 	for range sendTries {
-		items, err := c.pending(ctx, run.Session, longPoll)
-		switch {
-		case errors.Is(err, errUnreachable):
-			if !rest(ctx) {
-				return item, err
-			}
-		case err != nil:
+		item, err = c.item(ctx, run.Queue)
+		if err == nil || errors.Is(err, errUnreachable) && !rest(ctx) || !errors.Is(err, errUnreachable) && !errors.Is(err, errNoItem) {
 			return item, err
 		}
-		for _, one := range items {
-			if one.ID == run.Queue {
-				return one, nil
-			}
-		}
-		if len(items) > 0 && !rest(ctx) { // older items of the session: another program of this client shows them
+		if items, err := c.pending(ctx, run.Session, longPoll); (err != nil || len(items) > 0) && !rest(ctx) {
 			return item, ctx.Err()
 		}
 	}
 	return item, errors.New("the answer is not in the queue yet; inbox bridge --resume shows it")
+}
+
+func (c *bridgeClient) item(ctx context.Context, id string) (item queueItem, err error) {
+	if err := c.call(ctx, http.MethodGet, "/v1/bridge/items/"+url.PathEscape(id), nil, &item.raw); err != nil {
+		return item, err
+	}
+	return item, json.Unmarshal(item.raw, &item)
 }

@@ -11,9 +11,9 @@ import (
 
 const prefix = "INBOX_"
 
-// foreign are variables with our prefix that are not settings: the path of the file, what our own tests use, and what
+// foreign are variables with our prefix that are not settings: the path of the file, what inbox bridge reads, what our own tests use, and what
 // Kubernetes sets in every container beside a service that is called "inbox".
-var foreign = regexp.MustCompile(`^INBOX_(CONFIG$|TEST_|PORT$|PORT_[0-9]|SERVICE_(HOST|PORT))`)
+var foreign = regexp.MustCompile(`^INBOX_(CONFIG$|SERVER$|TOKEN$|TEST_|PORT$|PORT_[0-9]|SERVICE_(HOST|PORT))`)
 
 type variable struct{ name, value string }
 
