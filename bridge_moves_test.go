@@ -129,3 +129,19 @@ func TestLargeAndDeepConversationsMove(t *testing.T) {
 	deeper := strings.Replace(deep, `{"a":1}`, `{"a":`+strings.Repeat(`[`, 10)+strings.Repeat(`]`, 10)+`}`, 1)
 	b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"echo","messages":[`+deeper+`]}`), http.StatusBadRequest)
 }
+
+// TestLongImportsKeepTheirBeginning continues a long conversation: the agent sees its head and its newest part.
+func TestLongImportsKeepTheirBeginning(t *testing.T) {
+	b := newBridged(t, "")
+	relay := b.token("relay")
+	var messages []string
+	for i := range 300 {
+		messages = append(messages, fmt.Sprintf(`{"type":%q,"content":"line %d"}`, []string{"user_message", "assistant_message"}[i%2], i))
+	}
+	b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"teller","session_id":"long","messages":[`+strings.Join(messages, ",")+`]}`), http.StatusOK)
+	run := b.call(relay, http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "teller", "session_id": "long", "message": "go on", "wait": true}, http.StatusOK)
+	reply := fmt.Sprint(run["reply"])
+	if !strings.HasPrefix(reply, "history: user=line 0|assistant=line 1|user=line 2") || !strings.HasSuffix(reply, "|assistant=line 299") {
+		t.Errorf("the agent sees %s", reply)
+	}
+}

@@ -5,9 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"inbox/e2e/instance"
 )
@@ -270,81 +267,4 @@ func TestConversationsMove(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestSlackConnector brings an outgoing webhook to an agent and its answer to an incoming one, by the example program.
-func TestSlackConnector(t *testing.T) {
-	posts := make(chan string, 64)
-	hooks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		posts <- string(body)
-		w.WriteHeader(http.StatusOK)
-	}))
-	t.Cleanup(hooks.Close)
-	binary := filepath.Join(t.TempDir(), "connector-slack")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Dir = filepath.Join(examplesDirectory(t), "connector-slack")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the example: %v\n%s", err, output)
-	}
-	address, err := instance.FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const secret = "a secret that only the tests know"
-	s := start(t, instance.Settings{More: fmt.Sprintf("[bridges]\nretry = [\"200ms\", \"1s\"]\n[[connectors]]\nname = \"slack\"\nsecret = %q\nagents = [\"echo\"]\ncallback_url = %q\n",
-		secret, "http://"+address+"/answers")})
-	relay := exec.Command(binary)
-	relay.Env = append(os.Environ(), "INBOX_URL="+s.URL()+"/v1/connectors/slack/messages", "INBOX_SECRET="+secret,
-		"HOOK_TOKEN=XXXXXXXXXXXXXXXXXX", "POST_URL="+hooks.URL, "LISTEN="+address)
-	output, err := relay.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := relay.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = relay.Process.Kill(); _ = relay.Wait() })
-	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	payload, err := os.ReadFile(filepath.Join(examplesDirectory(t), "connector-slack", "testdata", "slack.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	hook := func() {
-		t.Helper()
-		response, err := http.Post("http://"+address+"/hook", "application/x-www-form-urlencoded", bytes.NewReader(bytes.TrimSpace(payload)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Fatalf("the hook answered %d\n%s", response.StatusCode, tail(s.Log(), 4096))
-		}
-	}
-	for range 20 {
-		hook()
-	}
-	select {
-	case got := <-posts:
-		if !strings.Contains(got, "air-speed velocity") || !strings.Contains(got, `"channel":"C2147483705"`) {
-			t.Errorf("posted %s", got)
-		}
-	case <-time.After(patience):
-		t.Fatalf("nothing was posted\n%s", tail(s.Log(), 4096))
-	}
-	s.killed()
-	hook()
-	eventually(t, "nothing is left to deliver", func() bool {
-		left, err := s.Column(t.Context(), "SELECT state FROM deliveries WHERE state <> 'delivered'")
-		return err == nil && len(left) == 0
-	})
-	if len(posts) > 0 {
-		t.Errorf("posted again: %s", <-posts)
-	}
-	if turns, err := s.Column(t.Context(), "SELECT id FROM turns"); err != nil || len(turns) != 1 {
-		t.Errorf("%d messages were taken, %v", len(turns), err)
-	}
 }

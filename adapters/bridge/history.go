@@ -42,7 +42,22 @@ func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]no
 			history = append(history, line)
 		}
 	}
-	return history, nil
+	return ends(history), nil
+}
+
+// The engine keeps 100 messages of what was said before a turn. The beginning is among them, because the policy of histories
+// keeps the head of a thread (message contract, section 4).
+const (
+	keptMessages = 100
+	keptHead     = 4
+)
+
+// ends leaves out the middle of a long conversation.
+func ends(history []normalized.HistoricalMessage) []normalized.HistoricalMessage {
+	if len(history) <= keptMessages {
+		return history
+	}
+	return append(history[:keptHead:keptHead], history[len(history)-keptMessages+keptHead:]...)
 }
 
 // historical gives an imported message as a turn of the history. Calls of tools and their results become text: the calls

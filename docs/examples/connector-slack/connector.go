@@ -22,6 +22,11 @@ type connector struct {
 	secret string // of [[connectors]]
 	token  string // of the outgoing webhook, which every request of the messenger carries
 	post   string // incoming webhook, where answers are posted
+
+	signing string // Slack's secret of an app, which signs its events
+	bot     string // token by which the app posts, in place of an incoming webhook
+	api     string // of Slack
+
 	client *http.Client
 
 	posted posted
@@ -29,7 +34,12 @@ type connector struct {
 
 func (c *connector) routes() http.Handler {
 	routes := http.NewServeMux()
-	routes.HandleFunc("POST /hook", c.hook)
+	if c.token != "" {
+		routes.HandleFunc("POST /hook", c.hook)
+	}
+	if c.signing != "" {
+		routes.HandleFunc("POST /events", c.events)
+	}
 	routes.HandleFunc("POST /answers", c.answers)
 	return routes
 }
@@ -111,11 +121,18 @@ func (c *connector) postAnswer(r *http.Request, answer answer) error {
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, c.post, bytes.NewReader(body))
+	address := c.post
+	if c.bot != "" {
+		address = c.api + "/chat.postMessage"
+	}
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Content-Type", "application/json; charset=utf-8")
+	if c.bot != "" {
+		request.Header.Set("Authorization", "Bearer "+c.bot)
+	}
 	return c.do(request)
 }
 
@@ -125,9 +142,16 @@ func (c *connector) do(request *http.Request) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
-	said, _ := io.ReadAll(io.LimitReader(response.Body, 512))
+	said, _ := io.ReadAll(io.LimitReader(response.Body, maxBody))
 	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("%s: %s", response.Status, said)
+		return fmt.Errorf("%s: %.512s", response.Status, said)
+	}
+	var told struct {
+		OK    *bool  `json:"ok"`
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(said, &told) == nil && told.OK != nil && !*told.OK { // Slack's API refuses with status 200
+		return fmt.Errorf("slack says %s", told.Error)
 	}
 	return nil
 }

@@ -1,13 +1,16 @@
-// Connector-slack brings outgoing webhooks of Slack and Mattermost to an agent, and posts its answers by an incoming webhook.
-// It keeps nothing: the server recognises a message that comes twice, and an answer says itself where it belongs.
+// Connector-slack brings messages of Slack and Mattermost to an agent and posts its answers: as an app of Slack, by its events
+// and chat.postMessage, or by the outgoing and incoming webhooks that both products have. It keeps nothing: the server
+// recognises a message that comes twice, and an answer says itself where it belongs.
 //
 //	INBOX_URL=https://agents.example/v1/connectors/slack/messages INBOX_SECRET=… \
-//	HOOK_TOKEN=… POST_URL=https://hooks.slack.com/services/… LISTEN=127.0.0.1:9100 connector-slack
+//	SLACK_SIGNING_SECRET=… SLACK_BOT_TOKEN=xoxb-… LISTEN=127.0.0.1:9100 connector-slack
 //
-// The messenger calls /hook, the server calls /answers.
+// or, in place of the second line, HOOK_TOKEN=… POST_URL=https://hooks.slack.com/services/… for webhooks. Slack calls /events,
+// an outgoing webhook calls /hook, the server calls /answers.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +32,12 @@ func main() {
 func run() error {
 	settings := connector{
 		inbox: os.Getenv("INBOX_URL"), secret: os.Getenv("INBOX_SECRET"), token: os.Getenv("HOOK_TOKEN"), post: os.Getenv("POST_URL"),
+		signing: os.Getenv("SLACK_SIGNING_SECRET"), bot: os.Getenv("SLACK_BOT_TOKEN"), api: cmp.Or(os.Getenv("SLACK_API"), "https://slack.com/api"),
 		client: &http.Client{Timeout: 10 * time.Second},
 	}
-	if settings.inbox == "" || settings.secret == "" || settings.token == "" || settings.post == "" {
-		return errors.New("INBOX_URL, INBOX_SECRET, HOOK_TOKEN and POST_URL must be set")
+	app, webhooks := settings.signing != "" && settings.bot != "", settings.token != "" && settings.post != ""
+	if settings.inbox == "" || settings.secret == "" || app == webhooks {
+		return errors.New("INBOX_URL and INBOX_SECRET must be set, and either SLACK_SIGNING_SECRET and SLACK_BOT_TOKEN, or HOOK_TOKEN and POST_URL")
 	}
 	address := os.Getenv("LISTEN")
 	if address == "" {

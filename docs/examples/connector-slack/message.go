@@ -79,8 +79,14 @@ type answer struct {
 	} `json:"metadata"`
 }
 
-// post is the body for an incoming webhook: both messengers take it.
+// post is the body for an incoming webhook, which both messengers take, and for Slack's chat.postMessage: it goes into the
+// thread where the question was.
 func (a answer) post() map[string]string {
-	_, channel, _ := strings.Cut(a.Metadata.ConversationID, "/")
-	return map[string]string{"text": a.Content, "channel": channel}
+	_, place, _ := strings.Cut(a.Metadata.ConversationID, "/")
+	channel, thread, threaded := strings.Cut(place, "/")
+	body := map[string]string{"text": a.Content, "channel": channel}
+	if threaded {
+		body["thread_ts"] = thread
+	}
+	return body
 }
