@@ -76,17 +76,33 @@ const maxAttribution = 3
 // attribution finds the line, or the few lines of one paragraph, at the end that announce a quotation; -1 = none.
 func attribution(lines []string) int {
 	lines = trimEnd(lines)
-	joined := ""
+	joined, found, nameless := "", -1, false
 	for i := len(lines) - 1; i >= 0 && len(lines)-i <= maxAttribution && !blank(lines[i]) && !quoted(lines[i]); i-- {
-		joined = strings.TrimSpace(unmarked(lines[i]) + " " + joined)
-		if len(joined) > 600 {
-			return -1
+		line := unmarked(lines[i])
+		if found >= 0 && strings.ContainsAny(line[max(0, len(line)-1):], ".!?") {
+			break // a sentence of the sender's own
 		}
-		if announces(joined) {
+		if joined = strings.TrimSpace(line + " " + joined); len(joined) > 600 {
+			break
+		}
+		switch {
+		case !announces(joined):
+		case hasDate(joined):
 			return i
+		case found < 0 || nameless:
+			found, nameless = i, strings.HasPrefix(joined, "<")
 		}
 	}
-	return -1
+	return found // the date did not stand above
+}
+
+// hasDate looks for digits outside of addresses.
+func hasDate(line string) bool {
+	before, rest, found := strings.Cut(line, "<")
+	if found {
+		_, rest, _ = strings.Cut(rest, ">")
+	}
+	return strings.ContainsAny(before+rest, "0123456789")
 }
 
 // announcement is how clients of one language introduce a quotation: begins with one of the starts and holds one of the

@@ -72,6 +72,7 @@ func TestAnnouncementsOfManyPrograms(t *testing.T) {
 		"Op 23 nov. 2026 om 10:00 heeft Ann <ann@x.test> het volgende geschreven:", "No dia 23 de nov. de 2026, às 10:00, Ann <ann@x.test> escreveu:",
 		"Wiadomość napisana przez Ann <ann@x.test> w dniu 23 lis 2026, o godz. 10:00:", "pon., 23 lis 2026 o 10:00 Ann <ann@x.test> napisał(a):",
 		"ma 23. marrask. 2026 klo 10.00 Ann (ann@x.test) kirjoitti:", "Ann <ann@x.test> ezt írta (időpont: 2026. nov. 23., H, 10:00):",
+		"On Sat, 21 Nov 2026 at 12:00, Bo Long Name\n<bo@x.test> wrote:", "On Sat, 21 Nov 2026 at 12:00, Bo\nLong Name\n<bo@x.test> wrote:", "Bo Long Name\n<bo@x.test> wrote:", "<bo@x.test> wrote:",
 		"În lun., 23 nov. 2026 la 10:00, Ann <ann@x.test> a scris:", "пн, 23 нояб. 2026 г. в 10:00, Ann <ann@x.test>:",
 	} {
 		if got := fresh("My answer.\n\n"+line+"\n> old\n> text\n", "Re: x", true); got != "My answer." {
@@ -85,6 +86,9 @@ func TestAnnouncementsOfManyPrograms(t *testing.T) {
 		if got := fresh("My answer.\n\n"+block+"\n\nold text\n", "Re: x", true); got != "My answer." {
 			t.Errorf("%q: %q", block, got)
 		}
+	}
+	if got := fresh("My answer.\n<bo@x.test> wrote:\n> old", "Re: x", true); got != "My answer." {
+		t.Errorf("a sentence above an address: %q", got)
 	}
 	for _, own := range []string{
 		"This is what the minister wrote on the matter:", "Please look at what I have geschrieben:", "The author writes:", "I am quoting from memory:",
