@@ -156,3 +156,23 @@ func text(status, otherwise int) string {
 	}
 	return strconv.Itoa(status)
 }
+
+// TestDescriptionNotices: what the other tests hold to the document would be noticed if it were wrong.
+func TestDescriptionNotices(t *testing.T) {
+	d := describedBy(t, startServer(t).routes, true)
+	good := map[string]any{"client_id": "relay", "acked": json.Number("1")}
+	schema := d.schema("paths", "/v1/bridge/ack", "post", "responses", "200", "content", "application/json", "schema")
+	if err := schema.Validate(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(map[string]any){
+		"a member more": func(v map[string]any) { v["more"] = "x" }, "a member less": func(v map[string]any) { delete(v, "acked") },
+		"another type": func(v map[string]any) { v["acked"] = "one" }, "null": func(v map[string]any) { v["client_id"] = nil },
+	} {
+		bad := maps.Clone(good)
+		change(bad)
+		if schema.Validate(bad) == nil {
+			t.Errorf("%s is not noticed", name)
+		}
+	}
+}
