@@ -48,7 +48,7 @@ func TestWorkersLeaseApart(t *testing.T) {
 		for range 8 {
 			group.Go(func() {
 				for {
-					leased, _ := b.call(relay, http.MethodGet, "/v1/bridge/pending?limit=4&lease=60s", nil, http.StatusOK)["items"].([]any)
+					leased, _ := b.call(relay, http.MethodGet, "/v1/bridge/pending?limit=4&lease=1h", nil, http.StatusOK)["items"].([]any)
 					mu.Lock()
 					for _, item := range leased {
 						got[item.(map[string]any)["queue_id"].(string)]++

@@ -111,8 +111,8 @@ func TestCallbacksAreRepeated(t *testing.T) {
 		for range 3 {
 			past = append(past, <-attempts)
 		}
-		s.killed()
 		open.Store(true)
+		s.killed()
 		past = append(past, <-attempts)
 		for i, one := range past {
 			if one.id != run["queue_id"] || i < 3 && one.number != fmt.Sprint(i+1) {
