@@ -24,8 +24,9 @@ type checkpointer struct {
 }
 
 const (
-	// checkpointWrites is the number of transactions after which a checkpoint is due at once.
-	checkpointWrites = 1000
+	// checkpointWrites is the number of transactions after which a checkpoint is due at once. More of them move fewer pages
+	// in all, fewer make each sync short: with 1000 the slowest hundredth of 10 KiB mails waited a quarter longer.
+	checkpointWrites = 400
 	checkpointEvery  = time.Second
 	// fewWrites is the number of transactions whose pages the writer moves in a few milliseconds.
 	fewWrites = 64
