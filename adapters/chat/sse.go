@@ -1,80 +1,32 @@
 package chat
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
-	"sync"
-	"time"
+
+	"inbox/internal/httpserver"
 )
 
-// eventWriter writes server-sent events (HTML standard, section 9.2) and drops a reader that takes too long.
-type eventWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	timeout time.Duration
-	every   time.Duration
-	stop    func() // ends the stream
+// eventWriter writes the events of a run for one reader.
+type eventWriter struct{ out *httpserver.EventWriter }
 
-	mu     sync.Mutex
-	gone   bool
-	closed chan struct{}
-	beats  sync.WaitGroup
-}
-
-func newEventWriter(w http.ResponseWriter, options Options, stop func()) *eventWriter {
-	return &eventWriter{
-		w: w, control: http.NewResponseController(w), timeout: options.WriteTimeout, every: options.KeepAlive, stop: stop,
-		closed: make(chan struct{}),
-	}
-}
-
-// open sends the headers and begins to keep the connection alive.
-func (e *eventWriter) open(ctx context.Context) {
-	header := e.w.Header()
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // nginx would gather the events
-	header.Set("X-Content-Type-Options", "nosniff")
-	e.w.WriteHeader(http.StatusOK)
-	e.send(nil)
-	e.beats.Go(func() { e.beat(ctx) })
-}
-
-func (e *eventWriter) beat(ctx context.Context) {
-	ticker := time.NewTicker(e.every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			e.send([]byte(": still here\n\n"))
-		case <-ctx.Done():
-			return
-		case <-e.closed:
-			return
-		}
-	}
+func openEvents(ctx context.Context, w http.ResponseWriter, options Options, stop func()) eventWriter {
+	return eventWriter{httpserver.OpenEvents(ctx, w, httpserver.EventOptions{
+		KeepAlive: options.KeepAlive, WriteTimeout: options.WriteTimeout, Dropped: dropped.Inc,
+	}, stop)}
 }
 
 // write sends events; the last of them carries the id, if there is one. It says whether the reader is still there.
-func (e *eventWriter) write(id string, events ...event) bool {
-	var out bytes.Buffer
+func (e eventWriter) write(id string, events ...event) bool {
+	list := make([]httpserver.Event, len(events))
 	for i, one := range events {
-		if i == len(events)-1 && id != "" {
-			out.WriteString("id: " + id + "\n")
+		list[i] = httpserver.Event{Name: one.name, Data: encode(one.data)}
+		if i == len(events)-1 {
+			list[i].ID = id
 		}
-		if one.name != "" {
-			out.WriteString("event: " + one.name + "\n")
-		}
-		out.WriteString("data: ")
-		out.Write(encode(one.data))
-		out.WriteString("\n\n")
 	}
-	if out.Len() == 0 {
-		return true
-	}
-	return e.send(out.Bytes())
+	return e.out.Write(list...)
 }
 
 // raw is data that is written as it is.
@@ -89,29 +41,4 @@ func encode(data any) []byte {
 		panic(err) // a value of ours that cannot be encoded
 	}
 	return body
-}
-
-func (e *eventWriter) send(content []byte) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.gone {
-		return false
-	}
-	_ = e.control.SetWriteDeadline(time.Now().Add(e.timeout))
-	_, err := e.w.Write(content)
-	if err == nil {
-		err = e.control.Flush()
-	}
-	if err != nil {
-		e.gone = true
-		dropped.Inc()
-		e.stop()
-	}
-	return err == nil
-}
-
-// close waits until nothing is written any more.
-func (e *eventWriter) close() {
-	close(e.closed)
-	e.beats.Wait()
 }

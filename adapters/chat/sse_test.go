@@ -33,8 +33,7 @@ func (s *stuck) SetWriteDeadline(at time.Time) error {
 func TestSlowReadersAreDropped(t *testing.T) {
 	connection := &stuck{ResponseRecorder: httptest.NewRecorder()}
 	stopped := 0
-	out := newEventWriter(connection, Options{WriteTimeout: 7 * time.Second, KeepAlive: time.Hour}, func() { stopped++ })
-	out.open(t.Context())
+	out := openEvents(t.Context(), connection, Options{WriteTimeout: 7 * time.Second, KeepAlive: time.Hour}, func() { stopped++ })
 	if !out.write("t.1", event{"delta", ChatText{"a"}}, event{"delta", ChatText{"b"}}) {
 		t.Error("a reader that reads was dropped")
 	}
@@ -46,7 +45,7 @@ func TestSlowReadersAreDropped(t *testing.T) {
 			t.Error("somebody who reads nothing stays")
 		}
 	}
-	out.close()
+	out.out.Close()
 	if stopped != 1 || connection.writes != 3 || connection.deadline < 6*time.Second || connection.deadline > 7*time.Second {
 		t.Errorf("stopped %d times after %d writes with %s", stopped, connection.writes, connection.deadline)
 	}
@@ -59,11 +58,10 @@ func TestQuietStreamsStayOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connection := httptest.NewRecorder()
 		ctx, cancel := context.WithCancel(t.Context())
-		out := newEventWriter(connection, Options{WriteTimeout: time.Second, KeepAlive: 15 * time.Second}, cancel)
-		out.open(ctx)
+		out := openEvents(ctx, connection, Options{WriteTimeout: time.Second, KeepAlive: 15 * time.Second}, cancel)
 		<-time.After(31 * time.Second)
 		synctest.Wait()
-		out.close()
+		out.out.Close()
 		cancel()
 		if beats := strings.Count(connection.Body.String(), ": still here"); beats != 2 {
 			t.Errorf("%d signs of life in 31 seconds", beats)

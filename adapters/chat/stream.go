@@ -52,10 +52,9 @@ func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, found run, form
 	defer streams.Dec()
 	ctx, stop := whileServing(r.Context())
 	defer stop()
-	out := newEventWriter(w, a.options, stop)
-	defer out.close()
+	out := openEvents(ctx, w, a.options, stop)
+	defer out.out.Close()
 	f := follower{adapter: a, out: out, form: form, found: found}
-	out.open(ctx)
 	out.write("", form.begin(found)...)
 	err := f.follow(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -70,7 +69,7 @@ func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, found run, form
 // follower turns the events of one turn into frames for one reader.
 type follower struct {
 	adapter  *Adapter
-	out      *eventWriter
+	out      eventWriter
 	form     frames
 	found    run
 	progress progress

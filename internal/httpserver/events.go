@@ -83,9 +83,10 @@ func (e Event) append(out *bytes.Buffer) {
 	if e.Name != "" {
 		out.WriteString("event: " + e.Name + "\n")
 	}
-	for line := range bytes.Lines(append(e.Data, '\n')) {
+	for line := range bytes.SplitSeq(e.Data, []byte("\n")) {
 		out.WriteString("data: ")
 		out.Write(line)
+		out.WriteByte('\n')
 	}
 	out.WriteByte('\n')
 }
