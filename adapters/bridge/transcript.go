@@ -11,6 +11,7 @@ import (
 
 	"inbox/agents/envelope"
 	"inbox/exchange"
+	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -20,7 +21,8 @@ import (
 // and metadata (agent runtime contract, section 8).
 const FormatFramework = "agent-framework"
 
-// maxTranscriptTurns bounds what one export reads; a longer conversation gives its newest turns.
+// maxTranscriptTurns bounds what is read of one conversation at once. An export of more is refused: half of a conversation
+// would look like all of it, and no import takes more.
 const maxTranscriptTurns = 5000
 
 // Archive reads conversations from the rows. What it writes holds no secret: the addresses of demands lack what opens them.
@@ -32,36 +34,46 @@ type Archive struct {
 func unopened(part policypart.Part) policypart.Part { return part }
 
 // Messages gives a session as messages of the older agent framework: what was imported, byte for byte as it came, and then
-// what was said here (agent runtime contract, section 8).
+// what was said here (agent runtime contract, section 8). A session of more than 5,000 turns is fault.TooLarge.
 func (a Archive) Messages(ctx context.Context, session exchange.Session) ([]json.RawMessage, error) {
+	messages, whole, err := a.newest(ctx, session)
+	if err == nil && !whole {
+		return nil, fault.Newf(fault.TooLarge, "the conversation %s has more than %d turns, too many for one export", session.ID, maxTranscriptTurns)
+	}
+	return messages, err
+}
+
+// newest is Messages of as many of the newest turns as are read at once.
+func (a Archive) newest(ctx context.Context, session exchange.Session) (list []json.RawMessage, whole bool, err error) {
 	imported, err := a.Sessions.Transcript(ctx, session.Owner, session.ID)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	list := make([]json.RawMessage, 0, len(imported))
+	list = make([]json.RawMessage, 0, len(imported))
 	for _, message := range imported {
 		list = append(list, json.RawMessage(message))
 	}
 	turns, err := a.turnsOf(ctx, session)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	whole = len(turns) <= maxTranscriptTurns
 	for _, turn := range turns {
 		for _, message := range spoken(turn) {
 			encoded, err := envelope.Encode(envelope.Export(message, turn.Agent))
 			if err != nil {
-				return nil, fmt.Errorf("write turn %s: %w", turn.ID, err)
+				return nil, false, fmt.Errorf("write turn %s: %w", turn.ID, err)
 			}
 			list = append(list, encoded)
 		}
 	}
-	return list, nil
+	return list, whole, nil
 }
 
-// turnsOf gives the turns of a session, oldest first.
+// turnsOf gives the turns of a session, oldest first; when there are too many, the newest, a page more at most.
 func (a Archive) turnsOf(ctx context.Context, session exchange.Session) (turns []exchange.TurnRecord, err error) {
 	filter := exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, Limit: maxEvents}
-	for len(turns) < maxTranscriptTurns {
+	for len(turns) <= maxTranscriptTurns {
 		page, err := a.Turns.Turns(ctx, filter)
 		if err != nil {
 			return nil, err
@@ -225,7 +237,7 @@ func (a *Adapter) sessionMessages(w http.ResponseWriter, r *http.Request, c call
 	if limit == 0 {
 		limit = defaultEvents
 	}
-	messages, err := a.archive.Messages(r.Context(), session)
+	messages, _, err := a.archive.newest(r.Context(), session)
 	if err != nil {
 		return err
 	}
