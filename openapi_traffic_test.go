@@ -204,6 +204,7 @@ func (c *traffic) chats(s *chatServer) {
 	c.call("GET", "/v1/models/echo", token, "", 200)
 	c.call("GET", "/v1/models/nobody", token, "", 404)
 	c.call("GET", "/v1/models", "sk-wrong", "", 401)
+	c.call("GET", "/v1/models", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbm4ifQ.", "", 401)
 	const question = `{"model":"echo","messages":[{"role":"user","content":"Hello"}]%s}`
 	c.call("POST", "/v1/chat/completions", token, fmt.Sprintf(question, ""), 200)
 	c.call("POST", "/v1/chat/completions", token, fmt.Sprintf(question, `,"stream":true,"stream_options":{"include_usage":true}`), 200)

@@ -27,17 +27,23 @@ func (a *Adapter) model(agent exchange.AgentProfile) Model {
 	return Model{agent.Name, "model", agent.CreatedAt.Unix(), a.options.Domain}
 }
 
-// serveModels lists the agents that the caller may write to.
+// serveModels lists the agents that the caller may write to. Who may write to none for want of a good key hears that.
 func (a *Adapter) serveModels(w http.ResponseWriter, r *http.Request) error {
 	who, err := a.identify(r)
 	if err != nil {
 		return err
 	}
 	list := ModelList{"list", []Model{}}
+	var refused error
 	for _, agent := range a.options.Directory.Agents() {
-		if a.admit(who, agent) == nil {
+		if _, err := a.modelFor(who, agent.Name); err == nil {
 			list.Data = append(list.Data, a.model(agent))
+		} else if fault.Is(err, fault.Unauthenticated) {
+			refused = err
 		}
+	}
+	if len(list.Data) == 0 && refused != nil {
+		return refused
 	}
 	httpserver.WriteJSON(w, http.StatusOK, list)
 	return nil
