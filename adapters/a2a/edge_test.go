@@ -54,14 +54,6 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-func TestPeerAddress(t *testing.T) {
-	for name, want := range map[string]string{"ada": "@ada@d.test", "two words": "@token-7@d.test", "a@b": "@token-7@d.test", "": "@token-7@d.test"} {
-		if got := peerAddress(exchange.Token{ID: "7", Name: name}, "d.test"); got != want {
-			t.Errorf("%q: %s, want %s", name, got, want)
-		}
-	}
-}
-
 func TestRefusedRequests(t *testing.T) {
 	b := setup(t)
 	request := func(method, params string) string {

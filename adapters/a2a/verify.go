@@ -68,7 +68,7 @@ func (a *Adapter) checkToken(r *http.Request, agent exchange.AgentProfile, addre
 	case token.Agent != "" && !strings.EqualFold(token.Agent, agent.Name):
 		return caller{}, "other_agent", fault.New(fault.Forbidden, "the bearer token is not for this agent")
 	}
-	return caller{sender: a.sender(token, agent), unscoped: true, crowd: "token\n" + token.ID}, "valid", nil
+	return caller{sender: bearer.Sender(token, agent, a.options.Domain), unscoped: true, crowd: "token\n" + token.ID}, "valid", nil
 }
 
 // authorization reads the one header of that name: "Bearer x" or "DPoP x" (RFC 6750, section 2.1; RFC 9449, section 7.1).
@@ -153,29 +153,4 @@ func issuedAddress(claims webtoken.Claims) string {
 		}
 	}
 	return "@token@" + host
-}
-
-// sender is what the token proves: evidence made inside our boundary, with the token's id and never the token.
-func (a *Adapter) sender(token exchange.Token, agent exchange.AgentProfile) normalized.Sender {
-	return normalized.Sender{
-		Address: peerAddress(token, a.options.Domain), DisplayName: token.Name,
-		AuthMethod: normalized.AuthA2AOAuth, Verified: true, KeyID: token.ID,
-		Identities: []identity.Evidence{{
-			Subject: "token:" + token.ID, Issuer: a.options.Domain,
-			Method: identity.MethodA2AOAuth, Assurance: identity.AssuranceAgent,
-			Audience: identity.Audience{agent.Address}, IssuedAt: identity.Now(),
-			Source: &identity.Source{Transport: normalized.ViaA2A},
-			Proof:  identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: a.options.Domain, TokenID: token.ID},
-		}},
-	}
-}
-
-// peerAddress is @name@domain; a name that cannot stand in an address is replaced by the token's id.
-func peerAddress(token exchange.Token, domain string) string {
-	for _, local := range []string{token.Name, "token-" + token.ID} {
-		if address, err := identity.ParseAddress(local + "@" + domain); err == nil && address.Local == local {
-			return address.String()
-		}
-	}
-	return "@token@" + domain
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
-	"inbox/identity"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -95,28 +94,7 @@ func (a *Adapter) sender(who caller, agent exchange.AgentProfile, session string
 	case who.token == nil:
 		return normalized.Sender{Address: guestAddress(session, a.options.Domain), DisplayName: "Guest", AuthMethod: normalized.AuthNone}
 	}
-	token := who.token
-	return normalized.Sender{
-		Address: tokenAddress(*token, a.options.Domain), DisplayName: token.Name,
-		AuthMethod: normalized.AuthA2AOAuth, Verified: true, KeyID: token.ID,
-		Identities: []identity.Evidence{{
-			Subject: "token:" + token.ID, Issuer: a.options.Domain,
-			Method: identity.MethodA2AOAuth, Assurance: identity.AssuranceAgent,
-			Audience: identity.Audience{agent.Address}, IssuedAt: identity.Now(),
-			Source: &identity.Source{Transport: normalized.ViaA2A},
-			Proof:  identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: a.options.Domain, TokenID: token.ID},
-		}},
-	}
-}
-
-// tokenAddress is @name@domain; a name that cannot stand in an address is replaced by the token's id.
-func tokenAddress(token exchange.Token, domain string) string {
-	for _, local := range []string{token.Name, "token-" + token.ID} {
-		if address, err := identity.ParseAddress(local + "@" + domain); err == nil && address.Local == local {
-			return address.String()
-		}
-	}
-	return "@token@" + domain
+	return bearer.Sender(*who.token, agent, a.options.Domain)
 }
 
 // guestAddress is made of the session, and the session cannot be read out of it.

@@ -97,3 +97,11 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Errorf("%d tokens are remembered", len(cache.found))
 	}
 }
+
+func TestAddress(t *testing.T) {
+	for name, want := range map[string]string{"ada": "@ada@d.test", "two words": "@token-7@d.test", "a@b": "@token-7@d.test", "": "@token-7@d.test"} {
+		if got := Address(exchange.Token{ID: "7", Name: name}, "d.test"); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+}
