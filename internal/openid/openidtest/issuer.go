@@ -35,6 +35,7 @@ type Issuer struct {
 	user   map[string]any              // claims about the user: sub, email, email_verified, name
 	tamper func(claims map[string]any) // last change of the ID token
 	forge  *ecdsa.PrivateKey           // signs in place of the published key
+	asked  int                         // for the published keys
 }
 
 // request is what the browser asked at the authorization endpoint.
@@ -84,6 +85,13 @@ func (i *Issuer) Rotate() {
 	i.key, i.kid, i.forge = newKey(), rand.Text(), nil
 }
 
+// KeysAsked says how often the published keys were fetched.
+func (i *Issuer) KeysAsked() int {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	return i.asked
+}
+
 // Visit is the browser: it opens the authorization address, is logged in, and gives the query that the provider's
 // redirect brings back.
 func (i *Issuer) Visit(t testing.TB, address string) url.Values {
@@ -116,6 +124,7 @@ func (i *Issuer) discovery(w http.ResponseWriter, _ *http.Request) {
 func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
+	i.asked++
 	public, err := i.key.PublicKey.Bytes()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
