@@ -14,6 +14,7 @@ var levels = map[string]int{
 	"internal/fault":     0,
 	"internal/telemetry": 0,
 	"internal/archtest":  0,
+	"internal/disk":      0,
 
 	"policypart":           1,
 	"internal/config":      1,
@@ -23,7 +24,6 @@ var levels = map[string]int{
 	"internal/openapi":     0,
 	"internal/queue":       1,
 	"internal/blob":        1,
-	"internal/disk":        1,
 	"internal/httpserver":  1,
 	"internal/facilitator": 1,
 	"internal/openid":      1,

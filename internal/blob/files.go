@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/internal/disk"
 	"inbox/internal/fault"
 	"inbox/internal/telemetry"
 )
@@ -45,6 +46,7 @@ type Options struct {
 type Files struct {
 	dir      string
 	maxBytes int64
+	gate     *disk.Gate // contents are put together and removed alone, whichever process does it
 }
 
 var _ Store = (*Files)(nil)
@@ -61,6 +63,11 @@ func OpenFiles(dir string, options Options) (*Files, error) {
 	if err := s.sweep(time.Now().Add(-staleAfter)); err != nil {
 		return nil, fmt.Errorf("sweep blob store: %w", err)
 	}
+	gate, err := disk.OpenGate(filepath.Join(dir, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("open blob store: %w", err)
+	}
+	s.gate = gate
 	return s, nil
 }
 
@@ -172,7 +179,7 @@ func (s *Files) keep(file *os.File, digest string) (result string, err error) {
 	if err := s.makeDirectories(digest); err != nil {
 		return "", unavailable("make blob directory", err)
 	}
-	if err := os.Rename(file.Name(), s.path(digest)); err != nil {
+	if err := s.gate.Together(func() error { return os.Rename(file.Name(), s.path(digest)) }); err != nil {
 		return "", unavailable("keep blob", err)
 	}
 	if err := syncDirectory(filepath.Dir(s.path(digest))); err != nil {
@@ -185,7 +192,9 @@ func (s *Files) keep(file *os.File, digest string) (result string, err error) {
 // says that somebody is about to refer to it; see DeleteIdle.
 func (s *Files) known(digest string) (bool, error) {
 	now := time.Now()
-	if err := os.Chtimes(s.path(digest), now, now); err != nil {
+	// The kernel finds the file first and sets its time afterwards; a removal in between would leave a time on nothing.
+	touch := func() error { return os.Chtimes(s.path(digest), now, now) }
+	if err := s.gate.Together(touch); err != nil {
 		return false, nil //nolint:nilerr // whatever is wrong with the old file, writing a new one finds out
 	}
 	if err := syncDirectory(filepath.Dir(s.path(digest))); err != nil {
@@ -250,29 +259,24 @@ func (s *Files) DeleteIdle(_ context.Context, digest string, since time.Time) (g
 	if err := checkDigest(digest); err != nil {
 		return false, err
 	}
-	path, aside := s.path(digest), filepath.Join(s.temporary(), "idle-"+digest)
-	switch info, err := os.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-		return true, nil
-	case err != nil:
-		return false, unavailable("look at blob", err)
-	case info.ModTime().After(since):
-		return false, nil
-	}
-	// Put may find the content between a look and a removal; so it is moved first and looked at again where nobody finds it.
-	if err := os.Rename(path, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, unavailable("move blob aside", err)
-	}
-	if info, err := os.Stat(aside); err == nil && info.ModTime().After(since) {
-		if err := os.Rename(aside, path); err != nil {
-			return false, unavailable("move blob back", err)
+	err = s.gate.Alone(func() error {
+		info, err := os.Stat(s.path(digest))
+		if err == nil && info.ModTime().After(since) {
+			return nil
 		}
-		return false, syncDirectory(filepath.Dir(path))
+		if err == nil {
+			err = os.Remove(s.path(digest))
+		}
+		gone = err == nil || errors.Is(err, fs.ErrNotExist)
+		if gone {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return false, unavailable("delete idle blob", err)
 	}
-	if err := os.Remove(aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, unavailable("delete blob", err)
-	}
-	return true, nil
+	return gone, nil
 }
 
 func syncDirectory(path string) error {

@@ -129,21 +129,28 @@ func TestDeleteIdle(t *testing.T) {
 	if _, err := s.DeleteIdle(t.Context(), "../x", time.Now()); err == nil {
 		t.Error("a path is no digest")
 	}
-	for range 200 { // whoever has put it finds it, at the latest when the sweep is over
+	other := open(t, directory) // as another process would
+	for range 1000 {            // whoever has put it finds it, whoever sweeps
 		if _, err := s.PutBytes(t.Context(), []byte("content")); err != nil {
 			t.Fatal(err)
 		}
 		age()
 		done := make(chan error, 1)
-		go func() { _, err := s.DeleteIdle(context.Background(), digest, time.Now().Add(-time.Hour)); done <- err }()
+		go func() {
+			_, err := other.DeleteIdle(context.Background(), digest, time.Now().Add(-time.Hour))
+			done <- err
+		}()
 		if _, err := s.PutBytes(t.Context(), []byte("content")); err != nil {
 			t.Fatal(err)
+		}
+		if _, err := s.Stat(t.Context(), digest); err != nil {
+			t.Fatal("at once: ", err)
 		}
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Stat(t.Context(), digest); err != nil {
-			t.Fatal(err)
+			t.Fatal("after the sweep: ", err)
 		}
 	}
 }

@@ -18,3 +18,16 @@ func lock(file *os.File) error {
 	}
 	return err
 }
+
+// waitFor waits for flock(2) of the file: alone, or together with others that want it together.
+func waitFor(file *os.File, alone bool) error {
+	how := syscall.LOCK_SH
+	if alone {
+		how = syscall.LOCK_EX
+	}
+	for {
+		if err := syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
