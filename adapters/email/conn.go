@@ -203,9 +203,8 @@ func (c *peerConn) endWhenIdle() {
 	}
 }
 
-// Close closes once and gives the place back.
+// Close gives the place back, once, and closes: a peer that sees the end may come again at once.
 func (c *peerConn) Close() error {
-	err := c.Conn.Close()
 	c.once.Do(func() { c.listener.release(c) })
-	return err
+	return c.Conn.Close()
 }

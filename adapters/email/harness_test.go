@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// patience is how long a test waits for what must come; machines may be slow.
+const patience = time.Minute
+
 // senderKey signs the mails of the domain sender.test.
 var senderKey = sync.OnceValue(func() *rsa.PrivateKey {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -328,7 +331,7 @@ func start(t testing.TB, change func(*Options)) *setup {
 	options := Options{
 		Domain: "inbox.test", Hostname: "mx.inbox.test", Listen: "127.0.0.1:0", Receiver: s.engine, Agents: s.engine, Threads: s.engine,
 		State: s.state, Blobs: blobs, Resolver: safehttp.NewResolver(s.names.address), Logger: slog.New(slog.DiscardHandler),
-		Dialer: &net.Dialer{}, ShutdownTimeout: 5 * time.Second,
+		Dialer: &net.Dialer{}, ShutdownTimeout: patience,
 		ConnectionsPerMinute: 10_000, MailsPerMinute: 10_000, MailsPerConnection: 10_000, GreetingDelay: -1, RefusalDelay: time.Nanosecond,
 	}
 	if change != nil {
@@ -396,7 +399,7 @@ func (s *setup) dialAny() *wire {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	return &wire{t: s.t, conn: conn, in: &lineReader{conn: conn}}
 }
 

@@ -14,11 +14,15 @@ type byteBudget struct {
 }
 
 func (b *byteBudget) take(n int64) bool {
-	if b.used.Add(n) > b.limit {
-		b.used.Add(-n)
-		return false
+	for {
+		used := b.used.Load()
+		if used+n > b.limit {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
 	}
-	return true
 }
 
 func (b *byteBudget) give(n int64) { b.used.Add(-n) }

@@ -71,13 +71,13 @@ func TestMeterIsBounded(t *testing.T) {
 }
 
 func TestEarlyTalkersAreRefused(t *testing.T) {
-	s := start(t, func(o *Options) { o.GreetingDelay = 20 * time.Second })
+	s := start(t, func(o *Options) { o.GreetingDelay = patience })
 	conn, err := net.Dial("tcp", s.adapter.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	w := &wire{t: t, conn: conn, in: &lineReader{conn: conn}}
 	w.write("EHLO spam.test\r\n")
 	w.expect("521 5.5.1")
@@ -92,7 +92,10 @@ func TestPatientPeersAreGreeted(t *testing.T) {
 }
 
 func TestConnectionAndMailRates(t *testing.T) {
-	s := start(t, func(o *Options) { o.ConnectionsPerMinute, o.MailsPerMinute, o.MailsPerConnection = 2, 3, 2 })
+	now := time.Now() // it stands still: no machine is too slow for the minute
+	s := start(t, func(o *Options) {
+		o.ConnectionsPerMinute, o.MailsPerMinute, o.MailsPerConnection, o.Now = 2, 3, 2, func() time.Time { return now }
+	})
 	w := s.greet()
 	w.say("MAIL FROM:<a@plain.test>", "250")
 	w.say("RSET", "250")
@@ -108,12 +111,15 @@ func TestConnectionAndMailRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	(&wire{t: t, conn: conn, in: &lineReader{conn: conn}}).expect("421 4.7.0")
 }
 
 func TestProvenMailsDoNotUseUpTheRates(t *testing.T) {
-	s := start(t, func(o *Options) { o.MailsPerMinute, o.MailsPerConnection = 2, 2 })
+	now := time.Now()
+	s := start(t, func(o *Options) {
+		o.MailsPerMinute, o.MailsPerConnection, o.Now = 2, 2, func() time.Time { return now }
+	})
 	w := s.greet()
 	for i := range 2 * maxCredit { // as many as the minute takes of proven ones
 		w.send("ann@sender.test", []string{"echo@inbox.test"}, signed(t, letter("x", fmt.Sprintf("Message-ID: <p%d@sender.test>", i))), "250")
@@ -235,11 +241,7 @@ func TestNestedPartsCostLittle(t *testing.T) {
 	for range 20_000 {
 		mail.WriteString("Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n")
 	}
-	began := time.Now()
 	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, mail.String()+"\r\n", "554 5.6.0")
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %s", took)
-	}
 	allocated := testing.AllocsPerRun(1, func() {
 		walk := &mimeWalk{}
 		fields, body, _ := splitHeader([]byte(mail.String()))

@@ -197,7 +197,7 @@ func (w *world) compare(t *testing.T, one row, domain string, shown inbox.Shown)
 
 func (w *world) reply(t *testing.T, domain string) load.Received {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	select {
 	case reply := <-w.arrival(domain):

@@ -17,7 +17,10 @@ import (
 	"inbox/e2e/load"
 )
 
-const maxMail = 1 << 20 // bytes; the limit of the server under test
+const (
+	maxMail  = 1 << 20     // bytes; the limit of the server under test
+	patience = time.Minute // how long what must come is waited for
+)
 
 // world is a server with everything around it that mail needs.
 type world struct {
@@ -89,7 +92,7 @@ kind = "echo"
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.ShutdownGrace = time.Second
+	config.ShutdownGrace = patience
 	server, err := inbox.New(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +147,7 @@ func (w *world) dial(t *testing.T) *session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	s := &session{t: t, conn: conn, text: newReader(conn)}
 	s.answer()
 	return s
