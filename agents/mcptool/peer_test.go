@@ -54,7 +54,7 @@ func addTextTools(server *mcp.Server) {
 	type words struct {
 		Text string `json:"text"`
 	}
-	var cancelled atomic.Int64
+	var begun, cancelled atomic.Int64
 	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "Says it again.", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 		func(_ context.Context, _ *mcp.CallToolRequest, in words) (*mcp.CallToolResult, any, error) {
 			return said(in.Text), nil, nil
@@ -73,13 +73,14 @@ func addTextTools(server *mcp.Server) {
 		})
 	mcp.AddTool(server, &mcp.Tool{Name: "slow", Description: "Waits until nobody wants it any more."},
 		func(ctx context.Context, _ *mcp.CallToolRequest, _ none) (*mcp.CallToolResult, any, error) {
+			begun.Add(1)
 			<-ctx.Done()
 			cancelled.Add(1)
 			return said("late"), nil, nil
 		})
 	mcp.AddTool(server, &mcp.Tool{Name: "cancelled", Description: "Counts calls that were given up."},
 		func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
-			return said(fmt.Sprint(cancelled.Load())), nil, nil
+			return said(fmt.Sprint(cancelled.Load(), " of ", begun.Load())), nil, nil
 		})
 	mcp.AddTool(server, &mcp.Tool{Name: "meta", Description: "Shows what came with the call."},
 		func(_ context.Context, request *mcp.CallToolRequest, _ none) (*mcp.CallToolResult, any, error) {
