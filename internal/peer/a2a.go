@@ -70,10 +70,12 @@ func (a *A2A) settle(ctx context.Context, endpoint string, task taskDocument, do
 	for !done(task) {
 		select {
 		case <-ctx.Done():
-			return task, fmt.Errorf("task %s is still %s: %w", task.ID, task.Status.State, context.Cause(ctx))
 		case <-time.After(pollInterval):
 		}
 		again, err := a.getTask(ctx, endpoint, task.ID)
+		if ctx.Err() != nil {
+			return task, fmt.Errorf("task %s is still %s: %w", task.ID, task.Status.State, context.Cause(ctx))
+		}
 		if err != nil {
 			return task, fmt.Errorf("get the task back: %w", err)
 		}

@@ -108,8 +108,9 @@ func TestA2ARefusesUnprovenAnswers(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			card := startSDKServer(t, sdkAgent{}, test.guard)
-			_, err := startA2A(t, test.token).Ask(limited(t, time.Second), card, "hello")
+			_, err := startA2A(t, test.token).Ask(limited(t, 3*time.Second), card, "hello")
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error = %v, want %q", err, test.want)
 			}
@@ -144,7 +145,7 @@ func TestA2AReadsCardsOfOneServerOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(replying(card)(nil))
 			t.Cleanup(server.Close)
-			if _, err := startA2A(t, testToken).Ask(limited(t, time.Second), server.URL, "hello"); err == nil {
+			if _, err := startA2A(t, testToken).Ask(limited(t, 10*time.Second), server.URL, "hello"); err == nil {
 				t.Error("the card was believed")
 			}
 		})

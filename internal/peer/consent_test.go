@@ -192,6 +192,7 @@ func TestMailConsent(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			alice, bob := mailPair(t)
 			first := letter{id: "1@hatter.example", to: alice.Address(), subject: "Re: hi"}
 			second := letter{id: "2@hatter.example", to: alice.Address(), subject: "Re: hi", text: "it is done"}
@@ -215,7 +216,7 @@ func TestMailConsent(t *testing.T) {
 			served := make(chan struct{})
 			go func() { defer close(served); _ = box.Serve(listener) }()
 			t.Cleanup(func() { _ = box.Close(); <-served })
-			demand, got, err := alice.AskWithConsent(limited(t, 2*time.Second), listener.Addr().String(), bob.Address(), "hi", "please")
+			demand, got, err := alice.AskWithConsent(limited(t, 5*time.Second), listener.Addr().String(), bob.Address(), "hi", "please")
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error = %v, want %q", err, test.want)
 			}
@@ -240,6 +241,7 @@ func TestA2AConsent(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			paper := &page{onGrant: func() {}}
 			mux := http.NewServeMux()
 			server := httptest.NewServer(mux)
@@ -265,7 +267,7 @@ func TestA2AConsent(t *testing.T) {
 				}
 				_ = json.NewEncoder(w).Encode(object{"jsonrpc": "2.0", "id": call.ID, "result": result})
 			})))
-			demand, got, err := startA2A(t, testToken).AskWithConsent(limited(t, 2*time.Second), server.URL+"/card.json", "please")
+			demand, got, err := startA2A(t, testToken).AskWithConsent(limited(t, 5*time.Second), server.URL+"/card.json", "please")
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error = %v, want %q", err, test.want)
 			}

@@ -92,11 +92,12 @@ func TestDemoFailsUnlessEverythingVerifies(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			demo := startDemo(t)
 			server := standIn(t, demo)
 			test.change(&server)
 			var out strings.Builder
-			err := demo.Run(limited(t, 2*time.Second), server, &out)
+			err := demo.Run(limited(t, 5*time.Second), server, &out)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error = %v, want %q", err, test.want)
 			}

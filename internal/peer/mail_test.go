@@ -129,7 +129,7 @@ func TestMailTellsWhyNoAnswerCame(t *testing.T) {
 	alice := startMail(t, MailOptions{})
 	bob := startMail(t, MailOptions{Domain: "hatter.example", Resolver: alice.Resolver(), Reply: upper, ReplyVia: alice.SMTPAddr()})
 	// bob's key is not in the DNS that alice asks
-	_, err := alice.Ask(limited(t, time.Second), bob.SMTPAddr(), bob.Address(), "hi", "hello")
+	_, err := alice.Ask(limited(t, 4*time.Second), bob.SMTPAddr(), bob.Address(), "hi", "hello")
 	if err == nil || !strings.Contains(err.Error(), "DKIM signature of hatter.example fails") {
 		t.Errorf("error = %v, want the reason of the refusal", err)
 	}

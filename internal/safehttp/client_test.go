@@ -250,7 +250,7 @@ func TestHeaderCap(t *testing.T) {
 
 func TestSlowPeers(t *testing.T) {
 	hold := make(chan struct{})
-	server, client := peer(t, Options{HeaderTimeout: 20 * time.Millisecond, Timeout: 200 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
+	server, client := peer(t, Options{Timeout: time.Second}, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/body" {
 			_, _ = w.Write([]byte("half"))
 			_ = http.NewResponseController(w).Flush()
@@ -261,7 +261,9 @@ func TestSlowPeers(t *testing.T) {
 		}
 	})
 	defer close(hold)
-	if _, err := do(t, client, server.URL+"/header"); !errors.Is(err, ErrTimeout) {
+	hasty := New(Options{AllowPrivate: true, HeaderTimeout: 20 * time.Millisecond})
+	defer hasty.Close()
+	if _, err := do(t, hasty, server.URL+"/header"); !errors.Is(err, ErrTimeout) {
 		t.Errorf("slow header: %v", err)
 	}
 	if got, err := do(t, client, server.URL+"/body"); !errors.Is(err, ErrTimeout) || got != "half" {
