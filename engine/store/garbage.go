@@ -12,8 +12,8 @@ import (
 // deleted later, when nothing else refers to them: the same bytes may be a file in somebody else's message.
 const (
 	deleteOriginal = `DELETE FROM originals WHERE digest = $1 RETURNING encoding`
-	putGarbage     = `INSERT INTO blob_garbage (digest, created_at) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`
-	selectGarbage  = `SELECT digest FROM blob_garbage WHERE digest > $1 ORDER BY digest LIMIT $2 + 0`
+	putGarbage     = `INSERT INTO blob_garbage (digest, created_at) VALUES ($1, $2) ON CONFLICT (digest) DO UPDATE SET created_at = excluded.created_at`
+	selectGarbage  = `SELECT digest, created_at FROM blob_garbage WHERE digest > $1 ORDER BY digest LIMIT $2 + 0`
 	isOriginal     = `SELECT 1 FROM originals WHERE digest = $1 AND encoding = 'blob'`
 )
 
@@ -44,15 +44,21 @@ func filesOf(parts []normalized.Part) (digests []string) {
 	return digests
 }
 
+// Garbage is a content that may not be needed any more, and when that was last said.
+type Garbage struct {
+	Digest string
+	since  int64
+}
+
 // Garbage gives contents that may not be needed any more, in order after the given one.
-func (s *Store) Garbage(ctx context.Context, after string, limit int) (digests []string, err error) {
+func (s *Store) Garbage(ctx context.Context, after string, limit int) (contents []Garbage, err error) {
 	err = s.engine.reader().each(ctx, selectGarbage, []any{cleaned(after), int64(limit)}, func(r row) error {
-		var digest string
-		err := r.Scan(&digest)
-		digests = append(digests, digest)
+		var content Garbage
+		err := r.Scan(&content.Digest, &content.since)
+		contents = append(contents, content)
 		return err
 	})
-	return digests, err
+	return contents, err
 }
 
 // BlobNeeded says whether anything refers to a content. It reads whole tables: ask rarely.
@@ -87,9 +93,12 @@ func hexOnly(r rune) rune {
 	return -1
 }
 
-// DropGarbage forgets a content that is gone, or needed again.
-func (s *Store) DropGarbage(ctx context.Context, digest string) error {
-	return s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, `DELETE FROM blob_garbage WHERE digest = $1`, cleaned(digest)) })
+// DropGarbage forgets a content that is gone, or needed again. What was noted once more since it was read stays: another
+// message with the same file may have been erased meanwhile.
+func (s *Store) DropGarbage(ctx context.Context, content Garbage) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		return tx.do(ctx, `DELETE FROM blob_garbage WHERE digest = $1 AND created_at = $2`, cleaned(content.Digest), content.since)
+	})
 }
 
 // Blobs is where contents lie.
@@ -105,11 +114,12 @@ const garbagePage = 100
 // many. After a crash it does again what was not finished.
 func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration) (deleted int, err error) {
 	for after := ""; ; {
-		digests, err := s.Garbage(ctx, after, garbagePage)
+		contents, err := s.Garbage(ctx, after, garbagePage)
 		if err != nil {
 			return deleted, err
 		}
-		for _, digest := range digests {
+		for _, content := range contents {
+			digest := content.Digest
 			after = digest
 			needed, err := s.BlobNeeded(ctx, digest)
 			if err != nil {
@@ -124,14 +134,14 @@ func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration)
 			if !needed && !gone {
 				continue
 			}
-			if err := s.DropGarbage(ctx, digest); err != nil {
+			if err := s.DropGarbage(ctx, content); err != nil {
 				return deleted, err
 			}
 			if gone {
 				deleted++
 			}
 		}
-		if len(digests) < garbagePage {
+		if len(contents) < garbagePage {
 			return deleted, nil
 		}
 	}

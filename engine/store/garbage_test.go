@@ -65,7 +65,7 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 				return turn
 			}
 			first := insert("01936f2a-0000-7000-8000-00000000000a", original, own, shared)
-			insert("01936f2a-0000-7000-8000-00000000000b", put("another long mail"), shared)
+			second := insert("01936f2a-0000-7000-8000-00000000000b", put("another long mail"), shared)
 			sweep := func(idle time.Duration, want int) {
 				t.Helper()
 				if deleted, err := s.SweepBlobs(ctx, blobs, idle); err != nil || deleted != want {
@@ -80,13 +80,17 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 			}
 			sweep(0, 0)
 			has(original, true)
-			err = s.InTx(ctx, func(tx *store.Tx) error {
-				_, err := tx.WithdrawTurn(ctx, first.ID, time.Now())
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
+			withdraw := func(turnID string) {
+				t.Helper()
+				err := s.InTx(ctx, func(tx *store.Tx) error {
+					_, err := tx.WithdrawTurn(ctx, turnID, time.Now())
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
 			}
+			withdraw(first.ID)
 			if _, err := s.SweepBlobs(ctx, brokenBlobs{errors.New("killed")}, 0); err == nil {
 				t.Fatal("the failure is not reported")
 			}
@@ -102,6 +106,20 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 			if left, err := s.Garbage(ctx, "", 10); err != nil || len(left) != 0 {
 				t.Errorf("%v is left, %v", left, err)
 			}
+			third := insert("01936f2a-0000-7000-8000-00000000000c", put("a third mail"), shared)
+			withdraw(third.ID)
+			seen, err := s.Garbage(ctx, "", 10)
+			if err != nil || len(seen) != 2 {
+				t.Fatalf("%v, %v", seen, err)
+			}
+			withdraw(second.ID) // after a sweep has found that the second one needs it
+			for _, content := range seen {
+				if err := s.DropGarbage(ctx, content); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sweep(-time.Second, 2)
+			has(shared, false)
 		})
 	}
 }

@@ -77,7 +77,7 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 					t.Errorf("%s: %v; stays %v", row, err, stays)
 				}
 			}
-			if garbage, err := s.Garbage(t.Context(), "", 10); err != nil || len(garbage) != 1 || garbage[0] != digest {
+			if garbage, err := s.Garbage(t.Context(), "", 10); err != nil || len(garbage) != 1 || garbage[0].Digest != digest {
 				t.Errorf("garbage %v, %v", garbage, err)
 			}
 		})
