@@ -41,7 +41,7 @@ func TestServersWithHabits(t *testing.T) {
 			})
 		}
 		t.Run("down for a while", func(t *testing.T) {
-			f := startPeer(t, peer.FediverseOptions{User: "eve"})
+			f := startPeer(t, peer.FediverseOptions{User: "eve", Listen: freeAddress(t)}) // a port that no client gets while it is down
 			answered := make(chan struct{})
 			go func() {
 				defer close(answered)

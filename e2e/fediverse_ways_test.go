@@ -147,6 +147,7 @@ func (x *exchangeOf) refusesOneScheme(t *testing.T) {
 		x.peer.behave(step.refuses, false)
 		before := len(x.peer.received(0))
 		x.ask(t, errand{From: "alice", Visibility: "public"}, rfc9421)
+		x.s.awaitState("") // what the peer took is remembered before the delivery is done
 		var knocks []string
 		for _, one := range x.peer.received(before) {
 			knocks = append(knocks, one.Scheme)

@@ -117,7 +117,7 @@ func TestContentNegotiation(t *testing.T) {
 	_, header, _ := r.fetch("/agents/echo", "*/*")
 	request, _ := http.NewRequest(http.MethodGet, r.base+"/agents/echo", nil)
 	request.Header.Set("If-None-Match", header.Get("ETag"))
-	response, err := http.DefaultClient.Do(request)
+	response, err := r.client.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

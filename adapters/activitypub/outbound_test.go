@@ -315,7 +315,7 @@ func TestMedia(t *testing.T) {
 	}
 	request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, made.Attachment[0].URL, nil)
 	request.Header.Set("Range", "bytes=1-2")
-	response, err := http.DefaultTransport.RoundTrip(request)
+	response, err := r.client.Transport.RoundTrip(request)
 	if err != nil || response.StatusCode != http.StatusPartialContent {
 		t.Errorf("range: %v %v", response, err)
 	} else {

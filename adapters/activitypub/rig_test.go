@@ -374,6 +374,7 @@ type rig struct {
 	state   *rows
 	remote  *remoteServer
 	clock   *atomic.Int64 // nanoseconds that the adapter's clock is ahead
+	client  *http.Client  // of the test: its connections end with the rig, so that no later server on the same port gets one
 }
 
 func newRig(t testing.TB, change ...func(*Options)) *rig {
@@ -385,7 +386,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	r := &rig{
 		t: t, base: "http://" + listener.Addr().String(), domain: listener.Addr().String(), state: newRows(),
 		engine: &engine{entries: map[string]exchange.ThreadEntry{}, replies: map[string]exchange.Reply{}},
-		clock:  new(atomic.Int64),
+		clock:  new(atomic.Int64), client: &http.Client{Transport: &http.Transport{}},
 	}
 	r.engine.state = r.state
 	for _, owner := range []string{"", "echo", "other"} {
@@ -393,7 +394,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		_ = r.state.Put(t.Context(), keyNamespace, ed25519Prefix+owner, ownProofKey(), time.Time{})
 	}
 	r.remote = newRemoteServer(t)
-	client := safehttp.New(safehttp.Options{AllowPrivate: true, Timeout: 5 * time.Second})
+	client := safehttp.New(safehttp.Options{AllowPrivate: true, Timeout: 30 * time.Second})
 	options := Options{
 		Domain: r.domain, PublicURL: r.base, Version: "1.2.3", Receiver: r.engine, Amender: r.engine, Timeline: r.engine, Records: r.engine, Threads: r.engine, Replies: r.engine,
 		Outbox: r.engine, State: r.state, Client: client, AllowPrivate: true,
@@ -410,10 +411,10 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: router.Handler(), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: router.Handler(), ReadHeaderTimeout: 30 * time.Second}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
-	t.Cleanup(func() { client.Close(); _ = server.Close(); <-done })
+	t.Cleanup(func() { r.client.CloseIdleConnections(); client.Close(); _ = server.Close(); <-done })
 	return r
 }
 
@@ -502,7 +503,7 @@ func (r *rig) send(d *delivery) (status int, text string, header http.Header) {
 	}
 	request.URL.Opaque = d.path // the path as it stands, undecoded
 	request.Header, request.Host = d.header, d.host
-	response, err := http.DefaultClient.Do(request)
+	response, err := r.client.Do(request)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -529,7 +530,7 @@ func (r *rig) fetch(path, accept string) (status int, header http.Header, body s
 	if accept != "" {
 		request.Header.Set("Accept", accept)
 	}
-	response, err := http.DefaultTransport.RoundTrip(request)
+	response, err := r.client.Transport.RoundTrip(request)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func leakingReplies(t *testing.T) {
 // plainHTTP: without the switch for development nothing is asked for, or believed, that is not https.
 func plainHTTP(t *testing.T) {
 	resolver, _ := resolverOf(t)
-	client := safehttp.New(safehttp.Options{Resolver: resolver, Timeout: 5 * time.Second})
+	client := safehttp.New(safehttp.Options{Resolver: resolver, Timeout: 30 * time.Second})
 	t.Cleanup(client.Close)
 	for _, address := range []string{"http://m.example/users/a", "http://m.example:443/users/a", "HTTP://m.example/users/a"} {
 		r := newRig(t)

@@ -227,8 +227,8 @@ func resolverOf(t *testing.T) (*safehttp.Resolver, *atomic.Int64) {
 
 func privateAddresses(t *testing.T) {
 	resolver, asked := resolverOf(t)
-	closed := safehttp.New(safehttp.Options{Resolver: resolver, Timeout: 5 * time.Second})
-	open := safehttp.New(safehttp.Options{Resolver: resolver, Timeout: 5 * time.Second, AllowPrivate: true})
+	closed := safehttp.New(safehttp.Options{Resolver: resolver, Timeout: 30 * time.Second})
+	open := safehttp.New(safehttp.Options{Resolver: resolver, Timeout: 30 * time.Second, AllowPrivate: true})
 	t.Cleanup(func() { closed.Close(); open.Close() })
 	r := newRig(t)
 	port := r.remote.base[strings.LastIndexByte(r.remote.base, ':'):]
@@ -540,12 +540,15 @@ func fetchStorm(t *testing.T) {
 	}
 	done := make(chan int)
 	const senders = 40
+	var deliveries []*delivery // signed before the first is sent: it waits for the others
 	for i := range senders {
 		name := "stranger" + strconv.Itoa(i)
 		r.remote.addActor(name, aliceKey(), nil)
 		d := r.deliver(strings.ReplaceAll(string(r.hello().body), "/users/alice", "/users/"+name))
 		d.keyID = r.remote.actor(name) + "#main-key"
-		d.sign()
+		deliveries = append(deliveries, d.sign())
+	}
+	for _, d := range deliveries {
 		go func() {
 			status, _, _ := r.send(d)
 			done <- status

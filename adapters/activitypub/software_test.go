@@ -229,7 +229,7 @@ func (s *recordedServer) deliver(r *rig, directory string, one recordedCase) int
 	} else {
 		signRecordedDraft(request, body, one)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := r.client.Do(request)
 	if err != nil {
 		r.t.Fatal(err)
 	}
