@@ -218,13 +218,17 @@ func (f *fedify) countReplies(note string) int {
 }
 
 // sendsThreeTimes: the same activity by the personal, the shared and again the personal inbox is answered once; and
-// what is said to the answer stays in the conversation.
+// what is said to the answer stays in the conversation, and is found from the answer.
 func (x *exchangeOf) sendsThreeTimes(t *testing.T) {
 	before := len(x.agent.questions())
 	question := x.peer.command("/mention", errand{To: x.s.Actor("memory"), Content: "three times", Inboxes: []string{"personal", "shared", "personal"}})
 	first := x.peer.await("the reply to "+question.Note, answers(question.Note))
-	second := x.peer.command("/mention", errand{To: x.s.Actor("memory"), Content: "and on", InReplyTo: readNote(t, first).Object.ID})
+	answer := readNote(t, first).Object.ID
+	second := x.peer.command("/mention", errand{To: x.s.Actor("memory"), Content: "and on", InReplyTo: answer})
 	x.peer.await("the reply to "+second.Note, answers(second.Note))
+	if status, replies := readActivity(t, answer+"/replies?page=true"); status != http.StatusOK || !strings.Contains(replies, `"`+second.Note+`"`) {
+		t.Errorf("the replies to the answer are %d %s; want %s", status, replies, second.Note)
+	}
 	if n := x.peer.countReplies(question.Note); n != 1 {
 		t.Errorf("%d replies to one activity that came three times", n)
 	}

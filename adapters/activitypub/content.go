@@ -31,6 +31,13 @@ func (a *Adapter) fill(made *note, text writing, people []person) {
 	default:
 		made.Content = "<p>" + strings.TrimSpace(lead.String()) + "</p>" + body
 	}
+	if made.open() { // a hashtag is there to be found by
+		var words []string
+		made.Content, words = linkHashtags(made.Content, a.profileURL(text.reply.Agent))
+		for _, word := range words {
+			made.Tag = append(made.Tag, noteTag{"Hashtag", a.profileURL(text.reply.Agent), "#" + word})
+		}
+	}
 	if len(sources) > 0 {
 		made.Source = &noteSource{strings.Join(sources, "\n\n"), normalized.MIMEMarkdown}
 	}

@@ -120,8 +120,22 @@ func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 	if err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as an activity", err)
 	}
+	if err := a.remember(ctx, delivery, place); err != nil {
+		return exchange.DeliveryReceipt{}, fault.RetryIn(0, "our own store did not answer", err)
+	}
 	detail, err := a.post(ctx, parcel{delivery.Reply.Agent, place.Actor, place.Inbox, body, delivery.Attempt, place.Shared})
 	return exchange.DeliveryReceipt{Detail: detail}, err
+}
+
+// remember keeps what others will ask us about a reply, before it leaves.
+func (a *Adapter) remember(ctx context.Context, delivery exchange.Delivery, place destination) error {
+	switch {
+	case delivery.Action == exchange.ActionDelete:
+		return a.withdrawQuotes(ctx, delivery.Reply)
+	case delivery.Action == exchange.ActionSend && place.Post <= 1 && !place.Shared:
+		return a.keepFollowUp(ctx, delivery.Reply)
+	}
+	return nil
 }
 
 // written gives the activity that carries a reply to one place.

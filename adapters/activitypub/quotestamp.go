@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -10,12 +11,19 @@ import (
 	"inbox/internal/httpserver"
 )
 
-const quoteNamespace = "activitypub.quote." // + agent: stamp → quoted
+const (
+	quoteNamespace   = "activitypub.quote."  // + agent: stamp → quoted
+	quotingNamespace = "activitypub.quotes." // + reply id: stamp → quoted; until it is withdrawn
+	maxQuotesAtOnce  = 100                   // withdrawn by one attempt at a delivery
+)
 
 // quoted is a quote that was allowed.
 type quoted struct {
 	Reply      string `json:"reply"`
-	Instrument string `json:"instrument"` // the post that quotes
+	Target     string `json:"target,omitempty"` // the quoted post of a chain; empty = the first
+	Instrument string `json:"instrument"`       // the post that quotes
+	Actor      string `json:"actor,omitempty"`  // who quotes
+	Inbox      string `json:"inbox,omitempty"`
 }
 
 var quoteContext = []any{activityStreams, map[string]any{
@@ -39,10 +47,58 @@ func (a *Adapter) mayQuote(ctx context.Context, in *incoming, reply exchange.Rep
 
 // stampQuote keeps what was allowed and gives the address at which readers' servers check it.
 func (a *Adapter) stampQuote(ctx context.Context, in *incoming, reply exchange.Reply) (string, error) {
-	instrument := reference(in.activity["instrument"])
-	stamp := ownKeyOf(reply.ID, instrument)[len("sha256:"):]
-	err := a.putJSON(ctx, quoteNamespace+reply.Agent, stamp, quoted{reply.ID, instrument})
-	return a.actorIRI(reply.Agent) + "/quotes/" + stamp, err
+	allowed := quoted{reply.ID, a.quotedPost(in, reply), reference(in.activity["instrument"]), in.actor, in.by.actor.Inbox}
+	stamp := ownKeyOf(allowed.Target, allowed.Instrument)[len("sha256:"):]
+	if err := a.putJSON(ctx, quotingNamespace+reply.ID, stamp, allowed); err != nil {
+		return "", err
+	}
+	return a.stampIRI(reply.Agent, stamp), a.putJSON(ctx, quoteNamespace+reply.Agent, stamp, allowed)
+}
+
+func (a *Adapter) stampIRI(agent, stamp string) string { return a.actorIRI(agent) + "/quotes/" + stamp }
+
+// quotedPost is the post of a reply that is quoted: the one that is named, when there is such a one.
+func (a *Adapter) quotedPost(in *incoming, reply exchange.Reply) string {
+	named := reference(in.activity["object"])
+	for post := 2; post <= reply.Posts; post++ {
+		if named == a.postIRI(reply.ID, post) {
+			return named
+		}
+	}
+	return a.noteIRI(reply.ID)
+}
+
+// withdrawQuotes tells those who quote an answer that was taken back that they may not any more (FEP-044f): a Delete of the
+// stamp. Each is queued before it is forgotten, under an id of its own, so that a crash tells somebody twice and nobody
+// never. What is left over a hundred the next delivery withdraws; none of the stamps is served any more in any case.
+func (a *Adapter) withdrawQuotes(ctx context.Context, reply exchange.Reply) error {
+	stamps, values, err := a.options.State.List(ctx, quotingNamespace+reply.ID, "", maxQuotesAtOnce)
+	if err != nil {
+		return err
+	}
+	for i, stamp := range stamps {
+		var allowed quoted
+		if json.Unmarshal(values[i], &allowed) == nil && allowed.Inbox != "" {
+			if err := a.withdrawQuote(ctx, reply.Agent, a.stampIRI(reply.Agent, stamp), allowed); err != nil {
+				return err
+			}
+		}
+		if err := a.options.State.Delete(ctx, quotingNamespace+reply.ID, stamp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Adapter) withdrawQuote(ctx context.Context, agent, stamp string, allowed quoted) error {
+	return a.sendLater(ctx, agent, &remoteActor{ID: allowed.Actor, Inbox: allowed.Inbox}, struct {
+		Context []any    `json:"@context"`
+		ID      string   `json:"id"`
+		Type    string   `json:"type"`
+		Actor   string   `json:"actor"`
+		Object  string   `json:"object"`
+		To      []string `json:"to"`
+	}{quoteContext, stamp + "#delete", "Delete", a.actorIRI(agent), stamp, []string{allowed.Actor}})
 }
 
 // serveQuote shows a QuoteAuthorization (FEP-044f) as long as the answer stands.
@@ -67,8 +123,15 @@ func (a *Adapter) serveQuote(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, missing)
 		return
 	}
-	if reply, _, err := a.options.Replies.Reply(r.Context(), kept.Reply); err != nil || !reply.DeletedAt.IsZero() {
+	switch reply, _, err := a.options.Replies.Reply(r.Context(), kept.Reply); {
+	case fault.Is(err, fault.NotFound):
 		refuse(w, r, missing)
+		return
+	case err != nil:
+		refuse(w, r, unavailable(err))
+		return
+	case !reply.DeletedAt.IsZero():
+		refuse(w, r, fault.New(fault.Gone, "the quoted answer was taken back"))
 		return
 	}
 	actor := a.actorIRI(agent.Name)
@@ -79,5 +142,5 @@ func (a *Adapter) serveQuote(w http.ResponseWriter, r *http.Request) {
 		AttributedTo string `json:"attributedTo"`
 		Interacting  string `json:"interactingObject"`
 		Target       string `json:"interactionTarget"`
-	}{quoteContext, actor + "/quotes/" + stamp, "QuoteAuthorization", actor, kept.Instrument, a.noteIRI(kept.Reply)})
+	}{quoteContext, a.stampIRI(agent.Name, stamp), "QuoteAuthorization", actor, kept.Instrument, cmp.Or(kept.Target, a.noteIRI(kept.Reply))})
 }

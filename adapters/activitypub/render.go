@@ -20,7 +20,7 @@ var noteContext = []any{
 	activityStreams,
 	integrityContext,
 	map[string]any{
-		"ostatus": "http://ostatus.org#", "conversation": "ostatus:conversation", "sensitive": "as:sensitive",
+		"ostatus": "http://ostatus.org#", "conversation": "ostatus:conversation", "sensitive": "as:sensitive", "Hashtag": "as:Hashtag",
 		"pt": "https://joinpeertube.org/ns#", "size": "pt:size",
 		"gts":               "https://gotosocial.org/ns#",
 		"interactionPolicy": map[string]string{"@id": "gts:interactionPolicy", "@type": "@id"},
@@ -31,26 +31,27 @@ var noteContext = []any{
 
 // note is our answer as an ActivityStreams object.
 type note struct {
-	Context      []any             `json:"@context,omitempty"`
-	ID           string            `json:"id"`
-	Type         string            `json:"type"`
-	AttributedTo string            `json:"attributedTo"`
-	InReplyTo    string            `json:"inReplyTo,omitempty"`
-	Content      string            `json:"content"`
-	ContentMap   map[string]string `json:"contentMap,omitempty"`
-	Source       *noteSource       `json:"source,omitempty"`
-	Published    string            `json:"published"`
-	Updated      string            `json:"updated,omitempty"`
-	URL          string            `json:"url"`
-	To           []string          `json:"to"`
-	Cc           []string          `json:"cc"`
-	Tag          []mentionTag      `json:"tag,omitempty"`
-	Attachment   []noteFile        `json:"attachment,omitempty"`
-	Summary      string            `json:"summary,omitempty"`
-	Sensitive    bool              `json:"sensitive"`
-	Thread       string            `json:"context,omitempty"`
-	Conversation string            `json:"conversation,omitempty"`
-	Interaction  *interaction      `json:"interactionPolicy,omitempty"` // servers read it from the note, not from its author
+	Context      []any              `json:"@context,omitempty"`
+	ID           string             `json:"id"`
+	Type         string             `json:"type"`
+	AttributedTo string             `json:"attributedTo"`
+	InReplyTo    string             `json:"inReplyTo,omitempty"`
+	Content      string             `json:"content"`
+	ContentMap   map[string]string  `json:"contentMap,omitempty"`
+	Source       *noteSource        `json:"source,omitempty"`
+	Published    string             `json:"published"`
+	Updated      string             `json:"updated,omitempty"`
+	URL          string             `json:"url"`
+	To           []string           `json:"to"`
+	Cc           []string           `json:"cc"`
+	Tag          []noteTag          `json:"tag,omitempty"`
+	Attachment   []noteFile         `json:"attachment,omitempty"`
+	Summary      string             `json:"summary,omitempty"`
+	Sensitive    bool               `json:"sensitive"`
+	Thread       string             `json:"context,omitempty"`
+	Conversation string             `json:"conversation,omitempty"`
+	Interaction  *interaction       `json:"interactionPolicy,omitempty"` // servers read it from the note, not from its author
+	Replies      *repliesCollection `json:"replies,omitempty"`
 }
 
 type noteSource struct {
@@ -58,7 +59,8 @@ type noteSource struct {
 	MediaType string `json:"mediaType"`
 }
 
-type mentionTag struct {
+// noteTag is a Mention or a Hashtag.
+type noteTag struct {
 	Type string `json:"type"`
 	Href string `json:"href"`
 	Name string `json:"name"`
@@ -110,7 +112,16 @@ func (a *Adapter) render(reply exchange.Reply, post int, relayed []person, prese
 		return note{}, fmt.Errorf("the answer has %d posts and no number %d", len(posts), post)
 	}
 	reply.Response.Parts = posts[post-1]
-	return a.renderParts(reply, post, relayed, present)
+	made, err := a.renderParts(reply, post, relayed, present)
+	if err != nil || !made.open() {
+		return made, err
+	}
+	next := ""
+	if post < len(posts) {
+		next = a.postIRI(reply.ID, post+1)
+	}
+	made.Replies = a.embeddedReplies(made.ID, next)
+	return made, nil
 }
 
 func (a *Adapter) renderParts(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
@@ -178,7 +189,7 @@ func (n *note) address(visibility string, people []person, followers string) {
 	actors := make([]string, 0, len(people))
 	for _, one := range people {
 		actors = append(actors, one.Actor)
-		n.Tag = append(n.Tag, mentionTag{"Mention", one.Actor, one.Address})
+		n.Tag = append(n.Tag, noteTag{"Mention", one.Actor, one.Address})
 	}
 	switch {
 	case visibility == normalized.VisibilityPublic && followers != "":

@@ -86,7 +86,7 @@ func TestReplyArrivesSigned(t *testing.T) {
 	if diff := cmp.Diff([]string{alice}, create.To) + cmp.Diff([]string{public}, create.Cc) + cmp.Diff(create.To, create.Object.To) + cmp.Diff(create.Cc, create.Object.Cc); diff != "" {
 		t.Error(diff)
 	}
-	if want := []mentionTag{{"Mention", alice, "@alice@" + hostOf(r.remote.base)}}; !cmp.Equal(want, create.Object.Tag) {
+	if want := []noteTag{{"Mention", alice, "@alice@" + hostOf(r.remote.base)}}; !cmp.Equal(want, create.Object.Tag) {
 		t.Errorf("tags %v", create.Object.Tag)
 	}
 	want := `<p><span class="h-card" translate="no"><a href="` + r.remote.base + `/@alice" class="u-url mention">@<span>alice</span></a></span> hello yourself</p>`

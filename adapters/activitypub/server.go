@@ -46,8 +46,10 @@ func (a *Adapter) Routes() []httpserver.Route {
 		get("/agents/{agent}/quotes/{stamp}", a.serveQuote),
 		get("/o/{id}", a.serveNote),
 		get("/o/{id}/activity", a.serveCreate),
+		get("/o/{id}/replies", a.serveReplies),
 		get("/o/{id}/{post}", a.serveNote),
 		get("/o/{id}/{post}/activity", a.serveCreate),
+		get("/o/{id}/{post}/replies", a.serveReplies),
 		get("/media/{digest}/{name}", a.serveMedia),
 	}
 }

@@ -19,6 +19,8 @@ type textWriter struct {
 	space   bool // pending blank
 	at      bool // pending @, before what else is pending: Hubzilla writes it before the link of a mention
 	literal bool // inside pre
+	struck  bool // inside text that is struck out
+	begin   int  // of the text, or of what was struck out last: nothing pending is written there
 	numbers []int
 }
 
@@ -30,7 +32,7 @@ func (w *textWriter) flush() {
 		w.at = false
 	}
 	switch {
-	case w.out.Len() == 0:
+	case w.out.Len() == w.begin:
 	case w.lines > 0:
 		w.out.WriteString("\n\n"[:min(w.lines, 2)])
 	case w.space:
@@ -124,6 +126,8 @@ func (w *textWriter) element(n *html.Node) {
 		w.list(n)
 	case atom.Li:
 		w.item(n)
+	case atom.S, atom.Del, atom.Strike:
+		w.strike(n)
 	case atom.Rt:
 		w.reading(n)
 	case atom.Td, atom.Th:
@@ -194,6 +198,23 @@ func (w *textWriter) item(n *html.Node) {
 	w.mark(bullet)
 	w.children(n)
 	w.breakLine(1)
+}
+
+// strike marks what its author took back as markdown does: without the marks it would say the opposite.
+func (w *textWriter) strike(n *html.Node) {
+	if w.struck || strings.TrimSpace(innerText(n)) == "" {
+		w.children(n)
+		return
+	}
+	w.mark("~~")
+	w.struck, w.begin = true, w.out.Len()
+	w.children(n)
+	w.struck = false
+	if w.at {
+		w.out.WriteByte('@')
+		w.at = false
+	}
+	w.out.WriteString("~~") // before the blanks that are pending
 }
 
 // reading writes the pronunciation of ruby text in parentheses, unless the page brings its own.

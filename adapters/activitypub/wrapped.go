@@ -96,6 +96,6 @@ func (a *Adapter) answerQuote(ctx context.Context, in *incoming, reply exchange.
 		To      []string  `json:"to"`
 	}{
 		Context: quoteContext, ID: actor + name + ownKeyOf(in.id, in.actor), Type: kind, Result: stamp, Actor: actor, To: []string{in.actor},
-		Object: requested{in.id, "QuoteRequest", in.actor, a.noteIRI(reply.ID), reference(in.activity["instrument"])},
+		Object: requested{in.id, "QuoteRequest", in.actor, a.quotedPost(in, reply), reference(in.activity["instrument"])},
 	})
 }

@@ -139,6 +139,63 @@ func withActivity(q *question) *question {
 	return q
 }
 
+// withdrawn demands that the deletion of an answer tells whoever quotes it, once for all its deliveries.
+func (r *rig) withdrawn(reply exchange.Reply, stamp string) {
+	r.t.Helper()
+	plan, err := r.adapter.Plan(r.t.Context(), reply)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for range 2 {
+		delivery := exchange.Delivery{ID: "d", Attempt: 1, Reply: reply, NativeID: plan.NativeID, Destination: plan.Destinations[0], Action: exchange.ActionDelete}
+		if _, err := r.adapter.Deliver(r.t.Context(), delivery); err != nil {
+			r.t.Error(err)
+		}
+	}
+	jobs := r.engine.takeJobs(jobActivity)
+	var job laterJob
+	var said struct {
+		ID, Type, Actor, Object string
+		To                      []string
+	}
+	if len(jobs) != 1 || json.Unmarshal([]byte(jobs[0]), &job) != nil || json.Unmarshal(job.Activity, &said) != nil {
+		r.t.Fatalf("%q", jobs)
+	}
+	alice := r.remote.actor("alice")
+	if said.Type != "Delete" || said.Object != stamp || said.ID != stamp+"#delete" || said.Actor != r.base+"/agents/echo" ||
+		len(said.To) != 1 || said.To[0] != alice || job.Inbox != alice+"/inbox" || job.Actor != alice {
+		r.t.Errorf("%+v to %s", said, job.Inbox)
+	}
+}
+
+// TestQuoteOfALaterPost: the stamp names the post of the chain that is quoted; one that is not there counts as the first.
+func TestQuoteOfALaterPost(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Profile = func(string) Profile { return Profile{QuotesByFans: true} } })
+	reply := r.reply(r.question("1", "hello"), "hi")
+	reply.Posts = 2
+	r.engine.replies[reply.ID] = reply
+	r.accept(r.simple("Follow", r.base+"/agents/echo"))
+	first := r.base + "/o/" + reply.ID
+	for quoted, want := range map[string]string{first: first, first + "/2": first + "/2", first + "/3": first} {
+		r.engine.takeJobs(jobActivity)
+		request := r.simple("QuoteRequest", quoted)
+		request["id"], request["instrument"] = r.remote.base+"/requests/"+quoted[len(first):], r.remote.base+"/notes/quote"
+		r.accept(request)
+		var job laterJob
+		var said struct {
+			Result string
+			Object struct{ Object string }
+		}
+		if jobs := r.engine.takeJobs(jobActivity); len(jobs) != 1 || json.Unmarshal([]byte(jobs[0]), &job) != nil || json.Unmarshal(job.Activity, &said) != nil {
+			t.Fatalf("%q", jobs)
+		}
+		_, _, body := r.fetch(strings.TrimPrefix(said.Result, r.base), activityMediaType)
+		if said.Object.Object != want || !strings.Contains(body, `"interactionTarget":"`+want+`"`) {
+			t.Errorf("%s: %+v %s", quoted, said, body)
+		}
+	}
+}
+
 // TestQuotesByFollowers: a follower gets a stamp that is served until the answer is deleted; nobody else does.
 func TestQuotesByFollowers(t *testing.T) {
 	for _, follows := range []bool{true, false} {
@@ -172,8 +229,9 @@ func TestQuotesByFollowers(t *testing.T) {
 		}
 		reply.DeletedAt = reply.CreatedAt
 		r.engine.replies[reply.ID] = reply
-		if status, _, _ := r.fetch(path, activityMediaType); status != http.StatusNotFound {
+		if status, _, _ := r.fetch(path, activityMediaType); status != http.StatusGone {
 			t.Errorf("the stamp outlives the answer: %d", status)
 		}
+		r.withdrawn(reply, said.Result)
 	}
 }
