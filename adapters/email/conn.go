@@ -2,15 +2,18 @@ package email
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // peerConn is one connection with deadlines of our own: per command, per stall, per transfer and per session.
 type peerConn struct {
-	net.Conn
+	net.Conn // below TLS
+	secured  atomic.Pointer[tls.Conn]
 	listener *limitedListener
 	peer     networks
 	counted  bool
@@ -26,12 +29,13 @@ type peerConn struct {
 	begun    time.Time // of the transfer
 	taken    int64     // bytes of the transfer
 	lastCR   bool      // the last byte read was a CR
-	loneCR   bool      // a CR without LF came since the mail began; of no meaning under TLS
+	loneCR   bool      // a CR without LF came since the mail began
 	refused  int       // recipients, over all greetings
 	mails    int       // transactions begun
 	proven   int       // of them, mails whose sender was proven
 	alone    bool      // the last bytes read were one line and nothing more
 	commands bool      // what is read next are commands: see qualify
+	helloDue bool      // TLS began and no EHLO came since
 	unread   []byte    // of what qualify made longer
 }
 
@@ -49,7 +53,15 @@ func (c *peerConn) Write(p []byte) (int, error) {
 			return 0, errEarlyTalker
 		}
 	}
-	return c.Conn.Write(p)
+	return c.answerLine(p)
+}
+
+// wire is where bytes go: TLS, or the connection itself. Deadlines are always of the connection.
+func (c *peerConn) wire() net.Conn {
+	if secured := c.secured.Load(); secured != nil {
+		return secured
+	}
+	return c.Conn
 }
 
 func (c *peerConn) spokeEarly() bool {
@@ -78,7 +90,7 @@ func (c *peerConn) Read(p []byte) (int, error) {
 	if err := c.arm(); err != nil {
 		return 0, err
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.wire().Read(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.taken += int64(n)
@@ -173,17 +185,18 @@ func (c *peerConn) credit() {
 	c.listener.mails.credit(c.peer)
 }
 
-// beginMail and endMail bracket a transaction that must not be cut by a graceful stop. plain says that it came without TLS.
-func (c *peerConn) beginMail(plain bool) {
+// beginMail and endMail bracket a transaction that must not be cut by a graceful stop.
+func (c *peerConn) beginMail() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busy, c.loneCR, c.commands = true, false, plain && c.alone
+	// What came behind MAIL in one piece was looked at already.
+	c.busy, c.loneCR, c.commands = true, c.loneCR && !c.alone, c.commands || c.alone
 }
 
 func (c *peerConn) endMail() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busy, c.commands = false, false
+	c.busy, c.loneCR = false, false
 }
 
 func (c *peerConn) beginTransfer() {
@@ -206,5 +219,5 @@ func (c *peerConn) endWhenIdle() {
 // Close gives the place back, once, and closes: a peer that sees the end may come again at once.
 func (c *peerConn) Close() error {
 	c.once.Do(func() { c.listener.release(c) })
-	return c.Conn.Close()
+	return c.wire().Close()
 }

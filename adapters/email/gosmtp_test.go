@@ -20,7 +20,7 @@ func TestLibrary1LimitsHoldBeforeTheGreetingOfThePeer(t *testing.T) {
 func TestLibrary2ABodyMayTakeLongerThanACommand(t *testing.T) {
 	c := &peerConn{}
 	_ = c.SetReadDeadline(time.Now().Add(idleTimeout))
-	c.beginMail(true)
+	c.beginMail()
 	c.beginTransfer()
 	c.taken = 10 << 20
 	if left := time.Until(c.deadline); left < transferTimeout-time.Minute {

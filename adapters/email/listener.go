@@ -1,6 +1,7 @@
 package email
 
 import (
+	"crypto/tls"
 	"net"
 	"net/netip"
 	"sync"
@@ -35,7 +36,9 @@ type limitedListener struct {
 	net.Listener
 	total, perPeer int
 	exemptLoopback bool
-	domain         string // ours
+	domain         string      // ours
+	tls            *tls.Config // nil = it is not offered
+	size           int64       // of the largest mail
 	greetDelay     time.Duration
 	connections    *meter
 	mails          *meter
@@ -50,7 +53,7 @@ type limitedListener struct {
 
 func newLimitedListener(inner net.Listener, domain string, options Options) *limitedListener {
 	return &limitedListener{
-		domain:   domain,
+		domain: domain, tls: options.TLSConfig, size: options.MaxMessageBytes,
 		Listener: inner, total: options.MaxConnections, perPeer: options.MaxConnectionsPerIP, exemptLoopback: options.AllowPrivate,
 		greetDelay: options.GreetingDelay, connections: newMeter(options.ConnectionsPerMinute, options.Now), mails: newMeter(options.MailsPerMinute, options.Now),
 		peers: map[netip.Prefix]int{}, open: map[*peerConn]struct{}{}, stopping: make(chan struct{}),
@@ -81,7 +84,7 @@ func refuse(conn net.Conn) {
 
 func (l *limitedListener) admit(inner net.Conn) (*peerConn, string) {
 	peer := networksOf(inner.RemoteAddr())
-	conn := &peerConn{Conn: inner, listener: l, peer: peer, ends: time.Now().Add(sessionTimeout)}
+	conn := &peerConn{Conn: inner, listener: l, peer: peer, ends: time.Now().Add(sessionTimeout), commands: true}
 	conn.counted = !l.exemptLoopback || !peer.loopback()
 	if conn.counted && !l.connections.count(peer) {
 		return nil, "rate"

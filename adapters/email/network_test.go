@@ -164,7 +164,7 @@ func TestTricklingPeersAreCut(t *testing.T) {
 		conn, _ := l.admit(ours)
 		defer func() { _ = conn.Close() }()
 		began := time.Now()
-		conn.beginMail(true)
+		conn.beginMail()
 		conn.beginTransfer()
 		var peer sync.WaitGroup
 		peer.Go(func() {

@@ -3,9 +3,8 @@ package email
 import "bytes"
 
 // RFC 5321, section 4.5.1, wants "RCPT TO:<postmaster>" without a domain to be understood, and the library refuses it before
-// anybody is asked. So the domain is put in on the wire, where it is certain that what is read is a command: between the
-// answer to a MAIL that came alone and the first line that could begin a mail. Under TLS the wire shows nothing; senders
-// there are mail servers, which write the domain.
+// anybody is asked. So the domain is put in as it comes, where it is certain that what is read is a command: between the
+// begin of a connection, or the answer to a MAIL that came alone, and the first line that could begin a mail.
 
 var barePostmaster = []byte("<postmaster>")
 
@@ -16,7 +15,7 @@ func qualify(chunk []byte, domain string) (qualified []byte, more bool) {
 	for len(rest) > 0 {
 		line, after, complete := bytes.Cut(rest, []byte("\n"))
 		lower := bytes.ToLower(line)
-		if !complete || !bytes.HasPrefix(lower, []byte("rcpt ")) && !bytes.HasPrefix(lower, []byte("rset")) && !bytes.HasPrefix(lower, []byte("noop")) {
+		if !complete || !beforeCommands(lower) {
 			return append(qualified, rest...), false
 		}
 		if at := bytes.Index(lower, barePostmaster); at >= 0 && len(bytes.TrimSpace(lower[len("rcpt to:"):at])) == 0 && bytes.HasPrefix(lower, []byte("rcpt to:")) {
@@ -28,6 +27,16 @@ func qualify(chunk []byte, domain string) (qualified []byte, more bool) {
 		rest = after
 	}
 	return qualified, true
+}
+
+// beforeCommands says whether a line in lower case is a command behind which there are further commands.
+func beforeCommands(line []byte) bool {
+	verb, _, _ := bytes.Cut(bytes.TrimRight(line, "\r"), []byte(" "))
+	switch string(verb) {
+	case "ehlo", "helo", "mail", "rcpt", "rset", "noop", "vrfy":
+		return true
+	}
+	return false
 }
 
 // qualifyRead changes what was read where that is a command. The caller holds the lock.

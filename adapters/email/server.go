@@ -2,7 +2,6 @@ package email
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -32,9 +31,9 @@ const (
 func (a *Adapter) newServer() *smtp.Server {
 	server := smtp.NewServer(smtp.BackendFunc(a.newSession))
 	server.Domain = a.options.Hostname
-	server.TLSConfig = a.options.TLSConfig
 	server.MaxRecipients = maxRecipients
-	// One byte more, because the library refuses a mail of exactly the limit; Data refuses the extra byte.
+	// One byte more, because the library refuses a mail of exactly the limit; Data refuses the extra byte, and what is
+	// announced is made right in answerLine.
 	server.MaxMessageBytes = a.options.MaxMessageBytes + 1
 	server.MaxLineLength = maxLineBytes
 	server.ReadTimeout = idleTimeout
@@ -43,14 +42,15 @@ func (a *Adapter) newServer() *smtp.Server {
 	return server
 }
 
-// session is one greeting; the library makes a new one after STARTTLS.
+// session is what a peer says from its first greeting on.
 type session struct {
 	adapter *Adapter
 	conn    *smtp.Conn
 	peer    *peerConn
 
-	mu  sync.Mutex // BDAT runs Data beside the command loop
-	env envelope
+	mu   sync.Mutex // BDAT runs Data beside the command loop
+	env  envelope
+	helo string // at the last MAIL
 }
 
 func (s *session) transaction() envelope {
@@ -66,22 +66,21 @@ func (s *session) begin(env envelope) {
 }
 
 func (a *Adapter) newSession(conn *smtp.Conn) (smtp.Session, error) {
-	return &session{adapter: a, conn: conn, peer: peerOf(conn.Conn())}, nil
-}
-
-// peerOf finds our connection below TLS.
-func peerOf(conn net.Conn) *peerConn {
-	if secured, ok := conn.(*tls.Conn); ok {
-		conn = secured.NetConn()
+	peer, ours := conn.Conn().(*peerConn)
+	if !ours {
+		return nil, errors.New("the connection is not from our listener")
 	}
-	peer, _ := conn.(*peerConn)
-	return peer
+	return &session{adapter: a, conn: conn, peer: peer}, nil
 }
 
 // Mail begins a transaction.
 func (s *session) Mail(from string, options *smtp.MailOptions) error {
 	if s.adapter.listener.isDraining() {
 		return s.hangUp(smtp.EnhancedCode{4, 3, 2}, "This server is restarting, please try again")
+	}
+	s.noteHello()
+	if s.peer.mustGreet() {
+		return s.refuse(503, smtp.EnhancedCode{5, 5, 1}, "Please say EHLO again, under TLS")
 	}
 	if s.transaction().id != "" {
 		// The library would keep the recipients of the open transaction for its own count (RFC 5321, section 4.1.4).
@@ -105,8 +104,15 @@ func (s *session) Mail(from string, options *smtp.MailOptions) error {
 	}
 	env := s.newEnvelope(from)
 	s.begin(env)
-	s.peer.beginMail(env.tls == "")
+	s.peer.beginMail()
 	return nil
+}
+
+// noteHello keeps the name of the peer, because only the command loop may ask the library for it.
+func (s *session) noteHello() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.helo = s.conn.Hostname()
 }
 
 // tooMany refuses who sends too many mails on one connection or in a minute.
@@ -124,7 +130,7 @@ func (s *session) tooMany() error {
 }
 
 func (s *session) newEnvelope(from string) envelope {
-	host, _, err := net.SplitHostPort(s.conn.Conn().RemoteAddr().String())
+	host, _, err := net.SplitHostPort(s.peer.RemoteAddr().String())
 	if err != nil {
 		host = ""
 	}
@@ -132,10 +138,9 @@ func (s *session) newEnvelope(from string) envelope {
 	if err != nil {
 		id = uuid.New()
 	}
-	state, secured := s.conn.TLSConnectionState()
 	return envelope{
 		id: id.String(), ip: strings.TrimPrefix(strings.SplitN(host, "%", 2)[0], "::ffff:"), helo: s.conn.Hostname(),
-		tls: tlsVersion(state, secured), from: from,
+		tls: s.peer.tlsVersion(), from: from,
 	}
 }
 
@@ -206,7 +211,7 @@ func (s *session) Data(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if env.tls == "" && s.peer.sawLoneCR() {
+	if s.peer.sawLoneCR() {
 		return s.refuse(554, smtp.EnhancedCode{5, 6, 0}, "Malformed mail: "+errLineEnds.Error())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout+verifyTimeout)
@@ -273,11 +278,17 @@ func (s *session) Logout() error {
 	return nil
 }
 
+func (s *session) lastKnown() (env envelope, helo string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.env, s.helo
+}
+
 // refuse logs a refusal and gives it to the peer.
 func (s *session) refuse(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
-	env := s.transaction()
-	s.adapter.log.Info("mail refused", "session", env.id, "ip", s.conn.Conn().RemoteAddr().String(),
-		"helo", s.conn.Hostname(), "from", env.from, "recipients", len(env.recipients), "code", code, "reason", text)
+	env, helo := s.lastKnown()
+	s.adapter.log.Info("mail refused", "session", env.id, "ip", s.peer.RemoteAddr().String(), "helo", helo,
+		"from", env.from, "recipients", len(env.recipients), "code", code, "reason", text)
 	metricReceived.WithLabelValues(resultOfCode(code)).Inc()
 	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: text}
 }
@@ -285,9 +296,8 @@ func (s *session) refuse(code int, enhanced smtp.EnhancedCode, text string) *smt
 // hangUp answers and closes the connection; the error that it returns can no longer reach the peer.
 func (s *session) hangUp(enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
 	refusal := s.refuse(421, enhanced, text)
-	conn := s.conn.Conn()
-	_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-	_, _ = io.WriteString(conn, replyLine(refusal))
+	_ = s.peer.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_, _ = io.WriteString(s.peer, replyLine(refusal))
 	_ = s.conn.Close()
 	return refusal
 }

@@ -426,7 +426,7 @@ func TestNestedMailIsRefused(t *testing.T) {
 	w.say("RCPT TO:<echo@inbox.test>", "250")
 	w.say("MAIL FROM:<b@plain.test>", "503 5.5.1")
 	w.say("EHLO again.test", "250")
-	w.say("DATA", "502")
+	w.say("DATA", "503 5.5.1")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
 	s.engine.only(t)
 }

@@ -3,7 +3,6 @@ package email
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -192,11 +191,4 @@ func (a *Adapter) evidence(found verdict, env envelope, to recipient, claims jso
 	})
 	proof.Claims, proof.Source = claims, &identity.Source{Transport: normalized.ViaEmail}
 	return []identity.Evidence{proof}
-}
-
-func tlsVersion(state tls.ConnectionState, ok bool) string {
-	if !ok {
-		return ""
-	}
-	return tls.VersionName(state.Version)
 }

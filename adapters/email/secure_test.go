@@ -1,0 +1,244 @@
+package email
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startSecure runs an adapter that offers TLS.
+func startSecure(t *testing.T) (*setup, *tls.Config) {
+	t.Helper()
+	certificate, pool := selfSigned(t)
+	s := start(t, func(o *Options) {
+		o.TLSConfig, o.MaxConnectionsPerIP = &tls.Config{Certificates: []tls.Certificate{certificate}}, 100
+	})
+	return s, &tls.Config{RootCAs: pool, ServerName: "mx.inbox.test"}
+}
+
+// secure begins with TLS after STARTTLS was answered.
+func (w *wire) secure(config *tls.Config) *wire {
+	secured := tls.Client(w.conn, config)
+	w.conn, w.in = secured, &lineReader{conn: secured}
+	return w
+}
+
+// greetSecure says EHLO, STARTTLS and EHLO again.
+func (s *setup) greetSecure(config *tls.Config) *wire {
+	w := s.greet()
+	w.say("STARTTLS", "220 2.0.0")
+	w.secure(config)
+	w.say("EHLO client.sender.test", "250")
+	return w
+}
+
+func TestBeginOfTLSForgetsWhatWasSaid(t *testing.T) {
+	s, config := startSecure(t)
+	w := s.greet()
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	w.say("STARTTLS", "503 5.5.1")
+	w.say("RSET", "250")
+	w.say("STARTTLS", "220")
+	w.secure(config)
+	w.say("MAIL FROM:<a@plain.test>", "503 5.5.1")
+	w.say("RCPT TO:<echo@inbox.test>", "503 5.5.1")
+	if hello := w.say("EHLO again.test", "250"); strings.Contains(hello, "STARTTLS") || strings.Contains(hello, "AUTH") || !strings.Contains(hello, "PIPELINING") {
+		t.Errorf("under TLS it offers %s", hello)
+	}
+	w.say("STARTTLS", "503 5.5.1")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+	if original := string(s.engine.only(t).Original); !strings.Contains(original, "from again.test ") {
+		t.Errorf("trace %s", original)
+	}
+}
+
+// TestNothingIsInjectedBeforeTLS brings commands in the clear that must not be heard under TLS, in one packet with STARTTLS and
+// behind it (RFC 3207, section 6).
+func TestNothingIsInjectedBeforeTLS(t *testing.T) {
+	s, _ := startSecure(t)
+	for name, lines := range map[string]string{
+		"behind it":            "STARTTLS\r\nEHLO evil.test\r\nMAIL FROM:<evil@plain.test>\r\n",
+		"behind it, in a half": "STARTTLS\r\nNOO",
+		"behind another":       "NOOP\r\nSTARTTLS\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := s.greet()
+			w.write(lines)
+			if strings.HasPrefix(lines, "NOOP") {
+				w.expect("250")
+			}
+			w.expect("503 5.5.1 Nothing may follow STARTTLS")
+		})
+	}
+	w := s.greet()
+	w.write("STAR")
+	w.write("TTLS\r\n")
+	w.expect("220")
+}
+
+// Whoever speaks in the clear where TLS begins is not understood, and nothing of it is a command.
+func TestBrokenHandshakeEndsTheConnection(t *testing.T) {
+	s, _ := startSecure(t)
+	w := s.greet()
+	w.say("STARTTLS", "220")
+	w.write("EHLO evil.test\r\nMAIL FROM:<evil@plain.test>\r\n")
+	for {
+		line, err := w.in.line()
+		if err != nil {
+			break
+		}
+		if strings.HasPrefix(line, "2") {
+			t.Fatalf("it answers %q", line)
+		}
+	}
+	w = s.greet() // it gave its place back
+	w.say("STARTTLS", "220")
+	_ = w.conn.(*net.TCPConn).CloseWrite()
+	if !w.closed() {
+		t.Error("the connection stays open")
+	}
+}
+
+// A stop does not wait for peers that began with TLS and say nothing.
+func TestStopInsideOfAHandshake(t *testing.T) {
+	s, config := startSecure(t)
+	idle, silent := s.greetSecure(config), s.greet()
+	silent.say("STARTTLS", "220")
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); s.stop() }()
+	idle.expect("421")
+	if !silent.closed() {
+		t.Error("the handshake goes on")
+	}
+	<-stopped
+}
+
+func TestWithoutACertificateThereIsNoTLS(t *testing.T) {
+	s := start(t, nil)
+	w := s.dial()
+	if hello := w.say("EHLO x.test", "250"); strings.Contains(hello, "STARTTLS") {
+		t.Errorf("it offers %s", hello)
+	}
+	w.say("STARTTLS", "502 5.5.1")
+}
+
+// TestAnnouncedSizeIsTheLimit takes what it announces and not a byte more (RFC 1870, section 3).
+func TestAnnouncedSizeIsTheLimit(t *testing.T) {
+	const limit = 3000
+	s := start(t, func(o *Options) { o.MaxMessageBytes = limit })
+	w := s.dial()
+	if hello := w.say("EHLO x.test", "250"); !strings.Contains(hello, "250-SIZE 3000\n") {
+		t.Errorf("it announces %s", hello)
+	}
+	w.say("MAIL FROM:<a@plain.test> SIZE=3001", "552 5.3.4")
+	mail := letter("x", "From: a@plain.test")
+	mail += strings.Repeat("0123456789012345678901234567\r\n", (limit-len(mail))/30)
+	mail += strings.Repeat("y", limit-len(mail)-2) + "\r\n"
+	w.say("MAIL FROM:<a@plain.test> SIZE=3000", "250")
+	w.say("RCPT TO:<echo@inbox.test>", "250")
+	w.say("DATA", "354")
+	w.write(mail + ".\r\n")
+	w.expect("250")
+	for _, size := range []int{limit, limit + 1} {
+		w.say("MAIL FROM:<a@plain.test>", "250")
+		w.say("RCPT TO:<echo@inbox.test>", "250")
+		w.write(fmt.Sprintf("BDAT %d LAST\r\n%s", size, strings.Replace(mail, "m1@", "m2@", 1)+"\n"[:size-limit]))
+		w.expect(map[int]string{limit: "250", limit + 1: "552 5.3.4"}[size])
+	}
+}
+
+// TestAnswersToWhatIsOutOfOrder has the codes of RFC 5321, sections 4.1.4 and 4.1.1.11.
+func TestAnswersToWhatIsOutOfOrder(t *testing.T) {
+	s := start(t, nil)
+	w := s.dial()
+	for _, line := range []string{"MAIL FROM:<a@plain.test>", "RCPT TO:<echo@inbox.test>", "DATA", "BDAT 0 LAST"} {
+		w.say(line, "503 5.5.1")
+	}
+	w.say("EHLO x.test", "250")
+	for _, line := range []string{"RCPT TO:<echo@inbox.test>", "DATA", "BDAT 0 LAST"} {
+		w.say(line, "503 5.5.1")
+	}
+	w.say("AUTH PLAIN AHgAeQ==", "502 5.5.1")
+	w.say("MAIL FROM:<a@plain.test> FOO=bar", "555 5.5.4")
+	w.say("MAIL FROM:<a@plain.test> BODY=8BITMIME", "250")
+	w.say("DATA", "503 5.5.1")
+	w.say("RCPT TO:<echo@inbox.test> FOO=bar", "555 5.5.4")
+	w.say("RCPT TO:<echo@inbox.test>", "250")
+	w.say("HELP", "502 5.5.1")
+	w.say("VRFY echo", "252")
+	w.say("EXPN all", "502 5.5.1")
+}
+
+// TestNamesOfPeersForgeNoAnswer sends what the server says itself as the name of the peer.
+func TestNamesOfPeersForgeNoAnswer(t *testing.T) {
+	s, _ := startSecure(t)
+	w := s.dial()
+	w.say("HELO 502 5.5.1 TLS not supported", "250 2.0.0 Hello 502")
+	w.say("EHLO "+strings.Repeat("x", 3900), "250-Hello xxx")
+	w.say("NOOP", "250")
+}
+
+// TestLoneCRsUnderTLS has the byte behind a dot, where the library would swallow both.
+func TestLoneCRsUnderTLS(t *testing.T) {
+	s, config := startSecure(t)
+	mail := letter("one", "From: a@plain.test")
+	for name, say := range map[string]func(*wire, string){
+		"line by line": func(w *wire, body string) {
+			w.say("MAIL FROM:<a@plain.test>", "250")
+			w.say("RCPT TO:<echo@inbox.test>", "250")
+			w.say("DATA", "354")
+			w.write(body)
+		},
+		"at once": func(w *wire, body string) {
+			w.write("MAIL FROM:<a@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + body)
+			w.expect("250")
+			w.expect("250")
+			w.expect("354")
+		},
+	} {
+		for kind, w := range map[string]*wire{"plain": s.greet(), "TLS": s.greetSecure(config)} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				w.t = t
+				say(w, mail+".\rx\r\n.\r\n")
+				w.expect("554 5.6.0")
+				before := len(s.engine.all())
+				say(w, strings.Replace(mail, "m1@", fmt.Sprintf("n%d@", before), 1)+".\r\n")
+				w.expect("250")
+				if n := len(s.engine.all()); n != before+1 {
+					t.Errorf("%d mails after a good one; want %d", n, before+1)
+				}
+			})
+		}
+	}
+}
+
+// TestSlowLines brings commands byte by byte.
+func TestSlowLines(t *testing.T) {
+	s, config := startSecure(t)
+	for kind, w := range map[string]*wire{"plain": s.greet(), "TLS": s.greetSecure(config)} {
+		for _, line := range []string{"NOOP", "MAIL FROM:<a@plain.test>", "RCPT TO:<echo@inbox.test>", "RSET"} {
+			for i := range len(line) {
+				w.write(line[i : i+1])
+			}
+			w.write("\r")
+			w.write("\n")
+			if got := w.reply(); !strings.HasPrefix(got, "250") {
+				t.Errorf("%s: %s: %q", kind, line, got)
+			}
+		}
+	}
+}
+
+func TestTLSConnectionsAreCutToo(t *testing.T) {
+	s, config := startSecure(t)
+	w := s.greetSecure(config)
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	s.adapter.listener.cut()
+	_ = w.conn.SetReadDeadline(time.Now().Add(patience))
+	if !w.closed() {
+		t.Error("it stays open")
+	}
+}
