@@ -15,15 +15,17 @@ import (
 
 const (
 	ancestorNamespace = "pipeline.ancestors" // hash of agent and thread → ancestry
-	ancestorLife      = 30 * 24 * time.Hour
-	ancestorTries     = 2   // searches that are begun for one turn; those that a crash cut off count
-	maxAncestorTurns  = 16  // turns of a thread whose ancestors are kept
-	maxAncestors      = 100 // messages that are kept for one turn
+	ancestorLife      = 30 * 24 * time.Hour  // after the last turn of the thread
+	ancestorRenewal   = 24 * time.Hour       // its life is written down anew at most so often
+	ancestorTries     = 2                    // searches that are begun for one turn; those that a crash cut off count
+	maxAncestorTurns  = 16                   // turns of a thread whose ancestors are kept
+	maxAncestors      = 100                  // messages that are kept for one turn
 )
 
 // ancestry is what was said in a thread where this server was not told, before each turn that entered it late. It is kept
 // so that every later history of the thread has the same bytes, and no crash makes us ask other servers again and again.
 type ancestry struct {
+	Kept  time.Time     `json:"kept"` // when it was last written
 	Turns []ancestorsOf `json:"turns"`
 }
 
@@ -77,10 +79,13 @@ func (s *Service) ancestors(ctx context.Context, turn exchange.TurnRecord, begun
 			return nil, fmt.Errorf("decode ancestors: %w", err)
 		}
 	}
-	if !late || known.of(turn.ID).Done {
-		return known, nil
+	if late && !known.of(turn.ID).Done {
+		return known, s.search(ctx, historian, turn, known)
 	}
-	return known, s.search(ctx, historian, turn, known)
+	if found && time.Since(known.Kept) > ancestorRenewal {
+		return known, s.writeAncestors(ctx, turn, known)
+	}
+	return known, nil
 }
 
 // search asks other servers, after it is written down that it does.
@@ -121,6 +126,12 @@ func (s *Service) sound(turn exchange.TurnRecord, found []normalized.HistoricalM
 func (s *Service) keepAncestors(ctx context.Context, turn exchange.TurnRecord, known *ancestry, one ancestorsOf) error {
 	known.Turns = append(slices.DeleteFunc(known.Turns, func(other ancestorsOf) bool { return other.Turn == one.Turn }), one)
 	known.Turns = known.Turns[max(len(known.Turns)-maxAncestorTurns, 0):]
+	return s.writeAncestors(ctx, turn, known)
+}
+
+// writeAncestors gives them their whole life again.
+func (s *Service) writeAncestors(ctx context.Context, turn exchange.TurnRecord, known *ancestry) error {
+	known.Kept = time.Now().UTC()
 	value, err := json.Marshal(known)
 	if err != nil {
 		return fmt.Errorf("encode ancestors: %w", err)

@@ -2,11 +2,15 @@ package pipeline_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"inbox/agents"
 	"inbox/exchange"
@@ -55,6 +59,65 @@ func TestLateThreadsHaveTheirBeginning(t *testing.T) {
 			t.Errorf("%d searches for 4 turns", searches.Load())
 		}
 	})
+}
+
+// TestBeginningStaysWhileTheThreadGoesOn: each turn gives what was said before its thread its whole life again, a day apart.
+func TestBeginningStaysWhileTheThreadGoesOn(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		w := &witness{seen: map[string]string{}}
+		e := start(t, url, w.agent, agents.Settings{})
+		e.peer.late = func(turn exchange.TurnRecord) bool { return turn.Message.ID == "m1@peer.test" }
+		e.peer.past = func(exchange.TurnRecord) []normalized.HistoricalMessage {
+			return []normalized.HistoricalMessage{told("a", "first")}
+		}
+		w.ask(t, e, from("ana", "m1", "thread"))
+		turn, err := e.store.Turn(t.Context(), e.receive(t, from("ana", "m2", "thread")).TurnID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.settled(t, turn.ID)
+		kept := func() (value map[string]any, at time.Time) {
+			t.Helper()
+			raw, found, err := e.store.State().Get(t.Context(), "pipeline.ancestors", ancestorKey(turn))
+			if err != nil || !found {
+				t.Fatalf("found %t, %v", found, err)
+			}
+			if err := json.Unmarshal(raw, &value); err != nil {
+				t.Fatal(err)
+			}
+			at, err = time.Parse(time.RFC3339Nano, value["kept"].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return value, at
+		}
+		value, first := kept()
+		w.ask(t, e, from("ana", "m3", "thread"))
+		if _, again := kept(); !again.Equal(first) {
+			t.Errorf("written at %v and again at %v", first, again)
+		}
+		value["kept"] = first.Add(-25 * time.Hour)
+		raw, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		soon := time.Now().Add(time.Hour)
+		if err := e.store.State().Put(t.Context(), "pipeline.ancestors", ancestorKey(turn), raw, soon); err != nil {
+			t.Fatal(err)
+		}
+		if seen := w.ask(t, e, from("ana", "m4", "thread")); !strings.HasPrefix(strings.Join(words(seen), " "), "first hello m1") {
+			t.Errorf("saw %q", seen)
+		}
+		if _, again := kept(); again.Before(first) {
+			t.Errorf("written at %v, not since", again)
+		}
+	})
+}
+
+// ancestorKey is where the store keeps what was said before a thread.
+func ancestorKey(turn exchange.TurnRecord) string {
+	sum := sha256.Sum256([]byte(turn.Agent + "\n" + turn.ThreadID))
+	return hex.EncodeToString(sum[:])
 }
 
 // words leaves out the attributions and the marks between turns.

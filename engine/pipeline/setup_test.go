@@ -106,6 +106,7 @@ func registry(t *testing.T, agent agents.Func, settings agents.Settings) *agents
 // peer is the far end of the channel: it keeps what arrives and can refuse.
 type peer struct {
 	past     func(exchange.TurnRecord) []normalized.HistoricalMessage // nil = no message is late
+	late     func(exchange.TurnRecord) bool                           // nil = every message is, if there is a past
 	mu       sync.Mutex
 	arrived  []exchange.Delivery
 	refuse   func(exchange.Delivery) error
@@ -123,7 +124,9 @@ func (p *peer) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, err
 	}, nil
 }
 
-func (p *peer) Late(exchange.TurnRecord) bool { return p.past != nil }
+func (p *peer) Late(turn exchange.TurnRecord) bool {
+	return p.past != nil && (p.late == nil || p.late(turn))
+}
 
 func (p *peer) Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
 	return p.past(turn), nil
