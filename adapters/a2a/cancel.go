@@ -33,15 +33,11 @@ func (h *handler) cancel(ctx context.Context, c *call, id a2a.TaskID) (*task, er
 		return nil, notCancelable()
 	}
 	at := time.Now().UTC().Truncate(time.Microsecond)
-	claimed, err := h.claimCancellation(ctx, t.last().ID, at)
-	if err != nil {
-		return nil, err
-	}
-	if !claimed {
+	err = h.options.Runs.GiveUp(ctx, t.last().ID, cancellation(t.last().ID, at), "the sender cancelled the task", at)
+	switch {
+	case fault.Is(err, fault.Conflict):
 		return nil, notCancelable()
-	}
-	// The task is cancelled by its claim. Should the process die here, only lists and webhooks have missed it.
-	if err := h.options.Runs.GiveUp(context.WithoutCancel(ctx), t.last().ID, "the sender cancelled the task", at); err != nil {
+	case err != nil:
 		return nil, err
 	}
 	return h.load(ctx, c.owner, id)

@@ -316,15 +316,28 @@ func (e *engine) Cancel(_ context.Context, id, reason string) (exchange.TurnReco
 	return *turn, nil
 }
 
-func (e *engine) GiveUp(_ context.Context, id, reason string, at time.Time) error {
+func (e *engine) GiveUp(_ context.Context, id string, claim exchange.Claim, reason string, at time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !exchange.Terminal(e.turns[id].State) {
 		return fault.New(fault.Conflict, "the turn has not ended")
 	}
+	if _, taken := e.documents[claim.Namespace+"/"+claim.Key]; taken {
+		return fault.New(fault.Conflict, "the turn goes on already")
+	}
+	e.documents[claim.Namespace+"/"+claim.Key] = claim.Value
 	e.move(id, e.turns[id].State, reason)
 	e.turns[id].UpdatedAt = at
 	return nil
+}
+
+// stop ends all runs, as far as their agents listen.
+func (e *engine) stop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, cancel := range e.cancels {
+		cancel()
+	}
 }
 
 func (e *engine) Follow(ctx context.Context, id string, after int64) iter.Seq2[exchange.Event, error] {

@@ -50,8 +50,9 @@ type Runs interface {
 	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
 	// Cancel ends a turn without answer; fault.Conflict when it ended already.
 	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
-	// GiveUp tells of a turn that ended with a question that its owner wants no more of it.
-	GiveUp(ctx context.Context, turnID, reason string, at time.Time) error
+	// GiveUp writes the claim and tells of a turn that ended with a question that its owner wants no more of it, or does
+	// neither; fault.Conflict when another claim has its place.
+	GiveUp(ctx context.Context, turnID string, claim exchange.Claim, reason string, at time.Time) error
 	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
 	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
 }

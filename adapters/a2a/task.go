@@ -118,11 +118,9 @@ func (a *Adapter) release(ctx context.Context, turnID string) {
 	}
 }
 
-// claimCancellation gives up an interrupted task whose turn has ended.
-func (a *Adapter) claimCancellation(ctx context.Context, turnID string, at time.Time) (bool, error) {
-	value := claimCancel + at.Format(time.RFC3339Nano)
-	_, inserted, err := a.options.Claims.PutIfAbsent(ctx, claimSpace, turnID, []byte(value), time.Time{})
-	return inserted, err
+// cancellation gives up an interrupted task whose turn has ended.
+func cancellation(turnID string, at time.Time) exchange.Claim {
+	return exchange.Claim{Namespace: claimSpace, Key: turnID, Value: []byte(claimCancel + at.Format(time.RFC3339Nano))}
 }
 
 func (a *Adapter) wasCancelled(ctx context.Context, turnID string) (at time.Time, cancelled bool, err error) {

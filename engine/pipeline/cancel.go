@@ -9,9 +9,10 @@ import (
 	"inbox/internal/fault"
 )
 
-// GiveUp notes on a turn that has ended, with a question to its asker, that they want no more of it: what becomes of it is
-// the adapter's, here its row is new again in lists and whoever watches it is told. Conflict when it has not ended.
-func (s *Service) GiveUp(ctx context.Context, turnID, reason string, at time.Time) error {
+// GiveUp notes on a turn that has ended, with a question to its asker, that they want no more of it: the claim is what the
+// adapter writes about it, and with it the turn's row is new again in lists and whoever watches it is told. Conflict when
+// the turn has not ended, and when another claim has its place; then nothing is written.
+func (s *Service) GiveUp(ctx context.Context, turnID string, claim exchange.Claim, reason string, at time.Time) error {
 	turn, err := s.options.Store.Turn(ctx, turnID)
 	if err != nil {
 		return err
@@ -19,12 +20,20 @@ func (s *Service) GiveUp(ctx context.Context, turnID, reason string, at time.Tim
 	if !exchange.Terminal(turn.State) {
 		return fault.Newf(fault.Conflict, "the turn is %s", turn.State)
 	}
+	taken := false
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
-		_, err := tx.MoveTurn(ctx, Move{ID: turnID, From: []string{turn.State}, To: turn.State, Reason: reason, At: at})
+		instead, err := tx.Claim(ctx, claim)
+		if taken = instead != nil; err != nil || taken {
+			return err
+		}
+		_, err = tx.MoveTurn(ctx, Move{ID: turnID, From: []string{turn.State}, To: turn.State, Reason: reason, At: at})
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return unavailable("give turn up", err)
+	case taken:
+		return fault.New(fault.Conflict, "the turn goes on already, or was given up before")
 	}
 	return nil
 }
