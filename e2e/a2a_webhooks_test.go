@@ -178,6 +178,7 @@ type toldHook struct {
 	*httptest.Server
 	mu      sync.Mutex
 	answers []int
+	down    bool // everything after the answers of the list is refused, too
 	kinds   []string
 	headers []http.Header
 	strayed atomic.Int64
@@ -201,9 +202,12 @@ func startHook(t *testing.T, answers ...int) *toldHook {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		status := http.StatusOK
-		if len(h.answers) > 0 {
+		switch {
+		case len(h.answers) > 0:
 			status, h.answers = h.answers[0], h.answers[1:]
-		} else {
+		case h.down:
+			status = http.StatusServiceUnavailable
+		default:
 			for kind, about := range event {
 				h.kinds = append(h.kinds, strings.TrimSpace(kind+" "+about.Status.State))
 			}
@@ -226,6 +230,13 @@ func (h *toldHook) told() []string {
 	return append([]string(nil), h.kinds...)
 }
 
+// setDown lets the webhook refuse everything, or nothing more.
+func (h *toldHook) setDown(down bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.down = down
+}
+
 // toldWell says whether a webhook was told the result and then the end, each once, and that work begins before both where
 // it was told at all: work that is done at once is not worth a call.
 func toldWell(kinds []string) bool {
@@ -239,6 +250,7 @@ func TestWebhooksAreToldInOrder(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		failing, good := startHook(t, http.StatusFound, http.StatusInternalServerError), startHook(t)
+		failing.setDown(true) // over the crash: what is taken in the moment of a crash may be told again
 		s := start(t, instance.Settings{Database: database, Lease: "1s"})
 		w := &a2aWays{server: s}
 		ann := s.mint("ann")
@@ -261,6 +273,7 @@ func TestWebhooksAreToldInOrder(t *testing.T) {
 			t.Errorf("stored: %v (%v)", stored, err)
 		}
 		s.killed()
+		failing.setDown(false)
 		_, answer = w.post("/a2a/echo/rest/message:send", ann,
 			`{"message":{"messageId":"m2","role":"ROLE_USER","parts":[{"text":"hello"}]},"configuration":{"taskPushNotificationConfig":`+config(good)+`}}`)
 		if other, refusal := taskIn(answer); other == "" {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,9 +110,7 @@ func newSite(t *testing.T, change func(*site, *Options)) *site {
 	web.Start()
 	t.Cleanup(func() {
 		s.client.Close()
-		for _, cancel := range s.engine.cancels {
-			cancel()
-		}
+		s.engine.stop()
 		web.Close()
 		s.engine.running.Wait()
 	})
@@ -360,11 +359,35 @@ func TestCallsPollAWorkingTask(t *testing.T) {
 	}
 }
 
+// hasty is a client whose time for an answer is over in its first request, once the agent there works.
+type hasty struct {
+	Client
+	works <-chan struct{}
+	first atomic.Bool
+}
+
+func (h *hasty) Do(request *http.Request) (*http.Response, error) {
+	if h.first.Swap(true) {
+		return h.Client.Do(request)
+	}
+	ctx, giveUp := context.WithCancelCause(request.Context())
+	defer giveUp(nil)
+	go func() {
+		select {
+		case <-h.works:
+			giveUp(safehttp.ErrTimeout)
+		case <-ctx.Done():
+		}
+	}()
+	return h.Client.Do(request.WithContext(ctx))
+}
+
 func TestAClientWithoutPatienceHearsOfTheTask(t *testing.T) {
 	a := newSite(t, nil)
 	b := newSite(t, trusting(a.domain, true))
-	release := make(chan struct{})
+	works, release := make(chan struct{}), make(chan struct{})
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		close(works)
 		<-release
 		return echo(ctx, r)
 	}
@@ -376,10 +399,8 @@ func TestAClientWithoutPatienceHearsOfTheTask(t *testing.T) {
 		}
 		forward(w, r, body, b)
 	})
-	hasty := safehttp.New(safehttp.Options{AllowPrivate: true, HeaderTimeout: 200 * time.Millisecond})
-	defer hasty.Close()
 	caller, err := NewCaller(CallerOptions{
-		Client: hasty, Signer: a, Domain: a.domain, Tokens: func(string) string { return b.token }, AllowHTTP: true,
+		Client: &hasty{Client: a.client, works: works}, Signer: a, Domain: a.domain, Tokens: func(string) string { return b.token }, AllowHTTP: true,
 	})
 	if err != nil {
 		t.Fatal(err)

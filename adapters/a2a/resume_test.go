@@ -128,7 +128,7 @@ func until(t *testing.T, states <-chan string, want string) {
 			if seen = append(seen, state); state == want {
 				return
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("after %v nothing came, want %s", seen, want)
 		}
 	}

@@ -118,8 +118,9 @@ func TestRepeatedMessageIsTheSameTask(t *testing.T) {
 
 func TestReturnImmediatelyAndWaitLimit(t *testing.T) {
 	b := setup(t, func(o *Options) { o.WaitLimit = 30 * time.Millisecond })
-	release := make(chan struct{})
+	begun, release := make(chan struct{}, 8), make(chan struct{})
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		begun <- struct{}{}
 		<-release
 		return echo(ctx, r)
 	}
@@ -128,7 +129,8 @@ func TestReturnImmediatelyAndWaitLimit(t *testing.T) {
 	if state := r.text(t, "result.task.status.state"); state != "TASK_STATE_SUBMITTED" {
 		t.Errorf("immediate: %q: %s", state, r.body)
 	}
-	r = b.rpc(b.ada, "SendMessage", message("m2", "hello"))
+	<-begun
+	r = b.rpc(b.ada, "SendMessage", message("m1", "hello")) // waits for the same turn
 	if state := r.text(t, "result.task.status.state"); state != "TASK_STATE_WORKING" {
 		t.Errorf("after the limit: %q: %s", state, r.body)
 	}

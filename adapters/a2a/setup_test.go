@@ -63,9 +63,7 @@ func setup(t *testing.T, change ...func(*Options)) *bundle {
 	web := httptest.NewServer(server.Handler())
 	b.url, b.client = web.URL, web.Client()
 	t.Cleanup(func() {
-		for _, cancel := range b.engine.cancels {
-			cancel()
-		}
+		b.engine.stop()
 		b.client.CloseIdleConnections()
 		web.Close()
 		b.engine.running.Wait()

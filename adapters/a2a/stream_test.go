@@ -299,7 +299,7 @@ func TestStreamGoesOnAfterAConsent(t *testing.T) {
 }
 
 func TestAReaderThatNeverReadsHoldsUpNobody(t *testing.T) {
-	b := setup(t, func(o *Options) { o.WriteTimeout = 50 * time.Millisecond })
+	b := setup(t, func(o *Options) { o.WriteTimeout = 3 * time.Second }) // long enough for the first event, which is read
 	chunk := strings.Repeat("x", 1<<20)
 	written := make(chan struct{})
 	b.engine.agent = func(_ context.Context, r *run) normalized.Response {
