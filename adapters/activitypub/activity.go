@@ -10,7 +10,7 @@ import (
 
 const (
 	followerNamespace = "activitypub.follower." // + agent: actor IRI → follower
-	followNamespace   = "activitypub.follow"    // id of the Follow → followed
+	followNamespace   = "activitypub.follow"    // deedKey of the Follow → followed
 )
 
 // follower is somebody who follows an agent.
@@ -96,7 +96,7 @@ func (a *Adapter) follow(ctx context.Context, in *incoming) (string, error) {
 		return "", unavailable(err)
 	}
 	if in.id != "" {
-		if err := a.putJSON(ctx, followNamespace, in.id, followed{agent.Name, actor.ID}); err != nil {
+		if err := a.putJSON(ctx, followNamespace, deedKey(in.id, actor.ID), followed{agent.Name, actor.ID}); err != nil {
 			return "", unavailable(err)
 		}
 	}
@@ -133,7 +133,7 @@ func (a *Adapter) forgetFollowID(ctx context.Context, agent, actor, but string) 
 	if err != nil || !found || json.Unmarshal(value, &entry) != nil || entry.Follow == "" || entry.Follow == but {
 		return err
 	}
-	return a.options.State.Delete(ctx, followNamespace, entry.Follow)
+	return a.options.State.Delete(ctx, followNamespace, deedKey(entry.Follow, actor))
 }
 
 // actorUpdated lets the next message fetch profile and key anew; of an actor who was fetched a moment ago the one after a

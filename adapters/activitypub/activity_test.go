@@ -113,6 +113,48 @@ func TestRepeatedFollowsAndBlocksLeaveOneRow(t *testing.T) {
 	}
 }
 
+// TestSameIDOfTwoActors: on one server people can name each other's activities. Nobody takes back, or keeps from being taken
+// back, what somebody else did.
+func TestSameIDOfTwoActors(t *testing.T) {
+	r := newRig(t)
+	r.remote.addActor("mallory", malloryKey(), nil)
+	reply := r.reply(r.question("1", "hello"), "hi")
+	as := func(name string, activity map[string]any) {
+		t.Helper()
+		activity["actor"] = r.remote.actor(name)
+		d := r.deliver(activity)
+		if name == "mallory" {
+			d.keyID, d.key = r.remote.actor(name)+"#main-key", malloryKey()
+		}
+		r.want(d.sign(), http.StatusAccepted, "")
+	}
+	for kind, object := range map[string]string{"Follow": r.base + "/agents/echo", "Block": r.base + "/agents/other", "Like": r.base + "/o/" + reply.ID} {
+		stands := func(name string) bool {
+			count, _ := r.state.Count(t.Context(), reactionNamespace+reply.ID)
+			return map[string]bool{
+				"Follow": r.state.has(followerNamespace+"echo", r.remote.actor(name)), "Block": r.state.has(blockNamespace+"other", r.remote.actor(name)),
+				"Like": count > 0,
+			}[kind]
+		}
+		for _, name := range []string{"alice", "mallory"} { // the second with the id of the first
+			activity := r.simple(kind, object)
+			as(name, activity)
+		}
+		id := r.simple(kind, object)["id"].(string)
+		for i, name := range []string{"mallory", "alice"} {
+			undo := r.simple("Undo", id) // by the id alone
+			undo["id"] = fmt.Sprint(r.remote.base, "/undo/", kind, i)
+			as(name, undo)
+			if kind != "Like" && stands(name) || name == "mallory" && !stands("alice") {
+				t.Errorf("%s: after %s took back the own one, own: %v, alice's: %v", kind, name, stands(name), stands("alice"))
+			}
+		}
+		if stands("alice") {
+			t.Errorf("%s: alice cannot take it back", kind)
+		}
+	}
+}
+
 // TestLongIDs: ids of nearly any length that an address may have are taken.
 func TestLongIDs(t *testing.T) {
 	r := newRig(t)

@@ -16,7 +16,7 @@ func (a *Adapter) mayRead(w http.ResponseWriter, r *http.Request) bool {
 	if err := a.signedByAnybody(r); err != nil {
 		w.Header().Add("Vary", "Signature, Signature-Input")
 		if fault.Is(err, fault.Unauthenticated) {
-			a.offerMessageSignatures(w, r)
+			a.offerSignatures(w, r)
 		}
 		refuse(w, r, err)
 		return false

@@ -26,7 +26,7 @@ func (a *Adapter) block(ctx context.Context, in *incoming) (string, error) {
 		return "", unavailable(err)
 	}
 	if in.id != "" {
-		if err := a.putJSON(ctx, blockIDNamespace, in.id, followed{agent.Name, in.actor}); err != nil {
+		if err := a.putJSON(ctx, blockIDNamespace, deedKey(in.id, in.actor), followed{agent.Name, in.actor}); err != nil {
 			return "", unavailable(err)
 		}
 	}
@@ -52,7 +52,7 @@ func (a *Adapter) forgetBlockID(ctx context.Context, agent, actor, but string) e
 	if err != nil || !found || json.Unmarshal(value, &id) != nil || id == "" || id == but {
 		return err
 	}
-	return a.options.State.Delete(ctx, blockIDNamespace, id)
+	return a.options.State.Delete(ctx, blockIDNamespace, deedKey(id, actor))
 }
 
 // blocked says whether an actor blocks an agent.

@@ -111,7 +111,7 @@ func (a *Adapter) decideFollow(ctx context.Context, job laterJob) error {
 			return fault.RetryIn(0, "our own store did not answer", err)
 		}
 		if entry.Follow != "" {
-			if err := a.putJSON(ctx, followNamespace, entry.Follow, followed{job.Agent, job.Actor}); err != nil {
+			if err := a.putJSON(ctx, followNamespace, deedKey(entry.Follow, job.Actor), followed{job.Agent, job.Actor}); err != nil {
 				return fault.RetryIn(0, "our own store did not answer", err)
 			}
 		}

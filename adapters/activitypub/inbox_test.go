@@ -230,6 +230,9 @@ func TestRefusedAfterFetch(t *testing.T) {
 			if header.Get("Accept-Signature") == "" {
 				t.Error("a 401 should offer RFC 9421")
 			}
+			if want := `Signature realm="` + r.domain + `",headers="(request-target) host date digest"`; header.Get("WWW-Authenticate") != want {
+				t.Errorf("WWW-Authenticate %q, want %q", header.Get("WWW-Authenticate"), want)
+			}
 			if len(r.engine.messages()) != 0 || len(r.engine.jobs) != 0 {
 				t.Error("the request left a row")
 			}

@@ -416,6 +416,10 @@ func TestActorAtTheProfile(t *testing.T) {
 		if answer.Code != http.StatusOK || got != document || answer.Header().Get("Vary") != "Accept" {
 			t.Errorf("%q: %d %v %.60s", accept, answer.Code, answer.Header(), answer.Body)
 		}
+		link := "<" + r.base + `/agents/echo>; rel="alternate"; type="application/activity+json"`
+		if got := answer.Header().Get("Link"); !document && got != link || document && got != "" {
+			t.Errorf("%q: Link %q", accept, got)
+		}
 	}
 }
 

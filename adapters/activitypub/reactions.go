@@ -92,7 +92,7 @@ func (a *Adapter) react(ctx context.Context, in *incoming) (string, error) {
 		return outcomeDuplicate, nil
 	}
 	if in.id != "" {
-		if err := a.options.State.Put(ctx, reactionIDNamespace, in.id, value, expires); err != nil {
+		if err := a.options.State.Put(ctx, reactionIDNamespace, deedKey(in.id, in.actor), value, expires); err != nil {
 			return "", unavailable(err)
 		}
 	}
@@ -126,7 +126,7 @@ func (a *Adapter) reactionByID(ctx context.Context, actor, id string) (row react
 	if id == "" {
 		return row, false, nil
 	}
-	value, found, err := a.options.State.Get(ctx, reactionIDNamespace, id)
+	value, found, err := a.did(ctx, reactionIDNamespace, id, actor)
 	if err != nil {
 		return row, false, unavailable(err)
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	doneNamespace = "activitypub.done"  // actor and id of an activity that took effect
+	doneNamespace = "activitypub.done"  // deedKey of an activity that took effect
 	doneLife      = 30 * 24 * time.Hour // longer than any signature is good
 )
 
@@ -22,7 +22,7 @@ func (a *Adapter) repeated(ctx context.Context, in *incoming) (bool, error) {
 	if !onceOnly[in.kind] || in.id == "" {
 		return false, nil
 	}
-	_, done, err := a.options.State.Get(ctx, doneNamespace, doneKey(in))
+	_, done, err := a.options.State.Get(ctx, doneNamespace, deedKey(in.id, in.actor))
 	if err != nil || !done || in.kind != "Follow" {
 		return done, err
 	}
@@ -39,13 +39,5 @@ func (a *Adapter) done(ctx context.Context, in *incoming) error {
 	if !onceOnly[in.kind] || in.id == "" {
 		return nil
 	}
-	return a.options.State.Put(ctx, doneNamespace, doneKey(in), []byte("1"), a.now().Add(doneLife))
-}
-
-// doneKey has the actor in it, so that nobody can use up somebody else's id. What is too long for a key is hashed.
-func doneKey(in *incoming) string {
-	if len(in.actor)+1+len(in.id) > maxIRIBytes {
-		return ownKeyOf(in.id, in.actor)
-	}
-	return in.actor + " " + in.id
+	return a.options.State.Put(ctx, doneNamespace, deedKey(in.id, in.actor), []byte("1"), a.now().Add(doneLife))
 }

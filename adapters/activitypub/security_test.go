@@ -345,6 +345,15 @@ func wrongContentType(t *testing.T) {
 		d := r.hello()
 		d.header.Set("Content-Type", media)
 		r.refused(t, d.sign(), 415, 0)
+		if _, _, header := r.send(d); header.Get("Accept") != acceptActivity {
+			t.Errorf("%q: Accept %q", media, header.Get("Accept"))
+		}
+	}
+	r := newRig(t)
+	d := r.hello().sign()
+	d.header.Set("Content-Encoding", "gzip")
+	if status, _, header := r.send(d); status != http.StatusUnsupportedMediaType || header.Get("Accept-Encoding") != "identity" {
+		t.Errorf("gzip: %d, Accept-Encoding %q", status, header.Get("Accept-Encoding"))
 	}
 }
 

@@ -72,7 +72,7 @@ func (a *Adapter) serveInbox(w http.ResponseWriter, r *http.Request, agent strin
 		activities.WithLabelValues(countedType(in.kind), refusalOutcome(err)).Inc()
 		slog.DebugContext(r.Context(), "activity refused", "type", clip(in.kind, 64), "actor", clip(in.actor, 256), "error", err)
 		if fault.Is(err, fault.Unauthenticated) {
-			a.offerMessageSignatures(w, r)
+			a.offerSignatures(w, r)
 		}
 		a.countRefusal(r, err)
 		refuse(w, r, err)
@@ -163,10 +163,12 @@ type incoming struct {
 }
 
 func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
-	if !isActivityType(r.Header.Get("Content-Type"), false) {
+	if !isActivityType(r.Header.Get("Content-Type"), false) { // what is taken instead: RFC 9110, section 15.5.16
+		w.Header().Set("Accept", acceptActivity)
 		return fault.New(fault.Unsupported, "want content type application/activity+json")
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		w.Header().Set("Accept-Encoding", "identity")
 		return fault.New(fault.Unsupported, "compressed activities are not accepted")
 	}
 	if r.ContentLength > maxBodyBytes {

@@ -7,7 +7,7 @@ import (
 	"inbox/internal/fault"
 )
 
-const blockIDNamespace = "activitypub.blockid" // id of the Block → followed
+const blockIDNamespace = "activitypub.blockid" // deedKey of the Block → followed
 
 // undo takes back what the same actor did before. The inner activity may be given by its id alone; what we do not know
 // is acknowledged.
@@ -50,9 +50,27 @@ func (a *Adapter) undoByID(ctx context.Context, in *incoming, id string) (string
 	return a.unreact(ctx, in, nil, id)
 }
 
+// deedKey is the key of an activity that can be undone. The actor is part of it, so that nobody can use up or overwrite the
+// id of somebody else on the same server. What is too long for a key is hashed.
+func deedKey(id, actor string) string {
+	if len(actor)+1+len(id) > maxIRIBytes {
+		return ownKeyOf(id, actor)
+	}
+	return actor + " " + id
+}
+
+// did gives the document of an activity that can be undone; older ones stand under the id alone.
+func (a *Adapter) did(ctx context.Context, namespace, id, actor string) (value []byte, found bool, err error) {
+	value, found, err = a.options.State.Get(ctx, namespace, deedKey(id, actor))
+	if err != nil || found {
+		return value, found, err
+	}
+	return a.options.State.Get(ctx, namespace, id)
+}
+
 // deed finds what the actor did to an agent by the id of the activity.
 func (a *Adapter) deed(ctx context.Context, namespace, id, actor string) (deed followed, found bool, err error) {
-	value, found, err := a.options.State.Get(ctx, namespace, id)
+	value, found, err := a.did(ctx, namespace, id, actor)
 	if err != nil {
 		return deed, false, unavailable(err)
 	}
