@@ -37,6 +37,7 @@ type limitedListener struct {
 	total, perPeer int
 	exemptLoopback bool
 	domain         string      // ours
+	hostname       string      // likewise
 	tls            *tls.Config // nil = it is not offered
 	size           int64       // of the largest mail
 	greetDelay     time.Duration
@@ -53,7 +54,7 @@ type limitedListener struct {
 
 func newLimitedListener(inner net.Listener, domain string, options Options) *limitedListener {
 	return &limitedListener{
-		domain: domain, tls: options.TLSConfig, size: options.MaxMessageBytes,
+		domain: domain, hostname: options.Hostname, tls: options.TLSConfig, size: options.MaxMessageBytes,
 		Listener: inner, total: options.MaxConnections, perPeer: options.MaxConnectionsPerIP, exemptLoopback: options.AllowPrivate,
 		greetDelay: options.GreetingDelay, connections: newMeter(options.ConnectionsPerMinute, options.Now), mails: newMeter(options.MailsPerMinute, options.Now),
 		peers: map[netip.Prefix]int{}, open: map[*peerConn]struct{}{}, stopping: make(chan struct{}),

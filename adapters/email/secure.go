@@ -11,6 +11,9 @@ import (
 // handshakeTimeout is how long TLS may take to begin.
 const handshakeTimeout = time.Minute
 
+// maxNamed is how much of its name a peer hears back; lines of answers have at most 512 bytes (RFC 5321, section 4.5.3.1.5).
+const maxNamed = 128
+
 // TLS of incoming connections lies below the library and not inside of it, because what its peers say must be seen as it
 // comes also there: for lone CRs (see look) and for the bare postmaster (see qualify). So the library knows no TLS, and its
 // answer to STARTTLS says where TLS begins.
@@ -22,14 +25,21 @@ const (
 	beforeTLS    = "250-ENHANCEDSTATUSCODES\r\n" // the line that it is announced behind
 )
 
-// corrected are answers of the library that have another code in RFC 5321, sections 4.2.2 and 4.1.1.11.
+// corrected are answers of the library that have another code in RFC 5321, sections 3.8, 4.1.1.8, 4.1.1.11 and 4.2.2, or in
+// RFC 3030, section 2.
 var corrected = map[string]string{
-	"502 5.5.1 Please introduce yourself first.\r\n": "503 5.5.1 Please introduce yourself first\r\n",
-	"502 5.5.1 Missing MAIL FROM command.\r\n":       "503 5.5.1 Need MAIL before RCPT\r\n",
-	"502 5.5.1 Missing RCPT TO command.\r\n":         "503 5.5.1 Need MAIL and RCPT first\r\n",
-	"500 5.5.4 Unknown MAIL FROM argument\r\n":       "555 5.5.4 MAIL has a parameter that is not known here\r\n",
-	"500 5.5.4 Unknown RCPT TO argument\r\n":         "555 5.5.4 RCPT has a parameter that is not known here\r\n",
-	"523 5.7.10 TLS is required\r\n":                 "502 5.5.1 There is no login here; mail for this domain needs none\r\n",
+	"501 5.5.2 Bad command\r\n":                              "500 5.5.2 There is no such command\r\n",
+	"500 5.5.1 Too many errors. Quiting now\r\n":             "421 4.7.0 Too many errors, please come again\r\n",
+	"502 5.5.1 HELP command not implemented\r\n":             "214 2.0.0 The commands are those of RFC 5321; write to postmaster for help\r\n",
+	"502 5.5.1 MAIL not allowed during message transfer\r\n": "503 5.5.1 MAIL is not allowed between BDAT and BDAT LAST\r\n",
+	"502 5.5.1 RCPT not allowed during message transfer\r\n": "503 5.5.1 RCPT is not allowed between BDAT and BDAT LAST\r\n",
+	"502 5.5.1 DATA not allowed during message transfer\r\n": "503 5.5.1 DATA is not allowed between BDAT and BDAT LAST\r\n",
+	"502 5.5.1 Please introduce yourself first.\r\n":         "503 5.5.1 Please introduce yourself first\r\n",
+	"502 5.5.1 Missing MAIL FROM command.\r\n":               "503 5.5.1 Need MAIL before RCPT\r\n",
+	"502 5.5.1 Missing RCPT TO command.\r\n":                 "503 5.5.1 Need MAIL and RCPT first\r\n",
+	"500 5.5.4 Unknown MAIL FROM argument\r\n":               "555 5.5.4 MAIL has a parameter that is not known here\r\n",
+	"500 5.5.4 Unknown RCPT TO argument\r\n":                 "555 5.5.4 RCPT has a parameter that is not known here\r\n",
+	"523 5.7.10 TLS is required\r\n":                         "502 5.5.1 There is no login here; mail for this domain needs none\r\n",
 }
 
 // answerLine writes one line of the library's answers, made right where the library is not.
@@ -38,13 +48,16 @@ func (c *peerConn) answerLine(p []byte) (int, error) {
 	if line == libraryNoTLS && c.listener.tls != nil {
 		return len(p), c.startTLS()
 	}
-	if strings.HasPrefix(line, helloAnswer) || strings.HasPrefix(line, heloAnswer) {
-		c.greetedAnew()
-	}
 	if right, known := corrected[line]; known {
 		line = right
 	}
 	switch {
+	case strings.HasPrefix(line, helloAnswer):
+		c.greetedAnew()
+		line = c.hello("250-", line[len(helloAnswer):])
+	case strings.HasPrefix(line, heloAnswer):
+		c.greetedAnew()
+		line = c.hello("250 ", line[len(heloAnswer):])
 	case line == beforeTLS && c.listener.tls != nil && c.secured.Load() == nil:
 		line += announceTLS
 	case line == fmt.Sprintf("250-SIZE %d\r\n", c.listener.size+1): // see newServer
@@ -52,6 +65,16 @@ func (c *peerConn) answerLine(p []byte) (int, error) {
 	}
 	_, err := c.wire().Write([]byte(line))
 	return len(p), err
+}
+
+// hello answers a greeting with our name first (RFC 5321, section 4.1.1.1). The peer's may be longer than a line of an answer.
+func (c *peerConn) hello(code, peer string) string {
+	name, ended := strings.CutSuffix(peer, "\r\n")
+	line := code + c.listener.hostname + " Hello " + name[:min(len(name), maxNamed)]
+	if ended {
+		line += "\r\n"
+	}
+	return line
 }
 
 // startTLS answers STARTTLS and begins with TLS (RFC 3207). What came behind the command in the clear may be from somebody

@@ -167,18 +167,48 @@ func TestAnswersToWhatIsOutOfOrder(t *testing.T) {
 	w.say("DATA", "503 5.5.1")
 	w.say("RCPT TO:<echo@inbox.test> FOO=bar", "555 5.5.4")
 	w.say("RCPT TO:<echo@inbox.test>", "250")
-	w.say("HELP", "502 5.5.1")
+	w.say("HELP", "214")
 	w.say("VRFY echo", "252")
 	w.say("EXPN all", "502 5.5.1")
+	w.write("BDAT 2\r\nx\n")
+	w.expect("250")
+	for _, line := range []string{"MAIL FROM:<a@plain.test>", "RCPT TO:<echo@inbox.test>", "DATA"} {
+		w.say(line, "503 5.5.1")
+	}
+	w.say("RSET", "250")
+	for _, line := range []string{"FOO", "HELLO", "XYZZY now"} {
+		w.say(line, "500 5.5.2")
+	}
+	w.say("EXAMPLE", "500 5.5.2")
+	w.expect("421 4.7.0")
+	if !w.closed() {
+		t.Error("the connection stays open")
+	}
+}
+
+// A peer that says everything and closes its side hears all answers.
+func TestHalfClosedPeersHearTheirAnswers(t *testing.T) {
+	s := start(t, nil)
+	w := s.dial()
+	w.write("EHLO x.test\r\nMAIL FROM:<a@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + letter("x", "From: a@plain.test") + ".\r\nQUIT\r\n")
+	_ = w.conn.(*net.TCPConn).CloseWrite()
+	for _, want := range []string{"250", "250", "250", "354", "250", "221"} {
+		w.expect(want)
+	}
+	s.engine.only(t)
 }
 
 // TestNamesOfPeersForgeNoAnswer sends what the server says itself as the name of the peer.
 func TestNamesOfPeersForgeNoAnswer(t *testing.T) {
 	s, _ := startSecure(t)
 	w := s.dial()
-	w.say("HELO 502 5.5.1 TLS not supported", "250 2.0.0 Hello 502")
-	w.say("EHLO "+strings.Repeat("x", 3900), "250-Hello xxx")
-	w.say("NOOP", "250")
+	w.say("HELO 502 5.5.1 TLS not supported", "250 mx.inbox.test Hello 502")
+	for _, length := range []int{100, 3900, 3990} {
+		if hello := w.say("EHLO "+strings.Repeat("x", length), "250-mx.inbox.test Hello xxx"); len(hello) > 512 {
+			t.Errorf("a name of %d bytes makes an answer of %d", length, len(hello))
+		}
+		w.say("NOOP", "250")
+	}
 }
 
 // TestLoneCRsUnderTLS has the byte behind a dot, where the library would swallow both.

@@ -3,6 +3,7 @@ package email
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 
 	"blitiri.com.ar/go/spf"
@@ -34,12 +35,61 @@ func (a *Adapter) checkSPF(ctx context.Context, env envelope) spfResult {
 	if sender == "" {
 		sender = "postmaster@" + domain
 	}
-	verdict, reason := spf.CheckHostWithSender(ip, env.helo, sender, spf.WithContext(ctx), spf.WithResolver(a.dns))
+	verdict, reason := spf.CheckHostWithSender(ip, env.helo, sender, spf.WithContext(ctx), spf.WithResolver(wholeRecords{a.dns}))
 	result.Result = string(verdict)
 	if reason != nil {
 		result.Reason = cleanText(reason.Error(), 200)
 	}
 	return result
+}
+
+// wholeRecords makes the library see what is wrong behind the term that matches: it reads a record only so far, and RFC 7208,
+// section 4.6, wants an error anywhere in it to be a permerror.
+type wholeRecords struct{ *cachedResolver }
+
+// LookupTXT gives a record that nobody understands instead of one with a term that is none.
+func (r wholeRecords) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	texts, err := r.cachedResolver.LookupTXT(ctx, name)
+	for i, text := range texts {
+		if version, terms, _ := strings.Cut(text, " "); strings.EqualFold(version, "v=spf1") && !knownTerms(terms) {
+			texts = slices.Clone(texts) // others have the same answer
+			texts[i] = "v=spf1 damaged"
+		}
+	}
+	return texts, err
+}
+
+// knownTerms says whether all terms are mechanisms of RFC 7208, section 4.6.1, or modifiers, whose names are open.
+func knownTerms(terms string) bool {
+	for term := range strings.SplitSeq(strings.ToLower(terms), " ") {
+		if name, rest := cutTerm(term); term != "" && !mechanismName(name) && (!strings.HasPrefix(rest, "=") || !modifierName(name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// cutTerm gives the name of a term, with its qualifier if it has one, and what stands behind.
+func cutTerm(term string) (name, rest string) {
+	if end := strings.IndexAny(term, ":/="); end >= 0 {
+		return term[:end], term[end:]
+	}
+	return term, ""
+}
+
+func mechanismName(name string) bool {
+	if name != "" && strings.IndexByte("+-?~", name[0]) >= 0 {
+		name = name[1:]
+	}
+	switch name {
+	case "all", "include", "a", "mx", "ptr", "ip4", "ip6", "exists":
+		return true
+	}
+	return false
+}
+
+func modifierName(name string) bool {
+	return name != "" && name[0] >= 'a' && name[0] <= 'z' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
 func spfDomain(env envelope) (string, error) {

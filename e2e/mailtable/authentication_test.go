@@ -47,7 +47,7 @@ func authentication() []row {
 		{name: "null sender, SPF of the greeting", dns: []string{dmarcReject, "mail.{d} v=spf1 ip4:127.0.0.1 -all"}, from: "<>", sign: nobody, method: byDMARC, state: "silent", reason: "null return path", claims: []string{`"identity":"helo"`}},
 		{name: "From is ours without a proof", head: []string{"From: echo@inbox.test"}, sign: nobody, code: noProof},
 		{name: "From is a name below ours without a proof", head: []string{"From: a@sub.inbox.test"}, sign: nobody, method: unproven},
-	}, append(alignment(), append(policies(), trouble()...)...)...)
+	}, append(alignment(), append(policies(), append(trouble(), policiesOfSenders()...)...)...)...)
 }
 
 func alignment() []row {
@@ -103,6 +103,55 @@ func trouble() []row {
 		{name: "SPF softfail", dns: []string{"{d} v=spf1 ~all"}, sign: nobody, method: unproven, claims: []string{`"spf":{"result":"softfail"`}},
 		{name: "SPF neutral", dns: []string{"{d} v=spf1 ?all"}, sign: nobody, method: unproven, claims: []string{`"spf":{"result":"neutral"`}},
 		{name: "the key does not exist", dns: []string{dmarcReject, "s1._domainkey.{d} nothing of a key"}, code: noProof},
+	}
+}
+
+// policiesOfSenders is what SPF records may say (RFC 7208). The client is 127.0.0.1.
+func policiesOfSenders() []row {
+	spf := func(name, result string, records ...string) row {
+		return row{name: "SPF: " + name, dns: records, sign: nobody, method: unproven, claims: []string{`"spf":{"result":"` + result + `"`}}
+	}
+	withHosts := func(one row, hosts ...string) row {
+		one.alter = func(t *testing.T, w *world, domain, mail string) string {
+			for _, host := range hosts {
+				label, _, _ := strings.Cut(domain, ".")
+				if err := w.names.Set(strings.NewReplacer("{d}", domain, "{label}", label).Replace(host)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return mail
+		}
+		return one
+	}
+	const here = " 60 IN A 127.0.0.2"
+	return []row{
+		spf("redirect", "pass", "{d} v=spf1 redirect=other.{d}", "other.{d} v=spf1 ip4:127.0.0.1 -all"),
+		spf("redirect to nothing", "permerror", "{d} v=spf1 redirect=other.{d}"),
+		spf("redirect behind all counts no more", "fail", "{d} v=spf1 redirect=other.{d} -all", "other.{d} v=spf1 +all"),
+		spf("redirect in a circle", "permerror", "{d} v=spf1 redirect={d}"),
+		spf("redirect twice", "permerror", "{d} v=spf1 redirect=a.{d} redirect=b.{d}", "a.{d} v=spf1 +all", "b.{d} v=spf1 +all"),
+		spf("include", "pass", "{d} v=spf1 include:other.{d} -all", "other.{d} v=spf1 ip4:127.0.0.0/8 -all"),
+		spf("include of a failure goes on", "softfail", "{d} v=spf1 include:other.{d} ~all", "other.{d} v=spf1 -all"),
+		spf("include of nothing", "permerror", "{d} v=spf1 include:other.{d} ~all"),
+		spf("include in a circle", "permerror", "{d} v=spf1 include:other.{d} -all", "other.{d} v=spf1 include:{d} -all"),
+		spf("two records", "permerror", "{d} v=spf1 ip4:127.0.0.1 -all", "{d} v=spf1 -all"),
+		spf("another version", "none", "{d} v=spf10 ip4:127.0.0.1 -all"),
+		spf("in capitals", "pass", "{d} V=SPF1 IP4:127.0.0.1 -ALL"),
+		spf("an unknown modifier", "pass", "{d} v=spf1 moo=cow ip4:127.0.0.1 -all"),
+		spf("an unknown mechanism behind a match", "permerror", "{d} v=spf1 ip4:127.0.0.1 moo -all"),
+		spf("a broken network", "permerror", "{d} v=spf1 ip4:127.0.0.1/99 -all"),
+		spf("nothing matches", "neutral", "{d} v=spf1 ip4:192.0.2.1"),
+		spf("three names that are not there", "permerror", "{d} v=spf1 a:1.{d} a:2.{d} a:3.{d} ip4:127.0.0.1 -all"),
+		spf("two names that are not there", "pass", "{d} v=spf1 a:1.{d} a:2.{d} ip4:127.0.0.1 -all"),
+		withHosts(spf("macro of the address", "pass", "{d} v=spf1 exists:%{i}.ok.{d} -all"), "127.0.0.1.ok.{d}."+here),
+		withHosts(spf("macro of the reversed address", "pass", "{d} v=spf1 exists:%{ir}.%{v}.ok.{d} -all"), "1.0.0.127.in-addr.ok.{d}."+here),
+		withHosts(spf("macros of the sender", "pass", "{d} v=spf1 exists:%{l}.at.%{o} -all"), "ann.at.{d}."+here),
+		withHosts(spf("macro of the greeting", "pass", "{d} v=spf1 exists:%{h2}.ok.{d} -all"), "{d}.ok.{d}."+here),
+		withHosts(spf("macro cut to a label", "pass", "{d} v=spf1 exists:%{d1r}.ok.{d} -all"), "{label}.ok.{d}."+here),
+		spf("a macro that is none", "permerror", "{d} v=spf1 exists:%{z}.{d} -all"),
+		withHosts(spf("a with a width", "pass", "{d} v=spf1 a:net.{d}/24 -all"), "net.{d}. 60 IN A 127.0.0.77"),
+		withHosts(spf("mx", "pass", "{d} v=spf1 mx -all"), "{d}. 60 IN MX 10 in.{d}.", "in.{d}. 60 IN A 127.0.0.1"),
+		spf("ip6 alone", "fail", "{d} v=spf1 ip6:::1 -all"),
 	}
 }
 

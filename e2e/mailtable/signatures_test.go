@@ -1,10 +1,18 @@
 package mailtable
 
 import (
+	"bytes"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/emersion/go-msgauth/dkim"
 )
 
 const goodNames = "h=from:to:subject:date:message-id"
@@ -67,7 +75,7 @@ func signatures() []row {
 	}}, row{name: "nine signatures of others first", dns: reject, method: byDMARC, alter: func(_ *testing.T, _ *world, _, mail string) string {
 		return strings.Repeat("DKIM-Signature: v=1; a=rsa-sha256; d=other.test; s=s1; h=from; bh=AAAA; b=AAAA\r\n", 9) + mail
 	}})
-	return append(rows, append(keys(), seals()...)...)
+	return append(rows, append(keys(), append(seals(), forms()...)...)...)
 }
 
 // keys is what a key record may say. {key} is the public key.
@@ -89,6 +97,9 @@ func keys() []row {
 		withKey("an unknown flag", "v=DKIM1; t=x; p={key}", ""),
 		withKey("revoked", "v=DKIM1; p=", noProof),
 		withKey("for another service", "v=DKIM1; s=tlsrpt; p={key}", noProof),
+		withKey("for this service and for this hash", "v=DKIM1; s=other:email; h=sha1:sha256; k=rsa; p={key}", ""),
+		withKey("for every service", "v=DKIM1; s=*; p={key}", ""),
+		withKey("of another version", "v=DKIM2; p={key}", noProof),
 		withKey("for sha1 alone", "v=DKIM1; h=sha1; p={key}", noProof),
 		withKey("of another type", "v=DKIM1; k=ed25519; p={key}", noProof),
 		withKey("notes and folding", "v=DKIM1; n=some notes; k=rsa ; p={key} ", ""),
@@ -102,6 +113,81 @@ func keys() []row {
 			return tagged{tags: "v=1; a=rsa-sha256; d=" + domain + "; s=two; " + goodNames}.sign(t, w.key, mail)
 		}},
 	}
+}
+
+// forms is what is signed how: canonicalizations (RFC 6376, section 3.4), types and sizes of keys, several signatures. The
+// library signs.
+func forms() []row {
+	reject := []string{dmarcReject}
+	signed := func(t *testing.T, key crypto.Signer, domain, selector, mail, forms string) string {
+		t.Helper()
+		head, body, _ := strings.Cut(forms, "/")
+		var out bytes.Buffer
+		if err := dkim.Sign(&out, strings.NewReader(mail), &dkim.SignOptions{
+			Domain: domain, Selector: selector, Signer: key, HeaderCanonicalization: dkim.Canonicalization(head), BodyCanonicalization: dkim.Canonicalization(body),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	form := func(forms, body, code, name string, change func(string) string) row {
+		one := row{name: forms + ": " + name, dns: reject, sign: nobody, body: body, code: code, method: byDMARC}
+		one.alter = func(t *testing.T, w *world, domain, mail string) string {
+			return change(signed(t, w.key, domain, "s1", mail, forms))
+		}
+		return one
+	}
+	asIs := func(mail string) string { return mail }
+	replaced := func(old, fresh string) func(string) string {
+		return func(mail string) string { return strings.Replace(mail, old, fresh, 1) }
+	}
+	emptyLines := func(mail string) string { return mail + "\r\n\r\n" }
+	var rows []row
+	for _, forms := range []string{"simple/simple", "simple/relaxed", "relaxed/simple", "relaxed/relaxed"} {
+		head, body, _ := strings.Cut(forms, "/")
+		strictly := func(relaxed string) string { return map[bool]string{true: "", false: noProof}[relaxed == "relaxed"] }
+		rows = append(rows,
+			form(forms, "", "", "as it is", asIs),
+			form(forms, "a \t b\n\n  c \n\n", "", "blanks and empty lines", asIs),
+			form(forms, "\n", "", "no body", asIs),
+			form(forms, "", "", "empty lines at the end", emptyLines),
+			form(forms, "a b", strictly(body), "a blank more in the body", replaced("a b", "a  b")),
+			form(forms, "a b", strictly(body), "a blank at the end of a line", replaced("a b", "a b ")),
+			form(forms, "a b", noProof, "a blank at the begin of a line", replaced("a b", " a b")),
+			form(forms, "", strictly(head), "a field is folded anew", replaced("Subject: A question", "Subject:  A\r\n\tquestion")),
+			form(forms, "", strictly(head), "a name in capitals", replaced("\r\nSubject:", "\r\nSUBJECT:")),
+			form(forms, "", "", "another order of fields", func(mail string) string {
+				return replaced("MIME-Version: 1.0\r\n", "")(replaced("From: ", "MIME-Version: 1.0\r\nFrom: ")(mail))
+			}),
+		)
+	}
+	with := func(name, code string, selector string, key func(*world) crypto.Signer, record func(crypto.Signer) string) row {
+		return row{name: name, dns: reject, sign: nobody, code: code, method: byDMARC, alter: func(t *testing.T, w *world, domain, mail string) string {
+			signer := key(w)
+			w.names.SetTXT(selector+"._domainkey."+domain, record(signer))
+			return signed(t, signer, domain, selector, mail, "relaxed/relaxed")
+		}}
+	}
+	edwards := func(*world) crypto.Signer { return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize)) }
+	public := func(key crypto.Signer) []byte { return key.Public().(ed25519.PublicKey) }
+	return append(rows,
+		with("Ed25519", "", "e", edwards, func(key crypto.Signer) string {
+			return "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public(key))
+		}),
+		with("Ed25519: the key of another", noProof, "e", edwards, func(key crypto.Signer) string {
+			return "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, len(public(key))))
+		}),
+		with("Ed25519: a key that is too short", noProof, "e", edwards, func(key crypto.Signer) string {
+			return "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public(key)[1:])
+		}),
+		with("a key of 1024 bits", "", "k", func(w *world) crypto.Signer { return w.small }, func(key crypto.Signer) string { return keyRecord(key.(*rsa.PrivateKey)) }),
+		with("a key in the form of RFC 6376", "", "k", func(w *world) crypto.Signer { return w.key }, func(key crypto.Signer) string {
+			return "v=DKIM1; p=" + base64.StdEncoding.EncodeToString(x509.MarshalPKCS1PublicKey(key.Public().(*rsa.PublicKey)))
+		}),
+		row{name: "Ed25519 that nobody knows beside RSA", dns: reject, method: byDMARC, alter: func(t *testing.T, _ *world, domain, mail string) string {
+			return signed(t, edwards(nil), domain, "missing", mail, "relaxed/relaxed")
+		}},
+	)
 }
 
 // seals is ARC of forwarders that are trusted (list.test) and not (other.test).

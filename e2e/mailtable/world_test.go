@@ -2,6 +2,7 @@ package mailtable
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/rsa"
 	"fmt"
 	"net"
@@ -29,6 +30,7 @@ type world struct {
 	address  string
 	key      *rsa.PrivateKey // of all senders
 	weak     *rsa.PrivateKey
+	small    *rsa.PrivateKey // of 1024 bits, which still count (RFC 8301, section 3.2)
 
 	mu       sync.Mutex
 	arrivals map[string]chan load.Received // by the organization of the recipient
@@ -51,6 +53,9 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.weak = weakKey(t)
+	if w.small, err = rsa.GenerateKey(rand.Reader, 1024); err != nil {
+		t.Fatal(err)
+	}
 	w.serve(t, sink)
 	return w
 }
