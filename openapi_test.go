@@ -65,6 +65,23 @@ func TestDescription(t *testing.T) {
 	}
 }
 
+// TestDescriptionIsTheSameEachTime: types of one name get theirs in the same order, whatever order Go gives to maps.
+func TestDescriptionIsTheSameEachTime(t *testing.T) {
+	var first []byte
+	for i := range 100 {
+		document, err := describe("/", []httpserver.Route{{Method: http.MethodPost, Pattern: "/v1/pull/{agent}/take"}, {Method: http.MethodGet, Pattern: "/api/v1/turns/{turn}"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = document
+		}
+		if !bytes.Equal(first, document) {
+			t.Fatalf("document %d is another one", i)
+		}
+	}
+}
+
 func TestUnknownRoutesAreShown(t *testing.T) {
 	document, err := describe("/", []httpserver.Route{{Method: http.MethodGet, Pattern: "/v1/new"}, {Method: http.MethodOptions, Pattern: "/v1/new"}, {Pattern: "/a2a/{agent}"}})
 	if err != nil || !bytes.Contains(document, []byte(`"Not described"`)) || bytes.Contains(document, []byte(`options`)) || bytes.Contains(document, []byte(`a2a`)) {

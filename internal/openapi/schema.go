@@ -3,6 +3,7 @@ package openapi
 import (
 	"encoding"
 	"encoding/json"
+	"maps"
 	"path"
 	"reflect"
 	"slices"
@@ -128,11 +129,13 @@ func (s *schemas) adopt(name string, foreign Foreign) any {
 	return s.refer(schema, name)
 }
 
-// refer rewrites the references of a schema.
+// refer rewrites the references of a schema, in the order of its members: of two types with one name the first to be met
+// keeps it.
 func (s *schemas) refer(value any, name string) any {
 	switch value := value.(type) {
 	case object:
-		for member, inner := range value {
+		for _, member := range slices.Sorted(maps.Keys(value)) {
+			inner := value[member]
 			value[member] = s.refer(inner, name)
 			if text, is := inner.(string); is && member == "$ref" {
 				value[member] = s.target(text, name)
