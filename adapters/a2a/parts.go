@@ -1,7 +1,6 @@
 package a2a
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -71,17 +70,8 @@ func normalizeText(text, mediaType string) normalized.Part {
 
 // normalizeFile keeps small content inline and moves larger content to the blob store.
 func (c codec) normalizeFile(ctx context.Context, content []byte, mediaType, name string) (normalized.Part, error) {
-	part := normalized.Part{Kind: normalized.PartFile, MIME: orBytes(mediaType), Name: name, Size: int64(len(content))}
-	if len(content) <= normalized.MaxInlineBytes {
-		part.BytesRef = normalized.Inline(content)
-		return part, nil
-	}
-	digest, _, err := c.blobs.Put(ctx, bytes.NewReader(content))
-	if err != nil {
-		return part, fmt.Errorf("keep file part: %w", err)
-	}
-	part.BytesRef = normalized.Stored(digest)
-	return part, nil
+	part := normalized.Part{Kind: normalized.PartFile, MIME: orBytes(mediaType), Name: name}
+	return part.Carrying(ctx, content, c.blobs)
 }
 
 // normalizeURL makes a link of a page and a file of everything else; neither is fetched.

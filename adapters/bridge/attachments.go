@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -66,15 +65,5 @@ func (a *Adapter) keep(ctx context.Context, part normalized.Part, encoded, field
 	if err != nil {
 		return part, fault.InField(field+".data_base64", "is no base64")
 	}
-	part.Size = int64(len(content))
-	if len(content) <= normalized.MaxInlineBytes {
-		part.BytesRef = normalized.Inline(content)
-		return part, nil
-	}
-	digest, _, err := a.options.Blobs.Put(ctx, bytes.NewReader(content))
-	if err != nil {
-		return part, fmt.Errorf("keep a file: %w", err)
-	}
-	part.BytesRef = normalized.Stored(digest)
-	return part, nil
+	return part.Carrying(ctx, content, a.options.Blobs)
 }

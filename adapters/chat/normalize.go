@@ -1,13 +1,11 @@
 package chat
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"inbox/agents/chat"
@@ -243,15 +241,5 @@ func (a *Adapter) keep(ctx context.Context, part normalized.Part, encoded string
 	if err != nil {
 		return part, fault.New(fault.Malformed, "the bytes of a file must be base64")
 	}
-	part.Size = int64(len(content))
-	if len(content) <= normalized.MaxInlineBytes {
-		part.BytesRef = normalized.Inline(content)
-		return part, nil
-	}
-	digest, _, err := a.options.Blobs.Put(ctx, bytes.NewReader(content))
-	if err != nil {
-		return part, fmt.Errorf("keep a file: %w", err)
-	}
-	part.BytesRef = normalized.Stored(digest)
-	return part, nil
+	return part.Carrying(ctx, content, a.options.Blobs)
 }
