@@ -23,43 +23,43 @@ var (
 // describedRoutes are all routes below /v1 and /api but those that adapters/chat describes itself.
 var describedRoutes = map[string]about{
 	"GET /api/v1/held":                            {summary: "Messages that wait for the operator", query: ofAgent},
-	"POST /api/v1/held/{turn}/release":            {summary: "Let the agent answer a held message"},
-	"POST /api/v1/held/{turn}/drop":               {summary: "Refuse a held message", partial: true},
+	"POST /api/v1/held/{turn}/release":            {summary: "Let the agent answer a held message", errors: taken},
+	"POST /api/v1/held/{turn}/drop":               {summary: "Refuse a held message", partial: true, errors: taken},
 	"GET /api/v1/approvals":                       {summary: "What agents may do or send only once somebody agreed", query: withOpen},
 	"GET /api/v1/approvals/{approval}":            {summary: "One approval"},
-	"POST /api/v1/approvals/{approval}/approve":   {summary: "Agree"},
-	"POST /api/v1/approvals/{approval}/deny":      {summary: "Deny", partial: true},
-	"POST /api/v1/approvals/{approval}/edit":      {summary: "Change a held answer"},
+	"POST /api/v1/approvals/{approval}/approve":   {summary: "Agree", errors: ended},
+	"POST /api/v1/approvals/{approval}/deny":      {summary: "Deny", partial: true, errors: ended},
+	"POST /api/v1/approvals/{approval}/edit":      {summary: "Change a held answer", errors: ended},
 	"GET /api/v1/tool-requests":                   {summary: "Calls of tools that programs outside execute", query: append([]string{"after"}, withOpen...)},
 	"GET /api/v1/tool-requests/{request}":         {summary: "One call of a tool"},
-	"POST /api/v1/tool-requests/{request}/submit": {summary: "Give the result of a call", request: clienttool.ResultBody{Success: new(true), Result: map[string]any{"in_stock": 3}}, response: clienttool.Ended{}},
-	"POST /api/v1/tool-requests/{request}/cancel": {summary: "End a call without result", response: clienttool.Ended{}},
+	"POST /api/v1/tool-requests/{request}/submit": {summary: "Give the result of a call", request: clienttool.ResultBody{Success: new(true), Result: map[string]any{"in_stock": 3}}, response: clienttool.Ended{}, errors: taken},
+	"POST /api/v1/tool-requests/{request}/cancel": {summary: "End a call without result", response: clienttool.Ended{}, errors: taken},
 	"GET /api/v1/turns/{turn}":                    {summary: "A message with its answer and timeline"},
-	"DELETE /api/v1/replies/{reply}":              {summary: "Take an answer back"},
-	"PUT /api/v1/replies/{reply}":                 {summary: "Edit an answer"},
+	"DELETE /api/v1/replies/{reply}":              {summary: "Take an answer back", errors: revising},
+	"PUT /api/v1/replies/{reply}":                 {summary: "Edit an answer", errors: revising},
 	"GET /api/v1/people":                          {summary: "Who is linked with whom", query: page},
-	"DELETE /api/v1/people":                       {summary: "Take an identity out of its person", query: []string{"principal!"}},
+	"DELETE /api/v1/people":                       {summary: "Take an identity out of its person", query: []string{"principal!"}, errors: absent},
 	"GET /api/v1/audit":                           {summary: "Decisions about trust", query: []string{"limit:integer", "before", "code", "turn", "agent"}},
 	"GET /api/v1/mail/suppressed":                 {summary: "Mail addresses to which nothing is sent", query: []string{"limit:integer", "after", "kind"}},
-	"DELETE /api/v1/mail/suppressed":              {summary: "Send to an address again", query: []string{"address!"}},
+	"DELETE /api/v1/mail/suppressed":              {summary: "Send to an address again", query: []string{"address!"}, errors: absent},
 	"GET /api/v1/reports":                         {summary: "Reports of other servers", query: page},
 	"GET /api/v1/blocks":                          {summary: "Who is kept out", query: []string{"limit:integer", "before", "kind", "target"}},
 	"POST /api/v1/blocks":                         {summary: "Keep somebody out"},
-	"DELETE /api/v1/blocks":                       {summary: "Let somebody in again", query: []string{"target!"}},
+	"DELETE /api/v1/blocks":                       {summary: "Let somebody in again", query: []string{"target!"}, errors: absent},
 	"POST /api/v1/blocks/import":                  {summary: "Import a list", query: []string{"silenced", "dry_run:boolean"}, request: "", media: "text/csv"},
 	"GET /api/v1/allows":                          {summary: "Who is let in", query: []string{"limit:integer", "before", "kind", "target"}},
 	"POST /api/v1/allows":                         {summary: "Let somebody in"},
-	"DELETE /api/v1/allows":                       {summary: "Let somebody in no longer", query: []string{"target!"}},
+	"DELETE /api/v1/allows":                       {summary: "Let somebody in no longer", query: []string{"target!"}, errors: absent},
 	"POST /api/v1/allows/import":                  {summary: "Import a list", query: []string{"silenced", "dry_run:boolean"}, request: "", media: "text/csv"},
 	"GET /api/v1/stops":                           {summary: "Who told an agent to stop", query: []string{"limit:integer", "before", "kind", "target", "agent"}},
-	"DELETE /api/v1/stops":                        {summary: "Write to somebody again", query: []string{"target!", "agent"}},
+	"DELETE /api/v1/stops":                        {summary: "Write to somebody again", query: []string{"target!", "agent"}, errors: absent},
 
 	"POST /v1/pull/{agent}/take":             {summary: "Take the next messages of an agent", query: []string{"wait"}, also: []int{http.StatusNoContent}},
 	"GET /v1/pull/{agent}/events":            {summary: "Hear of messages of an agent", query: []string{"max:integer"}},
-	"POST /v1/pull/{agent}/{turn}/heartbeat": {summary: "Keep the lease of a message", query: []string{"lease!"}, errors: leased},
-	"POST /v1/pull/{agent}/{turn}/deltas":    {summary: "Send more of an answer: one delta, or one in each line (application/x-ndjson)", query: []string{"lease!", "first:integer"}, errors: leased},
-	"POST /v1/pull/{agent}/{turn}/answer":    {summary: "Answer a message; without a body the deltas are the answer", query: []string{"lease!"}, errors: leased, partial: true},
-	"POST /v1/pull/{agent}/{turn}/fail":      {summary: "Give a message back", query: []string{"lease!"}, errors: leased},
+	"POST /v1/pull/{agent}/{turn}/heartbeat": {summary: "Keep the lease of a message", query: []string{"lease!"}, errors: ended},
+	"POST /v1/pull/{agent}/{turn}/deltas":    {summary: "Send more of an answer: one delta, or one in each line (application/x-ndjson)", query: []string{"lease!", "first:integer"}, errors: ended},
+	"POST /v1/pull/{agent}/{turn}/answer":    {summary: "Answer a message; without a body the deltas are the answer", query: []string{"lease!"}, errors: ended, partial: true},
+	"POST /v1/pull/{agent}/{turn}/fail":      {summary: "Give a message back", query: []string{"lease!"}, errors: ended},
 
 	"GET /v1/tools/{agent}/requests":                    {summary: "Calls of an agent's tools that wait", query: waiting, response: clienttool.RequestList{}},
 	"GET /v1/tools/{agent}/requests/events":             {summary: "Hear of calls of an agent's tools", query: waiting, response: clienttool.RequestView{}},
@@ -96,12 +96,13 @@ var describedRoutes = map[string]about{
 }
 
 var (
-	waiting = []string{"limit:integer", "after", "before", "tool_name", "run_id", "wait"}
-	chosen  = []string{"limit:integer", "session_id", "session_ids", "lease", "client_id"}
-	owned   = []string{"owner"}
-	leased  = []int{http.StatusConflict, http.StatusGone}
-	taken   = []int{http.StatusConflict}
-	absent  = []int{http.StatusNotFound}
+	waiting  = []string{"limit:integer", "after", "before", "tool_name", "run_id", "wait"}
+	chosen   = []string{"limit:integer", "session_id", "session_ids", "lease", "client_id"}
+	owned    = []string{"owner"}
+	ended    = []int{http.StatusConflict, http.StatusGone}
+	taken    = []int{http.StatusConflict}
+	absent   = []int{http.StatusNotFound}
+	revising = []int{http.StatusConflict, http.StatusUnsupportedMediaType}
 )
 
 // describedEvents are the kinds of events of the streams.
