@@ -106,7 +106,7 @@ unverified = "answer"
 	if b.config, err = LoadConfig(file, nil); err != nil {
 		t.Fatal(err)
 	}
-	b.config.ShutdownGrace = time.Second
+	b.config.ShutdownGrace = 5 * time.Second
 	if b.server, err = New(t.Context(), b.config); err != nil {
 		t.Fatal(err)
 	}

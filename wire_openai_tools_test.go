@@ -168,21 +168,23 @@ func TestCompletionToolStream(t *testing.T) {
 }
 
 // TestCompletionToolOwners: nobody answers another's call, and nobody executes what the operator did not leave to askers.
+// Streams are not cut off by the wait, however slow the machine is.
 func TestCompletionToolOwners(t *testing.T) {
 	s, _ := newShelfServer(t, "INBOX_CHAT_WAIT=1s")
 	token, other := s.token("app"), s.token("other")
-	first := s.post("/v1/chat/completions", token, toolBody("asks", "", question1)).completion(t).Choices[0].Message
-	handIn := toolBody("asks", "", question1, first, result(first.ToolCalls[0].ID, "mine"))
+	first := s.streamedCalls(token, toolBody("asks", `,"stream":true`, question1))
+	hand := func(more string) string {
+		return toolBody("asks", more, question1, said{"role": "assistant", "tool_calls": first}, result(first[0].ID, "mine"))
+	}
 	for name, got := range map[string]chatReply{
-		"another token": s.post("/v1/chat/completions", other, handIn), "a guest": s.post("/v1/chat/completions", "", handIn),
-		"another agent": s.post("/v1/chat/completions", token, strings.Replace(handIn, `"model":"asks"`, `"model":"keeps"`, 1)),
+		"another token": s.post("/v1/chat/completions", other, hand("")), "a guest": s.post("/v1/chat/completions", "", hand("")),
+		"another agent": s.post("/v1/chat/completions", token, strings.Replace(hand(""), `"model":"asks"`, `"model":"keeps"`, 1)),
 	} {
 		if got.status != http.StatusBadRequest || !strings.Contains(got.body, "no call of this agent") {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
-	next := s.post("/v1/chat/completions", token, handIn).completion(t).Choices[0]
-	if len(next.Message.ToolCalls) != 1 || next.Message.ToolCalls[0].Function.Name != "client__weigh" {
+	if next := s.streamedCalls(token, hand(`,"stream":true`)); next[0].Function.Name != "client__weigh" {
 		t.Errorf("the owner gets %+v", next)
 	}
 	for name, body := range map[string]string{
@@ -194,17 +196,37 @@ func TestCompletionToolOwners(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
+	turns, err := s.server.store.Turns(t.Context(), exchange.TurnFilter{Agent: "keeps", Limit: 10})
+	if err != nil || len(turns) != 1 {
+		t.Fatalf("%d turns, %v", len(turns), err)
+	}
+	s.waits(turns[0].ID)
 	pending, err := s.server.pipeline.ToolRequests("keeps", "test").Pending(t.Context(), request.Query{})
 	if err != nil || len(pending) != 1 {
 		t.Fatalf("%d pending, %v", len(pending), err)
 	}
-	turn := strings.ReplaceAll(envelope.Text(pending[0]["run_id"]), "-", "")
+	turn := strings.ReplaceAll(turns[0].ID, "-", "")
 	for _, id := range []string{envelope.Text(pending[0]["request_id"]), "call_" + turn + "_c0", "call_" + turn, "call_", ""} {
 		got := s.post("/v1/chat/completions", token, toolBody("keeps", "", question1, said{"role": "assistant", "content": ""}, result(id, "open")))
 		if got.status != http.StatusBadRequest {
 			t.Errorf("the vault by %q: %d %s", id, got.status, got.body)
 		}
 	}
+}
+
+// streamedCalls gives the one call with which a stream ends.
+func (s *chatServer) streamedCalls(token, body string) (calls []chat.CompletionToolCall) {
+	s.Helper()
+	events := allEvents(s.open(http.MethodPost, "/v1/chat/completions", token, body))
+	for _, chunk := range chunksOf(s.T, events) {
+		for _, choice := range chunk.Choices {
+			calls = append(calls, choice.Delta.ToolCalls...)
+		}
+	}
+	if len(calls) != 1 {
+		s.Fatalf("the stream has %d calls: %v", len(calls), events)
+	}
+	return calls
 }
 
 // TestCompletionShownTools: who hands in results of calls that the agent made by itself gets its answer once more.

@@ -103,7 +103,7 @@ func TestCallbacksAreRepeated(t *testing.T) {
 			attempts <- attempt{r.Header.Get("X-Inbox-Delivery"), r.Header.Get("X-Inbox-Attempt")}
 		}))
 		t.Cleanup(receiver.Close)
-		s := start(t, instance.Settings{Database: database, Lease: "1s", More: "[bridges]\nretry = [\"300ms\", \"600ms\", \"2s\", \"2s\"]\n"})
+		s := start(t, instance.Settings{Database: database, Lease: "1s", More: "[bridges]\nretry = [\"300ms\", \"600ms\", \"2s\", \"2s\", \"2s\", \"2s\", \"2s\"]\n"})
 		relay := s.bridge("relay")
 		relay.ask(http.MethodPost, "/v1/bridge/register", map[string]any{"callback_url": receiver.URL, "callback_secret": secret})
 		run := relay.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "message": "hello", "wait": true})

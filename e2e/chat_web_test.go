@@ -39,7 +39,7 @@ func startChromium(t *testing.T) *chromium {
 	allocated, release := chromedp.NewExecAllocator(context.Background(), options...)
 	b := &chromium{T: t, problems: make(chan string, 64)}
 	page, shut := chromedp.NewContext(allocated, chromedp.WithListener(b.listen))
-	limited, stop := context.WithTimeout(page, 2*time.Minute)
+	limited, stop := context.WithTimeout(page, 5*time.Minute)
 	t.Cleanup(func() {
 		stop()
 		_ = chromedp.Cancel(page) // waits until the browser is gone, so that its directory can be removed
