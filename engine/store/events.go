@@ -10,9 +10,17 @@ import (
 const appendEvent = `INSERT INTO events (turn_id, seq, kind, body, at)
 	SELECT $1, COALESCE(MAX(seq), 0) + 1, $2, $3, $4 FROM events WHERE turn_id = $1`
 
+// appendDelta writes none to a turn that has ended: an agent on another node may speak for a moment after its run was stopped,
+// and what was said in it was perhaps deleted by then.
+const appendDelta = appendEvent + ` HAVING EXISTS (SELECT 1 FROM turns
+	WHERE id = $1 AND state NOT IN ('answered', 'refused', 'failed', 'silent', 'cancelled'))`
+
 // appendEvent writes the next row of a timeline. The caller holds the turn's row, so that no other transaction
 // counts at the same time.
 func (t *Tx) appendEvent(ctx context.Context, turnID, kind, body string, at int64) error {
+	if kind == exchange.EventDelta {
+		return t.do(ctx, appendDelta, turnID, kind, body, at)
+	}
 	return t.do(ctx, appendEvent, turnID, kind, body, at)
 }
 
@@ -24,7 +32,8 @@ func (t *Tx) holdTurn(ctx context.Context, turnID string) error {
 	return t.do(ctx, t.dialect.holdTurn, turnID)
 }
 
-// AppendEvents writes rows to the end of a turn's timeline, in order. Seq and TurnID of the events are not read.
+// AppendEvents writes rows to the end of a turn's timeline, in order; deltas only as long as the turn has not ended.
+// Seq and TurnID of the events are not read.
 func (t *Tx) AppendEvents(ctx context.Context, turnID string, events []exchange.Event) error {
 	if len(events) == 0 {
 		return nil

@@ -55,6 +55,9 @@ func sessionsForgotten(t *testing.T, p *probe) {
 		p.ends(turn, normalized.Response{Parts: []normalized.Part{normalized.Markdown(said)}})
 	}
 	p.ok(p.Sessions.DeleteSession(t.Context(), "me", "s1"))
+	p.tx(func(tx pipeline.Tx) error { // an agent of another node, which was not told yet
+		return tx.AppendEvents(t.Context(), turns[0].ID, []exchange.Event{{Kind: exchange.EventDelta, Body: []byte(`{"kind":"text","text":"` + said + `"}`)}})
+	})
 	for i, turn := range append(turns[:59:59], kept) {
 		if p.remembers(turn) != (turn.ID == kept.ID) {
 			t.Fatalf("turn %d: what was said is left: %v", i, p.remembers(turn))
