@@ -27,6 +27,9 @@ const acceptActivity = `application/activity+json, application/ld+json; profile=
 // errGone says that the other server has no such document (any more).
 var errGone = errors.New("document does not exist")
 
+// errHidden is errGone where the other server may only not show the document to us: that is what 404 means for private notes.
+var errHidden = fmt.Errorf("%w, or not for us", errGone)
+
 // errNotFetched wraps every other failure to get a document.
 var errNotFetched = errors.New("document could not be fetched")
 
@@ -144,7 +147,9 @@ func (a *Adapter) userAgent() string {
 
 func readDocument(response *http.Response) ([]byte, object, error) {
 	switch {
-	case response.StatusCode == http.StatusNotFound, response.StatusCode == http.StatusGone:
+	case response.StatusCode == http.StatusNotFound:
+		return nil, nil, fmt.Errorf("%w: %s", errHidden, response.Status)
+	case response.StatusCode == http.StatusGone:
 		return nil, nil, fmt.Errorf("%w: %s", errGone, response.Status)
 	case response.StatusCode != http.StatusOK:
 		return nil, nil, fmt.Errorf("%w: %s", errNotFetched, response.Status)

@@ -2,6 +2,7 @@ package activitypub
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,10 +60,16 @@ func (a *Adapter) confirm(ctx context.Context, in *incoming, signer proven) (pro
 	return by, nil
 }
 
-// confirmGone demands that the object is not there any more.
+// confirmGone demands that the object is not there any more. A 404 says so of what everybody could read, and of an account:
+// private notes have one as well, and those that are not written yet, so that anybody who forwards could erase the former
+// and keep the latter from being answered.
 func (a *Adapter) confirmGone(ctx context.Context, in *incoming) (*remoteActor, error) {
 	id := reference(in.activity["object"])
-	if err := a.isDeleted(ctx, id); err != nil {
+	sure, err := a.isDeleted(ctx, id)
+	if err == nil && !sure && id != in.actor {
+		err = a.wasOpen(ctx, id, in.actor)
+	}
+	if err != nil {
 		return nil, err
 	}
 	in.activity = object{"type": in.kind, "id": in.id, "actor": in.actor, "object": id}
@@ -74,18 +81,34 @@ func (a *Adapter) confirmGone(ctx context.Context, in *incoming) (*remoteActor, 
 
 var errStillThere = errors.New("the object still exists")
 
-// isDeleted gives nil if the object's own server says that it is gone or shows a Tombstone.
-func (a *Adapter) isDeleted(ctx context.Context, id string) error {
+// wasOpen gives nil if we have a note of the actor that everybody could read.
+func (a *Adapter) wasOpen(ctx context.Context, note, actor string) error {
+	for _, key := range []string{note, ownKeyOf(note, actor)} {
+		value, found, err := a.options.State.Get(ctx, noteNamespace, key)
+		if err != nil {
+			return unavailable(err)
+		}
+		var held heldNote
+		if found && json.Unmarshal(value, &held) == nil && held.Actor == actor && held.Open {
+			return nil
+		}
+	}
+	return errHidden
+}
+
+// isDeleted gives nil if the object's own server says that it is gone or shows a Tombstone. sure is false if it may only be
+// hidden from us.
+func (a *Adapter) isDeleted(ctx context.Context, id string) (sure bool, err error) {
 	got, err := a.fetchSigned(ctx, id)
 	switch {
 	case isGone(err):
-		return nil
+		return !errors.Is(err, errHidden), nil
 	case err != nil:
-		return err
+		return false, err
 	case isA(got.doc, "Tombstone") && str(got.doc, "id") == withoutFragment(id) && sameOrigin(got.final, id):
-		return nil
+		return true, nil
 	}
-	return errStillThere
+	return false, errStillThere
 }
 
 // confirmObject fetches the object and makes an activity of its own author out of it.

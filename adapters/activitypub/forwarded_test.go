@@ -97,6 +97,43 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
+// TestForwardedDeletionsOfWhatIsHidden: a 404 proves that a note is gone only where everybody could read it. Otherwise anybody
+// could erase what was said in private, or keep a note from being answered that is not written yet.
+func TestForwardedDeletionsOfWhatIsHidden(t *testing.T) {
+	for name, c := range map[string]struct {
+		held, private bool
+		origin        int
+		status        int
+	}{
+		"open note, 404": {true, false, http.StatusNotFound, 202}, "open note, 410": {true, false, http.StatusGone, 202},
+		"private note, 404": {true, true, http.StatusNotFound, 401}, "private note, 410": {true, true, http.StatusGone, 202},
+		"unwritten note, 404": {false, false, http.StatusNotFound, 401}, "unknown note, 410": {false, false, http.StatusGone, 202},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			if c.held {
+				r.question("1", "hello", func(note map[string]any) {
+					if c.private {
+						direct(r, note)
+					}
+				})
+			}
+			r.remote.handle("/notes/1", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.origin) })
+			deletion := r.tombstone("1")
+			r.want(r.byMallory(newRemoteServer(t), deletion), c.status, "")
+			if erased := len(r.engine.removed) > 0; erased != (c.held && c.status == http.StatusAccepted) {
+				t.Errorf("erased: %q", r.engine.removed)
+			}
+			if c.held || c.status == http.StatusAccepted {
+				return
+			}
+			if r.question("1", "hello").Message.Parts[0].Content != "hello" {
+				t.Error("the note that came later is not answered")
+			}
+		})
+	}
+}
+
 // TestForwardedOtherKinds: nobody's server can confirm them, so nobody is asked.
 func TestForwardedOtherKinds(t *testing.T) {
 	for _, kind := range []string{"Follow", "Undo", "Like", "Block", "Flag", "Accept", "Move", "Announce"} {

@@ -27,6 +27,7 @@ const (
 type heldNote struct {
 	Actor    string          `json:"actor"`
 	Activity string          `json:"activity,omitempty"` // the message's id; empty = the note has not come
+	Open     bool            `json:"open,omitempty"`     // everybody could read it when it came
 	Updated  int64           `json:"updated,omitempty"`  // milliseconds; of the version that we have
 	Deleted  bool            `json:"deleted,omitempty"`
 	Object   json.RawMessage `json:"object,omitempty"` // the newer version of a note that has not come
@@ -77,7 +78,7 @@ func (q *question) version() int64 {
 
 // receive hands a message to the engine together with the document about its note.
 func (a *Adapter) receive(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (string, error) {
-	held := heldNote{Actor: q.actor, Activity: q.activity, Updated: q.version()}
+	held := heldNote{Actor: q.actor, Activity: q.activity, Open: openly(q.visibility), Updated: q.version()}
 	value, err := held.encode()
 	if err != nil {
 		return "", err
@@ -128,7 +129,7 @@ func (a *Adapter) yield(q *question, claim *exchange.Claim, current []byte) (*qu
 	if err != nil {
 		return nil, nil, err
 	}
-	held.Activity, held.Object = q.activity, nil
+	held.Activity, held.Object, held.Open = q.activity, nil, newer != nil && openly(newer.visibility)
 	next.Value, err = held.encode()
 	next.Instead = bytes.Clone(current)
 	return newer, next, err

@@ -232,7 +232,7 @@ func (a *Adapter) refusedDelete(ctx context.Context, in incoming, refusal error)
 		return in, "", refusal
 	}
 	a.remote.failed.put(in.actor, refusal, a.now().Add(failureLife))
-	if a.isDeleted(ctx, in.actor) != nil {
+	if _, err := a.isDeleted(ctx, in.actor); err != nil {
 		return in, "", refusal
 	}
 	outcome, err := a.actorDeleted(ctx, &in)
