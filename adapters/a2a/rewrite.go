@@ -12,11 +12,14 @@ const maxRewriteDepth = 100
 // function changes none. Values of metadata and data are somebody's own and stay as they are. What is not JSON, or nested
 // too deeply, comes back unchanged, and what follows the first value stays.
 func rewrite(document []byte, name func(name []byte) []byte, text func(name, text []byte) []byte) []byte {
-	w := rewriter{in: document, name: name, text: text}
+	return (&rewriter{in: document, name: name, text: text}).rewritten()
+}
+
+func (w *rewriter) rewritten() []byte {
 	if !w.value(0, true) || w.copied == 0 {
-		return document
+		return w.in
 	}
-	return append(w.out, document[w.copied:]...)
+	return append(w.out, w.in[w.copied:]...)
 }
 
 // rewriter goes once through a JSON document and copies it. Until the first change nothing is copied.
@@ -27,6 +30,8 @@ type rewriter struct {
 	copied int // bytes of in that are in out
 	name   func(name []byte) []byte
 	text   func(name, text []byte) []byte
+	plain  func(name, value []byte) []byte // changes texts in their quotes, numbers and other plain values before text does
+	null   []byte                          // members that are added to a part whose one content is data that is null
 }
 
 func (w *rewriter) space() {
@@ -97,6 +102,7 @@ func (w *rewriter) members(depth int, change bool) bool {
 	if w.take('}') {
 		return true
 	}
+	var content partContent
 	for {
 		w.space()
 		begin := w.at
@@ -108,14 +114,40 @@ func (w *rewriter) members(depth int, change bool) bool {
 		if change && w.name != nil {
 			w.replace(begin+1, name, w.name(name))
 		}
-		if !w.take(':') || !w.member(depth+1, name, change && !own) {
+		if !w.take(':') {
 			return false
 		}
-		if !w.take(',') {
-			return w.take('}')
+		w.space()
+		value := w.at
+		if !w.member(depth+1, name, change && !own) {
+			return false
 		}
+		content.note(name, w.in[value:w.at])
+		if w.take(',') {
+			continue
+		}
+		if change && w.null != nil && content.isNull() {
+			w.space()
+			w.replace(w.at, nil, w.null)
+		}
+		return w.take('}')
 	}
 }
+
+// partContent is what the members of an object are as those of a part.
+type partContent struct{ null, other bool }
+
+func (c *partContent) note(name, value []byte) {
+	isNull := string(value) == "null"
+	switch string(name) {
+	case "data":
+		c.null = isNull
+	case "text", "raw", "url":
+		c.other = c.other || !isNull
+	}
+}
+
+func (c *partContent) isNull() bool { return c.null && !c.other }
 
 // member walks the value of a member.
 func (w *rewriter) member(depth int, name []byte, change bool) bool {
@@ -124,9 +156,19 @@ func (w *rewriter) member(depth int, name []byte, change bool) bool {
 	if !w.value(depth, change) {
 		return false
 	}
-	if change && w.text != nil && w.in[begin] == '"' {
-		old := w.in[begin+1 : w.at-1]
-		w.replace(begin+1, old, w.text(name, old))
+	if !change || w.in[begin] == '{' || w.in[begin] == '[' {
+		return true
+	}
+	old := w.in[begin:w.at]
+	if w.plain != nil {
+		if fresh := w.plain(name, old); !bytes.Equal(fresh, old) {
+			w.replace(begin, old, fresh)
+			return true
+		}
+	}
+	if w.text != nil && old[0] == '"' {
+		inner := old[1 : len(old)-1]
+		w.replace(begin+1, inner, w.text(name, inner))
 	}
 	return true
 }
