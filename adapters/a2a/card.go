@@ -43,12 +43,13 @@ func (a *Adapter) agentCard10(agent exchange.AgentProfile, skills []exchange.Ski
 }
 
 // agentCardJSON is the public card, which also carries the fields of 0.3 (A2A 1.0, section 8; 0.3, section 5.5), signed.
-func (a *Adapter) agentCardJSON(ctx context.Context, agent exchange.AgentProfile) ([]byte, error) {
-	return a.inBothVersions(ctx, a.agentCard10(agent, openSkills(agent)))
+// Scopes are bare for readers of bareScopes.
+func (a *Adapter) agentCardJSON(ctx context.Context, agent exchange.AgentProfile, bare bool) ([]byte, error) {
+	return a.inBothVersions(ctx, a.agentCard10(agent, openSkills(agent)), bare)
 }
 
 // inBothVersions writes a card with the fields of 1.0 and of 0.3, signed.
-func (a *Adapter) inBothVersions(ctx context.Context, card *a2a.AgentCard) ([]byte, error) {
+func (a *Adapter) inBothVersions(ctx context.Context, card *a2a.AgentCard, bare bool) ([]byte, error) {
 	producer, ok := a2av0.NewStaticAgentCardProducer(card).(a2asrv.AgentCardJSONProducer)
 	if !ok {
 		return nil, fmt.Errorf("the SDK's card producer for both versions does not write JSON")
@@ -60,6 +61,11 @@ func (a *Adapter) inBothVersions(ctx context.Context, card *a2a.AgentCard) ([]by
 	both, err := withBothSchemes(card, card03)
 	if err != nil {
 		return nil, err
+	}
+	if !bare {
+		if both["securityRequirements"], err = listedRequirements(card.SecurityRequirements); err != nil {
+			return nil, err
+		}
 	}
 	return a.signed(ctx, both)
 }

@@ -55,8 +55,7 @@ func (a *Adapter) openIDs() map[string]IssuerCard {
 	return named
 }
 
-// securityRequirements are alternatives. They are written by the SDK as {"bearer":[]}, which Go, JavaScript and Python
-// read; ProtoJSON's {"list":[]} its own client does not.
+// securityRequirements are alternatives. The SDK writes them in its own form, listedRequirements in that of 1.0.
 func (a *Adapter) securityRequirements() a2a.SecurityRequirementsOptions {
 	list := a2a.SecurityRequirementsOptions{{bearerScheme: a2a.SecuritySchemeScopes{}}}
 	if a.options.Verifier != nil {
@@ -101,25 +100,43 @@ func (a *Adapter) extendedCard(ctx context.Context, c *call) (*a2a.AgentCard, er
 	}))
 	if c.old {
 		// The SDK's conversion for JSON says nothing of authentication and takes in the addresses of 1.0.
-		document, err := a.inBothVersions(ctx, card)
+		document, err := a.inBothVersions(ctx, card, c.bareScopes)
 		if err != nil {
 			return nil, err
 		}
 		c.card = document
 		return card, plainParams(card)
 	}
-	document, err := json.Marshal(card)
+	return card, a.signExtended(ctx, c, card)
+}
+
+// signExtended signs the extended card as the caller reads it.
+func (a *Adapter) signExtended(ctx context.Context, c *call, card *a2a.AgentCard) error {
+	written, err := json.Marshal(card)
 	if err != nil {
-		return nil, fmt.Errorf("write extended card: %w", err)
+		return fmt.Errorf("write extended card: %w", err)
 	}
-	signatures, err := a.signatures(ctx, document)
+	if !c.bareScopes {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(written, &members); err != nil {
+			return fmt.Errorf("read extended card: %w", err)
+		}
+		if members["securityRequirements"], err = listedRequirements(card.SecurityRequirements); err != nil {
+			return err
+		}
+		if c.card, err = a.signed(ctx, members); err != nil {
+			return err
+		}
+		written = c.card
+	}
+	signatures, err := a.signatures(ctx, written)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, signature := range signatures {
 		card.Signatures = append(card.Signatures, a2a.AgentCardSignature{Protected: signature.Protected, Signature: signature.Signature})
 	}
-	return card, plainParams(card)
+	return plainParams(card)
 }
 
 // plainParams leaves only what JSON knows in the parameters of the extensions: gRPC takes no structs of ours.

@@ -54,7 +54,7 @@ func TestSignedCardsOfPeers(t *testing.T) {
 			})(t, nil, body)
 		}},
 		"with the signature of the other card": {change: func(t *testing.T, there *site, body []byte) []byte {
-			other, err := there.adapter.agentCardJSON(t.Context(), there.engine.agents[0])
+			other, err := there.adapter.agentCardJSON(t.Context(), there.engine.agents[0], true)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,13 +35,13 @@ func (a *Adapter) agentCard(r *http.Request) ([]byte, error) {
 	if !known {
 		return nil, noCard()
 	}
-	return a.agentCardJSON(r.Context(), agent)
+	return a.agentCardJSON(r.Context(), agent, bareScopes(r.Header))
 }
 
 // defaultCard is /.well-known/agent-card.json, which names one agent an origin.
 func (a *Adapter) defaultCard(r *http.Request) ([]byte, error) {
 	if agent, known := a.defaultAgent(); known {
-		return a.agentCardJSON(r.Context(), agent)
+		return a.agentCardJSON(r.Context(), agent, bareScopes(r.Header))
 	}
 	return nil, noCard()
 }
@@ -100,7 +100,11 @@ func (a *Adapter) cachedAs(mediaType string, document func(*http.Request) ([]byt
 		header.Set("Etag", tag)
 		header.Set("Cache-Control", "public, max-age=300")
 		header.Set("Content-Type", mediaType)
-		http.ServeContent(w, r, "", a.seen.since(r.URL.Path, tag), bytes.NewReader(body))
+		name := r.URL.Path
+		if bareScopes(r.Header) {
+			name += " bare"
+		}
+		http.ServeContent(w, r, "", a.seen.since(name, tag), bytes.NewReader(body))
 	})
 }
 
@@ -115,7 +119,7 @@ type change struct {
 	at  time.Time
 }
 
-// maxChanges bounds the documents that are remembered; an agent has five.
+// maxChanges bounds the documents that are remembered; an agent has ten.
 const maxChanges = 10_000
 
 func (c *changes) since(path, tag string) time.Time {

@@ -46,6 +46,7 @@ type call struct {
 	old        bool                   // the request is one of 0.3
 	card       json.RawMessage        // the result instead of what the binding of 0.3 makes of it; nil = what that makes
 	plainFiles bool                   // files by HTTP+JSON and gRPC of 0.3 are not in base64
+	bareScopes bool                   // the caller reads scopes in cards as bareScopes says
 	own        bool                   // it is answered in the protocol's own media type
 	leave      func()                 // gives the place among the caller's requests back; nil = it has none
 	stopping   <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
@@ -71,7 +72,7 @@ func callOf(ctx context.Context) (*call, bool) {
 // edge does what comes before any protocol: agent, token, size of the body, extensions, and afterwards the log.
 func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request, *call)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{rest: rest, address: a.base + r.URL.EscapedPath()}
+		c := &call{rest: rest, address: a.base + r.URL.EscapedPath(), bareScopes: bareScopes(r.Header)}
 		out := newAnswer(w, c, a.options)
 		defer func() {
 			a.finish(recover(), r, out)

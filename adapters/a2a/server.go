@@ -220,7 +220,7 @@ const catalogType = `application/linkset+json; profile="https://www.rfc-editor.o
 // Routes are the endpoints and the cards. JSON-RPC answers with and without a slash at the end, because conformance
 // clients post to "<interface url>/" and must not be redirected.
 func (a *Adapter) Routes() []httpserver.Route {
-	card := a.cached(a.agentCard)
+	card, first := varied(a.cached(a.agentCard)), varied(a.cached(a.defaultCard))
 	return []httpserver.Route{
 		{Pattern: "/a2a/{agent}", Handler: a.edge(false, a.serveRPC)},
 		{Pattern: "/a2a/{agent}/", Handler: a.edge(false, a.serveRPC)},
@@ -230,8 +230,8 @@ func (a *Adapter) Routes() []httpserver.Route {
 		{Pattern: "/a2a/{agent}/.well-known/agent.json", Handler: card},
 		{Pattern: "/.well-known/api-catalog", Handler: a.cachedAs(catalogType, func(*http.Request) ([]byte, error) { return a.catalog() })},
 		{Pattern: resourceMetadataPath + "/a2a/{agent}", Handler: a.cached(a.resourceMetadata)},
-		{Pattern: "/.well-known/agent-card.json", Handler: a.cached(a.defaultCard)},
-		{Pattern: "/.well-known/agent.json", Handler: a.cached(a.defaultCard)},
+		{Pattern: "/.well-known/agent-card.json", Handler: first},
+		{Pattern: "/.well-known/agent.json", Handler: first},
 		{Pattern: "/.well-known/agent-card/{agent}", Handler: a.cached(a.mentionableCard)},
 	}
 }
