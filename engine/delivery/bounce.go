@@ -12,9 +12,10 @@ import (
 
 // Bounced writes what a report says about a delivery that had left to the delivery and its timeline, and tells the agent
 // where it listens. A recipient from whom it came back does not have it; a delivery that nobody has is dead. fault.NotFound
-// when there is no such delivery. The same report again changes nothing but the timeline.
+// when there is no such delivery, fault.Unavailable when its attempt is not over yet. The same report again changes nothing
+// but the timeline.
 func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
-	record, reply, err := s.options.Store.Delivery(ctx, bounce.DeliveryID)
+	record, reply, err := s.attempted(ctx, bounce.DeliveryID)
 	if err != nil {
 		return err
 	}
@@ -40,8 +41,13 @@ func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
 		return fault.New(fault.Malformed, "a report must have bounced, be delayed or be a complaint")
 	}
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
-		if _, err := tx.MoveDelivery(ctx, move); err != nil || !news {
+		switch moved, err := tx.MoveDelivery(ctx, move); {
+		case err != nil:
 			return err
+		case !moved:
+			return errUnderWay // it changed since it was read
+		case !news:
+			return nil
 		}
 		return s.tell(ctx, tx, record, reply, bounce.Event, bounce.Recipient, bounce.Reason)
 	})
@@ -49,6 +55,34 @@ func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
 		return err
 	}
 	return s.nobodyHas(ctx, bounce)
+}
+
+// Reports come back faster than the attempt is written down when the server that took the mail stands next to us. What they
+// say holds only for a delivery that has left, so they wait for that; when it takes longer they must come again.
+const (
+	attemptPatience = 10 * time.Second
+	attemptPause    = 50 * time.Millisecond // between two looks
+)
+
+var errUnderWay = fault.New(fault.Unavailable, "the delivery that this report is about is under way; report again later")
+
+// attempted gives a delivery whose attempt is over.
+func (s *Service) attempted(ctx context.Context, id string) (Record, exchange.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptPatience)
+	defer cancel()
+	ticker := time.NewTicker(attemptPause)
+	defer ticker.Stop()
+	for {
+		record, reply, err := s.options.Store.Delivery(ctx, id)
+		if err != nil || record.State != StatePending && record.State != StateSending {
+			return record, reply, err
+		}
+		select {
+		case <-ctx.Done():
+			return record, reply, errUnderWay
+		case <-ticker.C:
+		}
+	}
 }
 
 // nobodyHas ends a delivery that came back from all of its recipients. Reports of several may come at once: it looks at what

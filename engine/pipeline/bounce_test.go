@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -65,6 +66,52 @@ func TestBouncesReachTheirRecipients(t *testing.T) {
 		want := "delivery.bounced bob@peer.test,delivery.complaint ann@peer.test,delivery.bounced ann@peer.test"
 		if strings.Join(heard, ",") != want {
 			t.Errorf("the agent hears %v", heard)
+		}
+	})
+}
+
+// looks tells of every look at a delivery.
+type looks struct {
+	delivery.Store
+	taken chan struct{}
+}
+
+func (l looks) Delivery(ctx context.Context, id string) (delivery.Record, exchange.Reply, error) {
+	record, reply, err := l.Store.Delivery(ctx, id)
+	select {
+	case l.taken <- struct{}{}:
+	default:
+	}
+	return record, reply, err
+}
+
+// TestABounceMayBeFasterThanItsDelivery brings a report before the attempt is written down: it is not lost.
+func TestABounceMayBeFasterThanItsDelivery(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		e := start(t, url, repeats, agents.Settings{})
+		begun, goOn := make(chan string), make(chan struct{})
+		e.peer.refuse = func(d exchange.Delivery) error {
+			begun <- d.ID
+			<-goOn
+			return nil
+		}
+		receipt := e.receive(t, message("m1"))
+		id := <-begun
+		watched := looks{Store: e.store.Deliverer(), taken: make(chan struct{})}
+		reported := make(chan error, 1)
+		go func() {
+			service := delivery.New(delivery.Options{Store: watched})
+			reported <- service.Bounced(context.WithoutCancel(t.Context()), exchange.Bounce{
+				DeliveryID: id, Recipient: "@ana@peer.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 nobody",
+			})
+		}()
+		<-watched.taken
+		close(goOn)
+		if err := <-reported; err != nil {
+			t.Fatal(err)
+		}
+		if record := e.waitState(t, receipt.TurnID, delivery.StateDead); record.Reason != "bounced: 5.1.1 nobody" {
+			t.Errorf("%+v", record)
 		}
 	})
 }
