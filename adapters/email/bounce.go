@@ -2,6 +2,7 @@ package email
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -87,19 +88,25 @@ func failureKind(status string) string {
 	return exchange.FailureSoft
 }
 
+// failed counts a failure of an attempt of ours. Trouble with that must not change what became of the attempt.
 func (a *Adapter) failed(ctx context.Context, failure exchange.MailFailure) {
+	if err := a.count(ctx, failure); err != nil {
+		a.log.WarnContext(ctx, "a failure of an address could not be counted", "error", err)
+	}
+}
+
+// count counts a failure of an address, once for each delivery.
+func (a *Adapter) count(ctx context.Context, failure exchange.MailFailure) error {
 	if a.options.Suppressions == nil {
-		return
+		return nil
 	}
 	failure.At = a.now()
 	suppressed, err := a.options.Suppressions.MailFailed(ctx, failure)
-	switch {
-	case err != nil:
-		a.log.WarnContext(ctx, "a failure of an address could not be counted", "error", err)
-	case suppressed:
+	if suppressed && err == nil {
 		a.log.WarnContext(ctx, "nothing is sent to an address any more; see: inbox mail suppressed list",
 			"address", failure.Address, "kind", failure.Kind, "reason", failure.Reason)
 	}
+	return err
 }
 
 func onlyReports(env envelope) bool {
@@ -257,7 +264,9 @@ func (a *Adapter) noteRecipient(ctx context.Context, deliveryID string, complain
 	a.log.WarnContext(ctx, "a mail of ours came back", "delivery", deliveryID, "recipient", address, "event", bounce.Event, "reason", bounce.Reason)
 	if failure.Kind != "" {
 		failure.Reason = clip(bounce.Reason, 300)
-		a.failed(ctx, failure)
+		if err := a.count(ctx, failure); err != nil {
+			return fmt.Errorf("count failure of address: %w", err) // its server brings the report again
+		}
 	}
 	return a.options.Deliveries.Bounced(ctx, bounce)
 }

@@ -3,6 +3,7 @@ package email
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ type office struct {
 	bounces    []exchange.Bounce
 	failures   []exchange.MailFailure
 	suppressed []exchange.Suppression
+	broken     error // of MailFailed
 }
 
 func (o *office) Bounced(_ context.Context, bounce exchange.Bounce) error {
@@ -63,6 +65,9 @@ func (o *office) Suppressed(_ context.Context, addresses []string) ([]exchange.S
 func (o *office) MailFailed(_ context.Context, failure exchange.MailFailure) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.broken != nil {
+		return false, o.broken
+	}
 	o.failures = append(o.failures, failure)
 	return failure.Kind != exchange.FailureSoft, nil
 }
@@ -104,6 +109,30 @@ func arf(fields string) string {
 	return letter("--b\nContent-Type: text/plain\n\nAbuse.\n--b\nContent-Type: message/feedback-report\n\nFeedback-Type: abuse\nUser-Agent: x\nVersion: 1\n"+
 		fields+"\n--b\nContent-Type: message/rfc822\n\nFrom: echo@inbox.test\nMessage-ID: <r1@inbox.test>\n\nx\n--b--",
 		"From: FBL <fbl@sender.test>", "Content-Type: multipart/report; report-type=feedback-report; boundary=b", "To: abuse@inbox.test", "Message-ID: <f1@sender.test>")
+}
+
+// TestAReportIsTakenWhole acknowledges nothing of which a half was lost.
+func TestAReportIsTakenWhole(t *testing.T) {
+	s, o := startOffice(t, nil)
+	token, _ := s.adapter.returnPath(oneDelivery, "echo")
+	to := []string{"bounce+" + token + "@inbox.test"}
+	report := dsn("", group("ann@sender.test", "failed", "5.1.1"))
+	o.with(func() { o.broken = errors.New("database is locked") })
+	w := s.greet()
+	w.send("", to, report, "451 4.3.0")
+	o.with(func() { o.broken = nil })
+	w.send("", to, report, "250")
+	o.with(func() {
+		if len(o.failures) != 1 || len(o.bounces) != 1 {
+			t.Errorf("failures %+v, bounces %+v", o.failures, o.bounces)
+		}
+	})
+}
+
+func (o *office) with(do func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	do()
 }
 
 func TestReportsAreMatched(t *testing.T) {

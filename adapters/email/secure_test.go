@@ -203,6 +203,9 @@ func TestNamesOfPeersForgeNoAnswer(t *testing.T) {
 	s, _ := startSecure(t)
 	w := s.dial()
 	w.say("HELO 502 5.5.1 TLS not supported", "250 mx.inbox.test Hello 502")
+	if hello := w.say("EHLO a\rb\x00c\x1b", "250-mx.inbox.test Hello "); strings.ContainsAny(hello, "\r\x00\x1b") {
+		t.Errorf("it repeats control characters: %q", hello)
+	}
 	for _, length := range []int{100, 3900, 3990} {
 		if hello := w.say("EHLO "+strings.Repeat("x", length), "250-mx.inbox.test Hello xxx"); len(hello) > 512 {
 			t.Errorf("a name of %d bytes makes an answer of %d", length, len(hello))
