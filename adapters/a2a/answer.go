@@ -141,7 +141,7 @@ func (c *call) withResult(body []byte) []byte {
 	if result := answer["result"]; result != nil && string(result) != "null" {
 		return body
 	}
-	answer["result"] = json.RawMessage(empty)
+	answer["id"], answer["result"] = c.answeredID(), json.RawMessage(empty)
 	completed, err := json.Marshal(answer)
 	if err != nil {
 		return body

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"bytes"
+	"encoding/json"
 	"mime"
 	"net/http"
 	"regexp"
@@ -35,7 +36,22 @@ func (c *call) asAsked(body []byte) []byte {
 	if c.plainFiles {
 		body = decodeFilesJSON(body)
 	}
-	return inMilliseconds(body)
+	return inMilliseconds(c.withExactID(body))
+}
+
+// withExactID gives a JSON-RPC answer the id that the request had: the SDK reads a number as a float, which rounds large ones,
+// and a client that looks for its own would wait for ever (JSON-RPC 2.0, section 5: it must be the same value).
+func (c *call) withExactID(body []byte) []byte {
+	var number float64
+	if len(c.id) == 0 || json.Unmarshal(c.id, &number) != nil {
+		return body
+	}
+	rounded, err := json.Marshal(number)
+	if err != nil || bytes.Equal(rounded, c.id) {
+		return body
+	}
+	const head = `{"jsonrpc":"2.0","id":`
+	return bytes.Replace(body, []byte(head+string(rounded)+","), []byte(head+string(c.id)+","), 1)
 }
 
 const mimeA2A = "application/a2a+json"
