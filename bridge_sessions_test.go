@@ -38,6 +38,9 @@ func TestSessionsOverTheWire(t *testing.T) {
 	if list, _ := b.call(other, http.MethodGet, "/v1/sessions", nil, http.StatusOK)["sessions"].([]any); len(list) != 0 {
 		t.Errorf("another owner lists %v", list)
 	}
+	if refused, _ := b.call(relay, http.MethodGet, "/v1/sessions?cursor=x", nil, http.StatusBadRequest)["error"].(map[string]any); refused["field"] != "cursor" {
+		t.Errorf("a cursor that is none: %v", refused)
+	}
 	b.call(relay, http.MethodDelete, path, nil, http.StatusOK)
 	b.call(relay, http.MethodGet, path, nil, http.StatusNotFound)
 	b.call(relay, http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "message": "x", "session_id": id}, http.StatusNotFound)

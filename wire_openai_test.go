@@ -60,6 +60,8 @@ func TestCompletionRefusals(t *testing.T) {
 		"nothing said":       {token, `{"model":"helper","messages":[{"role":"user","content":" "}]}`, 400, "malformed"},
 		"a sound":            {token, `{"model":"helper","messages":[{"role":"user","content":[{"type":"input_audio"}]}]}`, 400, "malformed"},
 		"two answers":        {token, `{"model":"helper","n":2,"messages":[{"role":"user","content":"x"}]}`, 400, "malformed"},
+		"no answers":         {token, `{"model":"helper","n":0,"messages":[{"role":"user","content":"x"}]}`, 400, "malformed"},
+		"answers below none": {token, `{"model":"helper","n":-1,"messages":[{"role":"user","content":"x"}]}`, 400, "malformed"},
 		"a wrong key":        {"sk-1", `{"model":"helper","messages":[{"role":"user","content":"x"}]}`, 401, "invalid_api_key"},
 		"no key":             {"", `{"model":"closed","messages":[{"role":"user","content":"x"}]}`, 401, "invalid_api_key"},
 		"more than it takes": {token, `{"model":"helper","messages":[{"role":"user","content":"` + strings.Repeat("x", 1<<20+1) + `"}]}`, 413, "too_large"},
@@ -79,6 +81,9 @@ func TestCompletionRefusals(t *testing.T) {
 		if got.status != test.status || !strings.Contains(got.body, `"code":"`+test.code+`"`) || !strings.Contains(got.body, `"param":`) {
 			t.Errorf("%s: %d %s, want %d %s", name, got.status, got.body, test.status, test.code)
 		}
+	}
+	if got := s.post("/v1/chat/completions", token, `{"model":"helper","n":"1","messages":[]}`); !strings.Contains(got.body, `"param":"n"`) {
+		t.Errorf("a wrong type: %s", got.body)
 	}
 	if models := s.open(http.MethodGet, "/v1/models/closed", "", ""); models.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a closed model: %d", models.StatusCode)

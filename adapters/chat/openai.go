@@ -51,7 +51,7 @@ func (a *Adapter) serveCompletion(w http.ResponseWriter, r *http.Request) error 
 	}
 	c := completion{adapter: a, who: who}
 	if err := json.Unmarshal(body, &c.request); err != nil {
-		return fault.Wrap(fault.Malformed, "The body is not a request for a chat completion: "+wrongIn(err), err)
+		return unreadable(err)
 	}
 	if c.agent, err = a.modelFor(who, c.request.Model); err != nil {
 		return err
@@ -74,12 +74,16 @@ func (a *Adapter) serveCompletion(w http.ResponseWriter, r *http.Request) error 
 	return a.answerCompletion(w, r, &c)
 }
 
-// wrongIn says where a body has another type than it should; our own types are nobody's business.
-func wrongIn(err error) string {
-	if wrong, is := err.(*json.UnmarshalTypeError); is { //nolint:errorlint // json.Unmarshal wraps nothing
-		return wrong.Field + " must not be a " + wrong.Value
+// unreadable says where a body has another type than it should; our own types are nobody's business.
+func unreadable(err error) error {
+	wrong, is := err.(*json.UnmarshalTypeError) //nolint:errorlint // json.Unmarshal wraps nothing
+	switch {
+	case !is:
+		return fault.Wrap(fault.Malformed, "The body is no JSON.", err)
+	case wrong.Field == "":
+		return fault.Wrap(fault.Malformed, "The body must be an object of JSON: a request for a chat completion.", err)
 	}
-	return "it is no JSON"
+	return fault.InField(wrong.Field, "must not be of the type "+wrong.Value)
 }
 
 // ask brings a new message to the agent, or finds the run of its repeat.

@@ -20,7 +20,7 @@ type CompletionRequest struct {
 	Messages      []CompletionInput   `json:"messages"`
 	Stream        bool                `json:"stream,omitempty"`
 	StreamOptions CompletionStreaming `json:"stream_options,omitzero"`
-	N             int                 `json:"n,omitempty"`           // 1
+	N             *int                `json:"n,omitempty"`           // 1
 	Tools         []CompletionTool    `json:"tools,omitempty"`       // that the client executes
 	ToolChoice    json.RawMessage     `json:"tool_choice,omitempty"` // "none" = the client executes nothing
 	User          string              `json:"user,omitempty"`        // context for the agent; proves nothing
@@ -105,7 +105,7 @@ func (c *CompletionRequest) check() error {
 	if len(c.Messages) == 0 {
 		return fault.InField("messages", "must have at least one message")
 	}
-	if c.N > 1 {
+	if c.N != nil && *c.N != 1 {
 		return fault.InField("n", "must be 1: an agent has one answer")
 	}
 	for i, message := range c.Messages {

@@ -105,7 +105,7 @@ func readSessionCursor(cursor string) (at int64, id string, err error) {
 	instant, id, found := strings.Cut(cursor, ".")
 	at, err = strconv.ParseInt(instant, 10, 64)
 	if err != nil || !found || !storable(id) {
-		return 0, "", fault.InField("before", "is no cursor of this list")
+		return 0, "", fault.InField("cursor", "is no cursor of this list")
 	}
 	return at, id, nil
 }
