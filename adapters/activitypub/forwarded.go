@@ -53,7 +53,10 @@ func (a *Adapter) confirm(ctx context.Context, in *incoming, signer proven) (pro
 	} else {
 		by.actor, err = a.confirmObject(ctx, in)
 	}
-	if err != nil {
+	switch {
+	case fault.Is(err, fault.Unavailable): // our own trouble: the relay shall come again
+		return proven{}, err
+	case err != nil:
 		slog.InfoContext(ctx, "a forwarded activity could not be confirmed", "relay", by.relay, "actor", clip(in.actor, 256), "error", err)
 		return proven{}, fmt.Errorf("%w, and the actor's server does not confirm the activity", errOtherOwner)
 	}

@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -131,6 +132,33 @@ func TestForwardedDeletionsOfWhatIsHidden(t *testing.T) {
 				t.Error("the note that came later is not answered")
 			}
 		})
+	}
+}
+
+// TestForwardedWhileTheStoreIsDown: our own trouble is no refusal; the relay hears that it shall come again.
+func TestForwardedWhileTheStoreIsDown(t *testing.T) {
+	r := newRig(t)
+	r.question("1", "hello")
+	state := func(err error) {
+		r.state.mu.Lock()
+		defer r.state.mu.Unlock()
+		r.state.err = err
+	}
+	down := errors.New("the disk is gone")
+	r.remote.handle("/notes/1", func(w http.ResponseWriter, _ *http.Request) {
+		state(down)
+		w.WriteHeader(http.StatusNotFound)
+	})
+	relay, deletion := newRemoteServer(t), r.tombstone("1")
+	r.want(r.byMallory(relay, deletion), http.StatusServiceUnavailable, "")
+	if len(r.engine.removed) > 0 {
+		t.Errorf("erased: %q", r.engine.removed)
+	}
+	state(nil)
+	down = nil
+	r.want(r.byMallory(relay, deletion), http.StatusAccepted, "")
+	if len(r.engine.removed) != 1 {
+		t.Errorf("erased: %q", r.engine.removed)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"inbox/exchange"
+	"inbox/internal/fault"
 )
 
 // announced takes what a group shares with its members. A share of one of our notes is a reaction; group servers such as
@@ -19,7 +20,10 @@ func (a *Adapter) announced(ctx context.Context, in *incoming) (string, error) {
 		return outcomeIgnored, nil //nolint:nilerr // a share that is none is acknowledged like any other
 	}
 	var err error
-	if wrapped.by, err = a.confirm(ctx, wrapped, in.by); err != nil {
+	switch wrapped.by, err = a.confirm(ctx, wrapped, in.by); {
+	case fault.Is(err, fault.Unavailable):
+		return "", err
+	case err != nil:
 		return outcomeIgnored, nil //nolint:nilerr // the author's server does not confirm it: nothing is believed
 	}
 	return a.create(ctx, wrapped)
