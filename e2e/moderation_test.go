@@ -16,6 +16,9 @@ import (
 	"inbox/normalized"
 )
 
+// soon is how long a change of the lists may take to reach a server that runs; it reads them every two seconds.
+const soon = 6 * time.Second
+
 // knock delivers a new mention of the agent at a node of the server and gives the status.
 func (f *fediverse) knock(s *server, node, agent string, person int, text string) (load.Mention, int) {
 	f.t.Helper()
@@ -26,8 +29,7 @@ func (f *fediverse) knock(s *server, node, agent string, person int, text string
 	return mention, do(f.t, request)
 }
 
-// awaitStatus delivers mentions until one is answered with the status: a server that runs reads the lists every two seconds,
-// and how busy this machine is decides nothing.
+// awaitStatus delivers mentions until one is answered with the status.
 func (f *fediverse) awaitStatus(s *server, node, agent string, status int) {
 	f.t.Helper()
 	began, ticker := time.Now(), time.NewTicker(200*time.Millisecond)
@@ -40,6 +42,9 @@ func (f *fediverse) awaitStatus(s *server, node, agent string, status int) {
 			f.t.Fatalf("%s does not answer %d", node, status)
 		}
 		<-ticker.C
+	}
+	if took := time.Since(began); took > soon {
+		f.t.Errorf("the server noticed after %s", took)
 	}
 }
 
