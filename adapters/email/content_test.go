@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -153,9 +154,10 @@ func TestManyParts(t *testing.T) {
 	}
 }
 
-// TestHostileStructuresAreCheap guards against the quadratic and worse cases. It counts memory, because time depends on the
-// machine: what copies for every element takes thousands of bytes for each byte here.
+// TestHostileStructuresAreCheap guards against the quadratic and worse cases. It counts memory: what copies for every element
+// takes thousands of bytes for each byte here. The bounds of time are generous.
 func TestHostileStructuresAreCheap(t *testing.T) {
+	began := time.Now()
 	fields, body, err := splitHeader([]byte(nested(20_000)))
 	if err == nil {
 		_, err = (&mimeWalk{}).parseEntity(fields, body, 0, "text/plain")
@@ -174,9 +176,16 @@ func TestHostileStructuresAreCheap(t *testing.T) {
 		"stars":      strings.Repeat("*_`[", 100_000),
 		"entities":   strings.Repeat("&lt;", 100_000),
 	} {
+		one := time.Now()
 		if took := allocated(func() { fromHTML(text) }) / uint64(len(text)); took > 300 {
 			t.Errorf("%s took %d bytes of memory for each of its own", name, took)
 		}
+		if took := time.Since(one); took > 5*time.Second {
+			t.Errorf("%s took %s", name, took)
+		}
+	}
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("hostile input took %s", took)
 	}
 }
 
