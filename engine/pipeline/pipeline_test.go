@@ -149,12 +149,12 @@ func TestTurnsOfAThreadRunOneAtATimeInOrder(t *testing.T) {
 }
 
 func TestAgentSeesTheThread(t *testing.T) {
-	seen := make(chan agents.Turn, 2)
-	agent := func(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
-		seen <- turn
-		return repeats(ctx, turn)
-	}
 	eachDatabase(t, func(t *testing.T, url string) {
+		seen := make(chan agents.Turn, 2)
+		agent := func(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
+			seen <- turn
+			return repeats(ctx, turn)
+		}
 		e := start(t, url, agent, agents.Settings{})
 		e.settled(t, e.receive(t, from("ana", "m1", "thread")).TurnID)
 		e.settled(t, e.receive(t, from("ana", "m2", "thread")).TurnID)
