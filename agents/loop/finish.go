@@ -60,13 +60,14 @@ func (r *run) runControlFailure(problem error, keep bool) (map[string]any, error
 	return envelope.NormalizeResult(result) //nolint:wrapcheck // its errors are the contract's
 }
 
-// contention is the result of a run that found its session locked. Its outcome says incomplete: nothing was done.
+// contention is the result of a run that found its session locked. The recorded runtime derives the outcome of this
+// status as completed and natural; readers tell the refusal by the status and by the missing member completed.
 func (r *run) contention(ctx context.Context) (map[string]any, error) {
 	r.emit(statusContention, map[string]any{"session_id": r.options.SessionID})
 	r.abandon(ctx)
 	return envelope.NormalizeResult(map[string]any{ //nolint:wrapcheck // its errors are the contract's
 		"messages": envelope.Values(r.messages), "tool_execution_results": []any{}, "events": []any{},
-		"status": statusContention, "run_outcome": map[string]any{"status": envelope.StatusIncomplete},
+		"status": statusContention,
 	})
 }
 

@@ -163,12 +163,28 @@ func TestPendingToolPausesAndKeepsTheRequest(t *testing.T) {
 func TestMediatorMayMakeAToolWait(t *testing.T) {
 	r := newRig(calls("1", "a/read", "2", "a/read"))
 	r.options.Mediator = loop.MediatorFunc(func(context.Context, loop.Proposal) (any, error) {
-		return map[string]any{"action": "pending"}, nil
+		return map[string]any{"action": "pending", "metadata": map[string]any{"k": 1}}, nil
 	})
+	store := request.NewMemory(request.MemoryOptions{})
+	r.options.RequestStore = request.Lifecycle{Store: store}
 	result := r.run(t)
 	wantStatus(t, result, "runtime_tool_pending")
-	if len(r.executed) != 0 || !envelope.Equal(envelope.Assoc(result["runtime_tool_pending"])["parameters"], map[string]any{"id": "1"}) {
-		t.Fatalf("executed %v, %v", r.executed, result["runtime_tool_pending"])
+	pending := envelope.Assoc(result["runtime_tool_pending"])
+	if len(r.executed) != 0 || !envelope.Equal(pending["parameters"], map[string]any{"id": "1"}) {
+		t.Fatalf("executed %v, %v", r.executed, pending)
+	}
+	// The request of a mediator says in its metadata that it waits, as that of an executed tool does.
+	stored, err := store.Get(t.Context(), envelope.Text(pending["request_id"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := transcript(t, result)
+	told := envelope.Assoc(messages[len(messages)-1].Payload["result"])
+	for where, one := range map[string]map[string]any{"result": pending, "store": stored, "transcript": told} {
+		want := map[string]any{"k": 1, "status": "runtime_tool_pending", "turn_count": 1}
+		if !envelope.Equal(envelope.Assoc(one["metadata"]), want) {
+			t.Errorf("%s: metadata %v, want %v", where, one["metadata"], want)
+		}
 	}
 }
 

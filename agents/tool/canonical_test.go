@@ -72,7 +72,10 @@ func TestRecordedHashes(t *testing.T) {
 		result := envelope.Assoc(c.Expected["ok"])
 		executed, _ := envelope.List(result["tool_execution_results"])
 		audited, _ := envelope.List(result["tool_audit_events"])
-		for index, item := range executed {
+		if len(audited) < len(executed) {
+			t.Errorf("%s: %d executed calls, but %d audit events", c.Name, len(executed), len(audited))
+		}
+		for index, item := range executed[:min(len(executed), len(audited))] {
 			record, event := envelope.Assoc(item), envelope.Assoc(audited[index])
 			if got := Hash(record["parameters"]); got != event["parameters_sha256"] || got != record["parameters_sha256"] {
 				t.Errorf("%s: parameters of %v hash to %s, recorded %v", c.Name, record["tool_call_id"], got, event["parameters_sha256"])

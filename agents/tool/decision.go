@@ -45,6 +45,9 @@ func NormalizeDecision(value any, prepared Prepared, callID string, parameters, 
 			ToolName: prepared.ModelName, CallID: callID, Parameters: parameters, Context: turnContext,
 			Runtime: members(object["runtime"]), Metadata: members(object["metadata"]),
 		})
+		// Whoever reads the stored request alone must see that it waits, as with requests of executed tools.
+		request["metadata"] = with(request["metadata"], "status", StatusPending)
+
 		return Decision{Action: ActionPending, Result: pendingResult(object, prepared.ModelName, request), Request: request, Complete: true}
 	}
 	return Decision{Action: ActionProceed}

@@ -169,8 +169,12 @@ func TestDecisions(t *testing.T) {
 		{"replace without result", `{"action": "replace_result", "result": "x"}`, ActionProceed, `null`, `null`},
 		{"pending", `{"action": "pending", "request": {"request_id": "q", "tool_name": null}, "metadata": {"m": 1}}`, ActionPending,
 			`{"success": false, "tool_name": "wiki__read", "status": "runtime_tool_pending", "error": "Waiting for external runtime tool result.", "metadata": {"m": 1, "status": "runtime_tool_pending"},
-				"runtime_tool_request": {"request_id": "q", "tool_name": "wiki__read", "tool_call_id": "c1", "parameters": {"p": 1}, "run_id": "r1", "timeout_at": "2026-11-21T12:00:00Z", "runtime": {}, "metadata": {"m": 1}}}`,
-			`{"request_id": "q", "tool_name": "wiki__read", "tool_call_id": "c1", "parameters": {"p": 1}, "run_id": "r1", "timeout_at": "2026-11-21T12:00:00Z", "runtime": {}, "metadata": {"m": 1}}`},
+				"runtime_tool_request": {"request_id": "q", "tool_name": "wiki__read", "tool_call_id": "c1", "parameters": {"p": 1}, "run_id": "r1", "timeout_at": "2026-11-21T12:00:00Z", "runtime": {}, "metadata": {"m": 1, "status": "runtime_tool_pending"}}}`,
+			`{"request_id": "q", "tool_name": "wiki__read", "tool_call_id": "c1", "parameters": {"p": 1}, "run_id": "r1", "timeout_at": "2026-11-21T12:00:00Z", "runtime": {}, "metadata": {"m": 1, "status": "runtime_tool_pending"}}`},
+		{"pending, own metadata", `{"action": "pending", "request": {"request_id": "q", "metadata": {"own": 1}}, "metadata": {"m": 1}}`, ActionPending,
+			`{"success": false, "tool_name": "wiki__read", "status": "runtime_tool_pending", "error": "Waiting for external runtime tool result.", "metadata": {"m": 1, "status": "runtime_tool_pending"},
+				"runtime_tool_request": {"request_id": "q", "tool_name": "wiki__read", "tool_call_id": "c1", "parameters": {"p": 1}, "run_id": "r1", "timeout_at": "2026-11-21T12:00:00Z", "runtime": {}, "metadata": {"own": 1, "status": "runtime_tool_pending"}}}`,
+			`{"request_id": "q", "tool_name": "wiki__read", "tool_call_id": "c1", "parameters": {"p": 1}, "run_id": "r1", "timeout_at": "2026-11-21T12:00:00Z", "runtime": {}, "metadata": {"own": 1, "status": "runtime_tool_pending"}}`},
 	} {
 		got := NormalizeDecision(decode(t, c.in), prepared, "c1", map[string]any{"p": 1}, turn)
 		if got.Action != c.action {
