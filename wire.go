@@ -110,7 +110,7 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 		Receiver: s.pipeline, Directory: s.registry, Threads: s.store, Replies: s.store, State: s.store.State(),
 		Amender: s.pipeline, Timeline: s.pipeline, Records: reportRecords{s},
 		Outbox: outbox{s.store}, Client: s.client.Refusing(s.unlisted),
-		HostAllowed: s.hostAllowed, ActorAllowed: s.actorAllowed,
+		HostAllowed: s.hostAllowed, ActorAllowed: s.actorAllowed, NamesLocal: s.namesLocal,
 		AllowPrivate: s.config.Federation.AllowPrivate, Mode: s.config.Federation.Mode,
 		UnsignedHost: !s.config.Federation.RequireSignedHost, MaxRefusals: s.maxRefusals(),
 		Follows: s.follows, Stopped: s.stopped, FollowersOnly: s.followersOnly, Fields: operatorFields(s.config),

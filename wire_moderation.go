@@ -4,10 +4,12 @@ import (
 	"context"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"inbox/adapters/activitypub"
+	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
@@ -45,6 +47,25 @@ func ownHosts(c *Config) map[string]bool {
 		}
 	}
 	return hosts
+}
+
+// namesLocal reports whether a rule of an agent, its approvers or the allow list may be about the whole address of a sender
+// with this local part.
+func (s *Server) namesLocal(agent, local string) bool {
+	entry, known := s.registry.Lookup(agent)
+	if !known {
+		return false
+	}
+
+	named := func(rule agents.ReplyRule) bool {
+		return identity.AccessPolicy{Rules: []identity.Rule{rule.Rule}}.NamesLocal(local)
+	}
+	approves := func(address string) bool {
+		parsed, err := identity.ParseAddress(address)
+		return err == nil && strings.EqualFold(parsed.Local, local)
+	}
+	return entry.Settings.Access.NamesLocal(local) || slices.ContainsFunc(entry.Settings.ReplyRules, named) ||
+		slices.ContainsFunc(entry.Settings.Approvers, approves) || s.lists.NamesLocal(local)
 }
 
 // runLists keeps the lists current. Who was blocked since then gets no answer to what was accepted before.

@@ -38,7 +38,8 @@ type Rule struct {
 	Assurance []string // one of these
 
 	// Address is a glob over the sender's address, @local@domain: * is any text of the local part, a label * in front of a
-	// domain is one label, a label ** is one or more. An allow rule wants evidence that vouches for the address. A deny
+	// domain is one label, a label ** is one or more. An allow rule wants evidence that vouches for the address; where the
+	// local part is * alone, for its domain. A deny
 	// rule believes the address as it is stated, without regard to case: a lie may only harm the liar.
 	Address string
 }

@@ -93,14 +93,27 @@ func matchesSubject(pattern, subject string) bool {
 	return pattern == subject
 }
 
-// proven says whether the address fits and the evidence vouches for it.
+// proven reports whether the address fits and the evidence vouches for it. A glob that leaves the local part open asks for
+// the domain alone; every other one asks for the whole address.
 func (r Rule) proven(address string, e Evidence) bool {
 	if r.Address == "" {
 		return true
 	}
 	glob, err := parseAddressGlob(r.Address)
 	stated, bad := ParseAddress(address)
-	return err == nil && bad == nil && glob.matches(stated, false) && e.Vouches(address)
+	if err != nil || bad != nil || !glob.matches(stated, false) {
+		return false
+	}
+	return e.Vouches(address) || glob.local == "*" && e.VouchesDomain(stated.Domain)
+}
+
+// NamesLocal reports whether an allow rule of the policy asks for more than the domain of an address whose local part is
+// the given one: the sender has to prove the whole address then, on whatever domain.
+func (p AccessPolicy) NamesLocal(local string) bool {
+	return slices.ContainsFunc(p.Rules, func(r Rule) bool {
+		glob, err := parseAddressGlob(r.Address)
+		return r.Effect == EffectAllow && err == nil && glob.local != "*" && matchStars(strings.ToLower(glob.local), strings.ToLower(local))
+	})
 }
 
 // deniesAddress compares the address as it is stated, and every address that the evidence proves.

@@ -22,6 +22,13 @@ func actor(iri string) Evidence {
 	return e
 }
 
+// account is an actor whom WebFinger of an address names.
+func account(iri, address string) Evidence {
+	e := actor(iri)
+	e.Claims = json.RawMessage(`{"actor":"` + iri + `","address":"confirmed","account":"` + address + `"}`)
+	return e
+}
+
 func slack(subject string) Evidence {
 	e := attestation()
 	e.Subject, e.Issuer, e.Method, e.Assurance = subject, connector, slackWay, AssurancePlatform
@@ -44,9 +51,10 @@ func TestVouches(t *testing.T) {
 		{mail("acct:alice@a.test"), "@alice@a.test", false},
 		{slack("acct:alice@a.test"), "@alice@a.test", true},
 		{slack("slack:T123/U456"), "@alice@a.test", false},
-		{actor("https://a.test/users/alice"), "@alice@a.test", true},
-		{actor("https://A.test:443/users/alice"), "@alice@a.test", true},
-		{actor("http://127.0.0.1:8080/users/alice"), "@alice@127.0.0.1:8080", true},
+		{account("https://a.test/users/alice", "@alice@a.test"), "@alice@a.test", true},
+		{account("https://social.a.test/users/alice", "@alice@a.test"), "@alice@a.test", true},
+		{account("https://a.test/users/mallory", "@mallory@a.test"), "@alice@a.test", false},
+		{actor("https://a.test/users/alice"), "@alice@a.test", false}, // its own word: nothing has confirmed the name
 		{actor("https://a.test:8443/users/alice"), "@alice@a.test", false},
 		{actor("https://social.a.test/users/alice"), "@alice@a.test", false},
 		{actor("https://a.test@evil.test/users/alice"), "@alice@a.test", false},
@@ -60,7 +68,7 @@ func TestVouches(t *testing.T) {
 			t.Errorf("%s for %s: %v", c.evidence.Subject, c.address, got)
 		}
 	}
-	foreign := actor("https://a.test/users/alice")
+	foreign := account("https://a.test/users/alice", "@alice@a.test")
 	foreign.Proof.Type = ProofSignedAttestation // somebody else says that they saw the signature
 	if foreign.Vouches("@alice@a.test") {
 		t.Error("a peer's word about an actor vouches")
@@ -138,6 +146,8 @@ func TestGlobProperties(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	alice, eve := mail("alice@a.test"), mail("eve@a.test")
+	failed := actor("https://a.test/u/1")
+	failed.Claims = json.RawMessage(`{"actor":"https://a.test/u/1","address":"failed"}`)
 	team := Rule{Effect: EffectAllow, Issuer: "https://Connector.test", Subject: "slack:T123/*"}
 	denied := func(rule int) Decision { return Decision{Rule: rule, Code: CodeAccessDenied} }
 	allowed := func(rule int) Decision { return Decision{Allowed: true, Rule: rule} }
@@ -167,6 +177,11 @@ func TestDecide(t *testing.T) {
 		{"one piece matches all", rules(Rule{Effect: EffectAllow, Method: slackWay, Assurance: []string{AssuranceDomain}}), "message", "", []Evidence{alice, slack("slack:T123/U1")}, none},
 		{"glob proven", rules(Rule{Effect: EffectAllow, Address: "@*@a.test"}), "message", "@alice@a.test", []Evidence{alice}, allowed(0)},
 		{"glob by actor", rules(Rule{Effect: EffectAllow, Address: "@*@a.test"}), "message", "@alice@a.test", []Evidence{actor("https://a.test/u/1")}, allowed(0)},
+		{"address by an actor's own word", rules(Rule{Effect: EffectAllow, Address: "@alice@a.test"}), "message", "@alice@a.test", []Evidence{actor("https://a.test/u/1")}, none},
+		{"address after WebFinger said otherwise", rules(Rule{Effect: EffectAllow, Address: "@alice@a.test"}), "message", "@alice@a.test", []Evidence{failed}, none},
+		{"address that WebFinger confirmed", rules(Rule{Effect: EffectAllow, Address: "@alice@a.test"}), "message", "@alice@a.test", []Evidence{account("https://a.test/u/1", "@alice@a.test")}, allowed(0)},
+		{"address of another domain that WebFinger confirmed", rules(Rule{Effect: EffectAllow, Address: "@alice@a.test"}), "message", "@alice@a.test", []Evidence{account("https://social.test/u/1", "@alice@a.test")}, allowed(0)},
+		{"part of a name by an actor's own word", rules(Rule{Effect: EffectAllow, Address: "@al*@a.test"}), "message", "@alice@a.test", []Evidence{actor("https://a.test/u/1")}, none},
 		{"glob stated only", rules(Rule{Effect: EffectAllow, Address: "@*@a.test"}), "message", "@alice@a.test", nil, none},
 		{"glob with other evidence", rules(Rule{Effect: EffectAllow, Address: "@*@a.test"}), "message", "@alice@a.test", []Evidence{eve, slack("slack:T123/U1")}, none},
 		{"glob and method of two pieces", rules(Rule{Effect: EffectAllow, Address: "@*@a.test", Method: slackWay}), "message", "@alice@a.test", []Evidence{alice, slack("slack:T123/U1")}, none},

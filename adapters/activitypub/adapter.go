@@ -123,9 +123,12 @@ type Options struct {
 	Outbox    Outbox
 	Client    Client
 
-	AllowPrivate  bool                               // federation.allow_private: plain http and any host in ids
-	Mode          string                             // optional: ModeOpen
-	HostAllowed   func(host string) bool             // optional: asked before any fetch and for every sender
+	AllowPrivate bool                   // federation.allow_private: plain http and any host in ids
+	Mode         string                 // optional: ModeOpen
+	HostAllowed  func(host string) bool // optional: asked before any fetch and for every sender
+	// NamesLocal reports whether the rules about who may talk to an agent may name an address with this local part; optional.
+	// The first message of such a sender waits until WebFinger said whose the address is.
+	NamesLocal    func(agent, local string) bool
 	ActorAllowed  func(iri string) bool              // optional: asked before any fetch for every actor who claims to act
 	Follows       func(agent string) string          // optional: FollowAccept
 	Stopped       func(agent, principal string) bool // optional: whether somebody told the agent to stop; no

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"inbox/identity"
+	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
 
@@ -21,12 +22,15 @@ const (
 	addressLife        = 7 * 24 * time.Hour
 	addressFailureLife = 24 * time.Hour
 	addressPause       = 10 * time.Minute // between looks into the store while a check is under way
+
+	maxAddressWait    = 8 * time.Second // that a delivery is kept waiting for the check of its sender's address
+	addressCheckPause = time.Minute     // between two checks of one actor for which a delivery waits
 )
 
 // What is known about an actor's address.
 const (
 	addressConfirmed = "confirmed" // WebFinger of the address names this actor
-	addressUnchecked = "unchecked" // not asked yet: user name and host of the actor's id
+	addressUnchecked = "unchecked" // not asked yet, or nobody answered: user name and host of the actor's id
 	addressFailed    = "failed"    // asked, and the answer does not name this actor
 )
 
@@ -58,6 +62,44 @@ func (l *lookup) address(ctx context.Context, actor *remoteActor) checkedAddress
 	return known
 }
 
+// provenAddress is address for agents whose rules name people of this user name: for those a name that the actor gave
+// itself is not enough, so the first message waits until WebFinger said whose the address is. A server that cannot be asked
+// just now makes the delivery fail for a while: its sender comes again.
+func (l *lookup) provenAddress(ctx context.Context, actor *remoteActor, agent string) (checkedAddress, error) {
+	known := l.address(ctx, actor)
+	if known.Status != addressUnchecked || l.a.options.NamesLocal == nil || !l.a.namedInRules(agent, actor) {
+		return known, nil
+	}
+
+	if _, lately := l.checked.get(actor.ID, l.a.now()); !lately {
+		l.checked.put(actor.ID, true, l.a.now().Add(addressCheckPause))
+		bounded, cancel := context.WithTimeout(ctx, maxAddressWait)
+		defer cancel()
+		// One check for all deliveries of the actor that arrive at once.
+		_, err, _ := l.once.Do("address "+actor.ID, func() (any, error) { return nil, l.a.checkActorAddress(bounded, actor) })
+		if err != nil {
+			l.checked.put(actor.ID, true, l.a.now().Add(addressCheckPause))
+		}
+	}
+	if known = l.address(ctx, actor); known.Status != addressUnchecked {
+		return known, nil
+	}
+	return known, &fault.Fault{
+		Kind: fault.Unavailable, Public: "WebFinger of your server could not be asked who you are; try again later",
+		RetryAfter: addressCheckPause, Cause: errAddressUnknown,
+	}
+}
+
+var errAddressUnknown = errors.New("the sender's address decides about admission and could not be checked")
+
+// namedInRules reports whether the rules of an agent may be about the whole address of an actor. Any domain counts: which one
+// the address has is what the check finds out.
+func (a *Adapter) namedInRules(agent string, actor *remoteActor) bool {
+	hinted, err := identity.ParseAddress(actor.WebFinger)
+	own, _ := identity.ParseAddress(ownAddress(actor))
+	return a.options.NamesLocal(agent, own.Local) || err == nil && a.options.NamesLocal(agent, hinted.Local)
+}
+
 // ownAddress is @preferredUsername@host-of-the-id, or a name made from the id where that is no address.
 func ownAddress(actor *remoteActor) string {
 	host := hostOf(actor.ID)
@@ -71,32 +113,45 @@ func ownAddress(actor *remoteActor) string {
 	return "@unknown@" + host
 }
 
-// checkAddress does the loop for one actor and stores the result. It is the body of a job.
+// checkAddress checks one actor's address and stores the result. It is the body of a job.
 func (a *Adapter) checkAddress(ctx context.Context, actorIRI string) error {
 	actor, found := a.remote.storedActor(ctx, actorIRI)
 	if !found {
 		return nil // forgotten since
 	}
+	return a.checkActorAddress(ctx, actor)
+}
+
+// checkActorAddress does the WebFinger loop for one actor and stores the result. Only an answer decides: a server that does
+// not answer leaves the address unchecked, and the next job or message asks again.
+func (a *Adapter) checkActorAddress(ctx context.Context, actor *remoteActor) error {
 	result, life := checkedAddress{Address: ownAddress(actor), Status: addressFailed}, addressFailureLife
-	if confirmed, err := a.confirmAddress(ctx, actor); err == nil {
+	confirmed, err := a.confirmAddress(ctx, actor)
+	switch {
+	case err == nil:
 		result, life = checkedAddress{Address: confirmed, Status: addressConfirmed}, addressLife
-	} else if ctx.Err() != nil {
+	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, errNoAnswer):
+		result.Status, life = addressUnchecked, addressPause
 	}
-	var err error
-	if result.MovedFrom, err = a.movedFrom(ctx, actorIRI); err != nil {
+	if result.MovedFrom, err = a.movedFrom(ctx, actor.ID); err != nil {
 		return fmt.Errorf("read moved account: %w", err)
 	}
+
 	value, err := json.Marshal(result)
 	if err != nil {
 		return fmt.Errorf("encode address: %w", err)
 	}
-	if err := a.options.State.Put(ctx, addressNamespace, actorIRI, value, a.now().Add(life)); err != nil {
+	if err := a.options.State.Put(ctx, addressNamespace, actor.ID, value, a.now().Add(life)); err != nil {
 		return fmt.Errorf("store address: %w", err)
 	}
-	a.remote.addresses.drop(actorIRI)
+	a.remote.addresses.drop(actor.ID)
 	return nil
 }
+
+// errNoAnswer is the reason of lookups that say nothing about an address: the server was not reached or is in trouble.
+var errNoAnswer = errors.New("webfinger did not answer")
 
 // confirmAddress asks WebFinger for the claimed address; where the answer's subject is another one, that is asked
 // once more and must be stable. Its self link must be the actor's id, byte for byte.
@@ -135,15 +190,18 @@ func (a *Adapter) webfinger(ctx context.Context, address identity.Address) (subj
 		Accept: "application/jrd+json, application/json", MaxBytes: 256 << 10, MaxRedirects: 2,
 	})
 	if err != nil {
-		return subject, "", fmt.Errorf("webfinger %s: %w", address, err)
+		return subject, "", fmt.Errorf("webfinger %s: %w: %w", address, errNoAnswer, err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
+	switch {
+	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode >= http.StatusInternalServerError:
+		return subject, "", fmt.Errorf("webfinger %s: %w: %s", address, errNoAnswer, response.Status)
+	case response.StatusCode != http.StatusOK:
 		return subject, "", fmt.Errorf("webfinger %s: %s", address, response.Status)
 	}
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return subject, "", fmt.Errorf("webfinger %s: %w", address, err)
+		return subject, "", fmt.Errorf("webfinger %s: %w: %w", address, errNoAnswer, err)
 	}
 	return readResource(body)
 }

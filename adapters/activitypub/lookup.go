@@ -59,6 +59,7 @@ type lookup struct {
 	hosts     *cache[int]
 	refreshed *cache[bool]
 	addresses *cache[checkedAddress]
+	checked   *cache[bool]  // actors whose address was checked lately because a delivery waited for it
 	places    chan struct{} // for fetches under way
 	once      singleflight.Group
 }
@@ -67,7 +68,7 @@ func newLookup(a *Adapter) *lookup {
 	return &lookup{
 		a: a, keys: newCache[*remoteKey](maxCachedKeys), failed: newCache[error](maxCachedFailures),
 		hosts: newCache[int](maxCachedHosts), refreshed: newCache[bool](maxCachedFailures),
-		addresses: newCache[checkedAddress](maxCachedKeys), places: make(chan struct{}, maxKeyFetches),
+		addresses: newCache[checkedAddress](maxCachedKeys), checked: newCache[bool](maxCachedFailures), places: make(chan struct{}, maxKeyFetches),
 	}
 }
 

@@ -331,7 +331,7 @@ func TestAddressOfAnotherDomain(t *testing.T) {
 				t.Errorf("known %v, message %s: from %s, want %s", known, id, sender.Address, want)
 			}
 			for _, address := range []string{"@alice@" + host, "@boss@" + other} {
-				if vouched := sender.Identities[0].Vouches(address); vouched != strings.HasSuffix(address, "@"+host) {
+				if vouched := sender.Identities[0].Vouches(address); vouched != (known && id == "2" && address == want) {
 					t.Errorf("known %v, message %s: the evidence vouches for %s: %v", known, id, address, vouched)
 				}
 			}
@@ -348,6 +348,57 @@ func TestAddressOfAnotherDomain(t *testing.T) {
 			t.Error("nobody was asked")
 		}
 	}
+}
+
+// TestRuleThatNamesAPersonWaitsForWebFinger: where a rule is about the whole address, the first message waits for the check,
+// and a user name that an actor gave itself opens nothing.
+func TestRuleThatNamesAPersonWaitsForWebFinger(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		answer  func(r *rig, w http.ResponseWriter)
+		status  int
+		claim   string
+		vouches bool
+	}{
+		{"the name is the actor's", func(r *rig, w http.ResponseWriter) { r.names(w, r.remote.actor("alice")) }, http.StatusAccepted, addressConfirmed, true},
+		{"the name is somebody else's", func(r *rig, w http.ResponseWriter) { r.names(w, r.remote.actor("the-real-alice")) }, http.StatusAccepted, addressFailed, false},
+		{"nobody has the name", func(_ *rig, w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, http.StatusAccepted, addressFailed, false},
+		{"the server is in trouble", func(_ *rig, w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, http.StatusServiceUnavailable, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.NamesLocal = func(_, local string) bool { return local == "alice" } })
+			r.remote.handle("/.well-known/webfinger", func(w http.ResponseWriter, _ *http.Request) { c.answer(r, w) })
+			status, text, header := r.send(r.deliver(r.mentionNote("1", "hello")).sign())
+			if status != c.status {
+				t.Fatalf("status %d %q, want %d", status, text, c.status)
+			}
+
+			taken := r.engine.messages()
+			if status != http.StatusAccepted {
+				if len(taken) != 0 || header.Get("Retry-After") == "" {
+					t.Errorf("%d messages, Retry-After %q", len(taken), header.Get("Retry-After"))
+				}
+				r.want(r.deliver(r.mentionNote("2", "hello")).sign(), http.StatusServiceUnavailable, "")
+				if asked := r.remote.count("/.well-known/webfinger"); asked != 1 {
+					t.Errorf("a server in trouble was asked %d times within a minute", asked)
+				}
+				return
+			}
+			evidence := taken[0].Message.Sender.Identities[0]
+			if !strings.Contains(string(evidence.Claims), `"address":"`+c.claim+`"`) || evidence.Vouches("@alice@"+hostOf(r.remote.base)) != c.vouches {
+				t.Errorf("claims %s", evidence.Claims)
+			}
+		})
+	}
+}
+
+// names answers a question of WebFinger about alice.
+func (r *rig) names(w http.ResponseWriter, actor string) {
+	w.Header().Set("Content-Type", "application/jrd+json")
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"subject": "acct:alice@" + hostOf(r.remote.base),
+		"links":   []any{map[string]string{"rel": "self", "type": activityMediaType, "href": actor}},
+	})
 }
 
 func FuzzReadResource(f *testing.F) {

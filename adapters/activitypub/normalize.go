@@ -38,12 +38,17 @@ type route struct {
 	Chat         bool   `json:"chat,omitempty"` // it is a ChatMessage, whose server shows no Note among its chats
 }
 
-// evidenceClaims are context for operators, never authorization.
+// evidenceClaims are context for operators. Only account decides about anything: identity.Evidence.Vouches reads it.
 type evidenceClaims struct {
 	Actor   string `json:"actor"`
 	Type    string `json:"type"`
 	Scheme  string `json:"scheme"`
 	Address string `json:"address"` // confirmed, unchecked, failed
+
+	// Account is the address that names the actor by WebFinger, @user@domain; only with address confirmed.
+	Account string `json:"account,omitempty"`
+	// Proof says why the activity's own proof is wrong where the signature of the request is right.
+	Proof string `json:"object_proof,omitempty"`
 
 	// Relay brought the activity of the actor: it was proven by the activity's own proof, or, with scheme origin-fetch, by
 	// asking the actor's server.

@@ -76,7 +76,13 @@ func TestProofs(t *testing.T) {
 		}, 202, "", schemeCavage},
 		{"wrong beside a right signature", func(r *rig, note map[string]any) *delivery {
 			return r.deliver(r.proveAs("alice", testSeedKey(9), note, nil)).sign()
+		}, 202, "", "\"object_proof\":\"failed: object proof: signature does not verify with the key\""},
+		{"wrong and forwarded", func(r *rig, note map[string]any) *delivery {
+			return r.byMallory(newRemoteServer(r.t), r.proveAs("alice", testSeedKey(9), note, nil))
 		}, 401, "object proof: signature does not verify", ""},
+		{"expired beside a right signature", func(r *rig, note map[string]any) *delivery {
+			return r.deliver(r.proveAs("alice", aliceProofKey, note, func(proof map[string]any) { proof["expires"] = "2020-01-01T00:00:00Z" })).sign()
+		}, 202, "", "\"object_proof\":\"failed: object proof: it has expired\""},
 		{"right beside a wrong signature", func(r *rig, note map[string]any) *delivery {
 			d := r.deliver(r.proveAs("alice", aliceProofKey, note, nil))
 			d.key = malloryKey()

@@ -12,8 +12,18 @@ import (
 
 // sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
 func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentProfile, locale string) (normalized.Sender, error) {
-	checked := a.remote.address(ctx, by.actor)
-	claims, err := json.Marshal(evidenceClaims{by.actor.ID, by.actor.Type, by.scheme, checked.Status, by.relay, checked.MovedFrom})
+	checked, err := a.remote.provenAddress(ctx, by.actor, agent.Name)
+	if err != nil {
+		return normalized.Sender{}, err
+	}
+	facts := evidenceClaims{
+		Actor: by.actor.ID, Type: by.actor.Type, Scheme: by.scheme, Address: checked.Status, Relay: by.relay,
+		MovedFrom: checked.MovedFrom, Proof: by.proofProblem,
+	}
+	if checked.Status == addressConfirmed {
+		facts.Account = checked.Address
+	}
+	claims, err := json.Marshal(facts)
 	if err != nil {
 		return normalized.Sender{}, fmt.Errorf("encode claims: %w", err)
 	}

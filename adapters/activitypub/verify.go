@@ -23,12 +23,17 @@ type proven struct {
 	keyID  string
 	scheme string
 	relay  string // actor who brought the activity of somebody else; empty = the actor itself
+
+	// proofProblem says what is wrong with the object proof of an activity whose own actor signed the request; empty = the
+	// proof is right, or there is none.
+	proofProblem string
 }
 
 // presented is what a request offers as proof, after every check that needs no key.
 type presented struct {
-	signed claim // without KeyID = the request is not signed
-	proofs []objectProof
+	signed  claim // without KeyID = the request is not signed
+	proofs  []objectProof
+	problem error // no proof can be right, which the actor's own signature makes up for
 }
 
 // authenticate proves that in.actor did what the activity says: by the signature of the request, by a proof inside the
@@ -97,10 +102,10 @@ func (a *Adapter) checkRequest(r *http.Request, in *incoming) (shown presented, 
 			return shown, err
 		}
 	}
-	if shown.proofs, err = readProofs(in.body, in.activity, in.actor, a.now()); err != nil {
-		return shown, err
-	}
+	shown.proofs, shown.problem = readProofs(in.body, in.activity, in.actor, a.now())
 	switch {
+	case shown.problem != nil && (shown.signed.KeyID == "" || !sameOrigin(shown.signed.KeyID, in.actor)):
+		return shown, shown.problem
 	case len(shown.proofs) > 0:
 		return shown, nil
 	case shown.signed.KeyID == "":
@@ -154,8 +159,9 @@ func (a *Adapter) meansUs(host string) bool {
 	return ok && a.hosts[canonical]
 }
 
-// verifyRequest does the arithmetic. The signature of the actor suffices; but a proof that is there and wrong refuses
-// the request all the same, because something changed the activity on its way.
+// verifyRequest does the arithmetic. The signature of the actor suffices: a proof that is wrong beside it is only noted in
+// the evidence, because peers that change an activity after they proved it (or prove it with an old key) would otherwise lose
+// their messages. What somebody else brings needs a right proof, or the word of the actor's own server.
 func (a *Adapter) verifyRequest(ctx context.Context, in *incoming, shown presented) (proven, error) {
 	var signer proven
 	if signed := shown.signed; signed.KeyID != "" {
@@ -166,18 +172,25 @@ func (a *Adapter) verifyRequest(ctx context.Context, in *incoming, shown present
 		signer = proven{actor: found.actor, keyID: signed.KeyID, scheme: signed.Scheme}
 	}
 	direct := signer.actor != nil && signer.actor.ID == in.actor
+
+	problem := shown.problem
 	if len(shown.proofs) > 0 {
 		by, err := a.verifyProofs(ctx, shown.proofs, in.actor)
-		if err != nil {
-			return proven{}, err
-		}
-		if !direct {
+		if err == nil && !direct {
 			by.relay = signer.name()
 			return by, nil
 		}
+		problem = err
 	}
-	if direct {
+	switch {
+	case direct && problem != nil:
+		signer.proofProblem = "failed: " + publicReason(problem)
+		verifications.WithLabelValues(proofSuite, "refused").Inc()
 		return signer, nil
+	case direct:
+		return signer, nil
+	case problem != nil:
+		return proven{}, problem
 	}
 	return a.confirm(ctx, in, signer)
 }

@@ -101,6 +101,18 @@ func (l *Lists) Address(text string) Verdict {
 	return l.address(address, true)
 }
 
+// NamesLocal reports whether the allow list has an address with this local part, on whatever domain.
+func (l *Lists) NamesLocal(local string) bool {
+	l.table.RLock()
+	defer l.table.RUnlock()
+	for target := range l.table.allow[exchange.TargetAddress] {
+		if address, err := identity.ParseAddress(target); err == nil && strings.EqualFold(address.Local, local) {
+			return true
+		}
+	}
+	return false
+}
+
 func (l *Lists) address(address identity.Address, mayBeAllowed bool) Verdict {
 	canonical := canonicalAddress(address)
 	blocked, rank := l.table.block.address(canonical)
