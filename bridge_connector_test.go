@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,34 @@ func TestConnectorOverTheWire(t *testing.T) {
 	header := http.Header{"X-Hub-Signature-256": {channel.Sign(connectorSecret, self)}}
 	if skipped := b.request(http.MethodPost, "/v1/connectors/slack/messages", header, self, http.StatusOK); skipped["status"] != "skipped" {
 		t.Errorf("a message of its own: %v", skipped)
+	}
+}
+
+// TestCapturedConnectorRequest: a signature with a time is worth nothing five minutes later, and cannot be stripped of it.
+func TestCapturedConnectorRequest(t *testing.T) {
+	b := newBridged(t, "")
+	body := []byte(`{"text":"pay","external_provider":"slack","external_conversation_id":"C1","sender_id":"T1/U1"}`)
+	signed := func(at time.Time) http.Header {
+		stamp := strconv.FormatInt(at.Unix(), 10)
+		return http.Header{"X-Inbox-Timestamp": {stamp}, "X-Inbox-Signature": {channel.Sign(connectorSecret, []byte(stamp+"."+string(body)))}}
+	}
+	const path = "/v1/connectors/plain/messages?wait=20s"
+	b.request(http.MethodPost, path, signed(time.Now()), body, http.StatusOK)
+
+	b.request(http.MethodPost, path, signed(time.Now().Add(-6*time.Minute)), body, http.StatusUnauthorized)
+	b.request(http.MethodPost, path, signed(time.Now().Add(6*time.Minute)), body, http.StatusUnauthorized)
+	stripped := signed(time.Now())
+	stripped.Del("X-Inbox-Timestamp")
+	b.request(http.MethodPost, path, stripped, body, http.StatusUnauthorized)
+	other := signed(time.Now())
+	other.Set("X-Inbox-Timestamp", strconv.FormatInt(time.Now().Unix()+1, 10))
+	b.request(http.MethodPost, path, other, body, http.StatusUnauthorized)
+
+	// Without a time nothing but the message's id tells a repeat.
+	timeless := http.Header{"X-Inbox-Signature": {channel.Sign(connectorSecret, body)}}
+	refused := b.request(http.MethodPost, path, timeless, body, http.StatusBadRequest)
+	if !strings.Contains(fmt.Sprint(refused), "external_message_id") {
+		t.Errorf("refused with %v", refused)
 	}
 }
 

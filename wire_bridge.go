@@ -54,7 +54,7 @@ func (s *Server) connectors() ([]bridge.Connector, error) {
 		}
 		list = append(list, bridge.Connector{
 			Name: entry.Name, Secrets: secrets, Issuer: entry.Issuer, Method: entry.Method, Agents: entry.Agents,
-			CallbackURL: entry.CallbackURL, Client: entry.Bridge, Web: web,
+			CallbackURL: entry.CallbackURL, Client: entry.Bridge, Web: web, RequireTimestamp: entry.RequireTimestamp,
 		})
 	}
 	return list, nil

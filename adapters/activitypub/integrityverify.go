@@ -19,6 +19,7 @@ const maxProofs = 4
 // objectProof is a proof that passed every check that needs no key.
 type objectProof struct {
 	keyID   string
+	created time.Time // zero = it does not say
 	value   []byte
 	digests [][]byte // what may have been signed; producers differ in how they hash @context
 }
@@ -77,6 +78,7 @@ func readProof(document []rawMember, text string, options object, actor string, 
 	if err := checkProofTimes(options, now); err != nil {
 		return proof, err
 	}
+	proof.created, _ = time.Parse(time.RFC3339, str(options, "created"))
 	proof.value = value
 	members, err := splitMembers([]byte(text))
 	if err != nil {
@@ -86,7 +88,8 @@ func readProof(document []rawMember, text string, options object, actor string, 
 	return proof, err
 }
 
-// checkProofTimes knows no upper age: a forwarded activity may be old, and its id keeps it from being taken twice.
+// checkProofTimes knows no upper age: a forwarded note may be old, and its id keeps it from being taken twice. Deeds that
+// are remembered for a while only have one (freshDeed).
 func checkProofTimes(options object, now time.Time) error {
 	for _, name := range []string{"created", "expires"} {
 		if options[name] == nil {
@@ -183,11 +186,18 @@ func contextItems(value string) ([][]byte, error) {
 	return items, nil
 }
 
-// verifyProofs demands one proof by the actor that is right.
-func (a *Adapter) verifyProofs(ctx context.Context, proofs []objectProof, actor string) (proven, error) {
+// verifyProofs demands one proof by the actor that is right. alone: nothing but the proof says that the actor did it.
+func (a *Adapter) verifyProofs(ctx context.Context, proofs []objectProof, in *incoming, alone bool) (proven, error) {
 	var problem error
 	for _, proof := range proofs {
-		found, err := a.verifyWith(ctx, proof.keyID, func(found *remoteKey) error { return proof.verify(found, actor) })
+		var found *remoteKey
+		var err error
+		if alone {
+			err = proof.freshDeed(in, a.now())
+		}
+		if err == nil {
+			found, err = a.verifyWith(ctx, proof.keyID, func(found *remoteKey) error { return proof.verify(found, in.actor) })
+		}
 		if err == nil {
 			return proven{actor: found.actor, keyID: proof.keyID, scheme: proofSuite}, nil
 		}

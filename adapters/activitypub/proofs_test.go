@@ -195,6 +195,44 @@ func TestProofs(t *testing.T) {
 	}
 }
 
+// TestCapturedDeed: what an object proof alone vouches for may be brought by anybody at any time. A Follow that was forgotten
+// after a month must not be taken again.
+func TestCapturedDeed(t *testing.T) {
+	for name, c := range map[string]struct {
+		age    time.Duration
+		change func(activity, proof map[string]any)
+		status int
+	}{
+		"fresh":                  {0, nil, http.StatusAccepted},
+		"four weeks old":         {28 * 24 * time.Hour, nil, http.StatusAccepted},
+		"older than the memory":  {31 * 24 * time.Hour, nil, http.StatusUnauthorized},
+		"it does not say when":   {0, func(_, proof map[string]any) { delete(proof, "created") }, http.StatusUnauthorized},
+		"without an id to know":  {0, func(activity, _ map[string]any) { delete(activity, "id") }, http.StatusUnauthorized},
+		"a note may be very old": {400 * 24 * time.Hour, nil, http.StatusAccepted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			activity := r.simple("Follow", r.base+"/agents/echo")
+			if name == "a note may be very old" {
+				activity = r.mentionNote("1", "hello")
+			}
+			proved := r.proveAs("alice", aliceProofKey, activity, func(proof map[string]any) {
+				proof["created"] = r.adapter.now().Add(-c.age).UTC().Format(time.RFC3339)
+				if c.change != nil {
+					c.change(activity, proof)
+				}
+			})
+			status, text, _ := r.send(r.unsigned(proved))
+			if status != c.status {
+				t.Errorf("status %d %q, want %d", status, text, c.status)
+			}
+			if n := r.remote.connections.Load(); c.status != http.StatusAccepted && n != 0 {
+				t.Errorf("%d connections went out for it", n)
+			}
+		})
+	}
+}
+
 // TestProofVectors are the examples of FEP-8b32 itself: the one of today, and the one from before the context belonged
 // into the options.
 func TestProofVectors(t *testing.T) {

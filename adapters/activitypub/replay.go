@@ -2,13 +2,34 @@ package activitypub
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
 const (
 	doneNamespace = "activitypub.done"  // deedKey of an activity that took effect
 	doneLife      = 30 * 24 * time.Hour // longer than any signature is good
+
+	// maxDeedAge is how old an object proof of such an activity may be. It is shorter than the memory of the activity, by more
+	// than two clocks may differ, so that a captured one is never taken again after it was forgotten.
+	maxDeedAge = doneLife - 24*time.Hour
 )
+
+// freshDeed keeps a captured activity from being brought again after doneLife: a proof inside it, unlike the signature of
+// a request, has no end of its own.
+func (p objectProof) freshDeed(in *incoming, now time.Time) error {
+	switch {
+	case !onceOnly[in.kind]:
+		return nil
+	case in.id == "":
+		return errors.New("an activity of this type that is proven by an object proof alone needs an id")
+	case p.created.IsZero():
+		return errors.New("the proof of an activity of this type must say when it was created")
+	case now.Sub(p.created) > maxDeedAge:
+		return errors.New("the proof is too old for an activity of this type")
+	}
+	return nil
+}
 
 // onceOnly are the activities whose repetition would undo what came after them. A new note is recognised by its message,
 // and the rest changes nothing when it comes again.

@@ -175,7 +175,7 @@ func (a *Adapter) verifyRequest(ctx context.Context, in *incoming, shown present
 
 	problem := shown.problem
 	if len(shown.proofs) > 0 {
-		by, err := a.verifyProofs(ctx, shown.proofs, in.actor)
+		by, err := a.verifyProofs(ctx, shown.proofs, in, !direct)
 		if err == nil && !direct {
 			by.relay = signer.name()
 			return by, nil

@@ -3,6 +3,7 @@ package bridge
 import (
 	"cmp"
 	"net/http"
+	"time"
 
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -32,7 +33,7 @@ func (a *Adapter) connectorRun(w http.ResponseWriter, r *http.Request) error {
 	if len(said) == 0 {
 		said = []byte(runPath(connector.Name, run))
 	}
-	signed := connector.verifies(r, said)
+	signed := connector.verifies(r, said, time.Now())
 	if !signed && (connector.Issuer == "" || len(body) == 0) {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()

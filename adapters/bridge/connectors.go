@@ -3,6 +3,7 @@ package bridge
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +26,9 @@ type Connector struct {
 	CallbackURL string   // where answers go; empty = they do not go there
 	Client      string   // of the bridge in whose queue answers wait where there is no callback; empty = the caller asks again
 	Web         WebClient
+
+	// RequireTimestamp refuses signatures without TimestampHeader, which hold for ever.
+	RequireTimestamp bool
 }
 
 // DefaultConnectorMethod is how a connector knows its people where nothing else is configured.
@@ -39,7 +43,8 @@ func (a *Adapter) connectorEdge(handle func(http.ResponseWriter, *http.Request) 
 }
 
 func notVouched() error {
-	return fault.New(fault.Unauthenticated, "a signature of a known connector is needed: "+SignatureHeader+": sha256=…, or signed evidence")
+	return fault.New(fault.Unauthenticated, "a signature of a known connector is needed: "+SignatureHeader+
+		": sha256=…, with "+TimestampHeader+" over the time, a dot and the body, at most five minutes old; or signed evidence")
 }
 
 // connectorMessage takes one message of another messenger (agent runtime contract, section 6.2; seed 001).
@@ -49,7 +54,7 @@ func (a *Adapter) connectorMessage(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	connector := a.connectors[channelSlug(httpserver.Param(r, "connector"))]
-	signed := connector != nil && connector.verifies(r, body)
+	signed := connector != nil && connector.verifies(r, body, time.Now())
 	if connector == nil || !signed && connector.Issuer == "" {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()
@@ -67,7 +72,29 @@ func (a *Adapter) connectorMessage(w http.ResponseWriter, r *http.Request) error
 
 func channelSlug(name string) string { return channel.NewSessionKey(name, "", "").Connector }
 
-func (c *Connector) verifies(r *http.Request, body []byte) bool {
+// TimestampHeader binds a connector's signature to a time: seconds since 1970. The signature is made over its text, a dot and
+// the body then.
+const TimestampHeader = "X-Inbox-Timestamp"
+
+// maxSignatureAge is how far the time of a signature may be from ours, in either direction.
+const maxSignatureAge = 5 * time.Minute
+
+// verifies reports whether a secret of the connector signed the body. A signature with a time is good for five minutes; one
+// without, which is all that products with a form of their own can make, for ever: such a request is told from its repeat
+// by the id of its message alone.
+func (c *Connector) verifies(r *http.Request, body []byte, now time.Time) bool {
+	stamp := r.Header.Get(TimestampHeader)
+	if stamp == "" && c.RequireTimestamp {
+		return false
+	}
+	if stamp != "" {
+		seconds, err := strconv.ParseInt(stamp, 10, 64)
+		if err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > maxSignatureAge {
+			return false
+		}
+		body = slices.Concat([]byte(stamp), []byte("."), body)
+	}
+
 	for _, name := range signatureHeaders {
 		if given := r.Header.Get(name); given != "" {
 			return channel.VerifyRotating(c.Secrets, body, given, channel.SignatureForm{})
@@ -114,6 +141,9 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 	if skip := skipped(message); skip != "" {
 		httpserver.WriteJSON(w, http.StatusOK, map[string]any{"status": "skipped", "code": skip, "connector_id": m.connector.Name})
 		return nil
+	}
+	if m.signed && message.MessageID == "" && r.Header.Get(TimestampHeader) == "" {
+		return fault.InField("external_message_id", "is needed where the signature has no time ("+TimestampHeader+"): nothing else tells a repeated message")
 	}
 	return m.take(w, r, q, patience, replayed, title(text(inner, "title"), message.Text))
 }

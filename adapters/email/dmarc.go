@@ -187,13 +187,24 @@ func (a *Adapter) dmarcAt(ctx context.Context, name string) (dmarcRecord, bool, 
 	return records[0], true, nil
 }
 
+// isSuffix reports whether strangers register names below the domain of the record: it says so itself (psd=y), or the public
+// suffix list does. Registries publish records without psd, and with the tree walk alone all their customers would be one
+// organization, each aligned with every other.
+func (f foundRecord) isSuffix() bool {
+	if f.record.suffix != 'u' {
+		return f.record.suffix == 'y'
+	}
+	suffix, managed := publicsuffix.PublicSuffix(f.name)
+	return suffix == f.name && (managed || strings.Contains(f.name, ".")) // an unknown single label is somebody's own network
+}
+
 // organizational gives the organizational domain of the walk's start (RFC 9989, section 4.10.2).
 func organizational(start string, found []foundRecord) string {
 	if len(found) == 0 {
 		return start
 	}
 	last := found[len(found)-1]
-	if last.record.suffix == 'y' && last.name != start {
+	if last.isSuffix() && last.name != start {
 		labels := strings.Split(start, ".")
 		return strings.Join(labels[len(labels)-strings.Count(last.name, ".")-2:], ".")
 	}
@@ -209,7 +220,7 @@ func policyRecord(start string, found []foundRecord) (foundRecord, bool) {
 			}
 		}
 	}
-	if len(found) > 0 && found[len(found)-1].record.suffix == 'y' {
+	if len(found) > 0 && found[len(found)-1].isSuffix() {
 		return found[len(found)-1], true
 	}
 	return foundRecord{}, false

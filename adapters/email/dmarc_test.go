@@ -99,6 +99,14 @@ func TestOrganizational(t *testing.T) {
 		{"a.b.example.co.uk", found("example.co.uk", "u", "co.uk", "y"), "example.co.uk"},
 		{"co.uk", found("co.uk", "y"), "co.uk"},
 		{"example.co.uk", found("co.uk", "y"), "example.co.uk"},
+		// A registry without psd=y: its customers are strangers to each other all the same.
+		{"mail.bank.co.uk", found("co.uk", "u"), "bank.co.uk"},
+		{"evil.co.uk", found("co.uk", "u"), "evil.co.uk"},
+		{"a.one.github.io", found("github.io", "u"), "one.github.io"},
+		{"github.io", found("github.io", "u"), "github.io"},
+		{"mail.example.com", found("com", "u"), "example.com"},
+		{"mail.office.corp", found("corp", "u"), "corp"},
+		{"a.one.github.io", found("github.io", "n"), "github.io"}, // it says that it is one organization
 	} {
 		if got := organizational(c.start, c.found); got != c.want {
 			t.Errorf("%s: %s; want %s", c.start, got, c.want)

@@ -30,6 +30,9 @@ type Connector struct {
 	SecretFile string `toml:"secret_file"`
 	// Secret of before, while it is being changed: messages signed with it are taken, callbacks are signed with both.
 	PreviousSecret Secret `toml:"previous_secret"`
+	// Whether every signature must have a time (`X-Inbox-Timestamp`), so that a captured request is worth nothing after five
+	// minutes. Without it, signatures over the body alone are taken, too, and the id of the message tells a repeat.
+	RequireTimestamp bool `toml:"require_timestamp"`
 	// Who vouches for its people, as in `[[trust]]`. What that entry covers counts as proven; without it, people are known as
 	// the connector's own.
 	Issuer string `toml:"issuer"`
