@@ -29,8 +29,8 @@ type followed struct {
 }
 
 var countedTypes = map[string]bool{
-	"Accept": true, "Add": true, "Announce": true, "Block": true, "Create": true, "Delete": true, "Dislike": true, "EmojiReact": true,
-	"Flag": true, "Follow": true, "Like": true, "Move": true, "QuoteRequest": true, "Reject": true, "Remove": true,
+	"Accept": true, "Add": true, "Announce": true, "AnnounceRequest": true, "Block": true, "Create": true, "Delete": true, "Dislike": true, "EmojiReact": true,
+	"Flag": true, "Follow": true, "Like": true, "LikeRequest": true, "Move": true, "QuoteRequest": true, "Reject": true, "Remove": true, "ReplyRequest": true,
 	"Undo": true, "Update": true, "View": true,
 }
 
@@ -59,6 +59,8 @@ func (a *Adapter) dispatch(ctx context.Context, in *incoming) (outcome string, e
 		return a.announced(ctx, in)
 	case "QuoteRequest":
 		return a.quoteRequested(ctx, in)
+	case "LikeRequest", "ReplyRequest", "AnnounceRequest":
+		return a.interactionRequested(ctx, in)
 	case "Flag":
 		return a.flag(ctx, in)
 	case "Move":

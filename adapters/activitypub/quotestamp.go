@@ -135,12 +135,7 @@ func (a *Adapter) serveQuote(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	actor := a.actorIRI(agent.Name)
-	a.write(w, r, struct {
-		Context      []any  `json:"@context"`
-		ID           string `json:"id"`
-		Type         string `json:"type"`
-		AttributedTo string `json:"attributedTo"`
-		Interacting  string `json:"interactingObject"`
-		Target       string `json:"interactionTarget"`
-	}{quoteContext, a.stampIRI(agent.Name, stamp), "QuoteAuthorization", actor, kept.Instrument, cmp.Or(kept.Target, a.noteIRI(kept.Reply))})
+	a.write(w, r, authorizationDocument{
+		quoteContext, a.stampIRI(agent.Name, stamp), "QuoteAuthorization", actor, kept.Instrument, cmp.Or(kept.Target, a.noteIRI(kept.Reply)),
+	})
 }

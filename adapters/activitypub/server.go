@@ -44,6 +44,7 @@ func (a *Adapter) Routes() []httpserver.Route {
 		get("/agents/{agent}", a.serveActor),
 		get("/agents/{agent}/{collection}", a.serveCollection),
 		get("/agents/{agent}/quotes/{stamp}", a.serveQuote),
+		get("/agents/{agent}/authorizations/{kind}", a.serveAuthorization),
 		get("/o/{id}", a.serveNote),
 		get("/o/{id}/activity", a.serveCreate),
 		get("/o/{id}/replies", a.serveReplies),

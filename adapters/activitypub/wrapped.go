@@ -78,28 +78,9 @@ func (a *Adapter) quoteRequested(ctx context.Context, in *incoming) (string, err
 
 // answerQuote accepts with a stamp, and rejects without one.
 func (a *Adapter) answerQuote(ctx context.Context, in *incoming, reply exchange.Reply, stamp string) error {
-	kind, name := "Reject", "#rejects/"
+	answer := requestAnswer{quoteContext, "Reject", "#rejects/", ""}
 	if stamp != "" {
-		kind, name = "Accept", "#accepts/"
+		answer = requestAnswer{quoteContext, "Accept", "#accepts/", stamp}
 	}
-	type requested struct {
-		ID         string `json:"id"`
-		Type       string `json:"type"`
-		Actor      string `json:"actor"`
-		Object     string `json:"object"`
-		Instrument string `json:"instrument,omitempty"`
-	}
-	actor := a.actorIRI(reply.Agent)
-	return a.sendLater(ctx, reply.Agent, in.by.actor, struct {
-		Context []any     `json:"@context"`
-		ID      string    `json:"id"`
-		Type    string    `json:"type"`
-		Actor   string    `json:"actor"`
-		Object  requested `json:"object"`
-		Result  string    `json:"result,omitempty"`
-		To      []string  `json:"to"`
-	}{
-		Context: quoteContext, ID: actor + name + ownKeyOf(in.id, in.actor), Type: kind, Result: stamp, Actor: actor, To: []string{in.actor},
-		Object: requested{in.id, "QuoteRequest", in.actor, a.quotedPost(in, reply), reference(in.activity["instrument"])},
-	})
+	return a.answerRequest(ctx, in, reply, answer)
 }
