@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"encoding/json"
 	"net/url"
 	"path"
 	"slices"
@@ -43,8 +44,8 @@ func attachment(entry any) (normalized.Part, bool) {
 	href, media := str(attached, "href"), str(attached, "mediaType")
 	if !isA(attached, "Link") {
 		var own string
-		if href, own = fileURL(attached["url"]); media == "" {
-			media = own
+		if href, own = fileURL(attached["url"]); own != "" {
+			media = own // mediaType of a Video is that of its description
 		}
 	}
 	if !isAddress(href) {
@@ -55,7 +56,7 @@ func attachment(entry any) (normalized.Part, bool) {
 		return normalized.Part{Kind: normalized.PartLink, URL: href, Title: clip(name, 512)}, true
 	}
 	return normalized.Part{
-		Kind: normalized.PartFile, MIME: fileType(media), Name: fileName(href), Alt: name,
+		Kind: normalized.PartFile, MIME: fileType(media, href, attached), Name: fileName(href), Alt: name,
 		BytesRef: &normalized.BytesRef{Kind: normalized.BytesURL, URL: href},
 	}, true
 }
@@ -70,24 +71,105 @@ func isAddress(text string) bool {
 	return ok
 }
 
-// fileURL reads url: a string, a Link, or a list of which the first that is not a web page counts; and its media type.
+// maxFileLinks is how many addresses of one file are looked at: PeerTube lists one for each resolution.
+const maxFileLinks = 64
+
+// fileURL reads url: a string, a Link, or a list; and the media type. Of a list a file that plays by itself counts before the
+// playlist of a stream (HLS), whose files PeerTube lists below it in tag, and the first that is no web page before nothing.
 func fileURL(value any) (href, media string) {
+	var first, playable object
+	looked := 0
+	var look func(entries []any)
+	look = func(entries []any) {
+		for _, entry := range entries {
+			link, isLink := entry.(object)
+			kind := mediaType(str(link, "mediaType"))
+			if looked++; !isLink || looked > maxFileLinks || kind == "text/html" || str(link, "href") == "" {
+				continue
+			}
+			if first == nil {
+				first = link
+			}
+			if plays(kind) && (playable == nil || betterFile(link, playable)) {
+				playable = link
+			}
+			if isPlaylist(kind) {
+				look(listed(link["tag"]))
+			}
+		}
+	}
+
 	for _, entry := range listed(value) {
 		if text, isText := entry.(string); isText {
 			return text, ""
 		}
-		if link, isLink := entry.(object); isLink && str(link, "mediaType") != "text/html" {
-			return str(link, "href"), str(link, "mediaType")
-		}
 	}
-	return "", ""
+	look(listed(value))
+	if playable != nil {
+		first = playable
+	}
+	return str(first, "href"), str(first, "mediaType")
 }
 
-func fileType(media string) string {
-	if media = mediaType(media); media != "" {
+func plays(media string) bool {
+	kind, _, _ := strings.Cut(media, "/")
+	return (kind == "video" || kind == "audio") && !isPlaylist(media)
+}
+
+func isPlaylist(media string) bool {
+	return strings.EqualFold(media, "application/x-mpegurl") || strings.EqualFold(media, "application/vnd.apple.mpegurl") ||
+		strings.EqualFold(media, "audio/mpegurl") || strings.EqualFold(media, "audio/x-mpegurl")
+}
+
+// preferredHeight is the resolution that a reader gets of several: enough to see, and not the largest file.
+const preferredHeight = 720
+
+// betterFile prefers the highest resolution up to preferredHeight, and above it the lowest.
+func betterFile(a, b object) bool {
+	one, other := heightOf(a), heightOf(b)
+	if (one <= preferredHeight) != (other <= preferredHeight) {
+		return one <= preferredHeight
+	}
+	return one != other && (one > other) == (one <= preferredHeight)
+}
+
+func heightOf(link object) float64 {
+	number, _ := link["height"].(json.Number)
+	height, err := number.Float64()
+	if err != nil {
+		return 0
+	}
+	return height
+}
+
+// fileType is the media type of a file: as stated, by the end of its name, by the type of the object, or unknown. The table of
+// names is our own, because that of the standard library differs between machines.
+func fileType(media, href string, attached object) string {
+	if media = mediaType(media); media != "" && media != "application/octet-stream" {
 		return media
 	}
+	for _, name := range []string{fileName(href), str(attached, "name")} {
+		if known := fileEndings[strings.ToLower(path.Ext(name))]; known != "" {
+			return known
+		}
+	}
+	switch {
+	case isA(attached, "Image"):
+		return "image/jpeg"
+	case isA(attached, "Video"):
+		return "video/mp4"
+	case isA(attached, "Audio"):
+		return "audio/mpeg"
+	}
 	return "application/octet-stream"
+}
+
+var fileEndings = map[string]string{
+	".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".gif": "image/gif", ".webp": "image/webp", ".avif": "image/avif",
+	".heic": "image/heic", ".svg": "image/svg+xml", ".mp4": "video/mp4", ".m4v": "video/mp4", ".webm": "video/webm", ".mov": "video/quicktime",
+	".mp3": "audio/mpeg", ".m4a": "audio/mp4", ".ogg": "audio/ogg", ".oga": "audio/ogg", ".opus": "audio/ogg", ".flac": "audio/flac",
+	".wav": "audio/wav", ".pdf": "application/pdf", ".txt": "text/plain", ".md": "text/markdown", ".csv": "text/csv", ".json": "application/json",
+	".zip": "application/zip", ".epub": "application/epub+zip",
 }
 
 func fileName(href string) string {

@@ -42,7 +42,7 @@ func TestNoteContent(t *testing.T) {
 		{"page with its picture and link", map[string]any{
 			"type": "Page", "name": "Title", "image": map[string]any{"type": "Image", "url": "https://f.example/p.png"},
 			"attachment": []any{map[string]any{"type": "Link", "href": "https://news.example/1"}},
-		}, []string{"Title\n\nhello", "link https://news.example/1 ", "file https://f.example/p.png application/octet-stream "}},
+		}, []string{"Title\n\nhello", "link https://news.example/1 ", "file https://f.example/p.png image/png "}},
 		{"chat message", map[string]any{"type": "ChatMessage", "attachment": map[string]any{"type": "Image", "mediaType": "image/png", "url": "https://f.example/c.png"}},
 			[]string{"hello", "file https://f.example/c.png image/png "}},
 		{"contentMap alone", map[string]any{"content": nil, "contentMap": map[string]any{"en": "one", "de": "eins"}}, []string{"eins"}},
@@ -73,6 +73,28 @@ func TestNoteContent(t *testing.T) {
 			map[string]any{"type": "PropertyValue", "name": "x", "value": "y"},
 			"https://f.example/bare", map[string]any{"type": "Image", "url": "file:///etc/passwd"}, 7,
 		}}, []string{"hello", "file https://f.example/1 image/png A cat", "file https://f.example/v video/mp4 ", "file https://f.example/a audio/ogg ", "link https://f.example/bare "}},
+		{"files without a media type", map[string]any{"attachment": []any{
+			map[string]any{"type": "Image", "url": "https://f.example/pictures/1"},
+			map[string]any{"type": "Document", "url": "https://f.example/a.WEBP?size=2"},
+			map[string]any{"type": "Document", "name": "report.pdf", "url": "https://f.example/2"},
+			map[string]any{"type": "Document", "mediaType": "application/octet-stream", "url": "https://f.example/talk.ogg"},
+			map[string]any{"type": "Document", "url": "https://f.example/3"},
+		}}, []string{
+			"hello", "file https://f.example/pictures/1 image/jpeg ", "file https://f.example/a.WEBP?size=2 image/webp ",
+			"file https://f.example/2 application/pdf report.pdf", "file https://f.example/talk.ogg audio/ogg ", "file https://f.example/3 application/octet-stream ",
+		}},
+		{"video whose files are below its playlist", map[string]any{"attachment": []any{map[string]any{
+			"type": "Video", "mediaType": "text/markdown", "name": "A film", "url": []any{
+				map[string]any{"type": "Link", "mediaType": "text/html", "href": "https://f.example/w"},
+				map[string]any{"type": "Link", "mediaType": "application/x-mpegURL", "href": "https://f.example/master.m3u8", "tag": []any{
+					map[string]any{"type": "Infohash", "name": "abc"},
+					map[string]any{"type": "Link", "mediaType": "application/json", "href": "https://f.example/segments.json"},
+					map[string]any{"type": "Link", "mediaType": "video/mp4", "href": "https://f.example/1080.mp4", "height": 1080},
+					map[string]any{"type": "Link", "mediaType": "video/mp4", "href": "https://f.example/240.mp4", "height": 240},
+					map[string]any{"type": "Link", "mediaType": "video/mp4", "href": "https://f.example/720.mp4", "height": 720},
+				}},
+			},
+		}}}, []string{"hello", "file https://f.example/720.mp4 video/mp4 A film"}},
 		{"poll", map[string]any{
 			"type": "Question", "anyOf": []any{map[string]any{"name": "Tea", "replies": map[string]any{"totalItems": 3}}, map[string]any{"name": "Milk"}},
 			"endTime": "2026-11-22T12:00:00+02:00",
