@@ -101,6 +101,9 @@ func TestNoteContent(t *testing.T) {
 		}, []string{"hello\n\n- Tea (3)\n- Milk\nPoll ends 2026-11-22T10:00:00Z"}},
 		{"closed poll", map[string]any{"type": "Question", "oneOf": []any{map[string]any{"name": "Tea"}}, "closed": true}, []string{"hello\n\n- Tea\nPoll closed"}},
 		{"ruby", map[string]any{"content": "<ruby>漢字<rt>kanji</rt></ruby> <ruby>東<rp>(</rp><rt>east</rt><rp>)</rp></ruby>"}, []string{"漢字(kanji) 東(east)"}},
+		{"our address without a link", map[string]any{"content": "<p>@Echo@DOMAIN: is it <b>open</b>?</p>"}, []string{"is it open?"}},
+		{"our address without a link, on a line", map[string]any{"content": "<p>@echo@DOMAIN</p><p>hello</p>"}, []string{"hello"}},
+		{"an address that begins like ours", map[string]any{"content": "<p>@echo@DOMAIN.example hello</p>"}, []string{"@echo@DOMAIN.example hello"}},
 		{"other schemes", map[string]any{"content": `<a href="gemini://g.example/">capsule</a> <a href="javascript:alert(1)">no</a>`}, []string{"capsule (gemini://g.example/) no"}},
 		{"long title", map[string]any{"name": long}, []string{long + "\n\nhello"}},
 	}
@@ -116,9 +119,15 @@ func TestNoteContent(t *testing.T) {
 					if tags, isList := value.([]any); isList && name == "tag" {
 						value = slices.Concat(tags, note["tag"].([]any))
 					}
+					if text, isText := value.(string); isText {
+						value = strings.ReplaceAll(text, "DOMAIN", r.domain)
+					}
 					note[name] = value
 				}
 			})
+			for i := range c.want {
+				c.want[i] = strings.ReplaceAll(c.want[i], "DOMAIN", r.domain)
+			}
 			if diff := cmp.Diff(c.want, described(in.Message.Parts)); diff != "" {
 				t.Error(diff)
 			}

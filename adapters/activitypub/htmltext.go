@@ -68,14 +68,7 @@ func (r reader) literal(content string) string {
 		}
 		return c
 	}, strings.ReplaceAll(clip(content, maxHTMLBytes), "\r\n", "\n"))))
-	for len(text) >= len(r.address) && strings.EqualFold(text[:len(r.address)], r.address) {
-		rest := strings.TrimLeft(text[len(r.address):], ",:")
-		if rest != "" && !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "\n") {
-			break
-		}
-		text = strings.TrimSpace(rest)
-	}
-	return text
+	return r.withoutAddress(text)
 }
 
 var unmarked = strings.NewReplacer(string(markOther), "", string(markOtherEnd), "")

@@ -190,13 +190,25 @@ func (a *Adapter) text(q *question, agent exchange.AgentProfile) string {
 	return strings.Join(pieces, "\n\n")
 }
 
-// body is the content as text. PeerTube sends the markdown that its readers wrote.
+// body is the content as text, without the agent's own address at its head. PeerTube sends the markdown that its readers wrote.
 func (q *question) body(as reader) string {
 	switch media, _, _ := strings.Cut(str(q.object, "mediaType"), ";"); strings.TrimSpace(media) {
 	case normalized.MIMEMarkdown, normalized.MIMEPlain:
 		return as.literal(q.content())
 	}
-	return plainText(q.content(), as)
+	return as.withoutAddress(plainText(q.content(), as))
+}
+
+// withoutAddress cuts the address of the reader off the head of a text: somebody typed it and no link was made of it.
+func (r reader) withoutAddress(text string) string {
+	for len(text) >= len(r.address) && strings.EqualFold(text[:len(r.address)], r.address) {
+		rest := strings.TrimLeft(text[len(r.address):], ",:")
+		if rest != "" && !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "\n") {
+			break
+		}
+		text = strings.TrimSpace(rest)
+	}
+	return text
 }
 
 // warning is the content warning. The summary of an article is an abstract and not a warning.
