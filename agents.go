@@ -1,7 +1,9 @@
 package inbox
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"inbox/agents"
@@ -17,7 +19,7 @@ import (
 const runMargin = 500 * time.Millisecond
 
 // configuredAgents builds the agents of the configuration.
-func (s *Server) configuredAgents() (*agents.Registry, error) {
+func (s *Server) configuredAgents(ctx context.Context) (*agents.Registry, error) {
 	registry := agents.NewRegistry()
 	var err error
 	if s.pull, err = pull.New(pull.Options{Tokens: s.store, Mailbox: s.store.State(), Scope: exchange.TokenPull, Limits: s.limits()}); err != nil {
@@ -32,7 +34,11 @@ func (s *Server) configuredAgents() (*agents.Registry, error) {
 		if closer, holds := agent.(interface{ Close() }); holds {
 			s.closers = append(s.closers, closer.Close)
 		}
-		err = registry.Add(agents.Entry{Agent: agent, Profile: profile(s.config, entry), Settings: settings(entry)})
+		shown := profile(s.config, entry)
+		if shown.CreatedAt, err = s.agentSince(ctx, entry.Name); err != nil {
+			return nil, err
+		}
+		err = registry.Add(agents.Entry{Agent: agent, Profile: shown, Settings: settings(entry)})
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", entry.Name, err)
 		}
@@ -40,21 +46,39 @@ func (s *Server) configuredAgents() (*agents.Registry, error) {
 	return registry, nil
 }
 
+// sinceNamespace holds when each agent was first configured here: name → RFC 3339.
+const sinceNamespace = "agent.since"
+
+// agentSince returns when an agent was first configured, and remembers it at its first start. Other servers show it as the
+// age of the account, and judge it by that.
+func (s *Server) agentSince(ctx context.Context, name string) (time.Time, error) {
+	state, key := s.store.State(), strings.ToLower(name)
+	value, found, err := state.Get(ctx, sinceNamespace, key)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("agent %s: read since when it is here: %w", name, err)
+	}
+	if since, err := time.Parse(time.RFC3339, string(value)); found && err == nil {
+		return since, nil
+	}
+
+	now := time.Now().UTC().Truncate(time.Second)
+	if err := state.Put(ctx, sinceNamespace, key, []byte(now.Format(time.RFC3339)), time.Time{}); err != nil {
+		return time.Time{}, fmt.Errorf("agent %s: remember since when it is here: %w", name, err)
+	}
+	return now, nil
+}
+
 func profile(c *Config, entry config.Agent) exchange.AgentProfile {
 	access := entry.AccessPolicy()
 	return exchange.AgentProfile{
 		IdentityPolicy: &access,
 		Name:           entry.Name, Address: identity.Address{Local: entry.Name, Domain: c.Domain}.String(),
-		DisplayName: entry.DisplayName, Summary: entry.Summary, Version: "1.0.0", Kind: entry.Kind, CreatedAt: startOfEpoch,
+		DisplayName: entry.DisplayName, Summary: entry.Summary, Version: "1.0.0", Kind: entry.Kind,
 		Skills: []exchange.Skill{{
 			ID: "conversation", Name: "Conversation", Description: orElse(entry.Summary, "Answers messages."), Tags: []string{entry.Kind},
 		}},
 	}
 }
-
-// startOfEpoch stands in the published documents where an agent's creation is not known: they must not change with
-// every start.
-var startOfEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func settings(entry config.Agent) agents.Settings {
 	return agents.Settings{

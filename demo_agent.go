@@ -17,7 +17,7 @@ const demoBooker = "booker"
 // addBooker registers the agent with the server of the demo.
 func (s *Server) addBooker() error {
 	return s.Register(exchange.AgentProfile{
-		Name: demoBooker, DisplayName: "Booker", Summary: "Books a table, if you agree.", Version: "1.0.0", Kind: "demo", CreatedAt: startOfEpoch,
+		Name: demoBooker, DisplayName: "Booker", Summary: "Books a table, if you agree.", Version: "1.0.0", Kind: "demo",
 	}, agents.Func(book), agents.Settings{
 		Unverified: agents.UnverifiedRefuse, Access: identity.AccessPolicy{Access: identity.AccessVerified},
 	})

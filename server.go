@@ -128,7 +128,7 @@ func (s *Server) closeStorage() error { return errors.Join(s.store.Close(), s.se
 
 // build makes the engine and the adapters around it.
 func (s *Server) build(ctx context.Context) (err error) {
-	if s.registry, err = s.configuredAgents(); err != nil {
+	if s.registry, err = s.configuredAgents(ctx); err != nil {
 		return err
 	}
 	if err := s.buildTrust(ctx); err != nil {

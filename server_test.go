@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"inbox/agents"
 	"inbox/exchange"
@@ -114,5 +115,37 @@ func TestRegisteredAgentAnswers(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAgeOfAnAccount: other servers judge an account by its age, so the actor shows when its agent was first configured, and
+// the same after a restart.
+func TestAgeOfAnAccount(t *testing.T) {
+	settings := []string{
+		"INBOX_DATA_DIR=" + t.TempDir(), "INBOX_HTTP_LISTEN=127.0.0.1:0", "INBOX_SMTP_LISTEN=off", "INBOX_LOG_LEVEL=error",
+		"INBOX_PUBLIC_URL=http://localhost:8080",
+	}
+	before := time.Now().Add(-time.Second)
+	var first time.Time
+	for range 2 {
+		config, err := LoadConfig("", settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := New(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent, _ := server.registry.Agent("echo")
+		if err := server.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		if first.IsZero() {
+			first = agent.CreatedAt
+		}
+		if agent.CreatedAt.Before(before) || agent.CreatedAt.After(time.Now()) || !agent.CreatedAt.Equal(first) {
+			t.Errorf("the agent is here since %v, first %v", agent.CreatedAt, first)
+		}
 	}
 }
