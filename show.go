@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"inbox/adapters/activitypub"
 	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -25,8 +26,8 @@ const (
 	shownEvents = 10_000
 )
 
-// Show finds a message by turn id, delivery id or the protocol's own id. NotFound says that nothing was accepted
-// under it.
+// Show finds a message by turn id, delivery id, the protocol's own id, or the address of a post in the fediverse as people see
+// it. NotFound says that nothing was accepted under it.
 func (o *Operator) Show(ctx context.Context, id string) (Shown, error) {
 	turnID, err := o.find(ctx, id)
 	if err != nil {
@@ -75,6 +76,11 @@ func (o *Operator) find(ctx context.Context, id string) (turnID string, err erro
 		return record.TurnID, nil
 	} else if !fault.Is(err, fault.NotFound) {
 		return "", err
+	}
+	if activity, found, err := activitypub.ActivityOf(ctx, o.store.State(), id); err != nil {
+		return "", err
+	} else if found {
+		id = activity
 	}
 	for _, agent := range o.agents() {
 		entry, found, err := o.store.FindMessage(ctx, agent, id)

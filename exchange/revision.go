@@ -12,6 +12,10 @@ type Claim struct {
 	Namespace, Key string
 	Value          []byte
 	Instead        []byte // a document that gives way to Value; nil = none does
+
+	// Alias is another name of what the document is about; empty = none. It is kept in AliasNamespace with the Key as its value
+	// where the document is written first, unless the name is taken.
+	AliasNamespace, Alias string
 }
 
 // Revision is an edit of a message by its sender.

@@ -54,9 +54,10 @@ type Threads interface {
 	FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error)
 }
 
-// Replies reads answers that were given: one with its native id (fault.NotFound), or those of an agent that everybody
-// may read, newest first, before the reply with the given id; empty = from the newest.
+// Replies reads answers that were given: one with its native id, that of a turn (both fault.NotFound), or those of an agent
+// that everybody may read, newest first, before the reply with the given id; empty = from the newest.
 type Replies interface {
+	Answer(ctx context.Context, turnID string) (exchange.Reply, error)
 	Reply(ctx context.Context, replyID string) (reply exchange.Reply, nativeID string, err error)
 	Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error)
 	CountReplies(ctx context.Context, agent string) (int64, error)

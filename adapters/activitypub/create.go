@@ -51,6 +51,7 @@ type question struct {
 	actor        string
 	inReplyTo    string
 	context      string
+	inherited    string // context of the post that it answers, where it has none itself
 	conversation string
 	audience     audience
 	followers    string // collection of the author

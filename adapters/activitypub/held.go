@@ -17,6 +17,8 @@ const (
 	// noteNamespace has one document for every note that was received, changed or deleted: note IRI → heldNote. It is
 	// written in one transaction with the message, so that an edit or a deletion and the note may come in any order.
 	noteNamespace = "activitypub.note"
+	// noteURLNamespace finds a note by the address of its page, which people see: page → note IRI.
+	noteURLNamespace = "activitypub.note.url"
 	// markLife is how long an edit or a deletion waits for its note: longer than any server tries to deliver one.
 	markLife = 14 * 24 * time.Hour
 	// maxClaims bounds how often a document that changes meanwhile is looked at again.
@@ -76,6 +78,38 @@ func (q *question) version() int64 {
 	return 0
 }
 
+// page is the address under which people see the note, where that is another one than its IRI.
+func (q *question) page() string {
+	for _, entry := range listed(q.object["url"]) {
+		href, isText := entry.(string)
+		if link, isLink := entry.(object); isLink {
+			href, isText = str(link, "href"), true
+		}
+		if isText && href != q.note && len(href) <= maxIRIBytes && sameOrigin(href, q.note) {
+			return href
+		}
+	}
+	return ""
+}
+
+// ActivityOf finds the activity that brought a note by what an operator has of it: its IRI, or the address of its page. It is
+// the id of the message.
+func ActivityOf(ctx context.Context, state State, address string) (activity string, found bool, err error) {
+	note, known, err := state.Get(ctx, noteURLNamespace, address)
+	if err != nil {
+		return "", false, fmt.Errorf("find note by its page: %w", err)
+	}
+	if known {
+		address = string(note)
+	}
+	value, known, err := state.Get(ctx, noteNamespace, address)
+	if err != nil || !known {
+		return "", false, err
+	}
+	held, err := readHeld(value)
+	return held.Activity, held.Activity != "", err
+}
+
 // receive hands a message to the engine together with the document about its note.
 func (a *Adapter) receive(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (string, error) {
 	held := heldNote{Actor: q.actor, Activity: q.activity, Open: openly(q.visibility), Updated: q.version()}
@@ -83,7 +117,7 @@ func (a *Adapter) receive(ctx context.Context, in *incoming, q *question, agent 
 	if err != nil {
 		return "", err
 	}
-	claim := &exchange.Claim{Namespace: noteNamespace, Key: q.note, Value: value}
+	claim := &exchange.Claim{Namespace: noteNamespace, Key: q.note, Value: value, AliasNamespace: noteURLNamespace, Alias: q.page()}
 	for range maxClaims {
 		message, err := a.normalize(ctx, in, q, agent)
 		if err != nil || message == nil {
@@ -111,7 +145,9 @@ func (a *Adapter) receive(ctx context.Context, in *incoming, q *question, agent 
 // yield makes of a note what the document that is there already says; nil = it is not taken.
 func (a *Adapter) yield(q *question, claim *exchange.Claim, current []byte) (*question, *exchange.Claim, error) {
 	held, err := readHeld(current)
-	next := &exchange.Claim{Namespace: claim.Namespace, Key: claim.Key, Value: current}
+	next := &exchange.Claim{
+		Namespace: claim.Namespace, Key: claim.Key, Value: current, AliasNamespace: claim.AliasNamespace, Alias: claim.Alias,
+	}
 	switch {
 	case err != nil:
 		return nil, nil, err

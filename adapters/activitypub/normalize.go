@@ -126,7 +126,7 @@ func (q *question) route(actor *remoteActor, address string, late bool) route {
 	sensitive, _ := q.object["sensitive"].(bool)
 	return route{
 		Quiet: actor.NoBot, Visibility: q.visibility, Actor: actor.ID, Address: address, Profile: profile, Inbox: actor.Inbox,
-		SharedInbox: actor.SharedInbox, Note: q.note, Context: q.context, Conversation: q.conversation,
+		SharedInbox: actor.SharedInbox, Note: q.note, Context: cmp.Or(q.context, q.inherited), Conversation: q.conversation,
 		Warning: q.warning(), Sensitive: sensitive, Language: q.language(), Late: late,
 		Chat: isA(q.object, chatMessage),
 	}

@@ -135,7 +135,7 @@ func (a *Adapter) renderParts(reply exchange.Reply, post int, relayed []person, 
 		ID: a.postIRI(reply.ID, post), Type: a.typeOf(reply, asked), AttributedTo: a.actorIRI(reply.Agent), InReplyTo: asked.Note,
 		Published: reply.CreatedAt.UTC().Format(time.RFC3339), URL: a.postIRI(reply.ID, post),
 		Sensitive: asked.Sensitive, Summary: replyWarning(asked.Warning),
-		Thread: asked.Context, Conversation: asked.Conversation,
+		Thread: a.namedConversation(reply, asked), Conversation: asked.Conversation,
 	}
 	if !reply.EditedAt.IsZero() {
 		made.Updated = reply.EditedAt.UTC().Format(time.RFC3339)

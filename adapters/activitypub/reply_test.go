@@ -32,7 +32,7 @@ func (r *rig) question(id, content string, change ...func(note map[string]any)) 
 // reply makes the engine's answer to a question and keeps it, as the engine would.
 func (r *rig) reply(in exchange.Inbound, parts ...any) exchange.Reply {
 	reply := exchange.Reply{
-		ID: "01939f3e-0000-7000-8000-000000000001", Agent: "echo", Message: in.Message, Route: in.Route,
+		ID: "01939f3e-0000-7000-8000-000000000001", TurnID: "01939f3d-0000-7000-8000-00000000000a", Agent: "echo", Message: in.Message, Route: in.Route,
 		Response:  normalized.Response{InReplyTo: in.Message.ID},
 		CreatedAt: time.Date(2026, 11, 21, 12, 0, 0, 123456, time.UTC),
 	}

@@ -181,6 +181,9 @@ func (s *rows) claim(claim *exchange.Claim) (instead []byte) {
 		return nil
 	}
 	if _, inserted, _ := s.PutIfAbsent(context.Background(), claim.Namespace, claim.Key, claim.Value, time.Time{}); inserted {
+		if claim.Alias != "" {
+			_, _, _ = s.PutIfAbsent(context.Background(), claim.AliasNamespace, claim.Alias, []byte(claim.Key), time.Time{})
+		}
 		return nil
 	}
 	if claim.Instead != nil {
@@ -303,6 +306,17 @@ func (e *engine) Reply(_ context.Context, id string) (exchange.Reply, string, er
 		return reply, "", fault.New(fault.NotFound, "no such reply")
 	}
 	return reply, "", nil
+}
+
+func (e *engine) Answer(_ context.Context, turnID string) (exchange.Reply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, reply := range e.replies {
+		if reply.TurnID == turnID && reply.Notice == 0 {
+			return reply, nil
+		}
+	}
+	return exchange.Reply{}, fault.New(fault.NotFound, "no such reply")
 }
 
 func (e *engine) Replies(_ context.Context, agent, before string, limit int) ([]exchange.Reply, error) {

@@ -48,6 +48,7 @@ func (a *Adapter) Routes() []httpserver.Route {
 		get("/o/{id}", a.serveNote),
 		get("/o/{id}/activity", a.serveCreate),
 		get("/o/{id}/replies", a.serveReplies),
+		get("/contexts/{turn}", a.serveConversation),
 		get("/o/{id}/{post}", a.serveNote),
 		get("/o/{id}/{post}/activity", a.serveCreate),
 		get("/o/{id}/{post}/replies", a.serveReplies),

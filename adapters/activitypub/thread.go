@@ -39,6 +39,7 @@ func (a *Adapter) thread(ctx context.Context, agent string, q *question) (name s
 		return "", false, unavailable(err)
 	}
 	if found && q.continues(entry.Message, entry.Route) {
+		q.inherited = a.inheritedContext(entry)
 		return entry.ThreadID, false, nil
 	}
 	remote := a.isRemote(q.inReplyTo)

@@ -116,6 +116,10 @@ func (t *Tx) Claim(ctx context.Context, claim exchange.Claim) (instead []byte, e
 	}
 	encoding, text := encodeBody(claim.Value)
 	changed, err := t.change(ctx, putDocumentIfAbsent, claim.Namespace, claim.Key, encoding, text, int64(0), nowMicros())
+	if err == nil && changed > 0 && claim.Alias != "" && checkDocumentKey(claim.AliasNamespace, claim.Alias) == nil {
+		aliasEncoding, key := encodeBody([]byte(claim.Key))
+		return nil, t.do(ctx, putDocumentIfAbsent, claim.AliasNamespace, claim.Alias, aliasEncoding, key, int64(0), nowMicros())
+	}
 	if err != nil || changed > 0 {
 		return nil, err
 	}

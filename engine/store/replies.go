@@ -91,6 +91,25 @@ func (s *Store) Reply(ctx context.Context, id string) (exchange.Reply, string, e
 	return reply, nativeID, err
 }
 
+const selectAnswer = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id WHERE r.turn_id = $1 AND r.notice = 0`
+
+// Answer returns the reply that ended a turn; fault.NotFound while there is none. Demands and acknowledgements before it do
+// not count.
+func (s *Store) Answer(ctx context.Context, turnID string) (exchange.Reply, error) {
+	var reply exchange.Reply
+	var nativeID string
+	found := false
+	err := s.engine.reader().each(ctx, selectAnswer, []any{turnID}, func(r row) (err error) {
+		found = true
+		reply, err = scanReply(r, &nativeID)
+		return err
+	})
+	if err == nil && !found {
+		err = notFound("reply")
+	}
+	return reply, err
+}
+
 func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 	var reply exchange.Reply
 	var created, open, edited, deleted int64

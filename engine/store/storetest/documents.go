@@ -79,6 +79,20 @@ func documentsGiveWay(t *testing.T, p *probe) {
 			return err
 		})
 	}
+	alias := func(name, key string, want string) {
+		t.Helper()
+		p.tx(func(tx pipeline.Tx) error {
+			_, err := tx.Claim(t.Context(), exchange.Claim{Namespace: "n", Key: key, Value: []byte("v"), AliasNamespace: "names", Alias: name})
+			return err
+		})
+		value, found, err := p.Documents.Get(t.Context(), "names", name)
+		if p.ok(err); !found || string(value) != want {
+			t.Errorf("the alias %q of %q leads to %q, want %q", name, key, value, want)
+		}
+	}
+	alias("page", "one", "one")
+	alias("page", "another", "one") // the name is taken
+	alias("other page", "another 2", "another 2")
 	swap("", "a", false)
 	claim("", "a", "")
 	claim("", "a", "")
