@@ -83,7 +83,7 @@ func (a *API) editReply(w http.ResponseWriter, r *http.Request) (any, error) {
 // readOptional reads a body that may be empty.
 func readOptional(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) error {
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)).Decode(into)
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || err == nil {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || err == nil || fault.Is(err, fault.Unavailable) {
 		return err
 	}
 	if errors.Is(err, io.EOF) {

@@ -65,7 +65,7 @@ func (a *API) addEntry(list string) call {
 		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEntryBytes))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&wanted); err != nil {
-			if errors.As(err, new(*http.MaxBytesError)) {
+			if errors.As(err, new(*http.MaxBytesError)) || fault.Is(err, fault.Unavailable) {
 				return nil, err
 			}
 			return nil, fault.New(fault.Malformed, `send {"target":"example.com","effect":"refuse","reason":"…"}`)

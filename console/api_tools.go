@@ -2,8 +2,6 @@ package console
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -71,12 +69,9 @@ const (
 
 // submitToolResult takes {"success", "result" or "error", "metadata"}.
 func (a *API) submitToolResult(w http.ResponseWriter, r *http.Request) (any, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxResultBytes))
+	body, err := httpserver.ReadBody(r, maxResultBytes)
 	if err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return nil, err
-		}
-		return nil, fault.Wrap(fault.Malformed, "the body did not come whole", err)
+		return nil, err
 	}
 	value, err := envelope.Decode(body, envelope.Limits{Bytes: maxResultBytes, Depth: maxResultDepth})
 	raw, is := value.(map[string]any)

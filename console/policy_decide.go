@@ -3,13 +3,13 @@ package console
 import (
 	"encoding/base64"
 	"encoding/json"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 )
 
 const (
@@ -86,7 +86,7 @@ func readDecision(w http.ResponseWriter, r *http.Request) (made decision, err er
 		made.Payment, err = readPayment(header)
 		return made, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDecisionBytes))
+	body, err := httpserver.ReadBody(r, maxDecisionBytes)
 	if err != nil || len(body) == 0 {
 		return made, err
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+
+	"inbox/internal/httpserver"
 )
 
 // answer stands between the SDK's bindings and the connection. It holds the headers back until the first event of a
@@ -199,8 +201,10 @@ func (w *answer) writeProblem(p *problem) {
 	for _, challenge := range p.authenticate {
 		header.Add("WWW-Authenticate", challenge)
 	}
-	if p.retryAfter > 0 {
-		header.Set("Retry-After", strconv.Itoa(int((p.retryAfter+time.Second-1)/time.Second)))
+	if p.refusal != nil {
+		told := *p.refusal
+		told.RetryAfter = p.retryAfter
+		httpserver.SetRetry(header, &told)
 	}
 	body := w.call.problemBody(p)
 	header.Set("Content-Length", strconv.Itoa(len(body)))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -119,29 +118,26 @@ func (c *call) within(ctx context.Context) context.Context {
 	return log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)
 }
 
-// read takes the whole body: it is the original that is stored with the message.
+// read takes the whole body: it is the original that is stored with the message. Who calls is known already.
 func (c *call) read(r *http.Request) *problem {
-	if r.ContentLength > maxBodyBytes {
+	httpserver.Proven(r)
+	body, err := httpserver.ReadBody(r, maxBodyBytes)
+	switch {
+	case fault.Is(err, fault.TooLarge):
 		return c.refuseBody(r)
-	}
-	body := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
-	if _, err := body.ReadFrom(io.LimitReader(r.Body, maxBodyBytes+1)); err != nil {
-		if _, over := errors.AsType[*http.MaxBytesError](err); over {
-			return tooLarge()
-		}
+	case fault.Is(err, fault.Unavailable):
+		return problemOf(err)
+	case err != nil:
 		return &problem{sentinel: a2a.ErrInvalidRequest, message: "the body could not be read", http: http.StatusBadRequest}
 	}
-	if body.Len() > maxBodyBytes {
-		return c.refuseBody(r)
-	}
-	c.original = body.Bytes()
+	c.original = body
 	return nil
 }
 
 // refuseBody reads on in a body that is too large and keeps nothing: most clients write to the end before they read the
 // answer, and would see a broken connection instead of it. The server's bounds of size and time hold here, too.
 func (c *call) refuseBody(r *http.Request) *problem {
-	_, _ = io.CopyN(io.Discard, r.Body, maxBodyBytes)
+	httpserver.DiscardBody(r, maxBodyBytes)
 	return tooLarge()
 }
 

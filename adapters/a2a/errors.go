@@ -20,6 +20,7 @@ type problem struct {
 	field      string        // the member of the request at fault
 	http       int           // HTTP status for every binding; 0 = 200 for JSON-RPC, by sentinel for REST
 	retryAfter time.Duration // zero = no Retry-After
+	refusal    *fault.Fault  // with RateLimited or Unavailable: what the headers tell; nil = nothing
 	cause      error
 
 	authenticate []string // challenges of a refusal, for WWW-Authenticate
@@ -98,12 +99,12 @@ func ofFault(f *fault.Fault, err error) *problem {
 	case fault.Conflict:
 		p.sentinel = a2a.ErrInvalidParams
 	case fault.RateLimited:
-		p.sentinel, p.http = a2a.ErrServerError, http.StatusTooManyRequests
+		p.sentinel, p.http, p.refusal = a2a.ErrServerError, http.StatusTooManyRequests, f
 	case fault.Unsupported:
 		p.sentinel = a2a.ErrUnsupportedOperation
 	case fault.Unavailable:
 		p.http = http.StatusServiceUnavailable
-		p.retryAfter = max(p.retryAfter, time.Second)
+		p.retryAfter, p.refusal = max(p.retryAfter, time.Second), f
 	default:
 		p.message = "internal error"
 	}

@@ -2,11 +2,11 @@ package activitypub
 
 import (
 	"log/slog"
-	"math"
 	"net/http"
-	"strconv"
+	"time"
 
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 )
 
 // offerSignatures tells what a signature must cover: with RFC 9421 (section 5.1 there), with which capable peers repeat a
@@ -29,6 +29,9 @@ var statuses = map[fault.Kind]int{
 	fault.Unavailable: http.StatusServiceUnavailable,
 }
 
+// leastPause is what a server waits at least before it delivers again: its queue has others to serve.
+const leastPause = 5 * time.Second
+
 // refuse writes a fault as status and one line of text. What went wrong inside goes to the log only.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	failure := fault.Of(err)
@@ -39,10 +42,11 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if status >= http.StatusInternalServerError {
 		slog.ErrorContext(r.Context(), "activitypub request failed", "path", r.URL.Path, "error", err)
 	}
-	if failure.RetryAfter > 0 || status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-		seconds := max(int(math.Ceil(failure.RetryAfter.Seconds())), 5)
-		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	if failure.RetryAfter > 0 && failure.RetryAfter < leastPause {
+		patient := *failure
+		patient.RetryAfter, failure = leastPause, &patient
 	}
+	httpserver.SetRetry(w.Header(), failure)
 	text := failure.Public
 	if failure.Field != "" {
 		text = failure.Field + ": " + text

@@ -1,9 +1,7 @@
 package activitypub
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 
@@ -173,29 +171,15 @@ func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Accept-Encoding", "identity")
 		return fault.New(fault.Unsupported, "compressed activities are not accepted")
 	}
-	if r.ContentLength > maxBodyBytes {
-		return fault.New(fault.TooLarge, "activity is over 1 MiB")
-	}
 	var err error
-	if in.body, err = readBody(w, r); err != nil {
+	switch in.body, err = httpserver.ReadBody(r, maxBodyBytes); {
+	case fault.Is(err, fault.TooLarge):
+		return fault.New(fault.TooLarge, "activity is over 1 MiB")
+	case err != nil:
 		return err
 	}
 	in.activity, err = parseObject(in.body)
 	return err
-}
-
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	limited := http.MaxBytesReader(w, r.Body, maxBodyBytes)
-	// The announced length is the sender's word: room for an ordinary activity, and more only as it arrives.
-	buffer := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), 16<<10)+bytes.MinRead))
-	_, err := buffer.ReadFrom(limited)
-	if err == nil {
-		return buffer.Bytes(), nil
-	}
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, fault.New(fault.TooLarge, "activity is over 1 MiB")
-	}
-	return nil, fault.Wrap(fault.Malformed, "request body ended early", err)
 }
 
 // checkIdentity reads who claims to act and refuses claims that can never be true.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -99,31 +98,20 @@ func writeError(w http.ResponseWriter, err error) {
 		return
 	}
 	f := fault.Of(err)
-	if f.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(f.RetryAfter.Seconds())))
-	}
+	httpserver.SetRetry(w.Header(), f)
 	httpserver.WriteJSON(w, httpserver.Status(f.Kind), httpserver.ErrorBody{
 		Error: httpserver.ErrorDetail{Code: known.ErrorCode(), Message: f.Public, Field: f.Field},
 	})
 }
 
-// readBody takes the whole body.
+// readBody takes the whole body of a caller that is known.
 func readBody(r *http.Request, limit int) ([]byte, error) {
-	tooLarge := fault.Newf(fault.TooLarge, "the body is over %d MiB", limit>>20)
-	if r.ContentLength > int64(limit) {
-		return nil, tooLarge
+	httpserver.Proven(r)
+	body, err := httpserver.ReadBody(r, int64(limit))
+	if fault.Is(err, fault.TooLarge) {
+		return nil, fault.Newf(fault.TooLarge, "the body is over %d MiB", limit>>20)
 	}
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(io.LimitReader(r.Body, int64(limit)+1)); err != nil {
-		if _, over := errors.AsType[*http.MaxBytesError](err); over {
-			return nil, tooLarge
-		}
-		return nil, fault.Wrap(fault.Malformed, "the body could not be read", err)
-	}
-	if body.Len() > limit {
-		return nil, tooLarge
-	}
-	return body.Bytes(), nil
+	return body, err
 }
 
 // readObject reads a body that is a JSON object; none at all is an empty one.

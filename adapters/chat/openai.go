@@ -45,7 +45,7 @@ func (a *Adapter) serveCompletion(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	body, err := readBodyUpTo(r, maxCompletionBytes)
+	body, err := a.readBodyUpTo(r, who, maxCompletionBytes)
 	if err != nil {
 		return err
 	}

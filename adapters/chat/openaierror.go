@@ -1,9 +1,7 @@
 package chat
 
 import (
-	"math"
 	"net/http"
-	"strconv"
 
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -55,8 +53,6 @@ func writeOpenAIError(w http.ResponseWriter, err error) {
 	if known.Kind == fault.Conflict { // SDKs repeat it, and it stays one
 		w.Header().Set("X-Should-Retry", "false")
 	}
-	if after := known.RetryAfter; known.Kind == fault.RateLimited && after > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
-	}
+	httpserver.SetRetry(w.Header(), known)
 	httpserver.WriteJSON(w, httpserver.Status(known.Kind), OpenAIErrorBody{detail})
 }

@@ -30,7 +30,7 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request) error {
 	case who.signed != nil: // it is made out to nobody here
 		return badToken()
 	}
-	body, err := readBody(r)
+	body, err := a.readBody(r, who)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,7 @@
 package chat
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -13,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	contract "inbox/agents/chat"
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -70,9 +69,23 @@ func outcomeOf(err error) string {
 // readBody takes the whole body: it is the original that is stored with the message. Pages of strangers can make a
 // browser send other media types without asking us first (Fetch standard, CORS-safelisted request headers), so only JSON
 // is read.
-func readBody(r *http.Request) ([]byte, error) { return readBodyUpTo(r, contract.MaxInputBytes) }
+func (a *Adapter) readBody(r *http.Request, who caller) ([]byte, error) {
+	return a.readBodyUpTo(r, who, contract.MaxInputBytes)
+}
 
-func readBodyUpTo(r *http.Request, limit int64) ([]byte, error) {
+// maxGuestBytes bounds the request of a caller who proves nothing.
+const maxGuestBytes = 256 << 10
+
+func (a *Adapter) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte, error) {
+	switch {
+	case who.token != nil:
+		httpserver.Proven(r)
+	case who.guest() && !slices.ContainsFunc(a.options.Directory.Agents(), func(agent exchange.AgentProfile) bool { return a.options.Guests(agent.Name) }):
+		callers.WithLabelValues("closed").Inc()
+		return nil, fault.New(fault.Forbidden, "no agent here takes messages without a bearer token")
+	case who.guest():
+		limit = min(limit, maxGuestBytes)
+	}
 	if declared := r.Header.Get("Content-Type"); declared != "" {
 		if mediaType, _, err := mime.ParseMediaType(declared); err != nil || mediaType != "application/json" {
 			return nil, fault.New(fault.Unsupported, "Content-Type must be application/json")
@@ -80,20 +93,17 @@ func readBodyUpTo(r *http.Request, limit int64) ([]byte, error) {
 	} else if r.Header.Get("Origin") != "" {
 		return nil, fault.New(fault.Unsupported, "Content-Type must be application/json")
 	}
-	if r.ContentLength > limit {
+	body, err := httpserver.ReadBody(r, limit)
+	if fault.Is(err, fault.TooLarge) {
 		return nil, tooLarge(limit)
 	}
-	body := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
-	if _, err := body.ReadFrom(io.LimitReader(r.Body, limit+1)); err != nil {
-		return nil, fault.Wrap(fault.Malformed, "the body could not be read", err)
-	}
-	if int64(body.Len()) > limit {
-		return nil, tooLarge(limit)
-	}
-	return body.Bytes(), nil
+	return body, err
 }
 
 func tooLarge(limit int64) error {
+	if limit < 1<<20 {
+		return fault.Newf(fault.TooLarge, "the request is over %d KiB, which is the most without a bearer token", limit>>10)
+	}
 	return fault.Newf(fault.TooLarge, "the request is over %d MiB", limit>>20)
 }
 
@@ -118,7 +128,7 @@ func (a *Adapter) allowOrigin(w http.ResponseWriter, r *http.Request) bool {
 	default:
 		return false
 	}
-	w.Header().Set("Access-Control-Expose-Headers", "Retry-After, X-Request-Id")
+	w.Header().Set("Access-Control-Expose-Headers", "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id")
 	return true
 }
 

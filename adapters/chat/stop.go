@@ -27,7 +27,7 @@ func (a *Adapter) serveStop(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(r)
+	body, err := a.readBody(r, who)
 	if err != nil {
 		return err
 	}

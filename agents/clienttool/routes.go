@@ -2,7 +2,6 @@ package clienttool
 
 import (
 	"errors"
-	"io"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -155,12 +154,10 @@ func unavailable(doing string, cause error) error {
 
 // readBody reads the object that a program hands in.
 func readBody(w http.ResponseWriter, r *http.Request) (map[string]any, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
+	httpserver.Proven(r)
+	body, err := httpserver.ReadBody(r, MaxBodyBytes)
 	if err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			return nil, err
-		}
-		return nil, fault.Wrap(fault.Malformed, "the body did not come whole", err)
+		return nil, err
 	}
 	value, err := envelope.Decode(body, envelope.Limits{Bytes: MaxBodyBytes, Depth: maxDepth})
 	if err != nil {

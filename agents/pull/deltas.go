@@ -63,6 +63,7 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, lease holding,
 	if mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); mediaType == "application/json" {
 		return b.document(r.Body)
 	}
+	httpserver.StreamBody(r)
 	controller := http.NewResponseController(w)
 	defer func() { _ = controller.SetReadDeadline(time.Time{}) }()
 	return b.lines(newLineReader(r.Body, func() {

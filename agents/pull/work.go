@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -87,7 +86,8 @@ func (s *Service) handAnswer(w http.ResponseWriter, r *http.Request, agent *Agen
 	if err != nil {
 		return err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxAnswerBytes))
+	httpserver.Proven(r)
+	body, err := httpserver.ReadBody(r, MaxAnswerBytes)
 	if err != nil {
 		return unread(err)
 	}
@@ -154,7 +154,7 @@ func (s *Service) handFail(w http.ResponseWriter, r *http.Request, agent *Agent)
 	if err != nil {
 		return err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxFailBytes))
+	body, err := httpserver.ReadBody(r, maxFailBytes)
 	if err != nil {
 		return unread(err)
 	}

@@ -15,6 +15,7 @@ var levels = map[string]int{
 	"internal/telemetry": 0,
 	"internal/archtest":  0,
 	"internal/disk":      0,
+	"internal/admission": 0,
 
 	"policypart":           1,
 	"internal/config":      1,
@@ -116,7 +117,7 @@ var thirdParties = []struct {
 	{"blitiri.com.ar/go/spf", []string{"adapters/email"}, "mail is spoken in adapters/email"},
 	{"github.com/miekg/dns", []string{"internal/peer", "internal/safehttp"}, "a name server is for demo and tests; lookups go through internal/safehttp"},
 	{"github.com/go-fed/httpsig", []string{"adapters/activitypub", "internal/peer"}, "HTTP signatures are checked in adapters/activitypub"},
-	{"github.com/dunglas/httpsfv", []string{"adapters/activitypub", "internal/peer"}, "structured fields serve the signatures of ActivityPub"},
+	{"github.com/dunglas/httpsfv", []string{"adapters/activitypub", "internal/httpserver", "internal/peer"}, "structured fields serve the signatures of ActivityPub and the RateLimit fields of all HTTP"},
 	{"github.com/a2aproject/", []string{"adapters/a2a", "agents/remote", "internal/peer", "e2e/...", "bench/a2asdk"}, "A2A is spoken in adapters/a2a and agents/remote"},
 	{"google.golang.org/", []string{"adapters/a2a", "agents/remote", "e2e/..."}, "gRPC is a binding of A2A"},
 	{"database/sql", []string{"bench/bare", "engine/store"}, "the store is the only room with SQL"},

@@ -33,8 +33,17 @@ type Fault struct {
 	Public     string        // safe for a peer: what was wrong and what to change; never internals
 	Field      string        // the input field at fault, for Malformed and TooLarge
 	RetryAfter time.Duration // zero = unknown
+	Quota      Quota         // the limit that was reached, for RateLimited and Unavailable; zero = not told
 	Permanent  bool          // for work that we repeat: true = another attempt cannot succeed
 	Cause      error         // private; reached through errors.Is and errors.As
+}
+
+// Quota is a limit as peers may know it.
+type Quota struct {
+	Name   string        // of the limit, in ASCII; empty = there is none to tell
+	Amount int64         // units in a window; 0 = not told
+	Unit   string        // empty = requests; content-bytes, concurrent-requests
+	Window time.Duration // zero = the limit has none
 }
 
 // New makes a fault with a public text and no cause.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/internal/admission"
 	"inbox/internal/fault"
 	"inbox/internal/telemetry"
 )
@@ -42,8 +42,10 @@ type access struct {
 	next     http.Handler
 	logger   *slog.Logger
 	maxBody  int64
-	maxTime  time.Duration // to read a body
-	trusted  []netip.Prefix
+	maxTime  time.Duration    // to read a body
+	bodies   *admission.Bytes // of requests under way
+	networks Networks
+	draining <-chan struct{} // closed when connections must end with their answer
 	stopping <-chan struct{}
 	running  sync.RWMutex // read-locked by each request under way
 }
@@ -54,6 +56,7 @@ type requestKey struct{}
 type known struct {
 	id     string
 	access *access
+	body   *meteredBody // nil = the request has none
 }
 
 func (a *access) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -61,11 +64,18 @@ func (a *access) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.running.RUnlock()
 	started := time.Now()
 	id := nextRequestID()
-	ctx := context.WithValue(r.Context(), requestKey{}, &known{id: id, access: a})
+	request := &known{id: id, access: a}
+	ctx := context.WithValue(r.Context(), requestKey{}, request)
 	r = r.WithContext(telemetry.With(ctx, slog.String("request", id)))
 	recorder := &recorder{ResponseWriter: w}
 	w.Header().Set("X-Request-Id", id)
-	a.limitBody(w, r)
+	select {
+	case <-a.draining:
+		w.Header().Set("Connection", "close") // HTTP/2 says GOAWAY instead
+	default:
+	}
+	request.body = a.limitBody(w, r)
+	recorder.body = request.body
 	inFlight.Inc()
 	defer a.finish(recorder, r, started)
 	a.next.ServeHTTP(recorder, r)
@@ -78,6 +88,7 @@ func (a *access) finish(w *recorder, r *http.Request, started time.Time) {
 	if cause != nil {
 		abort = a.recovered(w, r, cause)
 	}
+	w.body.free()
 	took := time.Since(started)
 	inFlight.Dec()
 	requestSeconds.WithLabelValues(w.route(), method(r.Method), class(w.code())).Observe(took.Seconds())
@@ -133,12 +144,16 @@ type recorder struct {
 	status  int
 	bytes   int64
 	failure error
+	body    *meteredBody
+	counted string // RateLimit as the flood limit wrote it
 }
 
 // WriteHeader remembers the final status; informational ones pass.
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= http.StatusOK {
 		w.status = status
+		w.completeRefusal(status)
+		w.body.free() // an answer that has begun needs the question no more
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -147,6 +162,7 @@ func (w *recorder) WriteHeader(status int) {
 func (w *recorder) Write(content []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
+		w.body.free()
 	}
 	n, err := w.ResponseWriter.Write(content)
 	w.bytes += int64(n)

@@ -1,45 +1,212 @@
 package httpserver
 
 import (
+	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/internal/admission"
+	"inbox/internal/fault"
 )
 
-// limitBody caps the size of the request body and the time to read it. The read deadline ends with the body, because
-// a deadline that runs out later would end the context of a handler that waits for an agent.
-func (a *access) limitBody(w http.ResponseWriter, r *http.Request) {
+var bodiesRefused = promauto.NewCounter(prometheus.CounterOpts{
+	Name: "inbox_http_bodies_refused_total", Help: "Requests refused because too many bytes of request bodies were in memory.",
+})
+
+const (
+	stepBytes    = 16 << 10         // of a body must arrive in stepTime
+	stepTime     = 15 * time.Second // which is a rate of about 1 KiB in a second
+	firstRoom    = 4 << 10          // made for a body first; it grows as bytes arrive
+	bodyQuota    = "bodies"         // the limit of bytes under way
+	budgetReturn = 2 * time.Second  // after which another attempt makes sense
+)
+
+// limitBody caps the size of the request body, the time to read it, and with it what all bodies take together. The read
+// deadline ends with the body, because a deadline that runs out later would end the context of a handler that waits for an
+// agent.
+func (a *access) limitBody(w http.ResponseWriter, r *http.Request) *meteredBody {
 	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	now := time.Now()
+	body := &meteredBody{
+		ReadCloser: http.MaxBytesReader(w, r.Body, a.maxBody), controller: http.NewResponseController(w),
+		ends: now.Add(a.maxTime), bytes: a.bodies, source: ClientSource(r),
+	}
+	body.await(now)
+	r.Body = body
+	return body
+}
+
+// meteredBody is a request body that arrives at a least rate, and whose bytes are counted as they arrive.
+type meteredBody struct {
+	io.ReadCloser
+	controller *http.ResponseController // nil = no deadline is set
+	ends       time.Time                // at which the whole body must be there
+	source     admission.Source
+	bytes      *admission.Bytes
+	step       int // bytes since the deadline was moved
+	discarding bool
+
+	mu     sync.Mutex
+	proven bool
+	freed  bool
+	taken  int64
+}
+
+// await gives the next step its deadline.
+func (b *meteredBody) await(now time.Time) {
+	if b.controller == nil {
 		return
 	}
-	controller := http.NewResponseController(w)
-	if err := controller.SetReadDeadline(time.Now().Add(a.maxTime)); err != nil {
-		controller = nil // a recorder in a test has no connection
+	deadline := now.Add(stepTime)
+	if deadline.After(b.ends) {
+		deadline = b.ends
 	}
-	r.Body = &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, a.maxBody), controller: controller}
+	if b.controller.SetReadDeadline(deadline) != nil {
+		b.controller = nil // a recorder in a test has no connection
+	}
 }
 
-type timedBody struct {
-	io.ReadCloser
-	controller *http.ResponseController
-}
-
-func (b *timedBody) Read(into []byte) (int, error) {
+func (b *meteredBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
+	if b.step += n; b.step >= stepBytes {
+		b.step = 0
+		b.await(time.Now())
+	}
+	if n > 0 && !b.discarding && !b.take(int64(n)) {
+		bodiesRefused.Inc()
+		return 0, overBudget(b.bytes.Limit())
+	}
 	if err == io.EOF {
 		b.release()
 	}
 	return n, err
 }
 
-func (b *timedBody) Close() error {
+func overBudget(limit int64) error {
+	return &fault.Fault{
+		Kind: fault.Unavailable, Public: "too many requests are being read at the same time: try again later", RetryAfter: budgetReturn,
+		Quota: fault.Quota{Name: bodyQuota, Amount: limit, Unit: "content-bytes"},
+	}
+}
+
+// take counts bytes that arrived. After the answer began they are counted no more: nothing keeps them.
+func (b *meteredBody) take(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.freed {
+		return true
+	}
+	if !b.bytes.Take(b.source, b.proven, n) {
+		return false
+	}
+	b.taken += n
+	return true
+}
+
+// free gives the bytes back. It may be called again, and on nil.
+func (b *meteredBody) free() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.freed = true
+	b.bytes.Give(b.source, b.taken)
+	b.taken = 0
+}
+
+func (b *meteredBody) Close() error {
 	b.release()
 	return b.ReadCloser.Close()
 }
 
-func (b *timedBody) release() {
+func (b *meteredBody) release() {
 	if b.controller != nil {
 		_ = b.controller.SetReadDeadline(time.Time{}) // the connection is gone: nothing to free
 		b.controller = nil
+	}
+}
+
+// ReadBody reads the whole body of a request. Room grows as bytes arrive: the length that a client announces is its word
+// and reserves nothing. Faults: TooLarge above limit, Unavailable when too many bytes of all clients are in memory,
+// Malformed when the body ended early.
+func ReadBody(r *http.Request, limit int64) ([]byte, error) {
+	tooLarge := fault.Newf(fault.TooLarge, "the request body is over %d bytes", limit)
+	if r.ContentLength > limit {
+		return nil, tooLarge
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	first := int64(firstRoom)
+	if r.ContentLength >= 0 { // a byte more, so that the end is seen without more room
+		first = min(first, r.ContentLength+1)
+	}
+	body := make([]byte, 0, first)
+	for {
+		if len(body) == cap(body) {
+			room := min(2*int64(cap(body)), limit+1)
+			if r.ContentLength >= 0 {
+				room = min(room, max(r.ContentLength, int64(cap(body)))+1)
+			}
+			body = append(make([]byte, 0, room), body...)
+		}
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case int64(len(body)) > limit:
+			return nil, tooLarge
+		case errors.Is(err, io.EOF):
+			return body, nil
+		case err != nil:
+			return nil, bodyFault(err)
+		}
+	}
+}
+
+// bodyFault gives what goes wrong while a body is read its kind.
+func bodyFault(err error) error {
+	if known, is := errors.AsType[*fault.Fault](err); is {
+		return known
+	}
+	if tooLarge, over := errors.AsType[*http.MaxBytesError](err); over {
+		return fault.Newf(fault.TooLarge, "the request body is over %d bytes", tooLarge.Limit)
+	}
+	return fault.Wrap(fault.Malformed, "the request body ended early", err)
+}
+
+// DiscardBody reads at most n bytes on and keeps nothing. Most clients write to the end before they read an answer, and
+// would see a broken connection instead of a refusal.
+func DiscardBody(r *http.Request, n int64) {
+	if found, ok := r.Context().Value(requestKey{}).(*known); ok && found.body != nil {
+		found.body.free()
+		found.body.discarding = true
+	}
+	_, _ = io.CopyN(io.Discard, r.Body, n)
+}
+
+// StreamBody tells that the handler reads the body piece by piece for as long as it comes and keeps no more than a piece: it
+// sets deadlines of its own, and the bytes count for nothing.
+func StreamBody(r *http.Request) {
+	if found, ok := r.Context().Value(requestKey{}).(*known); ok && found.body != nil {
+		found.body.free()
+		found.body.discarding, found.body.controller = true, nil
+	}
+}
+
+// Proven tells that the caller of a request has proven who it is. Its body may then take from what is kept for such
+// callers, and more of the whole. Call it before the body is read.
+func Proven(r *http.Request) {
+	if found, ok := r.Context().Value(requestKey{}).(*known); ok && found.body != nil {
+		found.body.mu.Lock()
+		defer found.body.mu.Unlock()
+		found.body.proven = true
 	}
 }

@@ -1,22 +1,31 @@
 package httpserver
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"inbox/internal/admission"
 )
 
-// ClientIP gives the address of the client: that of the connection, or, where the connection comes from a trusted
-// proxy, the last address in X-Forwarded-For that is not a trusted proxy itself. What untrusted peers claim is not
-// read. The zero Addr means unknown.
-func ClientIP(r *http.Request) netip.Addr {
-	address := peer(r)
-	found, ok := r.Context().Value(requestKey{}).(*known)
-	if !ok || !contains(found.access.trusted, address) {
+// Networks says which clients are what.
+type Networks struct {
+	Trusted []netip.Prefix // proxies whose X-Forwarded-For is believed
+	Inside  []netip.Prefix // the operator's own: /metrics is shown to them and requests are not counted
+}
+
+// Client is the address behind a connection from remote: that of the connection, or, where it comes from a trusted proxy,
+// the last address in forwarded (the values of X-Forwarded-For) that is not a trusted proxy itself. What untrusted peers
+// claim is not read. The zero Addr means unknown.
+func (n Networks) Client(remote string, forwarded []string) netip.Addr {
+	address := addressOf(remote)
+	if len(forwarded) == 0 || !contains(n.Trusted, address) {
 		return address
 	}
-	claims := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(claims) - 1; i >= 0 && contains(found.access.trusted, address); i-- {
+	claims := strings.Split(strings.Join(forwarded, ","), ",")
+	for i := len(claims) - 1; i >= 0 && contains(n.Trusted, address); i-- {
 		claimed, err := parseClaim(claims[i])
 		if err != nil {
 			break
@@ -26,12 +35,43 @@ func ClientIP(r *http.Request) netip.Addr {
 	return address
 }
 
-func peer(r *http.Request) netip.Addr {
-	endpoint, err := netip.ParseAddrPort(r.RemoteAddr)
+// ClientIP gives the address of the client: see Networks.Client.
+func ClientIP(r *http.Request) netip.Addr {
+	return networksOf(r.Context()).Client(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+}
+
+// ClientSource gives the networks of the client, for what is counted by them. A client of the operator's own networks has
+// the zero Source, like one that is not known.
+func ClientSource(r *http.Request) admission.Source {
+	if inside(r) {
+		return admission.Source{}
+	}
+	return admission.SourceOf(ClientIP(r))
+}
+
+func networksOf(ctx context.Context) Networks {
+	if found, ok := ctx.Value(requestKey{}).(*known); ok {
+		return found.access.networks
+	}
+	return Networks{Inside: loopback}
+}
+
+// loopback are the operator's own networks where none are named.
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+func addressOf(remote string) netip.Addr {
+	endpoint, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Addr{}
 	}
 	return plain(endpoint.Addr())
+}
+
+func remoteOf(end net.Addr) string {
+	if end == nil {
+		return ""
+	}
+	return end.String()
 }
 
 // parseClaim also takes address:port, which Azure's gateways write.
@@ -55,13 +95,17 @@ func contains(networks []netip.Prefix, address netip.Addr) bool {
 	return false
 }
 
-// inside says whether a request comes from the operator's own networks. A request that a proxy passed on counts only
-// when the proxy is trusted: behind one that nobody declared, the whole world has its address.
+// inside reports whether a request comes from the operator's own networks. A request that a proxy passed on counts only when
+// the proxy is trusted: behind one that the operator did not declare, the whole world has its address.
 func inside(r *http.Request) bool {
+	networks := networksOf(r.Context())
 	address := ClientIP(r)
-	forwarded := r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" || r.Header.Get("X-Real-Ip") != ""
-	if forwarded && address == peer(r) {
+	passedOn := false
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-Forwarded-Host", "X-Forwarded-Proto", "Via"} {
+		passedOn = passedOn || len(r.Header.Values(name)) > 0
+	}
+	if passedOn && address == addressOf(r.RemoteAddr) {
 		return false
 	}
-	return address.IsLoopback() || address.IsPrivate()
+	return contains(networks.Inside, address)
 }

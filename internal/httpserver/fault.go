@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -63,9 +62,7 @@ func WriteFault(w http.ResponseWriter, err error) {
 	if f.Kind == fault.Internal {
 		report(w, err)
 	}
-	if f.Kind == fault.RateLimited || f.Kind == fault.Unavailable {
-		setRetryAfter(w.Header(), f.RetryAfter)
-	}
+	SetRetry(w.Header(), f)
 	WriteJSON(w, Status(f.Kind), ErrorBody{ErrorDetail{Code: string(f.Kind), Message: f.Public, Field: f.Field}})
 }
 
@@ -83,14 +80,6 @@ func faultOf(err error) *fault.Fault {
 		return fault.Newf(fault.TooLarge, "the request body is over %d bytes", tooLarge.Limit)
 	}
 	return fault.Of(err)
-}
-
-// setRetryAfter rounds up to whole seconds (RFC 9110 section 10.2.3).
-func setRetryAfter(header http.Header, after time.Duration) {
-	if after <= 0 {
-		after = defaultRetryAfter
-	}
-	header.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
 }
 
 // WriteJSON answers with a JSON document that must not be cached or sniffed.

@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -43,16 +42,15 @@ func newFlood(next http.Handler, rates []Rate) http.Handler {
 	return &flood{next: next, rates: rates, now: time.Now, windows: make([]map[netip.Prefix]int64, len(rates)), begun: make([]time.Time, len(rates))}
 }
 
-// NewPace counts what comes from addresses by something other than HTTP, under the same rates: it says how long the other
-// end of a connection has to wait, zero = not at all. Private addresses are a proxy's and are not counted.
-func NewPace(rates []Rate) func(remote net.Addr) time.Duration {
+// NewPace counts what comes from clients by something other than HTTP, under the same rates: it returns how long a client has
+// to wait, zero = not at all. Clients of the operator's own networks are not counted.
+func NewPace(rates []Rate, networks Networks) func(client netip.Addr) time.Duration {
 	counted, limited := newFlood(nil, rates).(*flood)
-	return func(remote net.Addr) time.Duration {
-		source := sourceOfAddress(remote)
-		if !limited || !source.IsValid() {
+	return func(client netip.Addr) time.Duration {
+		if !limited || !client.IsValid() || contains(networks.Inside, client) {
 			return 0
 		}
-		wait := counted.take(source.Addr())
+		wait := counted.take(client)
 		if wait > 0 {
 			flooded.Inc()
 		}
@@ -60,26 +58,73 @@ func NewPace(rates []Rate) func(remote net.Addr) time.Duration {
 	}
 }
 
+// requestQuota names the limit of requests from one address.
+const requestQuota = "address"
+
 func (f *flood) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if inside(r) {
 		f.next.ServeHTTP(w, r)
 		return
 	}
-	if wait := f.take(ClientIP(r)); wait > 0 {
+	client := ClientIP(r)
+	wait := f.take(client)
+	limits := f.limits(client)
+	if wait > 0 {
 		flooded.Inc()
-		WriteFault(w, &fault.Fault{Kind: fault.RateLimited, Public: "too many requests from your address", RetryAfter: wait})
+		WriteFault(w, &fault.Fault{Kind: fault.RateLimited, Public: "too many requests from your address", RetryAfter: wait, Quota: reached(limits)})
 		return
+	}
+	tellLimits(w.Header(), limits)
+	if recorder, is := w.(*recorder); is {
+		recorder.counted = w.Header().Get(limitField)
 	}
 	f.next.ServeHTTP(w, r)
 }
 
+// reached is the quota of which nothing is left.
+func reached(limits []serviceLimit) fault.Quota {
+	var quota fault.Quota
+	for _, limit := range limits {
+		if limit.left <= 0 {
+			quota = limit.quota
+		}
+	}
+	return quota
+}
+
+// limits gives what an address may still ask, for each rate.
+func (f *flood) limits(address netip.Addr) []serviceLimit {
+	network, err := address.Prefix(widthOf(address))
+	if err != nil {
+		return nil
+	}
+	now := f.now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]serviceLimit, len(f.rates))
+	for i, rate := range f.rates {
+		name := requestQuota
+		if i > 0 {
+			name += "-" + rate.Window.String()
+		}
+		list[i] = serviceLimit{
+			quota: fault.Quota{Name: name, Amount: rate.Requests, Window: rate.Window},
+			left:  rate.Requests - f.windows[i][network], reset: f.begun[i].Add(rate.Window).Sub(now),
+		}
+	}
+	return list
+}
+
+func widthOf(address netip.Addr) int {
+	if address.Is6() {
+		return 64
+	}
+	return 32
+}
+
 // take counts a request of an address (of IPv6: of its /64) and says how long it has to wait; zero = nothing.
 func (f *flood) take(address netip.Addr) time.Duration {
-	bits := 32
-	if address.Is6() {
-		bits = 64
-	}
-	network, err := address.Prefix(bits)
+	network, err := address.Prefix(widthOf(address))
 	if err != nil {
 		return 0
 	}

@@ -35,8 +35,13 @@ func TestFlood(t *testing.T) {
 		t.Errorf("one network is one: %d", got.Code)
 	}
 	for range 9 {
-		if got := ask("10.0.0.1"); got.Code != 204 {
+		if got := ask("127.0.0.1"); got.Code != 204 {
 			t.Errorf("inside: %d", got.Code)
+		}
+	}
+	for i, want := range []int{204, 204, 204, 429} {
+		if got := ask("10.0.0.1"); got.Code != want {
+			t.Errorf("request %d of a private address: %d, want %d", i, got.Code, want)
 		}
 	}
 	now = now.Add(time.Minute)

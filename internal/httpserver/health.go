@@ -53,7 +53,7 @@ func (h *health) routes() []Route {
 func insideOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !inside(r) {
-			WriteFault(w, fault.New(fault.Forbidden, "metrics are shown to loopback and private addresses only"))
+			WriteFault(w, fault.New(fault.Forbidden, "metrics are shown to the networks of http.inside only"))
 			return
 		}
 		next.ServeHTTP(w, r)

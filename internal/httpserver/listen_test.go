@@ -80,19 +80,20 @@ func TestSourcesOfConnections(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	pace := NewPace([]Rate{{Requests: 2, Window: time.Hour}})
+	at := netip.MustParseAddr
+	pace := NewPace([]Rate{{Requests: 2, Window: time.Hour}}, Networks{Inside: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	for i, want := range []bool{false, false, true} {
-		if wait := pace(addressed{text: "192.0.2.7:80"}); wait > 0 != want {
+		if wait := pace(at("192.0.2.7")); wait > 0 != want {
 			t.Errorf("request %d waits %v", i+1, wait)
 		}
-		if wait := pace(addressed{text: "10.0.0.1:80"}); wait > 0 {
-			t.Errorf("a proxy waits %v", wait)
+		if wait := pace(at("10.0.0.1")); wait > 0 {
+			t.Errorf("the operator waits %v", wait)
 		}
 	}
-	if wait := pace(addressed{text: "192.0.2.8:80"}); wait > 0 {
+	if wait := pace(at("192.0.2.8")); wait > 0 {
 		t.Errorf("another address waits %v", wait)
 	}
-	if wait := NewPace(nil)(addressed{text: "192.0.2.7:80"}); wait > 0 {
+	if wait := NewPace(nil, Networks{})(at("192.0.2.7")); wait > 0 {
 		t.Errorf("without a limit it waits %v", wait)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"inbox/internal/admission"
 )
 
 // Options of a server; zero values take the defaults.
@@ -22,7 +24,9 @@ type Options struct {
 	Flood          []Rate         // of requests from one public address; none = no limit
 	WithoutHealth  bool           // leaves /healthz, /readyz and /metrics out, for a second listener
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	Inside         []netip.Prefix // the operator's own networks; nil = loopback, empty = none
 	MaxBodyBytes   int64          // of a request; 10 MiB
+	MaxInFlight    int64          // bytes of all request bodies in memory; 256 MiB
 	BodyTimeout    time.Duration  // to read a request body; 60 s
 	Grace          time.Duration  // for requests under way when the server stops; 10 s
 	CertFile       string         // PEM; with KeyFile the listener speaks TLS
@@ -37,6 +41,9 @@ const (
 	deadTime          = 20 * time.Second // in which an HTTP/2 connection takes a byte or answers a ping
 	quietTime         = 60 * time.Second // of an HTTP/2 connection, until it is pinged
 	cutOffTime        = time.Second      // for handlers to notice that their connection is gone
+	unreadPerStream   = 128 << 10        // bytes that an HTTP/2 client may send before a handler reads them
+	unreadPerPeer     = 256 << 10        // of all streams of a connection
+	defaultInFlight   = 256 << 20
 )
 
 func (o Options) withDefaults() Options {
@@ -45,6 +52,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxBodyBytes == 0 {
 		o.MaxBodyBytes = 10 << 20
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = defaultInFlight
+	}
+	if o.Inside == nil {
+		o.Inside = loopback
 	}
 	if o.BodyTimeout == 0 {
 		o.BodyTimeout = time.Minute
@@ -64,6 +77,8 @@ type Server struct {
 	access   *access
 	http     *http.Server
 	listener net.Listener
+	drain    func() // closes draining, once
+	draining chan struct{}
 	stop     func() // closes stopping, once
 	stopping chan struct{}
 }
@@ -71,11 +86,12 @@ type Server struct {
 // New makes a server; it does not listen yet. Errors: a route that is there twice or malformed, a certificate that
 // cannot be read.
 func New(options Options) (*Server, error) {
-	s := &Server{options: options.withDefaults(), stopping: make(chan struct{})}
+	s := &Server{options: options.withDefaults(), draining: make(chan struct{}), stopping: make(chan struct{})}
+	s.drain = sync.OnceFunc(func() { close(s.draining) })
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	routes := s.options.Routes
 	if !s.options.WithoutHealth {
-		health := &health{checks: s.options.Checks, logger: s.options.Logger, stopping: s.stopping}
+		health := &health{checks: s.options.Checks, logger: s.options.Logger, stopping: s.draining}
 		routes = append(health.routes(), routes...)
 	}
 	router, err := newRouter(routes)
@@ -84,7 +100,8 @@ func New(options Options) (*Server, error) {
 	}
 	s.access = &access{
 		next: newFlood(router, s.options.Flood), logger: s.options.Logger, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
-		trusted: s.options.TrustedProxies, stopping: s.stopping,
+		bodies:   admission.NewBytes(s.options.MaxInFlight, s.options.MaxBodyBytes),
+		networks: Networks{Trusted: s.options.TrustedProxies, Inside: s.options.Inside}, draining: s.draining, stopping: s.stopping,
 	}
 	s.http, err = s.newHTTP()
 	return s, err
@@ -100,7 +117,10 @@ func (s *Server) newHTTP() (*http.Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		// Without it a handler waits for ever where the peer does not read its connection: deadlines of a stream count when
 		// the connection takes frames.
-		HTTP2: &http.HTTP2Config{WriteByteTimeout: deadTime, PingTimeout: deadTime, SendPingTimeout: quietTime},
+		HTTP2: &http.HTTP2Config{
+			WriteByteTimeout: deadTime, PingTimeout: deadTime, SendPingTimeout: quietTime,
+			MaxReceiveBufferPerStream: unreadPerStream, MaxReceiveBufferPerConnection: unreadPerPeer,
+		},
 		// What strangers do wrong on the wire is nothing that an operator can mend.
 		ErrorLog: slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 	}
@@ -158,6 +178,10 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
+// Drain turns readiness off and lets connections end with their next answer; everything is served as before, so that a
+// balancer can turn away before Run stops. It may be called again.
+func (s *Server) Drain() { s.drain() }
+
 // Run serves until ctx ends, listening first where Listen was not called. Then it stops: readiness goes off, nothing
 // new is accepted, streams are told (see Stopping), requests under way have Options.Grace to finish, and what is left
 // is cut off. It returns nil after a stop that was asked for.
@@ -171,6 +195,7 @@ func (s *Server) Run(ctx context.Context) error {
 	go func() { served <- s.serve() }()
 	select {
 	case err := <-served:
+		s.drain()
 		s.stop()
 		return fmt.Errorf("serve %s: %w", s.options.Key, err)
 	case <-ctx.Done():
@@ -190,6 +215,7 @@ func (s *Server) serve() error {
 }
 
 func (s *Server) shutDown(ctx context.Context) {
+	s.drain()
 	s.stop()
 	ctx, cancel := context.WithTimeout(ctx, s.options.Grace)
 	defer cancel()

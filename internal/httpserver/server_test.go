@@ -118,7 +118,7 @@ func TestReadiness(t *testing.T) {
 		if got := ask(server.Handler(), "GET", "/healthz"); got.Code != 200 {
 			t.Errorf("healthz: %d", got.Code)
 		}
-		server.stop()
+		server.Drain()
 		expect(503, `{"ready":false,"reason":"the server is stopping"}`)
 	})
 }

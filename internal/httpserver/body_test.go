@@ -1,0 +1,237 @@
+package httpserver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"inbox/internal/fault"
+)
+
+// reading answers with the number of bytes that it read.
+func reading(limit int64) Route {
+	return Route{"POST", "/in", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := ReadBody(r, limit)
+		if err != nil {
+			WriteFault(w, err)
+			return
+		}
+		_, _ = fmt.Fprint(w, len(body))
+	})}
+}
+
+func dialFrom(t *testing.T, from, to string) net.Conn {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	connection, err := dialer.DialContext(t.Context(), "tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	return connection
+}
+
+// TestAnnouncedBytesTakeNoMemory: five hundred requests announce 10 MiB each and send one byte; what they announced was
+// reserved once, 10.6 GB for 370 KB of heads.
+func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
+	const requests = 500
+	var arrived sync.WaitGroup
+	arrived.Add(requests)
+	server := start(t, Options{Inside: loopback[:0], Routes: []Route{{"POST", "/in", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		r.Body = &announcing{ReadCloser: r.Body, first: sync.OnceFunc(arrived.Done)}
+		_, _ = ReadBody(r, 10<<20)
+	})}}})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range requests {
+		connection := dialFrom(t, "127.0.0.1", server.Addr().String())
+		_, _ = connection.Write([]byte("POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: 10485760\r\n\r\n{"))
+	}
+	arrived.Wait() // bounded by the time of the test binary: each has read its first byte
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > requests*100<<10 {
+		t.Errorf("%d announced bodies take %d MiB of heap", requests, grown>>20)
+	}
+}
+
+// announcing tells when the first byte of a body was read and asks for the next.
+type announcing struct {
+	io.ReadCloser
+	first func()
+	seen  bool
+}
+
+func (b *announcing) Read(p []byte) (int, error) {
+	if b.seen {
+		b.first()
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.seen = b.seen || n > 0
+	return n, err
+}
+
+// eventually waits for something that another goroutine does, for ten seconds at most.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); runtime.Gosched() {
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("waited ten seconds until %s", what)
+		}
+	}
+}
+
+// TestBytesOfAllBodiesAreBounded: one client network cannot take what others need, and who is refused hears 503 with the
+// time to come again.
+func TestBytesOfAllBodiesAreBounded(t *testing.T) {
+	const half = 64 << 10
+	server := start(t, Options{Inside: loopback[:0], MaxInFlight: 8 * 2 * half, MaxBodyBytes: 2 * half, Routes: []Route{reading(2 * half)}})
+	held := dialFrom(t, "127.0.1.2", server.Addr().String())
+	_, _ = fmt.Fprintf(held, "POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", 2*half, strings.Repeat("x", half+1))
+	eventually(t, "the bytes of the first request are counted", func() bool { return server.access.bodies.Used() > half })
+	post := func(from string) *http.Response {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+		response, err := c.Post(server.url+"/in", "text/plain", bytes.NewReader(make([]byte, half)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response
+	}
+	refused := post("127.0.1.2")
+	if got := refused.Header; refused.StatusCode != 503 || got.Get("Retry-After") != "2" || got.Get("RateLimit") != `"bodies";r=0;t=2` ||
+		got.Get("RateLimit-Policy") != `"bodies";q=1048576;qu="content-bytes"` {
+		t.Errorf("beyond its share the network hears %d %v", refused.StatusCode, got)
+	}
+	if other := post("127.0.2.3"); other.StatusCode != 200 {
+		t.Errorf("another network hears %d", other.StatusCode)
+	}
+	_ = held.Close()
+	eventually(t, "the bytes of a connection that is gone are given back", func() bool { return server.access.bodies.Used() == 0 })
+	if again := post("127.0.1.2"); again.StatusCode != 200 {
+		t.Errorf("after its bytes were given back the network hears %d", again.StatusCode)
+	}
+}
+
+// TestBodiesComeAtALeastRate: who announces a body and sends a byte now and then is cut off long before the time for the
+// whole body.
+func TestBodiesComeAtALeastRate(t *testing.T) {
+	deadlines := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+	server := newServer(t, Options{BodyTimeout: time.Hour, Routes: []Route{reading(1 << 20)}})
+	request := httptest.NewRequest("POST", "/in", iotest.HalfReader(bytes.NewReader(make([]byte, 3*stepBytes))))
+	began := time.Now()
+	server.Handler().ServeHTTP(deadlines, request)
+	if len(deadlines.read) < 3 {
+		t.Fatalf("deadlines %v: want one at the begin and one for each step", deadlines.read)
+	}
+	for i, deadline := range deadlines.read[:3] {
+		if late := deadline.Sub(began); late < stepTime || late > stepTime+time.Minute {
+			t.Errorf("deadline %d is %v after the begin, want %v after the step before", i, late, stepTime)
+		}
+	}
+}
+
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	read []time.Time
+}
+
+func (d *deadlineRecorder) SetReadDeadline(deadline time.Time) error {
+	if !deadline.IsZero() {
+		d.read = append(d.read, deadline)
+	}
+	return nil
+}
+
+func TestReadBody(t *testing.T) {
+	request := func(body io.Reader, announced int64) *http.Request {
+		r := httptest.NewRequest("POST", "/in", body)
+		r.ContentLength = announced
+		return r
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		sent := rapid.SliceOfN(rapid.Byte(), 1, 40_000).Draw(t, "body")
+		limit := rapid.Int64Range(1, 50_000).Draw(t, "limit")
+		announced := rapid.SampledFrom([]int64{-1, int64(len(sent))}).Draw(t, "announced")
+		got, err := ReadBody(request(bytes.NewReader(sent), announced), limit)
+		switch {
+		case int64(len(sent)) > limit && !fault.Is(err, fault.TooLarge):
+			t.Fatalf("%d of %d bytes: %v", len(sent), limit, err)
+		case int64(len(sent)) <= limit && (err != nil || !bytes.Equal(got, sent)):
+			t.Fatalf("%d of %d bytes: got %d, %v", len(sent), limit, len(got), err)
+		}
+	})
+	if _, err := ReadBody(request(iotest.ErrReader(errors.New("reset")), 10), 100); !fault.Is(err, fault.Malformed) {
+		t.Errorf("a body that breaks: %v", err)
+	}
+}
+
+// TestRefusalsSayWhenToComeAgain: every 429 has the fields, whichever surface wrote it.
+func TestRefusalsSayWhenToComeAgain(t *testing.T) {
+	quota := fault.Quota{Name: "sender", Amount: 30, Window: time.Minute}
+	server := newServer(t, Options{Flood: []Rate{{Requests: 100, Window: time.Minute}}, Routes: []Route{
+		{"GET", "/ok", say("x")},
+		{"GET", "/bare", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) })},
+		{"GET", "/own", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(http.StatusTooManyRequests)
+		})},
+		{"GET", "/named", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			WriteFault(w, &fault.Fault{Kind: fault.RateLimited, RetryAfter: 12 * time.Second, Quota: quota})
+		})},
+		{"GET", "/down", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			WriteFault(w, fault.New(fault.Unavailable, "the store is down"))
+		})},
+	}})
+	for path, want := range map[string][3]string{
+		"/bare":  {"5", "", `"requests";r=0;t=5`},
+		"/own":   {"7", "", `"requests";r=0;t=7`},
+		"/named": {"12", `"sender";q=30;w=60`, `"sender";r=0;t=12`},
+		"/down":  {"5", "", ""},
+	} {
+		got := ask(server.Handler(), "GET", path).Header()
+		if found := [3]string{got.Get("Retry-After"), got.Get("RateLimit-Policy"), got.Get("RateLimit")}; found != want {
+			t.Errorf("%s: %q, want %q", path, found, want)
+		}
+	}
+	got := ask(server.Handler(), "GET", "/ok").Header()
+	if !strings.HasPrefix(got.Get("RateLimit"), `"address";r=9`) || got.Get("RateLimit-Policy") != `"address";q=100;w=60` {
+		t.Errorf("an answer tells %q of %q", got.Get("RateLimit"), got.Get("RateLimit-Policy"))
+	}
+}
+
+// TestProxyWithoutForwardedHeaderIsAClient: behind a proxy that the operator did not declare everybody has a private
+// address; metrics stay closed and requests are counted.
+func TestProxyWithoutForwardedHeaderIsAClient(t *testing.T) {
+	server := newServer(t, Options{Inside: loopback[:0], Flood: []Rate{{Requests: 3, Window: time.Hour}}, Routes: []Route{{"GET", "/x", say("x")}}})
+	from := func(peer, path string) int {
+		request := httptest.NewRequest("GET", path, nil)
+		request.RemoteAddr = peer
+		recorder := httptest.NewRecorder()
+		server.Handler().ServeHTTP(recorder, request)
+		return recorder.Code
+	}
+	for _, peer := range []string{"127.0.0.1:1", "10.0.0.7:1", "[fd00::7]:1", "[::1]:1"} {
+		if got := from(peer, "/metrics"); got != 403 {
+			t.Errorf("metrics for %s: %d", peer, got)
+		}
+		for i, want := range []int{200, 200, 429} {
+			if got := from(peer, "/x"); got != want {
+				t.Errorf("request %d of %s: %d, want %d", i, peer, got, want)
+			}
+		}
+	}
+}
