@@ -223,8 +223,8 @@ func (s *Server) Listen() error {
 // cannot start says one sentence only.
 const firstTokenLimit = 10 * time.Second
 
-// Run serves until ctx ends. Then it stops accepting, lets requests and runs end within shutdown_grace, gives back
-// what is left for the next start or another node, and returns nil.
+// Run serves until ctx ends. Then it is not ready any more, serves on for drain, stops accepting, lets requests and runs
+// end within shutdown_grace, gives back what is left for the next start or another node, and returns nil.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.closeLogged()
 	if s.http.Addr() == nil {
@@ -233,7 +233,19 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(), "agents", s.names())
-	edge, edgeCtx := errgroup.WithContext(ctx)
+	s.warnOfProxy()
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	edge, edgeCtx := errgroup.WithContext(serving)
+	edge.Go(func() error {
+		select {
+		case <-ctx.Done():
+			s.drain(edgeCtx)
+			stopServing()
+		case <-edgeCtx.Done(): // a listener failed
+		}
+		return nil
+	})
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	back := s.background(work)

@@ -168,7 +168,7 @@ func (s *Server) newA2A() (*a2a.Adapter, error) {
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
 		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,
-		Push: push, CallerConcurrency: s.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewPace(s.floodRates()), GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
+		Push: push, CallerConcurrency: s.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewPace(s.floodRates(), s.networks()), GRPCClient: s.networks().Client, GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
 		Operator: s.config.Operator.Name, Contact: s.config.Operator.Contact, OperatorURL: s.config.Operator.Privacy,
 	})
 	if err != nil {
@@ -293,7 +293,8 @@ func (s *Server) buildHTTP() (err error) {
 	}
 	s.http, err = httpserver.New(httpserver.Options{
 		Listen: s.config.HTTP.Listen, Flood: s.floodRates(), Routes: routes, Checks: []httpserver.Check{s.pingCheck()},
-		TrustedProxies: s.config.HTTP.TrustedProxies, MaxBodyBytes: int64(s.config.HTTP.MaxBodyBytes), Grace: s.config.ShutdownGrace,
+		TrustedProxies: s.config.HTTP.TrustedProxies, Inside: s.config.HTTP.Inside,
+		MaxBodyBytes: int64(s.config.HTTP.MaxBodyBytes), MaxInFlight: s.bytesInFlight(), Grace: s.config.ShutdownGrace,
 		CertFile: s.config.HTTP.CertFile, KeyFile: s.config.HTTP.KeyFile, Logger: s.logger,
 	})
 	return err

@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -109,7 +110,11 @@ func headersOf(ctx context.Context) http.Header {
 // request is the call as an HTTP request: gRPC is one, by POST to the method's path.
 func (g *GRPC) request(ctx context.Context, header http.Header, method string) *http.Request {
 	address := &url.URL{Scheme: "https", Host: g.adapter.options.GRPCAddress(), Path: method}
-	return (&http.Request{Method: http.MethodPost, URL: address, Host: address.Host, Header: header}).WithContext(ctx)
+	request := &http.Request{Method: http.MethodPost, URL: address, Host: address.Host, Header: header}
+	if client := g.clientOf(ctx, header.Values("X-Forwarded-For")); client.IsValid() {
+		request.RemoteAddr = netip.AddrPortFrom(client, 0).String()
+	}
+	return request.WithContext(ctx)
 }
 
 func grpcVersion(header http.Header, method string) *problem {

@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	"net"
+	"net/netip"
 	"sync"
 
 	grpcpeer "google.golang.org/grpc/peer"
@@ -57,15 +58,20 @@ func (c *grpcPeer) Close() error {
 }
 
 // pace refuses a request of an address that asks too often, before anything of it is read.
-func (g *GRPC) pace(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	caller, known := grpcpeer.FromContext(ctx)
-	if !known {
-		return ctx, nil
-	}
-	if wait := g.adapter.options.GRPCPace(caller.Addr); wait > 0 {
+func (g *GRPC) pace(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if wait := g.adapter.options.GRPCPace(g.clientOf(ctx, info.Header.Get("x-forwarded-for"))); wait > 0 {
 		return nil, problemOf(&fault.Fault{Kind: fault.RateLimited, Public: "too many requests from your address", RetryAfter: wait}).grpcStatus(false)
 	}
 	return ctx, nil
+}
+
+// clientOf is the address behind the connection of a call; forwarded is what a proxy in front says.
+func (g *GRPC) clientOf(ctx context.Context, forwarded []string) netip.Addr {
+	caller, known := grpcpeer.FromContext(ctx)
+	if !known || g.adapter.options.GRPCClient == nil {
+		return netip.Addr{}
+	}
+	return g.adapter.options.GRPCClient(caller.Addr.String(), forwarded)
 }
 
 // drop counts a reader that was dropped against the connection of its call.

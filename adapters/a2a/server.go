@@ -11,8 +11,8 @@ import (
 	"io"
 	"iter"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -123,7 +123,10 @@ type Options struct {
 	KeepAlive time.Duration // comment lines on quiet streams; default 15 s
 	// GRPCPace says how long the other end of a gRPC connection has to wait before its next request; optional, as that of
 	// HTTP is the web server's own.
-	GRPCPace func(remote net.Addr) time.Duration
+	GRPCPace func(client netip.Addr) time.Duration
+	// GRPCClient tells the client behind a gRPC connection from remote, where a proxy says forwarded; optional: no client is
+	// known.
+	GRPCClient func(remote string, forwarded []string) netip.Addr
 
 	CallerConcurrency int // requests of one caller under way at the same time, streams among them; default 2000
 

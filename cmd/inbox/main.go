@@ -19,9 +19,10 @@ import (
 
 // Exit codes, also written in the help text.
 const (
-	exitOK    = 0
-	exitError = 1
-	exitUsage = 2
+	exitOK     = 0
+	exitError  = 1
+	exitUsage  = 2
+	exitAtOnce = 3
 )
 
 func main() {
@@ -35,10 +36,22 @@ func main() {
 		debug.SetGCPercent(200)
 	}
 	uuid.EnableRandPool()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
+	go stopOnSignal(stop)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
 	os.Exit(code)
+}
+
+// stopOnSignal lets the command end on the first SIGINT or SIGTERM. The second one ends the process at once: what was
+// accepted is stored, and the next start goes on with it.
+func stopOnSignal(stop context.CancelFunc) {
+	received := make(chan os.Signal, 2)
+	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
+	<-received
+	stop()
+	<-received
+	fmt.Fprintln(os.Stderr, "inbox: a second signal: the process ends at once")
+	os.Exit(exitAtOnce)
 }
 
 // run executes one command line and gives the exit code.
@@ -79,7 +92,8 @@ Start here:
   inbox demo      watch the conversations on a throw-away server
   inbox serve     run the server; without a configuration file everything stays on this machine
 
-Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the command line is wrong.`,
+Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the command line is wrong,
+3 a second signal ended the command before it was done.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          arguments(cobra.NoArgs),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -13,7 +14,9 @@ func newServe() *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Runs the server until it gets SIGINT or SIGTERM; then it stops accepting, finishes what runs and exits with 0.
+		Long: `Runs the server until it gets SIGINT or SIGTERM; then /readyz says 503, it serves on for the time of drain, stops
+accepting, finishes what runs within shutdown_grace and exits with 0. A second signal ends it at once, with 3. SIGHUP
+changes nothing: settings are read at the start.
 
 Without a configuration file it is in development mode: every listener is on loopback, private addresses are
 allowed, mail is captured instead of sent, and the agent "echo" answers everybody.`,
@@ -24,17 +27,22 @@ allowed, mail is captured instead of sent, and the agent "echo" answers everybod
 			if err != nil {
 				return err
 			}
+			limit := limitMemory()
 			server, err := inbox.New(cmd.Context(), config)
 			if err != nil {
 				return err
 			}
+			logMemoryLimit(limit)
+			ctx, stop := context.WithCancel(cmd.Context())
+			defer stop()
+			defer mindHangups(ctx, stop, config)()
 			if err := server.Listen(); err != nil {
 				return errors.Join(err, server.Close())
 			}
 			if config.Development {
 				fmt.Fprint(cmd.OutOrStdout(), greeting(server))
 			}
-			return server.Run(cmd.Context())
+			return server.Run(ctx)
 		},
 	}
 }

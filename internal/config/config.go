@@ -27,8 +27,11 @@ type Config struct {
 	// File with 32 random bytes as base64, which seal the credentials of peers' webhooks in the database. Nodes that share
 	// a database need the same one; `openssl rand -base64 32` makes it.
 	SecretKeyFile string `toml:"secret_key_file" default:"secret.key in data_dir, made at the first start"`
-	// How long a stopping server waits for requests and running turns before it closes them; what is left is taken
-	// over after the restart.
+	// How long a stopping server goes on as before after `/readyz` said 503, so that a balancer sends its clients elsewhere
+	// before the listeners close. A second signal ends the wait and the server.
+	Drain time.Duration `toml:"drain" default:"5s; 0s while public_url is local"`
+	// How long a stopping server waits for requests and running turns, after `drain`, before it closes them; what is left is
+	// taken over after the restart.
 	ShutdownGrace time.Duration `toml:"shutdown_grace"`
 
 	HTTP       HTTP       `toml:"http"`
@@ -77,8 +80,16 @@ type HTTP struct {
 	KeyFile string `toml:"key_file"`
 	// Networks (CIDR or single address) of reverse proxies whose `X-Forwarded-For` is believed.
 	TrustedProxies []netip.Prefix `toml:"trusted_proxies"`
+	// Your own networks (CIDR or single address): `/metrics` is shown to them, and their requests are not counted by
+	// `limits.http`. A request that comes through a proxy counts by the client that a trusted proxy names, and one with the
+	// headers of another proxy never. Write loopback here only when no proxy on this machine passes strangers on without
+	// `X-Forwarded-For`: all of them would be inside.
+	Inside []netip.Prefix `toml:"inside" default:"[\"127.0.0.0/8\", \"::1\"] while public_url is local; none otherwise"`
 	// Largest request body. Routes may set smaller limits of their own.
 	MaxBodyBytes Size `toml:"max_body_bytes"`
+	// Bytes of all request bodies that may be in memory at the same time; beyond it clients hear 503 and come again. One
+	// client network may hold an eighth of it, and callers without proof leave a quarter to the others.
+	MaxBytesInFlight Size `toml:"max_bytes_in_flight" default:"an eighth of the memory limit, at least three times max_body_bytes; 256MiB without a limit"`
 }
 
 // SMTP is the listener for incoming mail.

@@ -68,6 +68,7 @@ func (c *Config) derive(found *problems) {
 	if c.SMTP.Hostname == "" {
 		c.SMTP.Hostname = identity.HostOf(c.Domain)
 	}
+	c.deriveEdge(found)
 	c.deriveTrust(found)
 	c.deriveLimits(found)
 	c.deriveAgents(found)

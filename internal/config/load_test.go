@@ -42,7 +42,8 @@ func TestDevelopmentMode(t *testing.T) {
 	want.Development, want.Federation.AllowPrivate = true, true
 	want.PublicURL, want.Domain, want.SMTP.Hostname = "http://localhost:8080", "localhost:8080", "localhost"
 	want.Federation.HostConcurrency, want.Federation.HostRate = want.Queue.DeliveryConcurrency, 0
-	want.Mail.DomainRate = 0
+	want.Mail.DomainRate, want.Drain = 0, 0
+	want.HTTP.Inside = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	echo := defaultAgent(true)
 	want.Agents = []Agent{echo}
 	if diff := cmp.Diff(want, got, comparePrefixes); diff != "" {
@@ -214,5 +215,32 @@ func TestExampleInTheDocumentationLoads(t *testing.T) {
 	example, _, _ := strings.Cut(rest, "```")
 	if got := load(t, example); got.Agents[0].Name != "helper" {
 		t.Errorf("%+v", got.Agents)
+	}
+}
+
+// TestEdgeDefaults: what follows from where the server is reached. Behind a proxy that nobody declared all clients are on
+// loopback, so that loopback is not inside there.
+func TestEdgeDefaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings []string
+		inside   int
+		drain    time.Duration
+		unknown  bool
+	}{
+		"local":            {[]string{"INBOX_PUBLIC_URL=http://localhost:8080", "INBOX_FEDERATION_ALLOW_PRIVATE=true"}, 2, 0, false},
+		"behind a proxy":   {[]string{"INBOX_PUBLIC_URL=https://example.com", "INBOX_FEDERATION_ALLOW_PRIVATE=false"}, 0, 5 * time.Second, true},
+		"a declared proxy": {[]string{"INBOX_PUBLIC_URL=https://example.com", "INBOX_FEDERATION_ALLOW_PRIVATE=false", "INBOX_HTTP_TRUSTED_PROXIES=127.0.0.1"}, 0, 5 * time.Second, false},
+		"private listener": {[]string{"INBOX_PUBLIC_URL=https://example.com", "INBOX_FEDERATION_ALLOW_PRIVATE=false", "INBOX_HTTP_LISTEN=10.0.0.2:8080"}, 0, 5 * time.Second, true},
+		"public listener":  {[]string{"INBOX_PUBLIC_URL=https://example.com", "INBOX_FEDERATION_ALLOW_PRIVATE=false", "INBOX_HTTP_LISTEN=0.0.0.0:8080"}, 0, 5 * time.Second, false},
+		"written":          {[]string{"INBOX_PUBLIC_URL=https://example.com", "INBOX_FEDERATION_ALLOW_PRIVATE=false", "INBOX_HTTP_INSIDE=127.0.0.1,10.0.0.0/8", "INBOX_DRAIN=0s"}, 2, 0, true},
+	} {
+		got, err := Load("", c.settings)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(got.HTTP.Inside) != c.inside || got.Drain != c.drain || got.BehindUnknownProxy() != c.unknown {
+			t.Errorf("%s: inside %v, drain %v, unknown proxy %v", name, got.HTTP.Inside, got.Drain, got.BehindUnknownProxy())
+		}
 	}
 }

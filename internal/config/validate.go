@@ -78,6 +78,7 @@ func (c *Config) validateStorage(p *problems) {
 		p.add("database_url", "is not an address", "percent-encode special characters in user name and password")
 	}
 	within(p, "shutdown_grace", c.ShutdownGrace, 0, time.Hour)
+	within(p, "drain", c.Drain, 0, time.Hour)
 }
 
 func (c *Config) validateListeners(p *problems) {
@@ -95,6 +96,9 @@ func (c *Config) validateListeners(p *problems) {
 		p.add("http.cert_file", "is not used, because http.tls is "+c.HTTP.TLS, `write http.tls = "files" or remove the files`)
 	}
 	between(p, "http.max_body_bytes", c.HTTP.MaxBodyBytes, 64<<10, 1<<30)
+	if most := c.HTTP.MaxBytesInFlight; most != 0 && most < 2*c.HTTP.MaxBodyBytes {
+		p.add("http.max_bytes_in_flight", fmt.Sprintf("%v is less than two bodies of http.max_body_bytes", most), fmt.Sprintf("write at least %q", 2*c.HTTP.MaxBodyBytes))
+	}
 	between(p, "smtp.max_message_bytes", c.SMTP.MaxMessageBytes, 64<<10, 1<<30)
 	between(p, "smtp.max_connections", c.SMTP.MaxConnections, 1, 100_000)
 	between(p, "smtp.connections_per_address", c.SMTP.ConnectionsPerAddress, 1, 100_000)

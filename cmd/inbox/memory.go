@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// cgroupRoot is where Linux shows control groups; elsewhere it is not there, and then there is no limit to find.
+const cgroupRoot = "/sys/fs/cgroup"
+
+// limitMemory lets the collector work harder before the memory of the control group is used up, where the operator did not
+// set GOMEMLIMIT: a tenth stays for what the Go heap does not count. It returns the limit; zero = there is none.
+func limitMemory() int64 {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return 0
+	}
+	membership, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return 0
+	}
+	found := cgroupLimit(cgroupRoot, membership)
+	if found == 0 {
+		return 0
+	}
+	limit := found / 10 * 9
+	debug.SetMemoryLimit(limit)
+	return limit
+}
+
+// logMemoryLimit comes after the log is set up.
+func logMemoryLimit(limit int64) {
+	if limit > 0 {
+		slog.Info("memory is limited to nine tenths of the control group's; GOMEMLIMIT in the environment wins", "bytes", limit)
+	}
+}
+
+// cgroupLimit is the smallest memory limit of the groups that a process is in, in bytes; zero = none. Membership is the
+// content of /proc/self/cgroup (cgroups(7)): "0::/path" for version 2, "4:memory:/path" for version 1. Limits of the groups
+// above count, too, and inside of a container the path may be that of the host: what is not there is left out.
+func cgroupLimit(root string, membership []byte) int64 {
+	least := int64(0)
+	for line := range bytes.Lines(membership) {
+		fields := strings.SplitN(strings.TrimSpace(string(line)), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		base, file := root, "memory.max"
+		if fields[0] != "0" || fields[1] != "" {
+			if !hasController(fields[1], "memory") {
+				continue
+			}
+			base, file = filepath.Join(root, "memory"), "memory.limit_in_bytes"
+		}
+		for path := filepath.Clean("/" + fields[2]); ; path = filepath.Dir(path) {
+			if limit := readLimit(filepath.Join(base, path, file)); limit > 0 && (least == 0 || limit < least) {
+				least = limit
+			}
+			if path == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
+
+func hasController(list, wanted string) bool {
+	for name := range strings.SplitSeq(list, ",") {
+		if name == wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// readLimit reads a number of bytes; zero for "max", for what version 1 writes instead of it, and for no file.
+func readLimit(path string) int64 {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	limit, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
+	if err != nil || limit <= 0 || limit >= math.MaxInt64&^(1<<20-1) {
+		return 0
+	}
+	return limit
+}
