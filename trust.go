@@ -20,6 +20,7 @@ import (
 	"inbox/engine/store"
 	"inbox/identity"
 	"inbox/internal/facilitator"
+	"inbox/internal/fault"
 	"inbox/internal/openid"
 	"inbox/internal/safehttp"
 )
@@ -51,6 +52,9 @@ func (d keyDocuments) Fetch(ctx context.Context, address string) ([]byte, error)
 		return nil, err
 	}
 	defer response.Body.Close()
+	if status := response.StatusCode; status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
+		return nil, fault.RetryIn(0, "the server of a key does not answer right now", fmt.Errorf("%s answered %s", address, response.Status))
+	}
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answered %s", address, response.Status)
 	}

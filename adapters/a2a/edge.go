@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/telemetry"
+	"inbox/internal/webtoken"
 	"inbox/normalized"
 )
 
@@ -199,6 +201,9 @@ func orNone(operation string) string {
 
 func (a *Adapter) logProblem(ctx context.Context, p *problem) {
 	if p.cause == nil || ctx.Err() != nil {
+		return
+	}
+	if errors.Is(p.cause, webtoken.ErrLater) { // another server does not answer, or strangers ask for too much
 		return
 	}
 	switch fault.Of(p.cause).Kind {

@@ -12,8 +12,10 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/admission"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 	"inbox/internal/webtoken"
 	"inbox/normalized"
 )
@@ -86,7 +88,7 @@ func (a *Adapter) checkSigned(r *http.Request, agent exchange.AgentProfile, addr
 	scheme, shown := authorization(r)
 	presented := webtoken.Presented{
 		Scheme: scheme, Token: shown, Proofs: r.Header.Values("DPoP"), Method: r.Method, URL: address,
-		Audiences: audiences, Foreign: a.namesAgent,
+		Source: admission.SourceOf(httpserver.ClientIP(r)), Audiences: audiences, Foreign: a.namesAgent,
 	}
 	if a.options.Peers != nil {
 		presented.Peer = func(peer identity.Address) bool { return a.options.Peers(agent.Name, peer) }

@@ -210,7 +210,7 @@ func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
 	w.hosts[host]++
 	ctx, cancel := context.WithTimeout(ctx, ancestorTimeout)
 	defer cancel()
-	leave, err := w.a.remote.enter(ctx)
+	leave, err := w.a.remote.enter(ctx, host)
 	if err != nil {
 		return fetched{}, err
 	}

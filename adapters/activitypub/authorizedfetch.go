@@ -31,7 +31,7 @@ func (a *Adapter) signedByAnybody(r *http.Request) error {
 	}
 	signed, err := a.checkClaim(r, nil)
 	if err == nil {
-		_, err = a.verifyWith(r.Context(), signed.KeyID, func(found *remoteKey) error {
+		_, err = a.verifyWith(a.sourced(r), signed.KeyID, func(found *remoteKey) error {
 			if a.options.ActorAllowed != nil && !a.options.ActorAllowed(found.actor.ID) {
 				return errNotAdmitted
 			}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +34,9 @@ var errHidden = fmt.Errorf("%w, or not for us", errGone)
 
 // errNotFetched wraps every other failure to get a document.
 var errNotFetched = errors.New("document could not be fetched")
+
+// errUnreachable is errNotFetched where the server may have the document: it did not answer, or not now.
+var errUnreachable = fmt.Errorf("%w: its server does not answer", errNotFetched)
 
 // fetched is a document as it came.
 type fetched struct {
@@ -96,11 +101,27 @@ func (a *Adapter) fetchUnsigned(ctx context.Context, iri string) (got fetched, e
 
 func read(response *http.Response, err error) (fetched, error) {
 	if err != nil {
-		return fetched{}, fmt.Errorf("%w: %w", errNotFetched, err)
+		return fetched{}, fmt.Errorf("%w: %w", kindOfFailure(err), err)
 	}
 	defer response.Body.Close()
 	raw, doc, err := readDocument(response)
 	return fetched{doc, raw, response.Request.URL.String()}, err
+}
+
+// kindOfFailure tells a server that may answer later from one that cannot be asked at all.
+func kindOfFailure(err error) error {
+	if found, is := errors.AsType[*net.DNSError](err); is {
+		if found.IsTimeout || found.IsTemporary {
+			return errUnreachable
+		}
+		return errNotFetched
+	}
+	slow, is := errors.AsType[net.Error](err)
+	if is && slow.Timeout() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, safehttp.ErrTimeout) ||
+		errors.Is(err, safehttp.ErrBusy) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errUnreachable
+	}
+	return errNotFetched
 }
 
 func fetchOutcome(err error) string {
@@ -151,6 +172,8 @@ func readDocument(response *http.Response) ([]byte, object, error) {
 		return nil, nil, fmt.Errorf("%w: %s", errHidden, response.Status)
 	case response.StatusCode == http.StatusGone:
 		return nil, nil, fmt.Errorf("%w: %s", errGone, response.Status)
+	case response.StatusCode >= http.StatusInternalServerError, response.StatusCode == http.StatusTooManyRequests:
+		return nil, nil, fmt.Errorf("%w: %s", errUnreachable, response.Status)
 	case response.StatusCode != http.StatusOK:
 		return nil, nil, fmt.Errorf("%w: %s", errNotFetched, response.Status)
 	case !isActivityType(response.Header.Get("Content-Type"), true):
@@ -158,7 +181,7 @@ func readDocument(response *http.Response) ([]byte, object, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes+1))
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errNotFetched, err)
+		return nil, nil, fmt.Errorf("%w: %w", kindOfFailure(err), err)
 	}
 	if len(body) > maxBodyBytes {
 		return nil, nil, fmt.Errorf("%w: document is over 1 MiB", errNotFetched)

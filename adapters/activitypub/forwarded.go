@@ -42,7 +42,7 @@ func (a *Adapter) confirm(ctx context.Context, in *incoming, signer proven) (pro
 	if wait := a.confirmations.take(hostOf(signer.name()), a.now()); wait > 0 {
 		return proven{}, &fault.Fault{Kind: fault.RateLimited, Public: "too many activities of others from your server", RetryAfter: wait}
 	}
-	leave, err := a.remote.enter(ctx)
+	leave, err := a.remote.enter(ctx, hostOf(in.actor))
 	if err != nil {
 		return proven{}, err
 	}

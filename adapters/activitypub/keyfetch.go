@@ -14,21 +14,29 @@ import (
 // fetch gets the key from its server and remembers it, or that this failed.
 func (l *lookup) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 	host := hostOf(keyID)
-	failures, _ := l.hosts.get(host, l.a.now())
-	if failures >= maxHostFailures {
+	source := sourceOf(ctx)
+	if wait := l.failures.wait(source, host, l.a.now()); wait > 0 {
 		keyLookups.WithLabelValues("refused").Inc()
-		return nil, errors.New("too many keys of this server could not be fetched: try again in five minutes")
+		return nil, &fault.Fault{
+			Kind: fault.RateLimited, Public: "too many keys of this server that your address named could not be fetched", RetryAfter: wait,
+		}
 	}
-	leave, err := l.enter(ctx)
+	leave, err := l.enter(ctx, host)
 	if err != nil {
+		keyLookups.WithLabelValues("refused").Inc()
 		return nil, err
 	}
 	defer leave()
 	found, err := l.fetchKey(ctx, keyID)
 	if err != nil {
 		keyLookups.WithLabelValues("failed").Inc()
-		l.failed.put(keyID, err, l.a.now().Add(failureLife))
-		l.hosts.put(host, failures+1, l.a.now().Add(failureLife))
+		life := failureLife
+		if errors.Is(err, errUnreachable) { // its owner may be right: in doubt the sender comes again
+			life = unreachLife
+			err = &fault.Fault{Kind: fault.Unavailable, Public: "the key could not be fetched: its server does not answer", RetryAfter: life, Cause: err}
+		}
+		l.failed.put(keyID, err, l.a.now().Add(life))
+		l.failures.add(source, host, l.a.now())
 		if isGone(err) {
 			l.markGone(ctx, keyID)
 		}
@@ -40,17 +48,13 @@ func (l *lookup) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 	return found, nil
 }
 
-// enter takes one of the places for fetches that strangers cause. They are fewer than the client's, so that slow
-// servers behind invented senders can never hold up our deliveries.
-func (l *lookup) enter(ctx context.Context) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxPlaceWait)
-	defer cancel()
-	select {
-	case l.places <- struct{}{}:
-		return func() { <-l.places }, nil
-	case <-ctx.Done():
-		return nil, fault.Wrap(fault.Unavailable, "too many unknown senders at once: try again later", ctx.Err())
+// enter takes one of the places for fetches that strangers cause. They are fewer than the client's, so that slow servers
+// behind invented senders can never hold up our deliveries.
+func (l *lookup) enter(ctx context.Context, host string) (leave func(), err error) {
+	if leave, err = l.places.Enter(ctx, sourceOf(ctx), host); err != nil {
+		return nil, comeAgain(maxPlaceWait)
 	}
+	return leave, nil
 }
 
 // settle stores a key's actor for all nodes once something has verified with the key: whoever only claims a key leaves

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/singleflight"
+
+	"inbox/internal/admission"
 )
 
 // result: memory, store, fetched, refused (failed a short time ago), failed
@@ -26,14 +28,14 @@ const (
 
 	keyLife      = 24 * time.Hour
 	failureLife  = 5 * time.Minute // a flood with a dead key id costs one fetch (Fedify CVE-2026-34148)
-	refreshPause = 5 * time.Minute
+	unreachLife  = time.Minute     // of a failure that may be over soon
+	refreshPause = 5 * time.Minute // for one client network
 	knownLife    = 30 * 24 * time.Hour
 
-	// maxHostFailures is how many failing key ids of one host are fetched inside failureLife: the ids are the
-	// sender's to invent.
-	maxHostFailures = 20
+	// maxRefreshes is how often one key is fetched again in refreshPause for all client networks together.
+	maxRefreshes = 10
 
-	maxKeyFetches = 16              // at one time
+	maxKeyFetches = 64              // at one time; fewer of one client network, about one host, and of both together
 	maxPlaceWait  = 5 * time.Second // for one of them
 )
 
@@ -56,19 +58,23 @@ type lookup struct {
 	a         *Adapter
 	keys      *cache[*remoteKey]
 	failed    *cache[error]
-	hosts     *cache[int]
-	refreshed *cache[bool]
+	failures  *failures
+	refreshed *cache[bool] // client network and key id
+	refreshes *tally       // by key id
 	addresses *cache[checkedAddress]
-	checked   *cache[bool]  // actors whose address was checked lately because a delivery waited for it
-	places    chan struct{} // for fetches under way
+	checked   *cache[bool]      // actors whose address was checked lately because a delivery waited for it
+	places    *admission.Places // for fetches under way
 	once      singleflight.Group
 }
 
 func newLookup(a *Adapter) *lookup {
 	return &lookup{
 		a: a, keys: newCache[*remoteKey](maxCachedKeys), failed: newCache[error](maxCachedFailures),
-		hosts: newCache[int](maxCachedHosts), refreshed: newCache[bool](maxCachedFailures),
-		addresses: newCache[checkedAddress](maxCachedKeys), checked: newCache[bool](maxCachedFailures), places: make(chan struct{}, maxKeyFetches),
+		failures: newFailures(), refreshed: newCache[bool](maxCachedFailures), refreshes: newTally(maxRefreshes, refreshPause, maxCachedFailures),
+		addresses: newCache[checkedAddress](maxCachedKeys), checked: newCache[bool](maxCachedFailures), places: admission.NewPlaces(admission.PlacesOptions{
+			Total: maxKeyFetches, PerSource: maxKeyFetches / 16, PerHost: maxKeyFetches / 4, PerPair: maxKeyFetches / 16,
+			Patience: maxPlaceWait, Waiting: 16 * maxKeyFetches,
+		}),
 	}
 }
 
@@ -81,8 +87,9 @@ func (l *lookup) find(ctx context.Context, keyID string) (found *remoteKey, know
 		key   *remoteKey
 		known bool
 	}
-	// The fetch outlives a caller that hangs up: others wait for the same answer.
-	value, err, _ := l.once.Do(keyID, func() (any, error) {
+	// The fetch outlives a caller that hangs up: others of its network wait for the same answer. Those of another network
+	// never do: what is refused to one must not be refused to all.
+	value, err, _ := l.once.Do(sourceOf(ctx).String()+" "+keyID, func() (any, error) {
 		background := context.WithoutCancel(ctx)
 		if found, known, err := l.remembered(keyID); known || err != nil {
 			return result{found, known}, err
@@ -116,28 +123,32 @@ func (l *lookup) remembered(keyID string) (found *remoteKey, known bool, err err
 // errRefreshed says that a key was fetched again a short time ago.
 var errRefreshed = errors.New("the key was fetched again a short time ago")
 
-// refresh fetches a known key again, because a signature does not verify with it: the actor may have a new one. It
-// gives false when there is no newer key, or when that was asked a short time ago. Requests that come together with the
-// new key share one fetch.
-func (l *lookup) refresh(ctx context.Context, keyID string, tried *remoteKey) (*remoteKey, bool) {
-	value, err, _ := l.once.Do("refresh "+keyID, func() (any, error) {
+// refresh fetches a known key again, because a signature does not verify with it: the actor may have a new one. Its error
+// is errRefreshed when the same client network caused that a short time ago. Requests that come together with the new key
+// share one fetch. Who signs wrongly elsewhere does not keep the owner from being asked for.
+func (l *lookup) refresh(ctx context.Context, keyID string, tried *remoteKey) (*remoteKey, error) {
+	mark := sourceOf(ctx).String() + " " + keyID
+	value, err, _ := l.once.Do("refresh "+mark, func() (any, error) {
 		if current, known := l.keys.get(keyID, l.a.now()); known && current != tried {
 			return current, nil
 		}
-		if _, recent := l.refreshed.get(keyID, l.a.now()); recent {
+		if _, recent := l.refreshed.get(mark, l.a.now()); recent {
 			return nil, errRefreshed
 		}
-		l.refreshed.put(keyID, true, l.a.now().Add(refreshPause))
+		if wait := l.refreshes.take(keyID, l.a.now()); wait > 0 {
+			return nil, comeAgain(wait)
+		}
+		l.refreshed.put(mark, true, l.a.now().Add(refreshPause))
 		return l.fetch(context.WithoutCancel(ctx), keyID)
 	})
 	if err != nil {
-		return nil, false
+		return nil, err
 	}
 	found := value.(*remoteKey)
 	if !sameKey(found.key, tried.key) {
 		slog.InfoContext(ctx, "an actor has a new key", "actor", found.actor.ID, "key", keyID)
 	}
-	return found, true
+	return found, nil
 }
 
 // stored reads the key from the shared store while it is fresh.

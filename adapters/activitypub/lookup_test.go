@@ -22,25 +22,29 @@ func TestDeadKeyCostsOneFetch(t *testing.T) {
 	r := newRig(t)
 	r.remote.handle("/users/alice", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	for range 5 {
-		r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusUnauthorized, "could not be fetched")
+		r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusServiceUnavailable, "could not be fetched")
 	}
 	if n := r.remote.count("/users/alice"); n != 1 {
 		t.Errorf("%d fetches in the first minutes, want 1", n)
 	}
-	r.clock.Store(int64(failureLife))
+	r.clock.Store(int64(unreachLife))
 	r.remote.addActor("alice", aliceKey(), nil)
 	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
 }
 
 func TestInventedKeysOfOneHostAreBounded(t *testing.T) {
 	r := newRig(t)
-	for i := range maxHostFailures + 10 {
+	for i := range maxSourceFailures + 10 {
 		d := r.deliver(r.mentionNote("1", "hello"))
 		d.keyID = fmt.Sprintf("%s/invented/%d", r.remote.base, i)
-		r.want(d.sign(), http.StatusUnauthorized, "")
+		want := http.StatusUnauthorized
+		if i >= maxSourceFailures {
+			want = http.StatusTooManyRequests
+		}
+		r.want(d.sign(), want, "")
 	}
-	if n := r.remote.requests.Load(); n != maxHostFailures {
-		t.Errorf("%d fetches, want %d", n, maxHostFailures)
+	if n := r.remote.requests.Load(); n != maxSourceFailures {
+		t.Errorf("%d fetches, want %d", n, maxSourceFailures)
 	}
 }
 
@@ -49,8 +53,8 @@ func TestSlowServersDoNotPileUp(t *testing.T) {
 	r := newRig(t)
 	synctest.Test(t, func(t *testing.T) {
 		l := newLookup(r.adapter)
-		for range maxKeyFetches {
-			if _, err := l.enter(t.Context()); err != nil {
+		for i := range maxKeyFetches {
+			if _, err := l.enter(t.Context(), fmt.Sprint("slow", i, ".example")); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -82,7 +82,7 @@ func (a *Adapter) takeNamed(ctx context.Context, job laterJob, attempt int) erro
 
 // fetchNamed makes the Create whole; nil when its object is by somebody who cannot be taken for its author.
 func (a *Adapter) fetchNamed(ctx context.Context, job laterJob, named namedCreate) (*incoming, error) {
-	leave, err := a.remote.enter(ctx)
+	leave, err := a.remote.enter(ctx, hostOf(named.Object))
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if !known {
 		status = http.StatusInternalServerError
 	}
-	if status >= http.StatusInternalServerError {
+	if status >= http.StatusInternalServerError && failure.RetryAfter == 0 { // with a time it is another server that fails
 		slog.ErrorContext(r.Context(), "activitypub request failed", "path", r.URL.Path, "error", err)
 	}
 	if failure.RetryAfter > 0 && failure.RetryAfter < leastPause {

@@ -89,17 +89,21 @@ func refusalOutcome(err error) string {
 	return "refused"
 }
 
-// take goes through the steps of section 4.1 of the ActivityPub reference in their order: type, size, syntax, the
+// take goes through the steps of section 4.1 of the ActivityPub reference in their order, for clients that were not refused
+// too often: type, size, syntax, the
 // cheap answers, the signature, and only then the activity itself.
 func (a *Adapter) take(w http.ResponseWriter, r *http.Request, agent string) (incoming, string, error) {
 	in := incoming{agent: agent}
+	if err := a.putOff(r); err != nil {
+		return in, "", err
+	}
 	if err := in.read(w, r); err != nil {
 		return in, "", err
 	}
 	if err := a.checkIdentity(&in); err != nil {
 		return in, "", err
 	}
-	if err := a.checkSender(r, &in); err != nil {
+	if err := a.checkSender(&in); err != nil {
 		return in, "", err
 	}
 	if in.aboutSelf("Delete") || in.aboutSelf("Update") {
@@ -142,13 +146,12 @@ func (a *Adapter) once(ctx context.Context, in *incoming) (string, error) {
 	return outcome, nil
 }
 
-// checkSender answers those whom the operator excludes, and those who were refused too often, before anything is fetched
-// for them.
-func (a *Adapter) checkSender(r *http.Request, in *incoming) error {
+// checkSender answers those whom the operator excludes, before anything is fetched for them.
+func (a *Adapter) checkSender(in *incoming) error {
 	if !a.admits(hostOf(in.actor)) || a.options.ActorAllowed != nil && !a.options.ActorAllowed(in.actor) {
 		return errNotAdmitted
 	}
-	return a.putOff(r)
+	return nil
 }
 
 // incoming is one activity with what was proven about it.

@@ -38,6 +38,14 @@ func (t *tally) take(key string, now time.Time) (wait time.Duration) {
 	return 0
 }
 
+// any reports whether something was counted for a key in its window.
+func (t *tally) any(key string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, found := t.counts.get(key, now)
+	return found
+}
+
 // exceeded gives the time until the window of a key ends that reached its limit, else 0. It counts nothing.
 func (t *tally) exceeded(key string, now time.Time) (wait time.Duration) {
 	t.mu.Lock()

@@ -43,7 +43,7 @@ func (a *Adapter) authenticate(r *http.Request, in *incoming) (proven, error) {
 	shown, err := a.checkRequest(r, in)
 	if err == nil {
 		var by proven
-		if by, err = a.verifyRequest(r.Context(), in, shown); err == nil {
+		if by, err = a.verifyRequest(a.sourced(r), in, shown); err == nil {
 			verifications.WithLabelValues(by.scheme, "ok").Inc()
 			return by, nil
 		}
@@ -68,7 +68,7 @@ func (a *Adapter) authenticateReader(r *http.Request, actor string) error {
 	if !sameOrigin(signed.KeyID, actor) {
 		return errForeignKey
 	}
-	_, err = a.verifyWith(r.Context(), signed.KeyID, func(found *remoteKey) error {
+	_, err = a.verifyWith(a.sourced(r), signed.KeyID, func(found *remoteKey) error {
 		if found.actor.ID != actor {
 			return errOtherOwner
 		}
@@ -212,8 +212,11 @@ func (a *Adapter) verifyWith(ctx context.Context, keyID string, verify func(*rem
 	}
 	err = verify(found)
 	if err != nil && known {
-		fresh, ok := a.remote.refresh(ctx, keyID, found)
-		if !ok {
+		fresh, failed := a.remote.refresh(ctx, keyID, found)
+		switch {
+		case fault.Is(failed, fault.Unavailable), fault.Is(failed, fault.RateLimited):
+			return nil, failed // the new key may be right
+		case failed != nil:
 			return nil, err
 		}
 		found, err = fresh, verify(fresh)

@@ -16,7 +16,7 @@ func (v *Verifier) fromIssuer(ctx context.Context, shown Presented, t *token, is
 	if err := v.issued(shown, t, issuer); err != nil {
 		return Claims{}, refused("the token is not valid here: "+err.Error(), err)
 	}
-	key, found, err := v.configured.find(ctx, issuer.Issuer, t.header.Kid)
+	key, found, err := v.configured.find(ctx, shown.Source, issuer.Issuer, t.header.Kid)
 	switch {
 	case err != nil:
 		return Claims{}, fault.Wrap(fault.Unavailable, "the token cannot be checked right now", fmt.Errorf("keys of %s: %w", issuer.Issuer, err))

@@ -8,12 +8,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/lestrrat-go/jwx/v3/jwk"
+
+	"inbox/internal/admission"
+	"inbox/internal/fault"
 )
 
 const (
@@ -24,9 +28,12 @@ const (
 	keepKeys    = 10 * time.Minute
 	keepFailure = 30 * time.Second
 	fetchLimit  = 10 * time.Second
-	maxFetches  = 16 // at once, of all sets of one kind
+	maxFetches  = 64              // at once, of all sets of one kind; fewer of one client network
+	maxPatience = 5 * time.Second // until one of them may begin
+	maxLooks    = 10              // in RefreshPause for keys that one issuer does not list, of all client networks
 
-	// RefreshPause is the time in which a key that an issuer does not list causes one look at its keys at most.
+	// RefreshPause is the time in which keys that an issuer does not list cause one look at its keys at most, for each
+	// client network.
 	RefreshPause = time.Minute
 )
 
@@ -124,7 +131,7 @@ type keySets struct {
 	now   func() time.Time
 	fetch func(ctx context.Context, issuer string) (map[string]publicKey, error)
 	most  int
-	slots chan struct{}
+	slots *admission.Places
 
 	mu   sync.Mutex
 	sets map[string]*keySet
@@ -132,11 +139,11 @@ type keySets struct {
 
 // keySet is guarded by keySets.mu.
 type keySet struct {
-	keys      map[string]publicKey // with err: the last outcome
-	err       error
-	expires   time.Time
-	refreshed time.Time // last look for a key that was not there
-	flight    *flight
+	keys    map[string]publicKey // with err: the last outcome
+	err     error
+	expires time.Time
+	looks   map[string]time.Time // last look for a key that was not there, by client network; at most maxLooks
+	flight  *flight
 }
 
 type flight struct {
@@ -146,34 +153,79 @@ type flight struct {
 }
 
 func newKeySets(now func() time.Time, fetch func(context.Context, string) (map[string]publicKey, error), most int) *keySets {
-	return &keySets{now: now, fetch: fetch, most: most, slots: make(chan struct{}, maxFetches), sets: map[string]*keySet{}}
+	return &keySets{now: now, fetch: fetch, most: most, sets: map[string]*keySet{}, slots: admission.NewPlaces(admission.PlacesOptions{
+		Total: maxFetches, PerSource: maxFetches / 16, PerHost: maxFetches / 16, PerPair: 1, Patience: maxPatience, Waiting: 16 * maxFetches,
+	})}
 }
 
-var errBusy = errors.New("too many keys are being fetched")
-
-// find gives a key by its kid; one that is not listed causes one look in RefreshPause.
-func (s *keySets) find(ctx context.Context, issuer, kid string) (publicKey, bool, error) {
-	s.mu.Lock()
-	set, now := s.entry(issuer), s.now()
-	if now.Before(set.expires) {
-		key, found := set.keys[kid]
-		if found || set.err != nil || set.flight == nil && now.Before(set.refreshed.Add(RefreshPause)) {
-			defer s.mu.Unlock()
-			return key, found, set.err
+// find gives a key by its kid; one that is not listed causes one look in RefreshPause for the client network that asks. What
+// other networks do is never held against it: where they took all places or looks, the error is Unavailable.
+func (s *keySets) find(ctx context.Context, source admission.Source, issuer, kid string) (publicKey, bool, error) {
+	key, found, flight, err := s.look(source, issuer, kid)
+	if flight == nil {
+		return key, found, err
+	}
+	if flight == missing {
+		leave, err := s.slots.Enter(ctx, source, issuer)
+		if err != nil {
+			return publicKey{}, false, comeAgain(err, maxPatience)
 		}
-		if set.flight == nil {
-			set.refreshed = now
+		if flight = s.fly(ctx, source, issuer, leave); flight == nil {
+			return s.find(ctx, source, issuer, kid) // it came while we waited
 		}
 	}
-	flight := s.fly(ctx, issuer, set)
-	s.mu.Unlock()
 	select {
 	case <-flight.done:
 	case <-ctx.Done():
 		return publicKey{}, false, ctx.Err()
 	}
-	key, found := flight.keys[kid]
+	key, found = flight.keys[kid]
 	return key, found, flight.err
+}
+
+// missing stands for a fetch that has to begin.
+var missing = new(flight)
+
+// look answers from memory; otherwise it gives the fetch to wait for.
+func (s *keySets) look(source admission.Source, issuer, kid string) (publicKey, bool, *flight, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set, now := s.entry(issuer), s.now()
+	if now.Before(set.expires) {
+		key, found := set.keys[kid]
+		if found || set.err != nil {
+			return key, found, nil, set.err
+		}
+		if set.flight == nil {
+			looked, full := set.looked(source.String(), now)
+			switch {
+			case looked:
+				return publicKey{}, false, nil, nil
+			case full:
+				return publicKey{}, false, nil, comeAgain(admission.ErrFull, RefreshPause)
+			}
+		}
+	}
+	if set.flight != nil {
+		return publicKey{}, false, set.flight, nil
+	}
+	return publicKey{}, false, missing, nil
+}
+
+// looked reports whether a network caused a look within RefreshPause, or whether all networks together caused too many.
+func (s *keySet) looked(source string, now time.Time) (looked, full bool) {
+	for other, at := range s.looks {
+		if !now.Before(at.Add(RefreshPause)) {
+			delete(s.looks, other)
+		}
+	}
+	_, looked = s.looks[source]
+	return looked, len(s.looks) >= maxLooks
+}
+
+// comeAgain answers a caller who may be right, and whose key cannot be had just now.
+func comeAgain(cause error, after time.Duration) error {
+	return &fault.Fault{Kind: fault.Unavailable, Public: "the token cannot be checked right now", RetryAfter: after, Cause: fmt.Errorf("%w: %w", ErrLater, cause)}
 }
 
 // entry gives the room of an issuer; the one whose keys end first makes way. The lock is held.
@@ -196,29 +248,36 @@ func (s *keySets) entry(issuer string) *keySet {
 	return set
 }
 
-// fly joins the fetch on its way or starts one. The lock is held.
-func (s *keySets) fly(ctx context.Context, issuer string, set *keySet) *flight {
+// fly joins the fetch on its way or starts one in the caller's place; nil = the keys came meanwhile.
+func (s *keySets) fly(ctx context.Context, source admission.Source, issuer string, leave func()) *flight {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set, now := s.entry(issuer), s.now()
 	if set.flight != nil {
+		leave()
 		return set.flight
 	}
-	f := &flight{done: make(chan struct{})}
-	select {
-	case s.slots <- struct{}{}:
-	default:
-		f.err = errBusy
-		close(f.done)
-		return f
+	if now.Before(set.expires) {
+		if looked, _ := set.looked(source.String(), now); looked || set.err != nil {
+			leave()
+			return nil
+		}
+		if set.looks == nil {
+			set.looks = map[string]time.Time{}
+		}
+		set.looks[source.String()] = now
 	}
+	f := &flight{done: make(chan struct{})}
 	set.flight = f
-	go s.run(context.WithoutCancel(ctx), issuer, set, f)
+	go s.run(context.WithoutCancel(ctx), issuer, set, f, leave)
 	return f
 }
 
-func (s *keySets) run(ctx context.Context, issuer string, set *keySet, f *flight) {
+func (s *keySets) run(ctx context.Context, issuer string, set *keySet, f *flight, leave func()) {
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
 	f.keys, f.err = s.fetch(ctx, issuer)
-	<-s.slots
+	leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set.flight = nil
@@ -227,9 +286,18 @@ func (s *keySets) run(ctx context.Context, issuer string, set *keySet, f *flight
 	case f.err == nil:
 		set.keys, set.err, set.expires = f.keys, nil, now.Add(keepKeys)
 	case set.keys == nil || !now.Before(set.expires):
+		if doubtful(f.err) {
+			f.err = comeAgain(f.err, keepFailure)
+		}
 		set.keys, set.err, set.expires = nil, f.err, now.Add(keepFailure)
 	default: // a look that failed does not take away what is known
 		f.keys, f.err = set.keys, nil
 	}
 	close(f.done)
+}
+
+// doubtful reports whether the keys may be there although they could not be had: their server did not answer, or not now.
+func doubtful(err error) bool {
+	slow, is := errors.AsType[net.Error](err)
+	return is && slow.Timeout() || errors.Is(err, context.DeadlineExceeded) || fault.Is(err, fault.Unavailable)
 }

@@ -14,6 +14,7 @@ import (
 	"crypto/ed25519"
 
 	"inbox/identity"
+	"inbox/internal/fault"
 )
 
 // assertionType is the typ of our assertions; those of others may also say JWT or nothing.
@@ -29,8 +30,10 @@ func (v *Verifier) fromPeer(ctx context.Context, shown Presented, t *token) (Cla
 	if !shown.Peer(address) {
 		return Claims{}, refused("the token is not valid here: its issuer is not trusted", nil)
 	}
-	key, found, err := v.peers.find(ctx, source, t.header.Kid)
+	key, found, err := v.peers.find(ctx, shown.Source, source, t.header.Kid)
 	switch {
+	case fault.Is(err, fault.Unavailable):
+		return Claims{}, err
 	case err != nil:
 		return Claims{}, refused("the token is not valid here: the keys of its issuer cannot be had", fmt.Errorf("keys of %s: %w", source, err))
 	case !found:

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/identity"
+	"inbox/internal/admission"
 	"inbox/internal/fault"
 )
 
@@ -75,12 +76,13 @@ type Options struct {
 
 // Presented is what a caller shows with one request.
 type Presented struct {
-	Scheme    string   // of the Authorization header: Bearer or DPoP, in any case
-	Token     string   // behind it
-	Proofs    []string // values of the DPoP header
-	Method    string   // of the request: POST
-	URL       string   // of the request as the caller sees it, without query
-	Audiences []string // names of the agent that the request is for, any of which aud may hold
+	Scheme    string           // of the Authorization header: Bearer or DPoP, in any case
+	Token     string           // behind it
+	Proofs    []string         // values of the DPoP header
+	Method    string           // of the request: POST
+	URL       string           // of the request as the caller sees it, without query
+	Source    admission.Source // networks of the caller: what is fetched for it counts for them
+	Audiences []string         // names of the agent that the request is for, any of which aud may hold
 	// Peer says whether a peer's assertion is worth fetching its key; it is asked with the address that the assertion
 	// claims before anything is fetched. nil = no peers.
 	Peer func(address identity.Address) bool
@@ -106,6 +108,10 @@ type Claims struct {
 var (
 	ErrToken = errors.New("invalid_token")      // RFC 6750, section 3.1
 	ErrProof = errors.New("invalid_dpop_proof") // RFC 9449, section 7.1
+
+	// ErrLater is wrapped by an Unavailable of a token whose keys cannot be had just now: its server does not answer, or too
+	// much is being fetched for others.
+	ErrLater = errors.New("the keys cannot be had just now")
 )
 
 func refused(public string, detail error) error {
