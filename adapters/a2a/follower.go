@@ -23,6 +23,7 @@ type follower struct {
 	call  *call
 	task  *task
 	yield func(a2a.Event, error) bool
+	ends  <-chan struct{} // closed when the server stops
 
 	untilInput bool          // the stream ends with a question to its owner; a subscription goes on
 	state      a2a.TaskState // as the reader knows it
@@ -38,7 +39,7 @@ type follower struct {
 func (h *handler) follower(ctx context.Context, c *call, t *task, yield func(a2a.Event, error) bool) *follower {
 	streams.Inc()
 	serving, stop := whileServing(ctx)
-	return &follower{handler: h, ctx: serving, stop: stop, call: c, task: t, yield: yield}
+	return &follower{handler: h, ctx: serving, stop: stop, call: c, task: t, yield: yield, ends: stoppingOf(ctx)}
 }
 
 func (f *follower) close() {
@@ -54,12 +55,35 @@ func (f *follower) emit(event a2a.Event) bool {
 	return !f.stopped
 }
 
-// fail tells the reader that the stream breaks. When the reader left or the server stops there is nothing to tell:
-// the stream ends without a final status, and the client subscribes again.
+// fail tells the reader that the stream breaks. When the reader left there is nothing to tell.
 func (f *follower) fail(err error) bool {
-	if !f.stopped && f.ctx.Err() == nil {
+	if f.ctx.Err() != nil {
+		return f.leave()
+	}
+	if !f.stopped {
 		f.yield(nil, f.handler.fail(f.call, err))
 	}
+	f.stopped = true
+	return false
+}
+
+// leave ends the stream before its task. When the server stops, the last event repeats the state, which is not final, and
+// says how to go on: with SubscribeToTask, here or at another node. Clients that do not read it find the same out from a stream
+// that ends without a final state.
+func (f *follower) leave() bool {
+	select {
+	case <-f.ends:
+	default:
+		f.stopped = true
+	}
+	if f.stopped {
+		return false
+	}
+	info, now := f.task.info(), time.Now().UTC()
+	f.emit(&a2a.TaskStatusUpdateEvent{
+		TaskID: info.TaskID, ContextID: info.ContextID, Status: a2a.TaskStatus{State: f.state, Timestamp: &now},
+		Metadata: map[string]any{mentionableKey: map[string]any{"stream_ended": "server_stopping", "resume_with": "SubscribeToTask"}},
+	})
 	f.stopped = true
 	return false
 }
@@ -253,7 +277,7 @@ func (f *follower) result(artifact *a2a.Artifact) bool {
 func (f *follower) next() bool {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		if !f.superseded && !sleep(f.ctx, pause) {
-			return false
+			return f.leave()
 		}
 		t, err := f.load(f.ctx, f.call.owner, f.task.id())
 		if err != nil {

@@ -13,7 +13,8 @@ import (
 )
 
 // stream gives the growing answer of a run as server-sent events: accepted, then text as it grows (restarted = what was
-// sent is void), and in the end done with the whole run. The ids of the events are those of the timeline: who was cut off
+// sent is void), and in the end done with the whole run, or
+// resume with the place to go on from when the server stops before. The ids of the events are those of the timeline: who was cut off
 // goes on behind one of them with Last-Event-ID at /v1/runs/{run}/events.
 func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, turn exchange.TurnRecord, after int64) error {
 	ctx, stop := whileServing(r.Context())
@@ -26,10 +27,15 @@ func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, turn exchange.T
 	if after == 0 && !out.Write(event("accepted", "", first)) {
 		return nil
 	}
+	last := after
 	for one, err := range a.options.Runs.Follow(ctx, turn.ID, after) {
 		if err != nil {
-			return nil // the reader or the server is gone: the reader comes again
+			if r.Context().Err() == nil { // the server stops: the reader goes on here or at another node
+				out.Write(event("resume", "", map[string]any{"run_id": first["run_id"], "after": last, "reason": "stream_cut"}))
+			}
+			return nil
 		}
+		last = one.Seq
 		if !a.pass(out, one) {
 			return nil
 		}
@@ -37,11 +43,11 @@ func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, turn exchange.T
 			break
 		}
 	}
-	last, err := a.options.Runs.Wait(ctx, turn.ID)
+	settled, err := a.options.Runs.Wait(ctx, turn.ID)
 	if err != nil {
 		return nil
 	}
-	out.Write(event("done", "", runOf(last, a.options.Present)))
+	out.Write(event("done", "", runOf(settled, a.options.Present)))
 	return nil
 }
 

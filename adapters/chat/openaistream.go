@@ -150,7 +150,7 @@ func (f *completionFrames) finish(found run, steps []exchange.Event, reason stri
 }
 
 // broken tells a reader that is still there that the server has to stop: without it the answer would look whole.
-func (f *completionFrames) broken() []event {
+func (f *completionFrames) broken(run, string) []event {
 	return []event{{data: OpenAIErrorBody{OpenAIErrorDetail{
 		Message: "The stream was cut off on the side of the server. The run goes on.", Type: "server_error", Code: "stream_cut",
 	}}}}

@@ -54,6 +54,17 @@ type ChatStart struct {
 	EventID string `json:"event_id"` // for Last-Event-ID: everything after the begin
 }
 
+// ChatResume is the last event of a stream that the server ended before its run, because it stops or cannot read on. The run
+// goes on.
+type ChatResume struct {
+	Session string `json:"session"`
+	RunID   string `json:"run_id"`
+	EventID string `json:"event_id"` // for Last-Event-ID, here or at another node
+	Reason  string `json:"reason"`   // stream_cut
+}
+
+const streamCut = "stream_cut"
+
 // ChatText is an event with more of the answer's text.
 type ChatText struct {
 	Text string `json:"text"`
@@ -167,6 +178,11 @@ func (restFrames) delta(_ run, delta chat.Delta) []event {
 
 func (f restFrames) end(found run, _ []exchange.Event) []event {
 	return []event{{"reply", f.adapter.shown(found)}}
+}
+
+// broken tells where to go on.
+func (restFrames) broken(found run, last string) []event {
+	return []event{{"resume", ChatResume{found.route.Session, found.route.Run, last, streamCut}}}
 }
 
 // ChatMessage is one message of a session.

@@ -28,3 +28,13 @@ func (f *rpcFrames) end(found run, _ []exchange.Event) []event {
 	}
 	return append(list, event{data: f.adapter.lastFrame(f.id, found)})
 }
+
+// methodResume is the notification that ends a stream before its run.
+const methodResume = "message/resume"
+
+// broken tells where to go on: the same request with Last-Event-ID, here or at another node.
+func (f *rpcFrames) broken(found run, last string) []event {
+	return []event{{data: map[string]any{"jsonrpc": "2.0", "method": methodResume, "params": ChatResume{
+		Session: found.route.Session, RunID: found.route.Run, EventID: last, Reason: streamCut,
+	}}}}
+}

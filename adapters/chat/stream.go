@@ -37,7 +37,10 @@ type choosing interface {
 }
 
 // breaking are frames that tell a reader that the server cuts its stream off.
-type breaking interface{ broken() []event }
+// Last is the id of the last event that the reader has.
+type breaking interface {
+	broken(found run, last string) []event
+}
 
 // event is one server-sent event.
 type event struct {
@@ -54,14 +57,14 @@ func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, found run, form
 	defer stop()
 	out := openEvents(ctx, w, a.options, stop)
 	defer out.out.Close()
-	f := follower{adapter: a, out: out, form: form, found: found}
+	f := follower{adapter: a, out: out, form: form, found: found, last: eventID(found.turn.ID, max(found.after, found.from))}
 	out.write("", form.begin(found)...)
 	err := f.follow(ctx)
 	if err != nil && ctx.Err() == nil {
 		a.log.ErrorContext(ctx, "a chat stream broke", "turn", found.turn.ID, "error", err)
 	}
 	if told, is := form.(breaking); is && err != nil && r.Context().Err() == nil {
-		out.write("", told.broken()...)
+		out.write("", told.broken(found, f.last)...)
 	}
 	return nil
 }
@@ -74,6 +77,7 @@ type follower struct {
 	found    run
 	progress progress
 	steps    []exchange.Event // what the agent did, for the usage at the end
+	last     string           // id of the last event that was written
 }
 
 func (f *follower) follow(ctx context.Context) error {
@@ -117,7 +121,8 @@ func (f *follower) deltas(one exchange.Event, deltas []chat.Delta) bool {
 	for _, delta := range deltas {
 		list = append(list, f.form.delta(f.found, delta)...)
 	}
-	return len(list) == 0 || f.out.write(eventID(one.TurnID, one.Seq), list...)
+	f.last = eventID(one.TurnID, one.Seq)
+	return len(list) == 0 || f.out.write(f.last, list...)
 }
 
 // settled ends the stream of a turn that ended, or that waits for somebody.

@@ -207,6 +207,12 @@ func (c *peerConn) beginTransfer() {
 	c.deadline, c.begun, c.taken = now.Add(transferTimeout), now, 0
 }
 
+func (c *peerConn) isEnding() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ending
+}
+
 func (c *peerConn) endWhenIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

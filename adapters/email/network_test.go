@@ -155,6 +155,22 @@ func TestRefusalsAreSlow(t *testing.T) {
 	}
 }
 
+// TestIdleSessionsHearOfAStop: they heard that they were idle for too long.
+func TestIdleSessionsHearOfAStop(t *testing.T) {
+	s := start(t, nil)
+	idle, busy := s.greet(), s.greet()
+	busy.say("MAIL FROM:<a@plain.test>", "250")
+	s.adapter.listener.drain()
+	if got := idle.reply(); !strings.HasPrefix(got, "421 4.3.2 ") || !strings.Contains(got, "shutting down") {
+		t.Errorf("an idle session hears %q", got)
+	}
+	busy.say("RCPT TO:<echo@inbox.test>", "250") // its mail may end
+	busy.say("RSET", "250")
+	if got := busy.reply(); !strings.HasPrefix(got, "421 4.3.2 ") {
+		t.Errorf("after its mail a session hears %q", got)
+	}
+}
+
 // TestTricklingPeersAreCut measures in a clock of its own: a byte every two minutes is within every other deadline.
 func TestTricklingPeersAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -42,6 +42,9 @@ var corrected = map[string]string{
 	"523 5.7.10 TLS is required\r\n":                         "502 5.5.1 There is no login here; mail for this domain needs none\r\n",
 }
 
+// libraryIdle is what the library says when no command came in time, which is also how a session ends when the server stops.
+const libraryIdle = "421 4.4.2 Idle timeout, bye bye\r\n"
+
 // answerLine writes one line of the library's answers, made right where the library is not.
 func (c *peerConn) answerLine(p []byte) (int, error) {
 	line := string(p)
@@ -52,6 +55,8 @@ func (c *peerConn) answerLine(p []byte) (int, error) {
 		line = right
 	}
 	switch {
+	case line == libraryIdle && c.isEnding():
+		line = "421 4.3.2 " + c.listener.hostname + " is shutting down, please try again\r\n"
 	case strings.HasPrefix(line, helloAnswer):
 		c.greetedAnew()
 		line = c.hello("250-", line[len(helloAnswer):])

@@ -163,7 +163,8 @@ func (t *stream) run(bell <-chan struct{}) {
 		select {
 		case <-bell:
 		case <-ticker.C:
-		case <-httpserver.Stopping(t.r.Context()):
+		case <-httpserver.Stopping(t.r.Context()): // the program connects again, here or at another node
+			t.send([]byte("event: stopping\nretry: 1000\ndata: {\"reason\":\"server_stopping\"}\n\n"))
 			return
 		case <-t.r.Context().Done():
 			return

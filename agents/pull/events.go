@@ -59,11 +59,16 @@ type turnStream struct {
 	open    map[string]bool // runs that this stream gave out
 }
 
+// stoppingEvent is the last one when the server stops: the program connects again, here or at another node. Turns that it
+// holds stay its own.
+const stoppingEvent = "event: stopping\nretry: 1000\ndata: {\"reason\":\"server_stopping\"}\n\n"
+
 // run ends when the program, its token or the server goes away.
 func (t *turnStream) run() {
 	if !t.comment() {
 		return
 	}
+	defer t.sayStopping()
 	for {
 		ctx, cancel := context.WithTimeout(t.r.Context(), keepAlive)
 		goOn := t.next(ctx)
@@ -130,6 +135,14 @@ func (t *turnStream) alive() bool {
 		return false
 	default:
 		return t.r.Context().Err() == nil
+	}
+}
+
+func (t *turnStream) sayStopping() {
+	select {
+	case <-httpserver.Stopping(t.r.Context()):
+		_ = send(t.w, []byte(stoppingEvent)) // the program may be gone
+	default:
 	}
 }
 
