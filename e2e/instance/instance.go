@@ -136,6 +136,15 @@ func (i *Instance) Stop(ctx context.Context) (int, error) {
 	return i.end(ctx, syscall.SIGTERM)
 }
 
+// Signal sends a signal and waits for nothing.
+func (i *Instance) Signal(signal syscall.Signal) error {
+	process := i.running()
+	if process == nil {
+		return ErrNotRunning
+	}
+	return process.command.Process.Signal(signal)
+}
+
 // Kill ends the server at once (SIGKILL).
 func (i *Instance) Kill() error {
 	_, err := i.end(context.Background(), syscall.SIGKILL)

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -25,6 +26,7 @@ type Settings struct {
 	Smarthost string // smtp://host:port; empty = mail is captured
 	MXPort    int    // mail goes to the recipients' servers, on this port; 0 = it does not
 	Lease     string // a duration; empty = the default
+	Drain     string // a duration; empty = none
 	Mode      string // federation.mode; empty = the default
 	Strict    bool   // as in production: federation.allow_private is off, and public_url is https with Domain
 	Agents    string // TOML tables; empty = one echo agent
@@ -105,6 +107,7 @@ func (s *Settings) file(data string) string {
 		line("public_url = %q", s.scheme()+"://"+s.public())
 	}
 	line("data_dir = %q", data)
+	line("drain = %q", cmp.Or(s.Drain, "0s"))
 	if s.Domain != "" {
 		line("domain = %q", s.Domain)
 	}
