@@ -81,7 +81,7 @@ func TestStreamsSayWhereToGoOn(t *testing.T) {
 			[]string{"event: resume", `"event_id":"`, `"reason":"stream_cut"`}},
 		"OpenAI": {lines(t, "POST", s.URL()+"/v1/chat/completions", token, "text/event-stream", `{"model":"memory","stream":true,"messages":[{"role":"user","content":"hi"}]}`),
 			[]string{`"code":"stream_cut"`}},
-		"pull": {lines(t, "GET", s.URL()+"/pull/hidden/events", puller, "text/event-stream", ""),
+		"pull": {lines(t, "GET", s.URL()+"/v1/pull/hidden/events", puller, "text/event-stream", ""),
 			[]string{"event: stopping", `"reason":"server_stopping"`}},
 	}
 	agent.wait(t, 3)

@@ -133,6 +133,9 @@ func (a *Adapter) events(w http.ResponseWriter, r *http.Request, c caller) error
 		case <-bell:
 		case <-look.C:
 		case <-ctx.Done():
+			if r.Context().Err() == nil { // the server stops: what is not acknowledged comes again, here or at another node
+				out.Write(event("stopping", "", map[string]any{"reason": "server_stopping"}))
+			}
 			return nil
 		}
 	}

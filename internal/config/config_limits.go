@@ -48,7 +48,7 @@ type Limits struct {
 	FreeDisk Size `toml:"free_disk" default:"a twentieth of the disk, at most 1GiB"`
 	// Requests over HTTP and gRPC, each, from one address (of IPv6: one /64) that this node answers; above it they hear 429. Where there is
 	// such a limit, an address with 300 refused fediverse deliveries (forged, malformed) in five minutes is put off, too.
-	// Private addresses are not counted: they are a proxy's.
+	// Those of `http.inside` are not counted.
 	HTTP []string `toml:"http" default:"[\"3000/1m\"]; none with federation.allow_private"`
 	// Messages of one program to one agent in one thread within `bot_window` that are answered.
 	BotTurns int `toml:"bot_turns"`
