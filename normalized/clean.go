@@ -15,6 +15,9 @@ import (
 func (m *Message) Clean() {
 	m.Sender.clean()
 	m.Parts = cleanParts(m.Parts)
+	if m.Surface != nil {
+		m.Surface = m.Surface.clean()
+	}
 }
 
 // Clean does for an agent's answer what Message.Clean does for a message.

@@ -244,6 +244,7 @@ func drawMessage(t *rapid.T) Message {
 		RecipientCapabilities: drawCapabilities(t),
 		ReceivedVia:           rapid.SampledFrom([]string{ViaActivityPub, ViaA2A, ViaEmail}).Draw(t, "via"),
 		ReceivedAt:            drawTime(t), Raw: Raw{Ref: "sha256:" + strings.Repeat("ab", 32), MediaType: "message/rfc822"},
+		Surface: maybe(t, pointer(drawSurface)),
 		unknown: drawUnknown(t),
 	}
 	m.Parts[0].unknown = drawUnknown(t)
@@ -258,6 +259,17 @@ func drawMessage(t *rapid.T) Message {
 		m.ReceivedTrace = &trace
 	}
 	return m
+}
+
+func drawSurface(t *rapid.T) Surface {
+	recipient := func(t *rapid.T) SurfaceRecipient {
+		return SurfaceRecipient{Address: drawAddress(t), Name: maybe(t, of(nameText))}
+	}
+	return Surface{
+		Channel: wordText.Draw(t, "channel"), Subject: maybe(t, of(anyText)), Date: maybe(t, pointer(drawTime)), Tag: maybe(t, of(wordText)),
+		To: several(t, 0, 3, recipient), Cc: several(t, 0, 3, recipient), Omitted: maybe(t, of(rapid.IntRange(0, 500))),
+		ListID: maybe(t, of(wordText)), Language: maybe(t, of(rapid.Just("de-AT"))), unknown: drawUnknown(t),
+	}
 }
 
 func drawDispatch(t *rapid.T) Dispatch {

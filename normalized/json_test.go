@@ -107,10 +107,15 @@ func TestWriterAgreesWithTags(t *testing.T) {
 		m.unknown = nil
 		plain := plainMessage{m.ID, m.ThreadID, m.InReplyTo, m.Sender, m.Recipient, m.Parts, m.History, m.RecipientCapabilities}
 		whole := encoded(t, m.AppendJSON)
-		sameValue(t, cutAfter(t, whole, "received_via", "received_at", "raw", "policy_resolution", "received_trace"), plain)
+		sameValue(t, cutAfter(t, whole, "received_via", "received_at", "raw", "policy_resolution", "received_trace", "surface"), plain)
 		r := drawResponse(t, &m)
 		r.unknown = nil
 		sameValue(t, encoded(t, r.AppendJSON), tagged(r))
+		surface := drawSurface(t)
+		surface.unknown = nil
+		w := newWriter(nil)
+		w.surface(&surface)
+		sameValue(t, w.buf, surface)
 	})
 }
 
@@ -199,7 +204,7 @@ func TestNullIsAbsent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMessage(t)
 		body := encoded(t, m.AppendJSON)
-		for _, key := range []string{"in_reply_to", "history", "policy_resolution", "received_trace"} {
+		for _, key := range []string{"in_reply_to", "history", "policy_resolution", "received_trace", "surface"} {
 			var object map[string]json.RawMessage
 			if err := json.Unmarshal(body, &object); err != nil {
 				t.Fatal(err)

@@ -32,6 +32,7 @@ type Message struct {
 	Raw                   Raw                    `json:"raw"`
 	PolicyResolution      *policypart.Resolution `json:"policy_resolution,omitempty"`
 	ReceivedTrace         *Response              `json:"received_trace,omitempty"`
+	Surface               *Surface               `json:"surface,omitempty"`
 
 	unknown members // keys of a newer contract, kept in stored and forwarded documents
 }

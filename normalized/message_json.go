@@ -54,6 +54,10 @@ func (w *writer) message(m *Message) {
 		w.name("received_trace")
 		w.response(m.ReceivedTrace)
 	}
+	if m.Surface != nil {
+		w.name("surface")
+		w.surface(m.Surface)
+	}
 	w.unknown(m.unknown)
 	w.close('}')
 }
@@ -90,6 +94,8 @@ func (r *reader) message(m *Message) {
 			m.PolicyResolution = optional(r, func(p *policypart.Resolution) { r.standard(p) })
 		case "received_trace":
 			m.ReceivedTrace = optional(r, r.response)
+		case "surface":
+			m.Surface = optional(r, r.surface)
 		default:
 			m.unknown.keep(r)
 		}

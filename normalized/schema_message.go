@@ -19,6 +19,7 @@ func messageSchema() schema {
 		}),
 		"policy_resolution": ref("policy-part.json#/$defs/resolution"),
 		"received_trace":    ref("response.json#/$defs/trace"),
+		"surface":           ref("#/$defs/surface"),
 	})
 	s["title"] = "Message to one agent"
 	s["$defs"] = schema{
@@ -27,6 +28,7 @@ func messageSchema() schema {
 		"profile":                profileSchema(),
 		"turn":                   turnSchema(),
 		"recipient_capabilities": capabilitiesSchema(),
+		"surface":                surfaceSchema(),
 	}
 	return s
 }

@@ -45,6 +45,9 @@ func (c *checker) message(m *Message) {
 	if m.ReceivedTrace != nil {
 		c.trace(m.ReceivedTrace)
 	}
+	if m.Surface != nil {
+		c.surface(m.Surface)
+	}
 	c.documentSize(m.AppendJSON, m.texts(), inlineBytes(m.Parts))
 }
 

@@ -30,6 +30,9 @@ func (m *Message) texts() int {
 	for _, mime := range slices.Concat(m.RecipientCapabilities.TextMIMEs, m.RecipientCapabilities.MentionRelay.Fields) {
 		total += len(mime)
 	}
+	if m.Surface != nil {
+		total += MaxSurfaceBytes // at most; it has a bound of its own
+	}
 	return total + m.unknown.size()
 }
 
