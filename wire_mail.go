@@ -136,6 +136,7 @@ func (s *Server) mailDelivery(options *email.Options) {
 	options.ThreadTags = s.config.Mail.ThreadTags
 	options.FileLink = s.activitypub.MediaURL
 	options.AnswersLists, options.Closed = s.answersLists, s.closed.Closed
+	options.ReplyTo, options.RepliesToAll = s.followsReplyTo, s.repliesToAll
 	options.Policies = stsFetcher{s.client, s.config.Mail.MTASTSPort}
 	options.Deliveries = mailReports{s.store, s.delivery, s}
 	options.Suppressions = s.store
@@ -150,6 +151,26 @@ func (s *Server) answersLists(agent string) bool {
 		}
 	}
 	return s.config.Mail.AnswerLists
+}
+
+// followsReplyTo returns how far an agent follows a Reply-To.
+func (s *Server) followsReplyTo(agent string) string {
+	for i := range s.config.Agents {
+		if own := s.config.Agents[i].ReplyTo; own != "" && strings.EqualFold(s.config.Agents[i].Name, agent) {
+			return own
+		}
+	}
+	return s.config.Mail.ReplyTo
+}
+
+// repliesToAll reports whether an agent's mails go to all of To and Cc.
+func (s *Server) repliesToAll(agent string) bool {
+	for i := range s.config.Agents {
+		if own := s.config.Agents[i].ReplyAll; own != nil && strings.EqualFold(s.config.Agents[i].Name, agent) {
+			return *own
+		}
+	}
+	return s.config.Mail.ReplyAll
 }
 
 func (s *Server) mailRoutes() []httpserver.Route {

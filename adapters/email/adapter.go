@@ -154,6 +154,11 @@ type Options struct {
 	// in To; the list itself never hears of it. Default: no agent does.
 	AnswersLists func(agent string) bool
 
+	// ReplyTo reports for an agent how far a Reply-To is followed, one of the ReplyTo constants. Default: ReplyToOrganization.
+	ReplyTo func(agent string) string
+	// RepliesToAll reports whether answers of an agent go to all of To and Cc to whom they may. Default: no agent's do.
+	RepliesToAll func(agent string) bool
+
 	// FileLink gives an address where a file that is too large for a mail can be had; empty = nowhere. Optional.
 	FileLink   func(reply exchange.Reply, part normalized.Part) string
 	QuoteLines int // of the question that an answer repeats, at most 30; 0 = none

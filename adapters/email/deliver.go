@@ -19,7 +19,8 @@ var metricDelivered = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_email_delivered_total", Help: "Attempts to send a reply by result."},
 	[]string{"result"}) // delivered, retry, gave_up
 
-const maxExtraRecipients = 20
+// maxExtraRecipients bounds whom one answer reaches beside its asker: as many as one mail may have here.
+const maxExtraRecipients = maxRecipients
 
 // destination is the adapter's note about one domain of a reply.
 type destination struct {
@@ -117,7 +118,7 @@ func (a *Adapter) replyID(reply exchange.Reply) string { return reply.ID + "@" +
 // audience answers the sender, and others only where that is safe: named by the agent, part of the conversation
 // (or allowed by the operator), never at our own domain, never for unverified mail or a policy answer, which
 // carries secrets for the asker alone. Those go elsewhere than to the proven address only where its own signature says
-// so: a Reply-To of the same organization may be anybody at a large provider.
+// so: a Reply-To of the same organization may be anybody at a large provider. An answer to all goes to To and Cc as well.
 func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
 	demand := hasPolicy(reply.Response)
 	asker := notes.From
@@ -130,6 +131,7 @@ func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
 	add := func(list []mailbox, addresses []string) []mailbox {
 		for _, text := range addresses {
 			box, err := parseMailbox(strings.TrimPrefix(strings.TrimPrefix(text, "mailto:"), "@"))
+			box.Name = notes.nameOf(box)
 			switch {
 			case err == nil && seen[box.key()]:
 			case err == nil && slices.Contains(notes.Lists, box.key()):
@@ -145,7 +147,28 @@ func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
 	}
 	people.to = add(people.to, reply.Response.To)
 	people.cc = add(people.cc, reply.Response.Cc)
+	if notes.ReplyAll && !private {
+		people.cc = add(people.cc, writtenAddresses(slices.Concat(notes.To, notes.Cc)))
+	}
 	return people
+}
+
+func writtenAddresses(boxes []mailbox) []string {
+	addresses := make([]string, 0, len(boxes))
+	for _, box := range boxes {
+		addresses = append(addresses, box.address())
+	}
+	return addresses
+}
+
+// nameOf returns what the question calls an address.
+func (r route) nameOf(box mailbox) string {
+	for _, known := range slices.Concat([]mailbox{r.From}, r.To, r.Cc) {
+		if known.key() == box.key() {
+			return known.Name
+		}
+	}
+	return ""
 }
 
 func (a *Adapter) mayWrite(box mailbox, notes route) bool {
@@ -205,6 +228,9 @@ func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (rece
 	detail := result.detail() + left
 	if len(people.refused) > 0 {
 		detail += "; left out: " + strings.Join(people.refused, ", ")
+	}
+	if notes.Unfollowed != "" {
+		detail += "; answered to From: the Reply-To " + notes.Unfollowed + " is not followed (mail.reply_to)"
 	}
 	return exchange.DeliveryReceipt{Detail: clip(detail, 512), Refused: result.whoRefused()}, nil
 }

@@ -161,7 +161,7 @@ func TestEnvelopeAndReceipt(t *testing.T) {
 		t.Errorf("receipts %+v, %v", receipts, err)
 	}
 	mails := s.captured()
-	if len(mails) != 3 || mails[0].From != "echo+t1@inbox.test" || !bytes.Contains(mails[0].Data, []byte("To: <desk@sender.test>, <bob@other.test>\r\nCc: <carl@third.test>, <ann@sender.test>\r\n")) {
+	if len(mails) != 3 || mails[0].From != "echo+t1@inbox.test" || !bytes.Contains(mails[0].Data, []byte("To: <desk@sender.test>, <bob@other.test>\r\nCc: <carl@third.test>, \"Ann Sender\" <ann@sender.test>\r\n")) {
 		t.Errorf("%d mails, first from %s:\n%s", len(mails), mails[0].From, mails[0].Data)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	maxListedInRoute = 50
+	maxListedInRoute = 100
 	maxAttachedBytes = 20 << 20
 	maxAttachedFiles = 20
 )
@@ -42,17 +42,20 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 	if own == "" {
 		own = digestOf(mail.mail) + "@" + a.domain
 	}
-	threadID, parentSubject, err := a.thread(ctx, mail, to, own)
+	threadID, parent, err := a.thread(ctx, mail, to, own)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
-	parts, err := messageParts(shared, mail.fields.decoded("Subject"), parentSubject)
+	if to.answered != "" {
+		to.tag = parent.Tag // the thread tag stands in its place
+	}
+	parts, err := messageParts(shared, mail.fields.decoded("Subject"), parent.Subject)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
 	addressed := a.addressed(mail.fields, to)
 	claims := mail.sender.claims(mail.env, addressed)
-	notes, err := json.Marshal(a.route(mail, to, id))
+	notes, err := json.Marshal(a.route(mail, to, id, addressed))
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
 	}
@@ -62,6 +65,7 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 			Sender: a.senderOf(mail, to, claims), Recipient: to.address, Parts: parts,
 			RecipientCapabilities: capabilities(), ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
+			Surface: surfaceOf(mail.fields, to),
 		},
 		Original: a.original(mail), Route: notes, Repeats: true, NoReply: a.automatic(mail, to, addressed),
 		AnswerOf:  a.answerOf(mail.fields),
@@ -170,23 +174,25 @@ func (a *Adapter) named(fields header, to recipient, names ...string) bool {
 	return false
 }
 
-func (a *Adapter) route(mail *arrival, to recipient, id string) route {
+func (a *Adapter) route(mail *arrival, to recipient, id string, addressed bool) route {
 	parents := parentsOf(mail.fields)
 	references := parents.references
 	if len(references) == 0 && parents.parent != "" {
 		references = []string{parents.parent}
 	}
-	replyTo, replySigned := a.safeReplyTo(mail)
+	replyTo, replySigned, unfollowed := a.safeReplyTo(mail, to)
 	var lists []string
 	if listMail(mail.fields) {
 		// Many lists write themselves there.
-		lists, replyTo, replySigned = listAddresses(mail.fields), nil, false
+		lists, replyTo, replySigned, unfollowed = listAddresses(mail.fields), nil, false, ""
 	}
 	return route{
-		Version: 1, Lists: lists, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned,
+		Version: 1, Lists: lists, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned, Unfollowed: unfollowed,
 		To: a.others(mail.fields.addressList("To")), Cc: a.others(mail.fields.addressList("Cc")),
 		Subject: mail.fields.decoded("Subject"), MessageID: id, References: references,
 		Body: digestOf(mail.body)[:32], Topic: mail.fields.decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
+		// An agent that stands in neither field was told in secret: an answer to all would show it.
+		ReplyAll: addressed && lists == nil && mail.sender.verified() && a.options.RepliesToAll != nil && a.options.RepliesToAll(to.agent),
 	}
 }
 
@@ -200,19 +206,37 @@ func (a *Adapter) others(boxes []mailbox) []mailbox {
 	return kept
 }
 
-// safeReplyTo gives the Reply-To address when it cannot turn us into a reflector: of the sender's own organization,
-// or covered by the aligned signature of a verified mail.
-func (a *Adapter) safeReplyTo(mail *arrival) (safe *mailbox, signed bool) {
+// Values of Options.ReplyTo.
+const (
+	ReplyToOrganization = "organization" // followed inside of the organization of a proven sender
+	ReplyToSigned       = "signed"       // also elsewhere, where the aligned signature of the mail covers it
+	ReplyToNever        = "never"
+)
+
+// safeReplyTo returns the Reply-To address where it cannot turn the agent into a reflector: whoever signs mail may name
+// anybody there, so the address must belong to the organization of the sender, who was proven. signed reports whether the
+// aligned signature covers the field; unfollowed is the address that is not written to.
+func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *mailbox, signed bool, unfollowed string) {
 	boxes := mail.fields.addressList("Reply-To")
-	if len(mail.fields.all("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == a.domain {
-		return nil, false
+	if len(boxes) == 0 || len(boxes) == 1 && boxes[0].key() == mail.sender.from.key() {
+		return nil, false, ""
+	}
+	refused := boxes[0].address()
+	if len(mail.fields.all("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == a.domain || !mail.sender.verified() {
+		return nil, false, refused
+	}
+	policy := ReplyToOrganization
+	if a.options.ReplyTo != nil {
+		policy = a.options.ReplyTo(to.agent)
 	}
 	signature := mail.sender.dmarc.signature
-	signed = mail.sender.verified() && signature != nil && !containsFold(signature.Uncovered, "reply-to")
-	if signed || sameRegistered(boxes[0].Domain, mail.sender.from.Domain) {
-		return &boxes[0], signed
+	signed = signature != nil && !containsFold(signature.Uncovered, "reply-to")
+	switch {
+	case policy == ReplyToNever:
+	case policy == ReplyToSigned && signed, sameRegistered(boxes[0].Domain, mail.sender.from.Domain):
+		return &boxes[0], signed, ""
 	}
-	return nil, false
+	return nil, false, refused
 }
 
 func containsFold(list []string, text string) bool {

@@ -66,6 +66,7 @@ func TestSecretIsForTheAskerAlone(t *testing.T) {
 	calls := 0
 	s := start(t, func(o *Options) {
 		o.AllowNewRecipients = true
+		o.ReplyTo = func(string) string { return ReplyToSigned }
 		o.Present = func(part policypart.Part) policypart.Part {
 			calls++
 			part.URL = "https://inbox.test/policy/secret"

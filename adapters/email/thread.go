@@ -82,25 +82,27 @@ func parentsOf(fields header) parentage {
 //
 // An unknown root named by a proven sender makes a thread of its own per sender: "root/sender". So a conversation
 // that started before the agent was copied in holds together, and nobody enters somebody else's by naming its root.
-func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id string) (threadID string, subject string, err error) {
+//
+// parent is the note of the message that the mail answers, empty where it joins no known conversation.
+func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id string) (threadID string, parent route, err error) {
 	parents := parentsOf(mail.fields)
 	known, found, err := a.findParent(ctx, to.agent, parents)
 	if err == nil && !found && to.answered != "" {
 		known, found, err = a.findMail(ctx, to.agent, to.answered+"@"+a.domain)
 	}
 	if err != nil {
-		return "", "", err
+		return "", route{}, err
 	}
 	if found {
 		if notes, ok := readRoute(known.Route); ok && mayJoin(mail.sender, known.Message, notes) {
-			return known.ThreadID, notes.Subject, nil
+			return known.ThreadID, notes, nil
 		}
-		return id, "", nil
+		return id, route{}, nil
 	}
 	if len(parents.references) > 0 && mail.sender.verified() {
-		return parents.references[0] + "/" + mail.sender.from.key(), "", nil
+		return parents.references[0] + "/" + mail.sender.from.key(), route{}, nil
 	}
-	return id, "", nil
+	return id, route{}, nil
 }
 
 // findParent looks for the message that is answered: In-Reply-To, then References from the last to the first.
@@ -164,8 +166,10 @@ type route struct {
 	Index       string    `json:"index,omitempty"` // Thread-Index of Outlook
 	Lists       []string  `json:"lists,omitempty"` // addresses of the mailing list that it came through; nothing is sent there
 	Verified    bool      `json:"verified"`
-	Body        string    `json:"body,omitempty"`   // digest of the body, to tell another mail with the same id from a repeat
-	Opened      bool      `json:"opened,omitempty"` // we write first: there is no mail that is answered
+	Body        string    `json:"body,omitempty"`       // digest of the body, to tell another mail with the same id from a repeat
+	Opened      bool      `json:"opened,omitempty"`     // we write first: there is no mail that is answered
+	ReplyAll    bool      `json:"reply_all,omitempty"`  // the answer goes to To and Cc as well, where it may
+	Unfollowed  string    `json:"unfollowed,omitempty"` // a Reply-To that is not written to
 }
 
 func readRoute(raw json.RawMessage) (route, bool) {

@@ -157,22 +157,33 @@ func TestAutomaticMail(t *testing.T) {
 	}
 }
 
+// TestReplyToIsNoReflector: whoever can sign mail names anybody in Reply-To, and the agent would write there.
 func TestReplyToIsNoReflector(t *testing.T) {
-	s := start(t, nil)
+	policy := ""
+	s := start(t, func(o *Options) {
+		o.ReplyTo = func(string) string { return policy }
+	})
 	w := s.greet()
 	for i, c := range []struct {
-		replyTo string
-		sign    bool
-		want    string
+		policy, replyTo string
+		sign            bool
+		want            string // "" = From
+		noted           bool
 	}{
-		{"Reply-To: desk@sub.sender.test", true, "desk@sub.sender.test"},
-		{"Reply-To: victim@far.test", true, "victim@far.test"}, // covered by the aligned signature
-		{"Reply-To: echo@inbox.test", true, ""},
-		{"Reply-To: a@sender.test, b@sender.test", true, ""},
-		{"X-None: 1", true, ""},
-		{"Reply-To: victim@far.test", false, ""},
-		{"Reply-To: desk@plain.test", false, "desk@plain.test"},
+		{ReplyToOrganization, "Reply-To: desk@sub.sender.test", true, "desk@sub.sender.test", false},
+		{ReplyToOrganization, "Reply-To: victim@far.test", true, "", true}, // covered by the aligned signature
+		{ReplyToOrganization, "Reply-To: echo@inbox.test", true, "", true},
+		{ReplyToOrganization, "Reply-To: a@sender.test, b@sender.test", true, "", true},
+		{ReplyToOrganization, "Reply-To: a@sender.test\r\nReply-To: b@sender.test", true, "", true},
+		{ReplyToOrganization, "Reply-To: Ann <ANN@sender.test>", true, "", false},
+		{ReplyToOrganization, "X-None: 1", true, "", false},
+		{ReplyToOrganization, "Reply-To: victim@far.test", false, "", true},
+		{ReplyToOrganization, "Reply-To: desk@plain.test", false, "", true}, // nothing says that From is of plain.test
+		{ReplyToSigned, "Reply-To: desk@far.test", true, "desk@far.test", false},
+		{ReplyToSigned, "Reply-To: desk@far.test", false, "", true},
+		{ReplyToNever, "Reply-To: desk@sender.test", true, "", true},
 	} {
+		policy = c.policy
 		from := "ann@plain.test"
 		if c.sign {
 			from = "ann@sender.test"
@@ -182,13 +193,14 @@ func TestReplyToIsNoReflector(t *testing.T) {
 			mail = signed(t, mail)
 		}
 		w.send(from, []string{"echo@inbox.test"}, mail, "250")
-		notes, _ := readRoute(s.engine.all()[i].Route)
-		got := ""
-		if notes.ReplyTo != nil {
-			got = notes.ReplyTo.address()
+		reply := replyTo(s.engine.all()[i], normalized.Text("an answer"))
+		plan, err := s.adapter.Plan(t.Context(), reply)
+		if err != nil || len(plan.Destinations) != 1 || plan.Destinations[0].Address != firstOf(c.want, from) {
+			t.Errorf("%s, %s, signed %v: plan %+v, %v; want %s", c.policy, c.replyTo, c.sign, plan, err, firstOf(c.want, from))
 		}
-		if got != c.want {
-			t.Errorf("%s signed %v: %q; want %q", c.replyTo, c.sign, got, c.want)
+		receipts, err := s.deliver(reply)
+		if err != nil || strings.Contains(receipts[0].Detail, "answered to From: the Reply-To ") != c.noted {
+			t.Errorf("%s, %s, signed %v: %+v, %v; noted %v wanted", c.policy, c.replyTo, c.sign, receipts, err, c.noted)
 		}
 	}
 }

@@ -52,6 +52,31 @@ func TestThreadTags(t *testing.T) {
 	}
 }
 
+// TestThreadTagKeepsThePlusTag: the thread tag takes the place of the sender's own tag, which the agent gets all the same.
+func TestThreadTagKeepsThePlusTag(t *testing.T) {
+	s := start(t, func(o *Options) { o.ThreadTags = true })
+	w := s.greet()
+	w.send("ann@sender.test", []string{"echo+order-4711@inbox.test"}, signed(t, letter("first", "To: echo+order-4711@inbox.test")), "250")
+	reply := replyTo(s.engine.only(t), normalized.Text("an answer"))
+	if _, err := s.deliver(reply); err != nil {
+		t.Fatal(err)
+	}
+	fields, _, err := splitHeader(s.captured()[0].Data)
+	if err != nil || !strings.Contains(fields.get("From"), "<echo+order-4711@inbox.test>") {
+		t.Fatalf("From %q, %v", fields.get("From"), err)
+	}
+	s.engine.replies[reply.ID+"@inbox.test"] = 0
+	w.send("ann@sender.test", []string{fields.get("Reply-To")}, signed(t, letter("again", "To: "+fields.get("Reply-To"), "Message-ID: <again@sender.test>")), "250")
+	again := s.engine.all()[1]
+	if notes, _ := readRoute(again.Route); notes.Tag != "order-4711" || again.Message.Surface.Tag != "order-4711" {
+		t.Errorf("tag %q, %q", notes.Tag, again.Message.Surface.Tag)
+	}
+	w.send("eve@sender.test", []string{fields.get("Reply-To")}, signed(t, letter("hm", "From: eve@sender.test", "Message-ID: <eve@sender.test>")), "250")
+	if notes, _ := readRoute(s.engine.all()[2].Route); notes.Tag != "" {
+		t.Errorf("a stranger learns the tag %q", notes.Tag)
+	}
+}
+
 func TestThreadAndBounceTokensDiffer(t *testing.T) {
 	s := start(t, func(o *Options) { o.ThreadTags = true })
 	const id = "01936f2a-0000-7000-8000-000000000001"

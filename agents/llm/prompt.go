@@ -135,6 +135,9 @@ func contextBlock(turn agents.Turn) string {
 	for _, who := range participants(message) {
 		line("- %s", who)
 	}
+	if message.Surface != nil {
+		surface(line, message.Surface)
+	}
 	line("Proven about %s, who asks:", quote(message.Sender.Address))
 	proofs(line, message.Sender.Identities)
 	if resolution := message.PolicyResolution; resolution != nil {
@@ -143,6 +146,44 @@ func contextBlock(turn agents.Turn) string {
 	capabilities(line, &message.RecipientCapabilities)
 	text.WriteString("</context>")
 	return text.String()
+}
+
+// maxNamedRecipients is how many of To and of Cc the prompt names.
+const maxNamedRecipients = 20
+
+// surface says what the native form has beyond the text. All of it is what the sender wrote.
+func surface(line func(string, ...any), native *normalized.Surface) {
+	line("The sender's message, as its sender marked it:")
+	for _, one := range []struct{ name, text string }{
+		{"Channel", native.Channel}, {"Subject", native.Subject}, {"Tag of your address", native.Tag}, {"Mailing list", native.ListID}, {"Language", native.Language},
+	} {
+		if one.text != "" {
+			line("- %s: %s.", one.name, quote(one.text))
+		}
+	}
+	if native.Date != nil {
+		line("- Sent: %s.", native.Date.UTC().Format("Mon, 2 Jan 2006 15:04 MST"))
+	}
+	left := native.Omitted
+	for _, one := range []struct {
+		name string
+		list []normalized.SurfaceRecipient
+	}{{"To", native.To}, {"Cc", native.Cc}} {
+		named := make([]string, 0, len(one.list))
+		for _, recipient := range one.list[:min(len(one.list), maxNamedRecipients)] {
+			entry := quote(recipient.Address)
+			if recipient.Name != "" {
+				entry += ", called " + quote(recipient.Name)
+			}
+			named = append(named, entry)
+		}
+		if left += len(one.list) - len(named); len(named) > 0 {
+			line("- %s: %s.", one.name, strings.Join(named, ", "))
+		}
+	}
+	if left > 0 {
+		line("- And %d more recipients.", left)
+	}
 }
 
 // participants lists everybody once, the one who asks first.
@@ -202,7 +243,7 @@ func capabilities(line func(string, ...any), can *normalized.RecipientCapabiliti
 
 var relays = map[string]string{
 	normalized.RelayInline:         "Writing @handle in the text reaches that person, too.",
-	normalized.RelayRecipientField: "An address in the text reaches nobody else: your answer goes to the one who asks.",
+	normalized.RelayRecipientField: "An address in the text reaches nobody: this server decides from the message who gets your answer beside the one who asks.",
 	normalized.RelayAddressing:     "Writing @user@domain in the text can reach that person, too; do it only when it is wanted.",
 	normalized.RelayNone:           "Nobody but the one who asks gets your answer.",
 }

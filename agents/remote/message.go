@@ -22,6 +22,7 @@ const (
 	evidenceKey    = "identity_evidence"
 	policyKey      = "policy"
 	resolutionKey  = "policy_resolution"
+	surfaceKey     = "surface"
 	stateKey       = "dev.mentionable.state" // in the data of a demand: a bearer secret
 )
 
@@ -32,6 +33,9 @@ const emptyText = "(The message is empty.)"
 func (x *exchange) message(ctx context.Context) (*a2a.Message, error) {
 	message := &a2a.Message{ID: x.id, ContextID: x.thread.Context, Role: a2a.MessageRoleUser}
 	mentionable := map[string]any{chainKey: nextHop(x.turn)}
+	if surface := x.turn.Message.Surface; surface != nil {
+		mentionable[surfaceKey] = surface
+	}
 	resolution := x.turn.Message.PolicyResolution
 	if open := x.continued(); open != nil {
 		message.TaskID = a2a.TaskID(open.Task)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	"github.com/google/go-cmp/cmp"
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
@@ -193,6 +194,19 @@ func TestChainEndsHere(t *testing.T) {
 	last.Message.RecipientCapabilities.AgentChain = &normalized.AgentChain{Hop: 4, MaxHops: 4, IsFinal: true}
 	if got := mustHandle(t, agent, last).response; got.Status != normalized.StatusFailed || len(server.received()) != 1 {
 		t.Errorf("got %s after %d messages", got.Status, len(server.received()))
+	}
+}
+
+// TestRemoteAgentGetsTheSurface: parts of a message have no place for subject and recipients.
+func TestRemoteAgentGetsTheSurface(t *testing.T) {
+	server := startUpstream(t, wayRPC, true, growing)
+	turn := turnOf("1", "x")
+	turn.Message.Surface = &normalized.Surface{Channel: "email", Subject: "Lamps", Cc: []normalized.SurfaceRecipient{{Address: "@bo@other.test"}}}
+	mustHandle(t, newAgent(t, server.URL, nil), turn)
+	mentionable, _ := server.received()[0].Metadata[mentionableKey].(map[string]any)
+	want := map[string]any{"channel": "email", "subject": "Lamps", "cc": []any{map[string]any{"address": "@bo@other.test"}}}
+	if diff := cmp.Diff(want, mentionable[surfaceKey]); diff != "" {
+		t.Error(diff)
 	}
 }
 

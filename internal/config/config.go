@@ -213,6 +213,10 @@ type Agent struct {
 	AnswerAgents bool `toml:"answer_agents"`
 	// Whether mail that came through a mailing list is answered; see `mail.answer_lists`.
 	AnswerLists *bool `toml:"answer_lists" default:"mail.answer_lists"`
+	// Whose Reply-To the agent's mails follow; see `mail.reply_to`.
+	ReplyTo string `toml:"reply_to" default:"mail.reply_to"`
+	// Whether the agent's mails go to everybody in To and Cc; see `mail.reply_all`.
+	ReplyAll *bool `toml:"reply_all" default:"mail.reply_all"`
 	// How many agents in a row may pass one request on: a message that would come after the last is refused. 1 to 32;
 	// a caller's own, smaller limit counts.
 	MaxHops int `toml:"max_hops"`

@@ -16,6 +16,14 @@ type Mail struct {
 	// Whether mail that came through a mailing list is answered when it names the agent in To. Its author gets the answer,
 	// the list never. An agent's own `answer_lists` goes before it.
 	AnswerLists bool `toml:"answer_lists"`
+	// Whose Reply-To is followed: `organization` (only when sender and address belong to one organization and the sender is
+	// proven), `signed` (also elsewhere when the sender's own signature covers it, so that whoever can sign mail chooses whom
+	// your agents write to) or `never`. Other answers go to From, and the timeline says so. An agent's own `reply_to` goes before it.
+	ReplyTo string `toml:"reply_to"`
+	// Whether answers go to everybody in To and Cc of a proven question, not only to its sender: never to mailing lists, to
+	// addresses of your own domain and with a demand. An agent that names `to` and `cc` itself needs no such setting. An
+	// agent's own `reply_all` goes before it.
+	ReplyAll bool `toml:"reply_all"`
 	// `capture` (kept and shown, nothing leaves), `smarthost` (everything goes to one relay) or `mx` (directly to the
 	// servers of the recipients; needs port 25 outwards and an address of good repute).
 	Mode string `toml:"mode"`

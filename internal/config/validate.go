@@ -151,6 +151,7 @@ func (c *Config) validateMail(p *problems) {
 	between(p, "mail.quote_lines", c.Mail.QuoteLines, 0, 30)
 	between(p, "mail.domain_rate", c.Mail.DomainRate, 0, 100_000)
 	oneOf(p, "mail.mta_sts", c.Mail.MTASTS, "none", "testing", "enforce")
+	oneOf(p, "mail.reply_to", c.Mail.ReplyTo, "organization", "signed", "never")
 	if name := c.Mail.DKIMEd25519Selector; name != "" && (!selector.MatchString(name) || name == c.Mail.DKIMSelector) {
 		p.add("mail.dkim_ed25519_selector", fmt.Sprintf("%q is not a part of a DNS name, or that of the other key", name), "write letters, digits and hyphens")
 	}

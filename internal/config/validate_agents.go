@@ -31,6 +31,9 @@ func (a *Agent) validate(p *problems, key string) {
 	}
 	oneOf(p, key+".kind", a.Kind, kinds...)
 	oneOf(p, key+".unverified", a.Unverified, "answer", "hold", "refuse")
+	if a.ReplyTo != "" {
+		oneOf(p, key+".reply_to", a.ReplyTo, "organization", "signed", "never")
+	}
 	between(p, key+".max_hops", a.MaxHops, 1, 32)
 	within(p, key+".timeout", a.Timeout, 100*time.Millisecond, 24*time.Hour)
 	a.validateAck(p, key)
