@@ -7,10 +7,14 @@ import (
 
 // originalMarks are what Outlook, Yahoo and others write above the mail that is answered, without the dashes.
 var originalMarks = map[string]bool{
-	"original message": true, "ursprüngliche nachricht": true, "originalnachricht": true, "original-nachricht": true, "message d'origine": true,
+	"original message": true, "reply message": true, "original": true, "ursprüngliche nachricht": true, "originalnachricht": true, "original-nachricht": true,
+	"antwort nachricht": true, "message d'origine": true,
 	"message d’origine": true, "message original": true, "mensaje original": true, "messaggio originale": true,
 	"oorspronkelijk bericht": true, "mensagem original": true, "wiadomość oryginalna": true, "oryginalna wiadomość": true,
-	"ursprungligt meddelande": true, "originalmeddelande": true, "oprindelig meddelelse": true, "исходное сообщение": true,
+	"ursprungligt meddelande": true, "originalmeddelande": true, "oprindelig meddelelse": true, "opprinnelig melding": true, "исходное сообщение": true,
+	"оригінальне повідомлення": true, "původní zpráva": true, "původní e-mail": true, "pôvodná správa": true, "orijinal mesaj": true, "özgün ileti": true,
+	"الرسالة الأصلية": true, "原始邮件": true, "原始郵件": true, "元のメッセージ": true, "원본 메시지": true, "원본 메일": true, "eredeti üzenet": true,
+	"alkuperäinen viesti": true, "mesajul original": true, "mesaj original": true, "αρχικό μήνυμα": true, "הודעה מקורית": true,
 }
 
 // forwardMarks are what stands above a forwarded mail, without dashes and colon.
@@ -52,7 +56,7 @@ func framed(line string) bool {
 	return first >= utf8.RuneSelf || last >= utf8.RuneSelf || strings.IndexByte(around, first) >= 0 || strings.IndexByte(around, last) >= 0 || last < ' '
 }
 
-const markCharacters = "-–—_: \t"
+const markCharacters = "-–—_=: \t"
 
 var longestMark = func() (longest int) {
 	for mark := range forwardMarks {
@@ -67,27 +71,55 @@ func markText(line string) string {
 }
 
 func separates(line string) bool {
+	return original(line) || len(line) >= 20 && strings.Trim(unmarked(line), "_") == ""
+}
+
+// original reports whether a line consists of words that name the old mail, between dashes.
+func original(line string) bool {
 	if len(line) == 0 || strings.IndexByte("-_*\\ \t", line[0]) < 0 && line[0] < utf8.RuneSelf {
 		return false
 	}
 	line = unmarked(line)
-	return strings.HasPrefix(line, "-") && originalMarks[markText(line)] || len(line) >= 20 && strings.Trim(line, "_") == ""
+	return strings.HasPrefix(line, "--") && originalMarks[markText(line)]
 }
 
 // headerLabels are the names of From, Sent or Date, To and Subject in the languages of Outlook.
-var headerLabels = map[string]string{
-	"from": "from", "von": "from", "de": "from", "da": "from", "van": "from", "od": "from", "från": "from", "fra": "from", "от": "from", "差出人": "from", "发件人": "from",
-	"sent": "sent", "date": "sent", "gesendet": "sent", "datum": "sent", "envoyé": "sent", "enviado": "sent", "enviado el": "sent", "fecha": "sent", "inviato": "sent",
-	"data": "sent", "verzonden": "sent", "enviada em": "sent", "enviado em": "sent", "wysłano": "sent", "skickat": "sent", "sendt": "sent", "отправлено": "sent", "дата": "sent", "送信日時": "sent", "发送时间": "sent",
-	"to": "to", "an": "to", "à": "to", "para": "to", "a": "to", "aan": "to", "do": "to", "till": "to", "til": "to", "кому": "to", "宛先": "to", "收件人": "to",
-	"subject": "subject", "betreff": "subject", "objet": "subject", "asunto": "subject", "oggetto": "subject", "onderwerp": "subject", "assunto": "subject",
-	"temat": "subject", "ämne": "subject", "emne": "subject", "тема": "subject", "件名": "subject", "主题": "subject",
-}
+var headerLabels = func() map[string]string {
+	labels := map[string]string{}
+	for field, names := range map[string][]string{
+		"from": {
+			"from", "von", "de", "da", "van", "od", "från", "fra", "от", "差出人", "发件人", "寄件者", "kimden", "gönderen", "من", "보낸 사람", "보낸사람", "від", "feladó",
+			"lähettäjä", "de la", "expeditor", "από", "מאת", "từ",
+		},
+		"sent": {
+			"sent", "date", "gesendet", "datum", "envoyé", "enviado", "enviada", "enviado el", "fecha", "inviato", "data", "verzonden", "enviada em", "enviado em",
+			"data de envio", "wysłano", "skickat", "sendt", "отправлено", "дата", "送信日時", "日時", "发送时间", "日期", "寄件日期", "傳送時間", "gönderildi", "gönderilme tarihi", "gönderme tarihi", "tarih",
+			"تاريخ الإرسال", "تم الإرسال", "أرسلت", "التاريخ", "odesláno", "odoslané", "보낸 날짜", "보낸날짜", "날짜", "надіслано", "elküldve", "küldve", "dátum", "lähetetty",
+			"päivämäärä", "trimis", "στάλθηκε", "ημερομηνία", "נשלח", "תאריך", "đã gửi", "ngày",
+		},
+		"to": {
+			"to", "an", "à", "para", "a", "aan", "do", "till", "til", "кому", "宛先", "收件人", "收件者", "kime", "alıcı", "إلى", "الى", "komu", "받는 사람", "받는사람", "címzett",
+			"vastaanottaja", "către", "προς", "אל", "đến", "tới",
+		},
+		"subject": {
+			"subject", "betreff", "objet", "asunto", "oggetto", "onderwerp", "assunto", "temat", "ämne", "emne", "тема", "件名", "主题", "主旨", "konu", "الموضوع", "موضوع",
+			"předmět", "predmet", "제목", "tárgy", "aihe", "subiect", "θέμα", "נושא", "chủ đề",
+		},
+	} {
+		for _, name := range names {
+			labels[name] = field
+		}
+	}
+	return labels
+}()
 
 // outlookHeader finds where the header of the answered mail begins: a separator and a block of its fields, or the whole
 // block alone when the mail says that it is an answer. -1 = nowhere.
 func outlookHeader(lines []string, answers bool) int {
 	for i, line := range lines {
+		if len(line) < 4 {
+			continue // "a: b" is the shortest
+		}
 		if separates(line) {
 			next := i + 1
 			for next < len(lines) && blank(lines[next]) && next < i+3 {
@@ -97,7 +129,11 @@ func outlookHeader(lines []string, answers bool) int {
 				return i
 			}
 		}
-		if answers && i > 0 && blank(lines[i-1]) && label(line) == "from" && headerFields(lines[i:]) == 4 {
+		if answers && i > 0 && label(line) == "from" && (blank(lines[i-1]) || strings.Contains(line, "@")) && headerFields(lines[i:]) == 4 {
+			return i
+		}
+		// Hotmail began with the date.
+		if answers && i > 0 && label(line) == "sent" && anyFields(lines[i:]) == 4 && strings.Count(strings.Join(lines[i:min(len(lines), i+4)], "\n"), "@") >= 2 {
 			return i
 		}
 	}
@@ -105,6 +141,9 @@ func outlookHeader(lines []string, answers bool) int {
 }
 
 func label(line string) string {
+	if len(line) > 4096 {
+		return "" // no program writes such a field
+	}
 	name, value, found := strings.Cut(unmarked(line), ":")
 	if !found {
 		name, value, found = strings.Cut(unmarked(line), "：")
