@@ -129,19 +129,25 @@ func outlookHeader(lines []string, answers bool) int {
 				return i
 			}
 		}
-		if answers && i > 0 && label(line) == "from" && (blank(lines[i-1]) || strings.Contains(line, "@")) && headerFields(lines[i:]) == 4 {
-			return i
+		if !answers || i == 0 {
+			continue
 		}
-		// Hotmail began with the date.
-		if answers && i > 0 && label(line) == "sent" && anyFields(lines[i:]) == 4 && strings.Count(strings.Join(lines[i:min(len(lines), i+4)], "\n"), "@") >= 2 {
-			return i
+		switch label(line) {
+		case "from":
+			if (blank(lines[i-1]) || strings.Contains(line, "@")) && headerFields(lines[i:]) == 4 {
+				return i
+			}
+		case "sent": // Hotmail began with the date
+			if anyFields(lines[i:]) == 4 && strings.Count(strings.Join(lines[i:min(len(lines), i+4)], "\n"), "@") >= 2 {
+				return i
+			}
 		}
 	}
 	return -1
 }
 
 func label(line string) string {
-	if len(line) > 4096 {
+	if len(line) > 4096 || strings.IndexByte(line, ':') < 0 && !strings.Contains(line, "：") {
 		return "" // no program writes such a field
 	}
 	name, value, found := strings.Cut(unmarked(line), ":")
