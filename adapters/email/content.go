@@ -126,7 +126,11 @@ func (r *contentReader) readAlternative(ctx context.Context, node *entity) error
 	}
 	switch {
 	case plain != nil && (rich == nil || !stub(plain)):
-		r.addText(plain.readOwn(r.forwarded))
+		read := plain.readOwn(r.forwarded)
+		if rich != nil && !r.forwarded {
+			read.own = ownByMarks(read.text, rich)
+		}
+		r.addText(read)
 		return r.readResources(ctx, rich)
 	case rich != nil:
 		return r.read(ctx, rich, false)
@@ -219,6 +223,19 @@ func (e *entity) holds(media string) bool {
 		}
 	}
 	return false
+}
+
+// find returns the first leaf of a type that is no file; nil = there is none.
+func (e *entity) find(media string) *entity {
+	if e.media == media && !e.attached() {
+		return e
+	}
+	for _, child := range e.children {
+		if found := child.find(media); found != nil {
+			return found
+		}
+	}
+	return nil
 }
 
 // isText says whether a leaf is to be read rather than to be kept as a file.

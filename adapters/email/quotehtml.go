@@ -2,6 +2,7 @@ package email
 
 import (
 	"strings"
+	"unicode"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -67,11 +68,80 @@ func marked(node *html.Node, match func(*html.Node) bool) []*html.Node {
 func isQuote(node *html.Node) bool {
 	switch node.DataAtom {
 	case atom.Blockquote:
-		return strings.EqualFold(attribute(node, "type"), "cite") || hasClass(node, "gmail_quote") || hasClass(node, "protonmail_quote")
+		id := attribute(node, "id")
+		return strings.EqualFold(attribute(node, "type"), "cite") || hasClass(node, "gmail_quote") || hasClass(node, "protonmail_quote") ||
+			hasClass(node, "tutanota_quote") || id == "blockquote_zmail" || id == "isReplyContent"
 	case atom.Div:
-		return hasClass(node, "gmail_quote") || hasClass(node, "gmail_quote_container") || hasClass(node, "yahoo_quoted") || hasClass(node, "protonmail_quote")
+		return hasClass(node, "gmail_quote") || hasClass(node, "gmail_quote_container") || hasClass(node, "protonmail_quote") || hasClass(node, "zmail_extra") ||
+			strings.Contains(attribute(node, "class"), "yahoo_quoted") // newer Yahoo writes a prefix of its own before it
 	}
 	return false
+}
+
+// quoteMarks are the names that isQuote and isOutlookMark look for, as they stand in HTML.
+var quoteMarks = []string{
+	"gmail_quote", "yahoo_quoted", "protonmail_quote", "tutanota_quote", "blockquote_zmail", "zmail_extra", "isReplyContent", "divRplyFwdMsg", "appendonsend", `type="cite"`,
+}
+
+// ownByMarks returns what a plain text says itself by the marks in the HTML beside it, where the text itself has no form
+// that is known; "" = the marks say nothing. It cuts only where the letters of the text up to the end of a line are exactly those
+// of the sender's own part of the HTML, and what follows ends the HTML as well.
+func ownByMarks(text string, rich *entity) string {
+	page := rich.find("text/html")
+	if page == nil || fresh(text, "", true) != text {
+		return ""
+	}
+	source := decodeCharset(page.decodeBody(), page.params["charset"])
+	if !containsAny(source, quoteMarks) {
+		return ""
+	}
+	whole, _, own, _ := readHTML(source, false)
+	wanted := letters(withoutTargets(own))
+	if wanted == "" {
+		return ""
+	}
+	end, rest := 0, wanted
+	for line := range strings.SplitAfterSeq(text, "\n") {
+		end += len(line)
+		found := letters(line)
+		if !strings.HasPrefix(rest, found) {
+			return ""
+		}
+		if rest = rest[len(found):]; rest == "" {
+			// What goes must stand in the HTML, too: the text may say more than it.
+			if !strings.HasSuffix(letters(withoutTargets(whole)), letters(text[end:])) {
+				return ""
+			}
+			return strings.TrimSpace(text[:end])
+		}
+	}
+	return ""
+}
+
+// letters keeps of a text what both of its forms have.
+func letters(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+// withoutTargets drops where links of Markdown lead.
+func withoutTargets(text string) string {
+	var out strings.Builder
+	for {
+		before, behind, found := strings.Cut(text, "](")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		if _, behind, found = strings.Cut(behind, ")"); !found {
+			return out.String()
+		}
+		text = behind
+	}
 }
 
 func isSignature(node *html.Node) bool {
