@@ -7,6 +7,8 @@ import (
 	"net/mail"
 	"strings"
 
+	"golang.org/x/text/unicode/norm"
+
 	"inbox/identity"
 )
 
@@ -19,8 +21,8 @@ type mailbox struct {
 
 func (m mailbox) address() string { return m.Local + "@" + m.Domain }
 
-// key compares addresses: both sides without case.
-func (m mailbox) key() string { return strings.ToLower(m.address()) }
+// key compares addresses: both sides without case, and letters with marks in one form, as RFC 6532, section 3.1, asks for.
+func (m mailbox) key() string { return norm.NFC.String(strings.ToLower(m.address())) }
 
 func (m mailbox) canonical() string { return "@" + m.address() }
 

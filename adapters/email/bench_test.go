@@ -20,7 +20,7 @@ func tenKiB(t testing.TB) string {
 func BenchmarkAccept(b *testing.B) {
 	s := start(b, nil)
 	mail := []byte(tenKiB(b))
-	to, refusal := s.adapter.recipient("echo@inbox.test")
+	to, refusal := s.adapter.recipient("echo@inbox.test", false)
 	if refusal != nil {
 		b.Fatal(refusal)
 	}
@@ -56,7 +56,7 @@ func BenchmarkReceive(b *testing.B) {
 func BenchmarkReply(b *testing.B) {
 	s := start(b, nil)
 	mail := []byte(tenKiB(b))
-	to, _ := s.adapter.recipient("echo@inbox.test")
+	to, _ := s.adapter.recipient("echo@inbox.test", false)
 	env := envelope{ip: "127.0.0.1", helo: "client.sender.test", from: "ann@sender.test", recipients: []recipient{to}, received: time.Now()}
 	if _, err := s.adapter.accept(b.Context(), env, mail); err != nil {
 		b.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/net/idna"
 )
 
 // Bounds of DKIM verification. A signature costs the number of its names times the number of fields; real ones have about
@@ -82,7 +84,11 @@ func (m *signedMail) judge(ctx context.Context, f *field) (result dkimSignature,
 	if len(names) > maxSignedNames {
 		return result, false
 	}
-	result = dkimSignature{Domain: strings.ToLower(strings.TrimSuffix(tags["d"], ".")), Selector: cleanText(tags["s"], 255), Algorithm: cleanText(tags["a"], 40)}
+	selector := tags["s"]
+	if !isASCII(selector) {
+		selector = asciiDomain(selector)
+	}
+	result = dkimSignature{Domain: asciiDomain(tags["d"]), Selector: cleanText(selector, 255), Algorithm: cleanText(tags["a"], 40)}
 	if hasDoubles(text) {
 		result.Result, result.Reason = resultPermError, "a tag stands twice"
 		return result, true
@@ -93,6 +99,19 @@ func (m *signedMail) judge(ctx context.Context, f *field) (result dkimSignature,
 	}
 	result.Result, result.Uncovered = resultPass, uncovered(m.fields, names)
 	return result, true
+}
+
+// asciiDomain returns the form of a domain or selector that is asked for in the DNS: signatures of internationalized mail
+// may hold letters of any script (RFC 8616, section 5).
+func asciiDomain(name string) string {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	if isASCII(name) {
+		return name
+	}
+	if ascii, err := idna.Lookup.ToASCII(name); err == nil {
+		return ascii
+	}
+	return name
 }
 
 // signatureFault is why a signature proves nothing.
@@ -143,7 +162,7 @@ func (m *signedMail) checkTags(tags map[string]string, names []string, domain st
 	}
 	identity = domain
 	if given, ok := tags["i"]; ok {
-		identity = strings.ToLower(strings.TrimSuffix(given[strings.LastIndexByte(given, '@')+1:], "."))
+		identity = asciiDomain(given[strings.LastIndexByte(given, '@')+1:])
 		if !strings.Contains(given, "@") || identity != domain && !strings.HasSuffix(identity, "."+domain) {
 			return "", refused(resultPermError, "i= is not in the signing domain")
 		}

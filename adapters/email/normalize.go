@@ -299,8 +299,11 @@ func results(found verdict, env envelope) []authres.Result {
 
 func (a *Adapter) writeReceived(out *bytes.Buffer, env envelope) {
 	protocol := "ESMTP"
+	if env.utf8 {
+		protocol = "UTF8SMTP" // RFC 6531, section 4.3
+	}
 	if env.tls != "" {
-		protocol = "ESMTPS"
+		protocol += "S"
 	}
 	helo := cleanText(strings.Map(atomRune, env.helo), 255)
 	fmt.Fprintf(out, "Received: from %s (%s)\r\n\tby %s with %s id %s", helo, addressLiteral(env.ip), a.options.Hostname, protocol, env.id)

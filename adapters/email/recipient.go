@@ -8,10 +8,11 @@ import (
 	"inbox/identity"
 )
 
-// recipient finds who lives of an address at our domain.
-func (a *Adapter) recipient(to string) (recipient, *smtp.SMTPError) {
-	if !isASCII(to) {
-		return recipient{}, &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 6, 7}, Message: "This server does not take internationalized addresses in the envelope"}
+// recipient finds who lives of an address at our domain. Agents have names in ASCII; the domain may be in letters of its own
+// where the transaction asked for that (international).
+func (a *Adapter) recipient(to string, international bool) (recipient, *smtp.SMTPError) {
+	if !isASCII(to) && !international {
+		return recipient{}, &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 6, 7}, Message: "An internationalized address needs the parameter SMTPUTF8"}
 	}
 	at := strings.LastIndexByte(to, '@')
 	domain, err := identity.ParseDomain(to[at+1:])

@@ -36,6 +36,7 @@ func (a *Adapter) newServer() *smtp.Server {
 	// announced is made right in answerLine.
 	server.MaxMessageBytes = a.options.MaxMessageBytes + 1
 	server.MaxLineLength = maxLineBytes
+	server.EnableSMTPUTF8 = true // RFC 6531
 	server.ReadTimeout = idleTimeout
 	server.WriteTimeout = writeTimeout
 	server.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
@@ -95,14 +96,15 @@ func (s *session) Mail(from string, options *smtp.MailOptions) error {
 	if from != "" {
 		box, err := parseMailboxUpTo(from, maxSenderLocal)
 		switch {
-		case !isASCII(from):
-			return s.refuse(553, smtp.EnhancedCode{5, 6, 7}, "This server does not take internationalized addresses in the envelope")
+		case !isASCII(from) && (options == nil || !options.UTF8):
+			return s.refuse(553, smtp.EnhancedCode{5, 6, 7}, "An internationalized address needs the parameter SMTPUTF8")
 		case err != nil:
 			return s.refuse(553, smtp.EnhancedCode{5, 1, 7}, "The sender address is not understood")
 		}
 		from = box.address()
 	}
 	env := s.newEnvelope(from)
+	env.utf8 = options != nil && options.UTF8
 	s.begin(env)
 	s.peer.beginMail()
 	return nil
@@ -155,11 +157,11 @@ func isASCII(text string) bool {
 
 // Rcpt accepts agents and the operator of our domain, and nobody else: this server relays for no one.
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
-	found, refusal := s.adapter.recipient(to)
+	env := s.transaction()
+	found, refusal := s.adapter.recipient(to, env.utf8)
 	if refusal != nil {
 		return s.countRefused(refusal)
 	}
-	env := s.transaction()
 	if found.bounce != "" && env.from != "" {
 		return s.countRefused(answer(550, smtp.EnhancedCode{5, 7, 1}, "This address takes delivery reports only, from the null sender"))
 	}

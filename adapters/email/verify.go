@@ -33,6 +33,7 @@ type envelope struct {
 	helo       string
 	tls        string // protocol version, empty = plain text
 	from       string // MAIL FROM, empty = null
+	utf8       bool   // the transaction asked for SMTPUTF8 (RFC 6531)
 	recipients []recipient
 	received   time.Time
 }
