@@ -96,6 +96,7 @@ func drawFile(t *rapid.T, kind string) Part {
 	return Part{
 		Kind: kind, MIME: rapid.SampledFrom([]string{"image/png", "application/pdf", "text/plain; charset=utf-8"}).Draw(t, "mime"),
 		BytesRef: drawRef(t), Name: maybe(t, of(nameText)), Size: maybe(t, of(rapid.Int64Range(0, 1<<40))), Alt: maybe(t, of(anyText)),
+		ContentID: maybe(t, of(idText)),
 	}
 }
 

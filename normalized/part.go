@@ -37,6 +37,7 @@ type Part struct {
 	Name         string    // file, artifact, tool_call
 	Size         int64     // file, artifact: bytes; 0 = unknown
 	Alt          string    // file, artifact: description of an image
+	ContentID    string    // file, artifact: by which a text of the same message refers to it, as in cid:… (RFC 2392)
 	ArtifactType string    // artifact
 	ID           string    // artifact, tool_call
 	Description  string    // artifact, link

@@ -82,6 +82,7 @@ func (w *writer) file(p *Part) {
 	w.optional("name", p.Name)
 	w.positive("size", p.Size)
 	w.optional("alt", p.Alt)
+	w.optional("content_id", p.ContentID)
 	if artifact {
 		w.optional("description", p.Description)
 	}

@@ -98,6 +98,8 @@ func (r *reader) fileField(p *Part) bool {
 		p.Size = r.integer()
 	case "alt":
 		p.Alt = r.string()
+	case "content_id":
+		p.ContentID = r.string()
 	default:
 		return p.Kind == PartArtifact && r.artifactField(p)
 	}

@@ -46,6 +46,7 @@ func fileSchema(kind string, more schema) schema {
 	properties := schema{
 		"kind": constant(kind), "mime": matching(patternMedia, stated.Name), "bytes_ref": ref("#/$defs/bytes_ref"),
 		"name": machineText(stated.Name), "size": natural(), "alt": prose(stated.TextPart),
+		"content_id": machineText(stated.ID),
 	}
 	maps.Copy(properties, more)
 	return record([]string{"kind", "mime", "bytes_ref"}, properties)

@@ -18,6 +18,7 @@ func (c *checker) file(at *place, p *Part) {
 	c.machine(at, "name", p.Name, c.limits.Name, false)
 	c.natural(at, "size", p.Size)
 	c.prose(at, "alt", p.Alt, c.limits.TextPart)
+	c.machine(at, "content_id", p.ContentID, c.limits.ID, false)
 	if p.Kind == PartArtifact {
 		c.machine(at, "artifact_type", p.ArtifactType, c.limits.Name, false)
 		c.machine(at, "id", p.ID, c.limits.ID, false)

@@ -156,7 +156,7 @@ func (c *checker) foreignPolicy(at *place, p *policypart.Part) {
 func partTexts(parts []Part) (total int) {
 	for i := range parts {
 		p := &parts[i]
-		total += len(p.Content) + len(p.New) + len(p.Args) + len(p.Result) + len(p.Alt) + len(p.Description) + len(p.Title) +
+		total += len(p.Content) + len(p.New) + len(p.Args) + len(p.Result) + len(p.Alt) + len(p.ContentID) + len(p.Description) + len(p.Title) +
 			len(p.Name) + len(p.ID) + len(p.URL) + len(p.whole) + p.unknown.size()
 	}
 	return total

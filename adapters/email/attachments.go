@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"inbox/internal/fault"
@@ -30,8 +31,34 @@ func (r *contentReader) addFile(ctx context.Context, node *entity) error {
 		return err
 	}
 	r.result.files = append(r.result.files, normalized.Part{
-		Kind: normalized.PartFile, MIME: fileType(node, body), Name: fileName(node), Size: int64(len(body)), BytesRef: ref,
+		Kind: normalized.PartFile, MIME: fileType(node, body), Name: fileName(node), Size: int64(len(body)), BytesRef: ref, ContentID: contentID(node.fields),
 	})
+	return nil
+}
+
+// contentID returns by which name the text of a mail refers to a part (RFC 2392); "" = by none.
+func contentID(fields header) string {
+	id := strings.Trim(fields.get("Content-ID"), " \t<>")
+	if len(id) > maxIDBytes || strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		return ""
+	}
+	return id
+}
+
+// addFound keeps a file that stands inside of another part, which is kept as well. What is over a bound is left out: the
+// part around it has it.
+func (r *contentReader) addFound(ctx context.Context, part normalized.Part, body []byte) error {
+	if len(r.result.files) >= maxFiles || len(body) > r.budget {
+		r.result.left++
+		return nil
+	}
+	ref, err := r.keep(ctx, body)
+	if err != nil {
+		return err
+	}
+	r.budget -= len(body)
+	part.Kind, part.Size, part.BytesRef = normalized.PartFile, int64(len(body)), ref
+	r.result.files = append(r.result.files, part)
 	return nil
 }
 
@@ -51,7 +78,10 @@ func (r *contentReader) keep(ctx context.Context, body []byte) (*normalized.Byte
 // and play sounds by their type. What was declared stays in the original.
 func fileType(node *entity, body []byte) string {
 	sniffed, _ := mediaType(http.DetectContentType(body), "application/octet-stream")
+	armour := armourType(body)
 	switch {
+	case armour != "" && (node.media == "" || node.media == "application/octet-stream" || node.media == "text/plain"):
+		return armour // it is ASCII, and no text
 	case node.media == "" || node.media == "application/octet-stream":
 		return sniffed
 	case contradicts(node.media, sniffed, body):

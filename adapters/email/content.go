@@ -15,6 +15,7 @@ const (
 	maxTextBytes   = 256 << 10
 	maxFiles       = 60
 	maxNameBytes   = 200
+	maxEnclosed    = 20      // mails inside of enclosed mails that are read
 	maxInlineTotal = 1 << 20 // of all files of a mail; what is over goes to the blob store
 )
 
@@ -58,20 +59,23 @@ type contentReader struct {
 	texts  []string
 	own    []string // of texts, what the clients' HTML marks as the sender's own
 
-	forwarded bool // the subject says that the mail is forwarded: nothing of it is old
-	result    content
+	forwarded   bool           // the subject says that the mail is forwarded: nothing of it is old
+	invitations map[string]int // what invitations say, and which file each is
+	unwrapped   int            // signatures that were opened
+	enclosed    int            // mails inside of enclosed mails
+	result      content
 }
 
 // read takes one node. related is set below multipart/related, where everything behind the root is a resource.
 func (r *contentReader) read(ctx context.Context, node *entity, related bool) error {
+	if content, claims := node.signed(); claims {
+		return r.readSigned(ctx, node, content)
+	}
 	if how := node.encryption(); how != "" {
 		r.addText(readableText{text: encryptedNotice(how), mime: normalized.MIMEPlain})
 	}
 	switch {
-	case node.wrapped():
-		r.addText(readableText{text: wrappedNotice, mime: normalized.MIMEPlain})
-		return r.addFile(ctx, node)
-	case node.media == "text/calendar":
+	case node.media == "text/calendar", node.media == "application/ics":
 		return r.readCalendar(ctx, node)
 	case node.media == "multipart/alternative" && len(node.children) > 0:
 		return r.readAlternative(ctx, node)
@@ -85,10 +89,51 @@ func (r *contentReader) read(ctx context.Context, node *entity, related bool) er
 	case node.media == "message/rfc822" || node.media == "message/global":
 		return r.readEnclosed(ctx, node)
 	case node.isText() && !related:
-		r.addText(node.readOwn(r.forwarded))
-		return nil
+		return r.addPlain(ctx, node, node.readOwn(r.forwarded))
 	}
 	return r.addFile(ctx, node)
+}
+
+// addPlain adds a text without the files that stand in it.
+func (r *contentReader) addPlain(ctx context.Context, node *entity, read readableText) error {
+	if node.media == "text/plain" {
+		rest, files := withoutEncoded(read.text)
+		for _, file := range files {
+			if err := r.addFound(ctx, file.part(), file.data); err != nil {
+				return err
+			}
+		}
+		if len(files) > 0 {
+			read.text, read.own = rest, ""
+		}
+	}
+	r.addText(read)
+	return nil
+}
+
+// readSigned reads the mail inside of an opaque S/MIME signature, and keeps the signature as a file. What it says is no more than
+// what its sender says: nothing of the signature is checked.
+func (r *contentReader) readSigned(ctx context.Context, node *entity, content []byte) error {
+	if r.unwrapped++; content == nil || r.unwrapped > maxUnwrapped || len(content) > r.budget {
+		r.addText(readableText{text: wrappedNotice, mime: normalized.MIMEPlain})
+		return r.addFile(ctx, node)
+	}
+	r.budget -= len(content)
+	fields, body, err := splitHeader(content)
+	if err != nil {
+		fields, body = nil, content
+	}
+	inner, err := r.walk.parseEntity(fields, body, 1, "text/plain")
+	if err != nil {
+		return fault.InField("body", err.Error())
+	}
+	if err := r.read(ctx, inner, false); err != nil {
+		return err
+	}
+	if !slices.Contains(r.result.forwarded, unwrapNotice) {
+		r.result.forwarded = append(r.result.forwarded, unwrapNotice)
+	}
+	return r.addFound(ctx, normalized.Part{MIME: node.media, Name: fileName(node)}, node.decodeBody())
 }
 
 // inOrder gives the children with the root of multipart/related first, which start= may name (RFC 2387, section 3.2).
@@ -110,7 +155,7 @@ func (r *contentReader) readAlternative(ctx context.Context, node *entity) error
 	var plain, rich *entity
 	for _, child := range node.children {
 		switch {
-		case child.media == "text/calendar":
+		case child.media == "text/calendar", child.media == "application/ics":
 			if err := r.readCalendar(ctx, child); err != nil {
 				return err
 			}
@@ -130,25 +175,42 @@ func (r *contentReader) readAlternative(ctx context.Context, node *entity) error
 		if rich != nil && !r.forwarded {
 			read.own = ownByMarks(read.text, rich)
 		}
-		r.addText(read)
+		if err := r.addPlain(ctx, plain, read); err != nil {
+			return err
+		}
 		return r.readResources(ctx, rich)
 	case rich != nil:
 		return r.read(ctx, rich, false)
 	}
-	if last := node.children[len(node.children)-1]; !last.attached() && last.media != "text/calendar" {
+	if last := node.children[len(node.children)-1]; !last.attached() && last.media != "text/calendar" && last.media != "application/ics" {
 		return r.read(ctx, last, false)
 	}
 	return nil
 }
 
-// readCalendar gives an invitation as a file and what it says as text. Mails carry the same one twice, inside of the
-// alternatives and attached.
+// readCalendar returns an invitation as a file and what it says as text. Mails carry the same one twice, inside of the
+// alternatives and attached: it is there once, under the name that one of them has.
 func (r *contentReader) readCalendar(ctx context.Context, node *entity) error {
 	summary := truncate(calendarText(decodeCharset(node.decodeBody(), firstOf(node.params["charset"], "utf-8"))))
-	if summary != "" && !slices.Contains(r.result.forwarded, summary) {
-		r.result.forwarded = append(r.result.forwarded, summary)
+	if summary == "" {
+		return r.addFile(ctx, node)
 	}
-	return r.addFile(ctx, node)
+	if at, known := r.invitations[summary]; known {
+		if file := &r.result.files[at]; file.Name == "" {
+			file.Name = fileName(node)
+		}
+		return nil
+	}
+	r.result.forwarded = append(r.result.forwarded, summary)
+	before := len(r.result.files)
+	if err := r.addFile(ctx, node); err != nil || len(r.result.files) == before {
+		return err
+	}
+	if r.invitations == nil {
+		r.invitations = map[string]int{}
+	}
+	r.invitations[summary] = before
+	return nil
 }
 
 // readResources keeps the files that came with an HTML form whose text was not needed.
@@ -182,8 +244,40 @@ func (r *contentReader) readEnclosed(ctx context.Context, node *entity) error {
 		if summary := enclosedText(fields, inner); summary != "" {
 			r.result.forwarded = append(r.result.forwarded, summary)
 		}
+		if err := r.addFile(ctx, node); err != nil {
+			return err
+		}
+		return r.readFilesOf(ctx, inner)
 	}
 	return r.addFile(ctx, node)
+}
+
+// readFilesOf keeps the files inside of an enclosed mail, and what mails inside of it say.
+func (r *contentReader) readFilesOf(ctx context.Context, node *entity) error {
+	for _, child := range node.children {
+		if err := r.readFilesOf(ctx, child); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(node.children) > 0, node.isText():
+		return nil
+	case node.media == "message/rfc822" || node.media == "message/global":
+		fields, body, err := splitHeader(node.decodeBody())
+		if r.enclosed++; err != nil || r.enclosed > maxEnclosed {
+			return nil //nolint:nilerr // the enclosed mail around it is kept whole
+		}
+		inner, err := r.walk.parseEntity(fields, body, 1, "text/plain")
+		if err != nil {
+			return fault.InField("body", err.Error())
+		}
+		if summary := enclosedText(fields, inner); summary != "" {
+			r.result.forwarded = append(r.result.forwarded, summary)
+		}
+		return r.readFilesOf(ctx, inner)
+	}
+	body := node.decodeBody()
+	return r.addFound(ctx, normalized.Part{MIME: fileType(node, body), Name: fileName(node), ContentID: contentID(node.fields)}, body)
 }
 
 func enclosedText(fields header, root *entity) string {
@@ -257,7 +351,9 @@ func (r *contentReader) addText(read readableText) {
 	if strings.TrimSpace(read.text) == "" {
 		return
 	}
-	if armored(read.text) {
+	whole := armored(read.text)
+	read.text, read.own = withoutArmour(read.text), withoutArmour(read.own)
+	if whole && (read.text == armourNotice || armored(read.text)) {
 		read.text, read.own = encryptedNotice("OpenPGP"), ""
 	}
 	r.texts = append(r.texts, read.text)

@@ -57,6 +57,9 @@ func show(parts []normalized.Part) []byte {
 		}
 		data, _ := base64.StdEncoding.DecodeString(part.BytesRef.DataBase64)
 		fmt.Fprintf(&out, "== %s %s %q %d bytes: %.40q\n", part.Kind, part.MIME, part.Name, part.Size, data)
+		if part.ContentID != "" {
+			fmt.Fprintf(&out, "   content id %s\n", part.ContentID)
+		}
 	}
 	return out.Bytes()
 }

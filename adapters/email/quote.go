@@ -75,7 +75,7 @@ func cutQuoted(lines []string, answers bool) []string {
 		return kept
 	}
 	// The sender's own words stand below, or on both sides: only the quotation goes, and only when it is the one that there is.
-	if !single || shared != "" || quotesOtherwise(kept) || quotesOtherwise(rest) {
+	if !single || shared != "" || len(cutSignature(kept)) < len(kept) || quotesOtherwise(kept) || quotesOtherwise(rest) {
 		return lines
 	}
 	for blank(rest[0]) {
