@@ -5,7 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -100,6 +103,16 @@ func (a *Adapter) challenges(agent exchange.AgentProfile, status int, shown bool
 	return list
 }
 
+// scopesOf are what a request for an operation needs beside the scope of the operation itself: sending with a webhook
+// registers it, whatever the operation is called.
+func scopesOf(operation string, hook *a2a.PushConfig) []string {
+	scopes := []string{scopeOf(operation)}
+	if hook != nil && !slices.Contains(scopes, scopePush) {
+		scopes = append(scopes, scopePush)
+	}
+	return scopes
+}
+
 // refuseCaller is the problem of a request whose caller is not known, or not let in.
 func (a *Adapter) refuseCaller(r *http.Request, agent exchange.AgentProfile, err error) *problem {
 	p := *problemOf(err)
@@ -109,11 +122,17 @@ func (a *Adapter) refuseCaller(r *http.Request, agent exchange.AgentProfile, err
 	return &p
 }
 
-// unscoped is the problem of a token that is not good for an operation.
-func (a *Adapter) outOfScope(c *call, scope string) *problem {
-	p := *problemOf(fault.New(fault.Forbidden, "the token is not good for this: it lacks the scope "+scope))
-	p.authenticate = a.challenges(c.agent, http.StatusForbidden, true, scope, nil)
-	return &p
+// outOfScope is the problem of a token that is not good for a request; nil when it is. The challenge names all scopes that
+// the request needs (RFC 6750, section 3).
+func (a *Adapter) outOfScope(c *call, needed []string) error {
+	for _, scope := range needed {
+		if !c.caller.may(scope) {
+			p := *problemOf(fault.New(fault.Forbidden, "the token is not good for this: it lacks the scope "+scope))
+			p.authenticate = a.challenges(c.agent, http.StatusForbidden, true, strings.Join(needed, " "), nil)
+			return &p
+		}
+	}
+	return nil
 }
 
 func hostOf(address string) string {

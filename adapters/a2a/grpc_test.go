@@ -10,13 +10,18 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
 // dial serves the bundle by gRPC and gives a client.
 func (b *bundle) dial() pb.A2AServiceClient {
+	b.Helper()
+	return pb.NewA2AServiceClient(b.connect())
+}
+
+// serveGRPC serves the bundle and returns its address.
+func (b *bundle) serveGRPC() string {
 	b.Helper()
 	server := b.adapter.NewGRPC("127.0.0.1:0", nil, time.Second)
 	if err := server.Listen(); err != nil {
@@ -25,18 +30,13 @@ func (b *bundle) dial() pb.A2AServiceClient {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
-	connection, err := grpc.NewClient(server.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.Fatal(err)
-	}
 	b.Cleanup(func() {
-		_ = connection.Close()
 		stop()
 		if err := <-ended; err != context.Canceled { //nolint:errorlint // it is returned as it is
 			b.Errorf("Run ended with %v", err)
 		}
 	})
-	return pb.NewA2AServiceClient(connection)
+	return server.Addr().String()
 }
 
 func calling(token string, pairs ...string) context.Context {

@@ -2,10 +2,13 @@ package a2a
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 
+	"inbox/exchange"
 	"inbox/normalized"
 )
 
@@ -22,10 +25,40 @@ func (h *handler) enter(ctx context.Context, operation string) (*call, error) {
 		return nil, a2a.ErrUnauthenticated
 	}
 	c.reached.Store(&operation)
-	if scope := scopeOf(operation); !c.caller.may(scope) {
-		return nil, h.fail(c, h.outOfScope(c, scope))
+	if err := h.outOfScope(c, scopesOf(operation, nil)); err != nil {
+		return nil, h.fail(c, err)
 	}
 	return c, nil
+}
+
+// enterSend is enter for a message, which may ask for more than to be sent.
+func (h *handler) enterSend(ctx context.Context, operation string, req *a2a.SendMessageRequest) (*call, error) {
+	c, err := h.enter(ctx, operation)
+	if err != nil || req.Config == nil {
+		return c, err
+	}
+	if err := h.outOfScope(c, scopesOf(operation, req.Config.PushConfig)); err != nil {
+		return nil, h.fail(c, err)
+	}
+	return c, nil
+}
+
+// answerTo is the part of a task that a token without a2a:read gets for a message of its own: the turn of the message, not
+// what was said in the task before or after it.
+func (c *call) answerTo(t *task, messageID string) *task {
+	if c.caller.may(scopeRead) {
+		return t
+	}
+	own := slices.IndexFunc(t.turns, func(turn exchange.TurnRecord) bool { return turn.Message.ID == messageID })
+	if own < 0 {
+		return t
+	}
+	alone := *t
+	alone.turns = t.turns[own : own+1 : own+1]
+	if own < len(t.turns)-1 {
+		alone.cancelled = time.Time{}
+	}
+	return &alone
 }
 
 // fail keeps the problem for the edge, which writes it, and gives the SDK an error with the public text.
@@ -37,7 +70,7 @@ func (h *handler) fail(c *call, err error) error {
 
 // SendMessage accepts a message and waits for the end of its turn, unless the caller wants the task at once.
 func (h *handler) SendMessage(ctx context.Context, req *a2a.SendMessageRequest) (a2a.SendMessageResult, error) {
-	c, err := h.enter(ctx, "SendMessage")
+	c, err := h.enterSend(ctx, "SendMessage", req)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +98,7 @@ func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest
 			return h.talk(ctx, t)
 		}
 	}
-	return h.render(ctx, t, wanted)
+	return h.render(ctx, c.answerTo(t, req.Message.ID), wanted)
 }
 
 // isTalk says whether a task is one answer that its agent called talk: nobody has seen the task yet, so that it needs
@@ -128,11 +161,20 @@ func (h *handler) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*
 	if err != nil {
 		return nil, h.fail(c, err)
 	}
-	rendered, err := h.render(ctx, t, view{artifacts: true})
+	rendered, err := h.render(ctx, t, cancelView(c))
 	if err != nil {
 		return nil, h.fail(c, err)
 	}
 	return rendered, nil
+}
+
+// cancelView is what of a cancelled task its caller sees: the task is read only by who may read it.
+func cancelView(c *call) view {
+	if c.caller.may(scopeRead) {
+		return view{artifacts: true}
+	}
+	none := 0
+	return view{history: &none}
 }
 
 // GetExtendedAgentCard gives the card with the skills that are open to the caller.

@@ -25,7 +25,7 @@ const (
 // or asks for input.
 func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessageRequest) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
-		c, err := h.enter(ctx, "SendStreamingMessage")
+		c, err := h.enterSend(ctx, "SendStreamingMessage", req)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -40,7 +40,7 @@ func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessage
 			yield(nil, h.fail(c, err))
 			return
 		}
-		f := h.follower(ctx, c, t, yield)
+		f := h.follower(ctx, c, c.answerTo(t, req.Message.ID), yield)
 		defer f.close()
 		f.untilInput = true
 		if !f.snapshot(wanted) {
