@@ -243,6 +243,13 @@ func (e *engine) CountTurns(_ context.Context, f exchange.TurnFilter) (int64, er
 	return int64(len(e.selectTurns(f))), e.down
 }
 
+func (e *engine) Events(_ context.Context, id string, after int64, limit int) ([]exchange.Event, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	rest := e.events[id][min(after, int64(len(e.events[id]))):]
+	return slices.Clone(rest[:min(limit, len(rest))]), e.down
+}
+
 func (e *engine) selectTurns(f exchange.TurnFilter) []exchange.TurnRecord {
 	list := []exchange.TurnRecord{}
 	for _, turn := range e.turns {

@@ -2,8 +2,6 @@ package a2a
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +28,7 @@ type follower struct {
 	since      time.Time     // state changes up to here are in the snapshot
 	over       bool          // the newest turn has ended and its end was told
 	superseded bool          // it was dropped: a message of its owner took the task up
+	seq        int64         // of the newest turn's last event that the snapshot holds
 	sent       streamed
 	mime       string // media type of the text part that grows
 	open       bool   // an artifact was begun for the growing answer
@@ -88,9 +87,16 @@ func (f *follower) leave() bool {
 	return false
 }
 
-// snapshot sends the task as it is stored and says whether the stream goes on. What of a running answer was streamed
-// already is not in it: the follower reads the turn's events from their beginning.
-func (f *follower) snapshot(v view) bool {
+// snapshot sends the task as it is stored and says whether the stream goes on. It holds what of a growing answer was streamed
+// already: the follower goes on behind that.
+func (f *follower) snapshot(v view) (more bool) {
+	grown, err := f.partial(f.ctx, *f.task.last())
+	if err != nil {
+		return f.fail(err)
+	}
+	f.task.partial = grown
+	defer func() { f.task.partial = nil }()
+	f.seq, f.sent, f.open, f.mime = grown.seq, grown.sent, grown.open, grown.mime
 	rendered, err := f.render(f.ctx, f.task, v)
 	if err != nil {
 		return f.fail(err)
@@ -105,8 +111,10 @@ func (f *follower) turn() bool {
 	if f.ended() {
 		return true
 	}
-	f.reset()
-	for event, err := range f.options.Runs.Follow(f.ctx, f.task.last().ID, 0) {
+	if f.seq == 0 {
+		f.reset()
+	}
+	for event, err := range f.options.Runs.Follow(f.ctx, f.task.last().ID, f.seq) {
 		if err != nil {
 			return f.fail(err)
 		}
@@ -159,18 +167,9 @@ func (f *follower) reset() {
 
 // delta passes growing text on. Other parts come with the final answer.
 func (f *follower) delta(event exchange.Event) bool {
-	var delta normalized.Delta
-	if err := json.Unmarshal(event.Body, &delta); err != nil {
-		return f.fail(fmt.Errorf("read delta %d of turn %s: %w", event.Seq, event.TurnID, err))
-	}
-	text := delta.Text
-	switch delta.Kind {
-	case normalized.DeltaPartBegin:
-		if delta.Part != nil && delta.Part.Kind == normalized.PartText {
-			text, f.mime = delta.Part.Content, delta.Part.MIME
-		}
-	case normalized.DeltaPartEnd:
-		f.mime = normalized.MIMEPlain
+	text, err := textOfDelta(event, &f.mime)
+	if err != nil {
+		return f.fail(err)
 	}
 	return text == "" || f.chunk(text, false)
 }
@@ -231,13 +230,15 @@ func (f *follower) settled() bool {
 			return err == nil || f.fail(err)
 		}
 	}
-	artifacts, err := f.artifacts(f.ctx, turn)
-	if err != nil {
-		return f.fail(err)
-	}
-	for _, artifact := range artifacts {
-		if !f.result(artifact) {
-			return false
+	if stateOf(turn) == a2a.TaskStateCompleted { // of any other end the reader has what was said
+		artifacts, err := f.artifacts(f.ctx, turn, nil)
+		if err != nil {
+			return f.fail(err)
+		}
+		for _, artifact := range artifacts {
+			if !f.result(artifact) {
+				return false
+			}
 		}
 	}
 	status, err := f.Adapter.status(f.ctx, f.task)
@@ -257,6 +258,9 @@ func (f *follower) dropped() (bool, error) {
 // so, and is empty where nothing lacks: there are clients that take a streamed artifact when they are told that it is whole
 // (A2A 1.0, section 4.2.2: lastChunk). A long text goes in pieces also where none of it was streamed.
 func (f *follower) result(artifact *a2a.Artifact) bool {
+	if f.call.forgetsAppend() && f.open {
+		f.reset()
+	}
 	if artifact.ID != answerArtifact(f.task.last().ID) || len(artifact.Parts) != 1 {
 		return f.artifact(artifact, false, true)
 	}
@@ -265,13 +269,20 @@ func (f *follower) result(artifact *a2a.Artifact) bool {
 		f.mime = artifact.Parts[0].MediaType
 		return f.chunk(rest, true)
 	}
-	if len(text) <= maxChunk {
+	if len(text) <= maxChunk || f.call.forgetsAppend() && len(text) <= maxWholeChunk {
 		return f.artifact(artifact, false, true)
 	}
 	f.reset()
 	f.mime = artifact.Parts[0].MediaType
 	return f.chunk(text, true)
 }
+
+// maxWholeChunk bounds an artifact that is sent whole at the end of a stream to a client that forgets appending.
+const maxWholeChunk = 256 << 10
+
+// forgetsAppend reports whether clients of the call may take each chunk for the whole artifact: the conversion of the
+// JavaScript SDK from the .proto form of 0.3 drops append. They get the whole text once more in the end, with the last flag.
+func (c *call) forgetsAppend() bool { return c.old && (c.rest || c.stopping != nil) }
 
 // next waits until the owner of an interrupted task continues or cancels it and says whether there is more to tell.
 func (f *follower) next() bool {
@@ -290,7 +301,7 @@ func (f *follower) next() bool {
 			return false
 		case known < len(t.turns)-1:
 			t.turns = t.turns[:known+2]
-			f.task, f.since, f.over, f.superseded = t, time.Time{}, false, false
+			f.task, f.since, f.over, f.superseded, f.seq = t, time.Time{}, false, false, 0
 			f.state = a2a.TaskStateSubmitted
 			return true
 		}

@@ -95,7 +95,7 @@ func (a *Adapter) changesOf(ctx context.Context, t *task, job exchange.WatchJob)
 		return nil, nil
 	}
 	t.turns = t.turns[:at+1]
-	artifacts, err := a.artifacts(ctx, turn)
+	artifacts, err := a.artifacts(ctx, turn, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -31,8 +31,12 @@ func (a *Adapter) render(ctx context.Context, t *task, v view) (*a2a.Task, error
 	if !v.artifacts {
 		return rendered, nil
 	}
-	for _, turn := range t.turns {
-		artifacts, err := a.artifacts(ctx, turn)
+	for i, turn := range t.turns {
+		read := t.partial
+		if i < len(t.turns)-1 {
+			read = nil
+		}
+		artifacts, err := a.artifacts(ctx, turn, read)
 		if err != nil {
 			return nil, err
 		}
@@ -197,12 +201,23 @@ func sentence(turn exchange.TurnRecord, state a2a.TaskState) string {
 }
 
 // artifacts are the results of a turn that was answered: one for the parts of the answer, and each artifact part as
-// its own. The ids are stable, so that streams and later reads name the same things.
-func (a *Adapter) artifacts(ctx context.Context, turn exchange.TurnRecord) ([]*a2a.Artifact, error) {
-	if turn.Response == nil || turn.State != exchange.StateAnswered || stateOf(turn) != a2a.TaskStateCompleted {
+// its own. The ids are stable, so that streams and later reads name the same things. Of a turn that works, or ended
+// otherwise, they are what it said so far (A2A 1.0, section 3.1.3); read is that where it is known already.
+func (a *Adapter) artifacts(ctx context.Context, turn exchange.TurnRecord, read *partial) (list []*a2a.Artifact, err error) {
+	if stateOf(turn) != a2a.TaskStateCompleted {
+		if read == nil {
+			if read, err = a.partial(ctx, turn); err != nil {
+				return nil, err
+			}
+		}
+		if artifact := read.artifact(turn.ID); artifact != nil {
+			list = append(list, artifact)
+		}
+		return list, nil
+	}
+	if turn.Response == nil || turn.State != exchange.StateAnswered {
 		return nil, nil
 	}
-	var list []*a2a.Artifact
 	answer := &a2a.Artifact{ID: answerArtifact(turn.ID)}
 	for i, part := range turn.Response.Parts {
 		rendered, err := a.renderPart(ctx, part, true)

@@ -103,8 +103,9 @@ func folded(t *testing.T, frames []reply) (text, state string) {
 	for _, f := range frames {
 		var frame struct {
 			Result struct {
-				Task struct {
-					Status struct{ State string }
+				Task *struct {
+					Status    struct{ State string }
+					Artifacts []struct{ Parts []struct{ Text string } }
 				}
 				StatusUpdate struct {
 					Status struct{ State string }
@@ -126,8 +127,16 @@ func folded(t *testing.T, frames []reply) (text, state string) {
 				text += part.Text
 			}
 		}
-		if frame.Result.Task.Status.State+frame.Result.StatusUpdate.Status.State != "" {
-			state = frame.Result.Task.Status.State + frame.Result.StatusUpdate.Status.State
+		if snapshot := frame.Result.Task; snapshot != nil {
+			text, state = "", snapshot.Status.State
+			for _, artifact := range snapshot.Artifacts {
+				for _, part := range artifact.Parts {
+					text += part.Text
+				}
+			}
+		}
+		if frame.Result.StatusUpdate.Status.State != "" {
+			state = frame.Result.StatusUpdate.Status.State
 		}
 	}
 	return text, state

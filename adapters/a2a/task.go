@@ -36,6 +36,7 @@ type task struct {
 	turns     []exchange.TurnRecord
 	contextID string    // as the client knows it; the same for all turns
 	cancelled time.Time // set when an interrupted task was given up by its owner
+	partial   *partial  // the answer of the newest turn so far, where a follower has read it; nil = it is read when needed
 }
 
 func (t *task) last() *exchange.TurnRecord { return &t.turns[len(t.turns)-1] }
