@@ -123,7 +123,21 @@ func (c *call) within(ctx context.Context) context.Context {
 // read takes the whole body: it is the original that is stored with the message. Who calls is known already.
 func (c *call) read(r *http.Request) *problem {
 	httpserver.Proven(r)
+	bounds, unread := requestBounds(), r.Body
+	if jsonBody(r) == nil { // anything else is refused for its type
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(r.Body, bounds), r.Body}
+	}
 	body, err := httpserver.ReadBody(r, maxBodyBytes)
+	if err == nil {
+		err = bounds.Close()
+	}
+	if p := outOfBounds(err); p != nil {
+		_, _ = io.CopyN(io.Discard, unread, maxBodyBytes) // see refuseBody
+		return p
+	}
 	switch {
 	case fault.Is(err, fault.TooLarge):
 		return c.refuseBody(r)

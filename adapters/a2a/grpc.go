@@ -51,7 +51,7 @@ func (a *Adapter) NewGRPC(address string, security *tls.Config, grace time.Durat
 	}
 	g := &GRPC{adapter: a, address: address, grace: grace, stopping: make(chan struct{})}
 	options := []grpc.ServerOption{
-		grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream), grpc.MaxRecvMsgSize(maxBodyBytes),
+		grpc.ForceServerCodecV2(newBoundedCodec()), grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream), grpc.MaxRecvMsgSize(maxBodyBytes),
 		grpc.MaxConcurrentStreams(maxGRPCStreams), grpc.MaxHeaderListSize(maxGRPCHeaders), grpc.ConnectionTimeout(handshakeLimit),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAliveTime, Timeout: keepAliveLimit}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPings, PermitWithoutStream: true}),

@@ -71,6 +71,9 @@ func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (
 	if p := grpcVersion(header, method); p != nil {
 		return ctx, p
 	}
+	if p := codecProblem(request); p != nil {
+		return ctx, p
+	}
 	c.address = g.scheme() + "://" + g.adapter.options.GRPCAddress() + method
 	if p := g.adapter.identify(g.request(ctx, header, method), g.agentName(request), c); p != nil {
 		return ctx, p

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/google/uuid"
@@ -75,7 +76,7 @@ func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFil
 		filter.UpdatedAfter = req.StatusTimestampAfter.Add(-time.Microsecond)
 	}
 	if req.ContextID != "" {
-		if strings.ContainsFunc(req.ContextID, unicode.IsControl) { // no message was taken for such a context
+		if strings.ContainsFunc(req.ContextID, unicode.IsControl) || !utf8.ValidString(req.ContextID) { // no message was taken for such a context
 			return filter, false, nil
 		}
 		if filter.ThreadID, found = owned.thread(req.ContextID); !found {

@@ -9,13 +9,14 @@ const Module = "inbox"
 // levels places every package. A package imports only packages of lower levels, so arrows never form a circle and
 // neighbours never know each other. Move a package together with a decision record in docs/decisions.
 var levels = map[string]int{
-	"identity":           0,
-	"migrations":         0,
-	"internal/fault":     0,
-	"internal/telemetry": 0,
-	"internal/archtest":  0,
-	"internal/disk":      0,
-	"internal/admission": 0,
+	"identity":             0,
+	"migrations":           0,
+	"internal/fault":       0,
+	"internal/telemetry":   0,
+	"internal/archtest":    0,
+	"internal/disk":        0,
+	"internal/admission":   0,
+	"internal/boundedjson": 0,
 
 	"policypart":           1,
 	"internal/config":      1,
