@@ -71,7 +71,20 @@ func (a *Adapter) notify(ctx context.Context, watch exchange.Watch, job exchange
 	if err != nil {
 		return err
 	}
+	confirmed := true
+	if secret != (webhookSecret{}) {
+		if confirmed, err = a.confirmed(ctx, watch, hook); err != nil {
+			return err
+		}
+	}
 	for _, body := range bodies {
+		if !confirmed {
+			if err := a.firstCall(ctx, watch, hook, secret, body); err != nil {
+				return err
+			}
+			confirmed = true
+			continue
+		}
 		if err := a.callWebhook(ctx, hook, secret, body); err != nil {
 			return err
 		}
@@ -178,6 +191,9 @@ func webhookAnswer(response *http.Response) error {
 	case status/100 == 2:
 		webhooks.WithLabelValues("sent").Inc()
 		return nil
+	case status == http.StatusUnauthorized:
+		webhooks.WithLabelValues("refused").Inc()
+		return fault.RetryIn(retryAfter(response.Header), "the webhook says "+response.Status, errAsksForCredentials)
 	case status == http.StatusGone:
 		return fault.GiveUp("the webhook says 410", nil)
 	default:

@@ -41,6 +41,7 @@ type Push struct {
 	Watches Watches
 	Sealer  Sealer
 	Web     WebClient
+	Named   func(u *url.URL) bool // optional: whether the operator named the host, which then needs not confirm; nil = none
 }
 
 // Limits of a webhook as a client registers it.
@@ -204,11 +205,13 @@ func (h *handler) checkWebhook(ctx context.Context, config *a2a.PushConfig) erro
 		return inField("url", "is no address that we can call")
 	case len(config.ID) > maxWebhookName || !printable(config.ID):
 		return inField("id", "is too long or has characters that do not print")
+	case strings.ContainsAny(config.ID, `/\`) || config.ID == "." || config.ID == "..":
+		return inField("id", "must be one segment of a path: HTTP+JSON could not address it")
 	case len(config.Token) > maxWebhookToken || !printable(config.Token):
 		return inField("token", "is too long or has characters that cannot stand in a header")
 	}
 	if err := h.options.Push.Web.CheckTarget(ctx, address); err != nil {
-		return inField("url", "must be a public https address")
+		return inField("url", "must be a public https address, or one that the operator of this server allows")
 	}
 	if auth := config.Auth; auth != nil {
 		if auth.Scheme == "" || strings.ContainsAny(auth.Scheme, " \t") || len(auth.Scheme) > maxWebhookName || !printable(auth.Scheme) {

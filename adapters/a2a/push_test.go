@@ -95,17 +95,35 @@ func (openWeb) CheckTarget(_ context.Context, u *url.URL) error {
 // receiver is a webhook that keeps what it gets.
 type receiver struct {
 	*httptest.Server
+	echoes bool // it confirms by the handshake
+	asks   bool // it answers 401 without credentials
 	status int
+	bare   int // requests without credentials
 	got    []*http.Request
 	bodies []string
 }
 
 func newReceiver(t *testing.T) *receiver {
-	r := &receiver{status: http.StatusNoContent}
+	r := &receiver{status: http.StatusNoContent, echoes: true}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, _ := io.ReadAll(request.Body)
+		if request.Header.Get("Authorization")+request.Header.Get("X-A2A-Notification-Token")+request.Header.Get("A2A-Notification-Token") == "" {
+			r.bare++
+		}
+		if request.Method == http.MethodGet {
+			if !r.echoes {
+				w.WriteHeader(http.StatusMethodNotAllowed)
+				return
+			}
+			_, _ = io.WriteString(w, request.URL.Query().Get("validationToken"))
+			return
+		}
 		r.got, r.bodies = append(r.got, request), append(r.bodies, string(body))
 		w.Header().Set("Retry-After", "7")
+		if r.asks && request.Header.Get("Authorization") == "" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
 		w.WriteHeader(r.status)
 	}))
 	t.Cleanup(r.Close)
@@ -252,6 +270,8 @@ func TestWebhooksOfATask(t *testing.T) {
 		"line in token":    `{"taskId":"` + task + `","url":"https://peer.example/","token":"a\r\nX: y"}`,
 		"line in password": `{"taskId":"` + task + `","url":"https://peer.example/","authentication":{"scheme":"Bearer","credentials":"a\nb"}}`,
 		"two words":        `{"taskId":"` + task + `","url":"https://peer.example/","authentication":{"scheme":"Bearer x"}}`,
+		"slash in id":      `{"taskId":"` + task + `","id":"a/b","url":"https://peer.example/"}`,
+		"dots as id":       `{"taskId":"` + task + `","id":"..","url":"https://peer.example/"}`,
 	} {
 		if refused := create(b.ada, config); refused.decode(t).Error == nil || refused.decode(t).Error.Code != -32602 {
 			t.Errorf("%s: %s", name, refused.body)
@@ -289,5 +309,88 @@ func TestWebhookOfARefusedMessage(t *testing.T) {
 	b.rpc(b.ada, "SendMessage", `{"message":`+hello("m1")+`,"configuration":{"taskPushNotificationConfig":{"url":"`+hook.URL+`"}}}`)
 	if len(table.rows) != 0 {
 		t.Errorf("%d webhooks stay", len(table.rows))
+	}
+}
+
+// TestCredentialsAwaitConfirmation: the first call to a host carries no credentials; what the host then says decides.
+func TestCredentialsAwaitConfirmation(t *testing.T) {
+	for name, c := range map[string]struct {
+		echoes, asks bool
+		status       int
+		named        bool
+		first        string // Authorization of the notifications of the first change, by call
+		after        string // of those of the next
+		bare         int
+	}{
+		"it echoes the token":       {echoes: true, status: 204, first: "Bearer cred-1", after: "Bearer cred-1", bare: 1},
+		"it takes what comes":       {status: 200, first: "", after: "Bearer cred-1", bare: 2},
+		"it asks for credentials":   {asks: true, status: 200, first: ",Bearer cred-1", after: "Bearer cred-1", bare: 2},
+		"it refuses":                {status: 403, first: "", after: "", bare: 4},
+		"it breaks":                 {status: 500, first: "", after: "", bare: 4},
+		"it redirects":              {status: 302, first: "", after: "", bare: 4},
+		"the operator named it":     {status: 200, named: true, first: "Bearer cred-1", after: "Bearer cred-1", bare: 0},
+		"named, and it refuses all": {status: 403, named: true, first: "Bearer cred-1", after: "Bearer cred-1", bare: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, table, hook := pushing(t)
+			hook.echoes, hook.asks, hook.status = c.echoes, c.asks, c.status
+			b.adapter.options.Push.Named = func(*url.URL) bool { return c.named }
+			b.registered(hook)
+			shown := func() string {
+				hook.got = nil
+				change := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: b.engine.newestTurn(), State: exchange.StateRunning, At: time.Now()}
+				_ = b.adapter.Notify(t.Context(), change, false)
+				var list []string
+				for _, request := range hook.got {
+					list = append(list, request.Header.Get("Authorization"))
+				}
+				return strings.Join(list, ",")
+			}
+			if first := shown(); first != c.first {
+				t.Errorf("first %q, want %q", first, c.first)
+			}
+			if after := shown(); after != c.after {
+				t.Errorf("after %q, want %q", after, c.after)
+			}
+			if hook.bare != c.bare {
+				t.Errorf("%d calls without credentials, want %d", hook.bare, c.bare)
+			}
+		})
+	}
+}
+
+// TestConfirmationIsOfOneAddress: another path, host or principal confirms for itself; another task does not ask again.
+func TestConfirmationIsOfOneAddress(t *testing.T) {
+	parse := func(address string) *url.URL { u, _ := url.Parse(address); return u }
+	one := confirmKey(exchange.Watch{Agent: "a", Principal: "p", Reference: "t1"}, parse("https://h.example/x?task=1"))
+	for name, same := range map[string]bool{
+		confirmKey(exchange.Watch{Agent: "a", Principal: "p", Reference: "t2"}, parse("https://H.example/x?task=2")): true,
+		confirmKey(exchange.Watch{Agent: "a", Principal: "q", Reference: "t1"}, parse("https://h.example/x")):        false,
+		confirmKey(exchange.Watch{Agent: "a", Principal: "p", Reference: "t1"}, parse("https://h.example/y")):        false,
+		confirmKey(exchange.Watch{Agent: "a", Principal: "p", Reference: "t1"}, parse("https://h.example:444/x")):    false,
+	} {
+		if (name == one) != same {
+			t.Errorf("%s: same %v", name, same)
+		}
+	}
+}
+
+// TestWebhookIDsInPaths: an id that JSON-RPC took is addressed by HTTP+JSON, however a client escapes it.
+func TestWebhookIDsInPaths(t *testing.T) {
+	b, _, hook := pushing(t)
+	task := b.registered(hook)
+	for _, id := range []string{"a:b", "a b", "a%b", "a+b", "a@b=c", "a,b;c", "~", "a..b", "a?b#c"} {
+		made := b.rpc(b.ada, "CreateTaskPushNotificationConfig", `{"taskId":"`+task+`","id":"`+id+`","url":"https://peer.example/h"}`)
+		if made.text(t, "result.id") != id {
+			t.Errorf("%q: %s", id, made.body)
+			continue
+		}
+		for _, escaped := range []string{url.PathEscape(id), strings.ReplaceAll(url.QueryEscape(id), "+", "%20")} {
+			for _, base := range []string{"/a2a/echo/rest/tasks/", "/a2a/echo/v1/tasks/"} {
+				if got := b.do("GET", base+task+"/pushNotificationConfigs/"+escaped, b.ada, ""); got.status != 200 {
+					t.Errorf("%q as %s%s: %d %s", id, base, escaped, got.status, got.body)
+				}
+			}
+		}
 	}
 }

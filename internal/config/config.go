@@ -158,6 +158,10 @@ type A2A struct {
 	// Requests of one caller that may be under way at the same time on this node, streams and blocking sends among them;
 	// above it the caller hears 429. All agents of one other server count as one caller.
 	CallerConcurrency int `toml:"caller_concurrency"`
+	// Hosts of webhooks, `host` or `host:port`, that may be private addresses and plain http, and that are shown the
+	// credentials of a webhook without having confirmed that they want them. Link-local addresses and metadata services of
+	// clouds are never called.
+	WebhookHosts []string `toml:"webhook_hosts"`
 	// One table per issuer of access tokens; [a2a.md](a2a.md) explains them. Tokens of `inbox tokens create` and peers that
 	// sign for themselves need none.
 	Issuers []Issuer `toml:"issuers"`

@@ -107,6 +107,11 @@ func (c *Config) validateListeners(p *problems) {
 	if _, err := identity.ParseDomain(c.SMTP.Hostname); c.SMTP.Listen != "" && (err != nil || strings.Contains(c.SMTP.Hostname, ":")) {
 		p.add("smtp.hostname", fmt.Sprintf("%q is not a host name", c.SMTP.Hostname), `write one such as "mail.example.com"`)
 	}
+	for _, host := range c.A2A.WebhookHosts {
+		if u, err := url.Parse("https://" + host + "/"); err != nil || u.Hostname() == "" || u.Host != host {
+			p.add("a2a.webhook_hosts", fmt.Sprintf("%q is neither a host nor host:port", host), `write one such as "hooks.internal:8443"`)
+		}
+	}
 	if c.DNS.Resolver != "" {
 		listener(p, "dns.resolver", c.DNS.Resolver, false)
 	}

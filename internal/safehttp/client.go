@@ -79,8 +79,10 @@ func (o Options) withDefaults() Options {
 type Client struct {
 	options       Options
 	trusted       map[string]bool
+	allowed       map[string]bool        // host:port pairs that may be private
 	refuses       func(host string) bool // nil = nobody
 	open, guarded *net.Dialer
+	private       *net.Dialer // for addresses that need not be public
 	slots         *slots
 	http          *http.Client
 }
@@ -90,6 +92,7 @@ func New(options Options) *Client {
 	c := &Client{options: options.withDefaults()}
 	c.open = c.options.dialer(nil)
 	c.guarded = c.options.dialer(checkDial)
+	c.private = c.options.dialer(checkPrivateDial)
 	c.slots = newSlots(c.options.MaxConcurrent, c.options.MaxPerHost)
 	c.connect()
 	return c
@@ -126,6 +129,21 @@ func (c *Client) Trusting(hostports ...string) *Client {
 	}
 	trusting.connect()
 	return &trusting
+}
+
+// Allowing returns a copy that also sends to exactly these host:port pairs where they are private, by plain http, too: what
+// AllowPrivate does for all. Metadata services stay closed, and the limits of time and concurrency hold.
+func (c *Client) Allowing(hostports ...string) *Client {
+	allowing := *c
+	allowing.allowed = maps.Clone(c.allowed)
+	if allowing.allowed == nil {
+		allowing.allowed = make(map[string]bool, len(hostports))
+	}
+	for _, hostport := range hostports {
+		allowing.allowed[strings.ToLower(hostport)] = true
+	}
+	allowing.connect()
+	return &allowing
 }
 
 // Refusing gives a copy that sends nothing to the hosts (with their port, if there is one) that the function names, beside

@@ -15,8 +15,11 @@ func (c *Client) DialContext(ctx context.Context, network, address string) (net.
 	if !strings.HasPrefix(network, "tcp") {
 		return nil, &Refused{Target: network + " " + address, Reason: "only TCP leaves this server"}
 	}
-	if c.options.AllowPrivate || c.trusted[strings.ToLower(address)] {
+	switch name := strings.ToLower(address); {
+	case c.trusted[name]:
 		return c.open.DialContext(ctx, network, address)
+	case c.options.AllowPrivate, c.allowed[name]:
+		return c.private.DialContext(ctx, network, address)
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -30,6 +33,19 @@ func (o Options) dialer(control func(network, address string, _ syscall.RawConn)
 		Timeout: o.ConnectTimeout, KeepAlive: 30 * time.Second,
 		Resolver: o.Resolver.Resolver, Control: control,
 	}
+}
+
+// checkPrivateDial is checkDial for targets that may be private: metadata services are closed to them, too.
+func checkPrivateDial(network, address string, _ syscall.RawConn) error {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return &Refused{Target: network + " " + address, Reason: "not a TCP address"}
+	}
+	if err := CheckMetadata(target.Addr()); err != nil {
+		refusedDials.Inc()
+		return err
+	}
+	return nil
 }
 
 // checkDial runs after name resolution, once for each address, before the connection is opened.

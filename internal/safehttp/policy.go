@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,37 @@ func CheckAddr(address netip.Addr) error {
 	return nil
 }
 
+// metadata are the addresses at which clouds give credentials to whoever asks from inside, and the link-local networks in which
+// most of them stand: of AWS, Azure, Google, Alibaba, Oracle and Scaleway.
+var metadata = prefixes(
+	"169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128", "fd00:42::42/128",
+	"168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32",
+)
+
+// nat64 and sixToFour are the networks that carry an IPv4 address: NAT64 in its last four bytes, 6to4 behind its first two.
+var nat64, sixToFour = netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16")
+
+func prefixes(list ...string) (parsed []netip.Prefix) {
+	for _, text := range list {
+		parsed = append(parsed, netip.MustParsePrefix(text))
+	}
+	return parsed
+}
+
+// CheckMetadata refuses the address of a metadata service, also where an IPv6 address only carries it. It returns a *Refused.
+func CheckMetadata(address netip.Addr) error {
+	plain := address.Unmap().WithZone("")
+	if wide := plain.As16(); plain.Is6() && nat64.Contains(plain) {
+		plain = netip.AddrFrom4([4]byte(wide[12:]))
+	} else if plain.Is6() && sixToFour.Contains(plain) {
+		plain = netip.AddrFrom4([4]byte(wide[2:6]))
+	}
+	if slices.ContainsFunc(metadata, func(network netip.Prefix) bool { return network.Contains(plain) }) {
+		return &Refused{Target: address.String(), Reason: "a link-local address or a metadata service"}
+	}
+	return nil
+}
+
 // CheckURL applies the policy that needs no network: scheme, host, port and user info. It returns a *Refused.
 func (c *Client) CheckURL(u *url.URL) error {
 	if reason := c.urlReason(u); reason != "" {
@@ -61,8 +93,12 @@ const lookupLimit = 3 * time.Second
 // CheckTarget applies the policy to an address that is requested later: CheckURL, and the addresses to which its name
 // leads now. A name that cannot be looked up passes, because dialling checks again in any case. It returns a *Refused.
 func (c *Client) CheckTarget(ctx context.Context, u *url.URL) error {
-	if err := c.CheckURL(u); err != nil || c.options.AllowPrivate || c.trusts(u) {
+	if err := c.CheckURL(u); err != nil || c.trusts(u) {
 		return err
+	}
+	check := CheckAddr
+	if c.options.AllowPrivate || c.allowed[hostPort(u)] {
+		check = CheckMetadata
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
@@ -71,8 +107,8 @@ func (c *Client) CheckTarget(ctx context.Context, u *url.URL) error {
 		return nil // dialling decides
 	}
 	for _, address := range addresses {
-		if CheckAddr(address.Unmap()) != nil {
-			return &Refused{Target: u.Redacted(), Reason: "the name leads to an address that is not public"}
+		if check(address.Unmap()) != nil {
+			return &Refused{Target: u.Redacted(), Reason: "the name leads to an address that must not be called"}
 		}
 	}
 	return nil
@@ -90,7 +126,7 @@ func (c *Client) urlReason(u *url.URL) string {
 		return "the host is blocked by this server's operator"
 	case u.User != nil:
 		return "user name or password in the address"
-	case c.options.AllowPrivate:
+	case c.options.AllowPrivate, c.allowed[hostPort(u)]:
 		return ""
 	case u.Scheme != "https":
 		return "only https leaves this server"

@@ -2,6 +2,7 @@ package safehttp
 
 import (
 	"errors"
+	"net/netip"
 	"net/url"
 	"testing"
 
@@ -36,11 +37,51 @@ func TestCheckTarget(t *testing.T) {
 		if err := guarded.CheckTarget(t.Context(), u); errors.Is(err, ErrRefused) != refused {
 			t.Errorf("%s: %v", address, err)
 		}
-		if err := open.CheckTarget(t.Context(), u); err != nil {
+		if err := open.CheckTarget(t.Context(), u); errors.Is(err, ErrRefused) != (u.Host == "metadata.example") {
 			t.Errorf("%s where private addresses are allowed: %v", address, err)
+		}
+	}
+	allowing := guarded.Allowing("inside.example:80", "metadata.example:443")
+	for address, refused := range map[string]bool{
+		"http://inside.example/": false, "https://inside.example/": true, "http://public.example/": true, "https://metadata.example/": true,
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := allowing.CheckTarget(t.Context(), u); errors.Is(err, ErrRefused) != refused {
+			t.Errorf("%s where one host may be private: %v", address, err)
 		}
 	}
 	if u, _ := url.Parse("https://inside.example/"); trusting.CheckTarget(t.Context(), u) != nil {
 		t.Error("a host that the operator wrote is refused")
+	}
+}
+
+// TestMetadataServicesStayClosed: no setting that allows private addresses opens the services from which clouds give
+// credentials, in any form of their addresses, neither when an address is checked nor when it is dialled.
+func TestMetadataServicesStayClosed(t *testing.T) {
+	open := New(Options{AllowPrivate: true})
+	for _, host := range []string{
+		"169.254.169.254", "169.254.0.1", "[fe80::1]", "[fd00:ec2::254]", "[fd20:ce::254]", "100.100.100.200", "168.63.129.16", "192.0.0.192",
+		"[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]",
+	} {
+		u, err := url.Parse("http://" + host + ":8080/latest/meta-data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := open.CheckTarget(t.Context(), u); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", host, err)
+		}
+		for name, client := range map[string]*Client{"open": open, "allowing": New(Options{}).Allowing(u.Host)} {
+			if _, err := client.DialContext(t.Context(), "tcp", u.Host); !errors.Is(err, ErrRefused) {
+				t.Errorf("%s was dialled by the %s client: %v", host, name, err)
+			}
+		}
+	}
+	for _, host := range []string{"10.0.0.1", "127.0.0.1", "192.168.1.1", "100.64.0.1", "::1", "fd00::1"} {
+		if err := CheckMetadata(netip.MustParseAddr(host)); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
 	}
 }
