@@ -17,7 +17,7 @@ type Inbound struct {
 	Message normalized.Message // Raw.MediaType set by the adapter; Raw.Ref is computed on acceptance
 
 	Original  []byte          // the native bytes as received; stored once, content-addressed
-	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to everybody else
+	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to everybody else but for RouteWords
 	Reference string          // the adapter's conversation handle beside the thread (A2A: task id); may be empty
 	Repeats   bool            // the peer reads a refusal and sends the same message again by itself, as mail servers do
 	Quiet     bool            // the sender asks programs not to write unasked (#nobot): no notice, no acknowledgement
@@ -35,6 +35,10 @@ type Inbound struct {
 	Settlement *Settlement          // what the message offers for an open demand; nil = nothing
 	Rejected   []identity.Rejection // evidence that was offered and not believed; it becomes audit rows
 }
+
+// RouteWords is the member of Inbound.Route under which an adapter keeps what of a message's own words the normalized form does
+// not have. It is removed when the message is erased.
+const RouteWords = "words"
 
 // Settlement is what a message offers to meet a demand. Nothing in it is believed before the eight checks of the
 // message contract, section 9.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 )
 
 // The owner of a task chooses address and credentials of its webhook. No host is shown credentials that a stranger chose
-// before it confirmed that it takes notifications (decision 0064): it echoes a token, asks for credentials with 401, or
-// takes a notification without them. A confirmation holds for one agent, one principal and one address without its query.
+// before it confirmed that it takes notifications (decision 0064): it takes one without credentials, asks for them with 401,
+// or echoes a token. A confirmation holds for one agent, one principal and one address without its query.
 const (
 	confirmSpace    = "a2a.webhook"
 	confirmLifetime = exchange.WatchLife
@@ -26,8 +27,10 @@ const (
 	confirmLimit    = 5 * time.Second
 )
 
-// errAsksForCredentials is a webhook's answer 401.
-var errAsksForCredentials = errors.New("the webhook asks for credentials")
+// answeredWith is the status of a webhook that took no notification.
+type answeredWith int
+
+func (s answeredWith) Error() string { return "the webhook answered " + strconv.Itoa(int(s)) }
 
 func confirmKey(watch exchange.Watch, address *url.URL) string {
 	bare := url.URL{Scheme: address.Scheme, Host: strings.ToLower(address.Host), Path: address.Path, RawPath: address.RawPath}
@@ -35,8 +38,7 @@ func confirmKey(watch exchange.Watch, address *url.URL) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// confirmed reports whether the credentials of a webhook may be shown: the operator named its host, it confirmed before, or it
-// confirms now.
+// confirmed reports whether the credentials of a webhook may be shown: the operator named its host, or it confirmed before.
 func (a *Adapter) confirmed(ctx context.Context, watch exchange.Watch, hook webhook) (bool, error) {
 	address, err := url.Parse(hook.URL)
 	if err != nil {
@@ -49,18 +51,16 @@ func (a *Adapter) confirmed(ctx context.Context, watch exchange.Watch, hook webh
 	switch {
 	case err != nil:
 		return false, fault.RetryIn(0, "our own store did not answer", err)
-	case found:
-		return true, nil
 	}
-	echoed, err := a.handshake(ctx, *address)
-	if err != nil || !echoed {
-		return false, err
-	}
-	return true, a.confirm(ctx, watch, hook)
+	return found, nil
 }
 
 // handshake asks the webhook to echo a token, without credentials and without anything of the task.
-func (a *Adapter) handshake(ctx context.Context, address url.URL) (echoed bool, err error) {
+func (a *Adapter) handshake(ctx context.Context, webhookURL string) (echoed bool, err error) {
+	address, err := url.Parse(webhookURL)
+	if err != nil {
+		return false, err
+	}
 	token := rand.Text()
 	query := address.Query()
 	query.Set(validationParam, token)
@@ -69,33 +69,37 @@ func (a *Adapter) handshake(ctx context.Context, address url.URL) (echoed bool, 
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
-		return false, fault.GiveUp("the address of the webhook cannot be called", err)
+		return false, err
 	}
 	response, err := a.options.Push.Web.Do(request)
 	if err != nil {
-		webhooks.WithLabelValues("failed").Inc()
-		return false, fault.RetryIn(0, "the webhook does not answer", err)
+		return false, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxWebhookReply))
 	if err != nil {
-		return false, nil //nolint:nilerr // no echo; the first notification decides
+		return false, err
 	}
 	return response.StatusCode/100 == 2 && strings.Trim(strings.TrimSpace(string(body)), `"`) == token, nil
 }
 
-// firstCall sends a notification without credentials to a webhook that has not confirmed. One that takes it, or asks for
-// credentials, has; the latter gets the notification again.
+// firstCall sends a notification without credentials to a webhook that has not confirmed. One that takes it has; one that asks
+// for credentials, or refuses and then echoes a token, has too, and gets the notification again.
 func (a *Adapter) firstCall(ctx context.Context, watch exchange.Watch, hook webhook, secret webhookSecret, body []byte) error {
 	called := a.callWebhook(ctx, hook, webhookSecret{}, body)
-	if called != nil && !errors.Is(called, errAsksForCredentials) {
-		return called
+	if called != nil {
+		status, answered := errors.AsType[answeredWith](called)
+		if !answered || fault.Of(called).Permanent {
+			return called
+		}
+		if status != http.StatusUnauthorized {
+			if echoed, err := a.handshake(ctx, hook.URL); err != nil || !echoed {
+				return called
+			}
+		}
 	}
-	if err := a.confirm(ctx, watch, hook); err != nil {
+	if err := a.confirm(ctx, watch, hook); err != nil || called == nil {
 		return err
-	}
-	if called == nil {
-		return nil
 	}
 	return a.callWebhook(ctx, hook, secret, body)
 }

@@ -64,7 +64,7 @@ func (a *Adapter) NewGRPC(address string, security *tls.Config, grace time.Durat
 	}
 	g.server = grpc.NewServer(options...)
 	handler := &handler{Adapter: a}
-	grpc1.NewHandler(handler).RegisterWith(g.server)
+	grpc1.NewHandler(grpcHandler{handler}).RegisterWith(g.server)
 	grpc0.NewHandler(handler).RegisterWith(g.server)
 	return g
 }

@@ -45,6 +45,9 @@ func (c *call) fitGRPC(answer any) {
 	if c.plainFiles {
 		decodeFiles(answer)
 	}
+	if message, is := answer.(proto.Message); is && !c.old && message.ProtoReflect().IsValid() {
+		unwrapData(message.ProtoReflect())
+	}
 	card, is := answer.(*pb1.AgentCard)
 	if !is || card == nil {
 		return

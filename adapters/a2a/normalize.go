@@ -39,6 +39,14 @@ func checkSend(req *a2a.SendMessageRequest) error {
 	if err := checkMetadata("message.metadata", message.Metadata); err != nil {
 		return err
 	}
+	for i, part := range message.Parts {
+		if part == nil {
+			continue // it is refused where the parts are read
+		}
+		if err := checkMetadata("message.parts["+strconv.Itoa(i)+"].metadata", part.Metadata); err != nil {
+			return err
+		}
+	}
 	return checkMetadata("metadata", req.Metadata)
 }
 
@@ -104,11 +112,16 @@ func nextPlace(t *task, message *a2a.Message) place {
 // inbound makes the normalized message of a request. The proofs are checked last, because that may need the network and
 // uses them up.
 func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where place, offered *offer) (exchange.Inbound, error) {
+	chain := agentChain(message.Metadata)
+	c.exact(message) // last: what is read above is read as the SDK reads it
 	parts, err := a.normalizeParts(ctx, message.Parts)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
-	chain := agentChain(message.Metadata)
+	parts, at := cleanParts(parts)
+	if where.route.Words, err = sentOf(message, at, parts); err != nil {
+		return exchange.Inbound{}, err
+	}
 	kept, err := json.Marshal(where.route)
 	if err != nil {
 		return exchange.Inbound{}, err
@@ -130,6 +143,19 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 	}
 	a.apply(ctx, &in, offered, c)
 	return in, nil
+}
+
+// cleanParts leaves out what is no content and tells for each part its place among those that stay, counted from 1; zero = none.
+func cleanParts(parts []normalized.Part) (kept []normalized.Part, at []int) {
+	at = make([]int, len(parts))
+	for i, part := range parts {
+		one := normalized.Message{Parts: []normalized.Part{part}}
+		if one.Clean(); len(one.Parts) == 1 {
+			kept = append(kept, one.Parts[0])
+			at[i] = len(kept)
+		}
+	}
+	return kept, at
 }
 
 // capabilities says what the way back can carry: A2A cannot reach a third party.

@@ -191,13 +191,10 @@ func webhookAnswer(response *http.Response) error {
 	case status/100 == 2:
 		webhooks.WithLabelValues("sent").Inc()
 		return nil
-	case status == http.StatusUnauthorized:
-		webhooks.WithLabelValues("refused").Inc()
-		return fault.RetryIn(retryAfter(response.Header), "the webhook says "+response.Status, errAsksForCredentials)
 	case status == http.StatusGone:
 		return fault.GiveUp("the webhook says 410", nil)
 	default:
 		webhooks.WithLabelValues("refused").Inc()
-		return fault.RetryIn(retryAfter(response.Header), "the webhook says "+response.Status, nil)
+		return fault.RetryIn(retryAfter(response.Header), "the webhook says "+response.Status, answeredWith(status))
 	}
 }

@@ -66,8 +66,9 @@ func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Mes
 		return nil, nil
 	}
 	list := make([]*a2a.Message, 0, 2*len(t.turns))
+	files := maxHistoryFiles
 	for i, turn := range t.turns {
-		question, err := a.question(ctx, t, turn)
+		question, err := a.question(ctx, t, turn, &files)
 		if err != nil {
 			return nil, err
 		}
@@ -89,13 +90,17 @@ func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Mes
 	return list, nil
 }
 
-// question is the message of the caller, as it was understood.
-func (a *Adapter) question(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
-	parts, err := a.renderParts(ctx, turn.Message.Parts, false)
-	return &a2a.Message{
-		ID: turn.Message.ID, Role: a2a.MessageRoleUser, Parts: parts,
-		TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
-	}, err
+// question is the message of the caller as it was sent; of one that was taken before this was kept, as it was understood. Files
+// are the bytes that the history may still hold.
+func (a *Adapter) question(ctx context.Context, t *task, turn exchange.TurnRecord, files *int) (message *a2a.Message, err error) {
+	message = &a2a.Message{
+		ID: turn.Message.ID, Role: a2a.MessageRoleUser, TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
+	}
+	if noted := routeOf(turn).Words; noted != nil && len(turn.Message.Parts) > 0 {
+		return message, a.restore(ctx, message, noted, turn, files)
+	}
+	message.Parts, err = a.renderParts(ctx, turn.Message.Parts, false)
+	return message, err
 }
 
 // answerID is the id of the agent's message: the reply's, which is final before anybody sees it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -88,8 +87,7 @@ func (c codec) renderFile(ctx context.Context, part normalized.Part, withBytes b
 // fileContent makes a data part of unnamed JSON, which is how structured data came in.
 func fileContent(part *a2a.Part, content []byte) a2a.PartContent {
 	if part.MediaType == mimeJSON && part.Filename == "" {
-		var value any
-		if err := json.Unmarshal(content, &value); err == nil {
+		if value, is := exactValue(content); is {
 			return a2a.Data{Value: value}
 		}
 	}

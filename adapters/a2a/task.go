@@ -20,9 +20,10 @@ const (
 
 // route is what this adapter keeps with every turn.
 type route struct {
-	Context string `json:"context"` // the context id as the client knows it
-	Number  int    `json:"number"`  // position of the turn in its task, from 1
-	Digest  string `json:"digest"`  // of the message as sent: tells a repeat from another message with the same id
+	Context string `json:"context"`         // the context id as the client knows it
+	Number  int    `json:"number"`          // position of the turn in its task, from 1
+	Digest  string `json:"digest"`          // of the message as sent: tells a repeat from another message with the same id
+	Words   *sent  `json:"words,omitempty"` // what the normalized message does not keep; goes when the message is erased
 }
 
 func routeOf(turn exchange.TurnRecord) route {

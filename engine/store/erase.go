@@ -50,6 +50,9 @@ func (t *Tx) eraseStored(ctx context.Context, turnID, stored string, unanswered 
 	if err := t.do(ctx, `UPDATE turns SET message = $1 WHERE id = $2`, string(body), turnID); err != nil {
 		return err
 	}
+	if err := t.eraseNotes(ctx, turnID); err != nil {
+		return err
+	}
 	if err := t.do(ctx, `UPDATE events SET body = '' WHERE turn_id = $1 AND kind = $2`, turnID, exchange.EventMessageEdited); err != nil {
 		return err
 	}
@@ -62,6 +65,24 @@ func (t *Tx) eraseStored(ctx context.Context, turnID, stored string, unanswered 
 		return err
 	}
 	return t.eraseExcerpts(ctx, turnID, unanswered)
+}
+
+// eraseNotes removes what the adapter's notes of a turn have of its words (exchange.Inbound.Route).
+func (t *Tx) eraseNotes(ctx context.Context, turnID string) error {
+	var route string
+	if _, err := first(ctx, t, `SELECT route FROM turns WHERE id = $1`, []any{turnID}, &route); err != nil {
+		return err
+	}
+	notes := map[string]json.RawMessage{}
+	if json.Unmarshal([]byte(route), &notes) != nil || notes[exchange.RouteWords] == nil {
+		return nil
+	}
+	delete(notes, exchange.RouteWords)
+	left, err := json.Marshal(notes)
+	if err != nil {
+		return fmt.Errorf("encode route of turn %s: %w", turnID, err)
+	}
+	return t.do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, string(left), turnID)
 }
 
 // eraseExcerpts removes what the demands of a turn have of its question, and an answer that was held back and never given.
