@@ -10,10 +10,17 @@ import (
 // the result of a tool.
 const WaitingTool = "tool"
 
+// ToolAuthorization is the name of the request by which an agent waits until somebody has signed in elsewhere. The asker is told
+// with the first one; each has a time at which the agent looks again.
+const ToolAuthorization = "authorization"
+
+// WaitingAuthorization is the reason of a turn that waits for that. It goes on by itself, and the asker can help.
+const WaitingAuthorization = WaitingTool + " (" + ToolAuthorization + ")"
+
 // GoesOnByItself says whether a turn waits for something about which its asker can do nothing: other agents, or a
 // program that executes a tool.
 func GoesOnByItself(turn TurnRecord) bool {
-	return turn.State == StateWaiting &&
+	return turn.State == StateWaiting && turn.Reason != WaitingAuthorization &&
 		(turn.Reason == WaitingDispatch || turn.Reason == WaitingTool || strings.HasPrefix(turn.Reason, WaitingTool+" "))
 }
 

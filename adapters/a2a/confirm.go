@@ -93,6 +93,9 @@ func (a *Adapter) firstCall(ctx context.Context, watch exchange.Watch, hook webh
 			return called
 		}
 		if status != http.StatusUnauthorized {
+			if status/100 != 4 || status == http.StatusTooManyRequests { // it is not there now
+				return called
+			}
 			if echoed, err := a.handshake(ctx, hook.URL); err != nil || !echoed {
 				return called
 			}

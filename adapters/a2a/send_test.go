@@ -295,7 +295,12 @@ func TestLargeFilesGoThroughTheBlobStore(t *testing.T) {
 	if got := r.text(t, "result.task.artifacts.0.parts.0.raw"); got != content {
 		t.Errorf("%d bytes came back, want %d", len(got), len(content))
 	}
-	if got := r.text(t, "result.task.history.0.parts.0.url"); !strings.HasPrefix(got, "ni:///sha-256;") {
+	if got := r.text(t, "result.task.history.0.parts.0.raw"); got != content {
+		t.Errorf("the history has %d bytes, want %d", len(got), len(content))
+	}
+	large := b.rpc(b.ada, "SendMessage", `{"message":{"messageId":"m2","role":"ROLE_USER","parts":[
+		{"raw":"`+strings.Repeat("QUJD", maxHistoryFiles/3+1)+`","mediaType":"application/zip","filename":"a.zip"}]}}`)
+	if got := large.text(t, "result.task.history.0.parts.0.url"); !strings.HasPrefix(got, "ni:///sha-256;") {
 		t.Errorf("history has %q", got)
 	}
 }

@@ -27,6 +27,9 @@ func stateOf(turn exchange.TurnRecord) a2a.TaskState {
 	case exchange.StateHeld: // somebody else must let it pass
 		return a2a.TaskStateAuthRequired
 	}
+	if turn.State == exchange.StateWaiting && turn.Reason == exchange.WaitingAuthorization {
+		return a2a.TaskStateAuthRequired
+	}
 	if exchange.GoesOnByItself(turn) { // also after a demand that was met
 		return a2a.TaskStateWorking
 	}

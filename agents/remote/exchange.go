@@ -30,6 +30,7 @@ type exchange struct {
 	said   *a2a.Message
 	task   task
 	noted  bool // the task is in the state, for the next attempt
+	before progress
 	cut    bool // updates may have been missed
 
 	emit    func(normalized.Delta) bool
@@ -48,6 +49,11 @@ func (x *exchange) run(ctx context.Context) (normalized.Response, error) {
 	limited, stop := context.WithTimeoutCause(ctx, x.agent.options.TimeLimit, errTimeLimit)
 	defer stop()
 	err := x.converse(limited)
+	if err != nil && ctx.Err() == nil && !isPermanent(err) && !errors.Is(err, errStopped) && x.before.Looks > 0 {
+		if awaits, kept := x.awaitLogin(ctx, ""); awaits || kept != nil { // the other server is away; the task is still there
+			return x.unsaid(), kept
+		}
+	}
 	if err != nil {
 		if abandoned(ctx) || isPermanent(err) {
 			x.cancelThere(ctx)
@@ -64,7 +70,18 @@ func (x *exchange) run(ctx context.Context) (normalized.Response, error) {
 	if err := x.agent.keep(limited, x.agent.threadKey(x.turn), next, x.agent.options.ThreadLife); err != nil {
 		return normalized.Response{}, err
 	}
+	if next.Open != nil && next.Open.Login && response.Policy() == nil {
+		told := x.before.Told
+		if awaits, err := x.awaitLogin(limited, next.Open.Asked); err != nil || awaits && told == next.Open.Asked {
+			return x.unsaid(), err
+		}
+	}
 	return response, nil
+}
+
+// unsaid is the response of a run after which the turn waits without a word.
+func (x *exchange) unsaid() normalized.Response {
+	return normalized.Response{Silent: true, Status: normalized.StatusCompleted}.Answering(x.turn.Message)
 }
 
 // abandoned says whether nobody waits for the answer any more. A server that stops, or a worker that lost the turn to
@@ -94,14 +111,13 @@ func (x *exchange) converse(ctx context.Context) error {
 	if err := x.reach(found); err != nil {
 		return err
 	}
-	var before progress
 	if err := x.agent.load(ctx, x.agent.threadKey(x.turn), &x.thread); err != nil {
 		return err
 	}
-	if err := x.agent.load(ctx, x.agent.turnKey(x.turn, x.id), &before); err != nil {
+	if err := x.agent.load(ctx, x.agent.turnKey(x.turn, x.id), &x.before); err != nil {
 		return err
 	}
-	taken, err := x.resume(ctx, before)
+	taken, err := x.resume(ctx, x.before)
 	if err == nil && !taken {
 		err = x.send(ctx)
 	}

@@ -37,6 +37,10 @@ type progress struct {
 	Task    string `json:"task"`
 	Context string `json:"context,omitempty"`
 	Asked   string `json:"asked,omitempty"` // the question that stood before the message was sent to a waiting task
+
+	Looks int       `json:"looks,omitempty"` // at a task that waits for a login
+	Since time.Time `json:"since,omitzero"`  // of the first of them
+	Told  string    `json:"told,omitempty"`  // the question that our asker was told
 }
 
 // threadKey names the conversation of one of our agents with the other; a new card_url begins anew.

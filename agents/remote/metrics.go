@@ -21,7 +21,7 @@ var (
 		Name: "inbox_remote_seconds", Help: "Time from passing a turn on to the end of its answer.",
 		Buckets: telemetry.NetworkSeconds,
 	})
-	// how: resubscribed, polled, repeated
+	// how: resubscribed, polled, repeated, followed
 	recoveries = promauto.NewCounterVec(prometheus.CounterOpts{
 		Name: "inbox_remote_recoveries_total", Help: "Answers that were cut off or could not be streamed, by how they were got.",
 	}, []string{"how"})

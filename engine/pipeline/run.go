@@ -87,6 +87,8 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	switch {
 	case again && ctx.Err() == nil:
 		return queue.RetryAfter(time.Millisecond, errEdited)
+	case err == nil && requests.tells(agent, response):
+		return s.awaitAuthorization(ctx, job, turn, mark, *requests.wanted, response)
 	case err == nil && requests.wanted != nil:
 		return s.awaitTool(ctx, job, agent, turn, mark, *requests.wanted)
 	case err == nil:

@@ -15,6 +15,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/normalized"
 )
 
 var toolRequests = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -104,6 +105,39 @@ func (s *Service) awaitTool(
 			return err
 		}
 	}
+}
+
+// tells reports whether the asker is to hear what the run said while the turn waits: where somebody has to sign in elsewhere. An
+// agent whose answers need an approval waits without a word.
+func (w *toolWait) tells(agent agents.Entry, response normalized.Response) bool {
+	approved := agent.Settings.ApproveReplies == "" || agent.Settings.ApproveReplies == agents.ApproveNever
+	return w.wanted != nil && w.wanted.ToolName == exchange.ToolAuthorization && response.Status == normalized.StatusInputRequired &&
+		len(response.Parts) > 0 && response.Policy() == nil && approved && len(agent.Settings.ReplyRules) == 0
+}
+
+// awaitAuthorization is awaitTool with a notice for the asker, as a demand has one. The turn holds no worker while it waits.
+func (s *Service) awaitAuthorization(
+	ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, wanted exchange.ToolRequest, response normalized.Response,
+) error {
+	wanted.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
+	response.To, response.Cc = nil, nil
+	reply := s.newReply(turn, response)
+	reply.Notice = turn.Attempt
+	return s.conclude(ctx, job, mark, ending{
+		turn: turn, reply: reply, state: exchange.StateWaiting, reason: exchange.WaitingAuthorization,
+		more: func(ctx context.Context, tx Tx) error {
+			status, err := tx.InsertToolRequest(ctx, wanted)
+			if err != nil {
+				return err
+			}
+			if status != request.StatusPending {
+				return resumeTurn(ctx, tx, turn)
+			}
+			return tx.AppendEvents(ctx, turn.ID, []exchange.Event{toolEvent(exchange.EventToolRequested, wanted, map[string]any{
+				"timeout_at": timeText(wanted.TimeoutAt),
+			})})
+		},
+	})
 }
 
 // storeToolRequest does the one transaction: the job ends, the turn waits, the request is there.

@@ -110,7 +110,7 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 	}
 	event := t.event(found, status, result)
 	err = t.service.options.Store.InTx(ctx, func(tx Tx) error {
-		if exchange.GoesOnByItself(turn) {
+		if exchange.GoesOnByItself(turn) || turn.State == exchange.StateWaiting && turn.Reason == exchange.WaitingAuthorization {
 			if err := resumeTurn(ctx, tx, turn); err != nil { // the turn's row is taken first, as everywhere
 				return err
 			}
