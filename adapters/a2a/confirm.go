@@ -48,8 +48,7 @@ func (a *Adapter) confirmed(ctx context.Context, watch exchange.Watch, hook webh
 		return true, nil
 	}
 	_, found, err := a.options.Claims.Get(ctx, confirmSpace, confirmKey(watch, address))
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, fault.RetryIn(0, "our own store did not answer", err)
 	}
 	return found, nil

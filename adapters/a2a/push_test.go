@@ -191,7 +191,7 @@ func TestWebhookIsTold(t *testing.T) {
 			t.Errorf("headers %v", header)
 		}
 	}
-	if got := strings.Join(kinds, " "); got != "statusUpdate statusUpdate artifactUpdate statusUpdate" {
+	if got := strings.Join(kinds, ", "); got != "statusUpdate, statusUpdate, artifactUpdate, statusUpdate" {
 		t.Errorf("told %s", got)
 	}
 	stale := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: turn, State: exchange.StateWaiting}

@@ -86,7 +86,7 @@ func (r *scopeRig) sending() map[string]func(token, id, hook string) bool {
 			for err == nil {
 				_, err = stream.Recv()
 			}
-			if err != nil && err != io.EOF && !refused(err) { //nolint:errorlint // the end of a stream
+			if err != io.EOF && !refused(err) { //nolint:errorlint // the end of a stream
 				r.Errorf("0.3 gRPC stream: %v", err)
 			}
 			return refused(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -221,7 +222,7 @@ func (c *call) exact(message *a2a.Message) {
 	}
 	for _, raw := range []rawMessage{body.Params.Message, body.Message, body.Request} {
 		message.Metadata = exactly(message.Metadata, raw.Metadata)
-		parts := append(raw.Parts, raw.Content...)
+		parts := slices.Concat(raw.Parts, raw.Content)
 		if len(parts) != len(message.Parts) {
 			continue
 		}

@@ -70,7 +70,7 @@ func TestHistoryIsWhatWasSent(t *testing.T) {
 		want := exactJSON(t, "{"+message+"}")
 		answer := b.do("POST", c.path, b.ada, c.before+message+c.after, "User-Agent", "node") // whose files are not in base64 twice
 		task, _ := cmpID(t, answer.body)
-		read := reply{}
+		var read reply
 		if strings.HasPrefix(c.get, "/") {
 			read = b.do("GET", strings.Replace(c.get, "TASK", task, 1), b.ada, "", "User-Agent", "node")
 		} else {

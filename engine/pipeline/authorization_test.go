@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"testing"
 	"time"
@@ -53,7 +54,9 @@ func TestWaitForALoginElsewhereIsToldOnce(t *testing.T) {
 			t.Errorf("answered %q", got)
 		}
 		stop()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 		becomes(t, "the turn is answered", func() bool {
 			turn, err := e.store.Turn(t.Context(), turnID)
 			return err == nil && turn.State == exchange.StateAnswered && turn.Attempt == 3

@@ -54,8 +54,7 @@ func TestPiecesAreOneDocument(t *testing.T) {
 }
 
 func reason(err error) string {
-	var broken *Error
-	if errors.As(err, &broken) {
+	if broken, is := errors.AsType[*Error](err); is {
 		return broken.Reason
 	}
 	return ""
