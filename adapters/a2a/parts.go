@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"mime"
 
-	htmltomarkdown "github.com/JohannesKaufmann/html-to-markdown/v2"
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -61,11 +61,19 @@ func normalizeText(text, mediaType string) normalized.Part {
 	case normalized.MIMEMarkdown:
 		return normalized.Markdown(text)
 	case normalized.MIMEHTML: // the original stays in raw; agents and the console see no foreign markup
-		if markdown, err := htmltomarkdown.ConvertString(text); err == nil {
-			return normalized.Markdown(markdown)
-		}
+		return normalized.Markdown(markdownOf(text))
 	}
 	return normalized.Text(text)
+}
+
+// markdownOf converts the HTML of a part, of which at most 512 KiB are read.
+func markdownOf(text string) string {
+	document, cut := markup.Parse(text, markup.Limits{})
+	markdown, full := markup.Text(document, markup.Markdown, 0)
+	if cut || full {
+		markdown += "\n\n[The text was cut, because its HTML is very long; the original message is kept.]"
+	}
+	return markdown
 }
 
 // normalizeFile keeps small content inline and moves larger content to the blob store.

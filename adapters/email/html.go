@@ -6,21 +6,23 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
-// maxHTMLBytes bounds what is converted; longer HTML is cut before it is parsed.
+// maxHTMLBytes bounds what is converted of one part; longer HTML is cut before it is parsed.
 const maxHTMLBytes = 512 << 10
 
-// markdown knows tables with a heading row; tables without one lay out pages and are taken apart before.
-var markdown = converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
+// htmlCut is told to the agent where HTML was longer than it is read.
+const htmlCut = "[The text was cut, because its HTML is very long; the original mail is kept.]"
+
+// parseHTML makes the tree of a mail's HTML, at a cost proportional to its length. cut reports that the end is missing.
+func parseHTML(text string) (document *html.Node, cut bool) {
+	return markup.Parse(text, markup.Limits{Bytes: maxHTMLBytes, Hides: hidden})
+}
 
 // fromHTML converts a mail's HTML to markdown, or to plain text when it has no structure. What a reader would not
 // see is removed first: hidden text is the usual way to slip instructions to a model. Nothing is ever fetched.
@@ -32,13 +34,7 @@ func fromHTML(text string) (content, mime string) {
 // readHTML also gives, as own, what is left without quotations and signature that the client marked; it is empty when
 // nothing was marked or when the mail is forwarded. links are where its links lead, whatever they show.
 func readHTML(text string, forwarded bool) (content, mime, own string, links []normalized.Part) {
-	if len(text) > maxHTMLBytes {
-		text = strings.ToValidUTF8(text[:maxHTMLBytes], "")
-	}
-	document, err := html.Parse(strings.NewReader(text))
-	if err != nil {
-		return tokenText(text), normalized.MIMEPlain, "", nil
-	}
+	document, cut := parseHTML(text)
 	removeSelected(document, hiddenSelectors(document))
 	removeHidden(document)
 	unwrapLayout(document)
@@ -49,18 +45,19 @@ func readHTML(text string, forwarded bool) (content, mime, own string, links []n
 			own = squeeze(plainText(document))
 		}
 	}
+	if cut {
+		content = strings.TrimSpace(content + "\n\n" + htmlCut)
+	}
 	return content, mime, own, linksOf(document)
 }
 
+// convertHTML writes a tree as text, a little longer at most than a message carries.
 func convertHTML(document *html.Node) (content, mime string) {
 	if !structured(document) {
 		return squeeze(plainText(document)), normalized.MIMEPlain
 	}
-	converted, err := markdown.ConvertNode(document)
-	if err != nil {
-		return squeeze(plainText(document)), normalized.MIMEPlain
-	}
-	return strings.TrimSpace(string(converted)), normalized.MIMEMarkdown
+	content, _ = markup.Text(document, markup.Markdown, maxTextBytes+1)
+	return content, normalized.MIMEMarkdown
 }
 
 // removeHidden takes out scripts, styles, comments, hidden blocks, tracking pixels and links that are not web or mail.
@@ -94,32 +91,37 @@ func hidden(node *html.Node) bool {
 
 // unwrapLayout turns tables without a heading row into blocks: mails are laid out with tables, and a markdown table
 // of a whole mail is unreadable.
-func unwrapLayout(node *html.Node) {
-	for child := node.FirstChild; child != nil; child = child.NextSibling {
-		if child.DataAtom == atom.Table && !contains(child, atom.Th) {
-			blocks(child)
-		}
-		unwrapLayout(child)
-	}
+func unwrapLayout(document *html.Node) {
+	headed := map[*html.Node]bool{}
+	findHeadings(document, headed)
+	unwrap(document, headed, false)
 }
 
-func blocks(node *html.Node) {
+// findHeadings collects the tables with a heading in them, and reports whether the node holds one.
+func findHeadings(node *html.Node, headed map[*html.Node]bool) bool {
+	found := node.DataAtom == atom.Th
+	for child := node.FirstChild; child != nil; child = child.NextSibling {
+		found = findHeadings(child, headed) || found
+	}
+	if found && node.DataAtom == atom.Table {
+		headed[node] = true
+	}
+	return found
+}
+
+func unwrap(node *html.Node, headed map[*html.Node]bool, layout bool) {
+	if node.DataAtom == atom.Table {
+		layout = !headed[node]
+	}
+	for child := node.FirstChild; child != nil; child = child.NextSibling {
+		unwrap(child, headed, layout)
+	}
 	switch node.DataAtom {
 	case atom.Table, atom.Tbody, atom.Thead, atom.Tfoot, atom.Tr, atom.Td, atom.Caption:
-		node.DataAtom, node.Data = atom.Div, "div"
-	}
-	for child := node.FirstChild; child != nil; child = child.NextSibling {
-		blocks(child)
-	}
-}
-
-func contains(node *html.Node, tag atom.Atom) bool {
-	for child := node.FirstChild; child != nil; child = child.NextSibling {
-		if child.DataAtom == tag || contains(child, tag) {
-			return true
+		if layout {
+			node.DataAtom, node.Data = atom.Div, "div"
 		}
 	}
-	return false
 }
 
 func tiny(size string) bool { return size == "0" || size == "1" || size == "0px" || size == "1px" }
@@ -300,31 +302,4 @@ func squeeze(text string) string {
 		out = append(out, line)
 	}
 	return strings.TrimSpace(strings.Join(out, "\n"))
-}
-
-// tokenText is the way out for HTML that the parser refuses, such as nesting beyond its limit.
-func tokenText(text string) string {
-	var out strings.Builder
-	tokens := html.NewTokenizer(strings.NewReader(text))
-	skip := 0
-	for {
-		switch kind := tokens.Next(); kind {
-		case html.ErrorToken:
-			return squeeze(out.String())
-		case html.StartTagToken, html.EndTagToken:
-			name, _ := tokens.TagName()
-			if tag := atom.Lookup(name); tag == atom.Script || tag == atom.Style || tag == atom.Head || tag == atom.Title {
-				if kind == html.StartTagToken {
-					skip++
-				} else if skip > 0 {
-					skip--
-				}
-			}
-		case html.TextToken:
-			if skip == 0 {
-				out.WriteString(collapse(string(tokens.Text())))
-				out.WriteByte('\n')
-			}
-		}
-	}
 }
