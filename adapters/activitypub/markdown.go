@@ -1,7 +1,6 @@
 package activitypub
 
 import (
-	"bytes"
 	"html"
 	"regexp"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	"github.com/yuin/goldmark/extension"
 	goldmarkhtml "github.com/yuin/goldmark/renderer/html"
 	nethtml "golang.org/x/net/html"
+
+	"inbox/internal/markup"
 )
 
 // markdown keeps its default of omitting raw HTML. A single line break stays one: agents write chat, not books.
@@ -68,12 +69,12 @@ func sanitize(content string) string {
 	return strings.TrimSpace(permitted.Sanitize(boldHeadings(content)))
 }
 
-func markdownHTML(source string) string {
-	var out bytes.Buffer
-	if markdown.Convert([]byte(source), &out) != nil {
+func markdownHTML(source string, attach attachPicture) string {
+	rendered, ok := markup.HTML(markdown, source)
+	if !ok {
 		return plainHTML(source)
 	}
-	return sanitize(out.String())
+	return sanitize(withoutPictures(rendered, attach))
 }
 
 // plainHTML makes paragraphs and lines of plain text and links of web addresses in it.

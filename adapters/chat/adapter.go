@@ -119,6 +119,8 @@ type Adapter struct {
 	base    string // PublicURL without a slash at the end
 	tokens  *bearer.Cache
 	log     *slog.Logger
+
+	renderings renderings
 }
 
 // New makes an Adapter; the error says what is missing.

@@ -1,7 +1,8 @@
 package chat
 
 import (
-	"bytes"
+	"crypto/sha256"
+	"sync"
 
 	"github.com/microcosm-cc/bluemonday"
 	"github.com/yuin/goldmark"
@@ -13,16 +14,14 @@ import (
 	"github.com/yuin/goldmark/util"
 
 	"inbox/exchange"
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
-
-// maxRendered bounds the Markdown that becomes HTML, in bytes; a longer answer is shown as text.
-const maxRendered = 256 << 10
 
 // markdown omits raw HTML. A single line break stays one: agents write chat, not books.
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.GFM),
-	goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(calm{}, 100))),
+	goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(calm{}, 100), util.Prioritized(markup.LinkedImages{}, 101))),
 	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps()),
 )
 
@@ -43,65 +42,23 @@ var permitted = func() *bluemonday.Policy {
 	return p
 }()
 
-// calm fits a text into a page that has headings of its own, and makes links of images: a picture from elsewhere would
-// tell its server who reads.
+// calm fits a text into a page that has headings of its own.
 type calm struct{}
 
 // Transform implements parser.ASTTransformer.
 func (calm) Transform(document *ast.Document, _ text.Reader, _ parser.Context) {
-	var images []*ast.Image
 	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the walker gives no error
-		switch one := node.(type) {
-		case *ast.Heading:
-			if entering {
-				one.Level = min(one.Level+2, 6)
-			}
-		case *ast.Image:
-			if entering {
-				images = append(images, one)
-			}
+		if one, ok := node.(*ast.Heading); ok && entering {
+			one.Level = min(one.Level+2, 6)
 		}
 		return ast.WalkContinue, nil
 	})
-	for _, image := range images {
-		linkImage(image)
-	}
-}
-
-// linkImage puts the words of an image into a link to it; inside of a link the words stay alone.
-func linkImage(image *ast.Image) {
-	parent := image.Parent()
-	if inLink(parent) {
-		for child := image.FirstChild(); child != nil; child = image.FirstChild() {
-			parent.InsertBefore(parent, image, child)
-		}
-		parent.RemoveChild(parent, image)
-		return
-	}
-	link := ast.NewLink()
-	link.Destination = image.Destination
-	for child := image.FirstChild(); child != nil; child = image.FirstChild() {
-		link.AppendChild(link, child)
-	}
-	if !link.HasChildren() {
-		link.AppendChild(link, ast.NewString(image.Destination))
-	}
-	parent.ReplaceChild(parent, image, link)
-}
-
-func inLink(node ast.Node) bool {
-	for ; node != nil; node = node.Parent() {
-		if node.Kind() == ast.KindLink {
-			return true
-		}
-	}
-	return false
 }
 
 // htmlOf is the answer of a turn as HTML, without its files, which stand beside it.
 func (a *Adapter) htmlOf(turn exchange.TurnRecord) string {
 	if turn.Response == nil {
-		return rendered(a.reply(turn))
+		return a.render(a.reply(turn))
 	}
 	var parts []normalized.Part
 	for _, part := range a.presented(turn.Response.Parts) {
@@ -110,19 +67,71 @@ func (a *Adapter) htmlOf(turn exchange.TurnRecord) string {
 		}
 	}
 	if source := normalized.MarkdownText(parts); source != "" {
-		return rendered(source)
+		return a.render(source)
 	}
 	if normalized.PlainText(turn.Response.Parts) != "" {
 		return "" // files alone
 	}
-	return rendered(a.reply(turn))
+	return a.render(a.reply(turn))
 }
 
-// rendered is a text as HTML that a page can show; empty where it is shown as text.
-func rendered(source string) string {
-	var out bytes.Buffer
-	if source == "" || len(source) > maxRendered || markdown.Convert([]byte(source), &out) != nil {
+// render is a text as HTML that a page can show; empty where it is shown as text. A session is read again and again while
+// its answers stay as they are, so what was rendered is kept.
+func (a *Adapter) render(source string) string {
+	if source == "" {
 		return ""
 	}
-	return permitted.Sanitize(out.String())
+	key := sha256.Sum256([]byte(source))
+	if content, known := a.renderings.get(key); known {
+		return content
+	}
+	content := rendered(source)
+	a.renderings.put(key, content)
+	return content
+}
+
+// rendered renders a text, unless that would cost more than the text is worth (markup.HTML).
+func rendered(source string) string {
+	content, ok := markup.HTML(markdown, source)
+	if !ok {
+		return ""
+	}
+	return permitted.Sanitize(content)
+}
+
+// maxRenderings bounds the HTML that is kept, in bytes; a rendering counts a little more than its length.
+const (
+	maxRenderings    = 16 << 20
+	renderingAddends = 200
+)
+
+// renderings keeps HTML by the digest of its source; the oldest goes first.
+type renderings struct {
+	mutex sync.Mutex
+	kept  map[[sha256.Size]byte]string
+	order [][sha256.Size]byte
+	bytes int
+}
+
+func (r *renderings) get(key [sha256.Size]byte) (string, bool) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	content, known := r.kept[key]
+	return content, known
+}
+
+func (r *renderings) put(key [sha256.Size]byte, content string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if _, known := r.kept[key]; known || len(content) > maxRenderings/4 {
+		return
+	}
+	if r.kept == nil {
+		r.kept = map[[sha256.Size]byte]string{}
+	}
+	r.kept[key], r.order = content, append(r.order, key)
+	for r.bytes += len(content) + renderingAddends; r.bytes > maxRenderings; r.order = r.order[1:] {
+		r.bytes -= len(r.kept[r.order[0]]) + renderingAddends
+		delete(r.kept, r.order[0])
+	}
 }

@@ -31,7 +31,7 @@ func TestRendered(t *testing.T) {
 			t.Errorf("%q:\n got %s\nwant %s", source, got, want)
 		}
 	}
-	if got := rendered(strings.Repeat("x", maxRendered+1)); got != "" {
+	if got := rendered(strings.Repeat("x", 256<<10+1)); got != "" {
 		t.Errorf("a long answer becomes %d bytes of HTML", len(got))
 	}
 }

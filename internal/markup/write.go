@@ -36,7 +36,9 @@ const (
 )
 
 // Text writes what a tree says, at most limit bytes and a few closing marks; 0 means 512 KiB. Nothing is hidden here: the
-// caller removes first what a reader does not see. cut reports that something was left out.
+// caller removes first what a reader does not see. A word with U+0001 in it is written as it is, and one that begins with
+// U+0000 or U+0001 may be taken out of the text later: the next word is escaped as if it began the line. cut reports that
+// something was left out.
 func Text(node *html.Node, form Form, limit int) (text string, cut bool) {
 	if limit <= 0 {
 		limit = defaultText
@@ -130,6 +132,8 @@ func (w *writer) element(n *html.Node) {
 		w.link(n)
 	case atom.Img:
 		w.image(n)
+	case atom.Input:
+		w.checkbox(n)
 	case atom.Math:
 		w.formula(n)
 	case atom.Pre, atom.Listing, atom.Xmp, atom.Plaintext:
@@ -306,8 +310,15 @@ func (w *writer) word(word string, last bool) {
 
 // escaped writes a word so that Markdown takes it as it is. begins reports that it begins a line.
 func (w *writer) escaped(word string, begins, last bool) {
+	if word[0] < 2 {
+		w.start = begins // what follows may become the beginning
+	}
 	if begins {
 		word = w.escapedStart(word)
+	}
+	if strings.IndexByte(word, 1) >= 0 {
+		w.append(word)
+		return
 	}
 	if !strings.ContainsAny(word, "\\`*_[]<>&~|") {
 		w.append(word)
@@ -615,9 +626,27 @@ func (w *writer) formula(n *html.Node) {
 	}
 }
 
+// checkbox writes the state of a task.
+func (w *writer) checkbox(n *html.Node) {
+	if !strings.EqualFold(attribute(n, "type"), "checkbox") {
+		return
+	}
+	box := "[ ]"
+	if hasAttribute(n, "checked") {
+		box = "[x]"
+	}
+	w.flush()
+	w.append(box)
+	w.space = true
+}
+
 // image writes a picture that can be found, else its words.
 func (w *writer) image(n *html.Node) {
 	words, source := attribute(n, "alt"), attribute(n, "src")
+	if !w.markdown && !w.inLink && words != source && linked(source, "http", "https") && len(source) < w.limit-len(w.out) {
+		w.text(strings.TrimSpace(words + " <" + source + ">"))
+		return
+	}
 	if !w.markdown || !linked(source, "http", "https", "cid") {
 		w.text(words)
 		return
@@ -865,4 +894,13 @@ func attribute(n *html.Node, name string) string {
 		}
 	}
 	return ""
+}
+
+func hasAttribute(n *html.Node, name string) bool {
+	for _, one := range n.Attr {
+		if one.Key == name {
+			return true
+		}
+	}
+	return false
 }

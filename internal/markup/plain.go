@@ -1,0 +1,108 @@
+package markup
+
+import (
+	"html"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/renderer"
+	goldmarkhtml "github.com/yuin/goldmark/renderer/html"
+	"github.com/yuin/goldmark/util"
+	"golang.org/x/net/html/atom"
+)
+
+// toPlain renders Markdown for PlainText alone: its HTML never leaves this package. Lines stay as they were written.
+var toPlain = goldmark.New(
+	goldmark.WithExtensions(extension.GFM),
+	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps(), goldmarkhtml.WithUnsafe(), renderer.WithNodeRenderers(util.Prioritized(writtenTags{}, 100))),
+)
+
+// PlainText makes text for reading of Markdown: what the marks say is shown, the marks are not. Quotations begin with >,
+// items with - or their number, code is indented, links and pictures are followed by their addresses. It reports false for
+// a source that HTML refuses; limit bounds the result in bytes, 0 means 512 KiB.
+func PlainText(source string, limit int) (string, bool) {
+	rendered, ok := HTML(toPlain, source)
+	if !ok {
+		return "", false
+	}
+	document, cut := Parse(rendered, Limits{Bytes: 8 * maxMarkdown, Nodes: 2 * defaultNodes})
+	text, full := Text(document, Plain, limit)
+	return text, !cut && !full
+}
+
+// writtenTags keeps the words of an author that look like tags and are none, such as Vec<String>. Real tags are read by
+// Parse.
+type writtenTags struct{}
+
+// RegisterFuncs implements renderer.NodeRenderer.
+func (w writtenTags) RegisterFuncs(register renderer.NodeRendererFuncRegisterer) {
+	register.Register(ast.KindRawHTML, w.inline)
+	register.Register(ast.KindHTMLBlock, w.block)
+}
+
+func (writtenTags) inline(out util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if raw, ok := node.(*ast.RawHTML); ok && entering {
+		var text strings.Builder
+		for i := range raw.Segments.Len() {
+			segment := raw.Segments.At(i)
+			text.Write(segment.Value(source))
+		}
+		_, _ = out.WriteString(tagOrWords(text.String())) // a buffer in memory
+	}
+	return ast.WalkSkipChildren, nil
+}
+
+func (writtenTags) block(out util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if block, ok := node.(*ast.HTMLBlock); ok && entering {
+		if first := block.Lines(); first.Len() > 0 {
+			line := first.At(0)
+			if text := strings.TrimSpace(string(line.Value(source))); tagOrWords(text) != text || swallows(string(first.Value(source))) {
+				_, _ = out.WriteString("<p>" + html.EscapeString(string(block.Lines().Value(source))) + "</p>")
+				return ast.WalkContinue, nil
+			}
+		}
+		for i := range block.Lines().Len() {
+			line := block.Lines().At(i)
+			_, _ = out.Write(line.Value(source))
+		}
+		if block.HasClosure() {
+			_, _ = out.Write(block.ClosureLine.Value(source))
+		}
+	}
+	return ast.WalkContinue, nil
+}
+
+// tagOrWords returns a tag that forms text as it is, and every other one escaped: a tag that hides or swallows text is
+// something that the author writes about.
+func tagOrWords(tag string) string {
+	if strings.HasPrefix(tag, "<!") || strings.HasPrefix(tag, "<?") {
+		return tag
+	}
+	name := strings.TrimLeft(tag, "</")
+	if end := strings.IndexAny(name, " \t\r\n/>"); end >= 0 {
+		name = name[:end]
+	}
+	switch known := atom.Lookup([]byte(name)); {
+	case known == atom.Plaintext, known == atom.Xmp:
+	case block(known), formats(known), tablePart(known):
+		return tag
+	case known == atom.Br, known == atom.Span, known == atom.Td, known == atom.Th, known == atom.Caption, known == atom.Img, known == atom.Sub,
+		known == atom.Sup, known == atom.Mark, known == atom.Del, known == atom.Ins, known == atom.Kbd, known == atom.Samp, known == atom.Q,
+		known == atom.Cite, known == atom.Abbr, known == atom.Wbr, known == atom.Ruby, known == atom.Rt, known == atom.Rp:
+		return tag
+	}
+	return html.EscapeString(tag)
+}
+
+// swallows reports whether a block of HTML holds a tag behind which text would be lost.
+func swallows(text string) bool {
+	text = strings.ToLower(text)
+	for _, tag := range []string{"<script", "<style", "<title", "<textarea", "<xmp", "<plaintext", "<iframe", "<noembed", "<noframes", "<template", "<head"} {
+		if strings.Contains(text, tag) {
+			return true
+		}
+	}
+	return false
+}
