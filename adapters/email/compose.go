@@ -1,7 +1,6 @@
 package email
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -14,13 +13,20 @@ import (
 	"github.com/microcosm-cc/bluemonday"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/util"
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
-var toHTML = goldmark.New(goldmark.WithExtensions(extension.GFM))
+// toHTML makes links of pictures: a mail shows nothing that is fetched.
+var toHTML = goldmark.New(
+	goldmark.WithExtensions(extension.GFM),
+	goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(markup.LinkedImages{}, 100))),
+)
 
 // safeHTML is what may stand in an outgoing mail: text structure and absolute links, nothing that is fetched.
 var safeHTML = func() *bluemonday.Policy {
@@ -101,13 +107,7 @@ func (a *Adapter) composePart(ctx context.Context, c *composer, part normalized.
 func (c *composer) addText(part normalized.Part) {
 	switch part.MIME {
 	case normalized.MIMEMarkdown:
-		var rendered bytes.Buffer
-		if err := toHTML.Convert([]byte(part.Content), &rendered); err != nil {
-			c.addPlain(part.Content)
-			return
-		}
-		c.add(part.Content, safeHTML.Sanitize(rendered.String()))
-		c.rich = true
+		c.addMarkdown(part.Content)
 	case normalized.MIMEHTML:
 		safe := safeHTML.Sanitize(part.Content)
 		text, _ := fromHTML(safe)
@@ -116,6 +116,56 @@ func (c *composer) addText(part normalized.Part) {
 	default:
 		c.addPlain(part.Content)
 	}
+}
+
+// addMarkdown adds a text in both forms. What stands behind a line of "-- " is a signature (RFC 3676, section 4.3), which
+// Markdown would take for the underline of a heading.
+func (c *composer) addMarkdown(source string) {
+	body, signature := splitSignature(source)
+	rendered, ok := markup.HTML(toHTML, body)
+	plain, complete := markup.PlainText(body, 0)
+	if !ok || !complete {
+		c.addPlain(source)
+		return
+	}
+	c.add(plain, safeHTML.Sanitize(rendered))
+	c.rich = true
+	if signature == "" {
+		return
+	}
+	signature = strings.ReplaceAll(signature, "\n", "  \n") // its lines stay lines
+	rendered, ok = markup.HTML(toHTML, signature)
+	if plain, complete = markup.PlainText(signature, 0); !ok || !complete {
+		plain, rendered = signature, html.EscapeString(signature)
+	}
+	c.add(signatureMark+"\n"+readable(plain), "<div>"+signatureMark+"</div>\n"+safeHTML.Sanitize(rendered))
+}
+
+// signatureMark stands alone on the line above a signature.
+const signatureMark = "-- "
+
+// splitSignature cuts a text before its last line of "-- " outside of code, or of "--" with at most a few lines behind it:
+// programs trim blanks. The mark belongs to neither half.
+func splitSignature(source string) (body, signature string) {
+	lines := strings.Split(strings.ReplaceAll(source, "\r\n", "\n"), "\n")
+	at, fence := -1, ""
+	for i, line := range lines {
+		trimmed := strings.TrimLeft(line, " ")
+		switch {
+		case fence != "":
+			if strings.HasPrefix(trimmed, fence) && strings.Trim(trimmed, fence[:1]+" ") == "" {
+				fence = ""
+			}
+		case strings.HasPrefix(trimmed, "```") || strings.HasPrefix(trimmed, "~~~"):
+			fence = trimmed[:len(trimmed)-len(strings.TrimLeft(trimmed, trimmed[:1]))]
+		case line == signatureMark, line == "--" && len(lines)-i <= maxSignature:
+			at = i
+		}
+	}
+	if at < 0 {
+		return source, ""
+	}
+	return strings.Join(lines[:at], "\n"), strings.TrimSpace(strings.Join(lines[at+1:], "\n"))
 }
 
 func (c *composer) addPlain(text string) {

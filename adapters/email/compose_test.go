@@ -37,6 +37,28 @@ func TestAnswersQuoteWhereTheOperatorWantsIt(t *testing.T) {
 	}
 }
 
+// TestPlainFormOfAnAnswerHasNoMarks: who reads the plain form reads text, and a signature is no heading.
+func TestPlainFormOfAnAnswerHasNoMarks(t *testing.T) {
+	for _, c := range []struct{ source, plain, html string }{
+		{"## Plan\n\n1. **one**\n2. [two](https://x.test/)", "Plan\n\n1. one\n2. two <https://x.test/>", "<h2>Plan</h2>"},
+		{"Yours,\nthe agent\n-- \nEcho *Ltd*\nhttps://x.test", "Yours,\nthe agent\n\n-- \nEcho Ltd\nhttps://x.test", "<div>-- </div>"},
+		{"Yours\n--\nEcho", "Yours\n\n-- \nEcho", "<div>-- </div>"},
+		{"a\n```\n-- \n```\nx", "a\n\n    -- \n\nx", "<pre><code>-- "},
+		{"Heading\n---\nx", "Heading\n\nx", "<h2>Heading</h2>"},
+		{"a ![cat](https://x.test/c.png)", "a cat <https://x.test/c.png>", `<a href="https://x.test/c.png">cat</a>`},
+		{strings.Repeat("*a_", 20_000), strings.Repeat("*a_", 20_000), "<p>*a_*a_"},
+	} {
+		body := &composer{}
+		body.addText(normalized.Markdown(c.source))
+		if got := body.plain.String(); got != c.plain {
+			t.Errorf("%.60q:\n got %.200q\nwant %.200q", c.source, got, c.plain)
+		}
+		if !strings.Contains(body.html.String(), c.html) || strings.Contains(body.html.String(), "<h2>Yours") {
+			t.Errorf("%.60q: %.300s", c.source, body.html.String())
+		}
+	}
+}
+
 func TestLargeFilesBecomeLinks(t *testing.T) {
 	s := start(t, func(o *Options) {
 		o.FileLink = func(reply exchange.Reply, part normalized.Part) string {
