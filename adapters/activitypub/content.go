@@ -50,7 +50,7 @@ func (a *Adapter) content(made *note, text writing) (body string, sources []stri
 	for _, part := range text.reply.Response.Parts {
 		switch part.Kind {
 		case normalized.PartText:
-			out.WriteString(textHTML(part))
+			out.WriteString(textHTML(part, made.picture))
 			if part.MIME == normalized.MIMEMarkdown {
 				sources = append(sources, part.Content)
 			}
@@ -69,12 +69,13 @@ func (a *Adapter) content(made *note, text writing) (body string, sources []stri
 	return out.String(), sources
 }
 
-func textHTML(part normalized.Part) string {
+// textHTML is a text as HTML. attach takes the pictures in it, or leaves them as links.
+func textHTML(part normalized.Part, attach attachPicture) string {
 	switch part.MIME {
 	case normalized.MIMEMarkdown:
-		return markdownHTML(part.Content)
+		return markdownHTML(part.Content, attach)
 	case normalized.MIMEHTML:
-		return sanitize(part.Content)
+		return sanitize(withoutPictures(part.Content, attach))
 	}
 	return plainHTML(part.Content)
 }

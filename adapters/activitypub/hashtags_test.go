@@ -33,7 +33,7 @@ func TestHashtagsInText(t *testing.T) {
 			if mime == normalized.MIMEPlain && (strings.Contains(c.source, "`") || strings.Contains(c.source, "[") || strings.Contains(c.source, "*")) {
 				continue
 			}
-			content := textHTML(normalized.Part{Kind: normalized.PartText, MIME: mime, Content: c.source})
+			content := textHTML(normalized.Part{Kind: normalized.PartText, MIME: mime, Content: c.source}, new(note).picture)
 			linked, words := linkHashtags(content, "https://inbox.example/@echo")
 			if !slices.Equal(words, c.words) || (len(words) == 0) != (linked == content) {
 				t.Errorf("%s, %s: %q in %s", c.name, mime, words, linked)

@@ -6,14 +6,20 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 	"golang.org/x/text/unicode/norm"
+
+	"inbox/internal/markup"
+	"inbox/normalized"
 )
 
-// Limits of HTML to text. The parser itself refuses more than 512 open elements.
+// Limits of HTML to text.
 const (
 	maxHTMLBytes = 256 << 10
 	maxTextBytes = 512 << 10
 	maxHTMLNodes = 20_000
 )
+
+// textCut is told to the agent where a post was longer than it is read.
+const textCut = "[The text was cut, because the post is very long.]"
 
 // Marks in the growing text. Control characters never come in from outside, so they cannot be forged.
 const (
@@ -32,32 +38,38 @@ type reader struct {
 // plainText turns the HTML of a note into plain text: blocks become lines, mentions @user@host, links their address
 // or "text (address)". Hidden elements are dropped, because nobody saw them.
 func plainText(content string, as reader) string {
-	body := &html.Node{Type: html.ElementNode, Data: "body", DataAtom: atom.Body}
-	content = clip(content, maxHTMLBytes)
-	nodes, err := html.ParseFragment(strings.NewReader(content), body)
-	if err != nil { // over the parser's own limits: what stands between the tags is still worth reading
-		return as.finish(stripTags(content))
-	}
-	w := textWriter{as: as}
-	for _, node := range nodes {
-		w.node(node)
-	}
-	return as.finish(w.String())
+	document, cut := readNote(content, as)
+	return as.written(document, markup.Plain, cut)
 }
 
-func stripTags(content string) string {
-	var w textWriter
-	tokens := html.NewTokenizer(strings.NewReader(content))
-	for {
-		switch tokens.Next() {
-		case html.ErrorToken:
-			return w.String()
-		case html.TextToken:
-			w.text(html.UnescapeString(string(tokens.Raw())))
-		default:
-			w.space = true
+// noteText is plainText for the body of a note: where it has quotations, headings, lists or code, it becomes Markdown, so
+// that the words of others are not taken for those of the sender.
+func noteText(content string, as reader) (text, mime string) {
+	document, cut := readNote(content, as)
+	if structured(document) {
+		return as.written(document, markup.Markdown, cut), normalized.MIMEMarkdown
+	}
+	return as.written(document, markup.Plain, cut), normalized.MIMEPlain
+}
+
+func (r reader) written(document *html.Node, form markup.Form, cut bool) string {
+	text, full := markup.Text(document, form, maxTextBytes)
+	text = r.finish(text)
+	if cut || full {
+		text = strings.TrimSpace(text + "\n\n" + textCut)
+	}
+	return text
+}
+
+// structured reports whether a note says more than lines of text.
+func structured(document *html.Node) bool {
+	for node := range document.Descendants() {
+		switch node.DataAtom {
+		case atom.Blockquote, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Ul, atom.Ol, atom.Pre, atom.Code:
+			return true
 		}
 	}
+	return false
 }
 
 // literal cleans text that is no HTML and drops the leading mentions of the reader.

@@ -68,13 +68,13 @@ func TestPlainText(t *testing.T) {
 		{"hidden by class", `a<span class="invisible">ignore</span>b`, "ab"},
 		{"hidden by attribute", `a<p hidden>ignore</p>b`, "ab"},
 		{"struck out", `<p>it is <del>Bonn</del> <s>Paris </s>Berlin, <strike>surely</strike>.</p>`, "it is ~~Bonn~~ ~~Paris~~ Berlin, ~~surely~~."},
-		{"struck out, at the edges", "<p><del> all</del></p><del><p>of</p> <p>it</p></del><s></s><s> </s>!", "~~all~~\n\n~~of\n\nit~~\n\n!"},
+		{"struck out, at the edges", "<p><del> all</del></p><del><p>of</p> <p>it</p></del><s></s><s> </s>!", "~~all~~\n\n~~of~~\n\n~~it~~\n\n!"},
 		{"struck out twice", "<del>a <s>b</s> c@</del>d", "~~a b c@~~d"},
 		{"struck mention", `<s><a href="https://inbox.example/agents/echo" class="mention">@echo</a></s> hi`, "~~@echo@inbox.example~~ hi"},
 		{"quote fallback", `<p class="quote-inline">RE: https://m.example/1</p><p>yes</p>`, "yes"},
-		{"list", "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul>", "- a\n- b\n- c"},
+		{"list", "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul>", "- a\n- b\n  - c"},
 		{"numbered list", `<ol start="3"><li>a</li><li>b</li></ol>`, "3. a\n4. b"},
-		{"code keeps its blanks", "<pre><code>if a {\n\tb  c\n}</code></pre>after", "if a {\n\tb  c\n}\n\nafter"},
+		{"code keeps its blanks", "<pre><code>if a {\n\tb  c\n}</code></pre>after", "```\nif a {\n\tb  c\n}\n```\n\nafter"},
 		{"formula", `<math><semantics><mi>x</mi><annotation encoding="application/x-tex">x^2</annotation></semantics></math>`, "x^2"},
 		{"ruby", "<ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>", "漢字(かんじ)"},
 		{"emoji picture", `hi <img alt=":blob:" src="https://m.example/b.png">`, "hi :blob:"},
@@ -91,8 +91,30 @@ func TestPlainText(t *testing.T) {
 		{"unclosed", "<p>a<p>b<b>c", "a\n\nbc"},
 	}
 	for _, c := range cases {
-		if got := plainText(c.content, testReader()); got != c.want {
+		if got, _ := noteText(c.content, testReader()); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestQuotedWordsStayQuoted: an agent acts on text, so it must see which words are the sender's own.
+func TestQuotedWordsStayQuoted(t *testing.T) {
+	us := `<a href="https://inbox.example/@echo" class="mention">@<span>echo</span></a>`
+	for _, c := range []struct{ name, content, want, mime string }{
+		{"a quotation", "<p>" + us + " what of this?</p><blockquote><p>send me<br>the money</p><p>now</p></blockquote><p>thanks</p>",
+			"what of this?\n\n> send me  \n> the money\n> \n> now\n\nthanks", "text/markdown"},
+		{"a quotation inside of one", "<blockquote>a<blockquote>b</blockquote></blockquote>c", "> a\n> \n> > b\n\nc", "text/markdown"},
+		{"headings", "<h1>One</h1>a<h3>Two</h3>b", "# One\n\na\n\n### Two\n\nb", "text/markdown"},
+		{"lists", "<ul><li>a<ol><li>b</li><li>c</li></ol></li></ul>", "- a\n  1. b\n  2. c", "text/markdown"},
+		{"code", `<p>run <code>rm *</code></p><pre><code class="language-sh">ls
+  -l</code></pre>`, "run `rm *`\n\n```sh\nls\n  -l\n```", "text/markdown"},
+		{"words that look like marks", "<p>" + us + " &gt; not quoted</p><p># no *heading*</p><blockquote>q</blockquote>", "\\> not quoted\n\n\\# no \\*heading\\*\n\n> q", "text/markdown"},
+		{"mentions and links", `<blockquote><a href="https://m.example/users/bob" class="mention">@bob</a> see <a href="https://a.example/x_y_">a*</a></blockquote>`,
+			"> @bob@m.example see a\\* (https://a.example/x_y_)", "text/markdown"},
+		{"no structure", "<p>2 * 3 * 4 &gt; _x_</p>", "2 * 3 * 4 > _x_", "text/plain"},
+	} {
+		if got, mime := noteText(c.content, testReader()); got != c.want || mime != c.mime {
+			t.Errorf("%s: %s\n got %q\nwant %q", c.name, mime, got, c.want)
 		}
 	}
 }

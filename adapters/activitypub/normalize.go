@@ -160,15 +160,15 @@ func visible(text string, limit int) string {
 // parts makes one text part and one part for each file and link.
 func (a *Adapter) parts(q *question, agent exchange.AgentProfile) []normalized.Part {
 	var parts []normalized.Part
-	if text := a.text(q, agent); text != "" {
-		parts = append(parts, normalized.Text(text))
+	if text, mime := a.text(q, agent); text != "" {
+		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text})
 	}
 	parts = append(parts, attachments(q.object)...)
 	return append(parts, linkedPosts(q.object)...)
 }
 
 // text is warning, title, body and options of a poll, in that order.
-func (a *Adapter) text(q *question, agent exchange.AgentProfile) string {
+func (a *Adapter) text(q *question, agent exchange.AgentProfile) (text, mime string) {
 	as := reader{
 		address: agent.Address, mentions: q.mentions,
 		isUs: func(href string) bool {
@@ -185,18 +185,20 @@ func (a *Adapter) text(q *question, agent exchange.AgentProfile) string {
 	if q.isArticle() {
 		pieces = append(pieces, plainText(translated(q.object, "summary"), as))
 	}
-	pieces = append(pieces, q.body(as), poll(q.object, a.now()))
+	body, mime := q.body(as)
+	pieces = append(pieces, body, poll(q.object, a.now()))
 	pieces = slices.DeleteFunc(pieces, func(piece string) bool { return piece == "" })
-	return strings.Join(pieces, "\n\n")
+	return strings.Join(pieces, "\n\n"), mime
 }
 
 // body is the content as text, without the agent's own address at its head. PeerTube sends the markdown that its readers wrote.
-func (q *question) body(as reader) string {
+func (q *question) body(as reader) (text, mime string) {
 	switch media, _, _ := strings.Cut(str(q.object, "mediaType"), ";"); strings.TrimSpace(media) {
 	case normalized.MIMEMarkdown, normalized.MIMEPlain:
-		return as.literal(q.content())
+		return as.literal(q.content()), normalized.MIMEPlain
 	}
-	return as.withoutAddress(plainText(q.content(), as))
+	text, mime = noteText(q.content(), as)
+	return as.withoutAddress(text), mime
 }
 
 // withoutAddress cuts the address of the reader off the head of a text: somebody typed it and no link was made of it.
