@@ -43,7 +43,7 @@ func TestPlainFormOfAnAnswerHasNoMarks(t *testing.T) {
 		{"## Plan\n\n1. **one**\n2. [two](https://x.test/)", "Plan\n\n1. one\n2. two <https://x.test/>", "<h2>Plan</h2>"},
 		{"Yours,\nthe agent\n-- \nEcho *Ltd*\nhttps://x.test", "Yours,\nthe agent\n\n-- \nEcho Ltd\nhttps://x.test", "<div>-- </div>"},
 		{"Yours\n--\nEcho", "Yours\n\n-- \nEcho", "<div>-- </div>"},
-		{"a\n```\n-- \n```\nx", "a\n\n    -- \n\nx", "<pre><code>-- "},
+		{"a\n```\n-- \n```\nx", "a\n\n    --\n\nx", "<pre><code>-- "},
 		{"Heading\n---\nx", "Heading\n\nx", "<h2>Heading</h2>"},
 		{"a ![cat](https://x.test/c.png)", "a cat <https://x.test/c.png>", `<a href="https://x.test/c.png">cat</a>`},
 		{strings.Repeat("*a_", 20_000), strings.Repeat("*a_", 20_000), "<p>*a_*a_"},

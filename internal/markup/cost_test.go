@@ -1,0 +1,79 @@
+package markup_test
+
+import (
+	"testing"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+	"golang.org/x/net/html"
+
+	"inbox/internal/markup"
+	"inbox/internal/markup/markuptest"
+)
+
+var renderer = goldmark.New(goldmark.WithExtensions(extension.GFM))
+
+func convertHTML(source string) (nodes, written int) {
+	document, _ := markup.Parse(source, markup.Limits{})
+	for range document.Descendants() {
+		nodes++
+	}
+	for _, form := range []markup.Form{markup.Plain, markup.Markdown} {
+		text, _ := markup.Text(document, form, 0)
+		written += len(text)
+	}
+	return nodes, written
+}
+
+// TestHostileHTMLCostsItsLength counts what is made of documents that grow fourfold, and measures the largest.
+func TestHostileHTMLCostsItsLength(t *testing.T) {
+	large := markuptest.HTML(128 << 10)
+	for name, small := range markuptest.HTML(32 << 10) {
+		nodes, written := convertHTML(small)
+		if more, longer := convertHTML(large[name]); more > 5*nodes+2000 || longer > 5*written+20_000 {
+			t.Errorf("%s: four times the length makes %d nodes of %d, and %d bytes of %d", name, more, nodes, longer, written)
+		}
+		t.Run(name, func(t *testing.T) { markuptest.Check(t, len(large[name]), func() { convertHTML(large[name]) }) })
+	}
+}
+
+func TestHostileMarkdownCostsItsLength(t *testing.T) {
+	for name, source := range markuptest.Markdown(64 << 10) {
+		t.Run(name, func(t *testing.T) {
+			markuptest.Check(t, len(source), func() {
+				if content, _ := markup.HTML(renderer, source); len(content) > 40*len(source) {
+					t.Errorf("%d bytes of HTML from %d", len(content), len(source))
+				}
+			})
+		})
+	}
+}
+
+func FuzzHTMLToText(f *testing.F) {
+	for _, source := range markuptest.HTML(2 << 10) {
+		f.Add(source)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		markuptest.Check(t, len(source), func() {
+			document, _ := markup.Parse(source, markup.Limits{})
+			if document.Type != html.DocumentNode {
+				t.Error("no document")
+			}
+			for _, form := range []markup.Form{markup.Plain, markup.Markdown} {
+				if text, _ := markup.Text(document, form, 64<<10); len(text) > 80<<10 {
+					t.Errorf("%d bytes of text", len(text))
+				}
+			}
+		})
+	})
+}
+
+func FuzzMarkdownToHTML(f *testing.F) {
+	for _, source := range markuptest.Markdown(2 << 10) {
+		f.Add(source)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		markuptest.Check(t, len(source), func() { markup.HTML(renderer, source) })
+		markuptest.Check(t, len(source), func() { markup.PlainText(source, 0) })
+	})
+}
