@@ -40,12 +40,19 @@ func tagName(tag string) string {
 	return strings.ToLower(name)
 }
 
+// afterClosing looks at each byte once: lowering the whole rest for every script would cost its square.
 func afterClosing(source, name string) string {
-	if at := strings.Index(strings.ToLower(source), "</"+name); at >= 0 {
-		_, rest, _ := strings.Cut(source[at:], ">")
-		return rest
+	for rest := source; ; {
+		_, after, found := strings.Cut(rest, "</")
+		if !found {
+			return ""
+		}
+		if len(after) >= len(name) && strings.EqualFold(after[:len(name)], name) {
+			_, after, _ = strings.Cut(after, ">")
+			return after
+		}
+		rest = after
 	}
-	return ""
 }
 
 // collapseLines trims every line and keeps at most one empty line between two others.

@@ -1,11 +1,14 @@
 package chat
 
 import (
+	"crypto/sha256"
 	"regexp"
 	"strings"
 	"testing"
 
 	nethtml "golang.org/x/net/html"
+
+	"inbox/internal/markup/markuptest"
 )
 
 func TestRendered(t *testing.T) {
@@ -75,4 +78,33 @@ func FuzzRendered(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, source string) { checkHTML(t, source, rendered(source)) })
+}
+
+// TestRenderingsAreKept: a session is read again and again; its answers are rendered once.
+func TestRenderingsAreKept(t *testing.T) {
+	a := &Adapter{}
+	first := a.render("**a**")
+	key := sha256.Sum256([]byte("**a**"))
+	if kept, known := a.renderings.get(key); !known || kept != first || first == "" {
+		t.Fatalf("%q is not kept: %q", first, kept)
+	}
+	a.renderings.kept[key] = "kept"
+	if got := a.render("**a**"); got != "kept" {
+		t.Errorf("rendered again: %q", got)
+	}
+	for i := range 100 {
+		a.renderings.put(sha256.Sum256([]byte{byte(i)}), strings.Repeat("x", 1<<20))
+	}
+	if r := &a.renderings; r.bytes > maxRenderings || len(r.kept) != len(r.order) || len(r.kept) == 0 {
+		t.Errorf("%d bytes in %d renderings", r.bytes, len(r.kept))
+	}
+	if _, known := a.renderings.get(key); known {
+		t.Error("the oldest stays")
+	}
+}
+
+func TestHostileMarkdownCostsItsLength(t *testing.T) {
+	for name, source := range markuptest.Markdown(64 << 10) {
+		t.Run(name, func(t *testing.T) { markuptest.Check(t, 2*len(source), func() { rendered(source) }) })
+	}
 }
