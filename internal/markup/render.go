@@ -157,14 +157,14 @@ func countMarks(line string) (marks int) {
 func containers(line string) (markers, indent int) {
 	columns := 0
 	for i := 0; i < len(line); {
-		switch c := line[i]; {
-		case c == ' ':
+		switch line[i] {
+		case ' ':
 			columns, i = columns+1, i+1
-		case c == '\t':
+		case '\t':
 			columns, i = columns+4, i+1
-		case c == '>':
+		case '>':
 			markers, indent, i = markers+1, columns, i+1
-		case c == '-' || c == '+' || c == '*':
+		case '-', '+', '*':
 			if !blankAt(line, i+1) {
 				return markers, indent
 			}

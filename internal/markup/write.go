@@ -400,7 +400,7 @@ func (w *writer) escapes(word string, i int, address bool) bool {
 	case '*':
 		return word != "*"
 	case '_':
-		return word != "_" && !(i > 0 && wordByte(word[i-1]) && wordByte(next))
+		return word != "_" && (i == 0 || !wordByte(word[i-1]) || !wordByte(next))
 	case '~':
 		return next == '~'
 	case '&':
@@ -413,23 +413,22 @@ func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 func wordByte(c byte) bool { return letter(c) || '0' <= c && c <= '9' || c >= 0x80 }
 
-// open begins a mark; it is written before the next word.
+// openMark begins a mark; it is written before the next word.
 func (w *writer) openMark(open, closing string) { w.marks = append(w.marks, mark{open, closing}) }
 
-// closeMark ends the innermost mark, and reports whether there was a word in it.
-func (w *writer) closeMark() bool {
+// closeMark ends the innermost mark. Without a word in it nothing was written.
+func (w *writer) closeMark() {
 	last := len(w.marks) - 1
 	one := w.marks[last]
 	w.marks = w.marks[:last]
 	if w.shown <= last {
-		return false
+		return
 	}
 	w.shown = last
 	w.append(one.close)
 	if one.open == one.close {
 		w.closed = one.close
 	}
-	return true
 }
 
 // endMarks closes the marks at the end of a line; they open again on the next one.
