@@ -22,7 +22,7 @@ const runMargin = 500 * time.Millisecond
 func (s *Server) configuredAgents(ctx context.Context) (*agents.Registry, error) {
 	registry := agents.NewRegistry()
 	var err error
-	if s.pull, err = pull.New(pull.Options{Tokens: s.store, Mailbox: s.store.State(), Scope: exchange.TokenPull, Limits: s.limits()}); err != nil {
+	if s.pull, err = pull.New(pull.Options{Tokens: s.store, Mailbox: s.store.State(), Scope: exchange.TokenPull, Limits: s.limits(), Arrived: s.wakeTurns}); err != nil {
 		return nil, err
 	}
 	s.clientTools = clienttool.New(s.store)

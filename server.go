@@ -160,6 +160,13 @@ func (s *Server) wake(channel, payload string) {
 	}
 }
 
+// wakeTurns is told that an agent can have more turns at once than before.
+func (s *Server) wakeTurns(string) {
+	if s.ready.Load() {
+		s.queue.Wake(pipeline.JobKind)
+	}
+}
+
 // Register adds an agent of the embedding program. Call it before Run. The name must be free.
 func (s *Server) Register(profile exchange.AgentProfile, agent agents.Agent, settings agents.Settings) error {
 	profile.Address = identity.Address{Local: profile.Name, Domain: s.config.Domain}.String()

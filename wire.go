@@ -43,12 +43,12 @@ func (s *Server) buildEngine() error {
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
 		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, Brakes: s.brakes(), KnownAgent: s.ofPeer, BaseURL: base,
 		Documents: s.store.State(), Approvers: approverChannels{s},
-		Requested: s.clientTools.Requested, Seats: func(kind string) *queue.Seat { return s.queue.Reserve(kind) },
+		Requested: s.clientTools.Requested, Seats: func(job queue.NewJob) *queue.Seat { return s.queue.Reserve(job) },
 	})
 	s.clientTools.Bind(s.pipeline)
 	s.demands.Bind(s.pipeline)
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
-	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency}, s.pipeline.Run)
+	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency, Limit: s.pipeline.Limit}, s.pipeline.Run)
 	s.handleDeliveries()
 	s.handleNotices()
 	s.handleEvents()

@@ -4,6 +4,7 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	"inbox/normalized"
@@ -38,6 +39,9 @@ type Turn struct {
 	// Memory keeps what the agent must know again when the same turn runs once more: after a crash, or after a demand
 	// was met. Nil where nothing is kept.
 	Memory Memory
+
+	// Returnable says that the turn comes again by itself when it is given back with ErrNoWorker.
+	Returnable bool
 
 	// Requests lets the turn wait for programs outside that execute tools. Nil where none can be waited for: such tools
 	// are then not to be offered.
@@ -91,6 +95,18 @@ type ToolRequests interface {
 // Turn comes again with a higher Attempt. It stops when ctx ends.
 type Agent interface {
 	Handle(ctx context.Context, turn Turn) iter.Seq2[normalized.Delta, error]
+}
+
+// ErrNoWorker gives a turn back of which nothing was done: what works for the agent is not there now. The turn waits
+// without a run until Limited.Limit grows.
+var ErrNoWorker = errors.New("nothing works for the agent now")
+
+// Limited is an Agent whose turns are worked on by others, who come and go.
+type Limited interface {
+	Agent
+	// Limit gives how many turns it may have at once on this node now; those beyond it wait without a run. It does not
+	// block.
+	Limit() int
 }
 
 // Func makes an Agent of a function.

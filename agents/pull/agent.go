@@ -33,6 +33,8 @@ type Agent struct {
 	mu      sync.Mutex
 	pollers int
 	looked  time.Time // when a poller last looked for offers of other nodes
+
+	presence presence
 }
 
 // Handle offers the turn and yields what the program that takes it sends. Errors are faults: Permanent when the program
@@ -177,6 +179,6 @@ func (a *Agent) offer(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 func (a *Agent) watch(turn agents.Turn, mine pointer) *watch {
 	return &watch{
 		agent: a, rows: a.service.rows, turn: turn, mine: mine, fold: normalized.NewFold(a.service.options.Limits),
-		deadline: time.Now().Add(a.settings.MaxWait),
+		deadline: time.Now().Add(a.settings.MaxWait), idle: func() {},
 	}
 }

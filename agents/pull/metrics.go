@@ -7,11 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/agents"
 	"inbox/internal/fault"
 )
 
 var (
-	// outcome: answered, retry, failed, stopped (by the engine)
+	// outcome: answered, retry, failed, stopped (by the engine), returned (nobody was there any more)
 	turns = promauto.NewCounterVec(prometheus.CounterOpts{
 		Name: "inbox_pull_turns_total", Help: "Turns that were offered to programs behind NAT, by outcome.",
 	}, []string{"outcome"})
@@ -27,6 +28,8 @@ var (
 func observe(err error, stopped bool) {
 	outcome := "answered"
 	switch {
+	case errors.Is(err, agents.ErrNoWorker):
+		outcome = "returned"
 	case stopped, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		outcome = "stopped"
 	case err != nil && fault.Of(err).Permanent:

@@ -24,6 +24,9 @@ const (
 	MaxPollers     = 100     // requests that wait for a turn of one agent at the same time, on one node
 	MaxAnswerBytes = 8 << 20 // of the document of an answer
 
+	// Linger is how long a program that asked and got nothing is taken to come again.
+	Linger = 15 * time.Second
+
 	minLease = time.Second
 	maxLease = time.Hour
 )
@@ -46,6 +49,9 @@ type Options struct {
 	Scope string
 
 	Limits normalized.Limits // of answers; zero = normalized.DefaultLimits
+
+	// Arrived is told when an agent can have more turns at once than before (Agent.Limit). It must not block. Optional.
+	Arrived func(agent string)
 }
 
 // Settings are the operator's choices for one agent; zero values take the defaults.
@@ -76,6 +82,9 @@ func New(options Options) (*Service, error) {
 	}
 	if options.Mailbox == nil {
 		options.Mailbox = NewMemory()
+	}
+	if options.Arrived == nil {
+		options.Arrived = func(string) {}
 	}
 	if options.Limits == (normalized.Limits{}) {
 		options.Limits = normalized.DefaultLimits()

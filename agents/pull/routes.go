@@ -88,14 +88,16 @@ func send(w http.ResponseWriter, content []byte) error {
 }
 
 // await gives the next turn; nil when ctx or the server ends before.
-func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent) (*turn, error) {
+func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent) (taken *turn, err error) {
 	bell, leave := s.bells.listen(offersTopic(agent.name))
 	defer leave()
+	done := agent.wait()
+	defer func() { done(taken != nil) }()
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for look := true; ; {
 		if look {
-			taken, err := s.takeFor(ctx, r, agent)
+			taken, err = s.takeFor(ctx, r, agent)
 			if taken != nil || err != nil {
 				return taken, err
 			}

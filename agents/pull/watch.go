@@ -22,6 +22,7 @@ type watch struct {
 	fold  *normalized.Fold
 	emit  emit
 
+	idle     func()    // ends the count of a turn that a program has
 	after    string    // key of the last batch of deltas
 	beat     string    // last sign of life
 	taken    bool      // by a program
@@ -34,6 +35,7 @@ var errStopped = errors.New("the engine wants no more deltas")
 func (w *watch) follow(ctx context.Context) (again bool, err error) {
 	bell, leave := w.agent.service.bells.listen(runTopic(w.mine.Run))
 	defer leave()
+	defer func() { w.idle() }()
 	for {
 		found, err := w.read(ctx)
 		switch {
@@ -46,6 +48,11 @@ func (w *watch) follow(ctx context.Context) (again bool, err error) {
 			return false, w.broken(ctx, err)
 		case found.end != nil:
 			return w.finish(ctx, *found.end)
+		case w.turn.Returnable && !w.taken && w.agent.deserted():
+			if returned, err := w.giveBack(ctx); returned || err != nil {
+				return false, err
+			}
+			continue
 		case !time.Now().Before(w.deadline):
 			if decided, err := w.tooLate(ctx); decided || err != nil {
 				return false, err
@@ -73,6 +80,9 @@ func (w *watch) read(ctx context.Context) (status, error) {
 		return found, err
 	}
 	began := found.claim != nil && !w.taken
+	if began {
+		w.idle = w.agent.work()
+	}
 	if began || found.beat != w.beat || w.after != before {
 		w.taken = w.taken || began
 		w.beat = found.beat
@@ -112,6 +122,16 @@ func (w *watch) broken(ctx context.Context, err error) error {
 	}
 	w.abandon(ctx)
 	return err
+}
+
+// giveBack lets a turn wait without a run that nobody took and nobody is there to take. Not returned = somebody was faster.
+func (w *watch) giveBack(ctx context.Context) (returned bool, err error) {
+	closed, err := w.rows.first(ctx, runSpace+w.mine.Run, claimKey, claim{Closed: true}, nil, w.mine.Until)
+	if err != nil || !closed {
+		return false, w.orNil(ctx, err)
+	}
+	w.withdraw(ctx)
+	return true, agents.ErrNoWorker
 }
 
 // tooLate ends a run that nobody took, or whose program is silent. Not decided = somebody was faster.

@@ -106,6 +106,16 @@ func (s *Service) limits(via string) Limits {
 	return limits
 }
 
+// MostPerKey is how many deliveries to one destination may run at once, on the channel that allows most: a job beyond it
+// would only wait.
+func (s *Service) MostPerKey() int {
+	most := s.options.PerKey
+	for via := range s.options.Limits {
+		most = max(most, s.limits(via).Concurrency)
+	}
+	return most
+}
+
 // Partition is the queue partition of deliveries: order is kept per destination inside one thread.
 func Partition(key, agent, threadID string) string {
 	return JobKind + " " + key + " " + agent + " " + threadID

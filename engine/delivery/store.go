@@ -58,9 +58,12 @@ func (r Record) kind() string {
 	return JobKind
 }
 
-// job is the record's first job. threadID is that of the reply's message.
+// job is the record's first job. Agents share the attempts, and the destinations of an agent those of the agent. threadID is that of the reply's message.
 func (r Record) job(id, threadID string) queue.NewJob {
-	return queue.NewJob{ID: id, Kind: r.kind(), Payload: r.ID, Partition: Partition(r.Key, r.Agent, threadID)}
+	return queue.NewJob{
+		ID: id, Kind: r.kind(), Payload: r.ID, Partition: Partition(r.Key, r.Agent, threadID),
+		Group: r.Agent, Member: conditionKey(r.Via, r.Key),
+	}
 }
 
 // FirstJob is the job that makes the first attempt of a delivery; its id is the delivery's.

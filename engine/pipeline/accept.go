@@ -226,7 +226,7 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 			return err
 		}
 		if seat != nil {
-			return tx.EnqueueLeased(ctx, job(turn), seat.Owner, seat.Until)
+			return tx.EnqueueLeased(ctx, job(turn), seat.Owner, seat.Lease)
 		}
 		return tx.Enqueue(ctx, job(turn))
 	})
@@ -254,7 +254,7 @@ func (s *Service) seat(e entrance) *queue.Seat {
 	if !e.fresh || e.turn.State != exchange.StateAccepted || s.options.Seats == nil {
 		return nil
 	}
-	return s.options.Seats(JobKind)
+	return s.options.Seats(job(e.turn))
 }
 
 // remembered says how large the message is for the hub. What guard may change is read from its row.
@@ -265,8 +265,12 @@ func (e entrance) remembered() int {
 	return e.size
 }
 
+// job is the run of a turn. Agents share the places of runs, and the senders of an agent those of the agent.
 func job(turn exchange.TurnRecord) queue.NewJob {
-	return queue.NewJob{ID: turn.ID, Kind: JobKind, Partition: Partition(turn.Agent, turn.ThreadID), Payload: turn.ID}
+	return queue.NewJob{
+		ID: turn.ID, Kind: JobKind, Partition: Partition(turn.Agent, turn.ThreadID), Payload: turn.ID,
+		Group: turn.Agent, Member: turn.Principal, Guest: len(turn.Message.Sender.Identities) == 0,
+	}
 }
 
 // unavailable makes any storage trouble a fault that tells the peer to come again.

@@ -184,7 +184,9 @@ func called(ctx context.Context, tx Tx, d exchange.Dispatch) error {
 	if err := tx.AppendEvents(ctx, d.TurnID, []exchange.Event{event}); err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, queue.NewJob{ID: d.ID, Kind: DispatchKind, Partition: DispatchKind + " " + d.ThreadID, Payload: d.ID})
+	return tx.Enqueue(ctx, queue.NewJob{
+		ID: d.ID, Kind: DispatchKind, Partition: DispatchKind + " " + d.ThreadID, Payload: d.ID, Group: d.Agent, Member: d.To,
+	})
 }
 
 // lastNumber counts what the turn has asked so far; errTooMany when the new calls are over a bound.

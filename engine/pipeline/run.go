@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"inbox/agents"
@@ -55,6 +56,20 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	return s.answer(ctx, job, turn, mark)
 }
 
+// Limit gives how many turns of an agent may run at once on this node now: none while it rests, and what the agent says
+// where others work for it. It is the queue's KindOptions.Limit of JobKind.
+func (s *Service) Limit(agent string) int {
+	if s.options.Closed.Paused(agent) {
+		return 0
+	}
+	if entry, known := s.options.Agents.Lookup(agent); known {
+		if limited, is := entry.Agent.(agents.Limited); is {
+			return limited.Limit()
+		}
+	}
+	return math.MaxInt
+}
+
 // load gives the turn; one that this process accepted a moment ago needs no query. Should it have been cancelled
 // meanwhile, the conditional update at the end finds out.
 func (s *Service) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, error) {
@@ -89,6 +104,8 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 		return queue.RetryAfter(time.Millisecond, errEdited)
 	case err == nil && requests.tells(agent, response):
 		return s.awaitAuthorization(ctx, job, turn, mark, *requests.wanted, response)
+	case errors.Is(err, agents.ErrNoWorker) && ctx.Err() == nil && runCtx.Err() == nil:
+		return queue.PutBack()
 	case err == nil && requests.wanted != nil:
 		return s.awaitTool(ctx, job, agent, turn, mark, *requests.wanted)
 	case err == nil:
@@ -226,8 +243,8 @@ func (s *Service) runAgent(
 	held := agent.Settings.HoldsReply(message.Sender) // nobody may watch it grow
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
-		Requests: requests,
-		Permits:  permits(agent, message.Sender), Memory: s.memoryOf(turn.ID, mark), Steps: mark.steps.note, Answers: answers,
+		Requests: requests, Returnable: true,
+		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID, mark), Steps: mark.steps.note, Answers: answers,
 	}) {
 		if err != nil {
 			return response, err

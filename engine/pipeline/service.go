@@ -65,8 +65,8 @@ type Options struct {
 	Deliveries Deliveries
 	// Requested hears of calls of tools that programs outside execute, once they are stored; optional. It must not block.
 	Requested func(exchange.ToolRequest)
-	// Seats keeps a place of this process for a job of a kind that is about to be stored, or gives nil; optional.
-	Seats func(kind string) *queue.Seat
+	// Seats keeps a place of this process for a job that is about to be stored, or gives nil; optional.
+	Seats func(job queue.NewJob) *queue.Seat
 	// Caller calls agents of other servers; nil = they cannot be reached.
 	Caller Caller
 	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.

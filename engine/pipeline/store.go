@@ -46,7 +46,7 @@ type Tx interface {
 	AppendEvents(ctx context.Context, turnID string, events []exchange.Event) error
 	Enqueue(ctx context.Context, job queue.NewJob) error
 	// EnqueueLeased stores a job as one that its owner runs already; nothing else of its partition may live.
-	EnqueueLeased(ctx context.Context, job queue.NewJob, owner string, until time.Time) error
+	EnqueueLeased(ctx context.Context, job queue.NewJob, owner string, lease time.Duration) error
 	Trust
 	SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error
 	SentTx

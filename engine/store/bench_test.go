@@ -18,6 +18,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/queue"
+	"inbox/internal/queue/queuetest"
 	"inbox/normalized"
 )
 
@@ -139,8 +140,7 @@ func claimAll(b *testing.B, s *store.Store) {
 	left := b.N
 	b.ResetTimer()
 	for left > 0 {
-		now := time.Now()
-		jobs, err := s.Queue().Claim(b.Context(), queue.Claim{Owner: "bench", Kind: "bench", Limit: 32, Now: now, Until: now.Add(time.Minute)})
+		jobs, err := queuetest.Claim(b.Context(), s.Queue(), "bench", "bench", 32, time.Minute)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/queue"
+	"inbox/internal/queue/queuetest"
 )
 
 // Environment of the child process of TestCrash.
@@ -159,8 +160,7 @@ func checkWhole(t *testing.T, s *store.Store) map[string]bool {
 func countJobs(t *testing.T, s *store.Store) (count int) {
 	t.Helper()
 	for {
-		now := time.Now().Add(time.Minute)
-		jobs, err := s.Queue().Claim(t.Context(), queue.Claim{Owner: "o", Kind: "turn", Limit: 100, Now: now, Until: now.Add(time.Hour)})
+		jobs, err := queuetest.Claim(t.Context(), s.Queue(), "o", "turn", 100, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,30 +8,44 @@ import (
 
 // dialect is the little of the SQL text that differs between the databases. {lock shared} in a text means: the row
 // must not change before our commit, while others may rely on it too; {skip locked}: do not wait for rows that
-// another node is picking.
+// another node is picking; {now}: the clock of the database in microseconds, the same in one statement.
 type dialect struct {
-	migrations goose.Dialect
-	insertJob  string
-	claimJobs  string
-	holdTurn   string // empty = not needed
-	holdPeople string // empty = not needed
-	counts     bool   // it costs no round trip to hear how many rows changed
+	migrations   goose.Dialect
+	now          string
+	insertJob    string
+	insertLeased string
+	returnJob    string
+	releaseJob   string
+	promoteJob   string
+	takeExpired  string
+	comeDue      string
+	claimLane    string
+	claimLanes   string // empty = claimLane for each lane
+	nextDue      string
+	holdTurn     string // empty = not needed
+	holdPeople   string // empty = not needed
+	counts       bool   // it costs no round trip to hear how many rows changed
 }
 
 // SQLite needs no row locks: it has one writer.
-var sqliteDialect = newDialect(goose.DialectSQLite3, "", "", "", "")
+var sqliteDialect = newDialect(dialect{
+	migrations: goose.DialectSQLite3, now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)", counts: true,
+}, "", "")
 
-var postgresDialect = newDialect(goose.DialectPostgres, " FOR SHARE", " FOR UPDATE SKIP LOCKED",
-	`SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
-	`LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`)
+// The time of the statement is one value for the whole of it, so that indexes can be asked with it.
+var postgresDialect = newDialect(dialect{
+	migrations: goose.DialectPostgres, now: "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
+	claimLanes: claimLanes,
+	holdTurn:   `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
+	holdPeople: `LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`,
+}, " FOR SHARE", " FOR UPDATE SKIP LOCKED")
 
-func newDialect(migrations goose.Dialect, lockShared, skipLocked, holdTurn, holdPeople string) *dialect {
-	return &dialect{
-		migrations: migrations,
-		insertJob:  strings.Replace(insertJob, "{lock shared}", lockShared, 1),
-		claimJobs:  strings.Replace(claimJobs, "{skip locked}", skipLocked, 1),
-		holdTurn:   holdTurn,
-		holdPeople: holdPeople,
-		counts:     migrations == goose.DialectSQLite3,
-	}
+func newDialect(d dialect, lockShared, skipLocked string) *dialect {
+	words := strings.NewReplacer("{lock shared}", lockShared, "{skip locked}", skipLocked, "{now}", d.now)
+	d.insertJob, d.insertLeased = words.Replace(insertJob), words.Replace(insertLeased)
+	d.returnJob, d.releaseJob = words.Replace(returnJob), words.Replace(releaseJob)
+	d.promoteJob, d.takeExpired, d.comeDue = words.Replace(promoteJob), words.Replace(takeExpired), words.Replace(comeDue)
+	d.claimLane, d.claimLanes = words.Replace(claimLane), words.Replace(d.claimLanes)
+	d.nextDue = words.Replace(nextDue)
+	return &d
 }

@@ -13,7 +13,7 @@ type JobRecord struct {
 	Kind      string    `json:"kind"`
 	Partition string    `json:"partition,omitempty"`
 	Payload   string    `json:"payload"`
-	State     string    `json:"state"` // ready, blocked, running, dead
+	State     string    `json:"state"` // ready, scheduled, blocked, running, dead
 	Attempt   int       `json:"attempt"`
 	RunAt     time.Time `json:"run_at"`
 	Owner     string    `json:"owner,omitempty"`
@@ -57,8 +57,8 @@ func (s *Store) Jobs(ctx context.Context, filter JobFilter) ([]JobRecord, error)
 func (s *Store) RetryJob(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		var kind string
-		found, err := first(ctx, tx, `UPDATE jobs SET state = CASE WHEN state = 'dead' THEN 'ready' ELSE state END,
-			attempt = 0, run_at = $1, updated_at = $1 WHERE id = $2 AND state <> 'running' RETURNING kind`,
+		found, err := first(ctx, tx, `UPDATE jobs SET state = CASE WHEN state IN ('dead', 'scheduled') THEN 'ready' ELSE state END,
+			attempt = 0, run_at = `+tx.dialect.now+`, updated_at = $1 WHERE id = $2 AND state <> 'running' RETURNING kind`,
 			[]any{nowMicros(), id}, &kind)
 		if err == nil && found {
 			tx.wake(ChannelJob, kind)

@@ -7,6 +7,7 @@ import (
 	"inbox/engine/store"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/queue/queuetest"
 )
 
 func TestJobsByTheOperator(t *testing.T) {
@@ -91,8 +92,7 @@ func expectStates(t *testing.T, s *store.Store, want ...string) {
 
 func claimOne(t *testing.T, s *store.Store) queue.Job {
 	t.Helper()
-	now := time.Now().Add(time.Second)
-	jobs, err := s.Queue().Claim(t.Context(), queue.Claim{Owner: "o", Kind: "work", Limit: 9, Now: now, Until: now.Add(time.Minute)})
+	jobs, err := queuetest.Claim(t.Context(), s.Queue(), "o", "work", 9, time.Minute)
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("claimed %+v, %v", jobs, err)
 	}

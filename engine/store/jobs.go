@@ -13,46 +13,59 @@ import (
 
 // States of a job's row.
 const (
-	jobReady   = "ready"   // may be claimed when due
-	jobBlocked = "blocked" // an earlier job of its partition lives
-	jobRunning = "running" // leased
-	jobDead    = "dead"
+	jobReady     = "ready"     // due, and nothing of its partition precedes it
+	jobScheduled = "scheduled" // its time has not come
+	jobBlocked   = "blocked"   // an earlier job of its partition lives
+	jobRunning   = "running"   // leased
+	jobDead      = "dead"
 )
+
+// {now} in a text is the clock of the database in microseconds: that of one server where several nodes share it. It is the
+// only clock that leases and due times are held against.
 
 // insertJob makes a job blocked when an earlier job of its partition lives. It holds that job's row: the settlement
 // that is to wake this one then waits for this commit and sees it. So the first job of a partition is never blocked.
 const insertJob = `INSERT INTO jobs (id, kind, partition_of, partition_key, state, attempt, run_at, lease_owner, lease_until,
-		fence, created_at, updated_at, reason, payload)
+		fence, created_at, updated_at, reason, payload, group_of, claim_rank, member_key, guest)
 		SELECT $1, $2, $3, $4, COALESCE((SELECT 'blocked' FROM jobs e WHERE e.partition_key = $4
 			AND e.partition_key <> '' AND e.state <> 'dead' AND e.id < $1
-			ORDER BY e.id LIMIT 1{lock shared}), 'ready'), 0, $5, '', 0, 0, $6, $6, '', $7`
+			ORDER BY e.id LIMIT 1{lock shared}), $5), 0, {now} + $6, '', 0, 0, $7, $7, '', $8, $9, $10, $11, $12`
 
 // Enqueue stores a job; it becomes visible with the commit.
 func (t *Tx) Enqueue(ctx context.Context, job queue.NewJob) error {
-	if err := requireStorable("kind", job.Kind, "partition", job.Partition, "payload", job.Payload); err != nil {
+	if err := requireStorable("kind", job.Kind, "partition", job.Partition, "payload", job.Payload, "group", job.Group); err != nil {
 		return err
 	}
-	created := nowMicros()
-	runAt := micros(job.RunAt)
-	if runAt == 0 {
-		runAt = created
+	lane, state, wait := job.Lane(), jobReady, t.until(job.RunAt)
+	if wait > 0 {
+		state = jobScheduled
 	}
 	t.wake(ChannelJob, job.Kind)
 	return t.do(ctx, t.dialect.insertJob, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
-		runAt, created, job.Payload)
+		state, wait, nowMicros(), job.Payload, lane.Group, int64(lane.Rank), lane.Member, flag(job.Guest))
+}
+
+// until is how far an instant by this node's clock is away, in microseconds; zero for no instant.
+func (t *Tx) until(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.Sub(t.now()).Microseconds()
 }
 
 const insertLeased = `INSERT INTO jobs (id, kind, partition_of, partition_key, state, attempt, run_at, lease_owner, lease_until,
-		fence, created_at, updated_at, reason, payload)
-		VALUES ($1, $2, $3, $4, 'running', 1, $5, $6, $7, 1, $5, $5, '', $8)`
+		fence, created_at, updated_at, reason, payload, group_of, claim_rank, member_key, guest)
+		VALUES ($1, $2, $3, $4, 'running', 1, {now}, $5, {now} + $6, 1, $7, $7, '', $8, $9, $10, $11, $12)`
 
-// EnqueueLeased stores a job as one that its owner runs, with attempt and fence 1. Nothing else of its partition may live.
-func (t *Tx) EnqueueLeased(ctx context.Context, job queue.NewJob, owner string, until time.Time) error {
-	if err := requireStorable("kind", job.Kind, "partition", job.Partition, "payload", job.Payload); err != nil {
+// EnqueueLeased stores a job as one that its owner runs for the length of a lease, with attempt and fence 1. Nothing else
+// of its partition may live.
+func (t *Tx) EnqueueLeased(ctx context.Context, job queue.NewJob, owner string, lease time.Duration) error {
+	if err := requireStorable("kind", job.Kind, "partition", job.Partition, "payload", job.Payload, "group", job.Group); err != nil {
 		return err
 	}
-	return t.do(ctx, insertLeased, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
-		nowMicros(), owner, micros(until), job.Payload)
+	lane := job.Lane()
+	return t.do(ctx, t.dialect.insertLeased, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
+		owner, lease.Microseconds(), nowMicros(), job.Payload, lane.Group, int64(lane.Rank), lane.Member, flag(job.Guest))
 }
 
 func partitionKey(kind, partition string) string {
@@ -72,16 +85,25 @@ func (t *Tx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Out
 		return t.settle(ctx, true, `UPDATE jobs SET state = 'dead', reason = $3, updated_at = $4, lease_owner = '',
 			lease_until = 0 WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`,
 			lease.JobID, lease.Fence, cleaned(outcome.Reason), nowMicros())
-	case queue.Snooze:
-		return t.settle(ctx, false, `UPDATE jobs SET state = 'ready', attempt = attempt - 1, run_at = $3,
-			updated_at = $4, lease_owner = '', lease_until = 0
-			WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`,
-			lease.JobID, lease.Fence, micros(outcome.At), nowMicros())
+	case queue.Released:
+		return t.settle(ctx, false, t.dialect.releaseJob, lease.JobID, lease.Fence, nowMicros())
 	}
-	return t.settle(ctx, false, `UPDATE jobs SET state = 'ready', reason = $3, run_at = $4, updated_at = $5,
-		lease_owner = '', lease_until = 0 WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`,
-		lease.JobID, lease.Fence, cleaned(outcome.Reason), micros(outcome.At), nowMicros())
+	state, wait, counts := jobReady, t.until(outcome.At), flag(outcome.Kind != queue.Snooze)
+	if wait > 0 {
+		state = jobScheduled
+	}
+	return t.settle(ctx, false, t.dialect.returnJob, lease.JobID, lease.Fence, state, flag(outcome.At.IsZero()), wait,
+		cleaned(outcome.Reason), counts, nowMicros())
 }
+
+// returnJob lets a job run again. Its reason stays when the run did not count.
+const returnJob = `UPDATE jobs SET state = $3, run_at = CASE WHEN $4 = 1 THEN run_at ELSE {now} + $5 END,
+	reason = CASE WHEN $7 = 1 THEN $6 ELSE reason END, attempt = attempt - 1 + $7, claim_rank = 1 + guest,
+	updated_at = $8, lease_owner = '', lease_until = 0
+	WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`
+
+const releaseJob = `UPDATE jobs SET state = 'ready', attempt = attempt - 1, claim_rank = 0, updated_at = $3,
+	lease_owner = '', lease_until = 0 WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`
 
 // settle changes the job's row and lets the next of its partition come forward when this one left the queue.
 func (t *Tx) settle(ctx context.Context, left bool, query string, arguments ...any) error {
@@ -100,7 +122,7 @@ func (t *Tx) settle(ctx context.Context, left bool, query string, arguments ...a
 	return t.promote(ctx, kind, partition)
 }
 
-const promoteJob = `UPDATE jobs SET state = 'ready' WHERE state = 'blocked' AND id = (SELECT id FROM jobs
+const promoteJob = `UPDATE jobs SET state = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'ready' END WHERE state = 'blocked' AND id = (SELECT id FROM jobs
 	WHERE partition_key = $1 AND partition_key <> '' AND state <> 'dead' ORDER BY id LIMIT 1)`
 
 // promote makes the first job of a partition claimable after another one left.
@@ -110,9 +132,9 @@ func (t *Tx) promote(ctx context.Context, kind, partition string) error {
 	}
 	if !t.dialect.counts {
 		t.wake(ChannelJob, kind)
-		return t.do(ctx, promoteJob, partition)
+		return t.do(ctx, t.dialect.promoteJob, partition)
 	}
-	promoted, err := t.change(ctx, promoteJob, partition)
+	promoted, err := t.change(ctx, t.dialect.promoteJob, partition)
 	if promoted > 0 {
 		t.wake(ChannelJob, kind)
 	}
@@ -129,10 +151,17 @@ const runnable = `(j.partition_key = '' OR (
 		AND e.state = 'running')))`
 
 // takeExpired returns jobs whose worker is gone to the queue; the fence moves with the next claim.
-const takeExpired = `UPDATE jobs SET state = 'ready', run_at = lease_until, lease_owner = '', lease_until = 0,
-	reason = 'the worker lost its lease: it was killed or cut off' WHERE kind = $1 AND state = 'running' AND lease_until < $2`
+const takeExpired = `UPDATE jobs SET state = 'ready', claim_rank = 0, run_at = lease_until, lease_owner = '', lease_until = 0,
+	reason = 'the worker lost its lease: it was killed or cut off' WHERE kind = $1 AND state = 'running' AND lease_until < {now}`
 
-const takeAll = `UPDATE jobs SET state = 'ready', run_at = updated_at, lease_owner = '', lease_until = 0,
+// comeDue makes ready whose time has come, the longest due ones first. So many at once that no transaction is long.
+const comeDue = `UPDATE jobs SET state = 'ready' WHERE id IN (SELECT j.id FROM jobs j WHERE j.kind = $1 AND j.state = 'scheduled'
+	AND j.run_at <= {now} ORDER BY j.run_at LIMIT 500{skip locked})`
+
+// maxDue is the limit of comeDue.
+const maxDue = 500
+
+const takeAll = `UPDATE jobs SET state = 'ready', claim_rank = 0, run_at = updated_at, lease_owner = '', lease_until = 0,
 	reason = 'the worker lost its lease: it was killed or cut off' WHERE state = 'running'`
 
 // FreeLeases returns every leased job to the queue at once, for a node that knows that no other one lives. What still
@@ -144,29 +173,99 @@ func (s *Store) FreeLeases(ctx context.Context) error {
 	})
 }
 
-const claimJobs = `WITH picked AS MATERIALIZED (SELECT j.id FROM jobs j WHERE j.kind = $1 AND j.state = 'ready'
-			AND j.run_at <= $2 AND ` + runnable + ` ORDER BY j.run_at, j.id LIMIT $3 + 0{skip locked})
-		UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_owner = $4, lease_until = $5,
-		updated_at = $2 WHERE id IN (SELECT id FROM picked)
-		RETURNING id, kind, partition_of, payload, attempt, fence, reason, created_at`
+// Lanes and groups are walked along their index: each step asks for the first row behind the last one.
+const (
+	selectLanes = `WITH RECURSIVE lane (group_of, claim_rank, member_key, number) AS (
+			SELECT * FROM (SELECT j.group_of, j.claim_rank, j.member_key, 1 FROM jobs j WHERE j.kind = $1 AND j.state = 'ready'
+				AND (j.group_of, j.claim_rank, j.member_key) > ($2, $3, $4)
+				ORDER BY j.group_of, j.claim_rank, j.member_key LIMIT 1) AS head
+		UNION ALL
+			SELECT j.group_of, j.claim_rank, j.member_key, lane.number + 1 FROM lane JOIN jobs j ON j.id = (
+				SELECT n.id FROM jobs n WHERE n.kind = $1 AND n.state = 'ready'
+				AND (n.group_of, n.claim_rank, n.member_key) > (lane.group_of, lane.claim_rank, lane.member_key)
+				ORDER BY n.group_of, n.claim_rank, n.member_key LIMIT 1) WHERE lane.number < $5)
+		SELECT group_of, claim_rank, member_key FROM lane`
+	selectGroups = `WITH RECURSIVE lane (group_of, number) AS (
+			SELECT * FROM (SELECT j.group_of, 1 FROM jobs j WHERE j.kind = $1 AND j.state = 'ready' AND j.group_of > $2
+				ORDER BY j.group_of LIMIT 1) AS head
+		UNION ALL
+			SELECT j.group_of, lane.number + 1 FROM lane JOIN jobs j ON j.id = (
+				SELECT n.id FROM jobs n WHERE n.kind = $1 AND n.state = 'ready' AND n.group_of > lane.group_of
+				ORDER BY n.group_of LIMIT 1) WHERE lane.number < $3)
+		SELECT group_of FROM lane`
+)
+
+// claimLane takes the first jobs of one lane, for a database that answers in no time.
+const claimLane = `WITH picked AS MATERIALIZED (SELECT j.id FROM jobs j WHERE j.kind = $1 AND j.state = 'ready'
+			AND j.group_of = $2 AND j.claim_rank = $3 AND j.member_key = $4 AND ` + runnable + `
+			ORDER BY j.run_at, j.id LIMIT $5 + 0)
+		UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_owner = $6, lease_until = {now} + $7,
+		updated_at = $8 WHERE id IN (SELECT id FROM picked)
+		RETURNING ` + claimedColumns
+
+// claimLanes does the same for several lanes at once, for a database in which each statement is a round trip.
+const claimLanes = `WITH picked AS MATERIALIZED (SELECT chosen.id
+			FROM unnest($2::text[], $3::bigint[], $4::text[], $5::bigint[]) AS lane (group_of, claim_rank, member_key, number)
+			CROSS JOIN LATERAL (SELECT j.id FROM jobs j WHERE j.kind = $1 AND j.state = 'ready'
+				AND j.group_of = lane.group_of AND j.claim_rank = lane.claim_rank AND j.member_key = lane.member_key
+				AND ` + runnable + ` ORDER BY j.run_at, j.id LIMIT lane.number FOR UPDATE SKIP LOCKED) AS chosen)
+		UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_owner = $6, lease_until = {now} + $7,
+		updated_at = $8 WHERE id IN (SELECT id FROM picked)
+		RETURNING ` + claimedColumns
+
+const claimedColumns = `id, kind, partition_of, payload, attempt, fence, reason, created_at, group_of, claim_rank, member_key`
 
 // queueView is the store as the queue sees it.
 type queueView struct{ store *Store }
 
-// Claim gives runnable jobs of one kind with a new lease, in order of their due times.
+// Lanes gives the lanes of a kind with ready jobs behind the given one.
+func (v queueView) Lanes(ctx context.Context, kind string, after queue.Lane, limit int) ([]queue.Lane, error) {
+	var lanes []queue.Lane
+	arguments := []any{kind, after.Group, int64(after.Rank), after.Member, int64(limit)}
+	err := v.store.engine.reader().each(ctx, selectLanes, arguments, func(r row) error {
+		var lane queue.Lane
+		err := r.Scan(&lane.Group, &lane.Rank, &lane.Member)
+		lanes = append(lanes, lane)
+		return err
+	})
+	return lanes, err
+}
+
+// Groups gives the groups of a kind with ready jobs behind the given one.
+func (v queueView) Groups(ctx context.Context, kind, after string, limit int) ([]string, error) {
+	var groups []string
+	err := v.store.engine.reader().each(ctx, selectGroups, []any{kind, after, int64(limit)}, func(r row) error {
+		var group string
+		err := r.Scan(&group)
+		groups = append(groups, group)
+		return err
+	})
+	return groups, err
+}
+
+// Claim gives ready jobs of lanes with a new lease, in order of their ids.
 func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, error) {
 	var jobs []queue.Job
 	err := v.store.InTx(ctx, func(tx *Tx) error {
 		jobs = jobs[:0]
-		if err := tx.do(ctx, takeExpired, claim.Kind, micros(claim.Now)); err != nil {
-			return err
-		}
-		arguments := []any{claim.Kind, micros(claim.Now), int64(claim.Limit), claim.Owner, micros(claim.Until)}
-		return tx.each(ctx, tx.dialect.claimJobs, arguments, func(r row) error {
+		take := func(r row) error {
 			job, err := scanJob(r)
 			jobs = append(jobs, job)
 			return err
-		})
+		}
+		if tx.dialect.claimLanes != "" {
+			return tx.claimLanes(ctx, claim, take)
+		}
+		for _, one := range claim.Takes {
+			arguments := []any{
+				claim.Kind, one.Lane.Group, int64(one.Lane.Rank), one.Lane.Member, int64(one.Count),
+				claim.Owner, claim.Lease.Microseconds(), nowMicros(),
+			}
+			if err := tx.each(ctx, tx.dialect.claimLane, arguments, take); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -175,10 +274,39 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 	return jobs, nil
 }
 
+func (t *Tx) claimLanes(ctx context.Context, claim queue.Claim, take func(row) error) error {
+	var groups, members []string
+	var ranks, counts []int64
+	for _, one := range claim.Takes {
+		groups, members = append(groups, one.Lane.Group), append(members, one.Lane.Member)
+		ranks, counts = append(ranks, int64(one.Lane.Rank)), append(counts, int64(one.Count))
+	}
+	arguments := []any{claim.Kind, groups, ranks, members, counts, claim.Owner, claim.Lease.Microseconds(), nowMicros()}
+	return t.each(ctx, t.dialect.claimLanes, arguments, take)
+}
+
+// Revive makes ready what is due and what expired. Other nodes hear of it: they may have the places for it.
+func (v queueView) Revive(ctx context.Context, kind string) (more bool, err error) {
+	err = v.store.InTx(ctx, func(tx *Tx) error {
+		expired, err := tx.change(ctx, tx.dialect.takeExpired, kind)
+		if err != nil {
+			return err
+		}
+		due, err := tx.change(ctx, tx.dialect.comeDue, kind)
+		if expired+due > 0 {
+			tx.wake(ChannelJob, kind)
+		}
+		more = due >= maxDue
+		return err
+	})
+	return more, err
+}
+
 func scanJob(r row) (queue.Job, error) {
 	var job queue.Job
 	var created int64
-	err := r.Scan(&job.ID, &job.Kind, &job.Partition, &job.Payload, &job.Attempt, &job.Lease.Fence, &job.LastError, &created)
+	err := r.Scan(&job.ID, &job.Kind, &job.Partition, &job.Payload, &job.Attempt, &job.Lease.Fence, &job.LastError, &created,
+		&job.Lane.Group, &job.Lane.Rank, &job.Lane.Member)
 	job.Lease.JobID, job.CreatedAt = job.ID, instant(created)
 	return job, err
 }
@@ -187,12 +315,12 @@ func scanJob(r row) (queue.Job, error) {
 const maxExtended = 128
 
 // Extend prolongs leases and gives those that are still held.
-func (v queueView) Extend(ctx context.Context, leases []queue.Lease, until time.Time) ([]queue.Lease, error) {
+func (v queueView) Extend(ctx context.Context, leases []queue.Lease, length time.Duration) ([]queue.Lease, error) {
 	var held []queue.Lease
 	for chunk := range slices.Chunk(leases, maxExtended) {
 		var kept []queue.Lease
 		err := v.store.InTx(ctx, func(tx *Tx) (err error) {
-			kept, err = tx.extend(ctx, chunk, until)
+			kept, err = tx.extend(ctx, chunk, length)
 			return err
 		})
 		if err != nil {
@@ -203,15 +331,15 @@ func (v queueView) Extend(ctx context.Context, leases []queue.Lease, until time.
 	return held, nil
 }
 
-func (t *Tx) extend(ctx context.Context, leases []queue.Lease, until time.Time) ([]queue.Lease, error) {
+func (t *Tx) extend(ctx context.Context, leases []queue.Lease, length time.Duration) ([]queue.Lease, error) {
 	values := make([]string, len(leases))
-	arguments := []any{micros(until)}
+	arguments := []any{length.Microseconds()}
 	for i, lease := range leases {
 		n := len(arguments)
 		values[i] = "($" + strconv.Itoa(n+1) + ", CAST($" + strconv.Itoa(n+2) + " AS BIGINT))"
 		arguments = append(arguments, lease.JobID, lease.Fence)
 	}
-	query := `UPDATE jobs SET lease_until = $1 WHERE state = 'running' AND (id, fence) IN (VALUES ` +
+	query := `UPDATE jobs SET lease_until = ` + t.dialect.now + ` + $1 WHERE state = 'running' AND (id, fence) IN (VALUES ` +
 		strings.Join(values, ", ") + `) RETURNING id, fence`
 	var held []queue.Lease
 	err := t.each(ctx, query, arguments, func(r row) error {
@@ -228,18 +356,17 @@ func (v queueView) Settle(ctx context.Context, lease queue.Lease, outcome queue.
 	return v.store.InTx(ctx, func(tx *Tx) error { return tx.SettleJob(ctx, lease, outcome) })
 }
 
-const nextDue = `SELECT MIN(due) FROM (
-	SELECT run_at AS due FROM (SELECT j.run_at FROM jobs j WHERE j.kind = $1 AND j.state = 'ready' AND ` + runnable + `
-		ORDER BY j.run_at, j.id LIMIT 1) AS waiting
+const nextDue = `SELECT MIN(due) - {now} FROM (
+	SELECT MIN(run_at) AS due FROM jobs WHERE kind = $1 AND state = 'scheduled'
 	UNION ALL
 	SELECT MIN(lease_until) FROM jobs WHERE kind = $1 AND state = 'running') AS either`
 
-// NextDue gives the earliest time at which a claim may find a job of the kind; the zero time when there is none.
-func (v queueView) NextDue(ctx context.Context, kind string) (time.Time, error) {
+// NextDue gives how long it is until Revive may find something.
+func (v queueView) NextDue(ctx context.Context, kind string) (wait time.Duration, found bool, err error) {
 	var due *int64
-	_, err := first(ctx, v.store.engine.reader(), nextDue, []any{kind}, &due)
+	_, err = first(ctx, v.store.engine.reader(), v.store.engine.dialect().nextDue, []any{kind}, &due)
 	if err != nil || due == nil {
-		return time.Time{}, err
+		return 0, false, err
 	}
-	return instant(*due), nil
+	return time.Duration(*due) * time.Microsecond, true, nil
 }

@@ -44,7 +44,7 @@ func TestQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			queuetest.Run(t, func(t *testing.T) queuetest.Bench {
 				s := open(t, url(t))
-				return queuetest.Bench{Store: s.Queue(), Enqueue: func(ctx context.Context, jobs ...queue.NewJob) error {
+				return queuetest.Bench{Store: s.Queue(), Pass: s.Pass, Enqueue: func(ctx context.Context, jobs ...queue.NewJob) error {
 					return s.InTx(ctx, func(tx *store.Tx) error {
 						for _, job := range jobs {
 							if err := tx.Enqueue(ctx, job); err != nil {

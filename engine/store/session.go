@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"slices"
+	"time"
 
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
@@ -36,6 +37,7 @@ type wake struct{ channel, payload string }
 type Tx struct {
 	session
 	dialect *dialect
+	now     func() time.Time // this node's clock
 	wakes   []wake
 }
 

@@ -47,6 +47,8 @@ type Options struct {
 	// Notify is called after a commit that others may wait for, and by Listen for commits of other nodes. It
 	// must not block; it may be called by several goroutines at once and more often than needed.
 	Notify func(channel, payload string)
+	// Now is this node's clock; time.Now when nil. Instants that callers give are read by it.
+	Now func() time.Time
 	// Logger gets what no caller can be told: reconnects, a failing sweep. slog.Default when nil.
 	Logger *slog.Logger
 }
@@ -63,6 +65,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Notify == nil {
 		o.Notify = func(string, string) {}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -138,7 +143,7 @@ func (s *Store) InTx(ctx context.Context, work func(*Tx) error) error {
 	var wakes []wake
 	begun := time.Now()
 	err := s.engine.transact(ctx, func(tx *Tx) error {
-		tx.wakes = nil
+		tx.wakes, tx.now = nil, s.options.Now
 		err := work(tx)
 		wakes = tx.wakes
 		return err

@@ -16,6 +16,12 @@ type NewJob struct {
 	Partition string // one running job per partition, in order of ids; empty = no order
 	Payload   string
 	RunAt     time.Time // zero = now
+
+	// Group and Member name whose places the job takes: kinds with many askers share their places over the groups, and
+	// within a group over its members. A group is a short name, such as an agent's; KindOptions.Limit is asked with it.
+	// Both empty = the kind knows no shares.
+	Group, Member string
+	Guest         bool // the member proved nothing: it comes behind those of its group who did
 }
 
 // Job is a claimed job.
@@ -28,6 +34,7 @@ type Job struct {
 	Lease     Lease
 	LastError string
 	CreatedAt time.Time
+	Lane      Lane
 }
 
 // Lease is the right to settle a job: it ends when another worker takes the job over and the fence moves.
@@ -41,10 +48,11 @@ type OutcomeKind int
 
 // The outcomes.
 const (
-	Done   OutcomeKind = iota // the row is removed
-	Retry                     // run again at Outcome.At, the attempt counts
-	Snooze                    // run again at Outcome.At, the attempt does not count
-	Dead                      // kept as a dead letter with Outcome.Reason; no longer blocks its partition
+	Done     OutcomeKind = iota // the row is removed
+	Retry                       // run again at Outcome.At, the attempt counts
+	Snooze                      // run again at Outcome.At, the attempt does not count; no At = at once, in its old place of the lane
+	Dead                        // kept as a dead letter with Outcome.Reason; no longer blocks its partition
+	Released                    // run again at once in RankResumed, the attempt does not count: the process stops
 )
 
 // Outcome ends one run of a job.
@@ -60,25 +68,43 @@ var ErrLeaseLost = errors.New("job lease lost: another worker took the job over"
 // ErrSettled is returned by a Handler that settled the job in its own transaction.
 var ErrSettled = errors.New("job settled by its handler")
 
-// Claim asks for runnable jobs of one kind.
+// Take asks for the first jobs of a lane.
+type Take struct {
+	Lane  Lane
+	Count int
+}
+
+// Claim asks for ready jobs of one kind.
 type Claim struct {
 	Owner string // this worker process
 	Kind  string
-	Limit int
-	Now   time.Time
-	Until time.Time // end of the lease
+	Lease time.Duration // from now on
+	Takes []Take
 }
 
-// Store keeps the rows. A job may be stored as leased already, for a Seat. Claim gives jobs that are due, are the first live job of their partition, and are not
-// leased (or whose lease ended before Now); it sets owner, lease end and attempt and moves the fence. Extend
-// prolongs leases and returns those still held. Settle ends a run; it returns ErrLeaseLost when the fence moved.
+// Store keeps the rows. Its clock is the only one that leases and due times are held against: that of the database where
+// several nodes share it. Callers give instants by their own clock, and the store keeps how far they are away.
+//
+// A job is ready when it is due and nothing of its partition lives before it. A job may be stored as leased already, for
+// a Seat. Settle ends a run; it returns ErrLeaseLost when the fence moved. Extend prolongs leases and returns those still
+// held.
 type Store interface {
+	// Lanes gives the lanes of a kind with ready jobs that come after the given one, in their order. Its cost grows with
+	// the number of lanes that it gives, not with the number of jobs.
+	Lanes(ctx context.Context, kind string, after Lane, limit int) ([]Lane, error)
+	// Groups gives the groups with ready jobs after the given one, in byte order, at the same cost.
+	Groups(ctx context.Context, kind, after string, limit int) ([]string, error)
+	// Claim gives at most so many jobs of each lane as asked for, those first that have been due longest. It sets owner,
+	// lease and attempt and moves the fence. What another node is claiming at this moment is left out.
 	Claim(ctx context.Context, claim Claim) ([]Job, error)
-	Extend(ctx context.Context, leases []Lease, until time.Time) ([]Lease, error)
+	// Revive makes jobs ready whose time has come or whose lease ended; the latter in RankResumed. It does a bounded part
+	// of them and reports whether more are left.
+	Revive(ctx context.Context, kind string) (more bool, err error)
+	Extend(ctx context.Context, leases []Lease, lease time.Duration) ([]Lease, error)
 	Settle(ctx context.Context, lease Lease, outcome Outcome) error
-	// NextDue gives the earliest time at which a waiting job of the kind may run or an expired lease may be taken;
-	// the zero time when there is none.
-	NextDue(ctx context.Context, kind string) (time.Time, error)
+	// NextDue gives how long it is until Revive may find something, zero or less when it may now; found is false when
+	// nothing waits for its time.
+	NextDue(ctx context.Context, kind string) (wait time.Duration, found bool, err error)
 }
 
 // Handler runs one job. nil = Done; RetryAfter, SnoozeFor and GiveUp choose another outcome; ErrSettled = the

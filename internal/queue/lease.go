@@ -117,7 +117,7 @@ func (q *Queue) beat(ctx context.Context) {
 	until := time.Now().Add(q.options.Lease)
 	bounded, cancel := context.WithTimeout(ctx, q.options.Lease/3)
 	defer cancel()
-	held, err := q.store.Extend(bounded, leases, until)
+	held, err := q.store.Extend(bounded, leases, q.options.Lease)
 	if err != nil {
 		q.options.Logger.WarnContext(ctx, "extend leases", "error", err)
 	}

@@ -24,17 +24,29 @@ type memory struct {
 
 type memoryRow struct {
 	queue.Job
-	runAt, until  time.Time
-	running, dead bool
+	runAt, until         time.Time
+	rank                 int // of its lane, but for RankResumed
+	waits, running, dead bool
 }
 
 func TestMemory(t *testing.T) {
 	queuetest.Run(t, func(*testing.T) queuetest.Bench {
 		m := &memory{}
-		return queuetest.Bench{Store: m, Enqueue: func(_ context.Context, jobs ...queue.NewJob) error {
-			m.add(jobs...)
-			return nil
-		}}
+		return queuetest.Bench{
+			Store: m,
+			Enqueue: func(_ context.Context, jobs ...queue.NewJob) error {
+				m.add(jobs...)
+				return nil
+			},
+			Pass: func(_ context.Context, d time.Duration) error {
+				m.lock.Lock()
+				defer m.lock.Unlock()
+				for _, row := range m.rows {
+					row.runAt, row.until = row.runAt.Add(-d), row.until.Add(-d)
+				}
+				return nil
+			},
+		}
 	})
 }
 
@@ -48,40 +60,84 @@ func (m *memory) add(jobs ...queue.NewJob) {
 		if job.RunAt.IsZero() {
 			job.RunAt = time.Now()
 		}
-		m.rows = append(m.rows, &memoryRow{runAt: job.RunAt, Job: queue.Job{
-			ID: job.ID, Kind: job.Kind, Partition: job.Partition, Payload: job.Payload, CreatedAt: time.Now(),
-			Lease: queue.Lease{JobID: job.ID},
-		}})
+		m.rows = append(m.rows, &memoryRow{
+			runAt: job.RunAt, waits: job.RunAt.After(time.Now()), rank: job.Lane().Rank,
+			Job: queue.Job{
+				ID: job.ID, Kind: job.Kind, Partition: job.Partition, Payload: job.Payload, CreatedAt: time.Now(),
+				Lease: queue.Lease{JobID: job.ID}, Lane: job.Lane(),
+			},
+		})
 	}
+}
+
+func (m *memory) Lanes(_ context.Context, kind string, after queue.Lane, limit int) (lanes []queue.Lane, err error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.claims++
+	for _, row := range m.rows {
+		if row.Kind == kind && m.ready(row) && row.Lane.Compare(after) > 0 {
+			lanes = append(lanes, row.Lane)
+		}
+	}
+	slices.SortFunc(lanes, queue.Lane.Compare)
+	lanes = slices.Compact(lanes)
+	return lanes[:min(limit, len(lanes))], m.failing
+}
+
+func (m *memory) Groups(ctx context.Context, kind, after string, limit int) (groups []string, err error) {
+	lanes, err := m.Lanes(ctx, kind, queue.Lane{Group: after, Rank: queue.RankGuest + 1}, 1<<20)
+	for _, lane := range lanes {
+		groups = append(groups, lane.Group)
+	}
+	groups = slices.Compact(groups)
+	return groups[:min(limit, len(groups))], err
+}
+
+func (m *memory) Revive(_ context.Context, kind string) (more bool, err error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if m.failing != nil {
+		return false, m.failing
+	}
+	now := time.Now()
+	for _, row := range m.rows {
+		switch {
+		case row.Kind != kind:
+		case row.running && !row.until.After(now):
+			row.running, row.runAt, row.LastError, row.Lane.Rank = false, row.until, "lease lost", queue.RankResumed
+		case row.waits && !row.runAt.After(now):
+			row.waits = false
+		}
+	}
+	return false, nil
 }
 
 func (m *memory) Claim(_ context.Context, claim queue.Claim) ([]queue.Job, error) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	m.claims++
 	if m.failing != nil {
 		return nil, m.failing
-	}
-	for _, row := range m.rows {
-		if row.running && row.until.Before(claim.Now) {
-			row.running, row.runAt, row.LastError = false, row.until, "lease lost"
-		}
 	}
 	slices.SortStableFunc(m.rows, func(a, b *memoryRow) int {
 		return (10*a.runAt.Compare(b.runAt) + strings.Compare(a.ID, b.ID))
 	})
 	var jobs []queue.Job
-	for _, row := range m.rows {
-		if len(jobs) == claim.Limit || row.Kind != claim.Kind || row.runAt.After(claim.Now) || !m.runnable(row) {
-			continue
+	for _, take := range claim.Takes {
+		for _, row := range m.rows {
+			if take.Count == 0 || row.Kind != claim.Kind || row.Lane != take.Lane || !m.ready(row) {
+				continue
+			}
+			take.Count--
+			row.running, row.until = true, time.Now().Add(claim.Lease)
+			row.Attempt++
+			row.Lease.Fence++
+			jobs = append(jobs, row.Job)
 		}
-		row.running, row.until = true, claim.Until
-		row.Attempt++
-		row.Lease.Fence++
-		jobs = append(jobs, row.Job)
 	}
 	return jobs, nil
 }
+
+func (m *memory) ready(row *memoryRow) bool { return !row.waits && m.runnable(row) }
 
 func (m *memory) runnable(row *memoryRow) bool {
 	if row.running || row.dead {
@@ -101,12 +157,12 @@ func (m *memory) held(lease queue.Lease) *memoryRow {
 	return nil
 }
 
-func (m *memory) Extend(_ context.Context, leases []queue.Lease, until time.Time) (held []queue.Lease, err error) {
+func (m *memory) Extend(_ context.Context, leases []queue.Lease, length time.Duration) (held []queue.Lease, err error) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	for _, lease := range leases {
 		if row := m.held(lease); row != nil && m.failing == nil {
-			row.until = until
+			row.until = time.Now().Add(length)
 			held = append(held, lease)
 		}
 	}
@@ -123,8 +179,14 @@ func (m *memory) Settle(_ context.Context, lease queue.Lease, outcome queue.Outc
 	if row == nil {
 		return queue.ErrLeaseLost
 	}
-	row.running, row.runAt, row.LastError = false, outcome.At, outcome.Reason
+	row.running, row.LastError, row.Lane.Rank = false, outcome.Reason, row.rank
+	if !outcome.At.IsZero() {
+		row.runAt, row.waits = outcome.At, outcome.At.After(time.Now())
+	}
 	switch outcome.Kind {
+	case queue.Released:
+		row.Lane.Rank = queue.RankResumed
+		row.Attempt--
 	case queue.Done:
 		m.rows = slices.DeleteFunc(m.rows, func(e *memoryRow) bool { return e == row })
 	case queue.Dead:
@@ -135,7 +197,7 @@ func (m *memory) Settle(_ context.Context, lease queue.Lease, outcome queue.Outc
 	return nil
 }
 
-func (m *memory) NextDue(_ context.Context, kind string) (due time.Time, err error) {
+func (m *memory) NextDue(_ context.Context, kind string) (wait time.Duration, found bool, err error) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	for _, row := range m.rows {
@@ -143,11 +205,11 @@ func (m *memory) NextDue(_ context.Context, kind string) (due time.Time, err err
 		if row.running {
 			at = row.until
 		}
-		if row.Kind == kind && !row.dead && (row.running || m.runnable(row)) && (due.IsZero() || at.Before(due)) {
-			due = at
+		if left := time.Until(at); row.Kind == kind && (row.running || row.waits) && !row.dead && (!found || left < wait) {
+			wait, found = left, true
 		}
 	}
-	return due, m.failing
+	return wait, found, m.failing
 }
 
 func (m *memory) fail(err error) {

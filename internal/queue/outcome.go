@@ -38,7 +38,13 @@ func RetryAfter(d time.Duration, err error) error {
 
 // SnoozeFor has a handler's job run again after d as if this run had not been.
 func SnoozeFor(d time.Duration) error {
-	return &verdict{kind: Snooze, after: d, reason: "snoozed"}
+	return &verdict{kind: Snooze, after: max(d, 0), reason: "snoozed"}
+}
+
+// PutBack has a handler's job wait in its old place, as if this run had not been: what it needs is not there, and
+// KindOptions.Limit holds its group back until it is.
+func PutBack() error {
+	return &verdict{kind: Snooze, after: -1, reason: "put back"}
 }
 
 // GiveUp makes a handler's job a dead letter with the reason; err may be nil.
@@ -56,6 +62,8 @@ func (o KindOptions) outcome(attempt int, err error, now time.Time) Outcome {
 		v = &verdict{kind: Retry, cause: err}
 	case v.kind == Dead:
 		return Outcome{Kind: Dead, Reason: err.Error()}
+	case v.kind == Snooze && v.after < 0:
+		return Outcome{Kind: Snooze}
 	case v.kind == Snooze:
 		return Outcome{Kind: Snooze, At: now.Add(v.after)}
 	}

@@ -17,7 +17,7 @@ type Options struct {
 	// Owner names this process in leases: host, process id and a random word by default.
 	Owner string
 	// Lease is how long a job stays with a worker that gives no sign of life, 15 s by default. It is prolonged
-	// every third of it. Nodes compare it with their own clocks, which must agree within a few seconds.
+	// every third of it. The store's clock decides when it ends.
 	Lease time.Duration
 	// Poll is the longest pause between two looks for work when no wake-up comes, 5 s by default.
 	Poll time.Duration
@@ -51,8 +51,15 @@ func positive(given, otherwise time.Duration) time.Duration {
 
 // KindOptions configure the jobs of one kind. The zero value of a field means its default.
 type KindOptions struct {
-	// Concurrency is the number of jobs of the kind that run at once in this process, 8 by default.
+	// Concurrency is the number of jobs of the kind that run at once in this process, 8 by default. A quarter more may
+	// begin for groups, and members of groups, of which nothing runs (see NewJob.Group).
 	Concurrency int
+	// PerMember bounds the runs at once for one member of a group in this process. 0: as many as there are places.
+	PerMember int
+	// Limit gives how many jobs of a group may run at once in this process now. It is asked often and must not block.
+	// Jobs that had begun when their process ended are not held back. Nil: as many as there are places. Wake is called
+	// when it has grown.
+	Limit func(group string) int
 	// Timeout ends the context of one run; none by default.
 	Timeout time.Duration
 	// Schedule are the waits before the second, third, … attempt after an error without a wait of its own. Each is
@@ -100,7 +107,7 @@ func (q *Queue) Handle(kind string, options KindOptions, handler Handler) {
 	options = options.withDefaults()
 	q.workers[kind] = &worker{
 		queue: q, kind: kind, options: options, handler: handler,
-		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), meters: metersOf(kind),
+		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), meters: metersOf(kind), places: newPlaces(options),
 	}
 }
 

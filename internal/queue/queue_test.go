@@ -15,6 +15,7 @@ import (
 
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/queue/queuetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -287,7 +288,7 @@ func TestCrashesAreLimited(t *testing.T) {
 		store := &memory{}
 		store.add(queue.NewJob{Kind: "work"})
 		for range 3 { // three processes that die with the job in hand
-			jobs, err := store.Claim(t.Context(), queue.Claim{Kind: "work", Limit: 1, Now: time.Now(), Until: time.Now().Add(time.Second)})
+			jobs, err := queuetest.Claim(t.Context(), store, "dead", "work", 1, time.Second)
 			if err != nil || len(jobs) != 1 {
 				t.Fatalf("claim: %v, %v", jobs, err)
 			}

@@ -47,7 +47,7 @@ func (r *run) execute() {
 	if ended != "settled" && (ended != "done" || r.job.Partition != "") {
 		w.signal() // there is a new due time, or the next of the partition may go; a handler's own transaction tells of it itself
 	}
-	w.leave(1)
+	w.leave(r.job.Lane)
 }
 
 // handle calls the handler. A job that has used up its attempts already was running when its worker died.
@@ -90,9 +90,11 @@ func (r *run) settle(err error) string {
 		name = "snooze"
 	case Dead:
 		name = "dead"
+	case Released:
+		name = "released"
 	}
 	if stopped(r.ctx, err) {
-		outcome, name = Outcome{Kind: Snooze, At: time.Now()}, "released"
+		outcome, name = Outcome{Kind: Released}, "released"
 	}
 	return r.write(outcome, name)
 }

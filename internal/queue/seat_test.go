@@ -19,7 +19,7 @@ func (r *rig) sit(seat *queue.Seat, job queue.NewJob) {
 	r.store.add(job)
 	r.store.lock.Lock()
 	row := r.store.rows[len(r.store.rows)-1]
-	row.running, row.until, row.Attempt, row.Lease.Fence = true, seat.Until, 1, 1
+	row.running, row.until, row.Attempt, row.Lease.Fence = true, time.Now().Add(seat.Lease), 1, 1
 	r.store.lock.Unlock()
 	seat.Start(job)
 }
@@ -31,11 +31,11 @@ func TestSeatRunsWithoutAClaim(t *testing.T) {
 			ran = append(ran, job)
 			return nil
 		})
-		if r.Reserve("other") != nil {
+		if r.Reserve(queue.NewJob{Kind: "other"}) != nil {
 			t.Error("a seat for a kind that nobody handles")
 		}
-		first, second := r.Reserve("work"), r.Reserve("work")
-		if first == nil || second == nil || r.Reserve("work") != nil {
+		first, second := r.Reserve(queue.NewJob{Kind: "work"}), r.Reserve(queue.NewJob{Kind: "work"})
+		if first == nil || second == nil || r.Reserve(queue.NewJob{Kind: "work"}) != nil {
 			t.Fatal("want as many seats as jobs may run")
 		}
 		second.Free()
@@ -49,13 +49,13 @@ func TestSeatRunsWithoutAClaim(t *testing.T) {
 			t.Errorf("ran %+v after %d claims more", ran, r.store.claims-claims)
 		}
 		pass(time.Second)
-		if again := r.Reserve("work"); again == nil {
+		if again := r.Reserve(queue.NewJob{Kind: "work"}); again == nil {
 			t.Error("the place of a job that ended stays taken")
 		} else {
 			again.Free()
 		}
 		r.end()
-		if r.Reserve("work") != nil {
+		if r.Reserve(queue.NewJob{Kind: "work"}) != nil {
 			t.Error("a seat in a queue that has stopped")
 		}
 	})
@@ -71,15 +71,15 @@ func TestNobodyOvertakesWhoWaits(t *testing.T) {
 			<-release
 			return nil
 		})
-		first := r.Reserve("work")
+		first := r.Reserve(queue.NewJob{Kind: "work"})
 		r.sit(first, queue.NewJob{Payload: "first"})
-		if r.Reserve("work") != nil {
+		if r.Reserve(queue.NewJob{Kind: "work"}) != nil {
 			t.Fatal("a second place")
 		}
 		r.store.add(queue.NewJob{ID: queuetest.NewID(), Kind: "work", Payload: "waits"}) // its wake-up is still under way
 		release <- struct{}{}
 		synctest.Wait()
-		if seat := r.Reserve("work"); seat != nil {
+		if seat := r.Reserve(queue.NewJob{Kind: "work"}); seat != nil {
 			t.Error("a seat before the one that waits")
 		}
 		r.Wake("work")
@@ -89,7 +89,7 @@ func TestNobodyOvertakesWhoWaits(t *testing.T) {
 		}
 		close(release)
 		pass(10 * time.Second)
-		seat := r.Reserve("work")
+		seat := r.Reserve(queue.NewJob{Kind: "work"})
 		if seat == nil {
 			t.Fatal("no seat though nobody waits")
 		}
@@ -107,7 +107,7 @@ func TestSeatsLeaveNoMoreThanThePlaces(t *testing.T) {
 			running.Add(-1)
 			return nil
 		})
-		seat := r.Reserve("work")
+		seat := r.Reserve(queue.NewJob{Kind: "work"})
 		r.add(queue.NewJob{Payload: "1"}, queue.NewJob{Payload: "2"}, queue.NewJob{Payload: "3"})
 		r.sit(seat, queue.NewJob{Payload: "4"})
 		synctest.Wait()
@@ -130,7 +130,7 @@ func TestStoppingWaitsForSeats(t *testing.T) {
 			ran = true
 			return nil
 		})
-		seat := r.Reserve("work")
+		seat := r.Reserve(queue.NewJob{Kind: "work"})
 		go func() {
 			<-time.After(time.Second) // the commit takes that long
 			r.sit(seat, queue.NewJob{Payload: "late"})

@@ -3,8 +3,8 @@ package queue
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +20,18 @@ const (
 	busyPause = 50 * time.Millisecond
 	// maxClaim bounds the jobs of one claim.
 	maxClaim = 100
+	// reviveEvery is how often the store is asked for jobs whose time has come while claims find other work.
+	reviveEvery = 250 * time.Millisecond
+	// reservePause is the least time between two looks for those who may use the reserve, while all other places are
+	// taken: a flood of wake-ups for the rest costs no more.
+	reservePause = 10 * time.Millisecond
+	// maxLanes is how many lanes one look takes in. Where there are more, it goes by group.
+	maxLanes = 64
+	// maxLookGroups bounds the groups of such a look, and wideGroups those whose lanes are read.
+	maxLookGroups = 256
+	wideGroups    = 16
+	// wideLanes are read of a group from the beginning, and of each rank behind its cursor.
+	wideLanes = 32
 )
 
 // worker claims and starts the jobs of one kind.
@@ -29,10 +41,14 @@ type worker struct {
 	options KindOptions
 	handler Handler
 	wake    chan struct{} // something may be runnable
-	freed   chan struct{} // a slot is free
-	busy    atomic.Int64  // places that are taken
-	waiting atomic.Bool   // a job found no place; no claim since then had places left over
+	freed   chan struct{} // a place is free
+	places  *places
 	meters  meters
+
+	// of the loop alone
+	reviveAt time.Time // when the store is asked to make jobs ready whose time has come
+	looked   time.Time // when the last claim began
+	group    string    // behind which group the next look begins, where there are many
 
 	serving sync.Mutex
 	ctx     context.Context //nolint:containedctx // of the loop; nil while it does not run
@@ -49,33 +65,32 @@ func (w *worker) signal() {
 	}
 }
 
-// loop claims as soon as there is a free slot and a reason to look: a wake-up, a job coming due, or the slow poll.
+// loop claims as soon as there is a free place and a reason to look: a wake-up, a job coming due, or the slow poll.
 // A claim that was filled is reason enough to look again.
 func (w *worker) loop(ctx context.Context) {
 	w.serve(ctx)
 	defer w.serve(nil) //nolint:staticcheck // nil means that nobody serves
-	look, failures := true, 0
+	look, fresh, failures := true, true, 0
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for ctx.Err() == nil {
-		if free := w.free(); look && free > 0 {
-			free = w.take(free)
-			claimed, err := w.claim(ctx, free)
-			if err == nil && claimed < free {
-				w.waiting.Store(false)
-			}
-			w.busy.Add(int64(claimed - free))
-			look = err == nil && claimed == free && free > 0
+		anybody, somebody := w.places.open()
+		switch since := time.Since(w.looked); {
+		case look && !anybody && somebody && fresh && since < reservePause:
+			pause.Reset(reservePause - since)
+		case look && (anybody || somebody && fresh):
+			found, err := w.claim(ctx)
+			look, fresh = err == nil && found.more, false
 			failures = countFailures(failures, err)
-			pause.Reset(w.pause(ctx, claimed, failures))
+			pause.Reset(w.pause(ctx, found, failures))
 		}
 		select {
 		case <-ctx.Done():
 		case <-w.freed:
 		case <-w.wake:
-			look = true
+			look, fresh = true, true
 		case <-pause.C:
-			look = true
+			look, fresh = true, true
 			pause.Reset(w.queue.options.Poll)
 		}
 	}
@@ -88,16 +103,6 @@ func (w *worker) serve(ctx context.Context) {
 	w.ctx = ctx
 }
 
-// free is how many jobs the next claim may bring. While it is under way a quarter of the places stay for seats, if no job
-// waits: whoever gets none would wake the next claim.
-func (w *worker) free() int {
-	free := w.options.Concurrency - int(w.busy.Load())
-	if !w.waiting.Load() {
-		free -= free / 4
-	}
-	return min(free, maxClaim)
-}
-
 func countFailures(before int, err error) int {
 	if err == nil {
 		return 0
@@ -105,38 +110,152 @@ func countFailures(before int, err error) int {
 	return before + 1
 }
 
-// claim takes up to free jobs, for which there are places, and starts them.
-func (w *worker) claim(ctx context.Context, free int) (int, error) {
+// found is what a claim brought.
+type found struct {
+	claimed int
+	more    bool // another claim may bring more
+	missed  bool // something was ready that was not to be had: another node or an unfinished transaction holds it
+}
+
+// claim takes jobs for which there are places and starts them.
+func (w *worker) claim(ctx context.Context) (found, error) {
+	w.looked = time.Now()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	now := time.Now()
-	until := now.Add(w.queue.options.Lease)
-	jobs, err := w.queue.store.Claim(bounded, Claim{
-		Owner: w.queue.options.Owner, Kind: w.kind, Limit: free, Now: now, Until: until,
-	})
+	brought, err := w.take(ctx, bounded)
 	if err != nil {
 		claimFailures.WithLabelValues(w.kind).Inc()
 		w.queue.options.Logger.WarnContext(ctx, "claim jobs", "kind", w.kind, "error", err)
-		return 0, err
 	}
+	return brought, err
+}
+
+func (w *worker) take(ctx, bounded context.Context) (found, error) {
+	if err := w.revive(bounded); err != nil {
+		return found{}, err
+	}
+	lanes, err := w.lanes(bounded)
+	if err != nil {
+		return found{}, err
+	}
+	takes, left := w.places.share(lanes, maxClaim)
+	if len(takes) == 0 {
+		w.places.settle(left, true)
+		return found{more: left}, nil
+	}
+	until := time.Now().Add(w.queue.options.Lease)
+	jobs, err := w.queue.store.Claim(bounded, Claim{
+		Owner: w.queue.options.Owner, Kind: w.kind, Lease: w.queue.options.Lease, Takes: takes,
+	})
+	got := map[Lane]int{}
 	for _, job := range jobs {
+		got[job.Lane]++
 		w.start(ctx, job, until)
 	}
-	return len(jobs), nil
+	brought, dry := found{claimed: len(jobs), more: left}, true
+	for _, one := range takes {
+		for range one.Count - got[one.Lane] {
+			w.leave(one.Lane)
+		}
+		dry = dry && got[one.Lane] < one.Count
+		brought.missed = brought.missed || got[one.Lane] == 0
+	}
+	brought.more = brought.more || !dry
+	if err == nil {
+		w.places.settle(left, dry)
+	}
+	return brought, err
+}
+
+// revive asks the store to make jobs ready whose time has come, when it may have.
+func (w *worker) revive(ctx context.Context) error {
+	now := time.Now()
+	if now.Before(w.reviveAt) {
+		return nil
+	}
+	more, err := w.queue.store.Revive(ctx, w.kind)
+	if err == nil && !more {
+		w.reviveAt = now.Add(w.queue.options.Poll)
+	}
+	return err
+}
+
+// lanes gives the lanes in which jobs are ready: all of them where there are few. Where there are many it goes by group,
+// those first whose turn it is, and in each of them goes on behind the member that was served last.
+func (w *worker) lanes(ctx context.Context) ([]Lane, error) {
+	store := w.queue.store
+	lanes, err := store.Lanes(ctx, w.kind, Lane{Rank: RankResumed - 1}, maxLanes)
+	if err != nil || len(lanes) < maxLanes {
+		return lanes, err
+	}
+	groups, err := store.Groups(ctx, w.kind, w.group, maxLookGroups)
+	if err == nil && w.group != "" && len(groups) < maxLookGroups {
+		var others []string
+		others, err = store.Groups(ctx, w.kind, "", maxLookGroups-len(groups))
+		groups = append(groups, others...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if lanes[0].Group == "" { // Groups begins behind it
+		groups = append(groups, "")
+	}
+	slices.Sort(groups)
+	groups = slices.Compact(groups)
+	w.group = ""
+	if len(groups) >= maxLookGroups {
+		w.group = groups[len(groups)-1]
+	}
+	first, cursors := w.places.order(groups, wideGroups)
+	lanes = nil
+	for _, group := range first {
+		of, err := w.lanesOf(ctx, group, cursors[group])
+		if err != nil {
+			return nil, err
+		}
+		lanes = append(lanes, of...)
+	}
+	return lanes, nil
+}
+
+func (w *worker) lanesOf(ctx context.Context, group string, cursors [RankGuest + 1]string) ([]Lane, error) {
+	lanes, err := w.queue.store.Lanes(ctx, w.kind, Lane{Group: group, Rank: RankResumed - 1}, wideLanes)
+	if err != nil {
+		return nil, err
+	}
+	wide := len(lanes) == wideLanes && lanes[wideLanes-1].Group == group
+	for rank := RankProven; wide && rank <= RankGuest; rank++ {
+		behind, err := w.queue.store.Lanes(ctx, w.kind, Lane{Group: group, Rank: rank, Member: cursors[rank]}, wideLanes)
+		if err != nil {
+			return nil, err
+		}
+		lanes = append(lanes, behind...)
+	}
+	lanes = slices.DeleteFunc(lanes, func(l Lane) bool { return l.Group != group })
+	slices.SortFunc(lanes, Lane.Compare)
+	return slices.Compact(lanes), nil
 }
 
 // pause is how long to wait for a wake-up before looking again.
-func (w *worker) pause(ctx context.Context, claimed, failures int) time.Duration {
+func (w *worker) pause(ctx context.Context, brought found, failures int) time.Duration {
 	poll := w.queue.options.Poll/2 + rand.N(w.queue.options.Poll/2)
 	if failures > 0 {
 		return min(poll, rand.N(time.Second<<min(failures, 6))+shortPause)
 	}
-	if claimed > 0 {
+	now := time.Now()
+	if brought.claimed > 0 {
+		if busy := now.Add(reviveEvery); busy.Before(w.reviveAt) {
+			w.reviveAt = busy
+		}
 		return min(poll, busyPause)
 	}
-	due, err := w.queue.store.NextDue(ctx, w.kind)
-	if err != nil || due.IsZero() {
-		return poll
+	wait, waits, err := w.queue.store.NextDue(ctx, w.kind)
+	if err == nil && waits {
+		w.reviveAt = now.Add(wait)
+		poll = min(poll, max(wait, shortPause))
 	}
-	return min(poll, max(time.Until(due), shortPause))
+	if brought.missed {
+		poll = min(poll, shortPause)
+	}
+	return poll
 }

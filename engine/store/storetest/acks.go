@@ -8,6 +8,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/queue"
+	"inbox/internal/queue/queuetest"
 )
 
 var ackCases = map[string]func(*testing.T, *probe){
@@ -65,9 +66,7 @@ func (p *probe) moveTurn(turn exchange.TurnRecord, to string) {
 
 func (p *probe) claimDeliveries() []queue.Job {
 	p.Helper()
-	jobs, err := p.Queue.Claim(p.Context(), queue.Claim{
-		Kind: delivery.JobKind, Owner: "node", Limit: 10, Now: time.Now().Add(time.Second), Until: time.Now().Add(time.Hour),
-	})
+	jobs, err := queuetest.Claim(p.Context(), p.Queue, "node", delivery.JobKind, 10, time.Hour)
 	p.ok(err)
 	return jobs
 }

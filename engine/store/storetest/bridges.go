@@ -10,6 +10,7 @@ import (
 	"inbox/agents/bridge"
 	"inbox/exchange"
 	"inbox/internal/queue"
+	"inbox/internal/queue/queuetest"
 )
 
 // BridgeQueue is what the bridge adapter needs beside bridge.Store, whose suite is bridgetest.Store.
@@ -85,9 +86,7 @@ func callsBack(t *testing.T, p *probe) {
 	p.ok(p.Bridge.Offer(t.Context(), answerItem("b", "r1")))
 	var told []string
 	for range 2 { // those of one session are told one after the other
-		jobs, err := p.Queue.Claim(t.Context(), queue.Claim{
-			Kind: exchange.BridgeCallbackKind, Owner: "node", Limit: 10, Now: time.Now().Add(time.Second), Until: time.Now().Add(time.Hour),
-		})
+		jobs, err := queuetest.Claim(t.Context(), p.Queue, "node", exchange.BridgeCallbackKind, 10, time.Hour)
 		p.ok(err)
 		for _, job := range jobs {
 			var one exchange.BridgeCallback

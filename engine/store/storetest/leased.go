@@ -10,6 +10,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/queue/queuetest"
 )
 
 var leasedCases = map[string]func(*testing.T, *probe){
@@ -19,28 +20,32 @@ var leasedCases = map[string]func(*testing.T, *probe){
 }
 
 func storedLeased(t *testing.T, p *probe) {
-	now := time.Now().UTC()
 	first, second := newID(), newID()
 	job := func(id string) queue.NewJob { return queue.NewJob{ID: id, Kind: "work", Partition: "p", Payload: id} }
 	p.tx(func(tx pipeline.Tx) error {
-		return tx.EnqueueLeased(t.Context(), job(first), "here", now.Add(time.Minute))
+		return tx.EnqueueLeased(t.Context(), job(first), "here", time.Minute)
 	})
 	p.tx(func(tx pipeline.Tx) error { return tx.Enqueue(t.Context(), job(second)) })
-	claim := func(at time.Time) []queue.Job {
-		jobs, err := p.Queue.Claim(t.Context(), queue.Claim{Owner: "there", Kind: "work", Limit: 9, Now: at, Until: at.Add(time.Minute)})
+	claim := func() []queue.Job {
+		jobs, err := queuetest.Claim(t.Context(), p.Queue, "there", "work", 9, time.Minute)
 		p.ok(err)
 		return jobs
 	}
-	if jobs := claim(now.Add(time.Second)); len(jobs) != 0 {
+	if jobs := claim(); len(jobs) != 0 {
 		t.Errorf("claimed %+v", jobs)
 	}
 	lease := queue.Lease{JobID: first, Fence: 1}
-	held, err := p.Queue.Extend(t.Context(), []queue.Lease{lease}, now.Add(2*time.Minute))
+	held, err := p.Queue.Extend(t.Context(), []queue.Lease{lease}, 2*time.Minute)
 	p.ok(err)
 	if len(held) != 1 || held[0] != lease {
 		t.Errorf("held %+v", held)
 	}
-	taken := claim(now.Add(3 * time.Minute)) // its process is gone
+	if jobs := claim(); len(jobs) != 0 {
+		t.Errorf("claimed %+v after the lease was prolonged", jobs)
+	}
+	_, err = p.Queue.Extend(t.Context(), []queue.Lease{lease}, -time.Second)
+	p.ok(err)
+	taken := claim() // its process is gone
 	if len(taken) != 1 || taken[0].ID != first || taken[0].Attempt != 2 {
 		t.Fatalf("after its lease %+v", taken)
 	}
@@ -49,7 +54,7 @@ func storedLeased(t *testing.T, p *probe) {
 		t.Errorf("settled with the lost lease: %v", err)
 	}
 	p.ok(p.Queue.Settle(t.Context(), taken[0].Lease, done))
-	if jobs := claim(now.Add(4 * time.Minute)); len(jobs) != 1 || jobs[0].ID != second {
+	if jobs := claim(); len(jobs) != 1 || jobs[0].ID != second {
 		t.Errorf("then came %+v", jobs)
 	}
 }
@@ -59,7 +64,7 @@ func freedLeases(t *testing.T, p *probe) {
 	running, claimed, later, next := newID(), newID(), newID(), newID()
 	p.tx(func(tx pipeline.Tx) error {
 		job := queue.NewJob{ID: running, Kind: "work", Partition: "p", Payload: "running"}
-		return errors.Join(tx.EnqueueLeased(t.Context(), job, "dead", now.Add(time.Hour)),
+		return errors.Join(tx.EnqueueLeased(t.Context(), job, "dead", time.Hour),
 			tx.Enqueue(t.Context(), queue.NewJob{ID: claimed, Kind: "work", Payload: "claimed"}),
 			tx.Enqueue(t.Context(), queue.NewJob{ID: later, Kind: "work", Payload: "later", RunAt: now.Add(time.Hour)}))
 	})
@@ -67,8 +72,7 @@ func freedLeases(t *testing.T, p *probe) {
 		return tx.Enqueue(t.Context(), queue.NewJob{ID: next, Kind: "work", Partition: "p", Payload: "next"})
 	})
 	claim := func(owner string) (names []string) {
-		at := time.Now().Add(time.Second)
-		jobs, err := p.Queue.Claim(t.Context(), queue.Claim{Owner: owner, Kind: "work", Limit: 9, Now: at, Until: at.Add(time.Hour)})
+		jobs, err := queuetest.Claim(t.Context(), p.Queue, owner, "work", 9, time.Hour)
 		p.ok(err)
 		for _, job := range jobs {
 			names = append(names, job.Payload)

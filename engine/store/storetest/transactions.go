@@ -14,6 +14,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/queue/queuetest"
 )
 
 var transactionCases = map[string]func(*testing.T, *probe){
@@ -60,8 +61,7 @@ func errorUndoes(t *testing.T, p *probe) {
 
 func (p *probe) claim(kind string) []queue.Job {
 	p.Helper()
-	now := time.Now().Add(time.Second)
-	jobs, err := p.Queue.Claim(p.Context(), queue.Claim{Owner: "test", Kind: kind, Limit: 100, Now: now, Until: now.Add(time.Minute)})
+	jobs, err := queuetest.Claim(p.Context(), p.Queue, "test", kind, 100, time.Minute)
 	p.ok(err)
 	return jobs
 }

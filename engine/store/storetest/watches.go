@@ -9,7 +9,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/queue"
+	"inbox/internal/queue/queuetest"
 )
 
 // Watches is what an adapter with webhooks needs.
@@ -36,9 +36,7 @@ func (p *probe) watch(turn exchange.TurnRecord, name string) exchange.Watch {
 
 func (p *probe) watchJobs() (changes []exchange.WatchJob) {
 	p.Helper()
-	jobs, err := p.Queue.Claim(p.Context(), queue.Claim{
-		Kind: exchange.WatchKind, Owner: "node", Limit: 10, Now: time.Now().Add(time.Second), Until: time.Now().Add(time.Hour),
-	})
+	jobs, err := queuetest.Claim(p.Context(), p.Queue, "node", exchange.WatchKind, 10, time.Hour)
 	p.ok(err)
 	for _, job := range jobs {
 		var change exchange.WatchJob

@@ -33,13 +33,13 @@ func onePerPartition(_ *testing.T, p *probe) {
 func retryHoldsBack(_ *testing.T, p *probe) {
 	p.add(queue.NewJob{Payload: "1", Partition: "p"}, queue.NewJob{Payload: "2", Partition: "p"})
 	job := p.expect("1")[0]
-	p.settle(job, queue.Outcome{Kind: queue.Retry, At: p.now.Add(time.Minute)})
+	p.settle(job, queue.Outcome{Kind: queue.Retry, At: time.Now().Add(time.Minute)})
 	p.expect()
-	p.now = p.now.Add(time.Minute)
+	p.pass(time.Minute)
 	job = p.expect("1")[0]
-	p.settle(job, queue.Outcome{Kind: queue.Snooze, At: p.now.Add(time.Minute)})
+	p.settle(job, queue.Outcome{Kind: queue.Snooze, At: time.Now().Add(time.Minute)})
 	p.expect()
-	p.now = p.now.Add(time.Minute)
+	p.pass(time.Minute)
 	p.settle(p.expect("1")[0], queue.Outcome{Kind: queue.Done})
 	p.expect("2")
 }
@@ -69,7 +69,7 @@ func partitionTakenOver(t *testing.T, p *probe) {
 	p.add(queue.NewJob{Payload: "1", Partition: "p"})
 	first := p.expect("1")[0]
 	p.add(queue.NewJob{ID: zero, Payload: "0", Partition: "p"}, queue.NewJob{Payload: "2", Partition: "p"})
-	p.now = p.now.Add(16 * time.Second)
+	p.pass(16 * time.Second)
 	job := p.expect("0")[0]
 	p.lost(p.Store.Settle(t.Context(), first.Lease, queue.Outcome{Kind: queue.Done}))
 	p.settle(job, queue.Outcome{Kind: queue.Done})
@@ -125,10 +125,7 @@ func work(t *testing.T, p *probe, watch *watch, total int64) {
 	for worker := range 4 {
 		group.Go(func() {
 			for done.Load() < total && ctx.Err() == nil {
-				now := time.Now()
-				jobs, err := p.Store.Claim(ctx, queue.Claim{
-					Owner: fmt.Sprint(worker), Kind: "work", Limit: 3, Now: now, Until: now.Add(time.Minute),
-				})
+				jobs, err := Claim(ctx, p.Store, fmt.Sprint(worker), "work", 3, time.Minute)
 				if err != nil {
 					t.Errorf("claim: %v", err)
 					return

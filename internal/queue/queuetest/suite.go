@@ -18,6 +18,31 @@ import (
 type Bench struct {
 	Store   queue.Store
 	Enqueue func(ctx context.Context, jobs ...queue.NewJob) error // in one transaction
+	Pass    func(ctx context.Context, d time.Duration) error      // lets time go by: all rows become so much older
+}
+
+// Claim makes ready what is due and claims up to limit jobs of a kind, lane by lane.
+func Claim(ctx context.Context, store queue.Store, owner, kind string, limit int, lease time.Duration) ([]queue.Job, error) {
+	for more := true; more; {
+		var err error
+		if more, err = store.Revive(ctx, kind); err != nil {
+			return nil, err
+		}
+	}
+	lanes, err := store.Lanes(ctx, kind, queue.Lane{Rank: queue.RankResumed - 1}, 1000)
+	if err != nil {
+		return nil, err
+	}
+	var jobs []queue.Job
+	for _, lane := range lanes {
+		claimed, err := store.Claim(ctx, queue.Claim{
+			Owner: owner, Kind: kind, Lease: lease, Takes: []queue.Take{{Lane: lane, Count: limit - len(jobs)}},
+		})
+		if jobs = append(jobs, claimed...); err != nil || len(jobs) == limit {
+			return jobs, err
+		}
+	}
+	return jobs, nil
 }
 
 // Run runs the suite; open gives a new empty store each time.
@@ -39,20 +64,34 @@ func Run(t *testing.T, open func(t *testing.T) Bench) {
 		"a long partition name":                    longPartition,
 		"concurrent workers":                       concurrentWorkers,
 		"enqueue races settle":                     enqueueRacesSettle,
+		"groups share the places":                  groupsShare,
+		"members share those of their group":       membersShare,
+		"guests come behind and are not forgotten": guestsBehind,
+		"all places until others wait":             allPlacesUntilOthersWait,
+		"a group that is away holds no place":      limitHolds,
+		"more lanes than one look takes in":        manyLanes,
+		"a bound for each member":                  memberBound,
+		"seats obey the shares":                    seatsShare,
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, &probe{T: t, Bench: open(t), now: time.Now().Truncate(time.Microsecond)})
+			test(t, &probe{T: t, Bench: open(t)})
 		})
 	}
 }
 
-// probe is a store with a clock that the case moves.
+// probe is a store under test.
 type probe struct {
 	*testing.T
 	Bench
-	now time.Time
+}
+
+func (p *probe) pass(d time.Duration) {
+	p.Helper()
+	if err := p.Pass(p.Context(), d); err != nil {
+		p.Fatalf("let time go by: %v", err)
+	}
 }
 
 // NewID makes a job id; later ids are greater.
@@ -63,9 +102,6 @@ func (p *probe) add(jobs ...queue.NewJob) {
 	for i := range jobs {
 		if jobs[i].ID == "" {
 			jobs[i].ID = NewID()
-		}
-		if jobs[i].RunAt.IsZero() {
-			jobs[i].RunAt = p.now
 		}
 		if jobs[i].Kind == "" {
 			jobs[i].Kind = "work"
@@ -78,9 +114,7 @@ func (p *probe) add(jobs ...queue.NewJob) {
 
 func (p *probe) claim(kind string, limit int) []queue.Job {
 	p.Helper()
-	jobs, err := p.Store.Claim(p.Context(), queue.Claim{
-		Owner: "tester", Kind: kind, Limit: limit, Now: p.now, Until: p.now.Add(15 * time.Second),
-	})
+	jobs, err := Claim(p.Context(), p.Store, "tester", kind, limit, 15*time.Second)
 	if err != nil {
 		p.Fatalf("claim: %v", err)
 	}
@@ -116,16 +150,16 @@ func (p *probe) lost(err error) {
 }
 
 func dueInOrder(t *testing.T, p *probe) {
-	p.add(queue.NewJob{Payload: "later", RunAt: p.now.Add(time.Minute)})
+	p.add(queue.NewJob{Payload: "later", RunAt: time.Now().Add(time.Minute)})
 	for i := range 5 {
-		p.add(queue.NewJob{Payload: fmt.Sprint(i), RunAt: p.now.Add(time.Duration(i-5) * time.Second)})
+		p.add(queue.NewJob{Payload: fmt.Sprint(i), RunAt: time.Now().Add(time.Duration(i-5) * time.Second)})
 	}
 	first := p.claim("work", 2)
 	if len(first) != 2 || first[0].Payload != "0" || first[1].Payload != "1" {
 		t.Fatalf("claimed %+v, want the two that are due longest", first)
 	}
 	p.expect("2", "3", "4")
-	p.now = p.now.Add(time.Minute)
+	p.pass(time.Minute)
 	p.settle(first[0], queue.Outcome{Kind: queue.Done})
 	jobs := p.claim("work", 1)
 	if len(jobs) != 1 {
@@ -142,21 +176,26 @@ func kindsApart(t *testing.T, p *probe) {
 }
 
 func nextDue(t *testing.T, p *probe) {
-	check := func(want time.Time) {
+	check := func(want time.Duration) {
 		t.Helper()
-		got, err := p.Store.NextDue(t.Context(), "work")
-		if err != nil || !got.Equal(want) {
-			t.Fatalf("next due %v, %v; want %v", got, err, want)
+		got, found, err := p.Store.NextDue(t.Context(), "work")
+		if err != nil || !found || got > want || got < want-time.Minute {
+			t.Fatalf("next due in %v, %t, %v; want %v", got, found, err, want)
 		}
 	}
-	check(time.Time{})
-	p.add(queue.NewJob{RunAt: p.now.Add(time.Hour)})
-	check(p.now.Add(time.Hour))
+	if _, found, err := p.Store.NextDue(t.Context(), "work"); err != nil || found {
+		t.Fatalf("an empty store has something due: %t, %v", found, err)
+	}
+	p.add(queue.NewJob{RunAt: time.Now().Add(10 * time.Hour)})
+	check(10 * time.Hour)
+	p.pass(5 * time.Hour)
+	check(5 * time.Hour)
 	p.add(queue.NewJob{Payload: "a", Partition: "p"})
-	check(p.now)
 	p.add(queue.NewJob{Payload: "b", Partition: "p"})
 	p.expect("a")
-	check(p.now.Add(15 * time.Second)) // the end of the lease, not the job that waits behind it
+	check(15 * time.Second) // the end of the lease, not the job that waits behind it
+	p.pass(16 * time.Second)
+	check(0)
 }
 
 func leased(t *testing.T, p *probe) {
@@ -166,20 +205,20 @@ func leased(t *testing.T, p *probe) {
 		t.Fatalf("claimed %+v", jobs[0])
 	}
 	p.expect()
-	p.now = p.now.Add(14 * time.Second)
+	p.pass(14 * time.Second)
 	p.expect()
 }
 
 func takenOver(t *testing.T, p *probe) {
 	p.add(queue.NewJob{Payload: "a"})
 	first := p.expect("a")[0]
-	p.now = p.now.Add(16 * time.Second)
+	p.pass(16 * time.Second)
 	second := p.expect("a")[0]
 	if second.Attempt != 2 || second.Lease.Fence <= first.Lease.Fence || second.LastError == "" {
 		t.Fatalf("taken over as %+v after %+v", second, first)
 	}
 	p.lost(p.Store.Settle(t.Context(), first.Lease, queue.Outcome{Kind: queue.Done}))
-	if held, err := p.Store.Extend(t.Context(), []queue.Lease{first.Lease}, p.now.Add(time.Hour)); err != nil || len(held) != 0 {
+	if held, err := p.Store.Extend(t.Context(), []queue.Lease{first.Lease}, time.Hour); err != nil || len(held) != 0 {
 		t.Fatalf("extended a lost lease: %v, %v", held, err)
 	}
 	p.settle(second, queue.Outcome{Kind: queue.Done})
@@ -189,7 +228,7 @@ func takenOver(t *testing.T, p *probe) {
 func expiredButHeld(_ *testing.T, p *probe) {
 	p.add(queue.NewJob{Payload: "a"})
 	job := p.expect("a")[0]
-	p.now = p.now.Add(time.Hour)
+	p.pass(time.Hour)
 	p.settle(job, queue.Outcome{Kind: queue.Done})
 	p.expect()
 }
@@ -208,7 +247,7 @@ func extended(t *testing.T, p *probe) {
 	if err := p.Store.Settle(t.Context(), gone, queue.Outcome{Kind: queue.Done}); err != nil {
 		t.Fatal(err)
 	}
-	held, err := p.Store.Extend(t.Context(), leases, p.now.Add(time.Hour))
+	held, err := p.Store.Extend(t.Context(), leases, time.Hour)
 	if err != nil || len(held) != 299 {
 		t.Fatalf("held %d, %v; want 299", len(held), err)
 	}
@@ -217,28 +256,28 @@ func extended(t *testing.T, p *probe) {
 			t.Fatal("a settled job's lease is still held")
 		}
 	}
-	p.now = p.now.Add(time.Minute)
+	p.pass(time.Minute)
 	p.expect()
 }
 
 func outcomes(t *testing.T, p *probe) {
 	p.add(queue.NewJob{Payload: "a"})
 	job := p.expect("a")[0]
-	p.settle(job, queue.Outcome{Kind: queue.Retry, At: p.now.Add(time.Minute), Reason: "peer said 500"})
+	p.settle(job, queue.Outcome{Kind: queue.Retry, At: time.Now().Add(time.Minute), Reason: "peer said 500"})
 	p.lost(p.Store.Settle(t.Context(), job.Lease, queue.Outcome{Kind: queue.Done}))
 	p.expect()
-	p.now = p.now.Add(time.Minute)
+	p.pass(time.Minute)
 	job = p.expect("a")[0]
 	if job.Attempt != 2 || job.LastError != "peer said 500" {
 		t.Fatalf("after retry: %+v", job)
 	}
-	p.settle(job, queue.Outcome{Kind: queue.Snooze, At: p.now})
+	p.settle(job, queue.Outcome{Kind: queue.Snooze, At: time.Now()})
 	job = p.expect("a")[0]
 	if job.Attempt != 2 {
 		t.Fatalf("after snooze: %+v", job)
 	}
 	p.settle(job, queue.Outcome{Kind: queue.Dead, Reason: "no such host"})
-	p.now = p.now.Add(time.Hour)
+	p.pass(time.Hour)
 	p.expect()
 	p.lost(p.Store.Settle(t.Context(), job.Lease, queue.Outcome{Kind: queue.Done}))
 }
