@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"inbox/adapters/email"
+	"inbox/engine/store"
 	"inbox/identity"
 	"inbox/internal/safehttp"
 )
@@ -120,6 +121,10 @@ func (d *doctor) database(ctx context.Context) {
 		return
 	}
 	d.say("database", email.FindingOK, d.config.DatabaseURL.String()+", schema "+strconv.FormatInt(version, 10), "")
+	if offset, err := d.operator.store.ClockOffset(ctx); err == nil && offset.Abs() > store.MaxClockOffset {
+		d.say("clock", email.FindingWarn, "this machine's clock differs by "+offset.Round(time.Millisecond).String()+" from the database's",
+			"let both keep time with NTP")
+	}
 }
 
 // disk looks at the room that data_dir has.

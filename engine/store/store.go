@@ -107,6 +107,9 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	background, cancel := context.WithCancel(context.Background())
 	s := &Store{engine: database, options: options, cancel: cancel}
 	s.tasks.Go(func() { s.sweep(background, time.Minute) })
+	if _, shared := database.(*postgresEngine); shared {
+		s.tasks.Go(func() { s.watchClock(background) })
+	}
 	return s, nil
 }
 

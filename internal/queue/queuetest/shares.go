@@ -215,7 +215,7 @@ func limitHolds(t *testing.T, p *probe) {
 	if count(began, "here/") != 4 {
 		t.Errorf("%q began", began)
 	}
-	r.release(r.next(2)...)
+	r.release(r.next(3)...)
 	lock.Lock()
 	limit = 2
 	lock.Unlock()
