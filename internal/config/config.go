@@ -186,6 +186,7 @@ type Queue struct {
 	// How long a node may be silent before another node takes over its work. At least 1s.
 	Lease time.Duration `toml:"lease"`
 	// Turns that run at the same time on this node.
+	// Agents share them; a quarter more may begin for agents and senders of whom nothing runs.
 	TurnConcurrency int `toml:"turn_concurrency"`
 	// Deliveries under way at the same time on this node.
 	DeliveryConcurrency int `toml:"delivery_concurrency"`

@@ -127,7 +127,8 @@ type Remote struct {
 type Pull struct {
 	// How long a program may give no sign of life before its message is given to another one.
 	Lease time.Duration `toml:"lease"`
-	// How long a message waits for a program to take it before the attempt has failed.
+	// How long an offered turn waits for the program that asked to take it, before the attempt fails; at most 10m. Turns
+	// wait without an offer, and without a limit, while no program asks.
 	MaxWait time.Duration `toml:"max_wait"`
 }
 
