@@ -173,18 +173,25 @@ func (s *Store) FreeLeases(ctx context.Context) error {
 	})
 }
 
-// Lanes and groups are walked along their index: each step asks for the first row behind the last one.
-const (
-	selectLanes = `WITH RECURSIVE lane (group_of, claim_rank, member_key, number) AS (
-			SELECT * FROM (SELECT j.group_of, j.claim_rank, j.member_key, 1 FROM jobs j WHERE j.kind = $1 AND j.state = 'ready'
-				AND (j.group_of, j.claim_rank, j.member_key) > ($2, $3, $4)
-				ORDER BY j.group_of, j.claim_rank, j.member_key LIMIT 1) AS head
+// Lanes and groups are walked along their index: each step asks for the first row behind the last one. The next member, the
+// next rank and the next group are asked for one after the other: of a comparison of three columns at once SQLite uses the
+// first alone, and walks through a lane.
+var selectLanes = `WITH RECURSIVE lane (group_of, claim_rank, member_key, number) AS (
+			SELECT j.group_of, j.claim_rank, j.member_key, 1 FROM jobs j WHERE j.id = ` + nextLane("$2", "$3", "$4") + `
 		UNION ALL
-			SELECT j.group_of, j.claim_rank, j.member_key, lane.number + 1 FROM lane JOIN jobs j ON j.id = (
-				SELECT n.id FROM jobs n WHERE n.kind = $1 AND n.state = 'ready'
-				AND (n.group_of, n.claim_rank, n.member_key) > (lane.group_of, lane.claim_rank, lane.member_key)
-				ORDER BY n.group_of, n.claim_rank, n.member_key LIMIT 1) WHERE lane.number < $5)
+			SELECT j.group_of, j.claim_rank, j.member_key, lane.number + 1 FROM lane JOIN jobs j ON j.id = ` +
+	nextLane("lane.group_of", "lane.claim_rank", "lane.member_key") + ` WHERE lane.number < $5)
 		SELECT group_of, claim_rank, member_key FROM lane`
+
+// nextLane gives the first row of the lane behind another one.
+func nextLane(group, rank, member string) string {
+	const from = `(SELECT n.id FROM jobs n WHERE n.kind = $1 AND n.state = 'ready' AND n.group_of `
+	return `COALESCE(` + from + `= ` + group + ` AND n.claim_rank = ` + rank + ` AND n.member_key > ` + member + ` ORDER BY n.member_key LIMIT 1), ` +
+		from + `= ` + group + ` AND n.claim_rank > ` + rank + ` ORDER BY n.claim_rank, n.member_key LIMIT 1), ` +
+		from + `> ` + group + ` ORDER BY n.group_of, n.claim_rank, n.member_key LIMIT 1))`
+}
+
+const (
 	selectGroups = `WITH RECURSIVE lane (group_of, number) AS (
 			SELECT * FROM (SELECT j.group_of, 1 FROM jobs j WHERE j.kind = $1 AND j.state = 'ready' AND j.group_of > $2
 				ORDER BY j.group_of LIMIT 1) AS head
