@@ -193,7 +193,7 @@ func nextLane(group, rank, member string) string {
 
 const (
 	selectGroups = `WITH RECURSIVE lane (group_of, number) AS (
-			SELECT * FROM (SELECT j.group_of, 1 FROM jobs j WHERE j.kind = $1 AND j.state = 'ready' AND j.group_of > $2
+			SELECT head.group_of, 1 FROM (SELECT j.group_of FROM jobs j WHERE j.kind = $1 AND j.state = 'ready' AND j.group_of > $2
 				ORDER BY j.group_of LIMIT 1) AS head
 		UNION ALL
 			SELECT j.group_of, lane.number + 1 FROM lane JOIN jobs j ON j.id = (
