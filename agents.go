@@ -85,6 +85,10 @@ func settings(entry config.Agent) agents.Settings {
 		Unverified: entry.Unverified, TimeLimit: entry.Timeout, AnswerAgents: entry.AnswerAgents,
 		Access: entry.AccessPolicy(), MaxHops: entry.MaxHops, HistoryScope: entry.History.Scope,
 		Approvers: entry.Approvers, ApproveReplies: entry.ApproveReplies, ReplyRules: replyRules(entry.Rules),
+		Retry: agents.RetryPolicy{
+			Schedule: entry.Retry.Schedule, Waiting: entry.Retry.Waiting, Rate: float64(entry.Retry.Rate),
+			StaleAfter: entry.Retry.StaleAfter, Stale: entry.Retry.Stale,
+		},
 		AckAfter: entry.AckAfter, AckText: entry.AckText, AckLike: entry.AckLike, ExposeTools: entry.ExposeTools,
 		History: history.Policy{
 			KeepHead: entry.History.KeepHead, Window: entry.History.Window, Slide: entry.History.Slide,

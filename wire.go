@@ -42,7 +42,7 @@ func (s *Server) buildEngine() error {
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
 		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, Brakes: s.brakes(), KnownAgent: s.ofPeer, BaseURL: base,
-		Documents: s.store.State(), Approvers: approverChannels{s},
+		Documents: s.store.State(), Approvers: approverChannels{s}, OperatorAddress: s.operatorAddress(),
 		Requested: s.clientTools.Requested, Seats: func(job queue.NewJob) *queue.Seat { return s.queue.Reserve(job) },
 	})
 	s.clientTools.Bind(s.pipeline)

@@ -93,7 +93,16 @@ type ownSurfaces struct {
 	bridge *bridge.Adapter
 }
 
-var _ exchange.Historian = ownSurfaces{}
+var (
+	_ exchange.Historian = ownSurfaces{}
+	_ exchange.Awaited   = ownSurfaces{}
+)
+
+// Awaits asks the way below: it knows the routes of all surfaces.
+func (o ownSurfaces) Awaits(kept json.RawMessage) bool {
+	inner, is := o.Channel.(exchange.Awaited)
+	return is && inner.Awaits(kept)
+}
 
 // Plan asks the adapter by which the question came.
 func (o ownSurfaces) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {

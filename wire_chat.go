@@ -2,9 +2,11 @@ package inbox
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
 	"inbox/adapters/a2a"
+	"inbox/adapters/bridge"
 	"inbox/adapters/chat"
 	"inbox/agents"
 	"inbox/exchange"
@@ -50,7 +52,15 @@ func (s *Server) showsTools(name string) bool {
 // tellsHistory is the way of A2A, on which chat messages come too: their clients may know what was said before.
 type tellsHistory struct{ exchange.Channel }
 
-var _ exchange.Historian = tellsHistory{}
+var (
+	_ exchange.Historian = tellsHistory{}
+	_ exchange.Awaited   = tellsHistory{}
+)
+
+// Awaits reports whether somebody waits for the answer: each surface on this way reads its own route.
+func (tellsHistory) Awaits(kept json.RawMessage) bool {
+	return a2a.Awaits(kept) || chat.Awaits(kept) || bridge.Awaits(kept)
+}
 
 // Late says whether the client told an earlier conversation.
 func (tellsHistory) Late(turn exchange.TurnRecord) bool { return chat.Late(turn) }

@@ -72,6 +72,14 @@ func (r reportRecords) notice(record exchange.AuditRecord) pipeline.Notice {
 	return pipeline.Notice{ID: record.ID, Agent: record.Agent, To: r.server.config.Operator.Contact, Subject: record.Agent + " was reported", Text: text}
 }
 
+// operatorAddress is where notices are sent; empty = the operator wants none.
+func (s *Server) operatorAddress() string {
+	if !s.config.Operator.Notify {
+		return ""
+	}
+	return s.config.Operator.Contact
+}
+
 // handleNotices sends mail to the operator through the ordinary deliveries.
 func (s *Server) handleNotices() {
 	s.queue.Handle(pipeline.NoticeKind, queue.KindOptions{Concurrency: 1}, func(ctx context.Context, job queue.Job) error {

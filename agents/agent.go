@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"inbox/normalized"
 )
@@ -14,7 +15,11 @@ import (
 type Turn struct {
 	ID      string // UUIDv7; the same in every attempt
 	Attempt int    // from 1; a higher number means that an earlier run did not come to its end
-	Agent   string // name, the local part of the address
+
+	// AcceptedAt is when this server took the message; a turn can be hours old when the agent was down. Zero = not known.
+	AcceptedAt time.Time
+
+	Agent string // name, the local part of the address
 
 	Message normalized.Message // with history, already trimmed; agents never trim again
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"time"
 
 	"inbox/identity"
 	"inbox/normalized"
@@ -31,14 +32,24 @@ type DocumentTurn struct {
 	Attempt        int    `json:"attempt"`
 	Agent          string `json:"agent"`
 	IdempotencyKey string `json:"idempotency_key"`
+
+	// AcceptedAt is when the server took the message, and AgeSeconds how long that was before the document was written:
+	// hours where the program was down. A program may answer an old message in other words.
+	AcceptedAt *identity.Time `json:"accepted_at,omitempty"`
+	AgeSeconds int64          `json:"age_seconds"`
 }
 
 // Document writes the turn for a program, as of now.
 func (t Turn) Document() Document {
-	return Document{
+	document := Document{
 		Version: DocumentVersion, Turn: DocumentTurn{ID: t.ID, Attempt: t.Attempt, Agent: t.Agent, IdempotencyKey: t.Step()},
 		Message: t.Message, HistoryCacheBreakpointAfter: t.HistoryCacheBreakpointAfter, SentAt: identity.Now(),
 	}
+	if !t.AcceptedAt.IsZero() {
+		accepted := identity.At(t.AcceptedAt)
+		document.Turn.AcceptedAt, document.Turn.AgeSeconds = &accepted, max(0, int64(time.Since(t.AcceptedAt)/time.Second))
+	}
+	return document
 }
 
 // Step names what is asked: the turn, and with what it was taken up again. A program that remembers its answer by this

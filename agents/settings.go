@@ -39,6 +39,8 @@ type Settings struct {
 
 	ExposeTools bool // chat clients are shown the calls of tools
 
+	Retry RetryPolicy // how runs are repeated whose back end failed; empty fields have their defaults
+
 	AckAfter time.Duration // a turn that takes longer is acknowledged once, where the protocol does not show it; zero = never
 	AckText  string        // plain text of an acknowledgement that has words; empty = DefaultAckText
 	AckLike  bool          // it is a mere sign where the protocol has one: a like in the fediverse
@@ -95,6 +97,7 @@ func (s Settings) WithDefaults() Settings {
 	if s.AckText == "" {
 		s.AckText = DefaultAckText
 	}
+	s.Retry = s.Retry.withDefaults()
 	if s.History == (history.Policy{}) {
 		s.History = history.DefaultPolicy()
 	}
@@ -132,6 +135,9 @@ func (s Settings) Validate() error {
 	}
 	if s.TimeLimit < 0 {
 		return fault.InField("time_limit", "must not be negative")
+	}
+	if err := s.Retry.validate(); err != nil {
+		return err
 	}
 	if s.AckAfter < 0 {
 		return fault.InField("ack_after", "must not be negative")

@@ -85,6 +85,14 @@ type Acknowledger interface {
 	AckAfter(wanted time.Duration) time.Duration
 }
 
+// Awaited is a Channel some of whose askers wait on an open connection for the answer. A run that failed is repeated for
+// them within a minute or not at all; others are answered hours later.
+type Awaited interface {
+	Channel
+	// Awaits reports whether the asker of the question with the route does. It is pure.
+	Awaits(route json.RawMessage) bool
+}
+
 // Spreader is a Channel whose replies may go to more places than one transaction should hold, such as followers.
 type Spreader interface {
 	Channel

@@ -48,6 +48,7 @@ type call struct {
 	card       json.RawMessage        // the result instead of what the binding of 0.3 makes of it; nil = what that makes
 	plainFiles bool                   // files by HTTP+JSON and gRPC of 0.3 are not in base64
 	bareScopes bool                   // the caller reads scopes in cards as bareScopes says
+	awaited    bool                   // the caller waits for the end of the turn, or reads its stream
 	own        bool                   // it is answered in the protocol's own media type
 	leave      func()                 // gives the place among the caller's requests back; nil = it has none
 	stopping   <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server

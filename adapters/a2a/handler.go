@@ -86,6 +86,7 @@ func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest
 	if err != nil {
 		return nil, err
 	}
+	c.awaited = !immediately
 	t, err := h.accept(ctx, c, req)
 	if err != nil {
 		return nil, err

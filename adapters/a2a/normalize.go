@@ -122,6 +122,7 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 	if where.route.Words, err = sentOf(message, at, parts); err != nil {
 		return exchange.Inbound{}, err
 	}
+	where.route.Awaited = c.awaited
 	kept, err := json.Marshal(where.route)
 	if err != nil {
 		return exchange.Inbound{}, err

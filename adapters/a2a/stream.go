@@ -35,6 +35,7 @@ func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessage
 			yield(nil, h.fail(c, err))
 			return
 		}
+		c.awaited = true
 		t, err := h.accept(ctx, c, req)
 		if err != nil {
 			yield(nil, h.fail(c, err))

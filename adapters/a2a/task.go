@@ -20,11 +20,15 @@ const (
 
 // route is what this adapter keeps with every turn.
 type route struct {
-	Context string `json:"context"`         // the context id as the client knows it
-	Number  int    `json:"number"`          // position of the turn in its task, from 1
-	Digest  string `json:"digest"`          // of the message as sent: tells a repeat from another message with the same id
-	Words   *sent  `json:"words,omitempty"` // what the normalized message does not keep; goes when the message is erased
+	Context string `json:"context"`           // the context id as the client knows it
+	Number  int    `json:"number"`            // position of the turn in its task, from 1
+	Digest  string `json:"digest"`            // of the message as sent: tells a repeat from another message with the same id
+	Words   *sent  `json:"words,omitempty"`   // what the normalized message does not keep; goes when the message is erased
+	Awaited bool   `json:"awaited,omitempty"` // the client waited for the answer when it sent the message
 }
+
+// Awaits reports whether the client of a question of ours waits for the answer, instead of fetching the task later.
+func Awaits(kept json.RawMessage) bool { return routeOf(exchange.TurnRecord{Route: kept}).Awaited }
 
 func routeOf(turn exchange.TurnRecord) route {
 	var r route

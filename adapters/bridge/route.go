@@ -49,6 +49,12 @@ func Ours(raw json.RawMessage) bool {
 	return surface == surfaceBridge || surface == surfaceConnector
 }
 
+// Awaits reports whether the caller of a question of ours waits for the answer, which no queue and no callback brings.
+func Awaits(kept json.RawMessage) bool {
+	r := readRoute(kept)
+	return r.Surface != "" && r.Way == wayResponse
+}
+
 // ownerOf gives to whom a turn belongs: the owner of its session, or its sender where it came another way.
 func ownerOf(turn exchange.TurnRecord) string {
 	if r := readRoute(turn.Route); r.Surface != "" {

@@ -55,6 +55,9 @@ type line struct {
 	Text string `json:"text"`
 }
 
+// Awaits reports whether a question came by chat: somebody looks at the page, or holds the request open.
+func Awaits(kept json.RawMessage) bool { return routeOf(exchange.TurnRecord{Route: kept}).Chat }
+
 func routeOf(turn exchange.TurnRecord) route {
 	var r route
 	_ = json.Unmarshal(turn.Route, &r) // our own bytes, or those of A2A, which have no member chat

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -51,7 +52,7 @@ func interrupted(outer, limited context.Context, err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return cut(errStreamCut)
 	}
-	return fault.RetryIn(0, sayUnreachable, fmt.Errorf("ask model: %w", err))
+	return fault.RetryIn(0, sayUnreachable, fmt.Errorf("ask model: %w: %w", upstream.ErrDown, err))
 }
 
 // retryAfter reads what the provider asks for: retry-after-ms, or seconds or a date (RFC 9110, section 10.2.3). Zero

@@ -25,6 +25,12 @@ const (
 	Unusable    = "The agent gave an answer that could not be used."
 )
 
+// ErrDown is in the chain of failures that no single message can cause: there was no connection, or what stands before the
+// program says that the program is not there. Other failures that pass may be those of one message.
+var ErrDown = errors.New("the program does not answer")
+
+func down(cause error) error { return fmt.Errorf("%w: %w", ErrDown, cause) }
+
 // MaxRetryAfter is the longest pause that the other side can ask for.
 const MaxRetryAfter = 24 * time.Hour
 
@@ -45,16 +51,17 @@ func Interrupted(ctx context.Context, err error) error {
 	case errors.Is(err, safehttp.ErrTooLarge):
 		return NotUsable(err)
 	}
-	return fault.RetryIn(0, Unreachable, err)
+	return fault.RetryIn(0, Unreachable, down(err))
 }
 
 // Status classes an answer with another status than those of success. after is a pause that the other side asked for.
 func Status(status int, after time.Duration, cause error) error {
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
-		return fault.RetryIn(after, Busy, cause)
-	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusInternalServerError,
-		status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
+		return fault.RetryIn(after, Busy, down(cause))
+	case status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
+		return fault.RetryIn(after, Unreachable, down(cause))
+	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusInternalServerError:
 		return fault.RetryIn(after, Unreachable, cause)
 	case status >= 300 && status < 400:
 		return fault.GiveUp(Unreachable, fmt.Errorf("%w; redirects are not followed: configure the final address", cause))

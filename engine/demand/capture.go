@@ -186,7 +186,7 @@ func receipted(response normalized.Response, receipt json.RawMessage) normalized
 func failedCapture(response normalized.Response, code string) normalized.Response {
 	sentence := "The payment could not be taken, so the result is withheld. Nothing was charged."
 	if code == codeCaptureUnknown {
-		sentence = "It is not certain whether the payment was taken, so the result is withheld. The operator has been told and will look into it."
+		sentence = "It is not certain whether the payment was taken, so the result is withheld. Please ask the operator of this agent before you pay again."
 	}
 	return normalized.Response{
 		InReplyTo: response.InReplyTo, ThreadID: response.ThreadID, Visibility: normalized.VisibilityDirect, Status: normalized.StatusFailed,

@@ -72,7 +72,7 @@ func (s *Service) decided(ctx context.Context, job queue.Job, agent agents.Entry
 			return true, err
 		}
 	}
-	return true, queue.RetryAfter(retryRuns[0], errOvertaken)
+	return true, queue.RetryAfter(again, errOvertaken)
 }
 
 // approver finds the approver that the sender is.
@@ -106,7 +106,7 @@ func (s *Service) confirm(ctx context.Context, job queue.Job, turn exchange.Turn
 	}
 	prepared, err := s.prepare(ctx, *verdict.Ending)
 	if err != nil {
-		return queue.RetryAfter(retryRuns[0], err)
+		return queue.RetryAfter(again, err)
 	}
 	end.more = func(ctx context.Context, tx Tx) error {
 		err := prepared.store(ctx, tx)

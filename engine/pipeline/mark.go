@@ -19,6 +19,7 @@ type mark struct {
 	store   Store
 	move    Move
 	again   bool // an earlier run streamed perhaps: what it sent is void
+	probe   bool // the run asks whether the agent's back end is back
 	timer   *time.Timer
 	once    sync.Once
 	written bool

@@ -220,12 +220,23 @@ func stateOf(response normalized.Response) string {
 
 // failure is the answer to the sender when the agent could not give one: a plain sentence, nothing internal.
 func failure(turn exchange.TurnRecord, f *fault.Fault) normalized.Response {
-	sentence := "Sorry, I could not answer this message. The operator has been told."
-	return normalized.Response{
+	return saying(normalized.Response{
 		InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Status: normalized.StatusFailed,
-		Parts: []normalized.Part{normalized.Text(sentence)},
-		Error: &normalized.ResponseError{Code: string(f.Kind), Message: sentence},
-	}
+		Error: &normalized.ResponseError{Code: string(f.Kind)},
+	}, sayFailed)
+}
+
+// What senders read of a failure. That the operator was told is only said where a notice is on its way.
+const (
+	sayFailed       = "Sorry, I could not answer this message."
+	sayOperatorTold = sayFailed + " The operator has been told."
+)
+
+// saying puts the sentence into a failed response.
+func saying(response normalized.Response, sentence string) normalized.Response {
+	response.Parts = []normalized.Part{normalized.Text(sentence)}
+	response.Error = &normalized.ResponseError{Code: response.Error.Code, Message: sentence}
+	return response
 }
 
 func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }

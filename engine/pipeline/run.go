@@ -15,14 +15,14 @@ import (
 	"inbox/policypart"
 )
 
-// retryRuns are the waits before a run is repeated after a failure that may pass (a model or webhook that is down).
-var retryRuns = []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}
+// again is after how long a run that lost a race, or met a store that is down, begins anew.
+const again = 2 * time.Second
 
 // maxRuns bounds the runs of one job that end with the process: a message that kills the server may not do so for ever.
 // Runs after which the turn waited for somebody have jobs of their own; maxAttempts bounds all runs of a turn.
 const (
-	maxRuns     = 20
-	maxAttempts = 200
+	maxRuns     = 60
+	maxAttempts = 400
 )
 
 // Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
@@ -45,14 +45,32 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 		return queue.SnoozeFor(pausedFor)
 	}
 	ctx = telemetry.With(ctx, "turn", turn.ID, "message", turn.Message.ID, "agent", turn.Agent)
+	var entered entry
+	agent, known := s.options.Agents.Lookup(turn.Agent)
+	if known && !resumed(turn) {
+		if ended, err := s.stale(ctx, job, agent, turn); ended {
+			return err
+		}
+		var err error
+		if entered, err = s.enter(ctx, job, agent, turn); err != nil {
+			return queue.RetryAfter(again, err)
+		}
+		if entered.wait > 0 {
+			return queue.SnoozeFor(entered.wait)
+		}
+	}
 	mark, err := s.begin(ctx, job, &turn)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
+	}
+	if entered.overdue {
+		return s.fail(ctx, job, turn, mark, fault.RetryIn(0, "the agent's back end has been down for as long as its schedule waits", nil))
 	}
 	if job.Attempt > maxRuns || turn.Attempt > maxAttempts {
 		const reason = "gave up: every run was cut off, perhaps because it brings the server down"
 		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
+	mark.probe = entered.probe
 	return s.answer(ctx, job, turn, mark)
 }
 
@@ -68,6 +86,11 @@ func (s *Service) Limit(agent string) int {
 		}
 	}
 	return math.MaxInt
+}
+
+// resumed reports whether a turn goes on with what somebody else brought: it may need no agent any more.
+func resumed(turn exchange.TurnRecord) bool {
+	return turn.Message.PolicyResolution != nil || turn.Message.ReceivedTrace != nil
 }
 
 // load gives the turn; one that this process accepted a moment ago needs no query. Should it have been cancelled
@@ -98,9 +121,12 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	response, err := s.respond(runCtx, agent, turn, mark, requests)
 	quiet()
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
-	again := stopped()
+	edited := stopped()
+	if runCtx.Err() == nil && (err == nil || !passes(err)) {
+		s.backEndAnswers(ctx, agent.Profile.Name)
+	}
 	switch {
-	case again && ctx.Err() == nil:
+	case edited && ctx.Err() == nil:
 		return queue.RetryAfter(time.Millisecond, errEdited)
 	case err == nil && requests.tells(agent, response):
 		return s.awaitAuthorization(ctx, job, turn, mark, *requests.wanted, response)
@@ -118,6 +144,7 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 		}
 		return nil
 	case errors.Is(runCtx.Err(), context.DeadlineExceeded):
+		s.backEndFailed(ctx, agent.Profile.Name, turn, err, mark.probe)
 		err = fault.GiveUp("the agent did not answer in time", err)
 	}
 	return s.failed(ctx, job, turn, mark, err)
@@ -206,18 +233,47 @@ func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.Tu
 	return s.reply(ctx, job, turn, mark, response, "")
 }
 
-// failed repeats a run that may succeed later, and answers with a plain sentence otherwise.
-func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, cause error) error {
+// passes reports whether a failure is worth another run.
+func passes(cause error) bool {
 	f := fault.Of(cause)
-	if f.Kind == fault.Unavailable && !f.Permanent && job.Attempt <= len(retryRuns) { // a turn that was taken up again has tries anew
-		s.options.Logger.WarnContext(ctx, "agent run failed and will be repeated", "attempt", turn.Attempt, "error", cause)
-		if err := mark.flush(ctx, nil); err != nil {
-			return queue.RetryAfter(time.Second, err)
-		}
-		return queue.RetryAfter(max(retryRuns[job.Attempt-1], f.RetryAfter), cause)
+	return f.Kind == fault.Unavailable && !f.Permanent
+}
+
+// failed repeats a run that may succeed later, on the schedule of its agent and channel or when the agent's back end is
+// back, and answers with a plain sentence otherwise. A turn that was taken up again has tries anew.
+func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, cause error) error {
+	agent, known := s.options.Agents.Lookup(turn.Agent)
+	if !known || !passes(cause) {
+		return s.fail(ctx, job, turn, mark, cause)
 	}
+	outage, open := BackEnd{}, false
+	if _, is := errors.AsType[backEndFailure](cause); is {
+		outage, open = s.backEndFailed(ctx, turn.Agent, turn, cause, mark.probe)
+	}
+	wait, snooze, ok := s.repeatAfter(job, agent, turn, cause, outage, open)
+	if !ok {
+		return s.fail(ctx, job, turn, mark, cause)
+	}
+	s.options.Logger.WarnContext(ctx, "agent run failed and will be repeated", "attempt", turn.Attempt, "after", wait.String(), "error", cause)
+	if err := mark.flush(ctx, nil); err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
+	if snooze {
+		return queue.SnoozeFor(wait)
+	}
+	return queue.RetryAfter(wait, cause)
+}
+
+// fail ends a turn with a plain sentence to its sender.
+func (s *Service) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, cause error) error {
 	s.options.Logger.WarnContext(ctx, "agent run failed", "attempt", turn.Attempt, "error", cause)
-	return s.reply(ctx, job, turn, mark, failure(turn, f), cause.Error())
+	response, told := failure(turn, fault.Of(cause)), s.failureNotice(ctx, turn, cause)
+	if told != nil {
+		response = saying(response, sayOperatorTold)
+	}
+	return s.conclude(ctx, job, mark, ending{
+		turn: turn, reply: s.newReply(turn, response), state: stateOf(response), reason: cause.Error(), more: told,
+	})
 }
 
 // runAgent loads the history and folds the agent's deltas.
@@ -242,12 +298,12 @@ func (s *Service) runAgent(
 	defer stream.end()
 	held := agent.Settings.HoldsReply(message.Sender) // nobody may watch it grow
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
-		ID: turn.ID, Attempt: turn.Attempt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
+		ID: turn.ID, Attempt: turn.Attempt, AcceptedAt: turn.AcceptedAt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
 		Requests: requests, Returnable: true,
 		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID, mark), Steps: mark.steps.note, Answers: answers,
 	}) {
 		if err != nil {
-			return response, err
+			return response, backEndFailure{err}
 		}
 		if err := fold.Add(delta); err != nil {
 			return response, fault.GiveUp("the agent's answer breaks a rule", err)

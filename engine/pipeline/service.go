@@ -71,21 +71,25 @@ type Options struct {
 	Caller Caller
 	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.
 	KnownAgent func(identity.Address) bool
-	Brakes     Brakes            // limits, stop words, loops
-	Moderator  Moderator         // optional: without it nobody is kept out
-	Closed     Closed            // optional: without it every agent takes messages
-	Approvers  Approvers         // optional: without it nobody is told of an approval, and nobody but the operator decides
-	Documents  Documents         // optional: without it agents keep nothing between the runs of a turn
-	Demands    Demands           // optional: without it an agent's demand is a failure
-	BaseURL    *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them
-	Limits     normalized.Limits // zero = normalized.DefaultLimits
-	Logger     *slog.Logger
+	Brakes     Brakes    // limits, stop words, loops
+	Moderator  Moderator // optional: without it nobody is kept out
+	Closed     Closed    // optional: without it every agent takes messages
+	Approvers  Approvers // optional: without it nobody is told of an approval, and nobody but the operator decides
+	Documents  Documents // optional: without it agents keep nothing between the runs of a turn
+	Demands    Demands   // optional: without it an agent's demand is a failure
+	// OperatorAddress is where the operator reads notices by mail; empty = nothing is sent, and no answer says that the operator
+	// was told.
+	OperatorAddress string
+	BaseURL         *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them
+	Limits          normalized.Limits // zero = normalized.DefaultLimits
+	Logger          *slog.Logger
 }
 
 // Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind.
 type Service struct {
-	options Options
-	hub     *hub
+	options  Options
+	hub      *hub
+	backEnds *backEnds
 }
 
 // New makes a Service.
@@ -115,7 +119,7 @@ func New(options Options) *Service {
 	if options.Demands == nil {
 		options.Demands = noDemands{}
 	}
-	return &Service{options: options, hub: newHub()}
+	return &Service{options: options, hub: newHub(), backEnds: newBackEnds()}
 }
 
 // Partition is the queue partition of a thread: its turns run one at a time, in order of arrival.

@@ -55,6 +55,8 @@ type Tx interface {
 	ToolTx
 	ListTx
 	DocumentTx
+	BackEndTx
+	RetryTx
 }
 
 // Trust is what a transaction does about demands, people and the record of decisions.
@@ -92,4 +94,10 @@ type Reader interface {
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
 	DispatchReader
 	ToolReader
+	// BackEnds lists the newest outage of each agent that had one.
+	BackEnds(ctx context.Context) ([]BackEnd, error)
+	// Sent reports whether a reply of a turn has deliveries.
+	Sent(ctx context.Context, turnID, replyID string) (bool, error)
+	// Turns lists turns, newest update first.
+	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
 }

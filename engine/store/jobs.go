@@ -220,7 +220,7 @@ const claimLanes = `WITH picked AS MATERIALIZED (SELECT chosen.id
 		updated_at = $8 WHERE id IN (SELECT id FROM picked)
 		RETURNING ` + claimedColumns
 
-const claimedColumns = `id, kind, partition_of, payload, attempt, fence, reason, created_at, group_of, claim_rank, member_key`
+const claimedColumns = `id, kind, partition_of, payload, attempt, fence, reason, created_at, group_of, claim_rank, member_key, run_at`
 
 // queueView is the store as the queue sees it.
 type queueView struct{ store *Store }
@@ -311,10 +311,10 @@ func (v queueView) Revive(ctx context.Context, kind string) (more bool, err erro
 
 func scanJob(r row) (queue.Job, error) {
 	var job queue.Job
-	var created int64
+	var created, due int64
 	err := r.Scan(&job.ID, &job.Kind, &job.Partition, &job.Payload, &job.Attempt, &job.Lease.Fence, &job.LastError, &created,
-		&job.Lane.Group, &job.Lane.Rank, &job.Lane.Member)
-	job.Lease.JobID, job.CreatedAt = job.ID, instant(created)
+		&job.Lane.Group, &job.Lane.Rank, &job.Lane.Member, &due)
+	job.Lease.JobID, job.CreatedAt, job.RunAt = job.ID, instant(created), instant(due)
 	return job, err
 }
 

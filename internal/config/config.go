@@ -227,6 +227,8 @@ type Agent struct {
 	MaxHops int `toml:"max_hops"`
 	// How long one run may take.
 	Timeout time.Duration `toml:"timeout"`
+	// How messages wait for the agent when what answers for it is down.
+	Retry AgentRetry `toml:"retry"`
 	// A question that takes longer is acknowledged once before its answer: a short mail (never within the first minute),
 	// a note or a like in the fediverse. A2A shows the state by itself. 0s = never.
 	AckAfter time.Duration `toml:"ack_after"`
@@ -284,6 +286,23 @@ type History struct {
 	MaxAge time.Duration `toml:"max_age"`
 	// What happens to neighbours of the same role: `merge`, `drop` or `off`.
 	Alternation string `toml:"alternation"`
+}
+
+// AgentRetry is how runs are repeated that failed for a reason that may pass. After several such failures a breaker opens:
+// one message at a time asks whether the program is back, every minute at most, and the others wait without being tried.
+type AgentRetry struct {
+	// Waits before a run is repeated where the answer is delivered later (mail, fediverse, A2A without waiting). Their sum is
+	// how long a message is kept before its sender reads that there is no answer.
+	Schedule []time.Duration `toml:"schedule"`
+	// The same where somebody waits for the answer (chat, A2A that blocks or streams).
+	Waiting []time.Duration `toml:"waiting"`
+	// Waiting messages that each node gives to the agent in a second once it is back; 1 to 1000.
+	Rate int `toml:"rate"`
+	// Age from which `stale` decides about a message that has no answer yet; 0s = never.
+	StaleAfter time.Duration `toml:"stale_after"`
+	// What becomes of it: `answer` (late), `apologise` (its sender reads that there is no answer), `hold` (kept for you, see
+	// `inbox held list`) or `drop` (refused; its sender hears nothing).
+	Stale string `toml:"stale"`
 }
 
 // Webhook is where an agent of kind webhook is reached. The operator wrote the address, so it may be private.

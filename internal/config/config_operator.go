@@ -20,7 +20,8 @@ type Operator struct {
 	Privacy string `toml:"privacy"`
 	// Web page with the source of this server, or of its agents.
 	Source string `toml:"source"`
-	// Whether reports of other servers (`inbox reports list`) are told to `contact` by mail, one an hour at most.
+	// Whether `contact` is told by mail, each at most once an hour: reports of other servers (`inbox reports list`), messages
+	// that an agent failed to answer, and once for each outage that the program behind an agent is down.
 	Notify bool `toml:"notify"`
 }
 

@@ -28,6 +28,7 @@ func (a *Agent) setDefaults() {
 	*a = Agent{
 		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", Follows: "accept", Timeout: 2 * time.Minute,
 		AckText:   "I am working on your message; the answer follows.",
+		Retry:     AgentRetry{Schedule: agentRetry(), Waiting: []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}, Rate: 5, Stale: "answer"},
 		LLM:       defaultLLM(),
 		Command:   Command{Output: "json"},
 		Pull:      Pull{Lease: 30 * time.Second, MaxWait: time.Minute},
@@ -46,6 +47,14 @@ func defaultAgent(development bool) Agent {
 		agent.Unverified = "answer"
 	}
 	return agent
+}
+
+// agentRetry adds up to about a day.
+func agentRetry() []time.Duration {
+	return []time.Duration{
+		2 * time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
+		time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 8 * time.Hour,
+	}
 }
 
 // federationRetry adds up to about three days.

@@ -37,6 +37,7 @@ func (a *Agent) validate(p *problems, key string) {
 	between(p, key+".max_hops", a.MaxHops, 1, 32)
 	within(p, key+".timeout", a.Timeout, 100*time.Millisecond, 24*time.Hour)
 	a.validateAck(p, key)
+	a.Retry.validate(p, key+".retry")
 	a.History.validate(p, key+".history")
 	a.validateKind(p, key)
 }
@@ -49,6 +50,14 @@ func (a *Agent) validateAck(p *problems, key string) {
 	if strings.TrimSpace(a.AckText) == "" || len(a.AckText) > maxAckText {
 		p.add(key+".ack_text", fmt.Sprintf("is empty or longer than %d bytes", maxAckText), "write a sentence, or remove the line")
 	}
+}
+
+func (r *AgentRetry) validate(p *problems, key string) {
+	schedule(p, key+".schedule", r.Schedule)
+	schedule(p, key+".waiting", r.Waiting)
+	between(p, key+".rate", r.Rate, 1, 1000)
+	within(p, key+".stale_after", r.StaleAfter, 0, 366*24*time.Hour)
+	oneOf(p, key+".stale", r.Stale, "answer", "apologise", "hold", "drop")
 }
 
 func (h *History) validate(p *problems, key string) {

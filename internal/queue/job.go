@@ -35,6 +35,7 @@ type Job struct {
 	LastError string
 	CreatedAt time.Time
 	Lane      Lane
+	RunAt     time.Time // when the job was due; later than CreatedAt when it was stored for later, repeated or snoozed. Zero = at once
 }
 
 // Lease is the right to settle a job: it ends when another worker takes the job over and the fence moves.
