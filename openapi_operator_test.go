@@ -9,6 +9,7 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/envelope"
+	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
@@ -32,6 +33,12 @@ func (c *traffic) operates(s *chatServer) {
 	for _, path := range []string{"held", "approvals", "tool-requests?status=all", "people", "audit", "mail/suppressed", "reports", "stops"} {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
+	c.call("POST", "/api/v1/turns/"+turns[0].ID+"/retry", token, "", 409)
+	c.call("POST", "/api/v1/turns/nothing/retry", token, "", 404)
+	c.call("POST", "/api/v1/turns/retry", token, `{"since":"2h","dry_run":true}`, 200)
+	c.call("POST", "/api/v1/turns/retry", token, `{"since":"long ago"}`, 400)
+	s.fails(turns[0].ID)
+	c.call("POST", "/api/v1/turns/"+turns[0].ID+"/retry", token, "", 204)
 	c.operatesTools(s, token)
 	c.operatesLists(token)
 	c.operatesHeld(token)
@@ -173,4 +180,17 @@ func (s *chatServer) waits(turnID string) {
 		}
 	}
 	s.Fatalf("the turn %s ended and did not wait", turnID)
+}
+
+// fails makes an ended turn one that failed without a word to its sender.
+func (s *chatServer) fails(turnID string) {
+	s.Helper()
+	if err := s.server.store.Pipeline().InTx(s.Context(), func(tx pipeline.Tx) error {
+		_, err := tx.MoveTurn(s.Context(), pipeline.Move{
+			ID: turnID, From: []string{exchange.StateAnswered}, To: exchange.StateFailed, Reason: "plan reply: no way", At: time.Now(),
+		})
+		return err
+	}); err != nil {
+		s.Fatal(err)
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"inbox/adapters/bridge"
 	"inbox/agents/clienttool"
 	"inbox/agents/pull"
+	"inbox/console"
+	"inbox/exchange"
 	"inbox/internal/openapi"
 )
 
@@ -35,6 +37,8 @@ var describedRoutes = map[string]about{
 	"POST /api/v1/tool-requests/{request}/submit": {summary: "Give the result of a call", request: clienttool.ResultBody{Success: new(true), Result: map[string]any{"in_stock": 3}}, response: clienttool.Ended{}, errors: taken},
 	"POST /api/v1/tool-requests/{request}/cancel": {summary: "End a call without result", response: clienttool.Ended{}, errors: taken},
 	"GET /api/v1/turns/{turn}":                    {summary: "A message with its answer and timeline"},
+	"POST /api/v1/turns/{turn}/retry":             {summary: "Run a failed message again", errors: taken},
+	"POST /api/v1/turns/retry":                    {summary: "Run failed messages again", request: console.RetryBody{Agent: "echo", Since: "2h"}, response: exchange.RetryResult{}},
 	"DELETE /api/v1/replies/{reply}":              {summary: "Take an answer back", errors: revising},
 	"PUT /api/v1/replies/{reply}":                 {summary: "Edit an answer", errors: revising},
 	"GET /api/v1/people":                          {summary: "Who is linked with whom", query: page},

@@ -46,6 +46,7 @@ type APIOptions struct {
 	Tokens  Tokens
 	Turns   Turns
 	Held    Held
+	Retries Retries
 	Records Records
 
 	Approvals Approvals
@@ -80,6 +81,8 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodPost, "/api/v1/tool-requests/{request}/submit", a.submitToolResult),
 		a.route(http.MethodPost, "/api/v1/tool-requests/{request}/cancel", a.cancelToolRequest),
 		a.route(http.MethodGet, "/api/v1/turns/{turn}", a.turn),
+		a.route(http.MethodPost, "/api/v1/turns/{turn}/retry", a.retry),
+		a.route(http.MethodPost, "/api/v1/turns/retry", a.retryFailed),
 		a.route(http.MethodDelete, "/api/v1/replies/{reply}", a.deleteAnswer),
 		a.route(http.MethodPut, "/api/v1/replies/{reply}", a.editAnswer),
 		a.route(http.MethodGet, "/api/v1/people", a.listPeople),

@@ -103,7 +103,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\nRun '%s --help'", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newServe(), newDemo(), newShow(), newAgents(), newDeliveries(), newHeld(), newBlock(), newAllow(), newFollows(), newReports(), newApprovals(), newToolRequests(), newPeople(), newAudit(), newAccess(), newTokens(), newKeys(), newDelete(), newEdit(), newPin(), newUnpin(), newMove(), newDNS(), newMigrate(), newVersion())
+	root.AddCommand(newServe(), newDemo(), newShow(), newAgents(), newDeliveries(), newHeld(), newRetry(), newBlock(), newAllow(), newFollows(), newReports(), newApprovals(), newToolRequests(), newPeople(), newAudit(), newAccess(), newTokens(), newKeys(), newDelete(), newEdit(), newPin(), newUnpin(), newMove(), newDNS(), newMigrate(), newVersion())
 	root.AddCommand(newMail(), newSuppressions(), newDoctor())
 	root.AddCommand(newBridge(), newExport(), newImport())
 	return root

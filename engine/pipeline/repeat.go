@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"inbox/exchange"
@@ -82,7 +83,7 @@ func orConflict(err error, public string) error {
 // canRepeat reports whether an answer can still reach the sender: nothing was said yet, or what was said left as a message of
 // its own.
 func (s *Service) canRepeat(ctx context.Context, turn exchange.TurnRecord) (bool, error) {
-	if turn.Reference == "" || turn.ReplyID == "" {
+	if turn.Reference == "" || turn.ReplyID == "" || strings.HasPrefix(turn.Reason, notPlanned) {
 		return true, nil
 	}
 	sent, err := s.options.Store.Sent(ctx, turn.ID, turn.ReplyID)

@@ -51,7 +51,7 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, mark *mark, end e
 	turn, reply := end.turn, end.reply
 	plan, err := s.planOf(ctx, end)
 	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
-		end.state, end.reason, end.more = exchange.StateFailed, "plan reply: "+err.Error(), nil
+		end.state, end.reason, end.more = exchange.StateFailed, notPlanned+err.Error(), nil
 	}
 	reply = planned(reply, plan)
 	end.reply = reply
@@ -114,6 +114,9 @@ func (e ending) also(ctx context.Context, tx Tx) error {
 	}
 	return e.more(ctx, tx)
 }
+
+// notPlanned begins the reason of a turn whose answer had no way to its sender.
+const notPlanned = "plan reply: "
 
 // errNotRunning rolls the transaction of a reply back: the turn was cancelled meanwhile.
 var errNotRunning = errors.New("the turn is not running any more")
