@@ -12,8 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,6 +78,15 @@ func play(mode string, arguments []string) int {
 	case "stuck", "child":
 		hold(arguments)
 		<-time.After(time.Hour) // not select {}: without another goroutine the runtime would call that a deadlock
+	case "daemon": // leaves its session, and its parent dies
+		spawnApart("runaway", arguments)
+		fmt.Print("done")
+	case "stuck with daemon":
+		spawnApart("runaway", arguments)
+		hold(arguments)
+		<-time.After(time.Hour)
+	case "runaway":
+		spawnApart("child", arguments)
 	case "parent", "family":
 		spawn("child", arguments)
 		if mode == "family" {
@@ -114,9 +125,24 @@ func spawn(mode string, arguments []string) {
 	_, _ = (&net.Dialer{}).DialContext(context.Background(), "tcp", arguments[0]) // the second connection of the family
 }
 
+// spawnApart starts a process in a session of its own, which keeps none of the streams, and waits until the child below it runs.
+func spawnApart(mode string, arguments []string) {
+	child := exec.CommandContext(context.Background(), os.Args[0], arguments...)
+	child.Env = append(os.Environ(), "COMMAND_TEST="+mode)
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := child.Start(); err != nil {
+		panic(err)
+	}
+	_, _ = (&net.Dialer{}).DialContext(context.Background(), "tcp", arguments[0])
+}
+
 // serve is a server that runs the agent "stuck" until it is killed.
 func serve(arguments []string) int {
-	agent, err := New(Options{Program: os.Args[0], Arguments: arguments, Environment: []string{"COMMAND_TEST=stuck"}})
+	mode := "stuck"
+	if other := os.Getenv("COMMAND_TEST_PROGRAM"); other != "" {
+		mode = other
+	}
+	agent, err := New(Options{Program: os.Args[0], Arguments: arguments, Environment: []string{"COMMAND_TEST=" + mode}})
 	if err != nil {
 		panic(err)
 	}
@@ -387,6 +413,46 @@ func TestProgramsDieWithTheServer(t *testing.T) {
 	}
 	_ = server.Wait() // its error is the kill
 	watch.mourn(program)
+}
+
+// TestDaemonsDieWithTheAnswer: a child that left the session (setsid) and whose parent is dead outlived the server.
+func TestDaemonsDieWithTheAnswer(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has subreapers")
+	}
+	watch := newWitness(t)
+	if got := said(t, playing(t, "daemon", arguments(watch.address()))); got != "done" {
+		t.Errorf("answer = %q", got)
+	}
+	watch.mourn(watch.meet())
+	for {
+		late, err := lastGuest(watch)
+		if err != nil {
+			break
+		}
+		watch.mourn(late)
+	}
+}
+
+// TestDaemonsDieWithTheServer: also when the server is killed, so that it can do nothing about them.
+func TestDaemonsDieWithTheServer(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has subreapers")
+	}
+	watch := newWitness(t)
+	server := exec.CommandContext(t.Context(), os.Args[0], watch.address())
+	server.Env = append(os.Environ(), "COMMAND_TEST=server", "COMMAND_TEST_PROGRAM=stuck with daemon")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	family := []net.Conn{watch.meet(), watch.meet(), watch.meet(), watch.meet()} // both that spawn, the daemon and the program
+	if err := server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Wait() // its error is the kill
+	for _, one := range family {
+		watch.mourn(one)
+	}
 }
 
 func TestMemoryIsLimited(t *testing.T) {

@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"unicode"
 
@@ -29,7 +28,7 @@ func notStarted(err error) error {
 }
 
 // verdict classes the end of a program by its exit code.
-func verdict(state *os.ProcessState, stderr []byte) error {
+func verdict(state ending, stderr []byte) error {
 	if state.Success() {
 		return nil
 	}

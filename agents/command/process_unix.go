@@ -4,12 +4,8 @@ package command
 
 import (
 	"errors"
-	"os"
 	"syscall"
 )
-
-// killGroup kills everything in the group of the program, which leads it.
-func killGroup(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGKILL) }
 
 // passes says whether a start failed for lack of something that may be there later.
 func passes(err error) bool {

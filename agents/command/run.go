@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
 	"time"
 
@@ -20,38 +19,37 @@ type result struct {
 	dropped        int64 // bytes of the standard error before those that were kept
 }
 
-// grace is how long the pipes of a dead process group may stay open: a process that left the group can hold them.
+// ending is how a program ended.
+type ending interface {
+	Success() bool
+	ExitCode() int
+	String() string
+}
+
+// grace is how long the pipes of a dead program may stay open: where there is no supervisor, a process that left the program's
+// group can hold them.
 const grace = time.Second
 
 // run starts the program, feeds it and waits for its end. Its errors are faults, except for the end of ctx. When it
-// returns, the process group is dead and all goroutines have ended.
+// returns, everything that the program started is dead and all goroutines have ended.
 func (a *Agent) run(ctx context.Context, turn agents.Turn, input []byte) (result, error) {
 	if ctx.Err() != nil {
 		return result{}, fmt.Errorf("run program: %w", context.Cause(ctx))
 	}
-	runtime.LockOSThread() // the program dies with the thread that started it
-	defer runtime.UnlockOSThread()
-
 	command := exec.Command(a.options.Program, a.options.Arguments...) //nolint:gosec,noctx // the operator's program; the end of ctx kills its whole group
 	command.Dir = a.options.Directory
 	command.Env = a.environment(turn)
-	command.SysProcAttr = attributes()
 	pipes, err := open(command)
 	if err != nil {
 		return result{}, notStarted(err)
 	}
 	defer pipes.close()
-	if err := command.Start(); err != nil {
+	group, err := start(command, a.options.MemoryBytes)
+	if err != nil {
 		return result{}, notStarted(err)
 	}
 	pipes.started()
 
-	group := newGroup(command.Process)
-	if err := limitMemory(command.Process.Pid, a.options.MemoryBytes); err != nil {
-		group.kill()
-		_, _ = group.end()
-		return result{}, upstream.NotUsable(fmt.Errorf("limit the memory of the program: %w", err))
-	}
 	stdout, stderr := &head{limit: a.options.MaxOutputBytes, full: group.kill}, &tail{}
 	var streams sync.WaitGroup
 	streams.Go(func() { _, _ = pipes.input.Write(input); _ = pipes.input.Close() }) // a program need not read it
@@ -67,6 +65,8 @@ func (a *Agent) run(ctx context.Context, turn agents.Turn, input []byte) (result
 	switch {
 	case stdout.over:
 		return ended, upstream.NotUsable(fmt.Errorf("the program wrote more than %d bytes", a.options.MaxOutputBytes))
+	case err != nil && isNotStarted(err):
+		return ended, notStarted(err)
 	case err != nil:
 		return ended, unreachable(fmt.Errorf("wait for the program: %w", err))
 	case !state.Success() && ctx.Err() != nil:
@@ -128,23 +128,5 @@ func (p *pipes) close() {
 		if file != nil {
 			_ = file.Close()
 		}
-	}
-}
-
-// group is the program and what it started. kill may come at any time; after the program is reaped it does nothing,
-// because its number could be somebody else's by then.
-type group struct {
-	mu      sync.Mutex
-	process *os.Process
-	reaped  bool
-}
-
-func newGroup(process *os.Process) *group { return &group{process: process} }
-
-func (g *group) kill() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.reaped {
-		killGroup(g.process)
 	}
 }

@@ -17,6 +17,7 @@ var levels = map[string]int{
 	"internal/disk":        0,
 	"internal/admission":   0,
 	"internal/boundedjson": 0,
+	"internal/supervisor":  0,
 
 	"policypart":           1,
 	"internal/config":      1,

@@ -33,12 +33,16 @@ type Options struct {
 	Now    func() time.Time // default: time.Now
 }
 
-// Guard remembers for a second what the disk said. It may be asked by many at once; nil is never full.
+// Guard remembers for a second what the disk said, less what was let in since: a small disk is not overrun between two looks.
+// It may be asked by many at once; nil is never full.
 type Guard struct {
 	options Options
 	mu      sync.Mutex
 	looked  time.Time
 	full    bool
+	known   bool  // the last look succeeded
+	left    int64 // free bytes at the last look, less what was let in since
+	bound   int64
 }
 
 // NewGuard makes a guard.
@@ -63,11 +67,12 @@ func (g *Guard) Full() bool {
 	now := g.options.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if since := now.Sub(g.looked); since >= 0 && since < lookEvery {
+	if since := now.Sub(g.looked); since >= 0 && since < lookEvery && (g.full || !g.short()) {
 		return g.full
 	}
 	g.looked = now
 	left, bound, err := g.look()
+	g.known, g.left, g.bound = err == nil, left, bound
 	switch full := err == nil && left < bound; {
 	case err != nil:
 		g.options.Logger.Warn("the free space of the disk is not known", "directory", g.options.Directory, "error", err)
@@ -77,6 +82,22 @@ func (g *Guard) Full() bool {
 		g.tell(full, left, bound)
 	}
 	return g.full
+}
+
+// short reports whether what was let in since the last look may have filled the disk.
+func (g *Guard) short() bool { return g.known && g.left < g.bound }
+
+// Admit notes that so many bytes are about to be written. What comes next is asked of the disk again as soon as they may have
+// filled it, and not only after a second.
+func (g *Guard) Admit(bytes int64) {
+	if g == nil || g.options.Keep == 0 || bytes <= 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left -= bytes; g.left < -1<<60 { // nobody looks
+		g.left = -1 << 60
+	}
 }
 
 // Look gives the free bytes, and below how many the disk counts as full.
