@@ -189,7 +189,11 @@ func TestDroppedReadersOverGRPC(t *testing.T) {
 	}
 	address := b.grpcServer()
 	task := b.rpc(b.ada, "SendMessage", `{"configuration":{"returnImmediately":true},`+message("m1", "hello")[1:]).text(t, "result.task.id")
-	<-begun
+	select {
+	case <-begun:
+	case <-time.After(time.Minute):
+		t.Fatal("the agent was not asked within a minute")
+	}
 	deaf, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +201,9 @@ func TestDroppedReadersOverGRPC(t *testing.T) {
 	defer func() { _ = deaf.Close() }()
 	var streams []grpc.ServerStreamingClient[pb.StreamResponse]
 	for range maxDropped {
-		stream, err := pb.NewA2AServiceClient(deaf).SubscribeToTask(calling(b.ada), &pb.SubscribeToTaskRequest{Tenant: "echo", Id: task})
+		ctx, cancel := context.WithTimeout(calling(b.ada), 2*time.Minute)
+		defer cancel()
+		stream, err := pb.NewA2AServiceClient(deaf).SubscribeToTask(ctx, &pb.SubscribeToTaskRequest{Tenant: "echo", Id: task})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +216,13 @@ func TestDroppedReadersOverGRPC(t *testing.T) {
 	if r := b.rpc(b.ada, "SendMessage", message("m1", "hello")); r.text(t, "result.task.status.state") != "TASK_STATE_COMPLETED" { // waits for the same turn
 		t.Errorf("the run was held up: %.200s", r.body)
 	}
-	deaf.WaitForStateChange(t.Context(), connectivity.Ready) // it is cut off
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for state := deaf.GetState(); state == connectivity.Ready; state = deaf.GetState() { // it may be cut off already
+		if !deaf.WaitForStateChange(ctx, state) {
+			t.Fatal("a connection whose streams are not read was not cut off within a minute")
+		}
+	}
 	for i, stream := range streams {
 		for {
 			if _, err = stream.Recv(); err != nil {
