@@ -109,7 +109,8 @@ func New(ctx context.Context, config *Config) (*Server, error) {
 func userAgent(config *Config) string { return "inbox/" + Version + " (+" + config.PublicURL + "/)" }
 
 func (s *Server) openStorage(ctx context.Context) (err error) {
-	if s.blobs, err = openBlobs(s.config); err != nil {
+	s.closed.disk = newDiskGuard(s.config)
+	if s.blobs, err = openBlobs(s.config, s.closed.disk); err != nil {
 		return err
 	}
 	if s.store, err = openStore(ctx, s.config, s.logger, s.wake); err != nil {

@@ -49,11 +49,11 @@ func (s *Server) takeDataDir(ctx context.Context) (err error) {
 	return s.store.FreeLeases(ctx)
 }
 
-func openBlobs(config *Config) (*blob.Files, error) {
+func openBlobs(config *Config, guard *disk.Guard) (*blob.Files, error) {
 	if err := makeDataDir(config.DataDir); err != nil {
 		return nil, err
 	}
-	files, err := blob.OpenFiles(filepath.Join(config.DataDir, "blobs"), blob.Options{})
+	files, err := blob.OpenFiles(filepath.Join(config.DataDir, "blobs"), blob.Options{Writes: guard.Admit})
 	if err != nil {
 		return nil, fmt.Errorf("data_dir: cannot keep files in %s: %w", config.DataDir, oneLine(err))
 	}

@@ -29,6 +29,9 @@ func (c closed) Closed(agent string) exchange.Closure {
 	return ""
 }
 
+// Admit notes the bytes of a message that is about to be stored in the database, which is on the same disk as a rule.
+func (c closed) Admit(bytes int64) { c.disk.Admit(bytes) }
+
 // Paused says whether the operator lets an agent rest.
 func (c closed) Paused(agent string) bool { return c.lists.Paused(agent) }
 
@@ -40,7 +43,7 @@ func (s *Server) newClosed() closed {
 		return list
 	}
 	return closed{
-		disk: newDiskGuard(s.config), lists: s.lists,
+		disk: s.closed.disk, lists: s.lists,
 		backlog: pipeline.NewBacklog(s.store, s.config.Limits.Backlog, names, s.logger),
 	}
 }

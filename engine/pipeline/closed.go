@@ -23,12 +23,18 @@ type Closed interface {
 	Closed(agent string) exchange.Closure
 	// Paused says whether what an agent has taken waits, too.
 	Paused(agent string) bool
+	// Admit notes the bytes that a message is about to take.
+	Admit(bytes int64)
 }
 
 type alwaysOpen struct{}
 
 func (alwaysOpen) Closed(string) exchange.Closure { return "" }
 func (alwaysOpen) Paused(string) bool             { return false }
+func (alwaysOpen) Admit(int64)                    {}
+
+// rowBytes is what the rows of a message take on disk beside the message, about.
+const rowBytes = 16 << 10
 
 // pausedFor is after how long a waiting turn is looked at again, and so how long an agent may rest too long.
 const pausedFor = 5 * time.Second

@@ -33,6 +33,8 @@ func (d *doorman) Closed(string) exchange.Closure {
 	return d.closed
 }
 
+func (d *doorman) Admit(int64) {}
+
 func (d *doorman) Paused(string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -40,12 +40,15 @@ const staleAfter = time.Hour
 // Options of a file store; zero values take the defaults.
 type Options struct {
 	MaxBytes int64 // of one content; DefaultMaxBytes
+	// Writes hears of bytes as they are about to be written; optional. It must not block.
+	Writes func(bytes int64)
 }
 
 // Files is a Store in a directory: <dir>/ab/cd/<digest>, with unfinished files in <dir>/tmp.
 type Files struct {
 	dir      string
 	maxBytes int64
+	writes   func(bytes int64)
 	gate     *disk.Gate // contents are put together and removed alone, whichever process does it
 }
 
@@ -53,7 +56,10 @@ var _ Store = (*Files)(nil)
 
 // OpenFiles opens or makes the store in dir and removes what a crash left unfinished.
 func OpenFiles(dir string, options Options) (*Files, error) {
-	s := &Files{dir: dir, maxBytes: options.MaxBytes}
+	s := &Files{dir: dir, maxBytes: options.MaxBytes, writes: options.Writes}
+	if s.writes == nil {
+		s.writes = func(int64) {}
+	}
 	if s.maxBytes == 0 {
 		s.maxBytes = DefaultMaxBytes
 	}
@@ -143,6 +149,7 @@ func (s *Files) putKnown(ctx context.Context, digest string, content []byte) (re
 		return "", unavailable("put blob", err)
 	}
 	defer discard(file)
+	s.writes(int64(len(content)))
 	if _, err := file.Write(content); err != nil {
 		return "", unavailable("write blob", err)
 	}
@@ -152,7 +159,7 @@ func (s *Files) putKnown(ctx context.Context, digest string, content []byte) (re
 // copy writes at most the limit to the file and to the sum.
 func (s *Files) copy(ctx context.Context, file io.Writer, sum hash.Hash, from io.Reader) (int64, error) {
 	source := &source{ctx: ctx, from: from}
-	size, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(source, s.maxBytes+1))
+	size, err := io.Copy(io.MultiWriter(announced{file, s.writes}, sum), io.LimitReader(source, s.maxBytes+1))
 	switch {
 	case source.err != nil:
 		return 0, source.fault()
@@ -162,6 +169,18 @@ func (s *Files) copy(ctx context.Context, file io.Writer, sum hash.Hash, from io
 		return 0, s.tooLarge()
 	}
 	return size, nil
+}
+
+// announced tells of bytes before it writes them.
+type announced struct {
+	io.Writer
+	writes func(bytes int64)
+}
+
+// Write writes.
+func (a announced) Write(content []byte) (int, error) {
+	a.writes(int64(len(content)))
+	return a.Writer.Write(content)
 }
 
 func (s *Files) tooLarge() error {

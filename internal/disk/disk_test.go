@@ -63,3 +63,42 @@ func TestRealDisk(t *testing.T) {
 		t.Error("a guard that is off is full")
 	}
 }
+
+// TestGuardCountsWhatIsLetIn: a small disk was overrun between two looks.
+func TestGuardCountsWhatIsLetIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left, asked := int64(1000), 0
+		guard := NewGuard(Options{Directory: "x", Keep: 500, Logger: slog.New(slog.DiscardHandler), Space: func(string) (uint64, uint64, error) {
+			asked++
+			return uint64(left), 10_000, nil
+		}})
+		admitted := 0
+		for range 1000 { // all within one second
+			if guard.Full() {
+				break
+			}
+			guard.Admit(100)
+			left -= 100
+			admitted++
+		}
+		if admitted != 6 || left != 400 || asked != 2 {
+			t.Errorf("%d were let in, %d bytes are left, the disk was asked %d times", admitted, left, asked)
+		}
+		left = 1000 // what was let in took no room in the end
+		<-time.After(time.Second)
+		if guard.Full() {
+			t.Error("still full")
+		}
+		guard.Admit(400)
+		asked = 0
+		for range 100 {
+			if guard.Full() {
+				t.Fatal("full although the disk has room")
+			}
+		}
+		if asked != 0 {
+			t.Errorf("the disk was asked %d times", asked)
+		}
+		(*Guard)(nil).Admit(1)
+	})
+}
