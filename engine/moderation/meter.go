@@ -1,9 +1,9 @@
 package moderation
 
 import (
+	"container/list"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -62,20 +62,30 @@ type MeterOptions struct {
 	Now                                func() time.Time // default: time.Now
 }
 
-// Meter counts messages, runs and money. It counts in memory and adds to the database once a second, so that no message
-// waits for it: between two nodes a limit may be passed by what arrives in a second, and a crash forgets as much. A sender
-// whom this node does not know costs one read.
+// Meter counts messages, runs and money. A message is counted by a Reservation that its transaction ends: the count stays
+// when the message was stored and is given back when it was not, so that what a peer repeats after a failure is counted
+// once. Counts live in memory and are added to the database once a second, so that no message waits for a row that all
+// nodes write: between two nodes a limit may be passed by what arrives in a second, and a crash forgets as much. A sender
+// that this node does not know costs one read.
 type Meter struct {
 	options MeterOptions
 	mu      sync.Mutex
 	known   map[string]*counter
+	recent  *list.List // of *counter, the one used last in front
+	opening int        // counters with lone
+	storing map[string]*counting
 }
 
 type counter struct {
-	sum     int64 // of all nodes, as far as they have written
-	pending int64 // ours that is not written yet
-	lone    bool  // the one message that opened a thread: not worth a row until a second one comes
-	ends    time.Time
+	key      string
+	sum      int64 // of all nodes, as far as they have written
+	pending  int64 // ours that is not written yet
+	reserved int64 // of messages that are being stored
+	ends     time.Time
+	lone     bool // the one message that opened a thread: not worth a row until a second one comes
+
+	saying  map[int64]int64 // brakeSame: messages that are being stored, by the sum of their words
+	element *list.Element
 }
 
 const (
@@ -94,12 +104,14 @@ func NewMeter(options MeterOptions) *Meter {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	return &Meter{options: options, known: map[string]*counter{}}
+	return &Meter{options: options, known: map[string]*counter{}, recent: list.New(), storing: map[string]*counting{}}
 }
 
-// Subject is whose message it is and for whom. What follows Thread is for the brakes of its way.
+// Subject is whose message it is and for whom. What follows Thread is for the limits of its way.
 type Subject struct {
 	Principal, Host, Agent, Thread string
+
+	Message string // id of the message among those of its sender; empty = no other one is a copy of it
 
 	Via    string            // names the way
 	Opens  bool              // the message is the first one of its thread: nothing was counted there before
@@ -112,9 +124,14 @@ type Excess struct {
 	Limit    string    // its name
 	Until    time.Time // when the window ends
 	Personal bool      // the limit is the sender's own: a notice tells them something
-	First    bool      // nobody was told yet in this window
-	Flood    bool      // far over it: the message is not worth a row
+	First    bool      // no one was told yet in this window; set by Report
+	Flood    bool      // far over it: the message is not worth a row; set by Report
 	Brake    string    // why the message is kept without an answer and without a notice; empty = it is a limit
+	// Contended reports that only messages that are being stored at this moment fill the limit. They may yet fail, so that
+	// nothing that lasts may follow from it: the peer should come again.
+	Contended bool
+
+	bound bound
 }
 
 // bound is one window of one limit.
@@ -157,38 +174,6 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 	return append(list, m.wayBounds(s, now)...)
 }
 
-// Take counts a message, or says that it is over a limit; then nothing was counted. When the database cannot be read the
-// message is let in: limits must not stop a server.
-func (m *Meter) Take(ctx context.Context, s Subject) (Excess, bool) {
-	now := m.options.Now()
-	if excess, machine := m.machine(s, now); machine {
-		return excess, true
-	}
-	bounds, row := m.bounds(s, now), m.sameRow(s, now)
-	if len(bounds) == 0 && row.key == "" {
-		return Excess{}, false
-	}
-	m.learnFor(ctx, s, bounds, row)
-	m.mu.Lock()
-	for _, b := range bounds {
-		if c := m.counter(b.key, b.ends); c.sum+c.pending >= b.most {
-			m.mu.Unlock()
-			return m.excess(ctx, b), true
-		}
-	}
-	if over, is := m.again(row); is {
-		m.mu.Unlock()
-		return m.excess(ctx, over), true
-	}
-	for _, b := range bounds {
-		c := m.counter(b.key, b.ends)
-		c.lone = s.Opens && b.ofThread && c.sum+c.pending == 0
-		c.pending += b.step
-	}
-	m.mu.Unlock()
-	return Excess{}, false
-}
-
 // learnFor reads what has to be known about a message. Of a thread that it opens nothing can be: no query for that.
 func (m *Meter) learnFor(ctx context.Context, s Subject, bounds []bound, row sameRow) {
 	asked := make([]bound, 0, len(bounds)+1)
@@ -203,46 +188,71 @@ func (m *Meter) learnFor(ctx context.Context, s Subject, bounds []bound, row sam
 	m.learn(ctx, asked)
 }
 
-// excess counts what is over a limit; the first one on all nodes is told.
-func (m *Meter) excess(ctx context.Context, b bound) Excess {
-	overLimit.WithLabelValues(b.limit).Inc()
-	found := Excess{Limit: b.limit, Until: b.ends, Personal: b.personal}
-	if b.brake != "" {
-		found.Brake = fmt.Sprintf(b.brake, b.most, shortly(b.window))
+// Report counts a message that is over a limit and completes the excess: the first one on all nodes is told. The
+// reservation is never nil; released, what it counted is given back, so that a notice that could not be stored is told
+// the next time.
+func (m *Meter) Report(ctx context.Context, found Excess) (Excess, *Reservation) {
+	b := found.bound
+	overLimit.WithLabelValues(found.Limit).Inc()
+	if b.key == "" { // of a program's pace: each message is the first one
+		found.First = true
+		return found, &Reservation{}
 	}
-	told := bound{key: "over " + b.key, ends: b.ends}
+	told := bound{key: "over " + b.key, step: 1, ends: b.ends}
 	m.learn(ctx, []bound{told})
 	m.mu.Lock()
 	c := m.counter(told.key, told.ends)
-	before := c.sum + c.pending
-	if before > 0 {
-		c.pending++
-	}
+	before := c.sum + c.pending + c.reserved
+	c.reserved++
+	unwritten := c.pending
 	m.mu.Unlock()
+	reservation := &Reservation{meter: m, of: &counting{holders: 1, taken: []taken{{c, told}}}}
 	found.Flood = before >= overflow*max(b.most, 1)
 	if before > 0 {
-		return found
+		return found, reservation
 	}
-	// Two nodes may find it at once: the database says who was first.
-	sums, err := m.options.Counters.AddCounts(ctx, []exchange.Count{{Key: told.key, Amount: 1, Ends: told.ends}})
+	// Two nodes may find it at once: the database says which was first.
+	sums, err := m.options.Counters.AddCounts(ctx, []exchange.Count{{Key: told.key, Amount: unwritten + 1, Ends: told.ends}})
 	if err != nil || len(sums) != 1 {
-		return found
+		found.Contended = true // without the database no one can be told that they were told
+		return found, reservation
 	}
 	m.mu.Lock()
-	m.counter(told.key, told.ends).sum = sums[0].Amount
+	c.sum, c.pending, c.reserved = sums[0].Amount, c.pending-unwritten, c.reserved-1
+	reservation.of.written = true
 	m.mu.Unlock()
 	found.First = sums[0].Amount == 1
-	return found
+	return found, reservation
 }
 
-// counter gives the counter of a key; the caller holds the lock.
+// counter returns the counter of a key and makes it the one used last; the caller holds the lock.
 func (m *Meter) counter(key string, ends time.Time) *counter {
 	c, known := m.known[key]
-	if !known {
-		c = &counter{ends: ends}
-		m.known[key] = c
+	if known {
+		m.recent.MoveToFront(c.element)
+		return c
 	}
+	c = &counter{key: key, ends: ends}
+	m.known[key], c.element = c, m.recent.PushFront(c)
 	return c
+}
+
+// forget drops a counter; the caller holds the lock.
+func (m *Meter) forget(c *counter) {
+	m.alone(c, false)
+	delete(m.known, c.key)
+	m.recent.Remove(c.element)
+}
+
+// alone marks a counter as one of a thread that was only opened; the caller holds the lock.
+func (m *Meter) alone(c *counter, lone bool) {
+	switch {
+	case lone && !c.lone:
+		m.opening++
+	case !lone && c.lone:
+		m.opening--
+	}
+	c.lone = lone
 }
 
 // learn reads the sums of keys that this node does not know.
@@ -266,7 +276,7 @@ func (m *Meter) learn(ctx context.Context, bounds []bound) {
 	defer m.mu.Unlock()
 	for _, sum := range sums {
 		if _, known := m.known[sum.Key]; !known {
-			m.known[sum.Key] = &counter{sum: sum.Amount, ends: sum.Ends}
+			m.counter(sum.Key, sum.Ends).sum = sum.Amount
 		}
 	}
 }
@@ -334,27 +344,35 @@ func (m *Meter) Flush(ctx context.Context) error {
 	return nil
 }
 
-// changed takes what has to be written, counts it as written, and forgets windows that ended.
+// changed takes what has to be written, counts it as written, and forgets windows that ended and, where there are too many
+// counters, those that were not used for longest.
 func (m *Meter) changed() []exchange.Count {
 	now := m.options.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var counts []exchange.Count
-	full, crowded := len(m.known) > maxCounted, len(m.known) > maxLone
-	for key, c := range m.known {
+	for _, c := range m.known {
 		switch {
+		case c.stored():
 		case !now.Before(c.ends):
-			delete(m.known, key)
-		case c.lone && crowded:
-			delete(m.known, key)
+			m.forget(c)
 		case c.lone:
 		case c.pending != 0:
-			counts = append(counts, exchange.Count{Key: key, Amount: c.pending, Ends: c.ends})
+			counts = append(counts, exchange.Count{Key: c.key, Amount: c.pending, Ends: c.ends})
 			c.sum += c.pending // until the sum of all nodes is known
 			c.pending = 0
-		case full:
-			delete(m.known, key) // the database has it
+		}
+	}
+	for element := m.recent.Back(); element != nil && (len(m.known) > maxCounted || m.opening > maxLone); {
+		c, is := element.Value.(*counter)
+		element = element.Prev()
+		full := len(m.known) > maxCounted && (c.pending == 0 || c.lone) // the database has it
+		if is && !c.stored() && (full || c.lone && m.opening > maxLone) {
+			m.forget(c)
 		}
 	}
 	return counts
 }
+
+// stored reports whether a message that is being stored holds the counter.
+func (c *counter) stored() bool { return c.reserved != 0 || len(c.saying) > 0 }

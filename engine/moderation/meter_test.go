@@ -62,7 +62,7 @@ func TestMeterAllowsNoMoreThanTheRate(t *testing.T) {
 		for range rapid.IntRange(1, 80).Draw(t, "messages") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
 			m := rapid.SampledFrom(nodes).Draw(t, "node")
-			excess, over := m.Take(t.Context(), alice)
+			excess, over := m.take(t.Context(), alice)
 			place := now.Unix() / 60
 			switch {
 			case !over:
@@ -101,7 +101,7 @@ func TestBudgetSurvivesRestart(t *testing.T) {
 	}
 	first := start()
 	for range 2 {
-		if _, over := first.Take(t.Context(), alice); over {
+		if _, over := first.take(t.Context(), alice); over {
 			t.Fatal("over the budget too early")
 		}
 	}
@@ -109,20 +109,20 @@ func TestBudgetSurvivesRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := start()
-	if _, over := second.Take(t.Context(), alice); over {
+	if _, over := second.take(t.Context(), alice); over {
 		t.Fatal("one run is left")
 	}
-	if excess, over := second.Take(t.Context(), alice); !over || excess.Limit != "sender_runs" || !excess.First || !excess.Personal {
+	if excess, over := second.take(t.Context(), alice); !over || excess.Limit != "sender_runs" || !excess.First || !excess.Personal {
 		t.Fatalf("%+v %v", excess, over)
 	}
 	now = now.Add(24 * time.Hour)
 	third := start()
 	third.Spend(t.Context(), alice, 999_999)
-	if _, over := third.Take(t.Context(), alice); over {
+	if _, over := third.take(t.Context(), alice); over {
 		t.Fatal("a new day has a new budget")
 	}
 	third.Spend(t.Context(), alice, 1)
-	if excess, over := third.Take(t.Context(), alice); !over || excess.Limit != "sender_cost" {
+	if excess, over := third.take(t.Context(), alice); !over || excess.Limit != "sender_cost" {
 		t.Fatalf("%+v %v", excess, over)
 	}
 }
@@ -132,14 +132,14 @@ func TestMeterWithoutDatabase(t *testing.T) {
 	shared.fail = errors.New("down")
 	m := NewMeter(MeterOptions{Counters: shared, Sender: []Rate{{2, time.Minute}}})
 	for range 2 {
-		if _, over := m.Take(t.Context(), alice); over {
+		if _, over := m.take(t.Context(), alice); over {
 			t.Fatal("limits must not stop a server")
 		}
 	}
 	if err := m.Flush(t.Context()); err == nil {
 		t.Fatal("want the database's error")
 	}
-	if _, over := m.Take(t.Context(), alice); !over {
+	if _, over := m.take(t.Context(), alice); !over {
 		t.Fatal("the node's own count stays in force")
 	}
 	shared.fail = nil
@@ -155,7 +155,7 @@ func TestMeterWithoutDatabase(t *testing.T) {
 	if total != 2 {
 		t.Errorf("%d were written, want 2", total)
 	}
-	if excess, over := NewMeter(MeterOptions{Counters: shared}).Take(t.Context(), alice); over {
+	if excess, over := NewMeter(MeterOptions{Counters: shared}).take(t.Context(), alice); over {
 		t.Errorf("without limits: %+v", excess)
 	}
 }

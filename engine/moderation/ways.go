@@ -67,9 +67,8 @@ func (m *Meter) machine(s Subject, now time.Time) (Excess, bool) {
 	if limit <= 0 || s.Waited <= 0 || s.Waited >= limit {
 		return Excess{}, false
 	}
-	overLimit.WithLabelValues(brakeMachine).Inc()
 	return Excess{
-		Limit: brakeMachine, Until: now, First: true, Brake: fmt.Sprintf("it came %v after the answer that it answers: a program wrote it", s.Waited.Round(time.Millisecond)),
+		Limit: brakeMachine, Until: now, Brake: fmt.Sprintf("it came %v after the answer that it answers: a program wrote it", s.Waited.Round(time.Millisecond)),
 	}, true
 }
 
@@ -104,25 +103,36 @@ func (m *Meter) sameRow(s Subject, now time.Time) sameRow {
 	}
 }
 
-// again counts the words, unless they were said too often; the caller holds the lock.
-func (m *Meter) again(row sameRow) (over bound, is bool) {
+// repeated reports that the words were said too often. Messages that are being stored count, whatever order they will
+// have; the caller holds the lock.
+func (m *Meter) repeated(row sameRow) (Excess, bool) {
 	if row.key == "" {
-		return bound{}, false
+		return Excess{}, false
 	}
 	c := m.counter(row.key, row.ends)
-	before, times := c.sum+c.pending, int64(0)
-	if before>>timesBits == row.said {
-		times = before & maxTimes
+	times := c.times(row.said)
+	if times+c.saying[row.said] < row.most {
+		return Excess{}, false
 	}
-	if times >= row.most {
-		return bound{
-			limit: brakeSame, key: row.key + " " + strconv.FormatInt(row.said, 36), most: row.most, ends: row.ends,
-			brake: "the same words %d times in a row within %s", window: day,
-		}, true
+	return excessOf(bound{
+		limit: brakeSame, key: row.key + " " + strconv.FormatInt(row.said, 36), most: row.most, ends: row.ends,
+		brake: "the same words %d times in a row within %s", window: day,
+	}, times < row.most), true
+}
+
+// times is how often in a row the words were said last.
+func (c *counter) times(said int64) int64 {
+	if last := c.sum + c.pending; last>>timesBits == said {
+		return last & maxTimes
 	}
-	c.pending += row.said<<timesBits + times + 1 - before
-	c.lone = row.lone && before == 0
-	return bound{}, false
+	return 0
+}
+
+// say counts the words of a message that was stored; the caller holds the lock.
+func (m *Meter) say(c *counter, row sameRow) {
+	before := c.sum + c.pending
+	c.pending += row.said<<timesBits + min(c.times(row.said)+1, maxTimes) - before
+	m.alone(c, row.lone && before == 0)
 }
 
 // sumOf is a sum of 40 bits over what is new in a message: its text without the blanks that mail programs add, and its

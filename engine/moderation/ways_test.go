@@ -28,7 +28,7 @@ func saying(thread, text string) Subject {
 // wants takes a message and compares the brake with the expected one; empty = none.
 func wants(t *testing.T, m *Meter, s Subject, limit string) {
 	t.Helper()
-	excess, over := m.Take(context.Background(), s)
+	excess, over := m.take(context.Background(), s)
 	if over != (limit != "") || excess.Limit != limit || over && excess.Brake == "" {
 		t.Fatalf("want %q, got %q: %q", limit, excess.Limit, excess.Brake)
 	}
@@ -47,7 +47,7 @@ func TestAnswersInAThread(t *testing.T) {
 				s := saying("t", fmt.Sprint("message ", hour, " ", i))
 				s.Principal = fmt.Sprint("somebody ", i%3)
 				s.Opens = hour == 0 && i == 0
-				excess, over := meter.Take(ctx, s)
+				excess, over := meter.take(ctx, s)
 				if !over {
 					answered++
 					continue
@@ -157,7 +157,7 @@ func TestThreadsThatEndAtOnceCostNoRow(t *testing.T) {
 		s.Opens = true
 		wants(t, meter, s, "")
 	}
-	if err := meter.Flush(t.Context()); err != nil || len(meter.known) > maxLone {
+	if err := meter.Flush(t.Context()); err != nil || meter.opening > maxLone {
 		t.Errorf("%d counters in memory, %v", len(meter.known), err)
 	}
 }
@@ -173,7 +173,7 @@ func TestSameWordsInARow(t *testing.T) {
 			if said != last {
 				last, times = said, 0
 			}
-			_, over := meter.Take(context.Background(), saying("t", text))
+			_, over := meter.take(context.Background(), saying("t", text))
 			if over != (times >= 3) {
 				t.Fatalf("%q for the %d. time: over %v", said, times+1, over)
 			}

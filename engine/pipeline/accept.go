@@ -57,21 +57,22 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 	}
 	turn := newTurn(agent, in, decided)
 	taken.settleTurn(&turn)
-	last, noted, err := s.braked(ctx, agent, in, &turn)
+	limited, err := s.limit(ctx, agent, in, &turn)
+	defer limited.counted.Release() // unless it was committed: on every way out, also of a panic
+	if limited.repeated != nil && err == nil {
+		return *limited.repeated, "duplicate", nil
+	}
 	if err != nil {
-		if receipt, repeated, err := s.repeat(ctx, agent, in); repeated || err != nil {
-			return receipt, "duplicate", err
-		}
 		return exchange.Receipt{}, "refused", err
 	}
-	decided.audit = append(decided.audit, noted...)
+	decided.audit = append(decided.audit, limited.audit...)
 	original, err := s.original(ctx, &turn.Message, in)
 	if err != nil {
 		return exchange.Receipt{}, "error", err
 	}
 	stored, inserted, err := s.store(ctx, entrance{
 		agent: agent, guarded: guarded(in), claim: in.Claim, fresh: in.NewThread,
-		last: last, turn: turn, original: original, size: len(in.Original), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
+		last: limited.last, turn: turn, original: original, size: len(in.Original), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
 	})
 	if taken, is := errors.AsType[*claimed](err); is {
 		return exchange.Receipt{Claimed: taken.instead}, "duplicate", nil
@@ -86,6 +87,7 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 	if !inserted {
 		return receipt, "duplicate", nil
 	}
+	limited.counted.Commit()
 	return receipt, stored.State, nil
 }
 

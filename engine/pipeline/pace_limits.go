@@ -18,7 +18,10 @@ import (
 
 // Meter counts messages and money; *moderation.Meter is one.
 type Meter interface {
-	Take(ctx context.Context, subject moderation.Subject) (moderation.Excess, bool)
+	// Reserve counts a message until its transaction ended, or reports that it is over a limit.
+	Reserve(ctx context.Context, subject moderation.Subject) (*moderation.Reservation, moderation.Excess, bool)
+	// Report counts what is over a limit and completes the excess. Its reservation ends with the transaction, too.
+	Report(ctx context.Context, excess moderation.Excess) (moderation.Excess, *moderation.Reservation)
 	Spend(ctx context.Context, subject moderation.Subject, cost int64)
 }
 
@@ -80,29 +83,61 @@ func (p *parting) committed() {
 	}
 }
 
-// braked looks at a message that its agent would answer: the sender may have said stop, or say it now, or be over a limit.
-// It changes the turn; the parting is stored with it. A fault refuses the message.
-func (s *Service) braked(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord) (*parting, []exchange.AuditRecord, error) {
+// limited is what limits and stop words made of a message.
+type limited struct {
+	last     *parting
+	audit    []exchange.AuditRecord
+	counted  *moderation.Reservation // is kept or given back with the message
+	repeated *exchange.Receipt       // the message was accepted before; nil = not known to be
+}
+
+// limit looks at a message that its agent would answer: the sender may have said stop, or say it now, or be over a limit.
+// It changes the turn; the parting is stored with it. A fault refuses the message. Where the message is over a limit its
+// first copy is looked for before anything is counted: a repeat is no message.
+func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord) (limited, error) {
 	if turn.State != exchange.StateAccepted || in.Settlement != nil || s.mayDecide(agent, in) {
-		return nil, nil, nil
+		return limited{}, nil
 	}
 	if last, done, err := s.stopWord(ctx, in, turn); done || err != nil {
-		return last, nil, err
+		return limited{last: last}, err
 	}
 	if s.options.Brakes.Meter == nil {
-		return nil, nil, nil
+		return limited{}, nil
 	}
+
 	subject := subjectOf(*turn)
-	subject.Opens = in.Opens || turn.ThreadID == turn.Message.ID
+	subject.Message, subject.Opens = turn.Message.ID, in.Opens || turn.ThreadID == turn.Message.ID
 	subject.Said, subject.Waited = turn.Message.Parts, waited(in, turn.AcceptedAt)
-	excess, over := s.options.Brakes.Meter.Take(ctx, subject)
-	switch {
-	case !over:
-		return nil, nil, nil
-	case excess.Brake != "":
-		return nil, braking(turn, excess), nil
+	counted, excess, over := s.options.Brakes.Meter.Reserve(ctx, subject)
+	if !over {
+		return limited{counted: counted}, nil
 	}
-	return s.overLimit(ctx, agent, in, turn, excess)
+
+	if receipt, repeated, err := s.repeat(ctx, agent, in); repeated || err != nil {
+		return limited{repeated: &receipt}, err
+	}
+	if excess.Contended {
+		return limited{}, contended()
+	}
+	excess, told := s.options.Brakes.Meter.Report(ctx, excess)
+	if excess.Contended {
+		told.Release()
+		return limited{}, contended()
+	}
+	if excess.Brake != "" {
+		return limited{audit: braking(turn, excess), counted: told}, nil
+	}
+	last, audit, err := s.overLimit(ctx, agent, in, turn, excess)
+	if fault.Is(err, fault.RateLimited) {
+		told.Commit() // the refusal is the answer
+	}
+	return limited{last: last, audit: audit, counted: told}, err
+}
+
+// contended refuses a message whose limit is full of messages that are being stored at this moment, or about which the
+// database cannot say whether the sender was told. To keep it unanswered would be final, and those messages may yet fail.
+func contended() error {
+	return &fault.Fault{Kind: fault.RateLimited, Public: "too many messages at once; try again in a moment", RetryAfter: time.Second}
 }
 
 func subjectOf(turn exchange.TurnRecord) moderation.Subject {

@@ -1,0 +1,135 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"inbox/engine/moderation"
+	"inbox/engine/pipeline"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// outage is a database whose transactions fail in a chosen way after their work was done.
+type outage struct {
+	pipeline.Store
+	how atomic.Pointer[string] // nil = they succeed
+}
+
+const (
+	refusing  = "refusing"
+	panicking = "panicking"
+	tooLate   = "too late" // the caller's time ends before the commit
+)
+
+func (o *outage) fails(how string) { o.how.Store(&how) }
+
+var errOutage = errors.New("the database refuses")
+
+func (o *outage) InTx(ctx context.Context, work func(pipeline.Tx) error) error {
+	how := o.how.Load()
+	if how == nil {
+		return o.Store.InTx(ctx, work)
+	}
+	err := o.Store.InTx(ctx, func(tx pipeline.Tx) error {
+		if err := work(tx); err != nil {
+			return err
+		}
+		return errOutage
+	})
+	switch {
+	case !errors.Is(err, errOutage):
+		return err
+	case *how == panicking:
+		panic("the connection broke in an unexpected way")
+	case *how == tooLate:
+		return fault.Wrap(fault.Unavailable, "try again later", context.DeadlineExceeded)
+	}
+	return fault.Wrap(fault.Unavailable, "try again later", errOutage)
+}
+
+// TestAcknowledgedAfterAnOutageIsAnswered: a sender who repeats a message as long as the database refuses it is answered
+// once it is taken, whatever the way in which it was refused, and has used up one message of its limits, at defaults.
+func TestAcknowledgedAfterAnOutageIsAnswered(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		var later lateMeter
+		database := &outage{}
+		e := composed(t, url, func(o *pipeline.Options) {
+			database.Store, o.Store, o.Brakes.Meter = o.Store, database, &later
+		}, &script{name: "echo", answer: says("hi")})
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{
+			Counters: e.store, Sender: []moderation.Rate{{Amount: 30, Window: 24 * time.Hour}}, Thread: []moderation.Rate{{Amount: 60, Window: 24 * time.Hour}},
+			Budgets: moderation.Budgets{SenderRuns: 30},
+			Ways: map[string]moderation.Way{normalized.ViaEmail: {
+				Thread: []moderation.Rate{{Amount: 10, Window: 24 * time.Hour}}, Sender: []moderation.Rate{{Amount: 20, Window: 24 * time.Hour}}, Same: 3,
+			}},
+		})
+		attempt := func(in exchange.Inbound) (receipt exchange.Receipt, err error) {
+			defer func() {
+				if reason := recover(); reason != nil {
+					err = fmt.Errorf("%v", reason)
+				}
+			}()
+			return e.pipeline.Receive(t.Context(), in)
+		}
+		for i, how := range []string{refusing, panicking, tooLate} {
+			in := from("ana", fmt.Sprint("m", i), "t")
+			in.Repeats, in.Message.Parts = true, []normalized.Part{normalized.Text("is anybody there?")}
+			database.fails(how)
+			for range 31 {
+				if _, err := attempt(in); err == nil || fault.Is(err, fault.RateLimited) {
+					t.Fatalf("%s: %v; want the refusal of the database", how, err)
+				}
+			}
+			database.how.Store(nil)
+			receipt := e.receive(t, in)
+			if turn := e.settled(t, receipt.TurnID); turn.State != exchange.StateAnswered {
+				t.Fatalf("%s: %s (%s), want an answer", how, turn.State, turn.Reason)
+			}
+			e.peer.next(t)
+			for range 31 { // the acknowledgement was lost, and the peer goes on
+				if again := e.receive(t, in); again.New || again.TurnID != receipt.TurnID {
+					t.Fatalf("%s: a repeat is %+v", how, again)
+				}
+			}
+		}
+		fourth := from("ana", "m3", "t")
+		fourth.Repeats, fourth.Message.Parts = true, []normalized.Part{normalized.Text("is anybody there?")}
+		if turn := e.settled(t, e.receive(t, fourth).TurnID); turn.State != exchange.StateSilent {
+			t.Errorf("the same words for the fourth time are %s", turn.State)
+		}
+		if n := e.peer.count(); n != 3 {
+			t.Errorf("%d answers, want 3", n)
+		}
+	})
+}
+
+// TestNoticeOfTheLimitSurvivesAnOutage: the one notice of a window is told by the attempt that is stored.
+func TestNoticeOfTheLimitSurvivesAnOutage(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		var later lateMeter
+		database := &outage{}
+		e := composed(t, url, func(o *pipeline.Options) {
+			database.Store, o.Store, o.Brakes.Meter = o.Store, database, &later
+		}, &script{name: "echo", answer: says("hi")})
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Sender: []moderation.Rate{{Amount: 1, Window: 24 * time.Hour}}})
+		e.answered(t, from("ana", "m0", "t"))
+		e.peer.next(t)
+		database.fails(refusing)
+		for range 3 {
+			if _, err := e.pipeline.Receive(t.Context(), from("ana", "m1", "t")); !fault.Is(err, fault.Unavailable) {
+				t.Fatalf("%v, want the refusal of the database", err)
+			}
+		}
+		database.how.Store(nil)
+		if turn := e.settled(t, e.receive(t, from("ana", "m1", "t")).TurnID); turn.State != exchange.StateRefused || turn.Response == nil {
+			t.Errorf("%s (%s), want the notice", turn.State, turn.Reason)
+		}
+		e.peer.next(t)
+	})
+}
