@@ -33,6 +33,7 @@ type storm struct {
 	peer      load.A2APeer
 	client    *http.Client
 
+	most    int           // messages of each sender; 0 = until the end
 	stop    chan struct{} // closed when senders shall finish
 	senders sync.WaitGroup
 
@@ -52,7 +53,10 @@ const (
 	stormDomains  = 3                     // domains that share the mail senders
 )
 
-func newStorm(t *testing.T, database string) *storm {
+func newStorm(t *testing.T, database string) *storm { return newStormWith(t, database, "") }
+
+// newStormWith also writes further lines of TOML.
+func newStormWith(t *testing.T, database, more string) *storm {
 	t.Helper()
 	names, err := load.NewNames()
 	if err != nil {
@@ -84,7 +88,7 @@ func newStorm(t *testing.T, database string) *storm {
 	}
 	w.s = start(t, instance.Settings{
 		Database: database, Domain: "inbox.test", DNS: names.Address(), Smarthost: sink.URL(), Lease: "3s",
-		More: "[log]\nlevel = \"warn\"\n",
+		More: "[log]\nlevel = \"warn\"\n" + more,
 	})
 	token, err := w.s.Token(t.Context(), "storm")
 	if err != nil {
@@ -128,7 +132,7 @@ func (w *storm) stopping() bool {
 }
 
 func (w *storm) send(sender int, protocol string, attempt func(string) (string, func() error)) {
-	for n := 0; !w.stopping(); n++ {
+	for n := 0; !w.stopping() && (w.most == 0 || n < w.most); n++ {
 		id, try := attempt(fmt.Sprintf("%d-%d", sender, n))
 		w.ledger.Sent(protocol, id, time.Now())
 		if w.persist(id, try) {

@@ -84,6 +84,42 @@ func (i *Instance) Column(ctx context.Context, query string, arguments ...any) (
 	return column(ctx, database, query, arguments...)
 }
 
+// Refuse makes the database refuse every new message, as one does that is read-only or out of room, until allow is called.
+// Whatever else the server writes is taken.
+func (i *Instance) Refuse(ctx context.Context) (allow func(ctx context.Context) error, err error) {
+	refuse := []string{`CREATE TRIGGER refuses BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'the database refuses'); END`}
+	undo := `DROP TRIGGER refuses`
+	if i.Settings.Database != "" {
+		refuse = []string{
+			`CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''the database refuses''; END'`,
+			`CREATE TRIGGER refuses BEFORE INSERT ON turns EXECUTE FUNCTION refuse()`,
+		}
+		undo += ` ON turns`
+	}
+	if err := i.execute(ctx, refuse...); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return i.execute(ctx, undo) }, nil
+}
+
+// execute changes the server's own database.
+func (i *Instance) execute(ctx context.Context, statements ...string) error {
+	database, err := sql.Open("sqlite", "file:"+filepath.Join(i.Directory, "data", "inbox.db")+"?_pragma=busy_timeout(10000)")
+	if i.Settings.Database != "" {
+		database, err = sql.Open("pgx", i.Settings.Database)
+	}
+	if err != nil {
+		return fmt.Errorf("open the server's database: %w", err)
+	}
+	defer func() { _ = database.Close() }()
+	for _, statement := range statements {
+		if _, err := database.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
 func column(ctx context.Context, database *sql.DB, query string, arguments ...any) ([]string, error) {
 	rows, err := database.QueryContext(ctx, query, arguments...)
 	if err != nil {
