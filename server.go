@@ -49,6 +49,8 @@ type Server struct {
 	registry *agents.Registry
 	lists    *moderation.Lists
 	meter    *moderation.Meter
+
+	networkKey []byte // names networks of senders without proof
 	closed   closed
 
 	store    *store.Store

@@ -35,6 +35,9 @@ func (s *Server) buildTrust(ctx context.Context) (err error) {
 	}); err != nil {
 		return fmt.Errorf("trust: %w", err)
 	}
+	if s.networkKey, err = s.newNetworkKey(ctx); err != nil {
+		return err
+	}
 	s.demands, err = s.newDemands(ctx)
 	return err
 }

@@ -41,7 +41,7 @@ func (s *Server) buildEngine() error {
 		Closed: s.closed,
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
-		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, Brakes: s.brakes(), KnownAgent: s.ofPeer, BaseURL: base,
+		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, Brakes: s.brakes(), Quotas: s.quotas(), KnownAgent: s.ofPeer, BaseURL: base,
 		Documents: s.store.State(), Approvers: approverChannels{s}, OperatorAddress: s.operatorAddress(),
 		Requested: s.clientTools.Requested, Seats: func(job queue.NewJob) *queue.Seat { return s.queue.Reserve(job) },
 	})
@@ -221,7 +221,7 @@ func (s *Server) inbound() []string {
 func (s *Server) newEmail() (*email.Adapter, error) {
 	options := email.Options{
 		Domain: s.config.Domain, Hostname: s.config.SMTP.Hostname, Listen: s.config.SMTP.Listen,
-		MaxMessageBytes: int64(s.config.SMTP.MaxMessageBytes), MaxConnections: s.config.SMTP.MaxConnections,
+		MaxMessageBytes: int64(s.config.SMTP.MaxMessageBytes), MaxUnprovenBytes: int64(s.config.SMTP.UnprovenMaxBytes), MaxConnections: s.config.SMTP.MaxConnections,
 		MaxConnectionsPerIP: s.config.SMTP.ConnectionsPerAddress, ConnectionsPerMinute: s.config.SMTP.ConnectionsPerMinute,
 		MailsPerMinute: s.config.SMTP.MailsPerMinute, ARCSealers: s.config.Mail.ARCSealers, RefuseQuarantine: s.config.Mail.RefuseQuarantine, AllowPrivate: s.config.Federation.AllowPrivate,
 		Mode: s.config.Mail.Mode, Smarthost: s.config.Mail.Smarthost.Reveal(),

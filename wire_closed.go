@@ -10,6 +10,7 @@ import (
 // closed says which agents take nothing just now, for the engine and for mail, which refuses before it reads a message.
 type closed struct {
 	disk    *disk.Guard
+	guests  *disk.Guard // full earlier: what is left is for senders with proof
 	lists   *moderation.Lists
 	backlog *pipeline.Backlog
 }
@@ -32,6 +33,14 @@ func (c closed) Closed(agent string) exchange.Closure {
 // Admit notes the bytes of a message that is about to be stored in the database, which is on the same disk as a rule.
 func (c closed) Admit(bytes int64) { c.disk.Admit(bytes) }
 
+// ClosedToGuests says why nothing of a sender without proof is taken.
+func (c closed) ClosedToGuests() exchange.Closure {
+	if c.guests.Full() {
+		return exchange.ClosedDisk
+	}
+	return ""
+}
+
 // Paused says whether the operator lets an agent rest.
 func (c closed) Paused(agent string) bool { return c.lists.Paused(agent) }
 
@@ -43,11 +52,23 @@ func (s *Server) newClosed() closed {
 		return list
 	}
 	return closed{
-		disk: s.closed.disk, lists: s.lists,
+		disk: s.closed.disk, guests: newGuestDiskGuard(s.config), lists: s.lists,
 		backlog: pipeline.NewBacklog(s.store, s.config.Limits.Backlog, names, s.logger),
 	}
 }
 
 func newDiskGuard(c *Config) *disk.Guard {
 	return disk.NewGuard(disk.Options{Directory: c.DataDir, Keep: int64(c.Limits.FreeDisk)})
+}
+
+// newGuestDiskGuard is that of senders without proof.
+func newGuestDiskGuard(c *Config) *disk.Guard {
+	options := disk.Options{Directory: c.DataDir, Keep: int64(c.Limits.GuestFreeDisk), For: "senders without proof"}
+	switch {
+	case c.Limits.GuestFreeDisk == 0:
+		return nil
+	case c.Limits.GuestFreeDisk < 0:
+		options.Keep, options.Times = int64(c.Limits.FreeDisk), 2
+	}
+	return disk.NewGuard(options)
 }

@@ -2,13 +2,16 @@ package inbox
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/internal/config"
 	"inbox/internal/httpserver"
+	"inbox/internal/sealing"
 	"inbox/normalized"
 )
 
@@ -21,13 +24,53 @@ func (s *Server) brakes() pipeline.Brakes {
 			SenderRuns: int64(l.SenderRunsPerDay), AgentRuns: int64(l.AgentRunsPerDay),
 			SenderCost: millionths(l.SenderCostPerDay), AgentCost: millionths(l.AgentCostPerDay),
 		},
-		Ways:   ways(&l),
-		Logger: s.logger,
+		Ways:       ways(&l),
+		Kept:       l.KnownReserve,
+		GuestBytes: moderation.GuestBytes{Network: int64(l.GuestBytesPerDay), All: int64(l.AllGuestBytesPerDay)},
+		Logger:     s.logger,
 	})
 	return pipeline.Brakes{
-		Meter: s.meter, Stop: words(l.StopWords, moderation.DefaultStopWords), Start: words(l.StartWords, moderation.DefaultStartWords),
+		Meter: s.meter, Networks: moderation.NewNetworks(s.networkKey), Stop: words(l.StopWords, moderation.DefaultStopWords), Start: words(l.StartWords, moderation.DefaultStartWords),
 		BotTurns: l.BotTurns, BotWindow: l.BotWindow, ThreadTurns: l.BotTurnsPerThread,
 	}
+}
+
+// quotas bound what gets no answer by itself.
+func (s *Server) quotas() pipeline.Quotas {
+	l := s.config.Limits
+	return pipeline.Quotas{
+		Sender: pipeline.Usage{Messages: int64(l.HeldPerSender), Bytes: int64(l.HeldBytesPerSender)},
+		All:    pipeline.Usage{Messages: int64(l.HeldMessages), Bytes: int64(l.HeldBytes)},
+		Kept:   int64(l.KnownReserve), HeldFor: l.HeldFor, SilentFor: l.SilentFor, GuestBytes: int64(l.GuestMaxBytes),
+	}
+}
+
+// The key by which networks of senders without proof are named. It is made once and sealed in the database.
+const (
+	limitsNamespace   = "limits"
+	networkKeyName    = "network-key"
+	networkKeyPurpose = "limits network key"
+)
+
+// newNetworkKey reads the key that all nodes share, or makes it. A node that cannot open it, because it has another secret
+// key, names networks by a key of its own: it counts senders without proof alone.
+func (s *Server) newNetworkKey(ctx context.Context) ([]byte, error) {
+	sealer, err := newSealer(s.config, s.store.State())
+	if err != nil {
+		return nil, err
+	}
+	fresh := sealing.NewKey()
+	sealed := sealer.box.Seal(fresh, networkKeyPurpose)
+	kept, _, err := s.store.State().PutIfAbsent(ctx, limitsNamespace, networkKeyName, []byte(sealed), time.Time{})
+	if err != nil {
+		return nil, fmt.Errorf("make key of limits: %w", err)
+	}
+	key, err := sealer.Open(ctx, string(kept), networkKeyPurpose)
+	if err != nil {
+		s.logger.WarnContext(ctx, "limits of senders without proof are counted on this node alone", "error", err)
+		return fresh, nil
+	}
+	return key, nil
 }
 
 // ways are the brakes of conversations in which our answer wakes the other side. Who fetches the answer asks by itself.

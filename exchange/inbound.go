@@ -5,6 +5,7 @@ package exchange
 
 import (
 	"encoding/json"
+	"net/netip"
 	"time"
 
 	"inbox/identity"
@@ -26,6 +27,10 @@ type Inbound struct {
 	AnswerOf time.Time // when our answer was made that this one answers; zero = it answers none of ours, or nobody knows
 	// Opens says that nothing of the message's thread came before it: nothing has to be looked up about the thread.
 	Opens bool
+
+	// Client is the address that brought the message, behind trusted proxies; the zero Addr = unknown. It is never stored: a
+	// sender without proof is counted by a keyed hash of its network (TurnRecord.Network).
+	Client netip.Addr
 
 	NewThread bool // Message.ThreadID was made for this message, and nobody else can know it yet
 

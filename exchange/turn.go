@@ -37,21 +37,25 @@ func Settled(state string) bool {
 
 // TurnRecord is the stored row of one message to one agent and its answer.
 type TurnRecord struct {
-	ID         string               `json:"id"`        // UUIDv7
-	Agent      string               `json:"agent"`     // name, the local part of the address
-	Principal  string               `json:"principal"` // normalized.Sender.Principal of the sender
-	ThreadID   string               `json:"thread_id"`
-	Reference  string               `json:"reference,omitempty"`
-	State      string               `json:"state"`
-	Reason     string               `json:"reason,omitempty"` // why it is in the state, for the operator
-	Attempt    int                  `json:"attempt"`          // runs started so far
-	Message    normalized.Message   `json:"message"`          // with PolicyResolution and ReceivedTrace once it was resumed
-	Shared     bool                 `json:"-"`                // the agent's history follows the person, so that it is looked up by sender
-	Route      json.RawMessage      `json:"-"`
+	ID        string             `json:"id"`        // UUIDv7
+	Agent     string             `json:"agent"`     // name, the local part of the address
+	Principal string             `json:"principal"` // normalized.Sender.Principal of the sender
+	ThreadID  string             `json:"thread_id"`
+	Reference string             `json:"reference,omitempty"`
+	State     string             `json:"state"`
+	Reason    string             `json:"reason,omitempty"` // why it is in the state, for the operator
+	Attempt   int                `json:"attempt"`          // runs started so far
+	Message   normalized.Message `json:"message"`          // with PolicyResolution and ReceivedTrace once it was resumed
+	Shared    bool               `json:"-"`                // the agent's history follows the person, so that it is looked up by sender
+	Route     json.RawMessage    `json:"-"`
+	// Network names the network (/32 of IPv4, /64 of IPv6) of a sender without proof by a keyed hash; empty for senders with
+	// proof and where the address is not known. It stands for such a sender wherever senders get a share of something.
+	Network    string               `json:"-"`
 	ReplyID    string               `json:"reply_id,omitempty"` // empty until answered
 	Response   *normalized.Response `json:"response,omitempty"` // nil until answered
 	AcceptedAt time.Time            `json:"accepted_at"`
 	UpdatedAt  time.Time            `json:"updated_at"`
+	ExpiresAt  *time.Time           `json:"expires_at,omitempty"` // when a held message leaves hold by itself; lists have it
 }
 
 // TurnFilter selects turns, newest update first. Empty fields do not restrict.

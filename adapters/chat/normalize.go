@@ -93,7 +93,7 @@ func (a *Adapter) inbound(ctx context.Context, q question) (exchange.Inbound, er
 			},
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Original: q.original, Route: kept,
+		Original: q.original, Route: kept, Client: q.who.from,
 	}
 	in.Message.Sender.Profile = profileOf(q.input.ClientContext)
 	return in, nil

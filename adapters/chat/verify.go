@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +13,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
 
@@ -24,6 +26,7 @@ var callers = promauto.NewCounterVec(prometheus.CounterOpts{
 type caller struct {
 	token  *exchange.Token // one that the operator made
 	signed *signedToken    // one of an issuer, or of an agent elsewhere; it is checked when the agent is known
+	from   netip.Addr      // of a guest
 }
 
 func (c caller) guest() bool { return c.token == nil && c.signed == nil }
@@ -32,7 +35,7 @@ func (c caller) guest() bool { return c.token == nil && c.signed == nil }
 func (a *Adapter) identify(r *http.Request) (caller, error) {
 	values := r.Header.Values("Authorization")
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {
-		return caller{}, nil
+		return caller{from: httpserver.ClientIP(r)}, nil
 	}
 	if a.options.Issued != nil && a.options.Issued.Signed(r) {
 		return caller{signed: &signedToken{r, map[string]Credential{}}}, nil

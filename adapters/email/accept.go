@@ -46,6 +46,10 @@ func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) (proven
 	if err != nil {
 		return false, err
 	}
+	if most := a.options.MaxUnprovenBytes; most > 0 && int64(len(mail)) > most && !sender.verified() {
+		// RFC 5321, section 4.2.3; RFC 3463, X.3.4: a sender who can be proven may send more
+		return false, answer(552, smtp.EnhancedCode{5, 3, 4}, fmt.Sprintf("A mail without a valid proof of its sender (DMARC) may have %d bytes here", most))
+	}
 	return sender.verified(), a.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
 }
 

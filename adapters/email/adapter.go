@@ -104,6 +104,7 @@ type Options struct {
 	Listen   string // host:port of the SMTP server; empty = no server, replies still leave
 
 	MaxMessageBytes     int64 // largest mail accepted, exactly; default 25 MiB
+	MaxUnprovenBytes    int64 // largest mail accepted whose sender nothing proves; 0 = MaxMessageBytes
 	MaxConnections      int   // at once; default 200
 	MaxConnectionsPerIP int   // at once from one IPv4 address or IPv6 /64, wider networks three and nine times as many; default 10
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +37,15 @@ type envelope struct {
 	utf8       bool   // the transaction asked for SMTPUTF8 (RFC 6531)
 	recipients []recipient
 	received   time.Time
+}
+
+// client is the address of the peer where it stands for a sender: behind a relay of the operator's own it does not.
+func (e envelope) client() netip.Addr {
+	address, err := netip.ParseAddr(e.ip)
+	if err != nil || address.IsLoopback() || address.IsPrivate() || address.IsLinkLocalUnicast() {
+		return netip.Addr{}
+	}
+	return address.Unmap().WithZone("")
 }
 
 // recipient is one accepted RCPT.

@@ -63,10 +63,18 @@ func printHeld(cmd *cobra.Command, turns []exchange.TurnRecord) error {
 	rows := make([][]string, 0, len(turns))
 	for _, t := range turns {
 		rows = append(rows, []string{
-			t.ID, t.Agent, t.Message.Sender.Address, t.Message.ReceivedVia, when(t.AcceptedAt), excerpt(normalized.PlainText(t.Message.Parts)),
+			t.ID, t.Agent, t.Message.Sender.Address, t.Message.ReceivedVia, when(t.AcceptedAt), expiry(t), excerpt(normalized.PlainText(t.Message.Parts)),
 		})
 	}
-	return printTable(cmd.OutOrStdout(), "No messages are held.", []string{"ID", "AGENT", "FROM", "BY", "RECEIVED", "TEXT"}, rows)
+	return printTable(cmd.OutOrStdout(), "No messages are held.", []string{"ID", "AGENT", "FROM", "BY", "RECEIVED", "EXPIRES", "TEXT"}, rows)
+}
+
+// expiry is when a held message is refused by itself.
+func expiry(t exchange.TurnRecord) string {
+	if t.ExpiresAt == nil {
+		return "never"
+	}
+	return when(*t.ExpiresAt)
 }
 
 const excerptRunes = 60

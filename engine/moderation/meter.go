@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,10 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/normalized"
 )
 
-// limit: sender, host, agent, total, thread, sender_runs, agent_runs, sender_cost, agent_cost, and the brakes of a way:
+// limit: sender, network, guest_bytes, host, agent, total, thread, sender_runs, agent_runs, sender_cost, agent_cost, and the brakes of a way:
 // answers_thread, answers_sender, same, machine
 var overLimit = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_over_limit_total", Help: "Messages that were over a limit or budget.",
@@ -46,6 +48,9 @@ func ParseRate(text string) (Rate, error) {
 // Budgets are what may be spent in a day; 0 = no bound. Money is in millionths.
 type Budgets struct{ SenderRuns, AgentRuns, SenderCost, AgentCost int64 }
 
+// GuestBytes are sizes that messages of senders without proof may have together: of one network, of all.
+type GuestBytes struct{ Network, All int64 }
+
 // Counters keep the sums of all nodes.
 type Counters interface {
 	AddCounts(ctx context.Context, counts []exchange.Count) ([]exchange.Count, error)
@@ -57,6 +62,11 @@ type MeterOptions struct {
 	Counters                           Counters
 	Sender, Host, Agent, Total, Thread []Rate
 	Budgets                            Budgets
+	// Kept is the part of Agent, Total and the budgets of agents, in percent, that only senders use who were answered
+	// before; 0 = none.
+	Kept int
+	// GuestBytes are what messages of senders without proof may take in a day; 0 = no bound.
+	GuestBytes GuestBytes
 	Ways                               map[string]Way   // by the message's received_via
 	Logger                             *slog.Logger     // default: slog.Default
 	Now                                func() time.Time // default: time.Now
@@ -73,6 +83,8 @@ type Meter struct {
 	known   map[string]*counter
 	recent  *list.List // of *counter, the one used last in front
 	opening int        // counters with lone
+	unsaved map[*counter]struct{}
+	swept   time.Time
 	storing map[string]*counting
 }
 
@@ -92,6 +104,7 @@ const (
 	flushEvery = time.Second
 	maxCounted = 200_000
 	maxLone    = 20_000
+	sweepEvery = time.Minute // when windows that ended are forgotten
 	// overflow is how many times a limit may be passed in a window before messages are not even kept.
 	overflow = 10
 )
@@ -104,12 +117,18 @@ func NewMeter(options MeterOptions) *Meter {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	return &Meter{options: options, known: map[string]*counter{}, recent: list.New(), storing: map[string]*counting{}}
+	return &Meter{options: options, known: map[string]*counter{}, recent: list.New(), unsaved: map[*counter]struct{}{}, storing: map[string]*counting{}}
 }
 
 // Subject is whose message it is and for whom. What follows Thread is for the limits of its way.
 type Subject struct {
 	Principal, Host, Agent, Thread string
+
+	// Networks are those of a sender without proof, the narrowest first (see Networks.Of). They are counted instead of
+	// Principal and Host, which such a sender makes up. Empty = the sender is proven, or the address is not known.
+	Networks []string
+	Proven   bool
+	Bytes    int64 // what the message takes on the disk
 
 	Message string // id of the message among those of its sender; empty = no other one is a copy of it
 
@@ -143,6 +162,7 @@ type bound struct {
 	brake      string // a format of most and window; empty = none
 	window     time.Duration
 	ofThread   bool
+	kept       int64 // of most, for senders who were answered before
 }
 
 func (m *Meter) bounds(s Subject, now time.Time) []bound {
@@ -158,25 +178,86 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 		}
 	}
 	b := m.options.Budgets
-	mine := s.Agent + " " + s.Principal
-	add("sender", s.Principal, true, 1, m.options.Sender...)
+	sender, host := s.Principal, identity.RegistrableDomain(s.Host)
+	if len(s.Networks) > 0 {
+		sender, host = "network "+s.Networks[0], ""
+	}
+	mine := s.Agent + " " + sender
+	add("sender", sender, true, 1, m.options.Sender...)
+	wider := slices.Clone(m.options.Sender)
+	for i, network := range s.Networks {
+		if i > 0 {
+			for j := range wider {
+				wider[j].Amount *= widening
+			}
+			add("network", network, false, 1, wider...)
+		}
+	}
+	if !s.Proven && s.Bytes > 0 {
+		if len(s.Networks) > 0 {
+			add("guest_bytes", sender, false, s.Bytes, Rate{m.options.GuestBytes.Network, day})
+		}
+		add("guest_bytes", "all", false, s.Bytes, Rate{m.options.GuestBytes.All, day})
+	}
 	add("thread", s.Agent+" "+s.Thread, true, 1, m.options.Thread...)
 	add("sender_runs", mine, true, 1, Rate{b.SenderRuns, day})
 	add("sender_cost", mine, true, 0, Rate{b.SenderCost, day})
-	add("host", s.Host, false, 1, m.options.Host...)
+	add("host", host, false, 1, m.options.Host...)
+	shared := len(list)
 	add("agent", s.Agent, false, 1, m.options.Agent...)
 	add("agent_runs", s.Agent, false, 1, Rate{b.AgentRuns, day})
 	add("agent_cost", s.Agent, false, 0, Rate{b.AgentCost, day})
 	add("total", "all", false, 1, m.options.Total...)
-	for i, b := range list {
-		list[i].ofThread = b.limit == "thread"
+	for i := range list {
+		list[i].ofThread = list[i].limit == "thread"
+		if i >= shared {
+			list[i].kept = min(list[i].most*int64(m.options.Kept)/100, list[i].most-1)
+		}
 	}
 	return append(list, m.wayBounds(s, now)...)
 }
 
+// full reports whether one more message would pass the limit, with what is being stored or without it.
+func (b bound) full(used int64) bool { return used+max(b.step, 1) > b.most }
+
+// A sender who was answered is known until the end of the window after that.
+const knownFor = 90 * day
+
+// acquaintance is the counter of a proven sender who was answered in a window.
+func acquaintance(s Subject, window time.Time) bound {
+	begin := window.Truncate(knownFor)
+	return bound{key: "known " + strconv.FormatInt(begin.Unix(), 36) + " " + s.Principal, step: 1, ends: begin.Add(2 * knownFor)}
+}
+
+// Remember notes that a sender was answered. One who proved nothing is not remembered: the name may be anyone's.
+func (m *Meter) Remember(s Subject) {
+	if !s.Proven || m.options.Kept <= 0 {
+		return
+	}
+	b := acquaintance(s, m.options.Now())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.counter(b.key, b.ends); c.sum+c.pending <= 0 {
+		m.owe(c, 1)
+	}
+}
+
+// remembered reports whether a sender was answered before; the caller holds the lock.
+func (m *Meter) remembered(s Subject, now time.Time) bool {
+	for _, window := range []time.Time{now, now.Add(-knownFor)} {
+		if c, known := m.known[acquaintance(s, window).key]; s.Proven && known && c.sum+c.pending > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // learnFor reads what has to be known about a message. Of a thread that it opens nothing can be: no query for that.
-func (m *Meter) learnFor(ctx context.Context, s Subject, bounds []bound, row sameRow) {
-	asked := make([]bound, 0, len(bounds)+1)
+func (m *Meter) learnFor(ctx context.Context, s Subject, bounds []bound, row sameRow, now time.Time) {
+	asked := make([]bound, 0, len(bounds)+3)
+	if s.Proven && m.options.Kept > 0 {
+		asked = append(asked, acquaintance(s, now), acquaintance(s, now.Add(-knownFor)))
+	}
 	for _, b := range bounds {
 		if !s.Opens || !b.ofThread {
 			asked = append(asked, b)
@@ -218,7 +299,8 @@ func (m *Meter) Report(ctx context.Context, found Excess) (Excess, *Reservation)
 		return found, reservation
 	}
 	m.mu.Lock()
-	c.sum, c.pending, c.reserved = sums[0].Amount, c.pending-unwritten, c.reserved-1
+	c.sum, c.reserved = sums[0].Amount, c.reserved-1
+	m.owe(c, -unwritten)
 	reservation.of.written = true
 	m.mu.Unlock()
 	found.First = sums[0].Amount == 1
@@ -237,8 +319,15 @@ func (m *Meter) counter(key string, ends time.Time) *counter {
 	return c
 }
 
+// owe changes what a counter has to add to the database; the caller holds the lock.
+func (m *Meter) owe(c *counter, amount int64) {
+	c.pending += amount
+	m.unsaved[c] = struct{}{}
+}
+
 // forget drops a counter; the caller holds the lock.
 func (m *Meter) forget(c *counter) {
+	delete(m.unsaved, c)
 	m.alone(c, false)
 	delete(m.known, c.key)
 	m.recent.Remove(c.element)
@@ -279,6 +368,11 @@ func (m *Meter) learn(ctx context.Context, bounds []bound) {
 			m.counter(sum.Key, sum.Ends).sum = sum.Amount
 		}
 	}
+	for _, b := range bounds {
+		if err == nil && !b.ends.IsZero() {
+			m.counter(b.key, b.ends) // not asked for again
+		}
+	}
 }
 
 // Spend counts the cost of an answer, in millionths.
@@ -296,7 +390,7 @@ func (m *Meter) Spend(ctx context.Context, s Subject, cost int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range spent {
-		m.counter(b.key, b.ends).pending += cost
+		m.owe(m.counter(b.key, b.ends), cost)
 	}
 }
 
@@ -334,7 +428,8 @@ func (m *Meter) Flush(ctx context.Context) error {
 	if err != nil {
 		for _, c := range counts {
 			again := m.counter(c.Key, c.Ends)
-			again.sum, again.pending = again.sum-c.Amount, again.pending+c.Amount
+			again.sum -= c.Amount
+			m.owe(again, c.Amount)
 		}
 		return err
 	}
@@ -351,16 +446,21 @@ func (m *Meter) changed() []exchange.Count {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var counts []exchange.Count
-	for _, c := range m.known {
-		switch {
-		case c.stored():
-		case !now.Before(c.ends):
-			m.forget(c)
-		case c.lone:
-		case c.pending != 0:
-			counts = append(counts, exchange.Count{Key: c.key, Amount: c.pending, Ends: c.ends})
-			c.sum += c.pending // until the sum of all nodes is known
-			c.pending = 0
+	for c := range m.unsaved {
+		delete(m.unsaved, c)
+		if c.lone || c.pending == 0 || !now.Before(c.ends) {
+			continue
+		}
+		counts = append(counts, exchange.Count{Key: c.key, Amount: c.pending, Ends: c.ends})
+		c.sum += c.pending // until the sum of all nodes is known
+		c.pending = 0
+	}
+	if since := now.Sub(m.swept); since < 0 || since >= sweepEvery {
+		m.swept = now
+		for _, c := range m.known {
+			if !c.stored() && !now.Before(c.ends) {
+				m.forget(c)
+			}
 		}
 	}
 	for element := m.recent.Back(); element != nil && (len(m.known) > maxCounted || m.opening > maxLone); {

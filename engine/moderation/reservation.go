@@ -44,7 +44,7 @@ func (m *Meter) Reserve(ctx context.Context, s Subject) (*Reservation, Excess, b
 	if len(bounds) == 0 && row.key == "" {
 		return nil, Excess{}, false
 	}
-	m.learnFor(ctx, s, bounds, row)
+	m.learnFor(ctx, s, bounds, row, now)
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,9 +56,13 @@ func (m *Meter) Reserve(ctx context.Context, s Subject) (*Reservation, Excess, b
 			return &Reservation{m, first}, Excess{}, false
 		}
 	}
+	known := m.remembered(s, now)
 	for _, b := range bounds {
-		if c := m.counter(b.key, b.ends); c.sum+c.pending+c.reserved >= b.most {
-			return nil, excessOf(b, c.sum+c.pending < b.most), true
+		if !known {
+			b.most -= b.kept
+		}
+		if c := m.counter(b.key, b.ends); b.full(c.sum + c.pending + c.reserved) {
+			return nil, excessOf(b, !b.full(c.sum+c.pending)), true
 		}
 	}
 	if excess, over := m.repeated(row); over {
@@ -129,14 +133,14 @@ func (m *Meter) settle(of *counting, stored bool) {
 		c := t.counter
 		if of.written {
 			if !stored {
-				m.counter(t.bound.key, t.bound.ends).pending -= t.bound.step
+				m.owe(m.counter(t.bound.key, t.bound.ends), -t.bound.step)
 			}
 			continue
 		}
 		c.reserved -= t.bound.step
 		if stored {
 			m.alone(c, of.opens && t.bound.ofThread && c.sum+c.pending == 0)
-			c.pending += t.bound.step
+			m.owe(c, t.bound.step)
 		}
 	}
 	if of.words == nil {

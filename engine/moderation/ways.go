@@ -131,7 +131,7 @@ func (c *counter) times(said int64) int64 {
 // say counts the words of a message that was stored; the caller holds the lock.
 func (m *Meter) say(c *counter, row sameRow) {
 	before := c.sum + c.pending
-	c.pending += row.said<<timesBits + min(c.times(row.said)+1, maxTimes) - before
+	m.owe(c, row.said<<timesBits+min(c.times(row.said)+1, maxTimes)-before)
 	m.alone(c, row.lone && before == 0)
 }
 

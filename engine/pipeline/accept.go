@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -34,7 +35,10 @@ func (s *Service) Receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, string, error) {
 	agent, err := s.admit(&in)
 	if err == nil {
-		err = s.open(agent.Profile.Name)
+		err = s.open(agent.Profile.Name, len(in.Message.Sender.Identities) > 0)
+	}
+	if err == nil {
+		err = s.smallEnough(in)
 	}
 	if err == nil {
 		err = s.chain(agent, &in)
@@ -56,8 +60,12 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 		return exchange.Receipt{}, "refused", err
 	}
 	turn := newTurn(agent, in, decided)
+	networks := s.networks(in)
+	if len(networks) > 0 {
+		turn.Network = networks[0]
+	}
 	taken.settleTurn(&turn)
-	limited, err := s.limit(ctx, agent, in, &turn)
+	limited, err := s.limit(ctx, agent, in, &turn, networks)
 	defer limited.counted.Release() // unless it was committed: on every way out, also of a panic
 	if limited.repeated != nil && err == nil {
 		return *limited.repeated, "duplicate", nil
@@ -72,13 +80,18 @@ func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 	}
 	stored, inserted, err := s.store(ctx, entrance{
 		agent: agent, guarded: guarded(in), claim: in.Claim, fresh: in.NewThread,
-		last: limited.last, turn: turn, original: original, size: len(in.Original), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
+		last: limited.last, turn: turn, original: original, size: len(in.Original), bytes: storedBytes(in), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
 	})
 	if taken, is := errors.AsType[*claimed](err); is {
 		return exchange.Receipt{Claimed: taken.instead}, "duplicate", nil
 	}
+	if fault.Is(err, fault.RateLimited) { // it waits here already
+		if receipt, repeated, err := s.repeat(ctx, agent, in); repeated || err != nil {
+			return receipt, "duplicate", err
+		}
+	}
 	switch {
-	case fault.Is(err, fault.Conflict), fault.Is(err, fault.Malformed), fault.Is(err, fault.Forbidden):
+	case fault.Is(err, fault.Conflict), fault.Is(err, fault.Malformed), fault.Is(err, fault.Forbidden), fault.Is(err, fault.RateLimited):
 		return exchange.Receipt{}, "refused", err
 	case err != nil:
 		return exchange.Receipt{}, "error", unavailable("accept message", err)
@@ -172,6 +185,7 @@ type entrance struct {
 	turn     exchange.TurnRecord
 	original Original
 	size     int
+	bytes    int64 // on the disk
 	audit    []exchange.AuditRecord
 	taken    *takeover       // nil = the message takes up nothing
 	claim    *exchange.Claim // nil = none
@@ -212,12 +226,23 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 				return err
 			}
 		}
+		room, counts := s.unanswered(turn, e.bytes)
+		if counts { // before anything is changed: to undo it costs others their common transaction
+			if fits, err := tx.HasRoom(ctx, room); err != nil || !fits {
+				return cmp.Or(err, errNoRoom())
+			}
+		}
 		if err = e.takePlace(ctx, tx); err != nil {
 			return err
 		}
 		stored, inserted, err = tx.InsertTurn(ctx, turn, e.original)
 		if err != nil || !inserted {
 			return err
+		}
+		if counts {
+			if fits, err := tx.KeepUnanswered(ctx, room); err != nil || !fits {
+				return cmp.Or(err, errNoRoom())
+			}
 		}
 		if err := auditAll(ctx, tx, turn.ID, slices.Concat(e.audit, dead)); err != nil {
 			return err

@@ -21,6 +21,8 @@ var closures = promauto.NewCounterVec(prometheus.CounterOpts{
 type Closed interface {
 	// Closed says why an agent takes no message; empty = it does.
 	Closed(agent string) exchange.Closure
+	// ClosedToGuests says why the server takes no message of a sender without proof, while it takes those of others.
+	ClosedToGuests() exchange.Closure
 	// Paused says whether what an agent has taken waits, too.
 	Paused(agent string) bool
 	// Admit notes the bytes that a message is about to take.
@@ -29,9 +31,10 @@ type Closed interface {
 
 type alwaysOpen struct{}
 
-func (alwaysOpen) Closed(string) exchange.Closure { return "" }
-func (alwaysOpen) Paused(string) bool             { return false }
-func (alwaysOpen) Admit(int64)                    {}
+func (alwaysOpen) Closed(string) exchange.Closure   { return "" }
+func (alwaysOpen) ClosedToGuests() exchange.Closure { return "" }
+func (alwaysOpen) Paused(string) bool               { return false }
+func (alwaysOpen) Admit(int64)                      {}
 
 // rowBytes is what the rows of a message take on disk beside the message, about.
 const rowBytes = 16 << 10
@@ -46,8 +49,11 @@ var closed = map[exchange.Closure]fault.Fault{
 }
 
 // open refuses a message that its agent does not take just now; the peer comes again.
-func (s *Service) open(agent string) error {
+func (s *Service) open(agent string, proven bool) error {
 	reason := s.options.Closed.Closed(agent)
+	if reason == "" && !proven {
+		reason = s.options.Closed.ClosedToGuests()
+	}
 	if reason == "" {
 		return nil
 	}

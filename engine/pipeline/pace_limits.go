@@ -23,6 +23,8 @@ type Meter interface {
 	// Report counts what is over a limit and completes the excess. Its reservation ends with the transaction, too.
 	Report(ctx context.Context, excess moderation.Excess) (moderation.Excess, *moderation.Reservation)
 	Spend(ctx context.Context, subject moderation.Subject, cost int64)
+	// Remember notes that a sender was answered.
+	Remember(subject moderation.Subject)
 }
 
 // ListTx is what a transaction does about stop words.
@@ -33,11 +35,12 @@ type ListTx interface {
 
 // Brakes are what keeps conversations in bounds. The zero value brakes nothing but two agents that play ping-pong.
 type Brakes struct {
-	Meter       Meter            // optional
-	Stop, Start moderation.Words // messages that are nothing else; empty = none
-	BotTurns    int              // messages of one agent in one thread within BotWindow that are answered; 0 = 6
-	BotWindow   time.Duration    // 0 = 10 minutes
-	ThreadTurns int              // the same for the life of the thread, at most 100; 0 = no bound
+	Meter       Meter                // optional
+	Networks    *moderation.Networks // optional: without it senders without proof are counted by what they say of themselves
+	Stop, Start moderation.Words     // messages that are nothing else; empty = none
+	BotTurns    int                  // messages of one agent in one thread within BotWindow that are answered; 0 = 6
+	BotWindow   time.Duration        // 0 = 10 minutes
+	ThreadTurns int                  // the same for the life of the thread, at most 100; 0 = no bound
 }
 
 func (b *Brakes) setDefaults() {
@@ -94,7 +97,7 @@ type limited struct {
 // limit looks at a message that its agent would answer: the sender may have said stop, or say it now, or be over a limit.
 // It changes the turn; the parting is stored with it. A fault refuses the message. Where the message is over a limit its
 // first copy is looked for before anything is counted: a repeat is no message.
-func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord) (limited, error) {
+func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord, networks []string) (limited, error) {
 	if turn.State != exchange.StateAccepted || in.Settlement != nil || s.mayDecide(agent, in) {
 		return limited{}, nil
 	}
@@ -106,6 +109,7 @@ func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inb
 	}
 
 	subject := subjectOf(*turn)
+	subject.Networks, subject.Bytes = networks, storedBytes(in)
 	subject.Message, subject.Opens = turn.Message.ID, in.Opens || turn.ThreadID == turn.Message.ID
 	subject.Said, subject.Waited = turn.Message.Parts, waited(in, turn.AcceptedAt)
 	counted, excess, over := s.options.Brakes.Meter.Reserve(ctx, subject)
@@ -140,8 +144,22 @@ func contended() error {
 	return &fault.Fault{Kind: fault.RateLimited, Public: "too many messages at once; try again in a moment", RetryAfter: time.Second}
 }
 
+// networks are those by which the sender of a message is counted; none when something proves the sender.
+func (s *Service) networks(in exchange.Inbound) []string {
+	if len(in.Message.Sender.Identities) > 0 {
+		return nil
+	}
+	return s.options.Brakes.Networks.Of(in.Client)
+}
+
 func subjectOf(turn exchange.TurnRecord) moderation.Subject {
-	subject := moderation.Subject{Principal: turn.Principal, Agent: turn.Agent, Thread: turn.ThreadID, Via: turn.Message.ReceivedVia}
+	subject := moderation.Subject{
+		Principal: turn.Principal, Agent: turn.Agent, Thread: turn.ThreadID, Via: turn.Message.ReceivedVia,
+		Proven: len(turn.Message.Sender.Identities) > 0,
+	}
+	if turn.Network != "" {
+		subject.Networks = []string{turn.Network}
+	}
 	if address, err := identity.ParseAddress(turn.Message.Sender.Address); err == nil {
 		subject.Host = address.Domain
 	}
@@ -267,10 +285,16 @@ func (s *Service) obey(
 	return last, true, nil
 }
 
-// spend counts what an answer cost, where its agent says so.
+// spend counts what an answer cost, where its agent says so, and that its asker was answered.
 func (s *Service) spend(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) {
+	if s.options.Brakes.Meter == nil {
+		return
+	}
+	if stateOf(response) == exchange.StateAnswered {
+		s.options.Brakes.Meter.Remember(subjectOf(turn))
+	}
 	cost, err := strconv.ParseFloat(strings.TrimSpace(response.Metadata["cost"]), 64)
-	if s.options.Brakes.Meter == nil || err != nil || cost <= 0 || cost > 1e9 {
+	if err != nil || cost <= 0 || cost > 1e9 {
 		return
 	}
 	s.options.Brakes.Meter.Spend(ctx, subjectOf(turn), int64(cost*1e6))

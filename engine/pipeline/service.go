@@ -72,6 +72,7 @@ type Options struct {
 	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.
 	KnownAgent func(identity.Address) bool
 	Brakes     Brakes    // limits, stop words, loops
+	Quotas     Quotas    // of messages that get no answer by themselves
 	Moderator  Moderator // optional: without it nobody is kept out
 	Closed     Closed    // optional: without it every agent takes messages
 	Approvers  Approvers // optional: without it nobody is told of an approval, and nobody but the operator decides

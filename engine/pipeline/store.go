@@ -54,6 +54,7 @@ type Tx interface {
 	AckTx
 	ToolTx
 	ListTx
+	UnansweredTx
 	DocumentTx
 	BackEndTx
 	RetryTx

@@ -47,7 +47,7 @@ func (t *Tx) eraseStored(ctx context.Context, turnID, stored string, unanswered 
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
-	if err := t.do(ctx, `UPDATE turns SET message = $1 WHERE id = $2`, string(body), turnID); err != nil {
+	if err := t.do(ctx, `UPDATE turns SET message = $1, network = '' WHERE id = $2`, string(body), turnID); err != nil {
 		return err
 	}
 	if err := t.eraseNotes(ctx, turnID); err != nil {
@@ -62,6 +62,9 @@ func (t *Tx) eraseStored(ctx context.Context, turnID, stored string, unanswered 
 		}
 	}
 	if err := t.do(ctx, `DELETE FROM tool_requests WHERE run_id = $1`, turnID); err != nil { // they were made of it
+		return err
+	}
+	if err := t.free(ctx, turnID); err != nil {
 		return err
 	}
 	return t.eraseExcerpts(ctx, turnID, unanswered)

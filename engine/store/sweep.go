@@ -81,6 +81,9 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 			return err
 		}
 	}
+	if err := s.sweepUnanswered(ctx, time.Now()); err != nil {
+		return err
+	}
 	if err := s.sweepEnded(ctx, endedDemands, time.Now().Add(-demandAge)); err != nil {
 		return err
 	}

@@ -113,7 +113,10 @@ func (s *Store) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchan
 		turns = append(turns, turn)
 		return err
 	})
-	return turns, err
+	if err != nil {
+		return nil, err
+	}
+	return turns, s.fillExpiry(ctx, turns)
 }
 
 // CountTurns counts what Turns would list without cursor and limit.

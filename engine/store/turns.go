@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"inbox/engine/pipeline"
@@ -12,13 +13,13 @@ import (
 )
 
 const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.state, t.reason, t.attempt,
-	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.route, t.message`
+	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.network, t.route, t.message`
 
 const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference,
 	native_key, sender_key, thread_key, owner_key, reference_key,
 	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
-	history_turns, person_shared, watched)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23,
+	history_turns, person_shared, network, watched)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24,
 	CASE WHEN $13 <> '' AND EXISTS (SELECT 1 FROM watches w WHERE w.owner_key = $12 AND w.reference_key = $13) THEN 1 ELSE 0 END)
 	ON CONFLICT (native_key, sender_key) DO NOTHING`
 
@@ -74,7 +75,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 		hashKey(turn.Agent, turn.Principal), optionalKey(turn.Reference),
 		turn.State, cleaned(turn.Reason), int64(turn.Attempt), micros(turn.AcceptedAt), micros(updated),
 		original.Digest, cleaned(string(turn.Route)), cleaned(string(message)),
-		flag(turn.State != exchange.StateHeld), flag(turn.Shared),
+		flag(turn.State != exchange.StateHeld), flag(turn.Shared), turn.Network,
 	}, nil
 }
 
@@ -129,6 +130,11 @@ func (t *Tx) moveTurn(ctx context.Context, move pipeline.Move, more string, valu
 	var watched int64
 	if moved, err := first(ctx, t, query+` RETURNING watched`, arguments, &watched); err != nil || !moved {
 		return false, err
+	}
+	if slices.Contains(move.From, exchange.StateHeld) {
+		if err := t.leftHold(ctx, move.ID, move.To); err != nil {
+			return false, err
+		}
 	}
 	t.wake(ChannelTurn, move.ID)
 	body := stateBody(move.Reason, move.Attempt)

@@ -136,7 +136,7 @@ var thirdParties = []struct {
 	{"github.com/yuin/goldmark", []string{"adapters/...", "internal/markup"}, "Markdown becomes HTML within the bounds of internal/markup"},
 	{"golang.org/x/net/html", []string{"adapters/...", "internal/markup", "internal/peer"}, "HTML is parsed within the bounds of internal/markup"},
 	{"golang.org/x/net/idna", []string{"identity", "adapters/..."}, "domains are read in identity"},
-	{"golang.org/x/net/publicsuffix", []string{"identity", "adapters/email"}, "organisational domains serve DMARC"},
+	{"golang.org/x/net/publicsuffix", []string{"identity", "adapters/email"}, "organisational domains serve DMARC and limits"},
 	{"golang.org/x/text/", []string{"adapters/...", "normalized", "identity"}, "texts are brought into form where they arrive"},
 	{"golang.org/x/sync/", []string{"..."}, ""},
 	{"github.com/google/uuid", []string{"..."}, ""},

@@ -100,6 +100,9 @@ type SMTP struct {
 	Hostname string `toml:"hostname" default:"host of domain"`
 	// Largest accepted mail, announced with SIZE.
 	MaxMessageBytes Size `toml:"max_message_bytes"`
+	// Largest accepted mail whose sender nothing proves; the rest hears 552 5.3.4. A mail that proves nothing is found out
+	// after it was read; 0 = as large as others.
+	UnprovenMaxBytes Size `toml:"unproven_max_bytes"`
 	// Connections of other servers at once; the next hear 421.
 	MaxConnections int `toml:"max_connections"`
 	// Connections at once from one IPv4 address or IPv6 /64. Its /26 or /48 may have three times as many, its /21 or /32

@@ -3,6 +3,7 @@
 package disk
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -26,6 +27,8 @@ const (
 type Options struct {
 	Directory string
 	Keep      int64 // bytes that stay free; 0 = the guard never says full, negative = a twentieth of the disk, at most 1 GiB
+	Times     int64  // how many times Keep stay free; default 1
+	For       string // whose messages are refused, for the log; default: all
 	// Space gives free and total bytes; default: what the operating system says. Where it fails the disk counts as free:
 	// the write itself finds out.
 	Space  func(directory string) (free, total uint64, err error)
@@ -116,12 +119,13 @@ func (g *Guard) look() (left, bound int64, err error) {
 	if bound = g.options.Keep; bound < 0 {
 		bound = int64(min(total/usualShare, usualKept))
 	}
+	bound *= max(g.options.Times, 1)
 	return int64(min(available, 1<<62)), bound, nil
 }
 
 func (g *Guard) tell(full bool, left, bound int64) {
 	if full {
-		g.options.Logger.Error("the disk is nearly full: no message is accepted until there is room", "directory", g.options.Directory, "free", left, "wanted", bound)
+		g.options.Logger.Error("the disk is nearly full: no message is accepted until there is room", "of", cmp.Or(g.options.For, "all"), "directory", g.options.Directory, "free", left, "wanted", bound)
 		return
 	}
 	g.options.Logger.Info("there is room on the disk again", "directory", g.options.Directory, "free", left)

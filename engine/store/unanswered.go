@@ -1,0 +1,188 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"inbox/engine/pipeline"
+	"inbox/exchange"
+)
+
+const (
+	selectRoom = `SELECT account, messages, bytes FROM unanswered_sums WHERE account = $1 OR account = ''`
+
+	// A row is locked until the commit, so every transaction takes that of its account before the one of all.
+	takeRoom = `INSERT INTO unanswered_sums (account, messages, bytes) VALUES ($1, 1, $2)
+		ON CONFLICT (account) DO UPDATE SET messages = unanswered_sums.messages + 1, bytes = unanswered_sums.bytes + excluded.bytes
+		WHERE unanswered_sums.messages < $3 AND unanswered_sums.bytes + excluded.bytes <= $4 RETURNING messages`
+	giveRoom = `UPDATE unanswered_sums SET messages = messages - 1, bytes = bytes - $2 WHERE account = $1`
+
+	insertUnanswered = `INSERT INTO unanswered (turn_id, account, bytes, ends_at) VALUES ($1, $2, $3, $4)`
+	deleteUnanswered = `DELETE FROM unanswered WHERE turn_id = $1 RETURNING account, bytes`
+	selectEnded      = `SELECT turn_id FROM unanswered WHERE ends_at <= $1 ORDER BY ends_at, turn_id LIMIT $2 + 0`
+)
+
+// HasRoom reports whether an unanswered message fits into the quotas; see pipeline.UnansweredTx.
+func (t *Tx) HasRoom(ctx context.Context, u pipeline.Unanswered) (bool, error) {
+	fits := u.Fits(pipeline.Usage{}, u.Account == "") && u.Fits(pipeline.Usage{}, true)
+	err := t.each(ctx, selectRoom, []any{u.Account}, func(r row) error {
+		var account string
+		var used pipeline.Usage
+		err := r.Scan(&account, &used.Messages, &used.Bytes)
+		fits = fits && u.Fits(used, account == "")
+		return err
+	})
+	return fits, err
+}
+
+// KeepUnanswered counts an unanswered message; see pipeline.UnansweredTx.
+func (t *Tx) KeepUnanswered(ctx context.Context, u pipeline.Unanswered) (bool, error) {
+	accounts := []string{u.Account, ""}
+	if u.Account == "" {
+		accounts = accounts[1:]
+	}
+	for _, account := range accounts {
+		most := u.Quota
+		if account == "" {
+			most = u.All
+		}
+		var messages int64
+		fits, err := first(ctx, t, takeRoom, []any{account, u.Bytes, most.Messages, most.Bytes}, &messages)
+		if err != nil || !fits || u.Bytes > most.Bytes {
+			return false, err
+		}
+	}
+	return true, t.do(ctx, insertUnanswered, u.TurnID, u.Account, u.Bytes, micros(u.Ends))
+}
+
+// counted is the account of a message whose room was given back and whose content is not gone yet.
+const counted = "-"
+
+// leftHold gives back the room of a message that the operator decided about, or that was taken back. Content that no one
+// answered goes at its time all the same.
+func (t *Tx) leftHold(ctx context.Context, turnID, to string) error {
+	var ends int64
+	found, err := first(ctx, t, `SELECT ends_at FROM unanswered WHERE turn_id = $1`, []any{turnID}, &ends)
+	if err != nil || !found {
+		return err
+	}
+	if err := t.free(ctx, turnID); err != nil || to == exchange.StateAccepted {
+		return err
+	}
+	return t.do(ctx, insertUnanswered, turnID, counted, int64(0), ends)
+}
+
+// free forgets a message that the agent may answer now, or whose content is gone, and gives its room back.
+func (t *Tx) free(ctx context.Context, turnID string) error {
+	var account string
+	var bytes int64
+	found, err := first(ctx, t, deleteUnanswered, []any{turnID}, &account, &bytes)
+	if err != nil || !found || account == counted {
+		return err
+	}
+	if account != "" {
+		if err := t.do(ctx, giveRoom, account, bytes); err != nil {
+			return err
+		}
+		if err := t.do(ctx, `DELETE FROM unanswered_sums WHERE account = $1 AND messages <= 0`, account); err != nil {
+			return err
+		}
+	}
+	return t.do(ctx, giveRoom, "", bytes)
+}
+
+// Unanswered returns what unanswered messages use of the quotas, all together.
+func (s *Store) Unanswered(ctx context.Context) (used pipeline.Usage, err error) {
+	_, err = first(ctx, s.engine.reader(), `SELECT messages, bytes FROM unanswered_sums WHERE account = ''`, nil, &used.Messages, &used.Bytes)
+	return used, err
+}
+
+// fillExpiry adds when messages that are held leave hold by themselves.
+func (s *Store) fillExpiry(ctx context.Context, turns []exchange.TurnRecord) error {
+	held, arguments := map[string]*exchange.TurnRecord{}, []any(nil)
+	for i := range turns {
+		if turns[i].State == exchange.StateHeld {
+			held[turns[i].ID], arguments = &turns[i], append(arguments, turns[i].ID)
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	query := `SELECT turn_id, ends_at FROM unanswered WHERE turn_id IN (` + placeholders(1, len(arguments)) + `)`
+	return s.engine.reader().each(ctx, query, arguments, func(r row) error {
+		var id string
+		var ends int64
+		err := r.Scan(&id, &ends)
+		if turn := held[id]; turn != nil && err == nil {
+			at := instant(ends)
+			turn.ExpiresAt = &at
+		}
+		return err
+	})
+}
+
+// maxExpired bounds the messages whose content one transaction erases.
+const maxExpired = 50
+
+// Code and reason of messages that no one let in.
+const (
+	auditHeldExpired  = "held:expired"
+	reasonHeldExpired = "it was held until its time was over, and the operator did not let it in"
+)
+
+// sweepUnanswered erases the content of unanswered messages whose time is over. The rows stay, with their reasons; those
+// that were held are refused.
+func (s *Store) sweepUnanswered(ctx context.Context, now time.Time) error {
+	for range maxBatches {
+		var ended []string
+		err := s.engine.reader().each(ctx, selectEnded, []any{micros(now), int64(maxExpired)}, func(r row) error {
+			var id string
+			err := r.Scan(&id)
+			ended = append(ended, id)
+			return err
+		})
+		if err != nil || len(ended) == 0 {
+			return err
+		}
+		err = s.InTx(ctx, func(tx *Tx) error {
+			for _, id := range ended {
+				if err := tx.expire(ctx, id, now); err != nil {
+					return fmt.Errorf("expire message %s: %w", id, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expire takes the row of the turn before that of its room, as those do that let a message in.
+func (t *Tx) expire(ctx context.Context, turnID string, now time.Time) error {
+	moved, err := t.MoveTurn(ctx, pipeline.Move{
+		ID: turnID, From: []string{exchange.StateHeld}, To: exchange.StateRefused, Reason: reasonHeldExpired, At: now,
+	})
+	if err != nil {
+		return err
+	}
+	var agent, principal, state string
+	found, err := first(ctx, t, `SELECT agent, principal, state FROM turns WHERE id = $1`, []any{turnID}, &agent, &principal, &state)
+	if err != nil {
+		return err
+	}
+	if moved {
+		record := exchange.AuditRecord{Code: auditHeldExpired, At: now, TurnID: turnID, Agent: agent, Principal: principal, Detail: reasonHeldExpired}
+		if err := t.Audit(ctx, record); err != nil {
+			return err
+		}
+	}
+	if found && exchange.Terminal(state) && state != exchange.StateAnswered {
+		if err := t.erase(ctx, turnID, true); err != nil {
+			return err
+		}
+	}
+	return t.free(ctx, turnID)
+}
