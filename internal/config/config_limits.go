@@ -72,7 +72,8 @@ type Limits struct {
 	FreeDisk Size `toml:"free_disk" default:"a twentieth of the disk, at most 1GiB"`
 	// The same for messages of senders without proof; 0 = as for others.
 	GuestFreeDisk Size `toml:"guest_free_disk" default:"twice as much as for others"`
-	// Requests over HTTP and gRPC, each, from one address (of IPv6: one /64) that this node answers; above it they hear 429. Where there is
+	// Requests over HTTP and gRPC, each, from one address (of IPv6: one /64; a /56, /48 or /32 may make four times as many as
+	// the one inside it) that this node answers; above it they hear 429. Where there is
 	// such a limit, an address with 300 refused fediverse deliveries (forged, malformed) in five minutes is put off, too.
 	// Those of `http.inside` are not counted.
 	HTTP []string `toml:"http" default:"[\"3000/1m\"]; none with federation.allow_private"`

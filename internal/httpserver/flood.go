@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"container/list"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -22,24 +23,81 @@ type Rate struct {
 	Window   time.Duration
 }
 
-// maxFloodAddresses bounds the addresses that are counted at once; beyond it the window begins anew for all.
-const maxFloodAddresses = 100_000
+// maxFloodNetworks bounds the networks that are counted at once for one rate; beyond it the one that was quiet for longest
+// is forgotten.
+const maxFloodNetworks = 100_000
 
-// flood answers 429 to addresses that ask too often. It counts on this node alone: what it protects is this node.
+// Widths of the networks that are counted, the narrowest first, and how many times more each may do than the one inside
+// it: a host of IPv6 owns a /64, and who rents it gets its neighbours as easily.
+var (
+	floodWidthsIPv4 = []int{32}
+	floodWidthsIPv6 = []int{64, 56, 48, 32}
+)
+
+const floodWidening = 4
+
+// flood answers 429 to networks that ask too often. It counts on this node alone: what it protects is this node.
 type flood struct {
-	next    http.Handler
-	rates   []Rate
-	now     func() time.Time
-	mu      sync.Mutex
-	windows []map[netip.Prefix]int64
-	begun   []time.Time
+	next   http.Handler
+	rates  []Rate
+	now    func() time.Time
+	mu     sync.Mutex
+	tables []floodTable // one for each rate
+}
+
+// floodTable counts networks in the window of one rate.
+type floodTable struct {
+	counts map[netip.Prefix]*list.Element
+	recent *list.List // of *floodCount, the one counted last in front
+}
+
+type floodCount struct {
+	network  netip.Prefix
+	begun    time.Time // its window
+	requests int64
+}
+
+// count adds a request of a network to the window and returns their number.
+func (t *floodTable) count(network netip.Prefix, begun time.Time) int64 {
+	element, known := t.counts[network]
+	if !known {
+		if len(t.counts) >= maxFloodNetworks {
+			oldest, _ := t.recent.Remove(t.recent.Back()).(*floodCount)
+			delete(t.counts, oldest.network)
+		}
+		element = t.recent.PushFront(&floodCount{network: network, begun: begun})
+		t.counts[network] = element
+	}
+	t.recent.MoveToFront(element)
+	found, _ := element.Value.(*floodCount)
+	if !found.begun.Equal(begun) {
+		found.begun, found.requests = begun, 0
+	}
+	found.requests++
+	return found.requests
+}
+
+// counted returns the requests of a network in the window so far.
+func (t *floodTable) counted(network netip.Prefix, begun time.Time) int64 {
+	element, known := t.counts[network]
+	if !known {
+		return 0
+	}
+	if found, _ := element.Value.(*floodCount); found.begun.Equal(begun) {
+		return found.requests
+	}
+	return 0
 }
 
 func newFlood(next http.Handler, rates []Rate) http.Handler {
 	if len(rates) == 0 {
 		return next
 	}
-	return &flood{next: next, rates: rates, now: time.Now, windows: make([]map[netip.Prefix]int64, len(rates)), begun: make([]time.Time, len(rates))}
+	f := &flood{next: next, rates: rates, now: time.Now}
+	for range rates {
+		f.tables = append(f.tables, floodTable{map[netip.Prefix]*list.Element{}, list.New()})
+	}
+	return f
 }
 
 // NewPace counts what comes from clients by something other than HTTP, under the same rates: it returns how long a client has
@@ -101,18 +159,19 @@ func (f *flood) limits(address netip.Addr) []serviceLimit {
 	now := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	list := make([]serviceLimit, len(f.rates))
+	limits := make([]serviceLimit, len(f.rates))
 	for i, rate := range f.rates {
 		name := requestQuota
 		if i > 0 {
 			name += "-" + rate.Window.String()
 		}
-		list[i] = serviceLimit{
+		begun := now.Truncate(rate.Window)
+		limits[i] = serviceLimit{
 			quota: fault.Quota{Name: name, Amount: rate.Requests, Window: rate.Window},
-			left:  rate.Requests - f.windows[i][network], reset: f.begun[i].Add(rate.Window).Sub(now),
+			left:  rate.Requests - f.tables[i].counted(network, begun), reset: begun.Add(rate.Window).Sub(now),
 		}
 	}
-	return list
+	return limits
 }
 
 func widthOf(address netip.Addr) int {
@@ -122,22 +181,27 @@ func widthOf(address netip.Addr) int {
 	return 32
 }
 
-// take counts a request of an address (of IPv6: of its /64) and says how long it has to wait; zero = nothing.
+// take counts a request of an address and its networks and returns how long it has to wait; zero = nothing.
 func (f *flood) take(address netip.Addr) time.Duration {
-	network, err := address.Prefix(widthOf(address))
-	if err != nil {
-		return 0
+	widths := floodWidthsIPv4
+	if address.Is6() {
+		widths = floodWidthsIPv6
 	}
 	now := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	wait := time.Duration(0)
 	for i, rate := range f.rates {
-		if begin := now.Truncate(rate.Window); !begin.Equal(f.begun[i]) || len(f.windows[i]) >= maxFloodAddresses {
-			f.begun[i], f.windows[i] = begin, map[netip.Prefix]int64{}
-		}
-		if f.windows[i][network]++; f.windows[i][network] > rate.Requests {
-			wait = max(wait, f.begun[i].Add(rate.Window).Sub(now))
+		begun, most := now.Truncate(rate.Window), rate.Requests
+		for _, bits := range widths {
+			network, err := address.Prefix(bits)
+			if err != nil {
+				return 0
+			}
+			if f.tables[i].count(network, begun) > most {
+				wait = max(wait, begun.Add(rate.Window).Sub(now))
+			}
+			most *= floodWidening
 		}
 	}
 	return wait

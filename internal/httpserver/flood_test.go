@@ -49,3 +49,51 @@ func TestFlood(t *testing.T) {
 		t.Errorf("the next window: %d", got.Code)
 	}
 }
+
+// TestFloodOfManyIPv6Networks: who rents a /48 gets at most sixteen times the rate of a /64, not one for each of its
+// 65,536 networks. What is refused counts, too.
+func TestFloodOfManyIPv6Networks(t *testing.T) {
+	f := newFlood(nil, []Rate{{10, time.Minute}}).(*flood)
+	f.now = func() time.Time { return time.Unix(1_700_000_000, 0).Truncate(time.Minute) }
+	let := func(form func(i uint16) [16]byte) (count int) {
+		for i := range uint16(5000) {
+			if f.take(netip.AddrFrom16(form(i))) == 0 {
+				count++
+			}
+		}
+		return count
+	}
+	if got := let(func(i uint16) [16]byte { return [16]byte{0x20, 1, 0xd, 0xb8, 0, 1, byte(i >> 8), byte(i), 15: 1} }); got > 160 || got < 10 {
+		t.Errorf("a /48 made %d requests, want at most 160", got)
+	}
+	if got := let(func(i uint16) [16]byte { return [16]byte{0x20, 1, 0xd, 0xb9, byte(i >> 8), byte(i), 15: 1} }); got > 640 || got < 10 {
+		t.Errorf("a /32 made %d requests, want at most 640", got)
+	}
+	if wait := f.take(netip.MustParseAddr("2001:dba::1")); wait != 0 {
+		t.Errorf("another network waits %v", wait)
+	}
+}
+
+// TestFullFloodTableForgetsTheOldest: a flood of addresses does not let one go on that is over its rate.
+func TestFullFloodTableForgetsTheOldest(t *testing.T) {
+	f := newFlood(nil, []Rate{{1, time.Minute}}).(*flood)
+	f.now = func() time.Time { return time.Unix(1_700_000_000, 0).Truncate(time.Minute) }
+	loud, quiet := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	f.take(loud)
+	f.take(quiet)
+	for i := range uint32(maxFloodNetworks + 10) {
+		f.take(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+		if i%1000 == 0 && f.take(loud) == 0 {
+			t.Fatalf("after %d addresses the loud one is forgotten", i)
+		}
+	}
+	if n := len(f.tables[0].counts); n != maxFloodNetworks || f.tables[0].recent.Len() != n {
+		t.Errorf("%d networks are counted, want %d", n, maxFloodNetworks)
+	}
+	if f.take(loud) == 0 {
+		t.Error("the loud one is forgotten")
+	}
+	if f.take(quiet) != 0 {
+		t.Error("the one that was quiet for longest is not forgotten")
+	}
+}
