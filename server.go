@@ -51,7 +51,7 @@ type Server struct {
 	meter    *moderation.Meter
 
 	networkKey []byte // names networks of senders without proof
-	closed   closed
+	closed     closed
 
 	store    *store.Store
 	seat     *disk.Seat // nil on PostgreSQL

@@ -68,7 +68,7 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 			Surface: surfaceOf(mail.fields, to),
 		},
 		Original: a.original(mail), Route: notes, Repeats: true, NoReply: a.automatic(mail, to, addressed),
-		AnswerOf:  a.answerOf(mail.fields), Client: mail.env.client(),
+		AnswerOf: a.answerOf(mail.fields), Client: mail.env.client(),
 		FromAgent: mail.fields.has(chainField) || autoSubmitted(mail.fields) != "",
 	}
 	chain, err := readChain(mail.fields)

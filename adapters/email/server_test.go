@@ -445,3 +445,20 @@ func TestPipelinedMails(t *testing.T) {
 		t.Errorf("%d messages; want 2", n)
 	}
 }
+
+// TestForgedMailMayBeSmallOnly: what nothing proves is refused at its size, before anything of it is stored; the same mail
+// with a signature is taken.
+func TestForgedMailMayBeSmallOnly(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxMessageBytes, o.MaxUnprovenBytes = 1<<20, 4096 })
+	large := signed(t, letter("large", "From: ann@sender.test")+strings.Repeat("many words\r\n", 1000))
+	w := s.greet()
+	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("forged", "From: ann@plain.test")+strings.Repeat("many words\r\n", 1000), "552 5.3.4")
+	if n := len(s.engine.all()); n != 0 {
+		t.Fatalf("%d messages; want none", n)
+	}
+	w.send("ann@sender.test", []string{"echo@inbox.test"}, large, "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("small", "From: ann@plain.test"), "250")
+	if n := len(s.engine.all()); n != 2 {
+		t.Errorf("%d messages; want the signed and the small one", n)
+	}
+}

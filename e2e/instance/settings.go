@@ -20,17 +20,18 @@ type Settings struct {
 	Hostname  string // smtp.hostname; empty = the default
 	CertFile  string // PEM; HTTP has TLS and mail STARTTLS; empty = neither has
 	KeyFile   string
-	Authority string // PEM file whose certificates are believed besides no others; empty = those of the system
-	STSPort   int    // port of the servers that publish MTA-STS policies; 0 = the default
-	DNS       string // host:port of the resolver; empty = the system's
-	Smarthost string // smtp://host:port; empty = mail is captured
-	MXPort    int    // mail goes to the recipients' servers, on this port; 0 = it does not
-	Lease     string // a duration; empty = the default
-	Drain     string // a duration; empty = none
-	Mode      string // federation.mode; empty = the default
-	Strict    bool   // as in production: federation.allow_private is off, and public_url is https with Domain
-	Agents    string // TOML tables; empty = one echo agent
-	More      string // further lines of TOML, written last
+	Authority string   // PEM file whose certificates are believed besides no others; empty = those of the system
+	STSPort   int      // port of the servers that publish MTA-STS policies; 0 = the default
+	DNS       string   // host:port of the resolver; empty = the system's
+	Smarthost string   // smtp://host:port; empty = mail is captured
+	MXPort    int      // mail goes to the recipients' servers, on this port; 0 = it does not
+	Lease     string   // a duration; empty = the default
+	Drain     string   // a duration; empty = none
+	Mode      string   // federation.mode; empty = the default
+	Strict    bool     // as in production: federation.allow_private is off, and public_url is https with Domain
+	Agents    string   // TOML tables; empty = one echo agent
+	More      string   // further lines of TOML, written last
+	Proxies   []string // http.trusted_proxies
 }
 
 // Ports of servers that are killed and started again lie below those that Linux gives to outgoing connections (from
@@ -117,6 +118,9 @@ func (s *Settings) file(data string) string {
 	line("[http]\nlisten = %q", s.HTTP)
 	if s.CertFile != "" {
 		line("tls = \"files\"\ncert_file = %q\nkey_file = %q", s.CertFile, s.KeyFile)
+	}
+	if len(s.Proxies) > 0 {
+		line("trusted_proxies = [\"%s\"]", strings.Join(s.Proxies, `", "`))
 	}
 	line("[smtp]\nlisten = %q", s.SMTP)
 	if s.Hostname != "" {

@@ -67,9 +67,9 @@ type MeterOptions struct {
 	Kept int
 	// GuestBytes are what messages of senders without proof may take in a day; 0 = no bound.
 	GuestBytes GuestBytes
-	Ways                               map[string]Way   // by the message's received_via
-	Logger                             *slog.Logger     // default: slog.Default
-	Now                                func() time.Time // default: time.Now
+	Ways       map[string]Way   // by the message's received_via
+	Logger     *slog.Logger     // default: slog.Default
+	Now        func() time.Time // default: time.Now
 }
 
 // Meter counts messages, runs and money. A message is counted by a Reservation that its transaction ends: the count stays

@@ -26,7 +26,7 @@ const (
 // Options of a Guard. Directory is required.
 type Options struct {
 	Directory string
-	Keep      int64 // bytes that stay free; 0 = the guard never says full, negative = a twentieth of the disk, at most 1 GiB
+	Keep      int64  // bytes that stay free; 0 = the guard never says full, negative = a twentieth of the disk, at most 1 GiB
 	Times     int64  // how many times Keep stay free; default 1
 	For       string // whose messages are refused, for the log; default: all
 	// Space gives free and total bytes; default: what the operating system says. Where it fails the disk counts as free:
