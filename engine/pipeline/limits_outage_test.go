@@ -86,6 +86,11 @@ func TestAcknowledgedAfterAnOutageIsAnswered(t *testing.T) {
 					t.Fatalf("%s: %v; want the refusal of the database", how, err)
 				}
 			}
+			for other := range 31 { // messages that are given up use up nothing either
+				if _, err := attempt(from("ana", fmt.Sprint("given up ", i, " ", other), "t")); err == nil || fault.Is(err, fault.RateLimited) {
+					t.Fatalf("%s: message %d: %v; want the refusal of the database", how, other, err)
+				}
+			}
 			database.how.Store(nil)
 			receipt := e.receive(t, in)
 			if turn := e.settled(t, receipt.TurnID); turn.State != exchange.StateAnswered {
