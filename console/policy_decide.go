@@ -33,7 +33,7 @@ func (p *PolicyPages) post(w http.ResponseWriter, r *http.Request) {
 	}
 	var made decision
 	if err == nil {
-		made, err = readDecision(w, r)
+		made, err = readDecision(r)
 	}
 	if err != nil {
 		p.fail(w, r, Demand{}, err)
@@ -81,7 +81,7 @@ func (p *PolicyPages) undecided(w http.ResponseWriter, r *http.Request, state st
 	}
 }
 
-func readDecision(w http.ResponseWriter, r *http.Request) (made decision, err error) {
+func readDecision(r *http.Request) (made decision, err error) {
 	if header := r.Header.Get(paymentHeader); header != "" {
 		made.Payment, err = readPayment(header)
 		return made, err

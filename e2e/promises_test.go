@@ -30,7 +30,7 @@ func TestAnnouncedBodiesTakeNoMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = connection.Close() }()
+		t.Cleanup(func() { _ = connection.Close() })
 		authorization := ""
 		if i%2 == 0 && strings.HasPrefix(paths[i%len(paths)], "/a2a/") {
 			authorization = "Authorization: Bearer " + token + "\r\n"

@@ -11,12 +11,14 @@ import (
 	"time"
 )
 
-// from lets the next requests come from another address of loopback.
-func (r *rig) from(address string) {
+// from gives the same rig with a client at another address of loopback.
+func (r *rig) from(address string) *rig {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	transport := &http.Transport{DialContext: dialer.DialContext}
 	r.t.Cleanup(transport.CloseIdleConnections)
-	r.client = &http.Client{Transport: transport}
+	other := *r
+	other.client = &http.Client{Transport: transport}
+	return &other
 }
 
 const forger, honest = "127.0.5.2", "127.0.6.3"
@@ -25,23 +27,22 @@ const forger, honest = "127.0.5.2", "127.0.6.3"
 // minutes. Now they cost the network that they come from, and nobody else.
 func TestForgersDoNotShutOutOthers(t *testing.T) {
 	r := newRig(t)
+	forging, sending := r.from(forger), r.from(honest)
 	for round := range 3 {
-		r.from(forger)
 		for i := range 2 * maxSourceFailures {
 			d := r.deliver(r.mentionNote("forged", "hello"))
 			d.keyID = fmt.Sprintf("%s/invented/%d/%d", r.remote.base, round, i)
-			status, text, header := r.send(d.sign())
+			status, text, header := forging.send(d.sign())
 			if status != http.StatusUnauthorized && (status != http.StatusTooManyRequests || header.Get("Retry-After") == "") {
 				t.Fatalf("forged request %d of round %d: %d %q", i, round, status, text)
 			}
 		}
-		r.from(honest)
 		name := fmt.Sprint("sender", round)
 		r.remote.addActor(name, aliceKey(), nil)
 		note := bytes.ReplaceAll(r.deliver(r.mentionNote(name, "hello")).body, []byte("/users/alice"), []byte("/users/"+name))
 		d := r.deliver(string(note))
 		d.keyID = r.remote.actor(name) + "#main-key"
-		r.want(d.sign(), http.StatusAccepted, "")
+		sending.want(d.sign(), http.StatusAccepted, "")
 	}
 }
 
@@ -49,17 +50,15 @@ func TestForgersDoNotShutOutOthers(t *testing.T) {
 // key in five minutes; its owner, who has a new one since, heard 401.
 func TestForgersDoNotKeepNewKeysOut(t *testing.T) {
 	r := newRig(t)
-	r.from(honest)
-	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
-	r.from(forger)
+	sending := r.from(honest)
+	sending.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
 	forged := r.deliver(r.mentionNote("2", "hello"))
 	forged.key = malloryKey()
-	r.want(forged.sign(), http.StatusUnauthorized, "")
+	r.from(forger).want(forged.sign(), http.StatusUnauthorized, "")
 	r.remote.addActor("alice", malloryKey(), nil) // a key that she has from now on
-	r.from(honest)
 	renewed := r.deliver(r.mentionNote("3", "hello"))
 	renewed.key = malloryKey()
-	r.want(renewed.sign(), http.StatusAccepted, "")
+	sending.want(renewed.sign(), http.StatusAccepted, "")
 }
 
 // TestSlowKeysDoNotShutOutOthers: sixteen keys on servers that do not answer made all unknown senders hear 503.
@@ -72,7 +71,7 @@ func TestSlowKeysDoNotShutOutOthers(t *testing.T) {
 		<-release
 	}))
 	defer slow.Close()
-	r.from(forger)
+	forging := r.from(forger)
 	var forged sync.WaitGroup
 	for i := range 30 {
 		d := r.deliver(r.mentionNote("forged", "hello"))
@@ -80,7 +79,7 @@ func TestSlowKeysDoNotShutOutOthers(t *testing.T) {
 		d.body = bytes.ReplaceAll(d.body, []byte(r.remote.base), []byte(slow.URL))
 		d.sign()
 		forged.Go(func() {
-			if status, _, _ := r.send(d); status == http.StatusAccepted {
+			if status, _, _ := forging.send(d); status == http.StatusAccepted {
 				t.Error("a forged request was accepted")
 			}
 		})
@@ -92,8 +91,7 @@ func TestSlowKeysDoNotShutOutOthers(t *testing.T) {
 			t.Fatal("waited ten seconds for the fetches of slow keys")
 		}
 	}
-	r.from(honest)
-	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
+	r.from(honest).want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
 	close(release)
 	forged.Wait()
 }

@@ -43,7 +43,7 @@ var corrected = map[string]string{
 }
 
 // libraryIdle is what the library says when no command came in time, which is also how a session ends when the server stops.
-const libraryIdle = "421 4.4.2 Idle timeout, bye bye\r\n"
+const libraryIdle = "421 4.4.2 Idle timeout, "
 
 // answerLine writes one line of the library's answers, made right where the library is not.
 func (c *peerConn) answerLine(p []byte) (int, error) {
@@ -55,7 +55,7 @@ func (c *peerConn) answerLine(p []byte) (int, error) {
 		line = right
 	}
 	switch {
-	case line == libraryIdle && c.isEnding():
+	case strings.HasPrefix(line, libraryIdle) && c.isEnding():
 		line = "421 4.3.2 " + c.listener.hostname + " is shutting down, please try again\r\n"
 	case strings.HasPrefix(line, helloAnswer):
 		c.greetedAnew()

@@ -101,7 +101,7 @@ func (s *Service) handGet(w http.ResponseWriter, r *http.Request, c caller) erro
 
 // handSubmit takes {"success", "result" or "error", "metadata"}.
 func (s *Service) handSubmit(w http.ResponseWriter, r *http.Request, c caller) error {
-	raw, err := readBody(w, r)
+	raw, err := readBody(r)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func unavailable(doing string, cause error) error {
 }
 
 // readBody reads the object that a program hands in.
-func readBody(w http.ResponseWriter, r *http.Request) (map[string]any, error) {
+func readBody(r *http.Request) (map[string]any, error) {
 	httpserver.Proven(r)
 	body, err := httpserver.ReadBody(r, MaxBodyBytes)
 	if err != nil {

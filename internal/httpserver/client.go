@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -65,13 +64,6 @@ func addressOf(remote string) netip.Addr {
 		return netip.Addr{}
 	}
 	return plain(endpoint.Addr())
-}
-
-func remoteOf(end net.Addr) string {
-	if end == nil {
-		return ""
-	}
-	return end.String()
 }
 
 // parseClaim also takes address:port, which Azure's gateways write.
