@@ -76,7 +76,7 @@ func TestStreamsSayWhereToGoOn(t *testing.T) {
 		want []string // in the last lines
 	}{
 		"A2A": {lines(t, "POST", s.URL()+"/a2a/memory", token, "text/event-stream", message),
-			[]string{`"stream_ended":"server_stopping"`, `"resume_with":"SubscribeToTask"`, `"TASK_STATE_WORKING"`}},
+			[]string{`"stream_ended":"server_stopping"`, `"resume_with":"SubscribeToTask"`, `"statusUpdate"`}},
 		"chat": {lines(t, "POST", s.URL()+"/v1/chat", token, "text/event-stream", `{"agent":"memory","message":"hi"}`),
 			[]string{"event: resume", `"event_id":"`, `"reason":"stream_cut"`}},
 		"OpenAI": {lines(t, "POST", s.URL()+"/v1/chat/completions", token, "text/event-stream", `{"model":"memory","stream":true,"messages":[{"role":"user","content":"hi"}]}`),
