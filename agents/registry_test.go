@@ -57,6 +57,9 @@ func TestRegistryFillsDefaults(t *testing.T) {
 		ApproveReplies: agents.ApproveNever,
 		Access:         identity.AccessPolicy{Access: identity.AccessPublic}, MaxHops: agents.DefaultMaxHops,
 		AckText: agents.DefaultAckText,
+		Retry: agents.RetryPolicy{
+			Schedule: agents.DefaultRetrySchedule(), Waiting: agents.DefaultRetryWaiting(), Rate: agents.DefaultRetryRate, Stale: agents.StaleAnswer,
+		},
 	}
 	if diff := cmp.Diff(want, found.Settings); diff != "" {
 		t.Error(diff)

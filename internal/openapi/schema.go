@@ -62,7 +62,7 @@ func (s *schemas) written(t reflect.Type) object {
 		t = t.Elem()
 	}
 	if t.Kind() == reflect.Struct {
-		if t.NumField() == 1 && t.Field(0).Type == timeType {
+		if t == timeType || t.NumField() == 1 && t.Field(0).Type == timeType {
 			return object{"type": "string", "format": "date-time"}
 		}
 		return object{"type": "object"}
