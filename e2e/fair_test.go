@@ -101,7 +101,8 @@ func pullOne(t *testing.T, base, token string) (sender string, number int) {
 		t.Fatalf("take: %d, %+v, %v", taken.StatusCode, turn, err)
 	}
 	text := turn.Message.Parts[0].Content
-	if _, err := fmt.Sscanf(text[strings.Index(text, "from "):], "from %s number %d", &sender, &number); err != nil {
+	_, said, _ := strings.Cut(text, "from ")
+	if _, err := fmt.Sscanf(said, "%s number %d", &sender, &number); err != nil {
 		t.Fatalf("the question is %q", text)
 	}
 	answer := []byte(`{"parts": [{"kind": "text", "mime": "text/plain", "content": "thank you"}]}`)

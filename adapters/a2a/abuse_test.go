@@ -200,9 +200,9 @@ func TestDroppedReadersOverGRPC(t *testing.T) {
 	}
 	defer func() { _ = deaf.Close() }()
 	var streams []grpc.ServerStreamingClient[pb.StreamResponse]
+	ctx, cancel := context.WithTimeout(calling(b.ada), 2*time.Minute)
+	defer cancel()
 	for range maxDropped {
-		ctx, cancel := context.WithTimeout(calling(b.ada), 2*time.Minute)
-		defer cancel()
 		stream, err := pb.NewA2AServiceClient(deaf).SubscribeToTask(ctx, &pb.SubscribeToTaskRequest{Tenant: "echo", Id: task})
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -191,8 +192,8 @@ func TestWebhookIsTold(t *testing.T) {
 			t.Errorf("headers %v", header)
 		}
 	}
-	if got := strings.Join(kinds, ", "); got != "statusUpdate, statusUpdate, artifactUpdate, statusUpdate" {
-		t.Errorf("told %s", got)
+	if want := []string{"statusUpdate", "statusUpdate", "artifactUpdate", "statusUpdate"}; !slices.Equal(kinds, want) {
+		t.Errorf("told %v", kinds)
 	}
 	stale := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: turn, State: exchange.StateWaiting}
 	if err := b.adapter.Notify(t.Context(), stale, false); err != nil || len(hook.bodies) != len(kinds) {

@@ -17,7 +17,7 @@ func TestQuotations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := strings.Split(string(data), "#### ")[1:]
+	cases := strings.SplitSeq(string(data), "#### ")[1:]
 	if len(cases) < 50 {
 		t.Fatalf("%d cases", len(cases))
 	}
@@ -116,7 +116,7 @@ func FuzzQuotations(f *testing.F) {
 var hostileLines = []string{
 	":\n", ">:\n", "> wrote:\n", "On 1@:\n", "<\n", "a <\n>:\n", "From: a@b\nSent: 1\nTo: a@b\n", "--\n", "-----Original Message-----\n> a\nb\n",
 	"On Sun, Nov 22, 2026 at 9:12 AM somebody at a@b.example does many things and ends it here 4711:\n", "Sent: 1\nFrom: a@b\nTo: a@b\n", "| a\n2026/11/22 A <a@b>\n",
-	"On 22 Nov 2026 x <a@b.example> wrote\n", "> see (https://b.example/x\ny)\n", "On On On On @ 10:10:\n> x\n", "a> b\n", "----------------------------------------------------------- x ---\n",
+	"On 22 Nov 2026 x <a@b.example> wrote\n", "> see (https://b.example/x\ny)\n", "On, On @ 10:10:\n> x\n", "a> b\n", "----------------------------------------------------------- x ---\n",
 }
 
 // TestHostileTextsCostLittle: 256 KiB of what the rules look at longest.

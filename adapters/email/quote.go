@@ -89,7 +89,7 @@ type quotation struct{ start, end, quotes int }
 
 // lastQuotation returns the last quotation and reports whether it is the only one.
 func lastQuotation(lines []string) (last quotation, single bool) {
-	for i := 0; i < len(lines); i++ {
+	for i := range lines {
 		switch {
 		case quoted(lines[i]) && !closesAddress(lines, i), last.quotes > 0 && last.end == i && brokenLink(lines, i):
 			if last.quotes == 0 || last.end < i {

@@ -26,7 +26,7 @@ const (
 
 // A binary that links this package is the supervisor when it is started under the marker's name: before main, and before the
 // packages that take long to start.
-func init() {
+func init() { //nolint:gochecknoinits // a supervisor must not run what the server starts with
 	if len(os.Args) >= 3 && os.Args[0] == marker {
 		os.Exit(supervise(os.Args[1], os.Args[2:]))
 	}
@@ -112,7 +112,7 @@ func supervise(memory string, command []string) int {
 		return 1
 	}
 	runtime.LockOSThread() // the program dies with the thread that started it
-	program, err := os.StartProcess(command[0], command, &os.ProcAttr{
+	program, err := os.StartProcess(command[0], command, &os.ProcAttr{ //nolint:gosec // the operator wrote the command
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ(),
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	})
