@@ -216,7 +216,7 @@ func TestDroppedReadersOverGRPC(t *testing.T) {
 	if r := b.rpc(b.ada, "SendMessage", message("m1", "hello")); r.text(t, "result.task.status.state") != "TASK_STATE_COMPLETED" { // waits for the same turn
 		t.Errorf("the run was held up: %.200s", r.body)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for state := deaf.GetState(); state == connectivity.Ready; state = deaf.GetState() { // it may be cut off already
 		if !deaf.WaitForStateChange(ctx, state) {

@@ -17,7 +17,7 @@ func TestQuotations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := strings.SplitSeq(string(data), "#### ")[1:]
+	cases := strings.Split(string(data), "#### ")[1:]
 	if len(cases) < 50 {
 		t.Fatalf("%d cases", len(cases))
 	}
@@ -94,7 +94,7 @@ func TestWhatIsNewIsPartOfTheText(t *testing.T) {
 // FuzzFresh bounds the time: a stranger chooses every line.
 func FuzzQuotations(f *testing.F) {
 	if data, err := os.ReadFile("testdata/quotations.txt"); err == nil {
-		for _, one := range strings.Split(string(data), "#### ") {
+		for one := range strings.SplitSeq(string(data), "#### ") {
 			f.Add(one, true)
 		}
 	}
