@@ -21,8 +21,8 @@ const again = 2 * time.Second
 // maxRuns bounds the runs of one job that end with the process: a message that kills the server may not do so for ever.
 // Runs after which the turn waited for somebody have jobs of their own; maxAttempts bounds all runs of a turn.
 const (
-	maxRuns     = 60
-	maxAttempts = 400
+	maxRuns     = 20
+	maxAttempts = 200
 )
 
 // Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
@@ -66,7 +66,8 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if entered.overdue {
 		return s.fail(ctx, job, turn, mark, fault.RetryIn(0, "the agent's back end has been down for as long as its schedule waits", nil))
 	}
-	if job.Attempt > maxRuns || turn.Attempt > maxAttempts {
+	scheduled := len(agent.Settings.Retry.Of(false)) // runs that failed and were repeated are no crashes
+	if job.Attempt > maxRuns+scheduled || turn.Attempt > maxAttempts+scheduled {
 		const reason = "gave up: every run was cut off, perhaps because it brings the server down"
 		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
