@@ -36,7 +36,7 @@ type DocumentTurn struct {
 	// AcceptedAt is when the server took the message, and AgeSeconds how long that was before the document was written:
 	// hours where the program was down. A program may answer an old message in other words.
 	AcceptedAt *identity.Time `json:"accepted_at,omitempty"`
-	AgeSeconds int64          `json:"age_seconds"`
+	AgeSeconds int64          `json:"age_seconds,omitempty"`
 }
 
 // Document writes the turn for a program, as of now.

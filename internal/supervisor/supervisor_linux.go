@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
@@ -26,10 +27,13 @@ const (
 
 // A binary that links this package is the supervisor when it is started under the marker's name: before main, and before the
 // packages that take long to start.
-func init() { //nolint:gochecknoinits // a supervisor must not run what the server starts with
+var _ = superviseWhenAsked()
+
+func superviseWhenAsked() bool {
 	if len(os.Args) >= 3 && os.Args[0] == marker {
 		os.Exit(supervise(os.Args[1], os.Args[2:]))
 	}
+	return false
 }
 
 // Program is a program that runs under a supervisor.
@@ -111,8 +115,8 @@ func supervise(memory string, command []string) int {
 		fmt.Fprintf(status, "errno %d\n", int(failure))
 		return 1
 	}
-	runtime.LockOSThread()                                             // the program dies with the thread that started it
-	program, err := os.StartProcess(command[0], command, &os.ProcAttr{ //nolint:gosec // the operator wrote the command
+	runtime.LockOSThread() // the program dies with the thread that started it
+	program, err := os.StartProcess(command[0], command, &os.ProcAttr{ //nolint:gosec // the operator's program, as the server gave it
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ(),
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	})
@@ -128,8 +132,10 @@ func supervise(memory string, command []string) int {
 		fmt.Fprintf(status, "errno %d\n", int(number))
 		return 1
 	}
+	var over atomic.Bool
 	go func() {
 		_, _ = control.Read(make([]byte, 1)) // nothing is ever written: it ends
+		over.Store(true)
 		killAll()
 	}()
 	// The program keeps its number until its end is known here, and what it started is killed before that is told.
@@ -144,11 +150,10 @@ func supervise(memory string, command []string) int {
 			return 0
 		case pid == program.Pid:
 			ended = one
+			over.Store(true)
 			killAll()
-		default:
-			if _, alive := processes()[program.Pid]; !alive {
-				killAll() // an orphan of one that was killed came here meanwhile
-			}
+		case over.Load(): // what one of the killed left came here meanwhile
+			killAll()
 		}
 	}
 }
