@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,7 +20,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
 
@@ -119,9 +117,8 @@ func TestLargeMessagesAndHeadersOverGRPC(t *testing.T) {
 func TestPaceOfAddresses(t *testing.T) {
 	var asked atomic.Int64
 	b := setup(t, func(o *Options) {
-		o.GRPCClient = httpserver.Networks{}.Client
-		o.GRPCPace = func(remote netip.Addr) time.Duration {
-			if remote.String() != "127.0.0.1" {
+		o.GRPCPace = func(remote net.Addr) time.Duration {
+			if !strings.HasPrefix(remote.String(), "127.0.0.1:") {
 				t.Errorf("asked about %v", remote)
 			}
 			if asked.Add(1) > 2 {
@@ -200,10 +197,10 @@ func TestDroppedReadersOverGRPC(t *testing.T) {
 	}
 	defer func() { _ = deaf.Close() }()
 	var streams []grpc.ServerStreamingClient[pb.StreamResponse]
-	ctx, cancel := context.WithTimeout(calling(b.ada), 2*time.Minute)
-	defer cancel()
+	bounded, end := context.WithTimeout(calling(b.ada), 2*time.Minute)
+	defer end()
 	for range maxDropped {
-		stream, err := pb.NewA2AServiceClient(deaf).SubscribeToTask(ctx, &pb.SubscribeToTaskRequest{Tenant: "echo", Id: task})
+		stream, err := pb.NewA2AServiceClient(deaf).SubscribeToTask(bounded, &pb.SubscribeToTaskRequest{Tenant: "echo", Id: task})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +213,7 @@ func TestDroppedReadersOverGRPC(t *testing.T) {
 	if r := b.rpc(b.ada, "SendMessage", message("m1", "hello")); r.text(t, "result.task.status.state") != "TASK_STATE_COMPLETED" { // waits for the same turn
 		t.Errorf("the run was held up: %.200s", r.body)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for state := deaf.GetState(); state == connectivity.Ready; state = deaf.GetState() { // it may be cut off already
 		if !deaf.WaitForStateChange(ctx, state) {
