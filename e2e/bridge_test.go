@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"inbox/e2e/instance"
+	"inbox/internal/children"
 )
 
 // bridgeUser is a bridge's client in the hands of a test.
@@ -118,7 +119,7 @@ func TestBridgeKilledBetweenPendingAndAck(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := client.Start(); err != nil {
+		if err := children.Start(client); err != nil {
 			t.Fatalf("start a client (Debian package python3): %v", err)
 		}
 		got, err := bufio.NewReader(output).ReadString('\n')

@@ -15,6 +15,7 @@ import (
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
 	"inbox/exchange"
+	"inbox/internal/children"
 )
 
 // looksUp asks the shelf about milk and says what it heard.
@@ -159,7 +160,7 @@ func TestProgramOutsideExecutesATool(t *testing.T) {
 		token := p.desk("memory").token
 		program := exec.Command("/usr/bin/python3", filepath.Join(examplesDirectory(t), "clienttool", "client.py"))
 		program.Env = append(os.Environ(), "INBOX_URL="+p.URL(), "INBOX_AGENT=memory", "INBOX_TOKEN="+token)
-		if err := program.Start(); err != nil {
+		if err := children.Start(program); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"inbox/e2e/instance"
+	"inbox/internal/children"
 )
 
 // runSlackConnector builds the example program and starts it with the settings.
@@ -36,7 +37,7 @@ func runSlackConnector(t *testing.T, settings ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := relay.Start(); err != nil {
+	if err := children.Start(relay); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = relay.Process.Kill(); _ = relay.Wait() })

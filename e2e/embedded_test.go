@@ -13,6 +13,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/children"
 )
 
 func TestEmbeddedExampleDemandsConsentAndAnswers(t *testing.T) {
@@ -33,7 +34,7 @@ func TestEmbeddedExampleDemandsConsentAndAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := program.Start(); err != nil {
+	if err := children.Start(program); err != nil {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || !strings.HasPrefix(line, "listening on ") {

@@ -16,6 +16,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/children"
 )
 
 // answered sends one task and gives what came back.
@@ -42,7 +43,7 @@ func TestPullingProgramAnswers(t *testing.T) {
 		token := strings.TrimSpace(lastLine(s.inbox("tokens", "create", "--agent", "hidden", "--pull", "puller")))
 		program := exec.Command("/usr/bin/python3", filepath.Join(examplesDirectory(t), "pullagent", "agent.py"))
 		program.Env = append(os.Environ(), "INBOX_URL="+s.URL(), "INBOX_AGENT=hidden", "INBOX_TOKEN="+token)
-		if err := program.Start(); err != nil {
+		if err := children.Start(program); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"inbox/e2e/instance"
+	"inbox/internal/children"
 )
 
 // demoLimit is what a newcomer is asked to wait at most.
@@ -63,7 +64,7 @@ func TestServeWithoutConfiguration(t *testing.T) {
 	command.Env = append(os.Environ(), "INBOX_HTTP_LISTEN="+address, "INBOX_SMTP_LISTEN=127.0.0.1:0")
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
-	if err := command.Start(); err != nil {
+	if err := children.Start(command); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)

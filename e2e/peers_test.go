@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"inbox/e2e/instance"
+	"inbox/internal/children"
 )
 
 // node starts a script of e2e/peers with its standard input and output as pipes. It ends with the test.
@@ -38,7 +39,7 @@ func node(t *testing.T, script string, arguments ...string) (io.WriteCloser, *bu
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Start(); err != nil {
+	if err := children.Start(command); err != nil {
 		t.Fatalf("start node (Debian package nodejs, or scripts/install-test-dependencies): %v", err)
 	}
 	t.Cleanup(func() {

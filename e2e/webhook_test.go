@@ -15,6 +15,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/children"
 )
 
 const webhookSecret = "a secret that only the tests know"
@@ -30,7 +31,7 @@ func example(t *testing.T, program string, arguments ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Start(); err != nil {
+	if err := children.Start(command); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"inbox/internal/children"
 )
 
 // Instance is one configured server. It can be started, stopped or killed and started again.
@@ -70,7 +72,7 @@ func (i *Instance) Start(ctx context.Context) error {
 	defer func() { _ = log.Close() }()
 	command := i.command("serve")
 	command.Stdout, command.Stderr = log, log
-	if err := command.Start(); err != nil {
+	if err := children.Start(command); err != nil {
 		return fmt.Errorf("start server: %w", err)
 	}
 	started := &process{command: command, ended: make(chan struct{})}

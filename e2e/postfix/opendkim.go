@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"inbox/internal/children"
 )
 
 // MilterSettings says what OpenDKIM does with the mail of a Postfix.
@@ -56,7 +58,7 @@ func StartMilter(ctx context.Context, directory string, settings MilterSettings)
 	}
 	m := &Milter{Address: settings.Address, command: exec.Command(arguments[0], arguments[1:]...), ended: make(chan struct{})}
 	m.command.Stdout, m.command.Stderr = &m.output, &m.output
-	if err := m.command.Start(); err != nil {
+	if err := children.Start(m.command); err != nil {
 		return nil, fmt.Errorf("start OpenDKIM: %w", err)
 	}
 	go func() {

@@ -18,6 +18,7 @@ var levels = map[string]int{
 	"internal/admission":   0,
 	"internal/boundedjson": 0,
 	"internal/supervisor":  0,
+	"internal/children":    0,
 
 	"policypart":           1,
 	"internal/config":      1,

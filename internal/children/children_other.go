@@ -1,0 +1,7 @@
+//go:build !linux
+
+package children
+
+import "os/exec"
+
+func bind(*exec.Cmd) {}
