@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
 
@@ -117,8 +119,9 @@ func TestLargeMessagesAndHeadersOverGRPC(t *testing.T) {
 func TestPaceOfAddresses(t *testing.T) {
 	var asked atomic.Int64
 	b := setup(t, func(o *Options) {
-		o.GRPCPace = func(remote net.Addr) time.Duration {
-			if !strings.HasPrefix(remote.String(), "127.0.0.1:") {
+		o.GRPCClient = httpserver.Networks{}.Client
+		o.GRPCPace = func(remote netip.Addr) time.Duration {
+			if remote.String() != "127.0.0.1" {
 				t.Errorf("asked about %v", remote)
 			}
 			if asked.Add(1) > 2 {
