@@ -27,9 +27,10 @@ type dialect struct {
 	counts       bool   // it costs no round trip to hear how many rows changed
 }
 
-// SQLite needs no row locks: it has one writer.
+// SQLite needs no row locks: it has one writer. Its clock is that of the process, so that the times in statements and those
+// in the program are of one clock.
 var sqliteDialect = newDialect(dialect{
-	migrations: goose.DialectSQLite3, now: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)", counts: true,
+	migrations: goose.DialectSQLite3, now: sqliteClock + "()", counts: true,
 }, "", "")
 
 // The time of the statement is one value for the whole of it, so that indexes can be asked with it.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"modernc.org/sqlite"
@@ -47,7 +48,20 @@ func sqliteURL(path string, extra ...string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + values.Encode()
 }
 
+// sqliteClock is the function of our connections that returns the time in microseconds. SQLite computes a deterministic
+// function without arguments once for a statement, so that an index can be asked with it.
+const sqliteClock = "inbox_now"
+
+var registerClock = sync.OnceValue(func() error {
+	return sqlite.RegisterDeterministicScalarFunction(sqliteClock, 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+		return nowMicros(), nil
+	})
+})
+
 func openSQLite(ctx context.Context, options Options) (engine, error) {
+	if err := registerClock(); err != nil {
+		return nil, unusable("the clock of the database cannot be set up; this is a fault of the program", err)
+	}
 	path := filepath.Join(options.DataDir, File)
 	public := "the database " + path + " cannot be used; check data_dir, its permissions and the free space"
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
