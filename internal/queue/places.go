@@ -115,16 +115,19 @@ func (p *places) seat(lane Lane) bool {
 	return true
 }
 
-// leave gives a place back.
-func (p *places) leave(lane Lane) {
+// leave gives a place back and reports whether its group or member ran as much as it can: a look before passed over what
+// waits there, however many places were free, so that another look is needed.
+func (p *places) leave(lane Lane) (bound bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g := p.group(lane.Group)
+	bound = p.limited(lane.Group, g) || p.full(lane, g)
 	p.busy--
 	g.running--
 	if g.members[lane.Member]--; g.members[lane.Member] <= 0 {
 		delete(g.members, lane.Member)
 	}
+	return bound
 }
 
 // open reports whether a claim could give a place: to anybody, or to somebody of whom nothing runs.

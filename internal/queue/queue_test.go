@@ -356,3 +356,30 @@ func TestStoppedTwiceIsUnavailable(t *testing.T) {
 		close(release)
 	})
 }
+
+// TestPlaceInABoundGroupIsTakenAtOnce: a wake-up that finds a group running all that it may is in vain, so the end of a run has
+// to look again. A pull program that answered and asked for more waited for the poll instead.
+func TestPlaceInABoundGroupIsTakenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, end := 0, make(chan struct{})
+		r := start(t, &memory{}, queue.KindOptions{Limit: func(string) int { return 1 }}, func(context.Context, queue.Job) error {
+			begun++
+			<-end
+			return nil
+		})
+		r.add(queue.NewJob{Group: "g", Member: "a"}, queue.NewJob{Group: "g", Member: "b"})
+		r.Wake("work")
+		synctest.Wait()
+		if begun != 1 {
+			t.Fatalf("%d runs began of a group that may have one", begun)
+		}
+
+		end <- struct{}{}
+		synctest.Wait()
+		if begun != 2 {
+			t.Errorf("%d runs began; the second waits for the poll", begun)
+		}
+		close(end)
+		r.end()
+	})
+}

@@ -55,7 +55,9 @@ func (s *Seat) Free() {
 
 // leave gives a place back.
 func (w *worker) leave(lane Lane) {
-	w.places.leave(lane)
+	if w.places.leave(lane) {
+		w.signal()
+	}
 	select {
 	case w.freed <- struct{}{}:
 	default:
