@@ -83,9 +83,10 @@ func (a *Adapter) handshake(ctx context.Context, webhookURL string) (echoed bool
 }
 
 // firstCall sends a notification without credentials to a webhook that has not confirmed. One that takes it has; one that asks
-// for credentials, or refuses and then echoes a token, has too, and gets the notification again.
+// for credentials, or refuses and then echoes a token, has too, and gets the notification again. The token of the webhook goes
+// with it: receivers know their own notifications by it (X-A2A-Notification-Token), and no server takes its headers for a login.
 func (a *Adapter) firstCall(ctx context.Context, watch exchange.Watch, hook webhook, secret webhookSecret, body []byte) error {
-	called := a.callWebhook(ctx, hook, webhookSecret{}, body)
+	called := a.callWebhook(ctx, hook, webhookSecret{Token: secret.Token}, body)
 	if called != nil {
 		status, answered := errors.AsType[answeredWith](called)
 		if !answered || fault.Of(called).Permanent {

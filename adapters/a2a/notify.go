@@ -72,7 +72,7 @@ func (a *Adapter) notify(ctx context.Context, watch exchange.Watch, job exchange
 		return err
 	}
 	confirmed := true
-	if secret != (webhookSecret{}) {
+	if hook.Scheme != "" && secret.Credentials != "" {
 		if confirmed, err = a.confirmed(ctx, watch, hook); err != nil {
 			return err
 		}

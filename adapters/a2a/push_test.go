@@ -108,8 +108,12 @@ func newReceiver(t *testing.T) *receiver {
 	r := &receiver{status: http.StatusNoContent, echoes: true}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, _ := io.ReadAll(request.Body)
-		if request.Header.Get("Authorization")+request.Header.Get("X-A2A-Notification-Token")+request.Header.Get("A2A-Notification-Token") == "" {
+		if request.Header.Get("Authorization") == "" {
 			r.bare++
+		}
+		token := request.Header.Get("X-A2A-Notification-Token")
+		if other := request.Header.Get("A2A-Notification-Token"); other != token || token != "" && request.Method == http.MethodGet {
+			t.Errorf("%s carries the tokens %q and %q", request.Method, token, other)
 		}
 		if request.Method == http.MethodGet {
 			if !r.echoes {
@@ -317,7 +321,7 @@ func TestWebhookOfARefusedMessage(t *testing.T) {
 	}
 }
 
-// TestCredentialsAwaitConfirmation: the first call to a host carries no credentials; what the host then says decides.
+// TestCredentialsAwaitConfirmation: the first call to a host carries its token and no Authorization; what the host then says decides.
 func TestCredentialsAwaitConfirmation(t *testing.T) {
 	for name, c := range map[string]struct {
 		echoes, asks bool
@@ -348,6 +352,9 @@ func TestCredentialsAwaitConfirmation(t *testing.T) {
 				var list []string
 				for _, request := range hook.got {
 					list = append(list, request.Header.Get("Authorization"))
+					if token := request.Header.Get("X-A2A-Notification-Token"); token != "tok-1" {
+						t.Errorf("a notification carries the token %q", token)
+					}
 				}
 				return strings.Join(list, ",")
 			}

@@ -142,9 +142,6 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 		httpserver.WriteJSON(w, http.StatusOK, map[string]any{"status": "skipped", "code": skip, "connector_id": m.connector.Name})
 		return nil
 	}
-	if m.signed && message.MessageID == "" && r.Header.Get(TimestampHeader) == "" {
-		return fault.InField("external_message_id", "is needed where the signature has no time ("+TimestampHeader+"): nothing else tells a repeated message")
-	}
 	return m.take(w, r, q, patience, replayed, title(text(inner, "title"), message.Text))
 }
 
