@@ -45,7 +45,7 @@ func TestSecondMigration(t *testing.T) {
 		checkMigrated(t, Options{DataDir: directory})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		url := storetest.Postgres(t)
+		url := storetest.EmptyPostgres(t)
 		build(t, "pgx", url, postgresDialect)
 		checkMigrated(t, Options{URL: url, Connections: 2})
 	})
