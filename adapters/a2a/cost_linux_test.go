@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inbox/internal/httpserver"
+	"inbox/internal/markup/markuptest"
 )
 
 // costPerKiB is what a request may cost in CPU time for each KiB of it, over costOnce.
@@ -58,7 +59,7 @@ func cost(t testing.TB, serve http.Handler, path, token string, body []byte) (us
 }
 
 func allowed(body []byte) time.Duration {
-	return costOnce + time.Duration(len(body))*costPerKiB/1024
+	return markuptest.Slowdown * (costOnce + time.Duration(len(body))*costPerKiB/1024)
 }
 
 // hostileBodies are documents of nearly the whole limit that are cheap to write.
@@ -80,7 +81,7 @@ func hostileBodies(size int) map[string]string {
 func TestHostileJSONIsCheap(t *testing.T) {
 	b := setup(t)
 	serve := b.serving()
-	for name, hostile := range hostileBodies(7 << 20) {
+	for name, hostile := range hostileBodies(7 << 20 / markuptest.Slowdown) {
 		for _, c := range []struct{ path, before, after string }{
 			{"/a2a/echo", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"metadata":{"x":`, `}}}}`},
 			{"/a2a/echo", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":`, `}]}}}`},

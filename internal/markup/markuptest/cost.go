@@ -21,7 +21,7 @@ const floor = 16 << 10
 // the cheapest of several runs does.
 func Check(t testing.TB, size int, convert func()) {
 	t.Helper()
-	allowed := slowdown * PerKiB * time.Duration(max(size, floor)) / 1024
+	allowed := Slowdown * PerKiB * time.Duration(max(size, floor)) / 1024
 	best := time.Duration(-1)
 	for range 5 {
 		if cost := threadTime(convert); best < 0 || cost < best {

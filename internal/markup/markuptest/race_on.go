@@ -2,5 +2,5 @@
 
 package markuptest
 
-// slowdown is how many times slower the instrumented program is.
-const slowdown = 12
+// Slowdown is how many times slower the instrumented program is.
+const Slowdown = 12
