@@ -41,6 +41,8 @@ var describedRoutes = map[string]about{
 	"POST /api/v1/turns/retry":                    {summary: "Run failed messages again", request: console.RetryBody{Agent: "echo", Since: "2h"}, response: exchange.RetryResult{}},
 	"DELETE /api/v1/replies/{reply}":              {summary: "Take an answer back", errors: revising},
 	"PUT /api/v1/replies/{reply}":                 {summary: "Edit an answer", errors: revising},
+	"PUT /api/v1/replies/{reply}/pin":             {summary: "Show an answer on the profile of its agent", errors: taken},
+	"DELETE /api/v1/replies/{reply}/pin":          {summary: "Take an answer off the profile of its agent", errors: taken},
 	"GET /api/v1/people":                          {summary: "Who is linked with whom", query: page},
 	"DELETE /api/v1/people":                       {summary: "Take an identity out of its person", query: []string{"principal!"}, errors: absent},
 	"GET /api/v1/audit":                           {summary: "Decisions about trust", query: []string{"limit:integer", "before", "code", "turn", "agent"}},

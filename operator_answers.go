@@ -2,9 +2,12 @@ package inbox
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"inbox/adapters/activitypub"
 	"inbox/engine/delivery"
@@ -66,6 +69,79 @@ func (a answers) find(ctx context.Context, id string) (string, error) {
 	return "", fault.Newf(fault.NotFound, "no answer %s was given here; give the id of an answer, of its message, or its address", id)
 }
 
+// Pin shows an answer on the profile of its agent, or no longer. The document that says so and the job that tells the
+// followers are one transaction.
+func (a answers) Pin(ctx context.Context, id string, pinned bool) error {
+	replyID, err := a.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	reply, _, err := a.store.Reply(ctx, replyID)
+	switch {
+	case err != nil:
+		return err
+	case pinned && (!reply.Open || !reply.DeletedAt.IsZero()):
+		return fault.New(fault.Conflict, "only an answer in the fediverse that everybody may read can be pinned")
+	}
+	gone, err := a.pinnedAndGone(ctx, reply.Agent)
+	if err != nil {
+		return err
+	}
+	return a.store.InTx(ctx, func(tx *store.Tx) error {
+		changed, err := changePin(ctx, tx, reply, pinned, gone)
+		if err != nil || !changed {
+			return err
+		}
+		later, err := activitypub.PinChange(reply.Agent, reply.ID, uuid.Must(uuid.NewV7()).String(), pinned, time.Now())
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, laterJob(later))
+	})
+}
+
+// changePin changes the documents and says whether the answer was not so before. Those of gone answers make place.
+func changePin(ctx context.Context, tx *store.Tx, reply exchange.Reply, pinned bool, gone []string) (bool, error) {
+	namespace, agent := activitypub.FeaturedNamespace(reply.Agent), strings.ToLower(reply.Agent)
+	if err := tx.PutDocument(ctx, activitypub.PinTurn, agent, []byte("{}"), time.Time{}); err != nil {
+		return false, err
+	}
+	for _, id := range gone {
+		if _, err := tx.RemoveDocument(ctx, namespace, id); err != nil {
+			return false, err
+		}
+	}
+	if !pinned {
+		return tx.RemoveDocument(ctx, namespace, reply.ID)
+	}
+	ids, _, err := tx.ListDocuments(ctx, namespace, "", 2*activitypub.MaxFeatured)
+	switch {
+	case err != nil || slices.Contains(ids, reply.ID):
+		return false, err
+	case len(ids) >= activitypub.MaxFeatured:
+		return false, fault.Newf(fault.Conflict, "%s has %d pinned answers already; take one off with: inbox unpin ID", reply.Agent, len(ids))
+	}
+	return true, tx.PutDocument(ctx, namespace, reply.ID, []byte("{}"), time.Time{})
+}
+
+// pinnedAndGone are the pinned answers of an agent that were taken back.
+func (a answers) pinnedAndGone(ctx context.Context, agent string) (gone []string, err error) {
+	ids, _, err := a.store.State().List(ctx, activitypub.FeaturedNamespace(agent), "", 2*activitypub.MaxFeatured)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		reply, _, err := a.store.Reply(ctx, id)
+		switch {
+		case fault.Is(err, fault.NotFound), err == nil && !reply.DeletedAt.IsZero():
+			gone = append(gone, id)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return gone, nil
+}
+
 // candidates are the ids that an address may hold: https://host/o/ID, …/o/ID/2 for a later post, …/o/ID/activity.
 func candidates(id string) []string {
 	if !strings.Contains(id, "/") {
@@ -95,28 +171,8 @@ func (o *Operator) EditAnswer(ctx context.Context, id, text, mime string) error 
 	return o.answers().Edit(ctx, id, localOperator, text, mime)
 }
 
-// PinAnswer shows an answer on the profile of its agent, or no longer. Only what everybody may read can be pinned, at
-// most five of one agent.
+// PinAnswer shows an answer on the profile of its agent, or no longer; the running server tells the followers. Only what
+// everybody may read can be pinned, at most five of one agent. What is so already stays, and nobody is told again.
 func (o *Operator) PinAnswer(ctx context.Context, id string, pinned bool) error {
-	replyID, err := o.answers().find(ctx, id)
-	if err != nil {
-		return err
-	}
-	reply, _, err := o.store.Reply(ctx, replyID)
-	switch {
-	case err != nil:
-		return err
-	case !pinned:
-		return o.store.State().Delete(ctx, activitypub.FeaturedNamespace(reply.Agent), reply.ID)
-	case !reply.Open || !reply.DeletedAt.IsZero():
-		return fault.New(fault.Conflict, "only an answer in the fediverse that everybody may read can be pinned")
-	}
-	count, err := o.store.State().Count(ctx, activitypub.FeaturedNamespace(reply.Agent))
-	if err != nil {
-		return err
-	}
-	if count >= activitypub.MaxFeatured {
-		return fault.Newf(fault.Conflict, "%s has %d pinned answers already; take one off with: inbox unpin ID", reply.Agent, count)
-	}
-	return o.store.State().Put(ctx, activitypub.FeaturedNamespace(reply.Agent), reply.ID, []byte("{}"), time.Time{})
+	return o.answers().Pin(ctx, id, pinned)
 }

@@ -85,6 +85,8 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodPost, "/api/v1/turns/retry", a.retryFailed),
 		a.route(http.MethodDelete, "/api/v1/replies/{reply}", a.deleteAnswer),
 		a.route(http.MethodPut, "/api/v1/replies/{reply}", a.editAnswer),
+		a.route(http.MethodPut, "/api/v1/replies/{reply}/pin", a.pinAnswer(true)),
+		a.route(http.MethodDelete, "/api/v1/replies/{reply}/pin", a.pinAnswer(false)),
 		a.route(http.MethodGet, "/api/v1/people", a.listPeople),
 		a.route(http.MethodDelete, "/api/v1/people", a.unlink),
 		a.route(http.MethodGet, "/api/v1/audit", a.listAudit),

@@ -14,6 +14,8 @@ import (
 type Answers interface {
 	Delete(ctx context.Context, id, by string) error
 	Edit(ctx context.Context, id, by, text, mime string) error
+	// Pin shows an answer on the profile of its agent, or no longer; it does nothing where that is so.
+	Pin(ctx context.Context, id string, pinned bool) error
 }
 
 func (a *API) deleteAnswer(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -33,4 +35,13 @@ func (a *API) editAnswer(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	return nil, a.Answers.Edit(r.Context(), httpserver.Param(r, "reply"), caller(r), wanted.Text, wanted.MIME)
+}
+
+func (a *API) pinAnswer(pinned bool) call {
+	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		if a.Answers == nil {
+			return nil, fault.New(fault.NotFound, "nothing is at this address")
+		}
+		return nil, a.Answers.Pin(r.Context(), httpserver.Param(r, "reply"), pinned)
+	}
 }

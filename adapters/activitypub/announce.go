@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -60,18 +61,24 @@ func (a *Adapter) announceActor(ctx context.Context, agent string) error {
 // announce queues an activity for everybody who follows the agent, and with peers for those who heard of it lately. All
 // of it is durable: a crash repeats at most a piece, which the receivers recognise by the activity's id.
 func (a *Adapter) announce(ctx context.Context, agent, id string, activity any, peers bool) error {
-	body, err := encode(activity)
+	job, err := a.announcement(ctx, agent, id, activity, a.now())
 	if err != nil {
 		return err
 	}
-	if body, err = a.prove(ctx, agent, body, a.now()); err != nil {
-		return err
-	}
-	job := laterJob{Kind: jobAnnounce, Agent: agent, Activity: body, Once: id}
 	if peers && a.options.Recent != nil {
 		job.Peers = &peerPiece{Since: a.now().Add(-recentPeers).UTC()}
 	}
 	return a.schedule(ctx, "activitypub:announce:"+id, job)
+}
+
+// announcement is the job that queues an activity for the followers, with its proof.
+func (a *Adapter) announcement(ctx context.Context, agent, id string, activity any, at time.Time) (laterJob, error) {
+	body, err := encode(activity)
+	if err != nil {
+		return laterJob{}, err
+	}
+	body, err = a.prove(ctx, agent, body, at)
+	return laterJob{Kind: jobAnnounce, Agent: agent, Activity: body, Once: id}, err
 }
 
 // announcePiece queues the activity for the next inboxes. Those of recent peers come first; an inbox that is both gets
@@ -87,19 +94,20 @@ func (a *Adapter) announcePiece(ctx context.Context, job laterJob) (more []Later
 	if err != nil {
 		return nil, fault.RetryIn(0, "our own store did not answer", err)
 	}
+	order := cmp.Or(job.Order, "activitypub:announced:"+job.Once)
 	for _, place := range places {
 		send := laterJob{
 			Kind: jobActivity, Agent: job.Agent, Actor: place.Actor, Inbox: place.Inbox, Shared: place.Shared,
 			Activity: job.Activity, Once: job.Once,
 		}
-		if more, err = addLater(more, "activitypub:announced:"+job.Once+":"+place.Inbox, send); err != nil {
+		if more, err = addLater(more, order+":"+place.Inbox, send); err != nil {
 			return nil, err
 		}
 	}
 	if !rest {
 		return more, nil
 	}
-	return addLater(more, "activitypub:announce:"+job.Once, job)
+	return addLater(more, cmp.Or(job.Order, "activitypub:announce:"+job.Once), job)
 }
 
 func (a *Adapter) peerInboxes(ctx context.Context, job *laterJob) (places []destination, err error) {

@@ -3,20 +3,13 @@ package activitypub
 import (
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
 
-const (
-	outboxPage = 20
-
-	// MaxFeatured bounds the pinned answers of one agent: what Mastodon shows.
-	MaxFeatured = 5
-)
+const outboxPage = 20
 
 // collection is an OrderedCollection. Members of followers and following are not shown to anybody.
 type collection struct {
@@ -163,30 +156,4 @@ func (a *Adapter) outboxEntries(r *http.Request, agent, before string) (entries 
 		}
 	}
 	return entries, "", nil
-}
-
-// FeaturedNamespace holds what the operator pinned on the profile of an agent: reply id → empty.
-func FeaturedNamespace(agent string) string { return "activitypub.featured." + agent }
-
-// serveFeatured shows the notes that the operator pinned, newest first.
-func (a *Adapter) serveFeatured(w http.ResponseWriter, r *http.Request, agent exchange.AgentProfile) {
-	ids, _, err := a.options.State.List(r.Context(), FeaturedNamespace(agent.Name), "", MaxFeatured)
-	if err != nil {
-		refuse(w, r, unavailable(err))
-		return
-	}
-	slices.Reverse(ids) // ids begin with their time
-	pinned := []note{}
-	for _, id := range ids {
-		reply, _, err := a.options.Replies.Reply(r.Context(), id)
-		if err != nil || !reply.DeletedAt.IsZero() || !strings.EqualFold(reply.Agent, agent.Name) || !a.published(reply) {
-			continue
-		}
-		if made, err := a.render(reply, 1, a.knownPeople(r.Context(), reply), withoutAddress); err == nil {
-			pinned = append(pinned, made)
-		}
-	}
-	a.writeCollection(w, r, collection{
-		Context: noteContext, ID: a.actorIRI(agent.Name) + "/featured", TotalItems: int64(len(pinned)), OrderedItems: &pinned,
-	})
 }

@@ -26,6 +26,8 @@ type laterJob struct {
 
 	Shared bool       `json:"shared,omitempty"` // the inbox is that of a server
 	Once   string     `json:"once,omitempty"`   // id of an announced activity, which an inbox gets once
+	Order  string     `json:"order,omitempty"`  // announced activities of the same order come to an inbox one after the other
+	Pin    *pinned    `json:"pin,omitempty"`    // pin: what was changed
 	From   spreading  `json:"from,omitzero"`    // announce: where the next followers begin
 	Peers  *peerPiece `json:"peers,omitempty"`  // announce: followers are done, these come next
 }
@@ -75,6 +77,8 @@ func (a *Adapter) Perform(ctx context.Context, payload string, attempt int) ([]L
 		return nil, a.checkAddress(ctx, job.Actor)
 	case jobActivity:
 		return nil, a.sendStored(ctx, job, attempt)
+	case jobPin:
+		return a.announcePin(ctx, job)
 	case jobAnnounce:
 		return a.announcePiece(ctx, job)
 	}

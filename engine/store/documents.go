@@ -147,9 +147,18 @@ func (s *State) Delete(ctx context.Context, namespace, key string) error {
 	if !storable(namespace) || !storable(key) {
 		return nil
 	}
-	return s.store.InTx(ctx, func(tx *Tx) error {
-		return tx.do(ctx, `DELETE FROM documents WHERE namespace = $1 AND key = $2`, namespace, key)
-	})
+	return s.store.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, deleteDocument, namespace, key) })
+}
+
+const deleteDocument = `DELETE FROM documents WHERE namespace = $1 AND key = $2`
+
+// RemoveDocument removes a document and says whether there was one.
+func (t *Tx) RemoveDocument(ctx context.Context, namespace, key string) (bool, error) {
+	if !storable(namespace) || !storable(key) {
+		return false, nil
+	}
+	removed, err := t.change(ctx, deleteDocument, namespace, key)
+	return removed > 0, err
 }
 
 const listDocuments = `SELECT key, encoding, value FROM documents WHERE ` + liveDocument + `
@@ -159,8 +168,17 @@ const listDocuments = `SELECT key, encoding, value FROM documents WHERE ` + live
 func (s *State) List(
 	ctx context.Context, namespace, after string, limit int,
 ) (keys []string, values [][]byte, err error) {
+	return documentsAfter(ctx, s.store.engine.reader(), namespace, after, limit)
+}
+
+// ListDocuments is List inside the transaction.
+func (t *Tx) ListDocuments(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
+	return documentsAfter(ctx, t, namespace, after, limit)
+}
+
+func documentsAfter(ctx context.Context, from querier, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
 	arguments := []any{nowMicros(), namespace, cleaned(after), pageSize(limit)}
-	err = s.store.engine.reader().each(ctx, listDocuments, arguments, func(r row) error {
+	err = from.each(ctx, listDocuments, arguments, func(r row) error {
 		var key, encoding, text string
 		if err := r.Scan(&key, &encoding, &text); err != nil {
 			return err

@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"inbox/e2e/instance"
+)
+
+// pinned waits for the next activity, which must be about a note and the collection "featured", and gives its id.
+func (f *fediverse) pinned(kind, note, featured string) string {
+	f.t.Helper()
+	var activity struct{ ID, Type, Object, Target string }
+	arrival := f.nextActivity()
+	if err := json.Unmarshal(arrival.Body, &activity); err != nil {
+		f.t.Fatal(err)
+	}
+	if activity.Type != kind || activity.Object != note || activity.Target != featured || arrival.Header.Get("Signature") == "" {
+		f.t.Errorf("arrived %s; want a signed %s of %s", arrival.Body, kind, note)
+	}
+	return activity.ID
+}
+
+// TestPinsReachFollowers: a command, or the API, that pins an answer tells the followers once, also when the server is killed
+// in between and when many ask for the same at once; nobody pins a sixth.
+func TestPinsReachFollowers(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		community := startFediverse(t, 2)
+		s := start(t, instance.Settings{Database: database})
+		community.decided(t, "Accept", community.follow(s, "echo", 0))
+		notes := make([]string, 6)
+		for i := range notes {
+			notes[i] = community.answer(s)
+		}
+		community.quiet(s)
+
+		note, featured := notes[0], s.Actor("echo")+"/featured"
+		shown := func(want string) {
+			t.Helper()
+			if _, body := readActivity(t, featured); !strings.Contains(body, want) {
+				t.Errorf("featured is %s; want %s", body, want)
+			}
+		}
+		ids := map[string]bool{}
+		together(4, func(int) { s.inbox("pin", note) })
+		shown(`"totalItems":1`)
+		ids[community.pinned("Add", note, featured)] = true
+		community.quiet(s)
+
+		s.killed()
+		s.inbox("unpin", note)
+		shown(`"totalItems":0`)
+		ids[community.pinned("Remove", note, featured)] = true
+		s.inbox("unpin", note)
+		community.quiet(s)
+
+		token := s.adminToken()
+		for range 2 {
+			if status, body := s.api(http.MethodPut, "/replies/"+note[strings.LastIndex(note, "/")+1:]+"/pin", token); status != http.StatusNoContent {
+				t.Errorf("the API answers %d %s", status, body)
+			}
+		}
+		ids[community.pinned("Add", note, featured)] = true
+		if len(ids) != 3 {
+			t.Errorf("the activities have the ids %v; want three", ids)
+		}
+		community.quiet(s)
+
+		refused, all := 0, sync.Mutex{}
+		together(5, func(i int) {
+			if _, err := s.Run(t.Context(), "pin", notes[1+i]); err != nil && strings.Contains(err.Error(), "has 5 pinned answers already") {
+				all.Lock()
+				refused++
+				all.Unlock()
+			}
+		})
+		if shown(`"totalItems":5`); refused != 1 {
+			t.Errorf("%d of five more were refused; want one", refused)
+		}
+		for range 4 {
+			if kind := community.nextActivity().Type; kind != "Add" {
+				t.Errorf("a %s arrived; want the four others", kind)
+			}
+		}
+		community.quiet(s)
+	})
+}
+
+// answer asks as somebody who does not follow, and gives the id of the answer, which comes to the server of both once.
+func (f *fediverse) answer(s *server) string {
+	f.t.Helper()
+	_, reply := f.ask(s, "echo", 1, "hello there")
+	var activity struct{ Object struct{ ID string } }
+	if err := json.Unmarshal([]byte(reply), &activity); err != nil {
+		f.t.Fatal(err)
+	}
+	return activity.Object.ID
+}
+
+// together does the same several times at once.
+func together(count int, do func(i int)) {
+	var all sync.WaitGroup
+	for i := range count {
+		all.Go(func() { do(i) })
+	}
+	all.Wait()
+}
