@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -23,6 +25,74 @@ var documentCases = map[string]func(*testing.T, *probe){
 	"keys that cannot be kept": documentKeys,
 	"lists are in byte order":  documentOrder,
 	"give way":                 documentsGiveWay,
+	"change in a transaction":  documentsInTransaction,
+	"writers take turns":       documentWritersTakeTurns,
+}
+
+// DocumentsTx is what a transaction may do to documents.
+type DocumentsTx interface {
+	PutDocument(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
+	RemoveDocument(ctx context.Context, namespace, key string) (bool, error)
+	ListDocuments(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
+}
+
+// documentsInTransaction: a transaction sees what it has changed itself, and leaves nothing when it fails.
+func documentsInTransaction(t *testing.T, p *probe) {
+	failure := errors.New("no")
+	work := func(fails bool) error {
+		return p.InTx(t.Context(), func(tx TrustTx) error {
+			p.ok(tx.PutDocument(t.Context(), "n", "a", []byte("1"), time.Time{}))
+			p.ok(tx.PutDocument(t.Context(), "n", "b", []byte("2"), time.Time{}))
+			for _, there := range []bool{true, false} {
+				if removed, err := tx.RemoveDocument(t.Context(), "n", "a"); err != nil || removed != there {
+					t.Errorf("removed %v, %v; want %v", removed, err, there)
+				}
+			}
+			keys, values, err := tx.ListDocuments(t.Context(), "n", "", 10)
+			if err != nil || !slices.Equal(keys, []string{"b"}) || string(values[0]) != "2" {
+				t.Errorf("inside: %q %q, %v", keys, values, err)
+			}
+			if fails {
+				return failure
+			}
+			return nil
+		})
+	}
+	for _, fails := range []bool{true, false} {
+		if err := work(fails); errors.Is(err, failure) != fails {
+			t.Errorf("the transaction says %v", err)
+		}
+		if count, err := p.Documents.Count(t.Context(), "n"); err != nil || count == 1 == fails {
+			t.Errorf("after a transaction that failed %v: %d documents, %v", fails, count, err)
+		}
+	}
+}
+
+// documentWritersTakeTurns: who writes a document first sees everything that earlier writers of it did, so a limit over
+// other documents holds.
+func documentWritersTakeTurns(t *testing.T, p *probe) {
+	const writers, limit = 8, 3
+	results := make(chan error)
+	for i := range writers {
+		go func() {
+			results <- p.InTx(t.Context(), func(tx TrustTx) error {
+				if err := tx.PutDocument(t.Context(), "turn", "k", []byte("{}"), time.Time{}); err != nil {
+					return err
+				}
+				keys, _, err := tx.ListDocuments(t.Context(), "n", "", writers)
+				if err != nil || len(keys) >= limit {
+					return err
+				}
+				return tx.PutDocument(t.Context(), "n", string(byte('a'+i)), nil, time.Time{})
+			})
+		}()
+	}
+	for range writers {
+		p.ok(<-results)
+	}
+	if count, err := p.Documents.Count(t.Context(), "n"); err != nil || count != limit {
+		t.Errorf("%d documents, %v; want %d", count, err, limit)
+	}
 }
 
 // documentsAsMap does random things to a namespace and to a map and compares.

@@ -16,6 +16,7 @@ import (
 // TrustTx is what is written about trust inside one transaction, beside the pipeline's own rows.
 type TrustTx interface {
 	pipeline.Tx
+	DocumentsTx
 	InsertDemand(ctx context.Context, demand policypart.Issuance) error
 	SettleDemand(ctx context.Context, demand policypart.Issuance, from []string) (bool, error)
 	ResumeTurn(ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time) (bool, error)
