@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -71,27 +72,31 @@ func documentsInTransaction(t *testing.T, p *probe) {
 // documentWritersTakeTurns: who writes a document first sees everything that earlier writers of it did, so a limit over
 // other documents holds.
 func documentWritersTakeTurns(t *testing.T, p *probe) {
-	const writers, limit = 8, 3
-	results := make(chan error)
-	for i := range writers {
-		go func() {
-			results <- p.InTx(t.Context(), func(tx TrustTx) error {
-				if err := tx.PutDocument(t.Context(), "turn", "k", []byte("{}"), time.Time{}); err != nil {
-					return err
-				}
-				keys, _, err := tx.ListDocuments(t.Context(), "n", "", writers)
-				if err != nil || len(keys) >= limit {
-					return err
-				}
-				return tx.PutDocument(t.Context(), "n", string(byte('a'+i)), nil, time.Time{})
-			})
-		}()
-	}
-	for range writers {
-		p.ok(<-results)
-	}
-	if count, err := p.Documents.Count(t.Context(), "n"); err != nil || count != limit {
-		t.Errorf("%d documents, %v; want %d", count, err, limit)
+	const rounds, writers, limit = 10, 8, 3
+	for round := range rounds {
+		namespace, begin, results := fmt.Sprint("round ", round), make(chan struct{}), make(chan error)
+		for i := range writers {
+			go func() {
+				<-begin
+				results <- p.InTx(t.Context(), func(tx TrustTx) error {
+					if err := tx.PutDocument(t.Context(), "turn", "k", []byte("{}"), time.Time{}); err != nil {
+						return err
+					}
+					keys, _, err := tx.ListDocuments(t.Context(), namespace, "", writers)
+					if err != nil || len(keys) >= limit {
+						return err
+					}
+					return tx.PutDocument(t.Context(), namespace, fmt.Sprint(i), nil, time.Time{})
+				})
+			}()
+		}
+		close(begin)
+		for range writers {
+			p.ok(<-results)
+		}
+		if count, err := p.Documents.Count(t.Context(), namespace); err != nil || count != limit {
+			t.Errorf("round %d: %d documents, %v; want %d", round, count, err, limit)
+		}
 	}
 }
 
