@@ -154,7 +154,7 @@ func (c *traffic) operatesReplies(s *chatServer, token string) {
 	mention := stranger("mention")
 	mention.Message.ID, mention.Message.ReceivedVia = "https://peer.test/notes/1", normalized.ViaActivityPub
 	mention.Message.RecipientCapabilities.MentionRelay = normalized.MentionRelay{Kind: normalized.RelayAddressing, EnvelopeFields: []string{"to", "cc"}, AlsoInline: true}
-	mention.Route = []byte(`{}`)
+	mention.Route = []byte(`{"visibility":"public"}`)
 	receipt, err := s.server.pipeline.Receive(c.Context(), mention)
 	if err != nil {
 		c.Fatal(err)
@@ -164,8 +164,11 @@ func (c *traffic) operatesReplies(s *chatServer, token string) {
 		c.Fatalf("%+v, %v", turn, err)
 	}
 	c.call("PUT", "/api/v1/replies/"+turn.ReplyID, token, `{"text":"Hello again","mime":"text/markdown"}`, 204)
+	c.call("PUT", "/api/v1/replies/"+turn.ReplyID+"/pin", token, "", 204)
+	c.call("DELETE", "/api/v1/replies/"+turn.ReplyID+"/pin", token, "", 204)
 	c.call("DELETE", "/api/v1/replies/"+turn.ReplyID, token, "", 204)
 	c.call("DELETE", "/api/v1/replies/"+turn.ReplyID, token, "", 409)
+	c.call("PUT", "/api/v1/replies/"+turn.ReplyID+"/pin", token, "", 409)
 }
 
 // waits returns once a turn waits for somebody.

@@ -81,11 +81,11 @@ func editedText(input io.Reader, files []string) (string, error) {
 }
 
 func newPin() *cobra.Command {
-	return pinning("pin ID", "Show an answer on the profile of its agent", "is pinned", true)
+	return pinning("pin ID", "Show an answer on the profile of its agent: its followers are told", "is pinned", true)
 }
 
 func newUnpin() *cobra.Command {
-	return pinning("unpin ID", "Take an answer off the profile of its agent", "is not pinned any more", false)
+	return pinning("unpin ID", "Take an answer off the profile of its agent: its followers are told", "is not pinned any more", false)
 }
 
 func pinning(use, short, done string, pinned bool) *cobra.Command {
