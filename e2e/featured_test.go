@@ -25,7 +25,8 @@ func (f *fediverse) pinned(kind, note, featured string) string {
 }
 
 // TestPinsReachFollowers: a command, or the API, that pins an answer tells the followers once, also when the server is killed
-// in between and when many ask for the same at once; nobody pins a sixth.
+// in between and when many ask for the same at once; nobody pins a sixth, but in
+// the place of an answer that was taken back.
 func TestPinsReachFollowers(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		community := startFediverse(t, 2)
@@ -69,22 +70,32 @@ func TestPinsReachFollowers(t *testing.T) {
 		}
 		community.quiet(s)
 
-		refused, all := 0, sync.Mutex{}
+		refused, all := []string{}, sync.Mutex{}
 		together(5, func(i int) {
 			if _, err := s.Run(t.Context(), "pin", notes[1+i]); err != nil && strings.Contains(err.Error(), "has 5 pinned answers already") {
 				all.Lock()
-				refused++
+				refused = append(refused, notes[1+i])
 				all.Unlock()
 			}
 		})
-		if shown(`"totalItems":5`); refused != 1 {
-			t.Errorf("%d of five more were refused; want one", refused)
+		if shown(`"totalItems":5`); len(refused) != 1 {
+			t.Fatalf("%v of five more were refused; want one", refused)
 		}
 		for range 4 {
 			if kind := community.nextActivity().Type; kind != "Add" {
 				t.Errorf("a %s arrived; want the four others", kind)
 			}
 		}
+		community.quiet(s)
+
+		s.inbox("delete", note)
+		if kind := community.nextActivity().Type; kind != "Delete" {
+			t.Errorf("a %s arrived; want the Delete", kind)
+		}
+		s.inbox("pin", refused[0]) // in the place of the deleted one
+		shown(`"totalItems":5`)
+		community.pinned("Add", refused[0], featured)
+		s.inbox("unpin", note)
 		community.quiet(s)
 	})
 }
