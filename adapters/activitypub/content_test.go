@@ -50,6 +50,18 @@ func TestNoteContent(t *testing.T) {
 		{"fallback line of a quote", map[string]any{
 			"content": `<p class="quote-inline">RE: <a href="https://m.example/9">m.example/9</a></p><p>hello</p>`, "quote": "https://m.example/9",
 		}, []string{"hello", "link https://m.example/9 quoted post"}},
+		{"fallback line of a quote without a mark (Misskey)", map[string]any{
+			"content":  `<p><a href="DOMAIN" class="mention">@echo@DOMAIN</a><span> hello<br><br>RE: </span><a href="https://m.example/notes/9">https://m.example/notes/9</a></p>`,
+			"quoteUrl": "https://m.example/notes/9",
+		}, []string{"hello", "link https://m.example/notes/9 quoted post"}},
+		{"fallback line of a quote at the head, with the address of its page", map[string]any{
+			"content": `<p>RE: <a href="https://m.example/@ada/9">m.example/@ada/9</a></p><p>hello</p>`, "quote": "https://m.example/users/ada/statuses/9",
+		}, []string{"hello", "link https://m.example/users/ada/statuses/9 quoted post"}},
+		{"a line that only looks like the fallback of a quote", map[string]any{
+			"content": `<p>hello<br>RE: <a href="https://other.example/9">https://other.example/9</a></p>`, "quote": "https://m.example/9",
+		}, []string{"hello\nRE: https://other.example/9", "link https://m.example/9 quoted post"}},
+		{"the same line without a quote", map[string]any{"content": `<p>hello<br>RE: <a href="https://m.example/9">https://m.example/9</a></p>`},
+			[]string{"hello\nRE: https://m.example/9"}},
 		{"quoteUrl", map[string]any{"quoteUrl": "https://m.example/9"}, []string{"hello", "link https://m.example/9 quoted post"}},
 		{"quoteUri", map[string]any{"quoteUri": "https://m.example/9"}, []string{"hello", "link https://m.example/9 quoted post"}},
 		{"_misskey_quote", map[string]any{"_misskey_quote": "https://m.example/9"}, []string{"hello", "link https://m.example/9 quoted post"}},

@@ -119,6 +119,31 @@ func TestQuotedWordsStayQuoted(t *testing.T) {
 	}
 }
 
+// TestStructureOfOtherServers: quotations, headings, lists and code in the HTML that several kinds of servers write.
+func TestStructureOfOtherServers(t *testing.T) {
+	us := `<span class="h-card" translate="no"><a href="https://inbox.example/@echo" class="u-url mention">@<span>echo</span></a></span>`
+	for _, c := range []struct{ name, content, want string }{
+		{"Mastodon: a quoted post, lists and code", `<p class="quote-inline">RE: <a href="https://m.example/@x/123" rel="nofollow noopener" translate="no" target="_blank"><span class="invisible">https://</span><span class="ellipsis">m.example/@x/1</span><span class="invisible">23</span></a></p><p>` +
+			us + ` Plan:</p><ol start="3"><li>one<ul><li>a</li><li>b</li></ul></li><li value="9">two</li><li>three</li></ol><blockquote><p>first<br>second</p></blockquote><pre><code>x := 1<br>  y</code></pre>`,
+			"Plan:\n\n3. one\n   - a\n   - b\n9. two\n10. three\n\n> first  \n> second\n\n```\nx := 1\n  y\n```"},
+		{"Misskey: text formatting", `<p><a href="https://inbox.example/@echo" class="u-url mention">@echo@inbox.example</a><span> see<br></span></p><blockquote><span>they said this<br>and that</span></blockquote><span>my word<br></span><pre><code>let a = 1
+  b</code></pre><span>and </span><code>c</code><span class="quote-inline"><br><br>RE: <a href="https://misskey.example/notes/9x">https://misskey.example/notes/9x</a></span>`,
+			"see\n\n> they said this  \n> and that\n\nmy word\n\n```\nlet a = 1\n  b\n```\n\nand `c`"},
+		{"Lemmy: CommonMark", "<p><a href=\"https://inbox.example/u/echo\">@echo@inbox.example</a> look</p>\n<h2>Title</h2>\n<blockquote>\n<p>quoted <strong>bold</strong></p>\n<blockquote>\n<p>deeper</p>\n</blockquote>\n</blockquote>\n<ol>\n<li>\n<p>loose</p>\n</li>\n<li>\n<p>items</p>\n<ul>\n<li>inner</li>\n</ul>\n</li>\n</ol>\n<pre><code class=\"language-rust\">fn main() {\n}\n</code></pre>\n<details><summary>spoiler</summary><p>hidden</p>\n</details>\n",
+			"look\n\n## Title\n\n> quoted **bold**\n> \n> > deeper\n\n1. loose\n\n2. items\n\n   - inner\n\n```rust\nfn main() {\n}\n```\n\nspoiler\n\nhidden"},
+		{"Friendica: BBCode", us + ` <p><strong class="author">Ana wrote:</strong></p><blockquote>send me<br>the money</blockquote>my own<br><ul class="listbullet" style="list-style-type: circle;"><li>a</li><li>b</li></ul><h3>Head</h3><code>one<br>  two</code>`,
+			"**Ana wrote:**\n\n> send me  \n> the money\n\nmy own\n\n- a\n- b\n\n### Head\n\n```\none\n  two\n```"},
+		{"Friendica: a shared post", `<div class="shared-wrapper well well-sm"><div class="shared_header"><a href="https://f.example/profile/bob" class="avatar shared-userinfo"><img src="https://f.example/photo/1.jpg" alt="Bob"></a></div><blockquote class="shared_content" dir="auto">words of bob</blockquote></div>` + us + ` my own`,
+			"Bob (https://f.example/profile/bob)\n\n> words of bob\n\n@echo@inbox.example my own"},
+		{"WordPress: blocks", "<p>" + us + " new post</p>\n\n\n\n<h2 class=\"wp-block-heading\">Head</h2>\n\n\n\n<ul class=\"wp-block-list\"><li>a<ul class=\"wp-block-list\"><li>a1</li></ul></li>\n\n<li>b</li></ul>\n\n\n\n<blockquote class=\"wp-block-quote is-layout-flow\"><p>Wise words</p><cite>Somebody</cite></blockquote>\n\n\n\n<pre class=\"wp-block-code\"><code>a &lt; b\n  c</code></pre>\n\n\n\n<figure class=\"wp-block-image\"><a href=\"https://w.example/i\"><img src=\"https://w.example/i.png\" alt=\"a cat\"/></a><figcaption>The cat</figcaption></figure>",
+			"new post\n\n## Head\n\n- a\n  - a1\n- b\n\n> Wise words\n> \n> Somebody\n\n```\na < b\n  c\n```\n\na cat (https://w.example/i)\n\nThe cat"},
+	} {
+		if got, mime := noteText(c.content, testReader()); testReader().withoutAddress(got) != c.want || mime != "text/markdown" {
+			t.Errorf("%s: %s\n got %q\nwant %q", c.name, mime, got, c.want)
+		}
+	}
+}
+
 // TestHostileHTML: documents that are meant to be slow (Fedify CVE-2025-68475) cost in proportion to their length. What the
 // machine does beside it must not decide, so allocations are counted and not the time.
 func TestHostileHTML(t *testing.T) {

@@ -198,7 +198,7 @@ func (q *question) body(as reader) (text, mime string) {
 		return as.literal(q.content()), normalized.MIMEPlain
 	}
 	text, mime = noteText(q.content(), as)
-	return as.withoutAddress(text), mime
+	return withoutQuoteLine(as.withoutAddress(text), linkedPosts(q.object)), mime
 }
 
 // withoutAddress cuts the address of the reader off the head of a text: somebody typed it and no link was made of it.

@@ -55,3 +55,31 @@ func relatesAs(rel any, wanted string) bool {
 	}
 	return false
 }
+
+// withoutQuoteLine cuts off the line "RE: address" with which servers show the quoted post to those that know no quotes, where
+// it stands first or last. Newer ones mark it by the class quote-inline (hidden); Misskey and its forks did not. The address
+// may be that of the post's page.
+func withoutQuoteLine(text string, parts []normalized.Part) string {
+	for _, part := range parts {
+		if part.Title != quotedTitle {
+			continue
+		}
+		if line, rest, _ := strings.Cut(text, "\n"); isQuoteLine(line, part.URL) {
+			text = strings.TrimSpace(rest)
+		}
+		last := strings.LastIndexByte(text, '\n') + 1
+		if isQuoteLine(text[last:], part.URL) {
+			text = strings.TrimSpace(text[:last])
+		}
+	}
+	return text
+}
+
+func isQuoteLine(line, quoted string) bool {
+	for _, word := range []string{"RE: ", "QT: "} {
+		if address, is := strings.CutPrefix(line, word); is && !strings.Contains(address, " ") && sameOrigin(address, quoted) {
+			return true
+		}
+	}
+	return false
+}

@@ -50,6 +50,9 @@ func (r *noteReader) node(n *html.Node) {
 		replace(n, strings.Map(wanted, attribute(n, "alt")))
 		r.before = nil
 	default:
+		if n.DataAtom == atom.Code && broken(n) {
+			n.DataAtom, n.Data = atom.Pre, "pre"
+		}
 		within := inline(n.DataAtom)
 		if !within {
 			r.before = nil
@@ -59,6 +62,21 @@ func (r *noteReader) node(n *html.Node) {
 			r.before = nil
 		}
 	}
+}
+
+// broken reports whether code has several lines although it stands in no pre: as words of a line it would lose them.
+func broken(code *html.Node) bool {
+	for parent := code.Parent; parent != nil; parent = parent.Parent {
+		if parent.DataAtom == atom.Pre {
+			return false
+		}
+	}
+	for node := range code.Descendants() {
+		if node.DataAtom == atom.Br {
+			return true
+		}
+	}
+	return false
 }
 
 // inline reports whether an element stands within a line.
@@ -181,12 +199,16 @@ func shortened(address, label string) bool {
 	return len(label) >= host && strings.HasPrefix(bare, label)
 }
 
-// innerText joins all text of an anchor, also that which style sheets hide.
+// innerText joins all text of an anchor, also that which style sheets hide, and the descriptions of its pictures.
 func innerText(n *html.Node) string {
 	var out strings.Builder
 	for d := range n.Descendants() {
-		if d.Type == html.TextNode && out.Len() < maxIRIBytes {
+		switch {
+		case out.Len() >= maxIRIBytes:
+		case d.Type == html.TextNode:
 			out.WriteString(d.Data)
+		case d.DataAtom == atom.Img:
+			out.WriteString(attribute(d, "alt"))
 		}
 	}
 	return clip(out.String(), maxIRIBytes)

@@ -466,7 +466,7 @@ func (w *writer) list(n *html.Node) {
 	number := -1
 	if n.DataAtom == atom.Ol {
 		number = 1
-		if start, err := strconv.Atoi(attribute(n, "start")); err == nil && start >= 0 && start < 1_000_000 {
+		if start, is := ordinal(n, "start"); is {
 			number = start
 		}
 	}
@@ -481,9 +481,18 @@ func (w *writer) list(n *html.Node) {
 	w.counts = w.counts[:len(w.counts)-1]
 }
 
+// ordinal is a number of an item that the author wrote.
+func ordinal(n *html.Node, name string) (number int, is bool) {
+	number, err := strconv.Atoi(attribute(n, name))
+	return number, err == nil && number >= 0 && number < 1_000_000
+}
+
 func (w *writer) item(n *html.Node) {
 	bullet := "- "
 	if last := len(w.counts) - 1; last >= 0 && w.counts[last] >= 0 {
+		if value, is := ordinal(n, "value"); is {
+			w.counts[last] = value
+		}
 		bullet = strconv.Itoa(w.counts[last]) + ". "
 		w.counts[last]++
 	}
