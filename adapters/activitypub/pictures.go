@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -65,9 +66,9 @@ func pictureType(address string) string {
 }
 
 // withoutPictures takes the pictures out of HTML, which no server shows within a post: each is attached or becomes a link
-// that shows its description. What has nothing to show afterwards is taken out too.
+// that shows its description. What has nothing to show is taken out too.
 func withoutPictures(content string, attach attachPicture) string {
-	if !strings.Contains(strings.ToLower(content), "<img") {
+	if !strings.Contains(strings.ToLower(content), "<img") && !slices.ContainsFunc(shownEmpty, func(end string) bool { return strings.Contains(content, end) }) {
 		return content
 	}
 	document, _ := markup.Parse(content, markup.Limits{})
@@ -82,6 +83,9 @@ func withoutPictures(content string, attach attachPicture) string {
 	}
 	return out.String()
 }
+
+// shownEmpty are ends of links and paragraphs without content.
+var shownEmpty = []string{`"></a>`, `'></a>`, `"></p>`, "<p></p>", "--></p>"}
 
 func takePictures(n *html.Node, attach attachPicture, linked bool) {
 	linked = linked || n.DataAtom == atom.A
@@ -117,8 +121,8 @@ func takePicture(image *html.Node, attach attachPicture, linked bool) {
 	}
 }
 
-// dropEmpty takes out elements that show nothing, and line breaks at the edges of paragraphs. It reports whether something
-// is left.
+// dropEmpty takes out elements that show nothing, and line breaks at the edges of paragraphs; a link without words shows its
+// address. It reports whether something is left.
 func dropEmpty(n *html.Node) bool {
 	switch {
 	case n.Type == html.TextNode:
@@ -135,6 +139,10 @@ func dropEmpty(n *html.Node) bool {
 			n.RemoveChild(child)
 		}
 		child = next
+	}
+	if address := attribute(n, "href"); !left && n.DataAtom == atom.A && isAddress(address) {
+		n.AppendChild(&html.Node{Type: html.TextNode, Data: address})
+		return true
 	}
 	if n.DataAtom == atom.P || n.DataAtom == atom.Li {
 		for edge := n.FirstChild; edge != nil && emptyEdge(edge); edge = n.FirstChild {

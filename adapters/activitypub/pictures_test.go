@@ -24,6 +24,9 @@ func TestPicturesOfAnswersDoNotVanish(t *testing.T) {
 		{"without an address", "a ![cat](cat.png) ![](x.png) b ![d](data:image/png;base64,AAAA)", "<p>a cat  b d</p>", nil},
 		{"in a link", "[![cat](https://i.example/cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">cat</a></p>`, []string{"Image https://i.example/cat.png cat"}},
 		{"in a link without description", "[![](https://i.example/cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">https://i.example/cat.png</a></p>`, []string{"Image https://i.example/cat.png "}},
+		{"in a link, without an address and words", "[![](cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">https://a.example/</a></p>`, nil},
+		{"none, but a link without words", "a [](https://a.example/) b", `<p>a <a href="https://a.example/" rel="nofollow noreferrer">https://a.example/</a> b</p>`, nil},
+		{"none, but HTML that is not shown", "one\n\n<a href=\"https://a.example/\"></a>\n\ntwo", "<p>one</p>\n\n<p>two</p>", nil},
 		{"in a list", "- ![a](https://i.example/1.png)\n- b", "<ul>\n\n<li>b</li>\n</ul>", []string{"Image https://i.example/1.png a"}},
 		{"twice", "![a](https://i.example/1.png)![a](https://i.example/1.png)", "", []string{"Image https://i.example/1.png a"}},
 		{"more than servers show", "![1](https://i.example/1.png)![2](https://i.example/2.png)![3](https://i.example/3.png)![4](https://i.example/4.png)![5](https://i.example/5.png)",
@@ -44,12 +47,16 @@ func TestPicturesOfAnswersDoNotVanish(t *testing.T) {
 			t.Errorf("%s: attached %q, want %q", c.name, attached, c.attached)
 		}
 	}
-	made := &note{}
-	got := textHTML(normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: `<p>x</p><p><img src="https://i.example/1.png" alt="one"></p>`}, made.picture)
-	if got != "<p>x</p>" || len(made.Attachment) != 1 || made.Attachment[0].Name != "one" {
-		t.Errorf("HTML: %s, %+v", got, made.Attachment)
-	}
-	if strings.Contains(got, "<p></p>") {
-		t.Error("an empty paragraph is left")
+	for content, want := range map[string]string{
+		`<p>x</p><p><img src="https://i.example/1.png" alt="one"></p>`: "<p>x</p>",
+		`<p></p><p class='a'></p><p>x</p>`:                             "<p>x</p>",
+		`<p>x</p><p><a href='https://a.example/'></a></p>`:             `<p>x</p><p><a href="https://a.example/" rel="nofollow noreferrer">https://a.example/</a></p>`,
+		`<p>x</p><p><a href="javascript:alert(1)"></a></p>`:            "<p>x</p>",
+	} {
+		made := &note{}
+		got := textHTML(normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: content}, made.picture)
+		if pictured := strings.Contains(content, "<img"); got != want || pictured && (len(made.Attachment) != 1 || made.Attachment[0].Name != "one") {
+			t.Errorf("%s:\n got %s, %+v\nwant %s", content, got, made.Attachment, want)
+		}
 	}
 }
