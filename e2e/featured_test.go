@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"inbox/e2e/instance"
+	"inbox/e2e/load"
 )
 
 // pinned waits for the next activity, which must be about a note and the collection "featured", and gives its id.
@@ -118,4 +120,26 @@ func together(count int, do func(i int)) {
 		all.Go(func() { do(i) })
 	}
 	all.Wait()
+}
+
+// TestQuestionIsShownByItsPage: an operator looks for a message by the address that the sender's browser shows.
+func TestQuestionIsShownByItsPage(t *testing.T) {
+	community := startFediverse(t, 1)
+	s := start(t, instance.Settings{})
+	person := community.Persons[0]
+	mention := person.Mention(s.Actor("echo"), "1", "hello there")
+	page := community.Origin + "/@" + person.Name + "/1"
+	mention.Body = bytes.Replace(mention.Body, []byte(`"type":"Note"`), []byte(`"type":"Note","url":"`+page+`"`), 1)
+	if status := do(t, delivery(t, person, s.Actor("echo")+"/inbox", mention, load.Signature{})); status != http.StatusAccepted {
+		t.Fatalf("the mention was answered %d", status)
+	}
+	community.reply(mention)
+	for _, address := range []string{page, mention.NoteID, mention.ActivityID} {
+		if shown := s.inbox("show", address); !strings.Contains(shown, mention.ActivityID) || !strings.Contains(shown, "turn.answered") {
+			t.Errorf("inbox show %s says\n%s", address, shown)
+		}
+	}
+	if _, err := s.Run(t.Context(), "show", page+"0"); err == nil || !strings.Contains(err.Error(), "no message") {
+		t.Errorf("another page is found: %v", err)
+	}
 }
