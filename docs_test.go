@@ -30,6 +30,46 @@ func TestDocumentationLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+var proposal = regexp.MustCompile(`\bFEP-[0-9a-f]{4}\b`)
+
+// TestFederationNamesEveryProposal: FEDERATION.md names the proposals (FEP) that the code names, and no others but its own.
+func TestFederationNamesEveryProposal(t *testing.T) {
+	text, err := os.ReadFile("FEDERATION.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, name := range proposal.FindAllString(string(text), -1) {
+		told[name] = true
+	}
+	delete(told, "FEP-67ff")
+
+	named := map[string]bool{}
+	err = filepath.WalkDir("adapters", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, name := range proposal.FindAllString(string(source), -1) {
+			if named[name] = true; !told[name] {
+				t.Errorf("%s names %s and FEDERATION.md does not", path, name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range told {
+		if !named[name] {
+			t.Errorf("FEDERATION.md names %s and no code does", name)
+		}
+	}
+	if len(named) == 0 {
+		t.Error("no code names a proposal")
+	}
+}
+
 func checkLinks(t *testing.T, document string) {
 	t.Helper()
 	text, err := os.ReadFile(document)
