@@ -165,8 +165,8 @@ func TestMediatorMayMakeAToolWait(t *testing.T) {
 	r.options.Mediator = loop.MediatorFunc(func(context.Context, loop.Proposal) (any, error) {
 		return map[string]any{"action": "pending", "metadata": map[string]any{"k": 1}}, nil
 	})
-	store := request.NewMemory(request.MemoryOptions{})
-	r.options.RequestStore = request.Lifecycle{Store: store}
+	store, observed := request.NewMemory(request.MemoryOptions{}), request.Event{}
+	r.options.RequestStore = request.Lifecycle{Store: store, Observe: func(event request.Event) { observed = event }}
 	result := r.run(t)
 	wantStatus(t, result, "runtime_tool_pending")
 	pending := envelope.Assoc(result["runtime_tool_pending"])
@@ -180,11 +180,16 @@ func TestMediatorMayMakeAToolWait(t *testing.T) {
 	}
 	messages := transcript(t, result)
 	told := envelope.Assoc(messages[len(messages)-1].Payload["result"])
-	for where, one := range map[string]map[string]any{"result": pending, "store": stored, "transcript": told} {
+	for where, one := range map[string]map[string]any{"result": pending, "store": stored, "transcript": told, "event": observed.Request} {
 		want := map[string]any{"k": 1, "status": "runtime_tool_pending", "turn_count": 1}
 		if !envelope.Equal(envelope.Assoc(one["metadata"]), want) {
 			t.Errorf("%s: metadata %v, want %v", where, one["metadata"], want)
 		}
+	}
+	events, _ := envelope.List(result["tool_events"])
+	last := envelope.Assoc(events[len(events)-1])
+	if last["type"] != "runtime_tool_pending" || envelope.Assoc(last["metadata"])["status"] != "runtime_tool_pending" {
+		t.Errorf("the last event of a tool is %v", last)
 	}
 }
 

@@ -328,6 +328,9 @@ func TestLock(t *testing.T) {
 		r.options.Lock, r.options.Persister = l, p
 		result := r.run(t)
 		wantStatus(t, result, "completed") // as recorded
+		if reason := envelope.Assoc(result["run_outcome"])["stop_reason"]; reason != "natural" {
+			t.Errorf("stopped for %v; want natural, as recorded", reason)
+		}
 		_, completed := result["completed"]
 		_, turns := result["turn_count"]
 		if result["status"] != "transcript_lock_contention" || completed || turns || len(p.results) != 0 || len(l.released) != 0 {

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -65,31 +66,63 @@ func TestCanonicalOfGoValues(t *testing.T) {
 	}
 }
 
-// The hashes of the loop's records are made here: every recorded one must come out of the recorded values.
+// TestRecordedHashes: the hashes of the loop's records are made here, so every recorded one must come out of the recorded
+// values.
 func TestRecordedHashes(t *testing.T) {
 	checked := 0
 	for _, c := range fixturetest.Load(t, "loop-traces") {
-		result := envelope.Assoc(c.Expected["ok"])
-		executed, _ := envelope.List(result["tool_execution_results"])
-		audited, _ := envelope.List(result["tool_audit_events"])
-		if len(audited) < len(executed) {
-			t.Errorf("%s: %d executed calls, but %d audit events", c.Name, len(executed), len(audited))
+		count, problems := checkHashes(c.Name, envelope.Assoc(c.Expected["ok"]))
+		for _, problem := range problems {
+			t.Error(problem)
 		}
-		for index, item := range executed[:min(len(executed), len(audited))] {
-			record, event := envelope.Assoc(item), envelope.Assoc(audited[index])
-			if got := Hash(record["parameters"]); got != event["parameters_sha256"] || got != record["parameters_sha256"] {
-				t.Errorf("%s: parameters of %v hash to %s, recorded %v", c.Name, record["tool_call_id"], got, event["parameters_sha256"])
-			}
-			if got := ResultHash(envelope.Assoc(record["result"])); got != event["result_sha256"] {
-				t.Errorf("%s: result of %v hashes to %s, recorded %v", c.Name, record["tool_call_id"], got, event["result_sha256"])
-			}
-			checked++
-		}
+		checked += count
 	}
 	if checked == 0 {
 		t.Fatal("no recorded call has a hash")
 	}
 	t.Logf("%d recorded calls, two hashes each", checked)
+}
+
+// checkHashes compares the hashes of the executed calls of one recording with those in its audit events.
+func checkHashes(name string, result map[string]any) (checked int, problems []string) {
+	executed, _ := envelope.List(result["tool_execution_results"])
+	audited, _ := envelope.List(result["tool_audit_events"])
+	if len(audited) < len(executed) {
+		problems = append(problems, fmt.Sprintf("%s: %d executed calls, but %d audit events", name, len(executed), len(audited)))
+	}
+	for index, item := range executed[:min(len(executed), len(audited))] {
+		record, event := envelope.Assoc(item), envelope.Assoc(audited[index])
+		if got := Hash(record["parameters"]); got != event["parameters_sha256"] || got != record["parameters_sha256"] {
+			problems = append(problems, fmt.Sprintf("%s: parameters of %v hash to %s, recorded %v", name, record["tool_call_id"], got, event["parameters_sha256"]))
+		}
+		if got := ResultHash(envelope.Assoc(record["result"])); got != event["result_sha256"] {
+			problems = append(problems, fmt.Sprintf("%s: result of %v hashes to %s, recorded %v", name, record["tool_call_id"], got, event["result_sha256"]))
+		}
+		checked++
+	}
+	return checked, problems
+}
+
+// TestRecordingsWithoutAuditEventsAreNamed: a recording may hold executed calls without an audit event, or odd ones.
+func TestRecordingsWithoutAuditEventsAreNamed(t *testing.T) {
+	call := map[string]any{"tool_call_id": "1", "parameters": map[string]any{}, "parameters_sha256": Hash(map[string]any{}), "result": map[string]any{"success": true}}
+	event := map[string]any{"parameters_sha256": call["parameters_sha256"], "result_sha256": ResultHash(envelope.Assoc(call["result"]))}
+	for name, c := range map[string]struct {
+		result  map[string]any
+		checked int
+		want    string
+	}{
+		"complete":        {map[string]any{"tool_execution_results": []any{call}, "tool_audit_events": []any{event}}, 1, ""},
+		"no audit events": {map[string]any{"tool_execution_results": []any{call}}, 0, "no audit events: 1 executed calls, but 0 audit events"},
+		"one is missing":  {map[string]any{"tool_execution_results": []any{call, call}, "tool_audit_events": []any{event}}, 1, "one is missing: 2 executed calls, but 1 audit events"},
+		"no object":       {map[string]any{"tool_execution_results": []any{call}, "tool_audit_events": []any{nil}}, 1, "no object: parameters of 1 hash to " + Hash(map[string]any{}) + ", recorded <nil>"},
+		"nothing":         {nil, 0, ""},
+	} {
+		checked, problems := checkHashes(name, c.result)
+		if checked != c.checked || (c.want == "") != (len(problems) == 0) || len(problems) > 0 && problems[0] != c.want {
+			t.Errorf("%s: %d checked, %q; want %d and %q", name, checked, problems, c.checked, c.want)
+		}
+	}
 }
 
 func TestHashOfMatchesRecordedSignature(t *testing.T) {
