@@ -83,12 +83,25 @@ func TestPaymentIsTakenForCompletedWorkAlone(t *testing.T) {
 		}
 
 		task, link = ask("fail")
-		if status, body := pay(t, link, facilitatortest.NewWallet().Pay(requirement)); status >= http.StatusBadRequest {
+		uncaptured := facilitatortest.NewWallet().Pay(requirement)
+		if status, body := pay(t, link, uncaptured); status >= http.StatusBadRequest {
 			t.Fatalf("a good payment was answered %d: %s", status, body)
 		}
 		awaitTask(t, peer, task.ID, "TASK_STATE_FAILED")
 		if settled := money.Settled(); len(settled) != 1 {
 			t.Errorf("failed work was paid: %v", settled)
+		}
+
+		task, link = ask("once more")
+		if status, body := pay(t, link, uncaptured); status < http.StatusBadRequest || !strings.Contains(body, "used for another request") {
+			t.Errorf("the payment of another demand was answered %d: %s", status, body)
+		}
+		if status, body := pay(t, link, wallet.Pay(requirement)); status >= http.StatusBadRequest {
+			t.Errorf("the demand takes no other payment after that: %d: %s", status, body)
+		}
+		awaitTask(t, peer, task.ID, completed)
+		if settled := money.Settled(); len(settled) != 2 {
+			t.Errorf("two reports were given and paid %d times: %v", len(settled), settled)
 		}
 	})
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Codes of the eight checks, in their order (message contract, section 9).
+// Codes of the eight checks, in their order (message contract, section 9), and of a payment that is good and another
+// demand's.
 const (
 	CodeUnknown   = "state:unknown"   // no such demand
 	CodeAgent     = "state:agent"     // a demand of another agent
@@ -19,6 +20,7 @@ const (
 	CodeUsed      = "state:used"      // settled before, or claimed by another attempt
 	CodeTerms     = "state:terms"     // other terms than those frozen at issue
 	CodeProof     = "state:proof"     // receipt, grant or login that does not verify
+	CodePayment   = "state:payment"   // the payment was offered for another demand before
 )
 
 // Refusal says why an attempt to resolve a demand failed.

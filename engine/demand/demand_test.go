@@ -248,7 +248,7 @@ func TestExpiredIsToldOnceByAnyNumberOfNodes(t *testing.T) {
 		b.options.Now = time.Now
 		waiting, _ := b.park(t, turnOf("1", "alice"), consent())
 		left, _ := b.park(t, turnOf("2", "alice"), invoice(facilitatortest.Requirements("0xshop", "1")))
-		if ok, err := b.rows.ClaimDemand(t.Context(), left.ID, left.Notes, time.Now()); !ok || err != nil {
+		if ok, err := b.rows.ClaimDemand(t.Context(), left.ID, "", left.Notes, time.Now()); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		gone, _ := b.park(t, turnOf("3", "alice"), consent())
@@ -480,6 +480,47 @@ func TestBadPaymentsBurnTheDemand(t *testing.T) {
 		} else if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestOnePaymentIsForOneDemand: whoever signs once pays once, on the page and by message. The demand that was refused
+// stays open, and a payment for which nothing can be taken any more is its payer's again.
+func TestOnePaymentIsForOneDemand(t *testing.T) {
+	b := setup(t)
+	accept := facilitatortest.Requirements("0xshop", "100")
+	wallet := facilitatortest.NewWallet()
+	payment := wallet.Pay(accept)
+	_, first := b.park(t, turnOf("1", "alice"), invoice(accept))
+	parked := turnOf("2", "alice")
+	issuance, second := b.park(t, parked, invoice(accept))
+	if _, err := b.Pay(t.Context(), first, payment); err != nil {
+		t.Fatal(err)
+	}
+	b.rows.codes()
+
+	view, err := b.Pay(t.Context(), second, payment)
+	if Code(err) != policypart.CodePayment || !fault.Is(err, fault.Forbidden) || !view.Open || !strings.Contains(fault.Of(err).Public, "sign a new one") {
+		t.Errorf("the second demand with the payment of the first: %+v, %v", view, err)
+	}
+	in := answering(parked, "", "", "")
+	in.Settlement = &exchange.Settlement{Payment: json.RawMessage(" " + strings.ReplaceAll(string(payment), wallet.Address(), strings.ToUpper(wallet.Address())))}
+	ending, err := b.Offer(t.Context(), in, parked)
+	if Code(err) != policypart.CodePayment || len(ending.Audit) != 1 || ending.Issuance.ID != "" || b.row(issuance.ID).Status != policypart.StatusIssued {
+		t.Errorf("the same by message: %+v, %v", ending, err)
+	}
+	if codes := b.rows.codes(); !slices.Equal(codes, []string{policypart.CodePayment}) {
+		t.Errorf("audit rows %v", codes)
+	}
+
+	next := wallet.Pay(accept)
+	b.facilitator.Trouble(func(_ string, w http.ResponseWriter) bool { w.WriteHeader(http.StatusBadGateway); return true })
+	if _, err := b.Pay(t.Context(), second, next); Code(err) != policypart.CodeProof {
+		t.Errorf("a payment that cannot be checked: %v", err)
+	}
+	b.facilitator.Trouble(nil)
+	_, third := b.park(t, turnOf("3", "alice"), invoice(accept))
+	if _, err := b.Pay(t.Context(), third, next); err != nil {
+		t.Errorf("a payment of which nothing was taken, for a new demand: %v", err)
 	}
 }
 

@@ -21,8 +21,8 @@ const (
 )
 
 // Pay offers a payment on the page: an x402 payment payload as JSON, or base64 of it as in a header. It has to be for
-// one of the frozen requirements. The demand is claimed first, then the facilitator is asked, so that a bad payment
-// burns it; the turn then goes on and the money is taken by Capture once the work is done. Errors are those of Decide.
+// one of the frozen requirements, and of no other demand. The demand is claimed first, then the facilitator is asked, so
+// that a bad payment burns it; the turn then goes on and the money is taken by Capture once the work is done. Errors are those of Decide.
 func (s *Service) Pay(ctx context.Context, token string, offered json.RawMessage) (View, error) {
 	issuance, err := s.open(ctx, token)
 	if err != nil {
@@ -52,8 +52,10 @@ func (s *Service) pay(ctx context.Context, i policypart.Issuance, offered json.R
 	}
 	kept := notesOf(i)
 	kept.Payment = &payment{Payment: matched}
-	claimed, err := s.options.Store.ClaimDemand(ctx, i.ID, kept.raw(), s.now())
+	claimed, err := s.options.Store.ClaimDemand(ctx, i.ID, matched.Key(), kept.raw(), s.now())
 	switch {
+	case fault.Is(err, fault.Conflict): // the demand stays open for another payment
+		return Ending{}, &policypart.Refusal{Code: policypart.CodePayment, Reason: "the payment was offered for another demand before"}
 	case err != nil:
 		return Ending{}, fault.Wrap(fault.Unavailable, "the payment cannot be stored now; try again", err)
 	case !claimed:

@@ -84,6 +84,8 @@ func asFault(refusal *policypart.Refusal) error {
 		return fault.Wrap(fault.Conflict, "this request was answered before", refusal)
 	case policypart.CodeTerms:
 		return fault.Wrap(fault.Forbidden, "this is not what was asked for", refusal)
+	case policypart.CodePayment:
+		return fault.Wrap(fault.Forbidden, "this payment was used for another request before; sign a new one, nothing was taken for this request", refusal)
 	case policypart.CodeProof:
 		return fault.Wrap(fault.Forbidden, "the proof could not be verified", refusal)
 	}

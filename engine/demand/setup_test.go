@@ -34,8 +34,9 @@ func TestMain(m *testing.M) {
 type rowStore struct {
 	mutex   sync.Mutex
 	demands map[string]policypart.Issuance
-	waiting map[string]bool // turns
-	endings []Ending        // that were stored
+	paying  map[string]string // payment to demand
+	waiting map[string]bool   // turns
+	endings []Ending          // that were stored
 	audit   []exchange.AuditRecord
 	queries int
 	broken  error // given by every method while it is set
@@ -106,15 +107,21 @@ func (s *rowStore) DueDemands(_ context.Context, now time.Time, limit int) (due 
 	return due, err
 }
 
-func (s *rowStore) ClaimDemand(_ context.Context, id string, notes json.RawMessage, now time.Time) (bool, error) {
+func (s *rowStore) ClaimDemand(_ context.Context, id, payment string, notes json.RawMessage, now time.Time) (bool, error) {
 	leave, err := s.enter()
 	defer leave()
+	if holder := s.paying[payment]; err == nil && holder != "" && holder != id {
+		return false, fault.New(fault.Conflict, "the payment belongs to another demand")
+	}
 	i := s.demands[id]
 	if err != nil || i.Status != policypart.StatusIssued || !now.Before(i.ExpiresAt) {
 		return false, err
 	}
 	i.Status, i.Notes = policypart.StatusClaimed, notes
 	s.demands[id] = i
+	if payment != "" {
+		s.paying[payment] = id
+	}
 	return true, nil
 }
 
@@ -154,6 +161,9 @@ func (s *rowStore) Settle(_ context.Context, endings ...Ending) error {
 			e.Issuance.Notes = s.demands[e.Issuance.ID].Notes
 		}
 		s.demands[e.Issuance.ID] = e.Issuance
+		if e.Issuance.Status != policypart.StatusResolved {
+			maps.DeleteFunc(s.paying, func(_, demand string) bool { return demand == e.Issuance.ID })
+		}
 		delete(s.waiting, e.Issuance.TurnID)
 		s.endings = append(s.endings, e)
 		s.audit = append(s.audit, e.Audit...)
@@ -222,7 +232,7 @@ func offline(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{
-		rows:  &rowStore{demands: map[string]policypart.Issuance{}, waiting: map[string]bool{}},
+		rows:  &rowStore{demands: map[string]policypart.Issuance{}, paying: map[string]string{}, waiting: map[string]bool{}},
 		clock: time.Now().UTC().Truncate(time.Second),
 	}
 	b.Service = New(Options{

@@ -25,8 +25,9 @@ type Store interface {
 	// DueDemands gives at most limit demands that are issued and past their time, or claimed and two minutes past it.
 	DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error)
 	// ClaimDemand moves a demand from issued to claimed with one conditional update; false = it was not issued any more,
-	// or it is past its time.
-	ClaimDemand(ctx context.Context, id string, notes json.RawMessage, now time.Time) (bool, error)
+	// or it is past its time. The same transaction remembers the payment, named by facilitator.Payment.Key (empty = none),
+	// until the demand ends unmet; fault.Conflict when another demand has it, then nothing is claimed.
+	ClaimDemand(ctx context.Context, id, payment string, notes json.RawMessage, now time.Time) (bool, error)
 	// NoteDemand replaces the notes of a demand that is in the status; false = it is not.
 	NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error)
 	// Audit stores one audit row.

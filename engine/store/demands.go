@@ -88,17 +88,59 @@ func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []str
 		notes = CASE WHEN $3 = '' THEN notes ELSE $3 END, updated_at = $4,
 		turn_id = CASE WHEN $5 = '' THEN turn_id ELSE $5 END
 		WHERE id = $6 AND status IN (`+placeholders(7, len(from))+`)`, arguments...)
-	return changed > 0, err
+	if err != nil || changed == 0 || d.Status == policypart.StatusResolved {
+		return changed > 0, err
+	}
+	return true, t.do(ctx, freePayments, d.ID) // nothing is ever taken for a demand that was not met
 }
 
 // Notes that are not given stay as they are.
 const claimDemand = `UPDATE demands SET status = 'claimed', notes = CASE WHEN $1 = '' THEN notes ELSE $1 END,
 	updated_at = $2 WHERE id = $3 AND status = 'issued' AND expires_at > $2`
 
+const (
+	selectPayment = `SELECT demand_id FROM demand_payments WHERE payment_key = $1`
+
+	// Whoever comes second waits for the commit of the first, and then reads whose the payment is.
+	keepPayment = `INSERT INTO demand_payments (payment_key, demand_id, claimed_at) VALUES ($1, $2, $3)
+		ON CONFLICT (payment_key) DO UPDATE SET demand_id = demand_payments.demand_id RETURNING demand_id`
+
+	freePayments = `DELETE FROM demand_payments WHERE demand_id = $1`
+
+	sweepPayments = `DELETE FROM demand_payments WHERE payment_key IN (SELECT payment_key FROM demand_payments
+		WHERE claimed_at <= $1 ORDER BY claimed_at LIMIT $2 + 0)`
+)
+
 // ClaimDemand takes an open demand for one settlement: of several callers, on any node, one is told true. A demand that
-// has expired at now is not claimed. Nil notes leave the stored ones.
-func (s *Store) ClaimDemand(ctx context.Context, id string, notes json.RawMessage, now time.Time) (bool, error) {
-	return s.changeOne(ctx, claimDemand, cleaned(string(notes)), micros(now), cleaned(id))
+// has expired at now is not claimed. Nil notes leave the stored ones. A payment, named by what can be spent once (empty =
+// none), is remembered in the same transaction: fault.Conflict when another demand that is claimed or met has it.
+func (s *Store) ClaimDemand(ctx context.Context, id, payment string, notes json.RawMessage, now time.Time) (claimed bool, err error) {
+	id = cleaned(id)
+	err = s.InTx(ctx, func(tx *Tx) error {
+		claimed = false
+		if err := tx.paymentIsFree(ctx, selectPayment, id, payment); err != nil { // before anything is changed
+			return err
+		}
+		changed, err := tx.change(ctx, claimDemand, cleaned(string(notes)), micros(now), id)
+		if claimed = changed > 0; err != nil || !claimed {
+			return err
+		}
+		return tx.paymentIsFree(ctx, keepPayment, id, payment, id, micros(now))
+	})
+	return claimed && err == nil, err
+}
+
+// paymentIsFree asks a query that gives the demand that has the payment. The more are its arguments after the payment.
+func (t *Tx) paymentIsFree(ctx context.Context, query, id, payment string, more ...any) error {
+	if payment == "" {
+		return nil
+	}
+	var holder string
+	found, err := first(ctx, t, query, append([]any{payment}, more...), &holder)
+	if err == nil && found && holder != id {
+		err = fault.New(fault.Conflict, "the payment belongs to another demand")
+	}
+	return err
 }
 
 const noteDemand = `UPDATE demands SET notes = $1, updated_at = $2 WHERE id = $3 AND status = $4`

@@ -71,6 +71,7 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepActions, micros(time.Now().Add(-auditAge))},
 		{sweepWatches, micros(time.Now().Add(-exchange.WatchLife))},
 		{sweepTaskRuns, micros(time.Now().Add(-toolAge))},
+		{sweepPayments, micros(time.Now().Add(-demandAge))},
 		{sweepConditions, micros(time.Now().Add(-conditionAge))},
 		{sweepRemovedEntries, micros(time.Now().Add(-removedAge))},
 		{sweepCounters, nowMicros()},

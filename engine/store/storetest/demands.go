@@ -23,6 +23,8 @@ var demandCases = map[string]func(*testing.T, *probe){
 	"by code while they are open":       demandByCode,
 	"are claimed once":                  demandClaims,
 	"are not claimed after they expire": demandExpired,
+	"are claimed with a payment each":   demandPayments,
+	"race for one payment":              demandPaymentRace,
 	"are settled once":                  demandSettled,
 	"settled as they are to be":         demandSettlement,
 	"notes":                             demandNotes,
@@ -165,7 +167,7 @@ func demandClaims(t *testing.T, p *probe) {
 	notes := func(i int) string { return fmt.Sprintf(`{"by":%d}`, i) }
 	winner := make(chan int, 16)
 	p.race(func(i int) (bool, error) {
-		claimed, err := p.Trust.ClaimDemand(t.Context(), demand.ID, json.RawMessage(notes(i)), p.now)
+		claimed, err := p.Trust.ClaimDemand(t.Context(), demand.ID, "", json.RawMessage(notes(i)), p.now)
 		if claimed {
 			winner <- i
 		}
@@ -179,7 +181,7 @@ func demandExpired(t *testing.T, p *probe) {
 	demand := p.demand(newID())
 	p.issue(demand)
 	claim := func(at time.Time) bool {
-		claimed, err := p.Trust.ClaimDemand(t.Context(), demand.ID, nil, at)
+		claimed, err := p.Trust.ClaimDemand(t.Context(), demand.ID, "", nil, at)
 		p.ok(err)
 		return claimed
 	}
@@ -192,8 +194,65 @@ func demandExpired(t *testing.T, p *probe) {
 	if got := p.stored(demand.ID); string(got.Notes) != string(demand.Notes) {
 		t.Errorf("notes %s", got.Notes)
 	}
-	if claimed, err := p.Trust.ClaimDemand(t.Context(), newID(), nil, p.now); claimed || err != nil {
+	if claimed, err := p.Trust.ClaimDemand(t.Context(), newID(), "", nil, p.now); claimed || err != nil {
 		t.Errorf("claimed nothing: %v, %v", claimed, err)
+	}
+}
+
+// demandPayments: a payment belongs to the demand that was claimed with it, until that one ends unmet.
+func demandPayments(t *testing.T, p *probe) {
+	first, second, third := p.demand(newID()), p.demand(newID()), p.demand(newID())
+	p.issue(first, second, third)
+	claim := func(demand policypart.Issuance, payment, want string) {
+		t.Helper()
+		claimed, err := p.Trust.ClaimDemand(t.Context(), demand.ID, payment, json.RawMessage(`{"offered":1}`), p.now)
+		got := map[bool]string{true: "claimed", false: "not"}[claimed]
+		if fault.Is(err, fault.Conflict) && !claimed {
+			got, err = "taken", nil
+		}
+		if err != nil || got != want {
+			t.Errorf("claim of %s with %s: %s, %v; want %s", demand.ID, payment, got, err, want)
+		}
+	}
+	claim(first, "payment 1", "claimed")
+	claim(first, "payment 1", "not") // the same message once more: it is not another demand's
+	claim(first, "payment 2", "not") // and what claims nothing takes no payment
+	claim(second, "payment 1", "taken")
+	if got := p.stored(second.ID); got.Status != policypart.StatusIssued || string(got.Notes) != string(second.Notes) {
+		t.Errorf("a refused claim left %s, %s", got.Status, got.Notes)
+	}
+	claim(second, "payment 2", "claimed")
+
+	first.Status, first.Notes = policypart.StatusResolved, nil
+	p.settle(true, first, policypart.StatusClaimed)
+	second.Status, second.Notes = policypart.StatusExpired, nil // its process died after the claim
+	p.settle(true, second, policypart.StatusClaimed)
+	claim(third, "payment 1", "taken")
+	claim(third, "payment 2", "claimed")
+}
+
+// demandPaymentRace: of many demands that are claimed at once with one payment, one gets it.
+func demandPaymentRace(t *testing.T, p *probe) {
+	demands := make([]policypart.Issuance, 16)
+	for i := range demands {
+		demands[i] = p.demand(newID())
+	}
+	p.issue(demands...)
+	p.race(func(i int) (bool, error) {
+		claimed, err := p.Trust.ClaimDemand(t.Context(), demands[i].ID, "payment", nil, p.now)
+		if fault.Is(err, fault.Conflict) {
+			err = nil
+		}
+		return claimed, err
+	})
+	open := 0
+	for _, demand := range demands {
+		if p.stored(demand.ID).Status == policypart.StatusIssued {
+			open++
+		}
+	}
+	if open != len(demands)-1 {
+		t.Errorf("%d demands are open, want all but one of %d", open, len(demands))
 	}
 }
 

@@ -34,7 +34,7 @@ type Trust interface {
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
 	DemandByCode(ctx context.Context, codeHash string) (policypart.Issuance, bool, error)
 	DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error)
-	ClaimDemand(ctx context.Context, id string, notes json.RawMessage, now time.Time) (bool, error)
+	ClaimDemand(ctx context.Context, id, payment string, notes json.RawMessage, now time.Time) (bool, error)
 	NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error)
 	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error)
 	Audit(ctx context.Context, record exchange.AuditRecord) error
