@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"inbox/adapters/activitypub"
@@ -150,7 +149,7 @@ const cancelPage = 500
 
 // cancelBlocked cancels what was accepted from senders who are blocked now and is not answered yet.
 func cancelBlocked(ctx context.Context, from *store.Store, lists *moderation.Lists, turns *pipeline.Service) (cancelled int, err error) {
-	filter := exchange.TurnFilter{Limit: cancelPage, States: []string{
+	filter := exchange.TurnFilter{ByArrival: true, Limit: cancelPage + 1, States: []string{
 		exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld,
 	}}
 	for {
@@ -158,6 +157,7 @@ func cancelBlocked(ctx context.Context, from *store.Store, lists *moderation.Lis
 		if err != nil {
 			return cancelled, err
 		}
+		page, filter.Before = exchange.NextPage(page, cancelPage, exchange.TurnCursor)
 		for _, turn := range page {
 			verdict := lists.Sender(turn.Message.Sender)
 			if !verdict.Refused() {
@@ -171,16 +171,10 @@ func cancelBlocked(ctx context.Context, from *store.Store, lists *moderation.Lis
 				return cancelled, err
 			}
 		}
-		if len(page) < cancelPage {
+		if filter.Before == "" {
 			return cancelled, nil
 		}
-		filter.Before = turnCursor(page[len(page)-1])
 	}
-}
-
-// turnCursor is what exchange.TurnFilter.Before wants.
-func turnCursor(t exchange.TurnRecord) string {
-	return strconv.FormatInt(t.UpdatedAt.UnixMicro(), 10) + "." + t.ID
 }
 
 // apiLists are the lists as the operator API changes them: this server notices by itself and cancels what it must.

@@ -135,11 +135,3 @@ func limit(r *http.Request) (int, error) {
 	}
 	return number, nil
 }
-
-// next gives the cursor of the following page; empty when this one was not full.
-func next[T any](rows []T, size int, cursor func(T) string) string {
-	if len(rows) < size {
-		return ""
-	}
-	return cursor(rows[len(rows)-1])
-}

@@ -43,9 +43,10 @@ func (a *API) listApprovals(_ http.ResponseWriter, r *http.Request) (any, error)
 		return nil, fault.InField("status", `must be "open" or "all"`)
 	}
 	found, err := a.Approvals.Approvals(r.Context(), exchange.ApprovalFilter{
-		Agent: query.Get("agent"), All: status == "all", Before: query.Get("before"), Limit: size,
+		Agent: query.Get("agent"), All: status == "all", Before: query.Get("before"), Limit: size + 1,
 	})
-	return approvalList{Approvals: listed(found), Next: next(found, size, func(a exchange.Approval) string { return a.ID })}, err
+	found, next := exchange.NextPage(found, size, func(a exchange.Approval) string { return a.ID })
+	return approvalList{Approvals: listed(found), Next: next}, err
 }
 
 func (a *API) approval(_ http.ResponseWriter, r *http.Request) (any, error) {

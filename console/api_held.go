@@ -2,7 +2,6 @@ package console
 
 import (
 	"net/http"
-	"strconv"
 	"unicode/utf8"
 
 	"inbox/exchange"
@@ -22,14 +21,10 @@ func (a *API) listHeld(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	query := r.URL.Query()
 	turns, err := a.Turns.Turns(r.Context(), exchange.TurnFilter{
-		Agent: query.Get("agent"), States: []string{exchange.StateHeld}, Before: query.Get("before"), Limit: size,
+		Agent: query.Get("agent"), States: []string{exchange.StateHeld}, Before: query.Get("before"), Limit: size + 1,
 	})
-	return heldList{Held: listed(turns), Next: next(turns, size, turnCursor)}, err
-}
-
-// turnCursor is what exchange.TurnFilter.Before wants.
-func turnCursor(t exchange.TurnRecord) string {
-	return strconv.FormatInt(t.UpdatedAt.UnixMicro(), 10) + "." + t.ID
+	turns, next := exchange.NextPage(turns, size, exchange.TurnCursor)
+	return heldList{Held: listed(turns), Next: next}, err
 }
 
 func (a *API) release(_ http.ResponseWriter, r *http.Request) (any, error) {

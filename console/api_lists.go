@@ -52,9 +52,10 @@ func (a *API) entries(list string) call {
 		}
 		query := r.URL.Query()
 		found, err := a.Lists.Entries(r.Context(), exchange.ListFilter{
-			List: list, Kind: query.Get("kind"), Target: query.Get("target"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: size,
+			List: list, Kind: query.Get("kind"), Target: query.Get("target"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: size + 1,
 		})
-		return entryList{Entries: listed(found), Next: next(found, size, func(e exchange.ListEntry) string { return e.ID })}, err
+		found, next := exchange.NextPage(found, size, func(e exchange.ListEntry) string { return e.ID })
+		return entryList{Entries: listed(found), Next: next}, err
 	}
 }
 

@@ -27,8 +27,9 @@ func (a *API) listSuppressed(_ http.ResponseWriter, r *http.Request) (any, error
 		return nil, err
 	}
 	query := r.URL.Query()
-	found, err := a.Suppressions.Suppressions(r.Context(), exchange.SuppressionFilter{Kind: query.Get("kind"), After: query.Get("after"), Limit: size})
-	return suppressionList{Suppressed: listed(found), Next: next(found, size, func(s exchange.Suppression) string { return s.Address })}, err
+	found, err := a.Suppressions.Suppressions(r.Context(), exchange.SuppressionFilter{Kind: query.Get("kind"), After: query.Get("after"), Limit: size + 1})
+	found, next := exchange.NextPage(found, size, func(s exchange.Suppression) string { return s.Address })
+	return suppressionList{Suppressed: listed(found), Next: next}, err
 }
 
 // unsuppress takes the address from the query, because some proxies change an @ in a path.

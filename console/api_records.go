@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"slices"
 
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -19,9 +20,10 @@ func (a *API) listAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	query := r.URL.Query()
 	records, err := a.Records.AuditRecords(r.Context(), exchange.AuditFilter{
-		Code: query.Get("code"), TurnID: query.Get("turn"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: size,
+		Code: query.Get("code"), TurnID: query.Get("turn"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: size + 1,
 	})
-	return auditList{Records: listed(records), Next: next(records, size, func(a exchange.AuditRecord) string { return a.ID })}, err
+	records, next := exchange.NextPage(records, size, func(a exchange.AuditRecord) string { return a.ID })
+	return auditList{Records: listed(records), Next: next}, err
 }
 
 type peopleList struct {
@@ -34,23 +36,20 @@ func (a *API) listPeople(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	identities, err := a.Records.People(r.Context(), r.URL.Query().Get("before"), size)
-	answer := peopleList{Identities: listed(identities)}
-	if err == nil && persons(identities) == size {
-		answer.Next = identities[len(identities)-1].PersonID
-	}
-	return answer, err
+	identities, err := a.Records.People(r.Context(), r.URL.Query().Get("before"), size+1)
+	persons, next := exchange.NextPage(persons(identities), size, func(p []exchange.PersonIdentity) string { return p[0].PersonID })
+	return peopleList{Identities: listed(slices.Concat(persons...)), Next: next}, err
 }
 
-// persons counts neighbours of one person once.
-func persons(identities []exchange.PersonIdentity) int {
-	count, last := 0, ""
-	for _, identity := range identities {
-		if identity.PersonID != last {
-			count, last = count+1, identity.PersonID
+// persons gives the identities of each person, who stand together.
+func persons(identities []exchange.PersonIdentity) (persons [][]exchange.PersonIdentity) {
+	for i, identity := range identities {
+		if i == 0 || identity.PersonID != identities[i-1].PersonID {
+			persons = append(persons, nil)
 		}
+		persons[len(persons)-1] = append(persons[len(persons)-1], identity)
 	}
-	return count
+	return persons
 }
 
 // unlink takes the principal from the query: it holds blanks and slashes, which proxies do not keep in a path.
@@ -70,7 +69,8 @@ func (a *API) listReports(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	query := r.URL.Query()
 	records, err := a.Records.AuditRecords(r.Context(), exchange.AuditFilter{
-		Code: "report:*", Agent: query.Get("agent"), Before: query.Get("before"), Limit: size,
+		Code: "report:*", Agent: query.Get("agent"), Before: query.Get("before"), Limit: size + 1,
 	})
-	return auditList{Records: listed(records), Next: next(records, size, func(a exchange.AuditRecord) string { return a.ID })}, err
+	records, next := exchange.NextPage(records, size, func(a exchange.AuditRecord) string { return a.ID })
+	return auditList{Records: listed(records), Next: next}, err
 }

@@ -65,7 +65,8 @@ func (o *office) Drop(_ context.Context, id, reason string) error {
 
 func (o *office) AuditRecords(_ context.Context, f exchange.AuditFilter) ([]exchange.AuditRecord, error) {
 	o.calls = append(o.calls, strings.Join([]string{f.Code, f.TurnID, f.Agent, f.Before, strconv.Itoa(f.Limit)}, " "))
-	return []exchange.AuditRecord{{ID: "a1", Code: "state:used"}}, nil
+	records := []exchange.AuditRecord{{ID: "a1", Code: "state:used"}, {ID: "a0"}}
+	return records[:min(f.Limit, len(records))], nil
 }
 
 func (o *office) People(_ context.Context, before string, limit int) ([]exchange.PersonIdentity, error) {
@@ -80,7 +81,8 @@ func (o *office) Unlink(_ context.Context, principal string) error {
 
 func (o *office) Approvals(_ context.Context, f exchange.ApprovalFilter) ([]exchange.Approval, error) {
 	o.calls = append(o.calls, strings.Join([]string{"approvals", f.Agent, strconv.FormatBool(f.All), f.Before, strconv.Itoa(f.Limit)}, " "))
-	return []exchange.Approval{{ID: "p1", Code: "7k3mq2"}}, nil
+	approvals := []exchange.Approval{{ID: "p1", Code: "7k3mq2"}, {ID: "p0"}}
+	return approvals[:min(f.Limit, len(approvals))], nil
 }
 
 func (o *office) decided(call, id string) (exchange.Approval, error) {
@@ -127,6 +129,7 @@ func newOffice() *office {
 		turns: []exchange.TurnRecord{{ID: "t1", State: exchange.StateHeld, UpdatedAt: time.UnixMicro(7)}, {ID: "t2", State: exchange.StateHeld}},
 		people: []exchange.PersonIdentity{
 			{PersonID: "p1", Principal: "x acct:a@x"}, {PersonID: "p1", Principal: "x mailto:a@x"}, {PersonID: "p2", Principal: "x mailto:b@x"},
+			{PersonID: "p0", Principal: "x mailto:c@x"},
 		},
 	}
 }
@@ -177,36 +180,37 @@ func TestOperatorAPI(t *testing.T) {
 		status             int
 		call, holds        string
 	}{
-		"held":           {http.MethodGet, "/api/v1/held?agent=echo", "", http.StatusOK, "held echo  50", `"held":[{"id":"t1"`},
-		"held, page":     {http.MethodGet, "/api/v1/held?limit=1&before=9.t0", "", http.StatusOK, "held  9.t0 1", `"next":"7.t1"`},
-		"limit":          {http.MethodGet, "/api/v1/held?limit=501", "", http.StatusBadRequest, "", `"field":"limit"`},
-		"release":        {http.MethodPost, "/api/v1/held/t1/release", "", http.StatusNoContent, "release t1", ""},
-		"release late":   {http.MethodPost, "/api/v1/held/t9/release", "", http.StatusConflict, "release t9", "not held any more"},
-		"drop":           {http.MethodPost, "/api/v1/held/t1/drop", "", http.StatusNoContent, "drop t1: dropped by the operator", ""},
-		"drop, reason":   {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"spam"}`, http.StatusNoContent, "drop t1: spam", ""},
-		"drop, broken":   {http.MethodPost, "/api/v1/held/t1/drop", `reason`, http.StatusBadRequest, "", `"code":"malformed"`},
-		"drop, long":     {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"` + strings.Repeat("x", 501) + `"}`, http.StatusBadRequest, "", `"field":"reason"`},
-		"drop, too long": {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"` + strings.Repeat("x", 5000) + `"}`, http.StatusRequestEntityTooLarge, "", "too_large"},
-		"turn":           {http.MethodGet, "/api/v1/turns/t2", "", http.StatusOK, "", `"id":"t2"`},
-		"its timeline":   {http.MethodGet, "/api/v1/turns/t2", "", http.StatusOK, "", `"spent":{"model_calls":2,"tool_calls":0,"prompt_tokens":10,"completion_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0,"model_ms":0,"cost":0.2,"currency":"EUR"},"events":[{"turn_id":"t2","seq":601,`},
-		"no turn":        {http.MethodGet, "/api/v1/turns/t9", "", http.StatusNotFound, "", "no such turn"},
-		"approvals":      {http.MethodGet, "/api/v1/approvals?agent=shop", "", http.StatusOK, "approvals shop false  50", `"approvals":[{"id":"p1","code":"7k3mq2"`},
-		"approvals, all": {http.MethodGet, "/api/v1/approvals?status=all&limit=1&before=p9", "", http.StatusOK, "approvals  true p9 1", `"next":"p1"`},
-		"status":         {http.MethodGet, "/api/v1/approvals?status=denied", "", http.StatusBadRequest, "", `"field":"status"`},
-		"approval":       {http.MethodGet, "/api/v1/approvals/p1", "", http.StatusOK, "approval p1", `"id":"p1"`},
-		"approve":        {http.MethodPost, "/api/v1/approvals/p1/approve", "", http.StatusOK, "approve p1 by operator:laptop", `"status":"approved"`},
-		"approve twice":  {http.MethodPost, "/api/v1/approvals/p2/approve", "", http.StatusConflict, "approve p2 by operator:laptop", "decided before"},
-		"deny":           {http.MethodPost, "/api/v1/approvals/p1/deny", "", http.StatusOK, "deny p1 by operator:laptop: ", `"id":"p1"`},
-		"deny, reason":   {http.MethodPost, "/api/v1/approvals/p1/deny", `{"reason":"too late"}`, http.StatusOK, "deny p1 by operator:laptop: too late", `"id":"p1"`},
-		"deny, long":     {http.MethodPost, "/api/v1/approvals/p1/deny", `{"reason":"` + strings.Repeat("x", 501) + `"}`, http.StatusBadRequest, "", `"field":"reason"`},
-		"edit":           {http.MethodPost, "/api/v1/approvals/p1/edit", `{"text":"We open at nine."}`, http.StatusOK, "edit p1 by operator:laptop: We open at nine.", `"id":"p1"`},
-		"edit, broken":   {http.MethodPost, "/api/v1/approvals/p1/edit", `We open at nine.`, http.StatusBadRequest, "", `"code":"malformed"`},
-		"people":         {http.MethodGet, "/api/v1/people", "", http.StatusOK, "people  50", `"principal":"x acct:a@x"`},
-		"people, page":   {http.MethodGet, "/api/v1/people?limit=2&before=p9", "", http.StatusOK, "people p9 2", `"next":"p2"`},
-		"unlink":         {http.MethodDelete, "/api/v1/people?principal=x%20https%3A%2F%2Fy%2Fz", "", http.StatusNoContent, "unlink x https://y/z", ""},
-		"unlink nobody":  {http.MethodDelete, "/api/v1/people", "", http.StatusBadRequest, "", `"field":"principal"`},
+		"held":            {http.MethodGet, "/api/v1/held?agent=echo", "", http.StatusOK, "held echo  51", `"held":[{"id":"t1"`},
+		"held, page":      {http.MethodGet, "/api/v1/held?limit=1&before=9.t0", "", http.StatusOK, "held  9.t0 2", `"next":"7.t1"`},
+		"held, last page": {http.MethodGet, "/api/v1/held?limit=2", "", http.StatusOK, "held   3", `"id":"t2"`},
+		"limit":           {http.MethodGet, "/api/v1/held?limit=501", "", http.StatusBadRequest, "", `"field":"limit"`},
+		"release":         {http.MethodPost, "/api/v1/held/t1/release", "", http.StatusNoContent, "release t1", ""},
+		"release late":    {http.MethodPost, "/api/v1/held/t9/release", "", http.StatusConflict, "release t9", "not held any more"},
+		"drop":            {http.MethodPost, "/api/v1/held/t1/drop", "", http.StatusNoContent, "drop t1: dropped by the operator", ""},
+		"drop, reason":    {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"spam"}`, http.StatusNoContent, "drop t1: spam", ""},
+		"drop, broken":    {http.MethodPost, "/api/v1/held/t1/drop", `reason`, http.StatusBadRequest, "", `"code":"malformed"`},
+		"drop, long":      {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"` + strings.Repeat("x", 501) + `"}`, http.StatusBadRequest, "", `"field":"reason"`},
+		"drop, too long":  {http.MethodPost, "/api/v1/held/t1/drop", `{"reason":"` + strings.Repeat("x", 5000) + `"}`, http.StatusRequestEntityTooLarge, "", "too_large"},
+		"turn":            {http.MethodGet, "/api/v1/turns/t2", "", http.StatusOK, "", `"id":"t2"`},
+		"its timeline":    {http.MethodGet, "/api/v1/turns/t2", "", http.StatusOK, "", `"spent":{"model_calls":2,"tool_calls":0,"prompt_tokens":10,"completion_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0,"model_ms":0,"cost":0.2,"currency":"EUR"},"events":[{"turn_id":"t2","seq":601,`},
+		"no turn":         {http.MethodGet, "/api/v1/turns/t9", "", http.StatusNotFound, "", "no such turn"},
+		"approvals":       {http.MethodGet, "/api/v1/approvals?agent=shop", "", http.StatusOK, "approvals shop false  51", `"approvals":[{"id":"p1","code":"7k3mq2"`},
+		"approvals, all":  {http.MethodGet, "/api/v1/approvals?status=all&limit=1&before=p9", "", http.StatusOK, "approvals  true p9 2", `"next":"p1"`},
+		"status":          {http.MethodGet, "/api/v1/approvals?status=denied", "", http.StatusBadRequest, "", `"field":"status"`},
+		"approval":        {http.MethodGet, "/api/v1/approvals/p1", "", http.StatusOK, "approval p1", `"id":"p1"`},
+		"approve":         {http.MethodPost, "/api/v1/approvals/p1/approve", "", http.StatusOK, "approve p1 by operator:laptop", `"status":"approved"`},
+		"approve twice":   {http.MethodPost, "/api/v1/approvals/p2/approve", "", http.StatusConflict, "approve p2 by operator:laptop", "decided before"},
+		"deny":            {http.MethodPost, "/api/v1/approvals/p1/deny", "", http.StatusOK, "deny p1 by operator:laptop: ", `"id":"p1"`},
+		"deny, reason":    {http.MethodPost, "/api/v1/approvals/p1/deny", `{"reason":"too late"}`, http.StatusOK, "deny p1 by operator:laptop: too late", `"id":"p1"`},
+		"deny, long":      {http.MethodPost, "/api/v1/approvals/p1/deny", `{"reason":"` + strings.Repeat("x", 501) + `"}`, http.StatusBadRequest, "", `"field":"reason"`},
+		"edit":            {http.MethodPost, "/api/v1/approvals/p1/edit", `{"text":"We open at nine."}`, http.StatusOK, "edit p1 by operator:laptop: We open at nine.", `"id":"p1"`},
+		"edit, broken":    {http.MethodPost, "/api/v1/approvals/p1/edit", `We open at nine.`, http.StatusBadRequest, "", `"code":"malformed"`},
+		"people":          {http.MethodGet, "/api/v1/people", "", http.StatusOK, "people  51", `"principal":"x acct:a@x"`},
+		"people, page":    {http.MethodGet, "/api/v1/people?limit=2&before=p9", "", http.StatusOK, "people p9 3", `"next":"p2"`},
+		"unlink":          {http.MethodDelete, "/api/v1/people?principal=x%20https%3A%2F%2Fy%2Fz", "", http.StatusNoContent, "unlink x https://y/z", ""},
+		"unlink nobody":   {http.MethodDelete, "/api/v1/people", "", http.StatusBadRequest, "", `"field":"principal"`},
 		"audit": {http.MethodGet, "/api/v1/audit?code=state%3A*&turn=t1&agent=echo&before=a9&limit=1", "", http.StatusOK,
-			"state:* t1 echo a9 1", `"next":"a1"`},
+			"state:* t1 echo a9 2", `"next":"a1"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOffice()
@@ -216,6 +220,9 @@ func TestOperatorAPI(t *testing.T) {
 			}
 			if got := strings.Join(o.calls, ", "); got != test.call {
 				t.Errorf("called %q, want %q", got, test.call)
+			}
+			if strings.HasSuffix(name, "last page") && strings.Contains(answer.Body.String(), `"next"`) {
+				t.Error("the last page names another one")
 			}
 			if answer.Header().Get("Cache-Control") != "no-store" {
 				t.Error("the answer may be cached")

@@ -44,7 +44,7 @@ func (a *API) listToolRequests(_ http.ResponseWriter, r *http.Request) (any, err
 		return nil, fault.InField("status", `must be "open" or "all"`)
 	}
 	filter := exchange.ToolRequestFilter{
-		Agent: query.Get("agent"), TurnID: query.Get("turn"), ToolName: query.Get("tool"), All: status == "all", Limit: size,
+		Agent: query.Get("agent"), TurnID: query.Get("turn"), ToolName: query.Get("tool"), All: status == "all", Limit: size + 1,
 	}
 	if text := query.Get("after"); text != "" {
 		if filter.CreatedAfter, err = time.Parse(time.RFC3339Nano, text); err != nil {
@@ -52,9 +52,10 @@ func (a *API) listToolRequests(_ http.ResponseWriter, r *http.Request) (any, err
 		}
 	}
 	found, err := a.ToolRecords.ToolRequests(r.Context(), filter)
-	return toolRequestList{ToolRequests: listed(found), Next: next(found, size, func(t exchange.ToolRequest) string {
+	found, next := exchange.NextPage(found, size, func(t exchange.ToolRequest) string {
 		return t.CreatedAt.Format(time.RFC3339Nano)
-	})}, err
+	})
+	return toolRequestList{ToolRequests: listed(found), Next: next}, err
 }
 
 func (a *API) toolRequest(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"inbox/normalized"
@@ -58,18 +59,31 @@ type TurnRecord struct {
 	ExpiresAt  *time.Time           `json:"expires_at,omitempty"` // when a held message leaves hold by itself; lists have it
 }
 
-// TurnFilter selects turns, newest update first. Empty fields do not restrict.
+// TurnFilter selects turns, newest update first. Empty fields do not restrict. What is listed page by page names what the
+// list is about: a thread, an owner (agent and principal) with ByArrival or Latest, or States; then a page costs the same
+// whatever else is stored.
 type TurnFilter struct {
 	Agent        string
 	Principal    string
 	ThreadID     string
 	Reference    string
+	MessageID    string // native id of the message
 	ReceivedVia  string
 	States       []string
+	Standing     string // with Latest; see StandingOf
 	UpdatedAfter time.Time
-	Before       string // cursor: "<updated_at microseconds>.<turn id>" of the last row of the page before
-	Limit        int    // 1…500
-	Latest       bool   // only the newest turn of each (agent, principal, reference); turns without reference are left out
+	// AcceptedAfter restricts what is listed ByArrival to turns that were accepted at the instant or later, to a millisecond.
+	AcceptedAfter time.Time
+
+	Before    string // TurnCursor of the last row of the page before
+	Limit     int    // 1…500
+	Latest    bool   // only the newest turn of each (agent, principal, reference); turns without reference are left out
+	ByArrival bool   // newest arrival first instead of newest update
+}
+
+// TurnCursor names a row of a list of turns: "<updated_at microseconds>.<turn id>".
+func TurnCursor(turn TurnRecord) string {
+	return strconv.FormatInt(turn.UpdatedAt.UnixMicro(), 10) + "." + turn.ID
 }
 
 // Kinds of an Event beside the turn's states, which are written as "turn.<state>".

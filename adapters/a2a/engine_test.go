@@ -253,7 +253,7 @@ func (e *engine) Events(_ context.Context, id string, after int64, limit int) ([
 func (e *engine) selectTurns(f exchange.TurnFilter) []exchange.TurnRecord {
 	list := []exchange.TurnRecord{}
 	for _, turn := range e.turns {
-		if matches(f, turn) && (!f.Latest || e.newest(turn)) {
+		if matches(f, turn) && (!f.Latest || e.newest(turn)) && (f.Standing == "" || f.Standing == e.standing(turn)) {
 			list = append(list, *turn)
 		}
 	}
@@ -273,6 +273,13 @@ func matches(f exchange.TurnFilter, turn *exchange.TurnRecord) bool {
 		(len(f.States) == 0 || slices.Contains(f.States, turn.State)) &&
 		(f.UpdatedAfter.IsZero() || turn.UpdatedAt.After(f.UpdatedAfter)) &&
 		(f.Before == "" || updated < micros || updated == micros && turn.ID < id)
+}
+
+func (e *engine) standing(turn *exchange.TurnRecord) string {
+	if strings.HasPrefix(string(e.documents[claimSpace+"/"+turn.ID]), claimCancel) {
+		return exchange.StandingCancelled
+	}
+	return exchange.StandingOf(*turn)
 }
 
 func (e *engine) newest(turn *exchange.TurnRecord) bool {

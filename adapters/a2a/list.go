@@ -20,11 +20,13 @@ import (
 const (
 	defaultPage = 50
 	maxPage     = 100
-	scanPage    = 500
-	maxScans    = 20 // rows looked at for a status filter: maxScans*scanPage of the caller's newest tasks
+
+	maxPageToken = 128 // bytes; ours have 71
 )
 
-// ListTasks gives the caller's tasks, newest status first.
+// ListTasks gives the caller's tasks, newest status first. A page costs the same however many tasks there are; totalSize
+// ends at 10,000, which then means that many or more (a2a.proto calls it the number before pagination; AIP-158 lets it be
+// an estimate).
 func (h *handler) ListTasks(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
 	c, err := h.enter(ctx, "ListTasks")
 	if err != nil {
@@ -45,7 +47,7 @@ func (h *handler) list(ctx context.Context, c *call, req *a2a.ListTasksRequest) 
 	if err != nil || !found {
 		return &a2a.ListTasksResponse{Tasks: []*a2a.Task{}, PageSize: req.PageSize}, err
 	}
-	page, err := h.page(ctx, filter, req)
+	page, err := h.page(ctx, filter, req.PageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +61,7 @@ func checkList(req *a2a.ListTasksRequest) error {
 	if req.PageSize < 1 || req.PageSize > maxPage {
 		return inField("pageSize", "must be from 1 to "+strconv.Itoa(maxPage))
 	}
-	if req.Status != a2a.TaskStateUnspecified && turnStates(req.Status) == nil {
+	if _, known := standingOf(req.Status); req.Status != a2a.TaskStateUnspecified && !known {
 		return inField("status", "is no task state")
 	}
 	return checkHistory("historyLength", req.HistoryLength)
@@ -69,8 +71,9 @@ func checkList(req *a2a.ListTasksRequest) error {
 func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFilter, found bool, err error) {
 	filter = exchange.TurnFilter{
 		Agent: owned.agent, Principal: owned.principal, ReceivedVia: normalized.ViaA2A, Latest: true,
-		States: turnStates(req.Status), Limit: req.PageSize + 1,
+		Limit: req.PageSize + 1,
 	}
+	filter.Standing, _ = standingOf(req.Status)
 	if req.StatusTimestampAfter != nil {
 		// The instant itself counts (a2a.proto, ListTasksRequest), the store's bound does not; it keeps microseconds.
 		filter.UpdatedAfter = req.StatusTimestampAfter.Add(-time.Microsecond)
@@ -90,62 +93,17 @@ func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFil
 // listed is one page: the newest turns of its tasks.
 type listed struct {
 	turns []exchange.TurnRecord
-	more  bool
+	next  string // cursor of the following page; empty = this is the last one
 	total int64
 }
 
-func (h *handler) page(ctx context.Context, filter exchange.TurnFilter, req *a2a.ListTasksRequest) (listed, error) {
-	if req.Status != a2a.TaskStateUnspecified {
-		return h.scan(ctx, filter, req)
-	}
-	total, err := h.options.Turns.CountTurns(ctx, filter)
-	if err != nil {
-		return listed{}, err
+func (h *handler) page(ctx context.Context, filter exchange.TurnFilter, size int) (page listed, err error) {
+	if page.total, err = h.options.Turns.CountTurns(ctx, filter); err != nil {
+		return page, err
 	}
 	turns, err := h.options.Turns.Turns(ctx, filter)
-	more := len(turns) > req.PageSize
-	if more {
-		turns = turns[:req.PageSize]
-	}
-	return listed{turns: turns, more: more, total: total}, err
-}
-
-// scan filters by task state, which a turn's state and answer decide together, so the store cannot.
-func (h *handler) scan(ctx context.Context, filter exchange.TurnFilter, req *a2a.ListTasksRequest) (listed, error) {
-	var page listed
-	cursor := filter.Before
-	filter.Before, filter.Limit = "", scanPage
-	for range maxScans {
-		turns, err := h.options.Turns.Turns(ctx, filter)
-		if err != nil {
-			return page, err
-		}
-		for _, turn := range turns {
-			t, err := h.assemble(ctx, []exchange.TurnRecord{turn})
-			if err != nil {
-				return page, err
-			}
-			if t.state() == req.Status {
-				page.add(turn, cursor, req.PageSize)
-			}
-		}
-		if len(turns) < scanPage {
-			break
-		}
-		filter.Before = cursorOf(turns[len(turns)-1])
-	}
-	return page, nil
-}
-
-func (p *listed) add(turn exchange.TurnRecord, cursor string, size int) {
-	p.total++
-	switch {
-	case cursor != "" && !follows(turn, cursor):
-	case len(p.turns) == size:
-		p.more = true
-	default:
-		p.turns = append(p.turns, turn)
-	}
+	page.turns, page.next = exchange.NextPage(turns, size, exchange.TurnCursor)
+	return page, err
 }
 
 func (h *handler) renderPage(ctx context.Context, c *call, page listed, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
@@ -168,9 +126,7 @@ func (h *handler) renderPage(ctx context.Context, c *call, page listed, req *a2a
 		}
 		response.Tasks = append(response.Tasks, rendered)
 	}
-	if page.more {
-		response.NextPageToken = writePageToken(page.turns[len(page.turns)-1])
-	}
+	response.NextPageToken = writePageToken(page.next)
 	return response, nil
 }
 
@@ -182,28 +138,17 @@ func (h *handler) listedTask(ctx context.Context, c *call, turn exchange.TurnRec
 	return h.load(ctx, c.owner, a2a.TaskID(turn.Reference))
 }
 
-// cursorOf is the store's cursor after a turn.
-func cursorOf(turn exchange.TurnRecord) string {
-	return strconv.FormatInt(turn.UpdatedAt.UnixMicro(), 10) + "." + turn.ID
-}
-
-// follows says whether a turn comes after the cursor in the order newest update first.
-func follows(turn exchange.TurnRecord, cursor string) bool {
-	at, id, _ := strings.Cut(cursor, ".")
-	micros, _ := strconv.ParseInt(at, 10, 64)
-	if updated := turn.UpdatedAt.UnixMicro(); updated != micros {
-		return updated < micros
-	}
-	return turn.ID < id
-}
-
-func writePageToken(last exchange.TurnRecord) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(cursorOf(last)))
+// writePageToken makes a cursor opaque; none is none.
+func writePageToken(cursor string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(cursor))
 }
 
 func readPageToken(token string) (string, error) {
 	if token == "" {
 		return "", nil
+	}
+	if len(token) > maxPageToken {
+		return "", inField("pageToken", "is not one that this server gave")
 	}
 	decoded, err := base64.RawURLEncoding.DecodeString(token)
 	at, id, found := strings.Cut(string(decoded), ".")

@@ -113,7 +113,7 @@ func TestCancel(t *testing.T) {
 
 func FuzzPageToken(f *testing.F) {
 	f.Add("")
-	f.Add(writePageToken(exchange.TurnRecord{ID: newID(), UpdatedAt: time.Now()}))
+	f.Add(writePageToken(exchange.TurnCursor(exchange.TurnRecord{ID: newID(), UpdatedAt: time.Now()})))
 	f.Add(base64.RawURLEncoding.EncodeToString([]byte("1.2")))
 	f.Fuzz(func(t *testing.T, token string) {
 		cursor, err := readPageToken(token)

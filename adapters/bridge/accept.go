@@ -91,7 +91,7 @@ func (a *Adapter) begins(ctx context.Context, session exchange.Session) (bool, e
 	if session.Imported == 0 {
 		return false, nil
 	}
-	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, Limit: 1})
+	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: 1})
 	return len(turns) == 0, err
 }
 

@@ -19,7 +19,7 @@ func (a *Adapter) Late(turn exchange.TurnRecord) bool { return readRoute(turn.Ro
 // Ancestors gives what was imported. Of two messages that came at once into a new session the first one gets it.
 func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
 	r := readRoute(turn.Route)
-	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{Agent: turn.Agent, ThreadID: turn.ThreadID, Limit: maxEvents})
+	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{Agent: turn.Agent, ThreadID: turn.ThreadID, ByArrival: true, Limit: maxEvents})
 	if err != nil {
 		return nil, err
 	}

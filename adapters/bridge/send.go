@@ -166,7 +166,7 @@ func (a *Adapter) queued(w http.ResponseWriter, r *http.Request, c caller, body 
 		return err
 	}
 	waiting, err := a.options.Turns.Turns(r.Context(), exchange.TurnFilter{
-		Agent: session.Agent, ThreadID: session.ThreadID, Limit: maxEvents,
+		Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: maxEvents,
 		States: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting},
 	})
 	if err != nil {

@@ -131,7 +131,7 @@ func (a *Adapter) getSession(w http.ResponseWriter, r *http.Request, c caller) e
 		return err
 	}
 	value := sessionValue(session)
-	turns, err := a.options.Turns.Turns(r.Context(), exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, Limit: 1})
+	turns, err := a.options.Turns.Turns(r.Context(), exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (a *Adapter) deleteSession(w http.ResponseWriter, r *http.Request, c caller
 		return err
 	}
 	running, err := a.options.Turns.Turns(r.Context(), exchange.TurnFilter{
-		Agent: session.Agent, ThreadID: session.ThreadID, Limit: maxEvents,
+		Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: maxEvents,
 		States: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld},
 	})
 	if err != nil {

@@ -72,18 +72,17 @@ func (a Archive) newest(ctx context.Context, session exchange.Session) (list []j
 
 // turnsOf gives the turns of a session, oldest first; when there are too many, the newest, a page more at most.
 func (a Archive) turnsOf(ctx context.Context, session exchange.Session) (turns []exchange.TurnRecord, err error) {
-	filter := exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, Limit: maxEvents}
+	filter := exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: maxEvents + 1}
 	for len(turns) <= maxTranscriptTurns {
 		page, err := a.Turns.Turns(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
+		page, filter.Before = exchange.NextPage(page, maxEvents, exchange.TurnCursor)
 		turns = append(turns, page...)
-		if len(page) < maxEvents {
+		if filter.Before == "" {
 			break
 		}
-		last := page[len(page)-1]
-		filter.Before = fmt.Sprintf("%d.%s", last.UpdatedAt.UnixMicro(), last.ID)
 	}
 	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	return turns, nil

@@ -19,16 +19,20 @@ type (
 type manyTurns struct {
 	otherTurns
 
-	number, read int
+	number int
 }
 
 func (m *manyTurns) Turns(_ context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error) {
-	page := make([]exchange.TurnRecord, min(filter.Limit, m.number-m.read))
+	left := m.number
+	if filter.Before != "" {
+		_, _ = fmt.Sscanf(filter.Before, "%d.", &left)
+		left--
+	}
+	page := make([]exchange.TurnRecord, min(filter.Limit, left))
 	for i := range page {
-		at := m.number - m.read - i
+		at := left - i
 		page[i] = exchange.TurnRecord{ID: fmt.Sprintf("%06d", at), UpdatedAt: time.UnixMicro(int64(at))}
 	}
-	m.read += len(page)
 	return page, nil
 }
 

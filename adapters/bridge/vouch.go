@@ -112,7 +112,9 @@ func (m *relayed) wasReplayed(rejected []identity.Rejection) bool {
 
 // repeatOf finds the first copy of a message whose evidence was used: the same bytes, or it is no repeat.
 func (m *relayed) repeatOf(ctx context.Context, q question) (exchange.TurnRecord, error) {
-	turns, err := m.options.Turns.Turns(ctx, exchange.TurnFilter{Agent: q.agent.Name, Principal: q.sender.Principal(), Limit: maxEvents})
+	turns, err := m.options.Turns.Turns(ctx, exchange.TurnFilter{
+		Agent: q.agent.Name, Principal: q.sender.Principal(), MessageID: q.nativeID(), Limit: maxEvents,
+	})
 	if err != nil {
 		return exchange.TurnRecord{}, err
 	}

@@ -20,7 +20,7 @@ func (a *Adapter) history(ctx context.Context, q question, owned owner, session 
 	}
 	if q.input.SessionID != "" {
 		kept, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{
-			Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), Limit: 1,
+			Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ByArrival: true, Limit: 1,
 		})
 		if err != nil || len(kept) > 0 {
 			return nil, err

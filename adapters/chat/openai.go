@@ -123,6 +123,7 @@ func again(r *http.Request) bool {
 // How far an earlier copy of a repeated request is looked for.
 const (
 	retryWindow = 15 * time.Minute // SDKs give up on an answer after 10
+	retryReach  = 4 * retryWindow  // a run that was repeated, or took long, began earlier
 	retryPage   = 100
 	retryPages  = 5
 )
@@ -133,22 +134,22 @@ func (c *completion) earlier(ctx context.Context, digest string) (run, error) {
 		return run{}, nil
 	}
 	filter := exchange.TurnFilter{
-		Agent: c.agent.Name, Principal: c.principal(), ReceivedVia: normalized.ViaA2A, UpdatedAfter: time.Now().Add(-retryWindow), Limit: retryPage,
+		Agent: c.agent.Name, Principal: c.principal(), ReceivedVia: normalized.ViaA2A, ByArrival: true,
+		UpdatedAfter: time.Now().Add(-retryWindow), AcceptedAfter: time.Now().Add(-retryReach), Limit: retryPage + 1,
 	}
 	for range retryPages {
 		turns, err := c.adapter.options.Turns.Turns(ctx, filter)
 		if err != nil {
 			return run{}, err
 		}
+		turns, filter.Before = exchange.NextPage(turns, retryPage, exchange.TurnCursor)
 		at := slices.IndexFunc(turns, func(turn exchange.TurnRecord) bool { return routeOf(turn).Request == digest })
 		if at >= 0 {
 			return run{turn: turns[at], route: routeOf(turns[at])}, nil
 		}
-		if len(turns) < retryPage {
+		if filter.Before == "" {
 			break
 		}
-		last := turns[len(turns)-1]
-		filter.Before = strconv.FormatInt(last.UpdatedAt.UnixMicro(), 10) + "." + last.ID
 	}
 	return run{}, nil
 }

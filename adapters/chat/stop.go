@@ -89,7 +89,7 @@ func (a *Adapter) turnsOf(ctx context.Context, q question, limit int) ([]exchang
 		return nil, err
 	}
 	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{
-		Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ReceivedVia: normalized.ViaA2A, Limit: limit,
+		Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ReceivedVia: normalized.ViaA2A, ByArrival: true, Limit: limit,
 	})
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func (s *Service) GiveUp(ctx context.Context, turnID string, claim exchange.Clai
 		if taken = instead != nil; err != nil || taken {
 			return err
 		}
-		_, err = tx.MoveTurn(ctx, Move{ID: turnID, From: []string{turn.State}, To: turn.State, Reason: reason, At: at})
+		_, err = tx.MoveTurn(ctx, Move{ID: turnID, From: []string{turn.State}, To: turn.State, Reason: reason, At: at, GivenUp: true})
 		return err
 	})
 	switch {

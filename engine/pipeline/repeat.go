@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -138,26 +137,21 @@ func (s *Service) RetryFailed(ctx context.Context, filter exchange.RetryFilter, 
 
 // failedTurns gives the ids of what a filter selects, in order of arrival.
 func (s *Service) failedTurns(ctx context.Context, filter exchange.RetryFilter) (found []string, more bool, err error) {
-	page := exchange.TurnFilter{Agent: filter.Agent, States: []string{exchange.StateFailed}, UpdatedAfter: filter.Since, Limit: repeatPage}
+	page := exchange.TurnFilter{Agent: filter.Agent, States: []string{exchange.StateFailed}, UpdatedAfter: filter.Since, Limit: repeatPage + 1}
 	for len(found) < MaxRepeats {
 		turns, err := s.options.Store.Turns(ctx, page)
 		if err != nil {
 			return nil, false, err
 		}
+		turns, page.Before = exchange.NextPage(turns, repeatPage, exchange.TurnCursor)
 		for _, turn := range turns {
 			found = append(found, turn.ID)
 		}
-		if len(turns) < repeatPage {
+		if page.Before == "" {
 			slices.Sort(found) // UUIDv7
 			return found, false, nil
 		}
-		page.Before = cursorOf(turns[len(turns)-1])
 	}
 	slices.Sort(found)
 	return found, true, nil
-}
-
-// cursorOf is what exchange.TurnFilter.Before wants.
-func cursorOf(turn exchange.TurnRecord) string {
-	return strconv.FormatInt(turn.UpdatedAt.UnixMicro(), 10) + "." + turn.ID
 }

@@ -74,7 +74,7 @@ func (t *Tx) RepeatTurn(ctx context.Context, turn exchange.TurnRecord, reason st
 	if err := t.do(ctx, demoteReply, turn.ID, int64(attempt)); err != nil {
 		return false, err
 	}
-	return true, t.do(ctx, `UPDATE turns SET reply_id = '', history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE 1 END WHERE id = $1`, turn.ID)
+	return true, t.do(ctx, `UPDATE turns SET reply_id = '', outcome = '', history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE 1 END WHERE id = $1`, turn.ID)
 }
 
 // Sent reports whether a reply of a turn has deliveries, so that it reaches its asker as a message of its own.

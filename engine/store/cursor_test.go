@@ -13,7 +13,7 @@ func FuzzCursor(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, cursor string) {
 		var s selection
-		err := s.addCursor(cursor)
+		err := s.addCursor(cursor, false)
 		if err != nil && !fault.Is(err, fault.Malformed) {
 			t.Fatal(err)
 		}

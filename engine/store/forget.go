@@ -171,13 +171,17 @@ func (t *Tx) forgetReplies(ctx context.Context, turnID string) error {
 		if err := t.discard(ctx, filesOf(response.Parts)...); err != nil {
 			return err
 		}
-		body, err := json.Marshal(normalized.Response{
+		left := normalized.Response{
 			InReplyTo: response.InReplyTo, ThreadID: response.ThreadID, Silent: response.Silent, Status: response.Status, Parts: []normalized.Part{},
-		})
+		}
+		body, err := json.Marshal(left)
 		if err != nil {
 			return fmt.Errorf("encode response %s: %w", id, err)
 		}
 		if err := t.do(ctx, `UPDATE replies SET response = $1, deleted_at = $2 WHERE id = $3`, string(body), nowMicros(), id); err != nil {
+			return err
+		}
+		if err := t.amendOutcome(ctx, turnID, id, &left); err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ func migrator(database *sql.DB, words *dialect, options ...goose.ProviderOption)
 }
 
 // ddl gives each database its form of the migrations: SQLite does not know the collation "C", which is how it
-// compares anyway.
+// compares anyway, and reads JSON from text without a cast.
 type ddl struct {
 	fs.FS
 	dialect *dialect
@@ -43,7 +43,7 @@ func (d ddl) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ddlFile{file, strings.NewReader(strings.ReplaceAll(string(text), ` COLLATE "C"`, ""))}, nil
+	return ddlFile{file, strings.NewReader(strings.NewReplacer(` COLLATE "C"`, "", "::json", "").Replace(string(text)))}, nil
 }
 
 type ddlFile struct {

@@ -45,7 +45,7 @@ func TestPlans(t *testing.T) {
 		"selectDelivery": selectDelivery, "selectDocument": selectDocument, "listDocuments": listDocuments, "selectSeveral": selectSeveral,
 		"selectSendings": selectSendings, "removeJobs": removeJobs, "reviseReply": reviseReply, "leaveHistory": leaveHistory,
 		"sweepDocuments": sweepDocuments, "tokenByHash": selectToken,
-		"owned turns": `SELECT t.id FROM turns t` + owned.sql(),
+		"owned turns": owned.page(1),
 	} {
 		for _, step := range plan(t, database, query) {
 			if strings.HasPrefix(step, "SCAN") && !harmless(step) {
@@ -57,7 +57,7 @@ func TestPlans(t *testing.T) {
 
 // harmless are walks through intermediate results, not tables.
 func harmless(step string) bool {
-	for _, name := range []string{"picked", "waiting", "either", "hit", "head", "lane", "CONSTANT"} {
+	for _, name := range []string{"picked", "waiting", "either", "hit", "head", "lane", "arm", "CONSTANT"} {
 		if strings.Contains(step, name) {
 			return true
 		}

@@ -17,8 +17,8 @@ const insertReply = `INSERT INTO replies (id, turn_id, notice, agent, native_id,
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (turn_id, notice) DO NOTHING`
 
 // A held message stays out of the history even when it is answered.
-const pointToReply = `UPDATE turns SET reply_id = $1, history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE $2 END
-	WHERE id = $3`
+const pointToReply = `UPDATE turns SET reply_id = $1, outcome = $2, history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE $3 END
+	WHERE id = $4`
 
 // InsertReply stores the answer of a turn, or a demand that comes before it, and makes it the turn's reply. A turn has
 // at most one of each number: a second is fault.Conflict.
@@ -31,13 +31,13 @@ func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID str
 		return fault.New(fault.Conflict, "the message has been answered already")
 	}
 	t.wake(ChannelTurn, reply.TurnID)
-	return t.do(ctx, pointToReply, reply.ID, historyTurns(reply.Response), reply.TurnID)
+	return t.do(ctx, pointToReply, reply.ID, exchange.OutcomeOf(&reply.Response), historyTurns(reply.Response), reply.TurnID)
 }
 
 // AnswerTurn moves a turn to its end and stores its answer; see pipeline.Tx.
 func (t *Tx) AnswerTurn(ctx context.Context, move pipeline.Move, reply exchange.Reply, nativeID string) (bool, error) {
-	moved, err := t.moveTurn(ctx, move, `reply_id = $6, history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE $7 END`,
-		reply.ID, historyTurns(reply.Response))
+	moved, err := t.moveTurn(ctx, move, `reply_id = $6, outcome = $7, history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE $8 END`,
+		reply.ID, exchange.OutcomeOf(&reply.Response), historyTurns(reply.Response))
 	if err != nil || !moved {
 		return false, err
 	}
@@ -46,6 +46,15 @@ func (t *Tx) AnswerTurn(ctx context.Context, move pipeline.Move, reply exchange.
 		err = fault.New(fault.Conflict, "the message has been answered already")
 	}
 	return inserted, err
+}
+
+// A question that was given up stays so while it is one.
+const amendOutcome = `UPDATE turns SET outcome = $1 WHERE id = $2 AND reply_id = $3 AND outcome <> $1
+	AND NOT (outcome = 'given_up' AND $1 IN ('input', 'authorize', 'pay', 'demand'))`
+
+// amendOutcome keeps the turn's word for its reply in step with a response that was changed.
+func (t *Tx) amendOutcome(ctx context.Context, turnID, replyID string, response *normalized.Response) error {
+	return t.do(ctx, amendOutcome, exchange.OutcomeOf(response), turnID, replyID)
 }
 
 // insertReply stores a reply and says whether the turn had none with the number.

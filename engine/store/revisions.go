@@ -27,6 +27,9 @@ func (t *Tx) ReviseReply(ctx context.Context, reply exchange.Reply, from int, ev
 	if err != nil || changed == 0 {
 		return false, err
 	}
+	if err := t.amendOutcome(ctx, reply.TurnID, reply.ID, &reply.Response); err != nil {
+		return false, err
+	}
 	// The event comes first: its number must be higher than those of the pieces that go.
 	if err := t.AppendEvents(ctx, reply.TurnID, []exchange.Event{event}); err != nil || reply.DeletedAt.IsZero() {
 		return err == nil, err

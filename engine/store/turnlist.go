@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,8 +11,8 @@ import (
 	"inbox/internal/fault"
 )
 
-// maxPage is the largest page of every list.
-const maxPage = 500
+// maxPage is the largest page of every list, and the row after it that says whether there is more.
+const maxPage = 500 + 1
 
 func pageSize(limit int) int64 {
 	if limit < 1 || limit > maxPage {
@@ -40,6 +42,19 @@ func (s *selection) addWhen(set bool, condition string, values ...any) {
 	}
 }
 
+// plainWord is what may be written into a text as it is.
+var plainWord = regexp.MustCompile(`^[a-z0-9]{1,32}$`)
+
+// addWord compares a column with a word of ours, never of a peer. It is written out, because a partial index is chosen by
+// what the text says.
+func (s *selection) addWord(column, word string) {
+	if plainWord.MatchString(word) {
+		s.add(column + " = '" + word + "'")
+	} else {
+		s.addWhen(word != "", column+" = ?", word)
+	}
+}
+
 func (s *selection) sql() string {
 	if len(s.where) == 0 {
 		return ""
@@ -47,21 +62,55 @@ func (s *selection) sql() string {
 	return " WHERE " + strings.Join(s.where, " AND ")
 }
 
-// page adds order and limit; limits outside 1…500 become 500.
+// page adds order and limit; limits outside of those of pageSize become the largest.
 func (s *selection) page(order string, limit int) string {
 	s.arguments = append(s.arguments, pageSize(limit))
 	return " ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(s.arguments)) + " + 0"
 }
 
-// newestOfReference keeps a turn only when it has a reference and no later one of its sender has the same.
-const newestOfReference = `t.reference_key <> '' AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.owner_key = t.owner_key
-	AND n.reference_key = t.reference_key AND n.reference_key <> '' AND n.id > t.id)`
+// standing is where the newest turn of a task stands for its asker, in the words of the indexes turns_tasks and
+// turns_tasks_thread: exchange.StandingOf in SQL.
+const standing = `(CASE
+    WHEN state = 'accepted' THEN CASE WHEN reply_id <> '' OR attempt > 0 THEN 'working' ELSE 'submitted' END
+    WHEN state = 'running' THEN 'working'
+    WHEN state = 'silent' THEN 'completed'
+    WHEN state = 'cancelled' OR outcome = 'given_up' THEN 'cancelled'
+    WHEN state = 'held' THEN 'authorize'
+    WHEN state = 'waiting' AND reason = 'tool (authorization)' THEN 'authorize'
+    WHEN state = 'waiting' AND (reason = 'dispatch' OR reason = 'tool' OR substr(reason, 1, 5) = 'tool ') THEN 'working'
+    WHEN outcome = 'authorize' THEN 'authorize'
+    WHEN outcome = 'pay' OR outcome = 'demand' THEN 'input'
+    WHEN outcome = 'unlawful' OR outcome = 'forbidden' AND state = 'refused' THEN 'refused'
+    WHEN outcome = 'forbidden' OR outcome = 'unavailable' THEN 'failed'
+    WHEN state = 'waiting' THEN CASE WHEN substr(reason, 1, 7) = 'payment' OR substr(reason, 1, 5) = 'input' THEN 'input'
+        WHEN substr(reason, 1, 4) = 'tool' THEN 'working' ELSE 'authorize' END
+    WHEN state = 'refused' THEN 'refused'
+    WHEN state = 'failed' OR outcome = 'failed' THEN 'failed'
+    WHEN outcome = 'input' THEN 'input'
+    ELSE 'completed' END)`
 
-func selectTurns(f exchange.TurnFilter) (*selection, error) {
-	var s selection
+// openStates are the states of turns that have not ended, as the indexes turns_open and turns_thread_open say it.
+const openStates = `(t.state = 'accepted' OR t.state = 'running' OR t.state = 'waiting' OR t.state = 'held')`
+
+// maxCounted is where CountTurns ends.
+const maxCounted = 10_000
+
+// turnList is the text of a list of turns: arms that each read one range of one index in the order of the list, a page
+// at most, and are merged afterwards. Arms share their arguments.
+type turnList struct {
+	selection
+	arms      []string // conditions; there is at least one, which may be empty
+	byArrival bool
+}
+
+func selectTurns(f exchange.TurnFilter) (*turnList, error) {
+	list := &turnList{byArrival: f.ByArrival}
+	s := &list.selection
 	switch {
+	case f.Agent != "" && f.Principal != "" && f.ThreadID != "": // a thread is the smaller of the two: its index is to be read
+		s.add("t.owner_key || '' = ?", hashKey(f.Agent, f.Principal))
 	case f.Agent != "" && f.Principal != "":
-		s.add("t.owner_key = ? AND t.agent = ? AND t.principal = ?", hashKey(f.Agent, f.Principal), f.Agent, f.Principal)
+		s.add("t.owner_key = ?", hashKey(f.Agent, f.Principal))
 	case f.Agent != "":
 		s.add("t.agent = ?", f.Agent)
 	case f.Principal != "":
@@ -69,24 +118,64 @@ func selectTurns(f exchange.TurnFilter) (*selection, error) {
 	}
 	if f.Agent != "" && f.ThreadID != "" {
 		s.add("t.thread_key = ?", hashKey(f.Agent, f.ThreadID))
+	} else {
+		s.addWhen(f.ThreadID != "", "t.thread_id = ?", f.ThreadID)
 	}
-	s.addWhen(f.ThreadID != "", "t.thread_id = ?", f.ThreadID)
-	s.addWhen(f.Reference != "", "t.reference_key = ? AND t.reference = ? AND t.reference_key <> ''", optionalKey(f.Reference), f.Reference)
-	s.addWhen(f.ReceivedVia != "", "t.received_via = ?", f.ReceivedVia)
-	if len(f.States) > 0 {
-		values := make([]any, len(f.States))
-		for i, state := range f.States {
-			values[i] = state
-		}
-		s.add("t.state IN (?"+strings.Repeat(",?", len(values)-1)+")", values...)
-	}
+	s.addWhen(f.Reference != "", "t.reference_key = ? AND t.reference_key <> ''", optionalKey(f.Reference))
+	s.addWhen(f.MessageID != "", "t.native_key = ?", hashKey(f.MessageID))
+	s.addWord("t.received_via", f.ReceivedVia)
 	s.addWhen(!f.UpdatedAfter.IsZero(), "t.updated_at > ?", micros(f.UpdatedAfter))
-	s.addWhen(f.Latest, newestOfReference)
-	return &s, s.addCursor(f.Before)
+	s.addWhen(!f.AcceptedAfter.IsZero(), "t.id >= ?", firstID(f.AcceptedAfter))
+	s.addWhen(f.Latest, "t.latest = 1")
+	if err := list.chooseArms(f); err != nil {
+		return nil, err
+	}
+	return list, s.addCursor(f.Before, f.ByArrival)
 }
 
-// addCursor reads "<updated_at microseconds>.<turn id>". Row values compare the way the list is ordered.
-func (s *selection) addCursor(before string) error {
+// chooseArms splits the list where the index that serves it has the order of the list only below one value. The values are
+// written out, because partial indexes are chosen by what a text says.
+func (l *turnList) chooseArms(f exchange.TurnFilter) error {
+	l.arms = []string{""}
+	states := make([]string, 0, len(f.States))
+	for _, state := range f.States {
+		if !slices.Contains(turnStates, state) {
+			return fault.InField("state", "is no state of a turn")
+		}
+		states = append(states, "t.state = '"+state+"'")
+	}
+	switch {
+	case f.Standing != "" && !slices.Contains(exchange.Standings, f.Standing):
+		return fault.InField("standing", "is no standing of a turn")
+	case f.Standing != "":
+		l.arms = []string{standing + " = '" + f.Standing + "'"}
+	case f.Latest && f.Reference == "":
+		l.arms = nil
+		for _, one := range exchange.Standings {
+			l.arms = append(l.arms, standing+" = '"+one+"'")
+		}
+	}
+	switch {
+	case len(states) == 0:
+	case len(l.arms) == 1 && l.arms[0] == "" && !f.ByArrival:
+		l.arms = states
+	default:
+		l.add("(" + strings.Join(states, " OR ") + ")")
+	}
+	if len(states) > 0 && f.ByArrival && !slices.ContainsFunc(f.States, exchange.Terminal) {
+		l.add(openStates)
+	}
+	return nil
+}
+
+// turnStates are the states that a list may be restricted to.
+var turnStates = []string{
+	exchange.StateAccepted, exchange.StateRunning, exchange.StateAnswered, exchange.StateRefused, exchange.StateFailed,
+	exchange.StateWaiting, exchange.StateSilent, exchange.StateHeld, exchange.StateCancelled,
+}
+
+// addCursor reads exchange.TurnCursor. Row values compare the way the list is ordered.
+func (s *selection) addCursor(before string, byArrival bool) error {
 	if before == "" {
 		return nil
 	}
@@ -95,8 +184,48 @@ func (s *selection) addCursor(before string) error {
 	if err != nil || !found || !storable(id) {
 		return fault.InField("cursor", "is not one that this server gave")
 	}
-	s.add("(t.updated_at, t.id) < (?, ?)", updated, id)
+	if byArrival {
+		s.add("t.id < ?", id)
+	} else {
+		s.add("(t.updated_at, t.id) < (?, ?)", updated, id)
+	}
 	return nil
+}
+
+func (l *turnList) order(table string) string {
+	if l.byArrival {
+		return " ORDER BY " + table + "id DESC"
+	}
+	return " ORDER BY " + table + "updated_at DESC, " + table + "id DESC"
+}
+
+// merged gives the arms as one table with the columns id and updated_at; $limit bounds each of them.
+func (l *turnList) merged(limit string) string {
+	texts := make([]string, len(l.arms))
+	for i, arm := range l.arms {
+		conditions := l.where
+		if arm != "" {
+			conditions = append(slices.Clone(conditions), arm)
+		}
+		where := ""
+		if len(conditions) > 0 {
+			where = " WHERE " + strings.Join(conditions, " AND ")
+		}
+		texts[i] = `SELECT id, updated_at FROM (SELECT t.id, t.updated_at FROM turns t` + where + l.order("t.") + ` LIMIT ` + limit + `) AS arm` + strconv.Itoa(i)
+	}
+	return strings.Join(texts, " UNION ALL ")
+}
+
+// page is the text of one page.
+func (l *turnList) page(limit int) string {
+	l.arguments = append(l.arguments, pageSize(limit))
+	most := "$" + strconv.Itoa(len(l.arguments)) + " + 0"
+	hits := l.merged(most)
+	if len(l.arms) > 1 {
+		hits = `SELECT id, updated_at FROM (` + hits + `) AS arms` + l.order("") + ` LIMIT ` + most
+	}
+	return `SELECT ` + turnColumns + `, COALESCE(r.response, '') FROM (` + hits + `) AS hit JOIN turns t ON t.id = hit.id
+		LEFT JOIN replies r ON r.id = t.reply_id` + l.order("hit.") + ` LIMIT ` + most
 }
 
 // Turns lists turns with their responses, newest update first. A wrong cursor is fault.Malformed.
@@ -105,8 +234,7 @@ func (s *Store) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchan
 	if err != nil {
 		return nil, err
 	}
-	query := `SELECT ` + turnColumns + `, COALESCE(r.response, '')` + turnsWithReplies + chosen.sql() +
-		chosen.page("t.updated_at DESC, t.id DESC", filter.Limit)
+	query := chosen.page(filter.Limit)
 	var turns []exchange.TurnRecord
 	err = s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
 		turn, err := scanTurn(r)
@@ -119,7 +247,8 @@ func (s *Store) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchan
 	return turns, s.fillExpiry(ctx, turns)
 }
 
-// CountTurns counts what Turns would list without cursor and limit.
+// CountTurns counts what Turns would list without cursor and limit. It counts no further than 10,000: what is more costs
+// as much as it is long, and nobody reads it.
 func (s *Store) CountTurns(ctx context.Context, filter exchange.TurnFilter) (int64, error) {
 	filter.Before = ""
 	chosen, err := selectTurns(filter)
@@ -127,6 +256,12 @@ func (s *Store) CountTurns(ctx context.Context, filter exchange.TurnFilter) (int
 		return 0, err
 	}
 	var count int64
-	_, err = first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM turns t`+chosen.sql(), chosen.arguments, &count)
+	_, err = first(ctx, s.engine.reader(), chosen.count(), chosen.arguments, &count)
 	return count, err
+}
+
+func (l *turnList) count() string {
+	l.arguments = append(l.arguments, int64(maxCounted))
+	most := "$" + strconv.Itoa(len(l.arguments)) + " + 0"
+	return `SELECT COUNT(*) FROM (SELECT 1 FROM (` + l.merged(most) + `) AS arms LIMIT ` + most + `) AS counted`
 }

@@ -18,10 +18,15 @@ const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.sta
 const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference,
 	native_key, sender_key, thread_key, owner_key, reference_key,
 	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
-	history_turns, person_shared, network, watched)
+	history_turns, person_shared, network, latest, watched)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24,
+	CASE WHEN $13 <> '' THEN 1 ELSE 0 END,
 	CASE WHEN $13 <> '' AND EXISTS (SELECT 1 FROM watches w WHERE w.owner_key = $12 AND w.reference_key = $13) THEN 1 ELSE 0 END)
 	ON CONFLICT (native_key, sender_key) DO NOTHING`
+
+// The turn before in the same task is in the index that finds it by its reference.
+const supersedeTurns = `UPDATE turns SET latest = 0 WHERE owner_key = $1 AND reference_key = $2 AND reference_key <> '' AND id < $3
+	AND latest = 1`
 
 const insertOriginal = `INSERT INTO originals (digest, media_type, encoding, body) VALUES ($1, $2, $3, $4)
 	ON CONFLICT (digest) DO NOTHING`
@@ -44,6 +49,11 @@ func (t *Tx) InsertTurn(
 	if inserted == 0 {
 		stored, err := t.sameTurn(ctx, turn)
 		return stored, false, err
+	}
+	if turn.Reference != "" {
+		if err := t.do(ctx, supersedeTurns, hashKey(turn.Agent, turn.Principal), hashKey(turn.Reference), turn.ID); err != nil {
+			return exchange.TurnRecord{}, false, err
+		}
 	}
 	if err := t.insertOriginal(ctx, original); err != nil {
 		return exchange.TurnRecord{}, false, err
@@ -112,6 +122,9 @@ const movedHistory = `CASE WHEN $1 = 'held' THEN 0 WHEN state = 'held' AND $1 = 
 // MoveTurn changes a turn's state when it is in one of the states of move.From, and writes "turn.<to>" to the
 // timeline. It says whether it did.
 func (t *Tx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) {
+	if move.GivenUp {
+		return t.moveTurn(ctx, move, `outcome = '`+exchange.OutcomeGivenUp+`', history_turns = `+movedHistory)
+	}
 	return t.moveTurn(ctx, move, `history_turns = `+movedHistory)
 }
 
