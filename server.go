@@ -83,6 +83,8 @@ type Server struct {
 	routes      []httpserver.Route // of all rooms, for their description
 
 	ready atomic.Bool // wake-ups may come before everything is there
+
+	takesMail, takesGRPC atomic.Bool // their listeners are served
 }
 
 // New opens the database and builds the rooms; nothing listens yet. Its errors are one clear sentence each. The
@@ -259,13 +261,21 @@ func (s *Server) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	back := s.background(work)
-	edge.Go(func() error { return s.http.Run(edgeCtx) })
 	if s.email != nil {
-		edge.Go(func() error { return s.email.Run(edgeCtx) })
+		s.takesMail.Store(true)
+		edge.Go(func() error {
+			defer s.takesMail.Store(false)
+			return s.email.Run(edgeCtx)
+		})
 	}
 	if s.grpc != nil {
-		edge.Go(func() error { return s.grpc.Run(edgeCtx) })
+		s.takesGRPC.Store(true)
+		edge.Go(func() error {
+			defer s.takesGRPC.Store(false)
+			return s.grpc.Run(edgeCtx)
+		})
 	}
+	edge.Go(func() error { return s.http.Run(edgeCtx) })
 	err := edge.Wait()
 	stopWork()
 	return errors.Join(ignoreCancelled(err), ignoreCancelled(back.Wait()))
@@ -334,16 +344,4 @@ func ignoreCancelled(err error) error {
 		return nil
 	}
 	return err
-}
-
-// pingCheck is the readiness of the database.
-func (s *Server) pingCheck() httpserver.Check {
-	return httpserver.Check{Name: "database", Run: func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		if err := s.store.Ping(ctx); err != nil {
-			return fmt.Errorf("ping database: %w", err)
-		}
-		return nil
-	}}
 }

@@ -292,7 +292,7 @@ func (s *Server) buildHTTP() (err error) {
 		return err
 	}
 	s.http, err = httpserver.New(httpserver.Options{
-		Listen: s.config.HTTP.Listen, Flood: s.floodRates(), Routes: routes, Checks: []httpserver.Check{s.pingCheck()},
+		Listen: s.config.HTTP.Listen, Flood: s.floodRates(), Routes: routes, Checks: s.readiness(),
 		TrustedProxies: s.config.HTTP.TrustedProxies, Inside: s.config.HTTP.Inside,
 		MaxBodyBytes: int64(s.config.HTTP.MaxBodyBytes), MaxInFlight: s.bytesInFlight(), Grace: s.config.ShutdownGrace,
 		CertFile: s.config.HTTP.CertFile, KeyFile: s.config.HTTP.KeyFile, Logger: s.logger,

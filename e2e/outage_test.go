@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"inbox/e2e/instance"
 	"inbox/e2e/load"
 )
 
@@ -210,4 +213,70 @@ func sendMail(p *post, mail []byte) error {
 		return fmt.Errorf("%d %s", reply.Code, reply.Msg)
 	}
 	return err
+}
+
+// TestReadOnlyDatabaseHealsWithoutARestart: while the database takes no changes the server says so, and the same process takes
+// messages as soon as it does again, although its connections are those of before.
+func TestReadOnlyDatabaseHealsWithoutARestart(t *testing.T) {
+	database := postgres(t)
+	s := newServer(t, instance.Settings{Database: database})
+	s.start()
+	token, err := s.Token(t.Context(), "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := load.A2APeer{URL: s.URL() + "/a2a/echo", Token: token, Client: http.DefaultClient}
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	const cut = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+
+	administer(t, database, "ALTER DATABASE "+name+" SET default_transaction_read_only = on", cut)
+	eventually(t, "/readyz says that the database is not there", func() bool {
+		status, text := s.readyz(t)
+		return status == http.StatusServiceUnavailable && strings.Contains(text, `"database":"the message store is not available`)
+	})
+	if _, err := peer.Send(t.Context(), load.SendBody("m1", "hello", false)); err == nil {
+		t.Error("a message was taken by a read-only database")
+	}
+	administer(t, database, "SET default_transaction_read_only = off", "ALTER DATABASE "+name+" RESET default_transaction_read_only")
+	eventually(t, "/readyz says yes again", func() bool {
+		status, _ := s.readyz(t)
+		return status == http.StatusOK
+	})
+	if _, err := peer.Send(t.Context(), load.SendBody("m1", "hello", false)); err != nil {
+		t.Errorf("after the database takes changes again: %v", err)
+	}
+}
+
+// administer executes statements on a connection of their own.
+func administer(t *testing.T, database string, statements ...string) {
+	t.Helper()
+	connection, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range statements {
+		if _, err = connection.Exec(t.Context(), statement); err != nil {
+			break
+		}
+	}
+	if err := errors.Join(err, connection.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *server) readyz(t *testing.T) (status int, text string) {
+	t.Helper()
+	response, err := http.Get(s.URL() + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
 }

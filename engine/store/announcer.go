@@ -126,6 +126,9 @@ func (a *announcer) stop() {
 func (e *postgresEngine) listen(ctx context.Context, notify func(channel, payload string)) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := e.listenOnce(ctx, notify, func() { pause = firstPause })
+		if errors.Is(err, errOld) && ctx.Err() == nil {
+			continue
+		}
 		if ctx.Err() == nil {
 			e.logger.Warn("listening for other nodes broke; connecting again", "error", err)
 		}
@@ -152,9 +155,14 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 	}
 	connected()
 	notifyAll(notify)
+	life, cancel := context.WithTimeout(ctx, connectionLife)
+	defer cancel()
 	for {
-		notification, err := connection.WaitForNotification(ctx)
-		if err != nil {
+		notification, err := connection.WaitForNotification(life)
+		switch {
+		case err != nil && life.Err() != nil && ctx.Err() == nil:
+			return errOld
+		case err != nil:
 			return err
 		}
 		e.heard(notification.Payload, notify)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"time"
 
@@ -36,27 +35,17 @@ type postgresEngine struct {
 }
 
 func openPostgres(ctx context.Context, options Options) (engine, error) {
-	config, err := pgx.ParseConfig(options.URL)
+	config, err := postgresConfig(options.URL)
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
-	if config.RuntimeParams["application_name"] == "" {
-		config.RuntimeParams["application_name"] = "inbox"
-	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = 10 * time.Second
-	}
-	pool := stdlib.OpenDB(*config)
-	pool.SetMaxOpenConns(options.Connections)
-	pool.SetMaxIdleConns(options.Connections)
-	pool.SetConnMaxIdleTime(5 * time.Minute)
+	pool := openPostgresPool(config, options.Connections, connectionLife)
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 120))
 	if err == nil {
 		err = migrate(ctx, pool, postgresDialect, goose.WithSessionLocker(locker))
 	}
 	if err != nil {
-		return nil, errors.Join(unusable("PostgreSQL at "+config.Host+":"+strconv.Itoa(int(config.Port))+
-			" cannot be used; check database_url and that the server runs", err), pool.Close())
+		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())
 	}
 	e := &postgresEngine{
 		statements: statements{pool: pool, failed: postgresFault}, config: config, connections: options.Connections,
@@ -97,7 +86,7 @@ func (e *postgresEngine) renew() {
 // lostRead says whether a query failed with its connection, so that another one may answer it.
 func (e *postgresEngine) lostRead(err error) bool {
 	var failure *pgconn.PgError
-	if errors.As(err, &failure) && !strings.HasPrefix(failure.Code, "57P") { // operator intervention: the server ends
+	if errors.As(err, &failure) && !unfit(failure) {
 		return false
 	}
 	e.renew()
@@ -123,7 +112,7 @@ func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost b
 			result = session.commit(ctx)
 		}
 		if session.connection.IsClosed() && ctx.Err() == nil {
-			lost = before
+			lost = before || readOnly(result) // of a read-only transaction nothing is kept, whatever was asked for
 			e.renew()
 		}
 		return session.release(result)

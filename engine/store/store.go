@@ -6,6 +6,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"strings"
 	"sync"
@@ -79,6 +80,7 @@ func (o Options) withDefaults() Options {
 type Store struct {
 	engine  engine
 	options Options
+	probe   string // key of this process's row that Probe writes
 	replies countCache
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -105,7 +107,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 		return nil, err
 	}
 	background, cancel := context.WithCancel(context.Background())
-	s := &Store{engine: database, options: options, cancel: cancel}
+	s := &Store{engine: database, options: options, probe: rand.Text(), cancel: cancel}
 	s.tasks.Go(func() { s.sweep(background, time.Minute) })
 	if _, shared := database.(*postgresEngine); shared {
 		s.tasks.Go(func() { s.watchClock(background) })
@@ -133,6 +135,17 @@ func (s *Store) Close() error {
 
 // Ping says whether the database answers; its error is fault.Unavailable.
 func (s *Store) Ping(ctx context.Context) error { return s.engine.ping(ctx) }
+
+// probeSpace is the namespace of the documents that Probe writes: one for each process, for at most two hours.
+const probeSpace = "probe"
+
+// Probe says whether the database takes a change now: it commits one row, always the same of this process. Its error is
+// fault.Unavailable.
+func (s *Store) Probe(ctx context.Context) error {
+	now := s.options.Now()
+	// An end that moves once an hour keeps PostgreSQL from writing an index for every probe.
+	return s.State().Put(ctx, probeSpace, s.probe, []byte(now.UTC().Format(time.RFC3339Nano)), now.Truncate(time.Hour).Add(2*time.Hour))
+}
 
 // Listen passes the notifications of other nodes to Options.Notify until ctx ends. It connects again after a
 // failure and then notifies with empty payloads, because something may have been missed. On SQLite there are no

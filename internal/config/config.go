@@ -20,7 +20,8 @@ type Config struct {
 	PublicURL string `toml:"public_url" default:"http://localhost:8080"`
 	// Directory for the SQLite file, stored attachments and generated keys.
 	DataDir string `toml:"data_dir"`
-	// `sqlite` (a file in `data_dir`) or `postgres://user:password@host/database`.
+	// `sqlite` (a file in `data_dir`) or `postgres://user:password@host/database`. Several hosts, `host1:5432,host2:5432`,
+	// are tried in their order; the first that can be written to is used.
 	DatabaseURL SecretURL `toml:"database_url"`
 	// Where attachments are kept: `file` (below `data_dir`).
 	BlobURL SecretURL `toml:"blob_url"`

@@ -244,3 +244,11 @@ func TestEdgeDefaults(t *testing.T) {
 		}
 	}
 }
+
+// TestSeveralHostsOfADatabase: PostgreSQL's own form for a failover is an address, and shows no password.
+func TestSeveralHostsOfADatabase(t *testing.T) {
+	got := load(t, minimal+`database_url = "postgres://inbox:hunter2@db1:5432,db2:5433/inbox?sslmode=require"`)
+	if shown := got.DatabaseURL.String(); shown != "postgres://inbox:xxxxx@db1:5432,db2:5433/inbox?sslmode=require" {
+		t.Errorf("shown as %s", shown)
+	}
+}

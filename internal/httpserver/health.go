@@ -12,7 +12,7 @@ import (
 	"inbox/internal/telemetry"
 )
 
-// Check is one condition of readiness. Run returns nil when it holds; a fault's public text is shown to whoever
+// Check is one condition of readiness. Run returns nil when it holds, in two seconds at most; a fault's public text is shown to whoever
 // asks, everything else only goes to the log.
 type Check struct {
 	Name string
@@ -33,6 +33,7 @@ type health struct {
 	mutex   sync.Mutex
 	checked time.Time
 	last    readiness
+	asked   []chan error // of the checks that have not come back
 }
 
 type readiness struct {
@@ -86,7 +87,7 @@ func (h *health) stopped() readiness {
 	}
 }
 
-// check runs the conditions side by side, at most once a second.
+// check runs the conditions side by side, at most once a second, and waits for them no longer than checkTimeout.
 func (h *health) check(ctx context.Context) readiness {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -95,16 +96,43 @@ func (h *health) check(ctx context.Context) readiness {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	if h.asked == nil {
+		h.asked = make([]chan error, len(h.checks))
+	}
 	results := make([]error, len(h.checks))
 	var group sync.WaitGroup
-	for i, check := range h.checks {
-		group.Go(func() { results[i] = check.Run(ctx) })
+	for i := range h.checks {
+		group.Go(func() { results[i] = h.ask(ctx, i) })
 	}
 	group.Wait()
 	before := h.last
 	h.last, h.checked = h.summary(results), time.Now()
 	h.logChange(ctx, before, results)
 	return h.last
+}
+
+// ask runs a condition until ctx ends. One that hangs all the same, as a write does on a disk that does not answer, is not
+// asked again before it has come back.
+func (h *health) ask(ctx context.Context, i int) error {
+	if before := h.asked[i]; before != nil {
+		select {
+		case <-before: // it is too old to count
+			h.asked[i] = nil
+		default:
+		}
+	}
+	if h.asked[i] == nil {
+		answer := make(chan error, 1)
+		h.asked[i] = answer
+		go func() { answer <- h.checks[i].Run(ctx) }()
+	}
+	select {
+	case err := <-h.asked[i]:
+		h.asked[i] = nil
+		return err
+	case <-ctx.Done():
+		return fault.Wrap(fault.Unavailable, "no answer in time", ctx.Err())
+	}
 }
 
 func (h *health) summary(results []error) readiness {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -120,6 +121,43 @@ func TestReadiness(t *testing.T) {
 		}
 		server.Drain()
 		expect(503, `{"ready":false,"reason":"the server is stopping"}`)
+	})
+}
+
+// TestReadinessDoesNotHang: a condition that hangs is told in time, and is not asked again while it hangs.
+func TestReadinessDoesNotHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		var asked atomic.Int32
+		server := newServer(t, Options{Checks: []Check{
+			{"database", func(context.Context) error {
+				asked.Add(1)
+				<-hang
+				return nil
+			}},
+			{"disk", func(context.Context) error { return nil }},
+		}})
+		expect := func(status int, body string) {
+			t.Helper()
+			begun := time.Now()
+			got := ask(server.Handler(), "GET", "/readyz")
+			if got.Code != status || strings.TrimSpace(got.Body.String()) != body || time.Since(begun) > checkTimeout {
+				t.Errorf("%d %s after %v, want %d %s", got.Code, got.Body.String(), time.Since(begun), status, body)
+			}
+			<-time.After(checkEvery)
+		}
+		for range 3 {
+			expect(503, `{"ready":false,"checks":{"database":"no answer in time","disk":"ok"}}`)
+		}
+		if asked.Load() != 1 {
+			t.Errorf("asked %d times", asked.Load())
+		}
+		close(hang)
+		synctest.Wait()
+		expect(200, `{"ready":true,"checks":{"database":"ok","disk":"ok"}}`)
+		if asked.Load() != 2 {
+			t.Errorf("asked %d times", asked.Load())
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
@@ -105,10 +106,12 @@ func (q *Queue) Handle(kind string, options KindOptions, handler Handler) {
 		panic("queue: kind " + kind + " has a handler already")
 	}
 	options = options.withDefaults()
-	q.workers[kind] = &worker{
+	w := &worker{
 		queue: q, kind: kind, options: options, handler: handler,
 		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), meters: metersOf(kind), places: newPlaces(options),
 	}
+	w.lives(nil)
+	q.workers[kind] = w
 }
 
 // Wake says that a job of the kind may be runnable now; an empty kind means any. It never blocks.
@@ -120,6 +123,20 @@ func (q *Queue) Wake(kind string) {
 	for _, w := range q.workers {
 		w.signal()
 	}
+}
+
+// Check says whether this process takes up work: every kind was looked for without a failure within a claim's longest time
+// and two polls, or all of its places are taken; from Handle on, so that Run has as long to begin. How many jobs wait, and why, does not count. Its error is
+// fault.Unavailable.
+func (q *Queue) Check() error {
+	bound := claimTimeout + 2*q.options.Poll
+	for kind, w := range q.workers {
+		if seen := time.Unix(0, w.seen.Load()); time.Since(seen) > bound {
+			return fault.Wrap(fault.Unavailable, "no work is taken from the queue",
+				fmt.Errorf("the last look for jobs of kind %s that succeeded was at %s", kind, seen.UTC().Format(time.RFC3339)))
+		}
+	}
+	return nil
 }
 
 // Run claims and runs jobs until ctx ends. Then it claims no more, lets running jobs finish within Options.Grace,

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -52,6 +53,8 @@ type worker struct {
 
 	serving sync.Mutex
 	ctx     context.Context //nolint:containedctx // of the loop; nil while it does not run
+
+	seen atomic.Int64 // when the loop last did its work, in nanoseconds since 1970
 }
 
 // signal wakes the worker of a kind; there is none when this node does not handle it.
@@ -68,6 +71,7 @@ func (w *worker) signal() {
 // loop claims as soon as there is a free place and a reason to look: a wake-up, a job coming due, or the slow poll.
 // A claim that was filled is reason enough to look again.
 func (w *worker) loop(ctx context.Context) {
+	w.lives(nil)
 	w.serve(ctx)
 	defer w.serve(nil) //nolint:staticcheck // nil means that nobody serves
 	look, fresh, failures := true, true, 0
@@ -80,9 +84,12 @@ func (w *worker) loop(ctx context.Context) {
 			pause.Reset(reservePause - since)
 		case look && (anybody || somebody && fresh):
 			found, err := w.claim(ctx)
+			w.lives(err)
 			look, fresh = err == nil && found.more, false
 			failures = countFailures(failures, err)
 			pause.Reset(w.pause(ctx, found, failures))
+		case !anybody && !somebody:
+			w.lives(nil) // all places are taken: there is nothing to look for
 		}
 		select {
 		case <-ctx.Done():
@@ -93,6 +100,13 @@ func (w *worker) loop(ctx context.Context) {
 			look, fresh = true, true
 			pause.Reset(w.queue.options.Poll)
 		}
+	}
+}
+
+// lives notes that the loop did its work, unless that failed.
+func (w *worker) lives(err error) {
+	if err == nil {
+		w.seen.Store(time.Now().UnixNano())
 	}
 }
 
