@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -56,4 +57,41 @@ func WantedServer(url string) (string, error) {
 		return "read-write", nil
 	}
 	return "other", nil
+}
+
+// ReferringTexts are the columns in which references to contents are looked for, by their table.
+func ReferringTexts() map[string][]string {
+	texts := map[string][]string{}
+	for _, source := range referrings {
+		texts[source.table] = source.texts
+	}
+	return texts
+}
+
+// Columns gives the columns of a table with their types, in lower case.
+func (s *Store) Columns(ctx context.Context, table string) (columns map[string]string, err error) {
+	query := `SELECT name, type FROM pragma_table_info($1)`
+	if s.engine.dialect() == postgresDialect {
+		query = `SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1`
+	}
+	columns = map[string]string{}
+	err = s.engine.reader().each(ctx, query, []any{table}, func(r row) error {
+		var name, kind string
+		err := r.Scan(&name, &kind)
+		columns[name] = strings.ToLower(kind)
+		return err
+	})
+	return columns, err
+}
+
+// Tables gives the tables of a SQLite database.
+func (s *Store) Tables(ctx context.Context) (tables []string, err error) {
+	const query = `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'goose_%'`
+	err = s.engine.reader().each(ctx, query, nil, func(r row) error {
+		var name string
+		err := r.Scan(&name)
+		tables = append(tables, name)
+		return err
+	})
+	return tables, err
 }

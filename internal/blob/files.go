@@ -298,6 +298,41 @@ func (s *Files) DeleteIdle(_ context.Context, digest string, since time.Time) (g
 	return gone, nil
 }
 
+// EachIdle gives the contents that nobody has put since the time given, in order of their digests, until visit gives an
+// error, which is then its own. One directory is read at a time: how many contents there are does not matter.
+func (s *Files) EachIdle(ctx context.Context, since time.Time, visit func(digest string) error) error {
+	return s.eachEntry(ctx, s.dir, func(outer fs.DirEntry) error {
+		if len(outer.Name()) != 2 || !outer.IsDir() {
+			return nil // the gate, unfinished files
+		}
+		return s.eachEntry(ctx, filepath.Join(s.dir, outer.Name()), func(inner fs.DirEntry) error {
+			return s.eachEntry(ctx, filepath.Join(s.dir, outer.Name(), inner.Name()), func(file fs.DirEntry) error {
+				info, err := file.Info()
+				if err != nil || info.ModTime().After(since) || !ValidDigest(file.Name()) {
+					return nil //nolint:nilerr // it is gone meanwhile
+				}
+				return visit(file.Name())
+			})
+		})
+	})
+}
+
+func (s *Files) eachEntry(ctx context.Context, directory string, visit func(fs.DirEntry) error) error {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return unavailable("list blobs", err)
+	}
+	for _, entry := range entries {
+		if err := ctx.Err(); err != nil {
+			return unavailable("list blobs", err)
+		}
+		if err := visit(entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func syncDirectory(path string) error {
 	directory, err := os.Open(path)
 	if err != nil {
