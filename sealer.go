@@ -16,76 +16,186 @@ import (
 	"inbox/internal/sealing"
 )
 
-// The key that seals other people's secrets is a file beside the database and not in it: a copy of the database alone
-// does not open them. Nodes that share a database share the file.
+// The key that seals secrets is a file beside the database and not in it: a copy of the database alone does not open them.
+// Nodes that share a database share the file. The database has the fingerprint of its key, so that a node with another one,
+// or one whose key was lost, is refused before it makes anything new.
 const (
 	secretKeyFile     = "secret.key"
+	pendingKeyFile    = "secret.key.new" // made, and not yet the database's
 	sealingNamespace  = "sealing"
 	sealingMarkerName = "key"
 )
 
-// sealer seals with the key of this node, after making sure that the other nodes have the same.
+// sealer seals with the key of this node, which is that of all nodes.
 type sealer struct {
 	box   *sealing.Box
 	state *store.State
 }
 
-// newSealer reads the key, or makes one where the operator named none.
-func newSealer(config *Config, state *store.State) (*sealer, error) {
-	file, own := config.SecretKeyFile, config.SecretKeyFile != ""
-	if !own {
-		file = filepath.Join(config.DataDir, secretKeyFile)
-	}
-	content, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) && !own {
-		content, err = makeSecretKey(file)
-	}
+// openSealer reads the key, or makes one where the database has none yet and the operator named none.
+func openSealer(ctx context.Context, config *Config, opened *store.Store) (*sealer, error) {
+	state := opened.State()
+	value, _, err := state.Get(ctx, sealingNamespace, sealingMarkerName)
 	if err != nil {
+		return nil, err
+	}
+	file, mark := secretKeyPath(config), string(value)
+	box, err := readSecretKey(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && config.SecretKeyFile == "":
+		return makeSealer(ctx, config, opened, mark)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("secret_key_file: there is no %s: put it back or correct the key; for a first start make it with: openssl rand -base64 32", file)
+	case err != nil:
 		return nil, fmt.Errorf("secret_key_file: %w", err)
+	}
+	s := &sealer{box, state}
+	return s, s.bind(ctx, config, opened, mark)
+}
+
+func secretKeyPath(config *Config) string {
+	if config.SecretKeyFile != "" {
+		return config.SecretKeyFile
+	}
+	return filepath.Join(config.DataDir, secretKeyFile)
+}
+
+func readSecretKey(file string) (*sealing.Box, error) {
+	content, err := os.ReadFile(file) //nolint:gosec // the operator named it
+	if err != nil {
+		return nil, err
 	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(content)))
 	if err != nil {
-		return nil, fmt.Errorf("secret_key_file: %s is not base64: make one with: openssl rand -base64 32", file)
+		return nil, fmt.Errorf("%s is not base64: put the right file back; for a first start make one with: openssl rand -base64 32", file)
 	}
 	box, err := sealing.New(key)
 	if err != nil {
-		return nil, fmt.Errorf("secret_key_file: %s: %w: make one with: openssl rand -base64 32", file, err)
+		return nil, fmt.Errorf("%s: %w: put the right file back; for a first start make one with: openssl rand -base64 32", file, err)
 	}
-	return &sealer{box, state}, nil
+	return box, nil
 }
 
-// makeSecretKey writes a new key. Of two servers that start at once with one directory the first wins.
-func makeSecretKey(file string) ([]byte, error) {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, err
+// makeSealer makes the key of a database that has none. The file gets its name only when the database has the fingerprint:
+// a process that dies in between leaves a file that the next start goes on with.
+func makeSealer(ctx context.Context, config *Config, opened *store.Store, mark string) (*sealer, error) {
+	file, pending := secretKeyPath(config), filepath.Join(config.DataDir, pendingKeyFile)
+	if err := makePendingKey(pending); err != nil {
+		return nil, fmt.Errorf("data_dir: cannot write %s: %w", pending, cause(err))
 	}
-	content := base64.StdEncoding.EncodeToString(sealing.NewKey()) + "\n"
-	created, err := os.CreateTemp(filepath.Dir(file), secretKeyFile+"-*")
+	box, err := readSecretKey(pending)
+	if errors.Is(err, fs.ErrNotExist) {
+		return openSealer(ctx, config, opened) // another process was faster
+	}
 	if err != nil {
+		return nil, fmt.Errorf("data_dir: %w", err)
+	}
+	if mark != box.Fingerprint() && !config.NewIdentity {
+		lost, err := sealedBefore(ctx, opened, mark)
+		if err != nil || lost {
+			return nil, errors.Join(missingKey(config, file, err), os.Remove(pending))
+		}
+	}
+	s := &sealer{box, opened.State()}
+	if err := s.bind(ctx, config, opened, mark); err != nil {
 		return nil, err
 	}
-	_, err = created.WriteString(content)
-	err = errors.Join(err, created.Sync(), created.Close())
-	if err == nil {
-		err = os.Link(created.Name(), file)
+	if err := os.Rename(pending, file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("data_dir: cannot write %s: %w", file, cause(err))
 	}
-	_ = os.Remove(created.Name())
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return os.ReadFile(file)
+	return s, nil
 }
 
-// Seal seals a secret; fault.Unavailable where another node of the same database has another key.
+// makePendingKey writes a new key. Of two processes that start at once with one directory the first wins.
+func makePendingKey(pending string) error {
+	written, err := writeBeside(pending, base64.StdEncoding.EncodeToString(sealing.NewKey())+"\n")
+	if err != nil {
+		return err
+	}
+	err = os.Link(written, pending)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	return errors.Join(err, os.Remove(written))
+}
+
+// sealedBefore says whether the database has secrets that a new key would not open. Versions that left no fingerprint have
+// sealed the key of the limits all the same.
+func sealedBefore(ctx context.Context, opened *store.Store, mark string) (bool, error) {
+	if mark != "" {
+		return true, nil
+	}
+	_, found, err := opened.State().Get(ctx, limitsNamespace, networkKeyName)
+	return found, err
+}
+
+func missingKey(config *Config, file string, err error) error {
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("secret_key_file: %s is missing, and only the key in it opens the secrets of %s, the keys of the agents among them: "+
+		"put the file back from a backup or from another node; to go on with new keys: %s", file, config.DatabaseURL, newIdentity)
+}
+
+// bind makes sure that the key is that of the database.
+func (s *sealer) bind(ctx context.Context, config *Config, opened *store.Store, mark string) error {
+	own := s.box.Fingerprint()
+	if mark == "" {
+		if err := s.opensOld(ctx); err != nil && !config.NewIdentity {
+			return s.foreign(config, "another one")
+		}
+		value, _, err := s.state.PutIfAbsent(ctx, sealingNamespace, sealingMarkerName, []byte(own), time.Time{})
+		if err != nil {
+			return fmt.Errorf("note the fingerprint of the secret key: %w", err)
+		}
+		mark = string(value)
+	}
+	switch {
+	case mark == own:
+		return nil
+	case config.NewIdentity:
+		return s.takeOver(ctx)
+	}
+	return s.foreign(config, mark)
+}
+
+func (s *sealer) foreign(config *Config, mark string) error {
+	return fmt.Errorf("secret_key_file: the key in %s has the fingerprint %s, and the secrets of %s were sealed with %s: give every node "+
+		"of a database the same file, or put the right one back; to go on with new keys: %s",
+		secretKeyPath(config), s.box.Fingerprint(), config.DatabaseURL, mark, newIdentity)
+}
+
+// opensOld fails when the key is not the one with which a version that left no fingerprint has sealed.
+func (s *sealer) opensOld(ctx context.Context) error {
+	kept, found, err := s.state.Get(ctx, limitsNamespace, networkKeyName)
+	if err != nil || !found {
+		return err
+	}
+	_, err = s.Open(ctx, string(kept), networkKeyPurpose)
+	return err
+}
+
+// takeOver makes the key that of the database. What the old one sealed is lost with it: what is needed is made anew.
+func (s *sealer) takeOver(ctx context.Context) error {
+	if err := s.state.Delete(ctx, limitsNamespace, networkKeyName); err != nil {
+		return fmt.Errorf("remove what the old key sealed: %w", err)
+	}
+	if err := s.state.Put(ctx, sealingNamespace, sealingMarkerName, []byte(s.box.Fingerprint()), time.Time{}); err != nil {
+		return fmt.Errorf("note the fingerprint of the secret key: %w", err)
+	}
+	return nil
+}
+
+// Seal seals a secret; fault.Unavailable where the key is not that of the database any more.
 func (s *sealer) Seal(ctx context.Context, secret []byte, purpose string) (string, error) {
-	mark := []byte(s.box.Fingerprint())
-	current, _, err := s.state.PutIfAbsent(ctx, sealingNamespace, sealingMarkerName, mark, time.Time{})
+	mark := s.box.Fingerprint()
+	current, _, err := s.state.Get(ctx, sealingNamespace, sealingMarkerName)
 	if err != nil {
 		return "", fault.Wrap(fault.Unavailable, "the server cannot keep secrets right now", err)
 	}
-	if string(current) != string(mark) {
+	if string(current) != mark {
 		return "", fault.Wrap(fault.Unavailable, "the server cannot keep secrets right now", fmt.Errorf(
-			"this node's secret key has the fingerprint %s, the database was begun with %s: give all nodes the same secret_key_file", mark, current))
+			"this node's secret key has the fingerprint %s, the database has %s now: give all nodes the same secret_key_file", mark, current))
 	}
 	return s.box.Seal(secret, purpose), nil
 }

@@ -54,6 +54,7 @@ type Server struct {
 	closed     closed
 
 	store    *store.Store
+	sealer   *sealer
 	seat     *disk.Seat // nil on PostgreSQL
 	blobs    *blob.Files
 	resolver *safehttp.Resolver
@@ -123,10 +124,21 @@ func (s *Server) openStorage(ctx context.Context) (err error) {
 	if err := s.takeDataDir(ctx); err != nil {
 		return errors.Join(err, s.closeStorage())
 	}
+	if err := s.openSecrets(ctx); err != nil {
+		return errors.Join(err, s.closeStorage())
+	}
 	if err := s.openLists(ctx); err != nil {
 		return errors.Join(err, s.closeStorage())
 	}
 	return nil
+}
+
+// openSecrets binds database, data_dir and secret key to each other.
+func (s *Server) openSecrets(ctx context.Context) (err error) {
+	if s.sealer, err = openSealer(ctx, s.config, s.store); err != nil {
+		return err
+	}
+	return rememberDatabase(ctx, s.config, s.store)
 }
 
 func (s *Server) closeStorage() error { return errors.Join(s.store.Close(), s.seat.Leave()) }

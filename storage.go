@@ -21,9 +21,18 @@ func openStore(ctx context.Context, config *Config, logger *slog.Logger, notify 
 	if err := makeDataDir(config.DataDir); err != nil {
 		return nil, err
 	}
+	if err := checkDirectory(config); err != nil {
+		return nil, err
+	}
 	opened, err := store.Open(ctx, store.Options{URL: config.DatabaseURL.Reveal(), DataDir: config.DataDir, Notify: notify, Logger: logger})
 	if err == nil {
+		if err := checkDatabase(ctx, config, opened); err != nil {
+			return nil, errors.Join(err, opened.Close())
+		}
 		return opened, nil
+	}
+	if newer, found := errors.AsType[*store.NewerSchema](err); found {
+		return nil, fmt.Errorf("%s: %w", databaseText(config), newer)
 	}
 	if config.DatabaseURL.Reveal() == "sqlite" {
 		return nil, fmt.Errorf("data_dir: cannot open the database in %s: %w", config.DataDir, oneLine(err))

@@ -155,10 +155,6 @@ func (s *Server) maxHops(name string) int {
 }
 
 func (s *Server) newA2A() (*a2a.Adapter, error) {
-	push, err := s.newPush()
-	if err != nil {
-		return nil, err
-	}
 	tokens, err := s.newWebTokens()
 	if err != nil {
 		return nil, err
@@ -168,7 +164,7 @@ func (s *Server) newA2A() (*a2a.Adapter, error) {
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
 		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,
-		Push: push, CallerConcurrency: s.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewPace(s.floodRates(), s.networks()), GRPCClient: s.networks().Client, GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
+		Push: s.newPush(), CallerConcurrency: s.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewPace(s.floodRates(), s.networks()), GRPCClient: s.networks().Client, GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
 		Operator: s.config.Operator.Name, Contact: s.config.Operator.Contact, OperatorURL: s.config.Operator.Privacy,
 	})
 	if err != nil {

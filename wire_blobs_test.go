@@ -98,7 +98,7 @@ func bringFiles(server *Server, agent, what string) error {
 	mail.WriteString("Content-Type: multipart/mixed; boundary=cut\r\n\r\n--cut\r\nContent-Type: text/plain\r\n\r\nlook\r\n")
 	for n := range 2 {
 		fmt.Fprintf(&mail, "--cut\r\nContent-Type: application/octet-stream\r\nContent-Disposition: attachment; filename=f%d\r\nContent-Transfer-Encoding: base64\r\n\r\n", n)
-		content := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(fmt.Sprint(what, n, " "), 30_000)))
+		content := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(fmt.Sprint(what, n, " "), 40_000)))
 		for len(content) > 76 {
 			mail.WriteString(content[:76] + "\r\n")
 			content = content[76:]

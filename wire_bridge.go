@@ -16,17 +16,13 @@ import (
 
 // newBridge makes the edge for bridges and connectors, and lets its answers leave beside those of A2A.
 func (s *Server) newBridge() (*bridge.Adapter, error) {
-	sealer, err := newSealer(s.config, s.store.State())
-	if err != nil {
-		return nil, err
-	}
 	connectors, err := s.connectors()
 	if err != nil {
 		return nil, err
 	}
 	adapter, err := bridge.New(bridge.Options{
 		Domain: s.config.Domain, Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
-		Queue: s.store.Bridge(nil), Sessions: s.store, Tasks: s.store.TaskRuns(), Sealer: sealer, Web: s.client, Blobs: s.blobs,
+		Queue: s.store.Bridge(nil), Sessions: s.store, Tasks: s.store.TaskRuns(), Sealer: s.sealer, Web: s.client, Blobs: s.blobs,
 		SessionOf: func(owner string) channel.Sessions { return s.store.SessionMap(owner) },
 		Believer:  s.validator, Present: s.demands.Present, Connectors: connectors, WaitLimit: s.config.Bridges.MaxWait, Logger: s.logger,
 	})

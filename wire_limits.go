@@ -55,17 +55,13 @@ const (
 // newNetworkKey reads the key that all nodes share, or makes it. A node that cannot open it, because it has another secret
 // key, names networks by a key of its own: it counts senders without proof alone.
 func (s *Server) newNetworkKey(ctx context.Context) ([]byte, error) {
-	sealer, err := newSealer(s.config, s.store.State())
-	if err != nil {
-		return nil, err
-	}
 	fresh := sealing.NewKey()
-	sealed := sealer.box.Seal(fresh, networkKeyPurpose)
+	sealed := s.sealer.box.Seal(fresh, networkKeyPurpose)
 	kept, _, err := s.store.State().PutIfAbsent(ctx, limitsNamespace, networkKeyName, []byte(sealed), time.Time{})
 	if err != nil {
 		return nil, fmt.Errorf("make key of limits: %w", err)
 	}
-	key, err := sealer.Open(ctx, string(kept), networkKeyPurpose)
+	key, err := s.sealer.Open(ctx, string(kept), networkKeyPurpose)
 	if err != nil {
 		s.logger.WarnContext(ctx, "limits of senders without proof are counted on this node alone", "error", err)
 		return fresh, nil

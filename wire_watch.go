@@ -20,11 +20,10 @@ var watchSchedule = []time.Duration{
 }
 
 // newPush gives what webhooks of A2A tasks need.
-func (s *Server) newPush() (a2a.Push, error) {
-	sealer, err := newSealer(s.config, s.store.State())
+func (s *Server) newPush() a2a.Push {
 	pairs := webhookPairs(s.config.A2A.WebhookHosts)
 	named := func(u *url.URL) bool { return slices.Contains(pairs, webhookPair(u)) }
-	return a2a.Push{Watches: s.store, Sealer: sealer, Web: s.client.Allowing(pairs...), Named: named}, err
+	return a2a.Push{Watches: s.store, Sealer: s.sealer, Web: s.client.Allowing(pairs...), Named: named}
 }
 
 // webhookPairs are the host:port pairs of a2a.webhook_hosts; a host without a port is meant at both ports of the web.

@@ -11,7 +11,8 @@ import (
 )
 
 func newServe() *cobra.Command {
-	return &cobra.Command{
+	var newIdentity bool
+	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
 		Long: `Runs the server until it gets SIGINT or SIGTERM; then /readyz says 503, it serves on for the time of drain, stops
@@ -19,7 +20,11 @@ accepting, finishes what runs within shutdown_grace and exits with 0. A second s
 changes nothing: settings are read at the start.
 
 Without a configuration file it is in development mode: every listener is on loopback, private addresses are
-allowed, mail is captured instead of sent, and the agent "echo" answers everybody.`,
+allowed, mail is captured instead of sent, and the agent "echo" answers everybody.
+
+A start is refused where it would make the agents somebody else in silence: the database is missing, empty or another one than
+before, the secret key is, or the database was changed by a newer version. --new-identity goes on all the same (not with a
+newer database): agents get new keys, and what only the old ones open is lost.`,
 		Example: "  inbox serve\n  inbox serve --config /etc/inbox/inbox.toml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -27,6 +32,7 @@ allowed, mail is captured instead of sent, and the agent "echo" answers everybod
 			if err != nil {
 				return err
 			}
+			config.NewIdentity = newIdentity
 			limit := limitMemory()
 			server, err := inbox.New(cmd.Context(), config)
 			if err != nil {
@@ -45,6 +51,8 @@ allowed, mail is captured instead of sent, and the agent "echo" answers everybod
 			return server.Run(ctx)
 		},
 	}
+	cmd.Flags().BoolVar(&newIdentity, "new-identity", false, "go on without the database or the secret key that data_dir was used with, with new keys")
+	return cmd
 }
 
 // greeting tells a newcomer what runs where, and three things to try.

@@ -51,6 +51,9 @@ func (i *Instance) Configure() error {
 	if err := os.WriteFile(i.ConfigFile(), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
+	if err := os.WriteFile(filepath.Join(i.Directory, secretKeyFile), []byte(secretKey), 0o600); err != nil {
+		return fmt.Errorf("write secret key: %w", err)
+	}
 	return nil
 }
 

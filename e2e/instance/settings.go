@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -98,6 +99,12 @@ func (s *Settings) environment() []string {
 // Short retries: what fails during a test is tried again within its patience.
 const retries = `["200ms", "500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s", "5s"]`
 
+// The key of every instance on PostgreSQL: several nodes of one database share theirs.
+const (
+	secretKeyFile = "shared.key"
+	secretKey     = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"
+)
+
 // file writes the configuration.
 func (s *Settings) file(data string) string {
 	var text strings.Builder
@@ -113,7 +120,7 @@ func (s *Settings) file(data string) string {
 		line("domain = %q", s.Domain)
 	}
 	if s.Database != "" {
-		line("database_url = %q", s.Database)
+		line("database_url = %q\nsecret_key_file = %q", s.Database, filepath.Join(filepath.Dir(data), secretKeyFile))
 	}
 	line("[http]\nlisten = %q", s.HTTP)
 	if s.CertFile != "" {

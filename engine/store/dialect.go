@@ -11,6 +11,7 @@ import (
 // another node is picking; {now}: the clock of the database in microseconds, the same in one statement.
 type dialect struct {
 	migrations   goose.Dialect
+	hasVersions  string // says whether the table of schema versions is there
 	now          string
 	insertJob    string
 	insertLeased string
@@ -30,12 +31,14 @@ type dialect struct {
 // SQLite needs no row locks: it has one writer. Its clock is that of the process, so that the times in statements and those
 // in the program are of one clock.
 var sqliteDialect = newDialect(dialect{
-	migrations: goose.DialectSQLite3, now: sqliteClock + "()", counts: true,
+	migrations: goose.DialectSQLite3, hasVersions: `SELECT COUNT(*) > 0 FROM sqlite_master WHERE name = 'goose_db_version'`,
+	now: sqliteClock + "()", counts: true,
 }, "", "")
 
 // The time of the statement is one value for the whole of it, so that indexes can be asked with it.
 var postgresDialect = newDialect(dialect{
-	migrations: goose.DialectPostgres, now: "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
+	migrations: goose.DialectPostgres, hasVersions: `SELECT to_regclass('goose_db_version') IS NOT NULL`,
+	now:        "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 	claimLanes: claimLanes,
 	holdTurn:   `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
 	holdPeople: `LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`,

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"io"
 	"io/fs"
 	"strings"
@@ -12,14 +13,50 @@ import (
 	"inbox/migrations"
 )
 
-// migrate applies what is missing. The provider prints nothing and keeps no global state.
+// NewerSchema is the error of a database that a newer version of this program has changed: what this one would write may
+// break the rules of that one.
+type NewerSchema struct{ Found, Known int64 } // versions of the schema
+
+// Error says what to do.
+func (e *NewerSchema) Error() string {
+	return fmt.Sprintf("the schema of the database has version %d, and this program knows up to %d: a newer inbox was here; start that version, "+
+		"or restore the backup from before the upgrade", e.Found, e.Known)
+}
+
+// migrate applies what is missing. The provider prints nothing and keeps no global state. A database that is newer is not
+// touched; NewerSchema.
 func migrate(ctx context.Context, database *sql.DB, words *dialect, options ...goose.ProviderOption) error {
 	provider, err := migrator(database, words, append(options, goose.WithDisableGlobalRegistry(true))...)
 	if err != nil {
 		return err
 	}
-	_, err = provider.Up(ctx)
-	return err
+	known := int64(0)
+	for _, source := range provider.ListSources() {
+		known = max(known, source.Version)
+	}
+	if err := refuseNewer(ctx, database, words, known); err != nil {
+		return err
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return err
+	}
+	return refuseNewer(ctx, database, words, known) // another node may have been at it
+}
+
+// refuseNewer reads the version without making the table of versions.
+func refuseNewer(ctx context.Context, database *sql.DB, words *dialect, known int64) error {
+	var found bool
+	if err := database.QueryRowContext(ctx, words.hasVersions).Scan(&found); err != nil || !found {
+		return err
+	}
+	var version sql.NullInt64
+	if err := database.QueryRowContext(ctx, `SELECT MAX(version_id) FROM goose_db_version`).Scan(&version); err != nil {
+		return err
+	}
+	if version.Int64 > known {
+		return &NewerSchema{Found: version.Int64, Known: known}
+	}
+	return nil
 }
 
 func migrator(database *sql.DB, words *dialect, options ...goose.ProviderOption) (*goose.Provider, error) {

@@ -136,6 +136,17 @@ func (s *Store) Close() error {
 // Ping says whether the database answers; its error is fault.Unavailable.
 func (s *Store) Ping(ctx context.Context) error { return s.engine.ping(ctx) }
 
+// InUse says whether anybody has used the database: it has a message, or a document that is meant to stay, such as a key.
+func (s *Store) InUse(ctx context.Context) (bool, error) {
+	var one int64
+	for _, query := range []string{`SELECT 1 FROM turns LIMIT 1`, `SELECT 1 FROM documents WHERE expires_at = 0 LIMIT 1`} {
+		if used, err := first(ctx, s.engine.reader(), query, nil, &one); err != nil || used {
+			return used, err
+		}
+	}
+	return false, nil
+}
+
 // probeSpace is the namespace of the documents that Probe writes: one for each process, for at most two hours.
 const probeSpace = "probe"
 

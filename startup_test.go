@@ -1,0 +1,354 @@
+package inbox
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/engine/store"
+	"inbox/engine/store/storetest"
+)
+
+// place is a data directory with its database and the settings that go with it.
+type place struct {
+	*testing.T
+	directory string
+	database  string // URL
+	key       string // secret_key_file; empty = the usual one
+}
+
+func (p place) config() *Config {
+	p.Helper()
+	config, err := LoadConfig("", []string{
+		"INBOX_DATA_DIR=" + p.directory, "INBOX_DATABASE_URL=" + p.database, "INBOX_SECRET_KEY_FILE=" + p.key, "INBOX_LOG_LEVEL=error",
+		"INBOX_HTTP_LISTEN=127.0.0.1:0", "INBOX_SMTP_LISTEN=", "INBOX_PUBLIC_URL=http://localhost:8080",
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return config
+}
+
+// start starts a server and stops it at once.
+func (p place) start(newIdentity bool) error {
+	p.Helper()
+	config := p.config()
+	config.NewIdentity = newIdentity
+	server, err := New(p.Context(), config)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ensureAdminToken(p.Context(), server.store, p.directory), server.Close())
+}
+
+func (p place) mustStart() {
+	p.Helper()
+	if err := p.start(false); err != nil {
+		p.Fatalf("the server does not start: %v", err)
+	}
+}
+
+// refused expects one sentence with the words, twice: nothing was made that lets a second start pass.
+func (p place) refused(words ...string) {
+	p.Helper()
+	for range 2 {
+		err := p.start(false)
+		if err == nil {
+			p.Fatalf("the server starts; want a refusal with %q", words)
+		}
+		for _, word := range words {
+			if !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "\n") {
+				p.Errorf("refused with %q; want one line with %q", err, word)
+			}
+		}
+	}
+}
+
+// anew expects that --new-identity starts, and that it is not needed afterwards.
+func (p place) anew() {
+	p.Helper()
+	if err := p.start(true); err != nil {
+		p.Fatalf("--new-identity: %v", err)
+	}
+	p.mustStart()
+}
+
+func (p place) path(name string) string { return filepath.Join(p.directory, name) }
+
+func (p place) remove(names ...string) {
+	p.Helper()
+	for _, name := range names {
+		if err := os.Remove(p.path(name)); err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+func (p place) write(name, content string) {
+	p.Helper()
+	if err := os.WriteFile(p.path(name), []byte(content), 0o600); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p place) read(name string) string {
+	p.Helper()
+	content, err := os.ReadFile(p.path(name))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return string(content)
+}
+
+// forget removes documents of the database.
+func (p place) forget(keys ...[2]string) {
+	p.Helper()
+	opened, err := store.Open(p.Context(), store.Options{URL: p.database, DataDir: p.directory})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, key := range keys {
+		err = errors.Join(err, opened.State().Delete(p.Context(), key[0], key[1]))
+	}
+	if err := errors.Join(err, opened.Close()); err != nil {
+		p.Fatal(err)
+	}
+}
+
+const otherKey = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=\n"
+
+var (
+	fingerprintDocument = [2]string{sealingNamespace, sealingMarkerName}
+	idDocument          = [2]string{databaseNamespace, databaseName}
+	networkKeyDocument  = [2]string{limitsNamespace, networkKeyName}
+)
+
+// TestStart says for every pair of a database and a directory what a start does with it. Each case begins after the first
+// start of a server in an empty directory, on both databases.
+func TestStart(t *testing.T) {
+	for name, url := range map[string]func(*testing.T) string{
+		"sqlite":   func(*testing.T) string { return "sqlite" },
+		"postgres": func(t *testing.T) string { return storetest.Postgres(t) },
+	} {
+		for what, run := range map[string]func(p place){
+			"again": func(p place) { p.mustStart() },
+			"the secret key is lost": func(p place) {
+				key := p.read(secretKeyFile)
+				p.remove(secretKeyFile)
+				p.refused("secret_key_file", p.path(secretKeyFile), "is missing", "--new-identity")
+				if _, err := os.Stat(p.path(secretKeyFile)); !errors.Is(err, fs.ErrNotExist) {
+					p.Error("a key was made all the same")
+				}
+				p.write(secretKeyFile, key)
+				p.mustStart()
+			},
+			"the secret key is lost for good": func(p place) {
+				p.remove(secretKeyFile)
+				p.anew()
+			},
+			"another secret key": func(p place) {
+				p.write(secretKeyFile, otherKey)
+				p.refused("secret_key_file", "has the fingerprint", "give every node of a database the same file", "--new-identity")
+				p.anew()
+			},
+			"the secret key is no key": func(p place) {
+				p.write(secretKeyFile, "?")
+				p.refused("secret_key_file", "is not base64: put the right file back")
+			},
+			"an old version, which left no marks": func(p place) {
+				p.forget(fingerprintDocument, idDocument)
+				p.remove(databaseFile)
+				p.mustStart()
+				p.forget(fingerprintDocument)
+				p.write(secretKeyFile, otherKey)
+				p.refused("has the fingerprint")
+			},
+			"an old version, and the secret key is lost": func(p place) {
+				p.forget(fingerprintDocument, idDocument)
+				p.remove(databaseFile, secretKeyFile)
+				p.refused("is missing")
+			},
+			"an older version, which sealed nothing": func(p place) {
+				p.forget(fingerprintDocument, idDocument, networkKeyDocument)
+				p.remove(databaseFile, secretKeyFile)
+				p.mustStart()
+			},
+			"killed before the key had its name": func(p place) {
+				p.write(pendingKeyFile, p.read(secretKeyFile))
+				p.remove(secretKeyFile, databaseFile, AdminTokenFile)
+				p.mustStart()
+			},
+			"a copy of everything": func(p place) {
+				copied := p
+				copied.directory = p.TempDir()
+				if err := os.CopyFS(copied.directory, os.DirFS(p.directory)); err != nil {
+					p.Fatal(err)
+				}
+				copied.mustStart()
+			},
+			"another directory": func(p place) { // another node, or a restored database without what was beside it
+				other := p
+				other.directory = p.TempDir()
+				if p.database == "sqlite" {
+					other.write(store.File, p.read(store.File))
+				}
+				other.refused("secret_key_file", "is missing", "put the file back from a backup or from another node")
+				other.key = p.path(secretKeyFile)
+				other.mustStart()
+				if other.read(databaseFile) != p.read(databaseFile) {
+					p.Error("the directory does not name the database")
+				}
+				other.key = ""
+				other.write(secretKeyFile, p.read(secretKeyFile))
+				other.mustStart()
+			},
+		} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				p := place{T: t, directory: t.TempDir(), database: url(t)}
+				p.mustStart()
+				run(p)
+			})
+		}
+	}
+}
+
+// TestFirstStart needs no flags, whether the operator made the secret key or not.
+func TestFirstStart(t *testing.T) {
+	for name, database := range map[string]string{"sqlite": "sqlite", "postgres": storetest.Postgres(t)} {
+		t.Run(name, func(t *testing.T) {
+			p := place{T: t, directory: filepath.Join(t.TempDir(), "data"), database: database, key: filepath.Join(t.TempDir(), "key")}
+			if err := p.start(false); err == nil || !strings.Contains(err.Error(), "for a first start make it with: openssl rand -base64 32") {
+				t.Errorf("without the key that was named: %v", err)
+			}
+			if err := os.WriteFile(p.key, []byte(otherKey), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p.mustStart()
+			p.mustStart()
+		})
+	}
+	t.Run("after a command", func(t *testing.T) {
+		p := place{T: t, directory: t.TempDir(), database: "sqlite"}
+		operator, err := OpenOperator(t.Context(), p.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = operator.CreateToken(t.Context(), "ann", "")
+		if err := errors.Join(err, operator.Close()); err != nil {
+			t.Fatal(err)
+		}
+		p.mustStart()
+	})
+	t.Run("killed in the middle", func(t *testing.T) {
+		p := place{T: t, directory: t.TempDir(), database: "sqlite"}
+		p.write(pendingKeyFile, otherKey)
+		p.mustStart()
+		if p.read(secretKeyFile) != otherKey {
+			t.Error("the pending key was not used")
+		}
+	})
+}
+
+// TestLostDatabase: a directory that was used before gets no new database in silence.
+func TestLostDatabase(t *testing.T) {
+	lose := map[string]func(p place){
+		"missing":    func(p place) { p.remove(store.File) },
+		"no bytes":   func(p place) { p.write(store.File, "") },
+		"no content": func(p place) { p.write(store.File, p.read(store.File+".empty")) },
+	}
+	for name, lost := range lose {
+		for _, sign := range []string{databaseFile, secretKeyFile, AdminTokenFile} {
+			t.Run(name+" beside "+sign, func(t *testing.T) {
+				t.Parallel()
+				p := place{T: t, directory: t.TempDir(), database: "sqlite"}
+				p.forget() // makes an empty one
+				p.write(store.File+".empty", p.read(store.File))
+				p.mustStart()
+				whole := p.read(store.File)
+				for _, other := range []string{databaseFile, secretKeyFile, AdminTokenFile} {
+					if other != sign {
+						p.write(other+".before", p.read(other))
+						p.remove(other)
+					}
+				}
+				lost(p)
+				p.refused("data_dir", p.path(store.File), sign, "put the database back", "--new-identity")
+				if _, err := OpenOperator(t.Context(), p.config()); err == nil || !strings.Contains(err.Error(), "put the database back") {
+					t.Errorf("a command got %v", err)
+				}
+				if _, err := os.Stat(p.path(store.File)); name == "missing" && !errors.Is(err, fs.ErrNotExist) {
+					t.Error("a database was made all the same")
+				}
+				before := p.read(sign)
+				p.write(secretKeyFile, cmp.Or(readIf(p.path(secretKeyFile)), readIf(p.path(secretKeyFile+".before"))))
+				p.write(store.File, whole) // the backup
+				p.mustStart()
+				if p.read(sign) != before {
+					t.Errorf("%s was changed", sign)
+				}
+				lost(p)
+				p.anew()
+			})
+		}
+	}
+}
+
+func readIf(path string) string {
+	content, _ := os.ReadFile(path)
+	return string(content)
+}
+
+// TestAnotherDatabase: a wrong address is not a new beginning.
+func TestAnotherDatabase(t *testing.T) {
+	p := place{T: t, directory: t.TempDir(), database: storetest.Postgres(t), key: filepath.Join(t.TempDir(), "key")}
+	if err := os.WriteFile(p.key, []byte(otherKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.mustStart()
+	empty, used := p, p
+	empty.database, used.database, used.directory = storetest.Postgres(t), storetest.Postgres(t), t.TempDir()
+	used.mustStart()
+	used.directory = p.directory
+	empty.refused("database_url", "is empty", databaseFile, "--new-identity")
+	used.refused("database_url", "is not the one that data_dir", "--new-identity")
+	p.mustStart()
+	used.anew()
+	p.refused("is not the one")
+}
+
+// TestNodesBeginTogether: two nodes find an empty database, each with a directory and no key of its own. One begins, the
+// other one is told what it needs.
+func TestNodesBeginTogether(t *testing.T) {
+	database := storetest.Postgres(t)
+	first := place{T: t, directory: t.TempDir(), database: database}
+	second := place{T: t, directory: t.TempDir(), database: database}
+	ended := make(chan error, 2)
+	for _, p := range []place{first, second} {
+		go func() { ended <- p.start(false) }()
+	}
+	var failures []error
+	for range 2 {
+		select {
+		case err := <-ended:
+			if err != nil {
+				failures = append(failures, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the nodes did not start within a minute")
+		}
+	}
+	if len(failures) != 1 || !strings.Contains(failures[0].Error(), "secret_key_file") {
+		t.Fatalf("%d nodes were refused: %v", len(failures), failures)
+	}
+	key := cmp.Or(readIf(first.path(secretKeyFile)), readIf(second.path(secretKeyFile)))
+	for _, p := range []place{first, second} {
+		p.write(secretKeyFile, key)
+		p.mustStart()
+	}
+}
