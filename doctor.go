@@ -7,9 +7,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -57,9 +61,12 @@ func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding
 	d.client = safehttp.New(safehttp.Options{
 		AllowPrivate: o.config.Federation.AllowPrivate, Resolver: d.resolver, UserAgent: userAgent(o.config), Timeout: doctorPatience,
 	}).Trusting(ownPlaces(o.config)...)
-	published, err := o.published()
-	if err != nil {
+	published, err := o.published(ctx)
+	switch {
+	case err != nil && options.DNSOnly:
 		return nil, err
+	case err != nil:
+		d.say("keys", email.FindingFail, err.Error(), "put the file of secret_key_file back, from a backup or from another node")
 	}
 	if options.DNSOnly {
 		d.records(ctx, published)
@@ -67,6 +74,7 @@ func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding
 	}
 	d.database(ctx)
 	d.disk()
+	d.permissions()
 	d.clock()
 	d.listeners(ctx)
 	d.certificate(published)
@@ -141,6 +149,34 @@ func (d *doctor) disk() {
 	default:
 		d.say("disk", email.FindingOK, text, "")
 	}
+}
+
+// permissions looks at who else may read what holds keys and messages.
+func (d *doctor) permissions() {
+	if runtime.GOOS == "windows" {
+		return // its permissions are not in the mode
+	}
+	files := []string{filepath.Join(d.config.DataDir, AdminTokenFile), secretKeyPath(d.config)}
+	if d.config.DatabaseURL.Reveal() == "sqlite" {
+		files = append(files, store.Files(d.config.DataDir)...)
+	}
+	wide := d.tooWide(d.config.DataDir, 0o700)
+	for _, file := range files {
+		wide = d.tooWide(file, 0o600) || wide
+	}
+	if !wide {
+		d.say("permissions", email.FindingOK, "nobody else may read "+d.config.DataDir, "")
+	}
+}
+
+func (d *doctor) tooWide(path string, most fs.FileMode) bool {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&^most == 0 {
+		return false // one that is missing is told elsewhere
+	}
+	d.say("permissions", email.FindingWarn, fmt.Sprintf("%s has the mode %04o: others on this machine may read it", path, info.Mode().Perm()),
+		fmt.Sprintf("chmod %04o %s", most, path))
+	return true
 }
 
 // clock asks the operating system whether somebody keeps its clock: signatures and certificates live by it.

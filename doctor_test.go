@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"io/fs"
 	"math/big"
 	"net"
 	"net/http"
@@ -110,9 +111,11 @@ func greeter(t *testing.T, line string) string {
 
 // patient is what a doctor looks at: a configuration, and the world around it.
 type patient struct {
-	t     *testing.T
-	names *names
-	http  string
+	directory string                 // data_dir of the last examination
+	prepare   func(directory string) // comes before it
+	t         *testing.T
+	names     *names
+	http      string
 }
 
 func newPatient(t *testing.T) *patient {
@@ -134,7 +137,8 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options DoctorOptions
 		p.t.Fatal(err)
 	}
 	file := filepath.Join(p.t.TempDir(), "inbox.toml")
-	text := "domain = \"agents.test\"\npublic_url = \"http://" + p.http + "\"\ndata_dir = \"" + p.t.TempDir() + "\"\n" +
+	p.directory = p.t.TempDir()
+	text := "domain = \"agents.test\"\npublic_url = \"http://" + p.http + "\"\ndata_dir = \"" + p.directory + "\"\n" +
 		"[http]\nlisten = \"" + p.http + "\"\n" + ofHTTP + "[federation]\nallow_private = true\n[dns]\nresolver = \"" + p.names.address + "\"\n" +
 		"[smtp]\nlisten = \"" + smtp + "\"\nhostname = \"mx.agents.test\"\n" +
 		"[mail]\nmode = \"mx\"\nmx_port = " + port + "\nmta_sts = \"none\"\n" + more
@@ -172,6 +176,12 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options DoctorOptions
 			p.names.mu.Unlock()
 			p.names.add(p.t, r.Zone)
 		}
+	}
+	if err := writePrivate(filepath.Join(p.directory, AdminTokenFile), "token\n"); err != nil {
+		p.t.Fatal(err)
+	}
+	if p.prepare != nil {
+		p.prepare(p.directory)
 	}
 	findings, err := operator.Doctor(p.t.Context(), options)
 	if err != nil {
@@ -216,6 +226,21 @@ func TestDoctor(t *testing.T) {
 	found = p.examine(greeter(t, "554 no"), greeter(t, "554 go away"), "", "[limits]\nfree_disk = \"1000000TiB\"\n", all)
 	want(found, "disk", email.FindingFail, "nothing is accepted below", "limits.free_disk")
 	want(found, "smtp.listen", email.FindingFail, "554 no", "which program listens")
+
+	mode := func(path string, mode fs.FileMode) func(directory string) {
+		return func(directory string) {
+			if err := os.Chmod(filepath.Join(directory, path), mode); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	private := mode("", 0o700)
+	for path, change := range map[string]func(string){"": mode("", 0o750), secretKeyFile: mode(secretKeyFile, 0o604), AdminTokenFile: mode(AdminTokenFile, 0o644)} {
+		p.prepare = func(directory string) { private(directory); change(directory) }
+		want(p.examine(here, peer, "", "", all), "permissions", email.FindingWarn, filepath.Join(p.directory, path)+" has the mode", "chmod 0")
+	}
+	p.prepare = private
+	want(p.examine(here, peer, "", "", all), "permissions", email.FindingOK, "nobody else", "")
 
 	closed := greeterAt(t)
 	found = p.examine(closed, closed, "", "", all)

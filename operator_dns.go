@@ -20,8 +20,8 @@ type DNSRecord struct {
 }
 
 // DNSRecords gives the records that mail of the domain needs; none when email is off.
-func (o *Operator) DNSRecords(_ context.Context) ([]DNSRecord, error) {
-	published, err := o.published()
+func (o *Operator) DNSRecords(ctx context.Context) ([]DNSRecord, error) {
+	published, err := o.published(ctx)
 	if err != nil || published == nil {
 		return []DNSRecord{}, err
 	}
@@ -34,17 +34,21 @@ func (o *Operator) DNSRecords(_ context.Context) ([]DNSRecord, error) {
 }
 
 // published gathers what the records follow from; nil when email is off.
-func (o *Operator) published() (*email.Published, error) {
+func (o *Operator) published(ctx context.Context) (*email.Published, error) {
 	if o.config.SMTP.Listen == "" {
 		return nil, nil
 	}
-	key, err := email.LoadKey(o.store.State(), o.config.Mail.DKIMKeyFile)
+	secrets, err := o.vault(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, err := email.LoadKey(secrets, o.config.Mail.DKIMKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("load dkim key: %w", err)
 	}
 	keys := map[string]crypto.Signer{o.config.Mail.DKIMSelector: key}
 	if selector := o.config.Mail.DKIMEd25519Selector; selector != "" {
-		if keys[selector], err = email.LoadEd25519Key(o.store.State()); err != nil {
+		if keys[selector], err = email.LoadEd25519Key(secrets); err != nil {
 			return nil, fmt.Errorf("load dkim key: %w", err)
 		}
 	}

@@ -14,13 +14,21 @@ type PublishedKey struct {
 	NotAfter time.Time `json:"not_after,omitzero"` // zero = it is in use
 }
 
-func (o *Operator) keyring() *discovery.Keyring {
-	return discovery.NewKeyring(o.store.State(), o.config.Domain, time.Now)
+func (o *Operator) keyring(ctx context.Context) (*discovery.Keyring, error) {
+	secrets, err := o.vault(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return discovery.NewKeyring(secrets, o.config.Domain, time.Now), nil
 }
 
 // Keys lists the published keys, the one in use first.
 func (o *Operator) Keys(ctx context.Context) ([]PublishedKey, error) {
-	active, previous, err := o.keyring().Public(ctx)
+	keyring, err := o.keyring(ctx)
+	if err != nil {
+		return nil, err
+	}
+	active, previous, err := keyring.Public(ctx)
 	keys := []PublishedKey{}
 	for _, list := range [][]identity.PublicKey{active, previous} {
 		for _, key := range list {
@@ -31,4 +39,10 @@ func (o *Operator) Keys(ctx context.Context) ([]PublishedKey, error) {
 }
 
 // RotateKey makes a new key; servers that run notice within a minute.
-func (o *Operator) RotateKey(ctx context.Context) error { return o.keyring().Rotate(ctx) }
+func (o *Operator) RotateKey(ctx context.Context) error {
+	keyring, err := o.keyring(ctx)
+	if err != nil {
+		return err
+	}
+	return keyring.Rotate(ctx)
+}

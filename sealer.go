@@ -180,6 +180,9 @@ func (s *sealer) takeOver(ctx context.Context) error {
 	if err := s.state.Delete(ctx, limitsNamespace, networkKeyName); err != nil {
 		return fmt.Errorf("remove what the old key sealed: %w", err)
 	}
+	if err := s.dropSealed(ctx); err != nil {
+		return fmt.Errorf("remove what the old key sealed: %w", err)
+	}
 	if err := s.state.Put(ctx, sealingNamespace, sealingMarkerName, []byte(s.box.Fingerprint()), time.Time{}); err != nil {
 		return fmt.Errorf("note the fingerprint of the secret key: %w", err)
 	}

@@ -133,9 +133,12 @@ func (s *Server) openStorage(ctx context.Context) (err error) {
 	return nil
 }
 
-// openSecrets binds database, data_dir and secret key to each other.
+// openSecrets binds database, data_dir and secret key to each other, and seals what stands open.
 func (s *Server) openSecrets(ctx context.Context) (err error) {
 	if s.sealer, err = openSealer(ctx, s.config, s.store); err != nil {
+		return err
+	}
+	if err := s.sealKeys(ctx); err != nil {
 		return err
 	}
 	return rememberDatabase(ctx, s.config, s.store)

@@ -174,6 +174,7 @@ func TestStart(t *testing.T) {
 				p.refused("is missing")
 			},
 			"an older version, which sealed nothing": func(p place) {
+				p.rewrite(unseal)
 				p.forget(fingerprintDocument, idDocument, networkKeyDocument)
 				p.remove(databaseFile, secretKeyFile)
 				p.mustStart()

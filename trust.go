@@ -28,7 +28,7 @@ import (
 // buildTrust makes what decides who is believed and what is asked back: our own key, the judge of others' evidence,
 // the demands.
 func (s *Server) buildTrust(ctx context.Context) (err error) {
-	s.keyring = discovery.NewKeyring(s.store.State(), s.config.Domain, time.Now)
+	s.keyring = discovery.NewKeyring(s.vault(), s.config.Domain, time.Now)
 	if s.validator, err = identity.NewValidator(identity.ValidatorOptions{
 		Trust: s.config.TrustedIssuers(), Documents: keyDocuments{s.client}, Replays: replays{s.store.State()},
 		AllowHTTP: s.config.Federation.AllowPrivate, OwnIssuer: s.config.Domain,
@@ -82,7 +82,7 @@ const secretNamespace = "policy.secret" // "state" → 32 random bytes, from whi
 func (s *Server) newDemands(ctx context.Context) (*demand.Service, error) {
 	fresh := make([]byte, 32)
 	_, _ = rand.Read(fresh) // never fails since Go 1.24
-	secret, _, err := s.store.State().PutIfAbsent(ctx, secretNamespace, "state", fresh, time.Time{})
+	secret, _, err := s.vault().PutIfAbsent(ctx, secretNamespace, "state", fresh, time.Time{})
 	if err != nil {
 		return nil, fmt.Errorf("make secret of demands: %w", err)
 	}

@@ -107,7 +107,7 @@ func (s *Server) buildAdapters() (err error) {
 func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 	adapter, err := activitypub.New(activitypub.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Version: Version,
-		Receiver: s.pipeline, Directory: s.registry, Threads: s.store, Replies: s.store, State: s.store.State(),
+		Receiver: s.pipeline, Directory: s.registry, Threads: s.store, Replies: s.store, State: s.vault(),
 		Amender: s.pipeline, Timeline: s.pipeline, Records: reportRecords{s},
 		Outbox: outbox{s.store}, Client: s.client.Refusing(s.unlisted),
 		HostAllowed: s.hostAllowed, ActorAllowed: s.actorAllowed, NamesLocal: s.namesLocal,
@@ -222,7 +222,7 @@ func (s *Server) newEmail() (*email.Adapter, error) {
 		MailsPerMinute: s.config.SMTP.MailsPerMinute, ARCSealers: s.config.Mail.ARCSealers, RefuseQuarantine: s.config.Mail.RefuseQuarantine, AllowPrivate: s.config.Federation.AllowPrivate,
 		Mode: s.config.Mail.Mode, Smarthost: s.config.Mail.Smarthost.Reveal(),
 		DKIMSelector: s.config.Mail.DKIMSelector, DKIMKeyFile: s.config.Mail.DKIMKeyFile, ShutdownTimeout: s.config.ShutdownGrace,
-		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.store.State(), Blobs: s.blobs,
+		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.vault(), Blobs: s.blobs,
 		Resolver: s.resolver, Logger: s.logger, Present: s.demands.Present, MaxHops: s.maxHops, Refuses: s.refusesAddress,
 	}
 	s.mailDelivery(&options)

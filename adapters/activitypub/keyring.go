@@ -19,7 +19,9 @@ import (
 )
 
 const (
-	keyNamespace = "activitypub.key"
+	// KeyNamespace is that of the documents with the private keys of actors.
+	KeyNamespace = "activitypub.key"
+	keyNamespace = KeyNamespace
 	rsaBits      = 2048 // what every peer accepts; a longer key costs them and us, and gains nothing here
 )
 

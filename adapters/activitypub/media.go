@@ -29,7 +29,9 @@ type Blobs interface {
 }
 
 const (
-	mediaNamespace = "activitypub.media" // "secret" → bytes from which the keys of addresses are made
+	// MediaNamespace is that of the document with the secret of media addresses.
+	MediaNamespace = "activitypub.media"
+	mediaNamespace = MediaNamespace // "secret" → bytes from which the keys of addresses are made
 	mediaWait      = 5 * time.Second
 	maxMediaName   = 100
 )

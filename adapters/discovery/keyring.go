@@ -28,7 +28,9 @@ type State interface {
 }
 
 const (
-	keyNamespace = "identity.keys"
+	// KeyNamespace is that of the documents with the private keys of the keyring.
+	KeyNamespace = "identity.keys"
+	keyNamespace = KeyNamespace
 	firstNumber  = "first" // the document with the number of the oldest key that may still be there
 
 	// PreviousKeyLife is how long a key is published after it was replaced.

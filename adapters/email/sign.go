@@ -17,8 +17,11 @@ import (
 	"inbox/identity"
 )
 
+// KeyNamespace is that of the documents with the private keys of this adapter.
+const KeyNamespace = "email/dkim"
+
 const (
-	keyNamespace = "email/dkim"
+	keyNamespace = KeyNamespace
 	keyName      = "rsa"
 	keyNameSmall = "ed25519"
 	keyBits      = 2048 // fits a DNS answer and is read by everybody

@@ -33,6 +33,7 @@ type sqliteEngine struct {
 	checkpointer *checkpointer
 	writes       *sql.DB
 	reads        *sql.DB
+	path         string
 	groups       atomic.Int64 // of transactions that this process committed
 	logger       logger
 }
@@ -67,6 +68,9 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, unusable(public, err)
 	}
+	if err := keepPrivate(options); err != nil {
+		return nil, unusable(public, err)
+	}
 	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)"), 1)
 	if err != nil {
 		return nil, unusable(public, err)
@@ -85,7 +89,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	c := startCheckpointer(reads, w, options.Logger)
 	e := &sqliteEngine{
 		statements: statements{pool: reads, failed: sqliteFault},
-		writer:     w, checkpointer: c, writes: writes, reads: reads, logger: options.Logger,
+		writer:     w, checkpointer: c, writes: writes, reads: reads, path: path, logger: options.Logger,
 	}
 	w.committed = func(transactions int) {
 		e.groups.Add(1)
@@ -93,6 +97,36 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	}
 	go w.loop()
 	return e, nil
+}
+
+// Files gives the files of a SQLite database in a directory: the log and its index are there while it is open.
+func Files(directory string) []string {
+	path := filepath.Join(directory, File)
+	return []string{path, path + "-wal", path + "-shm"}
+}
+
+// keepPrivate makes the database's files readable for this user alone: the database is made here and not by SQLite, which
+// goes by the umask and gives the other two the mode of the first. A user who may write to files of another one cannot
+// change their mode; that is told and no more.
+func keepPrivate(options Options) error {
+	files := Files(options.DataDir)
+	file, err := os.OpenFile(files[0], os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	for _, path := range files {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm()&^0o600 == 0 {
+			continue // the other two need not be there
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			options.Logger.Warn("others on this machine may read the database: let its owner change that", "file", path, "mode", info.Mode().Perm().String(), "error", err)
+		}
+	}
+	return nil
 }
 
 func openPool(ctx context.Context, dsn string, size int) (*sql.DB, error) {

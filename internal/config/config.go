@@ -25,8 +25,8 @@ type Config struct {
 	DatabaseURL SecretURL `toml:"database_url"`
 	// Where attachments are kept: `file` (below `data_dir`).
 	BlobURL SecretURL `toml:"blob_url"`
-	// File with 32 random bytes as base64, which seal secrets in the database, such as the credentials of peers' webhooks. Nodes
-	// that share a database need the same one; `openssl rand -base64 32` makes it. It belongs to every backup.
+	// File with 32 random bytes as base64, which seal private keys and the credentials of peers in the database. Nodes that
+	// share a database need the same one; `openssl rand -base64 32` makes it. It belongs to every backup.
 	SecretKeyFile string `toml:"secret_key_file" default:"secret.key in data_dir, made at the first start"`
 	// How long a stopping server goes on as before after `/readyz` said 503, so that a balancer sends its clients elsewhere
 	// before the listeners close. A second signal ends the wait and the server.
