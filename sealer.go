@@ -45,7 +45,8 @@ func openSealer(ctx context.Context, config *Config, opened *store.Store) (*seal
 	case errors.Is(err, fs.ErrNotExist) && config.SecretKeyFile == "":
 		return makeSealer(ctx, config, opened, mark)
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("secret_key_file: there is no %s: put it back or correct the key; for a first start make it with: openssl rand -base64 32", file)
+		return nil, fmt.Errorf("secret_key_file: there is no %s: put it back or correct the key; for a first start make it with: "+
+			"openssl rand -base64 32", file)
 	case err != nil:
 		return nil, fmt.Errorf("secret_key_file: %w", err)
 	}

@@ -52,7 +52,8 @@ func lostDatabase(config *Config, what string) error {
 		return nil
 	}
 	return fmt.Errorf("%s %s, but data_dir %s was used before, because it has %s: put the database back, from a backup or by correcting "+
-		"data_dir or database_url; to begin anew with new keys and without the messages: %s", databaseText(config), what, config.DataDir, found, newIdentity)
+		"data_dir or database_url; to begin anew with new keys and without the messages: %s",
+		databaseText(config), what, config.DataDir, found, newIdentity)
 }
 
 // databaseText names the key and the place of the database.

@@ -138,7 +138,8 @@ func (s *Server) sealKeys(ctx context.Context) error {
 		return fmt.Errorf("seal the private keys: %w", err)
 	}
 	if changed > 0 {
-		s.logger.InfoContext(ctx, "private keys that stood open in the database are sealed now: guard older backups like the keys themselves", "keys", changed)
+		s.logger.InfoContext(ctx, "private keys that stood open in the database are sealed now: guard older backups like the keys",
+			"keys", changed)
 	}
 	return nil
 }

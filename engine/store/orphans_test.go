@@ -181,11 +181,11 @@ func TestOrphansAmongMany(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, s, contents := t.Context(), openWith(t, store.Options{URL: url(t)}), openFiles(t)
 			var needed []string
-			for n := range 13 {
+			for n := range 6 {
 				needed = append(needed, contents.put(fmt.Sprint("needed ", n), 48*time.Hour))
 			}
 			err := s.InTx(ctx, func(tx *store.Tx) error {
-				for n := range 1300 {
+				for n := range 600 {
 					value := []byte(`{}`)
 					if n%100 == 99 {
 						value = []byte(`{"blob":"` + needed[n/100] + `"}`)
@@ -200,7 +200,7 @@ func TestOrphansAmongMany(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = s.InTx(ctx, func(tx *store.Tx) error {
-				for n := range 1300 {
+				for n := range 600 {
 					turn := sample(int64(n))
 					turn.Message.Raw.Ref = "sha256:" + strings.Repeat("0", 60) + fmt.Sprintf("%04d", n)
 					if _, _, err := tx.InsertTurn(ctx, turn, pipeline.Original{Digest: strings.Repeat("0", 60) + fmt.Sprintf("%04d", n)}); err != nil {

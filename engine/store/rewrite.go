@@ -60,7 +60,8 @@ func (e *sqliteEngine) forgetOld(ctx context.Context) {
 		})
 	}
 	if err != nil {
-		e.logger.Warn("old texts of what was replaced may stand in free places of the database file until somebody runs: sqlite3 "+e.path+" VACUUM", "error", err)
+		e.logger.Warn("old texts of what was replaced may stand in free places of the database file until somebody runs: sqlite3 "+
+			e.path+" VACUUM", "error", err)
 	}
 }
 

@@ -123,7 +123,8 @@ func keepPrivate(options Options) error {
 			continue // the other two need not be there
 		}
 		if err := os.Chmod(path, 0o600); err != nil {
-			options.Logger.Warn("others on this machine may read the database: let its owner change that", "file", path, "mode", info.Mode().Perm().String(), "error", err)
+			options.Logger.Warn("others on this machine may read the database: let its owner change that",
+				"file", path, "mode", info.Mode().Perm().String(), "error", err)
 		}
 	}
 	return nil
