@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"inbox/exchange"
@@ -62,6 +63,9 @@ func (s *Service) Notify(ctx context.Context, job queue.Job, notice Notice, via 
 		Visibility: normalized.VisibilityDirect, Status: normalized.StatusCompleted, Parts: []normalized.Part{normalized.Text(notice.Text)},
 	}.Answering(message))
 	plan, err := s.plan(ctx, reply)
+	if errors.Is(err, fault.ErrStore) {
+		return err
+	}
 	if err != nil {
 		return queue.GiveUp("nothing can be sent to "+notice.To, err)
 	}

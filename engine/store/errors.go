@@ -16,9 +16,15 @@ func unavailable(operation string, cause error) error {
 		Kind:       fault.Unavailable,
 		Public:     "the message store is not available at the moment; try again later",
 		RetryAfter: 5 * time.Second,
-		Cause:      operationError{operation, cause},
+		Cause:      down{operationError{operation, cause}},
 	}
 }
+
+// down is a failure after which the same work may succeed.
+type down struct{ operationError }
+
+// Is reports whether target is fault.ErrStore.
+func (down) Is(target error) bool { return target == fault.ErrStore }
 
 // unusable makes the fault of a database that cannot be opened; public says where it is and what to change.
 func unusable(public string, cause error) error { return fault.Wrap(fault.Unavailable, public, cause) }

@@ -69,9 +69,13 @@ func RetryIn(d time.Duration, reason string, cause error) *Fault {
 	return &Fault{Kind: Unavailable, Public: reason, RetryAfter: d, Cause: cause}
 }
 
-// GiveUp classes the failure of an outgoing attempt as final, with the reason that the operator reads.
+// ErrStore is in the chain of every failure of our own database to do its work.
+var ErrStore = errors.New("the database of this server did not do its work")
+
+// GiveUp classes the failure of an outgoing attempt as final, with the reason that the operator reads. Where our own database
+// is the cause it is not final: what cannot be read or written now says nothing about the peer, nor about what is sent.
 func GiveUp(reason string, cause error) *Fault {
-	return &Fault{Kind: Unavailable, Public: reason, Permanent: true, Cause: cause}
+	return &Fault{Kind: Unavailable, Public: reason, Permanent: !errors.Is(cause, ErrStore), Cause: cause}
 }
 
 // Error gives the private text for logs: the public text and the cause.

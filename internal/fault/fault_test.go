@@ -45,3 +45,21 @@ func TestTexts(t *testing.T) {
 		t.Error("giving up is not permanent")
 	}
 }
+
+// TestOurOwnDatabaseIsNeverFinal: a reply could not be written because the database was away for a moment, and was given up.
+func TestOurOwnDatabaseIsNeverFinal(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause     error
+		permanent bool
+	}{
+		"nothing":              {nil, true},
+		"something else":       {errors.New("no such key"), true},
+		"a peer that is away":  {fault.RetryIn(time.Second, "busy", nil), true},
+		"our database":         {fault.Wrap(fault.Unavailable, "later", fault.ErrStore), false},
+		"our database, deeper": {fmt.Errorf("load key: %w", fault.GiveUp("cannot be signed", fault.ErrStore)), false},
+	} {
+		if f := fault.GiveUp("cannot be sent", c.cause); f.Permanent != c.permanent {
+			t.Errorf("%s: permanent %v", name, f.Permanent)
+		}
+	}
+}
