@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -41,7 +42,7 @@ type sqliteEngine struct {
 // pragmas of every connection. synchronous=FULL syncs the write-ahead log on each commit: an acknowledged message
 // survives the loss of power. _txlock=immediate keeps a reading transaction from failing when it starts to write.
 var sqlitePragmas = []string{
-	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)", "temp_store(MEMORY)",
+	fmt.Sprintf("busy_timeout(%d)", lockPatience.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)", "temp_store(MEMORY)",
 }
 
 func sqliteURL(path string, extra ...string) string {

@@ -9,9 +9,12 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 var groupSize = promauto.NewHistogram(prometheus.HistogramOpts{
@@ -22,6 +25,11 @@ var groupSize = promauto.NewHistogram(prometheus.HistogramOpts{
 const (
 	// maxGroup bounds the callers' transactions that share one commit.
 	maxGroup = 128
+	// lockPatience is how long a transaction waits for another process that holds the write lock, such as a shell of SQLite.
+	lockPatience = 10 * time.Second
+	// shortPatience is how long the next ones wait, until one gets the lock: to accept a message takes several transactions, and a
+	// peer that hears "try again later" at once is better off than one that waits for each of them.
+	shortPatience = 250 * time.Millisecond
 	// maxQueued bounds the callers that wait in the queue; the rest wait for a place in it. It is less than
 	// maxGroup, so that stopping takes the whole queue at once.
 	maxQueued = 32
@@ -41,6 +49,7 @@ type writer struct {
 
 	committed func(transactions int) // told of every group
 	careful   int                    // groups that still get savepoints
+	locked    bool                   // another process held the write lock when the last group wanted it
 }
 
 // carefulGroups is how many groups get savepoints after one whose rows had to be rolled back: failures come in
@@ -190,7 +199,9 @@ func (w *writer) transact(group []*errand) {
 }
 
 func (w *writer) together(group []*errand) error {
-	if err := w.session.execute("BEGIN IMMEDIATE"); err != nil {
+	err := w.session.execute("BEGIN IMMEDIATE")
+	w.expectLock(err)
+	if err != nil {
 		return err
 	}
 	for _, e := range group {
@@ -206,6 +217,22 @@ func (w *writer) together(group []*errand) error {
 		}
 	}
 	return w.session.commit()
+}
+
+// expectLock sets how long the next transaction waits for the write lock, after one that got it or did not.
+func (w *writer) expectLock(outcome error) {
+	var failure *sqlite.Error
+	locked := errors.As(outcome, &failure) && failure.Code()&0xff == sqlite3.SQLITE_BUSY
+	if locked == w.locked {
+		return
+	}
+	wait := lockPatience
+	if locked {
+		wait = shortPatience
+	}
+	if err := w.session.wait(wait); err == nil {
+		w.locked = locked
+	}
 }
 
 // guarded keeps a panic of a caller's function from ending the writer or losing a connection.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"time"
 )
 
 // writerSession is the writer's connection with its prepared statements. Statements do not take the callers'
@@ -79,6 +81,12 @@ func (s *writerSession) each(_ context.Context, query string, arguments []any, s
 		return scanned
 	}
 	return sqliteFault("read", err)
+}
+
+// wait sets how long a transaction waits for the write lock.
+func (s *writerSession) wait(limit time.Duration) error {
+	_, err := s.connection.ExecContext(context.Background(), fmt.Sprintf("PRAGMA busy_timeout(%d)", limit.Milliseconds()))
+	return err
 }
 
 // plain runs one caller's work directly in the transaction.
