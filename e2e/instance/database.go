@@ -102,12 +102,17 @@ func (i *Instance) Refuse(ctx context.Context) (allow func(ctx context.Context) 
 	return func(ctx context.Context) error { return i.execute(ctx, undo) }, nil
 }
 
+// Writable opens the server's own database to change it.
+func (i *Instance) Writable() (*sql.DB, error) {
+	if i.Settings.Database != "" {
+		return sql.Open("pgx", i.Settings.Database)
+	}
+	return sql.Open("sqlite", "file:"+filepath.Join(i.Directory, "data", "inbox.db")+"?_pragma=busy_timeout(10000)")
+}
+
 // execute changes the server's own database.
 func (i *Instance) execute(ctx context.Context, statements ...string) error {
-	database, err := sql.Open("sqlite", "file:"+filepath.Join(i.Directory, "data", "inbox.db")+"?_pragma=busy_timeout(10000)")
-	if i.Settings.Database != "" {
-		database, err = sql.Open("pgx", i.Settings.Database)
-	}
+	database, err := i.Writable()
 	if err != nil {
 		return fmt.Errorf("open the server's database: %w", err)
 	}
