@@ -219,6 +219,15 @@ func (i *Instance) Log() string {
 	return string(text)
 }
 
+// Process is the id of the running server.
+func (i *Instance) Process() (int, error) {
+	process := i.running()
+	if process == nil {
+		return 0, ErrNotRunning
+	}
+	return process.command.Process.Pid, nil
+}
+
 // Memory is the resident memory of the running server in bytes.
 func (i *Instance) Memory() (int64, error) {
 	process := i.running()

@@ -33,6 +33,8 @@ type Settings struct {
 	Agents    string   // TOML tables; empty = one echo agent
 	More      string   // further lines of TOML, written last
 	Proxies   []string // http.trusted_proxies
+
+	UsualRetries bool // the schedules of production between attempts, instead of short ones
 }
 
 // Ports of servers that are killed and started again lie below those that Linux gives to outgoing connections (from
@@ -133,7 +135,10 @@ func (s *Settings) file(data string) string {
 	if s.Hostname != "" {
 		line("hostname = %q", s.Hostname)
 	}
-	line("[mail]\nretry = %s", retries)
+	line("[mail]")
+	if !s.UsualRetries {
+		line("retry = %s", retries)
+	}
 	if s.Smarthost != "" {
 		line("mode = \"smarthost\"\nsmarthost = %q", s.Smarthost)
 	}
@@ -146,7 +151,10 @@ func (s *Settings) file(data string) string {
 	if s.DNS != "" {
 		line("[dns]\nresolver = %q", s.DNS)
 	}
-	line("[federation]\nallow_private = %t\nretry = %s", !s.Strict, retries)
+	line("[federation]\nallow_private = %t", !s.Strict)
+	if !s.UsualRetries {
+		line("retry = %s", retries)
+	}
 	if s.Mode != "" {
 		line("mode = %q", s.Mode)
 	}

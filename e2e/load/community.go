@@ -79,7 +79,7 @@ func (c *Community) populate(persons int) error {
 	for i := range persons {
 		name := fmt.Sprintf("person%d", i)
 		person := Person{Name: name, ID: c.Origin + "/users/" + name, Key: keys[i%len(keys)]}
-		document, err := json.Marshal(person.document())
+		document, err := json.Marshal(person.Document())
 		if err != nil {
 			return fmt.Errorf("write actor: %w", err)
 		}
@@ -175,7 +175,7 @@ func parseArrival(body []byte) (Arrival, error) {
 func (c *Community) actor(writer http.ResponseWriter, request *http.Request) {
 	document, found := c.byPath[request.URL.Path]
 	if stranger, known := c.strangerOf(strings.TrimPrefix(request.URL.Path, "/users/")); known {
-		document, _ = json.Marshal(stranger.document()) // strings can always be written
+		document, _ = json.Marshal(stranger.Document()) // strings can always be written
 		found = true
 	}
 	if !found {

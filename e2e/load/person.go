@@ -26,7 +26,8 @@ type Person struct {
 // KeyID is the IRI of the person's key.
 func (p Person) KeyID() string { return p.ID + "#main-key" }
 
-func (p Person) document() map[string]any {
+// Document is the actor as its server shows it.
+func (p Person) Document() map[string]any {
 	return map[string]any{
 		"@context":          []string{"https://www.w3.org/ns/activitystreams", "https://w3id.org/security/v1"},
 		"id":                p.ID,

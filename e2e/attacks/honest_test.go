@@ -1,0 +1,352 @@
+package attacks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/smtp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"inbox/e2e/load"
+)
+
+// The honest peers: what each channel brings in a second, and how many servers it comes from. No sender comes near a limit.
+const (
+	tasksPerSecond    = 6
+	mailsPerSecond    = 4
+	mentionsPerSecond = 2
+	mailDomains       = 8
+	communities       = 4
+	perSender         = 18 // messages of one honest sender at most, as people write
+)
+
+// replies knows when the answer to a message arrived at its sender.
+type replies struct {
+	mu      sync.Mutex
+	waiting map[string]chan time.Time
+}
+
+func newReplies() *replies { return &replies{waiting: map[string]chan time.Time{}} }
+
+// to gives what holds the time of the answer to a message, once it is there. Ask before the message is sent.
+func (r *replies) to(id string) <-chan time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting[id] == nil {
+		r.waiting[id] = make(chan time.Time, 1)
+	}
+	return r.waiting[id]
+}
+
+func (r *replies) arrived(id string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if waiting := r.waiting[id]; waiting != nil {
+		select {
+		case waiting <- at:
+		default: // one is enough
+		}
+	}
+}
+
+// community is a server of the fediverse whose persons are those that know ever named.
+type community struct {
+	*neighbour
+	w   *world
+	key load.Person // whose key all persons have: made once
+}
+
+// keys are made once for all tests: that takes longer than a test.
+var keys = sync.OnceValues(load.NewKey)
+
+// fediverse starts a community. Everything but what special answers is as honest servers have it; special may be nil.
+func (w *world) fediverse(host string, special func(http.ResponseWriter, *http.Request) (done bool)) *community {
+	c := &community{w: w}
+	c.neighbour = w.neighbour(host, http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if special == nil || !special(writer, request) {
+			c.serve(writer, request)
+		}
+	}))
+	return c
+}
+
+// person is somebody of the community; the name is up to who asks.
+func (c *community) person(name string) load.Person {
+	return load.Person{Name: name, ID: "https://" + c.host + "/users/" + name, Key: must(keys())(c.w.t)}
+}
+
+func (c *community) serve(writer http.ResponseWriter, request *http.Request) {
+	name, isUser := strings.CutPrefix(request.URL.Path, "/users/")
+	switch {
+	case request.Method == http.MethodPost:
+		body, _ := io.ReadAll(io.LimitReader(request.Body, 1<<20))
+		var activity struct{ Object struct{ InReplyTo string } }
+		if json.Unmarshal(body, &activity) == nil {
+			c.w.replies.arrived(activity.Object.InReplyTo, time.Now())
+		}
+		writer.WriteHeader(http.StatusAccepted)
+	case request.URL.Path == "/.well-known/webfinger":
+		name, _, _ = strings.Cut(strings.TrimPrefix(request.URL.Query().Get("resource"), "acct:"), "@")
+		c.write(writer, "application/jrd+json", map[string]any{
+			"subject": "acct:" + name + "@" + c.host,
+			"links":   []map[string]string{{"rel": "self", "type": "application/activity+json", "href": c.person(name).ID}},
+		})
+	case isUser && !strings.HasPrefix(name, "nobody"):
+		c.write(writer, "application/activity+json", c.person(name).Document())
+	default:
+		http.NotFound(writer, request)
+	}
+}
+
+func (c *community) write(writer http.ResponseWriter, mediaType string, value any) {
+	writer.Header().Set("Content-Type", mediaType)
+	_ = json.NewEncoder(writer).Encode(value)
+}
+
+// mention sends a signed note to an agent from an address and gives the status, and when its answer arrives.
+func (c *community) mention(ctx context.Context, source string, person load.Person, agent, key, text string, how load.Signature) (int, <-chan time.Time, error) {
+	actor := c.w.url("/agents/" + agent)
+	mention := person.Mention(actor, key, text)
+	answer := c.w.replies.to(mention.NoteID)
+	request, err := person.Delivery(actor+"/inbox", mention.Body, how)
+	if err != nil {
+		return 0, nil, err
+	}
+	response, err := c.w.client(source).Do(request.WithContext(ctx))
+	if err != nil {
+		return 0, nil, err
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, answer, response.Body.Close()
+}
+
+// sample is what one honest message saw.
+type sample struct {
+	channel  string
+	begun    time.Time
+	taken    time.Duration // until the server took it
+	answered time.Duration // until the answer was there; 0 = it never was
+	refused  error
+}
+
+// honest peers write all the time.
+type honest struct {
+	w           *world
+	tokens      []string
+	domains     []load.MailDomain
+	communities []*community
+	under       sync.WaitGroup
+
+	mu      sync.Mutex
+	samples []sample
+}
+
+// newHonest makes honest peers for a length of time; each knows somebody whom it has not met before in this world.
+func newHonest(w *world, length time.Duration) *honest {
+	h := &honest{w: w}
+	for i := range int(length.Seconds()*tasksPerSecond)/perSender + 1 {
+		h.tokens = append(h.tokens, w.token(fmt.Sprintf("honest-%d", i)))
+	}
+	for i := range mailDomains {
+		made := must(load.NewMailDomain(w.names, fmt.Sprintf("friend%d.example", i)))(w.t)
+		w.names.SetTXT(made.Name, "v=spf1 ip4:"+mailSource(i)+" -all")
+		h.domains = append(h.domains, made)
+	}
+	for i := range communities {
+		h.communities = append(h.communities, w.fediverse(fmt.Sprintf("social%d.example", i), nil))
+	}
+	return h
+}
+
+// mailSource is the address of an honest mail server: each is in a network of its own.
+func mailSource(i int) string { return fmt.Sprintf("198.51.%d.25", i) }
+
+// write sends on all channels until the context ends, whatever became of earlier messages, and waits for none of them.
+func (h *honest) write(ctx context.Context) {
+	for channel, one := range map[string]struct {
+		rate int
+		send func(ctx context.Context, n int) (answer <-chan time.Time, err error)
+	}{"a2a": {tasksPerSecond, h.task}, "email": {mailsPerSecond, h.mail}, "fediverse": {mentionsPerSecond, h.mention}} {
+		h.under.Go(func() {
+			ticker := time.NewTicker(time.Second / time.Duration(one.rate))
+			defer ticker.Stop()
+			for n := 0; ; n++ {
+				h.under.Go(func() {
+					h.one(channel, func(ctx context.Context) (<-chan time.Time, error) { return one.send(ctx, n) })
+				})
+				select {
+				case <-ticker.C:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+}
+
+// one sends one message and waits for its answer.
+func (h *honest) one(channel string, send func(context.Context) (<-chan time.Time, error)) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	found := sample{channel: channel, begun: time.Now()}
+	answer, err := send(ctx)
+	found.taken, found.refused = time.Since(found.begun), err
+	if err == nil {
+		select {
+		case at := <-answer:
+			found.answered = at.Sub(found.begun)
+		case <-ctx.Done():
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.samples = append(h.samples, found)
+}
+
+// finish waits until the last message was answered or given up.
+func (h *honest) finish() { h.under.Wait() }
+
+func (h *honest) task(ctx context.Context, n int) (<-chan time.Time, error) {
+	peer := load.A2APeer{URL: h.w.url("/a2a/echo"), Token: h.tokens[n/perSender%len(h.tokens)], Client: h.w.client("203.0.113.1")}
+	text := fmt.Sprintf("honest task %d", n)
+	task, err := peer.Send(ctx, load.SendBody(fmt.Sprintf("honest-%d", n), text, false))
+	if err != nil {
+		return nil, err
+	}
+	answer := make(chan time.Time, 1)
+	if task.Status.State == "TASK_STATE_COMPLETED" {
+		answer <- time.Now()
+	}
+	return answer, nil
+}
+
+func (h *honest) mail(ctx context.Context, n int) (<-chan time.Time, error) {
+	number := n % len(h.domains)
+	from := h.domains[number]
+	mail := load.Mail{
+		From: fmt.Sprintf("friend%d@%s", n/perSender, from.Name), To: "echo@" + domain, MessageID: fmt.Sprintf("honest-%d@%s", n, from.Name),
+		Subject: fmt.Sprintf("Question %d", n), Body: fmt.Sprintf("honest mail %d", n),
+	}
+	answer := h.w.replies.to(mail.MessageID)
+	signed, err := from.Sign(mail.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	session, err := h.w.post(ctx, mailSource(number))
+	if err != nil {
+		return nil, err
+	}
+	defer session.end()
+	return answer, session.send(mail.From, mail.To, signed)
+}
+
+func (h *honest) mention(ctx context.Context, n int) (<-chan time.Time, error) {
+	from := h.communities[n%len(h.communities)]
+	person := from.person(fmt.Sprintf("friend%d", n/perSender))
+	status, answer, err := from.mention(ctx, fmt.Sprintf("192.0.2.%d", n%len(h.communities)), person, "echo", fmt.Sprintf("honest-%d", n), fmt.Sprintf("honest mention %d", n), load.Signature{})
+	if err == nil && status != http.StatusAccepted {
+		err = &load.StatusError{Status: status}
+	}
+	return answer, err
+}
+
+// session is one connection that brings mail.
+type session struct{ client *smtp.Client }
+
+// post connects for mail from an address.
+func (w *world) post(ctx context.Context, source string) (*session, error) {
+	connection, err := w.dialer(source).DialContext(ctx, "tcp", mailAddress)
+	if err != nil {
+		return nil, err
+	}
+	_ = connection.SetDeadline(time.Now().Add(2 * patience))
+	client, err := smtp.NewClient(connection, domain)
+	if err == nil {
+		err = client.Hello("mail.example")
+	}
+	if err != nil {
+		return nil, errors.Join(err, connection.Close())
+	}
+	return &session{client}, nil
+}
+
+func (s *session) end() { _ = s.client.Close() }
+
+// send brings a mail. A refusal is a *textproto.Error.
+func (s *session) send(from, to string, mail []byte) error {
+	if err := s.client.Mail(from); err != nil {
+		return err
+	}
+	if err := s.client.Rcpt(to); err != nil {
+		return errors.Join(err, s.client.Reset())
+	}
+	data, err := s.client.Data()
+	if err != nil {
+		return errors.Join(err, s.client.Reset())
+	}
+	if _, err := data.Write(mail); err != nil {
+		return err
+	}
+	return data.Close()
+}
+
+// between gives the honest messages that were begun in a time.
+func (h *honest) between(from, to time.Time) seen {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var found seen
+	for _, one := range h.samples {
+		if one.begun.Before(from) || !one.begun.Before(to) {
+			continue
+		}
+		found.sent++
+		switch {
+		case one.refused != nil:
+			found.refused = append(found.refused, fmt.Errorf("%s: %w", one.channel, one.refused))
+		case one.answered == 0:
+			found.unanswered = append(found.unanswered, one.channel)
+		default:
+			found.took = append(found.took, one.answered)
+		}
+	}
+	slices.Sort(found.took)
+	return found
+}
+
+// seen is what honest peers saw in a time.
+type seen struct {
+	sent       int
+	refused    []error
+	unanswered []string        // channels
+	took       []time.Duration // from the message to its answer, sorted
+}
+
+// quantile is the nearest rank.
+func (s seen) quantile(q float64) time.Duration {
+	if len(s.took) == 0 {
+		return 0
+	}
+	return s.took[min(len(s.took)-1, int(q*float64(len(s.took))))]
+}
+
+// judge demands that nothing was refused or left unanswered.
+func (s seen) judge(t *testing.T, when string) {
+	t.Helper()
+	for i, refusal := range s.refused {
+		if i == 5 {
+			t.Errorf("%s: and %d more refusals", when, len(s.refused)-i)
+			break
+		}
+		t.Errorf("%s: an honest message was refused: %v", when, refusal)
+	}
+	if len(s.unanswered) > 0 {
+		t.Errorf("%s: %d of %d honest messages were not answered within %s: %v", when, len(s.unanswered), s.sent, patience, s.unanswered)
+	}
+}
