@@ -2,45 +2,144 @@ package attacks
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/textproto"
 	"strings"
-	"testing"
 	"time"
+
+	"inbox/e2e/load"
 )
 
-const echo = "[[agents]]\nname = \"echo\"\nkind = \"echo\"\n"
-
-// TestA1ExplodingMail: a mail of 36 KiB cost 15 CPU seconds and one of 132 KiB 63, before any rule was asked.
-func TestA1ExplodingMail(t *testing.T) {
-	w := begin(t, settings{agents: echo})
-	result := w.measure("A1", "HTML mail of 400 nested quotations, 36–132 KiB", func(ctx context.Context, heard *answers) {
+// explodingMail: a mail of 36 KiB cost 15 CPU seconds and one of 132 KiB 63, before any rule was asked.
+func (a *watched) explodingMail() {
+	result := a.attack("A1", "mails of 400 nested quotations, 36 to 132 KiB", func(ctx context.Context, heard *answers) {
+		var mails []forged
 		for i := range 20 {
 			html := strings.Repeat("<blockquote>", 400) + strings.Repeat("x<br>", []int{6_400, 13_000, 26_000}[i%3])
-			heard.add(w.forge(ctx, fmt.Sprintf("203.0.113.%d", 100+i/10), "echo", fmt.Sprintf("explodes-%d", i), "text/html", html))
+			mails = append(mails, forged{agent: "echo", key: fmt.Sprintf("explodes-%d", i), mediaType: "text/html", body: html})
 		}
+		a.forge(ctx, "203.0.113.100", heard, mails...)
 	})
-	atMost(t, "CPU of one mail", result.each(), 500*time.Millisecond)
-	atMost(t, "memory", result.memory, 200<<20)
+	a.cheap(result, 200*time.Millisecond, 100<<20)
 }
 
-// forge sends a mail that proves nothing, and gives how it was answered.
-func (w *world) forge(ctx context.Context, source, agent, key, mediaType, body string) string {
-	mail := fmt.Sprintf("From: eve@nowhere.example\r\nTo: %s@%s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: <%s@nowhere.example>\r\nMIME-Version: 1.0\r\n"+
-		"Content-Type: %s; charset=utf-8\r\n\r\n%s\r\n", agent, domain, key, time.Now().Format(time.RFC1123Z), key, mediaType, fold(body))
-	session, err := w.post(ctx, source)
-	if err == nil {
-		defer session.end()
-		err = session.send("eve@nowhere.example", agent+"@"+domain, []byte(mail))
+// explodingPart: the same as a part of a task, where nothing bounded its size.
+func (a *watched) explodingPart() {
+	token := a.token("mallory")
+	result := a.attack("A1", "text/html parts of 400 nested lists, 400 KiB", func(ctx context.Context, heard *answers) {
+		peer := load.A2APeer{URL: a.url("/a2a/echo"), Token: token, Client: a.client("203.0.113.101")}
+		for i := range 10 {
+			html := strings.Repeat("<ul><li>", 400) + strings.Repeat("x<br>", 80_000)
+			_, err := peer.Send(ctx, sendBody(fmt.Sprintf("explodes-%d", i), map[string]string{"text": html, "mediaType": "text/html"}))
+			heard.add(outcome(err))
+		}
+	})
+	a.cheap(result, 500*time.Millisecond, 200<<20)
+}
+
+// explodingMarkdown: 64 KiB of Markdown cost 2 seconds and 128 KiB 9, at each read of the session.
+func (a *watched) explodingMarkdown() {
+	result := a.attack("A1", "64 KiB of *a_ in a chat session, read 100 times", func(ctx context.Context, heard *answers) {
+		client := a.client("203.0.113.102")
+		status, answer := a.call(ctx, client, http.MethodPost, "/v1/chat", nil, jsonOf(map[string]string{"agent": "open", "message": strings.Repeat("*a_", 64<<10/3)}))
+		heard.add(status)
+		var said struct{ Session string }
+		if err := json.Unmarshal(answer, &said); err != nil {
+			a.t.Errorf("chat answered %s %s", status, answer)
+		}
+		for range 100 {
+			status, answer := a.call(ctx, client, http.MethodGet, "/v1/chat?agent=open", http.Header{"Chat-Session": {said.Session}}, nil)
+			if !strings.Contains(string(answer), "*a_*a_") {
+				status += " without the message"
+			}
+			heard.add(status)
+		}
+	})
+	a.cheap(result, 50*time.Millisecond, 100<<20)
+}
+
+// deepJSON: 7.9 MB of nested JSON cost 9.2 seconds before they were refused (D5 of the same list).
+func (a *watched) deepJSON() {
+	token := a.token("deep")
+	result := a.attack("D5", "requests of 7.9 MB of nested JSON", func(ctx context.Context, heard *answers) {
+		const depth = 3_900_000
+		body := []byte(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"deep","role":"ROLE_USER","parts":[{"data":` +
+			strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}]}}}`)
+		for range 4 {
+			status, answer := a.call(ctx, a.client("203.0.113.103"), http.MethodPost, "/a2a/echo", http.Header{"Authorization": {"Bearer " + token}}, body)
+			if strings.Contains(string(answer), `"error"`) {
+				status += " with an error"
+			}
+			heard.add(status)
+		}
+	})
+	a.cheap(result, 500*time.Millisecond, 100<<20)
+}
+
+// cheap demands that a request of an attack costs no more processor time, and all of them no more memory.
+func (a *watched) cheap(r *row, each time.Duration, memory int64) {
+	a.t.Helper()
+	if r.each() > each {
+		a.t.Errorf("%s %s: a request costs %s of a processor, want at most %s", r.point, r.name, r.each(), each)
 	}
-	if refusal, is := errors.AsType[*textproto.Error](err); is {
-		return fmt.Sprint(refusal.Code)
+	if r.memory > memory {
+		a.t.Errorf("%s %s: the server takes %s more memory, want at most %s", r.point, r.name, mebibytes(r.memory), mebibytes(memory))
 	}
-	if err != nil {
-		return err.Error()
+}
+
+// heardOnly demands that all answers are among these.
+func (a *watched) heardOnly(r *row, allowed ...string) {
+	a.t.Helper()
+	known := 0
+	for _, one := range allowed {
+		known += r.answers.get(one)
 	}
-	return "250"
+	if total := r.answers.total(); known != total || total == 0 {
+		a.t.Errorf("%s %s: the attacker heard %s; want only %v", r.point, r.name, r.answers, allowed)
+	}
+}
+
+// forged is a mail that proves nothing.
+type forged struct{ agent, key, mediaType, body string }
+
+func (f forged) bytes() []byte {
+	return fmt.Appendf(nil, "From: eve@nowhere.example\r\nTo: %s@%s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: <%s@nowhere.example>\r\nMIME-Version: 1.0\r\n"+
+		"Content-Type: %s; charset=utf-8\r\n\r\n%s\r\n", f.agent, domain, f.key, time.Now().Format(time.RFC1123Z), f.key, f.mediaType, fold(f.body))
+}
+
+// forge brings mails that prove nothing over one connection, or over another one when it is cut.
+func (w *world) forge(ctx context.Context, source string, heard *answers, mails ...forged) {
+	var s *session
+	defer func() {
+		if s != nil {
+			s.end()
+		}
+	}()
+	for _, one := range mails {
+		var err error
+		if s == nil {
+			s, err = w.post(ctx, source)
+		}
+		if err == nil {
+			err = s.send("eve@nowhere.example", one.agent+"@"+domain, one.bytes())
+		}
+		refusal, is := errors.AsType[*textproto.Error](err)
+		switch {
+		case err == nil:
+			heard.add("250")
+		case is:
+			heard.add(fmt.Sprint(refusal.Code))
+		default:
+			heard.add("a broken connection")
+		}
+		if err != nil && s != nil && (!is || refusal.Code == 421) {
+			s.end()
+			s = nil
+		}
+	}
 }
 
 // fold keeps lines below the longest that mail has (RFC 5322, section 2.1.1).

@@ -18,7 +18,7 @@ import (
 var length, judged = func() (time.Duration, bool) {
 	seconds, err := strconv.Atoi(os.Getenv("ATTACK_SECONDS"))
 	if err != nil || seconds < 1 {
-		return 1500 * time.Millisecond, false
+		return time.Second, false
 	}
 	return time.Duration(seconds) * time.Second, true
 }()
@@ -79,43 +79,82 @@ type row struct {
 // each is the processor time that one request of the attacker cost.
 func (r row) each() time.Duration { return r.processor / time.Duration(max(1, r.answers.total())) }
 
-// measure lets an attack run beside honest peers. The attack does its work and ends; it may be repeated while the time lasts.
-func (w *world) measure(point, name string, attack func(ctx context.Context, heard *answers)) row {
-	t := w.t
-	t.Helper()
-	h := newHonest(w, warmUp+3*length+10*time.Second)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	h.write(ctx)
-	pause(t, warmUp)
+// watched is a world in which honest peers write all the time.
+type watched struct {
+	*world
+	honest    *honest
+	alone     []period      // while nobody attacks
+	processor time.Duration // that the server used meanwhile
+	rows      []row
+	under     []period // attack, beside rows
+}
 
+// watch begins to measure; the rows are judged at the end of the test.
+func (w *world) watch() *watched {
+	w.t.Helper()
+	all := &watched{world: w, honest: newHonest(w)}
+	all.honest.write()
+	pause(w.t, warmUp)
+	w.t.Cleanup(all.judge)
+	all.rest(2 * length)
+	return all
+}
+
+// rest measures honest peers alone.
+func (a *watched) rest(howLong time.Duration) {
+	a.t.Helper()
+	began, processor := time.Now(), a.usedProcessor()
+	pause(a.t, howLong)
+	a.processor += a.usedProcessor() - processor
+	a.alone = append(a.alone, period{began, time.Now()})
+}
+
+// usual is the share of a processor that honest peers cost the server.
+func (a *watched) usual() float64 {
+	var measured time.Duration
+	for _, one := range a.alone {
+		measured += one.to.Sub(one.from)
+	}
+	return float64(a.processor) / float64(measured)
+}
+
+// attack lets an attack run beside honest peers. It does its work and ends; what is measured lasts the usual length at least.
+func (a *watched) attack(point, name string, attack func(ctx context.Context, heard *answers)) *row {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), length+2*patience)
+	defer cancel()
 	result := row{point: point, name: name, answers: &answers{}}
-	began, usedBefore := time.Now(), w.processor()
-	pause(t, length)
-	usual := float64(w.processor()-usedBefore) / float64(time.Since(began)) // of a processor
-
-	memory, disk := w.resetPeak(), w.used()
-	attacked, usedBefore := time.Now(), w.processor()
+	memory, disk := a.resetPeak(), a.used()
+	began, processor := time.Now(), a.usedProcessor()
 	attack(ctx, result.answers)
-	if rest := length - time.Since(attacked); rest > 0 {
-		pause(t, rest)
+	if rest := length - time.Since(began); rest > 0 {
+		pause(a.t, rest)
 	}
-	ended := time.Now()
-	result.lasted = ended.Sub(attacked)
-	result.processor = max(0, w.processor()-usedBefore-time.Duration(usual*float64(result.lasted)))
-	result.memory, result.disk = w.peak()-memory, w.used()-disk
-	stop()
-	h.finish()
+	under := period{began, time.Now()}
+	result.lasted = under.to.Sub(began)
+	result.processor = max(0, a.usedProcessor()-processor-time.Duration(a.usual()*float64(result.lasted)))
+	result.memory, result.disk = max(0, a.peak()-memory), a.used()-disk
+	a.rows, a.under = append(a.rows, result), append(a.under, under)
+	a.rest(length / 2)
+	return &result
+}
 
-	result.before, result.during = h.between(began, attacked), h.between(attacked, ended)
-	result.before.judge(t, "before")
-	result.during.judge(t, "during")
-	if normal, now := result.before.quantile(.99), result.during.quantile(.99); judged && now > 2*normal {
-		t.Errorf("the 99th percentile of honest peers is %s, and %s while they are alone", now, normal)
+// judge compares what honest peers saw.
+func (a *watched) judge() {
+	a.honest.finish()
+	before := a.honest.during(a.alone...)
+	before.judge(a.t, "between the attacks")
+	normal := before.quantile(.99)
+	for i, one := range a.rows {
+		one.before, one.during = before, a.honest.during(a.under[i])
+		what := one.point + " " + one.name
+		one.during.judge(a.t, what)
+		if now := one.during.quantile(.99); judged && now > 2*normal {
+			a.t.Errorf("%s: the 99th percentile of honest peers is %s, and %s while they are alone", what, now, normal)
+		}
+		record(one)
+		a.t.Log(one)
 	}
-	record(result)
-	t.Log(result)
-	return result
 }
 
 func pause(t *testing.T, length time.Duration) {

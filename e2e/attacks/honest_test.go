@@ -24,7 +24,8 @@ const (
 	mentionsPerSecond = 2
 	mailDomains       = 8
 	communities       = 4
-	perSender         = 18 // messages of one honest sender at most, as people write
+	perSender         = 18 // messages of one honest sender in a row
+	a2aPeers          = 20 // so that each of them writes so much in a minute at most
 )
 
 // replies knows when the answer to a message arrived at its sender.
@@ -131,7 +132,6 @@ func (c *community) mention(ctx context.Context, source string, person load.Pers
 type sample struct {
 	channel  string
 	begun    time.Time
-	taken    time.Duration // until the server took it
 	answered time.Duration // until the answer was there; 0 = it never was
 	refused  error
 }
@@ -142,16 +142,17 @@ type honest struct {
 	tokens      []string
 	domains     []load.MailDomain
 	communities []*community
+	stop        func()
 	under       sync.WaitGroup
 
 	mu      sync.Mutex
 	samples []sample
 }
 
-// newHonest makes honest peers for a length of time; each knows somebody whom it has not met before in this world.
-func newHonest(w *world, length time.Duration) *honest {
+// newHonest makes honest peers that write until the test ends.
+func newHonest(w *world) *honest {
 	h := &honest{w: w}
-	for i := range int(length.Seconds()*tasksPerSecond)/perSender + 1 {
+	for i := range a2aPeers {
 		h.tokens = append(h.tokens, w.token(fmt.Sprintf("honest-%d", i)))
 	}
 	for i := range mailDomains {
@@ -168,19 +169,19 @@ func newHonest(w *world, length time.Duration) *honest {
 // mailSource is the address of an honest mail server: each is in a network of its own.
 func mailSource(i int) string { return fmt.Sprintf("198.51.%d.25", i) }
 
-// write sends on all channels until the context ends, whatever became of earlier messages, and waits for none of them.
-func (h *honest) write(ctx context.Context) {
+// write sends on all channels until the stop, whatever became of earlier messages, and waits for none of them.
+func (h *honest) write() {
+	ctx, stop := context.WithCancel(context.Background())
+	h.stop = stop
 	for channel, one := range map[string]struct {
 		rate int
-		send func(ctx context.Context, n int) (answer <-chan time.Time, err error)
+		send sender
 	}{"a2a": {tasksPerSecond, h.task}, "email": {mailsPerSecond, h.mail}, "fediverse": {mentionsPerSecond, h.mention}} {
 		h.under.Go(func() {
 			ticker := time.NewTicker(time.Second / time.Duration(one.rate))
 			defer ticker.Stop()
 			for n := 0; ; n++ {
-				h.under.Go(func() {
-					h.one(channel, func(ctx context.Context) (<-chan time.Time, error) { return one.send(ctx, n) })
-				})
+				h.under.Go(func() { h.one(channel, n, one.send) })
 				select {
 				case <-ticker.C:
 				case <-ctx.Done():
@@ -191,13 +192,15 @@ func (h *honest) write(ctx context.Context) {
 	}
 }
 
+// sender sends the n-th message of a channel and gives when it began to, without what only greets, and when the answer comes.
+type sender func(ctx context.Context, n int) (begun time.Time, answer <-chan time.Time, err error)
+
 // one sends one message and waits for its answer.
-func (h *honest) one(channel string, send func(context.Context) (<-chan time.Time, error)) {
+func (h *honest) one(channel string, n int, send sender) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	found := sample{channel: channel, begun: time.Now()}
-	answer, err := send(ctx)
-	found.taken, found.refused = time.Since(found.begun), err
+	begun, answer, err := send(ctx, n)
+	found := sample{channel: channel, begun: begun, refused: err}
 	if err == nil {
 		select {
 		case at := <-answer:
@@ -210,24 +213,29 @@ func (h *honest) one(channel string, send func(context.Context) (<-chan time.Tim
 	h.samples = append(h.samples, found)
 }
 
-// finish waits until the last message was answered or given up.
-func (h *honest) finish() { h.under.Wait() }
+// finish ends the writing and waits until the last message was answered or given up.
+func (h *honest) finish() {
+	h.stop()
+	h.under.Wait()
+}
 
-func (h *honest) task(ctx context.Context, n int) (<-chan time.Time, error) {
+func (h *honest) task(ctx context.Context, n int) (time.Time, <-chan time.Time, error) {
+	begun := time.Now()
 	peer := load.A2APeer{URL: h.w.url("/a2a/echo"), Token: h.tokens[n/perSender%len(h.tokens)], Client: h.w.client("203.0.113.1")}
 	text := fmt.Sprintf("honest task %d", n)
 	task, err := peer.Send(ctx, load.SendBody(fmt.Sprintf("honest-%d", n), text, false))
 	if err != nil {
-		return nil, err
+		return begun, nil, err
 	}
 	answer := make(chan time.Time, 1)
 	if task.Status.State == "TASK_STATE_COMPLETED" {
 		answer <- time.Now()
 	}
-	return answer, nil
+	return begun, answer, nil
 }
 
-func (h *honest) mail(ctx context.Context, n int) (<-chan time.Time, error) {
+func (h *honest) mail(ctx context.Context, n int) (time.Time, <-chan time.Time, error) {
+	begun := time.Now()
 	number := n % len(h.domains)
 	from := h.domains[number]
 	mail := load.Mail{
@@ -237,24 +245,26 @@ func (h *honest) mail(ctx context.Context, n int) (<-chan time.Time, error) {
 	answer := h.w.replies.to(mail.MessageID)
 	signed, err := from.Sign(mail.Bytes())
 	if err != nil {
-		return nil, err
+		return begun, nil, err
 	}
 	session, err := h.w.post(ctx, mailSource(number))
 	if err != nil {
-		return nil, err
+		return begun, nil, err
 	}
 	defer session.end()
-	return answer, session.send(mail.From, mail.To, signed)
+	begun = time.Now() // the greeting waits for those who speak too early
+	return begun, answer, session.send(mail.From, mail.To, signed)
 }
 
-func (h *honest) mention(ctx context.Context, n int) (<-chan time.Time, error) {
+func (h *honest) mention(ctx context.Context, n int) (time.Time, <-chan time.Time, error) {
+	begun := time.Now()
 	from := h.communities[n%len(h.communities)]
 	person := from.person(fmt.Sprintf("friend%d", n/perSender))
 	status, answer, err := from.mention(ctx, fmt.Sprintf("192.0.2.%d", n%len(h.communities)), person, "echo", fmt.Sprintf("honest-%d", n), fmt.Sprintf("honest mention %d", n), load.Signature{})
 	if err == nil && status != http.StatusAccepted {
 		err = &load.StatusError{Status: status}
 	}
-	return answer, err
+	return begun, answer, err
 }
 
 // session is one connection that brings mail.
@@ -297,13 +307,16 @@ func (s *session) send(from, to string, mail []byte) error {
 	return data.Close()
 }
 
-// between gives the honest messages that were begun in a time.
-func (h *honest) between(from, to time.Time) seen {
+// period is a time in which an attack ran, or none did.
+type period struct{ from, to time.Time }
+
+// during gives the honest messages that were begun in some periods.
+func (h *honest) during(periods ...period) seen {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var found seen
 	for _, one := range h.samples {
-		if one.begun.Before(from) || !one.begun.Before(to) {
+		if !slices.ContainsFunc(periods, func(p period) bool { return !one.begun.Before(p.from) && one.begun.Before(p.to) }) {
 			continue
 		}
 		found.sent++

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// processor is what the server has used of processors since it started.
-func (w *world) processor() time.Duration {
+// usedProcessor is what the server has used of processors since it started.
+func (w *world) usedProcessor() time.Duration {
 	w.t.Helper()
 	return must(w.server.ProcessorTime())(w.t)
 }

@@ -1,0 +1,70 @@
+package attacks
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"inbox/e2e/load"
+)
+
+// strandedGuests: 590 guest messages to an agent that nobody works for stopped every other agent for over 12 minutes.
+func (a *watched) strandedGuests() {
+	const networks, each = 20, 30 // each as much as one sender may write in a minute
+	result := a.attack("A2", "590 guest mails to a pull agent that nobody polls", func(ctx context.Context, heard *answers) {
+		var bringing sync.WaitGroup
+		for network := range networks {
+			var mails []forged
+			for i := range min(each, 590-network*each) {
+				mails = append(mails, forged{agent: "away", key: fmt.Sprintf("stranded-%d-%d", network, i), mediaType: "text/plain", body: "are you there?"})
+			}
+			bringing.Go(func() { a.forge(ctx, fmt.Sprintf("62.1.%d.7", network), heard, mails...) })
+		}
+		bringing.Wait()
+	})
+	if taken := result.answers.get("250"); taken < 500 {
+		a.t.Errorf("A2: the attacker heard %s; most of the mails should be taken, and wait", result.answers)
+	}
+	running, err := a.server.Column(a.t.Context(), "SELECT jobs.id FROM jobs JOIN turns ON turns.id = jobs.reference WHERE jobs.kind = 'turn' AND jobs.state = 'running' AND turns.agent = 'away'")
+	if err == nil && len(running) > 0 {
+		a.t.Errorf("A2: %d turns of the agent that is away hold places", len(running))
+	}
+	a.cheap(result, 50_000_000, 150<<20)
+}
+
+// deadDestination: deliveries to a server that takes connections and never answers.
+func (a *watched) deadDestination() {
+	ended := make(chan struct{})
+	a.t.Cleanup(func() { close(ended) })
+	dead := a.fediverse("dead.example", func(_ http.ResponseWriter, request *http.Request) bool {
+		if request.Method != http.MethodPost {
+			return false
+		}
+		select {
+		case <-ended:
+		case <-request.Context().Done():
+		}
+		return true
+	})
+	const persons, each = 10, 25
+	result := a.attack("A2", "250 answers to a server that never takes them", func(ctx context.Context, heard *answers) {
+		var sending sync.WaitGroup
+		for i := range persons {
+			sending.Go(func() {
+				for n := range each {
+					status, _, err := dead.mention(ctx, fmt.Sprintf("62.2.%d.7", i), dead.person(fmt.Sprintf("sender%d", i)), "echo", strconv.Itoa(n), fmt.Sprintf("question %d", n), load.Signature{})
+					if err != nil {
+						heard.add(err.Error())
+						continue
+					}
+					heard.add(strconv.Itoa(status))
+				}
+			})
+		}
+		sending.Wait()
+	})
+	a.heardOnly(result, "202", "429")
+	a.cheap(result, 50_000_000, 150<<20)
+}
