@@ -16,12 +16,12 @@ import (
 // explodingMail: a mail of 36 KiB cost 15 CPU seconds and one of 132 KiB 63, before any rule was asked.
 func (a *watched) explodingMail() {
 	result := a.attack("A1", "mails of 400 nested quotations, 36 to 132 KiB", func(ctx context.Context, heard *answers) {
-		var mails []forged
-		for i := range 20 {
+		eve := forger{w: a.world, source: "203.0.113.100", heard: heard}
+		defer eve.end()
+		a.spread(ctx, 20, 1, func(_, i int) {
 			html := strings.Repeat("<blockquote>", 400) + strings.Repeat("x<br>", []int{6_400, 13_000, 26_000}[i%3])
-			mails = append(mails, forged{agent: "echo", key: fmt.Sprintf("explodes-%d", i), mediaType: "text/html", body: html})
-		}
-		a.forge(ctx, "203.0.113.100", heard, mails...)
+			eve.bring(ctx, forged{agent: "echo", key: fmt.Sprintf("explodes-%d", i), mediaType: "text/html", body: html})
+		})
 	})
 	a.cheap(result, 200*time.Millisecond, 100<<20)
 }
@@ -31,11 +31,11 @@ func (a *watched) explodingPart() {
 	token := a.token("mallory")
 	result := a.attack("A1", "text/html parts of 400 nested lists, 400 KiB", func(ctx context.Context, heard *answers) {
 		peer := load.A2APeer{URL: a.url("/a2a/echo"), Token: token, Client: a.client("203.0.113.101")}
-		for i := range 10 {
+		a.spread(ctx, 4, 1, func(_, i int) {
 			html := strings.Repeat("<ul><li>", 400) + strings.Repeat("x<br>", 80_000)
 			_, err := peer.Send(ctx, sendBody(fmt.Sprintf("explodes-%d", i), map[string]string{"text": html, "mediaType": "text/html"}))
 			heard.add(outcome(err))
-		}
+		})
 	})
 	a.cheap(result, 500*time.Millisecond, 200<<20)
 }
@@ -50,13 +50,13 @@ func (a *watched) explodingMarkdown() {
 		if err := json.Unmarshal(answer, &said); err != nil {
 			a.t.Errorf("chat answered %s %s", status, answer)
 		}
-		for range 100 {
+		a.spread(ctx, 100, 1, func(int, int) {
 			status, answer := a.call(ctx, client, http.MethodGet, "/v1/chat?agent=open", http.Header{"Chat-Session": {said.Session}}, nil)
 			if !strings.Contains(string(answer), "*a_*a_") {
 				status += " without the message"
 			}
 			heard.add(status)
-		}
+		})
 	})
 	a.cheap(result, 50*time.Millisecond, 100<<20)
 }
@@ -68,13 +68,13 @@ func (a *watched) deepJSON() {
 		const depth = 3_900_000
 		body := []byte(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"deep","role":"ROLE_USER","parts":[{"data":` +
 			strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}]}}}`)
-		for range 4 {
+		a.spread(ctx, 4, 1, func(int, int) {
 			status, answer := a.call(ctx, a.client("203.0.113.103"), http.MethodPost, "/a2a/echo", http.Header{"Authorization": {"Bearer " + token}}, body)
 			if strings.Contains(string(answer), `"error"`) {
 				status += " with an error"
 			}
 			heard.add(status)
-		}
+		})
 	})
 	a.cheap(result, 500*time.Millisecond, 100<<20)
 }
@@ -110,35 +110,41 @@ func (f forged) bytes() []byte {
 		"Content-Type: %s; charset=utf-8\r\n\r\n%s\r\n", f.agent, domain, f.key, time.Now().Format(time.RFC1123Z), f.key, f.mediaType, fold(f.body))
 }
 
-// forge brings mails that prove nothing over one connection, or over another one when it is cut.
-func (w *world) forge(ctx context.Context, source string, heard *answers, mails ...forged) {
-	var s *session
-	defer func() {
-		if s != nil {
-			s.end()
-		}
-	}()
-	for _, one := range mails {
-		var err error
-		if s == nil {
-			s, err = w.post(ctx, source)
-		}
-		if err == nil {
-			err = s.send("eve@nowhere.example", one.agent+"@"+domain, one.bytes())
-		}
-		refusal, is := errors.AsType[*textproto.Error](err)
-		switch {
-		case err == nil:
-			heard.add("250")
-		case is:
-			heard.add(fmt.Sprint(refusal.Code))
-		default:
-			heard.add("a broken connection")
-		}
-		if err != nil && s != nil && (!is || refusal.Code == 421) {
-			s.end()
-			s = nil
-		}
+// forger brings mails that prove nothing from one address, over one connection or over another one when it was cut.
+type forger struct {
+	w       *world
+	source  string
+	heard   *answers
+	session *session
+}
+
+func (f *forger) bring(ctx context.Context, mail forged) {
+	var err error
+	if f.session == nil {
+		f.session, err = f.w.post(ctx, f.source)
+	}
+	if err == nil {
+		err = f.session.send("eve@nowhere.example", mail.agent+"@"+domain, mail.bytes())
+	}
+	refusal, is := errors.AsType[*textproto.Error](err)
+	switch {
+	case err == nil:
+		f.heard.add("250")
+		return
+	case is:
+		f.heard.add(fmt.Sprint(refusal.Code))
+	default:
+		f.heard.add("a broken connection")
+	}
+	if !is || refusal.Code == 421 {
+		f.end()
+	}
+}
+
+func (f *forger) end() {
+	if f.session != nil {
+		f.session.end()
+		f.session = nil
 	}
 }
 

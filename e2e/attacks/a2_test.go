@@ -5,24 +5,24 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"sync"
 
 	"inbox/e2e/load"
 )
 
 // strandedGuests: 590 guest messages to an agent that nobody works for stopped every other agent for over 12 minutes.
 func (a *watched) strandedGuests() {
-	const networks, each = 20, 30 // each as much as one sender may write in a minute
+	const networks = 20 // each brings as much as one sender may write in a minute
 	result := a.attack("A2", "590 guest mails to a pull agent that nobody polls", func(ctx context.Context, heard *answers) {
-		var bringing sync.WaitGroup
-		for network := range networks {
-			var mails []forged
-			for i := range min(each, 590-network*each) {
-				mails = append(mails, forged{agent: "away", key: fmt.Sprintf("stranded-%d-%d", network, i), mediaType: "text/plain", body: "are you there?"})
-			}
-			bringing.Go(func() { a.forge(ctx, fmt.Sprintf("62.1.%d.7", network), heard, mails...) })
+		guests := make([]forger, networks)
+		for network := range guests {
+			guests[network] = forger{w: a.world, source: fmt.Sprintf("62.1.%d.7", network), heard: heard}
 		}
-		bringing.Wait()
+		a.spread(ctx, 590, networks, func(network, i int) {
+			guests[network].bring(ctx, forged{agent: "away", key: fmt.Sprintf("stranded-%d", i), mediaType: "text/plain", body: "are you there?"})
+		})
+		for network := range guests {
+			guests[network].end()
+		}
 	})
 	if taken := result.answers.get("250"); taken < 500 {
 		a.t.Errorf("A2: the attacker heard %s; most of the mails should be taken, and wait", result.answers)
@@ -48,22 +48,16 @@ func (a *watched) deadDestination() {
 		}
 		return true
 	})
-	const persons, each = 10, 25
+	const persons = 10
 	result := a.attack("A2", "250 answers to a server that never takes them", func(ctx context.Context, heard *answers) {
-		var sending sync.WaitGroup
-		for i := range persons {
-			sending.Go(func() {
-				for n := range each {
-					status, _, err := dead.mention(ctx, fmt.Sprintf("62.2.%d.7", i), dead.person(fmt.Sprintf("sender%d", i)), "echo", strconv.Itoa(n), fmt.Sprintf("question %d", n), load.Signature{})
-					if err != nil {
-						heard.add(err.Error())
-						continue
-					}
-					heard.add(strconv.Itoa(status))
-				}
-			})
-		}
-		sending.Wait()
+		a.spread(ctx, 250, persons, func(person, i int) {
+			status, _, err := dead.mention(ctx, fmt.Sprintf("62.2.%d.7", person), dead.person(fmt.Sprintf("sender%d", person)), "echo", strconv.Itoa(i), fmt.Sprintf("question %d", i), load.Signature{})
+			if err != nil {
+				heard.add("a broken connection")
+				return
+			}
+			heard.add(strconv.Itoa(status))
+		})
 	})
 	a.heardOnly(result, "202", "429")
 	a.cheap(result, 50_000_000, 150<<20)

@@ -27,4 +27,12 @@ func TestOneStrangerStopsNobody(t *testing.T) {
 	w.deepJSON()
 	w.strandedGuests()
 	w.deadDestination()
+	w.promisedBodies()
+	w.slowBodies()
+	w.forgedKeys()
+	w.forgedPeers()
+	w.manySessions()
+	w.wanderingGuest()
+	w.hugeMails()
+	w.heldMails()
 }

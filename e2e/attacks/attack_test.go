@@ -118,15 +118,21 @@ func (a *watched) usual() float64 {
 	return float64(a.processor) / float64(measured)
 }
 
-// attack lets an attack run beside honest peers. It does its work and ends; what is measured lasts the usual length at least.
-func (a *watched) attack(point, name string, attack func(ctx context.Context, heard *answers)) *row {
+// attack lets an attack run beside honest peers, and beside others. It does its work and ends; what is measured lasts the usual
+// length at least.
+func (a *watched) attack(point, name string, attack func(ctx context.Context, heard *answers), others ...func(ctx context.Context)) *row {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), length+2*patience)
 	defer cancel()
 	result := row{point: point, name: name, answers: &answers{}}
 	memory, disk := a.resetPeak(), a.used()
 	began, processor := time.Now(), a.usedProcessor()
+	var beside sync.WaitGroup
+	for _, other := range others {
+		beside.Go(func() { other(ctx) })
+	}
 	attack(ctx, result.answers)
+	beside.Wait()
 	if rest := length - time.Since(began); rest > 0 {
 		pause(a.t, rest)
 	}
@@ -137,6 +143,27 @@ func (a *watched) attack(point, name string, attack func(ctx context.Context, he
 	a.rows, a.under = append(a.rows, result), append(a.under, under)
 	a.rest(length / 2)
 	return &result
+}
+
+// spread does something n times over the length of an attack, by workers that each begin no later than the schedule lets them.
+func (a *watched) spread(ctx context.Context, n, workers int, do func(worker, i int)) {
+	began := time.Now()
+	var working sync.WaitGroup
+	for worker := range workers {
+		working.Go(func() {
+			for i := worker; i < n; i += workers {
+				timer := time.NewTimer(time.Until(began.Add(length * time.Duration(i) / time.Duration(n))))
+				select {
+				case <-timer.C:
+					do(worker, i)
+				case <-ctx.Done():
+					timer.Stop()
+					return
+				}
+			}
+		})
+	}
+	working.Wait()
 }
 
 // judge compares what honest peers saw.
@@ -165,13 +192,5 @@ func pause(t *testing.T, length time.Duration) {
 	case <-timer.C:
 	case <-t.Context().Done():
 		t.Fatal("the test was stopped")
-	}
-}
-
-// atMost demands that a cost stays below a bound.
-func atMost[N int64 | time.Duration](t *testing.T, what string, got, most N) {
-	t.Helper()
-	if got > most {
-		t.Errorf("%s: %v, want at most %v", what, got, most)
 	}
 }

@@ -2,6 +2,7 @@ package attacks
 
 import (
 	"context"
+	"crypto/rsa"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,12 +61,17 @@ func (r *replies) arrived(id string, at time.Time) {
 // community is a server of the fediverse whose persons are those that know ever named.
 type community struct {
 	*neighbour
-	w   *world
-	key load.Person // whose key all persons have: made once
+	w *world
 }
 
 // keys are made once for all tests: that takes longer than a test.
-var keys = sync.OnceValues(load.NewKey)
+var keys, otherKeys = sync.OnceValues(load.NewKey), sync.OnceValues(load.NewKey)
+
+// otherKey is one that nobody published.
+func otherKey(t *testing.T) *rsa.PrivateKey {
+	t.Helper()
+	return must(otherKeys())(t)
+}
 
 // fediverse starts a community. Everything but what special answers is as honest servers have it; special may be nil.
 func (w *world) fediverse(host string, special func(http.ResponseWriter, *http.Request) (done bool)) *community {

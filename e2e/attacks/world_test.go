@@ -22,11 +22,12 @@ import (
 // Where things are. Neighbours have addresses that the server calls public; clients have those of documentation (RFC 5737), which
 // count like any other that is not private.
 const (
-	domain       = "inbox.example"
-	webAddress   = "45.66.0.1:443"
-	mailAddress  = "45.66.0.1:25"
-	proxyAddress = "45.66.0.2" // of http.trusted_proxies
-	patience     = 30 * time.Second
+	domain        = "inbox.example"
+	webAddress    = "45.66.0.1:443"
+	mailAddress   = "45.66.0.1:25"
+	proxyAddress  = "45.66.0.2" // of http.trusted_proxies
+	insideAddress = "45.66.0.3" // of http.inside
+	patience      = 30 * time.Second
 )
 
 // world is a server with the limits of production and what is around it.
@@ -37,7 +38,6 @@ type world struct {
 	authority *load.Authority
 	roots     *x509.CertPool
 	replies   *replies
-	cards     map[string]*neighbour // host → server
 
 	mu        sync.Mutex
 	addresses int
@@ -54,7 +54,7 @@ type settings struct {
 // begin starts a server and its neighbours. Everything ends with the test.
 func begin(t *testing.T, wanted settings) *world {
 	t.Helper()
-	w := &world{t: t, replies: newReplies(), cards: map[string]*neighbour{}, clients: map[string]*http.Client{}}
+	w := &world{t: t, replies: newReplies(), clients: map[string]*http.Client{}}
 	directory := t.TempDir()
 	var err error
 	w.names = must(load.NewNames())(t)
@@ -72,7 +72,7 @@ func begin(t *testing.T, wanted settings) *world {
 	w.server, err = instance.New(os.Getenv(binaryVariable), directory, instance.Settings{
 		Strict: true, UsualRetries: true, Domain: domain, Database: wanted.database, HTTP: webAddress, SMTP: mailAddress, CertFile: certificate,
 		KeyFile: key, Authority: w.authority.File, DNS: w.names.Address(), Smarthost: sink.URL(), Proxies: []string{proxyAddress},
-		Agents: wanted.agents, More: wanted.more,
+		Agents: wanted.agents, More: wanted.more, Inside: []string{insideAddress},
 	})
 	if err != nil {
 		t.Fatal(err)

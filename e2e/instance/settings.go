@@ -33,6 +33,7 @@ type Settings struct {
 	Agents    string   // TOML tables; empty = one echo agent
 	More      string   // further lines of TOML, written last
 	Proxies   []string // http.trusted_proxies
+	Inside    []string // http.inside; empty = the default
 
 	UsualRetries bool // the schedules of production between attempts, instead of short ones
 }
@@ -130,6 +131,9 @@ func (s *Settings) file(data string) string {
 	}
 	if len(s.Proxies) > 0 {
 		line("trusted_proxies = [\"%s\"]", strings.Join(s.Proxies, `", "`))
+	}
+	if len(s.Inside) > 0 {
+		line("inside = [\"%s\"]", strings.Join(s.Inside, `", "`))
 	}
 	line("[smtp]\nlisten = %q", s.SMTP)
 	if s.Hostname != "" {
