@@ -23,7 +23,7 @@ func (a *watched) promisedBodies() {
 		{"/a2a/echo", "application/json", "wrong", 8_000_000}, {"/a2a/echo", "application/json", token, 8_000_000},
 		{"/v1/chat/completions", "application/json", token, 8_000_000}, {"/v1/chat", "application/json", token, 1_000_000},
 		{"/v1/agent/open", "application/json", "", 200_000}, {"/agents/echo/inbox", "application/activity+json", "", 1_000_000},
-		{"/inbox", "application/activity+json", "", 1_000_000}, {"/v1/bridge/messages", "application/json", "wrong", 8_000_000},
+		{"/inbox", "application/activity+json", "", 1_000_000}, {"/v1/chat", "application/json", "wrong", 1_000_000},
 	}
 	const connections, addresses = 400, 16
 	held := a.hold()

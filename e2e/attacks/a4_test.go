@@ -31,17 +31,18 @@ func (a *watched) forgedKeys() {
 	named := a.honest.communities[0]
 	slow := a.fediverse("slow.example", a.hangs())
 	result := a.attack("A4", "80 forged notes in the name of a host, 80 whose key never comes", func(ctx context.Context, heard *answers) {
-		a.spread(ctx, 160, 16, func(_, i int) {
+		a.spread(ctx, 160, 80, func(_, i int) {
+			source := "62.5.1.7"
 			from, person, how := named, named.person(fmt.Sprintf("nobody%d", i)), load.Signature{} // a key that is not there
 			switch {
 			case i%4 == 1: // a key that is there, and another signature
 				person, how = named.person(fmt.Sprintf("friend%d", i%3)), load.Signature{Key: otherKey(a.t)}
 			case i%2 == 0:
-				from, person = slow, slow.person(fmt.Sprintf("slow%d", i))
+				from, person, source = slow, slow.person(fmt.Sprintf("slow%d", i)), fmt.Sprintf("62.5.%d.8", i%16)
 			}
 			ctx, cancel := context.WithTimeout(ctx, time.Second) // the attacker does not wait either
 			defer cancel()
-			status, _, err := from.mention(ctx, fmt.Sprintf("62.5.%d.7", i%8), person, "echo", fmt.Sprintf("forged-%d", i), "let me in", how)
+			status, _, err := from.mention(ctx, source, person, "echo", fmt.Sprintf("forged-%d", i), "let me in", how)
 			if err != nil {
 				heard.add("nothing in a second")
 				return
@@ -79,17 +80,18 @@ func (a *watched) forgedPeers() {
 	}
 	var numbers atomic.Int64
 	result := a.attack("A4", "80 tokens forged in the name of a host, 80 whose keys never come", func(ctx context.Context, heard *answers) {
-		a.spread(ctx, 160, 16, func(_, i int) {
+		a.spread(ctx, 160, 80, func(_, i int) {
+			source := "62.6.1.7"
 			assertion := newPeerKey(fmt.Sprintf("unknown%d", i)).assertion(host, "mallory", "echo")
 			switch {
 			case i%4 == 1:
 				assertion = wrong.assertion(host, "mallory", "echo")
 			case i%2 == 0:
-				assertion = key.assertion("slow-agents.example", "mallory", "echo")
+				assertion, source = key.assertion("slow-agents.example", "mallory", "echo"), fmt.Sprintf("62.6.%d.8", i%16)
 			}
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
-			_, err := send(ctx, fmt.Sprintf("62.6.%d.7", i%8), assertion, fmt.Sprintf("forged-%d", i), "let me in")
+			_, err := send(ctx, source, assertion, fmt.Sprintf("forged-%d", i), "let me in")
 			if ctx.Err() != nil {
 				heard.add("nothing in a second")
 				return

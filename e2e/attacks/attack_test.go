@@ -18,7 +18,7 @@ import (
 var length, judged = func() (time.Duration, bool) {
 	seconds, err := strconv.Atoi(os.Getenv("ATTACK_SECONDS"))
 	if err != nil || seconds < 1 {
-		return time.Second, false
+		return 800 * time.Millisecond, false
 	}
 	return time.Duration(seconds) * time.Second, true
 }()
@@ -141,7 +141,7 @@ func (a *watched) attack(point, name string, attack func(ctx context.Context, he
 	result.processor = max(0, a.usedProcessor()-processor-time.Duration(a.usual()*float64(result.lasted)))
 	result.memory, result.disk = max(0, a.peak()-memory), a.used()-disk
 	a.rows, a.under = append(a.rows, result), append(a.under, under)
-	a.rest(length / 2)
+	a.rest(length / 4)
 	return &result
 }
 
