@@ -1,6 +1,7 @@
 package attacks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,7 @@ func (a *watched) explodingPart() {
 	token := a.token("mallory")
 	result := a.attack("A1", "text/html parts of 400 nested lists, 400 KiB", func(ctx context.Context, heard *answers) {
 		peer := load.A2APeer{URL: a.url("/a2a/echo"), Token: token, Client: a.client("203.0.113.101")}
-		a.spread(ctx, 4, 1, func(_, i int) {
+		a.spread(ctx, 3, 1, func(_, i int) {
 			html := strings.Repeat("<ul><li>", 400) + strings.Repeat("x<br>", 80_000)
 			_, err := peer.Send(ctx, sendBody(fmt.Sprintf("explodes-%d", i), map[string]string{"text": html, "mediaType": "text/html"}))
 			heard.add(outcome(err))
@@ -103,11 +104,11 @@ func (a *watched) heardOnly(r *row, allowed ...string) {
 }
 
 // forged is a mail that proves nothing.
-type forged struct{ agent, key, mediaType, body string }
+type forged struct{ from, agent, key, mediaType, body string }
 
 func (f forged) bytes() []byte {
-	return fmt.Appendf(nil, "From: eve@nowhere.example\r\nTo: %s@%s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: <%s@nowhere.example>\r\nMIME-Version: 1.0\r\n"+
-		"Content-Type: %s; charset=utf-8\r\n\r\n%s\r\n", f.agent, domain, f.key, time.Now().Format(time.RFC1123Z), f.key, f.mediaType, fold(f.body))
+	return fmt.Appendf(nil, "From: %s@nowhere.example\r\nTo: %s@%s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: <%s@nowhere.example>\r\nMIME-Version: 1.0\r\n"+
+		"Content-Type: %s; charset=utf-8\r\n\r\n%s\r\n", cmp.Or(f.from, "eve"), f.agent, domain, f.key, time.Now().Format(time.RFC1123Z), f.key, f.mediaType, fold(f.body))
 }
 
 // forger brings mails that prove nothing from one address, over one connection or over another one when it was cut.

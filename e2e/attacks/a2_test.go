@@ -18,18 +18,18 @@ func (a *watched) strandedGuests() {
 			guests[network] = forger{w: a.world, source: fmt.Sprintf("62.1.%d.7", network), heard: heard}
 		}
 		a.spread(ctx, 590, networks, func(network, i int) {
-			guests[network].bring(ctx, forged{agent: "away", key: fmt.Sprintf("stranded-%d", i), mediaType: "text/plain", body: "are you there?"})
+			guests[network].bring(ctx, forged{
+				from: fmt.Sprintf("guest%d", i), agent: "away", key: fmt.Sprintf("stranded-%d", i), mediaType: "text/plain",
+				body: fmt.Sprintf("are you there? I am number %d", i),
+			})
 		})
 		for network := range guests {
 			guests[network].end()
 		}
 	})
-	if taken := result.answers.get("250"); taken < 500 {
-		a.t.Errorf("A2: the attacker heard %s; most of the mails should be taken, and wait", result.answers)
-	}
-	running, err := a.server.Column(a.t.Context(), "SELECT jobs.id FROM jobs JOIN turns ON turns.id = jobs.reference WHERE jobs.kind = 'turn' AND jobs.state = 'running' AND turns.agent = 'away'")
-	if err == nil && len(running) > 0 {
-		a.t.Errorf("A2: %d turns of the agent that is away hold places", len(running))
+	waiting, err := a.server.Column(a.t.Context(), "SELECT id FROM turns WHERE agent = 'away' AND state = 'accepted'")
+	if err != nil || len(waiting) < 500 {
+		a.t.Errorf("A2: %d messages wait for the agent that is away, want most of them (%v); the attacker heard %s", len(waiting), err, result.answers)
 	}
 	a.cheap(result, 50_000_000, 150<<20)
 }

@@ -24,10 +24,10 @@ var attacks = []struct {
 	database bool
 }{
 	{(*watched).explodingMail, false}, {(*watched).explodingPart, false}, {(*watched).explodingMarkdown, false}, {(*watched).deepJSON, false},
-	{(*watched).strandedGuests, true}, {(*watched).deadDestination, true},
+	{(*watched).strandedGuests, true}, {(*watched).deadDestination, false},
 	{(*watched).promisedBodies, false}, {(*watched).slowBodies, false},
 	{(*watched).forgedKeys, false}, {(*watched).forgedPeers, false},
-	{(*watched).manySessions, true}, {(*watched).wanderingGuest, false},
+	{(*watched).manySessions, false}, {(*watched).wanderingGuest, false},
 	{(*watched).hugeMails, false}, {(*watched).heldMails, true},
 	{(*watched).namesake, false},
 	{(*watched).metrics, false}, {(*watched).borrowedName, false}, {(*watched).capturedMessage, false}, {(*watched).capturedDeed, false},
