@@ -18,6 +18,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/admission"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -194,7 +195,7 @@ type Adapter struct {
 	kept     *mailStore // mode capture
 	operator *mailStore // postmaster and abuse
 	tries    *tryCounter
-	buffered *byteBudget
+	buffered *admission.Bytes
 
 	mu       sync.Mutex
 	listener *limitedListener
@@ -213,7 +214,7 @@ func New(options Options) (*Adapter, error) {
 	}
 	a.dns = newCachedResolver(options.Resolver)
 	a.tries = newTryCounter(options.Now)
-	a.buffered = &byteBudget{limit: options.MaxBufferedBytes}
+	a.buffered = room(options)
 	if a.sender, err = a.newTransport(); err != nil {
 		return nil, err
 	}

@@ -3,29 +3,23 @@ package email
 import (
 	"crypto/sha256"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"inbox/internal/admission"
 )
 
-// byteBudget bounds the mail bytes that are in memory at once.
-type byteBudget struct {
-	limit int64
-	used  atomic.Int64
+// room bounds the mail bytes that are in memory at once, so that nobody alone takes what all share: one address has an eighth
+// of it, or one mail of the largest size, and its /24 or /48 three times as much.
+func room(options Options) *admission.Bytes {
+	return admission.NewBytes(options.MaxBufferedBytes, options.MaxMessageBytes+1)
 }
 
-func (b *byteBudget) take(n int64) bool {
-	for {
-		used := b.used.Load()
-		if used+n > b.limit {
-			return false
-		}
-		if b.used.CompareAndSwap(used, used+n) {
-			return true
-		}
-	}
+// source is who pays for the room of a mail, and whether that is a relay of the operator's own. A relay brings the mail of many,
+// so it is no single sender: the quarter that is kept from strangers is for it.
+func (e envelope) source() (source admission.Source, relay bool) {
+	source = admission.SourceOf(e.client())
+	return source, !source.Known()
 }
-
-func (b *byteBudget) give(n int64) { b.used.Add(-n) }
 
 // tryCounter remembers how often a mail was put off because of DNS trouble, so that it is not put off for ever.
 // It is bounded by count and time and lives in this process: a restart only costs the sender one more try.

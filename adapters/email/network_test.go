@@ -3,6 +3,7 @@ package email
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -217,6 +218,37 @@ func TestSteadyPeersAreNotCut(t *testing.T) {
 	}
 }
 
+// TestStalledMailsOfOneAddress: who sends large mails and stops before their end takes its own share of the room, and leaves that
+// of others, be it a stranger or the operator's own relay.
+func TestStalledMailsOfOneAddress(t *testing.T) {
+	const largest = 25 << 20
+	adapter := &Adapter{options: Options{MaxMessageBytes: largest, MaxBufferedBytes: 256 << 20}, log: slog.New(slog.DiscardHandler)}
+	adapter.buffered = room(adapter.options)
+	read := func(ip string, size int) (taken int64, err error) {
+		here, there := net.Pipe()
+		t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+		s := &session{adapter: adapter, peer: &peerConn{Conn: here}}
+		_, taken, err = s.read(strings.NewReader(strings.Repeat("x", size)), envelope{ip: ip})
+		return taken, err // as if the end did not come: nothing is given back
+	}
+	var held int64
+	for range 10 {
+		taken, _ := read("203.0.113.7", 17_000_000)
+		held += taken
+	}
+	if most := int64(256 << 20 / 8); held > most {
+		t.Errorf("one address holds %d bytes, want at most %d", held, most)
+	}
+	for _, ip := range []string{"198.51.100.7", "10.0.0.7"} {
+		if taken, err := read(ip, largest); err != nil || taken > largest+1 {
+			t.Errorf("the largest mail of %s takes %d bytes: %v", ip, taken, err)
+		}
+	}
+	if _, err := read("192.0.2.7", largest+1); err == nil {
+		t.Error("a mail over the limit is read")
+	}
+}
+
 func TestFloodCostsBoundedMemory(t *testing.T) {
 	s := start(t, func(o *Options) { o.MaxBufferedBytes = 4 * readChunk; o.MaxMessageBytes = 1 << 20 })
 	var open []*wire
@@ -237,14 +269,14 @@ func TestFloodCostsBoundedMemory(t *testing.T) {
 		if strings.HasPrefix(w.reply(), "452 4.3.1") {
 			refused++
 		}
-		if used := s.adapter.buffered.used.Load(); used > 4*readChunk {
+		if used := s.adapter.buffered.Used(); used > 4*readChunk {
 			t.Errorf("%d bytes are in memory", used)
 		}
 	}
 	if refused == 0 {
 		t.Error("nothing was put off")
 	}
-	if used := s.adapter.buffered.used.Load(); used != 0 {
+	if used := s.adapter.buffered.Used(); used != 0 {
 		t.Errorf("%d bytes are not given back", used)
 	}
 }

@@ -208,8 +208,9 @@ func (s *session) Data(r io.Reader) error {
 	if closed := s.stillOpen(env); closed != nil {
 		return s.refuse(closed.Code, closed.EnhancedCode, closed.Message)
 	}
-	mail, taken, err := s.read(r)
-	defer s.adapter.buffered.give(taken)
+	mail, taken, err := s.read(r, env)
+	source, _ := env.source()
+	defer s.adapter.buffered.Give(source, taken)
 	if err != nil {
 		return err
 	}
@@ -229,13 +230,14 @@ func (s *session) Data(r io.Reader) error {
 	return nil
 }
 
-// read collects the mail within the budget of bytes; taken must be given back by the caller.
-func (s *session) read(r io.Reader) (mail []byte, taken int64, err error) {
+// read collects the mail within the room that its sender may take; taken must be given back by the caller.
+func (s *session) read(r io.Reader, env envelope) (mail []byte, taken int64, err error) {
 	limit := s.adapter.options.MaxMessageBytes
+	source, relay := env.source()
 	for {
 		if len(mail) == cap(mail) || taken == 0 {
-			grow := int64(max(readChunk, cap(mail)))
-			if !s.adapter.buffered.take(grow) {
+			grow := min(max(readChunk, taken), limit+1-taken) // a byte more, which tells that it is too large
+			if !s.adapter.buffered.Take(source, relay, grow) {
 				return nil, taken, s.refuse(452, smtp.EnhancedCode{4, 3, 1}, "Too many mails at once, please try again later")
 			}
 			taken += grow

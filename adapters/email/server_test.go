@@ -329,7 +329,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	big := letter(strings.Repeat(strings.Repeat("z", 70)+"\n", 4000), "From: a@plain.test")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, big, "452 4.3.1")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("small", "From: a@plain.test"), "250")
-	if left := s.adapter.buffered.used.Load(); left != 0 {
+	if left := s.adapter.buffered.Used(); left != 0 {
 		t.Errorf("%d bytes are never given back", left)
 	}
 }
