@@ -45,14 +45,14 @@ func (a *watched) explodingPart() {
 func (a *watched) explodingMarkdown() {
 	result := a.attack("A1", "64 KiB of *a_ in a chat session, read 100 times", func(ctx context.Context, heard *answers) {
 		client := a.client("203.0.113.102")
-		status, answer := a.call(ctx, client, http.MethodPost, "/v1/chat", nil, jsonOf(map[string]string{"agent": "open", "message": strings.Repeat("*a_", 64<<10/3)}))
+		status, answer := a.call(ctx, client, http.MethodPost, "/v1/chat", nil, jsonOf(map[string]string{"agent": "parrot", "message": strings.Repeat("*a_", 64<<10/3)}))
 		heard.add(status)
 		var said struct{ Session string }
 		if err := json.Unmarshal(answer, &said); err != nil {
 			a.t.Errorf("chat answered %s %s", status, answer)
 		}
 		a.spread(ctx, 100, 1, func(int, int) {
-			status, answer := a.call(ctx, client, http.MethodGet, "/v1/chat?agent=open", http.Header{"Chat-Session": {said.Session}}, nil)
+			status, answer := a.call(ctx, client, http.MethodGet, "/v1/chat?agent=parrot", http.Header{"Chat-Session": {said.Session}}, nil)
 			if !strings.Contains(string(answer), "*a_*a_") {
 				status += " without the message"
 			}
@@ -66,9 +66,10 @@ func (a *watched) explodingMarkdown() {
 func (a *watched) deepJSON() {
 	token := a.token("deep")
 	result := a.attack("D5", "requests of 7.9 MB of nested JSON", func(ctx context.Context, heard *answers) {
-		const depth = 3_900_000
-		body := []byte(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"deep","role":"ROLE_USER","parts":[{"data":` +
-			strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}]}}}`)
+		const depth, parts = 9_900, 398
+		data := `{"data":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `},`
+		body := []byte(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"deep","role":"ROLE_USER","parts":[` +
+			strings.Repeat(data, parts) + `{"text":"hello"}]}}}`)
 		a.spread(ctx, 4, 1, func(int, int) {
 			status, answer := a.call(ctx, a.client("203.0.113.103"), http.MethodPost, "/a2a/echo", http.Header{"Authorization": {"Bearer " + token}}, body)
 			if strings.Contains(string(answer), `"error"`) {

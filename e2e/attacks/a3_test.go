@@ -4,13 +4,17 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/smtp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"inbox/e2e/load"
 )
 
 // promisedBodies: request heads of 370 KB that announce large bodies took 10.6 GB of heap.
@@ -85,9 +89,7 @@ func (h *held) open(ctx context.Context, source, head string, body []byte, heard
 		heard.add("a broken connection")
 		return
 	}
-	h.mu.Lock()
-	h.of = append(h.of, connection)
-	h.mu.Unlock()
+	h.keep(connection)
 	_ = connection.SetWriteDeadline(time.Now().Add(patience))
 	if _, err = connection.Write(append([]byte(head), body...)); err != nil && len(body) == 0 {
 		heard.add("a broken connection")
@@ -102,6 +104,12 @@ func (h *held) open(ctx context.Context, source, head string, body []byte, heard
 		return
 	}
 	heard.add("nothing yet")
+}
+
+func (h *held) keep(connection net.Conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.of = append(h.of, connection)
 }
 
 func (h *held) close() {
@@ -124,4 +132,65 @@ func (w *world) heap() int64 {
 	}
 	w.t.Fatal("/metrics says nothing of the heap")
 	return 0
+}
+
+// stalledMails: transfers that stop before their end hold what was sent. Connections that one address may have must
+// not take what is kept for all mails.
+func (a *watched) stalledMails() {
+	held := a.hold()
+	result := a.attack("A3", "9 mails of one address that send 17 MB and stop", func(ctx context.Context, heard *answers) {
+		part := []byte(strings.Repeat(strings.Repeat("z", 70)+"\r\n", 17_000_000/72))
+		a.spread(ctx, 9, 9, func(_, _ int) {
+			connection, err := a.dialer("62.17.1.7").DialContext(ctx, "tcp", mailAddress)
+			if err != nil {
+				heard.add("a broken connection")
+				return
+			}
+			held.keep(connection)
+			_ = connection.SetDeadline(time.Now().Add(patience))
+			client, err := smtp.NewClient(connection, domain)
+			if err == nil {
+				err = errors.Join(client.Hello("mail.example"), client.Mail("eve@nowhere.example"), client.Rcpt("echo@"+domain))
+			}
+			if err != nil {
+				heard.add(err.Error())
+				return
+			}
+			data, err := client.Data()
+			if err == nil {
+				_, err = data.Write(part)
+			}
+			if err != nil {
+				heard.add("a broken connection")
+				return
+			}
+			heard.add("nothing yet")
+		})
+	}, a.newcomers(5, "large mail", a.largeMail))
+	held.close()
+	a.cheap(result, 200*time.Millisecond, 300<<20)
+}
+
+// largeMail is an honest mail that needs room.
+func (a *watched) largeMail(ctx context.Context, n int) (time.Time, <-chan time.Time, error) {
+	timer := time.NewTimer(length / 2) // when the room is taken
+	defer timer.Stop()
+	<-timer.C
+	from := a.honest.domains[n%len(a.honest.domains)]
+	mail := load.Mail{
+		From: fmt.Sprintf("large%d@%s", n, from.Name), To: "echo@" + domain, MessageID: fmt.Sprintf("large-%d@%s", n, from.Name), Subject: "A long question",
+		Body: strings.Repeat(strings.Repeat("w", 70)+"\n", 2_000_000/71),
+	}
+	answer := a.replies.to(mail.MessageID)
+	signed, err := from.Sign(mail.Bytes())
+	if err != nil {
+		return time.Now(), nil, err
+	}
+	session, err := a.post(ctx, mailSource(n%len(a.honest.domains)))
+	if err != nil {
+		return time.Now(), nil, err
+	}
+	defer session.end()
+	begun := time.Now()
+	return begun, answer, session.send(mail.From, mail.To, signed)
 }

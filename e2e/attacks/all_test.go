@@ -25,7 +25,7 @@ var attacks = []struct {
 }{
 	{(*watched).explodingMail, false}, {(*watched).explodingPart, false}, {(*watched).explodingMarkdown, false}, {(*watched).deepJSON, false},
 	{(*watched).strandedGuests, true}, {(*watched).deadDestination, false},
-	{(*watched).promisedBodies, false}, {(*watched).slowBodies, false},
+	{(*watched).promisedBodies, false}, {(*watched).slowBodies, false}, {(*watched).stalledMails, false},
 	{(*watched).forgedKeys, false}, {(*watched).forgedPeers, false},
 	{(*watched).manySessions, false}, {(*watched).wanderingGuest, false},
 	{(*watched).hugeMails, false}, {(*watched).heldMails, true},
@@ -38,7 +38,8 @@ var attacks = []struct {
 func TestOneStrangerStopsNobody(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
-			w := begin(t, settings{database: database(t, kind), agents: agents + private, more: connector}).watch()
+			configured := agents + private + scripted(t, "parrot", "unverified = \"answer\"\n", parrot)
+			w := begin(t, settings{database: database(t, kind), agents: configured, more: connector}).watch()
 			for _, attack := range attacks {
 				if kind == "sqlite" || judged || attack.database {
 					attack.run(w)

@@ -18,7 +18,7 @@ import (
 var length, judged = func() (time.Duration, bool) {
 	seconds, err := strconv.Atoi(os.Getenv("ATTACK_SECONDS"))
 	if err != nil || seconds < 1 {
-		return 800 * time.Millisecond, false
+		return 600 * time.Millisecond, false
 	}
 	return time.Duration(seconds) * time.Second, true
 }()
