@@ -179,7 +179,7 @@ func (a *watched) largeMail(ctx context.Context, n int) (time.Time, <-chan time.
 	from := a.honest.domains[n%len(a.honest.domains)]
 	mail := load.Mail{
 		From: fmt.Sprintf("large%d@%s", n, from.Name), To: "echo@" + domain, MessageID: fmt.Sprintf("large-%d@%s", n, from.Name), Subject: "A long question",
-		Body: strings.Repeat(strings.Repeat("w", 70)+"\n", 2_000_000/71),
+		Body: strings.Repeat(strings.Repeat("w", 70)+"\n", 200_000/71),
 	}
 	answer := a.replies.to(mail.MessageID)
 	signed, err := from.Sign(mail.Bytes())

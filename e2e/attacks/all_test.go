@@ -8,6 +8,10 @@ name = "echo"
 kind = "echo"
 
 [[agents]]
+name = "helper"
+kind = "echo"
+
+[[agents]]
 name = "open"
 kind = "echo"
 unverified = "answer"

@@ -229,9 +229,13 @@ func (h *honest) finish() {
 	h.under.Wait()
 }
 
+// agent is whom an honest message is for: one that is attacked, and one that is not. One of them alone would come near the limit of
+// messages to an agent.
+func (h *honest) agent(n int) string { return []string{"echo", "helper"}[n%2] }
+
 func (h *honest) task(ctx context.Context, n int) (time.Time, <-chan time.Time, error) {
 	begun := time.Now()
-	peer := load.A2APeer{URL: h.w.url("/a2a/echo"), Token: h.tokens[n/perSender%len(h.tokens)], Client: h.w.client("203.0.113.1")}
+	peer := load.A2APeer{URL: h.w.url("/a2a/" + h.agent(n)), Token: h.tokens[n/perSender%len(h.tokens)], Client: h.w.client("203.0.113.1")}
 	text := fmt.Sprintf("honest task %d", n)
 	task, err := peer.Send(ctx, load.SendBody(fmt.Sprintf("honest-%d", n), text, false))
 	if err != nil {
@@ -249,7 +253,7 @@ func (h *honest) mail(ctx context.Context, n int) (time.Time, <-chan time.Time, 
 	number := n % len(h.domains)
 	from := h.domains[number]
 	mail := load.Mail{
-		From: fmt.Sprintf("friend%d@%s", n/perSender, from.Name), To: "echo@" + domain, MessageID: fmt.Sprintf("honest-%d@%s", n, from.Name),
+		From: fmt.Sprintf("friend%d@%s", n/perSender, from.Name), To: h.agent(n) + "@" + domain, MessageID: fmt.Sprintf("honest-%d@%s", n, from.Name),
 		Subject: fmt.Sprintf("Question %d", n), Body: fmt.Sprintf("honest mail %d", n),
 	}
 	answer := h.w.replies.to(mail.MessageID)
@@ -270,7 +274,7 @@ func (h *honest) mention(ctx context.Context, n int) (time.Time, <-chan time.Tim
 	begun := time.Now()
 	from := h.communities[n%len(h.communities)]
 	person := from.person(fmt.Sprintf("friend%d", n/perSender))
-	status, answer, err := from.mention(ctx, fmt.Sprintf("192.0.2.%d", n%len(h.communities)), person, "echo", fmt.Sprintf("honest-%d", n), fmt.Sprintf("honest mention %d", n), load.Signature{})
+	status, answer, err := from.mention(ctx, fmt.Sprintf("192.0.2.%d", n%len(h.communities)), person, h.agent(n), fmt.Sprintf("honest-%d", n), fmt.Sprintf("honest mention %d", n), load.Signature{})
 	if err == nil && status != http.StatusAccepted {
 		err = &load.StatusError{Status: status}
 	}
