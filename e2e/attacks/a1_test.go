@@ -38,7 +38,7 @@ func (a *watched) explodingPart() {
 			heard.add(outcome(err))
 		})
 	})
-	a.cheap(result, 500*time.Millisecond, 200<<20)
+	a.cheap(result, time.Second, 250<<20)
 }
 
 // explodingMarkdown: 64 KiB of Markdown cost 2 seconds and 128 KiB 9, at each read of the session.

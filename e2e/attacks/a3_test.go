@@ -168,7 +168,7 @@ func (a *watched) stalledMails() {
 		})
 	}, a.newcomers(5, "large mail", a.largeMail))
 	held.close()
-	a.cheap(result, 200*time.Millisecond, 300<<20)
+	a.cheap(result, time.Second, 250<<20)
 }
 
 // largeMail is an honest mail that needs room.

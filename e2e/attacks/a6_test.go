@@ -19,7 +19,7 @@ func (a *watched) hugeMails() {
 	})
 	a.heardOnly(result, "552", "421")
 	a.room(result, 10<<20)
-	a.cheap(result, time.Second, 200<<20)
+	a.cheap(result, time.Second, 250<<20)
 }
 
 // heldMails: what is held for the operator counted against no limit and never ended.
