@@ -3,7 +3,7 @@
 export CGO_ENABLED := 0
 GO ?= go
 BENCH_SECONDS ?= 3
-ATTACK_SECONDS ?= 10
+ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
@@ -30,7 +30,7 @@ test-race: test-dependencies ## run the tests beside the code with the race dete
 e2e: test-dependencies ## run the end-to-end and crash tests only
 	scripts/test e2e
 
-attacks: test-dependencies ## attack the built program on both databases and judge what honest peers see (ATTACK_SECONDS=10 an attack)
+attacks: test-dependencies ## attack the built program on both databases and judge what honest peers see (ATTACK_SECONDS=20 an attack)
 	ATTACK_SECONDS=$(ATTACK_SECONDS) scripts/test attacks
 
 tck: ## run the A2A conformance kit from a checkout: A2A_TCK_DIR, A2A_TCK_PROTOS (see e2e/a2a-tck/README.md)
