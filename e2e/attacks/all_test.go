@@ -42,8 +42,10 @@ var attacks = []struct {
 func TestOneStrangerStopsNobody(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
-			configured := agents + private + scripted(t, "parrot", "unverified = \"answer\"\n", parrot)
-			w := begin(t, settings{database: database(t, kind), agents: configured, more: connector}).watch()
+			shop := openShop(t)
+			configured := agents + private + scripted(t, "parrot", "unverified = \"answer\"\n", parrot) + shop.agent(t)
+			w := begin(t, settings{database: database(t, kind), agents: configured, more: connector + shop.payments()}).watch()
+			w.onePaymentForMany(shop)
 			for _, attack := range attacks {
 				if kind == "sqlite" || judged || attack.database {
 					attack.run(w)
