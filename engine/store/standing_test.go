@@ -77,7 +77,7 @@ func TestStandings(t *testing.T) {
 			return openedStore(t, Options{DataDir: directory})
 		},
 		"postgres": func(t *testing.T, before func(*sql.DB, *dialect)) *Store {
-			url := storetest.Postgres(t)
+			url := storetest.EmptyPostgres(t)
 			prepared(t, "pgx", url, postgresDialect, before)
 			return openedStore(t, Options{URL: url, Connections: 2})
 		},
