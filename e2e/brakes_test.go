@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/e2e/instance"
 	"inbox/e2e/load"
 )
 
@@ -71,9 +72,10 @@ func TestPausedAgentTakesNothing(t *testing.T) {
 	}
 }
 
-// TestFullDisk: nothing is taken on any protocol before the disk is full.
+// TestFullDisk: nothing is taken on any protocol before the disk is full, and a balancer is told to ask another node.
 func TestFullDisk(t *testing.T) {
-	p := startPostWith(t, "", "[[agents]]\nname = \"memory\"\nkind = \"echo\"\n[limits]\nfree_disk = \"1000000TiB\"\n")
+	p := startPostWith(t, "", "[[agents]]\nname = \"memory\"\nkind = \"echo\"\n[limits]\nfree_disk = \"1000000TiB\"\n",
+		func(settings *instance.Settings) { settings.Unready = true })
 	community := startFediverse(t, 1)
 	if _, status := community.knock(p.server, p.Settings.HTTP, "memory", 0, "hello?"); status != http.StatusServiceUnavailable {
 		t.Errorf("the fediverse hears %d", status)
@@ -86,5 +88,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	if found := states(t, p.Instance); len(found) != 0 {
 		t.Errorf("taken: %v", found)
+	}
+	if status := readiness(t, p.server); status != http.StatusServiceUnavailable {
+		t.Errorf("/readyz says %d", status)
 	}
 }

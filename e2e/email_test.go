@@ -113,7 +113,7 @@ func startPost(t *testing.T, database string) *post {
 	return startPostWith(t, database, agents)
 }
 
-func startPostWith(t *testing.T, database, agents string) *post {
+func startPostWith(t *testing.T, database, agents string, changes ...func(*instance.Settings)) *post {
 	t.Helper()
 	names, err := load.NewNames()
 	if err != nil {
@@ -137,6 +137,9 @@ func startPostWith(t *testing.T, database, agents string) *post {
 	}
 	settings := instance.Settings{
 		Database: database, Domain: "inbox.test", Lease: "2s", DNS: names.Address(), Smarthost: sink.URL(), Agents: agents,
+	}
+	for _, change := range changes {
+		change(&settings)
 	}
 	return &post{server: start(t, settings), names: names, sender: sender, outbox: outbox, key: key}
 }

@@ -113,7 +113,7 @@ func (i *Instance) awaitReady(ctx context.Context, started *process) error {
 		response, err := client.Get(i.Settings.scheme() + "://" + i.Settings.HTTP + "/readyz") // itself, not what stands before it
 		if err == nil {
 			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
+			if response.StatusCode == http.StatusOK || i.Settings.Unready {
 				return nil
 			}
 		}

@@ -35,6 +35,8 @@ type Settings struct {
 	Proxies   []string // http.trusted_proxies
 	Inside    []string // http.inside; empty = the default
 
+	Unready bool // /readyz says 503 from the start on, on purpose: it is enough that it answers
+
 	UsualRetries bool // the schedules of production between attempts, instead of short ones
 }
 
