@@ -51,7 +51,7 @@ func openSealer(ctx context.Context, config *Config, opened *store.Store) (*seal
 		return nil, fmt.Errorf("secret_key_file: %w", err)
 	}
 	s := &sealer{box, state}
-	return s, s.bind(ctx, config, opened, mark)
+	return s, s.bind(ctx, config, mark)
 }
 
 func secretKeyPath(config *Config) string {
@@ -62,7 +62,7 @@ func secretKeyPath(config *Config) string {
 }
 
 func readSecretKey(file string) (*sealing.Box, error) {
-	content, err := os.ReadFile(file) //nolint:gosec // the operator named it
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func makeSealer(ctx context.Context, config *Config, opened *store.Store, mark s
 		}
 	}
 	s := &sealer{box, opened.State()}
-	if err := s.bind(ctx, config, opened, mark); err != nil {
+	if err := s.bind(ctx, config, mark); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(pending, file); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +139,7 @@ func missingKey(config *Config, file string, err error) error {
 }
 
 // bind makes sure that the key is that of the database.
-func (s *sealer) bind(ctx context.Context, config *Config, opened *store.Store, mark string) error {
+func (s *sealer) bind(ctx context.Context, config *Config, mark string) error {
 	own := s.box.Fingerprint()
 	if mark == "" {
 		if err := s.opensOld(ctx); err != nil && !config.NewIdentity {

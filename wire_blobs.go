@@ -31,9 +31,9 @@ func (s *Server) sweepBlobs(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		deleted, err := s.store.SweepBlobs(ctx, s.blobs, blobIdle)
-		s.logSweep(ctx, "files of erased messages", deleted, err)
+		s.logSweep(ctx, "erased messages", deleted, err)
 		deleted, err = s.sweepOrphans(ctx, orphanIdle)
-		s.logSweep(ctx, "files to which nothing refers", deleted, err)
+		s.logSweep(ctx, "what nothing refers to", deleted, err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -42,12 +42,12 @@ func (s *Server) sweepBlobs(ctx context.Context) error {
 	}
 }
 
-func (s *Server) logSweep(ctx context.Context, what string, deleted int, err error) {
+func (s *Server) logSweep(ctx context.Context, of string, deleted int, err error) {
 	if err != nil && ctx.Err() == nil {
-		s.logger.WarnContext(ctx, what+" are deleted later", "error", err)
+		s.logger.WarnContext(ctx, "files are deleted later", "of", of, "error", err)
 	}
 	if deleted > 0 {
-		s.logger.InfoContext(ctx, what+" are deleted", "files", deleted)
+		s.logger.InfoContext(ctx, "files were deleted", "of", of, "files", deleted)
 	}
 }
 

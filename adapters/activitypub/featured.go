@@ -69,10 +69,12 @@ func (a *Adapter) announcePin(ctx context.Context, job laterJob) ([]Later, error
 	kind := "Remove"
 	if !job.Pin.Off {
 		kind = "Add"
-		switch reply, _, err := a.options.Replies.Reply(ctx, job.Pin.Reply); {
-		case err != nil && !fault.Is(err, fault.NotFound):
+		reply, _, err := a.options.Replies.Reply(ctx, job.Pin.Reply)
+		gone := fault.Is(err, fault.NotFound)
+		if err != nil && !gone {
 			return nil, fault.RetryIn(0, "our own store did not answer", err)
-		case err != nil || !a.featurable(reply, profile.Name):
+		}
+		if gone || !a.featurable(reply, profile.Name) {
 			return nil, nil
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -237,13 +236,4 @@ func database(t *testing.T, kind string) string {
 		}
 	})
 	return made
-}
-
-// table gives the TOML of agents by their lines.
-func table(lines ...string) string {
-	var text strings.Builder
-	for _, line := range lines {
-		text.WriteString(line + "\n")
-	}
-	return text.String()
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -193,7 +194,7 @@ func (s *Store) readReferring(ctx context.Context, source referring, needed *dig
 			for i := range last {
 				after[i] = last[i]
 			}
-			arguments = append(arguments[:len(arguments):len(arguments)], after...)
+			arguments = append(slices.Clip(arguments), after...)
 		}
 		err = s.engine.reader().each(ctx, source.selectTexts(found), arguments, func(r row) error {
 			var text string

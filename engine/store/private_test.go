@@ -18,7 +18,7 @@ import (
 // when they were made otherwise before.
 func TestDatabaseIsPrivate(t *testing.T) {
 	directory := t.TempDir()
-	if err := os.Chmod(directory, 0o755); err != nil { //nolint:gosec // that is the point
+	if err := os.Chmod(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	check := func(when string) {
@@ -44,7 +44,7 @@ func TestDatabaseIsPrivate(t *testing.T) {
 	}
 	check("new")
 	for _, path := range store.Files(directory) { // as a killed process of an older version leaves them
-		if err := os.Chmod(path, 0o644); err != nil { //nolint:gosec // that is the point
+		if err := os.Chmod(path, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

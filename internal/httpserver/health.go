@@ -114,12 +114,8 @@ func (h *health) check(ctx context.Context) readiness {
 // ask runs a condition until ctx ends. One that hangs all the same, as a write does on a disk that does not answer, is not
 // asked again before it has come back.
 func (h *health) ask(ctx context.Context, i int) error {
-	if before := h.asked[i]; before != nil {
-		select {
-		case <-before: // it is too old to count
-			h.asked[i] = nil
-		default:
-		}
+	if len(h.asked[i]) > 0 { // it came too late to count
+		h.asked[i] = nil
 	}
 	if h.asked[i] == nil {
 		answer := make(chan error, 1)
