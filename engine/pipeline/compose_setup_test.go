@@ -100,7 +100,7 @@ func composedBy(t *testing.T, workers int, databaseURL string, change func(*pipe
 	var e engine
 	var jobs *queue.Queue
 	ready := make(chan struct{})
-	opened, err := store.Open(t.Context(), store.Options{URL: databaseURL, DataDir: t.TempDir(), Notify: func(channel, payload string) {
+	opened, err := store.Open(t.Context(), store.Options{URL: databaseURL, DataDir: directory(t), Notify: func(channel, payload string) {
 		select {
 		case <-ready:
 		default:

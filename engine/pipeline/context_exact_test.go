@@ -21,7 +21,7 @@ import (
 // TestHistoryIsExact: what is read of a thread gives, byte for byte, the history that all of it would give.
 func TestHistoryIsExact(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
-		opened, err := store.Open(t.Context(), store.Options{URL: url, DataDir: t.TempDir()})
+		opened, err := store.Open(t.Context(), store.Options{URL: url, DataDir: directory(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

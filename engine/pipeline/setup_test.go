@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -38,12 +39,19 @@ func eachDatabase(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, storetest.Postgres(t)) })
 }
 
+// directory is where a database keeps its files.
+func directory(t *testing.T) string {
+	return storetest.Directory(t, func(directory string) (io.Closer, error) {
+		return store.Open(t.Context(), store.Options{DataDir: directory})
+	})
+}
+
 func start(t *testing.T, url string, agent agents.Func, settings agents.Settings) *engine {
 	t.Helper()
 	var e engine
 	ready := make(chan struct{})
 	var jobs *queue.Queue
-	opened, err := store.Open(t.Context(), store.Options{URL: url, DataDir: t.TempDir(), Notify: func(channel, payload string) {
+	opened, err := store.Open(t.Context(), store.Options{URL: url, DataDir: directory(t), Notify: func(channel, payload string) {
 		select {
 		case <-ready:
 		default:

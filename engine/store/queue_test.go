@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"io"
 	"testing"
 
 	"inbox/engine/store"
@@ -24,7 +25,9 @@ func open(t testing.TB, url string) *store.Store {
 func openWith(t testing.TB, options store.Options) *store.Store {
 	t.Helper()
 	if options.DataDir == "" {
-		options.DataDir = t.TempDir()
+		options.DataDir = storetest.Directory(t, func(directory string) (io.Closer, error) {
+			return store.Open(t.Context(), store.Options{DataDir: directory})
+		})
 	}
 	options.Connections = 8
 	s, err := store.Open(t.Context(), options)

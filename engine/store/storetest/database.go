@@ -8,9 +8,11 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -166,4 +168,40 @@ func administer(t testing.TB, server, statement string) {
 	if _, err := connection.Exec(ctx, statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
+}
+
+// newest is the file of a SQLite database that all others of this process are copied from.
+var newest struct {
+	once  sync.Once
+	name  string
+	bytes []byte
+}
+
+// Directory returns a data directory with a SQLite database of the newest schema and no rows. open makes such a database in
+// an empty directory.
+func Directory(t testing.TB, open func(directory string) (io.Closer, error)) string {
+	t.Helper()
+	newest.once.Do(func() {
+		directory := t.TempDir()
+		opened, err := open(directory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := opened.Close(); err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(directory, "*.db"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("the template of the test databases is not one file: %q, %v", files, err)
+		}
+		if newest.bytes, err = os.ReadFile(files[0]); err != nil {
+			t.Fatal(err)
+		}
+		newest.name = filepath.Base(files[0])
+	})
+	directory := t.TempDir()
+	if err := os.WriteFile(filepath.Join(directory, newest.name), newest.bytes, 0o600); err != nil {
+		t.Fatalf("copy the template of the test databases: %v", err)
+	}
+	return directory
 }
