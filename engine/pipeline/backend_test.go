@@ -250,7 +250,11 @@ func (r *outageRig) notices() int {
 // TestBackEndIsDownForAnHour: 1,000 messages wait on three channels, in threads of ten. The server is killed in the middle.
 func TestBackEndIsDownForAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const messages, inThread, rate = 1000, 10, 5.0
+		const rate = 5.0
+		messages, inThread := 1000, 10
+		if testing.Short() { // under the race detector every message costs ten times as much
+			messages, inThread = 200, 2
+		}
 		program := &backEnd{failure: errRefused}
 		r := startOutage(t, "sqlite", program, agents.Settings{}, func(r *outageRig) { r.operator = "ops@inbox.test" })
 		ways := []string{normalized.ViaEmail, normalized.ViaActivityPub, normalized.ViaA2A}
@@ -385,12 +389,12 @@ func TestStaleTurns(t *testing.T) {
 		t.Run(rule, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				program := &backEnd{failure: errRefused}
-				r := startOutage(t, "sqlite", program, agents.Settings{Retry: agents.RetryPolicy{StaleAfter: time.Hour, Stale: rule}}, nil)
+				r := startOutage(t, "sqlite", program, agents.Settings{Retry: agents.RetryPolicy{StaleAfter: 20 * time.Minute, Stale: rule}}, nil)
 				var old []string
 				for i := range 5 {
 					old = append(old, r.receive(t, by(normalized.ViaEmail, fmt.Sprintf("ana%d", i), fmt.Sprintf("m%d", i), fmt.Sprintf("m%d", i))).TurnID)
 				}
-				pass(2 * time.Hour)
+				pass(40 * time.Minute)
 				program.fail(nil)
 				young := r.receive(t, by(normalized.ViaEmail, "bob", "young", "young")).TurnID
 				pass(30 * time.Minute)

@@ -33,8 +33,9 @@ type engine struct {
 	demands  *demand.Service // of composed engines
 }
 
-// eachDatabase runs the test on SQLite and on PostgreSQL.
+// eachDatabase runs the test on SQLite and on PostgreSQL, beside other tests.
 func eachDatabase(t *testing.T, test func(t *testing.T, url string)) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, "sqlite") })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, storetest.Postgres(t)) })
 }
