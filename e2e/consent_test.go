@@ -83,7 +83,7 @@ func TestDeclinedConsentIsToldOnce(t *testing.T) {
 
 func TestConsentOnTheFediverseIsPrivate(t *testing.T) {
 	peer := startFedify(t)
-	onBothDatabases(t, func(t *testing.T, database string) {
+	onDatabasesInTurn(t, func(t *testing.T, database string) {
 		agent := startScripted(t, asksForConsent)
 		s := start(t, instance.Settings{Database: database, Agents: agent.table("booker", "")})
 		question := peer.mention("@booker@"+s.Settings.HTTP, "public", "book a table, please")

@@ -75,7 +75,7 @@ func answers(note string) func(arrived) bool {
 
 func TestFedifyMentionsTheAgentAndVerifiesTheReply(t *testing.T) {
 	peer := startFedify(t)
-	onBothDatabases(t, func(t *testing.T, database string) {
+	onDatabasesInTurn(t, func(t *testing.T, database string) {
 		s := start(t, instance.Settings{Database: database})
 		handle := "@echo@" + s.Settings.HTTP
 

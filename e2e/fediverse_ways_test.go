@@ -31,7 +31,7 @@ type exchangeOf struct {
 // matrix has one way a scheme.
 func TestFedify(t *testing.T) {
 	peer := startFedify(t)
-	onBothDatabases(t, func(t *testing.T, database string) {
+	onDatabasesInTurn(t, func(t *testing.T, database string) {
 		x := &exchangeOf{peer: peer}
 		x.agent = startScripted(t, func(message normalized.Message) normalized.Response {
 			x.hold.Lock()

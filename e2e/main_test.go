@@ -29,8 +29,16 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// onBothDatabases runs a test on SQLite and on PostgreSQL. The function gets the value of the setting database_url.
+// onBothDatabases runs a test on SQLite and on PostgreSQL, at the same time: most of what a test does is to wait. The function
+// gets the value of the setting database_url.
 func onBothDatabases(t *testing.T, test func(t *testing.T, database string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, "") })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, postgres(t)) })
+}
+
+// onDatabasesInTurn is onBothDatabases for tests whose two runs share a peer.
+func onDatabasesInTurn(t *testing.T, test func(t *testing.T, database string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, "") })
 	t.Run("postgres", func(t *testing.T) { test(t, postgres(t)) })
