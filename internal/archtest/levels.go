@@ -19,6 +19,7 @@ var levels = map[string]int{
 	"internal/boundedjson": 0,
 	"internal/supervisor":  0,
 	"internal/children":    0,
+	"internal/await":       0,
 
 	"policypart":           1,
 	"internal/config":      1,
@@ -108,6 +109,7 @@ var entrances = []struct {
 	{"internal/config", []string{"."}, "a room takes what it needs as options; only the root package reads the settings"},
 	{".", []string{"cmd/inbox", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
 	{"internal/peer", []string{".", "cmd/inbox", "e2e/...", "bench"}, "peers are for demo and tests"},
+	{"internal/await", []string{"e2e/..."}, "it is for tests"},
 }
 
 // thirdParties says which room keeps a module, standard packages among them. Everything imported is listed: a new
