@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"inbox/internal/await"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
@@ -34,15 +35,16 @@ func TestCallerConcurrency(t *testing.T) {
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
 		if r.turn.Message.Parts[0].Content == "wait" {
 			running <- struct{}{}
-			<-release
+			hold(ctx, release)
 		}
 		return echo(ctx, r)
 	}
 	held := make(chan reply, 1)
 	go func() { held <- b.rpc(b.ada, "SendMessage", message("m1", "wait")) }()
 	next, _ := b.open(b.ada, "/a2a/echo", call10("SendStreamingMessage", message("m2", "wait")))
-	<-running
-	<-running
+	for range 2 {
+		await.Receive(t, running, "the agent to work on both messages")
+	}
 	list := `{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{}}`
 	for name, r := range map[string]reply{
 		"JSON-RPC": b.do("POST", "/a2a/echo", b.ada, list), "REST": b.do("GET", "/a2a/echo/rest/tasks", b.ada, ""),
@@ -61,7 +63,7 @@ func TestCallerConcurrency(t *testing.T) {
 		t.Errorf("another caller: %d %s", r.status, r.body)
 	}
 	close(release)
-	<-held
+	await.Receive(t, held, "the answer of the send")
 	for _, ok := next(); ok; _, ok = next() {
 		continue
 	}
@@ -75,33 +77,9 @@ func TestCallerConcurrency(t *testing.T) {
 	}
 }
 
-// grpcServer serves the bundle and gives its address.
-func (b *bundle) grpcServer() string {
-	b.Helper()
-	server := b.adapter.NewGRPC("127.0.0.1:0", nil, time.Second)
-	if err := server.Listen(); err != nil {
-		b.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
-	b.Cleanup(func() {
-		stop()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			b.Errorf("Run ended with %v", err)
-		}
-	})
-	return server.Addr().String()
-}
-
 func TestLargeMessagesAndHeadersOverGRPC(t *testing.T) {
 	b := setup(t)
-	connection, err := grpc.NewClient(b.grpcServer(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }()
-	client := pb.NewA2AServiceClient(connection)
+	client := b.dial()
 	large := grpcMessage("m1", "echo")
 	large.Message.Parts[0].Content = &pb.Part_Raw{Raw: bytes.Repeat([]byte{'x'}, maxBodyBytes+1)}
 	if _, err := client.SendMessage(calling(b.ada), large); status.Code(err) != grpccodes.ResourceExhausted {
@@ -141,11 +119,14 @@ func TestPaceOfAddresses(t *testing.T) {
 // TestManyPings: a client that pings all the time is told to calm down and cut off.
 func TestManyPings(t *testing.T) {
 	b := setup(t)
-	connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", b.grpcServer())
+	connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", b.serveGRPC())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = connection.Close() }()
+	if err := connection.SetDeadline(time.Now().Add(await.Patience)); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := io.WriteString(connection, http2.ClientPreface); err != nil {
 		t.Fatal(err)
 	}
@@ -179,21 +160,17 @@ func TestManyPings(t *testing.T) {
 func TestDroppedReadersOverGRPC(t *testing.T) {
 	b := setup(t, func(o *Options) { o.WriteTimeout = 3 * time.Second }) // long enough for readers that read
 	begun, release := make(chan struct{}), make(chan struct{})
-	b.engine.agent = func(_ context.Context, r *run) normalized.Response {
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
 		close(begun)
-		<-release
+		hold(ctx, release)
 		for range 64 {
 			r.say(strings.Repeat("x", 64<<10))
 		}
 		return normalized.Response{Parts: []normalized.Part{normalized.Text("done")}}
 	}
-	address := b.grpcServer()
+	address := b.serveGRPC()
 	task := b.rpc(b.ada, "SendMessage", `{"configuration":{"returnImmediately":true},`+message("m1", "hello")[1:]).text(t, "result.task.id")
-	select {
-	case <-begun:
-	case <-time.After(time.Minute):
-		t.Fatal("the agent was not asked within a minute")
-	}
+	await.Receive(t, begun, "the agent to be asked")
 	deaf, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

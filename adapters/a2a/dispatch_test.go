@@ -21,6 +21,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/blob"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -112,7 +113,7 @@ func newSite(t *testing.T, change func(*site, *Options)) *site {
 		s.client.Close()
 		s.engine.stop()
 		web.Close()
-		s.engine.running.Wait()
+		await.Done(t, s.engine.running.Wait, "the end of the agent's runs")
 	})
 	return s
 }
@@ -331,7 +332,7 @@ func TestCallsPollAWorkingTask(t *testing.T) {
 	b := newSite(t, func(_ *site, o *Options) { o.WaitLimit = time.Millisecond })
 	polled := make(chan struct{}, 8)
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
-		<-polled
+		hold(ctx, polled)
 		return echo(ctx, r)
 	}
 	b.mux.HandleFunc("POST /a2a/echo", func(w http.ResponseWriter, r *http.Request) {
@@ -349,7 +350,7 @@ func TestCallsPollAWorkingTask(t *testing.T) {
 	defer cancel()
 	block := make(chan struct{})
 	b.engine.agent = func(ctx context.Context, _ *run) normalized.Response {
-		<-block
+		hold(ctx, block)
 		return normalized.Response{Silent: true}
 	}
 	defer close(block)
@@ -388,7 +389,7 @@ func TestAClientWithoutPatienceHearsOfTheTask(t *testing.T) {
 	works, release := make(chan struct{}), make(chan struct{})
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
 		close(works)
-		<-release
+		hold(ctx, release)
 		return echo(ctx, r)
 	}
 	var once sync.Once

@@ -62,6 +62,14 @@ func echo(_ context.Context, r *run) normalized.Response {
 	return normalized.Response{InReplyTo: r.turn.Message.ID, Parts: r.turn.Message.Parts}
 }
 
+// hold lets an agent work until the test lets it go on, at the latest until the run or the test ends.
+func hold(ctx context.Context, gate <-chan struct{}) {
+	select {
+	case <-gate:
+	case <-ctx.Done():
+	}
+}
+
 // say streams text.
 func (r *run) say(text string) { r.delta(normalized.Delta{Kind: normalized.DeltaText, Text: text}) }
 

@@ -12,6 +12,8 @@ import (
 	grpccodes "google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"inbox/internal/await"
 )
 
 // dial serves the bundle by gRPC and gives a client.
@@ -32,7 +34,7 @@ func (b *bundle) serveGRPC() string {
 	go func() { ended <- server.Run(ctx) }()
 	b.Cleanup(func() {
 		stop()
-		if err := <-ended; err != context.Canceled { //nolint:errorlint // it is returned as it is
+		if err := await.Receive(b, ended, "the end of the gRPC server"); err != context.Canceled { //nolint:errorlint // it is returned as it is
 			b.Errorf("Run ended with %v", err)
 		}
 	})

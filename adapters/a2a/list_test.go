@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -92,9 +93,9 @@ func TestCancel(t *testing.T) {
 		return normalized.Response{}
 	}
 	task := b.rpc(b.ada, "SendMessage", `{"configuration":{"returnImmediately":true},`+message("m1", "x")[1:]).text(t, "result.task.id")
-	<-running
+	await.Receive(t, running, "the agent to work")
 	golden(t, "cancel.json", b.rpc(b.ada, "CancelTask", `{"id":"`+task+`"}`).body)
-	<-stopped
+	await.Receive(t, stopped, "the end of the cancelled run")
 	golden(t, "error-cancel.json", b.rpc(b.ada, "CancelTask", `{"id":"`+task+`"}`).body)
 
 	asked := b.rpc(b.ada, "SendMessage", message("m2", "buy")).text(t, "result.task.id")

@@ -8,6 +8,7 @@ import (
 	pb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -21,14 +22,11 @@ func (b *bundle) working(id string, release <-chan struct{}, end normalized.Resp
 		r.say("one ")
 		r.say("two ")
 		close(said)
-		select {
-		case <-release:
-		case <-ctx.Done():
-		}
+		hold(ctx, release)
 		return end
 	}
 	task = b.rpc(b.ada, "SendMessage", `{"configuration":{"returnImmediately":true},`+message(id, "x")[1:]).text(b.T, "result.task.id")
-	<-said
+	await.Receive(b, said, "the agent to say its words")
 	return task
 }
 
@@ -86,15 +84,11 @@ func TestPollersSeeWhatSubscribersSee(t *testing.T) {
 	release := make(chan struct{})
 	close(release)
 	failing := b.working("m2", release, normalized.Response{Status: normalized.StatusFailed})
-	if _, err := b.engine.Wait(t.Context(), b.engine.newestTurn()); err != nil {
-		t.Fatal(err)
-	}
+	b.ended()
 	b.wantSeen("after it failed", failing, "one two ", client)
 
 	whole := b.working("m3", release, normalized.Response{Parts: []normalized.Part{normalized.Text("one two three")}})
-	if _, err := b.engine.Wait(t.Context(), b.engine.newestTurn()); err != nil {
-		t.Fatal(err)
-	}
+	b.ended()
 	b.wantSeen("after it was answered", whole, "one two three", client)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -49,9 +50,7 @@ func TestADemandAndItsEnd(t *testing.T) {
 	task := first.text(t, "result.task.id")
 
 	b.engine.resume(b.engine.newestTurn(), policypart.Resolution{Kind: policypart.ConsentRequired, Outcome: policypart.OutcomeGranted})
-	if _, err := b.engine.Wait(t.Context(), b.engine.newestTurn()); err != nil {
-		t.Fatal(err)
-	}
+	b.ended()
 	done := b.rpc(b.ada, "GetTask", `{"id":"`+task+`"}`)
 	golden(t, "resumed.json", done.body)
 	if listed := b.rpc(b.ada, "ListTasks", `{"status":"TASK_STATE_COMPLETED"}`); listed.text(t, "result.tasks.0.id") != task {
@@ -171,8 +170,8 @@ func TestAMessageTakesUpAParkedTurn(t *testing.T) {
 		t.Errorf("continues %q, want %q", in.Continues, parked)
 	}
 	until(t, subscribed, "COMPLETED")
-	if _, more := <-subscribed; more {
-		t.Error("the stream goes on after the end")
+	if more := await.Receive(t, subscribed, "the end of the stream"); more != "" {
+		t.Errorf("the stream goes on after the end with %s", more)
 	}
 	golden(t, "taken-up.json", b.rpc(b.ada, "GetTask", `{"id":"`+second.text(t, "result.task.id")+`"}`).body)
 }
@@ -182,7 +181,7 @@ func TestAResumedTurnTakesNoMessage(t *testing.T) {
 	release := make(chan struct{})
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
 		if r.demand(ctx, consent()) {
-			<-release
+			hold(ctx, release)
 		}
 		return echo(ctx, r)
 	}
@@ -246,8 +245,8 @@ func TestWorkThatWaitsForOthersIsNoEnd(t *testing.T) {
 	b.engine.onWait = func() { looked <- struct{}{} }
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
 		r.park(exchange.StateWaiting, exchange.WaitingDispatch, nil)
-		<-looked
-		<-looked // the blocking send came back to look once more
+		hold(ctx, looked)
+		hold(ctx, looked) // the blocking send came back to look once more
 		return echo(ctx, r)
 	}
 	r := b.rpc(b.ada, "SendMessage", message("m1", "hello"))

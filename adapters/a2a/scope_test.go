@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"context"
 	"crypto/rand"
 	"io"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"inbox/internal/await"
 	"inbox/internal/sealing"
 )
 
@@ -185,10 +187,29 @@ func TestSendingReadsNothingElse(t *testing.T) {
 // connect serves the bundle by gRPC and returns a connection.
 func (b *bundle) connect() *grpc.ClientConn {
 	b.Helper()
-	connection, err := grpc.NewClient(b.serveGRPC(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient(b.serveGRPC(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUnaryInterceptor(boundedCall), grpc.WithStreamInterceptor(b.boundedStream))
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = connection.Close() })
 	return connection
+}
+
+// boundedCall lets no call wait for ever.
+func boundedCall(
+	ctx context.Context, method string, request, answer any, connection *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*await.Patience)
+	defer cancel()
+	return call(ctx, method, request, answer, connection, options...)
+}
+
+// boundedStream lets no stream wait for ever.
+func (b *bundle) boundedStream(
+	ctx context.Context, description *grpc.StreamDesc, connection *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*await.Patience)
+	b.Cleanup(cancel)
+	return open(ctx, description, connection, method, options...)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -121,7 +122,7 @@ func TestReturnImmediatelyAndWaitLimit(t *testing.T) {
 	begun, release := make(chan struct{}, 8), make(chan struct{})
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
 		begun <- struct{}{}
-		<-release
+		hold(ctx, release)
 		return echo(ctx, r)
 	}
 	defer close(release)
@@ -129,7 +130,7 @@ func TestReturnImmediatelyAndWaitLimit(t *testing.T) {
 	if state := r.text(t, "result.task.status.state"); state != "TASK_STATE_SUBMITTED" {
 		t.Errorf("immediate: %q: %s", state, r.body)
 	}
-	<-begun
+	await.Receive(t, begun, "the agent to be asked")
 	r = b.rpc(b.ada, "SendMessage", message("m1", "hello")) // waits for the same turn
 	if state := r.text(t, "result.task.status.state"); state != "TASK_STATE_WORKING" {
 		t.Errorf("after the limit: %q: %s", state, r.body)

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"inbox/internal/await"
 	"inbox/internal/blob"
 	"inbox/internal/httpserver"
 )
@@ -62,13 +63,24 @@ func setup(t *testing.T, change ...func(*Options)) *bundle {
 	}
 	web := httptest.NewServer(server.Handler())
 	b.url, b.client = web.URL, web.Client()
+	b.client.Timeout = 2 * await.Patience // also of streams
 	t.Cleanup(func() {
 		b.engine.stop()
 		b.client.CloseIdleConnections()
 		web.Close()
-		b.engine.running.Wait()
+		await.Done(t, b.engine.running.Wait, "the end of the agent's runs")
 	})
 	return b
+}
+
+// ended waits for the end of the turn that came last.
+func (b *bundle) ended() {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), await.Patience)
+	defer cancel()
+	if _, err := b.engine.Wait(ctx, b.engine.newestTurn()); err != nil {
+		b.Fatalf("waited for the end of the turn: %v", err)
+	}
 }
 
 // reply is what came back over the wire.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
@@ -190,12 +191,12 @@ func TestSubscribersGetTheSameEvents(t *testing.T) {
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
 		r.say("one ")
 		close(begun)
-		<-release
+		hold(ctx, release)
 		r.say("two ")
 		return normalized.Response{Parts: []normalized.Part{normalized.Text("one two ")}}
 	}
 	task := b.rpc(b.ada, "SendMessage", `{"configuration":{"returnImmediately":true},`+message("m1", "hello")[1:]).text(t, "result.task.id")
-	<-begun
+	await.Receive(t, begun, "the agent to be asked")
 	subscribe := call10("SubscribeToTask", `{"id":"`+task+`"}`)
 	gone, stop := b.open(b.ada, "/a2a/echo", subscribe)
 	if _, ok := gone(); !ok {
@@ -288,9 +289,9 @@ func TestStreamEndsWithAQuestion(t *testing.T) {
 func TestStreamGoesOnAfterAConsent(t *testing.T) {
 	b := setup(t)
 	given := make(chan struct{})
-	b.engine.agent = func(_ context.Context, r *run) normalized.Response {
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
 		r.park(exchange.StateWaiting, "consent", nil)
-		<-given
+		hold(ctx, given)
 		r.park(exchange.StateRunning, "", nil)
 		return normalized.Response{Parts: []normalized.Part{normalized.Text("done")}}
 	}
@@ -320,7 +321,7 @@ func TestAReaderThatNeverReadsHoldsUpNobody(t *testing.T) {
 	}
 	next, _ := b.open(b.ada, "/a2a/echo", call10("SendStreamingMessage", message("m1", "hello")))
 	first, _ := next()
-	<-written
+	await.Receive(t, written, "the agent to have said everything")
 	r := b.rpc(b.ada, "SendMessage", message("m1", "hello")) // waits for the same turn
 	if r.text(t, "result.task.status.state") != "TASK_STATE_COMPLETED" || r.text(t, "result.task.id") != first.text(t, "result.task.id") {
 		t.Errorf("the run was held up: %.200s", r.body)
@@ -331,7 +332,7 @@ func TestQuietStreamsAreKeptAlive(t *testing.T) {
 	b := setup(t, func(o *Options) { o.KeepAlive = 5 * time.Millisecond })
 	release := make(chan struct{})
 	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
-		<-release
+		hold(ctx, release)
 		return echo(ctx, r)
 	}
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/a2a/echo", strings.NewReader(call10("SendStreamingMessage", message("m1", "hello"))))
@@ -370,22 +371,24 @@ func TestStoppingServerLetsReadersGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
 	b.url = "http://" + server.Addr().String()
 	next, _ := b.open(b.ada, "/a2a/echo", call10("SendStreamingMessage", message("m1", "hello")))
 	sent := make(chan reply, 1)
 	go func() { sent <- b.rpc(b.ada, "SendMessage", message("m2", "hello")) }()
-	<-running
-	<-running
+	for range 2 {
+		await.Receive(t, running, "the agent to work on both messages")
+	}
 	stop()
 	for _, ok := next(); ok; _, ok = next() {
 		continue
 	}
-	if r := <-sent; r.text(t, "result.task.status.state") != "TASK_STATE_WORKING" {
+	if r := await.Receive(t, sent, "the answer of the blocking send"); r.text(t, "result.task.status.state") != "TASK_STATE_WORKING" {
 		t.Errorf("blocking send: %s", r.body)
 	}
-	if err := <-done; err != nil {
+	if err := await.Receive(t, done, "the end of the server"); err != nil {
 		t.Error(err)
 	}
 }
