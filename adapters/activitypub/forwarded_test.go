@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -218,7 +219,7 @@ func TestNewKeyUnderLoad(t *testing.T) {
 	r := newRig(t)
 	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
 	r.remote.addActor("alice", malloryKey(), nil)
-	results := make(chan int)
+	results := make(chan int, 20)
 	for i := range 20 {
 		d := r.deliver(r.mentionNote(fmt.Sprint("n", i), "hello"))
 		d.key = malloryKey()
@@ -229,7 +230,7 @@ func TestNewKeyUnderLoad(t *testing.T) {
 		}()
 	}
 	for range 20 {
-		if status := <-results; status != http.StatusAccepted {
+		if status := await.Receive(t, results, "the answers to all deliveries"); status != http.StatusAccepted {
 			t.Errorf("status %d", status)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
+
+	"inbox/internal/await"
 )
 
 // from gives the same rig with a client at another address of loopback.
@@ -65,12 +66,14 @@ func TestForgersDoNotKeepNewKeysOut(t *testing.T) {
 func TestSlowKeysDoNotShutOutOthers(t *testing.T) {
 	r := newRig(t)
 	release := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
 	begun := make(chan struct{}, 100)
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		begun <- struct{}{}
 		<-release
 	}))
 	defer slow.Close()
+	defer letGo()
 	forging := r.from(forger)
 	var forged sync.WaitGroup
 	for i := range 30 {
@@ -85,13 +88,9 @@ func TestSlowKeysDoNotShutOutOthers(t *testing.T) {
 		})
 	}
 	for range maxKeyFetches / 16 {
-		select {
-		case <-begun:
-		case <-time.After(10 * time.Second):
-			t.Fatal("waited ten seconds for the fetches of slow keys")
-		}
+		await.Receive(t, begun, "the fetches of slow keys")
 	}
 	r.from(honest).want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
-	close(release)
-	forged.Wait()
+	letGo()
+	await.Done(t, forged.Wait, "the answers to all forged requests")
 }

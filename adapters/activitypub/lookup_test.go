@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 )
 
@@ -76,7 +77,7 @@ func TestManySendersOfOneKeyFetchItOnce(t *testing.T) {
 		d := r.deliver(r.mentionNote(fmt.Sprint(i), "hello")).sign()
 		wait.Go(func() { r.want(d, http.StatusAccepted, "") })
 	}
-	wait.Wait()
+	await.Done(t, wait.Wait, "the answers to all deliveries")
 	if n := r.remote.count("/users/alice"); n != 1 {
 		t.Errorf("%d fetches, want 1", n)
 	}

@@ -17,6 +17,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/blob"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
@@ -114,7 +115,7 @@ func newHouse(t *testing.T, change ...func(*house, *Options)) *house {
 	})
 	t.Cleanup(func() {
 		stop()
-		running.Wait()
+		await.Done(t, running.Wait, "the end of the queue's work")
 		if err := opened.Close(); err != nil {
 			t.Error(err)
 		}

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/safehttp"
@@ -400,7 +401,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	r := &rig{
 		t: t, base: "http://" + listener.Addr().String(), domain: listener.Addr().String(), state: newRows(),
 		engine: &engine{entries: map[string]exchange.ThreadEntry{}, replies: map[string]exchange.Reply{}},
-		clock:  new(atomic.Int64), client: &http.Client{Transport: &http.Transport{}},
+		clock:  new(atomic.Int64), client: &http.Client{Transport: &http.Transport{}, Timeout: 2 * await.Patience},
 	}
 	r.engine.state = r.state
 	for _, owner := range []string{"", "echo", "other"} {
@@ -428,7 +429,12 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	server := &http.Server{Handler: router.Handler(), ReadHeaderTimeout: 30 * time.Second}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
-	t.Cleanup(func() { r.client.CloseIdleConnections(); client.Close(); _ = server.Close(); <-done })
+	t.Cleanup(func() {
+		r.client.CloseIdleConnections()
+		client.Close()
+		_ = server.Close()
+		await.Receive(t, done, "the end of the server")
+	})
 	return r
 }
 

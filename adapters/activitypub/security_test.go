@@ -10,12 +10,14 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
 
+	"inbox/internal/await"
 	"inbox/internal/safehttp"
 )
 
@@ -216,9 +218,9 @@ func resolverOf(t *testing.T) (*safehttp.Resolver, *atomic.Int64) {
 	started, ended := make(chan struct{}), make(chan error, 1)
 	server := &dns.Server{PacketConn: connection, Handler: dns.HandlerFunc(handle), NotifyStartedFunc: func() { close(started) }}
 	go func() { ended <- server.ActivateAndServe() }()
-	<-started
+	await.Receive(t, started, "the name server to start")
 	t.Cleanup(func() {
-		if err := errors.Join(server.Shutdown(), <-ended); err != nil {
+		if err := errors.Join(server.Shutdown(), await.Receive(t, ended, "the end of the name server")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -542,6 +544,8 @@ func fetchStorm(t *testing.T) {
 	var now, most atomic.Int64
 	arrived := make(chan struct{}, 100)
 	let := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(let) })
+	defer letGo()
 	r.remote.requires = func(*http.Request) bool {
 		if n := now.Add(1); n > most.Load() {
 			most.Store(n)
@@ -551,8 +555,8 @@ func fetchStorm(t *testing.T) {
 		now.Add(-1)
 		return true
 	}
-	done := make(chan int)
 	const senders = 40
+	done := make(chan int, senders)
 	var deliveries []*delivery // signed before the first is sent: it waits for the others
 	for i := range senders {
 		name := "stranger" + strconv.Itoa(i)
@@ -568,11 +572,11 @@ func fetchStorm(t *testing.T) {
 		}()
 	}
 	for range 4 {
-		<-arrived
+		await.Receive(t, arrived, "four fetches at the server")
 	}
-	close(let)
+	letGo()
 	for range senders {
-		if status := <-done; status != http.StatusAccepted && status != http.StatusServiceUnavailable {
+		if status := await.Receive(t, done, "the answers to all deliveries"); status != http.StatusAccepted && status != http.StatusServiceUnavailable {
 			t.Errorf("status %d", status)
 		}
 	}
