@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/blob"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come; machines may be slow.
-const patience = time.Minute
+const patience = await.Patience
 
 // senderKey signs the mails of the domain sender.test.
 var senderKey = sync.OnceValue(func() *rsa.PrivateKey {
@@ -75,8 +77,8 @@ func startNames(t testing.TB) *nameServer {
 	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(n.answer), NotifyStartedFunc: func() { close(started) }}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.ActivateAndServe() }()
-	<-started
-	t.Cleanup(func() { _ = server.Shutdown(); <-done })
+	await.Receive(t, started, "the name server to start")
+	t.Cleanup(func() { _ = server.Shutdown(); await.Receive(t, done, "the end of the name server") })
 	name, value := DNSRecord("sender.test", "s1", senderKey())
 	n.text(name, value)
 	n.text("_dmarc.sender.test", "v=DMARC1; p=reject")
@@ -348,8 +350,13 @@ func start(t testing.TB, change func(*Options)) *setup {
 	go func() { done <- s.adapter.Run(ctx) }()
 	s.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
+		select { // also called beside the test, where nothing may end it
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Errorf("waited %s for the end of the adapter", patience)
 		}
 	})
 	t.Cleanup(s.stop)
@@ -461,7 +468,11 @@ func (w *wire) send(from string, to []string, mail, want string) string {
 }
 
 func (w *wire) closed() bool {
+	w.t.Helper()
 	_, err := w.in.line()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		w.t.Fatalf("waited %s for the end of the connection", patience)
+	}
 	return err != nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/miekg/dns"
 
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -428,7 +429,7 @@ func TestHostileServers(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			_ = listener.Close()
-			<-done
+			await.Receive(t, done, "the end of the session")
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inbox/internal/await"
 )
 
 // startSecure runs an adapter that offers TLS.
@@ -113,7 +115,7 @@ func TestStopInsideOfAHandshake(t *testing.T) {
 	if !silent.closed() {
 		t.Error("the handshake goes on")
 	}
-	<-stopped
+	await.Receive(t, stopped, "the end of the adapter")
 }
 
 func TestWithoutACertificateThereIsNoTLS(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -347,7 +348,7 @@ func TestGracefulStop(t *testing.T) {
 	busy.write(letter("last words", "From: a@plain.test") + ".\r\n")
 	busy.expect("250")
 	busy.expect("421")
-	<-stopped
+	await.Receive(t, stopped, "the end of the adapter")
 	s.engine.only(t)
 }
 

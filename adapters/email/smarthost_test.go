@@ -14,6 +14,7 @@ import (
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -67,16 +68,21 @@ func startSinkWith(t *testing.T, implicit bool, config *tls.Config, password str
 	k.listener = &cutListener{Listener: listener}
 	k.served = make(chan struct{})
 	go func() { defer close(k.served); _ = k.server.Serve(k.listener) }()
-	t.Cleanup(k.stop)
+	t.Cleanup(func() { k.stop(t) })
 	return k
 }
 
 // stop cuts every connection and waits for the end of their sessions. Close of the library is not for a server with
 // STARTTLS: it reads the connection of a session that is just replacing it (go-smtp v0.25.1).
-func (k *sink) stop() {
+func (k *sink) stop(t *testing.T) {
+	t.Helper()
 	k.listener.cut()
-	<-k.served
-	_ = k.server.Shutdown(context.Background())
+	await.Receive(t, k.served, "the end of the sink")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := k.server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waited %s for the end of the sink's sessions", patience)
+	}
 }
 
 // cutListener keeps what it accepted, to close it below the server.
@@ -194,7 +200,7 @@ func TestSmarthostDeliversOverOneSession(t *testing.T) {
 	if len(s.captured()) != 0 {
 		t.Error("mails were captured")
 	}
-	k.stop() // the kept session is dead now
+	k.stop(t) // the kept session is dead now
 	if _, err := s.deliver(reply); err == nil || fault.Of(err).Permanent {
 		t.Errorf("a dead smarthost: %v", err)
 	}
@@ -343,9 +349,9 @@ func TestCancelledDeliveryEnds(t *testing.T) {
 		_, err := s.adapter.sender.send(ctx, outgoing{recipients: []string{"a@b.test"}})
 		ended <- err
 	}()
-	conn := <-accepted
+	conn := await.Receive(t, accepted, "the connection to the smarthost")
 	cancel()
-	if err := <-ended; err == nil || fault.Of(err).Permanent {
+	if err := await.Receive(t, ended, "the end of the delivery"); err == nil || fault.Of(err).Permanent {
 		t.Errorf("error %v", err)
 	}
 	_ = conn.Close()
