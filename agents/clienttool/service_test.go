@@ -20,6 +20,7 @@ import (
 
 	"inbox/agents/tool/request"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/httpserver"
 )
 
@@ -235,7 +236,7 @@ func TestLongPollHearsOfANewRequest(t *testing.T) {
 	b.waiting(3)
 	b.ask("one")
 	for range 3 {
-		if answer := <-answers; !strings.Contains(answer, "request_id:one") {
+		if answer := await.Receive(t, answers, "the answers of all long polls"); !strings.Contains(answer, "request_id:one") {
 			t.Errorf("heard %s", answer)
 		}
 	}
@@ -245,25 +246,17 @@ func TestLongPollHearsOfANewRequest(t *testing.T) {
 func (b *bench) waiting(count int) {
 	b.t.Helper()
 	agent, _ := b.service.find("helper")
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	await.Until(b.t, fmt.Sprintf("%d programs wait", count), func() bool {
 		agent.mu.Lock()
-		now := len(agent.waiting)
-		agent.mu.Unlock()
-		if now == count {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("%d programs wait; want %d", now, count)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+		defer agent.mu.Unlock()
+		return len(agent.waiting) == count
+	})
 }
 
 func TestStreamTellsEveryRequestOnceAndItsEnd(t *testing.T) {
 	b := newBench(t)
 	b.ask("one")
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, leave := context.WithTimeout(t.Context(), 2*await.Patience)
 	defer leave()
 	response := b.open(ctx, http.MethodGet, "/events", testToken, "")
 	defer func() { _ = response.Body.Close() }()
@@ -312,7 +305,7 @@ func TestRevokedTokenEndsALongPoll(t *testing.T) {
 	}()
 	b.waiting(1)
 	b.tokens.revoke(testToken)
-	if status := <-answered; status != http.StatusUnauthorized {
+	if status := await.Receive(t, answered, "the end of the long poll"); status != http.StatusUnauthorized {
 		t.Errorf("the poll ended with %d", status)
 	}
 }
