@@ -25,6 +25,8 @@ import (
 	"inbox/agents"
 	"inbox/agents/agenttest"
 	"inbox/agents/upstream"
+	"inbox/internal/await"
+	"inbox/internal/children"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -77,21 +79,21 @@ func play(mode string, arguments []string) int {
 		return code
 	case "stuck", "child":
 		hold(arguments)
-		<-time.After(time.Hour) // not select {}: without another goroutine the runtime would call that a deadlock
+		linger()
 	case "daemon": // leaves its session, and its parent dies
 		spawnApart("runaway", arguments)
 		fmt.Print("done")
 	case "stuck with daemon":
 		spawnApart("runaway", arguments)
 		hold(arguments)
-		<-time.After(time.Hour)
+		linger()
 	case "runaway":
 		spawnApart("child", arguments)
 	case "parent", "family":
 		spawn("child", arguments)
 		if mode == "family" {
 			hold(arguments)
-			<-time.After(time.Hour)
+			linger()
 		}
 		fmt.Print("done")
 	case "server":
@@ -113,6 +115,15 @@ func hold(arguments []string) {
 }
 
 var held net.Conn // keeps the connection from being collected
+
+// linger lives on until it is killed, but not longer than the test, which has the other end of its connection.
+func linger() {
+	if held == nil {
+		<-time.After(5 * time.Minute) // not select {}: without another goroutine the runtime would call that a deadlock
+		return
+	}
+	_, _ = io.Copy(io.Discard, held)
+}
 
 // spawn starts a process that keeps the streams open, and waits until it runs.
 func spawn(mode string, arguments []string) {
@@ -364,14 +375,14 @@ func TestCancelKillsTheFamily(t *testing.T) {
 	watch := newWitness(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("the operator stopped it")
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
 		_, err := ask(ctx, playing(t, "family", arguments(watch.address())))
 		done <- err
 	}()
 	family := []net.Conn{watch.meet(), watch.meet(), watch.meet()}
 	cancel(reason)
-	if err := <-done; !errors.Is(err, reason) {
+	if err := await.Receive(t, done, "the end of the turn"); !errors.Is(err, reason) {
 		t.Errorf("error = %v", err)
 	}
 	for _, one := range family {
@@ -404,14 +415,14 @@ func TestProgramsDieWithTheServer(t *testing.T) {
 	watch := newWitness(t)
 	server := exec.CommandContext(t.Context(), os.Args[0], watch.address())
 	server.Env = append(os.Environ(), "COMMAND_TEST=server")
-	if err := server.Start(); err != nil {
+	if err := children.Start(server); err != nil {
 		t.Fatal(err)
 	}
 	program := watch.meet()
 	if err := server.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = server.Wait() // its error is the kill
+	_ = await.Result(t, server.Wait, "the end of the server") // its error is the kill
 	watch.mourn(program)
 }
 
@@ -442,14 +453,14 @@ func TestDaemonsDieWithTheServer(t *testing.T) {
 	watch := newWitness(t)
 	server := exec.CommandContext(t.Context(), os.Args[0], watch.address())
 	server.Env = append(os.Environ(), "COMMAND_TEST=server", "COMMAND_TEST_PROGRAM=stuck with daemon")
-	if err := server.Start(); err != nil {
+	if err := children.Start(server); err != nil {
 		t.Fatal(err)
 	}
 	family := []net.Conn{watch.meet(), watch.meet(), watch.meet(), watch.meet()} // both that spawn, the daemon and the program
 	if err := server.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = server.Wait() // its error is the kill
+	_ = await.Result(t, server.Wait, "the end of the server") // its error is the kill
 	for _, one := range family {
 		watch.mourn(one)
 	}
