@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/internal/await"
 	"inbox/internal/safehttp"
 )
 
@@ -25,7 +26,7 @@ func TestCrashedProgramComesBack(t *testing.T) {
 	if !strings.Contains(text, "may have run") {
 		t.Errorf("the model does not learn that the call may have run: %s", text)
 	}
-	eventually(t, "the state says why", func() bool {
+	await.Until(t, "the state says why", func() bool {
 		status := source.Status()[0]
 		return status.Connected || strings.Contains(status.Reason, "exit status 3") && strings.Contains(status.Reason, "cruel world")
 	})
@@ -36,7 +37,7 @@ func TestCrashedProgramComesBack(t *testing.T) {
 	if again == pid {
 		t.Error("the same process answers")
 	}
-	eventually(t, "no zombie and no child is left", func() bool { return gone(pid) && gone(child) })
+	await.Until(t, "no zombie and no child is left", func() bool { return gone(pid) && gone(child) })
 }
 
 func TestCloseLeavesNoProcess(t *testing.T) {
@@ -57,7 +58,7 @@ func TestCloseLeavesNoProcess(t *testing.T) {
 				t.Errorf("closing took %s", took)
 			}
 			for _, pid := range pids {
-				eventually(t, "process "+pid+" is gone", func() bool { return gone(pid) })
+				await.Until(t, "process "+pid+" is gone", func() bool { return gone(pid) })
 			}
 			wantFailure(t, call(t, source, "peer/pid", nil), map[string]string{"tools": kindUnavailable, "deaf": kindNotFound}[role])
 		})
@@ -69,14 +70,14 @@ func TestCloseEndsCallsUnderWay(t *testing.T) {
 		server.Timeout = time.Minute
 		source := start(t, options, server)
 		names(t, source)
-		done := make(chan map[string]any)
+		done := make(chan map[string]any, 1)
 		go func() {
 			answer, _ := source.Call(t.Context(), "peer/slow", nil, "")
 			done <- answer
 		}()
-		eventually(t, "the call is under way", func() bool { return len(source.servers[0].places) == 1 })
+		await.Until(t, "the call is under way", func() bool { return len(source.servers[0].places) == 1 })
 		source.Close()
-		if kind := (<-done)["error_type"]; kind != kindUnknown && kind != kindUnavailable {
+		if kind := await.Receive(t, done, "the end of the call")["error_type"]; kind != kindUnknown && kind != kindUnavailable {
 			t.Errorf("the call ended with %v", kind)
 		}
 	})
@@ -87,11 +88,11 @@ func TestServerOverHTTPComesBack(t *testing.T) {
 	options := quick(t)
 	options.Client, options.ReconnectWait = safehttp.New(safehttp.Options{}), 200*time.Millisecond
 	source := start(t, options, Server{Name: "peer", URL: "http://" + address, Token: "t", Timeout: 5 * time.Second})
-	eventually(t, "calls work", func() bool { return is(call(t, source, "peer/pid", nil)["success"]) })
+	await.Until(t, "calls work", func() bool { return is(call(t, source, "peer/pid", nil)["success"]) })
 	stop()
-	eventually(t, "calls fail", func() bool { return !is(call(t, source, "peer/pid", nil)["success"]) })
+	await.Until(t, "calls fail", func() bool { return !is(call(t, source, "peer/pid", nil)["success"]) })
 	webPeer(t, address, "t")
-	eventually(t, "calls work again", func() bool { return is(call(t, source, "peer/pid", nil)["success"]) })
+	await.Until(t, "calls work again", func() bool { return is(call(t, source, "peer/pid", nil)["success"]) })
 }
 
 func TestMissingServers(t *testing.T) {
@@ -110,7 +111,7 @@ func TestMissingServers(t *testing.T) {
 	if list := names(t, source); len(list) > 0 {
 		t.Errorf("tools of nobody: %v", list)
 	}
-	eventually(t, "each has a reason", func() bool {
+	await.Until(t, "each has a reason", func() bool {
 		return !slices.ContainsFunc(source.Status(), func(status Status) bool { return status.Reason == "" })
 	})
 	for _, status := range source.Status() {
@@ -129,7 +130,7 @@ func TestOldServerIsAskedTheOldWay(t *testing.T) {
 	options := quick(t)
 	options.ConnectTimeout = time.Second
 	source := start(t, options, peer("peer", "old"))
-	eventually(t, "it is connected", func() bool { return source.Status()[0].Connected })
+	await.Until(t, "it is connected", func() bool { return source.Status()[0].Connected })
 	if got := result(t, source, "peer/ok", nil); !strings.HasPrefix(got, "fine") {
 		t.Error(got)
 	}
@@ -183,7 +184,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	for _, name := range []string{"garbage", "deep"} { // what is no JSON-RPC ends the connection
 		wantFailure(t, call(t, source, "peer/"+name, nil), mayHaveRun)
-		eventually(t, "the server is started anew", func() bool { return is(call(t, source, "peer/ok", nil)["success"]) })
+		await.Until(t, "the server is started anew", func() bool { return is(call(t, source, "peer/ok", nil)["success"]) })
 	}
 }
 
@@ -194,11 +195,11 @@ func TestSilentServer(t *testing.T) {
 	names(t, source)
 	pid := func() any { return call(t, source, "peer/ok", nil)["result"] }
 	var before any
-	eventually(t, "it answers", func() bool { before = pid(); return before != nil })
+	await.Until(t, "it answers", func() bool { before = pid(); return before != nil })
 	for _, name := range []string{"other_id", "hang"} {
 		wantFailure(t, call(t, source, "peer/"+name, nil), kindTimeout)
 	}
-	eventually(t, "the same process answers", func() bool { return pid() == before })
+	await.Until(t, "the same process answers", func() bool { return pid() == before })
 }
 
 func TestHostileLists(t *testing.T) {
@@ -213,7 +214,7 @@ func TestHostileLists(t *testing.T) {
 		if list := names(t, source); len(list) != 0 {
 			t.Errorf("%d tools", len(list))
 		}
-		eventually(t, "it is refused", func() bool { return strings.Contains(source.Status()[0].Reason, "more pages") })
+		await.Until(t, "it is refused", func() bool { return strings.Contains(source.Status()[0].Reason, "more pages") })
 	})
 	t.Run("odd", func(t *testing.T) {
 		source := start(t, quick(t), peer("peer", "odd"))
@@ -334,7 +335,7 @@ func TestHostileAnswersOverHTTP(t *testing.T) {
 			source := start(t, options, server)
 			names(t, source)
 			t.Log(wantFailure(t, call(t, source, "rude/it", nil), test.kind))
-			eventually(t, "the next call works", func() bool { return call(t, source, "rude/it", nil)["result"] == "13" })
+			await.Until(t, "the next call works", func() bool { return call(t, source, "rude/it", nil)["result"] == "13" })
 		})
 	}
 	if elsewhere.Load() > 0 {

@@ -18,6 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/agents/tool"
+	"inbox/internal/await"
+	"inbox/internal/children"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 )
@@ -101,21 +103,6 @@ func is(value any) bool {
 	return yes
 }
 
-// eventually asks again until it is so.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	late := time.After(10 * time.Second)
-	for !so() {
-		select {
-		case <-ticker.C:
-		case <-late:
-			t.Fatal("never happened: " + what)
-		}
-	}
-}
-
 // gone tells that a process ended and that we left no zombie of it. Children of a program that ended belong to the
 // system, which buries them when it has time.
 func gone(pid string) bool {
@@ -138,7 +125,7 @@ func webPeer(t *testing.T, listen, token string) (address string, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Start(); err != nil {
+	if err := children.Start(command); err != nil {
 		t.Fatal(err)
 	}
 	stopped := false
@@ -146,15 +133,18 @@ func webPeer(t *testing.T, listen, token string) (address string, stop func()) {
 		if !stopped {
 			stopped = true
 			_ = command.Process.Kill()
-			_ = command.Wait()
+			_ = await.Result(t, command.Wait, "the end of the peer") // its error is the kill
 		}
 	}
 	t.Cleanup(stop)
-	address, err = bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
+	address = await.Result(t, func() string {
+		line, _ := bufio.NewReader(out).ReadString('\n')
+		return strings.TrimSpace(line)
+	}, "the address of the peer")
+	if address == "" {
+		t.Fatal("the peer ended before it said its address")
 	}
-	return strings.TrimSpace(address), stop
+	return address, stop
 }
 
 // eachWay runs a test over stdio and over HTTP, against a process of its own.
@@ -270,16 +260,16 @@ func TestSlowCallIsCancelled(t *testing.T) {
 		names(t, source)
 		heard := func(what string) {
 			t.Helper()
-			eventually(t, "the server hears of "+what, func() bool { return call(t, source, "peer/cancelled", nil)["result"] == what })
+			await.Until(t, "the server hears of "+what, func() bool { return call(t, source, "peer/cancelled", nil)["result"] == what })
 		}
 		wantFailure(t, call(t, source, "peer/slow", nil), kindTimeout)
 		heard("1 of 1")
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
+		done := make(chan error, 1)
 		go func() { _, err := source.Call(ctx, "peer/slow", nil, ""); done <- err }()
 		heard("1 of 2")
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
+		if err := await.Receive(t, done, "the end of the call"); !errors.Is(err, context.Canceled) {
 			t.Errorf("a caller that gives up gets %v", err)
 		}
 		heard("2 of 2")
@@ -345,7 +335,7 @@ func TestListIsReadAgainWhenItChanges(t *testing.T) {
 			t.Fatal("too early")
 		}
 		call(t, source, "peer/grow", nil)
-		eventually(t, "the new tool is declared", func() bool { return slices.Contains(names(t, source), "peer/extra") })
+		await.Until(t, "the new tool is declared", func() bool { return slices.Contains(names(t, source), "peer/extra") })
 		if got := result(t, source, "peer/extra", nil); got != "here" {
 			t.Errorf("extra = %q", got)
 		}

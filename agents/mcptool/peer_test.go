@@ -141,7 +141,7 @@ func addProcessTools(server *mcp.Server) {
 		})
 	mcp.AddTool(server, &mcp.Tool{Name: "spawn", Description: "Starts a child that holds all pipes."},
 		func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
-			child := exec.Command("sleep", "1000")
+			child := exec.Command("sleep", "120") // longer than the test waits for its end
 			child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 			if err := child.Start(); err != nil {
 				return nil, nil, err
