@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"inbox/internal/await"
 )
 
 // piped is a response that is read while it grows.
@@ -136,12 +138,10 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 			}
 		}()
 	}
-	for { // the cleanup of listen fails when the streams do not end within the grace time
+	// The cleanup of listen fails when the streams do not end within the grace time.
+	await.Until(t, "both streams wait", func() bool {
 		n.agent.mu.Lock()
-		waiting := n.agent.pollers
-		n.agent.mu.Unlock()
-		if waiting == 2 {
-			return
-		}
-	}
+		defer n.agent.mu.Unlock()
+		return n.agent.pollers == 2
+	})
 }

@@ -10,6 +10,8 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
+	"inbox/internal/await"
+	"inbox/internal/children"
 	"inbox/normalized"
 )
 
@@ -69,12 +71,12 @@ func startExample(t *testing.T, url string, command []string) {
 	program.Env = append(os.Environ(), "INBOX_URL="+url, "INBOX_AGENT=helper", "INBOX_TOKEN="+testToken)
 	var complaints bytes.Buffer
 	program.Stdout, program.Stderr = &complaints, &complaints
-	if err := program.Start(); err != nil {
+	if err := children.Start(program); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = program.Process.Kill()
-		_ = program.Wait() // its error is the kill
+		_ = await.Result(t, program.Wait, "the end of the example") // its error is the kill
 		if t.Failed() {
 			t.Logf("the example said: %s", complaints.String())
 		}
@@ -103,7 +105,7 @@ func TestGuide(t *testing.T) {
 			if action == "deltas" {
 				n.want(t, 200, turn.path("answer"), "")
 			}
-			if got := <-done; (got.err != nil) != (action == "fail") {
+			if got := await.Receive(t, done, "the end of the turn"); (got.err != nil) != (action == "fail") {
 				t.Errorf("%v after\n%s", got.err, body)
 			}
 		})

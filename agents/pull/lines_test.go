@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -82,7 +83,7 @@ func FuzzDeltas(f *testing.F) {
 		default:
 			t.Errorf("%d %s", status, said)
 		}
-		got := <-done
+		got := await.Receive(t, done, "the end of the turn")
 		if got.err != nil {
 			t.Fatalf("the deltas %q were taken, and then: %v", body, got.err)
 		}

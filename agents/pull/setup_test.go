@@ -19,6 +19,7 @@ import (
 	"inbox/agents"
 	"inbox/agents/agenttest"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
@@ -77,7 +78,7 @@ func (n *node) listen(t *testing.T) string {
 	go func() { stopped <- n.server.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-stopped; err != nil {
+		if err := await.Receive(t, stopped, "the end of the server"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -178,7 +179,7 @@ func text(r normalized.Response) string {
 
 func mustAnswer(t *testing.T, done <-chan outcome, want string) {
 	t.Helper()
-	got := <-done
+	got := await.Receive(t, done, "the end of the turn")
 	if got.err != nil || text(got.response) != want {
 		t.Fatalf("%q, %v, want %q", text(got.response), got.err, want)
 	}
@@ -209,7 +210,7 @@ func startProgram(t *testing.T, base string, loop func(*program) error, work fun
 	}()
 	t.Cleanup(func() {
 		stop()
-		<-done
+		await.Receive(t, done, "the end of the program")
 		transport.CloseIdleConnections()
 	})
 }
