@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"inbox/internal/await"
 )
 
 func readAll(source io.Reader) (events []event, err error) {
@@ -79,7 +81,7 @@ func TestEventsComeAtOnce(t *testing.T) {
 		if got, err := newEventReader(source).next(); err != nil || got.data != "a" {
 			t.Errorf("%q: %v, %v", end, got, err)
 		}
-		<-done
+		await.Receive(t, done, "the end of the writer")
 		_ = sink.Close()
 	}
 }

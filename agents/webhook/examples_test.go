@@ -3,7 +3,6 @@ package webhook
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"os"
@@ -11,11 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
 	"inbox/agents/channel"
+	"inbox/internal/await"
+	"inbox/internal/children"
 	"inbox/normalized"
 )
 
@@ -106,13 +106,15 @@ func startExample(t *testing.T, program *exec.Cmd) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := program.Start(); err != nil {
+	if err := children.Start(program); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = program.Process.Kill()
-		_, _ = io.Copy(io.Discard, output)
-		_ = program.Wait() // its error is the kill
+		_ = await.Result(t, func() error {
+			_, _ = io.Copy(io.Discard, output)
+			return program.Wait()
+		}, "the end of the example") // its error is the kill
 		if t.Failed() {
 			t.Logf("the example said: %s", complaints.String())
 		}
@@ -122,18 +124,8 @@ func startExample(t *testing.T, program *exec.Cmd) (url string) {
 
 func firstAddress(t *testing.T, output io.Reader) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	found := make(chan string, 1)
-	go func() {
+	return await.Result(t, func() string {
 		line, _ := bufio.NewReader(output).ReadString('\n')
-		found <- strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
-	}()
-	select {
-	case address := <-found:
-		return address
-	case <-ctx.Done():
-		t.Fatal("the example did not say where it listens")
-		return ""
-	}
+		return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	}, "the example to say where it listens")
 }
