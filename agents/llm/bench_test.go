@@ -13,6 +13,7 @@ import (
 	"inbox/agents"
 	"inbox/agents/agenttest"
 	"inbox/agents/tool"
+	"inbox/internal/await"
 )
 
 // BenchmarkConcurrentStreams holds 1,000 turns open in the middle of their answer and reports the memory of the process
@@ -44,10 +45,10 @@ func BenchmarkConcurrentStreams(b *testing.B) {
 				}
 			})
 		}
-		begun.Wait()
+		await.Done(b, begun.Wait, "the first words of all turns")
 		b.ReportMetric(float64(inUse()-before)/turns/1024, "KiB/turn")
 		cancel(errors.New("enough"))
-		ended.Wait()
+		await.Done(b, ended.Wait, "the end of all turns")
 		closeIdle(provider)
 	}
 }
@@ -67,7 +68,7 @@ func holdingServer(b *testing.B) string {
 		b.Fatal(err)
 	}
 	var connections sync.WaitGroup
-	b.Cleanup(func() { _ = listener.Close(); connections.Wait() })
+	b.Cleanup(func() { _ = listener.Close(); await.Done(b, connections.Wait, "the end of all connections") })
 	connections.Go(func() {
 		for {
 			connection, err := listener.Accept()
