@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inbox/agents/channel"
+	"inbox/internal/await"
 )
 
 func TestMessageForm(t *testing.T) {
@@ -199,7 +200,7 @@ func TestReplayedTwentyTimes(t *testing.T) {
 	for i := range firsts {
 		group.Go(func() { firsts[i], _ = duplicates.Claim(t.Context(), "slack", "m1", time.Hour) })
 	}
-	group.Wait()
+	await.Done(t, group.Wait, "all claims")
 	taken := 0
 	for _, first := range firsts {
 		if first {
