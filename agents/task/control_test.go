@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/agents/envelope"
+	"inbox/internal/await"
 )
 
 // code gives the machine code of a refusal, "" for none.
@@ -118,7 +119,7 @@ func TestControlClaimedOnce(t *testing.T) {
 			}
 		})
 	}
-	group.Wait()
+	await.Done(t, group.Wait, "all claims")
 	if won.Load() != 1 {
 		t.Errorf("%d claims, want 1", won.Load())
 	}
