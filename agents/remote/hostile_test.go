@@ -401,6 +401,9 @@ func TestTimeLimitKeepsTheTaskForTheNextAttempt(t *testing.T) {
 	var err error
 	for limit := 100 * time.Millisecond; !slices.Contains(server.seen(), "GetTask"); limit *= 2 { // until the task is known
 		hasty := newAgent(t, server.URL, func(o *Options) { o.TimeLimit, o.State = limit, state })
+		if limit > time.Minute {
+			t.Fatal("no attempt came as far as to ask for the task")
+		}
 		_, err = handle(t.Context(), t, hasty, turn)
 		turn.Attempt++
 	}
