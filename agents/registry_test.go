@@ -12,6 +12,7 @@ import (
 	"inbox/exchange"
 	"inbox/history"
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -110,7 +111,7 @@ func TestRegistryIsSafeForConcurrentUse(t *testing.T) {
 		})
 		group.Go(func() { registry.Lookup(name); registry.Agents() })
 	}
-	group.Wait()
+	await.Done(t, group.Wait, "all who use the registry")
 	if got := len(registry.Agents()); got != 4 {
 		t.Errorf("%d agents, want 4", got)
 	}
