@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -62,22 +64,6 @@ func (e *engine) deliveries(t *testing.T, turnID string) (ack, answer string) {
 	return ack, answer
 }
 
-// becomes polls what only the database says.
-func becomes(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("did not happen within 30 s: %s", what)
-		}
-	}
-}
-
 func TestLongTurnIsAcknowledgedOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		agent := newWorking()
@@ -99,10 +85,10 @@ func TestLongTurnIsAcknowledgedOnce(t *testing.T) {
 		if turn = e.settled(t, first.TurnID); turn.State != exchange.StateAnswered || turn.ReplyID != answer.Reply.ID {
 			t.Errorf("turn %+v", turn)
 		}
-		<-agent.begun
+		await.Receive(t, agent.begun, "the first run")
 		agent.done <- struct{}{}
 		e.receive(t, from("ana", "m2", "thread"))
-		if next := <-agent.begun; len(next.Message.History) != 2 {
+		if next := await.Receive(t, agent.begun, "the run of the second message"); len(next.Message.History) != 2 {
 			t.Errorf("the history has %d entries; want the question and the answer", len(next.Message.History))
 		}
 	})
@@ -137,8 +123,8 @@ func TestAnswerTakesThePlaceOfAPendingAcknowledgement(t *testing.T) {
 			return nil
 		}
 		receipt := e.receive(t, message("m1"))
-		<-refused
-		becomes(t, "the acknowledgement waits for its next attempt", func() bool {
+		await.Receive(t, refused, "the attempt of the acknowledgement")
+		await.Until(t, "the acknowledgement waits for its next attempt", func() bool {
 			ack, _ := e.deliveries(t, receipt.TurnID)
 			return ack == delivery.StateRetry
 		})
@@ -164,6 +150,8 @@ func TestAcknowledgementOnTheWire(t *testing.T) {
 				agent := newWorking()
 				e := start(t, url, agent.handle, soon)
 				onTheWire, over := make(chan struct{}), make(chan struct{})
+				letGo := sync.OnceFunc(func() { close(over) })
+				defer letGo()
 				e.peer.refuse = func(d exchange.Delivery) error {
 					if d.Reply.Notice != exchange.NoticeAck {
 						return nil
@@ -173,13 +161,13 @@ func TestAcknowledgementOnTheWire(t *testing.T) {
 					return outcome
 				}
 				receipt := e.receive(t, message("m1"))
-				<-onTheWire
+				await.Receive(t, onTheWire, "the attempt of the acknowledgement")
 				agent.done <- struct{}{}
 				e.settled(t, receipt.TurnID)
 				if ack, answer := e.deliveries(t, receipt.TurnID); ack != delivery.StateCancelled || answer != delivery.StatePending {
 					t.Errorf("before its end: acknowledgement %q, answer %q", ack, answer)
 				}
-				close(over)
+				letGo()
 				want := delivery.StateCancelled
 				if outcome == nil {
 					want = delivery.StateDelivered
@@ -205,7 +193,7 @@ func TestCancelledTurnTakesItsAcknowledgementBack(t *testing.T) {
 		e := start(t, url, agent.handle, soon)
 		e.peer.refuse = func(exchange.Delivery) error { return fault.RetryIn(time.Hour, "421 come again tomorrow", nil) }
 		receipt := e.receive(t, message("m1"))
-		becomes(t, "the acknowledgement waits for its next attempt", func() bool {
+		await.Until(t, "the acknowledgement waits for its next attempt", func() bool {
 			ack, _ := e.deliveries(t, receipt.TurnID)
 			return ack == delivery.StateRetry
 		})
@@ -227,9 +215,9 @@ func TestRepeatedRunIsNotAcknowledgedAgain(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		var runs atomic.Int32
 		acknowledged := make(chan struct{})
-		agent := func(_ context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
+		agent := func(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
 			if runs.Add(1) == 1 {
-				<-acknowledged
+				hold(ctx, acknowledged)
 				return func(yield func(normalized.Delta, error) bool) {
 					yield(normalized.Delta{}, fault.RetryIn(0, "the model is down", errors.New("503")))
 				}
@@ -255,22 +243,17 @@ func TestNodesAcknowledgeOnce(t *testing.T) {
 		agent := newWorking()
 		e := start(t, url, agent.handle, agents.Settings{AckAfter: time.Hour})
 		receipt := e.receive(t, message("m1"))
-		<-agent.begun
+		await.Receive(t, agent.begun, "the run")
 		turn, err := e.store.Turn(t.Context(), receipt.TurnID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		const nodes = 6
-		over := make(chan struct{})
+		var acknowledging sync.WaitGroup
 		for range nodes {
-			go func() {
-				e.pipeline.Acknowledge(t.Context(), turn)
-				over <- struct{}{}
-			}()
+			acknowledging.Go(func() { e.pipeline.Acknowledge(t.Context(), turn) })
 		}
-		for range nodes {
-			<-over
-		}
+		await.Done(t, acknowledging.Wait, "the acknowledgements of all nodes")
 		first := e.peer.next(t)
 		agent.done <- struct{}{} // not before: the answer would take its place
 		if second := e.peer.next(t); first.Reply.Notice != exchange.NoticeAck || second.Reply.Notice != 0 {
@@ -288,16 +271,16 @@ func TestNodesAcknowledgeOnce(t *testing.T) {
 func TestWaitingTurnIsNotAcknowledged(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		called, answered := make(chan struct{}), make(chan struct{})
-		caller := callFunc(func(context.Context, exchange.Dispatch) (normalized.Response, error) {
+		caller := callFunc(func(ctx context.Context, _ exchange.Dispatch) (normalized.Response, error) {
 			close(called)
-			<-answered
+			hold(ctx, answered)
 			return texts("from afar"), nil
 		})
 		echo := &script{name: "echo", settings: agents.Settings{AckAfter: time.Hour}, answer: relays("ask", "@far@elsewhere.test")}
 		e := composed(t, url, func(o *pipeline.Options) { o.Caller = caller }, echo)
 		receipt := e.receive(t, message("m1"))
-		<-called
-		becomes(t, "the turn waits", func() bool {
+		await.Receive(t, called, "the call of the other agent")
+		await.Until(t, "the turn waits", func() bool {
 			turn, err := e.store.Turn(t.Context(), receipt.TurnID)
 			return err == nil && turn.State == exchange.StateWaiting
 		})

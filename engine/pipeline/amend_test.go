@@ -9,6 +9,7 @@ import (
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -115,7 +116,7 @@ func TestDeletedMessageIsNotAnswered(t *testing.T) {
 		e := start(t, url, agent, agents.Settings{})
 		first := e.receive(t, from("ana", "m1", "thread"))
 		waits := e.receive(t, from("ana", "m2", "thread"))
-		<-begun
+		await.Receive(t, begun, "the first run")
 		if err := e.pipeline.Amend(t.Context(), "echo", "m2@peer.test", principal("ana"), parts("edited")); err != nil {
 			t.Fatal(err)
 		}

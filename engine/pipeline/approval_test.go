@@ -19,6 +19,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -89,28 +90,18 @@ func (e *engine) waits(t *testing.T, in exchange.Inbound, reason string) exchang
 // ends waits for the end of a turn that waited.
 func (e *engine) ends(t *testing.T, turnID, state string) exchange.TurnRecord {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		turn, err := e.store.Turn(t.Context(), turnID)
-		if err != nil {
+	var turn exchange.TurnRecord
+	await.Until(t, "the turn has ended", func() bool {
+		var err error
+		if turn, err = e.store.Turn(t.Context(), turnID); err != nil {
 			t.Fatal(err)
 		}
-		if exchange.Terminal(turn.State) || time.Now().After(deadline) {
-			if turn.State != state {
-				t.Fatalf("the turn is %s (%s); want %s", turn.State, turn.Reason, state)
-			}
-			return turn
-		}
-		waitTick(t)
+		return exchange.Terminal(turn.State)
+	})
+	if turn.State != state {
+		t.Fatalf("the turn is %s (%s); want %s", turn.State, turn.Reason, state)
 	}
-}
-
-func waitTick(t *testing.T) {
-	t.Helper()
-	select {
-	case <-time.After(5 * time.Millisecond):
-	case <-t.Context().Done():
-	}
+	return turn
 }
 
 // told gives what the approver got to read.
@@ -339,14 +330,16 @@ func TestMentionedAgentsWaitToo(t *testing.T) {
 			t.Fatal(err)
 		}
 		var second exchange.Approval
-		for second.ID == "" || second.ID == first.ID {
-			waitTick(t)
-			if found, err := e.demands.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 10}); err != nil {
+		await.Until(t, "the combined answer waits", func() bool {
+			found, err := e.demands.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 10})
+			if err != nil {
 				t.Fatal(err)
-			} else if len(found) == 1 {
+			}
+			if len(found) == 1 {
 				second = found[0]
 			}
-		}
+			return second.ID != "" && second.ID != first.ID
+		})
 		if text := normalized.PlainText(second.Draft.Parts); !strings.Contains(text, "My better answer.") || !strings.Contains(text, "I add this.") {
 			t.Fatalf("the combined answer is %q", text)
 		}
@@ -405,10 +398,7 @@ func TestUnreachableApproverIsOnRecord(t *testing.T) {
 		opens.mu.Unlock()
 		turn := e.waits(t, message("1"), "approval (refund)")
 		e.told(t) // the other one is asked all the same, also after a failure
-		deadline := time.Now().Add(30 * time.Second)
-		for len(e.audits(t, "approval:unreachable")) == 0 && time.Now().Before(deadline) {
-			waitTick(t)
-		}
+		await.Until(t, "it is on record", func() bool { return len(e.audits(t, "approval:unreachable")) > 0 })
 		if rows := e.audits(t, "approval:unreachable"); len(rows) != 1 || rows[0].TurnID != turn.ID || !strings.Contains(rows[0].Detail, "gone@nowhere.test") {
 			t.Errorf("on record: %+v", rows)
 		}
@@ -467,7 +457,7 @@ func TestManyDecideAndOneWins(t *testing.T) {
 				}
 			})
 		}
-		group.Wait()
+		await.Done(t, group.Wait, "all decisions")
 		count := func(m *sync.Map) (number int) {
 			m.Range(func(any, any) bool { number++; return true })
 			return number
@@ -504,20 +494,13 @@ func TestApproversAreNotFlooded(t *testing.T) {
 	for range asked {
 		e.told(t)
 	}
-	deadline := time.Now().Add(30 * time.Second)
-	for {
+	await.Until(t, fmt.Sprintf("%d approvals are open", flood), func() bool {
 		found, err := e.demands.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(found) == flood {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d approvals are open", len(found))
-		}
-		waitTick(t)
-	}
+		return len(found) == flood
+	})
 	opens.mu.Lock()
 	defer opens.mu.Unlock()
 	if len(opens.opened) != asked {

@@ -9,6 +9,7 @@ import (
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -43,9 +44,8 @@ func TestWaitForALoginElsewhereIsToldOnce(t *testing.T) {
 		if got := e.said(t); got != "sign in at the calendar" {
 			t.Fatalf("told %q", got)
 		}
-		turn, err := e.pipeline.Wait(t.Context(), turnID)
-		if err != nil || turn.State != exchange.StateWaiting || turn.Reason != exchange.WaitingAuthorization {
-			t.Fatalf("the turn is %s (%s), %v", turn.State, turn.Reason, err)
+		if turn := e.settled(t, turnID); turn.State != exchange.StateWaiting || turn.Reason != exchange.WaitingAuthorization {
+			t.Fatalf("the turn is %s (%s)", turn.State, turn.Reason)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -54,10 +54,10 @@ func TestWaitForALoginElsewhereIsToldOnce(t *testing.T) {
 			t.Errorf("answered %q", got)
 		}
 		stop()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
+		if err := await.Receive(t, ended, "the end of the clock"); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		becomes(t, "the turn is answered", func() bool {
+		await.Until(t, "the turn is answered", func() bool {
 			turn, err := e.store.Turn(t.Context(), turnID)
 			return err == nil && turn.State == exchange.StateAnswered && turn.Attempt == 3
 		})
@@ -69,7 +69,7 @@ func TestWaitForALoginAwaitsApproval(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		e := start(t, url, signsInElsewhere(time.Hour), agents.Settings{ApproveReplies: agents.ApproveAlways})
 		turnID := e.receive(t, message("m1")).TurnID
-		becomes(t, "the turn waits", func() bool {
+		await.Until(t, "the turn waits", func() bool {
 			turn, err := e.store.Turn(t.Context(), turnID)
 			return err == nil && turn.Reason == exchange.WaitingAuthorization && turn.ReplyID == ""
 		})

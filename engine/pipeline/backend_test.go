@@ -18,6 +18,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/blob"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
@@ -543,7 +544,7 @@ func TestOneNodeProbes(t *testing.T) {
 				}
 			})
 		}
-		nodes.Wait()
+		await.Done(t, nodes.Wait, "all nodes")
 		probes := 0
 		for _, one := range taken {
 			if one {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"inbox/engine/delivery"
 	"inbox/engine/store"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 )
 
@@ -89,14 +91,16 @@ func (l looks) Delivery(ctx context.Context, id string) (delivery.Record, exchan
 func TestABounceMayBeFasterThanItsDelivery(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		e := start(t, url, repeats, agents.Settings{})
-		begun, goOn := make(chan string), make(chan struct{})
+		begun, goOn := make(chan string, 1), make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(goOn) })
+		defer letGo()
 		e.peer.refuse = func(d exchange.Delivery) error {
 			begun <- d.ID
 			<-goOn
 			return nil
 		}
 		receipt := e.receive(t, message("m1"))
-		id := <-begun
+		id := await.Receive(t, begun, "the attempt")
 		watched := looks{Store: e.store.Deliverer(), taken: make(chan struct{})}
 		reported := make(chan error, 1)
 		go func() {
@@ -105,9 +109,9 @@ func TestABounceMayBeFasterThanItsDelivery(t *testing.T) {
 				DeliveryID: id, Recipient: "@ana@peer.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 nobody",
 			})
 		}()
-		<-watched.taken
-		close(goOn)
-		if err := <-reported; err != nil {
+		await.Receive(t, watched.taken, "the look of the report at the delivery")
+		letGo()
+		if err := await.Receive(t, reported, "the end of the report"); err != nil {
 			t.Fatal(err)
 		}
 		if record := e.waitState(t, receipt.TurnID, delivery.StateDead); record.Reason != "bounced: 5.1.1 nobody" {

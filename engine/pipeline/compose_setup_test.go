@@ -17,6 +17,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/blob"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -152,7 +153,7 @@ func composedBy(t *testing.T, workers int, databaseURL string, change func(*pipe
 	})
 	t.Cleanup(func() {
 		stop()
-		running.Wait()
+		await.Done(t, running.Wait, "the end of the queue's work")
 		if err := opened.Close(); err != nil {
 			t.Error(err)
 		}
@@ -210,18 +211,11 @@ func localEvidence(sender normalized.Sender) *identity.Evidence {
 // idle waits until nothing is left to do.
 func (e *engine) idle(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		jobs, err := e.store.Jobs(ctx, store.JobFilter{})
+	await.Until(t, "no job is left", func() bool {
+		jobs, err := e.store.Jobs(t.Context(), store.JobFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(jobs) == 0 {
-			return
-		}
-		<-tick.C
-	}
+		return len(jobs) == 0
+	})
 }

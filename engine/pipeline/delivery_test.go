@@ -7,24 +7,25 @@ import (
 	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 )
 
 // waitState follows the turn until its only delivery is in the state.
-func (e *engine) waitState(t *testing.T, turnID, kind string) delivery.Record {
+func (e *engine) waitState(t *testing.T, turnID, kind string) (record delivery.Record) {
 	t.Helper()
-	for {
+	await.Until(t, "the delivery is "+kind, func() bool {
 		records, err := e.store.Deliveries(t.Context(), delivery.Filter{TurnID: turnID, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(records) == 1 && records[0].State == kind {
-			return records[0]
+		if len(records) != 1 {
+			return false
 		}
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
+		record = records[0]
+		return record.State == kind
+	})
+	return record
 }
 
 func TestDeliveryIsRepeatedUnderTheSameID(t *testing.T) {

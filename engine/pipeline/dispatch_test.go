@@ -15,6 +15,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -124,7 +125,7 @@ func TestAnswersAtOnce(t *testing.T) {
 		var mu sync.Mutex
 		waiting, gate := 0, make(chan struct{})
 		e := composed(t, url, func(o *pipeline.Options) {
-			o.Caller = callFunc(func(context.Context, exchange.Dispatch) (normalized.Response, error) {
+			o.Caller = callFunc(func(ctx context.Context, _ exchange.Dispatch) (normalized.Response, error) {
 				mu.Lock()
 				mine := gate
 				if waiting++; waiting == len(far) {
@@ -132,7 +133,7 @@ func TestAnswersAtOnce(t *testing.T) {
 					close(mine)
 				}
 				mu.Unlock()
-				<-mine
+				hold(ctx, mine)
 				return texts("here"), nil
 			})
 		}, front)
@@ -319,6 +320,8 @@ func TestHugeAnswerIsCut(t *testing.T) {
 func TestCancelledTurnStaysCancelled(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		called, release := make(chan struct{}), make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(release) })
+		defer letGo()
 		front := &script{name: "echo", answer: relays("Take your time.", "@b@far.test")}
 		e := composed(t, url, func(o *pipeline.Options) {
 			o.Caller = callFunc(func(ctx context.Context, _ exchange.Dispatch) (normalized.Response, error) {
@@ -328,11 +331,11 @@ func TestCancelledTurnStaysCancelled(t *testing.T) {
 			})
 		}, front)
 		receipt := e.receive(t, message("m1"))
-		<-called
+		await.Receive(t, called, "the call of the other agent")
 		if _, err := e.pipeline.Cancel(t.Context(), receipt.TurnID, "changed my mind"); err != nil {
 			t.Fatal(err)
 		}
-		close(release)
+		letGo()
 		e.idle(t)
 		turn := e.settled(t, receipt.TurnID)
 		if turn.State != exchange.StateCancelled || e.peer.count() > 1 {

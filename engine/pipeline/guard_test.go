@@ -7,6 +7,7 @@ import (
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -154,7 +155,7 @@ func TestPingPongAtOnce(t *testing.T) {
 		}
 		accepted := 0
 		for range 20 {
-			if <-states == exchange.StateAccepted {
+			if await.Receive(t, states, "the receipts of all messages") == exchange.StateAccepted {
 				accepted++
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -36,7 +37,8 @@ func TestMemoryOutlivesARun(t *testing.T) {
 		if turn.State != exchange.StateAnswered {
 			t.Fatalf("the turn is %s: %s", turn.State, turn.Reason)
 		}
-		if first, second := <-remembered, <-remembered; first != "" || second != "step one is done" {
+		first, second := await.Receive(t, remembered, "the first run"), await.Receive(t, remembered, "the second run")
+		if first != "" || second != "step one is done" {
 			t.Errorf("the runs remembered %q and %q", first, second)
 		}
 	})

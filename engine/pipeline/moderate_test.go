@@ -10,6 +10,7 @@ import (
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -61,6 +62,8 @@ func TestBlockedSenders(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		lists := newBlocks()
 		begun, release := make(chan struct{}, 1), make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(release) })
+		defer letGo()
 		front := &script{name: "echo", answer: func(turn agents.Turn) normalized.Response {
 			if turn.Message.ID == "slow@peer.test" {
 				begun <- struct{}{}
@@ -71,11 +74,11 @@ func TestBlockedSenders(t *testing.T) {
 		e := composed(t, url, func(o *pipeline.Options) { o.Moderator = lists }, front)
 		slow := from("ana", "slow", "t")
 		running := e.receive(t, slow)
-		<-begun
+		await.Receive(t, begun, "the run of the slow message")
 		behind := e.receive(t, from("ana", "behind", "t")) // waits for the first of its thread
 		lists.set(slow.Message.Sender.Address, exchange.EffectRefuse)
 		e.pipeline.CancelRunning(t.Context())
-		close(release)
+		letGo()
 		for _, id := range []string{running.TurnID, behind.TurnID} {
 			if turn := e.ends(t, id, exchange.StateCancelled); !strings.Contains(turn.Reason, "blocked by the operator") {
 				t.Errorf("%s: %s", turn.Message.ID, turn.Reason)

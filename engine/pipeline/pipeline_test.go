@@ -14,6 +14,7 @@ import (
 	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -158,8 +159,8 @@ func TestAgentSeesTheThread(t *testing.T) {
 		e := start(t, url, agent, agents.Settings{})
 		e.settled(t, e.receive(t, from("ana", "m1", "thread")).TurnID)
 		e.settled(t, e.receive(t, from("ana", "m2", "thread")).TurnID)
-		<-seen
-		history := (<-seen).Message.History
+		await.Receive(t, seen, "the first run")
+		history := await.Receive(t, seen, "the second run").Message.History
 		if len(history) != 2 || history[0].Role != normalized.RoleUser || history[1].Role != normalized.RoleAssistant ||
 			history[1].Sender.Address != "@echo@inbox.test" || normalized.PlainText(history[0].Parts) != "hello m1" {
 			t.Fatalf("history %+v", history)
@@ -228,7 +229,7 @@ func TestCancelStopsARunningAgent(t *testing.T) {
 		}
 		e := start(t, url, agent, agents.Settings{})
 		receipt := e.receive(t, message("m1"))
-		<-begun
+		await.Receive(t, begun, "the run")
 		turn, err := e.pipeline.Cancel(t.Context(), receipt.TurnID, "the sender took it back")
 		if err != nil || turn.State != exchange.StateCancelled {
 			t.Fatalf("%+v, %v", turn, err)
@@ -245,13 +246,13 @@ func TestCancelStopsARunningAgent(t *testing.T) {
 func TestFollowShowsTheGrowingAnswer(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		more := make(chan struct{})
-		agent := func(_ context.Context, _ agents.Turn) iter.Seq2[normalized.Delta, error] {
+		agent := func(ctx context.Context, _ agents.Turn) iter.Seq2[normalized.Delta, error] {
 			return func(yield func(normalized.Delta, error) bool) {
 				for _, text := range []string{"one ", "two ", "three"} {
 					if !yield(normalized.Delta{Kind: normalized.DeltaText, Text: text}, nil) {
 						return
 					}
-					<-more
+					hold(ctx, more)
 				}
 			}
 		}
@@ -266,9 +267,11 @@ func TestFollowShowsTheGrowingAnswer(t *testing.T) {
 				}
 			}
 		}()
-		for event, err := range e.pipeline.Follow(t.Context(), receipt.TurnID, 0) {
+		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
+		defer cancel()
+		for event, err := range e.pipeline.Follow(ctx, receipt.TurnID, 0) {
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("after %v: %v", kinds, err)
 			}
 			kinds = append(kinds, event.Kind)
 		}

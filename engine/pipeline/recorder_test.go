@@ -8,6 +8,7 @@ import (
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -30,12 +31,14 @@ func TestWordsBeforeASilenceAreHeard(t *testing.T) {
 		}
 		e := start(t, url, agent, agents.Settings{})
 		receipt := e.receive(t, message("m1"))
-		for event, err := range e.pipeline.Follow(t.Context(), receipt.TurnID, 0) {
+		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
+		defer cancel()
+		for event, err := range e.pipeline.Follow(ctx, receipt.TurnID, 0) {
 			if err != nil {
-				t.Fatal(err)
+				t.Fatal("while it was waited for the end of the turn: ", err)
 			}
 			if event.Kind == exchange.EventDelta && strings.Contains(string(event.Body), "Let me think.") {
-				close(goOn) // nothing else lets the agent end: without the words this test does not end either
+				close(goOn) // nothing else lets the agent end
 			}
 		}
 		if said := e.said(t); said != "Let me think. It is seven." {

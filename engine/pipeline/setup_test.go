@@ -19,6 +19,7 @@ import (
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/blob"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -92,7 +93,7 @@ func start(t *testing.T, url string, agent agents.Func, settings agents.Settings
 	})
 	t.Cleanup(func() {
 		stop()
-		running.Wait()
+		await.Done(t, running.Wait, "the end of the queue's work")
 		if err := opened.Close(); err != nil {
 			t.Error(err)
 		}
@@ -156,12 +157,14 @@ func (p *peer) Deliver(_ context.Context, d exchange.Delivery) (exchange.Deliver
 
 func (p *peer) next(t *testing.T) exchange.Delivery {
 	t.Helper()
+	return await.Receive(t, p.arrivals, "a delivery")
+}
+
+// hold lets an agent or a caller work until the test lets it go on, at the latest until its context ends.
+func hold(ctx context.Context, gate <-chan struct{}) {
 	select {
-	case d := <-p.arrivals:
-		return d
-	case <-time.After(30 * time.Second):
-		t.Fatal("no delivery arrived within 30 s")
-		return exchange.Delivery{}
+	case <-gate:
+	case <-ctx.Done():
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -55,7 +56,7 @@ func (e *engine) asked(t *testing.T, n string) (turnID string) {
 
 func (e *engine) waitsForTool(t *testing.T, turnID string) {
 	t.Helper()
-	becomes(t, "the turn waits for the tool", func() bool {
+	await.Until(t, "the turn waits for the tool", func() bool {
 		turn, err := e.store.Turn(t.Context(), turnID)
 		return err == nil && exchange.GoesOnByItself(turn) && turn.Reason == "tool (client/pick)"
 	})
@@ -115,7 +116,7 @@ func TestTurnWaitsForAProgramOutside(t *testing.T) {
 				}
 			})
 		}
-		group.Wait()
+		await.Done(t, group.Wait, "the answers to all programs")
 		if len(winners) != 1 {
 			t.Fatalf("winners: %v", winners)
 		}
@@ -146,8 +147,10 @@ func TestToolRequestsEndByTheClock(t *testing.T) {
 				}
 			})
 		}
-		defer running.Wait()
-		defer stop()
+		defer func() {
+			stop()
+			await.Done(t, running.Wait, "the end of the clocks")
+		}()
 		turnID := e.receive(t, message("m1")).TurnID
 		if text := e.said(t); !strings.Contains(text, "Runtime tool request timed out.") {
 			t.Errorf("the reply is %q", text)
@@ -258,7 +261,7 @@ func TestAwaitRefusesWhatCannotBeKept(t *testing.T) {
 		t.Errorf("the reply is %q", text)
 	}
 	for range 3 {
-		if err := <-refusals; !fault.Is(err, fault.Malformed) {
+		if err := await.Receive(t, refusals, "the refusals"); !fault.Is(err, fault.Malformed) {
 			t.Errorf("refused with %v", err)
 		}
 	}
