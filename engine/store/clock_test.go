@@ -12,6 +12,7 @@ import (
 
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
+	"inbox/internal/await"
 	"inbox/internal/queue"
 )
 
@@ -91,7 +92,7 @@ func TestNodeWithAWrongClockRunsNothingTwice(t *testing.T) {
 				}
 			}
 			stop()
-			group.Wait()
+			await.Done(t, group.Wait, "the end of both queues")
 			for payload, count := range runs {
 				if count != 1 {
 					t.Errorf("job %s ran %d times", payload, count)
@@ -102,7 +103,7 @@ func TestNodeWithAWrongClockRunsNothingTwice(t *testing.T) {
 			if err != nil || (offset-wrong).Abs() > time.Minute {
 				t.Errorf("offset %v, %v; want %v", offset, err, wrong)
 			}
-			<-log.told
+			await.Receive(t, log.told, "the log of the clock")
 			log.mu.Lock()
 			defer log.mu.Unlock()
 			if !strings.Contains(log.text.String(), "clock of this node differs") {

@@ -19,6 +19,7 @@ import (
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 )
@@ -42,7 +43,7 @@ func TestNodesStartTogether(t *testing.T) {
 			}
 		})
 	}
-	group.Wait()
+	await.Done(t, group.Wait, "the start of all nodes")
 }
 
 // TestNodesHearWhoEndsAtOnce: a command commits and is gone; the servers that run hear of its work all the same.
@@ -69,7 +70,7 @@ func TestNodesHearWhoEndsAtOnce(t *testing.T) {
 		expect(t, heard, "job "+kind)
 	}
 	stop()
-	if err := <-ended; err != nil {
+	if err := await.Receive(t, ended, "the end of the listening"); err != nil {
 		t.Error(err)
 	}
 }
@@ -99,7 +100,7 @@ func TestServersHearCommandsOnTheSameFile(t *testing.T) {
 	}
 	expect(t, heard, "lists ")
 	stop()
-	if err := <-ended; err != nil {
+	if err := await.Receive(t, ended, "the end of the listening"); err != nil {
 		t.Error(err)
 	}
 }
@@ -117,7 +118,7 @@ func TestListeningEndsWithTheStore(t *testing.T) {
 	if err := listening.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-ended; err != nil {
+	if err := await.Receive(t, ended, "the end of the listening"); err != nil {
 		t.Error(err)
 	}
 }
@@ -147,13 +148,13 @@ func TestNodesHearEachOther(t *testing.T) {
 	if err := enqueueUntilStored(t, working, "other"); err != nil {
 		t.Fatal(err)
 	}
-	for got := ""; got != "job other"; got = <-heard {
+	for got := ""; got != "job other"; got = await.Receive(t, heard, "the news of the other node's job") {
 		if strings.Count(got, "own") > 1 {
 			t.Error("heard its own notification again")
 		}
 	}
 	stop()
-	if err := <-ended; err != nil {
+	if err := await.Receive(t, ended, "the end of the listening"); err != nil {
 		t.Error(err)
 	}
 }
@@ -212,7 +213,7 @@ func TestBrokenConnections(t *testing.T) {
 	for n := range 8 { // several connections are open
 		group.Go(func() error { return accept(t.Context(), s, sample(int64(n))) })
 	}
-	if err := group.Wait(); err != nil {
+	if err := await.Result(t, group.Wait, "all messages to be accepted"); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 3 {
@@ -238,6 +239,8 @@ func TestDeadlock(t *testing.T) {
 	meet.Add(2)
 	move := func(first, second string) {
 		waited := false
+		arrive := sync.OnceFunc(meet.Done)
+		defer arrive() // also when it fails: the other one waits
 		err := s.Pipeline().InTx(t.Context(), func(tx pipeline.Tx) error {
 			for _, id := range []string{first, second} {
 				_, err := tx.MoveTurn(t.Context(), pipeline.Move{ID: id, From: []string{"accepted"}, To: "accepted", At: time.Now()})
@@ -246,7 +249,7 @@ func TestDeadlock(t *testing.T) {
 				}
 				if !waited {
 					waited = true
-					meet.Done()
+					arrive()
 					meet.Wait()
 				}
 			}
@@ -258,7 +261,7 @@ func TestDeadlock(t *testing.T) {
 	}
 	group.Go(func() { move(one.ID, two.ID) })
 	group.Go(func() { move(two.ID, one.ID) })
-	group.Wait()
+	await.Done(t, group.Wait, "the end of both moves")
 	for _, id := range []string{one.ID, two.ID} {
 		if events, err := s.Events(t.Context(), id, 0, 10); err != nil || len(events) != 3 {
 			t.Errorf("%d events, %v", len(events), err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"inbox/engine/store"
+	"inbox/internal/await"
 )
 
 // TestDatabaseIsPrivate: the files of the database are for this user alone, in a directory that others may read, and also
@@ -98,7 +99,7 @@ func TestRewrittenDocuments(t *testing.T) {
 					}
 				})
 			}
-			group.Wait()
+			await.Done(t, group.Wait, "the rewrite on all nodes")
 			slices.Sort(replaced)
 			if sum := replaced[0] + replaced[1] + replaced[2]; sum != 20 {
 				t.Errorf("%v were replaced, want 20 in all", replaced)

@@ -14,6 +14,7 @@ import (
 
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 )
 
@@ -68,7 +69,7 @@ func TestReadOnlySessionsHeal(t *testing.T) {
 					}
 				})
 			}
-			group.Wait()
+			await.Done(t, group.Wait, "the answers to all callers")
 			if err := s.Probe(t.Context()); !fault.Is(err, fault.Unavailable) {
 				t.Errorf("probe while the database is read-only: %v", err)
 			}

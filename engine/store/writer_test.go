@@ -3,10 +3,12 @@ package store_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"inbox/engine/store"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 )
@@ -22,11 +24,13 @@ func busy(t *testing.T, s *store.Store) (release func()) {
 			return nil
 		})
 	}()
-	<-entered
+	letGo := sync.OnceFunc(func() { close(leave) })
+	t.Cleanup(letGo) // before the store ends, which waits for its writer
+	await.Receive(t, entered, "the writer")
 	return func() {
 		t.Helper()
-		close(leave)
-		if err := <-done; err != nil {
+		letGo()
+		if err := await.Receive(t, done, "the end of the writer's work"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -81,7 +85,7 @@ func TestCloseFinishesWhatIsQueued(t *testing.T) {
 			}
 			stored := 0
 			for range cap(results) {
-				switch err := <-results; {
+				switch err := await.Receive(t, results, "the answers to all callers"); {
 				case err == nil:
 					stored++
 				case !fault.Is(err, fault.Unavailable):
