@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/internal/await"
 	"inbox/internal/blob"
 	"inbox/internal/blob/blobtest"
 )
@@ -146,7 +147,7 @@ func TestDeleteIdle(t *testing.T) {
 		if _, err := s.Stat(t.Context(), digest); err != nil {
 			t.Fatal("at once: ", err)
 		}
-		if err := <-done; err != nil {
+		if err := await.Receive(t, done, "the end of the sweep"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Stat(t.Context(), digest); err != nil {
