@@ -17,6 +17,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"inbox/internal/await"
 	"inbox/internal/fault"
 )
 
@@ -60,7 +61,7 @@ func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
 		connection := dialFrom(t, "127.0.0.1", server.Addr().String())
 		_, _ = connection.Write([]byte("POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: 10485760\r\n\r\n{"))
 	}
-	arrived.Wait() // bounded by the time of the test binary: each has read its first byte
+	await.Done(t, arrived.Wait, "the first byte of all bodies")
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > requests*100<<10 {
 		t.Errorf("%d announced bodies take %d MiB of heap", requests, grown>>20)
@@ -83,24 +84,14 @@ func (b *announcing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// eventually waits for something that another goroutine does, for ten seconds at most.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for began := time.Now(); !is(); runtime.Gosched() {
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("waited ten seconds until %s", what)
-		}
-	}
-}
-
 // TestBytesOfAllBodiesAreBounded: one client network cannot take what others need, and who is refused hears 503 with the
 // time to come again.
 func TestBytesOfAllBodiesAreBounded(t *testing.T) {
 	const half = 64 << 10
-	server := start(t, Options{Inside: loopback[:0], MaxInFlight: 8 * 2 * half, MaxBodyBytes: 2 * half, Routes: []Route{reading(2 * half)}})
+	server := start(t, Options{Inside: loopback[:0], MaxInFlight: 8 * 2 * half, BodyTimeout: time.Hour, MaxBodyBytes: 2 * half, Routes: []Route{reading(2 * half)}})
 	held := dialFrom(t, "127.0.1.2", server.Addr().String())
 	_, _ = fmt.Fprintf(held, "POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", 2*half, strings.Repeat("x", half+1))
-	eventually(t, "the bytes of the first request are counted", func() bool { return server.access.bodies.Used() > half })
+	await.Until(t, "the bytes of the first request are counted", func() bool { return server.access.bodies.Used() > half })
 	post := func(from string) *http.Response {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 		c := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
@@ -120,7 +111,7 @@ func TestBytesOfAllBodiesAreBounded(t *testing.T) {
 		t.Errorf("another network hears %d", other.StatusCode)
 	}
 	_ = held.Close()
-	eventually(t, "the bytes of a connection that is gone are given back", func() bool { return server.access.bodies.Used() == 0 })
+	await.Until(t, "the bytes of a connection that is gone are given back", func() bool { return server.access.bodies.Used() == 0 })
 	if again := post("127.0.1.2"); again.StatusCode != 200 {
 		t.Errorf("after its bytes were given back the network hears %d", again.StatusCode)
 	}

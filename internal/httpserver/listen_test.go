@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"inbox/internal/await"
 )
 
 // TestGate: what is over the limit is closed, and each end makes room.
@@ -41,14 +43,14 @@ func TestGate(t *testing.T) {
 	}
 	dial()
 	dial()
-	first, second := <-accepted, <-accepted
+	first, second := await.Receive(t, accepted, "the first connection"), await.Receive(t, accepted, "the second connection")
 	if _, err := dial().Read(make([]byte, 1)); err == nil {
 		t.Error("the third connection stays")
 	}
 	_ = first.Close()
 	_ = first.Close() // counts once
 	dial()
-	third := <-accepted
+	third := await.Receive(t, accepted, "the connection after one left")
 	if _, err := dial().Read(make([]byte, 1)); err == nil {
 		t.Error("there is room for more after one left")
 	}

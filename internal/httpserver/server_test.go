@@ -23,6 +23,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"inbox/internal/await"
 	"inbox/internal/fault"
 )
 
@@ -44,7 +45,16 @@ func start(t *testing.T, options Options) *running {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx) }()
 	stopped := false
-	stop := func() error { stopped = true; cancel(); return <-ended }
+	stop := func() error {
+		stopped = true
+		cancel()
+		select { // also called beside the test, where nothing may end it
+		case err := <-ended:
+			return err
+		case <-time.After(await.Patience):
+			return errors.New("waited " + await.Patience.String() + " for the end of the server")
+		}
+	}
 	t.Cleanup(func() {
 		if !stopped {
 			_ = stop()
@@ -55,7 +65,7 @@ func start(t *testing.T, options Options) *running {
 
 // client keeps no connections, so that a stopping server does not wait for them.
 func client() *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: await.Patience}
 }
 
 func fetch(t *testing.T, url string) (int, string) {
@@ -167,7 +177,10 @@ func TestGracefulStop(t *testing.T) {
 		{"GET", "/work", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			close(began)
 			<-Stopping(r.Context())
-			<-finish
+			select {
+			case <-finish:
+			case <-r.Context().Done(): // cut off
+			}
 			_, _ = w.Write([]byte("done"))
 		})},
 	}})
@@ -176,16 +189,16 @@ func TestGracefulStop(t *testing.T) {
 		_, body := fetch(t, server.url+"/work")
 		answered <- body
 	}()
-	<-began
+	await.Receive(t, began, "the request to be under way")
 	ended := make(chan error, 1)
 	go func() { ended <- server.stop() }()
-	<-server.stopping
+	await.Receive(t, server.stopping, "the server to begin to stop")
 	waitRefused(t, server.Addr().String())
 	close(finish)
-	if body := <-answered; body != "done" {
+	if body := await.Receive(t, answered, "the answer"); body != "done" {
 		t.Errorf("the request under way got %q", body)
 	}
-	if err := <-ended; err != nil {
+	if err := await.Receive(t, ended, "the end of the server"); err != nil {
 		t.Errorf("run: %v", err)
 	}
 }
@@ -193,13 +206,14 @@ func TestGracefulStop(t *testing.T) {
 // waitRefused returns when nothing accepts connections any more.
 func waitRefused(t *testing.T, address string) {
 	t.Helper()
-	for t.Context().Err() == nil {
+	await.Until(t, "nothing accepts connections any more", func() bool {
 		connection, err := net.Dial("tcp", address)
 		if err != nil {
-			return
+			return true
 		}
 		_ = connection.Close()
-	}
+		return false
+	})
 }
 
 func TestStopCutsOffWhatDoesNotEnd(t *testing.T) {
@@ -219,11 +233,11 @@ func TestStopCutsOffWhatDoesNotEnd(t *testing.T) {
 		}
 		cut <- err
 	}()
-	<-began
+	await.Receive(t, began, "the request to be under way")
 	if err := server.stop(); err != nil {
 		t.Errorf("run: %v", err)
 	}
-	if err := <-cut; err == nil {
+	if err := await.Receive(t, cut, "the end of the request"); err == nil {
 		t.Error("the stuck request was answered")
 	}
 	if !strings.Contains(out.String(), "cut off") {
@@ -265,7 +279,7 @@ func TestSlowBodyIsCutOff(t *testing.T) {
 	}
 	defer connection.Close()
 	_, _ = connection.Write([]byte("POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"))
-	if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := await.Receive(t, read, "the end of the body"); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read: %v", err)
 	}
 }
@@ -314,6 +328,7 @@ func TestStreamsReachTheClientAtOnce(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-seen
 	})}}})
+	defer close(seen)
 	response, err := client().Get(server.url + "/stream")
 	if err != nil {
 		t.Fatal(err)
@@ -323,7 +338,6 @@ func TestStreamsReachTheClientAtOnce(t *testing.T) {
 	if _, err := io.ReadFull(response.Body, part); err != nil || string(part) != "event\n" {
 		t.Errorf("%q, %v", part, err)
 	}
-	close(seen)
 }
 
 func writePair(t *testing.T, dir string, serial int64) (certFile, keyFile string) {
