@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+
+	"inbox/internal/await"
 )
 
 // page is the page of a demand: it shows, and takes the decision by POST alone.
@@ -69,7 +71,7 @@ func startPage(t *testing.T, onGrant func(*page)) *page {
 		made.mu.Lock()
 		defer made.mu.Unlock()
 		if made.granted && !made.byGET {
-			<-granted
+			await.Receive(t, granted, "what follows the grant")
 		}
 	})
 	made.address = server.URL + "/policy/secret_-1"
@@ -215,7 +217,7 @@ func TestMailConsent(t *testing.T) {
 			}
 			served := make(chan struct{})
 			go func() { defer close(served); _ = box.Serve(listener) }()
-			t.Cleanup(func() { _ = box.Close(); <-served })
+			t.Cleanup(func() { _ = box.Close(); await.Receive(t, served, "the end of the letterbox") })
 			demand, got, err := alice.AskWithConsent(limited(t, 5*time.Second), listener.Addr().String(), bob.Address(), "hi", "please")
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error = %v, want %q", err, test.want)
