@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"inbox/internal/await"
 )
 
 // peer is a server on loopback, and a client for which it is an ordinary public host.
@@ -303,7 +305,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	defer server.Close()
 	client := New(Options{AllowPrivate: true})
 	defer client.Close()
-	done := make(chan error)
+	done := make(chan error, 8)
 	for range 8 {
 		go func() {
 			var err error
@@ -314,7 +316,7 @@ func TestConnectionsAreReused(t *testing.T) {
 		}()
 	}
 	for range 8 {
-		if err := <-done; err != nil {
+		if err := await.Receive(t, done, "the end of all clients"); err != nil {
 			t.Error(err)
 		}
 	}

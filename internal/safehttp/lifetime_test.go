@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"inbox/internal/await"
 )
 
 // zone answers by UDP and, where the question is long, by TCP alone.
@@ -47,12 +49,12 @@ func zone(t *testing.T) *Resolver {
 		started, ended := make(chan struct{}), make(chan error, 1)
 		server.Handler, server.NotifyStartedFunc = dns.HandlerFunc(answer), func() { close(started) }
 		go func() { ended <- server.ActivateAndServe() }()
-		<-started
+		await.Receive(t, started, "the name server to start")
 		t.Cleanup(func() {
 			if err := server.Shutdown(); err != nil {
 				t.Error(err)
 			}
-			if err := <-ended; err != nil {
+			if err := await.Receive(t, ended, "the end of the name server"); err != nil {
 				t.Error(err)
 			}
 		})

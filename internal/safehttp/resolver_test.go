@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
+
+	"inbox/internal/await"
 )
 
 // nameServer is a DNS server on loopback; answer gets the question's name and type, and the number of questions other than AAAA so far.
@@ -42,12 +44,12 @@ func nameServer(t *testing.T, answer func(name string, kind uint16, asked int64)
 	server := &dns.Server{PacketConn: connection, Handler: dns.HandlerFunc(handle), NotifyStartedFunc: func() { close(started) }}
 	ended := make(chan error, 1)
 	go func() { ended <- server.ActivateAndServe() }()
-	<-started
+	await.Receive(t, started, "the name server to start")
 	t.Cleanup(func() {
 		if err := server.Shutdown(); err != nil {
 			t.Error(err)
 		}
-		if err := <-ended; err != nil {
+		if err := await.Receive(t, ended, "the end of the name server"); err != nil {
 			t.Error(err)
 		}
 	})
