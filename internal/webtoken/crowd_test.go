@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"inbox/internal/admission"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 )
 
@@ -51,6 +52,8 @@ func TestForgersDoNotKeepNewKeysOut(t *testing.T) {
 // TestSlowIssuersDoNotShutOutOthers: sixteen slow issuers made every token of an unknown peer invalid.
 func TestSlowIssuersDoNotShutOutOthers(t *testing.T) {
 	release := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
+	defer letGo()
 	begun := make(chan struct{}, maxFetches)
 	sets := newKeySets(time.Now, func(ctx context.Context, issuer string) (map[string]publicKey, error) {
 		if issuer == "honest.test" {
@@ -65,17 +68,13 @@ func TestSlowIssuersDoNotShutOutOthers(t *testing.T) {
 		waiting.Go(func() { _, _, _ = sets.find(t.Context(), forger, fmt.Sprint("slow", i, ".test"), "k") })
 	}
 	for range maxFetches / 16 {
-		select {
-		case <-begun:
-		case <-time.After(10 * time.Second):
-			t.Fatal("waited ten seconds for the fetches of slow issuers")
-		}
+		await.Receive(t, begun, "the fetches of slow issuers")
 	}
 	if _, found, err := sets.find(t.Context(), honest, "honest.test", "k"); !found || err != nil {
 		t.Errorf("an honest peer: %v, %v", found, err)
 	}
-	close(release)
-	waiting.Wait()
+	letGo()
+	await.Done(t, waiting.Wait, "the answers about all slow issuers")
 }
 
 // TestPeersThatDoNotAnswer: in doubt a token is not refused.

@@ -13,6 +13,7 @@ import (
 	"github.com/lestrrat-go/jwx/v3/jwa"
 
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 )
 
@@ -159,7 +160,7 @@ func TestRotationAndFloods(t *testing.T) {
 			token := r.access(old, heading(object{"kid": fmt.Sprint("random-", i)}))
 			all.Go(func() { _, _ = r.verifier.Verify(t.Context(), shown(token)) })
 		}
-		all.Wait()
+		await.Done(t, all.Wait, "the answers about all tokens")
 	}
 	flood()
 	if r.fetches[keys] != 2 {
