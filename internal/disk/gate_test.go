@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"inbox/internal/await"
 )
 
 // TestGate: two gates of one file stand for two processes, because a lock belongs to the open file.
@@ -49,7 +51,7 @@ func TestGate(t *testing.T) {
 			}
 		})
 	}
-	workers.Wait()
+	await.Done(t, workers.Wait, "the end of all workers")
 }
 
 // TestGateLetsManyThrough: whoever goes together waits for nobody who does too.

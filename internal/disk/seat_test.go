@@ -1,10 +1,14 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"testing"
+
+	"inbox/internal/await"
+	"inbox/internal/children"
 )
 
 func TestSeatIsForOne(t *testing.T) {
@@ -41,13 +45,15 @@ func TestSeatOfTheDead(t *testing.T) {
 		select {}
 	}
 	directory := t.TempDir()
-	other := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSeatOfTheDead$")
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
+	defer cancel()
+	other := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSeatOfTheDead$")
 	other.Env = append(os.Environ(), "SEAT_DIRECTORY="+directory)
 	said, err := other.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Start(); err != nil {
+	if err := children.Start(other); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = other.Process.Kill() }()
