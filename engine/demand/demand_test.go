@@ -17,6 +17,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/facilitator/facilitatortest"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -235,7 +236,7 @@ func TestADemandIsResolvedAtMostOnce(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		group.Wait()
+		await.Done(t, group.Wait, "all decisions")
 		if won.Load() > 1 || len(b.rows.endings) != 1 {
 			r.Fatalf("%d won, %d endings", won.Load(), len(b.rows.endings))
 		}
