@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"inbox/internal/await"
 )
 
 // bubble runs a test with its own clock and a fresh bench.
@@ -276,7 +278,7 @@ func TestReplayOfCopiesAtOnce(t *testing.T) {
 	for range 20 {
 		waiting.Go(func() { believed <- len(b.believe(t, piece).Evidence) })
 	}
-	waiting.Wait()
+	await.Done(t, waiting.Wait, "what is believed of all copies")
 	close(believed)
 	total := 0
 	for n := range believed {
