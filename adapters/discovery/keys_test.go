@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"inbox/identity"
+	"inbox/internal/await"
 )
 
 // table is the state table of a server without expiry.
@@ -167,7 +168,7 @@ func TestNodesRotateAtTheSameMoment(t *testing.T) {
 			}
 		})
 	}
-	group.Wait()
+	await.Done(t, group.Wait, "all nodes")
 	if got := state.secrets(); !slices.Equal(got, []string{"1"}) {
 		t.Errorf("keys %v, want one", got)
 	}
