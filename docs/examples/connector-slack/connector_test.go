@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"inbox/internal/await"
 )
 
 // The payloads of the tests are those of the public documentation of both products.
@@ -102,7 +104,7 @@ func TestMessagesAreHandedIn(t *testing.T) {
 		t.Fatalf("answered %d", status)
 	}
 	var message external
-	if err := json.Unmarshal(<-handed, &message); err != nil || message.SenderID != "T0001/U2147483697" {
+	if err := json.Unmarshal(await.Receive(t, handed, "the message at the server"), &message); err != nil || message.SenderID != "T0001/U2147483697" {
 		t.Errorf("handed in %+v, %v", message, err)
 	}
 	forged := bytes.Replace(payload(t, "slack.txt"), []byte("XXX"), []byte("YYY"), 1)
@@ -122,7 +124,7 @@ func TestAnswersArePostedOnce(t *testing.T) {
 			t.Fatalf("answered %d", status)
 		}
 	}
-	if got, want := string(<-posts), `{"channel":"C1","text":"24 miles an hour"}`; got != want {
+	if got, want := string(await.Receive(t, posts, "the post")), `{"channel":"C1","text":"24 miles an hour"}`; got != want {
 		t.Errorf("posted %s, want %s", got, want)
 	}
 	if len(posts) > 0 {
@@ -140,7 +142,7 @@ func TestAnswersThatWereNotPostedComeAgain(t *testing.T) {
 		if status := send(t, relay.URL+"/answers", "application/json", sign("secret", body), body); status != http.StatusBadGateway {
 			t.Errorf("answered %d", status)
 		}
-		<-posts
+		await.Receive(t, posts, "the post")
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"inbox/internal/await"
 )
 
 // TestSlackSignatures verifies the example of Slack's documentation, and nothing that differs from it.
@@ -155,7 +157,7 @@ func TestSlackApp(t *testing.T) {
 		if status, _ := event(mention, signing); status != http.StatusOK {
 			t.Errorf("an event is answered %d", status)
 		}
-		if got := <-handed; !strings.Contains(got, `"external_message_id":"T123ABC456/C123ABC456/1515449522.000016"`) {
+		if got := await.Receive(t, handed, "the message at the server"); !strings.Contains(got, `"external_message_id":"T123ABC456/C123ABC456/1515449522.000016"`) {
 			t.Errorf("handed in %s", got)
 		}
 	}
@@ -168,7 +170,7 @@ func TestSlackApp(t *testing.T) {
 		if status := send(t, relay.URL+"/answers", "application/json", sign("secret", answer), answer); status != want {
 			t.Errorf("an answer is taken with %d, want %d", status, want)
 		}
-		if got := <-posted; got != `{"channel":"C123ABC456","text":"yes","thread_ts":"1515449522.000016"}` {
+		if got := await.Receive(t, posted, "the post"); got != `{"channel":"C123ABC456","text":"yes","thread_ts":"1515449522.000016"}` {
 			t.Errorf("posted %s", got)
 		}
 	}
