@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inbox/agents/channel"
+	"inbox/internal/await"
 )
 
 func (b *bridged) relayed(connector, id, text, wait string, want int) map[string]any {
@@ -38,7 +39,7 @@ func TestConnectorOverTheWire(t *testing.T) {
 			t.Errorf("copy %d: %v", i, taken)
 		}
 		if i == 0 {
-			answer := <-b.calls
+			answer := await.Receive(t, b.calls, "the callback")
 			if content := fmt.Sprint(answer.body["content"]); !strings.Contains(content, "hello there") || answer.header.Get("X-Inbox-Delivery") == "" {
 				t.Errorf("the callback got %v", answer.body)
 			}
@@ -50,7 +51,10 @@ func TestConnectorOverTheWire(t *testing.T) {
 		}
 	}
 	b.relayed("slack", "m2", "once again", "", http.StatusAccepted)
-	attempts := []string{(<-b.calls).header.Get("X-Inbox-Attempt"), (<-b.calls).header.Get("X-Inbox-Attempt")}
+	var attempts []string
+	for range 2 {
+		attempts = append(attempts, await.Receive(t, b.calls, "both attempts of the callback").header.Get("X-Inbox-Attempt"))
+	}
 	if attempts[0] != "1" || attempts[1] != "2" {
 		t.Errorf("attempts %v", attempts)
 	}

@@ -68,7 +68,7 @@ func (b *bridged) export(token, session string) string {
 		b.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(request)
+	response, err := bounded.Do(request)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"inbox/agents/bridge/bridgetest"
 	"inbox/exchange"
+	"inbox/internal/await"
 )
 
 // fill puts items into a queue: "item 1" and so on.
@@ -33,7 +34,7 @@ func (b *bridged) fill(client string, count int) {
 		numbers <- number + 1
 	}
 	close(numbers)
-	group.Wait()
+	await.Done(b, group.Wait, "the queue to be filled")
 }
 
 // TestWorkersLeaseApart has several workers with one token: with leases each item comes to one of them, without to all.
@@ -60,7 +61,7 @@ func TestWorkersLeaseApart(t *testing.T) {
 				}
 			})
 		}
-		group.Wait()
+		await.Done(b, group.Wait, "the end of all workers")
 		if len(got) != items {
 			b.Errorf("%d of %d items were leased", len(got), items)
 		}

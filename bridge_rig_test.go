@@ -19,6 +19,7 @@ import (
 	"inbox/agents/channel"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -136,7 +137,7 @@ unverified = "answer"
 	go func() { done <- b.server.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
+		if err := await.Receive(t, done, "the end of the server"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -184,7 +185,7 @@ func (b *bridged) request(method, path string, header http.Header, body []byte, 
 		b.Fatal(err)
 	}
 	request.Header = header
-	response, err := http.DefaultClient.Do(request)
+	response, err := bounded.Do(request)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package inbox
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"inbox/agents/channel"
+	"inbox/internal/await"
 )
 
 // stream opens a request for server-sent events and gives "name data" of each.
@@ -21,7 +21,7 @@ func (b *bridged) stream(token, method, path, body string) (next func() string, 
 		b.Fatal(err)
 	}
 	request.Header = http.Header{"Authorization": {"Bearer " + token}, "Accept": {"text/event-stream"}}
-	response, err := http.DefaultClient.Do(request)
+	response, err := bounded.Do(request)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -136,13 +136,13 @@ func TestBridgeCallbacks(t *testing.T) {
 			t.Errorf("called with %s, want %v", id, run["queue_id"])
 		}
 	}
-	for status := ""; status != "delivered"; {
+	await.Until(t, "the item is delivered", func() bool {
 		item := b.pending(relay, 1)[0].(map[string]any)
-		status = fmt.Sprint(item["delivery_status"])
 		if item["queue_id"] != run["queue_id"] {
 			t.Fatalf("another item: %v", item)
 		}
-	}
+		return item["delivery_status"] == "delivered"
+	})
 	b.call(relay, http.MethodPost, "/v1/bridge/items/"+run["queue_id"].(string)+"/ack", nil, http.StatusOK)
 	b.pending(relay, 0)
 	if left := len(calls); left > 0 {

@@ -24,6 +24,7 @@ import (
 	"github.com/miekg/dns"
 
 	"inbox/adapters/email"
+	"inbox/internal/await"
 )
 
 // names is a name server of a test, with lines as they stand in a zone file.
@@ -45,8 +46,8 @@ func startNames(t *testing.T) *names {
 	server := &dns.Server{PacketConn: packets, Handler: n, NotifyStartedFunc: func() { close(started) }}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.ActivateAndServe() }()
-	<-started
-	t.Cleanup(func() { _ = server.Shutdown(); <-done })
+	await.Receive(t, started, "the name server to start")
+	t.Cleanup(func() { _ = server.Shutdown(); await.Receive(t, done, "the end of the name server") })
 	return n
 }
 
@@ -100,12 +101,13 @@ func greeter(t *testing.T, line string) string {
 			if err != nil {
 				return
 			}
+			_ = conn.SetDeadline(time.Now().Add(await.Patience))
 			_, _ = conn.Write([]byte(line + "\r\n"))
 			_, _ = bufio.NewReader(conn).ReadString('\n')
 			_ = conn.Close()
 		}
 	}()
-	t.Cleanup(func() { _ = listener.Close(); <-done })
+	t.Cleanup(func() { _ = listener.Close(); await.Receive(t, done, "the end of the mail server") })
 	return listener.Addr().String()
 }
 

@@ -54,7 +54,7 @@ func TestDescription(t *testing.T) {
 			t.Fatal(err)
 		}
 		request.Header.Set("If-None-Match", tag)
-		again, err := http.DefaultClient.Do(request)
+		again, err := bounded.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func (c *traffic) call(method, path, token, body string, want int, header ...str
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := bounded.Do(request)
 	if err != nil {
 		c.Fatal(err)
 	}

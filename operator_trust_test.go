@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -56,7 +58,9 @@ func TestHeldMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"one": exchange.StateAnswered, "two": exchange.StateRefused} {
-		turn, err := server.pipeline.Wait(t.Context(), ids[name])
+		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
+		turn, err := server.pipeline.Wait(ctx, ids[name])
+		cancel()
 		if err != nil || turn.State != want {
 			t.Errorf("%s: %s (%s), %v", name, turn.State, turn.Reason, err)
 		}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"inbox/internal/await"
 )
 
 // startServer runs a development server on free ports and stops it at the end of the test.
@@ -39,7 +41,7 @@ func runServer(tb testing.TB, config *Config) *Server {
 	go func() { ended <- server.Run(ctx) }()
 	tb.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
+		if err := await.Receive(tb, ended, "the end of the server"); err != nil {
 			tb.Error(err)
 		}
 	})

@@ -12,9 +12,13 @@ import (
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
+
+// bounded is the client of the tests: it waits for no answer for ever, and for no stream.
+var bounded = &http.Client{Timeout: 2 * await.Patience}
 
 func fetch(t *testing.T, server *Server, path, accept string) (*http.Response, string) {
 	t.Helper()
@@ -23,7 +27,9 @@ func fetch(t *testing.T, server *Server, path, accept string) (*http.Response, s
 		t.Fatal(err)
 	}
 	request.Header.Set("Accept", accept)
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: bounded.Timeout,
+	}
 	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +110,7 @@ func TestRegisteredAgentAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "A2A-Version": {"1.0"}}
-	response, err := http.DefaultClient.Do(request)
+	response, err := bounded.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +119,7 @@ func TestRegisteredAgentAnswers(t *testing.T) {
 		t.Errorf("answer %s, %v", answer, err)
 	}
 	stop()
-	if err := <-ended; err != nil {
+	if err := await.Receive(t, ended, "the end of the server"); err != nil {
 		t.Error(err)
 	}
 }

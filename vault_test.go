@@ -13,6 +13,7 @@ import (
 
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
+	"inbox/internal/await"
 )
 
 // keysOf starts a server as far as its keys, and gives what others see of them.
@@ -111,7 +112,7 @@ func TestKeysAreSealed(t *testing.T) {
 					}
 				})
 			}
-			group.Wait()
+			await.Done(t, group.Wait, "the keys of all nodes")
 			read = 0
 			if p.rewrite(look); open > 0 || read < 8 {
 				t.Errorf("of %d keys %d stand open after the second start", read, open)

@@ -50,7 +50,7 @@ func TestForgottenChatIsNoHistory(t *testing.T) {
 	token := s.token("ada")
 	for range 2 {
 		s.post("/v1/agent/remembers", token, rpcBody("message/send", "", "mine", "x")).rpc(t)
-		if told := <-s.history; len(told) > 0 {
+		if told := s.wasTold(); len(told) > 0 {
 			t.Errorf("the agent is told %q", told)
 		}
 		response := s.open(http.MethodDelete, "/v1/chat?agent=remembers", token, "", "Chat-Session", "mine")

@@ -13,6 +13,7 @@ import (
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -49,7 +50,10 @@ func chatServerOf(t *testing.T, server *Server) *chatServer {
 	s.register("closed", agents.UnverifiedHold, func(agents.Turn, func(string) bool) string { return "secret" })
 	s.register("slow", agents.UnverifiedAnswer, func(_ agents.Turn, say func(string) bool) string {
 		say("Hel")
-		<-s.goOn
+		select {
+		case <-s.goOn:
+		case <-t.Context().Done(): // before the server stops, which waits for its runs
+		}
 		return "lo"
 	})
 	s.register("remembers", agents.UnverifiedAnswer, func(turn agents.Turn, _ func(string) bool) string {
@@ -65,6 +69,12 @@ func chatServerOf(t *testing.T, server *Server) *chatServer {
 		return "thanks"
 	})
 	return s
+}
+
+// wasTold gives what the agent "remembers" was told in its next run.
+func (s *chatServer) wasTold() []string {
+	s.Helper()
+	return await.Receive(s, s.history, "a run of the agent that remembers")
 }
 
 // register adds an agent: what its words say and then give is the answer.
@@ -116,7 +126,7 @@ func (s *chatServer) open(method, path, token, body string, header ...string) *h
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := bounded.Do(request)
 	if err != nil {
 		s.Fatal(err)
 	}

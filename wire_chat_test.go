@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -90,7 +91,7 @@ func TestChatSessions(t *testing.T) {
 	ada, bob := s.token("ada"), s.token("bob")
 	told := func(want ...string) {
 		t.Helper()
-		if got := <-s.history; fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := s.wasTold(); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("the agent was told %q, want %q", got, want)
 		}
 	}
@@ -148,7 +149,7 @@ func TestChatHistoryOfTheClient(t *testing.T) {
 		{"user: old question", "assistant: old answer", "user: new", "assistant: yes"},
 	} {
 		s.post("/v1/agent/remembers", token, body("s")).rpc(t)
-		if got := <-s.history; fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := s.wasTold(); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("the agent was told %q, want %q", got, want)
 		}
 	}
@@ -159,7 +160,7 @@ func TestChatToolResults(t *testing.T) {
 	s.post("/v1/agent/tools", "", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"metadata":{"page":"/a"},"message":{"parts":[
 		{"type":"data","data":{"toolCallId":"c1","toolId":"map","arguments":{"q":"Rome"}}},{"type":"data","data":{"toolCallId":"c1","result":null}},
 		{"type":"data","data":{"clientContext":{"room":"blue"}}},{"type":"file","file":{"name":"a.txt","mimeType":"text/plain","bytes":"aGk="}}]}}}`).rpc(t)
-	turn := <-s.requests
+	turn := await.Receive(t, s.requests, "the run")
 	call, file := turn.Message.Parts[0], turn.Message.Parts[1]
 	if call.Kind != normalized.PartToolCall || call.ID != "c1" || call.Name != "map" || string(call.Args) != `{"q":"Rome"}` {
 		t.Errorf("call %+v", call)
@@ -194,7 +195,7 @@ func TestChatRepeats(t *testing.T) {
 		for range 20 {
 			group.Go(func() { answers.Store(s.post("/v1/agent/helper", test.token, test.body).body, true) })
 		}
-		group.Wait()
+		await.Done(t, group.Wait, "the answers to all repeats")
 		different := 0
 		answers.Range(func(any, any) bool { different++; return true })
 		if s.asked.Load() != 1 || different != 1 {

@@ -66,7 +66,7 @@ func TestCompletionReaderLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(request)
+	response, err := bounded.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func TestLongConversation(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.post("/v1/chat/completions", s.token("app"), string(body)).said(t)
-	told := strings.Join(<-s.history, "\n")
+	told := strings.Join(s.wasTold(), "\n")
 	if !strings.Contains(told, "Be kind.") || !strings.Contains(told, "line 299") || strings.Contains(told, "line 100\n") {
 		t.Errorf("the agent was told %q", told)
 	}

@@ -17,7 +17,7 @@ func TestCompletions(t *testing.T) {
 			!strings.Contains(got.body, `"finish_reason":"stop"`) || !strings.Contains(got.body, `"usage":{`) {
 			t.Errorf("%d %s", got.status, got.body)
 		}
-		if told := <-s.history; fmt.Sprint(told) != fmt.Sprint([]string{"user: Be kind.\n\none", "assistant: yes"}) {
+		if told := s.wasTold(); fmt.Sprint(told) != fmt.Sprint([]string{"user: Be kind.\n\none", "assistant: yes"}) {
 			t.Errorf("the agent was told %q", told)
 		}
 	}

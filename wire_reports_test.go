@@ -7,6 +7,7 @@ import (
 
 	"inbox/engine/delivery"
 	"inbox/exchange"
+	"inbox/internal/await"
 )
 
 // TestOperatorIsToldOfReports: by mail, through the ordinary deliveries, once for many reports; all of them are on record.
@@ -22,17 +23,13 @@ func TestOperatorIsToldOfReports(t *testing.T) {
 	if err != nil || len(records) != 3 {
 		t.Fatalf("%d records %v", len(records), err)
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	var sent []delivery.Record
-	for deadline := time.Now().Add(30 * time.Second); len(sent) == 0 || sent[0].State != delivery.StateDelivered; <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("no mail within 30 s: %+v", sent)
-		}
+	await.Until(t, "the mail is delivered", func() bool {
 		if sent, err = server.store.Deliveries(t.Context(), delivery.Filter{Limit: 10}); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return len(sent) > 0 && sent[0].State == delivery.StateDelivered
+	})
 	_, reply, err := server.store.Deliverer().Delivery(t.Context(), sent[0].ID)
 	if err != nil || len(sent) != 1 || !strings.Contains(sent[0].Address, "ops@elsewhere.example") ||
 		!strings.Contains(reply.Response.Parts[0].Content, "it is spam") || !strings.Contains(reply.Response.Parts[0].Content, "https://peer.example/actor") {
