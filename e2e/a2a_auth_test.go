@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"inbox/identity"
+	"inbox/internal/await"
 	"inbox/internal/webtoken"
 )
 
@@ -342,7 +343,7 @@ func checkFlood(t *testing.T, w *a2aWays, issuer *oauthServer, audience string, 
 			}
 		})
 	}
-	flood.Wait()
+	await.Done(t, flood.Wait, "the answers to the flood")
 	most := 2 + int(time.Since(begun)/webtoken.RefreshPause) // the first keys, and a look a window for all that is not known
 	if n := issuer.asked(); n > most {
 		t.Errorf("the keys were fetched %d times, want %d at most", n, most)

@@ -14,6 +14,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/await"
 )
 
 // promptedAgent is an agent of kind webhook that does what the question says: "wait NAME" holds the answer back until NAME
@@ -379,7 +380,7 @@ func (s *sdkSession) subscribeToRunningTask() {
 	if task.Status.State != completed || !strings.Contains(texts(task), "at last") {
 		s.t.Errorf("the task is %+v", task)
 	}
-	if answer := <-s.begin("subscribe", map[string]any{"id": id}); answer.Error == nil {
+	if answer := await.Receive(s.t, s.begin("subscribe", map[string]any{"id": id}), "the refusal of the subscription"); answer.Error == nil {
 		s.t.Errorf("a task that has ended was subscribed to: %s", answer.Result)
 	}
 }

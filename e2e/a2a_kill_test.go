@@ -11,6 +11,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/await"
 )
 
 // dyingModel says words and is silent until it is let go: the server dies in between. The next run says all of it.
@@ -106,7 +107,7 @@ func TestRepeatedSendAfterACrash(t *testing.T) {
 		}()
 		eventually(t, "the run works", func() bool { return model.runs.Load() == 1 })
 		s.killed()
-		if err := <-died; err == nil {
+		if err := await.Receive(t, died, "the end of the blocking send"); err == nil {
 			t.Error("the blocking send was answered by a dead server")
 		}
 		// At once after the message was taken: the run may or may not have begun.

@@ -30,6 +30,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 )
 
 // owned are ids that a request names.
@@ -370,7 +371,7 @@ func (r *ownersRig) ownedBy(agent *promptedAgent, token string) (ended, running 
 	}
 	ended = send("owned words", false)
 	running = send("wait for the owner", true)
-	<-agent.gate("for the owner").asked
+	await.Receive(r.t, agent.gate("for the owner").asked, "the agent to be asked")
 	return ended, running
 }
 

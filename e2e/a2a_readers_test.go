@@ -272,7 +272,9 @@ type a2aStream struct {
 func (s *server) openStream(t *testing.T, agent, token, method, params string) *a2aStream {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
-	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, s.URL()+"/a2a/"+agent, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*patience)
+	t.Cleanup(cancel)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL()+"/a2a/"+agent, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

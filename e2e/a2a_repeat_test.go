@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 )
 
 // a2aWays sends one message by each binding and gives the task's id, or the refusal.
@@ -148,7 +149,7 @@ func TestParallelSendsOfOneMessage(t *testing.T) {
 						}
 					})
 				}
-				all.Wait()
+				await.Done(t, all.Wait, "the answers to all copies")
 				for i, task := range tasks {
 					if task == "" || task != tasks[0] {
 						t.Errorf("%s: copy %d has task %q, the first %q", id, i, task, tasks[0])

@@ -13,6 +13,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/await"
 )
 
 // a2aClient is the JavaScript SDK with one bearer token.
@@ -114,8 +115,8 @@ func (c *a2aClient) start(operation string, params any, events chan a2aEvent) <-
 // end waits for an answer that is no error and decodes it.
 func (c *a2aClient) end(answers <-chan a2aAnswer, result any) {
 	c.t.Helper()
-	answer, open := <-answers
-	if !open {
+	answer := await.Receive(c.t, answers, "the answer of the A2A client")
+	if answer.ID == 0 {
 		c.t.Fatal("the A2A client ended")
 	}
 	if answer.Error != nil {
@@ -134,7 +135,7 @@ func (c *a2aClient) do(operation string, params, result any) {
 // fails demands an error of the SDK with this name.
 func (c *a2aClient) fails(operation string, params any, name string) {
 	c.t.Helper()
-	answer := <-c.begin(operation, params)
+	answer := await.Receive(c.t, c.begin(operation, params), "the answer of the A2A client to "+operation)
 	if answer.Error == nil || !strings.Contains(answer.Error.Name, name) {
 		c.t.Errorf("%s gave %s, error %+v; want %s", operation, answer.Result, answer.Error, name)
 	}
@@ -302,7 +303,7 @@ func checkCancel(t *testing.T, s *server, token, stranger string, asked <-chan s
 	if sent.Task == nil || sent.Task.Status.State == completed {
 		t.Fatalf("send at once gave %+v; want an unfinished task", sent.Task)
 	}
-	<-asked
+	await.Receive(t, asked, "the agent to be asked")
 	other := newA2AClient(t, s.URL()+"/a2a/slow", stranger)
 	other.fails("cancel", map[string]any{"id": sent.Task.ID}, "TaskNotFound")
 

@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 )
 
 // changingNames is a name server whose answers a test changes.
@@ -36,12 +37,12 @@ func startNames(t *testing.T) *changingNames {
 	server := &dns.Server{PacketConn: connection, Handler: names, NotifyStartedFunc: func() { close(started) }}
 	ended := make(chan error, 1)
 	go func() { ended <- server.ActivateAndServe() }()
-	<-started
+	await.Receive(t, started, "the name server to start")
 	t.Cleanup(func() {
 		if err := server.Shutdown(); err != nil {
 			t.Error(err)
 		}
-		if err := <-ended; err != nil {
+		if err := await.Receive(t, ended, "the end of the name server"); err != nil {
 			t.Error(err)
 		}
 	})

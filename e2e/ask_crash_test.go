@@ -11,6 +11,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -53,7 +54,7 @@ func TestQuestionToAnotherAgentOutlivesACrash(t *testing.T) {
 		if status != http.StatusAccepted {
 			t.Fatalf("answered %d", status)
 		}
-		<-thinking
+		await.Receive(t, thinking, "the other agent to be asked")
 		a.killed()
 		eventually(t, "the question is taken up again", func() bool {
 			found, err := a.Column(t.Context(), "SELECT id FROM jobs WHERE attempt > 1")

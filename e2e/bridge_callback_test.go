@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 )
 
 // TestBridgeCallbacksOnlyGoOutside: addresses inside are refused when they are registered, in every form, and a name that leads
@@ -109,11 +110,11 @@ func TestCallbacksAreRepeated(t *testing.T) {
 		run := relay.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "message": "hello", "wait": true})
 		var past []attempt
 		for range 3 {
-			past = append(past, <-attempts)
+			past = append(past, await.Receive(t, attempts, "three attempts of the callback"))
 		}
 		open.Store(true)
 		s.killed()
-		past = append(past, <-attempts)
+		past = append(past, await.Receive(t, attempts, "an attempt after the crash"))
 		for i, one := range past {
 			if one.id != run["queue_id"] || i < 3 && one.number != fmt.Sprint(i+1) {
 				t.Errorf("attempt %d is %+v, want the id %v", i+1, one, run["queue_id"])

@@ -1,8 +1,8 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 	"inbox/internal/children"
 )
 
@@ -85,7 +86,7 @@ const readsAndWaits = `
 import json, sys, time, urllib.request
 request = urllib.request.Request(sys.argv[1] + "/v1/bridge/pending?limit=1000", headers={"Authorization": "Bearer " + sys.argv[2]})
 print(len(json.load(urllib.request.urlopen(request))["items"]), flush=True)
-time.sleep(3600)
+time.sleep(300)
 `
 
 // TestBridgeKilledBetweenPendingAndAck kills the client with the answers in its hands, and the server while messages come in
@@ -108,10 +109,10 @@ func TestBridgeKilledBetweenPendingAndAck(t *testing.T) {
 			})
 		}
 		for range messages / 4 { // some are taken, some are on their way, some have not begun
-			<-taken
+			await.Receive(t, taken, "some of the messages to be taken")
 		}
 		s.killed()
-		group.Wait()
+		await.Done(t, group.Wait, "all messages to be taken")
 		eventually(t, "all answers are queued", func() bool { return len(relay.pending()) == messages })
 
 		client := exec.Command("/usr/bin/python3", "-c", readsAndWaits, s.URL(), relay.token)
@@ -122,9 +123,8 @@ func TestBridgeKilledBetweenPendingAndAck(t *testing.T) {
 		if err := children.Start(client); err != nil {
 			t.Fatalf("start a client (Debian package python3): %v", err)
 		}
-		got, err := bufio.NewReader(output).ReadString('\n')
-		if err != nil || strings.TrimSpace(got) != fmt.Sprint(messages) {
-			t.Errorf("the client got %q, %v", got, err)
+		if got := firstLine(t, output, "the client to read its queue"); got != fmt.Sprint(messages) {
+			t.Errorf("the client got %q", got)
 		}
 		if err := client.Process.Kill(); err != nil {
 			t.Error(err)
@@ -165,7 +165,9 @@ func (b *bridgeUser) terminal(input string, arguments ...string) (string, error)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	command := exec.CommandContext(b.t.Context(), binary, append([]string{"bridge", "--server", b.URL()}, arguments...)...)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 2*patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, binary, append([]string{"bridge", "--server", b.URL()}, arguments...)...)
 	command.Env = append(os.Environ(), "INBOX_TOKEN="+b.token)
 	command.Dir = b.t.TempDir()
 	command.Stdin = strings.NewReader(input)

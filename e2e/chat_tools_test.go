@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 )
 
 // chatTask is an answer of JSON-RPC chat.
@@ -142,10 +143,10 @@ func TestResultOfAChatClientOutlivesACrash(t *testing.T) {
 				_ = response.Body.Close()
 			}
 		}()
-		<-heard
+		await.Receive(t, heard, "the model to hear the result")
 		s.killed()
 		letGo()
-		<-lost
+		await.Receive(t, lost, "the end of the request")
 		if done := s.chatTask("", result); done.Result.ID != paused.Result.ID || !strings.Contains(done.text(), "Yes, there are three.") {
 			t.Errorf("the run ends as %+v", done)
 		}

@@ -15,6 +15,7 @@ import (
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/children"
 )
 
@@ -165,7 +166,7 @@ func TestProgramOutsideExecutesATool(t *testing.T) {
 		}
 		t.Cleanup(func() {
 			_ = program.Process.Signal(syscall.SIGTERM)
-			_ = program.Wait()
+			_ = await.Result(t, program.Wait, "the end of the program")
 		})
 		const id = "milk@sender.test"
 		if text := plain(p.ask(id, "is there milk?").Raw); !strings.Contains(text, "there are three") {

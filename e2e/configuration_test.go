@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"inbox/e2e/instance"
+	"inbox/internal/children"
 )
 
 // TestWrongConfigurationIsOneClearSentence starts the server with things that cannot work.
@@ -110,15 +112,20 @@ func (s *server) failToServe() (int, string) {
 	defer cancel()
 	command := exec.CommandContext(ctx, s.Binary, "--config", s.ConfigFile(), "serve")
 	command.Dir = s.Directory
-	output, err := command.CombinedOutput()
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	if err := children.Start(command); err != nil {
+		s.t.Fatal(err)
+	}
+	err := command.Wait()
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) {
 		s.t.Fatal(err)
 	}
 	if ctx.Err() != nil {
-		s.t.Errorf("the server did not end by itself; it printed:\n%s", output)
+		s.t.Errorf("the server did not end by itself; it printed:\n%s", output.String())
 	}
-	return command.ProcessState.ExitCode(), string(output)
+	return command.ProcessState.ExitCode(), output.String()
 }
 
 func checkSentence(t *testing.T, output string, want []string) {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 	"inbox/internal/children"
 )
 
@@ -40,9 +40,9 @@ func runSlackConnector(t *testing.T, settings ...string) {
 	if err := children.Start(relay); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = relay.Process.Kill(); _ = relay.Wait() })
-	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { _ = relay.Process.Kill(); _ = await.Result(t, relay.Wait, "the end of the connector") })
+	if firstLine(t, output, "the connector to listen") == "" {
+		t.Fatal("the connector did not start")
 	}
 }
 

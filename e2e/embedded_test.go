@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"net/http"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/await"
 	"inbox/internal/children"
 )
 
@@ -37,8 +37,8 @@ func TestEmbeddedExampleDemandsConsentAndAnswers(t *testing.T) {
 	if err := children.Start(program); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || !strings.HasPrefix(line, "listening on ") {
-		t.Fatalf("the example says %q: %v\n%s", line, err, problems.String())
+	if line := firstLine(t, output, "the example to listen"); !strings.HasPrefix(line, "listening on ") {
+		t.Fatalf("the example says %q\n%s", line, problems.String())
 	}
 	peer := load.A2APeer{URL: s.URL() + "/a2a/gardener", Token: token, Client: &http.Client{Timeout: patience}}
 	task, err := peer.Send(t.Context(), load.SendBody("message-1", "it is hot today", false))
@@ -53,7 +53,7 @@ func TestEmbeddedExampleDemandsConsentAndAnswers(t *testing.T) {
 	if err := program.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := program.Wait(); err != nil {
+	if err := await.Result(t, program.Wait, "the end of the example"); err != nil {
 		t.Errorf("the example ended with %v\n%s", err, problems.String())
 	}
 }

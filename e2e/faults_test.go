@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 )
 
 // fault harms the database of a server, of which w.s is the settings, until undo is called.
@@ -120,7 +121,7 @@ func terminated(t *testing.T, w *storm) (undo func()) {
 			}
 		}
 	}()
-	return func() { close(stop); <-stopped }
+	return func() { close(stop); await.Receive(t, stopped, "the last end of all sessions") }
 }
 
 // locked takes the lock that every message needs, as a forgotten transaction or a full disk of the database's host does.

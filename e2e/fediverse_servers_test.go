@@ -3,9 +3,11 @@ package e2e
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 	"inbox/internal/peer"
 	"inbox/normalized"
 )
@@ -14,15 +16,16 @@ import (
 // are like is written in internal/peer; each verifies the answer by its own means.
 func TestServersWithHabits(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
-		held := make(chan chan struct{}, 1)
+		held, release := make(chan struct{}, 1), make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(release) })
 		agent := startScripted(t, func(message normalized.Message) normalized.Response {
 			if strings.Contains(textOf(message.Parts), "take your time") {
-				release := make(chan struct{})
-				held <- release
+				held <- struct{}{}
 				<-release
 			}
 			return heard(message)
 		})
+		t.Cleanup(letGo) // the agent's server waits for it
 		s := start(t, instance.Settings{Database: database, Agents: agent.table("memory", "")})
 		for name, options := range map[string]peer.FediverseOptions{
 			"draft-cavage alone":           {User: "ann"},
@@ -47,16 +50,16 @@ func TestServersWithHabits(t *testing.T) {
 				defer close(answered)
 				askPeer(t, f, s, "take your time")
 			}()
-			release := <-held
+			await.Receive(t, held, "the agent to be asked")
 			if err := f.Down(); err != nil {
 				t.Error(err)
 			}
-			close(release)
+			letGo()
 			s.awaitState("retry")
 			if err := f.Up(); err != nil {
 				t.Error(err)
 			}
-			<-answered
+			await.Receive(t, answered, "the answer at the peer")
 			s.awaitState("")
 		})
 	})

@@ -16,6 +16,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/await"
 	"inbox/internal/children"
 )
 
@@ -48,7 +49,7 @@ func TestPullingProgramAnswers(t *testing.T) {
 		}
 		t.Cleanup(func() {
 			_ = program.Process.Signal(syscall.SIGTERM)
-			_ = program.Wait()
+			_ = await.Result(t, program.Wait, "the end of the program")
 		})
 		if text := answered(t, s.a2aPeer("hidden", "ann"), "are you there"); !strings.Contains(text, "from Python!") {
 			t.Errorf("the program answered %q", text)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
+	http.DefaultClient.Timeout = 10 * patience // also for streams, which last as long as what is streamed
 	built = sync.OnceValues(func() (string, error) { return instance.Build(context.Background(), directory) })
 	return m.Run()
 }
@@ -157,7 +159,9 @@ func (s *server) rows() map[string]int64 {
 // inbox runs a command of the program.
 func (s *server) inbox(arguments ...string) string {
 	s.t.Helper()
-	output, err := s.Run(s.t.Context(), arguments...)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 4*patience)
+	defer cancel()
+	output, err := s.Run(ctx, arguments...)
 	if err != nil {
 		s.t.Fatal(err)
 	}

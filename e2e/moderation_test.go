@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/normalized"
 )
 
@@ -95,24 +97,26 @@ func TestBlockedHostIsRefusedBeforeAnythingIsFetched(t *testing.T) {
 func TestBlockStopsWhatIsUnderWay(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		thinking, release := make(chan struct{}, 1), make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(release) })
 		agent := startScripted(t, func(message normalized.Message) normalized.Response {
 			thinking <- struct{}{}
 			<-release
 			return heard(message)
 		})
+		t.Cleanup(letGo) // the agent's server waits for it
 		community := startFediverse(t, 1)
 		s := start(t, instance.Settings{Database: database, Agents: agent.table("memory", "")})
 		mention, status := community.knock(s, s.Settings.HTTP, "memory", 0, "a slow question")
 		if status != http.StatusAccepted {
 			t.Fatalf("answered %d", status)
 		}
-		<-thinking
+		await.Receive(t, thinking, "the agent to be asked")
 		s.inbox("block", "add", "--reason", "spam", "*.elsewhere.test", community.Host())
 		eventually(t, "the turn is cancelled", func() bool { // by the command, or by the server that heard of it first
 			found := states(t, s.Instance)
 			return len(found) == 1 && found[0] == exchange.StateCancelled
 		})
-		close(release)
+		letGo()
 		eventually(t, "the server is idle", func() bool { return s.rows()["jobs"] == 0 })
 		if shown := s.inbox("show", mention.ActivityID); !strings.Contains(shown, "blocked by the operator: "+community.Host()+" (spam)") {
 			t.Errorf("the reason is not shown:\n%s", shown)

@@ -17,6 +17,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/await"
 )
 
 // gate stands between the server and its database and can be shut.
@@ -107,7 +108,7 @@ func TestDatabaseThatIsDownIsToldToPeersAndLosesNothing(t *testing.T) {
 	if status := do(t, delivery(t, person, inbox, warm, load.Signature{})); status != http.StatusAccepted {
 		t.Fatalf("before the outage: %d", status)
 	}
-	<-arrivals
+	await.Receive(t, arrivals, "the reply before the outage")
 	mention := person.Mention(p.Actor("echo"), "outage", "hello")
 	mail, err := p.sender.Sign(load.Mail{From: "ann@sender.test", To: "echo@inbox.test", MessageID: "outage@sender.test", Subject: "Hi", Body: "hello\n"}.Bytes())
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 	"inbox/internal/children"
 )
 
@@ -66,10 +67,10 @@ func nodeProgram(peers string) string {
 // readJSON reads one line of JSON.
 func readJSON(t *testing.T, reader *bufio.Reader, value any) {
 	t.Helper()
-	line, err := reader.ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("read answer of the peer: %v", err)
-	}
+	line := await.Result(t, func() []byte {
+		line, _ := reader.ReadBytes('\n')
+		return line
+	}, "the answer of the peer")
 	if err := json.Unmarshal(line, value); err != nil {
 		t.Fatalf("parse answer of the peer %q: %v", line, err)
 	}

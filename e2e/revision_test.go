@@ -15,6 +15,8 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/await"
+	"inbox/internal/children"
 )
 
 // readership is many servers with one follower each. They write down what came, by id, and may keep their senders waiting.
@@ -99,6 +101,8 @@ func (r *readership) await(kind string, servers int) {
 func (r *readership) killedAmong(kind string, begin func()) {
 	r.t.Helper()
 	gate := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(gate) })
+	r.t.Cleanup(letGo) // the servers of the readers wait for it
 	r.mu.Lock()
 	r.gate = gate
 	r.mu.Unlock()
@@ -110,7 +114,7 @@ func (r *readership) killedAmong(kind string, begin func()) {
 	r.mu.Lock()
 	r.gate = nil
 	r.mu.Unlock()
-	close(gate)
+	letGo()
 	r.s.start()
 	r.await(kind, readers)
 	r.s.awaitIdle()
@@ -162,12 +166,12 @@ func keysOf(set map[string]bool) []string {
 func (s *server) interrupted(after time.Duration, arguments ...string) {
 	s.t.Helper()
 	command := exec.Command(s.Binary, append([]string{"--config", s.ConfigFile()}, arguments...)...)
-	if err := command.Start(); err != nil {
+	if err := children.Start(command); err != nil {
 		s.t.Fatal(err)
 	}
 	<-time.After(after)
 	_ = command.Process.Kill()
-	_ = command.Wait()
+	_ = await.Result(s.t, command.Wait, "the end of the command") // its error is the kill
 }
 
 // TestChangesReachEveryReaderOnceWhateverDies: the server dies amid the fan-out of an answer, of its edit and of its

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"inbox/e2e/instance"
+	"inbox/internal/await"
 )
 
 // lines reads a stream to its end.
@@ -203,7 +204,12 @@ func startBalancer(t *testing.T, address string, nodes ...string) *balancer {
 			running.Go(func() { b.pass(connection) })
 		}
 	})
-	t.Cleanup(func() { stop(); _ = listener.Close(); http.DefaultClient.CloseIdleConnections(); running.Wait() })
+	t.Cleanup(func() {
+		stop()
+		_ = listener.Close()
+		http.DefaultClient.CloseIdleConnections()
+		await.Done(t, running.Wait, "the end of the balancer")
+	})
 	return b
 }
 
@@ -310,6 +316,6 @@ func TestRollingRestart(t *testing.T) {
 		}
 	}
 	stop()
-	clients.Wait()
+	await.Done(t, clients.Wait, "the last answers to all clients")
 	t.Logf("%d requests were answered over four restarts", answered.Load())
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/internal/await"
 	"inbox/internal/children"
 )
 
@@ -36,16 +38,25 @@ func example(t *testing.T, program string, arguments ...string) string {
 	}
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		_ = command.Wait()
+		_ = await.Result(t, command.Wait, "the end of the example")
 		if t.Failed() {
 			t.Logf("%s %v:\n%s", program, arguments, problems.String())
 		}
 	})
-	line, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the example %s %v did not start: %v\n%s", program, arguments, err, problems.String())
+	line := firstLine(t, output, "the example to listen")
+	if line == "" {
+		t.Fatalf("the example %s %v did not start\n%s", program, arguments, problems.String())
 	}
-	return "http://" + strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	return "http://" + strings.TrimPrefix(line, "listening on ")
+}
+
+// firstLine gives the first line that a program prints; empty when it ends without one.
+func firstLine(t *testing.T, output io.Reader, what string) string {
+	t.Helper()
+	return await.Result(t, func() string {
+		line, _ := bufio.NewReader(output).ReadString('\n')
+		return strings.TrimSpace(line)
+	}, what)
 }
 
 func examplesDirectory(t *testing.T) string {

@@ -192,7 +192,11 @@ func (i *Instance) Run(ctx context.Context, arguments ...string) (string, error)
 	command.Dir, command.Env = i.Directory, i.Settings.environment()
 	var output, problems bytes.Buffer
 	command.Stdout, command.Stderr = &output, &problems
-	if err := command.Run(); err != nil {
+	err := children.Start(command)
+	if err == nil {
+		err = command.Wait()
+	}
+	if err != nil {
 		return output.String(), fmt.Errorf("inbox %s: %w: %s", strings.Join(arguments, " "), err, problems.String())
 	}
 	return output.String(), nil

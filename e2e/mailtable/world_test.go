@@ -16,6 +16,7 @@ import (
 
 	"inbox"
 	"inbox/e2e/load"
+	"inbox/internal/await"
 )
 
 const (
@@ -110,7 +111,7 @@ kind = "echo"
 	go func() { ended <- server.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
+		if err := await.Receive(t, ended, "the end of the server"); err != nil {
 			t.Error(err)
 		}
 	})
