@@ -132,7 +132,7 @@ func TestBridgeCallbacks(t *testing.T) {
 	}
 	run := b.call(relay, http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "message": "hello", "wait": true}, http.StatusOK)
 	for range 2 { // it is refused first
-		if id := <-calls; id != run["queue_id"] {
+		if id := await.Receive(t, calls, "both attempts of the callback"); id != run["queue_id"] {
 			t.Errorf("called with %s, want %v", id, run["queue_id"])
 		}
 	}

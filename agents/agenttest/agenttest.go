@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"inbox/agents"
+	"inbox/internal/children"
 	"inbox/normalized"
 )
 
@@ -49,9 +50,9 @@ func start(t *testing.T, create func(*testing.T) agents.Agent) agents.Agent {
 // noneLeft waits longer than goleak does, which is half a second: what ends by itself may need that on a busy machine.
 func noneLeft(t *testing.T, before goleak.Option) {
 	t.Helper()
-	err := goleak.Find(before)
+	err := goleak.Find(before, goleak.IgnoreAnyFunction(children.Starter))
 	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); {
-		err = goleak.Find(before)
+		err = goleak.Find(before, goleak.IgnoreAnyFunction(children.Starter))
 	}
 	if err != nil {
 		t.Error(err)

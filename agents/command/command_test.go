@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv("COMMAND_TEST"); mode != "" {
 		os.Exit(play(mode, os.Args[1:]))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(children.Starter))
 }
 
 // play is one program; it gives the exit code.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
+
+	"inbox/internal/children"
 )
 
 // peerRole says in the environment what this binary is to be instead of a test.
@@ -25,7 +27,7 @@ const peerRole = "MCPTOOL_TEST_PEER"
 func TestMain(m *testing.M) {
 	switch role := os.Getenv(peerRole); role {
 	case "":
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(children.Starter))
 	case "tools":
 		_ = newPeer().Run(context.Background(), &mcp.StdioTransport{})
 	case "web":

@@ -20,11 +20,12 @@ import (
 	"inbox/agents/agenttest"
 	"inbox/exchange"
 	"inbox/internal/await"
+	"inbox/internal/children"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(children.Starter)) }
 
 const testToken = "inbox_test-token-of-helper"
 

@@ -20,6 +20,7 @@ import (
 	"inbox/agents/agenttest"
 	"inbox/agents/channel"
 	"inbox/agents/upstream"
+	"inbox/internal/children"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -27,7 +28,7 @@ import (
 
 const testSecret = "a secret of the test"
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(children.Starter)) }
 
 // startAgent makes an agent whose webhook is the handler.
 func startAgent(t *testing.T, handler http.HandlerFunc, change func(*Options)) *Agent {

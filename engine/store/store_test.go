@@ -10,13 +10,14 @@ import (
 
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
+	"inbox/internal/children"
 )
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(crashURL); url != "" {
 		crash(url)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(children.Starter))
 }
 
 func TestStore(t *testing.T) {
