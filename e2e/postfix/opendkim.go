@@ -11,10 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
-
-	"inbox/internal/children"
 )
 
 // MilterSettings says what OpenDKIM does with the mail of a Postfix.
@@ -58,13 +57,23 @@ func StartMilter(ctx context.Context, directory string, settings MilterSettings)
 	}
 	m := &Milter{Address: settings.Address, command: exec.Command(arguments[0], arguments[1:]...), ended: make(chan struct{})}
 	m.command.Stdout, m.command.Stderr = &m.output, &m.output
-	if err := children.Start(m.command); err != nil {
+	if err := m.command.Start(); err != nil {
 		return nil, fmt.Errorf("start OpenDKIM: %w", err)
+	}
+	unguard, err := guard("kill", strconv.Itoa(m.command.Process.Pid))
+	if err != nil {
+		_ = m.command.Process.Kill()
+		unguard = func() {}
 	}
 	go func() {
 		_ = m.command.Wait()
+		unguard()
 		close(m.ended)
 	}()
+	if err != nil {
+		<-m.ended
+		return nil, err
+	}
 	if err := m.await(ctx); err != nil {
 		m.Stop()
 		return nil, fmt.Errorf("start OpenDKIM: %w: %s", err, m.output.String())

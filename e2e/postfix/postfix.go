@@ -32,6 +32,7 @@ type Postfix struct {
 	Directory string
 	settings  Settings
 	runs      bool
+	unguard   func() // while it runs
 }
 
 // stopTime is what `postfix stop` may take: it waits for deliveries that are under way.
@@ -127,7 +128,15 @@ func ids(name string) (uid, gid int, err error) {
 
 // Start starts all of it and returns when the listeners are open.
 func (p *Postfix) Start(ctx context.Context) error {
+	program, err := find("postfix")
+	if err != nil {
+		return err
+	}
+	if p.unguard, err = guard(program, "-c", p.config(), "stop"); err != nil {
+		return err
+	}
 	if err := p.command(ctx, "start"); err != nil {
+		p.unguard()
 		return err
 	}
 	p.runs = true
@@ -144,6 +153,7 @@ func (p *Postfix) Stop() error {
 	if err := p.command(ctx, "stop"); err != nil {
 		return err
 	}
+	p.unguard()
 	p.runs = false
 	return nil
 }
