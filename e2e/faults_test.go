@@ -44,7 +44,7 @@ func TestAcknowledgedIsAnsweredThroughFaults(t *testing.T) {
 
 			for range c.times {
 				taken := w.acknowledged.Load()
-				eventually(t, "the server takes messages", func() bool { return w.acknowledged.Load() >= min(taken+senders, senders*int64(w.most)-senders) })
+				eventually(t, "the server takes messages", func() bool { return w.acknowledged.Load() >= min(taken+senders, int64(senders*(w.most-1))) })
 				failed := w.retries.Load()
 				undo := sync.OnceFunc(c.fault(control)(t, w))
 				t.Cleanup(undo) // a server cannot end before
