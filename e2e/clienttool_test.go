@@ -217,6 +217,7 @@ func TestToolIsAnsweredOnceWhateverDies(t *testing.T) {
 }
 
 func TestToolThatNobodyExecutesTimesOut(t *testing.T) {
+	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		provider := startModel(t, looksUp)
 		p := startPostWith(t, database, shelf(provider, "2s", ""))

@@ -63,6 +63,7 @@ func (f *fediverse) decided(t *testing.T, kind, follow string) {
 
 // TestOperatorChoosesFollowers: who wants to follow waits until a command says yes or no; the running server tells them.
 func TestOperatorChoosesFollowers(t *testing.T) {
+	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		community := startFediverse(t, 3)
 		s := start(t, instance.Settings{Database: database, Agents: "[[agents]]\nname = \"echo\"\nkind = \"echo\"\nfollows = \"hold\"\n" +
