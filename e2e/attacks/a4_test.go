@@ -107,7 +107,8 @@ func (a *watched) forgedPeers() {
 		}
 		return begun, answer, err
 	}))
-	a.heardOnly(result, "401", "429", "503", "nothing in a second")
+	// JSON-RPC has no status of its own for "try again later": -32603 is the answer of the contract.
+	a.heardOnly(result, "401", "429", "503", "error -32603", "nothing in a second")
 	a.cheap(result, 50*time.Millisecond, 100<<20)
 }
 
