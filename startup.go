@@ -64,7 +64,7 @@ func databaseText(config *Config) string {
 	return "database_url: the database " + config.DatabaseURL.String()
 }
 
-// usedBefore gives a file of data_dir that only a server leaves there; empty without one.
+// usedBefore returns a file of data_dir that only a server leaves there; empty without one.
 func usedBefore(config *Config) string {
 	files := []string{databaseFile, AdminTokenFile}
 	if config.SecretKeyFile == "" {
@@ -114,7 +114,7 @@ func knownDatabase(config *Config) (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// rememberDatabase gives the database an id where it has none, and notes it in data_dir.
+// rememberDatabase returns the database an id where it has none, and notes it in data_dir.
 func rememberDatabase(ctx context.Context, config *Config, opened *store.Store) error {
 	fresh := uuid.Must(uuid.NewV7()).String()
 	value, _, err := opened.State().PutIfAbsent(ctx, databaseNamespace, databaseName, []byte(fresh), time.Time{})

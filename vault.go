@@ -45,7 +45,7 @@ func (v vault) seal(namespace, key string, value []byte) []byte {
 	return []byte(v.sealer.box.Seal(value, purposeOf(namespace, key)))
 }
 
-// open gives a document as it was put. One that is not sealed was written by a version that did not.
+// open returns a document as it was put. One that is not sealed was written by a version that did not.
 func (v vault) open(ctx context.Context, namespace, key string, value []byte) ([]byte, error) {
 	if !isSealed(namespace) || !sealedForm(value) {
 		return value, nil
@@ -60,7 +60,7 @@ func (v vault) open(ctx context.Context, namespace, key string, value []byte) ([
 // sealedForm tells what was sealed from keys as they were kept before: PEM, JSON, base64 and random bytes.
 func sealedForm(value []byte) bool { return bytes.HasPrefix(value, []byte("v1.")) }
 
-// Get gives a document.
+// Get returns a document.
 func (v vault) Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error) {
 	value, found, err = v.State.Get(ctx, namespace, key)
 	if err != nil || !found {
@@ -103,7 +103,7 @@ func (v vault) Swap(ctx context.Context, namespace, key string, old, value []byt
 	return v.State.Swap(ctx, namespace, key, kept, v.seal(namespace, key, value), expires)
 }
 
-// List gives documents in order of their keys.
+// List returns documents in order of their keys.
 func (v vault) List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
 	keys, values, err = v.State.List(ctx, namespace, after, limit)
 	for i := range values {
@@ -114,7 +114,7 @@ func (v vault) List(ctx context.Context, namespace, after string, limit int) (ke
 	return keys, values, err
 }
 
-// Several gives those documents of the keys that are there.
+// Several returns those documents of the keys that are there.
 func (v vault) Several(ctx context.Context, namespace string, keys []string) (map[string][]byte, error) {
 	values, err := v.State.Several(ctx, namespace, keys)
 	for key := range values {

@@ -23,7 +23,7 @@ func (s *Server) readiness() []httpserver.Check {
 	}
 }
 
-// checkListeners says whether mail and gRPC are taken where they are configured; HTTP is, or nobody would ask.
+// checkListeners reports whether mail and gRPC are taken where they are configured; HTTP is, or nobody would ask.
 func (s *Server) checkListeners(context.Context) error {
 	switch {
 	case s.email != nil && !s.takesMail.Load():

@@ -41,7 +41,7 @@ func (a *API) listPeople(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return peopleList{Identities: listed(slices.Concat(persons...)), Next: next}, err
 }
 
-// persons gives the identities of each person, who stand together.
+// persons returns the identities of each person, who stand together.
 func persons(identities []exchange.PersonIdentity) (persons [][]exchange.PersonIdentity) {
 	for i, identity := range identities {
 		if i == 0 || identity.PersonID != identities[i-1].PersonID {

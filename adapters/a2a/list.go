@@ -24,7 +24,7 @@ const (
 	maxPageToken = 128 // bytes; ours have 71
 )
 
-// ListTasks gives the caller's tasks, newest status first. A page costs the same however many tasks there are; totalSize
+// ListTasks returns the caller's tasks, newest status first. A page costs the same however many tasks there are; totalSize
 // ends at 10,000, which then means that many or more (a2a.proto calls it the number before pagination; AIP-158 lets it be
 // an estimate).
 func (h *handler) ListTasks(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {

@@ -92,7 +92,7 @@ func (a *Adapter) announcePin(ctx context.Context, job laterJob) ([]Later, error
 	return addLater(nil, announced.Order, announced)
 }
 
-// featurable says whether an answer may stand on the profile of an agent.
+// featurable reports whether an answer may stand on the profile of an agent.
 func (a *Adapter) featurable(reply exchange.Reply, agent string) bool {
 	return reply.DeletedAt.IsZero() && strings.EqualFold(reply.Agent, agent) && a.published(reply)
 }

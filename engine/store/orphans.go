@@ -51,14 +51,14 @@ const (
 	orphanRest = time.Second
 )
 
-// selectBoundary gives the last key of the next page.
+// selectBoundary returns the last key of the next page.
 func (r referring) selectBoundary() string {
 	keys := strings.Join(r.keys, ", ")
 	return `SELECT ` + keys + ` FROM ` + r.table + ` WHERE (` + keys + `) > (` + placeholders(1, len(r.keys)) + `)
 		ORDER BY ` + keys + ` LIMIT 1 OFFSET ` + strconv.Itoa(orphanPage-1)
 }
 
-// selectTexts gives the texts of a page; bounded = it has an end.
+// selectTexts returns the texts of a page; bounded = it has an end.
 func (r referring) selectTexts(bounded bool) string {
 	keys, text := strings.Join(r.keys, ", "), strings.Join(r.texts, ` || ' ' || `)
 	query := `SELECT ` + text + ` FROM ` + r.table + ` WHERE (` + keys + `) > (` + placeholders(1, len(r.keys)) + `)`
@@ -93,7 +93,7 @@ func newDigestSet() *digestSet {
 	return &digestSet{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, bits: make([]uint64, digestBits/64)}
 }
 
-// each gives the bits of a digest until visit says no.
+// each returns the bits of a digest until visit says no.
 func (s *digestSet) each(digest string, visit func(word *uint64, bit uint64) bool) bool {
 	one, step := maphash.String(s.seeds[0], digest), maphash.String(s.seeds[1], digest)|1
 	for range digestProbes {
@@ -135,7 +135,7 @@ func (s *digestSet) addAll(text string) {
 // IdleBlobs is where contents lie that can be listed.
 type IdleBlobs interface {
 	Blobs
-	// EachIdle gives the contents that nobody has put since, until visit gives an error.
+	// EachIdle returns the contents that nobody has put since, until visit gives an error.
 	EachIdle(ctx context.Context, since time.Time, visit func(digest string) error) error
 }
 

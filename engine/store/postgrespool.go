@@ -52,20 +52,20 @@ func postgresConfig(text string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// wantsAnyServer says whether target_session_attrs=any is written, which pgx does not tell from nothing.
+// wantsAnyServer reports whether target_session_attrs=any is written, which pgx does not tell from nothing.
 func wantsAnyServer(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Query().Has("target_session_attrs") || os.Getenv("PGTARGETSESSIONATTRS") != ""
 }
 
-// unfit says whether a connection must not be used again although PostgreSQL has not ended it: its session is read-only
+// unfit reports whether a connection must not be used again although PostgreSQL has not ended it: its session is read-only
 // (25006), or the server or something before it is going away (57P, 08; PostgreSQL manual, appendix A). pgx closes those
 // that end with FATAL by itself; a proxy may say the same with ERROR.
 func unfit(failure *pgconn.PgError) bool {
 	return failure.Code == "25006" || strings.HasPrefix(failure.Code, "57P") || strings.HasPrefix(failure.Code, "08")
 }
 
-// readOnly says whether the session or its server takes no changes.
+// readOnly reports whether the session or its server takes no changes.
 func readOnly(err error) bool {
 	failure, found := errors.AsType[*pgconn.PgError](err)
 	return found && failure.Code == "25006"

@@ -65,7 +65,7 @@ func (e *sqliteEngine) forgetOld(ctx context.Context) {
 	}
 }
 
-// rewritten gives the arguments of rewriteDocument for the documents that change.
+// rewritten returns the arguments of rewriteDocument for the documents that change.
 func (t *Tx) rewritten(ctx context.Context, namespace string, change func(namespace, key string, value []byte) []byte) (rows [][]any, err error) {
 	err = t.each(ctx, selectForRewrite, []any{namespace}, func(r row) error {
 		var namespace, key, encoding, text string

@@ -100,7 +100,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	return e, nil
 }
 
-// Files gives the files of a SQLite database in a directory: the log and its index are there while it is open.
+// Files returns the files of a SQLite database in a directory: the log and its index are there while it is open.
 func Files(directory string) []string {
 	path := filepath.Join(directory, File)
 	return []string{path, path + "-wal", path + "-shm"}

@@ -150,7 +150,7 @@ func (s *Store) InUse(ctx context.Context) (bool, error) {
 // probeSpace is the namespace of the documents that Probe writes: one for each process, for at most two hours.
 const probeSpace = "probe"
 
-// Probe says whether the database takes a change now: it commits one row, always the same of this process. Its error is
+// Probe reports whether the database takes a change now: it commits one row, always the same of this process. Its error is
 // fault.Unavailable.
 func (s *Store) Probe(ctx context.Context) error {
 	now := s.options.Now()

@@ -199,7 +199,7 @@ func (l *turnList) order(table string) string {
 	return " ORDER BY " + table + "updated_at DESC, " + table + "id DESC"
 }
 
-// merged gives the arms as one table with the columns id and updated_at; $limit bounds each of them.
+// merged returns the arms as one table with the columns id and updated_at; $limit bounds each of them.
 func (l *turnList) merged(limit string) string {
 	texts := make([]string, len(l.arms))
 	for i, arm := range l.arms {

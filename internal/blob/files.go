@@ -298,7 +298,7 @@ func (s *Files) DeleteIdle(_ context.Context, digest string, since time.Time) (g
 	return gone, nil
 }
 
-// EachIdle gives the contents that nobody has put since the time given, in order of their digests, until visit gives an
+// EachIdle returns the contents that nobody has put since the time given, in order of their digests, until visit gives an
 // error, which is then its own. One directory is read at a time: how many contents there are does not matter.
 func (s *Files) EachIdle(ctx context.Context, since time.Time, visit func(digest string) error) error {
 	return s.eachEntry(ctx, s.dir, func(outer fs.DirEntry) error {

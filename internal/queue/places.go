@@ -115,7 +115,7 @@ func (p *places) seat(lane Lane) bool {
 	return true
 }
 
-// leave gives a place back and reports whether its group or member ran as much as it can: a look before passed over what
+// leave returns a place back and reports whether its group or member ran as much as it can: a look before passed over what
 // waits there, however many places were free, so that another look is needed.
 func (p *places) leave(lane Lane) (bound bool) {
 	p.mu.Lock()
