@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"

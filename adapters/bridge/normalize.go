@@ -7,7 +7,7 @@ import (
 
 	"inbox/agents/channel"
 	"inbox/agents/chat"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"

@@ -17,7 +17,7 @@ import (
 
 	contract "inbox/agents/bridge"
 	"inbox/agents/channel"
-	"inbox/agents/task"
+	"inbox/agents/runtime/task"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"

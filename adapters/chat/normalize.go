@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"inbox/agents/chat"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
