@@ -128,6 +128,9 @@ type Options struct {
 
 	Connectors []Connector
 
+	Policy              exchange.Policy // of deliveries; callbacks follow its schedule
+	CallbackConcurrency int             // callbacks called at once
+
 	WaitLimit    time.Duration // longest time that a request waits for an answer; default 50 s
 	KeepAlive    time.Duration // comment lines on quiet streams; default 15 s
 	WriteTimeout time.Duration // a reader that takes longer for one event is dropped; default 10 s
