@@ -43,6 +43,7 @@ type Node struct {
 
 	Receiver  Receiver
 	Directory Directory
+	Tokens    Tokens
 }
 
 // Receiver takes one message durably: when it returns without an error the message is stored with fsync and will be answered.
@@ -55,6 +56,11 @@ type Receiver interface {
 type Directory interface {
 	Agent(name string) (exchange.AgentProfile, bool)
 	Agents() []exchange.AgentProfile
+}
+
+// Tokens finds a bearer token of the operator by the lower-case hex SHA-256 of its text; revoked ones too.
+type Tokens interface {
+	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
 }
 
 // OpenChannel makes a channel of an embedding program.
@@ -83,7 +89,7 @@ func (s *Server) openChannels(more []OpenChannel) error {
 }
 
 func (s *Server) node() Node {
-	return Node{Domain: s.config.Domain, PublicURL: s.config.PublicURL, Receiver: s.pipeline, Directory: s.registry}
+	return Node{Domain: s.config.Domain, PublicURL: s.config.PublicURL, Receiver: s.pipeline, Directory: s.registry, Tokens: s.store}
 }
 
 // inbound are the contract's words for the ways by which agents are reached, for cards.
