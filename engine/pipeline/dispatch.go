@@ -137,10 +137,9 @@ func (s *Service) storeCalls(ctx context.Context, job queue.Job, turn exchange.T
 		if err := appendLate(ctx, tx, turn.ID, late); err != nil {
 			return err
 		}
-		moved, err := tx.MoveTurn(ctx, Move{
-			ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: exchange.StateWaiting,
-			Reason: exchange.WaitingDispatch, Attempt: turn.Attempt, At: calls[0].CreatedAt,
-		})
+		move := parkTurn.Move(turn.ID, exchange.StateWaiting, exchange.WaitingDispatch, calls[0].CreatedAt)
+		move.Attempt = turn.Attempt
+		moved, err := tx.MoveTurn(ctx, move)
 		if err != nil {
 			return err
 		}
