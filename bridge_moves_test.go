@@ -60,7 +60,7 @@ func seedMessage(t *rapid.T) string {
 // byte but for the blanks between, and the second export is the first.
 func TestConversationsKeepEveryByte(t *testing.T) {
 	bridgedOnBoth(t, func(b *bridged) {
-		operator := b.server.operator()
+		operator := b.server.Operator()
 		export := func(t *rapid.T, client string) []byte {
 			documents, err := operator.ExportConversations(b.Context(), ConversationFilter{Client: client})
 			if err != nil {

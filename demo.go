@@ -46,7 +46,7 @@ func (s *Server) showOff(ctx context.Context, demo *peer.Demo, out io.Writer) er
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	operator := &Operator{config: s.config, store: s.store, delivery: s.delivery, registered: []string{demoBooker}}
+	operator := s.Operator()
 	description, err := s.describe(ctx, operator)
 	if err != nil {
 		return errors.Join(err, s.Close())

@@ -2,22 +2,30 @@ package inbox
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"inbox/engine/delivery"
+	"inbox/engine/demand"
+	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
+	"inbox/operator"
 )
 
 // Operator is what an operator may look at and do, on the database of a running or stopped server.
 type Operator struct {
+	*operator.Operator
+
 	config   *Config
 	store    *store.Store
 	delivery *delivery.Service
@@ -31,15 +39,32 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Operator{config: config, store: opened, delivery: delivery.New(delivery.Options{Store: opened.Deliverer(), Revisers: revisers(config)})}, nil
+	base, err := url.Parse(config.PublicURL)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("public_url: %w", err), opened.Close())
+	}
+
+	// A server that runs notices by its queue what changed, so rows are enough here; no demand is decided by a page.
+	turns := pipeline.New(pipeline.Options{Store: opened.Pipeline()})
+	demands := demand.New(demand.Options{Store: opened, BaseURL: base})
+	demands.Bind(turns)
+	deliveries := delivery.New(delivery.Options{Store: opened.Deliverer(), Revisers: revisers(config)})
+	options := operator.Options{Config: config, Store: opened, Approvals: demands}
+	return &Operator{Operator: operator.New(options), config: config, store: opened, delivery: deliveries}, nil
 }
 
-// Close closes the database.
-func (o *Operator) Close() error { return o.store.Close() }
+// Operator is what an operator may do on the database of this server. Do not close it: the server does.
+func (s *Server) Operator() *Operator {
+	options := operator.Options{Config: s.config, Store: s.store, Approvals: s.demands}
+	return &Operator{Operator: operator.New(options), config: s.config, store: s.store, delivery: s.delivery, registered: s.agentNames()}
+}
 
-// SchemaVersion gives the version of the database's schema.
-func (o *Operator) SchemaVersion(ctx context.Context) (int64, error) {
-	return o.store.SchemaVersion(ctx)
+// agentNames are those of the registry: of the configuration, and those that an embedding program registered.
+func (s *Server) agentNames() (names []string) {
+	for _, agent := range s.registry.Agents() {
+		names = append(names, agent.Name)
+	}
+	return names
 }
 
 // Deliveries lists deliveries, newest first.

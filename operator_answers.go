@@ -15,6 +15,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
+	"inbox/operator"
 )
 
 // revisers say which answers can be changed, for programs that have no adapters at hand.
@@ -156,7 +157,7 @@ func candidates(id string) []string {
 }
 
 // localOperator is who changes an answer from the command line.
-const localOperator = "operator:command line"
+const localOperator = operator.CommandLine
 
 func (o *Operator) answers() answers { return answers{o.store, o.delivery} }
 

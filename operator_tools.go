@@ -7,6 +7,7 @@ import (
 	"inbox/agents/tool/request"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/operator"
 )
 
 // ToolRequests lists calls of tools that programs outside execute, oldest first; those that wait unless filter.All.
@@ -37,12 +38,12 @@ func (o *Operator) SubmitToolResult(ctx context.Context, id string, result []byt
 	}
 	raw["request_id"] = id
 	delete(raw, "tool_name")
-	answer, err := o.turns().ToolRequests("", byCommand).Submit(ctx, raw, nil, nil)
+	answer, err := o.turns().ToolRequests("", operator.CommandLine).Submit(ctx, raw, nil, nil)
 	return answer, request.AsFault(err)
 }
 
 // CancelToolRequest takes a call back: the message goes on with a failed result. Errors are those of SubmitToolResult.
 func (o *Operator) CancelToolRequest(ctx context.Context, id string) (*request.Envelope, error) {
-	answer, err := o.turns().ToolCancels("", byCommand).Cancel(ctx, id, nil, nil)
+	answer, err := o.turns().ToolCancels("", operator.CommandLine).Cancel(ctx, id, nil, nil)
 	return answer, request.AsFault(err)
 }

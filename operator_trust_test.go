@@ -35,7 +35,7 @@ func stranger(id string) exchange.Inbound {
 
 func TestHeldMessages(t *testing.T) {
 	server := startServer(t, "INBOX_AGENTS_0_NAME=echo", "INBOX_AGENTS_0_KIND=echo", "INBOX_AGENTS_0_UNVERIFIED=hold")
-	operator := server.operator()
+	operator := server.Operator()
 	ids := map[string]string{}
 	for _, name := range []string{"one", "two"} {
 		receipt, err := server.pipeline.Receive(t.Context(), stranger(name))
@@ -75,7 +75,7 @@ func TestHeldMessages(t *testing.T) {
 
 func TestPeopleAreUnlinkedByWhatTheListShows(t *testing.T) {
 	server := startServer(t)
-	operator := server.operator()
+	operator := server.Operator()
 	link := func(pair ...exchange.PersonIdentity) {
 		t.Helper()
 		if err := server.store.InTx(t.Context(), func(tx *store.Tx) error { return tx.LinkPerson(t.Context(), pair) }); err != nil {

@@ -8,6 +8,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/operator"
 )
 
 // Tokens finds the operator's tokens.
@@ -49,7 +50,7 @@ type APIOptions struct {
 	Retries Retries
 	Records Records
 
-	Approvals Approvals
+	Approvals operator.Approvals
 	Answers   Answers // optional
 
 	ToolRecords  ToolRecords

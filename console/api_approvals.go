@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,19 +11,6 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
-
-// Approvals are the decisions that somebody else than the asker has to take. An approval is named by its id or
-// code. By is who decides, for the record. Errors: fault.NotFound, fault.Gone (expired), fault.Conflict
-// (decided before), fault.Malformed.
-type Approvals interface {
-	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]exchange.Approval, error)
-	Approval(ctx context.Context, id string) (exchange.Approval, error)
-	Approve(ctx context.Context, id, by string) (exchange.Approval, error)
-	// Deny ends the turn; a reason is told to the asker.
-	Deny(ctx context.Context, id, by, reason string) (exchange.Approval, error)
-	// EditReply replaces the text of an answer that is held back.
-	EditReply(ctx context.Context, id, by, text string) (exchange.Approval, error)
-}
 
 type approvalList struct {
 	Approvals []exchange.Approval `json:"approvals"`

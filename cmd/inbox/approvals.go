@@ -14,6 +14,7 @@ import (
 	"inbox"
 	"inbox/exchange"
 	"inbox/normalized"
+	"inbox/operator"
 )
 
 func newApprovals() *cobra.Command {
@@ -38,8 +39,8 @@ func newApprovalsList() *cobra.Command {
 		Example: "  inbox approvals list --agent helper\n  inbox approvals list --all --json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				found, err := operator.Approvals(cmd.Context(), filter)
+			return operate(cmd, func(o *inbox.Operator) error {
+				found, err := o.Approvals.Approvals(cmd.Context(), filter)
 				if err != nil {
 					return err
 				}
@@ -72,8 +73,8 @@ func newApprovalsShow() *cobra.Command {
 		Example: "  inbox approvals show 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
-				return operator.Approval(cmd.Context(), ids[0])
+			return onApproval(cmd, func(o *inbox.Operator) (exchange.Approval, error) {
+				return o.Approvals.Approval(cmd.Context(), ids[0])
 			}, showApproval)
 		},
 	}
@@ -85,8 +86,8 @@ func newApprovalsShow() *cobra.Command {
 func onApproval(
 	cmd *cobra.Command, do func(*inbox.Operator) (exchange.Approval, error), say func(io.Writer, exchange.Approval),
 ) error {
-	return operate(cmd, func(operator *inbox.Operator) error {
-		found, err := do(operator)
+	return operate(cmd, func(o *inbox.Operator) error {
+		found, err := do(o)
 		if err != nil {
 			return err
 		}
@@ -162,8 +163,8 @@ func newApprovalsApprove() *cobra.Command {
 		Example: "  inbox approvals list\n  inbox approvals approve 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
-				return operator.Approve(cmd.Context(), ids[0])
+			return onApproval(cmd, func(o *inbox.Operator) (exchange.Approval, error) {
+				return o.Approvals.Approve(cmd.Context(), ids[0], operator.CommandLine)
 			}, func(out io.Writer, a exchange.Approval) {
 				fmt.Fprintf(out, "%s is approved; %s\n", a.ID, map[string]string{
 					exchange.ApprovalReply: "the answer is sent", exchange.ApprovalAction: "the agent goes on",
@@ -185,8 +186,8 @@ answer that was held back is not sent; with a reason, the reason is sent in its 
 		Example: "  inbox approvals deny 7k3mq2\n  inbox approvals deny --reason \"We do not refund after 30 days.\" 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
-				return operator.Deny(cmd.Context(), ids[0], reason)
+			return onApproval(cmd, func(o *inbox.Operator) (exchange.Approval, error) {
+				return o.Approvals.Deny(cmd.Context(), ids[0], operator.CommandLine, reason)
 			}, func(out io.Writer, a exchange.Approval) { fmt.Fprintf(out, "%s is denied\n", a.ID) })
 		},
 	}
@@ -212,8 +213,8 @@ afterwards. An answer in Markdown is replaced by Markdown.`,
 			if err != nil {
 				return err
 			}
-			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
-				return operator.EditReply(cmd.Context(), ids[0], wanted)
+			return onApproval(cmd, func(o *inbox.Operator) (exchange.Approval, error) {
+				return o.Approvals.EditReply(cmd.Context(), ids[0], operator.CommandLine, wanted)
 			}, func(out io.Writer, a exchange.Approval) {
 				fmt.Fprintf(out, "%s has the new text; approve it with: inbox approvals approve %s\n", a.ID, a.Code)
 			})
