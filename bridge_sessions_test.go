@@ -78,7 +78,7 @@ func TestChatsAreSessions(t *testing.T) {
 	operator := b.server.Operator()
 	var tokens []string
 	for _, name := range []string{"ann", "ben"} {
-		token, _, err := operator.CreateToken(t.Context(), name, "")
+		token, _, err := operator.Tokens.Create(t.Context(), name, "")
 		if err != nil {
 			t.Fatal(err)
 		}

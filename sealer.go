@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"inbox/engine/store"
+	"inbox/internal/disk"
 	"inbox/internal/fault"
 	"inbox/internal/sealing"
 )
@@ -82,7 +83,7 @@ func readSecretKey(file string) (*sealing.Box, error) {
 func makeSealer(ctx context.Context, config *Config, opened *store.Store, mark string) (*sealer, error) {
 	file, pending := secretKeyPath(config), filepath.Join(config.DataDir, pendingKeyFile)
 	if err := makePendingKey(pending); err != nil {
-		return nil, fmt.Errorf("data_dir: cannot write %s: %w", pending, cause(err))
+		return nil, fmt.Errorf("data_dir: cannot write %s: %w", pending, disk.Cause(err))
 	}
 	box, err := readSecretKey(pending)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,14 +103,14 @@ func makeSealer(ctx context.Context, config *Config, opened *store.Store, mark s
 		return nil, err
 	}
 	if err := os.Rename(pending, file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("data_dir: cannot write %s: %w", file, cause(err))
+		return nil, fmt.Errorf("data_dir: cannot write %s: %w", file, disk.Cause(err))
 	}
 	return s, nil
 }
 
 // makePendingKey writes a new key. Of two processes that start at once with one directory the first wins.
 func makePendingKey(pending string) error {
-	written, err := writeBeside(pending, base64.StdEncoding.EncodeToString(sealing.NewKey())+"\n")
+	written, err := disk.WriteBeside(pending, base64.StdEncoding.EncodeToString(sealing.NewKey())+"\n")
 	if err != nil {
 		return err
 	}

@@ -243,7 +243,7 @@ func (s *Server) Listen() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), firstTokenLimit)
 	defer cancel()
-	return ensureAdminToken(ctx, s.store, s.config.DataDir)
+	return s.Operator().Tokens.EnsureAdmin(ctx, s.config.DataDir)
 }
 
 // firstTokenLimit bounds the writing of the first operator token. It comes after the listeners, so that a server that

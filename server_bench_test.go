@@ -51,7 +51,7 @@ func runServer(tb testing.TB, config *Config) *Server {
 // BenchmarkA2AEcho is a blocking A2A send to the echo agent through every layer but the socket.
 func BenchmarkA2AEcho(b *testing.B) {
 	server := startServer(b)
-	token, _, err := server.Operator().CreateToken(b.Context(), "bench", "")
+	token, _, err := server.Operator().Tokens.Create(b.Context(), "bench", "")
 	if err != nil {
 		b.Fatal(err)
 	}

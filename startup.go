@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/engine/store"
+	"inbox/internal/disk"
+	"inbox/operator"
 )
 
 // A database and the directory beside it belong together: the agents' keys, followers and conversations are in the one, what
@@ -66,7 +68,7 @@ func databaseText(config *Config) string {
 
 // usedBefore returns a file of data_dir that only a server leaves there; empty without one.
 func usedBefore(config *Config) string {
-	files := []string{databaseFile, AdminTokenFile}
+	files := []string{databaseFile, operator.AdminTokenFile}
 	if config.SecretKeyFile == "" {
 		files = append(files, secretKeyFile) // one that the operator named may have been made for the first start
 	}
@@ -109,7 +111,7 @@ func checkDatabase(ctx context.Context, config *Config, opened *store.Store) err
 func knownDatabase(config *Config) (string, error) {
 	content, err := os.ReadFile(filepath.Join(config.DataDir, databaseFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("data_dir: cannot read %s: %w", databaseFile, cause(err))
+		return "", fmt.Errorf("data_dir: cannot read %s: %w", databaseFile, disk.Cause(err))
 	}
 	return strings.TrimSpace(string(content)), nil
 }
@@ -125,21 +127,8 @@ func rememberDatabase(ctx context.Context, config *Config, opened *store.Store) 
 	if err != nil || here == string(value) {
 		return err
 	}
-	if err := writePrivate(filepath.Join(config.DataDir, databaseFile), string(value)+"\n"); err != nil {
-		return fmt.Errorf("data_dir: cannot write %s: %w", databaseFile, cause(err))
+	if err := disk.WritePrivate(filepath.Join(config.DataDir, databaseFile), string(value)+"\n"); err != nil {
+		return fmt.Errorf("data_dir: cannot write %s: %w", databaseFile, disk.Cause(err))
 	}
 	return nil
-}
-
-// writeBeside writes a file of a free name in the directory of another one.
-func writeBeside(path, content string) (written string, err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // 0600
-	if err != nil {
-		return "", err
-	}
-	_, err = file.WriteString(content)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(file.Name()))
-	}
-	return file.Name(), nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
+	"inbox/operator"
 )
 
 // place is a data directory with its database and the settings that go with it.
@@ -43,7 +44,7 @@ func (p place) start(newIdentity bool) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(ensureAdminToken(p.Context(), server.store, p.directory), server.Close())
+	return errors.Join(server.Operator().Tokens.EnsureAdmin(p.Context(), p.directory), server.Close())
 }
 
 func (p place) mustStart() {
@@ -181,7 +182,7 @@ func TestStart(t *testing.T) {
 			},
 			"killed before the key had its name": func(p place) {
 				p.write(pendingKeyFile, p.read(secretKeyFile))
-				p.remove(secretKeyFile, databaseFile, AdminTokenFile)
+				p.remove(secretKeyFile, databaseFile, operator.AdminTokenFile)
 				p.mustStart()
 			},
 			"a copy of everything": func(p place) {
@@ -236,12 +237,12 @@ func TestFirstStart(t *testing.T) {
 	}
 	t.Run("after a command", func(t *testing.T) {
 		p := place{T: t, directory: t.TempDir(), database: "sqlite"}
-		operator, err := OpenOperator(t.Context(), p.config())
+		opened, err := OpenOperator(t.Context(), p.config())
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = operator.CreateToken(t.Context(), "ann", "")
-		if err := errors.Join(err, operator.Close()); err != nil {
+		_, _, err = opened.Tokens.Create(t.Context(), "ann", "")
+		if err := errors.Join(err, opened.Close()); err != nil {
 			t.Fatal(err)
 		}
 		p.mustStart()
@@ -264,7 +265,7 @@ func TestLostDatabase(t *testing.T) {
 		"no content": func(p place) { p.write(store.File, p.read(store.File+".empty")) },
 	}
 	for name, lost := range lose {
-		for _, sign := range []string{databaseFile, secretKeyFile, AdminTokenFile} {
+		for _, sign := range []string{databaseFile, secretKeyFile, operator.AdminTokenFile} {
 			t.Run(name+" beside "+sign, func(t *testing.T) {
 				t.Parallel()
 				p := place{T: t, directory: t.TempDir(), database: "sqlite"}
@@ -272,7 +273,7 @@ func TestLostDatabase(t *testing.T) {
 				p.write(store.File+".empty", p.read(store.File))
 				p.mustStart()
 				whole := p.read(store.File)
-				for _, other := range []string{databaseFile, secretKeyFile, AdminTokenFile} {
+				for _, other := range []string{databaseFile, secretKeyFile, operator.AdminTokenFile} {
 					if other != sign {
 						p.write(other+".before", p.read(other))
 						p.remove(other)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -51,7 +50,7 @@ func (s *Server) takeDataDir(ctx context.Context) (err error) {
 	case errors.Is(err, disk.ErrTaken):
 		return fmt.Errorf("data_dir: another inbox serves %s; stop it, give this one its own directory, or use PostgreSQL for several", s.config.DataDir)
 	case err != nil:
-		return fmt.Errorf("data_dir: %w", cause(err))
+		return fmt.Errorf("data_dir: %w", disk.Cause(err))
 	case !s.seat.Sole():
 		return nil
 	}
@@ -73,21 +72,13 @@ func openBlobs(config *Config, guard *disk.Guard) (*blob.Files, error) {
 func makeDataDir(directory string) error {
 	const remedy = "write another directory or give this user the right to write there"
 	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return fmt.Errorf("data_dir: cannot make %s: %w; %s", directory, cause(err), remedy)
+		return fmt.Errorf("data_dir: cannot make %s: %w; %s", directory, disk.Cause(err), remedy)
 	}
 	probe, err := os.CreateTemp(directory, ".write-*")
 	if err != nil {
-		return fmt.Errorf("data_dir: cannot write to %s: %w; %s", directory, cause(err), remedy)
+		return fmt.Errorf("data_dir: cannot write to %s: %w; %s", directory, disk.Cause(err), remedy)
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
-}
-
-// cause cuts the operation and path off a file error: the sentence around it names them.
-func cause(err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return path.Err
-	}
-	return err
 }
 
 // oneLine finds what the operating system said below a driver's report of many lines, or joins the lines.

@@ -27,12 +27,6 @@ type vault struct {
 
 func (s *Server) vault() vault { return vault{s.store.State(), s.sealer} }
 
-// vault opens the secret key, which most commands do not need.
-func (o *Operator) vault(ctx context.Context) (vault, error) {
-	sealer, err := openSealer(ctx, o.config, o.store)
-	return vault{o.store.State(), sealer}, err
-}
-
 func isSealed(namespace string) bool { return slices.Contains(sealedNamespaces, namespace) }
 
 // purposeOf binds a sealed document to its place: put elsewhere it does not open.

@@ -277,12 +277,7 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, console.NewPolicyPages(console.PolicyOptions{
 		Demands: demandPages{s.demands}, Agents: s.registry, PublicURL: s.config.PublicURL, Mail: s.mailAddress,
 	}).Routes()...)
-	routes = append(routes, console.NewAPI(console.APIOptions{
-		Tokens: s.store, Turns: s.store, Held: s.pipeline, Retries: s.pipeline, Records: s.store, Approvals: s.demands,
-		ToolRecords: s.store, ToolRequests: s.pipeline,
-		Lists:   apiLists{listKeeper{s.config, s.store}},
-		Answers: answers{s.store, s.delivery}, Suppressions: s.store,
-	}).Routes()...)
+	routes = append(routes, console.NewAPI(s.Operator()).Routes()...)
 	s.routes = routes
 	if routes, err = s.withDescription(routes); err != nil {
 		return err

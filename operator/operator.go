@@ -5,35 +5,85 @@ package operator
 
 import (
 	"context"
+	"time"
 
+	"inbox/adapters/activitypub"
+	"inbox/adapters/email"
+	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/config"
+	"inbox/internal/queue"
+	"inbox/internal/safehttp"
 )
 
 // CommandLine is who did something, for the record, where the operator used a command.
 const CommandLine = "operator:command line"
 
-// Operator is what an operator may do, by topic.
+// Operator is what an operator may do, by topic. Doctor and DNSRecords look at the configuration and the world around it.
 type Operator struct {
-	Approvals Approvals
+	Messages      Messages
+	Held          Held
+	Approvals     Approvals
+	Tools         Tools
+	Answers       Answers
+	Deliveries    Deliveries
+	Suppressions  Suppressions
+	Lists         Lists
+	Pauses        Pauses
+	Follows       Follows
+	People        People
+	Audit         Audit
+	Tokens        Tokens
+	Keys          Keys
+	Conversations Conversations
 
 	options Options
 }
 
-// Options are what an operator works with; all are required.
+// Options are what an operator works with. All but Withdraw are required.
 type Options struct {
 	Config *config.Config
 	Store  *store.Store
 
-	Approvals Approvals
+	Turns      *pipeline.Service
+	Approvals  Approvals
+	Deliveries *delivery.Service
+	Agents     func() []string // names of all agents
+
+	Vault         func(ctx context.Context) (Vault, error) // opens the documents with private keys, which few topics need
+	SecretKeyFile string                                   // with the key that seals them
+
+	// Later makes the job of an activity that leaves beside the answers.
+	Later func(activitypub.Later) queue.NewJob
+	// Withdraw cancels what was accepted from senders who are blocked now. Nil = a running server does it by itself.
+	Withdraw func(ctx context.Context) (cancelled int, err error)
+	OwnHosts map[string]bool // names of this server, which are not blocked
+
+	UserAgent string                                            // of the doctor's requests
+	Policies  func(client *safehttp.Client) email.PolicyFetcher // MTA-STS policies, for the doctor
 }
 
 // New makes an operator.
-func New(options Options) *Operator {
+func New(o Options) *Operator {
 	return &Operator{
-		Approvals: options.Approvals,
-		options:   options,
+		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, store: o.Store, agents: o.Agents},
+		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
+		Approvals:     o.Approvals,
+		Tools:         Tools{o.Store, o.Turns},
+		Answers:       Answers{o.Store, o.Deliveries, o.Later},
+		Deliveries:    Deliveries{o.Store, o.Deliveries},
+		Suppressions:  Suppressions{o.Store},
+		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
+		Pauses:        Pauses{o.Store, o.Agents},
+		Follows:       Follows{o.Config, o.Store, o.Later},
+		People:        People{o.Store, o.Store},
+		Audit:         Audit{o.Store},
+		Tokens:        Tokens{o.Store, o.Agents},
+		Keys:          Keys{o.Config, o.Vault},
+		Conversations: Conversations{o.Config, o.Store},
+		options:       o,
 	}
 }
 
@@ -68,3 +118,6 @@ func listed[T any](list []T) []T {
 	}
 	return list
 }
+
+// now is the time as rows keep it.
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"inbox"
+	"inbox/operator"
 )
 
 func newAgents() *cobra.Command {
@@ -22,7 +22,7 @@ func newAgents() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			agents := inbox.ConfiguredAgents(config)
+			agents := operator.ConfiguredAgents(config)
 			if wantsJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), agents)
 			}

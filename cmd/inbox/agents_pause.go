@@ -18,12 +18,12 @@ to come again; messages that were accepted and are not answered yet wait. A serv
 Without NAME it shows who rests.`,
 		Example: "  inbox agents pause helper --reason 'new model'",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				if len(names) == 0 {
-					return printPaused(cmd, operator)
+					return printPaused(cmd, o)
 				}
 				for _, name := range names {
-					if err := operator.PauseAgent(cmd.Context(), name, reason); err != nil {
+					if err := o.Pauses.Begin(cmd.Context(), name, reason); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is paused\n", name)
@@ -37,8 +37,8 @@ Without NAME it shows who rests.`,
 	return cmd
 }
 
-func printPaused(cmd *cobra.Command, operator *inbox.Operator) error {
-	paused, err := operator.PausedAgents(cmd.Context())
+func printPaused(cmd *cobra.Command, o *inbox.Operator) error {
+	paused, err := o.Pauses.List(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -56,9 +56,9 @@ func newAgentsResume() *cobra.Command {
 	return &cobra.Command{
 		Use: "resume NAME…", Short: "Let paused agents work again", Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, name := range names {
-					if err := operator.ResumeAgent(cmd.Context(), name); err != nil {
+					if err := o.Pauses.End(cmd.Context(), name); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s works again\n", name)

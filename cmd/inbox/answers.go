@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/operator"
 )
 
 const answerIDs = `ID is the id of the answer, of its message (as inbox show prints them), or the address of the post.`
@@ -21,9 +22,9 @@ nothing. The text leaves the history, and its address says that it was deleted.
 ` + answerIDs,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, id := range ids {
-					if err := operator.DeleteAnswer(cmd.Context(), id); err != nil {
+					if err := o.Answers.Delete(cmd.Context(), id, operator.CommandLine); err != nil {
 						return fmt.Errorf("%s: %w", id, err)
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is taken back\n", id)
@@ -52,8 +53,8 @@ the answer stay. The running server tells every server that got the answer.
 			if err != nil {
 				return err
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				if err := operator.EditAnswer(cmd.Context(), given[0], text, mime); err != nil {
+			return operate(cmd, func(o *inbox.Operator) error {
+				if err := o.Answers.Edit(cmd.Context(), given[0], operator.CommandLine, text, mime); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is edited\n", given[0])
@@ -93,8 +94,8 @@ func pinning(use, short, done string, pinned bool) *cobra.Command {
 		Use: use, Short: short, Long: short + ".\n" + answerIDs,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				if err := operator.PinAnswer(cmd.Context(), ids[0], pinned); err != nil {
+			return operate(cmd, func(o *inbox.Operator) error {
+				if err := o.Answers.Pin(cmd.Context(), ids[0], pinned); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", ids[0], done)

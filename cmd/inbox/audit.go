@@ -29,8 +29,8 @@ for 90 days.`,
 		Example: "  inbox audit list --code 'evidence:*'\n  inbox audit list --turn 019a…",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				records, err := operator.AuditRecords(cmd.Context(), filter)
+			return operate(cmd, func(o *inbox.Operator) error {
+				records, err := o.Audit.Records(cmd.Context(), filter)
 				if err != nil {
 					return err
 				}

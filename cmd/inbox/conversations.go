@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/operator"
 )
 
 // maxImportFile bounds a file of conversations.
 const maxImportFile = 1 << 30
 
 func newExport() *cobra.Command {
-	var filter inbox.ConversationFilter
+	var filter operator.ConversationFilter
 	var format, output string
 	cmd := &cobra.Command{
 		Use:   "export --format agent-framework [--client C | --connector C] [--agent A] [--session ID | --thread ID] [--output FILE]",
@@ -28,12 +29,12 @@ What was imported before is written as it came. 'inbox import' and POST /v1/impo
 			if format != "agent-framework" {
 				return usageError{fmt.Errorf("--format must be agent-framework\nRun '%s --help'", cmd.CommandPath())}
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				documents, err := operator.ExportConversations(cmd.Context(), filter)
+			return operate(cmd, func(o *inbox.Operator) error {
+				documents, err := o.Conversations.Export(cmd.Context(), filter)
 				if err != nil {
 					return err
 				}
-				encoded, err := inbox.EncodeConversations(documents)
+				encoded, err := operator.EncodeConversations(documents)
 				if err != nil {
 					return err
 				}
@@ -78,8 +79,8 @@ a conversation is stored whole or not at all, and storing the same again does no
 			if err != nil {
 				return err
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				done, err := operator.ImportConversations(cmd.Context(), client, connector, agent, body)
+			return operate(cmd, func(o *inbox.Operator) error {
+				done, err := o.Conversations.Import(cmd.Context(), client, connector, agent, body)
 				if err != nil {
 					return err
 				}

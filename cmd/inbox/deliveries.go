@@ -29,8 +29,8 @@ func newDeliveriesList() *cobra.Command {
 		Example: "  inbox deliveries list --state dead",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				records, err := operator.Deliveries(cmd.Context(), filter)
+			return operate(cmd, func(o *inbox.Operator) error {
+				records, err := o.Deliveries.List(cmd.Context(), filter)
 				if err != nil {
 					return err
 				}
@@ -66,9 +66,9 @@ receiver that had the reply already recognises it.`,
 		Example: "  inbox deliveries list --state dead\n  inbox deliveries retry 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, id := range ids {
-					if err := operator.RetryDelivery(cmd.Context(), id); err != nil {
+					if err := o.Deliveries.Retry(cmd.Context(), id); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s will be sent again\n", id)
@@ -85,9 +85,9 @@ func newDeliveriesCancel() *cobra.Command {
 		Short: "Stop deliveries that have not been made",
 		Args:  arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, id := range ids {
-					if err := operator.CancelDelivery(cmd.Context(), id); err != nil {
+					if err := o.Deliveries.Cancel(cmd.Context(), id); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is cancelled\n", id)

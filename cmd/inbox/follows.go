@@ -22,8 +22,8 @@ func newFollowsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list AGENT", Short: "List who waits to follow the agent", Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				pending, err := operator.PendingFollows(cmd.Context(), names[0])
+			return operate(cmd, func(o *inbox.Operator) error {
+				pending, err := o.Follows.Pending(cmd.Context(), names[0])
 				if err != nil {
 					return err
 				}
@@ -46,9 +46,9 @@ func newFollowsDecide(use, short string, accept bool) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " AGENT ACTOR…", Short: short, Args: arguments(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, actor := range names[1:] {
-					if err := operator.DecideFollow(cmd.Context(), names[0], actor, accept); err != nil {
+					if err := o.Follows.Decide(cmd.Context(), names[0], actor, accept); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", actor, use)
@@ -69,8 +69,8 @@ func newReports() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List reports, newest first", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				records, err := operator.Reports(cmd.Context(), agent, before, limit)
+			return operate(cmd, func(o *inbox.Operator) error {
+				records, err := o.Audit.Reports(cmd.Context(), agent, before, limit)
 				if err != nil {
 					return err
 				}

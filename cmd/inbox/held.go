@@ -35,8 +35,8 @@ func newHeldList() *cobra.Command {
 		Example: "  inbox held list --agent helper",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				turns, err := operator.HeldMessages(cmd.Context(), agent, before, limit)
+			return operate(cmd, func(o *inbox.Operator) error {
+				turns, err := o.Held.List(cmd.Context(), agent, before, limit)
 				if err != nil {
 					return err
 				}
@@ -102,9 +102,9 @@ func newHeldRelease() *cobra.Command {
 		Example: "  inbox held list\n  inbox held release 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, id := range ids {
-					if err := operator.ReleaseHeld(cmd.Context(), id); err != nil {
+					if err := o.Held.Release(cmd.Context(), id); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is released and will be answered\n", id)
@@ -124,9 +124,9 @@ func newHeldDrop() *cobra.Command {
 		Example: "  inbox held drop --reason spam 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, id := range ids {
-					if err := operator.DropHeld(cmd.Context(), id, reason); err != nil {
+					if err := o.Held.Drop(cmd.Context(), id, reason); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is dropped\n", id)

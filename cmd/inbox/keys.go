@@ -27,8 +27,8 @@ func newKeysList() *cobra.Command {
 		Short: "List the published keys",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				keys, err := operator.Keys(cmd.Context())
+			return operate(cmd, func(o *inbox.Operator) error {
+				keys, err := o.Keys.List(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -71,8 +71,8 @@ never change. The name may be the domain, for the server's own account.`,
 					return err
 				})
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				if err := operator.RotateKey(cmd.Context()); err != nil {
+			return operate(cmd, func(o *inbox.Operator) error {
+				if err := o.Keys.Rotate(cmd.Context()); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "A new key is published; it signs within a few minutes, and evidence signed with the old one stays good.")

@@ -10,6 +10,7 @@ import (
 
 	"inbox"
 	"inbox/exchange"
+	"inbox/operator"
 )
 
 func newBlock() *cobra.Command {
@@ -48,10 +49,10 @@ func newListAdd(list string) *cobra.Command {
 			if hold {
 				effect = exchange.EffectHold
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				added := make([]exchange.ListEntry, 0, len(targets))
 				for _, target := range targets {
-					entry, cancelled, err := operator.AddToList(cmd.Context(), exchange.ListEntry{
+					entry, cancelled, err := o.Lists.Add(cmd.Context(), exchange.ListEntry{
 						List: list, Target: target, Effect: effect, Reason: reason, Source: "operator",
 					})
 					if err != nil {
@@ -91,13 +92,13 @@ func newListRemove(list string) *cobra.Command {
 		Short: "Take somebody off the list",
 		Args:  arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, targets []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, target := range targets {
 					entry := exchange.ListEntry{List: list, Target: target}
 					if stop {
 						entry.List, entry.Agent = exchange.ListStop, agent
 					}
-					if err := operator.RemoveFromList(cmd.Context(), entry); err != nil {
+					if err := o.Lists.Remove(cmd.Context(), entry); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is off the list\n", target)
@@ -124,8 +125,8 @@ func newListList(list string) *cobra.Command {
 			if stop {
 				filter.List = exchange.ListStop
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				entries, err := operator.ListEntries(cmd.Context(), filter)
+			return operate(cmd, func(o *inbox.Operator) error {
+				entries, err := o.Lists.Entries(cmd.Context(), filter)
 				if err != nil {
 					return err
 				}
@@ -175,8 +176,10 @@ says what becomes of those domains. noop is passed over.`,
 				return err
 			}
 			defer file.Close()
-			return operate(cmd, func(operator *inbox.Operator) error {
-				result, err := operator.ImportList(cmd.Context(), file, list, silenced, dry, progressOf(cmd))
+			return operate(cmd, func(o *inbox.Operator) error {
+				result, err := o.Lists.Import(cmd.Context(), file, operator.ImportOptions{
+					List: list, Silenced: silenced, DryRun: dry, Progress: progressOf(cmd),
+				})
 				if wantsJSON(cmd) {
 					return errors.Join(err, printJSON(cmd.OutOrStdout(), result))
 				}

@@ -34,8 +34,8 @@ func newSuppressedList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List suppressed addresses", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				found, err := operator.Suppressions(cmd.Context(), filter)
+			return operate(cmd, func(o *inbox.Operator) error {
+				found, err := o.Suppressions.List(cmd.Context(), filter)
 				if err != nil {
 					return err
 				}
@@ -65,9 +65,9 @@ func newSuppressedRemove() *cobra.Command {
 		Example: "  inbox mail suppressed remove ann@example.com",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, addresses []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, address := range addresses {
-					if err := operator.Unsuppress(cmd.Context(), address); err != nil {
+					if err := o.Suppressions.Lift(cmd.Context(), address); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s gets mail again\n", address)

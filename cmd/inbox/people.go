@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/operator"
 )
 
 func newPeople() *cobra.Command {
@@ -28,8 +29,8 @@ func newPeopleList() *cobra.Command {
 		Short: "List linked identities, those of one person together, and who told an agent to stop",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				people, err := operator.People(cmd.Context(), before, limit)
+			return operate(cmd, func(o *inbox.Operator) error {
+				people, err := o.People.WithStops(cmd.Context(), before, limit)
 				if err != nil {
 					return err
 				}
@@ -51,7 +52,7 @@ func newPeopleList() *cobra.Command {
 }
 
 // linkedAt leaves out the time of who linked nothing.
-func linkedAt(p inbox.Person) string {
+func linkedAt(p operator.Person) string {
 	if p.PersonID == "" {
 		return ""
 	}
@@ -67,9 +68,9 @@ subject, address or principal, as "inbox people list" shows them. What an agent 
 		Example: "  inbox people unlink mailto:alice@example.org",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, name := range names {
-					principal, err := operator.Unlink(cmd.Context(), name)
+					principal, err := o.People.UnlinkNamed(cmd.Context(), name)
 					if err != nil {
 						return err
 					}

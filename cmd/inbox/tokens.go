@@ -50,11 +50,11 @@ id of its client, and tokens of one name share the queue. --scopes limits what t
 			if bridge && (admin || pull || tools) || !bridge && cmd.Flags().Changed("scopes") {
 				return usageError{fmt.Errorf("--bridge excludes --admin, --pull and --tools, and --scopes needs it\nRun '%s --help'", cmd.CommandPath())}
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				if bridge {
-					return printToken(cmd)(operator.CreateBridgeToken(cmd.Context(), names[0], agent, scopes))
+					return printToken(cmd)(o.Tokens.CreateBridge(cmd.Context(), names[0], agent, scopes))
 				}
-				token, record, err := createToken(cmd, operator, names[0], agent, admin, pull, tools)
+				token, record, err := createToken(cmd, o, names[0], agent, admin, pull, tools)
 				return printToken(cmd)(token, record, err)
 			})
 		},
@@ -85,16 +85,16 @@ func printToken(cmd *cobra.Command) func(token string, record exchange.Token, er
 	}
 }
 
-func createToken(cmd *cobra.Command, operator *inbox.Operator, name, agent string, admin, pull, tools bool) (string, exchange.Token, error) {
+func createToken(cmd *cobra.Command, o *inbox.Operator, name, agent string, admin, pull, tools bool) (string, exchange.Token, error) {
 	switch {
 	case admin:
-		return operator.CreateAdminToken(cmd.Context(), name)
+		return o.Tokens.CreateAdmin(cmd.Context(), name)
 	case pull:
-		return operator.CreatePullToken(cmd.Context(), name, agent)
+		return o.Tokens.CreatePull(cmd.Context(), name, agent)
 	case tools:
-		return operator.CreateToolsToken(cmd.Context(), name, agent)
+		return o.Tokens.CreateTools(cmd.Context(), name, agent)
 	}
-	return operator.CreateToken(cmd.Context(), name, agent)
+	return o.Tokens.Create(cmd.Context(), name, agent)
 }
 
 func newTokensList() *cobra.Command {
@@ -103,8 +103,8 @@ func newTokensList() *cobra.Command {
 		Short: "List tokens (never the secrets)",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				tokens, err := operator.Tokens(cmd.Context())
+			return operate(cmd, func(o *inbox.Operator) error {
+				tokens, err := o.Tokens.List(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -130,9 +130,9 @@ func newTokensRevoke() *cobra.Command {
 		Short: "Revoke tokens; running servers notice within seconds",
 		Args:  arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, id := range ids {
-					if err := operator.RevokeToken(cmd.Context(), id); err != nil {
+					if err := o.Tokens.Revoke(cmd.Context(), id); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is revoked\n", id)

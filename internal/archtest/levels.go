@@ -102,11 +102,11 @@ var entrances = []struct {
 	importers []string
 	reason    string
 }{
-	{"adapters/...", []string{".", "e2e/...", "bench"}, "only the root package knows the adapters; the engine knows no protocol"},
+	{"adapters/...", []string{".", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the adapters; the engine knows no protocol"},
 	{"engine/store", []string{".", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
-	{"engine/pipeline", []string{".", "engine/store"}, "adapters and console declare what they need of the pipeline"},
-	{"engine/delivery", []string{".", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
-	{"engine/moderation", []string{".", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of the lists"},
+	{"engine/pipeline", []string{".", "operator", "engine/store"}, "adapters and console declare what they need of the pipeline"},
+	{"engine/delivery", []string{".", "operator", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
+	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},
 	{"engine/demand", []string{".", "engine/..."}, "adapters and console declare what they need of demands"},
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
 	{"internal/config", []string{".", "operator"}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},

@@ -1,4 +1,4 @@
-package inbox
+package operator
 
 import (
 	"context"
@@ -14,25 +14,20 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/normalized"
-	"inbox/operator"
+	"inbox/internal/queue"
 )
 
-// revisers say which answers can be changed, for programs that have no adapters at hand.
-func revisers(config *Config) map[string]exchange.Reviser {
-	return map[string]exchange.Reviser{
-		normalized.ViaActivityPub: activitypub.Revisions{PostLength: config.Federation.PostLength},
-	}
-}
-
-// answers changes answers that were given.
-type answers struct {
+// Answers changes answers that were given. Id is that of an answer, of its message (turn), or its address on the web; by is
+// who does it, for the record. Errors are fault.NotFound, fault.Conflict (taken back before), fault.Malformed, and
+// fault.Unsupported (the way by which it left knows no such thing).
+type Answers struct {
 	store    *store.Store
 	delivery *delivery.Service
+	later    func(activitypub.Later) queue.NewJob
 }
 
-// Delete takes an answer back; by names who does it.
-func (a answers) Delete(ctx context.Context, id, by string) error {
+// Delete takes an answer back: everybody who has it is told by the running server.
+func (a Answers) Delete(ctx context.Context, id, by string) error {
 	replyID, err := a.find(ctx, id)
 	if err != nil {
 		return err
@@ -40,8 +35,8 @@ func (a answers) Delete(ctx context.Context, id, by string) error {
 	return a.delivery.Delete(ctx, replyID, by)
 }
 
-// Edit replaces the text of an answer; an empty mime keeps its kind of text.
-func (a answers) Edit(ctx context.Context, id, by, text, mime string) error {
+// Edit replaces the text of an answer; files stay. An empty mime keeps its kind of text.
+func (a Answers) Edit(ctx context.Context, id, by, text, mime string) error {
 	replyID, err := a.find(ctx, id)
 	if err != nil {
 		return err
@@ -50,7 +45,7 @@ func (a answers) Edit(ctx context.Context, id, by, text, mime string) error {
 }
 
 // find reads the id of an answer: its own, that of its message (turn), or its address on the web.
-func (a answers) find(ctx context.Context, id string) (string, error) {
+func (a Answers) find(ctx context.Context, id string) (string, error) {
 	for _, candidate := range candidates(id) {
 		if reply, _, err := a.store.Reply(ctx, candidate); err == nil {
 			return reply.ID, nil
@@ -70,9 +65,10 @@ func (a answers) find(ctx context.Context, id string) (string, error) {
 	return "", fault.Newf(fault.NotFound, "no answer %s was given here; give the id of an answer, of its message, or its address", id)
 }
 
-// Pin shows an answer on the profile of its agent, or no longer. The document that says so and the job that tells the
-// followers are one transaction.
-func (a answers) Pin(ctx context.Context, id string, pinned bool) error {
+// Pin shows an answer on the profile of its agent, or no longer; the running server tells the followers. Only what everybody
+// may read can be pinned, at most five of one agent. What is so already stays, and no one is told again. The document that
+// says so and the job that tells the followers are one transaction.
+func (a Answers) Pin(ctx context.Context, id string, pinned bool) error {
 	replyID, err := a.find(ctx, id)
 	if err != nil {
 		return err
@@ -84,6 +80,7 @@ func (a answers) Pin(ctx context.Context, id string, pinned bool) error {
 	case pinned && (!reply.Open || !reply.DeletedAt.IsZero()):
 		return fault.New(fault.Conflict, "only an answer in the fediverse that everybody may read can be pinned")
 	}
+
 	gone, err := a.pinnedAndGone(ctx, reply.Agent)
 	if err != nil {
 		return err
@@ -97,11 +94,11 @@ func (a answers) Pin(ctx context.Context, id string, pinned bool) error {
 		if err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, laterJob(later))
+		return tx.Enqueue(ctx, a.later(later))
 	})
 }
 
-// changePin changes the documents and says whether the answer was not so before. Those of gone answers make place.
+// changePin changes the documents and reports whether the answer was not so before. Those of gone answers make place.
 func changePin(ctx context.Context, tx *store.Tx, reply exchange.Reply, pinned bool, gone []string) (bool, error) {
 	namespace, agent := activitypub.FeaturedNamespace(reply.Agent), strings.ToLower(reply.Agent)
 	if err := tx.PutDocument(ctx, activitypub.PinTurn, agent, []byte("{}"), time.Time{}); err != nil {
@@ -126,7 +123,7 @@ func changePin(ctx context.Context, tx *store.Tx, reply exchange.Reply, pinned b
 }
 
 // pinnedAndGone are the pinned answers of an agent that were taken back.
-func (a answers) pinnedAndGone(ctx context.Context, agent string) (gone []string, err error) {
+func (a Answers) pinnedAndGone(ctx context.Context, agent string) (gone []string, err error) {
 	ids, _, err := a.store.State().List(ctx, activitypub.FeaturedNamespace(agent), "", 2*activitypub.MaxFeatured)
 	if err != nil {
 		return nil, err
@@ -154,26 +151,4 @@ func candidates(id string) []string {
 		return []string{pieces[len(pieces)-2]}
 	}
 	return []string{last}
-}
-
-// localOperator is who changes an answer from the command line.
-const localOperator = operator.CommandLine
-
-func (o *Operator) answers() answers { return answers{o.store, o.delivery} }
-
-// DeleteAnswer takes an answer back: everybody who has it is told by the running server. ID is that of the answer, of
-// its message, or its address.
-func (o *Operator) DeleteAnswer(ctx context.Context, id string) error {
-	return o.answers().Delete(ctx, id, localOperator)
-}
-
-// EditAnswer replaces the text of an answer; files stay. An empty mime keeps its kind of text.
-func (o *Operator) EditAnswer(ctx context.Context, id, text, mime string) error {
-	return o.answers().Edit(ctx, id, localOperator, text, mime)
-}
-
-// PinAnswer shows an answer on the profile of its agent, or no longer; the running server tells the followers. Only what
-// everybody may read can be pinned, at most five of one agent. What is so already stays, and nobody is told again.
-func (o *Operator) PinAnswer(ctx context.Context, id string, pinned bool) error {
-	return o.answers().Pin(ctx, id, pinned)
 }

@@ -1,4 +1,4 @@
-package inbox
+package operator
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type DNSRecord struct {
 	Zone  string `json:"zone"` // the line of a zone file
 }
 
-// DNSRecords gives the records that mail of the domain needs; none when email is off.
+// DNSRecords returns the records that mail of the domain needs; none when email is off.
 func (o *Operator) DNSRecords(ctx context.Context) ([]DNSRecord, error) {
 	published, err := o.published(ctx)
 	if err != nil || published == nil {
@@ -35,33 +35,35 @@ func (o *Operator) DNSRecords(ctx context.Context) ([]DNSRecord, error) {
 
 // published gathers what the records follow from; nil when email is off.
 func (o *Operator) published(ctx context.Context) (*email.Published, error) {
-	if o.config.SMTP.Listen == "" {
+	if o.options.Config.SMTP.Listen == "" {
 		return nil, nil
 	}
-	secrets, err := o.vault(ctx)
+
+	documents, err := o.options.Vault(ctx)
 	if err != nil {
 		return nil, err
 	}
-	key, err := email.LoadKey(secrets, o.config.Mail.DKIMKeyFile)
+	key, err := email.LoadKey(documents, o.options.Config.Mail.DKIMKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("load dkim key: %w", err)
 	}
-	keys := map[string]crypto.Signer{o.config.Mail.DKIMSelector: key}
-	if selector := o.config.Mail.DKIMEd25519Selector; selector != "" {
-		if keys[selector], err = email.LoadEd25519Key(secrets); err != nil {
+	keys := map[string]crypto.Signer{o.options.Config.Mail.DKIMSelector: key}
+	if selector := o.options.Config.Mail.DKIMEd25519Selector; selector != "" {
+		if keys[selector], err = email.LoadEd25519Key(documents); err != nil {
 			return nil, fmt.Errorf("load dkim key: %w", err)
 		}
 	}
-	public, err := url.Parse(o.config.PublicURL)
+
+	public, err := url.Parse(o.options.Config.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
 	}
 	published := &email.Published{
-		Domain: identity.HostOf(o.config.Domain), Hostname: o.config.SMTP.Hostname, Mode: o.config.Mail.Mode, WebHost: public.Hostname(),
-		Keys: keys, PolicyMode: o.config.Mail.MTASTS, Reports: o.config.Mail.Reports,
+		Domain: identity.HostOf(o.options.Config.Domain), Hostname: o.options.Config.SMTP.Hostname, Mode: o.options.Config.Mail.Mode, WebHost: public.Hostname(),
+		Keys: keys, PolicyMode: o.options.Config.Mail.MTASTS, Reports: o.options.Config.Mail.Reports,
 	}
 	if published.Mode == email.ModeSmarthost {
-		if relay, err := url.Parse(o.config.Mail.Smarthost.Reveal()); err == nil {
+		if relay, err := url.Parse(o.options.Config.Mail.Smarthost.Reveal()); err == nil {
 			published.Smarthost = relay.Hostname()
 		}
 	}

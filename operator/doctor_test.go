@@ -1,4 +1,4 @@
-package inbox
+package operator_test
 
 import (
 	"bufio"
@@ -23,8 +23,11 @@ import (
 
 	"github.com/miekg/dns"
 
+	"inbox"
 	"inbox/adapters/email"
 	"inbox/internal/await"
+	"inbox/internal/disk"
+	"inbox/operator"
 )
 
 // names is a name server of a test, with lines as they stand in a zone file.
@@ -132,7 +135,7 @@ func newPatient(t *testing.T) *patient {
 
 // examine gives the findings by name. Its settings are those of a server that sends by itself; ofHTTP are further lines of
 // that table, more are further tables.
-func (p *patient) examine(smtp, peer, ofHTTP, more string, options DoctorOptions) map[string]Finding {
+func (p *patient) examine(smtp, peer, ofHTTP, more string, options operator.DoctorOptions) map[string]operator.Finding {
 	p.t.Helper()
 	_, port, err := net.SplitHostPort(peer)
 	if err != nil {
@@ -147,17 +150,17 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options DoctorOptions
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	config, err := LoadConfig(file, nil)
+	config, err := inbox.LoadConfig(file, nil)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	operator, err := OpenOperator(p.t.Context(), config)
+	opened, err := inbox.OpenOperator(p.t.Context(), config)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	defer func() { _ = operator.Close() }()
+	defer func() { _ = opened.Close() }()
 	if len(p.names.records["agents.test."]) == 0 {
-		records, err := operator.DNSRecords(p.t.Context())
+		records, err := opened.DNSRecords(p.t.Context())
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -167,7 +170,7 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options DoctorOptions
 			}
 		}
 	}
-	records, err := operator.DNSRecords(p.t.Context())
+	records, err := opened.DNSRecords(p.t.Context())
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -179,17 +182,17 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options DoctorOptions
 			p.names.add(p.t, r.Zone)
 		}
 	}
-	if err := writePrivate(filepath.Join(p.directory, AdminTokenFile), "token\n"); err != nil {
+	if err := disk.WritePrivate(filepath.Join(p.directory, operator.AdminTokenFile), "token\n"); err != nil {
 		p.t.Fatal(err)
 	}
 	if p.prepare != nil {
 		p.prepare(p.directory)
 	}
-	findings, err := operator.Doctor(p.t.Context(), options)
+	findings, err := opened.Doctor(p.t.Context(), options)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	found := map[string]Finding{}
+	found := map[string]operator.Finding{}
 	for _, one := range findings {
 		if found[one.Name] = one; (one.Status == email.FindingOK) != (one.Remedy == "") {
 			p.t.Errorf("%s %s: %s: a remedy belongs to what is not well, and only there: %q", one.Status, one.Name, one.Detail, one.Remedy)
@@ -202,14 +205,14 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options DoctorOptions
 func TestDoctor(t *testing.T) {
 	p := newPatient(t)
 	here, peer := greeter(t, "220 mx.agents.test ESMTP"), greeter(t, "220 mail.peer.test ESMTP")
-	want := func(found map[string]Finding, name, status, detail, remedy string) {
+	want := func(found map[string]operator.Finding, name, status, detail, remedy string) {
 		t.Helper()
 		one, is := found[name]
 		if !is || one.Status != status || !strings.Contains(one.Detail, detail) || !strings.Contains(one.Remedy, remedy) {
 			t.Errorf("%q is %+v; want %s, %q, remedy %q", name, one, status, detail, remedy)
 		}
 	}
-	all := DoctorOptions{Probe: "peer.test"}
+	all := operator.DoctorOptions{Probe: "peer.test"}
 	found := p.examine(here, peer, "", "", all)
 	for _, name := range []string{
 		"database", "disk", "http.listen", "smtp.listen", "http://" + p.http + "/healthz", "address of mx.agents.test", "MX", "SPF", "DKIM inbox", "DMARC",
@@ -237,7 +240,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	private := mode("", 0o700)
-	for path, change := range map[string]func(string){"": mode("", 0o750), secretKeyFile: mode(secretKeyFile, 0o604), AdminTokenFile: mode(AdminTokenFile, 0o644)} {
+	for path, change := range map[string]func(string){"": mode("", 0o750), "secret.key": mode("secret.key", 0o604), operator.AdminTokenFile: mode(operator.AdminTokenFile, 0o644)} {
 		p.prepare = func(directory string) { private(directory); change(directory) }
 		want(p.examine(here, peer, "", "", all), "permissions", email.FindingWarn, filepath.Join(p.directory, path)+" has the mode", "chmod 0")
 	}
@@ -248,7 +251,7 @@ func TestDoctor(t *testing.T) {
 	found = p.examine(closed, closed, "", "", all)
 	want(found, "smtp.listen", email.FindingFail, "refused", "inbox serve")
 	want(found, "port 25 outwards", email.FindingFail, "refused", "smarthost")
-	found = p.examine(here, peer, "", "", DoctorOptions{Probe: "nowhere.test"})
+	found = p.examine(here, peer, "", "", operator.DoctorOptions{Probe: "nowhere.test"})
 	want(found, "port 25 outwards", email.FindingWarn, "no mail server of nowhere.test", "--probe")
 
 	const dane = "dane = true\n"
@@ -258,7 +261,7 @@ func TestDoctor(t *testing.T) {
 	p.names.mu.Unlock()
 	want(p.examine(here, peer, "", dane, all), "DNSSEC", email.FindingOK, "validates", "")
 
-	if only := p.examine(here, peer, "", "", DoctorOptions{DNSOnly: true}); len(only) == 0 || only["database"].Name != "" || only["MX"].Name == "" {
+	if only := p.examine(here, peer, "", "", operator.DoctorOptions{DNSOnly: true}); len(only) == 0 || only["database"].Name != "" || only["MX"].Name == "" {
 		t.Errorf("only the records: %+v", only)
 	}
 
@@ -266,10 +269,10 @@ func TestDoctor(t *testing.T) {
 	found = p.examine(here, peer, "tls = \"files\"\ncert_file = \""+cert+"\"\nkey_file = \""+key+"\"\n", "", all)
 	want(found, "TLS certificate", email.FindingFail, "ended on", "renew")
 	want(found, "TLS certificate for mx.agents.test", email.FindingWarn, "no such name", "add the name")
-	if err := Unwell([]Finding{found["MX"]}); err != nil {
+	if err := operator.Unwell([]operator.Finding{found["MX"]}); err != nil {
 		t.Error(err)
 	}
-	if err := Unwell([]Finding{found["MX"], found["TLS certificate"]}); err == nil {
+	if err := operator.Unwell([]operator.Finding{found["MX"], found["TLS certificate"]}); err == nil {
 		t.Error("a failure is no failure")
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package inbox
+package operator
 
 // clockSynchronised is not known here.
 func clockSynchronised() (synchronised, known bool) { return false, false }

@@ -1,4 +1,4 @@
-package inbox
+package operator
 
 import (
 	"bufio"
@@ -21,10 +21,12 @@ import (
 	"inbox/adapters/email"
 	"inbox/engine/store"
 	"inbox/identity"
+	"inbox/internal/config"
+	"inbox/internal/disk"
 	"inbox/internal/safehttp"
 )
 
-// Finding is what a look at one thing says.
+// Finding is what was found of one thing.
 type Finding struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // ok, warn or fail
@@ -49,7 +51,7 @@ const (
 
 type doctor struct {
 	operator *Operator
-	config   *Config
+	config   *config.Config
 	resolver *safehttp.Resolver
 	client   *safehttp.Client
 	findings []Finding
@@ -57,10 +59,11 @@ type doctor struct {
 
 // Doctor looks at everything that a server of this configuration needs of the world. It changes nothing.
 func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding, error) {
-	d := &doctor{operator: o, config: o.config, resolver: safehttp.NewResolver(o.config.DNS.Resolver)}
+	d := &doctor{operator: o, config: o.options.Config, resolver: safehttp.NewResolver(o.options.Config.DNS.Resolver)}
 	d.client = safehttp.New(safehttp.Options{
-		AllowPrivate: o.config.Federation.AllowPrivate, Resolver: d.resolver, UserAgent: userAgent(o.config), Timeout: doctorPatience,
-	}).Trusting(ownPlaces(o.config)...)
+		AllowPrivate: o.options.Config.Federation.AllowPrivate, Resolver: d.resolver, UserAgent: o.options.UserAgent, Timeout: doctorPatience,
+	}).Trusting(ownPlaces(o.options.Config)...)
+
 	published, err := o.published(ctx)
 	switch {
 	case err != nil && options.DNSOnly:
@@ -68,10 +71,12 @@ func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding
 	case err != nil:
 		d.say("keys", email.FindingFail, err.Error(), "put the file of secret_key_file back, from a backup or from another node")
 	}
+
 	if options.DNSOnly {
 		d.records(ctx, published)
 		return d.findings, nil
 	}
+
 	d.database(ctx)
 	d.disk()
 	d.permissions()
@@ -79,6 +84,7 @@ func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding
 	d.listeners(ctx)
 	d.certificate(published)
 	d.discovery(ctx)
+
 	switch {
 	case d.config.Development:
 		d.say("DNS", email.FindingOK, "not looked at: without a file this server is for trying out; see: inbox dns check", "")
@@ -92,7 +98,7 @@ func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding
 }
 
 // ownPlaces are the addresses of this server, which may be private.
-func ownPlaces(config *Config) []string {
+func ownPlaces(config *config.Config) []string {
 	places := []string{config.HTTP.Listen}
 	for _, text := range []string{config.PublicURL, "https://" + config.Domain} {
 		if u, err := url.Parse(text); err == nil {
@@ -129,7 +135,7 @@ func (d *doctor) database(ctx context.Context) {
 		return
 	}
 	d.say("database", email.FindingOK, d.config.DatabaseURL.String()+", schema "+strconv.FormatInt(version, 10), "")
-	if offset, err := d.operator.store.ClockOffset(ctx); err == nil && offset.Abs() > store.MaxClockOffset {
+	if offset, err := d.operator.options.Store.ClockOffset(ctx); err == nil && offset.Abs() > store.MaxClockOffset {
 		d.say("clock", email.FindingWarn, "this machine's clock differs by "+offset.Round(time.Millisecond).String()+" from the database's",
 			"let both keep time with NTP")
 	}
@@ -137,7 +143,7 @@ func (d *doctor) database(ctx context.Context) {
 
 // disk looks at the room that data_dir has.
 func (d *doctor) disk() {
-	left, bound, err := newDiskGuard(d.config).Look()
+	left, bound, err := disk.NewGuard(disk.Options{Directory: d.config.DataDir, Keep: int64(d.config.Limits.FreeDisk)}).Look()
 	text := fmt.Sprintf("%d MiB free in %s", left>>20, d.config.DataDir)
 	switch {
 	case err != nil:
@@ -156,7 +162,7 @@ func (d *doctor) permissions() {
 	if runtime.GOOS == "windows" {
 		return // its permissions are not in the mode
 	}
-	files := []string{filepath.Join(d.config.DataDir, AdminTokenFile), secretKeyPath(d.config)}
+	files := []string{filepath.Join(d.config.DataDir, AdminTokenFile), d.operator.options.SecretKeyFile}
 	if d.config.DatabaseURL.Reveal() == "sqlite" {
 		files = append(files, store.Files(d.config.DataDir)...)
 	}
@@ -326,7 +332,7 @@ func (d *doctor) policyFile(ctx context.Context, published *email.Published) {
 		return
 	}
 	want, _ := email.PolicyFile(published.PolicyMode, published.Hostname)
-	text, err := (stsFetcher{d.client, d.config.Mail.MTASTSPort}).FetchPolicy(ctx, published.Domain, 64<<10)
+	text, err := d.operator.options.Policies(d.client).FetchPolicy(ctx, published.Domain, 64<<10)
 	name := "https://mta-sts." + published.Domain + email.PolicyPath
 	switch {
 	case err != nil:
@@ -396,10 +402,10 @@ func (d *doctor) probe(ctx context.Context, domain string) {
 	d.say("port 25 outwards", email.FindingOK, server+" "+greeting, "")
 }
 
-// ErrUnwell says that the doctor found something that does not work.
+// ErrUnwell reports that the doctor found something that does not work.
 var ErrUnwell = errors.New("something does not work; each line that begins with fail says what to do")
 
-// Unwell gives ErrUnwell when one of the findings is a failure.
+// Unwell returns ErrUnwell when one of the findings is a failure.
 func Unwell(findings []Finding) error {
 	for _, one := range findings {
 		if one.Status == email.FindingFail {

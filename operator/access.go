@@ -1,4 +1,4 @@
-package inbox
+package operator
 
 import (
 	"cmp"
@@ -45,7 +45,7 @@ type AccessAnswer struct {
 	Evidence   *AccessProof `json:"evidence,omitempty"`
 }
 
-// AccessProof is the evidence that was held against the rules, with everything that was filled in.
+// AccessProof is the evidence that was checked against the rules, with everything that was filled in.
 type AccessProof struct {
 	Issuer    string `json:"issuer"`
 	Method    string `json:"method"`
@@ -54,11 +54,12 @@ type AccessProof struct {
 }
 
 // CheckAccess answers from the configuration alone. fault.NotFound for an agent that is not in it.
-func CheckAccess(c *Config, q AccessQuestion) (AccessAnswer, error) {
+func CheckAccess(c *config.Config, q AccessQuestion) (AccessAnswer, error) {
 	agent, err := configuredAgent(c, q.Agent)
 	if err != nil {
 		return AccessAnswer{}, err
 	}
+
 	answer := AccessAnswer{Access: agent.Access, Unverified: agent.Unverified}
 	believed, err := askedEvidence(c, agent, q, &answer)
 	if err != nil {
@@ -70,6 +71,7 @@ func CheckAccess(c *Config, q AccessQuestion) (AccessAnswer, error) {
 	} else if address != "" {
 		return AccessAnswer{}, fault.Newf(fault.Malformed, "%q is not an address; write one such as @alice@example.org", q.Address)
 	}
+
 	purpose := cmp.Or(q.Purpose, identity.PurposeMessage)
 	decision := agent.AccessPolicy().Decide(purpose, address, believed)
 	answer.Rule, answer.Code, answer.Reason = decision.Rule+1, decision.Code, decision.Reason
@@ -86,7 +88,7 @@ func CheckAccess(c *Config, q AccessQuestion) (AccessAnswer, error) {
 	return answer, nil
 }
 
-// unproven is what the door does beside the rules when nothing proves the sender of a message.
+// unproven is what admission does beside the rules when nothing proves the sender of a message.
 func (a *AccessAnswer) unproven() {
 	byRule := a.Rule > 0 && a.Outcome == AccessDenied
 	switch {
@@ -98,17 +100,8 @@ func (a *AccessAnswer) unproven() {
 	}
 }
 
-func configuredAgent(c *Config, name string) (*config.Agent, error) {
-	for i := range c.Agents {
-		if strings.EqualFold(c.Agents[i].Name, name) {
-			return &c.Agents[i], nil
-		}
-	}
-	return nil, fault.Newf(fault.NotFound, "there is no agent %q; see: inbox agents list", name)
-}
-
-// askedEvidence gives the evidence of the question if it would be believed.
-func askedEvidence(c *Config, agent *config.Agent, q AccessQuestion, answer *AccessAnswer) ([]identity.Evidence, error) {
+// askedEvidence returns the evidence of the question if it would be believed.
+func askedEvidence(c *config.Config, agent *config.Agent, q AccessQuestion, answer *AccessAnswer) ([]identity.Evidence, error) {
 	if q.Issuer == "" && q.Method == "" && q.Subject == "" {
 		return nil, nil
 	}
@@ -147,9 +140,9 @@ var ownAssurance = map[string]string{
 	identity.MethodLocalAgent:           identity.AssuranceAgent,
 }
 
-// doubt says why no entry of the trust list covers the evidence; empty when one does. An assurance that was not asked
+// doubt returns why no entry of the trust list covers the evidence; empty when one does. An assurance that was not asked
 // about becomes that of the entry.
-func doubt(c *Config, proof *AccessProof, now time.Time) string {
+func doubt(c *config.Config, proof *AccessProof, now time.Time) string {
 	reason := "no [[trust]] entry names the issuer " + proof.Issuer
 	for _, entry := range c.TrustedIssuers() {
 		issuer, err := identity.CanonicalIssuer(entry.Issuer)

@@ -1,4 +1,4 @@
-package inbox
+package operator
 
 import (
 	"context"
@@ -8,9 +8,17 @@ import (
 
 	"inbox/adapters/bridge"
 	"inbox/agents/channel"
+	"inbox/engine/store"
 	"inbox/exchange"
+	"inbox/internal/config"
 	"inbox/internal/fault"
 )
+
+// Conversations are the sessions of bridges and connectors, and threads of any way, as other systems keep them.
+type Conversations struct {
+	config *config.Config
+	store  *store.Store
+}
 
 // ConversationFilter selects conversations for an export. Empty fields do not restrict.
 type ConversationFilter struct {
@@ -21,9 +29,9 @@ type ConversationFilter struct {
 	Thread    string // one thread of any way, which needs Agent; no other field is looked at
 }
 
-// ExportConversations gives conversations as messages of the older agent framework, in the form that ImportConversations takes.
-func (o *Operator) ExportConversations(ctx context.Context, filter ConversationFilter) ([]bridge.Document, error) {
-	archive := bridge.Archive{Turns: o.store, Sessions: o.store}
+// Export returns conversations as messages of the older agent framework, in the form that Import takes.
+func (c Conversations) Export(ctx context.Context, filter ConversationFilter) ([]bridge.Document, error) {
+	archive := bridge.Archive{Turns: c.store, Sessions: c.store}
 	documents := []bridge.Document{}
 	if filter.Thread != "" {
 		if filter.Agent == "" {
@@ -33,9 +41,10 @@ func (o *Operator) ExportConversations(ctx context.Context, filter ConversationF
 		messages, err := archive.Messages(ctx, session)
 		return append(documents, bridge.DocumentOf(session, messages)), err
 	}
-	rows := exchange.SessionFilter{Owner: o.ownerOf(filter.Client, filter.Connector), Agent: filter.Agent}
+
+	rows := exchange.SessionFilter{Owner: c.ownerOf(filter.Client, filter.Connector), Agent: filter.Agent}
 	for {
-		page, err := o.store.Sessions(ctx, rows)
+		page, err := c.store.Sessions(ctx, rows)
 		if err != nil {
 			return nil, err
 		}
@@ -56,17 +65,17 @@ func (o *Operator) ExportConversations(ctx context.Context, filter ConversationF
 	}
 }
 
-func (o *Operator) ownerOf(client, connector string) string {
+func (c Conversations) ownerOf(client, connector string) string {
 	switch {
 	case client != "":
-		return bridge.OwnerOfBridge(o.config.Domain, client)
+		return bridge.OwnerOfBridge(c.config.Domain, client)
 	case connector != "":
-		return bridge.OwnerOfConnector(o.config.Domain, connector)
+		return bridge.OwnerOfConnector(c.config.Domain, connector)
 	}
 	return exchange.AnyOwner
 }
 
-// ImportedConversation says what became of one conversation of an import.
+// ImportedConversation is what became of one conversation of an import.
 type ImportedConversation struct {
 	SessionID string `json:"session_id"`
 	Agent     string `json:"agent"`
@@ -74,11 +83,11 @@ type ImportedConversation struct {
 	Created   bool   `json:"created"` // false: it was here already
 }
 
-// ImportConversations stores conversations for a bridge or connector; agent is that of conversations which name none. All are
+// Import stores conversations for a bridge or connector; agent is that of conversations which name none. All are
 // checked before the first is stored, each is stored whole, and the same again does nothing. The body may be that of
 // POST /v1/import.
-func (o *Operator) ImportConversations(ctx context.Context, client, connector, agent string, body []byte) ([]ImportedConversation, error) {
-	owner := o.ownerOf(client, connector)
+func (c Conversations) Import(ctx context.Context, client, connector, agent string, body []byte) ([]ImportedConversation, error) {
+	owner := c.ownerOf(client, connector)
 	if owner == exchange.AnyOwner {
 		return nil, fault.InField("client", "is needed, or connector: whose conversations are they?")
 	}
@@ -86,9 +95,10 @@ func (o *Operator) ImportConversations(ctx context.Context, client, connector, a
 	if err != nil {
 		return nil, err
 	}
+
 	prepared := make([]bridge.Prepared, 0, len(documents))
 	for i, document := range documents {
-		name, err := o.configured(document.Agent, agent)
+		name, err := c.configured(document.Agent, agent)
 		if err != nil {
 			return nil, err
 		}
@@ -98,19 +108,20 @@ func (o *Operator) ImportConversations(ctx context.Context, client, connector, a
 		}
 		prepared = append(prepared, one)
 	}
+
 	done := []ImportedConversation{}
 	for _, one := range prepared {
-		stored, created, err := o.store.ImportSession(ctx, one.Session, one.Messages)
+		stored, created, err := c.store.ImportSession(ctx, one.Session, one.Messages)
 		if err != nil {
 			return done, fmt.Errorf("session %s: %w", one.Session.ID, err)
 		}
-		if err := o.lead(ctx, stored); err != nil {
+		if err := c.lead(ctx, stored); err != nil {
 			return done, err
 		}
 		done = append(done, ImportedConversation{stored.ID, stored.Agent, len(one.Messages), created})
 	}
 	for key, session := range mapped {
-		if err := o.store.SessionMap(owner).ImportSession(ctx, key, session); err != nil {
+		if err := c.store.SessionMap(owner).ImportSession(ctx, key, session); err != nil {
 			return done, err
 		}
 	}
@@ -118,21 +129,21 @@ func (o *Operator) ImportConversations(ctx context.Context, client, connector, a
 }
 
 // lead brings the outside conversation of a session there.
-func (o *Operator) lead(ctx context.Context, session exchange.Session) error {
+func (c Conversations) lead(ctx context.Context, session exchange.Session) error {
 	if session.Connector == "" || session.Conversation == "" {
 		return nil
 	}
 	key := channel.NewSessionKey(session.Connector, session.Conversation, session.Agent)
-	return o.store.SessionMap(session.Owner).SetSession(ctx, key, session.ID)
+	return c.store.SessionMap(session.Owner).SetSession(ctx, key, session.ID)
 }
 
 // configured finds an agent's name as it is written in the configuration.
-func (o *Operator) configured(names ...string) (string, error) {
+func (c Conversations) configured(names ...string) (string, error) {
 	for _, name := range names {
 		if name == "" {
 			continue
 		}
-		for _, agent := range o.config.Agents {
+		for _, agent := range c.config.Agents {
 			if strings.EqualFold(agent.Name, name) {
 				return agent.Name, nil
 			}
