@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -15,7 +14,6 @@ import (
 
 	"inbox/adapters/a2a"
 	"inbox/adapters/discovery"
-	"inbox/console"
 	"inbox/engine/demand"
 	"inbox/engine/store"
 	"inbox/identity"
@@ -165,33 +163,3 @@ const (
 	callLimit  = 2 * time.Minute
 	callAnswer = 70 * time.Second
 )
-
-// demandPages shows demands in the terms of the console.
-type demandPages struct{ demands *demand.Service }
-
-func viewed(view demand.View, err error) (console.Demand, error) { return console.Demand(view), err }
-
-// Show changes nothing.
-func (d demandPages) Show(ctx context.Context, token string) (console.Demand, error) {
-	return viewed(d.demands.Show(ctx, token))
-}
-
-// Decide grants or declines.
-func (d demandPages) Decide(ctx context.Context, token string, grant bool) (console.Demand, error) {
-	return viewed(d.demands.Decide(ctx, token, grant))
-}
-
-// BeginLogin starts a login elsewhere.
-func (d demandPages) BeginLogin(ctx context.Context, token, login string) (redirect, binding string, err error) {
-	return d.demands.BeginLogin(ctx, token, login)
-}
-
-// FinishLogin takes what the login service sent back.
-func (d demandPages) FinishLogin(ctx context.Context, state, code, binding string) (console.Demand, error) {
-	return viewed(d.demands.FinishLogin(ctx, state, code, binding))
-}
-
-// Pay offers a payment.
-func (d demandPages) Pay(ctx context.Context, token string, payment json.RawMessage) (console.Demand, error) {
-	return viewed(d.demands.Pay(ctx, token, payment))
-}

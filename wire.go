@@ -275,7 +275,7 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, s.pull.Routes()...)
 	routes = append(routes, s.clientTools.Routes()...)
 	routes = append(routes, console.NewPolicyPages(console.PolicyOptions{
-		Demands: demandPages{s.demands}, Agents: s.registry, PublicURL: s.config.PublicURL, Mail: s.mailAddress,
+		Demands: s.demands, Agents: s.registry, PublicURL: s.config.PublicURL, Mail: s.mailAddress,
 	}).Routes()...)
 	routes = append(routes, console.NewAPI(s.Operator()).Routes()...)
 	s.routes = routes

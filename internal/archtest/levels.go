@@ -107,7 +107,7 @@ var entrances = []struct {
 	{"engine/pipeline", []string{".", "operator", "engine/store"}, "adapters and console declare what they need of the pipeline"},
 	{"engine/delivery", []string{".", "operator", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
 	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},
-	{"engine/demand", []string{".", "engine/..."}, "adapters and console declare what they need of demands"},
+	{"engine/demand", []string{".", "console", "engine/..."}, "adapters declare what they need of demands"},
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
 	{"internal/config", []string{".", "operator"}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},
 	{".", []string{"cmd/inbox", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
