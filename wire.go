@@ -10,8 +10,12 @@ import (
 
 	"inbox/adapters/a2a"
 	"inbox/adapters/activitypub"
+	"inbox/adapters/bridge"
+	"inbox/adapters/chat"
 	"inbox/adapters/email"
 	"inbox/agents"
+	"inbox/agents/clienttool"
+	"inbox/agents/pull"
 	"inbox/console"
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
@@ -279,11 +283,12 @@ func (s *Server) buildHTTP() (err error) {
 	}).Routes()...)
 	routes = append(routes, console.NewAPI(s.Operator()).Routes()...)
 	s.routes = routes
-	if routes, err = s.withDescription(routes); err != nil {
+	described, err := apiDescription(s.config.PublicURL).Routes(routes)
+	if err != nil {
 		return err
 	}
 	s.http, err = httpserver.New(httpserver.Options{
-		Listen: s.config.HTTP.Listen, Flood: s.floodRates(), Routes: routes, Checks: s.readiness(),
+		Listen: s.config.HTTP.Listen, Flood: s.floodRates(), Routes: append(routes, described...), Checks: s.readiness(),
 		TrustedProxies: s.config.HTTP.TrustedProxies, Inside: s.config.HTTP.Inside,
 		MaxBodyBytes: int64(s.config.HTTP.MaxBodyBytes), MaxInFlight: s.bytesInFlight(), Grace: s.config.ShutdownGrace,
 		CertFile: s.config.HTTP.CertFile, KeyFile: s.config.HTTP.KeyFile, Logger: s.logger,
@@ -296,4 +301,11 @@ func (s *Server) mailAddress(agent exchange.AgentProfile) string {
 		return ""
 	}
 	return agent.Name + "@" + s.MailDomain()
+}
+
+// apiDescription gathers what the rooms say about their routes.
+func apiDescription(server string) console.Description {
+	return console.Description{Version: Version, Server: server, Operations: slices.Concat(
+		chat.Operations(), bridge.Operations(), pull.Operations(), clienttool.Operations(), console.Operations(),
+	)}
 }

@@ -1,4 +1,4 @@
-package inbox
+package console
 
 import (
 	"bytes"
@@ -7,14 +7,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
-	"regexp"
 	"strings"
 	"time"
 
-	"inbox/adapters/bridge"
-	"inbox/adapters/chat"
-	"inbox/agents/pull"
-	"inbox/console"
 	"inbox/identity"
 	"inbox/internal/httpserver"
 	"inbox/internal/openapi"
@@ -22,13 +17,21 @@ import (
 	"inbox/policypart"
 )
 
-// withDescription adds the OpenAPI document of all routes below /v1 and /api. It is the same on every server but for its
+// Description makes the OpenAPI document of all routes below /v1 and /api. It is the same on every server but for its
 // address.
-func (s *Server) withDescription(routes []httpserver.Route) ([]httpserver.Route, error) {
-	document, err := describe(s.config.PublicURL, routes)
+type Description struct {
+	Version    string
+	Server     string              // its address
+	Operations []openapi.Operation // what the rooms say about their routes
+}
+
+// Routes are the addresses of the document about the routes.
+func (d Description) Routes(about []httpserver.Route) ([]httpserver.Route, error) {
+	document, err := d.Document(about)
 	if err != nil {
 		return nil, err
 	}
+
 	sum := sha256.Sum256(document)
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,15 +43,21 @@ func (s *Server) withDescription(routes []httpserver.Route) ([]httpserver.Route,
 		header.Set("X-Content-Type-Options", "nosniff")
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(document)) // answers If-None-Match and ranges
 	})
-	return append(routes, httpserver.Route{Method: http.MethodGet, Pattern: "/openapi.json", Handler: serve},
-		httpserver.Route{Method: http.MethodGet, Pattern: "/api/openapi.json", Handler: serve}), nil
+	return []httpserver.Route{
+		{Method: http.MethodGet, Pattern: "/openapi.json", Handler: serve}, {Method: http.MethodGet, Pattern: "/api/openapi.json", Handler: serve},
+	}, nil
 }
 
-func describe(server string, routes []httpserver.Route) ([]byte, error) {
-	known := operations()
+// Document is the document about the routes.
+func (d Description) Document(about []httpserver.Route) ([]byte, error) {
+	known := map[string]openapi.Operation{}
+	for _, operation := range d.Operations {
+		known[operation.Method+" "+operation.Path] = operation
+	}
+
 	var list []openapi.Operation
-	for _, route := range routes {
-		if !described(route) {
+	for _, route := range about {
+		if !Described(route) {
 			continue
 		}
 		operation, is := known[route.Method+" "+route.Pattern]
@@ -59,7 +68,7 @@ func describe(server string, routes []httpserver.Route) ([]byte, error) {
 		list = append(list, operation)
 	}
 	return openapi.Document(openapi.Info{
-		Title: "inbox", Version: Version, Server: server, Error: httpserver.ErrorBody{}, Schemes: schemes, Parameters: parameters, Foreign: contractTypes(),
+		Title: "inbox", Version: d.Version, Server: d.Server, Error: httpserver.ErrorBody{}, Schemes: schemes, Parameters: parameters, Foreign: contractTypes(),
 		Description: "What programs call below /v1 and the operator's own below /api. A2A, ActivityPub and mail are described by their specifications.",
 	}, list)
 }
@@ -70,7 +79,7 @@ var schemes = map[string]openapi.Scheme{
 	"tools":     {Description: "Token of a program that executes an agent's tools: inbox tokens create --tools."},
 	"agent":     {Description: "Token of a program that is an agent: inbox tokens create --pull."},
 	"operator":  {Description: "Token of the operator."},
-	"signature": {Header: bridge.SignatureHeader, Description: "sha256= and the hexadecimal HMAC-SHA256 of the raw body by a secret of the connector; or signed evidence in the body."},
+	"signature": {Header: "X-Inbox-Signature", Description: "sha256= and the hexadecimal HMAC-SHA256 of the raw body by a secret of the connector; or signed evidence in the body."},
 }
 
 // parameters say what those mean whose names do not.
@@ -115,73 +124,7 @@ func erasable(written []byte) []byte {
 	return written
 }
 
-func described(route httpserver.Route) bool {
+// Described reports whether a route belongs into the document.
+func Described(route httpserver.Route) bool {
 	return route.Method != http.MethodOptions && (strings.HasPrefix(route.Pattern, "/v1/") || strings.HasPrefix(route.Pattern, "/api/"))
-}
-
-// operations describe the routes, by method and pattern.
-func operations() map[string]openapi.Operation {
-	known := map[string]openapi.Operation{}
-	for _, operation := range chat.Operations() {
-		known[operation.Method+" "+operation.Path] = operation
-	}
-	answers, requests, pulled := console.Shapes(), console.Requests(), pull.Shapes()
-	for key, about := range describedRoutes {
-		operation := openapi.Operation{
-			Tag: tagOf(key), Summary: about.summary, Security: securityOf(key, about.scope), Query: about.query, Request: about.request, Partial: about.partial,
-			Media: about.media, Response: about.response, Status: about.status, Also: about.also, Errors: about.errors,
-			Stream: about.stream || strings.HasSuffix(key, "/events"), Events: describedEvents[key],
-		}
-		if shape, is := answers[key]; is {
-			operation.Response = shape
-		}
-		if shape, is := requests[key]; is {
-			operation.Request = shape
-		}
-		if shapes, is := pulled[key]; is {
-			operation.Request, operation.Response = shapes[0], shapes[1]
-		}
-		known[key] = operation
-	}
-	return known
-}
-
-// securityOf is who may call a route: what belongs to sessions is open to bridges, peers and operators.
-func securityOf(key, scope string) string {
-	switch tag := tagOf(key); tag {
-	case "operator", "tools":
-		return tag
-	case "pull":
-		return "agent"
-	case "connectors":
-		return "signature"
-	case "bridge":
-		return "bridge:" + scope + "|operator"
-	}
-	return "bridge:" + scope + "|" + openapi.Bearer + "|operator"
-}
-
-var secondWord = regexp.MustCompile(`^\w+ /(?:api/v1|v1)/([a-z-]+)`)
-
-func tagOf(key string) string {
-	if strings.Contains(key, " /api/") {
-		return "operator"
-	}
-	if match := secondWord.FindStringSubmatch(key); match != nil {
-		return match[1]
-	}
-	return "other"
-}
-
-// about is what is known of a route beside its address.
-type about struct {
-	summary           string
-	scope             string // of a bridge's token
-	query             []string
-	request, response any
-	partial           bool   // the body may be left out
-	media             string // of the body
-	status            int
-	also, errors      []int
-	stream            bool
 }
