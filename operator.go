@@ -13,6 +13,7 @@ import (
 	"inbox/engine/delivery"
 	"inbox/engine/demand"
 	"inbox/engine/pipeline"
+	"inbox/engine/storage"
 	"inbox/exchange"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -25,7 +26,7 @@ type Operator = operator.Operator
 // OpenOperator opens the database of the configuration, of a running or stopped server, and brings it to this version's
 // schema. Close it afterwards.
 func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
-	opened, err := openStore(ctx, config, slog.Default(), nil)
+	opened, err := storage.Open(ctx, storageOptions(config, slog.Default()), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +51,11 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 		return names
 	}
 	options.Vault = func(ctx context.Context) (operator.Vault, error) {
-		sealer, err := openSealer(ctx, config, opened)
-		return vault{opened.State(), sealer}, err
+		sealer, err := storage.OpenSealer(ctx, storageOptions(config, slog.Default()), opened)
+		if err != nil {
+			return nil, err
+		}
+		return sealer.Vault(), nil
 	}
 
 	options.Withdraw = func(ctx context.Context) (int, error) {
@@ -87,7 +91,7 @@ func (s *Server) Operator() *Operator {
 // operatorOptions are those that follow from the configuration.
 func operatorOptions(config *Config) operator.Options {
 	return operator.Options{
-		Config: config, SecretKeyFile: secretKeyPath(config), Later: laterJob, OwnHosts: ownHosts(config), UserAgent: userAgent(config),
+		Config: config, SecretKeyFile: storage.KeyFile(config.DataDir, config.SecretKeyFile), Later: laterJob, OwnHosts: ownHosts(config), UserAgent: userAgent(config),
 		Policies: func(client *safehttp.Client) email.PolicyFetcher { return stsFetcher{client, config.Mail.MTASTSPort} },
 	}
 }

@@ -7,20 +7,25 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"time"
 
 	"inbox/adapters/a2a"
+	"inbox/adapters/activitypub"
 	"inbox/adapters/discovery"
+	"inbox/adapters/email"
 	"inbox/engine/demand"
+	"inbox/engine/storage"
 	"inbox/engine/store"
 	"inbox/identity"
 	"inbox/internal/facilitator"
 	"inbox/internal/fault"
 	"inbox/internal/openid"
 	"inbox/internal/safehttp"
+	"inbox/operator"
 )
 
 // buildTrust makes what decides who is believed and what is asked back: our own key, the judge of others' evidence,
@@ -33,7 +38,7 @@ func (s *Server) buildTrust(ctx context.Context) (err error) {
 	}); err != nil {
 		return fmt.Errorf("trust: %w", err)
 	}
-	if s.networkKey, err = s.newNetworkKey(ctx); err != nil {
+	if s.networkKey, err = s.sealer.NetworkKey(ctx); err != nil {
 		return err
 	}
 	s.demands, err = s.newDemands(ctx)
@@ -73,6 +78,18 @@ func (r replays) Once(ctx context.Context, key string, expires time.Time) (bool,
 	_, first, err := r.state.PutIfAbsent(ctx, replayNamespace, hex.EncodeToString(sum[:]), []byte("1"), expires)
 	return first, err
 }
+
+// storageOptions say what belongs together, and which documents are sealed.
+func storageOptions(config *Config, logger *slog.Logger) storage.Options {
+	return storage.Options{
+		DataDir: config.DataDir, DatabaseURL: config.DatabaseURL.Reveal(), DatabaseName: config.DatabaseURL.String(),
+		SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Logger: logger, Traces: []string{operator.AdminTokenFile},
+		Sealed: []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, secretNamespace},
+	}
+}
+
+// vault returns the documents, with private keys as they were put.
+func (s *Server) vault() storage.Vault { return s.sealer.Vault() }
 
 const secretNamespace = "policy.secret" // "state" → 32 random bytes, from which the states of demands are derived
 

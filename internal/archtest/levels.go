@@ -78,7 +78,8 @@ var levels = map[string]int{
 	"engine/store":  9,
 	"internal/peer": 9, // below the root package, which plays the demo with it
 
-	"operator": 10,
+	"engine/storage": 10,
+	"operator":       10,
 
 	"console": 11,
 
@@ -103,7 +104,8 @@ var entrances = []struct {
 	reason    string
 }{
 	{"adapters/...", []string{".", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the adapters; the engine knows no protocol"},
-	{"engine/store", []string{".", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
+	{"engine/store", []string{".", "engine/storage", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
+	{"engine/storage", []string{"."}, "only the root package opens what a server keeps"},
 	{"engine/pipeline", []string{".", "operator", "engine/store"}, "adapters and console declare what they need of the pipeline"},
 	{"engine/delivery", []string{".", "operator", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
 	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},

@@ -1,4 +1,4 @@
-package inbox
+package storage
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"inbox/engine/store"
 	"inbox/internal/disk"
-	"inbox/operator"
 )
 
 // A database and the directory beside it belong together: the agents' keys, followers and conversations are in the one, what
@@ -33,47 +32,47 @@ const newIdentity = "inbox serve --new-identity"
 
 // checkDirectory refuses to make a database in a directory that was used with one. It comes before the database is opened,
 // because SQLite would make it.
-func checkDirectory(config *Config) error {
-	if config.NewIdentity || config.DatabaseURL.Reveal() != "sqlite" {
+func checkDirectory(options Options) error {
+	if options.NewIdentity || options.DatabaseURL != "sqlite" {
 		return nil
 	}
-	path := filepath.Join(config.DataDir, store.File)
+	path := filepath.Join(options.DataDir, store.File)
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		return lostDatabase(config, "is missing")
+		return lostDatabase(options, "is missing")
 	case err == nil && info.Size() == 0:
-		return lostDatabase(config, "is empty")
+		return lostDatabase(options, "is empty")
 	}
 	return nil // whatever else is wrong, opening it tells
 }
 
-// lostDatabase is nil for a directory that nobody has used yet.
-func lostDatabase(config *Config, what string) error {
-	found := usedBefore(config)
+// lostDatabase returns nil for a directory that no server has used yet.
+func lostDatabase(options Options, what string) error {
+	found := usedBefore(options)
 	if found == "" {
 		return nil
 	}
 	return fmt.Errorf("%s %s, but data_dir %s was used before, because it has %s: put the database back, from a backup or by correcting "+
 		"data_dir or database_url; to begin anew with new keys and without the messages: %s",
-		databaseText(config), what, config.DataDir, found, newIdentity)
+		databaseText(options), what, options.DataDir, found, newIdentity)
 }
 
 // databaseText names the key and the place of the database.
-func databaseText(config *Config) string {
-	if config.DatabaseURL.Reveal() == "sqlite" {
-		return "data_dir: the database " + filepath.Join(config.DataDir, store.File)
+func databaseText(options Options) string {
+	if options.DatabaseURL == "sqlite" {
+		return "data_dir: the database " + filepath.Join(options.DataDir, store.File)
 	}
-	return "database_url: the database " + config.DatabaseURL.String()
+	return "database_url: the database " + options.DatabaseName
 }
 
 // usedBefore returns a file of data_dir that only a server leaves there; empty without one.
-func usedBefore(config *Config) string {
-	files := []string{databaseFile, operator.AdminTokenFile}
-	if config.SecretKeyFile == "" {
+func usedBefore(options Options) string {
+	files := append([]string{databaseFile}, options.Traces...)
+	if options.SecretKeyFile == "" {
 		files = append(files, secretKeyFile) // one that the operator named may have been made for the first start
 	}
 	for _, name := range files {
-		if _, err := os.Stat(filepath.Join(config.DataDir, name)); err == nil {
+		if _, err := os.Stat(filepath.Join(options.DataDir, name)); err == nil {
 			return name
 		}
 	}
@@ -81,11 +80,11 @@ func usedBefore(config *Config) string {
 }
 
 // checkDatabase refuses an open database that is not the one with which data_dir was used. It writes nothing.
-func checkDatabase(ctx context.Context, config *Config, opened *store.Store) error {
-	if config.NewIdentity {
+func checkDatabase(ctx context.Context, options Options, opened *store.Store) error {
+	if options.NewIdentity {
 		return nil
 	}
-	here, err := knownDatabase(config)
+	here, err := knownDatabase(options)
 	if err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func checkDatabase(ctx context.Context, config *Config, opened *store.Store) err
 	switch {
 	case found && here != "" && here != there:
 		return fmt.Errorf("%s is not the one that data_dir %s was used with (it is %s, and %s names %s): correct "+
-			"database_url or data_dir; to go on with this database: %s", databaseText(config), config.DataDir, there, databaseFile, here, newIdentity)
+			"database_url or data_dir; to go on with this database: %s", databaseText(options), options.DataDir, there, databaseFile, here, newIdentity)
 	case found:
 		return nil
 	}
@@ -105,29 +104,29 @@ func checkDatabase(ctx context.Context, config *Config, opened *store.Store) err
 	if err != nil || used && here == "" { // by a version that gave no ids
 		return err
 	}
-	return lostDatabase(config, "is empty")
+	return lostDatabase(options, "is empty")
 }
 
-func knownDatabase(config *Config) (string, error) {
-	content, err := os.ReadFile(filepath.Join(config.DataDir, databaseFile))
+func knownDatabase(options Options) (string, error) {
+	content, err := os.ReadFile(filepath.Join(options.DataDir, databaseFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("data_dir: cannot read %s: %w", databaseFile, disk.Cause(err))
 	}
 	return strings.TrimSpace(string(content)), nil
 }
 
-// rememberDatabase returns the database an id where it has none, and notes it in data_dir.
-func rememberDatabase(ctx context.Context, config *Config, opened *store.Store) error {
+// rememberDatabase gives the database an id where it has none, and notes it in data_dir.
+func rememberDatabase(ctx context.Context, options Options, opened *store.Store) error {
 	fresh := uuid.Must(uuid.NewV7()).String()
 	value, _, err := opened.State().PutIfAbsent(ctx, databaseNamespace, databaseName, []byte(fresh), time.Time{})
 	if err != nil {
 		return fmt.Errorf("name the database: %w", err)
 	}
-	here, err := knownDatabase(config)
+	here, err := knownDatabase(options)
 	if err != nil || here == string(value) {
 		return err
 	}
-	if err := disk.WritePrivate(filepath.Join(config.DataDir, databaseFile), string(value)+"\n"); err != nil {
+	if err := disk.WritePrivate(filepath.Join(options.DataDir, databaseFile), string(value)+"\n"); err != nil {
 		return fmt.Errorf("data_dir: cannot write %s: %w", databaseFile, disk.Cause(err))
 	}
 	return nil

@@ -1,4 +1,4 @@
-package inbox
+package storage
 
 import (
 	"bytes"
@@ -7,41 +7,36 @@ import (
 	"slices"
 	"time"
 
-	"inbox/adapters/activitypub"
-	"inbox/adapters/discovery"
-	"inbox/adapters/email"
 	"inbox/engine/store"
 )
 
-// sealedNamespaces are those of documents that hold private keys and secrets, and nothing else.
-var sealedNamespaces = []string{
-	activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, secretNamespace,
-}
-
-// vault is the table of documents for those who keep private keys there: it seals them on the way in and opens them on the
+// Vault is the table of documents for those who keep private keys there: it seals them on the way in and opens them on the
 // way out. Other documents pass as they are.
-type vault struct {
+type Vault struct {
 	*store.State
-	sealer *sealer
+	sealer *Sealer
 }
 
-func (s *Server) vault() vault { return vault{s.store.State(), s.sealer} }
+// Vault returns the documents.
+func (s *Sealer) Vault() Vault { return Vault{s.state, s} }
 
-func isSealed(namespace string) bool { return slices.Contains(sealedNamespaces, namespace) }
+func (v Vault) isSealed(namespace string) bool {
+	return slices.Contains(v.sealer.options.Sealed, namespace)
+}
 
 // purposeOf binds a sealed document to its place: put elsewhere it does not open.
 func purposeOf(namespace, key string) string { return "document " + namespace + " " + key }
 
-func (v vault) seal(namespace, key string, value []byte) []byte {
-	if !isSealed(namespace) {
+func (v Vault) seal(namespace, key string, value []byte) []byte {
+	if !v.isSealed(namespace) {
 		return value
 	}
 	return []byte(v.sealer.box.Seal(value, purposeOf(namespace, key)))
 }
 
 // open returns a document as it was put. One that is not sealed was written by a version that did not.
-func (v vault) open(ctx context.Context, namespace, key string, value []byte) ([]byte, error) {
-	if !isSealed(namespace) || !sealedForm(value) {
+func (v Vault) open(ctx context.Context, namespace, key string, value []byte) ([]byte, error) {
+	if !v.isSealed(namespace) || !sealedForm(value) {
 		return value, nil
 	}
 	opened, err := v.sealer.Open(ctx, string(value), purposeOf(namespace, key))
@@ -55,7 +50,7 @@ func (v vault) open(ctx context.Context, namespace, key string, value []byte) ([
 func sealedForm(value []byte) bool { return bytes.HasPrefix(value, []byte("v1.")) }
 
 // Get returns a document.
-func (v vault) Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error) {
+func (v Vault) Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error) {
 	value, found, err = v.State.Get(ctx, namespace, key)
 	if err != nil || !found {
 		return nil, false, err
@@ -65,12 +60,12 @@ func (v vault) Get(ctx context.Context, namespace, key string) (value []byte, fo
 }
 
 // Put writes a document.
-func (v vault) Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error {
+func (v Vault) Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error {
 	return v.State.Put(ctx, namespace, key, v.seal(namespace, key, value), expires)
 }
 
 // PutIfAbsent writes a document unless a live one is there, and gives the one that is there afterwards.
-func (v vault) PutIfAbsent(
+func (v Vault) PutIfAbsent(
 	ctx context.Context, namespace, key string, value []byte, expires time.Time,
 ) (current []byte, inserted bool, err error) {
 	current, inserted, err = v.State.PutIfAbsent(ctx, namespace, key, v.seal(namespace, key, value), expires)
@@ -82,8 +77,8 @@ func (v vault) PutIfAbsent(
 }
 
 // Swap writes a document in place of another one.
-func (v vault) Swap(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (swapped bool, err error) {
-	if !isSealed(namespace) {
+func (v Vault) Swap(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (swapped bool, err error) {
+	if !v.isSealed(namespace) {
 		return v.State.Swap(ctx, namespace, key, old, value, expires)
 	}
 	kept, found, err := v.State.Get(ctx, namespace, key)
@@ -98,7 +93,7 @@ func (v vault) Swap(ctx context.Context, namespace, key string, old, value []byt
 }
 
 // List returns documents in order of their keys.
-func (v vault) List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
+func (v Vault) List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
 	keys, values, err = v.State.List(ctx, namespace, after, limit)
 	for i := range values {
 		if err == nil {
@@ -109,7 +104,7 @@ func (v vault) List(ctx context.Context, namespace, after string, limit int) (ke
 }
 
 // Several returns those documents of the keys that are there.
-func (v vault) Several(ctx context.Context, namespace string, keys []string) (map[string][]byte, error) {
+func (v Vault) Several(ctx context.Context, namespace string, keys []string) (map[string][]byte, error) {
 	values, err := v.State.Several(ctx, namespace, keys)
 	for key := range values {
 		if err == nil {
@@ -121,26 +116,26 @@ func (v vault) Several(ctx context.Context, namespace string, keys []string) (ma
 
 // sealKeys seals what older versions have left open, all in one transaction. Of several nodes that start together one does
 // it.
-func (s *Server) sealKeys(ctx context.Context) error {
-	changed, err := s.store.RewriteDocuments(ctx, sealedNamespaces, func(namespace, key string, value []byte) []byte {
+func (s *Sealer) sealKeys(ctx context.Context) error {
+	changed, err := s.store.RewriteDocuments(ctx, s.options.Sealed, func(namespace, key string, value []byte) []byte {
 		if sealedForm(value) {
 			return value
 		}
-		return s.vault().seal(namespace, key, value)
+		return s.Vault().seal(namespace, key, value)
 	})
 	if err != nil {
 		return fmt.Errorf("seal the private keys: %w", err)
 	}
 	if changed > 0 {
-		s.logger.InfoContext(ctx, "private keys that stood open in the database are sealed now: guard older backups like the keys",
+		s.options.Logger.InfoContext(ctx, "private keys that stood open in the database are sealed now: guard older backups like the keys",
 			"keys", changed)
 	}
 	return nil
 }
 
 // dropSealed removes what only a lost key opens; it is made anew when it is needed.
-func (s *sealer) dropSealed(ctx context.Context) error {
-	for _, namespace := range sealedNamespaces {
+func (s *Sealer) dropSealed(ctx context.Context) error {
+	for _, namespace := range s.options.Sealed {
 		for after := ""; ; {
 			keys, values, err := s.state.List(ctx, namespace, after, 500)
 			if err != nil {

@@ -1,4 +1,4 @@
-package inbox
+package storage
 
 import (
 	"context"
@@ -27,40 +27,45 @@ const (
 	sealingMarkerName = "key"
 )
 
-// sealer seals with the key of this node, which is that of all nodes.
-type sealer struct {
-	box   *sealing.Box
-	state *store.State
+// Sealer seals with the key of this node, which is that of all nodes.
+type Sealer struct {
+	box     *sealing.Box
+	store   *store.Store
+	state   *store.State
+	options Options
 }
 
-// openSealer reads the key, or makes one where the database has none yet and the operator named none.
-func openSealer(ctx context.Context, config *Config, opened *store.Store) (*sealer, error) {
+// OpenSealer reads the key, or makes one where the database has none yet and the operator named none.
+func OpenSealer(ctx context.Context, options Options, opened *store.Store) (*Sealer, error) {
 	state := opened.State()
 	value, _, err := state.Get(ctx, sealingNamespace, sealingMarkerName)
 	if err != nil {
 		return nil, err
 	}
-	file, mark := secretKeyPath(config), string(value)
+	file, mark := options.keyFile(), string(value)
 	box, err := readSecretKey(file)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && config.SecretKeyFile == "":
-		return makeSealer(ctx, config, opened, mark)
+	case errors.Is(err, fs.ErrNotExist) && options.SecretKeyFile == "":
+		return makeSealer(ctx, options, opened, mark)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("secret_key_file: there is no %s: put it back or correct the key; for a first start make it with: "+
 			"openssl rand -base64 32", file)
 	case err != nil:
 		return nil, fmt.Errorf("secret_key_file: %w", err)
 	}
-	s := &sealer{box, state}
-	return s, s.bind(ctx, config, mark)
+	s := &Sealer{box, opened, state, options}
+	return s, s.bind(ctx, mark)
 }
 
-func secretKeyPath(config *Config) string {
-	if config.SecretKeyFile != "" {
-		return config.SecretKeyFile
+// KeyFile is the file with the key, as written or the usual one of the directory.
+func KeyFile(directory, written string) string {
+	if written != "" {
+		return written
 	}
-	return filepath.Join(config.DataDir, secretKeyFile)
+	return filepath.Join(directory, secretKeyFile)
 }
+
+func (o Options) keyFile() string { return KeyFile(o.DataDir, o.SecretKeyFile) }
 
 func readSecretKey(file string) (*sealing.Box, error) {
 	content, err := os.ReadFile(file)
@@ -80,26 +85,26 @@ func readSecretKey(file string) (*sealing.Box, error) {
 
 // makeSealer makes the key of a database that has none. The file gets its name only when the database has the fingerprint:
 // a process that dies in between leaves a file that the next start goes on with.
-func makeSealer(ctx context.Context, config *Config, opened *store.Store, mark string) (*sealer, error) {
-	file, pending := secretKeyPath(config), filepath.Join(config.DataDir, pendingKeyFile)
+func makeSealer(ctx context.Context, options Options, opened *store.Store, mark string) (*Sealer, error) {
+	file, pending := options.keyFile(), filepath.Join(options.DataDir, pendingKeyFile)
 	if err := makePendingKey(pending); err != nil {
 		return nil, fmt.Errorf("data_dir: cannot write %s: %w", pending, disk.Cause(err))
 	}
 	box, err := readSecretKey(pending)
 	if errors.Is(err, fs.ErrNotExist) {
-		return openSealer(ctx, config, opened) // another process was faster
+		return OpenSealer(ctx, options, opened) // another process was faster
 	}
 	if err != nil {
 		return nil, fmt.Errorf("data_dir: %w", err)
 	}
-	if mark != box.Fingerprint() && !config.NewIdentity {
+	if mark != box.Fingerprint() && !options.NewIdentity {
 		lost, err := sealedBefore(ctx, opened, mark)
 		if err != nil || lost {
-			return nil, errors.Join(missingKey(config, file, err), os.Remove(pending))
+			return nil, errors.Join(missingKey(options, file, err), os.Remove(pending))
 		}
 	}
-	s := &sealer{box, opened.State()}
-	if err := s.bind(ctx, config, mark); err != nil {
+	s := &Sealer{box, opened, opened.State(), options}
+	if err := s.bind(ctx, mark); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(pending, file); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -121,7 +126,7 @@ func makePendingKey(pending string) error {
 	return errors.Join(err, os.Remove(written))
 }
 
-// sealedBefore says whether the database has secrets that a new key would not open. Versions that left no fingerprint have
+// sealedBefore reports whether the database has secrets that a new key would not open. Versions that left no fingerprint have
 // sealed the key of the limits all the same.
 func sealedBefore(ctx context.Context, opened *store.Store, mark string) (bool, error) {
 	if mark != "" {
@@ -131,20 +136,20 @@ func sealedBefore(ctx context.Context, opened *store.Store, mark string) (bool, 
 	return found, err
 }
 
-func missingKey(config *Config, file string, err error) error {
+func missingKey(options Options, file string, err error) error {
 	if err != nil {
 		return err
 	}
 	return fmt.Errorf("secret_key_file: %s is missing, and only the key in it opens the secrets of %s, the keys of the agents among them: "+
-		"put the file back from a backup or from another node; to go on with new keys: %s", file, config.DatabaseURL, newIdentity)
+		"put the file back from a backup or from another node; to go on with new keys: %s", file, options.DatabaseName, newIdentity)
 }
 
 // bind makes sure that the key is that of the database.
-func (s *sealer) bind(ctx context.Context, config *Config, mark string) error {
+func (s *Sealer) bind(ctx context.Context, mark string) error {
 	own := s.box.Fingerprint()
 	if mark == "" {
-		if err := s.opensOld(ctx); err != nil && !config.NewIdentity {
-			return s.foreign(config, "another one")
+		if err := s.opensOld(ctx); err != nil && !s.options.NewIdentity {
+			return s.foreign("another one")
 		}
 		value, _, err := s.state.PutIfAbsent(ctx, sealingNamespace, sealingMarkerName, []byte(own), time.Time{})
 		if err != nil {
@@ -155,20 +160,20 @@ func (s *sealer) bind(ctx context.Context, config *Config, mark string) error {
 	switch {
 	case mark == own:
 		return nil
-	case config.NewIdentity:
+	case s.options.NewIdentity:
 		return s.takeOver(ctx)
 	}
-	return s.foreign(config, mark)
+	return s.foreign(mark)
 }
 
-func (s *sealer) foreign(config *Config, mark string) error {
+func (s *Sealer) foreign(mark string) error {
 	return fmt.Errorf("secret_key_file: the key in %s has the fingerprint %s, and the secrets of %s were sealed with %s: give every node "+
 		"of a database the same file, or put the right one back; to go on with new keys: %s",
-		secretKeyPath(config), s.box.Fingerprint(), config.DatabaseURL, mark, newIdentity)
+		s.options.keyFile(), s.box.Fingerprint(), s.options.DatabaseName, mark, newIdentity)
 }
 
 // opensOld fails when the key is not the one with which a version that left no fingerprint has sealed.
-func (s *sealer) opensOld(ctx context.Context) error {
+func (s *Sealer) opensOld(ctx context.Context) error {
 	kept, found, err := s.state.Get(ctx, limitsNamespace, networkKeyName)
 	if err != nil || !found {
 		return err
@@ -178,7 +183,7 @@ func (s *sealer) opensOld(ctx context.Context) error {
 }
 
 // takeOver makes the key that of the database. What the old one sealed is lost with it: what is needed is made anew.
-func (s *sealer) takeOver(ctx context.Context) error {
+func (s *Sealer) takeOver(ctx context.Context) error {
 	if err := s.state.Delete(ctx, limitsNamespace, networkKeyName); err != nil {
 		return fmt.Errorf("remove what the old key sealed: %w", err)
 	}
@@ -192,7 +197,7 @@ func (s *sealer) takeOver(ctx context.Context) error {
 }
 
 // Seal seals a secret; fault.Unavailable where the key is not that of the database any more.
-func (s *sealer) Seal(ctx context.Context, secret []byte, purpose string) (string, error) {
+func (s *Sealer) Seal(ctx context.Context, secret []byte, purpose string) (string, error) {
 	mark := s.box.Fingerprint()
 	current, _, err := s.state.Get(ctx, sealingNamespace, sealingMarkerName)
 	if err != nil {
@@ -206,10 +211,33 @@ func (s *sealer) Seal(ctx context.Context, secret []byte, purpose string) (strin
 }
 
 // Open opens what Seal sealed.
-func (s *sealer) Open(_ context.Context, sealed, purpose string) ([]byte, error) {
+func (s *Sealer) Open(_ context.Context, sealed, purpose string) ([]byte, error) {
 	secret, err := s.box.Open(sealed, purpose)
 	if err != nil {
 		return nil, fmt.Errorf("open a sealed secret with the key %s: %w (secret_key_file)", s.box.Fingerprint(), err)
 	}
 	return secret, nil
+}
+
+// The key by which networks of senders without proof are named. It is made once and sealed in the database.
+const (
+	limitsNamespace   = "limits"
+	networkKeyName    = "network-key"
+	networkKeyPurpose = "limits network key"
+)
+
+// NetworkKey reads the key that all nodes share for the names of networks, or makes it. A node that cannot open it, because it
+// has another secret key, names networks by a key of its own: it counts senders without proof alone.
+func (s *Sealer) NetworkKey(ctx context.Context) ([]byte, error) {
+	fresh := sealing.NewKey()
+	kept, _, err := s.state.PutIfAbsent(ctx, limitsNamespace, networkKeyName, []byte(s.box.Seal(fresh, networkKeyPurpose)), time.Time{})
+	if err != nil {
+		return nil, fmt.Errorf("make key of limits: %w", err)
+	}
+	key, err := s.Open(ctx, string(kept), networkKeyPurpose)
+	if err != nil {
+		s.options.Logger.WarnContext(ctx, "limits of senders without proof are counted on this node alone", "error", err)
+		return fresh, nil
+	}
+	return key, nil
 }
