@@ -19,7 +19,7 @@ type Demands interface {
 	Show(ctx context.Context, token string) (Demand, error)
 	// Decide grants or declines.
 	Decide(ctx context.Context, token string, grant bool) (Demand, error)
-	// BeginLogin gives the address of the login service and the value of the cookie that binds the login to this browser.
+	// BeginLogin returns the address of the login service and the value of the cookie that binds the login to this browser.
 	BeginLogin(ctx context.Context, token, login string) (redirect, binding string, err error)
 	// FinishLogin takes what the login service sent back through the browser; an empty code means that the person turned
 	// back there.

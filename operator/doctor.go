@@ -185,7 +185,7 @@ func (d *doctor) tooWide(path string, most fs.FileMode) bool {
 	return true
 }
 
-// clock asks the operating system whether somebody keeps its clock: signatures and certificates live by it.
+// clock asks the operating system whether a time service keeps its clock: signatures and certificates live by it.
 func (d *doctor) clock() {
 	switch synchronised, known := clockSynchronised(); {
 	case !known:

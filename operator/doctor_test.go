@@ -133,7 +133,7 @@ func newPatient(t *testing.T) *patient {
 	return p
 }
 
-// examine gives the findings by name. Its settings are those of a server that sends by itself; ofHTTP are further lines of
+// examine returns the findings by name. Its settings are those of a server that sends by itself; ofHTTP are further lines of
 // that table, more are further tables.
 func (p *patient) examine(smtp, peer, ofHTTP, more string, options operator.DoctorOptions) map[string]operator.Finding {
 	p.t.Helper()
@@ -277,7 +277,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// greeterAt gives an address where nobody listens.
+// greeterAt returns an address where nothing listens.
 func greeterAt(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

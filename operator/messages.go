@@ -60,8 +60,8 @@ type Shown struct {
 	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"` // oldest first
 }
 
-// MaxShownEvents bounds a shown timeline: a long answer that streamed has many rows.
-const MaxShownEvents = 10_000
+// maxShownEvents bounds a shown timeline: a long answer that streamed has many rows.
+const maxShownEvents = 10_000
 
 // Show finds a message by turn id, delivery id, the protocol's own id, or the address of a post in the fediverse as people
 // see it. fault.NotFound says that nothing was accepted under it.
@@ -82,7 +82,7 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 	if shown.ToolRequests, err = m.store.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
 		return shown, err
 	}
-	shown.Events, err = m.Timeline(ctx, turnID, MaxShownEvents)
+	shown.Events, err = m.Timeline(ctx, turnID, maxShownEvents)
 	shown.Spent = exchange.SpentBy(shown.Events)
 	return shown, err
 }

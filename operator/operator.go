@@ -95,7 +95,7 @@ func (o *Operator) SchemaVersion(ctx context.Context) (int64, error) {
 	return o.options.Store.SchemaVersion(ctx)
 }
 
-// Approvals are the decisions that somebody else than the asker has to take. An approval is named by its id or its code; by
+// Approvals are the decisions that are not the asker's to take. An approval is named by its id or its code; by
 // is who decides, for the record. Errors are fault.NotFound, fault.Gone (expired), fault.Conflict (decided before) and
 // fault.Malformed. A server that runs tells the asker at once, one that is stopped at its next start.
 type Approvals interface {

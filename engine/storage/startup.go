@@ -18,7 +18,7 @@ import (
 
 // A database and the directory beside it belong together: the agents' keys, followers and conversations are in the one, what
 // opens its secrets is in the other. Where one of them was used before and the other one is missing or a different one, a
-// server that went on would be somebody else under the same name, and nobody would be told. Decision record 0072.
+// server that went on would be somebody else under the same name, and no one would be told. Decision record 0072.
 
 // databaseFile names in data_dir the database that it was used with, by the id that the database has of itself.
 const databaseFile = "database.id"
@@ -115,7 +115,7 @@ func knownDatabase(options Options) (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// rememberDatabase gives the database an id where it has none, and notes it in data_dir.
+// rememberDatabase notes the id of the database in data_dir; one that has none gets one.
 func rememberDatabase(ctx context.Context, options Options, opened *store.Store) error {
 	fresh := uuid.Must(uuid.NewV7()).String()
 	value, _, err := opened.State().PutIfAbsent(ctx, databaseNamespace, databaseName, []byte(fresh), time.Time{})

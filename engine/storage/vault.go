@@ -64,7 +64,7 @@ func (v Vault) Put(ctx context.Context, namespace, key string, value []byte, exp
 	return v.State.Put(ctx, namespace, key, v.seal(namespace, key, value), expires)
 }
 
-// PutIfAbsent writes a document unless a live one is there, and gives the one that is there afterwards.
+// PutIfAbsent writes a document unless a live one is there, and returns the one that is there afterwards.
 func (v Vault) PutIfAbsent(
 	ctx context.Context, namespace, key string, value []byte, expires time.Time,
 ) (current []byte, inserted bool, err error) {
