@@ -108,11 +108,13 @@ func askedEvidence(c *config.Config, agent *config.Agent, q AccessQuestion, answ
 	if q.Method == "" || q.Subject == "" {
 		return nil, fault.New(fault.Malformed, "evidence has a method and a subject; give --method and --subject, or none of them")
 	}
+
 	issuer, err := identity.CanonicalIssuer(cmp.Or(q.Issuer, c.Domain))
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, err.Error(), err)
 	}
 	proof := AccessProof{Issuer: issuer, Method: methodURN(q.Method), Subject: q.Subject, Assurance: q.Assurance}
+
 	recipient := identity.Address{Local: agent.Name, Domain: c.Domain}.String()
 	evidence := identity.Evidence{
 		Issuer: issuer, Method: proof.Method, Subject: q.Subject, Audience: identity.Audience{recipient}, Proof: identity.Proof{Type: identity.ProofSignedAttestation},
@@ -124,6 +126,7 @@ func askedEvidence(c *config.Config, agent *config.Agent, q AccessQuestion, answ
 		answer.Evidence = &proof
 		return nil, nil
 	}
+
 	evidence.Assurance = proof.Assurance
 	answer.Evidence, answer.Believed = &proof, true
 	return []identity.Evidence{evidence}, nil

@@ -134,6 +134,7 @@ func (d *doctor) database(ctx context.Context) {
 		d.say("database", email.FindingFail, err.Error(), "start the database or correct database_url")
 		return
 	}
+
 	d.say("database", email.FindingOK, d.config.DatabaseURL.String()+", schema "+strconv.FormatInt(version, 10), "")
 	if offset, err := d.operator.options.Store.ClockOffset(ctx); err == nil && offset.Abs() > store.MaxClockOffset {
 		d.say("clock", email.FindingWarn, "this machine's clock differs by "+offset.Round(time.Millisecond).String()+" from the database's",
@@ -166,6 +167,7 @@ func (d *doctor) permissions() {
 	if d.config.DatabaseURL.Reveal() == "sqlite" {
 		files = append(files, store.Files(d.config.DataDir)...)
 	}
+
 	wide := d.tooWide(d.config.DataDir, 0o700)
 	for _, file := range files {
 		wide = d.tooWide(file, 0o600) || wide
@@ -239,10 +241,12 @@ func (d *doctor) dial(ctx context.Context, address string, greets bool) (greetin
 	if err != nil {
 		return "", err
 	}
+
 	defer func() { _ = conn.Close() }()
 	if !greets {
 		return "", nil
 	}
+
 	_ = conn.SetDeadline(time.Now().Add(doctorPatience))
 	line, err := bufio.NewReaderSize(conn, longestGreeting).ReadSlice('\n')
 	_, _ = conn.Write([]byte("QUIT\r\n"))
@@ -262,6 +266,7 @@ func (d *doctor) certificate(published *email.Published) {
 		d.say("TLS certificate", email.FindingFail, err.Error(), "correct http.cert_file and http.key_file")
 		return
 	}
+
 	var names []string
 	if public, err := url.Parse(d.config.PublicURL); err == nil {
 		names = append(names, public.Hostname())
@@ -272,6 +277,7 @@ func (d *doctor) certificate(published *email.Published) {
 			names = append(names, "mta-sts."+published.Domain)
 		}
 	}
+
 	d.lifeOf(pair.Leaf)
 	for _, name := range names {
 		if err := pair.Leaf.VerifyHostname(name); err != nil {
@@ -301,6 +307,7 @@ func (d *doctor) discovery(ctx context.Context) {
 		resource := url.QueryEscape("acct:" + d.config.Agents[0].Name + "@" + d.config.Domain)
 		pages = append(pages, scheme+"://"+d.config.Domain+"/.well-known/webfinger?resource="+resource)
 	}
+
 	for _, page := range pages {
 		d.page(ctx, page)
 	}
@@ -311,6 +318,7 @@ func (d *doctor) page(ctx context.Context, page string) {
 	if u, err := url.Parse(page); err == nil {
 		name = u.Scheme + "://" + u.Host + u.Path
 	}
+
 	response, err := d.client.Get(ctx, page, safehttp.GetOptions{})
 	if err != nil {
 		d.say(name, email.FindingFail, err.Error(), "start the server, and let public_url and domain lead to http.listen")
@@ -321,6 +329,7 @@ func (d *doctor) page(ctx context.Context, page string) {
 		d.say(name, email.FindingFail, response.Status, "let the web server of this name pass the path on to http.listen")
 		return
 	}
+
 	d.say(name, email.FindingOK, response.Status, "")
 	if at, err := http.ParseTime(response.Header.Get("Date")); err == nil && time.Since(at).Abs() > clockTolerance {
 		d.say("clock against "+name, email.FindingWarn, "differs by "+time.Since(at).Round(time.Second).String(), "run a time service on both machines")
@@ -331,6 +340,7 @@ func (d *doctor) policyFile(ctx context.Context, published *email.Published) {
 	if published.PolicyMode == "none" {
 		return
 	}
+
 	want, _ := email.PolicyFile(published.PolicyMode, published.Hostname)
 	text, err := d.operator.options.Policies(d.client).FetchPolicy(ctx, published.Domain, 64<<10)
 	name := "https://mta-sts." + published.Domain + email.PolicyPath
@@ -354,6 +364,7 @@ func (d *doctor) dnssec(ctx context.Context) {
 	if err == nil {
 		validates, err = resolver.Validates(ctx)
 	}
+
 	const remedy = "let dns.resolver be one that validates, such as unbound, or write mail.dane = false"
 	switch {
 	case err != nil:
@@ -393,6 +404,7 @@ func (d *doctor) probe(ctx context.Context, domain string) {
 		d.say("port 25 outwards", email.FindingWarn, fmt.Sprintf("not tried: no mail server of %s is found (%v)", domain, err), "try another domain: inbox doctor --probe DOMAIN")
 		return
 	}
+
 	server := net.JoinHostPort(strings.TrimSuffix(servers[0].Host, "."), strconv.Itoa(d.config.Mail.MXPort))
 	greeting, err := d.dial(ctx, server, true)
 	if err != nil {

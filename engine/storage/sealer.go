@@ -42,6 +42,7 @@ func OpenSealer(ctx context.Context, options Options, opened *store.Store) (*Sea
 	if err != nil {
 		return nil, err
 	}
+
 	file, mark := options.keyFile(), string(value)
 	box, err := readSecretKey(file)
 	switch {
@@ -53,6 +54,7 @@ func OpenSealer(ctx context.Context, options Options, opened *store.Store) (*Sea
 	case err != nil:
 		return nil, fmt.Errorf("secret_key_file: %w", err)
 	}
+
 	s := &Sealer{box, opened, state, options}
 	return s, s.bind(ctx, mark)
 }
@@ -90,6 +92,7 @@ func makeSealer(ctx context.Context, options Options, opened *store.Store, mark 
 	if err := makePendingKey(pending); err != nil {
 		return nil, fmt.Errorf("data_dir: cannot write %s: %w", pending, disk.Cause(err))
 	}
+
 	box, err := readSecretKey(pending)
 	if errors.Is(err, fs.ErrNotExist) {
 		return OpenSealer(ctx, options, opened) // another process was faster
@@ -97,12 +100,14 @@ func makeSealer(ctx context.Context, options Options, opened *store.Store, mark 
 	if err != nil {
 		return nil, fmt.Errorf("data_dir: %w", err)
 	}
+
 	if mark != box.Fingerprint() && !options.NewIdentity {
 		lost, err := sealedBefore(ctx, opened, mark)
 		if err != nil || lost {
 			return nil, errors.Join(missingKey(options, file, err), os.Remove(pending))
 		}
 	}
+
 	s := &Sealer{box, opened, opened.State(), options}
 	if err := s.bind(ctx, mark); err != nil {
 		return nil, err
@@ -119,6 +124,7 @@ func makePendingKey(pending string) error {
 	if err != nil {
 		return err
 	}
+
 	err = os.Link(written, pending)
 	if errors.Is(err, fs.ErrExist) {
 		err = nil

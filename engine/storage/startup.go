@@ -92,6 +92,7 @@ func checkDatabase(ctx context.Context, options Options, opened *store.Store) er
 	if err != nil {
 		return err
 	}
+
 	there := string(value)
 	switch {
 	case found && here != "" && here != there:
@@ -100,6 +101,7 @@ func checkDatabase(ctx context.Context, options Options, opened *store.Store) er
 	case found:
 		return nil
 	}
+
 	used, err := opened.InUse(ctx)
 	if err != nil || used && here == "" { // by a version that gave no ids
 		return err
@@ -122,6 +124,7 @@ func rememberDatabase(ctx context.Context, options Options, opened *store.Store)
 	if err != nil {
 		return fmt.Errorf("name the database: %w", err)
 	}
+
 	here, err := knownDatabase(options)
 	if err != nil || here == string(value) {
 		return err

@@ -85,6 +85,7 @@ func (v Vault) Swap(ctx context.Context, namespace, key string, old, value []byt
 	if err != nil || !found {
 		return false, err
 	}
+
 	current, err := v.open(ctx, namespace, key, kept)
 	if err != nil || !bytes.Equal(current, old) {
 		return false, err
