@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -39,15 +38,11 @@ func newApprovalsList() *cobra.Command {
 		Example: "  inbox approvals list --agent helper\n  inbox approvals list --all --json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(o *inbox.Operator) error {
-				found, err := o.Approvals.Approvals(cmd.Context(), filter)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), found)
-				}
-				return printApprovals(cmd, found)
+			heading := []string{"ID", "CODE", "AGENT", "STATUS", "WHAT", "ASKED BY", "UNTIL", "SUMMARY"}
+			return printList(cmd, "Nothing waits for a decision.", heading, func(o *inbox.Operator) ([]exchange.Approval, error) {
+				return o.Approvals.Approvals(cmd.Context(), filter)
+			}, func(a exchange.Approval) []string {
+				return []string{a.ID, a.Code, a.Agent, a.Status, a.Kind, oneLine(a.Asker), when(a.ExpiresAt), excerpt(a.Summary)}
 			})
 		},
 	}
@@ -56,14 +51,6 @@ func newApprovalsList() *cobra.Command {
 	cmd.Flags().BoolVar(&filter.All, "all", false, "also what was decided")
 	addPaging(cmd, &filter.Before, &filter.Limit)
 	return cmd
-}
-
-func printApprovals(cmd *cobra.Command, found []exchange.Approval) error {
-	rows := make([][]string, 0, len(found))
-	for _, a := range found {
-		rows = append(rows, []string{a.ID, a.Code, a.Agent, a.Status, a.Kind, oneLine(a.Asker), when(a.ExpiresAt), excerpt(a.Summary)})
-	}
-	return printTable(cmd.OutOrStdout(), "Nothing waits for a decision.", []string{"ID", "CODE", "AGENT", "STATUS", "WHAT", "ASKED BY", "UNTIL", "SUMMARY"}, rows)
 }
 
 func newApprovalsShow() *cobra.Command {
@@ -234,16 +221,8 @@ func replacement(cmd *cobra.Command, text, file string) (string, error) {
 	case file == "":
 		return text, nil
 	}
-	in := cmd.InOrStdin()
-	if file != "-" {
-		opened, err := os.Open(file)
-		if err != nil {
-			return "", err
-		}
-		defer func() { _ = opened.Close() }() // only read
-		in = opened
-	}
-	content, err := io.ReadAll(io.LimitReader(in, maxTextFile+1))
+
+	content, err := readFile(cmd, file, maxTextFile+1)
 	if err == nil && len(content) > maxTextFile {
 		err = errors.New(file + ": is over 4 MiB")
 	}

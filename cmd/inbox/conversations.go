@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -75,23 +74,14 @@ a conversation is stored whole or not at all, and storing the same again does no
 			if (client == "") == (connector == "") {
 				return usageError{fmt.Errorf("one of --client and --connector is needed\nRun '%s --help'", cmd.CommandPath())}
 			}
-			body, err := readFile(cmd, names[0])
+			body, err := readFile(cmd, names[0], maxImportFile)
 			if err != nil {
 				return err
 			}
-			return operate(cmd, func(o *inbox.Operator) error {
-				done, err := o.Conversations.Import(cmd.Context(), client, connector, agent, body)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), done)
-				}
-				rows := make([][]string, 0, len(done))
-				for _, one := range done {
-					rows = append(rows, []string{one.SessionID, one.Agent, fmt.Sprint(one.Messages), map[bool]string{true: "new", false: "was here"}[one.Created]})
-				}
-				return printTable(cmd.OutOrStdout(), "Nothing was imported.", []string{"SESSION", "AGENT", "MESSAGES", ""}, rows)
+			return printList(cmd, "Nothing was imported.", []string{"SESSION", "AGENT", "MESSAGES", ""}, func(o *inbox.Operator) ([]operator.ImportedConversation, error) {
+				return o.Conversations.Import(cmd.Context(), client, connector, agent, body)
+			}, func(one operator.ImportedConversation) []string {
+				return []string{one.SessionID, one.Agent, fmt.Sprint(one.Messages), map[bool]string{true: "new", false: "was here"}[one.Created]}
 			})
 		},
 	}
@@ -100,17 +90,4 @@ a conversation is stored whole or not at all, and storing the same again does no
 	cmd.Flags().StringVar(&connector, "connector", "", "the connector to which they belong")
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent of conversations that name none")
 	return cmd
-}
-
-func readFile(cmd *cobra.Command, name string) ([]byte, error) {
-	source := cmd.InOrStdin()
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = file.Close() }()
-		source = file
-	}
-	return io.ReadAll(io.LimitReader(source, maxImportFile))
 }

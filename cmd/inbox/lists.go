@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -92,18 +91,12 @@ func newListRemove(list string) *cobra.Command {
 		Short: "Take somebody off the list",
 		Args:  arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, targets []string) error {
-			return operate(cmd, func(o *inbox.Operator) error {
-				for _, target := range targets {
-					entry := exchange.ListEntry{List: list, Target: target}
-					if stop {
-						entry.List, entry.Agent = exchange.ListStop, agent
-					}
-					if err := o.Lists.Remove(cmd.Context(), entry); err != nil {
-						return err
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is off the list\n", target)
+			return each(cmd, targets, "is off the list", func(o *inbox.Operator, target string) error {
+				entry := exchange.ListEntry{List: list, Target: target}
+				if stop {
+					entry.List, entry.Agent = exchange.ListStop, agent
 				}
-				return nil
+				return o.Lists.Remove(cmd.Context(), entry)
 			})
 		},
 	}
@@ -125,19 +118,10 @@ func newListList(list string) *cobra.Command {
 			if stop {
 				filter.List = exchange.ListStop
 			}
-			return operate(cmd, func(o *inbox.Operator) error {
-				entries, err := o.Lists.Entries(cmd.Context(), filter)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), entries)
-				}
-				rows := make([][]string, 0, len(entries))
-				for _, e := range entries {
-					rows = append(rows, []string{oneLine(e.Target), e.Kind, e.Effect, e.Agent, when(e.CreatedAt), e.Source, excerpt(e.Reason)})
-				}
-				return printTable(cmd.OutOrStdout(), "The list is empty.", []string{"TARGET", "KIND", "EFFECT", "AGENT", "SINCE", "BY", "REASON"}, rows)
+			return printList(cmd, "The list is empty.", []string{"TARGET", "KIND", "EFFECT", "AGENT", "SINCE", "BY", "REASON"}, func(o *inbox.Operator) ([]exchange.ListEntry, error) {
+				return o.Lists.Entries(cmd.Context(), filter)
+			}, func(e exchange.ListEntry) []string {
+				return []string{oneLine(e.Target), e.Kind, e.Effect, e.Agent, when(e.CreatedAt), e.Source, excerpt(e.Reason)}
 			})
 		},
 	}
@@ -192,13 +176,6 @@ says what becomes of those domains. noop is passed over.`,
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would happen and change nothing")
 	cmd.Flags().StringVar(&silenced, "silenced", "hold", "what becomes of silenced domains: hold, refuse or skip")
 	return cmd
-}
-
-func openFile(cmd *cobra.Command, name string) (io.ReadCloser, error) {
-	if name == "-" {
-		return io.NopCloser(cmd.InOrStdin()), nil
-	}
-	return os.Open(name)
 }
 
 // progressOf tells a terminal how far a long import is.

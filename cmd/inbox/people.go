@@ -29,20 +29,10 @@ func newPeopleList() *cobra.Command {
 		Short: "List linked identities, those of one person together, and who told an agent to stop",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(o *inbox.Operator) error {
-				people, err := o.People.WithStops(cmd.Context(), before, limit)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), people)
-				}
-				rows := make([][]string, 0, len(people))
-				for _, p := range people {
-					rows = append(rows, []string{p.PersonID, oneLine(p.Address), oneLine(p.Subject), oneLine(p.Method), linkedAt(p), strings.Join(p.Stopped, " ")})
-				}
-				return printTable(cmd.OutOrStdout(), "Nobody has linked two addresses, and nobody told an agent to stop.",
-					[]string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, rows)
+			return printList(cmd, "Nobody has linked two addresses, and nobody told an agent to stop.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, func(o *inbox.Operator) ([]operator.Person, error) {
+				return o.People.WithStops(cmd.Context(), before, limit)
+			}, func(p operator.Person) []string {
+				return []string{p.PersonID, oneLine(p.Address), oneLine(p.Subject), oneLine(p.Method), linkedAt(p), strings.Join(p.Stopped, " ")}
 			})
 		},
 	}

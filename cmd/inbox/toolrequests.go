@@ -34,20 +34,10 @@ func newToolRequestsList() *cobra.Command {
 		Example: "  inbox tool-requests list --agent helper\n  inbox tool-requests list --all --json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(o *inbox.Operator) error {
-				found, err := o.Tools.Requests(cmd.Context(), filter)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), found)
-				}
-				rows := make([][]string, 0, len(found))
-				for _, r := range found {
-					rows = append(rows, []string{r.ID, r.Agent, r.ToolName, r.Status, r.TurnID, when(r.CreatedAt), when(r.TimeoutAt)})
-				}
-				return printTable(cmd.OutOrStdout(), "No tool requests wait.",
-					[]string{"ID", "AGENT", "TOOL", "STATUS", "TURN", "CREATED", "TIMES OUT"}, rows)
+			return printList(cmd, "No tool requests wait.", []string{"ID", "AGENT", "TOOL", "STATUS", "TURN", "CREATED", "TIMES OUT"}, func(o *inbox.Operator) ([]exchange.ToolRequest, error) {
+				return o.Tools.Requests(cmd.Context(), filter)
+			}, func(r exchange.ToolRequest) []string {
+				return []string{r.ID, r.Agent, r.ToolName, r.Status, r.TurnID, when(r.CreatedAt), when(r.TimeoutAt)}
 			})
 		},
 	}
