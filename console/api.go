@@ -77,6 +77,17 @@ func (a *API) route(method, pattern string, do call) httpserver.Route {
 	})}
 }
 
+// page reads one row more than the page has, and returns the page with the cursor of the following one.
+func page[T any](r *http.Request, cursor func(T) string, read func(limit int) ([]T, error)) (rows []T, next string, err error) {
+	size, err := limit(r)
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := read(size + 1)
+	rows, next = exchange.NextPage(found, size, cursor)
+	return listed(rows), next, err
+}
+
 const realm = `Bearer realm="operator API"`
 
 // authorize lets admin tokens in alone. A peer's token is good for agents and nothing else.

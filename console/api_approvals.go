@@ -18,20 +18,18 @@ type approvalList struct {
 
 // listApprovals takes status=open (the default) or status=all.
 func (a *API) listApprovals(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
 	query := r.URL.Query()
 	all, err := withClosed(query)
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.operator.Approvals.Approvals(r.Context(), exchange.ApprovalFilter{
-		Agent: query.Get("agent"), All: all, Before: query.Get("before"), Limit: size + 1,
+	cursor := func(a exchange.Approval) string { return a.ID }
+	found, next, err := page(r, cursor, func(limit int) ([]exchange.Approval, error) {
+		return a.operator.Approvals.Approvals(r.Context(), exchange.ApprovalFilter{
+			Agent: query.Get("agent"), All: all, Before: query.Get("before"), Limit: limit,
+		})
 	})
-	found, next := exchange.NextPage(found, size, func(a exchange.Approval) string { return a.ID })
-	return approvalList{Approvals: listed(found), Next: next}, err
+	return approvalList{Approvals: found, Next: next}, err
 }
 
 func (a *API) approval(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -79,28 +77,24 @@ type toolRequestList struct {
 
 // listToolRequests takes status=open (the default) or status=all, agent, turn, tool, after (a time) and limit.
 func (a *API) listToolRequests(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
 	query := r.URL.Query()
 	all, err := withClosed(query)
 	if err != nil {
 		return nil, err
 	}
-	filter := exchange.ToolRequestFilter{
-		Agent: query.Get("agent"), TurnID: query.Get("turn"), ToolName: query.Get("tool"), All: all, Limit: size + 1,
-	}
+	filter := exchange.ToolRequestFilter{Agent: query.Get("agent"), TurnID: query.Get("turn"), ToolName: query.Get("tool"), All: all}
 	if text := query.Get("after"); text != "" {
 		if filter.CreatedAfter, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			return nil, fault.InField("after", "must be a time such as 2026-01-02T15:04:05Z")
 		}
 	}
-	found, err := a.operator.Tools.Requests(r.Context(), filter)
-	found, next := exchange.NextPage(found, size, func(t exchange.ToolRequest) string {
-		return t.CreatedAt.Format(time.RFC3339Nano)
+
+	cursor := func(t exchange.ToolRequest) string { return t.CreatedAt.Format(time.RFC3339Nano) }
+	found, next, err := page(r, cursor, func(limit int) ([]exchange.ToolRequest, error) {
+		filter.Limit = limit
+		return a.operator.Tools.Requests(r.Context(), filter)
 	})
-	return toolRequestList{ToolRequests: listed(found), Next: next}, err
+	return toolRequestList{ToolRequests: found, Next: next}, err
 }
 
 func (a *API) toolRequest(_ http.ResponseWriter, r *http.Request) (any, error) {

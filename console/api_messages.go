@@ -18,14 +18,11 @@ type heldList struct {
 }
 
 func (a *API) listHeld(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
 	query := r.URL.Query()
-	turns, err := a.operator.Held.List(r.Context(), query.Get("agent"), query.Get("before"), size+1)
-	turns, next := exchange.NextPage(turns, size, exchange.TurnCursor)
-	return heldList{Held: listed(turns), Next: next}, err
+	turns, next, err := page(r, exchange.TurnCursor, func(limit int) ([]exchange.TurnRecord, error) {
+		return a.operator.Held.List(r.Context(), query.Get("agent"), query.Get("before"), limit)
+	})
+	return heldList{Held: turns, Next: next}, err
 }
 
 func (a *API) release(_ http.ResponseWriter, r *http.Request) (any, error) {

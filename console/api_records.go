@@ -37,16 +37,14 @@ type entryList struct {
 
 func (a *API) entries(list string) call {
 	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		size, err := limit(r)
-		if err != nil {
-			return nil, err
-		}
 		query := r.URL.Query()
-		found, err := a.operator.Lists.Entries(r.Context(), exchange.ListFilter{
-			List: list, Kind: query.Get("kind"), Target: query.Get("target"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: size + 1,
+		cursor := func(e exchange.ListEntry) string { return e.ID }
+		found, next, err := page(r, cursor, func(limit int) ([]exchange.ListEntry, error) {
+			return a.operator.Lists.Entries(r.Context(), exchange.ListFilter{
+				List: list, Kind: query.Get("kind"), Target: query.Get("target"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: limit,
+			})
 		})
-		found, next := exchange.NextPage(found, size, func(e exchange.ListEntry) string { return e.ID })
-		return entryList{Entries: listed(found), Next: next}, err
+		return entryList{Entries: found, Next: next}, err
 	}
 }
 
@@ -99,17 +97,16 @@ type auditList struct {
 }
 
 func (a *API) listAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
 	query := r.URL.Query()
-	records, err := a.operator.Audit.Records(r.Context(), exchange.AuditFilter{
-		Code: query.Get("code"), TurnID: query.Get("turn"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: size + 1,
+	records, next, err := page(r, auditCursor, func(limit int) ([]exchange.AuditRecord, error) {
+		return a.operator.Audit.Records(r.Context(), exchange.AuditFilter{
+			Code: query.Get("code"), TurnID: query.Get("turn"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: limit,
+		})
 	})
-	records, next := exchange.NextPage(records, size, func(a exchange.AuditRecord) string { return a.ID })
-	return auditList{Records: listed(records), Next: next}, err
+	return auditList{Records: records, Next: next}, err
 }
+
+func auditCursor(record exchange.AuditRecord) string { return record.ID }
 
 type peopleList struct {
 	Identities []exchange.PersonIdentity `json:"identities"`     // those of one person stand together
@@ -117,13 +114,12 @@ type peopleList struct {
 }
 
 func (a *API) listPeople(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
-	identities, err := a.operator.People.List(r.Context(), r.URL.Query().Get("before"), size+1)
-	persons, next := exchange.NextPage(persons(identities), size, func(p []exchange.PersonIdentity) string { return p[0].PersonID })
-	return peopleList{Identities: listed(slices.Concat(persons...)), Next: next}, err
+	cursor := func(p []exchange.PersonIdentity) string { return p[0].PersonID }
+	found, next, err := page(r, cursor, func(limit int) ([][]exchange.PersonIdentity, error) {
+		identities, err := a.operator.People.List(r.Context(), r.URL.Query().Get("before"), limit)
+		return persons(identities), err
+	})
+	return peopleList{Identities: listed(slices.Concat(found...)), Next: next}, err
 }
 
 // persons returns the identities of each person, who stand together.
@@ -148,14 +144,11 @@ func (a *API) unlink(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 // listReports lists what other servers complained about.
 func (a *API) listReports(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
 	query := r.URL.Query()
-	records, err := a.operator.Audit.Reports(r.Context(), query.Get("agent"), query.Get("before"), size+1)
-	records, next := exchange.NextPage(records, size, func(a exchange.AuditRecord) string { return a.ID })
-	return auditList{Records: listed(records), Next: next}, err
+	records, next, err := page(r, auditCursor, func(limit int) ([]exchange.AuditRecord, error) {
+		return a.operator.Audit.Reports(r.Context(), query.Get("agent"), query.Get("before"), limit)
+	})
+	return auditList{Records: records, Next: next}, err
 }
 
 type suppressionList struct {
@@ -164,14 +157,12 @@ type suppressionList struct {
 }
 
 func (a *API) listSuppressed(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
 	query := r.URL.Query()
-	found, err := a.operator.Suppressions.List(r.Context(), exchange.SuppressionFilter{Kind: query.Get("kind"), After: query.Get("after"), Limit: size + 1})
-	found, next := exchange.NextPage(found, size, func(s exchange.Suppression) string { return s.Address })
-	return suppressionList{Suppressed: listed(found), Next: next}, err
+	cursor := func(s exchange.Suppression) string { return s.Address }
+	found, next, err := page(r, cursor, func(limit int) ([]exchange.Suppression, error) {
+		return a.operator.Suppressions.List(r.Context(), exchange.SuppressionFilter{Kind: query.Get("kind"), After: query.Get("after"), Limit: limit})
+	})
+	return suppressionList{Suppressed: found, Next: next}, err
 }
 
 // unsuppress takes the address from the query, because some proxies change an @ in a path.
