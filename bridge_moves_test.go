@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"inbox/operator"
 )
 
 // jsonValue draws JSON as others write it: numbers that no float holds, escapes, members that nobody knows.
@@ -60,13 +62,13 @@ func seedMessage(t *rapid.T) string {
 // byte but for the blanks between, and the second export is the first.
 func TestConversationsKeepEveryByte(t *testing.T) {
 	bridgedOnBoth(t, func(b *bridged) {
-		operator := b.server.operator()
+		conversations := b.server.Operator().Conversations
 		export := func(t *rapid.T, client string) []byte {
-			documents, err := operator.ExportConversations(b.Context(), ConversationFilter{Client: client})
+			documents, err := conversations.Export(b.Context(), operator.ConversationFilter{Client: client})
 			if err != nil {
 				t.Fatal(err)
 			}
-			encoded, err := EncodeConversations(documents)
+			encoded, err := operator.EncodeConversations(documents)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +80,7 @@ func TestConversationsKeepEveryByte(t *testing.T) {
 			first, second := fmt.Sprint("first-", round), fmt.Sprint("second-", round)
 			messages := rapid.SliceOfN(rapid.Custom(seedMessage), 1, 8).Draw(t, "messages")
 			body := `{"agent":"echo","messages":[` + strings.Join(messages, ",\n") + `]}`
-			if _, err := operator.ImportConversations(b.Context(), first, "", "", []byte(body)); err != nil {
+			if _, err := conversations.Import(b.Context(), first, "", "", []byte(body)); err != nil {
 				t.Fatal(err, body)
 			}
 			exported := export(t, first)
@@ -94,7 +96,7 @@ func TestConversationsKeepEveryByte(t *testing.T) {
 					t.Errorf("message %d came back as %s, want %s", i, got.Conversations[0].Messages[i], flat.String())
 				}
 			}
-			if _, err := operator.ImportConversations(b.Context(), second, "", "", exported); err != nil {
+			if _, err := conversations.Import(b.Context(), second, "", "", exported); err != nil {
 				t.Fatal(err)
 			}
 			if again := export(t, second); !bytes.Equal(again, exported) {

@@ -142,13 +142,13 @@ func TestTokensAreRenewed(t *testing.T) {
 	if got := next(); !strings.Contains(got, `"content":"kept"`) {
 		t.Fatalf("the stream gave %q", got)
 	}
-	tokens, err := b.server.operator().Tokens(t.Context())
+	tokens, err := b.server.Operator().Tokens.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := slices.IndexFunc(tokens, func(one exchange.Token) bool { return one.Name == "relay" })
 	renewed := b.token("relay")
-	if err := b.server.operator().RevokeToken(t.Context(), tokens[first].ID); err != nil {
+	if err := b.server.Operator().Tokens.Revoke(t.Context(), tokens[first].ID); err != nil {
 		t.Fatal(err)
 	}
 	if got := next(); got != "" { // servers notice within seconds

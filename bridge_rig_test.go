@@ -154,7 +154,7 @@ func (b *bridged) token(name string, scopes ...string) string {
 	if len(scopes) == 0 {
 		scopes = exchange.AllBridgeScopes()
 	}
-	token, _, err := operator.CreateBridgeToken(b.Context(), name, "", scopes)
+	token, _, err := operator.Tokens.CreateBridge(b.Context(), name, "", scopes)
 	if err != nil {
 		b.Fatal(err)
 	}

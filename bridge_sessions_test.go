@@ -75,10 +75,10 @@ func TestRunControlOverTheWire(t *testing.T) {
 // TestChatsAreSessions finds the conversation of a chat again, by the token with which it was held, and by no other.
 func TestChatsAreSessions(t *testing.T) {
 	b := newBridged(t, "")
-	operator := b.server.operator()
+	operator := b.server.Operator()
 	var tokens []string
 	for _, name := range []string{"ann", "ben"} {
-		token, _, err := operator.CreateToken(t.Context(), name, "")
+		token, _, err := operator.Tokens.Create(t.Context(), name, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func (s *Server) showOff(ctx context.Context, demo *peer.Demo, out io.Writer) er
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	operator := &Operator{config: s.config, store: s.store, delivery: s.delivery, registered: []string{demoBooker}}
+	operator := s.Operator()
 	description, err := s.describe(ctx, operator)
 	if err != nil {
 		return errors.Join(err, s.Close())
@@ -60,7 +60,7 @@ func (s *Server) showOff(ctx context.Context, demo *peer.Demo, out io.Writer) er
 // describe tells the demo's peers where the server is and what its operator would have published.
 func (s *Server) describe(ctx context.Context, operator *Operator) (peer.Server, error) {
 	agent := s.Agents()[0]
-	token, _, err := operator.CreateToken(ctx, "demo-peer", agent.Name)
+	token, _, err := operator.Tokens.Create(ctx, "demo-peer", agent.Name)
 	if err != nil {
 		return peer.Server{}, err
 	}
@@ -69,7 +69,7 @@ func (s *Server) describe(ctx context.Context, operator *Operator) (peer.Server,
 		PublicURL: s.config.PublicURL, Domain: s.config.Domain, Agent: agent.Name, Booker: demoBooker, SMTPAddr: s.MailAddr(), Token: token,
 		DKIM: peer.DNSRecord{Name: name, Value: value},
 		Evidence: func(ctx context.Context, messageID string) ([]identity.Evidence, error) {
-			shown, err := operator.Show(ctx, messageID)
+			shown, err := operator.Messages.Show(ctx, messageID)
 			return shown.Turn.Message.Sender.Identities, err
 		},
 	}, nil

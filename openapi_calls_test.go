@@ -36,7 +36,7 @@ func (c *traffic) chats(s *chatServer) {
 
 func (c *traffic) bridges(s *chatServer) {
 	c.Helper()
-	token, _, err := s.server.operator().CreateBridgeToken(c.Context(), "relay", "", exchange.AllBridgeScopes())
+	token, _, err := s.server.Operator().Tokens.CreateBridge(c.Context(), "relay", "", exchange.AllBridgeScopes())
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func (c *traffic) sessions(s *chatServer) {
 
 func (c *traffic) tools(s *chatServer) {
 	c.Helper()
-	token, _, err := s.server.operator().CreateToolsToken(c.Context(), "desk", "keeps")
+	token, _, err := s.server.Operator().Tokens.CreateTools(c.Context(), "desk", "keeps")
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func (c *traffic) tools(s *chatServer) {
 
 func (c *traffic) pulls(s *chatServer) {
 	c.Helper()
-	token, _, err := s.server.operator().CreatePullToken(c.Context(), "laptop", "pulled")
+	token, _, err := s.server.Operator().Tokens.CreatePull(c.Context(), "laptop", "pulled")
 	if err != nil {
 		c.Fatal(err)
 	}

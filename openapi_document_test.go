@@ -28,7 +28,7 @@ type description struct {
 // leave room for later versions.
 func describedBy(t *testing.T, routes []httpserver.Route, strict bool) *description {
 	t.Helper()
-	body, err := describe("https://agents.example", routes)
+	body, err := apiDescription("https://agents.example").Document(routes)
 	if err != nil {
 		t.Fatal(err)
 	}

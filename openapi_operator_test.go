@@ -19,7 +19,7 @@ import (
 // operates calls the operator API.
 func (c *traffic) operates(s *chatServer) {
 	c.Helper()
-	token, _, err := s.server.operator().CreateAdminToken(c.Context(), "typed")
+	token, _, err := s.server.Operator().Tokens.CreateAdmin(c.Context(), "typed")
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -7,10 +7,21 @@ import (
 	"os"
 	"testing"
 
+	"inbox/console"
 	"inbox/internal/httpserver"
+	"inbox/internal/openapi"
 )
 
 var updateDescription = flag.Bool("update-openapi", false, "write docs/openapi.json anew")
+
+// operations are what the rooms say about their routes, by method and path.
+func operations() map[string]openapi.Operation {
+	known := map[string]openapi.Operation{}
+	for _, operation := range apiDescription("").Operations {
+		known[operation.Method+" "+operation.Path] = operation
+	}
+	return known
+}
 
 //go:generate go test -run ^TestDescription$ . -update-openapi
 
@@ -21,8 +32,8 @@ func TestDescription(t *testing.T) {
 	known, there := operations(), map[string]bool{}
 	for _, route := range server.routes {
 		key := route.Method + " " + route.Pattern
-		if there[key] = true; described(route) && known[key].Summary == "" {
-			t.Errorf("%s is not described: add it to describedRoutes", key)
+		if there[key] = true; console.Described(route) && known[key].Summary == "" {
+			t.Errorf("%s is not described: add it to the Operations beside the route", key)
 		}
 	}
 	for key := range known {
@@ -30,7 +41,7 @@ func TestDescription(t *testing.T) {
 			t.Errorf("%s is described and not there", key)
 		}
 	}
-	document, err := describe("https://agents.example", server.routes)
+	document, err := apiDescription("https://agents.example").Document(server.routes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +80,7 @@ func TestDescription(t *testing.T) {
 func TestDescriptionIsTheSameEachTime(t *testing.T) {
 	var first []byte
 	for i := range 100 {
-		document, err := describe("/", []httpserver.Route{{Method: http.MethodPost, Pattern: "/v1/pull/{agent}/take"}, {Method: http.MethodGet, Pattern: "/api/v1/turns/{turn}"}})
+		document, err := apiDescription("/").Document([]httpserver.Route{{Method: http.MethodPost, Pattern: "/v1/pull/{agent}/take"}, {Method: http.MethodGet, Pattern: "/api/v1/turns/{turn}"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +94,7 @@ func TestDescriptionIsTheSameEachTime(t *testing.T) {
 }
 
 func TestUnknownRoutesAreShown(t *testing.T) {
-	document, err := describe("/", []httpserver.Route{{Method: http.MethodGet, Pattern: "/v1/new"}, {Method: http.MethodOptions, Pattern: "/v1/new"}, {Pattern: "/a2a/{agent}"}})
+	document, err := apiDescription("/").Document([]httpserver.Route{{Method: http.MethodGet, Pattern: "/v1/new"}, {Method: http.MethodOptions, Pattern: "/v1/new"}, {Pattern: "/a2a/{agent}"}})
 	if err != nil || !bytes.Contains(document, []byte(`"Not described"`)) || bytes.Contains(document, []byte(`options`)) || bytes.Contains(document, []byte(`a2a`)) {
 		t.Errorf("%s, %v", document, err)
 	}

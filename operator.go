@@ -2,122 +2,121 @@ package inbox
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
-	"time"
 
-	"github.com/google/uuid"
-
+	"inbox/adapters/activitypub"
+	"inbox/adapters/email"
 	"inbox/engine/delivery"
-	"inbox/engine/store"
+	"inbox/engine/demand"
+	"inbox/engine/pipeline"
+	"inbox/engine/storage"
 	"inbox/exchange"
-	"inbox/identity"
-	"inbox/internal/bearer"
-	"inbox/internal/fault"
+	"inbox/internal/safehttp"
+	"inbox/operator"
 )
 
-// Operator is what an operator may look at and do, on the database of a running or stopped server.
-type Operator struct {
-	config   *Config
-	store    *store.Store
-	delivery *delivery.Service
+// Operator is what an operator may look at and do.
+type Operator = operator.Operator
 
-	registered []string // names of agents that are not in the configuration
-}
-
-// OpenOperator opens the database of the configuration and brings it to this version's schema.
+// OpenOperator opens the database of the configuration, of a running or stopped server, and brings it to this version's
+// schema. Close it afterwards.
 func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
-	opened, err := openStore(ctx, config, slog.Default(), nil)
+	opened, err := storage.Open(ctx, storageOptions(config, slog.Default()), nil)
 	if err != nil {
 		return nil, err
 	}
-	return &Operator{config: config, store: opened, delivery: delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: revisers(config)})}, nil
-}
-
-// Close closes the database.
-func (o *Operator) Close() error { return o.store.Close() }
-
-// SchemaVersion gives the version of the database's schema.
-func (o *Operator) SchemaVersion(ctx context.Context) (int64, error) {
-	return o.store.SchemaVersion(ctx)
-}
-
-// Deliveries lists deliveries, newest first.
-func (o *Operator) Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error) {
-	records, err := o.store.Deliveries(ctx, filter)
-	return listed(records), err
-}
-
-// RetryDelivery sends a dead or cancelled delivery again, under the same wire id.
-func (o *Operator) RetryDelivery(ctx context.Context, id string) error {
-	return o.delivery.Again(ctx, id)
-}
-
-// CancelDelivery stops a delivery that has not been made.
-func (o *Operator) CancelDelivery(ctx context.Context, id string) error {
-	return o.delivery.Cancel(ctx, id)
-}
-
-// CreateToken mints a bearer token for a peer; agent limits it to one agent. Only its hash is kept. The name becomes
-// the peer's address, so it must not be the name of an agent.
-func (o *Operator) CreateToken(ctx context.Context, name, agent string) (string, exchange.Token, error) {
-	return o.createToken(ctx, name, agent, exchange.TokenPeer)
-}
-
-// CreatePullToken mints a bearer token for the program behind an agent of kind pull: it reads every message to the agent
-// and answers in its name. It opens nothing to callers.
-func (o *Operator) CreatePullToken(ctx context.Context, name, agent string) (string, exchange.Token, error) {
-	if agent == "" {
-		return "", exchange.Token{}, fault.InField("agent", "is required: the token is for one agent")
+	base, err := url.Parse(config.PublicURL)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("public_url: %w", err), opened.Close())
 	}
-	return o.createToken(ctx, name, agent, exchange.TokenPull)
-}
 
-// CreateToolsToken mints a bearer token for a program that executes the client tools of an agent: it reads their calls and
-// hands in the results. It opens nothing to callers.
-func (o *Operator) CreateToolsToken(ctx context.Context, name, agent string) (string, exchange.Token, error) {
-	if agent == "" {
-		return "", exchange.Token{}, fault.InField("agent", "is required: the token is for one agent")
-	}
-	return o.createToken(ctx, name, agent, exchange.TokenTools)
-}
+	// Rows are enough here: a server that runs notices by its queue what changed. No demand is decided by a page, so that of
+	// demands needs no secret.
+	options := operatorOptions(config)
+	options.Store, options.Turns = opened, pipeline.New(pipeline.Options{Store: opened.Pipeline()})
+	demands := demand.New(demand.Options{Store: opened, BaseURL: base})
+	demands.Bind(options.Turns)
+	options.Approvals = demands
+	options.Deliveries = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: revisers(config)})
 
-func (o *Operator) createToken(ctx context.Context, name, agent, scope string) (string, exchange.Token, error) {
-	if !identity.ValidAgentName(name) {
-		return "", exchange.Token{}, fault.New(fault.Malformed, "a token's name must be 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")
-	}
-	known := agent == ""
-	for _, configured := range o.config.Agents {
-		if strings.EqualFold(configured.Name, name) {
-			return "", exchange.Token{}, fault.Newf(fault.Conflict, "%s is an agent of this server; choose another name for the peer", name)
+	options.Agents = func() (names []string) {
+		for i := range config.Agents {
+			names = append(names, config.Agents[i].Name)
 		}
-		known = known || strings.EqualFold(configured.Name, agent)
+		return names
 	}
-	if !known {
-		return "", exchange.Token{}, fault.Newf(fault.NotFound, "there is no agent %q; see: inbox agents list", agent)
+	options.Vault = func(ctx context.Context) (operator.Vault, error) {
+		sealer, err := storage.OpenSealer(ctx, storageOptions(config, slog.Default()), opened)
+		if err != nil {
+			return nil, err
+		}
+		return sealer.Vault(), nil
 	}
-	token, hash := bearer.Mint()
-	record := exchange.Token{
-		ID: uuid.Must(uuid.NewV7()).String(), Name: name, Agent: agent, Scope: scope, Hash: hash, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+
+	options.Withdraw = func(ctx context.Context) (int, error) {
+		lists := newLists(config, opened)
+		if _, err := lists.Read(ctx); err != nil {
+			return 0, err
+		}
+		deliveries := delivery.New(delivery.Options{Store: opened.Deliverer(), Refused: func(record delivery.Record, reply exchange.Reply) string {
+			return refusedDelivery(lists, config.Domain, record, reply)
+		}})
+		if _, err := deliveries.WithdrawRefused(ctx); err != nil {
+			return 0, err
+		}
+		return cancelBlocked(ctx, opened, lists, options.Turns)
 	}
-	return token, record, o.store.CreateToken(ctx, record)
+	return operator.New(options), nil
 }
 
-// Tokens lists the tokens, newest first; never the secrets.
-func (o *Operator) Tokens(ctx context.Context) ([]exchange.Token, error) {
-	tokens, err := o.store.Tokens(ctx)
-	return listed(tokens), err
-}
-
-// listed makes an empty list of none, so that JSON says [] and not null.
-func listed[T any](list []T) []T {
-	if list == nil {
-		return []T{}
+// Operator returns what an operator may do on this server. It ends with the server: do not close it.
+func (s *Server) Operator() *Operator {
+	options := operatorOptions(s.config)
+	options.Store, options.Turns, options.Approvals, options.Deliveries = s.store, s.pipeline, s.demands, s.delivery
+	options.Agents = func() (names []string) {
+		for _, agent := range s.registry.Agents() {
+			names = append(names, agent.Name)
+		}
+		return names
 	}
-	return list
+	options.Vault = func(context.Context) (operator.Vault, error) { return s.vault(), nil }
+	return operator.New(options)
 }
 
-// RevokeToken makes a token useless; servers that run notice within seconds.
-func (o *Operator) RevokeToken(ctx context.Context, id string) error {
-	return o.store.RevokeToken(ctx, id)
+// operatorOptions are those that follow from the configuration.
+func operatorOptions(config *Config) operator.Options {
+	return operator.Options{
+		Config: config, SecretKeyFile: storage.KeyFile(config.DataDir, config.SecretKeyFile), Later: laterJob, OwnHosts: ownHosts(config), UserAgent: userAgent(config),
+		Policies: func(client *safehttp.Client) email.PolicyFetcher { return stsFetcher{client, config.Mail.MTASTSPort} },
+	}
+}
+
+// revisers say which answers can be changed, for programs that have no adapters at hand.
+func revisers(config *Config) *exchange.Channels {
+	return exchange.NewChannels(exchange.Module{
+		Name: activitypub.ChannelName, Reviser: activitypub.Revisions{PostLength: config.Federation.PostLength},
+	})
+}
+
+// RotateActorKey makes a new key for the account of an agent in the fediverse, and returns its id; the name may be the domain,
+// for the server's own account. The ids of accounts stay.
+func (s *Server) RotateActorKey(ctx context.Context, name string) (string, error) {
+	if strings.EqualFold(name, s.config.Domain) {
+		name = ""
+	}
+	return s.activitypub.RotateKey(ctx, name)
+}
+
+// MoveAgent tells the followers of an agent that it is another account now, on another server. It returns that account's id.
+func (s *Server) MoveAgent(ctx context.Context, agent, target string) (string, error) {
+	return s.activitypub.Move(ctx, agent, target)
+}
+
+// UnmoveAgent lets the agent be here again.
+func (s *Server) UnmoveAgent(ctx context.Context, agent string) error {
+	return s.activitypub.Unmove(ctx, agent)
 }

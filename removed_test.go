@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"inbox/engine/storage"
 )
 
 // TestRemovedAgentInWebFinger: an agent whose keys are here, and who is not, is gone.
@@ -41,7 +43,7 @@ func TestAgentsShowSinceWhenTheyAreHere(t *testing.T) {
 		return actor.Published
 	}
 	begin := time.Now().Truncate(time.Second)
-	opened, err := openStore(t.Context(), config, slog.Default(), nil)
+	opened, err := storage.Open(t.Context(), storageOptions(config, slog.Default()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ import (
 	"inbox/engine/demand"
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
+	"inbox/engine/storage"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
@@ -54,7 +55,7 @@ type Server struct {
 	closed     closed
 
 	store    *store.Store
-	sealer   *sealer
+	sealer   *storage.Sealer
 	seat     *disk.Seat // nil on PostgreSQL
 	blobs    *blob.Files
 	resolver *safehttp.Resolver
@@ -115,33 +116,22 @@ func userAgent(config *Config) string { return "inbox/" + Version + " (+" + conf
 
 func (s *Server) openStorage(ctx context.Context) (err error) {
 	s.closed.disk = newDiskGuard(s.config)
-	if s.blobs, err = openBlobs(s.config, s.closed.disk); err != nil {
+	if s.blobs, err = storage.OpenBlobs(s.config.DataDir, s.closed.disk); err != nil {
 		return err
 	}
-	if s.store, err = openStore(ctx, s.config, s.logger, s.wake); err != nil {
+	if s.store, err = storage.Open(ctx, storageOptions(s.config, s.logger), s.wake); err != nil {
 		return err
 	}
-	if err := s.takeDataDir(ctx); err != nil {
+	if s.seat, err = storage.Take(ctx, storageOptions(s.config, s.logger), s.store); err != nil {
 		return errors.Join(err, s.closeStorage())
 	}
-	if err := s.openSecrets(ctx); err != nil {
+	if s.sealer, err = storage.Bind(ctx, storageOptions(s.config, s.logger), s.store); err != nil {
 		return errors.Join(err, s.closeStorage())
 	}
 	if err := s.openLists(ctx); err != nil {
 		return errors.Join(err, s.closeStorage())
 	}
 	return nil
-}
-
-// openSecrets binds database, data_dir and secret key to each other, and seals what stands open.
-func (s *Server) openSecrets(ctx context.Context) (err error) {
-	if s.sealer, err = openSealer(ctx, s.config, s.store); err != nil {
-		return err
-	}
-	if err := s.sealKeys(ctx); err != nil {
-		return err
-	}
-	return rememberDatabase(ctx, s.config, s.store)
 }
 
 func (s *Server) closeStorage() error { return errors.Join(s.store.Close(), s.seat.Leave()) }
@@ -248,7 +238,7 @@ func (s *Server) Listen() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), firstTokenLimit)
 	defer cancel()
-	return ensureAdminToken(ctx, s.store, s.config.DataDir)
+	return s.Operator().Tokens.EnsureAdmin(ctx, s.config.DataDir)
 }
 
 // firstTokenLimit bounds the writing of the first operator token. It comes after the listeners, so that a server that

@@ -48,14 +48,10 @@ func runServer(tb testing.TB, config *Config) *Server {
 	return server
 }
 
-func (s *Server) operator() *Operator {
-	return &Operator{config: s.config, store: s.store, delivery: s.delivery}
-}
-
 // BenchmarkA2AEcho is a blocking A2A send to the echo agent through every layer but the socket.
 func BenchmarkA2AEcho(b *testing.B) {
 	server := startServer(b)
-	token, _, err := server.operator().CreateToken(b.Context(), "bench", "")
+	token, _, err := server.Operator().Tokens.Create(b.Context(), "bench", "")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func TestRegisteredAgentAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { ended <- server.Run(ctx) }()
-	token, _, err := server.operator().CreateToken(ctx, "peer", "")
+	token, _, err := server.Operator().Tokens.Create(ctx, "peer", "")
 	if err != nil {
 		t.Fatal(err)
 	}

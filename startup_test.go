@@ -12,6 +12,7 @@ import (
 
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
+	"inbox/operator"
 )
 
 // place is a data directory with its database and the settings that go with it.
@@ -43,7 +44,7 @@ func (p place) start(newIdentity bool) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(ensureAdminToken(p.Context(), server.store, p.directory), server.Close())
+	return errors.Join(server.Operator().Tokens.EnsureAdmin(p.Context(), p.directory), server.Close())
 }
 
 func (p place) mustStart() {
@@ -123,9 +124,9 @@ func (p place) forget(keys ...[2]string) {
 const otherKey = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=\n"
 
 var (
-	fingerprintDocument = [2]string{sealingNamespace, sealingMarkerName}
-	idDocument          = [2]string{databaseNamespace, databaseName}
-	networkKeyDocument  = [2]string{limitsNamespace, networkKeyName}
+	fingerprintDocument = [2]string{"sealing", "key"}
+	idDocument          = [2]string{"database", "id"}
+	networkKeyDocument  = [2]string{"limits", "network-key"}
 )
 
 // TestStart says for every pair of a database and a directory what a start does with it. Each case begins after the first
@@ -138,50 +139,50 @@ func TestStart(t *testing.T) {
 		for what, run := range map[string]func(p place){
 			"again": func(p place) { p.mustStart() },
 			"the secret key is lost": func(p place) {
-				key := p.read(secretKeyFile)
-				p.remove(secretKeyFile)
-				p.refused("secret_key_file", p.path(secretKeyFile), "is missing", "--new-identity")
-				if _, err := os.Stat(p.path(secretKeyFile)); !errors.Is(err, fs.ErrNotExist) {
+				key := p.read("secret.key")
+				p.remove("secret.key")
+				p.refused("secret_key_file", p.path("secret.key"), "is missing", "--new-identity")
+				if _, err := os.Stat(p.path("secret.key")); !errors.Is(err, fs.ErrNotExist) {
 					p.Error("a key was made all the same")
 				}
-				p.write(secretKeyFile, key)
+				p.write("secret.key", key)
 				p.mustStart()
 			},
 			"the secret key is lost for good": func(p place) {
-				p.remove(secretKeyFile)
+				p.remove("secret.key")
 				p.anew()
 			},
 			"another secret key": func(p place) {
-				p.write(secretKeyFile, otherKey)
+				p.write("secret.key", otherKey)
 				p.refused("secret_key_file", "has the fingerprint", "give every node of a database the same file", "--new-identity")
 				p.anew()
 			},
 			"the secret key is no key": func(p place) {
-				p.write(secretKeyFile, "?")
+				p.write("secret.key", "?")
 				p.refused("secret_key_file", "is not base64: put the right file back")
 			},
 			"an old version, which left no marks": func(p place) {
 				p.forget(fingerprintDocument, idDocument)
-				p.remove(databaseFile)
+				p.remove("database.id")
 				p.mustStart()
 				p.forget(fingerprintDocument)
-				p.write(secretKeyFile, otherKey)
+				p.write("secret.key", otherKey)
 				p.refused("has the fingerprint")
 			},
 			"an old version, and the secret key is lost": func(p place) {
 				p.forget(fingerprintDocument, idDocument)
-				p.remove(databaseFile, secretKeyFile)
+				p.remove("database.id", "secret.key")
 				p.refused("is missing")
 			},
 			"an older version, which sealed nothing": func(p place) {
 				p.rewrite(unseal)
 				p.forget(fingerprintDocument, idDocument, networkKeyDocument)
-				p.remove(databaseFile, secretKeyFile)
+				p.remove("database.id", "secret.key")
 				p.mustStart()
 			},
 			"killed before the key had its name": func(p place) {
-				p.write(pendingKeyFile, p.read(secretKeyFile))
-				p.remove(secretKeyFile, databaseFile, AdminTokenFile)
+				p.write("secret.key.new", p.read("secret.key"))
+				p.remove("secret.key", "database.id", operator.AdminTokenFile)
 				p.mustStart()
 			},
 			"a copy of everything": func(p place) {
@@ -199,13 +200,13 @@ func TestStart(t *testing.T) {
 					other.write(store.File, p.read(store.File))
 				}
 				other.refused("secret_key_file", "is missing", "put the file back from a backup or from another node")
-				other.key = p.path(secretKeyFile)
+				other.key = p.path("secret.key")
 				other.mustStart()
-				if other.read(databaseFile) != p.read(databaseFile) {
+				if other.read("database.id") != p.read("database.id") {
 					p.Error("the directory does not name the database")
 				}
 				other.key = ""
-				other.write(secretKeyFile, p.read(secretKeyFile))
+				other.write("secret.key", p.read("secret.key"))
 				other.mustStart()
 			},
 		} {
@@ -236,21 +237,21 @@ func TestFirstStart(t *testing.T) {
 	}
 	t.Run("after a command", func(t *testing.T) {
 		p := place{T: t, directory: t.TempDir(), database: "sqlite"}
-		operator, err := OpenOperator(t.Context(), p.config())
+		opened, err := OpenOperator(t.Context(), p.config())
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = operator.CreateToken(t.Context(), "ann", "")
-		if err := errors.Join(err, operator.Close()); err != nil {
+		_, _, err = opened.Tokens.Create(t.Context(), "ann", "")
+		if err := errors.Join(err, opened.Close()); err != nil {
 			t.Fatal(err)
 		}
 		p.mustStart()
 	})
 	t.Run("killed in the middle", func(t *testing.T) {
 		p := place{T: t, directory: t.TempDir(), database: "sqlite"}
-		p.write(pendingKeyFile, otherKey)
+		p.write("secret.key.new", otherKey)
 		p.mustStart()
-		if p.read(secretKeyFile) != otherKey {
+		if p.read("secret.key") != otherKey {
 			t.Error("the pending key was not used")
 		}
 	})
@@ -264,7 +265,7 @@ func TestLostDatabase(t *testing.T) {
 		"no content": func(p place) { p.write(store.File, p.read(store.File+".empty")) },
 	}
 	for name, lost := range lose {
-		for _, sign := range []string{databaseFile, secretKeyFile, AdminTokenFile} {
+		for _, sign := range []string{"database.id", "secret.key", operator.AdminTokenFile} {
 			t.Run(name+" beside "+sign, func(t *testing.T) {
 				t.Parallel()
 				p := place{T: t, directory: t.TempDir(), database: "sqlite"}
@@ -272,7 +273,7 @@ func TestLostDatabase(t *testing.T) {
 				p.write(store.File+".empty", p.read(store.File))
 				p.mustStart()
 				whole := p.read(store.File)
-				for _, other := range []string{databaseFile, secretKeyFile, AdminTokenFile} {
+				for _, other := range []string{"database.id", "secret.key", operator.AdminTokenFile} {
 					if other != sign {
 						p.write(other+".before", p.read(other))
 						p.remove(other)
@@ -287,7 +288,7 @@ func TestLostDatabase(t *testing.T) {
 					t.Error("a database was made all the same")
 				}
 				before := p.read(sign)
-				p.write(secretKeyFile, cmp.Or(readIf(p.path(secretKeyFile)), readIf(p.path(secretKeyFile+".before"))))
+				p.write("secret.key", cmp.Or(readIf(p.path("secret.key")), readIf(p.path("secret.key"+".before"))))
 				p.write(store.File, whole) // the backup
 				p.mustStart()
 				if p.read(sign) != before {
@@ -316,7 +317,7 @@ func TestAnotherDatabase(t *testing.T) {
 	empty.database, used.database, used.directory = storetest.Postgres(t), storetest.Postgres(t), t.TempDir()
 	used.mustStart()
 	used.directory = p.directory
-	empty.refused("database_url", "is empty", databaseFile, "--new-identity")
+	empty.refused("database_url", "is empty", "database.id", "--new-identity")
 	used.refused("database_url", "is not the one that data_dir", "--new-identity")
 	p.mustStart()
 	used.anew()
@@ -347,9 +348,9 @@ func TestNodesBeginTogether(t *testing.T) {
 	if len(failures) != 1 || !strings.Contains(failures[0].Error(), "secret_key_file") {
 		t.Fatalf("%d nodes were refused: %v", len(failures), failures)
 	}
-	key := cmp.Or(readIf(first.path(secretKeyFile)), readIf(second.path(secretKeyFile)))
+	key := cmp.Or(readIf(first.path("secret.key")), readIf(second.path("secret.key")))
 	for _, p := range []place{first, second} {
-		p.write(secretKeyFile, key)
+		p.write("secret.key", key)
 		p.mustStart()
 	}
 }

@@ -5,24 +5,27 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"time"
 
 	"inbox/adapters/a2a"
+	"inbox/adapters/activitypub"
 	"inbox/adapters/discovery"
-	"inbox/console"
+	"inbox/adapters/email"
 	"inbox/engine/demand"
+	"inbox/engine/storage"
 	"inbox/engine/store"
 	"inbox/identity"
 	"inbox/internal/facilitator"
 	"inbox/internal/fault"
 	"inbox/internal/openid"
 	"inbox/internal/safehttp"
+	"inbox/operator"
 )
 
 // buildTrust makes what decides who is believed and what is asked back: our own key, the judge of others' evidence,
@@ -35,7 +38,7 @@ func (s *Server) buildTrust(ctx context.Context) (err error) {
 	}); err != nil {
 		return fmt.Errorf("trust: %w", err)
 	}
-	if s.networkKey, err = s.newNetworkKey(ctx); err != nil {
+	if s.networkKey, err = s.sealer.NetworkKey(ctx); err != nil {
 		return err
 	}
 	s.demands, err = s.newDemands(ctx)
@@ -75,6 +78,18 @@ func (r replays) Once(ctx context.Context, key string, expires time.Time) (bool,
 	_, first, err := r.state.PutIfAbsent(ctx, replayNamespace, hex.EncodeToString(sum[:]), []byte("1"), expires)
 	return first, err
 }
+
+// storageOptions say what belongs together, and which documents are sealed.
+func storageOptions(config *Config, logger *slog.Logger) storage.Options {
+	return storage.Options{
+		DataDir: config.DataDir, DatabaseURL: config.DatabaseURL.Reveal(), DatabaseName: config.DatabaseURL.String(),
+		SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Logger: logger, Traces: []string{operator.AdminTokenFile},
+		Sealed: []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, secretNamespace},
+	}
+}
+
+// vault returns the documents, with private keys as they were put.
+func (s *Server) vault() storage.Vault { return s.sealer.Vault() }
 
 const secretNamespace = "policy.secret" // "state" → 32 random bytes, from which the states of demands are derived
 
@@ -165,33 +180,3 @@ const (
 	callLimit  = 2 * time.Minute
 	callAnswer = 70 * time.Second
 )
-
-// demandPages shows demands in the terms of the console.
-type demandPages struct{ demands *demand.Service }
-
-func viewed(view demand.View, err error) (console.Demand, error) { return console.Demand(view), err }
-
-// Show changes nothing.
-func (d demandPages) Show(ctx context.Context, token string) (console.Demand, error) {
-	return viewed(d.demands.Show(ctx, token))
-}
-
-// Decide grants or declines.
-func (d demandPages) Decide(ctx context.Context, token string, grant bool) (console.Demand, error) {
-	return viewed(d.demands.Decide(ctx, token, grant))
-}
-
-// BeginLogin starts a login elsewhere.
-func (d demandPages) BeginLogin(ctx context.Context, token, login string) (redirect, binding string, err error) {
-	return d.demands.BeginLogin(ctx, token, login)
-}
-
-// FinishLogin takes what the login service sent back.
-func (d demandPages) FinishLogin(ctx context.Context, state, code, binding string) (console.Demand, error) {
-	return viewed(d.demands.FinishLogin(ctx, state, code, binding))
-}
-
-// Pay offers a payment.
-func (d demandPages) Pay(ctx context.Context, token string, payment json.RawMessage) (console.Demand, error) {
-	return viewed(d.demands.Pay(ctx, token, payment))
-}

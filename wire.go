@@ -9,8 +9,12 @@ import (
 
 	"inbox/adapters/a2a"
 	"inbox/adapters/activitypub"
+	"inbox/adapters/bridge"
+	"inbox/adapters/chat"
 	"inbox/adapters/email"
 	"inbox/agents"
+	"inbox/agents/clienttool"
+	"inbox/agents/pull"
 	"inbox/console"
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
@@ -249,20 +253,16 @@ func (s *Server) buildHTTP() (err error) {
 	routes = append(routes, s.pull.Routes()...)
 	routes = append(routes, s.clientTools.Routes()...)
 	routes = append(routes, console.NewPolicyPages(console.PolicyOptions{
-		Demands: demandPages{s.demands}, Agents: s.registry, PublicURL: s.config.PublicURL, Mail: s.mailAddress,
+		Demands: s.demands, Agents: s.registry, PublicURL: s.config.PublicURL, Mail: s.mailAddress,
 	}).Routes()...)
-	routes = append(routes, console.NewAPI(console.APIOptions{
-		Tokens: s.store, Turns: s.store, Held: s.pipeline, Retries: s.pipeline, Records: s.store, Approvals: s.demands,
-		ToolRecords: s.store, ToolRequests: s.pipeline,
-		Lists:   apiLists{listKeeper{s.config, s.store}},
-		Answers: answers{s.store, s.delivery}, Suppressions: s.store,
-	}).Routes()...)
+	routes = append(routes, console.NewAPI(s.Operator()).Routes()...)
 	s.routes = routes
-	if routes, err = s.withDescription(routes); err != nil {
+	described, err := apiDescription(s.config.PublicURL).Routes(routes)
+	if err != nil {
 		return err
 	}
 	s.http, err = httpserver.New(httpserver.Options{
-		Listen: s.config.HTTP.Listen, Flood: s.floodRates(), Routes: routes, Checks: s.readiness(),
+		Listen: s.config.HTTP.Listen, Flood: s.floodRates(), Routes: append(routes, described...), Checks: s.readiness(),
 		TrustedProxies: s.config.HTTP.TrustedProxies, Inside: s.config.HTTP.Inside,
 		MaxBodyBytes: int64(s.config.HTTP.MaxBodyBytes), MaxInFlight: s.bytesInFlight(), Grace: s.config.ShutdownGrace,
 		CertFile: s.config.HTTP.CertFile, KeyFile: s.config.HTTP.KeyFile, Logger: s.logger,
@@ -275,4 +275,11 @@ func (s *Server) mailAddress(agent exchange.AgentProfile) string {
 		return ""
 	}
 	return agent.Name + "@" + s.MailDomain()
+}
+
+// apiDescription gathers what the rooms say about their routes.
+func apiDescription(server string) console.Description {
+	return console.Description{Version: Version, Server: server, Operations: slices.Concat(
+		chat.Operations(), bridge.Operations(), pull.Operations(), clienttool.Operations(), console.Operations(),
+	)}
 }

@@ -39,7 +39,7 @@ func chatServerOf(t *testing.T, server *Server) *chatServer {
 	s := &chatServer{T: t, goOn: make(chan struct{}), history: make(chan []string, 8), requests: make(chan agents.Turn, 8), server: server}
 	s.url = "http://" + s.server.HTTPAddr().String()
 	s.token = func(name string) string {
-		token, _, err := s.server.operator().CreateToken(t.Context(), name, "")
+		token, _, err := s.server.Operator().Tokens.Create(t.Context(), name, "")
 		if err != nil {
 			t.Fatal(err)
 		}

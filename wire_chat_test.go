@@ -37,7 +37,7 @@ func TestChatOverJSONRPC(t *testing.T) {
 func TestChatRefusals(t *testing.T) {
 	s := newChatServer(t)
 	ada, own := s.token("ada"), ""
-	if token, _, err := s.server.operator().CreateToken(t.Context(), "own", "helper"); err == nil {
+	if token, _, err := s.server.Operator().Tokens.Create(t.Context(), "own", "helper"); err == nil {
 		own = token
 	}
 	ping := rpcBody("message/send", "", "", "ping")

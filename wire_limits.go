@@ -2,16 +2,13 @@ package inbox
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strconv"
-	"time"
 
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
-	"inbox/internal/sealing"
 )
 
 // brakes are the limits, budgets, stop words and loop guards of the settings.
@@ -42,30 +39,6 @@ func (s *Server) quotas() pipeline.Quotas {
 		All:    pipeline.Usage{Messages: int64(l.HeldMessages), Bytes: int64(l.HeldBytes)},
 		Kept:   int64(l.KnownReserve), HeldFor: l.HeldFor, SilentFor: l.SilentFor, GuestBytes: int64(l.GuestMaxBytes),
 	}
-}
-
-// The key by which networks of senders without proof are named. It is made once and sealed in the database.
-const (
-	limitsNamespace   = "limits"
-	networkKeyName    = "network-key"
-	networkKeyPurpose = "limits network key"
-)
-
-// newNetworkKey reads the key that all nodes share, or makes it. A node that cannot open it, because it has another secret
-// key, names networks by a key of its own: it counts senders without proof alone.
-func (s *Server) newNetworkKey(ctx context.Context) ([]byte, error) {
-	fresh := sealing.NewKey()
-	sealed := s.sealer.box.Seal(fresh, networkKeyPurpose)
-	kept, _, err := s.store.State().PutIfAbsent(ctx, limitsNamespace, networkKeyName, []byte(sealed), time.Time{})
-	if err != nil {
-		return nil, fmt.Errorf("make key of limits: %w", err)
-	}
-	key, err := s.sealer.Open(ctx, string(kept), networkKeyPurpose)
-	if err != nil {
-		s.logger.WarnContext(ctx, "limits of senders without proof are counted on this node alone", "error", err)
-		return fresh, nil
-	}
-	return key, nil
 }
 
 // conversationLimits are those of a channel in which our answer wakes the other side. Who fetches the answer asks by itself.

@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -111,7 +110,7 @@ func refusedDelivery(lists *moderation.Lists, domain string, record delivery.Rec
 	}
 	for address := range strings.SplitSeq(record.Address, ",") {
 		address = strings.TrimSpace(address)
-		if strings.Contains(address, "://") || sameAddress(address, reply.Message.Sender.Address) {
+		if strings.Contains(address, "://") || identity.SameAddress(address, reply.Message.Sender.Address) {
 			continue
 		}
 		if verdict := lists.Address(address); verdict.Refused() {
@@ -175,12 +174,4 @@ func cancelBlocked(ctx context.Context, from *store.Store, lists *moderation.Lis
 			return cancelled, nil
 		}
 	}
-}
-
-// apiLists are the lists as the operator API changes them: this server notices by itself and cancels what it must.
-type apiLists struct{ listKeeper }
-
-// ImportList reads a list of domains.
-func (l apiLists) ImportList(ctx context.Context, from io.Reader, list, silenced string, dryRun bool) (exchange.ImportResult, error) {
-	return l.Import(ctx, from, moderation.ImportOptions{List: list, Silenced: silenced, Source: "import"}, dryRun, func(int) {})
 }

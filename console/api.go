@@ -2,68 +2,27 @@ package console
 
 import (
 	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"strconv"
+	"unicode/utf8"
 
 	"inbox/exchange"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/operator"
 )
-
-// Tokens finds the operator's tokens.
-type Tokens interface {
-	// TokenByHash finds a token by the lower-case hex SHA-256 of its text; revoked ones too.
-	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
-}
-
-// Turns finds messages.
-type Turns interface {
-	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
-	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
-	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
-	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
-}
-
-// Held decides about messages that wait for the operator.
-type Held interface {
-	// Release lets the agent answer: fault.NotFound without such a turn, fault.Conflict when it is not held any more.
-	Release(ctx context.Context, turnID string) error
-	// Drop refuses the message with the reason; errors as those of Release.
-	Drop(ctx context.Context, turnID, reason string) error
-}
-
-// Records are what the server noted about trust: decisions and who is linked with whom.
-type Records interface {
-	AuditRecords(ctx context.Context, filter exchange.AuditFilter) ([]exchange.AuditRecord, error)
-	// People lists newest first; before is the id of the last person of the page before, limit counts persons.
-	People(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error)
-	// Unlink takes an identity out of its person; fault.NotFound when it is not linked.
-	Unlink(ctx context.Context, principal string) error
-}
-
-// APIOptions configure the operator API; all are required.
-type APIOptions struct {
-	Tokens  Tokens
-	Turns   Turns
-	Held    Held
-	Retries Retries
-	Records Records
-
-	Approvals Approvals
-	Answers   Answers // optional
-
-	ToolRecords  ToolRecords
-	ToolRequests ToolRequests
-	Lists        Lists
-	Suppressions Suppressions
-}
 
 // API is what operators' programs call, below /api/v1. Every call needs a bearer token of scope exchange.TokenAdmin
 // (RFC 6750); errors are JSON as everywhere (httpserver.ErrorBody).
-type API struct{ APIOptions }
+type API struct{ operator *operator.Operator }
 
 // NewAPI makes the operator API.
-func NewAPI(options APIOptions) *API { return &API{options} }
+func NewAPI(o *operator.Operator) *API { return &API{o} }
 
 // Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show.
 func (a *API) Routes() []httpserver.Route {
@@ -118,6 +77,52 @@ func (a *API) route(method, pattern string, do call) httpserver.Route {
 	})}
 }
 
+// page reads one row more than the page has, and returns the page with the cursor of the following one.
+func page[T any](r *http.Request, cursor func(T) string, read func(limit int) ([]T, error)) (rows []T, next string, err error) {
+	size, err := limit(r)
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := read(size + 1)
+	rows, next = exchange.NextPage(found, size, cursor)
+	return listed(rows), next, err
+}
+
+const realm = `Bearer realm="operator API"`
+
+// authorize lets admin tokens in alone. A peer's token is good for agents and nothing else.
+func (a *API) authorize(w http.ResponseWriter, r *http.Request) (exchange.Token, error) {
+	shown := bearer.Of(r)
+	if shown == "" {
+		w.Header().Set("WWW-Authenticate", realm)
+		return exchange.Token{}, fault.New(fault.Unauthenticated, "an operator's bearer token is needed; see: inbox tokens create --admin")
+	}
+	hash := bearer.Hash(shown)
+	token, found, err := a.operator.Tokens.ByHash(r.Context(), hash)
+	if err != nil {
+		return token, err
+	}
+	// The store found the hash already; comparing again in constant time keeps a store that matches loosely out of it.
+	if !found || !token.RevokedAt.IsZero() || subtle.ConstantTimeCompare([]byte(token.Hash), []byte(hash)) != 1 {
+		w.Header().Set("WWW-Authenticate", realm+`, error="invalid_token"`)
+		return token, fault.New(fault.Unauthenticated, "the bearer token is not valid")
+	}
+	if token.Scope != exchange.TokenAdmin {
+		w.Header().Set("WWW-Authenticate", realm+`, error="insufficient_scope", scope="`+exchange.TokenAdmin+`"`)
+		return token, fault.New(fault.Forbidden, "the bearer token is a peer's; the operator API needs one of: inbox tokens create --admin")
+	}
+	return token, nil
+}
+
+// tokenKey is the context key of the token with which an operator calls.
+type tokenKey struct{}
+
+// caller names who calls, for the record.
+func caller(r *http.Request) string {
+	token, _ := r.Context().Value(tokenKey{}).(exchange.Token)
+	return "operator:" + token.Name
+}
+
 const (
 	defaultPage = 50
 	maxPage     = 500
@@ -134,4 +139,33 @@ func limit(r *http.Request) (int, error) {
 		return 0, fault.InField("limit", "must be a number from 1 to "+strconv.Itoa(maxPage))
 	}
 	return number, nil
+}
+
+// readOptional reads a body that may be empty.
+func readOptional(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) error {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)).Decode(into)
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || err == nil || fault.Is(err, fault.Unavailable) {
+		return err
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return fault.Wrap(fault.Malformed, hint, err)
+}
+
+const (
+	maxReasonBytes = 500
+	maxReasonBody  = 4 << 10
+)
+
+// reason reads an optional {"reason": "…"}.
+func reason(w http.ResponseWriter, r *http.Request) (string, error) {
+	var wanted reasonBody
+	if err := readOptional(w, r, maxReasonBody, &wanted, `send nothing, or {"reason":"…"}`); err != nil {
+		return "", err
+	}
+	if len(wanted.Reason) > maxReasonBytes || !utf8.ValidString(wanted.Reason) {
+		return "", fault.InField("reason", "must be at most 500 bytes of text")
+	}
+	return wanted.Reason, nil
 }

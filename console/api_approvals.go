@@ -1,30 +1,15 @@
 package console
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
-	"unicode/utf8"
+	"net/url"
+	"time"
 
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/operator"
 )
-
-// Approvals are the decisions that somebody else than the asker has to take. An approval is named by its id or
-// code. By is who decides, for the record. Errors: fault.NotFound, fault.Gone (expired), fault.Conflict
-// (decided before), fault.Malformed.
-type Approvals interface {
-	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]exchange.Approval, error)
-	Approval(ctx context.Context, id string) (exchange.Approval, error)
-	Approve(ctx context.Context, id, by string) (exchange.Approval, error)
-	// Deny ends the turn; a reason is told to the asker.
-	Deny(ctx context.Context, id, by, reason string) (exchange.Approval, error)
-	// EditReply replaces the text of an answer that is held back.
-	EditReply(ctx context.Context, id, by, text string) (exchange.Approval, error)
-}
 
 type approvalList struct {
 	Approvals []exchange.Approval `json:"approvals"`
@@ -33,40 +18,44 @@ type approvalList struct {
 
 // listApprovals takes status=open (the default) or status=all.
 func (a *API) listApprovals(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
+	query := r.URL.Query()
+	all, err := withClosed(query)
 	if err != nil {
 		return nil, err
 	}
-	query := r.URL.Query()
-	status := orElse(query.Get("status"), "open")
-	if status != "open" && status != "all" {
-		return nil, fault.InField("status", `must be "open" or "all"`)
-	}
-	found, err := a.Approvals.Approvals(r.Context(), exchange.ApprovalFilter{
-		Agent: query.Get("agent"), All: status == "all", Before: query.Get("before"), Limit: size + 1,
+	cursor := func(a exchange.Approval) string { return a.ID }
+	found, next, err := page(r, cursor, func(limit int) ([]exchange.Approval, error) {
+		return a.operator.Approvals.Approvals(r.Context(), exchange.ApprovalFilter{
+			Agent: query.Get("agent"), All: all, Before: query.Get("before"), Limit: limit,
+		})
 	})
-	found, next := exchange.NextPage(found, size, func(a exchange.Approval) string { return a.ID })
-	return approvalList{Approvals: listed(found), Next: next}, err
+	return approvalList{Approvals: found, Next: next}, err
 }
 
 func (a *API) approval(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return a.Approvals.Approval(r.Context(), httpserver.Param(r, "approval"))
+	return a.operator.Approvals.Approval(r.Context(), httpserver.Param(r, "approval"))
 }
 
 func (a *API) approve(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return a.Approvals.Approve(r.Context(), httpserver.Param(r, "approval"), caller(r))
+	return a.operator.Approvals.Approve(r.Context(), httpserver.Param(r, "approval"), caller(r))
 }
 
 // deny takes an optional {"reason": "…"}, which the asker is told.
 func (a *API) deny(w http.ResponseWriter, r *http.Request) (any, error) {
-	var wanted reasonBody
-	if err := readOptional(w, r, maxDropBytes, &wanted, `send nothing, or {"reason":"…"}`); err != nil {
+	why, err := reason(w, r)
+	if err != nil {
 		return nil, err
 	}
-	if len(wanted.Reason) > maxReasonBytes || !utf8.ValidString(wanted.Reason) {
-		return nil, fault.InField("reason", "must be at most 500 bytes of text")
+	return a.operator.Approvals.Deny(r.Context(), httpserver.Param(r, "approval"), caller(r), why)
+}
+
+// withClosed reports whether status=all is asked for; status=open is the default.
+func withClosed(query url.Values) (bool, error) {
+	status := orElse(query.Get("status"), "open")
+	if status != "open" && status != "all" {
+		return false, fault.InField("status", `must be "open" or "all"`)
 	}
-	return a.Approvals.Deny(r.Context(), httpserver.Param(r, "approval"), caller(r), wanted.Reason)
+	return status == "all", nil
 }
 
 // maxEditBytes bounds the body of an edit: the text of an answer, with the escapes of JSON.
@@ -78,17 +67,49 @@ func (a *API) editReply(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := readOptional(w, r, maxEditBytes, &wanted, `send {"text":"…"}`); err != nil {
 		return nil, err
 	}
-	return a.Approvals.EditReply(r.Context(), httpserver.Param(r, "approval"), caller(r), wanted.Text)
+	return a.operator.Approvals.EditReply(r.Context(), httpserver.Param(r, "approval"), caller(r), wanted.Text)
 }
 
-// readOptional reads a body that may be empty.
-func readOptional(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) error {
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)).Decode(into)
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || err == nil || fault.Is(err, fault.Unavailable) {
-		return err
+type toolRequestList struct {
+	ToolRequests []exchange.ToolRequest `json:"tool_requests"`
+	Next         string                 `json:"next,omitempty"` // value of "after" for the following page
+}
+
+// listToolRequests takes status=open (the default) or status=all, agent, turn, tool, after (a time) and limit.
+func (a *API) listToolRequests(_ http.ResponseWriter, r *http.Request) (any, error) {
+	query := r.URL.Query()
+	all, err := withClosed(query)
+	if err != nil {
+		return nil, err
 	}
-	if errors.Is(err, io.EOF) {
-		return nil
+	filter := exchange.ToolRequestFilter{Agent: query.Get("agent"), TurnID: query.Get("turn"), ToolName: query.Get("tool"), All: all}
+	if text := query.Get("after"); text != "" {
+		if filter.CreatedAfter, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return nil, fault.InField("after", "must be a time such as 2026-01-02T15:04:05Z")
+		}
 	}
-	return fault.Wrap(fault.Malformed, hint, err)
+
+	cursor := func(t exchange.ToolRequest) string { return t.CreatedAt.Format(time.RFC3339Nano) }
+	found, next, err := page(r, cursor, func(limit int) ([]exchange.ToolRequest, error) {
+		filter.Limit = limit
+		return a.operator.Tools.Requests(r.Context(), filter)
+	})
+	return toolRequestList{ToolRequests: found, Next: next}, err
+}
+
+func (a *API) toolRequest(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.operator.Tools.Request(r.Context(), httpserver.Param(r, "request"))
+}
+
+// submitToolResult takes {"success", "result" or "error", "metadata"}.
+func (a *API) submitToolResult(_ http.ResponseWriter, r *http.Request) (any, error) {
+	body, err := httpserver.ReadBody(r, operator.MaxToolResult)
+	if err != nil {
+		return nil, err
+	}
+	return a.operator.Tools.Submit(r.Context(), httpserver.Param(r, "request"), caller(r), body)
+}
+
+func (a *API) cancelToolRequest(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.operator.Tools.Cancel(r.Context(), httpserver.Param(r, "request"), caller(r))
 }

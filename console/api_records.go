@@ -1,12 +1,95 @@
 package console
 
 import (
+	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+	"inbox/operator"
 )
+
+const (
+	maxEntryBytes  = 8 << 10
+	maxImportBytes = 8 << 20
+)
+
+// listRoutes are the calls about one list: below /api/v1/blocks, /api/v1/allows and /api/v1/stops.
+func (a *API) listRoutes() []httpserver.Route {
+	routes := []httpserver.Route{a.route(http.MethodGet, "/api/v1/reports", a.listReports)}
+	for path, list := range map[string]string{"/api/v1/blocks": exchange.ListBlock, "/api/v1/allows": exchange.ListAllow, "/api/v1/stops": exchange.ListStop} {
+		routes = append(routes, a.route(http.MethodGet, path, a.entries(list)), a.route(http.MethodDelete, path, a.removeEntry(list)))
+		if list != exchange.ListStop { // only its sender says stop
+			routes = append(routes, a.route(http.MethodPost, path, a.addEntry(list)), a.route(http.MethodPost, path+"/import", a.importList(list)))
+		}
+	}
+	return routes
+}
+
+type entryList struct {
+	Entries []exchange.ListEntry `json:"entries"`
+	Next    string               `json:"next,omitempty"` // value of "before" for the following page
+}
+
+func (a *API) entries(list string) call {
+	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		query := r.URL.Query()
+		cursor := func(e exchange.ListEntry) string { return e.ID }
+		found, next, err := page(r, cursor, func(limit int) ([]exchange.ListEntry, error) {
+			return a.operator.Lists.Entries(r.Context(), exchange.ListFilter{
+				List: list, Kind: query.Get("kind"), Target: query.Get("target"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: limit,
+			})
+		})
+		return entryList{Entries: found, Next: next}, err
+	}
+}
+
+// addEntry takes {"target","effect","reason"}; effect is for blocks.
+func (a *API) addEntry(list string) call {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		var wanted entryBody
+		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEntryBytes))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&wanted); err != nil {
+			if errors.As(err, new(*http.MaxBytesError)) || fault.Is(err, fault.Unavailable) {
+				return nil, err
+			}
+			return nil, fault.New(fault.Malformed, `send {"target":"example.com","effect":"refuse","reason":"…"}`)
+		}
+		if len(wanted.Reason) > maxReasonBytes {
+			return nil, fault.InField("reason", "must be at most 500 bytes of text")
+		}
+		entry, _, err := a.operator.Lists.Add(r.Context(), exchange.ListEntry{
+			List: list, Target: wanted.Target, Effect: wanted.Effect, Reason: wanted.Reason, Source: caller(r),
+		})
+		return entry, err
+	}
+}
+
+// removeEntry takes target (and agent, for stops) from the query: targets hold slashes, which proxies do not keep in a path.
+func (a *API) removeEntry(list string) call {
+	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		query := r.URL.Query()
+		if query.Get("target") == "" {
+			return nil, fault.InField("target", "is missing; take it from the list")
+		}
+		return nil, a.operator.Lists.Remove(r.Context(), exchange.ListEntry{List: list, Target: query.Get("target"), Agent: query.Get("agent")})
+	}
+}
+
+// importList takes CSV as its body; ?silenced=hold|refuse|skip, ?dry_run=true.
+func (a *API) importList(list string) call {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		query := r.URL.Query()
+		return a.operator.Lists.Import(r.Context(), http.MaxBytesReader(w, r.Body, maxImportBytes), operator.ImportOptions{
+			List: list, Silenced: query.Get("silenced"), DryRun: query.Get("dry_run") == "true",
+		})
+	}
+}
 
 type auditList struct {
 	Records []exchange.AuditRecord `json:"records"`
@@ -14,17 +97,16 @@ type auditList struct {
 }
 
 func (a *API) listAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
 	query := r.URL.Query()
-	records, err := a.Records.AuditRecords(r.Context(), exchange.AuditFilter{
-		Code: query.Get("code"), TurnID: query.Get("turn"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: size + 1,
+	records, next, err := page(r, auditCursor, func(limit int) ([]exchange.AuditRecord, error) {
+		return a.operator.Audit.Records(r.Context(), exchange.AuditFilter{
+			Code: query.Get("code"), TurnID: query.Get("turn"), Agent: query.Get("agent"), Before: query.Get("before"), Limit: limit,
+		})
 	})
-	records, next := exchange.NextPage(records, size, func(a exchange.AuditRecord) string { return a.ID })
-	return auditList{Records: listed(records), Next: next}, err
+	return auditList{Records: records, Next: next}, err
 }
+
+func auditCursor(record exchange.AuditRecord) string { return record.ID }
 
 type peopleList struct {
 	Identities []exchange.PersonIdentity `json:"identities"`     // those of one person stand together
@@ -32,13 +114,12 @@ type peopleList struct {
 }
 
 func (a *API) listPeople(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
-	identities, err := a.Records.People(r.Context(), r.URL.Query().Get("before"), size+1)
-	persons, next := exchange.NextPage(persons(identities), size, func(p []exchange.PersonIdentity) string { return p[0].PersonID })
-	return peopleList{Identities: listed(slices.Concat(persons...)), Next: next}, err
+	cursor := func(p []exchange.PersonIdentity) string { return p[0].PersonID }
+	found, next, err := page(r, cursor, func(limit int) ([][]exchange.PersonIdentity, error) {
+		identities, err := a.operator.People.List(r.Context(), r.URL.Query().Get("before"), limit)
+		return persons(identities), err
+	})
+	return peopleList{Identities: listed(slices.Concat(found...)), Next: next}, err
 }
 
 // persons returns the identities of each person, who stand together.
@@ -58,19 +139,37 @@ func (a *API) unlink(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if principal == "" {
 		return nil, fault.InField("principal", "is missing; take it from the list of people")
 	}
-	return nil, a.Records.Unlink(r.Context(), principal)
+	return nil, a.operator.People.Unlink(r.Context(), principal)
 }
 
 // listReports lists what other servers complained about.
 func (a *API) listReports(_ http.ResponseWriter, r *http.Request) (any, error) {
-	size, err := limit(r)
-	if err != nil {
-		return nil, err
-	}
 	query := r.URL.Query()
-	records, err := a.Records.AuditRecords(r.Context(), exchange.AuditFilter{
-		Code: "report:*", Agent: query.Get("agent"), Before: query.Get("before"), Limit: size + 1,
+	records, next, err := page(r, auditCursor, func(limit int) ([]exchange.AuditRecord, error) {
+		return a.operator.Audit.Reports(r.Context(), query.Get("agent"), query.Get("before"), limit)
 	})
-	records, next := exchange.NextPage(records, size, func(a exchange.AuditRecord) string { return a.ID })
-	return auditList{Records: listed(records), Next: next}, err
+	return auditList{Records: records, Next: next}, err
+}
+
+type suppressionList struct {
+	Suppressed []exchange.Suppression `json:"suppressed"`
+	Next       string                 `json:"next,omitempty"` // value of "after" for the following page
+}
+
+func (a *API) listSuppressed(_ http.ResponseWriter, r *http.Request) (any, error) {
+	query := r.URL.Query()
+	cursor := func(s exchange.Suppression) string { return s.Address }
+	found, next, err := page(r, cursor, func(limit int) ([]exchange.Suppression, error) {
+		return a.operator.Suppressions.List(r.Context(), exchange.SuppressionFilter{Kind: query.Get("kind"), After: query.Get("after"), Limit: limit})
+	})
+	return suppressionList{Suppressed: found, Next: next}, err
+}
+
+// unsuppress takes the address from the query, because some proxies change an @ in a path.
+func (a *API) unsuppress(_ http.ResponseWriter, r *http.Request) (any, error) {
+	address := strings.TrimSpace(r.URL.Query().Get("address"))
+	if address == "" {
+		return nil, fault.InField("address", "is missing; take it from the list of suppressed addresses")
+	}
+	return nil, a.operator.Suppressions.Lift(r.Context(), address)
 }

@@ -16,10 +16,13 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/operator"
 )
 
 // office is a recorder of what the operator API asked for.
 type office struct {
+	operator.TokenRows // of which the API calls TokenByHash alone
+
 	tokens map[string]exchange.Token // by their text
 	turns  []exchange.TurnRecord
 	people []exchange.PersonIdentity
@@ -136,7 +139,10 @@ func newOffice() *office {
 
 func call(t *testing.T, o *office, method, path, body, authorization string) *httptest.ResponseRecorder {
 	t.Helper()
-	api := console.NewAPI(console.APIOptions{Tokens: o, Turns: o, Held: o, Records: o, Approvals: o})
+	api := console.NewAPI(&operator.Operator{
+		Tokens: operator.Tokens{Rows: o}, Messages: operator.Messages{Timelines: o}, Held: operator.Held{HeldDecisions: o, Turns: o},
+		Audit: operator.Audit{Rows: o}, People: operator.People{Rows: o}, Approvals: o,
+	})
 	server, err := httpserver.New(httpserver.Options{Routes: api.Routes()})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +157,7 @@ func call(t *testing.T, o *office, method, path, body, authorization string) *ht
 }
 
 func TestOnlyOperatorsReachTheAPI(t *testing.T) {
-	routes := console.NewAPI(console.APIOptions{}).Routes()
+	routes := console.NewAPI(&operator.Operator{}).Routes()
 	for _, route := range routes {
 		path := strings.NewReplacer("{turn}", "t1", "{approval}", "p1").Replace(route.Pattern)
 		for authorization, want := range map[string]struct {

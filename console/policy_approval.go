@@ -9,8 +9,8 @@ import (
 // shortDetails is how long details may be that are shown at once, in bytes.
 const shortDetails = 2000
 
-// template says which page shows the demand: an approver reads something else than the asker of a demand.
-func (d Demand) template() string {
+// templateOf returns which page shows the demand: an approver reads something else than the asker of a demand.
+func templateOf(d Demand) string {
 	if d.Purpose == policypart.PurposeApproval {
 		return "policy_approval.html"
 	}

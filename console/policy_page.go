@@ -42,7 +42,7 @@ func (p *PolicyPages) page(w http.ResponseWriter, r *http.Request, status int, d
 	if view.Lang != "" {
 		w.Header().Set("Content-Language", "en, "+view.Lang)
 	}
-	writePage(w, status, demand.template(), view, p.formAction(demand))
+	writePage(w, status, templateOf(demand), view, p.formAction(demand))
 }
 
 // formAction lets the forms lead back to the page. Browsers apply the rule to redirects too, and login services

@@ -197,3 +197,10 @@ func (a Address) Is(text string) bool {
 	return len(text) == local+domain+2 && text[0] == '@' && text[1:1+local] == a.Local &&
 		text[1+local] == '@' && text[2+local:] == a.Domain
 }
+
+// SameAddress reports whether both texts are the same address, in whatever form each is written.
+func SameAddress(a, b string) bool {
+	left, errLeft := ParseAddress(a)
+	right, errRight := ParseAddress(b)
+	return errLeft == nil && errRight == nil && left == right
+}

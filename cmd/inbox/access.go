@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"inbox"
+	"inbox/operator"
 )
 
 func newAccess() *cobra.Command {
@@ -23,7 +23,7 @@ func newAccess() *cobra.Command {
 }
 
 func newAccessCheck() *cobra.Command {
-	var question inbox.AccessQuestion
+	var question operator.AccessQuestion
 	cmd := &cobra.Command{
 		Use:   "check --agent A [flags]",
 		Short: "Say whether a sender may use an agent, and which rule decides",
@@ -42,7 +42,7 @@ is one that this server checked itself, such as a signed mail.`,
 			if err != nil {
 				return err
 			}
-			answer, err := inbox.CheckAccess(config, question)
+			answer, err := operator.CheckAccess(config, question)
 			if err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ is one that this server checked itself, such as a signed mail.`,
 	return cmd
 }
 
-func printAccess(out io.Writer, question inbox.AccessQuestion, answer inbox.AccessAnswer) {
+func printAccess(out io.Writer, question operator.AccessQuestion, answer operator.AccessAnswer) {
 	fmt.Fprintf(out, "%s  %s of %s\n", answer.Outcome, question.Purpose, question.Agent)
 	switch proof := answer.Evidence; {
 	case proof == nil:

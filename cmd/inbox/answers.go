@@ -2,12 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/operator"
 )
 
 const answerIDs = `ID is the id of the answer, of its message (as inbox show prints them), or the address of the post.`
@@ -21,12 +20,9 @@ nothing. The text leaves the history, and its address says that it was deleted.
 ` + answerIDs,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				for _, id := range ids {
-					if err := operator.DeleteAnswer(cmd.Context(), id); err != nil {
-						return fmt.Errorf("%s: %w", id, err)
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is taken back\n", id)
+			return each(cmd, ids, "is taken back", func(o *inbox.Operator, id string) error {
+				if err := o.Answers.Delete(cmd.Context(), id, operator.CommandLine); err != nil {
+					return fmt.Errorf("%s: %w", id, err)
 				}
 				return nil
 			})
@@ -44,7 +40,11 @@ the answer stay. The running server tells every server that got the answer.
 		Example: "  inbox edit 019a… answer.md\n  echo 'Tomorrow at ten.' | inbox edit 019a…",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			text, err := editedText(cmd.InOrStdin(), given[1:])
+			file := "-"
+			if len(given) > 1 {
+				file = given[1]
+			}
+			text, err := readFile(cmd, file, maxEditedText)
 			if err != nil {
 				return err
 			}
@@ -52,8 +52,8 @@ the answer stay. The running server tells every server that got the answer.
 			if err != nil {
 				return err
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				if err := operator.EditAnswer(cmd.Context(), given[0], text, mime); err != nil {
+			return operate(cmd, func(o *inbox.Operator) error {
+				if err := o.Answers.Edit(cmd.Context(), given[0], operator.CommandLine, string(text), mime); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is edited\n", given[0])
@@ -65,20 +65,8 @@ the answer stay. The running server tells every server that got the answer.
 	return cmd
 }
 
+// maxEditedText is more than an answer may have, so that one that is too long is told so.
 const maxEditedText = 1<<20 + 1
-
-func editedText(input io.Reader, files []string) (string, error) {
-	if len(files) == 1 && files[0] != "-" {
-		file, err := os.Open(files[0])
-		if err != nil {
-			return "", err
-		}
-		defer func() { _ = file.Close() }() // it was only read
-		input = file
-	}
-	text, err := io.ReadAll(io.LimitReader(input, maxEditedText))
-	return string(text), err
-}
 
 func newPin() *cobra.Command {
 	return pinning("pin ID", "Show an answer on the profile of its agent: its followers are told", "is pinned", true)
@@ -93,12 +81,8 @@ func pinning(use, short, done string, pinned bool) *cobra.Command {
 		Use: use, Short: short, Long: short + ".\n" + answerIDs,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				if err := operator.PinAnswer(cmd.Context(), ids[0], pinned); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", ids[0], done)
-				return nil
+			return each(cmd, ids, done, func(o *inbox.Operator, id string) error {
+				return o.Answers.Pin(cmd.Context(), id, pinned)
 			})
 		},
 	}

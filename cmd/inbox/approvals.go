@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"inbox"
 	"inbox/exchange"
 	"inbox/normalized"
+	"inbox/operator"
 )
 
 func newApprovals() *cobra.Command {
@@ -38,15 +38,11 @@ func newApprovalsList() *cobra.Command {
 		Example: "  inbox approvals list --agent helper\n  inbox approvals list --all --json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				found, err := operator.Approvals(cmd.Context(), filter)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), found)
-				}
-				return printApprovals(cmd, found)
+			heading := []string{"ID", "CODE", "AGENT", "STATUS", "WHAT", "ASKED BY", "UNTIL", "SUMMARY"}
+			return printList(cmd, "Nothing waits for a decision.", heading, func(o *inbox.Operator) ([]exchange.Approval, error) {
+				return o.Approvals.Approvals(cmd.Context(), filter)
+			}, func(a exchange.Approval) []string {
+				return []string{a.ID, a.Code, a.Agent, a.Status, a.Kind, oneLine(a.Asker), when(a.ExpiresAt), excerpt(a.Summary)}
 			})
 		},
 	}
@@ -57,14 +53,6 @@ func newApprovalsList() *cobra.Command {
 	return cmd
 }
 
-func printApprovals(cmd *cobra.Command, found []exchange.Approval) error {
-	rows := make([][]string, 0, len(found))
-	for _, a := range found {
-		rows = append(rows, []string{a.ID, a.Code, a.Agent, a.Status, a.Kind, oneLine(a.Asker), when(a.ExpiresAt), excerpt(a.Summary)})
-	}
-	return printTable(cmd.OutOrStdout(), "Nothing waits for a decision.", []string{"ID", "CODE", "AGENT", "STATUS", "WHAT", "ASKED BY", "UNTIL", "SUMMARY"}, rows)
-}
-
 func newApprovalsShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show ID",
@@ -72,8 +60,8 @@ func newApprovalsShow() *cobra.Command {
 		Example: "  inbox approvals show 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
-				return operator.Approval(cmd.Context(), ids[0])
+			return onApproval(cmd, func(o *inbox.Operator) (exchange.Approval, error) {
+				return o.Approvals.Approval(cmd.Context(), ids[0])
 			}, showApproval)
 		},
 	}
@@ -85,8 +73,8 @@ func newApprovalsShow() *cobra.Command {
 func onApproval(
 	cmd *cobra.Command, do func(*inbox.Operator) (exchange.Approval, error), say func(io.Writer, exchange.Approval),
 ) error {
-	return operate(cmd, func(operator *inbox.Operator) error {
-		found, err := do(operator)
+	return operate(cmd, func(o *inbox.Operator) error {
+		found, err := do(o)
 		if err != nil {
 			return err
 		}
@@ -162,8 +150,8 @@ func newApprovalsApprove() *cobra.Command {
 		Example: "  inbox approvals list\n  inbox approvals approve 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
-				return operator.Approve(cmd.Context(), ids[0])
+			return onApproval(cmd, func(o *inbox.Operator) (exchange.Approval, error) {
+				return o.Approvals.Approve(cmd.Context(), ids[0], operator.CommandLine)
 			}, func(out io.Writer, a exchange.Approval) {
 				fmt.Fprintf(out, "%s is approved; %s\n", a.ID, map[string]string{
 					exchange.ApprovalReply: "the answer is sent", exchange.ApprovalAction: "the agent goes on",
@@ -185,8 +173,8 @@ answer that was held back is not sent; with a reason, the reason is sent in its 
 		Example: "  inbox approvals deny 7k3mq2\n  inbox approvals deny --reason \"We do not refund after 30 days.\" 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
-				return operator.Deny(cmd.Context(), ids[0], reason)
+			return onApproval(cmd, func(o *inbox.Operator) (exchange.Approval, error) {
+				return o.Approvals.Deny(cmd.Context(), ids[0], operator.CommandLine, reason)
 			}, func(out io.Writer, a exchange.Approval) { fmt.Fprintf(out, "%s is denied\n", a.ID) })
 		},
 	}
@@ -212,8 +200,8 @@ afterwards. An answer in Markdown is replaced by Markdown.`,
 			if err != nil {
 				return err
 			}
-			return onApproval(cmd, func(operator *inbox.Operator) (exchange.Approval, error) {
-				return operator.EditReply(cmd.Context(), ids[0], wanted)
+			return onApproval(cmd, func(o *inbox.Operator) (exchange.Approval, error) {
+				return o.Approvals.EditReply(cmd.Context(), ids[0], operator.CommandLine, wanted)
 			}, func(out io.Writer, a exchange.Approval) {
 				fmt.Fprintf(out, "%s has the new text; approve it with: inbox approvals approve %s\n", a.ID, a.Code)
 			})
@@ -233,16 +221,8 @@ func replacement(cmd *cobra.Command, text, file string) (string, error) {
 	case file == "":
 		return text, nil
 	}
-	in := cmd.InOrStdin()
-	if file != "-" {
-		opened, err := os.Open(file)
-		if err != nil {
-			return "", err
-		}
-		defer func() { _ = opened.Close() }() // only read
-		in = opened
-	}
-	content, err := io.ReadAll(io.LimitReader(in, maxTextFile+1))
+
+	content, err := readFile(cmd, file, maxTextFile+1)
 	if err == nil && len(content) > maxTextFile {
 		err = errors.New(file + ": is over 4 MiB")
 	}

@@ -29,19 +29,10 @@ for 90 days.`,
 		Example: "  inbox audit list --code 'evidence:*'\n  inbox audit list --turn 019a…",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				records, err := operator.AuditRecords(cmd.Context(), filter)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), records)
-				}
-				rows := make([][]string, 0, len(records))
-				for _, r := range records {
-					rows = append(rows, []string{when(r.At), r.Code, r.Agent, oneLine(r.Principal), r.TurnID, oneLine(r.Detail)})
-				}
-				return printTable(cmd.OutOrStdout(), "Nothing was noted.", []string{"AT", "CODE", "AGENT", "WHO", "TURN", "DETAIL"}, rows)
+			return printList(cmd, "Nothing was noted.", []string{"AT", "CODE", "AGENT", "WHO", "TURN", "DETAIL"}, func(o *inbox.Operator) ([]exchange.AuditRecord, error) {
+				return o.Audit.Records(cmd.Context(), filter)
+			}, func(r exchange.AuditRecord) []string {
+				return []string{when(r.At), r.Code, r.Agent, oneLine(r.Principal), r.TurnID, oneLine(r.Detail)}
 			})
 		},
 	}

@@ -2,19 +2,19 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/operator"
 )
 
 // maxImportFile bounds a file of conversations.
 const maxImportFile = 1 << 30
 
 func newExport() *cobra.Command {
-	var filter inbox.ConversationFilter
+	var filter operator.ConversationFilter
 	var format, output string
 	cmd := &cobra.Command{
 		Use:   "export --format agent-framework [--client C | --connector C] [--agent A] [--session ID | --thread ID] [--output FILE]",
@@ -28,12 +28,12 @@ What was imported before is written as it came. 'inbox import' and POST /v1/impo
 			if format != "agent-framework" {
 				return usageError{fmt.Errorf("--format must be agent-framework\nRun '%s --help'", cmd.CommandPath())}
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				documents, err := operator.ExportConversations(cmd.Context(), filter)
+			return operate(cmd, func(o *inbox.Operator) error {
+				documents, err := o.Conversations.Export(cmd.Context(), filter)
 				if err != nil {
 					return err
 				}
-				encoded, err := inbox.EncodeConversations(documents)
+				encoded, err := operator.EncodeConversations(documents)
 				if err != nil {
 					return err
 				}
@@ -74,23 +74,14 @@ a conversation is stored whole or not at all, and storing the same again does no
 			if (client == "") == (connector == "") {
 				return usageError{fmt.Errorf("one of --client and --connector is needed\nRun '%s --help'", cmd.CommandPath())}
 			}
-			body, err := readFile(cmd, names[0])
+			body, err := readFile(cmd, names[0], maxImportFile)
 			if err != nil {
 				return err
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				done, err := operator.ImportConversations(cmd.Context(), client, connector, agent, body)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), done)
-				}
-				rows := make([][]string, 0, len(done))
-				for _, one := range done {
-					rows = append(rows, []string{one.SessionID, one.Agent, fmt.Sprint(one.Messages), map[bool]string{true: "new", false: "was here"}[one.Created]})
-				}
-				return printTable(cmd.OutOrStdout(), "Nothing was imported.", []string{"SESSION", "AGENT", "MESSAGES", ""}, rows)
+			return printList(cmd, "Nothing was imported.", []string{"SESSION", "AGENT", "MESSAGES", ""}, func(o *inbox.Operator) ([]operator.ImportedConversation, error) {
+				return o.Conversations.Import(cmd.Context(), client, connector, agent, body)
+			}, func(one operator.ImportedConversation) []string {
+				return []string{one.SessionID, one.Agent, fmt.Sprint(one.Messages), map[bool]string{true: "new", false: "was here"}[one.Created]}
 			})
 		},
 	}
@@ -99,17 +90,4 @@ a conversation is stored whole or not at all, and storing the same again does no
 	cmd.Flags().StringVar(&connector, "connector", "", "the connector to which they belong")
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent of conversations that name none")
 	return cmd
-}
-
-func readFile(cmd *cobra.Command, name string) ([]byte, error) {
-	source := cmd.InOrStdin()
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = file.Close() }()
-		source = file
-	}
-	return io.ReadAll(io.LimitReader(source, maxImportFile))
 }

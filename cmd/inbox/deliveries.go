@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -29,15 +28,11 @@ func newDeliveriesList() *cobra.Command {
 		Example: "  inbox deliveries list --state dead",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				records, err := operator.Deliveries(cmd.Context(), filter)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), records)
-				}
-				return printDeliveries(cmd, records)
+			heading := []string{"ID", "STATE", "TRIES", "AGENT", "TO", "CHANGED", "LAST ANSWER"}
+			return printList(cmd, "No deliveries.", heading, func(o *inbox.Operator) ([]delivery.Record, error) {
+				return o.Deliveries.List(cmd.Context(), filter)
+			}, func(r delivery.Record) []string {
+				return []string{r.ID, r.State, strconv.Itoa(r.Attempt), r.Agent, r.Address, when(r.UpdatedAt), r.Reason}
 			})
 		},
 	}
@@ -49,14 +44,6 @@ func newDeliveriesList() *cobra.Command {
 	return cmd
 }
 
-func printDeliveries(cmd *cobra.Command, records []delivery.Record) error {
-	rows := make([][]string, 0, len(records))
-	for _, r := range records {
-		rows = append(rows, []string{r.ID, r.State, strconv.Itoa(r.Attempt), r.Agent, r.Address, when(r.UpdatedAt), r.Reason})
-	}
-	return printTable(cmd.OutOrStdout(), "No deliveries.", []string{"ID", "STATE", "TRIES", "AGENT", "TO", "CHANGED", "LAST ANSWER"}, rows)
-}
-
 func newDeliveriesRetry() *cobra.Command {
 	return &cobra.Command{
 		Use:   "retry ID…",
@@ -66,14 +53,8 @@ receiver that had the reply already recognises it.`,
 		Example: "  inbox deliveries list --state dead\n  inbox deliveries retry 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				for _, id := range ids {
-					if err := operator.RetryDelivery(cmd.Context(), id); err != nil {
-						return err
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s will be sent again\n", id)
-				}
-				return nil
+			return each(cmd, ids, "will be sent again", func(o *inbox.Operator, id string) error {
+				return o.Deliveries.Retry(cmd.Context(), id)
 			})
 		},
 	}
@@ -85,14 +66,8 @@ func newDeliveriesCancel() *cobra.Command {
 		Short: "Stop deliveries that have not been made",
 		Args:  arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				for _, id := range ids {
-					if err := operator.CancelDelivery(cmd.Context(), id); err != nil {
-						return err
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is cancelled\n", id)
-				}
-				return nil
+			return each(cmd, ids, "is cancelled", func(o *inbox.Operator, id string) error {
+				return o.Deliveries.Cancel(cmd.Context(), id)
 			})
 		},
 	}

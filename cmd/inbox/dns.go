@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/operator"
 )
 
 func newDNS() *cobra.Command {
@@ -32,8 +33,8 @@ func addZone(cmd *cobra.Command) {
 }
 
 func printRecords(cmd *cobra.Command, _ []string) error {
-	return operate(cmd, func(operator *inbox.Operator) error {
-		records, err := operator.DNSRecords(cmd.Context())
+	return operate(cmd, func(o *inbox.Operator) error {
+		records, err := o.DNSRecords(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func printRecords(cmd *cobra.Command, _ []string) error {
 func newDNSCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Look the records up and say what is missing", Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd, inbox.DoctorOptions{DNSOnly: true}) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd, operator.DoctorOptions{DNSOnly: true}) },
 	}
 	addJSON(cmd)
 	return cmd

@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/operator"
 )
 
 func newDoctor() *cobra.Command {
-	var options inbox.DoctorOptions
+	var options operator.DoctorOptions
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything that this server needs and say what to add",
@@ -30,14 +31,14 @@ Exit codes: 0 nothing failed, 1 something did.`,
 	return cmd
 }
 
-func examine(cmd *cobra.Command, options inbox.DoctorOptions) error {
-	return operate(cmd, func(operator *inbox.Operator) error {
-		findings, err := operator.Doctor(cmd.Context(), options)
+func examine(cmd *cobra.Command, options operator.DoctorOptions) error {
+	return operate(cmd, func(o *inbox.Operator) error {
+		findings, err := o.Doctor(cmd.Context(), options)
 		if err != nil {
 			return err
 		}
 		if wantsJSON(cmd) {
-			return errors.Join(printJSON(cmd.OutOrStdout(), findings), inbox.Unwell(findings))
+			return errors.Join(printJSON(cmd.OutOrStdout(), findings), operator.Unwell(findings))
 		}
 		for _, one := range findings {
 			fmt.Fprintf(cmd.OutOrStdout(), "%-4s  %s: %s\n", one.Status, one.Name, oneLine(one.Detail))
@@ -45,6 +46,6 @@ func examine(cmd *cobra.Command, options inbox.DoctorOptions) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", one.Remedy)
 			}
 		}
-		return inbox.Unwell(findings)
+		return operator.Unwell(findings)
 	})
 }

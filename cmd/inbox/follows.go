@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/exchange"
+	"inbox/operator"
 )
 
 func newFollows() *cobra.Command {
@@ -22,19 +24,10 @@ func newFollowsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list AGENT", Short: "List who waits to follow the agent", Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				pending, err := operator.PendingFollows(cmd.Context(), names[0])
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), pending)
-				}
-				rows := make([][]string, 0, len(pending))
-				for _, p := range pending {
-					rows = append(rows, []string{p.Agent, oneLine(p.Actor), when(p.Since)})
-				}
-				return printTable(cmd.OutOrStdout(), "Nobody waits.", []string{"AGENT", "ACTOR", "SINCE"}, rows)
+			return printList(cmd, "Nobody waits.", []string{"AGENT", "ACTOR", "SINCE"}, func(o *inbox.Operator) ([]operator.PendingFollow, error) {
+				return o.Follows.Pending(cmd.Context(), names[0])
+			}, func(p operator.PendingFollow) []string {
+				return []string{p.Agent, oneLine(p.Actor), when(p.Since)}
 			})
 		},
 	}
@@ -46,9 +39,9 @@ func newFollowsDecide(use, short string, accept bool) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " AGENT ACTOR…", Short: short, Args: arguments(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, actor := range names[1:] {
-					if err := operator.DecideFollow(cmd.Context(), names[0], actor, accept); err != nil {
+					if err := o.Follows.Decide(cmd.Context(), names[0], actor, accept); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", actor, use)
@@ -69,19 +62,10 @@ func newReports() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List reports, newest first", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				records, err := operator.Reports(cmd.Context(), agent, before, limit)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), records)
-				}
-				rows := make([][]string, 0, len(records))
-				for _, r := range records {
-					rows = append(rows, []string{when(r.At), r.Agent, oneLine(r.Principal), r.TurnID, oneLine(r.Detail)})
-				}
-				return printTable(cmd.OutOrStdout(), "Nobody complained.", []string{"AT", "AGENT", "BY", "TURN", "COMMENT"}, rows)
+			return printList(cmd, "Nobody complained.", []string{"AT", "AGENT", "BY", "TURN", "COMMENT"}, func(o *inbox.Operator) ([]exchange.AuditRecord, error) {
+				return o.Audit.Reports(cmd.Context(), agent, before, limit)
+			}, func(r exchange.AuditRecord) []string {
+				return []string{when(r.At), r.Agent, oneLine(r.Principal), r.TurnID, oneLine(r.Detail)}
 			})
 		},
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -35,15 +34,12 @@ func newHeldList() *cobra.Command {
 		Example: "  inbox held list --agent helper",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				turns, err := operator.HeldMessages(cmd.Context(), agent, before, limit)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), turns)
-				}
-				return printHeld(cmd, turns)
+			heading := []string{"ID", "AGENT", "FROM", "BY", "RECEIVED", "EXPIRES", "TEXT"}
+			return printList(cmd, "No messages are held.", heading, func(o *inbox.Operator) ([]exchange.TurnRecord, error) {
+				return o.Held.List(cmd.Context(), agent, before, limit)
+			}, func(t exchange.TurnRecord) []string {
+				text := excerpt(normalized.PlainText(t.Message.Parts))
+				return []string{t.ID, t.Agent, t.Message.Sender.Address, t.Message.ReceivedVia, when(t.AcceptedAt), expiry(t), text}
 			})
 		},
 	}
@@ -57,16 +53,6 @@ func newHeldList() *cobra.Command {
 func addPaging(cmd *cobra.Command, before *string, limit *int) {
 	cmd.Flags().StringVar(before, "before", "", "continue after the last row of the page before (its cursor)")
 	cmd.Flags().IntVar(limit, "limit", 50, "at most this many, up to 500")
-}
-
-func printHeld(cmd *cobra.Command, turns []exchange.TurnRecord) error {
-	rows := make([][]string, 0, len(turns))
-	for _, t := range turns {
-		rows = append(rows, []string{
-			t.ID, t.Agent, t.Message.Sender.Address, t.Message.ReceivedVia, when(t.AcceptedAt), expiry(t), excerpt(normalized.PlainText(t.Message.Parts)),
-		})
-	}
-	return printTable(cmd.OutOrStdout(), "No messages are held.", []string{"ID", "AGENT", "FROM", "BY", "RECEIVED", "EXPIRES", "TEXT"}, rows)
 }
 
 // expiry is when a held message is refused by itself.
@@ -102,14 +88,8 @@ func newHeldRelease() *cobra.Command {
 		Example: "  inbox held list\n  inbox held release 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				for _, id := range ids {
-					if err := operator.ReleaseHeld(cmd.Context(), id); err != nil {
-						return err
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is released and will be answered\n", id)
-				}
-				return nil
+			return each(cmd, ids, "is released and will be answered", func(o *inbox.Operator, id string) error {
+				return o.Held.Release(cmd.Context(), id)
 			})
 		},
 	}
@@ -124,14 +104,8 @@ func newHeldDrop() *cobra.Command {
 		Example: "  inbox held drop --reason spam 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				for _, id := range ids {
-					if err := operator.DropHeld(cmd.Context(), id, reason); err != nil {
-						return err
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is dropped\n", id)
-				}
-				return nil
+			return each(cmd, ids, "is dropped", func(o *inbox.Operator, id string) error {
+				return o.Held.Drop(cmd.Context(), id, reason)
 			})
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/operator"
 )
 
 func newKeys() *cobra.Command {
@@ -27,23 +28,14 @@ func newKeysList() *cobra.Command {
 		Short: "List the published keys",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				keys, err := operator.Keys(cmd.Context())
-				if err != nil {
-					return err
+			return printList(cmd, "There is no key yet; the first use makes it.", []string{"KEY", "PUBLISHED"}, func(o *inbox.Operator) ([]operator.PublishedKey, error) {
+				return o.Keys.List(cmd.Context())
+			}, func(key operator.PublishedKey) []string {
+				until := "in use"
+				if !key.NotAfter.IsZero() {
+					until = "until " + key.NotAfter.UTC().Format(time.DateTime) + " UTC"
 				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), keys)
-				}
-				rows := make([][]string, 0, len(keys))
-				for _, key := range keys {
-					until := "in use"
-					if !key.NotAfter.IsZero() {
-						until = "until " + key.NotAfter.UTC().Format(time.DateTime) + " UTC"
-					}
-					rows = append(rows, []string{key.ID, until})
-				}
-				return printTable(cmd.OutOrStdout(), "There is no key yet; the first use makes it.", []string{"KEY", "PUBLISHED"}, rows)
+				return []string{key.ID, until}
 			})
 		},
 	}
@@ -71,8 +63,8 @@ never change. The name may be the domain, for the server's own account.`,
 					return err
 				})
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				if err := operator.RotateKey(cmd.Context()); err != nil {
+			return operate(cmd, func(o *inbox.Operator) error {
+				if err := o.Keys.Rotate(cmd.Context()); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "A new key is published; it signs within a few minutes, and evidence signed with the old one stays good.")

@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"inbox"
 	"inbox/exchange"
+	"inbox/operator"
 )
 
 func newBlock() *cobra.Command {
@@ -48,10 +48,10 @@ func newListAdd(list string) *cobra.Command {
 			if hold {
 				effect = exchange.EffectHold
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				added := make([]exchange.ListEntry, 0, len(targets))
 				for _, target := range targets {
-					entry, cancelled, err := operator.AddToList(cmd.Context(), exchange.ListEntry{
+					entry, cancelled, err := o.Lists.Add(cmd.Context(), exchange.ListEntry{
 						List: list, Target: target, Effect: effect, Reason: reason, Source: "operator",
 					})
 					if err != nil {
@@ -91,18 +91,12 @@ func newListRemove(list string) *cobra.Command {
 		Short: "Take somebody off the list",
 		Args:  arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, targets []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				for _, target := range targets {
-					entry := exchange.ListEntry{List: list, Target: target}
-					if stop {
-						entry.List, entry.Agent = exchange.ListStop, agent
-					}
-					if err := operator.RemoveFromList(cmd.Context(), entry); err != nil {
-						return err
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is off the list\n", target)
+			return each(cmd, targets, "is off the list", func(o *inbox.Operator, target string) error {
+				entry := exchange.ListEntry{List: list, Target: target}
+				if stop {
+					entry.List, entry.Agent = exchange.ListStop, agent
 				}
-				return nil
+				return o.Lists.Remove(cmd.Context(), entry)
 			})
 		},
 	}
@@ -124,19 +118,10 @@ func newListList(list string) *cobra.Command {
 			if stop {
 				filter.List = exchange.ListStop
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				entries, err := operator.ListEntries(cmd.Context(), filter)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), entries)
-				}
-				rows := make([][]string, 0, len(entries))
-				for _, e := range entries {
-					rows = append(rows, []string{oneLine(e.Target), e.Kind, e.Effect, e.Agent, when(e.CreatedAt), e.Source, excerpt(e.Reason)})
-				}
-				return printTable(cmd.OutOrStdout(), "The list is empty.", []string{"TARGET", "KIND", "EFFECT", "AGENT", "SINCE", "BY", "REASON"}, rows)
+			return printList(cmd, "The list is empty.", []string{"TARGET", "KIND", "EFFECT", "AGENT", "SINCE", "BY", "REASON"}, func(o *inbox.Operator) ([]exchange.ListEntry, error) {
+				return o.Lists.Entries(cmd.Context(), filter)
+			}, func(e exchange.ListEntry) []string {
+				return []string{oneLine(e.Target), e.Kind, e.Effect, e.Agent, when(e.CreatedAt), e.Source, excerpt(e.Reason)}
 			})
 		},
 	}
@@ -175,8 +160,10 @@ says what becomes of those domains. noop is passed over.`,
 				return err
 			}
 			defer file.Close()
-			return operate(cmd, func(operator *inbox.Operator) error {
-				result, err := operator.ImportList(cmd.Context(), file, list, silenced, dry, progressOf(cmd))
+			return operate(cmd, func(o *inbox.Operator) error {
+				result, err := o.Lists.Import(cmd.Context(), file, operator.ImportOptions{
+					List: list, Silenced: silenced, DryRun: dry, Progress: progressOf(cmd),
+				})
 				if wantsJSON(cmd) {
 					return errors.Join(err, printJSON(cmd.OutOrStdout(), result))
 				}
@@ -189,13 +176,6 @@ says what becomes of those domains. noop is passed over.`,
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would happen and change nothing")
 	cmd.Flags().StringVar(&silenced, "silenced", "hold", "what becomes of silenced domains: hold, refuse or skip")
 	return cmd
-}
-
-func openFile(cmd *cobra.Command, name string) (io.ReadCloser, error) {
-	if name == "-" {
-		return io.NopCloser(cmd.InOrStdin()), nil
-	}
-	return os.Open(name)
 }
 
 // progressOf tells a terminal how far a long import is.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"inbox"
@@ -34,19 +32,10 @@ func newSuppressedList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List suppressed addresses", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				found, err := operator.Suppressions(cmd.Context(), filter)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), found)
-				}
-				rows := make([][]string, 0, len(found))
-				for _, s := range found {
-					rows = append(rows, []string{oneLine(s.Address), s.Kind, when(s.CreatedAt), excerpt(s.Reason)})
-				}
-				return printTable(cmd.OutOrStdout(), "No address is suppressed.", []string{"ADDRESS", "KIND", "SINCE", "REASON"}, rows)
+			return printList(cmd, "No address is suppressed.", []string{"ADDRESS", "KIND", "SINCE", "REASON"}, func(o *inbox.Operator) ([]exchange.Suppression, error) {
+				return o.Suppressions.List(cmd.Context(), filter)
+			}, func(s exchange.Suppression) []string {
+				return []string{oneLine(s.Address), s.Kind, when(s.CreatedAt), excerpt(s.Reason)}
 			})
 		},
 	}
@@ -65,15 +54,16 @@ func newSuppressedRemove() *cobra.Command {
 		Example: "  inbox mail suppressed remove ann@example.com",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, addresses []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				for _, address := range addresses {
-					if err := operator.Unsuppress(cmd.Context(), address); err != nil {
-						return err
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s gets mail again\n", address)
-				}
-				return nil
+			return each(cmd, addresses, "gets mail again", func(o *inbox.Operator, address string) error {
+				return o.Suppressions.Lift(cmd.Context(), address)
 			})
 		},
 	}
+}
+
+// newSuppressions is the short way to "inbox mail suppressed".
+func newSuppressions() *cobra.Command {
+	cmd := newSuppressed()
+	cmd.Use = "suppressions"
+	return cmd
 }

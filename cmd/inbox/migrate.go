@@ -15,8 +15,8 @@ func newMigrate() *cobra.Command {
 		Long:  "Brings the database to the schema of this version and prints it. serve does the same at start; several nodes may start together.",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				version, err := operator.SchemaVersion(cmd.Context())
+			return operate(cmd, func(o *inbox.Operator) error {
+				version, err := o.SchemaVersion(cmd.Context())
 				if err != nil {
 					return err
 				}

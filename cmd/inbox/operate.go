@@ -43,6 +43,56 @@ func operate(cmd *cobra.Command, work func(*inbox.Operator) error) error {
 	return errors.Join(work(operator), operator.Close())
 }
 
+// printList prints what an operator reads as a table with one row for each, or as JSON.
+func printList[T any](cmd *cobra.Command, empty string, heading []string, read func(*inbox.Operator) ([]T, error), row func(T) []string) error {
+	return operate(cmd, func(o *inbox.Operator) error {
+		found, err := read(o)
+		if err != nil {
+			return err
+		}
+		if wantsJSON(cmd) {
+			return printJSON(cmd.OutOrStdout(), found)
+		}
+
+		rows := make([][]string, 0, len(found))
+		for _, one := range found {
+			rows = append(rows, row(one))
+		}
+		return printTable(cmd.OutOrStdout(), empty, heading, rows)
+	})
+}
+
+// each does the same about each name and says when it is done, until one fails.
+func each(cmd *cobra.Command, names []string, done string, do func(o *inbox.Operator, name string) error) error {
+	return operate(cmd, func(o *inbox.Operator) error {
+		for _, name := range names {
+			if err := do(o, name); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", name, done)
+		}
+		return nil
+	})
+}
+
+// openFile opens a file; "-" is the standard input.
+func openFile(cmd *cobra.Command, name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(cmd.InOrStdin()), nil
+	}
+	return os.Open(name)
+}
+
+// readFile reads a file as far as a limit.
+func readFile(cmd *cobra.Command, name string, limit int64) ([]byte, error) {
+	file, err := openFile(cmd, name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, limit))
+}
+
 func addJSON(cmd *cobra.Command) { cmd.Flags().Bool("json", false, "print JSON") }
 
 // wantsJSON says whether --json was given.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/operator"
 )
 
 func newPeople() *cobra.Command {
@@ -28,20 +29,10 @@ func newPeopleList() *cobra.Command {
 		Short: "List linked identities, those of one person together, and who told an agent to stop",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				people, err := operator.People(cmd.Context(), before, limit)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), people)
-				}
-				rows := make([][]string, 0, len(people))
-				for _, p := range people {
-					rows = append(rows, []string{p.PersonID, oneLine(p.Address), oneLine(p.Subject), oneLine(p.Method), linkedAt(p), strings.Join(p.Stopped, " ")})
-				}
-				return printTable(cmd.OutOrStdout(), "Nobody has linked two addresses, and nobody told an agent to stop.",
-					[]string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, rows)
+			return printList(cmd, "Nobody has linked two addresses, and nobody told an agent to stop.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, func(o *inbox.Operator) ([]operator.Person, error) {
+				return o.People.WithStops(cmd.Context(), before, limit)
+			}, func(p operator.Person) []string {
+				return []string{p.PersonID, oneLine(p.Address), oneLine(p.Subject), oneLine(p.Method), linkedAt(p), strings.Join(p.Stopped, " ")}
 			})
 		},
 	}
@@ -51,7 +42,7 @@ func newPeopleList() *cobra.Command {
 }
 
 // linkedAt leaves out the time of who linked nothing.
-func linkedAt(p inbox.Person) string {
+func linkedAt(p operator.Person) string {
 	if p.PersonID == "" {
 		return ""
 	}
@@ -67,9 +58,9 @@ subject, address or principal, as "inbox people list" shows them. What an agent 
 		Example: "  inbox people unlink mailto:alice@example.org",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
+			return operate(cmd, func(o *inbox.Operator) error {
 				for _, name := range names {
-					principal, err := operator.Unlink(cmd.Context(), name)
+					principal, err := o.People.UnlinkNamed(cmd.Context(), name)
 					if err != nil {
 						return err
 					}

@@ -9,6 +9,7 @@ import (
 
 	"inbox"
 	"inbox/exchange"
+	"inbox/operator"
 )
 
 func newRetry() *cobra.Command {
@@ -30,12 +31,12 @@ second. The same command a second time does nothing, unless a message has failed
 			if !failed {
 				return retryTurns(cmd, ids)
 			}
-			after, err := inbox.SinceTime(since, time.Now())
+			after, err := operator.SinceTime(since, time.Now())
 			if err != nil {
 				return usageError{fmt.Errorf("--since: %w\nRun 'inbox retry --help'", err)}
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				result, err := operator.RetryFailed(cmd.Context(), exchange.RetryFilter{Agent: agent, Since: after}, dryRun)
+			return operate(cmd, func(o *inbox.Operator) error {
+				result, err := o.Messages.RetryFailed(cmd.Context(), exchange.RetryFilter{Agent: agent, Since: after}, operator.CommandLine, dryRun)
 				if err != nil {
 					return err
 				}
@@ -55,10 +56,10 @@ second. The same command a second time does nothing, unless a message has failed
 }
 
 func retryTurns(cmd *cobra.Command, ids []string) error {
-	return operate(cmd, func(operator *inbox.Operator) error {
+	return operate(cmd, func(o *inbox.Operator) error {
 		result := exchange.RetryResult{Turns: []exchange.RetriedTurn{}}
 		for _, id := range ids {
-			if err := operator.RetryTurn(cmd.Context(), id); err != nil {
+			if err := o.Messages.Retry(cmd.Context(), id, operator.CommandLine); err != nil {
 				return fmt.Errorf("%s: %w", id, err)
 			}
 			result.Retried++

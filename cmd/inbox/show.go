@@ -11,6 +11,7 @@ import (
 	"inbox"
 	"inbox/exchange"
 	"inbox/normalized"
+	"inbox/operator"
 )
 
 func newShow() *cobra.Command {
@@ -21,8 +22,8 @@ func newShow() *cobra.Command {
 ID is the id of a turn or a delivery, or the protocol's own id of the message (activity IRI, Message-ID, A2A message id).`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				shown, err := operator.Show(cmd.Context(), ids[0])
+			return operate(cmd, func(o *inbox.Operator) error {
+				shown, err := o.Messages.Show(cmd.Context(), ids[0])
 				if err != nil {
 					return err
 				}
@@ -38,7 +39,7 @@ ID is the id of a turn or a delivery, or the protocol's own id of the message (a
 	return cmd
 }
 
-func printShown(out io.Writer, shown inbox.Shown) {
+func printShown(out io.Writer, shown operator.Shown) {
 	message := shown.Turn.Message
 	fmt.Fprintf(out, "Turn      %s  %s  %s\n", shown.Turn.ID, shown.Turn.State, shown.Turn.Reason)
 	fmt.Fprintf(out, "Message   %s\n", message.ID)

@@ -50,12 +50,32 @@ id of its client, and tokens of one name share the queue. --scopes limits what t
 			if bridge && (admin || pull || tools) || !bridge && cmd.Flags().Changed("scopes") {
 				return usageError{fmt.Errorf("--bridge excludes --admin, --pull and --tools, and --scopes needs it\nRun '%s --help'", cmd.CommandPath())}
 			}
-			return operate(cmd, func(operator *inbox.Operator) error {
-				if bridge {
-					return printToken(cmd)(operator.CreateBridgeToken(cmd.Context(), names[0], agent, scopes))
+			return operate(cmd, func(o *inbox.Operator) error {
+				var token string
+				var record exchange.Token
+				var err error
+				switch {
+				case bridge:
+					token, record, err = o.Tokens.CreateBridge(cmd.Context(), names[0], agent, scopes)
+				case admin:
+					token, record, err = o.Tokens.CreateAdmin(cmd.Context(), names[0])
+				case pull:
+					token, record, err = o.Tokens.CreatePull(cmd.Context(), names[0], agent)
+				case tools:
+					token, record, err = o.Tokens.CreateTools(cmd.Context(), names[0], agent)
+				default:
+					token, record, err = o.Tokens.Create(cmd.Context(), names[0], agent)
 				}
-				token, record, err := createToken(cmd, operator, names[0], agent, admin, pull, tools)
-				return printToken(cmd)(token, record, err)
+				switch {
+				case err != nil:
+					return err
+				case wantsJSON(cmd):
+					return printJSON(cmd.OutOrStdout(), map[string]any{
+						"id": record.ID, "name": record.Name, "agent": record.Agent, "scope": record.Scope, "token": token,
+					})
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "Token %s for %s. It is shown only now:\n%s\n", record.ID, record.Name, token)
+				return nil
 			})
 		},
 	}
@@ -69,54 +89,16 @@ id of its client, and tokens of one name share the queue. --scopes limits what t
 	return cmd
 }
 
-// printToken shows a new token, for the only time.
-func printToken(cmd *cobra.Command) func(token string, record exchange.Token, err error) error {
-	return func(token string, record exchange.Token, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case wantsJSON(cmd):
-			return printJSON(cmd.OutOrStdout(), map[string]any{
-				"id": record.ID, "name": record.Name, "agent": record.Agent, "scope": record.Scope, "token": token,
-			})
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "Token %s for %s. It is shown only now:\n%s\n", record.ID, record.Name, token)
-		return nil
-	}
-}
-
-func createToken(cmd *cobra.Command, operator *inbox.Operator, name, agent string, admin, pull, tools bool) (string, exchange.Token, error) {
-	switch {
-	case admin:
-		return operator.CreateAdminToken(cmd.Context(), name)
-	case pull:
-		return operator.CreatePullToken(cmd.Context(), name, agent)
-	case tools:
-		return operator.CreateToolsToken(cmd.Context(), name, agent)
-	}
-	return operator.CreateToken(cmd.Context(), name, agent)
-}
-
 func newTokensList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tokens (never the secrets)",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				tokens, err := operator.Tokens(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), tokens)
-				}
-				rows := make([][]string, 0, len(tokens))
-				for _, t := range tokens {
-					rows = append(rows, []string{t.ID, t.Name, opens(t), when(t.CreatedAt), when(t.RevokedAt)})
-				}
-				return printTable(cmd.OutOrStdout(), "No tokens. Create one with: inbox tokens create NAME",
-					[]string{"ID", "NAME", "OPENS", "CREATED", "REVOKED"}, rows)
+			return printList(cmd, "No tokens. Create one with: inbox tokens create NAME", []string{"ID", "NAME", "OPENS", "CREATED", "REVOKED"}, func(o *inbox.Operator) ([]exchange.Token, error) {
+				return o.Tokens.List(cmd.Context())
+			}, func(t exchange.Token) []string {
+				return []string{t.ID, t.Name, opens(t), when(t.CreatedAt), when(t.RevokedAt)}
 			})
 		},
 	}
@@ -130,14 +112,8 @@ func newTokensRevoke() *cobra.Command {
 		Short: "Revoke tokens; running servers notice within seconds",
 		Args:  arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				for _, id := range ids {
-					if err := operator.RevokeToken(cmd.Context(), id); err != nil {
-						return err
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is revoked\n", id)
-				}
-				return nil
+			return each(cmd, ids, "is revoked", func(o *inbox.Operator, id string) error {
+				return o.Tokens.Revoke(cmd.Context(), id)
 			})
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"inbox"
 	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
+	"inbox/operator"
 )
 
 func newToolRequests() *cobra.Command {
@@ -33,20 +34,10 @@ func newToolRequestsList() *cobra.Command {
 		Example: "  inbox tool-requests list --agent helper\n  inbox tool-requests list --all --json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				found, err := operator.ToolRequests(cmd.Context(), filter)
-				if err != nil {
-					return err
-				}
-				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), found)
-				}
-				rows := make([][]string, 0, len(found))
-				for _, r := range found {
-					rows = append(rows, []string{r.ID, r.Agent, r.ToolName, r.Status, r.TurnID, when(r.CreatedAt), when(r.TimeoutAt)})
-				}
-				return printTable(cmd.OutOrStdout(), "No tool requests wait.",
-					[]string{"ID", "AGENT", "TOOL", "STATUS", "TURN", "CREATED", "TIMES OUT"}, rows)
+			return printList(cmd, "No tool requests wait.", []string{"ID", "AGENT", "TOOL", "STATUS", "TURN", "CREATED", "TIMES OUT"}, func(o *inbox.Operator) ([]exchange.ToolRequest, error) {
+				return o.Tools.Requests(cmd.Context(), filter)
+			}, func(r exchange.ToolRequest) []string {
+				return []string{r.ID, r.Agent, r.ToolName, r.Status, r.TurnID, when(r.CreatedAt), when(r.TimeoutAt)}
 			})
 		},
 	}
@@ -65,8 +56,8 @@ func newToolRequestsShow() *cobra.Command {
 		Example: "  inbox tool-requests show runtime-tool-8c1f…",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return operate(cmd, func(operator *inbox.Operator) error {
-				found, err := operator.ToolRequest(cmd.Context(), ids[0])
+			return operate(cmd, func(o *inbox.Operator) error {
+				found, err := o.Tools.Request(cmd.Context(), ids[0])
 				if err != nil {
 					return err
 				}
@@ -104,8 +95,8 @@ func newToolRequestsSubmit() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return endToolRequest(cmd, func(operator *inbox.Operator) (*request.Envelope, error) {
-				return operator.SubmitToolResult(cmd.Context(), given[0], result)
+			return endToolRequest(cmd, func(o *inbox.Operator) (*request.Envelope, error) {
+				return o.Tools.Submit(cmd.Context(), given[0], operator.CommandLine, result)
 			})
 		},
 	}
@@ -136,8 +127,8 @@ func newToolRequestsCancel() *cobra.Command {
 		Example: "  inbox tool-requests cancel runtime-tool-8c1f…",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return endToolRequest(cmd, func(operator *inbox.Operator) (*request.Envelope, error) {
-				return operator.CancelToolRequest(cmd.Context(), ids[0])
+			return endToolRequest(cmd, func(o *inbox.Operator) (*request.Envelope, error) {
+				return o.Tools.Cancel(cmd.Context(), ids[0], operator.CommandLine)
 			})
 		},
 	}
@@ -146,8 +137,8 @@ func newToolRequestsCancel() *cobra.Command {
 }
 
 func endToolRequest(cmd *cobra.Command, end func(*inbox.Operator) (*request.Envelope, error)) error {
-	return operate(cmd, func(operator *inbox.Operator) error {
-		answer, err := end(operator)
+	return operate(cmd, func(o *inbox.Operator) error {
+		answer, err := end(o)
 		if err != nil {
 			return err
 		}

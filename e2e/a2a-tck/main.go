@@ -104,6 +104,6 @@ func prepare(ctx context.Context, config *inbox.Config, agent script) (*inbox.Se
 	if err != nil {
 		return nil, "", err
 	}
-	token, _, err := operator.CreateToken(ctx, "kit", "")
+	token, _, err := operator.Tokens.Create(ctx, "kit", "")
 	return server, token, errors.Join(err, operator.Close(), server.Listen())
 }

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"inbox"
 	"inbox/e2e/load"
+	"inbox/operator"
 )
 
 const malformed = "554 5.6.0"
 
-func named(want string) func(*testing.T, inbox.Shown, load.Received) {
-	return func(t *testing.T, shown inbox.Shown, _ load.Received) {
+func named(want string) func(*testing.T, operator.Shown, load.Received) {
+	return func(t *testing.T, shown operator.Shown, _ load.Received) {
 		t.Helper()
 		if got := shown.Turn.Message.Sender.DisplayName; got != want {
 			t.Errorf("name %q; want %q", got, want)
@@ -19,8 +19,8 @@ func named(want string) func(*testing.T, inbox.Shown, load.Received) {
 	}
 }
 
-func subject(want string) func(*testing.T, inbox.Shown, load.Received) {
-	return func(t *testing.T, _ inbox.Shown, reply load.Received) {
+func subject(want string) func(*testing.T, operator.Shown, load.Received) {
+	return func(t *testing.T, _ operator.Shown, reply load.Received) {
 		t.Helper()
 		if got := reply.Header.Get("Subject"); got != want {
 			t.Errorf("subject of the reply %q; want %q", got, want)
@@ -69,14 +69,14 @@ func headers() []row {
 		{name: "a subject in two encoded words", head: []string{"Subject: =?utf-8?q?Gr=C3=BC?=\n =?utf-8?q?=C3=9Fe?="}, holds: []string{"Subject: Grüße"}},
 		{name: "a subject in ISO-2022-JP", head: []string{"Subject: =?iso-2022-jp?B?GyRCJDMkcyRLJEEkTxsoQg==?="}, holds: []string{"こんにちは"}},
 		{name: "a subject of an unknown charset", head: []string{"Subject: =?x-klingon?q?qapla?="}},
-		{name: "a subject with an encoded line end", head: []string{"Subject: =?utf-8?q?One=0D=0AX-Evil:_yes?="}, check: func(t *testing.T, _ inbox.Shown, reply load.Received) {
+		{name: "a subject with an encoded line end", head: []string{"Subject: =?utf-8?q?One=0D=0AX-Evil:_yes?="}, check: func(t *testing.T, _ operator.Shown, reply load.Received) {
 			if reply.Header.Get("X-Evil") != "" {
 				t.Error("a field was injected")
 			}
 		}},
 		{name: "a subject of 900 bytes", head: []string{"Subject: " + strings.Repeat("long ", 180)}},
 		{name: "a folded subject", head: []string{"Subject: One\n two\n\tthree"}, holds: []string{"Subject: One two three"}},
-		{name: "no Message-ID", head: []string{"-Message-ID:"}, id: "digest", check: func(t *testing.T, _ inbox.Shown, reply load.Received) {
+		{name: "no Message-ID", head: []string{"-Message-ID:"}, id: "digest", check: func(t *testing.T, _ operator.Shown, reply load.Received) {
 			if reply.Header.Get("In-Reply-To") != "" {
 				t.Errorf("the reply refers to %s", reply.Header.Get("In-Reply-To"))
 			}
@@ -89,7 +89,7 @@ func headers() []row {
 		{name: "the first line is folded", raw: " folded\r\nFrom: ann@{d}\r\n\r\nx\r\n", sign: nobody, code: malformed},
 		{name: "more than 1,000 fields", head: []string{repeated("X-Many: x", 1000)}, sign: nobody, code: malformed},
 		{name: "more than 256 KiB of header", head: []string{repeated("X-Long: "+strings.Repeat("x", 900), 290)}, sign: nobody, code: malformed},
-		{name: "a Unicode domain is shown in ASCII", head: []string{"From: Ann <ann@bücher.{d}>"}, sign: []string{"xn--bcher-kva.{d}"}, from: "ann@xn--bcher-kva.{d}", check: func(t *testing.T, shown inbox.Shown, _ load.Received) {
+		{name: "a Unicode domain is shown in ASCII", head: []string{"From: Ann <ann@bücher.{d}>"}, sign: []string{"xn--bcher-kva.{d}"}, from: "ann@xn--bcher-kva.{d}", check: func(t *testing.T, shown operator.Shown, _ load.Received) {
 			if got := shown.Turn.Message.Sender.Address; !strings.HasPrefix(got, "@ann@xn--bcher-kva.") {
 				t.Errorf("address %s", got)
 			}

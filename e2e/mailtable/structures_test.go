@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"inbox"
 	"inbox/e2e/load"
 	"inbox/normalized"
+	"inbox/operator"
 )
 
 // multi is a multipart with the parts, each "Header: x\nHeader: y\n\nbody".
@@ -47,8 +47,8 @@ const (
 )
 
 // leadsTo looks for the first link part; no address may be there twice, and no more than 20.
-func leadsTo(address, title string) func(*testing.T, inbox.Shown, load.Received) {
-	return func(t *testing.T, shown inbox.Shown, _ load.Received) {
+func leadsTo(address, title string) func(*testing.T, operator.Shown, load.Received) {
+	return func(t *testing.T, shown operator.Shown, _ load.Received) {
 		t.Helper()
 		seen := map[string]bool{}
 		for _, part := range shown.Turn.Message.Parts {

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"inbox"
 	"inbox/e2e/load"
 	"inbox/exchange"
 	"inbox/normalized"
+	"inbox/operator"
 )
 
 // row is one mail and what is expected of it. In all texts {d} is the domain of its sender, which no other row has.
@@ -42,7 +42,7 @@ type row struct {
 	lacks  []string
 	fresh  string   // text_new, likewise; "-" = there is none
 	files  []string // "type name"
-	check  func(t *testing.T, shown inbox.Shown, reply load.Received)
+	check  func(t *testing.T, shown operator.Shown, reply load.Received)
 }
 
 func themes() map[string][]row {
@@ -100,7 +100,7 @@ func (w *world) try(t *testing.T, one row, domain string) {
 		sum := sha256.Sum256([]byte(mail))
 		id = hex.EncodeToString(sum[:]) + "@inbox.test"
 	}
-	shown, err := w.operator.Show(t.Context(), id)
+	shown, err := w.operator.Messages.Show(t.Context(), id)
 	if !strings.HasPrefix(answer, "250") || one.state == "absent" {
 		if err == nil {
 			t.Errorf("the mail was kept as %s", shown.Turn.State)
@@ -158,7 +158,7 @@ func (r row) write() string {
 	return strings.Join(lines, "\r\n") + "\r\n\r\n" + strings.ReplaceAll(cmp.Or(r.body, "What time is it?"), "\n", "\r\n") + "\r\n"
 }
 
-func (w *world) compare(t *testing.T, one row, domain string, shown inbox.Shown) {
+func (w *world) compare(t *testing.T, one row, domain string, shown operator.Shown) {
 	t.Helper()
 	sender := shown.Turn.Message.Sender
 	method := cmp.Or(one.method, normalized.AuthEmailDKIM)
@@ -180,7 +180,7 @@ func (w *world) compare(t *testing.T, one row, domain string, shown inbox.Shown)
 	var reply load.Received
 	if state == exchange.StateAnswered {
 		reply = w.reply(t, domain)
-		again, err := w.operator.Show(t.Context(), shown.Turn.ID)
+		again, err := w.operator.Messages.Show(t.Context(), shown.Turn.ID)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"inbox"
 	"inbox/e2e/load"
+	"inbox/operator"
 )
 
 // before brings another mail first, so that a row can refer to it. It waits for the reply.
@@ -23,8 +23,8 @@ func before(from, id, subject string, refer ...string) func(*testing.T, *world, 
 }
 
 // inThread compares the thread with what is expected, and what the reply refers to.
-func inThread(id string, references ...string) func(*testing.T, inbox.Shown, load.Received) {
-	return func(t *testing.T, shown inbox.Shown, reply load.Received) {
+func inThread(id string, references ...string) func(*testing.T, operator.Shown, load.Received) {
+	return func(t *testing.T, shown operator.Shown, reply load.Received) {
 		t.Helper()
 		_, domain, _ := strings.Cut(shown.Turn.Message.ID, "@")
 		if want := strings.ReplaceAll(id, "{d}", domain); shown.Turn.ThreadID != want {
@@ -50,26 +50,26 @@ func threads() []row {
 		{name: "In-Reply-To of two ids is none", alter: first, head: []string{"In-Reply-To: <first@{d}> <x@{d}>"}, check: inThread("m@{d}")},
 		{name: "In-Reply-To with words around", alter: first, head: []string{"In-Reply-To: Your message of Saturday <first@{d}>"}, check: inThread("first@{d}")},
 		{name: "ids that are none are left out", head: []string{"References: <a b@x> nonsense <ok@else.test>"}, check: inThread("ok@else.test/ann@{d}", "<ok@else.test>", "<m@{d}>")},
-		{name: "long references are cut in the reply", head: []string{"References: " + repeatedIDs(60)}, check: func(t *testing.T, _ inbox.Shown, reply load.Received) {
+		{name: "long references are cut in the reply", head: []string{"References: " + repeatedIDs(60)}, check: func(t *testing.T, _ operator.Shown, reply load.Received) {
 			if n := len(strings.Fields(reply.Header.Get("References"))); n > 21 {
 				t.Errorf("%d references", n)
 			}
 		}},
 		{name: "the subject is not stacked", head: []string{"Subject: RE: Re: AW: Lunch", "In-Reply-To: <x@{d}>"}, check: subject("Re: Lunch")},
 		{name: "the subject of a list keeps its mark", head: []string{"Subject: [team] Lunch"}, check: subject("Re: [team] Lunch")},
-		{name: "Thread-Topic is kept", head: []string{"Thread-Topic: Lunch", "Thread-Index: AQHVxPTbNFvsFbxRxkG+7gkYlJ3Xcw=="}, check: func(t *testing.T, _ inbox.Shown, reply load.Received) {
+		{name: "Thread-Topic is kept", head: []string{"Thread-Topic: Lunch", "Thread-Index: AQHVxPTbNFvsFbxRxkG+7gkYlJ3Xcw=="}, check: func(t *testing.T, _ operator.Shown, reply load.Received) {
 			if reply.Header.Get("Thread-Topic") != "Lunch" || len(reply.Header.Get("Thread-Index")) <= 32 {
 				t.Errorf("topic %q, index %q", reply.Header.Get("Thread-Topic"), reply.Header.Get("Thread-Index"))
 			}
 		}},
-		{name: "the reply says what it is", check: func(t *testing.T, _ inbox.Shown, reply load.Received) {
+		{name: "the reply says what it is", check: func(t *testing.T, _ operator.Shown, reply load.Received) {
 			for name, want := range map[string]string{"In-Reply-To": "<m@", "Auto-Submitted": "auto-replied", "X-Auto-Response-Suppress": "All", "Precedence": ""} {
 				if got := reply.Header.Get(name); !strings.HasPrefix(got, want) || want == "" && got != "" {
 					t.Errorf("%s: %q", name, got)
 				}
 			}
 		}},
-		{name: "the tag comes back", to: []string{"echo+notes@inbox.test"}, head: []string{"To: echo+notes@inbox.test"}, check: func(t *testing.T, _ inbox.Shown, reply load.Received) {
+		{name: "the tag comes back", to: []string{"echo+notes@inbox.test"}, head: []string{"To: echo+notes@inbox.test"}, check: func(t *testing.T, _ operator.Shown, reply load.Received) {
 			if !strings.Contains(reply.Header.Get("From"), "echo+notes@inbox.test") {
 				t.Errorf("from %q", reply.Header.Get("From"))
 			}

@@ -77,21 +77,25 @@ var levels = map[string]int{
 	"engine/pipeline":   8,
 
 	"engine/store":  9,
-	"console":       9,
 	"internal/peer": 9, // below the root package, which plays the demo with it
 
-	".": 10, // the root package
+	"engine/storage": 10,
+	"operator":       10,
 
-	"cmd/inbox": 11,
+	"console": 11,
+
+	".": 12, // the root package
+
+	"cmd/inbox": 13,
 
 	// Outside of the program: they start it, or stand beside it.
-	"e2e/...":                    12,
-	"e2e":                        13,
-	"bench/bare":                 12,
-	"bench/a2asdk":               12,
-	"bench":                      13,
-	"docs/examples/...":          12,
-	"docs/examples/channel/line": 11,
+	"e2e/...":                    14,
+	"e2e":                        15,
+	"bench/bare":                 14,
+	"bench/a2asdk":               14,
+	"bench":                      15,
+	"docs/examples/...":          14,
+	"docs/examples/channel/line": 13,
 }
 
 // entrances says who may import a room at all, levels aside. Everything else goes through the interfaces that it
@@ -101,14 +105,15 @@ var entrances = []struct {
 	importers []string
 	reason    string
 }{
-	{"adapters/...", []string{".", "e2e/...", "bench"}, "only the root package knows the adapters; the engine knows no protocol"},
-	{"engine/store", []string{".", "e2e/...", "bench"}, "only the root package knows the store; others declare the two or three methods that they need"},
-	{"engine/pipeline", []string{".", "engine/store"}, "adapters and console declare what they need of the pipeline"},
-	{"engine/delivery", []string{".", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
-	{"engine/moderation", []string{".", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of the lists"},
-	{"engine/demand", []string{".", "engine/..."}, "adapters and console declare what they need of demands"},
+	{"adapters/...", []string{".", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the adapters; the engine knows no protocol"},
+	{"engine/store", []string{".", "engine/storage", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
+	{"engine/storage", []string{"."}, "only the root package opens what a server keeps"},
+	{"engine/pipeline", []string{".", "operator", "engine/store"}, "adapters and console declare what they need of the pipeline"},
+	{"engine/delivery", []string{".", "operator", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
+	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},
+	{"engine/demand", []string{".", "console", "engine/..."}, "adapters declare what they need of demands"},
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
-	{"internal/config", []string{"."}, "a room takes what it needs as options; only the root package reads the settings"},
+	{"internal/config", []string{".", "operator"}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},
 	{".", []string{"cmd/inbox", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
 	{"internal/peer", []string{".", "cmd/inbox", "e2e/...", "bench"}, "peers are for demo and tests"},
 	{"internal/await", []string{"e2e/..."}, "it is for tests"},

@@ -1,0 +1,130 @@
+// Package storage opens what a server keeps: its database, the directory beside it and the key that seals secrets. It refuses
+// a start with parts that do not belong together, and keeps documents with private keys sealed. It knows no table but that of
+// documents.
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"inbox/engine/store"
+	"inbox/internal/blob"
+	"inbox/internal/disk"
+)
+
+// Options say what belongs together.
+type Options struct {
+	DataDir       string
+	DatabaseURL   string // "sqlite", or a URL with its password
+	DatabaseName  string // the same as it may be shown
+	SecretKeyFile string // empty = secret.key in DataDir
+	NewIdentity   bool   // go on without the database or the key that DataDir was used with
+
+	Traces []string // further files that only a server leaves in DataDir
+	Sealed []string // namespaces of documents that hold private keys and secrets, and nothing else
+	Logger *slog.Logger
+}
+
+// Open opens the database. Its error is one sentence that names the setting and what to do.
+func Open(ctx context.Context, options Options, notify func(channel, payload string)) (*store.Store, error) {
+	if err := makeDataDir(options.DataDir); err != nil {
+		return nil, err
+	}
+	if err := checkDirectory(options); err != nil {
+		return nil, err
+	}
+
+	opened, err := store.Open(ctx, store.Options{URL: options.DatabaseURL, DataDir: options.DataDir, Notify: notify, Logger: options.Logger})
+	if err == nil {
+		if err := checkDatabase(ctx, options, opened); err != nil {
+			return nil, errors.Join(err, opened.Close())
+		}
+		return opened, nil
+	}
+
+	if newer, found := errors.AsType[*store.NewerSchema](err); found {
+		return nil, fmt.Errorf("%s: %w", databaseText(options), newer)
+	}
+	if options.DatabaseURL == "sqlite" {
+		return nil, fmt.Errorf("data_dir: cannot open the database in %s: %w", options.DataDir, oneLine(err))
+	}
+	return nil, fmt.Errorf("database_url: cannot open %s: %w; start the database or correct the key", options.DatabaseName, oneLine(err))
+}
+
+// Take makes this process the only one that serves a data directory with a SQLite database; nil on PostgreSQL. What a killed
+// process was at work with is then free at once: its leases need not end first.
+func Take(ctx context.Context, options Options, opened *store.Store) (*disk.Seat, error) {
+	if options.DatabaseURL != "sqlite" {
+		return nil, nil
+	}
+	seat, err := disk.Sit(options.DataDir)
+	switch {
+	case errors.Is(err, disk.ErrTaken):
+		return seat, fmt.Errorf("data_dir: another inbox serves %s; stop it, give this one its own directory, or use PostgreSQL for several", options.DataDir)
+	case err != nil:
+		return seat, fmt.Errorf("data_dir: %w", disk.Cause(err))
+	case !seat.Sole():
+		return seat, nil
+	}
+	return seat, opened.FreeLeases(ctx)
+}
+
+// Bind binds database, data directory and secret key to each other, and seals what stands open.
+func Bind(ctx context.Context, options Options, opened *store.Store) (*Sealer, error) {
+	sealer, err := OpenSealer(ctx, options, opened)
+	if err != nil {
+		return nil, err
+	}
+	if err := sealer.sealKeys(ctx); err != nil {
+		return nil, err
+	}
+	return sealer, rememberDatabase(ctx, options, opened)
+}
+
+// OpenBlobs opens the files beside the database. Nothing is written while the guard refuses it.
+func OpenBlobs(directory string, guard *disk.Guard) (*blob.Files, error) {
+	if err := makeDataDir(directory); err != nil {
+		return nil, err
+	}
+	files, err := blob.OpenFiles(filepath.Join(directory, "blobs"), blob.Options{Writes: guard.Admit})
+	if err != nil {
+		return nil, fmt.Errorf("data_dir: cannot keep files in %s: %w", directory, oneLine(err))
+	}
+	return files, nil
+}
+
+// makeDataDir makes the directory and proves that it can be written.
+func makeDataDir(directory string) error {
+	const remedy = "write another directory or give this user the right to write there"
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return fmt.Errorf("data_dir: cannot make %s: %w; %s", directory, disk.Cause(err), remedy)
+	}
+	probe, err := os.CreateTemp(directory, ".write-*")
+	if err != nil {
+		return fmt.Errorf("data_dir: cannot write to %s: %w; %s", directory, disk.Cause(err), remedy)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// oneLine finds what the operating system said below a driver's report of many lines, or joins the lines.
+func oneLine(err error) error {
+	if operation, ok := errors.AsType[*net.OpError](err); ok {
+		return operation
+	}
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\t' })
+	return &shortened{text: strings.Join(lines, " "), cause: err}
+}
+
+type shortened struct {
+	text  string
+	cause error
+}
+
+func (s *shortened) Error() string { return s.text }
+func (s *shortened) Unwrap() error { return s.cause }

@@ -1,0 +1,144 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"inbox/adapters/activitypub"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/config"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+)
+
+// AgentSummary is one configured agent.
+type AgentSummary struct {
+	Name        string `json:"name"`
+	Kind        string `json:"kind"`
+	Address     string `json:"address"`
+	DisplayName string `json:"display_name"`
+	Summary     string `json:"summary,omitempty"`
+	Access      string `json:"access"`
+	Unverified  string `json:"unverified"`
+}
+
+// ConfiguredAgents lists the agents of a configuration.
+func ConfiguredAgents(c *config.Config) []AgentSummary {
+	list := make([]AgentSummary, 0, len(c.Agents))
+	for i := range c.Agents {
+		a := &c.Agents[i]
+		list = append(list, AgentSummary{
+			Name: a.Name, Kind: a.Kind, Address: identity.Address{Local: a.Name, Domain: c.Domain}.String(),
+			DisplayName: a.DisplayName, Summary: a.Summary, Access: a.Access, Unverified: a.Unverified,
+		})
+	}
+	return list
+}
+
+func configuredAgent(c *config.Config, name string) (*config.Agent, error) {
+	for i := range c.Agents {
+		if strings.EqualFold(c.Agents[i].Name, name) {
+			return &c.Agents[i], nil
+		}
+	}
+	return nil, fault.Newf(fault.NotFound, "there is no agent %q; see: inbox agents list", name)
+}
+
+// Pauses let agents rest. Servers that run notice within seconds.
+type Pauses struct {
+	store  *store.Store
+	agents func() []string
+}
+
+// Begin lets an agent rest: it takes nothing new, and what it has taken waits. fault.NotFound when there is no such agent.
+func (p Pauses) Begin(ctx context.Context, name, reason string) error {
+	if !slices.ContainsFunc(p.agents(), func(one string) bool { return strings.EqualFold(one, name) }) {
+		return fault.Newf(fault.NotFound, "there is no agent %q; see: inbox agents list", name)
+	}
+	entry := pauseOf(name)
+	entry.ID, entry.CreatedAt = uuid.Must(uuid.NewV7()).String(), now()
+	entry.Reason, entry.Source = reason, "operator"
+	return p.store.PutListEntries(ctx, entry)
+}
+
+// End lets an agent work again; fault.NotFound when it does not rest.
+func (p Pauses) End(ctx context.Context, name string) error {
+	removed, err := p.store.RemoveListEntry(ctx, pauseOf(name))
+	if err == nil && !removed {
+		err = fault.Newf(fault.NotFound, "%s is not paused", name)
+	}
+	return err
+}
+
+// List lists the agents that rest, newest first.
+func (p Pauses) List(ctx context.Context) ([]exchange.ListEntry, error) {
+	entries, err := p.store.ListEntries(ctx, exchange.ListFilter{List: exchange.ListPause, Limit: 500})
+	return listed(entries), err
+}
+
+func pauseOf(name string) exchange.ListEntry {
+	return exchange.ListEntry{List: exchange.ListPause, Kind: exchange.TargetAgent, Target: strings.ToLower(name)}
+}
+
+// Follows are the actors of the fediverse who want to follow an agent and wait for the operator.
+type Follows struct {
+	config *config.Config
+	store  *store.Store
+	later  func(activitypub.Later) queue.NewJob
+}
+
+// PendingFollow is an actor who wants to follow an agent and waits for the operator.
+type PendingFollow struct {
+	Agent string    `json:"agent"`
+	Actor string    `json:"actor"`
+	Since time.Time `json:"since"`
+}
+
+// Pending lists who waits to follow an agent, at most 500.
+func (f Follows) Pending(ctx context.Context, agent string) ([]PendingFollow, error) {
+	entry, err := configuredAgent(f.config, agent)
+	if err != nil {
+		return nil, err
+	}
+
+	actors, values, err := f.store.State().List(ctx, activitypub.PendingNamespace+entry.Name, "", 500)
+	pending := make([]PendingFollow, 0, len(actors))
+	for i, actor := range actors {
+		row := PendingFollow{Agent: entry.Name, Actor: actor}
+		if json.Unmarshal(values[i], &row) == nil {
+			row.Agent, row.Actor = entry.Name, actor
+		}
+		pending = append(pending, row)
+	}
+	return pending, err
+}
+
+// Decide lets an actor follow an agent, or refuses it; a server that runs tells the actor. fault.NotFound when the actor does
+// not wait.
+func (f Follows) Decide(ctx context.Context, agent, actor string, accept bool) error {
+	entry, err := configuredAgent(f.config, agent)
+	if err != nil {
+		return err
+	}
+	_, found, err := f.store.State().Get(ctx, activitypub.PendingNamespace+entry.Name, actor)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fault.Newf(fault.NotFound, "%s does not wait to follow %s; see: inbox follows list %s", actor, entry.Name, entry.Name)
+	}
+
+	partition, payload, err := activitypub.FollowDecision(entry.Name, actor, accept)
+	if err != nil {
+		return err
+	}
+	job := f.later(activitypub.Later{Partition: partition, Payload: payload})
+	return f.store.InTx(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, job) })
+}

@@ -1,0 +1,52 @@
+package operator
+
+import (
+	"context"
+	"strings"
+
+	"inbox/engine/delivery"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// Deliveries are the ways of replies to their receivers.
+type Deliveries struct {
+	store    *store.Store
+	delivery *delivery.Service
+}
+
+// List lists deliveries, newest first.
+func (d Deliveries) List(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error) {
+	records, err := d.store.Deliveries(ctx, filter)
+	return listed(records), err
+}
+
+// Retry sends a dead or cancelled delivery again, under the same wire id.
+func (d Deliveries) Retry(ctx context.Context, id string) error {
+	return d.delivery.Again(ctx, id)
+}
+
+// Cancel stops a delivery that has not been made.
+func (d Deliveries) Cancel(ctx context.Context, id string) error {
+	return d.delivery.Cancel(ctx, id)
+}
+
+// Suppressions are the addresses to which no mail is sent any more.
+type Suppressions struct{ store *store.Store }
+
+// List lists suppressed addresses, in order of the address.
+func (s Suppressions) List(ctx context.Context, filter exchange.SuppressionFilter) ([]exchange.Suppression, error) {
+	found, err := s.store.Suppressions(ctx, filter)
+	return listed(found), err
+}
+
+// Lift lets mail go to an address again; fault.NotFound when it is not suppressed.
+func (s Suppressions) Lift(ctx context.Context, address string) error {
+	address = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(address)), "@")
+	lifted, err := s.store.Unsuppress(ctx, address)
+	if err == nil && !lifted {
+		err = fault.Newf(fault.NotFound, "%s is not suppressed; see: inbox mail suppressed list", address)
+	}
+	return err
+}

@@ -1,0 +1,71 @@
+package operator
+
+import (
+	"context"
+	"crypto"
+	"fmt"
+	"net/url"
+
+	"inbox/adapters/email"
+	"inbox/identity"
+)
+
+// DNSRecord is one record that the operator publishes.
+type DNSRecord struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Value string `json:"value"` // text in <…> is for the operator to fill in
+	Note  string `json:"note,omitempty"`
+	Zone  string `json:"zone"` // the line of a zone file
+}
+
+// DNSRecords returns the records that mail of the domain needs; none when email is off.
+func (o *Operator) DNSRecords(ctx context.Context) ([]DNSRecord, error) {
+	published, err := o.published(ctx)
+	if err != nil || published == nil {
+		return []DNSRecord{}, err
+	}
+	found := email.Records(*published)
+	records := make([]DNSRecord, 0, len(found))
+	for _, r := range found {
+		records = append(records, DNSRecord{Name: r.Name, Type: r.Type, Value: r.Value, Note: r.Note, Zone: r.Zone()})
+	}
+	return records, nil
+}
+
+// published gathers what the records follow from; nil when email is off.
+func (o *Operator) published(ctx context.Context) (*email.Published, error) {
+	if o.options.Config.SMTP.Listen == "" {
+		return nil, nil
+	}
+
+	documents, err := o.options.Vault(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, err := email.LoadKey(documents, o.options.Config.Mail.DKIMKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("load dkim key: %w", err)
+	}
+	keys := map[string]crypto.Signer{o.options.Config.Mail.DKIMSelector: key}
+	if selector := o.options.Config.Mail.DKIMEd25519Selector; selector != "" {
+		if keys[selector], err = email.LoadEd25519Key(documents); err != nil {
+			return nil, fmt.Errorf("load dkim key: %w", err)
+		}
+	}
+
+	public, err := url.Parse(o.options.Config.PublicURL)
+	if err != nil {
+		return nil, fmt.Errorf("public_url: %w", err)
+	}
+	published := &email.Published{
+		Domain: identity.HostOf(o.options.Config.Domain), Hostname: o.options.Config.SMTP.Hostname, Mode: o.options.Config.Mail.Mode, WebHost: public.Hostname(),
+		Keys: keys, PolicyMode: o.options.Config.Mail.MTASTS, Reports: o.options.Config.Mail.Reports,
+	}
+	if published.Mode == email.ModeSmarthost {
+		if relay, err := url.Parse(o.options.Config.Mail.Smarthost.Reveal()); err == nil {
+			published.Smarthost = relay.Hostname()
+		}
+	}
+	return published, nil
+}

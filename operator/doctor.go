@@ -1,0 +1,428 @@
+package operator
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"inbox/adapters/email"
+	"inbox/engine/store"
+	"inbox/identity"
+	"inbox/internal/config"
+	"inbox/internal/disk"
+	"inbox/internal/safehttp"
+)
+
+// Finding is what was found of one thing.
+type Finding struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // ok, warn or fail
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"` // what to add or change
+}
+
+// DoctorOptions say how far the doctor goes.
+type DoctorOptions struct {
+	DNSOnly bool   // only the records
+	Probe   string // a domain to whose mail server a connection shows that port 25 is open outwards; empty = no probe
+}
+
+// Times of the doctor's own connections.
+const (
+	doctorPatience   = 10 * time.Second
+	certificateSoon  = 14 * 24 * time.Hour
+	clockTolerance   = 2 * time.Minute
+	longestGreeting  = 512
+	submissionAdvice = `use a provider's relay: mail.mode = "smarthost"`
+)
+
+type doctor struct {
+	operator *Operator
+	config   *config.Config
+	resolver *safehttp.Resolver
+	client   *safehttp.Client
+	findings []Finding
+}
+
+// Doctor looks at everything that a server of this configuration needs of the world. It changes nothing.
+func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding, error) {
+	d := &doctor{operator: o, config: o.options.Config, resolver: safehttp.NewResolver(o.options.Config.DNS.Resolver)}
+	d.client = safehttp.New(safehttp.Options{
+		AllowPrivate: o.options.Config.Federation.AllowPrivate, Resolver: d.resolver, UserAgent: o.options.UserAgent, Timeout: doctorPatience,
+	}).Trusting(ownPlaces(o.options.Config)...)
+
+	published, err := o.published(ctx)
+	switch {
+	case err != nil && options.DNSOnly:
+		return nil, err
+	case err != nil:
+		d.say("keys", email.FindingFail, err.Error(), "put the file of secret_key_file back, from a backup or from another node")
+	}
+
+	if options.DNSOnly {
+		d.records(ctx, published)
+		return d.findings, nil
+	}
+
+	d.database(ctx)
+	d.disk()
+	d.permissions()
+	d.clock()
+	d.listeners(ctx)
+	d.certificate(published)
+	d.discovery(ctx)
+
+	switch {
+	case d.config.Development:
+		d.say("DNS", email.FindingOK, "not looked at: without a file this server is for trying out; see: inbox dns check", "")
+	case published != nil:
+		d.records(ctx, published)
+		d.policyFile(ctx, published)
+		d.dnssec(ctx)
+		d.outwards(ctx, options.Probe)
+	}
+	return d.findings, nil
+}
+
+// ownPlaces are the addresses of this server, which may be private.
+func ownPlaces(config *config.Config) []string {
+	places := []string{config.HTTP.Listen}
+	for _, text := range []string{config.PublicURL, "https://" + config.Domain} {
+		if u, err := url.Parse(text); err == nil {
+			port := u.Port()
+			if port == "" {
+				port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+			}
+			places = append(places, net.JoinHostPort(u.Hostname(), port))
+		}
+	}
+	return places
+}
+
+func (d *doctor) say(name, status, detail, remedy string) {
+	d.findings = append(d.findings, Finding{name, status, detail, remedy})
+}
+
+func (d *doctor) records(ctx context.Context, published *email.Published) {
+	if published == nil {
+		d.say("email", email.FindingOK, "off (smtp.listen is empty)", "")
+		return
+	}
+	for _, one := range email.CheckRecords(ctx, d.resolver, *published) {
+		d.say(one.Name, one.Status, one.Detail, one.Remedy)
+	}
+}
+
+func (d *doctor) database(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	version, err := d.operator.SchemaVersion(ctx)
+	if err != nil {
+		d.say("database", email.FindingFail, err.Error(), "start the database or correct database_url")
+		return
+	}
+
+	d.say("database", email.FindingOK, d.config.DatabaseURL.String()+", schema "+strconv.FormatInt(version, 10), "")
+	if offset, err := d.operator.options.Store.ClockOffset(ctx); err == nil && offset.Abs() > store.MaxClockOffset {
+		d.say("clock", email.FindingWarn, "this machine's clock differs by "+offset.Round(time.Millisecond).String()+" from the database's",
+			"let both keep time with NTP")
+	}
+}
+
+// disk looks at the room that data_dir has.
+func (d *doctor) disk() {
+	left, bound, err := disk.NewGuard(disk.Options{Directory: d.config.DataDir, Keep: int64(d.config.Limits.FreeDisk)}).Look()
+	text := fmt.Sprintf("%d MiB free in %s", left>>20, d.config.DataDir)
+	switch {
+	case err != nil:
+		d.say("disk", email.FindingFail, err.Error(), "correct data_dir")
+	case left < bound:
+		d.say("disk", email.FindingFail, fmt.Sprintf("%s, and nothing is accepted below %d MiB", text, bound>>20), "make room, or write limits.free_disk")
+	case left < 2*bound:
+		d.say("disk", email.FindingWarn, fmt.Sprintf("%s; nothing is accepted below %d MiB", text, bound>>20), "make room")
+	default:
+		d.say("disk", email.FindingOK, text, "")
+	}
+}
+
+// permissions looks at who else may read what holds keys and messages.
+func (d *doctor) permissions() {
+	if runtime.GOOS == "windows" {
+		return // its permissions are not in the mode
+	}
+	files := []string{filepath.Join(d.config.DataDir, AdminTokenFile), d.operator.options.SecretKeyFile}
+	if d.config.DatabaseURL.Reveal() == "sqlite" {
+		files = append(files, store.Files(d.config.DataDir)...)
+	}
+
+	wide := d.tooWide(d.config.DataDir, 0o700)
+	for _, file := range files {
+		wide = d.tooWide(file, 0o600) || wide
+	}
+	if !wide {
+		d.say("permissions", email.FindingOK, "nobody else may read "+d.config.DataDir, "")
+	}
+}
+
+func (d *doctor) tooWide(path string, most fs.FileMode) bool {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&^most == 0 {
+		return false // one that is missing is told elsewhere
+	}
+	d.say("permissions", email.FindingWarn, fmt.Sprintf("%s has the mode %04o: others on this machine may read it", path, info.Mode().Perm()),
+		fmt.Sprintf("chmod %04o %s", most, path))
+	return true
+}
+
+// clock asks the operating system whether a time service keeps its clock: signatures and certificates live by it.
+func (d *doctor) clock() {
+	switch synchronised, known := clockSynchronised(); {
+	case !known:
+		d.say("clock", email.FindingOK, time.Now().UTC().Format(time.RFC3339)+" (whether it is kept is not known here)", "")
+	case synchronised:
+		d.say("clock", email.FindingOK, time.Now().UTC().Format(time.RFC3339), "")
+	default:
+		d.say("clock", email.FindingWarn, time.Now().UTC().Format(time.RFC3339)+", and nothing keeps it", "run a time service such as chrony or systemd-timesyncd")
+	}
+}
+
+func (d *doctor) listeners(ctx context.Context) {
+	d.listener(ctx, "http.listen", d.config.HTTP.Listen, false)
+	if d.config.SMTP.Listen == "" {
+		return
+	}
+	d.listener(ctx, "smtp.listen", d.config.SMTP.Listen, true)
+	if d.config.Mail.Mode == email.ModeCapture && d.config.Federation.AllowPrivate {
+		return // a server for trying out is not reached from outside
+	}
+	d.listener(ctx, "port 25 of "+d.config.SMTP.Hostname, net.JoinHostPort(d.config.SMTP.Hostname, "25"), true)
+}
+
+func (d *doctor) listener(ctx context.Context, name, address string, greets bool) {
+	greeting, err := d.dial(ctx, reachable(address), greets)
+	switch {
+	case err == nil && (!greets || strings.HasPrefix(greeting, "220")):
+		d.say(name, email.FindingOK, strings.TrimSpace(address+" "+greeting), "")
+	case err == nil:
+		d.say(name, email.FindingFail, address+" answers "+strconv.Quote(greeting), "find out which program listens there")
+	case strings.HasPrefix(name, "port"):
+		d.say(name, email.FindingWarn, err.Error(), "forward port 25 to smtp.listen and open it in the firewall; some networks cannot reach themselves that way, then try from another one")
+	default:
+		d.say(name, email.FindingFail, err.Error(), "start the server: inbox serve")
+	}
+}
+
+// reachable turns the address of a listener on all interfaces into one that can be dialled.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		return net.JoinHostPort("localhost", port)
+	}
+	return address
+}
+
+func (d *doctor) dial(ctx context.Context, address string, greets bool) (greeting string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	conn, err := (&net.Dialer{Resolver: d.resolver.Resolver}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return "", err
+	}
+
+	defer func() { _ = conn.Close() }()
+	if !greets {
+		return "", nil
+	}
+
+	_ = conn.SetDeadline(time.Now().Add(doctorPatience))
+	line, err := bufio.NewReaderSize(conn, longestGreeting).ReadSlice('\n')
+	_, _ = conn.Write([]byte("QUIT\r\n"))
+	if err != nil {
+		return "", fmt.Errorf("read greeting of %s: %w", address, err)
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(string(line)), "?"), nil
+}
+
+// certificate looks at the files of http.tls = "files".
+func (d *doctor) certificate(published *email.Published) {
+	if d.config.HTTP.CertFile == "" {
+		return
+	}
+	pair, err := tls.LoadX509KeyPair(d.config.HTTP.CertFile, d.config.HTTP.KeyFile)
+	if err != nil {
+		d.say("TLS certificate", email.FindingFail, err.Error(), "correct http.cert_file and http.key_file")
+		return
+	}
+
+	var names []string
+	if public, err := url.Parse(d.config.PublicURL); err == nil {
+		names = append(names, public.Hostname())
+	}
+	if published != nil {
+		names = append(names, published.Hostname)
+		if published.PolicyMode != "none" {
+			names = append(names, "mta-sts."+published.Domain)
+		}
+	}
+
+	d.lifeOf(pair.Leaf)
+	for _, name := range names {
+		if err := pair.Leaf.VerifyHostname(name); err != nil {
+			d.say("TLS certificate for "+name, email.FindingWarn, "it has no such name", "add the name to the certificate")
+		}
+	}
+}
+
+func (d *doctor) lifeOf(leaf *x509.Certificate) {
+	text := "until " + leaf.NotAfter.UTC().Format(time.DateOnly)
+	switch left := time.Until(leaf.NotAfter); {
+	case left <= 0:
+		d.say("TLS certificate", email.FindingFail, "ended on "+leaf.NotAfter.UTC().Format(time.DateOnly), "renew it")
+	case left < certificateSoon:
+		d.say("TLS certificate", email.FindingWarn, text, "renew it")
+	default:
+		d.say("TLS certificate", email.FindingOK, text, "")
+	}
+}
+
+// discovery asks for the pages by which others find an agent.
+func (d *doctor) discovery(ctx context.Context) {
+	base := strings.TrimSuffix(d.config.PublicURL, "/")
+	pages := []string{base + "/healthz", base + "/.well-known/nodeinfo", base + "/.well-known/agent-card.json"}
+	if len(d.config.Agents) > 0 {
+		scheme, _, _ := strings.Cut(base, "://")
+		resource := url.QueryEscape("acct:" + d.config.Agents[0].Name + "@" + d.config.Domain)
+		pages = append(pages, scheme+"://"+d.config.Domain+"/.well-known/webfinger?resource="+resource)
+	}
+
+	for _, page := range pages {
+		d.page(ctx, page)
+	}
+}
+
+func (d *doctor) page(ctx context.Context, page string) {
+	name := page
+	if u, err := url.Parse(page); err == nil {
+		name = u.Scheme + "://" + u.Host + u.Path
+	}
+
+	response, err := d.client.Get(ctx, page, safehttp.GetOptions{})
+	if err != nil {
+		d.say(name, email.FindingFail, err.Error(), "start the server, and let public_url and domain lead to http.listen")
+		return
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		d.say(name, email.FindingFail, response.Status, "let the web server of this name pass the path on to http.listen")
+		return
+	}
+
+	d.say(name, email.FindingOK, response.Status, "")
+	if at, err := http.ParseTime(response.Header.Get("Date")); err == nil && time.Since(at).Abs() > clockTolerance {
+		d.say("clock against "+name, email.FindingWarn, "differs by "+time.Since(at).Round(time.Second).String(), "run a time service on both machines")
+	}
+}
+
+func (d *doctor) policyFile(ctx context.Context, published *email.Published) {
+	if published.PolicyMode == "none" {
+		return
+	}
+
+	want, _ := email.PolicyFile(published.PolicyMode, published.Hostname)
+	text, err := d.operator.options.Policies(d.client).FetchPolicy(ctx, published.Domain, 64<<10)
+	name := "https://mta-sts." + published.Domain + email.PolicyPath
+	switch {
+	case err != nil:
+		d.say(name, email.FindingWarn, err.Error(), "let mta-sts."+published.Domain+` lead to this server under a valid certificate, or write mail.mta_sts = "none"`)
+	case string(text) != want:
+		d.say(name, email.FindingWarn, "another policy than the configured one is served", "pass the path on to http.listen")
+	default:
+		d.say(name, email.FindingOK, "mode "+published.PolicyMode, "")
+	}
+}
+
+// dnssec asks whether the resolver validates, where TLSA records are to hold.
+func (d *doctor) dnssec(ctx context.Context) {
+	if !d.config.Mail.DANE {
+		return
+	}
+	validates := false
+	resolver, err := safehttp.NewSecureResolver(d.config.DNS.Resolver)
+	if err == nil {
+		validates, err = resolver.Validates(ctx)
+	}
+
+	const remedy = "let dns.resolver be one that validates, such as unbound, or write mail.dane = false"
+	switch {
+	case err != nil:
+		d.say("DNSSEC", email.FindingFail, err.Error(), remedy)
+	case !validates:
+		d.say("DNSSEC", email.FindingFail, d.config.DNS.Resolver+" does not say that the root of the DNS is proven: TLSA records mean nothing", remedy)
+	default:
+		d.say("DNSSEC", email.FindingOK, d.config.DNS.Resolver+" validates", "")
+	}
+}
+
+// outwards shows whether mail can leave.
+func (d *doctor) outwards(ctx context.Context, probe string) {
+	switch d.config.Mail.Mode {
+	case email.ModeSmarthost:
+		address, err := email.SmarthostAddress(d.config.Mail.Smarthost.Reveal())
+		if err == nil {
+			_, err = d.dial(ctx, address, false)
+		}
+		if err != nil {
+			d.say("mail.smarthost", email.FindingFail, err.Error(), "correct mail.smarthost or ask your provider")
+			return
+		}
+		d.say("mail.smarthost", email.FindingOK, address+" can be reached", "")
+	case email.ModeMX:
+		if probe != "" {
+			d.probe(ctx, probe)
+		}
+	}
+}
+
+func (d *doctor) probe(ctx context.Context, domain string) {
+	ctx, cancel := context.WithTimeout(ctx, 3*doctorPatience)
+	defer cancel()
+	servers, err := d.resolver.LookupMX(ctx, identity.HostOf(domain))
+	if len(servers) == 0 {
+		d.say("port 25 outwards", email.FindingWarn, fmt.Sprintf("not tried: no mail server of %s is found (%v)", domain, err), "try another domain: inbox doctor --probe DOMAIN")
+		return
+	}
+
+	server := net.JoinHostPort(strings.TrimSuffix(servers[0].Host, "."), strconv.Itoa(d.config.Mail.MXPort))
+	greeting, err := d.dial(ctx, server, true)
+	if err != nil {
+		d.say("port 25 outwards", email.FindingFail, err.Error(), "most clouds block port 25: ask your provider to open it, or "+submissionAdvice)
+		return
+	}
+	d.say("port 25 outwards", email.FindingOK, server+" "+greeting, "")
+}
+
+// ErrUnwell reports that the doctor found something that does not work.
+var ErrUnwell = errors.New("something does not work; each line that begins with fail says what to do")
+
+// Unwell returns ErrUnwell when one of the findings is a failure.
+func Unwell(findings []Finding) error {
+	for _, one := range findings {
+		if one.Status == email.FindingFail {
+			return ErrUnwell
+		}
+	}
+	return nil
+}

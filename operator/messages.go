@@ -1,0 +1,140 @@
+package operator
+
+import (
+	"context"
+	"time"
+
+	"inbox/adapters/activitypub"
+	"inbox/engine/delivery"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// Messages are what was accepted, with what became of it.
+type Messages struct {
+	Retries
+
+	Timelines Timelines
+
+	store  *store.Store
+	agents func() []string
+}
+
+// Retries run failed messages again; the answer is a further reply to the sender. By is who wants it, for the record.
+type Retries interface {
+	// Retry runs one. fault.NotFound without such a message, fault.Conflict when it has not failed, or when it is a task whose
+	// end its sender has fetched.
+	Retry(ctx context.Context, turnID, by string) error
+	// RetryFailed runs all that the filter selects and returns what becomes of each. With dryRun it changes nothing. A second
+	// call finds nothing to do.
+	RetryFailed(ctx context.Context, filter exchange.RetryFilter, by string, dryRun bool) (exchange.RetryResult, error)
+}
+
+// Timelines find messages and what happened to them.
+type Timelines interface {
+	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
+	// Events returns at most limit timeline rows of a turn with a higher seq than after, in order.
+	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
+}
+
+// SinceTime reads an age such as 2h, or a time (RFC 3339). fault.Malformed when it is neither.
+func SinceTime(text string, now time.Time) (time.Time, error) {
+	if age, err := time.ParseDuration(text); err == nil && age > 0 {
+		return now.Add(-age), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, fault.InField("since", `must be an age such as "2h" or a time such as "2026-05-01T12:00:00Z"`)
+	}
+	return at, nil
+}
+
+// Shown is everything that is known about one message.
+type Shown struct {
+	Turn       exchange.TurnRecord `json:"turn"`
+	Deliveries []delivery.Record   `json:"deliveries"`
+	Spent      *exchange.Spent     `json:"spent,omitempty"` // what the steps of its agent took; nil when it wrote none
+	Events     []exchange.Event    `json:"events"`
+
+	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"` // oldest first
+}
+
+// maxShownEvents bounds a shown timeline: a long answer that streamed has many rows.
+const maxShownEvents = 10_000
+
+// Show finds a message by turn id, delivery id, the protocol's own id, or the address of a post in the fediverse as people
+// see it. fault.NotFound says that nothing was accepted under it.
+func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
+	turnID, err := m.find(ctx, id)
+	if err != nil {
+		return Shown{}, err
+	}
+
+	shown := Shown{}
+	if shown.Turn, err = m.store.Turn(ctx, turnID); err != nil {
+		return shown, err
+	}
+	if shown.Deliveries, err = m.store.Deliveries(ctx, delivery.Filter{TurnID: turnID, Limit: 500}); err != nil {
+		return shown, err
+	}
+	shown.Deliveries = listed(shown.Deliveries)
+	if shown.ToolRequests, err = m.store.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
+		return shown, err
+	}
+	shown.Events, err = m.Timeline(ctx, turnID, maxShownEvents)
+	shown.Spent = exchange.SpentBy(shown.Events)
+	return shown, err
+}
+
+func (m Messages) find(ctx context.Context, id string) (turnID string, err error) {
+	if turn, err := m.store.Turn(ctx, id); err == nil {
+		return turn.ID, nil
+	} else if !fault.Is(err, fault.NotFound) {
+		return "", err
+	}
+	if record, _, err := m.store.Delivery(ctx, id); err == nil {
+		return record.TurnID, nil
+	} else if !fault.Is(err, fault.NotFound) {
+		return "", err
+	}
+
+	if activity, found, err := activitypub.ActivityOf(ctx, m.store.State(), id); err != nil {
+		return "", err
+	} else if found {
+		id = activity
+	}
+	for _, agent := range m.agents() {
+		entry, found, err := m.store.FindMessage(ctx, agent, id)
+		if err != nil {
+			return "", err
+		}
+		if found {
+			return entry.TurnID, nil
+		}
+	}
+	return "", fault.Newf(fault.NotFound, "no message %s was accepted here", id)
+}
+
+// Turn returns a message; fault.NotFound when there is none with the id.
+func (m Messages) Turn(ctx context.Context, id string) (exchange.TurnRecord, error) {
+	return m.Timelines.Turn(ctx, id)
+}
+
+const eventPage = 500
+
+// Timeline returns what happened to a message, oldest first, at most so many rows.
+func (m Messages) Timeline(ctx context.Context, turnID string, most int) (events []exchange.Event, err error) {
+	for after := int64(0); len(events) < most; {
+		page, err := m.Timelines.Events(ctx, turnID, after, min(eventPage, most-len(events)))
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, page...)
+		if len(page) < eventPage {
+			break
+		}
+		after = page[len(page)-1].Seq
+	}
+	return events, nil
+}

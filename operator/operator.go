@@ -1,0 +1,123 @@
+// Package operator is what an operator may look at and do, once: the commands, the operator API and programs that embed
+// the server call the same methods, grouped by topic. It works on the database of a running or of a stopped server: what a
+// command changes, running servers notice by their queue and their lists. It speaks no protocol and prints nothing.
+package operator
+
+import (
+	"context"
+	"time"
+
+	"inbox/adapters/activitypub"
+	"inbox/adapters/email"
+	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/internal/config"
+	"inbox/internal/queue"
+	"inbox/internal/safehttp"
+)
+
+// CommandLine is who did something, for the record, where the operator used a command.
+const CommandLine = "operator:command line"
+
+// Operator is what an operator may do, by topic. Doctor and DNSRecords look at the configuration and the world around it.
+type Operator struct {
+	Messages      Messages
+	Held          Held
+	Approvals     Approvals
+	Tools         Tools
+	Answers       Answers
+	Deliveries    Deliveries
+	Suppressions  Suppressions
+	Lists         Lists
+	Pauses        Pauses
+	Follows       Follows
+	People        People
+	Audit         Audit
+	Tokens        Tokens
+	Keys          Keys
+	Conversations Conversations
+
+	options Options
+}
+
+// Options are what an operator works with. All but Withdraw are required.
+type Options struct {
+	Config *config.Config
+	Store  *store.Store
+
+	Turns      *pipeline.Service
+	Approvals  Approvals
+	Deliveries *delivery.Service
+	Agents     func() []string // names of all agents
+
+	Vault         func(ctx context.Context) (Vault, error) // opens the documents with private keys, which few topics need
+	SecretKeyFile string                                   // with the key that seals them
+
+	// Later makes the job of an activity that leaves beside the answers.
+	Later func(activitypub.Later) queue.NewJob
+	// Withdraw cancels what was accepted from senders who are blocked now. Nil = a running server does it by itself.
+	Withdraw func(ctx context.Context) (cancelled int, err error)
+	OwnHosts map[string]bool // names of this server, which are not blocked
+
+	UserAgent string                                            // of the doctor's requests
+	Policies  func(client *safehttp.Client) email.PolicyFetcher // MTA-STS policies, for the doctor
+}
+
+// New makes an operator.
+func New(o Options) *Operator {
+	return &Operator{
+		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, store: o.Store, agents: o.Agents},
+		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
+		Approvals:     o.Approvals,
+		Tools:         Tools{o.Store, o.Turns},
+		Answers:       Answers{o.Store, o.Deliveries, o.Later},
+		Deliveries:    Deliveries{o.Store, o.Deliveries},
+		Suppressions:  Suppressions{o.Store},
+		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
+		Pauses:        Pauses{o.Store, o.Agents},
+		Follows:       Follows{o.Config, o.Store, o.Later},
+		People:        People{o.Store, o.Store},
+		Audit:         Audit{o.Store},
+		Tokens:        Tokens{o.Store, o.Agents},
+		Keys:          Keys{o.Config, o.Vault},
+		Conversations: Conversations{o.Config, o.Store},
+		options:       o,
+	}
+}
+
+// Close closes the database.
+func (o *Operator) Close() error { return o.options.Store.Close() }
+
+// SchemaVersion returns the version of the database's schema.
+func (o *Operator) SchemaVersion(ctx context.Context) (int64, error) {
+	return o.options.Store.SchemaVersion(ctx)
+}
+
+// Approvals are the decisions that are not the asker's to take. An approval is named by its id or its code; by
+// is who decides, for the record. Errors are fault.NotFound, fault.Gone (expired), fault.Conflict (decided before) and
+// fault.Malformed. A server that runs tells the asker at once, one that is stopped at its next start.
+type Approvals interface {
+	// Approvals lists what waits for a decision, newest first; with filter.All also what was decided.
+	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]exchange.Approval, error)
+	Approval(ctx context.Context, id string) (exchange.Approval, error)
+	// Approve lets the agent go on, or the answer that was held back pass.
+	Approve(ctx context.Context, id, by string) (exchange.Approval, error)
+	// Deny ends the turn; a reason of at most 500 bytes is told to the asker.
+	Deny(ctx context.Context, id, by, reason string) (exchange.Approval, error)
+	// EditReply replaces the text of an answer that is held back. fault.Malformed for an empty text or an approval of an
+	// action.
+	EditReply(ctx context.Context, id, by, text string) (exchange.Approval, error)
+}
+
+// listed makes an empty list of none, so that JSON says [] and not null.
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// now is the time as rows keep it.
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }

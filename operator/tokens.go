@@ -1,0 +1,186 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"inbox/agents/bridge"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/bearer"
+	"inbox/internal/disk"
+	"inbox/internal/fault"
+)
+
+// Tokens are bearer tokens. Only their hashes are kept; servers that run notice a revoked one within seconds.
+type Tokens struct {
+	Rows   TokenRows
+	Agents func() []string // names of the agents that a token may open, which no peer may have
+}
+
+// TokenRows keeps tokens.
+type TokenRows interface {
+	CreateToken(ctx context.Context, token exchange.Token) error
+	Tokens(ctx context.Context) ([]exchange.Token, error)
+	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
+	RevokeToken(ctx context.Context, id string) error
+}
+
+// List lists the tokens, newest first; never the secrets.
+func (t Tokens) List(ctx context.Context) ([]exchange.Token, error) {
+	tokens, err := t.Rows.Tokens(ctx)
+	return listed(tokens), err
+}
+
+// Create mints a token for a peer; agent limits it to one agent. The name becomes the peer's address, so it must not be the
+// name of an agent.
+func (t Tokens) Create(ctx context.Context, name, agent string) (string, exchange.Token, error) {
+	return t.create(ctx, name, agent, exchange.TokenPeer)
+}
+
+// CreatePull mints a token for the program behind an agent of kind pull: it reads every message to the agent and answers in
+// its name. It opens nothing to callers.
+func (t Tokens) CreatePull(ctx context.Context, name, agent string) (string, exchange.Token, error) {
+	if agent == "" {
+		return "", exchange.Token{}, fault.InField("agent", "is required: the token is for one agent")
+	}
+	return t.create(ctx, name, agent, exchange.TokenPull)
+}
+
+// CreateTools mints a token for a program that executes the client tools of an agent: it reads their calls and hands in the
+// results. It opens nothing to callers.
+func (t Tokens) CreateTools(ctx context.Context, name, agent string) (string, exchange.Token, error) {
+	if agent == "" {
+		return "", exchange.Token{}, fault.InField("agent", "is required: the token is for one agent")
+	}
+	return t.create(ctx, name, agent, exchange.TokenTools)
+}
+
+// CreateBridge mints a token for a bridge, whose client has the name; agent limits it to one agent, scopes to some of
+// exchange.AllBridgeScopes. Tokens of one name share one queue.
+func (t Tokens) CreateBridge(ctx context.Context, name, agent string, scopes []string) (string, exchange.Token, error) {
+	if bridge.Slug(name) != name || name == "" {
+		return "", exchange.Token{}, fault.New(fault.Malformed, "a bridge's name must be small letters, digits and hyphens between them")
+	}
+	if len(scopes) == 0 {
+		return "", exchange.Token{}, fault.New(fault.Malformed, "a bridge's token needs a scope: send, pending or ack")
+	}
+	for _, scope := range scopes {
+		if !slices.Contains(exchange.AllBridgeScopes(), scope) {
+			return "", exchange.Token{}, fault.Newf(fault.Malformed, "there is no scope %q: write some of send, pending, ack", scope)
+		}
+	}
+	return t.create(ctx, name, agent, exchange.BridgeScope(scopes))
+}
+
+func (t Tokens) create(ctx context.Context, name, agent, scope string) (string, exchange.Token, error) {
+	if err := validTokenName(name); err != nil {
+		return "", exchange.Token{}, err
+	}
+	known := agent == ""
+	for _, own := range t.Agents() {
+		if strings.EqualFold(own, name) {
+			return "", exchange.Token{}, fault.Newf(fault.Conflict, "%s is an agent of this server; choose another name for the peer", name)
+		}
+		known = known || strings.EqualFold(own, agent)
+	}
+	if !known {
+		return "", exchange.Token{}, fault.Newf(fault.NotFound, "there is no agent %q; see: inbox agents list", agent)
+	}
+	return t.mint(ctx, name, agent, scope)
+}
+
+// CreateAdmin mints a token for the operator API. It opens no agent.
+func (t Tokens) CreateAdmin(ctx context.Context, name string) (string, exchange.Token, error) {
+	if err := validTokenName(name); err != nil {
+		return "", exchange.Token{}, err
+	}
+	return t.mint(ctx, name, "", exchange.TokenAdmin)
+}
+
+func validTokenName(name string) error {
+	if !identity.ValidAgentName(name) {
+		return fault.New(fault.Malformed, "a token's name must be 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")
+	}
+	return nil
+}
+
+func (t Tokens) mint(ctx context.Context, name, agent, scope string) (string, exchange.Token, error) {
+	token, hash := bearer.Mint()
+	record := tokenOf(name, agent, scope, hash)
+	return token, record, t.Rows.CreateToken(ctx, record)
+}
+
+func tokenOf(name, agent, scope, hash string) exchange.Token {
+	return exchange.Token{ID: uuid.Must(uuid.NewV7()).String(), Name: name, Agent: agent, Scope: scope, Hash: hash, CreatedAt: now()}
+}
+
+// Revoke makes a token useless.
+func (t Tokens) Revoke(ctx context.Context, id string) error {
+	return t.Rows.RevokeToken(ctx, id)
+}
+
+// ByHash finds a token by the lower-case hex SHA-256 of its text; revoked ones too.
+func (t Tokens) ByHash(ctx context.Context, hash string) (exchange.Token, bool, error) {
+	return t.Rows.TokenByHash(ctx, hash)
+}
+
+// AdminTokenFile is the file in the data directory with the first token of the operator API.
+const AdminTokenFile = "admin-token"
+
+// EnsureAdmin mints the first operator token of a new server: it writes the token to a file of the directory that only this
+// user may read, then its hash to the database. A crash in between is mended by the next start, which finds the file. An
+// operator who took the file away, or revoked the token, gets no new one.
+func (t Tokens) EnsureAdmin(ctx context.Context, directory string) error {
+	path := filepath.Join(directory, AdminTokenFile)
+	content, err := os.ReadFile(path)
+	if err == nil {
+		return t.registerAdmin(ctx, strings.TrimSpace(string(content)))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("data_dir: cannot read %s: %w", path, disk.Cause(err))
+	}
+
+	tokens, err := t.Rows.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	for _, token := range tokens {
+		if token.Scope == exchange.TokenAdmin {
+			return nil
+		}
+	}
+
+	token, _ := bearer.Mint()
+	if err := disk.WritePrivate(path, token+"\n"); err != nil {
+		return fmt.Errorf("data_dir: cannot write %s: %w", path, disk.Cause(err))
+	}
+	slog.InfoContext(ctx, "the first token of the operator API was written", "file", path)
+	return t.registerAdmin(ctx, token)
+}
+
+const minAdminToken = 40
+
+// registerAdmin stores the hash of the file's token unless it is known; a revoked one stays revoked.
+func (t Tokens) registerAdmin(ctx context.Context, token string) error {
+	if len(token) < minAdminToken {
+		return nil // emptied by the operator: nothing that could be guessed becomes a key
+	}
+	hash := bearer.Hash(token)
+	if _, found, err := t.ByHash(ctx, hash); found || err != nil {
+		return err
+	}
+	if err := t.Rows.CreateToken(ctx, tokenOf("first", "", exchange.TokenAdmin, hash)); err != nil && !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	return nil
+}
