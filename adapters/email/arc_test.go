@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/normalized"
 )
 
@@ -30,7 +31,7 @@ sys.stdout.buffer.write(b"".join(sets) + mail)
 func sealed(t *testing.T, sealer, mail string) string {
 	t.Helper()
 	key := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(senderKey())}), 0o600); err != nil {
+	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(emailtest.SenderKey())}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return outside(t, "python3-dkim", mail, "/usr/bin/python3", "-c", sealProgram, sealer, key)
@@ -38,7 +39,7 @@ func sealed(t *testing.T, sealer, mail string) string {
 
 func TestSealsOfForwarders(t *testing.T) {
 	passed := "Authentication-Results: list.test; dmarc=pass header.from=sender.test\r\n"
-	plain := letter("Changed by the list", "From: ann@sender.test")
+	plain := emailtest.Letter("Changed by the list", "From: ann@sender.test")
 	once := sealed(t, "list.test", passed+plain)
 	twice := sealed(t, "other.test", "Authentication-Results: other.test; arc=pass\r\n"+once)
 	for name, row := range map[string]struct {
@@ -62,8 +63,8 @@ func TestSealsOfForwarders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, func(o *Options) { o.ARCSealers = row.sealers })
 			for _, domain := range []string{"list.test", "other.test"} {
-				_, value := DNSRecord(domain, "s1", senderKey())
-				s.names.text("s1._domainkey."+domain, value)
+				_, value := DNSRecord(domain, "s1", emailtest.SenderKey())
+				s.names.Text("s1._domainkey."+domain, value)
 			}
 			s.greet().send("bounces@list.test", []string{"echo@inbox.test"}, row.mail, row.want)
 			if row.want != "250" {

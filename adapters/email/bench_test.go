@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/normalized"
 )
 
 // tenKiB is a DKIM-signed mail of about 10 KiB.
 func tenKiB(t testing.TB) string {
 	line := "The quick brown fox jumps over the lazy dog and asks what the time is.\n"
-	return signed(t, letter(strings.Repeat(line, 10<<10/len(line))))
+	return emailtest.Signed(t, emailtest.Letter(strings.Repeat(line, 10<<10/len(line))))
 }
 
 // BenchmarkAccept is everything between the final dot and the hand-over to the pipeline: checks, SPF, DKIM, DMARC,

@@ -13,6 +13,7 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -94,7 +95,7 @@ func startOffice(t *testing.T, change func(*Options)) (*setup, *office) {
 
 // dsn writes a delivery report with one group of fields for each recipient.
 func dsn(perMessage string, groups ...string) string {
-	return letter("--b\nContent-Type: text/plain\n\nSorry.\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.sender.test\n"+
+	return emailtest.Letter("--b\nContent-Type: text/plain\n\nSorry.\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.sender.test\n"+
 		perMessage+"\n"+strings.Join(groups, "\n")+"\n--b\nContent-Type: text/rfc822-headers\n\nMessage-ID: <r1@inbox.test>\nSubject: Re: x\n--b--",
 		"From: Mail Delivery <mailer-daemon@sender.test>", `Content-Type: multipart/report; report-type=delivery-status; boundary=b`, "Auto-Submitted: auto-replied",
 		"Message-ID: <d1@sender.test>", "Subject: Undelivered")
@@ -106,7 +107,7 @@ func group(address, action, status string) string {
 
 // arf writes a complaint (RFC 5965).
 func arf(fields string) string {
-	return letter("--b\nContent-Type: text/plain\n\nAbuse.\n--b\nContent-Type: message/feedback-report\n\nFeedback-Type: abuse\nUser-Agent: x\nVersion: 1\n"+
+	return emailtest.Letter("--b\nContent-Type: text/plain\n\nAbuse.\n--b\nContent-Type: message/feedback-report\n\nFeedback-Type: abuse\nUser-Agent: x\nVersion: 1\n"+
 		fields+"\n--b\nContent-Type: message/rfc822\n\nFrom: echo@inbox.test\nMessage-ID: <r1@inbox.test>\n\nx\n--b--",
 		"From: FBL <fbl@sender.test>", "Content-Type: multipart/report; report-type=feedback-report; boundary=b", "To: abuse@inbox.test", "Message-ID: <f1@sender.test>")
 }
@@ -166,9 +167,9 @@ func TestReportsAreMatched(t *testing.T) {
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: bothDelivery, Recipient: "bob@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
 			failures: []string{"bob@sender.test hard"}},
-		"an absence notice": {delivery: oneDelivery, mail: func(*setup) string { return letter("I am away.", "Auto-Submitted: auto-replied") }},
+		"an absence notice": {delivery: oneDelivery, mail: func(*setup) string { return emailtest.Letter("I am away.", "Auto-Submitted: auto-replied") }},
 		"X-Failed-Recipients": {delivery: oneDelivery, mail: func(*setup) string {
-			return letter("x", "Subject: Mail failed", "X-Failed-Recipients: ann@sender.test")
+			return emailtest.Letter("x", "Subject: Mail failed", "X-Failed-Recipients: ann@sender.test")
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.0.0 Mail failed"}},
 			failures: []string{"ann@sender.test soft"}},
@@ -183,13 +184,13 @@ func TestReportsAreMatched(t *testing.T) {
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.2 no match in 5.1.2 directory"}},
 			failures: []string{"ann@sender.test hard"}},
 		"qmail": {delivery: bothDelivery, mail: func(*setup) string {
-			return letter("Hi. This is the qmail-send program at sender.test.\nI'm afraid I wasn't able to deliver your message.\n\n<bob@sender.test>:\nSorry, no mailbox here by that name. (#5.1.1)\n\n<stranger@sender.test>:\nGone.\n\n"+
+			return emailtest.Letter("Hi. This is the qmail-send program at sender.test.\nI'm afraid I wasn't able to deliver your message.\n\n<bob@sender.test>:\nSorry, no mailbox here by that name. (#5.1.1)\n\n<stranger@sender.test>:\nGone.\n\n"+
 				"--- Below this line is a copy of the message.\n\nReturn-Path: <x@inbox.test>\n\n<ann@sender.test>:\nnot a report", "From: MAILER-DAEMON@sender.test", "Subject: failure notice", "Message-ID: <q@sender.test>")
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: bothDelivery, Recipient: "bob@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 Sorry, no mailbox here by that name. (#5.1.1)"}},
 			failures: []string{"bob@sender.test hard"}},
 		"a letter that greets like qmail": {delivery: oneDelivery, mail: func(*setup) string {
-			return letter("Hi. This is Ann, I am away.", "Auto-Submitted: auto-replied")
+			return emailtest.Letter("Hi. This is Ann, I am away.", "Auto-Submitted: auto-replied")
 		}},
 		"unsigned, of a strict domain": {
 			delivery: oneDelivery, mail: func(*setup) string { return "unsigned" },
@@ -231,12 +232,12 @@ func TestReportsAreMatched(t *testing.T) {
 			case "unsigned":
 				mail = strings.Replace(dsn("", group("ann@sender.test", "failed", "5.1.1")), "<mailer-daemon@sender.test>", "<mailer-daemon@strict.test>", 1)
 				mail = strings.ReplaceAll(mail, "<d1@sender.test>", "<d1@strict.test>")
-				s.names.text("_dmarc.strict.test", "v=DMARC1; p=reject")
+				s.names.Text("_dmarc.strict.test", "v=DMARC1; p=reject")
 			case "no author":
 				mail = strings.Replace(dsn("", group("ann@sender.test", "failed", "5.1.1")), "From: Mail Delivery <mailer-daemon@sender.test>", "From: MAILER-DAEMON (Mail Delivery)", 1)
 			}
 			if c.signed || strings.Contains(mail, "<mailer-daemon@sender.test>") || strings.Contains(mail, "From: Ann") { // sender.test publishes p=reject
-				mail = signed(t, mail)
+				mail = emailtest.Signed(t, mail)
 			}
 			if c.to == "abuse@inbox.test" {
 				from = "fbl@sender.test"
@@ -275,8 +276,8 @@ func TestBounceAddressTakesReportsOnly(t *testing.T) {
 }
 
 func TestSuppressedAddressesGetNothing(t *testing.T) {
-	k := startSink(t, false, nil, "")
-	s, o := startOffice(t, func(options *Options) { options.Mode, options.Smarthost = ModeSmarthost, "smtp://"+k.address })
+	k := emailtest.StartSink(t, false, nil, "")
+	s, o := startOffice(t, func(options *Options) { options.Mode, options.Smarthost = ModeSmarthost, "smtp://"+k.Address })
 	in := s.question(true, "Cc: two@sender.test")
 	reply := replyTo(in, normalized.Text("x"))
 	o.suppressed = []exchange.Suppression{{Address: "ann@sender.test", Kind: exchange.FailureHard, Reason: "550 5.1.1 nobody"}}
@@ -286,11 +287,11 @@ func TestSuppressedAddressesGetNothing(t *testing.T) {
 	}
 	reply.Response.Cc = []string{"@two@sender.test"}
 	receipts, err := s.deliver(reply)
-	if _, _, mails := k.counts(); err != nil || mails != 1 || !strings.Contains(receipts[0].Detail, "not sent to ann@sender.test") {
+	if _, _, mails := k.Counts(); err != nil || mails != 1 || !strings.Contains(receipts[0].Detail, "not sent to ann@sender.test") {
 		t.Errorf("%+v, %v, %d mails", receipts, err, mails)
 	}
 	o.suppressed = nil
-	k.set(func(step, argument string) error {
+	k.Set(func(step, argument string) error {
 		if step == "rcpt" {
 			return &smtp.SMTPError{Code: 550, EnhancedCode: map[string]smtp.EnhancedCode{"ann@sender.test": {5, 1, 1}, "two@sender.test": {5, 2, 1}}[argument], Message: "no"}
 		}

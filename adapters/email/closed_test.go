@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/exchange"
 )
 
@@ -37,11 +38,11 @@ func TestClosedMailboxes(t *testing.T) {
 		w.say("RCPT TO:<echo@inbox.test>", "250")
 		reason.Store(closed)
 		w.say("DATA", "354")
-		w.write(signed(t, letter("hello")) + ".\r\n")
+		w.write(emailtest.Signed(t, emailtest.Letter("hello")) + ".\r\n")
 		w.expect(want[0])
 		w.say("NOOP", "250")
 		reason.Store(exchange.Closure(""))
-		w.send("ann@sender.test", []string{"echo@inbox.test"}, signed(t, letter("hello", "Message-ID: <"+string(closed)+"@sender.test>")), "250")
+		w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("hello", "Message-ID: <"+string(closed)+"@sender.test>")), "250")
 	}
 	// A full mailbox is nobody's guess: ten of them do not end the connection.
 	w := s.greet()

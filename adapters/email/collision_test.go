@@ -1,12 +1,16 @@
 package email
 
-import "testing"
+import (
+	"testing"
+
+	"inbox/adapters/email/emailtest"
+)
 
 func TestTwoMailsOfOneIDAreKept(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
 	to := []string{"echo@inbox.test"}
-	first, second := signed(t, letter("one")), signed(t, letter("two"))
+	first, second := emailtest.Signed(t, emailtest.Letter("one")), emailtest.Signed(t, emailtest.Letter("two"))
 	w.send("ann@sender.test", to, first, "250")
 	w.send("ann@sender.test", to, "Received: from relay\r\n"+first, "250") // a repeat by another way
 	w.send("ann@sender.test", to, second, "250")

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -94,7 +95,7 @@ func TestLargeFilesGoToTheBlobStore(t *testing.T) {
 	s := start(t, nil)
 	data := bytes.Repeat([]byte("0123456789"), 30<<10)
 	body := "--x\n\nhere\n--x\nContent-Type: application/zip; name=big.zip\nContent-Transfer-Encoding: base64\n\n" + wrap(base64.StdEncoding.EncodeToString(data)) + "--x--"
-	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, letter(body, "From: a@plain.test", "Content-Type: multipart/mixed; boundary=x"), "250")
+	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter(body, "From: a@plain.test", "Content-Type: multipart/mixed; boundary=x"), "250")
 	file := s.engine.only(t).Message.Parts[1]
 	if file.BytesRef.Kind != normalized.BytesContentAddressed || file.Size != int64(len(data)) || file.Name != "big.zip" {
 		t.Fatalf("file %+v", file)

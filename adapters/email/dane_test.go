@@ -9,31 +9,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"math/big"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/miekg/dns"
-
+	"inbox/adapters/email/emailtest"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
-
-// demand publishes a TLSA record of a server.
-func (n *nameServer) demand(host string, usage, selector, matching uint8, data []byte) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.tlsa == nil {
-		n.tlsa = map[string][]*dns.TLSA{}
-	}
-	name := "_25._tcp." + dns.Fqdn(host)
-	n.tlsa[name] = append(n.tlsa[name], &dns.TLSA{
-		Hdr:   dns.RR_Header{Name: name, Rrtype: dns.TypeTLSA, Class: dns.ClassINET, Ttl: 60},
-		Usage: usage, Selector: selector, MatchingType: matching, Certificate: hex.EncodeToString(data),
-	})
-}
 
 // chainFor makes an authority and a certificate of it for a name.
 func chainFor(t *testing.T, name string, ends time.Time) (chain tls.Certificate, leaf, authority *x509.Certificate) {
@@ -76,64 +60,66 @@ func TestDANE(t *testing.T) {
 	const delivered, deferred = "", "4.7.10"
 	for name, c := range map[string]struct {
 		serve   *tls.Certificate // nil = no STARTTLS
-		publish func(*nameServer)
+		publish func(*emailtest.NameServer)
 		want    string // part of the reason why it waits; empty = delivered
 		how     string // part of the operator's line
 	}{
-		"no records":              {&good, func(*nameServer) {}, delivered, "TLS 1.3:"},
-		"no records, no TLS":      {nil, func(*nameServer) {}, delivered, "without TLS"},
-		"the certificate":         {&good, func(n *nameServer) { n.demand("mail.test", 3, 0, 0, leaf.Raw) }, delivered, "(DANE)"},
-		"its key":                 {&good, func(n *nameServer) { n.demand("mail.test", 3, 1, 1, sum256(leaf.RawSubjectPublicKeyInfo)) }, delivered, "(DANE)"},
-		"its key by SHA-512":      {&good, func(n *nameServer) { n.demand("mail.test", 3, 1, 2, sum512(leaf.RawSubjectPublicKeyInfo)) }, delivered, "(DANE)"},
-		"a key that ended":        {&old, func(n *nameServer) { n.demand("mail.test", 3, 0, 1, sum256(oldLeaf.Raw)) }, delivered, "(DANE)"},
-		"a key with another name": {&other, func(n *nameServer) { n.demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw)) }, delivered, "(DANE)"},
-		"another key":             {&good, func(n *nameServer) { n.demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw)) }, deferred, ""},
-		"one of two keys": {&good, func(n *nameServer) {
-			n.demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw))
-			n.demand("mail.test", 3, 0, 1, sum256(leaf.Raw))
+		"no records":              {&good, func(*emailtest.NameServer) {}, delivered, "TLS 1.3:"},
+		"no records, no TLS":      {nil, func(*emailtest.NameServer) {}, delivered, "without TLS"},
+		"the certificate":         {&good, func(n *emailtest.NameServer) { n.Demand("mail.test", 3, 0, 0, leaf.Raw) }, delivered, "(DANE)"},
+		"its key":                 {&good, func(n *emailtest.NameServer) { n.Demand("mail.test", 3, 1, 1, sum256(leaf.RawSubjectPublicKeyInfo)) }, delivered, "(DANE)"},
+		"its key by SHA-512":      {&good, func(n *emailtest.NameServer) { n.Demand("mail.test", 3, 1, 2, sum512(leaf.RawSubjectPublicKeyInfo)) }, delivered, "(DANE)"},
+		"a key that ended":        {&old, func(n *emailtest.NameServer) { n.Demand("mail.test", 3, 0, 1, sum256(oldLeaf.Raw)) }, delivered, "(DANE)"},
+		"a key with another name": {&other, func(n *emailtest.NameServer) { n.Demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw)) }, delivered, "(DANE)"},
+		"another key":             {&good, func(n *emailtest.NameServer) { n.Demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw)) }, deferred, ""},
+		"one of two keys": {&good, func(n *emailtest.NameServer) {
+			n.Demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw))
+			n.Demand("mail.test", 3, 0, 1, sum256(leaf.Raw))
 		}, delivered, "(DANE)"},
-		"the authority":               {&good, func(n *nameServer) { n.demand("mail.test", 2, 0, 1, sum256(authority.Raw)) }, delivered, "(DANE)"},
-		"the authority's key":         {&good, func(n *nameServer) { n.demand("mail.test", 2, 1, 1, sum256(authority.RawSubjectPublicKeyInfo)) }, delivered, "(DANE)"},
-		"the authority itself":        {&tls.Certificate{Certificate: good.Certificate[:1], PrivateKey: good.PrivateKey}, func(n *nameServer) { n.demand("mail.test", 2, 0, 0, authority.Raw) }, delivered, "(DANE)"},
-		"the authority, an old one":   {&old, func(n *nameServer) { n.demand("mail.test", 2, 0, 1, sum256(oldAuthority.Raw)) }, deferred, ""},
-		"the authority, another name": {&other, func(n *nameServer) { n.demand("mail.test", 2, 0, 1, sum256(otherAuthority.Raw)) }, deferred, ""},
-		"another authority":           {&good, func(n *nameServer) { n.demand("mail.test", 2, 0, 1, sum256(otherAuthority.Raw)) }, deferred, ""},
-		"records, but no TLS":         {nil, func(n *nameServer) { n.demand("mail.test", 3, 0, 1, sum256(leaf.Raw)) }, "no STARTTLS", ""},
-		"only records of other uses": {&other, func(n *nameServer) {
-			n.demand("mail.test", 1, 0, 1, sum256(leaf.Raw))
-			n.demand("mail.test", 3, 0, 1, []byte("short"))
+		"the authority": {&good, func(n *emailtest.NameServer) { n.Demand("mail.test", 2, 0, 1, sum256(authority.Raw)) }, delivered, "(DANE)"},
+		"the authority's key": {&good, func(n *emailtest.NameServer) {
+			n.Demand("mail.test", 2, 1, 1, sum256(authority.RawSubjectPublicKeyInfo))
 		}, delivered, "(DANE)"},
-		"useless records, no TLS": {nil, func(n *nameServer) { n.demand("mail.test", 0, 0, 1, sum256(leaf.Raw)) }, "no STARTTLS", ""},
-		"nothing is proven": {&good, func(n *nameServer) {
-			n.demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw))
-			n.with(func() { n.validates = false })
-		}, delivered, "TLS 1.3:"},
-		"the MX record is not": {&good, func(n *nameServer) {
-			n.demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw))
-			n.with(func() { n.unsigned["sender.test."] = true })
-		}, delivered, "TLS 1.3:"},
-		"the address is not": {&good, func(n *nameServer) {
-			n.demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw))
-			n.with(func() { n.unsigned["mail.test."] = true })
-		}, delivered, "TLS 1.3:"},
-		"the record is not": {&good, func(n *nameServer) {
-			n.demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw))
-			n.with(func() { n.unsigned["_25._tcp.mail.test."] = true })
-		}, delivered, "TLS 1.3:"},
-		"somebody hides the record": {&good, func(n *nameServer) { n.breakName("_25._tcp.mail.test") }, "4.4.3", ""},
-		"before the policy of MTA-STS": {&good, func(n *nameServer) {
-			n.demand("mail.test", 3, 0, 1, sum256(leaf.Raw))
-			n.text("_mta-sts.sender.test", "v=STSv1; id=1")
+		"the authority itself":        {&tls.Certificate{Certificate: good.Certificate[:1], PrivateKey: good.PrivateKey}, func(n *emailtest.NameServer) { n.Demand("mail.test", 2, 0, 0, authority.Raw) }, delivered, "(DANE)"},
+		"the authority, an old one":   {&old, func(n *emailtest.NameServer) { n.Demand("mail.test", 2, 0, 1, sum256(oldAuthority.Raw)) }, deferred, ""},
+		"the authority, another name": {&other, func(n *emailtest.NameServer) { n.Demand("mail.test", 2, 0, 1, sum256(otherAuthority.Raw)) }, deferred, ""},
+		"another authority":           {&good, func(n *emailtest.NameServer) { n.Demand("mail.test", 2, 0, 1, sum256(otherAuthority.Raw)) }, deferred, ""},
+		"records, but no TLS":         {nil, func(n *emailtest.NameServer) { n.Demand("mail.test", 3, 0, 1, sum256(leaf.Raw)) }, "no STARTTLS", ""},
+		"only records of other uses": {&other, func(n *emailtest.NameServer) {
+			n.Demand("mail.test", 1, 0, 1, sum256(leaf.Raw))
+			n.Demand("mail.test", 3, 0, 1, []byte("short"))
 		}, delivered, "(DANE)"},
-		"the policy where none is": {&good, func(n *nameServer) { n.text("_mta-sts.sender.test", "v=STSv1; id=1") }, "certificate", ""},
-		"the policy names other servers": {&good, func(n *nameServer) {
-			n.demand("mail.test", 3, 0, 1, sum256(leaf.Raw))
-			n.text("_mta-sts.sender.test", "v=STSv1; id=elsewhere")
+		"useless records, no TLS": {nil, func(n *emailtest.NameServer) { n.Demand("mail.test", 0, 0, 1, sum256(leaf.Raw)) }, "no STARTTLS", ""},
+		"nothing is proven": {&good, func(n *emailtest.NameServer) {
+			n.Demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw))
+			n.With(func() { n.Validates = false })
+		}, delivered, "TLS 1.3:"},
+		"the MX record is not": {&good, func(n *emailtest.NameServer) {
+			n.Demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw))
+			n.With(func() { n.Unsigned["sender.test."] = true })
+		}, delivered, "TLS 1.3:"},
+		"the address is not": {&good, func(n *emailtest.NameServer) {
+			n.Demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw))
+			n.With(func() { n.Unsigned["mail.test."] = true })
+		}, delivered, "TLS 1.3:"},
+		"the record is not": {&good, func(n *emailtest.NameServer) {
+			n.Demand("mail.test", 3, 0, 1, sum256(otherLeaf.Raw))
+			n.With(func() { n.Unsigned["_25._tcp.mail.test."] = true })
+		}, delivered, "TLS 1.3:"},
+		"somebody hides the record": {&good, func(n *emailtest.NameServer) { n.Break("_25._tcp.mail.test") }, "4.4.3", ""},
+		"before the policy of MTA-STS": {&good, func(n *emailtest.NameServer) {
+			n.Demand("mail.test", 3, 0, 1, sum256(leaf.Raw))
+			n.Text("_mta-sts.sender.test", "v=STSv1; id=1")
+		}, delivered, "(DANE)"},
+		"the policy where none is": {&good, func(n *emailtest.NameServer) { n.Text("_mta-sts.sender.test", "v=STSv1; id=1") }, "certificate", ""},
+		"the policy names other servers": {&good, func(n *emailtest.NameServer) {
+			n.Demand("mail.test", 3, 0, 1, sum256(leaf.Raw))
+			n.Text("_mta-sts.sender.test", "v=STSv1; id=elsewhere")
 		}, delivered, "(DANE)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			secure, err := safehttp.NewSecureResolver(w.names.address)
+			secure, err := safehttp.NewSecureResolver(w.names.Address)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,19 +128,19 @@ func TestDANE(t *testing.T) {
 			if c.serve != nil {
 				config = &tls.Config{Certificates: []tls.Certificate{*c.serve}}
 			}
-			k := startSink(t, false, config, "")
-			w.names.mx("sender.test", "10 mail.test")
+			k := emailtest.StartSink(t, false, config, "")
+			w.names.MX("sender.test", "10 mail.test")
 			w.host("mail.test", "192.0.2.1", k)
-			w.names.mu.Lock()
-			w.names.validates, w.names.unsigned = true, map[string]bool{}
-			w.names.mu.Unlock()
+			w.names.Mu.Lock()
+			w.names.Validates, w.names.Unsigned = true, map[string]bool{}
+			w.names.Mu.Unlock()
 			c.publish(w.names)
 			w.desk.publish("sender.test", enforced)
 			if strings.Contains(name, "other servers") {
 				w.desk.publish("sender.test", strings.ReplaceAll(enforced, "mail.test", "elsewhere.test"))
 			}
 			detail, err := w.try()
-			_, _, mails := k.counts()
+			_, _, mails := k.Counts()
 			if c.want == "" {
 				if err != nil || mails != 1 || !strings.Contains(detail, c.how) || c.how != "(DANE)" && strings.Contains(detail, "DANE") {
 					t.Errorf("%d mails, %q, %v", mails, detail, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -28,9 +29,9 @@ import (
 // question brings one mail and gives it as received.
 func (s *setup) question(proven bool, lines ...string) exchange.Inbound {
 	s.t.Helper()
-	mail := letter("What is it?", lines...)
+	mail := emailtest.Letter("What is it?", lines...)
 	if proven {
-		mail = signed(s.t, mail)
+		mail = emailtest.Signed(s.t, mail)
 	}
 	from := "ann@sender.test"
 	if !proven {
@@ -222,18 +223,18 @@ func TestSigningKeys(t *testing.T) {
 		}
 	}
 	write("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
-	loaded, err := LoadKey(newState(), path)
+	loaded, err := LoadKey(emailtest.NewState(), path)
 	if err != nil || !loaded.Public().(interface{ Equal(crypto.PublicKey) bool }).Equal(key.Public()) {
 		t.Errorf("PKCS#1: %v", err)
 	}
 	write("RSA PRIVATE KEY", []byte("junk"))
-	if _, err := LoadKey(newState(), path); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file ") {
+	if _, err := LoadKey(emailtest.NewState(), path); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file ") {
 		t.Errorf("junk: %v", err)
 	}
-	if _, err := LoadKey(newState(), path+".missing"); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file: ") {
+	if _, err := LoadKey(emailtest.NewState(), path+".missing"); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file: ") {
 		t.Errorf("missing: %v", err)
 	}
-	state := newState()
+	state := emailtest.NewState()
 	first, err := LoadKey(state, "")
 	if err != nil {
 		t.Fatal(err)

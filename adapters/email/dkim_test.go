@@ -14,6 +14,8 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 	"pgregory.net/rapid"
+
+	"inbox/adapters/email/emailtest"
 )
 
 // fixedKeys answers every question for a key with one record.
@@ -34,7 +36,7 @@ func TestSignaturesAreJudgedAsByTheLibrary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rsaText := DNSRecord("sender.test", "s1", senderKey())
+	_, rsaText := DNSRecord("sender.test", "s1", emailtest.SenderKey())
 	edwardsText := "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(edwards.Public().(ed25519.PublicKey))
 	forms := []dkim.Canonicalization{dkim.CanonicalizationSimple, dkim.CanonicalizationRelaxed}
 	line := rapid.StringOfN(rapid.RuneFrom([]rune("ab \t.:;=-é")), 0, 12, -1)
@@ -47,7 +49,7 @@ func TestSignaturesAreJudgedAsByTheLibrary(t *testing.T) {
 		subject := "x" + line.Draw(t, "subject") + "\r\n " + "y" + line.Draw(t, "folded")
 		mail := "From: ann@sender.test\r\nSubject:" + subject + "\r\nX:  " + line.Draw(t, "other") + "\r\nsubject : two\r\n\r\n" + body
 		options := &dkim.SignOptions{
-			Domain: "sender.test", Selector: "s1", Signer: senderKey(), HeaderCanonicalization: rapid.SampledFrom(forms).Draw(t, "header"),
+			Domain: "sender.test", Selector: "s1", Signer: emailtest.SenderKey(), HeaderCanonicalization: rapid.SampledFrom(forms).Draw(t, "header"),
 			BodyCanonicalization: rapid.SampledFrom(forms).Draw(t, "form"),
 			HeaderKeys:           rapid.SampledFrom([][]string{nil, {"From"}, {"From", "From", "Subject"}, {"from", "Subject", "subject", "X", "Nothing"}}).Draw(t, "names"),
 		}
@@ -118,7 +120,7 @@ func TestKeyRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text := DNSRecord("sender.test", "s1", senderKey())
+	_, text := DNSRecord("sender.test", "s1", emailtest.SenderKey())
 	_, short := DNSRecord("sender.test", "s1", small)
 	_, public, _ := strings.Cut(text, "p=")
 	public = "p=" + public
@@ -155,8 +157,8 @@ func TestKeyRecords(t *testing.T) {
 
 // FuzzSignature reads arbitrary signatures and key records.
 func FuzzSignature(f *testing.F) {
-	_, text := DNSRecord("sender.test", "s1", senderKey())
-	f.Add(signedAs(f, letter("x"), "sender.test", "s1", senderKey()), text)
+	_, text := DNSRecord("sender.test", "s1", emailtest.SenderKey())
+	f.Add(emailtest.SignedAs(f, emailtest.Letter("x"), "sender.test", "s1", emailtest.SenderKey()), text)
 	f.Add("DKIM-Signature: v=1; a=rsa-sha256; b=; bh=; d=a; s=b; h=from; t=999999999999999999999; x=1; i=@; c=a/b\r\nFrom: a@b.test\r\n\r\n", "p=;t=y:s;k=rsa")
 	f.Fuzz(func(t *testing.T, mail, record string) {
 		fields, body, err := splitHeader([]byte(mail))

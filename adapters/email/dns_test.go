@@ -10,6 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/internal/safehttp"
 )
 
@@ -23,21 +24,21 @@ func (s *setup) lifeAfter(name string) time.Duration {
 
 func TestAnswersLiveAsTheySay(t *testing.T) {
 	s := start(t, nil)
-	s.names.breakName("broken.test")
+	s.names.Break("broken.test")
 	for seconds, want := range map[uint32]time.Duration{0: minFoundLife, 30: 30 * time.Second, 600: 10 * time.Minute, 1 << 30: maxFoundLife} {
-		s.names.with(func() { s.names.ttl = seconds })
-		s.names.text("life.test", "x")
+		s.names.With(func() { s.names.TTL = seconds })
+		s.names.Text("life.test", "x")
 		if got := s.lifeAfter("life.test"); got != want {
 			t.Errorf("%d seconds: %s; want %s", seconds, got, want)
 		}
 	}
 	for seconds, want := range map[uint32]time.Duration{1: minNotFoundLife, 60: time.Minute, 1 << 30: maxNotFoundLife} {
-		s.names.with(func() { s.names.negative = &seconds })
+		s.names.With(func() { s.names.Negative = &seconds })
 		if got := s.lifeAfter("nothing.test"); got != want {
 			t.Errorf("nothing for %d seconds: %s; want %s", seconds, got, want)
 		}
 	}
-	s.names.with(func() { s.names.negative = nil })
+	s.names.With(func() { s.names.Negative = nil })
 	if got := s.lifeAfter("nothing.test"); got != notFoundLife {
 		t.Errorf("nothing: %s", got)
 	}
@@ -71,10 +72,10 @@ func TestRememberedAnswersEnd(t *testing.T) {
 // TestNamesThatExist tells an empty name from one that is not there: np= is about the second alone.
 func TestNamesThatExist(t *testing.T) {
 	s := start(t, nil)
-	s.names.text("_dmarc.plain.test", "v=DMARC1; p=none; sp=none; np=reject")
-	s.names.text("x.between.plain.test", "here")
-	s.names.with(func() { s.names.empty = map[string]bool{dns.Fqdn("between.plain.test"): true} })
+	s.names.Text("_dmarc.plain.test", "v=DMARC1; p=none; sp=none; np=reject")
+	s.names.Text("x.between.plain.test", "here")
+	s.names.With(func() { s.names.Empty = map[string]bool{dns.Fqdn("between.plain.test"): true} })
 	w := s.greet()
-	w.send("ann@plain.test", []string{"echo@inbox.test"}, letter("x", "From: ann@between.plain.test", "Message-ID: <1@x.test>"), "250")
-	w.send("ann@plain.test", []string{"echo@inbox.test"}, letter("x", "From: ann@nothing.plain.test", "Message-ID: <2@x.test>"), "550 5.7.26")
+	w.send("ann@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: ann@between.plain.test", "Message-ID: <1@x.test>"), "250")
+	w.send("ann@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: ann@nothing.plain.test", "Message-ID: <2@x.test>"), "550 5.7.26")
 }

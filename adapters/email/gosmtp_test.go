@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inbox/adapters/email/emailtest"
 )
 
 // The tests of this file are named after what the SMTP library does not do, or does in a way that surprises.
@@ -58,7 +60,7 @@ func TestLibrary4OtherEndsSmuggleNothing(t *testing.T) {
 			w.say("MAIL FROM:<a@plain.test>", "250")
 			w.say("RCPT TO:<echo@inbox.test>", "250")
 			w.say("DATA", "354")
-			w.write(letter("one", "From: a@plain.test") + "x" + end + "MAIL FROM:<evil@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + letter("two", "From: evil@plain.test") + "\r\n.\r\n")
+			w.write(emailtest.Letter("one", "From: a@plain.test") + "x" + end + "MAIL FROM:<evil@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + emailtest.Letter("two", "From: evil@plain.test") + "\r\n.\r\n")
 			w.expect("554 5.6.0")
 			w.say("NOOP", "250")
 		})
@@ -109,7 +111,7 @@ func TestLibrary9AGivenUpChunkIsNotDelivered(t *testing.T) {
 	w := s.greet()
 	w.say("MAIL FROM:<a@plain.test>", "250")
 	w.say("RCPT TO:<echo@inbox.test>", "250")
-	mail := letter("x", "From: a@plain.test")
+	mail := emailtest.Letter("x", "From: a@plain.test")
 	w.write(fmt.Sprintf("BDAT %d\r\n%s", len(mail), mail))
 	w.expect("250")
 	w.say("RSET", "250")
@@ -123,16 +125,16 @@ func TestLibrary10TheAnswerWaitsForTheStoreOnly(t *testing.T) {
 	s := start(t, nil)
 	s.engine.fail = unavailable
 	w := s.greet()
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "451 4.3.0")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "451 4.3.0")
 	s.engine.fail = nil
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
 	s.engine.only(t)
 }
 
 func TestLibrary12AllRecipientsOrNone(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
-	w.send("a@plain.test", []string{"echo@inbox.test", "helper@inbox.test"}, letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test", "helper@inbox.test"}, emailtest.Letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test"), "250")
 	if n := len(s.engine.all()); n != 2 {
 		t.Errorf("%d messages; want one per agent", n)
 	}

@@ -5,15 +5,16 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/normalized"
 )
 
 // TestInternationalSenders: whoever has an address in another script could not write at all.
 func TestInternationalSenders(t *testing.T) {
 	s := start(t, nil)
-	s.names.text("_dmarc.xn--bcher-kva.test", "v=DMARC1; p=reject; adkim=s")
-	_, record := DNSRecord("x.test", "s1", senderKey())
-	s.names.text("s1._domainkey.xn--bcher-kva.test", record)
+	s.names.Text("_dmarc.xn--bcher-kva.test", "v=DMARC1; p=reject; adkim=s")
+	_, record := DNSRecord("x.test", "s1", emailtest.SenderKey())
+	s.names.Text("s1._domainkey.xn--bcher-kva.test", record)
 	w := s.dial()
 	for line := w.say("EHLO client.test", ""); !strings.Contains(line, "SMTPUTF8"); line = w.reply() {
 		if !strings.Contains(line, "-") {
@@ -26,7 +27,7 @@ func TestInternationalSenders(t *testing.T) {
 	w.say("RCPT TO:<ëcho@inbox.test>", "550 5.1.3")
 	w.say("RCPT TO:<echo+t1@inbox.test>", "250")
 	w.say("DATA", "354")
-	mail := signedAs(t, letter("Grüße", "From: Änn <änn@bücher.test>", "To: echo+t1@inbox.test, ünal@other.test", "Subject: Bücher", "Message-ID: <m1@bücher.test>"), "bücher.test", "s1", senderKey())
+	mail := emailtest.SignedAs(t, emailtest.Letter("Grüße", "From: Änn <änn@bücher.test>", "To: echo+t1@inbox.test, ünal@other.test", "Subject: Bücher", "Message-ID: <m1@bücher.test>"), "bücher.test", "s1", emailtest.SenderKey())
 	w.write(mail + ".\r\n")
 	w.expect("250")
 

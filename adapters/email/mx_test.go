@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/emersion/go-smtp"
-	"github.com/miekg/dns"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/fault"
@@ -94,12 +93,12 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 }
 
 // mx makes a name with an address, behind which the sink listens.
-func (w *world) host(name, ip string, k *sink) {
-	w.names.host(name, ip)
+func (w *world) host(name, ip string, k *emailtest.Sink) {
+	w.names.Host(name, ip)
 	if k != nil {
 		w.net.mu.Lock()
 		defer w.net.mu.Unlock()
-		w.net.real[net.JoinHostPort(ip, "25")] = k.address
+		w.net.real[net.JoinHostPort(ip, "25")] = k.Address
 	}
 }
 
@@ -112,35 +111,11 @@ func (w *world) try() (string, error) {
 	return receipts[0].Detail, err
 }
 
-// host and mx add records; see nameServer.
-func (n *nameServer) host(name, ip string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.hosts[dns.Fqdn(name)] = ip
-}
-
-func (n *nameServer) mx(domain string, targets ...string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.exchanges == nil {
-		n.exchanges = map[string][]*dns.MX{}
-	}
-	var records []*dns.MX
-	for _, target := range targets {
-		preference, name, _ := strings.Cut(target, " ")
-		number, _ := strconv.Atoi(preference)
-		records = append(records, &dns.MX{
-			Hdr: dns.RR_Header{Name: dns.Fqdn(domain), Rrtype: dns.TypeMX, Class: dns.ClassINET, Ttl: 60}, Preference: uint16(number), Mx: dns.Fqdn(name),
-		})
-	}
-	n.exchanges[dns.Fqdn(domain)] = records
-}
-
 func TestMXDelivers(t *testing.T) {
-	certificate, _ := selfSigned(t)
+	certificate, _ := emailtest.SelfSigned(t)
 	w := newWorld(t, nil)
-	k := startSink(t, false, &tls.Config{Certificates: []tls.Certificate{certificate}}, "")
-	w.names.mx("sender.test", "10 mail.sender.test")
+	k := emailtest.StartSink(t, false, &tls.Config{Certificates: []tls.Certificate{certificate}}, "")
+	w.names.MX("sender.test", "10 mail.sender.test")
 	w.host("mail.sender.test", "192.0.2.10", k)
 	for range maxPerMX + 1 {
 		detail, err := w.try()
@@ -148,70 +123,70 @@ func TestMXDelivers(t *testing.T) {
 			t.Fatalf("%q, %v", detail, err)
 		}
 	}
-	sessions, _, mails := k.counts()
+	sessions, _, mails := k.Counts()
 	if mails != maxPerMX+1 || sessions < 2 || len(w.net.calls()) != 2 {
 		t.Errorf("%d mails over %d sessions and %d connections; want a connection to be used %d times", mails, sessions, len(w.net.calls()), maxPerMX)
 	}
-	w.verifyOurs([]byte(k.mails[0]))
+	w.verifyOurs([]byte(k.Mails[0]))
 }
 
 func TestMXRules(t *testing.T) {
 	for name, c := range map[string]struct {
-		records   func(w *world, up, down *sink)
+		records   func(w *world, up, down *emailtest.Sink)
 		want      string // part of the receipt or of the reason
 		permanent bool
 		retry     bool
 	}{
-		"lowest preference first": {func(w *world, up, down *sink) {
-			w.names.mx("sender.test", "20 b.test", "10 a.test")
+		"lowest preference first": {func(w *world, up, down *emailtest.Sink) {
+			w.names.MX("sender.test", "20 b.test", "10 a.test")
 			w.host("a.test", "192.0.2.1", up)
 			w.host("b.test", "192.0.2.2", down)
 		}, "a.test[192.0.2.1]", false, false},
-		"the next one when the first is down": {func(w *world, up, _ *sink) {
-			w.names.mx("sender.test", "10 a.test", "20 b.test")
+		"the next one when the first is down": {func(w *world, up, _ *emailtest.Sink) {
+			w.names.MX("sender.test", "10 a.test", "20 b.test")
 			w.host("a.test", "192.0.2.1", nil)
 			w.host("b.test", "192.0.2.2", up)
 		}, "b.test[192.0.2.2]", false, false},
-		"the next one when the first says 421": {func(w *world, up, down *sink) {
-			down.set(func(step, _ string) error {
+		"the next one when the first says 421": {func(w *world, up, down *emailtest.Sink) {
+			down.Set(func(step, _ string) error {
 				if step == "mail" {
 					return &smtp.SMTPError{Code: 421, EnhancedCode: smtp.EnhancedCode{4, 3, 2}, Message: "closing"}
 				}
 				return nil
 			})
-			w.names.mx("sender.test", "10 a.test", "20 b.test")
+			w.names.MX("sender.test", "10 a.test", "20 b.test")
 			w.host("a.test", "192.0.2.1", down)
 			w.host("b.test", "192.0.2.2", up)
 		}, "b.test[192.0.2.2]", false, false},
-		"no MX: the domain itself": {func(w *world, up, _ *sink) { w.host("sender.test", "192.0.2.1", up) }, "sender.test[192.0.2.1]", false, false},
-		"null MX":                  {func(w *world, _, _ *sink) { w.names.mx("sender.test", "0 .") }, "5.1.10", true, false},
-		"no such domain":           {func(*world, *sink, *sink) {}, "5.1.2", true, false},
-		"DNS is broken":            {func(w *world, _, _ *sink) { w.names.breakMX("sender.test") }, "4.4.3", false, true},
-		"hosts without addresses":  {func(w *world, _, _ *sink) { w.names.mx("sender.test", "10 a.test") }, "4.4.4", false, true},
-		"we are the MX":            {func(w *world, _, _ *sink) { w.names.mx("sender.test", "10 mx.inbox.test") }, "5.4.6", true, false},
-		"what stands behind us is left out": {func(w *world, up, down *sink) {
-			w.names.mx("sender.test", "5 a.test", "10 mx.inbox.test", "10 b.test", "20 c.test")
+		"no MX: the domain itself": {func(w *world, up, _ *emailtest.Sink) { w.host("sender.test", "192.0.2.1", up) }, "sender.test[192.0.2.1]", false, false},
+		"null MX":                  {func(w *world, _, _ *emailtest.Sink) { w.names.MX("sender.test", "0 .") }, "5.1.10", true, false},
+		"no such domain":           {func(*world, *emailtest.Sink, *emailtest.Sink) {}, "5.1.2", true, false},
+		"DNS is broken":            {func(w *world, _, _ *emailtest.Sink) { w.names.BreakMX("sender.test") }, "4.4.3", false, true},
+		"hosts without addresses":  {func(w *world, _, _ *emailtest.Sink) { w.names.MX("sender.test", "10 a.test") }, "4.4.4", false, true},
+		"we are the MX":            {func(w *world, _, _ *emailtest.Sink) { w.names.MX("sender.test", "10 mx.inbox.test") }, "5.4.6", true, false},
+		"what stands behind us is left out": {func(w *world, up, down *emailtest.Sink) {
+			w.names.MX("sender.test", "5 a.test", "10 mx.inbox.test", "10 b.test", "20 c.test")
 			w.host("a.test", "192.0.2.1", nil)
 			w.host("b.test", "192.0.2.2", up)
 			w.host("c.test", "192.0.2.3", down)
 		}, "nobody listens at 192.0.2.1:25", false, true},
-		"addresses as MX are no names": {func(w *world, up, _ *sink) {
-			w.names.mx("sender.test", "5 192.0.2.9", "10 a.test")
+		"addresses as MX are no names": {func(w *world, up, _ *emailtest.Sink) {
+			w.names.MX("sender.test", "5 192.0.2.9", "10 a.test")
 			w.host("a.test", "192.0.2.1", up)
 		}, "a.test[192.0.2.1]", false, false},
-		"SERVFAIL for one host, another works": {func(w *world, up, _ *sink) {
-			w.names.mx("sender.test", "5 broken.test", "10 a.test")
-			w.names.breakName("broken.test")
+		"SERVFAIL for one host, another works": {func(w *world, up, _ *emailtest.Sink) {
+			w.names.MX("sender.test", "5 broken.test", "10 a.test")
+			w.names.Break("broken.test")
 			w.host("a.test", "192.0.2.1", up)
 		}, "a.test[192.0.2.1]", false, false},
-		"everybody is down": {func(w *world, _, _ *sink) {
-			w.names.mx("sender.test", "5 a.test")
+		"everybody is down": {func(w *world, _, _ *emailtest.Sink) {
+			w.names.MX("sender.test", "5 a.test")
 			w.host("a.test", "192.0.2.1", nil)
 		}, "connect to a.test[192.0.2.1]", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			c.records(w, startSink(t, false, nil, ""), startSink(t, false, nil, ""))
+			c.records(w, emailtest.StartSink(t, false, nil, ""), emailtest.StartSink(t, false, nil, ""))
 			detail, err := w.try()
 			text := detail
 			if err != nil {
@@ -241,8 +216,8 @@ func TestEqualPreferencesAreMixed(t *testing.T) {
 
 func TestAtMostFiveAddressesAndTwoSessions(t *testing.T) {
 	w := newWorld(t, nil)
-	k := startSink(t, false, nil, "")
-	k.set(func(string, string) error {
+	k := emailtest.StartSink(t, false, nil, "")
+	k.Set(func(string, string) error {
 		return &smtp.SMTPError{Code: 421, EnhancedCode: smtp.EnhancedCode{4, 3, 2}, Message: "busy"}
 	})
 	var targets []string
@@ -250,7 +225,7 @@ func TestAtMostFiveAddressesAndTwoSessions(t *testing.T) {
 		targets = append(targets, fmt.Sprintf("%d m%d.test", i, i))
 		w.host(fmt.Sprintf("m%d.test", i), fmt.Sprintf("192.0.2.%d", i+1), nil)
 	}
-	w.names.mx("sender.test", targets...)
+	w.names.MX("sender.test", targets...)
 	if _, err := w.try(); err == nil || len(w.net.calls()) != maxTargets {
 		t.Errorf("%v after %v", err, w.net.calls())
 	}
@@ -265,7 +240,7 @@ func TestAtMostFiveAddressesAndTwoSessions(t *testing.T) {
 
 func TestPrivateServersAreNotReached(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Dialer = safehttp.New(safehttp.Options{}) })
-	w.names.mx("sender.test", "10 a.test", "20 b.test")
+	w.names.MX("sender.test", "10 a.test", "20 b.test")
 	w.host("a.test", "127.0.0.1", nil)
 	w.host("b.test", "10.1.2.3", nil)
 	if _, err := w.try(); !fault.Of(err).Permanent || !strings.Contains(fault.Of(err).Public, "no public addresses") {
@@ -276,7 +251,7 @@ func TestPrivateServersAreNotReached(t *testing.T) {
 func TestBrokenTLSGoesOnInTheClear(t *testing.T) {
 	w := newWorld(t, nil)
 	broken := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("lost") }}
-	k := startSink(t, false, broken, "")
+	k := emailtest.StartSink(t, false, broken, "")
 	w.host("sender.test", "192.0.2.1", k)
 	detail, err := w.try()
 	if err != nil || !strings.Contains(detail, "without TLS") {
@@ -290,7 +265,7 @@ func TestBrokenTLSGoesOnInTheClear(t *testing.T) {
 const enforced = "version: STSv1\nmode: enforce\nmx: mail.test\nmx: *.good.test\nmax_age: 86400\n"
 
 func TestMTASTS(t *testing.T) {
-	certificate, pool := selfSigned(t) // for 127.0.0.1 and the names of the test
+	certificate, pool := emailtest.SelfSigned(t) // for 127.0.0.1 and the names of the test
 	for name, c := range map[string]struct {
 		policy, host string
 		tls, trusted bool
@@ -317,13 +292,13 @@ func TestMTASTS(t *testing.T) {
 			if c.tls {
 				config = &tls.Config{Certificates: []tls.Certificate{certificate}}
 			}
-			k := startSink(t, false, config, "")
-			w.names.text("_mta-sts.sender.test", "v=STSv1; id=1")
+			k := emailtest.StartSink(t, false, config, "")
+			w.names.Text("_mta-sts.sender.test", "v=STSv1; id=1")
 			w.desk.publish("sender.test", c.policy)
-			w.names.mx("sender.test", "10 "+c.host)
+			w.names.MX("sender.test", "10 "+c.host)
 			w.host(c.host, "192.0.2.1", k)
 			_, err := w.try()
-			_, _, mails := k.counts()
+			_, _, mails := k.Counts()
 			if c.want == "" {
 				if err != nil || mails != 1 {
 					t.Errorf("%v", err)
@@ -339,21 +314,21 @@ func TestMTASTS(t *testing.T) {
 
 func TestPoliciesAreKept(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	names, state, desk := startNames(t), newState(), &policyDesk{texts: map[string]string{}}
+	names, state, desk := emailtest.StartNames(t), emailtest.NewState(), &policyDesk{texts: map[string]string{}}
 	open := func() *stsPolicies { // as after a restart, with nothing in memory
-		return newSTSPolicies(newCachedResolver(safehttp.NewResolver(names.address)), state, desk, func() time.Time { return now }, discardLogger())
+		return newSTSPolicies(newCachedResolver(safehttp.NewResolver(names.Address)), state, desk, func() time.Time { return now }, discardLogger())
 	}
 	desk.publish("x.test", enforced)
 	if got := open().find(t.Context(), "x.test"); got.mode != "" || desk.fetches != 0 {
 		t.Errorf("without a record: %+v", got)
 	}
-	names.text("_mta-sts.x.test", "v=STSv1; id=one;")
+	names.Text("_mta-sts.x.test", "v=STSv1; id=one;")
 	for range 2 {
 		if got := open().find(t.Context(), "x.test"); !got.enforced() || desk.fetches != 1 {
 			t.Errorf("%+v after %d fetches", got, desk.fetches)
 		}
 	}
-	names.text("_mta-sts.x.test", "v=STSv1; id=two")
+	names.Text("_mta-sts.x.test", "v=STSv1; id=two")
 	delete(desk.texts, "x.test")
 	policies := open()
 	for range 2 {
@@ -361,7 +336,7 @@ func TestPoliciesAreKept(t *testing.T) {
 			t.Errorf("a fetch that fails: %+v after %d fetches", got, desk.fetches)
 		}
 	}
-	names.text("_mta-sts.x.test")
+	names.Text("_mta-sts.x.test")
 	if got := open().find(t.Context(), "x.test"); !got.enforced() {
 		t.Error("whoever hides the record takes the policy away")
 	}
@@ -373,10 +348,10 @@ func TestPoliciesAreKept(t *testing.T) {
 
 func TestPolicyIsAskedForAgainWhenNoServerFits(t *testing.T) {
 	w := newWorld(t, nil)
-	k := startSink(t, false, nil, "")
-	w.names.text("_mta-sts.sender.test", "v=STSv1; id=1")
+	k := emailtest.StartSink(t, false, nil, "")
+	w.names.Text("_mta-sts.sender.test", "v=STSv1; id=1")
 	w.desk.publish("sender.test", enforced)
-	w.names.mx("sender.test", "10 moved.test")
+	w.names.MX("sender.test", "10 moved.test")
 	w.host("moved.test", "192.0.2.1", k)
 	if _, err := w.try(); err == nil {
 		t.Fatal("delivered")
@@ -422,7 +397,7 @@ func TestHostileServers(t *testing.T) {
 				}
 				_, _ = conn.Read(make([]byte, 512))
 			}()
-			w.names.host("sender.test", "192.0.2.1")
+			w.names.Host("sender.test", "192.0.2.1")
 			w.net.real["192.0.2.1:25"] = listener.Addr().String()
 			_, err = w.try()
 			if err == nil || !strings.Contains(fault.Of(err).Public, c.want) {
@@ -437,11 +412,11 @@ func TestHostileServers(t *testing.T) {
 func TestEachRecipientHasAnOwnResult(t *testing.T) {
 	w := newWorld(t, nil)
 	in := w.question(true, "Cc: two@sender.test, three@sender.test", "Message-ID: <m2@sender.test>")
-	k := startSink(t, false, nil, "")
+	k := emailtest.StartSink(t, false, nil, "")
 	w.host("sender.test", "192.0.2.1", k)
 	var offered [][]string
 	var current []string
-	k.set(func(step, argument string) error {
+	k.Set(func(step, argument string) error {
 		switch step {
 		case "mail":
 			current = nil
@@ -477,7 +452,7 @@ func TestEachRecipientHasAnOwnResult(t *testing.T) {
 	if len(offered) != 2 || len(offered[1]) != 1 || offered[1][0] != "three@sender.test" {
 		t.Errorf("offered %v", offered)
 	}
-	if k.mails[0] != k.mails[1] {
+	if k.Mails[0] != k.Mails[1] {
 		t.Error("the repeat has other bytes")
 	}
 }
@@ -485,8 +460,8 @@ func TestEachRecipientHasAnOwnResult(t *testing.T) {
 func TestRefusalsByPolicyStopADomain(t *testing.T) {
 	now := time.Now()
 	w := newWorld(t, func(o *Options) { o.Now = func() time.Time { return now } })
-	k := startSink(t, false, nil, "")
-	k.set(func(step, _ string) error {
+	k := emailtest.StartSink(t, false, nil, "")
+	k.Set(func(step, _ string) error {
 		if step == "data" {
 			return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26}, Message: "unauthenticated"}
 		}
@@ -502,7 +477,7 @@ func TestRefusalsByPolicyStopADomain(t *testing.T) {
 	if found := fault.Of(err); found.Permanent || found.RetryAfter < 59*time.Minute {
 		t.Errorf("%v in %s", err, found.RetryAfter)
 	}
-	k.set(nil)
+	k.Set(nil)
 	now = now.Add(burstPause + time.Second)
 	if _, err := w.try(); err != nil {
 		t.Errorf("after the pause: %v", err)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"inbox/adapters/email/emailtest"
 )
 
 func peerAt(address string) networks {
@@ -89,7 +91,7 @@ func TestEarlyTalkersAreRefused(t *testing.T) {
 
 func TestPatientPeersAreGreeted(t *testing.T) {
 	s := start(t, func(o *Options) { o.GreetingDelay = time.Millisecond })
-	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
 }
 
 func TestConnectionAndMailRates(t *testing.T) {
@@ -123,7 +125,7 @@ func TestProvenMailsDoNotUseUpTheRates(t *testing.T) {
 	})
 	w := s.greet()
 	for i := range 2 * maxCredit { // as many as the minute takes of proven ones
-		w.send("ann@sender.test", []string{"echo@inbox.test"}, signed(t, letter("x", fmt.Sprintf("Message-ID: <p%d@sender.test>", i))), "250")
+		w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("x", fmt.Sprintf("Message-ID: <p%d@sender.test>", i))), "250")
 	}
 	w.say("MAIL FROM:<ann@sender.test>", "452 4.7.0")
 	if n := len(s.engine.all()); n != 2*maxCredit {
@@ -260,7 +262,7 @@ func TestFloodCostsBoundedMemory(t *testing.T) {
 		w.say("DATA", "354")
 		open = append(open, w)
 	}
-	mail := letter(strings.Repeat(strings.Repeat("y", 70)+"\n", 3*readChunk/71), "From: a@plain.test")
+	mail := emailtest.Letter(strings.Repeat(strings.Repeat("y", 70)+"\n", 3*readChunk/71), "From: a@plain.test")
 	for _, w := range open {
 		w.write(mail) // without its end: the bytes stay in memory
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"inbox/adapters/email/emailtest"
 )
 
 func TestPostmasterNeedsNoDomain(t *testing.T) {
@@ -19,7 +21,7 @@ func TestPostmasterNeedsNoDomain(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %s, together %t", name, kind, together), func(t *testing.T) {
 					w := begin()
 					w.t = t
-					mail := letter("x", "From: ann@plain.test", "To: postmaster@inbox.test", "Message-ID: <"+strings.ReplaceAll(name, " ", "-")+"@plain.test>")
+					mail := emailtest.Letter("x", "From: ann@plain.test", "To: postmaster@inbox.test", "Message-ID: <"+strings.ReplaceAll(name, " ", "-")+"@plain.test>")
 					w.sayGroup(together, "MAIL FROM:<ann@plain.test>\r\n", lines)
 					w.sayGroup(together, "DATA\r\n", mail+".\r\n")
 				})
@@ -66,7 +68,7 @@ func (w *wire) expectEach(lines string) {
 func TestBodiesAreNotQualified(t *testing.T) {
 	s, config := startSecure(t)
 	const line = "RCPT TO:<postmaster>\r\n"
-	head := letter("first", "From: ann@plain.test")
+	head := emailtest.Letter("first", "From: ann@plain.test")
 	for name, script := range map[string][]string{
 		"data":                  {"MAIL FROM:<ann@plain.test>\r\n", "250", "RCPT TO:<echo@inbox.test>\r\n", "250", "DATA\r\n", "354", head, "", line, "", ".\r\n", "250"},
 		"data with RCPT":        {"MAIL FROM:<ann@plain.test>\r\n", "250", "RCPT TO:<echo@inbox.test>\r\nDATA\r\n", "250 354", head, "", line, "", ".\r\n", "250"},

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/internal/await"
 )
 
 // startSecure runs an adapter that offers TLS.
 func startSecure(t *testing.T) (*setup, *tls.Config) {
 	t.Helper()
-	certificate, pool := selfSigned(t)
+	certificate, pool := emailtest.SelfSigned(t)
 	s := start(t, func(o *Options) {
 		o.TLSConfig, o.MaxConnectionsPerIP = &tls.Config{Certificates: []tls.Certificate{certificate}}, 100
 	})
@@ -51,7 +52,7 @@ func TestBeginOfTLSForgetsWhatWasSaid(t *testing.T) {
 		t.Errorf("under TLS it offers %s", hello)
 	}
 	w.say("STARTTLS", "503 5.5.1")
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
 	if original := string(s.engine.only(t).Original); !strings.Contains(original, "from again.test ") {
 		t.Errorf("trace %s", original)
 	}
@@ -136,7 +137,7 @@ func TestAnnouncedSizeIsTheLimit(t *testing.T) {
 		t.Errorf("it announces %s", hello)
 	}
 	w.say("MAIL FROM:<a@plain.test> SIZE=3001", "552 5.3.4")
-	mail := letter("x", "From: a@plain.test")
+	mail := emailtest.Letter("x", "From: a@plain.test")
 	mail += strings.Repeat("0123456789012345678901234567\r\n", (limit-len(mail))/30)
 	mail += strings.Repeat("y", limit-len(mail)-2) + "\r\n"
 	w.say("MAIL FROM:<a@plain.test> SIZE=3000", "250")
@@ -192,7 +193,7 @@ func TestAnswersToWhatIsOutOfOrder(t *testing.T) {
 func TestHalfClosedPeersHearTheirAnswers(t *testing.T) {
 	s := start(t, nil)
 	w := s.dial()
-	w.write("EHLO x.test\r\nMAIL FROM:<a@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + letter("x", "From: a@plain.test") + ".\r\nQUIT\r\n")
+	w.write("EHLO x.test\r\nMAIL FROM:<a@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + emailtest.Letter("x", "From: a@plain.test") + ".\r\nQUIT\r\n")
 	_ = w.conn.(*net.TCPConn).CloseWrite()
 	for _, want := range []string{"250", "250", "250", "354", "250", "221"} {
 		w.expect(want)
@@ -219,7 +220,7 @@ func TestNamesOfPeersForgeNoAnswer(t *testing.T) {
 // TestLoneCRsUnderTLS has the byte behind a dot, where the library would swallow both.
 func TestLoneCRsUnderTLS(t *testing.T) {
 	s, config := startSecure(t)
-	mail := letter("one", "From: a@plain.test")
+	mail := emailtest.Letter("one", "From: a@plain.test")
 	for name, say := range map[string]func(*wire, string){
 		"line by line": func(w *wire, body string) {
 			w.say("MAIL FROM:<a@plain.test>", "250")

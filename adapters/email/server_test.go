@@ -2,20 +2,14 @@ package email
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/fault"
@@ -25,7 +19,7 @@ import (
 func TestSignedMailBecomesAMessage(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
-	w.send("ann@sender.test", []string{"echo+ticket.7@inbox.test"}, signed(t, letter("Hello\nagent", "To: Echo <echo+ticket.7@inbox.test>, bob@other.test")), "250")
+	w.send("ann@sender.test", []string{"echo+ticket.7@inbox.test"}, emailtest.Signed(t, emailtest.Letter("Hello\nagent", "To: Echo <echo+ticket.7@inbox.test>, bob@other.test")), "250")
 	in := s.engine.only(t)
 	m := in.Message
 	if m.ID != "m1@sender.test" || m.ThreadID != m.ID || m.Recipient != "@echo@inbox.test" || m.ReceivedVia != "email" {
@@ -112,7 +106,7 @@ func TestTooManyRecipients(t *testing.T) {
 func TestSizeIsExact(t *testing.T) {
 	const limit = 4096
 	s := start(t, func(o *Options) { o.MaxMessageBytes = limit })
-	mail := letter("x", "From: ann@plain.test")
+	mail := emailtest.Letter("x", "From: ann@plain.test")
 	pad := func(size int) string {
 		filler := strings.Repeat("y", size-len(mail))
 		var lines strings.Builder
@@ -195,14 +189,14 @@ func TestOurTroubleIsNeverFinal(t *testing.T) {
 	s := start(t, nil)
 	s.engine.fail = unavailable
 	w := s.greet()
-	got := w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "451 4.3.0")
+	got := w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "451 4.3.0")
 	if strings.Contains(got, "disk") {
 		t.Errorf("internals leave the server: %s", got)
 	}
 	s.engine.fail = func(exchange.Inbound) error { return errors.New("bug") }
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "451 4.3.0")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "451 4.3.0")
 	s.engine.fail = nil
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
 }
 
 func TestFaultsBecomeCodes(t *testing.T) {
@@ -221,7 +215,7 @@ func TestSeveralAgentsInOneMail(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
 	both := []string{"echo@inbox.test", "helper@inbox.test", "echo+again@inbox.test", "postmaster@inbox.test"}
-	mail := letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test")
+	mail := emailtest.Letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test")
 
 	s.engine.fail = func(in exchange.Inbound) error {
 		if in.Message.Recipient == "@helper@inbox.test" {
@@ -246,8 +240,8 @@ func TestSeveralAgentsInOneMail(t *testing.T) {
 		}
 		return nil
 	}
-	w.send("a@plain.test", both[:2], letter("x", "From: a@plain.test", "Message-ID: <m2@plain.test>"), "250")
-	w.send("a@plain.test", both[1:2], letter("x", "From: a@plain.test", "Message-ID: <m3@plain.test>"), "550 5.7.1")
+	w.send("a@plain.test", both[:2], emailtest.Letter("x", "From: a@plain.test", "Message-ID: <m2@plain.test>"), "250")
+	w.send("a@plain.test", both[1:2], emailtest.Letter("x", "From: a@plain.test", "Message-ID: <m3@plain.test>"), "550 5.7.1")
 }
 
 func TestBrokenTransferIsDropped(t *testing.T) {
@@ -269,7 +263,7 @@ func TestBrokenTransferIsDropped(t *testing.T) {
 
 func TestChunkedTransfer(t *testing.T) {
 	s := start(t, nil)
-	mail := letter("chunked", "From: a@plain.test")
+	mail := emailtest.Letter("chunked", "From: a@plain.test")
 	w := s.greet()
 	w.say("MAIL FROM:<a@plain.test>", "250")
 	w.say("RCPT TO:<echo@inbox.test>", "250")
@@ -327,9 +321,9 @@ func TestDevelopmentDoesNotLimitLoopback(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	s := start(t, func(o *Options) { o.MaxBufferedBytes = 100 << 10; o.MaxMessageBytes = 1 << 20 })
 	w := s.greet()
-	big := letter(strings.Repeat(strings.Repeat("z", 70)+"\n", 4000), "From: a@plain.test")
+	big := emailtest.Letter(strings.Repeat(strings.Repeat("z", 70)+"\n", 4000), "From: a@plain.test")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, big, "452 4.3.1")
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("small", "From: a@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("small", "From: a@plain.test"), "250")
 	if left := s.adapter.buffered.Used(); left != 0 {
 		t.Errorf("%d bytes are never given back", left)
 	}
@@ -345,7 +339,7 @@ func TestGracefulStop(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); s.stop() }()
 	idle.expect("421")
-	busy.write(letter("last words", "From: a@plain.test") + ".\r\n")
+	busy.write(emailtest.Letter("last words", "From: a@plain.test") + ".\r\n")
 	busy.expect("250")
 	busy.expect("421")
 	await.Receive(t, stopped, "the end of the adapter")
@@ -377,31 +371,8 @@ func TestWrongModes(t *testing.T) {
 	}
 }
 
-func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mx.inbox.test"}, NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{"mx.inbox.test", "localhost", "mail.test", "*.good.test", "*.b.good.test", "evil.test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
-
 func TestStartTLS(t *testing.T) {
-	certificate, pool := selfSigned(t)
+	certificate, pool := emailtest.SelfSigned(t)
 	s := start(t, func(o *Options) { o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}} })
 	w := s.dial()
 	if hello := w.say("EHLO client.sender.test", "250"); !strings.Contains(hello, "STARTTLS") {
@@ -411,7 +382,7 @@ func TestStartTLS(t *testing.T) {
 	secured := tls.Client(w.conn, &tls.Config{RootCAs: pool, ServerName: "mx.inbox.test"})
 	w.conn, w.in = secured, &lineReader{conn: secured}
 	w.say("EHLO client.sender.test", "250")
-	w.send("ann@sender.test", []string{"echo@inbox.test"}, signed(t, letter("secret")), "250")
+	w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("secret")), "250")
 	if claims := claimsOf(t, s.engine.only(t).Message.Sender.Identities[0]); !strings.Contains(claims, `"tls":"TLS 1.3"`) {
 		t.Errorf("claims %s", claims)
 	}
@@ -428,7 +399,7 @@ func TestNestedMailIsRefused(t *testing.T) {
 	w.say("MAIL FROM:<b@plain.test>", "503 5.5.1")
 	w.say("EHLO again.test", "250")
 	w.say("DATA", "503 5.5.1")
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
 	s.engine.only(t)
 }
 
@@ -436,7 +407,7 @@ func TestPipelinedMails(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
 	one := func(id string) string {
-		return "MAIL FROM:<a@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + letter("x", "From: a@plain.test", "Message-ID: <"+id+"@plain.test>") + ".\r\n"
+		return "MAIL FROM:<a@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + emailtest.Letter("x", "From: a@plain.test", "Message-ID: <"+id+"@plain.test>") + ".\r\n"
 	}
 	w.write(one("1") + one("2") + "QUIT\r\n")
 	for _, want := range []string{"250", "250", "354", "250", "250", "250", "354", "250", "221"} {
@@ -451,14 +422,14 @@ func TestPipelinedMails(t *testing.T) {
 // with a signature is taken.
 func TestForgedMailMayBeSmallOnly(t *testing.T) {
 	s := start(t, func(o *Options) { o.MaxMessageBytes, o.MaxUnprovenBytes = 1<<20, 4096 })
-	large := signed(t, letter("large", "From: ann@sender.test")+strings.Repeat("many words\r\n", 1000))
+	large := emailtest.Signed(t, emailtest.Letter("large", "From: ann@sender.test")+strings.Repeat("many words\r\n", 1000))
 	w := s.greet()
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("forged", "From: ann@plain.test")+strings.Repeat("many words\r\n", 1000), "552 5.3.4")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("forged", "From: ann@plain.test")+strings.Repeat("many words\r\n", 1000), "552 5.3.4")
 	if n := len(s.engine.all()); n != 0 {
 		t.Fatalf("%d messages; want none", n)
 	}
 	w.send("ann@sender.test", []string{"echo@inbox.test"}, large, "250")
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("small", "From: ann@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("small", "From: ann@plain.test"), "250")
 	if n := len(s.engine.all()); n != 2 {
 		t.Errorf("%d messages; want the signed and the small one", n)
 	}

@@ -3,188 +3,22 @@ package email
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
-// sink is a real SMTP server that plays the smarthost.
-type sink struct {
-	mu       sync.Mutex
-	server   *smtp.Server
-	listener *cutListener
-	served   chan struct{}
-	address  string
-	sessions int
-	logins   int
-	mails    []string
-	utf8     []string                          // of each mail, whether SMTPUTF8 was asked for
-	refuse   func(step, argument string) error // step: mail, rcpt, data
-	password string
-}
-
-type sinkSession struct {
-	*sink
-}
-
-func startSink(t *testing.T, implicit bool, config *tls.Config, password string) *sink {
-	t.Helper()
-	return startSinkWith(t, implicit, config, password, func(*smtp.Server) {})
-}
-
-func startSinkWith(t *testing.T, implicit bool, config *tls.Config, password string, change func(*smtp.Server)) *sink {
-	t.Helper()
-	k := &sink{password: password}
-	k.server = smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.sessions++
-		return &sinkSession{sink: k}, nil
-	}))
-	k.server.Domain, k.server.AllowInsecureAuth, k.server.MaxMessageBytes = "smart.test", true, 1<<20
-	k.server.ErrorLog = discardLog{}
-	change(k.server)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if implicit {
-		listener = tls.NewListener(listener, config)
-	} else {
-		k.server.TLSConfig = config
-	}
-	k.address = listener.Addr().String()
-	k.listener = &cutListener{Listener: listener}
-	k.served = make(chan struct{})
-	go func() { defer close(k.served); _ = k.server.Serve(k.listener) }()
-	t.Cleanup(func() { k.stop(t) })
-	return k
-}
-
-// stop cuts every connection and waits for the end of their sessions. Close of the library is not for a server with
-// STARTTLS: it reads the connection of a session that is just replacing it (go-smtp v0.25.1).
-func (k *sink) stop(t *testing.T) {
-	t.Helper()
-	k.listener.cut()
-	await.Receive(t, k.served, "the end of the sink")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := k.server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("waited %s for the end of the sink's sessions", patience)
-	}
-}
-
-// cutListener keeps what it accepted, to close it below the server.
-type cutListener struct {
-	net.Listener
-	mu    sync.Mutex
-	conns []net.Conn
-	ended bool
-}
-
-func (l *cutListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		_ = conn.Close()
-	}
-	l.conns = append(l.conns, conn)
-	return conn, nil
-}
-
-func (l *cutListener) cut() {
-	_ = l.Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	for _, conn := range l.conns {
-		_ = conn.Close()
-	}
-}
-
-type discardLog struct{}
-
-func (discardLog) Printf(string, ...any) {}
-func (discardLog) Println(...any)        {}
-
-func (s *sinkSession) AuthMechanisms() []string { return []string{sasl.Plain} }
-
-func (s *sinkSession) Auth(string) (sasl.Server, error) {
-	return sasl.NewPlainServer(func(_, user, password string) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.logins++
-		if user != "user@x.test" || password != s.password {
-			return errors.New("wrong")
-		}
-		return nil
-	}), nil
-}
-
-func (s *sinkSession) check(step, argument string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refuse != nil {
-		return s.refuse(step, argument)
-	}
-	return nil
-}
-
-func (s *sinkSession) Mail(from string, options *smtp.MailOptions) error {
-	s.mu.Lock()
-	s.utf8 = append(s.utf8, fmt.Sprint(options.UTF8))
-	s.mu.Unlock()
-	return s.check("mail", from)
-}
-
-func (s *sinkSession) Rcpt(to string, _ *smtp.RcptOptions) error { return s.check("rcpt", to) }
-func (s *sinkSession) Reset()                                    {}
-func (s *sinkSession) Logout() error                             { return nil }
-
-func (s *sinkSession) Data(r io.Reader) error {
-	mail, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	if err := s.check("data", ""); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mails = append(s.mails, string(mail))
-	return nil
-}
-
-func (k *sink) set(refuse func(step, argument string) error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.refuse = refuse
-}
-
-func (k *sink) counts() (sessions, logins, mails int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.sessions, k.logins, len(k.mails)
-}
-
 func TestSmarthostDeliversOverOneSession(t *testing.T) {
-	k := startSink(t, false, nil, "")
-	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.address })
+	k := emailtest.StartSink(t, false, nil, "")
+	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.Address })
 	reply := replyTo(s.question(true), normalized.Text("over the smarthost\n.\nend"))
 	for range 3 {
 		receipts, err := s.deliver(reply)
@@ -192,23 +26,23 @@ func TestSmarthostDeliversOverOneSession(t *testing.T) {
 			t.Fatalf("%+v, %v", receipts, err)
 		}
 	}
-	sessions, _, mails := k.counts()
+	sessions, _, mails := k.Counts()
 	if sessions != 1 || mails != 3 {
 		t.Errorf("%d sessions, %d mails", sessions, mails)
 	}
-	s.verifyOurs([]byte(k.mails[0]))
+	s.verifyOurs([]byte(k.Mails[0]))
 	if len(s.captured()) != 0 {
 		t.Error("mails were captured")
 	}
-	k.stop(t) // the kept session is dead now
+	k.Stop(t) // the kept session is dead now
 	if _, err := s.deliver(reply); err == nil || fault.Of(err).Permanent {
 		t.Errorf("a dead smarthost: %v", err)
 	}
 }
 
 func TestDeadKeptSessionIsReplaced(t *testing.T) {
-	k := startSink(t, false, nil, "")
-	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.address })
+	k := emailtest.StartSink(t, false, nil, "")
+	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.Address })
 	reply := replyTo(s.question(true), normalized.Text("x"))
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
@@ -223,7 +57,7 @@ func TestDeadKeptSessionIsReplaced(t *testing.T) {
 }
 
 func TestSmarthostTLSAndLogin(t *testing.T) {
-	certificate, pool := selfSigned(t)
+	certificate, pool := emailtest.SelfSigned(t)
 	config := &tls.Config{Certificates: []tls.Certificate{certificate}}
 	for name, c := range map[string]struct {
 		implicit bool
@@ -244,19 +78,19 @@ func TestSmarthostTLSAndLogin(t *testing.T) {
 		"password in the clear, allowed":   {login: "user%40x.test:pw@", relaxed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := startSink(t, c.implicit, c.config, "pw")
+			k := emailtest.StartSink(t, c.implicit, c.config, "pw")
 			s := start(t, func(o *Options) {
 				scheme := "smtp://"
 				if c.implicit {
 					scheme = "smtps://"
 				}
-				o.Mode, o.Smarthost, o.AllowPrivate = ModeSmarthost, scheme+c.login+k.address, c.relaxed
+				o.Mode, o.Smarthost, o.AllowPrivate = ModeSmarthost, scheme+c.login+k.Address, c.relaxed
 				if c.trusted {
 					o.SmarthostTLS = &tls.Config{RootCAs: pool}
 				}
 			})
 			_, err := s.deliver(replyTo(s.question(true), normalized.Text("x")))
-			_, logins, mails := k.counts()
+			_, logins, mails := k.Counts()
 			if c.want == "" {
 				if err != nil || mails != 1 || (c.login != "") != (logins == 1) {
 					t.Errorf("%v, %d mails, %d logins", err, mails, logins)
@@ -271,8 +105,8 @@ func TestSmarthostTLSAndLogin(t *testing.T) {
 }
 
 func TestSmarthostAnswersAreClassed(t *testing.T) {
-	k := startSink(t, false, nil, "")
-	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.address })
+	k := emailtest.StartSink(t, false, nil, "")
+	s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.Address })
 	in := s.question(true, "Cc: two@sender.test")
 	reply := replyTo(in, normalized.Text("x"))
 	refuse := func(at, who string, code int) func(string, string) error {
@@ -298,7 +132,7 @@ func TestSmarthostAnswersAreClassed(t *testing.T) {
 		"closing":                  {refuse("mail", "", 421), false, true},
 		"fine":                     {nil, false, false},
 	} {
-		k.set(c.refuse)
+		k.Set(c.refuse)
 		_, err := s.deliver(reply)
 		if (err != nil) != (c.permanent || c.retry) || fault.Of(err).Permanent != c.permanent && err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -310,20 +144,20 @@ func TestSmarthostAnswersAreClassed(t *testing.T) {
 
 	both := reply
 	both.Response.Cc = []string{"@two@sender.test"}
-	_, _, before := k.counts()
-	k.set(refuse("rcpt", "two@sender.test", 550))
+	_, _, before := k.Counts()
+	k.Set(refuse("rcpt", "two@sender.test", 550))
 	receipts, err := s.deliver(both)
 	if err != nil || !strings.Contains(receipts[0].Detail, "refused: two@sender.test (no way)") {
 		t.Errorf("%+v, %v", receipts, err)
 	}
-	k.set(refuse("rcpt", "two@sender.test", 450))
+	k.Set(refuse("rcpt", "two@sender.test", 450))
 	if _, err := s.deliver(both); err == nil || fault.Of(err).Permanent || !strings.Contains(fault.Of(err).Public, "taken for 1 of 2") {
 		t.Errorf("one of two later: %v", err)
 	}
-	if _, _, after := k.counts(); after != before+2 {
+	if _, _, after := k.Counts(); after != before+2 {
 		t.Errorf("%d mails; who can have the mail gets it", after-before)
 	}
-	k.set(nil)
+	k.Set(nil)
 	large := replyTo(in, file("big.bin", "application/octet-stream", make([]byte, 1<<20)))
 	if _, err := s.deliver(large); !fault.Of(err).Permanent {
 		t.Errorf("too large: %v", err)
@@ -392,17 +226,17 @@ func TestSmarthostURL(t *testing.T) {
 // TestInternationalAddresses has one in Cc: who else gets the mail gets its header too.
 func TestInternationalAddresses(t *testing.T) {
 	for offered, want := range map[bool]string{true: "[true true]", false: "[false]"} {
-		k := startSinkWith(t, false, nil, "", func(server *smtp.Server) { server.EnableSMTPUTF8 = offered })
-		s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.address })
+		k := emailtest.StartSinkWith(t, false, nil, "", func(server *smtp.Server) { server.EnableSMTPUTF8 = offered })
+		s := start(t, func(o *Options) { o.Mode, o.Smarthost = ModeSmarthost, "smtp://"+k.Address })
 		reply := replyTo(s.question(true, "Cc: josé@other.test"), normalized.Text("to both"))
 		reply.Response.Cc = []string{"josé@other.test"}
 		_, err := s.deliver(reply)
 		if offered != (err == nil) || !offered && !strings.Contains(err.Error(), "5.6.7") {
 			t.Errorf("offered %t: %v", offered, err)
 		}
-		k.mu.Lock()
-		got := fmt.Sprint(k.utf8)
-		k.mu.Unlock()
+		k.Mu.Lock()
+		got := fmt.Sprint(k.UTF8)
+		k.Mu.Unlock()
 		if got != want {
 			t.Errorf("offered %t: SMTPUTF8 %s; want %s", offered, got, want)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -18,7 +19,7 @@ import (
 // TestAgentGetsSubjectAndRecipients: an agent that was copied in could not tell who else got the mail.
 func TestAgentGetsSubjectAndRecipients(t *testing.T) {
 	s := start(t, nil)
-	s.greet().send("ann@sender.test", []string{"echo+order-4711@inbox.test", "helper@inbox.test"}, signed(t, letter("hello",
+	s.greet().send("ann@sender.test", []string{"echo+order-4711@inbox.test", "helper@inbox.test"}, emailtest.Signed(t, emailtest.Letter("hello",
 		"To: Bo <bo@other.test>, echo+order-4711@inbox.test", "Cc: =?utf-8?Q?J=C3=BCrgen?= <j@Third.TEST>", "Bcc: spy@far.test",
 		"Subject: =?utf-8?Q?Re=3A_Lampen=0D=0ABcc=3A_x?=", "Date: Sat, 21 Nov 2026 13:00:00 +0100", "List-Id: Lamps <lamps.sender.test>", "Content-Language: de-AT",
 	)), "250")
@@ -64,7 +65,7 @@ func TestSurfaceOfOddHeaders(t *testing.T) {
 			return len(s.To) > 40 && len(s.To) <= normalized.MaxSurfaceRecipients && len(s.To)+s.Omitted == 191
 		}},
 	} {
-		w.send("ann@plain.test", []string{"echo@inbox.test"}, letter("x", append(row.lines, "From: ann@plain.test", fmt.Sprintf("Message-ID: <%d@plain.test>", i))...), "250")
+		w.send("ann@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", append(row.lines, "From: ann@plain.test", fmt.Sprintf("Message-ID: <%d@plain.test>", i))...), "250")
 		in := s.engine.all()[i]
 		if err := normalized.Validate(in.Message, normalized.DefaultLimits()); err != nil || !row.check(in.Message.Surface) {
 			t.Errorf("%.60q: %+v, %v", row.lines, in.Message.Surface, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -13,15 +14,15 @@ import (
 func TestThreads(t *testing.T) {
 	s := start(t, nil)
 	for _, domain := range []string{"bob.test", "eve.test"} {
-		name, value := DNSRecord(domain, "s1", senderKey())
-		s.names.text(name, value)
+		name, value := DNSRecord(domain, "s1", emailtest.SenderKey())
+		s.names.Text(name, value)
 	}
 	w := s.greet()
 	send := func(domain, id string, signedBy bool, lines ...string) normalized.Message {
 		t.Helper()
-		mail := letter("text", append(lines, "From: p@"+domain, "Message-ID: <"+id+">")...)
+		mail := emailtest.Letter("text", append(lines, "From: p@"+domain, "Message-ID: <"+id+">")...)
 		if signedBy {
-			mail = signedAs(t, mail, domain, "s1", senderKey())
+			mail = emailtest.SignedAs(t, mail, domain, "s1", emailtest.SenderKey())
 		}
 		before := len(s.engine.all())
 		w.send("p@"+domain, []string{"echo@inbox.test"}, mail, "250")
@@ -61,7 +62,7 @@ func TestMailWithoutMessageID(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
 	for _, id := range []string{"Message-ID: <>", "Message-ID: none", "Message-ID: <a b@c>", "Message-ID: <a@b> <c@d>"} {
-		mail := letter(id, "From: a@plain.test", id)
+		mail := emailtest.Letter(id, "From: a@plain.test", id)
 		before := len(s.engine.all())
 		w.send("a@plain.test", []string{"echo@inbox.test"}, mail, "250")
 		w.send("a@plain.test", []string{"echo@inbox.test"}, mail, "250")
@@ -148,7 +149,7 @@ func TestAutomaticMail(t *testing.T) {
 			if !strings.Contains(strings.Join(lines, "\n"), "Message-ID") {
 				lines = append([]string{"Message-ID: <" + id + "@sender.test>"}, lines...)
 			}
-			s.greet().send(c.from, []string{"echo@inbox.test"}, signed(t, letter("x", lines...)), "250")
+			s.greet().send(c.from, []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("x", lines...)), "250")
 			in := s.engine.all()[before]
 			if (in.NoReply == "") != c.reply {
 				t.Errorf("no reply because %q; reply wanted %v", in.NoReply, c.reply)
@@ -188,9 +189,9 @@ func TestReplyToIsNoReflector(t *testing.T) {
 		if c.sign {
 			from = "ann@sender.test"
 		}
-		mail := letter("x", c.replyTo, "From: "+from, "Message-ID: <"+string(rune('a'+i))+"@x.test>")
+		mail := emailtest.Letter("x", c.replyTo, "From: "+from, "Message-ID: <"+string(rune('a'+i))+"@x.test>")
 		if c.sign {
-			mail = signed(t, mail)
+			mail = emailtest.Signed(t, mail)
 		}
 		w.send(from, []string{"echo@inbox.test"}, mail, "250")
 		reply := replyTo(s.engine.all()[i], normalized.Text("an answer"))

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/normalized"
 )
 
@@ -12,7 +13,7 @@ import (
 func TestThreadTags(t *testing.T) {
 	s := start(t, func(o *Options) { o.ThreadTags = true })
 	w := s.greet()
-	w.send("ann@sender.test", []string{"echo@inbox.test"}, signed(t, letter("first")), "250")
+	w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("first")), "250")
 	first := s.engine.only(t)
 	reply := replyTo(first, normalized.Text("an answer"))
 	if _, err := s.deliver(reply); err != nil {
@@ -40,7 +41,7 @@ func TestThreadTags(t *testing.T) {
 		{"a made-up token in Bcc", forged, "ann", []string{"To: friend@example.test"}, false, true},
 	} {
 		lines := slices.Concat(row.lines, []string{"From: " + row.from + "@sender.test", "Message-ID: <again" + string(rune('a'+i)) + "@sender.test>"})
-		w.send(row.from+"@sender.test", []string{row.to}, signed(t, letter("again", lines...)), "250")
+		w.send(row.from+"@sender.test", []string{row.to}, emailtest.Signed(t, emailtest.Letter("again", lines...)), "250")
 		all := s.engine.all()
 		got := all[len(all)-1]
 		if joined := got.Message.ThreadID == first.Message.ThreadID; joined != row.joins || (got.NoReply != "") != row.silent {
@@ -56,7 +57,7 @@ func TestThreadTags(t *testing.T) {
 func TestThreadTagKeepsThePlusTag(t *testing.T) {
 	s := start(t, func(o *Options) { o.ThreadTags = true })
 	w := s.greet()
-	w.send("ann@sender.test", []string{"echo+order-4711@inbox.test"}, signed(t, letter("first", "To: echo+order-4711@inbox.test")), "250")
+	w.send("ann@sender.test", []string{"echo+order-4711@inbox.test"}, emailtest.Signed(t, emailtest.Letter("first", "To: echo+order-4711@inbox.test")), "250")
 	reply := replyTo(s.engine.only(t), normalized.Text("an answer"))
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
@@ -66,12 +67,12 @@ func TestThreadTagKeepsThePlusTag(t *testing.T) {
 		t.Fatalf("From %q, %v", fields.get("From"), err)
 	}
 	s.engine.replies[reply.ID+"@inbox.test"] = 0
-	w.send("ann@sender.test", []string{fields.get("Reply-To")}, signed(t, letter("again", "To: "+fields.get("Reply-To"), "Message-ID: <again@sender.test>")), "250")
+	w.send("ann@sender.test", []string{fields.get("Reply-To")}, emailtest.Signed(t, emailtest.Letter("again", "To: "+fields.get("Reply-To"), "Message-ID: <again@sender.test>")), "250")
 	again := s.engine.all()[1]
 	if notes, _ := readRoute(again.Route); notes.Tag != "order-4711" || again.Message.Surface.Tag != "order-4711" {
 		t.Errorf("tag %q, %q", notes.Tag, again.Message.Surface.Tag)
 	}
-	w.send("eve@sender.test", []string{fields.get("Reply-To")}, signed(t, letter("hm", "From: eve@sender.test", "Message-ID: <eve@sender.test>")), "250")
+	w.send("eve@sender.test", []string{fields.get("Reply-To")}, emailtest.Signed(t, emailtest.Letter("hm", "From: eve@sender.test", "Message-ID: <eve@sender.test>")), "250")
 	if notes, _ := readRoute(s.engine.all()[2].Route); notes.Tag != "" {
 		t.Errorf("a stranger learns the tag %q", notes.Tag)
 	}
