@@ -12,12 +12,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 )
 
 var metricReceived = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_email_received_total", Help: "Incoming mail transactions by result."},
 	[]string{"result"}) // accepted, deferred (4xx), refused (5xx)
+
+// maxReceived is how many hops a mail may have behind it (RFC 5321, section 6.3).
+const maxReceived = 50
 
 func resultOfCode(code int) string {
 	if code/100 == 4 {
@@ -34,9 +38,9 @@ func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) (proven
 	}
 	fields, body, from, err := inspect(mail, a.options.AllowPrivate)
 	if err != nil {
-		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + cleanText(err.Error(), 200)}
+		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + message.Clean(err.Error(), 200)}
 	}
-	if len(fields.all("Received")) > maxReceived {
+	if len(fields.All("Received")) > maxReceived {
 		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 4, 6}, Message: "Too many hops, this mail is in a loop"}
 	}
 	if a.keepsOut(env, from) {
@@ -55,38 +59,38 @@ func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) (proven
 
 // keepsOut asks the operator's lists before any lookup. Mail to the operator alone passes: whoever was blocked by mistake
 // can say so (RFC 5321, section 4.5.1).
-func (a *Adapter) keepsOut(env envelope, from mailbox) bool {
+func (a *Adapter) keepsOut(env envelope, from message.Mailbox) bool {
 	toAgent := slices.ContainsFunc(env.recipients, func(r recipient) bool { return r.agent != "" })
 	if a.options.Refuses == nil || !toAgent {
 		return false
 	}
-	return a.options.Refuses(from.address()) || env.from != "" && a.options.Refuses(env.from)
+	return a.options.Refuses(from.Address()) || env.from != "" && a.options.Refuses(env.from)
 }
 
 // arrival is one authenticated mail on its way to its recipients.
 type arrival struct {
 	env    envelope
-	fields header
+	fields message.Header
 	body   []byte
 	mail   []byte // exactly as received
 	sender verdict
 }
 
 // inspect refuses what different software would read differently, before anything else looks at the mail.
-func inspect(mail []byte, allowPrivate bool) (header, []byte, mailbox, error) {
+func inspect(mail []byte, allowPrivate bool) (message.Header, []byte, message.Mailbox, error) {
 	if err := checkLines(mail); err != nil {
-		return nil, nil, mailbox{}, err
+		return nil, nil, message.Mailbox{}, err
 	}
-	fields, body, err := splitHeader(mail)
+	fields, body, err := message.Split(mail)
 	if err != nil {
-		return nil, nil, mailbox{}, err
+		return nil, nil, message.Mailbox{}, err
 	}
-	from, err := parseFrom(fields)
+	from, err := message.ParseFrom(fields)
 	if err != nil {
-		return nil, nil, mailbox{}, err
+		return nil, nil, message.Mailbox{}, err
 	}
 	if !allowPrivate && !strings.Contains(from.Domain, ".") {
-		return nil, nil, mailbox{}, fmt.Errorf("the From domain %q has only one label", from.Domain)
+		return nil, nil, message.Mailbox{}, fmt.Errorf("the From domain %q has only one label", from.Domain)
 	}
 	return fields, body, from, nil
 }
@@ -200,7 +204,7 @@ func smtpError(err error) *smtp.SMTPError {
 }
 
 func answer(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
-	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: cleanText(text, 400)}
+	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: message.Clean(text, 400)}
 }
 
 func replyLine(e *smtp.SMTPError) string {

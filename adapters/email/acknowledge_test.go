@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -39,12 +40,12 @@ func TestAcknowledgementIsAnAutomaticReply(t *testing.T) {
 		t.Errorf("the words are missing:\n%s", first)
 	}
 	for _, mail := range [][]byte{first, second} {
-		fields, _, _ := splitHeader(mail)
+		fields, _, _ := message.Split(mail)
 		for name, want := range map[string]string{
 			"In-Reply-To": "<m1@sender.test>", "References": "<m1@sender.test>", "Subject": "Re: A question",
 			"Auto-Submitted": "auto-replied", "X-Auto-Response-Suppress": "All",
 		} {
-			if got := fields.get(name); got != want {
+			if got := fields.Get(name); got != want {
 				t.Errorf("%s is %q, want %q", name, got, want)
 			}
 		}

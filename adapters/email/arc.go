@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/emersion/go-msgauth/authres"
+
+	"inbox/adapters/email/message"
 )
 
 const maxARCSets = 50 // RFC 8617, section 4.2.1
@@ -27,7 +29,7 @@ type arcResult struct {
 }
 
 // arcSet is what one forwarder added.
-type arcSet struct{ results, message, seal *field }
+type arcSet struct{ results, message, seal *message.Field }
 
 var (
 	errARCSets   = errors.New("the sets are not complete")
@@ -40,8 +42,8 @@ var (
 func (r *arcResult) believed() bool { return r != nil && r.Result == resultPass && r.dmarc }
 
 // checkARC verifies the chain of a mail when all of its sealers are trusted; nil = it is not looked at.
-func (a *Adapter) checkARC(ctx context.Context, from string, fields header, body []byte) *arcResult {
-	if len(a.options.ARCSealers) == 0 || !fields.has("ARC-Seal") {
+func (a *Adapter) checkARC(ctx context.Context, from string, fields message.Header, body []byte) *arcResult {
+	if len(a.options.ARCSealers) == 0 || !fields.Has("ARC-Seal") {
 		return nil
 	}
 	sets, err := arcSets(fields)
@@ -50,7 +52,7 @@ func (a *Adapter) checkARC(ctx context.Context, from string, fields header, body
 	}
 	result := &arcResult{Result: resultPass}
 	for _, set := range sets {
-		tags := tagList(set.seal.text())
+		tags := tagList(set.seal.Text())
 		sealer := strings.ToLower(tags["d"])
 		if !slices.Contains(a.options.ARCSealers, sealer) {
 			return nil
@@ -59,31 +61,31 @@ func (a *Adapter) checkARC(ctx context.Context, from string, fields header, body
 		result.keyID = tags["s"] + "._domainkey." + sealer
 	}
 	if err := a.verifyARC(ctx, sets, fields, body); err != nil {
-		return &arcResult{Result: resultFail, Sealers: result.Sealers, Reason: cleanText(err.Error(), 200)}
+		return &arcResult{Result: resultFail, Sealers: result.Sealers, Reason: message.Clean(err.Error(), 200)}
 	}
-	result.dmarc = sawDMARC(sets[0].results.text(), from)
+	result.dmarc = sawDMARC(sets[0].results.Text(), from)
 	return result
 }
 
 // arcSets orders the fields by instance. Missing, doubled and unordered ones break the chain (section 5.2).
-func arcSets(fields header) ([]arcSet, error) {
+func arcSets(fields message.Header) ([]arcSet, error) {
 	var sets [maxARCSets]arcSet
 	count := 0
 	for i := range fields {
 		f := &fields[i]
-		var place func(*arcSet) **field
-		switch strings.ToLower(strings.TrimRight(f.name, " \t")) {
+		var place func(*arcSet) **message.Field
+		switch strings.ToLower(strings.TrimRight(f.Name, " \t")) {
 		case "arc-authentication-results":
-			place = func(s *arcSet) **field { return &s.results }
+			place = func(s *arcSet) **message.Field { return &s.results }
 		case "arc-message-signature":
-			place = func(s *arcSet) **field { return &s.message }
+			place = func(s *arcSet) **message.Field { return &s.message }
 		case "arc-seal":
-			place = func(s *arcSet) **field { return &s.seal }
+			place = func(s *arcSet) **message.Field { return &s.seal }
 		default:
 			continue
 		}
-		number, err := strconv.Atoi(arcInstance(f.text()))
-		if err != nil || number < 1 || number > maxARCSets || len(f.raw) > 4*maxSignatureBytes {
+		number, err := strconv.Atoi(arcInstance(f.Text()))
+		if err != nil || number < 1 || number > maxARCSets || len(f.Raw) > 4*maxSignatureBytes {
 			return nil, errARCSets
 		}
 		at := place(&sets[number-1])
@@ -97,7 +99,7 @@ func arcSets(fields header) ([]arcSet, error) {
 		if set.results == nil || set.message == nil || set.seal == nil {
 			return nil, errARCSets
 		}
-		if want := map[bool]string{true: "none", false: "pass"}[i == 0]; strings.ToLower(tagList(set.seal.text())["cv"]) != want {
+		if want := map[bool]string{true: "none", false: "pass"}[i == 0]; strings.ToLower(tagList(set.seal.Text())["cv"]) != want {
 			return nil, errARCChain
 		}
 	}
@@ -115,9 +117,9 @@ func arcInstance(value string) string {
 	return tagList(value)["i"]
 }
 
-func (a *Adapter) verifyARC(ctx context.Context, sets []arcSet, fields header, body []byte) error {
+func (a *Adapter) verifyARC(ctx context.Context, sets []arcSet, fields message.Header, body []byte) error {
 	newest := sets[len(sets)-1].message
-	tags := tagList(newest.text())
+	tags := tagList(newest.Text())
 	relaxedHeader, relaxedBody, err := canonicalForms(tags["c"])
 	if err != nil {
 		return err
@@ -139,15 +141,15 @@ func (a *Adapter) verifyARC(ctx context.Context, sets []arcSet, fields header, b
 	for last := len(sets); last > 0; last-- {
 		hash := sha256.New()
 		for _, set := range sets[:last-1] {
-			for _, one := range []*field{set.results, set.message, set.seal} {
-				writeField(hash, one.raw, true)
+			for _, one := range []*message.Field{set.results, set.message, set.seal} {
+				writeField(hash, one.Raw, true)
 			}
 		}
 		set := sets[last-1]
-		writeField(hash, set.results.raw, true)
-		writeField(hash, set.message.raw, true)
+		writeField(hash, set.results.Raw, true)
+		writeField(hash, set.message.Raw, true)
 		_, _ = hash.Write(withoutSignature(set.seal, true))
-		if err := a.verifyARCField(ctx, tagList(set.seal.text()), hash.Sum(nil)); err != nil {
+		if err := a.verifyARCField(ctx, tagList(set.seal.Text()), hash.Sum(nil)); err != nil {
 			return err
 		}
 	}

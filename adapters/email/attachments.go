@@ -12,17 +12,18 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
 // addFile keeps a leaf as a file part.
-func (r *contentReader) addFile(ctx context.Context, node *entity) error {
+func (r *contentReader) addFile(ctx context.Context, node *message.Entity) error {
 	if len(r.result.files) >= maxFiles {
 		r.result.left++
 		return nil
 	}
-	body := node.decodeBody()
+	body := node.Decode()
 	if r.budget -= len(body); r.budget < 0 {
 		return fault.InField("body", "the decoded files are larger than the mail")
 	}
@@ -31,15 +32,15 @@ func (r *contentReader) addFile(ctx context.Context, node *entity) error {
 		return err
 	}
 	r.result.files = append(r.result.files, normalized.Part{
-		Kind: normalized.PartFile, MIME: fileType(node, body), Name: fileName(node), Size: int64(len(body)), BytesRef: ref, ContentID: contentID(node.fields),
+		Kind: normalized.PartFile, MIME: fileType(node, body), Name: fileName(node), Size: int64(len(body)), BytesRef: ref, ContentID: contentID(node.Fields),
 	})
 	return nil
 }
 
 // contentID returns by which name the text of a mail refers to a part (RFC 2392); "" = by none.
-func contentID(fields header) string {
-	id := strings.Trim(fields.get("Content-ID"), " \t<>")
-	if len(id) > maxIDBytes || strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+func contentID(fields message.Header) string {
+	id := strings.Trim(fields.Get("Content-ID"), " \t<>")
+	if len(id) > message.MaxIDBytes || strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
 		return ""
 	}
 	return id
@@ -76,18 +77,18 @@ func (r *contentReader) keep(ctx context.Context, body []byte) (*normalized.Byte
 
 // fileType is the declared type, unless it says nothing or the bytes say that it is wrong: agents show pictures to models
 // and play sounds by their type. What was declared stays in the original.
-func fileType(node *entity, body []byte) string {
-	sniffed, _ := mediaType(http.DetectContentType(body), "application/octet-stream")
+func fileType(node *message.Entity, body []byte) string {
+	sniffed, _ := message.MediaType(http.DetectContentType(body), "application/octet-stream")
 	armour := armourType(body)
 	switch {
-	case armour != "" && (node.media == "" || node.media == "application/octet-stream" || node.media == "text/plain"):
+	case armour != "" && (node.Media == "" || node.Media == "application/octet-stream" || node.Media == "text/plain"):
 		return armour // it is ASCII, and no text
-	case node.media == "" || node.media == "application/octet-stream":
+	case node.Media == "" || node.Media == "application/octet-stream":
 		return sniffed
-	case contradicts(node.media, sniffed, body):
+	case contradicts(node.Media, sniffed, body):
 		return sniffed
 	}
-	return node.media
+	return node.Media
 }
 
 // contradicts says whether bytes cannot be what was declared. Types that the sniffer does not know prove nothing, unless
@@ -120,29 +121,29 @@ func program(body []byte) bool {
 }
 
 // fileName gives a harmless name: the last path element without controls, disguises and leading dots.
-func fileName(node *entity) string {
-	_, disposition := mediaType(node.fields.get("Content-Disposition"), "inline")
+func fileName(node *message.Entity) string {
+	_, disposition := message.MediaType(node.Fields.Get("Content-Disposition"), "inline")
 	name := disposition["filename"]
 	if name == "" {
-		name = node.params["name"]
+		name = node.Params["name"]
 	}
-	if name == "" && strings.HasPrefix(node.media, "message/") {
+	if name == "" && strings.HasPrefix(node.Media, "message/") {
 		name = enclosedName(node)
 	}
-	return cleanName(decodeWords(name))
+	return cleanName(message.DecodeWords(name))
 }
 
-func enclosedName(node *entity) string {
-	fields, _, err := splitHeader(node.decodeBody())
-	if err != nil || fields.decoded("Subject") == "" {
+func enclosedName(node *message.Entity) string {
+	fields, _, err := message.Split(node.Decode())
+	if err != nil || fields.Decoded("Subject") == "" {
 		return "mail.eml"
 	}
-	return strings.NewReplacer("/", " ", "\\", " ", ":", " ").Replace(fields.decoded("Subject")) + ".eml"
+	return strings.NewReplacer("/", " ", "\\", " ", ":", " ").Replace(fields.Decoded("Subject")) + ".eml"
 }
 
 func cleanName(name string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
-	name = strings.TrimLeft(cleanText(name, maxNameBytes), ". ")
+	name = strings.TrimLeft(message.Clean(name, maxNameBytes), ". ")
 	for len(name) > maxNameBytes {
 		_, size := utf8.DecodeLastRuneInString(name)
 		name = name[:len(name)-size]

@@ -3,6 +3,8 @@ package email
 import (
 	"slices"
 	"strings"
+
+	"inbox/adapters/email/message"
 )
 
 // automatic says why a mail must not be answered, or "" (RFC 3834; reference: loops and backscatter). It is the
@@ -22,7 +24,7 @@ func (a *Adapter) automatic(mail *arrival, to recipient, addressed bool) string 
 	return ""
 }
 
-func automaticEnvelope(env envelope, from mailbox) string {
+func automaticEnvelope(env envelope, from message.Mailbox) string {
 	if env.from == "" {
 		return "null return path"
 	}
@@ -71,19 +73,19 @@ var automaticFields = []string{
 var automaticPrecedence = []string{"bulk", "list", "junk", "auto_reply", "auto-reply"}
 
 // automaticHeader passes over the marks of lists where their mail is wanted.
-func automaticHeader(fields header, wantsLists bool) string {
+func automaticHeader(fields message.Header, wantsLists bool) string {
 	if token := autoSubmitted(fields); token != "" {
 		return "Auto-Submitted: " + token
 	}
-	for _, one := range fields.all("Precedence") {
-		switch token := firstToken(one.text()); {
+	for _, one := range fields.All("Precedence") {
+		switch token := message.FirstToken(one.Text()); {
 		case token == "list" && wantsLists:
 		case slices.Contains(automaticPrecedence, token):
 			return "Precedence: " + token
 		}
 	}
-	for _, one := range fields.all("X-Auto-Response-Suppress") {
-		for word := range strings.FieldsFuncSeq(strings.ToLower(one.text()), func(r rune) bool { return r == ',' || r == ';' || r == ' ' }) {
+	for _, one := range fields.All("X-Auto-Response-Suppress") {
+		for word := range strings.FieldsFuncSeq(strings.ToLower(one.Text()), func(r rune) bool { return r == ',' || r == ';' || r == ' ' }) {
 			switch word {
 			case "all", "autoreply", "oof":
 				return "X-Auto-Response-Suppress: " + word
@@ -91,7 +93,7 @@ func automaticHeader(fields header, wantsLists bool) string {
 		}
 	}
 	for _, name := range automaticFields {
-		if fields.has(name) && (!wantsLists || !listMark(name)) {
+		if fields.Has(name) && (!wantsLists || !listMark(name)) {
 			return name + " is present"
 		}
 	}
@@ -100,43 +102,10 @@ func automaticHeader(fields header, wantsLists bool) string {
 
 // autoSubmitted gives what the mail says about being automatic (RFC 3834, section 5); "" means that a person wrote it,
 // or that it says nothing.
-func autoSubmitted(fields header) string {
-	for _, one := range fields.all("Auto-Submitted") {
-		if token := firstToken(one.text()); token != "" && token != "no" {
-			return cleanText(token, 40)
-		}
-	}
-	return ""
-}
-
-// firstToken reads the keyword of a field, past comments and before parameters.
-func firstToken(value string) string {
-	value = strings.TrimSpace(value)
-	for strings.HasPrefix(value, "(") {
-		value = strings.TrimSpace(behindComment(value))
-	}
-	if rest, quoted := strings.CutPrefix(value, `"`); quoted {
-		value, _, _ = strings.Cut(rest, `"`)
-	}
-	if end := strings.IndexAny(value, "; \t("); end >= 0 {
-		value = value[:end]
-	}
-	return strings.ToLower(value)
-}
-
-// behindComment gives what follows a comment, which may hold further ones (RFC 5322, section 3.2.2).
-func behindComment(text string) string {
-	depth := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '(':
-			depth++
-		case ')':
-			if depth--; depth == 0 {
-				return text[i+1:]
-			}
+func autoSubmitted(fields message.Header) string {
+	for _, one := range fields.All("Auto-Submitted") {
+		if token := message.FirstToken(one.Text()); token != "" && token != "no" {
+			return message.Clean(token, 40)
 		}
 	}
 	return ""
@@ -148,19 +117,19 @@ func (a *Adapter) ownMail(mail *arrival) string {
 	if mail.sender.from.Domain == a.domain {
 		return "sent from our own domain"
 	}
-	if id := messageID(mail.fields); id != "" && strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], a.domain) {
+	if id := message.ID(mail.fields); id != "" && strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], a.domain) {
 		return "the Message-ID is ours"
 	}
-	for _, one := range mail.fields.all(loopField) {
-		if box, err := parseMailbox(one.text()); err == nil && box.Domain == a.domain {
+	for _, one := range mail.fields.All(loopField) {
+		if box, err := message.ParseMailbox(one.Text()); err == nil && box.Domain == a.domain {
 			return "our loop mark"
 		}
 	}
 	return ""
 }
 
-func automaticType(fields header) string {
-	media, _ := mediaType(fields.get("Content-Type"), "text/plain")
+func automaticType(fields message.Header) string {
+	media, _ := message.MediaType(fields.Get("Content-Type"), "text/plain")
 	switch media {
 	case "multipart/report", "message/delivery-status", "message/disposition-notification", "message/feedback-report":
 		return "a report (" + media + ")"
@@ -169,8 +138,8 @@ func automaticType(fields header) string {
 }
 
 // automaticSubject is the second line: senders that mark nothing.
-func automaticSubject(fields header) string {
-	subject := strings.ToLower(fields.decoded("Subject"))
+func automaticSubject(fields message.Header) string {
+	subject := strings.ToLower(fields.Decoded("Subject"))
 	for _, start := range automaticSubjects {
 		if strings.HasPrefix(subject, start) {
 			return "the subject says that it is automatic"

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -55,12 +57,12 @@ func (a *Adapter) learn(ctx context.Context, delivery exchange.Delivery, recipie
 	for _, one := range result.refused {
 		kind := failureKind(enhancedOrNone(one.answer))
 		if kind != "" {
-			a.failed(ctx, exchange.MailFailure{Address: addressKey(one.address), Kind: kind, Reason: clip(codeText(one.answer), 300), DeliveryID: delivery.ID})
+			a.failed(ctx, exchange.MailFailure{Address: addressKey(one.address), Kind: kind, Reason: message.Clip(codeText(one.answer), 300), DeliveryID: delivery.ID})
 		}
 	}
 	if found := fault.Of(cause); cause != nil && found.Permanent && nobodyThere(found.Public) {
 		for _, address := range recipients {
-			a.failed(ctx, exchange.MailFailure{Address: addressKey(address), Kind: exchange.FailureHard, Reason: clip(found.Public, 300), DeliveryID: delivery.ID})
+			a.failed(ctx, exchange.MailFailure{Address: addressKey(address), Kind: exchange.FailureHard, Reason: message.Clip(found.Public, 300), DeliveryID: delivery.ID})
 		}
 	}
 }
@@ -116,11 +118,11 @@ func onlyReports(env envelope) bool {
 // acceptReport takes a mail to bounce addresses. Their tokens are the proof: hardly a server signs its reports, and some
 // name nobody in From, so that the rules for other mail would lose what a strict domain sends back.
 func (a *Adapter) acceptReport(ctx context.Context, env envelope, mail []byte) error {
-	fields, body, err := splitHeader(mail)
+	fields, body, err := message.Split(mail)
 	if err != nil {
 		return answer(554, smtp.EnhancedCode{5, 6, 0}, "Malformed mail: "+err.Error())
 	}
-	if len(fields.all("Received")) > maxReceived {
+	if len(fields.All("Received")) > maxReceived {
 		return answer(554, smtp.EnhancedCode{5, 4, 6}, "Too many hops, this mail is in a loop")
 	}
 	arrived := &arrival{env: env, fields: fields, body: body, mail: mail}
@@ -150,13 +152,13 @@ func (a *Adapter) bounced(ctx context.Context, mail *arrival, to recipient) erro
 }
 
 // plainReport reads what servers write that know no RFC 3464 (Exim, Gmail): X-Failed-Recipients.
-func plainReport(fields header) (deliveryReport, bool) {
+func plainReport(fields message.Header) (deliveryReport, bool) {
 	var report deliveryReport
-	for _, one := range fields.all("X-Failed-Recipients") {
-		for text := range strings.SplitSeq(one.text(), ",") {
-			if address := plainAddress(text); address != "" && len(report.recipients) < maxReported {
+	for _, one := range fields.All("X-Failed-Recipients") {
+		for text := range strings.SplitSeq(one.Text(), ",") {
+			if address := message.AddressKey(text); address != "" && len(report.recipients) < maxReported {
 				report.recipients = append(report.recipients, reportedRecipient{
-					address: address, action: "failed", status: "5.0.0", diagnostic: fields.decoded("Subject"),
+					address: address, action: "failed", status: "5.0.0", diagnostic: fields.Decoded("Subject"),
 				})
 			}
 		}
@@ -194,16 +196,16 @@ func (a *Adapter) tokenOf(report deliveryReport) (deliveryID string, known bool)
 	if id, valid := a.tokenIn(report.mailFrom); valid {
 		return id, true
 	}
-	return a.tokenIn(report.returned.get("Return-Path"))
+	return a.tokenIn(report.returned.Get("Return-Path"))
 }
 
 func (a *Adapter) byMessageID(ctx context.Context, mail *arrival, report deliveryReport) (deliveryID string, known bool, err error) {
-	id := messageID(report.returned)
+	id := message.ID(report.returned)
 	if id == "" || !mail.sender.verified() || !strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], a.domain) {
 		return "", false, nil
 	}
 	for _, one := range report.recipients {
-		address := firstOf(one.original, one.address)
+		address := cmp.Or(one.original, one.address)
 		domain := address[strings.LastIndexByte(address, '@')+1:]
 		if domain == "" || !sameRegistered(domain, mail.sender.from.Domain) {
 			continue
@@ -247,10 +249,10 @@ func (a *Adapter) noteRecipient(ctx context.Context, deliveryID string, complain
 	failure := exchange.MailFailure{Address: address, DeliveryID: deliveryID}
 	switch {
 	case complaint:
-		bounce.Event, bounce.Reason = exchange.EventDeliveryComplaint, "reported as unwanted: "+firstOf(one.diagnostic, "abuse")
+		bounce.Event, bounce.Reason = exchange.EventDeliveryComplaint, "reported as unwanted: "+cmp.Or(one.diagnostic, "abuse")
 		failure.Kind = exchange.FailureComplaint
 	case one.action == "failed":
-		status := firstOf(one.status, "5.0.0")
+		status := cmp.Or(one.status, "5.0.0")
 		bounce.Event, bounce.Reason = exchange.EventDeliveryBounced, strings.TrimSpace("bounced: "+status+" "+one.diagnostic)
 		if failure.Kind = failureKind(status); strings.HasPrefix(status, "4.") {
 			failure.Kind = exchange.FailureSoft
@@ -260,10 +262,10 @@ func (a *Adapter) noteRecipient(ctx context.Context, deliveryID string, complain
 	default:
 		return nil // delivered, relayed, expanded: nothing went wrong
 	}
-	metricBounces.WithLabelValues(firstOf(failure.Kind, strings.TrimPrefix(bounce.Event, "delivery."))).Inc()
+	metricBounces.WithLabelValues(cmp.Or(failure.Kind, strings.TrimPrefix(bounce.Event, "delivery."))).Inc()
 	a.log.WarnContext(ctx, "a mail of ours came back", "delivery", deliveryID, "recipient", address, "event", bounce.Event, "reason", bounce.Reason)
 	if failure.Kind != "" {
-		failure.Reason = clip(bounce.Reason, 300)
+		failure.Reason = message.Clip(bounce.Reason, 300)
 		if err := a.count(ctx, failure); err != nil {
 			return fmt.Errorf("count failure of address: %w", err) // its server brings the report again
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -334,7 +335,7 @@ func FuzzReport(f *testing.F) {
 	f.Add("Content-Type: message/delivery-status\r\n\r\nFinal-Recipient: ;\r\n\r\n\r\nStatus: 9.9.9\r\n")
 	f.Add("Content-Type: multipart/report; boundary=\"\"\r\n\r\n--\r\n")
 	f.Fuzz(func(t *testing.T, mail string) {
-		fields, body, err := splitHeader([]byte(mail))
+		fields, body, err := message.Split([]byte(mail))
 		if err != nil {
 			return
 		}
@@ -384,7 +385,7 @@ func TestManyReportsAreOneMail(t *testing.T) {
 	for i := range groups {
 		groups[i] = group(fmt.Sprintf("u%d@sender.test", i), "failed", "5.1.1")
 	}
-	fields, body, err := splitHeader([]byte(dsn("", groups...)))
+	fields, body, err := message.Split([]byte(dsn("", groups...)))
 	if err != nil {
 		t.Fatal(err)
 	}

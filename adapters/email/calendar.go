@@ -1,8 +1,11 @@
 package email
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+
+	"inbox/adapters/email/message"
 )
 
 // Bounds of what is read from an invitation.
@@ -33,7 +36,7 @@ func calendarText(text string) string {
 		if out.Len() > 0 {
 			out.WriteString("\n\n")
 		}
-		out.WriteString(firstOf(calendarMethods[method], "Event"))
+		out.WriteString(cmp.Or(calendarMethods[method], "Event"))
 		for _, one := range calendarLabels {
 			if value := event[one.name]; value != "" {
 				fmt.Fprintf(&out, "\n%s: %s", one.label, value)
@@ -92,22 +95,22 @@ func calendarValue(name, parameters, value string) string {
 		return calendarTime(value, calendarParameter(parameters, "TZID"))
 	case "ORGANIZER":
 		address := strings.TrimPrefix(strings.TrimPrefix(value, "mailto:"), "MAILTO:")
-		if person := calendarParameter(parameters, "CN"); person != "" && displayName(person) != "" {
-			return cleanText(displayName(person)+" <"+address+">", 300)
+		if person := calendarParameter(parameters, "CN"); person != "" && message.DisplayName(person) != "" {
+			return message.Clean(message.DisplayName(person)+" <"+address+">", 300)
 		}
-		return cleanText(address, 300)
+		return message.Clean(address, 300)
 	}
 	value = strings.NewReplacer(`\n`, "\n", `\N`, "\n", `\,`, ",", `\;`, ";", `\\`, `\`).Replace(value)
 	if name == "DESCRIPTION" {
-		return clip(readable(value), 4000)
+		return message.Clip(readable(value), 4000)
 	}
-	return cleanText(value, 500)
+	return message.Clean(value, 500)
 }
 
 func calendarParameter(parameters, name string) string {
 	for one := range strings.SplitSeq(parameters, ";") {
 		if key, value, found := strings.Cut(one, "="); found && strings.EqualFold(strings.TrimSpace(key), name) {
-			return cleanText(strings.Trim(value, `"`), 200)
+			return message.Clean(strings.Trim(value, `"`), 200)
 		}
 	}
 	return ""
@@ -115,7 +118,7 @@ func calendarParameter(parameters, name string) string {
 
 // calendarTime writes 20261123T100000Z as a person would.
 func calendarTime(value, zone string) string {
-	value = cleanText(value, 40)
+	value = message.Clean(value, 40)
 	day, clock, timed := strings.Cut(value, "T")
 	if len(day) != 8 || strings.Trim(day, "0123456789") != "" {
 		return value

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"inbox/adapters/email/message"
 )
 
 var errCanonical = errors.New("the canonicalization is not known")
@@ -100,12 +102,12 @@ func hashRelaxed(to io.Writer, body []byte) {
 }
 
 // fieldPicker gives the fields that h= of signatures names.
-type fieldPicker map[string][]*field
+type fieldPicker map[string][]*message.Field
 
-func newFieldPicker(fields header) fieldPicker {
+func newFieldPicker(fields message.Header) fieldPicker {
 	picker := make(fieldPicker, len(fields))
 	for i := range fields {
-		name := strings.ToLower(strings.TrimRight(fields[i].name, " \t"))
+		name := strings.ToLower(strings.TrimRight(fields[i].Name, " \t"))
 		picker[name] = append(picker[name], &fields[i])
 	}
 	return picker
@@ -118,14 +120,14 @@ func (p fieldPicker) write(to io.Writer, names []string, relaxed bool) {
 		name = strings.ToLower(name)
 		if found := p[name]; used[name] < len(found) {
 			used[name]++
-			writeField(to, found[len(found)-used[name]].raw, relaxed)
+			writeField(to, found[len(found)-used[name]].Raw, relaxed)
 		}
 	}
 }
 
 // withoutSignature gives a signing field with b= emptied and without its line end.
-func withoutSignature(f *field, relaxed bool) []byte {
-	raw := f.raw
+func withoutSignature(f *message.Field, relaxed bool) []byte {
+	raw := f.Raw
 	colon := bytes.IndexByte(raw, ':') + 1
 	for at := colon; at < len(raw); {
 		end := bytes.IndexByte(raw[at:], ';')

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"inbox/adapters/email/message"
 )
 
 const (
@@ -144,7 +146,7 @@ func (a *Adapter) keepForOperator(ctx context.Context, mail *arrival, to recipie
 		return fmt.Errorf("make id: %w", err)
 	}
 	return a.operator.put(ctx, Captured{
-		ID: id.String(), From: mail.env.from, To: []string{to.envelope}, MessageID: messageID(mail.fields),
-		Subject: mail.fields.decoded("Subject"), At: mail.env.received.UTC(), Data: a.original(mail),
+		ID: id.String(), From: mail.env.from, To: []string{to.envelope}, MessageID: message.ID(mail.fields),
+		Subject: mail.fields.Decoded("Subject"), At: mail.env.received.UTC(), Data: a.original(mail),
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -24,15 +25,15 @@ const defaultMaxHops = 4
 var errChain = errors.New("want hop=<number>; max=<number> with hop from 1 to max")
 
 // readChain reads the hint of a mail; nil without an error means that there is none.
-func readChain(fields header) (*normalized.AgentChain, error) {
-	found := fields.all(chainField)
+func readChain(fields message.Header) (*normalized.AgentChain, error) {
+	found := fields.All(chainField)
 	if len(found) == 0 {
 		return nil, nil
 	}
 	if len(found) > 1 {
 		return nil, errChain
 	}
-	first, second, _ := strings.Cut(found[0].text(), ";")
+	first, second, _ := strings.Cut(found[0].Text(), ";")
 	hop, hopFound := chainNumber(first, "hop=")
 	most, mostFound := chainNumber(strings.TrimPrefix(second, " "), "max=")
 	if !hopFound || !mostFound || hop > most {
@@ -50,8 +51,8 @@ func chainNumber(text, name string) (int, bool) {
 
 // refuseChain makes the message one that is never answered. It is not refused on the wire: the bounce would be one
 // more mail between programs.
-func refuseChain(in *exchange.Inbound, fields header, reason error) {
-	written := clip(fields.get(chainField), 100)
+func refuseChain(in *exchange.Inbound, fields message.Header, reason error) {
+	written := message.Clip(fields.Get(chainField), 100)
 	in.NoReply = codeChain + ": " + chainField + " is " + strconv.Quote(written)
 	in.Rejected = append(in.Rejected, identity.Rejection{
 		Code: codeChain, Reason: fmt.Sprintf("%s is %q: %s", chainField, written, reason), Subject: in.Message.Sender.Address,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/email/message"
 	"inbox/normalized"
 )
 
@@ -85,8 +86,8 @@ func TestChainOfAReply(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, kept := range s.captured() {
-				fields, _, _ := splitHeader(kept.Data)
-				if got := fields.get(chainField); got != c.want || fields.has(chainField) != (c.want != "") {
+				fields, _, _ := message.Split(kept.Data)
+				if got := fields.Get(chainField); got != c.want || fields.Has(chainField) != (c.want != "") {
 					t.Errorf("%s %q, want %q", chainField, got, c.want)
 				}
 				s.verifyOurs(kept.Data)
@@ -100,7 +101,7 @@ func FuzzReadChain(f *testing.F) {
 	f.Add("hop=1;\r\n max=99")
 	f.Add("hop=+1; max=4;")
 	f.Fuzz(func(t *testing.T, value string) {
-		fields, _, err := splitHeader([]byte(chainField + ": " + value + "\r\n\r\n"))
+		fields, _, err := message.Split([]byte(chainField + ": " + value + "\r\n\r\n"))
 		if err != nil {
 			return
 		}

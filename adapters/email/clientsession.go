@@ -10,6 +10,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 )
 
@@ -115,12 +116,12 @@ func (s *clientSession) recipients(addresses []string) (result outcome, err erro
 
 func headerNeedsUTF8(mail []byte) bool {
 	top, _, _ := bytes.Cut(mail, []byte("\r\n\r\n"))
-	return !isASCII(string(top))
+	return !message.IsASCII(string(top))
 }
 
 func needsUTF8(addresses []string) bool {
 	for _, address := range addresses {
-		if !isASCII(address) {
+		if !message.IsASCII(address) {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/util"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/markup"
@@ -93,7 +95,7 @@ func (a *Adapter) composePart(ctx context.Context, c *composer, part normalized.
 	case normalized.PartText:
 		c.addText(part)
 	case normalized.PartLink:
-		c.addPlain(titled(firstOf(part.Title, part.Description), part.URL))
+		c.addPlain(titled(cmp.Or(part.Title, part.Description), part.URL))
 	case normalized.PartPolicy:
 		if part.Policy != nil {
 			c.addPolicy(a.options.Present(*part.Policy))
@@ -184,17 +186,8 @@ func (c *composer) add(plain, rich string) {
 	c.html.WriteString(rich)
 }
 
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
 func titled(title, target string) string {
-	if title = cleanText(title, 300); title == "" {
+	if title = message.Clean(title, 300); title == "" {
 		return target
 	}
 	return title + ": " + target
@@ -202,12 +195,12 @@ func titled(title, target string) string {
 
 // attach adds a file, or a line that says why it is not there.
 func (a *Adapter) attach(ctx context.Context, c *composer, part normalized.Part) error {
-	name := firstOf(cleanName(part.Name), "file")
+	name := cmp.Or(cleanName(part.Name), "file")
 	switch {
 	case part.BytesRef == nil:
 		return nil
 	case part.BytesRef.Kind == normalized.BytesURL:
-		c.addPlain(titled(firstOf(part.Alt, name), part.BytesRef.URL))
+		c.addPlain(titled(cmp.Or(part.Alt, name), part.BytesRef.URL))
 		return nil
 	case executable(name):
 		c.addPlain("[" + name + " is not attached: mail providers refuse programs.]")

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -103,8 +104,8 @@ func TestThreadIndexGrows(t *testing.T) {
 	if _, err := s.deliver(replyTo(in, normalized.Text("x"))); err != nil {
 		t.Fatal(err)
 	}
-	if fields, _, err := splitHeader(s.captured()[0].Data); err != nil || !strings.HasPrefix(fields.get("Thread-Index"), parent[:28]) || fields.get("Thread-Topic") != "A topic" {
-		t.Errorf("%q, %v", fields.get("Thread-Index"), err)
+	if fields, _, err := message.Split(s.captured()[0].Data); err != nil || !strings.HasPrefix(fields.Get("Thread-Index"), parent[:28]) || fields.Get("Thread-Topic") != "A topic" {
+		t.Errorf("%q, %v", fields.Get("Thread-Index"), err)
 	}
 }
 
@@ -136,14 +137,14 @@ func TestNoQuestionInjectsAField(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the answer is lost: %v", err)
 		}
-		fields, _, err := splitHeader(mail)
+		fields, _, err := message.Split(mail)
 		if err != nil {
 			t.Fatal(err)
 		}
 		known := "|From|To|Subject|Date|Message-ID|In-Reply-To|References|Thread-Topic|Thread-Index|Auto-Submitted|X-Auto-Response-Suppress|X-Loop|MIME-Version|Content-Type|Content-Transfer-Encoding|"
 		for _, f := range fields {
-			if !strings.Contains(known, "|"+f.name+"|") {
-				t.Fatalf("field %q in\n%s", f.name, mail)
+			if !strings.Contains(known, "|"+f.Name+"|") {
+				t.Fatalf("field %q in\n%s", f.Name, mail)
 			}
 		}
 	})

@@ -1,11 +1,13 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -32,18 +34,18 @@ type content struct {
 
 // content reads the MIME tree. Large files go to the blob store first, so that a message never points at nothing.
 func (a *Adapter) content(ctx context.Context, mail *arrival) (content, error) {
-	walk := &mimeWalk{}
-	root, err := walk.parseEntity(mail.fields, mail.body, 0, "text/plain")
+	walk := &message.Parser{}
+	root, err := walk.Parse(mail.fields, mail.body, 0, "text/plain")
 	if err != nil {
 		return content{}, fault.InField("body", err.Error())
 	}
-	reader := &contentReader{blobs: a.options.Blobs, walk: walk, budget: 2*len(mail.mail) + 64<<10, forwarded: forwards(mail.fields.decoded("Subject"))}
+	reader := &contentReader{blobs: a.options.Blobs, walk: walk, budget: 2*len(mail.mail) + 64<<10, forwarded: forwards(mail.fields.Decoded("Subject"))}
 	if err := reader.read(ctx, root, false); err != nil {
 		return content{}, err
 	}
 	reader.result.text = joined(reader.texts)
-	subject := mail.fields.decoded("Subject")
-	answers := mail.fields.has("In-Reply-To") || mail.fields.has("References") || baseSubject(subject) != strings.TrimSpace(subject)
+	subject := mail.fields.Decoded("Subject")
+	answers := mail.fields.Has("In-Reply-To") || mail.fields.Has("References") || message.BaseSubject(subject) != strings.TrimSpace(subject)
 	if own := fresh(joined(reader.own), subject, answers); own != reader.result.text && visible(own) {
 		reader.result.fresh = own
 	}
@@ -53,7 +55,7 @@ func (a *Adapter) content(ctx context.Context, mail *arrival) (content, error) {
 // contentReader collects text and files from a tree, in order.
 type contentReader struct {
 	blobs  Blobs
-	walk   *mimeWalk
+	walk   *message.Parser
 	inline int
 	budget int // decoded bytes left; base64 and quoted-printable never grow, so twice the wire size is plenty
 	texts  []string
@@ -67,36 +69,36 @@ type contentReader struct {
 }
 
 // read takes one node. related is set below multipart/related, where everything behind the root is a resource.
-func (r *contentReader) read(ctx context.Context, node *entity, related bool) error {
-	if content, claims := node.signed(); claims {
+func (r *contentReader) read(ctx context.Context, node *message.Entity, related bool) error {
+	if content, claims := signedPart(node); claims {
 		return r.readSigned(ctx, node, content)
 	}
-	if how := node.encryption(); how != "" {
+	if how := encryptionOf(node); how != "" {
 		r.addText(readableText{text: encryptedNotice(how), mime: normalized.MIMEPlain})
 	}
 	switch {
-	case node.media == "text/calendar", node.media == "application/ics":
+	case node.Media == "text/calendar", node.Media == "application/ics":
 		return r.readCalendar(ctx, node)
-	case node.media == "multipart/alternative" && len(node.children) > 0:
+	case node.Media == "multipart/alternative" && len(node.Children) > 0:
 		return r.readAlternative(ctx, node)
-	case len(node.children) > 0:
-		for i, child := range node.inOrder() {
-			if err := r.read(ctx, child, related || (node.media == "multipart/related" && i > 0)); err != nil {
+	case len(node.Children) > 0:
+		for i, child := range node.InOrder() {
+			if err := r.read(ctx, child, related || (node.Media == "multipart/related" && i > 0)); err != nil {
 				return err
 			}
 		}
 		return nil
-	case node.media == "message/rfc822" || node.media == "message/global":
+	case node.Media == "message/rfc822" || node.Media == "message/global":
 		return r.readEnclosed(ctx, node)
-	case node.isText() && !related:
-		return r.addPlain(ctx, node, node.readOwn(r.forwarded))
+	case node.IsText() && !related:
+		return r.addPlain(ctx, node, readOwn(node, r.forwarded))
 	}
 	return r.addFile(ctx, node)
 }
 
 // addPlain adds a text without the files that stand in it.
-func (r *contentReader) addPlain(ctx context.Context, node *entity, read readableText) error {
-	if node.media == "text/plain" {
+func (r *contentReader) addPlain(ctx context.Context, node *message.Entity, read readableText) error {
+	if node.Media == "text/plain" {
 		rest, files := withoutEncoded(read.text)
 		for _, file := range files {
 			if err := r.addFound(ctx, file.part(), file.data); err != nil {
@@ -113,17 +115,17 @@ func (r *contentReader) addPlain(ctx context.Context, node *entity, read readabl
 
 // readSigned reads the mail inside of an opaque S/MIME signature, and keeps the signature as a file. What it says is no more than
 // what its sender says: nothing of the signature is checked.
-func (r *contentReader) readSigned(ctx context.Context, node *entity, content []byte) error {
+func (r *contentReader) readSigned(ctx context.Context, node *message.Entity, content []byte) error {
 	if r.unwrapped++; content == nil || r.unwrapped > maxUnwrapped || len(content) > r.budget {
 		r.addText(readableText{text: wrappedNotice, mime: normalized.MIMEPlain})
 		return r.addFile(ctx, node)
 	}
 	r.budget -= len(content)
-	fields, body, err := splitHeader(content)
+	fields, body, err := message.Split(content)
 	if err != nil {
 		fields, body = nil, content
 	}
-	inner, err := r.walk.parseEntity(fields, body, 1, "text/plain")
+	inner, err := r.walk.Parse(fields, body, 1, "text/plain")
 	if err != nil {
 		return fault.InField("body", err.Error())
 	}
@@ -133,45 +135,31 @@ func (r *contentReader) readSigned(ctx context.Context, node *entity, content []
 	if !slices.Contains(r.result.forwarded, unwrapNotice) {
 		r.result.forwarded = append(r.result.forwarded, unwrapNotice)
 	}
-	return r.addFound(ctx, normalized.Part{MIME: node.media, Name: fileName(node)}, node.decodeBody())
-}
-
-// inOrder gives the children with the root of multipart/related first, which start= may name (RFC 2387, section 3.2).
-func (e *entity) inOrder() []*entity {
-	start := strings.Trim(e.params["start"], "<> ")
-	if e.media != "multipart/related" || start == "" {
-		return e.children
-	}
-	root := slices.IndexFunc(e.children, func(child *entity) bool { return strings.Trim(child.fields.get("Content-ID"), "<> ") == start })
-	if root <= 0 {
-		return e.children
-	}
-	ordered := append([]*entity{e.children[root]}, e.children[:root]...)
-	return append(ordered, e.children[root+1:]...)
+	return r.addFound(ctx, normalized.Part{MIME: node.Media, Name: fileName(node)}, node.Decode())
 }
 
 // readAlternative takes the plain text, unless it only says that there is HTML; else the richest form that we read.
-func (r *contentReader) readAlternative(ctx context.Context, node *entity) error {
-	var plain, rich *entity
-	for _, child := range node.children {
+func (r *contentReader) readAlternative(ctx context.Context, node *message.Entity) error {
+	var plain, rich *message.Entity
+	for _, child := range node.Children {
 		switch {
-		case child.media == "text/calendar", child.media == "application/ics":
+		case child.Media == "text/calendar", child.Media == "application/ics":
 			if err := r.readCalendar(ctx, child); err != nil {
 				return err
 			}
-		case child.attached(): // careless programs put files among the forms of the text
+		case child.Attached(): // careless programs put files among the forms of the text
 			if err := r.addFile(ctx, child); err != nil {
 				return err
 			}
-		case child.media == "text/plain" && plain == nil:
+		case child.Media == "text/plain" && plain == nil:
 			plain = child
-		case child.holds("text/html"):
+		case child.Holds("text/html"):
 			rich = child
 		}
 	}
 	switch {
 	case plain != nil && (rich == nil || !stub(plain)):
-		read := plain.readOwn(r.forwarded)
+		read := readOwn(plain, r.forwarded)
 		if rich != nil && !r.forwarded {
 			read.own = ownByMarks(read.text, rich)
 		}
@@ -182,7 +170,7 @@ func (r *contentReader) readAlternative(ctx context.Context, node *entity) error
 	case rich != nil:
 		return r.read(ctx, rich, false)
 	}
-	if last := node.children[len(node.children)-1]; !last.attached() && last.media != "text/calendar" && last.media != "application/ics" {
+	if last := node.Children[len(node.Children)-1]; !last.Attached() && last.Media != "text/calendar" && last.Media != "application/ics" {
 		return r.read(ctx, last, false)
 	}
 	return nil
@@ -190,8 +178,8 @@ func (r *contentReader) readAlternative(ctx context.Context, node *entity) error
 
 // readCalendar returns an invitation as a file and what it says as text. Mails carry the same one twice, inside of the
 // alternatives and attached: it is there once, under the name that one of them has.
-func (r *contentReader) readCalendar(ctx context.Context, node *entity) error {
-	summary := truncate(calendarText(decodeCharset(node.decodeBody(), firstOf(node.params["charset"], "utf-8"))))
+func (r *contentReader) readCalendar(ctx context.Context, node *message.Entity) error {
+	summary := truncate(calendarText(message.Decode(node.Decode(), cmp.Or(node.Params["charset"], "utf-8"))))
 	if summary == "" {
 		return r.addFile(ctx, node)
 	}
@@ -214,16 +202,16 @@ func (r *contentReader) readCalendar(ctx context.Context, node *entity) error {
 }
 
 // readResources keeps the files that came with an HTML form whose text was not needed.
-func (r *contentReader) readResources(ctx context.Context, node *entity) error {
+func (r *contentReader) readResources(ctx context.Context, node *message.Entity) error {
 	if node == nil {
 		return nil
 	}
-	for _, child := range node.children {
+	for _, child := range node.Children {
 		err := error(nil)
 		switch {
-		case len(child.children) > 0:
+		case len(child.Children) > 0:
 			err = r.readResources(ctx, child)
-		case !child.isText():
+		case !child.IsText():
 			err = r.addFile(ctx, child)
 		}
 		if err != nil {
@@ -234,10 +222,10 @@ func (r *contentReader) readResources(ctx context.Context, node *entity) error {
 }
 
 // readEnclosed gives a forwarded mail as a file and its text as well: it often is the request.
-func (r *contentReader) readEnclosed(ctx context.Context, node *entity) error {
-	fields, body, err := splitHeader(node.decodeBody())
+func (r *contentReader) readEnclosed(ctx context.Context, node *message.Entity) error {
+	fields, body, err := message.Split(node.Decode())
 	if err == nil {
-		inner, err := r.walk.parseEntity(fields, body, 1, "text/plain")
+		inner, err := r.walk.Parse(fields, body, 1, "text/plain")
 		if err != nil {
 			return fault.InField("body", err.Error())
 		}
@@ -253,21 +241,21 @@ func (r *contentReader) readEnclosed(ctx context.Context, node *entity) error {
 }
 
 // readFilesOf keeps the files inside of an enclosed mail, and what mails inside of it say.
-func (r *contentReader) readFilesOf(ctx context.Context, node *entity) error {
-	for _, child := range node.children {
+func (r *contentReader) readFilesOf(ctx context.Context, node *message.Entity) error {
+	for _, child := range node.Children {
 		if err := r.readFilesOf(ctx, child); err != nil {
 			return err
 		}
 	}
 	switch {
-	case len(node.children) > 0, node.isText():
+	case len(node.Children) > 0, node.IsText():
 		return nil
-	case node.media == "message/rfc822" || node.media == "message/global":
-		fields, body, err := splitHeader(node.decodeBody())
+	case node.Media == "message/rfc822" || node.Media == "message/global":
+		fields, body, err := message.Split(node.Decode())
 		if r.enclosed++; err != nil || r.enclosed > maxEnclosed {
 			return nil //nolint:nilerr // the enclosed mail around it is kept whole
 		}
-		inner, err := r.walk.parseEntity(fields, body, 1, "text/plain")
+		inner, err := r.walk.Parse(fields, body, 1, "text/plain")
 		if err != nil {
 			return fault.InField("body", err.Error())
 		}
@@ -276,75 +264,35 @@ func (r *contentReader) readFilesOf(ctx context.Context, node *entity) error {
 		}
 		return r.readFilesOf(ctx, inner)
 	}
-	body := node.decodeBody()
-	return r.addFound(ctx, normalized.Part{MIME: fileType(node, body), Name: fileName(node), ContentID: contentID(node.fields)}, body)
+	body := node.Decode()
+	return r.addFound(ctx, normalized.Part{MIME: fileType(node, body), Name: fileName(node), ContentID: contentID(node.Fields)}, body)
 }
 
-func enclosedText(fields header, root *entity) string {
+func enclosedText(fields message.Header, root *message.Entity) string {
 	var out strings.Builder
 	out.WriteString("Enclosed mail\n")
 	for _, name := range []string{"From", "To", "Date", "Subject"} {
-		if value := fields.decoded(name); value != "" {
+		if value := fields.Decoded(name); value != "" {
 			fmt.Fprintf(&out, "%s: %s\n", name, value)
 		}
 	}
-	if text := root.firstText(); text != "" {
+	if text := firstText(root); text != "" {
 		out.WriteString("\n" + text)
 	}
 	return truncate(strings.TrimSpace(out.String()))
 }
 
-func (e *entity) firstText() string {
-	if e.isText() {
-		return e.readText()
+func firstText(e *message.Entity) string {
+	if e.IsText() {
+		return readText(e)
 	}
 	best := ""
-	for _, child := range e.children {
-		if text := child.firstText(); text != "" && (best == "" || child.media == "text/plain") {
+	for _, child := range e.Children {
+		if text := firstText(child); text != "" && (best == "" || child.Media == "text/plain") {
 			return text
 		}
 	}
 	return best
-}
-
-func (e *entity) holds(media string) bool {
-	if e.media == media {
-		return true
-	}
-	for _, child := range e.children {
-		if child.holds(media) {
-			return true
-		}
-	}
-	return false
-}
-
-// find returns the first leaf of a type that is no file; nil = there is none.
-func (e *entity) find(media string) *entity {
-	if e.media == media && !e.attached() {
-		return e
-	}
-	for _, child := range e.children {
-		if found := child.find(media); found != nil {
-			return found
-		}
-	}
-	return nil
-}
-
-// isText says whether a leaf is to be read rather than to be kept as a file.
-func (e *entity) isText() bool {
-	if e.media != "text/plain" && e.media != "text/html" {
-		return false
-	}
-	disposition, params := mediaType(e.fields.get("Content-Disposition"), "inline")
-	return disposition != "attachment" && params["filename"] == ""
-}
-
-// attached says whether a leaf is marked as a file.
-func (e *entity) attached() bool {
-	disposition, _ := mediaType(e.fields.get("Content-Disposition"), "inline")
-	return disposition == "attachment" && len(e.children) == 0
 }
 
 func (r *contentReader) addText(read readableText) {
@@ -357,7 +305,7 @@ func (r *contentReader) addText(read readableText) {
 		read.text, read.own = encryptedNotice("OpenPGP"), ""
 	}
 	r.texts = append(r.texts, read.text)
-	r.own = append(r.own, firstOf(read.own, read.text))
+	r.own = append(r.own, cmp.Or(read.own, read.text))
 	if r.result.mime == "" || read.mime == normalized.MIMEMarkdown {
 		r.result.mime = read.mime
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -79,11 +80,11 @@ func (captureTransport) close() {}
 
 // audience is who a reply goes to.
 type audience struct {
-	to, cc  []mailbox
+	to, cc  []message.Mailbox
 	refused []string // addresses that the agent named and that were left out
 }
 
-func (o audience) all() []mailbox { return slices.Concat(o.to, o.cc) }
+func (o audience) all() []message.Mailbox { return slices.Concat(o.to, o.cc) }
 
 // Plan gives the Message-ID and one destination per recipient domain. It is pure.
 func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
@@ -100,7 +101,7 @@ func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, 
 		if byDomain[box.Domain] == nil {
 			domains = append(domains, box.Domain)
 		}
-		byDomain[box.Domain] = append(byDomain[box.Domain], box.address())
+		byDomain[box.Domain] = append(byDomain[box.Domain], box.Address())
 	}
 	for _, domain := range domains {
 		data, err := json.Marshal(destination{Recipients: byDomain[domain]})
@@ -125,21 +126,21 @@ func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
 	if notes.ReplyTo != nil && (!demand || notes.ReplySigned) {
 		asker = *notes.ReplyTo
 	}
-	people := audience{to: []mailbox{asker}}
-	seen := map[string]bool{asker.key(): true}
+	people := audience{to: []message.Mailbox{asker}}
+	seen := map[string]bool{asker.Key(): true}
 	private := !notes.Verified || demand
-	add := func(list []mailbox, addresses []string) []mailbox {
+	add := func(list []message.Mailbox, addresses []string) []message.Mailbox {
 		for _, text := range addresses {
-			box, err := parseMailbox(strings.TrimPrefix(strings.TrimPrefix(text, "mailto:"), "@"))
+			box, err := message.ParseMailbox(strings.TrimPrefix(strings.TrimPrefix(text, "mailto:"), "@"))
 			box.Name = notes.nameOf(box)
 			switch {
-			case err == nil && seen[box.key()]:
-			case err == nil && slices.Contains(notes.Lists, box.key()):
-				people.refused = append(people.refused, box.address())
+			case err == nil && seen[box.Key()]:
+			case err == nil && slices.Contains(notes.Lists, box.Key()):
+				people.refused = append(people.refused, box.Address())
 			case err != nil || private || box.Domain == a.domain || len(seen) > maxExtraRecipients || !a.mayWrite(box, notes):
-				people.refused = append(people.refused, cleanText(text, identity.MaxAddressBytes))
+				people.refused = append(people.refused, message.Clean(text, identity.MaxAddressBytes))
 			default:
-				seen[box.key()] = true
+				seen[box.Key()] = true
 				list = append(list, box)
 			}
 		}
@@ -153,30 +154,30 @@ func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
 	return people
 }
 
-func writtenAddresses(boxes []mailbox) []string {
+func writtenAddresses(boxes []message.Mailbox) []string {
 	addresses := make([]string, 0, len(boxes))
 	for _, box := range boxes {
-		addresses = append(addresses, box.address())
+		addresses = append(addresses, box.Address())
 	}
 	return addresses
 }
 
 // nameOf returns what the question calls an address.
-func (r route) nameOf(box mailbox) string {
-	for _, known := range slices.Concat([]mailbox{r.From}, r.To, r.Cc) {
-		if known.key() == box.key() {
+func (r route) nameOf(box message.Mailbox) string {
+	for _, known := range slices.Concat([]message.Mailbox{r.From}, r.To, r.Cc) {
+		if known.Key() == box.Key() {
 			return known.Name
 		}
 	}
 	return ""
 }
 
-func (a *Adapter) mayWrite(box mailbox, notes route) bool {
-	if a.options.AllowNewRecipients || box.key() == notes.From.key() {
+func (a *Adapter) mayWrite(box message.Mailbox, notes route) bool {
+	if a.options.AllowNewRecipients || box.Key() == notes.From.Key() {
 		return true
 	}
 	for _, known := range slices.Concat(notes.To, notes.Cc) {
-		if known.key() == box.key() {
+		if known.Key() == box.Key() {
 			return true
 		}
 	}
@@ -232,16 +233,7 @@ func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (rece
 	if notes.Unfollowed != "" {
 		detail += "; answered to From: the Reply-To " + notes.Unfollowed + " is not followed (mail.reply_to)"
 	}
-	return exchange.DeliveryReceipt{Detail: clip(detail, 512), Refused: result.whoRefused()}, nil
-}
-
-// clip makes one clean line of at most the given bytes.
-func clip(text string, bytes int) string {
-	text = cleanText(text, bytes)
-	if len(text) > bytes {
-		text = strings.ToValidUTF8(text[:bytes], "")
-	}
-	return text
+	return exchange.DeliveryReceipt{Detail: message.Clip(detail, 512), Refused: result.whoRefused()}, nil
 }
 
 // ReplyIDOf gives the id of the reply that a Message-ID of ours was made from, and the domain behind it.

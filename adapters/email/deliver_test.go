@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -44,11 +45,11 @@ func (s *setup) question(proven bool, lines ...string) exchange.Inbound {
 
 // unsigned cuts our signature off a mail.
 func unsigned(mail []byte) []byte {
-	fields, _, err := splitHeader(mail)
+	fields, _, err := message.Split(mail)
 	if err != nil {
 		panic(err)
 	}
-	return withoutFields(fields, mail, func(f field) bool { return f.name == "DKIM-Signature" })
+	return fields.Without(mail, func(f message.Field) bool { return f.Name == "DKIM-Signature" })
 }
 
 func file(name, mime string, data []byte) normalized.Part {

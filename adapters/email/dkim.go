@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/net/idna"
+
+	"inbox/adapters/email/message"
 )
 
 // Bounds of DKIM verification. A signature costs the number of its names times the number of fields; real ones have about
@@ -48,7 +50,7 @@ type dkimSignature struct {
 // signedMail is a mail whose signatures are checked. The bytes must be those that were received.
 type signedMail struct {
 	adapter *Adapter
-	fields  header
+	fields  message.Header
 	body    []byte
 	picker  fieldPicker
 	hashes  [2]*[sha256.Size]byte // of the body in simple and in relaxed form, when a signature asked for it
@@ -56,11 +58,11 @@ type signedMail struct {
 
 // verifyDKIM checks the signatures of a mail, topmost first (RFC 6376, RFC 8301, RFC 8463). It is not left to the library:
 // that one compares domains by case, knows no clock but its own, and costs more than all the rest of accepting a mail.
-func (a *Adapter) verifyDKIM(ctx context.Context, fields header, body []byte) []dkimSignature {
+func (a *Adapter) verifyDKIM(ctx context.Context, fields message.Header, body []byte) []dkimSignature {
 	var results []dkimSignature
 	mail := signedMail{adapter: a, fields: fields, body: body}
 	for i := range fields {
-		if !fields[i].is("DKIM-Signature") || len(fields[i].raw) > maxSignatureBytes {
+		if !fields[i].Is("DKIM-Signature") || len(fields[i].Raw) > maxSignatureBytes {
 			continue
 		}
 		if mail.picker == nil {
@@ -77,24 +79,24 @@ func (a *Adapter) verifyDKIM(ctx context.Context, fields header, body []byte) []
 }
 
 // judge gives the result of one signature. cheap is false when it would cost too much to find it out.
-func (m *signedMail) judge(ctx context.Context, f *field) (result dkimSignature, cheap bool) {
-	text := f.text()
+func (m *signedMail) judge(ctx context.Context, f *message.Field) (result dkimSignature, cheap bool) {
+	text := f.Text()
 	tags := tagList(text)
 	names := strings.Split(tags["h"], ":")
 	if len(names) > maxSignedNames {
 		return result, false
 	}
 	selector := tags["s"]
-	if !isASCII(selector) {
+	if !message.IsASCII(selector) {
 		selector = asciiDomain(selector)
 	}
-	result = dkimSignature{Domain: asciiDomain(tags["d"]), Selector: cleanText(selector, 255), Algorithm: cleanText(tags["a"], 40)}
+	result = dkimSignature{Domain: asciiDomain(tags["d"]), Selector: message.Clean(selector, 255), Algorithm: message.Clean(tags["a"], 40)}
 	if hasDoubles(text) {
 		result.Result, result.Reason = resultPermError, "a tag stands twice"
 		return result, true
 	}
 	if fault := m.check(ctx, f, tags, names, &result); fault != nil {
-		result.Result, result.Reason = fault.result, cleanText(fault.reason, 200)
+		result.Result, result.Reason = fault.result, message.Clean(fault.reason, 200)
 		return result, true
 	}
 	result.Result, result.Uncovered = resultPass, uncovered(m.fields, names)
@@ -105,7 +107,7 @@ func (m *signedMail) judge(ctx context.Context, f *field) (result dkimSignature,
 // may hold letters of any script (RFC 8616, section 5).
 func asciiDomain(name string) string {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	if isASCII(name) {
+	if message.IsASCII(name) {
 		return name
 	}
 	if ascii, err := idna.Lookup.ToASCII(name); err == nil {
@@ -120,7 +122,7 @@ type signatureFault struct{ result, reason string }
 func refused(result, reason string) *signatureFault { return &signatureFault{result, reason} }
 
 // check follows RFC 6376, section 6.1, in its order, except that the body is hashed before the key is asked for.
-func (m *signedMail) check(ctx context.Context, f *field, tags map[string]string, names []string, result *dkimSignature) *signatureFault {
+func (m *signedMail) check(ctx context.Context, f *message.Field, tags map[string]string, names []string, result *dkimSignature) *signatureFault {
 	identity, fault := m.checkTags(tags, names, result.Domain)
 	if fault != nil {
 		return fault
@@ -295,26 +297,22 @@ func hasDoubles(text string) bool {
 	return false
 }
 
-// withoutFields copies a mail without the fields that drop names.
-func withoutFields(fields header, mail []byte, drop func(field) bool) []byte {
-	out := make([]byte, 0, len(mail))
-	size := 0
-	for _, f := range fields {
-		size += len(f.raw)
-		if !drop(f) {
-			out = append(out, f.raw...)
-		}
-	}
-	return append(out, mail[size:]...)
-}
-
 // uncovered names the fields that a reader believes and the signature does not protect.
-func uncovered(fields header, signed []string) []string {
+func uncovered(fields message.Header, signed []string) []string {
 	var open []string
 	for _, name := range []string{"subject", "date", "to", "message-id", "content-type", "reply-to", "in-reply-to", "references"} {
-		if !containsFold(signed, name) && fields.has(name) {
+		if !containsFold(signed, name) && fields.Has(name) {
 			open = append(open, name)
 		}
 	}
 	return open
+}
+
+func containsFold(list []string, text string) bool {
+	for _, one := range list {
+		if strings.EqualFold(one, text) {
+			return true
+		}
+	}
+	return false
 }

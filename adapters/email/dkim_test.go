@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 )
 
 // fixedKeys answers every question for a key with one record.
@@ -66,7 +67,7 @@ func TestSignaturesAreJudgedAsByTheLibrary(t *testing.T) {
 			at := rapid.IntRange(0, len(received)-1).Draw(t, "at")
 			received = received[:at] + rapid.SampledFrom([]string{" ", "  ", "\t", "z", "", "\r\n "}).Draw(t, "with") + received[min(len(received), at+rapid.IntRange(0, 1).Draw(t, "instead of")):]
 		}
-		fields, ours, err := splitHeader([]byte(received))
+		fields, ours, err := message.Split([]byte(received))
 		if err != nil || checkLines([]byte(received)) != nil {
 			t.Skip("no mail")
 		}
@@ -161,7 +162,7 @@ func FuzzSignature(f *testing.F) {
 	f.Add(emailtest.SignedAs(f, emailtest.Letter("x"), "sender.test", "s1", emailtest.SenderKey()), text)
 	f.Add("DKIM-Signature: v=1; a=rsa-sha256; b=; bh=; d=a; s=b; h=from; t=999999999999999999999; x=1; i=@; c=a/b\r\nFrom: a@b.test\r\n\r\n", "p=;t=y:s;k=rsa")
 	f.Fuzz(func(t *testing.T, mail, record string) {
-		fields, body, err := splitHeader([]byte(mail))
+		fields, body, err := message.Split([]byte(mail))
 		if err != nil {
 			return
 		}

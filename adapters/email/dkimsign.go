@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/email/message"
 	"inbox/internal/signing"
 )
 
@@ -45,7 +46,7 @@ func (k signingKey) algorithm() string {
 // follows from when the mail was written, and both algorithms are deterministic: a repeat has the same bytes, even after
 // a crash. That is why the signer of the library, which stamps the time itself, is not used.
 func (a *Adapter) sign(mail []byte, written time.Time) ([]byte, error) {
-	fields, body, err := splitHeader(mail)
+	fields, body, err := message.Split(mail)
 	if err != nil {
 		return nil, fmt.Errorf("sign mail: %w", err)
 	}
@@ -94,7 +95,7 @@ func signatureField(key signingKey, domain string, at time.Time, digest []byte) 
 
 // signHeader signs the fields of h=, from the lowest instance upwards, and the signature field itself (RFC 6376,
 // section 3.7).
-func signHeader(key signingKey, fields header, own string) (signature []byte, err error) {
+func signHeader(key signingKey, fields message.Header, own string) (signature []byte, err error) {
 	hash := sha256.New()
 	newFieldPicker(fields).write(hash, signedFields, true)
 	var field bytes.Buffer

@@ -2,7 +2,10 @@ package email
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
+
+	"inbox/adapters/email/message"
 )
 
 // Bounds of a delivery report.
@@ -18,7 +21,7 @@ type deliveryReport struct {
 	envelopeID string
 	mailFrom   string // complaints: the envelope sender of the mail that is complained about
 	recipients []reportedRecipient
-	returned   header // of our mail, when it came back; may be nil
+	returned   message.Header // of our mail, when it came back; may be nil
 }
 
 // reportedRecipient is what a report says about one recipient.
@@ -31,13 +34,13 @@ type reportedRecipient struct {
 }
 
 // readReport finds the report in a mail; false = it is none.
-func readReport(fields header, body []byte) (deliveryReport, bool) {
-	media, _ := mediaType(fields.get("Content-Type"), "text/plain")
+func readReport(fields message.Header, body []byte) (deliveryReport, bool) {
+	media, _ := message.MediaType(fields.Get("Content-Type"), "text/plain")
 	if media != "multipart/report" && media != "message/delivery-status" && media != "message/feedback-report" {
 		return deliveryReport{}, false
 	}
-	walk := &mimeWalk{}
-	root, err := walk.parseEntity(fields, body, 0, "text/plain")
+	walk := &message.Parser{}
+	root, err := walk.Parse(fields, body, 0, "text/plain")
 	if err != nil {
 		return deliveryReport{}, false
 	}
@@ -48,44 +51,22 @@ func readReport(fields header, body []byte) (deliveryReport, bool) {
 }
 
 // collect walks the parts in order. The returned mail counts only outside of the machine-readable part.
-func (r *deliveryReport) collect(node *entity, found *bool) {
-	switch node.media {
+func (r *deliveryReport) collect(node *message.Entity, found *bool) {
+	switch node.Media {
 	case "message/delivery-status", "message/global-delivery-status":
 		*found = true
-		r.readStatus(node.decodeBody())
+		r.readStatus(node.Decode())
 	case "message/feedback-report":
 		*found, r.complaint = true, true
-		r.readFeedback(node.decodeBody())
+		r.readFeedback(node.Decode())
 	case "message/rfc822", "message/global", "text/rfc822-headers", "message/global-headers", "message/rfc822-headers":
 		if r.returned == nil {
-			r.returned = headerAbove(node.decodeBody())
+			r.returned = message.SplitDamaged(node.Decode())
 		}
 	}
-	for _, child := range node.children {
+	for _, child := range node.Children {
 		r.collect(child, found)
 	}
-}
-
-// headerAbove reads a header as far as it goes: what came back is often cut or damaged.
-func headerAbove(text []byte) header {
-	fields, _, err := splitHeader(goodLines(text[:min(len(text), maxHeaderBytes)]))
-	if err != nil {
-		return nil
-	}
-	return fields
-}
-
-// goodLines gives the fields above the first line that is none.
-func goodLines(text []byte) []byte {
-	rest := text
-	for count := 0; len(rest) > 0 && count < maxHeaderFields; count++ {
-		line := cutField(rest)
-		if _, err := parseField(line); err != nil {
-			break
-		}
-		rest = rest[len(line):]
-	}
-	return text[:len(text)-len(rest)]
 }
 
 // readStatus reads the groups of fields of a delivery-status part: the first is about the message, each further one about
@@ -93,18 +74,18 @@ func goodLines(text []byte) []byte {
 func (r *deliveryReport) readStatus(text []byte) {
 	for len(text) > 0 && len(r.recipients) < maxReported {
 		text = bytes.TrimLeft(text, "\r\n")
-		fields, rest, err := splitHeader(text)
+		fields, rest, err := message.Split(text)
 		if err != nil || len(fields) > maxReportFields {
-			fields, rest = headerAbove(text), nil
+			fields, rest = message.SplitDamaged(text), nil
 		}
-		if id := fields.get("Original-Envelope-Id"); id != "" && r.envelopeID == "" {
-			r.envelopeID = clip(id, 200)
+		if id := fields.Get("Original-Envelope-Id"); id != "" && r.envelopeID == "" {
+			r.envelopeID = message.Clip(id, 200)
 		}
-		if fields.has("Final-Recipient") || fields.has("Original-Recipient") {
+		if fields.Has("Final-Recipient") || fields.Has("Original-Recipient") {
 			r.recipients = append(r.recipients, reportedRecipient{
-				address: reportedAddress(fields.get("Final-Recipient")), original: reportedAddress(fields.get("Original-Recipient")),
-				action: strings.ToLower(firstToken(fields.get("Action"))), status: reportedStatus(fields),
-				diagnostic: clip(afterType(fields.get("Diagnostic-Code")), 300),
+				address: reportedAddress(fields.Get("Final-Recipient")), original: reportedAddress(fields.Get("Original-Recipient")),
+				action: strings.ToLower(message.FirstToken(fields.Get("Action"))), status: reportedStatus(fields),
+				diagnostic: message.Clip(afterType(fields.Get("Diagnostic-Code")), 300),
 			})
 		}
 		if len(rest) >= len(text) {
@@ -116,13 +97,13 @@ func (r *deliveryReport) readStatus(text []byte) {
 
 // readFeedback reads the fields of a complaint (RFC 5965, section 3).
 func (r *deliveryReport) readFeedback(text []byte) {
-	fields := headerAbove(bytes.TrimLeft(text, "\r\n"))
-	r.mailFrom = clip(fields.get("Original-Mail-From"), 320)
-	r.envelopeID = clip(fields.get("Original-Envelope-Id"), 200)
-	kind := clip(firstToken(fields.get("Feedback-Type")), 40)
-	for _, one := range fields.all("Original-Rcpt-To") {
+	fields := message.SplitDamaged(bytes.TrimLeft(text, "\r\n"))
+	r.mailFrom = message.Clip(fields.Get("Original-Mail-From"), 320)
+	r.envelopeID = message.Clip(fields.Get("Original-Envelope-Id"), 200)
+	kind := message.Clip(message.FirstToken(fields.Get("Feedback-Type")), 40)
+	for _, one := range fields.All("Original-Rcpt-To") {
 		if len(r.recipients) < maxReported {
-			r.recipients = append(r.recipients, reportedRecipient{address: plainAddress(one.text()), diagnostic: kind})
+			r.recipients = append(r.recipients, reportedRecipient{address: message.AddressKey(one.Text()), diagnostic: kind})
 		}
 	}
 	if len(r.recipients) == 0 {
@@ -138,20 +119,11 @@ func afterType(value string) string {
 }
 
 // reportedAddress reads "rfc822; user@host".
-func reportedAddress(value string) string { return plainAddress(afterType(value)) }
-
-// plainAddress gives an address in lower case; empty when it is none.
-func plainAddress(text string) string {
-	box, err := parseMailbox(strings.Trim(strings.TrimSpace(text), "<>"))
-	if err != nil {
-		return ""
-	}
-	return box.key()
-}
+func reportedAddress(value string) string { return message.AddressKey(afterType(value)) }
 
 // reportedStatus gives the status of a recipient. Exim writes 5.0.0 for everything, and what the server said tells more.
-func reportedStatus(fields header) string {
-	status := statusCode(fields.get("Status"))
+func reportedStatus(fields message.Header) string {
+	status := statusCode(fields.Get("Status"))
 	if status != "" && !strings.HasSuffix(status, ".0.0") {
 		return status
 	}
@@ -159,12 +131,12 @@ func reportedStatus(fields header) string {
 	if status != "" {
 		class = status[0]
 	}
-	return firstOf(statusIn(afterType(fields.get("Diagnostic-Code")), class), status)
+	return cmp.Or(statusIn(afterType(fields.Get("Diagnostic-Code")), class), status)
 }
 
 // statusCode reads an enhanced status (RFC 3463); empty when it is none.
 func statusCode(value string) string {
-	code := firstToken(value)
+	code := message.FirstToken(value)
 	parts := strings.Split(code, ".")
 	if len(parts) != 3 || len(parts[0]) != 1 || parts[0] != "2" && parts[0] != "4" && parts[0] != "5" {
 		return ""

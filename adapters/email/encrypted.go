@@ -4,20 +4,22 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"inbox/adapters/email/message"
 )
 
-// encryption names how a part is encrypted; empty = it is not. Nothing here has keys to read it.
-func (e *entity) encryption() string {
+// encryptionOf names how a part is encrypted; empty = it is not. Nothing here has keys to read it.
+func encryptionOf(e *message.Entity) string {
 	switch {
-	case e.media == "multipart/encrypted":
-		if strings.EqualFold(e.params["protocol"], "application/pgp-encrypted") {
+	case e.Media == "multipart/encrypted":
+		if strings.EqualFold(e.Params["protocol"], "application/pgp-encrypted") {
 			return "OpenPGP"
 		}
 		return "in a way that is not known here"
-	case e.media == "multipart/mixed" && slices.ContainsFunc(e.children, func(child *entity) bool { return child.media == "application/pgp-encrypted" }):
+	case e.Media == "multipart/mixed" && slices.ContainsFunc(e.Children, func(child *message.Entity) bool { return child.Media == "application/pgp-encrypted" }):
 		return "OpenPGP" // as Exchange rewrites it
-	case e.opaque():
-		switch strings.ToLower(e.params["smime-type"]) {
+	case isCMS(e):
+		switch strings.ToLower(e.Params["smime-type"]) {
 		case "", "enveloped-data", "authenveloped-data":
 			return "S/MIME"
 		}
@@ -25,23 +27,23 @@ func (e *entity) encryption() string {
 	return ""
 }
 
-// opaque reports whether a part is a CMS message.
-func (e *entity) opaque() bool {
-	return e.media == "application/pkcs7-mime" || e.media == "application/x-pkcs7-mime"
+// isCMS reports whether a part is a CMS message.
+func isCMS(e *message.Entity) bool {
+	return e.Media == "application/pkcs7-mime" || e.Media == "application/x-pkcs7-mime"
 }
 
 func encryptedNotice(how string) string {
 	return "[This mail is encrypted (" + how + "). Its content cannot be read here; the sender has to send it without encryption.]"
 }
 
-// signed returns the mail inside of an opaque S/MIME signature (RFC 8551, section 3.5.2). claims reports whether the part says that
+// signedPart returns the mail inside of an opaque S/MIME signature (RFC 8551, section 3.5.2). claims reports whether the part says that
 // it is one.
-func (e *entity) signed() (content []byte, claims bool) {
-	kind := strings.ToLower(e.params["smime-type"])
-	if !e.opaque() || kind != "" && kind != "signed-data" {
+func signedPart(e *message.Entity) (content []byte, claims bool) {
+	kind := strings.ToLower(e.Params["smime-type"])
+	if !isCMS(e) || kind != "" && kind != "signed-data" {
 		return nil, false
 	}
-	content, err := signedContent(e.decodeBody())
+	content, err := signedContent(e.Decode())
 	if err != nil {
 		return nil, kind != ""
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 	"inbox/normalized"
 )
 
@@ -51,8 +52,8 @@ func TestInternationalSenders(t *testing.T) {
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
-	fields, _, err := splitHeader(s.captured()[0].Data)
-	if to := fields.addressList("To"); err != nil || len(to) != 1 || to[0].key() != "änn@xn--bcher-kva.test" || to[0].Name != "Änn" {
+	fields, _, err := message.Split(s.captured()[0].Data)
+	if to := fields.Addresses("To"); err != nil || len(to) != 1 || to[0].Key() != "änn@xn--bcher-kva.test" || to[0].Name != "Änn" {
 		t.Errorf("To %+v, %v", to, err)
 	}
 }
@@ -71,8 +72,8 @@ func TestOurDomainInItsOwnScript(t *testing.T) {
 
 // TestOneLetterTwoWays: a letter with its mark apart is the same letter.
 func TestOneLetterTwoWays(t *testing.T) {
-	one, other := mailbox{Local: "\u00e4nn", Domain: "x.test"}, mailbox{Local: "a\u0308NN", Domain: "x.test"}
-	if one.key() != other.key() {
-		t.Errorf("%q and %q", one.key(), other.key())
+	one, other := message.Mailbox{Local: "\u00e4nn", Domain: "x.test"}, message.Mailbox{Local: "a\u0308NN", Domain: "x.test"}
+	if one.Key() != other.Key() {
+		t.Errorf("%q and %q", one.Key(), other.Key())
 	}
 }

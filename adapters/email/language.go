@@ -3,13 +3,15 @@ package email
 import (
 	"strconv"
 	"strings"
+
+	"inbox/adapters/email/message"
 )
 
 // mailLocale gives the language in which the sender reads: Accept-Language asks for it, Content-Language shows it
 // (RFC 3282). It is "" when the mail names none.
-func mailLocale(fields header) string {
+func mailLocale(fields message.Header) string {
 	for _, name := range []string{"Accept-Language", "Content-Language"} {
-		if found := bestLanguage(fields.get(name)); found != "" {
+		if found := bestLanguage(fields.Get(name)); found != "" {
 			return found
 		}
 	}

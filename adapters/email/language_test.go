@@ -3,6 +3,8 @@ package email
 import (
 	"strings"
 	"testing"
+
+	"inbox/adapters/email/message"
 )
 
 func TestMailLocale(t *testing.T) {
@@ -22,7 +24,7 @@ func TestMailLocale(t *testing.T) {
 		"Content-Language: " + strings.Repeat("en,", 1000):    "",
 		"Content-Language: " + strings.Repeat("a", 36):        "",
 	} {
-		fields, _, err := splitHeader([]byte(lines + "\r\n\r\n"))
+		fields, _, err := message.Split([]byte(lines + "\r\n\r\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"inbox/adapters/email/message"
 	"inbox/normalized"
 )
 
@@ -29,7 +30,7 @@ func linksOf(document *html.Node) []normalized.Part {
 		}
 		if address := webAddress(node); address != "" && !seen[address] {
 			seen[address] = true
-			links = append(links, normalized.Part{Kind: normalized.PartLink, URL: address, Title: cleanText(plainText(node), maxLinkTitle)})
+			links = append(links, normalized.Part{Kind: normalized.PartLink, URL: address, Title: message.Clean(plainText(node), maxLinkTitle)})
 		}
 		for child := node.FirstChild; child != nil; child = child.NextSibling {
 			walk(child)

@@ -3,19 +3,21 @@ package email
 import (
 	"slices"
 	"strings"
+
+	"inbox/adapters/email/message"
 )
 
 // listMail says whether a mail came through a mailing list (RFC 2369, RFC 2919, and what lists wrote before).
-func listMail(fields header) bool {
-	return slices.ContainsFunc([]string{"List-Id", "List-Post", "Mailing-List", "X-BeenThere"}, fields.has) ||
-		slices.ContainsFunc(fields.all("Precedence"), func(f field) bool { return firstToken(f.text()) == "list" })
+func listMail(fields message.Header) bool {
+	return slices.ContainsFunc([]string{"List-Id", "List-Post", "Mailing-List", "X-BeenThere"}, fields.Has) ||
+		slices.ContainsFunc(fields.All("Precedence"), func(f message.Field) bool { return message.FirstToken(f.Text()) == "list" })
 }
 
 // answersList says whether the agent answers the author of a mail that came through a list: the operator wants it, the mail
 // names the agent in To, and a person wrote it, not the list.
 func (a *Adapter) answersList(mail *arrival, to recipient) bool {
 	return a.options.AnswersLists != nil && listMail(mail.fields) && a.options.AnswersLists(to.agent) && a.named(mail.fields, to, "To") &&
-		!slices.Contains(listAddresses(mail.fields), mail.sender.from.key())
+		!slices.Contains(listAddresses(mail.fields), mail.sender.from.Key())
 }
 
 // listMark says whether a field says only that a list passed the mail on.
@@ -27,16 +29,16 @@ func listMark(name string) bool {
 const maxListAddresses = 20
 
 // listAddresses gives the addresses behind which a list stands, in lower case; nobody there is ever answered.
-func listAddresses(fields header) []string {
+func listAddresses(fields message.Header) []string {
 	var found []string
 	add := func(text string) {
-		if address := plainAddress(text); address != "" && !slices.Contains(found, address) && len(found) < maxListAddresses {
+		if address := message.AddressKey(text); address != "" && !slices.Contains(found, address) && len(found) < maxListAddresses {
 			found = append(found, address)
 		}
 	}
 	for _, name := range []string{"List-Post", "List-Owner", "List-Help", "List-Subscribe", "List-Unsubscribe"} {
-		for _, one := range fields.all(name) {
-			for piece := range strings.SplitSeq(one.text(), "<") {
+		for _, one := range fields.All(name) {
+			for piece := range strings.SplitSeq(one.Text(), "<") {
 				uri, _, _ := strings.Cut(piece, ">")
 				if address, is := strings.CutPrefix(strings.ToLower(strings.TrimSpace(uri)), "mailto:"); is {
 					address, _, _ = strings.Cut(address, "?")
@@ -45,8 +47,8 @@ func listAddresses(fields header) []string {
 			}
 		}
 	}
-	for _, one := range fields.all("List-Id") {
-		id := one.text()
+	for _, one := range fields.All("List-Id") {
+		id := one.Text()
 		if start := strings.LastIndexByte(id, '<'); start >= 0 {
 			id, _, _ = strings.Cut(id[start+1:], ">")
 		}
@@ -55,8 +57,8 @@ func listAddresses(fields header) []string {
 		}
 	}
 	for _, name := range []string{"X-BeenThere", "Mailing-List"} {
-		for _, one := range fields.all(name) {
-			for word := range strings.FieldsFuncSeq(one.text(), func(r rune) bool { return r == ' ' || r == ';' || r == ',' || r == '\t' }) {
+		for _, one := range fields.All(name) {
+			for word := range strings.FieldsFuncSeq(one.Text(), func(r rune) bool { return r == ' ' || r == ';' || r == ',' || r == '\t' }) {
 				if strings.Contains(word, "@") {
 					add(word)
 				}

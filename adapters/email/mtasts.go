@@ -20,6 +20,8 @@ const (
 	maxPolicyHosts = 200
 	maxPolicyAge   = 365 * 24 * time.Hour // RFC 8461, section 3.2
 	maxPolicyID    = 32
+
+	lettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 )
 
 // stsPolicy says how a domain wants to be reached. The zero value demands nothing.
@@ -99,12 +101,8 @@ func policyHost(text string) bool {
 	if name == "" || len(name) > 253 || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, "..") {
 		return false
 	}
-	for i := range len(name) {
-		if c := name[i]; !letterOrDigit(c) && c != '-' && c != '.' && c != '_' {
-			return false
-		}
-	}
-	return true
+
+	return strings.Trim(name, lettersAndDigits+"-._") == ""
 }
 
 // policyID reads the TXT records at _mta-sts.<domain>; empty = the domain announces no policy (RFC 8461, section 3.1).
@@ -126,17 +124,5 @@ func policyID(records []string) string {
 }
 
 func plainID(id string) bool {
-	if id == "" || len(id) > maxPolicyID {
-		return false
-	}
-	for i := range len(id) {
-		if !letterOrDigit(id[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func letterOrDigit(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+	return id != "" && len(id) <= maxPolicyID && strings.Trim(id, lettersAndDigits) == ""
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 )
 
@@ -210,7 +211,7 @@ func (m *mxTransport) permitted(ctx context.Context, domain string, hosts []stri
 // tested notes what a policy in testing mode would have refused.
 func (m *mxTransport) tested(target mxTarget, reason string) {
 	metricTested.Inc()
-	m.log.Info("the MTA-STS policy, which is in testing mode, is not met", "server", target.String(), "reason", clip(reason, 200))
+	m.log.Info("the MTA-STS policy, which is in testing mode, is not met", "server", target.String(), "reason", message.Clip(reason, 200))
 }
 
 func (m *mxTransport) checkCertificate(state tls.ConnectionState, host string) error {

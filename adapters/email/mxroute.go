@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -37,7 +38,7 @@ func (m *mxTransport) mailHosts(ctx context.Context, domain string) ([]string, e
 	case notFound(err):
 		return []string{domain}, nil
 	case err != nil:
-		return nil, fault.RetryIn(0, domain+": the mail servers cannot be looked up now (4.4.3): "+clip(err.Error(), 200), err)
+		return nil, fault.RetryIn(0, domain+": the mail servers cannot be looked up now (4.4.3): "+message.Clip(err.Error(), 200), err)
 	default:
 		return []string{domain}, nil
 	}
@@ -101,7 +102,7 @@ func (m *mxTransport) targets(ctx context.Context, domain string, hosts []string
 	case len(found) > 0:
 		return found, nil
 	case trouble != nil:
-		return nil, fault.RetryIn(0, domain+": no address of a mail server can be looked up now (4.4.3): "+clip(trouble.Error(), 200), trouble)
+		return nil, fault.RetryIn(0, domain+": no address of a mail server can be looked up now (4.4.3): "+message.Clip(trouble.Error(), 200), trouble)
 	case len(hosts) == 1 && hosts[0] == domain:
 		return nil, fault.GiveUp("there is no mail server for "+domain+": it has neither MX nor address records (5.1.2)", nil)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 )
 
 func peerAt(address string) networks {
@@ -297,9 +298,9 @@ func TestNestedPartsCostLittle(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 	allocated := testing.AllocsPerRun(1, func() {
-		walk := &mimeWalk{}
-		fields, body, _ := splitHeader([]byte(mail.String()))
-		_, _ = walk.parseEntity(fields, body, 0, "text/plain")
+		walk := &message.Parser{}
+		fields, body, _ := message.Split([]byte(mail.String()))
+		_, _ = walk.Parse(fields, body, 0, "text/plain")
 	})
 	if allocated > 200_000 {
 		t.Errorf("%.0f allocations for a mail that is refused", allocated)

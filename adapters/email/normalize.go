@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/emersion/go-msgauth/authres"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -37,7 +39,7 @@ func capabilities() normalized.RecipientCapabilities {
 
 // normalize makes the message for one recipient.
 func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, to recipient) (exchange.Inbound, error) {
-	id := messageID(mail.fields)
+	id := message.ID(mail.fields)
 	own := id
 	if own == "" {
 		own = digestOf(mail.mail) + "@" + a.domain
@@ -49,7 +51,7 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 	if to.answered != "" {
 		to.tag = parent.Tag // the thread tag stands in its place
 	}
-	parts, err := messageParts(shared, mail.fields.decoded("Subject"), parent.Subject)
+	parts, err := messageParts(shared, mail.fields.Decoded("Subject"), parent.Subject)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -69,7 +71,7 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 		},
 		Original: a.original(mail), Route: notes, Repeats: true, NoReply: a.automatic(mail, to, addressed),
 		AnswerOf: a.answerOf(mail.fields), Client: mail.env.client(),
-		FromAgent: mail.fields.has(chainField) || autoSubmitted(mail.fields) != "",
+		FromAgent: mail.fields.Has(chainField) || autoSubmitted(mail.fields) != "",
 	}
 	chain, err := readChain(mail.fields)
 	if err != nil {
@@ -116,10 +118,10 @@ func messageParts(shared content, subject, parentSubject string) ([]normalized.P
 		mime = normalized.MIMEPlain
 	}
 	text, own := shared.text, shared.fresh
-	switch base := baseSubject(subject); {
+	switch base := message.BaseSubject(subject); {
 	case text == "":
 		text = base
-	case base != "" && !strings.EqualFold(base, baseSubject(parentSubject)):
+	case base != "" && !strings.EqualFold(base, message.BaseSubject(parentSubject)):
 		text = "Subject: " + base + "\n\n" + text
 		if own != "" {
 			own = "Subject: " + base + "\n\n" + own
@@ -145,7 +147,7 @@ func messageParts(shared content, subject, parentSubject string) ([]normalized.P
 func (a *Adapter) senderOf(mail *arrival, to recipient, claims json.RawMessage) normalized.Sender {
 	from := mail.sender.from
 	sender := normalized.Sender{
-		Address: from.canonical(), DisplayName: from.Name, AuthMethod: mail.sender.method, Verified: mail.sender.verified(),
+		Address: from.Canonical(), DisplayName: from.Name, AuthMethod: mail.sender.method, Verified: mail.sender.verified(),
 		KeyID: mail.sender.keyID, Identities: a.evidence(mail.sender, mail.env, to, claims),
 	}
 	sender.Profile = &normalized.SenderProfile{
@@ -159,13 +161,13 @@ func (a *Adapter) senderOf(mail *arrival, to recipient, claims json.RawMessage) 
 }
 
 // addressed says whether the agent stands in To or Cc, with any tag.
-func (a *Adapter) addressed(fields header, to recipient) bool {
+func (a *Adapter) addressed(fields message.Header, to recipient) bool {
 	return a.named(fields, to, "To", "Cc", "Resent-To", "Resent-Cc")
 }
 
-func (a *Adapter) named(fields header, to recipient, names ...string) bool {
+func (a *Adapter) named(fields message.Header, to recipient, names ...string) bool {
 	for _, name := range names {
-		for _, box := range fields.addressList(name) {
+		for _, box := range fields.Addresses(name) {
 			if local, _ := splitTag(box.Local); box.Domain == a.domain && local == to.local {
 				return true
 			}
@@ -188,16 +190,16 @@ func (a *Adapter) route(mail *arrival, to recipient, id string, addressed bool) 
 	}
 	return route{
 		Version: 1, Lists: lists, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned, Unfollowed: unfollowed,
-		To: a.others(mail.fields.addressList("To")), Cc: a.others(mail.fields.addressList("Cc")),
-		Subject: mail.fields.decoded("Subject"), MessageID: id, References: references,
-		Body: digestOf(mail.body)[:32], Topic: mail.fields.decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
+		To: a.others(mail.fields.Addresses("To")), Cc: a.others(mail.fields.Addresses("Cc")),
+		Subject: mail.fields.Decoded("Subject"), MessageID: id, References: references,
+		Body: digestOf(mail.body)[:32], Topic: mail.fields.Decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
 		// An agent that stands in neither field was told in secret: an answer to all would show it.
 		ReplyAll: addressed && lists == nil && mail.sender.verified() && a.options.RepliesToAll != nil && a.options.RepliesToAll(to.agent),
 	}
 }
 
-func (a *Adapter) others(boxes []mailbox) []mailbox {
-	var kept []mailbox
+func (a *Adapter) others(boxes []message.Mailbox) []message.Mailbox {
+	var kept []message.Mailbox
 	for _, box := range boxes {
 		if box.Domain != a.domain && len(kept) < maxListedInRoute {
 			kept = append(kept, box)
@@ -216,13 +218,13 @@ const (
 // safeReplyTo returns the Reply-To address where it cannot turn the agent into a reflector: whoever signs mail may name
 // anybody there, so the address must belong to the organization of the sender, who was proven. signed reports whether the
 // aligned signature covers the field; unfollowed is the address that is not written to.
-func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *mailbox, signed bool, unfollowed string) {
-	boxes := mail.fields.addressList("Reply-To")
-	if len(boxes) == 0 || len(boxes) == 1 && boxes[0].key() == mail.sender.from.key() {
+func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbox, signed bool, unfollowed string) {
+	boxes := mail.fields.Addresses("Reply-To")
+	if len(boxes) == 0 || len(boxes) == 1 && boxes[0].Key() == mail.sender.from.Key() {
 		return nil, false, ""
 	}
-	refused := boxes[0].address()
-	if len(mail.fields.all("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == a.domain || !mail.sender.verified() {
+	refused := boxes[0].Address()
+	if len(mail.fields.All("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == a.domain || !mail.sender.verified() {
 		return nil, false, refused
 	}
 	policy := ReplyToOrganization
@@ -230,7 +232,7 @@ func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *mailbox, signe
 		policy = a.options.ReplyTo(to.agent)
 	}
 	signature := mail.sender.dmarc.signature
-	signed = signature != nil && !containsFold(signature.Uncovered, "reply-to")
+	signed = signature != nil && !slices.Contains(signature.Uncovered, "reply-to")
 	switch {
 	case policy == ReplyToNever:
 	case policy == ReplyToSigned && signed, sameRegistered(boxes[0].Domain, mail.sender.from.Domain):
@@ -239,20 +241,11 @@ func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *mailbox, signe
 	return nil, false, refused
 }
 
-func containsFold(list []string, text string) bool {
-	for _, one := range list {
-		if strings.EqualFold(one, text) {
-			return true
-		}
-	}
-	return false
-}
-
 // original is the mail as it is kept: our trace fields on top, and without results that claim to be ours.
 func (a *Adapter) original(mail *arrival) []byte {
 	body := mail.mail
 	if forged := a.ownResults(mail.fields); forged > 0 {
-		body = withoutFields(mail.fields, mail.mail, a.claimsOurResults)
+		body = mail.fields.Without(mail.mail, a.claimsOurResults)
 	}
 	var out bytes.Buffer
 	out.Grow(len(body) + 1024)
@@ -263,7 +256,7 @@ func (a *Adapter) original(mail *arrival) []byte {
 	return out.Bytes()
 }
 
-func (a *Adapter) ownResults(fields header) int {
+func (a *Adapter) ownResults(fields message.Header) int {
 	count := 0
 	for _, f := range fields {
 		if a.claimsOurResults(f) {
@@ -274,25 +267,25 @@ func (a *Adapter) ownResults(fields header) int {
 }
 
 // claimsOurResults finds Authentication-Results with our own name (RFC 8601, section 5).
-func (a *Adapter) claimsOurResults(f field) bool {
-	if !strings.EqualFold(strings.TrimRight(f.name, " \t"), "Authentication-Results") {
+func (a *Adapter) claimsOurResults(f message.Field) bool {
+	if !strings.EqualFold(strings.TrimRight(f.Name, " \t"), "Authentication-Results") {
 		return false
 	}
-	id := strings.TrimSuffix(firstToken(f.text()), ".")
+	id := strings.TrimSuffix(message.FirstToken(f.Text()), ".")
 	return strings.EqualFold(id, a.options.Hostname) || strings.EqualFold(id, a.domain)
 }
 
 func results(found verdict, env envelope) []authres.Result {
 	var list []authres.Result
 	for _, one := range found.signatures {
-		list = append(list, &authres.DKIMResult{Value: authres.ResultValue(one.Result), Domain: cleanText(one.Domain, 255), Reason: one.Reason})
+		list = append(list, &authres.DKIMResult{Value: authres.ResultValue(one.Result), Domain: message.Clean(one.Domain, 255), Reason: one.Reason})
 	}
 	if len(found.signatures) == 0 {
 		list = append(list, &authres.DKIMResult{Value: authres.ResultNone})
 	}
 	envelope := &authres.SPFResult{Value: authres.ResultValue(found.spf.Result), From: env.from}
 	if env.from == "" {
-		envelope.Helo = cleanText(env.helo, 255)
+		envelope.Helo = message.Clean(env.helo, 255)
 	}
 	return append(list, envelope, &authres.DMARCResult{Value: authres.ResultValue(found.dmarc.Result), From: found.from.Domain})
 }
@@ -305,7 +298,7 @@ func (a *Adapter) writeReceived(out *bytes.Buffer, env envelope) {
 	if env.tls != "" {
 		protocol += "S"
 	}
-	helo := cleanText(strings.Map(atomRune, env.helo), 255)
+	helo := message.Clean(strings.Map(atomRune, env.helo), 255)
 	fmt.Fprintf(out, "Received: from %s (%s)\r\n\tby %s with %s id %s", helo, addressLiteral(env.ip), a.options.Hostname, protocol, env.id)
 	if len(env.recipients) == 1 {
 		fmt.Fprintf(out, "\r\n\tfor <%s>", env.recipients[0].envelope)

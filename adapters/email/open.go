@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 )
 
@@ -22,7 +23,7 @@ func (a *Adapter) OpenAbout(_ context.Context, agent, address, subject string) (
 	if !known {
 		return nil, fault.GiveUp("there is no agent "+agent, nil)
 	}
-	box, err := parseMailbox(strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "@"))
+	box, err := message.ParseMailbox(strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "@"))
 	switch {
 	case err != nil:
 		return nil, fault.GiveUp("the address is no mailbox", err)
@@ -30,8 +31,8 @@ func (a *Adapter) OpenAbout(_ context.Context, agent, address, subject string) (
 		return nil, fault.GiveUp("the mailbox is one of this server", nil)
 	}
 	notes, err := json.Marshal(route{
-		Version: 1, Local: strings.ToLower(profile.Name), From: box, To: []mailbox{box}, Verified: true, Opened: true,
-		Subject: cmp.Or(subject, cmp.Or(displayName(profile.DisplayName), profile.Name)+" needs a decision"),
+		Version: 1, Local: strings.ToLower(profile.Name), From: box, To: []message.Mailbox{box}, Verified: true, Opened: true,
+		Subject: cmp.Or(subject, cmp.Or(message.DisplayName(profile.DisplayName), profile.Name)+" needs a decision"),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)

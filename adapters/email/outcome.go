@@ -8,6 +8,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 )
 
@@ -39,7 +40,7 @@ func (o outcome) whoRefused() map[string]string {
 	}
 	who := map[string]string{}
 	for _, one := range o.refused {
-		who[addressKey(one.address)] = clip(codeText(one.answer), 300)
+		who[addressKey(one.address)] = message.Clip(codeText(one.answer), 300)
 	}
 	return who
 }
@@ -50,7 +51,7 @@ func (o outcome) detail() string {
 	if len(o.refused) > 0 {
 		var who []string
 		for _, one := range o.refused {
-			who = append(who, one.address+" ("+clip(one.answer.Message, 100)+")")
+			who = append(who, one.address+" ("+message.Clip(one.answer.Message, 100)+")")
 		}
 		text += "; refused: " + strings.Join(who, "; ")
 	}
@@ -81,11 +82,11 @@ func classed(who string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.As(err, &setup):
-		return fault.RetryIn(0, who+": "+clip(setup.cause.Error(), 400), err)
+		return fault.RetryIn(0, who+": "+message.Clip(setup.cause.Error(), 400), err)
 	case !errors.As(err, &refusal):
-		return fault.RetryIn(0, who+": "+clip(err.Error(), 400), err)
+		return fault.RetryIn(0, who+": "+message.Clip(err.Error(), 400), err)
 	}
-	text := who + ": " + clip(codeText(refusal), 480)
+	text := who + ": " + message.Clip(codeText(refusal), 480)
 	if refusal.Code/100 == 5 && !manyRecipients(refusal) && !aboutLogin(refusal.Code) {
 		return fault.GiveUp(text, err)
 	}

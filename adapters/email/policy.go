@@ -1,10 +1,12 @@
 package email
 
 import (
+	"cmp"
 	"html"
 	"strings"
 	"time"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -39,12 +41,12 @@ func (c *composer) addPolicy(part policypart.Part) {
 		rich = append(rich, line)
 	}
 	title, text := part.Localized(c.locale)
-	if title = cleanText(title, 300); title != "" {
+	if title = message.Clean(title, 300); title != "" {
 		add(title, "")
 	}
 	add(readable(text), "")
 	if part.URL != "" {
-		add(firstOf(cleanText(part.ActionLabel, 100), "Continue")+": ", part.URL)
+		add(cmp.Or(message.Clean(part.ActionLabel, 100), "Continue")+": ", part.URL)
 	}
 	for _, line := range policyTimes(part) {
 		add(line, "")

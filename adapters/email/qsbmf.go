@@ -2,7 +2,10 @@ package email
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
+
+	"inbox/adapters/email/message"
 )
 
 // qmail writes its reports as text: a first paragraph that begins with "Hi. This is the", then one for each recipient, whose
@@ -14,12 +17,12 @@ const (
 )
 
 // qmailReport reads such a report; false = it is none.
-func qmailReport(fields header, body []byte) (report deliveryReport, is bool) {
-	media, _ := mediaType(fields.get("Content-Type"), "text/plain")
+func qmailReport(fields message.Header, body []byte) (report deliveryReport, is bool) {
+	media, _ := message.MediaType(fields.Get("Content-Type"), "text/plain")
 	if media != "text/plain" || !bytes.HasPrefix(bytes.TrimLeft(body, "\r\n"), []byte(qmailGreeting)) {
 		return report, false
 	}
-	text := strings.ReplaceAll(utf8Text(body[:min(len(body), maxQmailText)]), "\r\n", "\n")
+	text := strings.ReplaceAll(message.UTF8(body[:min(len(body), maxQmailText)]), "\r\n", "\n")
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		paragraph = strings.Trim(paragraph, "\n")
 		if strings.HasPrefix(paragraph, "--- ") {
@@ -27,11 +30,11 @@ func qmailReport(fields header, body []byte) (report deliveryReport, is bool) {
 		}
 		first, reason, _ := strings.Cut(paragraph, "\n")
 		address, ends := strings.CutSuffix(strings.TrimSpace(first), ">:")
-		if address = plainAddress(address); !ends || address == "" || len(report.recipients) == maxReported {
+		if address = message.AddressKey(address); !ends || address == "" || len(report.recipients) == maxReported {
 			continue
 		}
 		report.recipients = append(report.recipients, reportedRecipient{
-			address: address, action: "failed", status: firstOf(statusIn(reason, '5'), "5.0.0"), diagnostic: clip(reason, 300),
+			address: address, action: "failed", status: cmp.Or(statusIn(reason, '5'), "5.0.0"), diagnostic: message.Clip(reason, 300),
 		})
 	}
 	return report, len(report.recipients) > 0

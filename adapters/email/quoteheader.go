@@ -3,6 +3,8 @@ package email
 import (
 	"strings"
 	"unicode/utf8"
+
+	"inbox/adapters/email/message"
 )
 
 // originalMarks are what Outlook, Yahoo and others write above the mail that is answered, without the dashes.
@@ -32,7 +34,7 @@ var forwardPrefixes = map[string]bool{
 
 // forwards says whether a subject marks a forwarded mail, behind any reply prefixes.
 func forwards(subject string) bool {
-	prefix, _, found := strings.Cut(baseSubject(subject), ":")
+	prefix, _, found := strings.Cut(message.BaseSubject(subject), ":")
 	return found && forwardPrefixes[strings.ToLower(strings.TrimSpace(prefix))]
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"inbox/adapters/email/message"
 )
 
 // removeQuoted takes the answered mail and the signature out of a mail's HTML where a client marked them and nothing of
@@ -86,12 +88,12 @@ var quoteMarks = []string{
 // ownByMarks returns what a plain text says itself by the marks in the HTML beside it, where the text itself has no form
 // that is known; "" = the marks say nothing. It cuts only where the letters of the text up to the end of a line are exactly those
 // of the sender's own part of the HTML, and what follows ends the HTML as well.
-func ownByMarks(text string, rich *entity) string {
-	page := rich.find("text/html")
+func ownByMarks(text string, rich *message.Entity) string {
+	page := rich.Find("text/html")
 	if page == nil || fresh(text, "", true) != text {
 		return ""
 	}
-	source := decodeCharset(page.decodeBody(), page.params["charset"])
+	source := message.Decode(page.Decode(), page.Params["charset"])
 	if !containsAny(source, quoteMarks) {
 		return ""
 	}

@@ -1,9 +1,11 @@
 package email
 
 import (
+	"cmp"
 	"html"
 	"strings"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -17,15 +19,15 @@ func (a *Adapter) mayQuote(reply exchange.Reply, notes route, people audience) b
 	if a.options.QuoteLines <= 0 || notes.Opened || hasPolicy(reply.Response) {
 		return false
 	}
-	has := map[string]bool{notes.From.key(): true}
+	has := map[string]bool{notes.From.Key(): true}
 	for _, box := range notes.To {
-		has[box.key()] = true
+		has[box.Key()] = true
 	}
 	for _, box := range notes.Cc {
-		has[box.key()] = true
+		has[box.Key()] = true
 	}
 	for _, box := range people.all() {
-		if !has[box.key()] {
+		if !has[box.Key()] {
 			return false
 		}
 	}
@@ -35,11 +37,11 @@ func (a *Adapter) mayQuote(reply exchange.Reply, notes route, people audience) b
 // addQuote repeats the beginning of a question below the answer.
 func (c *composer) addQuote(question normalized.Message, notes route, most int) {
 	from := notes.From
-	lines := quotedLines(question, baseSubject(notes.Subject), min(most, maxQuoteLines))
+	lines := quotedLines(question, message.BaseSubject(notes.Subject), min(most, maxQuoteLines))
 	if len(lines) == 0 {
 		return
 	}
-	intro := "On " + question.ReceivedAt.UTC().Format("Mon, 2 Jan 2006") + ", " + firstOf(displayName(from.Name), from.address()) + " wrote:"
+	intro := "On " + question.ReceivedAt.UTC().Format("Mon, 2 Jan 2006") + ", " + cmp.Or(message.DisplayName(from.Name), from.Address()) + " wrote:"
 	plain := intro + "\n> " + strings.Join(lines, "\n> ")
 	plain = strings.ReplaceAll(plain, "\n> \n", "\n>\n")
 	c.add(plain, "<p>"+html.EscapeString(intro)+"</p>\n<blockquote type=\"cite\">"+

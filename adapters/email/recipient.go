@@ -5,13 +5,14 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"inbox/adapters/email/message"
 	"inbox/identity"
 )
 
 // recipient finds who lives of an address at our domain. Agents have names in ASCII; the domain may be in letters of its own
 // where the transaction asked for that (international).
 func (a *Adapter) recipient(to string, international bool) (recipient, *smtp.SMTPError) {
-	if !isASCII(to) && !international {
+	if !message.IsASCII(to) && !international {
 		return recipient{}, &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 6, 7}, Message: "An internationalized address needs the parameter SMTPUTF8"}
 	}
 	at := strings.LastIndexByte(to, '@')
@@ -38,4 +39,35 @@ func (a *Adapter) recipient(to string, international bool) (recipient, *smtp.SMT
 		tag = "" // it is ours, and says nothing to the agent
 	}
 	return recipient{answered: answered, agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + a.domain}, nil
+}
+
+// maxTag bounds the tag that an agent hears of.
+const maxTag = 64
+
+// splitTag cuts agent+tag at the first plus sign. A tag that is too long or odd is dropped: nothing routes by it.
+func splitTag(local string) (name, tag string) {
+	name, tag, _ = strings.Cut(local, "+")
+	if len(tag) > maxTag || !plainTag(tag) {
+		tag = ""
+	}
+	return strings.ToLower(name), tag
+}
+
+func plainTag(tag string) bool {
+	for i := range len(tag) {
+		c := tag[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("-_.=+", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return !strings.HasPrefix(tag, ".") && !strings.HasSuffix(tag, ".") && !strings.Contains(tag, "..")
+}
+
+func tagged(local, tag string) string {
+	if tag == "" {
+		return local
+	}
+	return local + "+" + tag
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"blitiri.com.ar/go/spf"
+
+	"inbox/adapters/email/message"
 )
 
 // Results of a Finding.
@@ -54,7 +56,7 @@ func CheckRecords(ctx context.Context, dns Resolver, want Published) []Finding {
 }
 
 func (c *recordChecker) say(name, status, detail, remedy string) {
-	c.found = append(c.found, Finding{name, status, clip(detail, 400), remedy})
+	c.found = append(c.found, Finding{name, status, message.Clip(detail, 400), remedy})
 }
 
 // record gives the record of a name and type that should be there, for the remedy.

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"crypto"
 	"fmt"
 	"strings"
@@ -67,7 +68,7 @@ func Records(p Published) []Record {
 		name, value := DNSRecord(p.Domain, selector, p.Keys[selector])
 		records = append(records, Record{name, "TXT", value, "DKIM: the key that signs"})
 	}
-	reports := firstOf(p.Reports, "postmaster@"+p.Domain)
+	reports := cmp.Or(p.Reports, "postmaster@"+p.Domain)
 	records = append(records, Record{"_dmarc." + p.Domain, "TXT", "v=DMARC1; p=reject; rua=mailto:" + reports,
 		"DMARC; begin with p=none where people write under the domain as well"})
 	if p.PolicyMode != "" && p.PolicyMode != stsNone {

@@ -7,14 +7,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"mime"
-	"net/mail"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/emersion/go-message"
+	gomessage "github.com/emersion/go-message"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -55,7 +55,7 @@ func (a *Adapter) compose(reply exchange.Reply, notes route, people audience, bo
 		return nil, err
 	}
 	for _, name := range []string{"From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"} {
-		if count := len(fields.all(name)); count != 1 {
+		if count := len(fields.All(name)); count != 1 {
 			return nil, fmt.Errorf("%s stands %d times", name, count)
 		}
 	}
@@ -68,7 +68,7 @@ func bareNotes(notes route) route {
 }
 
 func bareNames(people audience) audience {
-	bare := func(boxes []mailbox) []mailbox {
+	bare := func(boxes []message.Mailbox) []message.Mailbox {
 		bared := slices.Clone(boxes)
 		for i := range bared {
 			bared[i].Name = ""
@@ -84,7 +84,7 @@ type headerLine struct{ name, value string }
 func (a *Adapter) replyHeader(reply exchange.Reply, notes route, people audience) []headerLine {
 	self := tagged(notes.Local, notes.Tag) + "@" + a.domain
 	lines := []headerLine{
-		{"From", formatAddress(a.displayName(reply.Agent), self)},
+		{"From", message.FormatAddress(a.displayName(reply.Agent), self)},
 		{"To", formatAddresses(people.to)},
 	}
 	if len(people.cc) > 0 {
@@ -94,16 +94,16 @@ func (a *Adapter) replyHeader(reply exchange.Reply, notes route, people audience
 		lines = append(lines, headerLine{"Reply-To", back})
 	}
 	lines = append(lines,
-		headerLine{"Subject", encodeWords(replySubject(notes))},
+		headerLine{"Subject", message.EncodeWords(replySubject(notes))},
 		headerLine{"Date", reply.CreatedAt.UTC().Format(time.RFC1123Z)},
 		headerLine{"Message-ID", "<" + a.replyID(reply) + ">"},
 	)
-	if validID(notes.MessageID) && len(notes.MessageID) <= maxWrittenID {
+	if message.ValidID(notes.MessageID) && len(notes.MessageID) <= maxWrittenID {
 		lines = append(lines, headerLine{"In-Reply-To", "<" + notes.MessageID + ">"},
 			headerLine{"References", formatReferences(notes)})
 	}
 	if notes.Topic != "" {
-		lines = append(lines, headerLine{"Thread-Topic", encodeWords(notes.Topic)})
+		lines = append(lines, headerLine{"Thread-Topic", message.EncodeWords(notes.Topic)})
 	}
 	if index := answerIndex(notes.Index, reply.CreatedAt); index != "" {
 		lines = append(lines, headerLine{"Thread-Index", index})
@@ -133,25 +133,15 @@ func submitted(notes route) string {
 
 func (a *Adapter) displayName(agent string) string {
 	if profile, ok := a.options.Agents.Agent(agent); ok {
-		return displayName(profile.DisplayName)
+		return message.DisplayName(profile.DisplayName)
 	}
 	return ""
 }
 
-func formatAddress(name, address string) string {
-	if name == "" {
-		return "<" + address + ">"
-	}
-	if encoded := encodeWords(name); encoded != name {
-		return encoded + " <" + address + ">"
-	}
-	return (&mail.Address{Name: name, Address: address}).String()
-}
-
-func formatAddresses(boxes []mailbox) string {
+func formatAddresses(boxes []message.Mailbox) string {
 	formatted := make([]string, 0, len(boxes))
 	for _, box := range boxes {
-		formatted = append(formatted, formatAddress(displayName(box.Name), box.address()))
+		formatted = append(formatted, message.FormatAddress(message.DisplayName(box.Name), box.Address()))
 	}
 	return strings.Join(formatted, ", ")
 }
@@ -159,16 +149,16 @@ func formatAddresses(boxes []mailbox) string {
 // replySubject keeps the subject as it is, because mail programs join conversations by it; only prefixes collapse.
 func replySubject(notes route) string {
 	if notes.Opened {
-		return cleanText(notes.Subject, 800)
+		return message.Clean(notes.Subject, 800)
 	}
-	return strings.TrimSpace("Re: " + baseSubject(cleanText(notes.Subject, 800)))
+	return strings.TrimSpace("Re: " + message.BaseSubject(message.Clean(notes.Subject, 800)))
 }
 
 // formatReferences is the parent's chain and the parent (RFC 5322, section 3.6.4).
 func formatReferences(notes route) string {
 	var ids []string
 	for _, id := range append(slices.Clone(notes.References), notes.MessageID) {
-		if validID(id) && len(id) <= maxWrittenID && !slices.Contains(ids, id) {
+		if message.ValidID(id) && len(id) <= maxWrittenID && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
@@ -193,9 +183,9 @@ type attachment struct {
 // writeMail writes text/plain, or multipart/alternative with HTML, inside multipart/mixed when there are files.
 func writeMail(out *bytes.Buffer, top []headerLine, body body, seed string) error {
 	if len(body.files) == 0 {
-		return writeText(func(h message.Header) (*message.Writer, error) { return message.CreateWriter(out, h) }, top, body, seed)
+		return writeText(func(h gomessage.Header) (*gomessage.Writer, error) { return gomessage.CreateWriter(out, h) }, top, body, seed)
 	}
-	mixed, err := message.CreateWriter(out, newHeader(top, headerLine{"Content-Type", multipart("mixed", seed, 0)}))
+	mixed, err := gomessage.CreateWriter(out, newHeader(top, headerLine{"Content-Type", multipart("mixed", seed, 0)}))
 	if err != nil {
 		return err
 	}
@@ -210,7 +200,7 @@ func writeMail(out *bytes.Buffer, top []headerLine, body body, seed string) erro
 	return mixed.Close()
 }
 
-type partMaker func(message.Header) (*message.Writer, error)
+type partMaker func(gomessage.Header) (*gomessage.Writer, error)
 
 func writeText(create partMaker, top []headerLine, body body, seed string) error {
 	if body.html == "" {
@@ -229,7 +219,7 @@ func writeText(create partMaker, top []headerLine, body body, seed string) error
 	return alternative.Close()
 }
 
-func writePart(create partMaker, h message.Header, data []byte) error {
+func writePart(create partMaker, h gomessage.Header, data []byte) error {
 	part, err := create(h)
 	if err != nil {
 		return err
@@ -240,11 +230,11 @@ func writePart(create partMaker, h message.Header, data []byte) error {
 	return part.Close()
 }
 
-func textHeader(top []headerLine, media string) message.Header {
+func textHeader(top []headerLine, media string) gomessage.Header {
 	return newHeader(top, headerLine{"Content-Type", media + "; charset=utf-8"}, headerLine{"Content-Transfer-Encoding", "quoted-printable"})
 }
 
-func fileHeader(file attachment) message.Header {
+func fileHeader(file attachment) gomessage.Header {
 	return newHeader(nil,
 		headerLine{"Content-Type", mime.FormatMediaType(file.mime, fileParams(file))},
 		headerLine{"Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.name})},
@@ -261,11 +251,11 @@ func fileParams(file attachment) map[string]string {
 }
 
 // newHeader keeps the order of the lines; the library adds on top. It would not fold where one word is too long.
-func newHeader(top []headerLine, more ...headerLine) message.Header {
-	var h message.Header
+func newHeader(top []headerLine, more ...headerLine) gomessage.Header {
+	var h gomessage.Header
 	lines := append(slices.Clone(top), more...)
 	for _, line := range slices.Backward(lines) {
-		h.AddRaw(foldField(line.name, line.value))
+		h.AddRaw(message.Fold(line.name, line.value))
 	}
 	return h
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -122,7 +123,7 @@ func (a *Adapter) open(ctx context.Context, delivery exchange.Delivery, all []st
 		left += "; not sent to " + one.Address + ", which is suppressed: " + one.Reason
 	}
 	if len(recipients) == 0 && len(before.Done) == 0 {
-		return nil, "", fault.GiveUp(clip("suppressed: "+suppressed[0].Address+": "+suppressed[0].Reason+" (lift it with: inbox mail suppressed remove "+suppressed[0].Address+")", 500), nil)
+		return nil, "", fault.GiveUp(message.Clip("suppressed: "+suppressed[0].Address+": "+suppressed[0].Reason+" (lift it with: inbox mail suppressed remove "+suppressed[0].Address+")", 500), nil)
 	}
 	return recipients, left, nil
 }
@@ -139,5 +140,5 @@ func (a *Adapter) partly(ctx context.Context, delivery exchange.Delivery, all []
 		return fmt.Errorf("store progress: %w", err)
 	}
 	last := result.later[len(result.later)-1]
-	return fault.RetryIn(0, clip("taken for "+fmt.Sprint(len(done.Done))+" of "+fmt.Sprint(len(all))+"; "+last.address+": "+codeText(last.answer), 480), last.answer)
+	return fault.RetryIn(0, message.Clip("taken for "+fmt.Sprint(len(done.Done))+" of "+fmt.Sprint(len(all))+"; "+last.address+": "+codeText(last.answer), 480), last.answer)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"inbox/adapters/email/message"
 )
 
 // handshakeTimeout is how long TLS may take to begin.
@@ -75,7 +77,7 @@ func (c *peerConn) answerLine(p []byte) (int, error) {
 // hello answers a greeting with our name first (RFC 5321, section 4.1.1.1). The peer's may be longer than a line of an answer.
 func (c *peerConn) hello(code, peer string) string {
 	name, ended := strings.CutSuffix(peer, "\r\n")
-	line := code + c.listener.hostname + " Hello " + clip(name[:min(len(name), maxNamed)], maxNamed)
+	line := code + c.listener.hostname + " Hello " + message.Clip(name[:min(len(name), maxNamed)], maxNamed)
 	if ended {
 		line += "\r\n"
 	}

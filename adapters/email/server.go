@@ -12,6 +12,8 @@ import (
 
 	"github.com/emersion/go-smtp"
 	"github.com/google/uuid"
+
+	"inbox/adapters/email/message"
 )
 
 // Limits of one session.
@@ -94,14 +96,14 @@ func (s *session) Mail(from string, options *smtp.MailOptions) error {
 		return smtp.ErrDataTooLarge
 	}
 	if from != "" {
-		box, err := parseMailboxUpTo(from, maxSenderLocal)
+		box, err := message.ParseMailboxUpTo(from, maxSenderLocal)
 		switch {
-		case !isASCII(from) && (options == nil || !options.UTF8):
+		case !message.IsASCII(from) && (options == nil || !options.UTF8):
 			return s.refuse(553, smtp.EnhancedCode{5, 6, 7}, "An internationalized address needs the parameter SMTPUTF8")
 		case err != nil:
 			return s.refuse(553, smtp.EnhancedCode{5, 1, 7}, "The sender address is not understood")
 		}
-		from = box.address()
+		from = box.Address()
 	}
 	env := s.newEnvelope(from)
 	env.utf8 = options != nil && options.UTF8
@@ -144,15 +146,6 @@ func (s *session) newEnvelope(from string) envelope {
 		id: id.String(), ip: strings.TrimPrefix(strings.SplitN(host, "%", 2)[0], "::ffff:"), helo: s.conn.Hostname(),
 		tls: s.peer.tlsVersion(), from: from,
 	}
-}
-
-func isASCII(text string) bool {
-	for i := range len(text) {
-		if text[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
 }
 
 // Rcpt accepts agents and the operator of our domain, and nobody else: this server relays for no one.

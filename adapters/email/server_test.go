@@ -43,7 +43,7 @@ func TestSignedMailBecomesAMessage(t *testing.T) {
 		t.Errorf("no reply because %q", in.NoReply)
 	}
 	notes, _ := readRoute(in.Route)
-	if notes.Tag != "ticket.7" || len(notes.To) != 1 || notes.To[0].address() != "bob@other.test" {
+	if notes.Tag != "ticket.7" || len(notes.To) != 1 || notes.To[0].Address() != "bob@other.test" {
 		t.Errorf("route %+v", notes)
 	}
 }

@@ -1,12 +1,14 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +79,7 @@ func newSmarthost(options Options) (*smarthost, error) {
 	if options.SmarthostTLS != nil {
 		host.tls = options.SmarthostTLS.Clone()
 	}
-	host.tls.ServerName = firstOf(host.tls.ServerName, host.host)
+	host.tls.ServerName = cmp.Or(host.tls.ServerName, host.host)
 	return host, nil
 }
 
@@ -119,7 +121,7 @@ func (h *smarthost) open(ctx context.Context) (*clientSession, error) {
 func (h *smarthost) mechanism(client *smtp.Client) sasl.Client {
 	_, offered := client.Extension("AUTH")
 	words := strings.Fields(strings.ToUpper(offered))
-	if containsFold(words, "LOGIN") && !containsFold(words, "PLAIN") {
+	if slices.Contains(words, "LOGIN") && !slices.Contains(words, "PLAIN") {
 		return sasl.NewLoginClient(h.user, h.password)
 	}
 	return sasl.NewPlainClient("", h.user, h.password)

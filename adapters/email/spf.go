@@ -8,6 +8,7 @@ import (
 
 	"blitiri.com.ar/go/spf"
 
+	"inbox/adapters/email/message"
 	"inbox/identity"
 )
 
@@ -38,7 +39,7 @@ func (a *Adapter) checkSPF(ctx context.Context, env envelope) spfResult {
 	verdict, reason := spf.CheckHostWithSender(ip, env.helo, sender, spf.WithContext(ctx), spf.WithResolver(wholeRecords{a.dns}))
 	result.Result = string(verdict)
 	if reason != nil {
-		result.Reason = cleanText(reason.Error(), 200)
+		result.Reason = message.Clean(reason.Error(), 200)
 	}
 	return result
 }

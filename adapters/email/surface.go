@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/email/message"
 	"inbox/identity"
 	"inbox/normalized"
 )
@@ -14,27 +15,27 @@ const maxSubject = 998
 
 // surfaceOf is what the header says beyond the contract: what the sender wrote, for the agent to read. Who was only in the
 // envelope (Bcc) stands nowhere.
-func surfaceOf(fields header, to recipient) *normalized.Surface {
+func surfaceOf(fields message.Header, to recipient) *normalized.Surface {
 	surface := &normalized.Surface{
-		Channel: normalized.ViaEmail, Subject: cleanText(decodeWords(fields.get("Subject")), maxSubject), Date: dateOf(fields), Tag: to.tag,
-		ListID: listID(fields), Language: bestLanguage(fields.get("Content-Language")),
+		Channel: normalized.ViaEmail, Subject: message.Clean(message.DecodeWords(fields.Get("Subject")), maxSubject), Date: dateOf(fields), Tag: to.tag,
+		ListID: listID(fields), Language: bestLanguage(fields.Get("Content-Language")),
 	}
-	surface.AddRecipients(&surface.To, surfaceRecipients(fields.addressList("To"))...)
-	surface.AddRecipients(&surface.Cc, surfaceRecipients(fields.addressList("Cc"))...)
+	surface.AddRecipients(&surface.To, surfaceRecipients(fields.Addresses("To"))...)
+	surface.AddRecipients(&surface.Cc, surfaceRecipients(fields.Addresses("Cc"))...)
 	return surface
 }
 
-func surfaceRecipients(boxes []mailbox) []normalized.SurfaceRecipient {
+func surfaceRecipients(boxes []message.Mailbox) []normalized.SurfaceRecipient {
 	list := make([]normalized.SurfaceRecipient, 0, len(boxes))
 	for _, box := range boxes {
-		list = append(list, normalized.SurfaceRecipient{Address: box.canonical(), Name: box.Name})
+		list = append(list, normalized.SurfaceRecipient{Address: box.Canonical(), Name: box.Name})
 	}
 	return list
 }
 
 // dateOf reads Date; nil = there is none that can be read, or one that no clock of a mail program shows.
-func dateOf(fields header) *identity.Time {
-	value := fields.get("Date")
+func dateOf(fields message.Header) *identity.Time {
+	value := fields.Get("Date")
 	if len(value) > 200 {
 		return nil
 	}
@@ -47,14 +48,14 @@ func dateOf(fields header) *identity.Time {
 }
 
 // listID reads the identifier of a mailing list (RFC 2919, section 3).
-func listID(fields header) string {
-	value := fields.get("List-Id")
+func listID(fields message.Header) string {
+	value := fields.Get("List-Id")
 	start := strings.LastIndexByte(value, '<')
 	if start < 0 {
 		return ""
 	}
 	id, _, closed := strings.Cut(value[start+1:], ">")
-	if id = cleanText(id, 255); !closed || strings.ContainsAny(id, " <") {
+	if id = message.Clean(id, 255); !closed || strings.ContainsAny(id, " <") {
 		return ""
 	}
 	return id

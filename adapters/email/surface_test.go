@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -126,8 +127,8 @@ func TestAgentAnswersAllOfSurface(t *testing.T) {
 	if err != nil || len(receipts) != 31 {
 		t.Fatalf("%d destinations, %v", len(receipts), err)
 	}
-	fields, _, err := splitHeader(s.captured()[0].Data)
-	if got := fields.addressList("Cc"); err != nil || len(got) != 30 || got[29].Name != "P29" {
+	fields, _, err := message.Split(s.captured()[0].Data)
+	if got := fields.Addresses("Cc"); err != nil || len(got) != 30 || got[29].Name != "P29" {
 		t.Errorf("Cc %v, %v", got, err)
 	}
 }

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -99,7 +100,7 @@ func TestOutcomes(t *testing.T) {
 			if row.broken {
 				mail = strings.Replace(mail, "text\r\n", "changed\r\n", 1)
 			}
-			from := firstOf(row.from, "bo@list.test")
+			from := cmp.Or(row.from, "bo@list.test")
 			w := s.dial()
 			w.say("EHLO client.ann.test", "250")
 			w.send(strings.Trim(from, "<>"), []string{"echo@inbox.test"}, mail, row.want)

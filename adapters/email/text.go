@@ -1,19 +1,18 @@
 package email
 
 import (
-	"bytes"
 	"encoding/binary"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
+	"inbox/adapters/email/message"
 	"inbox/normalized"
 )
 
 // readText decodes charset, flow and HTML.
-func (e *entity) readText() string { return e.readOwn(true).text }
+func readText(e *message.Entity) string { return readOwn(e, true).text }
 
 // readableText is what a text part says.
 type readableText struct {
@@ -22,38 +21,16 @@ type readableText struct {
 	links      []normalized.Part // of HTML
 }
 
-func (e *entity) readOwn(forwarded bool) readableText {
-	text := decodeCharset(e.decodeBody(), e.params["charset"])
-	if e.media == "text/html" {
+func readOwn(e *message.Entity, forwarded bool) readableText {
+	text := message.Decode(e.Decode(), e.Params["charset"])
+	if e.Media == "text/html" {
 		content, mime, own, links := readHTML(text, forwarded)
 		return readableText{text: readable(content), mime: mime, own: readable(own), links: links}
 	}
-	if strings.EqualFold(e.params["format"], "flowed") {
-		text = unflow(text, strings.EqualFold(e.params["delsp"], "yes"))
+	if strings.EqualFold(e.Params["format"], "flowed") {
+		text = unflow(text, strings.EqualFold(e.Params["delsp"], "yes"))
 	}
 	return readableText{text: readable(text), mime: normalized.MIMEPlain}
-}
-
-// decodeCharset makes UTF-8. A missing, unknown or wrong charset never loses text.
-func decodeCharset(raw []byte, label string) string {
-	switch label = strings.ToLower(strings.TrimSpace(label)); label {
-	case "", "us-ascii", "ascii":
-		return utf8Text(raw)
-	case "utf-8", "utf8":
-		if utf8.Valid(raw) {
-			return string(raw)
-		}
-		return strings.ToValidUTF8(string(raw), "\uFFFD")
-	}
-	reader, err := charsetReader(label, bytes.NewReader(raw))
-	if err != nil {
-		return utf8Text(raw)
-	}
-	var out bytes.Buffer
-	if _, err := out.ReadFrom(reader); err != nil {
-		return utf8Text(raw)
-	}
-	return strings.ToValidUTF8(out.String(), "\uFFFD")
 }
 
 // readable makes line ends LF, letters NFC, and removes controls and runes that hide or turn text.
@@ -66,7 +43,7 @@ func readable(text string) string {
 		switch {
 		case r == '\n' || r == '\t' || r == 0x200d: // the joiner holds emoji together
 			return r
-		case unicode.IsControl(r) || invisible(r):
+		case unicode.IsControl(r) || message.Invisible(r):
 			return -1
 		}
 		return r
@@ -101,8 +78,8 @@ func harmlessBytes(text string) bool {
 }
 
 // stub says whether a plain text part only points at the HTML part.
-func stub(node *entity) bool {
-	text := node.readText()
+func stub(node *message.Entity) bool {
+	text := readText(node)
 	if strings.TrimSpace(text) == "" {
 		return true
 	}

@@ -9,57 +9,14 @@ import (
 
 	"github.com/google/uuid"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/normalized"
 )
 
 const (
-	maxIDBytes    = 998
-	maxReferences = 100 // read from one mail
-	maxLookups    = 20
+	maxLookups = 20
 )
-
-// messageID gives the Message-ID without brackets, or "" when it is absent or malformed.
-func messageID(fields header) string {
-	ids := idList(fields.get("Message-ID"))
-	if len(ids) != 1 {
-		return ""
-	}
-	return ids[0]
-}
-
-// idList reads a list of message ids (RFC 5322, section 3.6.4); what does not fit the syntax is dropped.
-func idList(value string) []string {
-	var ids []string
-	for len(ids) < maxReferences {
-		start := strings.IndexByte(value, '<')
-		if start < 0 {
-			break
-		}
-		end := strings.IndexByte(value[start:], '>')
-		if end < 0 {
-			break
-		}
-		if id := value[start+1 : start+end]; validID(id) {
-			ids = append(ids, id)
-		}
-		value = value[start+end+1:]
-	}
-	return ids
-}
-
-func validID(id string) bool {
-	at := strings.IndexByte(id, '@')
-	if at <= 0 || at == len(id)-1 || len(id) > maxIDBytes || strings.Count(id, "@") != 1 {
-		return false
-	}
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] >= 0x7f || id[i] == '<' || id[i] == '>' {
-			return false
-		}
-	}
-	return true
-}
 
 // parentage is what a mail says about the mails before it.
 type parentage struct {
@@ -67,12 +24,12 @@ type parentage struct {
 	references []string
 }
 
-func parentsOf(fields header) parentage {
+func parentsOf(fields message.Header) parentage {
 	var p parentage
-	if ids := idList(fields.get("In-Reply-To")); len(ids) == 1 {
+	if ids := message.IDs(fields.Get("In-Reply-To")); len(ids) == 1 {
 		p.parent = ids[0]
 	}
-	p.references = idList(fields.get("References"))
+	p.references = message.IDs(fields.Get("References"))
 	return p
 }
 
@@ -100,7 +57,7 @@ func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id st
 		return id, route{}, nil
 	}
 	if len(parents.references) > 0 && mail.sender.verified() {
-		return parents.references[0] + "/" + mail.sender.from.key(), route{}, nil
+		return parents.references[0] + "/" + mail.sender.from.Key(), route{}, nil
 	}
 	return id, route{}, nil
 }
@@ -137,12 +94,12 @@ func mayJoin(sender verdict, known normalized.Message, notes route) bool {
 	if known.Sender.Verified && !sender.verified() {
 		return false
 	}
-	key := sender.from.key()
+	key := sender.from.Key()
 	if strings.EqualFold(known.Sender.Address, "@"+key) {
 		return true
 	}
-	for _, box := range append(append([]mailbox{}, notes.To...), notes.Cc...) {
-		if box.key() == key {
+	for _, box := range append(append([]message.Mailbox{}, notes.To...), notes.Cc...) {
+		if box.Key() == key {
 			return true
 		}
 	}
@@ -151,25 +108,25 @@ func mayJoin(sender verdict, known normalized.Message, notes route) bool {
 
 // route is the adapter's own note on how to answer; it is stored with the message.
 type route struct {
-	Version     int       `json:"v"`
-	Local       string    `json:"local"` // the agent's local part as addressed
-	Tag         string    `json:"tag,omitempty"`
-	From        mailbox   `json:"from"`
-	ReplyTo     *mailbox  `json:"reply_to,omitempty"`     // only when it may be used
-	ReplySigned bool      `json:"reply_signed,omitempty"` // ReplyTo is covered by the aligned signature of a verified mail
-	To          []mailbox `json:"to,omitempty"`           // without ourselves
-	Cc          []mailbox `json:"cc,omitempty"`
-	Subject     string    `json:"subject,omitempty"`
-	MessageID   string    `json:"message_id,omitempty"` // empty when the mail had none that can be referred to
-	References  []string  `json:"references,omitempty"`
-	Topic       string    `json:"topic,omitempty"` // Thread-Topic of Outlook
-	Index       string    `json:"index,omitempty"` // Thread-Index of Outlook
-	Lists       []string  `json:"lists,omitempty"` // addresses of the mailing list that it came through; nothing is sent there
-	Verified    bool      `json:"verified"`
-	Body        string    `json:"body,omitempty"`       // digest of the body, to tell another mail with the same id from a repeat
-	Opened      bool      `json:"opened,omitempty"`     // we write first: there is no mail that is answered
-	ReplyAll    bool      `json:"reply_all,omitempty"`  // the answer goes to To and Cc as well, where it may
-	Unfollowed  string    `json:"unfollowed,omitempty"` // a Reply-To that is not written to
+	Version     int               `json:"v"`
+	Local       string            `json:"local"` // the agent's local part as addressed
+	Tag         string            `json:"tag,omitempty"`
+	From        message.Mailbox   `json:"from"`
+	ReplyTo     *message.Mailbox  `json:"reply_to,omitempty"`     // only when it may be used
+	ReplySigned bool              `json:"reply_signed,omitempty"` // ReplyTo is covered by the aligned signature of a verified mail
+	To          []message.Mailbox `json:"to,omitempty"`           // without ourselves
+	Cc          []message.Mailbox `json:"cc,omitempty"`
+	Subject     string            `json:"subject,omitempty"`
+	MessageID   string            `json:"message_id,omitempty"` // empty when the mail had none that can be referred to
+	References  []string          `json:"references,omitempty"`
+	Topic       string            `json:"topic,omitempty"` // Thread-Topic of Outlook
+	Index       string            `json:"index,omitempty"` // Thread-Index of Outlook
+	Lists       []string          `json:"lists,omitempty"` // addresses of the mailing list that it came through; nothing is sent there
+	Verified    bool              `json:"verified"`
+	Body        string            `json:"body,omitempty"`       // digest of the body, to tell another mail with the same id from a repeat
+	Opened      bool              `json:"opened,omitempty"`     // we write first: there is no mail that is answered
+	ReplyAll    bool              `json:"reply_all,omitempty"`  // the answer goes to To and Cc as well, where it may
+	Unfollowed  string            `json:"unfollowed,omitempty"` // a Reply-To that is not written to
 }
 
 func readRoute(raw json.RawMessage) (route, bool) {
@@ -178,26 +135,9 @@ func readRoute(raw json.RawMessage) (route, bool) {
 	return notes, err == nil && notes.Version == 1
 }
 
-// baseSubject cuts reply and forward prefixes of the common languages (RFC 5256, section 2.1, and habits).
-func baseSubject(subject string) string {
-	for {
-		subject = strings.Replace(subject, "：", ":", 1) // as East Asian programs write it
-		prefix, rest, found := strings.Cut(subject, ":")
-		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(prefix)), "[")
-		if !found || !replyPrefixes[name] {
-			return strings.TrimSpace(subject)
-		}
-		subject = strings.TrimSpace(rest)
-	}
-}
-
-var replyPrefixes = map[string]bool{
-	"re": true, "aw": true, "sv": true, "vs": true, "antw": true, "odp": true, "r": true, "res": true, "ref": true, "rif": true, "回复": true, "答复": true, "返信": true,
-}
-
 // answerOf gives when the answer of ours was made to which a mail answers: our ids tell their time. Zero = it answers none
 // of ours.
-func (a *Adapter) answerOf(fields header) time.Time {
+func (a *Adapter) answerOf(fields message.Header) time.Time {
 	replyID, domain := ReplyIDOf(parentsOf(fields).parent)
 	id, err := uuid.Parse(replyID)
 	if err != nil || id.Version() != 7 || !strings.EqualFold(domain, a.domain) {

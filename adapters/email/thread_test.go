@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -90,7 +91,7 @@ func TestIDList(t *testing.T) {
 		"<a@b":                                  nil,
 		"<" + strings.Repeat("x", 1000) + "@y>": nil,
 	} {
-		if diff := cmp.Diff(want, idList(in)); diff != "" {
+		if diff := cmp.Diff(want, message.IDs(in)); diff != "" {
 			t.Errorf("%.40q: %s", in, diff)
 		}
 	}
@@ -194,10 +195,14 @@ func TestReplyToIsNoReflector(t *testing.T) {
 			mail = emailtest.Signed(t, mail)
 		}
 		w.send(from, []string{"echo@inbox.test"}, mail, "250")
+		want := c.want
+		if want == "" {
+			want = from
+		}
 		reply := replyTo(s.engine.all()[i], normalized.Text("an answer"))
 		plan, err := s.adapter.Plan(t.Context(), reply)
-		if err != nil || len(plan.Destinations) != 1 || plan.Destinations[0].Address != firstOf(c.want, from) {
-			t.Errorf("%s, %s, signed %v: plan %+v, %v; want %s", c.policy, c.replyTo, c.sign, plan, err, firstOf(c.want, from))
+		if err != nil || len(plan.Destinations) != 1 || plan.Destinations[0].Address != want {
+			t.Errorf("%s, %s, signed %v: plan %+v, %v; want %s", c.policy, c.replyTo, c.sign, plan, err, want)
 		}
 		receipts, err := s.deliver(reply)
 		if err != nil || strings.Contains(receipts[0].Detail, "answered to From: the Reply-To ") != c.noted {
@@ -210,7 +215,7 @@ func TestBaseSubject(t *testing.T) {
 	for in, want := range map[string]string{
 		"Re: RE[2]: Aw: Lunch": "Lunch", "Lunch": "Lunch", "Fwd: Lunch": "Fwd: Lunch", "Re:": "", "Note: this": "Note: this", "回复: 你好": "你好", "": "",
 	} {
-		if got := baseSubject(in); got != want {
+		if got := message.BaseSubject(in); got != want {
 			t.Errorf("%q: %q; want %q", in, got, want)
 		}
 	}
@@ -242,12 +247,12 @@ func TestFromField(t *testing.T) {
 		strings.Repeat("x", 70) + "@b.test":      "",
 		"Ann <ann@" + strings.Repeat("x.", 200) + "test>": "",
 	} {
-		fields, _, err := splitHeader([]byte("From: " + in + "\r\n\r\n"))
+		fields, _, err := message.Split([]byte("From: " + in + "\r\n\r\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		box, err := parseFrom(fields)
-		got := box.Name + " " + box.address()
+		box, err := message.ParseFrom(fields)
+		got := box.Name + " " + box.Address()
 		if err != nil {
 			got = ""
 		}

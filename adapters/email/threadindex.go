@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"strings"
 	"time"
+
+	"inbox/adapters/email/message"
 )
 
 const (
@@ -23,8 +25,8 @@ func fileTime(t time.Time) uint64 {
 }
 
 // threadIndexOf gives the field as it is kept: without the white space that folding leaves, and nothing that is no index.
-func threadIndexOf(fields header) string {
-	value := strings.Join(strings.Fields(fields.get("Thread-Index")), "")
+func threadIndexOf(fields message.Header) string {
+	value := strings.Join(strings.Fields(fields.Get("Thread-Index")), "")
 	if answerIndex(value, time.Time{}) == "" {
 		return ""
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 	"inbox/normalized"
 )
 
@@ -19,11 +20,11 @@ func TestThreadTags(t *testing.T) {
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
-	fields, _, err := splitHeader(s.captured()[0].Data)
+	fields, _, err := message.Split(s.captured()[0].Data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	back := fields.get("Reply-To")
+	back := fields.Get("Reply-To")
 	if !strings.HasPrefix(back, "echo+t.") || !strings.HasSuffix(back, "@inbox.test") {
 		t.Fatalf("Reply-To %q", back)
 	}
@@ -62,17 +63,17 @@ func TestThreadTagKeepsThePlusTag(t *testing.T) {
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
-	fields, _, err := splitHeader(s.captured()[0].Data)
-	if err != nil || !strings.Contains(fields.get("From"), "<echo+order-4711@inbox.test>") {
-		t.Fatalf("From %q, %v", fields.get("From"), err)
+	fields, _, err := message.Split(s.captured()[0].Data)
+	if err != nil || !strings.Contains(fields.Get("From"), "<echo+order-4711@inbox.test>") {
+		t.Fatalf("From %q, %v", fields.Get("From"), err)
 	}
 	s.engine.replies[reply.ID+"@inbox.test"] = 0
-	w.send("ann@sender.test", []string{fields.get("Reply-To")}, emailtest.Signed(t, emailtest.Letter("again", "To: "+fields.get("Reply-To"), "Message-ID: <again@sender.test>")), "250")
+	w.send("ann@sender.test", []string{fields.Get("Reply-To")}, emailtest.Signed(t, emailtest.Letter("again", "To: "+fields.Get("Reply-To"), "Message-ID: <again@sender.test>")), "250")
 	again := s.engine.all()[1]
 	if notes, _ := readRoute(again.Route); notes.Tag != "order-4711" || again.Message.Surface.Tag != "order-4711" {
 		t.Errorf("tag %q, %q", notes.Tag, again.Message.Surface.Tag)
 	}
-	w.send("eve@sender.test", []string{fields.get("Reply-To")}, emailtest.Signed(t, emailtest.Letter("hm", "From: eve@sender.test", "Message-ID: <eve@sender.test>")), "250")
+	w.send("eve@sender.test", []string{fields.Get("Reply-To")}, emailtest.Signed(t, emailtest.Letter("hm", "From: eve@sender.test", "Message-ID: <eve@sender.test>")), "250")
 	if notes, _ := readRoute(s.engine.all()[2].Route); notes.Tag != "" {
 		t.Errorf("a stranger learns the tag %q", notes.Tag)
 	}

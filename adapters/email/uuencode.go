@@ -1,8 +1,10 @@
 package email
 
 import (
+	"cmp"
 	"strings"
 
+	"inbox/adapters/email/message"
 	"inbox/normalized"
 )
 
@@ -29,7 +31,7 @@ func withoutEncoded(text string) (rest string, files []encodedFile) {
 			data, used := decodeLines(lines[i+1:])
 			if used > 0 {
 				files = append(files, encodedFile{name, data})
-				out = append(out, "["+firstOf(name, "file")+"]")
+				out = append(out, "["+cmp.Or(name, "file")+"]")
 				i += 1 + used
 				continue
 			}
@@ -96,6 +98,6 @@ func decodeLine(text string, size int) (data []byte, ok bool) {
 
 // part describes a file that stood in a text.
 func (f encodedFile) part() normalized.Part {
-	node := &entity{media: "application/octet-stream"}
+	node := &message.Entity{Media: "application/octet-stream"}
 	return normalized.Part{MIME: fileType(node, f.data), Name: f.name}
 }

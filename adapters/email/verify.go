@@ -1,7 +1,6 @@
 package email
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/message"
 	"inbox/identity"
 	"inbox/normalized"
 )
@@ -61,7 +61,7 @@ type recipient struct {
 
 // verdict is everything that was found out about a sender.
 type verdict struct {
-	from       mailbox
+	from       message.Mailbox
 	signatures []dkimSignature
 	spf        spfResult
 	dmarc      dmarcResult
@@ -73,7 +73,7 @@ type verdict struct {
 func (v verdict) verified() bool { return v.method != normalized.AuthNone }
 
 // verify authenticates the From field. A refusal is an *smtp.SMTPError.
-func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields header, mail []byte) (verdict, error) {
+func (a *Adapter) verify(ctx context.Context, env envelope, from message.Mailbox, fields message.Header, mail []byte) (verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	result := verdict{from: from}
@@ -83,7 +83,7 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields
 	lookups.Go(func() { policy = a.lookupPolicy(ctx, from.Domain) })
 	silent := false
 	lookups.Go(func() { silent = a.takesNoMail(ctx, env.from) })
-	body := bodyOf(fields, mail)
+	body := fields.Body(mail)
 	result.signatures = a.verifyDKIM(ctx, fields, body)
 	lookups.Wait()
 	if silent {
@@ -98,14 +98,6 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields
 	}
 	metricVerified.WithLabelValues(result.method, result.dmarc.Result).Inc()
 	return result, a.decide(result, mail)
-}
-
-// bodyOf gives what stands behind the header and its empty line.
-func bodyOf(fields header, mail []byte) []byte {
-	for _, one := range fields {
-		mail = mail[len(one.raw):]
-	}
-	return bytes.TrimPrefix(mail, []byte("\r\n"))
 }
 
 // takesNoMail says whether the domain of the envelope sender has a null MX (RFC 7505, section 4.2): neither an answer nor
@@ -177,7 +169,7 @@ func (v verdict) claims(env envelope, addressed bool) json.RawMessage {
 		signatures = []dkimSignature{}
 	}
 	encoded, err := json.Marshal(claims{
-		DKIM: signatures, SPF: v.spf, DMARC: v.dmarc, ARC: v.arc, IP: env.ip, HELO: cleanText(env.helo, 255), TLS: env.tls, Addressed: addressed,
+		DKIM: signatures, SPF: v.spf, DMARC: v.dmarc, ARC: v.arc, IP: env.ip, HELO: message.Clean(env.helo, 255), TLS: env.tls, Addressed: addressed,
 	})
 	if err != nil {
 		return nil
@@ -197,7 +189,7 @@ func (a *Adapter) evidence(found verdict, env envelope, to recipient, claims jso
 		return nil
 	}
 	proof := identity.Transport(identity.TransportProof{
-		Domain: a.options.Domain, Subject: "mailto:" + found.from.address(), Method: evidenceMethods[found.method],
+		Domain: a.options.Domain, Subject: "mailto:" + found.from.Address(), Method: evidenceMethods[found.method],
 		Assurance: identity.AssuranceDomain, Recipient: to.address, KeyID: found.keyID, IssuedAt: env.received,
 	})
 	proof.Claims, proof.Source = claims, &identity.Source{Transport: normalized.ViaEmail}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"inbox/adapters/email/message"
 )
 
 // opaque returns the CMS message of a fixture.
@@ -19,11 +21,11 @@ func opaque(t testing.TB, name string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, body, err := splitHeader(mail)
+	fields, body, err := message.Split(mail)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return decodeBase64(body)
+	return (&message.Entity{Fields: fields, Body: body}).Decode()
 }
 
 // TestSignedContent reads both ways in which programs write lengths, and never past the end of what is cut off.
@@ -56,12 +58,12 @@ func TestSignaturesInSignaturesEnd(t *testing.T) {
 	for range 10 {
 		mail = "Content-Type: application/pkcs7-mime; smime-type=signed-data\r\nContent-Transfer-Encoding: base64\r\n\r\n" + wrap(base64.StdEncoding.EncodeToString(wrapSigned([]byte(mail))))
 	}
-	fields, body, err := splitHeader([]byte(mail))
+	fields, body, err := message.Split([]byte(mail))
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := &contentReader{walk: &mimeWalk{}, budget: 2*len(mail) + 64<<10}
-	root, err := reader.walk.parseEntity(fields, body, 0, "text/plain")
+	reader := &contentReader{walk: &message.Parser{}, budget: 2*len(mail) + 64<<10}
+	root, err := reader.walk.Parse(fields, body, 0, "text/plain")
 	if err == nil {
 		err = reader.read(context.Background(), root, false)
 	}

@@ -1,9 +1,10 @@
-package email
+package message
 
 import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -19,43 +20,43 @@ var (
 	errParts = errors.New("the MIME structure has more than 500 parts")
 )
 
-// entity is one node of a MIME tree: a multipart with children, or a leaf with its body still encoded.
-type entity struct {
-	fields   header
-	media    string // lower-case type/subtype
-	params   map[string]string
-	children []*entity
-	body     []byte
+// Entity is one node of a MIME tree: a multipart with children, or a leaf with its body still encoded.
+type Entity struct {
+	Fields   Header
+	Media    string // lower-case type/subtype
+	Params   map[string]string
+	Children []*Entity
+	Body     []byte
 }
 
-// mimeWalk counts the parts of one mail over all levels.
-type mimeWalk struct{ parts int }
+// Parser counts the parts of one mail over all levels.
+type Parser struct{ parts int }
 
-// parseEntity reads the structure below one header. What is broken inside becomes the body of its part: content
+// Parse reads the structure below one header. What is broken inside becomes the body of its part: content
 // is never dropped because its wrapping is damaged.
-func (w *mimeWalk) parseEntity(fields header, body []byte, depth int, fallback string) (*entity, error) {
+func (w *Parser) Parse(fields Header, body []byte, depth int, fallback string) (*Entity, error) {
 	if w.parts++; w.parts > maxParts {
 		return nil, errParts
 	}
 	if depth > maxDepth {
 		return nil, errDepth
 	}
-	node := &entity{fields: fields, body: body}
-	node.media, node.params = mediaType(fields.get("Content-Type"), fallback)
-	if !validMedia(node.media) {
-		node.media = mediaOf(node.media)
+	node := &Entity{Fields: fields, Body: body}
+	node.Media, node.Params = MediaType(fields.Get("Content-Type"), fallback)
+	if !validMedia(node.Media) {
+		node.Media = mediaOf(node.Media)
 	}
-	boundary := node.params["boundary"]
+	boundary := node.Params["boundary"]
 	switch {
-	case !strings.HasPrefix(node.media, "multipart/"):
+	case !strings.HasPrefix(node.Media, "multipart/"):
 		return node, nil
 	case boundary == "" || len(boundary) > maxBoundaryBytes:
-		node.media = "text/plain" // it cannot be taken apart: show what is there
+		node.Media = "text/plain" // it cannot be taken apart: show what is there
 		return node, nil
 	}
 	sections := splitMultipart(body, boundary)
 	childType := "text/plain"
-	if node.media == "multipart/digest" {
+	if node.Media == "multipart/digest" {
 		childType = "message/rfc822"
 	}
 	for _, section := range sections {
@@ -63,25 +64,25 @@ func (w *mimeWalk) parseEntity(fields header, body []byte, depth int, fallback s
 		if err != nil {
 			return nil, err
 		}
-		node.children = append(node.children, child)
+		node.Children = append(node.Children, child)
 	}
-	if len(node.children) == 0 {
-		node.media = "text/plain" // no delimiter was found: show what is there
+	if len(node.Children) == 0 {
+		node.Media = "text/plain" // no delimiter was found: show what is there
 		return node, nil
 	}
-	node.body = nil
+	node.Body = nil
 	return node, nil
 }
 
-func (w *mimeWalk) parseSection(section []byte, depth int, fallback string) (*entity, error) {
-	fields, body, err := splitHeader(section)
+func (w *Parser) parseSection(section []byte, depth int, fallback string) (*Entity, error) {
+	fields, body, err := Split(section)
 	if errors.Is(err, errHeaderSize) || errors.Is(err, errHeaderFields) {
 		return nil, err
 	}
 	if err != nil {
 		fields, body = nil, section
 	}
-	return w.parseEntity(fields, body, depth, fallback)
+	return w.Parse(fields, body, depth, fallback)
 }
 
 // splitMultipart gives the sections between the delimiter lines (RFC 2046, section 5.1.1). A missing end delimiter
@@ -160,15 +161,15 @@ func mediaName(name string) bool {
 	return name != "" && len(name) <= 127 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789!#$&-^_.+") == ""
 }
 
-// decodeBody undoes the transfer encoding. Damaged encodings give what can be read of them.
-func (e *entity) decodeBody() []byte {
-	switch strings.ToLower(strings.TrimSpace(e.fields.get("Content-Transfer-Encoding"))) {
+// Decode undoes the transfer encoding. Damaged encodings give what can be read of them.
+func (e *Entity) Decode() []byte {
+	switch strings.ToLower(strings.TrimSpace(e.Fields.Get("Content-Transfer-Encoding"))) {
 	case "base64":
-		return decodeBase64(e.body)
+		return decodeBase64(e.Body)
 	case "quoted-printable":
-		return decodeQuotedPrintable(e.body)
+		return decodeQuotedPrintable(e.Body)
 	}
-	return e.body
+	return e.Body
 }
 
 // decodeBase64 ignores everything outside the alphabet (RFC 2045, section 6.8) and reads across early padding.
@@ -246,4 +247,58 @@ func unhex(c byte) (byte, bool) {
 		return c - 'a' + 10, true
 	}
 	return 0, false
+}
+
+// InOrder gives the children with the root of multipart/related first, which start= may name (RFC 2387, section 3.2).
+func (e *Entity) InOrder() []*Entity {
+	start := strings.Trim(e.Params["start"], "<> ")
+	if e.Media != "multipart/related" || start == "" {
+		return e.Children
+	}
+	root := slices.IndexFunc(e.Children, func(child *Entity) bool { return strings.Trim(child.Fields.Get("Content-ID"), "<> ") == start })
+	if root <= 0 {
+		return e.Children
+	}
+	ordered := append([]*Entity{e.Children[root]}, e.Children[:root]...)
+	return append(ordered, e.Children[root+1:]...)
+}
+
+func (e *Entity) Holds(media string) bool {
+	if e.Media == media {
+		return true
+	}
+	for _, child := range e.Children {
+		if child.Holds(media) {
+			return true
+		}
+	}
+	return false
+}
+
+// Find returns the first leaf of a type that is no file; nil = there is none.
+func (e *Entity) Find(media string) *Entity {
+	if e.Media == media && !e.Attached() {
+		return e
+	}
+	for _, child := range e.Children {
+		if found := child.Find(media); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// IsText says whether a leaf is to be read rather than to be kept as a file.
+func (e *Entity) IsText() bool {
+	if e.Media != "text/plain" && e.Media != "text/html" {
+		return false
+	}
+	disposition, params := MediaType(e.Fields.Get("Content-Disposition"), "inline")
+	return disposition != "attachment" && params["filename"] == ""
+}
+
+// Attached says whether a leaf is marked as a file.
+func (e *Entity) Attached() bool {
+	disposition, _ := MediaType(e.Fields.Get("Content-Disposition"), "inline")
+	return disposition == "attachment" && len(e.Children) == 0
 }

@@ -1,4 +1,4 @@
-package email
+package message
 
 import (
 	"mime"
@@ -13,9 +13,9 @@ import (
 // no line longer than 998, nothing is lost, and nothing can end the field early.
 func TestFieldsAreFolded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := cleanText(rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.RuneFrom([]rune("日本é =?_\"\r\n<>@,😀a")), 0, 800, -1)).Draw(t, "text"), 800)
-		name := displayName(cleanText(text, maxDisplayName))
-		raw := string(foldField("Subject", encodeWords("Re: "+text))) + string(foldField("To", formatAddress(name, "ann@sender.test")+", <bo@sender.test>"))
+		text := Clean(rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.RuneFrom([]rune("日本é =?_\"\r\n<>@,😀a")), 0, 800, -1)).Draw(t, "text"), 800)
+		name := DisplayName(Clean(text, maxDisplayName))
+		raw := string(Fold("Subject", EncodeWords("Re: "+text))) + string(Fold("To", FormatAddress(name, "ann@sender.test")+", <bo@sender.test>"))
 		for line := range strings.SplitSeq(raw, "\r\n") {
 			if len(line) > 998 || strings.Contains(line, "=?utf-8?") && len(line) > 76 || !plainASCII(line) || line != "" && strings.TrimSpace(line) == "" {
 				t.Fatalf("line %q", line)

@@ -1,7 +1,8 @@
-package email
+package message
 
 import (
 	"encoding/base64"
+	"net/mail"
 	"strings"
 	"unicode/utf8"
 )
@@ -13,9 +14,9 @@ const (
 	writtenWord = 63 // bytes of an encoded word: it fits behind the longest names of fields
 )
 
-// foldField writes a field with its line end. Lines are cut before blanks only, so that unfolding gives the value back;
+// Fold writes a field with its line end. Lines are cut before blanks only, so that unfolding gives the value back;
 // what could end a line early becomes a blank.
-func foldField(name, value string) []byte {
+func Fold(name, value string) []byte {
 	out := append(make([]byte, 0, len(name)+len(value)+16), name...)
 	out = append(out, ':')
 	width := len(out)
@@ -32,9 +33,9 @@ func foldField(name, value string) []byte {
 
 func endsWord(r rune) bool { return r <= ' ' || r == 0x7f }
 
-// encodeWords makes a text ASCII (RFC 2047) where it is not, or could be taken for an encoded word. The words hold only what
+// EncodeWords makes a text ASCII (RFC 2047) where it is not, or could be taken for an encoded word. The words hold only what
 // may also stand in a display name.
-func encodeWords(text string) string {
+func EncodeWords(text string) string {
 	if plainASCII(text) && !strings.Contains(text, "=?") {
 		return text
 	}
@@ -112,4 +113,18 @@ func writeQ(out *strings.Builder, text string) {
 			out.Write([]byte{'=', digits[c>>4], digits[c&15]})
 		}
 	}
+}
+
+func letterOrDigit(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+func FormatAddress(name, address string) string {
+	if name == "" {
+		return "<" + address + ">"
+	}
+	if encoded := EncodeWords(name); encoded != name {
+		return encoded + " <" + address + ">"
+	}
+	return (&mail.Address{Name: name, Address: address}).String()
 }

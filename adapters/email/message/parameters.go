@@ -1,4 +1,4 @@
-package email
+package message
 
 import (
 	"strconv"
@@ -8,10 +8,10 @@ import (
 // maxParameterPieces bounds the continuations of one parameter.
 const maxParameterPieces = 100
 
-// mediaType reads Content-Type and Content-Disposition (RFC 2045, section 5.1; RFC 2183); what cannot be read is bytes, what
+// MediaType reads Content-Type and Content-Disposition (RFC 2045, section 5.1; RFC 2183); what cannot be read is bytes, what
 // is absent is the fallback. The parser of the standard library gives up where mail programs do not: at names with blanks,
 // brackets or 8-bit letters without quotes, at doubled parameters, and at every charset but UTF-8.
-func mediaType(value, fallback string) (string, map[string]string) {
+func MediaType(value, fallback string) (string, map[string]string) {
 	if value == "" {
 		return fallback, nil
 	}
@@ -190,7 +190,7 @@ func extendedValue(pieces []parameterPiece) string {
 	if !anyEncoded {
 		return string(raw)
 	}
-	return decodeCharset(raw, charset)
+	return Decode(raw, charset)
 }
 
 // appendPercent decodes %xx and keeps what is no such escape.
@@ -208,4 +208,37 @@ func appendPercent(out []byte, text string) []byte {
 		out = append(out, text[i])
 	}
 	return out
+}
+
+// FirstToken reads the keyword of a field, past comments and before parameters.
+func FirstToken(value string) string {
+	value = strings.TrimSpace(value)
+	for strings.HasPrefix(value, "(") {
+		value = strings.TrimSpace(behindComment(value))
+	}
+	if rest, quoted := strings.CutPrefix(value, `"`); quoted {
+		value, _, _ = strings.Cut(rest, `"`)
+	}
+	if end := strings.IndexAny(value, "; \t("); end >= 0 {
+		value = value[:end]
+	}
+	return strings.ToLower(value)
+}
+
+// behindComment gives what follows a comment, which may hold further ones (RFC 5322, section 3.2.2).
+func behindComment(text string) string {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return text[i+1:]
+			}
+		}
+	}
+	return ""
 }

@@ -1,11 +1,9 @@
-package email
+package message
 
 import (
 	"io"
 	"mime"
 	"strings"
-
-	"github.com/emersion/go-message/charset"
 )
 
 // maxWord bounds an encoded word; RFC 2047 allows 75 bytes, and mail programs write longer ones.
@@ -14,16 +12,8 @@ const maxWord = 4096
 // wordDecoder serves the parser of addresses, which refuses the whole field when a charset is not known.
 var wordDecoder = &mime.WordDecoder{CharsetReader: func(label string, input io.Reader) (io.Reader, error) {
 	raw, err := io.ReadAll(input)
-	return strings.NewReader(decodeCharset(raw, withoutLanguage(label))), err
+	return strings.NewReader(Decode(raw, withoutLanguage(label))), err
 }}
-
-// charsetReader converts to UTF-8. UTF-7 is missing on purpose: it is obsolete, and a way past every filter.
-func charsetReader(label string, input io.Reader) (io.Reader, error) {
-	if strings.EqualFold(label, "cp932") {
-		label = "shift_jis" // Outlook in Japan; the tables do not know its name
-	}
-	return charset.Reader(label, input)
-}
 
 // withoutLanguage cuts the language from a charset (RFC 2231, section 5).
 func withoutLanguage(label string) string {
@@ -31,9 +21,9 @@ func withoutLanguage(label string) string {
 	return label
 }
 
-// decodeWords resolves encoded words (RFC 2047). Neighbours of one charset are joined before they are decoded: many mail
+// DecodeWords resolves encoded words (RFC 2047). Neighbours of one charset are joined before they are decoded: many mail
 // programs cut in the middle of a letter. What is no encoded word stays.
-func decodeWords(text string) string {
+func DecodeWords(text string) string {
 	if !strings.Contains(text, "=?") {
 		return text
 	}
@@ -71,7 +61,7 @@ type encodedWord struct {
 }
 
 func (w *encodedWord) flush(out *strings.Builder) {
-	out.WriteString(decodeCharset(w.raw, w.charset))
+	out.WriteString(Decode(w.raw, w.charset))
 	*w = encodedWord{}
 }
 
