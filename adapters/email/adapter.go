@@ -16,6 +16,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"inbox/adapters/email/dns"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/admission"
@@ -83,14 +84,6 @@ type CaptureState interface {
 type Blobs interface {
 	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
-}
-
-// Resolver makes the DNS lookups of mail authentication; *net.Resolver has this shape.
-type Resolver interface {
-	LookupTXT(ctx context.Context, name string) ([]string, error)
-	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
-	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
-	LookupAddr(ctx context.Context, address string) ([]string, error)
 }
 
 // Dialer opens outgoing connections; it refuses addresses that the operator did not allow.
@@ -177,7 +170,7 @@ type Options struct {
 	Threads  Threads
 	State    State
 	Blobs    Blobs
-	Resolver Resolver
+	Resolver dns.Source
 	Logger   *slog.Logger     // default: slog.Default
 	Now      func() time.Time // default: time.Now
 }
@@ -188,7 +181,8 @@ type Adapter struct {
 	domain   string // host alone, lower-case punycode
 	log      *slog.Logger
 	now      func() time.Time
-	dns      *cachedResolver
+	dns      *dns.Resolver
+	keys     dns.Answers[*keyRecord]
 	signers  []signingKey
 	verpKey  []byte
 	sender   transport
@@ -212,7 +206,7 @@ func New(options Options) (*Adapter, error) {
 	if a.domain, err = identity.ParseDomain(identity.HostOf(options.Domain)); err != nil {
 		return nil, fmt.Errorf("domain: %w", err)
 	}
-	a.dns = newCachedResolver(options.Resolver)
+	a.dns = dns.New(options.Resolver)
 	a.tries = newTryCounter(options.Now)
 	a.buffered = room(options)
 	if a.sender, err = a.newTransport(); err != nil {

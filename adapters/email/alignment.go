@@ -35,7 +35,7 @@ func (a *Adapter) lookupPolicy(ctx context.Context, domain string) dmarcPolicy {
 	}
 	inherited, missing := record.name != domain, false
 	if inherited && record.record.nonexistent != "" {
-		exists, err := a.dns.exists(ctx, domain)
+		exists, err := a.dns.Exists(ctx, domain)
 		if err != nil {
 			return dmarcPolicy{err: err}
 		}

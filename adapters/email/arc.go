@@ -12,6 +12,7 @@ import (
 
 	"github.com/emersion/go-msgauth/authres"
 
+	"inbox/adapters/email/dns"
 	"inbox/adapters/email/message"
 )
 
@@ -52,7 +53,7 @@ func (a *Adapter) checkARC(ctx context.Context, from string, fields message.Head
 	}
 	result := &arcResult{Result: resultPass}
 	for _, set := range sets {
-		tags := tagList(set.seal.Text())
+		tags := dns.Tags(set.seal.Text())
 		sealer := strings.ToLower(tags["d"])
 		if !slices.Contains(a.options.ARCSealers, sealer) {
 			return nil
@@ -99,7 +100,7 @@ func arcSets(fields message.Header) ([]arcSet, error) {
 		if set.results == nil || set.message == nil || set.seal == nil {
 			return nil, errARCSets
 		}
-		if want := map[bool]string{true: "none", false: "pass"}[i == 0]; strings.ToLower(tagList(set.seal.Text())["cv"]) != want {
+		if want := map[bool]string{true: "none", false: "pass"}[i == 0]; strings.ToLower(dns.Tags(set.seal.Text())["cv"]) != want {
 			return nil, errARCChain
 		}
 	}
@@ -114,12 +115,12 @@ func arcInstance(value string) string {
 	if name, number, found := strings.Cut(first, "="); found && strings.TrimSpace(name) == "i" {
 		return strings.TrimSpace(number)
 	}
-	return tagList(value)["i"]
+	return dns.Tags(value)["i"]
 }
 
 func (a *Adapter) verifyARC(ctx context.Context, sets []arcSet, fields message.Header, body []byte) error {
 	newest := sets[len(sets)-1].message
-	tags := tagList(newest.Text())
+	tags := dns.Tags(newest.Text())
 	relaxedHeader, relaxedBody, err := canonicalForms(tags["c"])
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func (a *Adapter) verifyARC(ctx context.Context, sets []arcSet, fields message.H
 		writeField(hash, set.results.Raw, true)
 		writeField(hash, set.message.Raw, true)
 		_, _ = hash.Write(withoutSignature(set.seal, true))
-		if err := a.verifyARCField(ctx, tagList(set.seal.Text()), hash.Sum(nil)); err != nil {
+		if err := a.verifyARCField(ctx, dns.Tags(set.seal.Text()), hash.Sum(nil)); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/idna"
 
+	"inbox/adapters/email/dns"
 	"inbox/adapters/email/message"
 )
 
@@ -81,7 +82,7 @@ func (a *Adapter) verifyDKIM(ctx context.Context, fields message.Header, body []
 // judge gives the result of one signature. cheap is false when it would cost too much to find it out.
 func (m *signedMail) judge(ctx context.Context, f *message.Field) (result dkimSignature, cheap bool) {
 	text := f.Text()
-	tags := tagList(text)
+	tags := dns.Tags(text)
 	names := strings.Split(tags["h"], ":")
 	if len(names) > maxSignedNames {
 		return result, false
@@ -91,7 +92,7 @@ func (m *signedMail) judge(ctx context.Context, f *message.Field) (result dkimSi
 		selector = asciiDomain(selector)
 	}
 	result = dkimSignature{Domain: asciiDomain(tags["d"]), Selector: message.Clean(selector, 255), Algorithm: message.Clean(tags["a"], 40)}
-	if hasDoubles(text) {
+	if dns.RepeatsTag(text) {
 		result.Result, result.Reason = resultPermError, "a tag stands twice"
 		return result, true
 	}
@@ -266,35 +267,6 @@ func (k *keyRecord) checkFlags(identity, domain string) *signatureFault {
 		return refused(resultPolicy, "the key demands i= in the signing domain itself (t=s)")
 	}
 	return nil
-}
-
-// tagList reads tag=value lists (RFC 6376, section 3.2); white space is of no meaning in the tags that we use. Of a tag that
-// stands twice the last counts.
-func tagList(text string) map[string]string {
-	tags := make(map[string]string, 12)
-	for pair := range strings.SplitSeq(text, ";") {
-		if name, value, ok := strings.Cut(pair, "="); ok {
-			if value = strings.TrimSpace(value); strings.ContainsAny(value, blanks) {
-				value = strings.Join(strings.Fields(value), "")
-			}
-			tags[strings.TrimSpace(name)] = value
-		}
-	}
-	return tags
-}
-
-// hasDoubles says whether a tag stands twice, which makes the list invalid (RFC 6376, section 3.2).
-func hasDoubles(text string) bool {
-	seen := make(map[string]bool, 12)
-	for pair := range strings.SplitSeq(text, ";") {
-		if name, _, ok := strings.Cut(pair, "="); ok {
-			if name = strings.TrimSpace(name); seen[name] {
-				return true
-			}
-			seen[name] = true
-		}
-	}
-	return false
 }
 
 // uncovered names the fields that a reader believes and the signature does not protect.

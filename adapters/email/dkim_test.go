@@ -15,20 +15,21 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 	"pgregory.net/rapid"
 
+	"inbox/adapters/email/dns"
 	"inbox/adapters/email/emailtest"
 	"inbox/adapters/email/message"
 )
 
 // fixedKeys answers every question for a key with one record.
 type fixedKeys struct {
-	Resolver
+	dns.Source
 	text string
 }
 
 func (k fixedKeys) LookupTXT(context.Context, string) ([]string, error) { return []string{k.text}, nil }
 
 func verifierOf(text string) *Adapter {
-	return &Adapter{now: time.Now, dns: newCachedResolver(fixedKeys{text: text})}
+	return &Adapter{now: time.Now, dns: dns.New(fixedKeys{text: text})}
 }
 
 // TestSignaturesAreJudgedAsByTheLibrary signs mails in every form, damages some, and asks the library what it thinks.

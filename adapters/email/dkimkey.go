@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"slices"
 	"strings"
+
+	"inbox/adapters/email/dns"
 )
 
 // Algorithms of signatures that are believed (RFC 8301, RFC 8463).
@@ -36,7 +38,7 @@ type keyRecord struct {
 func (a *Adapter) signingKey(ctx context.Context, selector, domain string) (*keyRecord, *signatureFault) {
 	key, err := a.key(ctx, selector+"._domainkey."+domain)
 	switch {
-	case err != nil && notFound(err):
+	case err != nil && dns.NotFound(err):
 		return nil, refused(resultPermError, "there is no such key")
 	case err != nil:
 		return nil, refused(resultTempError, "the key could not be asked for: "+err.Error())
@@ -45,8 +47,8 @@ func (a *Adapter) signingKey(ctx context.Context, selector, domain string) (*key
 }
 
 func (a *Adapter) key(ctx context.Context, name string) (*keyRecord, error) {
-	return a.dns.keys.get(ctx, absolute(name), func(ctx context.Context, name string) (*keyRecord, error) {
-		texts, err := a.dns.inner.LookupTXT(ctx, name)
+	return a.keys.Get(ctx, dns.Absolute(name), func(ctx context.Context, name string) (*keyRecord, error) {
+		texts, err := a.dns.Source.LookupTXT(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -56,12 +58,12 @@ func (a *Adapter) key(ctx context.Context, name string) (*keyRecord, error) {
 
 // parseKey reads the one key among the texts of a name; others may be answers of a wildcard.
 func parseKey(texts []string) *keyRecord {
-	texts = slices.DeleteFunc(slices.Clone(texts), func(text string) bool { _, is := tagList(text)["p"]; return !is })
+	texts = slices.DeleteFunc(slices.Clone(texts), func(text string) bool { _, is := dns.Tags(text)["p"]; return !is })
 	if len(texts) != 1 {
 		return &keyRecord{fault: "there are several keys, or none, at the name"}
 	}
 	record := &keyRecord{}
-	tags := tagList(texts[0])
+	tags := dns.Tags(texts[0])
 	for flag := range strings.SplitSeq(strings.ToLower(tags["t"]), ":") {
 		record.testing = record.testing || flag == "y"
 		record.strict = record.strict || flag == "s"

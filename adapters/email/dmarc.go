@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
+
+	"inbox/adapters/email/dns"
 )
 
 // Policies of a DMARC record.
@@ -169,7 +171,7 @@ func (a *Adapter) walk(ctx context.Context, domain string) ([]foundRecord, error
 // dmarcAt gives the one DMARC record of a name; several are as good as none.
 func (a *Adapter) dmarcAt(ctx context.Context, name string) (dmarcRecord, bool, error) {
 	texts, err := a.dns.LookupTXT(ctx, "_dmarc."+name)
-	if notFound(err) {
+	if dns.NotFound(err) {
 		return dmarcRecord{}, false, nil
 	}
 	if err != nil {

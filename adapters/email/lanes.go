@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"inbox/internal/bounded"
+
 	"github.com/emersion/go-smtp"
 )
 
@@ -60,7 +62,7 @@ func (l *lanes) join(domain string) *lane {
 	one := l.domains[domain]
 	if one == nil {
 		if len(l.domains) >= maxDomains {
-			makeRoom(l.domains, func(idle *lane) bool { return idle.users == 0 })
+			bounded.MakeRoom(l.domains, func(idle *lane) bool { return idle.users == 0 })
 		}
 		one = &lane{allowed: startingLanes, changed: make(chan struct{})}
 		l.domains[domain] = one
@@ -120,7 +122,7 @@ func (b *bursts) note(domain string, result outcome, err error) {
 	one := b.domains[domain]
 	if one == nil {
 		if len(b.domains) >= maxDomains {
-			makeRoom(b.domains, func(idle *burst) bool { return now.After(idle.until) })
+			bounded.MakeRoom(b.domains, func(idle *burst) bool { return now.After(idle.until) })
 		}
 		one = &burst{}
 		b.domains[domain] = one

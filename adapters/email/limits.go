@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inbox/internal/admission"
+	"inbox/internal/bounded"
 )
 
 // room bounds the mail bytes that are in memory at once, so that nobody alone takes what all share: one address has an eighth
@@ -55,28 +56,8 @@ func (t *tryCounter) next(mail []byte) int {
 	entry.count++
 	entry.until = now.Add(triesLife)
 	if len(t.by) >= maxTriesKept {
-		makeRoom(t.by, func(e tries) bool { return now.After(e.until) })
+		bounded.MakeRoom(t.by, func(e tries) bool { return now.After(e.until) })
 	}
 	t.by[key] = entry
 	return entry.count
-}
-
-// makeRoom removes what is over, and when that is nothing, an arbitrary tenth.
-func makeRoom[K comparable, V any](entries map[K]V, over func(V) bool) {
-	before := len(entries)
-	for key, value := range entries {
-		if over(value) {
-			delete(entries, key)
-		}
-	}
-	if len(entries) < before {
-		return
-	}
-	left := before/10 + 1
-	for key := range entries {
-		if left--; left < 0 {
-			return
-		}
-		delete(entries, key)
-	}
 }

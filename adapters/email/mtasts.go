@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"inbox/adapters/email/dns"
 )
 
 // Modes of an MTA-STS policy (RFC 8461, section 5).
@@ -116,7 +118,7 @@ func policyID(records []string) string {
 		if found != "" {
 			return "" // several records count as none
 		}
-		if found = tagList(rest)["id"]; !plainID(found) {
+		if found = dns.Tags(rest)["id"]; !plainID(found) {
 			return ""
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"inbox/adapters/email/dns"
+	"inbox/internal/bounded"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/singleflight"
@@ -33,7 +36,7 @@ type PolicyFetcher interface {
 // stsPolicies finds the policies of domains. They are kept in State for as long as they say, so that neither a restart nor
 // somebody who hides the records can take the protection away.
 type stsPolicies struct {
-	dns     *cachedResolver
+	dns     *dns.Resolver
 	state   State
 	fetcher PolicyFetcher // nil = policies are not asked for
 	now     func() time.Time
@@ -52,7 +55,7 @@ type keptPolicy struct {
 	Fetched time.Time `json:"fetched"`
 }
 
-func newSTSPolicies(dns *cachedResolver, state State, fetcher PolicyFetcher, now func() time.Time, log *slog.Logger) *stsPolicies {
+func newSTSPolicies(dns *dns.Resolver, state State, fetcher PolicyFetcher, now func() time.Time, log *slog.Logger) *stsPolicies {
 	return &stsPolicies{dns: dns, state: state, fetcher: fetcher, now: now, log: log, failed: map[string]time.Time{}, doubted: map[string]time.Time{}}
 }
 
@@ -153,7 +156,7 @@ func (p *stsPolicies) justFailed(domain string) bool {
 
 func remember(times map[string]time.Time, domain string, now time.Time) {
 	if len(times) >= maxPolicyStates {
-		makeRoom(times, func(at time.Time) bool { return now.Sub(at) > policyRetry })
+		bounded.MakeRoom(times, func(at time.Time) bool { return now.Sub(at) > policyRetry })
 	}
 	times[domain] = now
 }

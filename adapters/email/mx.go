@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/dns"
 	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 )
@@ -42,7 +43,7 @@ type mxTransport struct {
 	hello     string
 	port      int
 	dialer    Dialer
-	dns       *cachedResolver
+	dns       *dns.Resolver
 	tls       *tls.Config
 	own       func() net.Addr
 	policies  *stsPolicies

@@ -15,6 +15,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"inbox/adapters/email/dns"
 	"inbox/adapters/email/emailtest"
 	"inbox/exchange"
 	"inbox/internal/await"
@@ -316,7 +317,7 @@ func TestPoliciesAreKept(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	names, state, desk := emailtest.StartNames(t), emailtest.NewState(), &policyDesk{texts: map[string]string{}}
 	open := func() *stsPolicies { // as after a restart, with nothing in memory
-		return newSTSPolicies(newCachedResolver(safehttp.NewResolver(names.Address)), state, desk, func() time.Time { return now }, discardLogger())
+		return newSTSPolicies(dns.New(safehttp.NewResolver(names.Address)), state, desk, func() time.Time { return now }, discardLogger())
 	}
 	desk.publish("x.test", enforced)
 	if got := open().find(t.Context(), "x.test"); got.mode != "" || desk.fetches != 0 {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"inbox/adapters/email/dns"
 	"inbox/adapters/email/message"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -35,7 +36,7 @@ func (m *mxTransport) mailHosts(ctx context.Context, domain string) ([]string, e
 	records, err := m.dns.LookupMX(ctx, domain)
 	switch {
 	case len(records) > 0: // the resolver reports the names that it left out beside those that are good
-	case notFound(err):
+	case dns.NotFound(err):
 		return []string{domain}, nil
 	case err != nil:
 		return nil, fault.RetryIn(0, domain+": the mail servers cannot be looked up now (4.4.3): "+message.Clip(err.Error(), 200), err)
@@ -85,7 +86,7 @@ func (m *mxTransport) targets(ctx context.Context, domain string, hosts []string
 	var trouble error
 	for _, host := range hosts {
 		addresses, err := m.dns.LookupIPAddr(ctx, host)
-		if err != nil && !notFound(err) {
+		if err != nil && !dns.NotFound(err) {
 			trouble = err
 		}
 		for _, address := range addresses {

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"inbox/internal/bounded"
 )
 
 // widths of the networks that are counted for one peer. A host of IPv6 owns a /64, and whoever rents more addresses gets
@@ -90,7 +92,7 @@ func (m *meter) count(peer networks) bool {
 			within = false
 		}
 		if len(m.counts) >= maxNetworks {
-			makeRoom(m.counts, func(c minuteCount) bool { return !now.Before(c.ends) })
+			bounded.MakeRoom(m.counts, func(c minuteCount) bool { return !now.Before(c.ends) })
 		}
 		m.counts[network] = entry
 	}

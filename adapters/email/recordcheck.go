@@ -10,6 +10,7 @@ import (
 
 	"blitiri.com.ar/go/spf"
 
+	"inbox/adapters/email/dns"
 	"inbox/adapters/email/message"
 )
 
@@ -34,14 +35,14 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // recordChecker compares what is published with what should be.
 type recordChecker struct {
-	dns   Resolver
+	dns   dns.Source
 	want  Published
 	found []Finding
 }
 
 // CheckRecords looks the records of a mail domain up, and reverse DNS of its server.
-func CheckRecords(ctx context.Context, dns Resolver, want Published) []Finding {
-	c := &recordChecker{dns: dns, want: want}
+func CheckRecords(ctx context.Context, resolver dns.Source, want Published) []Finding {
+	c := &recordChecker{dns: resolver, want: want}
 	addresses := c.addresses(ctx)
 	c.mx(ctx)
 	c.spf(ctx, addresses)
@@ -71,7 +72,7 @@ func (c *recordChecker) record(name, kind string) string {
 
 func (c *recordChecker) addresses(ctx context.Context) []net.IPAddr {
 	host := c.want.Hostname
-	found, err := c.dns.LookupIPAddr(ctx, absolute(host))
+	found, err := c.dns.LookupIPAddr(ctx, dns.Absolute(host))
 	switch {
 	case len(found) > 0:
 		var texts []string
@@ -80,7 +81,7 @@ func (c *recordChecker) addresses(ctx context.Context) []net.IPAddr {
 		}
 		c.say("address of "+host, FindingOK, strings.Join(texts, ", "), "")
 		c.noAlias(ctx, host)
-	case notFound(err):
+	case dns.NotFound(err):
 		c.say("address of "+host, FindingFail, "there is none: nobody can send mail here", c.record(host, "A"))
 	default:
 		c.say("address of "+host, FindingFail, fmt.Sprint("the resolver does not answer: ", err), "check dns.resolver")
@@ -97,14 +98,14 @@ func (c *recordChecker) noAlias(ctx context.Context, host string) {
 	if !able {
 		return
 	}
-	name, err := aliases.LookupCNAME(ctx, absolute(host))
+	name, err := aliases.LookupCNAME(ctx, dns.Absolute(host))
 	if err == nil && !strings.EqualFold(strings.TrimSuffix(name, "."), host) {
 		c.say("alias "+host, FindingFail, "is a CNAME to "+name+", which the name in an MX record must not be", "replace the CNAME with address records")
 	}
 }
 
 func (c *recordChecker) mx(ctx context.Context) {
-	records, err := c.dns.LookupMX(ctx, absolute(c.want.Domain))
+	records, err := c.dns.LookupMX(ctx, dns.Absolute(c.want.Domain))
 	var names []string
 	ours := false
 	for _, one := range records {
@@ -119,7 +120,7 @@ func (c *recordChecker) mx(ctx context.Context) {
 		c.say("MX", FindingWarn, "there are others beside this server: "+strings.Join(names, ", "), "remove those that do not bring mail for the agents here, or use a subdomain for agents")
 	case len(records) > 0:
 		c.say("MX", FindingFail, "names other servers: "+strings.Join(names, ", "), remedy)
-	case err == nil || notFound(err):
+	case err == nil || dns.NotFound(err):
 		c.say("MX", FindingFail, "there is none", remedy)
 	default:
 		c.say("MX", FindingFail, err.Error(), "check dns.resolver")
@@ -152,7 +153,7 @@ func (c *recordChecker) spfLookups(ctx context.Context, domain string, depth int
 	if depth > maxSPFLookups {
 		return 0
 	}
-	texts, _ := c.dns.LookupTXT(ctx, absolute(domain))
+	texts, _ := c.dns.LookupTXT(ctx, dns.Absolute(domain))
 	for _, text := range texts {
 		if !recordOf(text, "v=spf1") {
 			continue
@@ -185,7 +186,7 @@ func recordOf(text, version string) bool {
 
 // single finds exactly one TXT record of the version.
 func (c *recordChecker) single(ctx context.Context, what, name, version, missing string) bool {
-	texts, err := c.dns.LookupTXT(ctx, absolute(name))
+	texts, err := c.dns.LookupTXT(ctx, dns.Absolute(name))
 	var found []string
 	for _, text := range texts {
 		if recordOf(text, version) {
@@ -198,7 +199,7 @@ func (c *recordChecker) single(ctx context.Context, what, name, version, missing
 		return true
 	case len(found) > 1:
 		c.say(what, FindingFail, fmt.Sprintf("%d records at %s: recipients take none of them", len(found), name), "leave one of them")
-	case err == nil || notFound(err):
+	case err == nil || dns.NotFound(err):
 		c.say(what, missing, "no record at "+name, c.record(name, "TXT"))
 	default:
 		c.say(what, FindingFail, err.Error(), "check dns.resolver")
@@ -211,13 +212,13 @@ func (c *recordChecker) dkim(ctx context.Context, selector string) {
 	texts, err := c.dns.LookupTXT(ctx, name+".")
 	what, remedy := "DKIM "+selector, c.record(name, "TXT")
 	switch {
-	case err != nil && !notFound(err):
+	case err != nil && !dns.NotFound(err):
 		c.say(what, FindingFail, err.Error(), "check dns.resolver")
 	case len(texts) == 0:
 		c.say(what, FindingFail, "no record at "+name+": no answer can be proven to be yours", remedy)
 	case len(texts) > 1:
 		c.say(what, FindingFail, fmt.Sprintf("%d records at %s", len(texts), name), "leave the one of this server")
-	case tagList(texts[0])["p"] != tagList(want)["p"]:
+	case dns.Tags(texts[0])["p"] != dns.Tags(want)["p"]:
 		c.say(what, FindingFail, "the published key is another one than this server signs with", remedy)
 	default:
 		c.say(what, FindingOK, "the published key is ours", "")
@@ -231,7 +232,7 @@ func (c *recordChecker) dmarc(ctx context.Context) {
 	}
 	texts, _ := c.dns.LookupTXT(ctx, name+".")
 	for _, text := range texts {
-		if recordOf(text, "v=DMARC1") && strings.EqualFold(tagList(text)["p"], "none") {
+		if recordOf(text, "v=DMARC1") && strings.EqualFold(dns.Tags(text)["p"], "none") {
 			c.say("DMARC policy", FindingWarn, "p=none lets anybody write under your domain", c.record(name, "TXT"))
 		}
 	}
@@ -245,7 +246,7 @@ func (c *recordChecker) sts(ctx context.Context) {
 	texts, err := c.dns.LookupTXT(ctx, name+".")
 	_, want := PolicyFile(c.want.PolicyMode, c.want.Hostname)
 	switch id := policyID(texts); {
-	case err != nil && !notFound(err):
+	case err != nil && !dns.NotFound(err):
 		c.say("MTA-STS", FindingWarn, err.Error(), "check dns.resolver")
 	case id == "":
 		c.say("MTA-STS", FindingWarn, "no usable record at "+name, c.record(name, "TXT"))

@@ -8,6 +8,7 @@ import (
 
 	"blitiri.com.ar/go/spf"
 
+	"inbox/adapters/email/dns"
 	"inbox/adapters/email/message"
 	"inbox/identity"
 )
@@ -46,11 +47,11 @@ func (a *Adapter) checkSPF(ctx context.Context, env envelope) spfResult {
 
 // wholeRecords makes the library see what is wrong behind the term that matches: it reads a record only so far, and RFC 7208,
 // section 4.6, wants an error anywhere in it to be a permerror.
-type wholeRecords struct{ *cachedResolver }
+type wholeRecords struct{ *dns.Resolver }
 
 // LookupTXT gives a record that nobody understands instead of one with a term that is none.
 func (r wholeRecords) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	texts, err := r.cachedResolver.LookupTXT(ctx, name)
+	texts, err := r.Resolver.LookupTXT(ctx, name)
 	for i, text := range texts {
 		if version, terms, _ := strings.Cut(text, " "); strings.EqualFold(version, "v=spf1") && !knownTerms(terms) {
 			texts = slices.Clone(texts) // others have the same answer

@@ -100,16 +100,12 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from message.Mailbox
 	return result, a.decide(result, mail)
 }
 
-// takesNoMail says whether the domain of the envelope sender has a null MX (RFC 7505, section 4.2): neither an answer nor
-// a bounce could reach it.
+// takesNoMail reports whether the domain of the envelope sender has a null MX: neither an answer nor a bounce could reach it.
 func (a *Adapter) takesNoMail(ctx context.Context, from string) bool {
 	if from == "" {
 		return false
 	}
-	silent, err := a.dns.silent.get(ctx, absolute(from[strings.LastIndexByte(from, '@')+1:]), func(ctx context.Context, name string) (bool, error) {
-		servers, err := a.dns.inner.LookupMX(ctx, name)
-		return len(servers) == 1 && servers[0].Host == ".", err
-	})
+	silent, err := a.dns.NullMX(ctx, from[strings.LastIndexByte(from, '@')+1:])
 	return err == nil && silent
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/miekg/dns"
+
 	"inbox/adapters/email/emailtest"
 	"inbox/normalized"
 )
@@ -161,4 +163,15 @@ func TestLookupsAreSharedAndBounded(t *testing.T) {
 			t.Errorf("%s was asked %d times", name, times)
 		}
 	}
+}
+
+// TestNamesThatExist tells an empty name from one that is not there: np= is about the second alone.
+func TestNamesThatExist(t *testing.T) {
+	s := start(t, nil)
+	s.names.Text("_dmarc.plain.test", "v=DMARC1; p=none; sp=none; np=reject")
+	s.names.Text("x.between.plain.test", "here")
+	s.names.With(func() { s.names.Empty = map[string]bool{dns.Fqdn("between.plain.test"): true} })
+	w := s.greet()
+	w.send("ann@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: ann@between.plain.test", "Message-ID: <1@x.test>"), "250")
+	w.send("ann@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: ann@nothing.plain.test", "Message-ID: <2@x.test>"), "550 5.7.26")
 }

@@ -16,6 +16,7 @@ var levels = map[string]int{
 	"internal/archtest":    0,
 	"internal/disk":        0,
 	"internal/admission":   0,
+	"internal/bounded":     0,
 	"internal/boundedjson": 0,
 	"internal/supervisor":  0,
 	"internal/children":    0,
@@ -52,7 +53,9 @@ var levels = map[string]int{
 
 	"agents/loop": 5,
 
-	"adapters/email/message": 5, // the lower packages of adapters stand below them
+	// The lower packages of adapters stand below them.
+	"adapters/email/message": 5,
+	"adapters/email/dns":     5,
 
 	"agents": 6,
 
