@@ -17,6 +17,7 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"inbox/adapters/email/dns"
+	"inbox/adapters/email/outbound"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/admission"
@@ -86,11 +87,6 @@ type Blobs interface {
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
-// Dialer opens outgoing connections; it refuses addresses that the operator did not allow.
-type Dialer interface {
-	DialContext(ctx context.Context, network, address string) (net.Conn, error)
-}
-
 // Options configures an Adapter. Domain, Receiver, Agents, Threads, State, Blobs and Resolver are required.
 type Options struct {
 	Domain   string // the part after the @; a port is cut off for mail
@@ -113,19 +109,19 @@ type Options struct {
 	AllowPrivate     bool          // development: loopback is not limited, single-label domains are mail domains, no TLS needed for a login
 	TLSConfig        *tls.Config   // offers STARTTLS; nil = plain text only
 
-	Mode                string        // ModeCapture (default), ModeSmarthost or ModeMX
-	Smarthost           string        // smtp://user:pass@host:port or smtps://…
-	SmarthostTLS        *tls.Config   // roots for the smarthost's certificate; nil = the system's
-	Dialer              Dialer        // required with ModeSmarthost and ModeMX
-	MXPort              int           // of the recipients' servers; default 25
-	MXTLS               *tls.Config   // roots for certificates that an MTA-STS policy demands; nil = the system's
-	PolicyMode          string        // of our own MTA-STS policy file: none, testing or enforce; empty = none is served
-	Policies            PolicyFetcher // of MTA-STS; nil = policies are not asked for
-	SecureDNS           SecureDNS     // a validating resolver on this machine: TLSA records of recipients' servers hold; nil = no DANE
-	DKIMSelector        string        // default "inbox"
-	DKIMEd25519Selector string        // of a second signature with Ed25519; empty = none
-	DKIMKeyFile         string        // PEM of an RSA key; empty = one is generated and kept in State
-	AllowNewRecipients  bool          // agents may write to people who were not in the conversation
+	Mode                string                 // ModeCapture (default), ModeSmarthost or ModeMX
+	Smarthost           string                 // smtp://user:pass@host:port or smtps://…
+	SmarthostTLS        *tls.Config            // roots for the smarthost's certificate; nil = the system's
+	Dialer              outbound.Dialer        // required with ModeSmarthost and ModeMX
+	MXPort              int                    // of the recipients' servers; default 25
+	MXTLS               *tls.Config            // roots for certificates that an MTA-STS policy demands; nil = the system's
+	PolicyMode          string                 // of our own MTA-STS policy file: none, testing or enforce; empty = none is served
+	Policies            outbound.PolicyFetcher // of MTA-STS; nil = policies are not asked for
+	SecureDNS           outbound.SecureDNS     // a validating resolver on this machine: TLSA records of recipients' servers hold; nil = no DANE
+	DKIMSelector        string                 // default "inbox"
+	DKIMEd25519Selector string                 // of a second signature with Ed25519; empty = none
+	DKIMKeyFile         string                 // PEM of an RSA key; empty = one is generated and kept in State
+	AllowNewRecipients  bool                   // agents may write to people who were not in the conversation
 
 	ThreadTags       bool // Reply-To of our answers says what it is that is answered
 	RefuseQuarantine bool // of mail that fails DMARC, as of a policy of reject
@@ -185,7 +181,7 @@ type Adapter struct {
 	keys     dns.Answers[*keyRecord]
 	signers  []signingKey
 	verpKey  []byte
-	sender   transport
+	sender   transport  // nil in mode capture
 	kept     *mailStore // mode capture
 	operator *mailStore // postmaster and abuse
 	tries    *tryCounter
@@ -209,8 +205,12 @@ func New(options Options) (*Adapter, error) {
 	a.dns = dns.New(options.Resolver)
 	a.tries = newTryCounter(options.Now)
 	a.buffered = room(options)
-	if a.sender, err = a.newTransport(); err != nil {
-		return nil, err
+	a.kept = &mailStore{state: options.State, blobs: options.Blobs, namespace: capturedNamespace, now: a.now}
+	a.operator = &mailStore{state: options.State, blobs: options.Blobs, namespace: operatorNamespace, now: a.now}
+	if options.Mode != ModeCapture {
+		if a.sender, err = a.newTransport(); err != nil {
+			return nil, err
+		}
 	}
 	if a.signers, err = loadSigners(options); err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Hostname = cmp.Or(o.Hostname, identity.HostOf(o.Domain))
 	o.Mode = cmp.Or(o.Mode, ModeCapture)
 	o.DKIMSelector = cmp.Or(o.DKIMSelector, DefaultSelector)
-	o.MXPort = cmp.Or(o.MXPort, defaultMXPort)
+	o.MXPort = cmp.Or(o.MXPort, outbound.DefaultMXPort)
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
 	o.MaxConnectionsPerIP = cmp.Or(o.MaxConnectionsPerIP, DefaultMaxConnectionsPerIP)
@@ -307,7 +307,9 @@ func (a *Adapter) Addr() net.Addr {
 // Run serves until ctx ends, then accepts nothing new and lets open transactions finish within ShutdownTimeout.
 // It may be called once.
 func (a *Adapter) Run(ctx context.Context) error {
-	defer a.sender.close()
+	if a.sender != nil {
+		defer a.sender.Close()
+	}
 	if err := a.Listen(); err != nil {
 		return err
 	}

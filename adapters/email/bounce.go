@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/outbound"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -53,11 +54,11 @@ func (a *Adapter) suppressed(ctx context.Context, addresses []string) ([]exchang
 }
 
 // learn counts what an attempt said about its recipients.
-func (a *Adapter) learn(ctx context.Context, delivery exchange.Delivery, recipients []string, result outcome, cause error) {
-	for _, one := range result.refused {
-		kind := failureKind(enhancedOrNone(one.answer))
+func (a *Adapter) learn(ctx context.Context, delivery exchange.Delivery, recipients []string, result outbound.Outcome, cause error) {
+	for _, one := range result.Refused {
+		kind := failureKind(one.Status())
 		if kind != "" {
-			a.failed(ctx, exchange.MailFailure{Address: addressKey(one.address), Kind: kind, Reason: message.Clip(codeText(one.answer), 300), DeliveryID: delivery.ID})
+			a.failed(ctx, exchange.MailFailure{Address: addressKey(one.Address), Kind: kind, Reason: message.Clip(one.Reason(), 300), DeliveryID: delivery.ID})
 		}
 	}
 	if found := fault.Of(cause); cause != nil && found.Permanent && nobodyThere(found.Public) {
@@ -70,13 +71,6 @@ func (a *Adapter) learn(ctx context.Context, delivery exchange.Delivery, recipie
 // nobodyThere finds the failures of our own lookups that are about the domain itself.
 func nobodyThere(reason string) bool {
 	return strings.HasSuffix(reason, "(5.1.2)") || strings.HasSuffix(reason, "(5.1.10)")
-}
-
-func enhancedOrNone(answer *smtp.SMTPError) string {
-	if answer == nil || !hasEnhanced(answer) {
-		return "5.0.0"
-	}
-	return enhancedText(answer)
 }
 
 // failureKind says what a final status means for the address; empty = nothing, it is about the mail or about us.

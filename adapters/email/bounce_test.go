@@ -357,29 +357,6 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-func FuzzPolicy(f *testing.F) {
-	f.Add(enforced)
-	f.Add("version: STSv1\r\nmode: none\r\nmax_age: 99999999999\r\n")
-	f.Add("version:STSv1\nmode:enforce\nmx:*.\nmax_age:1")
-	f.Fuzz(func(t *testing.T, text string) {
-		policy, err := parsePolicy([]byte(text))
-		if err != nil {
-			return
-		}
-		if policy.maxAge < 0 || policy.maxAge > maxPolicyAge || policy.enforced() && len(policy.hosts) == 0 || len(policy.hosts) > maxPolicyHosts {
-			t.Errorf("%+v", policy)
-		}
-		for _, host := range policy.hosts {
-			if exact := strings.TrimPrefix(host, "*."); exact == host && !policy.names(strings.ToUpper(host)) {
-				t.Errorf("%q does not name itself", host)
-			}
-		}
-		if policy.names("") || policy.names("*") {
-			t.Error("names nothing")
-		}
-	})
-}
-
 func TestManyReportsAreOneMail(t *testing.T) {
 	groups := make([]string, 5000)
 	for i := range groups {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/outbound"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -32,51 +33,42 @@ func readDestination(data json.RawMessage) (to destination, err error) {
 	return to, json.Unmarshal(data, &to)
 }
 
-// outgoing is a finished mail with its envelope.
-type outgoing struct {
-	from       string
-	recipients []string
-	messageID  string
-	subject    string
-	reply      exchange.Reply
-	key        string
-	data       []byte
-	envelopeID string // given back in delivery reports by servers that can (RFC 3461, section 4.4)
-}
-
-// transport brings a finished mail on its way. The text is what the peer said.
+// transport offers a finished mail to other servers.
 type transport interface {
-	send(ctx context.Context, mail outgoing) (outcome, error)
-	close()
+	Send(ctx context.Context, mail outbound.Mail) (outbound.Outcome, error)
+	Close()
 }
 
 func (a *Adapter) newTransport() (transport, error) {
-	captured := &mailStore{state: a.options.State, blobs: a.options.Blobs, namespace: capturedNamespace, now: a.now}
-	a.operator = &mailStore{state: a.options.State, blobs: a.options.Blobs, namespace: operatorNamespace, now: a.now}
-	a.kept = captured
-	switch a.options.Mode {
-	case ModeCapture:
-		return captureTransport{captured}, nil
+	o := a.options
+	switch o.Mode {
 	case ModeSmarthost:
-		return newSmarthost(a.options)
+		return outbound.NewSmarthost(outbound.SmarthostOptions{URL: o.Smarthost, Hostname: o.Hostname, Dialer: o.Dialer, TLS: o.SmarthostTLS, Relaxed: o.AllowPrivate})
 	case ModeMX:
-		return a.newMX()
+		return outbound.NewDirect(outbound.DirectOptions{
+			Domain: a.domain, Hostname: o.Hostname, Port: o.MXPort, Dialer: o.Dialer, TLS: o.MXTLS, Resolver: a.dns, SecureDNS: o.SecureDNS,
+			Policies: o.Policies, State: o.State, Own: a.Addr, Now: a.now, Logger: a.log,
+		})
 	}
 	return nil, fmt.Errorf("mail.mode: %q is unknown; use %q, %q or %q", a.options.Mode, ModeCapture, ModeSmarthost, ModeMX)
 }
 
-// captureTransport keeps mails instead of sending them. A repeat of a delivery overwrites its own copy.
-type captureTransport struct{ mails *mailStore }
-
-func (t captureTransport) send(ctx context.Context, mail outgoing) (outcome, error) {
-	err := t.mails.put(ctx, Captured{
-		ID: mail.reply.ID + "/" + mail.key, From: mail.from, To: mail.recipients, MessageID: mail.messageID, Subject: mail.subject,
-		ReplyID: mail.reply.ID, Agent: mail.reply.Agent, At: mail.reply.CreatedAt.UTC(), Data: mail.data,
-	})
-	return outcome{text: "captured, not sent (mail.mode = capture)"}, err
+func (a *Adapter) send(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail, subject string) (outbound.Outcome, error) {
+	if a.sender == nil {
+		return a.capture(ctx, delivery, mail, subject)
+	}
+	return a.sender.Send(ctx, mail)
 }
 
-func (captureTransport) close() {}
+// capture keeps a mail instead of sending it. A repeat of a delivery overwrites its own copy.
+func (a *Adapter) capture(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail, subject string) (outbound.Outcome, error) {
+	reply := delivery.Reply
+	err := a.kept.put(ctx, Captured{
+		ID: reply.ID + "/" + mail.Domain, From: mail.From, To: mail.Recipients, MessageID: delivery.NativeID, Subject: subject,
+		ReplyID: reply.ID, Agent: reply.Agent, At: reply.CreatedAt.UTC(), Data: mail.Data,
+	})
+	return outbound.Outcome{Text: "captured, not sent (mail.mode = capture)"}, err
+}
 
 // audience is who a reply goes to.
 type audience struct {
@@ -215,25 +207,22 @@ func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (rece
 		return receipt, err
 	}
 	token, from := a.returnPath(delivery.ID, tagged(notes.Local, notes.Tag))
-	result, err := a.sender.send(ctx, outgoing{
-		from: from, envelopeID: token, recipients: recipients, messageID: delivery.NativeID,
-		subject: replySubject(notes), reply: delivery.Reply, key: delivery.Destination.Key, data: mail.data,
-	})
+	result, err := a.send(ctx, delivery, outbound.Mail{From: from, Recipients: recipients, Domain: delivery.Destination.Key, EnvelopeID: token, Data: mail.data}, replySubject(notes))
 	a.learn(ctx, delivery, recipients, result, err)
-	if err == nil && len(result.later) > 0 {
+	if err == nil && len(result.Later) > 0 {
 		err = a.partly(ctx, delivery, to.Recipients, result)
 	}
 	if err != nil {
 		return receipt, a.keepForRepeat(ctx, delivery, mail, err)
 	}
-	detail := result.detail() + left
+	detail := result.Detail() + left
 	if len(people.refused) > 0 {
 		detail += "; left out: " + strings.Join(people.refused, ", ")
 	}
 	if notes.Unfollowed != "" {
 		detail += "; answered to From: the Reply-To " + notes.Unfollowed + " is not followed (mail.reply_to)"
 	}
-	return exchange.DeliveryReceipt{Detail: message.Clip(detail, 512), Refused: result.whoRefused()}, nil
+	return exchange.DeliveryReceipt{Detail: message.Clip(detail, 512), Refused: result.WhoRefused()}, nil
 }
 
 // ReplyIDOf gives the id of the reply that a Message-ID of ours was made from, and the domain behind it.

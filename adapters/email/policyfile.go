@@ -1,34 +1,22 @@
 package email
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
+	"inbox/adapters/email/outbound"
 	"inbox/internal/httpserver"
 )
 
 // PolicyPath is where the policy of MTA-STS is found, on the host mta-sts.<domain> (RFC 8461, section 3.3).
 const PolicyPath = "/.well-known/mta-sts.txt"
 
-// ownPolicyAge is how long others keep our policy: long enough to protect, short enough to move a server.
-const ownPolicyAge = 7 * 24 * time.Hour
+// PolicyFile returns the MTA-STS policy of a domain whose only mail server is hostname, and the id of its TXT record.
+func PolicyFile(mode, hostname string) (text, id string) { return outbound.PolicyFile(mode, hostname) }
 
-// PolicyFile gives the MTA-STS policy of a domain whose only mail server is hostname, and the id that its TXT record
-// announces: it follows from the text, so that it changes whenever the policy does.
-func PolicyFile(mode, hostname string) (text, id string) {
-	text = "version: STSv1\r\nmode: " + mode + "\r\n"
-	if mode != stsNone {
-		text += "mx: " + hostname + "\r\n"
-	}
-	text += "max_age: " + strconv.Itoa(int(ownPolicyAge.Seconds())) + "\r\n"
-	sum := sha256.Sum256([]byte(text))
-	return text, hex.EncodeToString(sum[:8])
-}
+// SmarthostAddress returns host:port of a smarthost URL, for the dialer that must allow it.
+func SmarthostAddress(text string) (string, error) { return outbound.SmarthostAddress(text) }
 
 // Routes are the adapter's web pages: the policy file, for its own host only.
 func (a *Adapter) Routes() []httpserver.Route {

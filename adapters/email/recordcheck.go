@@ -12,6 +12,7 @@ import (
 
 	"inbox/adapters/email/dns"
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/outbound"
 )
 
 // Results of a Finding.
@@ -239,13 +240,13 @@ func (c *recordChecker) dmarc(ctx context.Context) {
 }
 
 func (c *recordChecker) sts(ctx context.Context) {
-	if c.want.PolicyMode == "" || c.want.PolicyMode == stsNone {
+	if c.want.PolicyMode == "" || c.want.PolicyMode == outbound.PolicyNone {
 		return
 	}
 	name := "_mta-sts." + c.want.Domain
 	texts, err := c.dns.LookupTXT(ctx, name+".")
-	_, want := PolicyFile(c.want.PolicyMode, c.want.Hostname)
-	switch id := policyID(texts); {
+	_, want := outbound.PolicyFile(c.want.PolicyMode, c.want.Hostname)
+	switch id := outbound.PolicyID(texts); {
 	case err != nil && !dns.NotFound(err):
 		c.say("MTA-STS", FindingWarn, err.Error(), "check dns.resolver")
 	case id == "":

@@ -5,6 +5,8 @@ import (
 	"crypto"
 	"fmt"
 	"strings"
+
+	"inbox/adapters/email/outbound"
 )
 
 // Record is one DNS record that the operator publishes.
@@ -71,8 +73,8 @@ func Records(p Published) []Record {
 	reports := cmp.Or(p.Reports, "postmaster@"+p.Domain)
 	records = append(records, Record{"_dmarc." + p.Domain, "TXT", "v=DMARC1; p=reject; rua=mailto:" + reports,
 		"DMARC; begin with p=none where people write under the domain as well"})
-	if p.PolicyMode != "" && p.PolicyMode != stsNone {
-		_, id := PolicyFile(p.PolicyMode, p.Hostname)
+	if p.PolicyMode != "" && p.PolicyMode != outbound.PolicyNone {
+		_, id := outbound.PolicyFile(p.PolicyMode, p.Hostname)
 		records = append(records,
 			Record{"_mta-sts." + p.Domain, "TXT", "v=STSv1; id=" + id, "MTA-STS: announces the policy file; its id changes with the policy"},
 			Record{"mta-sts." + p.Domain, "CNAME", p.WebHost + ".", "where the policy file is served; the certificate must have this name, too"})

@@ -10,12 +10,13 @@ import (
 	"github.com/miekg/dns"
 
 	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/outbound"
 	"inbox/internal/safehttp"
 )
 
 func ownPublished() Published {
 	return Published{
-		Domain: "inbox.test", Hostname: "mx.inbox.test", Mode: ModeMX, WebHost: "www.inbox.test", PolicyMode: stsTesting, Reports: "ops@inbox.test",
+		Domain: "inbox.test", Hostname: "mx.inbox.test", Mode: ModeMX, WebHost: "www.inbox.test", PolicyMode: outbound.PolicyTesting, Reports: "ops@inbox.test",
 		Keys: map[string]crypto.Signer{"s1": emailtest.SenderKey(), "s2": ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))},
 	}
 }

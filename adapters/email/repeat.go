@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/outbound"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -129,8 +130,8 @@ func (a *Adapter) open(ctx context.Context, delivery exchange.Delivery, all []st
 }
 
 // partly notes who has the mail, so that only the others are tried again.
-func (a *Adapter) partly(ctx context.Context, delivery exchange.Delivery, all []string, result outcome) error {
-	later := addressesOf(result.later)
+func (a *Adapter) partly(ctx context.Context, delivery exchange.Delivery, all []string, result outbound.Outcome) error {
+	later := addressesOf(result.Later)
 	done := progress{Done: slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(later, address) })}
 	value, err := json.Marshal(done)
 	if err != nil {
@@ -139,6 +140,14 @@ func (a *Adapter) partly(ctx context.Context, delivery exchange.Delivery, all []
 	if err := a.options.State.Put(ctx, progressNamespace, delivery.ID, value, a.now().Add(2*repeatLife)); err != nil {
 		return fmt.Errorf("store progress: %w", err)
 	}
-	last := result.later[len(result.later)-1]
-	return fault.RetryIn(0, message.Clip("taken for "+fmt.Sprint(len(done.Done))+" of "+fmt.Sprint(len(all))+"; "+last.address+": "+codeText(last.answer), 480), last.answer)
+	last := result.Later[len(result.Later)-1]
+	return fault.RetryIn(0, message.Clip("taken for "+fmt.Sprint(len(done.Done))+" of "+fmt.Sprint(len(all))+"; "+last.Address+": "+last.Reason(), 480), last.Answer)
+}
+
+func addressesOf(list []outbound.Refusal) []string {
+	addresses := make([]string, 0, len(list))
+	for _, one := range list {
+		addresses = append(addresses, one.Address)
+	}
+	return addresses
 }

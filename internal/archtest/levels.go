@@ -54,8 +54,9 @@ var levels = map[string]int{
 	"agents/loop": 5,
 
 	// The lower packages of adapters stand below them.
-	"adapters/email/message": 5,
-	"adapters/email/dns":     5,
+	"adapters/email/message":  5,
+	"adapters/email/dns":      5,
+	"adapters/email/outbound": 6,
 
 	"agents": 6,
 

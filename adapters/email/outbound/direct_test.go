@@ -1,4 +1,4 @@
-package email
+package outbound
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -17,11 +18,9 @@ import (
 
 	"inbox/adapters/email/dns"
 	"inbox/adapters/email/emailtest"
-	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
-	"inbox/normalized"
 )
 
 // policyDesk plays the web servers of other domains.
@@ -72,28 +71,35 @@ func (m *portMap) calls() []string {
 	return slices.Clone(m.dialed)
 }
 
-// world is an adapter in mode mx with a network of its own.
+// world is a transport with a network of its own.
 type world struct {
-	*setup
-	net  *portMap
-	desk *policyDesk
-	in   exchange.Inbound
+	*Direct
+	t     *testing.T
+	names *emailtest.NameServer
+	net   *portMap
+	desk  *policyDesk
 }
 
-func newWorld(t *testing.T, change func(*Options)) *world {
+func newWorld(t *testing.T, change func(*DirectOptions)) *world {
 	t.Helper()
-	w := &world{net: &portMap{real: map[string]string{}}, desk: &policyDesk{texts: map[string]string{}}}
-	w.setup = start(t, func(o *Options) {
-		o.Mode, o.Dialer, o.Policies = ModeMX, w.net, w.desk
-		if change != nil {
-			change(o)
-		}
-	})
-	w.in = w.question(true)
+	w := &world{t: t, names: emailtest.StartNames(t), net: &portMap{real: map[string]string{}}, desk: &policyDesk{texts: map[string]string{}}}
+	o := DirectOptions{
+		Domain: "inbox.test", Hostname: "mx.inbox.test", Port: 25, Dialer: w.net, Resolver: dns.New(safehttp.NewResolver(w.names.Address)),
+		Policies: w.desk, State: emailtest.NewState(), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&o)
+	}
+	transport, err := NewDirect(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(transport.Close)
+	w.Direct = transport
 	return w
 }
 
-// mx makes a name with an address, behind which the sink listens.
+// host makes a name with an address, behind which the sink listens.
 func (w *world) host(name, ip string, k *emailtest.Sink) {
 	w.names.Host(name, ip)
 	if k != nil {
@@ -103,13 +109,17 @@ func (w *world) host(name, ip string, k *emailtest.Sink) {
 	}
 }
 
+// try offers one mail to ann@sender.test and returns what the operator reads.
 func (w *world) try() (string, error) {
 	w.t.Helper()
-	receipts, err := w.deliver(replyTo(w.in, normalized.Text("x")))
-	if len(receipts) != 1 {
-		w.t.Fatalf("%d receipts, %v", len(receipts), err)
-	}
-	return receipts[0].Detail, err
+	result, err := w.Send(w.t.Context(), letterTo("ann@sender.test"))
+	return result.Detail(), err
+}
+
+// letterTo returns a finished mail.
+func letterTo(address string) Mail {
+	_, domain, _ := strings.Cut(address, "@")
+	return Mail{From: "echo@inbox.test", Recipients: []string{address}, Domain: domain, Data: []byte("From: echo@inbox.test\r\nSubject: x\r\n\r\nText\r\n")}
 }
 
 func TestMXDelivers(t *testing.T) {
@@ -128,7 +138,6 @@ func TestMXDelivers(t *testing.T) {
 	if mails != maxPerMX+1 || sessions < 2 || len(w.net.calls()) != 2 {
 		t.Errorf("%d mails over %d sessions and %d connections; want a connection to be used %d times", mails, sessions, len(w.net.calls()), maxPerMX)
 	}
-	w.verifyOurs([]byte(k.Mails[0]))
 }
 
 func TestMXRules(t *testing.T) {
@@ -201,7 +210,7 @@ func TestMXRules(t *testing.T) {
 }
 
 func TestEqualPreferencesAreMixed(t *testing.T) {
-	m := &mxTransport{hello: "mx.inbox.test", domain: "inbox.test"}
+	m := &Direct{hello: "mx.inbox.test", domain: "inbox.test"}
 	first := map[string]int{}
 	for range 200 {
 		hosts, err := m.inOrder("x.test", []*net.MX{{Host: "a.", Pref: 10}, {Host: "b.", Pref: 10}, {Host: "c.", Pref: 20}})
@@ -240,7 +249,7 @@ func TestAtMostFiveAddressesAndTwoSessions(t *testing.T) {
 }
 
 func TestPrivateServersAreNotReached(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Dialer = safehttp.New(safehttp.Options{}) })
+	w := newWorld(t, func(o *DirectOptions) { o.Dialer = safehttp.New(safehttp.Options{}) })
 	w.names.MX("sender.test", "10 a.test", "20 b.test")
 	w.host("a.test", "127.0.0.1", nil)
 	w.host("b.test", "10.1.2.3", nil)
@@ -283,10 +292,10 @@ func TestMTASTS(t *testing.T) {
 		"a file that cannot be read":   {"mode: enforce", "evil.test", false, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(o *Options) {
-				o.MXTLS = &tls.Config{RootCAs: x509.NewCertPool()}
+			w := newWorld(t, func(o *DirectOptions) {
+				o.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
 				if c.trusted {
-					o.MXTLS.RootCAs = pool
+					o.TLS.RootCAs = pool
 				}
 			})
 			var config *tls.Config
@@ -316,8 +325,8 @@ func TestMTASTS(t *testing.T) {
 func TestPoliciesAreKept(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	names, state, desk := emailtest.StartNames(t), emailtest.NewState(), &policyDesk{texts: map[string]string{}}
-	open := func() *stsPolicies { // as after a restart, with nothing in memory
-		return newSTSPolicies(dns.New(safehttp.NewResolver(names.Address)), state, desk, func() time.Time { return now }, discardLogger())
+	open := func() *policyCache { // as after a restart, with nothing in memory
+		return newPolicyCache(dns.New(safehttp.NewResolver(names.Address)), state, desk, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	}
 	desk.publish("x.test", enforced)
 	if got := open().find(t.Context(), "x.test"); got.mode != "" || desk.fetches != 0 {
@@ -410,57 +419,9 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-func TestEachRecipientHasAnOwnResult(t *testing.T) {
-	w := newWorld(t, nil)
-	in := w.question(true, "Cc: two@sender.test, three@sender.test", "Message-ID: <m2@sender.test>")
-	k := emailtest.StartSink(t, false, nil, "")
-	w.host("sender.test", "192.0.2.1", k)
-	var offered [][]string
-	var current []string
-	k.Set(func(step, argument string) error {
-		switch step {
-		case "mail":
-			current = nil
-		case "rcpt":
-			current = append(current, argument)
-			if argument == "two@sender.test" {
-				return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "nobody"}
-			}
-			if argument == "three@sender.test" && len(offered) == 0 {
-				return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "greylisted"}
-			}
-		case "data":
-			offered = append(offered, current)
-		}
-		return nil
-	})
-	reply := replyTo(in, normalized.Text("x"))
-	reply.Response.Cc = []string{"@two@sender.test", "@three@sender.test"}
-	plan, err := w.adapter.Plan(t.Context(), reply)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := "01936f2a-0000-7000-8000-0000000000aa"
-	for attempt := 1; attempt <= 2; attempt++ {
-		receipt, err := w.adapter.Deliver(t.Context(), exchange.Delivery{ID: id, Attempt: attempt, Reply: reply, NativeID: plan.NativeID, Destination: plan.Destinations[0]})
-		if attempt == 1 && (err == nil || fault.Of(err).Permanent || !strings.Contains(fault.Of(err).Public, "taken for 2 of 3")) {
-			t.Fatalf("%+v, %v", receipt, err)
-		}
-		if attempt == 2 && err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(offered) != 2 || len(offered[1]) != 1 || offered[1][0] != "three@sender.test" {
-		t.Errorf("offered %v", offered)
-	}
-	if k.Mails[0] != k.Mails[1] {
-		t.Error("the repeat has other bytes")
-	}
-}
-
 func TestRefusalsByPolicyStopADomain(t *testing.T) {
 	now := time.Now()
-	w := newWorld(t, func(o *Options) { o.Now = func() time.Time { return now } })
+	w := newWorld(t, func(o *DirectOptions) { o.Now = func() time.Time { return now } })
 	k := emailtest.StartSink(t, false, nil, "")
 	k.Set(func(step, _ string) error {
 		if step == "data" {
@@ -469,7 +430,7 @@ func TestRefusalsByPolicyStopADomain(t *testing.T) {
 		return nil
 	})
 	w.host("sender.test", "192.0.2.1", k)
-	for range burstLimit {
+	for range refusalLimit {
 		if _, err := w.try(); !fault.Of(err).Permanent {
 			t.Fatal(err)
 		}
@@ -479,21 +440,21 @@ func TestRefusalsByPolicyStopADomain(t *testing.T) {
 		t.Errorf("%v in %s", err, found.RetryAfter)
 	}
 	k.Set(nil)
-	now = now.Add(burstPause + time.Second)
+	now = now.Add(refusalPause + time.Second)
 	if _, err := w.try(); err != nil {
 		t.Errorf("after the pause: %v", err)
 	}
 }
 
-func TestLanesGrow(t *testing.T) {
-	l := newLanes()
+func TestLimitsOfDomainsGrow(t *testing.T) {
+	l := newDomainLimits()
 	enter := func() (func(bool), bool) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		leave, err := l.enter(ctx, "x.test")
+		leave, err := l.acquire(ctx, "x.test")
 		return leave, err == nil
 	}
-	for range 3 * laneGrowth * maxLanes {
+	for range 3 * growAfter * mostSessions {
 		leave, ok := enter()
 		if !ok {
 			t.Fatal("no way in")
@@ -508,7 +469,7 @@ func TestLanesGrow(t *testing.T) {
 		}
 		leaves = append(leaves, leave)
 	}
-	if len(leaves) != maxLanes {
+	if len(leaves) != mostSessions {
 		t.Errorf("%d sessions at once", len(leaves))
 	}
 	for _, leave := range leaves {

@@ -1,4 +1,4 @@
-package email
+package outbound
 
 import (
 	"bytes"
@@ -47,12 +47,13 @@ type danePolicy struct {
 	names   []string        // that the certificate of an authority may vouch for
 }
 
-// daneOf gives what a mail server demands; nil = nothing. An error says that it must not be reached now: somebody may be
+// daneOf returns what a mail server demands; nil = nothing. An error means that it must not be reached now: an attacker may be
 // hiding its records (RFC 7672, section 2.1.2).
-func (m *mxTransport) daneOf(ctx context.Context, domain, host string) (*danePolicy, error) {
+func (m *Direct) daneOf(ctx context.Context, domain, host string) (*danePolicy, error) {
 	if m.secureDNS == nil {
 		return nil, nil
 	}
+
 	policy, err := m.lookUpDANE(ctx, domain, host)
 	switch {
 	case err != nil:
@@ -63,23 +64,27 @@ func (m *mxTransport) daneOf(ctx context.Context, domain, host string) (*danePol
 	default:
 		metricDANE.WithLabelValues("demanded").Inc()
 	}
+
 	return policy, nil
 }
 
 // lookUpDANE goes from the domain to the server as RFC 7672, section 2.2, does: each step must be proven for the next one to
 // mean anything.
-func (m *mxTransport) lookUpDANE(ctx context.Context, domain, host string) (*danePolicy, error) {
+func (m *Direct) lookUpDANE(ctx context.Context, domain, host string) (*danePolicy, error) {
 	if secure, err := m.secureDNS.SecureMX(ctx, domain); err != nil || !secure {
 		return nil, err
 	}
+
 	target, secure, err := m.secureDNS.SecureHost(ctx, host)
 	if err != nil || !secure {
 		return nil, err
 	}
+
 	bases := []string{target}
 	if !strings.EqualFold(target, host) {
 		bases = append(bases, host)
 	}
+
 	for _, base := range bases {
 		records, secure, err := m.secureDNS.LookupTLSA(ctx, "_"+strconv.Itoa(m.port)+"._tcp."+base)
 		switch {
@@ -89,6 +94,7 @@ func (m *mxTransport) lookUpDANE(ctx context.Context, domain, host string) (*dan
 			return &danePolicy{records: usable(records), names: []string{base, host, domain}}, nil
 		}
 	}
+
 	return nil, nil
 }
 
@@ -103,14 +109,16 @@ func usable(records []safehttp.TLSA) (list []safehttp.TLSA) {
 	return list
 }
 
-// check holds the certificates of a session to the records.
+// check compares the certificates of a session with the records.
 func (p *danePolicy) check(state tls.ConnectionState) error {
 	if len(p.records) == 0 {
 		return nil // encrypted is all that can be asked for
 	}
+
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("no certificate")
 	}
+
 	for _, one := range p.records {
 		if one.Usage == daneEE && matches(one, state.PeerCertificates[0]) {
 			return nil // neither names nor dates count (RFC 7671, section 5.1)
@@ -119,10 +127,11 @@ func (p *danePolicy) check(state tls.ConnectionState) error {
 			return nil
 		}
 	}
+
 	return errors.New("the certificate is none of those that its TLSA records name (4.7.10)")
 }
 
-// vouched says whether the chain leads to the authority of a record, for one of the names.
+// vouched reports whether the chain leads to the authority of a record, for one of the names.
 func (p *danePolicy) vouched(record safehttp.TLSA, chain []*x509.Certificate) bool {
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	known := false
@@ -133,20 +142,24 @@ func (p *danePolicy) vouched(record safehttp.TLSA, chain []*x509.Certificate) bo
 		}
 		between.AddCert(one)
 	}
+
 	if record.Selector == selectCert && record.Matching == matchExact && !known {
 		if one, err := x509.ParseCertificate(record.Data); err == nil {
 			roots.AddCert(one)
 			known = true
 		}
 	}
+
 	if !known {
 		return false
 	}
+
 	for _, name := range p.names {
 		if _, err := chain[0].Verify(x509.VerifyOptions{DNSName: name, Roots: roots, Intermediates: between}); err == nil {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -155,6 +168,7 @@ func matches(record safehttp.TLSA, certificate *x509.Certificate) bool {
 	if record.Selector == selectKey {
 		content = certificate.RawSubjectPublicKeyInfo
 	}
+
 	switch record.Matching {
 	case matchSHA256:
 		sum := sha256.Sum256(content)
@@ -163,5 +177,6 @@ func matches(record safehttp.TLSA, certificate *x509.Certificate) bool {
 		sum := sha512.Sum512(content)
 		content = sum[:]
 	}
+
 	return bytes.Equal(content, record.Data)
 }

@@ -1,4 +1,4 @@
-package email
+package outbound
 
 import (
 	"context"
@@ -30,9 +30,9 @@ func (t mxTarget) String() string {
 	return t.host + "[" + ip + "]"
 }
 
-// mailHosts gives the names of the servers that take mail for a domain, in the order in which they are tried (RFC 5321,
+// mailHosts returns the names of the servers that take mail for a domain, in the order in which they are tried (RFC 5321,
 // section 5.1). A domain without MX records is its own server; a null MX takes no mail (RFC 7505).
-func (m *mxTransport) mailHosts(ctx context.Context, domain string) ([]string, error) {
+func (m *Direct) mailHosts(ctx context.Context, domain string) ([]string, error) {
 	records, err := m.dns.LookupMX(ctx, domain)
 	switch {
 	case len(records) > 0: // the resolver reports the names that it left out beside those that are good
@@ -43,14 +43,16 @@ func (m *mxTransport) mailHosts(ctx context.Context, domain string) ([]string, e
 	default:
 		return []string{domain}, nil
 	}
+
 	if len(records) == 1 && strings.Trim(records[0].Host, ".") == "" {
 		return nil, fault.GiveUp(domain+" takes no mail: null MX (5.1.10)", nil)
 	}
+
 	return m.inOrder(domain, records)
 }
 
-// inOrder sorts by preference and mixes equals. What stands not before ourselves would come back to us.
-func (m *mxTransport) inOrder(domain string, records []*net.MX) ([]string, error) {
+// inOrder sorts by preference and mixes equals. Servers that are not preferred to ourselves would send the mail back to us.
+func (m *Direct) inOrder(domain string, records []*net.MX) ([]string, error) {
 	sorted := slices.Clone(records)
 	rand.Shuffle(len(sorted), func(i, j int) { sorted[i], sorted[j] = sorted[j], sorted[i] })
 	slices.SortStableFunc(sorted, func(a, b *net.MX) int { return int(a.Pref) - int(b.Pref) })
@@ -65,23 +67,27 @@ func (m *mxTransport) inOrder(domain string, records []*net.MX) ([]string, error
 			hosts = hosts[:min(equals, len(hosts))]
 			break
 		}
+
 		if _, err := netip.ParseAddr(host); host == "" || err == nil || slices.Contains(hosts, host) {
 			continue // RFC 5321 wants a name
 		}
+
 		hosts = append(hosts, host)
 	}
+
 	if len(hosts) == 0 {
 		return nil, fault.GiveUp("no MX record of "+domain+" names a mail server other than this one (5.4.6)", nil)
 	}
+
 	return hosts, nil
 }
 
-func (m *mxTransport) isOurs(host string) bool {
+func (m *Direct) isOurs(host string) bool {
 	return strings.EqualFold(host, m.hello) || strings.EqualFold(host, m.domain)
 }
 
-// targets gives the addresses of the hosts. Hosts without one are passed over.
-func (m *mxTransport) targets(ctx context.Context, domain string, hosts []string) ([]mxTarget, error) {
+// targets returns the addresses of the hosts. Hosts without one are passed over.
+func (m *Direct) targets(ctx context.Context, domain string, hosts []string) ([]mxTarget, error) {
 	var found []mxTarget
 	var trouble error
 	for _, host := range hosts {
@@ -89,16 +95,19 @@ func (m *mxTransport) targets(ctx context.Context, domain string, hosts []string
 		if err != nil && !dns.NotFound(err) {
 			trouble = err
 		}
+
 		for _, address := range addresses {
 			target := mxTarget{host, net.JoinHostPort(address.String(), strconv.Itoa(m.port))}
 			if len(found) < maxTargets && !m.isHere(target.address) {
 				found = append(found, target)
 			}
 		}
+
 		if len(found) >= maxTargets {
 			break
 		}
 	}
+
 	switch {
 	case len(found) > 0:
 		return found, nil
@@ -107,11 +116,12 @@ func (m *mxTransport) targets(ctx context.Context, domain string, hosts []string
 	case len(hosts) == 1 && hosts[0] == domain:
 		return nil, fault.GiveUp("there is no mail server for "+domain+": it has neither MX nor address records (5.1.2)", nil)
 	}
+
 	return nil, fault.RetryIn(0, "the mail servers of "+domain+" have no addresses, or only ours (4.4.4)", nil)
 }
 
-// isHere says whether an address is that of our own listener.
-func (m *mxTransport) isHere(address string) bool {
+// isHere reports whether an address is that of our own listener.
+func (m *Direct) isHere(address string) bool {
 	if m.own == nil {
 		return false
 	}
@@ -119,5 +129,5 @@ func (m *mxTransport) isHere(address string) bool {
 	return own != nil && own.String() == address
 }
 
-// refusedByPolicy says whether an address was not dialled because it is private: no later attempt is better.
+// refusedByPolicy reports whether an address was not dialled because it is private: no later attempt is better.
 func refusedByPolicy(err error) bool { return errors.Is(err, safehttp.ErrRefused) }

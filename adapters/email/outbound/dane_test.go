@@ -1,4 +1,4 @@
-package email
+package outbound
 
 import (
 	"crypto/ecdsa"
@@ -123,7 +123,7 @@ func TestDANE(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.adapter.sender.(*mxTransport).secureDNS = secure
+			w.secureDNS = secure
 			var config *tls.Config
 			if c.serve != nil {
 				config = &tls.Config{Certificates: []tls.Certificate{*c.serve}}
