@@ -16,6 +16,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"inbox/adapters/email/bounce"
 	"inbox/adapters/email/dns"
 	"inbox/adapters/email/outbound"
 	"inbox/exchange"
@@ -180,7 +181,7 @@ type Adapter struct {
 	dns      *dns.Resolver
 	keys     dns.Answers[*keyRecord]
 	signers  []signingKey
-	verpKey  []byte
+	tokens   *bounce.Tokens
 	sender   transport  // nil in mode capture
 	kept     *mailStore // mode capture
 	operator *mailStore // postmaster and abuse
@@ -215,9 +216,11 @@ func New(options Options) (*Adapter, error) {
 	if a.signers, err = loadSigners(options); err != nil {
 		return nil, err
 	}
-	if a.verpKey, err = loadVERPKey(options.State); err != nil {
+	key, err := loadTokenKey(options.State)
+	if err != nil {
 		return nil, err
 	}
+	a.tokens = bounce.NewTokens(key, a.domain)
 	return a, nil
 }
 

@@ -206,7 +206,7 @@ func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (rece
 	if err != nil {
 		return receipt, err
 	}
-	token, from := a.returnPath(delivery.ID, tagged(notes.Local, notes.Tag))
+	token, from := a.tokens.ReturnPath(delivery.ID, tagged(notes.Local, notes.Tag))
 	result, err := a.send(ctx, delivery, outbound.Mail{From: from, Recipients: recipients, Domain: delivery.Destination.Key, EnvelopeID: token, Data: mail.data}, replySubject(notes))
 	a.learn(ctx, delivery, recipients, result, err)
 	if err == nil && len(result.Later) > 0 {

@@ -21,8 +21,8 @@ func (a *Adapter) recipient(to string, international bool) (recipient, *smtp.SMT
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Relaying is refused; this server takes mail for " + a.domain}
 	}
 	name, tag := splitTag(to[:at])
-	if id, valid := a.readToken(tag); valid && name == bounceLocal {
-		return recipient{bounce: id, local: bounceLocal + "+" + tag, envelope: tagged(name, tag) + "@" + a.domain}, nil
+	if id, valid := a.tokens.Delivery(tagged(name, tag)); valid {
+		return recipient{bounce: id, local: tagged(name, tag), envelope: tagged(name, tag) + "@" + a.domain}, nil
 	}
 	if name == "postmaster" || name == "abuse" {
 		return recipient{local: name, envelope: name + "@" + a.domain}, nil

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -24,6 +25,7 @@ const (
 	keyNamespace = KeyNamespace
 	keyName      = "rsa"
 	keyNameSmall = "ed25519"
+	tokenKeyName = "verp"
 	keyBits      = 2048 // fits a DNS answer and is read by everybody
 	keyTimeout   = 30 * time.Second
 )
@@ -158,6 +160,25 @@ func parseSigningKey(text []byte) (crypto.Signer, error) {
 func checkedKey(key *rsa.PrivateKey) (crypto.Signer, error) {
 	if key.N.BitLen() < 1024 {
 		return nil, errNoRSA
+	}
+	return key, nil
+}
+
+// loadTokenKey returns the key of the tokens in our addresses, which all nodes share; it is made when it is missing.
+func loadTokenKey(state KeyState) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
+	defer cancel()
+	key, found, err := state.Get(ctx, keyNamespace, tokenKeyName)
+	if err != nil {
+		return nil, fmt.Errorf("load key of bounce addresses: %w", err)
+	}
+	if found {
+		return key, nil
+	}
+	fresh := make([]byte, sha256.Size)
+	_, _ = rand.Read(fresh)
+	if key, _, err = state.PutIfAbsent(ctx, keyNamespace, tokenKeyName, fresh, time.Time{}); err != nil {
+		return nil, fmt.Errorf("store key of bounce addresses: %w", err)
 	}
 	return key, nil
 }

@@ -82,12 +82,12 @@ func TestThreadTagKeepsThePlusTag(t *testing.T) {
 func TestThreadAndBounceTokensDiffer(t *testing.T) {
 	s := start(t, func(o *Options) { o.ThreadTags = true })
 	const id = "01936f2a-0000-7000-8000-000000000001"
-	token, _ := s.adapter.returnPath(id, "echo")
+	token, _ := s.adapter.tokens.ReturnPath(id, "echo")
 	if got := s.adapter.answeredReply("t." + token); got != "" {
 		t.Errorf("a bounce token is taken for the thread of %s", got)
 	}
 	_, tag, _ := strings.Cut(strings.TrimSuffix(s.adapter.threadAddress(id, "echo"), "@inbox.test"), "+")
-	if _, valid := s.adapter.readToken(strings.TrimPrefix(tag, "t.")); valid {
+	if _, valid := s.adapter.tokens.Delivery("bounce+" + strings.TrimPrefix(tag, "t.")); valid {
 		t.Error("a thread token is taken for a bounce")
 	}
 	if got := s.adapter.answeredReply(tag); got != id {

@@ -57,6 +57,7 @@ var levels = map[string]int{
 	"adapters/email/message":  5,
 	"adapters/email/dns":      5,
 	"adapters/email/outbound": 6,
+	"adapters/email/bounce":   6,
 
 	"agents": 6,
 

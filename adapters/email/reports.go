@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/bounce"
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/outbound"
 	"inbox/exchange"
@@ -27,15 +28,15 @@ type Deliveries interface {
 	Bounced(ctx context.Context, bounce exchange.Bounce) error
 	// DeliveryOf finds the delivery of the mail with a Message-ID to a domain.
 	DeliveryOf(ctx context.Context, messageID, domain string) (deliveryID string, found bool, err error)
-	// DestinationOf gives the notes of a delivery's destination; fault.NotFound when there is no such delivery.
+	// DestinationOf returns the notes of a delivery's destination; fault.NotFound when there is no such delivery.
 	DestinationOf(ctx context.Context, deliveryID string) (exchange.Destination, error)
 }
 
 // Suppressions keeps the addresses that take no mail.
 type Suppressions interface {
-	// Suppressed gives those of the addresses, in lower case, that are suppressed.
+	// Suppressed returns those of the addresses, in lower case, that are suppressed.
 	Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error)
-	// MailFailed counts a failure and says whether the address is suppressed now and was not before.
+	// MailFailed counts a failure and reports whether the address is suppressed now and was not before.
 	MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error)
 }
 
@@ -131,12 +132,9 @@ func (a *Adapter) acceptReport(ctx context.Context, env envelope, mail []byte) e
 // bounced takes a mail that came to a bounce address: with the token everything in it is about one delivery of ours. What
 // is no report is an automatic answer, which nobody reads.
 func (a *Adapter) bounced(ctx context.Context, mail *arrival, to recipient) error {
-	report, is := readReport(mail.fields, mail.body)
+	report, is := bounce.Read(mail.fields, mail.body)
 	if !is {
-		report, is = plainReport(mail.fields)
-	}
-	if !is {
-		report, is = qmailReport(mail.fields, mail.body)
+		report, is = bounce.ReadText(mail.fields, mail.body)
 	}
 	if !is {
 		a.log.InfoContext(ctx, "an automatic answer to a mail of ours was dropped", "session", mail.env.id, "delivery", to.bounce)
@@ -145,30 +143,15 @@ func (a *Adapter) bounced(ctx context.Context, mail *arrival, to recipient) erro
 	return a.noteReport(ctx, to.bounce, report)
 }
 
-// plainReport reads what servers write that know no RFC 3464 (Exim, Gmail): X-Failed-Recipients.
-func plainReport(fields message.Header) (deliveryReport, bool) {
-	var report deliveryReport
-	for _, one := range fields.All("X-Failed-Recipients") {
-		for text := range strings.SplitSeq(one.Text(), ",") {
-			if address := message.AddressKey(text); address != "" && len(report.recipients) < maxReported {
-				report.recipients = append(report.recipients, reportedRecipient{
-					address: address, action: "failed", status: "5.0.0", diagnostic: fields.Decoded("Subject"),
-				})
-			}
-		}
-	}
-	return report, len(report.recipients) > 0
-}
-
 // reported looks for a report in a mail that came to another address of ours: it counts when it carries a token of ours,
-// or when it is proven to come from the domain that it speaks about. It says whether it did. Others are ignored: a bounce
+// or when it is proven to come from the domain that it speaks about. It reports whether it did. Others are ignored: a bounce
 // is easily forged.
 func (a *Adapter) reported(ctx context.Context, mail *arrival) (bool, error) {
-	report, is := readReport(mail.fields, mail.body)
+	report, is := bounce.Read(mail.fields, mail.body)
 	if !is || a.options.Deliveries == nil {
 		return false, nil
 	}
-	id, known := a.tokenOf(report)
+	id, known := a.tokens.DeliveryOf(report)
 	if !known {
 		var err error
 		if id, known, err = a.byMessageID(ctx, mail, report); err != nil {
@@ -182,24 +165,13 @@ func (a *Adapter) reported(ctx context.Context, mail *arrival) (bool, error) {
 	return true, a.noteReport(ctx, id, report)
 }
 
-// tokenOf looks for a token of ours in the fields that carry our envelope back.
-func (a *Adapter) tokenOf(report deliveryReport) (deliveryID string, known bool) {
-	if id, valid := a.readToken(report.envelopeID); valid {
-		return id, true
-	}
-	if id, valid := a.tokenIn(report.mailFrom); valid {
-		return id, true
-	}
-	return a.tokenIn(report.returned.Get("Return-Path"))
-}
-
-func (a *Adapter) byMessageID(ctx context.Context, mail *arrival, report deliveryReport) (deliveryID string, known bool, err error) {
-	id := message.ID(report.returned)
+func (a *Adapter) byMessageID(ctx context.Context, mail *arrival, report bounce.Report) (deliveryID string, known bool, err error) {
+	id := message.ID(report.Returned)
 	if id == "" || !mail.sender.verified() || !strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], a.domain) {
 		return "", false, nil
 	}
-	for _, one := range report.recipients {
-		address := cmp.Or(one.original, one.address)
+	for _, one := range report.Recipients {
+		address := cmp.Or(one.Original, one.Address)
 		domain := address[strings.LastIndexByte(address, '@')+1:]
 		if domain == "" || !sameRegistered(domain, mail.sender.from.Domain) {
 			continue
@@ -213,7 +185,7 @@ func (a *Adapter) byMessageID(ctx context.Context, mail *arrival, report deliver
 
 // noteReport writes a report to the delivery and counts it against its recipients. A delivery that is not known any more
 // is no error: the peer must not repeat its report.
-func (a *Adapter) noteReport(ctx context.Context, deliveryID string, report deliveryReport) error {
+func (a *Adapter) noteReport(ctx context.Context, deliveryID string, report bounce.Report) error {
 	if a.options.Deliveries == nil {
 		return nil
 	}
@@ -226,62 +198,48 @@ func (a *Adapter) noteReport(ctx context.Context, deliveryID string, report deli
 		return err
 	}
 	ours := recipientsOf(place)
-	for _, one := range report.recipients {
-		if err := a.noteRecipient(ctx, deliveryID, report.complaint, ours, one); err != nil && !fault.Is(err, fault.NotFound) {
+	for _, one := range report.Recipients {
+		if err := a.noteRecipient(ctx, deliveryID, report.Complaint, ours, one); err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *Adapter) noteRecipient(ctx context.Context, deliveryID string, complaint bool, ours []string, one reportedRecipient) error {
-	address := matchRecipient(ours, one)
+func (a *Adapter) noteRecipient(ctx context.Context, deliveryID string, complaint bool, ours []string, one bounce.Recipient) error {
+	address := one.Among(ours)
 	if address == "" {
 		return nil
 	}
-	bounce := exchange.Bounce{DeliveryID: deliveryID, Recipient: address}
+	event := exchange.Bounce{DeliveryID: deliveryID, Recipient: address}
 	failure := exchange.MailFailure{Address: address, DeliveryID: deliveryID}
 	switch {
 	case complaint:
-		bounce.Event, bounce.Reason = exchange.EventDeliveryComplaint, "reported as unwanted: "+cmp.Or(one.diagnostic, "abuse")
+		event.Event, event.Reason = exchange.EventDeliveryComplaint, "reported as unwanted: "+cmp.Or(one.Diagnostic, "abuse")
 		failure.Kind = exchange.FailureComplaint
-	case one.action == "failed":
-		status := cmp.Or(one.status, "5.0.0")
-		bounce.Event, bounce.Reason = exchange.EventDeliveryBounced, strings.TrimSpace("bounced: "+status+" "+one.diagnostic)
+	case one.Action == "failed":
+		status := cmp.Or(one.Status, "5.0.0")
+		event.Event, event.Reason = exchange.EventDeliveryBounced, strings.TrimSpace("bounced: "+status+" "+one.Diagnostic)
 		if failure.Kind = failureKind(status); strings.HasPrefix(status, "4.") {
 			failure.Kind = exchange.FailureSoft
 		}
-	case one.action == "delayed":
-		bounce.Event, bounce.Reason = exchange.EventDeliveryDelayed, strings.TrimSpace("delayed: "+one.status+" "+one.diagnostic)
+	case one.Action == "delayed":
+		event.Event, event.Reason = exchange.EventDeliveryDelayed, strings.TrimSpace("delayed: "+one.Status+" "+one.Diagnostic)
 	default:
 		return nil // delivered, relayed, expanded: nothing went wrong
 	}
-	metricBounces.WithLabelValues(cmp.Or(failure.Kind, strings.TrimPrefix(bounce.Event, "delivery."))).Inc()
-	a.log.WarnContext(ctx, "a mail of ours came back", "delivery", deliveryID, "recipient", address, "event", bounce.Event, "reason", bounce.Reason)
+	metricBounces.WithLabelValues(cmp.Or(failure.Kind, strings.TrimPrefix(event.Event, "delivery."))).Inc()
+	a.log.WarnContext(ctx, "a mail of ours came back", "delivery", deliveryID, "recipient", address, "event", event.Event, "reason", event.Reason)
 	if failure.Kind != "" {
-		failure.Reason = message.Clip(bounce.Reason, 300)
+		failure.Reason = message.Clip(event.Reason, 300)
 		if err := a.count(ctx, failure); err != nil {
 			return fmt.Errorf("count failure of address: %w", err) // its server brings the report again
 		}
 	}
-	return a.options.Deliveries.Bounced(ctx, bounce)
+	return a.options.Deliveries.Bounced(ctx, event)
 }
 
-// matchRecipient finds who of ours a report means. With one recipient it is that one, whatever a forwarding server made of
-// the address.
-func matchRecipient(ours []string, one reportedRecipient) string {
-	for _, address := range []string{one.original, one.address} {
-		if address != "" && slices.Contains(ours, address) {
-			return address
-		}
-	}
-	if len(ours) == 1 {
-		return ours[0]
-	}
-	return ""
-}
-
-// recipientsOf gives the addresses of a destination in lower case.
+// recipientsOf returns the addresses of a destination in lower case.
 func recipientsOf(place exchange.Destination) []string {
 	to, err := readDestination(place.Data)
 	if err != nil {
