@@ -16,6 +16,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/bounce"
 	"inbox/adapters/email/dns"
 	"inbox/adapters/email/outbound"
@@ -179,8 +180,9 @@ type Adapter struct {
 	log      *slog.Logger
 	now      func() time.Time
 	dns      *dns.Resolver
-	keys     dns.Answers[*keyRecord]
-	signers  []signingKey
+	checker  *authentication.Checker
+	keys     []authentication.Key // that sign
+	signer   *authentication.Signer
 	tokens   *bounce.Tokens
 	sender   transport  // nil in mode capture
 	kept     *mailStore // mode capture
@@ -213,9 +215,11 @@ func New(options Options) (*Adapter, error) {
 			return nil, err
 		}
 	}
-	if a.signers, err = loadSigners(options); err != nil {
+	if a.keys, err = loadSigners(options); err != nil {
 		return nil, err
 	}
+	a.signer = authentication.NewSigner(a.domain, a.keys, a.now, chainField)
+	a.checker = authentication.New(authentication.Options{Resolver: a.dns, Domain: a.domain, Sealers: options.ARCSealers, Now: a.now})
 	key, err := loadTokenKey(options.State)
 	if err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func BenchmarkReply(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := s.adapter.sign(body, time.Now()); err != nil {
+		if _, err := s.adapter.signer.Sign(body, time.Now()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/emersion/go-msgauth/authres"
 
+	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/identity"
@@ -231,11 +232,11 @@ func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbo
 	if a.options.ReplyTo != nil {
 		policy = a.options.ReplyTo(to.agent)
 	}
-	signature := mail.sender.dmarc.signature
+	signature := mail.sender.DMARC.Signature
 	signed = signature != nil && !slices.Contains(signature.Uncovered, "reply-to")
 	switch {
 	case policy == ReplyToNever:
-	case policy == ReplyToSigned && signed, sameRegistered(boxes[0].Domain, mail.sender.from.Domain):
+	case policy == ReplyToSigned && signed, authentication.SameRegistered(boxes[0].Domain, mail.sender.from.Domain):
 		return &boxes[0], signed, ""
 	}
 	return nil, false, refused
@@ -277,17 +278,17 @@ func (a *Adapter) claimsOurResults(f message.Field) bool {
 
 func results(found verdict, env envelope) []authres.Result {
 	var list []authres.Result
-	for _, one := range found.signatures {
+	for _, one := range found.DKIM {
 		list = append(list, &authres.DKIMResult{Value: authres.ResultValue(one.Result), Domain: message.Clean(one.Domain, 255), Reason: one.Reason})
 	}
-	if len(found.signatures) == 0 {
+	if len(found.DKIM) == 0 {
 		list = append(list, &authres.DKIMResult{Value: authres.ResultNone})
 	}
-	envelope := &authres.SPFResult{Value: authres.ResultValue(found.spf.Result), From: env.from}
+	envelope := &authres.SPFResult{Value: authres.ResultValue(found.SPF.Result), From: env.from}
 	if env.from == "" {
 		envelope.Helo = message.Clean(env.helo, 255)
 	}
-	return append(list, envelope, &authres.DMARCResult{Value: authres.ResultValue(found.dmarc.Result), From: found.from.Domain})
+	return append(list, envelope, &authres.DMARCResult{Value: authres.ResultValue(found.DMARC.Result), From: found.from.Domain})
 }
 
 func (a *Adapter) writeReceived(out *bytes.Buffer, env envelope) {

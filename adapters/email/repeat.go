@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/outbound"
 	"inbox/exchange"
@@ -16,7 +17,7 @@ import (
 const (
 	repeatNamespace   = "email/outgoing"
 	progressNamespace = "email/progress"
-	repeatLife        = signatureEpoch // a kept mail ends before its signature does
+	repeatLife        = authentication.SignatureEpoch // a kept mail ends before its signature does
 )
 
 // finishedMail is a signed mail.
@@ -44,7 +45,7 @@ func (a *Adapter) finished(ctx context.Context, delivery exchange.Delivery, note
 	if err != nil {
 		return finishedMail{}, err
 	}
-	signed, err := a.sign(mail, delivery.Reply.CreatedAt)
+	signed, err := a.signer.Sign(mail, delivery.Reply.CreatedAt)
 	if err != nil {
 		return finishedMail{}, fault.GiveUp("the mail cannot be signed", err)
 	}

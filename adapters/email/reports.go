@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/bounce"
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/outbound"
@@ -173,7 +174,7 @@ func (a *Adapter) byMessageID(ctx context.Context, mail *arrival, report bounce.
 	for _, one := range report.Recipients {
 		address := cmp.Or(one.Original, one.Address)
 		domain := address[strings.LastIndexByte(address, '@')+1:]
-		if domain == "" || !sameRegistered(domain, mail.sender.from.Domain) {
+		if domain == "" || !authentication.SameRegistered(domain, mail.sender.from.Domain) {
 			continue
 		}
 		if deliveryID, known, err = a.options.Deliveries.DeliveryOf(ctx, id, domain); known || err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/google/uuid"
 
+	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
 )
 
@@ -210,7 +211,7 @@ func (s *session) Data(r io.Reader) error {
 	if s.peer.sawLoneCR() {
 		return s.refuse(554, smtp.EnhancedCode{5, 6, 0}, "Malformed mail: "+errLineEnds.Error())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout+verifyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout+authentication.CheckTimeout)
 	defer cancel()
 	proven, err := s.adapter.accept(ctx, env, mail)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"os"
 	"time"
 
+	"inbox/adapters/email/authentication"
 	"inbox/identity"
 )
 
@@ -30,38 +31,30 @@ const (
 	keyTimeout   = 30 * time.Second
 )
 
-// DNSRecord gives the name and value of the TXT record that the operator publishes for a signing key. A value over
-// 255 bytes is published in several strings (RFC 6376, section 3.6.2.2). domain may carry a port.
+// DNSRecord returns the name and value of the TXT record that the operator publishes for a signing key. domain may carry a
+// port.
 func DNSRecord(domain, selector string, key crypto.Signer) (name, value string) {
-	name = selector + "._domainkey." + identity.HostOf(domain)
-	if public, is := key.Public().(ed25519.PublicKey); is {
-		return name, "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public) // RFC 8463, section 4.2
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return "", "" // the key of LoadKey always encodes
-	}
-	return name, "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)
+	return authentication.KeyRecord(identity.HostOf(domain), selector, key)
 }
 
-// DNSRecord gives the name and value of this adapter's own key record.
+// DNSRecord returns the name and value of this adapter's own key record.
 func (a *Adapter) DNSRecord() (name, value string) {
-	return DNSRecord(a.domain, a.options.DKIMSelector, a.signers[0].signer)
+	return DNSRecord(a.domain, a.options.DKIMSelector, a.keys[0].Signer)
 }
 
 // loadSigners gives the keys that sign: RSA, which everybody reads, and Ed25519 beside it where a selector is named.
-func loadSigners(options Options) ([]signingKey, error) {
+func loadSigners(options Options) ([]authentication.Key, error) {
 	key, err := LoadKey(options.State, options.DKIMKeyFile)
 	if err != nil {
 		return nil, err
 	}
-	signers := []signingKey{{options.DKIMSelector, key}}
+	signers := []authentication.Key{{Selector: options.DKIMSelector, Signer: key}}
 	if options.DKIMEd25519Selector != "" {
 		small, err := LoadEd25519Key(options.State)
 		if err != nil {
 			return nil, err
 		}
-		signers = append(signers, signingKey{options.DKIMEd25519Selector, small})
+		signers = append(signers, authentication.Key{Selector: options.DKIMEd25519Selector, Signer: small})
 	}
 	return signers, nil
 }

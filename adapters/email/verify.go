@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/emersion/go-smtp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
 	"inbox/identity"
 	"inbox/normalized"
@@ -23,8 +22,7 @@ var metricVerified = promauto.NewCounterVec(prometheus.CounterOpts{
 	[]string{"method", "dmarc"}) // email-dmarc, email-dkim, none; pass, fail, none, temperror
 
 const (
-	verifyTimeout = 60 * time.Second
-	maxTries      = 3 // after so many answers 451 for DNS trouble a mail is taken as unverified
+	maxTries = 3 // after so many answers 451 for DNS trouble a mail is taken as unverified
 )
 
 // envelope is what SMTP said about one mail.
@@ -61,66 +59,33 @@ type recipient struct {
 
 // verdict is everything that was found out about a sender.
 type verdict struct {
-	from       message.Mailbox
-	signatures []dkimSignature
-	spf        spfResult
-	dmarc      dmarcResult
-	arc        *arcResult // nil = not looked at
-	method     string     // normalized.Auth…
-	keyID      string
+	authentication.Result
+	from   message.Mailbox
+	method string // normalized.Auth…
+	keyID  string
 }
 
 func (v verdict) verified() bool { return v.method != normalized.AuthNone }
 
+// authMethods are the contract's names of what was proven.
+var authMethods = map[string]string{
+	"": normalized.AuthNone, authentication.MethodDMARC: normalized.AuthEmailDMARC, authentication.MethodDKIM: normalized.AuthEmailDKIM,
+}
+
 // verify authenticates the From field. A refusal is an *smtp.SMTPError.
 func (a *Adapter) verify(ctx context.Context, env envelope, from message.Mailbox, fields message.Header, mail []byte) (verdict, error) {
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
-	defer cancel()
-	result := verdict{from: from}
-	var policy dmarcPolicy
-	var lookups sync.WaitGroup
-	lookups.Go(func() { result.spf = a.checkSPF(ctx, env) })
-	lookups.Go(func() { policy = a.lookupPolicy(ctx, from.Domain) })
-	silent := false
-	lookups.Go(func() { silent = a.takesNoMail(ctx, env.from) })
-	body := fields.Body(mail)
-	result.signatures = a.verifyDKIM(ctx, fields, body)
-	lookups.Wait()
-	if silent {
-		return result, answer(550, smtp.EnhancedCode{5, 7, 27}, "The sender's domain says that it takes no mail (null MX)")
+	found := verdict{
+		Result: a.checker.Check(ctx, authentication.Connection{IP: env.ip, HELO: env.helo, From: env.from}, from.Domain, fields, mail),
+		from:   from,
 	}
-	result.dmarc = a.evaluate(ctx, from.Domain, policy, result.signatures, result.spf)
-	result.method, result.keyID = proof(result.dmarc)
-	if result.dmarc.Result == resultFail && from.Domain != a.domain {
-		if result.arc = a.checkARC(ctx, from.Domain, fields, body); result.arc.believed() {
-			result.method, result.keyID = normalized.AuthEmailDMARC, result.arc.keyID
-		}
+	if found.NullMX {
+		return found, answer(550, smtp.EnhancedCode{5, 7, 27}, "The sender's domain says that it takes no mail (null MX)")
 	}
-	metricVerified.WithLabelValues(result.method, result.dmarc.Result).Inc()
-	return result, a.decide(result, mail)
-}
 
-// takesNoMail reports whether the domain of the envelope sender has a null MX: neither an answer nor a bounce could reach it.
-func (a *Adapter) takesNoMail(ctx context.Context, from string) bool {
-	if from == "" {
-		return false
-	}
-	silent, err := a.dns.NullMX(ctx, from[strings.LastIndexByte(from, '@')+1:])
-	return err == nil && silent
-}
-
-func proof(found dmarcResult) (method, keyID string) {
-	method = normalized.AuthNone
-	switch {
-	case found.Result == resultPass:
-		method = normalized.AuthEmailDMARC
-	case found.Result != resultFail && found.signature != nil:
-		method = normalized.AuthEmailDKIM
-	}
-	if found.signature != nil {
-		keyID = found.signature.Selector + "._domainkey." + found.signature.Domain
-	}
-	return method, keyID
+	method, keyID := found.Proof()
+	found.method, found.keyID = authMethods[method], keyID
+	metricVerified.WithLabelValues(found.method, found.DMARC.Result).Inc()
+	return found, a.decide(found, mail)
 }
 
 // decide refuses what the owner of the From domain wants refused, puts off what DNS trouble hides, and lets the
@@ -129,7 +94,7 @@ func (a *Adapter) decide(found verdict, mail []byte) error {
 	if found.verified() {
 		return nil
 	}
-	if found.dmarc.trouble {
+	if found.DMARC.Trouble {
 		if a.tries.next(mail) > maxTries {
 			return nil
 		}
@@ -140,32 +105,32 @@ func (a *Adapter) decide(found verdict, mail []byte) error {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
 			Message: "Mail from " + a.domain + " must be authenticated; no aligned DKIM signature or SPF pass was found"}
 	}
-	if policy := found.dmarc.Policy; found.dmarc.Result == resultFail && (policy == policyReject || policy == policyQuarantine && a.options.RefuseQuarantine) {
+	if policy := found.DMARC.Policy; found.DMARC.Result == authentication.Fail && (policy == authentication.PolicyReject || policy == authentication.PolicyQuarantine && a.options.RefuseQuarantine) {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
-			Message: fmt.Sprintf("DMARC policy of %s is %s and neither DKIM nor SPF passed aligned", found.dmarc.Domain, policy)}
+			Message: fmt.Sprintf("DMARC policy of %s is %s and neither DKIM nor SPF passed aligned", found.DMARC.Domain, policy)}
 	}
 	return nil
 }
 
 // claims is the context that evidence carries about a mail.
 type claims struct {
-	DKIM      []dkimSignature `json:"dkim"`
-	SPF       spfResult       `json:"spf"`
-	DMARC     dmarcResult     `json:"dmarc"`
-	ARC       *arcResult      `json:"arc,omitempty"`
-	IP        string          `json:"ip"`
-	HELO      string          `json:"helo"`
-	TLS       string          `json:"tls,omitempty"`
-	Addressed bool            `json:"addressed"` // the agent stands in To or Cc
+	DKIM      []authentication.Signature `json:"dkim"`
+	SPF       authentication.SPF         `json:"spf"`
+	DMARC     authentication.DMARC       `json:"dmarc"`
+	ARC       *authentication.ARC        `json:"arc,omitempty"`
+	IP        string                     `json:"ip"`
+	HELO      string                     `json:"helo"`
+	TLS       string                     `json:"tls,omitempty"`
+	Addressed bool                       `json:"addressed"` // the agent stands in To or Cc
 }
 
 func (v verdict) claims(env envelope, addressed bool) json.RawMessage {
-	signatures := v.signatures
+	signatures := v.DKIM
 	if signatures == nil {
-		signatures = []dkimSignature{}
+		signatures = []authentication.Signature{}
 	}
 	encoded, err := json.Marshal(claims{
-		DKIM: signatures, SPF: v.spf, DMARC: v.dmarc, ARC: v.arc, IP: env.ip, HELO: message.Clean(env.helo, 255), TLS: env.tls, Addressed: addressed,
+		DKIM: signatures, SPF: v.SPF, DMARC: v.DMARC, ARC: v.ARC, IP: env.ip, HELO: message.Clean(env.helo, 255), TLS: env.tls, Addressed: addressed,
 	})
 	if err != nil {
 		return nil

@@ -1,4 +1,4 @@
-package email
+package authentication
 
 import (
 	"context"
@@ -9,39 +9,38 @@ import (
 	"blitiri.com.ar/go/spf"
 
 	"inbox/adapters/email/dns"
-	"inbox/adapters/email/message"
 	"inbox/identity"
 )
 
-// spfResult is the outcome of RFC 7208 for the envelope sender, or for the HELO name when the sender is null.
-type spfResult struct {
+// SPF is the outcome of RFC 7208 for the envelope sender, or for the HELO name when the sender is null.
+type SPF struct {
 	Result   string `json:"result"`
 	Domain   string `json:"domain,omitempty"`
 	Identity string `json:"identity"` // mailfrom or helo
-	Reason   string `json:"-"`
+	Err      error  `json:"-"`        // why it is no pass, as the record or a lookup has it
 }
 
 // checkSPF evaluates the policy of the envelope domain. It authenticates that domain only, never the From field.
-func (a *Adapter) checkSPF(ctx context.Context, env envelope) spfResult {
-	result := spfResult{Result: string(spf.None), Identity: "mailfrom"}
-	sender := env.from
+func (c *Checker) checkSPF(ctx context.Context, peer Connection) SPF {
+	result := SPF{Result: string(spf.None), Identity: "mailfrom"}
+	sender := peer.From
 	if sender == "" {
 		result.Identity = "helo"
 	}
-	domain, err := spfDomain(env)
-	ip := net.ParseIP(env.ip)
+
+	domain, err := spfDomain(peer)
+	ip := net.ParseIP(peer.IP)
 	if err != nil || ip == nil {
 		return result
 	}
+
 	result.Domain = domain
 	if sender == "" {
 		sender = "postmaster@" + domain
 	}
-	verdict, reason := spf.CheckHostWithSender(ip, env.helo, sender, spf.WithContext(ctx), spf.WithResolver(wholeRecords{a.dns}))
-	result.Result = string(verdict)
-	if reason != nil {
-		result.Reason = message.Clean(reason.Error(), 200)
-	}
+
+	verdict, reason := spf.CheckHostWithSender(ip, peer.HELO, sender, spf.WithContext(ctx), spf.WithResolver(wholeRecords{c.resolver}))
+	result.Result, result.Err = string(verdict), reason
 	return result
 }
 
@@ -49,7 +48,7 @@ func (a *Adapter) checkSPF(ctx context.Context, env envelope) spfResult {
 // section 4.6, wants an error anywhere in it to be a permerror.
 type wholeRecords struct{ *dns.Resolver }
 
-// LookupTXT gives a record that nobody understands instead of one with a term that is none.
+// LookupTXT replaces a record with a term that is none by one that cannot be understood.
 func (r wholeRecords) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	texts, err := r.Resolver.LookupTXT(ctx, name)
 	for i, text := range texts {
@@ -61,7 +60,7 @@ func (r wholeRecords) LookupTXT(ctx context.Context, name string) ([]string, err
 	return texts, err
 }
 
-// knownTerms says whether all terms are mechanisms of RFC 7208, section 4.6.1, or modifiers, whose names are open.
+// knownTerms reports whether all terms are mechanisms of RFC 7208, section 4.6.1, or modifiers, whose names are open.
 func knownTerms(terms string) bool {
 	for term := range strings.SplitSeq(strings.ToLower(terms), " ") {
 		if name, rest := cutTerm(term); term != "" && !mechanismName(name) && (!strings.HasPrefix(rest, "=") || !modifierName(name)) {
@@ -71,7 +70,7 @@ func knownTerms(terms string) bool {
 	return true
 }
 
-// cutTerm gives the name of a term, with its qualifier if it has one, and what stands behind.
+// cutTerm returns the name of a term, with its qualifier if it has one, and the rest.
 func cutTerm(term string) (name, rest string) {
 	if end := strings.IndexAny(term, ":/="); end >= 0 {
 		return term[:end], term[end:]
@@ -94,10 +93,10 @@ func modifierName(name string) bool {
 	return name != "" && name[0] >= 'a' && name[0] <= 'z' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
-func spfDomain(env envelope) (string, error) {
-	domain := env.helo
-	if env.from != "" {
-		domain = env.from[strings.LastIndexByte(env.from, '@')+1:]
+func spfDomain(peer Connection) (string, error) {
+	domain := peer.HELO
+	if peer.From != "" {
+		domain = peer.From[strings.LastIndexByte(peer.From, '@')+1:]
 	}
 	ascii, err := identity.ParseDomain(domain)
 	if err == nil && (strings.ContainsAny(ascii, ":[]") || net.ParseIP(ascii) != nil) {

@@ -1,4 +1,4 @@
-package email
+package authentication
 
 import (
 	"strings"
@@ -120,7 +120,7 @@ func TestSameRegistered(t *testing.T) {
 		"a.co.uk,b.co.uk": false, "one.github.io,two.github.io": false, "com,com": true, "com,example.com": false, "evil.test,good.test": false,
 	} {
 		a, b, _ := strings.Cut(pair, ",")
-		if got := sameRegistered(a, b); got != want {
+		if got := SameRegistered(a, b); got != want {
 			t.Errorf("%s: %v", pair, got)
 		}
 	}
@@ -136,7 +136,7 @@ func FuzzDMARCRecord(f *testing.F) {
 		}
 		for _, inherited := range []bool{true, false} {
 			switch policy, _ := record.policyFor(inherited, inherited); policy {
-			case policyNone, policyQuarantine, policyReject:
+			case PolicyNone, PolicyQuarantine, PolicyReject:
 			default:
 				t.Errorf("policy %q from %q", policy, text)
 			}

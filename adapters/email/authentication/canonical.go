@@ -1,4 +1,4 @@
-package email
+package authentication
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ func writeField(to io.Writer, raw []byte, relaxed bool) {
 // blanks is white space in a header, where line ends are folding.
 const blanks = " \t\r\n"
 
-// appendSqueezed makes runs of white space one blank and drops what stands at the end.
+// appendSqueezed makes runs of white space one blank and drops those at the end.
 func appendSqueezed(out, text []byte, white string) []byte {
 	for len(text) > 0 {
 		word := bytes.IndexAny(text, white)
@@ -54,7 +54,7 @@ func appendSqueezed(out, text []byte, white string) []byte {
 	return out
 }
 
-// hashBody gives the hash of a body as it is signed, without a copy of the body.
+// hashBody returns the hash of a body as it is signed, without a copy of the body.
 func hashBody(body []byte, relaxed bool) (sum [sha256.Size]byte) {
 	hash := sha256.New()
 	body = withoutEmptyEnd(body, relaxed)
@@ -66,6 +66,7 @@ func hashBody(body []byte, relaxed bool) (sum [sha256.Size]byte) {
 		_, _ = hash.Write(body)
 		_, _ = io.WriteString(hash, "\r\n")
 	}
+
 	hash.Sum(sum[:0])
 	return sum
 }
@@ -84,7 +85,7 @@ func withoutEmptyEnd(body []byte, relaxed bool) []byte {
 	}
 }
 
-// squeezable says whether the relaxed form of a body is another one. Most bodies need not be taken apart.
+// squeezable reports whether the relaxed form of a body is another one. Most bodies need not be taken apart.
 func squeezable(body []byte) bool {
 	return bytes.IndexByte(body, '\t') >= 0 || bytes.Contains(body, []byte("  ")) || bytes.Contains(body, []byte(" \r\n"))
 }
@@ -101,7 +102,7 @@ func hashRelaxed(to io.Writer, body []byte) {
 	_, _ = to.Write(buffer)
 }
 
-// fieldPicker gives the fields that h= of signatures names.
+// fieldPicker returns the fields that h= of signatures names.
 type fieldPicker map[string][]*message.Field
 
 func newFieldPicker(fields message.Header) fieldPicker {
@@ -125,7 +126,7 @@ func (p fieldPicker) write(to io.Writer, names []string, relaxed bool) {
 	}
 }
 
-// withoutSignature gives a signing field with b= emptied and without its line end.
+// withoutSignature returns a signing field with b= emptied and without its line end.
 func withoutSignature(f *message.Field, relaxed bool) []byte {
 	raw := f.Raw
 	colon := bytes.IndexByte(raw, ':') + 1
@@ -136,13 +137,16 @@ func withoutSignature(f *message.Field, relaxed bool) []byte {
 		} else {
 			end += at
 		}
+
 		name, _, found := bytes.Cut(raw[at:end], []byte("="))
 		if found && string(bytes.TrimSpace(name)) == "b" {
 			raw = append(append(append([]byte{}, raw[:at+len(name)+1]...), trailing(raw[at:end])...), raw[end:]...)
 			break
 		}
+
 		at = end + 1
 	}
+
 	var out bytes.Buffer
 	writeField(&out, raw, relaxed)
 	return bytes.TrimSuffix(out.Bytes(), []byte("\r\n"))

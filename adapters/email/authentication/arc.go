@@ -1,4 +1,4 @@
-package email
+package authentication
 
 import (
 	"bytes"
@@ -18,15 +18,16 @@ import (
 
 const maxARCSets = 50 // RFC 8617, section 4.2.1
 
-// arcResult is what a chain of forwarders proved (RFC 8617). It is read only where the operator trusts sealers: anybody
-// can seal a lie.
-type arcResult struct {
+// ARC is what a chain of forwarders proved (RFC 8617). It is read only where the operator trusts sealers: any
+// server can seal a lie.
+type ARC struct {
 	Result  string   `json:"result"` // none, pass, fail
 	Sealers []string `json:"sealers,omitempty"`
 	Reason  string   `json:"reason,omitempty"`
 
-	dmarc bool   // the first sealer saw DMARC pass for the From domain
-	keyID string // of the newest seal
+	DMARC bool   `json:"-"` // the first sealer saw DMARC pass for the From domain
+	KeyID string `json:"-"` // of the newest seal
+	Err   error  `json:"-"` // what Reason tells
 }
 
 // arcSet is what one forwarder added.
@@ -39,32 +40,36 @@ var (
 	errARCHeader = errors.New("the newest signature does not cover From")
 )
 
-// believes says whether a chain replaces the pass that forwarding broke: every one of its sealers is trusted.
-func (r *arcResult) believed() bool { return r != nil && r.Result == resultPass && r.dmarc }
+// Believed reports whether a chain replaces the pass that forwarding broke: every one of its sealers is trusted.
+func (r *ARC) Believed() bool { return r != nil && r.Result == Pass && r.DMARC }
 
 // checkARC verifies the chain of a mail when all of its sealers are trusted; nil = it is not looked at.
-func (a *Adapter) checkARC(ctx context.Context, from string, fields message.Header, body []byte) *arcResult {
-	if len(a.options.ARCSealers) == 0 || !fields.Has("ARC-Seal") {
+func (c *Checker) checkARC(ctx context.Context, from string, fields message.Header, body []byte) *ARC {
+	if len(c.sealers) == 0 || !fields.Has("ARC-Seal") {
 		return nil
 	}
+
 	sets, err := arcSets(fields)
 	if err != nil {
-		return &arcResult{Result: resultFail, Reason: err.Error()}
+		return &ARC{Result: Fail, Reason: err.Error(), Err: err}
 	}
-	result := &arcResult{Result: resultPass}
+
+	result := &ARC{Result: Pass}
 	for _, set := range sets {
 		tags := dns.Tags(set.seal.Text())
 		sealer := strings.ToLower(tags["d"])
-		if !slices.Contains(a.options.ARCSealers, sealer) {
+		if !slices.Contains(c.sealers, sealer) {
 			return nil
 		}
 		result.Sealers = append(result.Sealers, sealer)
-		result.keyID = tags["s"] + "._domainkey." + sealer
+		result.KeyID = tags["s"] + "._domainkey." + sealer
 	}
-	if err := a.verifyARC(ctx, sets, fields, body); err != nil {
-		return &arcResult{Result: resultFail, Sealers: result.Sealers, Reason: message.Clean(err.Error(), 200)}
+
+	if err := c.verifyARC(ctx, sets, fields, body); err != nil {
+		return &ARC{Result: Fail, Sealers: result.Sealers, Reason: message.Clean(err.Error(), 200), Err: err}
 	}
-	result.dmarc = sawDMARC(sets[0].results.Text(), from)
+
+	result.DMARC = sawDMARC(sets[0].results.Text(), from)
 	return result
 }
 
@@ -85,16 +90,20 @@ func arcSets(fields message.Header) ([]arcSet, error) {
 		default:
 			continue
 		}
+
 		number, err := strconv.Atoi(arcInstance(f.Text()))
 		if err != nil || number < 1 || number > maxARCSets || len(f.Raw) > 4*maxSignatureBytes {
 			return nil, errARCSets
 		}
+
 		at := place(&sets[number-1])
 		if *at != nil {
 			return nil, errARCSets
 		}
+
 		*at, count = f, max(count, number)
 	}
+
 	for i := range sets[:count] {
 		set := sets[i]
 		if set.results == nil || set.message == nil || set.seal == nil {
@@ -104,9 +113,11 @@ func arcSets(fields message.Header) ([]arcSet, error) {
 			return nil, errARCChain
 		}
 	}
+
 	if count == 0 {
 		return nil, errARCSets
 	}
+
 	return sets[:count], nil
 }
 
@@ -118,27 +129,31 @@ func arcInstance(value string) string {
 	return dns.Tags(value)["i"]
 }
 
-func (a *Adapter) verifyARC(ctx context.Context, sets []arcSet, fields message.Header, body []byte) error {
+func (c *Checker) verifyARC(ctx context.Context, sets []arcSet, fields message.Header, body []byte) error {
 	newest := sets[len(sets)-1].message
 	tags := dns.Tags(newest.Text())
 	relaxedHeader, relaxedBody, err := canonicalForms(tags["c"])
 	if err != nil {
 		return err
 	}
+
 	sum := hashBody(body, relaxedBody)
 	if given, err := base64.StdEncoding.DecodeString(tags["bh"]); err != nil || !bytes.Equal(given, sum[:]) {
 		return errARCBody
 	}
+
 	names := strings.Split(tags["h"], ":")
 	if !containsFold(names, "from") || containsFold(names, "arc-seal") || len(names) > maxSignedNames {
 		return errARCHeader
 	}
+
 	hash := sha256.New()
 	newFieldPicker(fields).write(hash, names, relaxedHeader)
 	_, _ = hash.Write(withoutSignature(newest, relaxedHeader))
-	if err := a.verifyARCField(ctx, tags, hash.Sum(nil)); err != nil {
+	if err := c.verifyARCField(ctx, tags, hash.Sum(nil)); err != nil {
 		return err
 	}
+
 	for last := len(sets); last > 0; last-- {
 		hash := sha256.New()
 		for _, set := range sets[:last-1] {
@@ -146,24 +161,26 @@ func (a *Adapter) verifyARC(ctx context.Context, sets []arcSet, fields message.H
 				writeField(hash, one.Raw, true)
 			}
 		}
+
 		set := sets[last-1]
 		writeField(hash, set.results.Raw, true)
 		writeField(hash, set.message.Raw, true)
 		_, _ = hash.Write(withoutSignature(set.seal, true))
-		if err := a.verifyARCField(ctx, dns.Tags(set.seal.Text()), hash.Sum(nil)); err != nil {
+		if err := c.verifyARCField(ctx, dns.Tags(set.seal.Text()), hash.Sum(nil)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-func (a *Adapter) verifyARCField(ctx context.Context, tags map[string]string, digest []byte) error {
-	key, fault := a.signingKey(ctx, tags["s"], strings.ToLower(tags["d"]))
+func (c *Checker) verifyARCField(ctx context.Context, tags map[string]string, digest []byte) error {
+	key, fault := c.signingKey(ctx, tags["s"], strings.ToLower(tags["d"]))
 	if fault == nil {
 		fault = key.verify(tags, digest)
 	}
 	if fault != nil {
-		return errors.New(fault.reason)
+		return fault
 	}
 	return nil
 }
@@ -175,10 +192,12 @@ func sawDMARC(value, from string) bool {
 	if err != nil {
 		return false
 	}
+
 	for _, one := range results {
 		if found, is := one.(*authres.DMARCResult); is && found.Value == authres.ResultPass && strings.EqualFold(found.From, from) {
 			return true
 		}
 	}
+
 	return false
 }
