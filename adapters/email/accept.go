@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/text"
 	"inbox/internal/fault"
 )
 
@@ -114,7 +115,7 @@ func checkLines(mail []byte) error {
 func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
 	accepted := false
 	var deferred, refused error
-	shared, err := a.content(ctx, mail)
+	shared, err := text.Read(ctx, mail.fields, mail.body, len(mail.mail), a.options.Blobs)
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func operatorLast(recipients []recipient) []recipient {
 	return sorted
 }
 
-func (a *Adapter) giveTo(ctx context.Context, mail *arrival, shared content, to recipient) error {
+func (a *Adapter) giveTo(ctx context.Context, mail *arrival, shared text.Content, to recipient) error {
 	if to.bounce != "" {
 		return a.bounced(ctx, mail, to)
 	}

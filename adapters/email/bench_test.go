@@ -78,13 +78,3 @@ func BenchmarkReply(b *testing.B) {
 		}
 	}
 }
-
-// BenchmarkFresh is what is done to every text to find what is new in it.
-func BenchmarkFresh(b *testing.B) {
-	text := strings.TrimSpace(strings.Repeat("This is one line of an ordinary mail with an ordinary length.\n", 160))
-	for b.Loop() {
-		if fresh(text, "Question", false) != text {
-			b.Fatal("something was cut")
-		}
-	}
-}

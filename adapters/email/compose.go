@@ -18,6 +18,7 @@ import (
 	"github.com/yuin/goldmark/util"
 
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/text"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/markup"
@@ -112,8 +113,8 @@ func (c *composer) addText(part normalized.Part) {
 		c.addMarkdown(part.Content)
 	case normalized.MIMEHTML:
 		safe := safeHTML.Sanitize(part.Content)
-		text, _ := fromHTML(safe)
-		c.add(text, safe)
+		plain, _ := text.FromHTML(safe)
+		c.add(plain, safe)
 		c.rich = true
 	default:
 		c.addPlain(part.Content)
@@ -140,7 +141,7 @@ func (c *composer) addMarkdown(source string) {
 	if plain, complete = markup.PlainText(signature, 0); !ok || !complete {
 		plain, rendered = signature, html.EscapeString(signature)
 	}
-	c.add(signatureMark+"\n"+readable(plain), "<div>"+signatureMark+"</div>\n"+safeHTML.Sanitize(rendered))
+	c.add(signatureMark+"\n"+text.Readable(plain), "<div>"+signatureMark+"</div>\n"+safeHTML.Sanitize(rendered))
 }
 
 // signatureMark stands alone on the line above a signature.
@@ -160,7 +161,7 @@ func splitSignature(source string) (body, signature string) {
 			}
 		case strings.HasPrefix(trimmed, "```") || strings.HasPrefix(trimmed, "~~~"):
 			fence = trimmed[:len(trimmed)-len(strings.TrimLeft(trimmed, trimmed[:1]))]
-		case line == signatureMark, line == "--" && len(lines)-i <= maxSignature:
+		case line == signatureMark, line == "--" && len(lines)-i <= text.MaxSignature:
 			at = i
 		}
 	}
@@ -170,13 +171,13 @@ func splitSignature(source string) (body, signature string) {
 	return strings.Join(lines[:at], "\n"), strings.TrimSpace(strings.Join(lines[at+1:], "\n"))
 }
 
-func (c *composer) addPlain(text string) {
-	escaped := strings.ReplaceAll(html.EscapeString(readable(text)), "\n", "<br>\n")
-	c.add(text, "<p>"+escaped+"</p>\n")
+func (c *composer) addPlain(plain string) {
+	escaped := strings.ReplaceAll(html.EscapeString(text.Readable(plain)), "\n", "<br>\n")
+	c.add(plain, "<p>"+escaped+"</p>\n")
 }
 
 func (c *composer) add(plain, rich string) {
-	if plain = readable(plain); plain == "" {
+	if plain = text.Readable(plain); plain == "" {
 		return
 	}
 	if c.plain.Len() > 0 {
@@ -195,7 +196,7 @@ func titled(title, target string) string {
 
 // attach adds a file, or a line that says why it is not there.
 func (a *Adapter) attach(ctx context.Context, c *composer, part normalized.Part) error {
-	name := cmp.Or(cleanName(part.Name), "file")
+	name := cmp.Or(text.CleanName(part.Name), "file")
 	switch {
 	case part.BytesRef == nil:
 		return nil

@@ -8,17 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"inbox/adapters/email/emailtest"
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/text"
+	"inbox/internal/blob"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -69,7 +67,7 @@ func show(parts []normalized.Part) []byte {
 
 func TestCorpus(t *testing.T) {
 	s := start(t, nil)
-	files, err := filepath.Glob("testdata/mail/*.eml")
+	files, err := filepath.Glob("text/testdata/mail/*.eml")
 	if err != nil || len(files) < 30 {
 		t.Fatalf("corpus: %d files, %v", len(files), err)
 	}
@@ -86,7 +84,7 @@ func TestCorpus(t *testing.T) {
 		if len(all) != before+1 {
 			t.Fatalf("%s was not received", name)
 		}
-		golden(t, filepath.Join("mail", name+".golden"), show(all[before].Message.Parts))
+		golden(t, filepath.Join("..", "text", "testdata", "mail", name+".golden"), show(all[before].Message.Parts))
 		if err := normalized.Validate(all[before].Message, normalized.DefaultLimits()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -96,7 +94,7 @@ func TestCorpus(t *testing.T) {
 func TestLargeFilesGoToTheBlobStore(t *testing.T) {
 	s := start(t, nil)
 	data := bytes.Repeat([]byte("0123456789"), 30<<10)
-	body := "--x\n\nhere\n--x\nContent-Type: application/zip; name=big.zip\nContent-Transfer-Encoding: base64\n\n" + wrap(base64.StdEncoding.EncodeToString(data)) + "--x--"
+	body := "--x\n\nhere\n--x\nContent-Type: application/zip; name=big.zip\nContent-Transfer-Encoding: base64\n\n" + emailtest.InLines(base64.StdEncoding.EncodeToString(data)) + "--x--"
 	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter(body, "From: a@plain.test", "Content-Type: multipart/mixed; boundary=x"), "250")
 	file := s.engine.only(t).Message.Parts[1]
 	if file.BytesRef.Kind != normalized.BytesContentAddressed || file.Size != int64(len(data)) || file.Name != "big.zip" {
@@ -108,119 +106,9 @@ func TestLargeFilesGoToTheBlobStore(t *testing.T) {
 	}
 }
 
-func wrap(text string) string {
-	var out strings.Builder
-	for len(text) > 76 {
-		out.WriteString(text[:76] + "\n")
-		text = text[76:]
-	}
-	return out.String() + text + "\n"
-}
-
-func TestTextIsCut(t *testing.T) {
-	for _, parts := range []int{1, 5} { // the limit is for all of them together
-		c := &contentReader{}
-		for range parts {
-			c.addText(readableText{text: strings.Repeat("é", maxTextBytes/2), mime: normalized.MIMEPlain, own: strings.Repeat("o", maxTextBytes)})
-		}
-		c.addText(readableText{text: "end", mime: normalized.MIMEPlain})
-		for _, text := range []string{joined(c.texts), joined(c.own)} {
-			if len(text) > maxTextBytes+100 || !strings.HasSuffix(text, "the original mail is kept.]") {
-				t.Errorf("%d bytes, end %q", len(text), text[len(text)-50:])
-			}
-		}
-	}
-}
-
-func TestHarmlessTexts(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.StringMatching("[ -~\n\t]{0,40}"), rapid.StringMatching("[ -~]{0,20}[\x00-\x7f][ -~]{0,20}")).Draw(t, "text")
-		want := !strings.ContainsFunc(text, func(r rune) bool { return r >= 0x7f || r < ' ' && r != '\n' && r != '\t' })
-		if got := harmless(text); got != want {
-			t.Errorf("%q: %t", text, got)
-		}
-	})
-}
-
-// TestHostileStructuresAreCheap guards against the quadratic and worse cases. It counts memory: what copies for every element
-// takes thousands of bytes for each byte here. The bounds of time are generous.
-func TestHostileStructuresAreCheap(t *testing.T) {
-	began := time.Now()
-	fields, body, err := message.Split([]byte(nested(20_000)))
-	if err == nil {
-		_, err = (&message.Parser{}).Parse(fields, body, 0, "text/plain")
-	}
-	if err == nil {
-		t.Error("20,000 levels are accepted")
-	}
-	for name, text := range map[string]string{
-		"divs":       strings.Repeat("<div>", 200_000),
-		"tables":     strings.Repeat("<table><tr><td>", 50_000),
-		"attributes": "<p " + strings.Repeat("a=b ", 100_000) + ">x",
-		"quotes":     strings.Repeat("<blockquote>x", 20_000),
-		"lists":      strings.Repeat("<ul><li>x", 20_000),
-		"bold":       strings.Repeat("<b>x", 50_000),
-		"links":      strings.Repeat(`<a href="https://x.test">x`, 20_000),
-		"stars":      strings.Repeat("*_`[", 100_000),
-		"entities":   strings.Repeat("&lt;", 100_000),
-	} {
-		one := time.Now()
-		if took := allocated(func() { fromHTML(text) }) / uint64(len(text)); took > 300 {
-			t.Errorf("%s took %d bytes of memory for each of its own", name, took)
-		}
-		if took := time.Since(one); took > 5*time.Second {
-			t.Errorf("%s took %s", name, took)
-		}
-	}
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("hostile input took %s", took)
-	}
-}
-
-// allocated gives the bytes that a function takes from memory.
-func allocated(run func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	run()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
-func TestUnflow(t *testing.T) {
-	for in, want := range map[string]string{
-		"a \nb":         "a b",
-		"a\nb":          "a\nb",
-		"> a \n> b":     "> a b",
-		"> a \nb":       "> a \nb",
-		">> a \n> b":    ">> a \n> b",
-		"a \n-- \nb":    "a \n-- \nb",
-		" > not quoted": "> not quoted",
-		"":              "",
-	} {
-		if got := unflow(in, false); got != want {
-			t.Errorf("%q: %q; want %q", in, got, want)
-		}
-	}
-	if got := unflow("a \r\nb", true); got != "ab" {
-		t.Errorf("delsp: %q", got)
-	}
-}
-
-func TestCleanName(t *testing.T) {
-	for in, want := range map[string]string{
-		"../../etc/passwd": "passwd", `C:\x\y.doc`: "y.doc", "...hidden": "hidden", "a\r\nb.txt": "a b.txt", "rep\u202efdp.exe": "repfdp.exe", "": "",
-	} {
-		if got := cleanName(in); got != want {
-			t.Errorf("%q: %q; want %q", in, got, want)
-		}
-	}
-	if got := cleanName(strings.Repeat("ü", 300)); len(got) > maxNameBytes {
-		t.Errorf("%d bytes", len(got))
-	}
-}
-
-func FuzzMIME(f *testing.F) {
-	files, _ := filepath.Glob("testdata/mail/*.eml")
+// FuzzMessageParts brings arbitrary mails into the contract's form.
+func FuzzMessageParts(f *testing.F) {
+	files, _ := filepath.Glob("text/testdata/mail/*.eml")
 	for _, file := range files {
 		if mail, err := os.ReadFile(file); err == nil {
 			f.Add(mail)
@@ -231,23 +119,18 @@ func FuzzMIME(f *testing.F) {
 		if err != nil {
 			return
 		}
-		size := len(body)
-		for _, one := range fields {
-			size += len(one.Raw)
+		blobs, err := blob.OpenFiles(t.TempDir(), blob.Options{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if size > len(mail) {
-			t.Fatalf("header and body have %d of %d bytes", size, len(mail))
+		found, err := text.Read(t.Context(), fields, body, len(mail), blobs)
+		if err != nil && !fault.Is(err, fault.Malformed) {
+			t.Fatal(err)
 		}
-		walk := &message.Parser{}
-		root, err := walk.Parse(fields, body, 0, "text/plain")
 		if err != nil {
 			return
 		}
-		reader := &contentReader{walk: walk, budget: 2*len(mail) + 64<<10}
-		if err := reader.read(t.Context(), root, false); err != nil && !fault.Is(err, fault.Malformed) {
-			t.Fatal(err)
-		}
-		parts, err := messageParts(reader.result, fields.Decoded("Subject"), "")
+		parts, err := messageParts(found, fields.Decoded("Subject"), "")
 		if err != nil {
 			return
 		}
@@ -255,27 +138,6 @@ func FuzzMIME(f *testing.F) {
 			if _, err := json.Marshal(parts[i]); err != nil {
 				t.Fatal(err)
 			}
-		}
-	})
-}
-
-// FuzzFileName reads names as they stand in Content-Disposition.
-func FuzzFileName(f *testing.F) {
-	f.Add(`attachment (x); filename==?utf-8?b?w7w?=; filename=a b (1).txt`)
-	f.Add(`attachment; filename*0*=utf-8''%C3; filename*1*=%BC..%2f`)
-	f.Fuzz(func(t *testing.T, text string) {
-		_, params := message.MediaType(text, "text/plain")
-		if name := cleanName(message.DecodeWords(params["filename"])); len(name) > maxNameBytes || !utf8.ValidString(name) || strings.ContainsAny(name, "/\r\n\x00") {
-			t.Errorf("name %q", name)
-		}
-	})
-}
-
-func FuzzUnflow(f *testing.F) {
-	f.Add("a \n> b \n>> c\n-- \n", true)
-	f.Fuzz(func(t *testing.T, text string, deleteSpace bool) {
-		if got := unflow(text, deleteSpace); len(got) > 2*len(text)+1 {
-			t.Errorf("%d bytes of %d", len(got), len(text))
 		}
 	})
 }

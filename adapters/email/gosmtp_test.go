@@ -139,13 +139,3 @@ func TestLibrary12AllRecipientsOrNone(t *testing.T) {
 		t.Errorf("%d messages; want one per agent", n)
 	}
 }
-
-func FuzzCalendar(f *testing.F) {
-	f.Add("BEGIN:VCALENDAR\nMETHOD:REQUEST\nBEGIN:VEVENT\nDTSTART;TZID=\"a:b\":20261123T1000\nORGANIZER;CN=x:mailto:a@b\nEND:VEVENT")
-	f.Fuzz(func(t *testing.T, text string) {
-		if method, events := readCalendar(text); len(events) > maxEvents || len(method) > len(text)*4 {
-			t.Errorf("%d events", len(events))
-		}
-		_ = calendarText(text)
-	})
-}

@@ -3,6 +3,8 @@ package email
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +15,7 @@ import (
 
 	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/text"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -39,7 +42,7 @@ func capabilities() normalized.RecipientCapabilities {
 }
 
 // normalize makes the message for one recipient.
-func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, to recipient) (exchange.Inbound, error) {
+func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared text.Content, to recipient) (exchange.Inbound, error) {
 	id := message.ID(mail.fields)
 	own := id
 	if own == "" {
@@ -112,32 +115,32 @@ func (a *Adapter) receive(ctx context.Context, mail *arrival, to recipient, in e
 
 // messageParts puts the text first. The contract has no place for a subject, and many mails say what they want
 // only there: it leads the text when the mail opens a conversation or changes its subject.
-func messageParts(shared content, subject, parentSubject string) ([]normalized.Part, error) {
+func messageParts(shared text.Content, subject, parentSubject string) ([]normalized.Part, error) {
 	var parts []normalized.Part
-	mime := shared.mime
+	mime := shared.MIME
 	if mime == "" {
 		mime = normalized.MIMEPlain
 	}
-	text, own := shared.text, shared.fresh
+	said, own := shared.Text, shared.Fresh
 	switch base := message.BaseSubject(subject); {
-	case text == "":
-		text = base
+	case said == "":
+		said = base
 	case base != "" && !strings.EqualFold(base, message.BaseSubject(parentSubject)):
-		text = "Subject: " + base + "\n\n" + text
+		said = "Subject: " + base + "\n\n" + said
 		if own != "" {
 			own = "Subject: " + base + "\n\n" + own
 		}
 	}
-	if text != "" {
-		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text, New: own})
+	if said != "" {
+		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: said, New: own})
 	}
-	if len(shared.forwarded) > 0 {
-		parts = append(parts, normalized.Text(truncate(strings.Join(shared.forwarded, "\n\n"))))
+	if len(shared.Forwarded) > 0 {
+		parts = append(parts, normalized.Text(text.Truncate(strings.Join(shared.Forwarded, "\n\n"))))
 	}
-	room := normalized.DefaultLimits().Parts - len(parts) - len(shared.files) - 1 // for the note below
-	parts = append(append(parts, shared.links[:min(len(shared.links), room)]...), shared.files...)
-	if shared.left > 0 {
-		parts = append(parts, normalized.Text(fmt.Sprintf("[%d more files were left out; the original mail is kept.]", shared.left)))
+	room := normalized.DefaultLimits().Parts - len(parts) - len(shared.Files) - 1 // for the note below
+	parts = append(append(parts, shared.Links[:min(len(shared.Links), room)]...), shared.Files...)
+	if shared.Left > 0 {
+		parts = append(parts, normalized.Text(fmt.Sprintf("[%d more files were left out; the original mail is kept.]", shared.Left)))
 	}
 	if len(parts) == 0 {
 		return nil, fault.InField("body", "the mail has no subject, no text and no file")
@@ -152,7 +155,7 @@ func (a *Adapter) senderOf(mail *arrival, to recipient, claims json.RawMessage) 
 		KeyID: mail.sender.keyID, Identities: a.evidence(mail.sender, mail.env, to, claims),
 	}
 	sender.Profile = &normalized.SenderProfile{
-		DisplayName: from.Name, Username: from.Local, Locale: mailLocale(mail.fields), Provider: normalized.ViaEmail,
+		DisplayName: from.Name, Username: from.Local, Locale: text.Locale(mail.fields), Provider: normalized.ViaEmail,
 	}
 	if claims != nil {
 		// Unverified mail has no evidence, but an agent may still want to know what was found.
@@ -321,4 +324,9 @@ func atomRune(r rune) rune {
 		return r
 	}
 	return '?'
+}
+
+func digestOf(mail []byte) string {
+	sum := sha256.Sum256(mail)
+	return hex.EncodeToString(sum[:])
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/text"
 	"inbox/exchange"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -40,11 +41,11 @@ func (c *composer) addPolicy(part policypart.Part) {
 		}
 		rich = append(rich, line)
 	}
-	title, text := part.Localized(c.locale)
+	title, explanation := part.Localized(c.locale)
 	if title = message.Clean(title, 300); title != "" {
 		add(title, "")
 	}
-	add(readable(text), "")
+	add(text.Readable(explanation), "")
 	if part.URL != "" {
 		add(cmp.Or(message.Clean(part.ActionLabel, 100), "Continue")+": ", part.URL)
 	}

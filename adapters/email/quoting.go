@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/text"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -56,7 +57,7 @@ func quotedLines(question normalized.Message, subject string, most int) []string
 		if part.Kind != normalized.PartText {
 			continue
 		}
-		for line := range strings.SplitSeq(readable(strings.TrimPrefix(part.Content, "Subject: "+subject+"\n\n")), "\n") {
+		for line := range strings.SplitSeq(text.Readable(strings.TrimPrefix(part.Content, "Subject: "+subject+"\n\n")), "\n") {
 			if strings.HasPrefix(line, ">") {
 				continue
 			}

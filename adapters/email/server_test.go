@@ -154,7 +154,7 @@ func TestMalformedMailIsRefused(t *testing.T) {
 		"single label":        "From: a@localhost\r\n\r\nx\r\n",
 		"no field":            "From: a@plain.test\r\nthis is not a field\r\n\r\nx\r\n",
 		"nothing to say":      "From: a@plain.test\r\n\r\n \r\n",
-		"deep":                "From: a@plain.test\r\n" + nested(25) + "\r\n",
+		"deep":                "From: a@plain.test\r\n" + emailtest.Nested(25) + "\r\n",
 		"header of 300 KiB":   "From: a@plain.test\r\n" + strings.Repeat("X-Filler: "+strings.Repeat("z", 900)+"\r\n", 320) + "\r\nx\r\n",
 		"header of 1,100":     "From: a@plain.test\r\n" + strings.Repeat("X: y\r\n", 1100) + "\r\nx\r\n",
 		"a line of 5000":      "From: a@plain.test\r\n\r\n" + strings.Repeat("z", 5000) + "\r\n",
@@ -175,14 +175,6 @@ func TestMalformedMailIsRefused(t *testing.T) {
 	if n := len(s.engine.all()); n != 0 {
 		t.Errorf("%d malformed mails were received", n)
 	}
-}
-
-func nested(depth int) string {
-	var mail strings.Builder
-	for i := range depth {
-		fmt.Fprintf(&mail, "Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n", i, i)
-	}
-	return mail.String() + "\r\nx"
 }
 
 func TestOurTroubleIsNeverFinal(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inbox/adapters/email/message"
+	"inbox/adapters/email/text"
 	"inbox/identity"
 	"inbox/normalized"
 )
@@ -18,7 +19,7 @@ const maxSubject = 998
 func surfaceOf(fields message.Header, to recipient) *normalized.Surface {
 	surface := &normalized.Surface{
 		Channel: normalized.ViaEmail, Subject: message.Clean(message.DecodeWords(fields.Get("Subject")), maxSubject), Date: dateOf(fields), Tag: to.tag,
-		ListID: listID(fields), Language: bestLanguage(fields.Get("Content-Language")),
+		ListID: listID(fields), Language: text.BestLanguage(fields.Get("Content-Language")),
 	}
 	surface.AddRecipients(&surface.To, surfaceRecipients(fields.Addresses("To"))...)
 	surface.AddRecipients(&surface.Cc, surfaceRecipients(fields.Addresses("Cc"))...)

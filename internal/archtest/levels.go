@@ -59,6 +59,7 @@ var levels = map[string]int{
 	"adapters/email/authentication": 6,
 	"adapters/email/outbound":       6,
 	"adapters/email/bounce":         6,
+	"adapters/email/text":           6,
 
 	"agents": 6,
 

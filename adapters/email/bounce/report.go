@@ -42,7 +42,7 @@ func Read(fields message.Header, body []byte) (Report, bool) {
 	}
 
 	walk := &message.Parser{}
-	root, err := walk.Parse(fields, body, 0, "text/plain")
+	root, err := walk.Parse(fields, body, 0)
 	if err != nil {
 		return Report{}, false
 	}

@@ -3,6 +3,7 @@ package emailtest
 import (
 	"bytes"
 	"crypto"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -39,4 +40,23 @@ func SignedAs(t testing.TB, mail, domain, selector string, key crypto.Signer) st
 		t.Fatal(err)
 	}
 	return out.String()
+}
+
+// InLines cuts base64 into lines as encoders do.
+func InLines(text string) string {
+	var out strings.Builder
+	for len(text) > 76 {
+		out.WriteString(text[:76] + "\n")
+		text = text[76:]
+	}
+	return out.String() + text + "\n"
+}
+
+// Nested writes multiparts inside of each other.
+func Nested(depth int) string {
+	var mail strings.Builder
+	for i := range depth {
+		fmt.Fprintf(&mail, "Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n", i, i)
+	}
+	return mail.String() + "\r\nx"
 }

@@ -44,22 +44,26 @@ func ParseFrom(fields Header) (Mailbox, error) {
 	if len(found) != 1 || found[0].Name != strings.TrimRight(found[0].Name, " \t") {
 		return Mailbox{}, errFromCount
 	}
+
 	value := found[0].Text()
 	if len(value) > 4096 || outsideQuotes(value, ":;") {
 		return Mailbox{}, errFromOne
 	}
+
 	parser := mail.AddressParser{WordDecoder: wordDecoder}
 	list, err := parser.ParseList(value)
 	if err != nil {
 		return Mailbox{}, fmt.Errorf("%w: %w", errFromSyntax, err)
 	}
+
 	if len(list) != 1 {
 		return Mailbox{}, errFromOne
 	}
+
 	return toMailbox(list[0])
 }
 
-// outsideQuotes says whether one of the characters stands outside quoted strings and comments.
+// outsideQuotes reports whether one of the characters stands outside quoted strings and comments.
 func outsideQuotes(text, characters string) bool {
 	quoted, comment := false, 0
 	for i := 0; i < len(text); i++ {
@@ -77,6 +81,7 @@ func outsideQuotes(text, characters string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -99,14 +104,17 @@ func ParseMailboxUpTo(text string, most int) (Mailbox, error) {
 	if err != nil {
 		return Mailbox{}, err
 	}
+
 	at := strings.LastIndexByte(text, '@')
 	host := text[at+1:]
 	if strings.ContainsAny(host, ":[]") || net.ParseIP(strings.TrimSuffix(host, ".")) != nil || parsed.Local != text[:at] {
 		return Mailbox{}, fmt.Errorf("%w: %q", identity.ErrAddress, text)
 	}
+
 	if len(parsed.Local) > most || strings.HasPrefix(parsed.Local, ".") || strings.HasSuffix(parsed.Local, ".") || strings.Contains(parsed.Local, "..") {
 		return Mailbox{}, fmt.Errorf("%w: local part of %q", identity.ErrAddress, text)
 	}
+
 	return Mailbox{Local: parsed.Local, Domain: parsed.Domain}, nil
 }
 
@@ -129,20 +137,23 @@ func (h Header) Addresses(name string) []Mailbox {
 		if len(value) > 64<<10 {
 			continue
 		}
+
 		list, err := parser.ParseList(value)
 		if err != nil {
 			continue
 		}
+
 		for _, address := range list {
 			if box, err := toMailbox(address); err == nil && len(boxes) < maxListed {
 				boxes = append(boxes, box)
 			}
 		}
 	}
+
 	return boxes
 }
 
-// AddressKey gives an address in lower case; empty when it is none.
+// AddressKey returns an address in lower case; empty when it is none.
 func AddressKey(text string) string {
 	box, err := ParseMailbox(strings.Trim(strings.TrimSpace(text), "<>"))
 	if err != nil {

@@ -21,14 +21,17 @@ func Decode(raw []byte, label string) string {
 		}
 		return strings.ToValidUTF8(string(raw), "\uFFFD")
 	}
+
 	reader, err := charsetReader(label, bytes.NewReader(raw))
 	if err != nil {
 		return UTF8(raw)
 	}
+
 	var out bytes.Buffer
 	if _, err := out.ReadFrom(reader); err != nil {
 		return UTF8(raw)
 	}
+
 	return strings.ToValidUTF8(out.String(), "\uFFFD")
 }
 

@@ -28,6 +28,7 @@ func Fold(name, value string) []byte {
 		out = append(append(out, ' '), word...)
 		width += 1 + len(word)
 	}
+
 	return append(out, '\r', '\n')
 }
 
@@ -39,30 +40,35 @@ func EncodeWords(text string) string {
 	if plainASCII(text) && !strings.Contains(text, "=?") {
 		return text
 	}
+
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	code, room := byte('q'), writtenWord-len("=?utf-8?q??=")
 	if base64.StdEncoding.EncodedLen(len(text)) < widthQ(text) {
 		code = 'b'
 	}
+
 	var out strings.Builder
 	for text != "" {
 		end := wordEnd(text, code, room)
 		if out.Len() > 0 {
 			out.WriteByte(' ')
 		}
+
 		out.WriteString("=?utf-8?" + string(code) + "?")
 		if code == 'b' {
 			out.WriteString(base64.StdEncoding.EncodeToString([]byte(text[:end])))
 		} else {
 			writeQ(&out, text[:end])
 		}
+
 		out.WriteString("?=")
 		text = text[end:]
 	}
+
 	return out.String()
 }
 
-// wordEnd gives how much of a text one word holds: whole letters only (RFC 2047, section 5).
+// wordEnd returns how much of a text one word holds: whole letters only (RFC 2047, section 5).
 func wordEnd(text string, code byte, room int) (end int) {
 	used := 0
 	for end < len(text) {
@@ -72,11 +78,14 @@ func wordEnd(text string, code byte, room int) (end int) {
 			used += widthQ(text[end : end+size])
 			width = used
 		}
+
 		if width > room && end > 0 {
 			return end
 		}
+
 		end += size
 	}
+
 	return end
 }
 
@@ -89,7 +98,7 @@ func plainASCII(text string) bool {
 	return true
 }
 
-// bareQ says whether a byte stands for itself in an encoded word that is part of a phrase (RFC 2047, section 5, rule 3).
+// bareQ reports whether a byte stands for itself in an encoded word that is part of a phrase (RFC 2047, section 5, rule 3).
 func bareQ(c byte) bool { return letterOrDigit(c) || strings.IndexByte("!*+-/", c) >= 0 }
 
 func widthQ(text string) (width int) {

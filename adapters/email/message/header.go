@@ -24,7 +24,7 @@ var (
 	errHeaderFields = errors.New("the header has more than 1000 fields")
 )
 
-// Field is one header field as it came: raw includes the line end, value is what stands behind the colon, folded.
+// Field is one header field as it came: raw includes the line end, value is what follows the colon, folded.
 type Field struct {
 	Name  string
 	Raw   []byte
@@ -45,22 +45,26 @@ func Split(message []byte) (Header, []byte, error) {
 		if len(message)-len(rest)+len(line) > maxHeaderBytes {
 			return nil, nil, errHeaderSize
 		}
+
 		rest = rest[len(line):]
 		if len(bytes.TrimRight(line, "\r\n")) == 0 {
 			return fields, rest, nil
 		}
+
 		one, err := parseField(line)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		if fields = append(fields, one); len(fields) > maxHeaderFields {
 			return nil, nil, errHeaderFields
 		}
 	}
+
 	return fields, nil, nil
 }
 
-// cutField gives the first line with its continuation lines (RFC 5322, section 2.2.3).
+// cutField returns the first line with its continuation lines (RFC 5322, section 2.2.3).
 func cutField(text []byte) []byte {
 	end := 0
 	for {
@@ -81,12 +85,14 @@ func parseField(line []byte) (Field, error) {
 	if colon <= 0 || line[0] == ' ' || line[0] == '\t' {
 		return Field{}, fmt.Errorf("header line %q is not a field", abridge(string(line)))
 	}
+
 	name := line[:colon]
 	for _, b := range bytes.TrimRight(name, " \t") {
 		if b <= ' ' || b >= 0x7f {
 			return Field{}, fmt.Errorf("header field name %q has forbidden characters", abridge(string(name)))
 		}
 	}
+
 	return Field{Name: string(name), Raw: line, value: bytes.TrimRight(line[colon+1:], "\r\n")}, nil
 }
 
@@ -102,7 +108,7 @@ func (f *Field) Is(name string) bool {
 	return len(f.Name) >= len(name) && strings.EqualFold(strings.TrimRight(f.Name, " \t"), name)
 }
 
-// All gives every instance of a field, top to bottom.
+// All returns every instance of a field, top to bottom.
 func (h Header) All(name string) []Field {
 	var found []Field
 	for i := range h {
@@ -117,7 +123,7 @@ func (h Header) Has(name string) bool {
 	return slices.ContainsFunc(h, func(f Field) bool { return f.Is(name) })
 }
 
-// Get gives the unfolded value of the lowest instance as UTF-8; encoded words stay encoded.
+// Get returns the unfolded value of the lowest instance as UTF-8; encoded words stay encoded.
 func (h Header) Get(name string) string {
 	for i := len(h) - 1; i >= 0; i-- {
 		if h[i].Is(name) {
@@ -136,7 +142,7 @@ func (f Field) Text() string {
 	return strings.TrimSpace(UTF8(value))
 }
 
-// Decoded gives the value with encoded words resolved and everything removed that could forge a line or hide text.
+// Decoded returns the value with encoded words resolved and everything removed that could forge a line or hide text.
 func (h Header) Decoded(name string) string {
 	return Clean(DecodeWords(h.Get(name)), 998)
 }
@@ -150,23 +156,28 @@ func Clean(text string, maxRunes int) string {
 			space = true
 			continue
 		}
+
 		if Invisible(r) {
 			continue
 		}
+
 		if space && out.Len() > 0 {
 			out.WriteByte(' ')
 			count++
 		}
+
 		space = false
 		if count++; count > maxRunes {
 			break
 		}
+
 		out.WriteRune(r)
 	}
+
 	return strings.TrimSpace(out.String())
 }
 
-// Invisible says whether a rune shows nothing or turns the reading direction.
+// Invisible reports whether a rune shows nothing or turns the reading direction.
 func Invisible(r rune) bool {
 	switch {
 	case r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x2069:
@@ -204,7 +215,7 @@ func SplitDamaged(text []byte) Header {
 	return fields
 }
 
-// goodLines gives the fields above the first line that is none.
+// goodLines returns the fields above the first line that is none.
 func goodLines(text []byte) []byte {
 	rest := text
 	for count := 0; len(rest) > 0 && count < maxHeaderFields; count++ {
@@ -230,7 +241,7 @@ func (h Header) Without(mail []byte, drop func(Field) bool) []byte {
 	return append(out, mail[size:]...)
 }
 
-// Body returns what stands behind the header and its empty line.
+// Body returns what follows the header and its empty line.
 func (h Header) Body(mail []byte) []byte {
 	for _, one := range h {
 		mail = mail[len(one.Raw):]
@@ -238,7 +249,7 @@ func (h Header) Body(mail []byte) []byte {
 	return bytes.TrimPrefix(mail, []byte("\r\n"))
 }
 
-// ID gives the Message-ID without brackets, or "" when it is absent or malformed.
+// ID returns the Message-ID without brackets, or "" when it is absent or malformed.
 func ID(fields Header) string {
 	ids := IDs(fields.Get("Message-ID"))
 	if len(ids) != 1 {
@@ -255,15 +266,19 @@ func IDs(value string) []string {
 		if start < 0 {
 			break
 		}
+
 		end := strings.IndexByte(value[start:], '>')
 		if end < 0 {
 			break
 		}
+
 		if id := value[start+1 : start+end]; ValidID(id) {
 			ids = append(ids, id)
 		}
+
 		value = value[start+end+1:]
 	}
+
 	return ids
 }
 
@@ -272,11 +287,13 @@ func ValidID(id string) bool {
 	if at <= 0 || at == len(id)-1 || len(id) > MaxIDBytes || strings.Count(id, "@") != 1 {
 		return false
 	}
+
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] >= 0x7f || id[i] == '<' || id[i] == '>' {
 			return false
 		}
 	}
+
 	return true
 }
 

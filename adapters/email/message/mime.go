@@ -32,20 +32,29 @@ type Entity struct {
 // Parser counts the parts of one mail over all levels.
 type Parser struct{ parts int }
 
-// Parse reads the structure below one header. What is broken inside becomes the body of its part: content
-// is never dropped because its wrapping is damaged.
-func (w *Parser) Parse(fields Header, body []byte, depth int, fallback string) (*Entity, error) {
+// Parse reads the structure below one header; depth is that of the part around it. What is broken inside becomes the body of its
+// part: content is never dropped because its wrapping is damaged. The reader of go-message gives up instead, and copies what is in
+// memory already (TestDamagedMailsAreReadAsFarAsTheyGo).
+func (w *Parser) Parse(fields Header, body []byte, depth int) (*Entity, error) {
+	return w.parse(fields, body, depth, "text/plain")
+}
+
+// parse reads one entity; fallback is the type of one that has none.
+func (w *Parser) parse(fields Header, body []byte, depth int, fallback string) (*Entity, error) {
 	if w.parts++; w.parts > maxParts {
 		return nil, errParts
 	}
+
 	if depth > maxDepth {
 		return nil, errDepth
 	}
+
 	node := &Entity{Fields: fields, Body: body}
 	node.Media, node.Params = MediaType(fields.Get("Content-Type"), fallback)
 	if !validMedia(node.Media) {
 		node.Media = mediaOf(node.Media)
 	}
+
 	boundary := node.Params["boundary"]
 	switch {
 	case !strings.HasPrefix(node.Media, "multipart/"):
@@ -54,11 +63,13 @@ func (w *Parser) Parse(fields Header, body []byte, depth int, fallback string) (
 		node.Media = "text/plain" // it cannot be taken apart: show what is there
 		return node, nil
 	}
+
 	sections := splitMultipart(body, boundary)
 	childType := "text/plain"
 	if node.Media == "multipart/digest" {
 		childType = "message/rfc822"
 	}
+
 	for _, section := range sections {
 		child, err := w.parseSection(section, depth+1, childType)
 		if err != nil {
@@ -66,10 +77,12 @@ func (w *Parser) Parse(fields Header, body []byte, depth int, fallback string) (
 		}
 		node.Children = append(node.Children, child)
 	}
+
 	if len(node.Children) == 0 {
 		node.Media = "text/plain" // no delimiter was found: show what is there
 		return node, nil
 	}
+
 	node.Body = nil
 	return node, nil
 }
@@ -82,10 +95,10 @@ func (w *Parser) parseSection(section []byte, depth int, fallback string) (*Enti
 	if err != nil {
 		fields, body = nil, section
 	}
-	return w.Parse(fields, body, depth, fallback)
+	return w.parse(fields, body, depth, fallback)
 }
 
-// splitMultipart gives the sections between the delimiter lines (RFC 2046, section 5.1.1). A missing end delimiter
+// splitMultipart returns the sections between the delimiter lines (RFC 2046, section 5.1.1). A missing end delimiter
 // ends with the body. Preamble and epilogue are dropped.
 func splitMultipart(body []byte, boundary string) [][]byte {
 	delimiter := []byte("--" + boundary)
@@ -96,17 +109,21 @@ func splitMultipart(body []byte, boundary string) [][]byte {
 		if found < 0 {
 			break
 		}
+
 		if inside {
 			sections = append(sections, body[start:max(start, lineEndBefore(body, found))])
 		}
+
 		start, inside, at = next, !last, next
 		if last || len(sections) > maxParts {
 			return sections
 		}
 	}
+
 	if inside {
 		sections = append(sections, body[start:])
 	}
+
 	return sections
 }
 
@@ -117,6 +134,7 @@ func nextDelimiter(body, delimiter []byte, from int) (found, next int, last bool
 		if i < 0 {
 			return -1, 0, false
 		}
+
 		i += at
 		end := i + len(delimiter)
 		lineEnd := bytes.IndexByte(body[end:], '\n')
@@ -124,10 +142,12 @@ func nextDelimiter(body, delimiter []byte, from int) (found, next int, last bool
 		if lineEnd >= 0 {
 			tail, after = body[end:end+lineEnd], end+lineEnd+1
 		}
+
 		rest, closing := bytes.CutPrefix(tail, []byte("--"))
 		if (i == 0 || body[i-1] == '\n') && len(bytes.TrimSpace(rest)) == 0 {
 			return i, after, closing
 		}
+
 		at = end
 	}
 }
@@ -151,7 +171,7 @@ func mediaOf(media string) string {
 	return "application/octet-stream"
 }
 
-// validMedia says whether a text is type/subtype in the characters of RFC 6838, section 4.2.
+// validMedia reports whether a text is type/subtype in the characters of RFC 6838, section 4.2.
 func validMedia(media string) bool {
 	kind, subtype, found := strings.Cut(media, "/")
 	return found && mediaName(kind) && mediaName(subtype)
@@ -161,7 +181,7 @@ func mediaName(name string) bool {
 	return name != "" && len(name) <= 127 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789!#$&-^_.+") == ""
 }
 
-// Decode undoes the transfer encoding. Damaged encodings give what can be read of them.
+// Decode undoes the transfer encoding. Of a damaged encoding what can be read is returned.
 func (e *Entity) Decode() []byte {
 	switch strings.ToLower(strings.TrimSpace(e.Fields.Get("Content-Transfer-Encoding"))) {
 	case "base64":
@@ -187,6 +207,7 @@ func decodeBase64(text []byte) []byte {
 		out = append(out, decoded[:n]...)
 		filled = 0
 	}
+
 	for _, c := range text {
 		switch {
 		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '+', c == '/':
@@ -198,6 +219,7 @@ func decodeBase64(text []byte) []byte {
 			flush()
 		}
 	}
+
 	flush()
 	return out
 }
@@ -213,11 +235,13 @@ func decodeQuotedPrintable(text []byte) []byte {
 		if soft {
 			line = line[:len(line)-1]
 		}
+
 		out = appendUnescaped(out, line)
 		if found && !soft {
 			out = append(out, '\r', '\n')
 		}
 	}
+
 	return out
 }
 
@@ -249,16 +273,18 @@ func unhex(c byte) (byte, bool) {
 	return 0, false
 }
 
-// InOrder gives the children with the root of multipart/related first, which start= may name (RFC 2387, section 3.2).
+// InOrder returns the children with the root of multipart/related first, which start= may name (RFC 2387, section 3.2).
 func (e *Entity) InOrder() []*Entity {
 	start := strings.Trim(e.Params["start"], "<> ")
 	if e.Media != "multipart/related" || start == "" {
 		return e.Children
 	}
+
 	root := slices.IndexFunc(e.Children, func(child *Entity) bool { return strings.Trim(child.Fields.Get("Content-ID"), "<> ") == start })
 	if root <= 0 {
 		return e.Children
 	}
+
 	ordered := append([]*Entity{e.Children[root]}, e.Children[:root]...)
 	return append(ordered, e.Children[root+1:]...)
 }
@@ -288,7 +314,7 @@ func (e *Entity) Find(media string) *Entity {
 	return nil
 }
 
-// IsText says whether a leaf is to be read rather than to be kept as a file.
+// IsText reports whether a leaf is to be read rather than to be kept as a file.
 func (e *Entity) IsText() bool {
 	if e.Media != "text/plain" && e.Media != "text/html" {
 		return false
@@ -297,7 +323,7 @@ func (e *Entity) IsText() bool {
 	return disposition != "attachment" && params["filename"] == ""
 }
 
-// Attached says whether a leaf is marked as a file.
+// Attached reports whether a leaf is marked as a file.
 func (e *Entity) Attached() bool {
 	disposition, _ := MediaType(e.Fields.Get("Content-Disposition"), "inline")
 	return disposition == "attachment" && len(e.Children) == 0

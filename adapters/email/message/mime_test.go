@@ -16,7 +16,7 @@ func TestManyParts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = (&Parser{}).Parse(fields, rest, 0, "text/plain")
+		_, err = (&Parser{}).Parse(fields, rest, 0)
 		return err
 	}
 	if err := walk(400); err != nil {

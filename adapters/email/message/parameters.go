@@ -15,11 +15,13 @@ func MediaType(value, fallback string) (string, map[string]string) {
 	if value == "" {
 		return fallback, nil
 	}
+
 	media, rest := cutParameter(value)
 	media = strings.ToLower(strings.TrimSpace(uncommented(media)))
 	if rest == "" {
 		return typeOf(media), nil
 	}
+
 	pieces := map[string]parameterPieces{}
 	for rest != "" {
 		var pair string
@@ -29,10 +31,12 @@ func MediaType(value, fallback string) (string, map[string]string) {
 			addPiece(pieces, name, parameterValue(text))
 		}
 	}
+
 	params := make(map[string]string, len(pieces))
 	for name, one := range pieces {
 		params[name] = one.join()
 	}
+
 	return typeOf(media), params
 }
 
@@ -44,7 +48,7 @@ func typeOf(media string) string {
 	return media
 }
 
-// cutParameter cuts at the next semicolon outside of quotes and comments. A quote that nobody closes ends with the value.
+// cutParameter cuts at the next semicolon outside of quotes and comments. A quote without an end ends with the value.
 func cutParameter(text string) (first, rest string) {
 	if end := indexOutside(text, ';'); end >= 0 {
 		return text[:end], text[end+1:]
@@ -65,17 +69,20 @@ func indexOutside(text string, wanted byte) int {
 			return i
 		}
 	}
+
 	if quoted { // the quote was never closed: it is a character like others
 		return strings.IndexByte(text, wanted)
 	}
+
 	return -1
 }
 
-// uncommented drops what stands in parentheses (RFC 5322, section 3.2.2).
+// uncommented drops comments (RFC 5322, section 3.2.2).
 func uncommented(text string) string {
 	if strings.IndexByte(text, '(') < 0 {
 		return text
 	}
+
 	var out strings.Builder
 	depth := 0
 	for i := range len(text) {
@@ -88,10 +95,11 @@ func uncommented(text string) string {
 			out.WriteByte(c)
 		}
 	}
+
 	return out.String()
 }
 
-// parameterValue reads a quoted string, or what stands there without quotes.
+// parameterValue reads a quoted string, or a value without quotes.
 func parameterValue(text string) string {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, `"`) {
@@ -100,6 +108,7 @@ func parameterValue(text string) string {
 		}
 		return text
 	}
+
 	var out strings.Builder
 	for i := 1; i < len(text) && text[i] != '"'; i++ {
 		// Old programs of Windows write the path of a file with lone backslashes.
@@ -108,6 +117,7 @@ func parameterValue(text string) string {
 		}
 		out.WriteByte(text[i])
 	}
+
 	return out.String()
 }
 
@@ -141,15 +151,17 @@ func addPiece(all map[string]parameterPieces, name, value string) {
 		if _, known := one.pieces[index]; !known {
 			one.pieces[index] = parameterPiece{value, encoded}
 		}
+
 	case encoded && !one.hasExtended:
 		one.extended, one.hasExtended = value, true
 	case !encoded && !one.hasPlain:
 		one.plain, one.hasPlain = value, true
 	}
+
 	all[base] = one
 }
 
-// join gives the value: the form that can say more goes first (RFC 6266, section 4.3, for the same syntax).
+// join returns the value: the form that can say more goes first (RFC 6266, section 4.3, for the same syntax).
 func (p parameterPieces) join() string {
 	switch {
 	case p.hasExtended:
@@ -163,6 +175,7 @@ func (p parameterPieces) join() string {
 			}
 			ordered = append(ordered, piece)
 		}
+
 		if len(ordered) > 0 {
 			return extendedValue(ordered)
 		}
@@ -170,7 +183,7 @@ func (p parameterPieces) join() string {
 	return p.plain
 }
 
-// extendedValue undoes charset'language'%xx (RFC 2231, section 4); the charset stands in the first piece for all.
+// extendedValue undoes charset'language'%xx (RFC 2231, section 4); the charset of the first piece holds for all.
 func extendedValue(pieces []parameterPiece) string {
 	charset, raw, anyEncoded := "", []byte{}, false
 	for i, piece := range pieces {
@@ -178,6 +191,7 @@ func extendedValue(pieces []parameterPiece) string {
 			raw = append(raw, piece.text...)
 			continue
 		}
+
 		anyEncoded = true
 		text := piece.text
 		if label, rest, found := strings.Cut(text, "'"); found && i == 0 {
@@ -185,11 +199,14 @@ func extendedValue(pieces []parameterPiece) string {
 				charset, text = label, rest
 			}
 		}
+
 		raw = appendPercent(raw, text)
 	}
+
 	if !anyEncoded {
 		return string(raw)
 	}
+
 	return Decode(raw, charset)
 }
 
@@ -216,16 +233,19 @@ func FirstToken(value string) string {
 	for strings.HasPrefix(value, "(") {
 		value = strings.TrimSpace(behindComment(value))
 	}
+
 	if rest, quoted := strings.CutPrefix(value, `"`); quoted {
 		value, _, _ = strings.Cut(rest, `"`)
 	}
+
 	if end := strings.IndexAny(value, "; \t("); end >= 0 {
 		value = value[:end]
 	}
+
 	return strings.ToLower(value)
 }
 
-// behindComment gives what follows a comment, which may hold further ones (RFC 5322, section 3.2.2).
+// behindComment returns what follows a comment, which may hold further ones (RFC 5322, section 3.2.2).
 func behindComment(text string) string {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -240,5 +260,6 @@ func behindComment(text string) string {
 			}
 		}
 	}
+
 	return ""
 }

@@ -27,6 +27,7 @@ func DecodeWords(text string) string {
 	if !strings.Contains(text, "=?") {
 		return text
 	}
+
 	var out strings.Builder
 	var open encodedWord // decoded and not written: the next one may belong to it
 	for text != "" {
@@ -34,6 +35,7 @@ func DecodeWords(text string) string {
 		if start < 0 {
 			start = len(text)
 		}
+
 		between := text[:start]
 		word, size := readWord(text[start:])
 		if size == 0 {
@@ -42,14 +44,17 @@ func DecodeWords(text string) string {
 			text = text[min(start+2, len(text)):]
 			continue
 		}
+
 		if text = text[start+size:]; open.charset == "" || strings.TrimSpace(between) != "" {
 			open.flush(&out)
 			out.WriteString(between)
 		} else if !strings.EqualFold(open.charset, word.charset) {
 			open.flush(&out)
 		}
+
 		open = encodedWord{word.charset, append(open.raw, word.raw...)}
 	}
+
 	open.flush(&out)
 	return out.String()
 }
@@ -72,11 +77,13 @@ func readWord(text string) (word encodedWord, size int) {
 	if len(pieces) < 4 || pieces[1] == "" || len(pieces[2]) != 1 || strings.ContainsAny(pieces[1], " \t") {
 		return word, 0
 	}
+
 	// The text may begin with "=", which must not be taken for the end of the word.
 	content, _, closed := strings.Cut(pieces[3], "?=")
 	if !closed {
 		return word, 0
 	}
+
 	word.charset = withoutLanguage(pieces[1])
 	switch pieces[2] {
 	case "b", "B":
@@ -86,5 +93,6 @@ func readWord(text string) (word encodedWord, size int) {
 	default:
 		return encodedWord{}, 0
 	}
+
 	return word, len(pieces[0]) + len(pieces[1]) + len(pieces[2]) + len(content) + 5
 }

@@ -1,4 +1,4 @@
-package email
+package text
 
 import (
 	"strings"
@@ -19,30 +19,35 @@ func removeQuoted(document *html.Node) bool {
 			changed = true
 		}
 	}
+
 	// Outlook on the web puts the mark between the answer and the old mail.
 	if marks := marked(document, isOutlookMark); len(marks) > 0 && visibleBefore(marks[0]) {
 		removeFrom(marks[0])
 		return true
 	}
+
 	for range maxQuotations {
 		last := lastQuote(document)
 		if last == nil {
 			break
 		}
+
 		prefix := previousElement(last)
 		detach(last)
 		if prefix != nil && hasClass(prefix, "moz-cite-prefix") {
 			detach(prefix)
 		}
+
 		changed = true
 	}
+
 	return changed
 }
 
 // maxQuotations bounds how many quotations at the end of one mail are taken away.
 const maxQuotations = 16
 
-// lastQuote finds a quotation behind which nothing visible stands.
+// lastQuote finds a quotation that nothing visible follows.
 func lastQuote(document *html.Node) *html.Node {
 	quotes := marked(document, isQuote)
 	if len(quotes) == 0 {
@@ -93,15 +98,18 @@ func ownByMarks(text string, rich *message.Entity) string {
 	if page == nil || fresh(text, "", true) != text {
 		return ""
 	}
+
 	source := message.Decode(page.Decode(), page.Params["charset"])
 	if !containsAny(source, quoteMarks) {
 		return ""
 	}
+
 	whole, _, own, _ := readHTML(source, false)
 	wanted := letters(withoutTargets(own))
 	if wanted == "" {
 		return ""
 	}
+
 	end, rest := 0, wanted
 	for line := range strings.SplitAfterSeq(text, "\n") {
 		end += len(line)
@@ -109,6 +117,7 @@ func ownByMarks(text string, rich *message.Entity) string {
 		if !strings.HasPrefix(rest, found) {
 			return ""
 		}
+
 		if rest = rest[len(found):]; rest == "" {
 			// What goes must stand in the HTML, too: the text may say more than it.
 			if !strings.HasSuffix(letters(withoutTargets(whole)), letters(text[end:])) {
@@ -117,6 +126,7 @@ func ownByMarks(text string, rich *message.Entity) string {
 			return strings.TrimSpace(text[:end])
 		}
 	}
+
 	return ""
 }
 
@@ -168,7 +178,7 @@ func hasClass(node *html.Node, class string) bool {
 	return false
 }
 
-// answersInside says whether a quoting block holds text between or behind its own quotations: Gmail keeps inline answers
+// answersInside reports whether a quoting block holds text between or behind its own quotations: Gmail keeps inline answers
 // there.
 func answersInside(node *html.Node) bool {
 	if node.DataAtom == atom.Blockquote {
@@ -178,7 +188,7 @@ func answersInside(node *html.Node) bool {
 	return len(quotes) > 0 && visibleBelow(node, quotes[0])
 }
 
-// innerQuotes gives the quotations inside a quoting block.
+// innerQuotes returns the quotations inside a quoting block.
 func innerQuotes(node *html.Node) []*html.Node {
 	var found []*html.Node
 	for child := node.FirstChild; child != nil; child = child.NextSibling {
@@ -187,7 +197,7 @@ func innerQuotes(node *html.Node) []*html.Node {
 	return found
 }
 
-// visibleBelow says whether text stands behind after, inside of node and outside of quotations.
+// visibleBelow reports whether text follows after, inside of node and outside of quotations.
 func visibleBelow(node, after *html.Node) bool {
 	for at := after; at != nil && at != node; at = at.Parent {
 		for next := at.NextSibling; next != nil; next = next.NextSibling {
@@ -203,18 +213,21 @@ func ownText(node *html.Node) bool {
 	if node.Type == html.TextNode {
 		return visible(node.Data)
 	}
+
 	if node.DataAtom == atom.Blockquote {
 		return false
 	}
+
 	for child := node.FirstChild; child != nil; child = child.NextSibling {
 		if ownText(child) {
 			return true
 		}
 	}
+
 	return node.DataAtom == atom.Img
 }
 
-// shows says whether a reader would see something of a node.
+// shows reports whether a reader would see something of a node.
 func shows(node *html.Node) bool {
 	if node.Type == html.TextNode {
 		return visible(node.Data)

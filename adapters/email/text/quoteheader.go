@@ -1,4 +1,4 @@
-package email
+package text
 
 import (
 	"strings"
@@ -19,7 +19,7 @@ var originalMarks = map[string]bool{
 	"alkuperäinen viesti": true, "mesajul original": true, "mesaj original": true, "αρχικό μήνυμα": true, "הודעה מקורית": true,
 }
 
-// forwardMarks are what stands above a forwarded mail, without dashes and colon.
+// forwardMarks are the lines above a forwarded mail, without dashes and colon.
 var forwardMarks = map[string]bool{
 	"forwarded message": true, "begin forwarded message": true, "weitergeleitete nachricht": true,
 	"anfang der weitergeleiteten nachricht": true, "message transféré": true, "début du message transféré": true, "message transmis": true,
@@ -32,13 +32,13 @@ var forwardPrefixes = map[string]bool{
 	"fwd": true, "fw": true, "wg": true, "tr": true, "rv": true, "i": true, "enc": true, "pd": true, "doorst": true, "vb": true, "vl": true, "转发": true, "轉寄": true,
 }
 
-// forwards says whether a subject marks a forwarded mail, behind any reply prefixes.
+// forwards reports whether a subject marks a forwarded mail, behind any reply prefixes.
 func forwards(subject string) bool {
 	prefix, _, found := strings.Cut(message.BaseSubject(subject), ":")
 	return found && forwardPrefixes[strings.ToLower(strings.TrimSpace(prefix))]
 }
 
-// hasForwardMark says whether somebody's mail was pasted or forwarded below. A quoted mark belongs to an older mail.
+// hasForwardMark reports whether another mail was pasted or forwarded below. A quoted mark belongs to an older mail.
 func hasForwardMark(lines []string) bool {
 	for _, line := range lines {
 		if len(line) > longestMark && !framed(line) {
@@ -51,7 +51,7 @@ func hasForwardMark(lines []string) bool {
 	return false
 }
 
-// framed says whether a line begins or ends with something that may stand around a mark.
+// framed reports whether a line begins or ends with something that may stand around a mark.
 func framed(line string) bool {
 	const around = "*\\" + markCharacters
 	first, last := line[0], line[len(line)-1]
@@ -122,6 +122,7 @@ func outlookHeader(lines []string, answers bool) int {
 		if len(line) < 4 {
 			continue // "a: b" is the shortest
 		}
+
 		if separates(line) {
 			next := i + 1
 			for next < len(lines) && blank(lines[next]) && next < i+3 {
@@ -131,9 +132,11 @@ func outlookHeader(lines []string, answers bool) int {
 				return i
 			}
 		}
+
 		if !answers || i == 0 {
 			continue
 		}
+
 		switch label(line) {
 		case "from":
 			if (blank(lines[i-1]) || strings.Contains(line, "@")) && headerFields(lines[i:]) == 4 {
@@ -152,13 +155,16 @@ func label(line string) string {
 	if len(line) > 4096 || strings.IndexByte(line, ':') < 0 && !strings.Contains(line, "：") {
 		return "" // no program writes such a field
 	}
+
 	name, value, found := strings.Cut(unmarked(line), ":")
 	if !found {
 		name, value, found = strings.Cut(unmarked(line), "：")
 	}
+
 	if !found || strings.TrimSpace(value) == "" || len(name) > 30 {
 		return ""
 	}
+
 	return headerLabels[strings.ToLower(strings.TrimSpace(name))]
 }
 
@@ -184,12 +190,15 @@ func headerFields(lines []string) int {
 		if i == 0 && name != "from" {
 			return 0
 		}
+
 		if blank(line) && (len(seen) >= 3 || i > 0 && blank(lines[i-1])) {
 			break
 		}
+
 		if name != "" {
 			seen[name] = true
 		}
 	}
+
 	return len(seen)
 }

@@ -1,9 +1,10 @@
-package email
+package text
 
 import (
 	"strings"
 	"testing"
 
+	"inbox/internal/markup/markuptest"
 	"inbox/normalized"
 )
 
@@ -44,9 +45,22 @@ func TestStyleSheets(t *testing.T) {
 		"@media all{.x{display:none}":                     true,
 		"@media print{.y{display:none}}.x{mso-hide:all}":  true,
 	} {
-		content, _ := fromHTML("<style>" + sheet + `</style><p>seen</p><p class="x">this</p>`)
+		content, _ := FromHTML("<style>" + sheet + `</style><p>seen</p><p class="x">this</p>`)
 		if strings.Contains(content, "this") == hidden {
 			t.Errorf("%s: %q", sheet, content)
 		}
+	}
+}
+
+// TestHostileHTMLOfMailsCostsItsLength: 36 KiB of nested quotations once took 15 seconds of CPU.
+func TestHostileHTMLOfMailsCostsItsLength(t *testing.T) {
+	for name, source := range markuptest.HTML(128 << 10) {
+		t.Run(name, func(t *testing.T) {
+			markuptest.Check(t, len(source), func() {
+				if content, _, own, _ := readHTML(source, false); len(content) > maxTextBytes+4096 || len(own) > maxTextBytes+4096 {
+					t.Errorf("%d and %d bytes of text", len(content), len(own))
+				}
+			})
+		})
 	}
 }

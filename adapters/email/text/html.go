@@ -1,14 +1,13 @@
-package email
+package text
 
 import (
-	"errors"
-	"regexp"
-	"strconv"
+	"net/url"
 	"strings"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"inbox/adapters/email/message"
 	"inbox/internal/markup"
 	"inbox/normalized"
 )
@@ -24,14 +23,14 @@ func parseHTML(text string) (document *html.Node, cut bool) {
 	return markup.Parse(text, markup.Limits{Bytes: maxHTMLBytes, Hides: hidden})
 }
 
-// fromHTML converts a mail's HTML to markdown, or to plain text when it has no structure. What a reader would not
+// FromHTML converts a mail's HTML to markdown, or to plain text when it has no structure. What a reader would not
 // see is removed first: hidden text is the usual way to slip instructions to a model. Nothing is ever fetched.
-func fromHTML(text string) (content, mime string) {
+func FromHTML(text string) (content, mime string) {
 	content, mime, _, _ = readHTML(text, false)
 	return content, mime
 }
 
-// readHTML also gives, as own, what is left without quotations and signature that the client marked; it is empty when
+// readHTML also returns, as own, what is left without quotations and signature that the client marked; it is empty when
 // nothing was marked or when the mail is forwarded. links are where its links lead, whatever they show.
 func readHTML(text string, forwarded bool) (content, mime, own string, links []normalized.Part) {
 	document, cut := parseHTML(text)
@@ -45,9 +44,11 @@ func readHTML(text string, forwarded bool) (content, mime, own string, links []n
 			own = squeeze(plainText(document))
 		}
 	}
+
 	if cut {
 		content = strings.TrimSpace(content + "\n\n" + htmlCut)
 	}
+
 	return content, mime, own, linksOf(document)
 }
 
@@ -58,35 +59,6 @@ func convertHTML(document *html.Node) (content, mime string) {
 	}
 	content, _ = markup.Text(document, markup.Markdown, maxTextBytes+1)
 	return content, normalized.MIMEMarkdown
-}
-
-// removeHidden takes out scripts, styles, comments, hidden blocks, tracking pixels and links that are not web or mail.
-func removeHidden(node *html.Node) {
-	for child := node.FirstChild; child != nil; {
-		next := child.NextSibling
-		if child.Type == html.CommentNode || (child.Type == html.ElementNode && hidden(child)) {
-			node.RemoveChild(child)
-		} else {
-			cleanNode(child)
-			removeHidden(child)
-		}
-		child = next
-	}
-}
-
-func hidden(node *html.Node) bool {
-	switch node.DataAtom {
-	case atom.Script, atom.Style, atom.Head, atom.Template, atom.Iframe, atom.Object, atom.Embed, atom.Svg, atom.Math,
-		atom.Noscript, atom.Audio, atom.Video, atom.Select, atom.Textarea, atom.Input, atom.Title:
-		return true
-	case atom.Img:
-		return tiny(attribute(node, "width")) || tiny(attribute(node, "height")) || hiddenStyle(attribute(node, "style"))
-	}
-	if _, ok := attributeOf(node, "hidden"); ok {
-		return true
-	}
-	return strings.EqualFold(attribute(node, "aria-hidden"), "true") && attribute(node, "style") != "" ||
-		hiddenStyle(attribute(node, "style")) || invisibleFont(node)
 }
 
 // unwrapLayout turns tables without a heading row into blocks: mails are laid out with tables, and a markdown table
@@ -113,9 +85,11 @@ func unwrap(node *html.Node, headed map[*html.Node]bool, layout bool) {
 	if node.DataAtom == atom.Table {
 		layout = !headed[node]
 	}
+
 	for child := node.FirstChild; child != nil; child = child.NextSibling {
 		unwrap(child, headed, layout)
 	}
+
 	switch node.DataAtom {
 	case atom.Table, atom.Tbody, atom.Thead, atom.Tfoot, atom.Tr, atom.Td, atom.Caption:
 		if layout {
@@ -124,78 +98,12 @@ func unwrap(node *html.Node, headed map[*html.Node]bool, layout bool) {
 	}
 }
 
-func tiny(size string) bool { return size == "0" || size == "1" || size == "0px" || size == "1px" }
-
-func invisibleFont(node *html.Node) bool {
-	return node.DataAtom == atom.Font && white(strings.ToLower(attribute(node, "color"))) && attribute(node, "style") == ""
-}
-
-var zeroSize = regexp.MustCompile(`^0*\.?0*(px|pt|em|rem|%)?$|^[01](px|pt)?$`)
-
-// hiddenStyle reads an inline style for the ways in which senders hide text.
-func hiddenStyle(style string) bool {
-	if style == "" {
-		return false
-	}
-	properties := map[string]string{}
-	for declaration := range strings.SplitSeq(strings.ToLower(style), ";") {
-		name, value, _ := strings.Cut(declaration, ":")
-		value = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "!important"))
-		properties[strings.TrimSpace(name)] = value
-	}
-	clipped := properties["overflow"] == "hidden"
-	switch {
-	case properties["display"] == "none", properties["visibility"] == "hidden", properties["visibility"] == "collapse",
-		properties["mso-hide"] == "all":
-		return true
-	case zero(properties["font-size"]), zeroOpacity(properties["opacity"]):
-		return true
-	case clipped && (zero(properties["max-height"]) || zero(properties["height"]) || zero(properties["max-width"]) || zero(properties["width"])):
-		return true
-	}
-	if awayFromThePage(properties) || properties["color"] == "transparent" {
-		return true
-	}
-	return white(properties["color"]) && (white(properties["background-color"]) || white(properties["background"]))
-}
-
-func zero(value string) bool { return value != "" && zeroSize.MatchString(value) }
-
-// awayFromThePage says whether text stands where no window shows it.
-func awayFromThePage(properties map[string]string) bool {
-	if farOut(properties["text-indent"]) {
-		return true
-	}
-	switch properties["position"] {
-	case "absolute", "fixed", "relative":
-		return farOut(properties["left"]) || farOut(properties["top"]) || farOut(properties["right"]) || farOut(properties["bottom"])
-	}
-	return farOut(properties["margin-left"])
-}
-
-// farOut says whether a length is at least 500 units below zero.
-func farOut(length string) bool {
-	digits, negative := strings.CutPrefix(length, "-")
-	digits, _, _ = strings.Cut(strings.TrimRight(digits, "abcdefghijklmnopqrstuvwxyz%"), ".")
-	units, err := strconv.Atoi(digits)
-	return negative && (err == nil && units >= 500 || errors.Is(err, strconv.ErrRange))
-}
-
-func zeroOpacity(value string) bool { return value != "" && strings.Trim(value, "0.") == "" }
-
-func white(color string) bool {
-	switch strings.ReplaceAll(color, " ", "") {
-	case "white", "#fff", "#ffffff", "rgb(255,255,255)":
-		return true
-	}
-	return false
-}
-
 // cleanNode drops link targets that are neither web nor mail, and image sources that are not the mail's own.
 func cleanNode(node *html.Node) {
 	if node.Type != html.ElementNode {
 		return
 	}
+
 	kept := node.Attr[:0]
 	for _, one := range node.Attr {
 		if (one.Key == "href" && !safeLink(one.Val)) || (one.Key == "src" && !strings.HasPrefix(strings.ToLower(one.Val), "cid:") && !safeLink(one.Val)) {
@@ -203,9 +111,11 @@ func cleanNode(node *html.Node) {
 		}
 		kept = append(kept, one)
 	}
+
 	if node.DataAtom == atom.A && len(kept) < len(node.Attr) {
 		node.DataAtom, node.Data = atom.Span, "span"
 	}
+
 	node.Attr = kept
 }
 
@@ -228,18 +138,20 @@ func attributeOf(node *html.Node, name string) (string, bool) {
 	return "", false
 }
 
-// structured says whether markdown would keep something that plain text loses.
+// structured reports whether markdown would keep something that plain text loses.
 func structured(node *html.Node) bool {
 	switch node.DataAtom {
 	case atom.A, atom.Ul, atom.Ol, atom.Th, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Strong, atom.B,
 		atom.Em, atom.I, atom.Blockquote, atom.Pre, atom.Code, atom.Img:
 		return true
 	}
+
 	for child := node.FirstChild; child != nil; child = child.NextSibling {
 		if structured(child) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -251,9 +163,11 @@ func plainText(document *html.Node) string {
 		if node.Type == html.TextNode {
 			out.WriteString(collapse(node.Data))
 		}
+
 		for child := node.FirstChild; child != nil; child = child.NextSibling {
 			walk(child)
 		}
+
 		switch node.DataAtom {
 		case atom.P, atom.Div, atom.Br, atom.Tr, atom.Table, atom.Section, atom.Article, atom.Header, atom.Footer, atom.Hr:
 			out.WriteByte('\n')
@@ -264,6 +178,7 @@ func plainText(document *html.Node) string {
 			out.WriteByte(' ')
 		}
 	}
+
 	walk(document)
 	return out.String()
 }
@@ -277,12 +192,15 @@ func collapse(text string) string {
 		}
 		return ""
 	}
+
 	if strings.TrimLeft(text, " \t\r\n") != text {
 		joined = " " + joined
 	}
+
 	if strings.TrimRight(text, " \t\r\n") != text {
 		joined += " "
 	}
+
 	return joined
 }
 
@@ -301,5 +219,56 @@ func squeeze(text string) string {
 		}
 		out = append(out, line)
 	}
+
 	return strings.TrimSpace(strings.Join(out, "\n"))
+}
+
+// Bounds of what is kept of the links in a mail.
+const (
+	maxLinks     = 20
+	maxLinkBytes = 2048
+	maxLinkTitle = 200 // runes
+)
+
+// linksOf returns the links that a reader can see: where each leads, and the text that it shows. Only the address tells where
+// a link leads; its text may name another place. Quotations have been taken out before where they were marked.
+func linksOf(document *html.Node) []normalized.Part {
+	var links []normalized.Part
+	seen := map[string]bool{}
+	var walk func(*html.Node)
+	walk = func(node *html.Node) {
+		if len(links) == maxLinks {
+			return
+		}
+
+		if address := webAddress(node); address != "" && !seen[address] {
+			seen[address] = true
+			links = append(links, normalized.Part{Kind: normalized.PartLink, URL: address, Title: message.Clean(plainText(node), maxLinkTitle)})
+		}
+
+		for child := node.FirstChild; child != nil; child = child.NextSibling {
+			walk(child)
+		}
+	}
+
+	walk(document)
+	return links
+}
+
+func webAddress(node *html.Node) string {
+	if node.DataAtom != atom.A {
+		return ""
+	}
+
+	address := attribute(node, "href")
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.Host == "" || parsed.Scheme != "https" && parsed.Scheme != "http" {
+		return ""
+	}
+
+	if address = parsed.String(); len(address) > maxLinkBytes || strings.ToValidUTF8(address, "") != address {
+		return ""
+	}
+
+	return address
 }

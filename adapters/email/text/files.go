@@ -1,11 +1,10 @@
-package email
+package text
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"strings"
@@ -19,21 +18,25 @@ import (
 
 // addFile keeps a leaf as a file part.
 func (r *contentReader) addFile(ctx context.Context, node *message.Entity) error {
-	if len(r.result.files) >= maxFiles {
-		r.result.left++
+	if len(r.result.Files) >= maxFiles {
+		r.result.Left++
 		return nil
 	}
+
 	body := node.Decode()
 	if r.budget -= len(body); r.budget < 0 {
 		return fault.InField("body", "the decoded files are larger than the mail")
 	}
+
 	ref, err := r.keep(ctx, body)
 	if err != nil {
 		return err
 	}
-	r.result.files = append(r.result.files, normalized.Part{
+
+	r.result.Files = append(r.result.Files, normalized.Part{
 		Kind: normalized.PartFile, MIME: fileType(node, body), Name: fileName(node), Size: int64(len(body)), BytesRef: ref, ContentID: contentID(node.Fields),
 	})
+
 	return nil
 }
 
@@ -49,17 +52,19 @@ func contentID(fields message.Header) string {
 // addFound keeps a file that stands inside of another part, which is kept as well. What is over a bound is left out: the
 // part around it has it.
 func (r *contentReader) addFound(ctx context.Context, part normalized.Part, body []byte) error {
-	if len(r.result.files) >= maxFiles || len(body) > r.budget {
-		r.result.left++
+	if len(r.result.Files) >= maxFiles || len(body) > r.budget {
+		r.result.Left++
 		return nil
 	}
+
 	ref, err := r.keep(ctx, body)
 	if err != nil {
 		return err
 	}
+
 	r.budget -= len(body)
 	part.Kind, part.Size, part.BytesRef = normalized.PartFile, int64(len(body)), ref
-	r.result.files = append(r.result.files, part)
+	r.result.Files = append(r.result.Files, part)
 	return nil
 }
 
@@ -88,10 +93,11 @@ func fileType(node *message.Entity, body []byte) string {
 	case contradicts(node.Media, sniffed, body):
 		return sniffed
 	}
+
 	return node.Media
 }
 
-// contradicts says whether bytes cannot be what was declared. Types that the sniffer does not know prove nothing, unless
+// contradicts reports whether bytes cannot be what was declared. Types that the sniffer does not know prove nothing, unless
 // they are programs.
 func contradicts(declared, sniffed string, body []byte) bool {
 	kind, _, _ := strings.Cut(declared, "/")
@@ -99,15 +105,18 @@ func contradicts(declared, sniffed string, body []byte) bool {
 	if kind != "image" && kind != "audio" && kind != "video" && declared != "application/pdf" || len(body) == 0 {
 		return false
 	}
+
 	if program(body) {
 		return true
 	}
+
 	switch {
 	case sniffed == "application/octet-stream", found == "text" && declared == "image/svg+xml", sniffed == declared:
 		return false
 	case sniffed == "application/ogg", found == "video" && kind == "audio", found == "audio" && kind == "video": // one container for both
 		return kind != "audio" && kind != "video"
 	}
+
 	return kind != found
 }
 
@@ -120,7 +129,7 @@ func program(body []byte) bool {
 	return false
 }
 
-// fileName gives a harmless name: the last path element without controls, disguises and leading dots.
+// fileName returns a harmless name: the last path element without controls, disguises and leading dots.
 func fileName(node *message.Entity) string {
 	_, disposition := message.MediaType(node.Fields.Get("Content-Disposition"), "inline")
 	name := disposition["filename"]
@@ -130,7 +139,7 @@ func fileName(node *message.Entity) string {
 	if name == "" && strings.HasPrefix(node.Media, "message/") {
 		name = enclosedName(node)
 	}
-	return cleanName(message.DecodeWords(name))
+	return CleanName(message.DecodeWords(name))
 }
 
 func enclosedName(node *message.Entity) string {
@@ -141,7 +150,7 @@ func enclosedName(node *message.Entity) string {
 	return strings.NewReplacer("/", " ", "\\", " ", ":", " ").Replace(fields.Decoded("Subject")) + ".eml"
 }
 
-func cleanName(name string) string {
+func CleanName(name string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	name = strings.TrimLeft(message.Clean(name, maxNameBytes), ". ")
 	for len(name) > maxNameBytes {
@@ -151,7 +160,106 @@ func cleanName(name string) string {
 	return name
 }
 
-func digestOf(mail []byte) string {
-	sum := sha256.Sum256(mail)
-	return hex.EncodeToString(sum[:])
+// maxEncodedFiles bounds how many files are taken out of one text.
+const maxEncodedFiles = 20
+
+// encodedFile is a file that stood in a text.
+type encodedFile struct {
+	name string
+	data []byte
+}
+
+// withoutEncoded takes uuencoded files (POSIX, uuencode) out of a text, as programs from before MIME put them there. A block that is not
+// whole and right stays as it is.
+func withoutEncoded(text string) (rest string, files []encodedFile) {
+	if !strings.HasPrefix(text, "begin ") && !strings.Contains(text, "\nbegin ") {
+		return text, nil
+	}
+
+	lines := strings.Split(text, "\n")
+	var out []string
+	for i := 0; i < len(lines); {
+		name, begins := encodedName(lines[i])
+		if begins && len(files) < maxEncodedFiles {
+			data, used := decodeLines(lines[i+1:])
+			if used > 0 {
+				files = append(files, encodedFile{name, data})
+				out = append(out, "["+cmp.Or(name, "file")+"]")
+				i += 1 + used
+				continue
+			}
+
+			// What was looked at holds no other begin: it is not looked at again.
+			used = -used
+			out = append(out, lines[i:i+1+used]...)
+			i += 1 + used
+			continue
+		}
+
+		out = append(out, lines[i])
+		i++
+	}
+
+	return strings.Join(out, "\n"), files
+}
+
+// encodedName reads "begin 644 photo.jpg".
+func encodedName(line string) (name string, begins bool) {
+	fields := strings.SplitN(strings.TrimRight(line, " \t"), " ", 3)
+	if len(fields) != 3 || fields[0] != "begin" || len(fields[1]) < 3 || len(fields[1]) > 4 || strings.Trim(fields[1], "01234567") != "" {
+		return "", false
+	}
+	return CleanName(fields[2]), true
+}
+
+// decodeLines decodes up to the line "end". used is how many lines the file takes; where they are none, it is how many were
+// right, below zero.
+func decodeLines(lines []string) (data []byte, used int) {
+	for i, line := range lines {
+		if strings.TrimRight(line, " ") == "end" && i > 0 {
+			return data, i + 1
+		}
+
+		if line == "" { // blanks at the end of a line get lost on the way
+			line = " "
+		}
+
+		size := int(line[0]-' ') & 0x3f
+		if line[0] < ' ' || line[0] > '`' || len(line) > 1+(size+2)/3*4+2 || size == 0 && strings.TrimLeft(line, " `") != "" {
+			return nil, -i
+		}
+
+		piece, ok := decodeLine(line[1:], size)
+		if !ok {
+			return nil, -i
+		}
+
+		data = append(data, piece...)
+	}
+	return nil, -len(lines)
+}
+
+func decodeLine(text string, size int) (data []byte, ok bool) {
+	data = make([]byte, 0, 48)
+	for at := 0; len(data) < size; at += 4 {
+		var quad [4]byte
+		for i := range quad {
+			if at+i < len(text) {
+				if text[at+i] < ' ' || text[at+i] > '`' {
+					return nil, false
+				}
+				quad[i] = (text[at+i] - ' ') & 0x3f
+			}
+		}
+
+		data = append(data, quad[0]<<2|quad[1]>>4, quad[1]<<4|quad[2]>>2, quad[2]<<6|quad[3])
+	}
+
+	return data[:size], true
+}
+
+// part describes a file that stood in a text.
+func (f encodedFile) part() normalized.Part {
+	node := &message.Entity{Media: "application/octet-stream"}
+	return normalized.Part{MIME: fileType(node, f.data), Name: f.name}
 }

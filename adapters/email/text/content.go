@@ -1,9 +1,10 @@
-package email
+package text
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -21,40 +22,49 @@ const (
 	maxInlineTotal = 1 << 20 // of all files of a mail; what is over goes to the blob store
 )
 
-// content is what a mail says, the same for each of its recipients.
-type content struct {
-	text      string // without subject
-	fresh     string // without quotations and signature too; empty = all of text is new
-	mime      string
-	links     []normalized.Part
-	forwarded []string // text of enclosed mails and invitations
-	files     []normalized.Part
-	left      int // files that were left out
+// Content is what a mail says, the same for each of its recipients.
+type Content struct {
+	Text      string // without subject
+	Fresh     string // without quotations and signature too; empty = all of text is new
+	MIME      string
+	Links     []normalized.Part
+	Forwarded []string // text of enclosed mails and invitations
+	Files     []normalized.Part
+	Left      int // files that were left out
 }
 
-// content reads the MIME tree. Large files go to the blob store first, so that a message never points at nothing.
-func (a *Adapter) content(ctx context.Context, mail *arrival) (content, error) {
+// Store keeps the bytes of large files under their digest.
+type Store interface {
+	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
+}
+
+// Read reads what a mail says from its header and body. size is that of the whole mail and bounds what is decoded. Large files go
+// to the store first, so that a message never points at nothing. Errors are fault.Malformed, or those of the store.
+func Read(ctx context.Context, fields message.Header, body []byte, size int, store Store) (Content, error) {
 	walk := &message.Parser{}
-	root, err := walk.Parse(mail.fields, mail.body, 0, "text/plain")
+	root, err := walk.Parse(fields, body, 0)
 	if err != nil {
-		return content{}, fault.InField("body", err.Error())
+		return Content{}, fault.InField("body", err.Error())
 	}
-	reader := &contentReader{blobs: a.options.Blobs, walk: walk, budget: 2*len(mail.mail) + 64<<10, forwarded: forwards(mail.fields.Decoded("Subject"))}
+
+	reader := &contentReader{blobs: store, walk: walk, budget: 2*size + 64<<10, forwarded: forwards(fields.Decoded("Subject"))}
 	if err := reader.read(ctx, root, false); err != nil {
-		return content{}, err
+		return Content{}, err
 	}
-	reader.result.text = joined(reader.texts)
-	subject := mail.fields.Decoded("Subject")
-	answers := mail.fields.Has("In-Reply-To") || mail.fields.Has("References") || message.BaseSubject(subject) != strings.TrimSpace(subject)
-	if own := fresh(joined(reader.own), subject, answers); own != reader.result.text && visible(own) {
-		reader.result.fresh = own
+
+	reader.result.Text = joined(reader.texts)
+	subject := fields.Decoded("Subject")
+	answers := fields.Has("In-Reply-To") || fields.Has("References") || message.BaseSubject(subject) != strings.TrimSpace(subject)
+	if own := fresh(joined(reader.own), subject, answers); own != reader.result.Text && visible(own) {
+		reader.result.Fresh = own
 	}
+
 	return reader.result, nil
 }
 
 // contentReader collects text and files from a tree, in order.
 type contentReader struct {
-	blobs  Blobs
+	blobs  Store
 	walk   *message.Parser
 	inline int
 	budget int // decoded bytes left; base64 and quoted-printable never grow, so twice the wire size is plenty
@@ -65,7 +75,7 @@ type contentReader struct {
 	invitations map[string]int // what invitations say, and which file each is
 	unwrapped   int            // signatures that were opened
 	enclosed    int            // mails inside of enclosed mails
-	result      content
+	result      Content
 }
 
 // read takes one node. related is set below multipart/related, where everything behind the root is a resource.
@@ -73,9 +83,11 @@ func (r *contentReader) read(ctx context.Context, node *message.Entity, related 
 	if content, claims := signedPart(node); claims {
 		return r.readSigned(ctx, node, content)
 	}
+
 	if how := encryptionOf(node); how != "" {
 		r.addText(readableText{text: encryptedNotice(how), mime: normalized.MIMEPlain})
 	}
+
 	switch {
 	case node.Media == "text/calendar", node.Media == "application/ics":
 		return r.readCalendar(ctx, node)
@@ -88,11 +100,13 @@ func (r *contentReader) read(ctx context.Context, node *message.Entity, related 
 			}
 		}
 		return nil
+
 	case node.Media == "message/rfc822" || node.Media == "message/global":
 		return r.readEnclosed(ctx, node)
 	case node.IsText() && !related:
 		return r.addPlain(ctx, node, readOwn(node, r.forwarded))
 	}
+
 	return r.addFile(ctx, node)
 }
 
@@ -109,6 +123,7 @@ func (r *contentReader) addPlain(ctx context.Context, node *message.Entity, read
 			read.text, read.own = rest, ""
 		}
 	}
+
 	r.addText(read)
 	return nil
 }
@@ -120,21 +135,26 @@ func (r *contentReader) readSigned(ctx context.Context, node *message.Entity, co
 		r.addText(readableText{text: wrappedNotice, mime: normalized.MIMEPlain})
 		return r.addFile(ctx, node)
 	}
+
 	r.budget -= len(content)
 	fields, body, err := message.Split(content)
 	if err != nil {
 		fields, body = nil, content
 	}
-	inner, err := r.walk.Parse(fields, body, 1, "text/plain")
+
+	inner, err := r.walk.Parse(fields, body, 1)
 	if err != nil {
 		return fault.InField("body", err.Error())
 	}
+
 	if err := r.read(ctx, inner, false); err != nil {
 		return err
 	}
-	if !slices.Contains(r.result.forwarded, unwrapNotice) {
-		r.result.forwarded = append(r.result.forwarded, unwrapNotice)
+
+	if !slices.Contains(r.result.Forwarded, unwrapNotice) {
+		r.result.Forwarded = append(r.result.Forwarded, unwrapNotice)
 	}
+
 	return r.addFound(ctx, normalized.Part{MIME: node.Media, Name: fileName(node)}, node.Decode())
 }
 
@@ -147,16 +167,19 @@ func (r *contentReader) readAlternative(ctx context.Context, node *message.Entit
 			if err := r.readCalendar(ctx, child); err != nil {
 				return err
 			}
+
 		case child.Attached(): // careless programs put files among the forms of the text
 			if err := r.addFile(ctx, child); err != nil {
 				return err
 			}
+
 		case child.Media == "text/plain" && plain == nil:
 			plain = child
 		case child.Holds("text/html"):
 			rich = child
 		}
 	}
+
 	switch {
 	case plain != nil && (rich == nil || !stub(plain)):
 		read := readOwn(plain, r.forwarded)
@@ -170,33 +193,39 @@ func (r *contentReader) readAlternative(ctx context.Context, node *message.Entit
 	case rich != nil:
 		return r.read(ctx, rich, false)
 	}
+
 	if last := node.Children[len(node.Children)-1]; !last.Attached() && last.Media != "text/calendar" && last.Media != "application/ics" {
 		return r.read(ctx, last, false)
 	}
+
 	return nil
 }
 
 // readCalendar returns an invitation as a file and what it says as text. Mails carry the same one twice, inside of the
 // alternatives and attached: it is there once, under the name that one of them has.
 func (r *contentReader) readCalendar(ctx context.Context, node *message.Entity) error {
-	summary := truncate(calendarText(message.Decode(node.Decode(), cmp.Or(node.Params["charset"], "utf-8"))))
+	summary := Truncate(calendarText(message.Decode(node.Decode(), cmp.Or(node.Params["charset"], "utf-8"))))
 	if summary == "" {
 		return r.addFile(ctx, node)
 	}
+
 	if at, known := r.invitations[summary]; known {
-		if file := &r.result.files[at]; file.Name == "" {
+		if file := &r.result.Files[at]; file.Name == "" {
 			file.Name = fileName(node)
 		}
 		return nil
 	}
-	r.result.forwarded = append(r.result.forwarded, summary)
-	before := len(r.result.files)
-	if err := r.addFile(ctx, node); err != nil || len(r.result.files) == before {
+
+	r.result.Forwarded = append(r.result.Forwarded, summary)
+	before := len(r.result.Files)
+	if err := r.addFile(ctx, node); err != nil || len(r.result.Files) == before {
 		return err
 	}
+
 	if r.invitations == nil {
 		r.invitations = map[string]int{}
 	}
+
 	r.invitations[summary] = before
 	return nil
 }
@@ -206,6 +235,7 @@ func (r *contentReader) readResources(ctx context.Context, node *message.Entity)
 	if node == nil {
 		return nil
 	}
+
 	for _, child := range node.Children {
 		err := error(nil)
 		switch {
@@ -218,25 +248,30 @@ func (r *contentReader) readResources(ctx context.Context, node *message.Entity)
 			return err
 		}
 	}
+
 	return nil
 }
 
-// readEnclosed gives a forwarded mail as a file and its text as well: it often is the request.
+// readEnclosed returns a forwarded mail as a file and its text as well: it often is the request.
 func (r *contentReader) readEnclosed(ctx context.Context, node *message.Entity) error {
 	fields, body, err := message.Split(node.Decode())
 	if err == nil {
-		inner, err := r.walk.Parse(fields, body, 1, "text/plain")
+		inner, err := r.walk.Parse(fields, body, 1)
 		if err != nil {
 			return fault.InField("body", err.Error())
 		}
+
 		if summary := enclosedText(fields, inner); summary != "" {
-			r.result.forwarded = append(r.result.forwarded, summary)
+			r.result.Forwarded = append(r.result.Forwarded, summary)
 		}
+
 		if err := r.addFile(ctx, node); err != nil {
 			return err
 		}
+
 		return r.readFilesOf(ctx, inner)
 	}
+
 	return r.addFile(ctx, node)
 }
 
@@ -247,6 +282,7 @@ func (r *contentReader) readFilesOf(ctx context.Context, node *message.Entity) e
 			return err
 		}
 	}
+
 	switch {
 	case len(node.Children) > 0, node.IsText():
 		return nil
@@ -255,15 +291,19 @@ func (r *contentReader) readFilesOf(ctx context.Context, node *message.Entity) e
 		if r.enclosed++; err != nil || r.enclosed > maxEnclosed {
 			return nil //nolint:nilerr // the enclosed mail around it is kept whole
 		}
-		inner, err := r.walk.Parse(fields, body, 1, "text/plain")
+
+		inner, err := r.walk.Parse(fields, body, 1)
 		if err != nil {
 			return fault.InField("body", err.Error())
 		}
+
 		if summary := enclosedText(fields, inner); summary != "" {
-			r.result.forwarded = append(r.result.forwarded, summary)
+			r.result.Forwarded = append(r.result.Forwarded, summary)
 		}
+
 		return r.readFilesOf(ctx, inner)
 	}
+
 	body := node.Decode()
 	return r.addFound(ctx, normalized.Part{MIME: fileType(node, body), Name: fileName(node), ContentID: contentID(node.Fields)}, body)
 }
@@ -276,22 +316,26 @@ func enclosedText(fields message.Header, root *message.Entity) string {
 			fmt.Fprintf(&out, "%s: %s\n", name, value)
 		}
 	}
+
 	if text := firstText(root); text != "" {
 		out.WriteString("\n" + text)
 	}
-	return truncate(strings.TrimSpace(out.String()))
+
+	return Truncate(strings.TrimSpace(out.String()))
 }
 
 func firstText(e *message.Entity) string {
 	if e.IsText() {
 		return readText(e)
 	}
+
 	best := ""
 	for _, child := range e.Children {
 		if text := firstText(child); text != "" && (best == "" || child.Media == "text/plain") {
 			return text
 		}
 	}
+
 	return best
 }
 
@@ -299,23 +343,26 @@ func (r *contentReader) addText(read readableText) {
 	if strings.TrimSpace(read.text) == "" {
 		return
 	}
+
 	whole := armored(read.text)
 	read.text, read.own = withoutArmour(read.text), withoutArmour(read.own)
 	if whole && (read.text == armourNotice || armored(read.text)) {
 		read.text, read.own = encryptedNotice("OpenPGP"), ""
 	}
+
 	r.texts = append(r.texts, read.text)
 	r.own = append(r.own, cmp.Or(read.own, read.text))
-	if r.result.mime == "" || read.mime == normalized.MIMEMarkdown {
-		r.result.mime = read.mime
+	if r.result.MIME == "" || read.mime == normalized.MIMEMarkdown {
+		r.result.MIME = read.mime
 	}
-	r.result.links = append(r.result.links, read.links[:min(len(read.links), maxLinks-len(r.result.links))]...)
+
+	r.result.Links = append(r.result.Links, read.links[:min(len(read.links), maxLinks-len(r.result.Links))]...)
 }
 
-// joined gives all texts of a mail within what one part may hold.
-func joined(texts []string) string { return strings.TrimSpace(truncate(strings.Join(texts, "\n\n"))) }
+// joined returns all texts of a mail within what one part may hold.
+func joined(texts []string) string { return strings.TrimSpace(Truncate(strings.Join(texts, "\n\n"))) }
 
-func truncate(text string) string {
+func Truncate(text string) string {
 	if len(text) <= maxTextBytes {
 		return text
 	}

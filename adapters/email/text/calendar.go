@@ -1,4 +1,4 @@
-package email
+package text
 
 import (
 	"cmp"
@@ -30,6 +30,7 @@ func calendarText(text string) string {
 	if len(text) > maxCalendarBytes {
 		text = strings.ToValidUTF8(text[:maxCalendarBytes], "")
 	}
+
 	method, events := readCalendar(text)
 	var out strings.Builder
 	for _, event := range events {
@@ -43,10 +44,12 @@ func calendarText(text string) string {
 			}
 		}
 	}
+
 	return out.String()
 }
 
-// readCalendar collects the properties of events and tasks. What stands in alarms and time zones is not theirs.
+// readCalendar collects the properties of events and tasks. Those of alarms and time zones are left out. go-ical loses a
+// whole invitation for one line without a colon or a missing end (TestCalendarsAreReadAsFarAsTheyGo).
 func readCalendar(text string) (method string, events []map[string]string) {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	text = strings.NewReplacer("\n ", "", "\n\t", "").Replace(text) // folded lines
@@ -67,10 +70,12 @@ func readCalendar(text string) (method string, events []map[string]string) {
 			if events, event = append(events, event), nil; len(events) == maxEvents {
 				return method, events
 			}
+
 		case event != nil && inside == 0 && event[name] == "":
 			event[name] = calendarValue(name, parameters, value)
 		}
 	}
+
 	return method, events
 }
 
@@ -86,6 +91,7 @@ func calendarLine(line string) (name, parameters, value string) {
 			return strings.ToUpper(strings.TrimSpace(name)), parameters, line[i+1:]
 		}
 	}
+
 	return "", "", ""
 }
 
@@ -100,10 +106,12 @@ func calendarValue(name, parameters, value string) string {
 		}
 		return message.Clean(address, 300)
 	}
+
 	value = strings.NewReplacer(`\n`, "\n", `\N`, "\n", `\,`, ",", `\;`, ";", `\\`, `\`).Replace(value)
 	if name == "DESCRIPTION" {
-		return message.Clip(readable(value), 4000)
+		return message.Clip(Readable(value), 4000)
 	}
+
 	return message.Clean(value, 500)
 }
 
@@ -123,6 +131,7 @@ func calendarTime(value, zone string) string {
 	if len(day) != 8 || strings.Trim(day, "0123456789") != "" {
 		return value
 	}
+
 	out := day[:4] + "-" + day[4:6] + "-" + day[6:]
 	if timed && len(clock) >= 6 {
 		out += " " + clock[:2] + ":" + clock[2:4]
@@ -130,8 +139,10 @@ func calendarTime(value, zone string) string {
 			zone = "UTC"
 		}
 	}
+
 	if zone != "" {
 		out += " " + zone
 	}
+
 	return out
 }

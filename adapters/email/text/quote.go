@@ -1,4 +1,4 @@
-package email
+package text
 
 import (
 	"slices"
@@ -21,6 +21,7 @@ func fresh(text, subject string, answers bool) string {
 	if again := cutQuoted(kept, answers); len(again) < len(kept) {
 		kept = cutSignature(again)
 	}
+
 	// A mark inside of what was cut belongs to an older mail.
 	if len(kept) == len(lines) || hasForwardMark(kept) {
 		return text
@@ -29,6 +30,7 @@ func fresh(text, subject string, answers bool) string {
 	if result := strings.TrimSpace(strings.Join(trimEnd(kept), "\n")); visible(result) {
 		return result
 	}
+
 	return text
 }
 
@@ -46,6 +48,7 @@ func cutQuoted(lines []string, answers bool) []string {
 			at = below
 		}
 	}
+
 	if at >= 0 && !answersBelow(lines[at:]) {
 		return withoutRule(trimEnd(lines[:at]))
 	}
@@ -54,10 +57,12 @@ func cutQuoted(lines []string, answers bool) []string {
 	if block.quotes == 0 {
 		return lines
 	}
+
 	above, shared := announcedAbove(lines, block)
 	if above < 0 && !announcedInside(lines[block.start:block.end]) {
 		return lines
 	}
+
 	if above < 0 {
 		above = block.start
 	}
@@ -67,20 +72,25 @@ func cutQuoted(lines []string, answers bool) []string {
 	if last := len(kept) - 1; last >= 0 && separates(kept[last]) {
 		kept = trimEnd(kept[:last])
 	}
+
 	if shared != "" {
 		kept = append(slices.Clone(kept), shared)
 	}
+
 	rest := lines[block.end:]
 	if len(rest) == 0 {
 		return kept
 	}
+
 	// The sender's own words stand below, or on both sides: only the quotation goes, and only when it is the one that there is.
 	if !single || shared != "" || len(cutSignature(kept)) < len(kept) || quotesOtherwise(kept) || quotesOtherwise(rest) {
 		return lines
 	}
+
 	for blank(rest[0]) {
 		rest = rest[1:] // not the last one: block.end is the end of the text otherwise
 	}
+
 	return slices.Concat(kept, []string{""}, rest)
 }
 
@@ -133,25 +143,30 @@ func announcedAbove(lines []string, block quotation) (above int, shared string) 
 	if above = attribution(lines[:block.start]); above >= 0 {
 		return above, ""
 	}
+
 	head := trimEnd(lines[:block.start])
 	if len(head) == 0 {
 		return -1, ""
 	}
+
 	last := len(head) - 1
 	if dashed(head[last]) || datedName(unmarked(head[last])) {
 		return last, ""
 	}
+
 	if shared = ownWordsBefore(head[last]); shared != "" {
 		return last, shared
 	}
+
 	return -1, ""
 }
 
-// ownWordsBefore returns what stands on a line before "On <date and time>, <address> wrote:"; some programs put no line end between.
+// ownWordsBefore returns the part of a line before "On <date and time>, <address> wrote:"; some programs put no line end between.
 func ownWordsBefore(line string) string {
 	if len(line) > 600 {
 		return ""
 	}
+
 	for _, start := range []string{"On ", "Am ", "Le ", "El ", "Il ", "Op ", "Em "} {
 		at := strings.LastIndex(line, start)
 		if at <= 0 || line[at-1] != ' ' && line[at-1] != '-' {
@@ -161,6 +176,7 @@ func ownWordsBefore(line string) string {
 			return strings.TrimRight(strings.TrimSpace(line[:at]), "- ")
 		}
 	}
+
 	return ""
 }
 
@@ -174,11 +190,13 @@ func announcedInside(block []string) bool {
 			inner = append(inner, line)
 		}
 	}
+
 	for i := range inner[:min(len(inner), maxAttribution)] {
 		if attribution(inner[:i+1]) == 0 && hasDate(joinedLine(inner[:i+1])) {
 			return true
 		}
 	}
+
 	return anyFields(inner) >= 3
 }
 
@@ -191,6 +209,7 @@ func unquotedOriginal(lines []string) int {
 		if i == 0 || len(line) < 4 && !endsInColon(line) || quoted(line) && !closesAddress(lines, i) {
 			continue
 		}
+
 		start := -1
 		switch {
 		case original(line):
@@ -203,6 +222,7 @@ func unquotedOriginal(lines []string) int {
 			if tried++; tried > maxTried {
 				return -1
 			}
+
 			start = attribution(lines[:i+1])
 			if start >= 0 {
 				whole := joinedLine(lines[start : i+1])
@@ -213,17 +233,22 @@ func unquotedOriginal(lines []string) int {
 					start = -1
 				}
 			}
+
 		case datedName(line) && barred(lines[i+1:]):
 			start = i
 		}
+
 		if start <= 0 {
 			continue
 		}
+
 		if before := trimEnd(lines[:start]); len(before) == 0 || leadsOver(before[len(before)-1]) {
 			return -1
 		}
+
 		return start
 	}
+
 	return -1
 }
 
@@ -244,6 +269,7 @@ func barred(lines []string) bool {
 			return false
 		}
 	}
+
 	return bars > 0
 }
 
@@ -261,6 +287,7 @@ func answersBelow(lines []string) bool {
 			return false
 		}
 	}
+
 	return false
 }
 
@@ -277,6 +304,7 @@ func quotesOtherwise(lines []string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -294,7 +322,7 @@ func quoted(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, 
 
 func blank(line string) bool { return strings.TrimSpace(line) == "" }
 
-// trackerMark stands alone on a line where an add-on of Gmail hides its picture.
+// trackerMark is alone on a line where an add-on of Gmail hides its picture.
 const trackerMark = "ᐧ"
 
 func trimEnd(lines []string) []string {
@@ -315,6 +343,7 @@ func closesAddress(lines []string, i int) bool {
 	if len(line) > 40 || !strings.HasPrefix(line, ">") || !endsInColon(line) {
 		return false
 	}
+
 	open := 0
 	for above := i - 1; above >= 0 && above >= i-3 && len(lines[above]) <= 600; above-- {
 		if quoted(lines[above]) {
@@ -325,6 +354,7 @@ func closesAddress(lines []string, i int) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -343,6 +373,7 @@ func attribution(lines []string) int {
 		if len(lines[i]) > maxAttributionBytes || quoted(lines[i]) && !closesAddress(lines, i) {
 			break
 		}
+
 		if blank(lines[i]) {
 			// Some programs leave a line free before the address.
 			if unopened(joined) || strings.HasPrefix(joined, "<") {
@@ -350,13 +381,16 @@ func attribution(lines []string) int {
 			}
 			break
 		}
+
 		line := unmarked(lines[i])
 		if found >= 0 && strings.ContainsAny(line[max(0, len(line)-1):], ".!?") {
 			break // a sentence of the sender's own
 		}
+
 		if joined = strings.TrimSpace(line + " " + joined); len(joined) > maxAttributionBytes {
 			break
 		}
+
 		switch {
 		case unopened(joined) || !announces(joined):
 		case hasDate(joined) && (found < 0 || nameless || beginsAnnouncement(joined)):
@@ -365,6 +399,7 @@ func attribution(lines []string) int {
 			found, nameless = i, strings.HasPrefix(joined, "<")
 		}
 	}
+
 	return found // the date did not stand above
 }
 
@@ -390,6 +425,7 @@ func hasDate(line string) bool {
 				digits++
 			}
 		}
+
 		// Chinese and Japanese write date and time without a blank.
 		if digits > 0 && !strings.Contains(word, "@") && (digits > 6 || !clocked(word)) {
 			return true
@@ -478,19 +514,23 @@ func announces(line string) bool {
 	if !strings.HasSuffix(lower, ":") && !strings.HasSuffix(lower, "：") {
 		return false
 	}
+
 	dated, addressed := strings.ContainsAny(lower, "0123456789"), strings.Contains(lower, "@")
 	if !dated && !addressed {
 		return false
 	}
+
 	for _, one := range announcements {
 		if startsWithAny(lower, one.starts) && containsAny(lower, one.verbs) {
 			return true
 		}
 	}
+
 	// Gmail in most languages: a date first, then name <address>, then a verb.
 	if !dated || !addressed || !strings.Contains(lower, "<") || !strings.Contains(lower, ">") {
 		return false
 	}
+
 	tail := strings.Trim(lower[strings.LastIndexByte(lower, '>')+1:], " :：")
 	return len(strings.Fields(tail)) <= 2 || clocked(lower) && containsAny(lower, anywhere)
 }
@@ -536,21 +576,23 @@ func unmarked(line string) string {
 
 var marks = strings.NewReplacer("*", "", `\`, "")
 
-// maxSignature is how many lines a signature has at most when its separator is not exact.
-const maxSignature = 12
+// MaxSignature is how many lines a signature has at most when its separator is not exact.
+const MaxSignature = 12
 
 // cutSignature cuts at the first signature line. Quoted lines below it mean that the mail goes on.
 func cutSignature(lines []string) []string {
 	for i, line := range lines {
 		switch {
 		case line == "-- ", line == `\-- `:
-		case (line == "--" || line == `\--`) && len(lines)-i <= maxSignature: // the blank was lost on the way
+		case (line == "--" || line == `\--`) && len(lines)-i <= MaxSignature: // the blank was lost on the way
 		default:
 			continue
 		}
+
 		if slices.ContainsFunc(lines[i+1:], quoted) {
 			return lines
 		}
+
 		return trimEnd(lines[:i])
 	}
 	return lines

@@ -1,4 +1,4 @@
-package email
+package text
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/adapters/email/message"
 )
 
@@ -56,14 +57,14 @@ func TestSignedContent(t *testing.T) {
 func TestSignaturesInSignaturesEnd(t *testing.T) {
 	mail := "Content-Type: text/plain\r\n\r\nthe bottom\r\n"
 	for range 10 {
-		mail = "Content-Type: application/pkcs7-mime; smime-type=signed-data\r\nContent-Transfer-Encoding: base64\r\n\r\n" + wrap(base64.StdEncoding.EncodeToString(wrapSigned([]byte(mail))))
+		mail = "Content-Type: application/pkcs7-mime; smime-type=signed-data\r\nContent-Transfer-Encoding: base64\r\n\r\n" + emailtest.InLines(base64.StdEncoding.EncodeToString(wrapSigned([]byte(mail))))
 	}
 	fields, body, err := message.Split([]byte(mail))
 	if err != nil {
 		t.Fatal(err)
 	}
 	reader := &contentReader{walk: &message.Parser{}, budget: 2*len(mail) + 64<<10}
-	root, err := reader.walk.Parse(fields, body, 0, "text/plain")
+	root, err := reader.walk.Parse(fields, body, 0)
 	if err == nil {
 		err = reader.read(context.Background(), root, false)
 	}
