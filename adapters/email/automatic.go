@@ -1,10 +1,16 @@
 package email
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"inbox/adapters/email/message"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
 )
 
 // automatic says why a mail must not be answered, or "" (RFC 3834; reference: loops and backscatter). It is the
@@ -159,4 +165,125 @@ var automaticSubjects = []string{
 	"automatyczna odpowiedź", "automatiskt svar", "automatisk svar", "autosvar", "automaattinen vastaus", "автоматический ответ", "自動応答", "自动答复", "自动回复",
 	"undeliverable:", "undelivered mail", "delivery status notification", "mail delivery failed", "mail delivery failure", "returned mail:", "unzustellbar:", "failure notice",
 	"non remis :", "non remis:", "no se puede entregar:", "onbestelbaar:", "non recapitabile:",
+}
+
+// listMail says whether a mail came through a mailing list (RFC 2369, RFC 2919, and what lists wrote before).
+func listMail(fields message.Header) bool {
+	return slices.ContainsFunc([]string{"List-Id", "List-Post", "Mailing-List", "X-BeenThere"}, fields.Has) ||
+		slices.ContainsFunc(fields.All("Precedence"), func(f message.Field) bool { return message.FirstToken(f.Text()) == "list" })
+}
+
+// answersList says whether the agent answers the author of a mail that came through a list: the operator wants it, the mail
+// names the agent in To, and a person wrote it, not the list.
+func (a *Adapter) answersList(mail *arrival, to recipient) bool {
+	return a.options.AnswersLists != nil && listMail(mail.fields) && a.options.AnswersLists(to.agent) && a.named(mail.fields, to, "To") &&
+		!slices.Contains(listAddresses(mail.fields), mail.sender.from.Key())
+}
+
+// listMark says whether a field says only that a list passed the mail on.
+func listMark(name string) bool {
+	return strings.HasPrefix(strings.ToLower(name), "list-") || strings.EqualFold(name, "Mailing-List")
+}
+
+// maxListAddresses bounds what is remembered of one mail.
+const maxListAddresses = 20
+
+// listAddresses gives the addresses behind which a list stands, in lower case; nobody there is ever answered.
+func listAddresses(fields message.Header) []string {
+	var found []string
+	add := func(text string) {
+		if address := message.AddressKey(text); address != "" && !slices.Contains(found, address) && len(found) < maxListAddresses {
+			found = append(found, address)
+		}
+	}
+	for _, name := range []string{"List-Post", "List-Owner", "List-Help", "List-Subscribe", "List-Unsubscribe"} {
+		for _, one := range fields.All(name) {
+			for piece := range strings.SplitSeq(one.Text(), "<") {
+				uri, _, _ := strings.Cut(piece, ">")
+				if address, is := strings.CutPrefix(strings.ToLower(strings.TrimSpace(uri)), "mailto:"); is {
+					address, _, _ = strings.Cut(address, "?")
+					add(address)
+				}
+			}
+		}
+	}
+	for _, one := range fields.All("List-Id") {
+		id := one.Text()
+		if start := strings.LastIndexByte(id, '<'); start >= 0 {
+			id, _, _ = strings.Cut(id[start+1:], ">")
+		}
+		if name, domain, found := strings.Cut(strings.TrimSpace(id), "."); found {
+			add(name + "@" + domain)
+		}
+	}
+	for _, name := range []string{"X-BeenThere", "Mailing-List"} {
+		for _, one := range fields.All(name) {
+			for word := range strings.FieldsFuncSeq(one.Text(), func(r rune) bool { return r == ' ' || r == ';' || r == ',' || r == '\t' }) {
+				if strings.Contains(word, "@") {
+					add(word)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// chainField counts the hops of agents that write to agents: "hop=2; max=4". Anybody can write it, so it is believed
+// only where it makes us stricter.
+const chainField = "X-Mentionable-Agent-Chain"
+
+// codeChain is the code of a chain that may not go on (message contract, section 7).
+const codeChain = "chain:exhausted"
+
+// defaultMaxHops is the ceiling of a chain that begins with us, where the agent has none of its own.
+const defaultMaxHops = 4
+
+var errChain = errors.New("want hop=<number>; max=<number> with hop from 1 to max")
+
+// readChain reads the hint of a mail; nil without an error means that there is none.
+func readChain(fields message.Header) (*normalized.AgentChain, error) {
+	found := fields.All(chainField)
+	if len(found) == 0 {
+		return nil, nil
+	}
+	if len(found) > 1 {
+		return nil, errChain
+	}
+	first, second, _ := strings.Cut(found[0].Text(), ";")
+	hop, hopFound := chainNumber(first, "hop=")
+	most, mostFound := chainNumber(strings.TrimPrefix(second, " "), "max=")
+	if !hopFound || !mostFound || hop > most {
+		return nil, errChain
+	}
+	return &normalized.AgentChain{Hop: hop, MaxHops: most, IsFinal: hop == most}, nil
+}
+
+// chainNumber reads a number from 1 to 999 in its only spelling.
+func chainNumber(text, name string) (int, bool) {
+	digits, named := strings.CutPrefix(text, name)
+	number, err := strconv.Atoi(digits)
+	return number, named && err == nil && number >= 1 && number <= 999 && strconv.Itoa(number) == digits
+}
+
+// refuseChain makes the message one that is never answered. It is not refused on the wire: the bounce would be one
+// more mail between programs.
+func refuseChain(in *exchange.Inbound, fields message.Header, reason error) {
+	written := message.Clip(fields.Get(chainField), 100)
+	in.NoReply = codeChain + ": " + chainField + " is " + strconv.Quote(written)
+	in.Rejected = append(in.Rejected, identity.Rejection{
+		Code: codeChain, Reason: fmt.Sprintf("%s is %q: %s", chainField, written, reason), Subject: in.Message.Sender.Address,
+	})
+}
+
+// chainOf gives the chain that a reply carries: one hop more than its question, and a new chain when the agent brings
+// others into the conversation, of whom nobody knows which are agents.
+func (a *Adapter) chainOf(reply exchange.Reply, people audience) (normalized.AgentChain, bool) {
+	if asked := reply.Message.RecipientCapabilities.AgentChain; asked != nil {
+		return normalized.AgentChain{Hop: asked.Hop + 1, MaxHops: asked.MaxHops}, true
+	}
+	return normalized.AgentChain{Hop: 1, MaxHops: a.options.MaxHops(reply.Agent)}, len(people.all()) > 1
+}
+
+func formatChain(chain normalized.AgentChain) string {
+	return fmt.Sprintf("hop=%d; max=%d", chain.Hop, chain.MaxHops)
 }

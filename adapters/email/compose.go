@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/microcosm-cc/bluemonday"
 	"github.com/yuin/goldmark"
@@ -23,6 +24,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/markup"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // toHTML makes links of pictures: a mail shows nothing that is fetched.
@@ -275,4 +277,119 @@ func executable(name string) bool {
 		return true
 	}
 	return false
+}
+
+func hasPolicy(response normalized.Response) bool {
+	for _, part := range response.Parts {
+		if part.Kind == normalized.PartPolicy {
+			return true
+		}
+	}
+	return false
+}
+
+func localeOf(reply exchange.Reply) string {
+	if profile := reply.Message.Sender.Profile; profile != nil {
+		return profile.Locale
+	}
+	return ""
+}
+
+// addPolicy shows a demand as lines in the reader's language, with the link's address in plain sight in both forms of
+// the text: no button hides where it leads (message contract, section 8).
+func (c *composer) addPolicy(part policypart.Part) {
+	var plain, rich []string
+	add := func(text, address string) {
+		plain = append(plain, text+address)
+		line := strings.ReplaceAll(html.EscapeString(text), "\n", "<br>\n")
+		if address = html.EscapeString(address); address != "" {
+			line += `<a href="` + address + `">` + address + "</a>"
+		}
+		rich = append(rich, line)
+	}
+	title, explanation := part.Localized(c.locale)
+	if title = message.Clean(title, 300); title != "" {
+		add(title, "")
+	}
+	add(text.Readable(explanation), "")
+	if part.URL != "" {
+		add(cmp.Or(message.Clean(part.ActionLabel, 100), "Continue")+": ", part.URL)
+	}
+	for _, line := range policyTimes(part) {
+		add(line, "")
+	}
+	c.add(strings.Join(plain, "\n"), "<p>"+strings.Join(rich, "<br>\n")+"</p>\n")
+}
+
+func policyTimes(part policypart.Part) []string {
+	var lines []string
+	if part.ExpiresAt != nil {
+		lines = append(lines, "Valid until "+part.ExpiresAt.UTC().Format("2 January 2006, 15:04 MST"))
+	}
+	if part.RetryAfterSeconds != nil {
+		lines = append(lines, "Please try again in "+(time.Duration(*part.RetryAfterSeconds)*time.Second).String())
+	}
+	return lines
+}
+
+// maxQuoteLines bounds what an answer repeats of its question.
+const maxQuoteLines = 30
+
+// mayQuote says whether the answer may repeat its question: where the operator wants it, and only to people who have it
+// already.
+func (a *Adapter) mayQuote(reply exchange.Reply, notes route, people audience) bool {
+	if a.options.QuoteLines <= 0 || notes.Opened || hasPolicy(reply.Response) {
+		return false
+	}
+	has := map[string]bool{notes.From.Key(): true}
+	for _, box := range notes.To {
+		has[box.Key()] = true
+	}
+	for _, box := range notes.Cc {
+		has[box.Key()] = true
+	}
+	for _, box := range people.all() {
+		if !has[box.Key()] {
+			return false
+		}
+	}
+	return true
+}
+
+// addQuote repeats the beginning of a question below the answer.
+func (c *composer) addQuote(question normalized.Message, notes route, most int) {
+	from := notes.From
+	lines := quotedLines(question, message.BaseSubject(notes.Subject), min(most, maxQuoteLines))
+	if len(lines) == 0 {
+		return
+	}
+	intro := "On " + question.ReceivedAt.UTC().Format("Mon, 2 Jan 2006") + ", " + cmp.Or(message.DisplayName(from.Name), from.Address()) + " wrote:"
+	plain := intro + "\n> " + strings.Join(lines, "\n> ")
+	plain = strings.ReplaceAll(plain, "\n> \n", "\n>\n")
+	c.add(plain, "<p>"+html.EscapeString(intro)+"</p>\n<blockquote type=\"cite\">"+
+		strings.ReplaceAll(html.EscapeString(strings.Join(lines, "\n")), "\n", "<br>\n")+"</blockquote>\n")
+}
+
+// quotedLines gives the first lines of the texts of a message, without what it quotes itself
+// and without the subject that was put above its text.
+func quotedLines(question normalized.Message, subject string, most int) []string {
+	var lines []string
+	for _, part := range question.Parts {
+		if part.Kind != normalized.PartText {
+			continue
+		}
+		for line := range strings.SplitSeq(text.Readable(strings.TrimPrefix(part.Content, "Subject: "+subject+"\n\n")), "\n") {
+			if strings.HasPrefix(line, ">") {
+				continue
+			}
+			if len(lines) >= most {
+				return append(lines, "[…]")
+			}
+			lines = append(lines, strings.TrimRight(line, " \t\r"))
+		}
+	}
+	for len(lines) > 0 && lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
 }

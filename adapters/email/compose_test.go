@@ -16,6 +16,7 @@ import (
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/outbound"
 	"inbox/exchange"
+	"inbox/internal/markup/markuptest"
 	"inbox/normalized"
 )
 
@@ -167,5 +168,14 @@ func TestPolicyFileIsServedForItsHost(t *testing.T) {
 		if text, _ := outbound.PolicyFile(outbound.PolicyEnforce, "mx.inbox.test"); recorder.Body.String() != text || recorder.Header().Get("Content-Type") != "text/plain" {
 			t.Errorf("%q", recorder.Body)
 		}
+	}
+}
+
+func TestHostileMarkdownOfAnswersCostsItsLength(t *testing.T) {
+	for name, source := range markuptest.Markdown(64 << 10) {
+		t.Run(name, func(t *testing.T) {
+			// Both forms are made, and the HTML is cleaned.
+			markuptest.Check(t, 3*len(source), func() { new(composer).addText(normalized.Markdown(source)) })
+		})
 	}
 }

@@ -1,7 +1,10 @@
 package email
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,6 +14,7 @@ import (
 
 	"inbox/adapters/email/message"
 	"inbox/exchange"
+	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
@@ -144,4 +148,105 @@ func (a *Adapter) answerOf(fields message.Header) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(id.Time().UnixTime())
+}
+
+const (
+	indexHead   = 22 // bytes of the conversation: 1 reserved, 5 of the time, 16 of an id
+	indexChild  = 5  // bytes of each answer
+	maxChildren = 100
+)
+
+// fileTime counts 100 ns since 1601, as Windows does.
+func fileTime(t time.Time) uint64 {
+	const epoch = 116444736000000000
+	if t.Unix() < 0 {
+		return epoch
+	}
+	return uint64(t.UnixNano()/100) + epoch
+}
+
+// threadIndexOf gives the field as it is kept: without the white space that folding leaves, and nothing that is no index.
+func threadIndexOf(fields message.Header) string {
+	value := strings.Join(strings.Fields(fields.Get("Thread-Index")), "")
+	if answerIndex(value, time.Time{}) == "" {
+		return ""
+	}
+	return value
+}
+
+// answerIndex is the Thread-Index of an answer to a mail of Outlook: that of the mail and one child more, whose time is
+// counted from the beginning of the conversation ([MS-OXOMSG], section 2.2.1.3). Empty when the mail has none that can be
+// read.
+func answerIndex(parent string, at time.Time) string {
+	raw, err := base64.StdEncoding.DecodeString(parent)
+	if err != nil || len(raw) < indexHead || (len(raw)-indexHead)%indexChild != 0 || len(raw) > indexHead+maxChildren*indexChild {
+		return ""
+	}
+	var start [8]byte
+	copy(start[:6], raw[:6])
+	begun, now := binary.BigEndian.Uint64(start[:]), fileTime(at)
+	if now < begun {
+		now = begun
+	}
+	delta, far := now-begun, uint32(0)
+	if delta>>49 == 0 {
+		delta >>= 18
+	} else {
+		delta, far = delta>>23, 1
+	}
+	child := make([]byte, indexChild) // the last byte is random elsewhere; a repeat must have the same bytes
+	binary.BigEndian.PutUint32(child, far<<31|uint32(delta&0x7fffffff))
+	return base64.StdEncoding.EncodeToString(append(raw, child...))
+}
+
+// Thread tags are what Reply-To of our answers carries where the operator wants it: agent+t.<token>@domain. The token is the
+// id of the answer, signed, so that whoever writes there answers it, even with a mail program that loses In-Reply-To.
+const threadMark = "t."
+
+// threadAddress returns the Reply-To of a reply; empty = none.
+func (a *Adapter) threadAddress(replyID, local string) string {
+	id, err := uuid.Parse(replyID)
+	if !a.options.ThreadTags || err != nil {
+		return ""
+	}
+	return tagged(local, threadMark+a.tokens.Sign(threadMark, id)) + "@" + a.domain
+}
+
+// answeredReply returns the reply whose thread tag this is; empty = it is none of ours.
+func (a *Adapter) answeredReply(tag string) (replyID string) {
+	token, marked := strings.CutPrefix(strings.ToLower(tag), threadMark)
+	if !marked {
+		return ""
+	}
+	replyID, _ = a.tokens.Verify(threadMark, token)
+	return replyID
+}
+
+// Open begins a conversation of an agent with a mailbox: the route of a reply that answers no mail. An answer to it
+// joins its conversation. Errors are classed with fault.GiveUp.
+func (a *Adapter) Open(ctx context.Context, agent, address string) (json.RawMessage, error) {
+	return a.OpenAbout(ctx, agent, address, "")
+}
+
+// OpenAbout is Open with a subject; without one the subject says that the agent needs a decision.
+func (a *Adapter) OpenAbout(_ context.Context, agent, address, subject string) (json.RawMessage, error) {
+	profile, known := a.options.Agents.Agent(agent)
+	if !known {
+		return nil, fault.GiveUp("there is no agent "+agent, nil)
+	}
+	box, err := message.ParseMailbox(strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "@"))
+	switch {
+	case err != nil:
+		return nil, fault.GiveUp("the address is no mailbox", err)
+	case box.Domain == a.domain:
+		return nil, fault.GiveUp("the mailbox is one of this server", nil)
+	}
+	notes, err := json.Marshal(route{
+		Version: 1, Local: strings.ToLower(profile.Name), From: box, To: []message.Mailbox{box}, Verified: true, Opened: true,
+		Subject: cmp.Or(subject, cmp.Or(message.DisplayName(profile.DisplayName), profile.Name)+" needs a decision"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode route: %w", err)
+	}
+	return notes, nil
 }

@@ -2,9 +2,11 @@ package email
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/emersion/go-smtp"
@@ -14,6 +16,7 @@ import (
 	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
 	"inbox/identity"
+	"inbox/internal/bounded"
 	"inbox/normalized"
 )
 
@@ -155,4 +158,44 @@ func (a *Adapter) evidence(found verdict, env envelope, to recipient, claims jso
 	})
 	proof.Claims, proof.Source = claims, &identity.Source{Transport: normalized.ViaEmail}
 	return []identity.Evidence{proof}
+}
+
+// tryCounter remembers how often a mail was put off because of DNS trouble, so that it is not put off for ever.
+// It is bounded by count and time and lives in this process: a restart only costs the sender one more try.
+type tryCounter struct {
+	now func() time.Time
+	mu  sync.Mutex
+	by  map[[sha256.Size]byte]tries
+}
+
+type tries struct {
+	count int
+	until time.Time
+}
+
+const (
+	maxTriesKept = 10_000
+	triesLife    = 24 * time.Hour
+)
+
+func newTryCounter(now func() time.Time) *tryCounter {
+	return &tryCounter{now: now, by: map[[sha256.Size]byte]tries{}}
+}
+
+// next counts one more try of the mail and gives the number.
+func (t *tryCounter) next(mail []byte) int {
+	key, now := sha256.Sum256(mail), t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entry := t.by[key]
+	if now.After(entry.until) {
+		entry.count = 0
+	}
+	entry.count++
+	entry.until = now.Add(triesLife)
+	if len(t.by) >= maxTriesKept {
+		bounded.MakeRoom(t.by, func(e tries) bool { return now.After(e.until) })
+	}
+	t.by[key] = entry
+	return entry.count
 }
