@@ -32,29 +32,35 @@ func resultOfCode(code int) string {
 }
 
 // accept checks, authenticates and hands over one mail. nil means that every recipient's copy is durable or was
-// refused for good while another one's was accepted. proven says whether its sender was.
+// refused for good while another one's was accepted. proven reports whether its sender was.
 func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) (proven bool, err error) {
 	if onlyReports(env) {
-		return false, a.acceptReport(ctx, env, mail)
+		return false, a.reporter.accept(ctx, env, mail)
 	}
+
 	fields, body, from, err := inspect(mail, a.options.AllowPrivate)
 	if err != nil {
 		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + message.Clean(err.Error(), 200)}
 	}
+
 	if len(fields.All("Received")) > maxReceived {
 		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 4, 6}, Message: "Too many hops, this mail is in a loop"}
 	}
+
 	if a.keepsOut(env, from) {
 		return false, answer(550, smtp.EnhancedCode{5, 7, 1}, "This server does not take mail from you")
 	}
+
 	sender, err := a.verify(ctx, env, from, fields, mail)
 	if err != nil {
 		return false, err
 	}
+
 	if most := a.options.MaxUnprovenBytes; most > 0 && int64(len(mail)) > most && !sender.verified() {
 		// RFC 5321, section 4.2.3; RFC 3463, X.3.4: a sender who can be proven may send more
 		return false, answer(552, smtp.EnhancedCode{5, 3, 4}, fmt.Sprintf("A mail without a valid proof of its sender (DMARC) may have %d bytes here", most))
 	}
+
 	return sender.verified(), a.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
 }
 
@@ -82,17 +88,21 @@ func inspect(mail []byte, allowPrivate bool) (message.Header, []byte, message.Ma
 	if err := checkLines(mail); err != nil {
 		return nil, nil, message.Mailbox{}, err
 	}
+
 	fields, body, err := message.Split(mail)
 	if err != nil {
 		return nil, nil, message.Mailbox{}, err
 	}
+
 	from, err := message.ParseFrom(fields)
 	if err != nil {
 		return nil, nil, message.Mailbox{}, err
 	}
+
 	if !allowPrivate && !strings.Contains(from.Domain, ".") {
 		return nil, nil, message.Mailbox{}, fmt.Errorf("the From domain %q has only one label", from.Domain)
 	}
+
 	return fields, body, from, nil
 }
 
@@ -110,7 +120,7 @@ func checkLines(mail []byte) error {
 	return nil
 }
 
-// handOver gives the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
+// handOver returns the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
 // repeats it, and those who have it already recognise it. That way nobody's copy is lost and nobody gets two.
 func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
 	accepted := false
@@ -119,6 +129,7 @@ func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
 	if err != nil {
 		return err
 	}
+
 	for _, to := range operatorLast(mail.env.recipients) {
 		if to.agent == "" && deferred != nil {
 			break // the operator's copy has no id to be recognised by: it waits for the repeat
@@ -132,12 +143,15 @@ func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
 			refused = err
 		}
 	}
+
 	if deferred != nil {
 		return deferred
 	}
+
 	if accepted {
 		return nil
 	}
+
 	return refused
 }
 
@@ -152,26 +166,32 @@ func operatorLast(recipients []recipient) []recipient {
 		}
 		return -1
 	})
+
 	return sorted
 }
 
 func (a *Adapter) giveTo(ctx context.Context, mail *arrival, shared text.Content, to recipient) error {
 	if to.bounce != "" {
-		return a.bounced(ctx, mail, to)
+		return a.reporter.bounced(ctx, mail, to)
 	}
-	if _, err := a.reported(ctx, mail); err != nil {
+
+	if _, err := a.reporter.reported(ctx, mail); err != nil {
 		return err
 	}
+
 	if to.agent == "" {
 		return a.keepForOperator(ctx, mail, to)
 	}
+
 	in, err := a.normalize(ctx, mail, shared, to)
 	if err != nil {
 		return err
 	}
+
 	if err = a.receive(ctx, mail, to, in); err == nil && a.options.Alive != nil && mail.sender.verified() {
 		a.options.Alive(ctx, mail.sender.from.Domain)
 	}
+
 	return err
 }
 
@@ -182,6 +202,7 @@ func smtpError(err error) *smtp.SMTPError {
 	if given, ok := errors.AsType[*smtp.SMTPError](err); ok {
 		return given
 	}
+
 	found := fault.Of(err)
 	switch found.Kind {
 	case fault.Malformed:
@@ -190,6 +211,7 @@ func smtpError(err error) *smtp.SMTPError {
 			text = found.Field + ": " + text
 		}
 		return answer(554, smtp.EnhancedCode{5, 6, 0}, text)
+
 	case fault.Unsupported, fault.Conflict:
 		return answer(554, smtp.EnhancedCode{5, 6, 0}, found.Public)
 	case fault.TooLarge:
@@ -201,6 +223,7 @@ func smtpError(err error) *smtp.SMTPError {
 	case fault.RateLimited:
 		return answer(452, smtp.EnhancedCode{4, 7, 0}, found.Public) // message contract, section 12
 	}
+
 	return answer(451, smtp.EnhancedCode{4, 3, 0}, "Temporary trouble here, please try again later")
 }
 

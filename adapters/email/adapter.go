@@ -135,7 +135,7 @@ type Options struct {
 	Present func(policypart.Part) policypart.Part
 	MaxHops func(agent string) int // ceiling of a chain of agents that begins with the agent; default 4
 
-	// Refuses says whether the operator keeps an address out; it is asked about From and MAIL FROM of a mail to an agent,
+	// Refuses reports whether the operator keeps an address out; it is asked about From and MAIL FROM of a mail to an agent,
 	// before anything is looked up. Optional.
 	Refuses func(address string) bool
 
@@ -143,7 +143,7 @@ type Options struct {
 	// recipient and once more before the mail is read. Optional.
 	Closed func(agent string) exchange.Closure
 
-	// AnswersLists says whether an agent answers the author of a mail that came through a mailing list and names the agent
+	// AnswersLists reports whether an agent answers the author of a mail that came through a mailing list and names the agent
 	// in To; the list itself never hears of it. Default: no agent does.
 	AnswersLists func(agent string) bool
 
@@ -152,7 +152,7 @@ type Options struct {
 	// RepliesToAll reports whether answers of an agent go to all of To and Cc to whom they may. Default: no agent's do.
 	RepliesToAll func(agent string) bool
 
-	// FileLink gives an address where a file that is too large for a mail can be had; empty = nowhere. Optional.
+	// FileLink returns an address where a file that is too large for a mail can be had; empty = nowhere. Optional.
 	FileLink   func(reply exchange.Reply, part normalized.Part) string
 	QuoteLines int // of the question that an answer repeats, at most 30; 0 = none
 
@@ -184,6 +184,8 @@ type Adapter struct {
 	keys     []authentication.Key // that sign
 	signer   *authentication.Signer
 	tokens   *bounce.Tokens
+	renderer *renderer
+	reporter *reporter
 	sender   transport  // nil in mode capture
 	kept     *mailStore // mode capture
 	operator *mailStore // postmaster and abuse
@@ -201,10 +203,12 @@ func New(options Options) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := &Adapter{options: options, log: options.Logger, now: options.Now}
 	if a.domain, err = identity.ParseDomain(identity.HostOf(options.Domain)); err != nil {
 		return nil, fmt.Errorf("domain: %w", err)
 	}
+
 	a.dns = dns.New(options.Resolver)
 	a.tries = newTryCounter(options.Now)
 	a.buffered = room(options)
@@ -215,16 +219,21 @@ func New(options Options) (*Adapter, error) {
 			return nil, err
 		}
 	}
+
 	if a.keys, err = loadSigners(options); err != nil {
 		return nil, err
 	}
+
 	a.signer = authentication.NewSigner(a.domain, a.keys, a.now, chainField)
 	a.checker = authentication.New(authentication.Options{Resolver: a.dns, Domain: a.domain, Sealers: options.ARCSealers, Now: a.now})
 	key, err := loadTokenKey(options.State)
 	if err != nil {
 		return nil, err
 	}
+
 	a.tokens = bounce.NewTokens(key, a.domain)
+	a.renderer = &renderer{options: &a.options, domain: a.domain, tokens: a.tokens, log: a.log}
+	a.reporter = &reporter{deliveries: options.Deliveries, suppressions: options.Suppressions, tokens: a.tokens, domain: a.domain, log: a.log, now: a.now}
 	return a, nil
 }
 
@@ -237,6 +246,7 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("email: option %s is required", name)
 		}
 	}
+
 	o.Hostname = cmp.Or(o.Hostname, identity.HostOf(o.Domain))
 	o.Mode = cmp.Or(o.Mode, ModeCapture)
 	o.DKIMSelector = cmp.Or(o.DKIMSelector, DefaultSelector)
@@ -254,22 +264,28 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	if o.Present == nil {
 		base := &url.URL{Scheme: "https", Host: o.Domain}
 		o.Present = func(part policypart.Part) policypart.Part { return part.Confine(base) }
 	}
+
 	if o.MaxHops == nil {
 		o.MaxHops = func(string) int { return defaultMaxHops }
 	}
+
 	if o.DKIMEd25519Selector != "" && (!validLabel(o.DKIMEd25519Selector) || o.DKIMEd25519Selector == o.DKIMSelector) {
 		return o, fmt.Errorf("mail.dkim_ed25519_selector: %q must be letters, digits, hyphens and dots, and another one than mail.dkim_selector", o.DKIMEd25519Selector)
 	}
+
 	if !validLabel(o.DKIMSelector) {
 		return o, fmt.Errorf("mail.dkim_selector: %q must be letters, digits, hyphens and dots", o.DKIMSelector)
 	}
+
 	return o, nil
 }
 
@@ -281,13 +297,16 @@ func validLabel(text string) bool {
 func (a *Adapter) Listen() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.listener != nil || a.options.Listen == "" {
 		return nil
 	}
+
 	inner, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", a.options.Listen)
 	if err != nil {
 		return fmt.Errorf("smtp.listen: cannot listen on %s: %w (choose another address or stop the program that uses it)", a.options.Listen, rootCause(err))
 	}
+
 	a.listener = newLimitedListener(inner, a.domain, a.options)
 	a.server = a.newServer()
 	return nil
@@ -301,7 +320,7 @@ func rootCause(err error) error {
 	return err
 }
 
-// Addr gives the listening address, nil before Listen or without a server.
+// Addr returns the listening address, nil before Listen or without a server.
 func (a *Adapter) Addr() net.Addr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -317,13 +336,16 @@ func (a *Adapter) Run(ctx context.Context) error {
 	if a.sender != nil {
 		defer a.sender.Close()
 	}
+
 	if err := a.Listen(); err != nil {
 		return err
 	}
+
 	if a.server == nil {
 		<-ctx.Done()
 		return nil
 	}
+
 	served := make(chan error, 1)
 	go func() { served <- a.server.Serve(a.listener) }()
 	select {
@@ -331,6 +353,7 @@ func (a *Adapter) Run(ctx context.Context) error {
 		return fmt.Errorf("serve smtp: %w", err)
 	case <-ctx.Done():
 	}
+
 	return a.shutdown(served)
 }
 
@@ -344,8 +367,10 @@ func (a *Adapter) shutdown(served <-chan error) error {
 		a.log.Warn("smtp connections were cut at shutdown; their senders will repeat", "error", err)
 		a.listener.cut()
 	}
+
 	if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve smtp: %w", err)
 	}
+
 	return nil
 }

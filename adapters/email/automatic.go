@@ -24,9 +24,11 @@ func (a *Adapter) automatic(mail *arrival, to recipient, addressed bool) string 
 			return reason
 		}
 	}
+
 	if !addressed && to.answered == "" {
 		return "the agent " + to.local + " is neither in To nor in Cc"
 	}
+
 	return ""
 }
 
@@ -34,6 +36,7 @@ func automaticEnvelope(env envelope, from message.Mailbox) string {
 	if env.from == "" {
 		return "null return path"
 	}
+
 	local, _, _ := strings.Cut(strings.ToLower(from.Local), "+")
 	switch plain := separators.Replace(local); {
 	case slices.Contains(machineNames, plain):
@@ -41,9 +44,11 @@ func automaticEnvelope(env envelope, from message.Mailbox) string {
 	case strings.Contains(plain, "noreply"), strings.Contains(plain, "donotreply"): // noreply-7f3a, drive-shares-noreply
 		return "sent by " + local
 	}
+
 	if strings.HasPrefix(local, "bounce") || listSender(local) {
 		return "sent by a list or bounce address"
 	}
+
 	return ""
 }
 
@@ -83,6 +88,7 @@ func automaticHeader(fields message.Header, wantsLists bool) string {
 	if token := autoSubmitted(fields); token != "" {
 		return "Auto-Submitted: " + token
 	}
+
 	for _, one := range fields.All("Precedence") {
 		switch token := message.FirstToken(one.Text()); {
 		case token == "list" && wantsLists:
@@ -90,6 +96,7 @@ func automaticHeader(fields message.Header, wantsLists bool) string {
 			return "Precedence: " + token
 		}
 	}
+
 	for _, one := range fields.All("X-Auto-Response-Suppress") {
 		for word := range strings.FieldsFuncSeq(strings.ToLower(one.Text()), func(r rune) bool { return r == ',' || r == ';' || r == ' ' }) {
 			switch word {
@@ -98,15 +105,17 @@ func automaticHeader(fields message.Header, wantsLists bool) string {
 			}
 		}
 	}
+
 	for _, name := range automaticFields {
 		if fields.Has(name) && (!wantsLists || !listMark(name)) {
 			return name + " is present"
 		}
 	}
+
 	return ""
 }
 
-// autoSubmitted gives what the mail says about being automatic (RFC 3834, section 5); "" means that a person wrote it,
+// autoSubmitted returns what the mail says about being automatic (RFC 3834, section 5); "" means that a person wrote it,
 // or that it says nothing.
 func autoSubmitted(fields message.Header) string {
 	for _, one := range fields.All("Auto-Submitted") {
@@ -123,14 +132,17 @@ func (a *Adapter) ownMail(mail *arrival) string {
 	if mail.sender.from.Domain == a.domain {
 		return "sent from our own domain"
 	}
+
 	if id := message.ID(mail.fields); id != "" && strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], a.domain) {
 		return "the Message-ID is ours"
 	}
+
 	for _, one := range mail.fields.All(loopField) {
 		if box, err := message.ParseMailbox(one.Text()); err == nil && box.Domain == a.domain {
 			return "our loop mark"
 		}
 	}
+
 	return ""
 }
 
@@ -151,9 +163,11 @@ func automaticSubject(fields message.Header) string {
 			return "the subject says that it is automatic"
 		}
 	}
+
 	if strings.HasPrefix(subject, "auto:") && strings.Contains(subject, "out of the office") { // HCL Notes; "Auto:" alone is a car in German
 		return "the subject says that it is automatic"
 	}
+
 	return ""
 }
 
@@ -167,20 +181,20 @@ var automaticSubjects = []string{
 	"non remis :", "non remis:", "no se puede entregar:", "onbestelbaar:", "non recapitabile:",
 }
 
-// listMail says whether a mail came through a mailing list (RFC 2369, RFC 2919, and what lists wrote before).
+// listMail reports whether a mail came through a mailing list (RFC 2369, RFC 2919, and what lists wrote before).
 func listMail(fields message.Header) bool {
 	return slices.ContainsFunc([]string{"List-Id", "List-Post", "Mailing-List", "X-BeenThere"}, fields.Has) ||
 		slices.ContainsFunc(fields.All("Precedence"), func(f message.Field) bool { return message.FirstToken(f.Text()) == "list" })
 }
 
-// answersList says whether the agent answers the author of a mail that came through a list: the operator wants it, the mail
+// answersList reports whether the agent answers the author of a mail that came through a list: the operator wants it, the mail
 // names the agent in To, and a person wrote it, not the list.
 func (a *Adapter) answersList(mail *arrival, to recipient) bool {
 	return a.options.AnswersLists != nil && listMail(mail.fields) && a.options.AnswersLists(to.agent) && a.named(mail.fields, to, "To") &&
 		!slices.Contains(listAddresses(mail.fields), mail.sender.from.Key())
 }
 
-// listMark says whether a field says only that a list passed the mail on.
+// listMark reports whether a field says only that a list passed the mail on.
 func listMark(name string) bool {
 	return strings.HasPrefix(strings.ToLower(name), "list-") || strings.EqualFold(name, "Mailing-List")
 }
@@ -188,7 +202,7 @@ func listMark(name string) bool {
 // maxListAddresses bounds what is remembered of one mail.
 const maxListAddresses = 20
 
-// listAddresses gives the addresses behind which a list stands, in lower case; nobody there is ever answered.
+// listAddresses returns the addresses behind which a list stands, in lower case; nobody there is ever answered.
 func listAddresses(fields message.Header) []string {
 	var found []string
 	add := func(text string) {
@@ -196,6 +210,7 @@ func listAddresses(fields message.Header) []string {
 			found = append(found, address)
 		}
 	}
+
 	for _, name := range []string{"List-Post", "List-Owner", "List-Help", "List-Subscribe", "List-Unsubscribe"} {
 		for _, one := range fields.All(name) {
 			for piece := range strings.SplitSeq(one.Text(), "<") {
@@ -207,6 +222,7 @@ func listAddresses(fields message.Header) []string {
 			}
 		}
 	}
+
 	for _, one := range fields.All("List-Id") {
 		id := one.Text()
 		if start := strings.LastIndexByte(id, '<'); start >= 0 {
@@ -216,6 +232,7 @@ func listAddresses(fields message.Header) []string {
 			add(name + "@" + domain)
 		}
 	}
+
 	for _, name := range []string{"X-BeenThere", "Mailing-List"} {
 		for _, one := range fields.All(name) {
 			for word := range strings.FieldsFuncSeq(one.Text(), func(r rune) bool { return r == ' ' || r == ';' || r == ',' || r == '\t' }) {
@@ -225,6 +242,7 @@ func listAddresses(fields message.Header) []string {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -246,15 +264,18 @@ func readChain(fields message.Header) (*normalized.AgentChain, error) {
 	if len(found) == 0 {
 		return nil, nil
 	}
+
 	if len(found) > 1 {
 		return nil, errChain
 	}
+
 	first, second, _ := strings.Cut(found[0].Text(), ";")
 	hop, hopFound := chainNumber(first, "hop=")
 	most, mostFound := chainNumber(strings.TrimPrefix(second, " "), "max=")
 	if !hopFound || !mostFound || hop > most {
 		return nil, errChain
 	}
+
 	return &normalized.AgentChain{Hop: hop, MaxHops: most, IsFinal: hop == most}, nil
 }
 
@@ -275,13 +296,13 @@ func refuseChain(in *exchange.Inbound, fields message.Header, reason error) {
 	})
 }
 
-// chainOf gives the chain that a reply carries: one hop more than its question, and a new chain when the agent brings
+// chainOf returns the chain that a reply carries: one hop more than its question, and a new chain when the agent brings
 // others into the conversation, of whom nobody knows which are agents.
-func (a *Adapter) chainOf(reply exchange.Reply, people audience) (normalized.AgentChain, bool) {
+func (w *renderer) chainOf(reply exchange.Reply, people audience) (normalized.AgentChain, bool) {
 	if asked := reply.Message.RecipientCapabilities.AgentChain; asked != nil {
 		return normalized.AgentChain{Hop: asked.Hop + 1, MaxHops: asked.MaxHops}, true
 	}
-	return normalized.AgentChain{Hop: 1, MaxHops: a.options.MaxHops(reply.Agent)}, len(people.all()) > 1
+	return normalized.AgentChain{Hop: 1, MaxHops: w.options.MaxHops(reply.Agent)}, len(people.all()) > 1
 }
 
 func formatChain(chain normalized.AgentChain) string {

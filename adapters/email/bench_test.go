@@ -69,7 +69,7 @@ func BenchmarkReply(b *testing.B) {
 		reply := replyTo(in, normalized.Markdown("An *answer* with some words."))
 		reply.ID = fmt.Sprintf("reply-%d", n)
 		n++
-		body, err := s.adapter.render(b.Context(), reply, notes, s.adapter.audience(reply, notes))
+		body, err := s.adapter.renderer.render(b.Context(), reply, notes, s.adapter.audience(reply, notes))
 		if err != nil {
 			b.Fatal(err)
 		}

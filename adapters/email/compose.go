@@ -58,28 +58,33 @@ type composer struct {
 }
 
 // composeBody turns the parts of a response into text, HTML and attachments; a demand stands last.
-func (a *Adapter) composeBody(ctx context.Context, reply exchange.Reply, notes route, people audience) (body, error) {
-	c := &composer{locale: localeOf(reply), link: func(part normalized.Part) string { return a.fileLink(reply, part) }}
+func (w *renderer) composeBody(ctx context.Context, reply exchange.Reply, notes route, people audience) (body, error) {
+	c := &composer{locale: localeOf(reply), link: func(part normalized.Part) string { return w.fileLink(reply, part) }}
 	parts := slices.Clone(reply.Response.Parts)
 	slices.SortStableFunc(parts, demandLast)
 	for _, part := range parts {
-		if err := a.composePart(ctx, c, part); err != nil {
+		if err := w.composePart(ctx, c, part); err != nil {
 			return body{}, err
 		}
 	}
+
 	if failure := reply.Response.Error; failure != nil && c.plain.Len() == 0 {
 		c.addPlain(failure.Message)
 	}
+
 	if c.plain.Len() == 0 && len(c.files) > 0 {
 		c.addPlain("See the attached files.")
 	}
-	if a.mayQuote(reply, notes, people) {
-		c.addQuote(reply.Message, notes, a.options.QuoteLines)
+
+	if w.mayQuote(reply, notes, people) {
+		c.addQuote(reply.Message, notes, w.options.QuoteLines)
 	}
+
 	result := body{plain: strings.TrimRight(c.plain.String(), "\n") + "\n", files: c.files}
 	if c.rich {
 		result.html = "<!DOCTYPE html>\n<html><body>\n" + c.html.String() + "</body></html>\n"
 	}
+
 	return result, nil
 }
 
@@ -93,7 +98,7 @@ func demandLast(a, b normalized.Part) int {
 	return 0
 }
 
-func (a *Adapter) composePart(ctx context.Context, c *composer, part normalized.Part) error {
+func (w *renderer) composePart(ctx context.Context, c *composer, part normalized.Part) error {
 	switch part.Kind {
 	case normalized.PartText:
 		c.addText(part)
@@ -101,10 +106,11 @@ func (a *Adapter) composePart(ctx context.Context, c *composer, part normalized.
 		c.addPlain(titled(cmp.Or(part.Title, part.Description), part.URL))
 	case normalized.PartPolicy:
 		if part.Policy != nil {
-			c.addPolicy(a.options.Present(*part.Policy))
+			c.addPolicy(w.options.Present(*part.Policy))
 		}
+
 	case normalized.PartFile, normalized.PartArtifact:
-		return a.attach(ctx, c, part)
+		return w.attach(ctx, c, part)
 	}
 	return nil // tool calls are shown on streams only; parts of unknown kinds are skipped
 }
@@ -133,16 +139,19 @@ func (c *composer) addMarkdown(source string) {
 		c.addPlain(source)
 		return
 	}
+
 	c.add(plain, safeHTML.Sanitize(rendered))
 	c.rich = true
 	if signature == "" {
 		return
 	}
+
 	signature = strings.ReplaceAll(signature, "\n", "  \n") // its lines stay lines
 	rendered, ok = markup.HTML(toHTML, signature)
 	if plain, complete = markup.PlainText(signature, 0); !ok || !complete {
 		plain, rendered = signature, html.EscapeString(signature)
 	}
+
 	c.add(signatureMark+"\n"+text.Readable(plain), "<div>"+signatureMark+"</div>\n"+safeHTML.Sanitize(rendered))
 }
 
@@ -167,9 +176,11 @@ func splitSignature(source string) (body, signature string) {
 			at = i
 		}
 	}
+
 	if at < 0 {
 		return source, ""
 	}
+
 	return strings.Join(lines[:at], "\n"), strings.TrimSpace(strings.Join(lines[at+1:], "\n"))
 }
 
@@ -197,7 +208,7 @@ func titled(title, target string) string {
 }
 
 // attach adds a file, or a line that says why it is not there.
-func (a *Adapter) attach(ctx context.Context, c *composer, part normalized.Part) error {
+func (w *renderer) attach(ctx context.Context, c *composer, part normalized.Part) error {
 	name := cmp.Or(text.CleanName(part.Name), "file")
 	switch {
 	case part.BytesRef == nil:
@@ -205,21 +216,26 @@ func (a *Adapter) attach(ctx context.Context, c *composer, part normalized.Part)
 	case part.BytesRef.Kind == normalized.BytesURL:
 		c.addPlain(titled(cmp.Or(part.Alt, name), part.BytesRef.URL))
 		return nil
+
 	case executable(name):
 		c.addPlain("[" + name + " is not attached: mail providers refuse programs.]")
 		return nil
+
 	case len(c.files) >= maxAttachedFiles || part.Size > maxAttachedBytes-c.size:
 		c.addTooLarge(name, part)
 		return nil
 	}
-	data, err := a.fileBytes(ctx, part.BytesRef)
+
+	data, err := w.fileBytes(ctx, part.BytesRef)
 	if err != nil {
 		return err
 	}
+
 	if c.size+int64(len(data)) > maxAttachedBytes {
 		c.addTooLarge(name, part)
 		return nil
 	}
+
 	c.size += int64(len(data))
 	c.files = append(c.files, attachment{name: name, mime: attachedType(part.MIME), data: data})
 	return nil
@@ -234,14 +250,14 @@ func (c *composer) addTooLarge(name string, part normalized.Part) {
 	c.addPlain("[" + name + " is not attached: the mail would be too large.]")
 }
 
-func (a *Adapter) fileLink(reply exchange.Reply, part normalized.Part) string {
-	if a.options.FileLink == nil {
+func (w *renderer) fileLink(reply exchange.Reply, part normalized.Part) string {
+	if w.options.FileLink == nil {
 		return ""
 	}
-	return a.options.FileLink(reply, part)
+	return w.options.FileLink(reply, part)
 }
 
-func (a *Adapter) fileBytes(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
+func (w *renderer) fileBytes(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
 	switch ref.Kind {
 	case normalized.BytesInline:
 		data, err := base64.StdEncoding.DecodeString(ref.DataBase64)
@@ -250,7 +266,7 @@ func (a *Adapter) fileBytes(ctx context.Context, ref *normalized.BytesRef) ([]by
 		}
 		return data, nil
 	case normalized.BytesContentAddressed:
-		data, err := readBlob(ctx, a.options.Blobs, ref.Digest, maxAttachedBytes+1)
+		data, err := readBlob(ctx, w.options.Blobs, ref.Digest, maxAttachedBytes+1)
 		if fault.Is(err, fault.NotFound) {
 			return nil, fault.GiveUp("a file of the reply is gone", err)
 		}
@@ -307,17 +323,21 @@ func (c *composer) addPolicy(part policypart.Part) {
 		}
 		rich = append(rich, line)
 	}
+
 	title, explanation := part.Localized(c.locale)
 	if title = message.Clean(title, 300); title != "" {
 		add(title, "")
 	}
+
 	add(text.Readable(explanation), "")
 	if part.URL != "" {
 		add(cmp.Or(message.Clean(part.ActionLabel, 100), "Continue")+": ", part.URL)
 	}
+
 	for _, line := range policyTimes(part) {
 		add(line, "")
 	}
+
 	c.add(strings.Join(plain, "\n"), "<p>"+strings.Join(rich, "<br>\n")+"</p>\n")
 }
 
@@ -335,24 +355,28 @@ func policyTimes(part policypart.Part) []string {
 // maxQuoteLines bounds what an answer repeats of its question.
 const maxQuoteLines = 30
 
-// mayQuote says whether the answer may repeat its question: where the operator wants it, and only to people who have it
+// mayQuote reports whether the answer may repeat its question: where the operator wants it, and only to people who have it
 // already.
-func (a *Adapter) mayQuote(reply exchange.Reply, notes route, people audience) bool {
-	if a.options.QuoteLines <= 0 || notes.Opened || hasPolicy(reply.Response) {
+func (w *renderer) mayQuote(reply exchange.Reply, notes route, people audience) bool {
+	if w.options.QuoteLines <= 0 || notes.Opened || hasPolicy(reply.Response) {
 		return false
 	}
+
 	has := map[string]bool{notes.From.Key(): true}
 	for _, box := range notes.To {
 		has[box.Key()] = true
 	}
+
 	for _, box := range notes.Cc {
 		has[box.Key()] = true
 	}
+
 	for _, box := range people.all() {
 		if !has[box.Key()] {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -363,6 +387,7 @@ func (c *composer) addQuote(question normalized.Message, notes route, most int) 
 	if len(lines) == 0 {
 		return
 	}
+
 	intro := "On " + question.ReceivedAt.UTC().Format("Mon, 2 Jan 2006") + ", " + cmp.Or(message.DisplayName(from.Name), from.Address()) + " wrote:"
 	plain := intro + "\n> " + strings.Join(lines, "\n> ")
 	plain = strings.ReplaceAll(plain, "\n> \n", "\n>\n")
@@ -370,7 +395,7 @@ func (c *composer) addQuote(question normalized.Message, notes route, most int) 
 		strings.ReplaceAll(html.EscapeString(strings.Join(lines, "\n")), "\n", "<br>\n")+"</blockquote>\n")
 }
 
-// quotedLines gives the first lines of the texts of a message, without what it quotes itself
+// quotedLines returns the first lines of the texts of a message, without what it quotes itself
 // and without the subject that was put above its text.
 func quotedLines(question normalized.Message, subject string, most int) []string {
 	var lines []string
@@ -388,8 +413,10 @@ func quotedLines(question normalized.Message, subject string, most int) []string
 			lines = append(lines, strings.TrimRight(line, " \t\r"))
 		}
 	}
+
 	for len(lines) > 0 && lines[len(lines)-1] == "" {
 		lines = lines[:len(lines)-1]
 	}
+
 	return lines
 }

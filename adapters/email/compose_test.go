@@ -135,7 +135,7 @@ func TestNoQuestionInjectsAField(t *testing.T) {
 		notes.MessageID, notes.References = evil(t, "id"), []string{evil(t, "reference"), "root@x.test"}
 		reply := replyTo(in, normalized.Text(evil(t, "text")))
 		people := s.adapter.audience(reply, notes)
-		mail, err := s.adapter.render(t.Context(), reply, notes, people)
+		mail, err := s.adapter.renderer.render(t.Context(), reply, notes, people)
 		if err != nil {
 			t.Fatalf("the answer is lost: %v", err)
 		}

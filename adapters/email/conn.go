@@ -92,12 +92,15 @@ func (c *peerConn) Read(p []byte) (int, error) {
 		c.unread = c.unread[n:]
 		return n, nil
 	}
+
 	if err := c.arm(); err != nil {
 		return 0, err
 	}
+
 	n, err := c.wire().Read(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.taken += int64(n)
 	c.look(p[:n])
 	c.broken = c.broken || err != nil
@@ -141,15 +144,18 @@ func (c *peerConn) nextDeadline() time.Time {
 	if c.ending && !c.busy {
 		return time.Unix(1, 0)
 	}
+
 	next := time.Now().Add(stallTimeout)
 	if !c.busy {
 		next = time.Now().Add(idleTimeout)
 	}
+
 	for _, other := range []time.Time{c.deadline, c.ends, c.rateDeadline()} {
 		if !other.IsZero() && other.Before(next) {
 			next = other
 		}
 	}
+
 	return next
 }
 
@@ -170,7 +176,7 @@ func (c *peerConn) refuseRecipient() int {
 	return c.refused
 }
 
-// nextMail counts a transaction and says whether there were too many on this connection: of mails without a proof, or of
+// nextMail counts a transaction and reports whether there were too many on this connection: of mails without a proof, or of
 // all.
 func (c *peerConn) nextMail(limit int) (tooMany bool) {
 	c.mu.Lock()
@@ -227,7 +233,7 @@ func (c *peerConn) endWhenIdle() {
 	}
 }
 
-// Close gives the place back, once, and closes: a peer that sees the end may come again at once.
+// Close returns the place back, once, and closes: a peer that sees the end may come again at once.
 func (c *peerConn) Close() error {
 	c.once.Do(func() { c.listener.release(c) })
 	return c.wire().Close()
@@ -276,23 +282,28 @@ func (c *peerConn) answerLine(p []byte) (int, error) {
 	if line == libraryNoTLS && c.listener.tls != nil {
 		return len(p), c.startTLS()
 	}
+
 	if right, known := corrected[line]; known {
 		line = right
 	}
+
 	switch {
 	case strings.HasPrefix(line, libraryIdle) && c.isEnding():
 		line = "421 4.3.2 " + c.listener.hostname + " is shutting down, please try again\r\n"
 	case strings.HasPrefix(line, helloAnswer):
 		c.greetedAnew()
 		line = c.hello("250-", line[len(helloAnswer):])
+
 	case strings.HasPrefix(line, heloAnswer):
 		c.greetedAnew()
 		line = c.hello("250 ", line[len(heloAnswer):])
+
 	case line == beforeTLS && c.listener.tls != nil && c.secured.Load() == nil:
 		line += announceTLS
 	case line == fmt.Sprintf("250-SIZE %d\r\n", c.listener.size+1): // see newServer
 		line = fmt.Sprintf("250-SIZE %d\r\n", c.listener.size)
 	}
+
 	_, err := c.wire().Write([]byte(line))
 	return len(p), err
 }
@@ -315,27 +326,32 @@ func (c *peerConn) startTLS() error {
 		_, err := c.wire().Write([]byte(refusal))
 		return err
 	}
+
 	if _, err := c.Conn.Write([]byte("220 2.0.0 Ready to start TLS\r\n")); err != nil {
 		return err
 	}
+
 	secured := tls.Server(c.Conn, c.listener.tls)
 	c.armHandshake()
 	if err := secured.HandshakeContext(context.Background()); err != nil { // its time is the connection's
 		_ = c.Close()
 		return fmt.Errorf("tls handshake: %w", err)
 	}
+
 	_ = c.SetDeadline(time.Time{}) // each read and each write sets its own
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.secured.Store(secured)
 	c.helloDue, c.commands, c.lastCR, c.loneCR = true, true, false, false
 	return nil
 }
 
-// whyNoTLS gives the answer to a STARTTLS that comes at the wrong time; empty = it does not.
+// whyNoTLS returns the answer to a STARTTLS that comes at the wrong time; empty = it does not.
 func (c *peerConn) whyNoTLS() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	switch {
 	case c.secured.Load() != nil:
 		return "503 5.5.1 TLS is running already\r\n"
@@ -344,10 +360,11 @@ func (c *peerConn) whyNoTLS() string {
 	case !c.alone || len(c.unread) > 0:
 		return "503 5.5.1 Nothing may follow STARTTLS before its answer\r\n"
 	}
+
 	return ""
 }
 
-// armHandshake gives TLS its time; a server that stops does not wait for it.
+// armHandshake returns TLS its time; a server that stops does not wait for it.
 func (c *peerConn) armHandshake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -365,7 +382,7 @@ func (c *peerConn) greetedAnew() {
 	c.helloDue = false
 }
 
-// mustGreet says whether TLS began and no EHLO came since: what was said before it does not count (RFC 3207, section 4.2).
+// mustGreet reports whether TLS began and no EHLO came since: what was said before it does not count (RFC 3207, section 4.2).
 func (c *peerConn) mustGreet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -397,18 +414,21 @@ func qualify(chunk []byte, domain string) (qualified []byte, more bool) {
 		if !complete || !beforeCommands(lower) {
 			return append(qualified, rest...), false
 		}
+
 		if at := bytes.Index(lower, barePostmaster); at >= 0 && len(bytes.TrimSpace(lower[len("rcpt to:"):at])) == 0 && bytes.HasPrefix(lower, []byte("rcpt to:")) {
 			end := at + len(barePostmaster) - 1
 			qualified = append(append(append(qualified, line[:end]...), '@'), domain...)
 			line = line[end:]
 		}
+
 		qualified = append(append(qualified, line...), '\n')
 		rest = after
 	}
+
 	return qualified, true
 }
 
-// beforeCommands says whether a line in lower case is a command behind which there are further commands.
+// beforeCommands reports whether a line in lower case is a command behind which there are further commands.
 func beforeCommands(line []byte) bool {
 	verb, _, _ := bytes.Cut(bytes.TrimRight(line, "\r"), []byte(" "))
 	switch string(verb) {
@@ -424,11 +444,13 @@ func (c *peerConn) qualifyRead(p []byte, n int) int {
 	if !c.commands || n == 0 {
 		return n
 	}
+
 	var out []byte
 	out, c.commands = qualify(p[:n], c.listener.domain)
 	if len(out) == n {
 		return n
 	}
+
 	n = copy(p, out)
 	c.unread = out[n:]
 	return n

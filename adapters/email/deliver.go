@@ -53,6 +53,7 @@ func (a *Adapter) newTransport() (transport, error) {
 			Policies: o.Policies, State: o.State, Own: a.Addr, Now: a.now, Logger: a.log,
 		})
 	}
+
 	return nil, fmt.Errorf("mail.mode: %q is unknown; use %q, %q or %q", a.options.Mode, ModeCapture, ModeSmarthost, ModeMX)
 }
 
@@ -81,15 +82,16 @@ type audience struct {
 
 func (o audience) all() []message.Mailbox { return slices.Concat(o.to, o.cc) }
 
-// Plan gives the Message-ID and one destination per recipient domain. It is pure.
+// Plan returns the Message-ID and one destination per recipient domain. It is pure.
 func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
 	notes, ok := readRoute(reply.Route)
 	if !ok {
 		return exchange.Plan{}, fault.GiveUp("the note on how to answer this mail cannot be read", nil)
 	}
+
 	people := a.audience(reply, notes)
 	var plan exchange.Plan
-	plan.NativeID = a.replyID(reply)
+	plan.NativeID = a.renderer.replyID(reply)
 	byDomain := map[string][]string{}
 	var domains []string
 	for _, box := range people.all() {
@@ -98,6 +100,7 @@ func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, 
 		}
 		byDomain[box.Domain] = append(byDomain[box.Domain], box.Address())
 	}
+
 	for _, domain := range domains {
 		data, err := json.Marshal(destination{Recipients: byDomain[domain]})
 		if err != nil {
@@ -105,11 +108,12 @@ func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, 
 		}
 		plan.Destinations = append(plan.Destinations, exchange.Destination{Key: domain, Address: strings.Join(byDomain[domain], ", "), Data: data})
 	}
+
 	return plan, nil
 }
 
 // replyID is the Message-ID of a reply without brackets; it follows from the reply alone, so a repeat has the same.
-func (a *Adapter) replyID(reply exchange.Reply) string { return reply.ID + "@" + a.domain }
+func (w *renderer) replyID(reply exchange.Reply) string { return reply.ID + "@" + w.domain }
 
 // audience answers the sender, and others only where that is safe: named by the agent, part of the conversation
 // (or allowed by the operator), never at our own domain, never for unverified mail or a policy answer, which
@@ -121,6 +125,7 @@ func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
 	if notes.ReplyTo != nil && (!demand || notes.ReplySigned) {
 		asker = *notes.ReplyTo
 	}
+
 	people := audience{to: []message.Mailbox{asker}}
 	seen := map[string]bool{asker.Key(): true}
 	private := !notes.Verified || demand
@@ -141,11 +146,13 @@ func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
 		}
 		return list
 	}
+
 	people.to = add(people.to, reply.Response.To)
 	people.cc = add(people.cc, reply.Response.Cc)
 	if notes.ReplyAll && !private {
 		people.cc = add(people.cc, writtenAddresses(slices.Concat(notes.To, notes.Cc)))
 	}
+
 	return people
 }
 
@@ -190,6 +197,7 @@ func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 	default:
 		metricDelivered.WithLabelValues("retry").Inc()
 	}
+
 	return receipt, err
 }
 
@@ -199,36 +207,42 @@ func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (rece
 	if err != nil || !ok || len(to.Recipients) == 0 {
 		return receipt, fault.GiveUp("the note on where to send this mail cannot be read", err)
 	}
+
 	people := a.audience(delivery.Reply, notes)
 	recipients, left, err := a.open(ctx, delivery, to.Recipients)
 	if err != nil || len(recipients) == 0 {
 		receipt.Detail = left
 		return receipt, err
 	}
+
 	mail, err := a.finished(ctx, delivery, notes, people)
 	if err != nil {
 		return receipt, err
 	}
+
 	token, from := a.tokens.ReturnPath(delivery.ID, tagged(notes.Local, notes.Tag))
 	result, err := a.send(ctx, delivery, outbound.Mail{From: from, Recipients: recipients, Domain: delivery.Destination.Key, EnvelopeID: token, Data: mail.data}, replySubject(notes))
-	a.learn(ctx, delivery, recipients, result, err)
+	a.reporter.learn(ctx, delivery, recipients, result, err)
 	if err == nil && len(result.Later) > 0 {
 		err = a.partly(ctx, delivery, to.Recipients, result)
 	}
 	if err != nil {
 		return receipt, a.keepForRepeat(ctx, delivery, mail, err)
 	}
+
 	detail := result.Detail() + left
 	if len(people.refused) > 0 {
 		detail += "; left out: " + strings.Join(people.refused, ", ")
 	}
+
 	if notes.Unfollowed != "" {
 		detail += "; answered to From: the Reply-To " + notes.Unfollowed + " is not followed (mail.reply_to)"
 	}
+
 	return exchange.DeliveryReceipt{Detail: message.Clip(detail, 512), Refused: result.WhoRefused()}, nil
 }
 
-// ReplyIDOf gives the id of the reply that a Message-ID of ours was made from, and the domain behind it.
+// ReplyIDOf returns the id of the reply that a Message-ID of ours was made from, and the domain behind it.
 func ReplyIDOf(messageID string) (replyID, domain string) {
 	at := strings.LastIndexByte(messageID, '@')
 	if at < 0 {
@@ -256,7 +270,7 @@ type keptMail struct {
 	Size int64  `json:"size"`
 }
 
-// finished gives the signed mail of a delivery: the one that was offered before, or a new one. All destinations of a reply
+// finished returns the signed mail of a delivery: the one that was offered before, or a new one. All destinations of a reply
 // get the same bytes.
 func (a *Adapter) finished(ctx context.Context, delivery exchange.Delivery, notes route, people audience) (finishedMail, error) {
 	if delivery.Attempt > 1 {
@@ -264,14 +278,17 @@ func (a *Adapter) finished(ctx context.Context, delivery exchange.Delivery, note
 			return finishedMail{data, true}, err
 		}
 	}
-	mail, err := a.render(ctx, delivery.Reply, notes, people)
+
+	mail, err := a.renderer.render(ctx, delivery.Reply, notes, people)
 	if err != nil {
 		return finishedMail{}, err
 	}
+
 	signed, err := a.signer.Sign(mail, delivery.Reply.CreatedAt)
 	if err != nil {
 		return finishedMail{}, fault.GiveUp("the mail cannot be signed", err)
 	}
+
 	return finishedMail{data: signed}, nil
 }
 
@@ -280,27 +297,32 @@ func (a *Adapter) offeredBefore(ctx context.Context, replyID string) ([]byte, bo
 	if err != nil || !found {
 		return nil, false, err
 	}
+
 	var kept keptMail
 	if err := json.Unmarshal(value, &kept); err != nil {
 		return nil, false, fmt.Errorf("decode mail: %w", err)
 	}
+
 	if kept.Blob == "" {
 		return kept.Data, true, nil
 	}
+
 	data, err := readBlob(ctx, a.options.Blobs, kept.Blob, kept.Size+1)
 	if fault.Is(err, fault.NotFound) {
 		return nil, false, nil
 	}
+
 	return data, err == nil, err
 }
 
 // keepForRepeat stores the bytes of a mail whose attempt will be repeated, so that neither another key nor another
-// configuration changes them. It gives the error of the attempt back. Nothing is stored for a mail that is taken at once:
+// configuration changes them. It returns the error of the attempt back. Nothing is stored for a mail that is taken at once:
 // written anew after a crash, it has the same bytes.
 func (a *Adapter) keepForRepeat(ctx context.Context, delivery exchange.Delivery, mail finishedMail, cause error) error {
 	if mail.kept || fault.Of(cause).Permanent || ctx.Err() != nil {
 		return cause
 	}
+
 	kept := keptMail{Data: mail.data, Size: int64(len(mail.data))}
 	if len(mail.data) > maxStateBytes {
 		digest, _, err := a.options.Blobs.Put(ctx, bytes.NewReader(mail.data))
@@ -310,6 +332,7 @@ func (a *Adapter) keepForRepeat(ctx context.Context, delivery exchange.Delivery,
 		}
 		kept.Data, kept.Blob = nil, digest
 	}
+
 	value, err := json.Marshal(kept)
 	if err == nil {
 		_, _, err = a.options.State.PutIfAbsent(ctx, repeatNamespace, delivery.Reply.ID, value, a.now().Add(repeatLife))
@@ -317,6 +340,7 @@ func (a *Adapter) keepForRepeat(ctx context.Context, delivery exchange.Delivery,
 	if err != nil {
 		a.log.WarnContext(ctx, "a mail could not be kept for its repeat and will be written anew", "reply", delivery.Reply.ID, "error", err)
 	}
+
 	return cause
 }
 
@@ -325,7 +349,7 @@ type progress struct {
 	Done []string `json:"done"`
 }
 
-// open gives the recipients who are to be tried: not those who have the mail or refused it, and not those that are
+// open returns the recipients who are to be tried: not those who have the mail or refused it, and not those that are
 // suppressed. left says who is missing. Nobody left is an error, unless somebody has the mail.
 func (a *Adapter) open(ctx context.Context, delivery exchange.Delivery, all []string) (recipients []string, left string, err error) {
 	var before progress
@@ -338,18 +362,22 @@ func (a *Adapter) open(ctx context.Context, delivery exchange.Delivery, all []st
 			before = progress{}
 		}
 	}
+
 	recipients = slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(before.Done, address) })
-	suppressed, err := a.suppressed(ctx, recipients)
+	suppressed, err := a.reporter.suppressed(ctx, recipients)
 	if err != nil {
 		return nil, "", err
 	}
+
 	for _, one := range suppressed {
 		recipients = slices.DeleteFunc(recipients, func(address string) bool { return addressKey(address) == one.Address })
 		left += "; not sent to " + one.Address + ", which is suppressed: " + one.Reason
 	}
+
 	if len(recipients) == 0 && len(before.Done) == 0 {
 		return nil, "", fault.GiveUp(message.Clip("suppressed: "+suppressed[0].Address+": "+suppressed[0].Reason+" (lift it with: inbox mail suppressed remove "+suppressed[0].Address+")", 500), nil)
 	}
+
 	return recipients, left, nil
 }
 
@@ -361,9 +389,11 @@ func (a *Adapter) partly(ctx context.Context, delivery exchange.Delivery, all []
 	if err != nil {
 		return fmt.Errorf("encode progress: %w", err)
 	}
+
 	if err := a.options.State.Put(ctx, progressNamespace, delivery.ID, value, a.now().Add(2*repeatLife)); err != nil {
 		return fmt.Errorf("store progress: %w", err)
 	}
+
 	last := result.Later[len(result.Later)-1]
 	return fault.RetryIn(0, message.Clip("taken for "+fmt.Sprint(len(done.Done))+" of "+fmt.Sprint(len(all))+"; "+last.Address+": "+last.Reason(), 480), last.Answer)
 }
@@ -382,5 +412,5 @@ var _ exchange.Acknowledger = (*Adapter)(nil)
 // seconds, so a second mail then would be noise.
 const minAckAfter = time.Minute
 
-// AckAfter gives the time that the operator wants, but at least a minute.
+// AckAfter returns the time that the operator wants, but at least a minute.
 func (a *Adapter) AckAfter(wanted time.Duration) time.Duration { return max(wanted, minAckAfter) }

@@ -11,7 +11,7 @@ import (
 	"inbox/internal/httpserver"
 )
 
-// Links gives the agent's mailto link (message contract, section 11).
+// Links returns the agent's mailto link (message contract, section 11).
 func (a *Adapter) Links(agent exchange.AgentProfile) []exchange.Link {
 	address, err := identity.ParseAddress(agent.Address)
 	if err != nil {
@@ -39,10 +39,12 @@ func (a *Adapter) servePolicy(w http.ResponseWriter, r *http.Request) {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
+
 	if a.options.PolicyMode == "" || !strings.EqualFold(strings.TrimSuffix(host, "."), "mta-sts."+a.domain) {
 		http.NotFound(w, r)
 		return
 	}
+
 	text, _ := PolicyFile(a.options.PolicyMode, a.options.Hostname)
 	w.Header().Set("Content-Type", "text/plain")
 	w.Header().Set("Cache-Control", "max-age=300")

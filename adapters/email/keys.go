@@ -42,12 +42,13 @@ func (a *Adapter) DNSRecord() (name, value string) {
 	return DNSRecord(a.domain, a.options.DKIMSelector, a.keys[0].Signer)
 }
 
-// loadSigners gives the keys that sign: RSA, which everybody reads, and Ed25519 beside it where a selector is named.
+// loadSigners returns the keys that sign: RSA, which everybody reads, and Ed25519 beside it where a selector is named.
 func loadSigners(options Options) ([]authentication.Key, error) {
 	key, err := LoadKey(options.State, options.DKIMKeyFile)
 	if err != nil {
 		return nil, err
 	}
+
 	signers := []authentication.Key{{Selector: options.DKIMSelector, Signer: key}}
 	if options.DKIMEd25519Selector != "" {
 		small, err := LoadEd25519Key(options.State)
@@ -56,10 +57,11 @@ func loadSigners(options Options) ([]authentication.Key, error) {
 		}
 		signers = append(signers, authentication.Key{Selector: options.DKIMEd25519Selector, Signer: small})
 	}
+
 	return signers, nil
 }
 
-// LoadEd25519Key gives the second key, which all nodes share; it is made when it is missing.
+// LoadEd25519Key returns the second key, which all nodes share; it is made when it is missing.
 func LoadEd25519Key(state KeyState) (crypto.Signer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
@@ -67,6 +69,7 @@ func LoadEd25519Key(state KeyState) (crypto.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load dkim key: %w", err)
 	}
+
 	if !found {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		if err != nil {
@@ -76,10 +79,12 @@ func LoadEd25519Key(state KeyState) (crypto.Signer, error) {
 			return nil, fmt.Errorf("store dkim key: %w", err)
 		}
 	}
+
 	seed, err := base64.StdEncoding.DecodeString(string(stored))
 	if err != nil || len(seed) != ed25519.SeedSize {
 		return nil, errors.New("the stored Ed25519 key for DKIM is damaged; remove its selector from the configuration")
 	}
+
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
@@ -96,6 +101,7 @@ func LoadKey(state KeyState, keyFile string) (crypto.Signer, error) {
 		}
 		return key, nil
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
 	return sharedKey(ctx, state)
@@ -106,17 +112,21 @@ func sharedKey(ctx context.Context, state KeyState) (crypto.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load dkim key: %w", err)
 	}
+
 	if found {
 		return parseSigningKey(stored)
 	}
+
 	key, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {
 		return nil, fmt.Errorf("make dkim key: %w", err)
 	}
+
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("encode dkim key: %w", err)
 	}
+
 	encoded := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	// Of several nodes that start together one wins, and all use its key.
 	current, inserted, err := state.PutIfAbsent(ctx, keyNamespace, keyName, encoded, time.Time{})
@@ -126,6 +136,7 @@ func sharedKey(ctx context.Context, state KeyState) (crypto.Signer, error) {
 	case inserted:
 		return key, nil
 	}
+
 	return parseSigningKey(current)
 }
 
@@ -136,17 +147,21 @@ func parseSigningKey(text []byte) (crypto.Signer, error) {
 	if block == nil {
 		return nil, errNoRSA
 	}
+
 	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
 		return checkedKey(key)
 	}
+
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
 		return nil, errNoRSA
 	}
+
 	key, ok := parsed.(*rsa.PrivateKey)
 	if !ok {
 		return nil, errNoRSA
 	}
+
 	return checkedKey(key)
 }
 
@@ -165,13 +180,16 @@ func loadTokenKey(state KeyState) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load key of bounce addresses: %w", err)
 	}
+
 	if found {
 		return key, nil
 	}
+
 	fresh := make([]byte, sha256.Size)
 	_, _ = rand.Read(fresh)
 	if key, _, err = state.PutIfAbsent(ctx, keyNamespace, tokenKeyName, fresh, time.Time{}); err != nil {
 		return nil, fmt.Errorf("store key of bounce addresses: %w", err)
 	}
+
 	return key, nil
 }

@@ -64,17 +64,19 @@ func newLimitedListener(inner net.Listener, domain string, options Options) *lim
 	}
 }
 
-// Accept gives the next connection that is within the limits; the others hear 421 and are closed.
+// Accept returns the next connection that is within the limits; the others hear 421 and are closed.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
+
 		conn, reason := l.admit(inner)
 		if reason == "" {
 			return conn, nil
 		}
+
 		metricConnectionsRefused.WithLabelValues(reason).Inc()
 		refuse(inner)
 	}
@@ -93,22 +95,27 @@ func (l *limitedListener) admit(inner net.Conn) (*peerConn, string) {
 	if conn.counted && !l.connections.count(peer) {
 		return nil, "rate"
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if conn.counted {
 		if l.counted >= l.total {
 			return nil, "total"
 		}
+
 		for i, network := range peer {
 			if l.peers[network] >= allowance(l.perPeer, i) {
 				return nil, "address"
 			}
 		}
+
 		l.counted++
 		for _, network := range peer {
 			l.peers[network]++
 		}
 	}
+
 	l.open[conn] = struct{}{}
 	metricConnections.Inc()
 	return conn, ""
@@ -117,11 +124,13 @@ func (l *limitedListener) admit(inner net.Conn) (*peerConn, string) {
 func (l *limitedListener) release(conn *peerConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	delete(l.open, conn)
 	metricConnections.Dec()
 	if !conn.counted {
 		return
 	}
+
 	l.counted--
 	for _, network := range conn.peer {
 		if l.peers[network]--; l.peers[network] <= 0 {
@@ -178,14 +187,17 @@ func networksOf(address net.Addr) (found networks) {
 	if !ok {
 		return found
 	}
+
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
 	widths := widthsIPv4
 	if ip.Is6() {
 		widths = widthsIPv6
 	}
+
 	for i, bits := range widths {
 		found[i], _ = ip.Prefix(bits)
 	}
+
 	return found
 }
 
@@ -226,28 +238,33 @@ func newMeter(limit int, now func() time.Time) *meter {
 	return &meter{limit: limit, now: now, counts: map[netip.Prefix]minuteCount{}}
 }
 
-// count adds an event and says whether all networks of the peer are within their limits. What is refused counts too: a
+// count adds an event and reports whether all networks of the peer are within their limits. What is refused counts too: a
 // flood does not get through by its size.
 func (m *meter) count(peer networks) bool {
 	now := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	within := true
 	for i, network := range peer {
 		entry := m.counts[network]
 		if !now.Before(entry.ends) {
 			entry = minuteCount{ends: now.Add(time.Minute)}
 		}
+
 		entry.count++
 		entry.all++
 		if most := allowance(m.limit, i); entry.count > most || entry.all > maxCredit*most {
 			within = false
 		}
+
 		if len(m.counts) >= maxNetworks {
 			bounded.MakeRoom(m.counts, func(c minuteCount) bool { return !now.Before(c.ends) })
 		}
+
 		m.counts[network] = entry
 	}
+
 	return within
 }
 

@@ -49,23 +49,28 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared text.Cont
 	if own == "" {
 		own = digestOf(mail.mail) + "@" + a.domain
 	}
+
 	threadID, parent, err := a.thread(ctx, mail, to, own)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
+
 	if to.answered != "" {
 		to.tag = parent.Tag // the thread tag stands in its place
 	}
+
 	parts, err := messageParts(shared, mail.fields.Decoded("Subject"), parent.Subject)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
+
 	addressed := a.addressed(mail.fields, to)
 	claims := mail.sender.claims(mail.env, addressed)
 	notes, err := json.Marshal(a.route(mail, to, id, addressed))
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
 	}
+
 	in := exchange.Inbound{
 		Message: normalized.Message{
 			ID: own, ThreadID: threadID, InReplyTo: parentsOf(mail.fields).parent,
@@ -78,10 +83,12 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared text.Cont
 		AnswerOf: a.answerOf(mail.fields), Client: mail.env.client(),
 		FromAgent: mail.fields.Has(chainField) || autoSubmitted(mail.fields) != "",
 	}
+
 	chain, err := readChain(mail.fields)
 	if err != nil {
 		refuseChain(&in, mail.fields, err)
 	}
+
 	in.Message.RecipientCapabilities.AgentChain = chain
 	return in, nil
 }
@@ -93,22 +100,27 @@ func (a *Adapter) receive(ctx context.Context, mail *arrival, to recipient, in e
 	if err != nil || receipt.New {
 		return err
 	}
+
 	known, found, err := a.options.Threads.FindMessage(ctx, to.agent, in.Message.ID)
 	if err != nil {
 		return fmt.Errorf("find a mail of the same id: %w", err)
 	}
+
 	if !found || known.Message.ID != in.Message.ID || known.Message.ReceivedVia != normalized.ViaEmail || known.Message.Sender.Principal() != in.Message.Sender.Principal() {
 		return nil
 	}
+
 	body := digestOf(mail.body)
 	notes, ok := readRoute(known.Route)
 	if !ok || notes.Body == "" || notes.Body == body[:32] {
 		return nil
 	}
+
 	own := body + "@" + a.domain
 	if in.Message.ThreadID == in.Message.ID {
 		in.Message.ThreadID = own
 	}
+
 	in.Message.ID = own
 	_, err = a.options.Receiver.Receive(ctx, in)
 	return err
@@ -122,6 +134,7 @@ func messageParts(shared text.Content, subject, parentSubject string) ([]normali
 	if mime == "" {
 		mime = normalized.MIMEPlain
 	}
+
 	said, own := shared.Text, shared.Fresh
 	switch base := message.BaseSubject(subject); {
 	case said == "":
@@ -132,20 +145,25 @@ func messageParts(shared text.Content, subject, parentSubject string) ([]normali
 			own = "Subject: " + base + "\n\n" + own
 		}
 	}
+
 	if said != "" {
 		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: said, New: own})
 	}
+
 	if len(shared.Forwarded) > 0 {
 		parts = append(parts, normalized.Text(text.Truncate(strings.Join(shared.Forwarded, "\n\n"))))
 	}
+
 	room := normalized.DefaultLimits().Parts - len(parts) - len(shared.Files) - 1 // for the note below
 	parts = append(append(parts, shared.Links[:min(len(shared.Links), room)]...), shared.Files...)
 	if shared.Left > 0 {
 		parts = append(parts, normalized.Text(fmt.Sprintf("[%d more files were left out; the original mail is kept.]", shared.Left)))
 	}
+
 	if len(parts) == 0 {
 		return nil, fault.InField("body", "the mail has no subject, no text and no file")
 	}
+
 	return parts, nil
 }
 
@@ -155,17 +173,20 @@ func (a *Adapter) senderOf(mail *arrival, to recipient, claims json.RawMessage) 
 		Address: from.Canonical(), DisplayName: from.Name, AuthMethod: mail.sender.method, Verified: mail.sender.verified(),
 		KeyID: mail.sender.keyID, Identities: a.evidence(mail.sender, mail.env, to, claims),
 	}
+
 	sender.Profile = &normalized.SenderProfile{
 		DisplayName: from.Name, Username: from.Local, Locale: text.Locale(mail.fields), Provider: normalized.ViaEmail,
 	}
+
 	if claims != nil {
 		// Unverified mail has no evidence, but an agent may still want to know what was found.
 		sender.Profile.Extensions = map[string]json.RawMessage{normalized.ViaEmail: claims}
 	}
+
 	return sender
 }
 
-// addressed says whether the agent stands in To or Cc, with any tag.
+// addressed reports whether the agent stands in To or Cc, with any tag.
 func (a *Adapter) addressed(fields message.Header, to recipient) bool {
 	return a.named(fields, to, "To", "Cc", "Resent-To", "Resent-Cc")
 }
@@ -187,12 +208,14 @@ func (a *Adapter) route(mail *arrival, to recipient, id string, addressed bool) 
 	if len(references) == 0 && parents.parent != "" {
 		references = []string{parents.parent}
 	}
+
 	replyTo, replySigned, unfollowed := a.safeReplyTo(mail, to)
 	var lists []string
 	if listMail(mail.fields) {
 		// Many lists write themselves there.
 		lists, replyTo, replySigned, unfollowed = listAddresses(mail.fields), nil, false, ""
 	}
+
 	return route{
 		Version: 1, Lists: lists, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned, Unfollowed: unfollowed,
 		To: a.others(mail.fields.Addresses("To")), Cc: a.others(mail.fields.Addresses("Cc")),
@@ -228,14 +251,17 @@ func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbo
 	if len(boxes) == 0 || len(boxes) == 1 && boxes[0].Key() == mail.sender.from.Key() {
 		return nil, false, ""
 	}
+
 	refused := boxes[0].Address()
 	if len(mail.fields.All("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == a.domain || !mail.sender.verified() {
 		return nil, false, refused
 	}
+
 	policy := ReplyToOrganization
 	if a.options.ReplyTo != nil {
 		policy = a.options.ReplyTo(to.agent)
 	}
+
 	signature := mail.sender.DMARC.Signature
 	signed = signature != nil && !slices.Contains(signature.Uncovered, "reply-to")
 	switch {
@@ -243,15 +269,17 @@ func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbo
 	case policy == ReplyToSigned && signed, authentication.SameRegistered(boxes[0].Domain, mail.sender.from.Domain):
 		return &boxes[0], signed, ""
 	}
+
 	return nil, false, refused
 }
 
 // original is the mail as it is kept: our trace fields on top, and without results that claim to be ours.
 func (a *Adapter) original(mail *arrival) []byte {
 	body := mail.mail
-	if forged := a.ownResults(mail.fields); forged > 0 {
+	if slices.ContainsFunc(mail.fields, a.claimsOurResults) {
 		body = mail.fields.Without(mail.mail, a.claimsOurResults)
 	}
+
 	var out bytes.Buffer
 	out.Grow(len(body) + 1024)
 	fmt.Fprintf(&out, "Return-Path: <%s>\r\n", mail.env.from)
@@ -259,16 +287,6 @@ func (a *Adapter) original(mail *arrival) []byte {
 	a.writeReceived(&out, mail.env)
 	out.Write(body)
 	return out.Bytes()
-}
-
-func (a *Adapter) ownResults(fields message.Header) int {
-	count := 0
-	for _, f := range fields {
-		if a.claimsOurResults(f) {
-			count++
-		}
-	}
-	return count
 }
 
 // claimsOurResults finds Authentication-Results with our own name (RFC 8601, section 5).
@@ -285,13 +303,16 @@ func results(found verdict, env envelope) []authres.Result {
 	for _, one := range found.DKIM {
 		list = append(list, &authres.DKIMResult{Value: authres.ResultValue(one.Result), Domain: message.Clean(one.Domain, 255), Reason: one.Reason})
 	}
+
 	if len(found.DKIM) == 0 {
 		list = append(list, &authres.DKIMResult{Value: authres.ResultNone})
 	}
+
 	envelope := &authres.SPFResult{Value: authres.ResultValue(found.SPF.Result), From: env.from}
 	if env.from == "" {
 		envelope.Helo = message.Clean(env.helo, 255)
 	}
+
 	return append(list, envelope, &authres.DMARCResult{Value: authres.ResultValue(found.DMARC.Result), From: found.from.Domain})
 }
 
@@ -300,14 +321,17 @@ func (a *Adapter) writeReceived(out *bytes.Buffer, env envelope) {
 	if env.utf8 {
 		protocol = "UTF8SMTP" // RFC 6531, section 4.3
 	}
+
 	if env.tls != "" {
 		protocol += "S"
 	}
+
 	helo := message.Clean(strings.Map(atomRune, env.helo), 255)
 	fmt.Fprintf(out, "Received: from %s (%s)\r\n\tby %s with %s id %s", helo, addressLiteral(env.ip), a.options.Hostname, protocol, env.id)
 	if len(env.recipients) == 1 {
 		fmt.Fprintf(out, "\r\n\tfor <%s>", env.recipients[0].envelope)
 	}
+
 	fmt.Fprintf(out, ";\r\n\t%s\r\n", env.received.UTC().Format(time.RFC1123Z))
 }
 
@@ -361,10 +385,12 @@ func dateOf(fields message.Header) *identity.Time {
 	if len(value) > 200 {
 		return nil
 	}
+
 	parsed, err := mail.ParseDate(value)
 	if err != nil || parsed.Before(time.Unix(0, 0)) || parsed.Year() > 9998 {
 		return nil
 	}
+
 	at := identity.At(parsed)
 	return &at
 }
@@ -376,9 +402,11 @@ func listID(fields message.Header) string {
 	if start < 0 {
 		return ""
 	}
+
 	id, _, closed := strings.Cut(value[start+1:], ">")
 	if id = message.Clean(id, 255); !closed || strings.ContainsAny(id, " <") {
 		return ""
 	}
+
 	return id
 }

@@ -16,29 +16,36 @@ func (a *Adapter) recipient(to string, international bool) (recipient, *smtp.SMT
 	if !message.IsASCII(to) && !international {
 		return recipient{}, &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 6, 7}, Message: "An internationalized address needs the parameter SMTPUTF8"}
 	}
+
 	at := strings.LastIndexByte(to, '@')
 	domain, err := identity.ParseDomain(to[at+1:])
 	if at <= 0 || err != nil || domain != a.domain {
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Relaying is refused; this server takes mail for " + a.domain}
 	}
+
 	name, tag := splitTag(to[:at])
 	if id, valid := a.tokens.Delivery(tagged(name, tag)); valid {
 		return recipient{bounce: id, local: tagged(name, tag), envelope: tagged(name, tag) + "@" + a.domain}, nil
 	}
+
 	if name == "postmaster" || name == "abuse" {
 		return recipient{local: name, envelope: name + "@" + a.domain}, nil
 	}
+
 	if !identity.ValidAgentName(name) {
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 3}, Message: "The recipient address is not understood"}
 	}
+
 	profile, ok := a.options.Agents.Agent(name)
 	if !ok {
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "There is no agent " + name + " here"}
 	}
+
 	answered := a.answeredReply(tag)
 	if answered != "" {
 		tag = "" // it is ours, and says nothing to the agent
 	}
+
 	return recipient{answered: answered, agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + a.domain}, nil
 }
 
@@ -79,6 +86,7 @@ func (a *Adapter) closedTo(to recipient) *smtp.SMTPError {
 	if a.options.Closed == nil {
 		return nil
 	}
+
 	switch a.options.Closed(to.agent) {
 	case exchange.ClosedPaused:
 		return answer(550, smtp.EnhancedCode{5, 2, 1}, "This mailbox is disabled and takes no mail")
@@ -87,6 +95,7 @@ func (a *Adapter) closedTo(to recipient) *smtp.SMTPError {
 	case exchange.ClosedDisk:
 		return answer(452, smtp.EnhancedCode{4, 3, 1}, "This server has no room for mail right now, please try again later")
 	}
+
 	return nil
 }
 

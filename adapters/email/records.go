@@ -63,7 +63,7 @@ type Published struct {
 	Reports    string                   // address for reports of others
 }
 
-// Records gives the records of a mail domain (reference: RFC 5321, 7208, 6376, 9989, 8461, 8460), addresses first.
+// Records returns the records of a mail domain (reference: RFC 5321, 7208, 6376, 9989, 8461, 8460), addresses first.
 func Records(p Published) []Record {
 	records := []Record{
 		{p.Hostname, "A", "<IPv4 address>", "the public address of this server; it needs reverse DNS to " + p.Hostname},
@@ -71,13 +71,16 @@ func Records(p Published) []Record {
 		{p.Domain, "MX", "10 " + p.Hostname + ".", "mail for the agents comes here"},
 		{p.Domain, "TXT", p.spf(), "SPF: who sends for the domain; one such record only"},
 	}
+
 	if p.Hostname != p.Domain && p.Mode != ModeSmarthost {
 		records = append(records, Record{p.Hostname, "TXT", "v=spf1 a -all", "SPF of the name that the server greets with"})
 	}
+
 	for _, selector := range sortedKeys(p.Keys) {
 		name, value := DNSRecord(p.Domain, selector, p.Keys[selector])
 		records = append(records, Record{name, "TXT", value, "DKIM: the key that signs"})
 	}
+
 	reports := cmp.Or(p.Reports, "postmaster@"+p.Domain)
 	records = append(records, Record{"_dmarc." + p.Domain, "TXT", "v=DMARC1; p=reject; rua=mailto:" + reports,
 		"DMARC; begin with p=none where people write under the domain as well"})
@@ -87,6 +90,7 @@ func Records(p Published) []Record {
 			Record{"_mta-sts." + p.Domain, "TXT", "v=STSv1; id=" + id, "MTA-STS: announces the policy file; its id changes with the policy"},
 			Record{"mta-sts." + p.Domain, "CNAME", p.WebHost + ".", "where the policy file is served; the certificate must have this name, too"})
 	}
+
 	return append(records, Record{"_smtp._tls." + p.Domain, "TXT", "v=TLSRPTv1; rua=mailto:" + reports, "TLS-RPT: where others report trouble with TLS; this server sends no reports itself"})
 }
 
@@ -132,6 +136,7 @@ func CheckRecords(ctx context.Context, resolver dns.Source, want Published) []Fi
 	for _, selector := range sortedKeys(want.Keys) {
 		c.dkim(ctx, selector)
 	}
+
 	c.dmarc(ctx)
 	c.sts(ctx)
 	c.single(ctx, "TLS-RPT", "_smtp._tls."+want.Domain, "v=TLSRPTv1", FindingWarn)
@@ -143,7 +148,7 @@ func (c *recordChecker) say(name, status, detail, remedy string) {
 	c.found = append(c.found, Finding{name, status, message.Clip(detail, 400), remedy})
 }
 
-// record gives the record of a name and type that should be there, for the remedy.
+// record returns the record of a name and type that should be there, for the remedy.
 func (c *recordChecker) record(name, kind string) string {
 	for _, one := range Records(c.want) {
 		if one.Name == name && one.Type == kind {
@@ -164,11 +169,13 @@ func (c *recordChecker) addresses(ctx context.Context) []net.IPAddr {
 		}
 		c.say("address of "+host, FindingOK, strings.Join(texts, ", "), "")
 		c.noAlias(ctx, host)
+
 	case dns.NotFound(err):
 		c.say("address of "+host, FindingFail, "there is none: nobody can send mail here", c.record(host, "A"))
 	default:
 		c.say("address of "+host, FindingFail, fmt.Sprint("the resolver does not answer: ", err), "check dns.resolver")
 	}
+
 	return found
 }
 
@@ -178,9 +185,11 @@ func (c *recordChecker) noAlias(ctx context.Context, host string) {
 	aliases, able := c.dns.(interface {
 		LookupCNAME(ctx context.Context, host string) (string, error)
 	})
+
 	if !able {
 		return
 	}
+
 	name, err := aliases.LookupCNAME(ctx, dns.Absolute(host))
 	if err == nil && !strings.EqualFold(strings.TrimSuffix(name, "."), host) {
 		c.say("alias "+host, FindingFail, "is a CNAME to "+name+", which the name in an MX record must not be", "replace the CNAME with address records")
@@ -196,6 +205,7 @@ func (c *recordChecker) mx(ctx context.Context) {
 		names = append(names, fmt.Sprint(one.Pref, " ", name))
 		ours = ours || name == c.want.Hostname
 	}
+
 	switch remedy := c.record(c.want.Domain, "MX"); {
 	case ours && len(records) == 1:
 		c.say("MX", FindingOK, names[0], "")
@@ -216,13 +226,16 @@ func (c *recordChecker) spf(ctx context.Context, addresses []net.IPAddr) {
 	if !c.single(ctx, "SPF", domain, "v=spf1", FindingFail) {
 		return
 	}
+
 	if count := c.spfLookups(ctx, domain, 0); count > maxSPFLookups {
 		c.say("SPF lookups", FindingFail, fmt.Sprintf("%d, and recipients stop after %d", count, maxSPFLookups), "name addresses (ip4:, ip6:) instead of including records")
 	}
+
 	senders := addresses
 	if c.want.Mode == ModeSmarthost {
 		return // from which address it sends is the provider's secret
 	}
+
 	for _, address := range senders {
 		result, err := spf.CheckHostWithSender(address.IP, c.want.Hostname, "postmaster@"+domain, spf.WithContext(ctx), spf.WithResolver(c.dns))
 		if result != spf.Pass {
@@ -236,6 +249,7 @@ func (c *recordChecker) spfLookups(ctx context.Context, domain string, depth int
 	if depth > maxSPFLookups {
 		return 0
 	}
+
 	texts, _ := c.dns.LookupTXT(ctx, dns.Absolute(domain))
 	for _, text := range texts {
 		if !recordOf(text, "v=spf1") {
@@ -247,21 +261,24 @@ func (c *recordChecker) spfLookups(ctx context.Context, domain string, depth int
 			if target, is := strings.CutPrefix(term, "redirect="); is {
 				name, rest = "include", target
 			}
+
 			switch name, _, _ = strings.Cut(name, "/"); name {
 			case "include":
 				count += 1 + c.spfLookups(ctx, rest, depth+1)
 			case "a", "mx", "ptr", "exists":
 				count++
 			}
+
 			if count > 2*maxSPFLookups {
 				return count
 			}
 		}
 	}
+
 	return count
 }
 
-// recordOf says whether a text is a record of the version, which ends at a blank or a semicolon.
+// recordOf reports whether a text is a record of the version, which ends at a blank or a semicolon.
 func recordOf(text, version string) bool {
 	rest, is := strings.CutPrefix(text, version)
 	return is && (rest == "" || strings.ContainsAny(rest[:1], " ;\t"))
@@ -276,6 +293,7 @@ func (c *recordChecker) single(ctx context.Context, what, name, version, missing
 			found = append(found, text)
 		}
 	}
+
 	switch {
 	case len(found) == 1:
 		c.say(what, FindingOK, found[0], "")
@@ -287,6 +305,7 @@ func (c *recordChecker) single(ctx context.Context, what, name, version, missing
 	default:
 		c.say(what, FindingFail, err.Error(), "check dns.resolver")
 	}
+
 	return false
 }
 
@@ -313,6 +332,7 @@ func (c *recordChecker) dmarc(ctx context.Context) {
 	if !c.single(ctx, "DMARC", name, "v=DMARC1", FindingFail) {
 		return
 	}
+
 	texts, _ := c.dns.LookupTXT(ctx, name+".")
 	for _, text := range texts {
 		if recordOf(text, "v=DMARC1") && strings.EqualFold(dns.Tags(text)["p"], "none") {
@@ -325,6 +345,7 @@ func (c *recordChecker) sts(ctx context.Context) {
 	if c.want.PolicyMode == "" || c.want.PolicyMode == outbound.PolicyNone {
 		return
 	}
+
 	name := "_mta-sts." + c.want.Domain
 	texts, err := c.dns.LookupTXT(ctx, name+".")
 	_, want := outbound.PolicyFile(c.want.PolicyMode, c.want.Hostname)

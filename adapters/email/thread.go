@@ -54,15 +54,18 @@ func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id st
 	if err != nil {
 		return "", route{}, err
 	}
+
 	if found {
 		if notes, ok := readRoute(known.Route); ok && mayJoin(mail.sender, known.Message, notes) {
 			return known.ThreadID, notes, nil
 		}
 		return id, route{}, nil
 	}
+
 	if len(parents.references) > 0 && mail.sender.verified() {
 		return parents.references[0] + "/" + mail.sender.from.Key(), route{}, nil
 	}
+
 	return id, route{}, nil
 }
 
@@ -72,16 +75,19 @@ func (a *Adapter) findParent(ctx context.Context, agent string, parents parentag
 	if parents.parent != "" {
 		candidates = append(candidates, parents.parent)
 	}
+
 	for i := len(parents.references) - 1; i >= 0 && len(candidates) < maxLookups; i-- {
 		if parents.references[i] != parents.parent {
 			candidates = append(candidates, parents.references[i])
 		}
 	}
+
 	for _, id := range candidates {
 		if entry, found, err := a.findMail(ctx, agent, id); found || err != nil {
 			return entry, found, err
 		}
 	}
+
 	return exchange.ThreadEntry{}, false, nil
 }
 
@@ -98,15 +104,18 @@ func mayJoin(sender verdict, known normalized.Message, notes route) bool {
 	if known.Sender.Verified && !sender.verified() {
 		return false
 	}
+
 	key := sender.from.Key()
 	if strings.EqualFold(known.Sender.Address, "@"+key) {
 		return true
 	}
+
 	for _, box := range append(append([]message.Mailbox{}, notes.To...), notes.Cc...) {
 		if box.Key() == key {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -139,7 +148,7 @@ func readRoute(raw json.RawMessage) (route, bool) {
 	return notes, err == nil && notes.Version == 1
 }
 
-// answerOf gives when the answer of ours was made to which a mail answers: our ids tell their time. Zero = it answers none
+// answerOf returns when the answer of ours was made to which a mail answers: our ids tell their time. Zero = it answers none
 // of ours.
 func (a *Adapter) answerOf(fields message.Header) time.Time {
 	replyID, domain := ReplyIDOf(parentsOf(fields).parent)
@@ -165,7 +174,7 @@ func fileTime(t time.Time) uint64 {
 	return uint64(t.UnixNano()/100) + epoch
 }
 
-// threadIndexOf gives the field as it is kept: without the white space that folding leaves, and nothing that is no index.
+// threadIndexOf returns the field as it is kept: without the white space that folding leaves, and nothing that is no index.
 func threadIndexOf(fields message.Header) string {
 	value := strings.Join(strings.Fields(fields.Get("Thread-Index")), "")
 	if answerIndex(value, time.Time{}) == "" {
@@ -182,18 +191,21 @@ func answerIndex(parent string, at time.Time) string {
 	if err != nil || len(raw) < indexHead || (len(raw)-indexHead)%indexChild != 0 || len(raw) > indexHead+maxChildren*indexChild {
 		return ""
 	}
+
 	var start [8]byte
 	copy(start[:6], raw[:6])
 	begun, now := binary.BigEndian.Uint64(start[:]), fileTime(at)
 	if now < begun {
 		now = begun
 	}
+
 	delta, far := now-begun, uint32(0)
 	if delta>>49 == 0 {
 		delta >>= 18
 	} else {
 		delta, far = delta>>23, 1
 	}
+
 	child := make([]byte, indexChild) // the last byte is random elsewhere; a repeat must have the same bytes
 	binary.BigEndian.PutUint32(child, far<<31|uint32(delta&0x7fffffff))
 	return base64.StdEncoding.EncodeToString(append(raw, child...))
@@ -204,12 +216,12 @@ func answerIndex(parent string, at time.Time) string {
 const threadMark = "t."
 
 // threadAddress returns the Reply-To of a reply; empty = none.
-func (a *Adapter) threadAddress(replyID, local string) string {
+func (w *renderer) threadAddress(replyID, local string) string {
 	id, err := uuid.Parse(replyID)
-	if !a.options.ThreadTags || err != nil {
+	if !w.options.ThreadTags || err != nil {
 		return ""
 	}
-	return tagged(local, threadMark+a.tokens.Sign(threadMark, id)) + "@" + a.domain
+	return tagged(local, threadMark+w.tokens.Sign(threadMark, id)) + "@" + w.domain
 }
 
 // answeredReply returns the reply whose thread tag this is; empty = it is none of ours.
@@ -234,6 +246,7 @@ func (a *Adapter) OpenAbout(_ context.Context, agent, address, subject string) (
 	if !known {
 		return nil, fault.GiveUp("there is no agent "+agent, nil)
 	}
+
 	box, err := message.ParseMailbox(strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "@"))
 	switch {
 	case err != nil:
@@ -241,6 +254,7 @@ func (a *Adapter) OpenAbout(_ context.Context, agent, address, subject string) (
 	case box.Domain == a.domain:
 		return nil, fault.GiveUp("the mailbox is one of this server", nil)
 	}
+
 	notes, err := json.Marshal(route{
 		Version: 1, Local: strings.ToLower(profile.Name), From: box, To: []message.Mailbox{box}, Verified: true, Opened: true,
 		Subject: cmp.Or(subject, cmp.Or(message.DisplayName(profile.DisplayName), profile.Name)+" needs a decision"),
@@ -248,5 +262,6 @@ func (a *Adapter) OpenAbout(_ context.Context, agent, address, subject string) (
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)
 	}
+
 	return notes, nil
 }

@@ -348,7 +348,7 @@ func TestThreadAndBounceTokensDiffer(t *testing.T) {
 	if got := s.adapter.answeredReply("t." + token); got != "" {
 		t.Errorf("a bounce token is taken for the thread of %s", got)
 	}
-	_, tag, _ := strings.Cut(strings.TrimSuffix(s.adapter.threadAddress(id, "echo"), "@inbox.test"), "+")
+	_, tag, _ := strings.Cut(strings.TrimSuffix(s.adapter.renderer.threadAddress(id, "echo"), "@inbox.test"), "+")
 	if _, valid := s.adapter.tokens.Delivery("bounce+" + strings.TrimPrefix(tag, "t.")); valid {
 		t.Error("a thread token is taken for a bounce")
 	}

@@ -81,6 +81,7 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from message.Mailbox
 		Result: a.checker.Check(ctx, authentication.Connection{IP: env.ip, HELO: env.helo, From: env.from}, from.Domain, fields, mail),
 		from:   from,
 	}
+
 	if found.NullMX {
 		return found, answer(550, smtp.EnhancedCode{5, 7, 27}, "The sender's domain says that it takes no mail (null MX)")
 	}
@@ -97,6 +98,7 @@ func (a *Adapter) decide(found verdict, mail []byte) error {
 	if found.verified() {
 		return nil
 	}
+
 	if found.DMARC.Trouble {
 		if a.tries.next(mail) > maxTries {
 			return nil
@@ -104,14 +106,17 @@ func (a *Adapter) decide(found verdict, mail []byte) error {
 		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 5},
 			Message: "DNS lookups for the sender's domain failed, please try again later"}
 	}
+
 	if found.from.Domain == a.domain {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
 			Message: "Mail from " + a.domain + " must be authenticated; no aligned DKIM signature or SPF pass was found"}
 	}
+
 	if policy := found.DMARC.Policy; found.DMARC.Result == authentication.Fail && (policy == authentication.PolicyReject || policy == authentication.PolicyQuarantine && a.options.RefuseQuarantine) {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
 			Message: fmt.Sprintf("DMARC policy of %s is %s and neither DKIM nor SPF passed aligned", found.DMARC.Domain, policy)}
 	}
+
 	return nil
 }
 
@@ -132,12 +137,14 @@ func (v verdict) claims(env envelope, addressed bool) json.RawMessage {
 	if signatures == nil {
 		signatures = []authentication.Signature{}
 	}
+
 	encoded, err := json.Marshal(claims{
 		DKIM: signatures, SPF: v.SPF, DMARC: v.DMARC, ARC: v.ARC, IP: env.ip, HELO: message.Clean(env.helo, 255), TLS: env.tls, Addressed: addressed,
 	})
 	if err != nil {
 		return nil
 	}
+
 	return encoded
 }
 
@@ -187,15 +194,18 @@ func (t *tryCounter) next(mail []byte) int {
 	key, now := sha256.Sum256(mail), t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	entry := t.by[key]
 	if now.After(entry.until) {
 		entry.count = 0
 	}
+
 	entry.count++
 	entry.until = now.Add(triesLife)
 	if len(t.by) >= maxTriesKept {
 		bounded.MakeRoom(t.by, func(e tries) bool { return now.After(e.until) })
 	}
+
 	t.by[key] = entry
 	return entry.count
 }
