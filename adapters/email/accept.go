@@ -64,7 +64,7 @@ func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) (proven
 	return sender.verified(), a.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
 }
 
-// keepsOut asks the operator's lists before any lookup. Mail to the operator alone passes: whoever was blocked by mistake
+// keepsOut asks the operator's lists before any lookup. Mail to the operator alone passes: a sender who was blocked by mistake
 // can say so (RFC 5321, section 4.5.1).
 func (a *Adapter) keepsOut(env envelope, from message.Mailbox) bool {
 	toAgent := slices.ContainsFunc(env.recipients, func(r recipient) bool { return r.agent != "" })
@@ -121,7 +121,7 @@ func checkLines(mail []byte) error {
 }
 
 // handOver returns the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
-// repeats it, and those who have it already recognise it. That way nobody's copy is lost and nobody gets two.
+// repeats it, and those who have it already recognise it. That way no copy is lost and none is duplicate.
 func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
 	accepted := false
 	var deferred, refused error

@@ -14,7 +14,7 @@ import (
 )
 
 // automatic says why a mail must not be answered, or "" (RFC 3834; reference: loops and backscatter). It is the
-// first line of defence; the pipeline has its own brakes per thread and sender.
+// first line of defence; the pipeline has its own limiters per thread and sender.
 func (a *Adapter) automatic(mail *arrival, to recipient, addressed bool) string {
 	for _, reason := range []string{
 		automaticEnvelope(mail.env, mail.sender.from), automaticHeader(mail.fields, a.answersList(mail, to)),
@@ -61,7 +61,7 @@ func listSender(local string) bool {
 	return strings.HasPrefix(local, "owner-") || strings.HasSuffix(local, "-owner") || strings.HasSuffix(local, "-request") || strings.HasSuffix(local, "-bounces")
 }
 
-// automaticSender looks at the envelope, where programs and lists show themselves that leave the From field to somebody
+// automaticSender looks at the envelope, where programs and lists show themselves that leave the From field to someone
 // else (RFC 3834, section 2). Addresses made for one mail say nothing: services send the mails of people from them, too.
 func automaticSender(from string, wantsLists bool) string {
 	local, _, _ := strings.Cut(strings.ToLower(from), "@")
@@ -202,7 +202,7 @@ func listMark(name string) bool {
 // maxListAddresses bounds what is remembered of one mail.
 const maxListAddresses = 20
 
-// listAddresses returns the addresses behind which a list stands, in lower case; nobody there is ever answered.
+// listAddresses returns the addresses of a list itself, in lower case; none of them is ever answered.
 func listAddresses(fields message.Header) []string {
 	var found []string
 	add := func(text string) {
@@ -296,8 +296,8 @@ func refuseChain(in *exchange.Inbound, fields message.Header, reason error) {
 	})
 }
 
-// chainOf returns the chain that a reply carries: one hop more than its question, and a new chain when the agent brings
-// others into the conversation, of whom nobody knows which are agents.
+// chainOf returns the chain that a reply carries: one hop more than its question, and a new chain when the agent adds
+// others into the conversation, of whom it is unknown which are agents.
 func (w *renderer) chainOf(reply exchange.Reply, people audience) (normalized.AgentChain, bool) {
 	if asked := reply.Message.RecipientCapabilities.AgentChain; asked != nil {
 		return normalized.AgentChain{Hop: asked.Hop + 1, MaxHops: asked.MaxHops}, true

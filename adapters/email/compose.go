@@ -33,7 +33,7 @@ var toHTML = goldmark.New(
 	goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(markup.LinkedImages{}, 100))),
 )
 
-// safeHTML is what may stand in an outgoing mail: text structure and absolute links, nothing that is fetched.
+// safeHTML is what an outgoing mail may hold: text structure and absolute links, nothing that is fetched.
 var safeHTML = func() *bluemonday.Policy {
 	policy := bluemonday.NewPolicy()
 	policy.AllowElements("p", "br", "hr", "div", "span", "strong", "b", "em", "i", "u", "s", "del", "sub", "sup", "code", "pre",
@@ -57,7 +57,7 @@ type composer struct {
 	link        func(normalized.Part) string // where a file that is too large can be had; empty = nowhere
 }
 
-// composeBody turns the parts of a response into text, HTML and attachments; a demand stands last.
+// composeBody turns the parts of a response into text, HTML and attachments; a demand comes last.
 func (w *renderer) composeBody(ctx context.Context, reply exchange.Reply, notes route, people audience) (body, error) {
 	c := &composer{locale: localeOf(reply), link: func(part normalized.Part) string { return w.fileLink(reply, part) }}
 	parts := slices.Clone(reply.Response.Parts)
@@ -129,7 +129,7 @@ func (c *composer) addText(part normalized.Part) {
 	}
 }
 
-// addMarkdown adds a text in both forms. What stands behind a line of "-- " is a signature (RFC 3676, section 4.3), which
+// addMarkdown adds a text in both forms. What follows a line of "-- " is a signature (RFC 3676, section 4.3), which
 // Markdown would take for the underline of a heading.
 func (c *composer) addMarkdown(source string) {
 	body, signature := splitSignature(source)
@@ -155,7 +155,7 @@ func (c *composer) addMarkdown(source string) {
 	c.add(signatureMark+"\n"+text.Readable(plain), "<div>"+signatureMark+"</div>\n"+safeHTML.Sanitize(rendered))
 }
 
-// signatureMark stands alone on the line above a signature.
+// signatureMark is alone on the line above a signature.
 const signatureMark = "-- "
 
 // splitSignature cuts a text before its last line of "-- " outside of code, or of "--" with at most a few lines behind it:
@@ -284,7 +284,7 @@ func attachedType(declared string) string {
 	return media
 }
 
-// executable finds what large providers refuse, whatever stands before the last ending.
+// executable finds what large providers refuse, whatever comes before the last ending.
 func executable(name string) bool {
 	switch strings.ToLower(path.Ext(strings.TrimRight(name, ". "))) {
 	case ".exe", ".js", ".jse", ".mjs", ".scr", ".bat", ".cmd", ".com", ".lnk", ".vb", ".vbs", ".vbe", ".ws", ".wsf", ".wsh", ".wsc",

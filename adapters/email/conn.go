@@ -318,7 +318,7 @@ func (c *peerConn) hello(code, peer string) string {
 	return line
 }
 
-// startTLS answers STARTTLS and begins with TLS (RFC 3207). What came behind the command in the clear may be from somebody
+// startTLS answers STARTTLS and begins with TLS (RFC 3207). What came behind the command in the clear may be from an attacker
 // on the way, and would be taken for a part of the protected session (section 6), so there must be nothing.
 func (c *peerConn) startTLS() error {
 	refusal := c.whyNoTLS()
@@ -438,7 +438,7 @@ func beforeCommands(line []byte) bool {
 	return false
 }
 
-// qualifyRead changes what was read where that is a command. The caller holds the lock.
+// qualifyRead changes what was read where that is a command. The caller has the lock.
 func (c *peerConn) qualifyRead(p []byte, n int) int {
 	c.alone = n > 0 && bytes.IndexByte(p[:n], '\n') == n-1
 	if !c.commands || n == 0 {

@@ -118,7 +118,7 @@ func (w *renderer) replyID(reply exchange.Reply) string { return reply.ID + "@" 
 // audience answers the sender, and others only where that is safe: named by the agent, part of the conversation
 // (or allowed by the operator), never at our own domain, never for unverified mail or a policy answer, which
 // carries secrets for the asker alone. Those go elsewhere than to the proven address only where its own signature says
-// so: a Reply-To of the same organization may be anybody at a large provider. An answer to all goes to To and Cc as well.
+// so: a Reply-To of the same organization may be any customer of a large provider. An answer to all goes to To and Cc as well.
 func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
 	demand := hasPolicy(reply.Response)
 	asker := notes.From
@@ -350,7 +350,7 @@ type progress struct {
 }
 
 // open returns the recipients who are to be tried: not those who have the mail or refused it, and not those that are
-// suppressed. left says who is missing. Nobody left is an error, unless somebody has the mail.
+// suppressed. left says who is missing. No one left is an error, unless one of them has the mail.
 func (a *Adapter) open(ctx context.Context, delivery exchange.Delivery, all []string) (recipients []string, left string, err error) {
 	var before progress
 	if delivery.Attempt > 1 {
@@ -408,7 +408,7 @@ func addressesOf(list []outbound.Refusal) []string {
 
 var _ exchange.Acknowledger = (*Adapter)(nil)
 
-// minAckAfter is how old a mail is at least before it is acknowledged: nobody expects the answer to a mail within
+// minAckAfter is how old a mail is at least before it is acknowledged: no sender expects the answer to a mail within
 // seconds, so a second mail then would be noise.
 const minAckAfter = time.Minute
 

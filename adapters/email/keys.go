@@ -27,7 +27,7 @@ const (
 	keyName      = "rsa"
 	keyNameSmall = "ed25519"
 	tokenKeyName = "verp"
-	keyBits      = 2048 // fits a DNS answer and is read by everybody
+	keyBits      = 2048 // fits a DNS answer and is read by all
 	keyTimeout   = 30 * time.Second
 )
 
@@ -42,7 +42,7 @@ func (a *Adapter) DNSRecord() (name, value string) {
 	return DNSRecord(a.domain, a.options.DKIMSelector, a.keys[0].Signer)
 }
 
-// loadSigners returns the keys that sign: RSA, which everybody reads, and Ed25519 beside it where a selector is named.
+// loadSigners returns the keys that sign: RSA, which all verifiers read, and Ed25519 beside it where a selector is named.
 func loadSigners(options Options) ([]authentication.Key, error) {
 	key, err := LoadKey(options.State, options.DKIMKeyFile)
 	if err != nil {

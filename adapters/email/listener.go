@@ -170,7 +170,7 @@ func (l *limitedListener) cut() {
 	}
 }
 
-// widths of the networks that are counted for one peer. A host of IPv6 owns a /64, and whoever rents more addresses gets
+// widths of the networks that are counted for one peer. A host of IPv6 owns a /64, and a sender who rents more addresses gets
 // neighbours: each wider network may do three times as much.
 var (
 	widthsIPv4 = [...]int{32, 26, 21}
@@ -280,13 +280,13 @@ func (m *meter) credit(peer networks) {
 	}
 }
 
-// room bounds the mail bytes that are in memory at once, so that nobody alone takes what all share: one address has an eighth
+// room bounds the mail bytes that are in memory at once, so that no peer alone takes what all share: one address has an eighth
 // of it, or one mail of the largest size, and its /24 or /48 three times as much.
 func room(options Options) *admission.Bytes {
 	return admission.NewBytes(options.MaxBufferedBytes, options.MaxMessageBytes+1)
 }
 
-// source is who pays for the room of a mail, and whether that is a relay of the operator's own. A relay brings the mail of many,
+// source is who pays for the room of a mail, and whether that is a relay of the operator's own. A relay passes on the mail of many,
 // so it is no single sender: the quarter that is kept from strangers is for it.
 func (e envelope) source() (source admission.Source, relay bool) {
 	source = admission.SourceOf(e.client())

@@ -29,7 +29,7 @@ const (
 	maxAttachedFiles = 20
 )
 
-// capabilities is what a mail can carry back; only To and Cc wake anybody else (message contract, section 6).
+// capabilities is what a mail can carry back; only To and Cc reach others (message contract, section 6).
 func capabilities() normalized.RecipientCapabilities {
 	threads, edits := true, false
 	return normalized.RecipientCapabilities{
@@ -56,7 +56,7 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared text.Cont
 	}
 
 	if to.answered != "" {
-		to.tag = parent.Tag // the thread tag stands in its place
+		to.tag = parent.Tag // the thread tag is in its place
 	}
 
 	parts, err := messageParts(shared, mail.fields.Decoded("Subject"), parent.Subject)
@@ -186,7 +186,7 @@ func (a *Adapter) senderOf(mail *arrival, to recipient, claims json.RawMessage) 
 	return sender
 }
 
-// addressed reports whether the agent stands in To or Cc, with any tag.
+// addressed reports whether the agent is in To or Cc, with any tag.
 func (a *Adapter) addressed(fields message.Header, to recipient) bool {
 	return a.named(fields, to, "To", "Cc", "Resent-To", "Resent-Cc")
 }
@@ -221,7 +221,7 @@ func (a *Adapter) route(mail *arrival, to recipient, id string, addressed bool) 
 		To: a.others(mail.fields.Addresses("To")), Cc: a.others(mail.fields.Addresses("Cc")),
 		Subject: mail.fields.Decoded("Subject"), MessageID: id, References: references,
 		Body: digestOf(mail.body)[:32], Topic: mail.fields.Decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
-		// An agent that stands in neither field was told in secret: an answer to all would show it.
+		// An agent that is in neither field was told in secret: an answer to all would show it.
 		ReplyAll: addressed && lists == nil && mail.sender.verified() && a.options.RepliesToAll != nil && a.options.RepliesToAll(to.agent),
 	}
 }
@@ -243,8 +243,8 @@ const (
 	ReplyToNever        = "never"
 )
 
-// safeReplyTo returns the Reply-To address where it cannot turn the agent into a reflector: whoever signs mail may name
-// anybody there, so the address must belong to the organization of the sender, who was proven. signed reports whether the
+// safeReplyTo returns the Reply-To address where it cannot turn the agent into a reflector: a sender who signs may name
+// any address there, so the address must belong to the organization of the sender, who was proven. signed reports whether the
 // aligned signature covers the field; unfollowed is the address that is not written to.
 func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbox, signed bool, unfollowed string) {
 	boxes := mail.fields.Addresses("Reply-To")
@@ -360,7 +360,7 @@ func digestOf(mail []byte) string {
 const maxSubject = 998
 
 // surfaceOf is what the header says beyond the contract: what the sender wrote, for the agent to read. Who was only in the
-// envelope (Bcc) stands nowhere.
+// envelope (Bcc) appears nowhere.
 func surfaceOf(fields message.Header, to recipient) *normalized.Surface {
 	surface := &normalized.Surface{
 		Channel: normalized.ViaEmail, Subject: message.Clean(message.DecodeWords(fields.Get("Subject")), maxSubject), Date: dateOf(fields), Tag: to.tag,

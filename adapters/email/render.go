@@ -35,7 +35,7 @@ type renderer struct {
 	log     *slog.Logger
 }
 
-// render writes a reply as one mail for all of its recipients. The same reply gives the same bytes, whenever and
+// render writes a reply as one mail for all of its recipients. The same reply has the same bytes, whenever and
 // wherever it is rendered.
 func (w *renderer) render(ctx context.Context, reply exchange.Reply, notes route, people audience) ([]byte, error) {
 	body, err := w.composeBody(ctx, reply, notes, people)
@@ -45,7 +45,7 @@ func (w *renderer) render(ctx context.Context, reply exchange.Reply, notes route
 
 	mail, err := w.compose(reply, notes, people, body)
 	if err != nil {
-		// An answer is not lost for the decoration that its question brought.
+		// An answer is not lost for the decoration that it has from its question.
 		w.log.WarnContext(ctx, "a reply makes no valid mail and leaves without subject and names", "reply", reply.ID, "error", err)
 		mail, err = w.compose(reply, bareNotes(notes), bareNames(people), body)
 	}
@@ -131,7 +131,7 @@ func (w *renderer) replyHeader(reply exchange.Reply, notes route, people audienc
 	}
 
 	if notes.Opened {
-		// Whoever did not write first can stop it with one mail (RFC 2369, section 3.2); the pipeline knows the word.
+		// A recipient who did not write first can stop it with one mail (RFC 2369, section 3.2); the pipeline knows the word.
 		lines = append(lines, headerLine{"List-Unsubscribe", "<mailto:" + self + "?subject=stop>"})
 	}
 
@@ -194,7 +194,7 @@ func formatReferences(notes route) string {
 	return "<" + strings.Join(ids, "> <") + ">"
 }
 
-// body is what stands below the header.
+// body is what follows the header.
 type body struct {
 	plain string
 	html  string // empty = plain text only

@@ -126,7 +126,7 @@ func onlyReports(env envelope) bool {
 }
 
 // accept takes a mail to bounce addresses. Their tokens are the proof: hardly a server signs its reports, and some
-// name nobody in From, so that the rules for other mail would lose what a strict domain sends back.
+// name no one in From, so that the rules for other mail would lose what a strict domain sends back.
 func (r *reporter) accept(ctx context.Context, env envelope, mail []byte) error {
 	fields, body, err := message.Split(mail)
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *reporter) accept(ctx context.Context, env envelope, mail []byte) error 
 }
 
 // bounced takes a mail that came to a bounce address: with the token everything in it is about one delivery of ours. What
-// is no report is an automatic answer, which nobody reads.
+// is no report is an automatic answer, which no one reads.
 func (r *reporter) bounced(ctx context.Context, mail *arrival, to recipient) error {
 	report, is := bounce.Read(mail.fields, mail.body)
 	if !is {
@@ -263,7 +263,7 @@ func (r *reporter) noteRecipient(ctx context.Context, deliveryID string, complai
 	if failure.Kind != "" {
 		failure.Reason = message.Clip(event.Reason, 300)
 		if err := r.count(ctx, failure); err != nil {
-			return fmt.Errorf("count failure of address: %w", err) // its server brings the report again
+			return fmt.Errorf("count failure of address: %w", err) // its server sends the report again
 		}
 	}
 

@@ -160,7 +160,7 @@ func (s *session) newEnvelope(from string) envelope {
 	}
 }
 
-// Rcpt accepts agents and the operator of our domain, and nobody else: this server relays for no one.
+// Rcpt accepts agents and the operator of our domain, and no others: this server relays for no one.
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 	env := s.transaction()
 	found, refusal := s.adapter.recipient(to, env.utf8)
@@ -304,7 +304,7 @@ func (s *session) lastKnown() (env envelope, helo string) {
 	return s.env, s.helo
 }
 
-// refuse logs a refusal and gives it to the peer.
+// refuse logs a refusal and returns it for the peer.
 func (s *session) refuse(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
 	env, helo := s.lastKnown()
 	s.adapter.log.Info("mail refused", "session", env.id, "ip", s.peer.RemoteAddr().String(), "helo", helo,

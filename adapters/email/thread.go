@@ -39,10 +39,10 @@ func parentsOf(fields message.Header) parentage {
 
 // thread decides which conversation a mail belongs to. It joins a known one only when its sender took part in the
 // message that it refers to, and with no weaker proof than that message had: message ids travel in plain sight, and
-// a conversation's history goes to everybody who is in it.
+// a conversation's history goes to all who are in it.
 //
 // An unknown root named by a proven sender makes a thread of its own per sender: "root/sender". So a conversation
-// that started before the agent was copied in holds together, and nobody enters somebody else's by naming its root.
+// that started before the agent was copied in holds together, and no one enters that of others by naming its root.
 //
 // parent is the note of the message that the mail answers, empty where it joins no known conversation.
 func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id string) (threadID string, parent route, err error) {
@@ -212,7 +212,7 @@ func answerIndex(parent string, at time.Time) string {
 }
 
 // Thread tags are what Reply-To of our answers carries where the operator wants it: agent+t.<token>@domain. The token is the
-// id of the answer, signed, so that whoever writes there answers it, even with a mail program that loses In-Reply-To.
+// id of the answer, signed, so that a mail to it is an answer to it, even with a mail program that loses In-Reply-To.
 const threadMark = "t."
 
 // threadAddress returns the Reply-To of a reply; empty = none.

@@ -129,7 +129,7 @@ type claims struct {
 	IP        string                     `json:"ip"`
 	HELO      string                     `json:"helo"`
 	TLS       string                     `json:"tls,omitempty"`
-	Addressed bool                       `json:"addressed"` // the agent stands in To or Cc
+	Addressed bool                       `json:"addressed"` // the agent is in To or Cc
 }
 
 func (v verdict) claims(env envelope, addressed bool) json.RawMessage {
