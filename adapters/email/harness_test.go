@@ -34,8 +34,6 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what must come; machines may be slow.
 const patience = await.Patience
 
-func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
 // engine records what is received and gives it back by id, as the store would.
 type engine struct {
 	mu       sync.Mutex

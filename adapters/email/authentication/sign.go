@@ -17,10 +17,11 @@ import (
 	"inbox/internal/signing"
 )
 
-const (
-	SignatureEpoch = 7 * 24 * time.Hour  // the time of a signature moves in steps of that
-	signatureLife  = 14 * 24 * time.Hour // limits replay, outlasts every schedule of repeats
-)
+// SignatureEpoch is the step in which the time of a signature moves: within it a repeat has the same bytes.
+const SignatureEpoch = 7 * 24 * time.Hour
+
+// signatureLife limits replay, and outlasts every schedule of repeats.
+const signatureLife = 14 * 24 * time.Hour
 
 // signedFields covers what a reader believes. A field that is named once more than the mail has it cannot be added
 // afterwards (RFC 6376, section 8.15).

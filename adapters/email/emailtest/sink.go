@@ -193,6 +193,7 @@ func (k *Sink) Counts() (sessions, logins, mails int) {
 	return k.sessions, k.logins, len(k.Mails)
 }
 
+// SelfSigned returns a certificate for the names of the tests, and a pool that trusts it.
 func SelfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -18,6 +18,7 @@ type State struct {
 // NewState returns an empty state.
 func NewState() *State { return &State{Docs: map[string][]byte{}} }
 
+// Get returns a document.
 func (s *State) Get(_ context.Context, namespace, key string) ([]byte, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,6 +26,7 @@ func (s *State) Get(_ context.Context, namespace, key string) ([]byte, bool, err
 	return value, ok, nil
 }
 
+// Put stores a document.
 func (s *State) Put(_ context.Context, namespace, key string, value []byte, _ time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,6 +34,7 @@ func (s *State) Put(_ context.Context, namespace, key string, value []byte, _ ti
 	return nil
 }
 
+// PutIfAbsent stores a document where there is none and returns the one that is there then.
 func (s *State) PutIfAbsent(_ context.Context, namespace, key string, value []byte, _ time.Time) ([]byte, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,6 +45,7 @@ func (s *State) PutIfAbsent(_ context.Context, namespace, key string, value []by
 	return value, true, nil
 }
 
+// Delete removes a document.
 func (s *State) Delete(_ context.Context, namespace, key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,6 +53,7 @@ func (s *State) Delete(_ context.Context, namespace, key string) error {
 	return nil
 }
 
+// List returns documents in the order of their keys.
 func (s *State) List(_ context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,6 +66,7 @@ func (s *State) List(_ context.Context, namespace, after string, limit int) (key
 	return keys, values, nil
 }
 
+// Count returns how many documents a namespace has.
 func (s *State) Count(_ context.Context, namespace string) (int64, error) {
 	keys, _, err := s.List(context.Background(), namespace, "", 1<<30)
 	return int64(len(keys)), err

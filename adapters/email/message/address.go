@@ -19,11 +19,13 @@ type Mailbox struct {
 	Domain string `json:"domain"`
 }
 
+// Address returns local@domain.
 func (m Mailbox) Address() string { return m.Local + "@" + m.Domain }
 
 // Key compares addresses: both sides without case, and letters with marks in one form, as RFC 6532, section 3.1, asks for.
 func (m Mailbox) Key() string { return norm.NFC.String(strings.ToLower(m.Address())) }
 
+// Canonical returns the form of the message contract, @local@domain.
 func (m Mailbox) Canonical() string { return "@" + m.Address() }
 
 const (

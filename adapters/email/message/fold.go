@@ -128,6 +128,7 @@ func letterOrDigit(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
+// FormatAddress writes an address with its display name, which may be empty.
 func FormatAddress(name, address string) string {
 	if name == "" {
 		return "<" + address + ">"

@@ -119,6 +119,7 @@ func (h Header) All(name string) []Field {
 	return found
 }
 
+// Has reports whether there is such a field.
 func (h Header) Has(name string) bool {
 	return slices.ContainsFunc(h, func(f Field) bool { return f.Is(name) })
 }
@@ -188,6 +189,7 @@ func Invisible(r rune) bool {
 	return false
 }
 
+// IsASCII reports whether a text has no byte above 0x7f.
 func IsASCII(text string) bool {
 	for i := range len(text) {
 		if text[i] >= 0x80 {
@@ -282,6 +284,7 @@ func IDs(value string) []string {
 	return ids
 }
 
+// ValidID reports whether a message id, without brackets, can be referred to.
 func ValidID(id string) bool {
 	at := strings.IndexByte(id, '@')
 	if at <= 0 || at == len(id)-1 || len(id) > MaxIDBytes || strings.Count(id, "@") != 1 {

@@ -289,6 +289,7 @@ func (e *Entity) InOrder() []*Entity {
 	return append(ordered, e.Children[root+1:]...)
 }
 
+// Holds reports whether the entity, or one below it, has the type.
 func (e *Entity) Holds(media string) bool {
 	if e.Media == media {
 		return true

@@ -36,8 +36,10 @@ const (
 	attemptLimit     = 30 * time.Minute // one attempt, whatever the servers do
 	startingSessions = 2                // sessions at once with one domain, until some mails were taken
 	mostSessions     = 5
-	DefaultMXPort    = 25
 )
+
+// DefaultMXPort is where mail servers listen.
+const DefaultMXPort = 25
 
 // Direct sends mails to the servers that the DNS names for their recipients.
 type Direct struct {
@@ -265,6 +267,7 @@ func (m *Direct) checkCertificate(state tls.ConnectionState, host string) error 
 	return err
 }
 
+// Close ends the sessions that are kept.
 func (m *Direct) Close() { m.pools.close() }
 
 // tlsTrouble means that a server could not be spoken to under TLS, which it had offered.

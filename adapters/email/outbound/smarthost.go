@@ -147,6 +147,7 @@ func (h *Smarthost) mechanism(client *smtp.Client) sasl.Client {
 	return sasl.NewPlainClient("", h.user, h.password)
 }
 
+// Close ends the sessions that are kept.
 func (h *Smarthost) Close() { h.pool.close() }
 
 // greet opens the session on a connection: TLS from the start, or after STARTTLS when the server offers it. The

@@ -362,6 +362,7 @@ func (r *contentReader) addText(read readableText) {
 // joined returns all texts of a mail within what one part may hold.
 func joined(texts []string) string { return strings.TrimSpace(Truncate(strings.Join(texts, "\n\n"))) }
 
+// Truncate cuts a text that is longer than one part of a message may be, and adds a note about it.
 func Truncate(text string) string {
 	if len(text) <= maxTextBytes {
 		return text

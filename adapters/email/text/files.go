@@ -129,7 +129,7 @@ func program(body []byte) bool {
 	return false
 }
 
-// fileName returns a harmless name: the last path element without controls, disguises and leading dots.
+// fileName returns the name of a part, clean; "" = it has none.
 func fileName(node *message.Entity) string {
 	_, disposition := message.MediaType(node.Fields.Get("Content-Disposition"), "inline")
 	name := disposition["filename"]
@@ -150,6 +150,7 @@ func enclosedName(node *message.Entity) string {
 	return strings.NewReplacer("/", " ", "\\", " ", ":", " ").Replace(fields.Decoded("Subject")) + ".eml"
 }
 
+// CleanName returns a harmless name of a file: the last path element without controls, disguises and leading dots.
 func CleanName(name string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	name = strings.TrimLeft(message.Clean(name, maxNameBytes), ". ")
