@@ -20,8 +20,9 @@ const (
 
 // Recent knows where something was delivered lately.
 type Recent interface {
-	// RecentAddresses gives inboxes that took something of the agent since the instant, in byte order after the given one.
-	RecentAddresses(ctx context.Context, agent string, since time.Time, after string, limit int) ([]string, error)
+	// RecentAddresses returns the inboxes that took something of the agent by a channel since the instant, in byte order after
+	// the given one.
+	RecentAddresses(ctx context.Context, channel, agent string, since time.Time, after string, limit int) ([]string, error)
 }
 
 // announceActor sends the actor as it is now to its followers and to those who heard of it lately.
@@ -111,7 +112,7 @@ func (a *Adapter) announcePiece(ctx context.Context, job laterJob) (more []Later
 }
 
 func (a *Adapter) peerInboxes(ctx context.Context, job *laterJob) (places []destination, err error) {
-	addresses, err := a.options.Recent.RecentAddresses(ctx, job.Agent, job.Peers.Since, job.Peers.After, peerPage)
+	addresses, err := a.options.Recent.RecentAddresses(ctx, ChannelName, job.Agent, job.Peers.Since, job.Peers.After, peerPage)
 	if err != nil {
 		return nil, err
 	}

@@ -94,6 +94,7 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 			Raw: normalized.Raw{MediaType: activityMediaType},
 		},
 		Original:  in.body,
+		Channel:   ChannelName,
 		Route:     notes,
 		NoReply:   noReply,
 		Quiet:     in.by.actor.NoBot,

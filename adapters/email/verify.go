@@ -78,7 +78,7 @@ var authMethods = map[string]string{
 // verify authenticates the From field. A refusal is an *smtp.SMTPError.
 func (a *Adapter) verify(ctx context.Context, env envelope, from message.Mailbox, fields message.Header, mail []byte) (verdict, error) {
 	found := verdict{
-		Result: a.checker.Check(ctx, authentication.Connection{IP: env.ip, HELO: env.helo, From: env.from}, from.Domain, fields, mail),
+		Result: a.checker.Check(ctx, env.connection(), from.Domain, fields, mail),
 		from:   from,
 	}
 
@@ -90,6 +90,21 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from message.Mailbox
 	found.method, found.keyID = authMethods[method], keyID
 	metricVerified.WithLabelValues(found.method, found.DMARC.Result).Inc()
 	return found, a.decide(found, mail)
+}
+
+// mayBeProven reports whether the rest of a mail, of which the beginning is there, can still prove its sender.
+func (a *Adapter) mayBeProven(ctx context.Context, env envelope, begin []byte) bool {
+	fields, _, err := message.Split(begin)
+	if err != nil {
+		return false
+	}
+	from, err := message.ParseFrom(fields)
+	return err == nil && a.checker.MayProve(ctx, env.connection(), from.Domain, fields, begin)
+}
+
+// connection is what authentication looks at.
+func (e envelope) connection() authentication.Connection {
+	return authentication.Connection{IP: e.ip, HELO: e.helo, From: e.from}
 }
 
 // decide refuses what the owner of the From domain wants refused, puts off what DNS trouble hides, and lets the

@@ -86,24 +86,43 @@ func (c *Checker) Check(ctx context.Context, peer Connection, from string, field
 	ctx, cancel := context.WithTimeout(ctx, CheckTimeout)
 	defer cancel()
 
-	var result Result
+	body := fields.Body(mail)
+	result := c.examine(ctx, peer, from, signedMail{fields: fields, body: body})
+	if !result.NullMX && result.DMARC.Result == Fail && from != c.domain {
+		result.ARC = c.checkARC(ctx, from, fields, body)
+	}
+	return result
+}
+
+// MayProve reports whether the rest of a mail, of which the header and the beginning of the body are there, can still prove its
+// From domain: SPF passes, or a signature over the header holds, and only its body hash is open. It lets pass what DNS trouble
+// hides and what a trusted sealer may vouch for.
+func (c *Checker) MayProve(ctx context.Context, peer Connection, from string, fields message.Header, begin []byte) bool {
+	if len(c.sealers) > 0 && fields.Has("ARC-Seal") {
+		return true
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, CheckTimeout)
+	defer cancel()
+
+	result := c.examine(ctx, peer, from, signedMail{fields: fields, body: fields.Body(begin), headerOnly: true})
+	method, _ := result.Proof()
+	return !result.NullMX && (method != "" || result.DMARC.Trouble)
+}
+
+// examine looks up what is known about the sender's domains and checks the signatures.
+func (c *Checker) examine(ctx context.Context, peer Connection, from string, mail signedMail) (result Result) {
 	var policy dmarcPolicy
 	var lookups sync.WaitGroup
 	lookups.Go(func() { result.SPF = c.checkSPF(ctx, peer) })
 	lookups.Go(func() { policy = c.lookupPolicy(ctx, from) })
 	lookups.Go(func() { result.NullMX = c.takesNoMail(ctx, peer.From) })
-	body := fields.Body(mail)
-	result.DKIM = c.verifyDKIM(ctx, fields, body)
+	result.DKIM = c.verifyDKIM(ctx, mail)
 	lookups.Wait()
-	if result.NullMX {
-		return result
-	}
 
-	result.DMARC = c.evaluate(ctx, from, policy, result.DKIM, result.SPF)
-	if result.DMARC.Result == Fail && from != c.domain {
-		result.ARC = c.checkARC(ctx, from, fields, body)
+	if !result.NullMX {
+		result.DMARC = c.evaluate(ctx, from, policy, result.DKIM, result.SPF)
 	}
-
 	return result
 }
 

@@ -27,7 +27,7 @@ func BenchmarkVerify(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if found := checker.verifyDKIM(b.Context(), fields, body); len(found) != 1 || found[0].Result != Pass {
+			if found := checker.verifyDKIM(b.Context(), signedMail{fields: fields, body: body}); len(found) != 1 || found[0].Result != Pass {
 				b.Fatalf("%+v", found)
 			}
 		}

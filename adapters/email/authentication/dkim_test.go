@@ -72,7 +72,7 @@ func TestSignaturesAreJudgedAsByTheLibrary(t *testing.T) {
 		if err != nil || strings.Count(received, "\n") != strings.Count(received, "\r\n") || strings.Count(received, "\r") != strings.Count(received, "\r\n") {
 			t.Skip("no mail")
 		}
-		got := verifierOf(text).verifyDKIM(context.Background(), fields, ours)
+		got := verifierOf(text).verifyDKIM(context.Background(), signedMail{fields: fields, body: ours})
 		theirs, err := dkim.VerifyWithOptions(strings.NewReader(received), &dkim.VerifyOptions{LookupTXT: func(string) ([]string, error) { return []string{text}, nil }})
 		if err != nil || len(got) != 1 || len(theirs) != 1 {
 			t.Skip("not comparable")
@@ -168,7 +168,7 @@ func FuzzSignature(f *testing.F) {
 			return
 		}
 		a := verifierOf(record)
-		for _, one := range a.verifyDKIM(t.Context(), fields, body) {
+		for _, one := range a.verifyDKIM(t.Context(), signedMail{fields: fields, body: body}) {
 			switch one.Result {
 			case Pass, Fail, Policy, PermError, TempError:
 			default:

@@ -34,11 +34,11 @@ func TestDomainsOfSignaturesHaveNoCase(t *testing.T) {
 
 	now := time.Now()
 	checker := New(Options{Resolver: dns.New(fixedKeys{text: record}), Now: func() time.Time { return now }})
-	if got := checker.verifyDKIM(t.Context(), fields, body); len(got) != 1 || got[0].Result != Pass {
+	if got := checker.verifyDKIM(t.Context(), signedMail{fields: fields, body: body}); len(got) != 1 || got[0].Result != Pass {
 		t.Errorf("%+v", got)
 	}
 	now = now.Add(2 * time.Hour)
-	if got := checker.verifyDKIM(t.Context(), fields, body); len(got) != 1 || got[0].Result != PermError || got[0].Err == nil {
+	if got := checker.verifyDKIM(t.Context(), signedMail{fields: fields, body: body}); len(got) != 1 || got[0].Result != PermError || got[0].Err == nil {
 		t.Errorf("expired: %+v", got)
 	}
 
