@@ -138,7 +138,7 @@ func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
 		if to.agent == "" && deferred != nil {
 			break // the operator's copy has no id to be recognised by: it waits for the repeat
 		}
-		switch err := a.giveTo(ctx, mail, shared, to); {
+		switch err := a.acceptFor(ctx, mail, shared, to); {
 		case err == nil:
 			accepted = true
 		case temporary(err):
@@ -174,7 +174,7 @@ func operatorLast(recipients []recipient) []recipient {
 	return sorted
 }
 
-func (a *Adapter) giveTo(ctx context.Context, mail *arrival, shared text.Content, to recipient) error {
+func (a *Adapter) acceptFor(ctx context.Context, mail *arrival, shared text.Content, to recipient) error {
 	if to.bounce != "" {
 		return a.reporter.bounced(ctx, mail, to)
 	}

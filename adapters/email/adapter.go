@@ -213,7 +213,7 @@ func New(options Options) (*Adapter, error) {
 
 	a.dns = dns.New(options.Resolver)
 	a.tries = newTryCounter(options.Now)
-	a.buffered = room(options)
+	a.buffered = memoryLimiter(options)
 	a.kept = &mailStore{state: options.State, blobs: options.Blobs, namespace: capturedNamespace, now: a.now}
 	a.operator = &mailStore{state: options.State, blobs: options.Blobs, namespace: operatorNamespace, now: a.now}
 	if options.Mode != ModeCapture {

@@ -233,7 +233,7 @@ func (c *peerConn) endWhenIdle() {
 	}
 }
 
-// Close returns the place back, once, and closes: a peer that sees the end may come again at once.
+// Close releases the connection from the limits, once, and closes it: a peer that sees the end may come again at once.
 func (c *peerConn) Close() error {
 	c.once.Do(func() { c.listener.release(c) })
 	return c.wire().Close()

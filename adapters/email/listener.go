@@ -44,8 +44,8 @@ type limitedListener struct {
 	tls            *tls.Config // nil = it is not offered
 	size           int64       // of the largest mail
 	greetDelay     time.Duration
-	connections    *meter
-	mails          *meter
+	connections    *rateLimiter
+	mails          *rateLimiter
 
 	mu       sync.Mutex
 	peers    map[netip.Prefix]int // open connections of each network
@@ -59,7 +59,7 @@ func newLimitedListener(inner net.Listener, domain string, options Options) *lim
 	return &limitedListener{
 		domain: domain, hostname: options.Hostname, tls: options.TLSConfig, size: options.MaxMessageBytes,
 		Listener: inner, total: options.MaxConnections, perPeer: options.MaxConnectionsPerIP, exemptLoopback: options.AllowPrivate,
-		greetDelay: options.GreetingDelay, connections: newMeter(options.ConnectionsPerMinute, options.Now), mails: newMeter(options.MailsPerMinute, options.Now),
+		greetDelay: options.GreetingDelay, connections: newRateLimiter(options.ConnectionsPerMinute, options.Now), mails: newRateLimiter(options.MailsPerMinute, options.Now),
 		peers: map[netip.Prefix]int{}, open: map[*peerConn]struct{}{}, stopping: make(chan struct{}),
 	}
 }
@@ -92,7 +92,7 @@ func (l *limitedListener) admit(inner net.Conn) (*peerConn, string) {
 	peer := networksOf(inner.RemoteAddr())
 	conn := &peerConn{Conn: inner, listener: l, peer: peer, ends: time.Now().Add(sessionTimeout), commands: true}
 	conn.counted = !l.exemptLoopback || !peer.loopback()
-	if conn.counted && !l.connections.count(peer) {
+	if conn.counted && !l.connections.allow(peer) {
 		return nil, "rate"
 	}
 
@@ -215,9 +215,9 @@ func allowance(limit, i int) int {
 	return limit
 }
 
-// meter counts events of networks in windows of a minute. It is bounded: when more networks come than it keeps, an
+// rateLimiter counts events of networks in windows of a minute. It is bounded: when more networks come than it keeps, an
 // arbitrary tenth is forgotten.
-type meter struct {
+type rateLimiter struct {
 	limit int // for the narrowest network in a minute
 	now   func() time.Time
 
@@ -234,13 +234,13 @@ type minuteCount struct {
 // maxCredit is how many times the limit a peer may do when all that it does is credited.
 const maxCredit = 10
 
-func newMeter(limit int, now func() time.Time) *meter {
-	return &meter{limit: limit, now: now, counts: map[netip.Prefix]minuteCount{}}
+func newRateLimiter(limit int, now func() time.Time) *rateLimiter {
+	return &rateLimiter{limit: limit, now: now, counts: map[netip.Prefix]minuteCount{}}
 }
 
-// count adds an event and reports whether all networks of the peer are within their limits. What is refused counts too: a
+// allow adds an event and reports whether all networks of the peer are within their limits. What is refused counts too: a
 // flood does not get through by its size.
-func (m *meter) count(peer networks) bool {
+func (m *rateLimiter) allow(peer networks) bool {
 	now := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -269,7 +269,7 @@ func (m *meter) count(peer networks) bool {
 }
 
 // credit takes an event back: it turned out to be one that is welcome.
-func (m *meter) credit(peer networks) {
+func (m *rateLimiter) credit(peer networks) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, network := range peer {
@@ -280,9 +280,9 @@ func (m *meter) credit(peer networks) {
 	}
 }
 
-// room bounds the mail bytes that are in memory at once, so that no peer alone takes what all share: one address has an eighth
+// memoryLimiter bounds the mail bytes that are in memory at once, so that no peer alone takes what all share: one address has an eighth
 // of it, or one mail of the largest size, and its /24 or /48 three times as much.
-func room(options Options) *admission.Bytes {
+func memoryLimiter(options Options) *admission.Bytes {
 	return admission.NewBytes(options.MaxBufferedBytes, options.MaxMessageBytes+1)
 }
 

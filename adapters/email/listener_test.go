@@ -26,10 +26,10 @@ func TestRatesCountAtThreeWidths(t *testing.T) {
 		"IPv4": {"192.0.2.1", "192.0.2.2", "192.0.3.1"},
 		"IPv6": {"2001:db8:1:1::1", "2001:db8:1:2::1", "2001:db8:2::1"},
 	} {
-		m := newMeter(2, func() time.Time { return now })
+		m := newRateLimiter(2, func() time.Time { return now })
 		send := func(host string, times int) (passed int) {
 			for range times {
-				if m.count(peerAt(host)) {
+				if m.allow(peerAt(host)) {
 					passed++
 				}
 			}
@@ -52,10 +52,10 @@ func TestRatesCountAtThreeWidths(t *testing.T) {
 }
 
 func TestManyNeighboursAreOneNetwork(t *testing.T) {
-	m := newMeter(2, time.Now)
+	m := newRateLimiter(2, time.Now)
 	passed := 0
 	for i := range 60 {
-		if m.count(peerAt(net.IPv4(192, 0, 2, byte(i)).String())) {
+		if m.allow(peerAt(net.IPv4(192, 0, 2, byte(i)).String())) {
 			passed++
 		}
 	}
@@ -65,9 +65,9 @@ func TestManyNeighboursAreOneNetwork(t *testing.T) {
 }
 
 func TestMeterIsBounded(t *testing.T) {
-	m := newMeter(1, time.Now)
+	m := newRateLimiter(1, time.Now)
 	for i := range 3 * maxNetworks {
-		m.count(peerAt(net.IPv4(byte(i>>16), byte(i>>8), byte(i), 1).String()))
+		m.allow(peerAt(net.IPv4(byte(i>>16), byte(i>>8), byte(i), 1).String()))
 	}
 	if len(m.counts) > maxNetworks+len(networks{}) {
 		t.Errorf("%d networks are kept", len(m.counts))
@@ -226,7 +226,7 @@ func TestSteadyPeersAreNotCut(t *testing.T) {
 func TestStalledMailsOfOneAddress(t *testing.T) {
 	const largest = 25 << 20
 	adapter := &Adapter{options: Options{MaxMessageBytes: largest, MaxBufferedBytes: 256 << 20}, log: slog.New(slog.DiscardHandler)}
-	adapter.buffered = room(adapter.options)
+	adapter.buffered = memoryLimiter(adapter.options)
 	read := func(ip string, size int) (taken int64, err error) {
 		here, there := net.Pipe()
 		t.Cleanup(func() { _, _ = here.Close(), there.Close() })

@@ -213,7 +213,7 @@ func (r *reporter) noteReport(ctx context.Context, deliveryID string, report bou
 		return nil
 	}
 
-	place, err := r.deliveries.DestinationOf(ctx, deliveryID)
+	destination, err := r.deliveries.DestinationOf(ctx, deliveryID)
 	if fault.Is(err, fault.NotFound) {
 		metricBounces.WithLabelValues("unmatched").Inc()
 		return nil
@@ -222,7 +222,7 @@ func (r *reporter) noteReport(ctx context.Context, deliveryID string, report bou
 		return err
 	}
 
-	ours := recipientsOf(place)
+	ours := recipientsOf(destination)
 	for _, one := range report.Recipients {
 		if err := r.noteRecipient(ctx, deliveryID, report.Complaint, ours, one); err != nil && !fault.Is(err, fault.NotFound) {
 			return err
@@ -271,8 +271,8 @@ func (r *reporter) noteRecipient(ctx context.Context, deliveryID string, complai
 }
 
 // recipientsOf returns the addresses of a destination in lower case.
-func recipientsOf(place exchange.Destination) []string {
-	to, err := readDestination(place.Data)
+func recipientsOf(destination exchange.Destination) []string {
+	to, err := readDestination(destination.Data)
 	if err != nil {
 		return nil
 	}

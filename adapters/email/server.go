@@ -136,7 +136,7 @@ func (s *session) tooMany() error {
 		return s.hangUp(smtp.EnhancedCode{4, 7, 0}, "Too many mails on one connection, please come again")
 	}
 
-	if !s.adapter.listener.mails.count(s.peer.peer) {
+	if !s.adapter.listener.mails.allow(s.peer.peer) {
 		return s.refuse(452, smtp.EnhancedCode{4, 7, 0}, "Too many mails in a minute, please try again later")
 	}
 

@@ -174,7 +174,7 @@ func FuzzSignature(f *testing.F) {
 			default:
 				t.Errorf("result %q", one.Result)
 			}
-			if (one.Result == Pass) != (one.Reason == "") {
+			if (one.Result == Pass) != (one.Reason == "") || (one.Result == Pass) != (one.Err == nil) {
 				t.Errorf("result %q because of %q", one.Result, one.Reason)
 			}
 		}

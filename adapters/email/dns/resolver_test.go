@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,23 @@ func TestRememberedAnswersEnd(t *testing.T) {
 
 		if err == nil {
 			t.Error("trouble was lost")
+		}
+	})
+}
+
+func FuzzTags(f *testing.F) {
+	f.Add("v=DKIM1; k=rsa; p=AB\r\n\t CD ; ; =x; p=EF")
+	f.Add("v=STSv1;id=1;")
+	f.Fuzz(func(t *testing.T, text string) {
+		tags, size := Tags(text), 0
+		for name, value := range tags {
+			size += len(name) + len(value)
+			if strings.ContainsAny(value, "; \t\r\n") || strings.Contains(name, ";") {
+				t.Errorf("%q: %q = %q", text, name, value)
+			}
+		}
+		if size > len(text) || RepeatsTag(text) && len(tags) == 0 {
+			t.Errorf("%q: %v", text, tags)
 		}
 	})
 }

@@ -126,15 +126,15 @@ func (m *Direct) offer(ctx context.Context, mail Mail) (Outcome, error) {
 	if session := pool.take(); session != nil {
 		result, err := session.transact(ctx, mail, pool, maxPerMX)
 		if err == nil || session.ended || ctx.Err() != nil || !dead(err) {
-			return m.told(session, result), err
+			return result.from(session), err
 		}
 	}
 
-	return m.anew(ctx, mail, pool)
+	return m.tryServers(ctx, mail, pool)
 }
 
-// anew goes through the servers of the domain until one of them answers to the mail.
-func (m *Direct) anew(ctx context.Context, mail Mail, pool *sessionPool) (Outcome, error) {
+// tryServers goes through the servers of the domain until one of them answers to the mail.
+func (m *Direct) tryServers(ctx context.Context, mail Mail, pool *sessionPool) (Outcome, error) {
 	hosts, err := m.mailHosts(ctx, mail.Domain)
 	if err != nil {
 		return Outcome{}, err
@@ -176,7 +176,7 @@ func (m *Direct) anew(ctx context.Context, mail Mail, pool *sessionPool) (Outcom
 		default:
 			result, err := session.transact(ctx, mail, pool, maxPerMX)
 			if err == nil || session.ended || !dead(err) {
-				return m.told(session, result), err
+				return result.from(session), err
 			}
 			sessions, last = sessions+1, fmt.Errorf("%s: %w", target, err)
 		}
@@ -197,11 +197,12 @@ func (m *Direct) anew(ctx context.Context, mail Mail, pool *sessionPool) (Outcom
 	return Outcome{}, &setupError{last}
 }
 
-func (m *Direct) told(session *clientSession, result Outcome) Outcome {
-	if result.Text != "" {
-		result.Text = session.who + ": " + result.Text
+// from adds the server to what it answered.
+func (o Outcome) from(session *clientSession) Outcome {
+	if o.Text != "" {
+		o.Text = session.who + ": " + o.Text
 	}
-	return result
+	return o
 }
 
 // danes returns what servers demand by their TLSA records, and which must not be reached now.
