@@ -12,12 +12,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/message"
+	"inbox/adapters/email/text"
 	"inbox/internal/fault"
 )
 
 var metricReceived = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_email_received_total", Help: "Incoming mail transactions by result."},
 	[]string{"result"}) // accepted, deferred (4xx), refused (5xx)
+
+// maxReceived is how many hops a mail may have behind it (RFC 5321, section 6.3).
+const maxReceived = 50
 
 func resultOfCode(code int) string {
 	if code/100 == 4 {
@@ -27,28 +32,34 @@ func resultOfCode(code int) string {
 }
 
 // accept checks, authenticates and hands over one mail. nil means that every recipient's copy is durable or was
-// refused for good while another one's was accepted. proven says whether its sender was.
+// refused for good while another one's was accepted. proven reports whether its sender was.
 func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) (proven bool, err error) {
 	if onlyReports(env) {
-		return false, a.acceptReport(ctx, env, mail)
+		return false, a.reporter.accept(ctx, env, mail)
 	}
+
 	fields, body, from, err := inspect(mail, a.options.AllowPrivate)
 	if err != nil {
-		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + cleanText(err.Error(), 200)}
+		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + message.Clean(err.Error(), 200)}
 	}
-	if len(fields.all("Received")) > maxReceived {
+
+	if len(fields.All("Received")) > maxReceived {
 		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 4, 6}, Message: "Too many hops, this mail is in a loop"}
 	}
+
 	if a.keepsOut(env, from) {
 		return false, answer(550, smtp.EnhancedCode{5, 7, 1}, "This server does not take mail from you")
 	}
+
 	sender, err := a.verify(ctx, env, from, fields, mail)
 	if err != nil {
 		return false, err
 	}
+
 	if most := a.options.MaxUnprovenBytes; most > 0 && int64(len(mail)) > most && !sender.verified() {
 		return false, a.tooLargeUnproven()
 	}
+
 	return sender.verified(), a.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
 }
 
@@ -57,41 +68,45 @@ func (a *Adapter) tooLargeUnproven() *smtp.SMTPError {
 	return answer(552, smtp.EnhancedCode{5, 3, 4}, fmt.Sprintf("A mail without a valid proof of its sender (DMARC) may have %d bytes here", a.options.MaxUnprovenBytes))
 }
 
-// keepsOut asks the operator's lists before any lookup. Mail to the operator alone passes: whoever was blocked by mistake
+// keepsOut asks the operator's lists before any lookup. Mail to the operator alone passes: a sender who was blocked by mistake
 // can say so (RFC 5321, section 4.5.1).
-func (a *Adapter) keepsOut(env envelope, from mailbox) bool {
+func (a *Adapter) keepsOut(env envelope, from message.Mailbox) bool {
 	toAgent := slices.ContainsFunc(env.recipients, func(r recipient) bool { return r.agent != "" })
 	if a.options.Refuses == nil || !toAgent {
 		return false
 	}
-	return a.options.Refuses(from.address()) || env.from != "" && a.options.Refuses(env.from)
+	return a.options.Refuses(from.Address()) || env.from != "" && a.options.Refuses(env.from)
 }
 
 // arrival is one authenticated mail on its way to its recipients.
 type arrival struct {
 	env    envelope
-	fields header
+	fields message.Header
 	body   []byte
 	mail   []byte // exactly as received
 	sender verdict
 }
 
 // inspect refuses what different software would read differently, before anything else looks at the mail.
-func inspect(mail []byte, allowPrivate bool) (header, []byte, mailbox, error) {
+func inspect(mail []byte, allowPrivate bool) (message.Header, []byte, message.Mailbox, error) {
 	if err := checkLines(mail); err != nil {
-		return nil, nil, mailbox{}, err
+		return nil, nil, message.Mailbox{}, err
 	}
-	fields, body, err := splitHeader(mail)
+
+	fields, body, err := message.Split(mail)
 	if err != nil {
-		return nil, nil, mailbox{}, err
+		return nil, nil, message.Mailbox{}, err
 	}
-	from, err := parseFrom(fields)
+
+	from, err := message.ParseFrom(fields)
 	if err != nil {
-		return nil, nil, mailbox{}, err
+		return nil, nil, message.Mailbox{}, err
 	}
+
 	if !allowPrivate && !strings.Contains(from.Domain, ".") {
-		return nil, nil, mailbox{}, fmt.Errorf("the From domain %q has only one label", from.Domain)
+		return nil, nil, message.Mailbox{}, fmt.Errorf("the From domain %q has only one label", from.Domain)
 	}
+
 	return fields, body, from, nil
 }
 
@@ -109,20 +124,21 @@ func checkLines(mail []byte) error {
 	return nil
 }
 
-// handOver gives the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
-// repeats it, and those who have it already recognise it. That way nobody's copy is lost and nobody gets two.
+// handOver returns the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
+// repeats it, and those who have it already recognise it. That way no copy is lost and none is duplicate.
 func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
 	accepted := false
 	var deferred, refused error
-	shared, err := a.content(ctx, mail)
+	shared, err := text.Read(ctx, mail.fields, mail.body, len(mail.mail), a.options.Blobs)
 	if err != nil {
 		return err
 	}
+
 	for _, to := range operatorLast(mail.env.recipients) {
 		if to.agent == "" && deferred != nil {
 			break // the operator's copy has no id to be recognised by: it waits for the repeat
 		}
-		switch err := a.giveTo(ctx, mail, shared, to); {
+		switch err := a.acceptFor(ctx, mail, shared, to); {
 		case err == nil:
 			accepted = true
 		case temporary(err):
@@ -131,12 +147,15 @@ func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
 			refused = err
 		}
 	}
+
 	if deferred != nil {
 		return deferred
 	}
+
 	if accepted {
 		return nil
 	}
+
 	return refused
 }
 
@@ -151,26 +170,32 @@ func operatorLast(recipients []recipient) []recipient {
 		}
 		return -1
 	})
+
 	return sorted
 }
 
-func (a *Adapter) giveTo(ctx context.Context, mail *arrival, shared content, to recipient) error {
+func (a *Adapter) acceptFor(ctx context.Context, mail *arrival, shared text.Content, to recipient) error {
 	if to.bounce != "" {
-		return a.bounced(ctx, mail, to)
+		return a.reporter.bounced(ctx, mail, to)
 	}
-	if _, err := a.reported(ctx, mail); err != nil {
+
+	if _, err := a.reporter.reported(ctx, mail); err != nil {
 		return err
 	}
+
 	if to.agent == "" {
 		return a.keepForOperator(ctx, mail, to)
 	}
+
 	in, err := a.normalize(ctx, mail, shared, to)
 	if err != nil {
 		return err
 	}
+
 	if err = a.receive(ctx, mail, to, in); err == nil && a.options.Alive != nil && mail.sender.verified() {
 		a.options.Alive(ctx, mail.sender.from.Domain)
 	}
+
 	return err
 }
 
@@ -181,6 +206,7 @@ func smtpError(err error) *smtp.SMTPError {
 	if given, ok := errors.AsType[*smtp.SMTPError](err); ok {
 		return given
 	}
+
 	found := fault.Of(err)
 	switch found.Kind {
 	case fault.Malformed:
@@ -189,6 +215,7 @@ func smtpError(err error) *smtp.SMTPError {
 			text = found.Field + ": " + text
 		}
 		return answer(554, smtp.EnhancedCode{5, 6, 0}, text)
+
 	case fault.Unsupported, fault.Conflict:
 		return answer(554, smtp.EnhancedCode{5, 6, 0}, found.Public)
 	case fault.TooLarge:
@@ -200,11 +227,12 @@ func smtpError(err error) *smtp.SMTPError {
 	case fault.RateLimited:
 		return answer(452, smtp.EnhancedCode{4, 7, 0}, found.Public) // message contract, section 12
 	}
+
 	return answer(451, smtp.EnhancedCode{4, 3, 0}, "Temporary trouble here, please try again later")
 }
 
 func answer(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
-	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: cleanText(text, 400)}
+	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: message.Clean(text, 400)}
 }
 
 func replyLine(e *smtp.SMTPError) string {

@@ -16,6 +16,10 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"inbox/adapters/email/authentication"
+	"inbox/adapters/email/bounce"
+	"inbox/adapters/email/dns"
+	"inbox/adapters/email/outbound"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/admission"
@@ -85,18 +89,8 @@ type Blobs interface {
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
-// Resolver makes the DNS lookups of mail authentication; *net.Resolver has this shape.
-type Resolver interface {
-	LookupTXT(ctx context.Context, name string) ([]string, error)
-	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
-	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
-	LookupAddr(ctx context.Context, address string) ([]string, error)
-}
-
-// Dialer opens outgoing connections; it refuses addresses that the operator did not allow.
-type Dialer interface {
-	DialContext(ctx context.Context, network, address string) (net.Conn, error)
-}
+// PolicyFetcher gets the MTA-STS policy of a domain.
+type PolicyFetcher = outbound.PolicyFetcher
 
 // Options configures an Adapter. Domain, Receiver, Agents, Threads, State, Blobs and Resolver are required.
 type Options struct {
@@ -122,19 +116,19 @@ type Options struct {
 
 	Policy exchange.Policy // of deliveries and conversations
 
-	Mode                string        // ModeCapture (default), ModeSmarthost or ModeMX
-	Smarthost           string        // smtp://user:pass@host:port or smtps://…
-	SmarthostTLS        *tls.Config   // roots for the smarthost's certificate; nil = the system's
-	Dialer              Dialer        // required with ModeSmarthost and ModeMX
-	MXPort              int           // of the recipients' servers; default 25
-	MXTLS               *tls.Config   // roots for certificates that an MTA-STS policy demands; nil = the system's
-	PolicyMode          string        // of our own MTA-STS policy file: none, testing or enforce; empty = none is served
-	Policies            PolicyFetcher // of MTA-STS; nil = policies are not asked for
-	SecureDNS           SecureDNS     // a validating resolver on this machine: TLSA records of recipients' servers hold; nil = no DANE
-	DKIMSelector        string        // default "inbox"
-	DKIMEd25519Selector string        // of a second signature with Ed25519; empty = none
-	DKIMKeyFile         string        // PEM of an RSA key; empty = one is generated and kept in State
-	AllowNewRecipients  bool          // agents may write to people who were not in the conversation
+	Mode                string             // ModeCapture (default), ModeSmarthost or ModeMX
+	Smarthost           string             // smtp://user:pass@host:port or smtps://…
+	SmarthostTLS        *tls.Config        // roots for the smarthost's certificate; nil = the system's
+	Dialer              outbound.Dialer    // required with ModeSmarthost and ModeMX
+	MXPort              int                // of the recipients' servers; default 25
+	MXTLS               *tls.Config        // roots for certificates that an MTA-STS policy demands; nil = the system's
+	PolicyMode          string             // of our own MTA-STS policy file: none, testing or enforce; empty = none is served
+	Policies            PolicyFetcher      // of MTA-STS; nil = policies are not asked for
+	SecureDNS           outbound.SecureDNS // a validating resolver on this machine: TLSA records of recipients' servers hold; nil = no DANE
+	DKIMSelector        string             // default "inbox"
+	DKIMEd25519Selector string             // of a second signature with Ed25519; empty = none
+	DKIMKeyFile         string             // PEM of an RSA key; empty = one is generated and kept in State
+	AllowNewRecipients  bool               // agents may write to people who were not in the conversation
 
 	ThreadTags       bool // Reply-To of our answers says what it is that is answered
 	RefuseQuarantine bool // of mail that fails DMARC, as of a policy of reject
@@ -146,7 +140,7 @@ type Options struct {
 	Present func(policypart.Part) policypart.Part
 	MaxHops func(agent string) int // ceiling of a chain of agents that begins with the agent; default 4
 
-	// Refuses says whether the operator keeps an address out; it is asked about From and MAIL FROM of a mail to an agent,
+	// Refuses reports whether the operator keeps an address out; it is asked about From and MAIL FROM of a mail to an agent,
 	// before anything is looked up. Optional.
 	Refuses func(address string) bool
 
@@ -154,7 +148,7 @@ type Options struct {
 	// recipient and once more before the mail is read. Optional.
 	Closed func(agent string) exchange.Closure
 
-	// AnswersLists says whether an agent answers the author of a mail that came through a mailing list and names the agent
+	// AnswersLists reports whether an agent answers the author of a mail that came through a mailing list and names the agent
 	// in To; the list itself never hears of it. Default: no agent does.
 	AnswersLists func(agent string) bool
 
@@ -163,7 +157,7 @@ type Options struct {
 	// RepliesToAll reports whether answers of an agent go to all of To and Cc to whom they may. Default: no agent's do.
 	RepliesToAll func(agent string) bool
 
-	// FileLink gives an address where a file that is too large for a mail can be had; empty = nowhere. Optional.
+	// FileLink returns an address where a file that is too large for a mail can be had; empty = nowhere. Optional.
 	FileLink   func(reply exchange.Reply, part normalized.Part) string
 	QuoteLines int // of the question that an answer repeats, at most 30; 0 = none
 
@@ -179,7 +173,7 @@ type Options struct {
 	Threads  Threads
 	State    State
 	Blobs    Blobs
-	Resolver Resolver
+	Resolver dns.Source
 	Logger   *slog.Logger     // default: slog.Default
 	Now      func() time.Time // default: time.Now
 }
@@ -190,10 +184,14 @@ type Adapter struct {
 	domain   string // host alone, lower-case punycode
 	log      *slog.Logger
 	now      func() time.Time
-	dns      *cachedResolver
-	signers  []signingKey
-	verpKey  []byte
-	sender   transport
+	dns      *dns.Resolver
+	checker  *authentication.Checker
+	keys     []authentication.Key // that sign
+	signer   *authentication.Signer
+	tokens   *bounce.Tokens
+	renderer *renderer
+	reporter *reporter
+	sender   transport  // nil in mode capture
 	kept     *mailStore // mode capture
 	operator *mailStore // postmaster and abuse
 	tries    *tryCounter
@@ -210,22 +208,37 @@ func New(options Options) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	a := &Adapter{options: options, log: options.Logger, now: options.Now}
 	if a.domain, err = identity.ParseDomain(identity.HostOf(options.Domain)); err != nil {
 		return nil, fmt.Errorf("domain: %w", err)
 	}
-	a.dns = newCachedResolver(options.Resolver)
+
+	a.dns = dns.New(options.Resolver)
 	a.tries = newTryCounter(options.Now)
-	a.buffered = room(options)
-	if a.sender, err = a.newTransport(); err != nil {
+	a.buffered = memoryLimiter(options)
+	a.kept = &mailStore{state: options.State, blobs: options.Blobs, namespace: capturedNamespace, now: a.now}
+	a.operator = &mailStore{state: options.State, blobs: options.Blobs, namespace: operatorNamespace, now: a.now}
+	if options.Mode != ModeCapture {
+		if a.sender, err = a.newTransport(); err != nil {
+			return nil, err
+		}
+	}
+
+	if a.keys, err = loadSigners(options); err != nil {
 		return nil, err
 	}
-	if a.signers, err = loadSigners(options); err != nil {
+
+	a.signer = authentication.NewSigner(a.domain, a.keys, a.now, chainField)
+	a.checker = authentication.New(authentication.Options{Resolver: a.dns, Domain: a.domain, Sealers: options.ARCSealers, Now: a.now})
+	key, err := loadTokenKey(options.State)
+	if err != nil {
 		return nil, err
 	}
-	if a.verpKey, err = loadVERPKey(options.State); err != nil {
-		return nil, err
-	}
+
+	a.tokens = bounce.NewTokens(key, a.domain)
+	a.renderer = &renderer{options: &a.options, domain: a.domain, tokens: a.tokens, log: a.log}
+	a.reporter = &reporter{deliveries: options.Deliveries, suppressions: options.Suppressions, tokens: a.tokens, domain: a.domain, log: a.log, now: a.now}
 	return a, nil
 }
 
@@ -238,10 +251,11 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("email: option %s is required", name)
 		}
 	}
+
 	o.Hostname = cmp.Or(o.Hostname, identity.HostOf(o.Domain))
 	o.Mode = cmp.Or(o.Mode, ModeCapture)
 	o.DKIMSelector = cmp.Or(o.DKIMSelector, DefaultSelector)
-	o.MXPort = cmp.Or(o.MXPort, defaultMXPort)
+	o.MXPort = cmp.Or(o.MXPort, outbound.DefaultMXPort)
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
 	o.MaxConnectionsPerIP = cmp.Or(o.MaxConnectionsPerIP, DefaultMaxConnectionsPerIP)
@@ -255,22 +269,28 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	if o.Present == nil {
 		base := &url.URL{Scheme: "https", Host: o.Domain}
 		o.Present = func(part policypart.Part) policypart.Part { return part.Confine(base) }
 	}
+
 	if o.MaxHops == nil {
 		o.MaxHops = func(string) int { return defaultMaxHops }
 	}
+
 	if o.DKIMEd25519Selector != "" && (!validLabel(o.DKIMEd25519Selector) || o.DKIMEd25519Selector == o.DKIMSelector) {
 		return o, fmt.Errorf("mail.dkim_ed25519_selector: %q must be letters, digits, hyphens and dots, and another one than mail.dkim_selector", o.DKIMEd25519Selector)
 	}
+
 	if !validLabel(o.DKIMSelector) {
 		return o, fmt.Errorf("mail.dkim_selector: %q must be letters, digits, hyphens and dots", o.DKIMSelector)
 	}
+
 	return o, nil
 }
 
@@ -282,13 +302,16 @@ func validLabel(text string) bool {
 func (a *Adapter) Listen() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.listener != nil || a.options.Listen == "" {
 		return nil
 	}
+
 	inner, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", a.options.Listen)
 	if err != nil {
 		return fmt.Errorf("smtp.listen: cannot listen on %s: %w (choose another address or stop the program that uses it)", a.options.Listen, rootCause(err))
 	}
+
 	a.listener = newLimitedListener(inner, a.domain, a.options)
 	a.server = a.newServer()
 	return nil
@@ -302,7 +325,7 @@ func rootCause(err error) error {
 	return err
 }
 
-// Addr gives the listening address, nil before Listen or without a server.
+// Addr returns the listening address, nil before Listen or without a server.
 func (a *Adapter) Addr() net.Addr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -315,14 +338,19 @@ func (a *Adapter) Addr() net.Addr {
 // Run serves until ctx ends, then accepts nothing new and lets open transactions finish within ShutdownTimeout.
 // It may be called once.
 func (a *Adapter) Run(ctx context.Context) error {
-	defer a.sender.close()
+	if a.sender != nil {
+		defer a.sender.Close()
+	}
+
 	if err := a.Listen(); err != nil {
 		return err
 	}
+
 	if a.server == nil {
 		<-ctx.Done()
 		return nil
 	}
+
 	served := make(chan error, 1)
 	go func() { served <- a.server.Serve(a.listener) }()
 	select {
@@ -330,6 +358,7 @@ func (a *Adapter) Run(ctx context.Context) error {
 		return fmt.Errorf("serve smtp: %w", err)
 	case <-ctx.Done():
 	}
+
 	return a.shutdown(served)
 }
 
@@ -343,8 +372,10 @@ func (a *Adapter) shutdown(served <-chan error) error {
 		a.log.Warn("smtp connections were cut at shutdown; their senders will repeat", "error", err)
 		a.listener.cut()
 	}
+
 	if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve smtp: %w", err)
 	}
+
 	return nil
 }

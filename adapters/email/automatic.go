@@ -1,12 +1,20 @@
 package email
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+
+	"inbox/adapters/email/message"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
 )
 
 // automatic says why a mail must not be answered, or "" (RFC 3834; reference: loops and backscatter). It is the
-// first line of defence; the pipeline has its own brakes per thread and sender.
+// first line of defence; the pipeline has its own limiters per thread and sender.
 func (a *Adapter) automatic(mail *arrival, to recipient, addressed bool) string {
 	for _, reason := range []string{
 		automaticEnvelope(mail.env, mail.sender.from), automaticHeader(mail.fields, a.answersList(mail, to)),
@@ -16,16 +24,19 @@ func (a *Adapter) automatic(mail *arrival, to recipient, addressed bool) string 
 			return reason
 		}
 	}
+
 	if !addressed && to.answered == "" {
 		return "the agent " + to.local + " is neither in To nor in Cc"
 	}
+
 	return ""
 }
 
-func automaticEnvelope(env envelope, from mailbox) string {
+func automaticEnvelope(env envelope, from message.Mailbox) string {
 	if env.from == "" {
 		return "null return path"
 	}
+
 	local, _, _ := strings.Cut(strings.ToLower(from.Local), "+")
 	switch plain := separators.Replace(local); {
 	case slices.Contains(machineNames, plain):
@@ -33,9 +44,11 @@ func automaticEnvelope(env envelope, from mailbox) string {
 	case strings.Contains(plain, "noreply"), strings.Contains(plain, "donotreply"): // noreply-7f3a, drive-shares-noreply
 		return "sent by " + local
 	}
+
 	if strings.HasPrefix(local, "bounce") || listSender(local) {
 		return "sent by a list or bounce address"
 	}
+
 	return ""
 }
 
@@ -48,7 +61,7 @@ func listSender(local string) bool {
 	return strings.HasPrefix(local, "owner-") || strings.HasSuffix(local, "-owner") || strings.HasSuffix(local, "-request") || strings.HasSuffix(local, "-bounces")
 }
 
-// automaticSender looks at the envelope, where programs and lists show themselves that leave the From field to somebody
+// automaticSender looks at the envelope, where programs and lists show themselves that leave the From field to someone
 // else (RFC 3834, section 2). Addresses made for one mail say nothing: services send the mails of people from them, too.
 func automaticSender(from string, wantsLists bool) string {
 	local, _, _ := strings.Cut(strings.ToLower(from), "@")
@@ -71,72 +84,43 @@ var automaticFields = []string{
 var automaticPrecedence = []string{"bulk", "list", "junk", "auto_reply", "auto-reply"}
 
 // automaticHeader passes over the marks of lists where their mail is wanted.
-func automaticHeader(fields header, wantsLists bool) string {
+func automaticHeader(fields message.Header, wantsLists bool) string {
 	if token := autoSubmitted(fields); token != "" {
 		return "Auto-Submitted: " + token
 	}
-	for _, one := range fields.all("Precedence") {
-		switch token := firstToken(one.text()); {
+
+	for _, one := range fields.All("Precedence") {
+		switch token := message.FirstToken(one.Text()); {
 		case token == "list" && wantsLists:
 		case slices.Contains(automaticPrecedence, token):
 			return "Precedence: " + token
 		}
 	}
-	for _, one := range fields.all("X-Auto-Response-Suppress") {
-		for word := range strings.FieldsFuncSeq(strings.ToLower(one.text()), func(r rune) bool { return r == ',' || r == ';' || r == ' ' }) {
+
+	for _, one := range fields.All("X-Auto-Response-Suppress") {
+		for word := range strings.FieldsFuncSeq(strings.ToLower(one.Text()), func(r rune) bool { return r == ',' || r == ';' || r == ' ' }) {
 			switch word {
 			case "all", "autoreply", "oof":
 				return "X-Auto-Response-Suppress: " + word
 			}
 		}
 	}
+
 	for _, name := range automaticFields {
-		if fields.has(name) && (!wantsLists || !listMark(name)) {
+		if fields.Has(name) && (!wantsLists || !listMark(name)) {
 			return name + " is present"
 		}
 	}
+
 	return ""
 }
 
-// autoSubmitted gives what the mail says about being automatic (RFC 3834, section 5); "" means that a person wrote it,
+// autoSubmitted returns what the mail says about being automatic (RFC 3834, section 5); "" means that a person wrote it,
 // or that it says nothing.
-func autoSubmitted(fields header) string {
-	for _, one := range fields.all("Auto-Submitted") {
-		if token := firstToken(one.text()); token != "" && token != "no" {
-			return cleanText(token, 40)
-		}
-	}
-	return ""
-}
-
-// firstToken reads the keyword of a field, past comments and before parameters.
-func firstToken(value string) string {
-	value = strings.TrimSpace(value)
-	for strings.HasPrefix(value, "(") {
-		value = strings.TrimSpace(behindComment(value))
-	}
-	if rest, quoted := strings.CutPrefix(value, `"`); quoted {
-		value, _, _ = strings.Cut(rest, `"`)
-	}
-	if end := strings.IndexAny(value, "; \t("); end >= 0 {
-		value = value[:end]
-	}
-	return strings.ToLower(value)
-}
-
-// behindComment gives what follows a comment, which may hold further ones (RFC 5322, section 3.2.2).
-func behindComment(text string) string {
-	depth := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '(':
-			depth++
-		case ')':
-			if depth--; depth == 0 {
-				return text[i+1:]
-			}
+func autoSubmitted(fields message.Header) string {
+	for _, one := range fields.All("Auto-Submitted") {
+		if token := message.FirstToken(one.Text()); token != "" && token != "no" {
+			return message.Clean(token, 40)
 		}
 	}
 	return ""
@@ -148,19 +132,22 @@ func (a *Adapter) ownMail(mail *arrival) string {
 	if mail.sender.from.Domain == a.domain {
 		return "sent from our own domain"
 	}
-	if id := messageID(mail.fields); id != "" && strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], a.domain) {
+
+	if id := message.ID(mail.fields); id != "" && strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], a.domain) {
 		return "the Message-ID is ours"
 	}
-	for _, one := range mail.fields.all(loopField) {
-		if box, err := parseMailbox(one.text()); err == nil && box.Domain == a.domain {
+
+	for _, one := range mail.fields.All(loopField) {
+		if box, err := message.ParseMailbox(one.Text()); err == nil && box.Domain == a.domain {
 			return "our loop mark"
 		}
 	}
+
 	return ""
 }
 
-func automaticType(fields header) string {
-	media, _ := mediaType(fields.get("Content-Type"), "text/plain")
+func automaticType(fields message.Header) string {
+	media, _ := message.MediaType(fields.Get("Content-Type"), "text/plain")
 	switch media {
 	case "multipart/report", "message/delivery-status", "message/disposition-notification", "message/feedback-report":
 		return "a report (" + media + ")"
@@ -169,16 +156,18 @@ func automaticType(fields header) string {
 }
 
 // automaticSubject is the second line: senders that mark nothing.
-func automaticSubject(fields header) string {
-	subject := strings.ToLower(fields.decoded("Subject"))
+func automaticSubject(fields message.Header) string {
+	subject := strings.ToLower(fields.Decoded("Subject"))
 	for _, start := range automaticSubjects {
 		if strings.HasPrefix(subject, start) {
 			return "the subject says that it is automatic"
 		}
 	}
+
 	if strings.HasPrefix(subject, "auto:") && strings.Contains(subject, "out of the office") { // HCL Notes; "Auto:" alone is a car in German
 		return "the subject says that it is automatic"
 	}
+
 	return ""
 }
 
@@ -190,4 +179,132 @@ var automaticSubjects = []string{
 	"automatyczna odpowiedź", "automatiskt svar", "automatisk svar", "autosvar", "automaattinen vastaus", "автоматический ответ", "自動応答", "自动答复", "自动回复",
 	"undeliverable:", "undelivered mail", "delivery status notification", "mail delivery failed", "mail delivery failure", "returned mail:", "unzustellbar:", "failure notice",
 	"non remis :", "non remis:", "no se puede entregar:", "onbestelbaar:", "non recapitabile:",
+}
+
+// listMail reports whether a mail came through a mailing list (RFC 2369, RFC 2919, and what lists wrote before).
+func listMail(fields message.Header) bool {
+	return slices.ContainsFunc([]string{"List-Id", "List-Post", "Mailing-List", "X-BeenThere"}, fields.Has) ||
+		slices.ContainsFunc(fields.All("Precedence"), func(f message.Field) bool { return message.FirstToken(f.Text()) == "list" })
+}
+
+// answersList reports whether the agent answers the author of a mail that came through a list: the operator wants it, the mail
+// names the agent in To, and a person wrote it, not the list.
+func (a *Adapter) answersList(mail *arrival, to recipient) bool {
+	return a.options.AnswersLists != nil && listMail(mail.fields) && a.options.AnswersLists(to.agent) && a.named(mail.fields, to, "To") &&
+		!slices.Contains(listAddresses(mail.fields), mail.sender.from.Key())
+}
+
+// listMark reports whether a field says only that a list passed the mail on.
+func listMark(name string) bool {
+	return strings.HasPrefix(strings.ToLower(name), "list-") || strings.EqualFold(name, "Mailing-List")
+}
+
+// maxListAddresses bounds what is remembered of one mail.
+const maxListAddresses = 20
+
+// listAddresses returns the addresses of a list itself, in lower case; none of them is ever answered.
+func listAddresses(fields message.Header) []string {
+	var found []string
+	add := func(text string) {
+		if address := message.AddressKey(text); address != "" && !slices.Contains(found, address) && len(found) < maxListAddresses {
+			found = append(found, address)
+		}
+	}
+
+	for _, name := range []string{"List-Post", "List-Owner", "List-Help", "List-Subscribe", "List-Unsubscribe"} {
+		for _, one := range fields.All(name) {
+			for piece := range strings.SplitSeq(one.Text(), "<") {
+				uri, _, _ := strings.Cut(piece, ">")
+				if address, is := strings.CutPrefix(strings.ToLower(strings.TrimSpace(uri)), "mailto:"); is {
+					address, _, _ = strings.Cut(address, "?")
+					add(address)
+				}
+			}
+		}
+	}
+
+	for _, one := range fields.All("List-Id") {
+		id := one.Text()
+		if start := strings.LastIndexByte(id, '<'); start >= 0 {
+			id, _, _ = strings.Cut(id[start+1:], ">")
+		}
+		if name, domain, found := strings.Cut(strings.TrimSpace(id), "."); found {
+			add(name + "@" + domain)
+		}
+	}
+
+	for _, name := range []string{"X-BeenThere", "Mailing-List"} {
+		for _, one := range fields.All(name) {
+			for word := range strings.FieldsFuncSeq(one.Text(), func(r rune) bool { return r == ' ' || r == ';' || r == ',' || r == '\t' }) {
+				if strings.Contains(word, "@") {
+					add(word)
+				}
+			}
+		}
+	}
+
+	return found
+}
+
+// chainField counts the hops of agents that write to agents: "hop=2; max=4". Anybody can write it, so it is believed
+// only where it makes us stricter.
+const chainField = "X-Mentionable-Agent-Chain"
+
+// codeChain is the code of a chain that may not go on (message contract, section 7).
+const codeChain = "chain:exhausted"
+
+// defaultMaxHops is the ceiling of a chain that begins with us, where the agent has none of its own.
+const defaultMaxHops = 4
+
+var errChain = errors.New("want hop=<number>; max=<number> with hop from 1 to max")
+
+// readChain reads the hint of a mail; nil without an error means that there is none.
+func readChain(fields message.Header) (*normalized.AgentChain, error) {
+	found := fields.All(chainField)
+	if len(found) == 0 {
+		return nil, nil
+	}
+
+	if len(found) > 1 {
+		return nil, errChain
+	}
+
+	first, second, _ := strings.Cut(found[0].Text(), ";")
+	hop, hopFound := chainNumber(first, "hop=")
+	most, mostFound := chainNumber(strings.TrimPrefix(second, " "), "max=")
+	if !hopFound || !mostFound || hop > most {
+		return nil, errChain
+	}
+
+	return &normalized.AgentChain{Hop: hop, MaxHops: most, IsFinal: hop == most}, nil
+}
+
+// chainNumber reads a number from 1 to 999 in its only spelling.
+func chainNumber(text, name string) (int, bool) {
+	digits, named := strings.CutPrefix(text, name)
+	number, err := strconv.Atoi(digits)
+	return number, named && err == nil && number >= 1 && number <= 999 && strconv.Itoa(number) == digits
+}
+
+// refuseChain makes the message one that is never answered. It is not refused on the wire: the bounce would be one
+// more mail between programs.
+func refuseChain(in *exchange.Inbound, fields message.Header, reason error) {
+	written := message.Clip(fields.Get(chainField), 100)
+	in.NoReply = codeChain + ": " + chainField + " is " + strconv.Quote(written)
+	in.Rejected = append(in.Rejected, identity.Rejection{
+		Code: codeChain, Reason: fmt.Sprintf("%s is %q: %s", chainField, written, reason), Subject: in.Message.Sender.Address,
+	})
+}
+
+// chainOf returns the chain that a reply carries: one hop more than its question, and a new chain when the agent adds
+// others into the conversation, of whom it is unknown which are agents.
+func (w *renderer) chainOf(reply exchange.Reply, people audience) (normalized.AgentChain, bool) {
+	if asked := reply.Message.RecipientCapabilities.AgentChain; asked != nil {
+		return normalized.AgentChain{Hop: asked.Hop + 1, MaxHops: asked.MaxHops}, true
+	}
+	return normalized.AgentChain{Hop: 1, MaxHops: w.options.MaxHops(reply.Agent)}, len(people.all()) > 1
+}
+
+func formatChain(chain normalized.AgentChain) string {
+	return fmt.Sprintf("hop=%d; max=%d", chain.Hop, chain.MaxHops)
 }

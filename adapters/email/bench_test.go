@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/normalized"
 )
 
 // tenKiB is a DKIM-signed mail of about 10 KiB.
 func tenKiB(t testing.TB) string {
 	line := "The quick brown fox jumps over the lazy dog and asks what the time is.\n"
-	return signed(t, letter(strings.Repeat(line, 10<<10/len(line))))
+	return emailtest.Signed(t, emailtest.Letter(strings.Repeat(line, 10<<10/len(line))))
 }
 
 // BenchmarkAccept is everything between the final dot and the hand-over to the pipeline: checks, SPF, DKIM, DMARC,
@@ -68,22 +69,12 @@ func BenchmarkReply(b *testing.B) {
 		reply := replyTo(in, normalized.Markdown("An *answer* with some words."))
 		reply.ID = fmt.Sprintf("reply-%d", n)
 		n++
-		body, err := s.adapter.render(b.Context(), reply, notes, s.adapter.audience(reply, notes))
+		body, err := s.adapter.renderer.render(b.Context(), reply, notes, s.adapter.audience(reply, notes))
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := s.adapter.sign(body, time.Now()); err != nil {
+		if _, err := s.adapter.signer.Sign(body, time.Now()); err != nil {
 			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkFresh is what is done to every text to find what is new in it.
-func BenchmarkFresh(b *testing.B) {
-	text := strings.TrimSpace(strings.Repeat("This is one line of an ordinary mail with an ordinary length.\n", 160))
-	for b.Loop() {
-		if fresh(text, "Question", false) != text {
-			b.Fatal("something was cut")
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"inbox/adapters/email/message"
 )
 
 const (
@@ -56,16 +58,20 @@ func (s *mailStore) put(ctx context.Context, mail Captured) error {
 		}
 		mail.Blob, mail.Data = digest, nil
 	}
+
 	encoded, err := json.Marshal(mail)
 	if err != nil {
 		return fmt.Errorf("encode mail: %w", err)
 	}
+
 	if err := s.state.Put(ctx, s.namespace, mail.ID, encoded, s.now().Add(capturedLife)); err != nil {
 		return fmt.Errorf("store mail: %w", err)
 	}
+
 	if s.puts.Add(1)%trimEvery == 1 {
 		return s.trim(ctx)
 	}
+
 	return nil
 }
 
@@ -75,42 +81,50 @@ func (s *mailStore) trim(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("count mails: %w", err)
 	}
+
 	for over := int(count) - maxCaptured; over > 0; over -= trimPage {
 		keys, _, err := s.state.List(ctx, s.namespace, "", min(over, trimPage))
 		if err != nil {
 			return fmt.Errorf("list mails: %w", err)
 		}
+
 		for _, key := range keys {
 			if err := s.state.Delete(ctx, s.namespace, key); err != nil {
 				return fmt.Errorf("remove mail: %w", err)
 			}
 		}
+
 		if len(keys) == 0 {
 			return nil
 		}
 	}
+
 	return nil
 }
 
-// list gives at most limit mails with ids above after, oldest first, with their bytes.
+// list returns at most limit mails with ids above after, oldest first, with their bytes.
 func (s *mailStore) list(ctx context.Context, after string, limit int) ([]Captured, error) {
 	_, values, err := s.state.List(ctx, s.namespace, after, min(max(limit, 1), 500))
 	if err != nil {
 		return nil, fmt.Errorf("list mails: %w", err)
 	}
+
 	mails := make([]Captured, 0, len(values))
 	for _, value := range values {
 		var mail Captured
 		if err := json.Unmarshal(value, &mail); err != nil {
 			return nil, fmt.Errorf("decode mail: %w", err)
 		}
+
 		if mail.Blob != "" {
 			if mail.Data, err = readBlob(ctx, s.blobs, mail.Blob, DefaultMaxBufferedBytes); err != nil {
 				return nil, err
 			}
 		}
+
 		mails = append(mails, mail)
 	}
+
 	return mails, nil
 }
 
@@ -119,11 +133,13 @@ func readBlob(ctx context.Context, blobs Blobs, digest string, limit int64) ([]b
 	if err != nil {
 		return nil, fmt.Errorf("open blob: %w", err)
 	}
+
 	defer func() { _ = r.Close() }()
 	data, err := io.ReadAll(io.LimitReader(r, limit))
 	if err != nil {
 		return nil, fmt.Errorf("read blob: %w", err)
 	}
+
 	return data, nil
 }
 
@@ -144,7 +160,7 @@ func (a *Adapter) keepForOperator(ctx context.Context, mail *arrival, to recipie
 		return fmt.Errorf("make id: %w", err)
 	}
 	return a.operator.put(ctx, Captured{
-		ID: id.String(), From: mail.env.from, To: []string{to.envelope}, MessageID: messageID(mail.fields),
-		Subject: mail.fields.decoded("Subject"), At: mail.env.received.UTC(), Data: a.original(mail),
+		ID: id.String(), From: mail.env.from, To: []string{to.envelope}, MessageID: message.ID(mail.fields),
+		Subject: mail.fields.Decoded("Subject"), At: mail.env.received.UTC(), Data: a.original(mail),
 	})
 }

@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/microcosm-cc/bluemonday"
 	"github.com/yuin/goldmark"
@@ -16,10 +18,13 @@ import (
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/util"
 
+	"inbox/adapters/email/message"
+	"inbox/adapters/email/text"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/markup"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // toHTML makes links of pictures: a mail shows nothing that is fetched.
@@ -28,7 +33,7 @@ var toHTML = goldmark.New(
 	goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(markup.LinkedImages{}, 100))),
 )
 
-// safeHTML is what may stand in an outgoing mail: text structure and absolute links, nothing that is fetched.
+// safeHTML is what an outgoing mail may hold: text structure and absolute links, nothing that is fetched.
 var safeHTML = func() *bluemonday.Policy {
 	policy := bluemonday.NewPolicy()
 	policy.AllowElements("p", "br", "hr", "div", "span", "strong", "b", "em", "i", "u", "s", "del", "sub", "sup", "code", "pre",
@@ -52,29 +57,34 @@ type composer struct {
 	link        func(normalized.Part) string // where a file that is too large can be had; empty = nowhere
 }
 
-// composeBody turns the parts of a response into text, HTML and attachments; a demand stands last.
-func (a *Adapter) composeBody(ctx context.Context, reply exchange.Reply, notes route, people audience) (body, error) {
-	c := &composer{locale: localeOf(reply), link: func(part normalized.Part) string { return a.fileLink(reply, part) }}
+// composeBody turns the parts of a response into text, HTML and attachments; a demand comes last.
+func (w *renderer) composeBody(ctx context.Context, reply exchange.Reply, notes route, people audience) (body, error) {
+	c := &composer{locale: localeOf(reply), link: func(part normalized.Part) string { return w.fileLink(reply, part) }}
 	parts := slices.Clone(reply.Response.Parts)
 	slices.SortStableFunc(parts, demandLast)
 	for _, part := range parts {
-		if err := a.composePart(ctx, c, part); err != nil {
+		if err := w.composePart(ctx, c, part); err != nil {
 			return body{}, err
 		}
 	}
+
 	if failure := reply.Response.Error; failure != nil && c.plain.Len() == 0 {
 		c.addPlain(failure.Message)
 	}
+
 	if c.plain.Len() == 0 && len(c.files) > 0 {
 		c.addPlain("See the attached files.")
 	}
-	if a.mayQuote(reply, notes, people) {
-		c.addQuote(reply.Message, notes, a.options.QuoteLines)
+
+	if w.mayQuote(reply, notes, people) {
+		c.addQuote(reply.Message, notes, w.options.QuoteLines)
 	}
+
 	result := body{plain: strings.TrimRight(c.plain.String(), "\n") + "\n", files: c.files}
 	if c.rich {
 		result.html = "<!DOCTYPE html>\n<html><body>\n" + c.html.String() + "</body></html>\n"
 	}
+
 	return result, nil
 }
 
@@ -88,18 +98,19 @@ func demandLast(a, b normalized.Part) int {
 	return 0
 }
 
-func (a *Adapter) composePart(ctx context.Context, c *composer, part normalized.Part) error {
+func (w *renderer) composePart(ctx context.Context, c *composer, part normalized.Part) error {
 	switch part.Kind {
 	case normalized.PartText:
 		c.addText(part)
 	case normalized.PartLink:
-		c.addPlain(titled(firstOf(part.Title, part.Description), part.URL))
+		c.addPlain(titled(cmp.Or(part.Title, part.Description), part.URL))
 	case normalized.PartPolicy:
 		if part.Policy != nil {
-			c.addPolicy(a.options.Present(*part.Policy))
+			c.addPolicy(w.options.Present(*part.Policy))
 		}
+
 	case normalized.PartFile, normalized.PartArtifact:
-		return a.attach(ctx, c, part)
+		return w.attach(ctx, c, part)
 	}
 	return nil // tool calls are shown on streams only; parts of unknown kinds are skipped
 }
@@ -110,15 +121,15 @@ func (c *composer) addText(part normalized.Part) {
 		c.addMarkdown(part.Content)
 	case normalized.MIMEHTML:
 		safe := safeHTML.Sanitize(part.Content)
-		text, _ := fromHTML(safe)
-		c.add(text, safe)
+		plain, _ := text.FromHTML(safe)
+		c.add(plain, safe)
 		c.rich = true
 	default:
 		c.addPlain(part.Content)
 	}
 }
 
-// addMarkdown adds a text in both forms. What stands behind a line of "-- " is a signature (RFC 3676, section 4.3), which
+// addMarkdown adds a text in both forms. What follows a line of "-- " is a signature (RFC 3676, section 4.3), which
 // Markdown would take for the underline of a heading.
 func (c *composer) addMarkdown(source string) {
 	body, signature := splitSignature(source)
@@ -128,20 +139,23 @@ func (c *composer) addMarkdown(source string) {
 		c.addPlain(source)
 		return
 	}
+
 	c.add(plain, safeHTML.Sanitize(rendered))
 	c.rich = true
 	if signature == "" {
 		return
 	}
+
 	signature = strings.ReplaceAll(signature, "\n", "  \n") // its lines stay lines
 	rendered, ok = markup.HTML(toHTML, signature)
 	if plain, complete = markup.PlainText(signature, 0); !ok || !complete {
 		plain, rendered = signature, html.EscapeString(signature)
 	}
-	c.add(signatureMark+"\n"+readable(plain), "<div>"+signatureMark+"</div>\n"+safeHTML.Sanitize(rendered))
+
+	c.add(signatureMark+"\n"+text.Readable(plain), "<div>"+signatureMark+"</div>\n"+safeHTML.Sanitize(rendered))
 }
 
-// signatureMark stands alone on the line above a signature.
+// signatureMark is alone on the line above a signature.
 const signatureMark = "-- "
 
 // splitSignature cuts a text before its last line of "-- " outside of code, or of "--" with at most a few lines behind it:
@@ -158,23 +172,25 @@ func splitSignature(source string) (body, signature string) {
 			}
 		case strings.HasPrefix(trimmed, "```") || strings.HasPrefix(trimmed, "~~~"):
 			fence = trimmed[:len(trimmed)-len(strings.TrimLeft(trimmed, trimmed[:1]))]
-		case line == signatureMark, line == "--" && len(lines)-i <= maxSignature:
+		case line == signatureMark, line == "--" && len(lines)-i <= text.MaxSignature:
 			at = i
 		}
 	}
+
 	if at < 0 {
 		return source, ""
 	}
+
 	return strings.Join(lines[:at], "\n"), strings.TrimSpace(strings.Join(lines[at+1:], "\n"))
 }
 
-func (c *composer) addPlain(text string) {
-	escaped := strings.ReplaceAll(html.EscapeString(readable(text)), "\n", "<br>\n")
-	c.add(text, "<p>"+escaped+"</p>\n")
+func (c *composer) addPlain(plain string) {
+	escaped := strings.ReplaceAll(html.EscapeString(text.Readable(plain)), "\n", "<br>\n")
+	c.add(plain, "<p>"+escaped+"</p>\n")
 }
 
 func (c *composer) add(plain, rich string) {
-	if plain = readable(plain); plain == "" {
+	if plain = text.Readable(plain); plain == "" {
 		return
 	}
 	if c.plain.Len() > 0 {
@@ -184,46 +200,42 @@ func (c *composer) add(plain, rich string) {
 	c.html.WriteString(rich)
 }
 
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
 func titled(title, target string) string {
-	if title = cleanText(title, 300); title == "" {
+	if title = message.Clean(title, 300); title == "" {
 		return target
 	}
 	return title + ": " + target
 }
 
 // attach adds a file, or a line that says why it is not there.
-func (a *Adapter) attach(ctx context.Context, c *composer, part normalized.Part) error {
-	name := firstOf(cleanName(part.Name), "file")
+func (w *renderer) attach(ctx context.Context, c *composer, part normalized.Part) error {
+	name := cmp.Or(text.CleanName(part.Name), "file")
 	switch {
 	case part.BytesRef == nil:
 		return nil
 	case part.BytesRef.Kind == normalized.BytesURL:
-		c.addPlain(titled(firstOf(part.Alt, name), part.BytesRef.URL))
+		c.addPlain(titled(cmp.Or(part.Alt, name), part.BytesRef.URL))
 		return nil
+
 	case executable(name):
 		c.addPlain("[" + name + " is not attached: mail providers refuse programs.]")
 		return nil
+
 	case len(c.files) >= maxAttachedFiles || part.Size > maxAttachedBytes-c.size:
 		c.addTooLarge(name, part)
 		return nil
 	}
-	data, err := a.fileBytes(ctx, part.BytesRef)
+
+	data, err := w.fileBytes(ctx, part.BytesRef)
 	if err != nil {
 		return err
 	}
+
 	if c.size+int64(len(data)) > maxAttachedBytes {
 		c.addTooLarge(name, part)
 		return nil
 	}
+
 	c.size += int64(len(data))
 	c.files = append(c.files, attachment{name: name, mime: attachedType(part.MIME), data: data})
 	return nil
@@ -238,14 +250,14 @@ func (c *composer) addTooLarge(name string, part normalized.Part) {
 	c.addPlain("[" + name + " is not attached: the mail would be too large.]")
 }
 
-func (a *Adapter) fileLink(reply exchange.Reply, part normalized.Part) string {
-	if a.options.FileLink == nil {
+func (w *renderer) fileLink(reply exchange.Reply, part normalized.Part) string {
+	if w.options.FileLink == nil {
 		return ""
 	}
-	return a.options.FileLink(reply, part)
+	return w.options.FileLink(reply, part)
 }
 
-func (a *Adapter) fileBytes(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
+func (w *renderer) fileBytes(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
 	switch ref.Kind {
 	case normalized.BytesInline:
 		data, err := base64.StdEncoding.DecodeString(ref.DataBase64)
@@ -254,7 +266,7 @@ func (a *Adapter) fileBytes(ctx context.Context, ref *normalized.BytesRef) ([]by
 		}
 		return data, nil
 	case normalized.BytesContentAddressed:
-		data, err := readBlob(ctx, a.options.Blobs, ref.Digest, maxAttachedBytes+1)
+		data, err := readBlob(ctx, w.options.Blobs, ref.Digest, maxAttachedBytes+1)
 		if fault.Is(err, fault.NotFound) {
 			return nil, fault.GiveUp("a file of the reply is gone", err)
 		}
@@ -272,7 +284,7 @@ func attachedType(declared string) string {
 	return media
 }
 
-// executable finds what large providers refuse, whatever stands before the last ending.
+// executable finds what large providers refuse, whatever comes before the last ending.
 func executable(name string) bool {
 	switch strings.ToLower(path.Ext(strings.TrimRight(name, ". "))) {
 	case ".exe", ".js", ".jse", ".mjs", ".scr", ".bat", ".cmd", ".com", ".lnk", ".vb", ".vbs", ".vbe", ".ws", ".wsf", ".wsh", ".wsc",
@@ -281,4 +293,130 @@ func executable(name string) bool {
 		return true
 	}
 	return false
+}
+
+func hasPolicy(response normalized.Response) bool {
+	for _, part := range response.Parts {
+		if part.Kind == normalized.PartPolicy {
+			return true
+		}
+	}
+	return false
+}
+
+func localeOf(reply exchange.Reply) string {
+	if profile := reply.Message.Sender.Profile; profile != nil {
+		return profile.Locale
+	}
+	return ""
+}
+
+// addPolicy shows a demand as lines in the reader's language, with the link's address in plain sight in both forms of
+// the text: no button hides where it leads (message contract, section 8).
+func (c *composer) addPolicy(part policypart.Part) {
+	var plain, rich []string
+	add := func(text, address string) {
+		plain = append(plain, text+address)
+		line := strings.ReplaceAll(html.EscapeString(text), "\n", "<br>\n")
+		if address = html.EscapeString(address); address != "" {
+			line += `<a href="` + address + `">` + address + "</a>"
+		}
+		rich = append(rich, line)
+	}
+
+	title, explanation := part.Localized(c.locale)
+	if title = message.Clean(title, 300); title != "" {
+		add(title, "")
+	}
+
+	add(text.Readable(explanation), "")
+	if part.URL != "" {
+		add(cmp.Or(message.Clean(part.ActionLabel, 100), "Continue")+": ", part.URL)
+	}
+
+	for _, line := range policyTimes(part) {
+		add(line, "")
+	}
+
+	c.add(strings.Join(plain, "\n"), "<p>"+strings.Join(rich, "<br>\n")+"</p>\n")
+}
+
+func policyTimes(part policypart.Part) []string {
+	var lines []string
+	if part.ExpiresAt != nil {
+		lines = append(lines, "Valid until "+part.ExpiresAt.UTC().Format("2 January 2006, 15:04 MST"))
+	}
+	if part.RetryAfterSeconds != nil {
+		lines = append(lines, "Please try again in "+(time.Duration(*part.RetryAfterSeconds)*time.Second).String())
+	}
+	return lines
+}
+
+// maxQuoteLines bounds what an answer repeats of its question.
+const maxQuoteLines = 30
+
+// mayQuote reports whether the answer may repeat its question: where the operator wants it, and only to people who have it
+// already.
+func (w *renderer) mayQuote(reply exchange.Reply, notes route, people audience) bool {
+	if w.options.QuoteLines <= 0 || notes.Opened || hasPolicy(reply.Response) {
+		return false
+	}
+
+	has := map[string]bool{notes.From.Key(): true}
+	for _, box := range notes.To {
+		has[box.Key()] = true
+	}
+
+	for _, box := range notes.Cc {
+		has[box.Key()] = true
+	}
+
+	for _, box := range people.all() {
+		if !has[box.Key()] {
+			return false
+		}
+	}
+
+	return true
+}
+
+// addQuote repeats the beginning of a question below the answer.
+func (c *composer) addQuote(question normalized.Message, notes route, most int) {
+	from := notes.From
+	lines := quotedLines(question, message.BaseSubject(notes.Subject), min(most, maxQuoteLines))
+	if len(lines) == 0 {
+		return
+	}
+
+	intro := "On " + question.ReceivedAt.UTC().Format("Mon, 2 Jan 2006") + ", " + cmp.Or(message.DisplayName(from.Name), from.Address()) + " wrote:"
+	plain := intro + "\n> " + strings.Join(lines, "\n> ")
+	plain = strings.ReplaceAll(plain, "\n> \n", "\n>\n")
+	c.add(plain, "<p>"+html.EscapeString(intro)+"</p>\n<blockquote type=\"cite\">"+
+		strings.ReplaceAll(html.EscapeString(strings.Join(lines, "\n")), "\n", "<br>\n")+"</blockquote>\n")
+}
+
+// quotedLines returns the first lines of the texts of a message, without what it quotes itself
+// and without the subject that was put above its text.
+func quotedLines(question normalized.Message, subject string, most int) []string {
+	var lines []string
+	for _, part := range question.Parts {
+		if part.Kind != normalized.PartText {
+			continue
+		}
+		for line := range strings.SplitSeq(text.Readable(strings.TrimPrefix(part.Content, "Subject: "+subject+"\n\n")), "\n") {
+			if strings.HasPrefix(line, ">") {
+				continue
+			}
+			if len(lines) >= most {
+				return append(lines, "[…]")
+			}
+			lines = append(lines, strings.TrimRight(line, " \t\r"))
+		}
+	}
+
+	for len(lines) > 0 && lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+
+	return lines
 }

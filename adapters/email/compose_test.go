@@ -12,13 +12,17 @@ import (
 
 	"pgregory.net/rapid"
 
+	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
+	"inbox/adapters/email/outbound"
 	"inbox/exchange"
+	"inbox/internal/markup/markuptest"
 	"inbox/normalized"
 )
 
 func TestAnswersQuoteWhereTheOperatorWantsIt(t *testing.T) {
 	s := start(t, func(o *Options) { o.QuoteLines = 3 })
-	mail := signed(t, letter("What <is> it?\n\n> an older text\nSecond line\nThird line\nFourth line"))
+	mail := emailtest.Signed(t, emailtest.Letter("What <is> it?\n\n> an older text\nSecond line\nThird line\nFourth line"))
 	s.greet().send("ann@sender.test", []string{"echo@inbox.test"}, mail, "250")
 	reply := replyTo(s.engine.only(t), normalized.Markdown("It is **this**."))
 	reply.Message.ReceivedAt.Time = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -102,8 +106,8 @@ func TestThreadIndexGrows(t *testing.T) {
 	if _, err := s.deliver(replyTo(in, normalized.Text("x"))); err != nil {
 		t.Fatal(err)
 	}
-	if fields, _, err := splitHeader(s.captured()[0].Data); err != nil || !strings.HasPrefix(fields.get("Thread-Index"), parent[:28]) || fields.get("Thread-Topic") != "A topic" {
-		t.Errorf("%q, %v", fields.get("Thread-Index"), err)
+	if fields, _, err := message.Split(s.captured()[0].Data); err != nil || !strings.HasPrefix(fields.Get("Thread-Index"), parent[:28]) || fields.Get("Thread-Topic") != "A topic" {
+		t.Errorf("%q, %v", fields.Get("Thread-Index"), err)
 	}
 }
 
@@ -131,25 +135,25 @@ func TestNoQuestionInjectsAField(t *testing.T) {
 		notes.MessageID, notes.References = evil(t, "id"), []string{evil(t, "reference"), "root@x.test"}
 		reply := replyTo(in, normalized.Text(evil(t, "text")))
 		people := s.adapter.audience(reply, notes)
-		mail, err := s.adapter.render(t.Context(), reply, notes, people)
+		mail, err := s.adapter.renderer.render(t.Context(), reply, notes, people)
 		if err != nil {
 			t.Fatalf("the answer is lost: %v", err)
 		}
-		fields, _, err := splitHeader(mail)
+		fields, _, err := message.Split(mail)
 		if err != nil {
 			t.Fatal(err)
 		}
 		known := "|From|To|Subject|Date|Message-ID|In-Reply-To|References|Thread-Topic|Thread-Index|Auto-Submitted|X-Auto-Response-Suppress|X-Loop|MIME-Version|Content-Type|Content-Transfer-Encoding|"
 		for _, f := range fields {
-			if !strings.Contains(known, "|"+f.name+"|") {
-				t.Fatalf("field %q in\n%s", f.name, mail)
+			if !strings.Contains(known, "|"+f.Name+"|") {
+				t.Fatalf("field %q in\n%s", f.Name, mail)
 			}
 		}
 	})
 }
 
 func TestPolicyFileIsServedForItsHost(t *testing.T) {
-	s := start(t, func(o *Options) { o.PolicyMode = stsEnforce })
+	s := start(t, func(o *Options) { o.PolicyMode = outbound.PolicyEnforce })
 	for host, want := range map[string]int{"mta-sts.inbox.test": 200, "MTA-STS.inbox.test:8080": 200, "inbox.test": 404, "mta-sts.evil.test": 404} {
 		request := httptest.NewRequest(http.MethodGet, PolicyPath, nil)
 		request.Host = host
@@ -161,13 +165,17 @@ func TestPolicyFileIsServedForItsHost(t *testing.T) {
 		if want != http.StatusOK {
 			continue
 		}
-		policy, err := parsePolicy(recorder.Body.Bytes())
-		if err != nil || !policy.enforced() || !policy.names("mx.inbox.test") || recorder.Header().Get("Content-Type") != "text/plain" {
-			t.Errorf("%+v, %v", policy, err)
+		if text, _ := outbound.PolicyFile(outbound.PolicyEnforce, "mx.inbox.test"); recorder.Body.String() != text || recorder.Header().Get("Content-Type") != "text/plain" {
+			t.Errorf("%q", recorder.Body)
 		}
 	}
-	_, before := PolicyFile(stsTesting, "mx.inbox.test")
-	if _, after := PolicyFile(stsEnforce, "mx.inbox.test"); before == after || !plainID(after) {
-		t.Errorf("id %q does not follow the policy", after)
+}
+
+func TestHostileMarkdownOfAnswersCostsItsLength(t *testing.T) {
+	for name, source := range markuptest.Markdown(64 << 10) {
+		t.Run(name, func(t *testing.T) {
+			// Both forms are made, and the HTML is cleaned.
+			markuptest.Check(t, 3*len(source), func() { new(composer).addText(normalized.Markdown(source)) })
+		})
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -28,9 +30,9 @@ import (
 // question brings one mail and gives it as received.
 func (s *setup) question(proven bool, lines ...string) exchange.Inbound {
 	s.t.Helper()
-	mail := letter("What is it?", lines...)
+	mail := emailtest.Letter("What is it?", lines...)
 	if proven {
-		mail = signed(s.t, mail)
+		mail = emailtest.Signed(s.t, mail)
 	}
 	from := "ann@sender.test"
 	if !proven {
@@ -43,11 +45,11 @@ func (s *setup) question(proven bool, lines ...string) exchange.Inbound {
 
 // unsigned cuts our signature off a mail.
 func unsigned(mail []byte) []byte {
-	fields, _, err := splitHeader(mail)
+	fields, _, err := message.Split(mail)
 	if err != nil {
 		panic(err)
 	}
-	return withoutFields(fields, mail, func(f field) bool { return f.name == "DKIM-Signature" })
+	return fields.Without(mail, func(f message.Field) bool { return f.Name == "DKIM-Signature" })
 }
 
 func file(name, mime string, data []byte) normalized.Part {
@@ -222,18 +224,18 @@ func TestSigningKeys(t *testing.T) {
 		}
 	}
 	write("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
-	loaded, err := LoadKey(newState(), path)
+	loaded, err := LoadKey(emailtest.NewState(), path)
 	if err != nil || !loaded.Public().(interface{ Equal(crypto.PublicKey) bool }).Equal(key.Public()) {
 		t.Errorf("PKCS#1: %v", err)
 	}
 	write("RSA PRIVATE KEY", []byte("junk"))
-	if _, err := LoadKey(newState(), path); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file ") {
+	if _, err := LoadKey(emailtest.NewState(), path); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file ") {
 		t.Errorf("junk: %v", err)
 	}
-	if _, err := LoadKey(newState(), path+".missing"); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file: ") {
+	if _, err := LoadKey(emailtest.NewState(), path+".missing"); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file: ") {
 		t.Errorf("missing: %v", err)
 	}
-	state := newState()
+	state := emailtest.NewState()
 	first, err := LoadKey(state, "")
 	if err != nil {
 		t.Fatal(err)
@@ -253,5 +255,47 @@ func TestLinks(t *testing.T) {
 	want := []exchange.Link{{Rel: "mailto", Href: "mailto:echo@inbox.test"}}
 	if diff := cmp.Diff(want, s.adapter.Links(exchange.AgentProfile{Address: "@echo@inbox.test:8080"})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestMailIsNotAcknowledgedWithinAMinute(t *testing.T) {
+	s := start(t, nil)
+	for wanted, want := range map[time.Duration]time.Duration{
+		time.Millisecond: time.Minute, time.Minute: time.Minute, time.Hour: time.Hour,
+	} {
+		if got := s.adapter.AckAfter(wanted); got != want {
+			t.Errorf("wanted after %v: after %v, want %v", wanted, got, want)
+		}
+	}
+}
+
+// TestAcknowledgementIsAnAutomaticReply: it stands in the thread as every reply does and goes to the asker alone.
+func TestAcknowledgementIsAnAutomaticReply(t *testing.T) {
+	s := start(t, nil)
+	in := s.question(true)
+	ack, answer := replyTo(in, normalized.Text("I am working on it.")), replyTo(in, normalized.Text("It is done."))
+	ack.Notice, answer.ID = exchange.NoticeAck, "01936f2a-0000-7000-8000-000000000002"
+	plan, err := s.adapter.Plan(t.Context(), ack)
+	if err != nil || len(plan.Destinations) != 1 {
+		t.Fatalf("plan %+v, %v", plan, err)
+	}
+	later, err := s.adapter.Plan(t.Context(), answer)
+	if err != nil || later.Destinations[0].Key != plan.Destinations[0].Key || later.NativeID == plan.NativeID {
+		t.Errorf("the answer goes %+v, %v; order is kept by key", later, err)
+	}
+	first, second := s.presented(ack), s.presented(answer)
+	if !strings.Contains(string(first), "I am working on it.") {
+		t.Errorf("the words are missing:\n%s", first)
+	}
+	for _, mail := range [][]byte{first, second} {
+		fields, _, _ := message.Split(mail)
+		for name, want := range map[string]string{
+			"In-Reply-To": "<m1@sender.test>", "References": "<m1@sender.test>", "Subject": "Re: A question",
+			"Auto-Submitted": "auto-replied", "X-Auto-Response-Suppress": "All",
+		} {
+			if got := fields.Get(name); got != want {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		}
 	}
 }

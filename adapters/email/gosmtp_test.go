@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inbox/adapters/email/emailtest"
 )
 
 // The tests of this file are named after what the SMTP library does not do, or does in a way that surprises.
@@ -58,7 +60,7 @@ func TestLibrary4OtherEndsSmuggleNothing(t *testing.T) {
 			w.say("MAIL FROM:<a@plain.test>", "250")
 			w.say("RCPT TO:<echo@inbox.test>", "250")
 			w.say("DATA", "354")
-			w.write(letter("one", "From: a@plain.test") + "x" + end + "MAIL FROM:<evil@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + letter("two", "From: evil@plain.test") + "\r\n.\r\n")
+			w.write(emailtest.Letter("one", "From: a@plain.test") + "x" + end + "MAIL FROM:<evil@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + emailtest.Letter("two", "From: evil@plain.test") + "\r\n.\r\n")
 			w.expect("554 5.6.0")
 			w.say("NOOP", "250")
 		})
@@ -109,7 +111,7 @@ func TestLibrary9AGivenUpChunkIsNotDelivered(t *testing.T) {
 	w := s.greet()
 	w.say("MAIL FROM:<a@plain.test>", "250")
 	w.say("RCPT TO:<echo@inbox.test>", "250")
-	mail := letter("x", "From: a@plain.test")
+	mail := emailtest.Letter("x", "From: a@plain.test")
 	w.write(fmt.Sprintf("BDAT %d\r\n%s", len(mail), mail))
 	w.expect("250")
 	w.say("RSET", "250")
@@ -123,57 +125,17 @@ func TestLibrary10TheAnswerWaitsForTheStoreOnly(t *testing.T) {
 	s := start(t, nil)
 	s.engine.fail = unavailable
 	w := s.greet()
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "451 4.3.0")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "451 4.3.0")
 	s.engine.fail = nil
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
 	s.engine.only(t)
 }
 
 func TestLibrary12AllRecipientsOrNone(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
-	w.send("a@plain.test", []string{"echo@inbox.test", "helper@inbox.test"}, letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test", "helper@inbox.test"}, emailtest.Letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test"), "250")
 	if n := len(s.engine.all()); n != 2 {
 		t.Errorf("%d messages; want one per agent", n)
 	}
-}
-
-func FuzzHeader(f *testing.F) {
-	f.Add("From: a@b.test\r\nSubject: =?utf-8?q?a?=\r\n b\r\n\r\nbody")
-	f.Add("From : a@b.test\r\nX\r\n\r\n")
-	f.Add("References: <a@b> <c@d>\r\nTo: \"x\" <a@b.test>, Team: c@d.test;\r\n\r\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		fields, body, err := splitHeader([]byte(text))
-		if err != nil {
-			return
-		}
-		size := len(body)
-		for _, one := range fields {
-			size += len(one.raw)
-		}
-		if size > len(text) {
-			t.Errorf("%d bytes of %d", size, len(text))
-		}
-		if from, err := parseFrom(fields); err == nil && (from.Local == "" || from.Domain == "" || strings.ContainsAny(from.address(), " \r\n<>")) {
-			t.Errorf("From is %q", from.address())
-		}
-		for _, id := range idList(fields.get("References")) {
-			if strings.ContainsAny(id, "<> \r\n") {
-				t.Errorf("id %q", id)
-			}
-		}
-		if subject := fields.decoded("Subject"); strings.ContainsAny(subject, "\r\n\x00\u202e") {
-			t.Errorf("subject %q", subject)
-		}
-	})
-}
-
-func FuzzCalendar(f *testing.F) {
-	f.Add("BEGIN:VCALENDAR\nMETHOD:REQUEST\nBEGIN:VEVENT\nDTSTART;TZID=\"a:b\":20261123T1000\nORGANIZER;CN=x:mailto:a@b\nEND:VEVENT")
-	f.Fuzz(func(t *testing.T, text string) {
-		if method, events := readCalendar(text); len(events) > maxEvents || len(method) > len(text)*4 {
-			t.Errorf("%d events", len(events))
-		}
-		_ = calendarText(text)
-	})
 }

@@ -5,15 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
 	"inbox/normalized"
 )
 
 // TestInternationalSenders: whoever has an address in another script could not write at all.
 func TestInternationalSenders(t *testing.T) {
 	s := start(t, nil)
-	s.names.text("_dmarc.xn--bcher-kva.test", "v=DMARC1; p=reject; adkim=s")
-	_, record := DNSRecord("x.test", "s1", senderKey())
-	s.names.text("s1._domainkey.xn--bcher-kva.test", record)
+	s.names.Text("_dmarc.xn--bcher-kva.test", "v=DMARC1; p=reject; adkim=s")
+	_, record := DNSRecord("x.test", "s1", emailtest.SenderKey())
+	s.names.Text("s1._domainkey.xn--bcher-kva.test", record)
 	w := s.dial()
 	for line := w.say("EHLO client.test", ""); !strings.Contains(line, "SMTPUTF8"); line = w.reply() {
 		if !strings.Contains(line, "-") {
@@ -26,7 +28,7 @@ func TestInternationalSenders(t *testing.T) {
 	w.say("RCPT TO:<ëcho@inbox.test>", "550 5.1.3")
 	w.say("RCPT TO:<echo+t1@inbox.test>", "250")
 	w.say("DATA", "354")
-	mail := signedAs(t, letter("Grüße", "From: Änn <änn@bücher.test>", "To: echo+t1@inbox.test, ünal@other.test", "Subject: Bücher", "Message-ID: <m1@bücher.test>"), "bücher.test", "s1", senderKey())
+	mail := emailtest.SignedAs(t, emailtest.Letter("Grüße", "From: Änn <änn@bücher.test>", "To: echo+t1@inbox.test, ünal@other.test", "Subject: Bücher", "Message-ID: <m1@bücher.test>"), "bücher.test", "s1", emailtest.SenderKey())
 	w.write(mail + ".\r\n")
 	w.expect("250")
 
@@ -50,8 +52,8 @@ func TestInternationalSenders(t *testing.T) {
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
-	fields, _, err := splitHeader(s.captured()[0].Data)
-	if to := fields.addressList("To"); err != nil || len(to) != 1 || to[0].key() != "änn@xn--bcher-kva.test" || to[0].Name != "Änn" {
+	fields, _, err := message.Split(s.captured()[0].Data)
+	if to := fields.Addresses("To"); err != nil || len(to) != 1 || to[0].Key() != "änn@xn--bcher-kva.test" || to[0].Name != "Änn" {
 		t.Errorf("To %+v, %v", to, err)
 	}
 }
@@ -70,8 +72,8 @@ func TestOurDomainInItsOwnScript(t *testing.T) {
 
 // TestOneLetterTwoWays: a letter with its mark apart is the same letter.
 func TestOneLetterTwoWays(t *testing.T) {
-	one, other := mailbox{Local: "\u00e4nn", Domain: "x.test"}, mailbox{Local: "a\u0308NN", Domain: "x.test"}
-	if one.key() != other.key() {
-		t.Errorf("%q and %q", one.key(), other.key())
+	one, other := message.Mailbox{Local: "\u00e4nn", Domain: "x.test"}, message.Mailbox{Local: "a\u0308NN", Domain: "x.test"}
+	if one.Key() != other.Key() {
+		t.Errorf("%q and %q", one.Key(), other.Key())
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/normalized"
 )
 
@@ -22,10 +23,10 @@ import (
 func TestOutsideSoftware(t *testing.T) {
 	s := start(t, nil)
 	key := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(senderKey())}), 0o600); err != nil {
+	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(emailtest.SenderKey())}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mail := outside(t, "python3-dkim", letter("Signed elsewhere.\n.\nEnd", "Reply-To: ann@sender.test"), "dkimsign", "s1", "sender.test", key)
+	mail := outside(t, "python3-dkim", emailtest.Letter("Signed elsewhere.\n.\nEnd", "Reply-To: ann@sender.test"), "dkimsign", "s1", "sender.test", key)
 	message := filepath.Join(t.TempDir(), "mail.eml")
 	if err := os.WriteFile(message, []byte(mail), 0o600); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -101,8 +102,8 @@ func TestSecretIsForTheAskerAlone(t *testing.T) {
 				if kept.ReplyID != reply.ID {
 					continue
 				}
-				fields, _, _ := splitHeader(kept.Data)
-				if to := fields.addressList("To"); len(to) != 1 || to[0].address() != c.to || fields.has("Cc") || !bytes.Contains(kept.Data, []byte("/policy/secret")) {
+				fields, _, _ := message.Split(kept.Data)
+				if to := fields.Addresses("To"); len(to) != 1 || to[0].Address() != c.to || fields.Has("Cc") || !bytes.Contains(kept.Data, []byte("/policy/secret")) {
 					t.Errorf("to %v:\n%s", to, kept.Data)
 				}
 			}
@@ -119,17 +120,17 @@ func TestDemandAndAnswerAreOneThread(t *testing.T) {
 	demand.Notice, answer.ID = 1, "01936f2a-0000-7000-8000-000000000002"
 	first, second := s.presented(demand), s.presented(answer)
 	for _, mail := range [][]byte{first, second} {
-		fields, _, _ := splitHeader(mail)
-		if fields.get("In-Reply-To") != "<m1@sender.test>" || fields.get("References") != "<m1@sender.test>" || fields.get("Subject") != "Re: A question" {
+		fields, _, _ := message.Split(mail)
+		if fields.Get("In-Reply-To") != "<m1@sender.test>" || fields.Get("References") != "<m1@sender.test>" || fields.Get("Subject") != "Re: A question" {
 			t.Errorf("thread:\n%s", mail)
 		}
 	}
-	fields, _, _ := splitHeader(first)
-	ids := []string{messageID(fields)}
-	if fields, _, _ = splitHeader(second); messageID(fields) == ids[0] {
+	fields, _, _ := message.Split(first)
+	ids := []string{message.ID(fields)}
+	if fields, _, _ = message.Split(second); message.ID(fields) == ids[0] {
 		t.Error("two mails with one Message-ID")
 	}
-	for i, id := range append(ids, messageID(fields)) {
+	for i, id := range append(ids, message.ID(fields)) {
 		s.engine.replies[id] = 0
 		next := s.question(true, "Message-ID: <next"+string(rune('0'+i))+"@sender.test>", "In-Reply-To: <"+id+">", "References: <m1@sender.test> <"+id+">")
 		if next.Message.ThreadID != in.Message.ThreadID {

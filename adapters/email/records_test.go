@@ -9,13 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 
+	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/outbound"
 	"inbox/internal/safehttp"
 )
 
 func ownPublished() Published {
 	return Published{
-		Domain: "inbox.test", Hostname: "mx.inbox.test", Mode: ModeMX, WebHost: "www.inbox.test", PolicyMode: stsTesting, Reports: "ops@inbox.test",
-		Keys: map[string]crypto.Signer{"s1": senderKey(), "s2": ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))},
+		Domain: "inbox.test", Hostname: "mx.inbox.test", Mode: ModeMX, WebHost: "www.inbox.test", PolicyMode: outbound.PolicyTesting, Reports: "ops@inbox.test",
+		Keys: map[string]crypto.Signer{"s1": emailtest.SenderKey(), "s2": ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))},
 	}
 }
 
@@ -37,7 +39,7 @@ func TestRecordsAreAZone(t *testing.T) {
 	for record, ok := parser.Next(); ok; record, ok = parser.Next() {
 		parsed++
 		if text, is := record.(*dns.TXT); is && strings.HasPrefix(record.Header().Name, "s1.") {
-			_, value := DNSRecord("inbox.test", "s1", senderKey())
+			_, value := DNSRecord("inbox.test", "s1", emailtest.SenderKey())
 			if strings.Join(text.Txt, "") != value || len(text.Txt) < 2 {
 				t.Errorf("the key in the zone is %q", text.Txt)
 			}
@@ -50,53 +52,55 @@ func TestRecordsAreAZone(t *testing.T) {
 
 func TestCheckRecords(t *testing.T) {
 	want := ownPublished()
-	good := func(n *nameServer) {
-		n.host("mx.inbox.test", "192.0.2.25")
-		n.mx("inbox.test", "10 mx.inbox.test")
-		n.pointer("192.0.2.25", "mx.inbox.test")
+	good := func(n *emailtest.NameServer) {
+		n.Host("mx.inbox.test", "192.0.2.25")
+		n.MX("inbox.test", "10 mx.inbox.test")
+		n.Pointer("192.0.2.25", "mx.inbox.test")
 		for _, one := range Records(want) {
 			if one.Type == "TXT" {
-				n.text(one.Name, one.Value)
+				n.Text(one.Name, one.Value)
 			}
 		}
 	}
 	for name, c := range map[string]struct {
-		change func(*nameServer)
+		change func(*emailtest.NameServer)
 		line   string // "status name" of the one finding that is not ok; empty = all are
 		detail string
 	}{
-		"all well":          {func(*nameServer) {}, "", ""},
-		"no address":        {func(n *nameServer) { n.drop("mx.inbox.test") }, "fail address of mx.inbox.test", "none"},
-		"other MX":          {func(n *nameServer) { n.mx("inbox.test", "10 elsewhere.test") }, "fail MX", "10 elsewhere.test"},
-		"more MX":           {func(n *nameServer) { n.mx("inbox.test", "10 mx.inbox.test", "20 b.test") }, "warn MX", "20 b.test"},
-		"two SPF records":   {func(n *nameServer) { n.text("inbox.test", "v=spf1 -all", "v=spf1 a:mx.inbox.test -all") }, "fail SPF", "2 records"},
-		"SPF without us":    {func(n *nameServer) { n.text("inbox.test", "v=spf1 -all") }, "fail SPF for 192.0.2.25", "fail"},
-		"SPF beside others": {func(n *nameServer) { n.text("inbox.test", "v=spf1 a:mx.inbox.test -all", "some-verification=1") }, "", ""},
-		"SPF with 11 lookups": {func(n *nameServer) {
-			n.text("inbox.test", "v=spf1 ip4:192.0.2.25"+strings.Repeat(" a:mx.inbox.test", 11)+" -all")
-		}, "fail SPF lookups", "11"},
-		"no key": {func(n *nameServer) { n.drop("s1._domainkey.inbox.test") }, "fail DKIM s1", "no record"},
-		"another key": {func(n *nameServer) {
-			n.text("s2._domainkey.inbox.test", "v=DKIM1; k=ed25519; p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
-		}, "fail DKIM s2", "another one"},
-		"the key written otherwise": {func(n *nameServer) {
-			_, value := DNSRecord("inbox.test", "s1", senderKey())
-			n.text("s1._domainkey.inbox.test", "k=rsa;t=s; "+strings.TrimPrefix(value, "v=DKIM1; k=rsa; "))
+		"all well":        {func(*emailtest.NameServer) {}, "", ""},
+		"no address":      {func(n *emailtest.NameServer) { n.Drop("mx.inbox.test") }, "fail address of mx.inbox.test", "none"},
+		"other MX":        {func(n *emailtest.NameServer) { n.MX("inbox.test", "10 elsewhere.test") }, "fail MX", "10 elsewhere.test"},
+		"more MX":         {func(n *emailtest.NameServer) { n.MX("inbox.test", "10 mx.inbox.test", "20 b.test") }, "warn MX", "20 b.test"},
+		"two SPF records": {func(n *emailtest.NameServer) { n.Text("inbox.test", "v=spf1 -all", "v=spf1 a:mx.inbox.test -all") }, "fail SPF", "2 records"},
+		"SPF without us":  {func(n *emailtest.NameServer) { n.Text("inbox.test", "v=spf1 -all") }, "fail SPF for 192.0.2.25", "fail"},
+		"SPF beside others": {func(n *emailtest.NameServer) {
+			n.Text("inbox.test", "v=spf1 a:mx.inbox.test -all", "some-verification=1")
 		}, "", ""},
-		"no DMARC":          {func(n *nameServer) { n.drop("_dmarc.inbox.test") }, "fail DMARC", "no record"},
-		"DMARC with p=none": {func(n *nameServer) { n.text("_dmarc.inbox.test", "v=DMARC1; p=none") }, "warn DMARC policy", "p=none"},
-		"old MTA-STS id":    {func(n *nameServer) { n.text("_mta-sts.inbox.test", "v=STSv1; id=old") }, "warn MTA-STS", "another id"},
-		"no MTA-STS":        {func(n *nameServer) { n.drop("_mta-sts.inbox.test") }, "warn MTA-STS", "no usable"},
-		"no TLS-RPT":        {func(n *nameServer) { n.drop("_smtp._tls.inbox.test") }, "warn TLS-RPT", "no record"},
-		"no reverse DNS":    {func(n *nameServer) { n.pointer("192.0.2.25", "") }, "warn reverse DNS of 192.0.2.25", "none"},
-		"wrong reverse DNS": {func(n *nameServer) { n.pointer("192.0.2.25", "vps7.provider.test") }, "warn reverse DNS of 192.0.2.25", "vps7"},
+		"SPF with 11 lookups": {func(n *emailtest.NameServer) {
+			n.Text("inbox.test", "v=spf1 ip4:192.0.2.25"+strings.Repeat(" a:mx.inbox.test", 11)+" -all")
+		}, "fail SPF lookups", "11"},
+		"no key": {func(n *emailtest.NameServer) { n.Drop("s1._domainkey.inbox.test") }, "fail DKIM s1", "no record"},
+		"another key": {func(n *emailtest.NameServer) {
+			n.Text("s2._domainkey.inbox.test", "v=DKIM1; k=ed25519; p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+		}, "fail DKIM s2", "another one"},
+		"the key written otherwise": {func(n *emailtest.NameServer) {
+			_, value := DNSRecord("inbox.test", "s1", emailtest.SenderKey())
+			n.Text("s1._domainkey.inbox.test", "k=rsa;t=s; "+strings.TrimPrefix(value, "v=DKIM1; k=rsa; "))
+		}, "", ""},
+		"no DMARC":          {func(n *emailtest.NameServer) { n.Drop("_dmarc.inbox.test") }, "fail DMARC", "no record"},
+		"DMARC with p=none": {func(n *emailtest.NameServer) { n.Text("_dmarc.inbox.test", "v=DMARC1; p=none") }, "warn DMARC policy", "p=none"},
+		"old MTA-STS id":    {func(n *emailtest.NameServer) { n.Text("_mta-sts.inbox.test", "v=STSv1; id=old") }, "warn MTA-STS", "another id"},
+		"no MTA-STS":        {func(n *emailtest.NameServer) { n.Drop("_mta-sts.inbox.test") }, "warn MTA-STS", "no usable"},
+		"no TLS-RPT":        {func(n *emailtest.NameServer) { n.Drop("_smtp._tls.inbox.test") }, "warn TLS-RPT", "no record"},
+		"no reverse DNS":    {func(n *emailtest.NameServer) { n.Pointer("192.0.2.25", "") }, "warn reverse DNS of 192.0.2.25", "none"},
+		"wrong reverse DNS": {func(n *emailtest.NameServer) { n.Pointer("192.0.2.25", "vps7.provider.test") }, "warn reverse DNS of 192.0.2.25", "vps7"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names := startNames(t)
+			names := emailtest.StartNames(t)
 			good(names)
 			c.change(names)
 			hit := false
-			for _, one := range CheckRecords(t.Context(), safehttp.NewResolver(names.address), want) {
+			for _, one := range CheckRecords(t.Context(), safehttp.NewResolver(names.Address), want) {
 				line := one.Status + " " + one.Name
 				switch {
 				case line == c.line && strings.Contains(one.Detail, c.detail) && one.Remedy != "":

@@ -6,15 +6,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"mime"
-	"net/mail"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/emersion/go-message"
+	gomessage "github.com/emersion/go-message"
 
+	"inbox/adapters/email/bounce"
+	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -25,40 +27,53 @@ const (
 	maxWrittenID    = 900 // a longer id would break the line limit of RFC 5322, section 2.1.1
 )
 
-// render writes a reply as one mail for all of its recipients. The same reply gives the same bytes, whenever and
+// renderer writes replies as mails.
+type renderer struct {
+	options *Options
+	domain  string
+	tokens  *bounce.Tokens
+	log     *slog.Logger
+}
+
+// render writes a reply as one mail for all of its recipients. The same reply has the same bytes, whenever and
 // wherever it is rendered.
-func (a *Adapter) render(ctx context.Context, reply exchange.Reply, notes route, people audience) ([]byte, error) {
-	body, err := a.composeBody(ctx, reply, notes, people)
+func (w *renderer) render(ctx context.Context, reply exchange.Reply, notes route, people audience) ([]byte, error) {
+	body, err := w.composeBody(ctx, reply, notes, people)
 	if err != nil {
 		return nil, err
 	}
-	mail, err := a.compose(reply, notes, people, body)
+
+	mail, err := w.compose(reply, notes, people, body)
 	if err != nil {
-		// An answer is not lost for the decoration that its question brought.
-		a.log.WarnContext(ctx, "a reply makes no valid mail and leaves without subject and names", "reply", reply.ID, "error", err)
-		mail, err = a.compose(reply, bareNotes(notes), bareNames(people), body)
+		// An answer is not lost for the decoration that it has from its question.
+		w.log.WarnContext(ctx, "a reply makes no valid mail and leaves without subject and names", "reply", reply.ID, "error", err)
+		mail, err = w.compose(reply, bareNotes(notes), bareNames(people), body)
 	}
 	if err != nil {
 		return nil, fault.GiveUp("the reply makes no valid mail", err)
 	}
+
 	return mail, nil
 }
 
 // compose writes the mail into memory and reads it again as a recipient does: what could be read in two ways never leaves.
-func (a *Adapter) compose(reply exchange.Reply, notes route, people audience, body body) ([]byte, error) {
+func (w *renderer) compose(reply exchange.Reply, notes route, people audience, body body) ([]byte, error) {
 	var out bytes.Buffer
-	if err := writeMail(&out, a.replyHeader(reply, notes, people), body, reply.ID); err != nil {
+	if err := writeMail(&out, w.replyHeader(reply, notes, people), body, reply.ID); err != nil {
 		return nil, fmt.Errorf("write mail: %w", err)
 	}
+
 	fields, _, _, err := inspect(out.Bytes(), true)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range []string{"From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"} {
-		if count := len(fields.all(name)); count != 1 {
+		if count := len(fields.All(name)); count != 1 {
 			return nil, fmt.Errorf("%s stands %d times", name, count)
 		}
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -68,7 +83,7 @@ func bareNotes(notes route) route {
 }
 
 func bareNames(people audience) audience {
-	bare := func(boxes []mailbox) []mailbox {
+	bare := func(boxes []message.Mailbox) []message.Mailbox {
 		bared := slices.Clone(boxes)
 		for i := range bared {
 			bared[i].Name = ""
@@ -81,44 +96,53 @@ func bareNames(people audience) audience {
 type headerLine struct{ name, value string }
 
 // replyHeader threads the reply and marks it as automatic (RFC 3834): the runtime sets all of it, the agent none.
-func (a *Adapter) replyHeader(reply exchange.Reply, notes route, people audience) []headerLine {
-	self := tagged(notes.Local, notes.Tag) + "@" + a.domain
+func (w *renderer) replyHeader(reply exchange.Reply, notes route, people audience) []headerLine {
+	self := tagged(notes.Local, notes.Tag) + "@" + w.domain
 	lines := []headerLine{
-		{"From", formatAddress(a.displayName(reply.Agent), self)},
+		{"From", message.FormatAddress(w.displayName(reply.Agent), self)},
 		{"To", formatAddresses(people.to)},
 	}
+
 	if len(people.cc) > 0 {
 		lines = append(lines, headerLine{"Cc", formatAddresses(people.cc)})
 	}
-	if back := a.threadAddress(reply.ID, notes.Local); back != "" {
+
+	if back := w.threadAddress(reply.ID, notes.Local); back != "" {
 		lines = append(lines, headerLine{"Reply-To", back})
 	}
+
 	lines = append(lines,
-		headerLine{"Subject", encodeWords(replySubject(notes))},
+		headerLine{"Subject", message.EncodeWords(replySubject(notes))},
 		headerLine{"Date", reply.CreatedAt.UTC().Format(time.RFC1123Z)},
-		headerLine{"Message-ID", "<" + a.replyID(reply) + ">"},
+		headerLine{"Message-ID", "<" + w.replyID(reply) + ">"},
 	)
-	if validID(notes.MessageID) && len(notes.MessageID) <= maxWrittenID {
+
+	if message.ValidID(notes.MessageID) && len(notes.MessageID) <= maxWrittenID {
 		lines = append(lines, headerLine{"In-Reply-To", "<" + notes.MessageID + ">"},
 			headerLine{"References", formatReferences(notes)})
 	}
+
 	if notes.Topic != "" {
-		lines = append(lines, headerLine{"Thread-Topic", encodeWords(notes.Topic)})
+		lines = append(lines, headerLine{"Thread-Topic", message.EncodeWords(notes.Topic)})
 	}
+
 	if index := answerIndex(notes.Index, reply.CreatedAt); index != "" {
 		lines = append(lines, headerLine{"Thread-Index", index})
 	}
+
 	if notes.Opened {
-		// Whoever did not write first can stop it with one mail (RFC 2369, section 3.2); the pipeline knows the word.
+		// A recipient who did not write first can stop it with one mail (RFC 2369, section 3.2); the pipeline knows the word.
 		lines = append(lines, headerLine{"List-Unsubscribe", "<mailto:" + self + "?subject=stop>"})
 	}
-	if chain, chained := a.chainOf(reply, people); chained {
+
+	if chain, chained := w.chainOf(reply, people); chained {
 		lines = append(lines, headerLine{chainField, formatChain(chain)})
 	}
+
 	return append(lines,
 		headerLine{"Auto-Submitted", submitted(notes)},
 		headerLine{"X-Auto-Response-Suppress", "All"},
-		headerLine{loopField, notes.Local + "@" + a.domain},
+		headerLine{loopField, notes.Local + "@" + w.domain},
 		headerLine{"MIME-Version", "1.0"},
 	)
 }
@@ -131,27 +155,17 @@ func submitted(notes route) string {
 	return "auto-replied"
 }
 
-func (a *Adapter) displayName(agent string) string {
-	if profile, ok := a.options.Agents.Agent(agent); ok {
-		return displayName(profile.DisplayName)
+func (w *renderer) displayName(agent string) string {
+	if profile, ok := w.options.Agents.Agent(agent); ok {
+		return message.DisplayName(profile.DisplayName)
 	}
 	return ""
 }
 
-func formatAddress(name, address string) string {
-	if name == "" {
-		return "<" + address + ">"
-	}
-	if encoded := encodeWords(name); encoded != name {
-		return encoded + " <" + address + ">"
-	}
-	return (&mail.Address{Name: name, Address: address}).String()
-}
-
-func formatAddresses(boxes []mailbox) string {
+func formatAddresses(boxes []message.Mailbox) string {
 	formatted := make([]string, 0, len(boxes))
 	for _, box := range boxes {
-		formatted = append(formatted, formatAddress(displayName(box.Name), box.address()))
+		formatted = append(formatted, message.FormatAddress(message.DisplayName(box.Name), box.Address()))
 	}
 	return strings.Join(formatted, ", ")
 }
@@ -159,26 +173,28 @@ func formatAddresses(boxes []mailbox) string {
 // replySubject keeps the subject as it is, because mail programs join conversations by it; only prefixes collapse.
 func replySubject(notes route) string {
 	if notes.Opened {
-		return cleanText(notes.Subject, 800)
+		return message.Clean(notes.Subject, 800)
 	}
-	return strings.TrimSpace("Re: " + baseSubject(cleanText(notes.Subject, 800)))
+	return strings.TrimSpace("Re: " + message.BaseSubject(message.Clean(notes.Subject, 800)))
 }
 
 // formatReferences is the parent's chain and the parent (RFC 5322, section 3.6.4).
 func formatReferences(notes route) string {
 	var ids []string
 	for _, id := range append(slices.Clone(notes.References), notes.MessageID) {
-		if validID(id) && len(id) <= maxWrittenID && !slices.Contains(ids, id) {
+		if message.ValidID(id) && len(id) <= maxWrittenID && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
+
 	if len(ids) > maxReferencesIn {
 		ids = append(ids[:1:1], ids[len(ids)-maxReferencesIn+1:]...)
 	}
+
 	return "<" + strings.Join(ids, "> <") + ">"
 }
 
-// body is what stands below the header.
+// body is what follows the header.
 type body struct {
 	plain string
 	html  string // empty = plain text only
@@ -193,43 +209,51 @@ type attachment struct {
 // writeMail writes text/plain, or multipart/alternative with HTML, inside multipart/mixed when there are files.
 func writeMail(out *bytes.Buffer, top []headerLine, body body, seed string) error {
 	if len(body.files) == 0 {
-		return writeText(func(h message.Header) (*message.Writer, error) { return message.CreateWriter(out, h) }, top, body, seed)
+		return writeText(func(h gomessage.Header) (*gomessage.Writer, error) { return gomessage.CreateWriter(out, h) }, top, body, seed)
 	}
-	mixed, err := message.CreateWriter(out, newHeader(top, headerLine{"Content-Type", multipart("mixed", seed, 0)}))
+
+	mixed, err := gomessage.CreateWriter(out, newHeader(top, headerLine{"Content-Type", multipart("mixed", seed, 0)}))
 	if err != nil {
 		return err
 	}
+
 	if err := writeText(mixed.CreatePart, nil, body, seed); err != nil {
 		return err
 	}
+
 	for _, file := range body.files {
 		if err := writePart(mixed.CreatePart, fileHeader(file), file.data); err != nil {
 			return err
 		}
 	}
+
 	return mixed.Close()
 }
 
-type partMaker func(message.Header) (*message.Writer, error)
+type partMaker func(gomessage.Header) (*gomessage.Writer, error)
 
 func writeText(create partMaker, top []headerLine, body body, seed string) error {
 	if body.html == "" {
 		return writePart(create, textHeader(top, "text/plain"), []byte(body.plain))
 	}
+
 	alternative, err := create(newHeader(top, headerLine{"Content-Type", multipart("alternative", seed, 1)}))
 	if err != nil {
 		return err
 	}
+
 	if err := writePart(alternative.CreatePart, textHeader(nil, "text/plain"), []byte(body.plain)); err != nil {
 		return err
 	}
+
 	if err := writePart(alternative.CreatePart, textHeader(nil, "text/html"), []byte(body.html)); err != nil {
 		return err
 	}
+
 	return alternative.Close()
 }
 
-func writePart(create partMaker, h message.Header, data []byte) error {
+func writePart(create partMaker, h gomessage.Header, data []byte) error {
 	part, err := create(h)
 	if err != nil {
 		return err
@@ -240,18 +264,18 @@ func writePart(create partMaker, h message.Header, data []byte) error {
 	return part.Close()
 }
 
-func textHeader(top []headerLine, media string) message.Header {
+func textHeader(top []headerLine, media string) gomessage.Header {
 	return newHeader(top, headerLine{"Content-Type", media + "; charset=utf-8"}, headerLine{"Content-Transfer-Encoding", "quoted-printable"})
 }
 
-func fileHeader(file attachment) message.Header {
+func fileHeader(file attachment) gomessage.Header {
 	return newHeader(nil,
 		headerLine{"Content-Type", mime.FormatMediaType(file.mime, fileParams(file))},
 		headerLine{"Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.name})},
 		headerLine{"Content-Transfer-Encoding", "base64"})
 }
 
-// fileParams gives the charset of a text as well: without it a text is ASCII (RFC 2046, section 4.1.2).
+// fileParams returns the charset of a text as well: without it a text is ASCII (RFC 2046, section 4.1.2).
 func fileParams(file attachment) map[string]string {
 	params := map[string]string{"name": file.name}
 	if strings.HasPrefix(file.mime, "text/") && utf8.Valid(file.data) {
@@ -261,11 +285,11 @@ func fileParams(file attachment) map[string]string {
 }
 
 // newHeader keeps the order of the lines; the library adds on top. It would not fold where one word is too long.
-func newHeader(top []headerLine, more ...headerLine) message.Header {
-	var h message.Header
+func newHeader(top []headerLine, more ...headerLine) gomessage.Header {
+	var h gomessage.Header
 	lines := append(slices.Clone(top), more...)
 	for _, line := range slices.Backward(lines) {
-		h.AddRaw(foldField(line.name, line.value))
+		h.AddRaw(message.Fold(line.name, line.value))
 	}
 	return h
 }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/emersion/go-smtp"
 	"github.com/google/uuid"
+
+	"inbox/adapters/email/authentication"
+	"inbox/adapters/email/message"
 )
 
 // Limits of one session.
@@ -79,30 +82,36 @@ func (s *session) Mail(from string, options *smtp.MailOptions) error {
 	if s.adapter.listener.isDraining() {
 		return s.hangUp(smtp.EnhancedCode{4, 3, 2}, "This server is restarting, please try again")
 	}
+
 	s.noteHello()
 	if s.peer.mustGreet() {
 		return s.refuse(503, smtp.EnhancedCode{5, 5, 1}, "Please say EHLO again, under TLS")
 	}
+
 	if s.transaction().id != "" {
 		// The library would keep the recipients of the open transaction for its own count (RFC 5321, section 4.1.4).
 		return s.refuse(503, smtp.EnhancedCode{5, 5, 1}, "There is a mail open already; end it or say RSET")
 	}
+
 	if refusal := s.tooMany(); refusal != nil {
 		return refusal
 	}
+
 	if options != nil && options.Size > s.adapter.options.MaxMessageBytes {
 		return smtp.ErrDataTooLarge
 	}
+
 	if from != "" {
-		box, err := parseMailboxUpTo(from, maxSenderLocal)
+		box, err := message.ParseMailboxUpTo(from, maxSenderLocal)
 		switch {
-		case !isASCII(from) && (options == nil || !options.UTF8):
+		case !message.IsASCII(from) && (options == nil || !options.UTF8):
 			return s.refuse(553, smtp.EnhancedCode{5, 6, 7}, "An internationalized address needs the parameter SMTPUTF8")
 		case err != nil:
 			return s.refuse(553, smtp.EnhancedCode{5, 1, 7}, "The sender address is not understood")
 		}
-		from = box.address()
+		from = box.Address()
 	}
+
 	env := s.newEnvelope(from)
 	env.utf8 = options != nil && options.UTF8
 	s.begin(env)
@@ -122,12 +131,15 @@ func (s *session) tooMany() error {
 	if !s.peer.counted {
 		return nil
 	}
+
 	if s.peer.nextMail(s.adapter.options.MailsPerConnection) {
 		return s.hangUp(smtp.EnhancedCode{4, 7, 0}, "Too many mails on one connection, please come again")
 	}
-	if !s.adapter.listener.mails.count(s.peer.peer) {
+
+	if !s.adapter.listener.mails.allow(s.peer.peer) {
 		return s.refuse(452, smtp.EnhancedCode{4, 7, 0}, "Too many mails in a minute, please try again later")
 	}
+
 	return nil
 }
 
@@ -136,43 +148,40 @@ func (s *session) newEnvelope(from string) envelope {
 	if err != nil {
 		host = ""
 	}
+
 	id, err := uuid.NewV7()
 	if err != nil {
 		id = uuid.New()
 	}
+
 	return envelope{
 		id: id.String(), ip: strings.TrimPrefix(strings.SplitN(host, "%", 2)[0], "::ffff:"), helo: s.conn.Hostname(),
 		tls: s.peer.tlsVersion(), from: from,
 	}
 }
 
-func isASCII(text string) bool {
-	for i := range len(text) {
-		if text[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
-}
-
-// Rcpt accepts agents and the operator of our domain, and nobody else: this server relays for no one.
+// Rcpt accepts agents and the operator of our domain, and no others: this server relays for no one.
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 	env := s.transaction()
 	found, refusal := s.adapter.recipient(to, env.utf8)
 	if refusal != nil {
 		return s.countRefused(refusal)
 	}
+
 	if found.bounce != "" && env.from != "" {
 		return s.countRefused(answer(550, smtp.EnhancedCode{5, 7, 1}, "This address takes delivery reports only, from the null sender"))
 	}
+
 	if closed := s.adapter.closedTo(found); closed != nil {
 		return s.refuse(closed.Code, closed.EnhancedCode, closed.Message)
 	}
+
 	for _, known := range env.recipients {
 		if known.local == found.local {
 			return nil // the same agent twice in one mail hears it once
 		}
 	}
+
 	env.recipients = append(env.recipients, found)
 	s.begin(env)
 	return nil
@@ -205,27 +214,33 @@ func (s *session) Data(r io.Reader) error {
 	if len(env.recipients) == 0 {
 		return s.refuse(554, smtp.EnhancedCode{5, 5, 1}, "No valid recipients")
 	}
+
 	if closed := s.stillOpen(env); closed != nil {
 		return s.refuse(closed.Code, closed.EnhancedCode, closed.Message)
 	}
+
 	mail, taken, err := s.read(r, env)
 	source, _ := env.source()
 	defer s.adapter.buffered.Give(source, taken)
 	if err != nil {
 		return err
 	}
+
 	if s.peer.sawLoneCR() {
 		return s.refuse(554, smtp.EnhancedCode{5, 6, 0}, "Malformed mail: "+errLineEnds.Error())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout+verifyTimeout)
+
+	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout+authentication.CheckTimeout)
 	defer cancel()
 	proven, err := s.adapter.accept(ctx, env, mail)
 	if err != nil {
 		return s.explain(err)
 	}
+
 	if proven {
 		s.peer.credit()
 	}
+
 	metricReceived.WithLabelValues("accepted").Inc()
 	return nil
 }
@@ -254,6 +269,7 @@ func (s *session) read(r io.Reader, env envelope) (mail []byte, taken int64, err
 			taken += grow
 			mail = append(make([]byte, 0, taken), mail...)
 		}
+
 		n, err := r.Read(mail[len(mail):cap(mail)])
 		mail = mail[:len(mail)+n]
 		switch {
@@ -274,7 +290,7 @@ func (s *session) read(r io.Reader, env envelope) (mail []byte, taken int64, err
 	}
 }
 
-// cutShort says whether a BDAT chunk ended because the connection did: the library takes the end of the connection
+// cutShort reports whether a BDAT chunk ended because the connection did: the library takes the end of the connection
 // for the end of the chunk, so a torn mail would look complete.
 func (s *session) cutShort(r io.Reader) bool {
 	_, chunked := r.(*io.PipeReader)
@@ -299,7 +315,7 @@ func (s *session) lastKnown() (env envelope, helo string) {
 	return s.env, s.helo
 }
 
-// refuse logs a refusal and gives it to the peer.
+// refuse logs a refusal and returns it for the peer.
 func (s *session) refuse(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
 	env, helo := s.lastKnown()
 	s.adapter.log.Info("mail refused", "session", env.id, "ip", s.peer.RemoteAddr().String(), "helo", helo,

@@ -2,20 +2,15 @@ package email
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/fault"
@@ -25,7 +20,7 @@ import (
 func TestSignedMailBecomesAMessage(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
-	w.send("ann@sender.test", []string{"echo+ticket.7@inbox.test"}, signed(t, letter("Hello\nagent", "To: Echo <echo+ticket.7@inbox.test>, bob@other.test")), "250")
+	w.send("ann@sender.test", []string{"echo+ticket.7@inbox.test"}, emailtest.Signed(t, emailtest.Letter("Hello\nagent", "To: Echo <echo+ticket.7@inbox.test>, bob@other.test")), "250")
 	in := s.engine.only(t)
 	m := in.Message
 	if m.ID != "m1@sender.test" || m.ThreadID != m.ID || m.Recipient != "@echo@inbox.test" || m.ReceivedVia != "email" {
@@ -49,7 +44,7 @@ func TestSignedMailBecomesAMessage(t *testing.T) {
 		t.Errorf("no reply because %q", in.NoReply)
 	}
 	notes, _ := readRoute(in.Route)
-	if notes.Tag != "ticket.7" || len(notes.To) != 1 || notes.To[0].address() != "bob@other.test" {
+	if notes.Tag != "ticket.7" || len(notes.To) != 1 || notes.To[0].Address() != "bob@other.test" {
 		t.Errorf("route %+v", notes)
 	}
 }
@@ -112,7 +107,7 @@ func TestTooManyRecipients(t *testing.T) {
 func TestSizeIsExact(t *testing.T) {
 	const limit = 4096
 	s := start(t, func(o *Options) { o.MaxMessageBytes = limit })
-	mail := letter("x", "From: ann@plain.test")
+	mail := emailtest.Letter("x", "From: ann@plain.test")
 	pad := func(size int) string {
 		filler := strings.Repeat("y", size-len(mail))
 		var lines strings.Builder
@@ -160,7 +155,7 @@ func TestMalformedMailIsRefused(t *testing.T) {
 		"single label":        "From: a@localhost\r\n\r\nx\r\n",
 		"no field":            "From: a@plain.test\r\nthis is not a field\r\n\r\nx\r\n",
 		"nothing to say":      "From: a@plain.test\r\n\r\n \r\n",
-		"deep":                "From: a@plain.test\r\n" + nested(25) + "\r\n",
+		"deep":                "From: a@plain.test\r\n" + emailtest.Nested(25) + "\r\n",
 		"header of 300 KiB":   "From: a@plain.test\r\n" + strings.Repeat("X-Filler: "+strings.Repeat("z", 900)+"\r\n", 320) + "\r\nx\r\n",
 		"header of 1,100":     "From: a@plain.test\r\n" + strings.Repeat("X: y\r\n", 1100) + "\r\nx\r\n",
 		"a line of 5000":      "From: a@plain.test\r\n\r\n" + strings.Repeat("z", 5000) + "\r\n",
@@ -183,26 +178,18 @@ func TestMalformedMailIsRefused(t *testing.T) {
 	}
 }
 
-func nested(depth int) string {
-	var mail strings.Builder
-	for i := range depth {
-		fmt.Fprintf(&mail, "Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n", i, i)
-	}
-	return mail.String() + "\r\nx"
-}
-
 func TestOurTroubleIsNeverFinal(t *testing.T) {
 	s := start(t, nil)
 	s.engine.fail = unavailable
 	w := s.greet()
-	got := w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "451 4.3.0")
+	got := w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "451 4.3.0")
 	if strings.Contains(got, "disk") {
 		t.Errorf("internals leave the server: %s", got)
 	}
 	s.engine.fail = func(exchange.Inbound) error { return errors.New("bug") }
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "451 4.3.0")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "451 4.3.0")
 	s.engine.fail = nil
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
 }
 
 func TestFaultsBecomeCodes(t *testing.T) {
@@ -221,7 +208,7 @@ func TestSeveralAgentsInOneMail(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
 	both := []string{"echo@inbox.test", "helper@inbox.test", "echo+again@inbox.test", "postmaster@inbox.test"}
-	mail := letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test")
+	mail := emailtest.Letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test")
 
 	s.engine.fail = func(in exchange.Inbound) error {
 		if in.Message.Recipient == "@helper@inbox.test" {
@@ -246,8 +233,8 @@ func TestSeveralAgentsInOneMail(t *testing.T) {
 		}
 		return nil
 	}
-	w.send("a@plain.test", both[:2], letter("x", "From: a@plain.test", "Message-ID: <m2@plain.test>"), "250")
-	w.send("a@plain.test", both[1:2], letter("x", "From: a@plain.test", "Message-ID: <m3@plain.test>"), "550 5.7.1")
+	w.send("a@plain.test", both[:2], emailtest.Letter("x", "From: a@plain.test", "Message-ID: <m2@plain.test>"), "250")
+	w.send("a@plain.test", both[1:2], emailtest.Letter("x", "From: a@plain.test", "Message-ID: <m3@plain.test>"), "550 5.7.1")
 }
 
 func TestBrokenTransferIsDropped(t *testing.T) {
@@ -269,7 +256,7 @@ func TestBrokenTransferIsDropped(t *testing.T) {
 
 func TestChunkedTransfer(t *testing.T) {
 	s := start(t, nil)
-	mail := letter("chunked", "From: a@plain.test")
+	mail := emailtest.Letter("chunked", "From: a@plain.test")
 	w := s.greet()
 	w.say("MAIL FROM:<a@plain.test>", "250")
 	w.say("RCPT TO:<echo@inbox.test>", "250")
@@ -327,9 +314,9 @@ func TestDevelopmentDoesNotLimitLoopback(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	s := start(t, func(o *Options) { o.MaxBufferedBytes = 100 << 10; o.MaxMessageBytes = 1 << 20 })
 	w := s.greet()
-	big := letter(strings.Repeat(strings.Repeat("z", 70)+"\n", 4000), "From: a@plain.test")
+	big := emailtest.Letter(strings.Repeat(strings.Repeat("z", 70)+"\n", 4000), "From: a@plain.test")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, big, "452 4.3.1")
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("small", "From: a@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("small", "From: a@plain.test"), "250")
 	if left := s.adapter.buffered.Used(); left != 0 {
 		t.Errorf("%d bytes are never given back", left)
 	}
@@ -345,7 +332,7 @@ func TestGracefulStop(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); s.stop() }()
 	idle.expect("421")
-	busy.write(letter("last words", "From: a@plain.test") + ".\r\n")
+	busy.write(emailtest.Letter("last words", "From: a@plain.test") + ".\r\n")
 	busy.expect("250")
 	busy.expect("421")
 	await.Receive(t, stopped, "the end of the adapter")
@@ -377,31 +364,8 @@ func TestWrongModes(t *testing.T) {
 	}
 }
 
-func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mx.inbox.test"}, NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{"mx.inbox.test", "localhost", "mail.test", "*.good.test", "*.b.good.test", "evil.test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(leaf)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
-
 func TestStartTLS(t *testing.T) {
-	certificate, pool := selfSigned(t)
+	certificate, pool := emailtest.SelfSigned(t)
 	s := start(t, func(o *Options) { o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}} })
 	w := s.dial()
 	if hello := w.say("EHLO client.sender.test", "250"); !strings.Contains(hello, "STARTTLS") {
@@ -411,7 +375,7 @@ func TestStartTLS(t *testing.T) {
 	secured := tls.Client(w.conn, &tls.Config{RootCAs: pool, ServerName: "mx.inbox.test"})
 	w.conn, w.in = secured, &lineReader{conn: secured}
 	w.say("EHLO client.sender.test", "250")
-	w.send("ann@sender.test", []string{"echo@inbox.test"}, signed(t, letter("secret")), "250")
+	w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("secret")), "250")
 	if claims := claimsOf(t, s.engine.only(t).Message.Sender.Identities[0]); !strings.Contains(claims, `"tls":"TLS 1.3"`) {
 		t.Errorf("claims %s", claims)
 	}
@@ -428,7 +392,7 @@ func TestNestedMailIsRefused(t *testing.T) {
 	w.say("MAIL FROM:<b@plain.test>", "503 5.5.1")
 	w.say("EHLO again.test", "250")
 	w.say("DATA", "503 5.5.1")
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("x", "From: a@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
 	s.engine.only(t)
 }
 
@@ -436,7 +400,7 @@ func TestPipelinedMails(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
 	one := func(id string) string {
-		return "MAIL FROM:<a@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + letter("x", "From: a@plain.test", "Message-ID: <"+id+"@plain.test>") + ".\r\n"
+		return "MAIL FROM:<a@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + emailtest.Letter("x", "From: a@plain.test", "Message-ID: <"+id+"@plain.test>") + ".\r\n"
 	}
 	w.write(one("1") + one("2") + "QUIT\r\n")
 	for _, want := range []string{"250", "250", "354", "250", "250", "250", "354", "250", "221"} {
@@ -451,16 +415,62 @@ func TestPipelinedMails(t *testing.T) {
 // with a signature is taken.
 func TestForgedMailMayBeSmallOnly(t *testing.T) {
 	s := start(t, func(o *Options) { o.MaxMessageBytes, o.MaxUnprovenBytes = 1<<20, 4096 })
-	large := signed(t, letter("large", "From: ann@sender.test")+strings.Repeat("many words\r\n", 1000))
+	large := emailtest.Signed(t, emailtest.Letter("large", "From: ann@sender.test")+strings.Repeat("many words\r\n", 1000))
 	w := s.greet()
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("forged", "From: ann@plain.test")+strings.Repeat("many words\r\n", 1000), "552 5.3.4")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("forged", "From: ann@plain.test")+strings.Repeat("many words\r\n", 1000), "552 5.3.4")
 	if n := len(s.engine.all()); n != 0 {
 		t.Fatalf("%d messages; want none", n)
 	}
 	w.send("ann@sender.test", []string{"echo@inbox.test"}, large, "250")
-	w.send("a@plain.test", []string{"echo@inbox.test"}, letter("small", "From: ann@plain.test"), "250")
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("small", "From: ann@plain.test"), "250")
 	if n := len(s.engine.all()); n != 2 {
 		t.Errorf("%d messages; want the signed and the small one", n)
+	}
+}
+
+// TestClosedMailboxes: each reason has its code at RCPT; what closes after that is refused before the mail is read.
+func TestClosedMailboxes(t *testing.T) {
+	var reason atomic.Value
+	reason.Store(exchange.Closure(""))
+	s := start(t, func(o *Options) {
+		o.Closed = func(agent string) exchange.Closure {
+			closed := reason.Load().(exchange.Closure)
+			if agent == "" && closed != exchange.ClosedDisk {
+				return ""
+			}
+			return closed
+		}
+	})
+	for closed, want := range map[exchange.Closure][2]string{
+		exchange.ClosedPaused:  {"550 5.2.1 ", "250"},
+		exchange.ClosedBacklog: {"452 4.2.2 ", "250"},
+		exchange.ClosedDisk:    {"452 4.3.1 ", "452 4.3.1 "},
+	} {
+		w := s.greet()
+		reason.Store(closed)
+		w.say("MAIL FROM:<ann@sender.test>", "250")
+		w.say("RCPT TO:<echo@inbox.test>", want[0])
+		w.say("RCPT TO:<postmaster@inbox.test>", want[1])
+		w.say("RSET", "250")
+		reason.Store(exchange.Closure(""))
+		w.say("MAIL FROM:<ann@sender.test>", "250")
+		w.say("RCPT TO:<echo@inbox.test>", "250")
+		reason.Store(closed)
+		w.say("DATA", "354")
+		w.write(emailtest.Signed(t, emailtest.Letter("hello")) + ".\r\n")
+		w.expect(want[0])
+		w.say("NOOP", "250")
+		reason.Store(exchange.Closure(""))
+		w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("hello", "Message-ID: <"+string(closed)+"@sender.test>")), "250")
+	}
+	// A full mailbox is nobody's guess: ten of them do not end the connection.
+	w := s.greet()
+	reason.Store(exchange.ClosedBacklog)
+	w.say("MAIL FROM:<ann@sender.test>", "250")
+	for range 10 {
+		if got := w.say("RCPT TO:<echo@inbox.test>", "452 4.2.2"); strings.HasPrefix(got, "421") {
+			t.Fatal(got)
+		}
 	}
 }
 
@@ -468,20 +478,20 @@ func TestForgedMailMayBeSmallOnly(t *testing.T) {
 // no room and no hashing.
 func TestHugeForgeryIsRefusedEarly(t *testing.T) {
 	s := start(t, nil)
-	s.names.text("friend.test", "v=spf1 ip4:127.0.0.1 -all")
-	s.names.text("_dmarc.friend.test", "v=DMARC1; p=none")
-	s.names.breakName("_dmarc.broken.test")
-	header := signed(t, letter("a body that has just begun", "From: ann@sender.test"))
+	s.names.Text("friend.test", "v=spf1 ip4:127.0.0.1 -all")
+	s.names.Text("_dmarc.friend.test", "v=DMARC1; p=none")
+	s.names.Break("_dmarc.broken.test")
+	header := emailtest.Signed(t, emailtest.Letter("a body that has just begun", "From: ann@sender.test"))
 	for name, c := range map[string]struct {
 		sender, mail string
 		want         bool
 	}{
-		"nothing":             {"a@plain.test", letter("x", "From: ann@plain.test"), false},
+		"nothing":             {"a@plain.test", emailtest.Letter("x", "From: ann@plain.test"), false},
 		"signature":           {"ann@sender.test", header + "another end", true},
 		"damaged signature":   {"ann@sender.test", strings.Replace(header, "Subject: ", "Subject: z", 1), false},
-		"SPF":                 {"ann@friend.test", letter("x", "From: ann@friend.test"), true},
-		"SPF of another":      {"ann@friend.test", letter("x", "From: ann@plain.test"), false},
-		"DNS trouble":         {"a@broken.test", letter("x", "From: ann@broken.test"), true},
+		"SPF":                 {"ann@friend.test", emailtest.Letter("x", "From: ann@friend.test"), true},
+		"SPF of another":      {"ann@friend.test", emailtest.Letter("x", "From: ann@plain.test"), false},
+		"DNS trouble":         {"a@broken.test", emailtest.Letter("x", "From: ann@broken.test"), true},
 		"no From":             {"ann@friend.test", "Subject: x\r\n\r\nx", false},
 		"no header that ends": {"ann@friend.test", strings.Repeat("x", 300_000), false},
 	} {

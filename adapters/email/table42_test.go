@@ -1,9 +1,11 @@
 package email
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
+	"inbox/adapters/email/emailtest"
 	"inbox/normalized"
 )
 
@@ -78,27 +80,27 @@ func TestOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, nil)
 			for _, domain := range []string{"ann.test", "mail.ann.test", "list.test"} {
-				_, value := DNSRecord(domain, "s1", senderKey())
-				s.names.text("s1._domainkey."+domain, value)
+				_, value := DNSRecord(domain, "s1", emailtest.SenderKey())
+				s.names.Text("s1._domainkey."+domain, value)
 			}
 			for name, value := range row.records {
-				s.names.text(name, strings.Split(value, "|")...)
+				s.names.Text(name, strings.Split(value, "|")...)
 			}
 			for _, name := range row.missing {
-				s.names.breakName(name)
+				s.names.Break(name)
 			}
 			lines := row.lines
 			if lines == nil {
 				lines = []string{"From: ann@ann.test"}
 			}
-			mail := letter("text", lines...)
+			mail := emailtest.Letter("text", lines...)
 			if row.sign != "" {
-				mail = signedAs(t, mail, row.sign, "s1", senderKey())
+				mail = emailtest.SignedAs(t, mail, row.sign, "s1", emailtest.SenderKey())
 			}
 			if row.broken {
 				mail = strings.Replace(mail, "text\r\n", "changed\r\n", 1)
 			}
-			from := firstOf(row.from, "bo@list.test")
+			from := cmp.Or(row.from, "bo@list.test")
 			w := s.dial()
 			w.say("EHLO client.ann.test", "250")
 			w.send(strings.Trim(from, "<>"), []string{"echo@inbox.test"}, mail, row.want)
@@ -121,17 +123,17 @@ func TestOutcomes(t *testing.T) {
 
 func TestNullMXOfTheSenderRefuses(t *testing.T) {
 	s := start(t, nil)
-	s.names.mx("silent.test", "0 .")
-	s.greet().send("a@silent.test", []string{"echo@inbox.test"}, letter("x", "From: a@silent.test"), "550 5.7.27")
+	s.names.MX("silent.test", "0 .")
+	s.greet().send("a@silent.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@silent.test"), "550 5.7.27")
 }
 
 func TestQuarantineIsRefusedOnDemand(t *testing.T) {
 	s := start(t, func(o *Options) { o.RefuseQuarantine = true })
-	s.names.text("_dmarc.ann.test", "v=DMARC1; p=quarantine")
-	s.names.text("_dmarc.bo.test", "v=DMARC1; p=none")
+	s.names.Text("_dmarc.ann.test", "v=DMARC1; p=quarantine")
+	s.names.Text("_dmarc.bo.test", "v=DMARC1; p=none")
 	w := s.greet()
-	w.send("a@list.test", []string{"echo@inbox.test"}, letter("x", "From: a@ann.test"), "550 5.7.26")
-	w.send("a@list.test", []string{"echo@inbox.test"}, letter("x", "From: a@bo.test"), "250")
+	w.send("a@list.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@ann.test"), "550 5.7.26")
+	w.send("a@list.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@bo.test"), "250")
 }
 
 // TestTreeWalk follows RFC 9989 where RFC 7489 would find something else.
@@ -171,18 +173,18 @@ func TestTreeWalk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, nil)
 			for name, value := range row.records {
-				s.names.text(name, strings.Split(value, "|")...)
+				s.names.Text(name, strings.Split(value, "|")...)
 			}
-			mail := letter("text", "From: "+row.from)
+			mail := emailtest.Letter("text", "From: "+row.from)
 			if row.sign != "" {
-				_, value := DNSRecord(row.sign, "s1", senderKey())
-				s.names.text("s1._domainkey."+row.sign, value)
-				mail = signedAs(t, mail, row.sign, "s1", senderKey())
+				_, value := DNSRecord(row.sign, "s1", emailtest.SenderKey())
+				s.names.Text("s1._domainkey."+row.sign, value)
+				mail = emailtest.SignedAs(t, mail, row.sign, "s1", emailtest.SenderKey())
 			}
 			s.greet().send("bo@list.test", []string{"echo@inbox.test"}, mail, row.want)
-			s.names.mu.Lock()
-			defer s.names.mu.Unlock()
-			if walked := s.names.asked["_dmarc.e.f.g.h.i.ann.test."]; strings.Contains(name, "seven") && walked != 1 {
+			s.names.Mu.Lock()
+			defer s.names.Mu.Unlock()
+			if walked := s.names.Asked["_dmarc.e.f.g.h.i.ann.test."]; strings.Contains(name, "seven") && walked != 1 {
 				t.Errorf("the name of seven labels was asked %d times", walked)
 			}
 		})

@@ -1,7 +1,10 @@
 package email
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,57 +12,16 @@ import (
 
 	"github.com/google/uuid"
 
+	"inbox/adapters/email/message"
 	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
 const (
-	maxIDBytes    = 998
-	maxReferences = 100 // read from one mail
-	maxLookups    = 20
+	maxLookups = 20
 )
-
-// messageID gives the Message-ID without brackets, or "" when it is absent or malformed.
-func messageID(fields header) string {
-	ids := idList(fields.get("Message-ID"))
-	if len(ids) != 1 {
-		return ""
-	}
-	return ids[0]
-}
-
-// idList reads a list of message ids (RFC 5322, section 3.6.4); what does not fit the syntax is dropped.
-func idList(value string) []string {
-	var ids []string
-	for len(ids) < maxReferences {
-		start := strings.IndexByte(value, '<')
-		if start < 0 {
-			break
-		}
-		end := strings.IndexByte(value[start:], '>')
-		if end < 0 {
-			break
-		}
-		if id := value[start+1 : start+end]; validID(id) {
-			ids = append(ids, id)
-		}
-		value = value[start+end+1:]
-	}
-	return ids
-}
-
-func validID(id string) bool {
-	at := strings.IndexByte(id, '@')
-	if at <= 0 || at == len(id)-1 || len(id) > maxIDBytes || strings.Count(id, "@") != 1 {
-		return false
-	}
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] >= 0x7f || id[i] == '<' || id[i] == '>' {
-			return false
-		}
-	}
-	return true
-}
 
 // parentage is what a mail says about the mails before it.
 type parentage struct {
@@ -67,21 +29,21 @@ type parentage struct {
 	references []string
 }
 
-func parentsOf(fields header) parentage {
+func parentsOf(fields message.Header) parentage {
 	var p parentage
-	if ids := idList(fields.get("In-Reply-To")); len(ids) == 1 {
+	if ids := message.IDs(fields.Get("In-Reply-To")); len(ids) == 1 {
 		p.parent = ids[0]
 	}
-	p.references = idList(fields.get("References"))
+	p.references = message.IDs(fields.Get("References"))
 	return p
 }
 
 // thread decides which conversation a mail belongs to. It joins a known one only when its sender took part in the
 // message that it refers to, and with no weaker proof than that message had: message ids travel in plain sight, and
-// a conversation's history goes to everybody who is in it.
+// a conversation's history goes to all who are in it.
 //
 // An unknown root named by a proven sender makes a thread of its own per sender: "root/sender". So a conversation
-// that started before the agent was copied in holds together, and nobody enters somebody else's by naming its root.
+// that started before the agent was copied in holds together, and no one enters that of others by naming its root.
 //
 // parent is the note of the message that the mail answers, empty where it joins no known conversation.
 func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id string) (threadID string, parent route, err error) {
@@ -93,15 +55,18 @@ func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id st
 	if err != nil {
 		return "", route{}, err
 	}
+
 	if found {
 		if notes, ok := readRoute(known.Route); ok && mayJoin(mail.sender, known.Message, notes) {
 			return known.ThreadID, notes, nil
 		}
 		return id, route{}, nil
 	}
+
 	if len(parents.references) > 0 && mail.sender.verified() {
-		return parents.references[0] + "/" + mail.sender.from.key(), route{}, nil
+		return parents.references[0] + "/" + mail.sender.from.Key(), route{}, nil
 	}
+
 	return id, route{}, nil
 }
 
@@ -111,16 +76,19 @@ func (a *Adapter) findParent(ctx context.Context, agent string, parents parentag
 	if parents.parent != "" {
 		candidates = append(candidates, parents.parent)
 	}
+
 	for i := len(parents.references) - 1; i >= 0 && len(candidates) < maxLookups; i-- {
 		if parents.references[i] != parents.parent {
 			candidates = append(candidates, parents.references[i])
 		}
 	}
+
 	for _, id := range candidates {
 		if entry, found, err := a.findMail(ctx, agent, id); found || err != nil {
 			return entry, found, err
 		}
 	}
+
 	return exchange.ThreadEntry{}, false, nil
 }
 
@@ -137,39 +105,42 @@ func mayJoin(sender verdict, known normalized.Message, notes route) bool {
 	if known.Sender.Verified && !sender.verified() {
 		return false
 	}
-	key := sender.from.key()
+
+	key := sender.from.Key()
 	if strings.EqualFold(known.Sender.Address, "@"+key) {
 		return true
 	}
-	for _, box := range append(append([]mailbox{}, notes.To...), notes.Cc...) {
-		if box.key() == key {
+
+	for _, box := range append(append([]message.Mailbox{}, notes.To...), notes.Cc...) {
+		if box.Key() == key {
 			return true
 		}
 	}
+
 	return false
 }
 
 // route is the adapter's own note on how to answer; it is stored with the message.
 type route struct {
-	Version     int       `json:"v"`
-	Local       string    `json:"local"` // the agent's local part as addressed
-	Tag         string    `json:"tag,omitempty"`
-	From        mailbox   `json:"from"`
-	ReplyTo     *mailbox  `json:"reply_to,omitempty"`     // only when it may be used
-	ReplySigned bool      `json:"reply_signed,omitempty"` // ReplyTo is covered by the aligned signature of a verified mail
-	To          []mailbox `json:"to,omitempty"`           // without ourselves
-	Cc          []mailbox `json:"cc,omitempty"`
-	Subject     string    `json:"subject,omitempty"`
-	MessageID   string    `json:"message_id,omitempty"` // empty when the mail had none that can be referred to
-	References  []string  `json:"references,omitempty"`
-	Topic       string    `json:"topic,omitempty"` // Thread-Topic of Outlook
-	Index       string    `json:"index,omitempty"` // Thread-Index of Outlook
-	Lists       []string  `json:"lists,omitempty"` // addresses of the mailing list that it came through; nothing is sent there
-	Verified    bool      `json:"verified"`
-	Body        string    `json:"body,omitempty"`       // digest of the body, to tell another mail with the same id from a repeat
-	Opened      bool      `json:"opened,omitempty"`     // we write first: there is no mail that is answered
-	ReplyAll    bool      `json:"reply_all,omitempty"`  // the answer goes to To and Cc as well, where it may
-	Unfollowed  string    `json:"unfollowed,omitempty"` // a Reply-To that is not written to
+	Version     int               `json:"v"`
+	Local       string            `json:"local"` // the agent's local part as addressed
+	Tag         string            `json:"tag,omitempty"`
+	From        message.Mailbox   `json:"from"`
+	ReplyTo     *message.Mailbox  `json:"reply_to,omitempty"`     // only when it may be used
+	ReplySigned bool              `json:"reply_signed,omitempty"` // ReplyTo is covered by the aligned signature of a verified mail
+	To          []message.Mailbox `json:"to,omitempty"`           // without ourselves
+	Cc          []message.Mailbox `json:"cc,omitempty"`
+	Subject     string            `json:"subject,omitempty"`
+	MessageID   string            `json:"message_id,omitempty"` // empty when the mail had none that can be referred to
+	References  []string          `json:"references,omitempty"`
+	Topic       string            `json:"topic,omitempty"` // Thread-Topic of Outlook
+	Index       string            `json:"index,omitempty"` // Thread-Index of Outlook
+	Lists       []string          `json:"lists,omitempty"` // addresses of the mailing list that it came through; nothing is sent there
+	Verified    bool              `json:"verified"`
+	Body        string            `json:"body,omitempty"`       // digest of the body, to tell another mail with the same id from a repeat
+	Opened      bool              `json:"opened,omitempty"`     // we write first: there is no mail that is answered
+	ReplyAll    bool              `json:"reply_all,omitempty"`  // the answer goes to To and Cc as well, where it may
+	Unfollowed  string            `json:"unfollowed,omitempty"` // a Reply-To that is not written to
 }
 
 func readRoute(raw json.RawMessage) (route, bool) {
@@ -178,30 +149,123 @@ func readRoute(raw json.RawMessage) (route, bool) {
 	return notes, err == nil && notes.Version == 1
 }
 
-// baseSubject cuts reply and forward prefixes of the common languages (RFC 5256, section 2.1, and habits).
-func baseSubject(subject string) string {
-	for {
-		subject = strings.Replace(subject, "：", ":", 1) // as East Asian programs write it
-		prefix, rest, found := strings.Cut(subject, ":")
-		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(prefix)), "[")
-		if !found || !replyPrefixes[name] {
-			return strings.TrimSpace(subject)
-		}
-		subject = strings.TrimSpace(rest)
-	}
-}
-
-var replyPrefixes = map[string]bool{
-	"re": true, "aw": true, "sv": true, "vs": true, "antw": true, "odp": true, "r": true, "res": true, "ref": true, "rif": true, "回复": true, "答复": true, "返信": true,
-}
-
-// answerOf gives when the answer of ours was made to which a mail answers: our ids tell their time. Zero = it answers none
+// answerOf returns when the answer of ours was made to which a mail answers: our ids tell their time. Zero = it answers none
 // of ours.
-func (a *Adapter) answerOf(fields header) time.Time {
+func (a *Adapter) answerOf(fields message.Header) time.Time {
 	replyID, domain := ReplyIDOf(parentsOf(fields).parent)
 	id, err := uuid.Parse(replyID)
 	if err != nil || id.Version() != 7 || !strings.EqualFold(domain, a.domain) {
 		return time.Time{}
 	}
 	return time.Unix(id.Time().UnixTime())
+}
+
+const (
+	indexHead   = 22 // bytes of the conversation: 1 reserved, 5 of the time, 16 of an id
+	indexChild  = 5  // bytes of each answer
+	maxChildren = 100
+)
+
+// fileTime counts 100 ns since 1601, as Windows does.
+func fileTime(t time.Time) uint64 {
+	const epoch = 116444736000000000
+	if t.Unix() < 0 {
+		return epoch
+	}
+	return uint64(t.UnixNano()/100) + epoch
+}
+
+// threadIndexOf returns the field as it is kept: without the white space that folding leaves, and nothing that is no index.
+func threadIndexOf(fields message.Header) string {
+	value := strings.Join(strings.Fields(fields.Get("Thread-Index")), "")
+	if answerIndex(value, time.Time{}) == "" {
+		return ""
+	}
+	return value
+}
+
+// answerIndex is the Thread-Index of an answer to a mail of Outlook: that of the mail and one child more, whose time is
+// counted from the beginning of the conversation ([MS-OXOMSG], section 2.2.1.3). Empty when the mail has none that can be
+// read.
+func answerIndex(parent string, at time.Time) string {
+	raw, err := base64.StdEncoding.DecodeString(parent)
+	if err != nil || len(raw) < indexHead || (len(raw)-indexHead)%indexChild != 0 || len(raw) > indexHead+maxChildren*indexChild {
+		return ""
+	}
+
+	var start [8]byte
+	copy(start[:6], raw[:6])
+	begun, now := binary.BigEndian.Uint64(start[:]), fileTime(at)
+	if now < begun {
+		now = begun
+	}
+
+	delta, far := now-begun, uint32(0)
+	if delta>>49 == 0 {
+		delta >>= 18
+	} else {
+		delta, far = delta>>23, 1
+	}
+
+	child := make([]byte, indexChild) // the last byte is random elsewhere; a repeat must have the same bytes
+	binary.BigEndian.PutUint32(child, far<<31|uint32(delta&0x7fffffff))
+	return base64.StdEncoding.EncodeToString(append(raw, child...))
+}
+
+// Thread tags are what Reply-To of our answers carries where the operator wants it: agent+t.<token>@domain. The token is the
+// id of the answer, signed, so that a mail to it is an answer to it, even with a mail program that loses In-Reply-To.
+const threadMark = "t."
+
+// threadAddress returns the Reply-To of a reply; empty = none.
+func (w *renderer) threadAddress(replyID, local string) string {
+	id, err := uuid.Parse(replyID)
+	if !w.options.ThreadTags || err != nil {
+		return ""
+	}
+	return tagged(local, threadMark+w.tokens.Sign(threadMark, id)) + "@" + w.domain
+}
+
+// answeredReply returns the reply whose thread tag this is; empty = it is none of ours.
+func (a *Adapter) answeredReply(tag string) (replyID string) {
+	token, marked := strings.CutPrefix(strings.ToLower(tag), threadMark)
+	if !marked {
+		return ""
+	}
+	replyID, _ = a.tokens.Verify(threadMark, token)
+	return replyID
+}
+
+// Reaches reports whether an address is one of mail: @user@domain is an account elsewhere.
+func (a *Adapter) Reaches(address string) bool { return !strings.HasPrefix(address, "@") }
+
+// Open begins a conversation of an agent with a mailbox: the route of a reply that answers no mail. An answer to it joins its
+// conversation. Without a subject the subject says that the agent needs a decision. Errors are classed with fault.GiveUp.
+func (a *Adapter) Open(_ context.Context, agent, address, subject string) (json.RawMessage, error) {
+	profile, known := a.options.Agents.Agent(agent)
+	if !known {
+		return nil, fault.GiveUp("there is no agent "+agent, nil)
+	}
+
+	box, err := message.ParseMailbox(strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "@"))
+	switch {
+	case err != nil:
+		return nil, fault.GiveUp("the address is no mailbox", err)
+	case box.Domain == a.domain:
+		return nil, fault.GiveUp("the mailbox is one of this server", nil)
+	}
+
+	notes, err := json.Marshal(route{
+		Version: 1, Local: strings.ToLower(profile.Name), From: box, To: []message.Mailbox{box}, Verified: true, Opened: true,
+		Subject: cmp.Or(subject, cmp.Or(message.DisplayName(profile.DisplayName), profile.Name)+" needs a decision"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode route: %w", err)
+	}
+
+	return notes, nil
+}
+
+// Proves leaves it to the evidence itself, which names the mailbox.
+func (a *Adapter) Proves(context.Context, *identity.Evidence, string) (proven, known bool, err error) {
+	return false, false, nil
 }

@@ -1,11 +1,16 @@
 package email
 
 import (
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -13,15 +18,15 @@ import (
 func TestThreads(t *testing.T) {
 	s := start(t, nil)
 	for _, domain := range []string{"bob.test", "eve.test"} {
-		name, value := DNSRecord(domain, "s1", senderKey())
-		s.names.text(name, value)
+		name, value := DNSRecord(domain, "s1", emailtest.SenderKey())
+		s.names.Text(name, value)
 	}
 	w := s.greet()
 	send := func(domain, id string, signedBy bool, lines ...string) normalized.Message {
 		t.Helper()
-		mail := letter("text", append(lines, "From: p@"+domain, "Message-ID: <"+id+">")...)
+		mail := emailtest.Letter("text", append(lines, "From: p@"+domain, "Message-ID: <"+id+">")...)
 		if signedBy {
-			mail = signedAs(t, mail, domain, "s1", senderKey())
+			mail = emailtest.SignedAs(t, mail, domain, "s1", emailtest.SenderKey())
 		}
 		before := len(s.engine.all())
 		w.send("p@"+domain, []string{"echo@inbox.test"}, mail, "250")
@@ -61,7 +66,7 @@ func TestMailWithoutMessageID(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
 	for _, id := range []string{"Message-ID: <>", "Message-ID: none", "Message-ID: <a b@c>", "Message-ID: <a@b> <c@d>"} {
-		mail := letter(id, "From: a@plain.test", id)
+		mail := emailtest.Letter(id, "From: a@plain.test", id)
 		before := len(s.engine.all())
 		w.send("a@plain.test", []string{"echo@inbox.test"}, mail, "250")
 		w.send("a@plain.test", []string{"echo@inbox.test"}, mail, "250")
@@ -89,7 +94,7 @@ func TestIDList(t *testing.T) {
 		"<a@b":                                  nil,
 		"<" + strings.Repeat("x", 1000) + "@y>": nil,
 	} {
-		if diff := cmp.Diff(want, idList(in)); diff != "" {
+		if diff := cmp.Diff(want, message.IDs(in)); diff != "" {
 			t.Errorf("%.40q: %s", in, diff)
 		}
 	}
@@ -148,7 +153,7 @@ func TestAutomaticMail(t *testing.T) {
 			if !strings.Contains(strings.Join(lines, "\n"), "Message-ID") {
 				lines = append([]string{"Message-ID: <" + id + "@sender.test>"}, lines...)
 			}
-			s.greet().send(c.from, []string{"echo@inbox.test"}, signed(t, letter("x", lines...)), "250")
+			s.greet().send(c.from, []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("x", lines...)), "250")
 			in := s.engine.all()[before]
 			if (in.NoReply == "") != c.reply {
 				t.Errorf("no reply because %q; reply wanted %v", in.NoReply, c.reply)
@@ -188,15 +193,19 @@ func TestReplyToIsNoReflector(t *testing.T) {
 		if c.sign {
 			from = "ann@sender.test"
 		}
-		mail := letter("x", c.replyTo, "From: "+from, "Message-ID: <"+string(rune('a'+i))+"@x.test>")
+		mail := emailtest.Letter("x", c.replyTo, "From: "+from, "Message-ID: <"+string(rune('a'+i))+"@x.test>")
 		if c.sign {
-			mail = signed(t, mail)
+			mail = emailtest.Signed(t, mail)
 		}
 		w.send(from, []string{"echo@inbox.test"}, mail, "250")
+		want := c.want
+		if want == "" {
+			want = from
+		}
 		reply := replyTo(s.engine.all()[i], normalized.Text("an answer"))
 		plan, err := s.adapter.Plan(t.Context(), reply)
-		if err != nil || len(plan.Destinations) != 1 || plan.Destinations[0].Address != firstOf(c.want, from) {
-			t.Errorf("%s, %s, signed %v: plan %+v, %v; want %s", c.policy, c.replyTo, c.sign, plan, err, firstOf(c.want, from))
+		if err != nil || len(plan.Destinations) != 1 || plan.Destinations[0].Address != want {
+			t.Errorf("%s, %s, signed %v: plan %+v, %v; want %s", c.policy, c.replyTo, c.sign, plan, err, want)
 		}
 		receipts, err := s.deliver(reply)
 		if err != nil || strings.Contains(receipts[0].Detail, "answered to From: the Reply-To ") != c.noted {
@@ -209,7 +218,7 @@ func TestBaseSubject(t *testing.T) {
 	for in, want := range map[string]string{
 		"Re: RE[2]: Aw: Lunch": "Lunch", "Lunch": "Lunch", "Fwd: Lunch": "Fwd: Lunch", "Re:": "", "Note: this": "Note: this", "回复: 你好": "你好", "": "",
 	} {
-		if got := baseSubject(in); got != want {
+		if got := message.BaseSubject(in); got != want {
 			t.Errorf("%q: %q; want %q", in, got, want)
 		}
 	}
@@ -241,12 +250,12 @@ func TestFromField(t *testing.T) {
 		strings.Repeat("x", 70) + "@b.test":      "",
 		"Ann <ann@" + strings.Repeat("x.", 200) + "test>": "",
 	} {
-		fields, _, err := splitHeader([]byte("From: " + in + "\r\n\r\n"))
+		fields, _, err := message.Split([]byte("From: " + in + "\r\n\r\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		box, err := parseFrom(fields)
-		got := box.Name + " " + box.address()
+		box, err := message.ParseFrom(fields)
+		got := box.Name + " " + box.Address()
 		if err != nil {
 			got = ""
 		}
@@ -260,5 +269,158 @@ func TestEnginesWordsReachThePeer(t *testing.T) {
 	got := replyLine(smtpError(fault.InField("parts[0]", "must not be empty")))
 	if got != "554 5.6.0 parts[0]: must not be empty\r\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestThreadTags lets a mail program answer that keeps nothing of the header but the address.
+func TestThreadTags(t *testing.T) {
+	s := start(t, func(o *Options) { o.ThreadTags = true })
+	w := s.greet()
+	w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("first")), "250")
+	first := s.engine.only(t)
+	reply := replyTo(first, normalized.Text("an answer"))
+	if _, err := s.deliver(reply); err != nil {
+		t.Fatal(err)
+	}
+	fields, _, err := message.Split(s.captured()[0].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := fields.Get("Reply-To")
+	if !strings.HasPrefix(back, "echo+t.") || !strings.HasSuffix(back, "@inbox.test") {
+		t.Fatalf("Reply-To %q", back)
+	}
+	s.engine.replies[reply.ID+"@inbox.test"] = 0
+	forged := strings.Replace(back, "echo+t.", "echo+t.a", 1)
+	for i, row := range []struct {
+		name, to, from string
+		lines          []string
+		joins, silent  bool
+	}{
+		{"in Bcc, without In-Reply-To", back, "ann", []string{"To: friend@example.test"}, true, false},
+		{"in capitals", strings.ToUpper(back[:len("echo+t.")+42]) + "@inbox.test", "ann", nil, true, false},
+		{"a stranger who learnt the address", back, "eve", nil, false, false},
+		{"a made-up token", forged, "ann", nil, false, false},
+		{"a made-up token in Bcc", forged, "ann", []string{"To: friend@example.test"}, false, true},
+	} {
+		lines := slices.Concat(row.lines, []string{"From: " + row.from + "@sender.test", "Message-ID: <again" + string(rune('a'+i)) + "@sender.test>"})
+		w.send(row.from+"@sender.test", []string{row.to}, emailtest.Signed(t, emailtest.Letter("again", lines...)), "250")
+		all := s.engine.all()
+		got := all[len(all)-1]
+		if joined := got.Message.ThreadID == first.Message.ThreadID; joined != row.joins || (got.NoReply != "") != row.silent {
+			t.Errorf("%s: thread %q, silent because %q", row.name, got.Message.ThreadID, got.NoReply)
+		}
+		if notes, _ := readRoute(got.Route); strings.HasPrefix(notes.Tag, "t.") && row.joins {
+			t.Errorf("%s: tag %q", row.name, notes.Tag)
+		}
+	}
+}
+
+// TestThreadTagKeepsThePlusTag: the thread tag takes the place of the sender's own tag, which the agent gets all the same.
+func TestThreadTagKeepsThePlusTag(t *testing.T) {
+	s := start(t, func(o *Options) { o.ThreadTags = true })
+	w := s.greet()
+	w.send("ann@sender.test", []string{"echo+order-4711@inbox.test"}, emailtest.Signed(t, emailtest.Letter("first", "To: echo+order-4711@inbox.test")), "250")
+	reply := replyTo(s.engine.only(t), normalized.Text("an answer"))
+	if _, err := s.deliver(reply); err != nil {
+		t.Fatal(err)
+	}
+	fields, _, err := message.Split(s.captured()[0].Data)
+	if err != nil || !strings.Contains(fields.Get("From"), "<echo+order-4711@inbox.test>") {
+		t.Fatalf("From %q, %v", fields.Get("From"), err)
+	}
+	s.engine.replies[reply.ID+"@inbox.test"] = 0
+	w.send("ann@sender.test", []string{fields.Get("Reply-To")}, emailtest.Signed(t, emailtest.Letter("again", "To: "+fields.Get("Reply-To"), "Message-ID: <again@sender.test>")), "250")
+	again := s.engine.all()[1]
+	if notes, _ := readRoute(again.Route); notes.Tag != "order-4711" || again.Message.Surface.Tag != "order-4711" {
+		t.Errorf("tag %q, %q", notes.Tag, again.Message.Surface.Tag)
+	}
+	w.send("eve@sender.test", []string{fields.Get("Reply-To")}, emailtest.Signed(t, emailtest.Letter("hm", "From: eve@sender.test", "Message-ID: <eve@sender.test>")), "250")
+	if notes, _ := readRoute(s.engine.all()[2].Route); notes.Tag != "" {
+		t.Errorf("a stranger learns the tag %q", notes.Tag)
+	}
+}
+
+func TestThreadAndBounceTokensDiffer(t *testing.T) {
+	s := start(t, func(o *Options) { o.ThreadTags = true })
+	const id = "01936f2a-0000-7000-8000-000000000001"
+	token, _ := s.adapter.tokens.ReturnPath(id, "echo")
+	if got := s.adapter.answeredReply("t." + token); got != "" {
+		t.Errorf("a bounce token is taken for the thread of %s", got)
+	}
+	_, tag, _ := strings.Cut(strings.TrimSuffix(s.adapter.renderer.threadAddress(id, "echo"), "@inbox.test"), "+")
+	if _, valid := s.adapter.tokens.Delivery("bounce+" + strings.TrimPrefix(tag, "t.")); valid {
+		t.Error("a thread token is taken for a bounce")
+	}
+	if got := s.adapter.answeredReply(tag); got != id {
+		t.Errorf("the token is of %q", got)
+	}
+}
+
+func TestTwoMailsOfOneIDAreKept(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	to := []string{"echo@inbox.test"}
+	first, second := emailtest.Signed(t, emailtest.Letter("one")), emailtest.Signed(t, emailtest.Letter("two"))
+	w.send("ann@sender.test", to, first, "250")
+	w.send("ann@sender.test", to, "Received: from relay\r\n"+first, "250") // a repeat by another way
+	w.send("ann@sender.test", to, second, "250")
+	w.send("ann@sender.test", to, second, "250")
+	all := s.engine.all()
+	if len(all) != 2 {
+		t.Fatalf("%d messages; want 2", len(all))
+	}
+	if all[0].Message.ID != "m1@sender.test" || all[1].Message.ID == all[0].Message.ID || all[1].Message.ThreadID == all[0].Message.ThreadID {
+		t.Errorf("ids %q and %q", all[0].Message.ID, all[1].Message.ID)
+	}
+	if notes, _ := readRoute(all[1].Route); notes.MessageID != "m1@sender.test" {
+		t.Errorf("the answer would refer to %q", notes.MessageID)
+	}
+}
+
+// opening is a conversation that our agent begins, as the engine keeps it.
+func (s *setup) opening(address string) exchange.Inbound {
+	s.t.Helper()
+	notes, err := s.adapter.Open(s.t.Context(), "ECHO", address, "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	in := exchange.Inbound{Route: notes, Message: normalized.Message{
+		ID: "opening-1", ThreadID: "urn:opened", Recipient: "@echo@inbox.test", ReceivedVia: normalized.ViaEmail,
+		Sender: normalized.Sender{Address: "@echo@inbox.test", Verified: true},
+	}}
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
+	s.engine.received = append(s.engine.received, in)
+	return in
+}
+
+func TestOpenBeginsAConversation(t *testing.T) {
+	s := start(t, nil)
+	reply := replyTo(s.opening("ann@sender.test"), consent())
+	golden(t, filepath.Join("reply", "opened.golden"), s.presented(reply))
+	if mails := s.captured(); len(mails) != 1 || len(mails[0].To) != 1 || mails[0].To[0] != "ann@sender.test" || mails[0].From != "echo@inbox.test" {
+		t.Errorf("sent %+v", mails)
+	}
+
+	s.engine.mu.Lock()
+	s.engine.replies[reply.ID+"@inbox.test"] = 0
+	s.engine.mu.Unlock()
+	header := []string{"In-Reply-To: <" + reply.ID + "@inbox.test>", "Subject: Re: Echo, the agent needs a decision"}
+	answer := s.question(true, header...)
+	if answer.Message.ThreadID != "urn:opened" || answer.Message.Parts[0].Content != "What is it?" {
+		t.Errorf("the answer is in %s and says %q", answer.Message.ThreadID, answer.Message.Parts[0].Content)
+	}
+	if stranger := s.question(false, append(header, "From: ann@plain.test", "Message-ID: <other@plain.test>")...); stranger.Message.ThreadID == "urn:opened" {
+		t.Error("a stranger joins the conversation")
+	}
+}
+
+func TestOpenSaysWhatCannotBe(t *testing.T) {
+	s := start(t, nil)
+	for agent, address := range map[string]string{"echo": "echo@inbox.test", "nobody": "ann@sender.test", "helper": "ann"} {
+		if _, err := s.adapter.Open(t.Context(), agent, address, ""); err == nil || !fault.Of(err).Permanent {
+			t.Errorf("%s to %s: %v", agent, address, err)
+		}
 	}
 }

@@ -1,12 +1,11 @@
 package email
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/email/authentication"
+	"inbox/adapters/email/message"
 	"inbox/identity"
+	"inbox/internal/bounded"
 	"inbox/normalized"
 )
 
@@ -23,8 +25,7 @@ var metricVerified = promauto.NewCounterVec(prometheus.CounterOpts{
 	[]string{"method", "dmarc"}) // email-dmarc, email-dkim, none; pass, fail, none, temperror
 
 const (
-	verifyTimeout = 60 * time.Second
-	maxTries      = 3 // after so many answers 451 for DNS trouble a mail is taken as unverified
+	maxTries = 3 // after so many answers 451 for DNS trouble a mail is taken as unverified
 )
 
 // envelope is what SMTP said about one mail.
@@ -61,109 +62,49 @@ type recipient struct {
 
 // verdict is everything that was found out about a sender.
 type verdict struct {
-	from       mailbox
-	signatures []dkimSignature
-	spf        spfResult
-	dmarc      dmarcResult
-	arc        *arcResult // nil = not looked at
-	method     string     // normalized.Auth…
-	keyID      string
+	authentication.Result
+	from   message.Mailbox
+	method string // normalized.Auth…
+	keyID  string
 }
 
 func (v verdict) verified() bool { return v.method != normalized.AuthNone }
 
+// authMethods are the contract's names of what was proven.
+var authMethods = map[string]string{
+	"": normalized.AuthNone, authentication.MethodDMARC: normalized.AuthEmailDMARC, authentication.MethodDKIM: normalized.AuthEmailDKIM,
+}
+
 // verify authenticates the From field. A refusal is an *smtp.SMTPError.
-func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields header, mail []byte) (verdict, error) {
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
-	defer cancel()
-
-	body := bodyOf(fields, mail)
-	result, silent := a.examine(ctx, env, from, signedMail{fields: fields, body: body})
-	if silent {
-		return result, answer(550, smtp.EnhancedCode{5, 7, 27}, "The sender's domain says that it takes no mail (null MX)")
+func (a *Adapter) verify(ctx context.Context, env envelope, from message.Mailbox, fields message.Header, mail []byte) (verdict, error) {
+	found := verdict{
+		Result: a.checker.Check(ctx, env.connection(), from.Domain, fields, mail),
+		from:   from,
 	}
 
-	if result.dmarc.Result == resultFail && from.Domain != a.domain {
-		if result.arc = a.checkARC(ctx, from.Domain, fields, body); result.arc.believed() {
-			result.method, result.keyID = normalized.AuthEmailDMARC, result.arc.keyID
-		}
+	if found.NullMX {
+		return found, answer(550, smtp.EnhancedCode{5, 7, 27}, "The sender's domain says that it takes no mail (null MX)")
 	}
-	metricVerified.WithLabelValues(result.method, result.dmarc.Result).Inc()
-	return result, a.decide(result, mail)
+
+	method, keyID := found.Proof()
+	found.method, found.keyID = authMethods[method], keyID
+	metricVerified.WithLabelValues(found.method, found.DMARC.Result).Inc()
+	return found, a.decide(found, mail)
 }
 
-// examine looks up what is known about the sender's domains and checks the signatures. It reports silent for a domain that takes
-// no mail itself.
-func (a *Adapter) examine(ctx context.Context, env envelope, from mailbox, mail signedMail) (result verdict, silent bool) {
-	result.from = from
-	var policy dmarcPolicy
-	var lookups sync.WaitGroup
-	lookups.Go(func() { result.spf = a.checkSPF(ctx, env) })
-	lookups.Go(func() { policy = a.lookupPolicy(ctx, from.Domain) })
-	lookups.Go(func() { silent = a.takesNoMail(ctx, env.from) })
-	result.signatures = a.verifyDKIM(ctx, mail)
-	lookups.Wait()
-
-	result.dmarc = a.evaluate(ctx, from.Domain, policy, result.signatures, result.spf)
-	result.method, result.keyID = proof(result.dmarc)
-	return result, silent
-}
-
-// mayBeProven reports whether the rest of a mail, of which the header and the beginning of the body are there, can still prove its
-// sender: SPF passes, or a signature over the header holds, and only its body hash is open. It lets pass what DNS trouble hides
-// and what a trusted sealer may vouch for.
+// mayBeProven reports whether the rest of a mail, of which the beginning is there, can still prove its sender.
 func (a *Adapter) mayBeProven(ctx context.Context, env envelope, begin []byte) bool {
-	fields, body, err := splitHeader(begin)
+	fields, _, err := message.Split(begin)
 	if err != nil {
 		return false
 	}
-	from, err := parseFrom(fields)
-	if err != nil {
-		return false
-	}
-	if len(a.options.ARCSealers) > 0 && len(fields.all("ARC-Seal")) > 0 {
-		return true
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
-	defer cancel()
-	found, silent := a.examine(ctx, env, from, signedMail{fields: fields, body: body, headerOnly: true})
-	return !silent && (found.verified() || found.dmarc.trouble)
+	from, err := message.ParseFrom(fields)
+	return err == nil && a.checker.MayProve(ctx, env.connection(), from.Domain, fields, begin)
 }
 
-// bodyOf gives what stands behind the header and its empty line.
-func bodyOf(fields header, mail []byte) []byte {
-	for _, one := range fields {
-		mail = mail[len(one.raw):]
-	}
-	return bytes.TrimPrefix(mail, []byte("\r\n"))
-}
-
-// takesNoMail says whether the domain of the envelope sender has a null MX (RFC 7505, section 4.2): neither an answer nor
-// a bounce could reach it.
-func (a *Adapter) takesNoMail(ctx context.Context, from string) bool {
-	if from == "" {
-		return false
-	}
-	silent, err := a.dns.silent.get(ctx, absolute(from[strings.LastIndexByte(from, '@')+1:]), func(ctx context.Context, name string) (bool, error) {
-		servers, err := a.dns.inner.LookupMX(ctx, name)
-		return len(servers) == 1 && servers[0].Host == ".", err
-	})
-	return err == nil && silent
-}
-
-func proof(found dmarcResult) (method, keyID string) {
-	method = normalized.AuthNone
-	switch {
-	case found.Result == resultPass:
-		method = normalized.AuthEmailDMARC
-	case found.Result != resultFail && found.signature != nil:
-		method = normalized.AuthEmailDKIM
-	}
-	if found.signature != nil {
-		keyID = found.signature.Selector + "._domainkey." + found.signature.Domain
-	}
-	return method, keyID
+// connection is what authentication looks at.
+func (e envelope) connection() authentication.Connection {
+	return authentication.Connection{IP: e.ip, HELO: e.helo, From: e.from}
 }
 
 // decide refuses what the owner of the From domain wants refused, puts off what DNS trouble hides, and lets the
@@ -172,47 +113,53 @@ func (a *Adapter) decide(found verdict, mail []byte) error {
 	if found.verified() {
 		return nil
 	}
-	if found.dmarc.trouble {
+
+	if found.DMARC.Trouble {
 		if a.tries.next(mail) > maxTries {
 			return nil
 		}
 		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 5},
 			Message: "DNS lookups for the sender's domain failed, please try again later"}
 	}
+
 	if found.from.Domain == a.domain {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
 			Message: "Mail from " + a.domain + " must be authenticated; no aligned DKIM signature or SPF pass was found"}
 	}
-	if policy := found.dmarc.Policy; found.dmarc.Result == resultFail && (policy == policyReject || policy == policyQuarantine && a.options.RefuseQuarantine) {
+
+	if policy := found.DMARC.Policy; found.DMARC.Result == authentication.Fail && (policy == authentication.PolicyReject || policy == authentication.PolicyQuarantine && a.options.RefuseQuarantine) {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
-			Message: fmt.Sprintf("DMARC policy of %s is %s and neither DKIM nor SPF passed aligned", found.dmarc.Domain, policy)}
+			Message: fmt.Sprintf("DMARC policy of %s is %s and neither DKIM nor SPF passed aligned", found.DMARC.Domain, policy)}
 	}
+
 	return nil
 }
 
 // claims is the context that evidence carries about a mail.
 type claims struct {
-	DKIM      []dkimSignature `json:"dkim"`
-	SPF       spfResult       `json:"spf"`
-	DMARC     dmarcResult     `json:"dmarc"`
-	ARC       *arcResult      `json:"arc,omitempty"`
-	IP        string          `json:"ip"`
-	HELO      string          `json:"helo"`
-	TLS       string          `json:"tls,omitempty"`
-	Addressed bool            `json:"addressed"` // the agent stands in To or Cc
+	DKIM      []authentication.Signature `json:"dkim"`
+	SPF       authentication.SPF         `json:"spf"`
+	DMARC     authentication.DMARC       `json:"dmarc"`
+	ARC       *authentication.ARC        `json:"arc,omitempty"`
+	IP        string                     `json:"ip"`
+	HELO      string                     `json:"helo"`
+	TLS       string                     `json:"tls,omitempty"`
+	Addressed bool                       `json:"addressed"` // the agent is in To or Cc
 }
 
 func (v verdict) claims(env envelope, addressed bool) json.RawMessage {
-	signatures := v.signatures
+	signatures := v.DKIM
 	if signatures == nil {
-		signatures = []dkimSignature{}
+		signatures = []authentication.Signature{}
 	}
+
 	encoded, err := json.Marshal(claims{
-		DKIM: signatures, SPF: v.spf, DMARC: v.dmarc, ARC: v.arc, IP: env.ip, HELO: cleanText(env.helo, 255), TLS: env.tls, Addressed: addressed,
+		DKIM: signatures, SPF: v.SPF, DMARC: v.DMARC, ARC: v.ARC, IP: env.ip, HELO: message.Clean(env.helo, 255), TLS: env.tls, Addressed: addressed,
 	})
 	if err != nil {
 		return nil
 	}
+
 	return encoded
 }
 
@@ -228,9 +175,52 @@ func (a *Adapter) evidence(found verdict, env envelope, to recipient, claims jso
 		return nil
 	}
 	proof := identity.Transport(identity.TransportProof{
-		Domain: a.options.Domain, Subject: "mailto:" + found.from.address(), Method: evidenceMethods[found.method],
+		Domain: a.options.Domain, Subject: "mailto:" + found.from.Address(), Method: evidenceMethods[found.method],
 		Assurance: identity.AssuranceDomain, Recipient: to.address, KeyID: found.keyID, IssuedAt: env.received,
 	})
 	proof.Claims, proof.Source = claims, &identity.Source{Transport: normalized.ViaEmail}
 	return []identity.Evidence{proof}
+}
+
+// tryCounter remembers how often a mail was put off because of DNS trouble, so that it is not put off for ever.
+// It is bounded by count and time and lives in this process: a restart only costs the sender one more try.
+type tryCounter struct {
+	now func() time.Time
+	mu  sync.Mutex
+	by  map[[sha256.Size]byte]tries
+}
+
+type tries struct {
+	count int
+	until time.Time
+}
+
+const (
+	maxTriesKept = 10_000
+	triesLife    = 24 * time.Hour
+)
+
+func newTryCounter(now func() time.Time) *tryCounter {
+	return &tryCounter{now: now, by: map[[sha256.Size]byte]tries{}}
+}
+
+// next counts one more try of the mail and gives the number.
+func (t *tryCounter) next(mail []byte) int {
+	key, now := sha256.Sum256(mail), t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	entry := t.by[key]
+	if now.After(entry.until) {
+		entry.count = 0
+	}
+
+	entry.count++
+	entry.until = now.Add(triesLife)
+	if len(t.by) >= maxTriesKept {
+		bounded.MakeRoom(t.by, func(e tries) bool { return now.After(e.until) })
+	}
+
+	t.by[key] = entry
+	return entry.count
 }

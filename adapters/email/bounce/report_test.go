@@ -1,0 +1,131 @@
+package bounce
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"inbox/adapters/email/emailtest"
+	"inbox/adapters/email/message"
+)
+
+func FuzzReport(f *testing.F) {
+	f.Add(emailtest.Report("Original-Envelope-Id: x\n", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")))
+	f.Add(emailtest.Complaint("Original-Mail-From: <a@b.test>\n"))
+	f.Add("Subject: failure notice\r\n\r\nHi. This is qmail.\r\n\r\n<a@b.test>:\r\nno (#5.1.1)\r\n\r\n--- Below\r\n")
+	for _, mail := range corpus(f) {
+		f.Add(mail)
+	}
+	f.Add("Content-Type: message/delivery-status\r\n\r\nFinal-Recipient: ;\r\n\r\n\r\nStatus: 9.9.9\r\n")
+	f.Add("Content-Type: multipart/report; boundary=\"\"\r\n\r\n--\r\n")
+	f.Fuzz(func(t *testing.T, mail string) {
+		fields, body, err := message.Split([]byte(mail))
+		if err != nil {
+			return
+		}
+		if report, found := qmailReport(fields, body); found && (len(report.Recipients) > maxReported || report.Recipients[0].Address == "") {
+			t.Errorf("%+v", report)
+		}
+		report, found := Read(fields, body)
+		if !found && len(report.Recipients) > 0 {
+			t.Error("recipients without a report")
+		}
+		if len(report.Recipients) > maxReported {
+			t.Errorf("%d recipients", len(report.Recipients))
+		}
+		for _, one := range report.Recipients {
+			if one.Status != "" && statusCode(one.Status) != one.Status || strings.ContainsAny(one.Diagnostic, "\r\n") || len(one.Diagnostic) > 300 {
+				t.Errorf("%+v", one)
+			}
+		}
+	})
+}
+
+func TestManyReportsAreOneMail(t *testing.T) {
+	groups := make([]string, 5000)
+	for i := range groups {
+		groups[i] = emailtest.ReportOn(fmt.Sprintf("u%d@sender.test", i), "failed", "5.1.1")
+	}
+	fields, body, err := message.Split([]byte(emailtest.Report("", groups...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report, found := Read(fields, body); !found || len(report.Recipients) != maxReported {
+		t.Errorf("%d recipients are read", len(report.Recipients))
+	}
+}
+
+// corpus returns the reports in testdata by name: the forms that servers write.
+func corpus(t testing.TB) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.eml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("corpus: %d files, %v", len(files), err)
+	}
+	mails := map[string]string{}
+	for _, file := range files {
+		mail, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mails[strings.TrimSuffix(filepath.Base(file), ".eml")] = string(mail)
+	}
+	return mails
+}
+
+func TestCorpus(t *testing.T) {
+	want := map[string]Report{
+		"postfix": {EnvelopeID: "token", Recipients: []Recipient{{
+			Address: "ann@sender.test", Original: "ann+inbox@sender.test", Action: "failed", Status: "5.1.1",
+			Diagnostic: "550 5.1.1 <ann@sender.test>: Recipient address rejected: User unknown",
+		}}},
+		"exim":              {Recipients: []Recipient{{Address: "ann@sender.test", Action: "failed", Status: "5.1.1", Diagnostic: "550-5.1.1 The email account 550 5.1.1 does not exist 192.0.2.1"}}},
+		"notes":             {Recipients: []Recipient{{Address: "ann@sender.test", Action: "failed", Status: "5.1.2", Diagnostic: "no match in 5.1.2 directory"}}},
+		"qmail":             {Recipients: []Recipient{{Address: "bob@sender.test", Action: "failed", Status: "5.1.1", Diagnostic: "Sorry, no mailbox here by that name. (#5.1.1)"}, {Address: "eve@sender.test", Action: "failed", Status: "5.0.0", Diagnostic: "Gone."}}},
+		"failed-recipients": {Recipients: []Recipient{{Address: "ann@sender.test", Action: "failed", Status: "5.0.0", Diagnostic: "Mail failed"}, {Address: "bob@sender.test", Action: "failed", Status: "5.0.0", Diagnostic: "Mail failed"}}},
+		"complaint":         {Complaint: true, MailFrom: "<bounce+token@inbox.test>", Recipients: []Recipient{{Address: "ann@sender.test", Diagnostic: "abuse"}}},
+		"absence":           {},
+	}
+	mails := corpus(t)
+	if len(mails) != len(want) {
+		t.Errorf("%d files for %d reports", len(mails), len(want))
+	}
+	for name, mail := range mails {
+		fields, body, err := message.Split([]byte(mail))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, is := Read(fields, body)
+		if !is {
+			got, is = ReadText(fields, body)
+		}
+		got.Returned = nil
+		if diff := cmp.Diff(want[name], got); diff != "" || is != (len(got.Recipients) > 0) {
+			t.Errorf("%s: a report is %t\n%s", name, is, diff)
+		}
+	}
+}
+
+func TestReturnPathCarriesTheDelivery(t *testing.T) {
+	const delivery = "01936f2a-0000-7000-8000-000000000101"
+	ours := NewTokens([]byte("key"), "inbox.test")
+	token, from := ours.ReturnPath(delivery, "echo")
+	local, _, _ := strings.Cut(from, "@")
+	id, found := ours.DeliveryOf(Report{MailFrom: "<" + strings.ToUpper(from) + ">"})
+	if len(local) > 64 || !found || id != delivery || !strings.Contains(from, token) {
+		t.Errorf("%s: %s, %v", from, id, found)
+	}
+	if _, from := ours.ReturnPath("7", "echo+t"); from != "echo+t@inbox.test" {
+		t.Errorf("a delivery without a proper id: %s", from)
+	}
+	if _, valid := NewTokens([]byte("another"), "inbox.test").Verify(purposeReturn, token); valid {
+		t.Error("the token of another server is taken")
+	}
+	if _, valid := ours.Verify("another purpose", token); valid {
+		t.Error("a token is taken for another purpose")
+	}
+}

@@ -1,0 +1,170 @@
+package outbound
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"inbox/internal/bounded"
+
+	"github.com/emersion/go-smtp"
+)
+
+const (
+	growAfter     = 5 // mails taken in a row before a domain gets one more session
+	maxDomains    = 10_000
+	refusalWindow = 10 * time.Minute
+	refusalLimit  = 3         // refusals by policy inside refusalWindow that stop a domain
+	refusalPause  = time.Hour // for how long
+)
+
+// domainLimits bound the sessions at once with one domain: two at first, more while it takes what it gets.
+type domainLimits struct {
+	mu      sync.Mutex
+	domains map[string]*sessionLimit
+}
+
+type sessionLimit struct {
+	allowed, used, users, streak int
+	changed                      chan struct{}
+}
+
+func newDomainLimits() *domainLimits { return &domainLimits{domains: map[string]*sessionLimit{}} }
+
+// acquire waits for a free session. The returned function ends it and reports how it went.
+func (l *domainLimits) acquire(ctx context.Context, domain string) (release func(well bool), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	one := l.join(domain)
+	for one.used >= one.allowed {
+		if err := l.wait(ctx, one.changed); err != nil {
+			one.users--
+			return nil, err
+		}
+	}
+
+	one.used++
+	return func(well bool) { l.release(one, well) }, nil
+}
+
+// wait releases the lock until a session has ended.
+func (l *domainLimits) wait(ctx context.Context, changed <-chan struct{}) error {
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *domainLimits) join(domain string) *sessionLimit {
+	one := l.domains[domain]
+	if one == nil {
+		if len(l.domains) >= maxDomains {
+			bounded.MakeRoom(l.domains, func(idle *sessionLimit) bool { return idle.users == 0 })
+		}
+		one = &sessionLimit{allowed: startingSessions, changed: make(chan struct{})}
+		l.domains[domain] = one
+	}
+
+	one.users++
+	return one
+}
+
+func (l *domainLimits) release(one *sessionLimit, well bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	one.used--
+	one.users--
+	if one.streak++; !well {
+		one.streak, one.allowed = 0, startingSessions
+	}
+
+	if one.streak >= growAfter {
+		one.streak, one.allowed = 0, min(one.allowed+1, mostSessions)
+	}
+
+	close(one.changed)
+	one.changed = make(chan struct{})
+}
+
+// pauses stop the mail to a domain that refuses what comes from here by its policy (5.7.26, 4.7.28): to go on would make
+// our reputation worse.
+type pauses struct {
+	mu      sync.Mutex
+	now     func() time.Time
+	domains map[string]*pause
+}
+
+type pause struct {
+	refused []time.Time
+	until   time.Time
+}
+
+func newPauses(now func() time.Time) *pauses { return &pauses{now: now, domains: map[string]*pause{}} }
+
+// remaining returns for how long nothing is sent to the domain.
+func (b *pauses) remaining(domain string) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if one := b.domains[domain]; one != nil {
+		return max(one.until.Sub(b.now()), 0)
+	}
+	return 0
+}
+
+// note reads the answers of one attempt.
+func (b *pauses) note(domain string, result Outcome, err error) {
+	if !byPolicy(result, err) {
+		return
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	now := b.now()
+	one := b.domains[domain]
+	if one == nil {
+		if len(b.domains) >= maxDomains {
+			bounded.MakeRoom(b.domains, func(idle *pause) bool { return now.After(idle.until) })
+		}
+		one = &pause{}
+		b.domains[domain] = one
+	}
+
+	recent := one.refused[:0]
+	for _, at := range one.refused {
+		if now.Sub(at) < refusalWindow {
+			recent = append(recent, at)
+		}
+	}
+
+	recent = append(recent, now)
+	if one.refused = recent; len(recent) >= refusalLimit {
+		one.refused, one.until = nil, now.Add(refusalPause)
+	}
+}
+
+func byPolicy(result Outcome, err error) bool {
+	for _, one := range append(result.Refused, result.Later...) {
+		if policyCode(one.Answer) {
+			return true
+		}
+	}
+	return policyCode(answerIn(err))
+}
+
+func policyCode(answer *smtp.SMTPError) bool {
+	if answer == nil {
+		return false
+	}
+	switch answer.EnhancedCode {
+	case smtp.EnhancedCode{5, 7, 26}, smtp.EnhancedCode{4, 7, 26}, smtp.EnhancedCode{4, 7, 28}, smtp.EnhancedCode{5, 7, 28}:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,284 @@
+package email
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/emersion/go-smtp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/adapters/email/authentication"
+	"inbox/adapters/email/bounce"
+	"inbox/adapters/email/message"
+	"inbox/adapters/email/outbound"
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+var metricBounces = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_email_bounces_total", Help: "Reports about mails that had left, by kind (hard, soft, delayed, complaint, unmatched)."},
+	[]string{"kind"})
+
+// Deliveries is told of reports about mails that had left.
+type Deliveries interface {
+	// Bounced writes a report to the delivery and its timeline; fault.NotFound when there is no such delivery.
+	Bounced(ctx context.Context, bounce exchange.Bounce) error
+	// DeliveryOf finds the delivery of the mail with a Message-ID to a domain.
+	DeliveryOf(ctx context.Context, messageID, domain string) (deliveryID string, found bool, err error)
+	// DestinationOf returns the notes of a delivery's destination; fault.NotFound when there is no such delivery.
+	DestinationOf(ctx context.Context, deliveryID string) (exchange.Destination, error)
+}
+
+// Suppressions keeps the addresses that take no mail.
+type Suppressions interface {
+	// Suppressed returns those of the addresses, in lower case, that are suppressed.
+	Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error)
+	// MailFailed counts a failure and reports whether the address is suppressed now and was not before.
+	MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error)
+}
+
+// reporter notes what becomes of mails after they had left: by the answers of an attempt, and by reports.
+type reporter struct {
+	deliveries   Deliveries   // nil = reports are not noted
+	suppressions Suppressions // nil = nothing is counted
+	tokens       *bounce.Tokens
+	domain       string
+	log          *slog.Logger
+	now          func() time.Time
+}
+
+// addressKey is an address as suppressions know it.
+func addressKey(address string) string { return strings.ToLower(address) }
+
+func (r *reporter) suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error) {
+	if r.suppressions == nil || len(addresses) == 0 {
+		return nil, nil
+	}
+	keys := make([]string, 0, len(addresses))
+	for _, address := range addresses {
+		keys = append(keys, addressKey(address))
+	}
+	return r.suppressions.Suppressed(ctx, keys)
+}
+
+// learn counts what an attempt said about its recipients.
+func (r *reporter) learn(ctx context.Context, delivery exchange.Delivery, recipients []string, result outbound.Outcome, cause error) {
+	for _, one := range result.Refused {
+		kind := failureKind(one.Status())
+		if kind != "" {
+			r.failed(ctx, exchange.MailFailure{Address: addressKey(one.Address), Kind: kind, Reason: message.Clip(one.Reason(), 300), DeliveryID: delivery.ID})
+		}
+	}
+	if found := fault.Of(cause); cause != nil && found.Permanent && nobodyThere(found.Public) {
+		for _, address := range recipients {
+			r.failed(ctx, exchange.MailFailure{Address: addressKey(address), Kind: exchange.FailureHard, Reason: message.Clip(found.Public, 300), DeliveryID: delivery.ID})
+		}
+	}
+}
+
+// nobodyThere finds the failures of our own lookups that are about the domain itself.
+func nobodyThere(reason string) bool {
+	return strings.HasSuffix(reason, "(5.1.2)") || strings.HasSuffix(reason, "(5.1.10)")
+}
+
+// failureKind says what a final status means for the address; empty = nothing, it is about the mail or about us.
+func failureKind(status string) string {
+	switch {
+	case status == "5.1.1", status == "5.1.2", status == "5.1.10":
+		return exchange.FailureHard
+	case strings.HasPrefix(status, "5.7."), strings.HasPrefix(status, "5.6."), status == "5.3.4", strings.HasPrefix(status, "5.5."):
+		return ""
+	}
+	return exchange.FailureSoft
+}
+
+// failed counts a failure of an attempt of ours. Trouble with that must not change what became of the attempt.
+func (r *reporter) failed(ctx context.Context, failure exchange.MailFailure) {
+	if err := r.count(ctx, failure); err != nil {
+		r.log.WarnContext(ctx, "a failure of an address could not be counted", "error", err)
+	}
+}
+
+// count counts a failure of an address, once for each delivery.
+func (r *reporter) count(ctx context.Context, failure exchange.MailFailure) error {
+	if r.suppressions == nil {
+		return nil
+	}
+
+	failure.At = r.now()
+	suppressed, err := r.suppressions.MailFailed(ctx, failure)
+	if suppressed && err == nil {
+		r.log.WarnContext(ctx, "nothing is sent to an address any more; see: inbox mail suppressed list",
+			"address", failure.Address, "kind", failure.Kind, "reason", failure.Reason)
+	}
+
+	return err
+}
+
+func onlyReports(env envelope) bool {
+	return len(env.recipients) > 0 && !slices.ContainsFunc(env.recipients, func(to recipient) bool { return to.bounce == "" })
+}
+
+// accept takes a mail to bounce addresses. Their tokens are the proof: hardly a server signs its reports, and some
+// name no one in From, so that the rules for other mail would lose what a strict domain sends back.
+func (r *reporter) accept(ctx context.Context, env envelope, mail []byte) error {
+	fields, body, err := message.Split(mail)
+	if err != nil {
+		return answer(554, smtp.EnhancedCode{5, 6, 0}, "Malformed mail: "+err.Error())
+	}
+
+	if len(fields.All("Received")) > maxReceived {
+		return answer(554, smtp.EnhancedCode{5, 4, 6}, "Too many hops, this mail is in a loop")
+	}
+
+	arrived := &arrival{env: env, fields: fields, body: body, mail: mail}
+	for _, to := range env.recipients {
+		if err := r.bounced(ctx, arrived, to); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// bounced takes a mail that came to a bounce address: with the token everything in it is about one delivery of ours. What
+// is no report is an automatic answer, which no one reads.
+func (r *reporter) bounced(ctx context.Context, mail *arrival, to recipient) error {
+	report, is := bounce.Read(mail.fields, mail.body)
+	if !is {
+		report, is = bounce.ReadText(mail.fields, mail.body)
+	}
+	if !is {
+		r.log.InfoContext(ctx, "an automatic answer to a mail of ours was dropped", "session", mail.env.id, "delivery", to.bounce)
+		return nil
+	}
+	return r.noteReport(ctx, to.bounce, report)
+}
+
+// reported looks for a report in a mail that came to another address of ours: it counts when it carries a token of ours,
+// or when it is proven to come from the domain that it speaks about. It reports whether it did. Others are ignored: a bounce
+// is easily forged.
+func (r *reporter) reported(ctx context.Context, mail *arrival) (bool, error) {
+	report, is := bounce.Read(mail.fields, mail.body)
+	if !is || r.deliveries == nil {
+		return false, nil
+	}
+
+	id, known := r.tokens.DeliveryOf(report)
+	if !known {
+		var err error
+		if id, known, err = r.byMessageID(ctx, mail, report); err != nil {
+			return false, err
+		}
+	}
+
+	if !known {
+		metricBounces.WithLabelValues("unmatched").Inc()
+		return false, nil
+	}
+
+	return true, r.noteReport(ctx, id, report)
+}
+
+func (r *reporter) byMessageID(ctx context.Context, mail *arrival, report bounce.Report) (deliveryID string, known bool, err error) {
+	id := message.ID(report.Returned)
+	if id == "" || !mail.sender.verified() || !strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], r.domain) {
+		return "", false, nil
+	}
+
+	for _, one := range report.Recipients {
+		address := cmp.Or(one.Original, one.Address)
+		domain := address[strings.LastIndexByte(address, '@')+1:]
+		if domain == "" || !authentication.SameRegistered(domain, mail.sender.from.Domain) {
+			continue
+		}
+		if deliveryID, known, err = r.deliveries.DeliveryOf(ctx, id, domain); known || err != nil {
+			return deliveryID, known, err
+		}
+	}
+
+	return "", false, nil
+}
+
+// noteReport writes a report to the delivery and counts it against its recipients. A delivery that is not known any more
+// is no error: the peer must not repeat its report.
+func (r *reporter) noteReport(ctx context.Context, deliveryID string, report bounce.Report) error {
+	if r.deliveries == nil {
+		return nil
+	}
+
+	destination, err := r.deliveries.DestinationOf(ctx, deliveryID)
+	if fault.Is(err, fault.NotFound) {
+		metricBounces.WithLabelValues("unmatched").Inc()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	ours := recipientsOf(destination)
+	for _, one := range report.Recipients {
+		if err := r.noteRecipient(ctx, deliveryID, report.Complaint, ours, one); err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (r *reporter) noteRecipient(ctx context.Context, deliveryID string, complaint bool, ours []string, one bounce.Recipient) error {
+	address := one.Among(ours)
+	if address == "" {
+		return nil
+	}
+
+	event := exchange.Bounce{DeliveryID: deliveryID, Recipient: address}
+	failure := exchange.MailFailure{Address: address, DeliveryID: deliveryID}
+	switch {
+	case complaint:
+		event.Event, event.Reason = exchange.EventDeliveryComplaint, "reported as unwanted: "+cmp.Or(one.Diagnostic, "abuse")
+		failure.Kind = exchange.FailureComplaint
+
+	case one.Action == "failed":
+		status := cmp.Or(one.Status, "5.0.0")
+		event.Event, event.Reason = exchange.EventDeliveryBounced, strings.TrimSpace("bounced: "+status+" "+one.Diagnostic)
+		if failure.Kind = failureKind(status); strings.HasPrefix(status, "4.") {
+			failure.Kind = exchange.FailureSoft
+		}
+
+	case one.Action == "delayed":
+		event.Event, event.Reason = exchange.EventDeliveryDelayed, strings.TrimSpace("delayed: "+one.Status+" "+one.Diagnostic)
+	default:
+		return nil // delivered, relayed, expanded: nothing went wrong
+	}
+
+	metricBounces.WithLabelValues(cmp.Or(failure.Kind, strings.TrimPrefix(event.Event, "delivery."))).Inc()
+	r.log.WarnContext(ctx, "a mail of ours came back", "delivery", deliveryID, "recipient", address, "event", event.Event, "reason", event.Reason)
+	if failure.Kind != "" {
+		failure.Reason = message.Clip(event.Reason, 300)
+		if err := r.count(ctx, failure); err != nil {
+			return fmt.Errorf("count failure of address: %w", err) // its server sends the report again
+		}
+	}
+
+	return r.deliveries.Bounced(ctx, event)
+}
+
+// recipientsOf returns the addresses of a destination in lower case.
+func recipientsOf(destination exchange.Destination) []string {
+	to, err := readDestination(destination.Data)
+	if err != nil {
+		return nil
+	}
+	addresses := make([]string, 0, len(to.Recipients))
+	for _, address := range to.Recipients {
+		addresses = append(addresses, addressKey(address))
+	}
+	return addresses
+}

@@ -1,0 +1,304 @@
+package email
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/emersion/go-smtp"
+	"github.com/google/go-cmp/cmp"
+
+	"inbox/adapters/email/emailtest"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// office knows deliveries and what came of them.
+type office struct {
+	mu         sync.Mutex
+	recipients map[string][]string // by delivery
+	byMessage  map[string]string   // Message-ID and domain to delivery
+	bounces    []exchange.Bounce
+	failures   []exchange.MailFailure
+	suppressed []exchange.Suppression
+	broken     error // of MailFailed
+}
+
+func (o *office) Bounced(_ context.Context, bounce exchange.Bounce) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.bounces = append(o.bounces, bounce)
+	return nil
+}
+
+func (o *office) DeliveryOf(_ context.Context, messageID, domain string) (string, bool, error) {
+	id, found := o.byMessage[messageID+" "+domain]
+	return id, found, nil
+}
+
+func (o *office) DestinationOf(_ context.Context, id string) (exchange.Destination, error) {
+	recipients, found := o.recipients[id]
+	if !found {
+		return exchange.Destination{}, fault.New(fault.NotFound, "no such delivery")
+	}
+	data, err := json.Marshal(destination{Recipients: recipients})
+	return exchange.Destination{Data: data}, err
+}
+
+func (o *office) Suppressed(_ context.Context, addresses []string) ([]exchange.Suppression, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var found []exchange.Suppression
+	for _, one := range o.suppressed {
+		if slices.Contains(addresses, one.Address) {
+			found = append(found, one)
+		}
+	}
+	return found, nil
+}
+
+func (o *office) MailFailed(_ context.Context, failure exchange.MailFailure) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.broken != nil {
+		return false, o.broken
+	}
+	o.failures = append(o.failures, failure)
+	return failure.Kind != exchange.FailureSoft, nil
+}
+
+const (
+	oneDelivery  = "01936f2a-0000-7000-8000-000000000101"
+	bothDelivery = "01936f2a-0000-7000-8000-000000000102"
+)
+
+func startOffice(t *testing.T, change func(*Options)) (*setup, *office) {
+	t.Helper()
+	o := &office{
+		recipients: map[string][]string{oneDelivery: {"ann@sender.test"}, bothDelivery: {"Ann@sender.test", "bob@sender.test"}},
+		byMessage:  map[string]string{"r1@inbox.test sender.test": oneDelivery},
+	}
+	s := start(t, func(options *Options) {
+		options.Deliveries, options.Suppressions = o, o
+		if change != nil {
+			change(options)
+		}
+	})
+	return s, o
+}
+
+// TestAReportIsTakenWhole acknowledges nothing of which a half was lost.
+func TestAReportIsTakenWhole(t *testing.T) {
+	s, o := startOffice(t, nil)
+	token, _ := s.adapter.tokens.ReturnPath(oneDelivery, "echo")
+	to := []string{"bounce+" + token + "@inbox.test"}
+	report := emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
+	o.with(func() { o.broken = errors.New("database is locked") })
+	w := s.greet()
+	w.send("", to, report, "451 4.3.0")
+	o.with(func() { o.broken = nil })
+	w.send("", to, report, "250")
+	o.with(func() {
+		if len(o.failures) != 1 || len(o.bounces) != 1 {
+			t.Errorf("failures %+v, bounces %+v", o.failures, o.bounces)
+		}
+	})
+}
+
+func (o *office) with(do func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	do()
+}
+
+func TestReportsAreMatched(t *testing.T) {
+	for name, c := range map[string]struct {
+		delivery  string // whose bounce address it comes to; empty = the given one
+		to        string
+		mail      func(s *setup) string
+		signed    bool
+		bounce    []exchange.Bounce
+		failures  []string // address and kind
+		forAgents int      // messages that agents get, too
+	}{
+		"hard": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"}},
+		"soft, as another address after forwarding": {delivery: oneDelivery, mail: func(*setup) string { return emailtest.Report("", emailtest.ReportOn("x@far.test", "failed", "5.2.2")) },
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.2.2 550 5.2.2 no mailbox"}},
+			failures: []string{"ann@sender.test soft"}},
+		"gave up after delays": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "4.4.7"))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 4.4.7 550 4.4.7 no mailbox"}},
+			failures: []string{"ann@sender.test soft"}},
+		"by policy": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.7.1"))
+		},
+			bounce: []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.7.1 550 5.7.1 no mailbox"}}},
+		"delayed": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "delayed", "4.4.1"))
+		},
+			bounce: []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryDelayed, Reason: "delayed: 4.4.1 550 4.4.1 no mailbox"}}},
+		"delivered, relayed": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "delivered", "2.0.0"), emailtest.ReportOn("ann@sender.test", "relayed", "2.0.0"))
+		}},
+		"one of two": {delivery: bothDelivery, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("bob@sender.test", "failed", "5.1.1"), emailtest.ReportOn("stranger@sender.test", "failed", "5.1.1"))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: bothDelivery, Recipient: "bob@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"bob@sender.test hard"}},
+		"an absence notice": {delivery: oneDelivery, mail: func(*setup) string { return emailtest.Letter("I am away.", "Auto-Submitted: auto-replied") }},
+		"X-Failed-Recipients": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Letter("x", "Subject: Mail failed", "X-Failed-Recipients: ann@sender.test")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.0.0 Mail failed"}},
+			failures: []string{"ann@sender.test soft"}},
+		"Exim, whose status says nothing": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Report("", "Action: failed\nFinal-Recipient: rfc822;ann@sender.test\nStatus: 5.0.0\nRemote-MTA: dns; mx.sender.test\nDiagnostic-Code: smtp; 550-5.1.1 The email account\n 550 5.1.1 does not exist 192.0.2.1\n")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550-5.1.1 The email account 550 5.1.1 does not exist 192.0.2.1"}},
+			failures: []string{"ann@sender.test hard"}},
+		"without a status": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Report("", "Final-Recipient: rfc822; <ann@sender.test>\nAction: Failed (bounced)\nDiagnostic-Code: X-Notes; no match in 5.1.2 directory\n")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.2 no match in 5.1.2 directory"}},
+			failures: []string{"ann@sender.test hard"}},
+		"qmail": {delivery: bothDelivery, mail: func(*setup) string {
+			return emailtest.Letter("Hi. This is the qmail-send program at sender.test.\nI'm afraid I wasn't able to deliver your message.\n\n<bob@sender.test>:\nSorry, no mailbox here by that name. (#5.1.1)\n\n<stranger@sender.test>:\nGone.\n\n"+
+				"--- Below this line is a copy of the message.\n\nReturn-Path: <x@inbox.test>\n\n<ann@sender.test>:\nnot a report", "From: MAILER-DAEMON@sender.test", "Subject: failure notice", "Message-ID: <q@sender.test>")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: bothDelivery, Recipient: "bob@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 Sorry, no mailbox here by that name. (#5.1.1)"}},
+			failures: []string{"bob@sender.test hard"}},
+		"a letter that greets like qmail": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Letter("Hi. This is Ann, I am away.", "Auto-Submitted: auto-replied")
+		}},
+		"unsigned, of a strict domain": {
+			delivery: oneDelivery, mail: func(*setup) string { return "unsigned" },
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"},
+		},
+		"without an author": {
+			delivery: oneDelivery, mail: func(*setup) string { return "no author" },
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"},
+		},
+		"a delivery that is gone": {delivery: "01936f2a-0000-7000-8000-0000000009ff", mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
+		}},
+		"by the envelope id": {to: "echo@inbox.test", mail: func(s *setup) string {
+			token, _ := s.adapter.tokens.ReturnPath(oneDelivery, "")
+			return emailtest.Report("Original-Envelope-Id: "+token+"\n", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"}, forAgents: 1},
+		"by the Message-ID, proven": {to: "echo@inbox.test", signed: true, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"}, forAgents: 1},
+		"by the Message-ID, about somebody else's domain": {to: "echo@inbox.test", signed: true, forAgents: 1, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("ann@other.test", "failed", "5.1.1"))
+		}},
+		"a complaint with our return path": {to: "abuse@inbox.test", signed: true, mail: func(s *setup) string {
+			_, from := s.adapter.tokens.ReturnPath(oneDelivery, "")
+			return emailtest.Complaint("Original-Mail-From: <" + from + ">\nOriginal-Rcpt-To: ann@sender.test\n")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryComplaint, Reason: "reported as unwanted: abuse"}},
+			failures: []string{"ann@sender.test complaint"}},
+		"a forged complaint": {to: "abuse@inbox.test", signed: true, mail: func(*setup) string { return emailtest.Complaint("Original-Mail-From: <bounce+abc@inbox.test>\n") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, o := startOffice(t, nil)
+			to := c.to
+			if c.delivery != "" {
+				_, to = s.adapter.tokens.ReturnPath(c.delivery, "")
+			}
+			mail, from := c.mail(s), ""
+			switch mail {
+			case "unsigned":
+				mail = strings.Replace(emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")), "<mailer-daemon@sender.test>", "<mailer-daemon@strict.test>", 1)
+				mail = strings.ReplaceAll(mail, "<d1@sender.test>", "<d1@strict.test>")
+				s.names.Text("_dmarc.strict.test", "v=DMARC1; p=reject")
+			case "no author":
+				mail = strings.Replace(emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")), "From: Mail Delivery <mailer-daemon@sender.test>", "From: MAILER-DAEMON (Mail Delivery)", 1)
+			}
+			if c.signed || strings.Contains(mail, "<mailer-daemon@sender.test>") || strings.Contains(mail, "From: Ann") { // sender.test publishes p=reject
+				mail = emailtest.Signed(t, mail)
+			}
+			if c.to == "abuse@inbox.test" {
+				from = "fbl@sender.test"
+			}
+			s.greet().send(from, []string{to}, mail, "250")
+			if diff := cmp.Diff(c.bounce, o.bounces); diff != "" {
+				t.Error(diff)
+			}
+			var failures []string
+			for _, one := range o.failures {
+				failures = append(failures, one.Address+" "+one.Kind)
+			}
+			if diff := cmp.Diff(c.failures, failures); diff != "" {
+				t.Error(diff)
+			}
+			if got := len(s.engine.all()); got != c.forAgents {
+				t.Errorf("agents got %d messages", got)
+			}
+		})
+	}
+}
+
+func TestBounceAddressTakesReportsOnly(t *testing.T) {
+	s, _ := startOffice(t, nil)
+	_, address := s.adapter.tokens.ReturnPath(oneDelivery, "")
+	w := s.greet()
+	w.say("MAIL FROM:<ann@sender.test>", "250")
+	w.say("RCPT TO:<"+address+">", "550 5.7.1")
+	w.say("RSET", "250")
+	w.say("MAIL FROM:<>", "250")
+	w.say("RCPT TO:<"+strings.ToUpper(address)+">", "250")
+	forged := []byte(address)
+	forged[len("bounce+")+3] ^= 1
+	w.say("RCPT TO:<"+string(forged)+">", "550")
+	w.say("RCPT TO:<bounce@inbox.test>", "550 5.1.1")
+}
+
+func TestSuppressedAddressesGetNothing(t *testing.T) {
+	k := emailtest.StartSink(t, false, nil, "")
+	s, o := startOffice(t, func(options *Options) { options.Mode, options.Smarthost = ModeSmarthost, "smtp://"+k.Address })
+	in := s.question(true, "Cc: two@sender.test")
+	reply := replyTo(in, normalized.Text("x"))
+	o.suppressed = []exchange.Suppression{{Address: "ann@sender.test", Kind: exchange.FailureHard, Reason: "550 5.1.1 nobody"}}
+	_, err := s.deliver(reply)
+	if found := fault.Of(err); !found.Permanent || !strings.Contains(found.Public, "inbox mail suppressed remove ann@sender.test") {
+		t.Errorf("%v", err)
+	}
+	reply.Response.Cc = []string{"@two@sender.test"}
+	receipts, err := s.deliver(reply)
+	if _, _, mails := k.Counts(); err != nil || mails != 1 || !strings.Contains(receipts[0].Detail, "not sent to ann@sender.test") {
+		t.Errorf("%+v, %v, %d mails", receipts, err, mails)
+	}
+	o.suppressed = nil
+	k.Set(func(step, argument string) error {
+		if step == "rcpt" {
+			return &smtp.SMTPError{Code: 550, EnhancedCode: map[string]smtp.EnhancedCode{"ann@sender.test": {5, 1, 1}, "two@sender.test": {5, 2, 1}}[argument], Message: "no"}
+		}
+		return nil
+	})
+	if _, err := s.deliver(reply); !fault.Of(err).Permanent {
+		t.Errorf("%v", err)
+	}
+	var failures []string
+	for _, one := range o.failures {
+		failures = append(failures, one.Address+" "+one.Kind)
+	}
+	if diff := cmp.Diff([]string{"ann@sender.test hard", "two@sender.test soft"}, failures); diff != "" {
+		t.Error(diff)
+	}
+}
