@@ -16,6 +16,7 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/signing"
 )
 
@@ -164,7 +165,7 @@ func componentOf(request *http.Request, body []byte, name string) (string, error
 		if name == "host" {
 			return target.Host, nil
 		}
-		return hostOf(target.Scheme + "://" + target.Host), nil
+		return document.HostOf(target.Scheme + "://" + target.Host), nil
 	case "@scheme":
 		return target.Scheme, nil
 	case "@request-target":

@@ -3,6 +3,7 @@ package activitypub
 import (
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 )
 
@@ -33,8 +34,8 @@ func (a *Adapter) like(reply exchange.Reply) ([]byte, error) {
 		return nil, err
 	}
 	actor := a.actorIRI(reply.Agent)
-	return encode(likeActivity{
-		Context: activityStreams, ID: actor + "#likes/" + reply.ID, Type: "Like", Actor: actor, Object: asked.Note,
+	return document.Encode(likeActivity{
+		Context: document.ActivityStreams, ID: actor + "#likes/" + reply.ID, Type: "Like", Actor: actor, Object: asked.Note,
 		To: []string{asked.Actor},
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 )
 
@@ -64,7 +65,7 @@ func TestAcknowledgementIsALike(t *testing.T) {
 		t.Fatal(err)
 	}
 	actor := r.base + "/agents/echo"
-	want := likeActivity{activityStreams, actor + "#likes/" + ack.ID, "Like", actor, r.remote.base + "/notes/1", []string{r.remote.actor("alice")}}
+	want := likeActivity{document.ActivityStreams, actor + "#likes/" + ack.ID, "Like", actor, r.remote.base + "/notes/1", []string{r.remote.actor("alice")}}
 	if diff := cmp.Diff(want, like); diff != "" {
 		t.Error(diff)
 	}

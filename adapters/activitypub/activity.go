@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"inbox/adapters/activitypub/document"
 )
 
 const (
@@ -82,7 +84,7 @@ func (a *Adapter) dispatch(ctx context.Context, in *incoming) (outcome string, e
 // follow stores the follower and sends Accept to their personal inbox. A repeated Follow is accepted again: the
 // first Accept may have been lost.
 func (a *Adapter) follow(ctx context.Context, in *incoming) (string, error) {
-	agent, found := a.agentOf(reference(in.activity["object"]))
+	agent, found := a.agentOf(document.Reference(in.activity["object"]))
 	if !found {
 		return outcomeIgnored, nil
 	}

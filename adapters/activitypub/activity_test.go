@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -14,7 +15,7 @@ import (
 // simple makes an activity of alice.
 func (r *rig) simple(kind string, object any) map[string]any {
 	return map[string]any{
-		"@context": activityStreams, "id": r.remote.base + "/activities/" + strings.ToLower(kind), "type": kind,
+		"@context": document.ActivityStreams, "id": r.remote.base + "/activities/" + strings.ToLower(kind), "type": kind,
 		"actor": r.remote.actor("alice"), "object": object,
 	}
 }
@@ -188,7 +189,7 @@ func TestToldOnceWhateverTheNameOfTheServer(t *testing.T) {
 		Kind: jobActivity, Agent: "echo", Actor: r.remote.actor("alice"), Inbox: r.remote.actor("alice") + "/inbox",
 		Activity: []byte("{}"), Once: "https://" + strings.Repeat("long.", 40) + "example/agents/echo#updates/1764000000000",
 	}
-	payload := must(encode(job))
+	payload := must(document.Encode(job))
 	for range 2 {
 		if err := r.adapter.SendActivity(t.Context(), string(payload)); err != nil {
 			t.Fatal(err)

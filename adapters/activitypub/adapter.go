@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/httpserver"
@@ -178,7 +179,7 @@ type Adapter struct {
 
 	refusals      *tally // by network address
 	confirmations *tally // by relaying host
-	actors        *cache[document]
+	actors        *cache[encodedDocument]
 	named         *cache[string] // address → actor that its WebFinger names
 	followed      *cache[bool]   // agent → whether anybody follows it
 	blocking      *cache[bool]   // agent → whether anybody blocks it
@@ -199,10 +200,10 @@ func New(options Options) (*Adapter, error) {
 	if err := options.check(); err != nil {
 		return nil, fmt.Errorf("activitypub: %w", err)
 	}
-	base, _ := origin(options.PublicURL)
+	base, _ := document.Origin(options.PublicURL)
 	a := &Adapter{
-		options: options, base: base, host: hostOf(base),
-		schemes: newCache[knownScheme](maxCachedHosts), actors: newCache[document](maxCachedAgents),
+		options: options, base: base, host: document.HostOf(base),
+		schemes: newCache[knownScheme](maxCachedHosts), actors: newCache[encodedDocument](maxCachedAgents),
 		followed: newCache[bool](maxCachedAgents), blocking: newCache[bool](maxCachedAgents),
 		named:  newCache[string](maxCachedAgents),
 		secure: newCache[bool](maxCachedHosts), pictures: newCache[[2]int](maxCachedAgents),
@@ -255,7 +256,7 @@ func (o *Options) checkPublicURL() error {
 	if err != nil {
 		return fmt.Errorf("public URL: %w", err)
 	}
-	if _, ok := origin(o.PublicURL); !ok || strings.Trim(parsed.Path, "/") != "" {
+	if _, ok := document.Origin(o.PublicURL); !ok || strings.Trim(parsed.Path, "/") != "" {
 		return fmt.Errorf("public URL %q: want a scheme and a host without a path", o.PublicURL)
 	}
 	if parsed.Scheme != "https" && !o.AllowPrivate {

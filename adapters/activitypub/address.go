@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -102,7 +103,7 @@ func (a *Adapter) namedInRules(agent string, actor *remoteActor) bool {
 
 // ownAddress is @preferredUsername@host-of-the-id, or a name made from the id where that is no address.
 func ownAddress(actor *remoteActor) string {
-	host := hostOf(actor.ID)
+	host := document.HostOf(actor.ID)
 	if address, err := identity.ParseAddress(actor.Username + "@" + host); err == nil {
 		return address.String()
 	}
@@ -156,7 +157,7 @@ var errNoAnswer = errors.New("webfinger did not answer")
 // confirmAddress asks WebFinger for the claimed address; where the answer's subject is another one, that is asked
 // once more and must be stable. Its self link must be the actor's id, byte for byte.
 func (a *Adapter) confirmAddress(ctx context.Context, actor *remoteActor) (string, error) {
-	claimed, err := identity.ParseAddress(actor.Username + "@" + hostOf(actor.ID))
+	claimed, err := identity.ParseAddress(actor.Username + "@" + document.HostOf(actor.ID))
 	if hinted, hintErr := identity.ParseAddress(actor.WebFinger); hintErr == nil {
 		claimed, err = hinted, nil
 	}
@@ -203,24 +204,5 @@ func (a *Adapter) webfinger(ctx context.Context, address identity.Address) (subj
 	if err != nil {
 		return subject, "", fmt.Errorf("webfinger %s: %w: %w", address, errNoAnswer, err)
 	}
-	return readResource(body)
-}
-
-// readResource reads a JSON resource descriptor.
-func readResource(body []byte) (subject identity.Address, self string, err error) {
-	doc, err := parseObject(body)
-	if err != nil {
-		return subject, "", err
-	}
-	subject, err = identity.ParseAddress(str(doc, "subject"))
-	if err != nil {
-		return subject, "", err
-	}
-	for _, entry := range listed(doc["links"]) {
-		link, _ := entry.(object)
-		if str(link, "rel") == "self" && isActivityType(str(link, "type"), true) {
-			return subject, str(link, "href"), nil
-		}
-	}
-	return subject, "", errors.New("webfinger has no link to an actor")
+	return document.ReadResource(body)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 )
@@ -12,12 +13,12 @@ import (
 // isRemote says whether an IRI may name something on another server: https (http under AllowPrivate), a host
 // that is not ours.
 func (a *Adapter) isRemote(iri string) bool {
-	text, ok := origin(iri)
+	text, ok := document.Origin(iri)
 	return ok && (a.options.AllowPrivate || strings.HasPrefix(text, "https://")) && !a.isOurs(text)
 }
 
 // isOurs says whether an IRI is on the host where our actors live.
-func (a *Adapter) isOurs(iri string) bool { return hostOf(iri) == a.host }
+func (a *Adapter) isOurs(iri string) bool { return document.HostOf(iri) == a.host }
 
 // admits says whether the operator lets us deal with a host.
 func (a *Adapter) admits(host string) bool {

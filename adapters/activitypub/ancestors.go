@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -138,7 +139,7 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	author := reference(got.doc["attributedTo"])
+	author := document.Reference(got.doc["attributedTo"])
 	q, err := w.a.readNote(got.doc, got.doc, author)
 	if err != nil || q == nil || author == "" {
 		return "", err // by somebody of another server, or nothing that is said
@@ -149,7 +150,7 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 		return "", nil
 	}
 	for _, mention := range q.mentions {
-		w.names[mention.href] = mention.address()
+		w.names[mention.Href] = mention.Address()
 	}
 	w.add("fetch", normalized.HistoricalMessage{
 		ID: q.note, Role: normalized.RoleUser, Parts: parts, Timestamp: identity.At(w.written(q)), Sender: w.author(author),
@@ -167,12 +168,12 @@ func (w *walk) mayShow(q *question) bool {
 	case q.actor == w.asked.Actor:
 		return true
 	}
-	return q.audience.names(w.asked.Actor) && q.audience.names(w.a.actorIRI(w.agent.Name))
+	return q.audience.Includes(w.asked.Actor) && q.audience.Includes(w.a.actorIRI(w.agent.Name))
 }
 
 // written is when a note was written. Nobody writes in the future.
 func (w *walk) written(q *question) time.Time {
-	at, isTime := timeOf(q.object["published"])
+	at, isTime := document.Time(q.object["published"])
 	if now := w.a.now(); !isTime || at.After(now) {
 		return now
 	}
@@ -185,7 +186,7 @@ func (w *walk) author(actor string) normalized.Sender {
 	if sender.Address == "" {
 		known, found := w.a.remote.storedActor(context.Background(), actor)
 		if !found {
-			known = &remoteActor{ID: actor}
+			known = &remoteActor{Actor: document.Actor{ID: actor}}
 		}
 		sender.Address = ownAddress(known)
 	}
@@ -202,7 +203,7 @@ func (w *walk) add(from string, message normalized.HistoricalMessage) {
 
 // fetch gets one document within the budget.
 func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
-	host := hostOf(iri)
+	host := document.HostOf(iri)
 	if !w.a.isRemote(iri) || !w.a.admits(host) || w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
 		return fetched{}, errBudget
 	}
@@ -222,7 +223,7 @@ func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
 func (a *Adapter) fetchBounded(ctx context.Context, iri string, limit int64) (got fetched, err error) {
 	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
 	var response *http.Response
-	response, err = a.options.Client.Get(ctx, withoutFragment(iri), safehttp.GetOptions{
+	response, err = a.options.Client.Get(ctx, document.WithoutFragment(iri), safehttp.GetOptions{
 		Accept: acceptActivity, Sign: a.signWith(ctx, true), MaxBytes: limit,
 	})
 	return read(response, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -15,7 +16,7 @@ import (
 func (r *rig) elder(id, actor, parent string, change func(note map[string]any)) string {
 	iri := r.remote.base + "/notes/" + id
 	note := map[string]any{
-		"id": iri, "type": "Note", "attributedTo": r.remote.actor(actor), "content": "<p>" + id + "</p>", "to": []string{public},
+		"id": iri, "type": "Note", "attributedTo": r.remote.actor(actor), "content": "<p>" + id + "</p>", "to": []string{document.Public},
 		"published": "2026-11-20T10:00:00Z",
 	}
 	if parent != "" {
@@ -145,7 +146,7 @@ func TestWalkBudget(t *testing.T) {
 	for i := range 60 {
 		server := others[i%3]
 		note := map[string]any{
-			"id": fmt.Sprintf("%s/n/%d", server.base, i), "type": "Note", "attributedTo": server.actor("bob"), "content": fmt.Sprint(i), "to": public,
+			"id": fmt.Sprintf("%s/n/%d", server.base, i), "type": "Note", "attributedTo": server.actor("bob"), "content": fmt.Sprint(i), "to": document.Public,
 		}
 		if parent != "" {
 			note["inReplyTo"] = parent

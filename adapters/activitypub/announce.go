@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 )
 
@@ -52,7 +53,7 @@ func (a *Adapter) announceActor(ctx context.Context, agent string) error {
 		Published string        `json:"published"`
 		Object    actorDocument `json:"object"`
 	}{
-		context, actor.ID + "#updates/" + strconv.FormatInt(now.UnixMilli(), 10), "Update", actor.ID, []string{public},
+		context, actor.ID + "#updates/" + strconv.FormatInt(now.UnixMilli(), 10), "Update", actor.ID, []string{document.Public},
 		[]string{actor.ID + "/followers"}, now.Format(time.RFC3339), actor,
 	}
 	return a.announce(ctx, profile.Name, update.ID, update, true)
@@ -73,7 +74,7 @@ func (a *Adapter) announce(ctx context.Context, agent, id string, activity any, 
 
 // announcement is the job that queues an activity for the followers, with its proof.
 func (a *Adapter) announcement(ctx context.Context, agent, id string, activity any, at time.Time) (laterJob, error) {
-	body, err := encode(activity)
+	body, err := document.Encode(activity)
 	if err != nil {
 		return laterJob{}, err
 	}
@@ -116,7 +117,7 @@ func (a *Adapter) peerInboxes(ctx context.Context, job *laterJob) (places []dest
 		return nil, err
 	}
 	for _, inbox := range addresses {
-		if a.isRemote(inbox) && a.admits(hostOf(inbox)) {
+		if a.isRemote(inbox) && a.admits(document.HostOf(inbox)) {
 			places = append(places, destination{Inbox: inbox, Shared: true})
 		}
 		job.Peers.After = inbox
@@ -134,6 +135,6 @@ func toldNamespace(id string) string {
 }
 
 func addLater(list []Later, partition string, job laterJob) ([]Later, error) {
-	payload, err := encode(job)
+	payload, err := document.Encode(job)
 	return append(list, Later{Partition: partition, Payload: string(payload), Bulk: true}), err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/normalized"
 )
 
@@ -15,11 +16,11 @@ const maxFiles = 16
 
 // attachments makes a file part by URL of every attached file, and a link part of every attached link. Nothing is
 // fetched: that happens on demand, through the guarded client.
-func attachments(note object) []normalized.Part {
+func attachments(note document.Object) []normalized.Part {
 	var parts []normalized.Part
-	entries := listed(note["attachment"])
-	if isA(note, "Article", "Page") {
-		entries = slices.Concat(entries, listed(note["image"])) // the picture above the title
+	entries := document.List(note["attachment"])
+	if document.IsA(note, "Article", "Page") {
+		entries = slices.Concat(entries, document.List(note["image"])) // the picture above the title
 	}
 	for _, entry := range entries {
 		if part, ok := attachment(entry); ok && len(parts) < maxFiles && !slices.ContainsFunc(parts, part.Equal) {
@@ -33,16 +34,16 @@ func attachments(note object) []normalized.Part {
 var fileTypes = []string{"Document", "Image", "Video", "Audio", "Page"}
 
 func attachment(entry any) (normalized.Part, bool) {
-	attached, _ := entry.(object)
+	attached, _ := entry.(document.Object)
 	if href, isText := entry.(string); isText {
-		attached = object{"type": "Link", "href": href}
+		attached = document.Object{"type": "Link", "href": href}
 	}
 	if attached == nil {
 		return normalized.Part{}, false
 	}
-	name := visible(str(attached, "name"), 4096)
-	href, media := str(attached, "href"), str(attached, "mediaType")
-	if !isA(attached, "Link") {
+	name := visible(document.Text(attached, "name"), 4096)
+	href, media := document.Text(attached, "href"), document.Text(attached, "mediaType")
+	if !document.IsA(attached, "Link") {
 		var own string
 		if href, own = fileURL(attached["url"]); own != "" {
 			media = own // mediaType of a Video is that of its description
@@ -52,8 +53,8 @@ func attachment(entry any) (normalized.Part, bool) {
 		return normalized.Part{}, false
 	}
 	// The contract wants https for files by URL; plain http occurs on development servers only and stays a link.
-	if !isA(attached, fileTypes...) || !strings.HasPrefix(href, "https://") {
-		return normalized.Part{Kind: normalized.PartLink, URL: href, Title: clip(name, 512)}, true
+	if !document.IsA(attached, fileTypes...) || !strings.HasPrefix(href, "https://") {
+		return normalized.Part{Kind: normalized.PartLink, URL: href, Title: document.Clip(name, 512)}, true
 	}
 	return normalized.Part{
 		Kind: normalized.PartFile, MIME: fileType(media, href, attached), Name: fileName(href), Alt: name,
@@ -67,7 +68,7 @@ func isAddress(text string) bool {
 	if err != nil || parsed.User != nil {
 		return false
 	}
-	_, ok := origin(text)
+	_, ok := document.Origin(text)
 	return ok
 }
 
@@ -77,14 +78,14 @@ const maxFileLinks = 64
 // fileURL reads url: a string, a Link, or a list; and the media type. Of a list a file that plays by itself counts before the
 // playlist of a stream (HLS), whose files PeerTube lists below it in tag, and the first that is no web page before nothing.
 func fileURL(value any) (href, media string) {
-	var first, playable object
+	var first, playable document.Object
 	looked := 0
 	var look func(entries []any)
 	look = func(entries []any) {
 		for _, entry := range entries {
-			link, isLink := entry.(object)
-			kind := mediaType(str(link, "mediaType"))
-			if looked++; !isLink || looked > maxFileLinks || kind == "text/html" || str(link, "href") == "" {
+			link, isLink := entry.(document.Object)
+			kind := document.MediaType(document.Text(link, "mediaType"))
+			if looked++; !isLink || looked > maxFileLinks || kind == "text/html" || document.Text(link, "href") == "" {
 				continue
 			}
 			if first == nil {
@@ -94,21 +95,21 @@ func fileURL(value any) (href, media string) {
 				playable = link
 			}
 			if isPlaylist(kind) {
-				look(listed(link["tag"]))
+				look(document.List(link["tag"]))
 			}
 		}
 	}
 
-	for _, entry := range listed(value) {
+	for _, entry := range document.List(value) {
 		if text, isText := entry.(string); isText {
 			return text, ""
 		}
 	}
-	look(listed(value))
+	look(document.List(value))
 	if playable != nil {
 		first = playable
 	}
-	return str(first, "href"), str(first, "mediaType")
+	return document.Text(first, "href"), document.Text(first, "mediaType")
 }
 
 func plays(media string) bool {
@@ -125,7 +126,7 @@ func isPlaylist(media string) bool {
 const preferredHeight = 720
 
 // betterFile prefers the highest resolution up to preferredHeight, and above it the lowest.
-func betterFile(a, b object) bool {
+func betterFile(a, b document.Object) bool {
 	one, other := heightOf(a), heightOf(b)
 	if (one <= preferredHeight) != (other <= preferredHeight) {
 		return one <= preferredHeight
@@ -133,7 +134,7 @@ func betterFile(a, b object) bool {
 	return one != other && (one > other) == (one <= preferredHeight)
 }
 
-func heightOf(link object) float64 {
+func heightOf(link document.Object) float64 {
 	number, _ := link["height"].(json.Number)
 	height, err := number.Float64()
 	if err != nil {
@@ -144,21 +145,21 @@ func heightOf(link object) float64 {
 
 // fileType is the media type of a file: as stated, by the end of its name, by the type of the object, or unknown. The table of
 // names is our own, because that of the standard library differs between machines.
-func fileType(media, href string, attached object) string {
-	if media = mediaType(media); media != "" && media != "application/octet-stream" {
+func fileType(media, href string, attached document.Object) string {
+	if media = document.MediaType(media); media != "" && media != "application/octet-stream" {
 		return media
 	}
-	for _, name := range []string{fileName(href), str(attached, "name")} {
+	for _, name := range []string{fileName(href), document.Text(attached, "name")} {
 		if known := fileEndings[strings.ToLower(path.Ext(name))]; known != "" {
 			return known
 		}
 	}
 	switch {
-	case isA(attached, "Image"):
+	case document.IsA(attached, "Image"):
 		return "image/jpeg"
-	case isA(attached, "Video"):
+	case document.IsA(attached, "Video"):
 		return "video/mp4"
-	case isA(attached, "Audio"):
+	case document.IsA(attached, "Audio"):
 		return "audio/mpeg"
 	}
 	return "application/octet-stream"

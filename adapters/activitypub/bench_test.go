@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 )
 
@@ -63,7 +64,7 @@ func BenchmarkParseObject(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		if _, err := parseObject(body); err != nil {
+		if _, err := document.Parse(body); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -91,15 +92,15 @@ func BenchmarkPlainText(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	doc, err := parseObject(body)
+	doc, err := document.Parse(body)
 	if err != nil {
 		b.Fatal(err)
 	}
-	note := doc["object"].(object)
+	note := doc["object"].(document.Object)
 	as := testReader()
 	b.ReportAllocs()
 	for b.Loop() {
-		if plainText(str(note, "content"), as) == "" {
+		if plainText(document.Text(note, "content"), as) == "" {
 			b.Fatal("no text")
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"inbox/adapters/activitypub/document"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 
 // block ends the follow and every further answer to the actor (Deliver asks for it).
 func (a *Adapter) block(ctx context.Context, in *incoming) (string, error) {
-	agent, found := a.agentOf(reference(in.activity["object"]))
+	agent, found := a.agentOf(document.Reference(in.activity["object"]))
 	if !found {
 		return outcomeIgnored, nil
 	}

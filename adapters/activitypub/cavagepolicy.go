@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"inbox/adapters/activitypub/document"
 )
 
 func (s *cavageSignature) covers(name string) bool { return slices.Contains(s.Covered, name) }
@@ -85,7 +87,7 @@ func (s *cavageSignature) checkCovered(r signedRequest, name string) error {
 	case name[0] == '(':
 		return errors.New("signature covers an unknown component")
 	case len(r.Header.Values(name)) == 0:
-		return errors.New("signature covers a header that is absent: " + clip(name, 64))
+		return errors.New("signature covers a header that is absent: " + document.Clip(name, 64))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -77,7 +78,7 @@ func (a *Adapter) serveInstanceCollection(w http.ResponseWriter, r *http.Request
 
 func (a *Adapter) writeCollection(w http.ResponseWriter, r *http.Request, content collection) {
 	if content.Context == nil {
-		content.Context = activityStreams
+		content.Context = document.ActivityStreams
 	}
 	content.Type = "OrderedCollection"
 	a.write(w, r, content)
@@ -112,7 +113,7 @@ func (a *Adapter) serveOutbox(w http.ResponseWriter, r *http.Request, agent exch
 		a.writeCollection(w, r, collection{ID: id, TotalItems: count, First: id + "?page=true"})
 		return
 	}
-	before := clip(query.Get("before"), 64)
+	before := document.Clip(query.Get("before"), 64)
 	page := outboxPageDocument{Context: noteContext, ID: id + "?page=true", Type: "OrderedCollectionPage", PartOf: id}
 	if before != "" {
 		page.ID += "&before=" + url.QueryEscape(before)

@@ -4,6 +4,7 @@ import (
 	"html"
 	"strings"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -132,7 +133,7 @@ func (a *Adapter) fileAddress(reply exchange.Reply, part normalized.Part) string
 	if part.BytesRef == nil {
 		return ""
 	}
-	if _, ok := origin(part.BytesRef.URL); ok {
+	if _, ok := document.Origin(part.BytesRef.URL); ok {
 		return part.BytesRef.URL
 	}
 	return a.mediaURL(reply, part)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -65,7 +66,7 @@ func (a *Adapter) serveConversation(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.write(w, r, conversationDocument{
-		Context: activityStreams, ID: a.conversationIRI(turn), Type: "OrderedCollection", AttributedTo: a.actorIRI(reply.Agent),
+		Context: document.ActivityStreams, ID: a.conversationIRI(turn), Type: "OrderedCollection", AttributedTo: a.actorIRI(reply.Agent),
 		TotalItems: len(items), OrderedItems: items,
 	})
 }

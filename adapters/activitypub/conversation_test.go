@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 )
 
@@ -14,7 +15,7 @@ import (
 // the name, and the name leads to the posts.
 func TestConversationWithoutAName(t *testing.T) {
 	r := newRig(t)
-	publicly := func(note map[string]any) { note["to"] = []string{public, r.base + "/agents/echo"} }
+	publicly := func(note map[string]any) { note["to"] = []string{document.Public, r.base + "/agents/echo"} }
 	first := r.reply(r.question("1", "hello", publicly), "hi")
 	delete(r.engine.replies, first.ID)
 	first = r.keep("01939f3e-0000-7000-8000-00000000000b", first)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -45,7 +46,7 @@ func (a *Adapter) createWhole(ctx context.Context, in *incoming) (string, error)
 
 // question is a Create that can be a message, with its fields read and checked once.
 type question struct {
-	object       object
+	object       document.Object
 	activity     string // IRI of the Create: the message's id
 	note         string // IRI of the object: what a reply answers
 	actor        string
@@ -53,10 +54,10 @@ type question struct {
 	context      string
 	inherited    string // context of the post that it answers, where it has none itself
 	conversation string
-	audience     audience
+	audience     document.Audience
 	followers    string // collection of the author
 	visibility   string
-	mentions     mentions
+	mentions     document.Mentions
 }
 
 // question reads the object of a Create. nil without an error means that the activity is none of our business.
@@ -64,10 +65,10 @@ func (a *Adapter) question(in *incoming) (*question, error) {
 	if in.id == "" {
 		return nil, fault.InField("id", "a Create needs an id")
 	}
-	if reference(in.activity["object"]) == "" {
+	if document.Reference(in.activity["object"]) == "" {
 		return nil, fault.InField("object.id", "the created object needs an id")
 	}
-	q, err := a.readNote(in.activity, embedded(in.activity["object"]), in.actor)
+	q, err := a.readNote(in.activity, document.Embedded(in.activity["object"]), in.actor)
 	if err != nil || q == nil {
 		return nil, err
 	}
@@ -78,37 +79,37 @@ func (a *Adapter) question(in *incoming) (*question, error) {
 
 // readNote checks origin and author of a note (ActivityPub reference, section 5.1). nil without an error means that it is
 // of another server, or nothing that is said.
-func (a *Adapter) readNote(activity, note object, actor string) (*question, error) {
-	id := str(note, "id")
+func (a *Adapter) readNote(activity, note document.Object, actor string) (*question, error) {
+	id := document.Text(note, "id")
 	if a.isOurs(id) {
 		return nil, fault.InField("object.id", "an object of this server cannot come from outside")
 	}
-	if note == nil || !sameOrigin(id, actor) || !isA(note, spokenTypes...) {
+	if note == nil || !document.SameOrigin(id, actor) || !document.IsA(note, spokenTypes...) {
 		return nil, nil
 	}
-	if author := reference(note["attributedTo"]); author != "" && author != actor {
+	if author := document.Reference(note["attributedTo"]); author != "" && author != actor {
 		return nil, fault.InField("object.attributedTo", "the object is by another actor")
 	}
 	if isVote(note) {
 		return nil, nil
 	}
 	return &question{
-		object: note, note: id, actor: actor, inReplyTo: plainID(note["inReplyTo"], maxIRIBytes),
+		object: note, note: id, actor: actor, inReplyTo: plainID(note["inReplyTo"], document.MaxIRIBytes),
 		context: conversationID(note["context"]), conversation: conversationID(note["conversation"]),
-		audience: audienceOf(activity, note), mentions: readMentions(note),
+		audience: document.ReadAudience(activity, note), mentions: document.ReadMentions(note),
 	}, nil
 }
 
 // decide finds the visibility by the author's followers collection.
 func (q *question) decide(followers string) {
 	q.followers = followers
-	q.visibility = q.audience.visibility(followers)
+	q.visibility = visibilityOf(q.audience, followers)
 }
 
 // isVote knows the ballot of a poll: a note with a name, without content.
-func isVote(note object) bool {
-	return isA(note, "Note") && str(note, "name") != "" && note["inReplyTo"] != nil &&
-		str(note, "content") == "" && note["contentMap"] == nil
+func isVote(note document.Object) bool {
+	return document.IsA(note, "Note") && document.Text(note, "name") != "" && note["inReplyTo"] != nil &&
+		document.Text(note, "content") == "" && note["contentMap"] == nil
 }
 
 // addressed gives the agents that a note is for: mentioned (by the tag's href; its name may be anything), addressed,
@@ -122,7 +123,7 @@ func (a *Adapter) addressed(ctx context.Context, in *incoming, q *question) ([]e
 		}
 	}
 	for _, mention := range q.mentions {
-		add(a.agentOf(mention.href))
+		add(a.agentOf(mention.Href))
 	}
 	for _, iris := range [][]string{q.audience.To, q.audience.Cc, q.audience.Hidden} {
 		for _, iri := range iris {

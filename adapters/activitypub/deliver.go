@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -77,7 +78,7 @@ func (d destination) entry() (exchange.Destination, error) {
 		address, _ := identity.ParseAddress(d.Address)
 		return exchange.Destination{Key: address.Domain, Address: d.Address, Data: data}, nil
 	}
-	return exchange.Destination{Key: hostOf(d.Inbox), Address: d.Inbox, Data: data}, nil
+	return exchange.Destination{Key: document.HostOf(d.Inbox), Address: d.Inbox, Data: data}, nil
 }
 
 // maxExtras is how many people an agent can add to one reply.
@@ -160,7 +161,7 @@ func (a *Adapter) written(ctx context.Context, delivery exchange.Delivery, relay
 
 // provenCreate encodes the Create of a note with its proof, dated like the note.
 func (a *Adapter) provenCreate(ctx context.Context, reply exchange.Reply, made note) ([]byte, error) {
-	body, err := encode(a.activity(made))
+	body, err := document.Encode(a.activity(made))
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +173,7 @@ func (a *Adapter) allowed(ctx context.Context, agent string, place destination) 
 	if !a.isRemote(place.Inbox) {
 		return fault.GiveUp("the inbox is not an address on another server", nil)
 	}
-	if !a.admits(hostOf(place.Inbox)) {
+	if !a.admits(document.HostOf(place.Inbox)) {
 		return fault.GiveUp("the host is excluded by this server's operator", nil)
 	}
 	blocked, err := a.blocked(ctx, agent, place.Actor)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
 )
@@ -33,20 +34,20 @@ func (a *Adapter) InstanceLinks() (address string, links []exchange.Link) {
 	return "@" + a.instanceName() + "@" + a.options.Domain, []exchange.Link{link}
 }
 
-// document is an encoded answer, kept while what it was made of stays the same.
-type document struct {
+// encodedDocument is an encoded answer, kept while what it was made of stays the same.
+type encodedDocument struct {
 	of   string // fingerprint of the source
 	body []byte
 	etag string
 }
 
-func newDocument(of string, content any) (document, error) {
-	body, err := encode(content)
+func newDocument(of string, content any) (encodedDocument, error) {
+	body, err := document.Encode(content)
 	if err != nil {
-		return document{}, err
+		return encodedDocument{}, err
 	}
 	sum := sha256.Sum256(body)
-	return document{of, body, `"` + hex.EncodeToString(sum[:12]) + `"`}, nil
+	return encodedDocument{of, body, `"` + hex.EncodeToString(sum[:12]) + `"`}, nil
 }
 
 // actorDocument is an actor as other servers read it. Mastodon wants AS literally in @context.
@@ -102,7 +103,7 @@ type implemented struct {
 
 // actorContext defines every term beside ActivityStreams and security in place, so that nobody has to fetch contexts.
 var actorContext = []any{
-	activityStreams,
+	document.ActivityStreams,
 	"https://w3id.org/security/v1",
 	"https://w3id.org/security/multikey/v1",
 	integrityContext,
@@ -235,7 +236,7 @@ func (a *Adapter) serveDocument(w http.ResponseWriter, r *http.Request, owner st
 
 // writeDocument sends an encoded ActivityPub document, or 304 for a reader that has it. Nobody keeps it when seconds
 // is 0.
-func writeDocument(w http.ResponseWriter, r *http.Request, doc document, seconds int) {
+func writeDocument(w http.ResponseWriter, r *http.Request, doc encodedDocument, seconds int) {
 	header := w.Header()
 	header.Set("Cache-Control", "public, max-age="+strconv.Itoa(seconds))
 	if seconds == 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -25,12 +26,12 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // golden compares a JSON document with a file, after the addresses of this run are replaced.
 var proofValues = regexp.MustCompile(`"proofValue":"z[1-9A-Za-z]+"`)
 
-func (r *rig) golden(name string, document []byte) {
+func (r *rig) golden(name string, content []byte) {
 	r.t.Helper()
 	text := strings.NewReplacer(
 		r.base, "https://inbox.example", r.domain, "inbox.example",
-		r.remote.base, "https://m.example", hostOf(r.remote.base), "m.example",
-	).Replace(string(document))
+		r.remote.base, "https://m.example", document.HostOf(r.remote.base), "m.example",
+	).Replace(string(content))
 	text = proofValues.ReplaceAllString(text, `"proofValue":"z…"`) // it signs the port of this run
 	var pretty bytes.Buffer
 	if err := json.Indent(&pretty, []byte(text), "", "  "); err != nil {
@@ -194,7 +195,7 @@ func TestRenderedResponses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := encode(made)
+	body, err := document.Encode(made)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +228,7 @@ func TestNormalizedMessages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body := strings.NewReplacer("https://inbox.example", r.base, "inbox.example", r.domain, "https://m.example", r.remote.base, "m.example", hostOf(r.remote.base)).Replace(string(raw))
+			body := strings.NewReplacer("https://inbox.example", r.base, "inbox.example", r.domain, "https://m.example", r.remote.base, "m.example", document.HostOf(r.remote.base)).Replace(string(raw))
 			r.want(r.deliver(body).sign(), http.StatusAccepted, "")
 			taken := r.engine.messages()
 			if len(taken) != 1 {
@@ -242,7 +243,7 @@ func TestNormalizedMessages(t *testing.T) {
 func (r *rig) stable(in exchange.Inbound) []byte {
 	message := in.Message
 	message.ReceivedAt.Time = in.Message.ReceivedAt.Time.Truncate(0).AddDate(-in.Message.ReceivedAt.Year()+1, 0, 0)
-	document := map[string]any{
+	stable := map[string]any{
 		"id": message.ID, "thread_id": message.ThreadID, "in_reply_to": message.InReplyTo, "recipient": message.Recipient,
 		"parts": message.Parts, "sender": map[string]any{
 			"address": message.Sender.Address, "display_name": message.Sender.DisplayName, "auth_method": message.Sender.AuthMethod,
@@ -252,7 +253,7 @@ func (r *rig) stable(in exchange.Inbound) []byte {
 		},
 		"capabilities": message.RecipientCapabilities, "received_via": message.ReceivedVia, "route": in.Route, "no_reply": in.NoReply,
 	}
-	body, err := encode(document)
+	body, err := document.Encode(stable)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -17,9 +18,9 @@ const maxMarkBytes = 128 << 10
 // noteUpdated stores the new version of a note that we have, or keeps it for the Create that is still on its way. An
 // Update of a note that was never for us does nothing, and one of a poll is mostly a count of votes.
 func (a *Adapter) noteUpdated(ctx context.Context, in *incoming) (string, error) {
-	id := reference(in.activity["object"])
+	id := document.Reference(in.activity["object"])
 	note, err := a.updatedNote(ctx, in, id)
-	if err != nil || note == nil || isA(note, "Question") {
+	if err != nil || note == nil || document.IsA(note, "Question") {
 		return outcomeIgnored, err
 	}
 	q, err := a.readNote(in.activity, note, in.actor)
@@ -55,19 +56,19 @@ func (a *Adapter) noteUpdated(ctx context.Context, in *incoming) (string, error)
 			return outcome, err
 		}
 	}
-	return "", unavailable(fmt.Errorf("note %s changes too often", clip(q.note, 256)))
+	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
 }
 
 // updatedNote gives the embedded note. One that is only named is fetched, if it is one that we have.
-func (a *Adapter) updatedNote(ctx context.Context, in *incoming, id string) (object, error) {
-	if note := embedded(in.activity["object"]); len(note) > 2 {
+func (a *Adapter) updatedNote(ctx context.Context, in *incoming, id string) (document.Object, error) {
+	if note := document.Embedded(in.activity["object"]); len(note) > 2 {
 		return note, nil
 	}
 	_, found, err := a.options.State.Get(ctx, noteNamespace, id)
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	if !found || !sameOrigin(id, in.actor) {
+	if !found || !document.SameOrigin(id, in.actor) {
 		return nil, nil
 	}
 	note, err := a.fetchExact(ctx, id)
@@ -79,7 +80,7 @@ func (a *Adapter) updatedNote(ctx context.Context, in *incoming, id string) (obj
 
 // editedAt is the version of an edit. One without a time of its own is as new as its arrival.
 func (q *question) editedAt(arrived int64) int64 {
-	if at, isTime := timeOf(q.object["updated"]); isTime {
+	if at, isTime := document.Time(q.object["updated"]); isTime {
 		return at.UnixMilli()
 	}
 	return arrived

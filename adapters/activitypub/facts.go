@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/normalized"
 )
 
@@ -30,20 +31,20 @@ type customEmoji struct {
 
 func (q *question) facts() noteFacts {
 	var facts noteFacts
-	if kind := kindOf(q.object); kind != "Note" {
+	if kind := document.Type(q.object); kind != "Note" {
 		facts.Type = visible(kind, maxFactBytes)
 	}
 	facts.Sensitive, _ = q.object["sensitive"].(bool)
-	for _, entry := range listed(q.object["tag"]) {
-		tag, _ := entry.(object)
-		name := visible(str(tag, "name"), maxFactBytes)
+	for _, entry := range document.List(q.object["tag"]) {
+		tag, _ := entry.(document.Object)
+		name := visible(document.Text(tag, "name"), maxFactBytes)
 		switch {
 		case name == "":
-		case isA(tag, "Hashtag") && len(facts.Hashtags) < maxFacts:
+		case document.IsA(tag, "Hashtag") && len(facts.Hashtags) < maxFacts:
 			facts.Hashtags = append(facts.Hashtags, "#"+strings.TrimPrefix(name, "#"))
-		case isA(tag, "Emoji") && len(facts.Emoji) < maxFacts:
-			if icon := embedded(tag["icon"]); icon != nil && isAddress(linkHref(icon["url"])) {
-				facts.Emoji = append(facts.Emoji, customEmoji{name, linkHref(icon["url"])})
+		case document.IsA(tag, "Emoji") && len(facts.Emoji) < maxFacts:
+			if icon := document.Embedded(tag["icon"]); icon != nil && isAddress(document.Href(icon["url"])) {
+				facts.Emoji = append(facts.Emoji, customEmoji{name, document.Href(icon["url"])})
 			}
 		}
 	}

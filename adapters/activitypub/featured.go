@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -35,7 +36,7 @@ type pinned struct {
 // command has no keys to sign with. The change is unique for the agent and becomes the end of the activity's id. The job
 // belongs in the transaction that changes the document in FeaturedNamespace.
 func PinChange(agent, replyID, change string, on bool, at time.Time) (Later, error) {
-	payload, err := encode(laterJob{
+	payload, err := document.Encode(laterJob{
 		Kind: jobPin, Agent: agent, Once: change, Pin: &pinned{Reply: replyID, Off: !on, At: at.UTC().Truncate(time.Second)},
 	})
 	return Later{Partition: pinOrder(agent), Payload: string(payload)}, err
@@ -80,8 +81,8 @@ func (a *Adapter) announcePin(ctx context.Context, job laterJob) ([]Later, error
 	}
 	actor := a.actorIRI(profile.Name)
 	change := pinActivity{
-		Context: []any{activityStreams, integrityContext}, ID: actor + "#featured/" + job.Once, Type: kind, Actor: actor,
-		Published: job.Pin.At.Format(time.RFC3339), To: []string{public}, Cc: []string{actor + "/followers"},
+		Context: []any{document.ActivityStreams, integrityContext}, ID: actor + "#featured/" + job.Once, Type: kind, Actor: actor,
+		Published: job.Pin.At.Format(time.RFC3339), To: []string{document.Public}, Cc: []string{actor + "/followers"},
 		Object: a.noteIRI(job.Pin.Reply), Target: actor + "/featured",
 	}
 	announced, err := a.announcement(ctx, profile.Name, change.ID, change, job.Pin.At)

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/safehttp"
 )
 
@@ -40,7 +39,7 @@ var errUnreachable = fmt.Errorf("%w: its server does not answer", errNotFetched)
 
 // fetched is a document as it came.
 type fetched struct {
-	doc   object
+	doc   document.Object
 	raw   []byte
 	final string // the address that answered after redirects
 }
@@ -49,7 +48,7 @@ type fetched struct {
 // answer and no agent's key is needed to look up a key.
 func (a *Adapter) fetchSigned(ctx context.Context, iri string) (got fetched, err error) {
 	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
-	target := withoutFragment(iri)
+	target := document.WithoutFragment(iri)
 	response, err := a.get(ctx, target, a.signWith(ctx, true))
 	if err == nil && response.StatusCode == http.StatusUnauthorized && strings.Contains(target, "?") {
 		_ = response.Body.Close()
@@ -61,7 +60,7 @@ func (a *Adapter) fetchSigned(ctx context.Context, iri string) (got fetched, err
 // fetchOpen gets a document that most servers show to everybody, such as an actor: a signature costs a millisecond, so
 // it is spared where the host did not ask for one. What it asked for is remembered for a day.
 func (a *Adapter) fetchOpen(ctx context.Context, iri string) (fetched, error) {
-	host := hostOf(iri)
+	host := document.HostOf(iri)
 	if _, wanted := a.secure.get(host, a.now()); !wanted {
 		got, err := a.fetchUnsigned(ctx, iri)
 		if !errors.Is(err, errSignatureWanted) {
@@ -84,7 +83,7 @@ func (a *Adapter) fetchUnsigned(ctx context.Context, iri string) (got fetched, e
 			fetches.WithLabelValues(fetchOutcome(err)).Inc()
 		}
 	}()
-	target := withoutFragment(iri)
+	target := document.WithoutFragment(iri)
 	response, err := a.get(ctx, target, a.introduce)
 	if err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden) {
 		_ = response.Body.Close()
@@ -93,7 +92,7 @@ func (a *Adapter) fetchUnsigned(ctx context.Context, iri string) (got fetched, e
 	if got, err = read(response, err); err != nil {
 		return got, err
 	}
-	if isActor(got.doc) && str(got.doc, "id") == target && str(got.doc, "inbox") == "" {
+	if document.IsActor(got.doc) && document.Text(got.doc, "id") == target && document.Text(got.doc, "inbox") == "" {
 		return got, errSignatureWanted // Akkoma shows strangers the key of an actor and hides the rest
 	}
 	return got, nil
@@ -135,7 +134,7 @@ func fetchOutcome(err error) string {
 }
 
 func (a *Adapter) get(ctx context.Context, address string, prepare func(*http.Request) error) (*http.Response, error) {
-	return a.options.Client.Get(ctx, address, safehttp.GetOptions{Accept: acceptActivity, Sign: prepare, MaxBytes: maxBodyBytes})
+	return a.options.Client.Get(ctx, address, safehttp.GetOptions{Accept: acceptActivity, Sign: prepare, MaxBytes: document.MaxBytes})
 }
 
 // introduce says who asks.
@@ -166,7 +165,7 @@ func (a *Adapter) userAgent() string {
 	return "inbox/" + version + " (+" + a.base + "/)"
 }
 
-func readDocument(response *http.Response) ([]byte, object, error) {
+func readDocument(response *http.Response) ([]byte, document.Object, error) {
 	switch {
 	case response.StatusCode == http.StatusNotFound:
 		return nil, nil, fmt.Errorf("%w: %s", errHidden, response.Status)
@@ -176,46 +175,26 @@ func readDocument(response *http.Response) ([]byte, object, error) {
 		return nil, nil, fmt.Errorf("%w: %s", errUnreachable, response.Status)
 	case response.StatusCode != http.StatusOK:
 		return nil, nil, fmt.Errorf("%w: %s", errNotFetched, response.Status)
-	case !isActivityType(response.Header.Get("Content-Type"), true):
+	case !document.IsActivityType(response.Header.Get("Content-Type"), true):
 		return nil, nil, fmt.Errorf("%w: not an ActivityPub content type", errNotFetched)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, document.MaxBytes+1))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", kindOfFailure(err), err)
 	}
-	if len(body) > maxBodyBytes {
+	if len(body) > document.MaxBytes {
 		return nil, nil, fmt.Errorf("%w: document is over 1 MiB", errNotFetched)
 	}
-	doc, err := parseObject(body)
+	doc, err := document.Parse(body)
 	if err != nil { // not wrapped: it is no fault of the request that made us fetch
 		return nil, nil, fmt.Errorf("%w: %s", errNotFetched, err.Error())
 	}
 	return body, doc, nil
 }
 
-// isActivityType says whether a Content-Type means ActivityPub. A fetched document must name the profile with
-// application/ld+json: a file that somebody uploaded to a server must never pass as an actor (CVE-2024-25623).
-func isActivityType(header string, needProfile bool) bool {
-	if header == "application/activity+json" {
-		return true
-	}
-	media, parameters, err := mime.ParseMediaType(header)
-	if err != nil && media != "application/activity+json" { // of that no parameter counts, so a malformed one costs nothing
-		return false
-	}
-	switch media {
-	case "application/activity+json":
-		return true
-	case "application/ld+json":
-		profile, given := parameters["profile"]
-		return slices.Contains(strings.Fields(profile), activityStreams) || !needProfile && !given
-	}
-	return false
-}
-
 // fetchExact gets a document whose id is the IRI asked for. A document with another id on the same origin is fetched
 // once more at that id, which must then be its own.
-func (a *Adapter) fetchExact(ctx context.Context, iri string) (object, error) {
+func (a *Adapter) fetchExact(ctx context.Context, iri string) (document.Object, error) {
 	got, err := exact(ctx, iri, a.fetchSigned)
 	return got.doc, err
 }
@@ -225,18 +204,18 @@ func exact(ctx context.Context, iri string, fetch func(context.Context, string) 
 	if err != nil {
 		return fetched{}, err
 	}
-	id := str(got.doc, "id")
-	if !sameOrigin(id, iri) {
+	id := document.Text(got.doc, "id")
+	if !document.SameOrigin(id, iri) {
 		return fetched{}, fmt.Errorf("%w: its id is on another server", errNotFetched)
 	}
-	if id == withoutFragment(iri) && sameOrigin(got.final, id) {
+	if id == document.WithoutFragment(iri) && document.SameOrigin(got.final, id) {
 		return got, nil
 	}
 	if got, err = fetch(ctx, id); err != nil {
 		return fetched{}, err
 	}
 	// An open redirect on the named server must not let another server speak for it.
-	if str(got.doc, "id") != id || !sameOrigin(got.final, id) {
+	if document.Text(got.doc, "id") != id || !document.SameOrigin(got.final, id) {
 		return fetched{}, fmt.Errorf("%w: its id names another document", errNotFetched)
 	}
 	return got, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -59,7 +60,7 @@ func (a *Adapter) answerFollow(ctx context.Context, agent, kind, follow string, 
 	if err != nil {
 		return fmt.Errorf("make activity id: %w", err)
 	}
-	body, err := encode(struct {
+	body, err := document.Encode(struct {
 		Context []string     `json:"@context"`
 		ID      string       `json:"id"`
 		Type    string       `json:"type"`
@@ -67,7 +68,7 @@ func (a *Adapter) answerFollow(ctx context.Context, agent, kind, follow string, 
 		Object  followObject `json:"object"`
 		To      []string     `json:"to"`
 	}{
-		Context: []string{activityStreams, integrityContext}, ID: a.noteIRI(id.String()), Type: kind, Actor: a.actorIRI(agent),
+		Context: []string{document.ActivityStreams, integrityContext}, ID: a.noteIRI(id.String()), Type: kind, Actor: a.actorIRI(agent),
 		Object: followObject{follow, "Follow", actor.ID, a.actorIRI(agent)}, To: []string{actor.ID},
 	})
 	if err != nil {
@@ -88,7 +89,7 @@ func FollowDecision(agent, actor string, accept bool) (partition, payload string
 	if accept {
 		kind = "Accept"
 	}
-	body, err := encode(laterJob{Kind: jobFollow, Agent: agent, Actor: actor, Inbox: kind})
+	body, err := document.Encode(laterJob{Kind: jobFollow, Agent: agent, Actor: actor, Inbox: kind})
 	return "activitypub:" + agent + ":" + actor, string(body), err
 }
 
@@ -105,7 +106,7 @@ func (a *Adapter) decideFollow(ctx context.Context, job laterJob) error {
 	if err := json.Unmarshal(value, &entry); err != nil {
 		return fault.GiveUp("the kept Follow cannot be read", err)
 	}
-	actor := &remoteActor{ID: job.Actor, Inbox: entry.Inbox}
+	actor := &remoteActor{Actor: document.Actor{ID: job.Actor, Inbox: entry.Inbox}}
 	if job.Inbox == "Accept" {
 		if err := a.putJSON(ctx, followerNamespace+job.Agent, job.Actor, entry); err != nil {
 			return fault.RetryIn(0, "our own store did not answer", err)
@@ -168,7 +169,7 @@ func (a *Adapter) profileFields(actor *actorDocument) {
 // asksNoBots looks for #nobot in a profile, the fediverse's word for "do not write to me unasked". Servers write a hashtag
 // as a link around a part of it.
 func asksNoBots(summary string) bool {
-	text := plainText(clip(summary, 32<<10), reader{isUs: func(string) bool { return false }})
+	text := plainText(document.Clip(summary, 32<<10), reader{isUs: func(string) bool { return false }})
 	for word := range strings.FieldsSeq(strings.ToLower(text)) {
 		if word = strings.TrimRight(word, ".,;:!?)"); word == "#nobot" || word == "#nobots" {
 			return true

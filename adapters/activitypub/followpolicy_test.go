@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 )
 
@@ -106,12 +107,12 @@ func TestSpreadLeavesOutWhoWantsNothing(t *testing.T) {
 	}
 	for _, actor := range []string{"https://a.example/u/stopped", "https://a.example/u/nobot", "https://b.example/u/nobot", "https://b.example/u/fan", "https://c.example/u/changed", "https://d.example/u/fan"} {
 		entry := follower{Inbox: actor + "/inbox", NoBot: strings.HasSuffix(actor, "nobot")}
-		if host := hostOf(actor); host == "b.example" || host == "d.example" {
+		if host := document.HostOf(actor); host == "b.example" || host == "d.example" {
 			entry.SharedInbox = "https://" + host + "/inbox"
 		}
 		put(followerNamespace+"echo", actor, entry)
 	}
-	put(actorNamespace, "https://c.example/u/changed", remoteActor{ID: "https://c.example/u/changed", NoBot: true}) // since the follow
+	put(actorNamespace, "https://c.example/u/changed", remoteActor{Actor: document.Actor{ID: "https://c.example/u/changed"}, NoBot: true}) // since the follow
 	places, _, err := r.adapter.Spread(t.Context(), r.reply(r.question("1", "hello"), "hi"), "")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +134,7 @@ func TestSpreadFollowsMovedInboxes(t *testing.T) {
 	bob := "https://server.example/users/bob"
 	for _, err := range []error{
 		r.adapter.putJSON(t.Context(), followerNamespace+"echo", bob, follower{Inbox: bob + "/inbox"}),
-		r.adapter.putJSON(t.Context(), actorNamespace, bob, remoteActor{ID: bob, Inbox: "https://server.example/new/bob", SharedInbox: "https://server.example/new"}),
+		r.adapter.putJSON(t.Context(), actorNamespace, bob, remoteActor{Actor: document.Actor{ID: bob, Inbox: "https://server.example/new/bob", SharedInbox: "https://server.example/new"}}),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 )
 
@@ -28,7 +29,7 @@ const (
 func (in *incoming) confirmable() bool {
 	switch in.kind {
 	case "Create", "Update", "Delete":
-		return sameOrigin(reference(in.activity["object"]), in.actor)
+		return document.SameOrigin(document.Reference(in.activity["object"]), in.actor)
 	}
 	return false
 }
@@ -39,10 +40,10 @@ func (a *Adapter) confirm(ctx context.Context, in *incoming, signer proven) (pro
 	if !in.confirmable() {
 		return proven{}, errOtherOwner
 	}
-	if wait := a.confirmations.take(hostOf(signer.name()), a.now()); wait > 0 {
+	if wait := a.confirmations.take(document.HostOf(signer.name()), a.now()); wait > 0 {
 		return proven{}, &fault.Fault{Kind: fault.RateLimited, Public: "too many activities of others from your server", RetryAfter: wait}
 	}
-	leave, err := a.remote.enter(ctx, hostOf(in.actor))
+	leave, err := a.remote.enter(ctx, document.HostOf(in.actor))
 	if err != nil {
 		return proven{}, err
 	}
@@ -57,7 +58,7 @@ func (a *Adapter) confirm(ctx context.Context, in *incoming, signer proven) (pro
 	case fault.Is(err, fault.Unavailable): // our own trouble: the relay shall come again
 		return proven{}, err
 	case err != nil:
-		slog.InfoContext(ctx, "a forwarded activity could not be confirmed", "relay", by.relay, "actor", clip(in.actor, 256), "error", err)
+		slog.InfoContext(ctx, "a forwarded activity could not be confirmed", "relay", by.relay, "actor", document.Clip(in.actor, 256), "error", err)
 		return proven{}, fmt.Errorf("%w, and the actor's server does not confirm the activity", errOtherOwner)
 	}
 	return by, nil
@@ -67,7 +68,7 @@ func (a *Adapter) confirm(ctx context.Context, in *incoming, signer proven) (pro
 // private notes have one as well, and those that are not written yet, so that anybody who forwards could erase the former
 // and keep the latter from being answered.
 func (a *Adapter) confirmGone(ctx context.Context, in *incoming) (*remoteActor, error) {
-	id := reference(in.activity["object"])
+	id := document.Reference(in.activity["object"])
 	sure, err := a.isDeleted(ctx, id)
 	if err == nil && !sure && id != in.actor {
 		err = a.wasOpen(ctx, id, in.actor)
@@ -75,11 +76,11 @@ func (a *Adapter) confirmGone(ctx context.Context, in *incoming) (*remoteActor, 
 	if err != nil {
 		return nil, err
 	}
-	in.activity = object{"type": in.kind, "id": in.id, "actor": in.actor, "object": id}
+	in.activity = document.Object{"type": in.kind, "id": in.id, "actor": in.actor, "object": id}
 	if actor, known := a.remote.storedActor(ctx, in.actor); known {
 		return actor, nil
 	}
-	return &remoteActor{ID: in.actor}, nil // nobody whom we know: there is nothing of theirs here
+	return &remoteActor{Actor: document.Actor{ID: in.actor}}, nil // nobody whom we know: there is nothing of theirs here
 }
 
 var errStillThere = errors.New("the object still exists")
@@ -108,7 +109,7 @@ func (a *Adapter) isDeleted(ctx context.Context, id string) (sure bool, err erro
 		return !errors.Is(err, errHidden), nil
 	case err != nil:
 		return false, err
-	case isA(got.doc, "Tombstone") && str(got.doc, "id") == withoutFragment(id) && sameOrigin(got.final, id):
+	case document.IsA(got.doc, "Tombstone") && document.Text(got.doc, "id") == document.WithoutFragment(id) && document.SameOrigin(got.final, id):
 		return true, nil
 	}
 	return false, errStillThere
@@ -116,13 +117,13 @@ func (a *Adapter) isDeleted(ctx context.Context, id string) (sure bool, err erro
 
 // confirmObject fetches the object and makes an activity of its own author out of it.
 func (a *Adapter) confirmObject(ctx context.Context, in *incoming) (*remoteActor, error) {
-	got, err := exact(ctx, reference(in.activity["object"]), a.fetchSigned)
+	got, err := exact(ctx, document.Reference(in.activity["object"]), a.fetchSigned)
 	if err != nil {
 		return nil, err
 	}
-	author := reference(got.doc["attributedTo"])
-	if isActor(got.doc) {
-		author = str(got.doc, "id")
+	author := document.Reference(got.doc["attributedTo"])
+	if document.IsActor(got.doc) {
+		author = document.Text(got.doc, "id")
 	}
 	if author != in.actor {
 		return nil, errors.New("the object is by another actor")
@@ -131,8 +132,8 @@ func (a *Adapter) confirmObject(ctx context.Context, in *incoming) (*remoteActor
 	if err != nil {
 		return nil, err
 	}
-	id := str(got.doc, "id")
+	id := document.Text(got.doc, "id")
 	in.id, in.body = id, got.raw
-	in.activity = object{"type": in.kind, "id": id, "actor": author, "object": got.doc, "to": got.doc["to"], "cc": got.doc["cc"]}
+	in.activity = document.Object{"type": in.kind, "id": id, "actor": author, "object": got.doc, "to": got.doc["to"], "cc": got.doc["cc"]}
 	return actor, nil
 }

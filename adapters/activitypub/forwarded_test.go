@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/await"
 	"inbox/normalized"
 )
@@ -38,12 +39,12 @@ func TestForwarded(t *testing.T) {
 		{"note served as a file", "Create", func(r *rig, note map[string]any) {
 			r.remote.handle("/notes/1", func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
-				body, _ := encode(note)
+				body, _ := document.Encode(note)
 				_, _ = w.Write(body)
 			})
 		}, 401, ""},
 		{"note that asks for a signature", "Create", func(r *rig, note map[string]any) {
-			body, _ := encode(note)
+			body, _ := document.Encode(note)
 			r.remote.handle("/notes/1", func(w http.ResponseWriter, q *http.Request) {
 				if q.Header.Get("Signature") == "" {
 					w.WriteHeader(http.StatusNotFound) // Mastodon hides what is not public
@@ -269,10 +270,10 @@ func TestUnsignedFetchFirst(t *testing.T) {
 // TestStubForStrangers: Akkoma shows the key alone to whoever does not sign.
 func TestStubForStrangers(t *testing.T) {
 	r := newRig(t)
-	full, _ := encode(r.remote.actorDocument("alice", aliceKey()))
+	full, _ := document.Encode(r.remote.actorDocument("alice", aliceKey()))
 	stub := r.remote.actorDocument("alice", aliceKey())
 	delete(stub, "inbox")
-	short, _ := encode(stub)
+	short, _ := document.Encode(stub)
 	r.remote.handle("/users/alice", func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", activityMediaType)
 		if q.Header.Get("Signature") == "" {

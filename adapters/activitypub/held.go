@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -71,7 +72,7 @@ func (a *Adapter) principal(actor string) string { return a.options.Domain + " "
 // version is when the note was written or last changed, as far as its author says so.
 func (q *question) version() int64 {
 	for _, name := range []string{"updated", "published"} {
-		if at, isTime := timeOf(q.object[name]); isTime {
+		if at, isTime := document.Time(q.object[name]); isTime {
 			return at.UnixMilli()
 		}
 	}
@@ -80,12 +81,12 @@ func (q *question) version() int64 {
 
 // page is the address under which people see the note, where that is another one than its IRI.
 func (q *question) page() string {
-	for _, entry := range listed(q.object["url"]) {
+	for _, entry := range document.List(q.object["url"]) {
 		href, isText := entry.(string)
-		if link, isLink := entry.(object); isLink {
-			href, isText = str(link, "href"), true
+		if link, isLink := entry.(document.Object); isLink {
+			href, isText = document.Text(link, "href"), true
 		}
-		if isText && href != q.note && len(href) <= maxIRIBytes && sameOrigin(href, q.note) {
+		if isText && href != q.note && len(href) <= document.MaxIRIBytes && document.SameOrigin(href, q.note) {
 			return href
 		}
 	}
@@ -139,7 +140,7 @@ func (a *Adapter) receive(ctx context.Context, in *incoming, q *question, agent 
 			return outcomeIgnored, err
 		}
 	}
-	return "", unavailable(fmt.Errorf("note %s changes too often", clip(q.note, 256)))
+	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
 }
 
 // yield makes of a note what the document that is there already says; nil = it is not taken.
@@ -176,7 +177,7 @@ func (a *Adapter) newer(q *question, held heldNote) (*question, error) {
 	if held.Updated < q.version() {
 		return q, nil
 	}
-	note, err := parseObject(held.Object)
+	note, err := document.Parse(held.Object)
 	if err != nil {
 		return nil, unavailable(err)
 	}

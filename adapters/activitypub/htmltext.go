@@ -7,6 +7,7 @@ import (
 	"golang.org/x/net/html/atom"
 	"golang.org/x/text/unicode/norm"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/markup"
 	"inbox/normalized"
 )
@@ -32,7 +33,7 @@ const (
 type reader struct {
 	address  string
 	isUs     func(href string) bool
-	mentions mentions
+	mentions document.Mentions
 }
 
 // plainText turns the HTML of a note into plain text: blocks become lines, mentions @user@host, links their address
@@ -79,7 +80,7 @@ func (r reader) literal(content string) string {
 			return -1
 		}
 		return c
-	}, strings.ReplaceAll(clip(content, maxHTMLBytes), "\r\n", "\n"))))
+	}, strings.ReplaceAll(document.Clip(content, maxHTMLBytes), "\r\n", "\n"))))
 	return r.withoutAddress(text)
 }
 

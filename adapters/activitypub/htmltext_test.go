@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"inbox/adapters/activitypub/document"
 )
 
 func testReader() reader {
@@ -15,10 +17,10 @@ func testReader() reader {
 		isUs: func(href string) bool {
 			return href == "https://inbox.example/agents/echo" || href == "https://inbox.example/@echo"
 		},
-		mentions: mentions{
-			{"https://inbox.example/agents/echo", "@echo@inbox.example"},
-			{"https://m.example/users/bob", "@bob@m.example"},
-			{"https://g.example/users/carol", "@carol"},
+		mentions: document.Mentions{
+			{Href: "https://inbox.example/agents/echo", Name: "@echo@inbox.example"},
+			{Href: "https://m.example/users/bob", Name: "@bob@m.example"},
+			{Href: "https://g.example/users/carol", Name: "@carol"},
 		},
 	}
 }

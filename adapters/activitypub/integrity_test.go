@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 // checkOwnProof verifies a proof of ours with the key that the actor publishes, written apart from the code under test.
@@ -81,25 +79,6 @@ func TestKeysOfAllKindsSurviveARestart(t *testing.T) {
 	if err != nil || !first.Private.Equal(second.Private) || !first.Proof.Equal(second.Proof) || first.Multikey != second.Multikey {
 		t.Errorf("other keys after a restart: %v", err)
 	}
-}
-
-func TestSplitMembersKeepsEveryByte(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		content := rapid.MapOf(rapid.String(), rapid.OneOf(
-			rapid.String().AsAny(), rapid.Float64().AsAny(), rapid.Bool().AsAny(), rapid.SliceOf(rapid.String()).AsAny(),
-		)).Draw(t, "content")
-		document, err := json.Marshal(content)
-		if err != nil {
-			t.Skip("NaN and infinities are no JSON: draw another document")
-		}
-		members, err := splitMembers(document)
-		if err != nil || len(members) != len(content) {
-			t.Fatalf("%d of %d members: %v", len(members), len(content), err)
-		}
-		if joined := joinMembers(members); !bytes.Equal(joined, document) {
-			t.Fatalf("%s became %s", document, joined)
-		}
-	})
 }
 
 func FuzzMultibase(f *testing.F) {

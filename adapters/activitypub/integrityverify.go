@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gowebpki/jcs"
+
+	"inbox/adapters/activitypub/document"
 )
 
 // maxProofs is how many proofs of one activity are looked at.
@@ -26,29 +28,29 @@ type objectProof struct {
 
 // readProofs gives the proofs of an activity by its actor. Proofs of other types and suites are passed over; an error
 // means that there are proofs that we understand and that not one of them can be the actor's.
-func readProofs(body []byte, activity object, actor string, now time.Time) ([]objectProof, error) {
+func readProofs(body []byte, activity document.Object, actor string, now time.Time) ([]objectProof, error) {
 	if activity["proof"] == nil {
 		return nil, nil
 	}
-	document, err := splitMembers(body)
+	whole, err := document.SplitMembers(body)
 	if err != nil {
 		return nil, err
 	}
-	raw, _ := member(document, "proof")
-	texts := []string{raw.value}
-	if raw.value[0] == '[' {
-		if texts, err = splitItems(raw.value); err != nil {
+	raw, _ := whole.Get("proof")
+	texts := []string{raw.Value}
+	if raw.Value[0] == '[' {
+		if texts, err = document.SplitItems(raw.Value); err != nil {
 			return nil, err
 		}
 	}
 	var proofs []objectProof
 	var problem error
-	for i, entry := range listed(activity["proof"])[:min(len(texts), maxProofs)] {
-		options, _ := entry.(object)
-		if !isA(options, proofType) || str(options, "cryptosuite") != proofSuite {
+	for i, entry := range document.List(activity["proof"])[:min(len(texts), maxProofs)] {
+		options, _ := entry.(document.Object)
+		if !document.IsA(options, proofType) || document.Text(options, "cryptosuite") != proofSuite {
 			continue
 		}
-		proof, err := readProof(document, texts[i], options, actor, now)
+		proof, err := readProof(whole, texts[i], options, actor, now)
 		if err == nil {
 			proofs = append(proofs, proof)
 		} else if problem == nil {
@@ -61,41 +63,41 @@ func readProofs(body []byte, activity object, actor string, now time.Time) ([]ob
 	return nil, problem
 }
 
-func readProof(document []rawMember, text string, options object, actor string, now time.Time) (objectProof, error) {
-	proof := objectProof{keyID: str(options, "verificationMethod")}
+func readProof(whole document.Members, text string, options document.Object, actor string, now time.Time) (objectProof, error) {
+	proof := objectProof{keyID: document.Text(options, "verificationMethod")}
 	if proof.keyID == "" {
-		proof.keyID = reference(options["verificationMethod"])
+		proof.keyID = document.Reference(options["verificationMethod"])
 	}
-	value, ok := decodeMultibase(str(options, "proofValue"))
+	value, ok := decodeMultibase(document.Text(options, "proofValue"))
 	switch {
-	case str(options, "proofPurpose") != proofPurpose:
+	case document.Text(options, "proofPurpose") != proofPurpose:
 		return proof, errors.New("its purpose is not assertionMethod")
 	case !ok || len(value) != ed25519.SignatureSize:
 		return proof, errors.New("its value is not 64 bytes of base58btc")
-	case !sameOrigin(proof.keyID, actor):
+	case !document.SameOrigin(proof.keyID, actor):
 		return proof, errors.New("its key is not on the actor's server")
 	}
 	if err := checkProofTimes(options, now); err != nil {
 		return proof, err
 	}
-	proof.created, _ = time.Parse(time.RFC3339, str(options, "created"))
+	proof.created, _ = time.Parse(time.RFC3339, document.Text(options, "created"))
 	proof.value = value
-	members, err := splitMembers([]byte(text))
+	members, err := document.SplitMembers([]byte(text))
 	if err != nil {
 		return proof, err
 	}
-	proof.digests, err = proofDigests(document, members)
+	proof.digests, err = proofDigests(whole, members)
 	return proof, err
 }
 
 // checkProofTimes knows no upper age: a forwarded note may be old, and its id keeps it from being taken twice. Deeds that
 // are remembered for a while only have one (freshDeed).
-func checkProofTimes(options object, now time.Time) error {
+func checkProofTimes(options document.Object, now time.Time) error {
 	for _, name := range []string{"created", "expires"} {
 		if options[name] == nil {
 			continue
 		}
-		at, err := time.Parse(time.RFC3339, str(options, name))
+		at, err := time.Parse(time.RFC3339, document.Text(options, name))
 		switch {
 		case err != nil:
 			return errors.New("its time " + name + " cannot be read")
@@ -111,19 +113,19 @@ func checkProofTimes(options object, now time.Time) error {
 // proofDigests gives what the proof may sign. The suite hashes the document with the context of the options, which the
 // document's own must begin with; some producers (FEP-8b32 before 2024) leave the context out of the options on the wire
 // but hash it, so that is the second try.
-func proofDigests(document, proof []rawMember) ([][]byte, error) {
-	options := joinMembers(proof, "proofValue")
-	unsecured := joinMembers(document, "proof", "signature")
-	outer, hasOuter := member(document, "@context")
-	inner, hasInner := member(proof, "@context")
+func proofDigests(whole, proof document.Members) ([][]byte, error) {
+	options := proof.Without("proofValue")
+	unsecured := whole.Without("proof", "signature")
+	outer, hasOuter := whole.Get("@context")
+	inner, hasInner := proof.Get("@context")
 	candidates := [][2][]byte{{options, unsecured}}
 	switch {
-	case hasInner && !beginsWith(outer.value, inner.value):
+	case hasInner && !beginsWith(outer.Value, inner.Value):
 		return nil, errors.New("the document's @context does not begin with that of the proof")
-	case hasInner && inner.value != outer.value:
-		candidates = append(candidates, [2][]byte{options, withContext(inner, document)})
+	case hasInner && inner.Value != outer.Value:
+		candidates = append(candidates, [2][]byte{options, withContext(inner, whole)})
 	case !hasInner && hasOuter:
-		candidates = append(candidates, [2][]byte{joinMembers(append(slices.Clone(proof), outer), "proofValue"), unsecured})
+		candidates = append(candidates, [2][]byte{append(slices.Clone(proof), outer).Without("proofValue"), unsecured})
 	}
 	var digests [][]byte
 	for _, one := range candidates {
@@ -137,14 +139,14 @@ func proofDigests(document, proof []rawMember) ([][]byte, error) {
 }
 
 // withContext writes the document with another @context.
-func withContext(context rawMember, document []rawMember) []byte {
-	changed := slices.Clone(document)
+func withContext(context document.Member, whole document.Members) []byte {
+	changed := slices.Clone(whole)
 	for i := range changed {
-		if changed[i].name == context.name {
+		if changed[i].Name == context.Name {
 			changed[i] = context
 		}
 	}
-	return joinMembers(changed, "proof", "signature")
+	return changed.Without("proof", "signature")
 }
 
 // beginsWith compares contexts item by item; a single one counts as a list of one.
@@ -172,7 +174,7 @@ func contextItems(value string) ([][]byte, error) {
 	texts := []string{value}
 	if value[0] == '[' {
 		var err error
-		if texts, err = splitItems(value); err != nil {
+		if texts, err = document.SplitItems(value); err != nil {
 			return nil, err
 		}
 	}

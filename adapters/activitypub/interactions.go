@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -18,7 +19,7 @@ var interactionRequests = map[string]string{
 	"LikeRequest": "LikeAuthorization", "ReplyRequest": "ReplyAuthorization", "AnnounceRequest": "AnnounceAuthorization",
 }
 
-var interactionContext = []any{activityStreams, map[string]any{
+var interactionContext = []any{document.ActivityStreams, map[string]any{
 	"gts":         "https://gotosocial.org/ns#",
 	"LikeRequest": "gts:LikeRequest", "ReplyRequest": "gts:ReplyRequest", "AnnounceRequest": "gts:AnnounceRequest",
 	"LikeAuthorization": "gts:LikeAuthorization", "ReplyAuthorization": "gts:ReplyAuthorization",
@@ -30,7 +31,7 @@ var interactionContext = []any{activityStreams, map[string]any{
 // interactionRequested answers a server that asks whether somebody may like, answer or share one of our posts. Everybody may
 // who can read it; without an answer the reader's server would keep the interaction to itself for ever.
 func (a *Adapter) interactionRequested(ctx context.Context, in *incoming) (string, error) {
-	id, ours := a.replyID(reference(in.activity["object"]))
+	id, ours := a.replyID(document.Reference(in.activity["object"]))
 	if !ours || in.id == "" {
 		return outcomeIgnored, nil
 	}
@@ -42,9 +43,9 @@ func (a *Adapter) interactionRequested(ctx context.Context, in *incoming) (strin
 		return "", unavailable(err)
 	}
 
-	kind, instrument := interactionRequests[in.kind], reference(in.activity["instrument"])
+	kind, instrument := interactionRequests[in.kind], document.Reference(in.activity["instrument"])
 	answer, name, result := "Reject", "#rejects/", ""
-	if sameOrigin(instrument, in.actor) && a.authorizes(reply, kind, instrument) {
+	if document.SameOrigin(instrument, in.actor) && a.authorizes(reply, kind, instrument) {
 		answer, name, result = "Accept", "#accepts/", a.authorizationIRI(reply, kind, a.quotedPost(in, reply), instrument)
 	}
 	return outcomeOf(a.answerRequest(ctx, in, reply, requestAnswer{interactionContext, answer, name, result}))
@@ -60,7 +61,7 @@ func (a *Adapter) authorizes(reply exchange.Reply, kind, instrument string) bool
 		return true
 	}
 	asked, err := readRoute(reply.Route)
-	return err == nil && kind != "AnnounceAuthorization" && sameOrigin(instrument, asked.Actor)
+	return err == nil && kind != "AnnounceAuthorization" && document.SameOrigin(instrument, asked.Actor)
 }
 
 // authorizationIRI is where readers' servers check an authorization. It holds everything that the authorization says, so that
@@ -145,6 +146,6 @@ func (a *Adapter) answerRequest(ctx context.Context, in *incoming, reply exchang
 	}{
 		Context: answer.context, ID: actor + answer.name + ownKeyOf(in.id, in.actor), Type: answer.kind, Result: answer.result, Actor: actor,
 		To:     []string{in.actor},
-		Object: requested{in.id, in.kind, in.actor, a.quotedPost(in, reply), reference(in.activity["instrument"])},
+		Object: requested{in.id, in.kind, in.actor, a.quotedPost(in, reply), document.Reference(in.activity["instrument"])},
 	})
 }

@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 )
 
 // fetch gets the key from its server and remembers it, or that this failed.
 func (l *lookup) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
-	host := hostOf(keyID)
+	host := document.HostOf(keyID)
 	source := sourceOf(ctx)
 	if wait := l.failures.wait(source, host, l.a.now()); wait > 0 {
 		keyLookups.WithLabelValues("refused").Inc()
@@ -64,7 +65,7 @@ func (l *lookup) settle(ctx context.Context, keyID string, found *remoteKey) {
 		return
 	}
 	l.rememberActor(ctx, found.actor)
-	if withoutFragment(keyID) != found.actor.ID {
+	if document.WithoutFragment(keyID) != found.actor.ID {
 		_ = l.a.options.State.Put(ctx, keyOwnerNamespace, keyID, []byte(found.actor.ID), l.a.now().Add(knownLife))
 	}
 }
@@ -94,10 +95,10 @@ func (l *lookup) fetchKey(ctx context.Context, keyID string) (*remoteKey, error)
 		return nil, err
 	}
 	doc := got.doc
-	if !sameOrigin(got.final, keyID) {
+	if !document.SameOrigin(got.final, keyID) {
 		return nil, fmt.Errorf("%w: redirected to another server", errNotFetched)
 	}
-	if isActor(doc) && str(doc, "id") == withoutFragment(keyID) {
+	if document.IsActor(doc) && document.Text(doc, "id") == document.WithoutFragment(keyID) {
 		actor, err := readActor(doc, l.a.now())
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotFetched, err)
@@ -105,7 +106,7 @@ func (l *lookup) fetchKey(ctx context.Context, keyID string) (*remoteKey, error)
 		return ownedKey(actor, keyID, "")
 	}
 	owner, material := ownerOf(doc, keyID)
-	if !sameOrigin(owner, keyID) {
+	if !document.SameOrigin(owner, keyID) {
 		return nil, fmt.Errorf("%w: the key has no owner on its own server", errNotFetched)
 	}
 	actor, err := l.a.fetchActor(ctx, owner, l.a.now())
@@ -120,14 +121,14 @@ func (l *lookup) fetchKey(ctx context.Context, keyID string) (*remoteKey, error)
 
 // ownerOf reads a bare key document, or the stub actor that GoToSocial serves at its key ids (no inbox, so that it
 // is readable without a signature).
-func ownerOf(doc object, keyID string) (owner, material string) {
-	if str(doc, "id") == keyID {
-		key, owner := readKey(doc)
+func ownerOf(doc document.Object, keyID string) (owner, material string) {
+	if document.Text(doc, "id") == keyID {
+		key, owner := document.ReadKey(doc)
 		return owner, key.Material
 	}
-	for _, key := range readKeys(doc) {
+	for _, key := range document.ReadKeys(doc) {
 		if key.ID == keyID {
-			return str(doc, "id"), key.Material
+			return document.Text(doc, "id"), key.Material
 		}
 	}
 	return "", ""
@@ -135,13 +136,13 @@ func ownerOf(doc object, keyID string) (owner, material string) {
 
 // ownedKey takes the key that the actor lists; elsewhere is the same key as published in a document of its own.
 func ownedKey(actor *remoteActor, keyID, elsewhere string) (*remoteKey, error) {
-	listed, found := actor.lists(keyID)
+	listed, found := actor.Key(keyID)
 	if !found {
 		return nil, errors.New("the actor does not list this key")
 	}
 	if listed.Material == "" {
 		listed.Material = elsewhere
-		actor.setMaterial(keyID, elsewhere)
+		actor.SetMaterial(keyID, elsewhere)
 	}
 	key, err := parseKey(listed.Material)
 	if err != nil {
@@ -162,14 +163,6 @@ func sameKey(one, other crypto.PublicKey) bool {
 	return ok && key.Equal(other)
 }
 
-func (r *remoteActor) setMaterial(keyID, material string) {
-	for i := range r.Keys {
-		if r.Keys[i].ID == keyID {
-			r.Keys[i].Material = material
-		}
-	}
-}
-
 // markGone writes down that the server of an actor whom we know says that the actor is not there any more; where only
 // a key's own document is missing, the actor is asked anew next time. Strangers leave no row.
 func (l *lookup) markGone(ctx context.Context, keyID string) {
@@ -178,7 +171,7 @@ func (l *lookup) markGone(ctx context.Context, keyID string) {
 	if !found {
 		return
 	}
-	if withoutFragment(keyID) == actor.ID {
+	if document.WithoutFragment(keyID) == actor.ID {
 		actor.GoneAt = l.a.now().UTC()
 	}
 	actor.FetchedAt, actor.Keys = time.Time{}, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/singleflight"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/admission"
 )
 
@@ -157,7 +158,7 @@ func (l *lookup) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
 	if !found {
 		return nil, false
 	}
-	listed, lists := actor.lists(keyID)
+	listed, lists := actor.Key(keyID)
 	if !actor.fresh(l.a.now()) || !lists {
 		return nil, false
 	}
@@ -172,7 +173,7 @@ func (l *lookup) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
 
 // storedOwner gives the actor whom we know to own a key.
 func (l *lookup) storedOwner(ctx context.Context, keyID string) (*remoteActor, bool) {
-	if actor, found := l.storedActor(ctx, withoutFragment(keyID)); found {
+	if actor, found := l.storedActor(ctx, document.WithoutFragment(keyID)); found {
 		return actor, true
 	}
 	owner, found, err := l.a.options.State.Get(ctx, keyOwnerNamespace, keyID)

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -124,7 +125,7 @@ func mediaName(part normalized.Part) string {
 		}
 		return r
 	}, strings.ToValidUTF8(name, "_"))
-	if name = clip(strings.Trim(name, ". "), maxMediaName); name != "" && name != "_" {
+	if name = document.Clip(strings.Trim(name, ". "), maxMediaName); name != "" && name != "_" {
 		return name
 	}
 	if endings, err := mime.ExtensionsByType(part.MIME); err == nil && len(endings) > 0 {

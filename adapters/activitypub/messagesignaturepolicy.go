@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/dunglas/httpsfv"
+
+	"inbox/adapters/activitypub/document"
 )
 
 // checkMessageSignature applies the policy of section 4.4 of the ActivityPub reference and gives the first signature
@@ -38,7 +40,7 @@ func (s *messageSignature) check(r signedRequest, now time.Time) error {
 	if s.KeyID == "" || s.Created.IsZero() {
 		return errors.New("signature needs the parameters keyid and created")
 	}
-	if _, ok := origin(s.KeyID); !ok {
+	if _, ok := document.Origin(s.KeyID); !ok {
 		return errors.New("keyid is not an address")
 	}
 	switch s.Algorithm {
@@ -121,7 +123,7 @@ func componentValue(r signedRequest, name string) (string, error) {
 	case "@target-uri":
 		return r.Origin + r.Target, nil // from our configured origin, never from the connection behind a proxy
 	case "@authority":
-		return hostOf(r.Origin), nil
+		return document.HostOf(r.Origin), nil
 	case "@scheme":
 		scheme, _, _ := strings.Cut(r.Origin, ":")
 		return scheme, nil
@@ -136,7 +138,7 @@ func componentValue(r signedRequest, name string) (string, error) {
 	}
 	values := r.Header.Values(name)
 	if name[0] == '@' || name != strings.ToLower(name) || len(values) == 0 {
-		return "", errors.New("signature covers something that is absent or unknown: " + clip(name, 64))
+		return "", errors.New("signature covers something that is absent or unknown: " + document.Clip(name, 64))
 	}
 	return joined(values), nil
 }

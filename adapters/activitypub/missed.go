@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"inbox/adapters/activitypub/document"
 )
 
 const (
@@ -55,7 +57,7 @@ func (a *Adapter) dropFollowers(ctx context.Context, p parcel) {
 
 // followersAt finds the followers on the actor's server who share the inbox.
 func (a *Adapter) followersAt(ctx context.Context, p parcel) (actors []string) {
-	base, ok := origin(p.actor)
+	base, ok := document.Origin(p.actor)
 	if !ok {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -27,8 +28,8 @@ type movedFrom struct {
 
 // moved queues the check of a Move: it asks another server, which nobody waits for.
 func (a *Adapter) moved(ctx context.Context, in *incoming) (string, error) {
-	target := reference(in.activity["target"])
-	if reference(in.activity["object"]) != in.actor || !a.isRemote(target) || target == in.actor || !a.admits(hostOf(target)) {
+	target := document.Reference(in.activity["target"])
+	if document.Reference(in.activity["object"]) != in.actor || !a.isRemote(target) || target == in.actor || !a.admits(document.HostOf(target)) {
 		return outcomeIgnored, nil
 	}
 	return outcomeOf(a.schedule(ctx, "activitypub:move:"+in.actor, laterJob{Kind: jobMove, Actor: in.actor, Inbox: target}))
@@ -45,7 +46,7 @@ func (a *Adapter) checkMove(ctx context.Context, old, target string) error {
 	case err != nil:
 		return fault.RetryIn(0, "the account that was moved to could not be read", err)
 	}
-	if !slices.Contains(references(doc["alsoKnownAs"]), old) {
+	if !slices.Contains(document.References(doc["alsoKnownAs"]), old) {
 		return fault.GiveUp("the account that was moved to does not name the old one in alsoKnownAs", nil)
 	}
 	actor, err := readActor(doc, a.now())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/identity"
 	"inbox/internal/fault"
 )
@@ -50,11 +51,11 @@ func (a *Adapter) Move(ctx context.Context, agent, target string) (string, error
 	switch {
 	case err != nil:
 		return "", fault.Wrap(fault.Unavailable, "the account "+iri+" cannot be read from its server", err)
-	case !isActor(doc):
+	case !document.IsActor(doc):
 		return "", fault.Newf(fault.Malformed, "%s is not an account", iri)
-	case str(doc, "movedTo") != "":
-		return "", fault.Newf(fault.Conflict, "%s has moved on to %s itself", iri, clip(str(doc, "movedTo"), 200))
-	case !slices.Contains(references(doc["alsoKnownAs"]), own):
+	case document.Text(doc, "movedTo") != "":
+		return "", fault.Newf(fault.Conflict, "%s has moved on to %s itself", iri, document.Clip(document.Text(doc, "movedTo"), 200))
+	case !slices.Contains(document.References(doc["alsoKnownAs"]), own):
 		return "", fault.Newf(fault.Forbidden, "%s does not name %s in alsoKnownAs; add it there as an alias (in Mastodon: Preferences, Account, Moving from a different account), then try again", iri, own)
 	}
 	before, err := a.movedTo(ctx, profile.Name)
@@ -103,13 +104,13 @@ func (a *Adapter) announceMove(ctx context.Context, agent, target string) error 
 		Object  string   `json:"object"`
 		Target  string   `json:"target"`
 		To      []string `json:"to"`
-	}{[]any{activityStreams, integrityContext}, id, "Move", own, own, target, []string{own + "/followers"}}, false)
+	}{[]any{document.ActivityStreams, integrityContext}, id, "Move", own, own, target, []string{own + "/followers"}}, false)
 }
 
 // moveTarget reads an actor IRI, or finds the one behind an address.
 func (a *Adapter) moveTarget(ctx context.Context, target string) (string, error) {
-	if _, isIRI := origin(target); isIRI {
-		if !a.isRemote(target) || !a.admits(hostOf(target)) {
+	if _, isIRI := document.Origin(target); isIRI {
+		if !a.isRemote(target) || !a.admits(document.HostOf(target)) {
 			return "", fault.InField("target", "must be an account on another server that this one deals with")
 		}
 		return target, nil

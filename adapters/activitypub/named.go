@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 )
 
@@ -31,21 +32,21 @@ type namedCreate struct {
 
 // namesOnly says whether the object of a Create has to be fetched: it is not there, or it is another server's.
 func (in *incoming) namesOnly() bool {
-	note := embedded(in.activity["object"])
-	return kindOf(note) == "" || !sameOrigin(str(note, "id"), in.actor)
+	note := document.Embedded(in.activity["object"])
+	return document.Type(note) == "" || !document.SameOrigin(document.Text(note, "id"), in.actor)
 }
 
 // fetchLater stores that the object is to be fetched. What is on another server is asked for only if the activity is for
 // one of our agents, and nobody's server makes us ask oftener than one that forwards.
 func (a *Adapter) fetchLater(ctx context.Context, in *incoming) (string, error) {
-	id := reference(in.activity["object"])
+	id := document.Reference(in.activity["object"])
 	if in.id == "" {
 		return "", fault.InField("id", "a Create needs an id")
 	}
-	if !a.isRemote(id) || !a.admits(hostOf(id)) || !sameOrigin(id, in.actor) && in.agent == "" && !a.concerns(in.activity) {
+	if !a.isRemote(id) || !a.admits(document.HostOf(id)) || !document.SameOrigin(id, in.actor) && in.agent == "" && !a.concerns(in.activity) {
 		return outcomeIgnored, nil
 	}
-	if wait := a.confirmations.take(hostOf(in.actor), a.now()); wait > 0 {
+	if wait := a.confirmations.take(document.HostOf(in.actor), a.now()); wait > 0 {
 		return "", &fault.Fault{Kind: fault.RateLimited, Public: "too many activities without their objects from your server", RetryAfter: wait}
 	}
 	named, err := json.Marshal(namedCreate{
@@ -55,7 +56,7 @@ func (a *Adapter) fetchLater(ctx context.Context, in *incoming) (string, error) 
 		return "", unavailable(err)
 	}
 	job := laterJob{Kind: jobObject, Agent: in.agent, Actor: in.actor, Activity: named}
-	return outcomeOf(a.schedule(ctx, "activitypub:object:"+hostOf(id), job))
+	return outcomeOf(a.schedule(ctx, "activitypub:object:"+document.HostOf(id), job))
 }
 
 // takeNamed fetches what a Create named and handles it. An object of the actor is the actor's message as if it had been
@@ -82,7 +83,7 @@ func (a *Adapter) takeNamed(ctx context.Context, job laterJob, attempt int) erro
 
 // fetchNamed makes the Create whole; nil when its object is by somebody who cannot be taken for its author.
 func (a *Adapter) fetchNamed(ctx context.Context, job laterJob, named namedCreate) (*incoming, error) {
-	leave, err := a.remote.enter(ctx, hostOf(named.Object))
+	leave, err := a.remote.enter(ctx, document.HostOf(named.Object))
 	if err != nil {
 		return nil, err
 	}
@@ -91,12 +92,12 @@ func (a *Adapter) fetchNamed(ctx context.Context, job laterJob, named namedCreat
 	if err != nil {
 		return nil, err
 	}
-	id, author := str(got.doc, "id"), reference(got.doc["attributedTo"])
+	id, author := document.Text(got.doc, "id"), document.Reference(got.doc["attributedTo"])
 	in := &incoming{agent: job.Agent, kind: "Create", id: named.ID, actor: job.Actor, body: got.raw}
 	in.by = proven{keyID: named.KeyID, scheme: named.Scheme, relay: named.Relay}
 	to, cc := named.To, named.Cc
 	if author != job.Actor {
-		if sameOrigin(id, job.Actor) || !sameOrigin(author, id) || !a.admits(hostOf(author)) ||
+		if document.SameOrigin(id, job.Actor) || !document.SameOrigin(author, id) || !a.admits(document.HostOf(author)) ||
 			a.options.ActorAllowed != nil && !a.options.ActorAllowed(author) {
 			return nil, nil
 		}
@@ -107,6 +108,6 @@ func (a *Adapter) fetchNamed(ctx context.Context, job laterJob, named namedCreat
 	if in.by.actor, err = a.remote.actor(ctx, in.actor); err != nil {
 		return nil, err
 	}
-	in.activity = object{"type": "Create", "id": in.id, "actor": in.actor, "object": got.doc, "to": to, "cc": cc}
+	in.activity = document.Object{"type": "Create", "id": in.id, "actor": in.actor, "object": got.doc, "to": to, "cc": cc}
 	return in, nil
 }

@@ -8,10 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -98,14 +98,14 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 		NoReply:   noReply,
 		Quiet:     in.by.actor.NoBot,
 		Opens:     q.inReplyTo == "",
-		FromAgent: in.by.actor.automated(),
+		FromAgent: in.by.actor.Automated(),
 	}, nil
 }
 
 // noReply says why a note is not answered; empty = it is. It keeps two programs from answering each other for hours, the
 // commonest complaint about bots. Whoever blocked the agent could not see an answer, so that none is made.
 func (a *Adapter) noReply(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
-	if actor.automated() && (a.options.AnswersAgents == nil || !a.options.AnswersAgents(agent.Name)) {
+	if actor.Automated() && (a.options.AnswersAgents == nil || !a.options.AnswersAgents(agent.Name)) {
 		return "the sender is an automated account (" + actor.Type + ") and this agent does not answer those", nil
 	}
 	blocked, err := a.mayBlock(ctx, agent.Name, actor.ID)
@@ -128,7 +128,7 @@ func (q *question) route(actor *remoteActor, address string, late bool) route {
 		Quiet: actor.NoBot, Visibility: q.visibility, Actor: actor.ID, Address: address, Profile: profile, Inbox: actor.Inbox,
 		SharedInbox: actor.SharedInbox, Note: q.note, Context: cmp.Or(q.context, q.inherited), Conversation: q.conversation,
 		Warning: q.warning(), Sensitive: sensitive, Language: q.language(), Late: late,
-		Chat: isA(q.object, chatMessage),
+		Chat: document.IsA(q.object, chatMessage),
 	}
 }
 
@@ -154,7 +154,7 @@ func visible(text string, limit int) string {
 		}
 		return r
 	}, text)
-	return clip(norm.NFC.String(strings.TrimSpace(clean)), limit)
+	return document.Clip(norm.NFC.String(strings.TrimSpace(clean)), limit)
 }
 
 // parts makes one text part and one part for each file and link.
@@ -179,11 +179,11 @@ func (a *Adapter) text(q *question, agent exchange.AgentProfile) (text, mime str
 	if warning := q.warning(); warning != "" {
 		pieces = append(pieces, "[CW: "+warning+"]")
 	}
-	if title := visible(translated(q.object, "name"), 1024); title != "" {
+	if title := visible(document.Translated(q.object, "name"), 1024); title != "" {
 		pieces = append(pieces, title)
 	}
 	if q.isArticle() {
-		pieces = append(pieces, plainText(translated(q.object, "summary"), as))
+		pieces = append(pieces, plainText(document.Translated(q.object, "summary"), as))
 	}
 	body, mime := q.body(as)
 	pieces = append(pieces, body, poll(q.object, a.now()))
@@ -193,7 +193,7 @@ func (a *Adapter) text(q *question, agent exchange.AgentProfile) (text, mime str
 
 // body is the content as text, without the agent's own address at its head. PeerTube sends the markdown that its readers wrote.
 func (q *question) body(as reader) (text, mime string) {
-	switch media, _, _ := strings.Cut(str(q.object, "mediaType"), ";"); strings.TrimSpace(media) {
+	switch media, _, _ := strings.Cut(document.Text(q.object, "mediaType"), ";"); strings.TrimSpace(media) {
 	case normalized.MIMEMarkdown, normalized.MIMEPlain:
 		return as.literal(q.content()), normalized.MIMEPlain
 	}
@@ -218,63 +218,22 @@ func (q *question) warning() string {
 	if q.isArticle() {
 		return ""
 	}
-	return visible(translated(q.object, "summary"), 500)
+	return visible(document.Translated(q.object, "summary"), 500)
 }
 
-func (q *question) isArticle() bool { return isA(q.object, "Article", "Page") }
+func (q *question) isArticle() bool { return document.IsA(q.object, "Article", "Page") }
 
 // content is the HTML that people saw. source may differ from it and is never taken instead.
-func (q *question) content() string { return translated(q.object, "content") }
-
-// translated gives a member of natural language, or the first of its translations where it stands only in a Map.
-func translated(note object, name string) string {
-	if text := str(note, name); text != "" {
-		return text
-	}
-	translations, _ := note[name+"Map"].(object)
-	for _, language := range slices.Sorted(maps.Keys(translations)) {
-		if text := str(translations, language); text != "" {
-			return text
-		}
-	}
-	return ""
-}
+func (q *question) content() string { return document.Translated(q.object, "content") }
 
 // language is the key of contentMap under which the content stands, or its only key.
 func (q *question) language() string {
-	translations, _ := q.object["contentMap"].(object)
+	translations, _ := q.object["contentMap"].(document.Object)
 	content := q.content()
 	for _, language := range slices.Sorted(maps.Keys(translations)) {
-		if len(translations) == 1 || str(translations, language) == content {
-			return languageTag(language)
+		if len(translations) == 1 || document.Text(translations, language) == content {
+			return document.LanguageTag(language)
 		}
 	}
 	return ""
-}
-
-// languageTag keeps what can be a BCP 47 tag of one language.
-func languageTag(text string) string {
-	switch strings.ToLower(text) {
-	case "und", "mul", "zxx": // undetermined, several, none
-		return ""
-	}
-	for _, c := range []byte(text) {
-		if c != '-' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
-			return ""
-		}
-	}
-	if len(text) < 2 || len(text) > 35 {
-		return ""
-	}
-	return text
-}
-
-// mediaType keeps a media type only if it looks like one.
-func mediaType(text string) string {
-	kind, sub, found := strings.Cut(text, "/")
-	if !found || kind == "" || sub == "" || len(text) > 127 || !utf8.ValidString(text) ||
-		strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return ""
-	}
-	return strings.ToLower(text)
 }

@@ -1,6 +1,9 @@
 package activitypub
 
-import "inbox/internal/fault"
+import (
+	"inbox/adapters/activitypub/document"
+	"inbox/internal/fault"
+)
 
 // withoutID are the activities that small servers send without an id; actor, type and object name them well enough. Any
 // other activity of a type that we act on needs one, or it could be taken twice.
@@ -19,18 +22,18 @@ func (a *Adapter) checkObject(in *incoming) error {
 	default:
 		return nil
 	}
-	id := reference(in.activity["object"])
+	id := document.Reference(in.activity["object"])
 	switch {
 	case id == "":
 		return fault.InField("object.id", "the object needs an id")
 	case a.isOurs(id):
 		return fault.InField("object.id", "an object of this server cannot come from outside")
-	case !sameOrigin(id, in.actor) && in.kind == "Create":
+	case !document.SameOrigin(id, in.actor) && in.kind == "Create":
 		return nil // what it embeds is not read: only that object's own server can speak for it
-	case !sameOrigin(id, in.actor):
+	case !document.SameOrigin(id, in.actor):
 		return fault.InField("object.id", "object and actor are on different servers")
 	}
-	if author := reference(embedded(in.activity["object"])["attributedTo"]); author != "" && author != in.actor {
+	if author := document.Reference(document.Embedded(in.activity["object"])["attributedTo"]); author != "" && author != in.actor {
 		return fault.InField("object.attributedTo", "the object is by another actor")
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -63,7 +64,7 @@ func (a *Adapter) Owns(ctx context.Context, actor, address string) (bool, error)
 		return named == actor, nil
 	case a.confirmed(ctx, actor, key):
 		return true, nil
-	case hostOf(actor) == parsed.Domain:
+	case document.HostOf(actor) == parsed.Domain:
 		return false, err
 	}
 	return false, nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -29,7 +30,7 @@ func (s *remoteServer) names(actors map[string]string) {
 
 func TestOpenBeginsAPrivateConversation(t *testing.T) {
 	r := newRig(t)
-	host := hostOf(r.remote.base)
+	host := document.HostOf(r.remote.base)
 	r.remote.names(map[string]string{"acct:alice@" + host: r.remote.actor("alice")})
 	notes, err := r.adapter.Open(t.Context(), "echo", "@alice@"+host)
 	if err != nil {
@@ -70,7 +71,7 @@ func TestOpenBeginsAPrivateConversation(t *testing.T) {
 
 func TestOpenSaysWhatCannotBe(t *testing.T) {
 	r := newRig(t)
-	host := hostOf(r.remote.base)
+	host := document.HostOf(r.remote.base)
 	r.remote.names(map[string]string{"acct:echo@" + host: r.base + "/agents/echo"})
 	for address, permanent := range map[string]bool{
 		"nobody": true, "@echo@" + r.domain: true, "@nobody@" + host: false, "@echo@" + host: false,
@@ -92,7 +93,7 @@ func TestOpenSaysWhatCannotBe(t *testing.T) {
 // TestOwns: a name that an actor gives itself, even on the host of the address, proves nothing.
 func TestOwns(t *testing.T) {
 	r := newRig(t)
-	host := hostOf(r.remote.base)
+	host := document.HostOf(r.remote.base)
 	address, alice := "@alice@"+host, r.remote.actor("alice")
 	r.remote.names(map[string]string{"acct:alice@" + host: alice})
 	r.remote.addActor("mallory", malloryKey(), func(doc map[string]any) { doc["preferredUsername"] = "alice" })

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -290,7 +291,7 @@ func TestSpreadReachesEachInboxOnce(t *testing.T) {
 	}
 	made := must(r.adapter.render(reply, 1, nil, withoutAddress))
 	followers := r.base + "/agents/echo/followers"
-	if diff := cmp.Diff([]string{followers}, made.To) + cmp.Diff([]string{public, r.remote.actor("alice")}, made.Cc); diff != "" {
+	if diff := cmp.Diff([]string{followers}, made.To) + cmp.Diff([]string{document.Public, r.remote.actor("alice")}, made.Cc); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -553,7 +554,7 @@ func TestAcceptSignatureIsHonoured(t *testing.T) {
 	if !strings.HasPrefix(got, `sig9=("@method" "@path" "@authority" "content-type" "content-digest");created=`) || !strings.Contains(got, `nonce="n1"`) {
 		t.Errorf("signed %s", got)
 	}
-	if known := r.adapter.schemeOf(t.Context(), hostOf(r.remote.base)); known.Scheme != schemeRFC9421 || len(known.Components) != 5 {
+	if known := r.adapter.schemeOf(t.Context(), document.HostOf(r.remote.base)); known.Scheme != schemeRFC9421 || len(known.Components) != 5 {
 		t.Errorf("remembered %+v", known)
 	}
 	if err := r.deliverReply(reply, 0, 2); err != nil || strings.Contains(r.remote.arrivals()[2].header.Get("Signature-Input"), "nonce") {
@@ -572,7 +573,7 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 			// Carol followed with another inbox; her account says this one by now.
 			carol := r.remote.actor("carol")
 			if err := errors.Join(r.adapter.putJSON(t.Context(), followerNamespace+"echo", carol, follower{Inbox: carol + "/old"}),
-				r.adapter.putJSON(t.Context(), actorNamespace, carol, remoteActor{ID: carol, Inbox: carol + "/inbox", SharedInbox: r.remote.base + "/inbox"})); err != nil {
+				r.adapter.putJSON(t.Context(), actorNamespace, carol, remoteActor{Actor: document.Actor{ID: carol, Inbox: carol + "/inbox", SharedInbox: r.remote.base + "/inbox"}})); err != nil {
 				t.Fatal(err)
 			}
 			for i := range c.times {

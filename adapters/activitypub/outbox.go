@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 )
 
@@ -40,7 +41,7 @@ type peerPiece struct {
 
 // sendLater queues an activity to an actor's personal inbox. Order is kept between one agent and one actor.
 func (a *Adapter) sendLater(ctx context.Context, agent string, to *remoteActor, activity any) error {
-	body, err := encode(activity)
+	body, err := document.Encode(activity)
 	if err != nil {
 		return err
 	}
@@ -48,11 +49,11 @@ func (a *Adapter) sendLater(ctx context.Context, agent string, to *remoteActor, 
 }
 
 func (a *Adapter) scheduleCheck(ctx context.Context, actor string) error {
-	return a.schedule(ctx, "activitypub:address:"+hostOf(actor), laterJob{Kind: jobAddress, Actor: actor})
+	return a.schedule(ctx, "activitypub:address:"+document.HostOf(actor), laterJob{Kind: jobAddress, Actor: actor})
 }
 
 func (a *Adapter) schedule(ctx context.Context, partition string, job laterJob) error {
-	payload, err := encode(job)
+	payload, err := document.Encode(job)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func LaterHost(payload string) string {
 	if json.Unmarshal([]byte(payload), &job) != nil || job.Kind != jobActivity {
 		return ""
 	}
-	return hostOf(job.Inbox)
+	return document.HostOf(job.Inbox)
 }
 
 func (a *Adapter) sendStored(ctx context.Context, job laterJob, attempt int) error {

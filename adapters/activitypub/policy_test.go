@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -97,7 +98,7 @@ func TestDemandAndAnswer(t *testing.T) {
 		second.Object.InReplyTo != first.Object.InReplyTo || first.Object.Thread != second.Object.Thread {
 		t.Errorf("demand %+v\nanswer %+v", first, second)
 	}
-	if !cmp.Equal(second.Cc, []string{public}) {
+	if !cmp.Equal(second.Cc, []string{document.Public}) {
 		t.Errorf("the answer to a public question is addressed %v | %v", second.To, second.Cc)
 	}
 	// The asker writes under the demand: our own note names the agent, and its stored question names the thread.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -73,7 +74,7 @@ func (a *Adapter) post(ctx context.Context, p parcel) (detail string, err error)
 
 // knock sends with the scheme that this host is known to take, else with draft-cavage; on 400 or 401 with the other.
 func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *ownKey) (answer, error) {
-	host := hostOf(p.inbox)
+	host := document.HostOf(p.inbox)
 	first := a.schemeOf(ctx, host)
 	remembered := first.Scheme != ""
 	if !remembered {
@@ -165,7 +166,7 @@ func detailOf(response *http.Response) string {
 	if body := visible(strings.ToValidUTF8(string(text), ""), 400); body != "" && response.StatusCode/100 != 2 {
 		detail += ": " + body
 	}
-	return clip(detail, 512)
+	return document.Clip(detail, 512)
 }
 
 // maxRetryAfter bounds how long another server may put us off.

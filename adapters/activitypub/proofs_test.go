@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/identity"
 	"inbox/normalized"
 )
@@ -102,7 +103,7 @@ func TestProofs(t *testing.T) {
 			return r.unsigned(proved)
 		}, 202, "", proofSuite},
 		{"context of the options is the beginning of the document's", func(r *rig, note map[string]any) *delivery {
-			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["@context"] = activityStreams }))
+			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["@context"] = document.ActivityStreams }))
 		}, 202, "", proofSuite},
 		{"context of the options is another", func(r *rig, note map[string]any) *delivery {
 			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["@context"] = "https://evil.example/context" }))
@@ -243,7 +244,7 @@ func TestProofVectors(t *testing.T) {
 	public := ed25519.NewKeyFromSeed(seed[2:]).Public().(ed25519.PublicKey)
 	contexts := `"@context":["https://www.w3.org/ns/activitystreams","https://w3id.org/security/data-integrity/v1"]`
 	tail := `"type":"DataIntegrityProof","cryptosuite":"eddsa-jcs-2022","verificationMethod":"https://server.example/users/alice#ed25519-key","proofPurpose":"assertionMethod","created":"2023-02-24T23:36:38Z","proofValue":`
-	for name, document := range map[string]string{
+	for name, example := range map[string]string{
 		"of today": `{` + contexts + `,"id":"https://server.example/activities/1","type":"Create","actor":"https://server.example/users/alice",
 			"object":{"id":"https://server.example/objects/1","type":"Note","attributedTo":"https://server.example/users/alice","content":"Hello world",
 			"location":{"type":"Place","longitude":-71.184902,"latitude":25.273962}},
@@ -251,12 +252,12 @@ func TestProofVectors(t *testing.T) {
 		"without context in the options": `{` + contexts + `,"type":"Create","actor":"https://server.example/users/alice","object":{"type":"Note","content":"Hello world"},
 			"proof":{` + tail + `"z3sXaxjKs4M3BRicwWA9peyNPJvJqxtGsDmpt1jjoHCjgeUf71TRFz56osPSfDErszyLp5Ks1EhYSgpDaNM977Rg2"}}`,
 	} {
-		activity, err := parseObject([]byte(document))
+		activity, err := document.Parse([]byte(example))
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := &remoteKey{key: public, actor: &remoteActor{ID: "https://server.example/users/alice"}, assertion: true}
-		for text, right := range map[string]bool{document: true, strings.Replace(document, "Hello", "Hullo", 1): false} {
+		found := &remoteKey{key: public, actor: &remoteActor{Actor: document.Actor{ID: "https://server.example/users/alice"}}, assertion: true}
+		for text, right := range map[string]bool{example: true, strings.Replace(example, "Hello", "Hullo", 1): false} {
 			proofs, err := readProofs([]byte(text), activity, found.actor.ID, time.Now())
 			if err != nil || len(proofs) != 1 {
 				t.Fatalf("%s: %d proofs, %v", name, len(proofs), err)
@@ -273,7 +274,7 @@ func FuzzReadProofs(f *testing.F) {
 	f.Add([]byte(`{"proof":[{},1,"x",null,[]],"n":1e400}`))
 	f.Add([]byte(`{"proof":[]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		activity, err := parseObject(body)
+		activity, err := document.Parse(body)
 		if err != nil {
 			return
 		}
@@ -281,7 +282,7 @@ func FuzzReadProofs(f *testing.F) {
 		if err == nil && len(proofs) > maxProofs {
 			t.Errorf("%d proofs", len(proofs))
 		}
-		found := &remoteKey{key: aliceProofKey.Public(), actor: &remoteActor{ID: "https://m.example/u"}, assertion: true}
+		found := &remoteKey{key: aliceProofKey.Public(), actor: &remoteActor{Actor: document.Actor{ID: "https://m.example/u"}}, assertion: true}
 		for _, proof := range proofs {
 			if proof.verify(found, found.actor.ID) == nil {
 				t.Errorf("a proof verifies that nobody made: %s", body)

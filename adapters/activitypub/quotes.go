@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/normalized"
 )
 
@@ -14,7 +15,7 @@ const maxLinks = 8
 
 // linkedPosts makes a link part of the post that a note quotes, in each of the spellings in use, and of every other post
 // that it links to by a tag (FEP-e232). Whether the quote was authorized does not matter to a reader.
-func linkedPosts(note object) []normalized.Part {
+func linkedPosts(note document.Object) []normalized.Part {
 	var parts []normalized.Part
 	add := func(href, title string) {
 		known := func(part normalized.Part) bool { return part.URL == href }
@@ -24,22 +25,22 @@ func linkedPosts(note object) []normalized.Part {
 	}
 	for _, name := range []string{"quote", "quoteUrl", "quoteUri", "_misskey_quote"} {
 		if len(parts) == 0 {
-			add(reference(note[name]), quotedTitle)
+			add(document.Reference(note[name]), quotedTitle)
 		}
 	}
 	quoted := len(parts) > 0
-	for _, entry := range listed(note["tag"]) {
-		tag, _ := entry.(object)
-		if tag == nil || !isA(tag, "Link") || !isActivityType(str(tag, "mediaType"), false) {
+	for _, entry := range document.List(note["tag"]) {
+		tag, _ := entry.(document.Object)
+		if tag == nil || !document.IsA(tag, "Link") || !document.IsActivityType(document.Text(tag, "mediaType"), false) {
 			continue
 		}
-		title := visible(str(tag, "name"), 512)
+		title := visible(document.Text(tag, "name"), 512)
 		if isQuote := relatesAs(tag["rel"], misskeyQuote); isQuote && quoted {
 			continue // a second spelling of the same quote, perhaps by another address
 		} else if isQuote {
 			title = quotedTitle
 		}
-		add(str(tag, "href"), title)
+		add(document.Text(tag, "href"), title)
 	}
 	return parts
 }
@@ -48,7 +49,7 @@ const quotedTitle = "quoted post"
 
 // relatesAs reads rel: one relation, several with blanks between them, or a list.
 func relatesAs(rel any, wanted string) bool {
-	for _, entry := range listed(rel) {
+	for _, entry := range document.List(rel) {
 		if text, isText := entry.(string); isText && slices.Contains(strings.Fields(text), wanted) {
 			return true
 		}
@@ -77,7 +78,7 @@ func withoutQuoteLine(text string, parts []normalized.Part) string {
 
 func isQuoteLine(line, quoted string) bool {
 	for _, word := range []string{"RE: ", "QT: "} {
-		if address, is := strings.CutPrefix(line, word); is && !strings.Contains(address, " ") && sameOrigin(address, quoted) {
+		if address, is := strings.CutPrefix(line, word); is && !strings.Contains(address, " ") && document.SameOrigin(address, quoted) {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -26,7 +27,7 @@ type quoted struct {
 	Inbox      string `json:"inbox,omitempty"`
 }
 
-var quoteContext = []any{activityStreams, map[string]any{
+var quoteContext = []any{document.ActivityStreams, map[string]any{
 	"QuoteAuthorization": "https://w3id.org/fep/044f#QuoteAuthorization", "QuoteRequest": "https://w3id.org/fep/044f#QuoteRequest",
 	"gts":               "https://gotosocial.org/ns#",
 	"interactingObject": map[string]string{"@id": "gts:interactingObject", "@type": "@id"},
@@ -36,9 +37,9 @@ var quoteContext = []any{activityStreams, map[string]any{
 // mayQuote says whether the request gets a stamp: a follower quotes, in a post of its own, an answer that everybody may
 // read, and the operator lets followers quote.
 func (a *Adapter) mayQuote(ctx context.Context, in *incoming, reply exchange.Reply) (bool, error) {
-	instrument := reference(in.activity["instrument"])
+	instrument := document.Reference(in.activity["instrument"])
 	if a.options.Profile == nil || !a.options.Profile(reply.Agent).QuotesByFans || !a.published(reply) || !reply.DeletedAt.IsZero() ||
-		!sameOrigin(instrument, in.actor) {
+		!document.SameOrigin(instrument, in.actor) {
 		return false, nil
 	}
 	_, follows, err := a.options.State.Get(ctx, followerNamespace+reply.Agent, in.actor)
@@ -47,7 +48,7 @@ func (a *Adapter) mayQuote(ctx context.Context, in *incoming, reply exchange.Rep
 
 // stampQuote keeps what was allowed and gives the address at which readers' servers check it.
 func (a *Adapter) stampQuote(ctx context.Context, in *incoming, reply exchange.Reply) (string, error) {
-	allowed := quoted{reply.ID, a.quotedPost(in, reply), reference(in.activity["instrument"]), in.actor, in.by.actor.Inbox}
+	allowed := quoted{reply.ID, a.quotedPost(in, reply), document.Reference(in.activity["instrument"]), in.actor, in.by.actor.Inbox}
 	stamp := ownKeyOf(allowed.Target, allowed.Instrument)[len("sha256:"):]
 	if err := a.putJSON(ctx, quotingNamespace+reply.ID, stamp, allowed); err != nil {
 		return "", err
@@ -59,7 +60,7 @@ func (a *Adapter) stampIRI(agent, stamp string) string { return a.actorIRI(agent
 
 // quotedPost is the post of a reply that is quoted: the one that is named, when there is such a one.
 func (a *Adapter) quotedPost(in *incoming, reply exchange.Reply) string {
-	named := reference(in.activity["object"])
+	named := document.Reference(in.activity["object"])
 	for post := 2; post <= reply.Posts; post++ {
 		if named == a.postIRI(reply.ID, post) {
 			return named
@@ -91,7 +92,7 @@ func (a *Adapter) withdrawQuotes(ctx context.Context, reply exchange.Reply) erro
 }
 
 func (a *Adapter) withdrawQuote(ctx context.Context, agent, stamp string, allowed quoted) error {
-	return a.sendLater(ctx, agent, &remoteActor{ID: allowed.Actor, Inbox: allowed.Inbox}, struct {
+	return a.sendLater(ctx, agent, &remoteActor{Actor: document.Actor{ID: allowed.Actor, Inbox: allowed.Inbox}}, struct {
 		Context []any    `json:"@context"`
 		ID      string   `json:"id"`
 		Type    string   `json:"type"`

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -44,8 +45,8 @@ func (r reactionRow) key() string {
 
 // reaction reads what an activity, or the one that it undoes, says about one of our notes. found is false where it is
 // about anything else.
-func (a *Adapter) reaction(ctx context.Context, activity object, actor string) (row reactionRow, found bool, err error) {
-	id, ours := a.replyID(reference(activity["object"]))
+func (a *Adapter) reaction(ctx context.Context, activity document.Object, actor string) (row reactionRow, found bool, err error) {
+	id, ours := a.replyID(document.Reference(activity["object"]))
 	if !ours {
 		return row, false, nil
 	}
@@ -56,12 +57,12 @@ func (a *Adapter) reaction(ctx context.Context, activity object, actor string) (
 	case err != nil:
 		return row, false, unavailable(err)
 	}
-	content := str(activity, "content")
+	content := document.Text(activity, "content")
 	if content == "" {
-		content = str(activity, "_misskey_reaction")
+		content = document.Text(activity, "_misskey_reaction")
 	}
 	return reactionRow{reply.ID, reply.TurnID, exchange.Reaction{
-		Type: kindOf(activity), Actor: actor, Content: visible(content, 64),
+		Type: document.Type(activity), Actor: actor, Content: visible(content, 64),
 	}}, true, nil
 }
 
@@ -100,7 +101,7 @@ func (a *Adapter) react(ctx context.Context, in *incoming) (string, error) {
 }
 
 // unreact takes a reaction back: the one with the id, else the one that is told again. Only its own actor can.
-func (a *Adapter) unreact(ctx context.Context, in *incoming, inner object, id string) (string, error) {
+func (a *Adapter) unreact(ctx context.Context, in *incoming, inner document.Object, id string) (string, error) {
 	row, found, err := a.reactionByID(ctx, in.actor, id)
 	if err == nil && !found && inner != nil {
 		row, found, err = a.reaction(ctx, inner, in.actor)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 )
 
@@ -16,8 +17,8 @@ const (
 // noteDeleted takes a note back: its messages are erased and a run that works on them stops. Only the stored author may.
 // A note that has not come yet is marked, so that it is not answered when it does.
 func (a *Adapter) noteDeleted(ctx context.Context, in *incoming) (string, error) {
-	note := reference(in.activity["object"])
-	if !sameOrigin(note, in.actor) {
+	note := document.Reference(in.activity["object"])
+	if !document.SameOrigin(note, in.actor) {
 		return outcomeIgnored, nil
 	}
 	mark, err := heldNote{Actor: in.actor, Deleted: true}.encode()
@@ -48,7 +49,7 @@ func (a *Adapter) noteDeleted(ctx context.Context, in *incoming) (string, error)
 			return outcome, err
 		}
 	}
-	return "", unavailable(fmt.Errorf("note %s changes too often", clip(note, 256)))
+	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(note, 256)))
 }
 
 // withdraw marks the note first: should the second step be lost, the peer that heard no success repeats both.

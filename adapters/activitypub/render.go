@@ -1,13 +1,13 @@
 package activitypub
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"html"
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -17,7 +17,7 @@ const maxReplyFiles = 4
 
 // noteContext names the terms beside ActivityStreams that our notes use.
 var noteContext = []any{
-	activityStreams,
+	document.ActivityStreams,
 	integrityContext,
 	map[string]any{
 		"ostatus": "http://ostatus.org#", "conversation": "ostatus:conversation", "sensitive": "as:sensitive", "Hashtag": "as:Hashtag",
@@ -193,13 +193,13 @@ func (n *note) address(visibility string, people []person, followers string) {
 	}
 	switch {
 	case visibility == normalized.VisibilityPublic && followers != "":
-		n.To, n.Cc = []string{public}, append([]string{followers}, actors...)
+		n.To, n.Cc = []string{document.Public}, append([]string{followers}, actors...)
 	case visibility == normalized.VisibilityPublic:
-		n.To, n.Cc = []string{public}, actors
+		n.To, n.Cc = []string{document.Public}, actors
 	case visibility == normalized.VisibilityUnlisted && followers != "":
-		n.To, n.Cc = []string{followers}, append([]string{public}, actors...)
+		n.To, n.Cc = []string{followers}, append([]string{document.Public}, actors...)
 	case visibility == normalized.VisibilityUnlisted:
-		n.To, n.Cc = actors, []string{public}
+		n.To, n.Cc = actors, []string{document.Public}
 	default:
 		n.To, n.Cc = actors, []string{}
 	}
@@ -219,15 +219,4 @@ func (a *Adapter) activity(made note) createActivity {
 		Context: made.context(), ID: made.ID + "/activity", Type: "Create", Actor: made.AttributedTo,
 		Published: made.Published, To: made.To, Cc: made.Cc, Object: made,
 	}
-}
-
-// encode writes JSON without the escapes that are meant for HTML pages.
-func encode(document any) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(document); err != nil {
-		return nil, fmt.Errorf("encode document: %w", err)
-	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"inbox/adapters/activitypub/document"
 )
 
 const (
@@ -47,7 +49,7 @@ func (a *Adapter) repeated(ctx context.Context, in *incoming) (bool, error) {
 	if err != nil || !done || in.kind != "Follow" {
 		return done, err
 	}
-	agent, found := a.agentOf(reference(in.activity["object"]))
+	agent, found := a.agentOf(document.Reference(in.activity["object"]))
 	if !found {
 		return true, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -55,7 +56,9 @@ func (a *Adapter) embeddedReplies(note, next string) *repliesCollection {
 }
 
 // open says that everybody may read the note.
-func (n *note) open() bool { return slices.Contains(n.To, public) || slices.Contains(n.Cc, public) }
+func (n *note) open() bool {
+	return slices.Contains(n.To, document.Public) || slices.Contains(n.Cc, document.Public)
+}
 
 // keepFollowUp remembers that a reply answers a question about one of our notes, when both can be read by everybody. What
 // was not answered, such as a note that is held for the operator, is shown to nobody.
@@ -93,11 +96,11 @@ func (a *Adapter) serveReplies(w http.ResponseWriter, r *http.Request) {
 	}
 	page := repliesPage{ID: made.Replies.First.Next, Type: "CollectionPage", PartOf: made.Replies.ID, Items: items}
 	if r.URL.Query().Get("page") != "" {
-		page.Context = activityStreams
+		page.Context = document.ActivityStreams
 		a.write(w, r, page)
 		return
 	}
-	a.write(w, r, repliesCollection{Context: activityStreams, ID: made.Replies.ID, Type: "Collection", First: &page})
+	a.write(w, r, repliesCollection{Context: document.ActivityStreams, ID: made.Replies.ID, Type: "Collection", First: &page})
 }
 
 // followUps gives the ids of what answers a note.
@@ -109,7 +112,7 @@ func (a *Adapter) followUps(ctx context.Context, reply exchange.Reply, made note
 	}
 	for i, iri := range notes {
 		var kept followUp
-		if json.Unmarshal(values[i], &kept) != nil || kept.Parent != made.ID || !a.admits(hostOf(iri)) {
+		if json.Unmarshal(values[i], &kept) != nil || kept.Parent != made.ID || !a.admits(document.HostOf(iri)) {
 			continue
 		}
 		shown, err := a.stillOpen(ctx, kept.Reply)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -75,7 +76,7 @@ func TestRepliesOfANote(t *testing.T) {
 		t.Errorf("%v, want %v", items, want)
 	}
 
-	excluded = hostOf(r.remote.base)
+	excluded = document.HostOf(r.remote.base)
 	if items := r.repliesTo(path); len(items) != 0 {
 		t.Errorf("of a host that is excluded: %v", items)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -83,10 +84,10 @@ func TestReplyArrivesSigned(t *testing.T) {
 	if create.ID != r.base+"/o/"+reply.ID+"/activity" || create.Object.ID != r.base+"/o/"+reply.ID || create.Object.InReplyTo != r.remote.base+"/notes/1" {
 		t.Errorf("ids %s", arrived[0].body)
 	}
-	if diff := cmp.Diff([]string{alice}, create.To) + cmp.Diff([]string{public}, create.Cc) + cmp.Diff(create.To, create.Object.To) + cmp.Diff(create.Cc, create.Object.Cc); diff != "" {
+	if diff := cmp.Diff([]string{alice}, create.To) + cmp.Diff([]string{document.Public}, create.Cc) + cmp.Diff(create.To, create.Object.To) + cmp.Diff(create.Cc, create.Object.Cc); diff != "" {
 		t.Error(diff)
 	}
-	if want := []noteTag{{"Mention", alice, "@alice@" + hostOf(r.remote.base)}}; !cmp.Equal(want, create.Object.Tag) {
+	if want := []noteTag{{"Mention", alice, "@alice@" + document.HostOf(r.remote.base)}}; !cmp.Equal(want, create.Object.Tag) {
 		t.Errorf("tags %v", create.Object.Tag)
 	}
 	want := `<p><span class="h-card" translate="no"><a href="` + r.remote.base + `/@alice" class="u-url mention">@<span>alice</span></a></span> hello yourself</p>`
@@ -107,13 +108,13 @@ func TestReplyVisibilities(t *testing.T) {
 		visible      string // "to | cc" of the reply
 		inbox        string
 	}{
-		{"public", "", []string{public}, []string{echo}, false, "alice | public", "/inbox"},
-		{"public, publicly by configuration", "", []string{public}, []string{echo}, true, "public | alice", "/inbox"},
-		{"public, publicly by the agent", normalized.VisibilityPublic, []string{public}, []string{echo}, false, "public | alice", "/inbox"},
-		{"public, directly by the agent", normalized.VisibilityDirect, []string{public}, []string{echo}, true, "alice | ", "/users/alice/inbox"},
+		{"public", "", []string{document.Public}, []string{echo}, false, "alice | public", "/inbox"},
+		{"public, publicly by configuration", "", []string{document.Public}, []string{echo}, true, "public | alice", "/inbox"},
+		{"public, publicly by the agent", normalized.VisibilityPublic, []string{document.Public}, []string{echo}, false, "public | alice", "/inbox"},
+		{"public, directly by the agent", normalized.VisibilityDirect, []string{document.Public}, []string{echo}, true, "alice | ", "/users/alice/inbox"},
 		{"as:Public", "", []string{"as:Public"}, []string{echo}, false, "alice | public", "/inbox"},
-		{"unlisted", "", []string{"followers"}, []string{public, echo}, false, "alice | public", "/inbox"},
-		{"unlisted never becomes public", normalized.VisibilityPublic, []string{"followers"}, []string{public, echo}, true, "alice | public", "/inbox"},
+		{"unlisted", "", []string{"followers"}, []string{document.Public, echo}, false, "alice | public", "/inbox"},
+		{"unlisted never becomes public", normalized.VisibilityPublic, []string{"followers"}, []string{document.Public, echo}, true, "alice | public", "/inbox"},
 		{"followers-only", "", []string{"followers"}, []string{echo}, false, "alice | ", "/users/alice/inbox"},
 		{"direct", "", []string{echo}, nil, true, "alice | ", "/users/alice/inbox"},
 		{"direct never becomes public", normalized.VisibilityPublic, []string{echo}, nil, true, "alice | ", "/users/alice/inbox"},
@@ -141,7 +142,7 @@ func TestReplyVisibilities(t *testing.T) {
 			if err := json.Unmarshal(got.body, &create); err != nil {
 				t.Fatal(err)
 			}
-			short := strings.NewReplacer(public, "public", r.remote.actor("alice"), "alice")
+			short := strings.NewReplacer(document.Public, "public", r.remote.actor("alice"), "alice")
 			if visible := short.Replace(strings.Join(create.To, " ") + " | " + strings.Join(create.Cc, " ")); visible != c.visible || got.path != c.inbox {
 				t.Errorf("%q at %s, want %q at %s", visible, got.path, c.visible, c.inbox)
 			}
@@ -268,7 +269,7 @@ func TestMentionRelay(t *testing.T) {
 	r := newRig(t)
 	bob := newRemoteServer(t)
 	bob.addActor("bob", malloryKey(), nil)
-	bobAddress := "@bob@" + hostOf(bob.base)
+	bobAddress := "@bob@" + document.HostOf(bob.base)
 	bob.handle("/.well-known/webfinger", func(w http.ResponseWriter, q *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"subject": q.URL.Query().Get("resource"),
@@ -311,7 +312,7 @@ func TestMentionRelay(t *testing.T) {
 func TestSomebodyUnknownDoesNotHoldUpTheAnswer(t *testing.T) {
 	r := newRig(t)
 	reply := r.reply(r.question("1", "hello"), "hi")
-	reply.Response.To = []string{"@nobody@" + hostOf(r.remote.base)}
+	reply.Response.To = []string{"@nobody@" + document.HostOf(r.remote.base)}
 	if err := r.deliverReply(reply, 0, 1); err != nil {
 		t.Errorf("to the asker: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 )
 
@@ -23,18 +24,18 @@ const maxReported = 16
 // flag keeps a report for the operator, one record for each agent that it is about. The reporter is usually the other
 // server's own actor, so that nobody learns who complained.
 func (a *Adapter) flag(ctx context.Context, in *incoming) (string, error) {
-	objects := references(in.activity["object"])
+	objects := document.References(in.activity["object"])
 	about, err := a.reported(ctx, objects)
 	if err != nil || len(about) == 0 {
 		return outcomeIgnored, err
 	}
-	comment := visible(str(in.activity, "content"), 500)
+	comment := visible(document.Text(in.activity, "content"), 500)
 	if comment == "" {
 		comment = "no comment"
 	}
 	for _, record := range about {
 		record.At, record.Code, record.Principal = a.now(), codeReport, a.principal(in.actor)
-		record.Detail = clip(comment+" ("+strings.Join(objects, " ")+")", 1000)
+		record.Detail = document.Clip(comment+" ("+strings.Join(objects, " ")+")", 1000)
 		if err := a.options.Records.Audit(ctx, record); err != nil {
 			return "", unavailable(err)
 		}
@@ -63,7 +64,7 @@ func (a *Adapter) reported(ctx context.Context, objects []string) ([]exchange.Au
 			at(agent.Name)
 			continue
 		}
-		row, found, err := a.reaction(ctx, object{"object": iri}, "")
+		row, found, err := a.reaction(ctx, document.Object{"object": iri}, "")
 		if err != nil {
 			return nil, err
 		}

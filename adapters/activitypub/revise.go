@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -81,7 +82,7 @@ func (a *Adapter) deletion(ctx context.Context, reply exchange.Reply, post int, 
 	people = append([]person{{Address: asked.Address, Actor: asked.Actor, Profile: asked.Profile}}, people...)
 	addressed.address(a.visibilityOf(reply, asked), people, a.followersOf(reply.Agent))
 	grave := a.tombstone(reply, post)
-	body, err := encode(struct {
+	body, err := document.Encode(struct {
 		Context []any     `json:"@context"`
 		ID      string    `json:"id"`
 		Type    string    `json:"type"`
@@ -108,7 +109,7 @@ func (a *Adapter) provenUpdate(ctx context.Context, reply exchange.Reply, made n
 	update := a.activity(made)
 	update.ID, update.Type = made.ID+"#updates/"+strconv.Itoa(reply.Revision), "Update"
 	update.Published = made.Updated
-	body, err := encode(update)
+	body, err := document.Encode(update)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func (a *Adapter) refuseNote(w http.ResponseWriter, r *http.Request, reply excha
 	}
 	post, _ := strconv.Atoi(httpserver.Param(r, "post"))
 	grave := a.tombstone(reply, max(post, 1))
-	grave.Context = activityStreams
+	grave.Context = document.ActivityStreams
 	body, encodeErr := json.Marshal(grave)
 	if encodeErr != nil {
 		refuse(w, r, err)

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/fault"
@@ -563,12 +564,12 @@ func (r *rig) fetch(path, accept string) (status int, header http.Header, body s
 func (r *rig) mentionNote(id, content string) map[string]any {
 	alice, echo := r.remote.actor("alice"), r.base+"/agents/echo"
 	return map[string]any{
-		"@context": []any{activityStreams, map[string]any{"toot": "http://joinmastodon.org/ns#"}},
+		"@context": []any{document.ActivityStreams, map[string]any{"toot": "http://joinmastodon.org/ns#"}},
 		"id":       r.remote.base + "/notes/" + id + "/activity", "type": "Create", "actor": alice,
-		"to": []string{public}, "cc": []string{echo},
+		"to": []string{document.Public}, "cc": []string{echo},
 		"object": map[string]any{
 			"id": r.remote.base + "/notes/" + id, "type": "Note", "attributedTo": alice, "content": content,
-			"to": []string{public}, "cc": []string{echo},
+			"to": []string{document.Public}, "cc": []string{echo},
 			"tag": []any{map[string]any{"type": "Mention", "href": echo, "name": "@echo"}},
 		},
 	}
@@ -618,7 +619,7 @@ func (s *remoteServer) actor(name string) string { return s.base + "/users/" + n
 func (s *remoteServer) actorDocument(name string, key *rsa.PrivateKey) map[string]any {
 	id := s.actor(name)
 	return map[string]any{
-		"@context": []string{activityStreams, "https://w3id.org/security/v1"}, "id": id, "type": "Person",
+		"@context": []string{document.ActivityStreams, "https://w3id.org/security/v1"}, "id": id, "type": "Person",
 		"preferredUsername": name, "name": strings.ToUpper(name[:1]) + name[1:], "url": s.base + "/@" + name,
 		"inbox": id + "/inbox", "followers": id + "/followers", "endpoints": map[string]any{"sharedInbox": s.base + "/inbox"},
 		"icon":      map[string]any{"type": "Image", "mediaType": "image/png", "url": s.base + "/a.png"},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"inbox/adapters/activitypub/document"
 )
 
 const (
@@ -65,6 +67,6 @@ func (a *Adapter) forgetScheme(ctx context.Context, host string) {
 // heard tells of a host that sent something with a good signature: it lives.
 func (a *Adapter) heard(ctx context.Context, by proven) {
 	if a.options.Alive != nil && by.actor != nil && by.relay == "" {
-		a.options.Alive(ctx, hostOf(by.actor.ID))
+		a.options.Alive(ctx, document.HostOf(by.actor.ID))
 	}
 }

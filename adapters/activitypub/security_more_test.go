@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -21,7 +22,7 @@ func amplification(t *testing.T) {
 	note := activity["object"].(map[string]any)
 	var tags, files, people []any
 	tags = append(tags, note["tag"].([]any)...)
-	for i := range maxListed {
+	for i := range document.MaxListed {
 		at := fmt.Sprint(r.remote.base, "/bait/", i)
 		tags = append(tags, map[string]any{"type": "Mention", "href": at, "name": "@x" + fmt.Sprint(i)},
 			map[string]any{"type": "Link", "mediaType": activityMediaType, "rel": misskeyQuote, "href": at},
@@ -34,7 +35,7 @@ func amplification(t *testing.T) {
 	for _, name := range []string{"inReplyTo", "context", "replies", "likes", "shares", "quote", "quoteUrl", "audience", "image", "generator"} {
 		note[name] = bait
 	}
-	activity["@context"] = []any{activityStreams, bait}
+	activity["@context"] = []any{document.ActivityStreams, bait}
 	before := r.remote.requests.Load()
 	r.want(r.deliver(activity).sign(), http.StatusAccepted, "")
 	if n := r.remote.requests.Load() - before; n != 1 || r.remote.count("/users/alice") != 1 {
@@ -126,7 +127,7 @@ func fileAsObject(t *testing.T) {
 		r := newRig(t)
 		relay := newRemoteServer(t)
 		activity := r.mentionNote("1", "forged")
-		document, _ := encode(activity["object"])
+		document, _ := document.Encode(activity["object"])
 		r.remote.handle("/notes/1", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", media)
 			_, _ = w.Write(document)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/await"
 	"inbox/internal/safehttp"
 )
@@ -114,7 +115,7 @@ func actorOtherThanOwner(t *testing.T) {
 func uploadedFile(t *testing.T) {
 	for _, media := range []string{"application/json", "text/plain", "text/html", "image/png", "application/octet-stream", "application/ld+json", `application/ld+json; profile="https://evil.example/"`} {
 		r := newRig(t)
-		document, _ := encode(r.remote.actorDocument("alice", malloryKey()))
+		document, _ := document.Encode(r.remote.actorDocument("alice", malloryKey()))
 		r.remote.handle("/users/alice", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", media)
 			_, _ = w.Write(document)
@@ -290,23 +291,23 @@ func redirects(t *testing.T) {
 }
 
 func largeAndSlow(t *testing.T) {
-	document, _ := encode(newRig(t).remote.actorDocument("alice", aliceKey()))
+	whole, _ := document.Encode(newRig(t).remote.actorDocument("alice", aliceKey()))
 	cases := map[string]http.HandlerFunc{
 		"over 1 MiB": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write(append(document, bytes.Repeat([]byte(" "), maxBodyBytes)...))
+			_, _ = w.Write(append(whole, bytes.Repeat([]byte(" "), document.MaxBytes)...))
 		},
 		"over 1 MiB when it is unpacked": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			packed := gzip.NewWriter(w)
-			_, _ = packed.Write(append(document, bytes.Repeat([]byte(" "), maxBodyBytes)...))
+			_, _ = packed.Write(append(whole, bytes.Repeat([]byte(" "), document.MaxBytes)...))
 			_ = packed.Close()
 		},
 		"huge header": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Long", strings.Repeat("x", 64<<10))
-			_, _ = w.Write(document)
+			_, _ = w.Write(whole)
 		},
 		"body without end": func(w http.ResponseWriter, q *http.Request) {
-			_, _ = w.Write(document[:10])
+			_, _ = w.Write(whole[:10])
 			w.(http.Flusher).Flush()
 			<-q.Context().Done()
 		},
@@ -333,7 +334,7 @@ func largeAndSlow(t *testing.T) {
 func largeRequests(t *testing.T) {
 	r := newRig(t)
 	d := r.hello().sign()
-	d.body = make([]byte, maxBodyBytes+1)
+	d.body = make([]byte, document.MaxBytes+1)
 	r.refused(t, d, 413, 0)
 	address := strings.TrimPrefix(r.base, "http://")
 	connection, err := net.Dial("tcp", address)
@@ -380,14 +381,14 @@ func duplicateKeys(t *testing.T) {
 
 func deepNesting(t *testing.T) {
 	nested := strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100)
-	many := "[" + strings.Repeat("1,", maxNodes) + "1]"
+	many := "[" + strings.Repeat("1,", document.MaxNodes) + "1]"
 	for _, inner := range []string{nested, strings.Repeat("[", 100_000), many} {
 		r := newRig(t)
 		r.refused(t, r.deliver(`{"type":"Create","actor":"`+r.remote.actor("alice")+`","object":`+inner+`}`).sign(), 400, 0)
 		r.refused(t, r.deliver(`{"@context":`+inner+`,"type":"Create","actor":"`+r.remote.actor("alice")+`"}`).sign(), 400, 0)
 	}
 	var crowd []string
-	for i := range 2 * maxListed {
+	for i := range 2 * document.MaxListed {
 		crowd = append(crowd, fmt.Sprint("https://m.example/", i))
 	}
 	r := newRig(t)
@@ -395,7 +396,7 @@ func deepNesting(t *testing.T) {
 	activity["object"].(map[string]any)["to"] = append(crowd, r.base+"/agents/other")
 	r.want(r.deliver(activity).sign(), http.StatusAccepted, "")
 	if taken := r.engine.messages(); len(taken) != 1 {
-		t.Errorf("%d messages: recipients after the first %d count", len(taken), maxListed)
+		t.Errorf("%d messages: recipients after the first %d count", len(taken), document.MaxListed)
 	}
 }
 
@@ -419,7 +420,7 @@ func confusableHosts(t *testing.T) {
 		{"https://bücher.example/", "https://xn--bcher-kva.example/"}, {"https://m.example/", "https://ｍ.example/"},
 	}
 	for _, pair := range same {
-		if !sameOrigin(pair[0], pair[1]) {
+		if !document.SameOrigin(pair[0], pair[1]) {
 			t.Errorf("%s and %s are one host", pair[0], pair[1])
 		}
 	}
@@ -427,7 +428,7 @@ func confusableHosts(t *testing.T) {
 		"https://m.example.evil.example/u", "https://evil.example/m.example", "https://m.example@evil.example/u", "https://evil.example?m.example", "https://evil.example#m.example",
 		"https://m.example:8443/u", "http://m.example/u", `https://m.example\@evil.example/`, "https://m.example%2eevil.example/", "https://m.exampIe/u", "https://m。example。evil.example/", "https:m.example", "//m.example/u",
 	} {
-		if sameOrigin("https://m.example/u", other) {
+		if document.SameOrigin("https://m.example/u", other) {
 			t.Errorf("%s counts as m.example", other)
 		}
 	}
@@ -634,11 +635,11 @@ func unknownActors(t *testing.T) {
 func excludedHost(t *testing.T) {
 	var excluded string
 	r := newRig(t, func(o *Options) { o.HostAllowed = func(host string) bool { return host != excluded } })
-	excluded = hostOf(r.remote.base)
+	excluded = document.HostOf(r.remote.base)
 	r.refused(t, r.hello().sign(), 403, 0)
 	r.refused(t, r.unsigned(r.proveAs("alice", aliceProofKey, r.mentionNote("1", "hello"), nil)), 403, 0)
 	relay := newRemoteServer(t)
-	excluded = hostOf(relay.base)
+	excluded = document.HostOf(relay.base)
 	r.refused(t, r.byMallory(relay, r.mentionNote("1", "hello")), 403, 0)
 	if n := relay.connections.Load(); n != 0 {
 		t.Errorf("%d connections to the excluded relay", n)

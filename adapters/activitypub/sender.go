@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -51,7 +52,7 @@ func profileOf(actor *remoteActor, name, locale string) *normalized.SenderProfil
 		Provider: normalized.ViaActivityPub, ProviderSubject: actor.ID,
 	}
 	if actor.Icon != "" {
-		profile.Avatar = &normalized.Image{URL: actor.Icon, MIMEType: mediaType(actor.IconType)}
+		profile.Avatar = &normalized.Image{URL: actor.Icon, MIMEType: document.MediaType(actor.IconType)}
 	}
 	if !actor.FetchedAt.IsZero() {
 		fetched := identity.At(actor.FetchedAt)

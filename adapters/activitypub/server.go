@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -70,7 +71,7 @@ func (a *Adapter) serveInbox(w http.ResponseWriter, r *http.Request, agent strin
 	in, outcome, err := a.take(w, r, agent)
 	if err != nil {
 		activities.WithLabelValues(countedType(in.kind), refusalOutcome(err)).Inc()
-		slog.DebugContext(r.Context(), "activity refused", "type", clip(in.kind, 64), "actor", clip(in.actor, 256), "error", err)
+		slog.DebugContext(r.Context(), "activity refused", "type", document.Clip(in.kind, 64), "actor", document.Clip(in.actor, 256), "error", err)
 		if fault.Is(err, fault.Unauthenticated) {
 			a.offerSignatures(w, r)
 		}
@@ -148,7 +149,7 @@ func (a *Adapter) once(ctx context.Context, in *incoming) (string, error) {
 
 // checkSender answers those whom the operator excludes, before anything is fetched for them.
 func (a *Adapter) checkSender(in *incoming) error {
-	if !a.admits(hostOf(in.actor)) || a.options.ActorAllowed != nil && !a.options.ActorAllowed(in.actor) {
+	if !a.admits(document.HostOf(in.actor)) || a.options.ActorAllowed != nil && !a.options.ActorAllowed(in.actor) {
 		return errNotAdmitted
 	}
 	return nil
@@ -158,7 +159,7 @@ func (a *Adapter) checkSender(in *incoming) error {
 type incoming struct {
 	agent    string // whose inbox; empty = the shared one
 	body     []byte
-	activity object
+	activity document.Object
 	kind     string
 	id       string
 	actor    string
@@ -166,7 +167,7 @@ type incoming struct {
 }
 
 func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
-	if !isActivityType(r.Header.Get("Content-Type"), false) { // what is taken instead: RFC 9110, section 15.5.16
+	if !document.IsActivityType(r.Header.Get("Content-Type"), false) { // what is taken instead: RFC 9110, section 15.5.16
 		w.Header().Set("Accept", acceptActivity)
 		return fault.New(fault.Unsupported, "want content type application/activity+json")
 	}
@@ -175,29 +176,29 @@ func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
 		return fault.New(fault.Unsupported, "compressed activities are not accepted")
 	}
 	var err error
-	switch in.body, err = httpserver.ReadBody(r, maxBodyBytes); {
+	switch in.body, err = httpserver.ReadBody(r, document.MaxBytes); {
 	case fault.Is(err, fault.TooLarge):
 		return fault.New(fault.TooLarge, "activity is over 1 MiB")
 	case err != nil:
 		return err
 	}
-	in.activity, err = parseObject(in.body)
+	in.activity, err = document.Parse(in.body)
 	return err
 }
 
 // checkIdentity reads who claims to act and refuses claims that can never be true.
 func (a *Adapter) checkIdentity(in *incoming) error {
-	in.kind, in.id, in.actor = kindOf(in.activity), str(in.activity, "id"), reference(in.activity["actor"])
+	in.kind, in.id, in.actor = document.Type(in.activity), document.Text(in.activity, "id"), document.Reference(in.activity["actor"])
 	if in.kind == "" {
 		return fault.InField("type", "the activity has no type")
 	}
-	if _, ok := origin(in.actor); !ok {
+	if _, ok := document.Origin(in.actor); !ok {
 		return fault.InField("actor", "the activity names no actor")
 	}
 	if a.isOurs(in.actor) {
 		return fault.InField("actor", "an actor of this server cannot come from outside")
 	}
-	if in.id != "" && !sameOrigin(in.id, in.actor) {
+	if in.id != "" && !document.SameOrigin(in.id, in.actor) {
 		return fault.InField("id", "activity and actor are on different servers")
 	}
 	if !a.isRemote(in.actor) {
@@ -208,7 +209,7 @@ func (a *Adapter) checkIdentity(in *incoming) error {
 
 // aboutSelf says that an activity of the kind has its own actor as object.
 func (in *incoming) aboutSelf(kind string) bool {
-	return in.kind == kind && reference(in.activity["object"]) == in.actor
+	return in.kind == kind && document.Reference(in.activity["object"]) == in.actor
 }
 
 // refusedDelete looks once more at a Delete of an actor whose key cannot be had: where the actor's own server says

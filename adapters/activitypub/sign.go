@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-fed/httpsig"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/signing"
 )
 
@@ -57,7 +58,7 @@ func signMessage(request *http.Request, body []byte, keyID string, key *rsa.Priv
 		strconv.FormatInt(now.Unix(), 10) + `;keyid="` + keyID + `";alg="rsa-v1_5-sha256"`
 	base := `"@method": ` + request.Method + "\n" +
 		`"@target-uri": ` + request.URL.Scheme + "://" + request.URL.Host + request.URL.RequestURI() + "\n" +
-		`"@authority": ` + hostOf(request.URL.Scheme+"://"+request.URL.Host) + "\n" +
+		`"@authority": ` + document.HostOf(request.URL.Scheme+"://"+request.URL.Host) + "\n" +
 		`"content-digest": ` + digest + "\n" +
 		`"@signature-params": ` + parameters
 	hash := sha256.Sum256([]byte(base))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -98,10 +99,10 @@ func (a *Adapter) followerInboxes(ctx context.Context, agent string, at *spreadi
 		if entry.SharedInbox != "" {
 			place.Inbox, place.Shared = entry.SharedInbox, true
 		}
-		if host := hostOf(actor); host != at.Host {
+		if host := document.HostOf(actor); host != at.Host {
 			at.Host, at.Seen = host, nil
 		}
-		if slices.Contains(at.Seen, place.Inbox) || !a.admits(hostOf(place.Inbox)) {
+		if slices.Contains(at.Seen, place.Inbox) || !a.admits(document.HostOf(place.Inbox)) {
 			continue
 		}
 		if place.Shared && len(at.Seen) < maxSeen {

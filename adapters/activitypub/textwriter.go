@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/markup"
 )
 
@@ -131,13 +132,13 @@ func unwanted(r rune) bool {
 
 // named knows a mention by its words: Lemmy links @user@host to an address that it guesses.
 func (r *noteReader) named(href, label string) bool {
-	_, found := r.as.mentions.find(href, label)
+	_, found := r.as.mentions.Find(href, label)
 	return found && strings.HasPrefix(label, "@")
 }
 
 func (r *noteReader) tagged(href string) bool {
 	for _, tag := range r.as.mentions {
-		if tag.href == href && href != "" {
+		if tag.Href == href && href != "" {
 			return true
 		}
 	}
@@ -145,14 +146,14 @@ func (r *noteReader) tagged(href string) bool {
 }
 
 func (r *noteReader) mention(href, label string) string {
-	tag, found := r.as.mentions.find(href, label)
+	tag, found := r.as.mentions.Find(href, label)
 	if !found {
-		tag = mention{href, label}
+		tag = document.Mention{Href: href, Name: label}
 	}
 	r.dropMark() // Hubzilla writes the @ before the link
-	address := tag.address()
+	address := tag.Address()
 	switch {
-	case r.as.isUs(tag.href), r.as.isUs(href):
+	case r.as.isUs(tag.Href), r.as.isUs(href):
 		return string(markUs)
 	case address != "":
 		return string(markOther) + address + string(markOtherEnd)
@@ -204,14 +205,14 @@ func innerText(n *html.Node) string {
 	var out strings.Builder
 	for d := range n.Descendants() {
 		switch {
-		case out.Len() >= maxIRIBytes:
+		case out.Len() >= document.MaxIRIBytes:
 		case d.Type == html.TextNode:
 			out.WriteString(d.Data)
 		case d.DataAtom == atom.Img:
 			out.WriteString(attribute(d, "alt"))
 		}
 	}
-	return clip(out.String(), maxIRIBytes)
+	return document.Clip(out.String(), document.MaxIRIBytes)
 }
 
 // hidden are elements whose content no reader saw, and Mastodon's fallback line for quotes.

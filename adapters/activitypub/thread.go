@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -105,10 +106,10 @@ func (q *question) mayName(conversation string) bool {
 	authority, isTag := strings.CutPrefix(conversation, "tag:") // RFC 4151: tag:authority,date:…
 	authority, _, _ = strings.Cut(authority, ",")
 	for _, by := range []string{q.actor, q.inReplyTo} {
-		host := hostOf(by)
+		host := document.HostOf(by)
 		bare, _, _ := strings.Cut(host, ":")
 		switch {
-		case !isTag && sameOrigin(conversation, by):
+		case !isTag && document.SameOrigin(conversation, by):
 			return true
 		case isTag && host != "" && (strings.EqualFold(authority, host) || strings.EqualFold(authority, bare)):
 			return true
@@ -127,7 +128,7 @@ func visibilityClass(visibility string) string {
 // conversationID reads a context or conversation: an IRI or, from older Mastodon, a tag: URI.
 func conversationID(value any) string {
 	id := plainID(value, maxThreadBytes)
-	if _, ok := origin(id); ok || strings.HasPrefix(id, "tag:") {
+	if _, ok := document.Origin(id); ok || strings.HasPrefix(id, "tag:") {
 		return id
 	}
 	return ""
@@ -136,7 +137,7 @@ func conversationID(value any) string {
 // plainID reads an id that is only kept and compared; a form that the contract would refuse counts as none, because
 // one odd member must not cost the whole note.
 func plainID(value any, limit int) string {
-	id := reference(value)
+	id := document.Reference(value)
 	if len(id) > limit || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || unwanted(r) }) {
 		return ""
 	}

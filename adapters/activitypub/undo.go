@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 )
 
@@ -12,22 +13,22 @@ const blockIDNamespace = "activitypub.blockid" // deedKey of the Block → follo
 // undo takes back what the same actor did before. The inner activity may be given by its id alone; what we do not know
 // is acknowledged.
 func (a *Adapter) undo(ctx context.Context, in *incoming) (string, error) {
-	inner := embedded(in.activity["object"])
+	inner := document.Embedded(in.activity["object"])
 	if inner == nil {
-		return a.undoByID(ctx, in, reference(in.activity["object"]))
+		return a.undoByID(ctx, in, document.Reference(in.activity["object"]))
 	}
-	if actor := reference(inner["actor"]); actor != "" && actor != in.actor {
+	if actor := document.Reference(inner["actor"]); actor != "" && actor != in.actor {
 		return "", fault.InField("object.actor", "only the actor of an activity can undo it")
 	}
-	agent, found := a.agentOf(reference(inner["object"]))
+	agent, found := a.agentOf(document.Reference(inner["object"]))
 	switch {
-	case isA(inner, reactionTypes...):
-		return a.unreact(ctx, in, inner, str(inner, "id"))
+	case document.IsA(inner, reactionTypes...):
+		return a.unreact(ctx, in, inner, document.Text(inner, "id"))
 	case !found:
-		return a.undoByID(ctx, in, str(inner, "id"))
-	case isA(inner, "Follow"):
+		return a.undoByID(ctx, in, document.Text(inner, "id"))
+	case document.IsA(inner, "Follow"):
 		return a.unfollow(ctx, agent.Name, in.actor)
-	case isA(inner, "Block"):
+	case document.IsA(inner, "Block"):
 		return outcomeOf(a.unblock(ctx, agent.Name, in.actor))
 	}
 	return outcomeIgnored, nil
@@ -53,7 +54,7 @@ func (a *Adapter) undoByID(ctx context.Context, in *incoming, id string) (string
 // deedKey is the key of an activity that can be undone. The actor is part of it, so that nobody can use up or overwrite the
 // id of somebody else on the same server. What is too long for a key is hashed.
 func deedKey(id, actor string) string {
-	if len(actor)+1+len(id) > maxIRIBytes {
+	if len(actor)+1+len(id) > document.MaxIRIBytes {
 		return ownKeyOf(id, actor)
 	}
 	return actor + " " + id

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 )
 
@@ -65,7 +66,7 @@ func (a *Adapter) authenticateReader(r *http.Request, actor string) error {
 	if err != nil {
 		return err
 	}
-	if !sameOrigin(signed.KeyID, actor) {
+	if !document.SameOrigin(signed.KeyID, actor) {
 		return errForeignKey
 	}
 	_, err = a.verifyWith(a.sourced(r), signed.KeyID, func(found *remoteKey) error {
@@ -104,13 +105,13 @@ func (a *Adapter) checkRequest(r *http.Request, in *incoming) (shown presented, 
 	}
 	shown.proofs, shown.problem = readProofs(in.body, in.activity, in.actor, a.now())
 	switch {
-	case shown.problem != nil && (shown.signed.KeyID == "" || !sameOrigin(shown.signed.KeyID, in.actor)):
+	case shown.problem != nil && (shown.signed.KeyID == "" || !document.SameOrigin(shown.signed.KeyID, in.actor)):
 		return shown, shown.problem
 	case len(shown.proofs) > 0:
 		return shown, nil
 	case shown.signed.KeyID == "":
 		return shown, errors.New("request is not signed")
-	case !sameOrigin(shown.signed.KeyID, in.actor) && !in.confirmable():
+	case !document.SameOrigin(shown.signed.KeyID, in.actor) && !in.confirmable():
 		return shown, errForeignKey // key and owner share an origin, so it can never be the actor's
 	}
 	return shown, nil
@@ -135,7 +136,7 @@ func (a *Adapter) checkClaim(r *http.Request, body []byte) (signed claim, err er
 	if !a.isRemote(signed.KeyID) {
 		return claim{}, errors.New("keyId is not an address on another server")
 	}
-	if !a.admits(hostOf(signed.KeyID)) {
+	if !a.admits(document.HostOf(signed.KeyID)) {
 		return claim{}, errNotAdmitted
 	}
 	return signed, nil
@@ -155,7 +156,7 @@ func requestTarget(r *http.Request) string {
 // meansUs keeps a request that was captured on its way to another server from being replayed here.
 func (a *Adapter) meansUs(host string) bool {
 	scheme, _, _ := strings.Cut(a.base, "://")
-	canonical, ok := canonicalHost(host, scheme)
+	canonical, ok := document.CanonicalHost(host, scheme)
 	return ok && a.hosts[canonical]
 }
 
@@ -236,5 +237,5 @@ func publicReason(err error) string {
 	case errors.Is(err, errNotFetched):
 		return "the key could not be fetched"
 	}
-	return clip(err.Error(), 200)
+	return document.Clip(err.Error(), 200)
 }

@@ -3,48 +3,16 @@ package activitypub
 import (
 	"slices"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/normalized"
 )
 
-const (
-	activityStreams = "https://www.w3.org/ns/activitystreams"
-	public          = activityStreams + "#Public"
-)
-
-// isPublic knows the three spellings in use; Fedify's raw JSON-LD form writes as:Public.
-func isPublic(iri string) bool { return iri == public || iri == "as:Public" || iri == "Public" }
-
-// audience is to whom a note is addressed. Hidden holds bto, bcc and audience: read for delivery to us, never echoed.
-type audience struct {
-	To, Cc, Hidden []string
-}
-
-// audienceOf reads the addressing of the object, or of its activity where the object has none.
-func audienceOf(activity, note object) audience {
-	from := note
-	if note["to"] == nil && note["cc"] == nil {
-		from = activity
-	}
-	addressed := audience{To: references(from["to"]), Cc: references(from["cc"])}
-	for _, doc := range []object{activity, note} {
-		for _, name := range []string{"bto", "bcc", "audience"} {
-			addressed.Hidden = append(addressed.Hidden, references(doc[name])...)
-		}
-	}
-	return addressed
-}
-
-// names says whether an actor is among the recipients.
-func (a audience) names(actor string) bool {
-	return slices.Contains(a.To, actor) || slices.Contains(a.Cc, actor) || slices.Contains(a.Hidden, actor)
-}
-
-// visibility decides as Mastodon does (ActivityPub reference, section 5.3).
-func (a audience) visibility(followers string) string {
+// visibilityOf decides as Mastodon does (ActivityPub reference, section 5.3). followers is the collection of the author.
+func visibilityOf(a document.Audience, followers string) string {
 	switch {
-	case slices.ContainsFunc(a.To, isPublic):
+	case slices.ContainsFunc(a.To, document.IsPublic):
 		return normalized.VisibilityPublic
-	case slices.ContainsFunc(a.Cc, isPublic):
+	case slices.ContainsFunc(a.Cc, document.IsPublic):
 		return normalized.VisibilityUnlisted
 	case followers != "" && (slices.Contains(a.To, followers) || slices.Contains(a.Cc, followers)):
 		return normalized.VisibilityFollowers

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -11,12 +12,12 @@ import (
 // announced takes what a group shares with its members. A share of one of our notes is a reaction; group servers such as
 // Lemmy share whole activities, and of one that is for us everything but the object's id is asked at its own server.
 func (a *Adapter) announced(ctx context.Context, in *incoming) (string, error) {
-	inner := embedded(in.activity["object"])
-	if !isA(inner, "Create") || in.by.actor.Type != "Group" {
+	inner := document.Embedded(in.activity["object"])
+	if !document.IsA(inner, "Create") || in.by.actor.Type != "Group" {
 		return a.react(ctx, in)
 	}
 	wrapped := &incoming{agent: in.agent, activity: inner}
-	if a.checkIdentity(wrapped) != nil || a.checkObject(wrapped) != nil || !a.admits(hostOf(wrapped.actor)) || !a.concerns(inner) {
+	if a.checkIdentity(wrapped) != nil || a.checkObject(wrapped) != nil || !a.admits(document.HostOf(wrapped.actor)) || !a.concerns(inner) {
 		return outcomeIgnored, nil //nolint:nilerr // a share that is none is acknowledged like any other
 	}
 	var err error
@@ -30,32 +31,32 @@ func (a *Adapter) announced(ctx context.Context, in *incoming) (string, error) {
 }
 
 // concerns says whether a wrapped activity names one of our agents: only then is anything fetched for it.
-func (a *Adapter) concerns(activity object) bool {
-	note := embedded(activity["object"])
+func (a *Adapter) concerns(activity document.Object) bool {
+	note := document.Embedded(activity["object"])
 	named := func(iri string) bool {
 		_, found := a.agentOf(iri)
 		return found
 	}
-	for _, mention := range readMentions(note) {
-		if named(mention.href) {
+	for _, mention := range document.ReadMentions(note) {
+		if named(mention.Href) {
 			return true
 		}
 	}
-	if slices.ContainsFunc(slices.Concat(references(note["to"]), references(note["cc"])), named) {
+	if slices.ContainsFunc(slices.Concat(document.References(note["to"]), document.References(note["cc"])), named) {
 		return true
 	}
-	_, ours := a.replyID(reference(note["inReplyTo"]))
+	_, ours := a.replyID(document.Reference(note["inReplyTo"]))
 	return ours
 }
 
 // quoteRequested refuses to be quoted (FEP-044f), unless the operator lets followers quote: an answer was written for its
 // asker. Whoever quotes it all the same does so without our stamp, which readers' servers look for.
 func (a *Adapter) quoteRequested(ctx context.Context, in *incoming) (string, error) {
-	id, ours := a.replyID(reference(in.activity["object"]))
+	id, ours := a.replyID(document.Reference(in.activity["object"]))
 	if !ours || in.id == "" {
 		return outcomeIgnored, nil
 	}
-	row, found, err := a.reaction(ctx, object{"object": a.noteIRI(id)}, in.actor)
+	row, found, err := a.reaction(ctx, document.Object{"object": a.noteIRI(id)}, in.actor)
 	if err != nil || !found {
 		return outcomeIgnored, err
 	}

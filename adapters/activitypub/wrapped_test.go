@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -44,7 +45,7 @@ func TestGroupsShareActivities(t *testing.T) {
 				author.serve("/n/1", shown)
 			}
 			r.accept(r.simple("Announce", map[string]any{
-				"id": author.base + "/a/1", "type": "Create", "actor": author.actor("alice"), "object": note, "to": public,
+				"id": author.base + "/a/1", "type": "Create", "actor": author.actor("alice"), "object": note, "to": document.Public,
 			}))
 			got := strings.Join(r.texts(), "|")
 			if got != c.want {
@@ -99,11 +100,11 @@ func FuzzNote(f *testing.F) {
 		f.Add([]byte(note))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		note, err := parseObject(body)
+		note, err := document.Parse(body)
 		if err != nil {
 			return
 		}
-		q, err := r.adapter.readNote(object{}, note, "https://m.example/users/a")
+		q, err := r.adapter.readNote(document.Object{}, note, "https://m.example/users/a")
 		if err != nil || q == nil {
 			return
 		}
@@ -123,7 +124,7 @@ func FuzzNote(f *testing.F) {
 		}
 		limits := normalized.DefaultLimits()
 		limits.AllowHTTP = true
-		in, err := r.adapter.normalize(t.Context(), &incoming{by: proven{actor: &remoteActor{ID: q.actor, Username: "a", Inbox: q.actor + "/inbox"}}}, withActivity(q), agent)
+		in, err := r.adapter.normalize(t.Context(), &incoming{by: proven{actor: &remoteActor{Actor: document.Actor{ID: q.actor, Username: "a", Inbox: q.actor + "/inbox"}}}}, withActivity(q), agent)
 		if err != nil || in == nil {
 			t.Fatal(err)
 		}

@@ -1,21 +1,23 @@
-package activitypub
+package document
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 func TestParseObject(t *testing.T) {
-	got, err := parseObject([]byte(` {"a":"x\n\u00e9\ud83d\ude00","n":-1.5e3,"l":[1,true,null,{}],"o":{"type":"Note"},"@context":["x",{"@id":"y"}],"signature":{"a":1}} `))
+	got, err := Parse([]byte(` {"a":"x\n\u00e9\ud83d\ude00","n":-1.5e3,"l":[1,true,null,{}],"o":{"type":"Note"},"@context":["x",{"@id":"y"}],"signature":{"a":1}} `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := object{
-		"a": "x\né😀", "n": json.Number("-1.5e3"), "l": []any{json.Number("1"), true, nil, object{}},
-		"o": object{"type": "Note"}, "@context": nil,
+	want := Object{
+		"a": "x\né😀", "n": json.Number("-1.5e3"), "l": []any{json.Number("1"), true, nil, Object{}},
+		"o": Object{"type": "Note"}, "@context": nil,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -67,18 +69,18 @@ func TestParseObjectRefuses(t *testing.T) {
 		"too many values":            `{"a":[` + strings.Repeat(`1,`, 10_000) + `1]}`,
 	}
 	for name, text := range cases {
-		if got, err := parseObject([]byte(text)); err == nil {
+		if got, err := Parse([]byte(text)); err == nil {
 			t.Errorf("%s: accepted as %v", name, got)
 		}
 	}
-	if _, err := parseObject([]byte(strings.Repeat(`{"a":`, 63) + `{}` + strings.Repeat(`}`, 63))); err != nil {
+	if _, err := Parse([]byte(strings.Repeat(`{"a":`, 63) + `{}` + strings.Repeat(`}`, 63))); err != nil {
 		t.Errorf("64 levels: %v", err)
 	}
 }
 
 // TestParseObjectTakesTypedForeignTerms: every actor of Friendica has one.
 func TestParseObjectTakesTypedForeignTerms(t *testing.T) {
-	if _, err := parseObject([]byte(`{"type":"Person","vcard:hasAddress":{"@type":"vcard:Home","vcard:region":""}}`)); err != nil {
+	if _, err := Parse([]byte(`{"type":"Person","vcard:hasAddress":{"@type":"vcard:Home","vcard:region":""}}`)); err != nil {
 		t.Error(err)
 	}
 }
@@ -91,13 +93,13 @@ func FuzzParseObject(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := parseObject(body)
+		got, err := Parse(body)
 		if err != nil {
 			return
 		}
 		decoder := json.NewDecoder(strings.NewReader(string(body)))
 		decoder.UseNumber()
-		var want object
+		var want Object
 		if err := decoder.Decode(&want); err != nil {
 			t.Fatalf("accepted what is no JSON: %v", err)
 		}
@@ -110,7 +112,7 @@ func FuzzParseObject(f *testing.F) {
 
 func withoutContexts(value any) any {
 	switch v := value.(type) {
-	case object:
+	case Object:
 		for name, member := range v {
 			v[name] = withoutContexts(member)
 		}
@@ -121,4 +123,23 @@ func withoutContexts(value any) any {
 		}
 	}
 	return value
+}
+
+func TestSplitMembersKeepsEveryByte(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		content := rapid.MapOf(rapid.String(), rapid.OneOf(
+			rapid.String().AsAny(), rapid.Float64().AsAny(), rapid.Bool().AsAny(), rapid.SliceOf(rapid.String()).AsAny(),
+		)).Draw(t, "content")
+		document, err := json.Marshal(content)
+		if err != nil {
+			t.Skip("NaN and infinities are no JSON: draw another document")
+		}
+		members, err := SplitMembers(document)
+		if err != nil || len(members) != len(content) {
+			t.Fatalf("%d of %d members: %v", len(members), len(content), err)
+		}
+		if joined := members.Without(); !bytes.Equal(joined, document) {
+			t.Fatalf("%s became %s", document, joined)
+		}
+	})
 }

@@ -1,10 +1,14 @@
-package activitypub
+// Package document reads what ActivityPub servers send and show: strict JSON, bounded in size, depth and number of values,
+// and from it actors, addresses, mentions and WebFinger resources as typed Go. It makes no requests, knows no store, and
+// does not judge where a document came from.
+package document
 
 import (
 	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"inbox/internal/fault"
@@ -12,20 +16,25 @@ import (
 
 // Limits of a document (ActivityPub reference, section 7).
 const (
-	maxBodyBytes = 1 << 20
-	maxDepth     = 64
-	maxNodes     = 10_000
+	MaxBytes = 1 << 20
+	MaxDepth = 64
+	MaxNodes = 10_000
 )
 
-// object is a JSON object with its exact names. Values are object, []any, string, json.Number, bool and nil.
-type object = map[string]any
+// Object is a JSON object with its exact names. Values are object, []any, string, json.Number, bool and nil.
+type Object = map[string]any
 
-// parseObject reads one strict JSON document. encoding/json is not used because it keeps the last of two equal
-// names, folds case when it fills structs, nests 10,000 deep and repairs broken UTF-8: each lets two readers of the
-// same bytes see different activities. JSON-LD keywords are refused, because we read fixed names and never expand
-// (except below terms of foreign vocabularies, see typing); @context is checked for syntax only, and a linked-data
-// signature is dropped before anything can look at it.
-func parseObject(body []byte) (object, error) {
+// Parse reads one strict JSON document.
+//
+// It is code of our own because encoding/json keeps the last of two equal names, folds case when it fills structs, nests
+// 10,000 deep and repairs broken UTF-8: each lets two readers of the same bytes see different activities
+// (TestParseObjectRefuses). encoding/json/jsontext, which needs an experiment of Go 1.26, would refuse duplicates alone.
+// internal/boundedjson counts a stream for a decoder that follows and builds nothing.
+//
+// JSON-LD keywords are refused, because fixed names are read and nothing is ever expanded (except below terms of foreign
+// vocabularies, see typing); @context is checked for syntax only, and a linked-data signature is dropped before anything can
+// look at it.
+func Parse(body []byte) (Object, error) {
 	if !utf8.Valid(body) {
 		return nil, malformed(0, "not valid UTF-8")
 	}
@@ -41,7 +50,7 @@ func parseObject(body []byte) (object, error) {
 	if s.blanks(); s.at != len(s.text) {
 		return nil, s.fail("text after the end of the document")
 	}
-	document := value.(object)
+	document := value.(Object)
 	delete(document, "signature")
 	return document, nil
 }
@@ -74,9 +83,9 @@ func (s *scanner) blanks() {
 	}
 }
 
-// value reads one value. Without keep it checks the syntax only and gives nil.
+// value reads one value. Without keep it checks the syntax only and returns nil.
 func (s *scanner) value(depth int, keep bool) (any, error) {
-	if s.nodes++; s.nodes > maxNodes {
+	if s.nodes++; s.nodes > MaxNodes {
 		return nil, s.fail("too many values")
 	}
 	if s.at >= len(s.text) {
@@ -87,7 +96,7 @@ func (s *scanner) value(depth int, keep bool) (any, error) {
 		s.at++
 		return s.str()
 	case c == '{' || c == '[':
-		if depth > maxDepth {
+		if depth > MaxDepth {
 			return nil, s.fail("nested too deeply")
 		}
 		s.at++
@@ -115,9 +124,9 @@ func (s *scanner) literal() (any, error) {
 }
 
 func (s *scanner) members(depth int, keep bool) (any, error) {
-	var into object
+	var into Object
 	if keep {
-		into = make(object, 8)
+		into = make(Object, 8)
 	}
 	for first := true; ; first = false {
 		done, err := s.next('}', first)
@@ -136,21 +145,21 @@ func (s *scanner) members(depth int, keep bool) (any, error) {
 	}
 }
 
-func (s *scanner) member(into object, depth int, keep bool) error {
+func (s *scanner) member(into Object, depth int, keep bool) error {
 	name, err := s.name()
 	if err != nil {
 		return err
 	}
 	context := name == "@context"
 	if keep && len(name) > 0 && name[0] == '@' && !context && (s.foreign == 0 || !slices.Contains(typing, name)) {
-		return s.fail("JSON-LD keyword " + strconv.Quote(clip(name, 40)))
+		return s.fail("JSON-LD keyword " + strconv.Quote(Clip(name, 40)))
 	}
 	prefixed := strings.Contains(name, ":")
 	if prefixed {
 		s.foreign++
 	}
 	if keep && disguised(name, depth) {
-		return s.fail("name " + strconv.Quote(clip(name, 40)) + " in another case")
+		return s.fail("name " + strconv.Quote(Clip(name, 40)) + " in another case")
 	}
 	value, err := s.value(depth+1, keep && !context)
 	if err != nil {
@@ -163,7 +172,7 @@ func (s *scanner) member(into object, depth int, keep bool) error {
 		return nil
 	}
 	if _, twice := into[name]; twice {
-		return s.fail("duplicate name " + strconv.Quote(clip(name, 40)))
+		return s.fail("duplicate name " + strconv.Quote(Clip(name, 40)))
 	}
 	into[name] = value
 	return nil
@@ -293,13 +302,96 @@ func (s *scanner) digits() int {
 	return s.at - start
 }
 
-// clip cuts text to at most limit bytes without splitting a character.
-func clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
+// str reads a string after its opening quote. Without escapes it shares the document's memory.
+func (s *scanner) str() (string, error) {
+	for i := s.at; i < len(s.text); i++ {
+		switch c := s.text[i]; {
+		case c == '"':
+			text := s.text[s.at:i]
+			s.at = i + 1
+			return text, nil
+		case c == '\\':
+			return s.escaped(i)
+		case c < ' ':
+			return "", s.fail("control character in a string")
+		}
 	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
+	return "", s.fail("string without end")
+}
+
+// escaped reads the rest of a string whose first escape is at from, a run of plain text at a time.
+func (s *scanner) escaped(from int) (string, error) {
+	var out strings.Builder
+	out.Grow(2 * (from - s.at + 16))
+	for start := s.at; ; start = s.at {
+		run := strings.IndexFunc(s.text[start:], func(r rune) bool { return r == '"' || r == '\\' || r < ' ' })
+		if run < 0 {
+			return "", s.fail("string without end")
+		}
+		out.WriteString(s.text[start : start+run])
+		s.at = start + run
+		switch s.text[s.at] {
+		case '"':
+			s.at++
+			return out.String(), nil
+		case '\\':
+			r, err := s.escape()
+			if err != nil {
+				return "", err
+			}
+			out.WriteRune(r)
+		default:
+			return "", s.fail("control character in a string")
+		}
 	}
-	return text[:limit]
+}
+
+var simpleEscapes = [256]rune{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
+func (s *scanner) escape() (rune, error) {
+	if s.at+1 >= len(s.text) {
+		return 0, s.fail("string without end")
+	}
+	kind := s.text[s.at+1]
+	if kind != 'u' {
+		if simpleEscapes[kind] == 0 {
+			return 0, s.fail("unknown escape")
+		}
+		s.at += 2
+		return simpleEscapes[kind], nil
+	}
+	r, err := s.unicode()
+	if err != nil || !utf16.IsSurrogate(r) {
+		return r, err
+	}
+	if s.at+1 >= len(s.text) || s.text[s.at] != '\\' || s.text[s.at+1] != 'u' {
+		return 0, s.fail("half of a surrogate pair")
+	}
+	low, err := s.unicode()
+	if err != nil {
+		return 0, err
+	}
+	if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+		return 0, s.fail("half of a surrogate pair")
+	}
+	return r, nil
+}
+
+// unicode reads \uXXXX.
+func (s *scanner) unicode() (rune, error) {
+	if s.at+6 > len(s.text) {
+		return 0, s.fail("string without end")
+	}
+	var r rune
+	for _, c := range []byte(s.text[s.at+2 : s.at+6]) {
+		digit := strings.IndexByte("0123456789abcdef", c|0x20)
+		if digit < 0 || c < '0' {
+			return 0, s.fail("want four hexadecimal digits")
+		}
+		r = r<<4 | rune(digit)
+	}
+	s.at += 6
+	return r, nil
 }

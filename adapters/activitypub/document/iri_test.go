@@ -1,10 +1,9 @@
-package activitypub
+package document
 
 import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestOrigin(t *testing.T) {
@@ -20,7 +19,7 @@ func TestOrigin(t *testing.T) {
 		"http://[::1]:8080/a":               "http://[::1]:8080",
 	}
 	for iri, want := range cases {
-		if got, ok := origin(iri); !ok || got != want {
+		if got, ok := Origin(iri); !ok || got != want {
 			t.Errorf("origin(%q) = %q, %v, want %q", iri, got, ok, want)
 		}
 	}
@@ -28,9 +27,9 @@ func TestOrigin(t *testing.T) {
 		"", "example.org", "ftp://example.org", "https://", "https:///a", "https://user@example.org/",
 		"https://good.example@evil.example/", "https://good.example\\@evil.example/", "https://a b/", "https://a.example/\n",
 		"https://a%2eb/", "javascript:alert(1)", "https://a:b:c/", "https://a:99999999/", "HTTPS://a.example/", "tag:example.org,2026:x",
-		"https://" + strings.Repeat("a", maxIRIBytes),
+		"https://" + strings.Repeat("a", MaxIRIBytes),
 	} {
-		if got, ok := origin(iri); ok {
+		if got, ok := Origin(iri); ok {
 			t.Errorf("origin(%q) = %q, want none", iri, got)
 		}
 	}
@@ -43,7 +42,7 @@ func FuzzOrigin(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, iri string) {
-		got, ok := origin(iri)
+		got, ok := Origin(iri)
 		if !ok {
 			return
 		}
@@ -54,7 +53,7 @@ func FuzzOrigin(f *testing.F) {
 		if parsed.User != nil || parsed.Scheme == "" {
 			t.Fatalf("%q: user or no scheme", iri)
 		}
-		again, ok := canonicalHost(parsed.Host, parsed.Scheme)
+		again, ok := CanonicalHost(parsed.Host, parsed.Scheme)
 		if !ok || parsed.Scheme+"://"+again != got {
 			t.Errorf("%q: %q, net/url reads %q", iri, got, parsed.Host)
 		}
@@ -62,38 +61,17 @@ func FuzzOrigin(f *testing.F) {
 }
 
 func TestReferences(t *testing.T) {
-	doc, err := parseObject([]byte(`{"a":"x","b":{"id":"y"},"c":["z",{"id":"w"},3],"d":null,"e":[["v"]],"f":5}`))
+	doc, err := Parse([]byte(`{"a":"x","b":{"id":"y"},"c":["z",{"id":"w"},3],"d":null,"e":[["v"]],"f":5}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{"a": "x", "b": "y", "c": "z", "d": "", "e": "", "f": "", "g": ""}
 	for name, iri := range want {
-		if got := reference(doc[name]); got != iri {
+		if got := Reference(doc[name]); got != iri {
 			t.Errorf("reference of %s = %q, want %q", name, got, iri)
 		}
 	}
-	if got := references(doc["c"]); strings.Join(got, " ") != "z w" {
+	if got := References(doc["c"]); strings.Join(got, " ") != "z w" {
 		t.Errorf("references = %v", got)
-	}
-}
-
-func TestCacheIsBounded(t *testing.T) {
-	now := time.Unix(0, 0)
-	c := newCache[int](2)
-	c.put("a", 1, now.Add(time.Minute))
-	c.put("b", 2, now.Add(time.Minute))
-	c.get("a", now)
-	c.put("c", 3, now.Add(time.Minute))
-	if _, found := c.get("b", now); found {
-		t.Error("the least recently used entry is still there")
-	}
-	if value, found := c.get("a", now); !found || value != 1 {
-		t.Error("a used entry is gone")
-	}
-	if _, found := c.get("a", now.Add(time.Minute)); found {
-		t.Error("an entry outlives its time")
-	}
-	if len(c.byKey) != 1 || c.order.Len() != 1 {
-		t.Errorf("%d entries, want 1", len(c.byKey))
 	}
 }
