@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -69,16 +70,12 @@ func (r *rig) checkArrival(got arrival, agent string) {
 	if err := json.Unmarshal([]byte(body), &actor); err != nil {
 		r.t.Fatal(err)
 	}
-	key, err := parseKey(actor.PublicKey.PEM)
+	key, err := signature.ParseKey(actor.PublicKey.PEM)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	seen := signedRequest{Method: http.MethodPost, Target: got.path, Host: got.host, Origin: r.remote.base, Header: got.header, Body: got.body}
-	check := checkCavage
-	if schemeName(got.header) == schemeRFC9421 {
-		check = checkMessageSignature
-	}
-	signed, err := check(seen, r.adapter.now())
+	seen := signature.Request{Method: http.MethodPost, Target: got.path, Host: got.host, Origin: r.remote.base, Header: got.header, Body: got.body}
+	signed, err := signature.Check(seen, r.adapter.now())
 	if err != nil {
 		r.t.Fatal(err)
 	}

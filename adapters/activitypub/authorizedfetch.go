@@ -3,6 +3,7 @@ package activitypub
 import (
 	"net/http"
 
+	"inbox/adapters/activitypub/signature"
 	"inbox/internal/fault"
 )
 
@@ -26,12 +27,12 @@ func (a *Adapter) mayRead(w http.ResponseWriter, r *http.Request) bool {
 
 // signedByAnybody proves that some actor signed the request.
 func (a *Adapter) signedByAnybody(r *http.Request) error {
-	if schemeName(r.Header) == "none" {
+	if signature.SchemeOf(r.Header) == signature.None {
 		return fault.New(fault.Unauthenticated, "this server answers signed requests only")
 	}
 	signed, err := a.checkClaim(r, nil)
 	if err == nil {
-		_, err = a.verifyWith(a.sourced(r), signed.KeyID, func(found *remoteKey) error {
+		_, err = signature.VerifyWith(a.sourced(r), a.remote, signed.KeyID, func(found *remoteKey) error {
 			if a.options.ActorAllowed != nil && !a.options.ActorAllowed(found.actor.ID) {
 				return errNotAdmitted
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 )
 
@@ -73,11 +74,11 @@ func BenchmarkParseObject(b *testing.B) {
 func BenchmarkVerify(b *testing.B) {
 	r := newRig(b)
 	d := r.deliver(r.mentionNote("1", "hello")).sign()
-	request := signedRequest{Method: d.method, Target: d.path, Host: d.host, Origin: r.base, Header: d.header, Body: d.body}
+	request := signature.Request{Method: d.method, Target: d.path, Host: d.host, Origin: r.base, Header: d.header, Body: d.body}
 	key := &aliceKey().PublicKey
 	b.ReportAllocs()
 	for b.Loop() {
-		signed, err := checkCavage(request, r.adapter.now())
+		signed, err := signature.Check(request, r.adapter.now())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
 )
@@ -106,7 +107,7 @@ var actorContext = []any{
 	document.ActivityStreams,
 	"https://w3id.org/security/v1",
 	"https://w3id.org/security/multikey/v1",
-	integrityContext,
+	signature.IntegrityContext,
 	map[string]any{
 		"manuallyApprovesFollowers": "as:manuallyApprovesFollowers",
 		"toot":                      "http://joinmastodon.org/ns#",

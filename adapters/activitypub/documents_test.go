@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -66,7 +67,7 @@ func TestActorDocuments(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &actor); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parseKey(actor.PublicKey.PEM); err != nil {
+		if _, err := signature.ParseKey(actor.PublicKey.PEM); err != nil {
 			t.Error(err)
 		}
 		pem, _ := json.Marshal(actor.PublicKey.PEM)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -81,7 +82,7 @@ func (a *Adapter) announcePin(ctx context.Context, job laterJob) ([]Later, error
 	}
 	actor := a.actorIRI(profile.Name)
 	change := pinActivity{
-		Context: []any{document.ActivityStreams, integrityContext}, ID: actor + "#featured/" + job.Once, Type: kind, Actor: actor,
+		Context: []any{document.ActivityStreams, signature.IntegrityContext}, ID: actor + "#featured/" + job.Once, Type: kind, Actor: actor,
 		Published: job.Pin.At.Format(time.RFC3339), To: []string{document.Public}, Cc: []string{actor + "/followers"},
 		Object: a.noteIRI(job.Pin.Reply), Target: actor + "/featured",
 	}

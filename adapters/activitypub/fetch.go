@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/internal/safehttp"
 )
 
@@ -152,7 +153,7 @@ func (a *Adapter) signWith(ctx context.Context, withQuery bool) func(*http.Reque
 		}
 		request.Header.Set("User-Agent", a.userAgent())
 		request.Header.Set("Date", a.now().UTC().Format(http.TimeFormat))
-		return signCavage(request, nil, a.instanceIRI()+key.fragment(), key.Private, withQuery)
+		return signature.SignCavage(request, nil, a.instanceIRI()+key.fragment(), key.Private, withQuery)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -68,7 +69,7 @@ func (a *Adapter) answerFollow(ctx context.Context, agent, kind, follow string, 
 		Object  followObject `json:"object"`
 		To      []string     `json:"to"`
 	}{
-		Context: []string{document.ActivityStreams, integrityContext}, ID: a.noteIRI(id.String()), Type: kind, Actor: a.actorIRI(agent),
+		Context: []string{document.ActivityStreams, signature.IntegrityContext}, ID: a.noteIRI(id.String()), Type: kind, Actor: a.actorIRI(agent),
 		Object: followObject{follow, "Follow", actor.ID, a.actorIRI(agent)}, To: []string{actor.ID},
 	})
 	if err != nil {

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"inbox/adapters/activitypub/signature"
 )
 
 // checkOwnProof verifies a proof of ours with the key that the actor publishes, written apart from the code under test.
@@ -25,16 +29,11 @@ func checkOwnProof(t *testing.T, r *rig, actorPath string, activity []byte) {
 		t.Fatalf("no proof in %s", activity)
 	}
 	delete(parts, "proof")
-	value, _ := decodeMultibase(proof["proofValue"].(string))
+	value := base58Bytes(strings.TrimPrefix(proof["proofValue"].(string), "z"))
 	delete(proof, "proofValue")
-	options, _ := json.Marshal(proof)
-	rest, _ := json.Marshal(parts)
-	digest, err := integrityDigest(options, rest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	digest := slices.Concat(canonicalSum(t, proof), canonicalSum(t, parts))
 	listed := actor.AssertionMethod[0]
-	key, err := parseMultikey(listed.Key)
+	key, err := signature.ParseKey(listed.Key)
 	if err != nil || listed.Controller != actor.ID || listed.ID != proof["verificationMethod"] {
 		t.Fatalf("key %+v of %s, %v", listed, actor.ID, err)
 	}
@@ -79,18 +78,4 @@ func TestKeysOfAllKindsSurviveARestart(t *testing.T) {
 	if err != nil || !first.Private.Equal(second.Private) || !first.Proof.Equal(second.Proof) || first.Multikey != second.Multikey {
 		t.Errorf("other keys after a restart: %v", err)
 	}
-}
-
-func FuzzMultibase(f *testing.F) {
-	f.Add([]byte{0, 0, 1, 2}, "z6MkrJVnaZkeFzdQyMZu1cgjg7k1pZZ6pvBQ7XJPt4swbTQ2")
-	f.Fuzz(func(t *testing.T, raw []byte, text string) {
-		if len(raw) <= 64 {
-			if got, ok := decodeMultibase(encodeMultibase(raw)); !ok || !bytes.Equal(got, raw) {
-				t.Errorf("%x became %x", raw, got)
-			}
-		}
-		if got, ok := decodeMultibase(text); ok && encodeMultibase(got) != text {
-			t.Errorf("%q became %q", text, encodeMultibase(got))
-		}
-	})
 }

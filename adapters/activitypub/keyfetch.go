@@ -2,13 +2,13 @@ package activitypub
 
 import (
 	"context"
-	"crypto"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/internal/fault"
 )
 
@@ -58,9 +58,9 @@ func (l *lookup) enter(ctx context.Context, host string) (leave func(), err erro
 	return leave, nil
 }
 
-// settle stores a key's actor for all nodes once something has verified with the key: whoever only claims a key leaves
+// Settle stores a key's actor for all nodes once something has verified with the key: whoever only claims a key leaves
 // no row. The store only spares later fetches, so its failure is no failure of the lookup.
-func (l *lookup) settle(ctx context.Context, keyID string, found *remoteKey) {
+func (l *lookup) Settle(ctx context.Context, keyID string, found *remoteKey) {
 	if !found.unsettled.CompareAndSwap(true, false) {
 		return
 	}
@@ -144,23 +144,16 @@ func ownedKey(actor *remoteActor, keyID, elsewhere string) (*remoteKey, error) {
 		listed.Material = elsewhere
 		actor.SetMaterial(keyID, elsewhere)
 	}
-	key, err := parseKey(listed.Material)
+	key, err := signature.ParseKey(listed.Material)
 	if err != nil {
 		return nil, err
 	}
 	if elsewhere != "" && elsewhere != listed.Material {
-		if other, err := parseKey(elsewhere); err != nil || !sameKey(key, other) {
+		if other, err := signature.ParseKey(elsewhere); err != nil || !signature.SameKey(key, other) {
 			return nil, errors.New("the actor lists this key with other bytes")
 		}
 	}
 	return newRemoteKey(key, actor, listed.Assertion), nil
-}
-
-func sameKey(one, other crypto.PublicKey) bool {
-	key, ok := one.(interface {
-		Equal(other crypto.PublicKey) bool
-	})
-	return ok && key.Equal(other)
 }
 
 // markGone writes down that the server of an actor whom we know says that the actor is not there any more; where only

@@ -5,9 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
+
+	"inbox/adapters/activitypub/signature"
 )
 
 const (
@@ -137,12 +137,10 @@ func (k *keyring) make(ctx context.Context, name string, generate func() (any, e
 	return current, err
 }
 
-func keyRow(row storedKey, private any) ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
+func keyRow(row storedKey, private any) (value []byte, err error) {
+	if row.PrivateKeyPEM, err = signature.EncodePrivate(private); err != nil {
 		return nil, err
 	}
-	row.PrivateKeyPEM = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	return json.Marshal(row)
 }
 
@@ -157,11 +155,7 @@ func readStoredKey(value []byte) (readKeyRow, error) {
 	if err := json.Unmarshal(value, &stored); err != nil {
 		return readKeyRow{}, fmt.Errorf("decode stored key: %w", err)
 	}
-	block, _ := pem.Decode([]byte(stored.PrivateKeyPEM))
-	if block == nil {
-		return readKeyRow{}, errors.New("decode stored key: not PEM")
-	}
-	private, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	private, err := signature.DecodePrivate(stored.PrivateKeyPEM)
 	if err != nil {
 		return readKeyRow{}, fmt.Errorf("decode stored key: %w", err)
 	}
@@ -174,14 +168,11 @@ func newOwnKey(forRequests, forProofs any) (*ownKey, error) {
 	if !isRSA || !isEd25519 {
 		return nil, errors.New("a stored key is of another kind than its name says")
 	}
-	der, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
+	public, err := signature.PublicPEM(&private.PublicKey)
 	if err != nil {
-		return nil, fmt.Errorf("encode public key: %w", err)
+		return nil, err
 	}
-	return &ownKey{
-		Private: private, Public: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
-		Proof: proof, Multikey: multikeyOf(proof.Public().(ed25519.PublicKey)),
-	}, nil
+	return &ownKey{Private: private, Public: public, Proof: proof, Multikey: signature.Multikey(proof.Public())}, nil
 }
 
 // Prepare makes or loads the keys of all agents and of the server's own actor, several at a time. Calling it in the

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/internal/admission"
 )
 
@@ -79,8 +80,8 @@ func newLookup(a *Adapter) *lookup {
 	}
 }
 
-// find gives the key and whether it was known before, in which case it may be out of date.
-func (l *lookup) find(ctx context.Context, keyID string) (found *remoteKey, known bool, err error) {
+// Find returns the key and whether it was known before, in which case it may be out of date.
+func (l *lookup) Find(ctx context.Context, keyID string) (found *remoteKey, known bool, err error) {
 	if found, known, err = l.remembered(keyID); known || err != nil {
 		return found, known, err
 	}
@@ -124,10 +125,10 @@ func (l *lookup) remembered(keyID string) (found *remoteKey, known bool, err err
 // errRefreshed says that a key was fetched again a short time ago.
 var errRefreshed = errors.New("the key was fetched again a short time ago")
 
-// refresh fetches a known key again, because a signature does not verify with it: the actor may have a new one. Its error
+// Refresh fetches a known key again, because a signature does not verify with it: the actor may have a new one. Its error
 // is errRefreshed when the same client network caused that a short time ago. Requests that come together with the new key
 // share one fetch. Who signs wrongly elsewhere does not keep the owner from being asked for.
-func (l *lookup) refresh(ctx context.Context, keyID string, tried *remoteKey) (*remoteKey, error) {
+func (l *lookup) Refresh(ctx context.Context, keyID string, tried *remoteKey) (*remoteKey, error) {
 	mark := sourceOf(ctx).String() + " " + keyID
 	value, err, _ := l.once.Do("refresh "+mark, func() (any, error) {
 		if current, known := l.keys.get(keyID, l.a.now()); known && current != tried {
@@ -146,7 +147,7 @@ func (l *lookup) refresh(ctx context.Context, keyID string, tried *remoteKey) (*
 		return nil, err
 	}
 	found := value.(*remoteKey)
-	if !sameKey(found.key, tried.key) {
+	if !signature.SameKey(found.key, tried.key) {
 		slog.InfoContext(ctx, "an actor has a new key", "actor", found.actor.ID, "key", keyID)
 	}
 	return found, nil
@@ -162,7 +163,7 @@ func (l *lookup) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
 	if !actor.fresh(l.a.now()) || !lists {
 		return nil, false
 	}
-	key, err := parseKey(listed.Material)
+	key, err := signature.ParseKey(listed.Material)
 	if err != nil {
 		return nil, false
 	}

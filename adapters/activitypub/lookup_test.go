@@ -1,8 +1,6 @@
 package activitypub
 
 import (
-	"bytes"
-	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/internal/await"
 	"inbox/internal/fault"
 )
@@ -158,16 +157,16 @@ func TestGoToSocialKeys(t *testing.T) {
 // TestOurFetchesVerify checks the signature of our GETs with the key that the server's own actor publishes.
 func TestOurFetchesVerify(t *testing.T) {
 	r := newRig(t)
-	var seen signedRequest
+	var seen signature.Request
 	r.remote.requires = func(q *http.Request) bool {
 		if q.Header.Get("Signature") == "" {
 			return false
 		}
-		seen = signedRequest{Method: q.Method, Target: q.RequestURI, Host: q.Host, Header: q.Header.Clone()}
+		seen = signature.Request{Method: q.Method, Target: q.RequestURI, Host: q.Host, Header: q.Header.Clone()}
 		return true
 	}
 	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
-	signed, err := checkCavage(seen, time.Now())
+	signed, err := signature.Check(seen, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +178,7 @@ func TestOurFetchesVerify(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &actor); err != nil {
 		t.Fatal(err)
 	}
-	key, err := parseKey(actor.PublicKey.PEM)
+	key, err := signature.ParseKey(actor.PublicKey.PEM)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,32 +207,6 @@ func TestActorsInOddForms(t *testing.T) {
 	if err != nil || actor.Followers != id+"/followers" || actor.Icon != "https://m.example/a.png" || actor.Type != "Person" {
 		t.Errorf("%+v, %v", actor, err)
 	}
-}
-
-func TestParseKey(t *testing.T) {
-	public, _, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw := append([]byte{0xed, 0x01}, public...)
-	key, err := parseKey(encodeMultibase(raw))
-	if err != nil || !bytes.Equal(key.(ed25519.PublicKey), public) {
-		t.Errorf("multikey: %v", err)
-	}
-	if _, err := parseKey(publicPEM(aliceKey())); err != nil {
-		t.Errorf("SPKI: %v", err)
-	}
-	for _, text := range []string{"", "z", "z0OIl", encodeMultibase(raw[1:]), "z" + strings.Repeat("1", 200), "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"} {
-		if _, err := parseKey(text); err == nil {
-			t.Errorf("%q: accepted", text)
-		}
-	}
-}
-
-func FuzzParseKey(f *testing.F) {
-	f.Add(publicPEM(aliceKey()))
-	f.Add("z6MkrJVnaZkeFzdQyMZu1cgjg7k1pZZ6pvBQ7XJPt4swbTQ2")
-	f.Fuzz(func(_ *testing.T, material string) { _, _ = parseKey(material) })
 }
 
 func TestAddressIsConfirmedLater(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/identity"
 	"inbox/internal/fault"
 )
@@ -104,7 +105,7 @@ func (a *Adapter) announceMove(ctx context.Context, agent, target string) error 
 		Object  string   `json:"object"`
 		Target  string   `json:"target"`
 		To      []string `json:"to"`
-	}{[]any{document.ActivityStreams, integrityContext}, id, "Move", own, own, target, []string{own + "/followers"}}, false)
+	}{[]any{document.ActivityStreams, signature.IntegrityContext}, id, "Move", own, own, target, []string{own + "/followers"}}, false)
 }
 
 // moveTarget reads an actor IRI, or finds the one behind an address.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -88,7 +89,7 @@ func (a *Adapter) readableNote(r *http.Request) (reply exchange.Reply, made note
 // readByRecipient says whether the request is signed by one of the actors whom the note addresses.
 func (a *Adapter) readByRecipient(r *http.Request, reply exchange.Reply, people []person) bool {
 	asked, err := readRoute(reply.Route)
-	if err != nil || schemeName(r.Header) == "none" {
+	if err != nil || signature.SchemeOf(r.Header) == signature.None {
 		return false
 	}
 	readers := []string{asked.Actor}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -554,7 +555,7 @@ func TestAcceptSignatureIsHonoured(t *testing.T) {
 	if !strings.HasPrefix(got, `sig9=("@method" "@path" "@authority" "content-type" "content-digest");created=`) || !strings.Contains(got, `nonce="n1"`) {
 		t.Errorf("signed %s", got)
 	}
-	if known := r.adapter.schemeOf(t.Context(), document.HostOf(r.remote.base)); known.Scheme != schemeRFC9421 || len(known.Components) != 5 {
+	if known := r.adapter.schemeOf(t.Context(), document.HostOf(r.remote.base)); known.Scheme != signature.RFC9421 || len(known.Components) != 5 {
 		t.Errorf("remembered %+v", known)
 	}
 	if err := r.deliverReply(reply, 0, 2); err != nil || strings.Contains(r.remote.arrivals()[2].header.Get("Signature-Input"), "nonce") {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -40,7 +41,7 @@ type answer struct {
 	status     int
 	detail     string
 	retryAfter time.Duration
-	offer      *signatureOffer // how it wants to be signed to; nil = it did not say
+	offer      *signature.Offer // how it wants to be signed to; nil = it did not say
 }
 
 // post signs and sends. It signs now and never earlier, because receivers refuse old dates; it follows no redirect;
@@ -78,7 +79,7 @@ func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *own
 	first := a.schemeOf(ctx, host)
 	remembered := first.Scheme != ""
 	if !remembered {
-		first.Scheme = schemeCavage
+		first.Scheme = signature.Cavage
 	}
 	said, err := a.send(ctx, p, target, key, first)
 	if err != nil || said.status != http.StatusBadRequest && said.status != http.StatusUnauthorized {
@@ -89,7 +90,7 @@ func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *own
 	}
 	other := knownScheme{Scheme: otherScheme(first.Scheme)}
 	if said.offer != nil {
-		other = said.offer.scheme()
+		other = knownScheme{Scheme: signature.RFC9421, Label: said.offer.Label, Components: said.offer.Components}
 	}
 	second, err := a.sendOffered(ctx, p, target, key, other, said.offer)
 	if remembered && said.status == http.StatusUnauthorized {
@@ -108,7 +109,7 @@ func (a *Adapter) send(ctx context.Context, p parcel, target *url.URL, key *ownK
 
 // sendOffered signs as an offer asked, where there is one for this very request.
 func (a *Adapter) sendOffered(
-	ctx context.Context, p parcel, target *url.URL, key *ownKey, scheme knownScheme, offer *signatureOffer,
+	ctx context.Context, p parcel, target *url.URL, key *ownKey, scheme knownScheme, offer *signature.Offer,
 ) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(p.body))
 	if err != nil {
@@ -120,15 +121,15 @@ func (a *Adapter) sendOffered(
 	request.Header.Set("Date", a.now().UTC().Format(http.TimeFormat))
 	keyID := a.actorIRI(p.agent) + key.fragment()
 	if offer == nil && len(scheme.Components) > 0 {
-		offer = &signatureOffer{Label: scheme.Label, Components: scheme.Components}
+		offer = &signature.Offer{Label: scheme.Label, Components: scheme.Components}
 	}
 	switch {
-	case scheme.Scheme == schemeRFC9421 && offer != nil:
-		err = offer.sign(request, p.body, keyID, key.Private, a.now())
-	case scheme.Scheme == schemeRFC9421:
-		err = signMessage(request, p.body, keyID, key.Private, a.now())
+	case scheme.Scheme == signature.RFC9421 && offer != nil:
+		err = offer.Sign(request, p.body, keyID, key.Private, a.now())
+	case scheme.Scheme == signature.RFC9421:
+		err = signature.SignMessage(request, p.body, keyID, key.Private, a.now())
 	default:
-		err = signCavage(request, p.body, keyID, key.Private, true)
+		err = signature.SignCavage(request, p.body, keyID, key.Private, true)
 	}
 	if err != nil {
 		return answer{}, fault.RetryIn(0, "the activity could not be signed", err)
@@ -144,7 +145,7 @@ func (a *Adapter) sendOffered(
 		status: response.StatusCode, detail: detailOf(response), retryAfter: retryAfter(response.Header.Get("Retry-After"), a.now()),
 	}
 	if said.status == http.StatusUnauthorized {
-		said.offer = readSignatureOffer(response.Header, keyID)
+		said.offer = signature.ReadOffer(response.Header, keyID)
 	}
 	return said, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -18,7 +19,7 @@ const maxReplyFiles = 4
 // noteContext names the terms beside ActivityStreams that our notes use.
 var noteContext = []any{
 	document.ActivityStreams,
-	integrityContext,
+	signature.IntegrityContext,
 	map[string]any{
 		"ostatus": "http://ostatus.org#", "conversation": "ostatus:conversation", "sensitive": "as:sensitive", "Hashtag": "as:Hashtag",
 		"pt": "https://joinpeertube.org/ns#", "size": "pt:size",

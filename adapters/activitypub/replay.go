@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 )
 
 const (
@@ -19,15 +20,15 @@ const (
 
 // freshDeed keeps a captured activity from being brought again after doneLife: a proof inside it, unlike the signature of
 // a request, has no end of its own.
-func (p objectProof) freshDeed(in *incoming, now time.Time) error {
+func freshDeed(proof signature.Proof, in *incoming, now time.Time) error {
 	switch {
 	case !onceOnly[in.kind]:
 		return nil
 	case in.id == "":
 		return errors.New("an activity of this type that is proven by an object proof alone needs an id")
-	case p.created.IsZero():
+	case proof.Created.IsZero():
 		return errors.New("the proof of an activity of this type must say when it was created")
-	case now.Sub(p.created) > maxDeedAge:
+	case now.Sub(proof.Created) > maxDeedAge:
 		return errors.New("the proof is too old for an activity of this type")
 	}
 	return nil

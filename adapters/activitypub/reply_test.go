@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -201,7 +202,7 @@ func TestSecondKnock(t *testing.T) {
 	schemes := func() string {
 		var names []string
 		for _, got := range r.remote.arrivals() {
-			names = append(names, schemeName(got.header))
+			names = append(names, signature.SchemeOf(got.header))
 		}
 		return strings.Join(names, ", then ")
 	}

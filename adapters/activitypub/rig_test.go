@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/fault"
@@ -626,7 +627,7 @@ func (s *remoteServer) actorDocument(name string, key *rsa.PrivateKey) map[strin
 		"publicKey": map[string]any{"id": id + "#main-key", "owner": id, "publicKeyPem": publicPEM(key)},
 		"assertionMethod": []any{map[string]any{
 			"id": id + "#ed25519-key", "type": "Multikey", "controller": id,
-			"publicKeyMultibase": multikeyOf(aliceProofKey.Public().(ed25519.PublicKey)),
+			"publicKeyMultibase": signature.Multikey(aliceProofKey.Public().(ed25519.PublicKey)),
 		}},
 	}
 }

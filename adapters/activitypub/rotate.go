@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/x509"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/signature"
 	"inbox/internal/fault"
 )
 
@@ -17,7 +17,6 @@ const (
 	mainKey     = "main-key"
 	formerLife  = 7 * 24 * time.Hour // how long peers may still meet the old key
 	keyLook     = time.Minute        // how long a node may not notice a rotation
-	rsaCode     = "\x85\x24"         // multicodec rsa-pub, as varint
 	maxFormer   = 4
 	keyTimeForm = "20060102T150405Z"
 )
@@ -89,7 +88,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 		name = mainKey
 	}
 	next.Previous = append(next.Previous, formerKey{
-		Name: name, Until: now.Add(formerLife), Key: encodeMultibase(append([]byte(rsaCode), x509.MarshalPKCS1PublicKey(&was.PublicKey)...)),
+		Name: name, Until: now.Add(formerLife), Key: signature.Multikey(&was.PublicKey),
 	})
 	for _, former := range old.Previous {
 		if now.Before(former.Until) && len(next.Previous) < maxFormer {

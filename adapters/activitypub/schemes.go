@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 )
 
 const (
@@ -24,10 +25,10 @@ type knownScheme struct {
 }
 
 func otherScheme(scheme string) string {
-	if scheme == schemeCavage {
-		return schemeRFC9421
+	if scheme == signature.Cavage {
+		return signature.RFC9421
 	}
-	return schemeCavage
+	return signature.Cavage
 }
 
 // schemeOf gives the scheme that a host is known to take; without Scheme when nothing is known. The store only helps to guess
@@ -41,7 +42,7 @@ func (a *Adapter) schemeOf(ctx context.Context, host string) knownScheme {
 	if err != nil {
 		return known
 	}
-	if found && json.Unmarshal(value, &known) == nil && (known.Scheme == schemeCavage || known.Scheme == schemeRFC9421) {
+	if found && json.Unmarshal(value, &known) == nil && (known.Scheme == signature.Cavage || known.Scheme == signature.RFC9421) {
 		a.schemes.put(host, known, a.now().Add(schemeLook))
 		return known
 	}
@@ -51,7 +52,7 @@ func (a *Adapter) schemeOf(ctx context.Context, host string) knownScheme {
 // rememberScheme keeps what a host took. draft-cavage needs no row: it is tried first wherever nothing is known.
 func (a *Adapter) rememberScheme(ctx context.Context, host string, known knownScheme) {
 	a.schemes.put(host, known, a.now().Add(schemeLook))
-	if known.Scheme == schemeCavage {
+	if known.Scheme == signature.Cavage {
 		return
 	}
 	if value, err := json.Marshal(known); err == nil {

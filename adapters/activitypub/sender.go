@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -30,7 +31,7 @@ func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentPro
 	}
 	name := visible(by.actor.Name, 256)
 	authMethod, method := normalized.AuthActivityPubSignature, identity.MethodActivityPubSignature
-	if by.scheme == proofSuite {
+	if by.scheme == signature.ProofSuite {
 		authMethod, method = normalized.AuthActivityPubProof, identity.MethodActivityPubProof
 	}
 	return normalized.Sender{

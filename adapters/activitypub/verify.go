@@ -3,13 +3,16 @@ package activitypub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/internal/fault"
 )
 
@@ -32,8 +35,8 @@ type proven struct {
 
 // presented is what a request offers as proof, after every check that needs no key.
 type presented struct {
-	signed  claim // without KeyID = the request is not signed
-	proofs  []objectProof
+	signed  signature.Claim // without KeyID = the request is not signed
+	proofs  []signature.Proof
 	problem error // no proof can be right, which the actor's own signature makes up for
 }
 
@@ -49,7 +52,7 @@ func (a *Adapter) authenticate(r *http.Request, in *incoming) (proven, error) {
 			return by, nil
 		}
 	}
-	verifications.WithLabelValues(schemeName(r.Header), "refused").Inc()
+	verifications.WithLabelValues(signature.SchemeOf(r.Header), "refused").Inc()
 	return proven{}, asRefusal(err)
 }
 
@@ -69,25 +72,13 @@ func (a *Adapter) authenticateReader(r *http.Request, actor string) error {
 	if !document.SameOrigin(signed.KeyID, actor) {
 		return errForeignKey
 	}
-	_, err = a.verifyWith(a.sourced(r), signed.KeyID, func(found *remoteKey) error {
+	_, err = signature.VerifyWith(a.sourced(r), a.remote, signed.KeyID, func(found *remoteKey) error {
 		if found.actor.ID != actor {
 			return errOtherOwner
 		}
 		return signed.Verify(found.key)
 	})
 	return err
-}
-
-// schemeName says by which scheme a request is signed. A request with both is judged by RFC 9421 alone: when the
-// present one fails, the other is never tried.
-func schemeName(header http.Header) string {
-	switch {
-	case len(header["Signature-Input"]) > 0:
-		return schemeRFC9421
-	case len(header["Signature"]) > 0:
-		return schemeCavage
-	}
-	return "none"
 }
 
 var (
@@ -98,12 +89,12 @@ var (
 // checkRequest judges signature and proofs as far as that goes without their keys. Somebody else's activity is taken
 // further only if a proof or its own server can still confirm it.
 func (a *Adapter) checkRequest(r *http.Request, in *incoming) (shown presented, err error) {
-	if schemeName(r.Header) != "none" {
+	if signature.SchemeOf(r.Header) != signature.None {
 		if shown.signed, err = a.checkClaim(r, in.body); err != nil {
 			return shown, err
 		}
 	}
-	shown.proofs, shown.problem = readProofs(in.body, in.activity, in.actor, a.now())
+	shown.proofs, shown.problem = signature.ReadProofs(in.body, in.activity, in.actor, a.now())
 	switch {
 	case shown.problem != nil && (shown.signed.KeyID == "" || !document.SameOrigin(shown.signed.KeyID, in.actor)):
 		return shown, shown.problem
@@ -117,27 +108,22 @@ func (a *Adapter) checkRequest(r *http.Request, in *incoming) (shown presented, 
 	return shown, nil
 }
 
-func (a *Adapter) checkClaim(r *http.Request, body []byte) (signed claim, err error) {
-	request := signedRequest{
+func (a *Adapter) checkClaim(r *http.Request, body []byte) (signed signature.Claim, err error) {
+	signed, err = signature.Check(signature.Request{
 		Method: r.Method, Target: requestTarget(r), Host: r.Host, Origin: a.base, Header: r.Header, Body: body,
 		AnyHost: a.options.UnsignedHost,
-	}
-	if schemeName(r.Header) == schemeRFC9421 {
-		signed, err = checkMessageSignature(request, a.now())
-	} else {
-		signed, err = checkCavage(request, a.now())
-	}
+	}, a.now())
 	if err != nil {
-		return claim{}, err
+		return signature.Claim{}, err
 	}
 	if !a.meansUs(r.Host) {
-		return claim{}, errors.New("signature was made for another host")
+		return signature.Claim{}, errors.New("signature was made for another host")
 	}
 	if !a.isRemote(signed.KeyID) {
-		return claim{}, errors.New("keyId is not an address on another server")
+		return signature.Claim{}, errors.New("keyId is not an address on another server")
 	}
 	if !a.admits(document.HostOf(signed.KeyID)) {
-		return claim{}, errNotAdmitted
+		return signature.Claim{}, errNotAdmitted
 	}
 	return signed, nil
 }
@@ -166,7 +152,7 @@ func (a *Adapter) meansUs(host string) bool {
 func (a *Adapter) verifyRequest(ctx context.Context, in *incoming, shown presented) (proven, error) {
 	var signer proven
 	if signed := shown.signed; signed.KeyID != "" {
-		found, err := a.verifyWith(ctx, signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
+		found, err := signature.VerifyWith(ctx, a.remote, signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
 		if err != nil {
 			return proven{}, err
 		}
@@ -186,7 +172,7 @@ func (a *Adapter) verifyRequest(ctx context.Context, in *incoming, shown present
 	switch {
 	case direct && problem != nil:
 		signer.proofProblem = "failed: " + publicReason(problem)
-		verifications.WithLabelValues(proofSuite, "refused").Inc()
+		verifications.WithLabelValues(signature.ProofSuite, "refused").Inc()
 		return signer, nil
 	case direct:
 		return signer, nil
@@ -204,31 +190,6 @@ func (p proven) name() string {
 	return p.actor.ID
 }
 
-// verifyWith checks something with a key, and once more with a fresh copy where the known one does not fit: its owner may
-// have a new one.
-func (a *Adapter) verifyWith(ctx context.Context, keyID string, verify func(*remoteKey) error) (*remoteKey, error) {
-	found, known, err := a.remote.find(ctx, keyID)
-	if err != nil {
-		return nil, err
-	}
-	err = verify(found)
-	if err != nil && known {
-		fresh, failed := a.remote.refresh(ctx, keyID, found)
-		switch {
-		case fault.Is(failed, fault.Unavailable), fault.Is(failed, fault.RateLimited):
-			return nil, failed // the new key may be right
-		case failed != nil:
-			return nil, err
-		}
-		found, err = fresh, verify(fresh)
-	}
-	if err != nil {
-		return nil, err
-	}
-	a.remote.settle(ctx, keyID, found)
-	return found, nil
-}
-
 // publicReason is what the peer's operator reads: our own short sentences, and nothing about the network.
 func publicReason(err error) string {
 	switch {
@@ -238,4 +199,57 @@ func publicReason(err error) string {
 		return "the key could not be fetched"
 	}
 	return document.Clip(err.Error(), 200)
+}
+
+// prove puts a proof of an agent into an encoded activity.
+func (a *Adapter) prove(ctx context.Context, agent string, activity []byte, created time.Time) ([]byte, error) {
+	key, err := a.keys.key(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	return signature.Prove(activity, key.Proof, a.proofKeyIRI(agent), created)
+}
+
+// proofKeyFragment ends the id of the key for proofs.
+const proofKeyFragment = "#ed25519-key"
+
+// proofKeyIRI names the key of an agent's proofs; an empty agent is the server itself.
+func (a *Adapter) proofKeyIRI(agent string) string {
+	if agent == "" {
+		return a.instanceIRI() + proofKeyFragment
+	}
+	return a.actorIRI(agent) + proofKeyFragment
+}
+
+// verifyProofs demands one proof by the actor that is right. alone: nothing but the proof says that the actor did it.
+func (a *Adapter) verifyProofs(ctx context.Context, proofs []signature.Proof, in *incoming, alone bool) (proven, error) {
+	var problem error
+	for _, proof := range proofs {
+		var found *remoteKey
+		var err error
+		if alone {
+			err = freshDeed(proof, in, a.now())
+		}
+		if err == nil {
+			found, err = signature.VerifyWith(ctx, a.remote, proof.KeyID, func(found *remoteKey) error { return verifyProof(proof, found, in.actor) })
+		}
+		if err == nil {
+			return proven{actor: found.actor, keyID: proof.KeyID, scheme: signature.ProofSuite}, nil
+		}
+		if problem == nil {
+			problem = fmt.Errorf("object proof: %w", err)
+		}
+	}
+	return proven{}, problem
+}
+
+// verifyProof checks a proof of an actor with a key that was found.
+func verifyProof(proof signature.Proof, found *remoteKey, actor string) error {
+	switch {
+	case found.actor.ID != actor:
+		return errOtherOwner
+	case !found.assertion:
+		return signature.ErrNoProofKey
+	}
+	return proof.Verify(found.key)
 }

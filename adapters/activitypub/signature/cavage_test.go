@@ -1,4 +1,4 @@
-package activitypub
+package signature
 
 import (
 	"crypto"
@@ -88,7 +88,7 @@ func FuzzParseCavage(f *testing.F) {
 func TestBothVerifiersAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		segment := rapid.StringMatching(`[a-z0-9%/.~-]{0,20}`)
-		request := signedRequest{
+		request := Request{
 			Method: http.MethodPost, Target: "/" + segment.Draw(t, "path") + rapid.StringMatching(`(\?[a-z0-9=&%/]{0,12})?`).Draw(t, "query"),
 			Host: "inbox.example", Header: http.Header{"Date": {"Sun, 06 Nov 1994 08:49:37 GMT"}, "X-A": rapid.SliceOfN(rapid.StringMatching(`[ -~]{0,8}`), 1, 3).Draw(t, "values")},
 		}
@@ -128,7 +128,7 @@ func TestWindow(t *testing.T) {
 }
 
 func TestOurSignaturesVerify(t *testing.T) {
-	key := aliceKey()
+	key := newKey(t)
 	for _, target := range []string{"https://peer.example/inbox", "https://peer.example/a%2Fb/inbox?x=%20y&z", "https://peer.example:8443/%C3%A9"} {
 		body := []byte(`{"a":1}`)
 		request, err := http.NewRequest(http.MethodPost, target, http.NoBody)
@@ -137,10 +137,10 @@ func TestOurSignaturesVerify(t *testing.T) {
 		}
 		now := time.Now()
 		request.Header.Set("Date", now.UTC().Format(http.TimeFormat))
-		if err := signCavage(request, body, "https://me.example/key", key, true); err != nil {
+		if err := SignCavage(request, body, "https://me.example/key", key, true); err != nil {
 			t.Fatal(err)
 		}
-		seen := signedRequest{
+		seen := Request{
 			Method: request.Method, Target: request.URL.RequestURI(), Host: request.URL.Host,
 			Origin: "https://" + request.URL.Host, Header: request.Header, Body: body,
 		}
@@ -148,14 +148,14 @@ func TestOurSignaturesVerify(t *testing.T) {
 		if !strings.Contains(request.Header.Get("Signature"), `algorithm="rsa-sha256"`) {
 			t.Error("the announced algorithm is not rsa-sha256")
 		}
-		if err := signMessage(request, body, "https://me.example/key", key, now); err != nil {
+		if err := SignMessage(request, body, "https://me.example/key", key, now); err != nil {
 			t.Fatal(err)
 		}
 		verifySeen(t, "rfc9421", checkMessageSignature, seen, now, &key.PublicKey)
 	}
 }
 
-func verifySeen(t *testing.T, scheme string, check func(signedRequest, time.Time) (claim, error), seen signedRequest, now time.Time, key crypto.PublicKey) {
+func verifySeen(t *testing.T, scheme string, check func(Request, time.Time) (Claim, error), seen Request, now time.Time, key crypto.PublicKey) {
 	t.Helper()
 	signed, err := check(seen, now)
 	if err != nil {
@@ -167,7 +167,7 @@ func verifySeen(t *testing.T, scheme string, check func(signedRequest, time.Time
 }
 
 // verifyThroughLibrary is go-fed/httpsig's opinion of a signature without created and expires.
-func verifyThroughLibrary(s *cavageSignature, r signedRequest, key crypto.PublicKey) error {
+func verifyThroughLibrary(s *cavageSignature, r Request, key crypto.PublicKey) error {
 	verifier, err := httpsig.NewVerifier(libraryRequest(s, r))
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func verifyThroughLibrary(s *cavageSignature, r signedRequest, key crypto.Public
 // libraryRequest makes the request that httpsig reads: the Signature header in the one spelling that it can parse, only the
 // covered headers (it writes Host into the map and compares nothing with the body), and the undecoded target in
 // place of the path, because it signs URL.Path as it stands.
-func libraryRequest(s *cavageSignature, r signedRequest) *http.Request {
+func libraryRequest(s *cavageSignature, r Request) *http.Request {
 	header := make(http.Header, len(s.Covered)+2)
 	for _, name := range s.Covered {
 		if values := r.Header.Values(name); name != "host" && len(values) > 0 {

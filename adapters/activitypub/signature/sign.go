@@ -1,4 +1,4 @@
-package activitypub
+package signature
 
 import (
 	"crypto"
@@ -9,19 +9,62 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dunglas/httpsfv"
+	"github.com/go-fed/httpsig"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/internal/signing"
 )
 
-// signatureOffer is how a server asks to be signed to (Accept-Signature, RFC 9421, section 5.1).
-type signatureOffer struct {
+// SignCavage signs an outgoing request with draft-cavage: (request-target) host date, and digest with a body. The
+// Date header must be set. content-type and user-agent stay uncovered: proxies and frameworks rewrite them.
+func SignCavage(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, withQuery bool) error {
+	covered := []string{httpsig.RequestTarget, "host", "date"}
+	if body != nil {
+		covered = append(covered, "digest")
+	}
+	signer, _, err := httpsig.NewSigner([]httpsig.Algorithm{httpsig.RSA_SHA256}, httpsig.DigestSha256, covered, httpsig.Signature, 0)
+	if err != nil {
+		return fmt.Errorf("make signer: %w", err)
+	}
+
+	// httpsig signs the decoded path and wants Host in the header map, so it gets a stand-in of the request.
+	target := request.URL.EscapedPath()
+	if withQuery {
+		target = request.URL.RequestURI()
+	}
+	stand := &http.Request{Method: request.Method, URL: opaqueTarget(target), Header: http.Header{
+		"Host": {request.URL.Host}, "Date": request.Header["Date"],
+	}}
+	if err := signing.Do(func() error { return signer.SignRequest(key, keyID, stand, body) }); err != nil {
+		return fmt.Errorf("sign request: %w", err)
+	}
+
+	// It always announces hs2019, which older servers refuse; the parameter itself is not signed.
+	signature := strings.Replace(stand.Header.Get("Signature"), `algorithm="hs2019"`, `algorithm="rsa-sha256"`, 1)
+	request.Header.Set("Signature", signature)
+	if body != nil {
+		request.Header["Digest"] = stand.Header["Digest"]
+	}
+	return nil
+}
+
+// defaultOffer covers what Mastodon and Fedify ask for.
+var defaultOffer = Offer{Label: "sig1", Components: []string{"@method", "@target-uri", "@authority", "content-digest"}}
+
+// SignMessage signs an outgoing POST by RFC 9421 as a peer wants it that asked for nothing.
+func SignMessage(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, now time.Time) error {
+	return defaultOffer.Sign(request, body, keyID, key, now)
+}
+
+// Offer is how a server asks to be signed to (Accept-Signature, RFC 9421, section 5.1).
+type Offer struct {
 	Label      string
 	Components []string
 	Nonce, Tag string
@@ -37,9 +80,9 @@ var offered = map[string]bool{
 	"content-digest": true, "content-type": true, "content-length": true, "date": true, "host": true,
 }
 
-// readSignatureOffer takes the first offer that we can meet. What it leaves out and every server needs is added: a
+// ReadOffer takes the first offer that we can meet. What it leaves out and every server needs is added: a
 // signature that does not cover the body would be good for any other body too.
-func readSignatureOffer(header http.Header, keyID string) *signatureOffer {
+func ReadOffer(header http.Header, keyID string) *Offer {
 	if len(joined(header.Values("Accept-Signature"))) > maxSignatureBytes {
 		return nil
 	}
@@ -53,15 +96,15 @@ func readSignatureOffer(header http.Header, keyID string) *signatureOffer {
 		if !isList || len(list.Items) > maxCovered {
 			continue
 		}
-		if offer, ok := readOffer(label, list, keyID); ok {
+		if offer, ok := readOneOffer(label, list, keyID); ok {
 			return offer
 		}
 	}
 	return nil
 }
 
-func readOffer(label string, list httpsfv.InnerList, keyID string) (*signatureOffer, bool) {
-	offer := &signatureOffer{Label: label}
+func readOneOffer(label string, list httpsfv.InnerList, keyID string) (*Offer, bool) {
+	offer := &Offer{Label: label}
 	for _, item := range list.Items {
 		name, isText := item.Value.(string)
 		if !isText || !offered[name] || item.Params != nil && len(item.Params.Names()) > 0 || slices.Contains(offer.Components, name) {
@@ -69,6 +112,7 @@ func readOffer(label string, list httpsfv.InnerList, keyID string) (*signatureOf
 		}
 		offer.Components = append(offer.Components, name)
 	}
+
 	if list.Params != nil {
 		for _, name := range list.Params.Names() {
 			value, _ := list.Params.Get(name)
@@ -94,6 +138,7 @@ func readOffer(label string, list httpsfv.InnerList, keyID string) (*signatureOf
 			}
 		}
 	}
+
 	for _, needed := range []string{"@method", "content-digest"} {
 		if !slices.Contains(offer.Components, needed) {
 			offer.Components = append(offer.Components, needed)
@@ -105,15 +150,11 @@ func readOffer(label string, list httpsfv.InnerList, keyID string) (*signatureOf
 	return offer, len(offer.Components) <= maxCovered
 }
 
-// scheme is what is remembered of the offer: a nonce is for one request.
-func (o *signatureOffer) scheme() knownScheme {
-	return knownScheme{Scheme: schemeRFC9421, Label: o.Label, Components: o.Components}
-}
-
-// sign signs a POST as the offer wants it.
-func (o *signatureOffer) sign(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, now time.Time) error {
+// Sign signs a POST as the offer wants it.
+func (o *Offer) Sign(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, now time.Time) error {
 	sum := sha256.Sum256(body)
 	request.Header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
+
 	parameters := httpsfv.NewParams()
 	parameters.Add("created", now.Unix())
 	if o.Expires {
@@ -126,6 +167,7 @@ func (o *signatureOffer) sign(request *http.Request, body []byte, keyID string, 
 			parameters.Add(name, value)
 		}
 	}
+
 	covered := httpsfv.InnerList{Params: parameters}
 	var base strings.Builder
 	for _, name := range o.Components {
@@ -140,6 +182,7 @@ func (o *signatureOffer) sign(request *http.Request, body []byte, keyID string, 
 	if err != nil {
 		return fmt.Errorf("serialize components: %w", err)
 	}
+
 	hash := sha256.Sum256([]byte(base.String() + `"@signature-params": ` + serialized))
 	var signature []byte
 	if err := signing.Do(func() (err error) {
@@ -148,12 +191,13 @@ func (o *signatureOffer) sign(request *http.Request, body []byte, keyID string, 
 	}); err != nil {
 		return fmt.Errorf("sign request: %w", err)
 	}
+
 	request.Header.Set("Signature-Input", o.Label+"="+serialized)
 	request.Header.Set("Signature", o.Label+"=:"+base64.StdEncoding.EncodeToString(signature)+":")
 	return nil
 }
 
-// componentOf gives the value of a component of our own request (RFC 9421, sections 2.1 and 2.2).
+// componentOf returns the value of a component of our own request (RFC 9421, sections 2.1 and 2.2).
 func componentOf(request *http.Request, body []byte, name string) (string, error) {
 	target := request.URL
 	switch name {
@@ -185,3 +229,7 @@ func componentOf(request *http.Request, body []byte, name string) (string, error
 	}
 	return "", errors.New("the request has no " + name)
 }
+
+// opaqueTarget keeps path and query exactly as they stand in a request target: httpsig writes URL.Path and decodes
+// nothing, so the whole target is put there.
+func opaqueTarget(target string) *url.URL { return &url.URL{Path: target} }

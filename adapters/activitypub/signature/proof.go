@@ -1,10 +1,11 @@
-package activitypub
+package signature
 
 import (
 	"bytes"
-	"context"
 	"crypto"
 	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,20 +16,95 @@ import (
 	"inbox/adapters/activitypub/document"
 )
 
+// Object integrity proofs: FEP-8b32 with the cryptosuite eddsa-jcs-2022 (Data Integrity EdDSA Cryptosuites 1.0,
+// section 3.3). They travel inside the activity, so they stay true when somebody else forwards it.
+const (
+	IntegrityContext = "https://w3id.org/security/data-integrity/v1"
+	proofType        = "DataIntegrityProof"
+	ProofSuite       = "eddsa-jcs-2022"
+	proofPurpose     = "assertionMethod"
+)
+
+// proofDocument is a proof as we write it. It repeats the context of the document: some verifiers hash the options as
+// they stand, others put the document's context into them first, and so both find the same.
+type proofDocument struct {
+	Context            json.RawMessage `json:"@context,omitempty"`
+	Type               string          `json:"type"`
+	Cryptosuite        string          `json:"cryptosuite"`
+	VerificationMethod string          `json:"verificationMethod"`
+	Purpose            string          `json:"proofPurpose"`
+	Created            string          `json:"created"`
+	Value              string          `json:"proofValue,omitempty"`
+}
+
+// Prove returns an encoded activity with a proof as its last member. The same activity and time make the same bytes, so
+// a repeated delivery is recognised by a receiver that compares. The activity's @context must name integrityContext. method
+// is the id of the key.
+func Prove(activity []byte, key ed25519.PrivateKey, method string, created time.Time) ([]byte, error) {
+	members, err := document.SplitMembers(activity)
+	if err != nil {
+		return nil, fmt.Errorf("split activity: %w", err)
+	}
+	context, _ := members.Get("@context")
+	proof := proofDocument{
+		Context: json.RawMessage(context.Value), Type: proofType, Cryptosuite: ProofSuite, VerificationMethod: method,
+		Purpose: proofPurpose, Created: created.UTC().Format(time.RFC3339),
+	}
+
+	options, err := document.Encode(proof)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := integrityDigest(options, activity)
+	if err != nil {
+		return nil, err
+	}
+
+	proof.Value = encodeMultibase(ed25519.Sign(key, digest))
+	encoded, err := document.Encode(proof)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(bytes.TrimSuffix(bytes.Clone(activity), []byte("}")), `,"proof":`...), append(encoded, '}')...), nil
+}
+
+// integrityDigest is what a proof signs: the hash of its options, then the hash of the document without the proof, both
+// in canonical form (RFC 8785).
+func integrityDigest(options, whole []byte) ([]byte, error) {
+	one, err := canonicalHash(options)
+	if err != nil {
+		return nil, err
+	}
+	other, err := canonicalHash(whole)
+	if err != nil {
+		return nil, err
+	}
+	return append(one, other...), nil
+}
+
+func canonicalHash(whole []byte) ([]byte, error) {
+	canonical, err := jcs.Transform(whole)
+	if err != nil {
+		return nil, fmt.Errorf("canonical form: %w", err)
+	}
+	sum := sha256.Sum256(canonical)
+	return sum[:], nil
+}
+
 // maxProofs is how many proofs of one activity are looked at.
 const maxProofs = 4
 
-// objectProof is a proof that passed every check that needs no key.
-type objectProof struct {
-	keyID   string
-	created time.Time // zero = it does not say
+// Proof is a proof that passed every check that needs no key.
+type Proof struct {
+	KeyID   string
+	Created time.Time // zero = it does not say
 	value   []byte
 	digests [][]byte // what may have been signed; producers differ in how they hash @context
 }
 
-// readProofs gives the proofs of an activity by its actor. Proofs of other types and suites are passed over; an error
+// ReadProofs returns the proofs of an activity by its actor. Proofs of other types and suites are passed over; an error
 // means that there are proofs that we understand and that not one of them can be the actor's.
-func readProofs(body []byte, activity document.Object, actor string, now time.Time) ([]objectProof, error) {
+func ReadProofs(body []byte, activity document.Object, actor string, now time.Time) ([]Proof, error) {
 	if activity["proof"] == nil {
 		return nil, nil
 	}
@@ -43,11 +119,11 @@ func readProofs(body []byte, activity document.Object, actor string, now time.Ti
 			return nil, err
 		}
 	}
-	var proofs []objectProof
+	var proofs []Proof
 	var problem error
 	for i, entry := range document.List(activity["proof"])[:min(len(texts), maxProofs)] {
 		options, _ := entry.(document.Object)
-		if !document.IsA(options, proofType) || document.Text(options, "cryptosuite") != proofSuite {
+		if !document.IsA(options, proofType) || document.Text(options, "cryptosuite") != ProofSuite {
 			continue
 		}
 		proof, err := readProof(whole, texts[i], options, actor, now)
@@ -63,10 +139,10 @@ func readProofs(body []byte, activity document.Object, actor string, now time.Ti
 	return nil, problem
 }
 
-func readProof(whole document.Members, text string, options document.Object, actor string, now time.Time) (objectProof, error) {
-	proof := objectProof{keyID: document.Text(options, "verificationMethod")}
-	if proof.keyID == "" {
-		proof.keyID = document.Reference(options["verificationMethod"])
+func readProof(whole document.Members, text string, options document.Object, actor string, now time.Time) (Proof, error) {
+	proof := Proof{KeyID: document.Text(options, "verificationMethod")}
+	if proof.KeyID == "" {
+		proof.KeyID = document.Reference(options["verificationMethod"])
 	}
 	value, ok := decodeMultibase(document.Text(options, "proofValue"))
 	switch {
@@ -74,13 +150,13 @@ func readProof(whole document.Members, text string, options document.Object, act
 		return proof, errors.New("its purpose is not assertionMethod")
 	case !ok || len(value) != ed25519.SignatureSize:
 		return proof, errors.New("its value is not 64 bytes of base58btc")
-	case !document.SameOrigin(proof.keyID, actor):
+	case !document.SameOrigin(proof.KeyID, actor):
 		return proof, errors.New("its key is not on the actor's server")
 	}
 	if err := checkProofTimes(options, now); err != nil {
 		return proof, err
 	}
-	proof.created, _ = time.Parse(time.RFC3339, document.Text(options, "created"))
+	proof.Created, _ = time.Parse(time.RFC3339, document.Text(options, "created"))
 	proof.value = value
 	members, err := document.SplitMembers([]byte(text))
 	if err != nil {
@@ -110,7 +186,7 @@ func checkProofTimes(options document.Object, now time.Time) error {
 	return nil
 }
 
-// proofDigests gives what the proof may sign. The suite hashes the document with the context of the options, which the
+// proofDigests returns what the proof may sign. The suite hashes the document with the context of the options, which the
 // document's own must begin with; some producers (FEP-8b32 before 2024) leave the context out of the options on the wire
 // but hash it, so that is the second try.
 func proofDigests(whole, proof document.Members) ([][]byte, error) {
@@ -188,40 +264,19 @@ func contextItems(value string) ([][]byte, error) {
 	return items, nil
 }
 
-// verifyProofs demands one proof by the actor that is right. alone: nothing but the proof says that the actor did it.
-func (a *Adapter) verifyProofs(ctx context.Context, proofs []objectProof, in *incoming, alone bool) (proven, error) {
-	var problem error
-	for _, proof := range proofs {
-		var found *remoteKey
-		var err error
-		if alone {
-			err = proof.freshDeed(in, a.now())
-		}
-		if err == nil {
-			found, err = a.verifyWith(ctx, proof.keyID, func(found *remoteKey) error { return proof.verify(found, in.actor) })
-		}
-		if err == nil {
-			return proven{actor: found.actor, keyID: proof.keyID, scheme: proofSuite}, nil
-		}
-		if problem == nil {
-			problem = fmt.Errorf("object proof: %w", err)
-		}
-	}
-	return proven{}, problem
-}
-
-func (p *objectProof) verify(found *remoteKey, actor string) error {
-	if found.actor.ID != actor {
-		return errOtherOwner
-	}
-	key, isEd25519 := found.key.(ed25519.PublicKey)
-	if !isEd25519 || !found.assertion {
-		return errors.New("the actor does not list this key as a Multikey of assertionMethod")
+// Verify checks the proof with an Ed25519 key.
+func (p *Proof) Verify(public crypto.PublicKey) error {
+	key, isEd25519 := public.(ed25519.PublicKey)
+	if !isEd25519 {
+		return ErrNoProofKey
 	}
 	for _, digest := range p.digests {
-		if verifyBytes(crypto.PublicKey(key), digest, p.value) == nil {
+		if verifyBytes(key, digest, p.value) == nil {
 			return nil
 		}
 	}
 	return errWrongSignature
 }
+
+// ErrNoProofKey is the answer to a key that may not prove objects.
+var ErrNoProofKey = errors.New("the actor does not list this key as a Multikey of assertionMethod")
