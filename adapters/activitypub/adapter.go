@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/httpserver"
@@ -229,7 +230,7 @@ func (o *Options) check() error {
 	if o.Mode == "" {
 		o.Mode = ModeOpen
 	}
-	o.MaxAttempts, o.PostLength = cmp.Or(o.MaxAttempts, 4), cmp.Or(o.PostLength, defaultPostLength)
+	o.MaxAttempts, o.PostLength = cmp.Or(o.MaxAttempts, 4), cmp.Or(o.PostLength, notetext.DefaultLength)
 	o.MaxRefusals = cmp.Or(o.MaxRefusals, 300)
 	if o.ClientAddress == nil {
 		o.ClientAddress = httpserver.ClientIP

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/identity"
 )
@@ -49,7 +50,7 @@ func (a *Adapter) postIRI(replyID string, post int) string {
 func (a *Adapter) firstPost(iri string) string {
 	rest, ours := strings.CutPrefix(iri, a.noteIRI(""))
 	id, post, chained := strings.Cut(rest, "/")
-	if number, err := strconv.Atoi(post); ours && chained && err == nil && number > 1 && number <= maxPosts {
+	if number, err := strconv.Atoi(post); ours && chained && err == nil && number > 1 && number <= notetext.MaxPosts {
 		return a.noteIRI(id)
 	}
 	return iri

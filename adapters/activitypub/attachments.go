@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/normalized"
 )
 
@@ -41,7 +42,7 @@ func attachment(entry any) (normalized.Part, bool) {
 	if attached == nil {
 		return normalized.Part{}, false
 	}
-	name := visible(document.Text(attached, "name"), 4096)
+	name := notetext.Visible(document.Text(attached, "name"), 4096)
 	href, media := document.Text(attached, "href"), document.Text(attached, "mediaType")
 	if !document.IsA(attached, "Link") {
 		var own string
@@ -49,7 +50,7 @@ func attachment(entry any) (normalized.Part, bool) {
 			media = own // mediaType of a Video is that of its description
 		}
 	}
-	if !isAddress(href) {
+	if !notetext.IsAddress(href) {
 		return normalized.Part{}, false
 	}
 	// The contract wants https for files by URL; plain http occurs on development servers only and stays a link.
@@ -60,16 +61,6 @@ func attachment(entry any) (normalized.Part, bool) {
 		Kind: normalized.PartFile, MIME: fileType(media, href, attached), Name: fileName(href), Alt: name,
 		BytesRef: &normalized.BytesRef{Kind: normalized.BytesURL, URL: href},
 	}, true
-}
-
-// isAddress keeps what the contract would refuse out of the message: one odd link must not cost the whole note.
-func isAddress(text string) bool {
-	parsed, err := url.Parse(text)
-	if err != nil || parsed.User != nil {
-		return false
-	}
-	_, ok := document.Origin(text)
-	return ok
 }
 
 // maxFileLinks is how many addresses of one file are looked at: PeerTube lists one for each resolution.
@@ -182,5 +173,5 @@ func fileName(href string) string {
 	if name == "." || name == "/" {
 		return ""
 	}
-	return visible(name, 255)
+	return notetext.Visible(name, 255)
 }

@@ -88,25 +88,6 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-func BenchmarkPlainText(b *testing.B) {
-	body, err := os.ReadFile("testdata/inbound/mastodon-direct.json")
-	if err != nil {
-		b.Fatal(err)
-	}
-	doc, err := document.Parse(body)
-	if err != nil {
-		b.Fatal(err)
-	}
-	note := doc["object"].(document.Object)
-	as := testReader()
-	b.ReportAllocs()
-	for b.Loop() {
-		if plainText(document.Text(note, "content"), as) == "" {
-			b.Fatal("no text")
-		}
-	}
-}
-
 // BenchmarkReply is one answer to a loopback server: render, sign, post.
 func BenchmarkReply(b *testing.B) {
 	r := newRig(b)
@@ -138,6 +119,8 @@ func BenchmarkActor(b *testing.B) {
 
 type discardWriter struct{ header http.Header }
 
-func (d *discardWriter) Header() http.Header            { return d.header }
+func (d *discardWriter) Header() http.Header { return d.header }
+
 func (d *discardWriter) Write(body []byte) (int, error) { return io.Discard.Write(body) }
-func (d *discardWriter) WriteHeader(int)                {}
+
+func (d *discardWriter) WriteHeader(int) {}

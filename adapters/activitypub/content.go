@@ -4,7 +4,10 @@ import (
 	"html"
 	"strings"
 
+	nethtml "golang.org/x/net/html"
+
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -34,7 +37,7 @@ func (a *Adapter) fill(made *note, text writing, people []person) {
 	}
 	if made.open() { // a hashtag is there to be found by
 		var words []string
-		made.Content, words = linkHashtags(made.Content, a.profileURL(text.reply.Agent))
+		made.Content, words = notetext.LinkHashtags(made.Content, a.profileURL(text.reply.Agent))
 		for _, word := range words {
 			made.Tag = append(made.Tag, noteTag{"Hashtag", a.profileURL(text.reply.Agent), "#" + word})
 		}
@@ -51,7 +54,7 @@ func (a *Adapter) content(made *note, text writing) (body string, sources []stri
 	for _, part := range text.reply.Response.Parts {
 		switch part.Kind {
 		case normalized.PartText:
-			out.WriteString(textHTML(part, made.picture))
+			out.WriteString(notetext.HTML(part, made.picture))
 			if part.MIME == normalized.MIMEMarkdown {
 				sources = append(sources, part.Content)
 			}
@@ -65,20 +68,9 @@ func (a *Adapter) content(made *note, text writing) (body string, sources []stri
 	}
 	out.WriteString(demand.String())
 	if out.Len() == 0 && text.reply.Response.Error != nil {
-		out.WriteString(plainHTML(text.reply.Response.Error.Message))
+		out.WriteString(notetext.PlainHTML(text.reply.Response.Error.Message))
 	}
 	return out.String(), sources
-}
-
-// textHTML is a text as HTML. attach takes the pictures in it, or leaves them as links.
-func textHTML(part normalized.Part, attach attachPicture) string {
-	switch part.MIME {
-	case normalized.MIMEMarkdown:
-		return markdownHTML(part.Content, attach)
-	case normalized.MIMEHTML:
-		return sanitize(withoutPictures(part.Content, attach))
-	}
-	return plainHTML(part.Content)
 }
 
 func linkPart(part normalized.Part) string {
@@ -86,7 +78,7 @@ func linkPart(part normalized.Part) string {
 	if title == "" {
 		title = part.URL
 	}
-	text := sanitize(linkHTML(part.URL, title))
+	text := notetext.Sanitize(notetext.Link(part.URL, title))
 	if part.Description != "" {
 		text += "<br>" + html.EscapeString(part.Description)
 	}
@@ -102,7 +94,7 @@ func (a *Adapter) file(made *note, reply exchange.Reply, part normalized.Part) s
 			name = part.MIME
 		}
 		if address != "" {
-			return "<p>" + sanitize(linkHTML(address, name)) + "</p>"
+			return "<p>" + notetext.Sanitize(notetext.Link(address, name)) + "</p>"
 		}
 		return "<p>[" + html.EscapeString(name) + "]</p>"
 	}
@@ -111,21 +103,8 @@ func (a *Adapter) file(made *note, reply exchange.Reply, part normalized.Part) s
 		description = part.Description
 	}
 	width, height := a.pictureSize(part)
-	made.Attachment = append(made.Attachment, noteFile{attachmentType(part.MIME), part.MIME, address, description, width, height, part.Size})
+	made.Attachment = append(made.Attachment, noteFile{notetext.AttachmentType(part.MIME), part.MIME, address, description, width, height, part.Size})
 	return ""
-}
-
-// attachmentType is the kind of attachment; servers show a Document by its media type.
-func attachmentType(mime string) string {
-	switch kind, _, _ := strings.Cut(mime, "/"); kind {
-	case "image":
-		return "Image"
-	case "video":
-		return "Video"
-	case "audio":
-		return "Audio"
-	}
-	return "Document"
 }
 
 // fileAddress is where everybody who has the note may read the file.
@@ -137,4 +116,52 @@ func (a *Adapter) fileAddress(reply exchange.Reply, part normalized.Part) string
 		return part.BytesRef.URL
 	}
 	return a.mediaURL(reply, part)
+}
+
+// linkMentions turns the first @user@host of each person in the text into an anchor. It touches text outside of
+// links only.
+func linkMentions(content string, people []person) (linked string, missing []person) {
+	for _, one := range people {
+		var done bool
+		if content, done = linkMention(content, one); !done {
+			missing = append(missing, one)
+		}
+	}
+	return content, missing
+}
+
+func linkMention(content string, who person) (string, bool) {
+	var out strings.Builder
+	tokens := nethtml.NewTokenizer(strings.NewReader(content))
+	done, anchors := false, 0
+	for {
+		kind := tokens.Next()
+		if kind == nethtml.ErrorToken {
+			return out.String(), done
+		}
+		raw := string(tokens.Raw())
+		name, _ := tokens.TagName()
+		switch {
+		case kind == nethtml.StartTagToken && string(name) == "a":
+			anchors++
+		case kind == nethtml.EndTagToken && string(name) == "a":
+			anchors--
+		case kind == nethtml.TextToken && anchors == 0 && !done:
+			raw, done = replaceMention(raw, who)
+		}
+		out.WriteString(raw)
+	}
+}
+
+func replaceMention(text string, who person) (string, bool) {
+	written := html.EscapeString(who.Address)
+	at := strings.Index(strings.ToLower(text), strings.ToLower(written))
+	if at < 0 || len(strings.ToLower(text)) != len(text) {
+		return text, false
+	}
+	after := text[at+len(written):]
+	if after != "" && strings.IndexByte("abcdefghijklmnopqrstuvwxyz0123456789-_@", after[0]|0x20) >= 0 {
+		return text, false // a longer address that begins alike
+	}
+	return text[:at] + who.anchor() + after, true
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -46,7 +47,7 @@ func (a *Adapter) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan
 	for _, address := range a.extras(reply, asked) {
 		places = append(places, destination{Address: address.String()})
 	}
-	plan.Posts = len(splitParts(reply.Response.Parts, a.options.PostLength, maxPosts))
+	plan.Posts = len(notetext.Split(reply.Response.Parts, a.options.PostLength, notetext.MaxPosts))
 	plan.Spread = plan.Open && !main.Like && a.hasFollowers(ctx, reply.Agent)
 	plan.Destinations, err = chained(places, plan.Posts)
 	return plan, err

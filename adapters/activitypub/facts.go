@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/normalized"
 )
 
@@ -32,18 +33,18 @@ type customEmoji struct {
 func (q *question) facts() noteFacts {
 	var facts noteFacts
 	if kind := document.Type(q.object); kind != "Note" {
-		facts.Type = visible(kind, maxFactBytes)
+		facts.Type = notetext.Visible(kind, maxFactBytes)
 	}
 	facts.Sensitive, _ = q.object["sensitive"].(bool)
 	for _, entry := range document.List(q.object["tag"]) {
 		tag, _ := entry.(document.Object)
-		name := visible(document.Text(tag, "name"), maxFactBytes)
+		name := notetext.Visible(document.Text(tag, "name"), maxFactBytes)
 		switch {
 		case name == "":
 		case document.IsA(tag, "Hashtag") && len(facts.Hashtags) < maxFacts:
 			facts.Hashtags = append(facts.Hashtags, "#"+strings.TrimPrefix(name, "#"))
 		case document.IsA(tag, "Emoji") && len(facts.Emoji) < maxFacts:
-			if icon := document.Embedded(tag["icon"]); icon != nil && isAddress(document.Href(icon["url"])) {
+			if icon := document.Embedded(tag["icon"]); icon != nil && notetext.IsAddress(document.Href(icon["url"])) {
 				facts.Emoji = append(facts.Emoji, customEmoji{name, document.Href(icon["url"])})
 			}
 		}

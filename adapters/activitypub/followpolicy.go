@@ -166,15 +166,3 @@ func (a *Adapter) profileFields(actor *actorDocument) {
 		actor.Attachment = append(actor.Attachment, propertyValue{"PropertyValue", field.Name, value})
 	}
 }
-
-// asksNoBots looks for #nobot in a profile, the fediverse's word for "do not write to me unasked". Servers write a hashtag
-// as a link around a part of it.
-func asksNoBots(summary string) bool {
-	text := plainText(document.Clip(summary, 32<<10), reader{isUs: func(string) bool { return false }})
-	for word := range strings.FieldsSeq(strings.ToLower(text)) {
-		if word = strings.TrimRight(word, ".,;:!?)"); word == "#nobot" || word == "#nobots" {
-			return true
-		}
-	}
-	return false
-}

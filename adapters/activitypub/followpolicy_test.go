@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 )
 
@@ -86,7 +87,7 @@ func TestNoBot(t *testing.T) {
 		"#nobot": true, `<p>me. <a href="https://x.example/tags/nobot" class="mention hashtag" rel="tag">#<span>NoBot</span></a>, thanks</p>`: true,
 		"": false, "no bots": false, "#nobotany": false,
 	} {
-		if got := asksNoBots(summary); got != want {
+		if got := notetext.AsksNoBots(summary); got != want {
 			t.Errorf("%q: %v", summary, got)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -120,7 +121,7 @@ func digestOfPart(part normalized.Part) string {
 func mediaName(part normalized.Part) string {
 	name := path.Base(strings.ReplaceAll(part.Name, `\`, "/"))
 	name = strings.Map(func(r rune) rune {
-		if unwanted(r) || strings.ContainsRune(`/\"'<>|?*:;%`, r) || r == '\n' || r == '\r' || r == '\t' {
+		if notetext.Unwanted(r) || strings.ContainsRune(`/\"'<>|?*:;%`, r) || r == '\n' || r == '\r' || r == '\t' {
 			return '_'
 		}
 		return r

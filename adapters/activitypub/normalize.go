@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/text/unicode/norm"
-
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -143,20 +142,6 @@ func capabilities() normalized.RecipientCapabilities {
 	}
 }
 
-// visible makes one line of text without control characters.
-func visible(text string, limit int) string {
-	clean := strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t', r == '\r':
-			return ' '
-		case unwanted(r):
-			return -1
-		}
-		return r
-	}, text)
-	return document.Clip(norm.NFC.String(strings.TrimSpace(clean)), limit)
-}
-
 // parts makes one text part and one part for each file and link.
 func (a *Adapter) parts(q *question, agent exchange.AgentProfile) []normalized.Part {
 	var parts []normalized.Part
@@ -169,9 +154,9 @@ func (a *Adapter) parts(q *question, agent exchange.AgentProfile) []normalized.P
 
 // text is warning, title, body and options of a poll, in that order.
 func (a *Adapter) text(q *question, agent exchange.AgentProfile) (text, mime string) {
-	as := reader{
-		address: agent.Address, mentions: q.mentions,
-		isUs: func(href string) bool {
+	as := notetext.Reader{
+		Address: agent.Address, Mentions: q.mentions,
+		IsUs: func(href string) bool {
 			return href == a.actorIRI(agent.Name) || href == a.profileURL(agent.Name)
 		},
 	}
@@ -179,11 +164,11 @@ func (a *Adapter) text(q *question, agent exchange.AgentProfile) (text, mime str
 	if warning := q.warning(); warning != "" {
 		pieces = append(pieces, "[CW: "+warning+"]")
 	}
-	if title := visible(document.Translated(q.object, "name"), 1024); title != "" {
+	if title := notetext.Visible(document.Translated(q.object, "name"), 1024); title != "" {
 		pieces = append(pieces, title)
 	}
 	if q.isArticle() {
-		pieces = append(pieces, plainText(document.Translated(q.object, "summary"), as))
+		pieces = append(pieces, notetext.Plain(document.Translated(q.object, "summary"), as))
 	}
 	body, mime := q.body(as)
 	pieces = append(pieces, body, poll(q.object, a.now()))
@@ -192,25 +177,13 @@ func (a *Adapter) text(q *question, agent exchange.AgentProfile) (text, mime str
 }
 
 // body is the content as text, without the agent's own address at its head. PeerTube sends the markdown that its readers wrote.
-func (q *question) body(as reader) (text, mime string) {
+func (q *question) body(as notetext.Reader) (text, mime string) {
 	switch media, _, _ := strings.Cut(document.Text(q.object, "mediaType"), ";"); strings.TrimSpace(media) {
 	case normalized.MIMEMarkdown, normalized.MIMEPlain:
-		return as.literal(q.content()), normalized.MIMEPlain
+		return as.Literal(q.content()), normalized.MIMEPlain
 	}
-	text, mime = noteText(q.content(), as)
-	return withoutQuoteLine(as.withoutAddress(text), linkedPosts(q.object)), mime
-}
-
-// withoutAddress cuts the address of the reader off the head of a text: somebody typed it and no link was made of it.
-func (r reader) withoutAddress(text string) string {
-	for len(text) >= len(r.address) && strings.EqualFold(text[:len(r.address)], r.address) {
-		rest := strings.TrimLeft(text[len(r.address):], ",:")
-		if rest != "" && !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "\n") {
-			break
-		}
-		text = strings.TrimSpace(rest)
-	}
-	return text
+	text, mime = notetext.Note(q.content(), as)
+	return withoutQuoteLine(as.WithoutAddress(text), linkedPosts(q.object)), mime
 }
 
 // warning is the content warning. The summary of an article is an abstract and not a warning.
@@ -218,7 +191,7 @@ func (q *question) warning() string {
 	if q.isArticle() {
 		return ""
 	}
-	return visible(document.Translated(q.object, "summary"), 500)
+	return notetext.Visible(document.Translated(q.object, "summary"), 500)
 }
 
 func (q *question) isArticle() bool { return document.IsA(q.object, "Article", "Page") }

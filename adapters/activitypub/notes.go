@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"inbox/adapters/activitypub/notetext"
 	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -156,7 +157,7 @@ func (a *Adapter) writePage(w http.ResponseWriter, r *http.Request, reply exchan
 	err := notePage.Execute(w, map[string]any{
 		"Note": made, "Language": language, "Author": "@" + reply.Agent + "@" + a.options.Domain,
 		"Profile": a.profileURL(reply.Agent),
-		"Content": template.HTML(sanitize(made.Content)), //nolint:gosec // sanitized in the same expression
+		"Content": template.HTML(notetext.Sanitize(made.Content)), //nolint:gosec // sanitized in the same expression
 	})
 	if err != nil {
 		slog.DebugContext(r.Context(), "note page was not written", "error", err)

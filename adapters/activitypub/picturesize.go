@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"inbox/adapters/activitypub/notetext"
 	"inbox/normalized"
 )
 
@@ -22,7 +23,7 @@ const (
 // header does not say so.
 func (a *Adapter) pictureSize(part normalized.Part) (width, height int) {
 	digest := digestOfPart(part)
-	if attachmentType(part.MIME) != "Image" || digest == "" {
+	if notetext.AttachmentType(part.MIME) != "Image" || digest == "" {
 		return 0, 0
 	}
 	if known, found := a.pictures.get(digest, a.now()); found {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -44,21 +45,21 @@ func (t writing) policy(part normalized.Part) string {
 	policy := t.present(*part.Policy)
 	title, message := policy.Localized(t.locale)
 	var lines []string
-	if title = visible(title, 1024); title != "" {
+	if title = notetext.Visible(title, 1024); title != "" {
 		lines = append(lines, "<strong>"+html.EscapeString(title)+"</strong>")
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(message), "\n") {
 		lines = append(lines, html.EscapeString(strings.TrimRight(line, "\r")))
 	}
 	if policy.URL != "" {
-		label := visible(policy.ActionLabel, 256)
+		label := notetext.Visible(policy.ActionLabel, 256)
 		if label == "" {
 			label = "Continue"
 		}
-		lines = append(lines, html.EscapeString(label)+": "+linkHTML(policy.URL, policy.URL))
+		lines = append(lines, html.EscapeString(label)+": "+notetext.Link(policy.URL, policy.URL))
 	}
 	lines = append(lines, policyTimes(policy)...)
-	return sanitize("<p>" + strings.Join(lines, "<br>") + "</p>")
+	return notetext.Sanitize("<p>" + strings.Join(lines, "<br>") + "</p>")
 }
 
 func policyTimes(policy policypart.Part) []string {

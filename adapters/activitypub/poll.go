@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 )
 
 // poll lists the choices of a Question with their votes so far, and when it ends.
@@ -17,7 +18,7 @@ func poll(note document.Object, now time.Time) string {
 	var lines []string
 	for _, entry := range choices {
 		choice, _ := entry.(document.Object)
-		if name := visible(document.Text(choice, "name"), 512); name != "" {
+		if name := notetext.Visible(document.Text(choice, "name"), 512); name != "" {
 			lines = append(lines, "- "+name+votes(choice))
 		}
 	}

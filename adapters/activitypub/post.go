@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/adapters/activitypub/signature"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -164,7 +165,7 @@ func (a *Adapter) classNetwork(err error) error {
 func detailOf(response *http.Response) string {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 400))
 	detail := response.Status
-	if body := visible(strings.ToValidUTF8(string(text), ""), 400); body != "" && response.StatusCode/100 != 2 {
+	if body := notetext.Visible(strings.ToValidUTF8(string(text), ""), 400); body != "" && response.StatusCode/100 != 2 {
 		detail += ": " + body
 	}
 	return document.Clip(detail, 512)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/normalized"
 )
 
@@ -19,7 +20,7 @@ func linkedPosts(note document.Object) []normalized.Part {
 	var parts []normalized.Part
 	add := func(href, title string) {
 		known := func(part normalized.Part) bool { return part.URL == href }
-		if isAddress(href) && len(parts) < maxLinks && !slices.ContainsFunc(parts, known) {
+		if notetext.IsAddress(href) && len(parts) < maxLinks && !slices.ContainsFunc(parts, known) {
 			parts = append(parts, normalized.Part{Kind: normalized.PartLink, URL: href, Title: title})
 		}
 	}
@@ -34,7 +35,7 @@ func linkedPosts(note document.Object) []normalized.Part {
 		if tag == nil || !document.IsA(tag, "Link") || !document.IsActivityType(document.Text(tag, "mediaType"), false) {
 			continue
 		}
-		title := visible(document.Text(tag, "name"), 512)
+		title := notetext.Visible(document.Text(tag, "name"), 512)
 		if isQuote := relatesAs(tag["rel"], misskeyQuote); isQuote && quoted {
 			continue // a second spelling of the same quote, perhaps by another address
 		} else if isQuote {

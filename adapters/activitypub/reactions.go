@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -62,7 +63,7 @@ func (a *Adapter) reaction(ctx context.Context, activity document.Object, actor 
 		content = document.Text(activity, "_misskey_reaction")
 	}
 	return reactionRow{reply.ID, reply.TurnID, exchange.Reaction{
-		Type: document.Type(activity), Actor: actor, Content: visible(content, 64),
+		Type: document.Type(activity), Actor: actor, Content: notetext.Visible(content, 64),
 	}}, true, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 )
 
 // remoteActor is what is kept of an actor of another server.
@@ -32,5 +33,5 @@ func readActor(doc document.Object, now time.Time) (*remoteActor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &remoteActor{Actor: described, NoBot: asksNoBots(document.Text(doc, "summary")), FetchedAt: now.UTC()}, nil
+	return &remoteActor{Actor: described, NoBot: notetext.AsksNoBots(document.Text(doc, "summary")), FetchedAt: now.UTC()}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/normalized"
@@ -220,4 +221,28 @@ func (a *Adapter) activity(made note) createActivity {
 		Context: made.context(), ID: made.ID + "/activity", Type: "Create", Actor: made.AttributedTo,
 		Published: made.Published, To: made.To, Cc: made.Cc, Object: made,
 	}
+}
+
+// postsOf gives the parts of each post of a reply that was planned with reply.Posts.
+func (a *Adapter) postsOf(reply exchange.Reply) [][]normalized.Part {
+	return notetext.Split(reply.Response.Parts, a.options.PostLength, max(reply.Posts, 1))
+}
+
+// picture attaches a picture that a text shows, as a file by URL is attached: servers fetch it from its address. That must
+// be https and name its kind by its ending; any other picture becomes a link.
+func (n *note) picture(address, description string) bool {
+	kind := notetext.PictureType(address)
+	if kind == "" {
+		return false
+	}
+	for _, known := range n.Attachment {
+		if known.URL == address {
+			return true
+		}
+	}
+	if len(n.Attachment) >= maxReplyFiles {
+		return false
+	}
+	n.Attachment = append(n.Attachment, noteFile{Type: notetext.AttachmentType(kind), MediaType: kind, URL: address, Name: description})
+	return true
 }

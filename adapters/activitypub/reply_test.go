@@ -321,3 +321,18 @@ func TestSomebodyUnknownDoesNotHoldUpTheAnswer(t *testing.T) {
 		t.Errorf("to nobody: %v, want a retry", err)
 	}
 }
+
+// TestHashtagsOfAnswers: Mastodon wants the tag and the link with its classes; what is private is not to be found.
+func TestHashtagsOfAnswers(t *testing.T) {
+	r := newRig(t)
+	made := must(r.adapter.render(r.reply(r.question("1", "hello"), "sunny #Weather #Weather"), 1, nil, withoutAddress))
+	tag := noteTag{"Hashtag", r.base + "/@echo", "#Weather"}
+	link := `<a href="` + r.base + `/@echo" class="mention hashtag" rel="tag">#<span>Weather</span></a>`
+	if len(made.Tag) != 2 || made.Tag[1] != tag || strings.Count(made.Content, link) != 2 {
+		t.Errorf("%+v %s", made.Tag, made.Content)
+	}
+	private := must(r.adapter.render(r.reply(r.question("2", "psst", func(note map[string]any) { direct(r, note) }), "sunny #Weather"), 1, nil, withoutAddress))
+	if len(private.Tag) != 1 || strings.Contains(private.Content, "hashtag") {
+		t.Errorf("%+v %s", private.Tag, private.Content)
+	}
+}

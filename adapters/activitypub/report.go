@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 )
 
@@ -29,7 +30,7 @@ func (a *Adapter) flag(ctx context.Context, in *incoming) (string, error) {
 	if err != nil || len(about) == 0 {
 		return outcomeIgnored, err
 	}
-	comment := visible(document.Text(in.activity, "content"), 500)
+	comment := notetext.Visible(document.Text(in.activity, "content"), 500)
 	if comment == "" {
 		comment = "no comment"
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -36,9 +37,9 @@ func (r Revisions) Revisable(reply exchange.Reply, nativeID string) error {
 func (r Revisions) PostsOf(reply exchange.Reply) int {
 	limit := r.PostLength
 	if limit == 0 {
-		limit = defaultPostLength
+		limit = notetext.DefaultLength
 	}
-	return len(splitParts(reply.Response.Parts, limit, max(reply.Posts, 1)))
+	return len(notetext.Split(reply.Response.Parts, limit, max(reply.Posts, 1)))
 }
 
 // Revisable implements exchange.Reviser.
@@ -124,7 +125,7 @@ func (a *Adapter) postOf(r *http.Request, reply exchange.Reply) (int, error) {
 	post := 1
 	if text := httpserver.Param(r, "post"); text != "" {
 		number, err := strconv.Atoi(text)
-		if err != nil || number < 2 || number > maxPosts || strconv.Itoa(number) != text {
+		if err != nil || number < 2 || number > notetext.MaxPosts || strconv.Itoa(number) != text {
 			return 0, fault.New(fault.NotFound, "no such object")
 		}
 		post = number

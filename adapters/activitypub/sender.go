@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/identity"
@@ -29,7 +30,7 @@ func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentPro
 	if err != nil {
 		return normalized.Sender{}, fmt.Errorf("encode claims: %w", err)
 	}
-	name := visible(by.actor.Name, 256)
+	name := notetext.Visible(by.actor.Name, 256)
 	authMethod, method := normalized.AuthActivityPubSignature, identity.MethodActivityPubSignature
 	if by.scheme == signature.ProofSuite {
 		authMethod, method = normalized.AuthActivityPubProof, identity.MethodActivityPubProof
@@ -49,7 +50,7 @@ func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentPro
 
 func profileOf(actor *remoteActor, name, locale string) *normalized.SenderProfile {
 	profile := &normalized.SenderProfile{
-		DisplayName: name, Username: visible(actor.Username, 256), URL: actor.URL, Locale: locale,
+		DisplayName: name, Username: notetext.Visible(actor.Username, 256), URL: actor.URL, Locale: locale,
 		Provider: normalized.ViaActivityPub, ProviderSubject: actor.ID,
 	}
 	if actor.Icon != "" {

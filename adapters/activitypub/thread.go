@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -138,7 +139,7 @@ func conversationID(value any) string {
 // one odd member must not cost the whole note.
 func plainID(value any, limit int) string {
 	id := document.Reference(value)
-	if len(id) > limit || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || unwanted(r) }) {
+	if len(id) > limit || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || notetext.Unwanted(r) }) {
 		return ""
 	}
 	return id

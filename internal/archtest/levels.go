@@ -57,6 +57,7 @@ var levels = map[string]int{
 	// Lower packages of adapters.
 	"adapters/activitypub/document":  5,
 	"adapters/activitypub/signature": 6,
+	"adapters/activitypub/notetext":  6,
 
 	"agents/echo":       7,
 	"agents/llm":        7,

@@ -1,4 +1,4 @@
-package activitypub
+package notetext
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ func TestHostileNotesCostTheirLength(t *testing.T) {
 	for name, source := range markuptest.HTML(128 << 10) {
 		t.Run(name, func(t *testing.T) {
 			markuptest.Check(t, len(source), func() {
-				if text, _ := noteText(source, testReader()); len(text) > maxTextBytes+4096 {
+				if text, _ := Note(source, testReader()); len(text) > maxTextBytes+4096 {
 					t.Errorf("%d bytes of text", len(text))
 				}
 			})
@@ -22,7 +22,10 @@ func TestHostileNotesCostTheirLength(t *testing.T) {
 func TestHostileMarkdownOfAnswersCostsItsLength(t *testing.T) {
 	for name, source := range markuptest.Markdown(64 << 10) {
 		t.Run(name, func(t *testing.T) {
-			markuptest.Check(t, 2*len(source), func() { textHTML(normalized.Markdown("![x](https://a.test/x.png)\n\n"+source), new(note).picture) })
+			markuptest.Check(t, 2*len(source), func() { HTML(normalized.Markdown("![x](https://a.test/x.png)\n\n"+source), attached) })
 		})
 	}
 }
+
+// attached takes every picture.
+func attached(string, string) bool { return true }

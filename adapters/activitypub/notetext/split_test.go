@@ -1,4 +1,4 @@
-package activitypub
+package notetext
 
 import (
 	"strings"
@@ -47,7 +47,7 @@ func TestLongAnswersAreSplit(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, textsOf(splitParts([]normalized.Part{c.part}, c.limit, c.most))); diff != "" {
+			if diff := cmp.Diff(c.want, textsOf(Split([]normalized.Part{c.part}, c.limit, c.most))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -55,8 +55,8 @@ func TestLongAnswersAreSplit(t *testing.T) {
 }
 
 func TestChainIsCutAfterFivePosts(t *testing.T) {
-	posts := textsOf(splitParts([]normalized.Part{normalized.Text(strings.Repeat("word word.\n\n", 30))}, 40, maxPosts))
-	if len(posts) != maxPosts || !strings.HasSuffix(posts[maxPosts-1], cutText) {
+	posts := textsOf(Split([]normalized.Part{normalized.Text(strings.Repeat("word word.\n\n", 30))}, 40, MaxPosts))
+	if len(posts) != MaxPosts || !strings.HasSuffix(posts[MaxPosts-1], cutText) {
 		t.Errorf("%d posts, the last %q", len(posts), posts[len(posts)-1])
 	}
 }
@@ -73,7 +73,7 @@ func TestSplitKeepsEveryWord(t *testing.T) {
 		}
 		limit := rapid.IntRange(20, 200).Draw(t, "limit")
 		parts := []normalized.Part{normalized.Text(text.String())}
-		posts := textsOf(splitParts(parts, limit, 1000))
+		posts := textsOf(Split(parts, limit, 1000))
 		for _, post := range posts {
 			if utf8.RuneCountInString(post) > limit && len(posts) > 1 {
 				t.Fatalf("a post of %d characters, limit %d", utf8.RuneCountInString(post), limit)
@@ -83,8 +83,8 @@ func TestSplitKeepsEveryWord(t *testing.T) {
 		if diff := cmp.Diff(clean(text.String()), clean(strings.Join(posts, " "))); diff != "" {
 			t.Fatal(diff)
 		}
-		if len(posts) < maxPosts && len(posts) > 1 {
-			if diff := cmp.Diff(posts, textsOf(splitParts(parts, limit, len(posts)))); diff != "" {
+		if len(posts) < MaxPosts && len(posts) > 1 {
+			if diff := cmp.Diff(posts, textsOf(Split(parts, limit, len(posts)))); diff != "" {
 				t.Fatalf("planned with %d posts: %s", len(posts), diff)
 			}
 		}

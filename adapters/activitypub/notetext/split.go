@@ -1,4 +1,4 @@
-package activitypub
+package notetext
 
 import (
 	"strings"
@@ -7,25 +7,19 @@ import (
 
 	nethtml "golang.org/x/net/html"
 
-	"inbox/exchange"
 	"inbox/normalized"
 )
 
-// maxPosts bounds the chain of posts that a long answer becomes.
-const maxPosts = 5
+// MaxPosts bounds the chain of posts that a long answer becomes.
+const MaxPosts = 5
 
-// defaultPostLength is where Mastodon's clients begin to fold a post away.
-const defaultPostLength = 4000
+// DefaultLength is where Mastodon's clients begin to fold a post away.
+const DefaultLength = 4000
 
-// postsOf gives the parts of each post of a reply that was planned with reply.Posts.
-func (a *Adapter) postsOf(reply exchange.Reply) [][]normalized.Part {
-	return splitParts(reply.Response.Parts, a.options.PostLength, max(reply.Posts, 1))
-}
-
-// splitParts cuts an answer into at most so many posts, between paragraphs where it can. A text counts with its marks,
+// Split cuts an answer into at most so many posts, between paragraphs where it can. A text counts with its marks,
 // in characters. The last post of a chain that may not grow takes what is left, whatever its length; only a chain of
-// maxPosts is cut off.
-func splitParts(parts []normalized.Part, limit, most int) [][]normalized.Part {
+// MaxPosts is cut off.
+func Split(parts []normalized.Part, limit, most int) [][]normalized.Part {
 	total := 0
 	for _, part := range parts {
 		if part.Kind == normalized.PartText {
@@ -78,7 +72,7 @@ func (s *splitting) text(part normalized.Part) {
 			flush()
 			s.next()
 		}
-		if s.full && s.most == maxPosts && s.used+len(separator)+size > s.limit {
+		if s.full && s.most == MaxPosts && s.used+len(separator)+size > s.limit {
 			s.cut(&kept, part.MIME)
 			break
 		}
@@ -168,7 +162,7 @@ func paragraphsOf(text string, fences bool) (paragraphs []string) {
 	return paragraphs
 }
 
-// fenceOf gives the marks that open a fenced block of code (CommonMark 0.31, section 4.5); empty when the line opens
+// fenceOf returns the marks that open a fenced block of code (CommonMark 0.31, section 4.5); empty when the line opens
 // none.
 func fenceOf(line string) string {
 	trimmed := strings.TrimLeft(line, " ")
@@ -188,7 +182,7 @@ func closes(line, fence string) bool {
 	return len(trimmed) >= len(fence) && strings.Trim(trimmed, fence[:1]) == ""
 }
 
-// cutFence cuts a block of code between lines, and gives every piece the fence of the whole.
+// cutFence cuts a block of code between lines, and returns every piece the fence of the whole.
 func cutFence(block, fence string, limit int) (pieces []string) {
 	lines := strings.Split(block, "\n")
 	opening, body := lines[0], lines[1:]
@@ -229,7 +223,7 @@ func cutRunes(line string, n int) (pieces []string) {
 	return append(pieces, line)
 }
 
-// byteIndex gives where the first n characters end. A combining mark stays with its letter.
+// byteIndex returns where the first n characters end. A combining mark stays with its letter.
 func byteIndex(text string, n int) int {
 	end, count := len(text), 0
 	for i, r := range text {

@@ -1,4 +1,4 @@
-package activitypub
+package notetext
 
 import (
 	"encoding/json"
@@ -11,13 +11,13 @@ import (
 	"inbox/adapters/activitypub/document"
 )
 
-func testReader() reader {
-	return reader{
-		address: "@echo@inbox.example",
-		isUs: func(href string) bool {
+func testReader() Reader {
+	return Reader{
+		Address: "@echo@inbox.example",
+		IsUs: func(href string) bool {
 			return href == "https://inbox.example/agents/echo" || href == "https://inbox.example/@echo"
 		},
-		mentions: document.Mentions{
+		Mentions: document.Mentions{
 			{Href: "https://inbox.example/agents/echo", Name: "@echo@inbox.example"},
 			{Href: "https://m.example/users/bob", Name: "@bob@m.example"},
 			{Href: "https://g.example/users/carol", Name: "@carol"},
@@ -34,7 +34,7 @@ func TestLiteralText(t *testing.T) {
 		"@echo@inbox.example":                            "",
 		"e\u0301":                                        "é",
 	} {
-		if got := testReader().literal(content); got != want {
+		if got := testReader().Literal(content); got != want {
 			t.Errorf("literal(%q) = %q, want %q", content, got, want)
 		}
 	}
@@ -93,7 +93,7 @@ func TestPlainText(t *testing.T) {
 		{"unclosed", "<p>a<p>b<b>c", "a\n\nbc"},
 	}
 	for _, c := range cases {
-		if got, _ := noteText(c.content, testReader()); got != c.want {
+		if got, _ := Note(c.content, testReader()); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -115,7 +115,7 @@ func TestQuotedWordsStayQuoted(t *testing.T) {
 			"> @bob@m.example see a\\* (https://a.example/x_y_)", "text/markdown"},
 		{"no structure", "<p>2 * 3 * 4 &gt; _x_</p>", "2 * 3 * 4 > _x_", "text/plain"},
 	} {
-		if got, mime := noteText(c.content, testReader()); got != c.want || mime != c.mime {
+		if got, mime := Note(c.content, testReader()); got != c.want || mime != c.mime {
 			t.Errorf("%s: %s\n got %q\nwant %q", c.name, mime, got, c.want)
 		}
 	}
@@ -140,7 +140,7 @@ func TestStructureOfOtherServers(t *testing.T) {
 		{"WordPress: blocks", "<p>" + us + " new post</p>\n\n\n\n<h2 class=\"wp-block-heading\">Head</h2>\n\n\n\n<ul class=\"wp-block-list\"><li>a<ul class=\"wp-block-list\"><li>a1</li></ul></li>\n\n<li>b</li></ul>\n\n\n\n<blockquote class=\"wp-block-quote is-layout-flow\"><p>Wise words</p><cite>Somebody</cite></blockquote>\n\n\n\n<pre class=\"wp-block-code\"><code>a &lt; b\n  c</code></pre>\n\n\n\n<figure class=\"wp-block-image\"><a href=\"https://w.example/i\"><img src=\"https://w.example/i.png\" alt=\"a cat\"/></a><figcaption>The cat</figcaption></figure>",
 			"new post\n\n## Head\n\n- a\n  - a1\n- b\n\n> Wise words\n> \n> Somebody\n\n```\na < b\n  c\n```\n\na cat (https://w.example/i)\n\nThe cat"},
 	} {
-		if got, mime := noteText(c.content, testReader()); testReader().withoutAddress(got) != c.want || mime != "text/markdown" {
+		if got, mime := Note(c.content, testReader()); testReader().WithoutAddress(got) != c.want || mime != "text/markdown" {
 			t.Errorf("%s: %s\n got %q\nwant %q", c.name, mime, got, c.want)
 		}
 	}
@@ -158,7 +158,7 @@ func TestHostileHTML(t *testing.T) {
 		text := ""
 		cost := func(size int) float64 {
 			content := strings.Repeat(piece, size/len(piece))
-			return testing.AllocsPerRun(1, func() { text = plainText(content, testReader()) })
+			return testing.AllocsPerRun(1, func() { text = Plain(content, testReader()) })
 		}
 		if half, whole := cost(maxHTMLBytes/2), cost(maxHTMLBytes); whole > 3*half+1000 {
 			t.Errorf("%s: %.0f allocations for twice the length of what took %.0f", name, whole, half)
@@ -176,7 +176,7 @@ func FuzzPlainText(f *testing.F) {
 		f.Add(content)
 	}
 	f.Fuzz(func(t *testing.T, content string) {
-		text := plainText(content, testReader())
+		text := Plain(content, testReader())
 		if strings.ContainsAny(text, "\x00\x01\x02") || strings.TrimSpace(text) != text {
 			t.Errorf("%q: marks or blanks are left in %q", content, text)
 		}
@@ -189,7 +189,7 @@ func FuzzPlainText(f *testing.F) {
 // recordedContents are the texts of all recorded activities.
 func recordedContents(t testing.TB) []string {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*/*.json")
+	files, err := filepath.Glob("../testdata/*/*.json")
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d files in testdata (%v)", len(files), err)
 	}
@@ -214,8 +214,8 @@ func FuzzLiteralText(f *testing.F) {
 	f.Add("@echo@inbox.example@echo@inbox.example")
 	f.Add("\u202e\x00@Echo@INBOX.example:")
 	f.Fuzz(func(t *testing.T, content string) {
-		text := testReader().literal(content)
-		if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && unwanted(r) }) || strings.TrimSpace(text) != text {
+		text := testReader().Literal(content)
+		if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && Unwanted(r) }) || strings.TrimSpace(text) != text {
 			t.Errorf("%q: %q", content, text)
 		}
 	})

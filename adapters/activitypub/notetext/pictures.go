@@ -1,4 +1,4 @@
-package activitypub
+package notetext
 
 import (
 	"mime"
@@ -11,38 +11,20 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/markup"
 )
 
 // maxAlt is how many characters of a description Mastodon keeps.
 const maxAlt = 1500
 
-// attachPicture attaches the picture at an address to a note, and reports whether it could.
-type attachPicture func(address, description string) bool
+// Attach attaches the picture at an address to a note, and reports whether it could.
+type Attach func(address, description string) bool
 
-// picture attaches a picture that a text shows, as a file by URL is attached: servers fetch it from its address. That must
-// be https and name its kind by its ending; any other picture becomes a link.
-func (n *note) picture(address, description string) bool {
-	kind := pictureType(address)
-	if kind == "" {
-		return false
-	}
-	for _, known := range n.Attachment {
-		if known.URL == address {
-			return true
-		}
-	}
-	if len(n.Attachment) >= maxReplyFiles {
-		return false
-	}
-	n.Attachment = append(n.Attachment, noteFile{Type: attachmentType(kind), MediaType: kind, URL: address, Name: description})
-	return true
-}
-
-// pictureType is the media type of a picture that an address names; empty when it names none or may not be attached.
-func pictureType(address string) string {
+// PictureType is the media type of a picture that an address names; empty when it names none or may not be attached.
+func PictureType(address string) string {
 	parsed, err := url.Parse(address)
-	if err != nil || parsed.Scheme != "https" || !isAddress(address) {
+	if err != nil || parsed.Scheme != "https" || !IsAddress(address) {
 		return ""
 	}
 	switch strings.ToLower(path.Ext(parsed.Path)) {
@@ -67,7 +49,7 @@ func pictureType(address string) string {
 
 // withoutPictures takes the pictures out of HTML, which no server shows within a post: each is attached or becomes a link
 // that shows its description. What has nothing to show is taken out too.
-func withoutPictures(content string, attach attachPicture) string {
+func withoutPictures(content string, attach Attach) string {
 	if !strings.Contains(strings.ToLower(content), "<img") && !slices.ContainsFunc(shownEmpty, func(end string) bool { return strings.Contains(content, end) }) {
 		return content
 	}
@@ -87,7 +69,7 @@ func withoutPictures(content string, attach attachPicture) string {
 // shownEmpty are ends of links and paragraphs without content.
 var shownEmpty = []string{`"></a>`, `'></a>`, `"></p>`, "<p></p>", "--></p>"}
 
-func takePictures(n *html.Node, attach attachPicture, linked bool) {
+func takePictures(n *html.Node, attach Attach, linked bool) {
 	linked = linked || n.DataAtom == atom.A
 	for child := n.FirstChild; child != nil; {
 		next := child.NextSibling
@@ -100,20 +82,20 @@ func takePictures(n *html.Node, attach attachPicture, linked bool) {
 	}
 }
 
-func takePicture(image *html.Node, attach attachPicture, linked bool) {
+func takePicture(image *html.Node, attach Attach, linked bool) {
 	address, words := strings.TrimSpace(attribute(image, "src")), strings.Join(strings.Fields(attribute(image, "alt")), " ")
 	if utf8.RuneCountInString(words) > maxAlt {
 		words = string([]rune(words)[:maxAlt-1]) + "…"
 	}
 	attached := attach(address, words)
 	shown := words
-	if shown == "" && isAddress(address) {
+	if shown == "" && IsAddress(address) {
 		shown = address
 	}
 	switch {
 	case attached && !linked: // the attachment says it all
 		replace(image, "")
-	case linked || !isAddress(address):
+	case linked || !IsAddress(address):
 		replace(image, shown)
 	default:
 		image.DataAtom, image.Data, image.Attr = atom.A, "a", []html.Attribute{{Key: "href", Val: address}}
@@ -140,7 +122,7 @@ func dropEmpty(n *html.Node) bool {
 		}
 		child = next
 	}
-	if address := attribute(n, "href"); !left && n.DataAtom == atom.A && isAddress(address) {
+	if address := attribute(n, "href"); !left && n.DataAtom == atom.A && IsAddress(address) {
 		n.AppendChild(&html.Node{Type: html.TextNode, Data: address})
 		return true
 	}
@@ -157,4 +139,27 @@ func dropEmpty(n *html.Node) bool {
 
 func emptyEdge(n *html.Node) bool {
 	return n.DataAtom == atom.Br || n.Type == html.TextNode && strings.TrimSpace(n.Data) == ""
+}
+
+// IsAddress keeps what the contract would refuse out of the message: one odd link must not cost the whole note.
+func IsAddress(text string) bool {
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.User != nil {
+		return false
+	}
+	_, ok := document.Origin(text)
+	return ok
+}
+
+// AttachmentType is the kind of attachment; servers show a Document by its media type.
+func AttachmentType(mime string) string {
+	switch kind, _, _ := strings.Cut(mime, "/"); kind {
+	case "image":
+		return "Image"
+	case "video":
+		return "Video"
+	case "audio":
+		return "Audio"
+	}
+	return "Document"
 }

@@ -1,4 +1,4 @@
-package activitypub
+package notetext
 
 import (
 	"slices"
@@ -33,41 +33,26 @@ func TestHashtagsInText(t *testing.T) {
 			if mime == normalized.MIMEPlain && (strings.Contains(c.source, "`") || strings.Contains(c.source, "[") || strings.Contains(c.source, "*")) {
 				continue
 			}
-			content := textHTML(normalized.Part{Kind: normalized.PartText, MIME: mime, Content: c.source}, new(note).picture)
-			linked, words := linkHashtags(content, "https://inbox.example/@echo")
+			content := HTML(normalized.Part{Kind: normalized.PartText, MIME: mime, Content: c.source}, attached)
+			linked, words := LinkHashtags(content, "https://inbox.example/@echo")
 			if !slices.Equal(words, c.words) || (len(words) == 0) != (linked == content) {
 				t.Errorf("%s, %s: %q in %s", c.name, mime, words, linked)
 			}
-			plain := reader{isUs: func(string) bool { return false }}
-			if before, after := plainText(content, plain), plainText(linked, plain); before != after {
+			plain := Reader{IsUs: func(string) bool { return false }}
+			if before, after := Plain(content, plain), Plain(linked, plain); before != after {
 				t.Errorf("%s: readers see %q instead of %q", c.name, after, before)
 			}
 		}
 	}
-	if linked, words := linkHashtags("<p>#a#b #c#d</p>", ""); !slices.Equal(words, []string{"a", "c"}) || strings.Count(linked, "<a ") != 2 {
+	if linked, words := LinkHashtags("<p>#a#b #c#d</p>", ""); !slices.Equal(words, []string{"a", "c"}) || strings.Count(linked, "<a ") != 2 {
 		t.Errorf("%q in %s", words, linked)
 	}
 	var many strings.Builder
 	for i := range 3 * maxHashtags {
 		many.WriteString(" #w" + strings.Repeat("x", i))
 	}
-	if linked, words := linkHashtags("<p>"+many.String()+"</p>", ""); len(words) != maxHashtags || strings.Count(linked, "<a ") != maxHashtags {
+	if linked, words := LinkHashtags("<p>"+many.String()+"</p>", ""); len(words) != maxHashtags || strings.Count(linked, "<a ") != maxHashtags {
 		t.Errorf("%d words, %d links", len(words), strings.Count(linked, "<a "))
-	}
-}
-
-// TestHashtagsOfAnswers: Mastodon wants the tag and the link with its classes; what is private is not to be found.
-func TestHashtagsOfAnswers(t *testing.T) {
-	r := newRig(t)
-	made := must(r.adapter.render(r.reply(r.question("1", "hello"), "sunny #Weather #Weather"), 1, nil, withoutAddress))
-	tag := noteTag{"Hashtag", r.base + "/@echo", "#Weather"}
-	link := `<a href="` + r.base + `/@echo" class="mention hashtag" rel="tag">#<span>Weather</span></a>`
-	if len(made.Tag) != 2 || made.Tag[1] != tag || strings.Count(made.Content, link) != 2 {
-		t.Errorf("%+v %s", made.Tag, made.Content)
-	}
-	private := must(r.adapter.render(r.reply(r.question("2", "psst", func(note map[string]any) { direct(r, note) }), "sunny #Weather"), 1, nil, withoutAddress))
-	if len(private.Tag) != 1 || strings.Contains(private.Content, "hashtag") {
-		t.Errorf("%+v %s", private.Tag, private.Content)
 	}
 }
 
@@ -76,9 +61,9 @@ func FuzzHashtags(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
-		content := plainHTML(source)
-		linked, words := linkHashtags(content, "https://inbox.example/@echo")
-		if len(words) > maxHashtags || sanitize(linked) != sanitize(sanitize(linked)) {
+		content := PlainHTML(source)
+		linked, words := LinkHashtags(content, "https://inbox.example/@echo")
+		if len(words) > maxHashtags || Sanitize(linked) != Sanitize(Sanitize(linked)) {
 			t.Errorf("%q: %q %s", source, words, linked)
 		}
 		for _, word := range words {
