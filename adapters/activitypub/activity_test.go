@@ -273,7 +273,7 @@ func TestUnknownActorDeletes(t *testing.T) {
 func TestDeleteAfterTheKeyIsGone(t *testing.T) {
 	r := newRig(t)
 	r.want(r.deliver(r.simple("Follow", r.base+"/agents/echo")).sign(), http.StatusAccepted, "")
-	r.adapter.remote = newLookup(r.adapter)
+	r.forgetActors()
 	r.clock.Store(int64(keyLife)) // the key has to be fetched again
 	deletion := r.simple("Delete", r.remote.actor("alice"))
 	r.remote.handle("/users/alice", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })

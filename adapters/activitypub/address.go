@@ -45,20 +45,20 @@ type checkedAddress struct {
 
 // address gives the sender's address without waiting for the network. The first message of an actor starts a check
 // as a durable job; until it is done the user name and the host of the actor's id stand in, and the evidence says so.
-func (l *lookup) address(ctx context.Context, actor *remoteActor) checkedAddress {
-	now := l.a.now()
-	if known, found := l.addresses.get(actor.ID, now); found {
+func (a *actors) address(ctx context.Context, actor *remoteActor) checkedAddress {
+	now := a.now()
+	if known, found := a.addresses.get(actor.ID, now); found {
 		return known
 	}
-	value, found, err := l.a.options.State.Get(ctx, addressNamespace, actor.ID)
+	value, found, err := a.options.State.Get(ctx, addressNamespace, actor.ID)
 	var known checkedAddress
 	if found && json.Unmarshal(value, &known) == nil && known.Address != "" {
-		l.addresses.put(actor.ID, known, now.Add(addressPause))
+		a.addresses.put(actor.ID, known, now.Add(addressPause))
 		return known
 	}
 	known = checkedAddress{Address: ownAddress(actor), Status: addressUnchecked}
-	if err == nil && l.a.scheduleCheck(ctx, actor.ID) == nil {
-		l.addresses.put(actor.ID, known, now.Add(addressPause))
+	if err == nil && a.scheduleCheck(ctx, actor.ID) == nil {
+		a.addresses.put(actor.ID, known, now.Add(addressPause))
 	}
 	return known
 }
@@ -66,23 +66,23 @@ func (l *lookup) address(ctx context.Context, actor *remoteActor) checkedAddress
 // provenAddress is address for agents whose rules name people of this user name: for those a name that the actor gave
 // itself is not enough, so the first message waits until WebFinger said whose the address is. A server that cannot be asked
 // just now makes the delivery fail for a while: its sender comes again.
-func (l *lookup) provenAddress(ctx context.Context, actor *remoteActor, agent string) (checkedAddress, error) {
-	known := l.address(ctx, actor)
-	if known.Status != addressUnchecked || l.a.options.NamesLocal == nil || !l.a.namedInRules(agent, actor) {
+func (a *actors) provenAddress(ctx context.Context, actor *remoteActor, agent string) (checkedAddress, error) {
+	known := a.address(ctx, actor)
+	if known.Status != addressUnchecked || a.options.NamesLocal == nil || !a.namedInRules(agent, actor) {
 		return known, nil
 	}
 
-	if _, lately := l.checked.get(actor.ID, l.a.now()); !lately {
-		l.checked.put(actor.ID, true, l.a.now().Add(addressCheckPause))
+	if _, lately := a.checked.get(actor.ID, a.now()); !lately {
+		a.checked.put(actor.ID, true, a.now().Add(addressCheckPause))
 		bounded, cancel := context.WithTimeout(ctx, maxAddressWait)
 		defer cancel()
 		// One check for all deliveries of the actor that arrive at once.
-		_, err, _ := l.once.Do("address "+actor.ID, func() (any, error) { return nil, l.a.checkActorAddress(bounded, actor) })
+		_, err, _ := a.once.Do("address "+actor.ID, func() (any, error) { return nil, a.checkActorAddress(bounded, actor) })
 		if err != nil {
-			l.checked.put(actor.ID, true, l.a.now().Add(addressCheckPause))
+			a.checked.put(actor.ID, true, a.now().Add(addressCheckPause))
 		}
 	}
-	if known = l.address(ctx, actor); known.Status != addressUnchecked {
+	if known = a.address(ctx, actor); known.Status != addressUnchecked {
 		return known, nil
 	}
 	return known, &fault.Fault{
@@ -95,7 +95,7 @@ var errAddressUnknown = errors.New("the sender's address decides about admission
 
 // namedInRules reports whether the rules of an agent may be about the whole address of an actor. Any domain counts: which one
 // the address has is what the check finds out.
-func (a *Adapter) namedInRules(agent string, actor *remoteActor) bool {
+func (a *actors) namedInRules(agent string, actor *remoteActor) bool {
 	hinted, err := identity.ParseAddress(actor.WebFinger)
 	own, _ := identity.ParseAddress(ownAddress(actor))
 	return a.options.NamesLocal(agent, own.Local) || err == nil && a.options.NamesLocal(agent, hinted.Local)
@@ -115,8 +115,8 @@ func ownAddress(actor *remoteActor) string {
 }
 
 // checkAddress checks one actor's address and stores the result. It is the body of a job.
-func (a *Adapter) checkAddress(ctx context.Context, actorIRI string) error {
-	actor, found := a.remote.storedActor(ctx, actorIRI)
+func (a *actors) checkAddress(ctx context.Context, actorIRI string) error {
+	actor, found := a.storedActor(ctx, actorIRI)
 	if !found {
 		return nil // forgotten since
 	}
@@ -125,7 +125,7 @@ func (a *Adapter) checkAddress(ctx context.Context, actorIRI string) error {
 
 // checkActorAddress does the WebFinger loop for one actor and stores the result. Only an answer decides: a server that does
 // not answer leaves the address unchecked, and the next job or message asks again.
-func (a *Adapter) checkActorAddress(ctx context.Context, actor *remoteActor) error {
+func (a *actors) checkActorAddress(ctx context.Context, actor *remoteActor) error {
 	result, life := checkedAddress{Address: ownAddress(actor), Status: addressFailed}, addressFailureLife
 	confirmed, err := a.confirmAddress(ctx, actor)
 	switch {
@@ -147,7 +147,7 @@ func (a *Adapter) checkActorAddress(ctx context.Context, actor *remoteActor) err
 	if err := a.options.State.Put(ctx, addressNamespace, actor.ID, value, a.now().Add(life)); err != nil {
 		return fmt.Errorf("store address: %w", err)
 	}
-	a.remote.addresses.drop(actor.ID)
+	a.addresses.drop(actor.ID)
 	return nil
 }
 
@@ -156,7 +156,7 @@ var errNoAnswer = errors.New("webfinger did not answer")
 
 // confirmAddress asks WebFinger for the claimed address; where the answer's subject is another one, that is asked
 // once more and must be stable. Its self link must be the actor's id, byte for byte.
-func (a *Adapter) confirmAddress(ctx context.Context, actor *remoteActor) (string, error) {
+func (a *actors) confirmAddress(ctx context.Context, actor *remoteActor) (string, error) {
 	claimed, err := identity.ParseAddress(actor.Username + "@" + document.HostOf(actor.ID))
 	if hinted, hintErr := identity.ParseAddress(actor.WebFinger); hintErr == nil {
 		claimed, err = hinted, nil
@@ -165,7 +165,7 @@ func (a *Adapter) confirmAddress(ctx context.Context, actor *remoteActor) (strin
 		return "", err
 	}
 	for range 2 {
-		subject, self, err := a.webfinger(ctx, claimed)
+		subject, self, err := a.fetcher.webfinger(ctx, claimed)
 		if err != nil {
 			return "", err
 		}
@@ -181,13 +181,13 @@ func (a *Adapter) confirmAddress(ctx context.Context, actor *remoteActor) (strin
 }
 
 // webfinger resolves an address (RFC 7033) to its subject and the actor it names.
-func (a *Adapter) webfinger(ctx context.Context, address identity.Address) (subject identity.Address, self string, err error) {
+func (f *fetcher) webfinger(ctx context.Context, address identity.Address) (subject identity.Address, self string, err error) {
 	scheme := "https"
-	if a.options.AllowPrivate && (strings.Contains(address.Domain, ":") || strings.HasPrefix(a.base, "http:")) {
+	if f.options.AllowPrivate && (strings.Contains(address.Domain, ":") || strings.HasPrefix(f.base, "http:")) {
 		scheme = "http"
 	}
 	target := scheme + "://" + address.Domain + "/.well-known/webfinger?resource=" + url.QueryEscape(address.Acct())
-	response, err := a.options.Client.Get(ctx, target, safehttp.GetOptions{
+	response, err := f.options.Client.Get(ctx, target, safehttp.GetOptions{
 		Accept: "application/jrd+json, application/json", MaxBytes: 256 << 10, MaxRedirects: 2,
 	})
 	if err != nil {

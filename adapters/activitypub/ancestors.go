@@ -19,8 +19,6 @@ import (
 	"inbox/normalized"
 )
 
-var _ exchange.Historian = (*Adapter)(nil)
-
 // from: store, fetch
 var ancestorCount = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_activitypub_ancestors_total", Help: "Notes that were taken into the history of a thread entered late, by where they were.",
@@ -40,25 +38,25 @@ const (
 var errBudget = errors.New("the budget of the walk is spent")
 
 // Late says whether the note answers one that was not here when it came.
-func (a *Adapter) Late(turn exchange.TurnRecord) bool {
+func (n *notes) Late(turn exchange.TurnRecord) bool {
 	asked, err := readRoute(turn.Route)
 	return err == nil && asked.Late
 }
 
 // Ancestors walks from a note towards the begin of its thread: what is stored here first, then what other servers show.
 // It ends at a note that is in the turn's own thread, at one that may not be shown, and where a server refuses.
-func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
+func (n *notes) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
 	asked, err := readRoute(turn.Route)
 	if err != nil {
 		return nil, fault.GiveUp("the stored question cannot be read", err)
 	}
-	agent, found := a.options.Directory.Agent(turn.Agent)
+	agent, found := n.options.Directory.Agent(turn.Agent)
 	if !found {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, ancestorsTimeout)
 	defer cancel()
-	w := walk{a: a, agent: agent, turn: turn, asked: asked, hosts: map[string]int{}, names: map[string]string{asked.Actor: asked.Address}}
+	w := walk{notes: n, agent: agent, turn: turn, asked: asked, hosts: map[string]int{}, names: map[string]string{asked.Actor: asked.Address}}
 	next := turn.Message.InReplyTo
 	visited := map[string]bool{asked.Note: true, turn.Message.ID: true}
 	for len(w.found) < maxAncestorDepth && next != "" && !visited[next] && ctx.Err() == nil {
@@ -73,7 +71,7 @@ func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]no
 
 // walk is one way up a thread.
 type walk struct {
-	a       *Adapter
+	notes   *notes
 	agent   exchange.AgentProfile
 	turn    exchange.TurnRecord
 	asked   route
@@ -85,10 +83,10 @@ type walk struct {
 
 // step takes one note and gives the one that it answers; empty at the end.
 func (w *walk) step(ctx context.Context, iri string) (next string, err error) {
-	if id, ours := w.a.replyID(iri); ours {
+	if id, ours := w.notes.replyID(iri); ours {
 		return w.ownNote(ctx, id)
 	}
-	entry, found, err := w.a.parent(ctx, w.turn.Agent, iri)
+	entry, found, err := w.notes.parent(ctx, w.turn.Agent, iri)
 	if err != nil {
 		return "", err
 	}
@@ -100,16 +98,16 @@ func (w *walk) step(ctx context.Context, iri string) (next string, err error) {
 
 // ownNote takes an answer of this agent in another thread.
 func (w *walk) ownNote(ctx context.Context, id string) (string, error) {
-	reply, _, err := w.a.options.Replies.Reply(ctx, id)
+	reply, _, err := w.notes.options.Replies.Reply(ctx, id)
 	if err != nil || reply.Agent != w.turn.Agent || reply.Message.ThreadID == w.turn.ThreadID {
 		return "", err
 	}
 	asked, err := readRoute(reply.Route)
-	if err != nil || !ownWay(reply) || !w.mayShowStored(w.a.visibilityOf(reply, asked), asked.Actor) {
+	if err != nil || !ownWay(reply) || !w.mayShowStored(w.notes.visibilityOf(reply, asked), asked.Actor) {
 		return "", err
 	}
 	w.add("store", normalized.HistoricalMessage{
-		ID: w.a.noteIRI(reply.ID), Role: normalized.RoleAssistant, Parts: reply.Response.Parts, Timestamp: identity.At(reply.CreatedAt),
+		ID: w.notes.noteIRI(reply.ID), Role: normalized.RoleAssistant, Parts: reply.Response.Parts, Timestamp: identity.At(reply.CreatedAt),
 		Sender: normalized.Sender{Address: w.agent.Address, AuthMethod: normalized.AuthNone},
 	})
 	return asked.Note, nil
@@ -140,12 +138,12 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 		return "", err
 	}
 	author := document.Reference(got.doc["attributedTo"])
-	q, err := w.a.readNote(got.doc, got.doc, author)
+	q, err := w.notes.readNote(got.doc, got.doc, author)
 	if err != nil || q == nil || author == "" {
 		return "", err // by somebody of another server, or nothing that is said
 	}
 	q.decide("")
-	parts := w.a.parts(q, w.agent)
+	parts := w.notes.parts(q, w.agent)
 	if !w.mayShow(q) || len(parts) == 0 {
 		return "", nil
 	}
@@ -168,13 +166,13 @@ func (w *walk) mayShow(q *question) bool {
 	case q.actor == w.asked.Actor:
 		return true
 	}
-	return q.audience.Includes(w.asked.Actor) && q.audience.Includes(w.a.actorIRI(w.agent.Name))
+	return q.audience.Includes(w.asked.Actor) && q.audience.Includes(w.notes.actorIRI(w.agent.Name))
 }
 
 // written is when a note was written. Nobody writes in the future.
 func (w *walk) written(q *question) time.Time {
 	at, isTime := document.Time(q.object["published"])
-	if now := w.a.now(); !isTime || at.After(now) {
+	if now := w.notes.now(); !isTime || at.After(now) {
 		return now
 	}
 	return at
@@ -184,7 +182,7 @@ func (w *walk) written(q *question) time.Time {
 func (w *walk) author(actor string) normalized.Sender {
 	sender := normalized.Sender{Address: w.names[actor], AuthMethod: normalized.AuthNone}
 	if sender.Address == "" {
-		known, found := w.a.remote.storedActor(context.Background(), actor)
+		known, found := w.notes.actors.storedActor(context.Background(), actor)
 		if !found {
 			known = &remoteActor{Actor: document.Actor{ID: actor}}
 		}
@@ -204,27 +202,27 @@ func (w *walk) add(from string, message normalized.HistoricalMessage) {
 // fetch gets one document within the budget.
 func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
 	host := document.HostOf(iri)
-	if !w.a.isRemote(iri) || !w.a.admits(host) || w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
+	if !w.notes.isRemote(iri) || !w.notes.admits(host) || w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
 		return fetched{}, errBudget
 	}
 	w.fetches++
 	w.hosts[host]++
 	ctx, cancel := context.WithTimeout(ctx, ancestorTimeout)
 	defer cancel()
-	leave, err := w.a.remote.enter(ctx, host)
+	leave, err := w.notes.actors.enter(ctx, host)
 	if err != nil {
 		return fetched{}, err
 	}
 	defer leave()
-	return w.a.fetchBounded(ctx, iri, maxAncestorBytes)
+	return w.notes.fetcher.fetchBounded(ctx, iri, maxAncestorBytes)
 }
 
 // fetchBounded is fetchSigned for a document of at most so many bytes.
-func (a *Adapter) fetchBounded(ctx context.Context, iri string, limit int64) (got fetched, err error) {
+func (f *fetcher) fetchBounded(ctx context.Context, iri string, limit int64) (got fetched, err error) {
 	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
 	var response *http.Response
-	response, err = a.options.Client.Get(ctx, document.WithoutFragment(iri), safehttp.GetOptions{
-		Accept: acceptActivity, Sign: a.signWith(ctx, true), MaxBytes: limit,
+	response, err = f.options.Client.Get(ctx, document.WithoutFragment(iri), safehttp.GetOptions{
+		Accept: acceptActivity, Sign: f.signWith(ctx, true), MaxBytes: limit,
 	})
 	return read(response, err)
 }

@@ -37,10 +37,10 @@ func turnOf(in exchange.Inbound) exchange.TurnRecord {
 func (r *rig) ancestors(in exchange.Inbound) (texts []string) {
 	r.t.Helper()
 	turn := turnOf(in)
-	if !r.adapter.Late(turn) {
+	if !r.adapter.notes.Late(turn) {
 		r.t.Fatal("the message is not late")
 	}
-	found, err := r.adapter.Ancestors(r.t.Context(), turn)
+	found, err := r.adapter.notes.Ancestors(r.t.Context(), turn)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestAncestorsOldestFirst(t *testing.T) {
 	if r.remote.count("/notes/first") != 1 || r.remote.count("/users/bob") != 0 {
 		t.Error("more was fetched than the notes")
 	}
-	found, _ := r.adapter.Ancestors(t.Context(), turnOf(in))
+	found, _ := r.adapter.notes.Ancestors(t.Context(), turnOf(in))
 	if found[0].Sender.Verified || found[0].Timestamp.Format("2006") != "2026" {
 		t.Errorf("%+v", found[0])
 	}
@@ -94,7 +94,7 @@ func TestWhatIsNotLate(t *testing.T) {
 				note["inReplyTo"] = parent
 			}
 		})
-		if r.adapter.Late(turnOf(in)) {
+		if r.adapter.notes.Late(turnOf(in)) {
 			t.Errorf("%s is late", parent)
 		}
 		if id == "4" && in.Message.ThreadID != first.Message.ThreadID {

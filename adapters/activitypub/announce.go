@@ -26,23 +26,23 @@ type Recent interface {
 }
 
 // announceActor sends the actor as it is now to its followers and to those who heard of it lately.
-func (a *Adapter) announceActor(ctx context.Context, agent string) error {
-	profile, known := a.options.Directory.Agent(agent)
+func (p *profiles) announceActor(ctx context.Context, agent string) error {
+	profile, known := p.options.Directory.Agent(agent)
 	if !known {
 		return fault.Newf(fault.NotFound, "there is no agent %q", agent)
 	}
-	key, err := a.keys.key(ctx, profile.Name)
+	key, err := p.keys.key(ctx, profile.Name)
 	if err != nil {
 		return err
 	}
-	moved, err := a.movedTo(ctx, profile.Name)
+	moved, err := p.movedTo(ctx, profile.Name)
 	if err != nil {
 		return err
 	}
-	actor := a.agentActor(profile, key, moved)
+	actor := p.agentActor(profile, key, moved)
 	context := actor.Context
 	actor.Context = nil
-	now := a.now().UTC()
+	now := p.now().UTC()
 	update := struct {
 		Context   []any         `json:"@context"`
 		ID        string        `json:"id"`
@@ -56,41 +56,41 @@ func (a *Adapter) announceActor(ctx context.Context, agent string) error {
 		context, actor.ID + "#updates/" + strconv.FormatInt(now.UnixMilli(), 10), "Update", actor.ID, []string{document.Public},
 		[]string{actor.ID + "/followers"}, now.Format(time.RFC3339), actor,
 	}
-	return a.announce(ctx, profile.Name, update.ID, update, true)
+	return p.outbox.announce(ctx, profile.Name, update.ID, update, true)
 }
 
 // announce queues an activity for everybody who follows the agent, and with peers for those who heard of it lately. All
 // of it is durable: a crash repeats at most a piece, which the receivers recognise by the activity's id.
-func (a *Adapter) announce(ctx context.Context, agent, id string, activity any, peers bool) error {
-	job, err := a.announcement(ctx, agent, id, activity, a.now())
+func (o *outbox) announce(ctx context.Context, agent, id string, activity any, peers bool) error {
+	job, err := o.announcement(ctx, agent, id, activity, o.now())
 	if err != nil {
 		return err
 	}
-	if peers && a.options.Recent != nil {
-		job.Peers = &peerPiece{Since: a.now().Add(-recentPeers).UTC()}
+	if peers && o.options.Recent != nil {
+		job.Peers = &peerPiece{Since: o.now().Add(-recentPeers).UTC()}
 	}
-	return a.schedule(ctx, "activitypub:announce:"+id, job)
+	return o.schedule(ctx, "activitypub:announce:"+id, job)
 }
 
 // announcement is the job that queues an activity for the followers, with its proof.
-func (a *Adapter) announcement(ctx context.Context, agent, id string, activity any, at time.Time) (laterJob, error) {
+func (o *outbox) announcement(ctx context.Context, agent, id string, activity any, at time.Time) (laterJob, error) {
 	body, err := document.Encode(activity)
 	if err != nil {
 		return laterJob{}, err
 	}
-	body, err = a.prove(ctx, agent, body, at)
+	body, err = o.keys.prove(ctx, agent, body, at)
 	return laterJob{Kind: jobAnnounce, Agent: agent, Activity: body, Once: id}, err
 }
 
 // announcePiece queues the activity for the next inboxes. Those of recent peers come first; an inbox that is both gets
 // it once.
-func (a *Adapter) announcePiece(ctx context.Context, job laterJob) (more []Later, err error) {
+func (o *outbox) announcePiece(ctx context.Context, job laterJob) (more []Later, err error) {
 	var places []destination
 	rest := true
 	if job.Peers != nil {
-		places, err = a.peerInboxes(ctx, &job)
+		places, err = o.peerInboxes(ctx, &job)
 	} else {
-		places, rest, err = a.followerInboxes(ctx, job.Agent, &job.From)
+		places, rest, err = o.follows.followerInboxes(ctx, job.Agent, &job.From)
 	}
 	if err != nil {
 		return nil, fault.RetryIn(0, "our own store did not answer", err)
@@ -111,13 +111,13 @@ func (a *Adapter) announcePiece(ctx context.Context, job laterJob) (more []Later
 	return addLater(more, cmp.Or(job.Order, "activitypub:announce:"+job.Once), job)
 }
 
-func (a *Adapter) peerInboxes(ctx context.Context, job *laterJob) (places []destination, err error) {
-	addresses, err := a.options.Recent.RecentAddresses(ctx, job.Agent, job.Peers.Since, job.Peers.After, peerPage)
+func (o *outbox) peerInboxes(ctx context.Context, job *laterJob) (places []destination, err error) {
+	addresses, err := o.options.Recent.RecentAddresses(ctx, job.Agent, job.Peers.Since, job.Peers.After, peerPage)
 	if err != nil {
 		return nil, err
 	}
 	for _, inbox := range addresses {
-		if a.isRemote(inbox) && a.admits(document.HostOf(inbox)) {
+		if o.isRemote(inbox) && o.admits(document.HostOf(inbox)) {
 			places = append(places, destination{Inbox: inbox, Shared: true})
 		}
 		job.Peers.After = inbox

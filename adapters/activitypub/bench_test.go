@@ -40,7 +40,7 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 	serve := func() int {
 		w := httptest.NewRecorder()
-		r.adapter.serveSharedInbox(w, request())
+		r.adapter.inbox.serveSharedInbox(w, request())
 		return w.Code
 	}
 	if code := serve(); code != http.StatusAccepted {
@@ -93,14 +93,14 @@ func BenchmarkReply(b *testing.B) {
 	r := newRig(b)
 	r.remote.handle("/unused", func(http.ResponseWriter, *http.Request) {})
 	reply := r.reply(r.question("1", "hello"), "hello yourself")
-	plan, err := r.adapter.Plan(b.Context(), reply)
+	plan, err := r.adapter.outbox.Plan(b.Context(), reply)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		reply.ID = fmt.Sprintf("%036d", i)
-		if _, err := r.adapter.Deliver(b.Context(), exchange.Delivery{Attempt: 1, Reply: reply, Destination: plan.Destinations[0]}); err != nil {
+		if _, err := r.adapter.outbox.Deliver(b.Context(), exchange.Delivery{Attempt: 1, Reply: reply, Destination: plan.Destinations[0]}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -113,7 +113,7 @@ func BenchmarkActor(b *testing.B) {
 	request.Header.Set("Accept", activityMediaType)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.adapter.serveInstance(w, request)
+		r.adapter.profiles.serveInstance(w, request)
 	}
 }
 

@@ -15,8 +15,8 @@ var chatContext = append(slices.Clone(noteContext), map[string]any{
 })
 
 // typeOf is the type of the posts of a reply: a chat is answered in the chat, where nobody else is addressed.
-func (a *Adapter) typeOf(reply exchange.Reply, asked route) string {
-	if asked.Chat && !openly(a.visibilityOf(reply, asked)) && len(a.extras(reply, asked)) == 0 {
+func (r *renderer) typeOf(reply exchange.Reply, asked route) string {
+	if asked.Chat && !openly(r.visibilityOf(reply, asked)) && len(r.extras(reply, asked)) == 0 {
 		return chatMessage
 	}
 	return "Note"

@@ -12,6 +12,14 @@ import (
 
 const outboxPage = 20
 
+// collections serves what others read of the agents: notes, outboxes, replies and conversations.
+type collections struct {
+	*site
+	verifier *verifier
+	outbox   *outbox
+	renderer *renderer
+}
+
 // collection is an OrderedCollection. Members of followers and following are not shown to anybody.
 type collection struct {
 	Context      any     `json:"@context"`
@@ -32,59 +40,59 @@ type outboxPageDocument struct {
 	OrderedItems []createActivity `json:"orderedItems"`
 }
 
-func (a *Adapter) serveCollection(w http.ResponseWriter, r *http.Request) {
-	agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+func (c *collections) serveCollection(w http.ResponseWriter, r *http.Request) {
+	agent, found := c.options.Directory.Agent(httpserver.Param(r, "agent"))
 	if !found {
-		refuse(w, r, a.noAgent(r.Context(), httpserver.Param(r, "agent")))
+		refuse(w, r, c.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
-	id, name := a.actorIRI(agent.Name), httpserver.Param(r, "collection")
+	id, name := c.actorIRI(agent.Name), httpserver.Param(r, "collection")
 	if name == "inbox" {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "an inbox is written and not read", http.StatusMethodNotAllowed)
 		return
 	}
-	if !a.mayRead(w, r) {
+	if !c.verifier.mayRead(w, r) {
 		return
 	}
 	switch name {
 	case "outbox":
-		a.serveOutbox(w, r, agent)
+		c.serveOutbox(w, r, agent)
 	case "followers":
-		count, err := a.options.State.Count(r.Context(), followerNamespace+agent.Name)
+		count, err := c.options.State.Count(r.Context(), followerNamespace+agent.Name)
 		if err != nil {
 			refuse(w, r, unavailable(err))
 			return
 		}
-		a.writeCollection(w, r, collection{ID: id + "/followers", TotalItems: count})
+		c.writeCollection(w, r, collection{ID: id + "/followers", TotalItems: count})
 	case "following":
-		a.writeCollection(w, r, collection{ID: id + "/following"})
+		c.writeCollection(w, r, collection{ID: id + "/following"})
 	case "featured":
-		a.serveFeatured(w, r, agent)
+		c.serveFeatured(w, r, agent)
 	default:
 		refuse(w, r, fault.New(fault.NotFound, "no such collection"))
 	}
 }
 
 // serveInstanceCollection answers for the server's own actor, which says nothing and follows nobody.
-func (a *Adapter) serveInstanceCollection(w http.ResponseWriter, r *http.Request) {
+func (c *collections) serveInstanceCollection(w http.ResponseWriter, r *http.Request) {
 	name := httpserver.Param(r, "collection")
 	if name != "outbox" {
 		refuse(w, r, fault.New(fault.NotFound, "no such collection"))
 		return
 	}
-	a.writeCollection(w, r, collection{ID: a.instanceIRI() + "/outbox", OrderedItems: &[]note{}})
+	c.writeCollection(w, r, collection{ID: c.instanceIRI() + "/outbox", OrderedItems: &[]note{}})
 }
 
-func (a *Adapter) writeCollection(w http.ResponseWriter, r *http.Request, content collection) {
+func (c *collections) writeCollection(w http.ResponseWriter, r *http.Request, content collection) {
 	if content.Context == nil {
 		content.Context = document.ActivityStreams
 	}
 	content.Type = "OrderedCollection"
-	a.write(w, r, content)
+	c.write(w, r, content)
 }
 
-func (a *Adapter) write(w http.ResponseWriter, r *http.Request, content any) {
+func (s *site) write(w http.ResponseWriter, r *http.Request, content any) {
 	if accepts(r) == formNone {
 		refuseForm(w)
 		return
@@ -95,22 +103,22 @@ func (a *Adapter) write(w http.ResponseWriter, r *http.Request, content any) {
 		return
 	}
 	seconds := 60
-	if a.options.AuthorizedFetch {
+	if s.options.AuthorizedFetch {
 		seconds = 0 // what one signer may read is for no shared cache
 	}
 	writeDocument(w, r, doc, seconds)
 }
 
 // serveOutbox shows what everybody may read, newest first.
-func (a *Adapter) serveOutbox(w http.ResponseWriter, r *http.Request, agent exchange.AgentProfile) {
-	id, query := a.actorIRI(agent.Name)+"/outbox", r.URL.Query()
+func (c *collections) serveOutbox(w http.ResponseWriter, r *http.Request, agent exchange.AgentProfile) {
+	id, query := c.actorIRI(agent.Name)+"/outbox", r.URL.Query()
 	if query.Get("page") == "" {
-		count, err := a.options.Replies.CountReplies(r.Context(), agent.Name)
+		count, err := c.options.Replies.CountReplies(r.Context(), agent.Name)
 		if err != nil {
 			refuse(w, r, unavailable(err))
 			return
 		}
-		a.writeCollection(w, r, collection{ID: id, TotalItems: count, First: id + "?page=true"})
+		c.writeCollection(w, r, collection{ID: id, TotalItems: count, First: id + "?page=true"})
 		return
 	}
 	before := document.Clip(query.Get("before"), 64)
@@ -118,7 +126,7 @@ func (a *Adapter) serveOutbox(w http.ResponseWriter, r *http.Request, agent exch
 	if before != "" {
 		page.ID += "&before=" + url.QueryEscape(before)
 	}
-	entries, next, err := a.outboxEntries(r, agent.Name, before)
+	entries, next, err := c.outboxEntries(r, agent.Name, before)
 	if err != nil {
 		refuse(w, r, unavailable(err))
 		return
@@ -126,13 +134,13 @@ func (a *Adapter) serveOutbox(w http.ResponseWriter, r *http.Request, agent exch
 	if page.OrderedItems = entries; next != "" {
 		page.Next = id + "?page=true&before=" + url.QueryEscape(next)
 	}
-	a.write(w, r, page)
+	c.write(w, r, page)
 }
 
 // outboxEntries gives at most one page of activities and the id where the next one begins. The posts of a chain stay on
 // one page.
-func (a *Adapter) outboxEntries(r *http.Request, agent, before string) (entries []createActivity, next string, err error) {
-	replies, err := a.options.Replies.Replies(r.Context(), agent, before, outboxPage+1)
+func (c *collections) outboxEntries(r *http.Request, agent, before string) (entries []createActivity, next string, err error) {
+	replies, err := c.options.Replies.Replies(r.Context(), agent, before, outboxPage+1)
 	if err != nil {
 		return nil, "", err
 	}
@@ -142,16 +150,16 @@ func (a *Adapter) outboxEntries(r *http.Request, agent, before string) (entries 
 		if i == outboxPage || len(entries)+posts > outboxPage {
 			return entries, replies[i-1].ID, nil
 		}
-		if !a.published(reply) {
+		if !c.published(reply) {
 			continue
 		}
-		people := a.knownPeople(r.Context(), reply)
+		people := c.renderer.knownPeople(r.Context(), reply)
 		for post := posts; post >= 1; post-- {
-			made, err := a.render(reply, post, people, withoutAddress)
+			made, err := c.renderer.render(reply, post, people, withoutAddress)
 			if err != nil {
 				continue // an old row that we can no longer read hides itself, not the whole outbox
 			}
-			entry := a.activity(made)
+			entry := c.renderer.activity(made)
 			entry.Context = nil
 			entries = append(entries, entry)
 		}

@@ -20,8 +20,8 @@ type writing struct {
 }
 
 // fill writes content, source and files, with every mentioned person visible in the text.
-func (a *Adapter) fill(made *note, text writing, people []person) {
-	body, sources := a.content(made, text)
+func (r *renderer) fill(made *note, text writing, people []person) {
+	body, sources := r.content(made, text)
 	body, missing := linkMentions(body, people)
 	var lead strings.Builder
 	for _, one := range missing {
@@ -37,9 +37,9 @@ func (a *Adapter) fill(made *note, text writing, people []person) {
 	}
 	if made.open() { // a hashtag is there to be found by
 		var words []string
-		made.Content, words = notetext.LinkHashtags(made.Content, a.profileURL(text.reply.Agent))
+		made.Content, words = notetext.LinkHashtags(made.Content, r.profileURL(text.reply.Agent))
 		for _, word := range words {
-			made.Tag = append(made.Tag, noteTag{"Hashtag", a.profileURL(text.reply.Agent), "#" + word})
+			made.Tag = append(made.Tag, noteTag{"Hashtag", r.profileURL(text.reply.Agent), "#" + word})
 		}
 	}
 	if len(sources) > 0 {
@@ -49,7 +49,7 @@ func (a *Adapter) fill(made *note, text writing, people []person) {
 
 // content renders the parts in order, a demand last. Tool calls are not shown, and parts of an unknown kind are left
 // out.
-func (a *Adapter) content(made *note, text writing) (body string, sources []string) {
+func (r *renderer) content(made *note, text writing) (body string, sources []string) {
 	var out, demand strings.Builder
 	for _, part := range text.reply.Response.Parts {
 		switch part.Kind {
@@ -61,7 +61,7 @@ func (a *Adapter) content(made *note, text writing) (body string, sources []stri
 		case normalized.PartLink:
 			out.WriteString("<p>" + linkPart(part) + "</p>")
 		case normalized.PartFile, normalized.PartArtifact:
-			out.WriteString(a.file(made, text.reply, part))
+			out.WriteString(r.file(made, text.reply, part))
 		case normalized.PartPolicy:
 			demand.WriteString(text.policy(part))
 		}
@@ -86,8 +86,8 @@ func linkPart(part normalized.Part) string {
 }
 
 // file attaches a file that has a public address and names any other.
-func (a *Adapter) file(made *note, reply exchange.Reply, part normalized.Part) string {
-	address := a.fileAddress(reply, part)
+func (r *renderer) file(made *note, reply exchange.Reply, part normalized.Part) string {
+	address := r.fileAddress(reply, part)
 	if address == "" || len(made.Attachment) >= maxReplyFiles {
 		name := part.Name
 		if name == "" {
@@ -102,20 +102,20 @@ func (a *Adapter) file(made *note, reply exchange.Reply, part normalized.Part) s
 	if description == "" {
 		description = part.Description
 	}
-	width, height := a.pictureSize(part)
+	width, height := r.media.pictureSize(part)
 	made.Attachment = append(made.Attachment, noteFile{notetext.AttachmentType(part.MIME), part.MIME, address, description, width, height, part.Size})
 	return ""
 }
 
 // fileAddress is where everybody who has the note may read the file.
-func (a *Adapter) fileAddress(reply exchange.Reply, part normalized.Part) string {
+func (r *renderer) fileAddress(reply exchange.Reply, part normalized.Part) string {
 	if part.BytesRef == nil {
 		return ""
 	}
 	if _, ok := document.Origin(part.BytesRef.URL); ok {
 		return part.BytesRef.URL
 	}
-	return a.mediaURL(reply, part)
+	return r.media.URL(reply, part)
 }
 
 // linkMentions turns the first @user@host of each person in the text into an anchor. It touches text outside of

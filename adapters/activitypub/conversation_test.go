@@ -34,7 +34,7 @@ func TestConversationWithoutAName(t *testing.T) {
 	if inherited := asCreate(t, r.remote.arrivals()[1]).Object.Thread; inherited != named {
 		t.Errorf("the second answer is in %q, the first in %q", inherited, named)
 	}
-	if err := r.adapter.keepFollowUp(t.Context(), second); err != nil {
+	if err := r.adapter.outbox.keepFollowUp(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 

@@ -11,29 +11,38 @@ import (
 	"inbox/normalized"
 )
 
+// notes turns notes of others into messages, and their changes into changes of messages.
+type notes struct {
+	*site
+	fetcher  *fetcher
+	actors   *actors
+	follows  *follows
+	verifier *verifier
+}
+
 // spokenTypes are the objects of a Create that can be a message.
 var spokenTypes = []string{"Note", "Article", "Page", "Question", chatMessage}
 
 // create hands a new note to every agent that it is for, one message each.
-func (a *Adapter) create(ctx context.Context, in *incoming) (string, error) {
+func (n *notes) create(ctx context.Context, in *incoming) (string, error) {
 	if in.namesOnly() {
-		return a.fetchLater(ctx, in)
+		return n.fetchLater(ctx, in)
 	}
-	return a.createWhole(ctx, in)
+	return n.createWhole(ctx, in)
 }
 
-func (a *Adapter) createWhole(ctx context.Context, in *incoming) (string, error) {
-	q, err := a.question(in)
+func (n *notes) createWhole(ctx context.Context, in *incoming) (string, error) {
+	q, err := n.question(in)
 	if err != nil || q == nil {
 		return outcomeIgnored, err
 	}
-	agents, err := a.addressed(ctx, in, q)
+	agents, err := n.addressed(ctx, in, q)
 	if err != nil {
 		return "", err
 	}
 	outcome := outcomeIgnored
 	for _, agent := range agents {
-		one, err := a.receive(ctx, in, q, agent)
+		one, err := n.receive(ctx, in, q, agent)
 		if err != nil {
 			return "", err
 		}
@@ -61,14 +70,14 @@ type question struct {
 }
 
 // question reads the object of a Create. nil without an error means that the activity is none of our business.
-func (a *Adapter) question(in *incoming) (*question, error) {
+func (n *notes) question(in *incoming) (*question, error) {
 	if in.id == "" {
 		return nil, fault.InField("id", "a Create needs an id")
 	}
 	if document.Reference(in.activity["object"]) == "" {
 		return nil, fault.InField("object.id", "the created object needs an id")
 	}
-	q, err := a.readNote(in.activity, document.Embedded(in.activity["object"]), in.actor)
+	q, err := n.readNote(in.activity, document.Embedded(in.activity["object"]), in.actor)
 	if err != nil || q == nil {
 		return nil, err
 	}
@@ -79,9 +88,9 @@ func (a *Adapter) question(in *incoming) (*question, error) {
 
 // readNote checks origin and author of a note (ActivityPub reference, section 5.1). nil without an error means that it is
 // of another server, or nothing that is said.
-func (a *Adapter) readNote(activity, note document.Object, actor string) (*question, error) {
+func (n *notes) readNote(activity, note document.Object, actor string) (*question, error) {
 	id := document.Text(note, "id")
-	if a.isOurs(id) {
+	if n.isOurs(id) {
 		return nil, fault.InField("object.id", "an object of this server cannot come from outside")
 	}
 	if note == nil || !document.SameOrigin(id, actor) || !document.IsA(note, spokenTypes...) {
@@ -114,7 +123,7 @@ func isVote(note document.Object) bool {
 
 // addressed gives the agents that a note is for: mentioned (by the tag's href; its name may be anything), addressed,
 // author of the parent, or, for a note that names none of us but came to a personal inbox, that agent.
-func (a *Adapter) addressed(ctx context.Context, in *incoming, q *question) ([]exchange.AgentProfile, error) {
+func (n *notes) addressed(ctx context.Context, in *incoming, q *question) ([]exchange.AgentProfile, error) {
 	var agents []exchange.AgentProfile
 	add := func(agent exchange.AgentProfile, found bool) {
 		same := func(other exchange.AgentProfile) bool { return other.Name == agent.Name }
@@ -123,42 +132,42 @@ func (a *Adapter) addressed(ctx context.Context, in *incoming, q *question) ([]e
 		}
 	}
 	for _, mention := range q.mentions {
-		add(a.agentOf(mention.Href))
+		add(n.agentOf(mention.Href))
 	}
 	for _, iris := range [][]string{q.audience.To, q.audience.Cc, q.audience.Hidden} {
 		for _, iri := range iris {
-			add(a.agentOf(iri))
+			add(n.agentOf(iri))
 		}
 	}
-	if err := a.addAuthor(ctx, q, add); err != nil {
+	if err := n.addAuthor(ctx, q, add); err != nil {
 		return nil, err
 	}
 	if len(agents) == 0 && in.agent != "" && q.visibility == normalized.VisibilityDirect {
-		add(a.options.Directory.Agent(in.agent)) // Mastodon's "limited": delivered without being addressed
+		add(n.options.Directory.Agent(in.agent)) // Mastodon's "limited": delivered without being addressed
 	}
 	return agents, nil
 }
 
 // addAuthor adds the agent whose note the question answers.
-func (a *Adapter) addAuthor(ctx context.Context, q *question, add func(exchange.AgentProfile, bool)) error {
-	id, ours := a.replyID(q.inReplyTo)
+func (n *notes) addAuthor(ctx context.Context, q *question, add func(exchange.AgentProfile, bool)) error {
+	id, ours := n.replyID(q.inReplyTo)
 	if !ours {
 		return nil
 	}
-	reply, _, err := a.options.Replies.Reply(ctx, id)
+	reply, _, err := n.options.Replies.Reply(ctx, id)
 	switch {
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
 		return nil
 	case err != nil:
 		return unavailable(err)
 	}
-	add(a.options.Directory.Agent(reply.Agent))
+	add(n.options.Directory.Agent(reply.Agent))
 	return nil
 }
 
 // replyID reads the id of a reply out of one of our note IRIs.
-func (a *Adapter) replyID(iri string) (string, bool) {
-	id, found := strings.CutPrefix(iri, a.base+"/o/")
+func (s *site) replyID(iri string) (string, bool) {
+	id, found := strings.CutPrefix(iri, s.base+"/o/")
 	if !found {
 		return "", false
 	}

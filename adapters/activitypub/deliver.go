@@ -15,6 +15,17 @@ import (
 	"inbox/normalized"
 )
 
+// outbox plans and makes the deliveries of answers, and tells followers and peers of what changed.
+type outbox struct {
+	*site
+	keys         *keyring
+	actors       *actors
+	follows      *follows
+	interactions *interactions
+	renderer     *renderer
+	transport    *transport
+}
+
 // destination is our note on one place that a reply goes to: the asker's inbox, or an address that is resolved when
 // the reply is sent.
 type destination struct {
@@ -27,7 +38,7 @@ type destination struct {
 }
 
 // Plan gives the note's id and its destinations: the asker, and everybody whom the agent added in to and cc.
-func (a *Adapter) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
+func (o *outbox) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {
 		return exchange.Plan{}, fault.GiveUp("the stored question cannot be read", err)
@@ -35,20 +46,20 @@ func (a *Adapter) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan
 	if asked.Quiet && reply.Notice == exchange.NoticeAck {
 		return exchange.Plan{}, nil
 	}
-	plan := exchange.Plan{NativeID: a.noteIRI(reply.ID), Open: openly(a.visibilityOf(reply, asked))}
+	plan := exchange.Plan{NativeID: o.noteIRI(reply.ID), Open: openly(o.visibilityOf(reply, asked))}
 	main := destination{Actor: asked.Actor, Inbox: asked.Inbox}
-	if openly(a.visibilityOf(reply, asked)) && asked.SharedInbox != "" {
+	if openly(o.visibilityOf(reply, asked)) && asked.SharedInbox != "" {
 		main.Inbox = asked.SharedInbox
 	}
-	if a.isLike(reply) {
+	if o.isLike(reply) {
 		plan.NativeID, main.Like = "", true // nothing that anybody could read or answer
 	}
 	places := []destination{main}
-	for _, address := range a.extras(reply, asked) {
+	for _, address := range o.extras(reply, asked) {
 		places = append(places, destination{Address: address.String()})
 	}
-	plan.Posts = len(notetext.Split(reply.Response.Parts, a.options.PostLength, notetext.MaxPosts))
-	plan.Spread = plan.Open && !main.Like && a.hasFollowers(ctx, reply.Agent)
+	plan.Posts = len(notetext.Split(reply.Response.Parts, o.options.PostLength, notetext.MaxPosts))
+	plan.Spread = plan.Open && !main.Like && o.follows.hasFollowers(ctx, reply.Agent)
 	plan.Destinations, err = chained(places, plan.Posts)
 	return plan, err
 }
@@ -87,7 +98,7 @@ const maxExtras = 20
 
 // extras are the addresses that the agent added, without the asker and without our own agents, who are reached
 // inside this server. A policy answer is private and loses them all.
-func (a *Adapter) extras(reply exchange.Reply, asked route) []identity.Address {
+func (s *site) extras(reply exchange.Reply, asked route) []identity.Address {
 	if hasPolicy(reply.Response) {
 		return nil
 	}
@@ -96,7 +107,7 @@ func (a *Adapter) extras(reply exchange.Reply, asked route) []identity.Address {
 	for _, text := range append(append([]string{}, reply.Response.To...), reply.Response.Cc...) {
 		address, err := identity.ParseAddress(text)
 		key := strings.ToLower(address.String())
-		if err != nil || seen[key] || a.hosts[address.Domain] || len(extras) >= maxExtras {
+		if err != nil || seen[key] || s.hosts[address.Domain] || len(extras) >= maxExtras {
 			continue
 		}
 		seen[key] = true
@@ -106,78 +117,78 @@ func (a *Adapter) extras(reply exchange.Reply, asked route) []identity.Address {
 }
 
 // Deliver makes one attempt to bring a reply to one inbox.
-func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
+func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
 	var place destination
 	if err := json.Unmarshal(delivery.Destination.Data, &place); err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the stored destination cannot be read", err)
 	}
-	relayed, place, err := a.relay(ctx, delivery.Reply, place)
+	relayed, place, err := o.relay(ctx, delivery.Reply, place)
 	if err != nil {
 		return exchange.DeliveryReceipt{}, err
 	}
-	if err := a.allowed(ctx, delivery.Reply.Agent, place); err != nil {
+	if err := o.allowed(ctx, delivery.Reply.Agent, place); err != nil {
 		return exchange.DeliveryReceipt{}, err
 	}
-	body, err := a.written(ctx, delivery, relayed, place)
+	body, err := o.written(ctx, delivery, relayed, place)
 	if err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as an activity", err)
 	}
-	if err := a.remember(ctx, delivery, place); err != nil {
+	if err := o.remember(ctx, delivery, place); err != nil {
 		return exchange.DeliveryReceipt{}, fault.RetryIn(0, "our own store did not answer", err)
 	}
-	detail, err := a.post(ctx, parcel{delivery.Reply.Agent, place.Actor, place.Inbox, body, delivery.Attempt, place.Shared})
+	detail, err := o.transport.post(ctx, parcel{delivery.Reply.Agent, place.Actor, place.Inbox, body, delivery.Attempt, place.Shared})
 	return exchange.DeliveryReceipt{Detail: detail}, err
 }
 
 // remember keeps what others will ask us about a reply, before it leaves.
-func (a *Adapter) remember(ctx context.Context, delivery exchange.Delivery, place destination) error {
+func (o *outbox) remember(ctx context.Context, delivery exchange.Delivery, place destination) error {
 	switch {
 	case delivery.Action == exchange.ActionDelete:
-		return a.withdrawQuotes(ctx, delivery.Reply)
+		return o.interactions.withdrawQuotes(ctx, delivery.Reply)
 	case delivery.Action == exchange.ActionSend && place.Post <= 1 && !place.Shared:
-		return a.keepFollowUp(ctx, delivery.Reply)
+		return o.keepFollowUp(ctx, delivery.Reply)
 	}
 	return nil
 }
 
 // written gives the activity that carries a reply to one place.
-func (a *Adapter) written(ctx context.Context, delivery exchange.Delivery, relayed []person, place destination) ([]byte, error) {
+func (o *outbox) written(ctx context.Context, delivery exchange.Delivery, relayed []person, place destination) ([]byte, error) {
 	reply, post := delivery.Reply, max(place.Post, 1)
 	if place.Like {
-		return a.like(reply)
+		return o.like(reply)
 	}
 	// An edit may have left fewer posts than were sent.
-	if delivery.Action == exchange.ActionDelete || delivery.Action == exchange.ActionUpdate && post > len(a.postsOf(reply)) {
-		return a.deletion(ctx, reply, post, relayed)
+	if delivery.Action == exchange.ActionDelete || delivery.Action == exchange.ActionUpdate && post > len(o.renderer.postsOf(reply)) {
+		return o.deletion(ctx, reply, post, relayed)
 	}
-	made, err := a.render(reply, post, relayed, a.options.Present)
+	made, err := o.renderer.render(reply, post, relayed, o.options.Present)
 	if err != nil {
 		return nil, err
 	}
 	if delivery.Action == exchange.ActionUpdate {
-		return a.provenUpdate(ctx, reply, made)
+		return o.provenUpdate(ctx, reply, made)
 	}
-	return a.provenCreate(ctx, reply, made)
+	return o.provenCreate(ctx, reply, made)
 }
 
 // provenCreate encodes the Create of a note with its proof, dated like the note.
-func (a *Adapter) provenCreate(ctx context.Context, reply exchange.Reply, made note) ([]byte, error) {
-	body, err := document.Encode(a.activity(made))
+func (o *outbox) provenCreate(ctx context.Context, reply exchange.Reply, made note) ([]byte, error) {
+	body, err := document.Encode(o.renderer.activity(made))
 	if err != nil {
 		return nil, err
 	}
-	return a.prove(ctx, reply.Agent, body, reply.CreatedAt)
+	return o.keys.prove(ctx, reply.Agent, body, reply.CreatedAt)
 }
 
 // allowed refuses to send to whoever blocked the agent, to hosts that the operator excludes and to ourselves.
-func (a *Adapter) allowed(ctx context.Context, agent string, place destination) error {
-	if !a.isRemote(place.Inbox) {
+func (o *outbox) allowed(ctx context.Context, agent string, place destination) error {
+	if !o.isRemote(place.Inbox) {
 		return fault.GiveUp("the inbox is not an address on another server", nil)
 	}
-	if !a.admits(document.HostOf(place.Inbox)) {
+	if !o.admits(document.HostOf(place.Inbox)) {
 		return fault.GiveUp("the host is excluded by this server's operator", nil)
 	}
-	blocked, err := a.blocked(ctx, agent, place.Actor)
+	blocked, err := o.follows.blocked(ctx, agent, place.Actor)
 	switch {
 	case err != nil:
 		return fault.RetryIn(0, "our own store did not answer", err)
@@ -191,16 +202,16 @@ const relayNamespace = "activitypub.relay" // reply id → []person
 
 // relay finds everybody else whom the reply mentions and completes the destination. The people are resolved once for
 // a reply, so that all recipients get the same note; somebody who cannot be found does not hold up the others.
-func (a *Adapter) relay(ctx context.Context, reply exchange.Reply, place destination) ([]person, destination, error) {
+func (o *outbox) relay(ctx context.Context, reply exchange.Reply, place destination) ([]person, destination, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {
 		return nil, place, fault.GiveUp("the stored question cannot be read", err)
 	}
-	extras := a.extras(reply, asked)
+	extras := o.extras(reply, asked)
 	if len(extras) == 0 {
 		return nil, place, nil
 	}
-	people, err := a.people(ctx, reply.ID, extras)
+	people, err := o.people(ctx, reply.ID, extras)
 	if err != nil {
 		return nil, place, err
 	}
@@ -216,8 +227,8 @@ func (a *Adapter) relay(ctx context.Context, reply exchange.Reply, place destina
 	return nil, place, fault.RetryIn(0, place.Address+" could not be found by WebFinger", nil)
 }
 
-func (a *Adapter) people(ctx context.Context, replyID string, addresses []identity.Address) ([]person, error) {
-	value, found, err := a.options.State.Get(ctx, relayNamespace, replyID)
+func (o *outbox) people(ctx context.Context, replyID string, addresses []identity.Address) ([]person, error) {
+	value, found, err := o.options.State.Get(ctx, relayNamespace, replyID)
 	if err != nil {
 		return nil, fault.RetryIn(0, "our own store did not answer", err)
 	}
@@ -226,7 +237,7 @@ func (a *Adapter) people(ctx context.Context, replyID string, addresses []identi
 		return people, nil
 	}
 	for _, address := range addresses {
-		if one, err := a.resolve(ctx, address); err == nil {
+		if one, err := o.actors.resolve(ctx, address); err == nil {
 			people = append(people, one)
 		} else if ctx.Err() != nil {
 			return nil, fault.RetryIn(0, "no time left to find "+address.String(), err)
@@ -235,15 +246,15 @@ func (a *Adapter) people(ctx context.Context, replyID string, addresses []identi
 	if len(people) < len(addresses) {
 		return people, nil
 	}
-	return a.keepPeople(ctx, replyID, people)
+	return o.keepPeople(ctx, replyID, people)
 }
 
-func (a *Adapter) keepPeople(ctx context.Context, replyID string, people []person) ([]person, error) {
+func (o *outbox) keepPeople(ctx context.Context, replyID string, people []person) ([]person, error) {
 	value, err := json.Marshal(people)
 	if err != nil {
 		return nil, fmt.Errorf("encode people: %w", err)
 	}
-	current, _, err := a.options.State.PutIfAbsent(ctx, relayNamespace, replyID, value, a.now().Add(knownLife))
+	current, _, err := o.options.State.PutIfAbsent(ctx, relayNamespace, replyID, value, o.now().Add(knownLife))
 	if err != nil {
 		return nil, fault.RetryIn(0, "our own store did not answer", err)
 	}
@@ -255,20 +266,20 @@ func (a *Adapter) keepPeople(ctx context.Context, replyID string, people []perso
 }
 
 // resolve finds the actor behind an address.
-func (a *Adapter) resolve(ctx context.Context, address identity.Address) (person, error) {
+func (a *actors) resolve(ctx context.Context, address identity.Address) (person, error) {
 	if !a.admits(address.Domain) {
 		return person{}, errors.New("the host is excluded by this server's operator")
 	}
-	_, iri, err := a.webfinger(ctx, address)
+	_, iri, err := a.fetcher.webfinger(ctx, address)
 	if err != nil {
 		return person{}, err
 	}
 	if !a.isRemote(iri) {
 		return person{}, errors.New("webfinger names no actor on another server")
 	}
-	actor, found := a.remote.storedActor(ctx, iri)
+	actor, found := a.storedActor(ctx, iri)
 	if !found || !actor.fresh(a.now()) {
-		if actor, err = a.remote.fetchActor(ctx, iri); err != nil {
+		if actor, err = a.fetchActor(ctx, iri); err != nil {
 			return person{}, err
 		}
 	}
@@ -280,12 +291,12 @@ func (a *Adapter) resolve(ctx context.Context, address identity.Address) (person
 }
 
 // published says whether everybody may read the note of a reply.
-func (a *Adapter) published(reply exchange.Reply) bool {
+func (s *site) published(reply exchange.Reply) bool {
 	if !ownWay(reply) {
 		return false
 	}
 	asked, err := readRoute(reply.Route)
-	return err == nil && openly(a.visibilityOf(reply, asked))
+	return err == nil && openly(s.visibilityOf(reply, asked))
 }
 
 // ownWay says whether a reply is a note at all.

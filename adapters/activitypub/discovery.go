@@ -17,12 +17,12 @@ import (
 )
 
 // Links gives the link from an agent's address to its actor, and to its picture.
-func (a *Adapter) Links(agent exchange.AgentProfile) []exchange.Link {
-	links := []exchange.Link{{Rel: "self", Type: activityMediaType, Href: a.actorIRI(agent.Name)}}
-	if a.options.Profile == nil {
+func (p *profiles) Links(agent exchange.AgentProfile) []exchange.Link {
+	links := []exchange.Link{{Rel: "self", Type: activityMediaType, Href: p.actorIRI(agent.Name)}}
+	if p.options.Profile == nil {
 		return links
 	}
-	if icon := pictureAt(a.options.Profile(agent.Name).Icon); icon != nil {
+	if icon := pictureAt(p.options.Profile(agent.Name).Icon); icon != nil {
 		links = append(links, exchange.Link{Rel: "http://webfinger.net/rel/avatar", Type: icon.MediaType, Href: icon.URL})
 	}
 	return links
@@ -30,9 +30,18 @@ func (a *Adapter) Links(agent exchange.AgentProfile) []exchange.Link {
 
 // InstanceLinks gives the address of the server's own actor and its link, for WebFinger: Mastodon looks up whoever
 // signs a fetch.
-func (a *Adapter) InstanceLinks() (address string, links []exchange.Link) {
-	link := exchange.Link{Rel: "self", Type: activityMediaType, Href: a.instanceIRI()}
-	return "@" + a.instanceName() + "@" + a.options.Domain, []exchange.Link{link}
+func (p *profiles) InstanceLinks() (address string, links []exchange.Link) {
+	link := exchange.Link{Rel: "self", Type: activityMediaType, Href: p.instanceIRI()}
+	return "@" + p.instanceName() + "@" + p.options.Domain, []exchange.Link{link}
+}
+
+// profiles are the actors of the agents and of the server itself.
+type profiles struct {
+	*site
+	keys      *keyring
+	verifier  *verifier
+	outbox    *outbox
+	documents *cache[encodedDocument]
 }
 
 // encodedDocument is an encoded answer, kept while what it was made of stays the same.
@@ -128,9 +137,9 @@ var actorContext = []any{
 }
 
 // agentActor makes the actor of an agent: type Service, which people see as "automated".
-func (a *Adapter) agentActor(agent exchange.AgentProfile, key *ownKey, movedTo string) actorDocument {
-	id := a.actorIRI(agent.Name)
-	actor := a.baseActor(id, key)
+func (p *profiles) agentActor(agent exchange.AgentProfile, key *ownKey, movedTo string) actorDocument {
+	id := p.actorIRI(agent.Name)
+	actor := p.baseActor(id, key)
 	actor.Type, actor.PreferredUsername, actor.Name = "Service", agent.Name, agent.DisplayName
 	if actor.Name == "" {
 		actor.Name = agent.Name
@@ -141,58 +150,58 @@ func (a *Adapter) agentActor(agent exchange.AgentProfile, key *ownKey, movedTo s
 	if !agent.CreatedAt.IsZero() {
 		actor.Published = agent.CreatedAt.UTC().Format(time.RFC3339)
 	}
-	actor.URL, actor.Discoverable = a.profileURL(agent.Name), true
-	actor.ManuallyApproves = a.followPolicy(agent.Name) != FollowAccept
-	a.profileFields(&actor)
+	actor.URL, actor.Discoverable = p.profileURL(agent.Name), true
+	actor.ManuallyApproves = p.followPolicy(agent.Name) != FollowAccept
+	p.profileFields(&actor)
 	actor.Followers, actor.Following, actor.Featured = id+"/followers", id+"/following", id+"/featured"
-	actor.WebFinger, actor.MovedTo = agent.Name+"@"+a.options.Domain, movedTo
-	if a.options.Profile != nil {
-		actor.show(a.options.Profile(agent.Name))
+	actor.WebFinger, actor.MovedTo = agent.Name+"@"+p.options.Domain, movedTo
+	if p.options.Profile != nil {
+		actor.show(p.options.Profile(agent.Name))
 	}
 	return actor
 }
 
 // instanceActor makes the server's own actor, which signs our fetches.
-func (a *Adapter) instanceActor(key *ownKey) actorDocument {
-	actor := a.baseActor(a.instanceIRI(), key)
-	actor.Type, actor.PreferredUsername, actor.Name = "Application", a.instanceName(), a.options.Domain
-	actor.URL, actor.ManuallyApproves = a.base+"/", true
-	actor.WebFinger = a.instanceName() + "@" + a.options.Domain
+func (p *profiles) instanceActor(key *ownKey) actorDocument {
+	actor := p.baseActor(p.instanceIRI(), key)
+	actor.Type, actor.PreferredUsername, actor.Name = "Application", p.instanceName(), p.options.Domain
+	actor.URL, actor.ManuallyApproves = p.base+"/", true
+	actor.WebFinger = p.instanceName() + "@" + p.options.Domain
 	actor.Implements = []implemented{{"https://datatracker.ietf.org/doc/html/rfc9421", "RFC-9421: HTTP Message Signatures"}}
 	return actor
 }
 
-func (a *Adapter) baseActor(id string, key *ownKey) actorDocument {
+func (p *profiles) baseActor(id string, key *ownKey) actorDocument {
 	return actorDocument{
 		Context: actorContext, ID: id, Inbox: id + "/inbox", Outbox: id + "/outbox",
-		Endpoints:       map[string]string{"sharedInbox": a.sharedInbox()},
+		Endpoints:       map[string]string{"sharedInbox": p.sharedInbox()},
 		PublicKey:       publicKey{ID: id + key.fragment(), Owner: id, PEM: key.Public},
-		AssertionMethod: append([]multikey{{ID: id + proofKeyFragment, Type: "Multikey", Controller: id, Key: key.Multikey}}, key.formerKeys(id, a.now())...),
+		AssertionMethod: append([]multikey{{ID: id + proofKeyFragment, Type: "Multikey", Controller: id, Key: key.Multikey}}, key.formerKeys(id, p.now())...),
 	}
 }
 
-func (a *Adapter) serveActor(w http.ResponseWriter, r *http.Request) {
-	agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+func (p *profiles) serveActor(w http.ResponseWriter, r *http.Request) {
+	agent, found := p.options.Directory.Agent(httpserver.Param(r, "agent"))
 	if !found {
-		refuse(w, r, a.noAgent(r.Context(), httpserver.Param(r, "agent")))
+		refuse(w, r, p.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
 	switch accepts(r) {
 	case formActivity:
-		if !a.mayRead(w, r) {
+		if !p.verifier.mayRead(w, r) {
 			return
 		}
-		movedTo, err := a.movedTo(r.Context(), agent.Name)
+		movedTo, err := p.movedTo(r.Context(), agent.Name)
 		if err != nil {
 			refuse(w, r, unavailable(err))
 			return
 		}
-		a.serveDocument(w, r, agent.Name, func(key *ownKey) (string, actorDocument) {
-			return fingerprint(agent) + key.fragment() + " " + movedTo, a.agentActor(agent, key, movedTo)
+		p.serveDocument(w, r, agent.Name, func(key *ownKey) (string, actorDocument) {
+			return fingerprint(agent) + key.fragment() + " " + movedTo, p.agentActor(agent, key, movedTo)
 		})
 	case formPage:
 		w.Header().Set("Vary", "Accept")
-		http.Redirect(w, r, a.profileURL(agent.Name), http.StatusSeeOther)
+		http.Redirect(w, r, p.profileURL(agent.Name), http.StatusSeeOther)
 	default:
 		refuseForm(w)
 	}
@@ -200,12 +209,12 @@ func (a *Adapter) serveActor(w http.ResponseWriter, r *http.Request) {
 
 // serveInstance answers everybody without a signature: a peer that checks our fetches must be able to read this key
 // before it knows us.
-func (a *Adapter) serveInstance(w http.ResponseWriter, r *http.Request) {
+func (p *profiles) serveInstance(w http.ResponseWriter, r *http.Request) {
 	if accepts(r) == formNone {
 		refuseForm(w)
 		return
 	}
-	a.serveDocument(w, r, "", func(key *ownKey) (string, actorDocument) { return "instance" + key.fragment(), a.instanceActor(key) })
+	p.serveDocument(w, r, "", func(key *ownKey) (string, actorDocument) { return "instance" + key.fragment(), p.instanceActor(key) })
 }
 
 func fingerprint(agent exchange.AgentProfile) string {
@@ -213,23 +222,23 @@ func fingerprint(agent exchange.AgentProfile) string {
 }
 
 // serveDocument encodes an actor once and keeps the bytes while the agent stays as it is.
-func (a *Adapter) serveDocument(w http.ResponseWriter, r *http.Request, owner string, content func(*ownKey) (string, actorDocument)) {
-	key, err := a.keys.key(r.Context(), owner)
+func (p *profiles) serveDocument(w http.ResponseWriter, r *http.Request, owner string, content func(*ownKey) (string, actorDocument)) {
+	key, err := p.keys.key(r.Context(), owner)
 	if err != nil {
 		refuse(w, r, unavailable(err))
 		return
 	}
 	of, actor := content(key)
-	kept, found := a.actors.get(strings.ToLower(owner), a.now())
+	kept, found := p.documents.get(strings.ToLower(owner), p.now())
 	if !found || kept.of != of {
 		if kept, err = newDocument(of, actor); err != nil {
 			refuse(w, r, err)
 			return
 		}
-		a.actors.put(strings.ToLower(owner), kept, a.now().Add(time.Hour))
+		p.documents.put(strings.ToLower(owner), kept, p.now().Add(time.Hour))
 	}
 	seconds := 180
-	if a.options.AuthorizedFetch && owner != "" {
+	if p.options.AuthorizedFetch && owner != "" {
 		seconds = 0 // what one signer may read is for no shared cache
 	}
 	writeDocument(w, r, kept, seconds)

@@ -79,12 +79,12 @@ func TestWebFingerLinks(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Profile = func(string) Profile { return Profile{Icon: "https://inbox.example/echo.png"} }
 	})
-	links := r.adapter.Links(r.profile("echo"))
+	links := r.adapter.profiles.Links(r.profile("echo"))
 	if len(links) != 2 || links[0].Rel != "self" || links[0].Href != r.base+"/agents/echo" || links[0].Type != activityMediaType ||
 		links[1].Rel != "http://webfinger.net/rel/avatar" || links[1].Type != "image/png" || links[1].Href != "https://inbox.example/echo.png" {
 		t.Errorf("%+v", links)
 	}
-	if links := newRig(t).adapter.Links(r.profile("echo")); len(links) != 1 {
+	if links := newRig(t).adapter.profiles.Links(r.profile("echo")); len(links) != 1 {
 		t.Errorf("without a picture: %+v", links)
 	}
 }
@@ -192,7 +192,7 @@ func TestRenderedResponses(t *testing.T) {
 		normalized.Part{Kind: normalized.PartFile, MIME: "text/plain", Name: "c<.txt", BytesRef: normalized.Inline([]byte("x"))},
 		normalized.Part{Kind: normalized.PartToolCall, ID: "1", Name: "secret_tool"},
 	)
-	made, err := r.adapter.render(reply, 1, nil, r.adapter.options.Present)
+	made, err := r.adapter.renderer.render(reply, 1, nil, r.adapter.options.Present)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestRenderedResponses(t *testing.T) {
 	r.golden("rendered.json", body)
 	failed := r.reply(in)
 	failed.Response.Status, failed.Response.Error = normalized.StatusFailed, &normalized.ResponseError{Message: "Something broke <here>."}
-	made, err = r.adapter.render(failed, 1, nil, r.adapter.options.Present)
+	made, err = r.adapter.renderer.render(failed, 1, nil, r.adapter.options.Present)
 	if err != nil || !strings.Contains(made.Content, "Something broke &lt;here&gt;.") {
 		t.Errorf("failed: %s, %v", made.Content, err)
 	}

@@ -17,25 +17,25 @@ const maxMarkBytes = 128 << 10
 
 // noteUpdated stores the new version of a note that we have, or keeps it for the Create that is still on its way. An
 // Update of a note that was never for us does nothing, and one of a poll is mostly a count of votes.
-func (a *Adapter) noteUpdated(ctx context.Context, in *incoming) (string, error) {
+func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 	id := document.Reference(in.activity["object"])
-	note, err := a.updatedNote(ctx, in, id)
+	note, err := n.updatedNote(ctx, in, id)
 	if err != nil || note == nil || document.IsA(note, "Question") {
 		return outcomeIgnored, err
 	}
-	q, err := a.readNote(in.activity, note, in.actor)
+	q, err := n.readNote(in.activity, note, in.actor)
 	if err != nil || q == nil {
 		return outcomeIgnored, err
 	}
 	q.decide(in.by.actor.Followers)
 	key := q.note
 	for range maxClaims {
-		current, found, err := a.options.State.Get(ctx, noteNamespace, key)
+		current, found, err := n.options.State.Get(ctx, noteNamespace, key)
 		if err != nil {
 			return "", unavailable(err)
 		}
 		if !found {
-			outcome, done, err := a.markEdited(ctx, in, q, key)
+			outcome, done, err := n.markEdited(ctx, in, q, key)
 			if err != nil || done {
 				return outcome, err
 			}
@@ -48,10 +48,10 @@ func (a *Adapter) noteUpdated(ctx context.Context, in *incoming) (string, error)
 		case held.Actor != in.actor && key == q.note:
 			key = ownKeyOf(q.note, in.actor)
 			continue
-		case held.Actor != in.actor, held.Deleted, q.editedAt(a.now().UnixMilli()) < held.Updated:
+		case held.Actor != in.actor, held.Deleted, q.editedAt(n.now().UnixMilli()) < held.Updated:
 			return outcomeIgnored, nil
 		}
-		outcome, done, err := a.edit(ctx, q, key, current, held)
+		outcome, done, err := n.edit(ctx, q, key, current, held)
 		if err != nil || done {
 			return outcome, err
 		}
@@ -60,18 +60,18 @@ func (a *Adapter) noteUpdated(ctx context.Context, in *incoming) (string, error)
 }
 
 // updatedNote gives the embedded note. One that is only named is fetched, if it is one that we have.
-func (a *Adapter) updatedNote(ctx context.Context, in *incoming, id string) (document.Object, error) {
+func (n *notes) updatedNote(ctx context.Context, in *incoming, id string) (document.Object, error) {
 	if note := document.Embedded(in.activity["object"]); len(note) > 2 {
 		return note, nil
 	}
-	_, found, err := a.options.State.Get(ctx, noteNamespace, id)
+	_, found, err := n.options.State.Get(ctx, noteNamespace, id)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	if !found || !document.SameOrigin(id, in.actor) {
 		return nil, nil
 	}
-	note, err := a.fetchExact(ctx, id)
+	note, err := n.fetcher.fetchExact(ctx, id)
 	if err != nil {
 		return nil, nil //nolint:nilerr // the next edit, or the deletion, tells the same
 	}
@@ -87,16 +87,16 @@ func (q *question) editedAt(arrived int64) int64 {
 }
 
 // markEdited keeps a new version for the Create that has not come. done is false when it came meanwhile.
-func (a *Adapter) markEdited(ctx context.Context, in *incoming, q *question, key string) (outcome string, done bool, err error) {
-	agents, err := a.addressed(ctx, in, q)
+func (n *notes) markEdited(ctx context.Context, in *incoming, q *question, key string) (outcome string, done bool, err error) {
+	agents, err := n.addressed(ctx, in, q)
 	if err != nil || len(agents) == 0 {
 		return outcomeIgnored, true, err
 	}
-	mark, err := q.mark(a.now().UnixMilli())
+	mark, err := q.mark(n.now().UnixMilli())
 	if err != nil || mark == nil {
 		return outcomeIgnored, true, err
 	}
-	_, inserted, err := a.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, a.now().Add(markLife))
+	_, inserted, err := n.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, n.now().Add(markLife))
 	if err != nil {
 		return "", true, unavailable(err)
 	}
@@ -116,27 +116,27 @@ func (q *question) mark(arrived int64) ([]byte, error) {
 
 // edit changes what is there: the waiting version, or the messages of the note. done is false when somebody else was
 // faster.
-func (a *Adapter) edit(ctx context.Context, q *question, key string, current []byte, held heldNote) (outcome string, done bool, err error) {
+func (n *notes) edit(ctx context.Context, q *question, key string, current []byte, held heldNote) (outcome string, done bool, err error) {
 	if held.Activity == "" {
-		mark, err := q.mark(a.now().UnixMilli())
+		mark, err := q.mark(n.now().UnixMilli())
 		if err != nil || mark == nil {
 			return outcomeIgnored, true, err
 		}
-		swapped, err := a.options.State.Swap(ctx, noteNamespace, key, current, mark, a.now().Add(markLife))
+		swapped, err := n.options.State.Swap(ctx, noteNamespace, key, current, mark, n.now().Add(markLife))
 		if err != nil {
 			return "", true, unavailable(err)
 		}
 		return outcomeDone, swapped, nil
 	}
-	held.Updated = q.editedAt(a.now().UnixMilli())
+	held.Updated = q.editedAt(n.now().UnixMilli())
 	value, err := held.encode()
 	if err != nil {
 		return "", true, err
 	}
-	err = a.options.Amender.Revise(ctx, exchange.Revision{
-		MessageID: held.Activity, Principal: a.principal(q.actor),
+	err = n.options.Amender.Revise(ctx, exchange.Revision{
+		MessageID: held.Activity, Principal: n.principal(q.actor),
 		Rewrite: func(recipient string, kept json.RawMessage) ([]normalized.Part, json.RawMessage) {
-			return a.rewrite(q, recipient, kept)
+			return n.rewrite(q, recipient, kept)
 		},
 		Claim: &exchange.Claim{Namespace: noteNamespace, Key: key, Value: value, Instead: current},
 	})
@@ -151,12 +151,12 @@ func (a *Adapter) edit(ctx context.Context, q *question, key string, current []b
 
 // rewrite gives the parts of an edited note for one agent. A version that fewer people may read does not join a
 // conversation that all may read.
-func (a *Adapter) rewrite(q *question, recipient string, kept json.RawMessage) ([]normalized.Part, json.RawMessage) {
+func (n *notes) rewrite(q *question, recipient string, kept json.RawMessage) ([]normalized.Part, json.RawMessage) {
 	address, err := identity.ParseAddress(recipient)
 	if err != nil {
 		return nil, kept
 	}
-	agent, found := a.options.Directory.Agent(address.Local)
+	agent, found := n.options.Directory.Agent(address.Local)
 	asked, err := readRoute(kept)
 	if err != nil || !found || openly(asked.Visibility) && !openly(q.visibility) {
 		return nil, kept
@@ -168,5 +168,5 @@ func (a *Adapter) rewrite(q *question, recipient string, kept json.RawMessage) (
 	if err != nil {
 		return nil, kept
 	}
-	return a.parts(q, agent), route
+	return n.parts(q, agent), route
 }

@@ -282,7 +282,7 @@ func TestMove(t *testing.T) {
 			if !agrees {
 				return
 			}
-			if err := r.adapter.checkAddress(t.Context(), alice); err != nil {
+			if err := r.adapter.actors.checkAddress(t.Context(), alice); err != nil {
 				t.Fatal(err)
 			}
 			note := r.mentionNote("9", "it is me")

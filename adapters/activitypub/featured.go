@@ -63,30 +63,30 @@ type pinActivity struct {
 
 // announcePin tells the followers of a change. An answer that was taken back since is not pinned any more: its Delete says
 // so.
-func (a *Adapter) announcePin(ctx context.Context, job laterJob) ([]Later, error) {
-	profile, known := a.options.Directory.Agent(job.Agent)
+func (o *outbox) announcePin(ctx context.Context, job laterJob) ([]Later, error) {
+	profile, known := o.options.Directory.Agent(job.Agent)
 	if !known || job.Pin == nil {
 		return nil, fault.GiveUp("there is no agent "+job.Agent, nil)
 	}
 	kind := "Remove"
 	if !job.Pin.Off {
 		kind = "Add"
-		reply, _, err := a.options.Replies.Reply(ctx, job.Pin.Reply)
+		reply, _, err := o.options.Replies.Reply(ctx, job.Pin.Reply)
 		gone := fault.Is(err, fault.NotFound)
 		if err != nil && !gone {
 			return nil, fault.RetryIn(0, "our own store did not answer", err)
 		}
-		if gone || !a.featurable(reply, profile.Name) {
+		if gone || !o.featurable(reply, profile.Name) {
 			return nil, nil
 		}
 	}
-	actor := a.actorIRI(profile.Name)
+	actor := o.actorIRI(profile.Name)
 	change := pinActivity{
 		Context: []any{document.ActivityStreams, signature.IntegrityContext}, ID: actor + "#featured/" + job.Once, Type: kind, Actor: actor,
 		Published: job.Pin.At.Format(time.RFC3339), To: []string{document.Public}, Cc: []string{actor + "/followers"},
-		Object: a.noteIRI(job.Pin.Reply), Target: actor + "/featured",
+		Object: o.noteIRI(job.Pin.Reply), Target: actor + "/featured",
 	}
-	announced, err := a.announcement(ctx, profile.Name, change.ID, change, job.Pin.At)
+	announced, err := o.announcement(ctx, profile.Name, change.ID, change, job.Pin.At)
 	if err != nil {
 		return nil, fault.RetryIn(0, "the activity could not be signed", err)
 	}
@@ -95,13 +95,13 @@ func (a *Adapter) announcePin(ctx context.Context, job laterJob) ([]Later, error
 }
 
 // featurable reports whether an answer may stand on the profile of an agent.
-func (a *Adapter) featurable(reply exchange.Reply, agent string) bool {
-	return reply.DeletedAt.IsZero() && strings.EqualFold(reply.Agent, agent) && a.published(reply)
+func (o *outbox) featurable(reply exchange.Reply, agent string) bool {
+	return reply.DeletedAt.IsZero() && strings.EqualFold(reply.Agent, agent) && o.published(reply)
 }
 
 // serveFeatured shows the notes that the operator pinned, newest first.
-func (a *Adapter) serveFeatured(w http.ResponseWriter, r *http.Request, agent exchange.AgentProfile) {
-	ids, _, err := a.options.State.List(r.Context(), FeaturedNamespace(agent.Name), "", MaxFeatured)
+func (c *collections) serveFeatured(w http.ResponseWriter, r *http.Request, agent exchange.AgentProfile) {
+	ids, _, err := c.options.State.List(r.Context(), FeaturedNamespace(agent.Name), "", MaxFeatured)
 	if err != nil {
 		refuse(w, r, unavailable(err))
 		return
@@ -109,15 +109,15 @@ func (a *Adapter) serveFeatured(w http.ResponseWriter, r *http.Request, agent ex
 	slices.Reverse(ids) // ids begin with their time
 	featured := []note{}
 	for _, id := range ids {
-		reply, _, err := a.options.Replies.Reply(r.Context(), id)
-		if err != nil || !a.featurable(reply, agent.Name) {
+		reply, _, err := c.options.Replies.Reply(r.Context(), id)
+		if err != nil || !c.outbox.featurable(reply, agent.Name) {
 			continue
 		}
-		if made, err := a.render(reply, 1, a.knownPeople(r.Context(), reply), withoutAddress); err == nil {
+		if made, err := c.renderer.render(reply, 1, c.renderer.knownPeople(r.Context(), reply), withoutAddress); err == nil {
 			featured = append(featured, made)
 		}
 	}
-	a.writeCollection(w, r, collection{
-		Context: noteContext, ID: a.actorIRI(agent.Name) + "/featured", TotalItems: int64(len(featured)), OrderedItems: &featured,
+	c.writeCollection(w, r, collection{
+		Context: noteContext, ID: c.actorIRI(agent.Name) + "/featured", TotalItems: int64(len(featured)), OrderedItems: &featured,
 	})
 }

@@ -38,6 +38,13 @@ var errNotFetched = errors.New("document could not be fetched")
 // errUnreachable is errNotFetched where the server may have the document: it did not answer, or not now.
 var errUnreachable = fmt.Errorf("%w: its server does not answer", errNotFetched)
 
+// fetcher gets documents of other servers, signed by the server's own actor where they want it.
+type fetcher struct {
+	*site
+	keys   *keyring
+	secure *cache[bool] // hosts that refuse unsigned requests
+}
+
 // fetched is a document as it came.
 type fetched struct {
 	doc   document.Object
@@ -47,29 +54,29 @@ type fetched struct {
 
 // fetchSigned gets one ActivityPub document with a GET signed by the server's own actor, so that servers in secure mode
 // answer and no agent's key is needed to look up a key.
-func (a *Adapter) fetchSigned(ctx context.Context, iri string) (got fetched, err error) {
+func (f *fetcher) fetchSigned(ctx context.Context, iri string) (got fetched, err error) {
 	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
 	target := document.WithoutFragment(iri)
-	response, err := a.get(ctx, target, a.signWith(ctx, true))
+	response, err := f.get(ctx, target, f.signWith(ctx, true))
 	if err == nil && response.StatusCode == http.StatusUnauthorized && strings.Contains(target, "?") {
 		_ = response.Body.Close()
-		response, err = a.get(ctx, target, a.signWith(ctx, false)) //nolint:bodyclose // read closes it; servers that sign and verify the path without its query
+		response, err = f.get(ctx, target, f.signWith(ctx, false)) //nolint:bodyclose // read closes it; servers that sign and verify the path without its query
 	}
 	return read(response, err)
 }
 
 // fetchOpen gets a document that most servers show to everybody, such as an actor: a signature costs a millisecond, so
 // it is spared where the host did not ask for one. What it asked for is remembered for a day.
-func (a *Adapter) fetchOpen(ctx context.Context, iri string) (fetched, error) {
+func (f *fetcher) fetchOpen(ctx context.Context, iri string) (fetched, error) {
 	host := document.HostOf(iri)
-	if _, wanted := a.secure.get(host, a.now()); !wanted {
-		got, err := a.fetchUnsigned(ctx, iri)
+	if _, wanted := f.secure.get(host, f.now()); !wanted {
+		got, err := f.fetchUnsigned(ctx, iri)
 		if !errors.Is(err, errSignatureWanted) {
 			return got, err
 		}
-		a.secure.put(host, true, a.now().Add(secureLife))
+		f.secure.put(host, true, f.now().Add(secureLife))
 	}
-	return a.fetchSigned(ctx, iri)
+	return f.fetchSigned(ctx, iri)
 }
 
 // secureLife is how long a host is remembered to want signed requests.
@@ -78,14 +85,14 @@ const secureLife = 24 * time.Hour
 // errSignatureWanted says that an unsigned request was refused or got half an answer.
 var errSignatureWanted = errors.New("the server wants a signature")
 
-func (a *Adapter) fetchUnsigned(ctx context.Context, iri string) (got fetched, err error) {
+func (f *fetcher) fetchUnsigned(ctx context.Context, iri string) (got fetched, err error) {
 	defer func() {
 		if !errors.Is(err, errSignatureWanted) {
 			fetches.WithLabelValues(fetchOutcome(err)).Inc()
 		}
 	}()
 	target := document.WithoutFragment(iri)
-	response, err := a.get(ctx, target, a.introduce)
+	response, err := f.get(ctx, target, f.introduce)
 	if err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden) {
 		_ = response.Body.Close()
 		return got, errSignatureWanted
@@ -134,36 +141,36 @@ func fetchOutcome(err error) string {
 	return "error"
 }
 
-func (a *Adapter) get(ctx context.Context, address string, prepare func(*http.Request) error) (*http.Response, error) {
-	return a.options.Client.Get(ctx, address, safehttp.GetOptions{Accept: acceptActivity, Sign: prepare, MaxBytes: document.MaxBytes})
+func (f *fetcher) get(ctx context.Context, address string, prepare func(*http.Request) error) (*http.Response, error) {
+	return f.options.Client.Get(ctx, address, safehttp.GetOptions{Accept: acceptActivity, Sign: prepare, MaxBytes: document.MaxBytes})
 }
 
 // introduce says who asks.
-func (a *Adapter) introduce(request *http.Request) error {
-	request.Header.Set("User-Agent", a.userAgent())
+func (f *fetcher) introduce(request *http.Request) error {
+	request.Header.Set("User-Agent", f.userAgent())
 	return nil
 }
 
 // signWith gives what signs each hop with the key of the server's own actor.
-func (a *Adapter) signWith(ctx context.Context, withQuery bool) func(*http.Request) error {
+func (f *fetcher) signWith(ctx context.Context, withQuery bool) func(*http.Request) error {
 	return func(request *http.Request) error {
-		key, err := a.keys.key(ctx, "")
+		key, err := f.keys.key(ctx, "")
 		if err != nil {
 			return err
 		}
-		request.Header.Set("User-Agent", a.userAgent())
-		request.Header.Set("Date", a.now().UTC().Format(http.TimeFormat))
-		return signature.SignCavage(request, nil, a.instanceIRI()+key.fragment(), key.Private, withQuery)
+		request.Header.Set("User-Agent", f.userAgent())
+		request.Header.Set("Date", f.now().UTC().Format(http.TimeFormat))
+		return signature.SignCavage(request, nil, f.instanceIRI()+key.fragment(), key.Private, withQuery)
 	}
 }
 
 // userAgent is sent with every request: GoToSocial answers 418 to an empty one.
-func (a *Adapter) userAgent() string {
-	version := a.options.Version
+func (s *site) userAgent() string {
+	version := s.options.Version
 	if version == "" {
 		version = "dev"
 	}
-	return "inbox/" + version + " (+" + a.base + "/)"
+	return "inbox/" + version + " (+" + s.base + "/)"
 }
 
 func readDocument(response *http.Response) ([]byte, document.Object, error) {
@@ -195,8 +202,8 @@ func readDocument(response *http.Response) ([]byte, document.Object, error) {
 
 // fetchExact gets a document whose id is the IRI asked for. A document with another id on the same origin is fetched
 // once more at that id, which must then be its own.
-func (a *Adapter) fetchExact(ctx context.Context, iri string) (document.Object, error) {
-	got, err := exact(ctx, iri, a.fetchSigned)
+func (f *fetcher) fetchExact(ctx context.Context, iri string) (document.Object, error) {
+	got, err := exact(ctx, iri, f.fetchSigned)
 	return got.doc, err
 }
 
@@ -223,8 +230,8 @@ func exact(ctx context.Context, iri string, fetch func(context.Context, string) 
 }
 
 // fetchActor gets an actor at its own id.
-func (a *Adapter) fetchActor(ctx context.Context, iri string, now time.Time) (*remoteActor, error) {
-	got, err := exact(ctx, iri, a.fetchOpen)
+func (f *fetcher) fetchActor(ctx context.Context, iri string, now time.Time) (*remoteActor, error) {
+	got, err := exact(ctx, iri, f.fetchOpen)
 	if err != nil {
 		return nil, err
 	}

@@ -25,32 +25,32 @@ const (
 // PendingNamespace and an agent's name make the namespace of the follows that wait for the operator: actor IRI → follower.
 const PendingNamespace = "activitypub.pending."
 
-func (a *Adapter) followPolicy(agent string) string {
-	if a.options.Follows == nil {
+func (s *site) followPolicy(agent string) string {
+	if s.options.Follows == nil {
 		return FollowAccept
 	}
-	return a.options.Follows(agent)
+	return s.options.Follows(agent)
 }
 
 // putOffFollow keeps a Follow for the operator or rejects it; false = it is to be accepted. Who follows already is accepted
 // again.
-func (a *Adapter) putOffFollow(ctx context.Context, agent string, actor *remoteActor, entry follower) (bool, error) {
-	policy := a.followPolicy(agent)
+func (f *follows) putOffFollow(ctx context.Context, agent string, actor *remoteActor, entry follower) (bool, error) {
+	policy := f.followPolicy(agent)
 	if policy == FollowAccept {
 		return false, nil
 	}
-	_, follows, err := a.options.State.Get(ctx, followerNamespace+agent, actor.ID)
+	_, follows, err := f.options.State.Get(ctx, followerNamespace+agent, actor.ID)
 	if err != nil || follows {
 		return false, err
 	}
 	if policy == FollowReject {
-		return true, a.answerFollow(ctx, agent, "Reject", entry.Follow, actor)
+		return true, f.answerFollow(ctx, agent, "Reject", entry.Follow, actor)
 	}
-	return true, a.putJSON(ctx, PendingNamespace+agent, actor.ID, entry)
+	return true, f.putJSON(ctx, PendingNamespace+agent, actor.ID, entry)
 }
 
 // answerFollow sends Accept or Reject of a Follow to the follower's personal inbox.
-func (a *Adapter) answerFollow(ctx context.Context, agent, kind, follow string, actor *remoteActor) error {
+func (f *follows) answerFollow(ctx context.Context, agent, kind, follow string, actor *remoteActor) error {
 	type followObject struct {
 		ID     string `json:"id,omitempty"`
 		Type   string `json:"type"`
@@ -69,16 +69,16 @@ func (a *Adapter) answerFollow(ctx context.Context, agent, kind, follow string, 
 		Object  followObject `json:"object"`
 		To      []string     `json:"to"`
 	}{
-		Context: []string{document.ActivityStreams, signature.IntegrityContext}, ID: a.noteIRI(id.String()), Type: kind, Actor: a.actorIRI(agent),
-		Object: followObject{follow, "Follow", actor.ID, a.actorIRI(agent)}, To: []string{actor.ID},
+		Context: []string{document.ActivityStreams, signature.IntegrityContext}, ID: f.noteIRI(id.String()), Type: kind, Actor: f.actorIRI(agent),
+		Object: followObject{follow, "Follow", actor.ID, f.actorIRI(agent)}, To: []string{actor.ID},
 	})
 	if err != nil {
 		return err
 	}
-	if body, err = a.prove(ctx, agent, body, a.now()); err != nil {
+	if body, err = f.keys.prove(ctx, agent, body, f.now()); err != nil {
 		return err
 	}
-	return a.sendLater(ctx, agent, actor, json.RawMessage(body))
+	return f.sendLater(ctx, agent, actor, json.RawMessage(body))
 }
 
 // jobFollow is an operator's word about a Follow that waits.
@@ -95,8 +95,8 @@ func FollowDecision(agent, actor string, accept bool) (partition, payload string
 }
 
 // decideFollow does what the operator said. A Follow that was taken back meanwhile is left alone.
-func (a *Adapter) decideFollow(ctx context.Context, job laterJob) error {
-	value, found, err := a.options.State.Get(ctx, PendingNamespace+job.Agent, job.Actor)
+func (f *follows) decideFollow(ctx context.Context, job laterJob) error {
+	value, found, err := f.options.State.Get(ctx, PendingNamespace+job.Agent, job.Actor)
 	if err != nil {
 		return fault.RetryIn(0, "our own store did not answer", err)
 	}
@@ -109,27 +109,27 @@ func (a *Adapter) decideFollow(ctx context.Context, job laterJob) error {
 	}
 	actor := &remoteActor{Actor: document.Actor{ID: job.Actor, Inbox: entry.Inbox}}
 	if job.Inbox == "Accept" {
-		if err := a.putJSON(ctx, followerNamespace+job.Agent, job.Actor, entry); err != nil {
+		if err := f.putJSON(ctx, followerNamespace+job.Agent, job.Actor, entry); err != nil {
 			return fault.RetryIn(0, "our own store did not answer", err)
 		}
 		if entry.Follow != "" {
-			if err := a.putJSON(ctx, followNamespace, deedKey(entry.Follow, job.Actor), followed{job.Agent, job.Actor}); err != nil {
+			if err := f.putJSON(ctx, followNamespace, deedKey(entry.Follow, job.Actor), followed{job.Agent, job.Actor}); err != nil {
 				return fault.RetryIn(0, "our own store did not answer", err)
 			}
 		}
 	}
-	if err := a.answerFollow(ctx, job.Agent, job.Inbox, entry.Follow, actor); err != nil {
+	if err := f.answerFollow(ctx, job.Agent, job.Inbox, entry.Follow, actor); err != nil {
 		return fault.RetryIn(0, "the answer could not be queued", err)
 	}
-	return a.options.State.Delete(ctx, PendingNamespace+job.Agent, job.Actor)
+	return f.options.State.Delete(ctx, PendingNamespace+job.Agent, job.Actor)
 }
 
 // onlyFollowers says why a note of somebody who does not follow the agent is not answered; empty = it is.
-func (a *Adapter) onlyFollowers(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
-	if a.options.FollowersOnly == nil || !a.options.FollowersOnly(agent.Name) {
+func (f *follows) onlyFollowers(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
+	if f.options.FollowersOnly == nil || !f.options.FollowersOnly(agent.Name) {
 		return "", nil
 	}
-	_, follows, err := a.options.State.Get(ctx, followerNamespace+agent.Name, actor.ID)
+	_, follows, err := f.options.State.Get(ctx, followerNamespace+agent.Name, actor.ID)
 	if err != nil || follows {
 		return "", err
 	}
@@ -150,12 +150,12 @@ var fieldContext = map[string]any{
 }
 
 // profileFields puts the operator's lines onto an actor.
-func (a *Adapter) profileFields(actor *actorDocument) {
-	if len(a.options.Fields) == 0 {
+func (p *profiles) profileFields(actor *actorDocument) {
+	if len(p.options.Fields) == 0 {
 		return
 	}
 	actor.Context = append(append([]any{}, actor.Context...), fieldContext)
-	for _, field := range a.options.Fields {
+	for _, field := range p.options.Fields {
 		value := html.EscapeString(field.Value)
 		switch {
 		case strings.HasPrefix(field.Value, "https://"), strings.HasPrefix(field.Value, "http://"):

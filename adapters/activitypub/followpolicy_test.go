@@ -14,10 +14,10 @@ import (
 )
 
 func TestFieldsOnProfiles(t *testing.T) {
-	a := &Adapter{}
-	a.options.Fields = []Field{{"Operator", "Ex & Co"}, {"Contact", "ops@example.org"}, {"Account", "@ops@example.org"}, {"Privacy", "https://example.org/privacy"}}
+	p := &profiles{site: &site{}}
+	p.options.Fields = []Field{{"Operator", "Ex & Co"}, {"Contact", "ops@example.org"}, {"Account", "@ops@example.org"}, {"Privacy", "https://example.org/privacy"}}
 	actor := actorDocument{Context: actorContext}
-	a.profileFields(&actor)
+	p.profileFields(&actor)
 	if len(actor.Context) != len(actorContext)+1 || len(actor.Attachment) != 4 {
 		t.Fatalf("%d contexts, %d fields", len(actor.Context), len(actor.Attachment))
 	}
@@ -31,7 +31,7 @@ func TestFieldsOnProfiles(t *testing.T) {
 		}
 	}
 	var plain actorDocument
-	(&Adapter{}).profileFields(&plain)
+	(&profiles{site: &site{}}).profileFields(&plain)
 	if plain.Attachment != nil || len(plain.Context) != 0 {
 		t.Error("without fields nothing changes")
 	}
@@ -114,7 +114,7 @@ func TestSpreadLeavesOutWhoWantsNothing(t *testing.T) {
 		put(followerNamespace+"echo", actor, entry)
 	}
 	put(actorNamespace, "https://c.example/u/changed", remoteActor{Actor: document.Actor{ID: "https://c.example/u/changed"}, NoBot: true}) // since the follow
-	places, _, err := r.adapter.Spread(t.Context(), r.reply(r.question("1", "hello"), "hi"), "")
+	places, _, err := r.adapter.outbox.Spread(t.Context(), r.reply(r.question("1", "hello"), "hi"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestSpreadFollowsMovedInboxes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	places, _, err := r.adapter.Spread(t.Context(), reply, "")
+	places, _, err := r.adapter.outbox.Spread(t.Context(), reply, "")
 	if err != nil || len(places) != 1 || places[0].Address != "https://server.example/new" {
 		t.Errorf("%+v, %v", places, err)
 	}
@@ -158,7 +158,7 @@ func TestSpreadReadsFollowersTogether(t *testing.T) {
 		}
 	}
 	r.state.gets, r.state.batches = 0, 0
-	places, next, err := r.adapter.Spread(t.Context(), reply, "")
+	places, next, err := r.adapter.outbox.Spread(t.Context(), reply, "")
 	if err != nil || next != "" || len(places) != spreadPage-1 {
 		t.Fatalf("%d places, next %q, %v", len(places), next, err)
 	}

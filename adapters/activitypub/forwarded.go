@@ -36,23 +36,23 @@ func (in *incoming) confirmable() bool {
 
 // confirm asks the actor's server for the object and puts what it says in place of what was pushed: of that nothing but
 // the object's id is believed.
-func (a *Adapter) confirm(ctx context.Context, in *incoming, signer proven) (proven, error) {
+func (v *verifier) confirm(ctx context.Context, in *incoming, signer proven) (proven, error) {
 	if !in.confirmable() {
 		return proven{}, errOtherOwner
 	}
-	if wait := a.confirmations.take(document.HostOf(signer.name()), a.now()); wait > 0 {
+	if wait := v.confirmations.take(document.HostOf(signer.name()), v.now()); wait > 0 {
 		return proven{}, &fault.Fault{Kind: fault.RateLimited, Public: "too many activities of others from your server", RetryAfter: wait}
 	}
-	leave, err := a.remote.enter(ctx, document.HostOf(in.actor))
+	leave, err := v.actors.enter(ctx, document.HostOf(in.actor))
 	if err != nil {
 		return proven{}, err
 	}
 	defer leave()
 	by := proven{keyID: signer.keyID, scheme: schemeOrigin, relay: signer.name()}
 	if in.kind == "Delete" {
-		by.actor, err = a.confirmGone(ctx, in)
+		by.actor, err = v.confirmGone(ctx, in)
 	} else {
-		by.actor, err = a.confirmObject(ctx, in)
+		by.actor, err = v.confirmObject(ctx, in)
 	}
 	switch {
 	case fault.Is(err, fault.Unavailable): // our own trouble: the relay shall come again
@@ -67,17 +67,17 @@ func (a *Adapter) confirm(ctx context.Context, in *incoming, signer proven) (pro
 // confirmGone demands that the object is not there any more. A 404 says so of what everybody could read, and of an account:
 // private notes have one as well, and those that are not written yet, so that anybody who forwards could erase the former
 // and keep the latter from being answered.
-func (a *Adapter) confirmGone(ctx context.Context, in *incoming) (*remoteActor, error) {
+func (v *verifier) confirmGone(ctx context.Context, in *incoming) (*remoteActor, error) {
 	id := document.Reference(in.activity["object"])
-	sure, err := a.isDeleted(ctx, id)
+	sure, err := v.fetcher.isDeleted(ctx, id)
 	if err == nil && !sure && id != in.actor {
-		err = a.wasOpen(ctx, id, in.actor)
+		err = v.wasOpen(ctx, id, in.actor)
 	}
 	if err != nil {
 		return nil, err
 	}
 	in.activity = document.Object{"type": in.kind, "id": in.id, "actor": in.actor, "object": id}
-	if actor, known := a.remote.storedActor(ctx, in.actor); known {
+	if actor, known := v.actors.storedActor(ctx, in.actor); known {
 		return actor, nil
 	}
 	return &remoteActor{Actor: document.Actor{ID: in.actor}}, nil // nobody whom we know: there is nothing of theirs here
@@ -86,9 +86,9 @@ func (a *Adapter) confirmGone(ctx context.Context, in *incoming) (*remoteActor, 
 var errStillThere = errors.New("the object still exists")
 
 // wasOpen gives nil if we have a note of the actor that everybody could read.
-func (a *Adapter) wasOpen(ctx context.Context, note, actor string) error {
+func (v *verifier) wasOpen(ctx context.Context, note, actor string) error {
 	for _, key := range []string{note, ownKeyOf(note, actor)} {
-		value, found, err := a.options.State.Get(ctx, noteNamespace, key)
+		value, found, err := v.options.State.Get(ctx, noteNamespace, key)
 		if err != nil {
 			return unavailable(err)
 		}
@@ -102,8 +102,8 @@ func (a *Adapter) wasOpen(ctx context.Context, note, actor string) error {
 
 // isDeleted gives nil if the object's own server says that it is gone or shows a Tombstone. sure is false if it may only be
 // hidden from us.
-func (a *Adapter) isDeleted(ctx context.Context, id string) (sure bool, err error) {
-	got, err := a.fetchSigned(ctx, id)
+func (f *fetcher) isDeleted(ctx context.Context, id string) (sure bool, err error) {
+	got, err := f.fetchSigned(ctx, id)
 	switch {
 	case isGone(err):
 		return !errors.Is(err, errHidden), nil
@@ -116,8 +116,8 @@ func (a *Adapter) isDeleted(ctx context.Context, id string) (sure bool, err erro
 }
 
 // confirmObject fetches the object and makes an activity of its own author out of it.
-func (a *Adapter) confirmObject(ctx context.Context, in *incoming) (*remoteActor, error) {
-	got, err := exact(ctx, document.Reference(in.activity["object"]), a.fetchSigned)
+func (v *verifier) confirmObject(ctx context.Context, in *incoming) (*remoteActor, error) {
+	got, err := exact(ctx, document.Reference(in.activity["object"]), v.fetcher.fetchSigned)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (a *Adapter) confirmObject(ctx context.Context, in *incoming) (*remoteActor
 	if author != in.actor {
 		return nil, errors.New("the object is by another actor")
 	}
-	actor, err := a.remote.actor(ctx, author)
+	actor, err := v.actors.actor(ctx, author)
 	if err != nil {
 		return nil, err
 	}

@@ -202,7 +202,7 @@ func TestGoneActor(t *testing.T) {
 	forged := r.deliver(r.mentionNote("2", "hello"))
 	forged.key = malloryKey()
 	r.want(forged.sign(), http.StatusUnauthorized, "does not verify")
-	actor, known := r.adapter.remote.storedActor(t.Context(), r.remote.actor("alice"))
+	actor, known := r.adapter.actors.storedActor(t.Context(), r.remote.actor("alice"))
 	if !known || actor.GoneAt.IsZero() || len(actor.Keys) != 0 {
 		t.Errorf("known %v: %+v", known, actor)
 	}

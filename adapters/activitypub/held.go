@@ -67,7 +67,7 @@ func ownKeyOf(note, actor string) string {
 }
 
 // principal is what the engine knows an actor by, whatever proved it.
-func (a *Adapter) principal(actor string) string { return a.options.Domain + " " + actor }
+func (s *site) principal(actor string) string { return s.options.Domain + " " + actor }
 
 // version is when the note was written or last changed, as far as its author says so.
 func (q *question) version() int64 {
@@ -112,7 +112,7 @@ func ActivityOf(ctx context.Context, state State, address string) (activity stri
 }
 
 // receive hands a message to the engine together with the document about its note.
-func (a *Adapter) receive(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (string, error) {
+func (n *notes) receive(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (string, error) {
 	held := heldNote{Actor: q.actor, Activity: q.activity, Open: openly(q.visibility), Updated: q.version()}
 	value, err := held.encode()
 	if err != nil {
@@ -120,12 +120,12 @@ func (a *Adapter) receive(ctx context.Context, in *incoming, q *question, agent 
 	}
 	claim := &exchange.Claim{Namespace: noteNamespace, Key: q.note, Value: value, AliasNamespace: noteURLNamespace, Alias: q.page()}
 	for range maxClaims {
-		message, err := a.normalize(ctx, in, q, agent)
+		message, err := n.normalize(ctx, in, q, agent)
 		if err != nil || message == nil {
 			return outcomeIgnored, err
 		}
 		message.Message.ID, message.Claim = q.activity, claim
-		receipt, err := a.options.Receiver.Receive(ctx, *message)
+		receipt, err := n.options.Receiver.Receive(ctx, *message)
 		switch {
 		case fault.Is(err, fault.Forbidden):
 			return outcomeIgnored, nil // a blocked sender hears 202 (message contract, section 12)
@@ -136,7 +136,7 @@ func (a *Adapter) receive(ctx context.Context, in *incoming, q *question, agent 
 		case receipt.Claimed == nil:
 			return outcomeAccepted, nil
 		}
-		if q, claim, err = a.yield(q, claim, receipt.Claimed); err != nil || q == nil {
+		if q, claim, err = n.yield(q, claim, receipt.Claimed); err != nil || q == nil {
 			return outcomeIgnored, err
 		}
 	}
@@ -144,7 +144,7 @@ func (a *Adapter) receive(ctx context.Context, in *incoming, q *question, agent 
 }
 
 // yield makes of a note what the document that is there already says; nil = it is not taken.
-func (a *Adapter) yield(q *question, claim *exchange.Claim, current []byte) (*question, *exchange.Claim, error) {
+func (n *notes) yield(q *question, claim *exchange.Claim, current []byte) (*question, *exchange.Claim, error) {
 	held, err := readHeld(current)
 	next := &exchange.Claim{
 		Namespace: claim.Namespace, Key: claim.Key, Value: current, AliasNamespace: claim.AliasNamespace, Alias: claim.Alias,
@@ -162,7 +162,7 @@ func (a *Adapter) yield(q *question, claim *exchange.Claim, current []byte) (*qu
 		same.activity = held.Activity
 		return &same, next, nil
 	}
-	newer, err := a.newer(q, held)
+	newer, err := n.newer(q, held)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -173,7 +173,7 @@ func (a *Adapter) yield(q *question, claim *exchange.Claim, current []byte) (*qu
 }
 
 // newer gives the question with the version of its note that came before it.
-func (a *Adapter) newer(q *question, held heldNote) (*question, error) {
+func (n *notes) newer(q *question, held heldNote) (*question, error) {
 	if held.Updated < q.version() {
 		return q, nil
 	}
@@ -181,7 +181,7 @@ func (a *Adapter) newer(q *question, held heldNote) (*question, error) {
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	changed, err := a.readNote(note, note, q.actor)
+	changed, err := n.readNote(note, note, q.actor)
 	if err != nil || changed == nil {
 		return q, err
 	}

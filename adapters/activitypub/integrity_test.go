@@ -69,12 +69,12 @@ func TestOurActivitiesCarryProofs(t *testing.T) {
 }
 
 func TestKeysOfAllKindsSurviveARestart(t *testing.T) {
-	state := newRows()
-	first, err := newKeyring(state, time.Now).key(t.Context(), "Echo")
+	s := &site{options: Options{State: newRows(), Now: time.Now}}
+	first, err := newKeyring(s).key(t.Context(), "Echo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := newKeyring(state, time.Now).key(t.Context(), "echo")
+	second, err := newKeyring(s).key(t.Context(), "echo")
 	if err != nil || !first.Private.Equal(second.Private) || !first.Proof.Equal(second.Proof) || first.Multikey != second.Multikey {
 		t.Errorf("other keys after a restart: %v", err)
 	}

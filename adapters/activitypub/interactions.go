@@ -30,12 +30,12 @@ var interactionContext = []any{document.ActivityStreams, map[string]any{
 
 // interactionRequested answers a server that asks whether somebody may like, answer or share one of our posts. Everybody may
 // who can read it; without an answer the reader's server would keep the interaction to itself for ever.
-func (a *Adapter) interactionRequested(ctx context.Context, in *incoming) (string, error) {
-	id, ours := a.replyID(document.Reference(in.activity["object"]))
+func (i *interactions) interactionRequested(ctx context.Context, in *incoming) (string, error) {
+	id, ours := i.replyID(document.Reference(in.activity["object"]))
 	if !ours || in.id == "" {
 		return outcomeIgnored, nil
 	}
-	reply, _, err := a.options.Replies.Reply(ctx, id)
+	reply, _, err := i.options.Replies.Reply(ctx, id)
 	switch {
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
 		return outcomeIgnored, nil
@@ -45,19 +45,19 @@ func (a *Adapter) interactionRequested(ctx context.Context, in *incoming) (strin
 
 	kind, instrument := interactionRequests[in.kind], document.Reference(in.activity["instrument"])
 	answer, name, result := "Reject", "#rejects/", ""
-	if document.SameOrigin(instrument, in.actor) && a.authorizes(reply, kind, instrument) {
-		answer, name, result = "Accept", "#accepts/", a.authorizationIRI(reply, kind, a.quotedPost(in, reply), instrument)
+	if document.SameOrigin(instrument, in.actor) && i.authorizes(reply, kind, instrument) {
+		answer, name, result = "Accept", "#accepts/", i.authorizationIRI(reply, kind, i.quotedPost(in, reply), instrument)
 	}
-	return outcomeOf(a.answerRequest(ctx, in, reply, requestAnswer{interactionContext, answer, name, result}))
+	return outcomeOf(i.answerRequest(ctx, in, reply, requestAnswer{interactionContext, answer, name, result}))
 }
 
 // authorizes reports whether an interaction with a post is allowed. The instrument is the interaction: a Like, a note or an
 // Announce. A post that is not for everybody is for its asker's server to like and to answer, and for nobody to share.
-func (a *Adapter) authorizes(reply exchange.Reply, kind, instrument string) bool {
-	if !reply.DeletedAt.IsZero() || !a.isRemote(instrument) {
+func (i *interactions) authorizes(reply exchange.Reply, kind, instrument string) bool {
+	if !reply.DeletedAt.IsZero() || !i.isRemote(instrument) {
 		return false
 	}
-	if a.published(reply) {
+	if i.published(reply) {
 		return true
 	}
 	asked, err := readRoute(reply.Route)
@@ -66,44 +66,44 @@ func (a *Adapter) authorizes(reply exchange.Reply, kind, instrument string) bool
 
 // authorizationIRI is where readers' servers check an authorization. It holds everything that the authorization says, so that
 // nothing is stored for a stranger's request.
-func (a *Adapter) authorizationIRI(reply exchange.Reply, kind, target, instrument string) string {
+func (i *interactions) authorizationIRI(reply exchange.Reply, kind, target, instrument string) string {
 	query := url.Values{"target": {target}, "interacting": {instrument}}
-	return a.actorIRI(reply.Agent) + "/authorizations/" + kind + "?" + query.Encode()
+	return i.actorIRI(reply.Agent) + "/authorizations/" + kind + "?" + query.Encode()
 }
 
 // serveAuthorization shows an authorization as long as the post stands.
-func (a *Adapter) serveAuthorization(w http.ResponseWriter, r *http.Request) {
-	agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+func (i *interactions) serveAuthorization(w http.ResponseWriter, r *http.Request) {
+	agent, found := i.options.Directory.Agent(httpserver.Param(r, "agent"))
 	if !found {
-		refuse(w, r, a.noAgent(r.Context(), httpserver.Param(r, "agent")))
+		refuse(w, r, i.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
-	if !a.mayRead(w, r) {
+	if !i.verifier.mayRead(w, r) {
 		return
 	}
 
 	kind, query := httpserver.Param(r, "kind"), r.URL.Query()
 	target, instrument := query.Get("target"), query.Get("interacting")
-	id, ours := a.replyID(target)
+	id, ours := i.replyID(target)
 	known := slices.Contains([]string{"LikeAuthorization", "ReplyAuthorization", "AnnounceAuthorization"}, kind)
 	if !ours || !known {
 		refuse(w, r, fault.New(fault.NotFound, "no such object"))
 		return
 	}
-	reply, _, err := a.options.Replies.Reply(r.Context(), id)
+	reply, _, err := i.options.Replies.Reply(r.Context(), id)
 	switch {
 	case fault.Is(err, fault.Gone), err == nil && !reply.DeletedAt.IsZero():
 		refuse(w, r, fault.New(fault.Gone, "the post was taken back"))
 		return
-	case fault.Is(err, fault.NotFound), err == nil && (!strings.EqualFold(reply.Agent, agent.Name) || !a.authorizes(reply, kind, instrument)):
+	case fault.Is(err, fault.NotFound), err == nil && (!strings.EqualFold(reply.Agent, agent.Name) || !i.authorizes(reply, kind, instrument)):
 		refuse(w, r, fault.New(fault.NotFound, "no such object"))
 		return
 	case err != nil:
 		refuse(w, r, unavailable(err))
 		return
 	}
-	a.write(w, r, authorizationDocument{
-		interactionContext, a.authorizationIRI(reply, kind, target, instrument), kind, a.actorIRI(agent.Name), instrument, target,
+	i.write(w, r, authorizationDocument{
+		interactionContext, i.authorizationIRI(reply, kind, target, instrument), kind, i.actorIRI(agent.Name), instrument, target,
 	})
 }
 
@@ -126,7 +126,7 @@ type requestAnswer struct {
 }
 
 // answerRequest tells who asked. The answer to a repeated request has the same id.
-func (a *Adapter) answerRequest(ctx context.Context, in *incoming, reply exchange.Reply, answer requestAnswer) error {
+func (i *interactions) answerRequest(ctx context.Context, in *incoming, reply exchange.Reply, answer requestAnswer) error {
 	type requested struct {
 		ID         string `json:"id"`
 		Type       string `json:"type"`
@@ -134,8 +134,8 @@ func (a *Adapter) answerRequest(ctx context.Context, in *incoming, reply exchang
 		Object     string `json:"object"`
 		Instrument string `json:"instrument,omitempty"`
 	}
-	actor := a.actorIRI(reply.Agent)
-	return a.sendLater(ctx, reply.Agent, in.by.actor, struct {
+	actor := i.actorIRI(reply.Agent)
+	return i.sendLater(ctx, reply.Agent, in.by.actor, struct {
 		Context []any     `json:"@context"`
 		ID      string    `json:"id"`
 		Type    string    `json:"type"`
@@ -146,6 +146,6 @@ func (a *Adapter) answerRequest(ctx context.Context, in *incoming, reply exchang
 	}{
 		Context: answer.context, ID: actor + answer.name + ownKeyOf(in.id, in.actor), Type: answer.kind, Result: answer.result, Actor: actor,
 		To:     []string{in.actor},
-		Object: requested{in.id, in.kind, in.actor, a.quotedPost(in, reply), document.Reference(in.activity["instrument"])},
+		Object: requested{in.id, in.kind, in.actor, i.quotedPost(in, reply), document.Reference(in.activity["instrument"])},
 	})
 }

@@ -98,7 +98,7 @@ func TestInteractionsWithPrivatePosts(t *testing.T) {
 			t.Errorf("%s: %s, want %s", request, said.Type, want)
 		}
 	}
-	forged := r.adapter.authorizationIRI(exchange.Reply{Agent: "echo"}, "LikeAuthorization", target, "https://elsewhere.example/1")
+	forged := r.adapter.interactions.authorizationIRI(exchange.Reply{Agent: "echo"}, "LikeAuthorization", target, "https://elsewhere.example/1")
 	if status, _, body := r.fetch(strings.TrimPrefix(forged, r.base), activityMediaType); status != http.StatusNotFound {
 		t.Errorf("a stranger's interaction with a private post: %d %s", status, body)
 	}

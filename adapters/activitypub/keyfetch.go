@@ -13,22 +13,22 @@ import (
 )
 
 // fetch gets the key from its server and remembers it, or that this failed.
-func (l *lookup) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
+func (a *actors) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 	host := document.HostOf(keyID)
 	source := sourceOf(ctx)
-	if wait := l.failures.wait(source, host, l.a.now()); wait > 0 {
+	if wait := a.failures.wait(source, host, a.now()); wait > 0 {
 		keyLookups.WithLabelValues("refused").Inc()
 		return nil, &fault.Fault{
 			Kind: fault.RateLimited, Public: "too many keys of this server that your address named could not be fetched", RetryAfter: wait,
 		}
 	}
-	leave, err := l.enter(ctx, host)
+	leave, err := a.enter(ctx, host)
 	if err != nil {
 		keyLookups.WithLabelValues("refused").Inc()
 		return nil, err
 	}
 	defer leave()
-	found, err := l.fetchKey(ctx, keyID)
+	found, err := a.fetchKey(ctx, keyID)
 	if err != nil {
 		keyLookups.WithLabelValues("failed").Inc()
 		life := failureLife
@@ -36,23 +36,23 @@ func (l *lookup) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 			life = unreachLife
 			err = &fault.Fault{Kind: fault.Unavailable, Public: "the key could not be fetched: its server does not answer", RetryAfter: life, Cause: err}
 		}
-		l.failed.put(keyID, err, l.a.now().Add(life))
-		l.failures.add(source, host, l.a.now())
+		a.failed.put(keyID, err, a.now().Add(life))
+		a.failures.add(source, host, a.now())
 		if isGone(err) {
-			l.markGone(ctx, keyID)
+			a.markGone(ctx, keyID)
 		}
 		return nil, err
 	}
 	keyLookups.WithLabelValues("fetched").Inc()
-	l.failed.drop(keyID)
-	l.keys.put(keyID, found, l.a.now().Add(keyLife))
+	a.failed.drop(keyID)
+	a.keys.put(keyID, found, a.now().Add(keyLife))
 	return found, nil
 }
 
 // enter takes one of the places for fetches that strangers cause. They are fewer than the client's, so that slow servers
 // behind invented senders can never hold up our deliveries.
-func (l *lookup) enter(ctx context.Context, host string) (leave func(), err error) {
-	if leave, err = l.places.Enter(ctx, sourceOf(ctx), host); err != nil {
+func (a *actors) enter(ctx context.Context, host string) (leave func(), err error) {
+	if leave, err = a.places.Enter(ctx, sourceOf(ctx), host); err != nil {
 		return nil, comeAgain(maxPlaceWait)
 	}
 	return leave, nil
@@ -60,37 +60,37 @@ func (l *lookup) enter(ctx context.Context, host string) (leave func(), err erro
 
 // Settle stores a key's actor for all nodes once something has verified with the key: whoever only claims a key leaves
 // no row. The store only spares later fetches, so its failure is no failure of the lookup.
-func (l *lookup) Settle(ctx context.Context, keyID string, found *remoteKey) {
+func (a *actors) Settle(ctx context.Context, keyID string, found *remoteKey) {
 	if !found.unsettled.CompareAndSwap(true, false) {
 		return
 	}
-	l.rememberActor(ctx, found.actor)
+	a.rememberActor(ctx, found.actor)
 	if document.WithoutFragment(keyID) != found.actor.ID {
-		_ = l.a.options.State.Put(ctx, keyOwnerNamespace, keyID, []byte(found.actor.ID), l.a.now().Add(knownLife))
+		_ = a.options.State.Put(ctx, keyOwnerNamespace, keyID, []byte(found.actor.ID), a.now().Add(knownLife))
 	}
 }
 
-func (l *lookup) rememberActor(ctx context.Context, actor *remoteActor) {
+func (a *actors) rememberActor(ctx context.Context, actor *remoteActor) {
 	if value, err := json.Marshal(actor); err == nil {
-		_ = l.a.options.State.Put(ctx, actorNamespace, actor.ID, value, l.a.now().Add(knownLife))
+		_ = a.options.State.Put(ctx, actorNamespace, actor.ID, value, a.now().Add(knownLife))
 	}
 }
 
 // fetchActor gets an actor anew and remembers it.
-func (l *lookup) fetchActor(ctx context.Context, iri string) (*remoteActor, error) {
-	actor, err := l.a.fetchActor(ctx, iri, l.a.now())
+func (a *actors) fetchActor(ctx context.Context, iri string) (*remoteActor, error) {
+	actor, err := a.fetcher.fetchActor(ctx, iri, a.now())
 	if err != nil {
 		return nil, err
 	}
-	l.rememberActor(ctx, actor)
+	a.rememberActor(ctx, actor)
 	return actor, nil
 }
 
 // fetchKey reads the three forms in which servers publish keys: inside the actor, as a document of its own with an
 // owner, and as a Multikey of the actor. Owner and key are always on one origin, and the owner lists the key: a key
 // document alone could claim anybody as its owner.
-func (l *lookup) fetchKey(ctx context.Context, keyID string) (*remoteKey, error) {
-	got, err := l.a.fetchOpen(ctx, keyID)
+func (a *actors) fetchKey(ctx context.Context, keyID string) (*remoteKey, error) {
+	got, err := a.fetcher.fetchOpen(ctx, keyID)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (l *lookup) fetchKey(ctx context.Context, keyID string) (*remoteKey, error)
 		return nil, fmt.Errorf("%w: redirected to another server", errNotFetched)
 	}
 	if document.IsActor(doc) && document.Text(doc, "id") == document.WithoutFragment(keyID) {
-		actor, err := readActor(doc, l.a.now())
+		actor, err := readActor(doc, a.now())
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotFetched, err)
 		}
@@ -109,7 +109,7 @@ func (l *lookup) fetchKey(ctx context.Context, keyID string) (*remoteKey, error)
 	if !document.SameOrigin(owner, keyID) {
 		return nil, fmt.Errorf("%w: the key has no owner on its own server", errNotFetched)
 	}
-	actor, err := l.a.fetchActor(ctx, owner, l.a.now())
+	actor, err := a.fetcher.fetchActor(ctx, owner, a.now())
 	if err != nil {
 		return nil, err
 	}
@@ -158,15 +158,15 @@ func ownedKey(actor *remoteActor, keyID, elsewhere string) (*remoteKey, error) {
 
 // markGone writes down that the server of an actor whom we know says that the actor is not there any more; where only
 // a key's own document is missing, the actor is asked anew next time. Strangers leave no row.
-func (l *lookup) markGone(ctx context.Context, keyID string) {
-	l.keys.drop(keyID)
-	actor, found := l.storedOwner(ctx, keyID)
+func (a *actors) markGone(ctx context.Context, keyID string) {
+	a.keys.drop(keyID)
+	actor, found := a.storedOwner(ctx, keyID)
 	if !found {
 		return
 	}
 	if document.WithoutFragment(keyID) == actor.ID {
-		actor.GoneAt = l.a.now().UTC()
+		actor.GoneAt = a.now().UTC()
 	}
 	actor.FetchedAt, actor.Keys = time.Time{}, nil
-	l.rememberActor(ctx, actor)
+	a.rememberActor(ctx, actor)
 }

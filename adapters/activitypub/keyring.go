@@ -52,18 +52,15 @@ const (
 	ed25519Prefix = "ed25519:"
 )
 
-// keyring gives our actors their keys. A key is made once: the first node that stores it wins and all use that one.
+// keyring holds the keys of our actors. A key is made once: the first node that stores it wins and all use that one.
 type keyring struct {
-	state   State
-	now     func() time.Time
+	*site
 	mu      sync.RWMutex
 	byOwner map[string]*ownKey
 	once    singleflight.Group
 }
 
-func newKeyring(state State, now func() time.Time) *keyring {
-	return &keyring{state: state, now: now, byOwner: make(map[string]*ownKey)}
-}
+func newKeyring(s *site) *keyring { return &keyring{site: s, byOwner: make(map[string]*ownKey)} }
 
 // key gives the key of an owner: an agent's name, or empty for the server's own actor.
 func (k *keyring) key(ctx context.Context, owner string) (*ownKey, error) {
@@ -109,7 +106,7 @@ func (k *keyring) load(ctx context.Context, owner string) (*ownKey, error) {
 
 // stored reads a private key, which it makes where there is none.
 func (k *keyring) stored(ctx context.Context, name string, generate func() (any, error)) (readKeyRow, error) {
-	value, found, err := k.state.Get(ctx, keyNamespace, name)
+	value, found, err := k.options.State.Get(ctx, keyNamespace, name)
 	if err != nil {
 		return readKeyRow{}, err
 	}
@@ -130,7 +127,7 @@ func (k *keyring) make(ctx context.Context, name string, generate func() (any, e
 	if err != nil {
 		return nil, err
 	}
-	current, inserted, err := k.state.PutIfAbsent(ctx, keyNamespace, name, value, time.Time{})
+	current, inserted, err := k.options.State.PutIfAbsent(ctx, keyNamespace, name, value, time.Time{})
 	if inserted {
 		return value, err
 	}
@@ -177,16 +174,16 @@ func newOwnKey(forRequests, forProofs any) (*ownKey, error) {
 
 // Prepare makes or loads the keys of all agents and of the server's own actor, several at a time. Calling it in the
 // background after start keeps the first request from waiting for a key; without it keys are made when first needed.
-func (a *Adapter) Prepare(ctx context.Context) error {
+func (p *profiles) Prepare(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)
 	owners := []string{""}
-	for _, agent := range a.options.Directory.Agents() {
+	for _, agent := range p.options.Directory.Agents() {
 		owners = append(owners, agent.Name)
 	}
 	for _, owner := range owners {
 		group.Go(func() error {
-			_, err := a.keys.key(ctx, owner)
+			_, err := p.keys.key(ctx, owner)
 			return err
 		})
 	}

@@ -49,8 +49,8 @@ func (f *failures) wait(source admission.Source, host string, now time.Time) tim
 type sourceKey struct{}
 
 // sourced carries the networks of a client to what is fetched for it.
-func (a *Adapter) sourced(r *http.Request) context.Context {
-	return context.WithValue(r.Context(), sourceKey{}, admission.SourceOf(a.options.ClientAddress(r)))
+func (v *verifier) sourced(r *http.Request) context.Context {
+	return context.WithValue(r.Context(), sourceKey{}, admission.SourceOf(v.options.ClientAddress(r)))
 }
 
 // sourceOf is the zero Source for what this server does by itself.

@@ -55,25 +55,31 @@ func newRemoteKey(key crypto.PublicKey, actor *remoteActor, assertion bool) *rem
 	return found
 }
 
-// lookup finds the keys of other servers' actors: memory, then the shared store, then one signed fetch.
-type lookup struct {
-	a         *Adapter
+// actors knows the actors of other servers: their keys (memory, then the shared store, then one signed fetch) and their
+// addresses.
+type actors struct {
+	*site
+	fetcher *fetcher
+
 	keys      *cache[*remoteKey]
-	failed    *cache[error]
+	failed    *cache[error] // keys and actors that could not be had a short time ago
 	failures  *failures
 	refreshed *cache[bool] // client network and key id
 	refreshes *tally       // by key id
 	addresses *cache[checkedAddress]
 	checked   *cache[bool]      // actors whose address was checked lately because a delivery waited for it
+	named     *cache[string]    // address → actor that its WebFinger names
 	places    *admission.Places // for fetches under way
 	once      singleflight.Group
 }
 
-func newLookup(a *Adapter) *lookup {
-	return &lookup{
-		a: a, keys: newCache[*remoteKey](maxCachedKeys), failed: newCache[error](maxCachedFailures),
-		failures: newFailures(), refreshed: newCache[bool](maxCachedFailures), refreshes: newTally(maxRefreshes, refreshPause, maxCachedFailures),
-		addresses: newCache[checkedAddress](maxCachedKeys), checked: newCache[bool](maxCachedFailures), places: admission.NewPlaces(admission.PlacesOptions{
+func newActors(s *site, f *fetcher) *actors {
+	return &actors{
+		site: s, fetcher: f,
+		keys: newCache[*remoteKey](maxCachedKeys), failed: newCache[error](maxCachedFailures), failures: newFailures(),
+		refreshed: newCache[bool](maxCachedFailures), refreshes: newTally(maxRefreshes, refreshPause, maxCachedFailures),
+		addresses: newCache[checkedAddress](maxCachedKeys), checked: newCache[bool](maxCachedFailures), named: newCache[string](maxCachedAgents),
+		places: admission.NewPlaces(admission.PlacesOptions{
 			Total: maxKeyFetches, PerSource: maxKeyFetches / 16, PerHost: maxKeyFetches / 4, PerPair: maxKeyFetches / 16,
 			Patience: maxPlaceWait, Waiting: 16 * maxKeyFetches,
 		}),
@@ -81,8 +87,8 @@ func newLookup(a *Adapter) *lookup {
 }
 
 // Find returns the key and whether it was known before, in which case it may be out of date.
-func (l *lookup) Find(ctx context.Context, keyID string) (found *remoteKey, known bool, err error) {
-	if found, known, err = l.remembered(keyID); known || err != nil {
+func (a *actors) Find(ctx context.Context, keyID string) (found *remoteKey, known bool, err error) {
+	if found, known, err = a.remembered(keyID); known || err != nil {
 		return found, known, err
 	}
 	type result struct {
@@ -91,16 +97,16 @@ func (l *lookup) Find(ctx context.Context, keyID string) (found *remoteKey, know
 	}
 	// The fetch outlives a caller that hangs up: others of its network wait for the same answer. Those of another network
 	// never do: what is refused to one must not be refused to all.
-	value, err, _ := l.once.Do(sourceOf(ctx).String()+" "+keyID, func() (any, error) {
+	value, err, _ := a.once.Do(sourceOf(ctx).String()+" "+keyID, func() (any, error) {
 		background := context.WithoutCancel(ctx)
-		if found, known, err := l.remembered(keyID); known || err != nil {
+		if found, known, err := a.remembered(keyID); known || err != nil {
 			return result{found, known}, err
 		}
-		if stored, ok := l.stored(background, keyID); ok {
+		if stored, ok := a.stored(background, keyID); ok {
 			keyLookups.WithLabelValues("store").Inc()
 			return result{stored, true}, nil
 		}
-		fetched, err := l.fetch(background, keyID)
+		fetched, err := a.fetch(background, keyID)
 		return result{key: fetched}, err
 	})
 	if err != nil {
@@ -110,12 +116,12 @@ func (l *lookup) Find(ctx context.Context, keyID string) (found *remoteKey, know
 }
 
 // remembered looks into memory: a known key, or the reason why the key could not be had a short time ago.
-func (l *lookup) remembered(keyID string) (found *remoteKey, known bool, err error) {
-	if found, known = l.keys.get(keyID, l.a.now()); known {
+func (a *actors) remembered(keyID string) (found *remoteKey, known bool, err error) {
+	if found, known = a.keys.get(keyID, a.now()); known {
 		keyLookups.WithLabelValues("memory").Inc()
 		return found, true, nil
 	}
-	if reason, failed := l.failed.get(keyID, l.a.now()); failed {
+	if reason, failed := a.failed.get(keyID, a.now()); failed {
 		keyLookups.WithLabelValues("refused").Inc()
 		return nil, false, reason
 	}
@@ -128,20 +134,20 @@ var errRefreshed = errors.New("the key was fetched again a short time ago")
 // Refresh fetches a known key again, because a signature does not verify with it: the actor may have a new one. Its error
 // is errRefreshed when the same client network caused that a short time ago. Requests that come together with the new key
 // share one fetch. Who signs wrongly elsewhere does not keep the owner from being asked for.
-func (l *lookup) Refresh(ctx context.Context, keyID string, tried *remoteKey) (*remoteKey, error) {
+func (a *actors) Refresh(ctx context.Context, keyID string, tried *remoteKey) (*remoteKey, error) {
 	mark := sourceOf(ctx).String() + " " + keyID
-	value, err, _ := l.once.Do("refresh "+mark, func() (any, error) {
-		if current, known := l.keys.get(keyID, l.a.now()); known && current != tried {
+	value, err, _ := a.once.Do("refresh "+mark, func() (any, error) {
+		if current, known := a.keys.get(keyID, a.now()); known && current != tried {
 			return current, nil
 		}
-		if _, recent := l.refreshed.get(mark, l.a.now()); recent {
+		if _, recent := a.refreshed.get(mark, a.now()); recent {
 			return nil, errRefreshed
 		}
-		if wait := l.refreshes.take(keyID, l.a.now()); wait > 0 {
+		if wait := a.refreshes.take(keyID, a.now()); wait > 0 {
 			return nil, comeAgain(wait)
 		}
-		l.refreshed.put(mark, true, l.a.now().Add(refreshPause))
-		return l.fetch(context.WithoutCancel(ctx), keyID)
+		a.refreshed.put(mark, true, a.now().Add(refreshPause))
+		return a.fetch(context.WithoutCancel(ctx), keyID)
 	})
 	if err != nil {
 		return nil, err
@@ -154,13 +160,13 @@ func (l *lookup) Refresh(ctx context.Context, keyID string, tried *remoteKey) (*
 }
 
 // stored reads the key from the shared store while it is fresh.
-func (l *lookup) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
-	actor, found := l.storedOwner(ctx, keyID)
+func (a *actors) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
+	actor, found := a.storedOwner(ctx, keyID)
 	if !found {
 		return nil, false
 	}
 	listed, lists := actor.Key(keyID)
-	if !actor.fresh(l.a.now()) || !lists {
+	if !actor.fresh(a.now()) || !lists {
 		return nil, false
 	}
 	key, err := signature.ParseKey(listed.Material)
@@ -168,36 +174,36 @@ func (l *lookup) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
 		return nil, false
 	}
 	result := &remoteKey{key: key, actor: actor, assertion: listed.Assertion}
-	l.keys.put(keyID, result, actor.freshUntil())
+	a.keys.put(keyID, result, actor.freshUntil())
 	return result, true
 }
 
 // storedOwner gives the actor whom we know to own a key.
-func (l *lookup) storedOwner(ctx context.Context, keyID string) (*remoteActor, bool) {
-	if actor, found := l.storedActor(ctx, document.WithoutFragment(keyID)); found {
+func (a *actors) storedOwner(ctx context.Context, keyID string) (*remoteActor, bool) {
+	if actor, found := a.storedActor(ctx, document.WithoutFragment(keyID)); found {
 		return actor, true
 	}
-	owner, found, err := l.a.options.State.Get(ctx, keyOwnerNamespace, keyID)
+	owner, found, err := a.options.State.Get(ctx, keyOwnerNamespace, keyID)
 	if err != nil || !found {
 		return nil, false
 	}
-	return l.storedActor(ctx, string(owner))
+	return a.storedActor(ctx, string(owner))
 }
 
 // actor gives an actor as our store has it, or anew once that is a day old.
-func (l *lookup) actor(ctx context.Context, iri string) (*remoteActor, error) {
-	if known, found := l.storedActor(ctx, iri); found && known.fresh(l.a.now()) {
+func (a *actors) actor(ctx context.Context, iri string) (*remoteActor, error) {
+	if known, found := a.storedActor(ctx, iri); found && known.fresh(a.now()) {
 		return known, nil
 	}
-	actor, err := l.fetchActor(ctx, iri)
+	actor, err := a.fetchActor(ctx, iri)
 	if err == nil && actor.ID != iri {
 		return nil, fmt.Errorf("%w: its id is another", errNotFetched)
 	}
 	return actor, err
 }
 
-func (l *lookup) storedActor(ctx context.Context, iri string) (*remoteActor, bool) {
-	value, found, err := l.a.options.State.Get(ctx, actorNamespace, iri)
+func (a *actors) storedActor(ctx context.Context, iri string) (*remoteActor, bool) {
+	value, found, err := a.options.State.Get(ctx, actorNamespace, iri)
 	if err != nil || !found {
 		return nil, false
 	}
@@ -209,26 +215,26 @@ func (l *lookup) storedActor(ctx context.Context, iri string) (*remoteActor, boo
 }
 
 // knows says whether we ever dealt with an actor.
-func (l *lookup) knows(ctx context.Context, iri string) (bool, error) {
-	_, found, err := l.a.options.State.Get(ctx, actorNamespace, iri)
+func (a *actors) knows(ctx context.Context, iri string) (bool, error) {
+	_, found, err := a.options.State.Get(ctx, actorNamespace, iri)
 	return found, err
 }
 
 // forget drops everything about an actor except the followers' lists.
-func (l *lookup) forget(ctx context.Context, iri string, keyID string) error {
-	l.keys.drop(keyID)
-	l.addresses.drop(iri)
-	if err := l.a.options.State.Delete(ctx, addressNamespace, iri); err != nil {
+func (a *actors) forget(ctx context.Context, iri string, keyID string) error {
+	a.keys.drop(keyID)
+	a.addresses.drop(iri)
+	if err := a.options.State.Delete(ctx, addressNamespace, iri); err != nil {
 		return err
 	}
-	return l.a.options.State.Delete(ctx, actorNamespace, iri)
+	return a.options.State.Delete(ctx, actorNamespace, iri)
 }
 
 // expire makes the next lookup fetch the actor again, refreshPause after the last time at the earliest, but keeps it known.
-func (l *lookup) expire(ctx context.Context, actor *remoteActor, keyID string) error {
-	l.keys.drop(keyID)
-	l.addresses.drop(actor.ID)
-	if err := l.a.options.State.Delete(ctx, addressNamespace, actor.ID); err != nil {
+func (a *actors) expire(ctx context.Context, actor *remoteActor, keyID string) error {
+	a.keys.drop(keyID)
+	a.addresses.drop(actor.ID)
+	if err := a.options.State.Delete(ctx, addressNamespace, actor.ID); err != nil {
 		return err
 	}
 	old := *actor
@@ -237,5 +243,5 @@ func (l *lookup) expire(ctx context.Context, actor *remoteActor, keyID string) e
 	if err != nil {
 		return fmt.Errorf("encode actor: %w", err)
 	}
-	return l.a.options.State.Put(ctx, actorNamespace, actor.ID, value, l.a.now().Add(knownLife))
+	return a.options.State.Put(ctx, actorNamespace, actor.ID, value, a.now().Add(knownLife))
 }

@@ -52,7 +52,7 @@ func TestInventedKeysOfOneHostAreBounded(t *testing.T) {
 func TestSlowServersDoNotPileUp(t *testing.T) {
 	r := newRig(t)
 	synctest.Test(t, func(t *testing.T) {
-		l := newLookup(r.adapter)
+		l := newActors(r.adapter.site, r.adapter.fetcher)
 		for i := range maxKeyFetches {
 			if _, err := l.enter(t.Context(), fmt.Sprint("slow", i, ".example")); err != nil {
 				t.Fatal(err)
@@ -100,12 +100,12 @@ func TestChangedKeyIsFetchedAgainOnce(t *testing.T) {
 func TestKeysSurviveARestart(t *testing.T) {
 	r := newRig(t)
 	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
-	r.adapter.remote = newLookup(r.adapter) // a new process with the same store
+	r.forgetActors() // a new process with the same store
 	r.want(r.deliver(r.mentionNote("2", "hello")).sign(), http.StatusAccepted, "")
 	if n := r.remote.count("/users/alice"); n != 1 {
 		t.Errorf("%d fetches, want 1", n)
 	}
-	r.adapter.remote = newLookup(r.adapter)
+	r.forgetActors()
 	r.clock.Store(int64(keyLife))
 	r.want(r.deliver(r.mentionNote("3", "hello")).sign(), http.StatusAccepted, "")
 	if n := r.remote.count("/users/alice"); n != 2 {
@@ -142,10 +142,10 @@ func TestGoToSocialKeys(t *testing.T) {
 	if want := []string{"/users/alice/main-key", "/users/alice"}; !cmp.Equal(unsigned, want) {
 		t.Errorf("unsigned fetches: %v, want %v", unsigned, want)
 	}
-	if _, err := r.adapter.remote.fetchActor(t.Context(), r.remote.actor("alice")); err != nil || len(unsigned) != 2 {
+	if _, err := r.adapter.actors.fetchActor(t.Context(), r.remote.actor("alice")); err != nil || len(unsigned) != 2 {
 		t.Errorf("asked unsigned again: %v, %v", unsigned, err)
 	}
-	r.adapter.remote = newLookup(r.adapter)
+	r.forgetActors()
 	d = r.deliver(r.mentionNote("2", "hello"))
 	d.keyID = keyID
 	r.want(d.sign(), http.StatusAccepted, "")

@@ -38,17 +38,24 @@ const (
 	maxMediaName   = 100
 )
 
+// mediaFiles serves the files of answers.
+type mediaFiles struct {
+	*site
+	secret   mediaSecret
+	pictures *cache[[2]int] // digest → width and height; 0 = they cannot be read
+}
+
 // mediaSecret is loaded once.
 type mediaSecret struct {
 	mu    sync.Mutex
 	value []byte
 }
 
-func (a *Adapter) mediaSecret() ([]byte, error) {
-	a.media.mu.Lock()
-	defer a.media.mu.Unlock()
-	if a.media.value != nil {
-		return a.media.value, nil
+func (m *mediaFiles) loadSecret() ([]byte, error) {
+	m.secret.mu.Lock()
+	defer m.secret.mu.Unlock()
+	if m.secret.value != nil {
+		return m.secret.value, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mediaWait)
 	defer cancel()
@@ -56,17 +63,17 @@ func (a *Adapter) mediaSecret() ([]byte, error) {
 	if _, err := rand.Read(fresh); err != nil {
 		return nil, err
 	}
-	current, _, err := a.options.State.PutIfAbsent(ctx, mediaNamespace, "secret", fresh, time.Time{})
+	current, _, err := m.options.State.PutIfAbsent(ctx, mediaNamespace, "secret", fresh, time.Time{})
 	if err != nil {
 		return nil, err
 	}
-	a.media.value = current
+	m.secret.value = current
 	return current, nil
 }
 
 // mediaKey opens one file of one reply to whoever has the address. Empty when the secret cannot be had just now.
-func (a *Adapter) mediaKey(replyID, digest string) string {
-	secret, err := a.mediaSecret()
+func (m *mediaFiles) key(replyID, digest string) string {
+	secret, err := m.loadSecret()
 	if err != nil {
 		return ""
 	}
@@ -77,26 +84,20 @@ func (a *Adapter) mediaKey(replyID, digest string) string {
 
 // mediaURL is the address of a file that we keep. It names the reply that the file belongs to: a digest alone opens
 // nothing, and with the reply its files go. An answer that not everybody may read adds a key that nobody can guess.
-func (a *Adapter) mediaURL(reply exchange.Reply, part normalized.Part) string {
+func (m *mediaFiles) URL(reply exchange.Reply, part normalized.Part) string {
 	digest := digestOfPart(part)
-	if digest == "" || part.BytesRef.Kind == normalized.BytesContentAddressed && a.options.Blobs == nil {
+	if digest == "" || part.BytesRef.Kind == normalized.BytesContentAddressed && m.options.Blobs == nil {
 		return ""
 	}
 	query := url.Values{"reply": {reply.ID}}
-	if !a.published(reply) {
-		key := a.mediaKey(reply.ID, digest)
+	if !m.published(reply) {
+		key := m.key(reply.ID, digest)
 		if key == "" {
 			return ""
 		}
 		query.Set("key", key)
 	}
-	return a.base + "/media/" + digest + "/" + url.PathEscape(mediaName(part)) + "?" + query.Encode()
-}
-
-// MediaURL is the address of a file of an answer, also of one that went another way, such as a file too large for a mail;
-// who has the address can read it. Empty when it cannot be given.
-func (a *Adapter) MediaURL(reply exchange.Reply, part normalized.Part) string {
-	return a.mediaURL(reply, part)
+	return m.base + "/media/" + digest + "/" + url.PathEscape(mediaName(part)) + "?" + query.Encode()
 }
 
 func digestOfPart(part normalized.Part) string {
@@ -145,13 +146,13 @@ var safeMedia = map[string]bool{
 }
 
 // serveMedia gives a file of an answer to those who may read the answer.
-func (a *Adapter) serveMedia(w http.ResponseWriter, r *http.Request) {
-	part, open, err := a.mediaOf(r)
+func (m *mediaFiles) serve(w http.ResponseWriter, r *http.Request) {
+	part, open, err := m.find(r)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
-	content, err := a.mediaContent(r.Context(), part)
+	content, err := m.open(r.Context(), part)
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -181,10 +182,10 @@ func (a *Adapter) serveMedia(w http.ResponseWriter, r *http.Request) {
 }
 
 // mediaOf finds the file in the answer that the address names.
-func (a *Adapter) mediaOf(r *http.Request) (part normalized.Part, open bool, err error) {
+func (m *mediaFiles) find(r *http.Request) (part normalized.Part, open bool, err error) {
 	missing := fault.New(fault.NotFound, "no such file")
 	digest, query := httpserver.Param(r, "digest"), r.URL.Query()
-	reply, _, err := a.options.Replies.Reply(r.Context(), query.Get("reply"))
+	reply, _, err := m.options.Replies.Reply(r.Context(), query.Get("reply"))
 	switch {
 	case fault.Is(err, fault.NotFound), err == nil && reply.Response.Silent:
 		return part, false, missing
@@ -193,8 +194,8 @@ func (a *Adapter) mediaOf(r *http.Request) (part normalized.Part, open bool, err
 	case !reply.DeletedAt.IsZero():
 		return part, false, fault.New(fault.Gone, "the answer with this file was deleted")
 	}
-	open = a.published(reply)
-	if key := a.mediaKey(reply.ID, digest); !open && (key == "" || !hmac.Equal([]byte(key), []byte(query.Get("key")))) {
+	open = m.published(reply)
+	if key := m.key(reply.ID, digest); !open && (key == "" || !hmac.Equal([]byte(key), []byte(query.Get("key")))) {
 		return part, false, missing
 	}
 	for _, one := range reply.Response.Parts {
@@ -206,7 +207,7 @@ func (a *Adapter) mediaOf(r *http.Request) (part normalized.Part, open bool, err
 }
 
 // mediaContent opens the bytes so that parts of them can be read.
-func (a *Adapter) mediaContent(ctx context.Context, part normalized.Part) (io.ReadSeekCloser, error) {
+func (m *mediaFiles) open(ctx context.Context, part normalized.Part) (io.ReadSeekCloser, error) {
 	if part.BytesRef.Kind == normalized.BytesInline {
 		content, err := part.BytesRef.Bytes()
 		if err != nil {
@@ -214,10 +215,10 @@ func (a *Adapter) mediaContent(ctx context.Context, part normalized.Part) (io.Re
 		}
 		return inMemory{bytes.NewReader(content)}, nil
 	}
-	if a.options.Blobs == nil {
+	if m.options.Blobs == nil {
 		return nil, fault.New(fault.NotFound, "no such file")
 	}
-	from, err := a.options.Blobs.Open(ctx, part.BytesRef.Digest)
+	from, err := m.options.Blobs.Open(ctx, part.BytesRef.Digest)
 	if err != nil {
 		return nil, err
 	}

@@ -19,36 +19,36 @@ const (
 )
 
 // missedOften counts that an inbox was not found and says whether that was the third time in seven days.
-func (a *Adapter) missedOften(ctx context.Context, inbox string) bool {
-	value, found, err := a.options.State.Get(ctx, missedNamespace, inbox)
+func (t *transport) missedOften(ctx context.Context, inbox string) bool {
+	value, found, err := t.options.State.Get(ctx, missedNamespace, inbox)
 	var times []time.Time
 	if err != nil || found && json.Unmarshal(value, &times) != nil {
 		return false
 	}
-	now := a.now().UTC()
-	times = append(slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) >= missedLife }), now)
+	now := t.now().UTC()
+	times = append(slices.DeleteFunc(times, func(at time.Time) bool { return now.Sub(at) >= missedLife }), now)
 	if len(times) >= missedLimit {
-		_ = a.options.State.Delete(ctx, missedNamespace, inbox)
+		_ = t.options.State.Delete(ctx, missedNamespace, inbox)
 		return true
 	}
 	if value, err := json.Marshal(times); err == nil {
-		_ = a.options.State.Put(ctx, missedNamespace, inbox, value, now.Add(missedLife))
+		_ = t.options.State.Put(ctx, missedNamespace, inbox, value, now.Add(missedLife))
 	}
 	return false
 }
 
 // dropFollowers removes those whom an inbox that is gone stood for: one actor, or all followers who share it. A row that
 // stays costs another attempt, so failures are only logged: the delivery is over either way.
-func (a *Adapter) dropFollowers(ctx context.Context, p parcel) {
+func (f *follows) dropFollowers(ctx context.Context, p parcel) {
 	if p.actor == "" {
 		return
 	}
 	gone := []string{p.actor}
 	if p.shared {
-		gone = a.followersAt(ctx, p)
+		gone = f.followersAt(ctx, p)
 	}
 	for _, actor := range gone {
-		if _, err := a.unfollow(ctx, p.agent, actor); err != nil {
+		if _, err := f.unfollow(ctx, p.agent, actor); err != nil {
 			slog.WarnContext(ctx, "a follower whose inbox is gone could not be removed", "actor", actor, "error", err)
 			return
 		}
@@ -56,18 +56,18 @@ func (a *Adapter) dropFollowers(ctx context.Context, p parcel) {
 }
 
 // followersAt finds the followers on the actor's server who share the inbox.
-func (a *Adapter) followersAt(ctx context.Context, p parcel) (actors []string) {
+func (f *follows) followersAt(ctx context.Context, p parcel) (actors []string) {
 	base, ok := document.Origin(p.actor)
 	if !ok {
 		return nil
 	}
 	after := base + "/"
 	for len(actors) < maxDropped {
-		keys, values, err := a.options.State.List(ctx, followerNamespace+p.agent, after, spreadPage)
+		keys, values, err := f.options.State.List(ctx, followerNamespace+p.agent, after, spreadPage)
 		if err != nil {
 			return actors
 		}
-		stored, err := a.options.State.Several(ctx, actorNamespace, keys)
+		stored, err := f.options.State.Several(ctx, actorNamespace, keys)
 		if err != nil {
 			return actors
 		}

@@ -23,8 +23,8 @@ type moved struct {
 }
 
 // movedTo gives the actor to which an agent moved; empty when it is here.
-func (a *Adapter) movedTo(ctx context.Context, agent string) (string, error) {
-	value, found, err := a.options.State.Get(ctx, departedNamespace, strings.ToLower(agent))
+func (p *profiles) movedTo(ctx context.Context, agent string) (string, error) {
+	value, found, err := p.options.State.Get(ctx, departedNamespace, strings.ToLower(agent))
 	var where moved
 	if err != nil || !found {
 		return "", err
@@ -38,17 +38,17 @@ func (a *Adapter) movedTo(ctx context.Context, agent string) (string, error) {
 // Move tells the followers of an agent that it is another account now, and shows it on the actor. Target is an address
 // or an actor IRI. The other account must name this agent in alsoKnownAs, as every server demands that acts on a Move. It
 // gives the target's IRI. The same target again tells everybody again.
-func (a *Adapter) Move(ctx context.Context, agent, target string) (string, error) {
-	profile, known := a.options.Directory.Agent(agent)
+func (m *moves) Move(ctx context.Context, agent, target string) (string, error) {
+	profile, known := m.options.Directory.Agent(agent)
 	if !known {
 		return "", fault.Newf(fault.NotFound, "there is no agent %q", agent)
 	}
-	iri, err := a.moveTarget(ctx, target)
+	iri, err := m.moveTarget(ctx, target)
 	if err != nil {
 		return "", err
 	}
-	own := a.actorIRI(profile.Name)
-	doc, err := a.fetchExact(ctx, iri)
+	own := m.actorIRI(profile.Name)
+	doc, err := m.fetcher.fetchExact(ctx, iri)
 	switch {
 	case err != nil:
 		return "", fault.Wrap(fault.Unavailable, "the account "+iri+" cannot be read from its server", err)
@@ -59,45 +59,45 @@ func (a *Adapter) Move(ctx context.Context, agent, target string) (string, error
 	case !slices.Contains(document.References(doc["alsoKnownAs"]), own):
 		return "", fault.Newf(fault.Forbidden, "%s does not name %s in alsoKnownAs; add it there as an alias (in Mastodon: Preferences, Account, Moving from a different account), then try again", iri, own)
 	}
-	before, err := a.movedTo(ctx, profile.Name)
+	before, err := m.profiles.movedTo(ctx, profile.Name)
 	if err != nil {
 		return "", unavailable(err)
 	}
 	if before != "" && before != iri {
 		return "", fault.Newf(fault.Conflict, "%s has moved to %s before; undo that first with: inbox move --undo %s", profile.Name, before, profile.Name)
 	}
-	value, err := json.Marshal(moved{iri, a.now().UTC()})
+	value, err := json.Marshal(moved{iri, m.now().UTC()})
 	if err != nil {
 		return "", err
 	}
-	if err := a.options.State.Put(ctx, departedNamespace, strings.ToLower(profile.Name), value, time.Time{}); err != nil {
+	if err := m.options.State.Put(ctx, departedNamespace, strings.ToLower(profile.Name), value, time.Time{}); err != nil {
 		return "", unavailable(err)
 	}
-	if err := a.announceMove(ctx, profile.Name, iri); err != nil {
+	if err := m.announceMove(ctx, profile.Name, iri); err != nil {
 		return "", err
 	}
-	return iri, a.announceActor(ctx, profile.Name)
+	return iri, m.profiles.announceActor(ctx, profile.Name)
 }
 
 // Unmove lets the agent be here again. Followers who went stay where they are: no server takes a Move back.
-func (a *Adapter) Unmove(ctx context.Context, agent string) error {
-	before, err := a.movedTo(ctx, agent)
+func (m *moves) Unmove(ctx context.Context, agent string) error {
+	before, err := m.profiles.movedTo(ctx, agent)
 	switch {
 	case err != nil:
 		return unavailable(err)
 	case before == "":
 		return fault.Newf(fault.Conflict, "%s has not moved", agent)
 	}
-	if err := a.options.State.Delete(ctx, departedNamespace, strings.ToLower(agent)); err != nil {
+	if err := m.options.State.Delete(ctx, departedNamespace, strings.ToLower(agent)); err != nil {
 		return unavailable(err)
 	}
-	return a.announceActor(ctx, agent)
+	return m.profiles.announceActor(ctx, agent)
 }
 
-func (a *Adapter) announceMove(ctx context.Context, agent, target string) error {
-	own := a.actorIRI(agent)
-	id := own + "#moves/" + strconv.FormatInt(a.now().UnixMilli(), 10)
-	return a.announce(ctx, agent, id, struct {
+func (m *moves) announceMove(ctx context.Context, agent, target string) error {
+	own := m.actorIRI(agent)
+	id := own + "#moves/" + strconv.FormatInt(m.now().UnixMilli(), 10)
+	return m.outbox.announce(ctx, agent, id, struct {
 		Context []any    `json:"@context"`
 		ID      string   `json:"id"`
 		Type    string   `json:"type"`
@@ -109,9 +109,9 @@ func (a *Adapter) announceMove(ctx context.Context, agent, target string) error 
 }
 
 // moveTarget reads an actor IRI, or finds the one behind an address.
-func (a *Adapter) moveTarget(ctx context.Context, target string) (string, error) {
+func (m *moves) moveTarget(ctx context.Context, target string) (string, error) {
 	if _, isIRI := document.Origin(target); isIRI {
-		if !a.isRemote(target) || !a.admits(document.HostOf(target)) {
+		if !m.isRemote(target) || !m.admits(document.HostOf(target)) {
 			return "", fault.InField("target", "must be an account on another server that this one deals with")
 		}
 		return target, nil
@@ -120,10 +120,10 @@ func (a *Adapter) moveTarget(ctx context.Context, target string) (string, error)
 	switch {
 	case err != nil:
 		return "", fault.InField("target", "must be an address like @name@server.example or the address of an actor (https://…)")
-	case a.hosts[address.Domain]:
+	case m.hosts[address.Domain]:
 		return "", fault.InField("target", "is an address of this server; an agent moves to another one")
 	}
-	found, err := a.resolve(ctx, address)
+	found, err := m.actors.resolve(ctx, address)
 	if err != nil {
 		return "", fault.Wrap(fault.NotFound, address.String()+" could not be found by WebFinger", err)
 	}

@@ -38,15 +38,15 @@ func (in *incoming) namesOnly() bool {
 
 // fetchLater stores that the object is to be fetched. What is on another server is asked for only if the activity is for
 // one of our agents, and nobody's server makes us ask oftener than one that forwards.
-func (a *Adapter) fetchLater(ctx context.Context, in *incoming) (string, error) {
+func (n *notes) fetchLater(ctx context.Context, in *incoming) (string, error) {
 	id := document.Reference(in.activity["object"])
 	if in.id == "" {
 		return "", fault.InField("id", "a Create needs an id")
 	}
-	if !a.isRemote(id) || !a.admits(document.HostOf(id)) || !document.SameOrigin(id, in.actor) && in.agent == "" && !a.concerns(in.activity) {
+	if !n.isRemote(id) || !n.admits(document.HostOf(id)) || !document.SameOrigin(id, in.actor) && in.agent == "" && !n.concerns(in.activity) {
 		return outcomeIgnored, nil
 	}
-	if wait := a.confirmations.take(document.HostOf(in.actor), a.now()); wait > 0 {
+	if wait := n.verifier.confirmations.take(document.HostOf(in.actor), n.now()); wait > 0 {
 		return "", &fault.Fault{Kind: fault.RateLimited, Public: "too many activities without their objects from your server", RetryAfter: wait}
 	}
 	named, err := json.Marshal(namedCreate{
@@ -56,21 +56,21 @@ func (a *Adapter) fetchLater(ctx context.Context, in *incoming) (string, error) 
 		return "", unavailable(err)
 	}
 	job := laterJob{Kind: jobObject, Agent: in.agent, Actor: in.actor, Activity: named}
-	return outcomeOf(a.schedule(ctx, "activitypub:object:"+document.HostOf(id), job))
+	return outcomeOf(n.schedule(ctx, "activitypub:object:"+document.HostOf(id), job))
 }
 
 // takeNamed fetches what a Create named and handles it. An object of the actor is the actor's message as if it had been
 // embedded; one of somebody else is that person's message, confirmed by their server and brought by the actor.
-func (a *Adapter) takeNamed(ctx context.Context, job laterJob, attempt int) error {
+func (n *notes) takeNamed(ctx context.Context, job laterJob, attempt int) error {
 	var named namedCreate
 	if err := json.Unmarshal(job.Activity, &named); err != nil {
 		return fault.GiveUp("the stored activity cannot be read", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
-	in, err := a.fetchNamed(ctx, job, named)
+	in, err := n.fetchNamed(ctx, job, named)
 	if err == nil && in != nil {
-		_, err = a.createWhole(ctx, in)
+		_, err = n.createWhole(ctx, in)
 	}
 	switch {
 	case err == nil:
@@ -82,13 +82,13 @@ func (a *Adapter) takeNamed(ctx context.Context, job laterJob, attempt int) erro
 }
 
 // fetchNamed makes the Create whole; nil when its object is by somebody who cannot be taken for its author.
-func (a *Adapter) fetchNamed(ctx context.Context, job laterJob, named namedCreate) (*incoming, error) {
-	leave, err := a.remote.enter(ctx, document.HostOf(named.Object))
+func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate) (*incoming, error) {
+	leave, err := n.actors.enter(ctx, document.HostOf(named.Object))
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	got, err := exact(ctx, named.Object, a.fetchSigned)
+	got, err := exact(ctx, named.Object, n.fetcher.fetchSigned)
 	if err != nil {
 		return nil, err
 	}
@@ -97,15 +97,15 @@ func (a *Adapter) fetchNamed(ctx context.Context, job laterJob, named namedCreat
 	in.by = proven{keyID: named.KeyID, scheme: named.Scheme, relay: named.Relay}
 	to, cc := named.To, named.Cc
 	if author != job.Actor {
-		if document.SameOrigin(id, job.Actor) || !document.SameOrigin(author, id) || !a.admits(document.HostOf(author)) ||
-			a.options.ActorAllowed != nil && !a.options.ActorAllowed(author) {
+		if document.SameOrigin(id, job.Actor) || !document.SameOrigin(author, id) || !n.admits(document.HostOf(author)) ||
+			n.options.ActorAllowed != nil && !n.options.ActorAllowed(author) {
 			return nil, nil
 		}
 		in.id, in.actor = id, author
 		in.by.scheme, in.by.relay = schemeOrigin, job.Actor
 		to, cc = got.doc["to"], got.doc["cc"]
 	}
-	if in.by.actor, err = a.remote.actor(ctx, in.actor); err != nil {
+	if in.by.actor, err = n.actors.actor(ctx, in.actor); err != nil {
 		return nil, err
 	}
 	in.activity = document.Object{"type": "Create", "id": in.id, "actor": in.actor, "object": got.doc, "to": to, "cc": cc}

@@ -84,15 +84,15 @@ func refuseForm(w http.ResponseWriter) {
 // AtProfile serves the actor at the address of an agent's page to those who name ActivityPub: people copy that address
 // into the search of their server. Everybody else gets the page, with a link to the
 // actor.
-func (a *Adapter) AtProfile(page http.Handler) http.Handler {
+func (p *profiles) AtProfile(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if asksForActivity(r) {
-			a.serveActor(w, r)
+			p.serveActor(w, r)
 			return
 		}
 		w.Header().Add("Vary", "Accept")
-		if agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent")); found {
-			w.Header().Add("Link", "<"+a.actorIRI(agent.Name)+`>; rel="alternate"; type="`+activityMediaType+`"`)
+		if agent, found := p.options.Directory.Agent(httpserver.Param(r, "agent")); found {
+			w.Header().Add("Link", "<"+p.actorIRI(agent.Name)+`>; rel="alternate"; type="`+activityMediaType+`"`)
 		}
 		page.ServeHTTP(w, r)
 	})

@@ -58,19 +58,19 @@ type evidenceClaims struct {
 
 // normalize makes the message to one agent (ActivityPub reference, section 6). nil without an error means that the
 // note says nothing to the agent.
-func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (*exchange.Inbound, error) {
-	parts := a.parts(q, agent)
+func (n *notes) normalize(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (*exchange.Inbound, error) {
+	parts := n.parts(q, agent)
 	if len(parts) == 0 {
-		if a.options.EmptyMention != EmptyGreet {
+		if n.options.EmptyMention != EmptyGreet {
 			return nil, nil
 		}
 		parts = []normalized.Part{normalized.Text(agent.Address)}
 	}
-	thread, late, err := a.thread(ctx, agent.Name, q)
+	thread, late, err := n.thread(ctx, agent.Name, q)
 	if err != nil {
 		return nil, err
 	}
-	sender, err := a.sender(ctx, in.by, agent, cmp.Or(q.language(), in.by.actor.Language))
+	sender, err := n.sender(ctx, in.by, agent, cmp.Or(q.language(), in.by.actor.Language))
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)
 	}
-	noReply, err := a.noReply(ctx, in.by.actor, agent)
+	noReply, err := n.noReply(ctx, in.by.actor, agent)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -89,7 +89,7 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 		Message: normalized.Message{
 			ID: q.activity, ThreadID: thread, InReplyTo: q.inReplyTo, Sender: sender,
 			Recipient: agent.Address, Parts: parts, RecipientCapabilities: capabilities(),
-			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(a.now()),
+			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(n.now()),
 			Raw: normalized.Raw{MediaType: activityMediaType},
 		},
 		Original:  in.body,
@@ -103,18 +103,18 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 
 // noReply says why a note is not answered; empty = it is. It keeps two programs from answering each other for hours, the
 // commonest complaint about bots. Whoever blocked the agent could not see an answer, so that none is made.
-func (a *Adapter) noReply(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
-	if actor.Automated() && (a.options.AnswersAgents == nil || !a.options.AnswersAgents(agent.Name)) {
+func (n *notes) noReply(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
+	if actor.Automated() && (n.options.AnswersAgents == nil || !n.options.AnswersAgents(agent.Name)) {
 		return "the sender is an automated account (" + actor.Type + ") and this agent does not answer those", nil
 	}
-	blocked, err := a.mayBlock(ctx, agent.Name, actor.ID)
+	blocked, err := n.follows.mayBlock(ctx, agent.Name, actor.ID)
 	switch {
 	case err != nil:
 		return "", err
 	case blocked:
 		return "the sender has blocked this agent", nil
 	}
-	return a.onlyFollowers(ctx, actor, agent)
+	return n.follows.onlyFollowers(ctx, actor, agent)
 }
 
 func (q *question) route(actor *remoteActor, address string, late bool) route {
@@ -143,9 +143,9 @@ func capabilities() normalized.RecipientCapabilities {
 }
 
 // parts makes one text part and one part for each file and link.
-func (a *Adapter) parts(q *question, agent exchange.AgentProfile) []normalized.Part {
+func (n *notes) parts(q *question, agent exchange.AgentProfile) []normalized.Part {
 	var parts []normalized.Part
-	if text, mime := a.text(q, agent); text != "" {
+	if text, mime := n.text(q, agent); text != "" {
 		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text})
 	}
 	parts = append(parts, attachments(q.object)...)
@@ -153,11 +153,11 @@ func (a *Adapter) parts(q *question, agent exchange.AgentProfile) []normalized.P
 }
 
 // text is warning, title, body and options of a poll, in that order.
-func (a *Adapter) text(q *question, agent exchange.AgentProfile) (text, mime string) {
+func (n *notes) text(q *question, agent exchange.AgentProfile) (text, mime string) {
 	as := notetext.Reader{
 		Address: agent.Address, Mentions: q.mentions,
 		IsUs: func(href string) bool {
-			return href == a.actorIRI(agent.Name) || href == a.profileURL(agent.Name)
+			return href == n.actorIRI(agent.Name) || href == n.profileURL(agent.Name)
 		},
 	}
 	var pieces []string
@@ -171,7 +171,7 @@ func (a *Adapter) text(q *question, agent exchange.AgentProfile) (text, mime str
 		pieces = append(pieces, notetext.Plain(document.Translated(q.object, "summary"), as))
 	}
 	body, mime := q.body(as)
-	pieces = append(pieces, body, poll(q.object, a.now()))
+	pieces = append(pieces, body, poll(q.object, n.now()))
 	pieces = slices.DeleteFunc(pieces, func(piece string) bool { return piece == "" })
 	return strings.Join(pieces, "\n\n"), mime
 }

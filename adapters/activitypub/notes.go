@@ -17,78 +17,78 @@ import (
 // serveNote shows one of our notes: to everybody what everybody may read, and the rest to the servers of those to whom
 // it is addressed, who prove themselves by a signature. For anybody else the answer is the same as for an id that
 // never existed.
-func (a *Adapter) serveNote(w http.ResponseWriter, r *http.Request) {
-	if accepts(r) != formPage && !a.mayRead(w, r) {
+func (c *collections) serveNote(w http.ResponseWriter, r *http.Request) {
+	if accepts(r) != formPage && !c.verifier.mayRead(w, r) {
 		return
 	}
-	reply, made, private, err := a.readableNote(r)
+	reply, made, private, err := c.readableNote(r)
 	if err != nil {
-		a.refuseNote(w, r, reply, err)
+		c.refuseNote(w, r, reply, err)
 		return
 	}
 	switch form := accepts(r); {
 	case private:
 		made.Context = made.context()
-		a.writePrivate(w, r, made)
+		c.writePrivate(w, r, made)
 		return
 	case form == formActivity:
 		made.Context = made.context()
-		a.write(w, r, made)
+		c.write(w, r, made)
 	case form == formPage:
-		a.writePage(w, r, reply, a.whole(r, reply, made))
+		c.writePage(w, r, reply, c.whole(r, reply, made))
 	default:
 		refuseForm(w)
 	}
 }
 
-func (a *Adapter) serveCreate(w http.ResponseWriter, r *http.Request) {
-	if !a.mayRead(w, r) {
+func (c *collections) serveCreate(w http.ResponseWriter, r *http.Request) {
+	if !c.verifier.mayRead(w, r) {
 		return
 	}
-	reply, made, private, err := a.readableNote(r)
+	reply, made, private, err := c.readableNote(r)
 	if err != nil {
-		a.refuseNote(w, r, reply, err)
+		c.refuseNote(w, r, reply, err)
 		return
 	}
-	body, err := a.provenCreate(r.Context(), reply, made)
+	body, err := c.outbox.provenCreate(r.Context(), reply, made)
 	switch {
 	case err != nil:
 		refuse(w, r, unavailable(err))
 	case private:
-		a.writePrivate(w, r, json.RawMessage(body))
+		c.writePrivate(w, r, json.RawMessage(body))
 	default:
-		a.write(w, r, json.RawMessage(body))
+		c.write(w, r, json.RawMessage(body))
 	}
 }
 
 // readableNote gives the note of the request, if its reader may have it, and whether it is for that reader alone.
-func (a *Adapter) readableNote(r *http.Request) (reply exchange.Reply, made note, private bool, err error) {
+func (c *collections) readableNote(r *http.Request) (reply exchange.Reply, made note, private bool, err error) {
 	missing := fault.New(fault.NotFound, "no such object")
-	reply, native, err := a.options.Replies.Reply(r.Context(), httpserver.Param(r, "id"))
+	reply, native, err := c.options.Replies.Reply(r.Context(), httpserver.Param(r, "id"))
 	switch {
 	case fault.Is(err, fault.NotFound), err == nil && (!ownWay(reply) || reply.Notice == exchange.NoticeAck && native == ""):
 		return reply, note{}, false, missing
 	case err != nil:
 		return reply, note{}, false, unavailable(err)
 	}
-	post, err := a.postOf(r, reply)
+	post, err := c.postOf(r, reply)
 	if err != nil {
 		return reply, note{}, false, err
 	}
-	people := a.knownPeople(r.Context(), reply)
-	if a.published(reply) {
-		made, err = a.render(reply, post, people, withoutAddress)
+	people := c.renderer.knownPeople(r.Context(), reply)
+	if c.published(reply) {
+		made, err = c.renderer.render(reply, post, people, withoutAddress)
 		return reply, made, false, err
 	}
-	if !a.readByRecipient(r, reply, people) {
+	if !c.readByRecipient(r, reply, people) {
 		return reply, note{}, true, missing
 	}
-	made, err = a.render(reply, post, people, a.options.Present)
+	made, err = c.renderer.render(reply, post, people, c.options.Present)
 	return reply, made, true, err
 }
 
 // readByRecipient says whether the request is signed by one of the actors whom the note addresses.
-func (a *Adapter) readByRecipient(r *http.Request, reply exchange.Reply, people []person) bool {
+func (c *collections) readByRecipient(r *http.Request, reply exchange.Reply, people []person) bool {
 	asked, err := readRoute(reply.Route)
 	if err != nil || signature.SchemeOf(r.Header) == signature.None {
 		return false
@@ -100,7 +100,7 @@ func (a *Adapter) readByRecipient(r *http.Request, reply exchange.Reply, people 
 		}
 	}
 	for _, actor := range readers {
-		if a.authenticateReader(r, actor) == nil {
+		if c.verifier.authenticateReader(r, actor) == nil {
 			return true
 		}
 	}
@@ -108,7 +108,7 @@ func (a *Adapter) readByRecipient(r *http.Request, reply exchange.Reply, people 
 }
 
 // writePrivate sends what no cache may keep.
-func (a *Adapter) writePrivate(w http.ResponseWriter, r *http.Request, content any) {
+func (c *collections) writePrivate(w http.ResponseWriter, r *http.Request, content any) {
 	doc, err := newDocument("", content)
 	if err != nil {
 		refuse(w, r, err)
@@ -118,12 +118,12 @@ func (a *Adapter) writePrivate(w http.ResponseWriter, r *http.Request, content a
 }
 
 // knownPeople are the people that a sent reply was relayed to, as they were resolved then.
-func (a *Adapter) knownPeople(ctx context.Context, reply exchange.Reply) []person {
+func (r *renderer) knownPeople(ctx context.Context, reply exchange.Reply) []person {
 	if len(reply.Response.To)+len(reply.Response.Cc) == 0 {
 		return nil
 	}
 	var people []person
-	value, found, err := a.options.State.Get(ctx, relayNamespace, reply.ID)
+	value, found, err := r.options.State.Get(ctx, relayNamespace, reply.ID)
 	if err != nil || !found || json.Unmarshal(value, &people) != nil {
 		return nil
 	}
@@ -142,7 +142,7 @@ var notePage = template.Must(template.New("note").Parse(`<!doctype html>
 
 // writePage shows the note to people. The content is sanitized once more on its way out, and the page may load and
 // run nothing.
-func (a *Adapter) writePage(w http.ResponseWriter, r *http.Request, reply exchange.Reply, made note) {
+func (c *collections) writePage(w http.ResponseWriter, r *http.Request, reply exchange.Reply, made note) {
 	language := "en"
 	for tag := range made.ContentMap {
 		language = tag
@@ -155,8 +155,8 @@ func (a *Adapter) writePage(w http.ResponseWriter, r *http.Request, reply exchan
 	header.Set("Cache-Control", "public, max-age=60")
 	header.Set("Vary", "Accept")
 	err := notePage.Execute(w, map[string]any{
-		"Note": made, "Language": language, "Author": "@" + reply.Agent + "@" + a.options.Domain,
-		"Profile": a.profileURL(reply.Agent),
+		"Note": made, "Language": language, "Author": "@" + reply.Agent + "@" + c.options.Domain,
+		"Profile": c.profileURL(reply.Agent),
 		"Content": template.HTML(notetext.Sanitize(made.Content)), //nolint:gosec // sanitized in the same expression
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ var withoutID = map[string]bool{
 
 // checkObject applies the checks for all types of section 5.1 of the ActivityPub reference: what an actor makes, changes or
 // deletes is on the actor's own server and by that actor.
-func (a *Adapter) checkObject(in *incoming) error {
+func (b *inbox) checkObject(in *incoming) error {
 	if in.id == "" && countedTypes[in.kind] && !withoutID[in.kind] {
 		return fault.InField("id", "an activity of type "+in.kind+" needs an id")
 	}
@@ -26,7 +26,7 @@ func (a *Adapter) checkObject(in *incoming) error {
 	switch {
 	case id == "":
 		return fault.InField("object.id", "the object needs an id")
-	case a.isOurs(id):
+	case b.isOurs(id):
 		return fault.InField("object.id", "an object of this server cannot come from outside")
 	case !document.SameOrigin(id, in.actor) && in.kind == "Create":
 		return nil // what it embeds is not read: only that object's own server can speak for it

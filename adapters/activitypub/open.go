@@ -18,7 +18,7 @@ const knownAddressLife = 10 * time.Minute
 
 // Open begins a conversation of an agent with somebody: it finds the actor behind the address by WebFinger and gives the
 // route of a reply that answers no note, for that actor alone. Errors are classed with fault.RetryIn and fault.GiveUp.
-func (a *Adapter) Open(ctx context.Context, agent, address string) (json.RawMessage, error) {
+func (a *actors) Open(ctx context.Context, agent, address string) (json.RawMessage, error) {
 	if _, known := a.options.Directory.Agent(agent); !known {
 		return nil, fault.GiveUp("there is no agent "+agent, nil)
 	}
@@ -48,7 +48,7 @@ func (a *Adapter) Open(ctx context.Context, agent, address string) (json.RawMess
 // gives itself says nothing. What was found is remembered for ten minutes, so that many who claim an address cost its
 // server one request. An error means that it could not be asked about an actor of its own host; actors of other hosts are
 // not taken for it then.
-func (a *Adapter) Owns(ctx context.Context, actor, address string) (bool, error) {
+func (a *actors) Owns(ctx context.Context, actor, address string) (bool, error) {
 	parsed, ok := a.elsewhere(address)
 	if !ok {
 		return false, nil
@@ -57,7 +57,7 @@ func (a *Adapter) Owns(ctx context.Context, actor, address string) (bool, error)
 	if named, known := a.named.get(key, a.now()); known {
 		return named == actor, nil
 	}
-	_, named, err := a.webfinger(ctx, parsed)
+	_, named, err := a.fetcher.webfinger(ctx, parsed)
 	switch {
 	case err == nil:
 		a.named.put(key, named, a.now().Add(knownAddressLife))
@@ -71,13 +71,13 @@ func (a *Adapter) Owns(ctx context.Context, actor, address string) (bool, error)
 }
 
 // elsewhere reads an address on another server that we may deal with.
-func (a *Adapter) elsewhere(address string) (identity.Address, bool) {
+func (a *actors) elsewhere(address string) (identity.Address, bool) {
 	parsed, err := identity.ParseAddress(address)
 	return parsed, err == nil && !a.hosts[parsed.Domain] && a.admits(parsed.Domain)
 }
 
 // confirmed says whether the address was found to be the actor's within the last days.
-func (a *Adapter) confirmed(ctx context.Context, actor, address string) bool {
+func (a *actors) confirmed(ctx context.Context, actor, address string) bool {
 	value, found, err := a.options.State.Get(ctx, addressNamespace, actor)
 	var known checkedAddress
 	return err == nil && found && json.Unmarshal(value, &known) == nil &&

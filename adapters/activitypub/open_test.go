@@ -32,7 +32,7 @@ func TestOpenBeginsAPrivateConversation(t *testing.T) {
 	r := newRig(t)
 	host := document.HostOf(r.remote.base)
 	r.remote.names(map[string]string{"acct:alice@" + host: r.remote.actor("alice")})
-	notes, err := r.adapter.Open(t.Context(), "echo", "@alice@"+host)
+	notes, err := r.adapter.actors.Open(t.Context(), "echo", "@alice@"+host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,16 +76,16 @@ func TestOpenSaysWhatCannotBe(t *testing.T) {
 	for address, permanent := range map[string]bool{
 		"nobody": true, "@echo@" + r.domain: true, "@nobody@" + host: false, "@echo@" + host: false,
 	} {
-		_, err := r.adapter.Open(t.Context(), "echo", address)
+		_, err := r.adapter.actors.Open(t.Context(), "echo", address)
 		if err == nil || fault.Of(err).Permanent != permanent {
 			t.Errorf("%s: %v; want permanent %v", address, err, permanent)
 		}
 	}
-	if _, err := r.adapter.Open(t.Context(), "nobody", "@alice@"+host); err == nil || !fault.Of(err).Permanent {
+	if _, err := r.adapter.actors.Open(t.Context(), "nobody", "@alice@"+host); err == nil || !fault.Of(err).Permanent {
 		t.Errorf("an agent that is not there: %v", err)
 	}
 	closed := newRig(t, func(o *Options) { o.Mode = ModeAllowlist })
-	if _, err := closed.adapter.Open(t.Context(), "echo", "@alice@"+host); err == nil || !fault.Of(err).Permanent {
+	if _, err := closed.adapter.actors.Open(t.Context(), "echo", "@alice@"+host); err == nil || !fault.Of(err).Permanent {
 		t.Errorf("an excluded host: %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func TestOwns(t *testing.T) {
 	r.remote.names(map[string]string{"acct:alice@" + host: alice})
 	r.remote.addActor("mallory", malloryKey(), func(doc map[string]any) { doc["preferredUsername"] = "alice" })
 	for actor, want := range map[string]bool{alice: true, r.remote.actor("mallory"): false, "https://elsewhere.example/users/alice": false} {
-		if owns, err := r.adapter.Owns(t.Context(), actor, address); owns != want || err != nil {
+		if owns, err := r.adapter.actors.Owns(t.Context(), actor, address); owns != want || err != nil {
 			t.Errorf("%s owns it: %v, %v", actor, owns, err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestOwns(t *testing.T) {
 		t.Errorf("asked %d times; want 1", n)
 	}
 	for _, wrong := range []string{"alice", "@alice@" + r.domain} {
-		if owns, err := r.adapter.Owns(t.Context(), alice, wrong); owns || err != nil {
+		if owns, err := r.adapter.actors.Owns(t.Context(), alice, wrong); owns || err != nil {
 			t.Errorf("%s: %v, %v", wrong, owns, err)
 		}
 	}
@@ -114,24 +114,24 @@ func TestOwns(t *testing.T) {
 	// When the server of the address does not answer, only one of its own actors is worth another try.
 	r.remote.names(nil)
 	r.clock.Add(int64(knownAddressLife + time.Second))
-	if owns, err := r.adapter.Owns(t.Context(), alice, address); owns || err == nil {
+	if owns, err := r.adapter.actors.Owns(t.Context(), alice, address); owns || err == nil {
 		t.Errorf("without WebFinger: %v, %v", owns, err)
 	}
-	if owns, err := r.adapter.Owns(t.Context(), "https://elsewhere.example/users/alice", address); owns || err != nil {
+	if owns, err := r.adapter.actors.Owns(t.Context(), "https://elsewhere.example/users/alice", address); owns || err != nil {
 		t.Errorf("a stranger without WebFinger: %v, %v", owns, err)
 	}
 	known, _ := json.Marshal(checkedAddress{Address: address, Status: addressConfirmed})
 	if err := r.state.Put(t.Context(), addressNamespace, alice, known, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if owns, err := r.adapter.Owns(t.Context(), alice, address); !owns || err != nil {
+	if owns, err := r.adapter.actors.Owns(t.Context(), alice, address); !owns || err != nil {
 		t.Errorf("confirmed before: %v, %v", owns, err)
 	}
 	unchecked, _ := json.Marshal(checkedAddress{Address: address, Status: addressUnchecked})
 	if err := r.state.Put(t.Context(), addressNamespace, r.remote.actor("mallory"), unchecked, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if owns, _ := r.adapter.Owns(t.Context(), r.remote.actor("mallory"), address); owns {
+	if owns, _ := r.adapter.actors.Owns(t.Context(), r.remote.actor("mallory"), address); owns {
 		t.Error("an address that nobody checked was taken for proof")
 	}
 }

@@ -40,24 +40,24 @@ type peerPiece struct {
 }
 
 // sendLater queues an activity to an actor's personal inbox. Order is kept between one agent and one actor.
-func (a *Adapter) sendLater(ctx context.Context, agent string, to *remoteActor, activity any) error {
+func (s *site) sendLater(ctx context.Context, agent string, to *remoteActor, activity any) error {
 	body, err := document.Encode(activity)
 	if err != nil {
 		return err
 	}
-	return a.schedule(ctx, "activitypub:"+agent+":"+to.ID, laterJob{Kind: jobActivity, Agent: agent, Actor: to.ID, Inbox: to.Inbox, Activity: body})
+	return s.schedule(ctx, "activitypub:"+agent+":"+to.ID, laterJob{Kind: jobActivity, Agent: agent, Actor: to.ID, Inbox: to.Inbox, Activity: body})
 }
 
-func (a *Adapter) scheduleCheck(ctx context.Context, actor string) error {
+func (a *actors) scheduleCheck(ctx context.Context, actor string) error {
 	return a.schedule(ctx, "activitypub:address:"+document.HostOf(actor), laterJob{Kind: jobAddress, Actor: actor})
 }
 
-func (a *Adapter) schedule(ctx context.Context, partition string, job laterJob) error {
+func (s *site) schedule(ctx context.Context, partition string, job laterJob) error {
 	payload, err := document.Encode(job)
 	if err != nil {
 		return err
 	}
-	return a.options.Outbox.SendLater(ctx, partition, string(payload))
+	return s.options.Outbox.SendLater(ctx, partition, string(payload))
 }
 
 // Perform makes the given attempt, counted from 1, of a job that the Outbox took. What it gives is to be stored in the
@@ -69,19 +69,19 @@ func (a *Adapter) Perform(ctx context.Context, payload string, attempt int) ([]L
 	}
 	switch job.Kind {
 	case jobMove:
-		return nil, a.checkMove(ctx, job.Actor, job.Inbox)
+		return nil, a.moves.checkMove(ctx, job.Actor, job.Inbox)
 	case jobObject:
-		return nil, a.takeNamed(ctx, job, attempt)
+		return nil, a.notes.takeNamed(ctx, job, attempt)
 	case jobFollow:
-		return nil, a.decideFollow(ctx, job)
+		return nil, a.follows.decideFollow(ctx, job)
 	case jobAddress:
-		return nil, a.checkAddress(ctx, job.Actor)
+		return nil, a.actors.checkAddress(ctx, job.Actor)
 	case jobActivity:
-		return nil, a.sendStored(ctx, job, attempt)
+		return nil, a.outbox.sendStored(ctx, job, attempt)
 	case jobPin:
-		return a.announcePin(ctx, job)
+		return a.outbox.announcePin(ctx, job)
 	case jobAnnounce:
-		return a.announcePiece(ctx, job)
+		return a.outbox.announcePiece(ctx, job)
 	}
 	return nil, fault.GiveUp("unknown kind of stored activity", fmt.Errorf("kind %q", job.Kind))
 }
@@ -95,18 +95,18 @@ func LaterHost(payload string) string {
 	return document.HostOf(job.Inbox)
 }
 
-func (a *Adapter) sendStored(ctx context.Context, job laterJob, attempt int) error {
-	if err := a.allowed(ctx, job.Agent, destination{Actor: job.Actor, Inbox: job.Inbox, Shared: job.Shared}); err != nil {
+func (o *outbox) sendStored(ctx context.Context, job laterJob, attempt int) error {
+	if err := o.allowed(ctx, job.Agent, destination{Actor: job.Actor, Inbox: job.Inbox, Shared: job.Shared}); err != nil {
 		return err
 	}
 	if job.Once != "" {
-		if _, told, err := a.options.State.Get(ctx, toldNamespace(job.Once), job.Inbox); err != nil || told {
+		if _, told, err := o.options.State.Get(ctx, toldNamespace(job.Once), job.Inbox); err != nil || told {
 			return err
 		}
 	}
-	_, err := a.post(ctx, parcel{agent: job.Agent, actor: job.Actor, inbox: job.Inbox, body: job.Activity, attempt: attempt, shared: job.Shared})
+	_, err := o.transport.post(ctx, parcel{agent: job.Agent, actor: job.Actor, inbox: job.Inbox, body: job.Activity, attempt: attempt, shared: job.Shared})
 	if err == nil && job.Once != "" {
-		_ = a.options.State.Put(ctx, toldNamespace(job.Once), job.Inbox, []byte("{}"), a.now().Add(toldLife))
+		_ = o.options.State.Put(ctx, toldNamespace(job.Once), job.Inbox, []byte("{}"), o.now().Add(toldLife))
 	}
 	return err
 }

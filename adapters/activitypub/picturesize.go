@@ -21,17 +21,17 @@ const (
 
 // pictureSize gives width and height of a picture that we keep, so that other servers can leave room for it; 0 where its
 // header does not say so.
-func (a *Adapter) pictureSize(part normalized.Part) (width, height int) {
+func (m *mediaFiles) pictureSize(part normalized.Part) (width, height int) {
 	digest := digestOfPart(part)
 	if notetext.AttachmentType(part.MIME) != "Image" || digest == "" {
 		return 0, 0
 	}
-	if known, found := a.pictures.get(digest, a.now()); found {
+	if known, found := m.pictures.get(digest, m.now()); found {
 		return known[0], known[1]
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mediaWait)
 	defer cancel()
-	content, err := a.mediaContent(ctx, part)
+	content, err := m.open(ctx, part)
 	if err != nil {
 		return 0, 0 // another time
 	}
@@ -40,6 +40,6 @@ func (a *Adapter) pictureSize(part normalized.Part) (width, height int) {
 	if err != nil || shape.Width <= 0 || shape.Height <= 0 || shape.Width > maxPictureSide || shape.Height > maxPictureSide {
 		shape = image.Config{}
 	}
-	a.pictures.put(digest, [2]int{shape.Width, shape.Height}, a.now().Add(pictureLife))
+	m.pictures.put(digest, [2]int{shape.Width, shape.Height}, m.now().Add(pictureLife))
 	return shape.Width, shape.Height
 }

@@ -27,6 +27,15 @@ var posts = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_activitypub_posts_total", Help: "Activities posted to other servers, by signature scheme and result.",
 }, []string{"scheme", "result"})
 
+// transport posts activities to inboxes, signed as their servers want it.
+type transport struct {
+	*site
+	keys    *keyring
+	actors  *actors
+	follows *follows
+	schemes *cache[knownScheme]
+}
+
 // parcel is one activity on its way to one inbox.
 type parcel struct {
 	agent   string // who signs
@@ -47,45 +56,45 @@ type answer struct {
 
 // post signs and sends. It signs now and never earlier, because receivers refuse old dates; it follows no redirect;
 // and where the first signature scheme is refused it tries the other one once. The errors are classed for retries.
-func (a *Adapter) post(ctx context.Context, p parcel) (detail string, err error) {
+func (t *transport) post(ctx context.Context, p parcel) (detail string, err error) {
 	target, err := url.Parse(p.inbox)
 	if err == nil {
-		err = a.options.Client.CheckURL(target)
+		err = t.options.Client.CheckURL(target)
 	}
 	if err != nil {
 		return "", fault.GiveUp("the inbox address is refused by the outgoing policy", err)
 	}
-	key, err := a.keys.key(ctx, p.agent)
+	key, err := t.keys.key(ctx, p.agent)
 	if err != nil {
 		return "", fault.RetryIn(0, "our own signing key could not be read", err)
 	}
-	said, err := a.knock(ctx, p, target, key)
+	said, err := t.knock(ctx, p, target, key)
 	if err != nil {
 		return "", err
 	}
 	if said.status == http.StatusMovedPermanently || said.status == http.StatusPermanentRedirect {
-		if moved, found := a.movedInbox(ctx, p); found {
+		if moved, found := t.movedInbox(ctx, p); found {
 			p.inbox = moved.String()
-			if said, err = a.knock(ctx, p, moved, key); err != nil {
+			if said, err = t.knock(ctx, p, moved, key); err != nil {
 				return "", err
 			}
 		}
 	}
-	return said.detail, a.judge(ctx, p, said)
+	return said.detail, t.judge(ctx, p, said)
 }
 
 // knock sends with the scheme that this host is known to take, else with draft-cavage; on 400 or 401 with the other.
-func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *ownKey) (answer, error) {
+func (t *transport) knock(ctx context.Context, p parcel, target *url.URL, key *ownKey) (answer, error) {
 	host := document.HostOf(p.inbox)
-	first := a.schemeOf(ctx, host)
+	first := t.schemeOf(ctx, host)
 	remembered := first.Scheme != ""
 	if !remembered {
 		first.Scheme = signature.Cavage
 	}
-	said, err := a.send(ctx, p, target, key, first)
+	said, err := t.send(ctx, p, target, key, first)
 	if err != nil || said.status != http.StatusBadRequest && said.status != http.StatusUnauthorized {
 		if err == nil && said.status/100 == 2 && !remembered {
-			a.rememberScheme(ctx, host, first)
+			t.rememberScheme(ctx, host, first)
 		}
 		return said, err
 	}
@@ -93,23 +102,23 @@ func (a *Adapter) knock(ctx context.Context, p parcel, target *url.URL, key *own
 	if said.offer != nil {
 		other = knownScheme{Scheme: signature.RFC9421, Label: said.offer.Label, Components: said.offer.Components}
 	}
-	second, err := a.sendOffered(ctx, p, target, key, other, said.offer)
+	second, err := t.sendOffered(ctx, p, target, key, other, said.offer)
 	if remembered && said.status == http.StatusUnauthorized {
-		a.forgetScheme(ctx, host)
+		t.forgetScheme(ctx, host)
 	}
 	if err == nil && second.status/100 == 2 {
-		a.rememberScheme(ctx, host, other)
+		t.rememberScheme(ctx, host, other)
 		return second, nil
 	}
 	return said, nil // the first answer is the one that the operator can act on
 }
 
-func (a *Adapter) send(ctx context.Context, p parcel, target *url.URL, key *ownKey, scheme knownScheme) (answer, error) {
-	return a.sendOffered(ctx, p, target, key, scheme, nil)
+func (t *transport) send(ctx context.Context, p parcel, target *url.URL, key *ownKey, scheme knownScheme) (answer, error) {
+	return t.sendOffered(ctx, p, target, key, scheme, nil)
 }
 
 // sendOffered signs as an offer asked, where there is one for this very request.
-func (a *Adapter) sendOffered(
+func (t *transport) sendOffered(
 	ctx context.Context, p parcel, target *url.URL, key *ownKey, scheme knownScheme, offer *signature.Offer,
 ) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(p.body))
@@ -118,32 +127,32 @@ func (a *Adapter) sendOffered(
 	}
 	request.Header.Set("Content-Type", activityMediaType)
 	request.Header.Set("Accept", acceptActivity)
-	request.Header.Set("User-Agent", a.userAgent())
-	request.Header.Set("Date", a.now().UTC().Format(http.TimeFormat))
-	keyID := a.actorIRI(p.agent) + key.fragment()
+	request.Header.Set("User-Agent", t.userAgent())
+	request.Header.Set("Date", t.now().UTC().Format(http.TimeFormat))
+	keyID := t.actorIRI(p.agent) + key.fragment()
 	if offer == nil && len(scheme.Components) > 0 {
 		offer = &signature.Offer{Label: scheme.Label, Components: scheme.Components}
 	}
 	switch {
 	case scheme.Scheme == signature.RFC9421 && offer != nil:
-		err = offer.Sign(request, p.body, keyID, key.Private, a.now())
+		err = offer.Sign(request, p.body, keyID, key.Private, t.now())
 	case scheme.Scheme == signature.RFC9421:
-		err = signature.SignMessage(request, p.body, keyID, key.Private, a.now())
+		err = signature.SignMessage(request, p.body, keyID, key.Private, t.now())
 	default:
 		err = signature.SignCavage(request, p.body, keyID, key.Private, true)
 	}
 	if err != nil {
 		return answer{}, fault.RetryIn(0, "the activity could not be signed", err)
 	}
-	response, err := a.options.Client.Do(request)
+	response, err := t.options.Client.Do(request)
 	if err != nil {
 		posts.WithLabelValues(scheme.Scheme, "error").Inc()
-		return answer{}, a.classNetwork(err)
+		return answer{}, t.classNetwork(err)
 	}
 	defer response.Body.Close()
 	posts.WithLabelValues(scheme.Scheme, strconv.Itoa(response.StatusCode/100)+"xx").Inc()
 	said := answer{
-		status: response.StatusCode, detail: detailOf(response), retryAfter: retryAfter(response.Header.Get("Retry-After"), a.now()),
+		status: response.StatusCode, detail: detailOf(response), retryAfter: retryAfter(response.Header.Get("Retry-After"), t.now()),
 	}
 	if said.status == http.StatusUnauthorized {
 		said.offer = signature.ReadOffer(response.Header, keyID)
@@ -151,7 +160,7 @@ func (a *Adapter) sendOffered(
 	return said, nil
 }
 
-func (a *Adapter) classNetwork(err error) error {
+func (t *transport) classNetwork(err error) error {
 	if errors.Is(err, safehttp.ErrRefused) {
 		return fault.GiveUp("the inbox address is refused by the outgoing policy", err)
 	}
@@ -185,37 +194,37 @@ func retryAfter(header string, now time.Time) time.Duration {
 }
 
 // judge classes an answer by the table in section 8 of the ActivityPub reference.
-func (a *Adapter) judge(ctx context.Context, p parcel, said answer) error {
+func (t *transport) judge(ctx context.Context, p parcel, said answer) error {
 	refusal := fmt.Errorf("%s: %s", p.inbox, said.detail)
 	switch {
 	case said.status/100 == 2:
 		return nil
-	case said.status == http.StatusUnauthorized && p.attempt < a.options.MaxAttempts:
+	case said.status == http.StatusUnauthorized && p.attempt < t.options.MaxAttempts:
 		return fault.RetryIn(said.retryAfter, "the server refused our signature: "+said.detail, refusal) // its copy of our key may be old
 	case said.status == http.StatusRequestTimeout, said.status == http.StatusTooEarly, said.status == http.StatusTooManyRequests:
 		return fault.RetryIn(said.retryAfter, "the server asks us to wait: "+said.detail, refusal)
 	case said.status >= 500 && said.status != http.StatusNotImplemented:
 		return fault.RetryIn(said.retryAfter, "the server failed: "+said.detail, refusal)
-	case said.status == http.StatusGone, said.status == http.StatusNotFound && a.missedOften(ctx, p.inbox):
-		a.dropFollowers(ctx, p)
+	case said.status == http.StatusGone, said.status == http.StatusNotFound && t.missedOften(ctx, p.inbox):
+		t.follows.dropFollowers(ctx, p)
 	}
 	return fault.GiveUp("the server refused the activity: "+said.detail, refusal)
 }
 
 // movedInbox asks the actor anew after a redirect: the inbox that we remember is out of date.
-func (a *Adapter) movedInbox(ctx context.Context, p parcel) (*url.URL, bool) {
+func (t *transport) movedInbox(ctx context.Context, p parcel) (*url.URL, bool) {
 	if p.actor == "" {
 		return nil, false
 	}
-	actor, err := a.remote.fetchActor(ctx, p.actor)
+	actor, err := t.actors.fetchActor(ctx, p.actor)
 	if err != nil || actor.ID != p.actor {
 		return nil, false
 	}
 	for _, inbox := range []string{actor.SharedInbox, actor.Inbox} {
-		if !a.isRemote(inbox) || inbox == p.inbox {
+		if !t.isRemote(inbox) || inbox == p.inbox {
 			continue
 		}
-		if target, err := url.Parse(inbox); err == nil && a.options.Client.CheckURL(target) == nil {
+		if target, err := url.Parse(inbox); err == nil && t.options.Client.CheckURL(target) == nil {
 			return target, true
 		}
 	}

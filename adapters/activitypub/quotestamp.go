@@ -36,85 +36,85 @@ var quoteContext = []any{document.ActivityStreams, map[string]any{
 
 // mayQuote says whether the request gets a stamp: a follower quotes, in a post of its own, an answer that everybody may
 // read, and the operator lets followers quote.
-func (a *Adapter) mayQuote(ctx context.Context, in *incoming, reply exchange.Reply) (bool, error) {
+func (i *interactions) mayQuote(ctx context.Context, in *incoming, reply exchange.Reply) (bool, error) {
 	instrument := document.Reference(in.activity["instrument"])
-	if a.options.Profile == nil || !a.options.Profile(reply.Agent).QuotesByFans || !a.published(reply) || !reply.DeletedAt.IsZero() ||
+	if i.options.Profile == nil || !i.options.Profile(reply.Agent).QuotesByFans || !i.published(reply) || !reply.DeletedAt.IsZero() ||
 		!document.SameOrigin(instrument, in.actor) {
 		return false, nil
 	}
-	_, follows, err := a.options.State.Get(ctx, followerNamespace+reply.Agent, in.actor)
+	_, follows, err := i.options.State.Get(ctx, followerNamespace+reply.Agent, in.actor)
 	return follows, err
 }
 
 // stampQuote keeps what was allowed and gives the address at which readers' servers check it.
-func (a *Adapter) stampQuote(ctx context.Context, in *incoming, reply exchange.Reply) (string, error) {
-	allowed := quoted{reply.ID, a.quotedPost(in, reply), document.Reference(in.activity["instrument"]), in.actor, in.by.actor.Inbox}
+func (i *interactions) stampQuote(ctx context.Context, in *incoming, reply exchange.Reply) (string, error) {
+	allowed := quoted{reply.ID, i.quotedPost(in, reply), document.Reference(in.activity["instrument"]), in.actor, in.by.actor.Inbox}
 	stamp := ownKeyOf(allowed.Target, allowed.Instrument)[len("sha256:"):]
-	if err := a.putJSON(ctx, quotingNamespace+reply.ID, stamp, allowed); err != nil {
+	if err := i.putJSON(ctx, quotingNamespace+reply.ID, stamp, allowed); err != nil {
 		return "", err
 	}
-	return a.stampIRI(reply.Agent, stamp), a.putJSON(ctx, quoteNamespace+reply.Agent, stamp, allowed)
+	return i.stampIRI(reply.Agent, stamp), i.putJSON(ctx, quoteNamespace+reply.Agent, stamp, allowed)
 }
 
-func (a *Adapter) stampIRI(agent, stamp string) string { return a.actorIRI(agent) + "/quotes/" + stamp }
+func (i *interactions) stampIRI(agent, stamp string) string { return i.actorIRI(agent) + "/quotes/" + stamp }
 
 // quotedPost is the post of a reply that is quoted: the one that is named, when there is such a one.
-func (a *Adapter) quotedPost(in *incoming, reply exchange.Reply) string {
+func (i *interactions) quotedPost(in *incoming, reply exchange.Reply) string {
 	named := document.Reference(in.activity["object"])
 	for post := 2; post <= reply.Posts; post++ {
-		if named == a.postIRI(reply.ID, post) {
+		if named == i.postIRI(reply.ID, post) {
 			return named
 		}
 	}
-	return a.noteIRI(reply.ID)
+	return i.noteIRI(reply.ID)
 }
 
 // withdrawQuotes tells those who quote an answer that was taken back that they may not any more (FEP-044f): a Delete of the
 // stamp. Each is queued before it is forgotten, under an id of its own, so that a crash tells somebody twice and nobody
 // never. What is left over a hundred the next delivery withdraws; none of the stamps is served any more in any case.
-func (a *Adapter) withdrawQuotes(ctx context.Context, reply exchange.Reply) error {
-	stamps, values, err := a.options.State.List(ctx, quotingNamespace+reply.ID, "", maxQuotesAtOnce)
+func (i *interactions) withdrawQuotes(ctx context.Context, reply exchange.Reply) error {
+	stamps, values, err := i.options.State.List(ctx, quotingNamespace+reply.ID, "", maxQuotesAtOnce)
 	if err != nil {
 		return err
 	}
-	for i, stamp := range stamps {
+	for at, stamp := range stamps {
 		var allowed quoted
-		if json.Unmarshal(values[i], &allowed) == nil && allowed.Inbox != "" {
-			if err := a.withdrawQuote(ctx, reply.Agent, a.stampIRI(reply.Agent, stamp), allowed); err != nil {
+		if json.Unmarshal(values[at], &allowed) == nil && allowed.Inbox != "" {
+			if err := i.withdrawQuote(ctx, reply.Agent, i.stampIRI(reply.Agent, stamp), allowed); err != nil {
 				return err
 			}
 		}
-		if err := a.options.State.Delete(ctx, quotingNamespace+reply.ID, stamp); err != nil {
+		if err := i.options.State.Delete(ctx, quotingNamespace+reply.ID, stamp); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *Adapter) withdrawQuote(ctx context.Context, agent, stamp string, allowed quoted) error {
-	return a.sendLater(ctx, agent, &remoteActor{Actor: document.Actor{ID: allowed.Actor, Inbox: allowed.Inbox}}, struct {
+func (i *interactions) withdrawQuote(ctx context.Context, agent, stamp string, allowed quoted) error {
+	return i.sendLater(ctx, agent, &remoteActor{Actor: document.Actor{ID: allowed.Actor, Inbox: allowed.Inbox}}, struct {
 		Context []any    `json:"@context"`
 		ID      string   `json:"id"`
 		Type    string   `json:"type"`
 		Actor   string   `json:"actor"`
 		Object  string   `json:"object"`
 		To      []string `json:"to"`
-	}{quoteContext, stamp + "#delete", "Delete", a.actorIRI(agent), stamp, []string{allowed.Actor}})
+	}{quoteContext, stamp + "#delete", "Delete", i.actorIRI(agent), stamp, []string{allowed.Actor}})
 }
 
 // serveQuote shows a QuoteAuthorization (FEP-044f) as long as the answer stands.
-func (a *Adapter) serveQuote(w http.ResponseWriter, r *http.Request) {
+func (i *interactions) serveQuote(w http.ResponseWriter, r *http.Request) {
 	missing := fault.New(fault.NotFound, "no such object")
-	agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+	agent, found := i.options.Directory.Agent(httpserver.Param(r, "agent"))
 	if !found {
-		refuse(w, r, a.noAgent(r.Context(), httpserver.Param(r, "agent")))
+		refuse(w, r, i.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
-	if !a.mayRead(w, r) {
+	if !i.verifier.mayRead(w, r) {
 		return
 	}
 	stamp := httpserver.Param(r, "stamp")
-	value, found, err := a.options.State.Get(r.Context(), quoteNamespace+agent.Name, stamp)
+	value, found, err := i.options.State.Get(r.Context(), quoteNamespace+agent.Name, stamp)
 	var kept quoted
 	switch {
 	case err != nil:
@@ -124,7 +124,7 @@ func (a *Adapter) serveQuote(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, missing)
 		return
 	}
-	switch reply, _, err := a.options.Replies.Reply(r.Context(), kept.Reply); {
+	switch reply, _, err := i.options.Replies.Reply(r.Context(), kept.Reply); {
 	case fault.Is(err, fault.NotFound):
 		refuse(w, r, missing)
 		return
@@ -135,8 +135,8 @@ func (a *Adapter) serveQuote(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, fault.New(fault.Gone, "the quoted answer was taken back"))
 		return
 	}
-	actor := a.actorIRI(agent.Name)
-	a.write(w, r, authorizationDocument{
-		quoteContext, a.stampIRI(agent.Name, stamp), "QuoteAuthorization", actor, kept.Instrument, cmp.Or(kept.Target, a.noteIRI(kept.Reply)),
+	actor := i.actorIRI(agent.Name)
+	i.write(w, r, authorizationDocument{
+		quoteContext, i.stampIRI(agent.Name, stamp), "QuoteAuthorization", actor, kept.Instrument, cmp.Or(kept.Target, i.noteIRI(kept.Reply)),
 	})
 }

@@ -29,6 +29,12 @@ const (
 	maxReactions = 200
 )
 
+// interactions are what others do about the agents' notes: reactions, requests to quote or answer them, reports.
+type interactions struct {
+	*site
+	verifier *verifier
+}
+
 // reactionTypes ask for nothing: they never start a turn.
 var reactionTypes = []string{"Like", "EmojiReact", "Dislike", "Announce"}
 
@@ -46,12 +52,12 @@ func (r reactionRow) key() string {
 
 // reaction reads what an activity, or the one that it undoes, says about one of our notes. found is false where it is
 // about anything else.
-func (a *Adapter) reaction(ctx context.Context, activity document.Object, actor string) (row reactionRow, found bool, err error) {
-	id, ours := a.replyID(document.Reference(activity["object"]))
+func (i *interactions) reaction(ctx context.Context, activity document.Object, actor string) (row reactionRow, found bool, err error) {
+	id, ours := i.replyID(document.Reference(activity["object"]))
 	if !ours {
 		return row, false, nil
 	}
-	reply, _, err := a.options.Replies.Reply(ctx, id)
+	reply, _, err := i.options.Replies.Reply(ctx, id)
 	switch {
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
 		return row, false, nil
@@ -68,12 +74,12 @@ func (a *Adapter) reaction(ctx context.Context, activity document.Object, actor 
 }
 
 // react puts a reaction to one of our notes on its timeline, once for each actor and emoji.
-func (a *Adapter) react(ctx context.Context, in *incoming) (string, error) {
-	row, found, err := a.reaction(ctx, in.activity, in.actor)
+func (i *interactions) react(ctx context.Context, in *incoming) (string, error) {
+	row, found, err := i.reaction(ctx, in.activity, in.actor)
 	if err != nil || !found {
 		return outcomeIgnored, err
 	}
-	count, err := a.options.State.Count(ctx, reactionNamespace+row.Reply)
+	count, err := i.options.State.Count(ctx, reactionNamespace+row.Reply)
 	if err != nil {
 		return "", unavailable(err)
 	}
@@ -85,8 +91,8 @@ func (a *Adapter) react(ctx context.Context, in *incoming) (string, error) {
 	if err != nil {
 		return "", unavailable(err)
 	}
-	expires := a.now().Add(reactionLife)
-	_, inserted, err := a.options.State.PutIfAbsent(ctx, reactionNamespace+row.Reply, row.key(), value, expires)
+	expires := i.now().Add(reactionLife)
+	_, inserted, err := i.options.State.PutIfAbsent(ctx, reactionNamespace+row.Reply, row.key(), value, expires)
 	if err != nil {
 		return "", unavailable(err)
 	}
@@ -94,41 +100,41 @@ func (a *Adapter) react(ctx context.Context, in *incoming) (string, error) {
 		return outcomeDuplicate, nil
 	}
 	if in.id != "" {
-		if err := a.options.State.Put(ctx, reactionIDNamespace, deedKey(in.id, in.actor), value, expires); err != nil {
+		if err := i.options.State.Put(ctx, reactionIDNamespace, deedKey(in.id, in.actor), value, expires); err != nil {
 			return "", unavailable(err)
 		}
 	}
-	return outcomeOf(a.options.Timeline.React(ctx, row.Turn, row.Reaction, false))
+	return outcomeOf(i.options.Timeline.React(ctx, row.Turn, row.Reaction, false))
 }
 
 // unreact takes a reaction back: the one with the id, else the one that is told again. Only its own actor can.
-func (a *Adapter) unreact(ctx context.Context, in *incoming, inner document.Object, id string) (string, error) {
-	row, found, err := a.reactionByID(ctx, in.actor, id)
+func (i *interactions) unreact(ctx context.Context, in *incoming, inner document.Object, id string) (string, error) {
+	row, found, err := i.reactionByID(ctx, in.actor, id)
 	if err == nil && !found && inner != nil {
-		row, found, err = a.reaction(ctx, inner, in.actor)
+		row, found, err = i.reaction(ctx, inner, in.actor)
 	}
 	if err != nil || !found {
 		return outcomeIgnored, err
 	}
-	_, known, err := a.options.State.Get(ctx, reactionNamespace+row.Reply, row.key())
+	_, known, err := i.options.State.Get(ctx, reactionNamespace+row.Reply, row.key())
 	switch {
 	case err != nil:
 		return "", unavailable(err)
 	case !known:
 		return outcomeIgnored, nil
 	}
-	if err := a.options.Timeline.React(ctx, row.Turn, row.Reaction, true); err != nil {
+	if err := i.options.Timeline.React(ctx, row.Turn, row.Reaction, true); err != nil {
 		return "", unavailable(err)
 	}
 	reactionCount.WithLabelValues(row.Reaction.Type, "undone").Inc()
-	return outcomeOf(a.options.State.Delete(ctx, reactionNamespace+row.Reply, row.key()))
+	return outcomeOf(i.options.State.Delete(ctx, reactionNamespace+row.Reply, row.key()))
 }
 
-func (a *Adapter) reactionByID(ctx context.Context, actor, id string) (row reactionRow, found bool, err error) {
+func (i *interactions) reactionByID(ctx context.Context, actor, id string) (row reactionRow, found bool, err error) {
 	if id == "" {
 		return row, false, nil
 	}
-	value, found, err := a.did(ctx, reactionIDNamespace, id, actor)
+	value, found, err := i.did(ctx, reactionIDNamespace, id, actor)
 	if err != nil {
 		return row, false, unavailable(err)
 	}

@@ -12,13 +12,13 @@ import (
 // offerSignatures tells what a signature must cover: with RFC 9421 (section 5.1 there), with which capable peers repeat a
 // refused request, and with draft-cavage (section 3.1.1 there), in the header that every 401 must have (RFC 9110, section
 // 15.5.2). What has no body has no digest to cover.
-func (a *Adapter) offerSignatures(w http.ResponseWriter, r *http.Request) {
+func (s *site) offerSignatures(w http.ResponseWriter, r *http.Request) {
 	components, headers := `"@method" "@target-uri" "@authority"`, "(request-target) host date"
 	if r.Method == http.MethodPost {
 		components, headers = components+` "content-digest"`, headers+" digest"
 	}
 	w.Header().Set("Accept-Signature", "sig1=("+components+");created;keyid")
-	w.Header().Set("WWW-Authenticate", `Signature realm="`+a.host+`",headers="`+headers+`"`)
+	w.Header().Set("WWW-Authenticate", `Signature realm="`+s.host+`",headers="`+headers+`"`)
 }
 
 var statuses = map[fault.Kind]int{

@@ -14,33 +14,33 @@ import (
 const refusalPeriod = 5 * time.Minute
 
 // putOff refuses a request from an address whose requests were refused too often.
-func (a *Adapter) putOff(r *http.Request) error {
-	key, counts := a.clientOf(r)
+func (v *verifier) putOff(r *http.Request) error {
+	key, counts := v.clientOf(r)
 	if !counts {
 		return nil
 	}
-	if wait := a.refusals.exceeded(key, a.now()); wait > 0 {
+	if wait := v.refusals.exceeded(key, v.now()); wait > 0 {
 		return &fault.Fault{Kind: fault.RateLimited, Public: "too many refused requests from your address", RetryAfter: wait}
 	}
 	return nil
 }
 
-func (a *Adapter) countRefusal(r *http.Request, err error) {
+func (v *verifier) countRefusal(r *http.Request, err error) {
 	switch fault.Of(err).Kind {
 	case fault.Malformed, fault.Unauthenticated, fault.Forbidden, fault.TooLarge, fault.Unsupported:
-		if key, counts := a.clientOf(r); counts {
-			a.refusals.take(key, a.now())
+		if key, counts := v.clientOf(r); counts {
+			v.refusals.take(key, v.now())
 		}
 	}
 }
 
 // clientOf gives the network that a request came from: one IPv4 address, or the /64 that one IPv6 customer has. Loopback
 // and private addresses are nobody's: they are a proxy that does not tell for whom it asks.
-func (a *Adapter) clientOf(r *http.Request) (key string, counts bool) {
-	if a.options.MaxRefusals < 0 {
+func (v *verifier) clientOf(r *http.Request) (key string, counts bool) {
+	if v.options.MaxRefusals < 0 {
 		return "", false
 	}
-	address := a.options.ClientAddress(r)
+	address := v.options.ClientAddress(r)
 	if !address.IsValid() || address.IsLoopback() || address.IsPrivate() || address.IsLinkLocalUnicast() {
 		return "", false
 	}

@@ -16,7 +16,7 @@ const (
 
 // noteDeleted takes a note back: its messages are erased and a run that works on them stops. Only the stored author may.
 // A note that has not come yet is marked, so that it is not answered when it does.
-func (a *Adapter) noteDeleted(ctx context.Context, in *incoming) (string, error) {
+func (n *notes) noteDeleted(ctx context.Context, in *incoming) (string, error) {
 	note := document.Reference(in.activity["object"])
 	if !document.SameOrigin(note, in.actor) {
 		return outcomeIgnored, nil
@@ -27,7 +27,7 @@ func (a *Adapter) noteDeleted(ctx context.Context, in *incoming) (string, error)
 	}
 	key := note
 	for range maxClaims {
-		current, inserted, err := a.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, a.now().Add(markLife))
+		current, inserted, err := n.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, n.now().Add(markLife))
 		if err != nil {
 			return "", unavailable(err)
 		}
@@ -44,7 +44,7 @@ func (a *Adapter) noteDeleted(ctx context.Context, in *incoming) (string, error)
 		case held.Actor != in.actor:
 			return outcomeIgnored, nil
 		}
-		outcome, done, err := a.withdraw(ctx, key, current, held)
+		outcome, done, err := n.withdraw(ctx, key, current, held)
 		if err != nil || done {
 			return outcome, err
 		}
@@ -53,14 +53,14 @@ func (a *Adapter) noteDeleted(ctx context.Context, in *incoming) (string, error)
 }
 
 // withdraw marks the note first: should the second step be lost, the peer that heard no success repeats both.
-func (a *Adapter) withdraw(ctx context.Context, key string, current []byte, held heldNote) (outcome string, done bool, err error) {
+func (n *notes) withdraw(ctx context.Context, key string, current []byte, held heldNote) (outcome string, done bool, err error) {
 	if !held.Deleted {
 		held.Deleted, held.Object = true, nil
 		mark, err := held.encode()
 		if err != nil {
 			return "", true, err
 		}
-		swapped, err := a.options.State.Swap(ctx, noteNamespace, key, current, mark, held.expires(a.now()))
+		swapped, err := n.options.State.Swap(ctx, noteNamespace, key, current, mark, held.expires(n.now()))
 		if err != nil {
 			return "", true, unavailable(err)
 		}
@@ -71,7 +71,7 @@ func (a *Adapter) withdraw(ctx context.Context, key string, current []byte, held
 	if held.Activity == "" {
 		return outcomeDone, true, nil
 	}
-	err = a.options.Amender.Remove(ctx, "", held.Activity, a.principal(held.Actor))
+	err = n.options.Amender.Remove(ctx, "", held.Activity, n.principal(held.Actor))
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return "", true, err
 	}
@@ -79,21 +79,21 @@ func (a *Adapter) withdraw(ctx context.Context, key string, current []byte, held
 }
 
 // actorDeleted forgets an account that its server deleted, and stops what its messages had begun.
-func (a *Adapter) actorDeleted(ctx context.Context, in *incoming) (string, error) {
-	for _, agent := range a.options.Directory.Agents() {
-		if _, err := a.unfollow(ctx, agent.Name, in.actor); err != nil {
+func (b *inbox) actorDeleted(ctx context.Context, in *incoming) (string, error) {
+	for _, agent := range b.options.Directory.Agents() {
+		if _, err := b.follows.unfollow(ctx, agent.Name, in.actor); err != nil {
 			return "", err
 		}
-		if err := a.unblock(ctx, agent.Name, in.actor); err != nil {
+		if err := b.follows.unblock(ctx, agent.Name, in.actor); err != nil {
 			return "", unavailable(err)
 		}
 	}
-	if err := a.options.Amender.CancelOpen(ctx, "", a.principal(in.actor), reasonAccountDeleted); err != nil {
+	if err := b.options.Amender.CancelOpen(ctx, "", b.principal(in.actor), reasonAccountDeleted); err != nil {
 		return "", err
 	}
 	keyID := in.by.keyID
 	if keyID == "" || in.by.relay != "" {
 		keyID = in.actor + "#main-key"
 	}
-	return outcomeOf(a.remote.forget(ctx, in.actor, keyID))
+	return outcomeOf(b.actors.forget(ctx, in.actor, keyID))
 }

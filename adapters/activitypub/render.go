@@ -31,6 +31,12 @@ var noteContext = []any{
 	},
 }
 
+// renderer writes answers as notes.
+type renderer struct {
+	*site
+	media *mediaFiles
+}
+
 // note is our answer as an ActivityStreams object.
 type note struct {
 	Context      []any              `json:"@context,omitempty"`
@@ -108,25 +114,25 @@ func (p person) anchor() string {
 // render makes one of the notes of a reply, counted from 1. It is a function of the reply and of the people that it
 // relays to, so every attempt and every reader gets the same note. present is what the reader may see of a demand. A long
 // answer is a chain: each post answers the one before, and of an open one the first alone mentions people.
-func (a *Adapter) render(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
-	posts := a.postsOf(reply)
+func (r *renderer) render(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
+	posts := r.postsOf(reply)
 	if post < 1 || post > len(posts) {
 		return note{}, fmt.Errorf("the answer has %d posts and no number %d", len(posts), post)
 	}
 	reply.Response.Parts = posts[post-1]
-	made, err := a.renderParts(reply, post, relayed, present)
+	made, err := r.renderParts(reply, post, relayed, present)
 	if err != nil || !made.open() {
 		return made, err
 	}
 	next := ""
 	if post < len(posts) {
-		next = a.postIRI(reply.ID, post+1)
+		next = r.postIRI(reply.ID, post+1)
 	}
-	made.Replies = a.embeddedReplies(made.ID, next)
+	made.Replies = r.embeddedReplies(made.ID, next)
 	return made, nil
 }
 
-func (a *Adapter) renderParts(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
+func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {
 		return note{}, err
@@ -134,27 +140,27 @@ func (a *Adapter) renderParts(reply exchange.Reply, post int, relayed []person, 
 	asker := person{Address: asked.Address, Actor: asked.Actor, Profile: asked.Profile}
 	people := append([]person{asker}, relayed...)
 	made := note{
-		ID: a.postIRI(reply.ID, post), Type: a.typeOf(reply, asked), AttributedTo: a.actorIRI(reply.Agent), InReplyTo: asked.Note,
-		Published: reply.CreatedAt.UTC().Format(time.RFC3339), URL: a.postIRI(reply.ID, post),
+		ID: r.postIRI(reply.ID, post), Type: r.typeOf(reply, asked), AttributedTo: r.actorIRI(reply.Agent), InReplyTo: asked.Note,
+		Published: reply.CreatedAt.UTC().Format(time.RFC3339), URL: r.postIRI(reply.ID, post),
 		Sensitive: asked.Sensitive, Summary: replyWarning(asked.Warning),
-		Thread: a.namedConversation(reply, asked), Conversation: asked.Conversation,
+		Thread: r.namedConversation(reply, asked), Conversation: asked.Conversation,
 	}
 	if !reply.EditedAt.IsZero() {
 		made.Updated = reply.EditedAt.UTC().Format(time.RFC3339)
 	}
-	visibility := a.visibilityOf(reply, asked)
-	made.address(visibility, people, a.followersOf(reply.Agent))
-	if openly(visibility) && a.options.Profile != nil {
-		made.Interaction = whoQuotes(made.AttributedTo, made.AttributedTo+"/followers", a.options.Profile(reply.Agent).QuotesByFans)
+	visibility := r.visibilityOf(reply, asked)
+	made.address(visibility, people, r.followersOf(reply.Agent))
+	if openly(visibility) && r.options.Profile != nil {
+		made.Interaction = whoQuotes(made.AttributedTo, made.AttributedTo+"/followers", r.options.Profile(reply.Agent).QuotesByFans)
 	}
 	if post > 1 {
-		made.InReplyTo = a.postIRI(reply.ID, post-1)
+		made.InReplyTo = r.postIRI(reply.ID, post-1)
 	}
 	// Servers show a private post to those alone whom its tags mention, so every one of a private chain has them.
 	if post > 1 && openly(visibility) || made.Type == chatMessage {
 		made.Tag, people = nil, nil
 	}
-	a.fill(&made, writing{reply, localeOf(reply), present}, people)
+	r.fill(&made, writing{reply, localeOf(reply), present}, people)
 	if asked.Language != "" {
 		made.ContentMap = map[string]string{asked.Language: made.Content}
 	}
@@ -171,19 +177,19 @@ func readRoute(raw json.RawMessage) (route, error) {
 
 // visibilityOf decides who may read the reply. A demand or refusal by policy and an acknowledgement are for the asker
 // alone.
-func (a *Adapter) visibilityOf(reply exchange.Reply, asked route) string {
+func (s *site) visibilityOf(reply exchange.Reply, asked route) string {
 	if hasPolicy(reply.Response) || reply.Notice == exchange.NoticeAck {
 		return normalized.VisibilityDirect
 	}
-	return replyVisibility(asked.Visibility, reply.Response.Visibility, a.options.PublicReplies)
+	return replyVisibility(asked.Visibility, reply.Response.Visibility, s.options.PublicReplies)
 }
 
 // followersOf is the collection that open answers are addressed to; empty = followers get none.
-func (a *Adapter) followersOf(agent string) string {
-	if !a.options.FollowersGetReplies {
+func (s *site) followersOf(agent string) string {
+	if !s.options.FollowersGetReplies {
 		return ""
 	}
-	return a.actorIRI(agent) + "/followers"
+	return s.actorIRI(agent) + "/followers"
 }
 
 // address fills to, cc and the mentions by the table of section 5.3. Without followers it is for those who take part.
@@ -216,7 +222,7 @@ func replyWarning(warning string) string {
 }
 
 // activity wraps a note into its Create.
-func (a *Adapter) activity(made note) createActivity {
+func (r *renderer) activity(made note) createActivity {
 	return createActivity{
 		Context: made.context(), ID: made.ID + "/activity", Type: "Create", Actor: made.AttributedTo,
 		Published: made.Published, To: made.To, Cc: made.Cc, Object: made,
@@ -224,8 +230,8 @@ func (a *Adapter) activity(made note) createActivity {
 }
 
 // postsOf gives the parts of each post of a reply that was planned with reply.Posts.
-func (a *Adapter) postsOf(reply exchange.Reply) [][]normalized.Part {
-	return notetext.Split(reply.Response.Parts, a.options.PostLength, max(reply.Posts, 1))
+func (r *renderer) postsOf(reply exchange.Reply) [][]normalized.Part {
+	return notetext.Split(reply.Response.Parts, r.options.PostLength, max(reply.Posts, 1))
 }
 
 // picture attaches a picture that a text shows, as a file by URL is attached: servers fetch it from its address. That must

@@ -42,26 +42,26 @@ var onceOnly = map[string]bool{
 
 // repeated says whether the activity took effect before. A Follow that still stands may come again: our Accept may have
 // been lost.
-func (a *Adapter) repeated(ctx context.Context, in *incoming) (bool, error) {
+func (b *inbox) repeated(ctx context.Context, in *incoming) (bool, error) {
 	if !onceOnly[in.kind] || in.id == "" {
 		return false, nil
 	}
-	_, done, err := a.options.State.Get(ctx, doneNamespace, deedKey(in.id, in.actor))
+	_, done, err := b.options.State.Get(ctx, doneNamespace, deedKey(in.id, in.actor))
 	if err != nil || !done || in.kind != "Follow" {
 		return done, err
 	}
-	agent, found := a.agentOf(document.Reference(in.activity["object"]))
+	agent, found := b.agentOf(document.Reference(in.activity["object"]))
 	if !found {
 		return true, nil
 	}
-	_, stands, err := a.options.State.Get(ctx, followerNamespace+agent.Name, in.actor)
+	_, stands, err := b.options.State.Get(ctx, followerNamespace+agent.Name, in.actor)
 	return !stands, err
 }
 
 // done remembers an activity that took effect. When this fails the peer sends the activity again, which does no harm.
-func (a *Adapter) done(ctx context.Context, in *incoming) error {
+func (b *inbox) done(ctx context.Context, in *incoming) error {
 	if !onceOnly[in.kind] || in.id == "" {
 		return nil
 	}
-	return a.options.State.Put(ctx, doneNamespace, deedKey(in.id, in.actor), []byte("1"), a.now().Add(doneLife))
+	return b.options.State.Put(ctx, doneNamespace, deedKey(in.id, in.actor), []byte("1"), b.now().Add(doneLife))
 }

@@ -46,7 +46,7 @@ type repliesPage struct {
 
 // embeddedReplies stands in the note itself, as Mastodon writes it: a reader that finds a first page with members does not
 // ask for it at once. It names the next post of a chain and where others are found, so that it is the same for ever.
-func (a *Adapter) embeddedReplies(note, next string) *repliesCollection {
+func (r *renderer) embeddedReplies(note, next string) *repliesCollection {
 	id := note + "/replies"
 	page := &repliesPage{Type: "CollectionPage", Next: id + "?page=true", PartOf: id, Items: []string{}}
 	if next != "" {
@@ -62,26 +62,26 @@ func (n *note) open() bool {
 
 // keepFollowUp remembers that a reply answers a question about one of our notes, when both can be read by everybody. What
 // was not answered, such as a note that is held for the operator, is shown to nobody.
-func (a *Adapter) keepFollowUp(ctx context.Context, reply exchange.Reply) error {
-	parent, ours := a.replyID(reply.Message.InReplyTo)
+func (o *outbox) keepFollowUp(ctx context.Context, reply exchange.Reply) error {
+	parent, ours := o.replyID(reply.Message.InReplyTo)
 	asked, err := readRoute(reply.Route)
-	if err != nil || !ours || !openly(asked.Visibility) || !a.published(reply) || reply.Notice != 0 || asked.Note == "" {
+	if err != nil || !ours || !openly(asked.Visibility) || !o.published(reply) || reply.Notice != 0 || asked.Note == "" {
 		return nil //nolint:nilerr // rendering the reply says that its route cannot be read
 	}
 	value, err := json.Marshal(followUp{reply.Message.InReplyTo, reply.ID})
 	if err != nil {
 		return err
 	}
-	return a.options.State.Put(ctx, repliesNamespace+parent, asked.Note, value, a.now().Add(followUpLife))
+	return o.options.State.Put(ctx, repliesNamespace+parent, asked.Note, value, o.now().Add(followUpLife))
 }
 
 // serveReplies shows which notes answer a note that everybody may read: the next post of a chain, and what people said to it
 // and were answered. Servers complete threads with it.
-func (a *Adapter) serveReplies(w http.ResponseWriter, r *http.Request) {
-	if !a.mayRead(w, r) {
+func (c *collections) serveReplies(w http.ResponseWriter, r *http.Request) {
+	if !c.verifier.mayRead(w, r) {
 		return
 	}
-	reply, made, private, err := a.readableNote(r)
+	reply, made, private, err := c.readableNote(r)
 	if err == nil && private {
 		err = fault.New(fault.NotFound, "no such object")
 	}
@@ -89,7 +89,7 @@ func (a *Adapter) serveReplies(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
-	items, err := a.followUps(r.Context(), reply, made)
+	items, err := c.followUps(r.Context(), reply, made)
 	if err != nil {
 		refuse(w, r, unavailable(err))
 		return
@@ -97,25 +97,25 @@ func (a *Adapter) serveReplies(w http.ResponseWriter, r *http.Request) {
 	page := repliesPage{ID: made.Replies.First.Next, Type: "CollectionPage", PartOf: made.Replies.ID, Items: items}
 	if r.URL.Query().Get("page") != "" {
 		page.Context = document.ActivityStreams
-		a.write(w, r, page)
+		c.write(w, r, page)
 		return
 	}
-	a.write(w, r, repliesCollection{Context: document.ActivityStreams, ID: made.Replies.ID, Type: "Collection", First: &page})
+	c.write(w, r, repliesCollection{Context: document.ActivityStreams, ID: made.Replies.ID, Type: "Collection", First: &page})
 }
 
 // followUps gives the ids of what answers a note.
-func (a *Adapter) followUps(ctx context.Context, reply exchange.Reply, made note) ([]string, error) {
+func (c *collections) followUps(ctx context.Context, reply exchange.Reply, made note) ([]string, error) {
 	items := slices.Clone(made.Replies.First.Items)
-	notes, values, err := a.options.State.List(ctx, repliesNamespace+reply.ID, "", maxReplies)
+	notes, values, err := c.options.State.List(ctx, repliesNamespace+reply.ID, "", maxReplies)
 	if err != nil {
 		return nil, err
 	}
 	for i, iri := range notes {
 		var kept followUp
-		if json.Unmarshal(values[i], &kept) != nil || kept.Parent != made.ID || !a.admits(document.HostOf(iri)) {
+		if json.Unmarshal(values[i], &kept) != nil || kept.Parent != made.ID || !c.admits(document.HostOf(iri)) {
 			continue
 		}
-		shown, err := a.stillOpen(ctx, kept.Reply)
+		shown, err := c.stillOpen(ctx, kept.Reply)
 		if err != nil {
 			return nil, err
 		}
@@ -127,8 +127,8 @@ func (a *Adapter) followUps(ctx context.Context, reply exchange.Reply, made note
 }
 
 // stillOpen says that a question was neither taken back nor narrowed by an edit since it was answered.
-func (a *Adapter) stillOpen(ctx context.Context, replyID string) (bool, error) {
-	answer, _, err := a.options.Replies.Reply(ctx, replyID)
+func (c *collections) stillOpen(ctx context.Context, replyID string) (bool, error) {
+	answer, _, err := c.options.Replies.Reply(ctx, replyID)
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}

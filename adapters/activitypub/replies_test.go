@@ -117,7 +117,7 @@ func TestRepliesOfAChain(t *testing.T) {
 func TestRepliesOfPrivateNotes(t *testing.T) {
 	r := newRig(t)
 	private := r.reply(r.question("1", "psst", func(note map[string]any) { direct(r, note) }), "psst")
-	made := must(r.adapter.render(private, 1, nil, withoutAddress))
+	made := must(r.adapter.renderer.render(private, 1, nil, withoutAddress))
 	if made.Replies != nil {
 		t.Errorf("a private note has replies: %+v", made.Replies)
 	}

@@ -53,11 +53,11 @@ func (r *rig) reply(in exchange.Inbound, parts ...any) exchange.Reply {
 // deliverReply plans and makes one attempt at one destination.
 func (r *rig) deliverReply(reply exchange.Reply, index, attempt int) error {
 	r.t.Helper()
-	plan, err := r.adapter.Plan(r.t.Context(), reply)
+	plan, err := r.adapter.outbox.Plan(r.t.Context(), reply)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	_, err = r.adapter.Deliver(r.t.Context(), exchange.Delivery{
+	_, err = r.adapter.outbox.Deliver(r.t.Context(), exchange.Delivery{
 		ID: "d", Attempt: attempt, Reply: reply, NativeID: plan.NativeID, Destination: plan.Destinations[index],
 	})
 	return err
@@ -214,7 +214,7 @@ func TestSecondKnock(t *testing.T) {
 		t.Fatalf("knocked with %s", got)
 	}
 	r.checkArrival(r.remote.arrivals()[1], "echo")
-	r.adapter.schemes = newCache[knownScheme](10) // another node, or after a restart
+	r.adapter.transport.schemes = newCache[knownScheme](10) // another node, or after a restart
 	if err := r.deliverReply(reply, 0, 1); err != nil || schemes() != "draft-cavage, then rfc9421, then rfc9421" {
 		t.Fatalf("the scheme was not remembered: %s, %v", schemes(), err)
 	}
@@ -279,7 +279,7 @@ func TestMentionRelay(t *testing.T) {
 	})
 	reply := r.reply(r.question("1", "hello"), "please ask "+bobAddress+", who knows")
 	reply.Response.Cc = []string{bobAddress, "@echo@" + r.domain, "not an address"}
-	plan, err := r.adapter.Plan(t.Context(), reply)
+	plan, err := r.adapter.outbox.Plan(t.Context(), reply)
 	if err != nil || len(plan.Destinations) != 2 || plan.Destinations[1].Address != bobAddress {
 		t.Fatalf("plan %+v, %v", plan, err)
 	}
@@ -325,13 +325,13 @@ func TestSomebodyUnknownDoesNotHoldUpTheAnswer(t *testing.T) {
 // TestHashtagsOfAnswers: Mastodon wants the tag and the link with its classes; what is private is not to be found.
 func TestHashtagsOfAnswers(t *testing.T) {
 	r := newRig(t)
-	made := must(r.adapter.render(r.reply(r.question("1", "hello"), "sunny #Weather #Weather"), 1, nil, withoutAddress))
+	made := must(r.adapter.renderer.render(r.reply(r.question("1", "hello"), "sunny #Weather #Weather"), 1, nil, withoutAddress))
 	tag := noteTag{"Hashtag", r.base + "/@echo", "#Weather"}
 	link := `<a href="` + r.base + `/@echo" class="mention hashtag" rel="tag">#<span>Weather</span></a>`
 	if len(made.Tag) != 2 || made.Tag[1] != tag || strings.Count(made.Content, link) != 2 {
 		t.Errorf("%+v %s", made.Tag, made.Content)
 	}
-	private := must(r.adapter.render(r.reply(r.question("2", "psst", func(note map[string]any) { direct(r, note) }), "sunny #Weather"), 1, nil, withoutAddress))
+	private := must(r.adapter.renderer.render(r.reply(r.question("2", "psst", func(note map[string]any) { direct(r, note) }), "sunny #Weather"), 1, nil, withoutAddress))
 	if len(private.Tag) != 1 || strings.Contains(private.Content, "hashtag") {
 		t.Errorf("%+v %s", private.Tag, private.Content)
 	}

@@ -24,9 +24,9 @@ const maxReported = 16
 
 // flag keeps a report for the operator, one record for each agent that it is about. The reporter is usually the other
 // server's own actor, so that nobody learns who complained.
-func (a *Adapter) flag(ctx context.Context, in *incoming) (string, error) {
+func (i *interactions) flag(ctx context.Context, in *incoming) (string, error) {
 	objects := document.References(in.activity["object"])
-	about, err := a.reported(ctx, objects)
+	about, err := i.reported(ctx, objects)
 	if err != nil || len(about) == 0 {
 		return outcomeIgnored, err
 	}
@@ -35,9 +35,9 @@ func (a *Adapter) flag(ctx context.Context, in *incoming) (string, error) {
 		comment = "no comment"
 	}
 	for _, record := range about {
-		record.At, record.Code, record.Principal = a.now(), codeReport, a.principal(in.actor)
+		record.At, record.Code, record.Principal = i.now(), codeReport, i.principal(in.actor)
 		record.Detail = document.Clip(comment+" ("+strings.Join(objects, " ")+")", 1000)
-		if err := a.options.Records.Audit(ctx, record); err != nil {
+		if err := i.options.Records.Audit(ctx, record); err != nil {
 			return "", unavailable(err)
 		}
 		reports.WithLabelValues(record.Agent).Inc()
@@ -46,12 +46,12 @@ func (a *Adapter) flag(ctx context.Context, in *incoming) (string, error) {
 }
 
 // reported finds our agents among the objects, and the turn of the first note of each.
-func (a *Adapter) reported(ctx context.Context, objects []string) ([]exchange.AuditRecord, error) {
+func (i *interactions) reported(ctx context.Context, objects []string) ([]exchange.AuditRecord, error) {
 	var about []exchange.AuditRecord
 	at := func(agent string) *exchange.AuditRecord {
-		for i := range about {
-			if about[i].Agent == agent {
-				return &about[i]
+		for at := range about {
+			if about[at].Agent == agent {
+				return &about[at]
 			}
 		}
 		if len(about) == maxReported {
@@ -61,18 +61,18 @@ func (a *Adapter) reported(ctx context.Context, objects []string) ([]exchange.Au
 		return &about[len(about)-1]
 	}
 	for _, iri := range objects {
-		if agent, found := a.agentOf(iri); found {
+		if agent, found := i.agentOf(iri); found {
 			at(agent.Name)
 			continue
 		}
-		row, found, err := a.reaction(ctx, document.Object{"object": iri}, "")
+		row, found, err := i.reaction(ctx, document.Object{"object": iri}, "")
 		if err != nil {
 			return nil, err
 		}
 		if !found {
 			continue
 		}
-		reply, _, err := a.options.Replies.Reply(ctx, row.Reply)
+		reply, _, err := i.options.Replies.Reply(ctx, row.Reply)
 		if err != nil {
 			return nil, unavailable(err)
 		}

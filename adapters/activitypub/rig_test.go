@@ -726,3 +726,10 @@ func (a *Adapter) SendActivity(ctx context.Context, payload string) error {
 	_, err := a.Perform(ctx, payload, 1)
 	return err
 }
+
+// forgetActors makes the memory of other servers' actors that of a new process with the same store.
+func (r *rig) forgetActors() {
+	a, fresh := r.adapter, newActors(r.adapter.site, r.adapter.fetcher)
+	a.actors, a.verifier.actors, a.inbox.actors, a.notes.actors, a.moves.actors = fresh, fresh, fresh, fresh, fresh
+	a.transport.actors, a.outbox.actors = fresh, fresh
+}

@@ -39,25 +39,25 @@ func (k *ownKey) fragment() string {
 // RotateKey gives an actor a new key for requests and tells its followers and recent peers. An empty agent is the
 // server's own actor, of which nobody needs to be told: its key is fetched when it is met. The id of the actor stays; the
 // key has a new id, so that nobody takes the old one from a cache. Other nodes sign with the new key within a minute.
-func (a *Adapter) RotateKey(ctx context.Context, agent string) (keyID string, err error) {
+func (p *profiles) RotateKey(ctx context.Context, agent string) (keyID string, err error) {
 	if agent != "" {
-		profile, known := a.options.Directory.Agent(agent)
+		profile, known := p.options.Directory.Agent(agent)
 		if !known {
 			return "", fault.Newf(fault.NotFound, "there is no agent %q", agent)
 		}
 		agent = profile.Name
 	}
-	if err := a.keys.rotate(ctx, agent); err != nil {
+	if err := p.keys.rotate(ctx, agent); err != nil {
 		return "", err
 	}
-	key, err := a.keys.key(ctx, agent)
+	key, err := p.keys.key(ctx, agent)
 	if err != nil {
 		return "", err
 	}
 	if agent == "" {
-		return a.instanceIRI() + key.fragment(), nil
+		return p.instanceIRI() + key.fragment(), nil
 	}
-	return a.actorIRI(agent) + key.fragment(), a.announceActor(ctx, agent)
+	return p.actorIRI(agent) + key.fragment(), p.announceActor(ctx, agent)
 }
 
 // rotate replaces the key for requests. The old private half is gone with it: only what verifies is kept.
@@ -66,7 +66,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 	if _, err := k.key(ctx, owner); err != nil {
 		return err
 	}
-	value, _, err := k.state.Get(ctx, keyNamespace, rsaPrefix+owner)
+	value, _, err := k.options.State.Get(ctx, keyNamespace, rsaPrefix+owner)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 	if err != nil {
 		return err
 	}
-	if err := k.state.Put(ctx, keyNamespace, rsaPrefix+owner, row, time.Time{}); err != nil {
+	if err := k.options.State.Put(ctx, keyNamespace, rsaPrefix+owner, row, time.Time{}); err != nil {
 		return err
 	}
 	k.mu.Lock()

@@ -33,41 +33,41 @@ func otherScheme(scheme string) string {
 
 // schemeOf gives the scheme that a host is known to take; without Scheme when nothing is known. The store only helps to guess
 // right the first time, so its failures are not failures of the delivery.
-func (a *Adapter) schemeOf(ctx context.Context, host string) knownScheme {
-	if known, found := a.schemes.get(host, a.now()); found {
+func (t *transport) schemeOf(ctx context.Context, host string) knownScheme {
+	if known, found := t.schemes.get(host, t.now()); found {
 		return known
 	}
 	var known knownScheme
-	value, found, err := a.options.State.Get(ctx, schemeNamespace, host)
+	value, found, err := t.options.State.Get(ctx, schemeNamespace, host)
 	if err != nil {
 		return known
 	}
 	if found && json.Unmarshal(value, &known) == nil && (known.Scheme == signature.Cavage || known.Scheme == signature.RFC9421) {
-		a.schemes.put(host, known, a.now().Add(schemeLook))
+		t.schemes.put(host, known, t.now().Add(schemeLook))
 		return known
 	}
 	return knownScheme{}
 }
 
 // rememberScheme keeps what a host took. draft-cavage needs no row: it is tried first wherever nothing is known.
-func (a *Adapter) rememberScheme(ctx context.Context, host string, known knownScheme) {
-	a.schemes.put(host, known, a.now().Add(schemeLook))
+func (t *transport) rememberScheme(ctx context.Context, host string, known knownScheme) {
+	t.schemes.put(host, known, t.now().Add(schemeLook))
 	if known.Scheme == signature.Cavage {
 		return
 	}
 	if value, err := json.Marshal(known); err == nil {
-		_ = a.options.State.Put(ctx, schemeNamespace, host, value, a.now().Add(schemeLife))
+		_ = t.options.State.Put(ctx, schemeNamespace, host, value, t.now().Add(schemeLife))
 	}
 }
 
-func (a *Adapter) forgetScheme(ctx context.Context, host string) {
-	a.schemes.drop(host)
-	_ = a.options.State.Delete(ctx, schemeNamespace, host)
+func (t *transport) forgetScheme(ctx context.Context, host string) {
+	t.schemes.drop(host)
+	_ = t.options.State.Delete(ctx, schemeNamespace, host)
 }
 
 // heard tells of a host that sent something with a good signature: it lives.
-func (a *Adapter) heard(ctx context.Context, by proven) {
-	if a.options.Alive != nil && by.actor != nil && by.relay == "" {
-		a.options.Alive(ctx, document.HostOf(by.actor.ID))
+func (v *verifier) heard(ctx context.Context, by proven) {
+	if v.options.Alive != nil && by.actor != nil && by.relay == "" {
+		v.options.Alive(ctx, document.HostOf(by.actor.ID))
 	}
 }

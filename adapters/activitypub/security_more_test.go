@@ -83,11 +83,11 @@ func leakingReplies(t *testing.T) {
 		reply := r.reply(in, "you said: my secret")
 		reply.Response.Visibility = normalized.VisibilityPublic
 		reply = r.sendAll(reply, exchange.ActionSend)
-		plan, err := r.adapter.Plan(t.Context(), reply)
+		plan, err := r.adapter.outbox.Plan(t.Context(), reply)
 		if err != nil || plan.Open || plan.Spread || len(plan.Destinations) != 1 || plan.Destinations[0].Address != r.remote.actor("alice")+"/inbox" {
 			t.Errorf("%s: plan %+v, %v; want alice's own inbox alone", to, plan, err)
 		}
-		made := must(r.adapter.render(reply, 1, nil, withoutAddress))
+		made := must(r.adapter.renderer.render(reply, 1, nil, withoutAddress))
 		if !slices.Equal(made.To, []string{r.remote.actor("alice")}) || len(made.Cc) != 0 {
 			t.Errorf("%s: to %v cc %v", to, made.To, made.Cc)
 		}
@@ -114,7 +114,7 @@ func plainHTTP(t *testing.T) {
 		if r.adapter.isRemote(address) {
 			t.Errorf("%s counts as an address of another server", address)
 		}
-		if _, err := r.adapter.fetchSigned(t.Context(), address); err == nil {
+		if _, err := r.adapter.fetcher.fetchSigned(t.Context(), address); err == nil {
 			t.Errorf("%s was fetched", address)
 		}
 	}

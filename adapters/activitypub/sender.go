@@ -14,8 +14,8 @@ import (
 )
 
 // sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
-func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentProfile, locale string) (normalized.Sender, error) {
-	checked, err := a.remote.provenAddress(ctx, by.actor, agent.Name)
+func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfile, locale string) (normalized.Sender, error) {
+	checked, err := n.actors.provenAddress(ctx, by.actor, agent.Name)
 	if err != nil {
 		return normalized.Sender{}, err
 	}
@@ -39,11 +39,11 @@ func (a *Adapter) sender(ctx context.Context, by proven, agent exchange.AgentPro
 		Address: checked.Address, DisplayName: name, Profile: profileOf(by.actor, name, locale),
 		AuthMethod: authMethod, Verified: true, KeyID: by.keyID,
 		Identities: []identity.Evidence{{
-			Subject: by.actor.ID, Issuer: a.options.Domain, Method: method,
+			Subject: by.actor.ID, Issuer: n.options.Domain, Method: method,
 			Assurance: identity.AssuranceAddress, Audience: identity.Audience{agent.Address},
-			IssuedAt: identity.At(a.now()), Claims: claims,
+			IssuedAt: identity.At(n.now()), Claims: claims,
 			Source: &identity.Source{Transport: normalized.ViaActivityPub},
-			Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: a.options.Domain, KeyID: by.keyID},
+			Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: n.options.Domain, KeyID: by.keyID},
 		}},
 	}, nil
 }

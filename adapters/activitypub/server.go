@@ -18,6 +18,18 @@ var activities = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_activitypub_activities_total", Help: "Activities that arrived at an inbox, by type and outcome.",
 }, []string{"type", "outcome"})
 
+// inbox takes activities: who acts is proven, then each goes to the part that its type concerns.
+type inbox struct {
+	*site
+	fetcher      *fetcher
+	actors       *actors
+	verifier     *verifier
+	follows      *follows
+	interactions *interactions
+	notes        *notes
+	moves        *moves
+}
+
 // Outcomes of an activity that was answered with 202.
 const (
 	outcomeAccepted  = "accepted"  // became a message
@@ -35,47 +47,47 @@ func (a *Adapter) Routes() []httpserver.Route {
 		return httpserver.Route{Method: http.MethodPost, Pattern: pattern, Handler: handler}
 	}
 	return []httpserver.Route{
-		post("/inbox", a.serveSharedInbox),
-		post("/actor/inbox", a.serveSharedInbox),
-		post("/agents/{agent}/inbox", a.serveAgentInbox),
-		get("/actor", a.serveInstance),
-		get("/actor/{collection}", a.serveInstanceCollection),
-		get("/agents/{agent}", a.serveActor),
-		get("/agents/{agent}/{collection}", a.serveCollection),
-		get("/agents/{agent}/quotes/{stamp}", a.serveQuote),
-		get("/agents/{agent}/authorizations/{kind}", a.serveAuthorization),
-		get("/o/{id}", a.serveNote),
-		get("/o/{id}/activity", a.serveCreate),
-		get("/o/{id}/replies", a.serveReplies),
-		get("/contexts/{turn}", a.serveConversation),
-		get("/o/{id}/{post}", a.serveNote),
-		get("/o/{id}/{post}/activity", a.serveCreate),
-		get("/o/{id}/{post}/replies", a.serveReplies),
-		get("/media/{digest}/{name}", a.serveMedia),
+		post("/inbox", a.inbox.serveSharedInbox),
+		post("/actor/inbox", a.inbox.serveSharedInbox),
+		post("/agents/{agent}/inbox", a.inbox.serveAgentInbox),
+		get("/actor", a.profiles.serveInstance),
+		get("/actor/{collection}", a.collections.serveInstanceCollection),
+		get("/agents/{agent}", a.profiles.serveActor),
+		get("/agents/{agent}/{collection}", a.collections.serveCollection),
+		get("/agents/{agent}/quotes/{stamp}", a.interactions.serveQuote),
+		get("/agents/{agent}/authorizations/{kind}", a.interactions.serveAuthorization),
+		get("/o/{id}", a.collections.serveNote),
+		get("/o/{id}/activity", a.collections.serveCreate),
+		get("/o/{id}/replies", a.collections.serveReplies),
+		get("/contexts/{turn}", a.collections.serveConversation),
+		get("/o/{id}/{post}", a.collections.serveNote),
+		get("/o/{id}/{post}/activity", a.collections.serveCreate),
+		get("/o/{id}/{post}/replies", a.collections.serveReplies),
+		get("/media/{digest}/{name}", a.media.serve),
 	}
 }
 
-func (a *Adapter) serveSharedInbox(w http.ResponseWriter, r *http.Request) { a.serveInbox(w, r, "") }
+func (b *inbox) serveSharedInbox(w http.ResponseWriter, r *http.Request) { b.serveInbox(w, r, "") }
 
-func (a *Adapter) serveAgentInbox(w http.ResponseWriter, r *http.Request) {
-	agent, found := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+func (b *inbox) serveAgentInbox(w http.ResponseWriter, r *http.Request) {
+	agent, found := b.options.Directory.Agent(httpserver.Param(r, "agent"))
 	if !found {
-		refuse(w, r, a.noAgent(r.Context(), httpserver.Param(r, "agent")))
+		refuse(w, r, b.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
-	a.serveInbox(w, r, agent.Name)
+	b.serveInbox(w, r, agent.Name)
 }
 
 // serveInbox answers 202 only after everything that the activity asks for is stored. The agent never runs in here.
-func (a *Adapter) serveInbox(w http.ResponseWriter, r *http.Request, agent string) {
-	in, outcome, err := a.take(w, r, agent)
+func (b *inbox) serveInbox(w http.ResponseWriter, r *http.Request, agent string) {
+	in, outcome, err := b.take(w, r, agent)
 	if err != nil {
 		activities.WithLabelValues(countedType(in.kind), refusalOutcome(err)).Inc()
 		slog.DebugContext(r.Context(), "activity refused", "type", document.Clip(in.kind, 64), "actor", document.Clip(in.actor, 256), "error", err)
 		if fault.Is(err, fault.Unauthenticated) {
-			a.offerSignatures(w, r)
+			b.offerSignatures(w, r)
 		}
-		a.countRefusal(r, err)
+		b.verifier.countRefusal(r, err)
 		refuse(w, r, err)
 		return
 	}
@@ -93,22 +105,22 @@ func refusalOutcome(err error) string {
 // take goes through the steps of section 4.1 of the ActivityPub reference in their order, for clients that were not refused
 // too often: type, size, syntax, the
 // cheap answers, the signature, and only then the activity itself.
-func (a *Adapter) take(w http.ResponseWriter, r *http.Request, agent string) (incoming, string, error) {
+func (b *inbox) take(w http.ResponseWriter, r *http.Request, agent string) (incoming, string, error) {
 	in := incoming{agent: agent}
-	if err := a.putOff(r); err != nil {
+	if err := b.verifier.putOff(r); err != nil {
 		return in, "", err
 	}
 	if err := in.read(w, r); err != nil {
 		return in, "", err
 	}
-	if err := a.checkIdentity(&in); err != nil {
+	if err := b.checkIdentity(&in); err != nil {
 		return in, "", err
 	}
-	if err := a.checkSender(&in); err != nil {
+	if err := b.checkSender(&in); err != nil {
 		return in, "", err
 	}
 	if in.aboutSelf("Delete") || in.aboutSelf("Update") {
-		known, err := a.remote.knows(r.Context(), in.actor)
+		known, err := b.actors.knows(r.Context(), in.actor)
 		if err != nil {
 			return in, "", unavailable(err)
 		}
@@ -116,40 +128,40 @@ func (a *Adapter) take(w http.ResponseWriter, r *http.Request, agent string) (in
 			return in, outcomeIgnored, nil
 		}
 	}
-	err := a.checkObject(&in)
+	err := b.checkObject(&in)
 	if err != nil {
 		return in, "", err
 	}
-	if in.by, err = a.authenticate(r, &in); err != nil {
-		return a.refusedDelete(r.Context(), in, err)
+	if in.by, err = b.verifier.authenticate(r, &in); err != nil {
+		return b.refusedDelete(r.Context(), in, err)
 	}
-	a.heard(r.Context(), in.by)
-	outcome, err := a.once(r.Context(), &in)
+	b.verifier.heard(r.Context(), in.by)
+	outcome, err := b.once(r.Context(), &in)
 	return in, outcome, err
 }
 
 // once does what the activity asks for, unless it did before.
-func (a *Adapter) once(ctx context.Context, in *incoming) (string, error) {
-	repeated, err := a.repeated(ctx, in)
+func (b *inbox) once(ctx context.Context, in *incoming) (string, error) {
+	repeated, err := b.repeated(ctx, in)
 	if err != nil {
 		return "", unavailable(err)
 	}
 	if repeated {
 		return outcomeDuplicate, nil
 	}
-	outcome, err := a.dispatch(ctx, in)
+	outcome, err := b.dispatch(ctx, in)
 	if err != nil || outcome != outcomeDone {
 		return outcome, err
 	}
-	if err := a.done(ctx, in); err != nil {
+	if err := b.done(ctx, in); err != nil {
 		return "", unavailable(err)
 	}
 	return outcome, nil
 }
 
 // checkSender answers those whom the operator excludes, before anything is fetched for them.
-func (a *Adapter) checkSender(in *incoming) error {
-	if !a.admits(document.HostOf(in.actor)) || a.options.ActorAllowed != nil && !a.options.ActorAllowed(in.actor) {
+func (b *inbox) checkSender(in *incoming) error {
+	if !b.admits(document.HostOf(in.actor)) || b.options.ActorAllowed != nil && !b.options.ActorAllowed(in.actor) {
 		return errNotAdmitted
 	}
 	return nil
@@ -187,7 +199,7 @@ func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
 }
 
 // checkIdentity reads who claims to act and refuses claims that can never be true.
-func (a *Adapter) checkIdentity(in *incoming) error {
+func (b *inbox) checkIdentity(in *incoming) error {
 	in.kind, in.id, in.actor = document.Type(in.activity), document.Text(in.activity, "id"), document.Reference(in.activity["actor"])
 	if in.kind == "" {
 		return fault.InField("type", "the activity has no type")
@@ -195,13 +207,13 @@ func (a *Adapter) checkIdentity(in *incoming) error {
 	if _, ok := document.Origin(in.actor); !ok {
 		return fault.InField("actor", "the activity names no actor")
 	}
-	if a.isOurs(in.actor) {
+	if b.isOurs(in.actor) {
 		return fault.InField("actor", "an actor of this server cannot come from outside")
 	}
 	if in.id != "" && !document.SameOrigin(in.id, in.actor) {
 		return fault.InField("id", "activity and actor are on different servers")
 	}
-	if !a.isRemote(in.actor) {
+	if !b.isRemote(in.actor) {
 		return fault.InField("actor", "want an https address")
 	}
 	return nil
@@ -214,17 +226,17 @@ func (in *incoming) aboutSelf(kind string) bool {
 
 // refusedDelete looks once more at a Delete of an actor whose key cannot be had: where the actor's own server says
 // that the actor is gone, the Delete is true whoever brought it.
-func (a *Adapter) refusedDelete(ctx context.Context, in incoming, refusal error) (incoming, string, error) {
+func (b *inbox) refusedDelete(ctx context.Context, in incoming, refusal error) (incoming, string, error) {
 	if !in.aboutSelf("Delete") || !isGone(refusal) {
 		return in, "", refusal
 	}
-	if _, found := a.remote.failed.get(in.actor, a.now()); found {
+	if _, found := b.actors.failed.get(in.actor, b.now()); found {
 		return in, "", refusal
 	}
-	a.remote.failed.put(in.actor, refusal, a.now().Add(failureLife))
-	if _, err := a.isDeleted(ctx, in.actor); err != nil {
+	b.actors.failed.put(in.actor, refusal, b.now().Add(failureLife))
+	if _, err := b.fetcher.isDeleted(ctx, in.actor); err != nil {
 		return in, "", refusal
 	}
-	outcome, err := a.actorDeleted(ctx, &in)
+	outcome, err := b.actorDeleted(ctx, &in)
 	return in, outcome, err
 }

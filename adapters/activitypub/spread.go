@@ -12,8 +12,6 @@ import (
 	"inbox/internal/fault"
 )
 
-var _ exchange.Spreader = (*Adapter)(nil)
-
 const (
 	spreadPage   = 100             // followers that are read for one piece
 	followedLife = 5 * time.Second // how long a first follower may be overlooked
@@ -21,18 +19,18 @@ const (
 )
 
 // hasFollowers says whether a reply may have to go to followers. Their number is read every few seconds at most.
-func (a *Adapter) hasFollowers(ctx context.Context, agent string) bool {
-	if !a.options.FollowersGetReplies {
+func (f *follows) hasFollowers(ctx context.Context, agent string) bool {
+	if !f.options.FollowersGetReplies {
 		return false
 	}
-	if known, found := a.followed.get(agent, a.now()); found {
+	if known, found := f.followed.get(agent, f.now()); found {
 		return known
 	}
-	keys, _, err := a.options.State.List(ctx, followerNamespace+agent, "", 1)
+	keys, _, err := f.options.State.List(ctx, followerNamespace+agent, "", 1)
 	if err != nil {
 		return true // the job that spreads the reply finds out
 	}
-	a.followed.put(agent, len(keys) > 0, a.now().Add(followedLife))
+	f.followed.put(agent, len(keys) > 0, f.now().Add(followedLife))
 	return len(keys) > 0
 }
 
@@ -46,7 +44,7 @@ type spreading struct {
 
 // Spread gives the inboxes of the followers, each once: the shared inbox where a server has one. Whoever the plan
 // reaches is left out.
-func (a *Adapter) Spread(ctx context.Context, reply exchange.Reply, cursor string) ([]exchange.Destination, string, error) {
+func (o *outbox) Spread(ctx context.Context, reply exchange.Reply, cursor string) ([]exchange.Destination, string, error) {
 	var at spreading
 	if cursor != "" {
 		if err := json.Unmarshal([]byte(cursor), &at); err != nil {
@@ -57,7 +55,7 @@ func (a *Adapter) Spread(ctx context.Context, reply exchange.Reply, cursor strin
 	if err != nil {
 		return nil, "", fault.GiveUp("the stored question cannot be read", err)
 	}
-	places, more, err := a.followerInboxes(ctx, reply.Agent, &at)
+	places, more, err := o.follows.followerInboxes(ctx, reply.Agent, &at)
 	if err != nil {
 		return nil, "", err
 	}
@@ -77,12 +75,12 @@ func (a *Adapter) Spread(ctx context.Context, reply exchange.Reply, cursor strin
 
 // followerInboxes gives the inboxes of the next followers and moves the cursor behind them. Hosts that the operator
 // excludes are left out, and so is whoever told the agent to stop or wants nothing of programs.
-func (a *Adapter) followerInboxes(ctx context.Context, agent string, at *spreading) (places []destination, more bool, err error) {
-	keys, values, err := a.options.State.List(ctx, followerNamespace+agent, at.After, spreadPage)
+func (f *follows) followerInboxes(ctx context.Context, agent string, at *spreading) (places []destination, more bool, err error) {
+	keys, values, err := f.options.State.List(ctx, followerNamespace+agent, at.After, spreadPage)
 	if err != nil {
 		return nil, false, err
 	}
-	stored, err := a.options.State.Several(ctx, actorNamespace, keys)
+	stored, err := f.options.State.Several(ctx, actorNamespace, keys)
 	if err != nil {
 		return nil, false, err
 	}
@@ -92,7 +90,7 @@ func (a *Adapter) followerInboxes(ctx context.Context, agent string, at *spreadi
 		if json.Unmarshal(values[i], &entry) != nil {
 			continue
 		}
-		if entry.renew(stored[actor]); entry.Inbox == "" || entry.NoBot || a.options.Stopped != nil && a.options.Stopped(agent, a.principal(actor)) {
+		if entry.renew(stored[actor]); entry.Inbox == "" || entry.NoBot || f.options.Stopped != nil && f.options.Stopped(agent, f.principal(actor)) {
 			continue
 		}
 		place := destination{Actor: actor, Inbox: entry.Inbox}
@@ -102,7 +100,7 @@ func (a *Adapter) followerInboxes(ctx context.Context, agent string, at *spreadi
 		if host := document.HostOf(actor); host != at.Host {
 			at.Host, at.Seen = host, nil
 		}
-		if slices.Contains(at.Seen, place.Inbox) || !a.admits(document.HostOf(place.Inbox)) {
+		if slices.Contains(at.Seen, place.Inbox) || !f.admits(document.HostOf(place.Inbox)) {
 			continue
 		}
 		if place.Shared && len(at.Seen) < maxSeen {

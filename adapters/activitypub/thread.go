@@ -32,29 +32,29 @@ const (
 // answer would have it in its history. The names of private threads therefore contain the proven actor.
 //
 // late says that the parent is a note of another server which never came here.
-func (a *Adapter) thread(ctx context.Context, agent string, q *question) (name string, late bool, err error) {
+func (n *notes) thread(ctx context.Context, agent string, q *question) (name string, late bool, err error) {
 	if q.inReplyTo == "" {
 		return q.threadName(), false, nil
 	}
-	entry, found, err := a.parent(ctx, agent, q.inReplyTo)
+	entry, found, err := n.parent(ctx, agent, q.inReplyTo)
 	if err != nil {
 		return "", false, unavailable(err)
 	}
 	if found && q.continues(entry.Message, entry.Route) {
-		q.inherited = a.inheritedContext(entry)
+		q.inherited = n.inheritedContext(entry)
 		return entry.ThreadID, false, nil
 	}
-	remote := a.isRemote(q.inReplyTo)
+	remote := n.isRemote(q.inReplyTo)
 	return q.threadName(), !found && remote, nil
 }
 
 // parent finds a message of the agent by the note of its answer, by its own note, or by its activity.
-func (a *Adapter) parent(ctx context.Context, agent, iri string) (exchange.ThreadEntry, bool, error) {
-	entry, found, err := a.options.Threads.FindMessage(ctx, agent, a.firstPost(iri))
+func (n *notes) parent(ctx context.Context, agent, iri string) (exchange.ThreadEntry, bool, error) {
+	entry, found, err := n.options.Threads.FindMessage(ctx, agent, n.firstPost(iri))
 	if err != nil || found {
 		return entry, found, err
 	}
-	value, known, err := a.options.State.Get(ctx, noteNamespace, iri)
+	value, known, err := n.options.State.Get(ctx, noteNamespace, iri)
 	if err != nil || !known {
 		return entry, false, err
 	}
@@ -62,7 +62,7 @@ func (a *Adapter) parent(ctx context.Context, agent, iri string) (exchange.Threa
 	if err != nil || held.Activity == "" || held.Activity == iri {
 		return entry, false, err
 	}
-	return a.options.Threads.FindMessage(ctx, agent, held.Activity)
+	return n.options.Threads.FindMessage(ctx, agent, held.Activity)
 }
 
 // continues says whether the question may join the thread of its stored parent.

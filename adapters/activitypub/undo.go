@@ -12,43 +12,43 @@ const blockIDNamespace = "activitypub.blockid" // deedKey of the Block → follo
 
 // undo takes back what the same actor did before. The inner activity may be given by its id alone; what we do not know
 // is acknowledged.
-func (a *Adapter) undo(ctx context.Context, in *incoming) (string, error) {
+func (b *inbox) undo(ctx context.Context, in *incoming) (string, error) {
 	inner := document.Embedded(in.activity["object"])
 	if inner == nil {
-		return a.undoByID(ctx, in, document.Reference(in.activity["object"]))
+		return b.undoByID(ctx, in, document.Reference(in.activity["object"]))
 	}
 	if actor := document.Reference(inner["actor"]); actor != "" && actor != in.actor {
 		return "", fault.InField("object.actor", "only the actor of an activity can undo it")
 	}
-	agent, found := a.agentOf(document.Reference(inner["object"]))
+	agent, found := b.agentOf(document.Reference(inner["object"]))
 	switch {
 	case document.IsA(inner, reactionTypes...):
-		return a.unreact(ctx, in, inner, document.Text(inner, "id"))
+		return b.interactions.unreact(ctx, in, inner, document.Text(inner, "id"))
 	case !found:
-		return a.undoByID(ctx, in, document.Text(inner, "id"))
+		return b.undoByID(ctx, in, document.Text(inner, "id"))
 	case document.IsA(inner, "Follow"):
-		return a.unfollow(ctx, agent.Name, in.actor)
+		return b.follows.unfollow(ctx, agent.Name, in.actor)
 	case document.IsA(inner, "Block"):
-		return outcomeOf(a.unblock(ctx, agent.Name, in.actor))
+		return outcomeOf(b.follows.unblock(ctx, agent.Name, in.actor))
 	}
 	return outcomeIgnored, nil
 }
 
-func (a *Adapter) undoByID(ctx context.Context, in *incoming, id string) (string, error) {
+func (b *inbox) undoByID(ctx context.Context, in *incoming, id string) (string, error) {
 	if id == "" {
 		return outcomeIgnored, nil
 	}
-	if follow, found, err := a.deed(ctx, followNamespace, id, in.actor); err != nil {
+	if follow, found, err := b.deed(ctx, followNamespace, id, in.actor); err != nil {
 		return "", err
 	} else if found {
-		return a.unfollow(ctx, follow.Agent, in.actor)
+		return b.follows.unfollow(ctx, follow.Agent, in.actor)
 	}
-	if block, found, err := a.deed(ctx, blockIDNamespace, id, in.actor); err != nil {
+	if block, found, err := b.deed(ctx, blockIDNamespace, id, in.actor); err != nil {
 		return "", err
 	} else if found {
-		return outcomeOf(a.unblock(ctx, block.Agent, in.actor))
+		return outcomeOf(b.follows.unblock(ctx, block.Agent, in.actor))
 	}
-	return a.unreact(ctx, in, nil, id)
+	return b.interactions.unreact(ctx, in, nil, id)
 }
 
 // deedKey is the key of an activity that can be undone. The actor is part of it, so that nobody can use up or overwrite the
@@ -61,17 +61,17 @@ func deedKey(id, actor string) string {
 }
 
 // did gives the document of an activity that can be undone; older ones stand under the id alone.
-func (a *Adapter) did(ctx context.Context, namespace, id, actor string) (value []byte, found bool, err error) {
-	value, found, err = a.options.State.Get(ctx, namespace, deedKey(id, actor))
+func (s *site) did(ctx context.Context, namespace, id, actor string) (value []byte, found bool, err error) {
+	value, found, err = s.options.State.Get(ctx, namespace, deedKey(id, actor))
 	if err != nil || found {
 		return value, found, err
 	}
-	return a.options.State.Get(ctx, namespace, id)
+	return s.options.State.Get(ctx, namespace, id)
 }
 
 // deed finds what the actor did to an agent by the id of the activity.
-func (a *Adapter) deed(ctx context.Context, namespace, id, actor string) (deed followed, found bool, err error) {
-	value, found, err := a.did(ctx, namespace, id, actor)
+func (b *inbox) deed(ctx context.Context, namespace, id, actor string) (deed followed, found bool, err error) {
+	value, found, err := b.did(ctx, namespace, id, actor)
 	if err != nil {
 		return deed, false, unavailable(err)
 	}

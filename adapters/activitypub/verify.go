@@ -21,6 +21,16 @@ var verifications = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_activitypub_signatures_total", Help: "Incoming activities by how their actor was proven and the result.",
 }, []string{"scheme", "result"})
 
+// verifier decides who made a request, and what it takes to be read or answered.
+type verifier struct {
+	*site
+	fetcher *fetcher
+	actors  *actors
+
+	refusals      *tally // by network address
+	confirmations *tally // by relaying host
+}
+
 // proven is who really acts.
 type proven struct {
 	actor  *remoteActor
@@ -43,11 +53,11 @@ type presented struct {
 // authenticate proves that in.actor did what the activity says: by the signature of the request, by a proof inside the
 // activity, or by asking the actor's own server. Everything that can be judged without a key comes first, so a bad
 // request never makes us connect anywhere (ActivityPub reference, section 4.1). The errors are faults.
-func (a *Adapter) authenticate(r *http.Request, in *incoming) (proven, error) {
-	shown, err := a.checkRequest(r, in)
+func (v *verifier) authenticate(r *http.Request, in *incoming) (proven, error) {
+	shown, err := v.checkRequest(r, in)
 	if err == nil {
 		var by proven
-		if by, err = a.verifyRequest(a.sourced(r), in, shown); err == nil {
+		if by, err = v.verifyRequest(v.sourced(r), in, shown); err == nil {
 			verifications.WithLabelValues(by.scheme, "ok").Inc()
 			return by, nil
 		}
@@ -64,15 +74,15 @@ func asRefusal(err error) error {
 }
 
 // authenticateReader proves that actor asks for one of our documents.
-func (a *Adapter) authenticateReader(r *http.Request, actor string) error {
-	signed, err := a.checkClaim(r, nil)
+func (v *verifier) authenticateReader(r *http.Request, actor string) error {
+	signed, err := v.checkClaim(r, nil)
 	if err != nil {
 		return err
 	}
 	if !document.SameOrigin(signed.KeyID, actor) {
 		return errForeignKey
 	}
-	_, err = signature.VerifyWith(a.sourced(r), a.remote, signed.KeyID, func(found *remoteKey) error {
+	_, err = signature.VerifyWith(v.sourced(r), v.actors, signed.KeyID, func(found *remoteKey) error {
 		if found.actor.ID != actor {
 			return errOtherOwner
 		}
@@ -88,13 +98,13 @@ var (
 
 // checkRequest judges signature and proofs as far as that goes without their keys. Somebody else's activity is taken
 // further only if a proof or its own server can still confirm it.
-func (a *Adapter) checkRequest(r *http.Request, in *incoming) (shown presented, err error) {
+func (v *verifier) checkRequest(r *http.Request, in *incoming) (shown presented, err error) {
 	if signature.SchemeOf(r.Header) != signature.None {
-		if shown.signed, err = a.checkClaim(r, in.body); err != nil {
+		if shown.signed, err = v.checkClaim(r, in.body); err != nil {
 			return shown, err
 		}
 	}
-	shown.proofs, shown.problem = signature.ReadProofs(in.body, in.activity, in.actor, a.now())
+	shown.proofs, shown.problem = signature.ReadProofs(in.body, in.activity, in.actor, v.now())
 	switch {
 	case shown.problem != nil && (shown.signed.KeyID == "" || !document.SameOrigin(shown.signed.KeyID, in.actor)):
 		return shown, shown.problem
@@ -108,21 +118,21 @@ func (a *Adapter) checkRequest(r *http.Request, in *incoming) (shown presented, 
 	return shown, nil
 }
 
-func (a *Adapter) checkClaim(r *http.Request, body []byte) (signed signature.Claim, err error) {
+func (v *verifier) checkClaim(r *http.Request, body []byte) (signed signature.Claim, err error) {
 	signed, err = signature.Check(signature.Request{
-		Method: r.Method, Target: requestTarget(r), Host: r.Host, Origin: a.base, Header: r.Header, Body: body,
-		AnyHost: a.options.UnsignedHost,
-	}, a.now())
+		Method: r.Method, Target: requestTarget(r), Host: r.Host, Origin: v.base, Header: r.Header, Body: body,
+		AnyHost: v.options.UnsignedHost,
+	}, v.now())
 	if err != nil {
 		return signature.Claim{}, err
 	}
-	if !a.meansUs(r.Host) {
+	if !v.meansUs(r.Host) {
 		return signature.Claim{}, errors.New("signature was made for another host")
 	}
-	if !a.isRemote(signed.KeyID) {
+	if !v.isRemote(signed.KeyID) {
 		return signature.Claim{}, errors.New("keyId is not an address on another server")
 	}
-	if !a.admits(document.HostOf(signed.KeyID)) {
+	if !v.admits(document.HostOf(signed.KeyID)) {
 		return signature.Claim{}, errNotAdmitted
 	}
 	return signed, nil
@@ -140,19 +150,19 @@ func requestTarget(r *http.Request) string {
 }
 
 // meansUs keeps a request that was captured on its way to another server from being replayed here.
-func (a *Adapter) meansUs(host string) bool {
-	scheme, _, _ := strings.Cut(a.base, "://")
+func (s *site) meansUs(host string) bool {
+	scheme, _, _ := strings.Cut(s.base, "://")
 	canonical, ok := document.CanonicalHost(host, scheme)
-	return ok && a.hosts[canonical]
+	return ok && s.hosts[canonical]
 }
 
 // verifyRequest does the arithmetic. The signature of the actor suffices: a proof that is wrong beside it is only noted in
 // the evidence, because peers that change an activity after they proved it (or prove it with an old key) would otherwise lose
 // their messages. What somebody else brings needs a right proof, or the word of the actor's own server.
-func (a *Adapter) verifyRequest(ctx context.Context, in *incoming, shown presented) (proven, error) {
+func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presented) (proven, error) {
 	var signer proven
 	if signed := shown.signed; signed.KeyID != "" {
-		found, err := signature.VerifyWith(ctx, a.remote, signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
+		found, err := signature.VerifyWith(ctx, v.actors, signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
 		if err != nil {
 			return proven{}, err
 		}
@@ -162,7 +172,7 @@ func (a *Adapter) verifyRequest(ctx context.Context, in *incoming, shown present
 
 	problem := shown.problem
 	if len(shown.proofs) > 0 {
-		by, err := a.verifyProofs(ctx, shown.proofs, in, !direct)
+		by, err := v.verifyProofs(ctx, shown.proofs, in, !direct)
 		if err == nil && !direct {
 			by.relay = signer.name()
 			return by, nil
@@ -179,7 +189,7 @@ func (a *Adapter) verifyRequest(ctx context.Context, in *incoming, shown present
 	case problem != nil:
 		return proven{}, problem
 	}
-	return a.confirm(ctx, in, signer)
+	return v.confirm(ctx, in, signer)
 }
 
 // name is the actor's id; empty for nobody.
@@ -202,36 +212,36 @@ func publicReason(err error) string {
 }
 
 // prove puts a proof of an agent into an encoded activity.
-func (a *Adapter) prove(ctx context.Context, agent string, activity []byte, created time.Time) ([]byte, error) {
-	key, err := a.keys.key(ctx, agent)
+func (k *keyring) prove(ctx context.Context, agent string, activity []byte, created time.Time) ([]byte, error) {
+	key, err := k.key(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
-	return signature.Prove(activity, key.Proof, a.proofKeyIRI(agent), created)
+	return signature.Prove(activity, key.Proof, k.proofKeyIRI(agent), created)
 }
 
 // proofKeyFragment ends the id of the key for proofs.
 const proofKeyFragment = "#ed25519-key"
 
 // proofKeyIRI names the key of an agent's proofs; an empty agent is the server itself.
-func (a *Adapter) proofKeyIRI(agent string) string {
+func (s *site) proofKeyIRI(agent string) string {
 	if agent == "" {
-		return a.instanceIRI() + proofKeyFragment
+		return s.instanceIRI() + proofKeyFragment
 	}
-	return a.actorIRI(agent) + proofKeyFragment
+	return s.actorIRI(agent) + proofKeyFragment
 }
 
 // verifyProofs demands one proof by the actor that is right. alone: nothing but the proof says that the actor did it.
-func (a *Adapter) verifyProofs(ctx context.Context, proofs []signature.Proof, in *incoming, alone bool) (proven, error) {
+func (v *verifier) verifyProofs(ctx context.Context, proofs []signature.Proof, in *incoming, alone bool) (proven, error) {
 	var problem error
 	for _, proof := range proofs {
 		var found *remoteKey
 		var err error
 		if alone {
-			err = freshDeed(proof, in, a.now())
+			err = freshDeed(proof, in, v.now())
 		}
 		if err == nil {
-			found, err = signature.VerifyWith(ctx, a.remote, proof.KeyID, func(found *remoteKey) error { return verifyProof(proof, found, in.actor) })
+			found, err = signature.VerifyWith(ctx, v.actors, proof.KeyID, func(found *remoteKey) error { return verifyProof(proof, found, in.actor) })
 		}
 		if err == nil {
 			return proven{actor: found.actor, keyID: proof.KeyID, scheme: signature.ProofSuite}, nil

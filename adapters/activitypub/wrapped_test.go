@@ -104,13 +104,13 @@ func FuzzNote(f *testing.F) {
 		if err != nil {
 			return
 		}
-		q, err := r.adapter.readNote(document.Object{}, note, "https://m.example/users/a")
+		q, err := r.adapter.notes.readNote(document.Object{}, note, "https://m.example/users/a")
 		if err != nil || q == nil {
 			return
 		}
 		q.decide("")
 		agent := r.profile("echo")
-		parts := r.adapter.parts(q, agent)
+		parts := r.adapter.notes.parts(q, agent)
 		name := q.threadName()
 		if len(name) > 2048 || !utf8.ValidString(name) {
 			t.Errorf("thread %q", name)
@@ -124,7 +124,7 @@ func FuzzNote(f *testing.F) {
 		}
 		limits := normalized.DefaultLimits()
 		limits.AllowHTTP = true
-		in, err := r.adapter.normalize(t.Context(), &incoming{by: proven{actor: &remoteActor{Actor: document.Actor{ID: q.actor, Username: "a", Inbox: q.actor + "/inbox"}}}}, withActivity(q), agent)
+		in, err := r.adapter.notes.normalize(t.Context(), &incoming{by: proven{actor: &remoteActor{Actor: document.Actor{ID: q.actor, Username: "a", Inbox: q.actor + "/inbox"}}}}, withActivity(q), agent)
 		if err != nil || in == nil {
 			t.Fatal(err)
 		}
@@ -143,13 +143,13 @@ func withActivity(q *question) *question {
 // withdrawn demands that the deletion of an answer tells whoever quotes it, once for all its deliveries.
 func (r *rig) withdrawn(reply exchange.Reply, stamp string) {
 	r.t.Helper()
-	plan, err := r.adapter.Plan(r.t.Context(), reply)
+	plan, err := r.adapter.outbox.Plan(r.t.Context(), reply)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	for range 2 {
 		delivery := exchange.Delivery{ID: "d", Attempt: 1, Reply: reply, NativeID: plan.NativeID, Destination: plan.Destinations[0], Action: exchange.ActionDelete}
-		if _, err := r.adapter.Deliver(r.t.Context(), delivery); err != nil {
+		if _, err := r.adapter.outbox.Deliver(r.t.Context(), delivery); err != nil {
 			r.t.Error(err)
 		}
 	}
