@@ -5,16 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/identity"
 	"inbox/internal/fault"
-	"inbox/internal/safehttp"
+	"inbox/normalized"
 )
 
 const (
@@ -43,7 +40,7 @@ type checkedAddress struct {
 	MovedFrom string `json:"moved_from,omitempty"`
 }
 
-// address gives the sender's address without waiting for the network. The first message of an actor starts a check
+// address returns the sender's address without waiting for the network. The first message of an actor starts a check
 // as a durable job; until it is done the user name and the host of the actor's id stand in, and the evidence says so.
 func (a *actors) address(ctx context.Context, actor *remoteActor) checkedAddress {
 	now := a.now()
@@ -180,29 +177,115 @@ func (a *actors) confirmAddress(ctx context.Context, actor *remoteActor) (string
 	return "", errors.New("webfinger does not agree with itself")
 }
 
-// webfinger resolves an address (RFC 7033) to its subject and the actor it names.
-func (f *fetcher) webfinger(ctx context.Context, address identity.Address) (subject identity.Address, self string, err error) {
-	scheme := "https"
-	if f.options.AllowPrivate && (strings.Contains(address.Domain, ":") || strings.HasPrefix(f.base, "http:")) {
-		scheme = "http"
+// resolve finds the actor behind an address.
+func (a *actors) resolve(ctx context.Context, address identity.Address) (person, error) {
+	if !a.admits(address.Domain) {
+		return person{}, errors.New("the host is excluded by this server's operator")
 	}
-	target := scheme + "://" + address.Domain + "/.well-known/webfinger?resource=" + url.QueryEscape(address.Acct())
-	response, err := f.options.Client.Get(ctx, target, safehttp.GetOptions{
-		Accept: "application/jrd+json, application/json", MaxBytes: 256 << 10, MaxRedirects: 2,
+	_, iri, err := a.fetcher.webfinger(ctx, address)
+	if err != nil {
+		return person{}, err
+	}
+	if !a.isRemote(iri) {
+		return person{}, errors.New("webfinger names no actor on another server")
+	}
+	actor, found := a.storedActor(ctx, iri)
+	if !found || !actor.fresh(a.now()) {
+		if actor, err = a.fetchActor(ctx, iri); err != nil {
+			return person{}, err
+		}
+	}
+	profile := actor.URL
+	if profile == "" {
+		profile = actor.ID
+	}
+	return person{Address: address.String(), Actor: actor.ID, Profile: profile, Inbox: actor.Inbox}, nil
+}
+
+// movedFrom returns the account from which the actor moved here; empty = none that we know of.
+func (a *actors) movedFrom(ctx context.Context, actor string) (string, error) {
+	value, found, err := a.options.State.Get(ctx, movedNamespace, actor)
+	var from movedFrom
+	if err != nil || !found {
+		return "", err
+	}
+	if json.Unmarshal(value, &from) != nil {
+		return "", errors.New("decode moved account")
+	}
+	return from.Actor, nil
+}
+
+func (a *actors) scheduleCheck(ctx context.Context, actor string) error {
+	return a.schedule(ctx, "activitypub:address:"+document.HostOf(actor), laterJob{Kind: jobAddress, Actor: actor})
+}
+
+// knownAddressLife is how long the actor behind an address is remembered that somebody claims to have.
+const knownAddressLife = 10 * time.Minute
+
+// Open begins a conversation of an agent with somebody: it finds the actor behind the address by WebFinger and returns the
+// route of a reply that answers no note, for that actor alone. Errors are classed with fault.RetryIn and fault.GiveUp.
+func (a *actors) Open(ctx context.Context, agent, address string) (json.RawMessage, error) {
+	if _, known := a.options.Directory.Agent(agent); !known {
+		return nil, fault.GiveUp("there is no agent "+agent, nil)
+	}
+	parsed, err := identity.ParseAddress(address)
+	switch {
+	case err != nil:
+		return nil, fault.GiveUp("the address cannot be read", err)
+	case a.hosts[parsed.Domain]:
+		return nil, fault.GiveUp("the address is one of this server", nil)
+	case !a.admits(parsed.Domain):
+		return nil, fault.GiveUp("the host is excluded by this server's operator", nil)
+	}
+	found, err := a.resolve(ctx, parsed)
+	if err != nil {
+		return nil, fault.RetryIn(0, parsed.String()+" could not be found by WebFinger", err)
+	}
+	notes, err := json.Marshal(route{
+		Visibility: normalized.VisibilityDirect, Actor: found.Actor, Address: found.Address, Profile: found.Profile, Inbox: found.Inbox,
 	})
 	if err != nil {
-		return subject, "", fmt.Errorf("webfinger %s: %w: %w", address, errNoAnswer, err)
+		return nil, fmt.Errorf("encode route: %w", err)
 	}
-	defer response.Body.Close()
+	return notes, nil
+}
+
+// Owns reports whether an actor is the one behind an address: WebFinger of the address names it. A user name that an actor
+// gives itself says nothing. What was found is remembered for ten minutes, so that many who claim an address cost its
+// server one request. An error means that it could not be asked about an actor of its own host; actors of other hosts are
+// not taken for it then.
+func (a *actors) Owns(ctx context.Context, actor, address string) (bool, error) {
+	parsed, ok := a.elsewhere(address)
+	if !ok {
+		return false, nil
+	}
+	key := parsed.String()
+	if named, known := a.named.get(key, a.now()); known {
+		return named == actor, nil
+	}
+	_, named, err := a.fetcher.webfinger(ctx, parsed)
 	switch {
-	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode >= http.StatusInternalServerError:
-		return subject, "", fmt.Errorf("webfinger %s: %w: %s", address, errNoAnswer, response.Status)
-	case response.StatusCode != http.StatusOK:
-		return subject, "", fmt.Errorf("webfinger %s: %s", address, response.Status)
+	case err == nil:
+		a.named.put(key, named, a.now().Add(knownAddressLife))
+		return named == actor, nil
+	case a.confirmed(ctx, actor, key):
+		return true, nil
+	case document.HostOf(actor) == parsed.Domain:
+		return false, err
 	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return subject, "", fmt.Errorf("webfinger %s: %w: %w", address, errNoAnswer, err)
-	}
-	return document.ReadResource(body)
+	return false, nil
+}
+
+// elsewhere reads an address on another server that we may deal with.
+func (a *actors) elsewhere(address string) (identity.Address, bool) {
+	parsed, err := identity.ParseAddress(address)
+	return parsed, err == nil && !a.hosts[parsed.Domain] && a.admits(parsed.Domain)
+}
+
+// confirmed reports whether the address was found to be the actor's within the last days.
+func (a *actors) confirmed(ctx context.Context, actor, address string) bool {
+	value, found, err := a.options.State.Get(ctx, addressNamespace, actor)
+	var known checkedAddress
+	return err == nil && found && json.Unmarshal(value, &known) == nil &&
+		known.Status == addressConfirmed && strings.EqualFold(known.Address, address)
 }

@@ -3,7 +3,6 @@ package activitypub
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
-	"inbox/internal/safehttp"
 	"inbox/normalized"
 )
 
@@ -37,7 +35,7 @@ const (
 // errBudget ends a walk.
 var errBudget = errors.New("the budget of the walk is spent")
 
-// Late says whether the note answers one that was not here when it came.
+// Late reports whether the note answers one that was not here when it came.
 func (n *notes) Late(turn exchange.TurnRecord) bool {
 	asked, err := readRoute(turn.Route)
 	return err == nil && asked.Late
@@ -81,7 +79,7 @@ type walk struct {
 	found   []normalized.HistoricalMessage
 }
 
-// step takes one note and gives the one that it answers; empty at the end.
+// step takes one note and returns the one that it answers; empty at the end.
 func (w *walk) step(ctx context.Context, iri string) (next string, err error) {
 	if id, ours := w.notes.replyID(iri); ours {
 		return w.ownNote(ctx, id)
@@ -215,14 +213,4 @@ func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
 	}
 	defer leave()
 	return w.notes.fetcher.fetchBounded(ctx, iri, maxAncestorBytes)
-}
-
-// fetchBounded is fetchSigned for a document of at most so many bytes.
-func (f *fetcher) fetchBounded(ctx context.Context, iri string, limit int64) (got fetched, err error) {
-	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
-	var response *http.Response
-	response, err = f.options.Client.Get(ctx, document.WithoutFragment(iri), safehttp.GetOptions{
-		Accept: acceptActivity, Sign: f.signWith(ctx, true), MaxBytes: limit,
-	})
-	return read(response, err)
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"strconv"
+	"strings"
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
+	"inbox/exchange"
 	"inbox/internal/fault"
 )
 
@@ -21,42 +23,8 @@ const (
 
 // Recent knows where something was delivered lately.
 type Recent interface {
-	// RecentAddresses gives inboxes that took something of the agent since the instant, in byte order after the given one.
+	// RecentAddresses returns inboxes that took something of the agent since the instant, in byte order after the given one.
 	RecentAddresses(ctx context.Context, agent string, since time.Time, after string, limit int) ([]string, error)
-}
-
-// announceActor sends the actor as it is now to its followers and to those who heard of it lately.
-func (p *profiles) announceActor(ctx context.Context, agent string) error {
-	profile, known := p.options.Directory.Agent(agent)
-	if !known {
-		return fault.Newf(fault.NotFound, "there is no agent %q", agent)
-	}
-	key, err := p.keys.key(ctx, profile.Name)
-	if err != nil {
-		return err
-	}
-	moved, err := p.movedTo(ctx, profile.Name)
-	if err != nil {
-		return err
-	}
-	actor := p.agentActor(profile, key, moved)
-	context := actor.Context
-	actor.Context = nil
-	now := p.now().UTC()
-	update := struct {
-		Context   []any         `json:"@context"`
-		ID        string        `json:"id"`
-		Type      string        `json:"type"`
-		Actor     string        `json:"actor"`
-		To        []string      `json:"to"`
-		Cc        []string      `json:"cc"`
-		Published string        `json:"published"`
-		Object    actorDocument `json:"object"`
-	}{
-		context, actor.ID + "#updates/" + strconv.FormatInt(now.UnixMilli(), 10), "Update", actor.ID, []string{document.Public},
-		[]string{actor.ID + "/followers"}, now.Format(time.RFC3339), actor,
-	}
-	return p.outbox.announce(ctx, profile.Name, update.ID, update, true)
 }
 
 // announce queues an activity for everybody who follows the agent, and with peers for those who heard of it lately. All
@@ -137,4 +105,90 @@ func toldNamespace(id string) string {
 func addLater(list []Later, partition string, job laterJob) ([]Later, error) {
 	payload, err := document.Encode(job)
 	return append(list, Later{Partition: partition, Payload: string(payload), Bulk: true}), err
+}
+
+// MaxFeatured bounds the pinned answers of one agent: what Mastodon shows.
+const MaxFeatured = 5
+
+// FeaturedNamespace holds what the operator pinned on the profile of an agent: reply id → empty.
+func FeaturedNamespace(agent string) string { return "activitypub.featured." + agent }
+
+// PinTurn is the document of an agent that everybody writes first who pins or unpins an answer, in the transaction of the
+// change: so changes of one agent come one after the other on any number of nodes, and their jobs with them.
+const PinTurn = "activitypub.featured"
+
+// jobPin is a change of what is pinned.
+const jobPin = "pin"
+
+// pinned is a change of what is pinned on the profile of an agent.
+type pinned struct {
+	Reply string    `json:"reply"`
+	Off   bool      `json:"off,omitempty"` // it was taken off
+	At    time.Time `json:"at"`
+}
+
+// PinChange makes the job (see Outbox) that tells the followers of an agent that an answer was pinned, or taken off: a
+// command has no keys to sign with. The change is unique for the agent and becomes the end of the activity's id. The job
+// belongs in the transaction that changes the document in FeaturedNamespace.
+func PinChange(agent, replyID, change string, on bool, at time.Time) (Later, error) {
+	payload, err := document.Encode(laterJob{
+		Kind: jobPin, Agent: agent, Once: change, Pin: &pinned{Reply: replyID, Off: !on, At: at.UTC().Truncate(time.Second)},
+	})
+	return Later{Partition: pinOrder(agent), Payload: string(payload)}, err
+}
+
+// pinOrder keeps the changes of an agent in order, to each inbox too: a Remove that overtakes its Add is lost, and the
+// answer stays pinned there for good.
+func pinOrder(agent string) string { return "activitypub:featured:" + agent }
+
+// pinActivity changes the collection "featured" (ActivityPub, sections 7.8 and 7.9; target and object as Mastodon sends
+// and reads them).
+type pinActivity struct {
+	Context   []any    `json:"@context"`
+	ID        string   `json:"id"`
+	Type      string   `json:"type"`
+	Actor     string   `json:"actor"`
+	Published string   `json:"published"`
+	To        []string `json:"to"`
+	Cc        []string `json:"cc"`
+	Object    string   `json:"object"`
+	Target    string   `json:"target"`
+}
+
+// announcePin tells the followers of a change. An answer that was taken back since is not pinned any more: its Delete says
+// so.
+func (o *outbox) announcePin(ctx context.Context, job laterJob) ([]Later, error) {
+	profile, known := o.options.Directory.Agent(job.Agent)
+	if !known || job.Pin == nil {
+		return nil, fault.GiveUp("there is no agent "+job.Agent, nil)
+	}
+	kind := "Remove"
+	if !job.Pin.Off {
+		kind = "Add"
+		reply, _, err := o.options.Replies.Reply(ctx, job.Pin.Reply)
+		gone := fault.Is(err, fault.NotFound)
+		if err != nil && !gone {
+			return nil, fault.RetryIn(0, "our own store did not answer", err)
+		}
+		if gone || !o.featurable(reply, profile.Name) {
+			return nil, nil
+		}
+	}
+	actor := o.actorIRI(profile.Name)
+	change := pinActivity{
+		Context: []any{document.ActivityStreams, signature.IntegrityContext}, ID: actor + "#featured/" + job.Once, Type: kind, Actor: actor,
+		Published: job.Pin.At.Format(time.RFC3339), To: []string{document.Public}, Cc: []string{actor + "/followers"},
+		Object: o.noteIRI(job.Pin.Reply), Target: actor + "/featured",
+	}
+	announced, err := o.announcement(ctx, profile.Name, change.ID, change, job.Pin.At)
+	if err != nil {
+		return nil, fault.RetryIn(0, "the activity could not be signed", err)
+	}
+	announced.Order = pinOrder(profile.Name)
+	return addLater(nil, announced.Order, announced)
+}
+
+// featurable reports whether an answer may stand on the profile of an agent.
+func (o *outbox) featurable(reply exchange.Reply, agent string) bool {
+	return reply.DeletedAt.IsZero() && strings.EqualFold(reply.Agent, agent) && o.published(reply)
 }

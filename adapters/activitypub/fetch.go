@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/signature"
+	"inbox/identity"
 	"inbox/internal/safehttp"
 )
 
@@ -26,7 +28,7 @@ var fetches = promauto.NewCounterVec(prometheus.CounterOpts{
 
 const acceptActivity = `application/activity+json, application/ld+json; profile="https://www.w3.org/ns/activitystreams"`
 
-// errGone says that the other server has no such document (any more).
+// errGone reports whether the other server has no such document (any more).
 var errGone = errors.New("document does not exist")
 
 // errHidden is errGone where the other server may only not show the document to us: that is what 404 means for private notes.
@@ -82,7 +84,7 @@ func (f *fetcher) fetchOpen(ctx context.Context, iri string) (fetched, error) {
 // secureLife is how long a host is remembered to want signed requests.
 const secureLife = 24 * time.Hour
 
-// errSignatureWanted says that an unsigned request was refused or got half an answer.
+// errSignatureWanted reports whether an unsigned request was refused or got half an answer.
 var errSignatureWanted = errors.New("the server wants a signature")
 
 func (f *fetcher) fetchUnsigned(ctx context.Context, iri string) (got fetched, err error) {
@@ -151,7 +153,7 @@ func (f *fetcher) introduce(request *http.Request) error {
 	return nil
 }
 
-// signWith gives what signs each hop with the key of the server's own actor.
+// signWith returns what signs each hop with the key of the server's own actor.
 func (f *fetcher) signWith(ctx context.Context, withQuery bool) func(*http.Request) error {
 	return func(request *http.Request) error {
 		key, err := f.keys.key(ctx, "")
@@ -162,15 +164,6 @@ func (f *fetcher) signWith(ctx context.Context, withQuery bool) func(*http.Reque
 		request.Header.Set("Date", f.now().UTC().Format(http.TimeFormat))
 		return signature.SignCavage(request, nil, f.instanceIRI()+key.fragment(), key.Private, withQuery)
 	}
-}
-
-// userAgent is sent with every request: GoToSocial answers 418 to an empty one.
-func (s *site) userAgent() string {
-	version := s.options.Version
-	if version == "" {
-		version = "dev"
-	}
-	return "inbox/" + version + " (+" + s.base + "/)"
 }
 
 func readDocument(response *http.Response) ([]byte, document.Object, error) {
@@ -240,4 +233,58 @@ func (f *fetcher) fetchActor(ctx context.Context, iri string, now time.Time) (*r
 		return nil, fmt.Errorf("%w: %w", errNotFetched, err)
 	}
 	return actor, nil
+}
+
+// fetchBounded is fetchSigned for a document of at most so many bytes.
+func (f *fetcher) fetchBounded(ctx context.Context, iri string, limit int64) (got fetched, err error) {
+	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
+	var response *http.Response
+	response, err = f.options.Client.Get(ctx, document.WithoutFragment(iri), safehttp.GetOptions{
+		Accept: acceptActivity, Sign: f.signWith(ctx, true), MaxBytes: limit,
+	})
+	return read(response, err)
+}
+
+// isDeleted returns nil if the object's own server says that it is gone or shows a Tombstone. sure is false if it may only be
+// hidden from us.
+func (f *fetcher) isDeleted(ctx context.Context, id string) (sure bool, err error) {
+	got, err := f.fetchSigned(ctx, id)
+	switch {
+	case isGone(err):
+		return !errors.Is(err, errHidden), nil
+	case err != nil:
+		return false, err
+	case document.IsA(got.doc, "Tombstone") && document.Text(got.doc, "id") == document.WithoutFragment(id) && document.SameOrigin(got.final, id):
+		return true, nil
+	}
+	return false, errStillThere
+}
+
+var errStillThere = errors.New("the object still exists")
+
+// webfinger resolves an address (RFC 7033) to its subject and the actor it names.
+func (f *fetcher) webfinger(ctx context.Context, address identity.Address) (subject identity.Address, self string, err error) {
+	scheme := "https"
+	if f.options.AllowPrivate && (strings.Contains(address.Domain, ":") || strings.HasPrefix(f.base, "http:")) {
+		scheme = "http"
+	}
+	target := scheme + "://" + address.Domain + "/.well-known/webfinger?resource=" + url.QueryEscape(address.Acct())
+	response, err := f.options.Client.Get(ctx, target, safehttp.GetOptions{
+		Accept: "application/jrd+json, application/json", MaxBytes: 256 << 10, MaxRedirects: 2,
+	})
+	if err != nil {
+		return subject, "", fmt.Errorf("webfinger %s: %w: %w", address, errNoAnswer, err)
+	}
+	defer response.Body.Close()
+	switch {
+	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode >= http.StatusInternalServerError:
+		return subject, "", fmt.Errorf("webfinger %s: %w: %s", address, errNoAnswer, response.Status)
+	case response.StatusCode != http.StatusOK:
+		return subject, "", fmt.Errorf("webfinger %s: %s", address, response.Status)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return subject, "", fmt.Errorf("webfinger %s: %w: %w", address, errNoAnswer, err)
+	}
+	return document.ReadResource(body)
 }

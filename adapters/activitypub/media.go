@@ -8,6 +8,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"image"
+	_ "image/gif"
+	_ "image/jpeg"
+	_ "image/png"
 	"io"
 	"mime"
 	"net/http"
@@ -71,7 +75,7 @@ func (m *mediaFiles) loadSecret() ([]byte, error) {
 	return current, nil
 }
 
-// mediaKey opens one file of one reply to whoever has the address. Empty when the secret cannot be had just now.
+// key opens one file of one reply to whoever has the address. Empty when the secret cannot be had just now.
 func (m *mediaFiles) key(replyID, digest string) string {
 	secret, err := m.loadSecret()
 	if err != nil {
@@ -82,7 +86,7 @@ func (m *mediaFiles) key(replyID, digest string) string {
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
 }
 
-// mediaURL is the address of a file that we keep. It names the reply that the file belongs to: a digest alone opens
+// URL is the address of a file that we keep. It names the reply that the file belongs to: a digest alone opens
 // nothing, and with the reply its files go. An answer that not everybody may read adds a key that nobody can guess.
 func (m *mediaFiles) URL(reply exchange.Reply, part normalized.Part) string {
 	digest := digestOfPart(part)
@@ -145,7 +149,7 @@ var safeMedia = map[string]bool{
 	"text/plain": true,
 }
 
-// serveMedia gives a file of an answer to those who may read the answer.
+// serve returns a file of an answer to those who may read the answer.
 func (m *mediaFiles) serve(w http.ResponseWriter, r *http.Request) {
 	part, open, err := m.find(r)
 	if err != nil {
@@ -181,7 +185,7 @@ func (m *mediaFiles) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, content)
 }
 
-// mediaOf finds the file in the answer that the address names.
+// find finds the file in the answer that the address names.
 func (m *mediaFiles) find(r *http.Request) (part normalized.Part, open bool, err error) {
 	missing := fault.New(fault.NotFound, "no such file")
 	digest, query := httpserver.Param(r, "digest"), r.URL.Query()
@@ -206,7 +210,7 @@ func (m *mediaFiles) find(r *http.Request) (part normalized.Part, open bool, err
 	return part, false, missing
 }
 
-// mediaContent opens the bytes so that parts of them can be read.
+// open opens the bytes so that parts of them can be read.
 func (m *mediaFiles) open(ctx context.Context, part normalized.Part) (io.ReadSeekCloser, error) {
 	if part.BytesRef.Kind == normalized.BytesInline {
 		content, err := part.BytesRef.Bytes()
@@ -236,3 +240,34 @@ func (m *mediaFiles) open(ctx context.Context, part normalized.Part) (io.ReadSee
 type inMemory struct{ *bytes.Reader }
 
 func (inMemory) Close() error { return nil }
+
+const (
+	pictureLife     = time.Hour
+	maxPictureBytes = 1 << 20 // until the dimensions are known: a camera writes much before them
+	maxPictureSide  = 1 << 16
+)
+
+// pictureSize returns width and height of a picture that we keep, so that other servers can leave room for it; 0 where its
+// header does not say so.
+func (m *mediaFiles) pictureSize(part normalized.Part) (width, height int) {
+	digest := digestOfPart(part)
+	if notetext.AttachmentType(part.MIME) != "Image" || digest == "" {
+		return 0, 0
+	}
+	if known, found := m.pictures.get(digest, m.now()); found {
+		return known[0], known[1]
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mediaWait)
+	defer cancel()
+	content, err := m.open(ctx, part)
+	if err != nil {
+		return 0, 0 // another time
+	}
+	defer func() { _ = content.Close() }() // it was only read
+	shape, _, err := image.DecodeConfig(io.LimitReader(content, maxPictureBytes))
+	if err != nil || shape.Width <= 0 || shape.Height <= 0 || shape.Width > maxPictureSide || shape.Height > maxPictureSide {
+		shape = image.Config{}
+	}
+	m.pictures.put(digest, [2]int{shape.Width, shape.Height}, m.now().Add(pictureLife))
+	return shape.Width, shape.Height
+}

@@ -11,6 +11,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -209,4 +210,108 @@ func (q *question) language() string {
 		}
 	}
 	return ""
+}
+
+// sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
+func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfile, locale string) (normalized.Sender, error) {
+	checked, err := n.actors.provenAddress(ctx, by.actor, agent.Name)
+	if err != nil {
+		return normalized.Sender{}, err
+	}
+	facts := evidenceClaims{
+		Actor: by.actor.ID, Type: by.actor.Type, Scheme: by.scheme, Address: checked.Status, Relay: by.relay,
+		MovedFrom: checked.MovedFrom, Proof: by.proofProblem,
+	}
+	if checked.Status == addressConfirmed {
+		facts.Account = checked.Address
+	}
+	claims, err := json.Marshal(facts)
+	if err != nil {
+		return normalized.Sender{}, fmt.Errorf("encode claims: %w", err)
+	}
+	name := notetext.Visible(by.actor.Name, 256)
+	authMethod, method := normalized.AuthActivityPubSignature, identity.MethodActivityPubSignature
+	if by.scheme == signature.ProofSuite {
+		authMethod, method = normalized.AuthActivityPubProof, identity.MethodActivityPubProof
+	}
+	return normalized.Sender{
+		Address: checked.Address, DisplayName: name, Profile: profileOf(by.actor, name, locale),
+		AuthMethod: authMethod, Verified: true, KeyID: by.keyID,
+		Identities: []identity.Evidence{{
+			Subject: by.actor.ID, Issuer: n.options.Domain, Method: method,
+			Assurance: identity.AssuranceAddress, Audience: identity.Audience{agent.Address},
+			IssuedAt: identity.At(n.now()), Claims: claims,
+			Source: &identity.Source{Transport: normalized.ViaActivityPub},
+			Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: n.options.Domain, KeyID: by.keyID},
+		}},
+	}, nil
+}
+
+func profileOf(actor *remoteActor, name, locale string) *normalized.SenderProfile {
+	profile := &normalized.SenderProfile{
+		DisplayName: name, Username: notetext.Visible(actor.Username, 256), URL: actor.URL, Locale: locale,
+		Provider: normalized.ViaActivityPub, ProviderSubject: actor.ID,
+	}
+	if actor.Icon != "" {
+		profile.Avatar = &normalized.Image{URL: actor.Icon, MIMEType: document.MediaType(actor.IconType)}
+	}
+	if !actor.FetchedAt.IsZero() {
+		fetched := identity.At(actor.FetchedAt)
+		profile.FetchedAt = &fetched
+	}
+	return profile
+}
+
+const (
+	maxFacts     = 64  // emoji, and hashtags, of one note
+	maxFactBytes = 256 // of a name
+)
+
+// noteFacts are things about a note that its text does not say. They ride in the sender's profile under "activitypub":
+// context, and never authorization.
+type noteFacts struct {
+	Type      string        `json:"type,omitempty"` // of the object, when it is no Note
+	Sensitive bool          `json:"sensitive,omitempty"`
+	Hashtags  []string      `json:"hashtags,omitempty"`
+	Emoji     []customEmoji `json:"emoji,omitempty"` // :name: stays in the text
+}
+
+// customEmoji is a picture that people saw in place of :name:.
+type customEmoji struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+}
+
+func (q *question) facts() noteFacts {
+	var facts noteFacts
+	if kind := document.Type(q.object); kind != "Note" {
+		facts.Type = notetext.Visible(kind, maxFactBytes)
+	}
+	facts.Sensitive, _ = q.object["sensitive"].(bool)
+	for _, entry := range document.List(q.object["tag"]) {
+		tag, _ := entry.(document.Object)
+		name := notetext.Visible(document.Text(tag, "name"), maxFactBytes)
+		switch {
+		case name == "":
+		case document.IsA(tag, "Hashtag") && len(facts.Hashtags) < maxFacts:
+			facts.Hashtags = append(facts.Hashtags, "#"+strings.TrimPrefix(name, "#"))
+		case document.IsA(tag, "Emoji") && len(facts.Emoji) < maxFacts:
+			if icon := document.Embedded(tag["icon"]); icon != nil && notetext.IsAddress(document.Href(icon["url"])) {
+				facts.Emoji = append(facts.Emoji, customEmoji{name, document.Href(icon["url"])})
+			}
+		}
+	}
+	return facts
+}
+
+// addFacts puts what the text does not say into the profile.
+func (q *question) addFacts(profile *normalized.SenderProfile) error {
+	body, err := json.Marshal(q.facts())
+	if err != nil {
+		return fmt.Errorf("encode facts: %w", err)
+	}
+	if string(body) != "{}" {
+		profile.Extensions = map[string]json.RawMessage{"activitypub": body}
+	}
+	return nil
 }

@@ -3,10 +3,14 @@ package activitypub
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
+	"strconv"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
@@ -61,7 +65,7 @@ func (c *collections) serveCreate(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readableNote gives the note of the request, if its reader may have it, and whether it is for that reader alone.
+// readableNote returns the note of the request, if its reader may have it, and whether it is for that reader alone.
 func (c *collections) readableNote(r *http.Request) (reply exchange.Reply, made note, private bool, err error) {
 	missing := fault.New(fault.NotFound, "no such object")
 	reply, native, err := c.options.Replies.Reply(r.Context(), httpserver.Param(r, "id"))
@@ -87,7 +91,7 @@ func (c *collections) readableNote(r *http.Request) (reply exchange.Reply, made 
 	return reply, made, true, err
 }
 
-// readByRecipient says whether the request is signed by one of the actors whom the note addresses.
+// readByRecipient reports whether the request is signed by one of the actors whom the note addresses.
 func (c *collections) readByRecipient(r *http.Request, reply exchange.Reply, people []person) bool {
 	asked, err := readRoute(reply.Route)
 	if err != nil || signature.SchemeOf(r.Header) == signature.None {
@@ -162,4 +166,62 @@ func (c *collections) writePage(w http.ResponseWriter, r *http.Request, reply ex
 	if err != nil {
 		slog.DebugContext(r.Context(), "note page was not written", "error", err)
 	}
+}
+
+// errTombstone reports whether a note was taken back.
+var errTombstone = errors.New("the note was deleted")
+
+// postOf reads which post of the chain is asked for.
+func (c *collections) postOf(r *http.Request, reply exchange.Reply) (int, error) {
+	post := 1
+	if text := httpserver.Param(r, "post"); text != "" {
+		number, err := strconv.Atoi(text)
+		if err != nil || number < 2 || number > notetext.MaxPosts || strconv.Itoa(number) != text {
+			return 0, fault.New(fault.NotFound, "no such object")
+		}
+		post = number
+	}
+	switch {
+	case !reply.DeletedAt.IsZero() && post <= max(reply.Posts, 1), post > max(reply.Posts, 1) && !reply.EditedAt.IsZero():
+		return post, fault.Wrap(fault.Gone, "the note was deleted", fmt.Errorf("%w %d", errTombstone, post))
+	case post > max(reply.Posts, 1):
+		return 0, fault.New(fault.NotFound, "no such object")
+	}
+	return post, nil
+}
+
+// refuseNote answers 410 with the tombstone for a note that was taken back. That says nothing about it: the id is no
+// secret of those who could read it, and nobody guesses one.
+func (c *collections) refuseNote(w http.ResponseWriter, r *http.Request, reply exchange.Reply, err error) {
+	if !errors.Is(err, errTombstone) || accepts(r) != formActivity {
+		refuse(w, r, err)
+		return
+	}
+	post, _ := strconv.Atoi(httpserver.Param(r, "post"))
+	grave := c.renderer.tombstone(reply, max(post, 1))
+	grave.Context = document.ActivityStreams
+	body, encodeErr := json.Marshal(grave)
+	if encodeErr != nil {
+		refuse(w, r, err)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", activityMediaType+"; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "public, max-age=60")
+	header.Set("Vary", "Accept")
+	w.WriteHeader(http.StatusGone)
+	_, _ = w.Write(body)
+}
+
+// whole returns the page of a chain's first post the whole answer.
+func (c *collections) whole(r *http.Request, reply exchange.Reply, made note) note {
+	if reply.Posts <= 1 || made.ID != c.noteIRI(reply.ID) {
+		return made
+	}
+	all, err := c.renderer.renderParts(reply, 1, c.renderer.knownPeople(r.Context(), reply), withoutAddress)
+	if err != nil {
+		return made
+	}
+	return all
 }

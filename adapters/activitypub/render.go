@@ -1,9 +1,9 @@
 package activitypub
 
 import (
-	"encoding/json"
 	"fmt"
 	"html"
+	"slices"
 	"strings"
 	"time"
 
@@ -167,31 +167,6 @@ func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person,
 	return made, nil
 }
 
-func readRoute(raw json.RawMessage) (route, error) {
-	var asked route
-	if err := json.Unmarshal(raw, &asked); err != nil {
-		return route{}, fmt.Errorf("decode route: %w", err)
-	}
-	return asked, nil
-}
-
-// visibilityOf decides who may read the reply. A demand or refusal by policy and an acknowledgement are for the asker
-// alone.
-func (s *site) visibilityOf(reply exchange.Reply, asked route) string {
-	if hasPolicy(reply.Response) || reply.Notice == exchange.NoticeAck {
-		return normalized.VisibilityDirect
-	}
-	return replyVisibility(asked.Visibility, reply.Response.Visibility, s.options.PublicReplies)
-}
-
-// followersOf is the collection that open answers are addressed to; empty = followers get none.
-func (s *site) followersOf(agent string) string {
-	if !s.options.FollowersGetReplies {
-		return ""
-	}
-	return s.actorIRI(agent) + "/followers"
-}
-
 // address fills to, cc and the mentions by the table of section 5.3. Without followers it is for those who take part.
 func (n *note) address(visibility string, people []person, followers string) {
 	actors := make([]string, 0, len(people))
@@ -229,7 +204,7 @@ func (r *renderer) activity(made note) createActivity {
 	}
 }
 
-// postsOf gives the parts of each post of a reply that was planned with reply.Posts.
+// postsOf returns the parts of each post of a reply that was planned with reply.Posts.
 func (r *renderer) postsOf(reply exchange.Reply) [][]normalized.Part {
 	return notetext.Split(reply.Response.Parts, r.options.PostLength, max(reply.Posts, 1))
 }
@@ -251,4 +226,28 @@ func (n *note) picture(address, description string) bool {
 	}
 	n.Attachment = append(n.Attachment, noteFile{Type: notetext.AttachmentType(kind), MediaType: kind, URL: address, Name: description})
 	return true
+}
+
+// chatMessage is the type of private messages between two, which Lemmy, Mbin and Pleroma keep apart from notes: a Note that
+// answers one is refused by Lemmy and shown elsewhere by Pleroma.
+const chatMessage = "ChatMessage"
+
+var chatContext = append(slices.Clone(noteContext), map[string]any{
+	"litepub": "http://litepub.social/ns#", chatMessage: "litepub:" + chatMessage,
+})
+
+// typeOf is the type of the posts of a reply: a chat is answered in the chat, where nobody else is addressed.
+func (r *renderer) typeOf(reply exchange.Reply, asked route) string {
+	if asked.Chat && !openly(r.visibilityOf(reply, asked)) && len(r.extras(reply, asked)) == 0 {
+		return chatMessage
+	}
+	return "Note"
+}
+
+// context names the terms that a post uses.
+func (n *note) context() []any {
+	if n.Type == chatMessage {
+		return chatContext
+	}
+	return noteContext
 }

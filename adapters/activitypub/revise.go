@@ -2,10 +2,6 @@ package activitypub
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -13,7 +9,6 @@ import (
 	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/httpserver"
 )
 
 // Revisions says what can be changed about answers. It is all that a program without an adapter needs to edit them.
@@ -103,62 +98,4 @@ func (o *outbox) provenUpdate(ctx context.Context, reply exchange.Reply, made no
 		return nil, err
 	}
 	return o.keys.prove(ctx, reply.Agent, body, reply.EditedAt)
-}
-
-// errTombstone says that a note was taken back.
-var errTombstone = errors.New("the note was deleted")
-
-// postOf reads which post of the chain is asked for.
-func (c *collections) postOf(r *http.Request, reply exchange.Reply) (int, error) {
-	post := 1
-	if text := httpserver.Param(r, "post"); text != "" {
-		number, err := strconv.Atoi(text)
-		if err != nil || number < 2 || number > notetext.MaxPosts || strconv.Itoa(number) != text {
-			return 0, fault.New(fault.NotFound, "no such object")
-		}
-		post = number
-	}
-	switch {
-	case !reply.DeletedAt.IsZero() && post <= max(reply.Posts, 1), post > max(reply.Posts, 1) && !reply.EditedAt.IsZero():
-		return post, fault.Wrap(fault.Gone, "the note was deleted", fmt.Errorf("%w %d", errTombstone, post))
-	case post > max(reply.Posts, 1):
-		return 0, fault.New(fault.NotFound, "no such object")
-	}
-	return post, nil
-}
-
-// refuseNote answers 410 with the tombstone for a note that was taken back. That says nothing about it: the id is no
-// secret of those who could read it, and nobody guesses one.
-func (c *collections) refuseNote(w http.ResponseWriter, r *http.Request, reply exchange.Reply, err error) {
-	if !errors.Is(err, errTombstone) || accepts(r) != formActivity {
-		refuse(w, r, err)
-		return
-	}
-	post, _ := strconv.Atoi(httpserver.Param(r, "post"))
-	grave := c.renderer.tombstone(reply, max(post, 1))
-	grave.Context = document.ActivityStreams
-	body, encodeErr := json.Marshal(grave)
-	if encodeErr != nil {
-		refuse(w, r, err)
-		return
-	}
-	header := w.Header()
-	header.Set("Content-Type", activityMediaType+"; charset=utf-8")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cache-Control", "public, max-age=60")
-	header.Set("Vary", "Accept")
-	w.WriteHeader(http.StatusGone)
-	_, _ = w.Write(body)
-}
-
-// whole gives the page of a chain's first post the whole answer.
-func (c *collections) whole(r *http.Request, reply exchange.Reply, made note) note {
-	if reply.Posts <= 1 || made.ID != c.noteIRI(reply.ID) {
-		return made
-	}
-	all, err := c.renderer.renderParts(reply, 1, c.renderer.knownPeople(r.Context(), reply), withoutAddress)
-	if err != nil {
-		return made
-	}
-	return all
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"inbox/adapters/activitypub/document"
@@ -31,7 +32,7 @@ const (
 // a stranger with that conversation in its history; and if a direct message joined a public thread, the next public
 // answer would have it in its history. The names of private threads therefore contain the proven actor.
 //
-// late says that the parent is a note of another server which never came here.
+// late reports whether the parent is a note of another server which never came here.
 func (n *notes) thread(ctx context.Context, agent string, q *question) (name string, late bool, err error) {
 	if q.inReplyTo == "" {
 		return q.threadName(), false, nil
@@ -65,7 +66,7 @@ func (n *notes) parent(ctx context.Context, agent, iri string) (exchange.ThreadE
 	return n.options.Threads.FindMessage(ctx, agent, held.Activity)
 }
 
-// continues says whether the question may join the thread of its stored parent.
+// continues reports whether the question may join the thread of its stored parent.
 func (q *question) continues(parent normalized.Message, notes json.RawMessage) bool {
 	if parent.ReceivedVia != normalized.ViaActivityPub {
 		return false
@@ -102,7 +103,7 @@ func (q *question) threadName() string {
 	return name
 }
 
-// mayName says whether a conversation has its name from the server of the author or of the parent.
+// mayName reports whether a conversation has its name from the server of the author or of the parent.
 func (q *question) mayName(conversation string) bool {
 	authority, isTag := strings.CutPrefix(conversation, "tag:") // RFC 4151: tag:authority,date:…
 	authority, _, _ = strings.Cut(authority, ",")
@@ -143,4 +144,59 @@ func plainID(value any, limit int) string {
 		return ""
 	}
 	return id
+}
+
+// inheritedContext is the context of the post that a question without one answers.
+func (n *notes) inheritedContext(parent exchange.ThreadEntry) string {
+	var kept route
+	if json.Unmarshal(parent.Route, &kept) == nil && kept.Context != "" {
+		return kept.Context
+	}
+	return n.conversationIRI(parent.TurnID)
+}
+
+// namedConversation is the context in which a reply stands: that of the question, or our own. A question that answers one
+// of our posts inherited its context when it was accepted.
+func (r *renderer) namedConversation(reply exchange.Reply, asked route) string {
+	return cmp.Or(asked.Context, r.conversationIRI(reply.TurnID))
+}
+
+// visibilityOf decides as Mastodon does (ActivityPub reference, section 5.3). followers is the collection of the author.
+func visibilityOf(a document.Audience, followers string) string {
+	switch {
+	case slices.ContainsFunc(a.To, document.IsPublic):
+		return normalized.VisibilityPublic
+	case slices.ContainsFunc(a.Cc, document.IsPublic):
+		return normalized.VisibilityUnlisted
+	case followers != "" && (slices.Contains(a.To, followers) || slices.Contains(a.Cc, followers)):
+		return normalized.VisibilityFollowers
+	}
+	return normalized.VisibilityDirect
+}
+
+// openly reports whether everybody may read a note of this visibility.
+func openly(visibility string) bool {
+	return visibility == normalized.VisibilityPublic || visibility == normalized.VisibilityUnlisted
+}
+
+var width = map[string]int{
+	normalized.VisibilityDirect: 1, normalized.VisibilityFollowers: 2,
+	normalized.VisibilityUnlisted: 3, normalized.VisibilityPublic: 4,
+}
+
+// replyVisibility is never wider than the question's. Our followers are not the asker's, so an answer to
+// followers-only is direct. A public question is answered unlisted, because programs should not fill public
+// timelines, unless the operator or the agent asks for public.
+func replyVisibility(question, wanted string, publicReplies bool) string {
+	reply := question
+	if question == normalized.VisibilityPublic && !publicReplies && wanted != normalized.VisibilityPublic {
+		reply = normalized.VisibilityUnlisted
+	}
+	if narrower := width[wanted]; narrower > 0 && narrower < width[reply] {
+		reply = wanted
+	}
+	if !openly(reply) {
+		return normalized.VisibilityDirect
+	}
+	return reply
 }

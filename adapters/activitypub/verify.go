@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -141,19 +140,12 @@ func (v *verifier) checkClaim(r *http.Request, body []byte) (signed signature.Cl
 // errNotAdmitted is the answer to whomever the operator excludes.
 var errNotAdmitted = fault.New(fault.Forbidden, "this server does not accept messages from yours")
 
-// requestTarget gives path and query as they came: Go's parsed URL has lost the escapes that were signed.
+// requestTarget returns path and query as they came: Go's parsed URL has lost the escapes that were signed.
 func requestTarget(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		return r.RequestURI
 	}
 	return r.URL.RequestURI() // absolute form, or a request that never was on a wire
-}
-
-// meansUs keeps a request that was captured on its way to another server from being replayed here.
-func (s *site) meansUs(host string) bool {
-	scheme, _, _ := strings.Cut(s.base, "://")
-	canonical, ok := document.CanonicalHost(host, scheme)
-	return ok && s.hosts[canonical]
 }
 
 // verifyRequest does the arithmetic. The signature of the actor suffices: a proof that is wrong beside it is only noted in
@@ -211,26 +203,6 @@ func publicReason(err error) string {
 	return document.Clip(err.Error(), 200)
 }
 
-// prove puts a proof of an agent into an encoded activity.
-func (k *keyring) prove(ctx context.Context, agent string, activity []byte, created time.Time) ([]byte, error) {
-	key, err := k.key(ctx, agent)
-	if err != nil {
-		return nil, err
-	}
-	return signature.Prove(activity, key.Proof, k.proofKeyIRI(agent), created)
-}
-
-// proofKeyFragment ends the id of the key for proofs.
-const proofKeyFragment = "#ed25519-key"
-
-// proofKeyIRI names the key of an agent's proofs; an empty agent is the server itself.
-func (s *site) proofKeyIRI(agent string) string {
-	if agent == "" {
-		return s.instanceIRI() + proofKeyFragment
-	}
-	return s.actorIRI(agent) + proofKeyFragment
-}
-
 // verifyProofs demands one proof by the actor that is right. alone: nothing but the proof says that the actor did it.
 func (v *verifier) verifyProofs(ctx context.Context, proofs []signature.Proof, in *incoming, alone bool) (proven, error) {
 	var problem error
@@ -262,4 +234,42 @@ func verifyProof(proof signature.Proof, found *remoteKey, actor string) error {
 		return signature.ErrNoProofKey
 	}
 	return proof.Verify(found.key)
+}
+
+// mayRead reports whether a request may read a document that is open to everybody, and answers it when not. In secure mode
+// that is every signer whom the operator does not exclude. The server's own actor is always open: without its key nobody
+// could check our own signed requests. Pages for people are no documents; what has none is a document whatever is asked for.
+func (v *verifier) mayRead(w http.ResponseWriter, r *http.Request) bool {
+	if !v.options.AuthorizedFetch {
+		return true
+	}
+	if err := v.signedByAnybody(r); err != nil {
+		w.Header().Add("Vary", "Signature, Signature-Input")
+		if fault.Is(err, fault.Unauthenticated) {
+			v.offerSignatures(w, r)
+		}
+		refuse(w, r, err)
+		return false
+	}
+	return true
+}
+
+// signedByAnybody proves that some actor signed the request.
+func (v *verifier) signedByAnybody(r *http.Request) error {
+	if signature.SchemeOf(r.Header) == signature.None {
+		return fault.New(fault.Unauthenticated, "this server answers signed requests only")
+	}
+	signed, err := v.checkClaim(r, nil)
+	if err == nil {
+		_, err = signature.VerifyWith(v.sourced(r), v.actors, signed.KeyID, func(found *remoteKey) error {
+			if v.options.ActorAllowed != nil && !v.options.ActorAllowed(found.actor.ID) {
+				return errNotAdmitted
+			}
+			return signed.Verify(found.key)
+		})
+	}
+	if err != nil {
+		return asRefusal(err)
+	}
+	return nil
 }

@@ -3,11 +3,13 @@ package activitypub
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -170,7 +172,7 @@ func (t *transport) classNetwork(err error) error {
 	return fault.RetryIn(0, "the server could not be reached", err)
 }
 
-// detailOf gives status and the beginning of the answer's text for the operator.
+// detailOf returns status and the beginning of the answer's text for the operator.
 func detailOf(response *http.Response) string {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 400))
 	detail := response.Status
@@ -229,4 +231,86 @@ func (t *transport) movedInbox(ctx context.Context, p parcel) (*url.URL, bool) {
 		}
 	}
 	return nil, false
+}
+
+const (
+	schemeNamespace = "activitypub.scheme" // host → knownScheme
+	schemeLife      = 30 * 24 * time.Hour  // then draft-cavage is tried first again
+	schemeLook      = time.Hour            // between looks into the store for a host without a row
+)
+
+// knownScheme is the signature scheme that a host took last.
+type knownScheme struct {
+	Scheme string `json:"scheme"`
+
+	// What it asked to have covered, for RFC 9421; empty = our own choice.
+	Label      string   `json:"label,omitempty"`
+	Components []string `json:"components,omitempty"`
+}
+
+func otherScheme(scheme string) string {
+	if scheme == signature.Cavage {
+		return signature.RFC9421
+	}
+	return signature.Cavage
+}
+
+// schemeOf returns the scheme that a host is known to take; without Scheme when nothing is known. The store only helps to guess
+// right the first time, so its failures are not failures of the delivery.
+func (t *transport) schemeOf(ctx context.Context, host string) knownScheme {
+	if known, found := t.schemes.get(host, t.now()); found {
+		return known
+	}
+	var known knownScheme
+	value, found, err := t.options.State.Get(ctx, schemeNamespace, host)
+	if err != nil {
+		return known
+	}
+	if found && json.Unmarshal(value, &known) == nil && (known.Scheme == signature.Cavage || known.Scheme == signature.RFC9421) {
+		t.schemes.put(host, known, t.now().Add(schemeLook))
+		return known
+	}
+	return knownScheme{}
+}
+
+// rememberScheme keeps what a host took. draft-cavage needs no row: it is tried first wherever nothing is known.
+func (t *transport) rememberScheme(ctx context.Context, host string, known knownScheme) {
+	t.schemes.put(host, known, t.now().Add(schemeLook))
+	if known.Scheme == signature.Cavage {
+		return
+	}
+	if value, err := json.Marshal(known); err == nil {
+		_ = t.options.State.Put(ctx, schemeNamespace, host, value, t.now().Add(schemeLife))
+	}
+}
+
+func (t *transport) forgetScheme(ctx context.Context, host string) {
+	t.schemes.drop(host)
+	_ = t.options.State.Delete(ctx, schemeNamespace, host)
+}
+
+const (
+	missedNamespace = "activitypub.missed" // inbox → times at which it was not there
+	missedLife      = 7 * 24 * time.Hour
+	missedLimit     = 3
+	maxDropped      = 1000 // followers that one answer can cost
+)
+
+// missedOften counts that an inbox was not found and reports whether that was the third time in seven days.
+func (t *transport) missedOften(ctx context.Context, inbox string) bool {
+	value, found, err := t.options.State.Get(ctx, missedNamespace, inbox)
+	var times []time.Time
+	if err != nil || found && json.Unmarshal(value, &times) != nil {
+		return false
+	}
+	now := t.now().UTC()
+	times = append(slices.DeleteFunc(times, func(at time.Time) bool { return now.Sub(at) >= missedLife }), now)
+	if len(times) >= missedLimit {
+		_ = t.options.State.Delete(ctx, missedNamespace, inbox)
+		return true
+	}
+	if value, err := json.Marshal(times); err == nil {
+		_ = t.options.State.Put(ctx, missedNamespace, inbox, value, now.Add(missedLife))
+	}
+	return false
 }

@@ -24,7 +24,7 @@ const (
 	confirmationPeriod = time.Minute
 )
 
-// confirmable says whether the activity is of a kind that the actor's server can confirm: the object is there, changed, or
+// confirmable reports whether the activity is of a kind that the actor's server can confirm: the object is there, changed, or
 // gone. Whether somebody follows or likes cannot be fetched.
 func (in *incoming) confirmable() bool {
 	switch in.kind {
@@ -83,9 +83,7 @@ func (v *verifier) confirmGone(ctx context.Context, in *incoming) (*remoteActor,
 	return &remoteActor{Actor: document.Actor{ID: in.actor}}, nil // nobody whom we know: there is nothing of theirs here
 }
 
-var errStillThere = errors.New("the object still exists")
-
-// wasOpen gives nil if we have a note of the actor that everybody could read.
+// wasOpen returns nil if we have a note of the actor that everybody could read.
 func (v *verifier) wasOpen(ctx context.Context, note, actor string) error {
 	for _, key := range []string{note, ownKeyOf(note, actor)} {
 		value, found, err := v.options.State.Get(ctx, noteNamespace, key)
@@ -98,21 +96,6 @@ func (v *verifier) wasOpen(ctx context.Context, note, actor string) error {
 		}
 	}
 	return errHidden
-}
-
-// isDeleted gives nil if the object's own server says that it is gone or shows a Tombstone. sure is false if it may only be
-// hidden from us.
-func (f *fetcher) isDeleted(ctx context.Context, id string) (sure bool, err error) {
-	got, err := f.fetchSigned(ctx, id)
-	switch {
-	case isGone(err):
-		return !errors.Is(err, errHidden), nil
-	case err != nil:
-		return false, err
-	case document.IsA(got.doc, "Tombstone") && document.Text(got.doc, "id") == document.WithoutFragment(id) && document.SameOrigin(got.final, id):
-		return true, nil
-	}
-	return false, errStillThere
 }
 
 // confirmObject fetches the object and makes an activity of its own author out of it.
