@@ -96,7 +96,7 @@ type actors struct {
 	failed    *cache[error] // keys and actors that could not be had a short time ago
 	failures  *failures
 	refreshed *cache[bool] // client network and key id
-	refreshes *tally       // by key id
+	refreshes *counter     // by key id
 	addresses *cache[checkedAddress]
 	checked   *cache[bool]      // actors whose address was checked lately because a delivery waited for it
 	named     *cache[string]    // address → actor that its WebFinger names
@@ -108,7 +108,7 @@ func newActors(s *site, f *fetcher) *actors {
 	return &actors{
 		site: s, fetcher: f,
 		keys: newCache[*remoteKey](maxCachedKeys), failed: newCache[error](maxCachedFailures), failures: newFailures(),
-		refreshed: newCache[bool](maxCachedFailures), refreshes: newTally(maxRefreshes, refreshPause, maxCachedFailures),
+		refreshed: newCache[bool](maxCachedFailures), refreshes: newCounter(maxRefreshes, refreshPause, maxCachedFailures),
 		addresses: newCache[checkedAddress](maxCachedKeys), checked: newCache[bool](maxCachedFailures), named: newCache[string](maxCachedAgents),
 		places: admission.NewPlaces(admission.PlacesOptions{
 			Total: maxKeyFetches, PerSource: maxKeyFetches / 16, PerHost: maxKeyFetches / 4, PerPair: maxKeyFetches / 16,
@@ -174,8 +174,8 @@ func (a *actors) Refresh(ctx context.Context, keyID string, tried *remoteKey) (*
 		if _, recent := a.refreshed.get(mark, a.now()); recent {
 			return nil, errRefreshed
 		}
-		if wait := a.refreshes.take(keyID, a.now()); wait > 0 {
-			return nil, comeAgain(wait)
+		if wait := a.refreshes.count(keyID, a.now()); wait > 0 {
+			return nil, tryLater(wait)
 		}
 		a.refreshed.put(mark, true, a.now().Add(refreshPause))
 		return a.fetch(context.WithoutCancel(ctx), keyID)
@@ -318,12 +318,12 @@ func (a *actors) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 // behind invented senders can never hold up our deliveries.
 func (a *actors) enter(ctx context.Context, host string) (leave func(), err error) {
 	if leave, err = a.places.Enter(ctx, sourceOf(ctx), host); err != nil {
-		return nil, comeAgain(maxPlaceWait)
+		return nil, tryLater(maxPlaceWait)
 	}
 	return leave, nil
 }
 
-// Settle stores a key's actor for all nodes once something has verified with the key: whoever only claims a key leaves
+// Settle stores a key's actor for all nodes once something has verified with the key: a sender that only claims a key leaves
 // no row. The store only spares later fetches, so its failure is no failure of the lookup.
 func (a *actors) Settle(ctx context.Context, keyID string, found *remoteKey) {
 	if !found.unsettled.CompareAndSwap(true, false) {
@@ -353,7 +353,7 @@ func (a *actors) fetchActor(ctx context.Context, iri string) (*remoteActor, erro
 
 // fetchKey reads the three forms in which servers publish keys: inside the actor, as a document of its own with an
 // owner, and as a Multikey of the actor. Owner and key are always on one origin, and the owner lists the key: a key
-// document alone could claim anybody as its owner.
+// document alone could claim anyone as its owner.
 func (a *actors) fetchKey(ctx context.Context, keyID string) (*remoteKey, error) {
 	got, err := a.fetcher.fetchOpen(ctx, keyID)
 	if err != nil {

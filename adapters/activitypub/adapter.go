@@ -1,6 +1,6 @@
 // Package activitypub makes agents reachable from the fediverse: it serves their actors, verifies who sends to their
 // inboxes, turns notes into messages and answers as signed notes (ActivityPub, ActivityStreams 2.0, HTTP signatures).
-// It keeps no timeline, follows nobody, expands no JSON-LD and decides nothing about access: the pipeline does.
+// It keeps no timeline, follows no one, expands no JSON-LD and decides nothing about access: the pipeline does.
 package activitypub
 
 import (
@@ -65,8 +65,8 @@ func New(options Options) (*Adapter, error) {
 	a.actors = newActors(s, a.fetcher)
 	a.verifier = &verifier{
 		site: s, fetcher: a.fetcher, actors: a.actors,
-		refusals:      newTally(options.MaxRefusals, refusalPeriod, maxCachedHosts),
-		confirmations: newTally(maxConfirmations, confirmationPeriod, maxCachedHosts),
+		refusals:      newCounter(options.MaxRefusals, refusalPeriod, maxCachedHosts),
+		confirmations: newCounter(maxConfirmations, confirmationPeriod, maxCachedHosts),
 	}
 	a.follows = &follows{site: s, keys: a.keys, followed: newCache[bool](maxCachedAgents), blocking: newCache[bool](maxCachedAgents)}
 	a.interactions = &interactions{site: s, verifier: a.verifier}

@@ -28,7 +28,7 @@ const (
 // What is known about an actor's address.
 const (
 	addressConfirmed = "confirmed" // WebFinger of the address names this actor
-	addressUnchecked = "unchecked" // not asked yet, or nobody answered: user name and host of the actor's id
+	addressUnchecked = "unchecked" // not asked yet, or no one answered: user name and host of the actor's id
 	addressFailed    = "failed"    // asked, and the answer does not name this actor
 )
 
@@ -219,10 +219,10 @@ func (a *actors) scheduleCheck(ctx context.Context, actor string) error {
 	return a.schedule(ctx, "activitypub:address:"+document.HostOf(actor), laterJob{Kind: jobAddress, Actor: actor})
 }
 
-// knownAddressLife is how long the actor behind an address is remembered that somebody claims to have.
+// knownAddressLife is how long the actor behind an address is remembered that an actor claims to have.
 const knownAddressLife = 10 * time.Minute
 
-// Open begins a conversation of an agent with somebody: it finds the actor behind the address by WebFinger and returns the
+// Open begins a conversation of an agent with an account: it finds the actor behind the address by WebFinger and returns the
 // route of a reply that answers no note, for that actor alone. Errors are classed with fault.RetryIn and fault.GiveUp.
 func (a *actors) Open(ctx context.Context, agent, address string) (json.RawMessage, error) {
 	if _, known := a.options.Directory.Agent(agent); !known {

@@ -138,7 +138,7 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 	author := document.Reference(got.doc["attributedTo"])
 	q, err := w.notes.readNote(got.doc, got.doc, author)
 	if err != nil || q == nil || author == "" {
-		return "", err // by somebody of another server, or nothing that is said
+		return "", err // by someone of another server, or nothing that is said
 	}
 	q.decide("")
 	parts := w.notes.parts(q, w.agent)
@@ -154,8 +154,8 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 	return q.inReplyTo, nil
 }
 
-// mayShow asks who may read a note: everybody; or, in a private conversation, its sender, by whom or to whom and us it is.
-func (w *walk) mayShow(q *question) bool {
+// mayShow asks who may read a note: everyone; or, in a private conversation, its sender, by whom or to whom and us it is.
+func (w *walk) mayShow(q *inboundNote) bool {
 	switch {
 	case openly(q.visibility):
 		return true
@@ -167,8 +167,8 @@ func (w *walk) mayShow(q *question) bool {
 	return q.audience.Includes(w.asked.Actor) && q.audience.Includes(w.notes.actorIRI(w.agent.Name))
 }
 
-// written is when a note was written. Nobody writes in the future.
-func (w *walk) written(q *question) time.Time {
+// written is when a note was written. No one writes in the future.
+func (w *walk) written(q *inboundNote) time.Time {
 	at, isTime := document.Time(q.object["published"])
 	if now := w.notes.now(); !isTime || at.After(now) {
 		return now
@@ -176,7 +176,7 @@ func (w *walk) written(q *question) time.Time {
 	return at
 }
 
-// author describes whoever wrote a fetched note. Its own server showed it, over https, which is as good as its word.
+// author describes who wrote a fetched note. Its own server showed it, over https, which is as good as its word.
 func (w *walk) author(actor string) normalized.Sender {
 	sender := normalized.Sender{Address: w.names[actor], AuthMethod: normalized.AuthNone}
 	if sender.Address == "" {

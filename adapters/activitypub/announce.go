@@ -27,7 +27,7 @@ type Recent interface {
 	RecentAddresses(ctx context.Context, agent string, since time.Time, after string, limit int) ([]string, error)
 }
 
-// announce queues an activity for everybody who follows the agent, and with peers for those who heard of it lately. All
+// announce queues an activity for everyone who follows the agent, and with peers for those who heard of it lately. All
 // of it is durable: a crash repeats at most a piece, which the receivers recognise by the activity's id.
 func (o *outbox) announce(ctx context.Context, agent, id string, activity any, peers bool) error {
 	job, err := o.announcement(ctx, agent, id, activity, o.now())
@@ -35,7 +35,7 @@ func (o *outbox) announce(ctx context.Context, agent, id string, activity any, p
 		return err
 	}
 	if peers && o.options.Recent != nil {
-		job.Peers = &peerPiece{Since: o.now().Add(-recentPeers).UTC()}
+		job.Peers = &peerCursor{Since: o.now().Add(-recentPeers).UTC()}
 	}
 	return o.schedule(ctx, "activitypub:announce:"+id, job)
 }
@@ -113,7 +113,7 @@ const MaxFeatured = 5
 // FeaturedNamespace holds what the operator pinned on the profile of an agent: reply id → empty.
 func FeaturedNamespace(agent string) string { return "activitypub.featured." + agent }
 
-// PinTurn is the document of an agent that everybody writes first who pins or unpins an answer, in the transaction of the
+// PinTurn is the document of an agent that everyone writes first who pins or unpins an answer, in the transaction of the
 // change: so changes of one agent come one after the other on any number of nodes, and their jobs with them.
 const PinTurn = "activitypub.featured"
 

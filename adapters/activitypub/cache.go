@@ -66,8 +66,8 @@ func (c *cache[V]) remove(element *list.Element) {
 	c.order.Remove(element)
 }
 
-// tally counts events by key in windows of fixed length. It is bounded like every cache.
-type tally struct {
+// counter counts events by key in windows of fixed length. It is bounded like every cache.
+type counter struct {
 	limit  int
 	period time.Duration
 	mu     sync.Mutex
@@ -79,12 +79,12 @@ type counted struct {
 	until  time.Time
 }
 
-func newTally(limit int, period time.Duration, keys int) *tally {
-	return &tally{limit: limit, period: period, counts: newCache[counted](keys)}
+func newCounter(limit int, period time.Duration, keys int) *counter {
+	return &counter{limit: limit, period: period, counts: newCache[counted](keys)}
 }
 
-// take counts an event and returns 0, or, when the limit was reached before, the time until the window ends.
-func (t *tally) take(key string, now time.Time) (wait time.Duration) {
+// count counts an event and returns 0, or, when the limit was reached before, the time until the window ends.
+func (t *counter) count(key string, now time.Time) (wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	current, found := t.counts.get(key, now)
@@ -100,7 +100,7 @@ func (t *tally) take(key string, now time.Time) (wait time.Duration) {
 }
 
 // any reports whether something was counted for a key in its window.
-func (t *tally) any(key string, now time.Time) bool {
+func (t *counter) any(key string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, found := t.counts.get(key, now)
@@ -108,7 +108,7 @@ func (t *tally) any(key string, now time.Time) bool {
 }
 
 // exceeded returns the time until the window of a key ends that reached its limit, else 0. It counts nothing.
-func (t *tally) exceeded(key string, now time.Time) (wait time.Duration) {
+func (t *counter) exceeded(key string, now time.Time) (wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if current, found := t.counts.get(key, now); found && current.events >= t.limit {

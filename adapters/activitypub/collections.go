@@ -24,7 +24,7 @@ type collections struct {
 	renderer *renderer
 }
 
-// collection is an OrderedCollection. Members of followers and following are not shown to anybody.
+// collection is an OrderedCollection. Members of followers and following are not shown to anyone.
 type collection struct {
 	Context      any     `json:"@context"`
 	ID           string  `json:"id"`
@@ -78,7 +78,7 @@ func (c *collections) serveCollection(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveInstanceCollection answers for the server's own actor, which says nothing and follows nobody.
+// serveInstanceCollection answers for the server's own actor, which says nothing and follows no one.
 func (c *collections) serveInstanceCollection(w http.ResponseWriter, r *http.Request) {
 	name := httpserver.Param(r, "collection")
 	if name != "outbox" {
@@ -96,7 +96,7 @@ func (c *collections) writeCollection(w http.ResponseWriter, r *http.Request, co
 	c.write(w, r, content)
 }
 
-// serveOutbox shows what everybody may read, newest first.
+// serveOutbox shows what everyone may read, newest first.
 func (c *collections) serveOutbox(w http.ResponseWriter, r *http.Request, agent exchange.AgentProfile) {
 	id, query := c.actorIRI(agent.Name)+"/outbox", r.URL.Query()
 	if query.Get("page") == "" {
@@ -199,7 +199,7 @@ type repliesCollection struct {
 	First   *repliesPage `json:"first"`
 }
 
-// repliesPage has the ids of notes that everybody may read, each at its author's server. There is no second page.
+// repliesPage has the ids of notes that everyone may read, each at its author's server. There is no second page.
 type repliesPage struct {
 	Context string   `json:"@context,omitempty"`
 	ID      string   `json:"id,omitempty"`
@@ -220,12 +220,12 @@ func (r *renderer) embeddedReplies(note, next string) *repliesCollection {
 	return &repliesCollection{ID: id, Type: "Collection", First: page}
 }
 
-// open reports whether everybody may read the note.
+// open reports whether everyone may read the note.
 func (n *note) open() bool {
 	return slices.Contains(n.To, document.Public) || slices.Contains(n.Cc, document.Public)
 }
 
-// serveReplies shows which notes answer a note that everybody may read: the next post of a chain, and what people said to it
+// serveReplies shows which notes answer a note that everyone may read: the next post of a chain, and what people said to it
 // and were answered. Servers complete threads with it.
 func (c *collections) serveReplies(w http.ResponseWriter, r *http.Request) {
 	if !c.verifier.mayRead(w, r) {
@@ -302,7 +302,7 @@ type conversationDocument struct {
 	OrderedItems []string `json:"orderedItems"`
 }
 
-// serveConversation shows which posts that everybody may read belong to a conversation that we named.
+// serveConversation shows which posts that everyone may read belong to a conversation that we named.
 func (c *collections) serveConversation(w http.ResponseWriter, r *http.Request) {
 	if !c.verifier.mayRead(w, r) {
 		return

@@ -12,7 +12,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// Activities that somebody else than their actor brings: inbox forwarding (ActivityPub, section 7.1.2) and relays. Without
+// Activities that another actor than their actor brings: inbox forwarding (ActivityPub, section 7.1.2) and relays. Without
 // a proof only the actor's own server can confirm them, and only what it shows is used (reference, section 4.6).
 
 // schemeOrigin is written into evidence when the author's server was asked.
@@ -25,7 +25,7 @@ const (
 )
 
 // confirmable reports whether the activity is of a kind that the actor's server can confirm: the object is there, changed, or
-// gone. Whether somebody follows or likes cannot be fetched.
+// gone. Whether someone follows or likes cannot be fetched.
 func (in *incoming) confirmable() bool {
 	switch in.kind {
 	case "Create", "Update", "Delete":
@@ -40,7 +40,7 @@ func (v *verifier) confirm(ctx context.Context, in *incoming, signer proven) (pr
 	if !in.confirmable() {
 		return proven{}, errOtherOwner
 	}
-	if wait := v.confirmations.take(document.HostOf(signer.name()), v.now()); wait > 0 {
+	if wait := v.confirmations.count(document.HostOf(signer.name()), v.now()); wait > 0 {
 		return proven{}, &fault.Fault{Kind: fault.RateLimited, Public: "too many activities of others from your server", RetryAfter: wait}
 	}
 	leave, err := v.actors.enter(ctx, document.HostOf(in.actor))
@@ -64,8 +64,8 @@ func (v *verifier) confirm(ctx context.Context, in *incoming, signer proven) (pr
 	return by, nil
 }
 
-// confirmGone demands that the object is not there any more. A 404 says so of what everybody could read, and of an account:
-// private notes have one as well, and those that are not written yet, so that anybody who forwards could erase the former
+// confirmGone demands that the object is not there any more. A 404 says so of what everyone could read, and of an account:
+// private notes have one as well, and those that are not written yet, so that anyone who forwards could erase the former
 // and keep the latter from being answered.
 func (v *verifier) confirmGone(ctx context.Context, in *incoming) (*remoteActor, error) {
 	id := document.Reference(in.activity["object"])
@@ -80,17 +80,17 @@ func (v *verifier) confirmGone(ctx context.Context, in *incoming) (*remoteActor,
 	if actor, known := v.actors.storedActor(ctx, in.actor); known {
 		return actor, nil
 	}
-	return &remoteActor{Actor: document.Actor{ID: in.actor}}, nil // nobody whom we know: there is nothing of theirs here
+	return &remoteActor{Actor: document.Actor{ID: in.actor}}, nil // an unknown actor: there is nothing of it here
 }
 
-// wasOpen returns nil if we have a note of the actor that everybody could read.
+// wasOpen returns nil if we have a note of the actor that everyone could read.
 func (v *verifier) wasOpen(ctx context.Context, note, actor string) error {
-	for _, key := range []string{note, ownKeyOf(note, actor)} {
+	for _, key := range []string{note, actorKey(note, actor)} {
 		value, found, err := v.options.State.Get(ctx, noteNamespace, key)
 		if err != nil {
 			return unavailable(err)
 		}
-		var held heldNote
+		var held noteRecord
 		if found && json.Unmarshal(value, &held) == nil && held.Actor == actor && held.Open {
 			return nil
 		}

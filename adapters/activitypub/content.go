@@ -109,7 +109,7 @@ func (r *renderer) file(made *note, reply exchange.Reply, part normalized.Part) 
 	return ""
 }
 
-// fileAddress is where everybody who has the note may read the file.
+// fileAddress is where everyone who has the note may read the file.
 func (r *renderer) fileAddress(reply exchange.Reply, part normalized.Part) string {
 	if part.BytesRef == nil {
 		return ""

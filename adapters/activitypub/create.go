@@ -33,7 +33,7 @@ func (n *notes) create(ctx context.Context, in *incoming) (string, error) {
 }
 
 func (n *notes) createWhole(ctx context.Context, in *incoming) (string, error) {
-	q, err := n.question(in)
+	q, err := n.readCreate(in)
 	if err != nil || q == nil {
 		return outcomeIgnored, err
 	}
@@ -54,8 +54,8 @@ func (n *notes) createWhole(ctx context.Context, in *incoming) (string, error) {
 	return outcome, nil
 }
 
-// question is a Create that can be a message, with its fields read and checked once.
-type question struct {
+// inboundNote is a Create that can be a message, with its fields read and checked once.
+type inboundNote struct {
 	object       document.Object
 	activity     string // IRI of the Create: the message's id
 	note         string // IRI of the object: what a reply answers
@@ -70,8 +70,8 @@ type question struct {
 	mentions     document.Mentions
 }
 
-// question reads the object of a Create. nil without an error means that the activity is none of our business.
-func (n *notes) question(in *incoming) (*question, error) {
+// readCreate reads the object of a Create. nil without an error means that the activity is none of our business.
+func (n *notes) readCreate(in *incoming) (*inboundNote, error) {
 	if in.id == "" {
 		return nil, fault.InField("id", "a Create needs an id")
 	}
@@ -89,7 +89,7 @@ func (n *notes) question(in *incoming) (*question, error) {
 
 // readNote checks origin and author of a note (ActivityPub reference, section 5.1). nil without an error means that it is
 // of another server, or nothing that is said.
-func (n *notes) readNote(activity, note document.Object, actor string) (*question, error) {
+func (n *notes) readNote(activity, note document.Object, actor string) (*inboundNote, error) {
 	id := document.Text(note, "id")
 	if n.isOurs(id) {
 		return nil, fault.InField("object.id", "an object of this server cannot come from outside")
@@ -103,7 +103,7 @@ func (n *notes) readNote(activity, note document.Object, actor string) (*questio
 	if isVote(note) {
 		return nil, nil
 	}
-	return &question{
+	return &inboundNote{
 		object: note, note: id, actor: actor, inReplyTo: plainID(note["inReplyTo"], document.MaxIRIBytes),
 		context: conversationID(note["context"]), conversation: conversationID(note["conversation"]),
 		audience: document.ReadAudience(activity, note), mentions: document.ReadMentions(note),
@@ -111,7 +111,7 @@ func (n *notes) readNote(activity, note document.Object, actor string) (*questio
 }
 
 // decide finds the visibility by the author's followers collection.
-func (q *question) decide(followers string) {
+func (q *inboundNote) decide(followers string) {
 	q.followers = followers
 	q.visibility = visibilityOf(q.audience, followers)
 }
@@ -124,7 +124,7 @@ func isVote(note document.Object) bool {
 
 // addressed returns the agents that a note is for: mentioned (by the tag's href; its name may be anything), addressed,
 // author of the parent, or, for a note that names none of us but came to a personal inbox, that agent.
-func (n *notes) addressed(ctx context.Context, in *incoming, q *question) ([]exchange.AgentProfile, error) {
+func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]exchange.AgentProfile, error) {
 	var agents []exchange.AgentProfile
 	add := func(agent exchange.AgentProfile, found bool) {
 		same := func(other exchange.AgentProfile) bool { return other.Name == agent.Name }
@@ -150,7 +150,7 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *question) ([]exc
 }
 
 // addAuthor adds the agent whose note the question answers.
-func (n *notes) addAuthor(ctx context.Context, q *question, add func(exchange.AgentProfile, bool)) error {
+func (n *notes) addAuthor(ctx context.Context, q *inboundNote, add func(exchange.AgentProfile, bool)) error {
 	id, ours := n.replyID(q.inReplyTo)
 	if !ours {
 		return nil
@@ -194,7 +194,7 @@ func (in *incoming) namesOnly() bool {
 }
 
 // fetchLater stores that the object is to be fetched. What is on another server is asked for only if the activity is for
-// one of our agents, and nobody's server makes us ask oftener than one that forwards.
+// one of our agents, and no one's server makes us ask oftener than one that forwards.
 func (n *notes) fetchLater(ctx context.Context, in *incoming) (string, error) {
 	id := document.Reference(in.activity["object"])
 	if in.id == "" {
@@ -203,7 +203,7 @@ func (n *notes) fetchLater(ctx context.Context, in *incoming) (string, error) {
 	if !n.isRemote(id) || !n.admits(document.HostOf(id)) || !document.SameOrigin(id, in.actor) && in.agent == "" && !n.concerns(in.activity) {
 		return outcomeIgnored, nil
 	}
-	if wait := n.verifier.confirmations.take(document.HostOf(in.actor), n.now()); wait > 0 {
+	if wait := n.verifier.confirmations.count(document.HostOf(in.actor), n.now()); wait > 0 {
 		return "", &fault.Fault{Kind: fault.RateLimited, Public: "too many activities without their objects from your server", RetryAfter: wait}
 	}
 	named, err := json.Marshal(namedCreate{
@@ -216,9 +216,9 @@ func (n *notes) fetchLater(ctx context.Context, in *incoming) (string, error) {
 	return outcomeOf(n.schedule(ctx, "activitypub:object:"+document.HostOf(id), job))
 }
 
-// takeNamed fetches what a Create named and handles it. An object of the actor is the actor's message as if it had been
-// embedded; one of somebody else is that person's message, confirmed by their server and brought by the actor.
-func (n *notes) takeNamed(ctx context.Context, job laterJob, attempt int) error {
+// receiveNamed fetches what a Create named and handles it. An object of the actor is the actor's message as if it had been
+// embedded; one of another actor is that actor's message, confirmed by their server and brought by the actor.
+func (n *notes) receiveNamed(ctx context.Context, job laterJob, attempt int) error {
 	var named namedCreate
 	if err := json.Unmarshal(job.Activity, &named); err != nil {
 		return fault.GiveUp("the stored activity cannot be read", err)
@@ -238,7 +238,7 @@ func (n *notes) takeNamed(ctx context.Context, job laterJob, attempt int) error 
 	return fault.RetryIn(0, "the object of an activity could not be fetched", err)
 }
 
-// fetchNamed makes the Create whole; nil when its object is by somebody who cannot be taken for its author.
+// fetchNamed makes the Create whole; nil when its object is by an actor that cannot be its author.
 func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate) (*incoming, error) {
 	leave, err := n.actors.enter(ctx, document.HostOf(named.Object))
 	if err != nil {

@@ -28,17 +28,17 @@ const (
 	maxClaims = 6
 )
 
-// heldNote is what became of one note.
-type heldNote struct {
+// noteRecord is what became of one note.
+type noteRecord struct {
 	Actor    string          `json:"actor"`
 	Activity string          `json:"activity,omitempty"` // the message's id; empty = the note has not come
-	Open     bool            `json:"open,omitempty"`     // everybody could read it when it came
+	Open     bool            `json:"open,omitempty"`     // everyone could read it when it came
 	Updated  int64           `json:"updated,omitempty"`  // milliseconds; of the version that we have
 	Deleted  bool            `json:"deleted,omitempty"`
 	Object   json.RawMessage `json:"object,omitempty"` // the newer version of a note that has not come
 }
 
-func (h heldNote) encode() ([]byte, error) {
+func (h noteRecord) encode() ([]byte, error) {
 	value, err := json.Marshal(h)
 	if err != nil {
 		return nil, fmt.Errorf("encode note: %w", err)
@@ -47,29 +47,29 @@ func (h heldNote) encode() ([]byte, error) {
 }
 
 // expires returns what came before its note an end; what we have a message of stays with it.
-func (h heldNote) expires(now time.Time) time.Time {
+func (h noteRecord) expires(now time.Time) time.Time {
 	if h.Activity != "" {
 		return time.Time{}
 	}
 	return now.Add(markLife)
 }
 
-func readHeld(value []byte) (heldNote, error) {
-	var held heldNote
+func readNoteRecord(value []byte) (noteRecord, error) {
+	var held noteRecord
 	if err := json.Unmarshal(value, &held); err != nil {
 		return held, unavailable(fmt.Errorf("decode note: %w", err))
 	}
 	return held, nil
 }
 
-// ownKeyOf is the document's key for an actor whose note's IRI somebody else on the same server used first.
-func ownKeyOf(note, actor string) string {
+// actorKey is the document's key for an actor whose note's IRI another actor on the same server used first.
+func actorKey(note, actor string) string {
 	sum := sha256.Sum256([]byte(note + "\n" + actor))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // version is when the note was written or last changed, as far as its author says so.
-func (q *question) version() int64 {
+func (q *inboundNote) version() int64 {
 	for _, name := range []string{"updated", "published"} {
 		if at, isTime := document.Time(q.object[name]); isTime {
 			return at.UnixMilli()
@@ -79,7 +79,7 @@ func (q *question) version() int64 {
 }
 
 // page is the address under which people see the note, where that is another one than its IRI.
-func (q *question) page() string {
+func (q *inboundNote) page() string {
 	for _, entry := range document.List(q.object["url"]) {
 		href, isText := entry.(string)
 		if link, isLink := entry.(document.Object); isLink {
@@ -106,13 +106,13 @@ func ActivityOf(ctx context.Context, state State, address string) (activity stri
 	if err != nil || !known {
 		return "", false, err
 	}
-	held, err := readHeld(value)
+	held, err := readNoteRecord(value)
 	return held.Activity, held.Activity != "", err
 }
 
 // receive hands a message to the engine together with the document about its note.
-func (n *notes) receive(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (string, error) {
-	held := heldNote{Actor: q.actor, Activity: q.activity, Open: openly(q.visibility), Updated: q.version()}
+func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent exchange.AgentProfile) (string, error) {
+	held := noteRecord{Actor: q.actor, Activity: q.activity, Open: openly(q.visibility), Updated: q.version()}
 	value, err := held.encode()
 	if err != nil {
 		return "", err
@@ -135,16 +135,16 @@ func (n *notes) receive(ctx context.Context, in *incoming, q *question, agent ex
 		case receipt.Claimed == nil:
 			return outcomeAccepted, nil
 		}
-		if q, claim, err = n.yield(q, claim, receipt.Claimed); err != nil || q == nil {
+		if q, claim, err = n.reconcile(q, claim, receipt.Claimed); err != nil || q == nil {
 			return outcomeIgnored, err
 		}
 	}
 	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
 }
 
-// yield makes of a note what the document that is there already says; nil = it is not taken.
-func (n *notes) yield(q *question, claim *exchange.Claim, current []byte) (*question, *exchange.Claim, error) {
-	held, err := readHeld(current)
+// reconcile makes of a note what the document that is there already says; nil = it is not taken.
+func (n *notes) reconcile(q *inboundNote, claim *exchange.Claim, current []byte) (*inboundNote, *exchange.Claim, error) {
+	held, err := readNoteRecord(current)
 	next := &exchange.Claim{
 		Namespace: claim.Namespace, Key: claim.Key, Value: current, AliasNamespace: claim.AliasNamespace, Alias: claim.Alias,
 	}
@@ -152,7 +152,7 @@ func (n *notes) yield(q *question, claim *exchange.Claim, current []byte) (*ques
 	case err != nil:
 		return nil, nil, err
 	case held.Actor != q.actor && claim.Key == q.note:
-		next.Key, next.Value = ownKeyOf(q.note, q.actor), claim.Value
+		next.Key, next.Value = actorKey(q.note, q.actor), claim.Value
 		return q, next, nil
 	case held.Actor != q.actor, held.Deleted:
 		return nil, nil, nil
@@ -172,7 +172,7 @@ func (n *notes) yield(q *question, claim *exchange.Claim, current []byte) (*ques
 }
 
 // newer returns the question with the version of its note that came before it.
-func (n *notes) newer(q *question, held heldNote) (*question, error) {
+func (n *notes) newer(q *inboundNote, held noteRecord) (*inboundNote, error) {
 	if held.Updated < q.version() {
 		return q, nil
 	}
@@ -218,12 +218,12 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 			}
 			continue
 		}
-		held, err := readHeld(current)
+		held, err := readNoteRecord(current)
 		switch {
 		case err != nil:
 			return "", err
 		case held.Actor != in.actor && key == q.note:
-			key = ownKeyOf(q.note, in.actor)
+			key = actorKey(q.note, in.actor)
 			continue
 		case held.Actor != in.actor, held.Deleted, q.editedAt(n.now().UnixMilli()) < held.Updated:
 			return outcomeIgnored, nil
@@ -256,7 +256,7 @@ func (n *notes) updatedNote(ctx context.Context, in *incoming, id string) (docum
 }
 
 // editedAt is the version of an edit. One without a time of its own is as new as its arrival.
-func (q *question) editedAt(arrived int64) int64 {
+func (q *inboundNote) editedAt(arrived int64) int64 {
 	if at, isTime := document.Time(q.object["updated"]); isTime {
 		return at.UnixMilli()
 	}
@@ -264,12 +264,12 @@ func (q *question) editedAt(arrived int64) int64 {
 }
 
 // markEdited keeps a new version for the Create that has not come. done is false when it came meanwhile.
-func (n *notes) markEdited(ctx context.Context, in *incoming, q *question, key string) (outcome string, done bool, err error) {
+func (n *notes) markEdited(ctx context.Context, in *incoming, q *inboundNote, key string) (outcome string, done bool, err error) {
 	agents, err := n.addressed(ctx, in, q)
 	if err != nil || len(agents) == 0 {
 		return outcomeIgnored, true, err
 	}
-	mark, err := q.mark(n.now().UnixMilli())
+	mark, err := q.pending(n.now().UnixMilli())
 	if err != nil || mark == nil {
 		return outcomeIgnored, true, err
 	}
@@ -280,7 +280,7 @@ func (n *notes) markEdited(ctx context.Context, in *incoming, q *question, key s
 	return outcomeDone, inserted, nil
 }
 
-func (q *question) mark(arrived int64) ([]byte, error) {
+func (q *inboundNote) pending(arrived int64) ([]byte, error) {
 	body, err := json.Marshal(q.object)
 	if err != nil {
 		return nil, fmt.Errorf("encode note: %w", err)
@@ -288,14 +288,14 @@ func (q *question) mark(arrived int64) ([]byte, error) {
 	if len(body) > maxMarkBytes {
 		return nil, nil
 	}
-	return heldNote{Actor: q.actor, Updated: q.editedAt(arrived), Object: body}.encode()
+	return noteRecord{Actor: q.actor, Updated: q.editedAt(arrived), Object: body}.encode()
 }
 
-// edit changes what is there: the waiting version, or the messages of the note. done is false when somebody else was
+// edit changes what is there: the waiting version, or the messages of the note. done is false when another request was
 // faster.
-func (n *notes) edit(ctx context.Context, q *question, key string, current []byte, held heldNote) (outcome string, done bool, err error) {
+func (n *notes) edit(ctx context.Context, q *inboundNote, key string, current []byte, held noteRecord) (outcome string, done bool, err error) {
 	if held.Activity == "" {
-		mark, err := q.mark(n.now().UnixMilli())
+		mark, err := q.pending(n.now().UnixMilli())
 		if err != nil || mark == nil {
 			return outcomeIgnored, true, err
 		}
@@ -328,7 +328,7 @@ func (n *notes) edit(ctx context.Context, q *question, key string, current []byt
 
 // rewrite returns the parts of an edited note for one agent. A version that fewer people may read does not join a
 // conversation that all may read.
-func (n *notes) rewrite(q *question, recipient string, kept json.RawMessage) ([]normalized.Part, json.RawMessage) {
+func (n *notes) rewrite(q *inboundNote, recipient string, kept json.RawMessage) ([]normalized.Part, json.RawMessage) {
 	address, err := identity.ParseAddress(recipient)
 	if err != nil {
 		return nil, kept
@@ -361,7 +361,7 @@ func (n *notes) noteDeleted(ctx context.Context, in *incoming) (string, error) {
 	if !document.SameOrigin(note, in.actor) {
 		return outcomeIgnored, nil
 	}
-	mark, err := heldNote{Actor: in.actor, Deleted: true}.encode()
+	mark, err := noteRecord{Actor: in.actor, Deleted: true}.encode()
 	if err != nil {
 		return "", err
 	}
@@ -374,17 +374,17 @@ func (n *notes) noteDeleted(ctx context.Context, in *incoming) (string, error) {
 		if inserted {
 			return outcomeDone, nil
 		}
-		held, err := readHeld(current)
+		held, err := readNoteRecord(current)
 		switch {
 		case err != nil:
 			return "", err
 		case held.Actor != in.actor && key == note:
-			key = ownKeyOf(note, in.actor)
+			key = actorKey(note, in.actor)
 			continue
 		case held.Actor != in.actor:
 			return outcomeIgnored, nil
 		}
-		outcome, done, err := n.withdraw(ctx, key, current, held)
+		outcome, done, err := n.markDeleted(ctx, key, current, held)
 		if err != nil || done {
 			return outcome, err
 		}
@@ -392,8 +392,8 @@ func (n *notes) noteDeleted(ctx context.Context, in *incoming) (string, error) {
 	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(note, 256)))
 }
 
-// withdraw marks the note first: should the second step be lost, the peer that heard no success repeats both.
-func (n *notes) withdraw(ctx context.Context, key string, current []byte, held heldNote) (outcome string, done bool, err error) {
+// markDeleted marks the note first: should the second step be lost, the peer that heard no success repeats both.
+func (n *notes) markDeleted(ctx context.Context, key string, current []byte, held noteRecord) (outcome string, done bool, err error) {
 	if !held.Deleted {
 		held.Deleted, held.Object = true, nil
 		mark, err := held.encode()

@@ -67,7 +67,7 @@ func (f *fetcher) fetchSigned(ctx context.Context, iri string) (got fetched, err
 	return read(response, err)
 }
 
-// fetchOpen gets a document that most servers show to everybody, such as an actor: a signature costs a millisecond, so
+// fetchOpen gets a document that most servers show to everyone, such as an actor: a signature costs a millisecond, so
 // it is spared where the host did not ask for one. What it asked for is remembered for a day.
 func (f *fetcher) fetchOpen(ctx context.Context, iri string) (fetched, error) {
 	host := document.HostOf(iri)

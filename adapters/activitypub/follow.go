@@ -26,11 +26,11 @@ const (
 type follows struct {
 	*site
 	keys     *keyring
-	followed *cache[bool] // agent → whether anybody follows it
-	blocking *cache[bool] // agent → whether anybody blocks it
+	followed *cache[bool] // agent → whether anyone follows it
+	blocking *cache[bool] // agent → whether anyone blocks it
 }
 
-// follower is somebody who follows an agent.
+// follower is an actor that follows an agent.
 type follower struct {
 	Follow      string    `json:"follow,omitempty"`
 	Inbox       string    `json:"inbox"`
@@ -54,7 +54,7 @@ func (f *follows) follow(ctx context.Context, in *incoming) (string, error) {
 	}
 	actor := in.by.actor
 	entry := follower{Follow: in.id, Inbox: actor.Inbox, SharedInbox: actor.SharedInbox, Since: f.now().UTC(), NoBot: actor.NoBot}
-	if put, err := f.putOffFollow(ctx, agent.Name, actor, entry); put || err != nil {
+	if put, err := f.holdFollow(ctx, agent.Name, actor, entry); put || err != nil {
 		return outcomeOf(err)
 	}
 	if err := f.forgetFollowID(ctx, agent.Name, actor.ID, in.id); err != nil {
@@ -64,7 +64,7 @@ func (f *follows) follow(ctx context.Context, in *incoming) (string, error) {
 		return "", unavailable(err)
 	}
 	if in.id != "" {
-		if err := f.putJSON(ctx, followNamespace, deedKey(in.id, actor.ID), followed{agent.Name, actor.ID}); err != nil {
+		if err := f.putJSON(ctx, followNamespace, activityKey(in.id, actor.ID), followed{agent.Name, actor.ID}); err != nil {
 			return "", unavailable(err)
 		}
 	}
@@ -93,7 +93,7 @@ func (f *follows) forgetFollowID(ctx context.Context, agent, actor, but string) 
 	if err != nil || !found || json.Unmarshal(value, &entry) != nil || entry.Follow == "" || entry.Follow == but {
 		return err
 	}
-	return f.options.State.Delete(ctx, followNamespace, deedKey(entry.Follow, actor))
+	return f.options.State.Delete(ctx, followNamespace, activityKey(entry.Follow, actor))
 }
 
 // What becomes of a Follow (Options.Follows).
@@ -113,9 +113,9 @@ func (s *site) followPolicy(agent string) string {
 	return s.options.Follows(agent)
 }
 
-// putOffFollow keeps a Follow for the operator or rejects it; false = it is to be accepted. Who follows already is accepted
+// holdFollow keeps a Follow for the operator or rejects it; false = it is to be accepted. Who follows already is accepted
 // again.
-func (f *follows) putOffFollow(ctx context.Context, agent string, actor *remoteActor, entry follower) (bool, error) {
+func (f *follows) holdFollow(ctx context.Context, agent string, actor *remoteActor, entry follower) (bool, error) {
 	policy := f.followPolicy(agent)
 	if policy == FollowAccept {
 		return false, nil
@@ -194,7 +194,7 @@ func (f *follows) decideFollow(ctx context.Context, job laterJob) error {
 			return fault.RetryIn(0, "our own store did not answer", err)
 		}
 		if entry.Follow != "" {
-			if err := f.putJSON(ctx, followNamespace, deedKey(entry.Follow, job.Actor), followed{job.Agent, job.Actor}); err != nil {
+			if err := f.putJSON(ctx, followNamespace, activityKey(entry.Follow, job.Actor), followed{job.Agent, job.Actor}); err != nil {
 				return fault.RetryIn(0, "our own store did not answer", err)
 			}
 		}
@@ -205,7 +205,7 @@ func (f *follows) decideFollow(ctx context.Context, job laterJob) error {
 	return f.options.State.Delete(ctx, PendingNamespace+job.Agent, job.Actor)
 }
 
-// onlyFollowers says why a note of somebody who does not follow the agent is not answered; empty = it is.
+// onlyFollowers returns why a note of an actor that does not follow the agent is not answered; empty = it is.
 func (f *follows) onlyFollowers(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
 	if f.options.FollowersOnly == nil || !f.options.FollowersOnly(agent.Name) {
 		return "", nil
@@ -239,17 +239,17 @@ func (f *follows) hasFollowers(ctx context.Context, agent string) bool {
 	return len(keys) > 0
 }
 
-// spreading is a cursor in the followers of an agent, who are read in the order of their ids: those of one server come
+// followerCursor is a cursor in the followers of an agent, who are read in the order of their ids: those of one server come
 // together.
-type spreading struct {
+type followerCursor struct {
 	After string   `json:"after"`          // id of the last follower that was read
 	Host  string   `json:"host,omitempty"` // of that follower
 	Seen  []string `json:"seen,omitempty"` // inboxes of that host that were given already
 }
 
 // followerInboxes returns the inboxes of the next followers and moves the cursor behind them. Hosts that the operator
-// excludes are left out, and so is whoever told the agent to stop or wants nothing of programs.
-func (f *follows) followerInboxes(ctx context.Context, agent string, at *spreading) (places []destination, more bool, err error) {
+// excludes are left out, and so are those who told the agent to stop or want nothing of programs.
+func (f *follows) followerInboxes(ctx context.Context, agent string, at *followerCursor) (places []destination, more bool, err error) {
 	keys, values, err := f.options.State.List(ctx, followerNamespace+agent, at.After, spreadPage)
 	if err != nil {
 		return nil, false, err
@@ -300,7 +300,7 @@ func (f *follower) renew(stored []byte) {
 
 const (
 	blockNamespace = "activitypub.block." // + agent: actor IRI → id of the Block
-	// blockingLife is how long it is believed that nobody blocks an agent. A Block that another node took meanwhile still
+	// blockingLife is how long it is believed that no one blocks an agent. A Block that another node took meanwhile still
 	// ends every delivery: Deliver asks for the actor itself.
 	blockingLife = time.Second
 )
@@ -318,7 +318,7 @@ func (f *follows) block(ctx context.Context, in *incoming) (string, error) {
 		return "", unavailable(err)
 	}
 	if in.id != "" {
-		if err := f.putJSON(ctx, blockIDNamespace, deedKey(in.id, in.actor), followed{agent.Name, in.actor}); err != nil {
+		if err := f.putJSON(ctx, blockIDNamespace, activityKey(in.id, in.actor), followed{agent.Name, in.actor}); err != nil {
 			return "", unavailable(err)
 		}
 	}
@@ -344,7 +344,7 @@ func (f *follows) forgetBlockID(ctx context.Context, agent, actor, but string) e
 	if err != nil || !found || json.Unmarshal(value, &id) != nil || id == "" || id == but {
 		return err
 	}
-	return f.options.State.Delete(ctx, blockIDNamespace, deedKey(id, actor))
+	return f.options.State.Delete(ctx, blockIDNamespace, activityKey(id, actor))
 }
 
 // blocked reports whether an actor blocks an agent.
@@ -381,7 +381,7 @@ func (f *follows) putBlock(ctx context.Context, agent, actor, id string) error {
 
 // dropFollowers removes those whom an inbox that is gone stood for: one actor, or all followers who share it. A row that
 // stays costs another attempt, so failures are only logged: the delivery is over either way.
-func (f *follows) dropFollowers(ctx context.Context, p parcel) {
+func (f *follows) dropFollowers(ctx context.Context, p outgoing) {
 	if p.actor == "" {
 		return
 	}
@@ -398,7 +398,7 @@ func (f *follows) dropFollowers(ctx context.Context, p parcel) {
 }
 
 // followersAt finds the followers on the actor's server who share the inbox.
-func (f *follows) followersAt(ctx context.Context, p parcel) (actors []string) {
+func (f *follows) followersAt(ctx context.Context, p outgoing) (actors []string) {
 	base, ok := document.Origin(p.actor)
 	if !ok {
 		return nil
@@ -433,8 +433,8 @@ func (f *follows) followersAt(ctx context.Context, p parcel) (actors []string) {
 	return actors
 }
 
-// followAlong returns the new account the place of the old one among those who follow, or block, an agent.
-func (f *follows) followAlong(ctx context.Context, agent, old string, actor *remoteActor) (follows bool, err error) {
+// transferFollow puts the new account in the place of the old one among those who follow, or block, an agent.
+func (f *follows) transferFollow(ctx context.Context, agent, old string, actor *remoteActor) (follows bool, err error) {
 	blocked, err := f.blocked(ctx, agent, old)
 	if err != nil {
 		return false, err

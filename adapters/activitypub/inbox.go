@@ -55,7 +55,7 @@ func (b *inbox) serveAgentInbox(w http.ResponseWriter, r *http.Request) {
 
 // serveInbox answers 202 only after everything that the activity asks for is stored. The agent never runs in here.
 func (b *inbox) serveInbox(w http.ResponseWriter, r *http.Request, agent string) {
-	in, outcome, err := b.take(w, r, agent)
+	in, outcome, err := b.process(w, r, agent)
 	if err != nil {
 		activities.WithLabelValues(countedType(in.kind), refusalOutcome(err)).Inc()
 		slog.DebugContext(r.Context(), "activity refused", "type", document.Clip(in.kind, 64), "actor", document.Clip(in.actor, 256), "error", err)
@@ -77,12 +77,12 @@ func refusalOutcome(err error) string {
 	return "refused"
 }
 
-// take goes through the steps of section 4.1 of the ActivityPub reference in their order, for clients that were not refused
+// process goes through the steps of section 4.1 of the ActivityPub reference in their order, for clients that were not refused
 // too often: type, size, syntax, the
 // cheap answers, the signature, and only then the activity itself.
-func (b *inbox) take(w http.ResponseWriter, r *http.Request, agent string) (incoming, string, error) {
+func (b *inbox) process(w http.ResponseWriter, r *http.Request, agent string) (incoming, string, error) {
 	in := incoming{agent: agent}
-	if err := b.verifier.putOff(r); err != nil {
+	if err := b.verifier.checkFlood(r); err != nil {
 		return in, "", err
 	}
 	if err := in.read(w, r); err != nil {
@@ -110,14 +110,14 @@ func (b *inbox) take(w http.ResponseWriter, r *http.Request, agent string) (inco
 	if in.by, err = b.verifier.authenticate(r, &in); err != nil {
 		return b.refusedDelete(r.Context(), in, err)
 	}
-	b.verifier.heard(r.Context(), in.by)
-	outcome, err := b.once(r.Context(), &in)
+	b.verifier.reportAlive(r.Context(), in.by)
+	outcome, err := b.processOnce(r.Context(), &in)
 	return in, outcome, err
 }
 
-// once does what the activity asks for, unless it did before.
-func (b *inbox) once(ctx context.Context, in *incoming) (string, error) {
-	repeated, err := b.repeated(ctx, in)
+// processOnce does what the activity asks for, unless it did before.
+func (b *inbox) processOnce(ctx context.Context, in *incoming) (string, error) {
+	repeated, err := b.alreadyDone(ctx, in)
 	if err != nil {
 		return "", unavailable(err)
 	}
@@ -128,7 +128,7 @@ func (b *inbox) once(ctx context.Context, in *incoming) (string, error) {
 	if err != nil || outcome != outcomeDone {
 		return outcome, err
 	}
-	if err := b.done(ctx, in); err != nil {
+	if err := b.markDone(ctx, in); err != nil {
 		return "", unavailable(err)
 	}
 	return outcome, nil
@@ -200,7 +200,7 @@ func (in *incoming) aboutSelf(kind string) bool {
 }
 
 // refusedDelete looks once more at a Delete of an actor whose key cannot be had: where the actor's own server says
-// that the actor is gone, the Delete is true whoever brought it.
+// that the actor is gone, the Delete is true, no matter who brought it.
 func (b *inbox) refusedDelete(ctx context.Context, in incoming, refusal error) (incoming, string, error) {
 	if !in.aboutSelf("Delete") || !isGone(refusal) {
 		return in, "", refusal
@@ -314,14 +314,14 @@ const (
 	doneNamespace = "activitypub.done"  // deedKey of an activity that took effect
 	doneLife      = 30 * 24 * time.Hour // longer than any signature is good
 
-	// maxDeedAge is how old an object proof of such an activity may be. It is shorter than the memory of the activity, by more
+	// maxProofAge is how old an object proof of such an activity may be. It is shorter than the memory of the activity, by more
 	// than two clocks may differ, so that a captured one is never taken again after it was forgotten.
-	maxDeedAge = doneLife - 24*time.Hour
+	maxProofAge = doneLife - 24*time.Hour
 )
 
-// freshDeed keeps a captured activity from being brought again after doneLife: a proof inside it, unlike the signature of
+// checkProofAge keeps a captured activity from being brought again after doneLife: a proof inside it, unlike the signature of
 // a request, has no end of its own.
-func freshDeed(proof signature.Proof, in *incoming, now time.Time) error {
+func checkProofAge(proof signature.Proof, in *incoming, now time.Time) error {
 	switch {
 	case !onceOnly[in.kind]:
 		return nil
@@ -329,7 +329,7 @@ func freshDeed(proof signature.Proof, in *incoming, now time.Time) error {
 		return errors.New("an activity of this type that is proven by an object proof alone needs an id")
 	case proof.Created.IsZero():
 		return errors.New("the proof of an activity of this type must say when it was created")
-	case now.Sub(proof.Created) > maxDeedAge:
+	case now.Sub(proof.Created) > maxProofAge:
 		return errors.New("the proof is too old for an activity of this type")
 	}
 	return nil
@@ -341,13 +341,13 @@ var onceOnly = map[string]bool{
 	"Follow": true, "Undo": true, "Block": true, "Accept": true, "Reject": true, "Move": true, "Flag": true,
 }
 
-// repeated reports whether the activity took effect before. A Follow that still stands may come again: our Accept may have
+// alreadyDone reports whether the activity took effect before. A Follow that still stands may come again: our Accept may have
 // been lost.
-func (b *inbox) repeated(ctx context.Context, in *incoming) (bool, error) {
+func (b *inbox) alreadyDone(ctx context.Context, in *incoming) (bool, error) {
 	if !onceOnly[in.kind] || in.id == "" {
 		return false, nil
 	}
-	_, done, err := b.options.State.Get(ctx, doneNamespace, deedKey(in.id, in.actor))
+	_, done, err := b.options.State.Get(ctx, doneNamespace, activityKey(in.id, in.actor))
 	if err != nil || !done || in.kind != "Follow" {
 		return done, err
 	}
@@ -359,12 +359,12 @@ func (b *inbox) repeated(ctx context.Context, in *incoming) (bool, error) {
 	return !stands, err
 }
 
-// done remembers an activity that took effect. When this fails the peer sends the activity again, which does no harm.
-func (b *inbox) done(ctx context.Context, in *incoming) error {
+// markDone remembers an activity that took effect. When this fails the peer sends the activity again, which does no harm.
+func (b *inbox) markDone(ctx context.Context, in *incoming) error {
 	if !onceOnly[in.kind] || in.id == "" {
 		return nil
 	}
-	return b.options.State.Put(ctx, doneNamespace, deedKey(in.id, in.actor), []byte("1"), b.now().Add(doneLife))
+	return b.options.State.Put(ctx, doneNamespace, activityKey(in.id, in.actor), []byte("1"), b.now().Add(doneLife))
 }
 
 const blockIDNamespace = "activitypub.blockid" // deedKey of the Block → followed
@@ -397,12 +397,12 @@ func (b *inbox) undoByID(ctx context.Context, in *incoming, id string) (string, 
 	if id == "" {
 		return outcomeIgnored, nil
 	}
-	if follow, found, err := b.deed(ctx, followNamespace, id, in.actor); err != nil {
+	if follow, found, err := b.recordedFollow(ctx, followNamespace, id, in.actor); err != nil {
 		return "", err
 	} else if found {
 		return b.follows.unfollow(ctx, follow.Agent, in.actor)
 	}
-	if block, found, err := b.deed(ctx, blockIDNamespace, id, in.actor); err != nil {
+	if block, found, err := b.recordedFollow(ctx, blockIDNamespace, id, in.actor); err != nil {
 		return "", err
 	} else if found {
 		return outcomeOf(b.follows.unblock(ctx, block.Agent, in.actor))
@@ -410,27 +410,27 @@ func (b *inbox) undoByID(ctx context.Context, in *incoming, id string) (string, 
 	return b.interactions.unreact(ctx, in, nil, id)
 }
 
-// deedKey is the key of an activity that can be undone. The actor is part of it, so that nobody can use up or overwrite the
-// id of somebody else on the same server. What is too long for a key is hashed.
-func deedKey(id, actor string) string {
+// activityKey is the key of an activity that can be undone. The actor is part of it, so that no actor can use up or
+// overwrite the id of another one on the same server. What is too long for a key is hashed.
+func activityKey(id, actor string) string {
 	if len(actor)+1+len(id) > document.MaxIRIBytes {
-		return ownKeyOf(id, actor)
+		return actorKey(id, actor)
 	}
 	return actor + " " + id
 }
 
-// did returns the document of an activity that can be undone; older ones stand under the id alone.
-func (s *site) did(ctx context.Context, namespace, id, actor string) (value []byte, found bool, err error) {
-	value, found, err = s.options.State.Get(ctx, namespace, deedKey(id, actor))
+// recorded returns the document of an activity that can be undone; older ones stand under the id alone.
+func (s *site) recorded(ctx context.Context, namespace, id, actor string) (value []byte, found bool, err error) {
+	value, found, err = s.options.State.Get(ctx, namespace, activityKey(id, actor))
 	if err != nil || found {
 		return value, found, err
 	}
 	return s.options.State.Get(ctx, namespace, id)
 }
 
-// deed finds what the actor did to an agent by the id of the activity.
-func (b *inbox) deed(ctx context.Context, namespace, id, actor string) (deed followed, found bool, err error) {
-	value, found, err := b.did(ctx, namespace, id, actor)
+// recordedFollow finds what the actor did to an agent by the id of the activity.
+func (b *inbox) recordedFollow(ctx context.Context, namespace, id, actor string) (deed followed, found bool, err error) {
+	value, found, err := b.recorded(ctx, namespace, id, actor)
 	if err != nil {
 		return deed, false, unavailable(err)
 	}
@@ -484,8 +484,8 @@ func (b *inbox) actorDeleted(ctx context.Context, in *incoming) (string, error) 
 	return outcomeOf(b.actors.forget(ctx, in.actor, keyID))
 }
 
-// heard tells of a host that sent something with a good signature: it lives.
-func (v *verifier) heard(ctx context.Context, by proven) {
+// reportAlive tells of a host that sent something with a good signature: it lives.
+func (v *verifier) reportAlive(ctx context.Context, by proven) {
 	if v.options.Alive != nil && by.actor != nil && by.relay == "" {
 		v.options.Alive(ctx, document.HostOf(by.actor.ID))
 	}

@@ -18,7 +18,7 @@ type interactionAnswer struct {
 func (r *rig) askToInteract(kind, target, instrument string) (interactionAnswer, bool) {
 	r.t.Helper()
 	request := r.simple(kind, target)
-	request["id"], request["instrument"] = r.remote.base+"/requests/"+kind+"/"+ownKeyOf(target, instrument), instrument
+	request["id"], request["instrument"] = r.remote.base+"/requests/"+kind+"/"+actorKey(target, instrument), instrument
 	r.accept(request)
 	jobs := r.engine.takeJobs(jobActivity)
 	if len(jobs) == 0 {

@@ -25,16 +25,16 @@ type laterJob struct {
 	Inbox    string          `json:"inbox,omitempty"`
 	Activity json.RawMessage `json:"activity,omitempty"`
 
-	Shared bool       `json:"shared,omitempty"` // the inbox is that of a server
-	Once   string     `json:"once,omitempty"`   // id of an announced activity, which an inbox gets once
-	Order  string     `json:"order,omitempty"`  // announced activities of the same order come to an inbox one after the other
-	Pin    *pinned    `json:"pin,omitempty"`    // pin: what was changed
-	From   spreading  `json:"from,omitzero"`    // announce: where the next followers begin
-	Peers  *peerPiece `json:"peers,omitempty"`  // announce: followers are done, these come next
+	Shared bool           `json:"shared,omitempty"` // the inbox is that of a server
+	Once   string         `json:"once,omitempty"`   // id of an announced activity, which an inbox gets once
+	Order  string         `json:"order,omitempty"`  // announced activities of the same order come to an inbox one after the other
+	Pin    *pinned        `json:"pin,omitempty"`    // pin: what was changed
+	From   followerCursor `json:"from,omitzero"`    // announce: where the next followers begin
+	Peers  *peerCursor    `json:"peers,omitempty"`  // announce: followers are done, these come next
 }
 
-// peerPiece is a cursor in the inboxes that got something lately.
-type peerPiece struct {
+// peerCursor is a cursor in the inboxes that got something lately.
+type peerCursor struct {
 	Since time.Time `json:"since"`
 	After string    `json:"after"`
 }
@@ -56,7 +56,7 @@ func (s *site) schedule(ctx context.Context, partition string, job laterJob) err
 	return s.options.Outbox.SendLater(ctx, partition, string(payload))
 }
 
-// Perform makes the given attempt, counted from 1, of a job that the Outbox took. What it gives is to be stored in the
+// Perform makes the given attempt, counted from 1, of a job that the Outbox took. What it returns is to be stored in the
 // transaction that ends the job. Errors are classed with fault.RetryIn and fault.GiveUp.
 func (a *Adapter) Perform(ctx context.Context, payload string, attempt int) ([]Later, error) {
 	var job laterJob
@@ -67,7 +67,7 @@ func (a *Adapter) Perform(ctx context.Context, payload string, attempt int) ([]L
 	case jobMove:
 		return nil, a.moves.checkMove(ctx, job.Actor, job.Inbox)
 	case jobObject:
-		return nil, a.notes.takeNamed(ctx, job, attempt)
+		return nil, a.notes.receiveNamed(ctx, job, attempt)
 	case jobFollow:
 		return nil, a.follows.decideFollow(ctx, job)
 	case jobAddress:
@@ -100,7 +100,7 @@ func (o *outbox) sendStored(ctx context.Context, job laterJob, attempt int) erro
 			return err
 		}
 	}
-	_, err := o.transport.post(ctx, parcel{agent: job.Agent, actor: job.Actor, inbox: job.Inbox, body: job.Activity, attempt: attempt, shared: job.Shared})
+	_, err := o.transport.post(ctx, outgoing{agent: job.Agent, actor: job.Actor, inbox: job.Inbox, body: job.Activity, attempt: attempt, shared: job.Shared})
 	if err == nil && job.Once != "" {
 		_ = o.options.State.Put(ctx, toldNamespace(job.Once), job.Inbox, []byte("{}"), o.now().Add(toldLife))
 	}

@@ -216,8 +216,8 @@ func (k *ownKey) fragment() string {
 }
 
 // RotateKey returns an actor a new key for requests and tells its followers and recent peers. An empty agent is the
-// server's own actor, of which nobody needs to be told: its key is fetched when it is met. The id of the actor stays; the
-// key has a new id, so that nobody takes the old one from a cache. Other nodes sign with the new key within a minute.
+// server's own actor, of which no one needs to be told: its key is fetched when it is met. The id of the actor stays; the
+// key has a new id, so that no one takes the old one from a cache. Other nodes sign with the new key within a minute.
 func (p *profiles) RotateKey(ctx context.Context, agent string) (keyID string, err error) {
 	if agent != "" {
 		profile, known := p.options.Directory.Agent(agent)
@@ -292,7 +292,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 }
 
 // formerKeys are the keys that still verify, for the actor document. publicKey stays one object, because older peers
-// take only that; a Multikey is understood by whoever looks a key up by its id.
+// take only that; a Multikey is understood by those who look a key up by its id.
 func (k *ownKey) formerKeys(actor string, now time.Time) (keys []multikey) {
 	for _, former := range k.Previous {
 		if now.Before(former.Until) {

@@ -19,20 +19,20 @@ const (
 
 // failures counts by who caused them and about whom.
 type failures struct {
-	pairs, wide, hosts *tally
+	pairs, wide, hosts *counter
 }
 
 func newFailures() *failures {
 	return &failures{
-		pairs: newTally(maxSourceFailures, failureLife, maxCachedFailures), wide: newTally(maxWideFailures, failureLife, maxCachedFailures),
-		hosts: newTally(maxHostFailures, failureLife, maxCachedHosts),
+		pairs: newCounter(maxSourceFailures, failureLife, maxCachedFailures), wide: newCounter(maxWideFailures, failureLife, maxCachedFailures),
+		hosts: newCounter(maxHostFailures, failureLife, maxCachedHosts),
 	}
 }
 
 func (f *failures) add(source admission.Source, host string, now time.Time) {
-	f.pairs.take(source.String()+" "+host, now)
-	f.wide.take(source.Wide()+" "+host, now)
-	f.hosts.take(host, now)
+	f.pairs.count(source.String()+" "+host, now)
+	f.wide.count(source.Wide()+" "+host, now)
+	f.hosts.count(host, now)
 }
 
 // wait is how long a network has to wait before another key of the host is fetched for it; zero = not at all. A network that
@@ -59,8 +59,8 @@ func sourceOf(ctx context.Context) admission.Source {
 	return source
 }
 
-// comeAgain answers a sender who may be honest, and whose key cannot be had just now because of others.
-func comeAgain(after time.Duration) error {
+// tryLater answers a sender who may be honest, and whose key cannot be had just now because of others.
+func tryLater(after time.Duration) error {
 	return &fault.Fault{Kind: fault.Unavailable, Public: "too many unknown senders at once: try again later", RetryAfter: after}
 }
 
@@ -70,8 +70,8 @@ func comeAgain(after time.Duration) error {
 
 const refusalPeriod = 5 * time.Minute
 
-// putOff refuses a request from an address whose requests were refused too often.
-func (v *verifier) putOff(r *http.Request) error {
+// checkFlood refuses a request from an address whose requests were refused too often.
+func (v *verifier) checkFlood(r *http.Request) error {
 	key, counts := v.clientOf(r)
 	if !counts {
 		return nil
@@ -86,13 +86,13 @@ func (v *verifier) countRefusal(r *http.Request, err error) {
 	switch fault.Of(err).Kind {
 	case fault.Malformed, fault.Unauthenticated, fault.Forbidden, fault.TooLarge, fault.Unsupported:
 		if key, counts := v.clientOf(r); counts {
-			v.refusals.take(key, v.now())
+			v.refusals.count(key, v.now())
 		}
 	}
 }
 
 // clientOf returns the network that a request came from: one IPv4 address, or the /64 that one IPv6 customer has. Loopback
-// and private addresses are nobody's: they are a proxy that does not tell for whom it asks.
+// and private addresses do not count: they are a proxy that does not tell for whom it asks.
 func (v *verifier) clientOf(r *http.Request) (key string, counts bool) {
 	if v.options.MaxRefusals < 0 {
 		return "", false

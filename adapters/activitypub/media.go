@@ -75,7 +75,7 @@ func (m *mediaFiles) loadSecret() ([]byte, error) {
 	return current, nil
 }
 
-// key opens one file of one reply to whoever has the address. Empty when the secret cannot be had just now.
+// key opens one file of one reply to those who have the address. Empty when the secret cannot be had just now.
 func (m *mediaFiles) key(replyID, digest string) string {
 	secret, err := m.loadSecret()
 	if err != nil {
@@ -87,7 +87,7 @@ func (m *mediaFiles) key(replyID, digest string) string {
 }
 
 // URL is the address of a file that we keep. It names the reply that the file belongs to: a digest alone opens
-// nothing, and with the reply its files go. An answer that not everybody may read adds a key that nobody can guess.
+// nothing, and with the reply its files go. An answer that not everyone may read adds a key that no one can guess.
 func (m *mediaFiles) URL(reply exchange.Reply, part normalized.Part) string {
 	digest := digestOfPart(part)
 	if digest == "" || part.BytesRef.Kind == normalized.BytesContentAddressed && m.options.Blobs == nil {

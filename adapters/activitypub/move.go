@@ -33,13 +33,13 @@ type moves struct {
 	profiles *profiles
 }
 
-// movedFrom says that two accounts are one person's, as both of them said at the time.
+// movedFrom means that two accounts are one person's, as both of them said at the time.
 type movedFrom struct {
 	Actor string    `json:"actor"`
 	At    time.Time `json:"at"`
 }
 
-// moved queues the check of a Move: it asks another server, which nobody waits for.
+// moved queues the check of a Move: it asks another server, which no one waits for.
 func (m *moves) moved(ctx context.Context, in *incoming) (string, error) {
 	target := document.Reference(in.activity["target"])
 	if document.Reference(in.activity["object"]) != in.actor || !m.isRemote(target) || target == in.actor || !m.admits(document.HostOf(target)) {
@@ -66,16 +66,16 @@ func (m *moves) checkMove(ctx context.Context, old, target string) error {
 	if err != nil {
 		return fault.GiveUp("the account that was moved to cannot be read", err)
 	}
-	if err := m.takeAlong(ctx, old, actor); err != nil {
+	if err := m.transferFollows(ctx, old, actor); err != nil {
 		return fault.RetryIn(0, "our own store did not answer", err)
 	}
 	return nil
 }
 
-func (m *moves) takeAlong(ctx context.Context, old string, actor *remoteActor) error {
+func (m *moves) transferFollows(ctx context.Context, old string, actor *remoteActor) error {
 	var follows []string
 	for _, agent := range m.options.Directory.Agents() {
-		followed, err := m.follows.followAlong(ctx, agent.Name, old, actor)
+		followed, err := m.follows.transferFollow(ctx, agent.Name, old, actor)
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ type moved struct {
 
 // Move tells the followers of an agent that it is another account now, and shows it on the actor. Target is an address
 // or an actor IRI. The other account must name this agent in alsoKnownAs, as every server demands that acts on a Move. It
-// gives the target's IRI. The same target again tells everybody again.
+// returns the target's IRI. The same target again tells everyone again.
 func (m *moves) Move(ctx context.Context, agent, target string) (string, error) {
 	profile, known := m.options.Directory.Agent(agent)
 	if !known {

@@ -19,7 +19,7 @@ import (
 
 const activityMediaType = "application/activity+json"
 
-// route is what we must remember of a question to answer it without asking anybody.
+// route is what we must remember of a question to answer it without asking anyone.
 type route struct {
 	Visibility   string `json:"visibility"`
 	Actor        string `json:"actor"`
@@ -47,7 +47,7 @@ type evidenceClaims struct {
 
 	// Account is the address that names the actor by WebFinger, @user@domain; only with address confirmed.
 	Account string `json:"account,omitempty"`
-	// Proof says why the activity's own proof is wrong where the signature of the request is right.
+	// Proof returns why the activity's own proof is wrong where the signature of the request is right.
 	Proof string `json:"object_proof,omitempty"`
 
 	// Relay brought the activity of the actor: it was proven by the activity's own proof, or, with scheme origin-fetch, by
@@ -59,7 +59,7 @@ type evidenceClaims struct {
 
 // normalize makes the message to one agent (ActivityPub reference, section 6). nil without an error means that the
 // note says nothing to the agent.
-func (n *notes) normalize(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (*exchange.Inbound, error) {
+func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, agent exchange.AgentProfile) (*exchange.Inbound, error) {
 	parts := n.parts(q, agent)
 	if len(parts) == 0 {
 		if n.options.EmptyMention != EmptyGreet {
@@ -102,8 +102,8 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *question, agent 
 	}, nil
 }
 
-// noReply says why a note is not answered; empty = it is. It keeps two programs from answering each other for hours, the
-// commonest complaint about bots. Whoever blocked the agent could not see an answer, so that none is made.
+// noReply returns why a note is not answered; empty = it is. It keeps two programs from answering each other for hours, the
+// commonest complaint about bots. Someone who blocked the agent could not see an answer, so that none is made.
 func (n *notes) noReply(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
 	if actor.Automated() && (n.options.AnswersAgents == nil || !n.options.AnswersAgents(agent.Name)) {
 		return "the sender is an automated account (" + actor.Type + ") and this agent does not answer those", nil
@@ -118,7 +118,7 @@ func (n *notes) noReply(ctx context.Context, actor *remoteActor, agent exchange.
 	return n.follows.onlyFollowers(ctx, actor, agent)
 }
 
-func (q *question) route(actor *remoteActor, address string, late bool) route {
+func (q *inboundNote) route(actor *remoteActor, address string, late bool) route {
 	profile := actor.URL
 	if profile == "" {
 		profile = actor.ID
@@ -144,7 +144,7 @@ func capabilities() normalized.RecipientCapabilities {
 }
 
 // parts makes one text part and one part for each file and link.
-func (n *notes) parts(q *question, agent exchange.AgentProfile) []normalized.Part {
+func (n *notes) parts(q *inboundNote, agent exchange.AgentProfile) []normalized.Part {
 	var parts []normalized.Part
 	if text, mime := n.text(q, agent); text != "" {
 		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text})
@@ -154,7 +154,7 @@ func (n *notes) parts(q *question, agent exchange.AgentProfile) []normalized.Par
 }
 
 // text is warning, title, body and options of a poll, in that order.
-func (n *notes) text(q *question, agent exchange.AgentProfile) (text, mime string) {
+func (n *notes) text(q *inboundNote, agent exchange.AgentProfile) (text, mime string) {
 	as := notetext.Reader{
 		Address: agent.Address, Mentions: q.mentions,
 		IsUs: func(href string) bool {
@@ -178,7 +178,7 @@ func (n *notes) text(q *question, agent exchange.AgentProfile) (text, mime strin
 }
 
 // body is the content as text, without the agent's own address at its head. PeerTube sends the markdown that its readers wrote.
-func (q *question) body(as notetext.Reader) (text, mime string) {
+func (q *inboundNote) body(as notetext.Reader) (text, mime string) {
 	switch media, _, _ := strings.Cut(document.Text(q.object, "mediaType"), ";"); strings.TrimSpace(media) {
 	case normalized.MIMEMarkdown, normalized.MIMEPlain:
 		return as.Literal(q.content()), normalized.MIMEPlain
@@ -188,20 +188,20 @@ func (q *question) body(as notetext.Reader) (text, mime string) {
 }
 
 // warning is the content warning. The summary of an article is an abstract and not a warning.
-func (q *question) warning() string {
+func (q *inboundNote) warning() string {
 	if q.isArticle() {
 		return ""
 	}
 	return notetext.Visible(document.Translated(q.object, "summary"), 500)
 }
 
-func (q *question) isArticle() bool { return document.IsA(q.object, "Article", "Page") }
+func (q *inboundNote) isArticle() bool { return document.IsA(q.object, "Article", "Page") }
 
 // content is the HTML that people saw. source may differ from it and is never taken instead.
-func (q *question) content() string { return document.Translated(q.object, "content") }
+func (q *inboundNote) content() string { return document.Translated(q.object, "content") }
 
 // language is the key of contentMap under which the content stands, or its only key.
-func (q *question) language() string {
+func (q *inboundNote) language() string {
 	translations, _ := q.object["contentMap"].(document.Object)
 	content := q.content()
 	for _, language := range slices.Sorted(maps.Keys(translations)) {
@@ -282,7 +282,7 @@ type customEmoji struct {
 	URL  string `json:"url"`
 }
 
-func (q *question) facts() noteFacts {
+func (q *inboundNote) facts() noteFacts {
 	var facts noteFacts
 	if kind := document.Type(q.object); kind != "Note" {
 		facts.Type = notetext.Visible(kind, maxFactBytes)
@@ -305,7 +305,7 @@ func (q *question) facts() noteFacts {
 }
 
 // addFacts puts what the text does not say into the profile.
-func (q *question) addFacts(profile *normalized.SenderProfile) error {
+func (q *inboundNote) addFacts(profile *normalized.SenderProfile) error {
 	body, err := json.Marshal(q.facts())
 	if err != nil {
 		return fmt.Errorf("encode facts: %w", err)

@@ -18,8 +18,8 @@ import (
 	"inbox/internal/httpserver"
 )
 
-// serveNote shows one of our notes: to everybody what everybody may read, and the rest to the servers of those to whom
-// it is addressed, who prove themselves by a signature. For anybody else the answer is the same as for an id that
+// serveNote shows one of our notes: to everyone what everyone may read, and the rest to the servers of those to whom
+// it is addressed, who prove themselves by a signature. For anyone else the answer is the same as for an id that
 // never existed.
 func (c *collections) serveNote(w http.ResponseWriter, r *http.Request) {
 	if accepts(r) != formPage && !c.verifier.mayRead(w, r) {
@@ -39,7 +39,7 @@ func (c *collections) serveNote(w http.ResponseWriter, r *http.Request) {
 		made.Context = made.context()
 		c.write(w, r, made)
 	case form == formPage:
-		c.writePage(w, r, reply, c.whole(r, reply, made))
+		c.writePage(w, r, reply, c.wholeAnswer(r, reply, made))
 	default:
 		refuseForm(w)
 	}
@@ -191,7 +191,7 @@ func (c *collections) postOf(r *http.Request, reply exchange.Reply) (int, error)
 }
 
 // refuseNote answers 410 with the tombstone for a note that was taken back. That says nothing about it: the id is no
-// secret of those who could read it, and nobody guesses one.
+// secret of those who could read it, and no one guesses one.
 func (c *collections) refuseNote(w http.ResponseWriter, r *http.Request, reply exchange.Reply, err error) {
 	if !errors.Is(err, errTombstone) || accepts(r) != formActivity {
 		refuse(w, r, err)
@@ -214,8 +214,8 @@ func (c *collections) refuseNote(w http.ResponseWriter, r *http.Request, reply e
 	_, _ = w.Write(body)
 }
 
-// whole returns the page of a chain's first post the whole answer.
-func (c *collections) whole(r *http.Request, reply exchange.Reply, made note) note {
+// wholeAnswer shows the whole answer on the page of a chain's first post.
+func (c *collections) wholeAnswer(r *http.Request, reply exchange.Reply, made note) note {
 	if reply.Posts <= 1 || made.ID != c.noteIRI(reply.ID) {
 		return made
 	}

@@ -54,7 +54,7 @@ type Threads interface {
 }
 
 // Replies reads answers that were given: one with its native id, that of a turn (both fault.NotFound), or those of an agent
-// that everybody may read, newest first, before the reply with the given id; empty = from the newest.
+// that everyone may read, newest first, before the reply with the given id; empty = from the newest.
 type Replies interface {
 	Answer(ctx context.Context, turnID string) (exchange.Reply, error)
 	Reply(ctx context.Context, replyID string) (reply exchange.Reply, nativeID string, err error)
@@ -96,7 +96,7 @@ type Client interface {
 
 // Modes of federation.
 const (
-	ModeOpen      = "open"      // everybody who proves who they are, except refused hosts
+	ModeOpen      = "open"      // everyone who proves who they are, except refused hosts
 	ModeAllowlist = "allowlist" // only hosts that HostAllowed names
 )
 
@@ -131,7 +131,7 @@ type Options struct {
 	NamesLocal    func(agent, local string) bool
 	ActorAllowed  func(iri string) bool              // optional: asked before any fetch for every actor who claims to act
 	Follows       func(agent string) string          // optional: FollowAccept
-	Stopped       func(agent, principal string) bool // optional: whether somebody told the agent to stop; no
+	Stopped       func(agent, principal string) bool // optional: whether the principal told the agent to stop; no
 	FollowersOnly func(agent string) bool            // optional: whether the agent answers its followers alone; no
 	Fields        []Field                            // optional: who operates the server, on every profile
 	AnswersAgents func(agent string) bool            // optional: whether the agent answers automated actors; no

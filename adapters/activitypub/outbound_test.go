@@ -582,7 +582,7 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 					t.Fatalf("dropped before attempt %d", i+1)
 				}
 				r.remote.answer(status(c.code))
-				_, err := r.adapter.transport.post(t.Context(), parcel{agent: "echo", actor: r.remote.actor("alice"), inbox: r.remote.base + "/inbox", body: []byte("{}"), attempt: 1, shared: true})
+				_, err := r.adapter.transport.post(t.Context(), outgoing{agent: "echo", actor: r.remote.actor("alice"), inbox: r.remote.base + "/inbox", body: []byte("{}"), attempt: 1, shared: true})
 				if !fault.Of(err).Permanent {
 					t.Errorf("%v, want the end", err)
 				}

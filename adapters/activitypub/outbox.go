@@ -35,7 +35,7 @@ type destination struct {
 	Shared  bool   `json:"shared,omitempty"` // the inbox is that of a server, for its followers; Actor is one of them
 }
 
-// Plan returns the note's id and its destinations: the asker, and everybody whom the agent added in to and cc.
+// Plan returns the note's id and its destinations: the asker, and everyone whom the agent added in to and cc.
 func (o *outbox) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {
@@ -50,7 +50,7 @@ func (o *outbox) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan,
 		main.Inbox = asked.SharedInbox
 	}
 	if o.isLike(reply) {
-		plan.NativeID, main.Like = "", true // nothing that anybody could read or answer
+		plan.NativeID, main.Like = "", true // nothing that anyone could read or answer
 	}
 	places := []destination{main}
 	for _, address := range o.extras(reply, asked) {
@@ -111,7 +111,7 @@ func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (excha
 	if err := o.remember(ctx, delivery, place); err != nil {
 		return exchange.DeliveryReceipt{}, fault.RetryIn(0, "our own store did not answer", err)
 	}
-	detail, err := o.transport.post(ctx, parcel{delivery.Reply.Agent, place.Actor, place.Inbox, body, delivery.Attempt, place.Shared})
+	detail, err := o.transport.post(ctx, outgoing{delivery.Reply.Agent, place.Actor, place.Inbox, body, delivery.Attempt, place.Shared})
 	return exchange.DeliveryReceipt{Detail: detail}, err
 }
 
@@ -155,7 +155,7 @@ func (o *outbox) provenCreate(ctx context.Context, reply exchange.Reply, made no
 	return o.keys.prove(ctx, reply.Agent, body, reply.CreatedAt)
 }
 
-// allowed refuses to send to whoever blocked the agent, to hosts that the operator excludes and to ourselves.
+// allowed refuses to send to those who blocked the agent, to hosts that the operator excludes and to ourselves.
 func (o *outbox) allowed(ctx context.Context, agent string, place destination) error {
 	if !o.isRemote(place.Inbox) {
 		return fault.GiveUp("the inbox is not an address on another server", nil)
@@ -175,8 +175,8 @@ func (o *outbox) allowed(ctx context.Context, agent string, place destination) e
 
 const relayNamespace = "activitypub.relay" // reply id → []person
 
-// relay finds everybody else whom the reply mentions and completes the destination. The people are resolved once for
-// a reply, so that all recipients get the same note; somebody who cannot be found does not hold up the others.
+// relay finds everyone else whom the reply mentions and completes the destination. The people are resolved once for
+// a reply, so that all recipients get the same note; one who cannot be found does not hold up the others.
 func (o *outbox) relay(ctx context.Context, reply exchange.Reply, place destination) ([]person, destination, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {
@@ -245,7 +245,7 @@ func (o *outbox) isLike(reply exchange.Reply) bool {
 	return reply.Notice == exchange.NoticeAck && o.options.Likes != nil && o.options.Likes(reply.Agent)
 }
 
-// likeActivity reports whether the agent has seen a note. Its id is one of the actor's own, as servers write it: nobody reads
+// likeActivity tells that the agent has seen a note. Its id is one of the actor's own, as servers write it: no one reads
 // a Like by its id.
 type likeActivity struct {
 	Context string   `json:"@context"`
@@ -268,10 +268,10 @@ func (o *outbox) like(reply exchange.Reply) ([]byte, error) {
 	})
 }
 
-// Spread returns the inboxes of the followers, each once: the shared inbox where a server has one. Whoever the plan
-// reaches is left out.
+// Spread returns the inboxes of the followers, each once: the shared inbox where a server has one. Those whom the plan
+// reaches are left out.
 func (o *outbox) Spread(ctx context.Context, reply exchange.Reply, cursor string) ([]exchange.Destination, string, error) {
-	var at spreading
+	var at followerCursor
 	if cursor != "" {
 		if err := json.Unmarshal([]byte(cursor), &at); err != nil {
 			return nil, "", fault.GiveUp("the stored cursor cannot be read", err)
@@ -299,8 +299,8 @@ func (o *outbox) Spread(ctx context.Context, reply exchange.Reply, cursor string
 	return destinations, string(next), nil
 }
 
-// keepFollowUp remembers that a reply answers a question about one of our notes, when both can be read by everybody. What
-// was not answered, such as a note that is held for the operator, is shown to nobody.
+// keepFollowUp remembers that a reply answers a question about one of our notes, when both can be read by everyone. What
+// was not answered, such as a note that is held for the operator, is shown to no one.
 func (o *outbox) keepFollowUp(ctx context.Context, reply exchange.Reply) error {
 	parent, ours := o.replyID(reply.Message.InReplyTo)
 	asked, err := readRoute(reply.Route)

@@ -15,7 +15,7 @@ import (
 	"inbox/internal/httpserver"
 )
 
-// interactionRequests are the activities with which servers ask before somebody interacts with a post (GoToSocial,
+// interactionRequests are the activities with which servers ask before one of their accounts interacts with a post (GoToSocial,
 // interaction controls): type → the authorization that answers it.
 var interactionRequests = map[string]string{
 	"LikeRequest": "LikeAuthorization", "ReplyRequest": "ReplyAuthorization", "AnnounceRequest": "AnnounceAuthorization",
@@ -30,7 +30,7 @@ var interactionContext = []any{document.ActivityStreams, map[string]any{
 	"interactionTarget":     map[string]string{"@id": "gts:interactionTarget", "@type": "@id"},
 }}
 
-// interactionRequested answers a server that asks whether somebody may like, answer or share one of our posts. Everybody may
+// interactionRequested answers a server that asks whether one of its accounts may like, answer or share one of our posts. Everyone may
 // who can read it; without an answer the reader's server would keep the interaction to itself for ever.
 func (i *interactions) interactionRequested(ctx context.Context, in *incoming) (string, error) {
 	id, ours := i.replyID(document.Reference(in.activity["object"]))
@@ -54,7 +54,7 @@ func (i *interactions) interactionRequested(ctx context.Context, in *incoming) (
 }
 
 // authorizes reports whether an interaction with a post is allowed. The instrument is the interaction: a Like, a note or an
-// Announce. A post that is not for everybody is for its asker's server to like and to answer, and for nobody to share.
+// Announce. A post that is not for everyone is for its asker's server to like and to answer, and for no one to share.
 func (i *interactions) authorizes(reply exchange.Reply, kind, instrument string) bool {
 	if !reply.DeletedAt.IsZero() || !i.isRemote(instrument) {
 		return false
@@ -146,7 +146,7 @@ func (i *interactions) answerRequest(ctx context.Context, in *incoming, reply ex
 		Result  string    `json:"result,omitempty"`
 		To      []string  `json:"to"`
 	}{
-		Context: answer.context, ID: actor + answer.name + ownKeyOf(in.id, in.actor), Type: answer.kind, Result: answer.result, Actor: actor,
+		Context: answer.context, ID: actor + answer.name + actorKey(in.id, in.actor), Type: answer.kind, Result: answer.result, Actor: actor,
 		To:     []string{in.actor},
 		Object: requested{in.id, in.kind, in.actor, i.quotedPost(in, reply), document.Reference(in.activity["instrument"])},
 	})
@@ -174,7 +174,7 @@ var quoteContext = []any{document.ActivityStreams, map[string]any{
 	"interactionTarget": map[string]string{"@id": "gts:interactionTarget", "@type": "@id"},
 }}
 
-// mayQuote reports whether the request gets a stamp: a follower quotes, in a post of its own, an answer that everybody may
+// mayQuote reports whether the request gets a stamp: a follower quotes, in a post of its own, an answer that everyone may
 // read, and the operator lets followers quote.
 func (i *interactions) mayQuote(ctx context.Context, in *incoming, reply exchange.Reply) (bool, error) {
 	instrument := document.Reference(in.activity["instrument"])
@@ -189,7 +189,7 @@ func (i *interactions) mayQuote(ctx context.Context, in *incoming, reply exchang
 // stampQuote keeps what was allowed and returns the address at which readers' servers check it.
 func (i *interactions) stampQuote(ctx context.Context, in *incoming, reply exchange.Reply) (string, error) {
 	allowed := quoted{reply.ID, i.quotedPost(in, reply), document.Reference(in.activity["instrument"]), in.actor, in.by.actor.Inbox}
-	stamp := ownKeyOf(allowed.Target, allowed.Instrument)[len("sha256:"):]
+	stamp := actorKey(allowed.Target, allowed.Instrument)[len("sha256:"):]
 	if err := i.putJSON(ctx, quotingNamespace+reply.ID, stamp, allowed); err != nil {
 		return "", err
 	}
@@ -212,8 +212,8 @@ func (i *interactions) quotedPost(in *incoming, reply exchange.Reply) string {
 }
 
 // withdrawQuotes tells those who quote an answer that was taken back that they may not any more (FEP-044f): a Delete of the
-// stamp. Each is queued before it is forgotten, under an id of its own, so that a crash tells somebody twice and nobody
-// never. What is left over a hundred the next delivery withdraws; none of the stamps is served any more in any case.
+// stamp. Each is queued before it is forgotten, under an id of its own, so that after a crash some are told twice and none is
+// left out. What is left over a hundred the next delivery withdraws; none of the stamps is served any more in any case.
 func (i *interactions) withdrawQuotes(ctx context.Context, reply exchange.Reply) error {
 	stamps, values, err := i.options.State.List(ctx, quotingNamespace+reply.ID, "", maxQuotesAtOnce)
 	if err != nil {
@@ -284,7 +284,7 @@ func (i *interactions) serveQuote(w http.ResponseWriter, r *http.Request) {
 }
 
 // quoteRequested refuses to be quoted (FEP-044f), unless the operator lets followers quote: an answer was written for its
-// asker. Whoever quotes it all the same does so without our stamp, which readers' servers look for.
+// asker. A quote all the same is without our stamp, which readers' servers look for.
 func (i *interactions) quoteRequested(ctx context.Context, in *incoming) (string, error) {
 	id, ours := i.replyID(document.Reference(in.activity["object"]))
 	if !ours || in.id == "" {

@@ -26,7 +26,7 @@ type Profile struct {
 	Hidden       bool     // not to be suggested to people (discoverable false)
 	Indexable    bool     // posts may be found by search
 	AlsoKnownAs  []string // actor IRIs that may move here
-	QuotesByFans bool     // followers may quote without asking; otherwise nobody
+	QuotesByFans bool     // followers may quote without asking; otherwise no one
 }
 
 // picture is an Image of an actor.
@@ -52,7 +52,7 @@ func (d *actorDocument) show(p Profile) {
 	d.Interaction = whoQuotes(d.ID, d.Followers, p.QuotesByFans)
 }
 
-// whoQuotes lets the followers quote, or the actor alone: nobody.
+// whoQuotes lets the followers quote, or the actor alone: no one.
 func whoQuotes(actor, followers string, byFollowers bool) *interaction {
 	if byFollowers {
 		return &interaction{approval{[]string{followers}}}
@@ -84,7 +84,7 @@ func (p *profiles) Links(agent exchange.AgentProfile) []exchange.Link {
 	return links
 }
 
-// InstanceLinks returns the address of the server's own actor and its link, for WebFinger: Mastodon looks up whoever
+// InstanceLinks returns the address of the server's own actor and its link, for WebFinger: Mastodon looks up who
 // signs a fetch.
 func (p *profiles) InstanceLinks() (address string, links []exchange.Link) {
 	link := exchange.Link{Rel: "self", Type: activityMediaType, Href: p.instanceIRI()}
@@ -151,7 +151,7 @@ type implemented struct {
 	Name string `json:"name"`
 }
 
-// actorContext defines every term beside ActivityStreams and security in place, so that nobody has to fetch contexts.
+// actorContext defines every term beside ActivityStreams and security in place, so that no one has to fetch contexts.
 var actorContext = []any{
 	document.ActivityStreams,
 	"https://w3id.org/security/v1",
@@ -247,7 +247,7 @@ func (p *profiles) serveActor(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveInstance answers everybody without a signature: a peer that checks our fetches must be able to read this key
+// serveInstance answers everyone without a signature: a peer that checks our fetches must be able to read this key
 // before it knows us.
 func (p *profiles) serveInstance(w http.ResponseWriter, r *http.Request) {
 	if accepts(r) == formNone {
@@ -316,7 +316,7 @@ func (p *profiles) profileFields(actor *actorDocument) {
 }
 
 // AtProfile serves the actor at the address of an agent's page to those who name ActivityPub: people copy that address
-// into the search of their server. Everybody else gets the page, with a link to the
+// into the search of their server. Everyone else gets the page, with a link to the
 // actor.
 func (p *profiles) AtProfile(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -101,7 +101,7 @@ func (i *interactions) react(ctx context.Context, in *incoming) (string, error) 
 		return outcomeDuplicate, nil
 	}
 	if in.id != "" {
-		if err := i.options.State.Put(ctx, reactionIDNamespace, deedKey(in.id, in.actor), value, expires); err != nil {
+		if err := i.options.State.Put(ctx, reactionIDNamespace, activityKey(in.id, in.actor), value, expires); err != nil {
 			return "", unavailable(err)
 		}
 	}
@@ -135,7 +135,7 @@ func (i *interactions) reactionByID(ctx context.Context, actor, id string) (row 
 	if id == "" {
 		return row, false, nil
 	}
-	value, found, err := i.did(ctx, reactionIDNamespace, id, actor)
+	value, found, err := i.recorded(ctx, reactionIDNamespace, id, actor)
 	if err != nil {
 		return row, false, unavailable(err)
 	}
@@ -153,7 +153,7 @@ const codeReport = "report:activitypub"
 const maxReported = 16
 
 // flag keeps a report for the operator, one record for each agent that it is about. The reporter is usually the other
-// server's own actor, so that nobody learns who complained.
+// server's own actor, so that no one learns who complained.
 func (i *interactions) flag(ctx context.Context, in *incoming) (string, error) {
 	objects := document.References(in.activity["object"])
 	about, err := i.reported(ctx, objects)

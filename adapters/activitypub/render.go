@@ -96,7 +96,7 @@ type createActivity struct {
 	Object    note     `json:"object"`
 }
 
-// person is somebody whom a reply mentions.
+// person is an account that a reply mentions.
 type person struct {
 	Address string `json:"address"` // @user@host
 	Actor   string `json:"actor"`
@@ -236,7 +236,7 @@ var chatContext = append(slices.Clone(noteContext), map[string]any{
 	"litepub": "http://litepub.social/ns#", chatMessage: "litepub:" + chatMessage,
 })
 
-// typeOf is the type of the posts of a reply: a chat is answered in the chat, where nobody else is addressed.
+// typeOf is the type of the posts of a reply: a chat is answered in the chat, where no one else is addressed.
 func (r *renderer) typeOf(reply exchange.Reply, asked route) string {
 	if asked.Chat && !openly(r.visibilityOf(reply, asked)) && len(r.extras(reply, asked)) == 0 {
 		return chatMessage

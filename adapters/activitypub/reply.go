@@ -10,7 +10,7 @@ import (
 	"inbox/normalized"
 )
 
-// published reports whether everybody may read the note of a reply.
+// published reports whether everyone may read the note of a reply.
 func (s *site) published(reply exchange.Reply) bool {
 	if !ownWay(reply) {
 		return false

@@ -82,7 +82,7 @@ func newDocument(of string, content any) (encodedDocument, error) {
 	return encodedDocument{of, body, `"` + hex.EncodeToString(sum[:12]) + `"`}, nil
 }
 
-// writeDocument sends an encoded ActivityPub document, or 304 for a reader that has it. Nobody keeps it when seconds
+// writeDocument sends an encoded ActivityPub document, or 304 for a reader that has it. No one keeps it when seconds
 // is 0.
 func writeDocument(w http.ResponseWriter, r *http.Request, doc encodedDocument, seconds int) {
 	header := w.Header()
@@ -136,7 +136,7 @@ var (
 )
 
 // accepts reads the Accept header: ActivityPub when it is named and no page is preferred to it, else a page for browsers,
-// else ActivityPub for whoever takes anything.
+// else ActivityPub for those who take anything.
 func accepts(r *http.Request) form {
 	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
 	activity, named := quality(accept, activityRanges)

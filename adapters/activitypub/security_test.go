@@ -510,11 +510,11 @@ func regexDoS(t *testing.T) {
 
 func cacheBounds(t *testing.T) {
 	c := newCache[int](100)
-	counts := newTally(3, time.Minute, 100)
+	counts := newCounter(3, time.Minute, 100)
 	now := time.Now()
 	for i := range 10_000 {
 		c.put(strconv.Itoa(i), i, now.Add(time.Hour))
-		counts.take(strconv.Itoa(i), now)
+		counts.count(strconv.Itoa(i), now)
 	}
 	if len(c.byKey) != 100 || c.order.Len() != 100 || len(counts.counts.byKey) != 100 {
 		t.Errorf("%d, %d, %d entries", len(c.byKey), c.order.Len(), len(counts.counts.byKey))

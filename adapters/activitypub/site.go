@@ -113,7 +113,7 @@ func (s *site) noAgent(ctx context.Context, name string) error {
 	return fault.New(fault.NotFound, "no such agent")
 }
 
-// conversationIRI is the context of a conversation that nobody else has named (FEP-7888). The first question of it that came
+// conversationIRI is the context of a conversation that no one else has named (FEP-7888). The first question of it that came
 // here stands for it, with all that was said to it.
 func (s *site) conversationIRI(turn string) string { return s.base + "/contexts/" + turn }
 

@@ -28,12 +28,12 @@ const (
 // context or conversation, then the note itself.
 //
 // Public and private talk never share a thread, and private threads are the sender's alone. Both context and
-// inReplyTo are claims of the sender: if they could open somebody else's direct conversation, the agent would answer
+// inReplyTo are claims of the sender: if they could open another actor's direct conversation, the agent would answer
 // a stranger with that conversation in its history; and if a direct message joined a public thread, the next public
 // answer would have it in its history. The names of private threads therefore contain the proven actor.
 //
 // late reports whether the parent is a note of another server which never came here.
-func (n *notes) thread(ctx context.Context, agent string, q *question) (name string, late bool, err error) {
+func (n *notes) thread(ctx context.Context, agent string, q *inboundNote) (name string, late bool, err error) {
 	if q.inReplyTo == "" {
 		return q.threadName(), false, nil
 	}
@@ -59,7 +59,7 @@ func (n *notes) parent(ctx context.Context, agent, iri string) (exchange.ThreadE
 	if err != nil || !known {
 		return entry, false, err
 	}
-	held, err := readHeld(value)
+	held, err := readNoteRecord(value)
 	if err != nil || held.Activity == "" || held.Activity == iri {
 		return entry, false, err
 	}
@@ -67,7 +67,7 @@ func (n *notes) parent(ctx context.Context, agent, iri string) (exchange.ThreadE
 }
 
 // continues reports whether the question may join the thread of its stored parent.
-func (q *question) continues(parent normalized.Message, notes json.RawMessage) bool {
+func (q *inboundNote) continues(parent normalized.Message, notes json.RawMessage) bool {
 	if parent.ReceivedVia != normalized.ViaActivityPub {
 		return false
 	}
@@ -82,17 +82,17 @@ func (q *question) continues(parent normalized.Message, notes json.RawMessage) b
 }
 
 // claimed is the conversation that the sender names; the note itself where it names none.
-func (q *question) claimed() string { return cmp.Or(q.context, q.conversation, q.note) }
+func (q *inboundNote) claimed() string { return cmp.Or(q.context, q.conversation, q.note) }
 
 // threadName makes the name of a thread that begins here. A conversation that neither the author's server nor that of
-// the parent named joins nobody else's thread: it goes with the actor who says it.
-func (q *question) threadName() string {
+// the parent named joins no one else's thread: it goes with the actor who says it.
+func (q *inboundNote) threadName() string {
 	name := q.claimed()
 	switch {
 	case !openly(q.visibility):
 		name += privateMark + q.actor
 	case strings.Contains(name, privateMark), strings.Contains(name, foreignMark):
-		name = "" // nobody names such a thread from outside
+		name = "" // no one names such a thread from outside
 	case !q.mayName(name):
 		name += foreignMark + q.actor
 	}
@@ -104,7 +104,7 @@ func (q *question) threadName() string {
 }
 
 // mayName reports whether a conversation has its name from the server of the author or of the parent.
-func (q *question) mayName(conversation string) bool {
+func (q *inboundNote) mayName(conversation string) bool {
 	authority, isTag := strings.CutPrefix(conversation, "tag:") // RFC 4151: tag:authority,date:…
 	authority, _, _ = strings.Cut(authority, ",")
 	for _, by := range []string{q.actor, q.inReplyTo} {
@@ -174,7 +174,7 @@ func visibilityOf(a document.Audience, followers string) string {
 	return normalized.VisibilityDirect
 }
 
-// openly reports whether everybody may read a note of this visibility.
+// openly reports whether everyone may read a note of this visibility.
 func openly(visibility string) bool {
 	return visibility == normalized.VisibilityPublic || visibility == normalized.VisibilityUnlisted
 }

@@ -38,8 +38,8 @@ type transport struct {
 	schemes *cache[knownScheme]
 }
 
-// parcel is one activity on its way to one inbox.
-type parcel struct {
+// outgoing is one activity on its way to one inbox.
+type outgoing struct {
 	agent   string // who signs
 	actor   string // to whom, where known
 	inbox   string
@@ -58,7 +58,7 @@ type answer struct {
 
 // post signs and sends. It signs now and never earlier, because receivers refuse old dates; it follows no redirect;
 // and where the first signature scheme is refused it tries the other one once. The errors are classed for retries.
-func (t *transport) post(ctx context.Context, p parcel) (detail string, err error) {
+func (t *transport) post(ctx context.Context, p outgoing) (detail string, err error) {
 	target, err := url.Parse(p.inbox)
 	if err == nil {
 		err = t.options.Client.CheckURL(target)
@@ -70,23 +70,23 @@ func (t *transport) post(ctx context.Context, p parcel) (detail string, err erro
 	if err != nil {
 		return "", fault.RetryIn(0, "our own signing key could not be read", err)
 	}
-	said, err := t.knock(ctx, p, target, key)
+	said, err := t.postEither(ctx, p, target, key)
 	if err != nil {
 		return "", err
 	}
 	if said.status == http.StatusMovedPermanently || said.status == http.StatusPermanentRedirect {
 		if moved, found := t.movedInbox(ctx, p); found {
 			p.inbox = moved.String()
-			if said, err = t.knock(ctx, p, moved, key); err != nil {
+			if said, err = t.postEither(ctx, p, moved, key); err != nil {
 				return "", err
 			}
 		}
 	}
-	return said.detail, t.judge(ctx, p, said)
+	return said.detail, t.classify(ctx, p, said)
 }
 
-// knock sends with the scheme that this host is known to take, else with draft-cavage; on 400 or 401 with the other.
-func (t *transport) knock(ctx context.Context, p parcel, target *url.URL, key *ownKey) (answer, error) {
+// postEither sends with the scheme that this host is known to take, else with draft-cavage; on 400 or 401 with the other.
+func (t *transport) postEither(ctx context.Context, p outgoing, target *url.URL, key *ownKey) (answer, error) {
 	host := document.HostOf(p.inbox)
 	first := t.schemeOf(ctx, host)
 	remembered := first.Scheme != ""
@@ -115,13 +115,13 @@ func (t *transport) knock(ctx context.Context, p parcel, target *url.URL, key *o
 	return said, nil // the first answer is the one that the operator can act on
 }
 
-func (t *transport) send(ctx context.Context, p parcel, target *url.URL, key *ownKey, scheme knownScheme) (answer, error) {
+func (t *transport) send(ctx context.Context, p outgoing, target *url.URL, key *ownKey, scheme knownScheme) (answer, error) {
 	return t.sendOffered(ctx, p, target, key, scheme, nil)
 }
 
 // sendOffered signs as an offer asked, where there is one for this very request.
 func (t *transport) sendOffered(
-	ctx context.Context, p parcel, target *url.URL, key *ownKey, scheme knownScheme, offer *signature.Offer,
+	ctx context.Context, p outgoing, target *url.URL, key *ownKey, scheme knownScheme, offer *signature.Offer,
 ) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(p.body))
 	if err != nil {
@@ -149,7 +149,7 @@ func (t *transport) sendOffered(
 	response, err := t.options.Client.Do(request)
 	if err != nil {
 		posts.WithLabelValues(scheme.Scheme, "error").Inc()
-		return answer{}, t.classNetwork(err)
+		return answer{}, t.classifyNetwork(err)
 	}
 	defer response.Body.Close()
 	posts.WithLabelValues(scheme.Scheme, strconv.Itoa(response.StatusCode/100)+"xx").Inc()
@@ -162,7 +162,7 @@ func (t *transport) sendOffered(
 	return said, nil
 }
 
-func (t *transport) classNetwork(err error) error {
+func (t *transport) classifyNetwork(err error) error {
 	if errors.Is(err, safehttp.ErrRefused) {
 		return fault.GiveUp("the inbox address is refused by the outgoing policy", err)
 	}
@@ -195,8 +195,8 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// judge classes an answer by the table in section 8 of the ActivityPub reference.
-func (t *transport) judge(ctx context.Context, p parcel, said answer) error {
+// classify classes an answer by the table in section 8 of the ActivityPub reference.
+func (t *transport) classify(ctx context.Context, p outgoing, said answer) error {
 	refusal := fmt.Errorf("%s: %s", p.inbox, said.detail)
 	switch {
 	case said.status/100 == 2:
@@ -214,7 +214,7 @@ func (t *transport) judge(ctx context.Context, p parcel, said answer) error {
 }
 
 // movedInbox asks the actor anew after a redirect: the inbox that we remember is out of date.
-func (t *transport) movedInbox(ctx context.Context, p parcel) (*url.URL, bool) {
+func (t *transport) movedInbox(ctx context.Context, p outgoing) (*url.URL, bool) {
 	if p.actor == "" {
 		return nil, false
 	}

@@ -26,8 +26,8 @@ type verifier struct {
 	fetcher *fetcher
 	actors  *actors
 
-	refusals      *tally // by network address
-	confirmations *tally // by relaying host
+	refusals      *counter // by network address
+	confirmations *counter // by relaying host
 }
 
 // proven is who really acts.
@@ -35,7 +35,7 @@ type proven struct {
 	actor  *remoteActor
 	keyID  string
 	scheme string
-	relay  string // actor who brought the activity of somebody else; empty = the actor itself
+	relay  string // actor who brought the activity of another actor; empty = the actor itself
 
 	// proofProblem says what is wrong with the object proof of an activity whose own actor signed the request; empty = the
 	// proof is right, or there is none.
@@ -95,7 +95,7 @@ var (
 	errOtherOwner = errors.New("the key belongs to another actor")
 )
 
-// checkRequest judges signature and proofs as far as that goes without their keys. Somebody else's activity is taken
+// checkRequest judges signature and proofs as far as that goes without their keys. Another actor's activity is taken
 // further only if a proof or its own server can still confirm it.
 func (v *verifier) checkRequest(r *http.Request, in *incoming) (shown presented, err error) {
 	if signature.SchemeOf(r.Header) != signature.None {
@@ -137,7 +137,7 @@ func (v *verifier) checkClaim(r *http.Request, body []byte) (signed signature.Cl
 	return signed, nil
 }
 
-// errNotAdmitted is the answer to whomever the operator excludes.
+// errNotAdmitted is the answer to those whom the operator excludes.
 var errNotAdmitted = fault.New(fault.Forbidden, "this server does not accept messages from yours")
 
 // requestTarget returns path and query as they came: Go's parsed URL has lost the escapes that were signed.
@@ -150,7 +150,7 @@ func requestTarget(r *http.Request) string {
 
 // verifyRequest does the arithmetic. The signature of the actor suffices: a proof that is wrong beside it is only noted in
 // the evidence, because peers that change an activity after they proved it (or prove it with an old key) would otherwise lose
-// their messages. What somebody else brings needs a right proof, or the word of the actor's own server.
+// their messages. What another actor brings needs a right proof, or the word of the actor's own server.
 func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presented) (proven, error) {
 	var signer proven
 	if signed := shown.signed; signed.KeyID != "" {
@@ -184,7 +184,7 @@ func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presen
 	return v.confirm(ctx, in, signer)
 }
 
-// name is the actor's id; empty for nobody.
+// name is the actor's id; empty for no one.
 func (p proven) name() string {
 	if p.actor == nil {
 		return ""
@@ -210,7 +210,7 @@ func (v *verifier) verifyProofs(ctx context.Context, proofs []signature.Proof, i
 		var found *remoteKey
 		var err error
 		if alone {
-			err = freshDeed(proof, in, v.now())
+			err = checkProofAge(proof, in, v.now())
 		}
 		if err == nil {
 			found, err = signature.VerifyWith(ctx, v.actors, proof.KeyID, func(found *remoteKey) error { return verifyProof(proof, found, in.actor) })
@@ -236,14 +236,14 @@ func verifyProof(proof signature.Proof, found *remoteKey, actor string) error {
 	return proof.Verify(found.key)
 }
 
-// mayRead reports whether a request may read a document that is open to everybody, and answers it when not. In secure mode
-// that is every signer whom the operator does not exclude. The server's own actor is always open: without its key nobody
+// mayRead reports whether a request may read a document that is open to everyone, and answers it when not. In secure mode
+// that is every signer whom the operator does not exclude. The server's own actor is always open: without its key no one
 // could check our own signed requests. Pages for people are no documents; what has none is a document whatever is asked for.
 func (v *verifier) mayRead(w http.ResponseWriter, r *http.Request) bool {
 	if !v.options.AuthorizedFetch {
 		return true
 	}
-	if err := v.signedByAnybody(r); err != nil {
+	if err := v.signedByAnyone(r); err != nil {
 		w.Header().Add("Vary", "Signature, Signature-Input")
 		if fault.Is(err, fault.Unauthenticated) {
 			v.offerSignatures(w, r)
@@ -254,8 +254,8 @@ func (v *verifier) mayRead(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// signedByAnybody proves that some actor signed the request.
-func (v *verifier) signedByAnybody(r *http.Request) error {
+// signedByAnyone proves that some actor signed the request.
+func (v *verifier) signedByAnyone(r *http.Request) error {
 	if signature.SchemeOf(r.Header) == signature.None {
 		return fault.New(fault.Unauthenticated, "this server answers signed requests only")
 	}

@@ -135,7 +135,7 @@ func FuzzNote(f *testing.F) {
 	})
 }
 
-func withActivity(q *question) *question {
+func withActivity(q *inboundNote) *inboundNote {
 	q.activity = "https://m.example/activity/1"
 	return q
 }

@@ -57,7 +57,7 @@ func ReadActor(doc Object) (Actor, error) {
 	}
 
 	if endpoints := Embedded(doc["endpoints"]); endpoints != nil {
-		// A shared inbox elsewhere would let anybody point our signed posts at a third party.
+		// A shared inbox elsewhere would let anyone point our signed posts at a third party.
 		if shared := copied(endpoints, "sharedInbox", MaxIRIBytes); SameOrigin(shared, read.Inbox) {
 			read.SharedInbox = shared
 		}
@@ -70,7 +70,7 @@ func ReadActor(doc Object) (Actor, error) {
 	return read, nil
 }
 
-// actorLanguage is the one language in which an actor presents itself; of several nobody knows which one it reads.
+// actorLanguage is the one language in which an actor presents itself; of several none is known to be the one that it reads.
 func actorLanguage(doc Object) string {
 	for _, name := range []string{"summaryMap", "nameMap"} {
 		if translations, _ := doc[name].(Object); len(translations) == 1 {
@@ -138,7 +138,7 @@ func (r *Actor) Key(keyID string) (found PublishedKey, listed bool) {
 }
 
 // onlyKey is the key of an actor who signs with the actor's own id as key id, as PeerTube did up to version 5. Of
-// several keys nobody knows which one is meant.
+// several keys none is known to be the one that is meant.
 func (r *Actor) onlyKey() (only PublishedKey, single bool) {
 	for _, key := range r.Keys {
 		if key.Assertion || key.Material == "" {

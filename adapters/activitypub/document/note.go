@@ -60,7 +60,7 @@ func (m Mentions) Find(href, text string) (Mention, bool) {
 	for _, tag := range m {
 		switch {
 		case user == "" || !strings.EqualFold(tag.user(), user) || !SameOrigin(tag.Href, href):
-		case whole && !strings.EqualFold(tag.Address(), "@"+user+"@"+host): // somebody of the same name elsewhere
+		case whole && !strings.EqualFold(tag.Address(), "@"+user+"@"+host): // someone of the same name elsewhere
 		default:
 			return tag, true
 		}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// ActivityStreams is the context of every document, and Public the collection of everybody.
+// ActivityStreams is the context of every document, and Public the collection of everyone.
 const (
 	ActivityStreams = "https://www.w3.org/ns/activitystreams"
 	Public          = ActivityStreams + "#Public"
@@ -121,7 +121,7 @@ func Href(value any) string {
 	return first
 }
 
-// Time reads an xsd:dateTime, in UTC. One without a zone is none: nobody knows what it means.
+// Time reads an xsd:dateTime, in UTC. One without a zone is none: no one knows what it means.
 func Time(value any) (time.Time, bool) {
 	text, _ := value.(string)
 	at, err := time.Parse(time.RFC3339, text)
@@ -170,7 +170,7 @@ func MediaType(text string) string {
 }
 
 // IsActivityType reports whether a Content-Type means ActivityPub. A fetched document must name the profile with
-// application/ld+json: a file that somebody uploaded to a server must never pass as an actor (CVE-2024-25623).
+// application/ld+json: a file that someone uploaded to a server must never pass as an actor (CVE-2024-25623).
 func IsActivityType(header string, needProfile bool) bool {
 	if header == "application/activity+json" {
 		return true

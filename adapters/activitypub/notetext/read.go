@@ -30,7 +30,7 @@ const textCut = "[The text was cut, because the post is very long.]"
 // Marks in the growing text. Control characters never come in from outside, so they cannot be forged.
 const (
 	markUs       = '\x00' // a mention of the reader
-	markOther    = '\x01' // begin of a mention of somebody else
+	markOther    = '\x01' // begin of a mention of another account
 	markOtherEnd = '\x02'
 )
 
@@ -42,7 +42,7 @@ type Reader struct {
 }
 
 // Plain turns the HTML of a note into plain text: blocks become lines, mentions @user@host, links their address
-// or "text (address)". Hidden elements are dropped, because nobody saw them.
+// or "text (address)". Hidden elements are dropped, because no reader saw them.
 func Plain(content string, as Reader) string {
 	document, cut := readNote(content, as)
 	return as.written(document, markup.Plain, cut)
@@ -233,7 +233,7 @@ func Unwanted(r rune) bool {
 	switch {
 	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f, r == 0x061c, r == 0xfeff:
 		return true
-	case r >= 0xe0000 && r <= 0xe007f: // tags: letters that nobody sees and a language model reads
+	case r >= 0xe0000 && r <= 0xe007f: // tags: letters that no one sees and a language model reads
 		return true
 	}
 	return unicode.IsControl(r)
@@ -384,7 +384,7 @@ func AsksNoBots(summary string) bool {
 	return false
 }
 
-// WithoutAddress cuts the address of the reader off the head of a text: somebody typed it and no link was made of it.
+// WithoutAddress cuts the address of the reader off the head of a text: it was typed and no link was made of it.
 func (r Reader) WithoutAddress(text string) string {
 	for len(text) >= len(r.Address) && strings.EqualFold(text[:len(r.Address)], r.Address) {
 		rest := strings.TrimLeft(text[len(r.Address):], ",:")

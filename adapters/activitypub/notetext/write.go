@@ -126,7 +126,7 @@ const (
 var unlinked = []string{"a", "code", "pre"}
 
 // LinkHashtags turns the words that begin with # into links, as all servers write them, and returns the words without the
-// mark, each once. There are no pages of hashtags here: readers' servers lead to their own by the word, and whoever reads
+// mark, each once. There are no pages of hashtags here: readers' servers lead to their own by the word, and who reads
 // the note anywhere else gets to href.
 func LinkHashtags(content, href string) (linked string, words []string) {
 	if !strings.Contains(content, "#") {

@@ -236,7 +236,7 @@ func (s *cavageSignature) checkTime(r Request, now time.Time) error {
 }
 
 // expiry is when the signer wants the signature to end; zero = it did not say. A time that the signature does not cover
-// can only shorten its life: whoever passes the request on could have written it.
+// can only shorten its life: a relay could have written it.
 func (s *cavageSignature) expiry(made time.Time) time.Time {
 	expires := time.Unix(s.Expires, 0)
 	switch {

@@ -17,7 +17,7 @@ import (
 )
 
 // Object integrity proofs: FEP-8b32 with the cryptosuite eddsa-jcs-2022 (Data Integrity EdDSA Cryptosuites 1.0,
-// section 3.3). They travel inside the activity, so they stay true when somebody else forwards it.
+// section 3.3). They travel inside the activity, so they stay true when another actor forwards it.
 const (
 	IntegrityContext = "https://w3id.org/security/data-integrity/v1"
 	proofType        = "DataIntegrityProof"
