@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// noteNamespace has one document for every note that was received, changed or deleted: note IRI → heldNote. It is
+	// noteNamespace has one document for every note that was received, changed or deleted: note IRI → noteRecord. It is
 	// written in one transaction with the message, so that an edit or a deletion and the note may come in any order.
 	noteNamespace = "activitypub.note"
 	// noteURLNamespace finds a note by the address of its page, which people see: page → note IRI.

@@ -19,7 +19,7 @@ import (
 
 const (
 	followerNamespace = "activitypub.follower." // + agent: actor IRI → follower
-	followNamespace   = "activitypub.follow"    // deedKey of the Follow → followed
+	followNamespace   = "activitypub.follow"    // activityKey of the Follow → followed
 )
 
 // follows keeps who follows and who blocks an agent.

@@ -273,3 +273,10 @@ func (v *verifier) signedByAnyone(r *http.Request) error {
 	}
 	return nil
 }
+
+// reportAlive tells of a host that sent something with a good signature: it lives.
+func (v *verifier) reportAlive(ctx context.Context, by proven) {
+	if v.options.Alive != nil && by.actor != nil && by.relay == "" {
+		v.options.Alive(ctx, document.HostOf(by.actor.ID))
+	}
+}
