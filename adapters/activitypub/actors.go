@@ -126,6 +126,7 @@ func (a *actors) Find(ctx context.Context, keyID string) (found *remoteKey, know
 		key   *remoteKey
 		known bool
 	}
+
 	// The fetch outlives a caller that hangs up: others of its network wait for the same answer. Those of another network
 	// never do: what is refused to one must not be refused to all.
 	value, err, _ := a.once.Do(sourceOf(ctx).String()+" "+keyID, func() (any, error) {
@@ -183,6 +184,7 @@ func (a *actors) Refresh(ctx context.Context, keyID string, tried *remoteKey) (*
 	if err != nil {
 		return nil, err
 	}
+
 	found := value.(*remoteKey)
 	if !signature.SameKey(found.key, tried.key) {
 		slog.InfoContext(ctx, "an actor has a new key", "actor", found.actor.ID, "key", keyID)
@@ -200,6 +202,7 @@ func (a *actors) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
 	if !actor.fresh(a.now()) || !lists {
 		return nil, false
 	}
+
 	key, err := signature.ParseKey(listed.Material)
 	if err != nil {
 		return nil, false
@@ -287,6 +290,7 @@ func (a *actors) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 			Kind: fault.RateLimited, Public: "too many keys of this server that your address named could not be fetched", RetryAfter: wait,
 		}
 	}
+
 	leave, err := a.enter(ctx, host)
 	if err != nil {
 		keyLookups.WithLabelValues("refused").Inc()
@@ -301,6 +305,7 @@ func (a *actors) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 			life = unreachLife
 			err = &fault.Fault{Kind: fault.Unavailable, Public: "the key could not be fetched: its server does not answer", RetryAfter: life, Cause: err}
 		}
+
 		a.failed.put(keyID, err, a.now().Add(life))
 		a.failures.add(source, host, a.now())
 		if isGone(err) {
@@ -308,6 +313,7 @@ func (a *actors) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 		}
 		return nil, err
 	}
+
 	keyLookups.WithLabelValues("fetched").Inc()
 	a.failed.drop(keyID)
 	a.keys.put(keyID, found, a.now().Add(keyLife))
@@ -370,6 +376,7 @@ func (a *actors) fetchKey(ctx context.Context, keyID string) (*remoteKey, error)
 		}
 		return ownedKey(actor, keyID, "")
 	}
+
 	owner, material := ownerOf(doc, keyID)
 	if !document.SameOrigin(owner, keyID) {
 		return nil, fmt.Errorf("%w: the key has no owner on its own server", errNotFetched)
@@ -409,6 +416,7 @@ func ownedKey(actor *remoteActor, keyID, elsewhere string) (*remoteKey, error) {
 		listed.Material = elsewhere
 		actor.SetMaterial(keyID, elsewhere)
 	}
+
 	key, err := signature.ParseKey(listed.Material)
 	if err != nil {
 		return nil, err

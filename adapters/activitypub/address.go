@@ -53,6 +53,7 @@ func (a *actors) address(ctx context.Context, actor *remoteActor) checkedAddress
 		a.addresses.put(actor.ID, known, now.Add(addressPause))
 		return known
 	}
+
 	known = checkedAddress{Address: ownAddress(actor), Status: addressUnchecked}
 	if err == nil && a.scheduleCheck(ctx, actor.ID) == nil {
 		a.addresses.put(actor.ID, known, now.Add(addressPause))
@@ -79,6 +80,7 @@ func (a *actors) provenAddress(ctx context.Context, actor *remoteActor, agent st
 			a.checked.put(actor.ID, true, a.now().Add(addressCheckPause))
 		}
 	}
+
 	if known = a.address(ctx, actor); known.Status != addressUnchecked {
 		return known, nil
 	}
@@ -133,6 +135,7 @@ func (a *actors) checkActorAddress(ctx context.Context, actor *remoteActor) erro
 	case errors.Is(err, errNoAnswer):
 		result.Status, life = addressUnchecked, addressPause
 	}
+
 	if result.MovedFrom, err = a.movedFrom(ctx, actor.ID); err != nil {
 		return fmt.Errorf("read moved account: %w", err)
 	}
@@ -161,6 +164,7 @@ func (a *actors) confirmAddress(ctx context.Context, actor *remoteActor) (string
 	if err != nil {
 		return "", err
 	}
+
 	for range 2 {
 		subject, self, err := a.fetcher.webfinger(ctx, claimed)
 		if err != nil {
@@ -174,6 +178,7 @@ func (a *actors) confirmAddress(ctx context.Context, actor *remoteActor) (string
 		}
 		claimed = subject
 	}
+
 	return "", errors.New("webfinger does not agree with itself")
 }
 
@@ -189,12 +194,14 @@ func (a *actors) resolve(ctx context.Context, address identity.Address) (person,
 	if !a.isRemote(iri) {
 		return person{}, errors.New("webfinger names no actor on another server")
 	}
+
 	actor, found := a.storedActor(ctx, iri)
 	if !found || !actor.fresh(a.now()) {
 		if actor, err = a.fetchActor(ctx, iri); err != nil {
 			return person{}, err
 		}
 	}
+
 	profile := actor.URL
 	if profile == "" {
 		profile = actor.ID
@@ -237,6 +244,7 @@ func (a *actors) Open(ctx context.Context, agent, address string) (json.RawMessa
 	case !a.admits(parsed.Domain):
 		return nil, fault.GiveUp("the host is excluded by this server's operator", nil)
 	}
+
 	found, err := a.resolve(ctx, parsed)
 	if err != nil {
 		return nil, fault.RetryIn(0, parsed.String()+" could not be found by WebFinger", err)
@@ -263,6 +271,7 @@ func (a *actors) Owns(ctx context.Context, actor, address string) (bool, error) 
 	if named, known := a.named.get(key, a.now()); known {
 		return named == actor, nil
 	}
+
 	_, named, err := a.fetcher.webfinger(ctx, parsed)
 	switch {
 	case err == nil:

@@ -52,6 +52,7 @@ func (n *notes) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]norm
 	if !found {
 		return nil, nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, ancestorsTimeout)
 	defer cancel()
 	w := walk{notes: n, agent: agent, turn: turn, asked: asked, hosts: map[string]int{}, names: map[string]string{asked.Actor: asked.Address}}
@@ -104,6 +105,7 @@ func (w *walk) ownNote(ctx context.Context, id string) (string, error) {
 	if err != nil || !ownWay(reply) || !w.mayShowStored(w.notes.visibilityOf(reply, asked), asked.Actor) {
 		return "", err
 	}
+
 	w.add("store", normalized.HistoricalMessage{
 		ID: w.notes.noteIRI(reply.ID), Role: normalized.RoleAssistant, Parts: reply.Response.Parts, Timestamp: identity.At(reply.CreatedAt),
 		Sender: normalized.Sender{Address: w.agent.Address, AuthMethod: normalized.AuthNone},
@@ -140,6 +142,7 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 	if err != nil || q == nil || author == "" {
 		return "", err // by someone of another server, or nothing that is said
 	}
+
 	q.decide("")
 	parts := w.notes.parts(q, w.agent)
 	if !w.mayShow(q) || len(parts) == 0 {
@@ -148,6 +151,7 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 	for _, mention := range q.mentions {
 		w.names[mention.Href] = mention.Address()
 	}
+
 	w.add("fetch", normalized.HistoricalMessage{
 		ID: q.note, Role: normalized.RoleUser, Parts: parts, Timestamp: identity.At(w.written(q)), Sender: w.author(author),
 	})
@@ -186,6 +190,7 @@ func (w *walk) author(actor string) normalized.Sender {
 		}
 		sender.Address = ownAddress(known)
 	}
+
 	if strings.HasPrefix(actor, "https://") {
 		sender.AuthMethod, sender.Verified = normalized.AuthActivityPubSignature, true
 	}

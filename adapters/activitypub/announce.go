@@ -63,6 +63,7 @@ func (o *outbox) announcePiece(ctx context.Context, job laterJob) (more []Later,
 	if err != nil {
 		return nil, fault.RetryIn(0, "our own store did not answer", err)
 	}
+
 	order := cmp.Or(job.Order, "activitypub:announced:"+job.Once)
 	for _, place := range places {
 		send := laterJob{
@@ -73,6 +74,7 @@ func (o *outbox) announcePiece(ctx context.Context, job laterJob) (more []Later,
 			return nil, err
 		}
 	}
+
 	if !rest {
 		return more, nil
 	}
@@ -90,6 +92,7 @@ func (o *outbox) peerInboxes(ctx context.Context, job *laterJob) (places []desti
 		}
 		job.Peers.After = inbox
 	}
+
 	if len(addresses) < peerPage {
 		job.Peers = nil
 	}
@@ -174,6 +177,7 @@ func (o *outbox) announcePin(ctx context.Context, job laterJob) ([]Later, error)
 			return nil, nil
 		}
 	}
+
 	actor := o.actorIRI(profile.Name)
 	change := pinActivity{
 		Context: []any{document.ActivityStreams, signature.IntegrityContext}, ID: actor + "#featured/" + job.Once, Type: kind, Actor: actor,

@@ -32,6 +32,7 @@ func (c *cache[V]) get(key string, now time.Time) (value V, found bool) {
 	if !found {
 		return value, false
 	}
+
 	entry := element.Value.(*cached[V])
 	if !now.Before(entry.expires) {
 		c.remove(element)
@@ -91,6 +92,7 @@ func (t *counter) count(key string, now time.Time) (wait time.Duration) {
 	if !found {
 		current.until = now.Add(t.period)
 	}
+
 	if current.events >= t.limit {
 		return current.until.Sub(now)
 	}

@@ -59,6 +59,7 @@ func (c *collections) serveCollection(w http.ResponseWriter, r *http.Request) {
 	if !c.verifier.mayRead(w, r) {
 		return
 	}
+
 	switch name {
 	case "outbox":
 		c.serveOutbox(w, r, agent)
@@ -108,6 +109,7 @@ func (c *collections) serveOutbox(w http.ResponseWriter, r *http.Request, agent 
 		c.writeCollection(w, r, collection{ID: id, TotalItems: count, First: id + "?page=true"})
 		return
 	}
+
 	before := document.Clip(query.Get("before"), 64)
 	page := outboxPageDocument{Context: noteContext, ID: id + "?page=true", Type: "OrderedCollectionPage", PartOf: id}
 	if before != "" {
@@ -118,6 +120,7 @@ func (c *collections) serveOutbox(w http.ResponseWriter, r *http.Request, agent 
 		refuse(w, r, unavailable(err))
 		return
 	}
+
 	if page.OrderedItems = entries; next != "" {
 		page.Next = id + "?page=true&before=" + url.QueryEscape(next)
 	}
@@ -140,6 +143,7 @@ func (c *collections) outboxEntries(r *http.Request, agent, before string) (entr
 		if !c.published(reply) {
 			continue
 		}
+
 		people := c.renderer.knownPeople(r.Context(), reply)
 		for post := posts; post >= 1; post-- {
 			made, err := c.renderer.render(reply, post, people, withoutAddress)
@@ -151,6 +155,7 @@ func (c *collections) outboxEntries(r *http.Request, agent, before string) (entr
 			entries = append(entries, entry)
 		}
 	}
+
 	return entries, "", nil
 }
 
@@ -172,6 +177,7 @@ func (c *collections) serveFeatured(w http.ResponseWriter, r *http.Request, agen
 			featured = append(featured, made)
 		}
 	}
+
 	c.writeCollection(w, r, collection{
 		Context: noteContext, ID: c.actorIRI(agent.Name) + "/featured", TotalItems: int64(len(featured)), OrderedItems: &featured,
 	})
@@ -239,6 +245,7 @@ func (c *collections) serveReplies(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
+
 	items, err := c.followUps(r.Context(), reply, made)
 	if err != nil {
 		refuse(w, r, unavailable(err))
@@ -269,10 +276,12 @@ func (c *collections) followUps(ctx context.Context, reply exchange.Reply, made 
 		if err != nil {
 			return nil, err
 		}
+
 		if shown {
 			items = append(items, iri)
 		}
 	}
+
 	return items, nil
 }
 
@@ -313,6 +322,7 @@ func (c *collections) serveConversation(w http.ResponseWriter, r *http.Request) 
 		refuse(w, r, unavailable(err))
 		return
 	}
+
 	asked, unread := readRoute(reply.Route)
 	if err != nil || unread != nil || !ownWay(reply) || asked.Context != "" || !c.published(reply) {
 		refuse(w, r, fault.New(fault.NotFound, "no such object"))
@@ -323,6 +333,7 @@ func (c *collections) serveConversation(w http.ResponseWriter, r *http.Request) 
 		refuse(w, r, unavailable(err))
 		return
 	}
+
 	c.write(w, r, conversationDocument{
 		Context: document.ActivityStreams, ID: c.conversationIRI(turn), Type: "OrderedCollection", AttributedTo: c.actorIRI(reply.Agent),
 		TotalItems: len(items), OrderedItems: items,
@@ -341,6 +352,7 @@ func (c *collections) conversation(ctx context.Context, first exchange.Reply) ([
 		if err != nil || !openly(asked.Visibility) || !c.published(reply) || !reply.DeletedAt.IsZero() {
 			continue
 		}
+
 		if len(reply.Message.Parts) > 0 { // the question was not taken back
 			items = append(items, asked.Note)
 		}
@@ -365,5 +377,6 @@ func (c *collections) conversation(ctx context.Context, first exchange.Reply) ([
 			}
 		}
 	}
+
 	return items, nil
 }

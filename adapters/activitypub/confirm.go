@@ -43,6 +43,7 @@ func (v *verifier) confirm(ctx context.Context, in *incoming, signer proven) (pr
 	if wait := v.confirmations.count(document.HostOf(signer.name()), v.now()); wait > 0 {
 		return proven{}, &fault.Fault{Kind: fault.RateLimited, Public: "too many activities of others from your server", RetryAfter: wait}
 	}
+
 	leave, err := v.actors.enter(ctx, document.HostOf(in.actor))
 	if err != nil {
 		return proven{}, err
@@ -61,6 +62,7 @@ func (v *verifier) confirm(ctx context.Context, in *incoming, signer proven) (pr
 		slog.InfoContext(ctx, "a forwarded activity could not be confirmed", "relay", by.relay, "actor", document.Clip(in.actor, 256), "error", err)
 		return proven{}, fmt.Errorf("%w, and the actor's server does not confirm the activity", errOtherOwner)
 	}
+
 	return by, nil
 }
 
@@ -76,6 +78,7 @@ func (v *verifier) confirmGone(ctx context.Context, in *incoming) (*remoteActor,
 	if err != nil {
 		return nil, err
 	}
+
 	in.activity = document.Object{"type": in.kind, "id": in.id, "actor": in.actor, "object": id}
 	if actor, known := v.actors.storedActor(ctx, in.actor); known {
 		return actor, nil
@@ -111,6 +114,7 @@ func (v *verifier) confirmObject(ctx context.Context, in *incoming) (*remoteActo
 	if author != in.actor {
 		return nil, errors.New("the object is by another actor")
 	}
+
 	actor, err := v.actors.actor(ctx, author)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ func (r *renderer) fill(made *note, text writing, people []person) {
 	for _, one := range missing {
 		lead.WriteString(one.anchor() + " ")
 	}
+
 	switch {
 	case lead.Len() == 0:
 		made.Content = body
@@ -37,6 +38,7 @@ func (r *renderer) fill(made *note, text writing, people []person) {
 	default:
 		made.Content = "<p>" + strings.TrimSpace(lead.String()) + "</p>" + body
 	}
+
 	if made.open() { // a hashtag is there to be found by
 		var words []string
 		made.Content, words = notetext.LinkHashtags(made.Content, r.profileURL(text.reply.Agent))
@@ -44,6 +46,7 @@ func (r *renderer) fill(made *note, text writing, people []person) {
 			made.Tag = append(made.Tag, noteTag{"Hashtag", r.profileURL(text.reply.Agent), "#" + word})
 		}
 	}
+
 	if len(sources) > 0 {
 		made.Source = &noteSource{strings.Join(sources, "\n\n"), normalized.MIMEMarkdown}
 	}
@@ -68,6 +71,7 @@ func (r *renderer) content(made *note, text writing) (body string, sources []str
 			demand.WriteString(text.policy(part))
 		}
 	}
+
 	out.WriteString(demand.String())
 	if out.Len() == 0 && text.reply.Response.Error != nil {
 		out.WriteString(notetext.PlainHTML(text.reply.Response.Error.Message))
@@ -100,6 +104,7 @@ func (r *renderer) file(made *note, reply exchange.Reply, part normalized.Part) 
 		}
 		return "<p>[" + html.EscapeString(name) + "]</p>"
 	}
+
 	description := part.Alt
 	if description == "" {
 		description = part.Description
@@ -205,6 +210,7 @@ func (t writing) policy(part normalized.Part) string {
 	if title = notetext.Visible(title, 1024); title != "" {
 		lines = append(lines, "<strong>"+html.EscapeString(title)+"</strong>")
 	}
+
 	for line := range strings.SplitSeq(strings.TrimSpace(message), "\n") {
 		lines = append(lines, html.EscapeString(strings.TrimRight(line, "\r")))
 	}

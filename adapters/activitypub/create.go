@@ -41,6 +41,7 @@ func (n *notes) createWhole(ctx context.Context, in *incoming) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	outcome := outcomeIgnored
 	for _, agent := range agents {
 		one, err := n.receive(ctx, in, q, agent)
@@ -78,6 +79,7 @@ func (n *notes) readCreate(in *incoming) (*inboundNote, error) {
 	if document.Reference(in.activity["object"]) == "" {
 		return nil, fault.InField("object.id", "the created object needs an id")
 	}
+
 	q, err := n.readNote(in.activity, document.Embedded(in.activity["object"]), in.actor)
 	if err != nil || q == nil {
 		return nil, err
@@ -103,6 +105,7 @@ func (n *notes) readNote(activity, note document.Object, actor string) (*inbound
 	if isVote(note) {
 		return nil, nil
 	}
+
 	return &inboundNote{
 		object: note, note: id, actor: actor, inReplyTo: plainID(note["inReplyTo"], document.MaxIRIBytes),
 		context: conversationID(note["context"]), conversation: conversationID(note["conversation"]),
@@ -135,6 +138,7 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]
 	for _, mention := range q.mentions {
 		add(n.agentOf(mention.Href))
 	}
+
 	for _, iris := range [][]string{q.audience.To, q.audience.Cc, q.audience.Hidden} {
 		for _, iri := range iris {
 			add(n.agentOf(iri))
@@ -143,6 +147,7 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]
 	if err := n.addAuthor(ctx, q, add); err != nil {
 		return nil, err
 	}
+
 	if len(agents) == 0 && in.agent != "" && q.visibility == normalized.VisibilityDirect {
 		add(n.options.Directory.Agent(in.agent)) // Mastodon's "limited": delivered without being addressed
 	}
@@ -206,6 +211,7 @@ func (n *notes) fetchLater(ctx context.Context, in *incoming) (string, error) {
 	if wait := n.verifier.confirmations.count(document.HostOf(in.actor), n.now()); wait > 0 {
 		return "", &fault.Fault{Kind: fault.RateLimited, Public: "too many activities without their objects from your server", RetryAfter: wait}
 	}
+
 	named, err := json.Marshal(namedCreate{
 		ID: in.id, Object: id, To: in.activity["to"], Cc: in.activity["cc"], KeyID: in.by.keyID, Scheme: in.by.scheme, Relay: in.by.relay,
 	})
@@ -235,6 +241,7 @@ func (n *notes) receiveNamed(ctx context.Context, job laterJob, attempt int) err
 	case isGone(err), attempt >= maxObjectAttempts, fault.Of(err).Kind != fault.Internal && fault.Of(err).Kind != fault.Unavailable:
 		return fault.GiveUp("the object of an activity could not be had from its server", err)
 	}
+
 	return fault.RetryIn(0, "the object of an activity could not be fetched", err)
 }
 
@@ -249,6 +256,7 @@ func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate)
 	if err != nil {
 		return nil, err
 	}
+
 	id, author := document.Text(got.doc, "id"), document.Reference(got.doc["attributedTo"])
 	in := &incoming{agent: job.Agent, kind: "Create", id: named.ID, actor: job.Actor, body: got.raw}
 	in.by = proven{keyID: named.KeyID, scheme: named.Scheme, relay: named.Relay}
@@ -262,6 +270,7 @@ func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate)
 		in.by.scheme, in.by.relay = schemeOrigin, job.Actor
 		to, cc = got.doc["to"], got.doc["cc"]
 	}
+
 	if in.by.actor, err = n.actors.actor(ctx, in.actor); err != nil {
 		return nil, err
 	}
@@ -281,6 +290,7 @@ func (n *notes) concerns(activity document.Object) bool {
 			return true
 		}
 	}
+
 	if slices.ContainsFunc(slices.Concat(document.References(note["to"]), document.References(note["cc"])), named) {
 		return true
 	}

@@ -102,6 +102,7 @@ func ActivityOf(ctx context.Context, state State, address string) (activity stri
 	if known {
 		address = string(note)
 	}
+
 	value, known, err := state.Get(ctx, noteNamespace, address)
 	if err != nil || !known {
 		return "", false, err
@@ -135,10 +136,12 @@ func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent
 		case receipt.Claimed == nil:
 			return outcomeAccepted, nil
 		}
+
 		if q, claim, err = n.reconcile(q, claim, receipt.Claimed); err != nil || q == nil {
 			return outcomeIgnored, err
 		}
 	}
+
 	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
 }
 
@@ -161,6 +164,7 @@ func (n *notes) reconcile(q *inboundNote, claim *exchange.Claim, current []byte)
 		same.activity = held.Activity
 		return &same, next, nil
 	}
+
 	newer, err := n.newer(q, held)
 	if err != nil {
 		return nil, nil, err
@@ -180,6 +184,7 @@ func (n *notes) newer(q *inboundNote, held noteRecord) (*inboundNote, error) {
 	if err != nil {
 		return nil, unavailable(err)
 	}
+
 	changed, err := n.readNote(note, note, q.actor)
 	if err != nil || changed == nil {
 		return q, err
@@ -204,6 +209,7 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 	if err != nil || q == nil {
 		return outcomeIgnored, err
 	}
+
 	q.decide(in.by.actor.Followers)
 	key := q.note
 	for range maxClaims {
@@ -218,6 +224,7 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 			}
 			continue
 		}
+
 		held, err := readNoteRecord(current)
 		switch {
 		case err != nil:
@@ -228,11 +235,13 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 		case held.Actor != in.actor, held.Deleted, q.editedAt(n.now().UnixMilli()) < held.Updated:
 			return outcomeIgnored, nil
 		}
+
 		outcome, done, err := n.edit(ctx, q, key, current, held)
 		if err != nil || done {
 			return outcome, err
 		}
 	}
+
 	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
 }
 
@@ -248,6 +257,7 @@ func (n *notes) updatedNote(ctx context.Context, in *incoming, id string) (docum
 	if !found || !document.SameOrigin(id, in.actor) {
 		return nil, nil
 	}
+
 	note, err := n.fetcher.fetchExact(ctx, id)
 	if err != nil {
 		return nil, nil //nolint:nilerr // the next edit, or the deletion, tells the same
@@ -273,6 +283,7 @@ func (n *notes) markEdited(ctx context.Context, in *incoming, q *inboundNote, ke
 	if err != nil || mark == nil {
 		return outcomeIgnored, true, err
 	}
+
 	_, inserted, err := n.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, n.now().Add(markLife))
 	if err != nil {
 		return "", true, unavailable(err)
@@ -305,6 +316,7 @@ func (n *notes) edit(ctx context.Context, q *inboundNote, key string, current []
 		}
 		return outcomeDone, swapped, nil
 	}
+
 	held.Updated = q.editedAt(n.now().UnixMilli())
 	value, err := held.encode()
 	if err != nil {
@@ -323,6 +335,7 @@ func (n *notes) edit(ctx context.Context, q *inboundNote, key string, current []
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Malformed), fault.Is(err, fault.TooLarge):
 		return outcomeIgnored, true, nil
 	}
+
 	return outcomeDone, true, err
 }
 
@@ -338,6 +351,7 @@ func (n *notes) rewrite(q *inboundNote, recipient string, kept json.RawMessage) 
 	if err != nil || !found || openly(asked.Visibility) && !openly(q.visibility) {
 		return nil, kept
 	}
+
 	asked.Visibility = narrower(asked.Visibility, q.visibility)
 	asked.Warning, asked.Language = q.warning(), q.language()
 	asked.Sensitive, _ = q.object["sensitive"].(bool)
@@ -365,6 +379,7 @@ func (n *notes) noteDeleted(ctx context.Context, in *incoming) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	key := note
 	for range maxClaims {
 		current, inserted, err := n.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, n.now().Add(markLife))
@@ -374,6 +389,7 @@ func (n *notes) noteDeleted(ctx context.Context, in *incoming) (string, error) {
 		if inserted {
 			return outcomeDone, nil
 		}
+
 		held, err := readNoteRecord(current)
 		switch {
 		case err != nil:
@@ -384,11 +400,13 @@ func (n *notes) noteDeleted(ctx context.Context, in *incoming) (string, error) {
 		case held.Actor != in.actor:
 			return outcomeIgnored, nil
 		}
+
 		outcome, done, err := n.markDeleted(ctx, key, current, held)
 		if err != nil || done {
 			return outcome, err
 		}
 	}
+
 	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(note, 256)))
 }
 
@@ -408,6 +426,7 @@ func (n *notes) markDeleted(ctx context.Context, key string, current []byte, hel
 			return "", false, nil
 		}
 	}
+
 	if held.Activity == "" {
 		return outcomeDone, true, nil
 	}

@@ -125,6 +125,7 @@ func kindOfFailure(err error) error {
 		}
 		return errNotFetched
 	}
+
 	slow, is := errors.AsType[net.Error](err)
 	if is && slow.Timeout() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, safehttp.ErrTimeout) ||
 		errors.Is(err, safehttp.ErrBusy) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -179,6 +180,7 @@ func readDocument(response *http.Response) ([]byte, document.Object, error) {
 	case !document.IsActivityType(response.Header.Get("Content-Type"), true):
 		return nil, nil, fmt.Errorf("%w: not an ActivityPub content type", errNotFetched)
 	}
+
 	body, err := io.ReadAll(io.LimitReader(response.Body, document.MaxBytes+1))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", kindOfFailure(err), err)
@@ -186,6 +188,7 @@ func readDocument(response *http.Response) ([]byte, document.Object, error) {
 	if len(body) > document.MaxBytes {
 		return nil, nil, fmt.Errorf("%w: document is over 1 MiB", errNotFetched)
 	}
+
 	doc, err := document.Parse(body)
 	if err != nil { // not wrapped: it is no fault of the request that made us fetch
 		return nil, nil, fmt.Errorf("%w: %s", errNotFetched, err.Error())
@@ -215,6 +218,7 @@ func exact(ctx context.Context, iri string, fetch func(context.Context, string) 
 	if got, err = fetch(ctx, id); err != nil {
 		return fetched{}, err
 	}
+
 	// An open redirect on the named server must not let another server speak for it.
 	if document.Text(got.doc, "id") != id || !document.SameOrigin(got.final, id) {
 		return fetched{}, fmt.Errorf("%w: its id names another document", errNotFetched)
@@ -282,6 +286,7 @@ func (f *fetcher) webfinger(ctx context.Context, address identity.Address) (subj
 	case response.StatusCode != http.StatusOK:
 		return subject, "", fmt.Errorf("webfinger %s: %s", address, response.Status)
 	}
+
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return subject, "", fmt.Errorf("webfinger %s: %w: %w", address, errNoAnswer, err)

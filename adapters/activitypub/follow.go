@@ -63,6 +63,7 @@ func (f *follows) follow(ctx context.Context, in *incoming) (string, error) {
 	if err := f.putJSON(ctx, followerNamespace+agent.Name, actor.ID, entry); err != nil {
 		return "", unavailable(err)
 	}
+
 	if in.id != "" {
 		if err := f.putJSON(ctx, followNamespace, activityKey(in.id, actor.ID), followed{agent.Name, actor.ID}); err != nil {
 			return "", unavailable(err)
@@ -142,6 +143,7 @@ func (f *follows) answerFollow(ctx context.Context, agent, kind, follow string, 
 	if err != nil {
 		return fmt.Errorf("make activity id: %w", err)
 	}
+
 	body, err := document.Encode(struct {
 		Context []string     `json:"@context"`
 		ID      string       `json:"id"`
@@ -188,6 +190,7 @@ func (f *follows) decideFollow(ctx context.Context, job laterJob) error {
 	if err := json.Unmarshal(value, &entry); err != nil {
 		return fault.GiveUp("the kept Follow cannot be read", err)
 	}
+
 	actor := &remoteActor{Actor: document.Actor{ID: job.Actor, Inbox: entry.Inbox}}
 	if job.Inbox == "Accept" {
 		if err := f.putJSON(ctx, followerNamespace+job.Agent, job.Actor, entry); err != nil {
@@ -199,6 +202,7 @@ func (f *follows) decideFollow(ctx context.Context, job laterJob) error {
 			}
 		}
 	}
+
 	if err := f.answerFollow(ctx, job.Agent, job.Inbox, entry.Follow, actor); err != nil {
 		return fault.RetryIn(0, "the answer could not be queued", err)
 	}
@@ -231,6 +235,7 @@ func (f *follows) hasFollowers(ctx context.Context, agent string) bool {
 	if known, found := f.followed.get(agent, f.now()); found {
 		return known
 	}
+
 	keys, _, err := f.options.State.List(ctx, followerNamespace+agent, "", 1)
 	if err != nil {
 		return true // the job that spreads the reply finds out
@@ -258,6 +263,7 @@ func (f *follows) followerInboxes(ctx context.Context, agent string, at *followe
 	if err != nil {
 		return nil, false, err
 	}
+
 	for i, actor := range keys {
 		var entry follower
 		at.After = actor
@@ -267,6 +273,7 @@ func (f *follows) followerInboxes(ctx context.Context, agent string, at *followe
 		if entry.renew(stored[actor]); entry.Inbox == "" || entry.NoBot || f.options.Stopped != nil && f.options.Stopped(agent, f.principal(actor)) {
 			continue
 		}
+
 		place := destination{Actor: actor, Inbox: entry.Inbox}
 		if entry.SharedInbox != "" {
 			place.Inbox, place.Shared = entry.SharedInbox, true
@@ -274,6 +281,7 @@ func (f *follows) followerInboxes(ctx context.Context, agent string, at *followe
 		if host := document.HostOf(actor); host != at.Host {
 			at.Host, at.Seen = host, nil
 		}
+
 		if slices.Contains(at.Seen, place.Inbox) || !f.admits(document.HostOf(place.Inbox)) {
 			continue
 		}
@@ -282,6 +290,7 @@ func (f *follows) followerInboxes(ctx context.Context, agent string, at *followe
 		}
 		places = append(places, place)
 	}
+
 	return places, len(keys) == spreadPage, nil
 }
 
@@ -317,6 +326,7 @@ func (f *follows) block(ctx context.Context, in *incoming) (string, error) {
 	if err := f.putBlock(ctx, agent.Name, in.actor, in.id); err != nil {
 		return "", unavailable(err)
 	}
+
 	if in.id != "" {
 		if err := f.putJSON(ctx, blockIDNamespace, activityKey(in.id, in.actor), followed{agent.Name, in.actor}); err != nil {
 			return "", unavailable(err)
@@ -389,6 +399,7 @@ func (f *follows) dropFollowers(ctx context.Context, p outgoing) {
 	if p.shared {
 		gone = f.followersAt(ctx, p)
 	}
+
 	for _, actor := range gone {
 		if _, err := f.unfollow(ctx, p.agent, actor); err != nil {
 			slog.WarnContext(ctx, "a follower whose inbox is gone could not be removed", "actor", actor, "error", err)
@@ -413,6 +424,7 @@ func (f *follows) followersAt(ctx context.Context, p outgoing) (actors []string)
 		if err != nil {
 			return actors
 		}
+
 		for i, actor := range keys {
 			var entry follower
 			if !strings.HasPrefix(actor, base+"/") {
@@ -421,15 +433,18 @@ func (f *follows) followersAt(ctx context.Context, p outgoing) (actors []string)
 			if json.Unmarshal(values[i], &entry) != nil {
 				continue
 			}
+
 			if entry.renew(stored[actor]); entry.SharedInbox == p.inbox {
 				actors = append(actors, actor)
 			}
 		}
+
 		if len(keys) < spreadPage {
 			return actors
 		}
 		after = keys[len(keys)-1]
 	}
+
 	return actors
 }
 
@@ -444,6 +459,7 @@ func (f *follows) transferFollow(ctx context.Context, agent, old string, actor *
 			return false, err
 		}
 	}
+
 	value, found, err := f.options.State.Get(ctx, followerNamespace+agent, old)
 	var entry follower
 	if err != nil || !found || json.Unmarshal(value, &entry) != nil {

@@ -144,6 +144,7 @@ func (b *inbox) refusedDelete(ctx context.Context, in incoming, refusal error) (
 	if _, found := b.actors.failed.get(in.actor, b.now()); found {
 		return in, "", refusal
 	}
+
 	b.actors.failed.put(in.actor, refusal, b.now().Add(failureLife))
 	if _, err := b.fetcher.isDeleted(ctx, in.actor); err != nil {
 		return in, "", refusal
@@ -245,6 +246,7 @@ func (b *inbox) undoByID(ctx context.Context, in *incoming, id string) (string, 
 	} else if found {
 		return b.follows.unfollow(ctx, follow.Agent, in.actor)
 	}
+
 	if block, found, err := b.recordedFollow(ctx, blockIDNamespace, id, in.actor); err != nil {
 		return "", err
 	} else if found {
@@ -314,6 +316,7 @@ func (b *inbox) actorDeleted(ctx context.Context, in *incoming) (string, error) 
 			return "", unavailable(err)
 		}
 	}
+
 	if err := b.options.Amender.CancelOpen(ctx, "", b.principal(in.actor), reasonAccountDeleted); err != nil {
 		return "", err
 	}

@@ -32,6 +32,7 @@ func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Accept-Encoding", "identity")
 		return fault.New(fault.Unsupported, "compressed activities are not accepted")
 	}
+
 	var err error
 	switch in.body, err = httpserver.ReadBody(r, document.MaxBytes); {
 	case fault.Is(err, fault.TooLarge):
@@ -108,6 +109,7 @@ func (b *inbox) checkObject(in *incoming) error {
 	default:
 		return nil
 	}
+
 	id := document.Reference(in.activity["object"])
 	switch {
 	case id == "":
@@ -119,6 +121,7 @@ func (b *inbox) checkObject(in *incoming) error {
 	case !document.SameOrigin(id, in.actor):
 		return fault.InField("object.id", "object and actor are on different servers")
 	}
+
 	if author := document.Reference(document.Embedded(in.activity["object"])["attributedTo"]); author != "" && author != in.actor {
 		return fault.InField("object.attributedTo", "the object is by another actor")
 	}
@@ -166,6 +169,7 @@ func (b *inbox) alreadyDone(ctx context.Context, in *incoming) (bool, error) {
 	if err != nil || !done || in.kind != "Follow" {
 		return done, err
 	}
+
 	agent, found := b.agentOf(document.Reference(in.activity["object"]))
 	if !found {
 		return true, nil

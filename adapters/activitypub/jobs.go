@@ -79,6 +79,7 @@ func (a *Adapter) Perform(ctx context.Context, payload string, attempt int) ([]L
 	case jobAnnounce:
 		return a.outbox.announcePiece(ctx, job)
 	}
+
 	return nil, fault.GiveUp("unknown kind of stored activity", fmt.Errorf("kind %q", job.Kind))
 }
 
@@ -100,6 +101,7 @@ func (o *outbox) sendStored(ctx context.Context, job laterJob, attempt int) erro
 			return err
 		}
 	}
+
 	_, err := o.transport.post(ctx, outgoing{agent: job.Agent, actor: job.Actor, inbox: job.Inbox, body: job.Activity, attempt: attempt, shared: job.Shared})
 	if err == nil && job.Once != "" {
 		_ = o.options.State.Put(ctx, toldNamespace(job.Once), job.Inbox, []byte("{}"), o.now().Add(toldLife))

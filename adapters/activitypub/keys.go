@@ -73,6 +73,7 @@ func (k *keyring) key(ctx context.Context, owner string) (*ownKey, error) {
 	if known != nil && k.now().Sub(known.loaded) < keyLook {
 		return known, nil
 	}
+
 	made, err, _ := k.once.Do(owner, func() (any, error) { return k.load(context.WithoutCancel(ctx), owner) })
 	if err != nil && known != nil {
 		return known, nil // the key from a minute ago still signs
@@ -95,6 +96,7 @@ func (k *keyring) load(ctx context.Context, owner string) (*ownKey, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	key, err := newOwnKey(forRequests.private, forProofs.private)
 	if err != nil {
 		return nil, err
@@ -129,6 +131,7 @@ func (k *keyring) make(ctx context.Context, name string, generate func() (any, e
 	if err != nil {
 		return nil, err
 	}
+
 	current, inserted, err := k.options.State.PutIfAbsent(ctx, keyNamespace, name, value, time.Time{})
 	if inserted {
 		return value, err
@@ -183,6 +186,7 @@ func (p *profiles) Prepare(ctx context.Context) error {
 	for _, agent := range p.options.Directory.Agents() {
 		owners = append(owners, agent.Name)
 	}
+
 	for _, owner := range owners {
 		group.Go(func() error {
 			_, err := p.keys.key(ctx, owner)
@@ -226,6 +230,7 @@ func (p *profiles) RotateKey(ctx context.Context, agent string) (keyID string, e
 		}
 		agent = profile.Name
 	}
+
 	if err := p.keys.rotate(ctx, agent); err != nil {
 		return "", err
 	}
@@ -249,6 +254,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 	if err != nil {
 		return err
 	}
+
 	old, err := readStoredKey(value)
 	if err != nil {
 		return err
@@ -257,6 +263,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 	if !isRSA {
 		return fmt.Errorf("stored key of %q is not RSA", owner)
 	}
+
 	now := k.now().UTC()
 	next := storedKey{CreatedAt: now, Name: "key-" + now.Format(keyTimeForm)}
 	if next.Name == old.Name {
@@ -266,6 +273,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 	if name == "" {
 		name = mainKey
 	}
+
 	next.Previous = append(next.Previous, formerKey{
 		Name: name, Until: now.Add(formerLife), Key: signature.Multikey(&was.PublicKey),
 	})
@@ -274,6 +282,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 			next.Previous = append(next.Previous, former)
 		}
 	}
+
 	private, err := rsa.GenerateKey(rand.Reader, rsaBits)
 	if err != nil {
 		return err
@@ -285,6 +294,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 	if err := k.options.State.Put(ctx, keyNamespace, rsaPrefix+owner, row, time.Time{}); err != nil {
 		return err
 	}
+
 	k.mu.Lock()
 	delete(k.byOwner, owner)
 	k.mu.Unlock()

@@ -67,6 +67,7 @@ func (m *mediaFiles) loadSecret() ([]byte, error) {
 	if _, err := rand.Read(fresh); err != nil {
 		return nil, err
 	}
+
 	current, _, err := m.options.State.PutIfAbsent(ctx, mediaNamespace, "secret", fresh, time.Time{})
 	if err != nil {
 		return nil, err
@@ -101,6 +102,7 @@ func (m *mediaFiles) URL(reply exchange.Reply, part normalized.Part) string {
 		}
 		query.Set("key", key)
 	}
+
 	return m.base + "/media/" + digest + "/" + url.PathEscape(mediaName(part)) + "?" + query.Encode()
 }
 
@@ -119,6 +121,7 @@ func digestOfPart(part normalized.Part) string {
 		sum := sha256.Sum256(content)
 		return hex.EncodeToString(sum[:])
 	}
+
 	return ""
 }
 
@@ -169,6 +172,7 @@ func (m *mediaFiles) serve(w http.ResponseWriter, r *http.Request) {
 	} else if media == "text/plain" {
 		media += "; charset=utf-8"
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", media)
 	header.Set("Content-Disposition", mime.FormatMediaType(disposition, map[string]string{"filename": mediaName(part)}))
@@ -198,6 +202,7 @@ func (m *mediaFiles) find(r *http.Request) (part normalized.Part, open bool, err
 	case !reply.DeletedAt.IsZero():
 		return part, false, fault.New(fault.Gone, "the answer with this file was deleted")
 	}
+
 	open = m.published(reply)
 	if key := m.key(reply.ID, digest); !open && (key == "" || !hmac.Equal([]byte(key), []byte(query.Get("key")))) {
 		return part, false, missing
@@ -222,6 +227,7 @@ func (m *mediaFiles) open(ctx context.Context, part normalized.Part) (io.ReadSee
 	if m.options.Blobs == nil {
 		return nil, fault.New(fault.NotFound, "no such file")
 	}
+
 	from, err := m.options.Blobs.Open(ctx, part.BytesRef.Digest)
 	if err != nil {
 		return nil, err
@@ -257,6 +263,7 @@ func (m *mediaFiles) pictureSize(part normalized.Part) (width, height int) {
 	if known, found := m.pictures.get(digest, m.now()); found {
 		return known[0], known[1]
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), mediaWait)
 	defer cancel()
 	content, err := m.open(ctx, part)

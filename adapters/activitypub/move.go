@@ -59,6 +59,7 @@ func (m *moves) checkMove(ctx context.Context, old, target string) error {
 	case err != nil:
 		return fault.RetryIn(0, "the account that was moved to could not be read", err)
 	}
+
 	if !slices.Contains(document.References(doc["alsoKnownAs"]), old) {
 		return fault.GiveUp("the account that was moved to does not name the old one in alsoKnownAs", nil)
 	}
@@ -83,6 +84,7 @@ func (m *moves) transferFollows(ctx context.Context, old string, actor *remoteAc
 			follows = append(follows, agent.Name)
 		}
 	}
+
 	if err := m.putJSON(ctx, movedNamespace, actor.ID, movedFrom{old, m.now().UTC()}); err != nil {
 		return err
 	}
@@ -91,6 +93,7 @@ func (m *moves) transferFollows(ctx context.Context, old string, actor *remoteAc
 	if err := m.options.State.Delete(ctx, addressNamespace, actor.ID); err != nil {
 		return err
 	}
+
 	record := exchange.AuditRecord{
 		At: m.now(), Code: codeMoved, Principal: m.principal(old),
 		Detail: "moved to " + actor.ID + ", which names it in alsoKnownAs; rules and threads stay with the old account",
@@ -100,6 +103,7 @@ func (m *moves) transferFollows(ctx context.Context, old string, actor *remoteAc
 			return err
 		}
 	}
+
 	if len(follows) == 0 {
 		return m.options.Records.Audit(ctx, record)
 	}
@@ -126,6 +130,7 @@ func (m *moves) Move(ctx context.Context, agent, target string) (string, error) 
 	if err != nil {
 		return "", err
 	}
+
 	own := m.actorIRI(profile.Name)
 	doc, err := m.fetcher.fetchExact(ctx, iri)
 	switch {
@@ -138,6 +143,7 @@ func (m *moves) Move(ctx context.Context, agent, target string) (string, error) 
 	case !slices.Contains(document.References(doc["alsoKnownAs"]), own):
 		return "", fault.Newf(fault.Forbidden, "%s does not name %s in alsoKnownAs; add it there as an alias (in Mastodon: Preferences, Account, Moving from a different account), then try again", iri, own)
 	}
+
 	before, err := m.profiles.movedTo(ctx, profile.Name)
 	if err != nil {
 		return "", unavailable(err)
@@ -145,6 +151,7 @@ func (m *moves) Move(ctx context.Context, agent, target string) (string, error) 
 	if before != "" && before != iri {
 		return "", fault.Newf(fault.Conflict, "%s has moved to %s before; undo that first with: inbox move --undo %s", profile.Name, before, profile.Name)
 	}
+
 	value, err := json.Marshal(moved{iri, m.now().UTC()})
 	if err != nil {
 		return "", err
@@ -167,6 +174,7 @@ func (m *moves) Unmove(ctx context.Context, agent string) error {
 	case before == "":
 		return fault.Newf(fault.Conflict, "%s has not moved", agent)
 	}
+
 	if err := m.options.State.Delete(ctx, departedNamespace, strings.ToLower(agent)); err != nil {
 		return unavailable(err)
 	}
@@ -195,6 +203,7 @@ func (m *moves) moveTarget(ctx context.Context, target string) (string, error) {
 		}
 		return target, nil
 	}
+
 	address, err := identity.ParseAddress(target)
 	switch {
 	case err != nil:
@@ -202,6 +211,7 @@ func (m *moves) moveTarget(ctx context.Context, target string) (string, error) {
 	case m.hosts[address.Domain]:
 		return "", fault.InField("target", "is an address of this server; an agent moves to another one")
 	}
+
 	found, err := m.actors.resolve(ctx, address)
 	if err != nil {
 		return "", fault.Wrap(fault.NotFound, address.String()+" could not be found by WebFinger", err)

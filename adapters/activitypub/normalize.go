@@ -67,6 +67,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 		}
 		parts = []normalized.Part{normalized.Text(agent.Address)}
 	}
+
 	thread, late, err := n.thread(ctx, agent.Name, q)
 	if err != nil {
 		return nil, err
@@ -78,6 +79,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 	if err := q.addFacts(sender.Profile); err != nil {
 		return nil, err
 	}
+
 	notes, err := json.Marshal(q.route(in.by.actor, sender.Address, late))
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)
@@ -86,6 +88,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 	if err != nil {
 		return nil, unavailable(err)
 	}
+
 	return &exchange.Inbound{
 		Message: normalized.Message{
 			ID: q.activity, ThreadID: thread, InReplyTo: q.inReplyTo, Sender: sender,
@@ -165,12 +168,14 @@ func (n *notes) text(q *inboundNote, agent exchange.AgentProfile) (text, mime st
 	if warning := q.warning(); warning != "" {
 		pieces = append(pieces, "[CW: "+warning+"]")
 	}
+
 	if title := notetext.Visible(document.Translated(q.object, "name"), 1024); title != "" {
 		pieces = append(pieces, title)
 	}
 	if q.isArticle() {
 		pieces = append(pieces, notetext.Plain(document.Translated(q.object, "summary"), as))
 	}
+
 	body, mime := q.body(as)
 	pieces = append(pieces, body, poll(q.object, n.now()))
 	pieces = slices.DeleteFunc(pieces, func(piece string) bool { return piece == "" })
@@ -225,6 +230,7 @@ func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfi
 	if checked.Status == addressConfirmed {
 		facts.Account = checked.Address
 	}
+
 	claims, err := json.Marshal(facts)
 	if err != nil {
 		return normalized.Sender{}, fmt.Errorf("encode claims: %w", err)
@@ -234,6 +240,7 @@ func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfi
 	if by.scheme == signature.ProofSuite {
 		authMethod, method = normalized.AuthActivityPubProof, identity.MethodActivityPubProof
 	}
+
 	return normalized.Sender{
 		Address: checked.Address, DisplayName: name, Profile: profileOf(by.actor, name, locale),
 		AuthMethod: authMethod, Verified: true, KeyID: by.keyID,
@@ -255,6 +262,7 @@ func profileOf(actor *remoteActor, name, locale string) *normalized.SenderProfil
 	if actor.Icon != "" {
 		profile.Avatar = &normalized.Image{URL: actor.Icon, MIMEType: document.MediaType(actor.IconType)}
 	}
+
 	if !actor.FetchedAt.IsZero() {
 		fetched := identity.At(actor.FetchedAt)
 		profile.FetchedAt = &fetched
@@ -301,6 +309,7 @@ func (q *inboundNote) facts() noteFacts {
 			}
 		}
 	}
+
 	return facts
 }
 

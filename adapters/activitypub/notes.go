@@ -30,6 +30,7 @@ func (c *collections) serveNote(w http.ResponseWriter, r *http.Request) {
 		c.refuseNote(w, r, reply, err)
 		return
 	}
+
 	switch form := accepts(r); {
 	case private:
 		made.Context = made.context()
@@ -54,6 +55,7 @@ func (c *collections) serveCreate(w http.ResponseWriter, r *http.Request) {
 		c.refuseNote(w, r, reply, err)
 		return
 	}
+
 	body, err := c.outbox.provenCreate(r.Context(), reply, made)
 	switch {
 	case err != nil:
@@ -75,6 +77,7 @@ func (c *collections) readableNote(r *http.Request) (reply exchange.Reply, made 
 	case err != nil:
 		return reply, note{}, false, unavailable(err)
 	}
+
 	post, err := c.postOf(r, reply)
 	if err != nil {
 		return reply, note{}, false, err
@@ -103,6 +106,7 @@ func (c *collections) readByRecipient(r *http.Request, reply exchange.Reply, peo
 			readers = append(readers, one.Actor)
 		}
 	}
+
 	for _, actor := range readers {
 		if c.verifier.authenticateReader(r, actor) == nil {
 			return true
@@ -187,6 +191,7 @@ func (c *collections) postOf(r *http.Request, reply exchange.Reply) (int, error)
 	case post > max(reply.Posts, 1):
 		return 0, fault.New(fault.NotFound, "no such object")
 	}
+
 	return post, nil
 }
 
@@ -205,6 +210,7 @@ func (c *collections) refuseNote(w http.ResponseWriter, r *http.Request, reply e
 		refuse(w, r, err)
 		return
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", activityMediaType+"; charset=utf-8")
 	header.Set("X-Content-Type-Options", "nosniff")

@@ -171,6 +171,7 @@ func (o *Options) check() error {
 	if o.Mode == "" {
 		o.Mode = ModeOpen
 	}
+
 	o.MaxAttempts, o.PostLength = cmp.Or(o.MaxAttempts, 4), cmp.Or(o.PostLength, notetext.DefaultLength)
 	o.MaxRefusals = cmp.Or(o.MaxRefusals, 300)
 	if o.ClientAddress == nil {
@@ -185,6 +186,7 @@ func (o *Options) check() error {
 	if o.Receiver == nil || o.Directory == nil || o.Threads == nil || o.Replies == nil || o.State == nil || o.Outbox == nil || o.Client == nil {
 		return errors.New("a required dependency is missing")
 	}
+
 	domain, err := identity.ParseDomain(o.Domain)
 	if err != nil {
 		return fmt.Errorf("domain: %w", err)
@@ -204,6 +206,7 @@ func (o *Options) checkPublicURL() error {
 	if parsed.Scheme != "https" && !o.AllowPrivate {
 		return fmt.Errorf("public URL %q: want https", o.PublicURL)
 	}
+
 	if o.Present == nil {
 		o.Present = func(part policypart.Part) policypart.Part { return part.Confine(parsed) }
 	}

@@ -44,6 +44,7 @@ func (o *outbox) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan,
 	if asked.Quiet && reply.Notice == exchange.NoticeAck {
 		return exchange.Plan{}, nil
 	}
+
 	plan := exchange.Plan{NativeID: o.noteIRI(reply.ID), Open: openly(o.visibilityOf(reply, asked))}
 	main := destination{Actor: asked.Actor, Inbox: asked.Inbox}
 	if openly(o.visibilityOf(reply, asked)) && asked.SharedInbox != "" {
@@ -52,6 +53,7 @@ func (o *outbox) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan,
 	if o.isLike(reply) {
 		plan.NativeID, main.Like = "", true // nothing that anyone could read or answer
 	}
+
 	places := []destination{main}
 	for _, address := range o.extras(reply, asked) {
 		places = append(places, destination{Address: address.String()})
@@ -76,6 +78,7 @@ func chained(places []destination, posts int) (all []exchange.Destination, err e
 			all = append(all, entry)
 		}
 	}
+
 	return all, nil
 }
 
@@ -104,6 +107,7 @@ func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (excha
 	if err := o.allowed(ctx, delivery.Reply.Agent, place); err != nil {
 		return exchange.DeliveryReceipt{}, err
 	}
+
 	body, err := o.written(ctx, delivery, relayed, place)
 	if err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as an activity", err)
@@ -132,6 +136,7 @@ func (o *outbox) written(ctx context.Context, delivery exchange.Delivery, relaye
 	if place.Like {
 		return o.like(reply)
 	}
+
 	// An edit may have left fewer posts than were sent.
 	if delivery.Action == exchange.ActionDelete || delivery.Action == exchange.ActionUpdate && post > len(o.renderer.postsOf(reply)) {
 		return o.deletion(ctx, reply, post, relayed)
@@ -163,6 +168,7 @@ func (o *outbox) allowed(ctx context.Context, agent string, place destination) e
 	if !o.admits(document.HostOf(place.Inbox)) {
 		return fault.GiveUp("the host is excluded by this server's operator", nil)
 	}
+
 	blocked, err := o.follows.blocked(ctx, agent, place.Actor)
 	switch {
 	case err != nil:
@@ -186,6 +192,7 @@ func (o *outbox) relay(ctx context.Context, reply exchange.Reply, place destinat
 	if len(extras) == 0 {
 		return nil, place, nil
 	}
+
 	people, err := o.people(ctx, reply.ID, extras)
 	if err != nil {
 		return nil, place, err
@@ -193,6 +200,7 @@ func (o *outbox) relay(ctx context.Context, reply exchange.Reply, place destinat
 	if place.Address == "" {
 		return people, place, nil
 	}
+
 	for _, one := range people {
 		if one.Address == place.Address {
 			place.Actor, place.Inbox = one.Actor, one.Inbox
@@ -211,6 +219,7 @@ func (o *outbox) people(ctx context.Context, replyID string, addresses []identit
 	if found && json.Unmarshal(value, &people) == nil {
 		return people, nil
 	}
+
 	for _, address := range addresses {
 		if one, err := o.actors.resolve(ctx, address); err == nil {
 			people = append(people, one)
@@ -233,6 +242,7 @@ func (o *outbox) keepPeople(ctx context.Context, replyID string, people []person
 	if err != nil {
 		return nil, fault.RetryIn(0, "our own store did not answer", err)
 	}
+
 	var kept []person
 	if json.Unmarshal(current, &kept) == nil && len(kept) > 0 {
 		return kept, nil
@@ -277,6 +287,7 @@ func (o *outbox) Spread(ctx context.Context, reply exchange.Reply, cursor string
 			return nil, "", fault.GiveUp("the stored cursor cannot be read", err)
 		}
 	}
+
 	asked, err := readRoute(reply.Route)
 	if err != nil {
 		return nil, "", fault.GiveUp("the stored question cannot be read", err)
@@ -285,6 +296,7 @@ func (o *outbox) Spread(ctx context.Context, reply exchange.Reply, cursor string
 	if err != nil {
 		return nil, "", err
 	}
+
 	places = slices.DeleteFunc(places, func(p destination) bool {
 		return p.Inbox == asked.SharedInbox || p.Inbox == asked.Inbox
 	})
@@ -292,6 +304,7 @@ func (o *outbox) Spread(ctx context.Context, reply exchange.Reply, cursor string
 	if err != nil || !more {
 		return destinations, "", err
 	}
+
 	next, err := json.Marshal(at)
 	if err != nil {
 		return nil, "", fmt.Errorf("encode cursor: %w", err)

@@ -43,6 +43,7 @@ func attachment(entry any) (normalized.Part, bool) {
 	if attached == nil {
 		return normalized.Part{}, false
 	}
+
 	name := notetext.Visible(document.Text(attached, "name"), 4096)
 	href, media := document.Text(attached, "href"), document.Text(attached, "mediaType")
 	if !document.IsA(attached, "Link") {
@@ -54,6 +55,7 @@ func attachment(entry any) (normalized.Part, bool) {
 	if !notetext.IsAddress(href) {
 		return normalized.Part{}, false
 	}
+
 	// The contract wants https for files by URL; plain http occurs on development servers only and stays a link.
 	if !document.IsA(attached, fileTypes...) || !strings.HasPrefix(href, "https://") {
 		return normalized.Part{Kind: normalized.PartLink, URL: href, Title: document.Clip(name, 512)}, true
@@ -83,6 +85,7 @@ func fileURL(value any) (href, media string) {
 			if first == nil {
 				first = link
 			}
+
 			if plays(kind) && (playable == nil || betterFile(link, playable)) {
 				playable = link
 			}
@@ -146,6 +149,7 @@ func fileType(media, href string, attached document.Object) string {
 			return known
 		}
 	}
+
 	switch {
 	case document.IsA(attached, "Image"):
 		return "image/jpeg"
@@ -193,6 +197,7 @@ func poll(note document.Object, now time.Time) string {
 	if len(lines) == 0 {
 		return ""
 	}
+
 	if end := pollEnd(note, now); end != "" {
 		lines = append(lines, end)
 	}
@@ -244,6 +249,7 @@ func linkedPosts(note document.Object) []normalized.Part {
 			add(document.Reference(note[name]), quotedTitle)
 		}
 	}
+
 	quoted := len(parts) > 0
 	for _, entry := range document.List(note["tag"]) {
 		tag, _ := entry.(document.Object)
@@ -258,6 +264,7 @@ func linkedPosts(note document.Object) []normalized.Part {
 		}
 		add(document.Text(tag, "href"), title)
 	}
+
 	return parts
 }
 
@@ -284,11 +291,13 @@ func withoutQuoteLine(text string, parts []normalized.Part) string {
 		if line, rest, _ := strings.Cut(text, "\n"); isQuoteLine(line, part.URL) {
 			text = strings.TrimSpace(rest)
 		}
+
 		last := strings.LastIndexByte(text, '\n') + 1
 		if isQuoteLine(text[last:], part.URL) {
 			text = strings.TrimSpace(text[:last])
 		}
 	}
+
 	return text
 }
 

@@ -92,6 +92,7 @@ func (i *interactions) serveAuthorization(w http.ResponseWriter, r *http.Request
 		refuse(w, r, fault.New(fault.NotFound, "no such object"))
 		return
 	}
+
 	reply, _, err := i.options.Replies.Reply(r.Context(), id)
 	switch {
 	case fault.Is(err, fault.Gone), err == nil && !reply.DeletedAt.IsZero():
@@ -104,6 +105,7 @@ func (i *interactions) serveAuthorization(w http.ResponseWriter, r *http.Request
 		refuse(w, r, unavailable(err))
 		return
 	}
+
 	i.write(w, r, authorizationDocument{
 		interactionContext, i.authorizationIRI(reply, kind, target, instrument), kind, i.actorIRI(agent.Name), instrument, target,
 	})
@@ -226,10 +228,12 @@ func (i *interactions) withdrawQuotes(ctx context.Context, reply exchange.Reply)
 				return err
 			}
 		}
+
 		if err := i.options.State.Delete(ctx, quotingNamespace+reply.ID, stamp); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -255,6 +259,7 @@ func (i *interactions) serveQuote(w http.ResponseWriter, r *http.Request) {
 	if !i.verifier.mayRead(w, r) {
 		return
 	}
+
 	stamp := httpserver.Param(r, "stamp")
 	value, found, err := i.options.State.Get(r.Context(), quoteNamespace+agent.Name, stamp)
 	var kept quoted
@@ -266,6 +271,7 @@ func (i *interactions) serveQuote(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, missing)
 		return
 	}
+
 	switch reply, _, err := i.options.Replies.Reply(r.Context(), kept.Reply); {
 	case fault.Is(err, fault.NotFound):
 		refuse(w, r, missing)
@@ -277,6 +283,7 @@ func (i *interactions) serveQuote(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, fault.New(fault.Gone, "the quoted answer was taken back"))
 		return
 	}
+
 	actor := i.actorIRI(agent.Name)
 	i.write(w, r, authorizationDocument{
 		quoteContext, i.stampIRI(agent.Name, stamp), "QuoteAuthorization", actor, kept.Instrument, cmp.Or(kept.Target, i.noteIRI(kept.Reply)),
@@ -294,6 +301,7 @@ func (i *interactions) quoteRequested(ctx context.Context, in *incoming) (string
 	if err != nil || !found {
 		return outcomeIgnored, err
 	}
+
 	reply, _, err := i.options.Replies.Reply(ctx, row.Reply)
 	if err != nil {
 		return "", unavailable(err)
@@ -302,6 +310,7 @@ func (i *interactions) quoteRequested(ctx context.Context, in *incoming) (string
 	if err != nil {
 		return "", unavailable(err)
 	}
+
 	stamp := ""
 	if allowed {
 		if stamp, err = i.stampQuote(ctx, in, reply); err != nil {

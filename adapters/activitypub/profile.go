@@ -184,12 +184,14 @@ func (p *profiles) agentActor(agent exchange.AgentProfile, key *ownKey, movedTo 
 	if actor.Name == "" {
 		actor.Name = agent.Name
 	}
+
 	if summary := strings.TrimSpace(agent.Summary); summary != "" {
 		actor.Summary = "<p>" + strings.ReplaceAll(html.EscapeString(summary), "\n", "<br>") + "</p>"
 	}
 	if !agent.CreatedAt.IsZero() {
 		actor.Published = agent.CreatedAt.UTC().Format(time.RFC3339)
 	}
+
 	actor.URL, actor.Discoverable = p.profileURL(agent.Name), true
 	actor.ManuallyApproves = p.followPolicy(agent.Name) != FollowAccept
 	p.profileFields(&actor)
@@ -277,6 +279,7 @@ func (p *profiles) serveDocument(w http.ResponseWriter, r *http.Request, owner s
 		}
 		p.documents.put(strings.ToLower(owner), kept, p.now().Add(time.Hour))
 	}
+
 	seconds := 180
 	if p.options.AuthorizedFetch && owner != "" {
 		seconds = 0 // what one signer may read is for no shared cache
@@ -342,6 +345,7 @@ func (p *profiles) announceActor(ctx context.Context, agent string) error {
 	if err != nil {
 		return err
 	}
+
 	moved, err := p.movedTo(ctx, profile.Name)
 	if err != nil {
 		return err

@@ -65,6 +65,7 @@ func (i *interactions) reaction(ctx context.Context, activity document.Object, a
 	case err != nil:
 		return row, false, unavailable(err)
 	}
+
 	content := document.Text(activity, "content")
 	if content == "" {
 		content = document.Text(activity, "_misskey_reaction")
@@ -84,6 +85,7 @@ func (i *interactions) react(ctx context.Context, in *incoming) (string, error) 
 	if err != nil {
 		return "", unavailable(err)
 	}
+
 	reactionCount.WithLabelValues(row.Reaction.Type, "made").Inc()
 	if count >= maxReactions {
 		return outcomeDone, nil
@@ -92,6 +94,7 @@ func (i *interactions) react(ctx context.Context, in *incoming) (string, error) 
 	if err != nil {
 		return "", unavailable(err)
 	}
+
 	expires := i.now().Add(reactionLife)
 	_, inserted, err := i.options.State.PutIfAbsent(ctx, reactionNamespace+row.Reply, row.key(), value, expires)
 	if err != nil {
@@ -100,6 +103,7 @@ func (i *interactions) react(ctx context.Context, in *incoming) (string, error) 
 	if !inserted {
 		return outcomeDuplicate, nil
 	}
+
 	if in.id != "" {
 		if err := i.options.State.Put(ctx, reactionIDNamespace, activityKey(in.id, in.actor), value, expires); err != nil {
 			return "", unavailable(err)
@@ -117,6 +121,7 @@ func (i *interactions) unreact(ctx context.Context, in *incoming, inner document
 	if err != nil || !found {
 		return outcomeIgnored, err
 	}
+
 	_, known, err := i.options.State.Get(ctx, reactionNamespace+row.Reply, row.key())
 	switch {
 	case err != nil:
@@ -124,6 +129,7 @@ func (i *interactions) unreact(ctx context.Context, in *incoming, inner document
 	case !known:
 		return outcomeIgnored, nil
 	}
+
 	if err := i.options.Timeline.React(ctx, row.Turn, row.Reaction, true); err != nil {
 		return "", unavailable(err)
 	}
@@ -164,6 +170,7 @@ func (i *interactions) flag(ctx context.Context, in *incoming) (string, error) {
 	if comment == "" {
 		comment = "no comment"
 	}
+
 	for _, record := range about {
 		record.At, record.Code, record.Principal = i.now(), codeReport, i.principal(in.actor)
 		record.Detail = document.Clip(comment+" ("+strings.Join(objects, " ")+")", 1000)
@@ -202,6 +209,7 @@ func (i *interactions) reported(ctx context.Context, objects []string) ([]exchan
 		if !found {
 			continue
 		}
+
 		reply, _, err := i.options.Replies.Reply(ctx, row.Reply)
 		if err != nil {
 			return nil, unavailable(err)
@@ -210,5 +218,6 @@ func (i *interactions) reported(ctx context.Context, objects []string) ([]exchan
 			record.TurnID = row.Turn
 		}
 	}
+
 	return about, nil
 }

@@ -124,6 +124,7 @@ func (r *renderer) render(reply exchange.Reply, post int, relayed []person, pres
 	if err != nil || !made.open() {
 		return made, err
 	}
+
 	next := ""
 	if post < len(posts) {
 		next = r.postIRI(reply.ID, post+1)
@@ -148,6 +149,7 @@ func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person,
 	if !reply.EditedAt.IsZero() {
 		made.Updated = reply.EditedAt.UTC().Format(time.RFC3339)
 	}
+
 	visibility := r.visibilityOf(reply, asked)
 	made.address(visibility, people, r.followersOf(reply.Agent))
 	if openly(visibility) && r.options.Profile != nil {
@@ -156,6 +158,7 @@ func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person,
 	if post > 1 {
 		made.InReplyTo = r.postIRI(reply.ID, post-1)
 	}
+
 	// Servers show a private post to those alone whom its tags mention, so every one of a private chain has them.
 	if post > 1 && openly(visibility) || made.Type == chatMessage {
 		made.Tag, people = nil, nil
@@ -221,6 +224,7 @@ func (n *note) picture(address, description string) bool {
 			return true
 		}
 	}
+
 	if len(n.Attachment) >= maxReplyFiles {
 		return false
 	}

@@ -61,6 +61,7 @@ func (s *site) extras(reply exchange.Reply, asked route) []identity.Address {
 		seen[key] = true
 		extras = append(extras, address)
 	}
+
 	return extras
 }
 

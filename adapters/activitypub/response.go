@@ -47,6 +47,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if status >= http.StatusInternalServerError && failure.RetryAfter == 0 { // with a time it is another server that fails
 		slog.ErrorContext(r.Context(), "activitypub request failed", "path", r.URL.Path, "error", err)
 	}
+
 	if failure.RetryAfter > 0 && failure.RetryAfter < leastPause {
 		patient := *failure
 		patient.RetryAfter, failure = leastPause, &patient
@@ -56,6 +57,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if failure.Field != "" {
 		text = failure.Field + ": " + text
 	}
+
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	http.Error(w, text, status)
@@ -97,6 +99,7 @@ func writeDocument(w http.ResponseWriter, r *http.Request, doc encodedDocument, 
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
+
 	header.Set("Content-Type", activityMediaType+"; charset=utf-8")
 	header.Set("Content-Length", strconv.Itoa(len(doc.body)))
 	_, _ = w.Write(doc.body)
@@ -112,6 +115,7 @@ func (s *site) write(w http.ResponseWriter, r *http.Request, content any) {
 		refuse(w, r, err)
 		return
 	}
+
 	seconds := 60
 	if s.options.AuthorizedFetch {
 		seconds = 0 // what one signer may read is for no shared cache
@@ -152,6 +156,7 @@ func accepts(r *http.Request) form {
 	case open && anything > 0 && !forPeople: // anything but ActivityPub
 		return formPage
 	}
+
 	return formNone
 }
 

@@ -59,6 +59,7 @@ func (n *notes) parent(ctx context.Context, agent, iri string) (exchange.ThreadE
 	if err != nil || !known {
 		return entry, false, err
 	}
+
 	held, err := readNoteRecord(value)
 	if err != nil || held.Activity == "" || held.Activity == iri {
 		return entry, false, err
@@ -117,6 +118,7 @@ func (q *inboundNote) mayName(conversation string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 

@@ -66,6 +66,7 @@ func (t *transport) post(ctx context.Context, p outgoing) (detail string, err er
 	if err != nil {
 		return "", fault.GiveUp("the inbox address is refused by the outgoing policy", err)
 	}
+
 	key, err := t.keys.key(ctx, p.agent)
 	if err != nil {
 		return "", fault.RetryIn(0, "our own signing key could not be read", err)
@@ -74,6 +75,7 @@ func (t *transport) post(ctx context.Context, p outgoing) (detail string, err er
 	if err != nil {
 		return "", err
 	}
+
 	if said.status == http.StatusMovedPermanently || said.status == http.StatusPermanentRedirect {
 		if moved, found := t.movedInbox(ctx, p); found {
 			p.inbox = moved.String()
@@ -93,6 +95,7 @@ func (t *transport) postEither(ctx context.Context, p outgoing, target *url.URL,
 	if !remembered {
 		first.Scheme = signature.Cavage
 	}
+
 	said, err := t.send(ctx, p, target, key, first)
 	if err != nil || said.status != http.StatusBadRequest && said.status != http.StatusUnauthorized {
 		if err == nil && said.status/100 == 2 && !remembered {
@@ -100,6 +103,7 @@ func (t *transport) postEither(ctx context.Context, p outgoing, target *url.URL,
 		}
 		return said, err
 	}
+
 	other := knownScheme{Scheme: otherScheme(first.Scheme)}
 	if said.offer != nil {
 		other = knownScheme{Scheme: signature.RFC9421, Label: said.offer.Label, Components: said.offer.Components}
@@ -108,6 +112,7 @@ func (t *transport) postEither(ctx context.Context, p outgoing, target *url.URL,
 	if remembered && said.status == http.StatusUnauthorized {
 		t.forgetScheme(ctx, host)
 	}
+
 	if err == nil && second.status/100 == 2 {
 		t.rememberScheme(ctx, host, other)
 		return second, nil
@@ -146,6 +151,7 @@ func (t *transport) sendOffered(
 	if err != nil {
 		return answer{}, fault.RetryIn(0, "the activity could not be signed", err)
 	}
+
 	response, err := t.options.Client.Do(request)
 	if err != nil {
 		posts.WithLabelValues(scheme.Scheme, "error").Inc()
@@ -159,6 +165,7 @@ func (t *transport) sendOffered(
 	if said.status == http.StatusUnauthorized {
 		said.offer = signature.ReadOffer(response.Header, keyID)
 	}
+
 	return said, nil
 }
 
@@ -210,6 +217,7 @@ func (t *transport) classify(ctx context.Context, p outgoing, said answer) error
 	case said.status == http.StatusGone, said.status == http.StatusNotFound && t.missedOften(ctx, p.inbox):
 		t.follows.dropFollowers(ctx, p)
 	}
+
 	return fault.GiveUp("the server refused the activity: "+said.detail, refusal)
 }
 
@@ -222,6 +230,7 @@ func (t *transport) movedInbox(ctx context.Context, p outgoing) (*url.URL, bool)
 	if err != nil || actor.ID != p.actor {
 		return nil, false
 	}
+
 	for _, inbox := range []string{actor.SharedInbox, actor.Inbox} {
 		if !t.isRemote(inbox) || inbox == p.inbox {
 			continue
@@ -309,6 +318,7 @@ func (t *transport) missedOften(ctx context.Context, inbox string) bool {
 		_ = t.options.State.Delete(ctx, missedNamespace, inbox)
 		return true
 	}
+
 	if value, err := json.Marshal(times); err == nil {
 		_ = t.options.State.Put(ctx, missedNamespace, inbox, value, now.Add(missedLife))
 	}

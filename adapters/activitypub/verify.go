@@ -81,6 +81,7 @@ func (v *verifier) authenticateReader(r *http.Request, actor string) error {
 	if !document.SameOrigin(signed.KeyID, actor) {
 		return errForeignKey
 	}
+
 	_, err = signature.VerifyWith(v.sourced(r), v.actors, signed.KeyID, func(found *remoteKey) error {
 		if found.actor.ID != actor {
 			return errOtherOwner
@@ -114,6 +115,7 @@ func (v *verifier) checkRequest(r *http.Request, in *incoming) (shown presented,
 	case !document.SameOrigin(shown.signed.KeyID, in.actor) && !in.confirmable():
 		return shown, errForeignKey // key and owner share an origin, so it can never be the actor's
 	}
+
 	return shown, nil
 }
 
@@ -160,6 +162,7 @@ func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presen
 		}
 		signer = proven{actor: found.actor, keyID: signed.KeyID, scheme: signed.Scheme}
 	}
+
 	direct := signer.actor != nil && signer.actor.ID == in.actor
 
 	problem := shown.problem
@@ -181,6 +184,7 @@ func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presen
 	case problem != nil:
 		return proven{}, problem
 	}
+
 	return v.confirm(ctx, in, signer)
 }
 
@@ -218,10 +222,12 @@ func (v *verifier) verifyProofs(ctx context.Context, proofs []signature.Proof, i
 		if err == nil {
 			return proven{actor: found.actor, keyID: proof.KeyID, scheme: signature.ProofSuite}, nil
 		}
+
 		if problem == nil {
 			problem = fmt.Errorf("object proof: %w", err)
 		}
 	}
+
 	return proven{}, problem
 }
 

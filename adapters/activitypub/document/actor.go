@@ -62,6 +62,7 @@ func ReadActor(doc Object) (Actor, error) {
 			read.SharedInbox = shared
 		}
 	}
+
 	if icon := Embedded(doc["icon"]); icon != nil {
 		read.Icon, read.IconType = strings.Clone(Href(icon["url"])), copied(icon, "mediaType", 128)
 	} else {
@@ -97,6 +98,7 @@ func ReadKeys(doc Object) []PublishedKey {
 			keys = append(keys, key)
 		}
 	}
+
 	return keys
 }
 
@@ -113,6 +115,7 @@ func ReadKey(entry any) (key PublishedKey, owner string) {
 	if material == "" {
 		material = Text(doc, "publicKeyMultibase")
 	}
+
 	if owner = Reference(doc["owner"]); owner == "" {
 		owner = Reference(doc["controller"])
 	}

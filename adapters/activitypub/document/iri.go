@@ -21,6 +21,7 @@ func Origin(iri string) (text string, ok bool) {
 	if !found || scheme != "https" && scheme != "http" {
 		return "", false
 	}
+
 	authority := rest
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
 		authority = rest[:end]
@@ -30,6 +31,7 @@ func Origin(iri string) (text string, ok bool) {
 			return "", false
 		}
 	}
+
 	host, ok := CanonicalHost(authority, scheme)
 	if host == authority { // nearly always: no new string
 		return iri[:len(scheme)+len("://")+len(authority)], ok
@@ -49,6 +51,7 @@ func CanonicalHost(authority, scheme string) (string, bool) {
 			return "", false
 		}
 	}
+
 	if literal, isLiteral := strings.CutPrefix(host, "["); isLiteral {
 		if address, err := netip.ParseAddr(strings.TrimSuffix(literal, "]")); err != nil || !address.Is6() || "["+address.String()+"]" != host {
 			return "", false
@@ -60,6 +63,7 @@ func CanonicalHost(authority, scheme string) (string, bool) {
 		}
 		host = ascii
 	}
+
 	host = strings.TrimSuffix(host, ".")
 	if host == "" {
 		return "", false

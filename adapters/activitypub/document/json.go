@@ -43,6 +43,7 @@ func Parse(body []byte) (Object, error) {
 	if s.at >= len(s.text) || s.text[s.at] != '{' {
 		return nil, s.fail("want a JSON object")
 	}
+
 	value, err := s.value(1, true)
 	if err != nil {
 		return nil, err
@@ -50,6 +51,7 @@ func Parse(body []byte) (Object, error) {
 	if s.blanks(); s.at != len(s.text) {
 		return nil, s.fail("text after the end of the document")
 	}
+
 	document := value.(Object)
 	delete(document, "signature")
 	return document, nil
@@ -91,6 +93,7 @@ func (s *scanner) value(depth int, keep bool) (any, error) {
 	if s.at >= len(s.text) {
 		return nil, s.fail("unexpected end")
 	}
+
 	switch c := s.text[s.at]; {
 	case c == '"':
 		s.at++
@@ -107,6 +110,7 @@ func (s *scanner) value(depth int, keep bool) (any, error) {
 	case c == '-' || c >= '0' && c <= '9':
 		return s.number()
 	}
+
 	return s.literal()
 }
 
@@ -154,6 +158,7 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 	if keep && len(name) > 0 && name[0] == '@' && !context && (s.foreign == 0 || !slices.Contains(typing, name)) {
 		return s.fail("JSON-LD keyword " + strconv.Quote(Clip(name, 40)))
 	}
+
 	prefixed := strings.Contains(name, ":")
 	if prefixed {
 		s.foreign++
@@ -161,6 +166,7 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 	if keep && disguised(name, depth) {
 		return s.fail("name " + strconv.Quote(Clip(name, 40)) + " in another case")
 	}
+
 	value, err := s.value(depth+1, keep && !context)
 	if err != nil {
 		return err
@@ -168,6 +174,7 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 	if prefixed {
 		s.foreign--
 	}
+
 	if !keep {
 		return nil
 	}
@@ -194,6 +201,7 @@ func disguised(name string, depth int) bool {
 	if plain {
 		return false
 	}
+
 	for _, guarded := range guardedNames {
 		if name != guarded && strings.EqualFold(name, guarded) {
 			return true
@@ -214,6 +222,7 @@ func (s *scanner) name() (string, error) {
 	if s.blanks(); s.at >= len(s.text) || s.text[s.at] != ':' {
 		return "", s.fail("want a colon")
 	}
+
 	s.at++
 	s.blanks()
 	return name, nil
@@ -235,6 +244,7 @@ func (s *scanner) items(depth int, keep bool) (any, error) {
 		if done {
 			return nil, nil
 		}
+
 		value, err := s.value(depth+1, keep)
 		if err != nil {
 			return nil, err
@@ -259,6 +269,7 @@ func (s *scanner) next(closing byte, first bool) (done bool, err error) {
 	case s.text[s.at] != ',':
 		return false, s.fail("want a comma")
 	}
+
 	s.at++
 	s.blanks()
 	if s.at < len(s.text) && s.text[s.at] == closing {
@@ -276,12 +287,14 @@ func (s *scanner) number() (any, error) {
 	if whole == 0 || whole > 1 && s.text[s.at-whole] == '0' {
 		return nil, s.fail("not a number")
 	}
+
 	if s.at < len(s.text) && s.text[s.at] == '.' {
 		s.at++
 		if s.digits() == 0 {
 			return nil, s.fail("not a number")
 		}
 	}
+
 	if s.at < len(s.text) && s.text[s.at]|0x20 == 'e' {
 		s.at++
 		if s.at < len(s.text) && (s.text[s.at] == '+' || s.text[s.at] == '-') {
@@ -316,6 +329,7 @@ func (s *scanner) str() (string, error) {
 			return "", s.fail("control character in a string")
 		}
 	}
+
 	return "", s.fail("string without end")
 }
 
@@ -362,6 +376,7 @@ func (s *scanner) escape() (rune, error) {
 		s.at += 2
 		return simpleEscapes[kind], nil
 	}
+
 	r, err := s.unicode()
 	if err != nil || !utf16.IsSurrogate(r) {
 		return r, err
@@ -369,6 +384,7 @@ func (s *scanner) escape() (rune, error) {
 	if s.at+1 >= len(s.text) || s.text[s.at] != '\\' || s.text[s.at+1] != 'u' {
 		return 0, s.fail("half of a surrogate pair")
 	}
+
 	low, err := s.unicode()
 	if err != nil {
 		return 0, err

@@ -33,6 +33,7 @@ func SplitMembers(document []byte) (Members, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		from := s.at
 		if _, err := s.value(2, false); err != nil {
 			return nil, err

@@ -65,6 +65,7 @@ func (m Mentions) Find(href, text string) (Mention, bool) {
 			return tag, true
 		}
 	}
+
 	return Mention{}, false
 }
 

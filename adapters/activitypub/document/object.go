@@ -52,6 +52,7 @@ func Reference(value any) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -114,10 +115,12 @@ func Href(value any) string {
 		if !isLink || Text(link, "mediaType") == "text/html" {
 			return href
 		}
+
 		if first == "" {
 			first = href
 		}
 	}
+
 	return first
 }
 
@@ -153,6 +156,7 @@ func LanguageTag(text string) string {
 			return ""
 		}
 	}
+
 	if len(text) < 2 || len(text) > 35 {
 		return ""
 	}
@@ -179,6 +183,7 @@ func IsActivityType(header string, needProfile bool) bool {
 	if err != nil && media != "application/activity+json" { // of that no parameter counts, so a malformed one costs nothing
 		return false
 	}
+
 	switch media {
 	case "application/activity+json":
 		return true

@@ -16,6 +16,7 @@ func ReadResource(body []byte) (subject identity.Address, self string, err error
 	if err != nil {
 		return subject, "", err
 	}
+
 	for _, entry := range List(doc["links"]) {
 		link, _ := entry.(Object)
 		if Text(link, "rel") == "self" && IsActivityType(Text(link, "type"), true) {

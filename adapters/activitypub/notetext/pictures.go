@@ -44,6 +44,7 @@ func PictureType(address string) string {
 		kind, _, _ := strings.Cut(mime.TypeByExtension(path.Ext(parsed.Path)), ";")
 		return kind
 	}
+
 	return ""
 }
 
@@ -63,6 +64,7 @@ func withoutPictures(content string, attach Attach) string {
 			return "" // a string takes everything
 		}
 	}
+
 	return out.String()
 }
 
@@ -92,6 +94,7 @@ func takePicture(image *html.Node, attach Attach, linked bool) {
 	if shown == "" && IsAddress(address) {
 		shown = address
 	}
+
 	switch {
 	case attached && !linked: // the attachment says it all
 		replace(image, "")
@@ -112,6 +115,7 @@ func dropEmpty(n *html.Node) bool {
 	case n.DataAtom == atom.Br, n.DataAtom == atom.Hr, n.DataAtom == atom.Td, n.DataAtom == atom.Th:
 		return n.DataAtom != atom.Br
 	}
+
 	left := false
 	for child := n.FirstChild; child != nil; {
 		next := child.NextSibling
@@ -122,6 +126,7 @@ func dropEmpty(n *html.Node) bool {
 		}
 		child = next
 	}
+
 	if address := attribute(n, "href"); !left && n.DataAtom == atom.A && IsAddress(address) {
 		n.AppendChild(&html.Node{Type: html.TextNode, Data: address})
 		return true
@@ -134,6 +139,7 @@ func dropEmpty(n *html.Node) bool {
 			n.RemoveChild(edge)
 		}
 	}
+
 	return left
 }
 

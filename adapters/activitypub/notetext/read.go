@@ -267,6 +267,7 @@ func (r *noteReader) mention(href, label string) string {
 	case address != "":
 		return string(markOther) + address + string(markOtherEnd)
 	}
+
 	return label
 }
 
@@ -346,6 +347,7 @@ func hidden(n *html.Node) bool {
 			}
 		}
 	}
+
 	return false
 }
 

@@ -26,6 +26,7 @@ func Split(parts []normalized.Part, limit, most int) [][]normalized.Part {
 			total += utf8.RuneCountInString(part.Content)
 		}
 	}
+
 	if total <= limit || most <= 1 {
 		return [][]normalized.Part{parts}
 	}
@@ -66,6 +67,7 @@ func (s *splitting) text(part normalized.Part) {
 	if part.MIME == normalized.MIMEHTML {
 		separator = ""
 	}
+
 	for _, block := range blocksOf(part, s.limit) {
 		size := utf8.RuneCountInString(block)
 		if s.used > 0 && s.used+len(separator)+size > s.limit && !s.full {
@@ -76,6 +78,7 @@ func (s *splitting) text(part normalized.Part) {
 			s.cut(&kept, part.MIME)
 			break
 		}
+
 		if kept.Len() > 0 {
 			kept.WriteString(separator)
 		}
@@ -103,6 +106,7 @@ func (s *splitting) cut(kept *strings.Builder, mime string) {
 		kept.WriteString("<p>" + cutText + "</p>")
 		return
 	}
+
 	if kept.Len() > 0 {
 		kept.WriteString("\n\n")
 	}
@@ -124,6 +128,7 @@ func blocksOf(part normalized.Part, limit int) []string {
 			blocks = append(blocks, cutSentences(paragraph, limit)...)
 		}
 	}
+
 	return blocks
 }
 
@@ -192,6 +197,7 @@ func cutFence(block, fence string, limit int) (pieces []string) {
 	if utf8.RuneCountInString(opening) > limit/4 {
 		opening = fence
 	}
+
 	room := max(limit-utf8.RuneCountInString(opening)-len(fence)-2, 1)
 	var current []string
 	used := 0
@@ -289,6 +295,7 @@ func elementsOf(content string) (elements []string) {
 			current.Reset()
 		}
 	}
+
 	if strings.TrimSpace(current.String()) != "" {
 		elements = append(elements, current.String())
 	}

@@ -96,6 +96,7 @@ func PlainHTML(text string) string {
 		}
 		out.WriteString("<p>" + strings.Join(lines, "<br>") + "</p>")
 	}
+
 	return Sanitize(out.String())
 }
 
@@ -166,6 +167,7 @@ func linkWords(text, href string, words []string) (linked string, all []string) 
 		if word == "" || !known && len(words) >= maxHashtags {
 			continue
 		}
+
 		if !known {
 			words = append(words, word)
 		}

@@ -37,6 +37,7 @@ func parseCavage(header string) (cavageSignature, error) {
 	if after, found := strings.CutPrefix(rest, "Signature "); found { // seen in the wild: the word of the Authorization form
 		rest = strings.TrimSpace(after)
 	}
+
 	seen := make([]string, 0, 8)
 	for rest != "" {
 		name, value, after, err := cavageParameter(rest)
@@ -46,12 +47,14 @@ func parseCavage(header string) (cavageSignature, error) {
 		if slices.Contains(seen, name) {
 			return s, errors.New("signature parameter " + strconv.Quote(name) + " is repeated")
 		}
+
 		seen = append(seen, name)
 		if err := s.set(name, value); err != nil {
 			return s, err
 		}
 		rest = after
 	}
+
 	return s, s.complete()
 }
 
@@ -75,6 +78,7 @@ func cavageParameter(text string) (name, value, rest string, err error) {
 		}
 		value, rest = strings.TrimSpace(text[:end]), text[end:]
 	}
+
 	rest = strings.TrimLeft(rest, " \t")
 	if rest == "" {
 		return name, value, "", nil
@@ -126,6 +130,7 @@ func (s *cavageSignature) complete() error {
 	case len(s.Covered) > maxCovered:
 		return errors.New("signature covers too many headers")
 	}
+
 	if s.Covered == nil {
 		s.Covered = []string{"date"}
 		if s.Algorithm == "hs2019" {
@@ -148,6 +153,7 @@ func checkCavage(r Request, now time.Time) (Claim, error) {
 	if err != nil {
 		return Claim{}, err
 	}
+
 	for _, check := range []func() error{
 		s.checkAlgorithm,
 		func() error { return s.checkCoverage(r) },
@@ -180,6 +186,7 @@ func (s *cavageSignature) checkCoverage(r Request) error {
 	if r.Method == http.MethodPost {
 		required = append(required, "digest")
 	}
+
 	for _, name := range required {
 		if !s.covers(name) {
 			return errors.New("signature must cover " + name)
@@ -188,6 +195,7 @@ func (s *cavageSignature) checkCoverage(r Request) error {
 	if !s.covers("date") && !s.covers("(created)") {
 		return errors.New("signature must cover date or (created)")
 	}
+
 	for _, name := range s.Covered {
 		if err := s.checkCovered(r, name); err != nil {
 			return err
@@ -214,6 +222,7 @@ func (s *cavageSignature) checkCovered(r Request, name string) error {
 	case len(r.Header.Values(name)) == 0:
 		return errors.New("signature covers a header that is absent: " + document.Clip(name, 64))
 	}
+
 	return nil
 }
 
@@ -291,5 +300,6 @@ func (s *cavageSignature) signingString(r Request) string {
 			out.WriteString(joined(r.Header.Values(name)))
 		}
 	}
+
 	return out.String()
 }

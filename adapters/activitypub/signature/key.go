@@ -22,6 +22,7 @@ func ParseKey(material string) (crypto.PublicKey, error) {
 	if block == nil {
 		return nil, errors.New("key is neither PEM nor a Multikey")
 	}
+
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
 		pkcs1, otherErr := x509.ParsePKCS1PublicKey(block.Bytes) // "RSA PUBLIC KEY" of some small servers
@@ -30,6 +31,7 @@ func ParseKey(material string) (crypto.PublicKey, error) {
 		}
 		parsed = pkcs1
 	}
+
 	switch key := parsed.(type) {
 	case *rsa.PublicKey:
 		return key, checkRSA(key)
@@ -136,6 +138,7 @@ func decodeMultibase(text string) ([]byte, bool) {
 		}
 		number.Mul(number, big.NewInt(58)).Add(number, big.NewInt(int64(digit)))
 	}
+
 	return append(make([]byte, zeros), number.Bytes()...), true
 }
 
@@ -147,6 +150,7 @@ func encodeMultibase(raw []byte) string {
 		number.DivMod(number, base, digit)
 		reversed = append(reversed, base58Alphabet[digit.Int64()])
 	}
+
 	for _, b := range raw {
 		if b != 0 {
 			break

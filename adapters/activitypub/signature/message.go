@@ -40,10 +40,12 @@ func parseMessageSignatures(header http.Header) ([]messageSignature, error) {
 	if err != nil {
 		return nil, errors.New("signature-input is not a dictionary of structured fields")
 	}
+
 	signatures, err := httpsfv.UnmarshalDictionary(header.Values("Signature"))
 	if err != nil {
 		return nil, errors.New("signature is not a dictionary of structured fields")
 	}
+
 	// A proxy on the way may have added a label of its own that is none of our business.
 	var all []messageSignature
 	problem := errors.New("signature-input is empty")
@@ -68,12 +70,14 @@ func readMessageSignature(inputs, signatures *httpsfv.Dictionary, label string) 
 	if !isList || len(covered.Items) > maxCovered {
 		return s, errors.New("signature-input is not a list of components")
 	}
+
 	value, _ := signatures.Get(label)
 	item, _ := value.(httpsfv.Item)
 	s.Signature, _ = item.Value.([]byte)
 	if len(s.Signature) == 0 {
 		return s, errors.New("signature-input and signature do not belong together")
 	}
+
 	serialized, err := httpsfv.Marshal(covered)
 	if err != nil {
 		return s, errors.New("signature-input cannot be serialized")
@@ -127,6 +131,7 @@ func checkMessageSignature(r Request, now time.Time) (Claim, error) {
 			first = err
 		}
 	}
+
 	return Claim{}, first
 }
 
@@ -137,6 +142,7 @@ func (s *messageSignature) check(r Request, now time.Time) error {
 	if _, ok := document.Origin(s.KeyID); !ok {
 		return errors.New("keyid is not an address")
 	}
+
 	switch s.Algorithm {
 	case "", "rsa-v1_5-sha256", "ed25519":
 	default:
@@ -170,6 +176,7 @@ func (s *messageSignature) checkCoverage(r Request) error {
 	case !has("content-digest"):
 		return errors.New("signature must cover content-digest")
 	}
+
 	return matchContentDigest(r.Header.Values("Content-Digest"), r.Body)
 }
 
@@ -230,6 +237,7 @@ func componentValue(r Request, name string) (string, error) {
 	case "host":
 		return r.Host, nil
 	}
+
 	values := r.Header.Values(name)
 	if name[0] == '@' || name != strings.ToLower(name) || len(values) == 0 {
 		return "", errors.New("signature covers something that is absent or unknown: " + document.Clip(name, 64))

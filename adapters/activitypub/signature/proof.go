@@ -112,6 +112,7 @@ func ReadProofs(body []byte, activity document.Object, actor string, now time.Ti
 	if err != nil {
 		return nil, err
 	}
+
 	raw, _ := whole.Get("proof")
 	texts := []string{raw.Value}
 	if raw.Value[0] == '[' {
@@ -119,6 +120,7 @@ func ReadProofs(body []byte, activity document.Object, actor string, now time.Ti
 			return nil, err
 		}
 	}
+
 	var proofs []Proof
 	var problem error
 	for i, entry := range document.List(activity["proof"])[:min(len(texts), maxProofs)] {
@@ -153,6 +155,7 @@ func readProof(whole document.Members, text string, options document.Object, act
 	case !document.SameOrigin(proof.KeyID, actor):
 		return proof, errors.New("its key is not on the actor's server")
 	}
+
 	if err := checkProofTimes(options, now); err != nil {
 		return proof, err
 	}
@@ -183,6 +186,7 @@ func checkProofTimes(options document.Object, now time.Time) error {
 			return errors.New("it has expired")
 		}
 	}
+
 	return nil
 }
 
@@ -203,6 +207,7 @@ func proofDigests(whole, proof document.Members) ([][]byte, error) {
 	case !hasInner && hasOuter:
 		candidates = append(candidates, [2][]byte{append(slices.Clone(proof), outer).Without("proofValue"), unsecured})
 	}
+
 	var digests [][]byte
 	for _, one := range candidates {
 		digest, err := integrityDigest(one[0], one[1])
@@ -235,6 +240,7 @@ func beginsWith(outer, inner string) bool {
 	if err != nil || len(start) > len(all) {
 		return false
 	}
+
 	for i := range start {
 		if !bytes.Equal(start[i], all[i]) {
 			return false
@@ -254,6 +260,7 @@ func contextItems(value string) ([][]byte, error) {
 			return nil, err
 		}
 	}
+
 	items := make([][]byte, len(texts))
 	for i, text := range texts {
 		var err error

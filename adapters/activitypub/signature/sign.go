@@ -90,6 +90,7 @@ func ReadOffer(header http.Header, keyID string) *Offer {
 	if err != nil {
 		return nil
 	}
+
 	for _, label := range asked.Names()[:min(len(asked.Names()), maxLabels)] {
 		member, _ := asked.Get(label)
 		list, isList := member.(httpsfv.InnerList)
@@ -178,6 +179,7 @@ func (o *Offer) Sign(request *http.Request, body []byte, keyID string, key *rsa.
 		covered.Items = append(covered.Items, httpsfv.NewItem(name))
 		fmt.Fprintf(&base, "%q: %s\n", name, value)
 	}
+
 	serialized, err := httpsfv.Marshal(covered)
 	if err != nil {
 		return fmt.Errorf("serialize components: %w", err)
@@ -224,6 +226,7 @@ func componentOf(request *http.Request, body []byte, name string) (string, error
 	case "content-length":
 		return strconv.Itoa(len(body)), nil
 	}
+
 	if value := request.Header.Get(name); value != "" {
 		return value, nil
 	}

@@ -130,6 +130,7 @@ func checkWindow(made, expires, now time.Time) error {
 	if expires.IsZero() {
 		expires = made.Add(defaultLife)
 	}
+
 	if latest := made.Add(maxLife); expires.After(latest) {
 		expires = latest
 	}
