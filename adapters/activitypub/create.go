@@ -1,10 +1,10 @@
 package activitypub
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
+	"fmt"
 	"slices"
-	"time"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
@@ -171,129 +171,85 @@ func (n *notes) addAuthor(ctx context.Context, q *inboundNote, add func(exchange
 	return nil
 }
 
-// A Create may only name its object, or embed one of another server, whose copy says nothing (ActivityPub reference,
-// section 5.1). Then the object is asked for where it lives: in a job, so that no sender waits for a third server and none
-// is asked twice at once.
-
-const (
-	jobObject         = "object" // fetch what a Create only named
-	maxObjectAttempts = 4
-	objectTimeout     = 20 * time.Second
-)
-
-// namedCreate is what a job remembers of a verified Create.
-type namedCreate struct {
-	ID     string `json:"id"`
-	Object string `json:"object"`
-	To     any    `json:"to,omitempty"`
-	Cc     any    `json:"cc,omitempty"`
-	KeyID  string `json:"key_id,omitempty"`
-	Scheme string `json:"scheme"`
-	Relay  string `json:"relay,omitempty"`
-}
-
-// namesOnly reports whether the object of a Create has to be fetched: it is not there, or it is another server's.
-func (in *incoming) namesOnly() bool {
-	note := document.Embedded(in.activity["object"])
-	return document.Type(note) == "" || !document.SameOrigin(document.Text(note, "id"), in.actor)
-}
-
-// fetchLater stores that the object is to be fetched. What is on another server is asked for only if the activity is for
-// one of our agents, and no one's server makes us ask oftener than one that forwards.
-func (n *notes) fetchLater(ctx context.Context, in *incoming) (string, error) {
-	id := document.Reference(in.activity["object"])
-	if in.id == "" {
-		return "", fault.InField("id", "a Create needs an id")
-	}
-	if !n.isRemote(id) || !n.admits(document.HostOf(id)) || !document.SameOrigin(id, in.actor) && in.agent == "" && !n.concerns(in.activity) {
-		return outcomeIgnored, nil
-	}
-	if wait := n.verifier.confirmations.count(document.HostOf(in.actor), n.now()); wait > 0 {
-		return "", &fault.Fault{Kind: fault.RateLimited, Public: "too many activities without their objects from your server", RetryAfter: wait}
-	}
-
-	named, err := json.Marshal(namedCreate{
-		ID: in.id, Object: id, To: in.activity["to"], Cc: in.activity["cc"], KeyID: in.by.keyID, Scheme: in.by.scheme, Relay: in.by.relay,
-	})
+// receive hands a message to the engine together with the document about its note.
+func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent exchange.AgentProfile) (string, error) {
+	held := noteRecord{Actor: q.actor, Activity: q.activity, Open: openly(q.visibility), Updated: q.version()}
+	value, err := held.encode()
 	if err != nil {
-		return "", unavailable(err)
+		return "", err
 	}
-	job := laterJob{Kind: jobObject, Agent: in.agent, Actor: in.actor, Activity: named}
-	return outcomeOf(n.schedule(ctx, "activitypub:object:"+document.HostOf(id), job))
+	claim := &exchange.Claim{Namespace: noteNamespace, Key: q.note, Value: value, AliasNamespace: noteURLNamespace, Alias: q.page()}
+	for range maxClaims {
+		message, err := n.normalize(ctx, in, q, agent)
+		if err != nil || message == nil {
+			return outcomeIgnored, err
+		}
+		message.Message.ID, message.Claim = q.activity, claim
+		receipt, err := n.options.Receiver.Receive(ctx, *message)
+		switch {
+		case fault.Is(err, fault.Forbidden):
+			return outcomeIgnored, nil // a blocked sender hears 202 (message contract, section 12)
+		case err != nil:
+			return "", err
+		case receipt.Claimed == nil && !receipt.New:
+			return outcomeDuplicate, nil
+		case receipt.Claimed == nil:
+			return outcomeAccepted, nil
+		}
+
+		if q, claim, err = n.reconcile(q, claim, receipt.Claimed); err != nil || q == nil {
+			return outcomeIgnored, err
+		}
+	}
+
+	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
 }
 
-// receiveNamed fetches what a Create named and handles it. An object of the actor is the actor's message as if it had been
-// embedded; one of another actor is that actor's message, confirmed by their server and brought by the actor.
-func (n *notes) receiveNamed(ctx context.Context, job laterJob, attempt int) error {
-	var named namedCreate
-	if err := json.Unmarshal(job.Activity, &named); err != nil {
-		return fault.GiveUp("the stored activity cannot be read", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
-	defer cancel()
-	in, err := n.fetchNamed(ctx, job, named)
-	if err == nil && in != nil {
-		_, err = n.createWhole(ctx, in)
+// reconcile makes of a note what the document that is there already says; nil = it is not taken.
+func (n *notes) reconcile(q *inboundNote, claim *exchange.Claim, current []byte) (*inboundNote, *exchange.Claim, error) {
+	held, err := readNoteRecord(current)
+	next := &exchange.Claim{
+		Namespace: claim.Namespace, Key: claim.Key, Value: current, AliasNamespace: claim.AliasNamespace, Alias: claim.Alias,
 	}
 	switch {
-	case err == nil:
-		return nil
-	case isGone(err), attempt >= maxObjectAttempts, fault.Of(err).Kind != fault.Internal && fault.Of(err).Kind != fault.Unavailable:
-		return fault.GiveUp("the object of an activity could not be had from its server", err)
+	case err != nil:
+		return nil, nil, err
+	case held.Actor != q.actor && claim.Key == q.note:
+		next.Key, next.Value = actorKey(q.note, q.actor), claim.Value
+		return q, next, nil
+	case held.Actor != q.actor, held.Deleted:
+		return nil, nil, nil
+	case held.Activity != "": // the same note in another Create, or edited since
+		same := *q
+		same.activity = held.Activity
+		return &same, next, nil
 	}
 
-	return fault.RetryIn(0, "the object of an activity could not be fetched", err)
+	newer, err := n.newer(q, held)
+	if err != nil {
+		return nil, nil, err
+	}
+	held.Activity, held.Object, held.Open = q.activity, nil, newer != nil && openly(newer.visibility)
+	next.Value, err = held.encode()
+	next.Instead = bytes.Clone(current)
+	return newer, next, err
 }
 
-// fetchNamed makes the Create whole; nil when its object is by an actor that cannot be its author.
-func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate) (*incoming, error) {
-	leave, err := n.actors.enter(ctx, document.HostOf(named.Object))
+// newer returns the question with the version of its note that came before it.
+func (n *notes) newer(q *inboundNote, held noteRecord) (*inboundNote, error) {
+	if held.Updated < q.version() {
+		return q, nil
+	}
+	note, err := document.Parse(held.Object)
 	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	got, err := exact(ctx, named.Object, n.fetcher.fetchSigned)
-	if err != nil {
-		return nil, err
+		return nil, unavailable(err)
 	}
 
-	id, author := document.Text(got.doc, "id"), document.Reference(got.doc["attributedTo"])
-	in := &incoming{agent: job.Agent, kind: "Create", id: named.ID, actor: job.Actor, body: got.raw}
-	in.by = proven{keyID: named.KeyID, scheme: named.Scheme, relay: named.Relay}
-	to, cc := named.To, named.Cc
-	if author != job.Actor {
-		if document.SameOrigin(id, job.Actor) || !document.SameOrigin(author, id) || !n.admits(document.HostOf(author)) ||
-			n.options.ActorAllowed != nil && !n.options.ActorAllowed(author) {
-			return nil, nil
-		}
-		in.id, in.actor = id, author
-		in.by.scheme, in.by.relay = schemeOrigin, job.Actor
-		to, cc = got.doc["to"], got.doc["cc"]
+	changed, err := n.readNote(note, note, q.actor)
+	if err != nil || changed == nil {
+		return q, err
 	}
-
-	if in.by.actor, err = n.actors.actor(ctx, in.actor); err != nil {
-		return nil, err
-	}
-	in.activity = document.Object{"type": "Create", "id": in.id, "actor": in.actor, "object": got.doc, "to": to, "cc": cc}
-	return in, nil
-}
-
-// concerns reports whether a wrapped activity names one of our agents: only then is anything fetched for it.
-func (n *notes) concerns(activity document.Object) bool {
-	note := document.Embedded(activity["object"])
-	named := func(iri string) bool {
-		_, found := n.agentOf(iri)
-		return found
-	}
-	for _, mention := range document.ReadMentions(note) {
-		if named(mention.Href) {
-			return true
-		}
-	}
-
-	if slices.ContainsFunc(slices.Concat(document.References(note["to"]), document.References(note["cc"])), named) {
-		return true
-	}
-	_, ours := n.replyID(document.Reference(note["inReplyTo"]))
-	return ours
+	changed.decide(q.followers)
+	changed.activity, changed.visibility = q.activity, narrower(q.visibility, changed.visibility)
+	return changed, nil
 }

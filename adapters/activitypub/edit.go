@@ -1,7 +1,6 @@
 package activitypub
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -109,89 +108,6 @@ func ActivityOf(ctx context.Context, state State, address string) (activity stri
 	}
 	held, err := readNoteRecord(value)
 	return held.Activity, held.Activity != "", err
-}
-
-// receive hands a message to the engine together with the document about its note.
-func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent exchange.AgentProfile) (string, error) {
-	held := noteRecord{Actor: q.actor, Activity: q.activity, Open: openly(q.visibility), Updated: q.version()}
-	value, err := held.encode()
-	if err != nil {
-		return "", err
-	}
-	claim := &exchange.Claim{Namespace: noteNamespace, Key: q.note, Value: value, AliasNamespace: noteURLNamespace, Alias: q.page()}
-	for range maxClaims {
-		message, err := n.normalize(ctx, in, q, agent)
-		if err != nil || message == nil {
-			return outcomeIgnored, err
-		}
-		message.Message.ID, message.Claim = q.activity, claim
-		receipt, err := n.options.Receiver.Receive(ctx, *message)
-		switch {
-		case fault.Is(err, fault.Forbidden):
-			return outcomeIgnored, nil // a blocked sender hears 202 (message contract, section 12)
-		case err != nil:
-			return "", err
-		case receipt.Claimed == nil && !receipt.New:
-			return outcomeDuplicate, nil
-		case receipt.Claimed == nil:
-			return outcomeAccepted, nil
-		}
-
-		if q, claim, err = n.reconcile(q, claim, receipt.Claimed); err != nil || q == nil {
-			return outcomeIgnored, err
-		}
-	}
-
-	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
-}
-
-// reconcile makes of a note what the document that is there already says; nil = it is not taken.
-func (n *notes) reconcile(q *inboundNote, claim *exchange.Claim, current []byte) (*inboundNote, *exchange.Claim, error) {
-	held, err := readNoteRecord(current)
-	next := &exchange.Claim{
-		Namespace: claim.Namespace, Key: claim.Key, Value: current, AliasNamespace: claim.AliasNamespace, Alias: claim.Alias,
-	}
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case held.Actor != q.actor && claim.Key == q.note:
-		next.Key, next.Value = actorKey(q.note, q.actor), claim.Value
-		return q, next, nil
-	case held.Actor != q.actor, held.Deleted:
-		return nil, nil, nil
-	case held.Activity != "": // the same note in another Create, or edited since
-		same := *q
-		same.activity = held.Activity
-		return &same, next, nil
-	}
-
-	newer, err := n.newer(q, held)
-	if err != nil {
-		return nil, nil, err
-	}
-	held.Activity, held.Object, held.Open = q.activity, nil, newer != nil && openly(newer.visibility)
-	next.Value, err = held.encode()
-	next.Instead = bytes.Clone(current)
-	return newer, next, err
-}
-
-// newer returns the question with the version of its note that came before it.
-func (n *notes) newer(q *inboundNote, held noteRecord) (*inboundNote, error) {
-	if held.Updated < q.version() {
-		return q, nil
-	}
-	note, err := document.Parse(held.Object)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-
-	changed, err := n.readNote(note, note, q.actor)
-	if err != nil || changed == nil {
-		return q, err
-	}
-	changed.decide(q.followers)
-	changed.activity, changed.visibility = q.activity, narrower(q.visibility, changed.visibility)
-	return changed, nil
 }
 
 // maxMarkBytes bounds a note that is kept until its Create comes.
