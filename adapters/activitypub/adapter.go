@@ -92,6 +92,42 @@ func New(options Options) (*Adapter, error) {
 	return a, nil
 }
 
+var (
+	_ exchange.Acknowledger = (*Adapter)(nil)
+	_ exchange.Historian    = (*Adapter)(nil)
+	_ exchange.Reviser      = (*Adapter)(nil)
+	_ exchange.Spreader     = (*Adapter)(nil)
+)
+
+// Routes are all paths of this adapter. Discovery (WebFinger and the like) is in a room of its own.
+func (a *Adapter) Routes() []httpserver.Route {
+	get := func(pattern string, handler http.HandlerFunc) httpserver.Route {
+		return httpserver.Route{Method: http.MethodGet, Pattern: pattern, Handler: handler}
+	}
+	post := func(pattern string, handler http.HandlerFunc) httpserver.Route {
+		return httpserver.Route{Method: http.MethodPost, Pattern: pattern, Handler: handler}
+	}
+	return []httpserver.Route{
+		post("/inbox", a.inbox.serveSharedInbox),
+		post("/actor/inbox", a.inbox.serveSharedInbox),
+		post("/agents/{agent}/inbox", a.inbox.serveAgentInbox),
+		get("/actor", a.profiles.serveInstance),
+		get("/actor/{collection}", a.collections.serveInstanceCollection),
+		get("/agents/{agent}", a.profiles.serveActor),
+		get("/agents/{agent}/{collection}", a.collections.serveCollection),
+		get("/agents/{agent}/quotes/{stamp}", a.interactions.serveQuote),
+		get("/agents/{agent}/authorizations/{kind}", a.interactions.serveAuthorization),
+		get("/o/{id}", a.collections.serveNote),
+		get("/o/{id}/activity", a.collections.serveCreate),
+		get("/o/{id}/replies", a.collections.serveReplies),
+		get("/contexts/{turn}", a.collections.serveConversation),
+		get("/o/{id}/{post}", a.collections.serveNote),
+		get("/o/{id}/{post}/activity", a.collections.serveCreate),
+		get("/o/{id}/{post}/replies", a.collections.serveReplies),
+		get("/media/{digest}/{name}", a.media.serve),
+	}
+}
+
 // The face. Each method is described where its part has it.
 
 // Plan implements exchange.Channel: the id of an answer's note and its destinations.
@@ -173,38 +209,4 @@ func (a *Adapter) PostsOf(reply exchange.Reply) int {
 	return Revisions{a.options.PostLength}.PostsOf(reply)
 }
 
-var (
-	_ exchange.Acknowledger = (*Adapter)(nil)
-	_ exchange.Historian    = (*Adapter)(nil)
-	_ exchange.Reviser      = (*Adapter)(nil)
-	_ exchange.Spreader     = (*Adapter)(nil)
-)
-
-// Routes are all paths of this adapter. Discovery (WebFinger and the like) is in a room of its own.
-func (a *Adapter) Routes() []httpserver.Route {
-	get := func(pattern string, handler http.HandlerFunc) httpserver.Route {
-		return httpserver.Route{Method: http.MethodGet, Pattern: pattern, Handler: handler}
-	}
-	post := func(pattern string, handler http.HandlerFunc) httpserver.Route {
-		return httpserver.Route{Method: http.MethodPost, Pattern: pattern, Handler: handler}
-	}
-	return []httpserver.Route{
-		post("/inbox", a.inbox.serveSharedInbox),
-		post("/actor/inbox", a.inbox.serveSharedInbox),
-		post("/agents/{agent}/inbox", a.inbox.serveAgentInbox),
-		get("/actor", a.profiles.serveInstance),
-		get("/actor/{collection}", a.collections.serveInstanceCollection),
-		get("/agents/{agent}", a.profiles.serveActor),
-		get("/agents/{agent}/{collection}", a.collections.serveCollection),
-		get("/agents/{agent}/quotes/{stamp}", a.interactions.serveQuote),
-		get("/agents/{agent}/authorizations/{kind}", a.interactions.serveAuthorization),
-		get("/o/{id}", a.collections.serveNote),
-		get("/o/{id}/activity", a.collections.serveCreate),
-		get("/o/{id}/replies", a.collections.serveReplies),
-		get("/contexts/{turn}", a.collections.serveConversation),
-		get("/o/{id}/{post}", a.collections.serveNote),
-		get("/o/{id}/{post}/activity", a.collections.serveCreate),
-		get("/o/{id}/{post}/replies", a.collections.serveReplies),
-		get("/media/{digest}/{name}", a.media.serve),
-	}
-}
+var _ exchange.Reviser = Revisions{}

@@ -45,9 +45,8 @@ type outboxPageDocument struct {
 }
 
 func (c *collections) serveCollection(w http.ResponseWriter, r *http.Request) {
-	agent, found := c.options.Directory.Agent(httpserver.Param(r, "agent"))
+	agent, found := c.requestedAgent(w, r)
 	if !found {
-		refuse(w, r, c.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
 	id, name := c.actorIRI(agent.Name), httpserver.Param(r, "collection")

@@ -135,40 +135,27 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]
 			agents = append(agents, agent)
 		}
 	}
+
 	for _, mention := range q.mentions {
 		add(n.agentOf(mention.Href))
 	}
-
 	for _, iris := range [][]string{q.audience.To, q.audience.Cc, q.audience.Hidden} {
 		for _, iri := range iris {
 			add(n.agentOf(iri))
 		}
 	}
-	if err := n.addAuthor(ctx, q, add); err != nil {
+	answered, found, err := n.replyAt(ctx, q.inReplyTo)
+	if err != nil {
 		return nil, err
+	}
+	if found {
+		add(n.options.Directory.Agent(answered.Agent))
 	}
 
 	if len(agents) == 0 && in.agent != "" && q.visibility == normalized.VisibilityDirect {
 		add(n.options.Directory.Agent(in.agent)) // Mastodon's "limited": delivered without being addressed
 	}
 	return agents, nil
-}
-
-// addAuthor adds the agent whose note the question answers.
-func (n *notes) addAuthor(ctx context.Context, q *inboundNote, add func(exchange.AgentProfile, bool)) error {
-	id, ours := n.replyID(q.inReplyTo)
-	if !ours {
-		return nil
-	}
-	reply, _, err := n.options.Replies.Reply(ctx, id)
-	switch {
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
-		return nil
-	case err != nil:
-		return unavailable(err)
-	}
-	add(n.options.Directory.Agent(reply.Agent))
-	return nil
 }
 
 // receive hands a message to the engine together with the document about its note.
@@ -179,11 +166,13 @@ func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent
 		return "", err
 	}
 	claim := &exchange.Claim{Namespace: noteNamespace, Key: q.note, Value: value, AliasNamespace: noteURLNamespace, Alias: q.page()}
+
 	for range maxClaims {
 		message, err := n.normalize(ctx, in, q, agent)
 		if err != nil || message == nil {
 			return outcomeIgnored, err
 		}
+
 		message.Message.ID, message.Claim = q.activity, claim
 		receipt, err := n.options.Receiver.Receive(ctx, *message)
 		switch {

@@ -12,7 +12,6 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
-	"inbox/internal/httpserver"
 )
 
 // type: the activity types in countedTypes, or other. outcome: accepted, duplicate, done, ignored, refused, failed
@@ -43,9 +42,8 @@ const (
 func (b *inbox) serveSharedInbox(w http.ResponseWriter, r *http.Request) { b.serveInbox(w, r, "") }
 
 func (b *inbox) serveAgentInbox(w http.ResponseWriter, r *http.Request) {
-	agent, found := b.options.Directory.Agent(httpserver.Param(r, "agent"))
+	agent, found := b.requestedAgent(w, r)
 	if !found {
-		refuse(w, r, b.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
 	b.serveInbox(w, r, agent.Name)

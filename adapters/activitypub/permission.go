@@ -30,27 +30,24 @@ var interactionContext = []any{document.ActivityStreams, map[string]any{
 	"interactionTarget":     map[string]string{"@id": "gts:interactionTarget", "@type": "@id"},
 }}
 
-// interactionRequested answers a server that asks whether one of its accounts may like, answer or share one of our posts. Everyone may
-// who can read it; without an answer the reader's server would keep the interaction to itself for ever.
+// interactionRequested answers a server that asks whether one of its accounts may like, answer or share one of our posts.
+// Everyone may who can read it; without an answer the reader's server would keep the interaction to itself for ever.
 func (i *interactions) interactionRequested(ctx context.Context, in *incoming) (string, error) {
-	id, ours := i.replyID(document.Reference(in.activity["object"]))
-	if !ours || in.id == "" {
+	if in.id == "" {
 		return outcomeIgnored, nil
 	}
-	reply, _, err := i.options.Replies.Reply(ctx, id)
-	switch {
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
-		return outcomeIgnored, nil
-	case err != nil:
-		return "", unavailable(err)
+	reply, found, err := i.replyAt(ctx, document.Reference(in.activity["object"]))
+	if err != nil || !found {
+		return outcomeIgnored, err
 	}
 
 	kind, instrument := interactionRequests[in.kind], document.Reference(in.activity["instrument"])
-	answer, name, result := "Reject", "#rejects/", ""
+	answer := requestAnswer{interactionContext, "Reject", "#rejects/", ""}
 	if document.SameOrigin(instrument, in.actor) && i.authorizes(reply, kind, instrument) {
-		answer, name, result = "Accept", "#accepts/", i.authorizationIRI(reply, kind, i.quotedPost(in, reply), instrument)
+		authorization := i.authorizationIRI(reply, kind, i.quotedPost(in, reply), instrument)
+		answer = requestAnswer{interactionContext, "Accept", "#accepts/", authorization}
 	}
-	return outcomeOf(i.answerRequest(ctx, in, reply, requestAnswer{interactionContext, answer, name, result}))
+	return outcomeOf(i.answerRequest(ctx, in, reply, answer))
 }
 
 // authorizes reports whether an interaction with a post is allowed. The instrument is the interaction: a Like, a note or an
@@ -75,9 +72,8 @@ func (i *interactions) authorizationIRI(reply exchange.Reply, kind, target, inst
 
 // serveAuthorization shows an authorization as long as the post stands.
 func (i *interactions) serveAuthorization(w http.ResponseWriter, r *http.Request) {
-	agent, found := i.options.Directory.Agent(httpserver.Param(r, "agent"))
+	agent, found := i.requestedAgent(w, r)
 	if !found {
-		refuse(w, r, i.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
 	if !i.verifier.mayRead(w, r) {
@@ -251,9 +247,8 @@ func (i *interactions) withdrawQuote(ctx context.Context, agent, stamp string, a
 // serveQuote shows a QuoteAuthorization (FEP-044f) as long as the answer stands.
 func (i *interactions) serveQuote(w http.ResponseWriter, r *http.Request) {
 	missing := fault.New(fault.NotFound, "no such object")
-	agent, found := i.options.Directory.Agent(httpserver.Param(r, "agent"))
+	agent, found := i.requestedAgent(w, r)
 	if !found {
-		refuse(w, r, i.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
 	if !i.verifier.mayRead(w, r) {
@@ -293,38 +288,25 @@ func (i *interactions) serveQuote(w http.ResponseWriter, r *http.Request) {
 // quoteRequested refuses to be quoted (FEP-044f), unless the operator lets followers quote: an answer was written for its
 // asker. A quote all the same is without our stamp, which readers' servers look for.
 func (i *interactions) quoteRequested(ctx context.Context, in *incoming) (string, error) {
-	id, ours := i.replyID(document.Reference(in.activity["object"]))
-	if !ours || in.id == "" {
+	if in.id == "" {
 		return outcomeIgnored, nil
 	}
-	row, found, err := i.reaction(ctx, document.Object{"object": i.noteIRI(id)}, in.actor)
+	reply, found, err := i.replyAt(ctx, document.Reference(in.activity["object"]))
 	if err != nil || !found {
 		return outcomeIgnored, err
-	}
-
-	reply, _, err := i.options.Replies.Reply(ctx, row.Reply)
-	if err != nil {
-		return "", unavailable(err)
 	}
 	allowed, err := i.mayQuote(ctx, in, reply)
 	if err != nil {
 		return "", unavailable(err)
 	}
 
-	stamp := ""
+	answer := requestAnswer{quoteContext, "Reject", "#rejects/", ""}
 	if allowed {
-		if stamp, err = i.stampQuote(ctx, in, reply); err != nil {
+		stamp, err := i.stampQuote(ctx, in, reply)
+		if err != nil {
 			return "", unavailable(err)
 		}
-	}
-	return outcomeOf(i.answerQuote(ctx, in, reply, stamp))
-}
-
-// answerQuote accepts with a stamp, and rejects without one.
-func (i *interactions) answerQuote(ctx context.Context, in *incoming, reply exchange.Reply, stamp string) error {
-	answer := requestAnswer{quoteContext, "Reject", "#rejects/", ""}
-	if stamp != "" {
 		answer = requestAnswer{quoteContext, "Accept", "#accepts/", stamp}
 	}
-	return i.answerRequest(ctx, in, reply, answer)
+	return outcomeOf(i.answerRequest(ctx, in, reply, answer))
 }

@@ -20,6 +20,15 @@ import (
 	"inbox/internal/httpserver"
 )
 
+// profiles are the actors of the agents and of the server itself.
+type profiles struct {
+	*site
+	keys      *keyring
+	verifier  *verifier
+	outbox    *outbox
+	documents *cache[encodedDocument]
+}
+
 // Profile is what the actor of an agent shows beside its name and summary. Empty fields are left out.
 type Profile struct {
 	Icon, Image  string   // https addresses of pictures
@@ -89,15 +98,6 @@ func (p *profiles) Links(agent exchange.AgentProfile) []exchange.Link {
 func (p *profiles) InstanceLinks() (address string, links []exchange.Link) {
 	link := exchange.Link{Rel: "self", Type: activityMediaType, Href: p.instanceIRI()}
 	return "@" + p.instanceName() + "@" + p.options.Domain, []exchange.Link{link}
-}
-
-// profiles are the actors of the agents and of the server itself.
-type profiles struct {
-	*site
-	keys      *keyring
-	verifier  *verifier
-	outbox    *outbox
-	documents *cache[encodedDocument]
 }
 
 // actorDocument is an actor as other servers read it. Mastodon wants AS literally in @context.
@@ -223,9 +223,8 @@ func (p *profiles) baseActor(id string, key *ownKey) actorDocument {
 }
 
 func (p *profiles) serveActor(w http.ResponseWriter, r *http.Request) {
-	agent, found := p.options.Directory.Agent(httpserver.Param(r, "agent"))
+	agent, found := p.requestedAgent(w, r)
 	if !found {
-		refuse(w, r, p.noAgent(r.Context(), httpserver.Param(r, "agent")))
 		return
 	}
 	switch accepts(r) {

@@ -14,7 +14,6 @@ import (
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
-	"inbox/internal/fault"
 )
 
 // type: Like, EmojiReact, Dislike, Announce. change: made, undone
@@ -54,18 +53,10 @@ func (r reactionRow) key() string {
 // reaction reads what an activity, or the one that it undoes, says about one of our notes. found is false where it is
 // about anything else.
 func (i *interactions) reaction(ctx context.Context, activity document.Object, actor string) (row reactionRow, found bool, err error) {
-	id, ours := i.replyID(document.Reference(activity["object"]))
-	if !ours {
-		return row, false, nil
+	reply, found, err := i.replyAt(ctx, document.Reference(activity["object"]))
+	if err != nil || !found {
+		return row, false, err
 	}
-	reply, _, err := i.options.Replies.Reply(ctx, id)
-	switch {
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
-		return row, false, nil
-	case err != nil:
-		return row, false, unavailable(err)
-	}
-
 	content := document.Text(activity, "content")
 	if content == "" {
 		content = document.Text(activity, "_misskey_reaction")
@@ -202,20 +193,16 @@ func (i *interactions) reported(ctx context.Context, objects []string) ([]exchan
 			at(agent.Name)
 			continue
 		}
-		row, found, err := i.reaction(ctx, document.Object{"object": iri}, "")
+
+		reply, found, err := i.replyAt(ctx, iri)
 		if err != nil {
 			return nil, err
 		}
 		if !found {
 			continue
 		}
-
-		reply, _, err := i.options.Replies.Reply(ctx, row.Reply)
-		if err != nil {
-			return nil, unavailable(err)
-		}
 		if record := at(reply.Agent); record.TurnID == "" {
-			record.TurnID = row.Turn
+			record.TurnID = reply.TurnID
 		}
 	}
 

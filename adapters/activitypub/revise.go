@@ -16,8 +16,6 @@ type Revisions struct {
 	PostLength int // as Options.PostLength
 }
 
-var _ exchange.Reviser = Revisions{}
-
 // Revisable implements exchange.Reviser: every note can be changed.
 func (r Revisions) Revisable(reply exchange.Reply, nativeID string) error {
 	if !ownWay(reply) || nativeID == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 )
 
 // site is what every part of the adapter knows: the options, the server's own addresses, and with whom it deals.
@@ -32,6 +34,13 @@ func (s *site) isRemote(iri string) bool {
 
 // isOurs reports whether an IRI is on the host where our actors live.
 func (s *site) isOurs(iri string) bool { return document.HostOf(iri) == s.host }
+
+// meansUs keeps a request that was captured on its way to another server from being replayed here.
+func (s *site) meansUs(host string) bool {
+	scheme, _, _ := strings.Cut(s.base, "://")
+	canonical, ok := document.CanonicalHost(host, scheme)
+	return ok && s.hosts[canonical]
+}
 
 // admits reports whether the operator lets us deal with a host.
 func (s *site) admits(host string) bool {
@@ -61,15 +70,9 @@ func (s *site) postIRI(replyID string, post int) string {
 	return s.noteIRI(replyID) + "/" + strconv.Itoa(post)
 }
 
-// firstPost returns the id of the answer that one of our posts belongs to; any other id stays as it is.
-func (s *site) firstPost(iri string) string {
-	rest, ours := strings.CutPrefix(iri, s.noteIRI(""))
-	id, post, chained := strings.Cut(rest, "/")
-	if number, err := strconv.Atoi(post); ours && chained && err == nil && number > 1 && number <= notetext.MaxPosts {
-		return s.noteIRI(id)
-	}
-	return iri
-}
+// conversationIRI is the context of a conversation that no one else has named (FEP-7888). The first question of it that came
+// here stands for it, with all that was said to it.
+func (s *site) conversationIRI(turn string) string { return s.base + "/contexts/" + turn }
 
 // instanceIRI is the server's own actor, which signs our fetches. Its path is no agent's, whatever the agents' names.
 func (s *site) instanceIRI() string { return s.base + "/actor" }
@@ -77,6 +80,17 @@ func (s *site) instanceIRI() string { return s.base + "/actor" }
 // instanceName is the user part of the server's own actor: its domain, without a port.
 func (s *site) instanceName() string {
 	return strings.Trim(strings.ReplaceAll(identity.HostOf(s.options.Domain), ":", "-"), "[]")
+}
+
+// proofKeyFragment ends the id of the key for proofs.
+const proofKeyFragment = "#ed25519-key"
+
+// proofKeyIRI names the key of an agent's proofs; an empty agent is the server itself.
+func (s *site) proofKeyIRI(agent string) string {
+	if agent == "" {
+		return s.instanceIRI() + proofKeyFragment
+	}
+	return s.actorIRI(agent) + proofKeyFragment
 }
 
 // agentOf returns the agent that an IRI names by its actor id or profile.
@@ -95,28 +109,6 @@ func (s *site) agentOf(iri string) (exchange.AgentProfile, bool) {
 	return s.options.Directory.Agent(name)
 }
 
-// Removed reports whether there was an agent of the name that is not here any more: its keys still are. Other servers forget
-// an account that is gone (410), and go on asking for one that cannot be found. A store that does not answer knows nothing.
-func (s *site) Removed(ctx context.Context, name string) bool {
-	if _, here := s.options.Directory.Agent(name); here || !identity.ValidAgentName(name) {
-		return false
-	}
-	_, found, err := s.options.State.Get(ctx, keyNamespace, rsaPrefix+strings.ToLower(name))
-	return err == nil && found
-}
-
-// noAgent is the answer at the addresses of an agent that is not here.
-func (s *site) noAgent(ctx context.Context, name string) error {
-	if s.Removed(ctx, name) {
-		return fault.New(fault.Gone, "this agent was removed")
-	}
-	return fault.New(fault.NotFound, "no such agent")
-}
-
-// conversationIRI is the context of a conversation that no one else has named (FEP-7888). The first question of it that came
-// here stands for it, with all that was said to it.
-func (s *site) conversationIRI(turn string) string { return s.base + "/contexts/" + turn }
-
 // replyID reads the id of a reply out of one of our note IRIs.
 func (s *site) replyID(iri string) (string, bool) {
 	id, found := strings.CutPrefix(iri, s.base+"/o/")
@@ -127,8 +119,42 @@ func (s *site) replyID(iri string) (string, bool) {
 	return id, id != "" && len(id) <= 64
 }
 
+// firstPost returns the id of the answer that one of our posts belongs to; any other id stays as it is.
+func (s *site) firstPost(iri string) string {
+	rest, ours := strings.CutPrefix(iri, s.noteIRI(""))
+	id, post, chained := strings.Cut(rest, "/")
+	if number, err := strconv.Atoi(post); ours && chained && err == nil && number > 1 && number <= notetext.MaxPosts {
+		return s.noteIRI(id)
+	}
+	return iri
+}
+
 // principal is what the engine knows an actor by, whatever proved it.
 func (s *site) principal(actor string) string { return s.options.Domain + " " + actor }
+
+// Removed reports whether there was an agent of the name that is not here any more: its keys still are. Other servers forget
+// an account that is gone (410), and go on asking for one that cannot be found. A store that does not answer knows nothing.
+func (s *site) Removed(ctx context.Context, name string) bool {
+	if _, here := s.options.Directory.Agent(name); here || !identity.ValidAgentName(name) {
+		return false
+	}
+	_, found, err := s.options.State.Get(ctx, keyNamespace, rsaPrefix+strings.ToLower(name))
+	return err == nil && found
+}
+
+// requestedAgent returns the agent that a request names, or answers that it is not here.
+func (s *site) requestedAgent(w http.ResponseWriter, r *http.Request) (exchange.AgentProfile, bool) {
+	name := httpserver.Param(r, "agent")
+	agent, found := s.options.Directory.Agent(name)
+	switch {
+	case found:
+	case s.Removed(r.Context(), name):
+		refuse(w, r, fault.New(fault.Gone, "this agent was removed"))
+	default:
+		refuse(w, r, fault.New(fault.NotFound, "no such agent"))
+	}
+	return agent, found
+}
 
 // userAgent is sent with every request: GoToSocial answers 418 to an empty one.
 func (s *site) userAgent() string {
@@ -138,24 +164,6 @@ func (s *site) userAgent() string {
 	}
 	return "inbox/" + version + " (+" + s.base + "/)"
 }
-
-// meansUs keeps a request that was captured on its way to another server from being replayed here.
-func (s *site) meansUs(host string) bool {
-	scheme, _, _ := strings.Cut(s.base, "://")
-	canonical, ok := document.CanonicalHost(host, scheme)
-	return ok && s.hosts[canonical]
-}
-
-// proofKeyIRI names the key of an agent's proofs; an empty agent is the server itself.
-func (s *site) proofKeyIRI(agent string) string {
-	if agent == "" {
-		return s.instanceIRI() + proofKeyFragment
-	}
-	return s.actorIRI(agent) + proofKeyFragment
-}
-
-// proofKeyFragment ends the id of the key for proofs.
-const proofKeyFragment = "#ed25519-key"
 
 func (s *site) putJSON(ctx context.Context, namespace, key string, document any) error {
 	value, err := json.Marshal(document)

@@ -96,7 +96,7 @@ func (t *transport) postEither(ctx context.Context, p outgoing, target *url.URL,
 		first.Scheme = signature.Cavage
 	}
 
-	said, err := t.send(ctx, p, target, key, first)
+	said, err := t.send(ctx, p, target, key, first, nil)
 	if err != nil || said.status != http.StatusBadRequest && said.status != http.StatusUnauthorized {
 		if err == nil && said.status/100 == 2 && !remembered {
 			t.rememberScheme(ctx, host, first)
@@ -108,7 +108,7 @@ func (t *transport) postEither(ctx context.Context, p outgoing, target *url.URL,
 	if said.offer != nil {
 		other = knownScheme{Scheme: signature.RFC9421, Label: said.offer.Label, Components: said.offer.Components}
 	}
-	second, err := t.sendOffered(ctx, p, target, key, other, said.offer)
+	second, err := t.send(ctx, p, target, key, other, said.offer)
 	if remembered && said.status == http.StatusUnauthorized {
 		t.forgetScheme(ctx, host)
 	}
@@ -120,12 +120,8 @@ func (t *transport) postEither(ctx context.Context, p outgoing, target *url.URL,
 	return said, nil // the first answer is the one that the operator can act on
 }
 
-func (t *transport) send(ctx context.Context, p outgoing, target *url.URL, key *ownKey, scheme knownScheme) (answer, error) {
-	return t.sendOffered(ctx, p, target, key, scheme, nil)
-}
-
-// sendOffered signs as an offer asked, where there is one for this very request.
-func (t *transport) sendOffered(
+// send makes one request, signed as an offer asked where there is one for this very request.
+func (t *transport) send(
 	ctx context.Context, p outgoing, target *url.URL, key *ownKey, scheme knownScheme, offer *signature.Offer,
 ) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(p.body))
@@ -136,6 +132,7 @@ func (t *transport) sendOffered(
 	request.Header.Set("Accept", acceptActivity)
 	request.Header.Set("User-Agent", t.userAgent())
 	request.Header.Set("Date", t.now().UTC().Format(http.TimeFormat))
+
 	keyID := t.actorIRI(p.agent) + key.fragment()
 	if offer == nil && len(scheme.Components) > 0 {
 		offer = &signature.Offer{Label: scheme.Label, Components: scheme.Components}
@@ -159,13 +156,13 @@ func (t *transport) sendOffered(
 	}
 	defer response.Body.Close()
 	posts.WithLabelValues(scheme.Scheme, strconv.Itoa(response.StatusCode/100)+"xx").Inc()
+
 	said := answer{
 		status: response.StatusCode, detail: detailOf(response), retryAfter: retryAfter(response.Header.Get("Retry-After"), t.now()),
 	}
 	if said.status == http.StatusUnauthorized {
 		said.offer = signature.ReadOffer(response.Header, keyID)
 	}
-
 	return said, nil
 }
 

@@ -164,7 +164,6 @@ func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presen
 	}
 
 	direct := signer.actor != nil && signer.actor.ID == in.actor
-
 	problem := shown.problem
 	if len(shown.proofs) > 0 {
 		by, err := v.verifyProofs(ctx, shown.proofs, in, !direct)
@@ -174,6 +173,7 @@ func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presen
 		}
 		problem = err
 	}
+
 	switch {
 	case direct && problem != nil:
 		signer.proofProblem = "failed: " + publicReason(problem)

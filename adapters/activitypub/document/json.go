@@ -17,7 +17,7 @@ import (
 // Limits of a document (ActivityPub reference, section 7).
 const (
 	MaxBytes = 1 << 20
-	MaxDepth = 64
+	maxDepth = 64
 	MaxNodes = 10_000
 )
 
@@ -99,7 +99,7 @@ func (s *scanner) value(depth int, keep bool) (any, error) {
 		s.at++
 		return s.str()
 	case c == '{' || c == '[':
-		if depth > MaxDepth {
+		if depth > maxDepth {
 			return nil, s.fail("nested too deeply")
 		}
 		s.at++
