@@ -53,24 +53,24 @@ func (o *outbox) announcement(ctx context.Context, agent, id string, activity an
 // announcePiece queues the activity for the next inboxes. Those of recent peers come first; an inbox that is both gets
 // it once.
 func (o *outbox) announcePiece(ctx context.Context, job laterJob) (more []Later, err error) {
-	var places []destination
+	var targets []destination
 	rest := true
 	if job.Peers != nil {
-		places, err = o.peerInboxes(ctx, &job)
+		targets, err = o.peerInboxes(ctx, &job)
 	} else {
-		places, rest, err = o.follows.followerInboxes(ctx, job.Agent, &job.From)
+		targets, rest, err = o.follows.followerInboxes(ctx, job.Agent, &job.From)
 	}
 	if err != nil {
 		return nil, fault.RetryIn(0, "our own store did not answer", err)
 	}
 
 	order := cmp.Or(job.Order, "activitypub:announced:"+job.Once)
-	for _, place := range places {
+	for _, target := range targets {
 		send := laterJob{
-			Kind: jobActivity, Agent: job.Agent, Actor: place.Actor, Inbox: place.Inbox, Shared: place.Shared,
+			Kind: jobActivity, Agent: job.Agent, Actor: target.Actor, Inbox: target.Inbox, Shared: target.Shared,
 			Activity: job.Activity, Once: job.Once,
 		}
-		if more, err = addLater(more, order+":"+place.Inbox, send); err != nil {
+		if more, err = addLater(more, order+":"+target.Inbox, send); err != nil {
 			return nil, err
 		}
 	}
@@ -81,14 +81,14 @@ func (o *outbox) announcePiece(ctx context.Context, job laterJob) (more []Later,
 	return addLater(more, cmp.Or(job.Order, "activitypub:announce:"+job.Once), job)
 }
 
-func (o *outbox) peerInboxes(ctx context.Context, job *laterJob) (places []destination, err error) {
+func (o *outbox) peerInboxes(ctx context.Context, job *laterJob) (targets []destination, err error) {
 	addresses, err := o.options.Recent.RecentAddresses(ctx, job.Agent, job.Peers.Since, job.Peers.After, peerPage)
 	if err != nil {
 		return nil, err
 	}
 	for _, inbox := range addresses {
 		if o.isRemote(inbox) && o.admits(document.HostOf(inbox)) {
-			places = append(places, destination{Inbox: inbox, Shared: true})
+			targets = append(targets, destination{Inbox: inbox, Shared: true})
 		}
 		job.Peers.After = inbox
 	}
@@ -96,7 +96,7 @@ func (o *outbox) peerInboxes(ctx context.Context, job *laterJob) (places []desti
 	if len(addresses) < peerPage {
 		job.Peers = nil
 	}
-	return places, nil
+	return targets, nil
 }
 
 // toldNamespace names the inboxes that have an announced activity. Ids are longer than a namespace may be.

@@ -254,7 +254,7 @@ type followerCursor struct {
 
 // followerInboxes returns the inboxes of the next followers and moves the cursor behind them. Hosts that the operator
 // excludes are left out, and so are those who told the agent to stop or want nothing of programs.
-func (f *follows) followerInboxes(ctx context.Context, agent string, at *followerCursor) (places []destination, more bool, err error) {
+func (f *follows) followerInboxes(ctx context.Context, agent string, at *followerCursor) (targets []destination, more bool, err error) {
 	keys, values, err := f.options.State.List(ctx, followerNamespace+agent, at.After, spreadPage)
 	if err != nil {
 		return nil, false, err
@@ -274,24 +274,24 @@ func (f *follows) followerInboxes(ctx context.Context, agent string, at *followe
 			continue
 		}
 
-		place := destination{Actor: actor, Inbox: entry.Inbox}
+		target := destination{Actor: actor, Inbox: entry.Inbox}
 		if entry.SharedInbox != "" {
-			place.Inbox, place.Shared = entry.SharedInbox, true
+			target.Inbox, target.Shared = entry.SharedInbox, true
 		}
 		if host := document.HostOf(actor); host != at.Host {
 			at.Host, at.Seen = host, nil
 		}
 
-		if slices.Contains(at.Seen, place.Inbox) || !f.admits(document.HostOf(place.Inbox)) {
+		if slices.Contains(at.Seen, target.Inbox) || !f.admits(document.HostOf(target.Inbox)) {
 			continue
 		}
-		if place.Shared && len(at.Seen) < maxSeen {
-			at.Seen = append(at.Seen, place.Inbox)
+		if target.Shared && len(at.Seen) < maxSeen {
+			at.Seen = append(at.Seen, target.Inbox)
 		}
-		places = append(places, place)
+		targets = append(targets, target)
 	}
 
-	return places, len(keys) == spreadPage, nil
+	return targets, len(keys) == spreadPage, nil
 }
 
 // renew takes over what the actor says by now, where we know it: its inboxes may have moved since the Follow, and its

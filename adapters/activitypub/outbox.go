@@ -24,7 +24,7 @@ type outbox struct {
 	transport    *transport
 }
 
-// destination is our note on one place that a reply goes to: the asker's inbox, or an address that is resolved when
+// destination is one target of a reply: the asker's inbox, or an address that is resolved when
 // the reply is sent.
 type destination struct {
 	Actor   string `json:"actor,omitempty"`
@@ -54,24 +54,24 @@ func (o *outbox) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan,
 		plan.NativeID, main.Like = "", true // nothing that anyone could read or answer
 	}
 
-	places := []destination{main}
+	targets := []destination{main}
 	for _, address := range o.extras(reply, asked) {
-		places = append(places, destination{Address: address.String()})
+		targets = append(targets, destination{Address: address.String()})
 	}
 	plan.Posts = len(notetext.Split(reply.Response.Parts, o.options.PostLength, notetext.MaxPosts))
 	plan.Spread = plan.Open && !main.Like && o.follows.hasFollowers(ctx, reply.Agent)
-	plan.Destinations, err = chained(places, plan.Posts)
+	plan.Destinations, err = chained(targets, plan.Posts)
 	return plan, err
 }
 
-// chained returns every place all posts. A place gets them in order: its deliveries run one after the other.
-func chained(places []destination, posts int) (all []exchange.Destination, err error) {
+// chained lists all posts for every target. A target gets them in order: its deliveries run one after the other.
+func chained(targets []destination, posts int) (all []exchange.Destination, err error) {
 	for post := range posts {
-		for _, place := range places {
+		for _, target := range targets {
 			if post > 0 {
-				place.Post = post + 1
+				target.Post = post + 1
 			}
-			entry, err := place.entry()
+			entry, err := target.entry()
 			if err != nil {
 				return nil, err
 			}
@@ -96,44 +96,44 @@ func (d destination) entry() (exchange.Destination, error) {
 
 // Deliver makes one attempt to bring a reply to one inbox.
 func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
-	var place destination
-	if err := json.Unmarshal(delivery.Destination.Data, &place); err != nil {
+	var target destination
+	if err := json.Unmarshal(delivery.Destination.Data, &target); err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the stored destination cannot be read", err)
 	}
-	relayed, place, err := o.relay(ctx, delivery.Reply, place)
+	relayed, target, err := o.relay(ctx, delivery.Reply, target)
 	if err != nil {
 		return exchange.DeliveryReceipt{}, err
 	}
-	if err := o.allowed(ctx, delivery.Reply.Agent, place); err != nil {
+	if err := o.allowed(ctx, delivery.Reply.Agent, target); err != nil {
 		return exchange.DeliveryReceipt{}, err
 	}
 
-	body, err := o.written(ctx, delivery, relayed, place)
+	body, err := o.written(ctx, delivery, relayed, target)
 	if err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the reply cannot be written as an activity", err)
 	}
-	if err := o.remember(ctx, delivery, place); err != nil {
+	if err := o.remember(ctx, delivery, target); err != nil {
 		return exchange.DeliveryReceipt{}, fault.RetryIn(0, "our own store did not answer", err)
 	}
-	detail, err := o.transport.post(ctx, outgoing{delivery.Reply.Agent, place.Actor, place.Inbox, body, delivery.Attempt, place.Shared})
+	detail, err := o.transport.post(ctx, outgoing{delivery.Reply.Agent, target.Actor, target.Inbox, body, delivery.Attempt, target.Shared})
 	return exchange.DeliveryReceipt{Detail: detail}, err
 }
 
 // remember keeps what others will ask us about a reply, before it leaves.
-func (o *outbox) remember(ctx context.Context, delivery exchange.Delivery, place destination) error {
+func (o *outbox) remember(ctx context.Context, delivery exchange.Delivery, target destination) error {
 	switch {
 	case delivery.Action == exchange.ActionDelete:
 		return o.interactions.withdrawQuotes(ctx, delivery.Reply)
-	case delivery.Action == exchange.ActionSend && place.Post <= 1 && !place.Shared:
+	case delivery.Action == exchange.ActionSend && target.Post <= 1 && !target.Shared:
 		return o.keepFollowUp(ctx, delivery.Reply)
 	}
 	return nil
 }
 
-// written returns the activity that carries a reply to one place.
-func (o *outbox) written(ctx context.Context, delivery exchange.Delivery, relayed []person, place destination) ([]byte, error) {
-	reply, post := delivery.Reply, max(place.Post, 1)
-	if place.Like {
+// written returns the activity that carries a reply to one target.
+func (o *outbox) written(ctx context.Context, delivery exchange.Delivery, relayed []person, target destination) ([]byte, error) {
+	reply, post := delivery.Reply, max(target.Post, 1)
+	if target.Like {
 		return o.like(reply)
 	}
 
@@ -161,19 +161,19 @@ func (o *outbox) provenCreate(ctx context.Context, reply exchange.Reply, made no
 }
 
 // allowed refuses to send to those who blocked the agent, to hosts that the operator excludes and to ourselves.
-func (o *outbox) allowed(ctx context.Context, agent string, place destination) error {
-	if !o.isRemote(place.Inbox) {
+func (o *outbox) allowed(ctx context.Context, agent string, target destination) error {
+	if !o.isRemote(target.Inbox) {
 		return fault.GiveUp("the inbox is not an address on another server", nil)
 	}
-	if !o.admits(document.HostOf(place.Inbox)) {
+	if !o.admits(document.HostOf(target.Inbox)) {
 		return fault.GiveUp("the host is excluded by this server's operator", nil)
 	}
 
-	blocked, err := o.follows.blocked(ctx, agent, place.Actor)
+	blocked, err := o.follows.blocked(ctx, agent, target.Actor)
 	switch {
 	case err != nil:
 		return fault.RetryIn(0, "our own store did not answer", err)
-	case blocked && !place.Shared:
+	case blocked && !target.Shared:
 		return fault.GiveUp("the recipient has blocked this agent", nil)
 	}
 	return nil
@@ -183,31 +183,31 @@ const relayNamespace = "activitypub.relay" // reply id → []person
 
 // relay finds everyone else whom the reply mentions and completes the destination. The people are resolved once for
 // a reply, so that all recipients get the same note; one who cannot be found does not hold up the others.
-func (o *outbox) relay(ctx context.Context, reply exchange.Reply, place destination) ([]person, destination, error) {
+func (o *outbox) relay(ctx context.Context, reply exchange.Reply, target destination) ([]person, destination, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {
-		return nil, place, fault.GiveUp("the stored question cannot be read", err)
+		return nil, target, fault.GiveUp("the stored question cannot be read", err)
 	}
 	extras := o.extras(reply, asked)
 	if len(extras) == 0 {
-		return nil, place, nil
+		return nil, target, nil
 	}
 
 	people, err := o.people(ctx, reply.ID, extras)
 	if err != nil {
-		return nil, place, err
+		return nil, target, err
 	}
-	if place.Address == "" {
-		return people, place, nil
+	if target.Address == "" {
+		return people, target, nil
 	}
 
 	for _, one := range people {
-		if one.Address == place.Address {
-			place.Actor, place.Inbox = one.Actor, one.Inbox
-			return people, place, nil
+		if one.Address == target.Address {
+			target.Actor, target.Inbox = one.Actor, one.Inbox
+			return people, target, nil
 		}
 	}
-	return nil, place, fault.RetryIn(0, place.Address+" could not be found by WebFinger", nil)
+	return nil, target, fault.RetryIn(0, target.Address+" could not be found by WebFinger", nil)
 }
 
 func (o *outbox) people(ctx context.Context, replyID string, addresses []identity.Address) ([]person, error) {
@@ -292,15 +292,15 @@ func (o *outbox) Spread(ctx context.Context, reply exchange.Reply, cursor string
 	if err != nil {
 		return nil, "", fault.GiveUp("the stored question cannot be read", err)
 	}
-	places, more, err := o.follows.followerInboxes(ctx, reply.Agent, &at)
+	targets, more, err := o.follows.followerInboxes(ctx, reply.Agent, &at)
 	if err != nil {
 		return nil, "", err
 	}
 
-	places = slices.DeleteFunc(places, func(p destination) bool {
+	targets = slices.DeleteFunc(targets, func(p destination) bool {
 		return p.Inbox == asked.SharedInbox || p.Inbox == asked.Inbox
 	})
-	destinations, err := chained(places, max(reply.Posts, 1))
+	destinations, err := chained(targets, max(reply.Posts, 1))
 	if err != nil || !more {
 		return destinations, "", err
 	}
