@@ -138,6 +138,7 @@ func (a *actors) Find(ctx context.Context, keyID string) (found *remoteKey, know
 			keyLookups.WithLabelValues("store").Inc()
 			return result{stored, true}, nil
 		}
+
 		fetched, err := a.fetch(background, keyID)
 		return result{key: fetched}, err
 	})
@@ -178,6 +179,7 @@ func (a *actors) Refresh(ctx context.Context, keyID string, tried *remoteKey) (*
 		if wait := a.refreshes.count(keyID, a.now()); wait > 0 {
 			return nil, tryLater(wait)
 		}
+
 		a.refreshed.put(mark, true, a.now().Add(refreshPause))
 		return a.fetch(context.WithoutCancel(ctx), keyID)
 	})
@@ -198,6 +200,7 @@ func (a *actors) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
 	if !found {
 		return nil, false
 	}
+
 	listed, lists := actor.Key(keyID)
 	if !actor.fresh(a.now()) || !lists {
 		return nil, false
@@ -207,6 +210,7 @@ func (a *actors) stored(ctx context.Context, keyID string) (*remoteKey, bool) {
 	if err != nil {
 		return nil, false
 	}
+
 	result := &remoteKey{key: key, actor: actor, assertion: listed.Assertion}
 	a.keys.put(keyID, result, actor.freshUntil())
 	return result, true
@@ -241,6 +245,7 @@ func (a *actors) storedActor(ctx context.Context, iri string) (*remoteActor, boo
 	if err != nil || !found {
 		return nil, false
 	}
+
 	actor := new(remoteActor)
 	if json.Unmarshal(value, actor) != nil || actor.ID != iri {
 		return nil, false
@@ -271,6 +276,7 @@ func (a *actors) expire(ctx context.Context, actor *remoteActor, keyID string) e
 	if err := a.options.State.Delete(ctx, addressNamespace, actor.ID); err != nil {
 		return err
 	}
+
 	old := *actor
 	old.Until = actor.FetchedAt.Add(refreshPause)
 	value, err := json.Marshal(old)
@@ -365,6 +371,7 @@ func (a *actors) fetchKey(ctx context.Context, keyID string) (*remoteKey, error)
 	if err != nil {
 		return nil, err
 	}
+
 	doc := got.doc
 	if !document.SameOrigin(got.final, keyID) {
 		return nil, fmt.Errorf("%w: redirected to another server", errNotFetched)
@@ -381,6 +388,7 @@ func (a *actors) fetchKey(ctx context.Context, keyID string) (*remoteKey, error)
 	if !document.SameOrigin(owner, keyID) {
 		return nil, fmt.Errorf("%w: the key has no owner on its own server", errNotFetched)
 	}
+
 	actor, err := a.fetcher.fetchActor(ctx, owner, a.now())
 	if err != nil {
 		return nil, err
@@ -398,6 +406,7 @@ func ownerOf(doc document.Object, keyID string) (owner, material string) {
 		key, owner := document.ReadKey(doc)
 		return owner, key.Material
 	}
+
 	for _, key := range document.ReadKeys(doc) {
 		if key.ID == keyID {
 			return document.Text(doc, "id"), key.Material
@@ -412,6 +421,7 @@ func ownedKey(actor *remoteActor, keyID, elsewhere string) (*remoteKey, error) {
 	if !found {
 		return nil, errors.New("the actor does not list this key")
 	}
+
 	if listed.Material == "" {
 		listed.Material = elsewhere
 		actor.SetMaterial(keyID, elsewhere)
@@ -421,6 +431,7 @@ func ownedKey(actor *remoteActor, keyID, elsewhere string) (*remoteKey, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if elsewhere != "" && elsewhere != listed.Material {
 		if other, err := signature.ParseKey(elsewhere); err != nil || !signature.SameKey(key, other) {
 			return nil, errors.New("the actor lists this key with other bytes")
@@ -437,6 +448,7 @@ func (a *actors) markGone(ctx context.Context, keyID string) {
 	if !found {
 		return
 	}
+
 	if document.WithoutFragment(keyID) == actor.ID {
 		actor.GoneAt = a.now().UTC()
 	}

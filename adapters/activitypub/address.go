@@ -47,6 +47,7 @@ func (a *actors) address(ctx context.Context, actor *remoteActor) checkedAddress
 	if known, found := a.addresses.get(actor.ID, now); found {
 		return known
 	}
+
 	value, found, err := a.options.State.Get(ctx, addressNamespace, actor.ID)
 	var known checkedAddress
 	if found && json.Unmarshal(value, &known) == nil && known.Address != "" {
@@ -74,6 +75,7 @@ func (a *actors) provenAddress(ctx context.Context, actor *remoteActor, agent st
 		a.checked.put(actor.ID, true, a.now().Add(addressCheckPause))
 		bounded, cancel := context.WithTimeout(ctx, maxAddressWait)
 		defer cancel()
+
 		// One check for all deliveries of the actor that arrive at once.
 		_, err, _ := a.once.Do("address "+actor.ID, func() (any, error) { return nil, a.checkActorAddress(bounded, actor) })
 		if err != nil {
@@ -106,6 +108,7 @@ func ownAddress(actor *remoteActor) string {
 	if address, err := identity.ParseAddress(actor.Username + "@" + host); err == nil {
 		return address.String()
 	}
+
 	last := actor.ID[strings.LastIndexByte(actor.ID, '/')+1:]
 	if address, err := identity.ParseAddress(last + "@" + host); err == nil {
 		return address.String()
@@ -147,6 +150,7 @@ func (a *actors) checkActorAddress(ctx context.Context, actor *remoteActor) erro
 	if err := a.options.State.Put(ctx, addressNamespace, actor.ID, value, a.now().Add(life)); err != nil {
 		return fmt.Errorf("store address: %w", err)
 	}
+
 	a.addresses.drop(actor.ID)
 	return nil
 }
@@ -249,6 +253,7 @@ func (a *actors) Open(ctx context.Context, agent, address string) (json.RawMessa
 	if err != nil {
 		return nil, fault.RetryIn(0, parsed.String()+" could not be found by WebFinger", err)
 	}
+
 	notes, err := json.Marshal(route{
 		Visibility: normalized.VisibilityDirect, Actor: found.Actor, Address: found.Address, Profile: found.Profile, Inbox: found.Inbox,
 	})
@@ -267,6 +272,7 @@ func (a *actors) Owns(ctx context.Context, actor, address string) (bool, error) 
 	if !ok {
 		return false, nil
 	}
+
 	key := parsed.String()
 	if named, known := a.named.get(key, a.now()); known {
 		return named == actor, nil
@@ -282,6 +288,7 @@ func (a *actors) Owns(ctx context.Context, actor, address string) (bool, error) 
 	case document.HostOf(actor) == parsed.Domain:
 		return false, err
 	}
+
 	return false, nil
 }
 

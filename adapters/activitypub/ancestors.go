@@ -48,6 +48,7 @@ func (n *notes) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]norm
 	if err != nil {
 		return nil, fault.GiveUp("the stored question cannot be read", err)
 	}
+
 	agent, found := n.options.Directory.Agent(turn.Agent)
 	if !found {
 		return nil, nil
@@ -64,6 +65,7 @@ func (n *notes) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]norm
 			break // what was found so far is worth having
 		}
 	}
+
 	slices.Reverse(w.found)
 	return w.found, nil
 }
@@ -101,6 +103,7 @@ func (w *walk) ownNote(ctx context.Context, id string) (string, error) {
 	if err != nil || reply.Agent != w.turn.Agent || reply.Message.ThreadID == w.turn.ThreadID {
 		return "", err
 	}
+
 	asked, err := readRoute(reply.Route)
 	if err != nil || !ownWay(reply) || !w.mayShowStored(w.notes.visibilityOf(reply, asked), asked.Actor) {
 		return "", err
@@ -120,6 +123,7 @@ func (w *walk) stored(entry exchange.ThreadEntry) string {
 	if err != nil || entry.ThreadID == w.turn.ThreadID || len(message.Parts) == 0 || !w.mayShowStored(asked.Visibility, asked.Actor) {
 		return ""
 	}
+
 	w.add("store", normalized.HistoricalMessage{
 		ID: message.ID, Role: normalized.RoleUser, Sender: message.Sender, Parts: message.Parts, Timestamp: message.ReceivedAt,
 	})
@@ -137,6 +141,7 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	author := document.Reference(got.doc["attributedTo"])
 	q, err := w.notes.readNote(got.doc, got.doc, author)
 	if err != nil || q == nil || author == "" {
@@ -148,6 +153,7 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 	if !w.mayShow(q) || len(parts) == 0 {
 		return "", nil
 	}
+
 	for _, mention := range q.mentions {
 		w.names[mention.Href] = mention.Address()
 	}
@@ -168,6 +174,7 @@ func (w *walk) mayShow(q *inboundNote) bool {
 	case q.actor == w.asked.Actor:
 		return true
 	}
+
 	return q.audience.Includes(w.asked.Actor) && q.audience.Includes(w.notes.actorIRI(w.agent.Name))
 }
 
@@ -208,6 +215,7 @@ func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
 	if !w.notes.isRemote(iri) || !w.notes.admits(host) || w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
 		return fetched{}, errBudget
 	}
+
 	w.fetches++
 	w.hosts[host]++
 	ctx, cancel := context.WithTimeout(ctx, ancestorTimeout)

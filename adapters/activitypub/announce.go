@@ -34,6 +34,7 @@ func (o *outbox) announce(ctx context.Context, agent, id string, activity any, p
 	if err != nil {
 		return err
 	}
+
 	if peers && o.options.Recent != nil {
 		job.Peers = &peerCursor{Since: o.now().Add(-recentPeers).UTC()}
 	}
@@ -86,6 +87,7 @@ func (o *outbox) peerInboxes(ctx context.Context, job *laterJob) (targets []dest
 	if err != nil {
 		return nil, err
 	}
+
 	for _, inbox := range addresses {
 		if o.isRemote(inbox) && o.admits(document.HostOf(inbox)) {
 			targets = append(targets, destination{Inbox: inbox, Shared: true})
@@ -165,6 +167,7 @@ func (o *outbox) announcePin(ctx context.Context, job laterJob) ([]Later, error)
 	if !known || job.Pin == nil {
 		return nil, fault.GiveUp("there is no agent "+job.Agent, nil)
 	}
+
 	kind := "Remove"
 	if !job.Pin.Off {
 		kind = "Add"
@@ -188,6 +191,7 @@ func (o *outbox) announcePin(ctx context.Context, job laterJob) ([]Later, error)
 	if err != nil {
 		return nil, fault.RetryIn(0, "the activity could not be signed", err)
 	}
+
 	announced.Order = pinOrder(profile.Name)
 	return addLater(nil, announced.Order, announced)
 }

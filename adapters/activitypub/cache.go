@@ -38,6 +38,7 @@ func (c *cache[V]) get(key string, now time.Time) (value V, found bool) {
 		c.remove(element)
 		return value, false
 	}
+
 	c.order.MoveToFront(element)
 	return entry.value, true
 }
@@ -48,6 +49,7 @@ func (c *cache[V]) put(key string, value V, expires time.Time) {
 	if element, found := c.byKey[key]; found {
 		c.remove(element)
 	}
+
 	c.byKey[key] = c.order.PushFront(&cached[V]{key, value, expires})
 	if c.order.Len() > c.limit {
 		c.remove(c.order.Back())

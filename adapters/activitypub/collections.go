@@ -49,6 +49,7 @@ func (c *collections) serveCollection(w http.ResponseWriter, r *http.Request) {
 	if !found {
 		return
 	}
+
 	id, name := c.actorIRI(agent.Name), httpserver.Param(r, "collection")
 	if name == "inbox" {
 		w.Header().Set("Allow", http.MethodPost)
@@ -105,6 +106,7 @@ func (c *collections) serveOutbox(w http.ResponseWriter, r *http.Request, agent 
 			refuse(w, r, unavailable(err))
 			return
 		}
+
 		c.writeCollection(w, r, collection{ID: id, TotalItems: count, First: id + "?page=true"})
 		return
 	}
@@ -114,6 +116,7 @@ func (c *collections) serveOutbox(w http.ResponseWriter, r *http.Request, agent 
 	if before != "" {
 		page.ID += "&before=" + url.QueryEscape(before)
 	}
+
 	entries, next, err := c.outboxEntries(r, agent.Name, before)
 	if err != nil {
 		refuse(w, r, unavailable(err))
@@ -133,6 +136,7 @@ func (c *collections) outboxEntries(r *http.Request, agent, before string) (entr
 	if err != nil {
 		return nil, "", err
 	}
+
 	entries = []createActivity{}
 	for i, reply := range replies {
 		posts := max(reply.Posts, 1)
@@ -149,6 +153,7 @@ func (c *collections) outboxEntries(r *http.Request, agent, before string) (entr
 			if err != nil {
 				continue // an old row that we can no longer read hides itself, not the whole outbox
 			}
+
 			entry := c.renderer.activity(made)
 			entry.Context = nil
 			entries = append(entries, entry)
@@ -165,6 +170,7 @@ func (c *collections) serveFeatured(w http.ResponseWriter, r *http.Request, agen
 		refuse(w, r, unavailable(err))
 		return
 	}
+
 	slices.Reverse(ids) // ids begin with their time
 	featured := []note{}
 	for _, id := range ids {
@@ -172,6 +178,7 @@ func (c *collections) serveFeatured(w http.ResponseWriter, r *http.Request, agen
 		if err != nil || !c.outbox.featurable(reply, agent.Name) {
 			continue
 		}
+
 		if made, err := c.renderer.render(reply, 1, c.renderer.knownPeople(r.Context(), reply), withoutAddress); err == nil {
 			featured = append(featured, made)
 		}
@@ -250,6 +257,7 @@ func (c *collections) serveReplies(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, unavailable(err))
 		return
 	}
+
 	page := repliesPage{ID: made.Replies.First.Next, Type: "CollectionPage", PartOf: made.Replies.ID, Items: items}
 	if r.URL.Query().Get("page") != "" {
 		page.Context = document.ActivityStreams
@@ -266,11 +274,13 @@ func (c *collections) followUps(ctx context.Context, reply exchange.Reply, made 
 	if err != nil {
 		return nil, err
 	}
+
 	for i, iri := range notes {
 		var kept followUp
 		if json.Unmarshal(values[i], &kept) != nil || kept.Parent != made.ID || !c.admits(document.HostOf(iri)) {
 			continue
 		}
+
 		shown, err := c.stillOpen(ctx, kept.Reply)
 		if err != nil {
 			return nil, err
@@ -293,6 +303,7 @@ func (c *collections) stillOpen(ctx context.Context, replyID string) (bool, erro
 	if err != nil {
 		return false, err
 	}
+
 	asked, err := readRoute(answer.Route)
 	return err == nil && openly(asked.Visibility) && len(answer.Message.Parts) > 0, nil
 }
@@ -327,6 +338,7 @@ func (c *collections) serveConversation(w http.ResponseWriter, r *http.Request) 
 		refuse(w, r, fault.New(fault.NotFound, "no such object"))
 		return
 	}
+
 	items, err := c.conversation(r.Context(), reply)
 	if err != nil {
 		refuse(w, r, unavailable(err))
@@ -363,11 +375,13 @@ func (c *collections) conversation(ctx context.Context, first exchange.Reply) ([
 		if err != nil {
 			return nil, err
 		}
+
 		for _, value := range values {
 			var kept followUp
 			if json.Unmarshal(value, &kept) != nil {
 				continue
 			}
+
 			next, _, err := c.options.Replies.Reply(ctx, kept.Reply)
 			if err == nil {
 				waiting = append(waiting, next)

@@ -93,11 +93,13 @@ func (v *verifier) wasOpen(ctx context.Context, note, actor string) error {
 		if err != nil {
 			return unavailable(err)
 		}
+
 		var held noteRecord
 		if found && json.Unmarshal(value, &held) == nil && held.Actor == actor && held.Open {
 			return nil
 		}
 	}
+
 	return errHidden
 }
 
@@ -107,6 +109,7 @@ func (v *verifier) confirmObject(ctx context.Context, in *incoming) (*remoteActo
 	if err != nil {
 		return nil, err
 	}
+
 	author := document.Reference(got.doc["attributedTo"])
 	if document.IsActor(got.doc) {
 		author = document.Text(got.doc, "id")
@@ -119,6 +122,7 @@ func (v *verifier) confirmObject(ctx context.Context, in *incoming) (*remoteActo
 	if err != nil {
 		return nil, err
 	}
+
 	id := document.Text(got.doc, "id")
 	in.id, in.body = id, got.raw
 	in.activity = document.Object{"type": in.kind, "id": id, "actor": author, "object": got.doc, "to": got.doc["to"], "cc": got.doc["cc"]}

@@ -84,6 +84,7 @@ func linkPart(part normalized.Part) string {
 	if title == "" {
 		title = part.URL
 	}
+
 	text := notetext.Sanitize(notetext.Link(part.URL, title))
 	if part.Description != "" {
 		text += "<br>" + html.EscapeString(part.Description)
@@ -99,6 +100,7 @@ func (r *renderer) file(made *note, reply exchange.Reply, part normalized.Part) 
 		if name == "" {
 			name = part.MIME
 		}
+
 		if address != "" {
 			return "<p>" + notetext.Sanitize(notetext.Link(address, name)) + "</p>"
 		}
@@ -109,6 +111,7 @@ func (r *renderer) file(made *note, reply exchange.Reply, part normalized.Part) 
 	if description == "" {
 		description = part.Description
 	}
+
 	width, height := r.media.pictureSize(part)
 	made.Attachment = append(made.Attachment, noteFile{notetext.AttachmentType(part.MIME), part.MIME, address, description, width, height, part.Size})
 	return ""
@@ -146,6 +149,7 @@ func linkMention(content string, who person) (string, bool) {
 		if kind == nethtml.ErrorToken {
 			return out.String(), done
 		}
+
 		raw := string(tokens.Raw())
 		name, _ := tokens.TagName()
 		switch {
@@ -166,6 +170,7 @@ func replaceMention(text string, who person) (string, bool) {
 	if at < 0 || len(strings.ToLower(text)) != len(text) {
 		return text, false
 	}
+
 	after := text[at+len(written):]
 	if after != "" && strings.IndexByte("abcdefghijklmnopqrstuvwxyz0123456789-_@", after[0]|0x20) >= 0 {
 		return text, false // a longer address that begins alike
@@ -221,6 +226,7 @@ func (t writing) policy(part normalized.Part) string {
 		}
 		lines = append(lines, html.EscapeString(label)+": "+notetext.Link(policy.URL, policy.URL))
 	}
+
 	lines = append(lines, policyTimes(policy)...)
 	return notetext.Sanitize("<p>" + strings.Join(lines, "<br>") + "</p>")
 }
@@ -230,6 +236,7 @@ func policyTimes(policy policypart.Part) []string {
 	if policy.ExpiresAt != nil {
 		lines = append(lines, "Valid until "+policy.ExpiresAt.UTC().Format("2 January 2006, 15:04 UTC"))
 	}
+
 	if policy.RetryAfterSeconds != nil {
 		wait := time.Duration(*policy.RetryAfterSeconds) * time.Second
 		lines = append(lines, "Please try again in "+wait.String())

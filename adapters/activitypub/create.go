@@ -37,6 +37,7 @@ func (n *notes) createWhole(ctx context.Context, in *incoming) (string, error) {
 	if err != nil || q == nil {
 		return outcomeIgnored, err
 	}
+
 	agents, err := n.addressed(ctx, in, q)
 	if err != nil {
 		return "", err
@@ -48,10 +49,12 @@ func (n *notes) createWhole(ctx context.Context, in *incoming) (string, error) {
 		if err != nil {
 			return "", err
 		}
+
 		if outcome == outcomeIgnored || one == outcomeAccepted {
 			outcome = one
 		}
 	}
+
 	return outcome, nil
 }
 
@@ -84,6 +87,7 @@ func (n *notes) readCreate(in *incoming) (*inboundNote, error) {
 	if err != nil || q == nil {
 		return nil, err
 	}
+
 	q.activity = in.id
 	q.decide(in.by.actor.Followers)
 	return q, nil
@@ -144,10 +148,12 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]
 			add(n.agentOf(iri))
 		}
 	}
+
 	answered, found, err := n.replyAt(ctx, q.inReplyTo)
 	if err != nil {
 		return nil, err
 	}
+
 	if found {
 		add(n.options.Directory.Agent(answered.Agent))
 	}
@@ -165,6 +171,7 @@ func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent
 	if err != nil {
 		return "", err
 	}
+
 	claim := &exchange.Claim{Namespace: noteNamespace, Key: q.note, Value: value, AliasNamespace: noteURLNamespace, Alias: q.page()}
 
 	for range maxClaims {
@@ -218,6 +225,7 @@ func (n *notes) reconcile(q *inboundNote, claim *exchange.Claim, current []byte)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	held.Activity, held.Object, held.Open = q.activity, nil, newer != nil && openly(newer.visibility)
 	next.Value, err = held.encode()
 	next.Instead = bytes.Clone(current)
@@ -238,6 +246,7 @@ func (n *notes) newer(q *inboundNote, held noteRecord) (*inboundNote, error) {
 	if err != nil || changed == nil {
 		return q, err
 	}
+
 	changed.decide(q.followers)
 	changed.activity, changed.visibility = q.activity, narrower(q.visibility, changed.visibility)
 	return changed, nil

@@ -88,6 +88,7 @@ func (q *inboundNote) page() string {
 			return href
 		}
 	}
+
 	return ""
 }
 
@@ -98,6 +99,7 @@ func ActivityOf(ctx context.Context, state State, address string) (activity stri
 	if err != nil {
 		return "", false, fmt.Errorf("find note by its page: %w", err)
 	}
+
 	if known {
 		address = string(note)
 	}
@@ -106,6 +108,7 @@ func ActivityOf(ctx context.Context, state State, address string) (activity stri
 	if err != nil || !known {
 		return "", false, err
 	}
+
 	held, err := readNoteRecord(value)
 	return held.Activity, held.Activity != "", err
 }
@@ -121,6 +124,7 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 	if err != nil || note == nil || document.IsA(note, "Question") {
 		return outcomeIgnored, err
 	}
+
 	q, err := n.readNote(in.activity, note, in.actor)
 	if err != nil || q == nil {
 		return outcomeIgnored, err
@@ -195,6 +199,7 @@ func (n *notes) markEdited(ctx context.Context, in *incoming, q *inboundNote, ke
 	if err != nil || len(agents) == 0 {
 		return outcomeIgnored, true, err
 	}
+
 	mark, err := q.pending(n.now().UnixMilli())
 	if err != nil || mark == nil {
 		return outcomeIgnored, true, err
@@ -226,6 +231,7 @@ func (n *notes) edit(ctx context.Context, q *inboundNote, key string, current []
 		if err != nil || mark == nil {
 			return outcomeIgnored, true, err
 		}
+
 		swapped, err := n.options.State.Swap(ctx, noteNamespace, key, current, mark, n.now().Add(markLife))
 		if err != nil {
 			return "", true, unavailable(err)
@@ -238,6 +244,7 @@ func (n *notes) edit(ctx context.Context, q *inboundNote, key string, current []
 	if err != nil {
 		return "", true, err
 	}
+
 	err = n.options.Amender.Revise(ctx, exchange.Revision{
 		MessageID: held.Activity, Principal: n.principal(q.actor),
 		Rewrite: func(recipient string, kept json.RawMessage) ([]normalized.Part, json.RawMessage) {
@@ -262,6 +269,7 @@ func (n *notes) rewrite(q *inboundNote, recipient string, kept json.RawMessage) 
 	if err != nil {
 		return nil, kept
 	}
+
 	agent, found := n.options.Directory.Agent(address.Local)
 	asked, err := readRoute(kept)
 	if err != nil || !found || openly(asked.Visibility) && !openly(q.visibility) {
@@ -291,6 +299,7 @@ func (n *notes) noteDeleted(ctx context.Context, in *incoming) (string, error) {
 	if !document.SameOrigin(note, in.actor) {
 		return outcomeIgnored, nil
 	}
+
 	mark, err := noteRecord{Actor: in.actor, Deleted: true}.encode()
 	if err != nil {
 		return "", err
@@ -334,6 +343,7 @@ func (n *notes) markDeleted(ctx context.Context, key string, current []byte, hel
 		if err != nil {
 			return "", true, err
 		}
+
 		swapped, err := n.options.State.Swap(ctx, noteNamespace, key, current, mark, held.expires(n.now()))
 		if err != nil {
 			return "", true, unavailable(err)

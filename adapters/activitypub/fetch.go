@@ -78,6 +78,7 @@ func (f *fetcher) fetchOpen(ctx context.Context, iri string) (fetched, error) {
 		}
 		f.secure.put(host, true, f.now().Add(secureLife))
 	}
+
 	return f.fetchSigned(ctx, iri)
 }
 
@@ -161,6 +162,7 @@ func (f *fetcher) signWith(ctx context.Context, withQuery bool) func(*http.Reque
 		if err != nil {
 			return err
 		}
+
 		request.Header.Set("User-Agent", f.userAgent())
 		request.Header.Set("Date", f.now().UTC().Format(http.TimeFormat))
 		return signature.SignCavage(request, nil, f.instanceIRI()+key.fragment(), key.Private, withQuery)
@@ -208,6 +210,7 @@ func exact(ctx context.Context, iri string, fetch func(context.Context, string) 
 	if err != nil {
 		return fetched{}, err
 	}
+
 	id := document.Text(got.doc, "id")
 	if !document.SameOrigin(id, iri) {
 		return fetched{}, fmt.Errorf("%w: its id is on another server", errNotFetched)
@@ -232,6 +235,7 @@ func (f *fetcher) fetchActor(ctx context.Context, iri string, now time.Time) (*r
 	if err != nil {
 		return nil, err
 	}
+
 	actor, err := readActor(got.doc, now)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotFetched, err)
@@ -261,6 +265,7 @@ func (f *fetcher) isDeleted(ctx context.Context, id string) (sure bool, err erro
 	case document.IsA(got.doc, "Tombstone") && document.Text(got.doc, "id") == document.WithoutFragment(id) && document.SameOrigin(got.final, id):
 		return true, nil
 	}
+
 	return false, errStillThere
 }
 
@@ -272,6 +277,7 @@ func (f *fetcher) webfinger(ctx context.Context, address identity.Address) (subj
 	if f.options.AllowPrivate && (strings.Contains(address.Domain, ":") || strings.HasPrefix(f.base, "http:")) {
 		scheme = "http"
 	}
+
 	target := scheme + "://" + address.Domain + "/.well-known/webfinger?resource=" + url.QueryEscape(address.Acct())
 	response, err := f.options.Client.Get(ctx, target, safehttp.GetOptions{
 		Accept: "application/jrd+json, application/json", MaxBytes: 256 << 10, MaxRedirects: 2,

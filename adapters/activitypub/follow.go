@@ -52,6 +52,7 @@ func (f *follows) follow(ctx context.Context, in *incoming) (string, error) {
 	if !found {
 		return outcomeIgnored, nil
 	}
+
 	actor := in.by.actor
 	entry := follower{Follow: in.id, Inbox: actor.Inbox, SharedInbox: actor.SharedInbox, Since: f.now().UTC(), NoBot: actor.NoBot}
 	if put, err := f.holdFollow(ctx, agent.Name, actor, entry); put || err != nil {
@@ -69,6 +70,7 @@ func (f *follows) follow(ctx context.Context, in *incoming) (string, error) {
 			return "", unavailable(err)
 		}
 	}
+
 	if err := f.answerFollow(ctx, agent.Name, "Accept", in.id, actor); err != nil {
 		return "", unavailable(err)
 	}
@@ -121,6 +123,7 @@ func (f *follows) holdFollow(ctx context.Context, agent string, actor *remoteAct
 	if policy == FollowAccept {
 		return false, nil
 	}
+
 	_, follows, err := f.options.State.Get(ctx, followerNamespace+agent, actor.ID)
 	if err != nil || follows {
 		return false, err
@@ -183,6 +186,7 @@ func (f *follows) decideFollow(ctx context.Context, job laterJob) error {
 	if err != nil {
 		return fault.RetryIn(0, "our own store did not answer", err)
 	}
+
 	var entry follower
 	if !found {
 		return nil
@@ -240,6 +244,7 @@ func (f *follows) hasFollowers(ctx context.Context, agent string) bool {
 	if err != nil {
 		return true // the job that spreads the reply finds out
 	}
+
 	f.followed.put(agent, len(keys) > 0, f.now().Add(followedLife))
 	return len(keys) > 0
 }
@@ -259,6 +264,7 @@ func (f *follows) followerInboxes(ctx context.Context, agent string, at *followe
 	if err != nil {
 		return nil, false, err
 	}
+
 	stored, err := f.options.State.Several(ctx, actorNamespace, keys)
 	if err != nil {
 		return nil, false, err
@@ -278,6 +284,7 @@ func (f *follows) followerInboxes(ctx context.Context, agent string, at *followe
 		if entry.SharedInbox != "" {
 			target.Inbox, target.Shared = entry.SharedInbox, true
 		}
+
 		if host := document.HostOf(actor); host != at.Host {
 			at.Host, at.Seen = host, nil
 		}
@@ -302,6 +309,7 @@ func (f *follower) renew(stored []byte) {
 	if stored == nil || json.Unmarshal(stored, &known) != nil {
 		return
 	}
+
 	if f.NoBot = known.NoBot; known.Inbox != "" {
 		f.Inbox, f.SharedInbox = known.Inbox, known.SharedInbox
 	}
@@ -332,6 +340,7 @@ func (f *follows) block(ctx context.Context, in *incoming) (string, error) {
 			return "", unavailable(err)
 		}
 	}
+
 	if err := f.options.Amender.CancelOpen(ctx, agent.Name, f.principal(in.actor), reasonBlocked); err != nil {
 		return "", err
 	}
@@ -378,6 +387,7 @@ func (f *follows) mayBlock(ctx context.Context, agent, actor string) (bool, erro
 	if len(keys) > 0 {
 		return f.blocked(ctx, agent, actor)
 	}
+
 	f.blocking.put(agent, false, f.now().Add(blockingLife))
 	return false, nil
 }
@@ -414,12 +424,14 @@ func (f *follows) followersAt(ctx context.Context, p outgoing) (actors []string)
 	if !ok {
 		return nil
 	}
+
 	after := base + "/"
 	for len(actors) < maxDropped {
 		keys, values, err := f.options.State.List(ctx, followerNamespace+p.agent, after, spreadPage)
 		if err != nil {
 			return actors
 		}
+
 		stored, err := f.options.State.Several(ctx, actorNamespace, keys)
 		if err != nil {
 			return actors
@@ -454,6 +466,7 @@ func (f *follows) transferFollow(ctx context.Context, agent, old string, actor *
 	if err != nil {
 		return false, err
 	}
+
 	if blocked {
 		if err := f.putBlock(ctx, agent, actor.ID, ""); err != nil {
 			return false, err
@@ -465,10 +478,12 @@ func (f *follows) transferFollow(ctx context.Context, agent, old string, actor *
 	if err != nil || !found || json.Unmarshal(value, &entry) != nil {
 		return false, err
 	}
+
 	entry.Inbox, entry.SharedInbox, entry.Follow = actor.Inbox, actor.SharedInbox, ""
 	if err := f.putJSON(ctx, followerNamespace+agent, actor.ID, entry); err != nil {
 		return false, err
 	}
+
 	_, err = f.unfollow(ctx, agent, old)
 	return true, err
 }

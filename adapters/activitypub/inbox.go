@@ -58,10 +58,12 @@ func (b *inbox) serveInbox(w http.ResponseWriter, r *http.Request, agent string)
 		if fault.Is(err, fault.Unauthenticated) {
 			b.offerSignatures(w, r)
 		}
+
 		b.verifier.countRefusal(r, err)
 		refuse(w, r, err)
 		return
 	}
+
 	activities.WithLabelValues(countedType(in.kind), outcome).Inc()
 	w.WriteHeader(http.StatusAccepted)
 }
@@ -147,6 +149,7 @@ func (b *inbox) refusedDelete(ctx context.Context, in incoming, refusal error) (
 	if _, err := b.fetcher.isDeleted(ctx, in.actor); err != nil {
 		return in, "", refusal
 	}
+
 	outcome, err := b.actorDeleted(ctx, &in)
 	return in, outcome, err
 }
@@ -232,6 +235,7 @@ func (b *inbox) undo(ctx context.Context, in *incoming) (string, error) {
 	case document.IsA(inner, "Block"):
 		return outcomeOf(b.follows.unblock(ctx, agent.Name, in.actor))
 	}
+
 	return outcomeIgnored, nil
 }
 

@@ -40,6 +40,7 @@ func (in *incoming) read(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
+
 	in.activity, err = document.Parse(in.body)
 	return err
 }
@@ -150,6 +151,7 @@ func checkProofAge(proof signature.Proof, in *incoming, now time.Time) error {
 	case now.Sub(proof.Created) > maxProofAge:
 		return errors.New("the proof is too old for an activity of this type")
 	}
+
 	return nil
 }
 
@@ -174,6 +176,7 @@ func (b *inbox) alreadyDone(ctx context.Context, in *incoming) (bool, error) {
 	if !found {
 		return true, nil
 	}
+
 	_, stands, err := b.options.State.Get(ctx, followerNamespace+agent.Name, in.actor)
 	return !stands, err
 }

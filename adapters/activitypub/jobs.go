@@ -63,6 +63,7 @@ func (a *Adapter) Perform(ctx context.Context, payload string, attempt int) ([]L
 	if err := json.Unmarshal([]byte(payload), &job); err != nil {
 		return nil, fault.GiveUp("the stored activity cannot be read", err)
 	}
+
 	switch job.Kind {
 	case jobMove:
 		return nil, a.moves.checkMove(ctx, job.Actor, job.Inbox)

@@ -89,6 +89,7 @@ func (k *keyring) load(ctx context.Context, owner string) (*ownKey, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	forProofs, err := k.stored(ctx, ed25519Prefix+owner, func() (any, error) {
 		_, private, err := ed25519.GenerateKey(rand.Reader)
 		return private, err
@@ -101,6 +102,7 @@ func (k *keyring) load(ctx context.Context, owner string) (*ownKey, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	key.Name, key.Previous, key.loaded = forRequests.Name, forRequests.Previous, k.now()
 	k.mu.Lock()
 	k.byOwner[owner] = key
@@ -114,6 +116,7 @@ func (k *keyring) stored(ctx context.Context, name string, generate func() (any,
 	if err != nil {
 		return readKeyRow{}, err
 	}
+
 	if !found {
 		if value, err = k.make(ctx, name, generate); err != nil {
 			return readKeyRow{}, err
@@ -127,6 +130,7 @@ func (k *keyring) make(ctx context.Context, name string, generate func() (any, e
 	if err != nil {
 		return nil, err
 	}
+
 	value, err := keyRow(storedKey{CreatedAt: k.now().UTC()}, private)
 	if err != nil {
 		return nil, err
@@ -157,6 +161,7 @@ func readStoredKey(value []byte) (readKeyRow, error) {
 	if err := json.Unmarshal(value, &stored); err != nil {
 		return readKeyRow{}, fmt.Errorf("decode stored key: %w", err)
 	}
+
 	private, err := signature.DecodePrivate(stored.PrivateKeyPEM)
 	if err != nil {
 		return readKeyRow{}, fmt.Errorf("decode stored key: %w", err)
@@ -170,6 +175,7 @@ func newOwnKey(forRequests, forProofs any) (*ownKey, error) {
 	if !isRSA || !isEd25519 {
 		return nil, errors.New("a stored key is of another kind than its name says")
 	}
+
 	public, err := signature.PublicPEM(&private.PublicKey)
 	if err != nil {
 		return nil, err
@@ -250,6 +256,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 	if _, err := k.key(ctx, owner); err != nil {
 		return err
 	}
+
 	value, _, err := k.options.State.Get(ctx, keyNamespace, rsaPrefix+owner)
 	if err != nil {
 		return err
@@ -259,6 +266,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 	if err != nil {
 		return err
 	}
+
 	was, isRSA := old.private.(*rsa.PrivateKey)
 	if !isRSA {
 		return fmt.Errorf("stored key of %q is not RSA", owner)
@@ -269,6 +277,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 	if next.Name == old.Name {
 		next.Name += "-" + strconv.Itoa(now.Nanosecond())
 	}
+
 	name := old.Name
 	if name == "" {
 		name = mainKey
@@ -287,6 +296,7 @@ func (k *keyring) rotate(ctx context.Context, owner string) error {
 	if err != nil {
 		return err
 	}
+
 	row, err := keyRow(next, private)
 	if err != nil {
 		return err

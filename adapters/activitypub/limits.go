@@ -104,6 +104,7 @@ func (v *verifier) clientOf(r *http.Request) (key string, counts bool) {
 	if address.Is4() {
 		return address.String(), true
 	}
+
 	network, err := address.Prefix(64)
 	return network.String(), err == nil
 }

@@ -61,6 +61,7 @@ func (m *mediaFiles) loadSecret() ([]byte, error) {
 	if m.secret.value != nil {
 		return m.secret.value, nil
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), mediaWait)
 	defer cancel()
 	fresh := make([]byte, 32)
@@ -72,6 +73,7 @@ func (m *mediaFiles) loadSecret() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	m.secret.value = current
 	return current, nil
 }
@@ -82,6 +84,7 @@ func (m *mediaFiles) key(replyID, digest string) string {
 	if err != nil {
 		return ""
 	}
+
 	sum := hmac.New(sha256.New, secret)
 	sum.Write([]byte(replyID + "\n" + digest))
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
@@ -94,6 +97,7 @@ func (m *mediaFiles) URL(reply exchange.Reply, part normalized.Part) string {
 	if digest == "" || part.BytesRef.Kind == normalized.BytesContentAddressed && m.options.Blobs == nil {
 		return ""
 	}
+
 	query := url.Values{"reply": {reply.ID}}
 	if !m.published(reply) {
 		key := m.key(reply.ID, digest)
@@ -159,6 +163,7 @@ func (m *mediaFiles) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, err)
 		return
 	}
+
 	content, err := m.open(r.Context(), part)
 	if err != nil {
 		refuse(w, r, err)
@@ -207,6 +212,7 @@ func (m *mediaFiles) find(r *http.Request) (part normalized.Part, open bool, err
 	if key := m.key(reply.ID, digest); !open && (key == "" || !hmac.Equal([]byte(key), []byte(query.Get("key")))) {
 		return part, false, missing
 	}
+
 	for _, one := range reply.Response.Parts {
 		if (one.Kind == normalized.PartFile || one.Kind == normalized.PartArtifact) && digest != "" && digestOfPart(one) == digest {
 			return one, open, nil
@@ -275,6 +281,7 @@ func (m *mediaFiles) pictureSize(part normalized.Part) (width, height int) {
 	if err != nil || shape.Width <= 0 || shape.Height <= 0 || shape.Width > maxPictureSide || shape.Height > maxPictureSide {
 		shape = image.Config{}
 	}
+
 	m.pictures.put(digest, [2]int{shape.Width, shape.Height}, m.now().Add(pictureLife))
 	return shape.Width, shape.Height
 }

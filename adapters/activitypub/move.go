@@ -80,6 +80,7 @@ func (m *moves) transferFollows(ctx context.Context, old string, actor *remoteAc
 		if err != nil {
 			return err
 		}
+
 		if followed {
 			follows = append(follows, agent.Name)
 		}
@@ -88,6 +89,7 @@ func (m *moves) transferFollows(ctx context.Context, old string, actor *remoteAc
 	if err := m.putJSON(ctx, movedNamespace, actor.ID, movedFrom{old, m.now().UTC()}); err != nil {
 		return err
 	}
+
 	// The next message of the new account has the old one in its evidence.
 	m.actors.addresses.drop(actor.ID)
 	if err := m.options.State.Delete(ctx, addressNamespace, actor.ID); err != nil {
@@ -126,6 +128,7 @@ func (m *moves) Move(ctx context.Context, agent, target string) (string, error) 
 	if !known {
 		return "", fault.Newf(fault.NotFound, "there is no agent %q", agent)
 	}
+
 	iri, err := m.moveTarget(ctx, target)
 	if err != nil {
 		return "", err

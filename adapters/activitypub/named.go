@@ -57,6 +57,7 @@ func (n *notes) fetchLater(ctx context.Context, in *incoming) (string, error) {
 	if err != nil {
 		return "", unavailable(err)
 	}
+
 	job := laterJob{Kind: jobObject, Agent: in.agent, Actor: in.actor, Activity: named}
 	return outcomeOf(n.schedule(ctx, "activitypub:object:"+document.HostOf(id), job))
 }
@@ -68,6 +69,7 @@ func (n *notes) receiveNamed(ctx context.Context, job laterJob, attempt int) err
 	if err := json.Unmarshal(job.Activity, &named); err != nil {
 		return fault.GiveUp("the stored activity cannot be read", err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
 	in, err := n.fetchNamed(ctx, job, named)
@@ -105,6 +107,7 @@ func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate)
 			n.options.ActorAllowed != nil && !n.options.ActorAllowed(author) {
 			return nil, nil
 		}
+
 		in.id, in.actor = id, author
 		in.by.scheme, in.by.relay = schemeOrigin, job.Actor
 		to, cc = got.doc["to"], got.doc["cc"]

@@ -72,6 +72,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 	if err != nil {
 		return nil, err
 	}
+
 	sender, err := n.sender(ctx, in.by, agent, cmp.Or(q.language(), in.by.actor.Language))
 	if err != nil {
 		return nil, err
@@ -84,6 +85,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)
 	}
+
 	noReply, err := n.noReply(ctx, in.by.actor, agent)
 	if err != nil {
 		return nil, unavailable(err)
@@ -118,6 +120,7 @@ func (n *notes) noReply(ctx context.Context, actor *remoteActor, agent exchange.
 	case blocked:
 		return "the sender has blocked this agent", nil
 	}
+
 	return n.follows.onlyFollowers(ctx, actor, agent)
 }
 
@@ -126,6 +129,7 @@ func (q *inboundNote) route(actor *remoteActor, address string, late bool) route
 	if profile == "" {
 		profile = actor.ID
 	}
+
 	sensitive, _ := q.object["sensitive"].(bool)
 	return route{
 		Quiet: actor.NoBot, Visibility: q.visibility, Actor: actor.ID, Address: address, Profile: profile, Inbox: actor.Inbox,
@@ -223,6 +227,7 @@ func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfi
 	if err != nil {
 		return normalized.Sender{}, err
 	}
+
 	facts := evidenceClaims{
 		Actor: by.actor.ID, Type: by.actor.Type, Scheme: by.scheme, Address: checked.Status, Relay: by.relay,
 		MovedFrom: checked.MovedFrom, Proof: by.proofProblem,
@@ -235,6 +240,7 @@ func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfi
 	if err != nil {
 		return normalized.Sender{}, fmt.Errorf("encode claims: %w", err)
 	}
+
 	name := notetext.Visible(by.actor.Name, 256)
 	authMethod, method := normalized.AuthActivityPubSignature, identity.MethodActivityPubSignature
 	if by.scheme == signature.ProofSuite {
@@ -295,6 +301,7 @@ func (q *inboundNote) facts() noteFacts {
 	if kind := document.Type(q.object); kind != "Note" {
 		facts.Type = notetext.Visible(kind, maxFactBytes)
 	}
+
 	facts.Sensitive, _ = q.object["sensitive"].(bool)
 	for _, entry := range document.List(q.object["tag"]) {
 		tag, _ := entry.(document.Object)
@@ -319,6 +326,7 @@ func (q *inboundNote) addFacts(profile *normalized.SenderProfile) error {
 	if err != nil {
 		return fmt.Errorf("encode facts: %w", err)
 	}
+
 	if string(body) != "{}" {
 		profile.Extensions = map[string]json.RawMessage{"activitypub": body}
 	}

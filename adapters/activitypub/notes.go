@@ -82,6 +82,7 @@ func (c *collections) readableNote(r *http.Request) (reply exchange.Reply, made 
 	if err != nil {
 		return reply, note{}, false, err
 	}
+
 	people := c.renderer.knownPeople(r.Context(), reply)
 	if c.published(reply) {
 		made, err = c.renderer.render(reply, post, people, withoutAddress)
@@ -90,6 +91,7 @@ func (c *collections) readableNote(r *http.Request) (reply exchange.Reply, made 
 	if !c.readByRecipient(r, reply, people) {
 		return reply, note{}, true, missing
 	}
+
 	made, err = c.renderer.render(reply, post, people, c.options.Present)
 	return reply, made, true, err
 }
@@ -100,6 +102,7 @@ func (c *collections) readByRecipient(r *http.Request, reply exchange.Reply, peo
 	if err != nil || signature.SchemeOf(r.Header) == signature.None {
 		return false
 	}
+
 	readers := []string{asked.Actor}
 	if !hasPolicy(reply.Response) {
 		for _, one := range people {
@@ -155,6 +158,7 @@ func (c *collections) writePage(w http.ResponseWriter, r *http.Request, reply ex
 	for tag := range made.ContentMap {
 		language = tag
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
@@ -202,6 +206,7 @@ func (c *collections) refuseNote(w http.ResponseWriter, r *http.Request, reply e
 		refuse(w, r, err)
 		return
 	}
+
 	post, _ := strconv.Atoi(httpserver.Param(r, "post"))
 	grave := c.renderer.tombstone(reply, max(post, 1))
 	grave.Context = document.ActivityStreams

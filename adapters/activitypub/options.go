@@ -177,6 +177,7 @@ func (o *Options) check() error {
 	if o.ClientAddress == nil {
 		o.ClientAddress = httpserver.ClientIP
 	}
+
 	if o.Mode != ModeOpen && o.Mode != ModeAllowlist {
 		return fmt.Errorf("mode %q: want %q or %q", o.Mode, ModeOpen, ModeAllowlist)
 	}
@@ -191,6 +192,7 @@ func (o *Options) check() error {
 	if err != nil {
 		return fmt.Errorf("domain: %w", err)
 	}
+
 	o.Domain = domain
 	return o.checkPublicURL()
 }

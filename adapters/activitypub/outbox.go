@@ -50,6 +50,7 @@ func (o *outbox) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan,
 	if openly(o.visibilityOf(reply, asked)) && asked.SharedInbox != "" {
 		main.Inbox = asked.SharedInbox
 	}
+
 	if o.isLike(reply) {
 		plan.NativeID, main.Like = "", true // nothing that anyone could read or answer
 	}
@@ -58,6 +59,7 @@ func (o *outbox) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan,
 	for _, address := range o.extras(reply, asked) {
 		targets = append(targets, destination{Address: address.String()})
 	}
+
 	plan.Posts = len(notetext.Split(reply.Response.Parts, o.options.PostLength, notetext.MaxPosts))
 	plan.Spread = plan.Open && !main.Like && o.follows.hasFollowers(ctx, reply.Agent)
 	plan.Destinations, err = chained(targets, plan.Posts)
@@ -100,6 +102,7 @@ func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (excha
 	if err := json.Unmarshal(delivery.Destination.Data, &target); err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the stored destination cannot be read", err)
 	}
+
 	relayed, target, err := o.relay(ctx, delivery.Reply, target)
 	if err != nil {
 		return exchange.DeliveryReceipt{}, err
@@ -115,6 +118,7 @@ func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (excha
 	if err := o.remember(ctx, delivery, target); err != nil {
 		return exchange.DeliveryReceipt{}, fault.RetryIn(0, "our own store did not answer", err)
 	}
+
 	detail, err := o.transport.post(ctx, outgoing{delivery.Reply.Agent, target.Actor, target.Inbox, body, delivery.Attempt, target.Shared})
 	return exchange.DeliveryReceipt{Detail: detail}, err
 }
@@ -141,6 +145,7 @@ func (o *outbox) written(ctx context.Context, delivery exchange.Delivery, relaye
 	if delivery.Action == exchange.ActionDelete || delivery.Action == exchange.ActionUpdate && post > len(o.renderer.postsOf(reply)) {
 		return o.deletion(ctx, reply, post, relayed)
 	}
+
 	made, err := o.renderer.render(reply, post, relayed, o.options.Present)
 	if err != nil {
 		return nil, err
@@ -188,6 +193,7 @@ func (o *outbox) relay(ctx context.Context, reply exchange.Reply, target destina
 	if err != nil {
 		return nil, target, fault.GiveUp("the stored question cannot be read", err)
 	}
+
 	extras := o.extras(reply, asked)
 	if len(extras) == 0 {
 		return nil, target, nil
@@ -215,6 +221,7 @@ func (o *outbox) people(ctx context.Context, replyID string, addresses []identit
 	if err != nil {
 		return nil, fault.RetryIn(0, "our own store did not answer", err)
 	}
+
 	var people []person
 	if found && json.Unmarshal(value, &people) == nil {
 		return people, nil
@@ -238,6 +245,7 @@ func (o *outbox) keepPeople(ctx context.Context, replyID string, people []person
 	if err != nil {
 		return nil, fmt.Errorf("encode people: %w", err)
 	}
+
 	current, _, err := o.options.State.PutIfAbsent(ctx, relayNamespace, replyID, value, o.now().Add(knownLife))
 	if err != nil {
 		return nil, fault.RetryIn(0, "our own store did not answer", err)
@@ -271,6 +279,7 @@ func (o *outbox) like(reply exchange.Reply) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	actor := o.actorIRI(reply.Agent)
 	return document.Encode(likeActivity{
 		Context: document.ActivityStreams, ID: actor + "#likes/" + reply.ID, Type: "Like", Actor: actor, Object: asked.Note,
@@ -292,6 +301,7 @@ func (o *outbox) Spread(ctx context.Context, reply exchange.Reply, cursor string
 	if err != nil {
 		return nil, "", fault.GiveUp("the stored question cannot be read", err)
 	}
+
 	targets, more, err := o.follows.followerInboxes(ctx, reply.Agent, &at)
 	if err != nil {
 		return nil, "", err
@@ -320,6 +330,7 @@ func (o *outbox) keepFollowUp(ctx context.Context, reply exchange.Reply) error {
 	if err != nil || !ours || !openly(asked.Visibility) || !o.published(reply) || reply.Notice != 0 || asked.Note == "" {
 		return nil //nolint:nilerr // rendering the reply says that its route cannot be read
 	}
+
 	value, err := json.Marshal(followUp{reply.Message.InReplyTo, reply.ID})
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ func attachments(note document.Object) []normalized.Part {
 	if document.IsA(note, "Article", "Page") {
 		entries = slices.Concat(entries, document.List(note["image"])) // the picture above the title
 	}
+
 	for _, entry := range entries {
 		if part, ok := attachment(entry); ok && len(parts) < maxFiles && !slices.ContainsFunc(parts, part.Equal) {
 			parts = append(parts, part)
@@ -60,6 +61,7 @@ func attachment(entry any) (normalized.Part, bool) {
 	if !document.IsA(attached, fileTypes...) || !strings.HasPrefix(href, "https://") {
 		return normalized.Part{Kind: normalized.PartLink, URL: href, Title: document.Clip(name, 512)}, true
 	}
+
 	return normalized.Part{
 		Kind: normalized.PartFile, MIME: fileType(media, href, attached), Name: fileName(href), Alt: name,
 		BytesRef: &normalized.BytesRef{Kind: normalized.BytesURL, URL: href},
@@ -82,6 +84,7 @@ func fileURL(value any) (href, media string) {
 			if looked++; !isLink || looked > maxFileLinks || kind == "text/html" || document.Text(link, "href") == "" {
 				continue
 			}
+
 			if first == nil {
 				first = link
 			}
@@ -100,6 +103,7 @@ func fileURL(value any) (href, media string) {
 			return text, ""
 		}
 	}
+
 	look(document.List(value))
 	if playable != nil {
 		first = playable
@@ -158,6 +162,7 @@ func fileType(media, href string, attached document.Object) string {
 	case document.IsA(attached, "Audio"):
 		return "audio/mpeg"
 	}
+
 	return "application/octet-stream"
 }
 
@@ -174,6 +179,7 @@ func fileName(href string) string {
 	if err != nil {
 		return ""
 	}
+
 	name := path.Base(parsed.Path)
 	if name == "." || name == "/" {
 		return ""
@@ -187,6 +193,7 @@ func poll(note document.Object, now time.Time) string {
 	if len(choices) == 0 {
 		choices = document.List(note["anyOf"])
 	}
+
 	var lines []string
 	for _, entry := range choices {
 		choice, _ := entry.(document.Object)
@@ -220,6 +227,7 @@ func pollEnd(note document.Object, now time.Time) string {
 	} else if isTime {
 		return "Poll closed " + closed.Format(time.RFC3339)
 	}
+
 	if closed, _ := note["closed"].(bool); closed {
 		return "Poll closed"
 	}
@@ -256,6 +264,7 @@ func linkedPosts(note document.Object) []normalized.Part {
 		if tag == nil || !document.IsA(tag, "Link") || !document.IsActivityType(document.Text(tag, "mediaType"), false) {
 			continue
 		}
+
 		title := notetext.Visible(document.Text(tag, "name"), 512)
 		if isQuote := relatesAs(tag["rel"], misskeyQuote); isQuote && quoted {
 			continue // a second spelling of the same quote, perhaps by another address

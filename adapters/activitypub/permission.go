@@ -59,6 +59,7 @@ func (i *interactions) authorizes(reply exchange.Reply, kind, instrument string)
 	if i.published(reply) {
 		return true
 	}
+
 	asked, err := readRoute(reply.Route)
 	return err == nil && kind != "AnnounceAuthorization" && document.SameOrigin(instrument, asked.Actor)
 }
@@ -180,6 +181,7 @@ func (i *interactions) mayQuote(ctx context.Context, in *incoming, reply exchang
 		!document.SameOrigin(instrument, in.actor) {
 		return false, nil
 	}
+
 	_, follows, err := i.options.State.Get(ctx, followerNamespace+reply.Agent, in.actor)
 	return follows, err
 }
@@ -217,6 +219,7 @@ func (i *interactions) withdrawQuotes(ctx context.Context, reply exchange.Reply)
 	if err != nil {
 		return err
 	}
+
 	for at, stamp := range stamps {
 		var allowed quoted
 		if json.Unmarshal(values[at], &allowed) == nil && allowed.Inbox != "" {
@@ -295,6 +298,7 @@ func (i *interactions) quoteRequested(ctx context.Context, in *incoming) (string
 	if err != nil || !found {
 		return outcomeIgnored, err
 	}
+
 	allowed, err := i.mayQuote(ctx, in, reply)
 	if err != nil {
 		return "", unavailable(err)
@@ -308,5 +312,6 @@ func (i *interactions) quoteRequested(ctx context.Context, in *incoming) (string
 		}
 		answer = requestAnswer{quoteContext, "Accept", "#accepts/", stamp}
 	}
+
 	return outcomeOf(i.answerRequest(ctx, in, reply, answer))
 }

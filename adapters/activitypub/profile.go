@@ -74,6 +74,7 @@ func pictureAt(address string) *picture {
 	if err != nil || address == "" {
 		return nil
 	}
+
 	media, _, err := mime.ParseMediaType(mime.TypeByExtension(path.Ext(parsed.Path)))
 	if err != nil {
 		media = ""
@@ -87,6 +88,7 @@ func (p *profiles) Links(agent exchange.AgentProfile) []exchange.Link {
 	if p.options.Profile == nil {
 		return links
 	}
+
 	if icon := pictureAt(p.options.Profile(agent.Name).Icon); icon != nil {
 		links = append(links, exchange.Link{Rel: "http://webfinger.net/rel/avatar", Type: icon.MediaType, Href: icon.URL})
 	}
@@ -200,6 +202,7 @@ func (p *profiles) agentActor(agent exchange.AgentProfile, key *ownKey, movedTo 
 	if p.options.Profile != nil {
 		actor.show(p.options.Profile(agent.Name))
 	}
+
 	return actor
 }
 
@@ -227,6 +230,7 @@ func (p *profiles) serveActor(w http.ResponseWriter, r *http.Request) {
 	if !found {
 		return
 	}
+
 	switch accepts(r) {
 	case formActivity:
 		if !p.verifier.mayRead(w, r) {
@@ -269,6 +273,7 @@ func (p *profiles) serveDocument(w http.ResponseWriter, r *http.Request, owner s
 		refuse(w, r, unavailable(err))
 		return
 	}
+
 	of, actor := content(key)
 	kept, found := p.documents.get(strings.ToLower(owner), p.now())
 	if !found || kept.of != of {
@@ -326,6 +331,7 @@ func (p *profiles) AtProfile(page http.Handler) http.Handler {
 			p.serveActor(w, r)
 			return
 		}
+
 		w.Header().Add("Vary", "Accept")
 		if agent, found := p.options.Directory.Agent(httpserver.Param(r, "agent")); found {
 			w.Header().Add("Link", "<"+p.actorIRI(agent.Name)+`>; rel="alternate"; type="`+activityMediaType+`"`)
@@ -340,6 +346,7 @@ func (p *profiles) announceActor(ctx context.Context, agent string) error {
 	if !known {
 		return fault.Newf(fault.NotFound, "there is no agent %q", agent)
 	}
+
 	key, err := p.keys.key(ctx, profile.Name)
 	if err != nil {
 		return err
@@ -349,6 +356,7 @@ func (p *profiles) announceActor(ctx context.Context, agent string) error {
 	if err != nil {
 		return err
 	}
+
 	actor := p.agentActor(profile, key, moved)
 	context := actor.Context
 	actor.Context = nil

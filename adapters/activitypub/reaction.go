@@ -57,10 +57,12 @@ func (i *interactions) reaction(ctx context.Context, activity document.Object, a
 	if err != nil || !found {
 		return row, false, err
 	}
+
 	content := document.Text(activity, "content")
 	if content == "" {
 		content = document.Text(activity, "_misskey_reaction")
 	}
+
 	return reactionRow{reply.ID, reply.TurnID, exchange.Reaction{
 		Type: document.Type(activity), Actor: actor, Content: notetext.Visible(content, 64),
 	}}, true, nil
@@ -72,6 +74,7 @@ func (i *interactions) react(ctx context.Context, in *incoming) (string, error) 
 	if err != nil || !found {
 		return outcomeIgnored, err
 	}
+
 	count, err := i.options.State.Count(ctx, reactionNamespace+row.Reply)
 	if err != nil {
 		return "", unavailable(err)
@@ -81,6 +84,7 @@ func (i *interactions) react(ctx context.Context, in *incoming) (string, error) 
 	if count >= maxReactions {
 		return outcomeDone, nil
 	}
+
 	value, err := json.Marshal(row)
 	if err != nil {
 		return "", unavailable(err)
@@ -157,6 +161,7 @@ func (i *interactions) flag(ctx context.Context, in *incoming) (string, error) {
 	if err != nil || len(about) == 0 {
 		return outcomeIgnored, err
 	}
+
 	comment := notetext.Visible(document.Text(in.activity, "content"), 500)
 	if comment == "" {
 		comment = "no comment"
@@ -170,6 +175,7 @@ func (i *interactions) flag(ctx context.Context, in *incoming) (string, error) {
 		}
 		reports.WithLabelValues(record.Agent).Inc()
 	}
+
 	return outcomeDone, nil
 }
 
@@ -182,6 +188,7 @@ func (i *interactions) reported(ctx context.Context, objects []string) ([]exchan
 				return &about[at]
 			}
 		}
+
 		if len(about) == maxReported {
 			return new(exchange.AuditRecord)
 		}
@@ -201,6 +208,7 @@ func (i *interactions) reported(ctx context.Context, objects []string) ([]exchan
 		if !found {
 			continue
 		}
+
 		if record := at(reply.Agent); record.TurnID == "" {
 			record.TurnID = reply.TurnID
 		}

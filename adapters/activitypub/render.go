@@ -119,6 +119,7 @@ func (r *renderer) render(reply exchange.Reply, post int, relayed []person, pres
 	if post < 1 || post > len(posts) {
 		return note{}, fmt.Errorf("the answer has %d posts and no number %d", len(posts), post)
 	}
+
 	reply.Response.Parts = posts[post-1]
 	made, err := r.renderParts(reply, post, relayed, present)
 	if err != nil || !made.open() {
@@ -129,6 +130,7 @@ func (r *renderer) render(reply exchange.Reply, post int, relayed []person, pres
 	if post < len(posts) {
 		next = r.postIRI(reply.ID, post+1)
 	}
+
 	made.Replies = r.embeddedReplies(made.ID, next)
 	return made, nil
 }
@@ -138,6 +140,7 @@ func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person,
 	if err != nil {
 		return note{}, err
 	}
+
 	asker := person{Address: asked.Address, Actor: asked.Actor, Profile: asked.Profile}
 	people := append([]person{asker}, relayed...)
 	made := note{
@@ -155,6 +158,7 @@ func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person,
 	if openly(visibility) && r.options.Profile != nil {
 		made.Interaction = whoQuotes(made.AttributedTo, made.AttributedTo+"/followers", r.options.Profile(reply.Agent).QuotesByFans)
 	}
+
 	if post > 1 {
 		made.InReplyTo = r.postIRI(reply.ID, post-1)
 	}
@@ -163,6 +167,7 @@ func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person,
 	if post > 1 && openly(visibility) || made.Type == chatMessage {
 		made.Tag, people = nil, nil
 	}
+
 	r.fill(&made, writing{reply, localeOf(reply), present}, people)
 	if asked.Language != "" {
 		made.ContentMap = map[string]string{asked.Language: made.Content}
@@ -177,6 +182,7 @@ func (n *note) address(visibility string, people []person, followers string) {
 		actors = append(actors, one.Actor)
 		n.Tag = append(n.Tag, noteTag{"Mention", one.Actor, one.Address})
 	}
+
 	switch {
 	case visibility == normalized.VisibilityPublic && followers != "":
 		n.To, n.Cc = []string{document.Public}, append([]string{followers}, actors...)
@@ -219,6 +225,7 @@ func (n *note) picture(address, description string) bool {
 	if kind == "" {
 		return false
 	}
+
 	for _, known := range n.Attachment {
 		if known.URL == address {
 			return true

@@ -18,6 +18,7 @@ func (s *site) replyAt(ctx context.Context, iri string) (reply exchange.Reply, f
 	if !ours {
 		return reply, false, nil
 	}
+
 	switch reply, _, err = s.options.Replies.Reply(ctx, id); {
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
 		return reply, false, nil
@@ -75,6 +76,7 @@ func (s *site) extras(reply exchange.Reply, asked route) []identity.Address {
 		if err != nil || seen[key] || s.hosts[address.Domain] || len(extras) >= maxExtras {
 			continue
 		}
+
 		seen[key] = true
 		extras = append(extras, address)
 	}

@@ -52,6 +52,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		patient := *failure
 		patient.RetryAfter, failure = leastPause, &patient
 	}
+
 	httpserver.SetRetry(w.Header(), failure)
 	text := failure.Public
 	if failure.Field != "" {
@@ -92,6 +93,7 @@ func writeDocument(w http.ResponseWriter, r *http.Request, doc encodedDocument, 
 	if seconds == 0 {
 		header.Set("Cache-Control", "private, no-store")
 	}
+
 	header.Set("Vary", "Accept")
 	header.Set("ETag", doc.etag)
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -110,6 +112,7 @@ func (s *site) write(w http.ResponseWriter, r *http.Request, content any) {
 		refuseForm(w)
 		return
 	}
+
 	doc, err := newDocument("", content)
 	if err != nil {
 		refuse(w, r, err)
@@ -178,6 +181,7 @@ func quality(accept string, ranges []string) (best float64, named bool) {
 			}
 		}
 	}
+
 	return best, named
 }
 

@@ -47,6 +47,7 @@ func (r *renderer) tombstone(reply exchange.Reply, post int) tombstone {
 	if at.IsZero() {
 		at = reply.EditedAt // the edit left fewer posts
 	}
+
 	former := "Note"
 	if asked, err := readRoute(reply.Route); err == nil {
 		former = r.typeOf(reply, asked)
@@ -60,6 +61,7 @@ func (o *outbox) deletion(ctx context.Context, reply exchange.Reply, post int, p
 	if err != nil {
 		return nil, err
 	}
+
 	var addressed note
 	people = append([]person{{Address: asked.Address, Actor: asked.Actor, Profile: asked.Profile}}, people...)
 	addressed.address(o.visibilityOf(reply, asked), people, o.followersOf(reply.Agent))

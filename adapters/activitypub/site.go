@@ -99,6 +99,7 @@ func (s *site) agentOf(iri string) (exchange.AgentProfile, bool) {
 	if !found {
 		return exchange.AgentProfile{}, false
 	}
+
 	name, found := strings.CutPrefix(path, "/agents/")
 	if !found {
 		name, found = strings.CutPrefix(path, "/@")
@@ -153,6 +154,7 @@ func (s *site) requestedAgent(w http.ResponseWriter, r *http.Request) (exchange.
 	default:
 		refuse(w, r, fault.New(fault.NotFound, "no such agent"))
 	}
+
 	return agent, found
 }
 

@@ -45,6 +45,7 @@ func (n *notes) thread(ctx context.Context, agent string, q *inboundNote) (name 
 		q.inherited = n.inheritedContext(entry)
 		return entry.ThreadID, false, nil
 	}
+
 	remote := n.isRemote(q.inReplyTo)
 	return q.threadName(), !found && remote, nil
 }
@@ -55,6 +56,7 @@ func (n *notes) parent(ctx context.Context, agent, iri string) (exchange.ThreadE
 	if err != nil || found {
 		return entry, found, err
 	}
+
 	value, known, err := n.options.State.Get(ctx, noteNamespace, iri)
 	if err != nil || !known {
 		return entry, false, err
@@ -173,6 +175,7 @@ func visibilityOf(a document.Audience, followers string) string {
 	case followers != "" && (slices.Contains(a.To, followers) || slices.Contains(a.Cc, followers)):
 		return normalized.VisibilityFollowers
 	}
+
 	return normalized.VisibilityDirect
 }
 
@@ -194,6 +197,7 @@ func replyVisibility(question, wanted string, publicReplies bool) string {
 	if question == normalized.VisibilityPublic && !publicReplies && wanted != normalized.VisibilityPublic {
 		reply = normalized.VisibilityUnlisted
 	}
+
 	if narrower := width[wanted]; narrower > 0 && narrower < width[reply] {
 		reply = wanted
 	}

@@ -71,6 +71,7 @@ func (t *transport) post(ctx context.Context, p outgoing) (detail string, err er
 	if err != nil {
 		return "", fault.RetryIn(0, "our own signing key could not be read", err)
 	}
+
 	said, err := t.postEither(ctx, p, target, key)
 	if err != nil {
 		return "", err
@@ -84,6 +85,7 @@ func (t *transport) post(ctx context.Context, p outgoing) (detail string, err er
 			}
 		}
 	}
+
 	return said.detail, t.classify(ctx, p, said)
 }
 
@@ -108,6 +110,7 @@ func (t *transport) postEither(ctx context.Context, p outgoing, target *url.URL,
 	if said.offer != nil {
 		other = knownScheme{Scheme: signature.RFC9421, Label: said.offer.Label, Components: said.offer.Components}
 	}
+
 	second, err := t.send(ctx, p, target, key, other, said.offer)
 	if remembered && said.status == http.StatusUnauthorized {
 		t.forgetScheme(ctx, host)
@@ -128,6 +131,7 @@ func (t *transport) send(
 	if err != nil {
 		return answer{}, fault.GiveUp("the inbox address cannot be used", err)
 	}
+
 	request.Header.Set("Content-Type", activityMediaType)
 	request.Header.Set("Accept", acceptActivity)
 	request.Header.Set("User-Agent", t.userAgent())
@@ -236,6 +240,7 @@ func (t *transport) movedInbox(ctx context.Context, p outgoing) (*url.URL, bool)
 			return target, true
 		}
 	}
+
 	return nil, false
 }
 
@@ -285,6 +290,7 @@ func (t *transport) rememberScheme(ctx context.Context, host string, known known
 	if known.Scheme == signature.Cavage {
 		return
 	}
+
 	if value, err := json.Marshal(known); err == nil {
 		_ = t.options.State.Put(ctx, schemeNamespace, host, value, t.now().Add(schemeLife))
 	}
@@ -309,6 +315,7 @@ func (t *transport) missedOften(ctx context.Context, inbox string) bool {
 	if err != nil || found && json.Unmarshal(value, &times) != nil {
 		return false
 	}
+
 	now := t.now().UTC()
 	times = append(slices.DeleteFunc(times, func(at time.Time) bool { return now.Sub(at) >= missedLife }), now)
 	if len(times) >= missedLimit {

@@ -61,6 +61,7 @@ func (v *verifier) authenticate(r *http.Request, in *incoming) (proven, error) {
 			return by, nil
 		}
 	}
+
 	verifications.WithLabelValues(signature.SchemeOf(r.Header), "refused").Inc()
 	return proven{}, asRefusal(err)
 }
@@ -104,6 +105,7 @@ func (v *verifier) checkRequest(r *http.Request, in *incoming) (shown presented,
 			return shown, err
 		}
 	}
+
 	shown.proofs, shown.problem = signature.ReadProofs(in.body, in.activity, in.actor, v.now())
 	switch {
 	case shown.problem != nil && (shown.signed.KeyID == "" || !document.SameOrigin(shown.signed.KeyID, in.actor)):

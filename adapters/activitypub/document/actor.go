@@ -131,6 +131,7 @@ func (r *Actor) Key(keyID string) (found PublishedKey, listed bool) {
 		if found.Material == "" {
 			found.ID, found.Material = key.ID, key.Material
 		}
+
 		found.Assertion = found.Assertion || key.Assertion
 		listed = true
 	}
@@ -152,6 +153,7 @@ func (r *Actor) onlyKey() (only PublishedKey, single bool) {
 		}
 		only = key
 	}
+
 	return only, only.ID != ""
 }
 

@@ -26,6 +26,7 @@ func Origin(iri string) (text string, ok bool) {
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
 		authority = rest[:end]
 	}
+
 	for i := range len(rest) {
 		if c := rest[i]; c <= ' ' || c == 0x7f || c == '\\' || c == '"' || c == '<' || c == '>' {
 			return "", false

@@ -124,6 +124,7 @@ func (s *scanner) literal() (any, error) {
 			return known.value, nil
 		}
 	}
+
 	return nil, s.fail("unexpected character")
 }
 
@@ -132,6 +133,7 @@ func (s *scanner) members(depth int, keep bool) (any, error) {
 	if keep {
 		into = make(Object, 8)
 	}
+
 	for first := true; ; first = false {
 		done, err := s.next('}', first)
 		if err != nil {
@@ -154,6 +156,7 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 	if err != nil {
 		return err
 	}
+
 	context := name == "@context"
 	if keep && len(name) > 0 && name[0] == '@' && !context && (s.foreign == 0 || !slices.Contains(typing, name)) {
 		return s.fail("JSON-LD keyword " + strconv.Quote(Clip(name, 40)))
@@ -163,6 +166,7 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 	if prefixed {
 		s.foreign++
 	}
+
 	if keep && disguised(name, depth) {
 		return s.fail("name " + strconv.Quote(Clip(name, 40)) + " in another case")
 	}
@@ -171,6 +175,7 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 	if err != nil {
 		return err
 	}
+
 	if prefixed {
 		s.foreign--
 	}
@@ -181,6 +186,7 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 	if _, twice := into[name]; twice {
 		return s.fail("duplicate name " + strconv.Quote(Clip(name, 40)))
 	}
+
 	into[name] = value
 	return nil
 }
@@ -233,6 +239,7 @@ func (s *scanner) items(depth int, keep bool) (any, error) {
 	if keep {
 		list = make([]any, 0, 4)
 	}
+
 	for first := true; ; first = false {
 		done, err := s.next(']', first)
 		if err != nil {
@@ -249,6 +256,7 @@ func (s *scanner) items(depth int, keep bool) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if keep {
 			list = append(list, value)
 		}
@@ -283,6 +291,7 @@ func (s *scanner) number() (any, error) {
 	if s.text[s.at] == '-' {
 		s.at++
 	}
+
 	whole := s.digits()
 	if whole == 0 || whole > 1 && s.text[s.at-whole] == '0' {
 		return nil, s.fail("not a number")
@@ -300,10 +309,12 @@ func (s *scanner) number() (any, error) {
 		if s.at < len(s.text) && (s.text[s.at] == '+' || s.text[s.at] == '-') {
 			s.at++
 		}
+
 		if s.digits() == 0 {
 			return nil, s.fail("not a number")
 		}
 	}
+
 	return json.Number(s.text[start:s.at]), nil
 }
 
@@ -342,6 +353,7 @@ func (s *scanner) escaped(from int) (string, error) {
 		if run < 0 {
 			return "", s.fail("string without end")
 		}
+
 		out.WriteString(s.text[start : start+run])
 		s.at = start + run
 		switch s.text[s.at] {
@@ -408,6 +420,7 @@ func (s *scanner) unicode() (rune, error) {
 		}
 		r = r<<4 | rune(digit)
 	}
+
 	s.at += 6
 	return r, nil
 }

@@ -22,6 +22,7 @@ func SplitMembers(document []byte) (Members, error) {
 	if s.blanks(); s.at >= len(s.text) || s.text[s.at] != '{' {
 		return nil, s.fail("want a JSON object")
 	}
+
 	s.at++
 	var members Members
 	for first := true; ; first = false {

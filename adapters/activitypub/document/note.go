@@ -34,6 +34,7 @@ func (m Mention) Address() string {
 	if strings.Count(name, "@") < 2 {
 		name = strings.TrimPrefix(name, "@") + "@" + HostOf(m.Href)
 	}
+
 	address, err := identity.ParseAddress(name)
 	if err != nil {
 		return ""
@@ -55,6 +56,7 @@ func (m Mentions) Find(href, text string) (Mention, bool) {
 			return tag, true
 		}
 	}
+
 	text = strings.TrimSpace(text)
 	user, host, whole := strings.Cut(strings.TrimPrefix(text, "@"), "@")
 	for _, tag := range m {
@@ -80,6 +82,7 @@ func ReadAudience(activity, note Object) Audience {
 	if note["to"] == nil && note["cc"] == nil {
 		from = activity
 	}
+
 	addressed := Audience{To: References(from["to"]), Cc: References(from["cc"])}
 	for _, doc := range []Object{activity, note} {
 		for _, name := range []string{"bto", "bcc", "audience"} {

@@ -67,6 +67,7 @@ func References(value any) []string {
 			iris = append(iris, iri)
 		}
 	}
+
 	return iris
 }
 
@@ -81,6 +82,7 @@ func Embedded(value any) Object {
 			return first
 		}
 	}
+
 	return nil
 }
 
@@ -94,6 +96,7 @@ func IsA(o Object, types ...string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -109,6 +112,7 @@ func Href(value any) string {
 		if isLink {
 			href = Text(link, "href")
 		}
+
 		if _, ok := Origin(href); !ok {
 			continue
 		}
@@ -142,6 +146,7 @@ func Translated(note Object, name string) string {
 			return text
 		}
 	}
+
 	return ""
 }
 
@@ -151,6 +156,7 @@ func LanguageTag(text string) string {
 	case "und", "mul", "zxx": // undetermined, several, none
 		return ""
 	}
+
 	for _, c := range []byte(text) {
 		if c != '-' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
 			return ""

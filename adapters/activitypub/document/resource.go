@@ -12,6 +12,7 @@ func ReadResource(body []byte) (subject identity.Address, self string, err error
 	if err != nil {
 		return subject, "", err
 	}
+
 	subject, err = identity.ParseAddress(Text(doc, "subject"))
 	if err != nil {
 		return subject, "", err

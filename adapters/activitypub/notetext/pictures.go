@@ -27,6 +27,7 @@ func PictureType(address string) string {
 	if err != nil || parsed.Scheme != "https" || !IsAddress(address) {
 		return ""
 	}
+
 	switch strings.ToLower(path.Ext(parsed.Path)) {
 	case ".png":
 		return "image/png"
@@ -89,6 +90,7 @@ func takePicture(image *html.Node, attach Attach, linked bool) {
 	if utf8.RuneCountInString(words) > maxAlt {
 		words = string([]rune(words)[:maxAlt-1]) + "…"
 	}
+
 	attached := attach(address, words)
 	shown := words
 	if shown == "" && IsAddress(address) {
@@ -131,6 +133,7 @@ func dropEmpty(n *html.Node) bool {
 		n.AppendChild(&html.Node{Type: html.TextNode, Data: address})
 		return true
 	}
+
 	if n.DataAtom == atom.P || n.DataAtom == atom.Li {
 		for edge := n.FirstChild; edge != nil && emptyEdge(edge); edge = n.FirstChild {
 			n.RemoveChild(edge)
@@ -167,5 +170,6 @@ func AttachmentType(mime string) string {
 	case "audio":
 		return "Audio"
 	}
+
 	return "Document"
 }

@@ -181,6 +181,7 @@ func broken(code *html.Node) bool {
 			return false
 		}
 	}
+
 	for node := range code.Descendants() {
 		if node.DataAtom == atom.Br {
 			return true
@@ -217,6 +218,7 @@ func (r *noteReader) anchor(n *html.Node) string {
 	case slices.Contains(classes, "mention"), r.tagged(href), r.named(href, label):
 		return r.mention(href, label)
 	}
+
 	return linkText(strings.Map(wanted, href), label)
 }
 
@@ -259,6 +261,7 @@ func (r *noteReader) mention(href, label string) string {
 	if !found {
 		tag = document.Mention{Href: href, Name: label}
 	}
+
 	r.dropMark() // Hubzilla writes the @ before the link
 	address := tag.Address()
 	switch {
@@ -294,6 +297,7 @@ func linkText(href, label string) string {
 	case label == "":
 		return "(" + href + ")"
 	}
+
 	return label + " (" + href + ")"
 }
 
@@ -303,6 +307,7 @@ func shortened(address, label string) bool {
 	if !strings.HasPrefix(label, "www.") {
 		bare = strings.TrimPrefix(bare, "www.")
 	}
+
 	host := len(bare)
 	if end := strings.IndexAny(bare, "/?#"); end >= 0 {
 		host = end
@@ -322,6 +327,7 @@ func innerText(n *html.Node) string {
 			out.WriteString(attribute(d, "alt"))
 		}
 	}
+
 	return document.Clip(out.String(), document.MaxIRIBytes)
 }
 
@@ -331,6 +337,7 @@ func hidden(n *html.Node) bool {
 	case atom.Script, atom.Style, atom.Template, atom.Head, atom.Title, atom.Iframe, atom.Object, atom.Noscript:
 		return true
 	}
+
 	for _, a := range n.Attr {
 		switch a.Key {
 		case "hidden":

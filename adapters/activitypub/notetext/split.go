@@ -38,6 +38,7 @@ func Split(parts []normalized.Part, limit, most int) [][]normalized.Part {
 			chain.add(part)
 		}
 	}
+
 	return chain.posts
 }
 
@@ -74,6 +75,7 @@ func (s *splitting) text(part normalized.Part) {
 			flush()
 			s.next()
 		}
+
 		if s.full && s.most == MaxPosts && s.used+len(separator)+size > s.limit {
 			s.cut(&kept, part.MIME)
 			break
@@ -163,6 +165,7 @@ func paragraphsOf(text string, fences bool) (paragraphs []string) {
 			current = append(current, line)
 		}
 	}
+
 	flush()
 	return paragraphs
 }
@@ -174,6 +177,7 @@ func fenceOf(line string) string {
 	if len(line)-len(trimmed) > 3 || trimmed == "" || trimmed[0] != '`' && trimmed[0] != '~' {
 		return ""
 	}
+
 	marks := len(trimmed) - len(strings.TrimLeft(trimmed, trimmed[:1]))
 	first, _, _ := strings.Cut(trimmed, "\n")
 	if marks < 3 || trimmed[0] == '`' && strings.Contains(first[marks:], "`") {
@@ -194,6 +198,7 @@ func cutFence(block, fence string, limit int) (pieces []string) {
 	if len(body) > 0 && closes(body[len(body)-1], fence) {
 		body = body[:len(body)-1]
 	}
+
 	if utf8.RuneCountInString(opening) > limit/4 {
 		opening = fence
 	}
@@ -216,6 +221,7 @@ func cutFence(block, fence string, limit int) (pieces []string) {
 			current, used = append(current, piece), used+size
 		}
 	}
+
 	flush()
 	return pieces
 }
@@ -239,6 +245,7 @@ func byteIndex(text string, n int) int {
 		}
 		count++
 	}
+
 	return end
 }
 
@@ -253,6 +260,7 @@ func cutSentences(text string, limit int) (pieces []string) {
 	if text != "" {
 		pieces = append(pieces, text)
 	}
+
 	return pieces
 }
 
@@ -269,6 +277,7 @@ func lastBreak(text string, from int) int {
 			return best
 		}
 	}
+
 	return len(text)
 }
 
@@ -282,6 +291,7 @@ func elementsOf(content string) (elements []string) {
 		if kind == nethtml.ErrorToken {
 			break
 		}
+
 		current.Write(tokens.Raw())
 		name, _ := tokens.TagName()
 		switch {

@@ -58,6 +58,7 @@ func boldHeadings(content string) string {
 		if kind == nethtml.ErrorToken {
 			return out.String()
 		}
+
 		raw := string(tokens.Raw())
 		if name, _ := tokens.TagName(); len(name) == 2 && name[0] == 'h' && name[1] >= '1' && name[1] <= '6' {
 			raw = "<p><strong>"
@@ -110,6 +111,7 @@ func linkedLine(line string) string {
 		address := strings.TrimRight(word, ".,;:!?)'\"")
 		words[i] = Link(address, address) + html.EscapeString(word[len(address):])
 	}
+
 	return strings.Join(words, " ")
 }
 
@@ -140,6 +142,7 @@ func LinkHashtags(content, href string) (linked string, words []string) {
 		if kind == nethtml.ErrorToken {
 			return out.String(), words
 		}
+
 		raw := string(tokens.Raw())
 		name, _ := tokens.TagName()
 		switch {
@@ -174,6 +177,7 @@ func linkWords(text, href string, words []string) (linked string, all []string) 
 		out.WriteString(text[done:at] + `<a href="` + html.EscapeString(href) + `" class="mention hashtag" rel="tag">#<span>` + word + `</span></a>`)
 		done = at + 1 + len(word)
 	}
+
 	out.WriteString(text[done:])
 	return out.String(), words
 }
@@ -195,6 +199,7 @@ func hashtagAt(text string) string {
 	if end < 0 {
 		end = len(text)
 	}
+
 	word := text[:end]
 	hex := (len(word) == 3 || len(word) == 6) && strings.Trim(word, "0123456789abcdefABCDEF") == ""
 	if hex || !strings.ContainsFunc(word, unicode.IsLetter) || utf8.RuneCountInString(word) > maxHashtagRunes {

@@ -33,6 +33,7 @@ func parseCavage(header string) (cavageSignature, error) {
 	if len(header) > maxSignatureBytes {
 		return s, errors.New("signature header is too long")
 	}
+
 	rest := strings.TrimSpace(header)
 	if after, found := strings.CutPrefix(rest, "Signature "); found { // seen in the wild: the word of the Authorization form
 		rest = strings.TrimSpace(after)
@@ -65,6 +66,7 @@ func cavageParameter(text string) (name, value, rest string, err error) {
 	if !found || name == "" || strings.ContainsAny(name, "\", ") {
 		return "", "", "", errors.New("signature header is malformed")
 	}
+
 	text = strings.TrimLeft(text, " \t")
 	if quoted, isQuoted := strings.CutPrefix(text, `"`); isQuoted {
 		value, rest, found = strings.Cut(quoted, `"`)
@@ -83,6 +85,7 @@ func cavageParameter(text string) (name, value, rest string, err error) {
 	if rest == "" {
 		return name, value, "", nil
 	}
+
 	rest, found = strings.CutPrefix(rest, ",")
 	rest = strings.TrimLeft(rest, " \t")
 	if !found || rest == "" {
@@ -149,6 +152,7 @@ func checkCavage(r Request, now time.Time) (Claim, error) {
 	if len(headers) != 1 {
 		return Claim{}, errors.New("want exactly one Signature header")
 	}
+
 	s, err := parseCavage(headers[0])
 	if err != nil {
 		return Claim{}, err
@@ -164,6 +168,7 @@ func checkCavage(r Request, now time.Time) (Claim, error) {
 			return Claim{}, err
 		}
 	}
+
 	verify := func(key crypto.PublicKey) error { return s.verify(r, key) }
 	return Claim{KeyID: s.KeyID, Scheme: Cavage, Verify: verify}, nil
 }
@@ -183,6 +188,7 @@ func (s *cavageSignature) checkCoverage(r Request) error {
 	if !r.AnyHost {
 		required = append(required, "host")
 	}
+
 	if r.Method == http.MethodPost {
 		required = append(required, "digest")
 	}
@@ -192,6 +198,7 @@ func (s *cavageSignature) checkCoverage(r Request) error {
 			return errors.New("signature must cover " + name)
 		}
 	}
+
 	if !s.covers("date") && !s.covers("(created)") {
 		return errors.New("signature must cover date or (created)")
 	}
@@ -264,6 +271,7 @@ func (s *cavageSignature) verify(r Request, key crypto.PublicKey) error {
 	if !hasQuery {
 		return errWrongSignature
 	}
+
 	r.Target = path
 	return s.verifyTarget(r, key)
 }

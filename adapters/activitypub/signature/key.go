@@ -51,6 +51,7 @@ func checkRSA(key *rsa.PublicKey) error {
 	case key.E < 65537:
 		return errors.New("RSA key has an exponent below 65537")
 	}
+
 	return nil
 }
 
@@ -127,12 +128,14 @@ func decodeMultibase(text string) ([]byte, bool) {
 	if !found || len(digits) > maxBase58Letter {
 		return nil, false
 	}
+
 	number, zeros := new(big.Int), 0
 	for i := range len(digits) {
 		digit := strings.IndexByte(base58Alphabet, digits[i])
 		if digit < 0 {
 			return nil, false
 		}
+
 		if digit == 0 && zeros == i {
 			zeros++
 		}
@@ -157,6 +160,7 @@ func encodeMultibase(raw []byte) string {
 		}
 		reversed = append(reversed, base58Alphabet[0])
 	}
+
 	slices.Reverse(reversed)
 	return multibaseBase58 + string(reversed)
 }

@@ -36,6 +36,7 @@ func parseMessageSignatures(header http.Header) ([]messageSignature, error) {
 			return nil, errors.New(name + " header is too long")
 		}
 	}
+
 	inputs, err := httpsfv.UnmarshalDictionary(header.Values("Signature-Input"))
 	if err != nil {
 		return nil, errors.New("signature-input is not a dictionary of structured fields")
@@ -82,6 +83,7 @@ func readMessageSignature(inputs, signatures *httpsfv.Dictionary, label string) 
 	if err != nil {
 		return s, errors.New("signature-input cannot be serialized")
 	}
+
 	s.Components, s.Parameters = covered.Items, serialized
 	if err := s.readParameters(covered.Params); err != nil {
 		return s, err
@@ -120,6 +122,7 @@ func checkMessageSignature(r Request, now time.Time) (Claim, error) {
 	if err != nil {
 		return Claim{}, err
 	}
+
 	var first error
 	for _, s := range all {
 		err := s.check(r, now)
@@ -127,6 +130,7 @@ func checkMessageSignature(r Request, now time.Time) (Claim, error) {
 			verify := func(key crypto.PublicKey) error { return s.verify(r, key) }
 			return Claim{KeyID: s.KeyID, Scheme: RFC9421, Verify: verify}, nil
 		}
+
 		if first == nil {
 			first = err
 		}
@@ -148,6 +152,7 @@ func (s *messageSignature) check(r Request, now time.Time) error {
 	default:
 		return errors.New("signature algorithm is not supported: use rsa-v1_5-sha256 or ed25519")
 	}
+
 	if err := s.checkCoverage(r); err != nil {
 		return err
 	}
@@ -163,6 +168,7 @@ func (s *messageSignature) checkCoverage(r Request) error {
 		name, _ := component.Value.(string)
 		covered = append(covered, name)
 	}
+
 	has := func(name string) bool { return slices.Contains(covered, name) }
 	_, _, query := strings.Cut(r.Target, "?")
 	whole := has("@target-uri") || has("@authority") && has("@path") && (!query || has("@query"))
@@ -186,6 +192,7 @@ func matchContentDigest(headers []string, body []byte) error {
 	if err != nil {
 		return errors.New("content-digest is not a dictionary of structured fields")
 	}
+
 	member, _ := digests.Get("sha-256")
 	item, _ := member.(httpsfv.Item)
 	sum, _ := item.Value.([]byte)
@@ -204,6 +211,7 @@ func (s *messageSignature) base(r Request) ([]byte, error) {
 		if !isText || name == "" || seen[name] || component.Params != nil && len(component.Params.Names()) > 0 {
 			return nil, errors.New("signature covers a component that is not supported") // ;sf ;bs ;req ;tr ;key
 		}
+
 		seen[name] = true
 		value, err := componentValue(r, name)
 		if err != nil {
@@ -211,6 +219,7 @@ func (s *messageSignature) base(r Request) ([]byte, error) {
 		}
 		out.WriteString(`"` + name + `": ` + value + "\n")
 	}
+
 	out.WriteString(`"@signature-params": ` + s.Parameters)
 	return []byte(out.String()), nil
 }

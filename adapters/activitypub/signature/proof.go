@@ -45,6 +45,7 @@ func Prove(activity []byte, key ed25519.PrivateKey, method string, created time.
 	if err != nil {
 		return nil, fmt.Errorf("split activity: %w", err)
 	}
+
 	context, _ := members.Get("@context")
 	proof := proofDocument{
 		Context: json.RawMessage(context.Value), Type: proofType, Cryptosuite: ProofSuite, VerificationMethod: method,
@@ -55,6 +56,7 @@ func Prove(activity []byte, key ed25519.PrivateKey, method string, created time.
 	if err != nil {
 		return nil, err
 	}
+
 	digest, err := integrityDigest(options, activity)
 	if err != nil {
 		return nil, err
@@ -75,6 +77,7 @@ func integrityDigest(options, whole []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	other, err := canonicalHash(whole)
 	if err != nil {
 		return nil, err
@@ -128,6 +131,7 @@ func ReadProofs(body []byte, activity document.Object, actor string, now time.Ti
 		if !document.IsA(options, proofType) || document.Text(options, "cryptosuite") != ProofSuite {
 			continue
 		}
+
 		proof, err := readProof(whole, texts[i], options, actor, now)
 		if err == nil {
 			proofs = append(proofs, proof)
@@ -146,6 +150,7 @@ func readProof(whole document.Members, text string, options document.Object, act
 	if proof.KeyID == "" {
 		proof.KeyID = document.Reference(options["verificationMethod"])
 	}
+
 	value, ok := decodeMultibase(document.Text(options, "proofValue"))
 	switch {
 	case document.Text(options, "proofPurpose") != proofPurpose:
@@ -165,6 +170,7 @@ func readProof(whole document.Members, text string, options document.Object, act
 	if err != nil {
 		return proof, err
 	}
+
 	proof.digests, err = proofDigests(whole, members)
 	return proof, err
 }
@@ -216,6 +222,7 @@ func proofDigests(whole, proof document.Members) ([][]byte, error) {
 		}
 		digests = append(digests, digest)
 	}
+
 	return digests, nil
 }
 
@@ -236,6 +243,7 @@ func beginsWith(outer, inner string) bool {
 	if err != nil {
 		return false
 	}
+
 	start, err := contextItems(inner)
 	if err != nil || len(start) > len(all) {
 		return false
@@ -277,6 +285,7 @@ func (p *Proof) Verify(public crypto.PublicKey) error {
 	if !isEd25519 {
 		return ErrNoProofKey
 	}
+
 	for _, digest := range p.digests {
 		if verifyBytes(key, digest, p.value) == nil {
 			return nil

@@ -29,6 +29,7 @@ func SignCavage(request *http.Request, body []byte, keyID string, key *rsa.Priva
 	if body != nil {
 		covered = append(covered, "digest")
 	}
+
 	signer, _, err := httpsig.NewSigner([]httpsig.Algorithm{httpsig.RSA_SHA256}, httpsig.DigestSha256, covered, httpsig.Signature, 0)
 	if err != nil {
 		return fmt.Errorf("make signer: %w", err)
@@ -39,6 +40,7 @@ func SignCavage(request *http.Request, body []byte, keyID string, key *rsa.Priva
 	if withQuery {
 		target = request.URL.RequestURI()
 	}
+
 	stand := &http.Request{Method: request.Method, URL: opaqueTarget(target), Header: http.Header{
 		"Host": {request.URL.Host}, "Date": request.Header["Date"],
 	}}
@@ -101,6 +103,7 @@ func ReadOffer(header http.Header, keyID string) *Offer {
 			return offer
 		}
 	}
+
 	return nil
 }
 
@@ -145,6 +148,7 @@ func readOneOffer(label string, list httpsfv.InnerList, keyID string) (*Offer, b
 			offer.Components = append(offer.Components, needed)
 		}
 	}
+
 	if !slices.Contains(offer.Components, "@target-uri") && !slices.Contains(offer.Components, "@authority") {
 		offer.Components = append(offer.Components, "@target-uri")
 	}
@@ -161,6 +165,7 @@ func (o *Offer) Sign(request *http.Request, body []byte, keyID string, key *rsa.
 	if o.Expires {
 		parameters.Add("expires", now.Add(offerLife).Unix())
 	}
+
 	parameters.Add("keyid", keyID)
 	parameters.Add("alg", "rsa-v1_5-sha256")
 	for name, value := range map[string]string{"nonce": o.Nonce, "tag": o.Tag} {

@@ -192,6 +192,7 @@ func verifyBytes(key crypto.PublicKey, message, signature []byte) error {
 			return nil
 		}
 	}
+
 	return errWrongSignature
 }
 
