@@ -10,9 +10,11 @@ import (
 // newDiscovery gathers the links of all adapters; discovery adds the profile page and sorts them.
 func (s *Server) newDiscovery() (*discovery.Server, error) {
 	address, links := s.activitypub.InstanceLinks()
-	contributors := []discovery.Contributor{s.activitypub, s.a2a}
-	if s.email != nil {
-		contributors = append(contributors, s.email)
+	var contributors []discovery.Contributor
+	for module := range s.channels.All() {
+		if module.Links != nil {
+			contributors = append(contributors, module.Links)
+		}
 	}
 	return discovery.New(discovery.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Version: Version, Directory: s.registry,

@@ -13,7 +13,7 @@ import (
 	"inbox/agents/mcptool"
 	"inbox/agents/pull"
 	"inbox/agents/remote"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 	"inbox/agents/webhook"
 	"inbox/internal/config"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -152,7 +152,7 @@ func (c *traffic) operatesRecords(s *chatServer, token string) {
 func (c *traffic) operatesReplies(s *chatServer, token string) {
 	c.Helper()
 	mention := stranger("mention")
-	mention.Message.ID, mention.Message.ReceivedVia = "https://peer.test/notes/1", normalized.ViaActivityPub
+	mention.Message.ID, mention.Message.ReceivedVia, mention.Channel = "https://peer.test/notes/1", normalized.ViaActivityPub, normalized.ViaActivityPub
 	mention.Message.RecipientCapabilities.MentionRelay = normalized.MentionRelay{Kind: normalized.RelayAddressing, EnvelopeFields: []string{"to", "cc"}, AlsoInline: true}
 	mention.Route = []byte(`{"visibility":"public"}`)
 	receipt, err := s.server.pipeline.Receive(c.Context(), mention)

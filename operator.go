@@ -31,7 +31,7 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Operator{config: config, store: opened, delivery: delivery.New(delivery.Options{Store: opened.Deliverer(), Revisers: revisers(config)})}, nil
+	return &Operator{config: config, store: opened, delivery: delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: revisers(config)})}, nil
 }
 
 // Close closes the database.

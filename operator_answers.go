@@ -14,14 +14,13 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/normalized"
 )
 
 // revisers say which answers can be changed, for programs that have no adapters at hand.
-func revisers(config *Config) map[string]exchange.Reviser {
-	return map[string]exchange.Reviser{
-		normalized.ViaActivityPub: activitypub.Revisions{PostLength: config.Federation.PostLength},
-	}
+func revisers(config *Config) *exchange.Channels {
+	return exchange.NewChannels(exchange.Module{
+		Name: activitypub.ChannelName, Reviser: activitypub.Revisions{PostLength: config.Federation.PostLength},
+	})
 }
 
 // answers changes answers that were given.

@@ -3,8 +3,8 @@ package inbox
 import (
 	"context"
 
-	"inbox/agents/envelope"
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )

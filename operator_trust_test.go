@@ -19,8 +19,8 @@ import (
 // stranger is a mail of somebody who proved nothing.
 func stranger(id string) exchange.Inbound {
 	return exchange.Inbound{
-		Original: []byte("original of " + id),
-		Route:    []byte(`{"v":1,"local":"echo","from":{"name":"","address":"ana@peer.test"},"verified":false}`),
+		Original: []byte("original of " + id), Channel: normalized.ViaEmail,
+		Route: []byte(`{"v":1,"local":"echo","from":{"name":"","address":"ana@peer.test"},"verified":false}`),
 		Message: normalized.Message{
 			ID: id + "@peer.test", ThreadID: id, Recipient: "@echo@localhost:8080", ReceivedVia: normalized.ViaEmail,
 			Sender:     normalized.Sender{Address: "@ana@peer.test", AuthMethod: normalized.AuthNone},

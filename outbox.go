@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -11,7 +10,6 @@ import (
 	"inbox/engine/store"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
-	"inbox/normalized"
 )
 
 // Queue kinds of activities that are not replies, such as Accept; those to many followers wait behind the others.
@@ -49,7 +47,7 @@ func (s *Server) sendActivity(adapter *activitypub.Adapter) queue.Handler {
 			return s.storeLater(ctx, job, more)
 		}
 		if host := activitypub.LaterHost(job.Payload); host != "" {
-			return s.delivery.Guard(ctx, job, normalized.ViaActivityPub, host, attempt)
+			return s.delivery.Guard(ctx, job, activitypub.ChannelName, host, attempt)
 		}
 		err := attempt(ctx)
 		if f := fault.Of(err); err != nil && ctx.Err() == nil && f.Permanent {
@@ -72,19 +70,4 @@ func (s *Server) storeLater(ctx context.Context, job queue.Job, more []activityp
 		return err
 	}
 	return queue.ErrSettled
-}
-
-// classed tells the queue what to do about the error of a job.
-func classed(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil {
-		return err
-	}
-	f := fault.Of(err)
-	switch {
-	case f.Permanent:
-		return queue.GiveUp(f.Public, err)
-	case f.RetryAfter > 0:
-		return queue.RetryAfter(max(f.RetryAfter, time.Second), err)
-	}
-	return err
 }

@@ -67,7 +67,7 @@ type Server struct {
 	queue    *queue.Queue
 	pipeline *pipeline.Service
 	delivery *delivery.Service
-	channels map[string]exchange.Channel
+	channels *exchange.Channels
 
 	activitypub *activitypub.Adapter
 	email       *email.Adapter // nil when smtp.listen is off
@@ -85,17 +85,17 @@ type Server struct {
 
 	ready atomic.Bool // wake-ups may come before everything is there
 
-	takesMail, takesGRPC atomic.Bool // their listeners are served
+	notServed atomic.Int32 // listeners of channels that are not served
 }
 
-// New opens the database and builds the rooms; nothing listens yet. Its errors are one clear sentence each. The
-// context bounds the opening only.
-func New(ctx context.Context, config *Config) (*Server, error) {
+// New opens the database and builds the rooms, with channels of the embedding program beside those of the server; nothing listens
+// yet. Its errors are one clear sentence each. The context bounds the opening only.
+func New(ctx context.Context, config *Config, more ...OpenChannel) (*Server, error) {
 	logger, err := telemetry.Setup(os.Stderr, config.Log.Level, config.Log.Format)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, logger: logger, channels: map[string]exchange.Channel{}}
+	s := &Server{config: config, logger: logger, channels: exchange.NewChannels()}
 	s.resolver = safehttp.NewResolver(config.DNS.Resolver)
 	s.client = safehttp.New(safehttp.Options{
 		AllowPrivate: config.Federation.AllowPrivate, Resolver: s.resolver, UserAgent: userAgent(config),
@@ -104,7 +104,7 @@ func New(ctx context.Context, config *Config) (*Server, error) {
 	if err := s.openStorage(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.build(ctx); err != nil {
+	if err := s.build(ctx, more); err != nil {
 		return nil, errors.Join(err, s.closeStorage())
 	}
 	s.ready.Store(true)
@@ -147,7 +147,7 @@ func (s *Server) openSecrets(ctx context.Context) (err error) {
 func (s *Server) closeStorage() error { return errors.Join(s.store.Close(), s.seat.Leave()) }
 
 // build makes the engine and the adapters around it.
-func (s *Server) build(ctx context.Context) (err error) {
+func (s *Server) build(ctx context.Context, more []OpenChannel) (err error) {
 	if s.registry, err = s.configuredAgents(ctx); err != nil {
 		return err
 	}
@@ -157,10 +157,20 @@ func (s *Server) build(ctx context.Context) (err error) {
 	if err := s.buildEngine(); err != nil {
 		return err
 	}
-	if err := s.buildAdapters(); err != nil {
+	if err := s.openChannels(more); err != nil {
 		return err
 	}
+	s.notServed.Store(int32(len(s.listeners())))
+	s.handleDeliveries()
 	return s.buildHTTP()
+}
+
+// listeners are those of all channels.
+func (s *Server) listeners() (list []exchange.Listener) {
+	for module := range s.channels.All() {
+		list = append(list, module.Listeners...)
+	}
+	return list
 }
 
 // wake passes the store's notifications on, from this node and from others.
@@ -231,13 +241,8 @@ func (s *Server) Listen() error {
 	if err := s.http.Listen(); err != nil {
 		return err
 	}
-	if s.email != nil {
-		if err := s.email.Listen(); err != nil {
-			return err
-		}
-	}
-	if s.grpc != nil {
-		if err := s.grpc.Listen(); err != nil {
+	for _, listener := range s.listeners() {
+		if err := listener.Listen(); err != nil {
 			return err
 		}
 	}
@@ -276,18 +281,11 @@ func (s *Server) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	back := s.background(work)
-	if s.email != nil {
-		s.takesMail.Store(true)
+	for _, listener := range s.listeners() {
+		s.notServed.Add(-1)
 		edge.Go(func() error {
-			defer s.takesMail.Store(false)
-			return s.email.Run(edgeCtx)
-		})
-	}
-	if s.grpc != nil {
-		s.takesGRPC.Store(true)
-		edge.Go(func() error {
-			defer s.takesGRPC.Store(false)
-			return s.grpc.Run(edgeCtx)
+			defer s.notServed.Add(1)
+			return listener.Run(edgeCtx)
 		})
 	}
 	edge.Go(func() error { return s.http.Run(edgeCtx) })
@@ -301,7 +299,6 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back, ctx := errgroup.WithContext(ctx)
 	back.Go(func() error { return s.queue.Run(ctx) })
 	back.Go(func() error { return s.store.Listen(ctx) })
-	back.Go(func() error { s.prepareKeys(ctx); return nil })
 	back.Go(func() error { return s.demands.Run(ctx) })
 	back.Go(func() error { return s.runLists(ctx) })
 	back.Go(func() error { return s.runMeter(ctx) })
@@ -309,15 +306,21 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.sweepBlobs(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error { return s.pipeline.ExpireTools(ctx) })
+	for module := range s.channels.All() {
+		for _, work := range module.Background {
+			back.Go(func() error { return work(ctx) })
+		}
+	}
 	return back
 }
 
 // prepareKeys makes the keys of the actors before they are asked for. A database that is down just now must not end the
 // server: the keys are then made when they are first needed.
-func (s *Server) prepareKeys(ctx context.Context) {
+func (s *Server) prepareKeys(ctx context.Context) error {
 	if err := s.activitypub.Prepare(ctx); err != nil && ctx.Err() == nil {
 		s.logger.WarnContext(ctx, "keys could not be prepared and will be made when they are needed", "error", err)
 	}
+	return nil
 }
 
 // serveTools keeps the connections to MCP servers until ctx ends.

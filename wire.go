@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"time"
 
 	"inbox/adapters/a2a"
 	"inbox/adapters/activitypub"
@@ -33,8 +32,8 @@ func (s *Server) buildEngine() error {
 		return fmt.Errorf("public_url: %w", err)
 	}
 	s.delivery = delivery.New(delivery.Options{
-		Store: s.store.Deliverer(), Channels: s.channels, Refused: s.refusedDelivery, Listens: s.listens, PerKey: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
-		Schedules: schedules(s.config), Active: s.config.Queue.DeliveryConcurrency, Limits: deliveryLimits(s.config),
+		Store: s.store.Deliverer(), Channels: s.channels, Refused: s.refusedDelivery, Listens: s.listens, PerKey: s.config.Queue.DeliveryConcurrency,
+		Active: s.config.Queue.DeliveryConcurrency, Logger: s.logger,
 	})
 	s.closed = s.newClosed()
 	s.pipeline = pipeline.New(pipeline.Options{
@@ -42,14 +41,13 @@ func (s *Server) buildEngine() error {
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
 		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, Brakes: s.brakes(), Quotas: s.quotas(), KnownAgent: s.ofPeer, BaseURL: base,
-		Documents: s.store.State(), Approvers: approverChannels{s}, OperatorAddress: s.operatorAddress(),
+		Documents: s.store.State(), Approvers: openers{s.channels}, OperatorAddress: s.operatorAddress(),
 		Requested: s.clientTools.Requested, Seats: func(job queue.NewJob) *queue.Seat { return s.queue.Reserve(job) },
 	})
 	s.clientTools.Bind(s.pipeline)
 	s.demands.Bind(s.pipeline)
 	s.queue = queue.New(s.store.Queue(), queue.Options{Lease: s.config.Queue.Lease, Grace: s.config.ShutdownGrace, Logger: s.logger})
 	s.queue.Handle(pipeline.JobKind, queue.KindOptions{Concurrency: s.config.Queue.TurnConcurrency, Limit: s.pipeline.Limit}, s.pipeline.Run)
-	s.handleDeliveries()
 	s.handleNotices()
 	s.handleEvents()
 	// A call mostly waits for the other agent, so many of them cost little.
@@ -71,41 +69,8 @@ func (s *Server) limits() normalized.Limits {
 	return limits
 }
 
-func schedules(config *Config) map[string][]time.Duration {
-	return map[string][]time.Duration{
-		normalized.ViaActivityPub: config.Federation.Retry,
-		normalized.ViaEmail:       config.Mail.Retry,
-		normalized.ViaA2A:         config.Bridges.Retry,
-	}
-}
-
-func (s *Server) buildAdapters() (err error) {
-	if s.activitypub, err = s.newActivityPub(); err != nil {
-		return err
-	}
-	if s.a2a, err = s.newA2A(); err != nil {
-		return err
-	}
-	s.channels[normalized.ViaActivityPub] = s.activitypub
-	s.channels[normalized.ViaA2A] = tellsHistory{s.a2a}
-	if s.chat, err = s.newChat(); err != nil {
-		return err
-	}
-	if s.bridge, err = s.newBridge(); err != nil {
-		return err
-	}
-	if s.config.SMTP.Listen == "" {
-		return nil
-	}
-	if s.email, err = s.newEmail(); err != nil {
-		return err
-	}
-	s.channels[normalized.ViaEmail] = s.email
-	return nil
-}
-
-func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
-	adapter, err := activitypub.New(activitypub.Options{
+func (s *Server) openActivityPub() (module exchange.Module, err error) {
+	s.activitypub, err = activitypub.New(activitypub.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Version: Version,
 		Receiver: s.pipeline, Directory: s.registry, Threads: s.store, Replies: s.store, State: s.vault(),
 		Amender: s.pipeline, Timeline: s.pipeline, Records: reportRecords{s},
@@ -119,12 +84,25 @@ func (s *Server) newActivityPub() (*activitypub.Adapter, error) {
 		PublicReplies: s.config.Federation.PublicReplies, PostLength: s.config.Federation.PostLength,
 		FollowersGetReplies: s.config.Federation.FollowersGetReplies, AuthorizedFetch: s.config.Federation.AuthorizedFetch,
 		Alive: s.hostAlive,
+		Policy: exchange.Policy{
+			Schedule: s.config.Federation.Retry,
+			Limits: exchange.DeliveryLimits{
+				Concurrency: s.config.Federation.HostConcurrency, PerSecond: float64(s.config.Federation.HostRate), WaitsTogether: true,
+			},
+			Conversation: exchange.ConversationLimits{Same: s.config.Limits.SameMessages},
+		},
 	})
 	if err != nil {
-		return nil, err
+		return module, err
 	}
-	s.handleActivities(adapter)
-	return adapter, nil
+
+	module = s.activitypub.Module()
+	module.Background = append(module.Background, s.prepareKeys)
+	options := queue.KindOptions{Concurrency: s.config.Queue.DeliveryConcurrency, MaxAttempts: len(s.config.Federation.Retry) + 1}
+	for _, kind := range []string{activityJob, activityBulkJob} { // what is no reply, such as Accept and Move
+		module.Jobs = append(module.Jobs, exchange.Job{Kind: kind, Options: options, Handler: s.sendActivity(s.activitypub)})
+	}
+	return module, nil
 }
 
 // maxRefusals is the adapter's own limit, or none where requests are not limited by address at all.
@@ -154,32 +132,35 @@ func (s *Server) maxHops(name string) int {
 	return agents.DefaultMaxHops
 }
 
-func (s *Server) newA2A() (*a2a.Adapter, error) {
+func (s *Server) openA2A() (module exchange.Module, err error) {
 	tokens, err := s.newWebTokens()
 	if err != nil {
-		return nil, err
+		return module, err
 	}
-	adapter, err := a2a.New(a2a.Options{
+
+	s.a2a, err = a2a.New(a2a.Options{
 		Verifier: tokens, Peers: s.takesPeer, Issuers: s.issuerCards(), CardKeys: s.keyring.SigningAll,
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
 		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,
-		Push: s.newPush(), CallerConcurrency: s.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewPace(s.floodRates(), s.networks()), GRPCClient: s.networks().Client, GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
+		Push: s.newPush(), WebhookConcurrency: s.config.Queue.DeliveryConcurrency, CallerConcurrency: s.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewPace(s.floodRates(), s.networks()), GRPCClient: s.networks().Client, GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
 		Operator: s.config.Operator.Name, Contact: s.config.Operator.Contact, OperatorURL: s.config.Operator.Privacy,
 	})
 	if err != nil {
-		return nil, err
+		return module, err
 	}
-	s.handleWatches(adapter)
+
+	module = s.a2a.Module()
 	if s.config.A2A.GRPCListen == "" {
-		return adapter, nil
+		return module, nil
 	}
 	security, err := s.certificate()
 	if err != nil {
-		return nil, err
+		return module, err
 	}
-	s.grpc = adapter.NewGRPC(s.config.A2A.GRPCListen, security, s.config.ShutdownGrace)
-	return adapter, nil
+	s.grpc = s.a2a.NewGRPC(s.config.A2A.GRPCListen, security, s.config.ShutdownGrace)
+	module.Listeners = append(module.Listeners, s.grpc)
+	return module, nil
 }
 
 // grpcAddress is where peers reach gRPC: as the operator wrote it, or the public host with the listener's port.
@@ -206,15 +187,7 @@ func (s *Server) certificate() (*tls.Config, error) {
 	return httpserver.TLSConfig(s.config.HTTP.CertFile, s.config.HTTP.KeyFile, s.logger)
 }
 
-func (s *Server) inbound() []string {
-	ways := []string{normalized.ViaA2A, normalized.ViaActivityPub}
-	if s.config.SMTP.Listen != "" {
-		ways = append(ways, normalized.ViaEmail)
-	}
-	return ways
-}
-
-func (s *Server) newEmail() (*email.Adapter, error) {
+func (s *Server) openEmail() (module exchange.Module, err error) {
 	options := email.Options{
 		Domain: s.config.Domain, Hostname: s.config.SMTP.Hostname, Listen: s.config.SMTP.Listen,
 		MaxMessageBytes: int64(s.config.SMTP.MaxMessageBytes), MaxUnprovenBytes: int64(s.config.SMTP.UnprovenMaxBytes), MaxConnections: s.config.SMTP.MaxConnections,
@@ -227,9 +200,12 @@ func (s *Server) newEmail() (*email.Adapter, error) {
 	}
 	s.mailDelivery(&options)
 	if err := s.mailTransport(&options); err != nil {
-		return nil, err
+		return module, err
 	}
-	return email.New(options)
+	if s.email, err = email.New(options); err != nil {
+		return module, err
+	}
+	return s.email.Module(), nil
 }
 
 // mailTransport lets mail leave to the smarthost, which the operator wrote, and offers STARTTLS where the web server has
@@ -266,11 +242,9 @@ func (s *Server) buildHTTP() (err error) {
 	}
 	var routes []httpserver.Route
 	routes = append(routes, found.Routes()...)
-	routes = append(routes, s.activitypub.Routes()...)
-	routes = append(routes, s.a2a.Routes()...)
-	routes = append(routes, s.chat.Routes()...)
-	routes = append(routes, s.bridge.Routes()...)
-	routes = append(routes, s.mailRoutes()...)
+	for module := range s.channels.All() {
+		routes = append(routes, module.Routes...)
+	}
 	routes = append(routes, s.pageRoutes()...)
 	routes = append(routes, s.pull.Routes()...)
 	routes = append(routes, s.clientTools.Routes()...)

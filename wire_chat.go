@@ -1,26 +1,26 @@
 package inbox
 
 import (
-	"context"
-	"encoding/json"
 	"net/http"
 
 	"inbox/adapters/a2a"
-	"inbox/adapters/bridge"
 	"inbox/adapters/chat"
 	"inbox/agents"
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/normalized"
 )
 
-func (s *Server) newChat() (*chat.Adapter, error) {
-	return chat.New(chat.Options{
+func (s *Server) openChat() (module exchange.Module, err error) {
+	s.chat, err = chat.New(chat.Options{
 		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Issued: issuedTokens{s.a2a}, Receiver: chatReceiver{s.pipeline, s.store, s.logger}, Directory: s.registry, Turns: s.store, Runs: s.pipeline,
 		Tokens: s.store, Blobs: s.blobs, Guests: s.takesGuests, ShowsTools: s.showsTools, Present: s.demands.Present, FileURL: s.activitypub.MediaURL,
 		ToolKind: clientToolKinds(s.config.Agents), Tools: chatTools{s.store, s.pipeline}, Memory: s.store,
 		Origins: s.config.Chat.AllowedOrigins, WaitLimit: s.config.Chat.Wait, Logger: s.logger,
 	})
+	if err != nil {
+		return module, err
+	}
+	return s.chat.Module(), nil
 }
 
 // issuedTokens lets the holders of signed tokens into the chat as A2A does.
@@ -47,25 +47,4 @@ func (s *Server) takesGuests(name string) bool {
 func (s *Server) showsTools(name string) bool {
 	entry, known := s.registry.Lookup(name)
 	return known && entry.Settings.ExposeTools
-}
-
-// tellsHistory is the way of A2A, on which chat messages come too: their clients may know what was said before.
-type tellsHistory struct{ exchange.Channel }
-
-var (
-	_ exchange.Historian = tellsHistory{}
-	_ exchange.Awaited   = tellsHistory{}
-)
-
-// Awaits reports whether somebody waits for the answer: each surface on this way reads its own route.
-func (tellsHistory) Awaits(kept json.RawMessage) bool {
-	return a2a.Awaits(kept) || chat.Awaits(kept) || bridge.Awaits(kept)
-}
-
-// Late says whether the client told an earlier conversation.
-func (tellsHistory) Late(turn exchange.TurnRecord) bool { return chat.Late(turn) }
-
-// Ancestors gives what it told.
-func (tellsHistory) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
-	return chat.Ancestors(ctx, turn)
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"inbox/agents/envelope"
-	"inbox/agents/envelope/fixturetest"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/envelope/fixturetest"
 )
 
 // TestRecordedChatOverHTTP plays the recorded requests against a whole server: what the frame says is the same, but for

@@ -6,7 +6,6 @@ import (
 	"inbox/adapters/activitypub"
 	"inbox/engine/delivery"
 	"inbox/internal/queue"
-	"inbox/normalized"
 )
 
 // waitingWorkers is how many deliveries may wait for peers for each one that works.
@@ -23,26 +22,9 @@ func (s *Server) handleDeliveries() {
 	s.queue.Handle(delivery.SpreadKind, queue.KindOptions{Concurrency: 2}, s.delivery.Spread)
 }
 
-// handleActivities gives workers to what is no reply, such as Accept and Move.
-func (s *Server) handleActivities(adapter *activitypub.Adapter) {
-	options := queue.KindOptions{Concurrency: s.config.Queue.DeliveryConcurrency, MaxAttempts: len(s.config.Federation.Retry) + 1}
-	for _, kind := range []string{activityJob, activityBulkJob} {
-		s.queue.Handle(kind, options, s.sendActivity(adapter))
-	}
-}
-
-func deliveryLimits(config *Config) map[string]delivery.Limits {
-	return map[string]delivery.Limits{
-		normalized.ViaActivityPub: {
-			Concurrency: config.Federation.HostConcurrency, PerSecond: float64(config.Federation.HostRate), WaitsTogether: true,
-		},
-		normalized.ViaEmail: mailLimits(config),
-	}
-}
-
 // hostAlive is told of servers that sent something with a good signature.
 func (s *Server) hostAlive(ctx context.Context, host string) {
-	s.delivery.Alive(ctx, normalized.ViaActivityPub, host)
+	s.delivery.Alive(ctx, activitypub.ChannelName, host)
 }
 
 // fediverseProfile is what the configuration says about an agent's account.

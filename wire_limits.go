@@ -9,10 +9,9 @@ import (
 
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
-	"inbox/internal/config"
+	"inbox/exchange"
 	"inbox/internal/httpserver"
 	"inbox/internal/sealing"
-	"inbox/normalized"
 )
 
 // brakes are the limits, budgets, stop words and loop guards of the settings.
@@ -24,10 +23,10 @@ func (s *Server) brakes() pipeline.Brakes {
 			SenderRuns: int64(l.SenderRunsPerDay), AgentRuns: int64(l.AgentRunsPerDay),
 			SenderCost: millionths(l.SenderCostPerDay), AgentCost: millionths(l.AgentCostPerDay),
 		},
-		Ways:       ways(&l),
-		Kept:       l.KnownReserve,
-		GuestBytes: moderation.GuestBytes{Network: int64(l.GuestBytesPerDay), All: int64(l.AllGuestBytesPerDay)},
-		Logger:     s.logger,
+		Conversation: s.conversationLimits,
+		Kept:         l.KnownReserve,
+		GuestBytes:   moderation.GuestBytes{Network: int64(l.GuestBytesPerDay), All: int64(l.AllGuestBytesPerDay)},
+		Logger:       s.logger,
 	})
 	return pipeline.Brakes{
 		Meter: s.meter, Networks: moderation.NewNetworks(s.networkKey), Stop: words(l.StopWords, moderation.DefaultStopWords), Start: words(l.StartWords, moderation.DefaultStartWords),
@@ -69,17 +68,15 @@ func (s *Server) newNetworkKey(ctx context.Context) ([]byte, error) {
 	return key, nil
 }
 
-// ways are the brakes of conversations in which our answer wakes the other side. Who fetches the answer asks by itself.
-func ways(l *config.Limits) map[string]moderation.Way {
-	return map[string]moderation.Way{
-		normalized.ViaEmail:       {Thread: rates(l.MailThread), Sender: rates(l.MailSender), Same: l.SameMessages, Machine: l.MailPace},
-		normalized.ViaActivityPub: {Same: l.SameMessages},
-	}
+// conversationLimits are those of a channel in which our answer wakes the other side. Who fetches the answer asks by itself.
+func (s *Server) conversationLimits(channel string) exchange.ConversationLimits {
+	module, _ := s.channels.Module(channel)
+	return module.Conversation
 }
 
 // rates reads what the validation of the settings has let pass.
-func rates(texts []string) []moderation.Rate {
-	var list []moderation.Rate
+func rates(texts []string) []exchange.Rate {
+	var list []exchange.Rate
 	for _, text := range texts {
 		if rate, err := moderation.ParseRate(text); err == nil {
 			list = append(list, rate)

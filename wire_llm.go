@@ -10,8 +10,8 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/clienttool"
-	"inbox/agents/envelope"
 	"inbox/agents/llm"
+	"inbox/agents/runtime/envelope"
 	"inbox/internal/config"
 )
 

@@ -18,9 +18,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/internal/httpserver"
 	"inbox/internal/safehttp"
-	"inbox/normalized"
 )
 
 // Bounds of direct delivery to one domain.
@@ -29,12 +27,20 @@ const (
 	domainBurst       = 10
 )
 
-// mailLimits are those of the destinations' servers, where mail goes there directly.
-func mailLimits(config *Config) delivery.Limits {
-	if config.Mail.Mode != email.ModeMX {
-		return delivery.Limits{}
+// mailPolicy bounds what goes to the destinations' servers, where mail goes there directly, and conversations with programs.
+func mailPolicy(config *Config) exchange.Policy {
+	l := &config.Limits
+	return exchange.Policy{
+		Schedule: config.Mail.Retry, Limits: mailLimits(config),
+		Conversation: exchange.ConversationLimits{Thread: rates(l.MailThread), Sender: rates(l.MailSender), Same: l.SameMessages, Machine: l.MailPace},
 	}
-	return delivery.Limits{Concurrency: domainConcurrency, PerSecond: float64(config.Mail.DomainRate) / 60, Burst: domainBurst, WaitsTogether: true}
+}
+
+func mailLimits(config *Config) exchange.DeliveryLimits {
+	if config.Mail.Mode != email.ModeMX {
+		return exchange.DeliveryLimits{}
+	}
+	return exchange.DeliveryLimits{Concurrency: domainConcurrency, PerSecond: float64(config.Mail.DomainRate) / 60, Burst: domainBurst, WaitsTogether: true}
 }
 
 // mailReports brings reports about mails to their deliveries.
@@ -123,6 +129,7 @@ func (f stsFetcher) FetchPolicy(ctx context.Context, domain string, limit int64)
 
 // mailDelivery fills in what sending mail needs.
 func (s *Server) mailDelivery(options *email.Options) {
+	options.Policy = mailPolicy(s.config)
 	options.MXPort = s.config.Mail.MXPort
 	if s.config.Mail.DANE {
 		// The validation of the settings has let only an address of this machine pass.
@@ -140,7 +147,7 @@ func (s *Server) mailDelivery(options *email.Options) {
 	options.Policies = stsFetcher{s.client, s.config.Mail.MTASTSPort}
 	options.Deliveries = mailReports{s.store, s.delivery, s}
 	options.Suppressions = s.store
-	options.Alive = func(ctx context.Context, domain string) { s.delivery.Alive(ctx, normalized.ViaEmail, domain) }
+	options.Alive = func(ctx context.Context, domain string) { s.delivery.Alive(ctx, email.ChannelName, domain) }
 }
 
 // answersLists says whether an agent answers mail of mailing lists.
@@ -171,11 +178,4 @@ func (s *Server) repliesToAll(agent string) bool {
 		}
 	}
 	return s.config.Mail.ReplyAll
-}
-
-func (s *Server) mailRoutes() []httpserver.Route {
-	if s.email == nil {
-		return nil
-	}
-	return s.email.Routes()
 }

@@ -15,8 +15,8 @@ import (
 
 	"inbox/adapters/chat"
 	"inbox/agents"
-	"inbox/agents/envelope"
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
 	"inbox/normalized"
 )

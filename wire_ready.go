@@ -23,13 +23,10 @@ func (s *Server) readiness() []httpserver.Check {
 	}
 }
 
-// checkListeners reports whether mail and gRPC are taken where they are configured; HTTP is, or nobody would ask.
+// checkListeners reports whether every channel that listens beside HTTP, such as mail, takes connections.
 func (s *Server) checkListeners(context.Context) error {
-	switch {
-	case s.email != nil && !s.takesMail.Load():
-		return fault.New(fault.Unavailable, "mail is not taken")
-	case s.grpc != nil && !s.takesGRPC.Load():
-		return fault.New(fault.Unavailable, "gRPC is not taken")
+	if s.notServed.Load() > 0 {
+		return fault.New(fault.Unavailable, "a channel takes no connections")
 	}
 	return nil
 }

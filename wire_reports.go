@@ -11,7 +11,6 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
-	"inbox/normalized"
 )
 
 const (
@@ -80,20 +79,17 @@ func (s *Server) operatorAddress() string {
 	return s.config.Operator.Contact
 }
 
-// handleNotices sends mail to the operator through the ordinary deliveries.
+// handleNotices tells the operator something through the ordinary deliveries.
 func (s *Server) handleNotices() {
 	s.queue.Handle(pipeline.NoticeKind, queue.KindOptions{Concurrency: 1}, func(ctx context.Context, job queue.Job) error {
 		notice, err := pipeline.NoticeOf(job)
 		if err != nil {
-			return classed(ctx, err)
+			return queue.Classed(ctx, err)
 		}
-		if s.email == nil {
-			return queue.GiveUp("email is off on this server (smtp.listen)", nil)
-		}
-		route, err := s.email.OpenAbout(ctx, notice.Agent, notice.To, notice.Subject)
+		opening, err := openers{s.channels}.open(ctx, notice.Agent, strings.TrimPrefix(notice.To, "@"), notice.Subject)
 		if err != nil {
 			return queue.GiveUp(fault.Of(err).Public, err)
 		}
-		return s.pipeline.Notify(ctx, job, notice, normalized.ViaEmail, route)
+		return s.pipeline.Notify(ctx, job, notice, opening)
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"inbox/agents/envelope"
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

@@ -12,8 +12,8 @@ import (
 
 	"inbox/agents/bridge"
 	"inbox/agents/channel"
-	"inbox/agents/envelope"
-	"inbox/agents/envelope/fixturetest"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/envelope/fixturetest"
 	"inbox/e2e/instance"
 	"inbox/normalized"
 )

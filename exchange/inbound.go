@@ -16,6 +16,7 @@ import (
 // Inbound is a message on its way in. None of the extra fields ever reaches an agent.
 type Inbound struct {
 	Message normalized.Message // Raw.MediaType set by the adapter; Raw.Ref is computed on acceptance
+	Channel string             // name of the adapter's channel, by which the answer leaves (Module.Name); required
 
 	Original  []byte          // the native bytes as received; stored once, content-addressed
 	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to everybody else but for RouteWords

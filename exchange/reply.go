@@ -15,6 +15,7 @@ type Reply struct {
 	Notice    int                // 0 = the answer; 1… = a demand that was sent before it; NoticeAck
 	Agent     string             // name of the answering agent
 	Message   normalized.Message // the question, without history
+	Channel   string             // by which the question came and the reply leaves
 	Route     json.RawMessage    // as given with the question
 	Response  normalized.Response
 	CreatedAt time.Time // every rendering carries this time, so that a repeat is the same message

@@ -46,6 +46,7 @@ type TurnRecord struct {
 	State     string             `json:"state"`
 	Reason    string             `json:"reason,omitempty"` // why it is in the state, for the operator
 	Attempt   int                `json:"attempt"`          // runs started so far
+	Channel   string             `json:"channel"`          // by which the message came and its answer leaves; see Module.Name
 	Message   normalized.Message `json:"message"`          // with PolicyResolution and ReceivedTrace once it was resumed
 	Shared    bool               `json:"-"`                // the agent's history follows the person, so that it is looked up by sender
 	Route     json.RawMessage    `json:"-"`

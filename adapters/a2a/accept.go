@@ -153,7 +153,7 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 	at := in.Message.ReceivedAt.Time
 	turn := exchange.TurnRecord{
 		ID: receipt.TurnID, Agent: c.owner.agent, Principal: c.owner.principal, ThreadID: in.Message.ThreadID,
-		Reference: in.Reference, State: receipt.State, Message: in.Message, Route: in.Route, AcceptedAt: at, UpdatedAt: at,
+		Reference: in.Reference, State: receipt.State, Channel: ChannelName, Message: in.Message, Route: in.Route, AcceptedAt: at, UpdatedAt: at,
 	}
 	return &task{turns: append(earlier, turn), contextID: where.route.Context}, nil
 }

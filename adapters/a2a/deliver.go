@@ -7,7 +7,10 @@ import (
 	"inbox/internal/fault"
 )
 
-var _ exchange.Channel = (*Adapter)(nil)
+var (
+	_ exchange.Channel = (*Adapter)(nil)
+	_ exchange.Awaited = (*Adapter)(nil)
+)
 
 // Plan has no destinations: the peer fetches its answer with the blocking call, the stream or GetTask.
 func (a *Adapter) Plan(context.Context, exchange.Reply) (exchange.Plan, error) {

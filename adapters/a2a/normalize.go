@@ -136,7 +136,7 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 			Raw: normalized.Raw{MediaType: mimeJSON},
 		},
 		NewThread: where.fresh,
-		Original:  redact(c.original), Route: kept, Reference: where.reference, Continues: where.continues,
+		Original:  redact(c.original), Channel: ChannelName, Route: kept, Reference: where.reference, Continues: where.continues,
 	}
 	in.Message.Clean()
 	if len(in.Message.Parts) == 0 {

@@ -130,7 +130,8 @@ type Options struct {
 	// known.
 	GRPCClient func(remote string, forwarded []string) netip.Addr
 
-	CallerConcurrency int // requests of one caller under way at the same time, streams among them; default 2000
+	WebhookConcurrency int // webhooks called at once
+	CallerConcurrency  int // requests of one caller under way at the same time, streams among them; default 2000
 
 	WriteTimeout time.Duration // a reader of a stream that takes longer for one event is dropped; default 10 s
 	Logger       *slog.Logger

@@ -27,8 +27,10 @@ type route struct {
 	Awaited bool   `json:"awaited,omitempty"` // the client waited for the answer when it sent the message
 }
 
-// Awaits reports whether the client of a question of ours waits for the answer, instead of fetching the task later.
-func Awaits(kept json.RawMessage) bool { return routeOf(exchange.TurnRecord{Route: kept}).Awaited }
+// Awaits reports whether the client of a question waits for the answer, instead of fetching the task later.
+func (*Adapter) Awaits(kept json.RawMessage) bool {
+	return routeOf(exchange.TurnRecord{Route: kept}).Awaited
+}
 
 func routeOf(turn exchange.TurnRecord) route {
 	var r route

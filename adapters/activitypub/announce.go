@@ -23,8 +23,9 @@ const (
 
 // Recent knows where something was delivered lately.
 type Recent interface {
-	// RecentAddresses returns inboxes that took something of the agent since the instant, in byte order after the given one.
-	RecentAddresses(ctx context.Context, agent string, since time.Time, after string, limit int) ([]string, error)
+	// RecentAddresses returns the inboxes that took something of the agent by a channel since the instant, in byte order after
+	// the given one.
+	RecentAddresses(ctx context.Context, channel, agent string, since time.Time, after string, limit int) ([]string, error)
 }
 
 // announce queues an activity for everyone who follows the agent, and with peers for those who heard of it lately. All
@@ -83,7 +84,7 @@ func (o *outbox) announcePiece(ctx context.Context, job laterJob) (more []Later,
 }
 
 func (o *outbox) peerInboxes(ctx context.Context, job *laterJob) (targets []destination, err error) {
-	addresses, err := o.options.Recent.RecentAddresses(ctx, job.Agent, job.Peers.Since, job.Peers.After, peerPage)
+	addresses, err := o.options.Recent.RecentAddresses(ctx, ChannelName, job.Agent, job.Peers.Since, job.Peers.After, peerPage)
 	if err != nil {
 		return nil, err
 	}

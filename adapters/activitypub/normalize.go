@@ -99,6 +99,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 			Raw: normalized.Raw{MediaType: activityMediaType},
 		},
 		Original:  in.body,
+		Channel:   ChannelName,
 		Route:     notes,
 		NoReply:   noReply,
 		Quiet:     in.by.actor.NoBot,

@@ -145,6 +145,8 @@ type Options struct {
 	FollowersGetReplies bool // address open answers to the agent's followers too, as people's own servers do
 	AuthorizedFetch     bool // answer signed requests only, except for the server's own actor
 
+	Policy exchange.Policy // of deliveries and conversations
+
 	Recent Recent // optional: where to tell of a changed actor, beside followers
 
 	// Alive is told of hosts that sent something with a good signature. Optional.

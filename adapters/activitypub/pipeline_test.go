@@ -73,7 +73,7 @@ func newHouse(t *testing.T, change ...func(*house, *Options)) *house {
 		t.Fatal(err)
 	}
 	h.store = opened
-	channels := map[string]exchange.Channel{}
+	channels := exchange.NewChannels()
 	h.rig = newRig(t, func(options *Options) {
 		registry := agents.NewRegistry()
 		for _, name := range []string{"echo", "other"} {
@@ -99,7 +99,9 @@ func newHouse(t *testing.T, change ...func(*house, *Options)) *house {
 			apply(h, options)
 		}
 	})
-	channels[normalized.ViaActivityPub] = h.adapter
+	if err := channels.Add(h.adapter.Module()); err != nil {
+		t.Fatal(err)
+	}
 	jobs = queue.New(opened.Queue(), queue.Options{Poll: time.Second})
 	jobs.Handle(pipeline.JobKind, queue.KindOptions{}, h.pipeline.Run)
 	jobs.Handle(sending.JobKind, queue.KindOptions{}, h.delivery.Run)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"inbox/agents/channel"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )

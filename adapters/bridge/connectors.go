@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"inbox/agents/channel"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"

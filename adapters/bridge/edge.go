@@ -14,7 +14,7 @@ import (
 
 	contract "inbox/agents/bridge"
 	"inbox/agents/channel"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/telemetry"

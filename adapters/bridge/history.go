@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"

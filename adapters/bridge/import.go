@@ -11,7 +11,7 @@ import (
 
 	contract "inbox/agents/bridge"
 	"inbox/agents/channel"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/internal/fault"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"inbox/agents/channel"
 	"inbox/agents/chat"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -58,7 +58,7 @@ func (a *Adapter) inbound(ctx context.Context, q question, imported bool) (excha
 			},
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Original: q.original, Route: kept, FromAgent: q.chain != nil, Rejected: q.rejected,
+		Original: q.original, Channel: ChannelName, Route: kept, FromAgent: q.chain != nil, Rejected: q.rejected,
 	}
 	in.Message.Sender.Profile = q.profile()
 	return in, nil

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	contract "inbox/agents/bridge"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )

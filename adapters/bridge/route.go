@@ -43,17 +43,8 @@ func readRoute(raw json.RawMessage) route {
 	return r
 }
 
-// Ours says whether a turn came by this adapter.
-func Ours(raw json.RawMessage) bool {
-	surface := readRoute(raw).Surface
-	return surface == surfaceBridge || surface == surfaceConnector
-}
-
-// Awaits reports whether the caller of a question of ours waits for the answer, which no queue and no callback brings.
-func Awaits(kept json.RawMessage) bool {
-	r := readRoute(kept)
-	return r.Surface != "" && r.Way == wayResponse
-}
+// Awaits reports whether the caller of a question waits for the answer, which no queue and no callback brings.
+func (*Adapter) Awaits(kept json.RawMessage) bool { return readRoute(kept).Way == wayResponse }
 
 // ownerOf gives to whom a turn belongs: the owner of its session, or its sender where it came another way.
 func ownerOf(turn exchange.TurnRecord) string {

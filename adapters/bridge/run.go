@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/task"
+	"inbox/agents/runtime/task"
 	"inbox/exchange"
 	"inbox/normalized"
 )

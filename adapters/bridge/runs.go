@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"inbox/agents/chat"
-	"inbox/agents/envelope"
-	"inbox/agents/task"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/task"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"inbox/agents/channel"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

@@ -17,7 +17,7 @@ import (
 
 	contract "inbox/agents/bridge"
 	"inbox/agents/channel"
-	"inbox/agents/task"
+	"inbox/agents/runtime/task"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
@@ -127,6 +127,9 @@ type Options struct {
 	Present   func(policypart.Part) policypart.Part // puts the asker's secret into the url of a demand
 
 	Connectors []Connector
+
+	Policy              exchange.Policy // of deliveries; callbacks follow its schedule
+	CallbackConcurrency int             // callbacks called at once
 
 	WaitLimit    time.Duration // longest time that a request waits for an answer; default 50 s
 	KeepAlive    time.Duration // comment lines on quiet streams; default 15 s

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"

@@ -3,7 +3,7 @@ package chat
 import (
 	"context"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -34,15 +34,12 @@ func (a *Adapter) history(ctx context.Context, q question, owned owner, session 
 	return lines, nil
 }
 
-// Late says whether the client told what was said before its message.
-func Late(turn exchange.TurnRecord) bool {
-	kept := routeOf(turn)
-	return kept.Chat && len(kept.History) > 0
-}
+// Late reports whether the client told what was said before its message.
+func (*Adapter) Late(turn exchange.TurnRecord) bool { return len(routeOf(turn).History) > 0 }
 
-// Ancestors gives what the client says was said before, oldest first. All of it is the client's word: its lines of the
+// Ancestors returns what the client says was said before, oldest first. All of it is the client's word: its lines of the
 // assistant were perhaps never said.
-func Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
+func (*Adapter) Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
 	lines := routeOf(turn).History
 	list := make([]normalized.HistoricalMessage, 0, len(lines))
 	for _, line := range lines {

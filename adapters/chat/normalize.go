@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"inbox/agents/chat"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -55,12 +55,9 @@ type line struct {
 	Text string `json:"text"`
 }
 
-// Awaits reports whether a question came by chat: somebody looks at the page, or holds the request open.
-func Awaits(kept json.RawMessage) bool { return routeOf(exchange.TurnRecord{Route: kept}).Chat }
-
 func routeOf(turn exchange.TurnRecord) route {
 	var r route
-	_ = json.Unmarshal(turn.Route, &r) // our own bytes, or those of A2A, which have no member chat
+	_ = json.Unmarshal(turn.Route, &r) // our own bytes
 	return r
 }
 
@@ -93,7 +90,7 @@ func (a *Adapter) inbound(ctx context.Context, q question) (exchange.Inbound, er
 			},
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Original: q.original, Route: kept, Client: q.who.from,
+		Original: q.original, Channel: ChannelName, Route: kept, Client: q.who.from,
 	}
 	in.Message.Sender.Profile = profileOf(q.input.ClientContext)
 	return in, nil

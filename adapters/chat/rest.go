@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"inbox/agents/chat"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"inbox/agents/chat"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

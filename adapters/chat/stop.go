@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"inbox/agents/chat"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"inbox/agents/chat"
-	"inbox/agents/envelope"
-	"inbox/agents/tool"
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"

@@ -35,10 +35,6 @@ func (a agents) Agent(name string) (exchange.AgentProfile, bool) {
 	return exchange.AgentProfile{}, false
 }
 
-type linker func(exchange.AgentProfile) []exchange.Link
-
-func (l linker) Links(agent exchange.AgentProfile) []exchange.Link { return l(agent) }
-
 type counting struct {
 	calls int
 	err   error
@@ -50,13 +46,13 @@ func (c *counting) Usage(context.Context) (Counts, error) {
 }
 
 func options() Options {
-	mail := linker(func(agent exchange.AgentProfile) []exchange.Link {
+	mail := Contributor(func(agent exchange.AgentProfile) []exchange.Link {
 		return []exchange.Link{{Rel: "mailto", Href: "mailto:" + agent.Name + "@inbox.example"}}
 	})
-	actor := linker(func(agent exchange.AgentProfile) []exchange.Link {
+	actor := Contributor(func(agent exchange.AgentProfile) []exchange.Link {
 		return []exchange.Link{{Rel: "self", Type: "application/activity+json", Href: "https://web.inbox.example/agents/" + agent.Name}}
 	})
-	card := linker(func(agent exchange.AgentProfile) []exchange.Link {
+	card := Contributor(func(agent exchange.AgentProfile) []exchange.Link {
 		return []exchange.Link{{Rel: relAgentCard, Type: "application/json", Href: "https://web.inbox.example/a2a/" + agent.Name}}
 	})
 	return Options{

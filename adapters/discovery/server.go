@@ -32,10 +32,8 @@ type Directory interface {
 	Agents() []exchange.AgentProfile
 }
 
-// Contributor adds links of its protocol to an agent's address.
-type Contributor interface {
-	Links(agent exchange.AgentProfile) []exchange.Link
-}
+// Contributor returns the links of a channel for an agent's address.
+type Contributor func(agent exchange.AgentProfile) []exchange.Link
 
 // Subject is an address that is no agent but can be looked up, such as the server's own ActivityPub actor.
 type Subject struct {

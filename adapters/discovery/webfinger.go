@@ -139,7 +139,7 @@ func (s *Server) byIRI(asked string) *resource {
 func (s *Server) describe(agent exchange.AgentProfile) *resource {
 	links := []exchange.Link{{Rel: relProfile, Type: "text/html", Href: s.base + "/@" + agent.Name}}
 	for _, contributor := range s.options.Contributors {
-		for _, link := range contributor.Links(agent) {
+		for _, link := range contributor(agent) {
 			if !slices.Contains(links, link) {
 				links = append(links, link)
 			}

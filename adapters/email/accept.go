@@ -47,10 +47,14 @@ func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) (proven
 		return false, err
 	}
 	if most := a.options.MaxUnprovenBytes; most > 0 && int64(len(mail)) > most && !sender.verified() {
-		// RFC 5321, section 4.2.3; RFC 3463, X.3.4: a sender who can be proven may send more
-		return false, answer(552, smtp.EnhancedCode{5, 3, 4}, fmt.Sprintf("A mail without a valid proof of its sender (DMARC) may have %d bytes here", most))
+		return false, a.tooLargeUnproven()
 	}
 	return sender.verified(), a.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
+}
+
+// tooLargeUnproven says that only a sender who is proven may send so much (RFC 5321, section 4.2.3; RFC 3463, X.3.4).
+func (a *Adapter) tooLargeUnproven() *smtp.SMTPError {
+	return answer(552, smtp.EnhancedCode{5, 3, 4}, fmt.Sprintf("A mail without a valid proof of its sender (DMARC) may have %d bytes here", a.options.MaxUnprovenBytes))
 }
 
 // keepsOut asks the operator's lists before any lookup. Mail to the operator alone passes: whoever was blocked by mistake

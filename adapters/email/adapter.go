@@ -120,6 +120,8 @@ type Options struct {
 	AllowPrivate     bool          // development: loopback is not limited, single-label domains are mail domains, no TLS needed for a login
 	TLSConfig        *tls.Config   // offers STARTTLS; nil = plain text only
 
+	Policy exchange.Policy // of deliveries and conversations
+
 	Mode                string        // ModeCapture (default), ModeSmarthost or ModeMX
 	Smarthost           string        // smtp://user:pass@host:port or smtps://…
 	SmarthostTLS        *tls.Config   // roots for the smarthost's certificate; nil = the system's

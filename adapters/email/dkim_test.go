@@ -68,7 +68,7 @@ func TestSignaturesAreJudgedAsByTheLibrary(t *testing.T) {
 		if err != nil || checkLines([]byte(received)) != nil {
 			t.Skip("no mail")
 		}
-		got := verifierOf(text).verifyDKIM(context.Background(), fields, ours)
+		got := verifierOf(text).verifyDKIM(context.Background(), signedMail{fields: fields, body: ours})
 		theirs, err := dkim.VerifyWithOptions(strings.NewReader(received), &dkim.VerifyOptions{LookupTXT: func(string) ([]string, error) { return []string{text}, nil }})
 		if err != nil || len(got) != 1 || len(theirs) != 1 {
 			t.Skip("not comparable")
@@ -164,7 +164,7 @@ func FuzzSignature(f *testing.F) {
 			return
 		}
 		a := verifierOf(record)
-		for _, one := range a.verifyDKIM(t.Context(), fields, body) {
+		for _, one := range a.verifyDKIM(t.Context(), signedMail{fields: fields, body: body}) {
 			switch one.Result {
 			case resultPass, resultFail, resultPolicy, resultPermError, resultTempError:
 			default:

@@ -67,7 +67,7 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared content, 
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
 			Surface: surfaceOf(mail.fields, to),
 		},
-		Original: a.original(mail), Route: notes, Repeats: true, NoReply: a.automatic(mail, to, addressed),
+		Original: a.original(mail), Channel: ChannelName, Route: notes, Repeats: true, NoReply: a.automatic(mail, to, addressed),
 		AnswerOf: a.answerOf(mail.fields), Client: mail.env.client(),
 		FromAgent: mail.fields.has(chainField) || autoSubmitted(mail.fields) != "",
 	}

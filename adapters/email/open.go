@@ -7,17 +7,16 @@ import (
 	"fmt"
 	"strings"
 
+	"inbox/identity"
 	"inbox/internal/fault"
 )
 
-// Open begins a conversation of an agent with a mailbox: the route of a reply that answers no mail. An answer to it
-// joins its conversation. Errors are classed with fault.GiveUp.
-func (a *Adapter) Open(ctx context.Context, agent, address string) (json.RawMessage, error) {
-	return a.OpenAbout(ctx, agent, address, "")
-}
+// Reaches reports whether an address is one of mail: @user@domain is an account elsewhere.
+func (a *Adapter) Reaches(address string) bool { return !strings.HasPrefix(address, "@") }
 
-// OpenAbout is Open with a subject; without one the subject says that the agent needs a decision.
-func (a *Adapter) OpenAbout(_ context.Context, agent, address, subject string) (json.RawMessage, error) {
+// Open begins a conversation of an agent with a mailbox: the route of a reply that answers no mail. An answer to it joins its
+// conversation. Without a subject the subject says that the agent needs a decision. Errors are classed with fault.GiveUp.
+func (a *Adapter) Open(_ context.Context, agent, address, subject string) (json.RawMessage, error) {
 	profile, known := a.options.Agents.Agent(agent)
 	if !known {
 		return nil, fault.GiveUp("there is no agent "+agent, nil)
@@ -37,4 +36,9 @@ func (a *Adapter) OpenAbout(_ context.Context, agent, address, subject string) (
 		return nil, fmt.Errorf("encode route: %w", err)
 	}
 	return notes, nil
+}
+
+// Proves leaves it to the evidence itself, which names the mailbox.
+func (a *Adapter) Proves(context.Context, *identity.Evidence, string) (proven, known bool, err error) {
+	return false, false, nil
 }

@@ -12,7 +12,7 @@ import (
 // opening is a conversation that our agent begins, as the engine keeps it.
 func (s *setup) opening(address string) exchange.Inbound {
 	s.t.Helper()
-	notes, err := s.adapter.Open(s.t.Context(), "ECHO", address)
+	notes, err := s.adapter.Open(s.t.Context(), "ECHO", address, "")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestOpenBeginsAConversation(t *testing.T) {
 func TestOpenSaysWhatCannotBe(t *testing.T) {
 	s := start(t, nil)
 	for agent, address := range map[string]string{"echo": "echo@inbox.test", "nobody": "ann@sender.test", "helper": "ann"} {
-		if _, err := s.adapter.Open(t.Context(), agent, address); err == nil || !fault.Of(err).Permanent {
+		if _, err := s.adapter.Open(t.Context(), agent, address, ""); err == nil || !fault.Of(err).Permanent {
 			t.Errorf("%s to %s: %v", agent, address, err)
 		}
 	}

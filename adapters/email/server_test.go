@@ -463,3 +463,31 @@ func TestForgedMailMayBeSmallOnly(t *testing.T) {
 		t.Errorf("%d messages; want the signed and the small one", n)
 	}
 }
+
+// TestHugeForgeryIsRefusedEarly: whether a mail can still be proven is known from its header, so that the rest of a forgery costs
+// no room and no hashing.
+func TestHugeForgeryIsRefusedEarly(t *testing.T) {
+	s := start(t, nil)
+	s.names.text("friend.test", "v=spf1 ip4:127.0.0.1 -all")
+	s.names.text("_dmarc.friend.test", "v=DMARC1; p=none")
+	s.names.breakName("_dmarc.broken.test")
+	header := signed(t, letter("a body that has just begun", "From: ann@sender.test"))
+	for name, c := range map[string]struct {
+		sender, mail string
+		want         bool
+	}{
+		"nothing":             {"a@plain.test", letter("x", "From: ann@plain.test"), false},
+		"signature":           {"ann@sender.test", header + "another end", true},
+		"damaged signature":   {"ann@sender.test", strings.Replace(header, "Subject: ", "Subject: z", 1), false},
+		"SPF":                 {"ann@friend.test", letter("x", "From: ann@friend.test"), true},
+		"SPF of another":      {"ann@friend.test", letter("x", "From: ann@plain.test"), false},
+		"DNS trouble":         {"a@broken.test", letter("x", "From: ann@broken.test"), true},
+		"no From":             {"ann@friend.test", "Subject: x\r\n\r\nx", false},
+		"no header that ends": {"ann@friend.test", strings.Repeat("x", 300_000), false},
+	} {
+		env := envelope{ip: "127.0.0.1", helo: "client.sender.test", from: c.sender}
+		if got := s.adapter.mayBeProven(t.Context(), env, []byte(c.mail)); got != c.want {
+			t.Errorf("%s: may be proven = %t, want %t", name, got, c.want)
+		}
+	}
+}

@@ -76,21 +76,13 @@ func (v verdict) verified() bool { return v.method != normalized.AuthNone }
 func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields header, mail []byte) (verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	result := verdict{from: from}
-	var policy dmarcPolicy
-	var lookups sync.WaitGroup
-	lookups.Go(func() { result.spf = a.checkSPF(ctx, env) })
-	lookups.Go(func() { policy = a.lookupPolicy(ctx, from.Domain) })
-	silent := false
-	lookups.Go(func() { silent = a.takesNoMail(ctx, env.from) })
+
 	body := bodyOf(fields, mail)
-	result.signatures = a.verifyDKIM(ctx, fields, body)
-	lookups.Wait()
+	result, silent := a.examine(ctx, env, from, signedMail{fields: fields, body: body})
 	if silent {
 		return result, answer(550, smtp.EnhancedCode{5, 7, 27}, "The sender's domain says that it takes no mail (null MX)")
 	}
-	result.dmarc = a.evaluate(ctx, from.Domain, policy, result.signatures, result.spf)
-	result.method, result.keyID = proof(result.dmarc)
+
 	if result.dmarc.Result == resultFail && from.Domain != a.domain {
 		if result.arc = a.checkARC(ctx, from.Domain, fields, body); result.arc.believed() {
 			result.method, result.keyID = normalized.AuthEmailDMARC, result.arc.keyID
@@ -98,6 +90,45 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from mailbox, fields
 	}
 	metricVerified.WithLabelValues(result.method, result.dmarc.Result).Inc()
 	return result, a.decide(result, mail)
+}
+
+// examine looks up what is known about the sender's domains and checks the signatures. It reports silent for a domain that takes
+// no mail itself.
+func (a *Adapter) examine(ctx context.Context, env envelope, from mailbox, mail signedMail) (result verdict, silent bool) {
+	result.from = from
+	var policy dmarcPolicy
+	var lookups sync.WaitGroup
+	lookups.Go(func() { result.spf = a.checkSPF(ctx, env) })
+	lookups.Go(func() { policy = a.lookupPolicy(ctx, from.Domain) })
+	lookups.Go(func() { silent = a.takesNoMail(ctx, env.from) })
+	result.signatures = a.verifyDKIM(ctx, mail)
+	lookups.Wait()
+
+	result.dmarc = a.evaluate(ctx, from.Domain, policy, result.signatures, result.spf)
+	result.method, result.keyID = proof(result.dmarc)
+	return result, silent
+}
+
+// mayBeProven reports whether the rest of a mail, of which the header and the beginning of the body are there, can still prove its
+// sender: SPF passes, or a signature over the header holds, and only its body hash is open. It lets pass what DNS trouble hides
+// and what a trusted sealer may vouch for.
+func (a *Adapter) mayBeProven(ctx context.Context, env envelope, begin []byte) bool {
+	fields, body, err := splitHeader(begin)
+	if err != nil {
+		return false
+	}
+	from, err := parseFrom(fields)
+	if err != nil {
+		return false
+	}
+	if len(a.options.ARCSealers) > 0 && len(fields.all("ARC-Seal")) > 0 {
+		return true
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	found, silent := a.examine(ctx, env, from, signedMail{fields: fields, body: body, headerOnly: true})
+	return !silent && (found.verified() || found.dmarc.trouble)
 }
 
 // bodyOf gives what stands behind the header and its empty line.

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Client is a registered program. An empty string stands for a member that is null.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Status says what came of the last attempt to deliver an item. It removes nothing.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Defaults of NewMemory.

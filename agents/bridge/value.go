@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Bounds of what strangers name and write, in bytes.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Outgoing is a message that leaves without a question before it (agent runtime contract, section 6.2).

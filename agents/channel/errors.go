@@ -3,7 +3,7 @@ package channel
 import (
 	"errors"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Codes of Error (agent runtime contract, section 6.2).

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // What the other side reads when there is nothing better to say.

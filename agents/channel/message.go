@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Kinds of rooms. Where the other product has no notion of rooms a message has none.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"inbox/agents/envelope"
-	"inbox/agents/envelope/fixturetest"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/envelope/fixturetest"
 )
 
 func TestRecordedMessages(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // MessageKey names one inbound message of one provider.

@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // SignaturePrefix stands before the digest unless a sender uses another one.

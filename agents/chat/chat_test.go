@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/agents/chat"
-	"inbox/agents/envelope"
-	"inbox/agents/task"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/task"
 )
 
 func object(t *testing.T, text string) map[string]any {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"maps"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Runs claims runs, so that no run is executed twice. task.Controller is one.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // States of a Task here. Other surfaces have richer ones (agent runtime contract, section 6.5).

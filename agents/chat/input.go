@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"maps"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // MaxInputBytes bounds the JSON text of a chat input or request.

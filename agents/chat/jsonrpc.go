@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Methods of the JSON-RPC chat endpoint; the tasks methods are older names of the other two (agent runtime contract,

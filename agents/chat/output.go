@@ -1,7 +1,7 @@
 package chat
 
 import (
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // OutputOf makes the chat output of a normalized conversation result: session_id, reply, messages, completed, metadata

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"strings"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 const jsonRPCClient = "jsonrpc-chat"

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"inbox/agents/envelope"
-	"inbox/agents/envelope/fixturetest"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/envelope/fixturetest"
 )
 
 func TestRecordedCases(t *testing.T) {

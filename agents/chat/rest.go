@@ -1,6 +1,6 @@
 package chat
 
-import "inbox/agents/envelope"
+import "inbox/agents/runtime/envelope"
 
 // defaultRESTClient is the client_name of plain REST chat that names no other.
 const defaultRESTClient = "frontend-chat"

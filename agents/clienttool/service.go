@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"

@@ -18,7 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/httpserver"

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
 	"inbox/internal/fault"
 )
 

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
-	"inbox/agents/tool"
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/tool/request"
 	"inbox/internal/fault"
 )
 

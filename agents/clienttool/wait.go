@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/envelope"
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool/request"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )

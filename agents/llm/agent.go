@@ -7,9 +7,9 @@ import (
 	"iter"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
-	"inbox/agents/loop"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/loop"
+	"inbox/agents/runtime/tool"
 	"inbox/normalized"
 )
 

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 
-	"inbox/agents/envelope"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
 	"inbox/normalized"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"

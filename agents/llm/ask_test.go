@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 	"inbox/normalized"
 	"inbox/policypart"
 )

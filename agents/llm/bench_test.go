@@ -12,7 +12,7 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 	"inbox/internal/await"
 )
 

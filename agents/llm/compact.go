@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
-	"inbox/agents/loop"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/loop"
+	"inbox/agents/runtime/tool"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
 	"inbox/exchange"
 	"inbox/normalized"
 )

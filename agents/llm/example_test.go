@@ -8,7 +8,7 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/llm"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 )

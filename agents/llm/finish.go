@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/normalized"
 )
 

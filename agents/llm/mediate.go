@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"inbox/agents/envelope"
-	"inbox/agents/loop"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/loop"
+	"inbox/agents/runtime/tool"
 	"inbox/internal/fault"
 )
 

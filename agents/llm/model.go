@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Turn implements loop.Runner: one call of the model.

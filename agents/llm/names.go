@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 )
 
 // maxNameBytes is the longest name of a tool that both APIs take.

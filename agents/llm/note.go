@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/internal/fault"
 )
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/loop"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/loop"
+	"inbox/agents/runtime/tool"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"

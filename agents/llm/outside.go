@@ -3,9 +3,9 @@ package llm
 import (
 	"context"
 
-	"inbox/agents/envelope"
-	"inbox/agents/tool"
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/tool/request"
 )
 
 // submitted gives what a program outside made of a call; nil while it is at work, or when the request was never stored,

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
-	"inbox/agents/loop"
-	"inbox/agents/tool"
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/loop"
+	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/tool/request"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )

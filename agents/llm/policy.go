@@ -3,7 +3,7 @@ package llm
 import (
 	"path"
 
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 	"inbox/identity"
 	"inbox/internal/fault"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 	"inbox/identity"
 	"inbox/normalized"
 )

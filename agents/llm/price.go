@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // of gives the cost of all calls; without prices what the provider said.

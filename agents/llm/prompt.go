@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/identity"
 	"inbox/normalized"
 )

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 // Sizes of one assistant turn in bytes.

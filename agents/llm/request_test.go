@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 )
 
 var everything = Request{

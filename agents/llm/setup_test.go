@@ -18,7 +18,7 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 )

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"inbox/agents"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/internal/fault"
 )
 

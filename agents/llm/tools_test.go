@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/agents"
-	"inbox/agents/loop"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/loop"
+	"inbox/agents/runtime/tool"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"

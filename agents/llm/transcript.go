@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/envelope"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
 )
 
 // nudge is the metadata type of words that the loop puts into the assistant's mouth about repeated failures.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/envelope"
-	"inbox/agents/loop"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/loop"
+	"inbox/agents/runtime/tool"
 	"inbox/normalized"
 	"inbox/policypart"
 )

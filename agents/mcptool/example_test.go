@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 )
 
 // TestNotesExample runs the server that the documentation shows.

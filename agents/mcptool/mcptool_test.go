@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 	"inbox/internal/await"
 	"inbox/internal/children"
 	"inbox/internal/safehttp"

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/normalized"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"inbox/agents/tool"
+	"inbox/agents/runtime/tool"
 	"inbox/internal/fault"
 )
 

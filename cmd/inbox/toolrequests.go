@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
 )
 

@@ -105,7 +105,11 @@ func (a *watched) heardOnly(r *row, allowed ...string) {
 }
 
 // forged is a mail that proves nothing.
-type forged struct{ from, agent, key, mediaType, body string }
+type forged struct {
+	from, agent, key, mediaType, body string
+
+	text []byte // nil = bytes makes it
+}
 
 func (f forged) bytes() []byte {
 	return fmt.Appendf(nil, "From: %s@nowhere.example\r\nTo: %s@%s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: <%s@nowhere.example>\r\nMIME-Version: 1.0\r\n"+
@@ -126,7 +130,11 @@ func (f *forger) bring(ctx context.Context, mail forged) {
 		f.session, err = f.w.post(ctx, f.source)
 	}
 	if err == nil {
-		err = f.session.send("eve@nowhere.example", mail.agent+"@"+domain, mail.bytes())
+		text := mail.text
+		if text == nil {
+			text = mail.bytes()
+		}
+		err = f.session.send("eve@nowhere.example", mail.agent+"@"+domain, text)
 	}
 	refusal, is := errors.AsType[*textproto.Error](err)
 	switch {

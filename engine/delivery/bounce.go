@@ -29,7 +29,7 @@ func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
 	case exchange.EventDeliveryBounced:
 		_, known := record.Returned[bounce.Recipient]
 		news = !known && slices.Contains(returned, record.State)
-		attempts.WithLabelValues(record.Via, "bounced").Inc()
+		attempts.WithLabelValues(record.Channel, "bounced").Inc()
 		move.Returned = map[string]string{bounce.Recipient: bounce.Reason}
 		if news && len(recipients(record)) > 1 {
 			move.Reason = clip(bounce.Recipient + ": " + bounce.Reason + "; " + record.Reason)

@@ -28,7 +28,7 @@ const (
 type conditions struct {
 	store   Store
 	mu      sync.Mutex
-	known   map[string]Condition // by via and key
+	known   map[string]Condition // by channel and key
 	read    time.Time
 	reading bool
 }
@@ -37,10 +37,10 @@ func newConditions(store Store) *conditions {
 	return &conditions{store: store, known: map[string]Condition{}}
 }
 
-func conditionKey(via, key string) string { return via + " " + key }
+func conditionKey(channel, key string) string { return channel + " " + key }
 
 // of gives what is known of a destination. An old view is read again by one caller, while the others go on with it.
-func (c *conditions) of(ctx context.Context, via, key string, now time.Time) (Condition, bool) {
+func (c *conditions) of(ctx context.Context, channel, key string, now time.Time) (Condition, bool) {
 	c.mu.Lock()
 	stale := now.Sub(c.read) > conditionsAge && !c.reading
 	c.reading = c.reading || stale
@@ -50,7 +50,7 @@ func (c *conditions) of(ctx context.Context, via, key string, now time.Time) (Co
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	condition, found := c.known[conditionKey(via, key)]
+	condition, found := c.known[conditionKey(channel, key)]
 	return condition, found
 }
 
@@ -68,7 +68,7 @@ func (c *conditions) refresh(ctx context.Context, now time.Time) {
 	clear(c.known)
 	dead := 0
 	for _, one := range list {
-		c.known[conditionKey(one.Via, one.Key)] = one
+		c.known[conditionKey(one.Channel, one.Key)] = one
 		if !one.DeadAt.IsZero() {
 			dead++
 		}
@@ -80,7 +80,7 @@ func (c *conditions) refresh(ctx context.Context, now time.Time) {
 func (c *conditions) note(failure Condition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := conditionKey(failure.Via, failure.Key)
+	key := conditionKey(failure.Channel, failure.Key)
 	known, found := c.known[key]
 	if !found && len(c.known) >= maxConditions {
 		return
@@ -92,17 +92,17 @@ func (c *conditions) note(failure Condition) {
 	c.known[key] = failure
 }
 
-func (c *conditions) forget(via, key string) {
+func (c *conditions) forget(channel, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.known, conditionKey(via, key))
+	delete(c.known, conditionKey(channel, key))
 }
 
 func dayOf(t time.Time) int64 { return t.Unix() / secondsPerDay }
 
 // Dead says whether a destination was given up.
-func (s *Service) Dead(ctx context.Context, via, key string) bool {
-	condition, found := s.conditions.of(ctx, via, key, time.Now())
+func (s *Service) Dead(ctx context.Context, channel, key string) bool {
+	condition, found := s.conditions.of(ctx, channel, key, time.Now())
 	return found && !condition.DeadAt.IsZero()
 }
 
@@ -114,28 +114,28 @@ func errDead(since time.Time) error {
 
 // Alive is told of a proven sign of life of a destination: what made it count as failing or dead is forgotten. A pause
 // that it asked for itself holds.
-func (s *Service) Alive(ctx context.Context, via, key string) {
-	condition, found := s.conditions.of(ctx, via, key, time.Now())
+func (s *Service) Alive(ctx context.Context, channel, key string) {
+	condition, found := s.conditions.of(ctx, channel, key, time.Now())
 	if !found || condition.FailingDays == 0 && condition.DeadAt.IsZero() || condition.PausedUntil.After(time.Now()) && condition.Opened == 0 {
 		return
 	}
-	err := s.options.Store.InTx(ctx, func(tx Tx) error { return tx.ClearCondition(ctx, via, key) })
+	err := s.options.Store.InTx(ctx, func(tx Tx) error { return tx.ClearCondition(ctx, channel, key) })
 	if err != nil {
 		s.options.Logger.WarnContext(ctx, "a destination that lives again could not be noted", "destination", key, "error", err)
 		return
 	}
-	s.conditions.forget(via, key)
-	s.breakers.success(conditionKey(via, key))
+	s.conditions.forget(channel, key)
+	s.breakers.success(conditionKey(channel, key))
 }
 
 // worsened makes the row of a failure, where there is something new to write: the first failure of a day, a pause, or
 // an open breaker. Everything else stays in memory.
 func (s *Service) worsened(record Record, reason string, retryAfter time.Duration, now time.Time) (Condition, bool) {
-	key := conditionKey(record.Via, record.Key)
-	failure := Condition{Via: record.Via, Key: record.Key, FailedDay: dayOf(now), Reason: reason, UpdatedAt: now}
-	until, opened := s.breakers.failure(key, now, longest(s.schedule(record.Via)))
+	key := conditionKey(record.Channel, record.Key)
+	failure := Condition{Channel: record.Channel, Key: record.Key, FailedDay: dayOf(now), Reason: reason, UpdatedAt: now}
+	until, opened := s.breakers.failure(key, now, longest(s.schedule(record.Channel)))
 	failure.Opened, failure.PausedUntil = opened, until
-	if asked := now.Add(retryAfter); retryAfter > 0 && s.limits(record.Via).WaitsTogether && asked.After(failure.PausedUntil) {
+	if asked := now.Add(retryAfter); retryAfter > 0 && s.limits(record.Channel).WaitsTogether && asked.After(failure.PausedUntil) {
 		failure.PausedUntil = asked
 	}
 	s.conditions.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 )
@@ -42,13 +43,13 @@ type sharedTx struct {
 	shared *shared
 }
 
-func (t sharedTx) ClearCondition(_ context.Context, via, key string) error {
-	delete(t.shared.known, conditionKey(via, key))
+func (t sharedTx) ClearCondition(_ context.Context, channel, key string) error {
+	delete(t.shared.known, conditionKey(channel, key))
 	return nil
 }
 
 func (t sharedTx) WorsenCondition(_ context.Context, failure Condition, deadAfter int) error {
-	old := t.shared.known[conditionKey(failure.Via, failure.Key)]
+	old := t.shared.known[conditionKey(failure.Channel, failure.Key)]
 	failure.FailingDays, failure.DeadAt = old.FailingDays, old.DeadAt
 	if old.FailedDay != failure.FailedDay {
 		failure.FailingDays++
@@ -56,7 +57,7 @@ func (t sharedTx) WorsenCondition(_ context.Context, failure Condition, deadAfte
 	if failure.FailingDays >= deadAfter && failure.DeadAt.IsZero() {
 		failure.DeadAt = failure.UpdatedAt
 	}
-	t.shared.known[conditionKey(failure.Via, failure.Key)] = failure
+	t.shared.known[conditionKey(failure.Channel, failure.Key)] = failure
 	return nil
 }
 
@@ -66,10 +67,14 @@ func (s *shared) count() int {
 	return len(s.known)
 }
 
-const via, host = "activitypub", "peer.example"
+const fediverse, host = "activitypub", "peer.example"
 
-func node(store Store) *Service {
-	return New(Options{Store: store, Schedules: map[string][]time.Duration{via: {time.Hour, 12 * time.Hour}}})
+func node(store Store) *Service { return limited(store, exchange.DeliveryLimits{}) }
+
+func limited(store Store, limits exchange.DeliveryLimits) *Service {
+	return New(Options{Store: store, Channels: exchange.NewChannels(exchange.Module{
+		Name: fediverse, Policy: exchange.Policy{Schedule: []time.Duration{time.Hour, 12 * time.Hour}, Limits: limits},
+	})})
 }
 
 var errDown = errors.New("connection refused")
@@ -78,7 +83,7 @@ var errDown = errors.New("connection refused")
 func tries(t *testing.T, s *Service, times int, result error) (reached int) {
 	t.Helper()
 	for range times {
-		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, via, host, func(context.Context) error { reached++; return result })
+		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, host, func(context.Context) error { reached++; return result })
 		if err == nil && result != nil {
 			t.Error("a failure was no failure")
 		}
@@ -121,19 +126,19 @@ func TestRevivalByInbound(t *testing.T) {
 			tries(t, s, 1, errDown)
 			<-time.After(24 * time.Hour)
 		}
-		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, via, host, func(context.Context) error {
+		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, host, func(context.Context) error {
 			t.Error("an attempt to a dead destination")
 			return nil
 		})
-		if err == nil || !s.Dead(t.Context(), via, host) {
+		if err == nil || !s.Dead(t.Context(), fediverse, host) {
 			t.Fatalf("not dead after %d days: %v", deadAfter, err)
 		}
-		s.Alive(t.Context(), via, "other.example")
-		if !s.Dead(t.Context(), via, host) {
+		s.Alive(t.Context(), fediverse, "other.example")
+		if !s.Dead(t.Context(), fediverse, host) {
 			t.Fatal("another server's life revived it")
 		}
-		s.Alive(t.Context(), via, host)
-		if s.Dead(t.Context(), via, host) || store.count() != 0 {
+		s.Alive(t.Context(), fediverse, host)
+		if s.Dead(t.Context(), fediverse, host) || store.count() != 0 {
 			t.Fatalf("still dead, %d rows", store.count())
 		}
 		if reached := tries(t, s, 1, nil); reached != 1 {
@@ -146,10 +151,9 @@ func TestRevivalByInbound(t *testing.T) {
 func TestAliveKeepsAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newShared()
-		s := node(store)
-		s.options.Limits = map[string]Limits{via: {WaitsTogether: true}}
+		s := limited(store, exchange.DeliveryLimits{WaitsTogether: true})
 		tries(t, s, 1, fault.RetryIn(10*time.Minute, "429", nil))
-		s.Alive(t.Context(), via, host)
+		s.Alive(t.Context(), fediverse, host)
 		if reached := tries(t, s, 1, nil); reached != 0 {
 			t.Error("the pause is over too early")
 		}
@@ -163,12 +167,11 @@ func TestAliveKeepsAPause(t *testing.T) {
 // TestPacePerHost: five a second to one server, a second's worth at once after a quiet while; another server is not slowed.
 func TestPacePerHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := node(newShared())
-		s.options.Limits = map[string]Limits{via: {PerSecond: 5}}
+		s := limited(newShared(), exchange.DeliveryLimits{PerSecond: 5})
 		begun := time.Now()
 		var at []time.Duration
 		for range 11 {
-			if err := s.Guard(t.Context(), queue.Job{Attempt: 1}, via, host, func(context.Context) error {
+			if err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, host, func(context.Context) error {
 				at = append(at, time.Since(begun))
 				return nil
 			}); err != nil {
@@ -181,7 +184,7 @@ func TestPacePerHost(t *testing.T) {
 			}
 		}
 		other := time.Now()
-		if err := s.Guard(t.Context(), queue.Job{Attempt: 1}, via, "other.example", func(context.Context) error { return nil }); err != nil || time.Since(other) != 0 {
+		if err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, "other.example", func(context.Context) error { return nil }); err != nil || time.Since(other) != 0 {
 			t.Errorf("another server waited %v: %v", time.Since(other), err)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 // Guard makes an attempt of other work for a destination under the rules of deliveries: it waits while the destination
 // is paused or busy, counts failures, and repeats on the channel's schedule. job.Attempt counts. The work's errors are
 // classed with fault.RetryIn and fault.GiveUp.
-func (s *Service) Guard(ctx context.Context, job queue.Job, via, key string, work func(context.Context) error) error {
-	leave, dead, err := s.enter(ctx, via, key)
+func (s *Service) Guard(ctx context.Context, job queue.Job, channel, key string, work func(context.Context) error) error {
+	leave, dead, err := s.enter(ctx, channel, key)
 	switch {
 	case dead != nil:
 		return queue.GiveUp(fault.Of(dead).Public, dead)
@@ -25,17 +25,17 @@ func (s *Service) Guard(ctx context.Context, job queue.Job, via, key string, wor
 	if ctx.Err() != nil && err != nil {
 		return ctx.Err()
 	}
-	return s.judge(ctx, job, Record{Via: via, Key: key}, err)
+	return s.judge(ctx, job, Record{Channel: channel, Key: key}, err)
 }
 
 func (s *Service) judge(ctx context.Context, job queue.Job, record Record, err error) error {
 	if err == nil || errors.Is(err, queue.ErrSettled) {
-		if failure := s.also(ctx, s.recovered(ctx, record.Via, record.Key)); failure != nil {
+		if failure := s.also(ctx, s.recovered(ctx, record.Channel, record.Key)); failure != nil {
 			s.options.Logger.WarnContext(ctx, "a destination that recovered could not be noted", "destination", record.Key, "error", failure)
 		}
 		return err
 	}
-	f, schedule := fault.Of(err), s.schedule(record.Via)
+	f, schedule := fault.Of(err), s.schedule(record.Channel)
 	if f.Permanent || job.Attempt > len(schedule) {
 		return queue.GiveUp(f.Public, err)
 	}

@@ -5,15 +5,6 @@ import (
 	"time"
 )
 
-// Limits bound what goes to one destination key of a channel.
-type Limits struct {
-	Concurrency int     // attempts at once; 0 = Options.PerKey
-	PerSecond   float64 // attempts begun in a second on this node; 0 = no limit
-	Burst       int     // of them at once after a quiet while; 0 = those of one second, at least one
-	// WaitsTogether says that a destination which asks one delivery to wait means all of them (Retry-After of HTTP).
-	WaitsTogether bool
-}
-
 // paces space the attempts to one key: so many in a second, and as many at once when it was quiet before.
 type paces struct {
 	mu   sync.Mutex

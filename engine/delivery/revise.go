@@ -43,7 +43,7 @@ func (s *Service) Edit(ctx context.Context, replyID, by, text, mime string) erro
 		reply.EditedAt = time.Now().UTC().Truncate(time.Microsecond)
 		reply.Revision++
 		reply.Response.Parts = rewritten(reply.Response.Parts, text, mime)
-		if reviser, able := s.reviser(reply.Message.ReceivedVia); able {
+		if reviser, able := s.options.Channels.Reviser(reply.Channel); able {
 			reply.Posts = reviser.PostsOf(reply)
 		}
 		event, err := revised(exchange.EventReplyEdited, reply.Revision, by)
@@ -127,9 +127,9 @@ func (s *Service) changeable(reply exchange.Reply, nativeID string) error {
 	if reply.Notice != 0 {
 		return fault.New(fault.Unsupported, "this is a question back or an acknowledgement, not an answer; it cannot be changed")
 	}
-	reviser, able := s.reviser(reply.Message.ReceivedVia)
+	reviser, able := s.options.Channels.Reviser(reply.Channel)
 	if !able {
-		return fault.Newf(fault.Unsupported, "an answer by %s cannot be changed or taken back once it was given: that way knows no such thing", reply.Message.ReceivedVia)
+		return fault.Newf(fault.Unsupported, "an answer by %s cannot be changed or taken back once it was given: that way knows no such thing", reply.Channel)
 	}
 	return reviser.Revisable(reply, nativeID)
 }

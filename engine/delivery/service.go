@@ -27,15 +27,9 @@ var attempts = promauto.NewCounterVec(prometheus.CounterOpts{
 // Options configure a Service. Store and Channels are required.
 type Options struct {
 	Store    Store
-	Channels map[string]exchange.Channel // by the message's received_via
-	// Schedules gives the waits between attempts, by channel; when they are used up the delivery is dead. A channel
-	// without schedule uses DefaultSchedule.
-	Schedules map[string][]time.Duration
-	PerKey    int               // deliveries at once to one destination key; default 8
-	Limits    map[string]Limits // by channel; optional
-	Active    int               // attempts that work at once on this node; 0 = as many as the queue starts
-	// Revisers change answers that were given, by channel; nil = those of Channels that are one.
-	Revisers map[string]exchange.Reviser
+	Channels *exchange.Channels
+	PerKey   int // deliveries at once to one destination key of a channel without limits of its own; default 8
+	Active   int // attempts that work at once on this node; 0 = as many as the queue starts
 	// Refused gives the reason why a delivery must not be made any more, empty when it may: the operator blocked its
 	// destination or the asker. It is asked before every attempt. Optional.
 	Refused func(record Record, reply exchange.Reply) string
@@ -73,6 +67,9 @@ type Service struct {
 
 // New makes a Service.
 func New(options Options) *Service {
+	if options.Channels == nil {
+		options.Channels = exchange.NewChannels()
+	}
 	if options.PerKey == 0 {
 		options.PerKey = 8
 	}
@@ -89,17 +86,9 @@ func New(options Options) *Service {
 	return s
 }
 
-// reviser finds the adapter that can change answers of a channel. Channels may be filled after New.
-func (s *Service) reviser(via string) (exchange.Reviser, bool) {
-	if given, able := s.options.Revisers[via]; able {
-		return given, true
-	}
-	found, able := s.options.Channels[via].(exchange.Reviser)
-	return found, able
-}
-
-func (s *Service) limits(via string) Limits {
-	limits := s.options.Limits[via]
+func (s *Service) limits(channel string) exchange.DeliveryLimits {
+	module, _ := s.options.Channels.Module(channel)
+	limits := module.Limits
 	if limits.Concurrency == 0 {
 		limits.Concurrency = s.options.PerKey
 	}
@@ -110,8 +99,8 @@ func (s *Service) limits(via string) Limits {
 // would only wait.
 func (s *Service) MostPerKey() int {
 	most := s.options.PerKey
-	for via := range s.options.Limits {
-		most = max(most, s.limits(via).Concurrency)
+	for _, channel := range s.options.Channels.Names() {
+		most = max(most, s.limits(channel).Concurrency)
 	}
 	return most
 }
@@ -136,9 +125,9 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if over := obsolete(record, reply); over != "" {
 		return s.drop(ctx, job, record, over)
 	}
-	channel, known := s.options.Channels[record.Via]
-	if !known {
-		return s.finish(ctx, job, record, reply, fault.GiveUp("no adapter for "+record.Via+" is configured", nil))
+	channel := s.options.Channels.Channel(record.Channel)
+	if channel == nil {
+		return s.finish(ctx, job, record, reply, fault.GiveUp("no adapter for "+record.Channel+" is configured", nil))
 	}
 	return s.guarded(ctx, job, record, reply, channel)
 }
@@ -164,10 +153,10 @@ func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reason
 // guarded holds an attempt back while the destination is paused or busy, and gives it up where nobody lives any more.
 func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
 	if reason := s.refused(record, reply); reason != "" {
-		attempts.WithLabelValues(record.Via, "withdrawn").Inc()
+		attempts.WithLabelValues(record.Channel, "withdrawn").Inc()
 		return s.drop(ctx, job, record, reason)
 	}
-	leave, dead, err := s.enter(ctx, record.Via, record.Key)
+	leave, dead, err := s.enter(ctx, record.Channel, record.Key)
 	switch {
 	case dead != nil:
 		return s.finish(ctx, job, record, reply, dead)
@@ -180,20 +169,20 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, rep
 
 // enter waits until an attempt to a destination may begin. Its error holds the job back; dead says that there is no
 // sense in an attempt.
-func (s *Service) enter(ctx context.Context, via, name string) (leave func(), dead, err error) {
-	key, now, limits := conditionKey(via, name), time.Now(), s.limits(via)
-	if condition, found := s.conditions.of(ctx, via, name, now); found {
+func (s *Service) enter(ctx context.Context, channel, name string) (leave func(), dead, err error) {
+	key, now, limits := conditionKey(channel, name), time.Now(), s.limits(channel)
+	if condition, found := s.conditions.of(ctx, channel, name, now); found {
 		if !condition.DeadAt.IsZero() {
 			return nil, errDead(condition.DeadAt), nil
 		}
 		s.breakers.adopt(key, condition.Opened, condition.PausedUntil, now)
 		if wait := condition.PausedUntil.Sub(now); wait > 0 {
-			attempts.WithLabelValues(via, "paused").Inc()
+			attempts.WithLabelValues(channel, "paused").Inc()
 			return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
 		}
 	}
 	if wait := s.breakers.pause(key, now); wait > 0 {
-		attempts.WithLabelValues(via, "paused").Inc()
+		attempts.WithLabelValues(channel, "paused").Inc()
 		return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
 	}
 	release, ok := s.slots.acquire(ctx, key, limits.Concurrency)
@@ -272,31 +261,31 @@ func (s *Service) refused(record Record, reply exchange.Reply) string {
 }
 
 func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, receipt exchange.DeliveryReceipt) error {
-	attempts.WithLabelValues(record.Via, "delivered").Inc()
+	attempts.WithLabelValues(record.Channel, "delivered").Inc()
 	return s.settle(ctx, job, Move{
 		ID: record.ID, From: taken, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
 		Returned: receipt.Refused,
 		Event:    event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail, Action: record.Action}),
-	}, queue.Outcome{Kind: queue.Done}, s.recovered(ctx, record.Via, record.Key))
+	}, queue.Outcome{Kind: queue.Done}, s.recovered(ctx, record.Channel, record.Key))
 }
 
 // recovered forgets the failures of a destination that took something. nil = there is nothing to forget in the store.
-func (s *Service) recovered(ctx context.Context, via, key string) func(Tx) error {
-	s.breakers.success(conditionKey(via, key))
-	if _, found := s.conditions.of(ctx, via, key, time.Now()); !found {
+func (s *Service) recovered(ctx context.Context, channel, key string) func(Tx) error {
+	s.breakers.success(conditionKey(channel, key))
+	if _, found := s.conditions.of(ctx, channel, key, time.Now()); !found {
 		return nil
 	}
-	s.conditions.forget(via, key)
-	return func(tx Tx) error { return tx.ClearCondition(ctx, via, key) }
+	s.conditions.forget(channel, key)
+	return func(tx Tx) error { return tx.ClearCondition(ctx, channel, key) }
 }
 
 // finish settles a failed attempt: another one by the schedule, or a dead letter.
 func (s *Service) finish(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, cause error) error {
 	reason := reasonOf(cause)
 	f := fault.Of(cause)
-	schedule := s.schedule(record.Via)
+	schedule := s.schedule(record.Channel)
 	if f.Permanent || record.Attempt > len(schedule) {
-		attempts.WithLabelValues(record.Via, "dead").Inc()
+		attempts.WithLabelValues(record.Channel, "dead").Inc()
 		s.options.Logger.WarnContext(ctx, "delivery is dead", "delivery", record.ID, "turn", record.TurnID, "destination", record.Address, "reason", reason)
 		return s.settle(ctx, job, Move{
 			ID: record.ID, From: unfinished, To: StateDead, Reason: reason, Attempt: record.Attempt,
@@ -306,7 +295,7 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, repl
 		})
 	}
 	worse := s.failed(ctx, record, reason, f.RetryAfter)
-	attempts.WithLabelValues(record.Via, "retry").Inc()
+	attempts.WithLabelValues(record.Channel, "retry").Inc()
 	at := time.Now().Add(max(jitter(schedule[record.Attempt-1]), f.RetryAfter))
 	return s.settle(ctx, job, Move{
 		ID: record.ID, From: unfinished, To: StateRetry, Reason: reason, Attempt: record.Attempt, NextAt: at,
@@ -350,9 +339,9 @@ func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome 
 	return queue.ErrSettled
 }
 
-func (s *Service) schedule(via string) []time.Duration {
-	if schedule, ok := s.options.Schedules[via]; ok {
-		return schedule
+func (s *Service) schedule(channel string) []time.Duration {
+	if module, _ := s.options.Channels.Module(channel); module.Schedule != nil {
+		return module.Schedule
 	}
 	return DefaultSchedule
 }

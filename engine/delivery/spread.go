@@ -72,8 +72,7 @@ func (s *Service) piece(ctx context.Context, at spread, reply exchange.Reply, na
 	if at.Action != exchange.ActionSend {
 		return s.told(ctx, at, reply)
 	}
-	via := reply.Message.ReceivedVia
-	channel, able := s.options.Channels[via].(exchange.Spreader)
+	channel, able := s.options.Channels.Channel(reply.Channel).(exchange.Spreader)
 	if !able || !reply.DeletedAt.IsZero() {
 		return prepared{}, nil
 	}
@@ -83,7 +82,7 @@ func (s *Service) piece(ctx context.Context, at spread, reply exchange.Reply, na
 	}
 	var made prepared
 	for _, one := range destinations {
-		if s.Dead(ctx, via, one.Key) {
+		if s.Dead(ctx, reply.Channel, one.Key) {
 			continue
 		}
 		made.records = append(made.records, newRecord(reply, nativeID, one))
@@ -117,7 +116,7 @@ func (s *Service) told(ctx context.Context, at spread, reply exchange.Reply) (pr
 func newRecord(reply exchange.Reply, nativeID string, to exchange.Destination) Record {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	return Record{
-		ID: newID(), TurnID: reply.TurnID, ReplyID: reply.ID, Agent: reply.Agent, Via: reply.Message.ReceivedVia,
+		ID: newID(), TurnID: reply.TurnID, ReplyID: reply.ID, Agent: reply.Agent, Channel: reply.Channel,
 		NativeID: nativeID, Key: to.Key, Address: to.Address, Data: to.Data, Bulk: true,
 		State: StatePending, CreatedAt: now, UpdatedAt: now,
 	}

@@ -32,7 +32,7 @@ type Record struct {
 	TurnID   string          `json:"turn_id"`
 	ReplyID  string          `json:"reply_id"`
 	Agent    string          `json:"agent"`
-	Via      string          `json:"via"` // the message's received_via: names the channel
+	Channel  string          `json:"channel"` // by which it leaves
 	NativeID string          `json:"native_id"`
 	Key      string          `json:"key"`
 	Address  string          `json:"address"`
@@ -62,7 +62,7 @@ func (r Record) kind() string {
 func (r Record) job(id, threadID string) queue.NewJob {
 	return queue.NewJob{
 		ID: id, Kind: r.kind(), Payload: r.ID, Partition: Partition(r.Key, r.Agent, threadID),
-		Group: r.Agent, Member: conditionKey(r.Via, r.Key),
+		Group: r.Agent, Member: conditionKey(r.Channel, r.Key),
 	}
 }
 
@@ -95,7 +95,7 @@ type Move struct {
 // Condition is what is known of a destination that fails. All nodes share it; a destination that takes deliveries has
 // none.
 type Condition struct {
-	Via         string    `json:"via"`
+	Channel     string    `json:"channel"`
 	Key         string    `json:"key"`
 	PausedUntil time.Time `json:"paused_until"`     // zero = not paused
 	Opened      int       `json:"opened"`           // how often its breaker opened in a row
@@ -119,7 +119,7 @@ type Tx interface {
 	// destination with deadAfter failing days is given up.
 	WorsenCondition(ctx context.Context, failure Condition, deadAfter int) error
 	// ClearCondition forgets what is known of a destination.
-	ClearCondition(ctx context.Context, via, key string) error
+	ClearCondition(ctx context.Context, channel, key string) error
 	// ReviseReply stores the response, revision and times of a reply whose revision is still the given one and that was
 	// not deleted, and says whether it did. A deleted reply leaves the history, and its streamed pieces go.
 	ReviseReply(ctx context.Context, reply exchange.Reply, from int, event exchange.Event) (bool, error)

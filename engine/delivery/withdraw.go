@@ -58,7 +58,7 @@ func (s *Service) withdraw(ctx context.Context, record Record) (done bool, err e
 		return err
 	})
 	if done {
-		attempts.WithLabelValues(record.Via, "withdrawn").Inc()
+		attempts.WithLabelValues(record.Channel, "withdrawn").Inc()
 	}
 	return done, err
 }

@@ -25,24 +25,17 @@ var overLimit = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_over_limit_total", Help: "Messages that were over a limit or budget.",
 }, []string{"limit"})
 
-// Rate is how much is allowed in one window. Windows begin at multiples of their length since 1970, so that all nodes
-// have the same; a day is one of UTC.
-type Rate struct {
-	Amount int64
-	Window time.Duration
-}
-
 const day = 24 * time.Hour
 
 // ParseRate reads "30/1m": at most 30 in a minute.
-func ParseRate(text string) (Rate, error) {
+func ParseRate(text string) (exchange.Rate, error) {
 	amount, window, found := strings.Cut(strings.TrimSpace(text), "/")
 	number, err := strconv.ParseInt(strings.TrimSpace(amount), 10, 32)
 	length, bad := time.ParseDuration(strings.TrimSpace(window))
 	if !found || err != nil || bad != nil || number < 1 || length < time.Second || length > 31*day {
-		return Rate{}, errors.New(`a rate is a number and a window of 1s to 744h, such as "30/1m"`)
+		return exchange.Rate{}, errors.New(`a rate is a number and a window of 1s to 744h, such as "30/1m"`)
 	}
-	return Rate{number, length}, nil
+	return exchange.Rate{Amount: number, Window: length}, nil
 }
 
 // Budgets are what may be spent in a day; 0 = no bound. Money is in millionths.
@@ -60,16 +53,17 @@ type Counters interface {
 // MeterOptions configure a Meter. Counters is required.
 type MeterOptions struct {
 	Counters                           Counters
-	Sender, Host, Agent, Total, Thread []Rate
+	Sender, Host, Agent, Total, Thread []exchange.Rate
 	Budgets                            Budgets
 	// Kept is the part of Agent, Total and the budgets of agents, in percent, that only senders use who were answered
 	// before; 0 = none.
 	Kept int
 	// GuestBytes are what messages of senders without proof may take in a day; 0 = no bound.
 	GuestBytes GuestBytes
-	Ways       map[string]Way   // by the message's received_via
-	Logger     *slog.Logger     // default: slog.Default
-	Now        func() time.Time // default: time.Now
+	// Conversation returns the limits of conversations of a channel; nil = no channel has some.
+	Conversation func(channel string) exchange.ConversationLimits
+	Logger       *slog.Logger     // default: slog.Default
+	Now          func() time.Time // default: time.Now
 }
 
 // Meter counts messages, runs and money. A message is counted by a Reservation that its transaction ends: the count stays
@@ -120,7 +114,7 @@ func NewMeter(options MeterOptions) *Meter {
 	return &Meter{options: options, known: map[string]*counter{}, recent: list.New(), unsaved: map[*counter]struct{}{}, storing: map[string]*counting{}}
 }
 
-// Subject is whose message it is and for whom. What follows Thread is for the limits of its way.
+// Subject is whose message it is and for whom. What follows Message is for the limits of its channel.
 type Subject struct {
 	Principal, Host, Agent, Thread string
 
@@ -132,10 +126,10 @@ type Subject struct {
 
 	Message string // id of the message among those of its sender; empty = no other one is a copy of it
 
-	Via    string            // names the way
-	Opens  bool              // the message is the first one of its thread: nothing was counted there before
-	Said   []normalized.Part // what it says
-	Waited time.Duration     // how long after an answer of ours it came that it answers; 0 = it answers none of ours
+	Channel string            // by which it came
+	Opens   bool              // the message is the first one of its thread: nothing was counted there before
+	Said    []normalized.Part // what it says
+	Waited  time.Duration     // how long after an answer of ours it came that it answers; 0 = it answers none of ours
 }
 
 // Excess says that a message is over a limit.
@@ -167,7 +161,7 @@ type bound struct {
 
 func (m *Meter) bounds(s Subject, now time.Time) []bound {
 	var list []bound
-	add := func(limit, subject string, personal bool, step int64, rates ...Rate) {
+	add := func(limit, subject string, personal bool, step int64, rates ...exchange.Rate) {
 		for _, r := range rates {
 			if r.Amount <= 0 || subject == "" {
 				continue
@@ -195,18 +189,18 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 	}
 	if !s.Proven && s.Bytes > 0 {
 		if len(s.Networks) > 0 {
-			add("guest_bytes", sender, false, s.Bytes, Rate{m.options.GuestBytes.Network, day})
+			add("guest_bytes", sender, false, s.Bytes, exchange.Rate{Amount: m.options.GuestBytes.Network, Window: day})
 		}
-		add("guest_bytes", "all", false, s.Bytes, Rate{m.options.GuestBytes.All, day})
+		add("guest_bytes", "all", false, s.Bytes, exchange.Rate{Amount: m.options.GuestBytes.All, Window: day})
 	}
 	add("thread", s.Agent+" "+s.Thread, true, 1, m.options.Thread...)
-	add("sender_runs", mine, true, 1, Rate{b.SenderRuns, day})
-	add("sender_cost", mine, true, 0, Rate{b.SenderCost, day})
+	add("sender_runs", mine, true, 1, exchange.Rate{Amount: b.SenderRuns, Window: day})
+	add("sender_cost", mine, true, 0, exchange.Rate{Amount: b.SenderCost, Window: day})
 	add("host", host, false, 1, m.options.Host...)
 	shared := len(list)
 	add("agent", s.Agent, false, 1, m.options.Agent...)
-	add("agent_runs", s.Agent, false, 1, Rate{b.AgentRuns, day})
-	add("agent_cost", s.Agent, false, 0, Rate{b.AgentCost, day})
+	add("agent_runs", s.Agent, false, 1, exchange.Rate{Amount: b.AgentRuns, Window: day})
+	add("agent_cost", s.Agent, false, 0, exchange.Rate{Amount: b.AgentCost, Window: day})
 	add("total", "all", false, 1, m.options.Total...)
 	for i := range list {
 		list[i].ofThread = list[i].limit == "thread"

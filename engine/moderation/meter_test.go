@@ -56,7 +56,7 @@ func TestMeterAllowsNoMoreThanTheRate(t *testing.T) {
 		shared := newSums()
 		nodes := []*Meter{}
 		for range rapid.IntRange(1, 3).Draw(t, "nodes") {
-			nodes = append(nodes, NewMeter(MeterOptions{Counters: shared, Sender: []Rate{{most, window}}, Now: func() time.Time { return now }}))
+			nodes = append(nodes, NewMeter(MeterOptions{Counters: shared, Sender: []exchange.Rate{{Amount: most, Window: window}}, Now: func() time.Time { return now }}))
 		}
 		let, told := map[int64]int64{}, map[int64]int{}
 		for range rapid.IntRange(1, 80).Draw(t, "messages") {
@@ -130,7 +130,7 @@ func TestBudgetSurvivesRestart(t *testing.T) {
 func TestMeterWithoutDatabase(t *testing.T) {
 	shared := newSums()
 	shared.fail = errors.New("down")
-	m := NewMeter(MeterOptions{Counters: shared, Sender: []Rate{{2, time.Minute}}})
+	m := NewMeter(MeterOptions{Counters: shared, Sender: []exchange.Rate{{Amount: 2, Window: time.Minute}}})
 	for range 2 {
 		if _, over := m.take(t.Context(), alice); over {
 			t.Fatal("limits must not stop a server")
@@ -176,7 +176,7 @@ func TestWords(t *testing.T) {
 }
 
 func TestParseRate(t *testing.T) {
-	if got, err := ParseRate(" 30 / 1m "); err != nil || got != (Rate{30, time.Minute}) {
+	if got, err := ParseRate(" 30 / 1m "); err != nil || got != (exchange.Rate{Amount: 30, Window: time.Minute}) {
 		t.Error(got, err)
 	}
 	for _, bad := range []string{"", "30", "0/1m", "-1/1m", "30/0s", "30/1y", "x/1m", "30/1ms", "30/9999h"} {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inbox/exchange"
 )
 
 // guest is a sender without proof who calls itself by a new name each time.
@@ -21,7 +23,7 @@ func TestSessionsOfOneAddressAreOneGuest(t *testing.T) {
 	networks := NewNetworks([]byte("key"))
 	shared := newSums()
 	meter := NewMeter(MeterOptions{
-		Counters: shared, Sender: []Rate{{30, time.Hour}}, Host: []Rate{{40, time.Hour}}, Budgets: Budgets{SenderCost: 100},
+		Counters: shared, Sender: []exchange.Rate{{Amount: 30, Window: time.Hour}}, Host: []exchange.Rate{{Amount: 40, Window: time.Hour}}, Budgets: Budgets{SenderCost: 100},
 		Now: func() time.Time { return time.Unix(1_700_000_000, 0) },
 	})
 	taken := func(addresses ...string) (count int) {
@@ -78,7 +80,7 @@ func TestSessionsOfOneAddressAreOneGuest(t *testing.T) {
 
 // TestNamesBelowOneDomainAreOneHost: a.evil.example, b.evil.example and so on share the limit of their domain.
 func TestNamesBelowOneDomainAreOneHost(t *testing.T) {
-	meter := NewMeter(MeterOptions{Counters: newSums(), Host: []Rate{{5, time.Hour}}})
+	meter := NewMeter(MeterOptions{Counters: newSums(), Host: []exchange.Rate{{Amount: 5, Window: time.Hour}}})
 	let := 0
 	for i := range 20 {
 		_, over := meter.take(t.Context(), Subject{Principal: fmt.Sprint("p", i), Host: fmt.Sprintf("h%d.evil.example", i), Agent: "echo", Proven: true})
@@ -100,7 +102,7 @@ func TestNamesBelowOneDomainAreOneHost(t *testing.T) {
 // after a restart.
 func TestAPartIsKeptForSendersKnownBefore(t *testing.T) {
 	shared := newSums()
-	options := MeterOptions{Counters: shared, Total: []Rate{{20, time.Hour}}, Agent: []Rate{{20, time.Hour}}, Kept: 25}
+	options := MeterOptions{Counters: shared, Total: []exchange.Rate{{Amount: 20, Window: time.Hour}}, Agent: []exchange.Rate{{Amount: 20, Window: time.Hour}}, Kept: 25}
 	first := NewMeter(options)
 	known := alice
 	known.Proven = true

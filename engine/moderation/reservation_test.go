@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"inbox/exchange"
 	"inbox/normalized"
 )
 
@@ -49,9 +50,9 @@ func TestCountIsTheNumberOfStoredMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shared := newSums()
 		options := MeterOptions{
-			Counters: shared, Sender: []Rate{{1000, time.Hour}}, Thread: []Rate{{1000, time.Hour}}, Total: []Rate{{1000, time.Hour}},
-			Ways: map[string]Way{"email": {Thread: []Rate{{1000, time.Hour}}, Same: 200}},
-			Now:  func() time.Time { return time.Unix(1_700_000_000, 0) }, Logger: slog.New(slog.DiscardHandler),
+			Counters: shared, Sender: []exchange.Rate{{Amount: 1000, Window: time.Hour}}, Thread: []exchange.Rate{{Amount: 1000, Window: time.Hour}}, Total: []exchange.Rate{{Amount: 1000, Window: time.Hour}},
+			Conversation: ofMail(exchange.ConversationLimits{Thread: []exchange.Rate{{Amount: 1000, Window: time.Hour}}, Same: 200}),
+			Now:          func() time.Time { return time.Unix(1_700_000_000, 0) }, Logger: slog.New(slog.DiscardHandler),
 		}
 		nodes := []*Meter{NewMeter(options), NewMeter(options)}
 		type attempt struct {
@@ -138,7 +139,7 @@ func TestAcknowledgedAfterAnOutageIsNotTheSameAgain(t *testing.T) {
 
 // TestCopiesShareAReservation: copies that arrive while the first one is being stored are one message.
 func TestCopiesShareAReservation(t *testing.T) {
-	meter := NewMeter(MeterOptions{Counters: newSums(), Sender: []Rate{{2, time.Hour}}})
+	meter := NewMeter(MeterOptions{Counters: newSums(), Sender: []exchange.Rate{{Amount: 2, Window: time.Hour}}})
 	one := alice
 	one.Message = "m"
 	var copies []*Reservation
@@ -189,7 +190,7 @@ func TestFullOfWhatMayYetFail(t *testing.T) {
 // TestNoticeThatCouldNotBeStoredIsToldAgain: what is told once in a window is told by the attempt that succeeds.
 func TestNoticeThatCouldNotBeStoredIsToldAgain(t *testing.T) {
 	shared := newSums()
-	meter := NewMeter(MeterOptions{Counters: shared, Sender: []Rate{{1, time.Hour}}})
+	meter := NewMeter(MeterOptions{Counters: shared, Sender: []exchange.Rate{{Amount: 1, Window: time.Hour}}})
 	if _, over := meter.take(t.Context(), alice); over {
 		t.Fatal("over the limit at once")
 	}
@@ -224,7 +225,7 @@ func TestNoticeThatCouldNotBeStoredIsToldAgain(t *testing.T) {
 func TestTheOldestIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := newSums()
-		meter := NewMeter(MeterOptions{Counters: shared, Sender: []Rate{{5, time.Hour}}})
+		meter := NewMeter(MeterOptions{Counters: shared, Sender: []exchange.Rate{{Amount: 5, Window: time.Hour}}})
 		flood := func(name string, many int) {
 			for i := range many {
 				_, _ = meter.take(t.Context(), Subject{Principal: fmt.Sprint(name, i), Agent: "echo"})
@@ -257,12 +258,12 @@ func TestTheOldestIsForgotten(t *testing.T) {
 // BenchmarkReserve is the price of a message that begins a thread, of senders that this node knows.
 func BenchmarkReserve(b *testing.B) {
 	meter := NewMeter(MeterOptions{
-		Counters: newSums(), Sender: []Rate{{1 << 30, time.Minute}, {1 << 30, time.Hour}}, Host: []Rate{{1 << 30, time.Minute}},
-		Agent: []Rate{{1 << 30, time.Minute}}, Total: []Rate{{1 << 30, time.Minute}}, Thread: []Rate{{1 << 30, time.Hour}},
-		Ways: map[string]Way{"email": {Thread: []Rate{{1 << 30, time.Hour}}, Sender: []Rate{{1 << 30, time.Hour}}, Same: 3}},
+		Counters: newSums(), Sender: []exchange.Rate{{Amount: 1 << 30, Window: time.Minute}, {Amount: 1 << 30, Window: time.Hour}}, Host: []exchange.Rate{{Amount: 1 << 30, Window: time.Minute}},
+		Agent: []exchange.Rate{{Amount: 1 << 30, Window: time.Minute}}, Total: []exchange.Rate{{Amount: 1 << 30, Window: time.Minute}}, Thread: []exchange.Rate{{Amount: 1 << 30, Window: time.Hour}},
+		Conversation: ofMail(exchange.ConversationLimits{Thread: []exchange.Rate{{Amount: 1 << 30, Window: time.Hour}}, Sender: []exchange.Rate{{Amount: 1 << 30, Window: time.Hour}}, Same: 3}),
 	})
 	s := alice
-	s.Via, s.Opens, s.Said = "email", true, []normalized.Part{normalized.Text("hello there")}
+	s.Channel, s.Opens, s.Said = "email", true, []normalized.Part{normalized.Text("hello there")}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		s.Message, s.Thread = fmt.Sprint("m", i), fmt.Sprint("t", i)

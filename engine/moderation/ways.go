@@ -8,18 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"inbox/exchange"
 	"inbox/normalized"
 )
-
-// Way is what keeps the conversations of one way from running on for ever, beside the limits for all: programs that answer
-// each other, and whose mails carry no mark of it (RFC 3834, section 5). What is braked is kept unanswered; nobody is told,
-// because the notice would be the next answer.
-type Way struct {
-	Thread  []Rate        // answers in one conversation
-	Sender  []Rate        // answers of one agent to one sender
-	Same    int           // messages of one sender in a row that say the same and are answered, within a day; 0 = all
-	Machine time.Duration // whoever answers an answer of ours sooner is a program; 0 = nobody
-}
 
 // Names of the brakes.
 const (
@@ -29,13 +20,18 @@ const (
 	brakeMachine = "machine"
 )
 
-func (m *Meter) wayBounds(s Subject, now time.Time) []bound {
-	way, braked := m.options.Ways[s.Via]
-	if !braked {
-		return nil
+// conversation returns the limits of the channel by which a message came.
+func (m *Meter) conversation(s Subject) exchange.ConversationLimits {
+	if m.options.Conversation == nil {
+		return exchange.ConversationLimits{}
 	}
-	list := make([]bound, 0, len(way.Thread)+len(way.Sender))
-	add := func(limit, subject, text string, ofThread bool, rates []Rate) {
+	return m.options.Conversation(s.Channel)
+}
+
+func (m *Meter) wayBounds(s Subject, now time.Time) []bound {
+	limits := m.conversation(s)
+	list := make([]bound, 0, len(limits.Thread)+len(limits.Sender))
+	add := func(limit, subject, text string, ofThread bool, rates []exchange.Rate) {
 		for _, r := range rates {
 			begin := now.Truncate(r.Window)
 			list = append(list, bound{
@@ -45,8 +41,8 @@ func (m *Meter) wayBounds(s Subject, now time.Time) []bound {
 			})
 		}
 	}
-	add(brakeThread, s.Agent+" "+s.Thread, "%d answers in this conversation within %s", true, way.Thread)
-	add(brakeSender, s.Agent+" "+s.Principal, "%d answers to this sender within %s", false, way.Sender)
+	add(brakeThread, s.Agent+" "+s.Thread, "%d answers in this conversation within %s", true, limits.Thread)
+	add(brakeSender, s.Agent+" "+s.Principal, "%d answers to this sender within %s", false, limits.Sender)
 	return list
 }
 
@@ -63,7 +59,7 @@ func shortly(d time.Duration) string {
 
 // machine finds who answers faster than a person reads.
 func (m *Meter) machine(s Subject, now time.Time) (Excess, bool) {
-	limit := m.options.Ways[s.Via].Machine
+	limit := m.conversation(s).Machine
 	if limit <= 0 || s.Waited <= 0 || s.Waited >= limit {
 		return Excess{}, false
 	}
@@ -88,7 +84,7 @@ const (
 )
 
 func (m *Meter) sameRow(s Subject, now time.Time) sameRow {
-	most := m.options.Ways[s.Via].Same
+	most := m.conversation(s).Same
 	if most <= 0 {
 		return sameRow{}
 	}

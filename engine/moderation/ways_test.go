@@ -9,19 +9,30 @@ import (
 
 	"pgregory.net/rapid"
 
+	"inbox/exchange"
 	"inbox/normalized"
 )
 
+// ofMail limits the conversations of one channel.
+func ofMail(limits exchange.ConversationLimits) func(string) exchange.ConversationLimits {
+	return func(channel string) exchange.ConversationLimits {
+		if channel == "email" {
+			return limits
+		}
+		return exchange.ConversationLimits{}
+	}
+}
+
 func mailMeter(shared *sums) *Meter {
-	return NewMeter(MeterOptions{Counters: shared, Ways: map[string]Way{"email": {
-		Thread: []Rate{{10, time.Hour}, {50, day}}, Sender: []Rate{{20, time.Hour}}, Same: 3, Machine: 5 * time.Second,
-	}}})
+	return NewMeter(MeterOptions{Counters: shared, Conversation: ofMail(exchange.ConversationLimits{
+		Thread: []exchange.Rate{{Amount: 10, Window: time.Hour}, {Amount: 50, Window: day}}, Sender: []exchange.Rate{{Amount: 20, Window: time.Hour}}, Same: 3, Machine: 5 * time.Second,
+	})})
 }
 
 // saying is a mail of alice in a thread.
 func saying(thread, text string) Subject {
 	s := alice
-	s.Via, s.Thread, s.Said = "email", thread, []normalized.Part{normalized.Text(text)}
+	s.Channel, s.Thread, s.Said = "email", thread, []normalized.Part{normalized.Text(text)}
 	return s
 }
 
@@ -83,7 +94,7 @@ func TestAnswersToASender(t *testing.T) {
 		other.Agent = "other"
 		wants(t, meter, other, "")
 		unbraked := saying("t", "hello")
-		unbraked.Via = "a2a"
+		unbraked.Channel = "a2a"
 		wants(t, meter, unbraked, "")
 		<-time.After(time.Hour)
 		wants(t, meter, saying("another thread", "one more"), "")
@@ -134,7 +145,7 @@ func TestMachinePace(t *testing.T) {
 // TestThreadsThatEndAtOnceCostNoRow: the message that opens a thread is neither asked for nor written.
 func TestThreadsThatEndAtOnceCostNoRow(t *testing.T) {
 	shared := newSums()
-	meter := NewMeter(MeterOptions{Counters: shared, Thread: []Rate{{60, time.Hour}}, Ways: map[string]Way{"email": {Thread: []Rate{{10, time.Hour}}, Same: 3}}})
+	meter := NewMeter(MeterOptions{Counters: shared, Thread: []exchange.Rate{{Amount: 60, Window: time.Hour}}, Conversation: ofMail(exchange.ConversationLimits{Thread: []exchange.Rate{{Amount: 10, Window: time.Hour}}, Same: 3})})
 	for i := range 100 {
 		s := saying(fmt.Sprint("t", i), "hello")
 		s.Opens = true
@@ -166,7 +177,7 @@ func TestThreadsThatEndAtOnceCostNoRow(t *testing.T) {
 // differs is stopped.
 func TestSameWordsInARow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		meter := NewMeter(MeterOptions{Counters: newSums(), Ways: map[string]Way{"email": {Same: 3}}})
+		meter := NewMeter(MeterOptions{Counters: newSums(), Conversation: ofMail(exchange.ConversationLimits{Same: 3})})
 		last, times := "", 0
 		for _, text := range rapid.SliceOf(rapid.SampledFrom([]string{"a", "b", " a\n", "c d"})).Draw(t, "texts") {
 			said := normalizedWords(text)

@@ -126,6 +126,16 @@ func (s *Service) admit(in *exchange.Inbound) (agents.Entry, error) {
 	if in.Message.ReceivedAt.IsZero() {
 		in.Message.ReceivedAt = identity.Now()
 	}
+	if in.Channel == "" {
+		return agents.Entry{}, fault.InField("channel", "is missing: an adapter names the channel by which it answers")
+	}
+	if in.Message.Surface == nil {
+		in.Message.Surface = new(normalized.Surface)
+	}
+	if in.Message.Surface.Channel == "" { // a connector names its product
+		in.Message.Surface.Channel = in.Channel
+	}
+
 	in.Message.Clean()
 	if err := normalized.Validate(in.Message, s.options.Limits); err != nil {
 		return agents.Entry{}, err
@@ -152,7 +162,7 @@ func newTurn(agent agents.Entry, in exchange.Inbound, decided admission) exchang
 	now := time.Now()
 	turn := exchange.TurnRecord{
 		ID: newID(), Agent: agent.Profile.Name, Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
-		Reference: in.Reference, State: decided.state, Reason: decided.reason, Message: in.Message, Route: in.Route,
+		Reference: in.Reference, State: decided.state, Reason: decided.reason, Channel: in.Channel, Message: in.Message, Route: in.Route,
 		AcceptedAt: now, UpdatedAt: now,
 		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && len(in.Message.Sender.Identities) > 0 &&
 			!guarded(in), // an agent acts for many people

@@ -27,10 +27,9 @@ type AckTx interface {
 // ackAfter gives how long after its acceptance a turn is acknowledged; 0 = not at all. Agents are told nothing: they
 // would take it for the answer. An asker who got a demand heard of us already.
 func (s *Service) ackAfter(agent agents.Entry, turn exchange.TurnRecord) time.Duration {
-	channel, able := s.options.Channels[turn.Message.ReceivedVia].(exchange.Acknowledger)
+	channel, able := s.options.Channels.Channel(turn.Channel).(exchange.Acknowledger)
 	switch {
-	case agent.Settings.AckAfter <= 0, !able, turn.ReplyID != "", turn.Message.RecipientCapabilities.AgentChain != nil,
-		isFetched(exchange.Reply{Route: turn.Route}):
+	case agent.Settings.AckAfter <= 0, !able, turn.ReplyID != "", turn.Message.RecipientCapabilities.AgentChain != nil:
 		return 0
 	}
 	return max(0, channel.AckAfter(agent.Settings.AckAfter))

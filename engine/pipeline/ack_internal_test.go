@@ -51,10 +51,10 @@ func TestSignOfLifeCountsFromTheAcceptance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				kept := &clockStore{}
-				s := New(Options{Store: kept, Channels: map[string]exchange.Channel{normalized.ViaEmail: oneWay{}}})
+				s := New(Options{Store: kept, Channels: exchange.NewChannels(exchange.Module{Name: normalized.ViaEmail, Channel: oneWay{}})})
 				agent := agents.Entry{Settings: agents.Settings{AckAfter: c.after}.WithDefaults()}
 				turn := exchange.TurnRecord{ID: "t", AcceptedAt: time.Now().Add(-c.age)}
-				turn.Message.ReceivedVia = normalized.ViaEmail
+				turn.Channel = normalized.ViaEmail
 				begun := time.Now()
 				quiet := s.signOfLife(t.Context(), agent, turn)
 				<-time.After(c.takes)

@@ -301,7 +301,7 @@ func TestWaitingTurnIsNotAcknowledged(t *testing.T) {
 func TestWhoIsAcknowledged(t *testing.T) {
 	e := start(t, "sqlite", repeats, agents.Settings{AckAfter: time.Hour})
 	asked := func(change func(*exchange.TurnRecord)) exchange.TurnRecord {
-		turn := exchange.TurnRecord{ID: "t", Agent: "echo", Message: from("ana", "m1", "m1").Message}
+		turn := exchange.TurnRecord{ID: "t", Agent: "echo", Channel: normalized.ViaEmail, Message: from("ana", "m1", "m1").Message}
 		if change != nil {
 			change(&turn)
 		}
@@ -316,9 +316,9 @@ func TestWhoIsAcknowledged(t *testing.T) {
 			r.Message.RecipientCapabilities.AgentChain = &normalized.AgentChain{Hop: 1, MaxHops: 4}
 		}), 0},
 		"who got a demand":      {asked(func(r *exchange.TurnRecord) { r.ReplyID = "demand" }), 0},
-		"who sees it":           {asked(func(r *exchange.TurnRecord) { r.Message.ReceivedVia = normalized.ViaA2A }), 0},
+		"who sees it":           {asked(func(r *exchange.TurnRecord) { r.Channel = normalized.ViaA2A }), 0},
 		"of a removed agent":    {asked(func(r *exchange.TurnRecord) { r.Agent = "gone" }), 0},
-		"an agent of this host": {asked(func(r *exchange.TurnRecord) { r.Route = pipeline.Fetched() }), 0},
+		"an agent of this host": {asked(func(r *exchange.TurnRecord) { r.Channel = exchange.ChannelLocal }), 0},
 	}
 	for name, c := range cases {
 		if got := e.pipeline.AckAfter(c.turn); got != c.after {

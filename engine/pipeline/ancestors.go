@@ -62,7 +62,7 @@ func ancestorKey(turn exchange.TurnRecord) string {
 // of a thread run one at a time, so nobody else writes the document.
 func (s *Service) ancestors(ctx context.Context, turn exchange.TurnRecord, begun bool) (*ancestry, error) {
 	known := new(ancestry)
-	historian, is := s.options.Channels[turn.Message.ReceivedVia].(exchange.Historian)
+	historian, is := s.options.Channels.Channel(turn.Channel).(exchange.Historian)
 	if !is || s.options.Documents == nil {
 		return known, nil
 	}

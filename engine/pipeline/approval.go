@@ -30,9 +30,9 @@ type Approvals interface {
 
 // Approvers reaches the people who decide and says who they are.
 type Approvers interface {
-	// Open begins a conversation of the agent with an address: by which way, and the adapter's note for the reply.
+	// Open begins a conversation of the agent with an address.
 	// Errors are classed by fault.RetryIn and fault.GiveUp.
-	Open(ctx context.Context, agent, address string) (via string, route json.RawMessage, err error)
+	Open(ctx context.Context, agent, address string) (exchange.Opening, error)
 	// Proves gives the sender's evidence that proves the address; nil = none does. A name never proves anything.
 	Proves(ctx context.Context, sender normalized.Sender, address string) (*identity.Evidence, error)
 }
@@ -40,8 +40,8 @@ type Approvers interface {
 // noApprovers is where Options.Approvers is nil.
 type noApprovers struct{}
 
-func (noApprovers) Open(context.Context, string, string) (via string, route json.RawMessage, err error) {
-	return "", nil, fault.GiveUp("this server cannot write to anybody", nil)
+func (noApprovers) Open(context.Context, string, string) (exchange.Opening, error) {
+	return exchange.Opening{}, fault.GiveUp("this server cannot write to anybody", nil)
 }
 
 func (noApprovers) Proves(context.Context, normalized.Sender, string) (*identity.Evidence, error) {

@@ -122,11 +122,11 @@ func (s *Service) tellAsker(ctx context.Context, job queue.Job, issuance policyp
 // askApprover begins a conversation with one approver: a turn of its own whose message is ours and whose reply says what
 // is to be decided, so that it is delivered like any reply. Done twice it is done once: the message has the same id.
 func (s *Service) askApprover(ctx context.Context, job queue.Job, agent agents.Entry, issuance policypart.Issuance, address string) error {
-	via, route, err := s.options.Approvers.Open(ctx, agent.Profile.Name, address)
+	opening, err := s.options.Approvers.Open(ctx, agent.Profile.Name, address)
 	if err != nil {
 		return s.notAsked(ctx, job, issuance, address, err)
 	}
-	turn := s.opening(agent, issuance, address, via, route)
+	turn := s.opening(agent, issuance, address, opening)
 	reply := s.newReply(turn, s.options.Demands.Told(issuance).Answering(turn.Message))
 	plan, err := s.plan(ctx, reply)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Service) askApprover(ctx context.Context, job queue.Job, agent agents.E
 
 // opening is the turn of a conversation that we begin. Its message is the agent's own, so that nobody passes for its
 // sender, and its answer is what the approver gets to read.
-func (s *Service) opening(agent agents.Entry, issuance policypart.Issuance, address, via string, route json.RawMessage) exchange.TurnRecord {
+func (s *Service) opening(agent agents.Entry, issuance policypart.Issuance, address string, by exchange.Opening) exchange.TurnRecord {
 	now := time.Now()
 	own, _ := identity.ParseAddress(agent.Profile.Address) // the registry has checked it
 	message := normalized.Message{
@@ -175,11 +175,11 @@ func (s *Service) opening(agent agents.Entry, issuance policypart.Issuance, addr
 		},
 		Recipient: agent.Profile.Address, Parts: []normalized.Part{normalized.Text(address + " is asked for an approval.")},
 		RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
-		ReceivedVia:           via, ReceivedAt: identity.At(now),
+		ReceivedVia:           by.ReceivedVia, ReceivedAt: identity.At(now),
 	}
 	return exchange.TurnRecord{
 		ID: newID(), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
-		State: exchange.StateAnswered, Reason: "asks for approval " + issuance.ID, Message: message, Route: route, AcceptedAt: now, UpdatedAt: now,
+		State: exchange.StateAnswered, Reason: "asks for approval " + issuance.ID, Channel: by.Channel, Message: message, Route: by.Route, AcceptedAt: now, UpdatedAt: now,
 	}
 }
 

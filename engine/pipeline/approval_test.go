@@ -32,19 +32,19 @@ type doors struct {
 	down   int // so many attempts fail first
 }
 
-func (d *doors) Open(_ context.Context, agent, address string) (via string, route json.RawMessage, err error) {
+func (d *doors) Open(_ context.Context, agent, address string) (exchange.Opening, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.down > 0 {
 		d.down--
-		return "", nil, fault.RetryIn(0, "down", errors.New("down"))
+		return exchange.Opening{}, fault.RetryIn(0, "down", errors.New("down"))
 	}
 	if strings.HasSuffix(address, "@nowhere.test") {
-		return "", nil, fault.GiveUp("nobody lives there", nil)
+		return exchange.Opening{}, fault.GiveUp("nobody lives there", nil)
 	}
 	d.opened = append(d.opened, agent+" to "+address)
-	route, err = json.Marshal(map[string]string{"opened": address})
-	return normalized.ViaEmail, route, err
+	route, err := json.Marshal(map[string]string{"opened": address})
+	return exchange.Opening{Channel: normalized.ViaEmail, ReceivedVia: normalized.ViaEmail, Route: route}, err
 }
 
 func (d *doors) Proves(_ context.Context, sender normalized.Sender, address string) (*identity.Evidence, error) {

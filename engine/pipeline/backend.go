@@ -214,10 +214,10 @@ func (s *Service) patienceEnd(job queue.Job, turn exchange.TurnRecord, agent age
 
 // awaited reports whether somebody waits on an open connection for the answer to a turn.
 func (s *Service) awaited(turn exchange.TurnRecord) bool {
-	if isFetched(exchange.Reply{Route: turn.Route}) { // another agent of this server waits
+	if turn.Channel == exchange.ChannelLocal { // another agent of this server waits
 		return true
 	}
-	channel, knows := s.options.Channels[turn.Message.ReceivedVia].(exchange.Awaited)
+	channel, knows := s.options.Channels.Channel(turn.Channel).(exchange.Awaited)
 	return knows && channel.Awaits(turn.Route)
 }
 

@@ -145,12 +145,15 @@ func (r *outageRig) start() {
 		r.t.Fatal(err)
 	}
 	e.store = opened
-	channels := map[string]exchange.Channel{}
-	for via, p := range r.peers {
-		channels[via] = awaitedPeer{p}
-	}
-	if r.fetched {
-		channels[normalized.ViaA2A] = fetchedPeer{r.peers[normalized.ViaA2A]}
+	channels := exchange.NewChannels()
+	for name, p := range r.peers {
+		module := exchange.Module{Name: name, Channel: awaitedPeer{p}}
+		if r.fetched && name == normalized.ViaA2A {
+			module.Channel = fetchedPeer{p}
+		}
+		if err := channels.Add(module); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	list := agents.NewRegistry()
 	if err := list.Add(agents.Entry{
@@ -213,7 +216,7 @@ func (r *outageRig) claimed() int {
 // by makes a message on a channel.
 func by(via, user, id, thread string) exchange.Inbound {
 	in := from(user, id, thread)
-	in.Message.ReceivedVia = via
+	in.Message.ReceivedVia, in.Channel = via, via
 	return in
 }
 

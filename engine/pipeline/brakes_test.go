@@ -22,7 +22,7 @@ func TestOverTheLimit(t *testing.T) {
 		front := &script{name: "echo", answer: says("hi"), settings: agents.Settings{AnswerAgents: true}}
 		var later lateMeter
 		e := composed(t, url, func(o *pipeline.Options) { o.Brakes.Meter = &later }, front)
-		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Sender: []moderation.Rate{{Amount: 2, Window: 24 * time.Hour}}})
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Sender: []exchange.Rate{{Amount: 2, Window: 24 * time.Hour}}})
 		for i := range 2 {
 			e.answered(t, from("ana", fmt.Sprint("m", i), "t"))
 			e.peer.next(t)
@@ -156,8 +156,8 @@ func TestMailBrakes(t *testing.T) {
 		front := &script{name: "echo", answer: says("hi")}
 		var later lateMeter
 		e := composed(t, url, func(o *pipeline.Options) { o.Brakes.Meter = &later }, front)
-		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Ways: map[string]moderation.Way{
-			normalized.ViaEmail: {Thread: []moderation.Rate{{Amount: 4, Window: 24 * time.Hour}}, Same: 2, Machine: 5 * time.Second},
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Conversation: func(string) exchange.ConversationLimits {
+			return exchange.ConversationLimits{Thread: []exchange.Rate{{Amount: 4, Window: 24 * time.Hour}}, Same: 2, Machine: 5 * time.Second}
 		}})
 		say := func(id, text string, answerOf time.Time) exchange.TurnRecord {
 			in := from("ana", id, "t@peer.test")
@@ -205,8 +205,8 @@ func TestMailBrakes(t *testing.T) {
 		if err := later.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Ways: map[string]moderation.Way{
-			normalized.ViaEmail: {Thread: []moderation.Rate{{Amount: 4, Window: 24 * time.Hour}}},
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Conversation: func(string) exchange.ConversationLimits {
+			return exchange.ConversationLimits{Thread: []exchange.Rate{{Amount: 4, Window: 24 * time.Hour}}}
 		}})
 		if turn := say("9", "after a restart", time.Time{}); turn.State != exchange.StateSilent {
 			t.Errorf("a restart forgot the day: %s", turn.State)

@@ -65,11 +65,8 @@ func (s *Service) callHere(ctx context.Context, d exchange.Dispatch, callee agen
 	return answerOf(d, turn), nil
 }
 
-// fetched is the route of a question whose answer nobody has to deliver: the call reads it.
+// fetched is the route of a question whose answer the call reads.
 var fetched = json.RawMessage(`{"dispatch":"fetched"}`)
-
-// isFetched says whether a reply has no way to go.
-func isFetched(reply exchange.Reply) bool { return string(reply.Route) == string(fetched) }
 
 // callOf makes the message of a call to an agent of this server.
 func (s *Service) callOf(d exchange.Dispatch, callee agents.Entry) (exchange.Inbound, error) {
@@ -84,7 +81,7 @@ func (s *Service) callOf(d exchange.Dispatch, callee agents.Entry) (exchange.Inb
 	}
 	chain := d.Chain
 	return exchange.Inbound{
-		FromAgent: true, Original: original, Route: fetched,
+		FromAgent: true, Original: original, Channel: exchange.ChannelLocal, Route: fetched,
 		Message: normalized.Message{
 			ID: d.ID, ThreadID: d.ThreadID, Sender: s.caller(d, callee), Recipient: callee.Profile.Address, Parts: d.Parts,
 			RecipientCapabilities: normalized.RecipientCapabilities{

@@ -127,7 +127,7 @@ func composedBy(t *testing.T, workers int, databaseURL string, change func(*pipe
 		}
 	}
 	e.store, e.peer = opened, newPeer()
-	channels := map[string]exchange.Channel{normalized.ViaEmail: e.peer}
+	channels := exchange.NewChannels(exchange.Module{Name: normalized.ViaEmail, Channel: e.peer})
 	demands := demand.New(demand.Options{
 		Store: opened, BaseURL: &url.URL{Scheme: "https", Host: "inbox.test"}, Secret: bytes.Repeat([]byte("s"), 32),
 	})

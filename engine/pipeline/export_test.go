@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"inbox/agents"
@@ -31,6 +30,3 @@ func (s *Service) AckAfter(turn exchange.TurnRecord) time.Duration {
 	agent, _ := s.options.Agents.Lookup(turn.Agent)
 	return s.ackAfter(agent, turn)
 }
-
-// Fetched is the route of a question whose answer has no way to go.
-func Fetched() json.RawMessage { return fetched }

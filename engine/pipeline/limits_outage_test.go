@@ -63,11 +63,13 @@ func TestAcknowledgedAfterAnOutageIsAnswered(t *testing.T) {
 			database.Store, o.Store, o.Brakes.Meter = o.Store, database, &later
 		}, &script{name: "echo", answer: says("hi")})
 		later.Meter = moderation.NewMeter(moderation.MeterOptions{
-			Counters: e.store, Sender: []moderation.Rate{{Amount: 30, Window: 24 * time.Hour}}, Thread: []moderation.Rate{{Amount: 60, Window: 24 * time.Hour}},
+			Counters: e.store, Sender: []exchange.Rate{{Amount: 30, Window: 24 * time.Hour}}, Thread: []exchange.Rate{{Amount: 60, Window: 24 * time.Hour}},
 			Budgets: moderation.Budgets{SenderRuns: 30},
-			Ways: map[string]moderation.Way{normalized.ViaEmail: {
-				Thread: []moderation.Rate{{Amount: 10, Window: 24 * time.Hour}}, Sender: []moderation.Rate{{Amount: 20, Window: 24 * time.Hour}}, Same: 3,
-			}},
+			Conversation: func(string) exchange.ConversationLimits {
+				return exchange.ConversationLimits{
+					Thread: []exchange.Rate{{Amount: 10, Window: 24 * time.Hour}}, Sender: []exchange.Rate{{Amount: 20, Window: 24 * time.Hour}}, Same: 3,
+				}
+			},
 		})
 		attempt := func(in exchange.Inbound) (receipt exchange.Receipt, err error) {
 			defer func() {
@@ -122,7 +124,7 @@ func TestNoticeOfTheLimitSurvivesAnOutage(t *testing.T) {
 		e := composed(t, url, func(o *pipeline.Options) {
 			database.Store, o.Store, o.Brakes.Meter = o.Store, database, &later
 		}, &script{name: "echo", answer: says("hi")})
-		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Sender: []moderation.Rate{{Amount: 1, Window: 24 * time.Hour}}})
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Sender: []exchange.Rate{{Amount: 1, Window: 24 * time.Hour}}})
 		e.answered(t, from("ana", "m0", "t"))
 		e.peer.next(t)
 		database.fails(refusing)

@@ -32,8 +32,8 @@ func (n Notice) Job() (queue.NewJob, error) {
 }
 
 // Notify stores a notice as a conversation that its agent begins, so that it is delivered like any reply, and ends the job
-// with it. Via and route are those of the adapter that reaches the operator.
-func (s *Service) Notify(ctx context.Context, job queue.Job, notice Notice, via string, route json.RawMessage) error {
+// with it, by the opening of the channel that reaches the operator.
+func (s *Service) Notify(ctx context.Context, job queue.Job, notice Notice, opening exchange.Opening) error {
 	agent, known := s.options.Agents.Lookup(notice.Agent)
 	if !known {
 		return queue.GiveUp("there is no agent "+notice.Agent, nil)
@@ -44,7 +44,7 @@ func (s *Service) Notify(ctx context.Context, job queue.Job, notice Notice, via 
 	}
 	now := time.Now()
 	message := normalized.Message{
-		ID: "notice-" + notice.ID, ThreadID: "notice-" + notice.ID, ReceivedVia: via, ReceivedAt: identity.At(now),
+		ID: "notice-" + notice.ID, ThreadID: "notice-" + notice.ID, ReceivedVia: opening.ReceivedVia, ReceivedAt: identity.At(now),
 		Sender: normalized.Sender{
 			Address: agent.Profile.Address, DisplayName: agent.Profile.DisplayName, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
 			Identities: []identity.Evidence{identity.Transport(identity.TransportProof{
@@ -57,7 +57,7 @@ func (s *Service) Notify(ctx context.Context, job queue.Job, notice Notice, via 
 	}
 	turn := exchange.TurnRecord{
 		ID: newID(), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
-		State: exchange.StateAnswered, Reason: "tells the operator", Message: message, Route: route, AcceptedAt: now, UpdatedAt: now,
+		State: exchange.StateAnswered, Reason: "tells the operator", Channel: opening.Channel, Message: message, Route: opening.Route, AcceptedAt: now, UpdatedAt: now,
 	}
 	reply := s.newReply(turn, normalized.Response{
 		Visibility: normalized.VisibilityDirect, Status: normalized.StatusCompleted, Parts: []normalized.Part{normalized.Text(notice.Text)},

@@ -154,7 +154,7 @@ func (s *Service) networks(in exchange.Inbound) []string {
 
 func subjectOf(turn exchange.TurnRecord) moderation.Subject {
 	subject := moderation.Subject{
-		Principal: turn.Principal, Agent: turn.Agent, Thread: turn.ThreadID, Via: turn.Message.ReceivedVia,
+		Principal: turn.Principal, Agent: turn.Agent, Thread: turn.ThreadID, Channel: turn.Channel,
 		Proven: len(turn.Message.Sender.Identities) > 0,
 	}
 	if turn.Network != "" {

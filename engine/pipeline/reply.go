@@ -35,7 +35,7 @@ type ending struct {
 // newReply gives the response its id and time, final before the first attempt.
 func (s *Service) newReply(turn exchange.TurnRecord, response normalized.Response) exchange.Reply {
 	return exchange.Reply{
-		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Route: turn.Route,
+		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Channel: turn.Channel, Route: turn.Route,
 		Response: response, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 }
@@ -98,12 +98,12 @@ func (s *Service) planOf(ctx context.Context, end ending) (exchange.Plan, error)
 }
 
 func (s *Service) plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
-	if reply.Response.Silent || isFetched(reply) {
+	if reply.Response.Silent || reply.Channel == exchange.ChannelLocal {
 		return exchange.Plan{}, nil
 	}
-	channel, known := s.options.Channels[reply.Message.ReceivedVia]
-	if !known {
-		return exchange.Plan{}, fmt.Errorf("no adapter for %s is configured", reply.Message.ReceivedVia)
+	channel := s.options.Channels.Channel(reply.Channel)
+	if channel == nil {
+		return exchange.Plan{}, fmt.Errorf("no adapter for %s is configured", reply.Channel)
 	}
 	return channel.Plan(ctx, reply)
 }
@@ -191,7 +191,7 @@ func deliveriesOf(reply exchange.Reply, plan exchange.Plan) []delivery.Record {
 	records := make([]delivery.Record, len(plan.Destinations))
 	for i, destination := range plan.Destinations {
 		records[i] = delivery.Record{
-			ID: newID(), TurnID: reply.TurnID, ReplyID: reply.ID, Agent: reply.Agent, Via: reply.Message.ReceivedVia,
+			ID: newID(), TurnID: reply.TurnID, ReplyID: reply.ID, Agent: reply.Agent, Channel: reply.Channel,
 			NativeID: plan.NativeID, Key: destination.Key, Address: destination.Address, Data: destination.Data,
 			State: delivery.StatePending, CreatedAt: reply.CreatedAt, UpdatedAt: reply.CreatedAt,
 		}

@@ -59,7 +59,7 @@ func (nobody) Expect([]delivery.Record, exchange.Reply) {}
 type Options struct {
 	Store    Store
 	Agents   Directory
-	Channels map[string]exchange.Channel // by the message's received_via
+	Channels *exchange.Channels
 	Blobs    Blobs
 	// Deliveries hears of deliveries that are about to be stored, so that it needs not read them back; optional.
 	Deliveries Deliveries
@@ -100,6 +100,9 @@ func New(options Options) *Service {
 	}
 	if options.Logger == nil {
 		options.Logger = slog.Default()
+	}
+	if options.Channels == nil {
+		options.Channels = exchange.NewChannels()
 	}
 	if options.Deliveries == nil {
 		options.Deliveries = nobody{}

@@ -73,12 +73,12 @@ func start(t *testing.T, url string, agent agents.Func, settings agents.Settings
 		t.Fatal(err)
 	}
 	e.store, e.peer = opened, newPeer()
-	channels := map[string]exchange.Channel{normalized.ViaEmail: e.peer}
-	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State()})
-	e.delivery = delivery.New(delivery.Options{
-		Store: opened.Deliverer(), Channels: channels, Revisers: map[string]exchange.Reviser{normalized.ViaEmail: changeable{}},
-		Schedules: map[string][]time.Duration{normalized.ViaEmail: {time.Millisecond, time.Millisecond}},
+	channels := exchange.NewChannels(exchange.Module{
+		Name: normalized.ViaEmail, Channel: e.peer, Reviser: changeable{},
+		Policy: exchange.Policy{Schedule: []time.Duration{time.Millisecond, time.Millisecond}},
 	})
+	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State()})
+	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels})
 	jobs = queue.New(opened.Queue(), queue.Options{Poll: time.Second})
 	jobs.Handle(pipeline.JobKind, queue.KindOptions{}, e.pipeline.Run)
 	jobs.Handle(delivery.JobKind, queue.KindOptions{}, e.delivery.Run)
@@ -180,7 +180,7 @@ func message(n string) exchange.Inbound { return from("ana", n, n) }
 func from(user, id, thread string) exchange.Inbound {
 	const recipient = "@echo@inbox.test"
 	return exchange.Inbound{
-		Original: []byte("original of " + user + id),
+		Original: []byte("original of " + user + id), Channel: normalized.ViaEmail,
 		Message: normalized.Message{
 			ID: id + "@peer.test", ThreadID: thread, Recipient: recipient, ReceivedVia: normalized.ViaEmail,
 			Sender: normalized.Sender{

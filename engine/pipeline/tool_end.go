@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"inbox/agents/envelope"
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/envelope"
-	"inbox/agents/tool/request"
-	"inbox/agents/tool/request/requesttest"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
 	"inbox/engine/pipeline"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/agents/bridge"
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"

@@ -10,10 +10,10 @@ import (
 	"inbox/internal/fault"
 )
 
-const deliveryColumns = `d.id, d.turn_id, d.reply_id, d.agent, d.via, d.native_id, d.destination, d.address, d.data,
+const deliveryColumns = `d.id, d.turn_id, d.reply_id, d.agent, d.channel, d.native_id, d.destination, d.address, d.data,
 	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at, d.action, d.revision, d.bulk, d.returned`
 
-const insertDelivery = `INSERT INTO deliveries (id, turn_id, reply_id, agent, via, native_id, destination, address,
+const insertDelivery = `INSERT INTO deliveries (id, turn_id, reply_id, agent, channel, native_id, destination, address,
 	data, state, reason, attempt, next_at, created_at, updated_at, action, revision, bulk)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`
 
@@ -28,7 +28,7 @@ func (t *Tx) InsertDelivery(ctx context.Context, d delivery.Record) error {
 	if len(d.Key) > maxDestinationBytes {
 		return fault.InField("destination", "is longer than 512 bytes")
 	}
-	return t.do(ctx, insertDelivery, d.ID, d.TurnID, d.ReplyID, d.Agent, d.Via, d.NativeID, d.Key, cleaned(d.Address),
+	return t.do(ctx, insertDelivery, d.ID, d.TurnID, d.ReplyID, d.Agent, d.Channel, d.NativeID, d.Key, cleaned(d.Address),
 		cleaned(string(d.Data)), d.State, cleaned(d.Reason), int64(d.Attempt), micros(d.NextAt), micros(d.CreatedAt),
 		micros(d.UpdatedAt), d.Action, int64(d.Revision), flag(d.Bulk))
 }
@@ -128,7 +128,7 @@ type deliveryRow struct {
 func (d *deliveryRow) columns() []any {
 	r := &d.record
 	return []any{
-		&r.ID, &r.TurnID, &r.ReplyID, &r.Agent, &r.Via, &r.NativeID, &r.Key, &r.Address, &d.data,
+		&r.ID, &r.TurnID, &r.ReplyID, &r.Agent, &r.Channel, &r.NativeID, &r.Key, &r.Address, &d.data,
 		&r.State, &r.Reason, &r.Attempt, &d.next, &d.created, &d.updated, &r.Action, &r.Revision, &d.bulk, &d.returned,
 	}
 }

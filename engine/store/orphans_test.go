@@ -231,9 +231,9 @@ func TestEveryTextIsConsidered(t *testing.T) {
 	without := map[string]bool{}
 	for _, column := range []string{
 		"turns.agent", "turns.recipient", "turns.received_via", "turns.principal", "turns.native_id", "turns.thread_id", "turns.reference",
-		"turns.state", "turns.reason", "turns.outcome", "turns.network", "turns.original_digest", // the original's row says whether it is a content
+		"turns.state", "turns.reason", "turns.outcome", "turns.network", "turns.channel", "turns.original_digest", // the original's row says whether it is a content
 		"originals.digest", "originals.media_type", "originals.encoding", "originals.body", // the digest is read
-		"replies.agent", "replies.native_id", "deliveries.agent", "deliveries.via", "deliveries.native_id", "deliveries.destination",
+		"replies.agent", "replies.native_id", "deliveries.agent", "deliveries.channel", "deliveries.native_id", "deliveries.destination",
 		"deliveries.state", "deliveries.reason", "deliveries.action",
 		"jobs.kind", "jobs.partition_of", "jobs.state", "jobs.lease_owner", "jobs.reason", "jobs.group_of",
 		"documents.namespace", "documents.encoding", "tokens.name", "tokens.agent", "tokens.hash", "tokens.scope",
@@ -242,7 +242,7 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		"person_identities.principal", "person_identities.issuer", "person_identities.subject", "person_identities.method", "person_identities.address",
 		"dispatches.state", "tool_requests.agent", "tool_requests.tool_name", "tool_requests.status",
 		"pending_actions.kind", "pending_actions.agent", "pending_actions.creator", "pending_actions.resolver", "pending_actions.status",
-		"destinations.via", "destinations.destination", "destinations.reason",
+		"destinations.channel", "destinations.destination", "destinations.reason",
 		"list_entries.list", "list_entries.kind", "list_entries.target", "list_entries.agent", "list_entries.effect", "list_entries.reason", "list_entries.source",
 		"mail_suppressions.address", "mail_suppressions.kind", "mail_suppressions.reason", "mail_failures.address",
 		"watches.agent", "watches.principal", "watches.reference", "watches.name", "blob_garbage.digest",

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"inbox/agents/envelope"
-	"inbox/agents/tool"
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
 	"inbox/internal/fault"
 )
 

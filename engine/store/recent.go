@@ -5,18 +5,17 @@ import (
 	"time"
 
 	"inbox/engine/delivery"
-	"inbox/normalized"
 )
 
 // The ids of deliveries begin with their time, so that the recent ones are at the end of the table.
-const selectRecent = `SELECT DISTINCT address FROM deliveries WHERE id >= $1 AND agent = $2 AND via = $3 AND state = '` +
+const selectRecent = `SELECT DISTINCT address FROM deliveries WHERE id >= $1 AND agent = $2 AND channel = $3 AND state = '` +
 	delivery.StateDelivered + `' AND address > $4 ORDER BY address LIMIT $5 + 0`
 
-// RecentAddresses gives inboxes in the fediverse that took something of the agent since the instant, in order after the
+// RecentAddresses returns the addresses that took something of the agent by a channel since the instant, in order after the
 // given one.
-func (s *Store) RecentAddresses(ctx context.Context, agent string, since time.Time, after string, limit int) ([]string, error) {
+func (s *Store) RecentAddresses(ctx context.Context, channel, agent string, since time.Time, after string, limit int) ([]string, error) {
 	var addresses []string
-	arguments := []any{firstID(since), agent, normalized.ViaActivityPub, cleaned(after), pageSize(limit)}
+	arguments := []any{firstID(since), agent, channel, cleaned(after), pageSize(limit)}
 	err := s.engine.reader().each(ctx, selectRecent, arguments, func(r row) error {
 		var address string
 		err := r.Scan(&address)

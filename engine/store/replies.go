@@ -80,7 +80,7 @@ func historyTurns(response normalized.Response) int64 {
 }
 
 const replyColumns = `r.id, r.turn_id, r.notice, r.agent, r.native_id, r.created_at, r.response, r.posts, r.is_open,
-	r.revision, r.edited_at, r.deleted_at, t.route, t.message`
+	r.revision, r.edited_at, r.deleted_at, t.channel, t.route, t.message`
 
 const selectReply = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id WHERE r.id = $1`
 
@@ -125,7 +125,7 @@ func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 	var response, route, message string
 	columns := []any{
 		&reply.ID, &reply.TurnID, &reply.Notice, &reply.Agent, nativeID, &created, &response, &reply.Posts, &open,
-		&reply.Revision, &edited, &deleted, &route, &message,
+		&reply.Revision, &edited, &deleted, &reply.Channel, &route, &message,
 	}
 	if err := r.Scan(append(columns, extra...)...); err != nil {
 		return reply, err
@@ -135,6 +135,7 @@ func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 	if err := json.Unmarshal([]byte(message), &reply.Message); err != nil {
 		return reply, fmt.Errorf("decode message of turn %s: %w", reply.TurnID, err)
 	}
+	reply.Channel = channelOf(reply.Channel, reply.Message.ReceivedVia, route)
 	if err := json.Unmarshal([]byte(response), &reply.Response); err != nil {
 		return reply, fmt.Errorf("decode response of turn %s: %w", reply.TurnID, err)
 	}

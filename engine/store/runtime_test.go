@@ -3,12 +3,12 @@ package store_test
 import (
 	"testing"
 
-	"inbox/agents/task"
-	"inbox/agents/task/tasktest"
-	"inbox/agents/tool"
-	"inbox/agents/tool/request"
-	"inbox/agents/tool/request/requesttest"
-	"inbox/agents/tool/tooltest"
+	"inbox/agents/runtime/task"
+	"inbox/agents/runtime/task/tasktest"
+	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
+	"inbox/agents/runtime/tool/tooltest"
 	"inbox/engine/store"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"inbox/agents/envelope"
+	"inbox/agents/runtime/envelope"
 	"inbox/internal/fault"
 )
 

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )

@@ -41,7 +41,7 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 	var resumed, route, message, response string
 	columns := append([]any{
 		&t.ID, &t.Agent, &t.Principal, &t.ThreadID, &t.Reference, &t.State, &t.Reason, &t.Attempt,
-		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &route, &message, &response,
+		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &t.Channel, &route, &message, &response,
 	}, extra...)
 	if err := r.Scan(columns...); err != nil {
 		return t, err
@@ -51,6 +51,7 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 	if err := json.Unmarshal([]byte(message), &t.Message); err != nil {
 		return t, fmt.Errorf("decode message of turn %s: %w", t.ID, err)
 	}
+	t.Channel = channelOf(t.Channel, t.Message.ReceivedVia, route)
 	if err := fillResumed(&t, resumed); err != nil || response == "" {
 		return t, err
 	}

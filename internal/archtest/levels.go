@@ -37,20 +37,20 @@ var levels = map[string]int{
 
 	"normalized": 2,
 
-	"exchange":        3,
-	"history":         3,
-	"agents/envelope": 3,
+	"exchange":                3,
+	"history":                 3,
+	"agents/runtime/envelope": 3,
 
-	"agents/tool":         4,
-	"agents/tool/request": 4,
-	"agents/task":         4,
-	"internal/bearer":     4,
-	"agents/channel":      4,
-	"agents/bridge":       4,
-	"agents/chat":         4,
-	"agents/upstream":     4,
+	"agents/runtime/tool":         4,
+	"agents/runtime/tool/request": 4,
+	"agents/runtime/task":         4,
+	"internal/bearer":             4,
+	"agents/channel":              4,
+	"agents/bridge":               4,
+	"agents/chat":                 4,
+	"agents/upstream":             4,
 
-	"agents/loop": 5,
+	"agents/runtime/loop": 5,
 
 	"agents": 6,
 

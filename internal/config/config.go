@@ -104,8 +104,8 @@ type SMTP struct {
 	Hostname string `toml:"hostname" default:"host of domain"`
 	// Largest accepted mail, announced with SIZE.
 	MaxMessageBytes Size `toml:"max_message_bytes"`
-	// Largest accepted mail whose sender nothing proves; the rest hears 552 5.3.4. A mail that proves nothing is found out
-	// after it was read; 0 = as large as others.
+	// Largest accepted mail whose sender nothing proves; larger ones hear 552 5.3.4. When that much of a mail was read and its
+	// header says that it cannot be proven, it is refused at once. 0 = as large as others.
 	UnprovenMaxBytes Size `toml:"unproven_max_bytes"`
 	// Connections of other servers at once; the next hear 421.
 	MaxConnections int `toml:"max_connections"`

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"inbox/internal/fault"
 )
 
 // verdict is a handler's typed choice of an outcome.
@@ -50,6 +52,23 @@ func PutBack() error {
 // GiveUp makes a handler's job a dead letter with the reason; err may be nil.
 func GiveUp(reason string, err error) error {
 	return &verdict{kind: Dead, reason: reason, cause: err}
+}
+
+// Classed makes the outcome of a job of the class of its error: what fault.GiveUp made is a dead letter, what fault.RetryIn made
+// runs again when it says, and the rest by the kind's schedule.
+func Classed(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+
+	f := fault.Of(err)
+	switch {
+	case f.Permanent:
+		return GiveUp(f.Public, err)
+	case f.RetryAfter > 0:
+		return RetryAfter(max(f.RetryAfter, time.Second), err)
+	}
+	return err
 }
 
 // outcome translates what a handler returned. attempt is the number of the run that ended.

@@ -28,7 +28,7 @@ func (p *probe) acknowledge(turn exchange.TurnRecord) (delivery.Record, bool) {
 	reply := p.reply(turn)
 	reply.Notice = exchange.NoticeAck
 	record := delivery.Record{
-		ID: newID(), TurnID: turn.ID, ReplyID: reply.ID, Agent: "echo", Via: turn.Message.ReceivedVia, NativeID: "ack " + reply.ID,
+		ID: newID(), TurnID: turn.ID, ReplyID: reply.ID, Agent: "echo", Channel: turn.Channel, NativeID: "ack " + reply.ID,
 		Key: "peer.example", Address: "alice@peer.example", State: delivery.StatePending, CreatedAt: p.now, UpdatedAt: p.now,
 	}
 	var inserted bool

@@ -30,7 +30,7 @@ func (p *probe) deliver(key string) (delivery.Record, exchange.Reply) {
 	p.insert(turn)
 	reply := p.answer(turn, "note")
 	record := delivery.Record{
-		ID: newID(), TurnID: turn.ID, ReplyID: reply.ID, Agent: "echo", Via: turn.Message.ReceivedVia, NativeID: "note",
+		ID: newID(), TurnID: turn.ID, ReplyID: reply.ID, Agent: "echo", Channel: turn.Channel, NativeID: "note",
 		Key: key, Address: "https://" + key + "/inbox", Data: json.RawMessage(`{"inbox":1}`), State: delivery.StatePending,
 		CreatedAt: p.now, UpdatedAt: p.now,
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"inbox/agents/tool/request"
+	"inbox/agents/runtime/tool/request"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"

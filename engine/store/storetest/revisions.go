@@ -161,7 +161,7 @@ func (p *probe) condition() delivery.Condition {
 }
 
 func conditionDays(t *testing.T, p *probe) {
-	failure := delivery.Condition{Via: "activitypub", Key: "a.example", Reason: "refused", UpdatedAt: p.now}
+	failure := delivery.Condition{Channel: "activitypub", Key: "a.example", Reason: "refused", UpdatedAt: p.now}
 	for i, day := range []int64{10, 10, 11, 11, 10, 14} {
 		failure.FailedDay, failure.UpdatedAt = day, p.now.Add(time.Duration(i)*time.Second)
 		p.worsen(failure)
@@ -180,7 +180,7 @@ func conditionDays(t *testing.T, p *probe) {
 
 func conditionPauses(t *testing.T, p *probe) {
 	late, early := p.now.Add(time.Hour), p.now.Add(time.Minute)
-	failure := delivery.Condition{Via: "activitypub", Key: "a.example", FailedDay: 1, PausedUntil: late, Opened: 2, UpdatedAt: p.now}
+	failure := delivery.Condition{Channel: "activitypub", Key: "a.example", FailedDay: 1, PausedUntil: late, Opened: 2, UpdatedAt: p.now}
 	p.worsen(failure)
 	failure.PausedUntil, failure.Opened = early, 1
 	p.worsen(failure)

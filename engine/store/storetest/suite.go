@@ -100,7 +100,7 @@ func (p *probe) message(id string) exchange.TurnRecord {
 	p.now = p.now.Add(time.Millisecond)
 	return exchange.TurnRecord{
 		ID: newID(), Agent: "echo", Principal: "peer.example alice", ThreadID: "thread 1", State: exchange.StateAccepted,
-		AcceptedAt: p.now, UpdatedAt: p.now, Route: json.RawMessage(`{"inbox":"https://peer.example/inbox"}`),
+		AcceptedAt: p.now, UpdatedAt: p.now, Channel: normalized.ViaEmail, Route: json.RawMessage(`{"inbox":"https://peer.example/inbox"}`),
 		Message: normalized.Message{
 			ID: id, ThreadID: "thread 1", Recipient: "@echo@inbox.example", ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(p.now), Raw: normalized.Raw{Ref: "sha256:00", MediaType: "message/rfc822"},
@@ -175,7 +175,7 @@ func (p *probe) answer(turn exchange.TurnRecord, nativeID string) exchange.Reply
 func (p *probe) reply(turn exchange.TurnRecord) exchange.Reply {
 	p.now = p.now.Add(time.Millisecond)
 	return exchange.Reply{
-		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Route: turn.Route, CreatedAt: p.now,
+		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Channel: turn.Channel, Route: turn.Route, CreatedAt: p.now,
 		Posts: 1, Open: true,
 		Response: normalized.Response{InReplyTo: turn.Message.ID, Parts: []normalized.Part{normalized.Text("re: " + turn.Message.ID)}},
 	}

@@ -1,0 +1,43 @@
+package activitypub
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+// ChannelName is the name of the channel.
+const ChannelName = "activitypub"
+
+// Module returns the channel as a node runs it.
+func (a *Adapter) Module() exchange.Module {
+	return exchange.Module{
+		Name: ChannelName, ReceivedVia: normalized.ViaActivityPub, Channel: a, Policy: a.options.Policy,
+		Routes: a.Routes(), Opener: opener{a}, Links: a.Links,
+	}
+}
+
+// opener begins conversations with accounts, whose addresses have the form @user@domain.
+type opener struct{ *Adapter }
+
+func (opener) Reaches(address string) bool { return strings.HasPrefix(address, "@") }
+
+// Open needs no subject: a note has none.
+func (o opener) Open(ctx context.Context, agent, address, _ string) (json.RawMessage, error) {
+	return o.Adapter.Open(ctx, agent, address)
+}
+
+// Proves takes an actor for an address only when WebFinger of that address names it: on its own word it could be anybody of its
+// host.
+func (o opener) Proves(ctx context.Context, evidence *identity.Evidence, address string) (proven, known bool, err error) {
+	if evidence.Proof.Type != identity.ProofTransport ||
+		evidence.Method != identity.MethodActivityPubSignature && evidence.Method != identity.MethodActivityPubProof {
+		return false, false, nil
+	}
+	proven, err = o.Owns(ctx, evidence.Subject, address)
+	return proven, true, err
+}

@@ -1,0 +1,213 @@
+package loop_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/loop"
+)
+
+func conversation(texts ...string) []envelope.Envelope {
+	messages := make([]envelope.Envelope, len(texts))
+	for i, text := range texts {
+		messages[i] = envelope.UserText(text, nil)
+	}
+	return messages
+}
+
+func summary(value any) loop.Summarizer {
+	return loop.SummarizerFunc(func(context.Context, []envelope.Envelope, map[string]any) (any, error) {
+		if err, is := value.(error); is {
+			return nil, err
+		}
+		return value, nil
+	})
+}
+
+func TestPolicyDefaultsAndRanges(t *testing.T) {
+	policy := loop.NormalizeCompactionPolicy(map[string]any{
+		"enabled": "yes", "max_messages": "3", "recent_messages": 9, "summary_role": " ", "overflow_threshold_bytes": -4,
+		"minimum_conserved_byte_ratio": "0.5", "overflow_archive_pointer": 7, "own": true,
+	})
+	for name, want := range map[string]any{
+		"enabled": true, "max_messages": 3, "recent_messages": 2, "summary_role": "system", "overflow_threshold_bytes": 0,
+		"minimum_conserved_byte_ratio": 0.5, "own": true, "summary_prefix": "Earlier conversation summary:",
+		"overflow_archive_pointer": map[string]any{},
+	} {
+		if diff := cmp.Diff(want, policy[name]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestCompactionKeepsTheTranscriptWhenItFails(t *testing.T) {
+	policy := map[string]any{"enabled": true, "max_messages": 3, "recent_messages": 1}
+	strict := map[string]any{"enabled": true, "max_messages": 3, "recent_messages": 1, "conservation_enabled": true}
+	messages := conversation("one", "two", "three", strings.Repeat("x", 100))
+	for name, test := range map[string]struct {
+		policy  map[string]any
+		summary any
+		problem string
+	}{
+		"error":        {policy, errTest, "test failure"},
+		"blank":        {policy, "  ", "Summary must be a non-empty string."},
+		"number":       {policy, 5, "Summary must be a non-empty string."},
+		"conservation": {strict, map[string]any{"summary": "s", "archived_items": []any{}}, "Compaction conservation check failed."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "conservation" {
+				messages = conversation(strings.Repeat("a", 500), "two", "three", "x")
+			}
+			got := loop.Compact(t.Context(), messages, test.policy, summary(test.summary))
+			if got.Status != loop.CompactionFailed || len(got.Messages) != 4 || len(got.Events) != 2 {
+				t.Fatalf("%+v", got)
+			}
+			failed := envelope.Assoc(got.Events[1])
+			if failed["type"] != "compaction_failed" || envelope.Assoc(failed["metadata"])["error"] != test.problem {
+				t.Fatalf("event %v", failed)
+			}
+		})
+	}
+}
+
+func TestConservationCountsWhatIsArchived(t *testing.T) {
+	long := strings.Repeat("a", 500)
+	got := loop.Compact(t.Context(), conversation(long, "two", "three", "x"),
+		map[string]any{"enabled": true, "max_messages": 3, "recent_messages": 1, "conservation_enabled": true},
+		summary(map[string]any{"summary": "s", "archived_items": []any{map[string]any{"content": long}, "two", []any{"three"}}}))
+	if got.Status != loop.CompactionCompacted || len(got.Messages) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	archived := envelope.Assoc(envelope.Assoc(got.Metadata["provenance"])["archived"])
+	if diff := cmp.Diff(map[string]any{"item_count": 3, "byte_count": 512}, archived); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func TestOverflowArchive(t *testing.T) {
+	messages := conversation(strings.Repeat("a", 2000), "two", "three")
+	policy := map[string]any{
+		"overflow_archive_enabled": true, "overflow_threshold_bytes": 1000, "overflow_retained_messages": 2,
+		"overflow_archive_pointer": map[string]any{"path": "x"},
+	}
+	got := loop.Compact(t.Context(), messages, policy, nil)
+	if got.Status != loop.CompactionArchived || len(got.Messages) != 3 || len(got.ArchiveItems) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	stub := got.Messages[0]
+	id := envelope.Text(got.Metadata["archive_id"])
+	want := "Earlier conversation archived without summarization.\n\nArchive ID: " + id + "\nArchived messages: 1"
+	if stub.Text() != want || stub.Role != "system" || !strings.HasPrefix(id, "agents-api-overflow-") || len(id) != 36 {
+		t.Fatalf("stub %+v", stub)
+	}
+	policy["overflow_retained_bytes"] = 150
+	if got = loop.Compact(t.Context(), messages, policy, nil); len(got.Messages) != 2 {
+		t.Fatalf("%d messages", len(got.Messages))
+	}
+	policy["overflow_retained_messages"] = 3
+	delete(policy, "overflow_retained_bytes")
+	if got = loop.Compact(t.Context(), messages, policy, nil); got.Status != loop.CompactionSkipped || got.Metadata["reason"] != "overflow_input_unsplittable" {
+		t.Fatalf("%+v", got)
+	}
+}
+
+type archive struct {
+	kept map[string]int
+	err  error
+}
+
+func (a *archive) Keep(_ context.Context, id string, items []envelope.Envelope) error {
+	a.kept[id] += len(items)
+	return a.err
+}
+
+func TestArchiveOfTheLoop(t *testing.T) {
+	for name, err := range map[string]error{"keeps": nil, "fails": errTest} {
+		t.Run(name, func(t *testing.T) {
+			a := &archive{kept: map[string]int{}, err: err}
+			r := newRig(calls("1", "a/read"))
+			r.options.Archive, r.options.Summarizer = a, summary("s")
+			r.options.CompactionPolicy = map[string]any{
+				"overflow_archive_enabled": true, "overflow_threshold_bytes": 300, "overflow_retained_messages": 2,
+			}
+			result := r.run(t)
+			want := map[bool]string{true: "compaction_overflow_archived", false: "compaction_failed"}[err == nil]
+			if diff := cmp.Diff([]string{want}, recorded(result)); diff != "" || len(a.kept) != 1 {
+				t.Fatalf("%s, kept %v", diff, a.kept)
+			}
+			if r.saw(want) {
+				t.Fatal("compaction events are for the result alone")
+			}
+			noOrphans(t, result)
+		})
+	}
+}
+
+func TestCompactionItems(t *testing.T) {
+	item, err := loop.NormalizeCompactionItem(map[string]any{"type": " note ", "content": "x", "group": "g"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := loop.NormalizeCompactionItem(item, 7)
+	if diff := cmp.Diff(item, again); diff != "" || err != nil {
+		t.Fatalf("%v %s", err, diff)
+	}
+	other, _ := loop.NormalizeCompactionItem(map[string]any{"type": "note", "content": "x", "group": "g"}, 1)
+	id := envelope.Text(item["id"])
+	if !strings.HasPrefix(id, "item-") || len(id) != 21 || id == other["id"] || item["type"] != "note" {
+		t.Fatalf("ids %v, %v", id, other["id"])
+	}
+	message := envelope.NewToolCall("", "a/read", nil, 1, map[string]any{"tool_call_id": "1"})
+	if item, err = loop.CompactionItemOf(message, 0); err != nil || item["type"] != "message:tool_call" {
+		t.Fatalf("%v, %v", item, err)
+	}
+	for reason, raw := range map[string]map[string]any{
+		"type must be a non-empty string": {"content": "x"}, "content is required": {"type": "t"},
+		"content must be a string or array": {"type": "t", "content": 5}, "metadata must be an array": {"type": "t", "content": "", "metadata": 1},
+		"group must be a non-empty string": {"type": "t", "content": "", "group": " "}, "boundary must be an array": {"type": "t", "content": "", "boundary": "x"},
+		"id must be a non-empty string": {"type": "t", "content": "", "id": ""},
+	} {
+		if _, err := loop.NormalizeCompactionItem(raw, 0); err == nil || err.Error() != "invalid_ai_compaction_item: "+reason {
+			t.Errorf("%v: %v", raw, err)
+		}
+	}
+	if _, err := loop.NormalizeCompactionItems([]any{item, "x"}); err == nil {
+		t.Error("a text is no item")
+	}
+}
+
+func TestMarkdownSections(t *testing.T) {
+	items := loop.ParseMarkdown("intro\n# One\na\n## Sub ##\nb\n# One\nc")
+	var keys []any
+	for _, item := range items {
+		keys = append(keys, envelope.Assoc(item["metadata"])["heading_key"])
+	}
+	if diff := cmp.Diff([]any{"__preamble", "one", "one/sub", "one-2"}, keys); diff != "" {
+		t.Fatal(diff)
+	}
+	short, err := loop.SummarizedSection(items[1], "short\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, err := loop.ArchivedSection(items[2], " shelf/2 ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined, err := loop.JoinMarkdown([]map[string]any{items[0], short, gone, items[3]})
+	if want := "intro\n# One\nshort\n## Sub ##\n[Archived section: shelf/2]\n# One\nc"; joined != want || err != nil {
+		t.Fatalf("%q, %v", joined, err)
+	}
+	if _, err := loop.SummarizedSection(items[0], "x"); err == nil {
+		t.Error("a preamble is no section")
+	}
+	if _, err := loop.ArchivedSection(items[1], " "); err == nil {
+		t.Error("a pointer needs a destination")
+	}
+	if _, err := loop.JoinMarkdown([]map[string]any{{"type": "x"}}); err == nil {
+		t.Error("an unknown item was joined")
+	}
+}

@@ -1,0 +1,97 @@
+package task
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"inbox/agents/runtime/envelope"
+)
+
+// NormalizeInput gives the canonical task input. Members that the contract does not know are kept; session_id and
+// run_id are made up when they are missing. It fails with CodeInvalidInput without task.id and task_id (agent runtime
+// contract, section 7).
+func NormalizeInput(raw map[string]any) (map[string]any, error) {
+	input := maps.Clone(raw)
+	if input == nil {
+		input = map[string]any{}
+	}
+	work := assoc(raw["task"])
+	taskID := firstWord(work["id"], raw["task_id"])
+	if taskID == "" {
+		return nil, refuse(CodeInvalidInput, "A task needs an id: give task.id or task_id.")
+	}
+	input["schema"] = or(word(raw["schema"]), SchemaInput)
+	input["task"] = normalizeWork(work, raw, taskID)
+	input["task_id"] = taskID
+	input["session_id"] = or(word(raw["session_id"]), "task_session_"+random())
+	input["run_id"] = or(word(raw["run_id"]), NewRunID())
+	input["placement"] = placementOf(raw)
+	input["client_context"] = assoc(raw["client_context"])
+	input["metadata"] = assoc(raw["metadata"])
+	return input, nil
+}
+
+// normalizeWork completes the inner task with what older callers wrote beside it.
+func normalizeWork(work, beside map[string]any, taskID string) map[string]any {
+	work["schema"] = or(word(work["schema"]), SchemaInput)
+	work["id"] = taskID
+	work["instructions"] = firstWord(work["instructions"], beside["instructions"])
+	work["input"] = assoc(containerOr(work["input"], beside["input"]))
+	work["attachments"], _ = items(containerOr(work["attachments"], beside["attachments"]))
+	work["metadata"] = assoc(work["metadata"])
+	return work
+}
+
+func placementOf(input map[string]any) map[string]any {
+	if placement, is := members(input["placement"]); is {
+		return NormalizePlacement(placement)
+	}
+	return NormalizePlacement(input)
+}
+
+// NormalizePlacement gives the canonical hints of where a task may run: preferred_target or null, allowed_targets,
+// resource_class, required_capabilities and metadata. It drops everything else (agent runtime contract, section 7).
+func NormalizePlacement(raw map[string]any) map[string]any {
+	placement := map[string]any{
+		"schema":                SchemaPlacement,
+		"preferred_target":      nil,
+		"allowed_targets":       listed(raw["allowed_targets"]),
+		"resource_class":        or(word(raw["resource_class"]), "generic"),
+		"required_capabilities": listed(raw["required_capabilities"]),
+		"metadata":              assoc(raw["metadata"]),
+	}
+	if preferred := word(raw["preferred_target"]); preferred != "" {
+		placement["preferred_target"] = preferred
+	}
+	return placement
+}
+
+// NewRunID makes an id for a run that brings none.
+func NewRunID() string { return "task_run_" + random() }
+
+func random() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
+
+func or(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+func containerOr(value, otherwise any) any {
+	if envelope.Container(value) {
+		return value
+	}
+	return otherwise
+}
+
+// listed is words as a JSON list.
+func listed(value any) []any {
+	list := []any{}
+	for _, one := range words(value) {
+		list = append(list, one)
+	}
+	return list
+}

@@ -1,0 +1,78 @@
+package task
+
+import (
+	"slices"
+
+	"inbox/agents/runtime/envelope"
+)
+
+// NormalizeTarget gives the canonical declaration of an executor target. It fails with CodeInvalidTargets when raw is
+// no object and with CodeInvalidTarget when it has no id (agent runtime contract, section 7).
+func NormalizeTarget(raw any) (map[string]any, error) {
+	if !envelope.Container(raw) {
+		return nil, refuse(CodeInvalidTargets, "An executor target is declared by an object.")
+	}
+	declared := assoc(raw)
+	id := word(declared["id"])
+	if id == "" {
+		return nil, refuse(CodeInvalidTarget, "The declaration of an executor target needs an id.")
+	}
+	return map[string]any{
+		"schema":           or(word(declared["schema"]), SchemaTarget),
+		"id":               id,
+		"label":            or(word(declared["label"]), id),
+		"kind":             or(word(declared["kind"]), "executor"),
+		"description":      word(declared["description"]),
+		"capabilities":     listed(declared["capabilities"]),
+		"resource_classes": listed(declared["resource_classes"]),
+		"metadata":         assoc(declared["metadata"]),
+	}, nil
+}
+
+// NormalizeTargets normalizes every declaration; one bad one fails them all (agent runtime contract, section 7).
+func NormalizeTargets(raw []any) ([]map[string]any, error) {
+	targets := make([]map[string]any, 0, len(raw))
+	for _, one := range raw {
+		target, err := NormalizeTarget(one)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, target)
+	}
+	return targets, nil
+}
+
+// Suitable gives the targets that a placement allows, in their order: by allowed_targets, by resource_class (a target
+// without classes takes all of them, a placement without one asks for none) and by required_capabilities. Placement may
+// be normalized or raw (agent runtime contract, section 7).
+func Suitable(targets []map[string]any, placement map[string]any) []map[string]any {
+	allowed, required := words(placement["allowed_targets"]), words(placement["required_capabilities"])
+	class := word(placement["resource_class"])
+	found := []map[string]any{}
+	for _, target := range targets {
+		classes, offered := words(target["resource_classes"]), words(target["capabilities"])
+		switch {
+		case len(allowed) > 0 && !slices.Contains(allowed, word(target["id"])),
+			class != "" && len(classes) > 0 && !slices.Contains(classes, class),
+			slices.ContainsFunc(required, func(one string) bool { return !slices.Contains(offered, one) }):
+		default:
+			found = append(found, target)
+		}
+	}
+	return found
+}
+
+// Select gives the preferred target if it is suitable, else the first suitable one, else nil.
+func Select(targets []map[string]any, placement map[string]any) map[string]any {
+	suitable := Suitable(targets, placement)
+	preferred := word(placement["preferred_target"])
+	for _, target := range suitable {
+		if preferred != "" && word(target["id"]) == preferred {
+			return target
+		}
+	}
+	if len(suitable) == 0 {
+		return nil
+	}
+	return suitable[0]
+}

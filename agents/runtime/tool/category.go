@@ -1,0 +1,30 @@
+package tool
+
+import (
+	"slices"
+
+	"inbox/agents/runtime/envelope"
+)
+
+// categories collects what a tool says of its kind, under all four names in use.
+func categories(tool map[string]any) []string {
+	var found []string
+	for _, name := range []string{"category", "ability_category"} {
+		if category, ok := envelope.NonBlank(tool[name]); ok {
+			found = append(found, category)
+		}
+	}
+	for _, name := range []string{"categories", "ability_categories"} {
+		if isContainer(tool[name]) {
+			found = append(found, texts(tool[name])...)
+		}
+	}
+	return found
+}
+
+func inCategories(tool map[string]any, wanted []string) bool {
+	if len(wanted) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(categories(tool), func(category string) bool { return slices.Contains(wanted, category) })
+}

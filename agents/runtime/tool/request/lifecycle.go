@@ -1,0 +1,196 @@
+package request
+
+import (
+	"context"
+	"fmt"
+
+	"inbox/agents/runtime/envelope"
+)
+
+// EventName says what happened to a request.
+type EventName string
+
+// Events of the lifecycle. Each happens at most once in the life of a request (agent runtime contract, section 5).
+const (
+	EventCreated   EventName = "request_created"
+	EventSubmitted EventName = "result_submitted"
+	EventTimedOut  EventName = "request_timed_out"
+	EventResumed   EventName = "request_resumed"
+)
+
+// Event is one step in the life of a request. Result is nil for EventCreated, Resumed for all but EventResumed.
+type Event struct {
+	Name    EventName
+	Request map[string]any
+	Result  map[string]any
+	Resumed map[string]any // what the continuation gave
+	Context map[string]any // what the caller gave
+}
+
+// Continuation resumes the paused run with the result. It is called once per request, after the change is stored.
+type Continuation func(ctx context.Context, request, result, callerContext map[string]any) (map[string]any, error)
+
+// Envelope is the answer to submit, timeout and cancel (agent runtime contract, section 5).
+type Envelope struct {
+	Status    string         `json:"status"`
+	Request   map[string]any `json:"request"`
+	Result    map[string]any `json:"result"`
+	Duplicate bool           `json:"duplicate"` // the request was terminal before; nothing happened now
+
+	ToolResultMessage   map[string]any `json:"tool_result_message"`   // data of the tool_result message
+	ToolExecutionResult map[string]any `json:"tool_execution_result"` // entry of tool_execution_results
+	ContinuationResult  map[string]any `json:"continuation_result"`   // nil without continuation and on duplicates
+
+	Cancelled bool `json:"cancelled,omitempty"` // asked for by Cancel
+}
+
+// Lifecycle leads requests from pending to terminal. Store is required. It is safe for concurrent use.
+type Lifecycle struct {
+	Store   Store
+	Observe func(Event) // nil = nobody watches; called in the goroutine of the caller
+}
+
+// Create stores the pending request that raw describes and gives its normalized form. It fails with CodeRequest, or
+// with the store's error.
+func (l Lifecycle) Create(ctx context.Context, raw, callerContext map[string]any) (map[string]any, error) {
+	normalized, err := Normalize(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Store.Create(ctx, normalized); err != nil {
+		return nil, fmt.Errorf("create runtime tool request: %w", err)
+	}
+	l.observe(Event{Name: EventCreated, Request: normalized, Context: callerContext})
+	return normalized, nil
+}
+
+// Submit completes a pending request with the result and calls the continuation, which may be nil. A request that is
+// terminal already gives its stored result with Duplicate, and nothing else happens. It fails with CodeResult for an
+// unknown request and for a terminal one without result. When only the continuation fails, the envelope is given
+// together with its error: the result is kept and the caller resumes the run by itself.
+func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Continuation, callerContext map[string]any) (*Envelope, error) {
+	requestID := envelope.Trim(envelope.Text(raw["request_id"]))
+	if requestID == "" {
+		return nil, invalid(CodeResult, "request_id must be a non-empty string")
+	}
+	stored, err := l.get(ctx, requestID, CodeResult)
+	if err != nil {
+		return nil, err
+	}
+	if !Pending(stored) {
+		return replaySubmit(stored)
+	}
+	request, err := Normalize(stored)
+	if err != nil {
+		return nil, err
+	}
+	result, err := ResultFor(request, raw)
+	if err != nil {
+		return nil, err
+	}
+	won, err := l.Store.TransitionPending(ctx, requestID, StatusCompleted, result)
+	if err != nil {
+		return nil, fmt.Errorf("complete runtime tool request: %w", err)
+	}
+	if !won {
+		if stored, err = l.get(ctx, requestID, CodeResult); err != nil {
+			return nil, err
+		}
+		return replaySubmit(stored)
+	}
+	l.observe(Event{Name: EventSubmitted, Request: request, Result: result, Context: callerContext})
+	answer := newEnvelope(StatusSubmitted, request, request, result)
+	return answer, l.resume(ctx, answer, request, resume, callerContext)
+}
+
+// Timeout ends a pending request as timed out and calls the continuation, which may be nil, with the failed result. A
+// request that is terminal already gives what is known of its end with Duplicate. It fails with CodeTimeout for an
+// unknown request; an error of the continuation comes together with the envelope, as in Submit.
+func (l Lifecycle) Timeout(ctx context.Context, requestID string, resume Continuation, callerContext map[string]any) (*Envelope, error) {
+	requestID = envelope.Trim(requestID)
+	if requestID == "" {
+		return nil, invalid(CodeTimeout, "request_id must be a non-empty string")
+	}
+	stored, err := l.get(ctx, requestID, CodeTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if !Pending(stored) {
+		return replayTimeout(stored)
+	}
+	request, err := Normalize(stored)
+	if err != nil {
+		return nil, err
+	}
+	result, err := terminalResult(request, textTimedOut, StatusTimeout)
+	if err != nil {
+		return nil, err
+	}
+	won, err := l.Store.TransitionPending(ctx, requestID, StatusTimeout, nil)
+	if err != nil {
+		return nil, fmt.Errorf("time out runtime tool request: %w", err)
+	}
+	if !won {
+		if stored, err = l.get(ctx, requestID, CodeTimeout); err != nil {
+			return nil, err
+		}
+		return replayTimeout(stored)
+	}
+	answer := newEnvelope(StatusTimeout, withStatus(request, StatusTimeout), request, result)
+	l.observe(Event{Name: EventTimedOut, Request: answer.Request, Result: result, Context: callerContext})
+	return answer, l.resume(ctx, answer, request, resume, callerContext)
+}
+
+// Cancel is Timeout, asked for by somebody: the envelope says so.
+func (l Lifecycle) Cancel(ctx context.Context, requestID string, resume Continuation, callerContext map[string]any) (*Envelope, error) {
+	answer, err := l.Timeout(ctx, requestID, resume, callerContext)
+	if answer != nil {
+		answer.Cancelled = true
+	}
+	return answer, err
+}
+
+// Pending lists pending requests in normalized form.
+func (l Lifecycle) Pending(ctx context.Context, query Query) ([]map[string]any, error) {
+	stored, err := l.Store.RecentPending(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("list runtime tool requests: %w", err)
+	}
+	requests := make([]map[string]any, len(stored))
+	for index, one := range stored {
+		if requests[index], err = Normalize(one); err != nil {
+			return nil, err
+		}
+	}
+	return requests, nil
+}
+
+func (l Lifecycle) get(ctx context.Context, requestID, code string) (map[string]any, error) {
+	stored, err := l.Store.Get(ctx, requestID)
+	if err != nil {
+		return nil, fmt.Errorf("read runtime tool request: %w", err)
+	}
+	if stored == nil {
+		return nil, invalid(code, ReasonNotFound)
+	}
+	return stored, nil
+}
+
+func (l Lifecycle) resume(ctx context.Context, answer *Envelope, request map[string]any, resume Continuation, callerContext map[string]any) error {
+	if resume == nil {
+		return nil
+	}
+	resumed, err := resume(ctx, request, answer.Result, callerContext)
+	if err != nil {
+		return fmt.Errorf("resume after runtime tool: %w", err)
+	}
+	answer.ContinuationResult = object(resumed)
+	l.observe(Event{Name: EventResumed, Request: request, Result: answer.Result, Resumed: resumed, Context: callerContext})
+	return nil
+}
+
+func (l Lifecycle) observe(event Event) {
+	if l.Observe != nil {
+		l.Observe(event)
+	}
+}

@@ -1,0 +1,98 @@
+// Package request is the pause of a conversation that waits for a tool outside of this server: the pending request,
+// the submitted result, the exactly-once change from pending to terminal and the continuation after it (agent runtime
+// contract, section 5). It runs no tools, knows no conversation and keeps nothing beyond its in-memory store.
+//
+// Requests and results are JSON objects: map[string]any, []any, json.Number, string, bool and nil. Builders may also
+// put Go integers and floats. What a function gives is its own copy at the top level; members are shared.
+package request
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"strings"
+
+	"inbox/agents/runtime/envelope"
+)
+
+// Statuses of a request (agent runtime contract, section 5).
+const (
+	StatusPending   = "runtime_tool_pending"
+	StatusCompleted = "runtime_tool_completed"
+	StatusTimeout   = "runtime_tool_timeout"
+)
+
+// Members of the loop context from which a request takes its defaults (agent runtime contract, section 5).
+const (
+	ContextRunID     = "run_id"
+	ContextTimeoutAt = "runtime_tool_timeout_at"
+)
+
+// Normalize gives the pending request that raw describes: status, request_id, tool_name, tool_call_id, parameters,
+// run_id, timeout_at, runtime and metadata, and nothing else. The names are trimmed; members of a wrong type count as
+// absent. It fails with CodeRequest when a name is blank (agent runtime contract, section 5).
+func Normalize(raw map[string]any) (map[string]any, error) {
+	toolName, toolCallID := envelope.Text(raw["tool_name"]), envelope.Text(raw["tool_call_id"])
+	if blank(toolName) {
+		return nil, invalid(CodeRequest, "tool_name must be a non-empty string")
+	}
+	if blank(toolCallID) {
+		return nil, invalid(CodeRequest, "tool_call_id must be a non-empty string")
+	}
+	requestID, runID := envelope.Text(raw["request_id"]), envelope.Text(raw["run_id"])
+	if blank(requestID) {
+		requestID = ID(runID, toolName, toolCallID)
+	}
+	return map[string]any{
+		"status":       StatusPending,
+		"request_id":   requestID,
+		"tool_name":    envelope.Trim(toolName),
+		"tool_call_id": envelope.Trim(toolCallID),
+		"parameters":   container(raw["parameters"]),
+		"run_id":       runID,
+		"timeout_at":   envelope.Text(raw["timeout_at"]),
+		"runtime":      container(raw["runtime"]),
+		"metadata":     container(raw["metadata"]),
+	}, nil
+}
+
+// FromToolCall makes the pending request of a tool call inside a conversation. run_id and timeout_at come from the
+// loop context when they are strings there (agent runtime contract, section 5).
+func FromToolCall(toolName, toolCallID string, parameters any, context, runtime, metadata map[string]any) (map[string]any, error) {
+	return Normalize(map[string]any{
+		"tool_name":    toolName,
+		"tool_call_id": toolCallID,
+		"parameters":   parameters,
+		"run_id":       context[ContextRunID],
+		"timeout_at":   context[ContextTimeoutAt],
+		"runtime":      object(runtime),
+		"metadata":     object(metadata),
+	})
+}
+
+// ID is the id of a request that brings none: the same call of the same run gets the same id. Parts are taken as they
+// are, untrimmed; empty ones are left out, and so is "0", which the recorded ids count as empty.
+func ID(runID, toolName, toolCallID string) string {
+	var parts []string
+	for _, part := range []string{runID, toolName, toolCallID} {
+		if part != "" && part != "0" {
+			parts = append(parts, part)
+		}
+	}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "|")))
+	return "runtime-tool-" + hex.EncodeToString(sum[:])
+}
+
+// Pending says whether a stored request still waits; a record without status does.
+func Pending(stored map[string]any) bool {
+	status := envelope.Text(stored["status"])
+	return status == "" || status == StatusPending
+}
+
+// Object values keep their members when they are copied, so that a nil map becomes an empty object on the wire.
+func object(value map[string]any) map[string]any {
+	if value == nil {
+		return map[string]any{}
+	}
+	return maps.Clone(value)
+}

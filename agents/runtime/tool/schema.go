@@ -1,0 +1,84 @@
+package tool
+
+import (
+	"maps"
+	"slices"
+
+	"inbox/agents/runtime/envelope"
+)
+
+// ModelParameters is the parameter schema for the model: parameters that the caller's context decides are not in it,
+// neither at the top nor in allOf, anyOf and oneOf (agent runtime contract, section 4.3).
+func (d *Declaration) ModelParameters() map[string]any {
+	schema := envelope.Clone(envelope.Assoc(d.Field("parameters")))
+	if d == nil {
+		return schema
+	}
+	decided := map[string]bool{}
+	for _, bound := range d.bindings {
+		if bound.authoritative {
+			decided[bound.parameter] = true
+		}
+	}
+	if len(decided) > 0 {
+		removeParameters(schema, decided)
+	}
+	return schema
+}
+
+func removeParameters(schema map[string]any, decided map[string]bool) {
+	properties, nested := schema["properties"].(map[string]any)
+	if !nested {
+		properties = schema // the short form: parameters stand directly in the schema
+	}
+	for name := range decided {
+		if _, isSchema := properties[name].(map[string]any); nested || isSchema {
+			delete(properties, name)
+		}
+	}
+	if required, ok := schema["required"].([]any); ok {
+		schema["required"] = slices.DeleteFunc(required, func(item any) bool { return decided[envelope.Text(item)] })
+	}
+	for _, composition := range []string{"allOf", "anyOf", "oneOf"} {
+		branches, _ := schema[composition].([]any)
+		for _, branch := range branches {
+			if branch, ok := branch.(map[string]any); ok {
+				removeParameters(branch, decided)
+			}
+		}
+	}
+}
+
+// requiredNames are those of the list required and the properties that say so themselves, in the order of the text if
+// it is known, else in that of the names.
+func requiredNames(parameters any, order []string) []string {
+	schema := envelope.Assoc(parameters)
+	var required nameList
+	listed, _ := envelope.List(schema["required"])
+	for _, item := range listed {
+		if name := envelope.Text(item); name != "" {
+			required.add(name)
+		}
+	}
+	properties := schema
+	if schema["properties"] != nil {
+		properties = envelope.Assoc(schema["properties"])
+	}
+	for _, name := range inOrder(properties, order) {
+		if property, ok := properties[name].(map[string]any); ok && name != "" && envelope.Truthy(property["required"]) {
+			required.add(name)
+		}
+	}
+	return required.ordered
+}
+
+// inOrder lists the names of an object, those of the order first.
+func inOrder(object map[string]any, order []string) []string {
+	var names nameList
+	for _, name := range slices.Concat(order, slices.Sorted(maps.Keys(object))) {
+		if _, has := object[name]; has {
+			names.add(name)
+		}
+	}
+	return names.ordered
+}
