@@ -332,3 +332,11 @@ func (q *inboundNote) addFacts(profile *normalized.SenderProfile) error {
 	}
 	return nil
 }
+
+func readRoute(raw json.RawMessage) (route, error) {
+	var asked route
+	if err := json.Unmarshal(raw, &asked); err != nil {
+		return route{}, fmt.Errorf("decode route: %w", err)
+	}
+	return asked, nil
+}
