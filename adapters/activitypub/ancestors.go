@@ -105,7 +105,7 @@ func (w *walk) ownNote(ctx context.Context, id string) (string, error) {
 	}
 
 	asked, err := readRoute(reply.Route)
-	if err != nil || !ownWay(reply) || !w.mayShowStored(w.notes.visibilityOf(reply, asked), asked.Actor) {
+	if err != nil || !isNote(reply) || !w.mayShowStored(w.notes.replyVisibility(reply, asked), asked.Actor) {
 		return "", err
 	}
 
@@ -132,7 +132,7 @@ func (w *walk) stored(entry exchange.ThreadEntry) string {
 
 // mayShowStored keeps private talk out of public threads and out of other people's.
 func (w *walk) mayShowStored(visibility, actor string) bool {
-	return openly(visibility) || !openly(w.asked.Visibility) && actor == w.asked.Actor
+	return isOpen(visibility) || !isOpen(w.asked.Visibility) && actor == w.asked.Actor
 }
 
 // foreign fetches a note from its own server.
@@ -167,9 +167,9 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 // mayShow asks who may read a note: everyone; or, in a private conversation, its sender, by whom or to whom and us it is.
 func (w *walk) mayShow(q *inboundNote) bool {
 	switch {
-	case openly(q.visibility):
+	case isOpen(q.visibility):
 		return true
-	case openly(w.asked.Visibility):
+	case isOpen(w.asked.Visibility):
 		return false
 	case q.actor == w.asked.Actor:
 		return true

@@ -305,7 +305,7 @@ func (c *collections) stillOpen(ctx context.Context, replyID string) (bool, erro
 	}
 
 	asked, err := readRoute(answer.Route)
-	return err == nil && openly(asked.Visibility) && len(answer.Message.Parts) > 0, nil
+	return err == nil && isOpen(asked.Visibility) && len(answer.Message.Parts) > 0, nil
 }
 
 // maxConversation bounds the posts that a conversation shows: each of ours costs reads.
@@ -334,7 +334,7 @@ func (c *collections) serveConversation(w http.ResponseWriter, r *http.Request) 
 	}
 
 	asked, unread := readRoute(reply.Route)
-	if err != nil || unread != nil || !ownWay(reply) || asked.Context != "" || !c.published(reply) {
+	if err != nil || unread != nil || !isNote(reply) || asked.Context != "" || !c.published(reply) {
 		refuse(w, r, fault.New(fault.NotFound, "no such object"))
 		return
 	}
@@ -360,7 +360,7 @@ func (c *collections) conversation(ctx context.Context, first exchange.Reply) ([
 		reply := waiting[0]
 		waiting = waiting[1:]
 		asked, err := readRoute(reply.Route)
-		if err != nil || !openly(asked.Visibility) || !c.published(reply) || !reply.DeletedAt.IsZero() {
+		if err != nil || !isOpen(asked.Visibility) || !c.published(reply) || !reply.DeletedAt.IsZero() {
 			continue
 		}
 

@@ -120,7 +120,7 @@ func (n *notes) readNote(activity, note document.Object, actor string) (*inbound
 // decide finds the visibility by the author's followers collection.
 func (q *inboundNote) decide(followers string) {
 	q.followers = followers
-	q.visibility = visibilityOf(q.audience, followers)
+	q.visibility = audienceVisibility(q.audience, followers)
 }
 
 // isVote knows the ballot of a poll: a note with a name, without content.
@@ -166,7 +166,7 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]
 
 // receive hands a message to the engine together with the document about its note.
 func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent exchange.AgentProfile) (string, error) {
-	held := noteRecord{Actor: q.actor, Activity: q.activity, Open: openly(q.visibility), Updated: q.version()}
+	held := noteRecord{Actor: q.actor, Activity: q.activity, Open: isOpen(q.visibility), Updated: q.version()}
 	value, err := held.encode()
 	if err != nil {
 		return "", err
@@ -226,7 +226,7 @@ func (n *notes) reconcile(q *inboundNote, claim *exchange.Claim, current []byte)
 		return nil, nil, err
 	}
 
-	held.Activity, held.Object, held.Open = q.activity, nil, newer != nil && openly(newer.visibility)
+	held.Activity, held.Object, held.Open = q.activity, nil, newer != nil && isOpen(newer.visibility)
 	next.Value, err = held.encode()
 	next.Instead = bytes.Clone(current)
 	return newer, next, err

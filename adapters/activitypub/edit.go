@@ -272,7 +272,7 @@ func (n *notes) rewrite(q *inboundNote, recipient string, kept json.RawMessage) 
 
 	agent, found := n.options.Directory.Agent(address.Local)
 	asked, err := readRoute(kept)
-	if err != nil || !found || openly(asked.Visibility) && !openly(q.visibility) {
+	if err != nil || !found || isOpen(asked.Visibility) && !isOpen(q.visibility) {
 		return nil, kept
 	}
 
@@ -285,12 +285,6 @@ func (n *notes) rewrite(q *inboundNote, recipient string, kept json.RawMessage) 
 	}
 	return n.parts(q, agent), route
 }
-
-// Reasons of turns that ended because of their sender.
-const (
-	reasonAccountDeleted = "the sender's account was deleted"
-	reasonBlocked        = "the sender blocked the agent"
-)
 
 // noteDeleted takes a note back: its messages are erased and a run that works on them stops. Only the stored author may.
 // A note that has not come yet is marked, so that it is not answered when it does.
@@ -361,12 +355,4 @@ func (n *notes) markDeleted(ctx context.Context, key string, current []byte, hel
 		return "", true, err
 	}
 	return outcomeDone, true, nil
-}
-
-// narrower returns the one of two visibilities that fewer people have.
-func narrower(a, b string) string {
-	if width[b] < width[a] {
-		return b
-	}
-	return a
 }

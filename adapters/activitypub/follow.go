@@ -316,7 +316,10 @@ func (f *follower) renew(stored []byte) {
 }
 
 const (
-	blockNamespace = "activitypub.block." // + agent: actor IRI → id of the Block
+	blockNamespace   = "activitypub.block."  // + agent: actor IRI → id of the Block
+	blockIDNamespace = "activitypub.blockid" // activityKey of the Block → followed
+
+	reasonBlocked = "the sender blocked the agent"
 	// blockingLife is how long it is believed that no one blocks an agent. A Block that another node took meanwhile still
 	// ends every delivery: Deliver asks for the actor itself.
 	blockingLife = time.Second

@@ -211,8 +211,6 @@ func outcomeOf(err error) (string, error) {
 
 func isGone(err error) bool { return errors.Is(err, errGone) }
 
-const blockIDNamespace = "activitypub.blockid" // activityKey of the Block → followed
-
 // undo takes back what the same actor did before. The inner activity may be given by its id alone; what we do not know
 // is acknowledged.
 func (b *inbox) undo(ctx context.Context, in *incoming) (string, error) {
@@ -307,6 +305,8 @@ func (b *inbox) createShared(ctx context.Context, in *incoming, create document.
 func (b *inbox) actorUpdated(ctx context.Context, in *incoming) (string, error) {
 	return outcomeOf(b.actors.expire(ctx, in.by.actor, in.by.keyID))
 }
+
+const reasonAccountDeleted = "the sender's account was deleted"
 
 // actorDeleted forgets an account that its server deleted, and stops what its messages had begun.
 func (b *inbox) actorDeleted(ctx context.Context, in *incoming) (string, error) {

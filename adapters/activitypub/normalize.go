@@ -157,8 +157,8 @@ func (n *notes) parts(q *inboundNote, agent exchange.AgentProfile) []normalized.
 	if text, mime := n.text(q, agent); text != "" {
 		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text})
 	}
-	parts = append(parts, attachments(q.object)...)
-	return append(parts, linkedPosts(q.object)...)
+	parts = append(parts, notetext.Attachments(q.object)...)
+	return append(parts, notetext.LinkedPosts(q.object)...)
 }
 
 // text is warning, title, body and options of a poll, in that order.
@@ -182,7 +182,7 @@ func (n *notes) text(q *inboundNote, agent exchange.AgentProfile) (text, mime st
 	}
 
 	body, mime := q.body(as)
-	pieces = append(pieces, body, poll(q.object, n.now()))
+	pieces = append(pieces, body, notetext.Poll(q.object, n.now()))
 	pieces = slices.DeleteFunc(pieces, func(piece string) bool { return piece == "" })
 	return strings.Join(pieces, "\n\n"), mime
 }
@@ -194,7 +194,7 @@ func (q *inboundNote) body(as notetext.Reader) (text, mime string) {
 		return as.Literal(q.content()), normalized.MIMEPlain
 	}
 	text, mime = notetext.Note(q.content(), as)
-	return withoutQuoteLine(as.WithoutAddress(text), linkedPosts(q.object)), mime
+	return notetext.WithoutQuoteLine(as.WithoutAddress(text), notetext.LinkedPosts(q.object)), mime
 }
 
 // warning is the content warning. The summary of an article is an abstract and not a warning.
@@ -332,4 +332,12 @@ func (q *inboundNote) addFacts(profile *normalized.SenderProfile) error {
 		profile.Extensions = map[string]json.RawMessage{"activitypub": body}
 	}
 	return nil
+}
+
+func readRoute(raw json.RawMessage) (route, error) {
+	var asked route
+	if err := json.Unmarshal(raw, &asked); err != nil {
+		return route{}, fmt.Errorf("decode route: %w", err)
+	}
+	return asked, nil
 }

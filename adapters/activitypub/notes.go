@@ -72,7 +72,7 @@ func (c *collections) readableNote(r *http.Request) (reply exchange.Reply, made 
 	missing := fault.New(fault.NotFound, "no such object")
 	reply, native, err := c.options.Replies.Reply(r.Context(), httpserver.Param(r, "id"))
 	switch {
-	case fault.Is(err, fault.NotFound), err == nil && (!ownWay(reply) || reply.Notice == exchange.NoticeAck && native == ""):
+	case fault.Is(err, fault.NotFound), err == nil && (!isNote(reply) || reply.Notice == exchange.NoticeAck && native == ""):
 		return reply, note{}, false, missing
 	case err != nil:
 		return reply, note{}, false, unavailable(err)

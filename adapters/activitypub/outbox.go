@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
@@ -45,9 +46,9 @@ func (o *outbox) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan,
 		return exchange.Plan{}, nil
 	}
 
-	plan := exchange.Plan{NativeID: o.noteIRI(reply.ID), Open: openly(o.visibilityOf(reply, asked))}
+	plan := exchange.Plan{NativeID: o.noteIRI(reply.ID), Open: isOpen(o.replyVisibility(reply, asked))}
 	main := destination{Actor: asked.Actor, Inbox: asked.Inbox}
-	if openly(o.visibilityOf(reply, asked)) && asked.SharedInbox != "" {
+	if isOpen(o.replyVisibility(reply, asked)) && asked.SharedInbox != "" {
 		main.Inbox = asked.SharedInbox
 	}
 
@@ -327,7 +328,7 @@ func (o *outbox) Spread(ctx context.Context, reply exchange.Reply, cursor string
 func (o *outbox) keepFollowUp(ctx context.Context, reply exchange.Reply) error {
 	parent, ours := o.replyID(reply.Message.InReplyTo)
 	asked, err := readRoute(reply.Route)
-	if err != nil || !ours || !openly(asked.Visibility) || !o.published(reply) || reply.Notice != 0 || asked.Note == "" {
+	if err != nil || !ours || !isOpen(asked.Visibility) || !o.published(reply) || reply.Notice != 0 || asked.Note == "" {
 		return nil //nolint:nilerr // rendering the reply says that its route cannot be read
 	}
 
@@ -336,4 +337,29 @@ func (o *outbox) keepFollowUp(ctx context.Context, reply exchange.Reply) error {
 		return err
 	}
 	return o.options.State.Put(ctx, repliesNamespace+parent, asked.Note, value, o.now().Add(followUpLife))
+}
+
+// maxExtras is how many people an agent can add to one reply.
+const maxExtras = 20
+
+// extras are the addresses that the agent added, without the asker and without our own agents, who are reached
+// inside this server. A policy answer is private and loses them all.
+func (s *site) extras(reply exchange.Reply, asked route) []identity.Address {
+	if hasPolicy(reply.Response) {
+		return nil
+	}
+	var extras []identity.Address
+	seen := map[string]bool{strings.ToLower(asked.Address): true}
+	for _, text := range append(append([]string{}, reply.Response.To...), reply.Response.Cc...) {
+		address, err := identity.ParseAddress(text)
+		key := strings.ToLower(address.String())
+		if err != nil || seen[key] || s.hosts[address.Domain] || len(extras) >= maxExtras {
+			continue
+		}
+
+		seen[key] = true
+		extras = append(extras, address)
+	}
+
+	return extras
 }

@@ -153,9 +153,9 @@ func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person,
 		made.Updated = reply.EditedAt.UTC().Format(time.RFC3339)
 	}
 
-	visibility := r.visibilityOf(reply, asked)
+	visibility := r.replyVisibility(reply, asked)
 	made.address(visibility, people, r.followersOf(reply.Agent))
-	if openly(visibility) && r.options.Profile != nil {
+	if isOpen(visibility) && r.options.Profile != nil {
 		made.Interaction = whoQuotes(made.AttributedTo, made.AttributedTo+"/followers", r.options.Profile(reply.Agent).QuotesByFans)
 	}
 
@@ -164,7 +164,7 @@ func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person,
 	}
 
 	// Servers show a private post to those alone whom its tags mention, so every one of a private chain has them.
-	if post > 1 && openly(visibility) || made.Type == chatMessage {
+	if post > 1 && isOpen(visibility) || made.Type == chatMessage {
 		made.Tag, people = nil, nil
 	}
 
@@ -249,7 +249,7 @@ var chatContext = append(slices.Clone(noteContext), map[string]any{
 
 // typeOf is the type of the posts of a reply: a chat is answered in the chat, where no one else is addressed.
 func (r *renderer) typeOf(reply exchange.Reply, asked route) string {
-	if asked.Chat && !openly(r.visibilityOf(reply, asked)) && len(r.extras(reply, asked)) == 0 {
+	if asked.Chat && !isOpen(r.replyVisibility(reply, asked)) && len(r.extras(reply, asked)) == 0 {
 		return chatMessage
 	}
 	return "Note"

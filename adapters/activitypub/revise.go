@@ -18,7 +18,7 @@ type Revisions struct {
 
 // Revisable implements exchange.Reviser: every note can be changed.
 func (r Revisions) Revisable(reply exchange.Reply, nativeID string) error {
-	if !ownWay(reply) || nativeID == "" {
+	if !isNote(reply) || nativeID == "" {
 		return fault.New(fault.Unsupported, "nothing was sent that could be changed")
 	}
 	return nil
@@ -64,7 +64,7 @@ func (o *outbox) deletion(ctx context.Context, reply exchange.Reply, post int, p
 
 	var addressed note
 	people = append([]person{{Address: asked.Address, Actor: asked.Actor, Profile: asked.Profile}}, people...)
-	addressed.address(o.visibilityOf(reply, asked), people, o.followersOf(reply.Agent))
+	addressed.address(o.replyVisibility(reply, asked), people, o.followersOf(reply.Agent))
 	grave := o.renderer.tombstone(reply, post)
 	body, err := document.Encode(struct {
 		Context []any     `json:"@context"`

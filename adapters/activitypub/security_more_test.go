@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -25,7 +26,7 @@ func amplification(t *testing.T) {
 	for i := range document.MaxListed {
 		at := fmt.Sprint(r.remote.base, "/bait/", i)
 		tags = append(tags, map[string]any{"type": "Mention", "href": at, "name": "@x" + fmt.Sprint(i)},
-			map[string]any{"type": "Link", "mediaType": activityMediaType, "rel": misskeyQuote, "href": at},
+			map[string]any{"type": "Link", "mediaType": activityMediaType, "rel": "https://misskey-hub.net/ns#_misskey_quote", "href": at},
 			map[string]any{"type": "Emoji", "name": ":x:", "icon": map[string]any{"url": at}})
 		files = append(files, map[string]any{"type": "Document", "mediaType": "image/png", "url": at})
 		people = append(people, at)
@@ -41,7 +42,7 @@ func amplification(t *testing.T) {
 	if n := r.remote.requests.Load() - before; n != 1 || r.remote.count("/users/alice") != 1 {
 		t.Errorf("%d requests for one note, want that for the key alone", n)
 	}
-	if taken := r.engine.messages(); len(taken) != 1 || len(taken[0].Message.Parts) > 1+maxFiles+maxLinks {
+	if taken := r.engine.messages(); len(taken) != 1 || len(taken[0].Message.Parts) > 1+notetext.MaxFiles+notetext.MaxLinks {
 		t.Errorf("%d messages", len(taken))
 	}
 }

@@ -174,3 +174,19 @@ func (s *site) putJSON(ctx context.Context, namespace, key string, document any)
 	}
 	return s.options.State.Put(ctx, namespace, key, value, time.Time{})
 }
+
+// replyAt finds the answer whose post an IRI names. It is not found where the IRI is another server's or the answer is gone.
+func (s *site) replyAt(ctx context.Context, iri string) (reply exchange.Reply, found bool, err error) {
+	id, ours := s.replyID(iri)
+	if !ours {
+		return reply, false, nil
+	}
+
+	switch reply, _, err = s.options.Replies.Reply(ctx, id); {
+	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
+		return reply, false, nil
+	case err != nil:
+		return reply, false, unavailable(err)
+	}
+	return reply, true, nil
+}

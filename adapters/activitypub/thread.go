@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"inbox/adapters/activitypub/document"
@@ -78,10 +77,10 @@ func (q *inboundNote) continues(parent normalized.Message, notes json.RawMessage
 	if json.Unmarshal(notes, &kept) != nil {
 		return false
 	}
-	if openly(q.visibility) {
-		return openly(kept.Visibility)
+	if isOpen(q.visibility) {
+		return isOpen(kept.Visibility)
 	}
-	return !openly(kept.Visibility) && kept.Actor == q.actor
+	return !isOpen(kept.Visibility) && kept.Actor == q.actor
 }
 
 // claimed is the conversation that the sender names; the note itself where it names none.
@@ -92,7 +91,7 @@ func (q *inboundNote) claimed() string { return cmp.Or(q.context, q.conversation
 func (q *inboundNote) threadName() string {
 	name := q.claimed()
 	switch {
-	case !openly(q.visibility):
+	case !isOpen(q.visibility):
 		name += privateMark + q.actor
 	case strings.Contains(name, privateMark), strings.Contains(name, foreignMark):
 		name = "" // no one names such a thread from outside
@@ -125,7 +124,7 @@ func (q *inboundNote) mayName(conversation string) bool {
 }
 
 func visibilityClass(visibility string) string {
-	if openly(visibility) {
+	if isOpen(visibility) {
 		return "open"
 	}
 	return "private"
@@ -163,46 +162,4 @@ func (n *notes) inheritedContext(parent exchange.ThreadEntry) string {
 // of our posts inherited its context when it was accepted.
 func (r *renderer) namedConversation(reply exchange.Reply, asked route) string {
 	return cmp.Or(asked.Context, r.conversationIRI(reply.TurnID))
-}
-
-// visibilityOf decides as Mastodon does (ActivityPub reference, section 5.3). followers is the collection of the author.
-func visibilityOf(a document.Audience, followers string) string {
-	switch {
-	case slices.ContainsFunc(a.To, document.IsPublic):
-		return normalized.VisibilityPublic
-	case slices.ContainsFunc(a.Cc, document.IsPublic):
-		return normalized.VisibilityUnlisted
-	case followers != "" && (slices.Contains(a.To, followers) || slices.Contains(a.Cc, followers)):
-		return normalized.VisibilityFollowers
-	}
-
-	return normalized.VisibilityDirect
-}
-
-// openly reports whether everyone may read a note of this visibility.
-func openly(visibility string) bool {
-	return visibility == normalized.VisibilityPublic || visibility == normalized.VisibilityUnlisted
-}
-
-var width = map[string]int{
-	normalized.VisibilityDirect: 1, normalized.VisibilityFollowers: 2,
-	normalized.VisibilityUnlisted: 3, normalized.VisibilityPublic: 4,
-}
-
-// replyVisibility is never wider than the question's. Our followers are not the asker's, so an answer to
-// followers-only is direct. A public question is answered unlisted, because programs should not fill public
-// timelines, unless the operator or the agent asks for public.
-func replyVisibility(question, wanted string, publicReplies bool) string {
-	reply := question
-	if question == normalized.VisibilityPublic && !publicReplies && wanted != normalized.VisibilityPublic {
-		reply = normalized.VisibilityUnlisted
-	}
-
-	if narrower := width[wanted]; narrower > 0 && narrower < width[reply] {
-		reply = wanted
-	}
-	if !openly(reply) {
-		return normalized.VisibilityDirect
-	}
-	return reply
 }

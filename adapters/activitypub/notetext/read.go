@@ -1,6 +1,6 @@
-// Package notetext converts what notes say: the HTML of other servers into text for agents, and the text, Markdown or HTML of
-// agents into the HTML that the fediverse keeps, cut into posts where it is long. All of it within bounds of cost
-// (internal/markup); it makes no requests and keeps nothing.
+// Package notetext converts what notes say. The HTML, files, links and polls of other servers become text and parts for agents;
+// the text, Markdown or HTML of agents becomes the HTML that the fediverse keeps, cut into posts where it is long. All of it
+// stays within bounds of cost (internal/markup); the package makes no requests and keeps nothing.
 package notetext
 
 import (

@@ -1,4 +1,4 @@
-package activitypub
+package notetext
 
 import (
 	"encoding/json"
@@ -9,16 +9,15 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
-	"inbox/adapters/activitypub/notetext"
 	"inbox/normalized"
 )
 
-// maxFiles is how many attachments of a note are looked at; Mastodon shows four.
-const maxFiles = 16
+// MaxFiles is how many attachments of a note are looked at; Mastodon shows four.
+const MaxFiles = 16
 
-// attachments makes a file part by URL of every attached file, and a link part of every attached link. Nothing is
+// Attachments makes a file part by URL of every attached file, and a link part of every attached link. Nothing is
 // fetched: that happens on demand, through the guarded client.
-func attachments(note document.Object) []normalized.Part {
+func Attachments(note document.Object) []normalized.Part {
 	var parts []normalized.Part
 	entries := document.List(note["attachment"])
 	if document.IsA(note, "Article", "Page") {
@@ -26,7 +25,7 @@ func attachments(note document.Object) []normalized.Part {
 	}
 
 	for _, entry := range entries {
-		if part, ok := attachment(entry); ok && len(parts) < maxFiles && !slices.ContainsFunc(parts, part.Equal) {
+		if part, ok := attachment(entry); ok && len(parts) < MaxFiles && !slices.ContainsFunc(parts, part.Equal) {
 			parts = append(parts, part)
 		}
 	}
@@ -45,7 +44,7 @@ func attachment(entry any) (normalized.Part, bool) {
 		return normalized.Part{}, false
 	}
 
-	name := notetext.Visible(document.Text(attached, "name"), 4096)
+	name := Visible(document.Text(attached, "name"), 4096)
 	href, media := document.Text(attached, "href"), document.Text(attached, "mediaType")
 	if !document.IsA(attached, "Link") {
 		var own string
@@ -53,7 +52,7 @@ func attachment(entry any) (normalized.Part, bool) {
 			media = own // mediaType of a Video is that of its description
 		}
 	}
-	if !notetext.IsAddress(href) {
+	if !IsAddress(href) {
 		return normalized.Part{}, false
 	}
 
@@ -184,11 +183,11 @@ func fileName(href string) string {
 	if name == "." || name == "/" {
 		return ""
 	}
-	return notetext.Visible(name, 255)
+	return Visible(name, 255)
 }
 
-// poll lists the choices of a Question with their votes so far, and when it ends.
-func poll(note document.Object, now time.Time) string {
+// Poll lists the choices of a Question with their votes so far, and when it ends.
+func Poll(note document.Object, now time.Time) string {
 	choices := document.List(note["oneOf"])
 	if len(choices) == 0 {
 		choices = document.List(note["anyOf"])
@@ -197,7 +196,7 @@ func poll(note document.Object, now time.Time) string {
 	var lines []string
 	for _, entry := range choices {
 		choice, _ := entry.(document.Object)
-		if name := notetext.Visible(document.Text(choice, "name"), 512); name != "" {
+		if name := Visible(document.Text(choice, "name"), 512); name != "" {
 			lines = append(lines, "- "+name+votes(choice))
 		}
 	}
@@ -240,15 +239,16 @@ func pollEnd(note document.Object, now time.Time) string {
 // misskeyQuote marks a link tag as a quote (FEP-e232).
 const misskeyQuote = "https://misskey-hub.net/ns#_misskey_quote"
 
-const maxLinks = 8
+// MaxLinks is how many posts that a note links to are looked at.
+const MaxLinks = 8
 
-// linkedPosts makes a link part of the post that a note quotes, in each of the spellings in use, and of every other post
+// LinkedPosts makes a link part of the post that a note quotes, in each of the spellings in use, and of every other post
 // that it links to by a tag (FEP-e232). Whether the quote was authorized does not matter to a reader.
-func linkedPosts(note document.Object) []normalized.Part {
+func LinkedPosts(note document.Object) []normalized.Part {
 	var parts []normalized.Part
 	add := func(href, title string) {
 		known := func(part normalized.Part) bool { return part.URL == href }
-		if notetext.IsAddress(href) && len(parts) < maxLinks && !slices.ContainsFunc(parts, known) {
+		if IsAddress(href) && len(parts) < MaxLinks && !slices.ContainsFunc(parts, known) {
 			parts = append(parts, normalized.Part{Kind: normalized.PartLink, URL: href, Title: title})
 		}
 	}
@@ -265,7 +265,7 @@ func linkedPosts(note document.Object) []normalized.Part {
 			continue
 		}
 
-		title := notetext.Visible(document.Text(tag, "name"), 512)
+		title := Visible(document.Text(tag, "name"), 512)
 		if isQuote := relatesAs(tag["rel"], misskeyQuote); isQuote && quoted {
 			continue // a second spelling of the same quote, perhaps by another address
 		} else if isQuote {
@@ -289,10 +289,10 @@ func relatesAs(rel any, wanted string) bool {
 	return false
 }
 
-// withoutQuoteLine cuts off the line "RE: address" with which servers show the quoted post to those that know no quotes, where
+// WithoutQuoteLine cuts off the line "RE: address" with which servers show the quoted post to those that know no quotes, where
 // it stands first or last. Newer ones mark it by the class quote-inline (hidden); Misskey and its forks did not. The address
 // may be that of the post's page.
-func withoutQuoteLine(text string, parts []normalized.Part) string {
+func WithoutQuoteLine(text string, parts []normalized.Part) string {
 	for _, part := range parts {
 		if part.Title != quotedTitle {
 			continue
