@@ -7,7 +7,7 @@ ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test test-race e2e attacks tck lint fuzz-short bench generate test-dependencies
+.PHONY: help build run demo check test test-race e2e attacks tck lint fuzz-short bench generate test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,8 +21,11 @@ run: build ## build and serve on defaults: loopback only, agent "echo", mail cap
 demo: build ## build and show the conversations against a throw-away server
 	bin/inbox demo
 
-test: test-dependencies ## run every test on both databases, end-to-end tests included (installs what they need)
-	scripts/test all
+check: ## run the tests beside the code on both databases: no outside peer, seconds where little changed
+	scripts/test unit
+
+test: test-dependencies ## run every test on both databases, end-to-end tests included (installs what they need); PKG=./engine/store/... runs those alone
+	$(if $(PKG),scripts/test package $(PKG),scripts/test all)
 
 test-race: test-dependencies ## run the tests beside the code with the race detector (needs gcc)
 	scripts/test race

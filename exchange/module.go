@@ -148,6 +148,9 @@ func (c *Channels) Module(name string) (Module, bool) {
 // Names returns the names of all modules in the order in which they were added.
 func (c *Channels) Names() []string { return slices.Clone(c.names) }
 
+// Empty reports whether there are none: a command that shares the database with a server has no way to anyone.
+func (c *Channels) Empty() bool { return len(c.names) == 0 }
+
 // All yields the modules in the order in which they were added.
 func (c *Channels) All() iter.Seq[Module] {
 	return func(yield func(Module) bool) {

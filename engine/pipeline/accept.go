@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"inbox/agents"
+	"inbox/engine/moderation"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -22,7 +24,7 @@ import (
 // the blob store first, because a second fsync costs more than checking a DKIM signature.
 const inlineOriginal = 64 << 10
 
-// Receive accepts one message: validate, policy at the door, dedupe, message and job in one transaction. When it
+// Receive accepts one message: validate, the operator's rules, dedupe, message and job in one transaction. When it
 // returns without error the message is durable and the peer may hear its success answer. Errors are *fault.Fault:
 // Malformed and TooLarge name the field, NotFound = no such agent, Forbidden = refused by policy, Conflict = the id
 // was used for another message, Unavailable = nothing was stored, the peer should repeat.
@@ -32,76 +34,214 @@ func (s *Service) Receive(ctx context.Context, in exchange.Inbound) (exchange.Re
 	return receipt, err
 }
 
+// acceptance is one message on its way in: what the stages find out about it, until one of them says what became of it.
+type acceptance struct {
+	in       exchange.Inbound
+	agent    agents.Entry
+	networks []string // by which a sender without proof is counted, the narrowest first
+
+	admitted  admission
+	continues *continuation           // nil = the message continues no parked turn
+	turn      exchange.TurnRecord     // the row, from limits on
+	notice    *finalNotice            // nil = the agent answers, or nothing does
+	counted   *moderation.Reservation // against the limits; kept or given back with the message
+	audit     []exchange.AuditRecord  // rows that are stored with the turn
+	original  Original
+	receipt   exchange.Receipt
+}
+
+// Outcomes of an acceptance, for the metric; that of a stored message is the state of its turn.
+const (
+	outcomeNext      = "" // the next stage has the word
+	outcomeRefused   = "refused"
+	outcomeDuplicate = "duplicate"
+	outcomeError     = "error"
+)
+
+// stage is one step of the acceptance. It refuses the message by an error (outcomeRefused unless it says otherwise), or ends the
+// acceptance by another outcome and the receipt.
+type stage struct {
+	name string
+	what string // for readers; docs/architecture.md prints it
+	run  func(*Service, context.Context, *acceptance) (outcome string, err error)
+}
+
+// stages are those of the acceptance in their order: what costs least comes first, and nothing is changed before the last one.
+var stages = []stage{
+	{"validate", "the message keeps the contract and its agent is here", (*Service).validate},
+	{"availability", "the agent takes messages now: it is not paused, the disk and its backlog are not full", (*Service).checkAvailable},
+	{"size", "a sender without proof sends no more than it may", (*Service).checkSize},
+	{"chain", "agents that call agents stay below their ceiling of hops", (*Service).checkChain},
+	{"admission", "the operator's lists and the agent's access rules: accepted, held, silent or refused", (*Service).checkAdmission},
+	{"continuation", "the parked turn that the message continues, and whether it meets what was demanded", (*Service).checkContinuation},
+	{"limits", "stop words, rates and budgets, counted by a reservation that ends with the transaction", (*Service).checkLimits},
+	{"original", "the native bytes, in the blob store first when they are large", (*Service).keepOriginal},
+	{"store", "message, job and all else of it in one transaction", (*Service).keep},
+}
+
 func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, string, error) {
-	agent, err := s.admit(&in)
-	if err == nil {
-		err = s.open(agent.Profile.Name, len(in.Message.Sender.Identities) > 0)
-	}
-	if err == nil {
-		err = s.smallEnough(in)
-	}
-	if err == nil {
-		err = s.chain(agent, &in)
-	}
-	if err != nil {
-		return exchange.Receipt{}, "refused", s.refuseChain(ctx, in, err)
-	}
-	decided := s.door(agent, in)
-	if decided.refusal != nil || in.Settlement != nil {
-		if receipt, repeated, err := s.repeat(ctx, agent, in); repeated || err != nil {
-			return receipt, "duplicate", err
+	a := &acceptance{in: in}
+	defer func() { a.counted.Release() }() // unless it was committed: on every way out, also of a panic
+
+	for _, one := range stages {
+		outcome, err := one.run(s, ctx, a)
+		switch {
+		case err != nil:
+			return exchange.Receipt{}, cmp.Or(outcome, outcomeRefused), err
+		case outcome != outcomeNext:
+			return a.receipt, outcome, nil
 		}
 	}
-	if decided.refusal != nil {
-		return exchange.Receipt{}, "refused", s.refuse(ctx, decided.refusal, append(decided.audit, disbelief(agent.Profile.Name, in)...))
+	return exchange.Receipt{}, outcomeError, fault.New(fault.Internal, "the last stage said nothing") // not reached: it always does
+}
+
+// StageTable returns the stages as a table of Markdown.
+func StageTable() string {
+	var table strings.Builder
+	table.WriteString("| stage | what it sees to |\n|---|---|\n")
+	for _, one := range stages {
+		fmt.Fprintf(&table, "| %s | %s |\n", one.name, one.what)
 	}
-	taken, err := s.takeUp(ctx, agent, &in)
+	return table.String()
+}
+
+// validate cleans and validates the message and finds its agent.
+func (s *Service) validate(ctx context.Context, a *acceptance) (string, error) {
+	message := &a.in.Message
+	if message.ReceivedAt.IsZero() {
+		message.ReceivedAt = identity.Now()
+	}
+	if a.in.Channel == "" {
+		return "", fault.InField("channel", "is missing: an adapter names the channel by which it answers")
+	}
+	if message.Surface == nil {
+		message.Surface = new(normalized.Surface)
+	}
+	if message.Surface.Channel == "" { // a connector names its product
+		message.Surface.Channel = a.in.Channel
+	}
+
+	message.Clean()
+	if err := normalized.Validate(*message, s.options.Limits); err != nil {
+		return "", s.refuseChain(ctx, a.in, err) // the contract bounds hops, too
+	}
+
+	address, err := identity.ParseAddress(message.Recipient)
 	if err != nil {
-		return exchange.Receipt{}, "refused", err
+		return "", fault.InField("recipient", "must be @agent@domain")
 	}
-	turn := newTurn(agent, in, decided)
-	networks := s.networks(in)
-	if len(networks) > 0 {
-		turn.Network = networks[0]
+	agent, known := s.options.Agents.Lookup(address.Local)
+	if !known || !sameDomain(agent.Profile.Address, address) {
+		return "", fault.Newf(fault.NotFound, "no agent %s here", message.Recipient)
 	}
-	taken.settleTurn(&turn)
-	limited, err := s.limit(ctx, agent, in, &turn, networks)
-	defer limited.counted.Release() // unless it was committed: on every way out, also of a panic
+	a.agent = agent
+	return outcomeNext, nil
+}
+
+// sameDomain reports whether the address is on the agent's domain; mail leaves the port of a development domain out.
+func sameDomain(agentAddress string, given identity.Address) bool {
+	own, err := identity.ParseAddress(agentAddress)
+	return err == nil && (own.Domain == given.Domain || identity.HostOf(own.Domain) == given.Domain)
+}
+
+func (s *Service) checkAvailable(_ context.Context, a *acceptance) (string, error) {
+	return outcomeNext, s.open(a.agent.Profile.Name, len(a.in.Message.Sender.Identities) > 0)
+}
+
+func (s *Service) checkSize(_ context.Context, a *acceptance) (string, error) {
+	return outcomeNext, s.smallEnough(a.in)
+}
+
+func (s *Service) checkChain(ctx context.Context, a *acceptance) (string, error) {
+	if err := s.chain(a.agent, &a.in); err != nil {
+		return "", s.refuseChain(ctx, a.in, err)
+	}
+	return outcomeNext, nil
+}
+
+// checkAdmission asks the operator's rules. The proofs of a message that was taken before may be used up by now, evidence and
+// settlements alike, so a refusal must not be the answer to its repeat.
+func (s *Service) checkAdmission(ctx context.Context, a *acceptance) (string, error) {
+	a.admitted = s.admit(a.agent, a.in)
+	a.audit = append(a.admitted.audit, disbelief(a.agent.Profile.Name, a.in)...)
+	if a.admitted.refusal == nil && a.in.Settlement == nil {
+		return outcomeNext, nil
+	}
+
+	if outcome, err := s.checkRepeat(ctx, a); err != nil || outcome != outcomeNext {
+		return outcome, err
+	}
+	if a.admitted.refusal != nil {
+		return "", s.refuse(ctx, a.admitted.refusal, a.audit)
+	}
+	return outcomeNext, nil
+}
+
+// checkRepeat ends the acceptance of a message that was accepted before.
+func (s *Service) checkRepeat(ctx context.Context, a *acceptance) (string, error) {
+	receipt, repeated, err := s.repeat(ctx, a.agent, a.in)
+	if err != nil || repeated {
+		a.receipt = receipt
+		return outcomeDuplicate, err
+	}
+	return outcomeNext, nil
+}
+
+func (s *Service) checkContinuation(ctx context.Context, a *acceptance) (_ string, err error) {
+	a.continues, err = s.continues(ctx, a.agent, &a.in)
+	return outcomeNext, err
+}
+
+// checkLimits makes the row of the turn and counts it.
+func (s *Service) checkLimits(ctx context.Context, a *acceptance) (string, error) {
+	a.turn = newTurn(a.agent, a.in, a.admitted)
+	if a.networks = s.networks(a.in); len(a.networks) > 0 {
+		a.turn.Network = a.networks[0]
+	}
+	a.continues.settleTurn(&a.turn)
+
+	limited, err := s.limit(ctx, a.agent, a.in, &a.turn, a.networks)
+	a.counted, a.notice = limited.counted, limited.last
+	a.audit = append(a.audit, limited.audit...)
 	if limited.repeated != nil && err == nil {
-		return *limited.repeated, "duplicate", nil
+		a.receipt = *limited.repeated
+		return outcomeDuplicate, nil
 	}
-	if err != nil {
-		return exchange.Receipt{}, "refused", err
+	return outcomeNext, err
+}
+
+func (s *Service) keepOriginal(ctx context.Context, a *acceptance) (_ string, err error) {
+	if a.original, err = s.original(ctx, &a.turn.Message, a.in); err != nil {
+		return outcomeError, err
 	}
-	decided.audit = append(decided.audit, limited.audit...)
-	original, err := s.original(ctx, &turn.Message, in)
-	if err != nil {
-		return exchange.Receipt{}, "error", err
-	}
-	stored, inserted, err := s.store(ctx, entrance{
-		agent: agent, guarded: guarded(in), claim: in.Claim, fresh: in.NewThread,
-		last: limited.last, turn: turn, original: original, size: len(in.Original), bytes: storedBytes(in), audit: append(decided.audit, disbelief(agent.Profile.Name, in)...), taken: taken,
-	})
+	return outcomeNext, nil
+}
+
+// keep stores the message and says what became of it.
+func (s *Service) keep(ctx context.Context, a *acceptance) (string, error) {
+	stored, inserted, err := s.store(ctx, a)
 	if taken, is := errors.AsType[*claimed](err); is {
-		return exchange.Receipt{Claimed: taken.instead}, "duplicate", nil
+		a.receipt = exchange.Receipt{Claimed: taken.instead}
+		return outcomeDuplicate, nil
 	}
 	if fault.Is(err, fault.RateLimited) { // it waits here already
-		if receipt, repeated, err := s.repeat(ctx, agent, in); repeated || err != nil {
-			return receipt, "duplicate", err
+		if outcome, err := s.checkRepeat(ctx, a); err != nil || outcome != outcomeNext {
+			return outcome, err
 		}
 	}
 	switch {
 	case fault.Is(err, fault.Conflict), fault.Is(err, fault.Malformed), fault.Is(err, fault.Forbidden), fault.Is(err, fault.RateLimited):
-		return exchange.Receipt{}, "refused", err
+		return outcomeRefused, err
 	case err != nil:
-		return exchange.Receipt{}, "error", unavailable("accept message", err)
+		return outcomeError, unavailable("accept message", err)
 	}
-	receipt := exchange.Receipt{TurnID: stored.ID, New: inserted, State: stored.State, Reference: stored.Reference}
+
+	a.receipt = exchange.Receipt{TurnID: stored.ID, New: inserted, State: stored.State, Reference: stored.Reference}
 	if !inserted {
-		return receipt, "duplicate", nil
+		return outcomeDuplicate, nil
 	}
-	limited.counted.Commit()
-	return receipt, stored.State, nil
+	a.counted.Commit()
+	return stored.State, nil
 }
 
 // repeat finds the first copy of a message. Its proofs may be used up by now, evidence and settlements alike, so a
@@ -121,43 +261,7 @@ func (s *Service) repeat(ctx context.Context, agent agents.Entry, in exchange.In
 	return exchange.Receipt{TurnID: turn.ID, State: turn.State, Reference: turn.Reference}, true, nil
 }
 
-// admit cleans and validates the message and finds its agent.
-func (s *Service) admit(in *exchange.Inbound) (agents.Entry, error) {
-	if in.Message.ReceivedAt.IsZero() {
-		in.Message.ReceivedAt = identity.Now()
-	}
-	if in.Channel == "" {
-		return agents.Entry{}, fault.InField("channel", "is missing: an adapter names the channel by which it answers")
-	}
-	if in.Message.Surface == nil {
-		in.Message.Surface = new(normalized.Surface)
-	}
-	if in.Message.Surface.Channel == "" { // a connector names its product
-		in.Message.Surface.Channel = in.Channel
-	}
-
-	in.Message.Clean()
-	if err := normalized.Validate(in.Message, s.options.Limits); err != nil {
-		return agents.Entry{}, err
-	}
-	address, err := identity.ParseAddress(in.Message.Recipient)
-	if err != nil {
-		return agents.Entry{}, fault.InField("recipient", "must be @agent@domain")
-	}
-	agent, known := s.options.Agents.Lookup(address.Local)
-	if !known || !sameDomain(agent.Profile.Address, address) {
-		return agents.Entry{}, fault.Newf(fault.NotFound, "no agent %s here", in.Message.Recipient)
-	}
-	return agent, nil
-}
-
-// sameDomain says whether the address is on the agent's domain; mail leaves the port of a development domain out.
-func sameDomain(agentAddress string, given identity.Address) bool {
-	own, err := identity.ParseAddress(agentAddress)
-	return err == nil && (own.Domain == given.Domain || identity.HostOf(own.Domain) == given.Domain)
-}
-
-// newTurn makes the row in the state that the door decided.
+// newTurn makes the row in the state of its admission.
 func newTurn(agent agents.Entry, in exchange.Inbound, decided admission) exchange.TurnRecord {
 	now := time.Now()
 	turn := exchange.TurnRecord{
@@ -188,64 +292,50 @@ func (s *Service) original(ctx context.Context, message *normalized.Message, in 
 	return original, nil
 }
 
-// entrance is everything that one accepted message writes.
-type entrance struct {
-	agent    agents.Entry
-	guarded  bool // another agent wrote it: guard decides inside the transaction
-	turn     exchange.TurnRecord
-	original Original
-	size     int
-	bytes    int64 // on the disk
-	audit    []exchange.AuditRecord
-	taken    *takeover       // nil = the message takes up nothing
-	claim    *exchange.Claim // nil = none
-	last     *parting        // nil = its agent answers, or nobody does
-	fresh    bool            // its thread was made for it
-}
-
 // claimed rolls back a message whose claim met another document.
 type claimed struct{ instead []byte }
 
 func (c *claimed) Error() string { return errTaken.Error() }
 
-func (e entrance) takePlace(ctx context.Context, tx Tx) error {
-	if e.claim == nil {
+// claim takes the place of a document that stands or falls with the message.
+func (a *acceptance) claim(ctx context.Context, tx Tx) error {
+	if a.in.Claim == nil {
 		return nil
 	}
-	instead, err := tx.Claim(ctx, *e.claim)
+	instead, err := tx.Claim(ctx, *a.in.Claim)
 	if err == nil && instead != nil {
 		return &claimed{instead}
 	}
 	return err
 }
 
-// store writes turn and job in one transaction, and ends what the message takes up.
-func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRecord, inserted bool, err error) {
-	if err := s.planLastWord(ctx, e.taken, e.turn); err != nil {
-		return e.turn, false, err
+// store writes turn and job in one transaction, and ends the parked turn that the message continues.
+func (s *Service) store(ctx context.Context, a *acceptance) (stored exchange.TurnRecord, inserted bool, err error) {
+	if err := s.planFinalNotice(ctx, a.continues, a.turn); err != nil {
+		return a.turn, false, err
 	}
-	if e.turn.State == exchange.StateAccepted {
-		s.hub.expect(e.turn, e.remembered(), e.fresh)
+	if a.turn.State == exchange.StateAccepted {
+		s.hub.expect(a.turn, a.remembered(), a.in.NewThread)
 	}
-	seat := s.seat(e)
+	seat := s.seat(a)
 	var dead []exchange.AuditRecord
 	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
-		turn := e.turn
-		if e.guarded {
-			if dead, err = s.guard(ctx, tx, e.agent, &turn); err != nil {
+		turn := a.turn
+		if guarded(a.in) { // another agent wrote it
+			if dead, err = s.guard(ctx, tx, a.agent, &turn); err != nil {
 				return err
 			}
 		}
-		room, counts := s.unanswered(turn, e.bytes)
+		room, counts := s.unanswered(turn, storedBytes(a.in))
 		if counts { // before anything is changed: to undo it costs others their common transaction
 			if fits, err := tx.HasRoom(ctx, room); err != nil || !fits {
 				return cmp.Or(err, errNoRoom())
 			}
 		}
-		if err = e.takePlace(ctx, tx); err != nil {
+		if err = a.claim(ctx, tx); err != nil {
 			return err
 		}
-		stored, inserted, err = tx.InsertTurn(ctx, turn, e.original)
+		stored, inserted, err = tx.InsertTurn(ctx, turn, a.original)
 		if err != nil || !inserted {
 			return err
 		}
@@ -254,13 +344,13 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 				return cmp.Or(err, errNoRoom())
 			}
 		}
-		if err := auditAll(ctx, tx, turn.ID, slices.Concat(e.audit, dead)); err != nil {
+		if err := auditAll(ctx, tx, turn.ID, slices.Concat(a.audit, dead)); err != nil {
 			return err
 		}
-		if err := e.last.store(ctx, tx); err != nil {
+		if err := a.notice.store(ctx, tx); err != nil {
 			return err
 		}
-		if err := e.taken.store(ctx, tx, turn); err != nil || turn.State != exchange.StateAccepted {
+		if err := a.continues.store(ctx, tx, turn); err != nil || turn.State != exchange.StateAccepted {
 			return err
 		}
 		if seat != nil {
@@ -269,7 +359,7 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 		return tx.Enqueue(ctx, job(turn))
 	})
 	if err != nil || !inserted || stored.State != exchange.StateAccepted {
-		s.hub.forget(e.turn.ID)
+		s.hub.forget(a.turn.ID)
 		if seat != nil {
 			seat.Free()
 		}
@@ -278,29 +368,29 @@ func (s *Service) store(ctx context.Context, e entrance) (stored exchange.TurnRe
 	}
 	if err == nil && inserted {
 		countStopped(dead)
-		e.last.committed()
+		a.notice.committed()
 	}
-	if err == nil && inserted && e.taken != nil {
-		s.hub.notify(e.taken.parked.ID)
+	if err == nil && inserted && a.continues != nil {
+		s.hub.notify(a.continues.parked.ID)
 	}
 	return stored, inserted, err
 }
 
 // seat keeps a place for the run of a message that begins a thread, so that no worker has to find its job. Other messages
 // wait for their turn in the thread.
-func (s *Service) seat(e entrance) *queue.Seat {
-	if !e.fresh || e.turn.State != exchange.StateAccepted || s.options.Seats == nil {
+func (s *Service) seat(a *acceptance) *queue.Seat {
+	if !a.in.NewThread || a.turn.State != exchange.StateAccepted || s.options.Seats == nil {
 		return nil
 	}
-	return s.options.Seats(job(e.turn))
+	return s.options.Seats(job(a.turn))
 }
 
 // remembered says how large the message is for the hub. What guard may change is read from its row.
-func (e entrance) remembered() int {
-	if e.guarded {
+func (a *acceptance) remembered() int {
+	if guarded(a.in) {
 		return maxRemembered + 1
 	}
-	return e.size
+	return len(a.in.Original)
 }
 
 // job is the run of a turn. Agents share the places of runs, and the senders of an agent those of the agent.

@@ -51,10 +51,7 @@ func (s *Service) Cancel(ctx context.Context, turnID, reason string) (exchange.T
 		if err := tx.CancelAck(ctx, turnID, time.Now()); err != nil {
 			return err
 		}
-		moved, err = tx.MoveTurn(ctx, Move{
-			ID: turnID, To: exchange.StateCancelled, Reason: reason, At: time.Now(),
-			From: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld},
-		})
+		moved, err = tx.MoveTurn(ctx, cancelTurn.Move(turnID, exchange.StateCancelled, reason, time.Now()))
 		if err != nil {
 			return err
 		}

@@ -39,15 +39,15 @@ func asking(turn exchange.TurnRecord) bool {
 func (s *Service) compose(
 	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark, response normalized.Response,
 ) error {
-	response, parked, err := s.ask(ctx, job, agent, turn, mark, response)
+	response, parked, err := s.askOthers(ctx, job, agent, turn, mark, response)
 	if parked || err != nil {
 		return err
 	}
 	return s.finishRun(ctx, job, turn, mark, response)
 }
 
-// ask gives the response to send, unless the turn waits for other agents now: then err is what the run returns.
-func (s *Service) ask(
+// askOthers returns the response to send, unless the turn waits for other agents now: then err is what the run returns.
+func (s *Service) askOthers(
 	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark, response normalized.Response,
 ) (out normalized.Response, parked bool, err error) {
 	chain, ok := nextHop(agent, turn)
@@ -137,10 +137,9 @@ func (s *Service) storeCalls(ctx context.Context, job queue.Job, turn exchange.T
 		if err := appendLate(ctx, tx, turn.ID, late); err != nil {
 			return err
 		}
-		moved, err := tx.MoveTurn(ctx, Move{
-			ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: exchange.StateWaiting,
-			Reason: exchange.WaitingDispatch, Attempt: turn.Attempt, At: calls[0].CreatedAt,
-		})
+		move := parkTurn.Move(turn.ID, exchange.StateWaiting, exchange.WaitingDispatch, calls[0].CreatedAt)
+		move.Attempt = turn.Attempt
+		moved, err := tx.MoveTurn(ctx, move)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,8 @@ func (s *Service) Release(ctx context.Context, turnID string) error {
 	if err != nil {
 		return err
 	}
-	return s.leaveHold(ctx, turn, Move{To: exchange.StateAccepted, Reason: "released by the operator"}, func(tx Tx) error {
+	move := releaseHeld.Move(turn.ID, exchange.StateAccepted, "released by the operator", time.Now())
+	return s.leaveHold(ctx, turn, move, func(tx Tx) error {
 		return tx.Enqueue(ctx, job(turn))
 	})
 }
@@ -26,11 +27,10 @@ func (s *Service) Drop(ctx context.Context, turnID, reason string) error {
 	if err != nil {
 		return err
 	}
-	return s.leaveHold(ctx, turn, Move{To: exchange.StateRefused, Reason: reason}, func(Tx) error { return nil })
+	return s.leaveHold(ctx, turn, dropHeld.Move(turn.ID, exchange.StateRefused, reason, time.Now()), func(Tx) error { return nil })
 }
 
 func (s *Service) leaveHold(ctx context.Context, turn exchange.TurnRecord, move Move, then func(Tx) error) error {
-	move.ID, move.From, move.At = turn.ID, []string{exchange.StateHeld}, time.Now()
 	moved := false
 	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		if moved, err = tx.MoveTurn(ctx, move); err != nil || !moved {

@@ -32,10 +32,8 @@ type mark struct {
 func (s *Service) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRecord) (*mark, error) {
 	again := turn.State == exchange.StateRunning || turn.Attempt > 0 || job.Attempt > 1
 	turn.Attempt = max(turn.Attempt+1, job.Attempt)
-	m := &mark{store: s.options.Store, again: again, move: Move{
-		ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: exchange.StateRunning,
-		Attempt: turn.Attempt, At: time.Now(),
-	}}
+	m := &mark{store: s.options.Store, again: again, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
+	m.move.Attempt = turn.Attempt
 	if again {
 		return m, m.write(ctx)
 	}

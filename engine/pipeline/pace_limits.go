@@ -52,8 +52,8 @@ func (b *Brakes) setDefaults() {
 	}
 }
 
-// parting is the last word of a turn that no agent runs for: a polite sentence, and what else its transaction writes.
-type parting struct {
+// finalNotice is the last word of a turn that no agent runs for: a polite sentence, and what else its transaction writes.
+type finalNotice struct {
 	reply      exchange.Reply
 	nativeID   string
 	deliveries []delivery.Record
@@ -61,7 +61,7 @@ type parting struct {
 	written    func()                                 // optional, after the commit
 }
 
-func (p *parting) store(ctx context.Context, tx Tx) error {
+func (p *finalNotice) store(ctx context.Context, tx Tx) error {
 	if p == nil {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (p *parting) store(ctx context.Context, tx Tx) error {
 }
 
 // committed does what follows the commit.
-func (p *parting) committed() {
+func (p *finalNotice) committed() {
 	if p != nil && p.written != nil {
 		p.written()
 	}
@@ -88,14 +88,14 @@ func (p *parting) committed() {
 
 // limited is what limits and stop words made of a message.
 type limited struct {
-	last     *parting
+	last     *finalNotice
 	audit    []exchange.AuditRecord
 	counted  *moderation.Reservation // is kept or given back with the message
 	repeated *exchange.Receipt       // the message was accepted before; nil = not known to be
 }
 
 // limit looks at a message that its agent would answer: the sender may have said stop, or say it now, or be over a limit.
-// It changes the turn; the parting is stored with it. A fault refuses the message. Where the message is over a limit its
+// It changes the turn; the finalNotice is stored with it. A fault refuses the message. Where the message is over a limit its
 // first copy is looked for before anything is counted: a repeat is no message.
 func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord, networks []string) (limited, error) {
 	if turn.State != exchange.StateAccepted || in.Settlement != nil || s.mayDecide(agent, in) {
@@ -188,13 +188,13 @@ func braking(turn *exchange.TurnRecord, excess moderation.Excess) []exchange.Aud
 // where the peer comes again by itself.
 func (s *Service) overLimit(
 	ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord, excess moderation.Excess,
-) (*parting, []exchange.AuditRecord, error) {
+) (*finalNotice, []exchange.AuditRecord, error) {
 	reason := "limit:" + excess.Limit + ": over it until " + excess.Until.UTC().Format(time.RFC3339)
 	refusal := &fault.Fault{Kind: fault.RateLimited, Public: "too many messages; try again later", RetryAfter: max(time.Second, time.Until(excess.Until))}
 	automatic := guarded(in)
 	text := "Sorry, I cannot answer more messages right now. Please try again after " + excess.Until.UTC().Format("15:04 UTC on 2 January") + "."
 	turn.State, turn.Reason = exchange.StateRefused, reason
-	last, reached, err := s.lastWord(ctx, *turn, text, string(fault.RateLimited))
+	last, reached, err := s.finalNoticeOf(ctx, *turn, text, string(fault.RateLimited))
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -210,7 +210,7 @@ func (s *Service) overLimit(
 }
 
 // lastWord plans a sentence to the sender and says whether it goes anywhere.
-func (s *Service) lastWord(ctx context.Context, turn exchange.TurnRecord, text, code string) (*parting, bool, error) {
+func (s *Service) finalNoticeOf(ctx context.Context, turn exchange.TurnRecord, text, code string) (*finalNotice, bool, error) {
 	response := normalized.Response{Parts: []normalized.Part{normalized.Text(text)}}
 	if code != "" {
 		response.Status, response.Error = normalized.StatusFailed, &normalized.ResponseError{Code: code, Message: text}
@@ -221,7 +221,7 @@ func (s *Service) lastWord(ctx context.Context, turn exchange.TurnRecord, text, 
 		return nil, false, unavailable("plan notice", err)
 	}
 	deliveries := deliveriesOf(word, plan)
-	return &parting{reply: word, nativeID: plan.NativeID, deliveries: deliveries}, len(deliveries) > 0, nil
+	return &finalNotice{reply: word, nativeID: plan.NativeID, deliveries: deliveries}, len(deliveries) > 0, nil
 }
 
 // reasonStopped is the reason of turns that waited when their sender said stop.
@@ -229,7 +229,7 @@ const reasonStopped = "the sender said stop"
 
 // stopWord honours a message that is only a stop word, for good: the sender hears nothing more from the agent until they
 // write a start word. Where the sender fetches the answer nothing is ever sent unasked, so that the words mean nothing.
-func (s *Service) stopWord(ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord) (last *parting, done bool, err error) {
+func (s *Service) stopWord(ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord) (last *finalNotice, done bool, err error) {
 	since, stopped := s.options.Moderator.Stopped(turn.Agent, turn.Principal)
 	stop, start := s.options.Brakes.Stop.Only(in.Message), s.options.Brakes.Start.Only(in.Message)
 	if !stopped && (!stop || guarded(in)) {
@@ -251,8 +251,8 @@ func (s *Service) stopWord(ctx context.Context, in exchange.Inbound, turn *excha
 
 func (s *Service) obey(
 	ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord, entry exchange.ListEntry, lift bool, text string,
-) (*parting, bool, error) {
-	last, reached, err := s.lastWord(ctx, *turn, text, "")
+) (*finalNotice, bool, error) {
+	last, reached, err := s.finalNoticeOf(ctx, *turn, text, "")
 	if err != nil || !reached {
 		return nil, err != nil, err
 	}

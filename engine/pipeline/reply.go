@@ -127,10 +127,12 @@ func (s *Service) storeReply(
 ) (moved bool, err error) {
 	late, missing := mark.late()
 	reply, acknowledged := end.reply, s.mayBeAcknowledged(end.turn)
-	move := Move{
-		ID: end.turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: end.state, Reason: end.reason,
-		Attempt: end.turn.Attempt, At: reply.CreatedAt, Unchanged: end.turn.UpdatedAt,
+	transition := endRun
+	if end.state == exchange.StateWaiting {
+		transition = parkTurn
 	}
+	move := transition.Move(end.turn.ID, end.state, end.reason, reply.CreatedAt)
+	move.Attempt, move.Unchanged = end.turn.Attempt, end.turn.UpdatedAt
 	if !missing {
 		move.Unchanged = mark.move.At
 	}

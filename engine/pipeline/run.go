@@ -38,6 +38,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if turn.State != exchange.StateAccepted && turn.State != exchange.StateRunning {
 		return nil
 	}
+
 	if ended, err := s.withdrawn(ctx, turn); ended {
 		return err
 	}
@@ -45,6 +46,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 		return queue.SnoozeFor(pausedFor)
 	}
 	ctx = telemetry.With(ctx, "turn", turn.ID, "message", turn.Message.ID, "agent", turn.Agent)
+
 	var entered entry
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	if known && !resumed(turn) {
@@ -59,6 +61,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 			return queue.SnoozeFor(entered.wait)
 		}
 	}
+
 	mark, err := s.begin(ctx, job, &turn)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
@@ -103,29 +106,94 @@ func (s *Service) load(ctx context.Context, job queue.Job) (exchange.TurnRecord,
 	return s.options.Store.Turn(ctx, job.Payload)
 }
 
-// answer runs the agent and hands its response, or a plain sentence about its failure, to reply.
+// answer gets the answer of a run, from the agent or from where it is already, and goes on with it.
 func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark) error {
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	if !known {
 		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
 	}
-	if finished, err := s.withoutAgent(ctx, job, agent, turn, mark); finished {
+	if finished, err := s.decided(ctx, job, agent, turn, mark); finished {
 		return err
 	}
+
+	from, response, err := s.originOf(ctx, job, turn)
+	if err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
+	switch from {
+	case originCombined:
+		return s.finishRun(ctx, job, turn, mark, response)
+	case originReleased, originLink, originCaptured:
+		return s.compose(ctx, job, agent, turn, mark, response)
+	}
+	return s.ask(ctx, job, agent, turn, mark)
+}
+
+// origin is where the answer of a run comes from.
+type origin int
+
+// Most runs ask the agent. The others go on with what a parked turn waited for, or with what a crash left behind.
+const (
+	originAgent    origin = iota
+	originReleased        // it was held back, and an approver let it pass
+	originCombined        // the agents that it mentions have been asked
+	originLink            // the message carries the word of an open link: it is the demand for this side's consent
+	originCaptured        // it was there already when the process died while it took the money for it
+)
+
+// originOf finds out why the turn runs. A turn that never waited costs no query, unless its message has the form of a link's word.
+// Errors mean that the database cannot say so now.
+func (s *Service) originOf(ctx context.Context, job queue.Job, turn exchange.TurnRecord) (origin, normalized.Response, error) {
+	released, isReleased, err := s.options.Demands.Released(ctx, turn)
+	switch {
+	case err != nil:
+		return originAgent, normalized.Response{}, err
+	case isReleased && released.Combined:
+		return originCombined, released.Response, nil
+	}
+
+	combined, isCombined, err := s.combined(ctx, job, turn)
+	switch {
+	case err != nil:
+		return originAgent, normalized.Response{}, err
+	case isCombined:
+		return originCombined, combined, nil
+	case isReleased:
+		return originReleased, released.Response, nil
+	}
+
+	if turn.Message.PolicyResolution == nil {
+		response, isLink, err := s.challenged(ctx, turn)
+		if isLink {
+			return originLink, response, err
+		}
+		return originAgent, response, err
+	}
+	response, isCaptured, err := s.options.Demands.Captured(ctx, turn)
+	if isCaptured {
+		return originCaptured, response, err
+	}
+	return originAgent, response, err
+}
+
+// ask runs the agent and goes on with its response, with the call that it waits for, or with its failure.
+func (s *Service) ask(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark) error {
 	runCtx, cancel := context.WithTimeout(ctx, agent.Settings.TimeLimit)
 	defer cancel()
 	stopped := s.hub.running(turn, cancel)
 	defer stopped()
+
 	begun := time.Now()
 	quiet := s.signOfLife(runCtx, agent, turn)
 	requests := &toolWait{service: s, turn: turn}
-	response, err := s.respond(runCtx, agent, turn, mark, requests)
+	response, err := s.runAgent(runCtx, agent, turn, mark, requests)
 	quiet()
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	edited := stopped()
 	if runCtx.Err() == nil && (err == nil || !passes(err)) {
 		s.backEndAnswers(ctx, agent.Profile.Name)
 	}
+
 	switch {
 	case edited && ctx.Err() == nil:
 		return queue.RetryAfter(time.Millisecond, errEdited)
@@ -151,49 +219,6 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	return s.failed(ctx, job, turn, mark, err)
 }
 
-// withoutAgent finishes the runs that are not the agent's: an approver decides, a held answer was let pass, or the
-// agents that an answer mentions have been asked.
-func (s *Service) withoutAgent(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark) (finished bool, err error) {
-	if finished, err := s.decided(ctx, job, agent, turn, mark); finished {
-		return true, err
-	}
-	released, isReleased, err := s.options.Demands.Released(ctx, turn)
-	if err != nil {
-		return true, queue.RetryAfter(time.Second, err)
-	}
-	if isReleased && released.Combined {
-		return true, s.finishRun(ctx, job, turn, mark, released.Response)
-	}
-	combined, isCombined, err := s.combined(ctx, job, turn)
-	switch {
-	case err != nil:
-		return true, queue.RetryAfter(time.Second, err)
-	case isCombined:
-		return true, s.finishRun(ctx, job, turn, mark, combined)
-	case isReleased:
-		return true, s.compose(ctx, job, agent, turn, mark, released.Response)
-	}
-	return false, nil
-}
-
-// respond gives the response of a run. Two kinds of runs need no agent: the message answers an open question about the
-// same person, or the answer was there already when the process died while it took the money for it.
-func (s *Service) respond(
-	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, mark *mark, requests agents.ToolRequests,
-) (normalized.Response, error) {
-	if turn.Message.PolicyResolution == nil {
-		if response, answers, err := s.challenged(ctx, turn); err != nil || answers {
-			return response, err
-		}
-	}
-	if turn.Message.PolicyResolution != nil {
-		if response, begun, err := s.options.Demands.Captured(ctx, turn); err != nil || begun {
-			return response, err
-		}
-	}
-	return s.runAgent(ctx, agent, turn, mark, requests)
-}
-
 // challenged answers a message that carries the word of an open link: with the demand for this side's consent, or with
 // the reason why the word is of no use here.
 func (s *Service) challenged(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, answers bool, err error) {
@@ -201,10 +226,8 @@ func (s *Service) challenged(ctx context.Context, turn exchange.TurnRecord) (res
 	switch {
 	case fault.Is(err, fault.Forbidden):
 		response.Parts = []normalized.Part{normalized.Text(fault.Of(err).Public)}
-	case err != nil:
-		return response, false, fault.RetryIn(0, "the open demands cannot be read", err)
-	case !answers:
-		return response, false, nil
+	case err != nil || !answers:
+		return response, false, err
 	default:
 		response.Parts = []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}}
 	}
@@ -221,6 +244,7 @@ func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.Tu
 	if policy := response.Policy(); policy != nil && policypart.Resumable(policy.Kind) {
 		return s.park(ctx, job, turn, mark, response)
 	}
+
 	held, err := s.holds(ctx, turn, response)
 	switch {
 	case err != nil:
@@ -228,6 +252,7 @@ func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.Tu
 	case held:
 		return s.hold(ctx, job, turn, mark, response)
 	}
+
 	if response, err = s.options.Demands.Capture(ctx, turn, response); err != nil {
 		return s.failed(ctx, job, turn, mark, err)
 	}
@@ -247,6 +272,7 @@ func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnR
 	if !known || !passes(cause) {
 		return s.fail(ctx, job, turn, mark, cause)
 	}
+
 	outage, open := BackEnd{}, false
 	if _, is := errors.AsType[backEndFailure](cause); is {
 		outage, open = s.backEndFailed(ctx, turn.Agent, turn, cause, mark.probe)
@@ -255,6 +281,7 @@ func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnR
 	if !ok {
 		return s.fail(ctx, job, turn, mark, cause)
 	}
+
 	s.options.Logger.WarnContext(ctx, "agent run failed and will be repeated", "attempt", turn.Attempt, "after", wait.String(), "error", cause)
 	if err := mark.flush(ctx, nil); err != nil {
 		return queue.RetryAfter(time.Second, err)
@@ -290,11 +317,12 @@ func (s *Service) runAgent(
 	if err != nil {
 		return response, fault.RetryIn(0, "the history cannot be read", err)
 	}
-	fold := normalized.NewFold(s.options.Limits)
 	answers, err := s.answersOf(ctx, turn)
 	if err != nil {
 		return response, fault.RetryIn(0, "the answers of other agents cannot be read", err)
 	}
+
+	fold := normalized.NewFold(s.options.Limits)
 	stream := newRecorder(turn.ID, mark)
 	defer stream.end()
 	held := agent.Settings.HoldsReply(message.Sender) // nobody may watch it grow

@@ -62,7 +62,7 @@ func (s *Service) prepare(ctx context.Context, ending demand.Ending) (settlement
 	if ending.Response == nil {
 		return prepared, nil
 	}
-	if prepared.later = s.options.Channels == nil; prepared.later {
+	if prepared.later = s.options.Channels.Empty(); prepared.later {
 		return prepared, nil
 	}
 	prepared.reply = s.newReply(turn, ending.Response.Answering(turn.Message))
@@ -122,10 +122,7 @@ func resumedJob(turn exchange.TurnRecord) queue.NewJob {
 
 // tell ends the turn with the last word. A turn that was cancelled meanwhile hears nothing.
 func (p *settlement) tell(ctx context.Context, tx Tx) error {
-	moved, err := tx.MoveTurn(ctx, Move{
-		ID: p.turn.ID, From: []string{exchange.StateWaiting}, To: p.State, Reason: endReason(p.Issuance),
-		At: p.reply.CreatedAt,
-	})
+	moved, err := tx.MoveTurn(ctx, settleTurn.Move(p.turn.ID, p.State, endReason(p.Issuance), p.reply.CreatedAt))
 	if err != nil || !moved {
 		return err
 	}

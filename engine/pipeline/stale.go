@@ -49,9 +49,7 @@ func (s *Service) leave(ctx context.Context, job queue.Job, turn exchange.TurnRe
 		if err := tx.CancelAck(ctx, turn.ID, time.Now()); err != nil {
 			return err
 		}
-		_, err := tx.MoveTurn(ctx, Move{
-			ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: state, Reason: reason, At: time.Now(),
-		})
+		_, err := tx.MoveTurn(ctx, leaveStale.Move(turn.ID, state, reason, time.Now()))
 		return err
 	})
 	if err != nil {

@@ -154,10 +154,9 @@ func (s *Service) storeToolRequest(
 				return err
 			}
 		}
-		moved, err := tx.MoveTurn(ctx, Move{
-			ID: turn.ID, From: []string{exchange.StateAccepted, exchange.StateRunning}, To: exchange.StateWaiting,
-			Reason: exchange.WaitingTool + " (" + wanted.ToolName + ")", Attempt: turn.Attempt, At: wanted.CreatedAt,
-		})
+		move := parkTurn.Move(turn.ID, exchange.StateWaiting, exchange.WaitingTool+" ("+wanted.ToolName+")", wanted.CreatedAt)
+		move.Attempt = turn.Attempt
+		moved, err := tx.MoveTurn(ctx, move)
 		if err != nil {
 			return err
 		}

@@ -64,10 +64,9 @@ const demoteReply = `UPDATE replies SET notice = $2 WHERE turn_id = $1 AND notic
 // RepeatTurn lets a failed turn be accepted again; see pipeline.RetryTx.
 func (t *Tx) RepeatTurn(ctx context.Context, turn exchange.TurnRecord, reason string, at time.Time) (bool, error) {
 	attempt := turn.Attempt + 1
-	moved, err := t.MoveTurn(ctx, pipeline.Move{
-		ID: turn.ID, From: []string{exchange.StateFailed}, To: exchange.StateAccepted, Reason: reason, Attempt: attempt, At: at,
-		Unchanged: turn.UpdatedAt,
-	})
+	move := pipeline.Retried.Move(turn.ID, exchange.StateAccepted, reason, at)
+	move.Attempt, move.Unchanged = attempt, turn.UpdatedAt
+	moved, err := t.MoveTurn(ctx, move)
 	if err != nil || !moved {
 		return false, err
 	}

@@ -20,8 +20,9 @@ type resumption struct {
 // reasonResumed is the reason of a turn that was parked and runs again.
 const reasonResumed = "resumed"
 
-const resumeTurn = `UPDATE turns SET state = 'accepted', reason = $1, resumed = $2, updated_at = $3
-	WHERE id = $4 AND state = 'waiting'`
+// The transition pipeline.Resumed.
+const resumeTurn = `UPDATE turns SET state = '` + exchange.StateAccepted + `', reason = $1, resumed = $2, updated_at = $3
+	WHERE id = $4 AND state = '` + exchange.StateWaiting + `'`
 
 // ResumeTurn lets a waiting turn run again with what it waited for, and writes "turn.accepted" to the timeline. What is
 // nil stays as an earlier resumption left it, so that an agent that asked others and then for consent sees both. It

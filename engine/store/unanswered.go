@@ -162,9 +162,7 @@ func (s *Store) sweepUnanswered(ctx context.Context, now time.Time) error {
 
 // expire takes the row of the turn before that of its room, as those do that let a message in.
 func (t *Tx) expire(ctx context.Context, turnID string, now time.Time) error {
-	moved, err := t.MoveTurn(ctx, pipeline.Move{
-		ID: turnID, From: []string{exchange.StateHeld}, To: exchange.StateRefused, Reason: reasonHeldExpired, At: now,
-	})
+	moved, err := t.MoveTurn(ctx, pipeline.HeldExpired.Move(turnID, exchange.StateRefused, reasonHeldExpired, now))
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,9 @@ import (
 	"inbox/policypart"
 )
 
-// takeover is what a message does to the parked turn that it takes up: the person wrote before the demand was met, or
+// continuation is what a message does to the parked turn that it continues: the person wrote before the demand was met, or
 // brings what was demanded. The parked turn is dropped, the new one carries the resolution.
-type takeover struct {
+type continuation struct {
 	parked exchange.TurnRecord
 	ending *demand.Ending // what the message met; nil = it met nothing, the demand is dropped
 	drop   func(Tx) error
@@ -26,19 +26,19 @@ type takeover struct {
 
 // declined says whether the message declined what was demanded. Its turn then ends with the last word: an agent must
 // not take a resolution for a grant.
-func (t *takeover) declined() bool {
+func (t *continuation) declined() bool {
 	return t != nil && t.ending != nil && !t.ending.Resume && t.ending.Response != nil
 }
 
 // settleTurn gives the turn of a message that declines its end.
-func (t *takeover) settleTurn(turn *exchange.TurnRecord) {
+func (t *continuation) settleTurn(turn *exchange.TurnRecord) {
 	if t.declined() && turn.State == exchange.StateAccepted {
 		turn.State, turn.Reason = t.ending.State, t.ending.Issuance.Kind+" "+t.ending.Issuance.Status
 	}
 }
 
-// planLastWord prepares the answer to a message that declines.
-func (s *Service) planLastWord(ctx context.Context, t *takeover, turn exchange.TurnRecord) error {
+// planFinalNotice prepares the answer to a message that declines.
+func (s *Service) planFinalNotice(ctx context.Context, t *continuation, turn exchange.TurnRecord) error {
 	if !t.declined() {
 		return nil
 	}
@@ -50,9 +50,9 @@ func (s *Service) planLastWord(ctx context.Context, t *takeover, turn exchange.T
 	return err
 }
 
-// takeUp finds the parked turn that a message takes up and holds what it offers against the demand; nil when it takes
-// up none. A message that meets the demand carries the resolution from here on.
-func (s *Service) takeUp(ctx context.Context, agent agents.Entry, in *exchange.Inbound) (*takeover, error) {
+// continues finds the parked turn that a message continues and holds what it offers against the demand; nil when it
+// continues none. A message that meets the demand carries the resolution from here on.
+func (s *Service) continues(ctx context.Context, agent agents.Entry, in *exchange.Inbound) (*continuation, error) {
 	in.Message.PolicyResolution, in.Message.ReceivedTrace = nil, nil // only the engine writes them
 	if in.Continues == "" && in.Settlement == nil {
 		return nil, nil
@@ -61,7 +61,7 @@ func (s *Service) takeUp(ctx context.Context, agent agents.Entry, in *exchange.I
 	if err != nil {
 		return nil, err
 	}
-	taken := &takeover{parked: parked}
+	taken := &continuation{parked: parked}
 	if in.Settlement != nil {
 		return taken, s.meet(ctx, taken, in)
 	}
@@ -88,7 +88,7 @@ func (s *Service) parkedTurn(ctx context.Context, agent agents.Entry, in exchang
 }
 
 // meet asks whether the message meets the demand; it then carries the resolution, without the state.
-func (s *Service) meet(ctx context.Context, taken *takeover, in *exchange.Inbound) error {
+func (s *Service) meet(ctx context.Context, taken *continuation, in *exchange.Inbound) error {
 	ending, err := s.options.Demands.Offer(ctx, *in, taken.parked)
 	if err != nil {
 		return s.refuse(ctx, err, ending.Audit)
@@ -104,14 +104,12 @@ func (s *Service) meet(ctx context.Context, taken *takeover, in *exchange.Inboun
 }
 
 // store writes the end of the parked turn into the transaction of the new one.
-func (t *takeover) store(ctx context.Context, tx Tx, successor exchange.TurnRecord) error {
+func (t *continuation) store(ctx context.Context, tx Tx, successor exchange.TurnRecord) error {
 	if t == nil {
 		return nil
 	}
-	moved, err := tx.MoveTurn(ctx, Move{
-		ID: t.parked.ID, From: []string{exchange.StateWaiting}, To: exchange.StateCancelled,
-		Reason: "taken up by the message of turn " + successor.ID, At: time.Now(),
-	})
+	reason := "taken up by the message of turn " + successor.ID
+	moved, err := tx.MoveTurn(ctx, continueTurn.Move(t.parked.ID, exchange.StateCancelled, reason, time.Now()))
 	switch {
 	case err != nil:
 		return err
@@ -123,7 +121,7 @@ func (t *takeover) store(ctx context.Context, tx Tx, successor exchange.TurnReco
 	return t.settle(ctx, tx, successor)
 }
 
-func (t *takeover) settle(ctx context.Context, tx Tx, successor exchange.TurnRecord) error {
+func (t *continuation) settle(ctx context.Context, tx Tx, successor exchange.TurnRecord) error {
 	settled := t.ending.Issuance
 	settled.TurnID = successor.ID // the money is taken when this one is answered
 	changed, err := tx.SettleDemand(ctx, settled, t.ending.From)

@@ -11,16 +11,16 @@ import (
 	"inbox/normalized"
 )
 
-// admission is what the door decided about a message: the state in which its turn begins and why, or a refusal.
+// admission is what the operator's rules say about a message: the state in which its turn begins and why, or a refusal.
 type admission struct {
 	state, reason string
 	refusal       error
 	audit         []exchange.AuditRecord // rows that go with the turn, or alone with a refusal
 }
 
-// door asks the operator's rules about a message, in this order: who is kept out of the server, what is never answered,
+// admit asks the operator's rules about a message, in this order: who is kept out of the server, what is never answered,
 // what a sender without proof gets, who may talk to the agent at all.
-func (s *Service) door(agent agents.Entry, in exchange.Inbound) admission {
+func (s *Service) admit(agent agents.Entry, in exchange.Inbound) admission {
 	proven := len(in.Message.Sender.Identities) > 0
 	listed := s.options.Moderator.Sender(in.Message.Sender)
 	switch {

@@ -1,0 +1,94 @@
+// Command testreport reads what go test -json writes and prints what a developer needs of it: one line for each package, the output
+// of what failed, and at the end the slowest tests and every test that was skipped. It exits with 1 when something failed.
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// shown is how many of the slowest tests are named.
+const shown = 10
+
+func main() {
+	failed, err := report(os.Stdin, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+	}
+	if failed || err != nil {
+		os.Exit(1)
+	}
+}
+
+// event is one line of go test -json (go doc test2json).
+type event struct {
+	Action, Package, ImportPath, Test, Output, FailedBuild string
+	Elapsed                                                float64 // seconds
+}
+
+// name is a test, or a package where the test is empty.
+type name struct{ pkg, test string }
+
+// timed is a test that ran.
+type timed struct {
+	name
+	seconds float64
+}
+
+func report(events io.Reader, out io.Writer) (failed bool, err error) {
+	output := map[name]*strings.Builder{} // of what still runs, and of builds
+	var slowest []timed
+	var skipped []name
+
+	lines := bufio.NewScanner(events)
+	lines.Buffer(make([]byte, 64<<10), 64<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Fprintln(out, lines.Text()) // not from a test: the go command itself
+			continue
+		}
+
+		key := name{cmp.Or(e.Package, e.ImportPath), e.Test}
+		switch e.Action {
+		case "output", "build-output":
+			if output[key] == nil {
+				output[key] = &strings.Builder{}
+			}
+			output[key].WriteString(e.Output)
+		case "build-fail":
+			failed = true
+			fmt.Fprint(out, output[key])
+		case "pass", "fail", "skip":
+			if e.Action == "fail" {
+				failed = true
+				fmt.Fprint(out, cmp.Or(output[key], &strings.Builder{}))
+			}
+			delete(output, key)
+			switch {
+			case e.Test == "":
+				fmt.Fprintf(out, "%-4s  %-50s %7.1f s\n", map[string]string{"pass": "ok", "fail": "FAIL", "skip": "-"}[e.Action], e.Package, e.Elapsed)
+			case e.Action == "skip":
+				skipped = append(skipped, key)
+			case !strings.Contains(e.Test, "/"):
+				slowest = append(slowest, timed{key, e.Elapsed})
+			}
+		}
+	}
+
+	slices.SortFunc(slowest, func(a, b timed) int { return cmp.Compare(b.seconds, a.seconds) })
+	fmt.Fprintf(out, "\n%d tests; the slowest:\n", len(slowest))
+	for _, one := range slowest[:min(shown, len(slowest))] {
+		fmt.Fprintf(out, "%7.1f s  %s %s\n", one.seconds, one.pkg, one.test)
+	}
+	for _, one := range skipped {
+		fmt.Fprintln(out, "skipped:", one.pkg, one.test)
+	}
+	return failed, lines.Err()
+}
