@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 )
 
@@ -45,7 +46,7 @@ func TestAcknowledgementIsALike(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Likes = func(agent string) bool { return agent == "echo" } })
 	in := r.question("1", "hello")
 	ack := r.acknowledgement(in)
-	plan, err := r.adapter.Plan(t.Context(), ack)
+	plan, err := r.adapter.outbox.Plan(t.Context(), ack)
 	if err != nil || plan.NativeID != "" || len(plan.Destinations) != 1 {
 		t.Fatalf("plan %+v, %v", plan, err)
 	}
@@ -64,13 +65,13 @@ func TestAcknowledgementIsALike(t *testing.T) {
 		t.Fatal(err)
 	}
 	actor := r.base + "/agents/echo"
-	want := likeActivity{activityStreams, actor + "#likes/" + ack.ID, "Like", actor, r.remote.base + "/notes/1", []string{r.remote.actor("alice")}}
+	want := likeActivity{document.ActivityStreams, actor + "#likes/" + ack.ID, "Like", actor, r.remote.base + "/notes/1", []string{r.remote.actor("alice")}}
 	if diff := cmp.Diff(want, like); diff != "" {
 		t.Error(diff)
 	}
 	answer := r.reply(in, "hello yourself")
 	answer.ID = "01939f3e-0000-7000-8000-000000000002"
-	later, err := r.adapter.Plan(t.Context(), answer)
+	later, err := r.adapter.outbox.Plan(t.Context(), answer)
 	if err != nil || later.Destinations[0].Key != plan.Destinations[0].Key || later.NativeID == "" {
 		t.Errorf("the answer goes %+v, %v; order is kept by key", later, err)
 	}

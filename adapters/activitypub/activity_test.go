@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -14,7 +16,7 @@ import (
 // simple makes an activity of alice.
 func (r *rig) simple(kind string, object any) map[string]any {
 	return map[string]any{
-		"@context": activityStreams, "id": r.remote.base + "/activities/" + strings.ToLower(kind), "type": kind,
+		"@context": document.ActivityStreams, "id": r.remote.base + "/activities/" + strings.ToLower(kind), "type": kind,
 		"actor": r.remote.actor("alice"), "object": object,
 	}
 }
@@ -68,16 +70,12 @@ func (r *rig) checkArrival(got arrival, agent string) {
 	if err := json.Unmarshal([]byte(body), &actor); err != nil {
 		r.t.Fatal(err)
 	}
-	key, err := parseKey(actor.PublicKey.PEM)
+	key, err := signature.ParseKey(actor.PublicKey.PEM)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	seen := signedRequest{Method: http.MethodPost, Target: got.path, Host: got.host, Origin: r.remote.base, Header: got.header, Body: got.body}
-	check := checkCavage
-	if schemeName(got.header) == schemeRFC9421 {
-		check = checkMessageSignature
-	}
-	signed, err := check(seen, r.adapter.now())
+	seen := signature.Request{Method: http.MethodPost, Target: got.path, Host: got.host, Origin: r.remote.base, Header: got.header, Body: got.body}
+	signed, err := signature.Check(seen, r.adapter.now())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -188,7 +186,7 @@ func TestToldOnceWhateverTheNameOfTheServer(t *testing.T) {
 		Kind: jobActivity, Agent: "echo", Actor: r.remote.actor("alice"), Inbox: r.remote.actor("alice") + "/inbox",
 		Activity: []byte("{}"), Once: "https://" + strings.Repeat("long.", 40) + "example/agents/echo#updates/1764000000000",
 	}
-	payload := must(encode(job))
+	payload := must(document.Encode(job))
 	for range 2 {
 		if err := r.adapter.SendActivity(t.Context(), string(payload)); err != nil {
 			t.Fatal(err)
@@ -275,7 +273,7 @@ func TestUnknownActorDeletes(t *testing.T) {
 func TestDeleteAfterTheKeyIsGone(t *testing.T) {
 	r := newRig(t)
 	r.want(r.deliver(r.simple("Follow", r.base+"/agents/echo")).sign(), http.StatusAccepted, "")
-	r.adapter.remote = newLookup(r.adapter)
+	r.forgetActors()
 	r.clock.Store(int64(keyLife)) // the key has to be fetched again
 	deletion := r.simple("Delete", r.remote.actor("alice"))
 	r.remote.handle("/users/alice", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })

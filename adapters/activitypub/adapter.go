@@ -1,191 +1,41 @@
 // Package activitypub makes agents reachable from the fediverse: it serves their actors, verifies who sends to their
 // inboxes, turns notes into messages and answers as signed notes (ActivityPub, ActivityStreams 2.0, HTTP signatures).
-// It keeps no timeline, follows nobody, expands no JSON-LD and decides nothing about access: the pipeline does.
+// It keeps no timeline, follows no one, expands no JSON-LD and decides nothing about access: the pipeline does.
 package activitypub
 
 import (
-	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
-	"inbox/identity"
 	"inbox/internal/httpserver"
-	"inbox/internal/safehttp"
-	"inbox/policypart"
+	"inbox/normalized"
 )
 
-// Receiver takes a message on its way in. Its errors are faults; their kind becomes the HTTP status.
-type Receiver interface {
-	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-}
-
-// Amender changes accepted messages as their senders do; see the pipeline. Errors are faults.
-type Amender interface {
-	Revise(ctx context.Context, revision exchange.Revision) error
-	Remove(ctx context.Context, agent, messageID, principal string) error
-	CancelOpen(ctx context.Context, agent, principal, reason string) error
-}
-
-// Timeline keeps what others do about the agents' answers, for the operator.
-type Timeline interface {
-	React(ctx context.Context, turnID string, reaction exchange.Reaction, gone bool) error
-}
-
-// Records keeps decisions and reports for the operator.
-type Records interface {
-	Audit(ctx context.Context, record exchange.AuditRecord) error
-}
-
-// Directory knows the agents of this server. Names are compared case-insensitively.
-type Directory interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-	Agents() []exchange.AgentProfile
-}
-
-// Threads finds a stored message by its own id or by the native id of its reply.
-type Threads interface {
-	FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error)
-}
-
-// Replies reads answers that were given: one with its native id, that of a turn (both fault.NotFound), or those of an agent
-// that everybody may read, newest first, before the reply with the given id; empty = from the newest.
-type Replies interface {
-	Answer(ctx context.Context, turnID string) (exchange.Reply, error)
-	Reply(ctx context.Context, replyID string) (reply exchange.Reply, nativeID string, err error)
-	Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error)
-	CountReplies(ctx context.Context, agent string) (int64, error)
-}
-
-// State keeps the adapter's own documents, shared by all nodes: keys, followers, known actors.
-type State interface {
-	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
-	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
-	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
-	Swap(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (swapped bool, err error)
-	Delete(ctx context.Context, namespace, key string) error
-	// Several gives those documents of the keys, at most 100, that are there.
-	Several(ctx context.Context, namespace string, keys []string) (values map[string][]byte, err error)
-	Count(ctx context.Context, namespace string) (int64, error)
-	// List gives documents with keys after the given one, in byte order of their keys.
-	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
-}
-
-// Outbox runs Perform(payload) later, durably, with retries, one job of a partition at a time.
-type Outbox interface {
-	SendLater(ctx context.Context, partition, payload string) error
-}
-
-// Later is work that Perform asks for: it is stored in the transaction that ends its own job.
-type Later struct {
-	Partition, Payload string
-	Bulk               bool // to many: it waits behind what single people wait for
-}
-
-// Client sends HTTP requests under the outgoing address policy (internal/safehttp).
-type Client interface {
-	Do(request *http.Request) (*http.Response, error)
-	Get(ctx context.Context, address string, options safehttp.GetOptions) (*http.Response, error)
-	CheckURL(u *url.URL) error
-}
-
-// Modes of federation.
-const (
-	ModeOpen      = "open"      // everybody who proves who they are, except refused hosts
-	ModeAllowlist = "allowlist" // only hosts that HostAllowed names
-)
-
-// What a mention without any text gets.
-const (
-	EmptyIgnore = "ignore"
-	EmptyGreet  = "greet" // the agent gets its own address as the text
-)
-
-// Options are what the adapter needs. Fields without "optional" are required.
-type Options struct {
-	Domain    string // of the agents' addresses; may carry a port when AllowPrivate is on
-	PublicURL string // where HTTP is reached, without a path
-	Version   string // of this server, for the User-Agent
-
-	Receiver  Receiver
-	Amender   Amender
-	Timeline  Timeline
-	Records   Records
-	Directory Directory
-	Threads   Threads
-	Replies   Replies
-	State     State
-	Outbox    Outbox
-	Client    Client
-
-	AllowPrivate bool                   // federation.allow_private: plain http and any host in ids
-	Mode         string                 // optional: ModeOpen
-	HostAllowed  func(host string) bool // optional: asked before any fetch and for every sender
-	// NamesLocal reports whether the rules about who may talk to an agent may name an address with this local part; optional.
-	// The first message of such a sender waits until WebFinger said whose the address is.
-	NamesLocal    func(agent, local string) bool
-	ActorAllowed  func(iri string) bool              // optional: asked before any fetch for every actor who claims to act
-	Follows       func(agent string) string          // optional: FollowAccept
-	Stopped       func(agent, principal string) bool // optional: whether somebody told the agent to stop; no
-	FollowersOnly func(agent string) bool            // optional: whether the agent answers its followers alone; no
-	Fields        []Field                            // optional: who operates the server, on every profile
-	AnswersAgents func(agent string) bool            // optional: whether the agent answers automated actors; no
-	Likes         func(agent string) bool            // optional: whether the agent acknowledges a note with a Like instead of a note; no
-	Blobs         Blobs                              // optional: stored bytes of files; without it such files are named only
-	EmptyMention  string                             // optional: EmptyIgnore
-	PublicReplies bool                               // optional: answer public questions publicly instead of unlisted
-	PostLength    int                                // optional: characters after which an answer becomes a chain of posts; 4000
-	Profile       func(agent string) Profile         // optional: what the actor of an agent shows beside its name
-
-	FollowersGetReplies bool // address open answers to the agent's followers too, as people's own servers do
-	AuthorizedFetch     bool // answer signed requests only, except for the server's own actor
-
-	Policy exchange.Policy // of deliveries and conversations
-
-	Recent Recent // optional: where to tell of a changed actor, beside followers
-
-	// Alive is told of hosts that sent something with a good signature. Optional.
-	Alive func(ctx context.Context, host string)
-
-	// Present makes a demand ready for its reader: it checks the address once more and puts the secret into it, so it
-	// is called for the asker alone and never for a public document. Optional: policypart.Part.Confine to PublicURL.
-	Present func(policypart.Part) policypart.Part
-
-	// UnsignedHost accepts draft-cavage signatures that do not cover the host. A request that was captured on its way to
-	// another server can then be replayed here if its Host header is changed.
-	UnsignedHost  bool
-	MaxRefusals   int                              // optional: refused requests of one network address in five minutes, after which it is put off; 300; negative = no limit
-	ClientAddress func(r *http.Request) netip.Addr // optional: httpserver.ClientIP
-
-	MaxAttempts int              // optional: of a delivery whose key the peer refuses; 4
-	Now         func() time.Time // optional: time.Now
-}
-
-// Adapter is the ActivityPub room. It is safe for concurrent use and starts no goroutines of its own.
+// Adapter is the face of ActivityPub: what a node starts, serves and calls. Its parts own their state, and each knows only
+// those that it needs. It is safe for concurrent use and starts no goroutines of its own.
 type Adapter struct {
-	options Options
-	base    string          // public origin, without a slash at the end
-	host    string          // host[:port] of base
-	hosts   map[string]bool // Host headers that mean us
-	keys    *keyring
-	remote  *lookup
-	schemes *cache[knownScheme]
-	secure  *cache[bool] // hosts that refuse unsigned requests
-
-	refusals      *tally // by network address
-	confirmations *tally // by relaying host
-	actors        *cache[document]
-	named         *cache[string] // address → actor that its WebFinger names
-	followed      *cache[bool]   // agent → whether anybody follows it
-	blocking      *cache[bool]   // agent → whether anybody blocks it
-	media         mediaSecret
-	pictures      *cache[[2]int] // digest → width and height; 0 = they cannot be read
+	*site
+	keys         *keyring
+	fetcher      *fetcher
+	actors       *actors
+	verifier     *verifier
+	follows      *follows
+	interactions *interactions
+	notes        *notes
+	moves        *moves
+	inbox        *inbox
+	transport    *transport
+	renderer     *renderer
+	media        *mediaFiles
+	outbox       *outbox
+	profiles     *profiles
+	collections  *collections
 }
 
 // Bounds of the caches, in entries.
@@ -201,70 +51,162 @@ func New(options Options) (*Adapter, error) {
 	if err := options.check(); err != nil {
 		return nil, fmt.Errorf("activitypub: %w", err)
 	}
-	base, _ := origin(options.PublicURL)
-	a := &Adapter{
-		options: options, base: base, host: hostOf(base),
-		schemes: newCache[knownScheme](maxCachedHosts), actors: newCache[document](maxCachedAgents),
-		followed: newCache[bool](maxCachedAgents), blocking: newCache[bool](maxCachedAgents),
-		named:  newCache[string](maxCachedAgents),
-		secure: newCache[bool](maxCachedHosts), pictures: newCache[[2]int](maxCachedAgents),
-
-		refusals:      newTally(options.MaxRefusals, refusalPeriod, maxCachedHosts),
-		confirmations: newTally(maxConfirmations, confirmationPeriod, maxCachedHosts),
-	}
-	a.hosts = map[string]bool{a.host: true, options.Domain: true}
-	a.keys = newKeyring(options.State, options.Now)
-	a.remote = newLookup(a)
+	base, _ := document.Origin(options.PublicURL)
+	s := &site{options: options, base: base, host: document.HostOf(base)}
+	s.hosts = map[string]bool{s.host: true, options.Domain: true}
 	for _, agent := range options.Directory.Agents() {
-		if strings.EqualFold(agent.Name, a.instanceName()) {
+		if strings.EqualFold(agent.Name, s.instanceName()) {
 			return nil, fmt.Errorf("activitypub: agent %q has the name of the server's own actor: choose another name", agent.Name)
 		}
+	}
+
+	a := &Adapter{site: s, keys: newKeyring(s)}
+	a.fetcher = &fetcher{site: s, keys: a.keys, secure: newCache[bool](maxCachedHosts)}
+	a.actors = newActors(s, a.fetcher)
+	a.verifier = &verifier{
+		site: s, fetcher: a.fetcher, actors: a.actors,
+		refusals:      newCounter(options.MaxRefusals, refusalPeriod, maxCachedHosts),
+		confirmations: newCounter(maxConfirmations, confirmationPeriod, maxCachedHosts),
+	}
+	a.follows = &follows{site: s, keys: a.keys, followed: newCache[bool](maxCachedAgents), blocking: newCache[bool](maxCachedAgents)}
+	a.interactions = &interactions{site: s, verifier: a.verifier}
+
+	a.transport = &transport{site: s, keys: a.keys, actors: a.actors, follows: a.follows, schemes: newCache[knownScheme](maxCachedHosts)}
+	a.media = &mediaFiles{site: s, pictures: newCache[[2]int](maxCachedAgents)}
+	a.renderer = &renderer{site: s, media: a.media}
+	a.outbox = &outbox{
+		site: s, keys: a.keys, actors: a.actors, follows: a.follows, interactions: a.interactions, renderer: a.renderer,
+		transport: a.transport,
+	}
+	a.profiles = &profiles{
+		site: s, keys: a.keys, verifier: a.verifier, outbox: a.outbox, documents: newCache[encodedDocument](maxCachedAgents),
+	}
+	a.collections = &collections{site: s, verifier: a.verifier, outbox: a.outbox, renderer: a.renderer}
+
+	a.moves = &moves{site: s, fetcher: a.fetcher, actors: a.actors, follows: a.follows, outbox: a.outbox, profiles: a.profiles}
+	a.notes = &notes{site: s, fetcher: a.fetcher, actors: a.actors, follows: a.follows, verifier: a.verifier}
+	a.inbox = &inbox{
+		site: s, fetcher: a.fetcher, actors: a.actors, verifier: a.verifier, follows: a.follows, interactions: a.interactions,
+		notes: a.notes, moves: a.moves,
 	}
 	return a, nil
 }
 
-func (o *Options) check() error {
-	if o.Now == nil {
-		o.Now = time.Now
+var (
+	_ exchange.Acknowledger = (*Adapter)(nil)
+	_ exchange.Historian    = (*Adapter)(nil)
+	_ exchange.Reviser      = (*Adapter)(nil)
+	_ exchange.Spreader     = (*Adapter)(nil)
+)
+
+// Routes are all paths of this adapter. Discovery (WebFinger and the like) is in a room of its own.
+func (a *Adapter) Routes() []httpserver.Route {
+	get := func(pattern string, handler http.HandlerFunc) httpserver.Route {
+		return httpserver.Route{Method: http.MethodGet, Pattern: pattern, Handler: handler}
 	}
-	if o.Mode == "" {
-		o.Mode = ModeOpen
+	post := func(pattern string, handler http.HandlerFunc) httpserver.Route {
+		return httpserver.Route{Method: http.MethodPost, Pattern: pattern, Handler: handler}
 	}
-	o.MaxAttempts, o.PostLength = cmp.Or(o.MaxAttempts, 4), cmp.Or(o.PostLength, defaultPostLength)
-	o.MaxRefusals = cmp.Or(o.MaxRefusals, 300)
-	if o.ClientAddress == nil {
-		o.ClientAddress = httpserver.ClientIP
+	return []httpserver.Route{
+		post("/inbox", a.inbox.serveSharedInbox),
+		post("/actor/inbox", a.inbox.serveSharedInbox),
+		post("/agents/{agent}/inbox", a.inbox.serveAgentInbox),
+		get("/actor", a.profiles.serveInstance),
+		get("/actor/{collection}", a.collections.serveInstanceCollection),
+		get("/agents/{agent}", a.profiles.serveActor),
+		get("/agents/{agent}/{collection}", a.collections.serveCollection),
+		get("/agents/{agent}/quotes/{stamp}", a.interactions.serveQuote),
+		get("/agents/{agent}/authorizations/{kind}", a.interactions.serveAuthorization),
+		get("/o/{id}", a.collections.serveNote),
+		get("/o/{id}/activity", a.collections.serveCreate),
+		get("/o/{id}/replies", a.collections.serveReplies),
+		get("/contexts/{turn}", a.collections.serveConversation),
+		get("/o/{id}/{post}", a.collections.serveNote),
+		get("/o/{id}/{post}/activity", a.collections.serveCreate),
+		get("/o/{id}/{post}/replies", a.collections.serveReplies),
+		get("/media/{digest}/{name}", a.media.serve),
 	}
-	if o.Mode != ModeOpen && o.Mode != ModeAllowlist {
-		return fmt.Errorf("mode %q: want %q or %q", o.Mode, ModeOpen, ModeAllowlist)
-	}
-	if o.Amender == nil || o.Timeline == nil || o.Records == nil {
-		return errors.New("a required dependency is missing")
-	}
-	if o.Receiver == nil || o.Directory == nil || o.Threads == nil || o.Replies == nil || o.State == nil || o.Outbox == nil || o.Client == nil {
-		return errors.New("a required dependency is missing")
-	}
-	domain, err := identity.ParseDomain(o.Domain)
-	if err != nil {
-		return fmt.Errorf("domain: %w", err)
-	}
-	o.Domain = domain
-	return o.checkPublicURL()
 }
 
-func (o *Options) checkPublicURL() error {
-	parsed, err := url.Parse(o.PublicURL)
-	if err != nil {
-		return fmt.Errorf("public URL: %w", err)
-	}
-	if _, ok := origin(o.PublicURL); !ok || strings.Trim(parsed.Path, "/") != "" {
-		return fmt.Errorf("public URL %q: want a scheme and a host without a path", o.PublicURL)
-	}
-	if parsed.Scheme != "https" && !o.AllowPrivate {
-		return fmt.Errorf("public URL %q: want https", o.PublicURL)
-	}
-	if o.Present == nil {
-		o.Present = func(part policypart.Part) policypart.Part { return part.Confine(parsed) }
-	}
-	return nil
+// The face. Each method is described where its part has it.
+
+// Plan implements exchange.Channel: the id of an answer's note and its destinations.
+func (a *Adapter) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
+	return a.outbox.Plan(ctx, reply)
 }
+
+// Deliver makes one attempt to bring an answer to one inbox.
+func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
+	return a.outbox.Deliver(ctx, delivery)
+}
+
+// Spread implements exchange.Spreader: the inboxes of the followers, piece by piece.
+func (a *Adapter) Spread(ctx context.Context, reply exchange.Reply, cursor string) ([]exchange.Destination, string, error) {
+	return a.outbox.Spread(ctx, reply, cursor)
+}
+
+// Late implements exchange.Historian: whether a note answers one that was not here when it came.
+func (a *Adapter) Late(turn exchange.TurnRecord) bool { return a.notes.Late(turn) }
+
+// Ancestors implements exchange.Historian: the notes before one that entered a thread late.
+func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
+	return a.notes.Ancestors(ctx, turn)
+}
+
+// Open begins a conversation of an agent with an account by its address.
+func (a *Adapter) Open(ctx context.Context, agent, address string) (json.RawMessage, error) {
+	return a.actors.Open(ctx, agent, address)
+}
+
+// Owns reports whether an actor is the one behind an address.
+func (a *Adapter) Owns(ctx context.Context, actor, address string) (bool, error) {
+	return a.actors.Owns(ctx, actor, address)
+}
+
+// Prepare makes or loads the keys of all agents and of the server's own actor.
+func (a *Adapter) Prepare(ctx context.Context) error { return a.profiles.Prepare(ctx) }
+
+// RotateKey makes a new key for the requests of an agent, or of the server for an empty name, and returns its id.
+func (a *Adapter) RotateKey(ctx context.Context, agent string) (keyID string, err error) {
+	return a.profiles.RotateKey(ctx, agent)
+}
+
+// Links returns what WebFinger shows of an agent.
+func (a *Adapter) Links(agent exchange.AgentProfile) []exchange.Link { return a.profiles.Links(agent) }
+
+// InstanceLinks returns the address of the server's own actor and what WebFinger shows of it.
+func (a *Adapter) InstanceLinks() (address string, links []exchange.Link) {
+	return a.profiles.InstanceLinks()
+}
+
+// AtProfile serves the actor at the address of an agent's page to readers that name ActivityPub.
+func (a *Adapter) AtProfile(page http.Handler) http.Handler { return a.profiles.AtProfile(page) }
+
+// Move tells the followers of an agent that it is another account now, and returns that account.
+func (a *Adapter) Move(ctx context.Context, agent, target string) (string, error) {
+	return a.moves.Move(ctx, agent, target)
+}
+
+// Unmove lets an agent that moved be here again.
+func (a *Adapter) Unmove(ctx context.Context, agent string) error { return a.moves.Unmove(ctx, agent) }
+
+// MediaURL is the address of a file of an answer, also of one that went another way, such as a file too large for a mail; who
+// has the address can read it. Empty when there is none.
+func (a *Adapter) MediaURL(reply exchange.Reply, part normalized.Part) string {
+	return a.media.URL(reply, part)
+}
+
+// AckAfter tells an asker at the time that the operator wants: a note or a like is seen when it comes.
+func (a *Adapter) AckAfter(wanted time.Duration) time.Duration { return wanted }
+
+// Revisable implements exchange.Reviser.
+func (a *Adapter) Revisable(reply exchange.Reply, nativeID string) error {
+	return Revisions{}.Revisable(reply, nativeID)
+}
+
+// PostsOf implements exchange.Reviser.
+func (a *Adapter) PostsOf(reply exchange.Reply) int {
+	return Revisions{a.options.PostLength}.PostsOf(reply)
+}
+
+var _ exchange.Reviser = Revisions{}

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/identity"
 	"inbox/internal/fault"
-	"inbox/internal/safehttp"
+	"inbox/normalized"
 )
 
 const (
@@ -30,7 +28,7 @@ const (
 // What is known about an actor's address.
 const (
 	addressConfirmed = "confirmed" // WebFinger of the address names this actor
-	addressUnchecked = "unchecked" // not asked yet, or nobody answered: user name and host of the actor's id
+	addressUnchecked = "unchecked" // not asked yet, or no one answered: user name and host of the actor's id
 	addressFailed    = "failed"    // asked, and the answer does not name this actor
 )
 
@@ -42,22 +40,24 @@ type checkedAddress struct {
 	MovedFrom string `json:"moved_from,omitempty"`
 }
 
-// address gives the sender's address without waiting for the network. The first message of an actor starts a check
+// address returns the sender's address without waiting for the network. The first message of an actor starts a check
 // as a durable job; until it is done the user name and the host of the actor's id stand in, and the evidence says so.
-func (l *lookup) address(ctx context.Context, actor *remoteActor) checkedAddress {
-	now := l.a.now()
-	if known, found := l.addresses.get(actor.ID, now); found {
+func (a *actors) address(ctx context.Context, actor *remoteActor) checkedAddress {
+	now := a.now()
+	if known, found := a.addresses.get(actor.ID, now); found {
 		return known
 	}
-	value, found, err := l.a.options.State.Get(ctx, addressNamespace, actor.ID)
+
+	value, found, err := a.options.State.Get(ctx, addressNamespace, actor.ID)
 	var known checkedAddress
 	if found && json.Unmarshal(value, &known) == nil && known.Address != "" {
-		l.addresses.put(actor.ID, known, now.Add(addressPause))
+		a.addresses.put(actor.ID, known, now.Add(addressPause))
 		return known
 	}
+
 	known = checkedAddress{Address: ownAddress(actor), Status: addressUnchecked}
-	if err == nil && l.a.scheduleCheck(ctx, actor.ID) == nil {
-		l.addresses.put(actor.ID, known, now.Add(addressPause))
+	if err == nil && a.scheduleCheck(ctx, actor.ID) == nil {
+		a.addresses.put(actor.ID, known, now.Add(addressPause))
 	}
 	return known
 }
@@ -65,23 +65,25 @@ func (l *lookup) address(ctx context.Context, actor *remoteActor) checkedAddress
 // provenAddress is address for agents whose rules name people of this user name: for those a name that the actor gave
 // itself is not enough, so the first message waits until WebFinger said whose the address is. A server that cannot be asked
 // just now makes the delivery fail for a while: its sender comes again.
-func (l *lookup) provenAddress(ctx context.Context, actor *remoteActor, agent string) (checkedAddress, error) {
-	known := l.address(ctx, actor)
-	if known.Status != addressUnchecked || l.a.options.NamesLocal == nil || !l.a.namedInRules(agent, actor) {
+func (a *actors) provenAddress(ctx context.Context, actor *remoteActor, agent string) (checkedAddress, error) {
+	known := a.address(ctx, actor)
+	if known.Status != addressUnchecked || a.options.NamesLocal == nil || !a.namedInRules(agent, actor) {
 		return known, nil
 	}
 
-	if _, lately := l.checked.get(actor.ID, l.a.now()); !lately {
-		l.checked.put(actor.ID, true, l.a.now().Add(addressCheckPause))
+	if _, lately := a.checked.get(actor.ID, a.now()); !lately {
+		a.checked.put(actor.ID, true, a.now().Add(addressCheckPause))
 		bounded, cancel := context.WithTimeout(ctx, maxAddressWait)
 		defer cancel()
+
 		// One check for all deliveries of the actor that arrive at once.
-		_, err, _ := l.once.Do("address "+actor.ID, func() (any, error) { return nil, l.a.checkActorAddress(bounded, actor) })
+		_, err, _ := a.once.Do("address "+actor.ID, func() (any, error) { return nil, a.checkActorAddress(bounded, actor) })
 		if err != nil {
-			l.checked.put(actor.ID, true, l.a.now().Add(addressCheckPause))
+			a.checked.put(actor.ID, true, a.now().Add(addressCheckPause))
 		}
 	}
-	if known = l.address(ctx, actor); known.Status != addressUnchecked {
+
+	if known = a.address(ctx, actor); known.Status != addressUnchecked {
 		return known, nil
 	}
 	return known, &fault.Fault{
@@ -94,7 +96,7 @@ var errAddressUnknown = errors.New("the sender's address decides about admission
 
 // namedInRules reports whether the rules of an agent may be about the whole address of an actor. Any domain counts: which one
 // the address has is what the check finds out.
-func (a *Adapter) namedInRules(agent string, actor *remoteActor) bool {
+func (a *actors) namedInRules(agent string, actor *remoteActor) bool {
 	hinted, err := identity.ParseAddress(actor.WebFinger)
 	own, _ := identity.ParseAddress(ownAddress(actor))
 	return a.options.NamesLocal(agent, own.Local) || err == nil && a.options.NamesLocal(agent, hinted.Local)
@@ -102,10 +104,11 @@ func (a *Adapter) namedInRules(agent string, actor *remoteActor) bool {
 
 // ownAddress is @preferredUsername@host-of-the-id, or a name made from the id where that is no address.
 func ownAddress(actor *remoteActor) string {
-	host := hostOf(actor.ID)
+	host := document.HostOf(actor.ID)
 	if address, err := identity.ParseAddress(actor.Username + "@" + host); err == nil {
 		return address.String()
 	}
+
 	last := actor.ID[strings.LastIndexByte(actor.ID, '/')+1:]
 	if address, err := identity.ParseAddress(last + "@" + host); err == nil {
 		return address.String()
@@ -114,8 +117,8 @@ func ownAddress(actor *remoteActor) string {
 }
 
 // checkAddress checks one actor's address and stores the result. It is the body of a job.
-func (a *Adapter) checkAddress(ctx context.Context, actorIRI string) error {
-	actor, found := a.remote.storedActor(ctx, actorIRI)
+func (a *actors) checkAddress(ctx context.Context, actorIRI string) error {
+	actor, found := a.storedActor(ctx, actorIRI)
 	if !found {
 		return nil // forgotten since
 	}
@@ -124,7 +127,7 @@ func (a *Adapter) checkAddress(ctx context.Context, actorIRI string) error {
 
 // checkActorAddress does the WebFinger loop for one actor and stores the result. Only an answer decides: a server that does
 // not answer leaves the address unchecked, and the next job or message asks again.
-func (a *Adapter) checkActorAddress(ctx context.Context, actor *remoteActor) error {
+func (a *actors) checkActorAddress(ctx context.Context, actor *remoteActor) error {
 	result, life := checkedAddress{Address: ownAddress(actor), Status: addressFailed}, addressFailureLife
 	confirmed, err := a.confirmAddress(ctx, actor)
 	switch {
@@ -135,6 +138,7 @@ func (a *Adapter) checkActorAddress(ctx context.Context, actor *remoteActor) err
 	case errors.Is(err, errNoAnswer):
 		result.Status, life = addressUnchecked, addressPause
 	}
+
 	if result.MovedFrom, err = a.movedFrom(ctx, actor.ID); err != nil {
 		return fmt.Errorf("read moved account: %w", err)
 	}
@@ -146,7 +150,8 @@ func (a *Adapter) checkActorAddress(ctx context.Context, actor *remoteActor) err
 	if err := a.options.State.Put(ctx, addressNamespace, actor.ID, value, a.now().Add(life)); err != nil {
 		return fmt.Errorf("store address: %w", err)
 	}
-	a.remote.addresses.drop(actor.ID)
+
+	a.addresses.drop(actor.ID)
 	return nil
 }
 
@@ -155,16 +160,17 @@ var errNoAnswer = errors.New("webfinger did not answer")
 
 // confirmAddress asks WebFinger for the claimed address; where the answer's subject is another one, that is asked
 // once more and must be stable. Its self link must be the actor's id, byte for byte.
-func (a *Adapter) confirmAddress(ctx context.Context, actor *remoteActor) (string, error) {
-	claimed, err := identity.ParseAddress(actor.Username + "@" + hostOf(actor.ID))
+func (a *actors) confirmAddress(ctx context.Context, actor *remoteActor) (string, error) {
+	claimed, err := identity.ParseAddress(actor.Username + "@" + document.HostOf(actor.ID))
 	if hinted, hintErr := identity.ParseAddress(actor.WebFinger); hintErr == nil {
 		claimed, err = hinted, nil
 	}
 	if err != nil {
 		return "", err
 	}
+
 	for range 2 {
-		subject, self, err := a.webfinger(ctx, claimed)
+		subject, self, err := a.fetcher.webfinger(ctx, claimed)
 		if err != nil {
 			return "", err
 		}
@@ -176,51 +182,126 @@ func (a *Adapter) confirmAddress(ctx context.Context, actor *remoteActor) (strin
 		}
 		claimed = subject
 	}
+
 	return "", errors.New("webfinger does not agree with itself")
 }
 
-// webfinger resolves an address (RFC 7033) to its subject and the actor it names.
-func (a *Adapter) webfinger(ctx context.Context, address identity.Address) (subject identity.Address, self string, err error) {
-	scheme := "https"
-	if a.options.AllowPrivate && (strings.Contains(address.Domain, ":") || strings.HasPrefix(a.base, "http:")) {
-		scheme = "http"
+// resolve finds the actor behind an address.
+func (a *actors) resolve(ctx context.Context, address identity.Address) (person, error) {
+	if !a.admits(address.Domain) {
+		return person{}, errors.New("the host is excluded by this server's operator")
 	}
-	target := scheme + "://" + address.Domain + "/.well-known/webfinger?resource=" + url.QueryEscape(address.Acct())
-	response, err := a.options.Client.Get(ctx, target, safehttp.GetOptions{
-		Accept: "application/jrd+json, application/json", MaxBytes: 256 << 10, MaxRedirects: 2,
-	})
+	_, iri, err := a.fetcher.webfinger(ctx, address)
 	if err != nil {
-		return subject, "", fmt.Errorf("webfinger %s: %w: %w", address, errNoAnswer, err)
+		return person{}, err
 	}
-	defer response.Body.Close()
-	switch {
-	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode >= http.StatusInternalServerError:
-		return subject, "", fmt.Errorf("webfinger %s: %w: %s", address, errNoAnswer, response.Status)
-	case response.StatusCode != http.StatusOK:
-		return subject, "", fmt.Errorf("webfinger %s: %s", address, response.Status)
+	if !a.isRemote(iri) {
+		return person{}, errors.New("webfinger names no actor on another server")
 	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return subject, "", fmt.Errorf("webfinger %s: %w: %w", address, errNoAnswer, err)
-	}
-	return readResource(body)
-}
 
-// readResource reads a JSON resource descriptor.
-func readResource(body []byte) (subject identity.Address, self string, err error) {
-	doc, err := parseObject(body)
-	if err != nil {
-		return subject, "", err
-	}
-	subject, err = identity.ParseAddress(str(doc, "subject"))
-	if err != nil {
-		return subject, "", err
-	}
-	for _, entry := range listed(doc["links"]) {
-		link, _ := entry.(object)
-		if str(link, "rel") == "self" && isActivityType(str(link, "type"), true) {
-			return subject, str(link, "href"), nil
+	actor, found := a.storedActor(ctx, iri)
+	if !found || !actor.fresh(a.now()) {
+		if actor, err = a.fetchActor(ctx, iri); err != nil {
+			return person{}, err
 		}
 	}
-	return subject, "", errors.New("webfinger has no link to an actor")
+
+	profile := actor.URL
+	if profile == "" {
+		profile = actor.ID
+	}
+	return person{Address: address.String(), Actor: actor.ID, Profile: profile, Inbox: actor.Inbox}, nil
+}
+
+// movedFrom returns the account from which the actor moved here; empty = none that we know of.
+func (a *actors) movedFrom(ctx context.Context, actor string) (string, error) {
+	value, found, err := a.options.State.Get(ctx, movedNamespace, actor)
+	var from movedFrom
+	if err != nil || !found {
+		return "", err
+	}
+	if json.Unmarshal(value, &from) != nil {
+		return "", errors.New("decode moved account")
+	}
+	return from.Actor, nil
+}
+
+func (a *actors) scheduleCheck(ctx context.Context, actor string) error {
+	return a.schedule(ctx, "activitypub:address:"+document.HostOf(actor), laterJob{Kind: jobAddress, Actor: actor})
+}
+
+// knownAddressLife is how long the actor behind an address is remembered that an actor claims to have.
+const knownAddressLife = 10 * time.Minute
+
+// Open begins a conversation of an agent with an account: it finds the actor behind the address by WebFinger and returns the
+// route of a reply that answers no note, for that actor alone. Errors are classed with fault.RetryIn and fault.GiveUp.
+func (a *actors) Open(ctx context.Context, agent, address string) (json.RawMessage, error) {
+	if _, known := a.options.Directory.Agent(agent); !known {
+		return nil, fault.GiveUp("there is no agent "+agent, nil)
+	}
+	parsed, err := identity.ParseAddress(address)
+	switch {
+	case err != nil:
+		return nil, fault.GiveUp("the address cannot be read", err)
+	case a.hosts[parsed.Domain]:
+		return nil, fault.GiveUp("the address is one of this server", nil)
+	case !a.admits(parsed.Domain):
+		return nil, fault.GiveUp("the host is excluded by this server's operator", nil)
+	}
+
+	found, err := a.resolve(ctx, parsed)
+	if err != nil {
+		return nil, fault.RetryIn(0, parsed.String()+" could not be found by WebFinger", err)
+	}
+
+	notes, err := json.Marshal(route{
+		Visibility: normalized.VisibilityDirect, Actor: found.Actor, Address: found.Address, Profile: found.Profile, Inbox: found.Inbox,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode route: %w", err)
+	}
+	return notes, nil
+}
+
+// Owns reports whether an actor is the one behind an address: WebFinger of the address names it. A user name that an actor
+// gives itself says nothing. What was found is remembered for ten minutes, so that many who claim an address cost its
+// server one request. An error means that it could not be asked about an actor of its own host; actors of other hosts are
+// not taken for it then.
+func (a *actors) Owns(ctx context.Context, actor, address string) (bool, error) {
+	parsed, ok := a.elsewhere(address)
+	if !ok {
+		return false, nil
+	}
+
+	key := parsed.String()
+	if named, known := a.named.get(key, a.now()); known {
+		return named == actor, nil
+	}
+
+	_, named, err := a.fetcher.webfinger(ctx, parsed)
+	switch {
+	case err == nil:
+		a.named.put(key, named, a.now().Add(knownAddressLife))
+		return named == actor, nil
+	case a.confirmed(ctx, actor, key):
+		return true, nil
+	case document.HostOf(actor) == parsed.Domain:
+		return false, err
+	}
+
+	return false, nil
+}
+
+// elsewhere reads an address on another server that we may deal with.
+func (a *actors) elsewhere(address string) (identity.Address, bool) {
+	parsed, err := identity.ParseAddress(address)
+	return parsed, err == nil && !a.hosts[parsed.Domain] && a.admits(parsed.Domain)
+}
+
+// confirmed reports whether the address was found to be the actor's within the last days.
+func (a *actors) confirmed(ctx context.Context, actor, address string) bool {
+	value, found, err := a.options.State.Get(ctx, addressNamespace, actor)
+	var known checkedAddress
+	return err == nil && found && json.Unmarshal(value, &known) == nil &&
+		known.Status == addressConfirmed && strings.EqualFold(known.Address, address)
 }

@@ -3,7 +3,6 @@ package activitypub
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -11,14 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
-	"inbox/internal/safehttp"
 	"inbox/normalized"
 )
-
-var _ exchange.Historian = (*Adapter)(nil)
 
 // from: store, fetch
 var ancestorCount = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -38,26 +35,28 @@ const (
 // errBudget ends a walk.
 var errBudget = errors.New("the budget of the walk is spent")
 
-// Late says whether the note answers one that was not here when it came.
-func (a *Adapter) Late(turn exchange.TurnRecord) bool {
+// Late reports whether the note answers one that was not here when it came.
+func (n *notes) Late(turn exchange.TurnRecord) bool {
 	asked, err := readRoute(turn.Route)
 	return err == nil && asked.Late
 }
 
 // Ancestors walks from a note towards the begin of its thread: what is stored here first, then what other servers show.
 // It ends at a note that is in the turn's own thread, at one that may not be shown, and where a server refuses.
-func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
+func (n *notes) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
 	asked, err := readRoute(turn.Route)
 	if err != nil {
 		return nil, fault.GiveUp("the stored question cannot be read", err)
 	}
-	agent, found := a.options.Directory.Agent(turn.Agent)
+
+	agent, found := n.options.Directory.Agent(turn.Agent)
 	if !found {
 		return nil, nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, ancestorsTimeout)
 	defer cancel()
-	w := walk{a: a, agent: agent, turn: turn, asked: asked, hosts: map[string]int{}, names: map[string]string{asked.Actor: asked.Address}}
+	w := walk{notes: n, agent: agent, turn: turn, asked: asked, hosts: map[string]int{}, names: map[string]string{asked.Actor: asked.Address}}
 	next := turn.Message.InReplyTo
 	visited := map[string]bool{asked.Note: true, turn.Message.ID: true}
 	for len(w.found) < maxAncestorDepth && next != "" && !visited[next] && ctx.Err() == nil {
@@ -66,13 +65,14 @@ func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]no
 			break // what was found so far is worth having
 		}
 	}
+
 	slices.Reverse(w.found)
 	return w.found, nil
 }
 
 // walk is one way up a thread.
 type walk struct {
-	a       *Adapter
+	notes   *notes
 	agent   exchange.AgentProfile
 	turn    exchange.TurnRecord
 	asked   route
@@ -82,12 +82,12 @@ type walk struct {
 	found   []normalized.HistoricalMessage
 }
 
-// step takes one note and gives the one that it answers; empty at the end.
+// step takes one note and returns the one that it answers; empty at the end.
 func (w *walk) step(ctx context.Context, iri string) (next string, err error) {
-	if id, ours := w.a.replyID(iri); ours {
+	if id, ours := w.notes.replyID(iri); ours {
 		return w.ownNote(ctx, id)
 	}
-	entry, found, err := w.a.parent(ctx, w.turn.Agent, iri)
+	entry, found, err := w.notes.parent(ctx, w.turn.Agent, iri)
 	if err != nil {
 		return "", err
 	}
@@ -99,16 +99,18 @@ func (w *walk) step(ctx context.Context, iri string) (next string, err error) {
 
 // ownNote takes an answer of this agent in another thread.
 func (w *walk) ownNote(ctx context.Context, id string) (string, error) {
-	reply, _, err := w.a.options.Replies.Reply(ctx, id)
+	reply, _, err := w.notes.options.Replies.Reply(ctx, id)
 	if err != nil || reply.Agent != w.turn.Agent || reply.Message.ThreadID == w.turn.ThreadID {
 		return "", err
 	}
+
 	asked, err := readRoute(reply.Route)
-	if err != nil || !ownWay(reply) || !w.mayShowStored(w.a.visibilityOf(reply, asked), asked.Actor) {
+	if err != nil || !isNote(reply) || !w.mayShowStored(w.notes.replyVisibility(reply, asked), asked.Actor) {
 		return "", err
 	}
+
 	w.add("store", normalized.HistoricalMessage{
-		ID: w.a.noteIRI(reply.ID), Role: normalized.RoleAssistant, Parts: reply.Response.Parts, Timestamp: identity.At(reply.CreatedAt),
+		ID: w.notes.noteIRI(reply.ID), Role: normalized.RoleAssistant, Parts: reply.Response.Parts, Timestamp: identity.At(reply.CreatedAt),
 		Sender: normalized.Sender{Address: w.agent.Address, AuthMethod: normalized.AuthNone},
 	})
 	return asked.Note, nil
@@ -121,6 +123,7 @@ func (w *walk) stored(entry exchange.ThreadEntry) string {
 	if err != nil || entry.ThreadID == w.turn.ThreadID || len(message.Parts) == 0 || !w.mayShowStored(asked.Visibility, asked.Actor) {
 		return ""
 	}
+
 	w.add("store", normalized.HistoricalMessage{
 		ID: message.ID, Role: normalized.RoleUser, Sender: message.Sender, Parts: message.Parts, Timestamp: message.ReceivedAt,
 	})
@@ -129,7 +132,7 @@ func (w *walk) stored(entry exchange.ThreadEntry) string {
 
 // mayShowStored keeps private talk out of public threads and out of other people's.
 func (w *walk) mayShowStored(visibility, actor string) bool {
-	return openly(visibility) || !openly(w.asked.Visibility) && actor == w.asked.Actor
+	return isOpen(visibility) || !isOpen(w.asked.Visibility) && actor == w.asked.Actor
 }
 
 // foreign fetches a note from its own server.
@@ -138,57 +141,63 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	author := reference(got.doc["attributedTo"])
-	q, err := w.a.readNote(got.doc, got.doc, author)
+
+	author := document.Reference(got.doc["attributedTo"])
+	q, err := w.notes.readNote(got.doc, got.doc, author)
 	if err != nil || q == nil || author == "" {
-		return "", err // by somebody of another server, or nothing that is said
+		return "", err // by someone of another server, or nothing that is said
 	}
+
 	q.decide("")
-	parts := w.a.parts(q, w.agent)
+	parts := w.notes.parts(q, w.agent)
 	if !w.mayShow(q) || len(parts) == 0 {
 		return "", nil
 	}
+
 	for _, mention := range q.mentions {
-		w.names[mention.href] = mention.address()
+		w.names[mention.Href] = mention.Address()
 	}
+
 	w.add("fetch", normalized.HistoricalMessage{
 		ID: q.note, Role: normalized.RoleUser, Parts: parts, Timestamp: identity.At(w.written(q)), Sender: w.author(author),
 	})
 	return q.inReplyTo, nil
 }
 
-// mayShow asks who may read a note: everybody; or, in a private conversation, its sender, by whom or to whom and us it is.
-func (w *walk) mayShow(q *question) bool {
+// mayShow asks who may read a note: everyone; or, in a private conversation, its sender, by whom or to whom and us it is.
+func (w *walk) mayShow(q *inboundNote) bool {
 	switch {
-	case openly(q.visibility):
+	case isOpen(q.visibility):
 		return true
-	case openly(w.asked.Visibility):
+	case isOpen(w.asked.Visibility):
 		return false
 	case q.actor == w.asked.Actor:
 		return true
 	}
-	return q.audience.names(w.asked.Actor) && q.audience.names(w.a.actorIRI(w.agent.Name))
+
+	return q.audience.Includes(w.asked.Actor) && q.audience.Includes(w.notes.actorIRI(w.agent.Name))
 }
 
-// written is when a note was written. Nobody writes in the future.
-func (w *walk) written(q *question) time.Time {
-	at, isTime := timeOf(q.object["published"])
-	if now := w.a.now(); !isTime || at.After(now) {
+// written is when a note was written. No one writes in the future.
+func (w *walk) written(q *inboundNote) time.Time {
+	at, isTime := document.Time(q.object["published"])
+	if now := w.notes.now(); !isTime || at.After(now) {
 		return now
 	}
 	return at
 }
 
-// author describes whoever wrote a fetched note. Its own server showed it, over https, which is as good as its word.
+// author describes who wrote a fetched note. Its own server showed it, over https, which is as good as its word.
 func (w *walk) author(actor string) normalized.Sender {
 	sender := normalized.Sender{Address: w.names[actor], AuthMethod: normalized.AuthNone}
 	if sender.Address == "" {
-		known, found := w.a.remote.storedActor(context.Background(), actor)
+		known, found := w.notes.actors.storedActor(context.Background(), actor)
 		if !found {
-			known = &remoteActor{ID: actor}
+			known = &remoteActor{Actor: document.Actor{ID: actor}}
 		}
 		sender.Address = ownAddress(known)
 	}
+
 	if strings.HasPrefix(actor, "https://") {
 		sender.AuthMethod, sender.Verified = normalized.AuthActivityPubSignature, true
 	}
@@ -202,28 +211,19 @@ func (w *walk) add(from string, message normalized.HistoricalMessage) {
 
 // fetch gets one document within the budget.
 func (w *walk) fetch(ctx context.Context, iri string) (fetched, error) {
-	host := hostOf(iri)
-	if !w.a.isRemote(iri) || !w.a.admits(host) || w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
+	host := document.HostOf(iri)
+	if !w.notes.isRemote(iri) || !w.notes.admits(host) || w.fetches >= maxAncestorFetches || w.hosts[host] >= maxAncestorsOfHost {
 		return fetched{}, errBudget
 	}
+
 	w.fetches++
 	w.hosts[host]++
 	ctx, cancel := context.WithTimeout(ctx, ancestorTimeout)
 	defer cancel()
-	leave, err := w.a.remote.enter(ctx, host)
+	leave, err := w.notes.actors.enter(ctx, host)
 	if err != nil {
 		return fetched{}, err
 	}
 	defer leave()
-	return w.a.fetchBounded(ctx, iri, maxAncestorBytes)
-}
-
-// fetchBounded is fetchSigned for a document of at most so many bytes.
-func (a *Adapter) fetchBounded(ctx context.Context, iri string, limit int64) (got fetched, err error) {
-	defer func() { fetches.WithLabelValues(fetchOutcome(err)).Inc() }()
-	var response *http.Response
-	response, err = a.options.Client.Get(ctx, withoutFragment(iri), safehttp.GetOptions{
-		Accept: acceptActivity, Sign: a.signWith(ctx, true), MaxBytes: limit,
-	})
-	return read(response, err)
+	return w.notes.fetcher.fetchBounded(ctx, iri, maxAncestorBytes)
 }

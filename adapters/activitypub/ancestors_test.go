@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -15,7 +16,7 @@ import (
 func (r *rig) elder(id, actor, parent string, change func(note map[string]any)) string {
 	iri := r.remote.base + "/notes/" + id
 	note := map[string]any{
-		"id": iri, "type": "Note", "attributedTo": r.remote.actor(actor), "content": "<p>" + id + "</p>", "to": []string{public},
+		"id": iri, "type": "Note", "attributedTo": r.remote.actor(actor), "content": "<p>" + id + "</p>", "to": []string{document.Public},
 		"published": "2026-11-20T10:00:00Z",
 	}
 	if parent != "" {
@@ -36,10 +37,10 @@ func turnOf(in exchange.Inbound) exchange.TurnRecord {
 func (r *rig) ancestors(in exchange.Inbound) (texts []string) {
 	r.t.Helper()
 	turn := turnOf(in)
-	if !r.adapter.Late(turn) {
+	if !r.adapter.notes.Late(turn) {
 		r.t.Fatal("the message is not late")
 	}
-	found, err := r.adapter.Ancestors(r.t.Context(), turn)
+	found, err := r.adapter.notes.Ancestors(r.t.Context(), turn)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestAncestorsOldestFirst(t *testing.T) {
 	if r.remote.count("/notes/first") != 1 || r.remote.count("/users/bob") != 0 {
 		t.Error("more was fetched than the notes")
 	}
-	found, _ := r.adapter.Ancestors(t.Context(), turnOf(in))
+	found, _ := r.adapter.notes.Ancestors(t.Context(), turnOf(in))
 	if found[0].Sender.Verified || found[0].Timestamp.Format("2006") != "2026" {
 		t.Errorf("%+v", found[0])
 	}
@@ -93,7 +94,7 @@ func TestWhatIsNotLate(t *testing.T) {
 				note["inReplyTo"] = parent
 			}
 		})
-		if r.adapter.Late(turnOf(in)) {
+		if r.adapter.notes.Late(turnOf(in)) {
 			t.Errorf("%s is late", parent)
 		}
 		if id == "4" && in.Message.ThreadID != first.Message.ThreadID {
@@ -145,7 +146,7 @@ func TestWalkBudget(t *testing.T) {
 	for i := range 60 {
 		server := others[i%3]
 		note := map[string]any{
-			"id": fmt.Sprintf("%s/n/%d", server.base, i), "type": "Note", "attributedTo": server.actor("bob"), "content": fmt.Sprint(i), "to": public,
+			"id": fmt.Sprintf("%s/n/%d", server.base, i), "type": "Note", "attributedTo": server.actor("bob"), "content": fmt.Sprint(i), "to": document.Public,
 		}
 		if parent != "" {
 			note["inReplyTo"] = parent

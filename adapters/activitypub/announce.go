@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"strconv"
+	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
+	"inbox/exchange"
 	"inbox/internal/fault"
 )
 
@@ -25,107 +28,78 @@ type Recent interface {
 	RecentAddresses(ctx context.Context, channel, agent string, since time.Time, after string, limit int) ([]string, error)
 }
 
-// announceActor sends the actor as it is now to its followers and to those who heard of it lately.
-func (a *Adapter) announceActor(ctx context.Context, agent string) error {
-	profile, known := a.options.Directory.Agent(agent)
-	if !known {
-		return fault.Newf(fault.NotFound, "there is no agent %q", agent)
-	}
-	key, err := a.keys.key(ctx, profile.Name)
-	if err != nil {
-		return err
-	}
-	moved, err := a.movedTo(ctx, profile.Name)
-	if err != nil {
-		return err
-	}
-	actor := a.agentActor(profile, key, moved)
-	context := actor.Context
-	actor.Context = nil
-	now := a.now().UTC()
-	update := struct {
-		Context   []any         `json:"@context"`
-		ID        string        `json:"id"`
-		Type      string        `json:"type"`
-		Actor     string        `json:"actor"`
-		To        []string      `json:"to"`
-		Cc        []string      `json:"cc"`
-		Published string        `json:"published"`
-		Object    actorDocument `json:"object"`
-	}{
-		context, actor.ID + "#updates/" + strconv.FormatInt(now.UnixMilli(), 10), "Update", actor.ID, []string{public},
-		[]string{actor.ID + "/followers"}, now.Format(time.RFC3339), actor,
-	}
-	return a.announce(ctx, profile.Name, update.ID, update, true)
-}
-
-// announce queues an activity for everybody who follows the agent, and with peers for those who heard of it lately. All
+// announce queues an activity for everyone who follows the agent, and with peers for those who heard of it lately. All
 // of it is durable: a crash repeats at most a piece, which the receivers recognise by the activity's id.
-func (a *Adapter) announce(ctx context.Context, agent, id string, activity any, peers bool) error {
-	job, err := a.announcement(ctx, agent, id, activity, a.now())
+func (o *outbox) announce(ctx context.Context, agent, id string, activity any, peers bool) error {
+	job, err := o.announcement(ctx, agent, id, activity, o.now())
 	if err != nil {
 		return err
 	}
-	if peers && a.options.Recent != nil {
-		job.Peers = &peerPiece{Since: a.now().Add(-recentPeers).UTC()}
+
+	if peers && o.options.Recent != nil {
+		job.Peers = &peerCursor{Since: o.now().Add(-recentPeers).UTC()}
 	}
-	return a.schedule(ctx, "activitypub:announce:"+id, job)
+	return o.schedule(ctx, "activitypub:announce:"+id, job)
 }
 
 // announcement is the job that queues an activity for the followers, with its proof.
-func (a *Adapter) announcement(ctx context.Context, agent, id string, activity any, at time.Time) (laterJob, error) {
-	body, err := encode(activity)
+func (o *outbox) announcement(ctx context.Context, agent, id string, activity any, at time.Time) (laterJob, error) {
+	body, err := document.Encode(activity)
 	if err != nil {
 		return laterJob{}, err
 	}
-	body, err = a.prove(ctx, agent, body, at)
+	body, err = o.keys.prove(ctx, agent, body, at)
 	return laterJob{Kind: jobAnnounce, Agent: agent, Activity: body, Once: id}, err
 }
 
 // announcePiece queues the activity for the next inboxes. Those of recent peers come first; an inbox that is both gets
 // it once.
-func (a *Adapter) announcePiece(ctx context.Context, job laterJob) (more []Later, err error) {
-	var places []destination
+func (o *outbox) announcePiece(ctx context.Context, job laterJob) (more []Later, err error) {
+	var targets []destination
 	rest := true
 	if job.Peers != nil {
-		places, err = a.peerInboxes(ctx, &job)
+		targets, err = o.peerInboxes(ctx, &job)
 	} else {
-		places, rest, err = a.followerInboxes(ctx, job.Agent, &job.From)
+		targets, rest, err = o.follows.followerInboxes(ctx, job.Agent, &job.From)
 	}
 	if err != nil {
 		return nil, fault.RetryIn(0, "our own store did not answer", err)
 	}
+
 	order := cmp.Or(job.Order, "activitypub:announced:"+job.Once)
-	for _, place := range places {
+	for _, target := range targets {
 		send := laterJob{
-			Kind: jobActivity, Agent: job.Agent, Actor: place.Actor, Inbox: place.Inbox, Shared: place.Shared,
+			Kind: jobActivity, Agent: job.Agent, Actor: target.Actor, Inbox: target.Inbox, Shared: target.Shared,
 			Activity: job.Activity, Once: job.Once,
 		}
-		if more, err = addLater(more, order+":"+place.Inbox, send); err != nil {
+		if more, err = addLater(more, order+":"+target.Inbox, send); err != nil {
 			return nil, err
 		}
 	}
+
 	if !rest {
 		return more, nil
 	}
 	return addLater(more, cmp.Or(job.Order, "activitypub:announce:"+job.Once), job)
 }
 
-func (a *Adapter) peerInboxes(ctx context.Context, job *laterJob) (places []destination, err error) {
-	addresses, err := a.options.Recent.RecentAddresses(ctx, ChannelName, job.Agent, job.Peers.Since, job.Peers.After, peerPage)
+func (o *outbox) peerInboxes(ctx context.Context, job *laterJob) (targets []destination, err error) {
+	addresses, err := o.options.Recent.RecentAddresses(ctx, ChannelName, job.Agent, job.Peers.Since, job.Peers.After, peerPage)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, inbox := range addresses {
-		if a.isRemote(inbox) && a.admits(hostOf(inbox)) {
-			places = append(places, destination{Inbox: inbox, Shared: true})
+		if o.isRemote(inbox) && o.admits(document.HostOf(inbox)) {
+			targets = append(targets, destination{Inbox: inbox, Shared: true})
 		}
 		job.Peers.After = inbox
 	}
+
 	if len(addresses) < peerPage {
 		job.Peers = nil
 	}
-	return places, nil
+	return targets, nil
 }
 
 // toldNamespace names the inboxes that have an announced activity. Ids are longer than a namespace may be.
@@ -135,6 +109,95 @@ func toldNamespace(id string) string {
 }
 
 func addLater(list []Later, partition string, job laterJob) ([]Later, error) {
-	payload, err := encode(job)
+	payload, err := document.Encode(job)
 	return append(list, Later{Partition: partition, Payload: string(payload), Bulk: true}), err
+}
+
+// MaxFeatured bounds the pinned answers of one agent: what Mastodon shows.
+const MaxFeatured = 5
+
+// FeaturedNamespace holds what the operator pinned on the profile of an agent: reply id → empty.
+func FeaturedNamespace(agent string) string { return "activitypub.featured." + agent }
+
+// PinTurn is the document of an agent that everyone writes first who pins or unpins an answer, in the transaction of the
+// change: so changes of one agent come one after the other on any number of nodes, and their jobs with them.
+const PinTurn = "activitypub.featured"
+
+// jobPin is a change of what is pinned.
+const jobPin = "pin"
+
+// pinned is a change of what is pinned on the profile of an agent.
+type pinned struct {
+	Reply string    `json:"reply"`
+	Off   bool      `json:"off,omitempty"` // it was taken off
+	At    time.Time `json:"at"`
+}
+
+// PinChange makes the job (see Outbox) that tells the followers of an agent that an answer was pinned, or taken off: a
+// command has no keys to sign with. The change is unique for the agent and becomes the end of the activity's id. The job
+// belongs in the transaction that changes the document in FeaturedNamespace.
+func PinChange(agent, replyID, change string, on bool, at time.Time) (Later, error) {
+	payload, err := document.Encode(laterJob{
+		Kind: jobPin, Agent: agent, Once: change, Pin: &pinned{Reply: replyID, Off: !on, At: at.UTC().Truncate(time.Second)},
+	})
+	return Later{Partition: pinOrder(agent), Payload: string(payload)}, err
+}
+
+// pinOrder keeps the changes of an agent in order, to each inbox too: a Remove that overtakes its Add is lost, and the
+// answer stays pinned there for good.
+func pinOrder(agent string) string { return "activitypub:featured:" + agent }
+
+// pinActivity changes the collection "featured" (ActivityPub, sections 7.8 and 7.9; target and object as Mastodon sends
+// and reads them).
+type pinActivity struct {
+	Context   []any    `json:"@context"`
+	ID        string   `json:"id"`
+	Type      string   `json:"type"`
+	Actor     string   `json:"actor"`
+	Published string   `json:"published"`
+	To        []string `json:"to"`
+	Cc        []string `json:"cc"`
+	Object    string   `json:"object"`
+	Target    string   `json:"target"`
+}
+
+// announcePin tells the followers of a change. An answer that was taken back since is not pinned any more: its Delete says
+// so.
+func (o *outbox) announcePin(ctx context.Context, job laterJob) ([]Later, error) {
+	profile, known := o.options.Directory.Agent(job.Agent)
+	if !known || job.Pin == nil {
+		return nil, fault.GiveUp("there is no agent "+job.Agent, nil)
+	}
+
+	kind := "Remove"
+	if !job.Pin.Off {
+		kind = "Add"
+		reply, _, err := o.options.Replies.Reply(ctx, job.Pin.Reply)
+		gone := fault.Is(err, fault.NotFound)
+		if err != nil && !gone {
+			return nil, fault.RetryIn(0, "our own store did not answer", err)
+		}
+		if gone || !o.featurable(reply, profile.Name) {
+			return nil, nil
+		}
+	}
+
+	actor := o.actorIRI(profile.Name)
+	change := pinActivity{
+		Context: []any{document.ActivityStreams, signature.IntegrityContext}, ID: actor + "#featured/" + job.Once, Type: kind, Actor: actor,
+		Published: job.Pin.At.Format(time.RFC3339), To: []string{document.Public}, Cc: []string{actor + "/followers"},
+		Object: o.noteIRI(job.Pin.Reply), Target: actor + "/featured",
+	}
+	announced, err := o.announcement(ctx, profile.Name, change.ID, change, job.Pin.At)
+	if err != nil {
+		return nil, fault.RetryIn(0, "the activity could not be signed", err)
+	}
+
+	announced.Order = pinOrder(profile.Name)
+	return addLater(nil, announced.Order, announced)
+}
+
+// featurable reports whether an answer may stand on the profile of an agent.
+func (o *outbox) featurable(reply exchange.Reply, agent string) bool {
+	return reply.DeletedAt.IsZero() && strings.EqualFold(reply.Agent, agent) && o.published(reply)
 }

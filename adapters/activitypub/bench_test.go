@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 )
 
@@ -38,7 +40,7 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 	serve := func() int {
 		w := httptest.NewRecorder()
-		r.adapter.serveSharedInbox(w, request())
+		r.adapter.inbox.serveSharedInbox(w, request())
 		return w.Code
 	}
 	if code := serve(); code != http.StatusAccepted {
@@ -63,7 +65,7 @@ func BenchmarkParseObject(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		if _, err := parseObject(body); err != nil {
+		if _, err := document.Parse(body); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -72,11 +74,11 @@ func BenchmarkParseObject(b *testing.B) {
 func BenchmarkVerify(b *testing.B) {
 	r := newRig(b)
 	d := r.deliver(r.mentionNote("1", "hello")).sign()
-	request := signedRequest{Method: d.method, Target: d.path, Host: d.host, Origin: r.base, Header: d.header, Body: d.body}
+	request := signature.Request{Method: d.method, Target: d.path, Host: d.host, Origin: r.base, Header: d.header, Body: d.body}
 	key := &aliceKey().PublicKey
 	b.ReportAllocs()
 	for b.Loop() {
-		signed, err := checkCavage(request, r.adapter.now())
+		signed, err := signature.Check(request, r.adapter.now())
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -86,38 +88,19 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-func BenchmarkPlainText(b *testing.B) {
-	body, err := os.ReadFile("testdata/inbound/mastodon-direct.json")
-	if err != nil {
-		b.Fatal(err)
-	}
-	doc, err := parseObject(body)
-	if err != nil {
-		b.Fatal(err)
-	}
-	note := doc["object"].(object)
-	as := testReader()
-	b.ReportAllocs()
-	for b.Loop() {
-		if plainText(str(note, "content"), as) == "" {
-			b.Fatal("no text")
-		}
-	}
-}
-
 // BenchmarkReply is one answer to a loopback server: render, sign, post.
 func BenchmarkReply(b *testing.B) {
 	r := newRig(b)
 	r.remote.handle("/unused", func(http.ResponseWriter, *http.Request) {})
 	reply := r.reply(r.question("1", "hello"), "hello yourself")
-	plan, err := r.adapter.Plan(b.Context(), reply)
+	plan, err := r.adapter.outbox.Plan(b.Context(), reply)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		reply.ID = fmt.Sprintf("%036d", i)
-		if _, err := r.adapter.Deliver(b.Context(), exchange.Delivery{Attempt: 1, Reply: reply, Destination: plan.Destinations[0]}); err != nil {
+		if _, err := r.adapter.outbox.Deliver(b.Context(), exchange.Delivery{Attempt: 1, Reply: reply, Destination: plan.Destinations[0]}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -130,12 +113,14 @@ func BenchmarkActor(b *testing.B) {
 	request.Header.Set("Accept", activityMediaType)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.adapter.serveInstance(w, request)
+		r.adapter.profiles.serveInstance(w, request)
 	}
 }
 
 type discardWriter struct{ header http.Header }
 
-func (d *discardWriter) Header() http.Header            { return d.header }
+func (d *discardWriter) Header() http.Header { return d.header }
+
 func (d *discardWriter) Write(body []byte) (int, error) { return io.Discard.Write(body) }
-func (d *discardWriter) WriteHeader(int)                {}
+
+func (d *discardWriter) WriteHeader(int) {}

@@ -32,11 +32,13 @@ func (c *cache[V]) get(key string, now time.Time) (value V, found bool) {
 	if !found {
 		return value, false
 	}
+
 	entry := element.Value.(*cached[V])
 	if !now.Before(entry.expires) {
 		c.remove(element)
 		return value, false
 	}
+
 	c.order.MoveToFront(element)
 	return entry.value, true
 }
@@ -47,6 +49,7 @@ func (c *cache[V]) put(key string, value V, expires time.Time) {
 	if element, found := c.byKey[key]; found {
 		c.remove(element)
 	}
+
 	c.byKey[key] = c.order.PushFront(&cached[V]{key, value, expires})
 	if c.order.Len() > c.limit {
 		c.remove(c.order.Back())
@@ -64,4 +67,56 @@ func (c *cache[V]) drop(key string) {
 func (c *cache[V]) remove(element *list.Element) {
 	delete(c.byKey, element.Value.(*cached[V]).key)
 	c.order.Remove(element)
+}
+
+// counter counts events by key in windows of fixed length. It is bounded like every cache.
+type counter struct {
+	limit  int
+	period time.Duration
+	mu     sync.Mutex
+	counts *cache[counted]
+}
+
+type counted struct {
+	events int
+	until  time.Time
+}
+
+func newCounter(limit int, period time.Duration, keys int) *counter {
+	return &counter{limit: limit, period: period, counts: newCache[counted](keys)}
+}
+
+// count counts an event and returns 0, or, when the limit was reached before, the time until the window ends.
+func (t *counter) count(key string, now time.Time) (wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	current, found := t.counts.get(key, now)
+	if !found {
+		current.until = now.Add(t.period)
+	}
+
+	if current.events >= t.limit {
+		return current.until.Sub(now)
+	}
+	current.events++
+	t.counts.put(key, current, current.until)
+	return 0
+}
+
+// any reports whether something was counted for a key in its window.
+func (t *counter) any(key string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, found := t.counts.get(key, now)
+	return found
+}
+
+// exceeded returns the time until the window of a key ends that reached its limit, else 0. It counts nothing.
+func (t *counter) exceeded(key string, now time.Time) (wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if current, found := t.counts.get(key, now); found && current.events >= t.limit {
+		return current.until.Sub(now)
+	}
+	return 0
 }

@@ -3,9 +3,15 @@ package activitypub
 import (
 	"html"
 	"strings"
+	"time"
 
+	nethtml "golang.org/x/net/html"
+
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // writing is a response with what shapes its text.
@@ -16,13 +22,14 @@ type writing struct {
 }
 
 // fill writes content, source and files, with every mentioned person visible in the text.
-func (a *Adapter) fill(made *note, text writing, people []person) {
-	body, sources := a.content(made, text)
+func (r *renderer) fill(made *note, text writing, people []person) {
+	body, sources := r.content(made, text)
 	body, missing := linkMentions(body, people)
 	var lead strings.Builder
 	for _, one := range missing {
 		lead.WriteString(one.anchor() + " ")
 	}
+
 	switch {
 	case lead.Len() == 0:
 		made.Content = body
@@ -31,13 +38,15 @@ func (a *Adapter) fill(made *note, text writing, people []person) {
 	default:
 		made.Content = "<p>" + strings.TrimSpace(lead.String()) + "</p>" + body
 	}
+
 	if made.open() { // a hashtag is there to be found by
 		var words []string
-		made.Content, words = linkHashtags(made.Content, a.profileURL(text.reply.Agent))
+		made.Content, words = notetext.LinkHashtags(made.Content, r.profileURL(text.reply.Agent))
 		for _, word := range words {
-			made.Tag = append(made.Tag, noteTag{"Hashtag", a.profileURL(text.reply.Agent), "#" + word})
+			made.Tag = append(made.Tag, noteTag{"Hashtag", r.profileURL(text.reply.Agent), "#" + word})
 		}
 	}
+
 	if len(sources) > 0 {
 		made.Source = &noteSource{strings.Join(sources, "\n\n"), normalized.MIMEMarkdown}
 	}
@@ -45,39 +54,29 @@ func (a *Adapter) fill(made *note, text writing, people []person) {
 
 // content renders the parts in order, a demand last. Tool calls are not shown, and parts of an unknown kind are left
 // out.
-func (a *Adapter) content(made *note, text writing) (body string, sources []string) {
+func (r *renderer) content(made *note, text writing) (body string, sources []string) {
 	var out, demand strings.Builder
 	for _, part := range text.reply.Response.Parts {
 		switch part.Kind {
 		case normalized.PartText:
-			out.WriteString(textHTML(part, made.picture))
+			out.WriteString(notetext.HTML(part, made.picture))
 			if part.MIME == normalized.MIMEMarkdown {
 				sources = append(sources, part.Content)
 			}
 		case normalized.PartLink:
 			out.WriteString("<p>" + linkPart(part) + "</p>")
 		case normalized.PartFile, normalized.PartArtifact:
-			out.WriteString(a.file(made, text.reply, part))
+			out.WriteString(r.file(made, text.reply, part))
 		case normalized.PartPolicy:
 			demand.WriteString(text.policy(part))
 		}
 	}
+
 	out.WriteString(demand.String())
 	if out.Len() == 0 && text.reply.Response.Error != nil {
-		out.WriteString(plainHTML(text.reply.Response.Error.Message))
+		out.WriteString(notetext.PlainHTML(text.reply.Response.Error.Message))
 	}
 	return out.String(), sources
-}
-
-// textHTML is a text as HTML. attach takes the pictures in it, or leaves them as links.
-func textHTML(part normalized.Part, attach attachPicture) string {
-	switch part.MIME {
-	case normalized.MIMEMarkdown:
-		return markdownHTML(part.Content, attach)
-	case normalized.MIMEHTML:
-		return sanitize(withoutPictures(part.Content, attach))
-	}
-	return plainHTML(part.Content)
 }
 
 func linkPart(part normalized.Part) string {
@@ -85,7 +84,8 @@ func linkPart(part normalized.Part) string {
 	if title == "" {
 		title = part.URL
 	}
-	text := sanitize(linkHTML(part.URL, title))
+
+	text := notetext.Sanitize(notetext.Link(part.URL, title))
 	if part.Description != "" {
 		text += "<br>" + html.EscapeString(part.Description)
 	}
@@ -93,47 +93,153 @@ func linkPart(part normalized.Part) string {
 }
 
 // file attaches a file that has a public address and names any other.
-func (a *Adapter) file(made *note, reply exchange.Reply, part normalized.Part) string {
-	address := a.fileAddress(reply, part)
+func (r *renderer) file(made *note, reply exchange.Reply, part normalized.Part) string {
+	address := r.fileAddress(reply, part)
 	if address == "" || len(made.Attachment) >= maxReplyFiles {
 		name := part.Name
 		if name == "" {
 			name = part.MIME
 		}
+
 		if address != "" {
-			return "<p>" + sanitize(linkHTML(address, name)) + "</p>"
+			return "<p>" + notetext.Sanitize(notetext.Link(address, name)) + "</p>"
 		}
 		return "<p>[" + html.EscapeString(name) + "]</p>"
 	}
+
 	description := part.Alt
 	if description == "" {
 		description = part.Description
 	}
-	width, height := a.pictureSize(part)
-	made.Attachment = append(made.Attachment, noteFile{attachmentType(part.MIME), part.MIME, address, description, width, height, part.Size})
+
+	width, height := r.media.pictureSize(part)
+	made.Attachment = append(made.Attachment, noteFile{notetext.AttachmentType(part.MIME), part.MIME, address, description, width, height, part.Size})
 	return ""
 }
 
-// attachmentType is the kind of attachment; servers show a Document by its media type.
-func attachmentType(mime string) string {
-	switch kind, _, _ := strings.Cut(mime, "/"); kind {
-	case "image":
-		return "Image"
-	case "video":
-		return "Video"
-	case "audio":
-		return "Audio"
-	}
-	return "Document"
-}
-
-// fileAddress is where everybody who has the note may read the file.
-func (a *Adapter) fileAddress(reply exchange.Reply, part normalized.Part) string {
+// fileAddress is where everyone who has the note may read the file.
+func (r *renderer) fileAddress(reply exchange.Reply, part normalized.Part) string {
 	if part.BytesRef == nil {
 		return ""
 	}
-	if _, ok := origin(part.BytesRef.URL); ok {
+	if _, ok := document.Origin(part.BytesRef.URL); ok {
 		return part.BytesRef.URL
 	}
-	return a.mediaURL(reply, part)
+	return r.media.URL(reply, part)
+}
+
+// linkMentions turns the first @user@host of each person in the text into an anchor. It touches text outside of
+// links only.
+func linkMentions(content string, people []person) (linked string, missing []person) {
+	for _, one := range people {
+		var done bool
+		if content, done = linkMention(content, one); !done {
+			missing = append(missing, one)
+		}
+	}
+	return content, missing
+}
+
+func linkMention(content string, who person) (string, bool) {
+	var out strings.Builder
+	tokens := nethtml.NewTokenizer(strings.NewReader(content))
+	done, anchors := false, 0
+	for {
+		kind := tokens.Next()
+		if kind == nethtml.ErrorToken {
+			return out.String(), done
+		}
+
+		raw := string(tokens.Raw())
+		name, _ := tokens.TagName()
+		switch {
+		case kind == nethtml.StartTagToken && string(name) == "a":
+			anchors++
+		case kind == nethtml.EndTagToken && string(name) == "a":
+			anchors--
+		case kind == nethtml.TextToken && anchors == 0 && !done:
+			raw, done = replaceMention(raw, who)
+		}
+		out.WriteString(raw)
+	}
+}
+
+func replaceMention(text string, who person) (string, bool) {
+	written := html.EscapeString(who.Address)
+	at := strings.Index(strings.ToLower(text), strings.ToLower(written))
+	if at < 0 || len(strings.ToLower(text)) != len(text) {
+		return text, false
+	}
+
+	after := text[at+len(written):]
+	if after != "" && strings.IndexByte("abcdefghijklmnopqrstuvwxyz0123456789-_@", after[0]|0x20) >= 0 {
+		return text, false // a longer address that begins alike
+	}
+	return text[:at] + who.anchor() + after, true
+}
+
+// presenter returns what the reader of a note may see of a demand.
+type presenter func(policypart.Part) policypart.Part
+
+// withoutAddress is the presenter of public documents: the address of a demand is for its asker alone.
+func withoutAddress(part policypart.Part) policypart.Part {
+	part.URL = ""
+	return part
+}
+
+func hasPolicy(response normalized.Response) bool {
+	for _, part := range response.Parts {
+		if part.Kind == normalized.PartPolicy {
+			return true
+		}
+	}
+	return false
+}
+
+func localeOf(reply exchange.Reply) string {
+	if profile := reply.Message.Sender.Profile; profile != nil {
+		return profile.Locale
+	}
+	return ""
+}
+
+// policy shows a demand as lines, in the reader's language where it is translated, with the address in plain sight:
+// no button hides where it leads (message contract, section 8).
+func (t writing) policy(part normalized.Part) string {
+	if part.Policy == nil {
+		return ""
+	}
+	policy := t.present(*part.Policy)
+	title, message := policy.Localized(t.locale)
+	var lines []string
+	if title = notetext.Visible(title, 1024); title != "" {
+		lines = append(lines, "<strong>"+html.EscapeString(title)+"</strong>")
+	}
+
+	for line := range strings.SplitSeq(strings.TrimSpace(message), "\n") {
+		lines = append(lines, html.EscapeString(strings.TrimRight(line, "\r")))
+	}
+	if policy.URL != "" {
+		label := notetext.Visible(policy.ActionLabel, 256)
+		if label == "" {
+			label = "Continue"
+		}
+		lines = append(lines, html.EscapeString(label)+": "+notetext.Link(policy.URL, policy.URL))
+	}
+
+	lines = append(lines, policyTimes(policy)...)
+	return notetext.Sanitize("<p>" + strings.Join(lines, "<br>") + "</p>")
+}
+
+func policyTimes(policy policypart.Part) []string {
+	var lines []string
+	if policy.ExpiresAt != nil {
+		lines = append(lines, "Valid until "+policy.ExpiresAt.UTC().Format("2 January 2006, 15:04 UTC"))
+	}
+
+	if policy.RetryAfterSeconds != nil {
+		wait := time.Duration(*policy.RetryAfterSeconds) * time.Second
+		lines = append(lines, "Please try again in "+wait.String())
+	}
+	return lines
 }

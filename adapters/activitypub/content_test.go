@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/notetext"
 	"inbox/normalized"
 )
 
@@ -67,9 +68,9 @@ func TestNoteContent(t *testing.T) {
 		{"_misskey_quote", map[string]any{"_misskey_quote": "https://m.example/9"}, []string{"hello", "link https://m.example/9 quoted post"}},
 		{"all spellings are one quote", map[string]any{
 			"quote": "https://m.example/9", "quoteUrl": "https://m.example/9", "_misskey_quote": "https://m.example/9",
-			"tag": []any{map[string]any{"type": "Link", "mediaType": linkType, "rel": misskeyQuote, "href": "https://m.example/nine"}},
+			"tag": []any{map[string]any{"type": "Link", "mediaType": linkType, "rel": "https://misskey-hub.net/ns#_misskey_quote", "href": "https://m.example/nine"}},
 		}, []string{"hello", "link https://m.example/9 quoted post"}},
-		{"quote by a tag", map[string]any{"tag": []any{map[string]any{"type": "Link", "mediaType": activityMediaType, "rel": []any{misskeyQuote}, "href": "https://m.example/9"}}},
+		{"quote by a tag", map[string]any{"tag": []any{map[string]any{"type": "Link", "mediaType": activityMediaType, "rel": []any{"https://misskey-hub.net/ns#_misskey_quote"}, "href": "https://m.example/9"}}},
 			[]string{"hello", "link https://m.example/9 quoted post"}},
 		{"link to another post by a tag", map[string]any{"tag": []any{map[string]any{"type": "Link", "mediaType": linkType, "name": "see this", "href": "https://m.example/9"}}},
 			[]string{"hello", "link https://m.example/9 see this"}},
@@ -156,7 +157,7 @@ func TestAtMostSixteenFiles(t *testing.T) {
 		}
 		note["attachment"] = files
 	})
-	if got := len(in.Message.Parts); got != 1+maxFiles {
+	if got := len(in.Message.Parts); got != 1+notetext.MaxFiles {
 		t.Errorf("%d parts", got)
 	}
 }

@@ -1,51 +1,66 @@
 package activitypub
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"slices"
-	"strings"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
+// notes turns notes of others into messages, and their changes into changes of messages.
+type notes struct {
+	*site
+	fetcher  *fetcher
+	actors   *actors
+	follows  *follows
+	verifier *verifier
+}
+
 // spokenTypes are the objects of a Create that can be a message.
 var spokenTypes = []string{"Note", "Article", "Page", "Question", chatMessage}
 
 // create hands a new note to every agent that it is for, one message each.
-func (a *Adapter) create(ctx context.Context, in *incoming) (string, error) {
+func (n *notes) create(ctx context.Context, in *incoming) (string, error) {
 	if in.namesOnly() {
-		return a.fetchLater(ctx, in)
+		return n.fetchLater(ctx, in)
 	}
-	return a.createWhole(ctx, in)
+	return n.createWhole(ctx, in)
 }
 
-func (a *Adapter) createWhole(ctx context.Context, in *incoming) (string, error) {
-	q, err := a.question(in)
+func (n *notes) createWhole(ctx context.Context, in *incoming) (string, error) {
+	q, err := n.readCreate(in)
 	if err != nil || q == nil {
 		return outcomeIgnored, err
 	}
-	agents, err := a.addressed(ctx, in, q)
+
+	agents, err := n.addressed(ctx, in, q)
 	if err != nil {
 		return "", err
 	}
+
 	outcome := outcomeIgnored
 	for _, agent := range agents {
-		one, err := a.receive(ctx, in, q, agent)
+		one, err := n.receive(ctx, in, q, agent)
 		if err != nil {
 			return "", err
 		}
+
 		if outcome == outcomeIgnored || one == outcomeAccepted {
 			outcome = one
 		}
 	}
+
 	return outcome, nil
 }
 
-// question is a Create that can be a message, with its fields read and checked once.
-type question struct {
-	object       object
+// inboundNote is a Create that can be a message, with its fields read and checked once.
+type inboundNote struct {
+	object       document.Object
 	activity     string // IRI of the Create: the message's id
 	note         string // IRI of the object: what a reply answers
 	actor        string
@@ -53,24 +68,26 @@ type question struct {
 	context      string
 	inherited    string // context of the post that it answers, where it has none itself
 	conversation string
-	audience     audience
+	audience     document.Audience
 	followers    string // collection of the author
 	visibility   string
-	mentions     mentions
+	mentions     document.Mentions
 }
 
-// question reads the object of a Create. nil without an error means that the activity is none of our business.
-func (a *Adapter) question(in *incoming) (*question, error) {
+// readCreate reads the object of a Create. nil without an error means that the activity is none of our business.
+func (n *notes) readCreate(in *incoming) (*inboundNote, error) {
 	if in.id == "" {
 		return nil, fault.InField("id", "a Create needs an id")
 	}
-	if reference(in.activity["object"]) == "" {
+	if document.Reference(in.activity["object"]) == "" {
 		return nil, fault.InField("object.id", "the created object needs an id")
 	}
-	q, err := a.readNote(in.activity, embedded(in.activity["object"]), in.actor)
+
+	q, err := n.readNote(in.activity, document.Embedded(in.activity["object"]), in.actor)
 	if err != nil || q == nil {
 		return nil, err
 	}
+
 	q.activity = in.id
 	q.decide(in.by.actor.Followers)
 	return q, nil
@@ -78,42 +95,43 @@ func (a *Adapter) question(in *incoming) (*question, error) {
 
 // readNote checks origin and author of a note (ActivityPub reference, section 5.1). nil without an error means that it is
 // of another server, or nothing that is said.
-func (a *Adapter) readNote(activity, note object, actor string) (*question, error) {
-	id := str(note, "id")
-	if a.isOurs(id) {
+func (n *notes) readNote(activity, note document.Object, actor string) (*inboundNote, error) {
+	id := document.Text(note, "id")
+	if n.isOurs(id) {
 		return nil, fault.InField("object.id", "an object of this server cannot come from outside")
 	}
-	if note == nil || !sameOrigin(id, actor) || !isA(note, spokenTypes...) {
+	if note == nil || !document.SameOrigin(id, actor) || !document.IsA(note, spokenTypes...) {
 		return nil, nil
 	}
-	if author := reference(note["attributedTo"]); author != "" && author != actor {
+	if author := document.Reference(note["attributedTo"]); author != "" && author != actor {
 		return nil, fault.InField("object.attributedTo", "the object is by another actor")
 	}
 	if isVote(note) {
 		return nil, nil
 	}
-	return &question{
-		object: note, note: id, actor: actor, inReplyTo: plainID(note["inReplyTo"], maxIRIBytes),
+
+	return &inboundNote{
+		object: note, note: id, actor: actor, inReplyTo: plainID(note["inReplyTo"], document.MaxIRIBytes),
 		context: conversationID(note["context"]), conversation: conversationID(note["conversation"]),
-		audience: audienceOf(activity, note), mentions: readMentions(note),
+		audience: document.ReadAudience(activity, note), mentions: document.ReadMentions(note),
 	}, nil
 }
 
 // decide finds the visibility by the author's followers collection.
-func (q *question) decide(followers string) {
+func (q *inboundNote) decide(followers string) {
 	q.followers = followers
-	q.visibility = q.audience.visibility(followers)
+	q.visibility = audienceVisibility(q.audience, followers)
 }
 
 // isVote knows the ballot of a poll: a note with a name, without content.
-func isVote(note object) bool {
-	return isA(note, "Note") && str(note, "name") != "" && note["inReplyTo"] != nil &&
-		str(note, "content") == "" && note["contentMap"] == nil
+func isVote(note document.Object) bool {
+	return document.IsA(note, "Note") && document.Text(note, "name") != "" && note["inReplyTo"] != nil &&
+		document.Text(note, "content") == "" && note["contentMap"] == nil
 }
 
-// addressed gives the agents that a note is for: mentioned (by the tag's href; its name may be anything), addressed,
+// addressed returns the agents that a note is for: mentioned (by the tag's href; its name may be anything), addressed,
 // author of the parent, or, for a note that names none of us but came to a personal inbox, that agent.
-func (a *Adapter) addressed(ctx context.Context, in *incoming, q *question) ([]exchange.AgentProfile, error) {
+func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]exchange.AgentProfile, error) {
 	var agents []exchange.AgentProfile
 	add := func(agent exchange.AgentProfile, found bool) {
 		same := func(other exchange.AgentProfile) bool { return other.Name == agent.Name }
@@ -121,46 +139,115 @@ func (a *Adapter) addressed(ctx context.Context, in *incoming, q *question) ([]e
 			agents = append(agents, agent)
 		}
 	}
+
 	for _, mention := range q.mentions {
-		add(a.agentOf(mention.href))
+		add(n.agentOf(mention.Href))
 	}
 	for _, iris := range [][]string{q.audience.To, q.audience.Cc, q.audience.Hidden} {
 		for _, iri := range iris {
-			add(a.agentOf(iri))
+			add(n.agentOf(iri))
 		}
 	}
-	if err := a.addAuthor(ctx, q, add); err != nil {
+
+	answered, found, err := n.replyAt(ctx, q.inReplyTo)
+	if err != nil {
 		return nil, err
 	}
+
+	if found {
+		add(n.options.Directory.Agent(answered.Agent))
+	}
+
 	if len(agents) == 0 && in.agent != "" && q.visibility == normalized.VisibilityDirect {
-		add(a.options.Directory.Agent(in.agent)) // Mastodon's "limited": delivered without being addressed
+		add(n.options.Directory.Agent(in.agent)) // Mastodon's "limited": delivered without being addressed
 	}
 	return agents, nil
 }
 
-// addAuthor adds the agent whose note the question answers.
-func (a *Adapter) addAuthor(ctx context.Context, q *question, add func(exchange.AgentProfile, bool)) error {
-	id, ours := a.replyID(q.inReplyTo)
-	if !ours {
-		return nil
+// receive hands a message to the engine together with the document about its note.
+func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent exchange.AgentProfile) (string, error) {
+	held := noteRecord{Actor: q.actor, Activity: q.activity, Open: isOpen(q.visibility), Updated: q.version()}
+	value, err := held.encode()
+	if err != nil {
+		return "", err
 	}
-	reply, _, err := a.options.Replies.Reply(ctx, id)
-	switch {
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Gone):
-		return nil
-	case err != nil:
-		return unavailable(err)
+
+	claim := &exchange.Claim{Namespace: noteNamespace, Key: q.note, Value: value, AliasNamespace: noteURLNamespace, Alias: q.page()}
+
+	for range maxClaims {
+		message, err := n.normalize(ctx, in, q, agent)
+		if err != nil || message == nil {
+			return outcomeIgnored, err
+		}
+
+		message.Message.ID, message.Claim = q.activity, claim
+		receipt, err := n.options.Receiver.Receive(ctx, *message)
+		switch {
+		case fault.Is(err, fault.Forbidden):
+			return outcomeIgnored, nil // a blocked sender hears 202 (message contract, section 12)
+		case err != nil:
+			return "", err
+		case receipt.Claimed == nil && !receipt.New:
+			return outcomeDuplicate, nil
+		case receipt.Claimed == nil:
+			return outcomeAccepted, nil
+		}
+
+		if q, claim, err = n.reconcile(q, claim, receipt.Claimed); err != nil || q == nil {
+			return outcomeIgnored, err
+		}
 	}
-	add(a.options.Directory.Agent(reply.Agent))
-	return nil
+
+	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
 }
 
-// replyID reads the id of a reply out of one of our note IRIs.
-func (a *Adapter) replyID(iri string) (string, bool) {
-	id, found := strings.CutPrefix(iri, a.base+"/o/")
-	if !found {
-		return "", false
+// reconcile makes of a note what the document that is there already says; nil = it is not taken.
+func (n *notes) reconcile(q *inboundNote, claim *exchange.Claim, current []byte) (*inboundNote, *exchange.Claim, error) {
+	held, err := readNoteRecord(current)
+	next := &exchange.Claim{
+		Namespace: claim.Namespace, Key: claim.Key, Value: current, AliasNamespace: claim.AliasNamespace, Alias: claim.Alias,
 	}
-	id, _, _ = strings.Cut(id, "/")
-	return id, id != "" && len(id) <= 64
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case held.Actor != q.actor && claim.Key == q.note:
+		next.Key, next.Value = actorKey(q.note, q.actor), claim.Value
+		return q, next, nil
+	case held.Actor != q.actor, held.Deleted:
+		return nil, nil, nil
+	case held.Activity != "": // the same note in another Create, or edited since
+		same := *q
+		same.activity = held.Activity
+		return &same, next, nil
+	}
+
+	newer, err := n.newer(q, held)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	held.Activity, held.Object, held.Open = q.activity, nil, newer != nil && isOpen(newer.visibility)
+	next.Value, err = held.encode()
+	next.Instead = bytes.Clone(current)
+	return newer, next, err
+}
+
+// newer returns the question with the version of its note that came before it.
+func (n *notes) newer(q *inboundNote, held noteRecord) (*inboundNote, error) {
+	if held.Updated < q.version() {
+		return q, nil
+	}
+	note, err := document.Parse(held.Object)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+
+	changed, err := n.readNote(note, note, q.actor)
+	if err != nil || changed == nil {
+		return q, err
+	}
+
+	changed.decide(q.followers)
+	changed.activity, changed.visibility = q.activity, narrower(q.visibility, changed.visibility)
+	return changed, nil
 }

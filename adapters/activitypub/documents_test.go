@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -25,12 +27,12 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // golden compares a JSON document with a file, after the addresses of this run are replaced.
 var proofValues = regexp.MustCompile(`"proofValue":"z[1-9A-Za-z]+"`)
 
-func (r *rig) golden(name string, document []byte) {
+func (r *rig) golden(name string, content []byte) {
 	r.t.Helper()
 	text := strings.NewReplacer(
 		r.base, "https://inbox.example", r.domain, "inbox.example",
-		r.remote.base, "https://m.example", hostOf(r.remote.base), "m.example",
-	).Replace(string(document))
+		r.remote.base, "https://m.example", document.HostOf(r.remote.base), "m.example",
+	).Replace(string(content))
 	text = proofValues.ReplaceAllString(text, `"proofValue":"z…"`) // it signs the port of this run
 	var pretty bytes.Buffer
 	if err := json.Indent(&pretty, []byte(text), "", "  "); err != nil {
@@ -65,7 +67,7 @@ func TestActorDocuments(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &actor); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parseKey(actor.PublicKey.PEM); err != nil {
+		if _, err := signature.ParseKey(actor.PublicKey.PEM); err != nil {
 			t.Error(err)
 		}
 		pem, _ := json.Marshal(actor.PublicKey.PEM)
@@ -77,12 +79,12 @@ func TestWebFingerLinks(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Profile = func(string) Profile { return Profile{Icon: "https://inbox.example/echo.png"} }
 	})
-	links := r.adapter.Links(r.profile("echo"))
+	links := r.adapter.profiles.Links(r.profile("echo"))
 	if len(links) != 2 || links[0].Rel != "self" || links[0].Href != r.base+"/agents/echo" || links[0].Type != activityMediaType ||
 		links[1].Rel != "http://webfinger.net/rel/avatar" || links[1].Type != "image/png" || links[1].Href != "https://inbox.example/echo.png" {
 		t.Errorf("%+v", links)
 	}
-	if links := newRig(t).adapter.Links(r.profile("echo")); len(links) != 1 {
+	if links := newRig(t).adapter.profiles.Links(r.profile("echo")); len(links) != 1 {
 		t.Errorf("without a picture: %+v", links)
 	}
 }
@@ -190,18 +192,18 @@ func TestRenderedResponses(t *testing.T) {
 		normalized.Part{Kind: normalized.PartFile, MIME: "text/plain", Name: "c<.txt", BytesRef: normalized.Inline([]byte("x"))},
 		normalized.Part{Kind: normalized.PartToolCall, ID: "1", Name: "secret_tool"},
 	)
-	made, err := r.adapter.render(reply, 1, nil, r.adapter.options.Present)
+	made, err := r.adapter.renderer.render(reply, 1, nil, r.adapter.options.Present)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := encode(made)
+	body, err := document.Encode(made)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.golden("rendered.json", body)
 	failed := r.reply(in)
 	failed.Response.Status, failed.Response.Error = normalized.StatusFailed, &normalized.ResponseError{Message: "Something broke <here>."}
-	made, err = r.adapter.render(failed, 1, nil, r.adapter.options.Present)
+	made, err = r.adapter.renderer.render(failed, 1, nil, r.adapter.options.Present)
 	if err != nil || !strings.Contains(made.Content, "Something broke &lt;here&gt;.") {
 		t.Errorf("failed: %s, %v", made.Content, err)
 	}
@@ -227,7 +229,7 @@ func TestNormalizedMessages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body := strings.NewReplacer("https://inbox.example", r.base, "inbox.example", r.domain, "https://m.example", r.remote.base, "m.example", hostOf(r.remote.base)).Replace(string(raw))
+			body := strings.NewReplacer("https://inbox.example", r.base, "inbox.example", r.domain, "https://m.example", r.remote.base, "m.example", document.HostOf(r.remote.base)).Replace(string(raw))
 			r.want(r.deliver(body).sign(), http.StatusAccepted, "")
 			taken := r.engine.messages()
 			if len(taken) != 1 {
@@ -242,7 +244,7 @@ func TestNormalizedMessages(t *testing.T) {
 func (r *rig) stable(in exchange.Inbound) []byte {
 	message := in.Message
 	message.ReceivedAt.Time = in.Message.ReceivedAt.Time.Truncate(0).AddDate(-in.Message.ReceivedAt.Year()+1, 0, 0)
-	document := map[string]any{
+	stable := map[string]any{
 		"id": message.ID, "thread_id": message.ThreadID, "in_reply_to": message.InReplyTo, "recipient": message.Recipient,
 		"parts": message.Parts, "sender": map[string]any{
 			"address": message.Sender.Address, "display_name": message.Sender.DisplayName, "auth_method": message.Sender.AuthMethod,
@@ -252,7 +254,7 @@ func (r *rig) stable(in exchange.Inbound) []byte {
 		},
 		"capabilities": message.RecipientCapabilities, "received_via": message.ReceivedVia, "route": in.Route, "no_reply": in.NoReply,
 	}
-	body, err := encode(document)
+	body, err := document.Encode(stable)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -2,75 +2,183 @@ package activitypub
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
+const (
+	// noteNamespace has one document for every note that was received, changed or deleted: note IRI → noteRecord. It is
+	// written in one transaction with the message, so that an edit or a deletion and the note may come in any order.
+	noteNamespace = "activitypub.note"
+	// noteURLNamespace finds a note by the address of its page, which people see: page → note IRI.
+	noteURLNamespace = "activitypub.note.url"
+	// markLife is how long an edit or a deletion waits for its note: longer than any server tries to deliver one.
+	markLife = 14 * 24 * time.Hour
+	// maxClaims bounds how often a document that changes meanwhile is looked at again.
+	maxClaims = 6
+)
+
+// noteRecord is what became of one note.
+type noteRecord struct {
+	Actor    string          `json:"actor"`
+	Activity string          `json:"activity,omitempty"` // the message's id; empty = the note has not come
+	Open     bool            `json:"open,omitempty"`     // everyone could read it when it came
+	Updated  int64           `json:"updated,omitempty"`  // milliseconds; of the version that we have
+	Deleted  bool            `json:"deleted,omitempty"`
+	Object   json.RawMessage `json:"object,omitempty"` // the newer version of a note that has not come
+}
+
+func (h noteRecord) encode() ([]byte, error) {
+	value, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("encode note: %w", err)
+	}
+	return value, nil
+}
+
+// expires returns what came before its note an end; what we have a message of stays with it.
+func (h noteRecord) expires(now time.Time) time.Time {
+	if h.Activity != "" {
+		return time.Time{}
+	}
+	return now.Add(markLife)
+}
+
+func readNoteRecord(value []byte) (noteRecord, error) {
+	var held noteRecord
+	if err := json.Unmarshal(value, &held); err != nil {
+		return held, unavailable(fmt.Errorf("decode note: %w", err))
+	}
+	return held, nil
+}
+
+// actorKey is the document's key for an actor whose note's IRI another actor on the same server used first.
+func actorKey(note, actor string) string {
+	sum := sha256.Sum256([]byte(note + "\n" + actor))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// version is when the note was written or last changed, as far as its author says so.
+func (q *inboundNote) version() int64 {
+	for _, name := range []string{"updated", "published"} {
+		if at, isTime := document.Time(q.object[name]); isTime {
+			return at.UnixMilli()
+		}
+	}
+	return 0
+}
+
+// page is the address under which people see the note, where that is another one than its IRI.
+func (q *inboundNote) page() string {
+	for _, entry := range document.List(q.object["url"]) {
+		href, isText := entry.(string)
+		if link, isLink := entry.(document.Object); isLink {
+			href, isText = document.Text(link, "href"), true
+		}
+		if isText && href != q.note && len(href) <= document.MaxIRIBytes && document.SameOrigin(href, q.note) {
+			return href
+		}
+	}
+
+	return ""
+}
+
+// ActivityOf finds the activity that brought a note by what an operator has of it: its IRI, or the address of its page. It is
+// the id of the message.
+func ActivityOf(ctx context.Context, state State, address string) (activity string, found bool, err error) {
+	note, known, err := state.Get(ctx, noteURLNamespace, address)
+	if err != nil {
+		return "", false, fmt.Errorf("find note by its page: %w", err)
+	}
+
+	if known {
+		address = string(note)
+	}
+
+	value, known, err := state.Get(ctx, noteNamespace, address)
+	if err != nil || !known {
+		return "", false, err
+	}
+
+	held, err := readNoteRecord(value)
+	return held.Activity, held.Activity != "", err
+}
+
 // maxMarkBytes bounds a note that is kept until its Create comes.
 const maxMarkBytes = 128 << 10
 
 // noteUpdated stores the new version of a note that we have, or keeps it for the Create that is still on its way. An
 // Update of a note that was never for us does nothing, and one of a poll is mostly a count of votes.
-func (a *Adapter) noteUpdated(ctx context.Context, in *incoming) (string, error) {
-	id := reference(in.activity["object"])
-	note, err := a.updatedNote(ctx, in, id)
-	if err != nil || note == nil || isA(note, "Question") {
+func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
+	id := document.Reference(in.activity["object"])
+	note, err := n.updatedNote(ctx, in, id)
+	if err != nil || note == nil || document.IsA(note, "Question") {
 		return outcomeIgnored, err
 	}
-	q, err := a.readNote(in.activity, note, in.actor)
+
+	q, err := n.readNote(in.activity, note, in.actor)
 	if err != nil || q == nil {
 		return outcomeIgnored, err
 	}
+
 	q.decide(in.by.actor.Followers)
 	key := q.note
 	for range maxClaims {
-		current, found, err := a.options.State.Get(ctx, noteNamespace, key)
+		current, found, err := n.options.State.Get(ctx, noteNamespace, key)
 		if err != nil {
 			return "", unavailable(err)
 		}
 		if !found {
-			outcome, done, err := a.markEdited(ctx, in, q, key)
+			outcome, done, err := n.markEdited(ctx, in, q, key)
 			if err != nil || done {
 				return outcome, err
 			}
 			continue
 		}
-		held, err := readHeld(current)
+
+		held, err := readNoteRecord(current)
 		switch {
 		case err != nil:
 			return "", err
 		case held.Actor != in.actor && key == q.note:
-			key = ownKeyOf(q.note, in.actor)
+			key = actorKey(q.note, in.actor)
 			continue
-		case held.Actor != in.actor, held.Deleted, q.editedAt(a.now().UnixMilli()) < held.Updated:
+		case held.Actor != in.actor, held.Deleted, q.editedAt(n.now().UnixMilli()) < held.Updated:
 			return outcomeIgnored, nil
 		}
-		outcome, done, err := a.edit(ctx, q, key, current, held)
+
+		outcome, done, err := n.edit(ctx, q, key, current, held)
 		if err != nil || done {
 			return outcome, err
 		}
 	}
-	return "", unavailable(fmt.Errorf("note %s changes too often", clip(q.note, 256)))
+
+	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
 }
 
-// updatedNote gives the embedded note. One that is only named is fetched, if it is one that we have.
-func (a *Adapter) updatedNote(ctx context.Context, in *incoming, id string) (object, error) {
-	if note := embedded(in.activity["object"]); len(note) > 2 {
+// updatedNote returns the embedded note. One that is only named is fetched, if it is one that we have.
+func (n *notes) updatedNote(ctx context.Context, in *incoming, id string) (document.Object, error) {
+	if note := document.Embedded(in.activity["object"]); len(note) > 2 {
 		return note, nil
 	}
-	_, found, err := a.options.State.Get(ctx, noteNamespace, id)
+	_, found, err := n.options.State.Get(ctx, noteNamespace, id)
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	if !found || !sameOrigin(id, in.actor) {
+	if !found || !document.SameOrigin(id, in.actor) {
 		return nil, nil
 	}
-	note, err := a.fetchExact(ctx, id)
+
+	note, err := n.fetcher.fetchExact(ctx, id)
 	if err != nil {
 		return nil, nil //nolint:nilerr // the next edit, or the deletion, tells the same
 	}
@@ -78,31 +186,33 @@ func (a *Adapter) updatedNote(ctx context.Context, in *incoming, id string) (obj
 }
 
 // editedAt is the version of an edit. One without a time of its own is as new as its arrival.
-func (q *question) editedAt(arrived int64) int64 {
-	if at, isTime := timeOf(q.object["updated"]); isTime {
+func (q *inboundNote) editedAt(arrived int64) int64 {
+	if at, isTime := document.Time(q.object["updated"]); isTime {
 		return at.UnixMilli()
 	}
 	return arrived
 }
 
 // markEdited keeps a new version for the Create that has not come. done is false when it came meanwhile.
-func (a *Adapter) markEdited(ctx context.Context, in *incoming, q *question, key string) (outcome string, done bool, err error) {
-	agents, err := a.addressed(ctx, in, q)
+func (n *notes) markEdited(ctx context.Context, in *incoming, q *inboundNote, key string) (outcome string, done bool, err error) {
+	agents, err := n.addressed(ctx, in, q)
 	if err != nil || len(agents) == 0 {
 		return outcomeIgnored, true, err
 	}
-	mark, err := q.mark(a.now().UnixMilli())
+
+	mark, err := q.pending(n.now().UnixMilli())
 	if err != nil || mark == nil {
 		return outcomeIgnored, true, err
 	}
-	_, inserted, err := a.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, a.now().Add(markLife))
+
+	_, inserted, err := n.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, n.now().Add(markLife))
 	if err != nil {
 		return "", true, unavailable(err)
 	}
 	return outcomeDone, inserted, nil
 }
 
-func (q *question) mark(arrived int64) ([]byte, error) {
+func (q *inboundNote) pending(arrived int64) ([]byte, error) {
 	body, err := json.Marshal(q.object)
 	if err != nil {
 		return nil, fmt.Errorf("encode note: %w", err)
@@ -110,32 +220,35 @@ func (q *question) mark(arrived int64) ([]byte, error) {
 	if len(body) > maxMarkBytes {
 		return nil, nil
 	}
-	return heldNote{Actor: q.actor, Updated: q.editedAt(arrived), Object: body}.encode()
+	return noteRecord{Actor: q.actor, Updated: q.editedAt(arrived), Object: body}.encode()
 }
 
-// edit changes what is there: the waiting version, or the messages of the note. done is false when somebody else was
+// edit changes what is there: the waiting version, or the messages of the note. done is false when another request was
 // faster.
-func (a *Adapter) edit(ctx context.Context, q *question, key string, current []byte, held heldNote) (outcome string, done bool, err error) {
+func (n *notes) edit(ctx context.Context, q *inboundNote, key string, current []byte, held noteRecord) (outcome string, done bool, err error) {
 	if held.Activity == "" {
-		mark, err := q.mark(a.now().UnixMilli())
+		mark, err := q.pending(n.now().UnixMilli())
 		if err != nil || mark == nil {
 			return outcomeIgnored, true, err
 		}
-		swapped, err := a.options.State.Swap(ctx, noteNamespace, key, current, mark, a.now().Add(markLife))
+
+		swapped, err := n.options.State.Swap(ctx, noteNamespace, key, current, mark, n.now().Add(markLife))
 		if err != nil {
 			return "", true, unavailable(err)
 		}
 		return outcomeDone, swapped, nil
 	}
-	held.Updated = q.editedAt(a.now().UnixMilli())
+
+	held.Updated = q.editedAt(n.now().UnixMilli())
 	value, err := held.encode()
 	if err != nil {
 		return "", true, err
 	}
-	err = a.options.Amender.Revise(ctx, exchange.Revision{
-		MessageID: held.Activity, Principal: a.principal(q.actor),
+
+	err = n.options.Amender.Revise(ctx, exchange.Revision{
+		MessageID: held.Activity, Principal: n.principal(q.actor),
 		Rewrite: func(recipient string, kept json.RawMessage) ([]normalized.Part, json.RawMessage) {
-			return a.rewrite(q, recipient, kept)
+			return n.rewrite(q, recipient, kept)
 		},
 		Claim: &exchange.Claim{Namespace: noteNamespace, Key: key, Value: value, Instead: current},
 	})
@@ -145,21 +258,24 @@ func (a *Adapter) edit(ctx context.Context, q *question, key string, current []b
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Malformed), fault.Is(err, fault.TooLarge):
 		return outcomeIgnored, true, nil
 	}
+
 	return outcomeDone, true, err
 }
 
-// rewrite gives the parts of an edited note for one agent. A version that fewer people may read does not join a
+// rewrite returns the parts of an edited note for one agent. A version that fewer people may read does not join a
 // conversation that all may read.
-func (a *Adapter) rewrite(q *question, recipient string, kept json.RawMessage) ([]normalized.Part, json.RawMessage) {
+func (n *notes) rewrite(q *inboundNote, recipient string, kept json.RawMessage) ([]normalized.Part, json.RawMessage) {
 	address, err := identity.ParseAddress(recipient)
 	if err != nil {
 		return nil, kept
 	}
-	agent, found := a.options.Directory.Agent(address.Local)
+
+	agent, found := n.options.Directory.Agent(address.Local)
 	asked, err := readRoute(kept)
-	if err != nil || !found || openly(asked.Visibility) && !openly(q.visibility) {
+	if err != nil || !found || isOpen(asked.Visibility) && !isOpen(q.visibility) {
 		return nil, kept
 	}
+
 	asked.Visibility = narrower(asked.Visibility, q.visibility)
 	asked.Warning, asked.Language = q.warning(), q.language()
 	asked.Sensitive, _ = q.object["sensitive"].(bool)
@@ -167,5 +283,76 @@ func (a *Adapter) rewrite(q *question, recipient string, kept json.RawMessage) (
 	if err != nil {
 		return nil, kept
 	}
-	return a.parts(q, agent), route
+	return n.parts(q, agent), route
+}
+
+// noteDeleted takes a note back: its messages are erased and a run that works on them stops. Only the stored author may.
+// A note that has not come yet is marked, so that it is not answered when it does.
+func (n *notes) noteDeleted(ctx context.Context, in *incoming) (string, error) {
+	note := document.Reference(in.activity["object"])
+	if !document.SameOrigin(note, in.actor) {
+		return outcomeIgnored, nil
+	}
+
+	mark, err := noteRecord{Actor: in.actor, Deleted: true}.encode()
+	if err != nil {
+		return "", err
+	}
+
+	key := note
+	for range maxClaims {
+		current, inserted, err := n.options.State.PutIfAbsent(ctx, noteNamespace, key, mark, n.now().Add(markLife))
+		if err != nil {
+			return "", unavailable(err)
+		}
+		if inserted {
+			return outcomeDone, nil
+		}
+
+		held, err := readNoteRecord(current)
+		switch {
+		case err != nil:
+			return "", err
+		case held.Actor != in.actor && key == note:
+			key = actorKey(note, in.actor)
+			continue
+		case held.Actor != in.actor:
+			return outcomeIgnored, nil
+		}
+
+		outcome, done, err := n.markDeleted(ctx, key, current, held)
+		if err != nil || done {
+			return outcome, err
+		}
+	}
+
+	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(note, 256)))
+}
+
+// markDeleted marks the note first: should the second step be lost, the peer that heard no success repeats both.
+func (n *notes) markDeleted(ctx context.Context, key string, current []byte, held noteRecord) (outcome string, done bool, err error) {
+	if !held.Deleted {
+		held.Deleted, held.Object = true, nil
+		mark, err := held.encode()
+		if err != nil {
+			return "", true, err
+		}
+
+		swapped, err := n.options.State.Swap(ctx, noteNamespace, key, current, mark, held.expires(n.now()))
+		if err != nil {
+			return "", true, unavailable(err)
+		}
+		if !swapped {
+			return "", false, nil
+		}
+	}
+
+	if held.Activity == "" {
+		return outcomeDone, true, nil
+	}
+	err = n.options.Amender.Remove(ctx, "", held.Activity, n.principal(held.Actor))
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return "", true, err
+	}
+	return outcomeDone, true, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 )
 
@@ -138,7 +139,7 @@ func TestEditChangesHowToAnswer(t *testing.T) {
 	r.accept(r.mentionNote("1", "hello"))
 	edit := r.update("1", "hello there", "2026-11-21T12:00:00Z")
 	note := edit["object"].(map[string]any)
-	note["summary"], note["sensitive"], note["to"], note["cc"] = "spiders", true, []string{r.remote.actor("alice") + "/followers"}, []string{public, r.base + "/agents/echo"}
+	note["summary"], note["sensitive"], note["to"], note["cc"] = "spiders", true, []string{r.remote.actor("alice") + "/followers"}, []string{document.Public, r.base + "/agents/echo"}
 	r.accept(edit)
 	var asked route
 	if err := json.Unmarshal(r.engine.messages()[0].Route, &asked); err != nil || asked.Warning != "spiders" || !asked.Sensitive || asked.Visibility != "unlisted" {
@@ -281,7 +282,7 @@ func TestMove(t *testing.T) {
 			if !agrees {
 				return
 			}
-			if err := r.adapter.checkAddress(t.Context(), alice); err != nil {
+			if err := r.adapter.actors.checkAddress(t.Context(), alice); err != nil {
 				t.Fatal(err)
 			}
 			note := r.mentionNote("9", "it is me")

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 )
 
@@ -23,7 +24,7 @@ func TestMentionBecomesMessage(t *testing.T) {
 		t.Fatalf("%d messages, want 1", len(taken))
 	}
 	message := taken[0].Message
-	if message.Parts[0].Content != "hello" || message.Sender.Address != "@alice@"+hostOf(r.remote.base) {
+	if message.Parts[0].Content != "hello" || message.Sender.Address != "@alice@"+document.HostOf(r.remote.base) {
 		t.Errorf("text %q from %q", message.Parts[0].Content, message.Sender.Address)
 	}
 	if !bytes.Equal(taken[0].Original, d.body) || message.Raw.MediaType != activityMediaType {
@@ -116,7 +117,7 @@ func TestRefusedWithoutFetch(t *testing.T) {
 		{"form content type", func(_ *rig, d *delivery) { d.header.Set("Content-Type", "application/x-www-form-urlencoded") }, 415, "activity+json"},
 		{"plain json content type", func(_ *rig, d *delivery) { d.header.Set("Content-Type", "application/json") }, 415, "activity+json"},
 		{"compressed", func(_ *rig, d *delivery) { d.header.Set("Content-Encoding", "gzip") }, 415, "compressed"},
-		{"too large", func(_ *rig, d *delivery) { d.body = make([]byte, maxBodyBytes+1) }, 413, "1 MiB"},
+		{"too large", func(_ *rig, d *delivery) { d.body = make([]byte, document.MaxBytes+1) }, 413, "1 MiB"},
 		{"not json", func(_ *rig, d *delivery) { d.body = []byte("hello") }, 400, "body"},
 		{"empty body", func(_ *rig, d *delivery) { d.body = nil }, 400, "body"},
 		{"duplicate names", func(_ *rig, d *delivery) {
@@ -201,7 +202,7 @@ func TestRefusedAfterFetch(t *testing.T) {
 		{"huge actor", func(r *rig, d *delivery) {
 			r.remote.handle("/users/alice", func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", activityMediaType)
-				_, _ = w.Write(bytes.Repeat([]byte(" "), maxBodyBytes+10))
+				_, _ = w.Write(bytes.Repeat([]byte(" "), document.MaxBytes+10))
 			})
 		}, "could not be fetched"},
 		{"RSA key of 1024 bits", func(r *rig, d *delivery) {

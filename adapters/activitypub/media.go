@@ -8,6 +8,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"image"
+	_ "image/gif"
+	_ "image/jpeg"
+	_ "image/png"
 	"io"
 	"mime"
 	"net/http"
@@ -17,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -36,65 +42,72 @@ const (
 	maxMediaName   = 100
 )
 
+// mediaFiles serves the files of answers.
+type mediaFiles struct {
+	*site
+	secret   mediaSecret
+	pictures *cache[[2]int] // digest → width and height; 0 = they cannot be read
+}
+
 // mediaSecret is loaded once.
 type mediaSecret struct {
 	mu    sync.Mutex
 	value []byte
 }
 
-func (a *Adapter) mediaSecret() ([]byte, error) {
-	a.media.mu.Lock()
-	defer a.media.mu.Unlock()
-	if a.media.value != nil {
-		return a.media.value, nil
+func (m *mediaFiles) loadSecret() ([]byte, error) {
+	m.secret.mu.Lock()
+	defer m.secret.mu.Unlock()
+	if m.secret.value != nil {
+		return m.secret.value, nil
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), mediaWait)
 	defer cancel()
 	fresh := make([]byte, 32)
 	if _, err := rand.Read(fresh); err != nil {
 		return nil, err
 	}
-	current, _, err := a.options.State.PutIfAbsent(ctx, mediaNamespace, "secret", fresh, time.Time{})
+
+	current, _, err := m.options.State.PutIfAbsent(ctx, mediaNamespace, "secret", fresh, time.Time{})
 	if err != nil {
 		return nil, err
 	}
-	a.media.value = current
+
+	m.secret.value = current
 	return current, nil
 }
 
-// mediaKey opens one file of one reply to whoever has the address. Empty when the secret cannot be had just now.
-func (a *Adapter) mediaKey(replyID, digest string) string {
-	secret, err := a.mediaSecret()
+// key opens one file of one reply to those who have the address. Empty when the secret cannot be had just now.
+func (m *mediaFiles) key(replyID, digest string) string {
+	secret, err := m.loadSecret()
 	if err != nil {
 		return ""
 	}
+
 	sum := hmac.New(sha256.New, secret)
 	sum.Write([]byte(replyID + "\n" + digest))
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
 }
 
-// mediaURL is the address of a file that we keep. It names the reply that the file belongs to: a digest alone opens
-// nothing, and with the reply its files go. An answer that not everybody may read adds a key that nobody can guess.
-func (a *Adapter) mediaURL(reply exchange.Reply, part normalized.Part) string {
+// URL is the address of a file that we keep. It names the reply that the file belongs to: a digest alone opens
+// nothing, and with the reply its files go. An answer that not everyone may read adds a key that no one can guess.
+func (m *mediaFiles) URL(reply exchange.Reply, part normalized.Part) string {
 	digest := digestOfPart(part)
-	if digest == "" || part.BytesRef.Kind == normalized.BytesContentAddressed && a.options.Blobs == nil {
+	if digest == "" || part.BytesRef.Kind == normalized.BytesContentAddressed && m.options.Blobs == nil {
 		return ""
 	}
+
 	query := url.Values{"reply": {reply.ID}}
-	if !a.published(reply) {
-		key := a.mediaKey(reply.ID, digest)
+	if !m.published(reply) {
+		key := m.key(reply.ID, digest)
 		if key == "" {
 			return ""
 		}
 		query.Set("key", key)
 	}
-	return a.base + "/media/" + digest + "/" + url.PathEscape(mediaName(part)) + "?" + query.Encode()
-}
 
-// MediaURL is the address of a file of an answer, also of one that went another way, such as a file too large for a mail;
-// who has the address can read it. Empty when it cannot be given.
-func (a *Adapter) MediaURL(reply exchange.Reply, part normalized.Part) string {
-	return a.mediaURL(reply, part)
+	return m.base + "/media/" + digest + "/" + url.PathEscape(mediaName(part)) + "?" + query.Encode()
 }
 
 func digestOfPart(part normalized.Part) string {
@@ -112,6 +125,7 @@ func digestOfPart(part normalized.Part) string {
 		sum := sha256.Sum256(content)
 		return hex.EncodeToString(sum[:])
 	}
+
 	return ""
 }
 
@@ -119,12 +133,12 @@ func digestOfPart(part normalized.Part) string {
 func mediaName(part normalized.Part) string {
 	name := path.Base(strings.ReplaceAll(part.Name, `\`, "/"))
 	name = strings.Map(func(r rune) rune {
-		if unwanted(r) || strings.ContainsRune(`/\"'<>|?*:;%`, r) || r == '\n' || r == '\r' || r == '\t' {
+		if notetext.Unwanted(r) || strings.ContainsRune(`/\"'<>|?*:;%`, r) || r == '\n' || r == '\r' || r == '\t' {
 			return '_'
 		}
 		return r
 	}, strings.ToValidUTF8(name, "_"))
-	if name = clip(strings.Trim(name, ". "), maxMediaName); name != "" && name != "_" {
+	if name = document.Clip(strings.Trim(name, ". "), maxMediaName); name != "" && name != "_" {
 		return name
 	}
 	if endings, err := mime.ExtensionsByType(part.MIME); err == nil && len(endings) > 0 {
@@ -142,14 +156,15 @@ var safeMedia = map[string]bool{
 	"text/plain": true,
 }
 
-// serveMedia gives a file of an answer to those who may read the answer.
-func (a *Adapter) serveMedia(w http.ResponseWriter, r *http.Request) {
-	part, open, err := a.mediaOf(r)
+// serve returns a file of an answer to those who may read the answer.
+func (m *mediaFiles) serve(w http.ResponseWriter, r *http.Request) {
+	part, open, err := m.find(r)
 	if err != nil {
 		refuse(w, r, err)
 		return
 	}
-	content, err := a.mediaContent(r.Context(), part)
+
+	content, err := m.open(r.Context(), part)
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -162,6 +177,7 @@ func (a *Adapter) serveMedia(w http.ResponseWriter, r *http.Request) {
 	} else if media == "text/plain" {
 		media += "; charset=utf-8"
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", media)
 	header.Set("Content-Disposition", mime.FormatMediaType(disposition, map[string]string{"filename": mediaName(part)}))
@@ -178,11 +194,11 @@ func (a *Adapter) serveMedia(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, content)
 }
 
-// mediaOf finds the file in the answer that the address names.
-func (a *Adapter) mediaOf(r *http.Request) (part normalized.Part, open bool, err error) {
+// find finds the file in the answer that the address names.
+func (m *mediaFiles) find(r *http.Request) (part normalized.Part, open bool, err error) {
 	missing := fault.New(fault.NotFound, "no such file")
 	digest, query := httpserver.Param(r, "digest"), r.URL.Query()
-	reply, _, err := a.options.Replies.Reply(r.Context(), query.Get("reply"))
+	reply, _, err := m.options.Replies.Reply(r.Context(), query.Get("reply"))
 	switch {
 	case fault.Is(err, fault.NotFound), err == nil && reply.Response.Silent:
 		return part, false, missing
@@ -191,10 +207,12 @@ func (a *Adapter) mediaOf(r *http.Request) (part normalized.Part, open bool, err
 	case !reply.DeletedAt.IsZero():
 		return part, false, fault.New(fault.Gone, "the answer with this file was deleted")
 	}
-	open = a.published(reply)
-	if key := a.mediaKey(reply.ID, digest); !open && (key == "" || !hmac.Equal([]byte(key), []byte(query.Get("key")))) {
+
+	open = m.published(reply)
+	if key := m.key(reply.ID, digest); !open && (key == "" || !hmac.Equal([]byte(key), []byte(query.Get("key")))) {
 		return part, false, missing
 	}
+
 	for _, one := range reply.Response.Parts {
 		if (one.Kind == normalized.PartFile || one.Kind == normalized.PartArtifact) && digest != "" && digestOfPart(one) == digest {
 			return one, open, nil
@@ -203,8 +221,8 @@ func (a *Adapter) mediaOf(r *http.Request) (part normalized.Part, open bool, err
 	return part, false, missing
 }
 
-// mediaContent opens the bytes so that parts of them can be read.
-func (a *Adapter) mediaContent(ctx context.Context, part normalized.Part) (io.ReadSeekCloser, error) {
+// open opens the bytes so that parts of them can be read.
+func (m *mediaFiles) open(ctx context.Context, part normalized.Part) (io.ReadSeekCloser, error) {
 	if part.BytesRef.Kind == normalized.BytesInline {
 		content, err := part.BytesRef.Bytes()
 		if err != nil {
@@ -212,10 +230,11 @@ func (a *Adapter) mediaContent(ctx context.Context, part normalized.Part) (io.Re
 		}
 		return inMemory{bytes.NewReader(content)}, nil
 	}
-	if a.options.Blobs == nil {
+	if m.options.Blobs == nil {
 		return nil, fault.New(fault.NotFound, "no such file")
 	}
-	from, err := a.options.Blobs.Open(ctx, part.BytesRef.Digest)
+
+	from, err := m.options.Blobs.Open(ctx, part.BytesRef.Digest)
 	if err != nil {
 		return nil, err
 	}
@@ -233,3 +252,36 @@ func (a *Adapter) mediaContent(ctx context.Context, part normalized.Part) (io.Re
 type inMemory struct{ *bytes.Reader }
 
 func (inMemory) Close() error { return nil }
+
+const (
+	pictureLife     = time.Hour
+	maxPictureBytes = 1 << 20 // until the dimensions are known: a camera writes much before them
+	maxPictureSide  = 1 << 16
+)
+
+// pictureSize returns width and height of a picture that we keep, so that other servers can leave room for it; 0 where its
+// header does not say so.
+func (m *mediaFiles) pictureSize(part normalized.Part) (width, height int) {
+	digest := digestOfPart(part)
+	if notetext.AttachmentType(part.MIME) != "Image" || digest == "" {
+		return 0, 0
+	}
+	if known, found := m.pictures.get(digest, m.now()); found {
+		return known[0], known[1]
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), mediaWait)
+	defer cancel()
+	content, err := m.open(ctx, part)
+	if err != nil {
+		return 0, 0 // another time
+	}
+	defer func() { _ = content.Close() }() // it was only read
+	shape, _, err := image.DecodeConfig(io.LimitReader(content, maxPictureBytes))
+	if err != nil || shape.Width <= 0 || shape.Height <= 0 || shape.Width > maxPictureSide || shape.Height > maxPictureSide {
+		shape = image.Config{}
+	}
+
+	m.pictures.put(digest, [2]int{shape.Width, shape.Height}, m.now().Add(pictureLife))
+	return shape.Width, shape.Height
+}

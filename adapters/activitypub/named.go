@@ -3,8 +3,10 @@ package activitypub
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/fault"
 )
 
@@ -29,47 +31,50 @@ type namedCreate struct {
 	Relay  string `json:"relay,omitempty"`
 }
 
-// namesOnly says whether the object of a Create has to be fetched: it is not there, or it is another server's.
+// namesOnly reports whether the object of a Create has to be fetched: it is not there, or it is another server's.
 func (in *incoming) namesOnly() bool {
-	note := embedded(in.activity["object"])
-	return kindOf(note) == "" || !sameOrigin(str(note, "id"), in.actor)
+	note := document.Embedded(in.activity["object"])
+	return document.Type(note) == "" || !document.SameOrigin(document.Text(note, "id"), in.actor)
 }
 
 // fetchLater stores that the object is to be fetched. What is on another server is asked for only if the activity is for
-// one of our agents, and nobody's server makes us ask oftener than one that forwards.
-func (a *Adapter) fetchLater(ctx context.Context, in *incoming) (string, error) {
-	id := reference(in.activity["object"])
+// one of our agents, and no one's server makes us ask oftener than one that forwards.
+func (n *notes) fetchLater(ctx context.Context, in *incoming) (string, error) {
+	id := document.Reference(in.activity["object"])
 	if in.id == "" {
 		return "", fault.InField("id", "a Create needs an id")
 	}
-	if !a.isRemote(id) || !a.admits(hostOf(id)) || !sameOrigin(id, in.actor) && in.agent == "" && !a.concerns(in.activity) {
+	if !n.isRemote(id) || !n.admits(document.HostOf(id)) || !document.SameOrigin(id, in.actor) && in.agent == "" && !n.concerns(in.activity) {
 		return outcomeIgnored, nil
 	}
-	if wait := a.confirmations.take(hostOf(in.actor), a.now()); wait > 0 {
+	if wait := n.verifier.confirmations.count(document.HostOf(in.actor), n.now()); wait > 0 {
 		return "", &fault.Fault{Kind: fault.RateLimited, Public: "too many activities without their objects from your server", RetryAfter: wait}
 	}
+
 	named, err := json.Marshal(namedCreate{
 		ID: in.id, Object: id, To: in.activity["to"], Cc: in.activity["cc"], KeyID: in.by.keyID, Scheme: in.by.scheme, Relay: in.by.relay,
 	})
 	if err != nil {
 		return "", unavailable(err)
 	}
+
 	job := laterJob{Kind: jobObject, Agent: in.agent, Actor: in.actor, Activity: named}
-	return outcomeOf(a.schedule(ctx, "activitypub:object:"+hostOf(id), job))
+	return outcomeOf(n.schedule(ctx, "activitypub:object:"+document.HostOf(id), job))
 }
 
-// takeNamed fetches what a Create named and handles it. An object of the actor is the actor's message as if it had been
-// embedded; one of somebody else is that person's message, confirmed by their server and brought by the actor.
-func (a *Adapter) takeNamed(ctx context.Context, job laterJob, attempt int) error {
+// receiveNamed fetches what a Create named and handles it. An object of the actor is the actor's message as if it had been
+// embedded; one of another actor is that actor's message, confirmed by their server and brought by the actor.
+func (n *notes) receiveNamed(ctx context.Context, job laterJob, attempt int) error {
 	var named namedCreate
 	if err := json.Unmarshal(job.Activity, &named); err != nil {
 		return fault.GiveUp("the stored activity cannot be read", err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
-	in, err := a.fetchNamed(ctx, job, named)
+	in, err := n.fetchNamed(ctx, job, named)
 	if err == nil && in != nil {
-		_, err = a.createWhole(ctx, in)
+		_, err = n.createWhole(ctx, in)
 	}
 	switch {
 	case err == nil:
@@ -77,36 +82,60 @@ func (a *Adapter) takeNamed(ctx context.Context, job laterJob, attempt int) erro
 	case isGone(err), attempt >= maxObjectAttempts, fault.Of(err).Kind != fault.Internal && fault.Of(err).Kind != fault.Unavailable:
 		return fault.GiveUp("the object of an activity could not be had from its server", err)
 	}
+
 	return fault.RetryIn(0, "the object of an activity could not be fetched", err)
 }
 
-// fetchNamed makes the Create whole; nil when its object is by somebody who cannot be taken for its author.
-func (a *Adapter) fetchNamed(ctx context.Context, job laterJob, named namedCreate) (*incoming, error) {
-	leave, err := a.remote.enter(ctx, hostOf(named.Object))
+// fetchNamed makes the Create whole; nil when its object is by an actor that cannot be its author.
+func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate) (*incoming, error) {
+	leave, err := n.actors.enter(ctx, document.HostOf(named.Object))
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	got, err := exact(ctx, named.Object, a.fetchSigned)
+	got, err := exact(ctx, named.Object, n.fetcher.fetchSigned)
 	if err != nil {
 		return nil, err
 	}
-	id, author := str(got.doc, "id"), reference(got.doc["attributedTo"])
+
+	id, author := document.Text(got.doc, "id"), document.Reference(got.doc["attributedTo"])
 	in := &incoming{agent: job.Agent, kind: "Create", id: named.ID, actor: job.Actor, body: got.raw}
 	in.by = proven{keyID: named.KeyID, scheme: named.Scheme, relay: named.Relay}
 	to, cc := named.To, named.Cc
 	if author != job.Actor {
-		if sameOrigin(id, job.Actor) || !sameOrigin(author, id) || !a.admits(hostOf(author)) ||
-			a.options.ActorAllowed != nil && !a.options.ActorAllowed(author) {
+		if document.SameOrigin(id, job.Actor) || !document.SameOrigin(author, id) || !n.admits(document.HostOf(author)) ||
+			n.options.ActorAllowed != nil && !n.options.ActorAllowed(author) {
 			return nil, nil
 		}
+
 		in.id, in.actor = id, author
 		in.by.scheme, in.by.relay = schemeOrigin, job.Actor
 		to, cc = got.doc["to"], got.doc["cc"]
 	}
-	if in.by.actor, err = a.remote.actor(ctx, in.actor); err != nil {
+
+	if in.by.actor, err = n.actors.actor(ctx, in.actor); err != nil {
 		return nil, err
 	}
-	in.activity = object{"type": "Create", "id": in.id, "actor": in.actor, "object": got.doc, "to": to, "cc": cc}
+	in.activity = document.Object{"type": "Create", "id": in.id, "actor": in.actor, "object": got.doc, "to": to, "cc": cc}
 	return in, nil
+}
+
+// concerns reports whether a wrapped activity names one of our agents: only then is anything fetched for it.
+func (n *notes) concerns(activity document.Object) bool {
+	note := document.Embedded(activity["object"])
+	named := func(iri string) bool {
+		_, found := n.agentOf(iri)
+		return found
+	}
+	for _, mention := range document.ReadMentions(note) {
+		if named(mention.Href) {
+			return true
+		}
+	}
+
+	if slices.ContainsFunc(slices.Concat(document.References(note["to"]), document.References(note["cc"])), named) {
+		return true
+	}
+	_, ours := n.replyID(document.Reference(note["inReplyTo"]))
+	return ours
 }

@@ -8,10 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"golang.org/x/text/unicode/norm"
-
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -19,7 +19,7 @@ import (
 
 const activityMediaType = "application/activity+json"
 
-// route is what we must remember of a question to answer it without asking anybody.
+// route is what we must remember of a question to answer it without asking anyone.
 type route struct {
 	Visibility   string `json:"visibility"`
 	Actor        string `json:"actor"`
@@ -47,7 +47,7 @@ type evidenceClaims struct {
 
 	// Account is the address that names the actor by WebFinger, @user@domain; only with address confirmed.
 	Account string `json:"account,omitempty"`
-	// Proof says why the activity's own proof is wrong where the signature of the request is right.
+	// Proof returns why the activity's own proof is wrong where the signature of the request is right.
 	Proof string `json:"object_proof,omitempty"`
 
 	// Relay brought the activity of the actor: it was proven by the activity's own proof, or, with scheme origin-fetch, by
@@ -59,38 +59,43 @@ type evidenceClaims struct {
 
 // normalize makes the message to one agent (ActivityPub reference, section 6). nil without an error means that the
 // note says nothing to the agent.
-func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agent exchange.AgentProfile) (*exchange.Inbound, error) {
-	parts := a.parts(q, agent)
+func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, agent exchange.AgentProfile) (*exchange.Inbound, error) {
+	parts := n.parts(q, agent)
 	if len(parts) == 0 {
-		if a.options.EmptyMention != EmptyGreet {
+		if n.options.EmptyMention != EmptyGreet {
 			return nil, nil
 		}
 		parts = []normalized.Part{normalized.Text(agent.Address)}
 	}
-	thread, late, err := a.thread(ctx, agent.Name, q)
+
+	thread, late, err := n.thread(ctx, agent.Name, q)
 	if err != nil {
 		return nil, err
 	}
-	sender, err := a.sender(ctx, in.by, agent, cmp.Or(q.language(), in.by.actor.Language))
+
+	sender, err := n.sender(ctx, in.by, agent, cmp.Or(q.language(), in.by.actor.Language))
 	if err != nil {
 		return nil, err
 	}
 	if err := q.addFacts(sender.Profile); err != nil {
 		return nil, err
 	}
+
 	notes, err := json.Marshal(q.route(in.by.actor, sender.Address, late))
 	if err != nil {
 		return nil, fmt.Errorf("encode route: %w", err)
 	}
-	noReply, err := a.noReply(ctx, in.by.actor, agent)
+
+	noReply, err := n.noReply(ctx, in.by.actor, agent)
 	if err != nil {
 		return nil, unavailable(err)
 	}
+
 	return &exchange.Inbound{
 		Message: normalized.Message{
 			ID: q.activity, ThreadID: thread, InReplyTo: q.inReplyTo, Sender: sender,
 			Recipient: agent.Address, Parts: parts, RecipientCapabilities: capabilities(),
-			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(a.now()),
+			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(n.now()),
 			Raw: normalized.Raw{MediaType: activityMediaType},
 		},
 		Original:  in.body,
@@ -99,37 +104,39 @@ func (a *Adapter) normalize(ctx context.Context, in *incoming, q *question, agen
 		NoReply:   noReply,
 		Quiet:     in.by.actor.NoBot,
 		Opens:     q.inReplyTo == "",
-		FromAgent: in.by.actor.automated(),
+		FromAgent: in.by.actor.Automated(),
 	}, nil
 }
 
-// noReply says why a note is not answered; empty = it is. It keeps two programs from answering each other for hours, the
-// commonest complaint about bots. Whoever blocked the agent could not see an answer, so that none is made.
-func (a *Adapter) noReply(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
-	if actor.automated() && (a.options.AnswersAgents == nil || !a.options.AnswersAgents(agent.Name)) {
+// noReply returns why a note is not answered; empty = it is. It keeps two programs from answering each other for hours, the
+// commonest complaint about bots. Someone who blocked the agent could not see an answer, so that none is made.
+func (n *notes) noReply(ctx context.Context, actor *remoteActor, agent exchange.AgentProfile) (string, error) {
+	if actor.Automated() && (n.options.AnswersAgents == nil || !n.options.AnswersAgents(agent.Name)) {
 		return "the sender is an automated account (" + actor.Type + ") and this agent does not answer those", nil
 	}
-	blocked, err := a.mayBlock(ctx, agent.Name, actor.ID)
+	blocked, err := n.follows.mayBlock(ctx, agent.Name, actor.ID)
 	switch {
 	case err != nil:
 		return "", err
 	case blocked:
 		return "the sender has blocked this agent", nil
 	}
-	return a.onlyFollowers(ctx, actor, agent)
+
+	return n.follows.onlyFollowers(ctx, actor, agent)
 }
 
-func (q *question) route(actor *remoteActor, address string, late bool) route {
+func (q *inboundNote) route(actor *remoteActor, address string, late bool) route {
 	profile := actor.URL
 	if profile == "" {
 		profile = actor.ID
 	}
+
 	sensitive, _ := q.object["sensitive"].(bool)
 	return route{
 		Quiet: actor.NoBot, Visibility: q.visibility, Actor: actor.ID, Address: address, Profile: profile, Inbox: actor.Inbox,
 		SharedInbox: actor.SharedInbox, Note: q.note, Context: cmp.Or(q.context, q.inherited), Conversation: q.conversation,
 		Warning: q.warning(), Sensitive: sensitive, Language: q.language(), Late: late,
-		Chat: isA(q.object, chatMessage),
+		Chat: document.IsA(q.object, chatMessage),
 	}
 }
 
@@ -144,138 +151,193 @@ func capabilities() normalized.RecipientCapabilities {
 	}
 }
 
-// visible makes one line of text without control characters.
-func visible(text string, limit int) string {
-	clean := strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t', r == '\r':
-			return ' '
-		case unwanted(r):
-			return -1
-		}
-		return r
-	}, text)
-	return clip(norm.NFC.String(strings.TrimSpace(clean)), limit)
-}
-
 // parts makes one text part and one part for each file and link.
-func (a *Adapter) parts(q *question, agent exchange.AgentProfile) []normalized.Part {
+func (n *notes) parts(q *inboundNote, agent exchange.AgentProfile) []normalized.Part {
 	var parts []normalized.Part
-	if text, mime := a.text(q, agent); text != "" {
+	if text, mime := n.text(q, agent); text != "" {
 		parts = append(parts, normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text})
 	}
-	parts = append(parts, attachments(q.object)...)
-	return append(parts, linkedPosts(q.object)...)
+	parts = append(parts, notetext.Attachments(q.object)...)
+	return append(parts, notetext.LinkedPosts(q.object)...)
 }
 
 // text is warning, title, body and options of a poll, in that order.
-func (a *Adapter) text(q *question, agent exchange.AgentProfile) (text, mime string) {
-	as := reader{
-		address: agent.Address, mentions: q.mentions,
-		isUs: func(href string) bool {
-			return href == a.actorIRI(agent.Name) || href == a.profileURL(agent.Name)
+func (n *notes) text(q *inboundNote, agent exchange.AgentProfile) (text, mime string) {
+	as := notetext.Reader{
+		Address: agent.Address, Mentions: q.mentions,
+		IsUs: func(href string) bool {
+			return href == n.actorIRI(agent.Name) || href == n.profileURL(agent.Name)
 		},
 	}
 	var pieces []string
 	if warning := q.warning(); warning != "" {
 		pieces = append(pieces, "[CW: "+warning+"]")
 	}
-	if title := visible(translated(q.object, "name"), 1024); title != "" {
+
+	if title := notetext.Visible(document.Translated(q.object, "name"), 1024); title != "" {
 		pieces = append(pieces, title)
 	}
 	if q.isArticle() {
-		pieces = append(pieces, plainText(translated(q.object, "summary"), as))
+		pieces = append(pieces, notetext.Plain(document.Translated(q.object, "summary"), as))
 	}
+
 	body, mime := q.body(as)
-	pieces = append(pieces, body, poll(q.object, a.now()))
+	pieces = append(pieces, body, notetext.Poll(q.object, n.now()))
 	pieces = slices.DeleteFunc(pieces, func(piece string) bool { return piece == "" })
 	return strings.Join(pieces, "\n\n"), mime
 }
 
 // body is the content as text, without the agent's own address at its head. PeerTube sends the markdown that its readers wrote.
-func (q *question) body(as reader) (text, mime string) {
-	switch media, _, _ := strings.Cut(str(q.object, "mediaType"), ";"); strings.TrimSpace(media) {
+func (q *inboundNote) body(as notetext.Reader) (text, mime string) {
+	switch media, _, _ := strings.Cut(document.Text(q.object, "mediaType"), ";"); strings.TrimSpace(media) {
 	case normalized.MIMEMarkdown, normalized.MIMEPlain:
-		return as.literal(q.content()), normalized.MIMEPlain
+		return as.Literal(q.content()), normalized.MIMEPlain
 	}
-	text, mime = noteText(q.content(), as)
-	return withoutQuoteLine(as.withoutAddress(text), linkedPosts(q.object)), mime
-}
-
-// withoutAddress cuts the address of the reader off the head of a text: somebody typed it and no link was made of it.
-func (r reader) withoutAddress(text string) string {
-	for len(text) >= len(r.address) && strings.EqualFold(text[:len(r.address)], r.address) {
-		rest := strings.TrimLeft(text[len(r.address):], ",:")
-		if rest != "" && !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "\n") {
-			break
-		}
-		text = strings.TrimSpace(rest)
-	}
-	return text
+	text, mime = notetext.Note(q.content(), as)
+	return notetext.WithoutQuoteLine(as.WithoutAddress(text), notetext.LinkedPosts(q.object)), mime
 }
 
 // warning is the content warning. The summary of an article is an abstract and not a warning.
-func (q *question) warning() string {
+func (q *inboundNote) warning() string {
 	if q.isArticle() {
 		return ""
 	}
-	return visible(translated(q.object, "summary"), 500)
+	return notetext.Visible(document.Translated(q.object, "summary"), 500)
 }
 
-func (q *question) isArticle() bool { return isA(q.object, "Article", "Page") }
+func (q *inboundNote) isArticle() bool { return document.IsA(q.object, "Article", "Page") }
 
 // content is the HTML that people saw. source may differ from it and is never taken instead.
-func (q *question) content() string { return translated(q.object, "content") }
-
-// translated gives a member of natural language, or the first of its translations where it stands only in a Map.
-func translated(note object, name string) string {
-	if text := str(note, name); text != "" {
-		return text
-	}
-	translations, _ := note[name+"Map"].(object)
-	for _, language := range slices.Sorted(maps.Keys(translations)) {
-		if text := str(translations, language); text != "" {
-			return text
-		}
-	}
-	return ""
-}
+func (q *inboundNote) content() string { return document.Translated(q.object, "content") }
 
 // language is the key of contentMap under which the content stands, or its only key.
-func (q *question) language() string {
-	translations, _ := q.object["contentMap"].(object)
+func (q *inboundNote) language() string {
+	translations, _ := q.object["contentMap"].(document.Object)
 	content := q.content()
 	for _, language := range slices.Sorted(maps.Keys(translations)) {
-		if len(translations) == 1 || str(translations, language) == content {
-			return languageTag(language)
+		if len(translations) == 1 || document.Text(translations, language) == content {
+			return document.LanguageTag(language)
 		}
 	}
 	return ""
 }
 
-// languageTag keeps what can be a BCP 47 tag of one language.
-func languageTag(text string) string {
-	switch strings.ToLower(text) {
-	case "und", "mul", "zxx": // undetermined, several, none
-		return ""
+// sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
+func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfile, locale string) (normalized.Sender, error) {
+	checked, err := n.actors.provenAddress(ctx, by.actor, agent.Name)
+	if err != nil {
+		return normalized.Sender{}, err
 	}
-	for _, c := range []byte(text) {
-		if c != '-' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
-			return ""
-		}
+
+	facts := evidenceClaims{
+		Actor: by.actor.ID, Type: by.actor.Type, Scheme: by.scheme, Address: checked.Status, Relay: by.relay,
+		MovedFrom: checked.MovedFrom, Proof: by.proofProblem,
 	}
-	if len(text) < 2 || len(text) > 35 {
-		return ""
+	if checked.Status == addressConfirmed {
+		facts.Account = checked.Address
 	}
-	return text
+
+	claims, err := json.Marshal(facts)
+	if err != nil {
+		return normalized.Sender{}, fmt.Errorf("encode claims: %w", err)
+	}
+
+	name := notetext.Visible(by.actor.Name, 256)
+	authMethod, method := normalized.AuthActivityPubSignature, identity.MethodActivityPubSignature
+	if by.scheme == signature.ProofSuite {
+		authMethod, method = normalized.AuthActivityPubProof, identity.MethodActivityPubProof
+	}
+
+	return normalized.Sender{
+		Address: checked.Address, DisplayName: name, Profile: profileOf(by.actor, name, locale),
+		AuthMethod: authMethod, Verified: true, KeyID: by.keyID,
+		Identities: []identity.Evidence{{
+			Subject: by.actor.ID, Issuer: n.options.Domain, Method: method,
+			Assurance: identity.AssuranceAddress, Audience: identity.Audience{agent.Address},
+			IssuedAt: identity.At(n.now()), Claims: claims,
+			Source: &identity.Source{Transport: normalized.ViaActivityPub},
+			Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: n.options.Domain, KeyID: by.keyID},
+		}},
+	}, nil
 }
 
-// mediaType keeps a media type only if it looks like one.
-func mediaType(text string) string {
-	kind, sub, found := strings.Cut(text, "/")
-	if !found || kind == "" || sub == "" || len(text) > 127 || !utf8.ValidString(text) ||
-		strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return ""
+func profileOf(actor *remoteActor, name, locale string) *normalized.SenderProfile {
+	profile := &normalized.SenderProfile{
+		DisplayName: name, Username: notetext.Visible(actor.Username, 256), URL: actor.URL, Locale: locale,
+		Provider: normalized.ViaActivityPub, ProviderSubject: actor.ID,
 	}
-	return strings.ToLower(text)
+	if actor.Icon != "" {
+		profile.Avatar = &normalized.Image{URL: actor.Icon, MIMEType: document.MediaType(actor.IconType)}
+	}
+
+	if !actor.FetchedAt.IsZero() {
+		fetched := identity.At(actor.FetchedAt)
+		profile.FetchedAt = &fetched
+	}
+	return profile
+}
+
+const (
+	maxFacts     = 64  // emoji, and hashtags, of one note
+	maxFactBytes = 256 // of a name
+)
+
+// noteFacts are things about a note that its text does not say. They ride in the sender's profile under "activitypub":
+// context, and never authorization.
+type noteFacts struct {
+	Type      string        `json:"type,omitempty"` // of the object, when it is no Note
+	Sensitive bool          `json:"sensitive,omitempty"`
+	Hashtags  []string      `json:"hashtags,omitempty"`
+	Emoji     []customEmoji `json:"emoji,omitempty"` // :name: stays in the text
+}
+
+// customEmoji is a picture that people saw in place of :name:.
+type customEmoji struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+}
+
+func (q *inboundNote) facts() noteFacts {
+	var facts noteFacts
+	if kind := document.Type(q.object); kind != "Note" {
+		facts.Type = notetext.Visible(kind, maxFactBytes)
+	}
+
+	facts.Sensitive, _ = q.object["sensitive"].(bool)
+	for _, entry := range document.List(q.object["tag"]) {
+		tag, _ := entry.(document.Object)
+		name := notetext.Visible(document.Text(tag, "name"), maxFactBytes)
+		switch {
+		case name == "":
+		case document.IsA(tag, "Hashtag") && len(facts.Hashtags) < maxFacts:
+			facts.Hashtags = append(facts.Hashtags, "#"+strings.TrimPrefix(name, "#"))
+		case document.IsA(tag, "Emoji") && len(facts.Emoji) < maxFacts:
+			if icon := document.Embedded(tag["icon"]); icon != nil && notetext.IsAddress(document.Href(icon["url"])) {
+				facts.Emoji = append(facts.Emoji, customEmoji{name, document.Href(icon["url"])})
+			}
+		}
+	}
+
+	return facts
+}
+
+// addFacts puts what the text does not say into the profile.
+func (q *inboundNote) addFacts(profile *normalized.SenderProfile) error {
+	body, err := json.Marshal(q.facts())
+	if err != nil {
+		return fmt.Errorf("encode facts: %w", err)
+	}
+
+	if string(body) != "{}" {
+		profile.Extensions = map[string]json.RawMessage{"activitypub": body}
+	}
+	return nil
+}
+
+func readRoute(raw json.RawMessage) (route, error) {
+	var asked route
+	if err := json.Unmarshal(raw, &asked); err != nil {
+		return route{}, fmt.Errorf("decode route: %w", err)
+	}
+	return asked, nil
 }

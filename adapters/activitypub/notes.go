@@ -3,102 +3,115 @@ package activitypub
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
+	"strconv"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
 
-// serveNote shows one of our notes: to everybody what everybody may read, and the rest to the servers of those to whom
-// it is addressed, who prove themselves by a signature. For anybody else the answer is the same as for an id that
+// serveNote shows one of our notes: to everyone what everyone may read, and the rest to the servers of those to whom
+// it is addressed, who prove themselves by a signature. For anyone else the answer is the same as for an id that
 // never existed.
-func (a *Adapter) serveNote(w http.ResponseWriter, r *http.Request) {
-	if accepts(r) != formPage && !a.mayRead(w, r) {
+func (c *collections) serveNote(w http.ResponseWriter, r *http.Request) {
+	if accepts(r) != formPage && !c.verifier.mayRead(w, r) {
 		return
 	}
-	reply, made, private, err := a.readableNote(r)
+	reply, made, private, err := c.readableNote(r)
 	if err != nil {
-		a.refuseNote(w, r, reply, err)
+		c.refuseNote(w, r, reply, err)
 		return
 	}
+
 	switch form := accepts(r); {
 	case private:
 		made.Context = made.context()
-		a.writePrivate(w, r, made)
+		c.writePrivate(w, r, made)
 		return
 	case form == formActivity:
 		made.Context = made.context()
-		a.write(w, r, made)
+		c.write(w, r, made)
 	case form == formPage:
-		a.writePage(w, r, reply, a.whole(r, reply, made))
+		c.writePage(w, r, reply, c.wholeAnswer(r, reply, made))
 	default:
 		refuseForm(w)
 	}
 }
 
-func (a *Adapter) serveCreate(w http.ResponseWriter, r *http.Request) {
-	if !a.mayRead(w, r) {
+func (c *collections) serveCreate(w http.ResponseWriter, r *http.Request) {
+	if !c.verifier.mayRead(w, r) {
 		return
 	}
-	reply, made, private, err := a.readableNote(r)
+	reply, made, private, err := c.readableNote(r)
 	if err != nil {
-		a.refuseNote(w, r, reply, err)
+		c.refuseNote(w, r, reply, err)
 		return
 	}
-	body, err := a.provenCreate(r.Context(), reply, made)
+
+	body, err := c.outbox.provenCreate(r.Context(), reply, made)
 	switch {
 	case err != nil:
 		refuse(w, r, unavailable(err))
 	case private:
-		a.writePrivate(w, r, json.RawMessage(body))
+		c.writePrivate(w, r, json.RawMessage(body))
 	default:
-		a.write(w, r, json.RawMessage(body))
+		c.write(w, r, json.RawMessage(body))
 	}
 }
 
-// readableNote gives the note of the request, if its reader may have it, and whether it is for that reader alone.
-func (a *Adapter) readableNote(r *http.Request) (reply exchange.Reply, made note, private bool, err error) {
+// readableNote returns the note of the request, if its reader may have it, and whether it is for that reader alone.
+func (c *collections) readableNote(r *http.Request) (reply exchange.Reply, made note, private bool, err error) {
 	missing := fault.New(fault.NotFound, "no such object")
-	reply, native, err := a.options.Replies.Reply(r.Context(), httpserver.Param(r, "id"))
+	reply, native, err := c.options.Replies.Reply(r.Context(), httpserver.Param(r, "id"))
 	switch {
-	case fault.Is(err, fault.NotFound), err == nil && (!ownWay(reply) || reply.Notice == exchange.NoticeAck && native == ""):
+	case fault.Is(err, fault.NotFound), err == nil && (!isNote(reply) || reply.Notice == exchange.NoticeAck && native == ""):
 		return reply, note{}, false, missing
 	case err != nil:
 		return reply, note{}, false, unavailable(err)
 	}
-	post, err := a.postOf(r, reply)
+
+	post, err := c.postOf(r, reply)
 	if err != nil {
 		return reply, note{}, false, err
 	}
-	people := a.knownPeople(r.Context(), reply)
-	if a.published(reply) {
-		made, err = a.render(reply, post, people, withoutAddress)
+
+	people := c.renderer.knownPeople(r.Context(), reply)
+	if c.published(reply) {
+		made, err = c.renderer.render(reply, post, people, withoutAddress)
 		return reply, made, false, err
 	}
-	if !a.readByRecipient(r, reply, people) {
+	if !c.readByRecipient(r, reply, people) {
 		return reply, note{}, true, missing
 	}
-	made, err = a.render(reply, post, people, a.options.Present)
+
+	made, err = c.renderer.render(reply, post, people, c.options.Present)
 	return reply, made, true, err
 }
 
-// readByRecipient says whether the request is signed by one of the actors whom the note addresses.
-func (a *Adapter) readByRecipient(r *http.Request, reply exchange.Reply, people []person) bool {
+// readByRecipient reports whether the request is signed by one of the actors whom the note addresses.
+func (c *collections) readByRecipient(r *http.Request, reply exchange.Reply, people []person) bool {
 	asked, err := readRoute(reply.Route)
-	if err != nil || schemeName(r.Header) == "none" {
+	if err != nil || signature.SchemeOf(r.Header) == signature.None {
 		return false
 	}
+
 	readers := []string{asked.Actor}
 	if !hasPolicy(reply.Response) {
 		for _, one := range people {
 			readers = append(readers, one.Actor)
 		}
 	}
+
 	for _, actor := range readers {
-		if a.authenticateReader(r, actor) == nil {
+		if c.verifier.authenticateReader(r, actor) == nil {
 			return true
 		}
 	}
@@ -106,7 +119,7 @@ func (a *Adapter) readByRecipient(r *http.Request, reply exchange.Reply, people 
 }
 
 // writePrivate sends what no cache may keep.
-func (a *Adapter) writePrivate(w http.ResponseWriter, r *http.Request, content any) {
+func (c *collections) writePrivate(w http.ResponseWriter, r *http.Request, content any) {
 	doc, err := newDocument("", content)
 	if err != nil {
 		refuse(w, r, err)
@@ -116,12 +129,12 @@ func (a *Adapter) writePrivate(w http.ResponseWriter, r *http.Request, content a
 }
 
 // knownPeople are the people that a sent reply was relayed to, as they were resolved then.
-func (a *Adapter) knownPeople(ctx context.Context, reply exchange.Reply) []person {
+func (r *renderer) knownPeople(ctx context.Context, reply exchange.Reply) []person {
 	if len(reply.Response.To)+len(reply.Response.Cc) == 0 {
 		return nil
 	}
 	var people []person
-	value, found, err := a.options.State.Get(ctx, relayNamespace, reply.ID)
+	value, found, err := r.options.State.Get(ctx, relayNamespace, reply.ID)
 	if err != nil || !found || json.Unmarshal(value, &people) != nil {
 		return nil
 	}
@@ -140,11 +153,12 @@ var notePage = template.Must(template.New("note").Parse(`<!doctype html>
 
 // writePage shows the note to people. The content is sanitized once more on its way out, and the page may load and
 // run nothing.
-func (a *Adapter) writePage(w http.ResponseWriter, r *http.Request, reply exchange.Reply, made note) {
+func (c *collections) writePage(w http.ResponseWriter, r *http.Request, reply exchange.Reply, made note) {
 	language := "en"
 	for tag := range made.ContentMap {
 		language = tag
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
@@ -153,11 +167,72 @@ func (a *Adapter) writePage(w http.ResponseWriter, r *http.Request, reply exchan
 	header.Set("Cache-Control", "public, max-age=60")
 	header.Set("Vary", "Accept")
 	err := notePage.Execute(w, map[string]any{
-		"Note": made, "Language": language, "Author": "@" + reply.Agent + "@" + a.options.Domain,
-		"Profile": a.profileURL(reply.Agent),
-		"Content": template.HTML(sanitize(made.Content)), //nolint:gosec // sanitized in the same expression
+		"Note": made, "Language": language, "Author": "@" + reply.Agent + "@" + c.options.Domain,
+		"Profile": c.profileURL(reply.Agent),
+		"Content": template.HTML(notetext.Sanitize(made.Content)), //nolint:gosec // sanitized in the same expression
 	})
 	if err != nil {
 		slog.DebugContext(r.Context(), "note page was not written", "error", err)
 	}
+}
+
+// errTombstone reports whether a note was taken back.
+var errTombstone = errors.New("the note was deleted")
+
+// postOf reads which post of the chain is asked for.
+func (c *collections) postOf(r *http.Request, reply exchange.Reply) (int, error) {
+	post := 1
+	if text := httpserver.Param(r, "post"); text != "" {
+		number, err := strconv.Atoi(text)
+		if err != nil || number < 2 || number > notetext.MaxPosts || strconv.Itoa(number) != text {
+			return 0, fault.New(fault.NotFound, "no such object")
+		}
+		post = number
+	}
+	switch {
+	case !reply.DeletedAt.IsZero() && post <= max(reply.Posts, 1), post > max(reply.Posts, 1) && !reply.EditedAt.IsZero():
+		return post, fault.Wrap(fault.Gone, "the note was deleted", fmt.Errorf("%w %d", errTombstone, post))
+	case post > max(reply.Posts, 1):
+		return 0, fault.New(fault.NotFound, "no such object")
+	}
+
+	return post, nil
+}
+
+// refuseNote answers 410 with the tombstone for a note that was taken back. That says nothing about it: the id is no
+// secret of those who could read it, and no one guesses one.
+func (c *collections) refuseNote(w http.ResponseWriter, r *http.Request, reply exchange.Reply, err error) {
+	if !errors.Is(err, errTombstone) || accepts(r) != formActivity {
+		refuse(w, r, err)
+		return
+	}
+
+	post, _ := strconv.Atoi(httpserver.Param(r, "post"))
+	grave := c.renderer.tombstone(reply, max(post, 1))
+	grave.Context = document.ActivityStreams
+	body, encodeErr := json.Marshal(grave)
+	if encodeErr != nil {
+		refuse(w, r, err)
+		return
+	}
+
+	header := w.Header()
+	header.Set("Content-Type", activityMediaType+"; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "public, max-age=60")
+	header.Set("Vary", "Accept")
+	w.WriteHeader(http.StatusGone)
+	_, _ = w.Write(body)
+}
+
+// wholeAnswer shows the whole answer on the page of a chain's first post.
+func (c *collections) wholeAnswer(r *http.Request, reply exchange.Reply, made note) note {
+	if reply.Posts <= 1 || made.ID != c.noteIRI(reply.ID) {
+		return made
+	}
+	all, err := c.renderer.renderParts(reply, 1, c.renderer.knownPeople(r.Context(), reply), withoutAddress)
+	if err != nil {
+		return made
+	}
+	return all
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -26,7 +28,7 @@ import (
 func (r *rig) sendAll(reply exchange.Reply, action string) exchange.Reply {
 	r.t.Helper()
 	if action == exchange.ActionSend {
-		plan, err := r.adapter.Plan(r.t.Context(), reply)
+		plan, err := r.adapter.outbox.Plan(r.t.Context(), reply)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -38,7 +40,7 @@ func (r *rig) sendAll(reply exchange.Reply, action string) exchange.Reply {
 		r.t.Fatal(err)
 	}
 	for _, to := range plan {
-		if _, err := r.adapter.Deliver(r.t.Context(), exchange.Delivery{ID: "d", Attempt: 1, Reply: reply, Destination: to, Action: action}); err != nil {
+		if _, err := r.adapter.outbox.Deliver(r.t.Context(), exchange.Delivery{ID: "d", Attempt: 1, Reply: reply, Destination: to, Action: action}); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -145,12 +147,12 @@ func TestChatIsAnsweredInTheChat(t *testing.T) {
 	}
 	// What everybody may read is no chat, and neither is what goes to somebody else, too.
 	open := r.reply(chat("2", func(map[string]any) {}), "hello")
-	if made := must(r.adapter.render(open, 1, nil, withoutAddress)); made.Type != "Note" || len(made.Tag) != 1 {
+	if made := must(r.adapter.renderer.render(open, 1, nil, withoutAddress)); made.Type != "Note" || len(made.Tag) != 1 {
 		t.Errorf("%+v", made)
 	}
 	wider := r.reply(chat("3", func(note map[string]any) { direct(r, note) }), "hello")
 	wider.Response.Cc = []string{"@bob@elsewhere.example"}
-	if made := must(r.adapter.render(wider, 1, nil, withoutAddress)); made.Type != "Note" {
+	if made := must(r.adapter.renderer.render(wider, 1, nil, withoutAddress)); made.Type != "Note" {
 		t.Errorf("%+v", made)
 	}
 }
@@ -165,7 +167,7 @@ func TestEditedAnswer(t *testing.T) {
 	r.engine.replies[reply.ID] = edited
 	reply.Posts = 2 // the destinations of the first sending
 	for i, to := range must(chainedPlan(r, reply)) {
-		if _, err := r.adapter.Deliver(t.Context(), exchange.Delivery{ID: fmt.Sprint(i), Attempt: 1, Reply: edited, Destination: to, Action: exchange.ActionUpdate}); err != nil {
+		if _, err := r.adapter.outbox.Deliver(t.Context(), exchange.Delivery{ID: fmt.Sprint(i), Attempt: 1, Reply: edited, Destination: to, Action: exchange.ActionUpdate}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -262,13 +264,13 @@ func TestSpreadReachesEachInboxOnce(t *testing.T) {
 		_ = r.state.Put(t.Context(), followerNamespace+"echo", fmt.Sprintf("%s/u/%d", host, i), value, time.Time{})
 	}
 	reply := r.reply(r.question("1", "hello"), "hi")
-	plan := must(r.adapter.Plan(t.Context(), reply))
+	plan := must(r.adapter.outbox.Plan(t.Context(), reply))
 	if !plan.Spread || !plan.Open {
 		t.Fatalf("plan %+v", plan)
 	}
 	inboxes, cursor, rounds := map[string]int{}, "", 0
 	for {
-		places, next, err := r.adapter.Spread(t.Context(), reply, cursor)
+		places, next, err := r.adapter.outbox.Spread(t.Context(), reply, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,9 +290,9 @@ func TestSpreadReachesEachInboxOnce(t *testing.T) {
 			t.Errorf("%s: %d times", inbox, times)
 		}
 	}
-	made := must(r.adapter.render(reply, 1, nil, withoutAddress))
+	made := must(r.adapter.renderer.render(reply, 1, nil, withoutAddress))
 	followers := r.base + "/agents/echo/followers"
-	if diff := cmp.Diff([]string{followers}, made.To) + cmp.Diff([]string{public, r.remote.actor("alice")}, made.Cc); diff != "" {
+	if diff := cmp.Diff([]string{followers}, made.To) + cmp.Diff([]string{document.Public, r.remote.actor("alice")}, made.Cc); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -300,7 +302,7 @@ func TestMedia(t *testing.T) {
 	png := normalized.Part{Kind: normalized.PartFile, MIME: "image/png", Name: "../a b.png", Alt: "A cat", Size: 4, BytesRef: normalized.Inline([]byte("\x89PNG"))}
 	page := normalized.Part{Kind: normalized.PartFile, MIME: "text/html", Name: "x.html", BytesRef: normalized.Inline([]byte("<script>"))}
 	reply := r.sendAll(r.reply(r.question("1", "hello"), "see", png, page), exchange.ActionSend)
-	made := must(r.adapter.render(reply, 1, nil, withoutAddress))
+	made := must(r.adapter.renderer.render(reply, 1, nil, withoutAddress))
 	if len(made.Attachment) != 2 || made.Attachment[0].Type != "Image" || made.Attachment[0].Name != "A cat" || made.Attachment[0].Size != 4 {
 		t.Fatalf("attachments %+v", made.Attachment)
 	}
@@ -329,7 +331,7 @@ func (r *rig) mediaOfPrivateAnswers(file normalized.Part) {
 	r.t.Helper()
 	in := r.question("2", "psst", func(note map[string]any) { note["to"], note["cc"] = []string{r.base + "/agents/echo"}, []string{} })
 	reply := r.sendAll(r.reply(in, file), exchange.ActionSend)
-	made := must(r.adapter.render(reply, 1, nil, withoutAddress))
+	made := must(r.adapter.renderer.render(reply, 1, nil, withoutAddress))
 	path := strings.TrimPrefix(made.Attachment[0].URL, r.base)
 	if status, header, _ := r.fetch(path, ""); status != http.StatusOK || !strings.Contains(header.Get("Cache-Control"), "private") {
 		r.t.Errorf("with its key: %d %v", status, header)
@@ -398,7 +400,7 @@ func TestActorAtTheProfile(t *testing.T) {
 	r := newRig(t)
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("page")) })
 	router, err := httpserver.New(httpserver.Options{WithoutHealth: true, Routes: []httpserver.Route{
-		{Method: http.MethodGet, Pattern: "/@{agent}", Handler: r.adapter.AtProfile(page)},
+		{Method: http.MethodGet, Pattern: "/@{agent}", Handler: r.adapter.profiles.AtProfile(page)},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -435,7 +437,7 @@ func TestPicturesHaveTheirSize(t *testing.T) {
 	}
 	reply := r.reply(r.question("1", "hello"), "see", file("image/png", picture.Bytes()), file("image/png", picture.Bytes()[:20]), file("text/plain", picture.Bytes()))
 	for range 2 { // the second time from memory
-		made := must(r.adapter.render(reply, 1, nil, withoutAddress))
+		made := must(r.adapter.renderer.render(reply, 1, nil, withoutAddress))
 		for i, want := range [][2]int{{30, 20}, {0, 0}, {0, 0}} {
 			if got := made.Attachment[i]; got.Width != want[0] || got.Height != want[1] {
 				t.Errorf("file %d: %d × %d, want %v", i, got.Width, got.Height, want)
@@ -448,12 +450,12 @@ func TestPicturesHaveTheirSize(t *testing.T) {
 func TestWhoMayQuoteStandsOnTheNote(t *testing.T) {
 	for fans, want := range map[bool]string{true: "/agents/echo/followers", false: "/agents/echo"} {
 		r := newRig(t, func(o *Options) { o.Profile = func(string) Profile { return Profile{QuotesByFans: fans} } })
-		made := must(r.adapter.render(r.reply(r.question("1", "hello"), "hi"), 1, nil, withoutAddress))
+		made := must(r.adapter.renderer.render(r.reply(r.question("1", "hello"), "hi"), 1, nil, withoutAddress))
 		if made.Interaction == nil || !slices.Equal(made.Interaction.CanQuote.Automatic, []string{r.base + want}) {
 			t.Errorf("followers quote %v: %+v", fans, made.Interaction)
 		}
 		private := r.question("2", "psst", func(note map[string]any) { direct(r, note) })
-		if made := must(r.adapter.render(r.reply(private, "hi"), 1, nil, withoutAddress)); made.Interaction != nil {
+		if made := must(r.adapter.renderer.render(r.reply(private, "hi"), 1, nil, withoutAddress)); made.Interaction != nil {
 			t.Errorf("a private note has a policy: %+v", made.Interaction)
 		}
 	}
@@ -462,7 +464,7 @@ func TestWhoMayQuoteStandsOnTheNote(t *testing.T) {
 func TestRotatedKey(t *testing.T) {
 	r := newRig(t)
 	before := must(r.adapter.keys.key(t.Context(), "echo"))
-	keyID, err := r.adapter.RotateKey(t.Context(), "Echo")
+	keyID, err := r.adapter.profiles.RotateKey(t.Context(), "Echo")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -498,20 +500,20 @@ func TestMoveOut(t *testing.T) {
 	r := newRig(t)
 	own := r.base + "/agents/echo"
 	r.remote.addActor("bob", aliceKey(), nil)
-	if _, err := r.adapter.Move(t.Context(), "echo", r.remote.actor("bob")); !fault.Is(err, fault.Forbidden) || !strings.Contains(err.Error(), "alsoKnownAs") {
+	if _, err := r.adapter.moves.Move(t.Context(), "echo", r.remote.actor("bob")); !fault.Is(err, fault.Forbidden) || !strings.Contains(err.Error(), "alsoKnownAs") {
 		t.Errorf("without the alias: %v", err)
 	}
 	r.remote.addActor("carol", aliceKey(), func(doc map[string]any) { doc["alsoKnownAs"] = []string{own} })
 	value, _ := json.Marshal(follower{Inbox: r.remote.actor("alice") + "/inbox", SharedInbox: r.remote.base + "/inbox"})
 	_ = r.state.Put(t.Context(), followerNamespace+"echo", r.remote.actor("alice"), value, time.Time{})
-	target, err := r.adapter.Move(t.Context(), "echo", r.remote.actor("carol"))
+	target, err := r.adapter.moves.Move(t.Context(), "echo", r.remote.actor("carol"))
 	if err != nil || target != r.remote.actor("carol") {
 		t.Fatalf("%s, %v", target, err)
 	}
 	if _, _, body := r.fetch("/agents/echo", activityMediaType); !strings.Contains(body, `"movedTo":"`+target+`"`) {
 		t.Error("the actor does not say so")
 	}
-	if _, err := r.adapter.Move(t.Context(), "echo", r.remote.actor("dave")); err == nil {
+	if _, err := r.adapter.moves.Move(t.Context(), "echo", r.remote.actor("dave")); err == nil {
 		t.Error("moved to an account that does not exist")
 	}
 	for _, job := range r.engine.takeJobs(jobAnnounce) {
@@ -534,7 +536,7 @@ func TestMoveOut(t *testing.T) {
 	if diff := cmp.Diff([]any{"Move", "Update"}, kinds); diff != "" {
 		t.Error(diff)
 	}
-	if err := r.adapter.Unmove(t.Context(), "echo"); err != nil {
+	if err := r.adapter.moves.Unmove(t.Context(), "echo"); err != nil {
 		t.Error(err)
 	}
 }
@@ -553,7 +555,7 @@ func TestAcceptSignatureIsHonoured(t *testing.T) {
 	if !strings.HasPrefix(got, `sig9=("@method" "@path" "@authority" "content-type" "content-digest");created=`) || !strings.Contains(got, `nonce="n1"`) {
 		t.Errorf("signed %s", got)
 	}
-	if known := r.adapter.schemeOf(t.Context(), hostOf(r.remote.base)); known.Scheme != schemeRFC9421 || len(known.Components) != 5 {
+	if known := r.adapter.transport.schemeOf(t.Context(), document.HostOf(r.remote.base)); known.Scheme != signature.RFC9421 || len(known.Components) != 5 {
 		t.Errorf("remembered %+v", known)
 	}
 	if err := r.deliverReply(reply, 0, 2); err != nil || strings.Contains(r.remote.arrivals()[2].header.Get("Signature-Input"), "nonce") {
@@ -572,7 +574,7 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 			// Carol followed with another inbox; her account says this one by now.
 			carol := r.remote.actor("carol")
 			if err := errors.Join(r.adapter.putJSON(t.Context(), followerNamespace+"echo", carol, follower{Inbox: carol + "/old"}),
-				r.adapter.putJSON(t.Context(), actorNamespace, carol, remoteActor{ID: carol, Inbox: carol + "/inbox", SharedInbox: r.remote.base + "/inbox"})); err != nil {
+				r.adapter.putJSON(t.Context(), actorNamespace, carol, remoteActor{Actor: document.Actor{ID: carol, Inbox: carol + "/inbox", SharedInbox: r.remote.base + "/inbox"}})); err != nil {
 				t.Fatal(err)
 			}
 			for i := range c.times {
@@ -580,7 +582,7 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 					t.Fatalf("dropped before attempt %d", i+1)
 				}
 				r.remote.answer(status(c.code))
-				_, err := r.adapter.post(t.Context(), parcel{agent: "echo", actor: r.remote.actor("alice"), inbox: r.remote.base + "/inbox", body: []byte("{}"), attempt: 1, shared: true})
+				_, err := r.adapter.transport.post(t.Context(), outgoing{agent: "echo", actor: r.remote.actor("alice"), inbox: r.remote.base + "/inbox", body: []byte("{}"), attempt: 1, shared: true})
 				if !fault.Of(err).Permanent {
 					t.Errorf("%v, want the end", err)
 				}

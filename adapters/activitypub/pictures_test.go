@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/activitypub/notetext"
 	"inbox/normalized"
 )
 
@@ -36,7 +37,7 @@ func TestPicturesOfAnswersDoNotVanish(t *testing.T) {
 	}
 	for _, c := range cases {
 		made := &note{}
-		if got := textHTML(normalized.Markdown(c.source), made.picture); got != c.want {
+		if got := notetext.HTML(normalized.Markdown(c.source), made.picture); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
 		}
 		var attached []string
@@ -54,7 +55,7 @@ func TestPicturesOfAnswersDoNotVanish(t *testing.T) {
 		`<p>x</p><p><a href="javascript:alert(1)"></a></p>`:            "<p>x</p>",
 	} {
 		made := &note{}
-		got := textHTML(normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: content}, made.picture)
+		got := notetext.HTML(normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: content}, made.picture)
 		if pictured := strings.Contains(content, "<img"); got != want || pictured && (len(made.Attachment) != 1 || made.Attachment[0].Name != "one") {
 			t.Errorf("%s:\n got %s, %+v\nwant %s", content, got, made.Attachment, want)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/agents"
 	sending "inbox/engine/delivery"
 	"inbox/engine/moderation"
@@ -221,12 +222,12 @@ func (h *house) run(text string) {
 }
 
 // reply waits for the answer that reaches alice's server.
-func (h *house) reply() object {
+func (h *house) reply() document.Object {
 	h.t.Helper()
 	deadline := time.After(30 * time.Second)
 	for {
 		for _, arrived := range h.remote.arrivals() {
-			if activity, err := parseObject(arrived.body); err == nil && str(activity, "type") == "Create" {
+			if activity, err := document.Parse(arrived.body); err == nil && document.Text(activity, "type") == "Create" {
 				return activity
 			}
 		}
@@ -300,8 +301,8 @@ func TestBlockStopsTheAgent(t *testing.T) {
 	h.accept(h.mentionNote("3", "afterwards"))
 	h.run("afterwards")
 	answer := h.reply()
-	if note := embedded(answer["object"]); str(note, "inReplyTo") != h.remote.base+"/notes/3" {
-		t.Errorf("the first answer is to %s", str(note, "inReplyTo"))
+	if note := document.Embedded(answer["object"]); document.Text(note, "inReplyTo") != h.remote.base+"/notes/3" {
+		t.Errorf("the first answer is to %s", document.Text(note, "inReplyTo"))
 	}
 	if asked := h.questions(); !slices.Equal(asked, []string{"before", "afterwards"}) {
 		t.Errorf("the agent was asked %q", asked)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -53,7 +54,7 @@ func TestPolicyAnswerIsPrivate(t *testing.T) {
 	reply := r.reply(r.question("1", "hello"), r.demand(), "Before I do that:")
 	reply.Response.Cc, reply.Response.Visibility = []string{"@bob@elsewhere.example"}, normalized.VisibilityPublic
 	r.engine.replies[reply.ID] = reply
-	plan, err := r.adapter.Plan(t.Context(), reply)
+	plan, err := r.adapter.outbox.Plan(t.Context(), reply)
 	if err != nil || len(plan.Destinations) != 1 || !strings.HasSuffix(plan.Destinations[0].Address, "/users/alice/inbox") {
 		t.Fatalf("plan %+v, %v", plan, err)
 	}
@@ -97,7 +98,7 @@ func TestDemandAndAnswer(t *testing.T) {
 		second.Object.InReplyTo != first.Object.InReplyTo || first.Object.Thread != second.Object.Thread {
 		t.Errorf("demand %+v\nanswer %+v", first, second)
 	}
-	if !cmp.Equal(second.Cc, []string{public}) {
+	if !cmp.Equal(second.Cc, []string{document.Public}) {
 		t.Errorf("the answer to a public question is addressed %v | %v", second.To, second.Cc)
 	}
 	// The asker writes under the demand: our own note names the agent, and its stored question names the thread.
@@ -191,11 +192,11 @@ func TestForeignPolicyAddressIsRemoved(t *testing.T) {
 	} {
 		reply := exchange.Reply{ID: "1", Agent: "echo", Route: json.RawMessage(`{"actor":"https://m.example/u","visibility":"public"}`)}
 		reply.Response.Parts = []normalized.Part{r.demand(func(p *policypart.Part) { p.URL = address })}
-		made, err := r.adapter.render(reply, 1, nil, r.adapter.options.Present)
+		made, err := r.adapter.renderer.render(reply, 1, nil, r.adapter.options.Present)
 		if err != nil || strings.Contains(made.Content, "href=\""+address) != stays || strings.Contains(made.Content, "evil.example") {
 			t.Errorf("%s: %s, %v", address, made.Content, err)
 		}
-		made, err = r.adapter.render(reply, 1, nil, withoutAddress)
+		made, err = r.adapter.renderer.render(reply, 1, nil, withoutAddress)
 		if err != nil || strings.Contains(made.Content, "/policy/") {
 			t.Errorf("%s in a public document: %s, %v", address, made.Content, err)
 		}

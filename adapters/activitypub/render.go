@@ -1,13 +1,15 @@
 package activitypub
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"html"
+	"slices"
 	"strings"
 	"time"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -17,8 +19,8 @@ const maxReplyFiles = 4
 
 // noteContext names the terms beside ActivityStreams that our notes use.
 var noteContext = []any{
-	activityStreams,
-	integrityContext,
+	document.ActivityStreams,
+	signature.IntegrityContext,
 	map[string]any{
 		"ostatus": "http://ostatus.org#", "conversation": "ostatus:conversation", "sensitive": "as:sensitive", "Hashtag": "as:Hashtag",
 		"pt": "https://joinpeertube.org/ns#", "size": "pt:size",
@@ -27,6 +29,12 @@ var noteContext = []any{
 		"canQuote":          map[string]string{"@id": "gts:canQuote", "@type": "@id"},
 		"automaticApproval": map[string]string{"@id": "gts:automaticApproval", "@type": "@id"},
 	},
+}
+
+// renderer writes answers as notes.
+type renderer struct {
+	*site
+	media *mediaFiles
 }
 
 // note is our answer as an ActivityStreams object.
@@ -88,7 +96,7 @@ type createActivity struct {
 	Object    note     `json:"object"`
 }
 
-// person is somebody whom a reply mentions.
+// person is an account that a reply mentions.
 type person struct {
 	Address string `json:"address"` // @user@host
 	Actor   string `json:"actor"`
@@ -106,82 +114,65 @@ func (p person) anchor() string {
 // render makes one of the notes of a reply, counted from 1. It is a function of the reply and of the people that it
 // relays to, so every attempt and every reader gets the same note. present is what the reader may see of a demand. A long
 // answer is a chain: each post answers the one before, and of an open one the first alone mentions people.
-func (a *Adapter) render(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
-	posts := a.postsOf(reply)
+func (r *renderer) render(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
+	posts := r.postsOf(reply)
 	if post < 1 || post > len(posts) {
 		return note{}, fmt.Errorf("the answer has %d posts and no number %d", len(posts), post)
 	}
+
 	reply.Response.Parts = posts[post-1]
-	made, err := a.renderParts(reply, post, relayed, present)
+	made, err := r.renderParts(reply, post, relayed, present)
 	if err != nil || !made.open() {
 		return made, err
 	}
+
 	next := ""
 	if post < len(posts) {
-		next = a.postIRI(reply.ID, post+1)
+		next = r.postIRI(reply.ID, post+1)
 	}
-	made.Replies = a.embeddedReplies(made.ID, next)
+
+	made.Replies = r.embeddedReplies(made.ID, next)
 	return made, nil
 }
 
-func (a *Adapter) renderParts(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
+func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person, present presenter) (note, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {
 		return note{}, err
 	}
+
 	asker := person{Address: asked.Address, Actor: asked.Actor, Profile: asked.Profile}
 	people := append([]person{asker}, relayed...)
 	made := note{
-		ID: a.postIRI(reply.ID, post), Type: a.typeOf(reply, asked), AttributedTo: a.actorIRI(reply.Agent), InReplyTo: asked.Note,
-		Published: reply.CreatedAt.UTC().Format(time.RFC3339), URL: a.postIRI(reply.ID, post),
+		ID: r.postIRI(reply.ID, post), Type: r.typeOf(reply, asked), AttributedTo: r.actorIRI(reply.Agent), InReplyTo: asked.Note,
+		Published: reply.CreatedAt.UTC().Format(time.RFC3339), URL: r.postIRI(reply.ID, post),
 		Sensitive: asked.Sensitive, Summary: replyWarning(asked.Warning),
-		Thread: a.namedConversation(reply, asked), Conversation: asked.Conversation,
+		Thread: r.namedConversation(reply, asked), Conversation: asked.Conversation,
 	}
 	if !reply.EditedAt.IsZero() {
 		made.Updated = reply.EditedAt.UTC().Format(time.RFC3339)
 	}
-	visibility := a.visibilityOf(reply, asked)
-	made.address(visibility, people, a.followersOf(reply.Agent))
-	if openly(visibility) && a.options.Profile != nil {
-		made.Interaction = whoQuotes(made.AttributedTo, made.AttributedTo+"/followers", a.options.Profile(reply.Agent).QuotesByFans)
+
+	visibility := r.replyVisibility(reply, asked)
+	made.address(visibility, people, r.followersOf(reply.Agent))
+	if isOpen(visibility) && r.options.Profile != nil {
+		made.Interaction = whoQuotes(made.AttributedTo, made.AttributedTo+"/followers", r.options.Profile(reply.Agent).QuotesByFans)
 	}
+
 	if post > 1 {
-		made.InReplyTo = a.postIRI(reply.ID, post-1)
+		made.InReplyTo = r.postIRI(reply.ID, post-1)
 	}
+
 	// Servers show a private post to those alone whom its tags mention, so every one of a private chain has them.
-	if post > 1 && openly(visibility) || made.Type == chatMessage {
+	if post > 1 && isOpen(visibility) || made.Type == chatMessage {
 		made.Tag, people = nil, nil
 	}
-	a.fill(&made, writing{reply, localeOf(reply), present}, people)
+
+	r.fill(&made, writing{reply, localeOf(reply), present}, people)
 	if asked.Language != "" {
 		made.ContentMap = map[string]string{asked.Language: made.Content}
 	}
 	return made, nil
-}
-
-func readRoute(raw json.RawMessage) (route, error) {
-	var asked route
-	if err := json.Unmarshal(raw, &asked); err != nil {
-		return route{}, fmt.Errorf("decode route: %w", err)
-	}
-	return asked, nil
-}
-
-// visibilityOf decides who may read the reply. A demand or refusal by policy and an acknowledgement are for the asker
-// alone.
-func (a *Adapter) visibilityOf(reply exchange.Reply, asked route) string {
-	if hasPolicy(reply.Response) || reply.Notice == exchange.NoticeAck {
-		return normalized.VisibilityDirect
-	}
-	return replyVisibility(asked.Visibility, reply.Response.Visibility, a.options.PublicReplies)
-}
-
-// followersOf is the collection that open answers are addressed to; empty = followers get none.
-func (a *Adapter) followersOf(agent string) string {
-	if !a.options.FollowersGetReplies {
-		return ""
-	}
-	return a.actorIRI(agent) + "/followers"
 }
 
 // address fills to, cc and the mentions by the table of section 5.3. Without followers it is for those who take part.
@@ -191,15 +182,16 @@ func (n *note) address(visibility string, people []person, followers string) {
 		actors = append(actors, one.Actor)
 		n.Tag = append(n.Tag, noteTag{"Mention", one.Actor, one.Address})
 	}
+
 	switch {
 	case visibility == normalized.VisibilityPublic && followers != "":
-		n.To, n.Cc = []string{public}, append([]string{followers}, actors...)
+		n.To, n.Cc = []string{document.Public}, append([]string{followers}, actors...)
 	case visibility == normalized.VisibilityPublic:
-		n.To, n.Cc = []string{public}, actors
+		n.To, n.Cc = []string{document.Public}, actors
 	case visibility == normalized.VisibilityUnlisted && followers != "":
-		n.To, n.Cc = []string{followers}, append([]string{public}, actors...)
+		n.To, n.Cc = []string{followers}, append([]string{document.Public}, actors...)
 	case visibility == normalized.VisibilityUnlisted:
-		n.To, n.Cc = actors, []string{public}
+		n.To, n.Cc = actors, []string{document.Public}
 	default:
 		n.To, n.Cc = actors, []string{}
 	}
@@ -214,20 +206,59 @@ func replyWarning(warning string) string {
 }
 
 // activity wraps a note into its Create.
-func (a *Adapter) activity(made note) createActivity {
+func (r *renderer) activity(made note) createActivity {
 	return createActivity{
 		Context: made.context(), ID: made.ID + "/activity", Type: "Create", Actor: made.AttributedTo,
 		Published: made.Published, To: made.To, Cc: made.Cc, Object: made,
 	}
 }
 
-// encode writes JSON without the escapes that are meant for HTML pages.
-func encode(document any) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(document); err != nil {
-		return nil, fmt.Errorf("encode document: %w", err)
+// postsOf returns the parts of each post of a reply that was planned with reply.Posts.
+func (r *renderer) postsOf(reply exchange.Reply) [][]normalized.Part {
+	return notetext.Split(reply.Response.Parts, r.options.PostLength, max(reply.Posts, 1))
+}
+
+// picture attaches a picture that a text shows, as a file by URL is attached: servers fetch it from its address. That must
+// be https and name its kind by its ending; any other picture becomes a link.
+func (n *note) picture(address, description string) bool {
+	kind := notetext.PictureType(address)
+	if kind == "" {
+		return false
 	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+
+	for _, known := range n.Attachment {
+		if known.URL == address {
+			return true
+		}
+	}
+
+	if len(n.Attachment) >= maxReplyFiles {
+		return false
+	}
+	n.Attachment = append(n.Attachment, noteFile{Type: notetext.AttachmentType(kind), MediaType: kind, URL: address, Name: description})
+	return true
+}
+
+// chatMessage is the type of private messages between two, which Lemmy, Mbin and Pleroma keep apart from notes: a Note that
+// answers one is refused by Lemmy and shown elsewhere by Pleroma.
+const chatMessage = "ChatMessage"
+
+var chatContext = append(slices.Clone(noteContext), map[string]any{
+	"litepub": "http://litepub.social/ns#", chatMessage: "litepub:" + chatMessage,
+})
+
+// typeOf is the type of the posts of a reply: a chat is answered in the chat, where no one else is addressed.
+func (r *renderer) typeOf(reply exchange.Reply, asked route) string {
+	if asked.Chat && !isOpen(r.replyVisibility(reply, asked)) && len(r.extras(reply, asked)) == 0 {
+		return chatMessage
+	}
+	return "Note"
+}
+
+// context names the terms that a post uses.
+func (n *note) context() []any {
+	if n.Type == chatMessage {
+		return chatContext
+	}
+	return noteContext
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -51,11 +53,11 @@ func (r *rig) reply(in exchange.Inbound, parts ...any) exchange.Reply {
 // deliverReply plans and makes one attempt at one destination.
 func (r *rig) deliverReply(reply exchange.Reply, index, attempt int) error {
 	r.t.Helper()
-	plan, err := r.adapter.Plan(r.t.Context(), reply)
+	plan, err := r.adapter.outbox.Plan(r.t.Context(), reply)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	_, err = r.adapter.Deliver(r.t.Context(), exchange.Delivery{
+	_, err = r.adapter.outbox.Deliver(r.t.Context(), exchange.Delivery{
 		ID: "d", Attempt: attempt, Reply: reply, NativeID: plan.NativeID, Destination: plan.Destinations[index],
 	})
 	return err
@@ -83,10 +85,10 @@ func TestReplyArrivesSigned(t *testing.T) {
 	if create.ID != r.base+"/o/"+reply.ID+"/activity" || create.Object.ID != r.base+"/o/"+reply.ID || create.Object.InReplyTo != r.remote.base+"/notes/1" {
 		t.Errorf("ids %s", arrived[0].body)
 	}
-	if diff := cmp.Diff([]string{alice}, create.To) + cmp.Diff([]string{public}, create.Cc) + cmp.Diff(create.To, create.Object.To) + cmp.Diff(create.Cc, create.Object.Cc); diff != "" {
+	if diff := cmp.Diff([]string{alice}, create.To) + cmp.Diff([]string{document.Public}, create.Cc) + cmp.Diff(create.To, create.Object.To) + cmp.Diff(create.Cc, create.Object.Cc); diff != "" {
 		t.Error(diff)
 	}
-	if want := []noteTag{{"Mention", alice, "@alice@" + hostOf(r.remote.base)}}; !cmp.Equal(want, create.Object.Tag) {
+	if want := []noteTag{{"Mention", alice, "@alice@" + document.HostOf(r.remote.base)}}; !cmp.Equal(want, create.Object.Tag) {
 		t.Errorf("tags %v", create.Object.Tag)
 	}
 	want := `<p><span class="h-card" translate="no"><a href="` + r.remote.base + `/@alice" class="u-url mention">@<span>alice</span></a></span> hello yourself</p>`
@@ -107,13 +109,13 @@ func TestReplyVisibilities(t *testing.T) {
 		visible      string // "to | cc" of the reply
 		inbox        string
 	}{
-		{"public", "", []string{public}, []string{echo}, false, "alice | public", "/inbox"},
-		{"public, publicly by configuration", "", []string{public}, []string{echo}, true, "public | alice", "/inbox"},
-		{"public, publicly by the agent", normalized.VisibilityPublic, []string{public}, []string{echo}, false, "public | alice", "/inbox"},
-		{"public, directly by the agent", normalized.VisibilityDirect, []string{public}, []string{echo}, true, "alice | ", "/users/alice/inbox"},
+		{"public", "", []string{document.Public}, []string{echo}, false, "alice | public", "/inbox"},
+		{"public, publicly by configuration", "", []string{document.Public}, []string{echo}, true, "public | alice", "/inbox"},
+		{"public, publicly by the agent", normalized.VisibilityPublic, []string{document.Public}, []string{echo}, false, "public | alice", "/inbox"},
+		{"public, directly by the agent", normalized.VisibilityDirect, []string{document.Public}, []string{echo}, true, "alice | ", "/users/alice/inbox"},
 		{"as:Public", "", []string{"as:Public"}, []string{echo}, false, "alice | public", "/inbox"},
-		{"unlisted", "", []string{"followers"}, []string{public, echo}, false, "alice | public", "/inbox"},
-		{"unlisted never becomes public", normalized.VisibilityPublic, []string{"followers"}, []string{public, echo}, true, "alice | public", "/inbox"},
+		{"unlisted", "", []string{"followers"}, []string{document.Public, echo}, false, "alice | public", "/inbox"},
+		{"unlisted never becomes public", normalized.VisibilityPublic, []string{"followers"}, []string{document.Public, echo}, true, "alice | public", "/inbox"},
 		{"followers-only", "", []string{"followers"}, []string{echo}, false, "alice | ", "/users/alice/inbox"},
 		{"direct", "", []string{echo}, nil, true, "alice | ", "/users/alice/inbox"},
 		{"direct never becomes public", normalized.VisibilityPublic, []string{echo}, nil, true, "alice | ", "/users/alice/inbox"},
@@ -141,7 +143,7 @@ func TestReplyVisibilities(t *testing.T) {
 			if err := json.Unmarshal(got.body, &create); err != nil {
 				t.Fatal(err)
 			}
-			short := strings.NewReplacer(public, "public", r.remote.actor("alice"), "alice")
+			short := strings.NewReplacer(document.Public, "public", r.remote.actor("alice"), "alice")
 			if visible := short.Replace(strings.Join(create.To, " ") + " | " + strings.Join(create.Cc, " ")); visible != c.visible || got.path != c.inbox {
 				t.Errorf("%q at %s, want %q at %s", visible, got.path, c.visible, c.inbox)
 			}
@@ -200,7 +202,7 @@ func TestSecondKnock(t *testing.T) {
 	schemes := func() string {
 		var names []string
 		for _, got := range r.remote.arrivals() {
-			names = append(names, schemeName(got.header))
+			names = append(names, signature.SchemeOf(got.header))
 		}
 		return strings.Join(names, ", then ")
 	}
@@ -212,7 +214,7 @@ func TestSecondKnock(t *testing.T) {
 		t.Fatalf("knocked with %s", got)
 	}
 	r.checkArrival(r.remote.arrivals()[1], "echo")
-	r.adapter.schemes = newCache[knownScheme](10) // another node, or after a restart
+	r.adapter.transport.schemes = newCache[knownScheme](10) // another node, or after a restart
 	if err := r.deliverReply(reply, 0, 1); err != nil || schemes() != "draft-cavage, then rfc9421, then rfc9421" {
 		t.Fatalf("the scheme was not remembered: %s, %v", schemes(), err)
 	}
@@ -268,7 +270,7 @@ func TestMentionRelay(t *testing.T) {
 	r := newRig(t)
 	bob := newRemoteServer(t)
 	bob.addActor("bob", malloryKey(), nil)
-	bobAddress := "@bob@" + hostOf(bob.base)
+	bobAddress := "@bob@" + document.HostOf(bob.base)
 	bob.handle("/.well-known/webfinger", func(w http.ResponseWriter, q *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"subject": q.URL.Query().Get("resource"),
@@ -277,7 +279,7 @@ func TestMentionRelay(t *testing.T) {
 	})
 	reply := r.reply(r.question("1", "hello"), "please ask "+bobAddress+", who knows")
 	reply.Response.Cc = []string{bobAddress, "@echo@" + r.domain, "not an address"}
-	plan, err := r.adapter.Plan(t.Context(), reply)
+	plan, err := r.adapter.outbox.Plan(t.Context(), reply)
 	if err != nil || len(plan.Destinations) != 2 || plan.Destinations[1].Address != bobAddress {
 		t.Fatalf("plan %+v, %v", plan, err)
 	}
@@ -311,11 +313,26 @@ func TestMentionRelay(t *testing.T) {
 func TestSomebodyUnknownDoesNotHoldUpTheAnswer(t *testing.T) {
 	r := newRig(t)
 	reply := r.reply(r.question("1", "hello"), "hi")
-	reply.Response.To = []string{"@nobody@" + hostOf(r.remote.base)}
+	reply.Response.To = []string{"@nobody@" + document.HostOf(r.remote.base)}
 	if err := r.deliverReply(reply, 0, 1); err != nil {
 		t.Errorf("to the asker: %v", err)
 	}
 	if err := r.deliverReply(reply, 1, 1); err == nil || fault.Of(err).Permanent {
 		t.Errorf("to nobody: %v, want a retry", err)
+	}
+}
+
+// TestHashtagsOfAnswers: Mastodon wants the tag and the link with its classes; what is private is not to be found.
+func TestHashtagsOfAnswers(t *testing.T) {
+	r := newRig(t)
+	made := must(r.adapter.renderer.render(r.reply(r.question("1", "hello"), "sunny #Weather #Weather"), 1, nil, withoutAddress))
+	tag := noteTag{"Hashtag", r.base + "/@echo", "#Weather"}
+	link := `<a href="` + r.base + `/@echo" class="mention hashtag" rel="tag">#<span>Weather</span></a>`
+	if len(made.Tag) != 2 || made.Tag[1] != tag || strings.Count(made.Content, link) != 2 {
+		t.Errorf("%+v %s", made.Tag, made.Content)
+	}
+	private := must(r.adapter.renderer.render(r.reply(r.question("2", "psst", func(note map[string]any) { direct(r, note) }), "sunny #Weather"), 1, nil, withoutAddress))
+	if len(private.Tag) != 1 || strings.Contains(private.Content, "hashtag") {
+		t.Errorf("%+v %s", private.Tag, private.Content)
 	}
 }

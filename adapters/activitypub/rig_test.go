@@ -24,6 +24,8 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/fault"
@@ -563,12 +565,12 @@ func (r *rig) fetch(path, accept string) (status int, header http.Header, body s
 func (r *rig) mentionNote(id, content string) map[string]any {
 	alice, echo := r.remote.actor("alice"), r.base+"/agents/echo"
 	return map[string]any{
-		"@context": []any{activityStreams, map[string]any{"toot": "http://joinmastodon.org/ns#"}},
+		"@context": []any{document.ActivityStreams, map[string]any{"toot": "http://joinmastodon.org/ns#"}},
 		"id":       r.remote.base + "/notes/" + id + "/activity", "type": "Create", "actor": alice,
-		"to": []string{public}, "cc": []string{echo},
+		"to": []string{document.Public}, "cc": []string{echo},
 		"object": map[string]any{
 			"id": r.remote.base + "/notes/" + id, "type": "Note", "attributedTo": alice, "content": content,
-			"to": []string{public}, "cc": []string{echo},
+			"to": []string{document.Public}, "cc": []string{echo},
 			"tag": []any{map[string]any{"type": "Mention", "href": echo, "name": "@echo"}},
 		},
 	}
@@ -618,14 +620,14 @@ func (s *remoteServer) actor(name string) string { return s.base + "/users/" + n
 func (s *remoteServer) actorDocument(name string, key *rsa.PrivateKey) map[string]any {
 	id := s.actor(name)
 	return map[string]any{
-		"@context": []string{activityStreams, "https://w3id.org/security/v1"}, "id": id, "type": "Person",
+		"@context": []string{document.ActivityStreams, "https://w3id.org/security/v1"}, "id": id, "type": "Person",
 		"preferredUsername": name, "name": strings.ToUpper(name[:1]) + name[1:], "url": s.base + "/@" + name,
 		"inbox": id + "/inbox", "followers": id + "/followers", "endpoints": map[string]any{"sharedInbox": s.base + "/inbox"},
 		"icon":      map[string]any{"type": "Image", "mediaType": "image/png", "url": s.base + "/a.png"},
 		"publicKey": map[string]any{"id": id + "#main-key", "owner": id, "publicKeyPem": publicPEM(key)},
 		"assertionMethod": []any{map[string]any{
 			"id": id + "#ed25519-key", "type": "Multikey", "controller": id,
-			"publicKeyMultibase": multikeyOf(aliceProofKey.Public().(ed25519.PublicKey)),
+			"publicKeyMultibase": signature.Multikey(aliceProofKey.Public().(ed25519.PublicKey)),
 		}},
 	}
 }
@@ -723,4 +725,11 @@ func (s *remoteServer) takePost(w http.ResponseWriter, r *http.Request) {
 func (a *Adapter) SendActivity(ctx context.Context, payload string) error {
 	_, err := a.Perform(ctx, payload, 1)
 	return err
+}
+
+// forgetActors makes the memory of other servers' actors that of a new process with the same store.
+func (r *rig) forgetActors() {
+	a, fresh := r.adapter, newActors(r.adapter.site, r.adapter.fetcher)
+	a.actors, a.verifier.actors, a.inbox.actors, a.notes.actors, a.moves.actors = fresh, fresh, fresh, fresh, fresh
+	a.transport.actors, a.outbox.actors = fresh, fresh
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -21,10 +23,10 @@ func amplification(t *testing.T) {
 	note := activity["object"].(map[string]any)
 	var tags, files, people []any
 	tags = append(tags, note["tag"].([]any)...)
-	for i := range maxListed {
+	for i := range document.MaxListed {
 		at := fmt.Sprint(r.remote.base, "/bait/", i)
 		tags = append(tags, map[string]any{"type": "Mention", "href": at, "name": "@x" + fmt.Sprint(i)},
-			map[string]any{"type": "Link", "mediaType": activityMediaType, "rel": misskeyQuote, "href": at},
+			map[string]any{"type": "Link", "mediaType": activityMediaType, "rel": "https://misskey-hub.net/ns#_misskey_quote", "href": at},
 			map[string]any{"type": "Emoji", "name": ":x:", "icon": map[string]any{"url": at}})
 		files = append(files, map[string]any{"type": "Document", "mediaType": "image/png", "url": at})
 		people = append(people, at)
@@ -34,13 +36,13 @@ func amplification(t *testing.T) {
 	for _, name := range []string{"inReplyTo", "context", "replies", "likes", "shares", "quote", "quoteUrl", "audience", "image", "generator"} {
 		note[name] = bait
 	}
-	activity["@context"] = []any{activityStreams, bait}
+	activity["@context"] = []any{document.ActivityStreams, bait}
 	before := r.remote.requests.Load()
 	r.want(r.deliver(activity).sign(), http.StatusAccepted, "")
 	if n := r.remote.requests.Load() - before; n != 1 || r.remote.count("/users/alice") != 1 {
 		t.Errorf("%d requests for one note, want that for the key alone", n)
 	}
-	if taken := r.engine.messages(); len(taken) != 1 || len(taken[0].Message.Parts) > 1+maxFiles+maxLinks {
+	if taken := r.engine.messages(); len(taken) != 1 || len(taken[0].Message.Parts) > 1+notetext.MaxFiles+notetext.MaxLinks {
 		t.Errorf("%d messages", len(taken))
 	}
 }
@@ -82,11 +84,11 @@ func leakingReplies(t *testing.T) {
 		reply := r.reply(in, "you said: my secret")
 		reply.Response.Visibility = normalized.VisibilityPublic
 		reply = r.sendAll(reply, exchange.ActionSend)
-		plan, err := r.adapter.Plan(t.Context(), reply)
+		plan, err := r.adapter.outbox.Plan(t.Context(), reply)
 		if err != nil || plan.Open || plan.Spread || len(plan.Destinations) != 1 || plan.Destinations[0].Address != r.remote.actor("alice")+"/inbox" {
 			t.Errorf("%s: plan %+v, %v; want alice's own inbox alone", to, plan, err)
 		}
-		made := must(r.adapter.render(reply, 1, nil, withoutAddress))
+		made := must(r.adapter.renderer.render(reply, 1, nil, withoutAddress))
 		if !slices.Equal(made.To, []string{r.remote.actor("alice")}) || len(made.Cc) != 0 {
 			t.Errorf("%s: to %v cc %v", to, made.To, made.Cc)
 		}
@@ -113,7 +115,7 @@ func plainHTTP(t *testing.T) {
 		if r.adapter.isRemote(address) {
 			t.Errorf("%s counts as an address of another server", address)
 		}
-		if _, err := r.adapter.fetchSigned(t.Context(), address); err == nil {
+		if _, err := r.adapter.fetcher.fetchSigned(t.Context(), address); err == nil {
 			t.Errorf("%s was fetched", address)
 		}
 	}
@@ -126,7 +128,7 @@ func fileAsObject(t *testing.T) {
 		r := newRig(t)
 		relay := newRemoteServer(t)
 		activity := r.mentionNote("1", "forged")
-		document, _ := encode(activity["object"])
+		document, _ := document.Encode(activity["object"])
 		r.remote.handle("/notes/1", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", media)
 			_, _ = w.Write(document)

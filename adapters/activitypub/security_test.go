@@ -17,6 +17,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/internal/await"
 	"inbox/internal/safehttp"
 )
@@ -114,7 +115,7 @@ func actorOtherThanOwner(t *testing.T) {
 func uploadedFile(t *testing.T) {
 	for _, media := range []string{"application/json", "text/plain", "text/html", "image/png", "application/octet-stream", "application/ld+json", `application/ld+json; profile="https://evil.example/"`} {
 		r := newRig(t)
-		document, _ := encode(r.remote.actorDocument("alice", malloryKey()))
+		document, _ := document.Encode(r.remote.actorDocument("alice", malloryKey()))
 		r.remote.handle("/users/alice", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", media)
 			_, _ = w.Write(document)
@@ -235,7 +236,7 @@ func privateAddresses(t *testing.T) {
 	r := newRig(t)
 	port := r.remote.base[strings.LastIndexByte(r.remote.base, ':'):]
 	r.adapter.options.Client = open
-	if _, err := r.adapter.fetchUnsigned(t.Context(), "http://inside.example"+port+"/users/alice"); err != nil || asked.Load() == 0 {
+	if _, err := r.adapter.fetcher.fetchUnsigned(t.Context(), "http://inside.example"+port+"/users/alice"); err != nil || asked.Load() == 0 {
 		t.Fatalf("the name does not lead to the server, so nothing is tested: %v", err)
 	}
 	before := r.remote.connections.Load()
@@ -246,7 +247,7 @@ func privateAddresses(t *testing.T) {
 		"https://100.64.0.1/u", "https://[fd00::1]/u", "https://[2002:7f00:1::]/u", "https://[64:ff9b::7f00:1]/u", "https://0x7f000001/u", "https://127.1/u",
 		"https://user:password@inside.example/u", "https://inside.example:8443/u", "http://inside.example/u", "ftp://inside.example/u", "file:///etc/passwd",
 	} {
-		if _, err := r.adapter.fetchSigned(t.Context(), address); !errors.Is(err, safehttp.ErrRefused) {
+		if _, err := r.adapter.fetcher.fetchSigned(t.Context(), address); !errors.Is(err, safehttp.ErrRefused) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -269,12 +270,12 @@ func redirects(t *testing.T) {
 	}
 	r.remote.handle("/circle", func(w http.ResponseWriter, q *http.Request) { http.Redirect(w, q, "/circle", http.StatusFound) })
 	r.remote.serve("/hop/5", r.remote.actorDocument("alice", aliceKey()))
-	if _, err := r.adapter.fetchSigned(t.Context(), r.remote.base+"/hop/2"); err != nil || len(signatures) != 4 {
+	if _, err := r.adapter.fetcher.fetchSigned(t.Context(), r.remote.base+"/hop/2"); err != nil || len(signatures) != 4 {
 		t.Errorf("three redirects: %v, %d different signatures", err, len(signatures))
 	}
 	for _, path := range []string{"/hop/1", "/circle"} {
 		before := r.remote.requests.Load()
-		if _, err := r.adapter.fetchSigned(t.Context(), r.remote.base+path); !errors.Is(err, safehttp.ErrRedirects) || r.remote.requests.Load()-before > 4 {
+		if _, err := r.adapter.fetcher.fetchSigned(t.Context(), r.remote.base+path); !errors.Is(err, safehttp.ErrRedirects) || r.remote.requests.Load()-before > 4 {
 			t.Errorf("%s: %v after %d requests", path, err, r.remote.requests.Load()-before)
 		}
 	}
@@ -290,23 +291,23 @@ func redirects(t *testing.T) {
 }
 
 func largeAndSlow(t *testing.T) {
-	document, _ := encode(newRig(t).remote.actorDocument("alice", aliceKey()))
+	whole, _ := document.Encode(newRig(t).remote.actorDocument("alice", aliceKey()))
 	cases := map[string]http.HandlerFunc{
 		"over 1 MiB": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write(append(document, bytes.Repeat([]byte(" "), maxBodyBytes)...))
+			_, _ = w.Write(append(whole, bytes.Repeat([]byte(" "), document.MaxBytes)...))
 		},
 		"over 1 MiB when it is unpacked": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			packed := gzip.NewWriter(w)
-			_, _ = packed.Write(append(document, bytes.Repeat([]byte(" "), maxBodyBytes)...))
+			_, _ = packed.Write(append(whole, bytes.Repeat([]byte(" "), document.MaxBytes)...))
 			_ = packed.Close()
 		},
 		"huge header": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Long", strings.Repeat("x", 64<<10))
-			_, _ = w.Write(document)
+			_, _ = w.Write(whole)
 		},
 		"body without end": func(w http.ResponseWriter, q *http.Request) {
-			_, _ = w.Write(document[:10])
+			_, _ = w.Write(whole[:10])
 			w.(http.Flusher).Flush()
 			<-q.Context().Done()
 		},
@@ -333,7 +334,7 @@ func largeAndSlow(t *testing.T) {
 func largeRequests(t *testing.T) {
 	r := newRig(t)
 	d := r.hello().sign()
-	d.body = make([]byte, maxBodyBytes+1)
+	d.body = make([]byte, document.MaxBytes+1)
 	r.refused(t, d, 413, 0)
 	address := strings.TrimPrefix(r.base, "http://")
 	connection, err := net.Dial("tcp", address)
@@ -380,14 +381,14 @@ func duplicateKeys(t *testing.T) {
 
 func deepNesting(t *testing.T) {
 	nested := strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100)
-	many := "[" + strings.Repeat("1,", maxNodes) + "1]"
+	many := "[" + strings.Repeat("1,", document.MaxNodes) + "1]"
 	for _, inner := range []string{nested, strings.Repeat("[", 100_000), many} {
 		r := newRig(t)
 		r.refused(t, r.deliver(`{"type":"Create","actor":"`+r.remote.actor("alice")+`","object":`+inner+`}`).sign(), 400, 0)
 		r.refused(t, r.deliver(`{"@context":`+inner+`,"type":"Create","actor":"`+r.remote.actor("alice")+`"}`).sign(), 400, 0)
 	}
 	var crowd []string
-	for i := range 2 * maxListed {
+	for i := range 2 * document.MaxListed {
 		crowd = append(crowd, fmt.Sprint("https://m.example/", i))
 	}
 	r := newRig(t)
@@ -395,7 +396,7 @@ func deepNesting(t *testing.T) {
 	activity["object"].(map[string]any)["to"] = append(crowd, r.base+"/agents/other")
 	r.want(r.deliver(activity).sign(), http.StatusAccepted, "")
 	if taken := r.engine.messages(); len(taken) != 1 {
-		t.Errorf("%d messages: recipients after the first %d count", len(taken), maxListed)
+		t.Errorf("%d messages: recipients after the first %d count", len(taken), document.MaxListed)
 	}
 }
 
@@ -419,7 +420,7 @@ func confusableHosts(t *testing.T) {
 		{"https://bücher.example/", "https://xn--bcher-kva.example/"}, {"https://m.example/", "https://ｍ.example/"},
 	}
 	for _, pair := range same {
-		if !sameOrigin(pair[0], pair[1]) {
+		if !document.SameOrigin(pair[0], pair[1]) {
 			t.Errorf("%s and %s are one host", pair[0], pair[1])
 		}
 	}
@@ -427,7 +428,7 @@ func confusableHosts(t *testing.T) {
 		"https://m.example.evil.example/u", "https://evil.example/m.example", "https://m.example@evil.example/u", "https://evil.example?m.example", "https://evil.example#m.example",
 		"https://m.example:8443/u", "http://m.example/u", `https://m.example\@evil.example/`, "https://m.example%2eevil.example/", "https://m.exampIe/u", "https://m。example。evil.example/", "https:m.example", "//m.example/u",
 	} {
-		if sameOrigin("https://m.example/u", other) {
+		if document.SameOrigin("https://m.example/u", other) {
 			t.Errorf("%s counts as m.example", other)
 		}
 	}
@@ -509,11 +510,11 @@ func regexDoS(t *testing.T) {
 
 func cacheBounds(t *testing.T) {
 	c := newCache[int](100)
-	counts := newTally(3, time.Minute, 100)
+	counts := newCounter(3, time.Minute, 100)
 	now := time.Now()
 	for i := range 10_000 {
 		c.put(strconv.Itoa(i), i, now.Add(time.Hour))
-		counts.take(strconv.Itoa(i), now)
+		counts.count(strconv.Itoa(i), now)
 	}
 	if len(c.byKey) != 100 || c.order.Len() != 100 || len(counts.counts.byKey) != 100 {
 		t.Errorf("%d, %d, %d entries", len(c.byKey), c.order.Len(), len(counts.counts.byKey))
@@ -634,11 +635,11 @@ func unknownActors(t *testing.T) {
 func excludedHost(t *testing.T) {
 	var excluded string
 	r := newRig(t, func(o *Options) { o.HostAllowed = func(host string) bool { return host != excluded } })
-	excluded = hostOf(r.remote.base)
+	excluded = document.HostOf(r.remote.base)
 	r.refused(t, r.hello().sign(), 403, 0)
 	r.refused(t, r.unsigned(r.proveAs("alice", aliceProofKey, r.mentionNote("1", "hello"), nil)), 403, 0)
 	relay := newRemoteServer(t)
-	excluded = hostOf(relay.base)
+	excluded = document.HostOf(relay.base)
 	r.refused(t, r.byMallory(relay, r.mentionNote("1", "hello")), 403, 0)
 	if n := relay.connections.Load(); n != 0 {
 		t.Errorf("%d connections to the excluded relay", n)

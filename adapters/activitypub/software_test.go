@@ -333,7 +333,7 @@ func withProof(t testing.TB, body []byte) []byte {
 	return bytes.ReplaceAll(body, []byte(`"@PROOF@"`), []byte(`"`+value+`"`))
 }
 
-func canonicalSum(t testing.TB, members map[string]json.RawMessage) []byte {
+func canonicalSum(t testing.TB, members any) []byte {
 	t.Helper()
 	text, err := json.Marshal(members)
 	if err == nil {
@@ -346,20 +346,35 @@ func canonicalSum(t testing.TB, members map[string]json.RawMessage) []byte {
 	return sum[:]
 }
 
+// bitcoinDigits are those of base58btc.
+const bitcoinDigits = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
 func base58Text(raw []byte) string {
 	number, rest, digits := new(big.Int).SetBytes(raw), new(big.Int), []byte{}
 	for number.Sign() > 0 {
 		number.DivMod(number, big.NewInt(58), rest)
-		digits = append(digits, base58Alphabet[rest.Int64()])
+		digits = append(digits, bitcoinDigits[rest.Int64()])
 	}
 	for _, b := range raw {
 		if b != 0 {
 			break
 		}
-		digits = append(digits, base58Alphabet[0])
+		digits = append(digits, bitcoinDigits[0])
 	}
 	slices.Reverse(digits)
 	return string(digits)
+}
+
+// base58Bytes reads what base58Text writes.
+func base58Bytes(text string) []byte {
+	number, zeros := new(big.Int), 0
+	for _, digit := range []byte(text) {
+		number.Mul(number, big.NewInt(58)).Add(number, big.NewInt(int64(strings.IndexByte(bitcoinDigits, digit))))
+		if number.Sign() == 0 {
+			zeros++
+		}
+	}
+	return append(make([]byte, zeros), number.Bytes()...)
 }
 
 // recordedNetwork is the software's server as far as our requests reach it.

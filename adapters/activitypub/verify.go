@@ -3,12 +3,15 @@ package activitypub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/signature"
 	"inbox/internal/fault"
 )
 
@@ -17,12 +20,22 @@ var verifications = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_activitypub_signatures_total", Help: "Incoming activities by how their actor was proven and the result.",
 }, []string{"scheme", "result"})
 
+// verifier decides who made a request, and what it takes to be read or answered.
+type verifier struct {
+	*site
+	fetcher *fetcher
+	actors  *actors
+
+	refusals      *counter // by network address
+	confirmations *counter // by relaying host
+}
+
 // proven is who really acts.
 type proven struct {
 	actor  *remoteActor
 	keyID  string
 	scheme string
-	relay  string // actor who brought the activity of somebody else; empty = the actor itself
+	relay  string // actor who brought the activity of another actor; empty = the actor itself
 
 	// proofProblem says what is wrong with the object proof of an activity whose own actor signed the request; empty = the
 	// proof is right, or there is none.
@@ -31,24 +44,25 @@ type proven struct {
 
 // presented is what a request offers as proof, after every check that needs no key.
 type presented struct {
-	signed  claim // without KeyID = the request is not signed
-	proofs  []objectProof
+	signed  signature.Claim // without KeyID = the request is not signed
+	proofs  []signature.Proof
 	problem error // no proof can be right, which the actor's own signature makes up for
 }
 
 // authenticate proves that in.actor did what the activity says: by the signature of the request, by a proof inside the
 // activity, or by asking the actor's own server. Everything that can be judged without a key comes first, so a bad
 // request never makes us connect anywhere (ActivityPub reference, section 4.1). The errors are faults.
-func (a *Adapter) authenticate(r *http.Request, in *incoming) (proven, error) {
-	shown, err := a.checkRequest(r, in)
+func (v *verifier) authenticate(r *http.Request, in *incoming) (proven, error) {
+	shown, err := v.checkRequest(r, in)
 	if err == nil {
 		var by proven
-		if by, err = a.verifyRequest(a.sourced(r), in, shown); err == nil {
+		if by, err = v.verifyRequest(v.sourced(r), in, shown); err == nil {
 			verifications.WithLabelValues(by.scheme, "ok").Inc()
 			return by, nil
 		}
 	}
-	verifications.WithLabelValues(schemeName(r.Header), "refused").Inc()
+
+	verifications.WithLabelValues(signature.SchemeOf(r.Header), "refused").Inc()
 	return proven{}, asRefusal(err)
 }
 
@@ -60,15 +74,16 @@ func asRefusal(err error) error {
 }
 
 // authenticateReader proves that actor asks for one of our documents.
-func (a *Adapter) authenticateReader(r *http.Request, actor string) error {
-	signed, err := a.checkClaim(r, nil)
+func (v *verifier) authenticateReader(r *http.Request, actor string) error {
+	signed, err := v.checkClaim(r, nil)
 	if err != nil {
 		return err
 	}
-	if !sameOrigin(signed.KeyID, actor) {
+	if !document.SameOrigin(signed.KeyID, actor) {
 		return errForeignKey
 	}
-	_, err = a.verifyWith(a.sourced(r), signed.KeyID, func(found *remoteKey) error {
+
+	_, err = signature.VerifyWith(v.sourced(r), v.actors, signed.KeyID, func(found *remoteKey) error {
 		if found.actor.ID != actor {
 			return errOtherOwner
 		}
@@ -77,74 +92,59 @@ func (a *Adapter) authenticateReader(r *http.Request, actor string) error {
 	return err
 }
 
-// schemeName says by which scheme a request is signed. A request with both is judged by RFC 9421 alone: when the
-// present one fails, the other is never tried.
-func schemeName(header http.Header) string {
-	switch {
-	case len(header["Signature-Input"]) > 0:
-		return schemeRFC9421
-	case len(header["Signature"]) > 0:
-		return schemeCavage
-	}
-	return "none"
-}
-
 var (
 	errForeignKey = errors.New("the key is not on the actor's server")
 	errOtherOwner = errors.New("the key belongs to another actor")
 )
 
-// checkRequest judges signature and proofs as far as that goes without their keys. Somebody else's activity is taken
+// checkRequest judges signature and proofs as far as that goes without their keys. Another actor's activity is taken
 // further only if a proof or its own server can still confirm it.
-func (a *Adapter) checkRequest(r *http.Request, in *incoming) (shown presented, err error) {
-	if schemeName(r.Header) != "none" {
-		if shown.signed, err = a.checkClaim(r, in.body); err != nil {
+func (v *verifier) checkRequest(r *http.Request, in *incoming) (shown presented, err error) {
+	if signature.SchemeOf(r.Header) != signature.None {
+		if shown.signed, err = v.checkClaim(r, in.body); err != nil {
 			return shown, err
 		}
 	}
-	shown.proofs, shown.problem = readProofs(in.body, in.activity, in.actor, a.now())
+
+	shown.proofs, shown.problem = signature.ReadProofs(in.body, in.activity, in.actor, v.now())
 	switch {
-	case shown.problem != nil && (shown.signed.KeyID == "" || !sameOrigin(shown.signed.KeyID, in.actor)):
+	case shown.problem != nil && (shown.signed.KeyID == "" || !document.SameOrigin(shown.signed.KeyID, in.actor)):
 		return shown, shown.problem
 	case len(shown.proofs) > 0:
 		return shown, nil
 	case shown.signed.KeyID == "":
 		return shown, errors.New("request is not signed")
-	case !sameOrigin(shown.signed.KeyID, in.actor) && !in.confirmable():
+	case !document.SameOrigin(shown.signed.KeyID, in.actor) && !in.confirmable():
 		return shown, errForeignKey // key and owner share an origin, so it can never be the actor's
 	}
+
 	return shown, nil
 }
 
-func (a *Adapter) checkClaim(r *http.Request, body []byte) (signed claim, err error) {
-	request := signedRequest{
-		Method: r.Method, Target: requestTarget(r), Host: r.Host, Origin: a.base, Header: r.Header, Body: body,
-		AnyHost: a.options.UnsignedHost,
-	}
-	if schemeName(r.Header) == schemeRFC9421 {
-		signed, err = checkMessageSignature(request, a.now())
-	} else {
-		signed, err = checkCavage(request, a.now())
-	}
+func (v *verifier) checkClaim(r *http.Request, body []byte) (signed signature.Claim, err error) {
+	signed, err = signature.Check(signature.Request{
+		Method: r.Method, Target: requestTarget(r), Host: r.Host, Origin: v.base, Header: r.Header, Body: body,
+		AnyHost: v.options.UnsignedHost,
+	}, v.now())
 	if err != nil {
-		return claim{}, err
+		return signature.Claim{}, err
 	}
-	if !a.meansUs(r.Host) {
-		return claim{}, errors.New("signature was made for another host")
+	if !v.meansUs(r.Host) {
+		return signature.Claim{}, errors.New("signature was made for another host")
 	}
-	if !a.isRemote(signed.KeyID) {
-		return claim{}, errors.New("keyId is not an address on another server")
+	if !v.isRemote(signed.KeyID) {
+		return signature.Claim{}, errors.New("keyId is not an address on another server")
 	}
-	if !a.admits(hostOf(signed.KeyID)) {
-		return claim{}, errNotAdmitted
+	if !v.admits(document.HostOf(signed.KeyID)) {
+		return signature.Claim{}, errNotAdmitted
 	}
 	return signed, nil
 }
 
-// errNotAdmitted is the answer to whomever the operator excludes.
+// errNotAdmitted is the answer to those whom the operator excludes.
 var errNotAdmitted = fault.New(fault.Forbidden, "this server does not accept messages from yours")
 
-// requestTarget gives path and query as they came: Go's parsed URL has lost the escapes that were signed.
+// requestTarget returns path and query as they came: Go's parsed URL has lost the escapes that were signed.
 func requestTarget(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		return r.RequestURI
@@ -152,80 +152,50 @@ func requestTarget(r *http.Request) string {
 	return r.URL.RequestURI() // absolute form, or a request that never was on a wire
 }
 
-// meansUs keeps a request that was captured on its way to another server from being replayed here.
-func (a *Adapter) meansUs(host string) bool {
-	scheme, _, _ := strings.Cut(a.base, "://")
-	canonical, ok := canonicalHost(host, scheme)
-	return ok && a.hosts[canonical]
-}
-
 // verifyRequest does the arithmetic. The signature of the actor suffices: a proof that is wrong beside it is only noted in
 // the evidence, because peers that change an activity after they proved it (or prove it with an old key) would otherwise lose
-// their messages. What somebody else brings needs a right proof, or the word of the actor's own server.
-func (a *Adapter) verifyRequest(ctx context.Context, in *incoming, shown presented) (proven, error) {
+// their messages. What another actor brings needs a right proof, or the word of the actor's own server.
+func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presented) (proven, error) {
 	var signer proven
 	if signed := shown.signed; signed.KeyID != "" {
-		found, err := a.verifyWith(ctx, signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
+		found, err := signature.VerifyWith(ctx, v.actors, signed.KeyID, func(found *remoteKey) error { return signed.Verify(found.key) })
 		if err != nil {
 			return proven{}, err
 		}
 		signer = proven{actor: found.actor, keyID: signed.KeyID, scheme: signed.Scheme}
 	}
-	direct := signer.actor != nil && signer.actor.ID == in.actor
 
+	direct := signer.actor != nil && signer.actor.ID == in.actor
 	problem := shown.problem
 	if len(shown.proofs) > 0 {
-		by, err := a.verifyProofs(ctx, shown.proofs, in, !direct)
+		by, err := v.verifyProofs(ctx, shown.proofs, in, !direct)
 		if err == nil && !direct {
 			by.relay = signer.name()
 			return by, nil
 		}
 		problem = err
 	}
+
 	switch {
 	case direct && problem != nil:
 		signer.proofProblem = "failed: " + publicReason(problem)
-		verifications.WithLabelValues(proofSuite, "refused").Inc()
+		verifications.WithLabelValues(signature.ProofSuite, "refused").Inc()
 		return signer, nil
 	case direct:
 		return signer, nil
 	case problem != nil:
 		return proven{}, problem
 	}
-	return a.confirm(ctx, in, signer)
+
+	return v.confirm(ctx, in, signer)
 }
 
-// name is the actor's id; empty for nobody.
+// name is the actor's id; empty for no one.
 func (p proven) name() string {
 	if p.actor == nil {
 		return ""
 	}
 	return p.actor.ID
-}
-
-// verifyWith checks something with a key, and once more with a fresh copy where the known one does not fit: its owner may
-// have a new one.
-func (a *Adapter) verifyWith(ctx context.Context, keyID string, verify func(*remoteKey) error) (*remoteKey, error) {
-	found, known, err := a.remote.find(ctx, keyID)
-	if err != nil {
-		return nil, err
-	}
-	err = verify(found)
-	if err != nil && known {
-		fresh, failed := a.remote.refresh(ctx, keyID, found)
-		switch {
-		case fault.Is(failed, fault.Unavailable), fault.Is(failed, fault.RateLimited):
-			return nil, failed // the new key may be right
-		case failed != nil:
-			return nil, err
-		}
-		found, err = fresh, verify(fresh)
-	}
-	if err != nil {
-		return nil, err
-	}
-	a.remote.settle(ctx, keyID, found)
-	return found, nil
 }
 
 // publicReason is what the peer's operator reads: our own short sentences, and nothing about the network.
@@ -236,5 +206,85 @@ func publicReason(err error) string {
 	case errors.Is(err, errNotFetched):
 		return "the key could not be fetched"
 	}
-	return clip(err.Error(), 200)
+	return document.Clip(err.Error(), 200)
+}
+
+// verifyProofs demands one proof by the actor that is right. alone: nothing but the proof says that the actor did it.
+func (v *verifier) verifyProofs(ctx context.Context, proofs []signature.Proof, in *incoming, alone bool) (proven, error) {
+	var problem error
+	for _, proof := range proofs {
+		var found *remoteKey
+		var err error
+		if alone {
+			err = checkProofAge(proof, in, v.now())
+		}
+		if err == nil {
+			found, err = signature.VerifyWith(ctx, v.actors, proof.KeyID, func(found *remoteKey) error { return verifyProof(proof, found, in.actor) })
+		}
+		if err == nil {
+			return proven{actor: found.actor, keyID: proof.KeyID, scheme: signature.ProofSuite}, nil
+		}
+
+		if problem == nil {
+			problem = fmt.Errorf("object proof: %w", err)
+		}
+	}
+
+	return proven{}, problem
+}
+
+// verifyProof checks a proof of an actor with a key that was found.
+func verifyProof(proof signature.Proof, found *remoteKey, actor string) error {
+	switch {
+	case found.actor.ID != actor:
+		return errOtherOwner
+	case !found.assertion:
+		return signature.ErrNoProofKey
+	}
+	return proof.Verify(found.key)
+}
+
+// mayRead reports whether a request may read a document that is open to everyone, and answers it when not. In secure mode
+// that is every signer whom the operator does not exclude. The server's own actor is always open: without its key no one
+// could check our own signed requests. Pages for people are no documents; what has none is a document whatever is asked for.
+func (v *verifier) mayRead(w http.ResponseWriter, r *http.Request) bool {
+	if !v.options.AuthorizedFetch {
+		return true
+	}
+	if err := v.signedByAnyone(r); err != nil {
+		w.Header().Add("Vary", "Signature, Signature-Input")
+		if fault.Is(err, fault.Unauthenticated) {
+			v.offerSignatures(w, r)
+		}
+		refuse(w, r, err)
+		return false
+	}
+	return true
+}
+
+// signedByAnyone proves that some actor signed the request.
+func (v *verifier) signedByAnyone(r *http.Request) error {
+	if signature.SchemeOf(r.Header) == signature.None {
+		return fault.New(fault.Unauthenticated, "this server answers signed requests only")
+	}
+	signed, err := v.checkClaim(r, nil)
+	if err == nil {
+		_, err = signature.VerifyWith(v.sourced(r), v.actors, signed.KeyID, func(found *remoteKey) error {
+			if v.options.ActorAllowed != nil && !v.options.ActorAllowed(found.actor.ID) {
+				return errNotAdmitted
+			}
+			return signed.Verify(found.key)
+		})
+	}
+	if err != nil {
+		return asRefusal(err)
+	}
+	return nil
+}
+
+// reportAlive tells of a host that sent something with a good signature: it lives.
+func (v *verifier) reportAlive(ctx context.Context, by proven) {
+	if v.options.Alive != nil && by.actor != nil && by.relay == "" {
+		v.options.Alive(ctx, document.HostOf(by.actor.ID))
+	}
 }

@@ -17,11 +17,11 @@ func TestReplyIsNeverWider(t *testing.T) {
 		question := rapid.SampledFrom(levels).Draw(t, "question")
 		wanted := rapid.SampledFrom(append(levels, "", "nonsense")).Draw(t, "wanted")
 		publicReplies := rapid.Bool().Draw(t, "public replies")
-		reply := replyVisibility(question, wanted, publicReplies)
-		if width[reply] == 0 || width[reply] > width[question] {
+		reply := narrowedVisibility(question, wanted, publicReplies)
+		if reach[reply] == 0 || reach[reply] > reach[question] {
 			t.Errorf("%s was answered %s", question, reply)
 		}
-		if width[wanted] > 0 && width[reply] > width[wanted] {
+		if reach[wanted] > 0 && reach[reply] > reach[wanted] {
 			t.Errorf("the agent wanted %s and got %s", wanted, reply)
 		}
 		if reply == normalized.VisibilityFollowers {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -44,7 +45,7 @@ func TestGroupsShareActivities(t *testing.T) {
 				author.serve("/n/1", shown)
 			}
 			r.accept(r.simple("Announce", map[string]any{
-				"id": author.base + "/a/1", "type": "Create", "actor": author.actor("alice"), "object": note, "to": public,
+				"id": author.base + "/a/1", "type": "Create", "actor": author.actor("alice"), "object": note, "to": document.Public,
 			}))
 			got := strings.Join(r.texts(), "|")
 			if got != c.want {
@@ -99,17 +100,17 @@ func FuzzNote(f *testing.F) {
 		f.Add([]byte(note))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		note, err := parseObject(body)
+		note, err := document.Parse(body)
 		if err != nil {
 			return
 		}
-		q, err := r.adapter.readNote(object{}, note, "https://m.example/users/a")
+		q, err := r.adapter.notes.readNote(document.Object{}, note, "https://m.example/users/a")
 		if err != nil || q == nil {
 			return
 		}
 		q.decide("")
 		agent := r.profile("echo")
-		parts := r.adapter.parts(q, agent)
+		parts := r.adapter.notes.parts(q, agent)
 		name := q.threadName()
 		if len(name) > 2048 || !utf8.ValidString(name) {
 			t.Errorf("thread %q", name)
@@ -123,7 +124,7 @@ func FuzzNote(f *testing.F) {
 		}
 		limits := normalized.DefaultLimits()
 		limits.AllowHTTP = true
-		in, err := r.adapter.normalize(t.Context(), &incoming{by: proven{actor: &remoteActor{ID: q.actor, Username: "a", Inbox: q.actor + "/inbox"}}}, withActivity(q), agent)
+		in, err := r.adapter.notes.normalize(t.Context(), &incoming{by: proven{actor: &remoteActor{Actor: document.Actor{ID: q.actor, Username: "a", Inbox: q.actor + "/inbox"}}}}, withActivity(q), agent)
 		if err != nil || in == nil {
 			t.Fatal(err)
 		}
@@ -134,7 +135,7 @@ func FuzzNote(f *testing.F) {
 	})
 }
 
-func withActivity(q *question) *question {
+func withActivity(q *inboundNote) *inboundNote {
 	q.activity = "https://m.example/activity/1"
 	return q
 }
@@ -142,13 +143,13 @@ func withActivity(q *question) *question {
 // withdrawn demands that the deletion of an answer tells whoever quotes it, once for all its deliveries.
 func (r *rig) withdrawn(reply exchange.Reply, stamp string) {
 	r.t.Helper()
-	plan, err := r.adapter.Plan(r.t.Context(), reply)
+	plan, err := r.adapter.outbox.Plan(r.t.Context(), reply)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	for range 2 {
 		delivery := exchange.Delivery{ID: "d", Attempt: 1, Reply: reply, NativeID: plan.NativeID, Destination: plan.Destinations[0], Action: exchange.ActionDelete}
-		if _, err := r.adapter.Deliver(r.t.Context(), delivery); err != nil {
+		if _, err := r.adapter.outbox.Deliver(r.t.Context(), delivery); err != nil {
 			r.t.Error(err)
 		}
 	}

@@ -55,12 +55,15 @@ var levels = map[string]int{
 	"agents/runtime/loop": 5,
 
 	// The lower packages of adapters stand below them.
-	"adapters/email/message":        5,
-	"adapters/email/dns":            5,
-	"adapters/email/authentication": 6,
-	"adapters/email/outbound":       6,
-	"adapters/email/bounce":         6,
-	"adapters/email/text":           6,
+	"adapters/activitypub/document":  5,
+	"adapters/activitypub/signature": 6,
+	"adapters/activitypub/notetext":  6,
+	"adapters/email/message":         5,
+	"adapters/email/dns":             5,
+	"adapters/email/authentication":  6,
+	"adapters/email/outbound":        6,
+	"adapters/email/bounce":          6,
+	"adapters/email/text":            6,
 
 	"agents": 6,
 
@@ -114,7 +117,8 @@ var entrances = []struct {
 	importers []string
 	reason    string
 }{
-	{"adapters/...", []string{".", "operator", "adapters/email", "adapters/email/...", "e2e/...", "bench"}, "only the root package and what an operator may do know the adapters; the engine knows no protocol"},
+	{"adapters/...", []string{".", "operator", "adapters/email", "adapters/email/...", "adapters/activitypub", "adapters/activitypub/...", "e2e/...", "bench"}, "only the root package and what an operator may do know the adapters; the engine knows no protocol"},
+	{"adapters/activitypub/...", []string{"adapters/activitypub", "adapters/activitypub/..."}, "the lower packages of an adapter are its own"},
 	{"adapters/email/...", []string{"adapters/email", "adapters/email/..."}, "the layers of mail are known to its adapter alone"},
 	{"engine/store", []string{".", "engine/storage", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
 	{"engine/storage", []string{"."}, "only the root package opens what a server keeps"},
@@ -139,8 +143,8 @@ var thirdParties = []struct {
 	{"github.com/emersion/", []string{"adapters/email", "adapters/email/...", "internal/peer"}, "mail is spoken in adapters/email"},
 	{"blitiri.com.ar/go/spf", []string{"adapters/email", "adapters/email/authentication"}, "mail is spoken in adapters/email"},
 	{"github.com/miekg/dns", []string{"internal/peer", "internal/safehttp"}, "a name server is for demo and tests; lookups go through internal/safehttp"},
-	{"github.com/go-fed/httpsig", []string{"adapters/activitypub", "internal/peer"}, "HTTP signatures are checked in adapters/activitypub"},
-	{"github.com/dunglas/httpsfv", []string{"adapters/activitypub", "internal/httpserver", "internal/peer"}, "structured fields serve the signatures of ActivityPub and the RateLimit fields of all HTTP"},
+	{"github.com/go-fed/httpsig", []string{"adapters/activitypub/signature", "internal/peer"}, "HTTP signatures are made and checked in adapters/activitypub/signature"},
+	{"github.com/dunglas/httpsfv", []string{"adapters/activitypub/signature", "internal/httpserver", "internal/peer"}, "structured fields serve the signatures of ActivityPub and the RateLimit fields of all HTTP"},
 	{"github.com/a2aproject/", []string{"adapters/a2a", "agents/remote", "internal/peer", "e2e/...", "bench/a2asdk"}, "A2A is spoken in adapters/a2a and agents/remote"},
 	{"google.golang.org/", []string{"adapters/a2a", "agents/remote", "e2e/..."}, "gRPC is a binding of A2A"},
 	{"database/sql", []string{"bench/bare", "engine/store"}, "the store is the only room with SQL"},
@@ -160,7 +164,7 @@ var thirdParties = []struct {
 	{"golang.org/x/text/", []string{"adapters/...", "normalized", "identity"}, "texts are brought into form where they arrive"},
 	{"golang.org/x/sync/", []string{"..."}, ""},
 	{"github.com/google/uuid", []string{"..."}, ""},
-	{"github.com/gowebpki/jcs", []string{"policypart", "identity", "adapters/a2a", "adapters/activitypub", "internal/facilitator", "internal/webtoken"}, "canonical JSON serves signatures"},
+	{"github.com/gowebpki/jcs", []string{"policypart", "identity", "adapters/a2a", "adapters/activitypub/signature", "internal/facilitator", "internal/webtoken"}, "canonical JSON serves signatures"},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"normalized", "agents/tool"}, "schemas are checked where the contract is"},
 	{"github.com/modelcontextprotocol/", []string{"agents/mcptool"}, "MCP is spoken in agents/mcptool"},
 	{"github.com/lestrrat-go/jwx", []string{"internal/webtoken"}, "signed tokens are checked in internal/webtoken"},

@@ -1,0 +1,92 @@
+package notetext
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"inbox/normalized"
+)
+
+func textsOf(posts [][]normalized.Part) (texts []string) {
+	for _, post := range posts {
+		var all []string
+		for _, part := range post {
+			all = append(all, part.Content)
+		}
+		texts = append(texts, strings.Join(all, "|"))
+	}
+	return texts
+}
+
+func TestLongAnswersAreSplit(t *testing.T) {
+	code := "```go\n" + strings.Repeat("line\n", 12) + "```"
+	cases := []struct {
+		name  string
+		part  normalized.Part
+		limit int
+		most  int
+		want  []string
+	}{
+		{"short", normalized.Text("one\n\ntwo"), 20, 5, []string{"one\n\ntwo"}},
+		{"between paragraphs", normalized.Text("first paragraph\n\nsecond paragraph"), 20, 5, []string{"first paragraph", "second paragraph"}},
+		{"as many as fit", normalized.Text("aaa\n\nbbb\n\nccc dd eeee"), 12, 5, []string{"aaa\n\nbbb", "ccc dd eeee"}},
+		{"between sentences", normalized.Text("One is here. Two is there. Three."), 28, 5, []string{"One is here. Two is there.", "Three."}},
+		{"between words", normalized.Text("alpha beta gamma delta"), 12, 5, []string{"alpha beta", "gamma delta"}},
+		{"anywhere", normalized.Text(strings.Repeat("ä", 25)), 10, 5, []string{strings.Repeat("ä", 10), strings.Repeat("ä", 10), strings.Repeat("ä", 5)}},
+		{"a block of code keeps its fences", normalized.Markdown("Look:\n\n" + code), 50, 5, []string{
+			"Look:", "```go\n" + strings.Repeat("line\n", 8) + "```", "```go\n" + strings.Repeat("line\n", 4) + "```",
+		}},
+		{"blank lines inside code", normalized.Markdown("before it\n\n~~~\na\n\nb\n~~~\n\nafter it"), 20, 5, []string{"before it", "~~~\na\n\nb\n~~~", "after it"}},
+		{"a chain that may not grow", normalized.Text("aaaa\n\nbbbb\n\ncccc"), 5, 2, []string{"aaaa", "bbbb\n\ncccc"}},
+		{"one post that may not grow", normalized.Text("aaaa\n\nbbbb"), 5, 1, []string{"aaaa\n\nbbbb"}},
+		{"html", normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: "<p>aaa<br>a</p><ul><li>b</li></ul>"}, 16, 5, []string{"<p>aaa<br>a</p>", "<ul><li>b</li></ul>"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, textsOf(Split([]normalized.Part{c.part}, c.limit, c.most))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestChainIsCutAfterFivePosts(t *testing.T) {
+	posts := textsOf(Split([]normalized.Part{normalized.Text(strings.Repeat("word word.\n\n", 30))}, 40, MaxPosts))
+	if len(posts) != MaxPosts || !strings.HasSuffix(posts[MaxPosts-1], cutText) {
+		t.Errorf("%d posts, the last %q", len(posts), posts[len(posts)-1])
+	}
+}
+
+// TestSplitKeepsEveryWord: nothing is lost or doubled, no post of a chain that may still grow is too long, and a chain
+// planned once is cut the same way again.
+func TestSplitKeepsEveryWord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfN(rapid.StringMatching(`[a-zäß]{1,12}`), 1, 60).Draw(t, "words")
+		separators := rapid.SliceOfN(rapid.SampledFrom([]string{" ", "\n", ". ", "\n\n"}), len(words), len(words)).Draw(t, "separators")
+		var text strings.Builder
+		for i, word := range words {
+			text.WriteString(word + separators[i])
+		}
+		limit := rapid.IntRange(20, 200).Draw(t, "limit")
+		parts := []normalized.Part{normalized.Text(text.String())}
+		posts := textsOf(Split(parts, limit, 1000))
+		for _, post := range posts {
+			if utf8.RuneCountInString(post) > limit && len(posts) > 1 {
+				t.Fatalf("a post of %d characters, limit %d", utf8.RuneCountInString(post), limit)
+			}
+		}
+		clean := func(text string) string { return strings.Join(strings.Fields(text), "") }
+		if diff := cmp.Diff(clean(text.String()), clean(strings.Join(posts, " "))); diff != "" {
+			t.Fatal(diff)
+		}
+		if len(posts) < MaxPosts && len(posts) > 1 {
+			if diff := cmp.Diff(posts, textsOf(Split(parts, limit, len(posts)))); diff != "" {
+				t.Fatalf("planned with %d posts: %s", len(posts), diff)
+			}
+		}
+	})
+}

@@ -1,0 +1,243 @@
+package signature
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+	"github.com/go-fed/httpsig"
+
+	"inbox/adapters/activitypub/document"
+	"inbox/internal/signing"
+)
+
+// SignCavage signs an outgoing request with draft-cavage: (request-target) host date, and digest with a body. The
+// Date header must be set. content-type and user-agent stay uncovered: proxies and frameworks rewrite them.
+func SignCavage(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, withQuery bool) error {
+	covered := []string{httpsig.RequestTarget, "host", "date"}
+	if body != nil {
+		covered = append(covered, "digest")
+	}
+
+	signer, _, err := httpsig.NewSigner([]httpsig.Algorithm{httpsig.RSA_SHA256}, httpsig.DigestSha256, covered, httpsig.Signature, 0)
+	if err != nil {
+		return fmt.Errorf("make signer: %w", err)
+	}
+
+	// httpsig signs the decoded path and wants Host in the header map, so it gets a stand-in of the request.
+	target := request.URL.EscapedPath()
+	if withQuery {
+		target = request.URL.RequestURI()
+	}
+
+	stand := &http.Request{Method: request.Method, URL: opaqueTarget(target), Header: http.Header{
+		"Host": {request.URL.Host}, "Date": request.Header["Date"],
+	}}
+	if err := signing.Do(func() error { return signer.SignRequest(key, keyID, stand, body) }); err != nil {
+		return fmt.Errorf("sign request: %w", err)
+	}
+
+	// It always announces hs2019, which older servers refuse; the parameter itself is not signed.
+	signature := strings.Replace(stand.Header.Get("Signature"), `algorithm="hs2019"`, `algorithm="rsa-sha256"`, 1)
+	request.Header.Set("Signature", signature)
+	if body != nil {
+		request.Header["Digest"] = stand.Header["Digest"]
+	}
+	return nil
+}
+
+// defaultOffer covers what Mastodon and Fedify ask for.
+var defaultOffer = Offer{Label: "sig1", Components: []string{"@method", "@target-uri", "@authority", "content-digest"}}
+
+// SignMessage signs an outgoing POST by RFC 9421 as a peer wants it that asked for nothing.
+func SignMessage(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, now time.Time) error {
+	return defaultOffer.Sign(request, body, keyID, key, now)
+}
+
+// Offer is how a server asks to be signed to (Accept-Signature, RFC 9421, section 5.1).
+type Offer struct {
+	Label      string
+	Components []string
+	Nonce, Tag string
+	Expires    bool
+}
+
+// offerLife is how long a signature holds where the peer wants it to end.
+const offerLife = 5 * time.Minute
+
+// offered are the components that we can cover.
+var offered = map[string]bool{
+	"@method": true, "@target-uri": true, "@authority": true, "@scheme": true, "@request-target": true, "@path": true, "@query": true,
+	"content-digest": true, "content-type": true, "content-length": true, "date": true, "host": true,
+}
+
+// ReadOffer takes the first offer that we can meet. What it leaves out and every server needs is added: a
+// signature that does not cover the body would be good for any other body too.
+func ReadOffer(header http.Header, keyID string) *Offer {
+	if len(joined(header.Values("Accept-Signature"))) > maxSignatureBytes {
+		return nil
+	}
+	asked, err := httpsfv.UnmarshalDictionary(header.Values("Accept-Signature"))
+	if err != nil {
+		return nil
+	}
+
+	for _, label := range asked.Names()[:min(len(asked.Names()), maxLabels)] {
+		member, _ := asked.Get(label)
+		list, isList := member.(httpsfv.InnerList)
+		if !isList || len(list.Items) > maxCovered {
+			continue
+		}
+		if offer, ok := readOneOffer(label, list, keyID); ok {
+			return offer
+		}
+	}
+
+	return nil
+}
+
+func readOneOffer(label string, list httpsfv.InnerList, keyID string) (*Offer, bool) {
+	offer := &Offer{Label: label}
+	for _, item := range list.Items {
+		name, isText := item.Value.(string)
+		if !isText || !offered[name] || item.Params != nil && len(item.Params.Names()) > 0 || slices.Contains(offer.Components, name) {
+			return nil, false
+		}
+		offer.Components = append(offer.Components, name)
+	}
+
+	if list.Params != nil {
+		for _, name := range list.Params.Names() {
+			value, _ := list.Params.Get(name)
+			text, _ := value.(string)
+			switch name {
+			case "created":
+			case "expires":
+				offer.Expires = true
+			case "nonce":
+				offer.Nonce = text
+			case "tag":
+				offer.Tag = text
+			case "alg":
+				if text != "" && text != "rsa-v1_5-sha256" {
+					return nil, false
+				}
+			case "keyid":
+				if text != "" && text != keyID {
+					return nil, false
+				}
+			default:
+				return nil, false
+			}
+		}
+	}
+
+	for _, needed := range []string{"@method", "content-digest"} {
+		if !slices.Contains(offer.Components, needed) {
+			offer.Components = append(offer.Components, needed)
+		}
+	}
+
+	if !slices.Contains(offer.Components, "@target-uri") && !slices.Contains(offer.Components, "@authority") {
+		offer.Components = append(offer.Components, "@target-uri")
+	}
+	return offer, len(offer.Components) <= maxCovered
+}
+
+// Sign signs a POST as the offer wants it.
+func (o *Offer) Sign(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, now time.Time) error {
+	sum := sha256.Sum256(body)
+	request.Header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
+
+	parameters := httpsfv.NewParams()
+	parameters.Add("created", now.Unix())
+	if o.Expires {
+		parameters.Add("expires", now.Add(offerLife).Unix())
+	}
+
+	parameters.Add("keyid", keyID)
+	parameters.Add("alg", "rsa-v1_5-sha256")
+	for name, value := range map[string]string{"nonce": o.Nonce, "tag": o.Tag} {
+		if value != "" {
+			parameters.Add(name, value)
+		}
+	}
+
+	covered := httpsfv.InnerList{Params: parameters}
+	var base strings.Builder
+	for _, name := range o.Components {
+		value, err := componentOf(request, body, name)
+		if err != nil {
+			return err
+		}
+		covered.Items = append(covered.Items, httpsfv.NewItem(name))
+		fmt.Fprintf(&base, "%q: %s\n", name, value)
+	}
+
+	serialized, err := httpsfv.Marshal(covered)
+	if err != nil {
+		return fmt.Errorf("serialize components: %w", err)
+	}
+
+	hash := sha256.Sum256([]byte(base.String() + `"@signature-params": ` + serialized))
+	var signature []byte
+	if err := signing.Do(func() (err error) {
+		signature, err = rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, hash[:])
+		return err
+	}); err != nil {
+		return fmt.Errorf("sign request: %w", err)
+	}
+
+	request.Header.Set("Signature-Input", o.Label+"="+serialized)
+	request.Header.Set("Signature", o.Label+"=:"+base64.StdEncoding.EncodeToString(signature)+":")
+	return nil
+}
+
+// componentOf returns the value of a component of our own request (RFC 9421, sections 2.1 and 2.2).
+func componentOf(request *http.Request, body []byte, name string) (string, error) {
+	target := request.URL
+	switch name {
+	case "@method":
+		return request.Method, nil
+	case "@target-uri":
+		return target.Scheme + "://" + target.Host + target.RequestURI(), nil
+	case "@authority", "host":
+		if name == "host" {
+			return target.Host, nil
+		}
+		return document.HostOf(target.Scheme + "://" + target.Host), nil
+	case "@scheme":
+		return target.Scheme, nil
+	case "@request-target":
+		return target.RequestURI(), nil
+	case "@path":
+		if path := target.EscapedPath(); path != "" {
+			return path, nil
+		}
+		return "/", nil
+	case "@query":
+		return "?" + target.RawQuery, nil
+	case "content-length":
+		return strconv.Itoa(len(body)), nil
+	}
+
+	if value := request.Header.Get(name); value != "" {
+		return value, nil
+	}
+	return "", errors.New("the request has no " + name)
+}
+
+// opaqueTarget keeps path and query exactly as they stand in a request target: httpsig writes URL.Path and decodes
+// nothing, so the whole target is put there.
+func opaqueTarget(target string) *url.URL { return &url.URL{Path: target} }
