@@ -56,7 +56,7 @@ type Server struct {
 
 	store    *store.Store
 	sealer   *storage.Sealer
-	seat     *disk.Seat // nil on PostgreSQL
+	seat     *disk.Lock // nil on PostgreSQL
 	blobs    *blob.Files
 	resolver *safehttp.Resolver
 	client   *safehttp.Client

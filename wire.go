@@ -44,9 +44,9 @@ func (s *Server) buildEngine() error {
 		Closed: s.closed,
 		Limits: s.limits(),
 		Store:  s.store.Pipeline(), Agents: s.registry, Channels: s.channels, Blobs: s.blobs, Logger: s.logger, Deliveries: s.delivery,
-		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, Brakes: s.brakes(), Quotas: s.quotas(), KnownAgent: s.ofPeer, BaseURL: base,
+		Demands: s.demands, Caller: s.unlessBlocked(caller), Moderator: s.lists, Limiters: s.limiters(), Quotas: s.quotas(), KnownAgent: s.ofPeer, BaseURL: base,
 		Documents: s.store.State(), Approvers: openers{s.channels}, OperatorAddress: s.operatorAddress(),
-		Requested: s.clientTools.Requested, Seats: func(job queue.NewJob) *queue.Seat { return s.queue.Reserve(job) },
+		Requested: s.clientTools.Requested, Reserve: func(job queue.NewJob) *queue.Reservation { return s.queue.Reserve(job) },
 	})
 	s.clientTools.Bind(s.pipeline)
 	s.demands.Bind(s.pipeline)

@@ -11,8 +11,8 @@ import (
 	"inbox/internal/httpserver"
 )
 
-// brakes are the limits, budgets, stop words and loop guards of the settings.
-func (s *Server) brakes() pipeline.Brakes {
+// limiters are the limits, budgets, stop words and loop guards of the settings.
+func (s *Server) limiters() pipeline.Limiters {
 	l := s.config.Limits
 	s.meter = moderation.NewMeter(moderation.MeterOptions{
 		Counters: s.store, Sender: rates(l.Sender), Host: rates(l.Host), Agent: rates(l.Agent), Total: rates(l.Total), Thread: rates(l.Thread),
@@ -25,7 +25,7 @@ func (s *Server) brakes() pipeline.Brakes {
 		GuestBytes:   moderation.GuestBytes{Network: int64(l.GuestBytesPerDay), All: int64(l.AllGuestBytesPerDay)},
 		Logger:       s.logger,
 	})
-	return pipeline.Brakes{
+	return pipeline.Limiters{
 		Meter: s.meter, Networks: moderation.NewNetworks(s.networkKey), Stop: words(l.StopWords, moderation.DefaultStopWords), Start: words(l.StartWords, moderation.DefaultStartWords),
 		BotTurns: l.BotTurns, BotWindow: l.BotWindow, ThreadTurns: l.BotTurnsPerThread,
 	}

@@ -89,7 +89,7 @@ func newHouse(t *testing.T, change ...func(*house, *Options)) *house {
 		limits.AllowHTTP = true
 		h.pipeline = pipeline.New(pipeline.Options{
 			Limits: limits, Store: opened.Pipeline(), Agents: registry, Channels: channels, Blobs: blobs, Documents: opened.State(), Moderator: h.lists,
-			Brakes: pipeline.Brakes{Stop: moderation.NewWords(moderation.DefaultStopWords)},
+			Limiters: pipeline.Limiters{Stop: moderation.NewWords(moderation.DefaultStopWords)},
 		})
 		h.delivery = sending.New(sending.Options{Store: opened.Deliverer(), Channels: channels})
 		options.Receiver, options.Amender, options.Timeline, options.Records = h.pipeline, h.pipeline, h.pipeline, opened

@@ -315,9 +315,9 @@ func (s *Service) store(ctx context.Context, a *acceptance) (stored exchange.Tur
 		return a.turn, false, err
 	}
 	if a.turn.State == exchange.StateAccepted {
-		s.hub.expect(a.turn, a.remembered(), a.in.NewThread)
+		s.broker.expect(a.turn, a.remembered(), a.in.NewThread)
 	}
-	seat := s.seat(a)
+	reservation := s.reserve(a)
 	var dead []exchange.AuditRecord
 	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		turn := a.turn
@@ -353,39 +353,39 @@ func (s *Service) store(ctx context.Context, a *acceptance) (stored exchange.Tur
 		if err := a.continues.store(ctx, tx, turn); err != nil || turn.State != exchange.StateAccepted {
 			return err
 		}
-		if seat != nil {
-			return tx.EnqueueLeased(ctx, job(turn), seat.Owner, seat.Lease)
+		if reservation != nil {
+			return tx.EnqueueLeased(ctx, job(turn), reservation.Owner, reservation.Lease)
 		}
 		return tx.Enqueue(ctx, job(turn))
 	})
 	if err != nil || !inserted || stored.State != exchange.StateAccepted {
-		s.hub.forget(a.turn.ID)
-		if seat != nil {
-			seat.Free()
+		s.broker.forget(a.turn.ID)
+		if reservation != nil {
+			reservation.Free()
 		}
-	} else if seat != nil {
-		seat.Start(job(stored))
+	} else if reservation != nil {
+		reservation.Start(job(stored))
 	}
 	if err == nil && inserted {
 		countStopped(dead)
 		a.notice.committed()
 	}
 	if err == nil && inserted && a.continues != nil {
-		s.hub.notify(a.continues.parked.ID)
+		s.broker.notify(a.continues.parked.ID)
 	}
 	return stored, inserted, err
 }
 
-// seat keeps a place for the run of a message that begins a thread, so that no worker has to find its job. Other messages
+// reserve keeps a place for the run of a message that begins a thread, so that no worker has to find its job. Other messages
 // wait for their turn in the thread.
-func (s *Service) seat(a *acceptance) *queue.Seat {
-	if !a.in.NewThread || a.turn.State != exchange.StateAccepted || s.options.Seats == nil {
+func (s *Service) reserve(a *acceptance) *queue.Reservation {
+	if !a.in.NewThread || a.turn.State != exchange.StateAccepted || s.options.Reserve == nil {
 		return nil
 	}
-	return s.options.Seats(job(a.turn))
+	return s.options.Reserve(job(a.turn))
 }
 
-// remembered says how large the message is for the hub. What guard may change is read from its row.
+// remembered says how large the message is for the broker. What guard may change is read from its row.
 func (a *acceptance) remembered() int {
 	if guarded(a.in) {
 		return maxRemembered + 1

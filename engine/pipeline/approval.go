@@ -92,7 +92,7 @@ const waitingWord = "This needs an approval first. The answer comes by itself on
 
 // await parks a turn for the decision of somebody else. Nothing is sent to its asker; those who may decide are written
 // to by jobs of their own, which are stored in the same transaction.
-func (s *Service) await(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, issuance policypart.Issuance) error {
+func (s *Service) await(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, issuance policypart.Issuance) error {
 	reply := s.newReply(turn, normalized.Response{
 		InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Visibility: normalized.VisibilityDirect,
 		Status: normalized.StatusInputRequired, Parts: []normalized.Part{normalized.Text(waitingWord)},
@@ -102,7 +102,7 @@ func (s *Service) await(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	if agent, known := s.options.Agents.Lookup(turn.Agent); known {
 		approvers = agent.Settings.Approvers
 	}
-	return s.conclude(ctx, job, mark, ending{
+	return s.conclude(ctx, job, record, ending{
 		turn: turn, reply: reply, unsent: true, state: exchange.StateWaiting, reason: waitingFor(issuance.Part),
 		more: func(ctx context.Context, tx Tx) error {
 			if err := tx.InsertDemand(ctx, issuance); err != nil {
@@ -130,16 +130,16 @@ func demands(response normalized.Response) bool {
 }
 
 // hold parks a turn with its finished answer.
-func (s *Service) hold(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response) error {
+func (s *Service) hold(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
 	_, combined, err := s.combined(ctx, job, turn)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
 	issuance, err := s.options.Demands.Hold(turn, response, combined)
 	if err != nil {
-		return s.reply(ctx, job, turn, mark, failure(turn, fault.Of(err)), "hold answer: "+err.Error())
+		return s.reply(ctx, job, turn, record, failure(turn, fault.Of(err)), "hold answer: "+err.Error())
 	}
-	return s.await(ctx, job, turn, mark, issuance)
+	return s.await(ctx, job, turn, record, issuance)
 }
 
 // sameResponse compares what would be sent.

@@ -36,7 +36,7 @@ func (s *Service) mayDecide(agent agents.Entry, in exchange.Inbound) bool {
 
 // decided answers a message with which an approver decides. Its agent does not see it. Everybody else's message of the
 // same words is an ordinary one.
-func (s *Service) decided(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark) (answered bool, err error) {
+func (s *Service) decided(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord) (answered bool, err error) {
 	message := turn.Message
 	if len(agent.Settings.Approvers) == 0 || message.RecipientCapabilities.AgentChain != nil || // programs do not approve
 		message.PolicyResolution != nil || message.ReceivedTrace != nil {
@@ -48,13 +48,13 @@ func (s *Service) decided(ctx context.Context, job queue.Job, agent agents.Entry
 	}
 	by, is, err := s.approver(ctx, agent, message.Sender)
 	if err != nil {
-		return true, s.failed(ctx, job, turn, mark, fault.RetryIn(0, "the sender cannot be checked now", err))
+		return true, s.failed(ctx, job, turn, record, fault.RetryIn(0, "the sender cannot be checked now", err))
 	}
 	shutOut := len(message.Sender.Identities) > 0 &&
 		!agent.Settings.Access.Decide(identity.PurposeMessage, message.Sender.Address, message.Sender.Identities).Allowed
 	if !is {
 		if shutOut {
-			return true, s.reply(ctx, job, turn, mark, sentence(turn, "access:no_rule", "This agent is not open to you."), "let in to decide, and is no approver")
+			return true, s.reply(ctx, job, turn, record, sentence(turn, "access:no_rule", "This agent is not open to you."), "let in to decide, and is no approver")
 		}
 		return false, nil
 	}
@@ -62,13 +62,13 @@ func (s *Service) decided(ctx context.Context, job queue.Job, agent agents.Entry
 		verdict, err := s.options.Demands.Answer(ctx, turn, said, by)
 		switch {
 		case err != nil:
-			return true, s.failed(ctx, job, turn, mark, err)
+			return true, s.failed(ctx, job, turn, record, err)
 		case !verdict.Answers && !shutOut:
 			return false, nil
 		case !verdict.Answers:
 			verdict.Sentence = "Nothing waits for your decision."
 		}
-		if err = s.confirm(ctx, job, turn, mark, verdict); !errors.Is(err, errOvertaken) {
+		if err = s.confirm(ctx, job, turn, record, verdict); !errors.Is(err, errOvertaken) {
 			return true, err
 		}
 	}
@@ -96,13 +96,13 @@ func (s *Service) approver(ctx context.Context, agent agents.Entry, sender norma
 }
 
 // confirm stores the decision together with the sentence that confirms it: a crash leaves both or none.
-func (s *Service) confirm(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, verdict demand.Verdict) error {
+func (s *Service) confirm(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, verdict demand.Verdict) error {
 	end := ending{turn: turn, state: exchange.StateAnswered, reason: "decides about an approval"}
 	end.reply = s.newReply(turn, normalized.Response{
 		Visibility: normalized.VisibilityDirect, Status: normalized.StatusCompleted, Parts: []normalized.Part{normalized.Text(verdict.Sentence)},
 	}.Answering(turn.Message))
 	if verdict.Ending == nil {
-		return s.conclude(ctx, job, mark, end)
+		return s.conclude(ctx, job, record, end)
 	}
 	prepared, err := s.prepare(ctx, *verdict.Ending)
 	if err != nil {
@@ -115,9 +115,9 @@ func (s *Service) confirm(ctx context.Context, job queue.Job, turn exchange.Turn
 		}
 		return err
 	}
-	err = s.conclude(ctx, job, mark, end)
+	err = s.conclude(ctx, job, record, end)
 	if errors.Is(err, queue.ErrSettled) {
-		s.hub.notify(prepared.turn.ID)
+		s.broker.notify(prepared.turn.ID)
 	}
 	return err
 }

@@ -115,7 +115,7 @@ func (s *Service) tellAsker(ctx context.Context, job queue.Job, issuance policyp
 	if err != nil {
 		return err
 	}
-	s.hub.notify(issuance.TurnID)
+	s.broker.notify(issuance.TurnID)
 	return queue.ErrSettled
 }
 

@@ -164,7 +164,7 @@ func (r *outageRig) start() {
 	}
 	e.pipeline = pipeline.New(pipeline.Options{
 		Store: opened.Pipeline(), Agents: list, Channels: channels, Blobs: blobs, Documents: opened.State(), OperatorAddress: r.operator,
-		Brakes: pipeline.Brakes{},
+		Limiters: pipeline.Limiters{},
 	})
 	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels})
 	jobs = queue.New(opened.Queue(), queue.Options{})

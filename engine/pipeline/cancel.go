@@ -74,7 +74,7 @@ func (s *Service) Cancel(ctx context.Context, turnID, reason string) (exchange.T
 		return turn, fault.Newf(fault.Conflict, "the turn is %s already", turn.State)
 	}
 	finished.WithLabelValues(turn.Agent, turn.State).Inc()
-	s.hub.cancel(turnID)
-	s.hub.finished(turn)
+	s.broker.cancel(turnID)
+	s.broker.finished(turn)
 	return turn, nil
 }

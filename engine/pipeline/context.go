@@ -22,7 +22,7 @@ func (s *Service) withHistory(ctx context.Context, agent agents.Entry, turn exch
 		return message, nil, err
 	}
 	var excerpt ThreadExcerpt
-	if entry, expected := s.hub.expectation(turn.ID); !expected || !entry.fresh || len(query.Principals) > 0 {
+	if entry, expected := s.broker.expectation(turn.ID); !expected || !entry.fresh || len(query.Principals) > 0 {
 		if excerpt, err = s.options.Store.ThreadExcerpt(ctx, query); err != nil {
 			return message, nil, err
 		}

@@ -37,18 +37,18 @@ func asking(turn exchange.TurnRecord) bool {
 // compose looks through a finished response for agents that are to be asked before anything is sent: then the turn waits
 // for them, otherwise it goes on to its end. A run that crashes here is made again; what was not stored was not asked.
 func (s *Service) compose(
-	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark, response normalized.Response,
+	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, response normalized.Response,
 ) error {
-	response, parked, err := s.askOthers(ctx, job, agent, turn, mark, response)
+	response, parked, err := s.askOthers(ctx, job, agent, turn, record, response)
 	if parked || err != nil {
 		return err
 	}
-	return s.finishRun(ctx, job, turn, mark, response)
+	return s.finishRun(ctx, job, turn, record, response)
 }
 
 // askOthers returns the response to send, unless the turn waits for other agents now: then err is what the run returns.
 func (s *Service) askOthers(
-	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark, response normalized.Response,
+	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, response normalized.Response,
 ) (out normalized.Response, parked bool, err error) {
 	chain, ok := nextHop(agent, turn)
 	if !ok {
@@ -68,7 +68,7 @@ func (s *Service) askOthers(
 	for i := range calls {
 		calls[i] = prepared(calls[i], agent, turn, chain, now)
 	}
-	err = s.askAll(ctx, job, turn, mark, calls)
+	err = s.askAll(ctx, job, turn, record, calls)
 	switch {
 	case !errors.Is(err, errTooMany):
 		return response, true, err
@@ -110,9 +110,9 @@ func dispatchThread(agent, threadID, to string) string {
 }
 
 // askAll parks the turn and stores the calls. A database that is down is given some time: the agent's run was paid for.
-func (s *Service) askAll(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, calls []exchange.Dispatch) error {
+func (s *Service) askAll(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, calls []exchange.Dispatch) error {
 	for try := 1; ; try++ {
-		err := s.storeCalls(ctx, job, turn, mark, calls)
+		err := s.storeCalls(ctx, job, turn, record, calls)
 		switch {
 		case err == nil:
 			return queue.ErrSettled
@@ -128,8 +128,8 @@ func (s *Service) askAll(ctx context.Context, job queue.Job, turn exchange.TurnR
 }
 
 // storeCalls does the one transaction: the job ends, the turn waits, the calls are there with their jobs.
-func (s *Service) storeCalls(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, calls []exchange.Dispatch) error {
-	late, _ := mark.late()
+func (s *Service) storeCalls(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, calls []exchange.Dispatch) error {
+	late, _ := record.late()
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err

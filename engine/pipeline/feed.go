@@ -14,7 +14,7 @@ const (
 	readingTime = 30 * time.Second // the store's own limit is shorter
 )
 
-// audience is who waits for changes of one turn, with what was read of it. It is guarded by hub.mu and ends with the last
+// audience is who waits for changes of one turn, with what was read of it. It is guarded by broker.mu and ends with the last
 // of them.
 type audience struct {
 	channels map[chan struct{}]bool
@@ -38,7 +38,7 @@ type reading struct {
 
 // shared gives a reading that has seen every announced change. Not is the one that the caller had at this place: who
 // looks again for fear that an announcement was lost gets another. The caller must be watching the turn.
-func (h *hub) shared(ctx context.Context, turnID string, at place, not *reading, read func(context.Context, *reading)) (*reading, error) {
+func (h *broker) shared(ctx context.Context, turnID string, at place, not *reading, read func(context.Context, *reading)) (*reading, error) {
 	h.mu.Lock()
 	listening := h.watchers[turnID]
 	found := listening.read[at]
@@ -62,7 +62,7 @@ func (h *hub) shared(ctx context.Context, turnID string, at place, not *reading,
 }
 
 // perform reads for all, also when the one who began leaves meanwhile. A failure is not kept.
-func (h *hub) perform(ctx context.Context, listening *audience, at place, found *reading, read func(context.Context, *reading)) {
+func (h *broker) perform(ctx context.Context, listening *audience, at place, found *reading, read func(context.Context, *reading)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readingTime)
 	defer cancel()
 	defer close(found.done)
@@ -79,14 +79,14 @@ func (h *hub) perform(ctx context.Context, listening *audience, at place, found 
 
 // page reads events of a turn that somebody watches.
 func (s *Service) page(ctx context.Context, turnID string, after int64, not *reading) (*reading, error) {
-	return s.hub.shared(ctx, turnID, place(after), not, func(ctx context.Context, r *reading) {
+	return s.broker.shared(ctx, turnID, place(after), not, func(ctx context.Context, r *reading) {
 		r.events, r.err = s.options.Store.Events(ctx, turnID, after, eventPage)
 	})
 }
 
 // turn reads a turn that somebody watches.
 func (s *Service) turn(ctx context.Context, turnID string, not *reading) (*reading, error) {
-	return s.hub.shared(ctx, turnID, theTurn, not, func(ctx context.Context, r *reading) {
+	return s.broker.shared(ctx, turnID, theTurn, not, func(ctx context.Context, r *reading) {
 		r.turn, r.err = s.options.Store.Turn(ctx, turnID)
 	})
 }

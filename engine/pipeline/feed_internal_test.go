@@ -16,7 +16,7 @@ import (
 
 func TestFollowersShareWhatOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHub()
+		h := newBroker()
 		_, stop := h.watch("t")
 		defer stop()
 		var reads atomic.Int64
@@ -66,7 +66,7 @@ func TestFollowersShareWhatOneRead(t *testing.T) {
 }
 
 func TestFailedReadingsAreNotKept(t *testing.T) {
-	h := newHub()
+	h := newBroker()
 	_, stop := h.watch("t")
 	failure := errors.New("down")
 	if _, err := h.shared(t.Context(), "t", theTurn, nil, func(_ context.Context, r *reading) { r.err = failure }); !errors.Is(err, failure) {

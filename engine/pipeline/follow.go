@@ -17,7 +17,7 @@ const (
 // Wait blocks until the turn ended or waits for somebody (consent, the operator), and gives it with its response.
 // The end of ctx is its error; NotFound when there is no such turn.
 func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
-	if entry, ok := s.hub.expectation(turnID); ok {
+	if entry, ok := s.broker.expectation(turnID); ok {
 		select {
 		case <-entry.done:
 			return entry.turn, nil
@@ -26,7 +26,7 @@ func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 		case <-time.After(pollEvery): // another node may run it
 		}
 	}
-	changes, stop := s.hub.watch(turnID)
+	changes, stop := s.broker.watch(turnID)
 	defer stop()
 	var known *reading
 	for {
@@ -48,7 +48,7 @@ func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 // one. A reader that is slow holds up nobody: it reads rows. Nobody may change the bodies of events: they are shared.
 func (s *Service) Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error] {
 	return func(yield func(exchange.Event, error) bool) {
-		changes, stop := s.hub.watch(turnID)
+		changes, stop := s.broker.watch(turnID)
 		defer stop()
 		var known *reading
 		for {
@@ -98,14 +98,14 @@ func waitChange(ctx context.Context, changes <-chan struct{}) error {
 }
 
 // Changed is told by the store after each commit of this process that touched the turn: waiting readers wake up.
-func (s *Service) Changed(turnID string) { s.hub.notify(turnID) }
+func (s *Service) Changed(turnID string) { s.broker.notify(turnID) }
 
 // ChangedElsewhere is told when another node touched the turn: readers wake up, callers that wait for its end get
 // it, and a run that was cancelled there stops here.
 func (s *Service) ChangedElsewhere(ctx context.Context, turnID string) {
-	s.hub.notify(turnID)
-	_, expected := s.hub.expectation(turnID)
-	if !expected && !s.hub.isRunning(turnID) {
+	s.broker.notify(turnID)
+	_, expected := s.broker.expectation(turnID)
+	if !expected && !s.broker.isRunning(turnID) {
 		return
 	}
 	turn, err := s.options.Store.Turn(ctx, turnID)
@@ -113,9 +113,9 @@ func (s *Service) ChangedElsewhere(ctx context.Context, turnID string) {
 		return
 	}
 	if turn.State == exchange.StateCancelled {
-		s.hub.cancel(turnID)
+		s.broker.cancel(turnID)
 	}
 	if expected {
-		s.hub.finished(turn)
+		s.broker.finished(turn)
 	}
 }

@@ -44,6 +44,6 @@ func (s *Service) leaveHold(ctx context.Context, turn exchange.TurnRecord, move 
 	case !moved:
 		return fault.Newf(fault.Conflict, "the message is not held, it is %s", turn.State)
 	}
-	s.hub.notify(turn.ID)
+	s.broker.notify(turn.ID)
 	return nil
 }

@@ -60,7 +60,7 @@ func TestAcknowledgedAfterAnOutageIsAnswered(t *testing.T) {
 		var later lateMeter
 		database := &outage{}
 		e := composed(t, url, func(o *pipeline.Options) {
-			database.Store, o.Store, o.Brakes.Meter = o.Store, database, &later
+			database.Store, o.Store, o.Limiters.Meter = o.Store, database, &later
 		}, &script{name: "echo", answer: says("hi")})
 		later.Meter = moderation.NewMeter(moderation.MeterOptions{
 			Counters: e.store, Sender: []exchange.Rate{{Amount: 30, Window: 24 * time.Hour}}, Thread: []exchange.Rate{{Amount: 60, Window: 24 * time.Hour}},
@@ -122,7 +122,7 @@ func TestNoticeOfTheLimitSurvivesAnOutage(t *testing.T) {
 		var later lateMeter
 		database := &outage{}
 		e := composed(t, url, func(o *pipeline.Options) {
-			database.Store, o.Store, o.Brakes.Meter = o.Store, database, &later
+			database.Store, o.Store, o.Limiters.Meter = o.Store, database, &later
 		}, &script{name: "echo", answer: says("hi")})
 		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Sender: []exchange.Rate{{Amount: 1, Window: 24 * time.Hour}}})
 		e.answered(t, from("ana", "m0", "t"))

@@ -28,16 +28,16 @@ const (
 // memory is agents.Memory of one turn.
 type memory struct {
 	documents Documents
-	mark      *mark
+	record    *runRecord
 	turnID    string
 }
 
 // memoryOf gives the note of a turn; nil when the server keeps none.
-func (s *Service) memoryOf(turnID string, mark *mark) agents.Memory {
+func (s *Service) memoryOf(turnID string, record *runRecord) agents.Memory {
 	if s.options.Documents == nil {
 		return nil
 	}
-	return memory{s.options.Documents, mark, turnID}
+	return memory{s.options.Documents, record, turnID}
 }
 
 // Load gives the note of an earlier run.
@@ -54,7 +54,7 @@ func (m memory) Save(ctx context.Context, note []byte) error {
 	if len(note) > agents.MaxMemory {
 		return fault.New(fault.TooLarge, "the agent's note is over 4 MiB")
 	}
-	err := m.mark.flush(ctx, func(tx Tx) error {
+	err := m.record.flush(ctx, func(tx Tx) error {
 		return tx.PutDocument(ctx, memoryNamespace, m.turnID, note, time.Now().Add(memoryLife))
 	})
 	if err != nil {

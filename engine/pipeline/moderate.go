@@ -44,13 +44,13 @@ func (s *Service) withdrawn(ctx context.Context, turn exchange.TurnRecord) (bool
 // CancelRunning stops the runs of this process whose senders were blocked since they began. Turns that wait for their run
 // are looked at when it begins.
 func (s *Service) CancelRunning(ctx context.Context) {
-	for _, turn := range s.hub.runningTurns() {
+	for _, turn := range s.broker.runningTurns() {
 		reason := s.unwanted(turn)
 		if reason == "" {
 			continue
 		}
 		if _, err := s.Cancel(ctx, turn.ID, reason); err != nil {
-			s.hub.cancel(turn.ID) // another node or command was faster: the row is cancelled, the run is not
+			s.broker.cancel(turn.ID) // another node or command was faster: the row is cancelled, the run is not
 		}
 	}
 }

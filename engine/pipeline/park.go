@@ -74,21 +74,21 @@ func waitingFor(part policypart.Part) string {
 
 // park lets a turn wait for its asker: the demand is stored and sent in the transaction that ends the job, so that a
 // crash leaves either everything or a turn that runs again. The turn holds no worker while it waits.
-func (s *Service) park(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response) error {
+func (s *Service) park(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
 	issuance, err := s.options.Demands.Issue(turn, *response.Policy())
 	if err != nil {
 		f := fault.GiveUp("the agent's demand cannot be made", err)
-		return s.reply(ctx, job, turn, mark, failure(turn, f), "issue demand: "+err.Error())
+		return s.reply(ctx, job, turn, record, failure(turn, f), "issue demand: "+err.Error())
 	}
 	if issuance.Purpose == policypart.PurposeApproval {
-		return s.await(ctx, job, turn, mark, issuance)
+		return s.await(ctx, job, turn, record, issuance)
 	}
 	parts := append([]normalized.Part(nil), response.Parts...)
 	parts[len(parts)-1].Policy = &issuance.Part
 	response.Parts, response.To, response.Cc = parts, nil, nil // a demand is for the asker alone
 	reply := s.newReply(turn, response)
 	reply.Notice = turn.Attempt // no two demands of a turn come from the same run
-	return s.conclude(ctx, job, mark, ending{
+	return s.conclude(ctx, job, record, ending{
 		turn: turn, reply: reply, state: exchange.StateWaiting, reason: waitingFor(issuance.Part),
 		more: func(ctx context.Context, tx Tx) error { return tx.InsertDemand(ctx, issuance) },
 	})

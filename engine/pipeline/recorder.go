@@ -17,7 +17,7 @@ const flushEvery = 100 * time.Millisecond
 // first flush writes none: its response says it all. What an agent said before it fell silent is written by a timer.
 type recorder struct {
 	turnID string
-	mark   *mark
+	record *runRecord
 
 	mu      sync.Mutex
 	pending []normalized.Delta
@@ -27,8 +27,8 @@ type recorder struct {
 	err     error // of a flush by the timer
 }
 
-func newRecorder(turnID string, mark *mark) *recorder {
-	return &recorder{turnID: turnID, mark: mark, flushed: time.Now()}
+func newRecorder(turnID string, record *runRecord) *recorder {
+	return &recorder{turnID: turnID, record: record, flushed: time.Now()}
 }
 
 func (r *recorder) add(ctx context.Context, delta normalized.Delta) error {
@@ -107,7 +107,7 @@ func (r *recorder) flush(ctx context.Context) error {
 		}
 		events = append(events, exchange.Event{Kind: exchange.EventDelta, Body: body, At: time.Now()})
 	}
-	err := r.mark.flush(ctx, func(tx Tx) error { return tx.AppendEvents(ctx, r.turnID, events) })
+	err := r.record.flush(ctx, func(tx Tx) error { return tx.AppendEvents(ctx, r.turnID, events) })
 	if err != nil {
 		return err
 	}

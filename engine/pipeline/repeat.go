@@ -68,7 +68,7 @@ func (s *Service) repeatTurn(ctx context.Context, turn exchange.TurnRecord, by s
 	if !moved {
 		return fault.New(fault.Conflict, "the message was retried or changed meanwhile")
 	}
-	s.hub.notify(turn.ID)
+	s.broker.notify(turn.ID)
 	return nil
 }
 

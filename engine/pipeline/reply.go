@@ -41,13 +41,13 @@ func (s *Service) newReply(turn exchange.TurnRecord, response normalized.Respons
 }
 
 // reply ends a run with the answer.
-func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response, reason string) error {
-	return s.conclude(ctx, job, mark, ending{turn: turn, reply: s.newReply(turn, response), state: stateOf(response), reason: reason})
+func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response, reason string) error {
+	return s.conclude(ctx, job, record, ending{turn: turn, reply: s.newReply(turn, response), state: stateOf(response), reason: reason})
 }
 
 // conclude stores the reply and one delivery per destination in one transaction that also ends the job, so that a
 // crash at any point leaves either everything or a turn that runs again.
-func (s *Service) conclude(ctx context.Context, job queue.Job, mark *mark, end ending) error {
+func (s *Service) conclude(ctx context.Context, job queue.Job, record *runRecord, end ending) error {
 	turn, reply := end.turn, end.reply
 	plan, err := s.planOf(ctx, end)
 	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
@@ -59,13 +59,13 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, mark *mark, end e
 	s.options.Deliveries.Expect(deliveries, reply)
 	var moved bool
 	for try := 1; ; try++ {
-		moved, err = s.storeReply(ctx, job, mark, end, deliveries, plan)
+		moved, err = s.storeReply(ctx, job, record, end, deliveries, plan)
 		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait) {
 			break
 		}
 	}
 	if err != nil && !errors.Is(err, errEdited) {
-		return s.unstorable(ctx, job, turn, mark, end.reason, err)
+		return s.unstorable(ctx, job, turn, record, end.reason, err)
 	}
 	if errors.Is(err, errEdited) {
 		return queue.RetryAfter(time.Millisecond, errEdited)
@@ -76,18 +76,18 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, mark *mark, end e
 	finished.WithLabelValues(turn.Agent, end.state).Inc()
 	s.spend(ctx, turn, reply.Response)
 	turn.State, turn.Reason, turn.ReplyID, turn.Response, turn.UpdatedAt = end.state, end.reason, reply.ID, &reply.Response, reply.CreatedAt
-	s.hub.finished(turn)
+	s.broker.finished(turn)
 	return queue.ErrSettled
 }
 
 // unstorable ends a turn whose answer the database refuses for good: a visible failure instead of running the agent
 // again and again. An answer that met a database that is down is given back to the queue.
-func (s *Service) unstorable(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, reason string, cause error) error {
+func (s *Service) unstorable(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, reason string, cause error) error {
 	const prefix = "store reply: "
 	if errors.Is(cause, errOvertaken) || errors.Is(cause, queue.ErrLeaseLost) || ctx.Err() != nil || fault.Is(cause, fault.Unavailable) || strings.HasPrefix(reason, prefix) {
 		return cause
 	}
-	return s.reply(ctx, job, turn, mark, failure(turn, fault.Of(cause)), prefix+cause.Error())
+	return s.reply(ctx, job, turn, record, failure(turn, fault.Of(cause)), prefix+cause.Error())
 }
 
 func (s *Service) planOf(ctx context.Context, end ending) (exchange.Plan, error) {
@@ -123,9 +123,9 @@ var errNotRunning = errors.New("the turn is not running any more")
 
 // storeReply does the one transaction. When the turn is not running any more only the job ends.
 func (s *Service) storeReply(
-	ctx context.Context, job queue.Job, mark *mark, end ending, deliveries []delivery.Record, plan exchange.Plan,
+	ctx context.Context, job queue.Job, record *runRecord, end ending, deliveries []delivery.Record, plan exchange.Plan,
 ) (moved bool, err error) {
-	late, missing := mark.late()
+	late, missing := record.late()
 	reply, acknowledged := end.reply, s.mayBeAcknowledged(end.turn)
 	transition := endRun
 	if end.state == exchange.StateWaiting {
@@ -134,7 +134,7 @@ func (s *Service) storeReply(
 	move := transition.Move(end.turn.ID, end.state, end.reason, reply.CreatedAt)
 	move.Attempt, move.Unchanged = end.turn.Attempt, end.turn.UpdatedAt
 	if !missing {
-		move.Unchanged = mark.move.At
+		move.Unchanged = record.move.At
 	}
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {

@@ -82,8 +82,8 @@ func (s *Service) edit(ctx context.Context, claim *exchange.Claim, sent SentMess
 	if err != nil {
 		return unavailable("edit message", err)
 	}
-	s.hub.forget(sent.TurnID) // its run reads the row
-	s.hub.restart(sent.TurnID)
+	s.broker.forget(sent.TurnID) // its run reads the row
+	s.broker.restart(sent.TurnID)
 	return nil
 }
 

@@ -62,20 +62,20 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 		}
 	}
 
-	mark, err := s.begin(ctx, job, &turn)
+	record, err := s.begin(ctx, job, &turn)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
 	if entered.overdue {
-		return s.fail(ctx, job, turn, mark, fault.RetryIn(0, "the agent's back end has been down for as long as its schedule waits", nil))
+		return s.fail(ctx, job, turn, record, fault.RetryIn(0, "the agent's back end has been down for as long as its schedule waits", nil))
 	}
 	scheduled := len(agent.Settings.Retry.Of(false)) // runs that failed and were repeated are no crashes
 	if job.Attempt > maxRuns+scheduled || turn.Attempt > maxAttempts+scheduled {
 		const reason = "gave up: every run was cut off, perhaps because it brings the server down"
-		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp(reason, nil)), reason)
+		return s.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
-	mark.probe = entered.probe
-	return s.answer(ctx, job, turn, mark)
+	record.probe = entered.probe
+	return s.answer(ctx, job, turn, record)
 }
 
 // Limit gives how many turns of an agent may run at once on this node now: none while it rests, and what the agent says
@@ -100,19 +100,19 @@ func resumed(turn exchange.TurnRecord) bool {
 // load gives the turn; one that this process accepted a moment ago needs no query. Should it have been cancelled
 // meanwhile, the conditional update at the end finds out.
 func (s *Service) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, error) {
-	if entry, ok := s.hub.expectation(job.Payload); ok && entry.accepted != nil && job.Attempt == 1 && job.ID == job.Payload {
+	if entry, ok := s.broker.expectation(job.Payload); ok && entry.accepted != nil && job.Attempt == 1 && job.ID == job.Payload {
 		return *entry.accepted, nil
 	}
 	return s.options.Store.Turn(ctx, job.Payload)
 }
 
 // answer gets the answer of a run, from the agent or from where it is already, and goes on with it.
-func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark) error {
+func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord) error {
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	if !known {
-		return s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
+		return s.reply(ctx, job, turn, record, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
 	}
-	if finished, err := s.decided(ctx, job, agent, turn, mark); finished {
+	if finished, err := s.decided(ctx, job, agent, turn, record); finished {
 		return err
 	}
 
@@ -122,11 +122,11 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	}
 	switch from {
 	case originCombined:
-		return s.finishRun(ctx, job, turn, mark, response)
+		return s.finishRun(ctx, job, turn, record, response)
 	case originReleased, originLink, originCaptured:
-		return s.compose(ctx, job, agent, turn, mark, response)
+		return s.compose(ctx, job, agent, turn, record, response)
 	}
-	return s.ask(ctx, job, agent, turn, mark)
+	return s.ask(ctx, job, agent, turn, record)
 }
 
 // origin is where the answer of a run comes from.
@@ -177,16 +177,16 @@ func (s *Service) originOf(ctx context.Context, job queue.Job, turn exchange.Tur
 }
 
 // ask runs the agent and goes on with its response, with the call that it waits for, or with its failure.
-func (s *Service) ask(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark) error {
+func (s *Service) ask(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord) error {
 	runCtx, cancel := context.WithTimeout(ctx, agent.Settings.TimeLimit)
 	defer cancel()
-	stopped := s.hub.running(turn, cancel)
+	stopped := s.broker.running(turn, cancel)
 	defer stopped()
 
 	begun := time.Now()
 	quiet := s.signOfLife(runCtx, agent, turn)
 	requests := &toolWait{service: s, turn: turn}
-	response, err := s.runAgent(runCtx, agent, turn, mark, requests)
+	response, err := s.runAgent(runCtx, agent, turn, record, requests)
 	quiet()
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	edited := stopped()
@@ -198,25 +198,25 @@ func (s *Service) ask(ctx context.Context, job queue.Job, agent agents.Entry, tu
 	case edited && ctx.Err() == nil:
 		return queue.RetryAfter(time.Millisecond, errEdited)
 	case err == nil && requests.tells(agent, response):
-		return s.awaitAuthorization(ctx, job, turn, mark, *requests.wanted, response)
+		return s.awaitAuthorization(ctx, job, turn, record, *requests.wanted, response)
 	case errors.Is(err, agents.ErrNoWorker) && ctx.Err() == nil && runCtx.Err() == nil:
 		return queue.PutBack()
 	case err == nil && requests.wanted != nil:
-		return s.awaitTool(ctx, job, agent, turn, mark, *requests.wanted)
+		return s.awaitTool(ctx, job, agent, turn, record, *requests.wanted)
 	case err == nil:
-		return s.compose(ctx, job, agent, turn, mark, response)
+		return s.compose(ctx, job, agent, turn, record, response)
 	case ctx.Err() != nil: // the lease is lost or the server stops: another worker runs the turn
 		return ctx.Err()
 	case errors.Is(runCtx.Err(), context.Canceled): // the turn was cancelled while it ran; what it took stays on record
-		if err := mark.flush(ctx, nil); err != nil {
+		if err := record.flush(ctx, nil); err != nil {
 			s.options.Logger.WarnContext(ctx, "the steps of a cancelled run are lost", "error", err)
 		}
 		return nil
 	case errors.Is(runCtx.Err(), context.DeadlineExceeded):
-		s.backEndFailed(ctx, agent.Profile.Name, turn, err, mark.probe)
+		s.backEndFailed(ctx, agent.Profile.Name, turn, err, record.probe)
 		err = fault.GiveUp("the agent did not answer in time", err)
 	}
-	return s.failed(ctx, job, turn, mark, err)
+	return s.failed(ctx, job, turn, record, err)
 }
 
 // challenged answers a message that carries the word of an open link: with the demand for this side's consent, or with
@@ -236,13 +236,13 @@ func (s *Service) challenged(ctx context.Context, turn exchange.TurnRecord) (res
 
 // finishRun goes on with what the agent said: a demand parks the turn, and so does an answer that somebody has to let
 // pass; everything else answers it.
-func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, response normalized.Response) error {
+func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
 	response, err := s.confined(ctx, turn, response)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
 	if policy := response.Policy(); policy != nil && policypart.Resumable(policy.Kind) {
-		return s.park(ctx, job, turn, mark, response)
+		return s.park(ctx, job, turn, record, response)
 	}
 
 	held, err := s.holds(ctx, turn, response)
@@ -250,13 +250,13 @@ func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.Tu
 	case err != nil:
 		return queue.RetryAfter(time.Second, err)
 	case held:
-		return s.hold(ctx, job, turn, mark, response)
+		return s.hold(ctx, job, turn, record, response)
 	}
 
 	if response, err = s.options.Demands.Capture(ctx, turn, response); err != nil {
-		return s.failed(ctx, job, turn, mark, err)
+		return s.failed(ctx, job, turn, record, err)
 	}
-	return s.reply(ctx, job, turn, mark, response, "")
+	return s.reply(ctx, job, turn, record, response, "")
 }
 
 // passes reports whether a failure is worth another run.
@@ -267,23 +267,23 @@ func passes(cause error) bool {
 
 // failed repeats a run that may succeed later, on the schedule of its agent and channel or when the agent's back end is
 // back, and answers with a plain sentence otherwise. A turn that was taken up again has tries anew.
-func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, cause error) error {
+func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	if !known || !passes(cause) {
-		return s.fail(ctx, job, turn, mark, cause)
+		return s.fail(ctx, job, turn, record, cause)
 	}
 
 	outage, open := BackEnd{}, false
 	if _, is := errors.AsType[backEndFailure](cause); is {
-		outage, open = s.backEndFailed(ctx, turn.Agent, turn, cause, mark.probe)
+		outage, open = s.backEndFailed(ctx, turn.Agent, turn, cause, record.probe)
 	}
 	wait, snooze, ok := s.repeatAfter(job, agent, turn, cause, outage, open)
 	if !ok {
-		return s.fail(ctx, job, turn, mark, cause)
+		return s.fail(ctx, job, turn, record, cause)
 	}
 
 	s.options.Logger.WarnContext(ctx, "agent run failed and will be repeated", "attempt", turn.Attempt, "after", wait.String(), "error", cause)
-	if err := mark.flush(ctx, nil); err != nil {
+	if err := record.flush(ctx, nil); err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
 	if snooze {
@@ -293,20 +293,20 @@ func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnR
 }
 
 // fail ends a turn with a plain sentence to its sender.
-func (s *Service) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, cause error) error {
+func (s *Service) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
 	s.options.Logger.WarnContext(ctx, "agent run failed", "attempt", turn.Attempt, "error", cause)
 	response, told := failure(turn, fault.Of(cause)), s.failureNotice(ctx, turn, cause)
 	if told != nil {
 		response = saying(response, sayOperatorTold)
 	}
-	return s.conclude(ctx, job, mark, ending{
+	return s.conclude(ctx, job, record, ending{
 		turn: turn, reply: s.newReply(turn, response), state: stateOf(response), reason: cause.Error(), more: told,
 	})
 }
 
 // runAgent loads the history and folds the agent's deltas.
 func (s *Service) runAgent(
-	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, mark *mark, requests agents.ToolRequests,
+	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, requests agents.ToolRequests,
 ) (response normalized.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -323,13 +323,13 @@ func (s *Service) runAgent(
 	}
 
 	fold := normalized.NewFold(s.options.Limits)
-	stream := newRecorder(turn.ID, mark)
+	stream := newRecorder(turn.ID, record)
 	defer stream.end()
 	held := agent.Settings.HoldsReply(message.Sender) // nobody may watch it grow
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, AcceptedAt: turn.AcceptedAt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
 		Requests: requests, Returnable: true,
-		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID, mark), Steps: mark.steps.note, Answers: answers,
+		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID, record), Steps: record.steps.note, Answers: answers,
 	}) {
 		if err != nil {
 			return response, backEndFailure{err}

@@ -65,13 +65,13 @@ type Options struct {
 	Deliveries Deliveries
 	// Requested hears of calls of tools that programs outside execute, once they are stored; optional. It must not block.
 	Requested func(exchange.ToolRequest)
-	// Seats keeps a place of this process for a job that is about to be stored, or gives nil; optional.
-	Seats func(job queue.NewJob) *queue.Seat
+	// Reserve keeps a place of this process for a job that is about to be stored, or gives nil; optional.
+	Reserve func(job queue.NewJob) *queue.Reservation
 	// Caller calls agents of other servers; nil = they cannot be reached.
 	Caller Caller
 	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.
 	KnownAgent func(identity.Address) bool
-	Brakes     Brakes    // limits, stop words, loops
+	Limiters   Limiters  // limits, stop words, loops
 	Quotas     Quotas    // of messages that get no answer by themselves
 	Moderator  Moderator // optional: without it nobody is kept out
 	Closed     Closed    // optional: without it every agent takes messages
@@ -89,7 +89,7 @@ type Options struct {
 // Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind.
 type Service struct {
 	options  Options
-	hub      *hub
+	broker   *broker
 	backEnds *backEnds
 }
 
@@ -116,14 +116,14 @@ func New(options Options) *Service {
 	if options.Closed == nil {
 		options.Closed = alwaysOpen{}
 	}
-	options.Brakes.setDefaults()
+	options.Limiters.setDefaults()
 	if options.Moderator == nil {
 		options.Moderator = anybody{}
 	}
 	if options.Demands == nil {
 		options.Demands = noDemands{}
 	}
-	return &Service{options: options, hub: newHub(), backEnds: newBackEnds()}
+	return &Service{options: options, broker: newBroker(), backEnds: newBackEnds()}
 }
 
 // Partition is the queue partition of a thread: its turns run one at a time, in order of arrival.

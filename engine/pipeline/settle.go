@@ -46,7 +46,7 @@ func (s *Service) Settle(ctx context.Context, endings ...demand.Ending) error {
 		return err
 	}
 	for _, one := range settlements {
-		s.hub.notify(one.turn.ID)
+		s.broker.notify(one.turn.ID)
 	}
 	return nil
 }

@@ -31,11 +31,11 @@ func (s *Service) stale(ctx context.Context, job queue.Job, agent agents.Entry, 
 	case agents.StaleDrop:
 		return true, s.leave(ctx, job, turn, exchange.StateRefused, reason)
 	case agents.StaleApologise:
-		mark, err := s.begin(ctx, job, &turn)
+		record, err := s.begin(ctx, job, &turn)
 		if err != nil {
 			return true, queue.RetryAfter(time.Second, err)
 		}
-		return true, s.reply(ctx, job, turn, mark, failure(turn, fault.GiveUp(reason, nil)), reason)
+		return true, s.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
 	return false, nil
 }
@@ -56,7 +56,7 @@ func (s *Service) leave(ctx context.Context, job queue.Job, turn exchange.TurnRe
 		return queue.RetryAfter(again, err)
 	}
 	turn.State, turn.Reason = state, reason
-	s.hub.finished(turn)
+	s.broker.finished(turn)
 	return queue.ErrSettled
 }
 

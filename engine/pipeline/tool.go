@@ -84,11 +84,11 @@ func (w *toolWait) Request(ctx context.Context, id string) (map[string]any, erro
 // awaitTool parks the turn until a program outside has executed a tool. Nothing is sent, and an acknowledgement stays
 // possible: for the asker the agent is still at work.
 func (s *Service) awaitTool(
-	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark, wanted exchange.ToolRequest,
+	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, wanted exchange.ToolRequest,
 ) error {
 	wanted.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
 	for try := 1; ; try++ {
-		err := s.storeToolRequest(ctx, job, agent, turn, mark, wanted)
+		err := s.storeToolRequest(ctx, job, agent, turn, record, wanted)
 		switch {
 		case err == nil:
 			toolRequests.WithLabelValues("requested").Inc()
@@ -100,7 +100,7 @@ func (s *Service) awaitTool(
 			}
 			return queue.ErrSettled
 		case fault.Is(err, fault.Malformed):
-			return s.failed(ctx, job, turn, mark, fault.GiveUp("the tool request cannot be kept", err))
+			return s.failed(ctx, job, turn, record, fault.GiveUp("the tool request cannot be kept", err))
 		case try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait):
 			return err
 		}
@@ -117,13 +117,13 @@ func (w *toolWait) tells(agent agents.Entry, response normalized.Response) bool 
 
 // awaitAuthorization is awaitTool with a notice for the asker, as a demand has one. The turn holds no worker while it waits.
 func (s *Service) awaitAuthorization(
-	ctx context.Context, job queue.Job, turn exchange.TurnRecord, mark *mark, wanted exchange.ToolRequest, response normalized.Response,
+	ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, wanted exchange.ToolRequest, response normalized.Response,
 ) error {
 	wanted.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
 	response.To, response.Cc = nil, nil
 	reply := s.newReply(turn, response)
 	reply.Notice = turn.Attempt
-	return s.conclude(ctx, job, mark, ending{
+	return s.conclude(ctx, job, record, ending{
 		turn: turn, reply: reply, state: exchange.StateWaiting, reason: exchange.WaitingAuthorization,
 		more: func(ctx context.Context, tx Tx) error {
 			status, err := tx.InsertToolRequest(ctx, wanted)
@@ -142,15 +142,15 @@ func (s *Service) awaitAuthorization(
 
 // storeToolRequest does the one transaction: the job ends, the turn waits, the request is there.
 func (s *Service) storeToolRequest(
-	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, mark *mark, wanted exchange.ToolRequest,
+	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, wanted exchange.ToolRequest,
 ) error {
-	late := mark.missing()
+	late := record.missing()
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
 		if late {
-			if err := tx.AppendEvents(ctx, turn.ID, []exchange.Event{mark.event()}); err != nil {
+			if err := tx.AppendEvents(ctx, turn.ID, []exchange.Event{record.event()}); err != nil {
 				return err
 			}
 		}

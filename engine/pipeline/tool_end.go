@@ -134,7 +134,7 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 		return false, err
 	}
 	toolRequests.WithLabelValues(outcomes[event.Kind]).Inc()
-	t.service.hub.notify(turn.ID)
+	t.service.broker.notify(turn.ID)
 	return true, nil
 }
 

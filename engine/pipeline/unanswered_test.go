@@ -29,7 +29,7 @@ func forged(i int, address string, size int) exchange.Inbound {
 func TestForgedMailLeavesABoundedDisk(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		e := composed(t, url, func(o *pipeline.Options) {
-			o.Brakes.Networks = moderation.NewNetworks([]byte("key"))
+			o.Limiters.Networks = moderation.NewNetworks([]byte("key"))
 			o.Quotas = pipeline.Quotas{
 				Sender: pipeline.Usage{Messages: 5, Bytes: 400 << 10}, All: pipeline.Usage{Messages: 8, Bytes: 4 << 20}, Kept: 25,
 				HeldFor: 14 * 24 * time.Hour, SilentFor: 30 * 24 * time.Hour, GuestBytes: 300 << 10,

@@ -59,11 +59,11 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 
 // Take makes this process the only one that serves a data directory with a SQLite database; nil on PostgreSQL. What a killed
 // process was at work with is then free at once: its leases need not end first.
-func Take(ctx context.Context, options Options, opened *store.Store) (*disk.Seat, error) {
+func Take(ctx context.Context, options Options, opened *store.Store) (*disk.Lock, error) {
 	if options.DatabaseURL != "sqlite" {
 		return nil, nil
 	}
-	seat, err := disk.Sit(options.DataDir)
+	seat, err := disk.Take(options.DataDir)
 	switch {
 	case errors.Is(err, disk.ErrTaken):
 		return seat, fmt.Errorf("data_dir: another inbox serves %s; stop it, give this one its own directory, or use PostgreSQL for several", options.DataDir)

@@ -87,7 +87,7 @@ type Claim struct {
 // several nodes share it. Callers give instants by their own clock, and the store keeps how far they are away.
 //
 // A job is ready when it is due and nothing of its partition lives before it. A job may be stored as leased already, for
-// a Seat. Settle ends a run; it returns ErrLeaseLost when the fence moved. Extend prolongs leases and returns those still
+// a Reservation. Settle ends a run; it returns ErrLeaseLost when the fence moved. Extend prolongs leases and returns those still
 // held.
 type Store interface {
 	// Lanes gives the lanes of a kind with ready jobs that come after the given one, in their order. Its cost grows with

@@ -276,7 +276,7 @@ func seatsShare(t *testing.T, p *probe) {
 	if r.queue.Reserve(job("away", "a", false)) != nil {
 		t.Error("a seat for a group that can have nothing")
 	}
-	var seats []*queue.Seat
+	var seats []*queue.Reservation
 	for range 10 {
 		if seat := r.queue.Reserve(job("g", "loud", true)); seat != nil {
 			seats = append(seats, seat)

@@ -14,8 +14,8 @@ import (
 // in its own transaction, which saves a commit; a crash before it leaves an accepted turn whose job comes back.
 const markAfter = 50 * time.Millisecond
 
-// mark writes the row "turn.running" of one run, once, and the agent's steps with whatever else the run writes.
-type mark struct {
+// runRecord writes the row "turn.running" of one run, once, and the agent's steps with whatever else the run writes.
+type runRecord struct {
 	store   Store
 	move    Move
 	again   bool // an earlier run streamed perhaps: what it sent is void
@@ -28,11 +28,11 @@ type mark struct {
 	writing sync.Mutex // an agent may save its note from any of its goroutines
 }
 
-// begin numbers the run and sees to its mark.
-func (s *Service) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRecord) (*mark, error) {
+// begin numbers the run and sees to its record.
+func (s *Service) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRecord) (*runRecord, error) {
 	again := turn.State == exchange.StateRunning || turn.Attempt > 0 || job.Attempt > 1
 	turn.Attempt = max(turn.Attempt+1, job.Attempt)
-	m := &mark{store: s.options.Store, again: again, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
+	m := &runRecord{store: s.options.Store, again: again, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
 	m.move.Attempt = turn.Attempt
 	if again {
 		return m, m.write(ctx)
@@ -42,7 +42,7 @@ func (s *Service) begin(ctx context.Context, job queue.Job, turn *exchange.TurnR
 }
 
 // write writes the row now, unless it is there.
-func (m *mark) write(ctx context.Context) error {
+func (m *runRecord) write(ctx context.Context) error {
 	m.once.Do(func() {
 		m.err = m.store.InTx(ctx, func(tx Tx) error { return m.in(ctx, tx) })
 		m.written = m.err == nil
@@ -51,7 +51,7 @@ func (m *mark) write(ctx context.Context) error {
 }
 
 // in writes the row inside a transaction of the caller.
-func (m *mark) in(ctx context.Context, tx Tx) error {
+func (m *runRecord) in(ctx context.Context, tx Tx) error {
 	moved, err := tx.MoveTurn(ctx, m.move)
 	if err != nil || !moved || !m.again {
 		return err
@@ -60,12 +60,12 @@ func (m *mark) in(ctx context.Context, tx Tx) error {
 }
 
 // event is the row for a caller that writes the turn itself.
-func (m *mark) event() exchange.Event {
+func (m *runRecord) event() exchange.Event {
 	return exchange.Event{Kind: "turn." + exchange.StateRunning, Body: fmt.Appendf(nil, `{"attempt":%d}`, m.move.Attempt), At: m.move.At}
 }
 
 // flush writes the row if it is not there, the agent's steps and more in one transaction.
-func (m *mark) flush(ctx context.Context, more func(Tx) error) error {
+func (m *runRecord) flush(ctx context.Context, more func(Tx) error) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	missing, noted := m.missing(), m.steps.noted()
@@ -89,7 +89,7 @@ func (m *mark) flush(ctx context.Context, more func(Tx) error) error {
 
 // late gives the rows that the end of the run has to bring along, and whether "turn.running" is among them. Afterwards nobody
 // else writes them.
-func (m *mark) late() (events []exchange.Event, missing bool) {
+func (m *runRecord) late() (events []exchange.Event, missing bool) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	if missing = m.missing(); missing {
@@ -106,7 +106,7 @@ func appendLate(ctx context.Context, tx Tx, turnID string, events []exchange.Eve
 }
 
 // missing says whether the row still has to be written with the answer. Afterwards nobody else writes it.
-func (m *mark) missing() bool {
+func (m *runRecord) missing() bool {
 	if m.timer != nil {
 		m.timer.Stop()
 	}

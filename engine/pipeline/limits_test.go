@@ -21,7 +21,7 @@ func TestOverTheLimit(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		front := &script{name: "echo", answer: says("hi"), settings: agents.Settings{AnswerAgents: true}}
 		var later lateMeter
-		e := composed(t, url, func(o *pipeline.Options) { o.Brakes.Meter = &later }, front)
+		e := composed(t, url, func(o *pipeline.Options) { o.Limiters.Meter = &later }, front)
 		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Sender: []exchange.Rate{{Amount: 2, Window: 24 * time.Hour}}})
 		for i := range 2 {
 			e.answered(t, from("ana", fmt.Sprint("m", i), "t"))
@@ -78,7 +78,7 @@ func TestStopWord(t *testing.T) {
 		front := &script{name: "echo", answer: says("hi")}
 		e := composed(t, url, func(o *pipeline.Options) {
 			o.Moderator = lists
-			o.Brakes.Stop, o.Brakes.Start = moderation.NewWords(moderation.DefaultStopWords), moderation.NewWords(moderation.DefaultStartWords)
+			o.Limiters.Stop, o.Limiters.Start = moderation.NewWords(moderation.DefaultStopWords), moderation.NewWords(moderation.DefaultStartWords)
 		}, front)
 		say := func(user, id, text string) exchange.TurnRecord {
 			in := from(user, id, "t "+user)
@@ -128,7 +128,7 @@ func TestStopWordEndsWhatWaits(t *testing.T) {
 		front := &script{name: "echo", answer: refunds}
 		front.settings.Approvers = []string{owner}
 		e := composed(t, url, func(o *pipeline.Options) {
-			o.Approvers, o.Moderator, o.Brakes.Stop = &doors{}, lists, moderation.NewWords(moderation.DefaultStopWords)
+			o.Approvers, o.Moderator, o.Limiters.Stop = &doors{}, lists, moderation.NewWords(moderation.DefaultStopWords)
 		}, front)
 		parked := e.settled(t, e.receive(t, from("ana", "1", "t")).TurnID)
 		others := e.settled(t, e.receive(t, from("bea", "1", "u")).TurnID)
@@ -155,7 +155,7 @@ func TestMailBrakes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		front := &script{name: "echo", answer: says("hi")}
 		var later lateMeter
-		e := composed(t, url, func(o *pipeline.Options) { o.Brakes.Meter = &later }, front)
+		e := composed(t, url, func(o *pipeline.Options) { o.Limiters.Meter = &later }, front)
 		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Conversation: func(string) exchange.ConversationLimits {
 			return exchange.ConversationLimits{Thread: []exchange.Rate{{Amount: 4, Window: 24 * time.Hour}}, Same: 2, Machine: 5 * time.Second}
 		}})

@@ -14,9 +14,9 @@ const (
 	maxRemembered = 16 << 10
 )
 
-// hub tells waiting callers of this process that something happened to a turn. It holds no truth: whoever misses a
+// broker tells waiting callers of this process that something happened to a turn. It holds no truth: whoever misses a
 // wake-up finds the row by the slow poll.
-type hub struct {
+type broker struct {
 	mu       sync.Mutex
 	watchers map[string]*audience
 	expected map[string]*expectation
@@ -38,14 +38,14 @@ type expectation struct {
 	turn     exchange.TurnRecord // set before done is closed
 }
 
-func newHub() *hub {
-	return &hub{
+func newBroker() *broker {
+	return &broker{
 		watchers: map[string]*audience{}, expected: map[string]*expectation{}, cancels: map[string]*running{},
 	}
 }
 
 // expect announces a turn before it is stored, so that its end cannot be missed.
-func (h *hub) expect(turn exchange.TurnRecord, size int, fresh bool) {
+func (h *broker) expect(turn exchange.TurnRecord, size int, fresh bool) {
 	entry := &expectation{done: make(chan struct{}), fresh: fresh}
 	if size <= maxRemembered {
 		entry.accepted = &turn
@@ -57,13 +57,13 @@ func (h *hub) expect(turn exchange.TurnRecord, size int, fresh bool) {
 	}
 }
 
-func (h *hub) forget(turnID string) {
+func (h *broker) forget(turnID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.expected, turnID)
 }
 
-func (h *hub) expectation(turnID string) (*expectation, bool) {
+func (h *broker) expectation(turnID string) (*expectation, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	entry, ok := h.expected[turnID]
@@ -71,7 +71,7 @@ func (h *hub) expectation(turnID string) (*expectation, bool) {
 }
 
 // finished hands the end of a turn to whoever waits.
-func (h *hub) finished(turn exchange.TurnRecord) {
+func (h *broker) finished(turn exchange.TurnRecord) {
 	h.mu.Lock()
 	if entry, ok := h.expected[turn.ID]; ok {
 		entry.turn = turn
@@ -83,7 +83,7 @@ func (h *hub) finished(turn exchange.TurnRecord) {
 }
 
 // watch gives a channel that gets a value after each change of the turn.
-func (h *hub) watch(turnID string) (changes <-chan struct{}, stop func()) {
+func (h *broker) watch(turnID string) (changes <-chan struct{}, stop func()) {
 	channel := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +96,7 @@ func (h *hub) watch(turnID string) (changes <-chan struct{}, stop func()) {
 	return channel, func() { h.unwatch(turnID, channel) }
 }
 
-func (h *hub) unwatch(turnID string, channel chan struct{}) {
+func (h *broker) unwatch(turnID string, channel chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	listening := h.watchers[turnID]
@@ -105,7 +105,7 @@ func (h *hub) unwatch(turnID string, channel chan struct{}) {
 	}
 }
 
-func (h *hub) notify(turnID string) {
+func (h *broker) notify(turnID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	listening := h.watchers[turnID]
@@ -123,7 +123,7 @@ func (h *hub) notify(turnID string) {
 
 // running remembers how to stop a run of this process; the returned function forgets it and says whether the run has to
 // begin anew.
-func (h *hub) running(turn exchange.TurnRecord, cancel context.CancelFunc) (done func() (again bool)) {
+func (h *broker) running(turn exchange.TurnRecord, cancel context.CancelFunc) (done func() (again bool)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	turnID := turn.ID
@@ -140,7 +140,7 @@ func (h *hub) running(turn exchange.TurnRecord, cancel context.CancelFunc) (done
 }
 
 // restart stops a run of this process that works on words which are not there any more.
-func (h *hub) restart(turnID string) {
+func (h *broker) restart(turnID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if entry, ok := h.cancels[turnID]; ok {
@@ -150,14 +150,14 @@ func (h *hub) restart(turnID string) {
 }
 
 // isRunning says whether a run of the turn is in this process.
-func (h *hub) isRunning(turnID string) bool {
+func (h *broker) isRunning(turnID string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, ok := h.cancels[turnID]
 	return ok
 }
 
-func (h *hub) cancel(turnID string) {
+func (h *broker) cancel(turnID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if entry, ok := h.cancels[turnID]; ok {
@@ -166,7 +166,7 @@ func (h *hub) cancel(turnID string) {
 }
 
 // runningTurns gives the turns whose runs are in this process.
-func (h *hub) runningTurns() []exchange.TurnRecord {
+func (h *broker) runningTurns() []exchange.TurnRecord {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	turns := make([]exchange.TurnRecord, 0, len(h.cancels))

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Seat is a place of this process that is kept for one job while the transaction that stores it commits. The row is stored
+// Reservation is a place of this process that is kept for one job while the transaction that stores it commits. The row is stored
 // with the seat's lease, so that no claim has to find it: who waits for the job waits for one commit less. A process that
 // dies loses the lease like any other.
-type Seat struct {
+type Reservation struct {
 	Owner  string        // for the row
 	Lease  time.Duration // for the row
 	until  time.Time     // end of the lease, at the earliest
@@ -20,7 +20,7 @@ type Seat struct {
 // Reserve keeps a place for a job that is about to be stored. It is nil when the job's group and member have none to
 // begin with, while the queue does not run, and while jobs wait that found no place: those who come later do not overtake
 // them. Every seat is started or freed.
-func (q *Queue) Reserve(job NewJob) *Seat {
+func (q *Queue) Reserve(job NewJob) *Reservation {
 	w := q.workers[job.Kind]
 	if w == nil {
 		return nil
@@ -32,13 +32,13 @@ func (q *Queue) Reserve(job NewJob) *Seat {
 		return nil
 	}
 	q.running.keep(1)
-	return &Seat{
+	return &Reservation{
 		Owner: q.options.Owner, Lease: q.options.Lease, until: time.Now().Add(q.options.Lease), lane: lane, worker: w, ctx: w.ctx,
 	}
 }
 
 // Start runs the job, which is stored now as the first run of fence 1.
-func (s *Seat) Start(job NewJob) {
+func (s *Reservation) Start(job NewJob) {
 	w := s.worker
 	w.start(s.ctx, Job{
 		ID: job.ID, Kind: job.Kind, Partition: job.Partition, Payload: job.Payload,
@@ -48,7 +48,7 @@ func (s *Seat) Start(job NewJob) {
 }
 
 // Free gives the place back: nothing was stored with it.
-func (s *Seat) Free() {
+func (s *Reservation) Free() {
 	s.worker.leave(s.lane)
 	s.worker.queue.running.keep(-1)
 }

@@ -13,32 +13,32 @@ import (
 
 func TestSeatIsForOne(t *testing.T) {
 	directory := t.TempDir()
-	seat, err := Sit(directory)
-	if err != nil || !seat.Sole() {
-		t.Fatalf("%+v, %v", seat, err)
+	lock, err := Take(directory)
+	if err != nil || !lock.Sole() {
+		t.Fatalf("%+v, %v", lock, err)
 	}
-	if _, err := Sit(directory); !errors.Is(err, ErrTaken) {
+	if _, err := Take(directory); !errors.Is(err, ErrTaken) {
 		t.Errorf("a second one: %v", err)
 	}
-	if err := errors.Join(seat.Leave(), seat.Leave()); err != nil {
+	if err := errors.Join(lock.Leave(), lock.Leave()); err != nil {
 		t.Error(err)
 	}
-	again, err := Sit(directory)
+	again, err := Take(directory)
 	if err != nil || !again.Sole() {
 		t.Errorf("after the first: %+v, %v", again, err)
 	}
 	if err := again.Leave(); err != nil {
 		t.Error(err)
 	}
-	if _, err := Sit(directory + "/none"); err == nil || errors.Is(err, ErrTaken) {
+	if _, err := Take(directory + "/none"); err == nil || errors.Is(err, ErrTaken) {
 		t.Errorf("no directory: %v", err)
 	}
 }
 
-// TestSeatOfTheDead starts this test again as a process that takes the seat and is killed.
+// TestSeatOfTheDead starts this test again as a process that takes the lock and is killed.
 func TestSeatOfTheDead(t *testing.T) {
 	if directory := os.Getenv("SEAT_DIRECTORY"); directory != "" {
-		if _, err := Sit(directory); err != nil {
+		if _, err := Take(directory); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = os.Stdout.WriteString("taken")
@@ -61,16 +61,16 @@ func TestSeatOfTheDead(t *testing.T) {
 	if _, err := said.Read(word); err != nil || string(word) != "taken" {
 		t.Fatalf("%q, %v", word, err)
 	}
-	if _, err := Sit(directory); !errors.Is(err, ErrTaken) {
+	if _, err := Take(directory); !errors.Is(err, ErrTaken) {
 		t.Errorf("beside the living: %v", err)
 	}
 	_ = other.Process.Kill()
 	_ = other.Wait()
-	seat, err := Sit(directory)
-	if err != nil || !seat.Sole() {
-		t.Fatalf("after its death: %+v, %v", seat, err)
+	lock, err := Take(directory)
+	if err != nil || !lock.Sole() {
+		t.Fatalf("after its death: %+v, %v", lock, err)
 	}
-	if err := seat.Leave(); err != nil {
+	if err := lock.Leave(); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // sit stores a job with the lease of a seat and starts it, as a transaction would that committed.
-func (r *rig) sit(seat *queue.Seat, job queue.NewJob) {
+func (r *rig) sit(seat *queue.Reservation, job queue.NewJob) {
 	r.Helper()
 	job.ID, job.Kind = queuetest.NewID(), "work"
 	r.store.add(job)

@@ -33,8 +33,8 @@ type ListTx interface {
 	RemoveListEntry(ctx context.Context, entry exchange.ListEntry) (bool, error)
 }
 
-// Brakes are what keeps conversations in bounds. The zero value brakes nothing but two agents that play ping-pong.
-type Brakes struct {
+// Limiters are what keeps conversations in bounds. The zero value brakes nothing but two agents that play ping-pong.
+type Limiters struct {
 	Meter       Meter                // optional
 	Networks    *moderation.Networks // optional: without it senders without proof are counted by what they say of themselves
 	Stop, Start moderation.Words     // messages that are nothing else; empty = none
@@ -43,12 +43,12 @@ type Brakes struct {
 	ThreadTurns int                  // the same for the life of the thread, at most 100; 0 = no bound
 }
 
-func (b *Brakes) setDefaults() {
-	if b.BotTurns == 0 {
-		b.BotTurns = pingPongTurns
+func (l *Limiters) setDefaults() {
+	if l.BotTurns == 0 {
+		l.BotTurns = pingPongTurns
 	}
-	if b.BotWindow == 0 {
-		b.BotWindow = pingPongWithin
+	if l.BotWindow == 0 {
+		l.BotWindow = pingPongWithin
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inb
 	if last, done, err := s.stopWord(ctx, in, turn); done || err != nil {
 		return limited{last: last}, err
 	}
-	if s.options.Brakes.Meter == nil {
+	if s.options.Limiters.Meter == nil {
 		return limited{}, nil
 	}
 
@@ -112,7 +112,7 @@ func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inb
 	subject.Networks, subject.Bytes = networks, storedBytes(in)
 	subject.Message, subject.Opens = turn.Message.ID, in.Opens || turn.ThreadID == turn.Message.ID
 	subject.Said, subject.Waited = turn.Message.Parts, waited(in, turn.AcceptedAt)
-	counted, excess, over := s.options.Brakes.Meter.Reserve(ctx, subject)
+	counted, excess, over := s.options.Limiters.Meter.Reserve(ctx, subject)
 	if !over {
 		return limited{counted: counted}, nil
 	}
@@ -123,7 +123,7 @@ func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inb
 	if excess.Contended {
 		return limited{}, contended()
 	}
-	excess, told := s.options.Brakes.Meter.Report(ctx, excess)
+	excess, told := s.options.Limiters.Meter.Report(ctx, excess)
 	if excess.Contended {
 		told.Release()
 		return limited{}, contended()
@@ -149,7 +149,7 @@ func (s *Service) networks(in exchange.Inbound) []string {
 	if len(in.Message.Sender.Identities) > 0 {
 		return nil
 	}
-	return s.options.Brakes.Networks.Of(in.Client)
+	return s.options.Limiters.Networks.Of(in.Client)
 }
 
 func subjectOf(turn exchange.TurnRecord) moderation.Subject {
@@ -231,7 +231,7 @@ const reasonStopped = "the sender said stop"
 // write a start word. Where the sender fetches the answer nothing is ever sent unasked, so that the words mean nothing.
 func (s *Service) stopWord(ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord) (last *finalNotice, done bool, err error) {
 	since, stopped := s.options.Moderator.Stopped(turn.Agent, turn.Principal)
-	stop, start := s.options.Brakes.Stop.Only(in.Message), s.options.Brakes.Start.Only(in.Message)
+	stop, start := s.options.Limiters.Stop.Only(in.Message), s.options.Limiters.Start.Only(in.Message)
 	if !stopped && (!stop || guarded(in)) {
 		return nil, false, nil
 	}
@@ -287,23 +287,23 @@ func (s *Service) obey(
 
 // spend counts what an answer cost, where its agent says so, and that its asker was answered.
 func (s *Service) spend(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) {
-	if s.options.Brakes.Meter == nil {
+	if s.options.Limiters.Meter == nil {
 		return
 	}
 	if stateOf(response) == exchange.StateAnswered {
-		s.options.Brakes.Meter.Remember(subjectOf(turn))
+		s.options.Limiters.Meter.Remember(subjectOf(turn))
 	}
 	cost, err := strconv.ParseFloat(strings.TrimSpace(response.Metadata["cost"]), 64)
 	if err != nil || cost <= 0 || cost > 1e9 {
 		return
 	}
-	s.options.Brakes.Meter.Spend(ctx, subjectOf(turn), int64(cost*1e6))
+	s.options.Limiters.Meter.Spend(ctx, subjectOf(turn), int64(cost*1e6))
 }
 
 // tooDeep says why an agent's message is not answered any more, however slowly it came.
-func (b Brakes) tooDeep(turns int) string {
-	if b.ThreadTurns <= 0 || turns < b.ThreadTurns {
+func (l Limiters) tooDeep(turns int) string {
+	if l.ThreadTurns <= 0 || turns < l.ThreadTurns {
 		return ""
 	}
-	return fmt.Sprintf("more than %d messages of this agent in this thread", b.ThreadTurns)
+	return fmt.Sprintf("more than %d messages of this agent in this thread", l.ThreadTurns)
 }

@@ -1,0 +1,47 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// ErrTaken says that another process, or another part of this one, has the directory.
+var ErrTaken = errors.New("another process serves this directory")
+
+// lockFile is locked, never removed: a lock on a removed file would keep nobody out.
+const lockFile = "inbox.lock"
+
+// Lock is the right to be the only one that serves a directory. The operating system gives it back when the process dies,
+// however it dies.
+type Lock struct{ file *os.File }
+
+// Take takes the directory for this process. The error is ErrTaken while another one has it. A file system without locks,
+// or a system that we have none for, gives a lock that is not Sole.
+func Take(directory string) (*Lock, error) {
+	file, err := os.OpenFile(filepath.Join(directory, lockFile), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator named the directory
+	if err != nil {
+		return nil, fmt.Errorf("open the lock of the directory: %w", err)
+	}
+	switch err := lock(file); {
+	case errors.Is(err, errHeld):
+		return nil, errors.Join(ErrTaken, file.Close())
+	case err != nil:
+		return &Lock{}, file.Close()
+	}
+	return &Lock{file: file}, nil
+}
+
+// Sole reports whether no other process can have the directory now.
+func (l *Lock) Sole() bool { return l != nil && l.file != nil }
+
+// Leave returns the directory. It is harmless to leave twice, and from no lock.
+func (l *Lock) Leave() error {
+	if !l.Sole() {
+		return nil
+	}
+	file := l.file
+	l.file = nil
+	return file.Close()
+}
