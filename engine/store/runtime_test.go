@@ -5,10 +5,8 @@ import (
 
 	"inbox/agents/runtime/task"
 	"inbox/agents/runtime/task/tasktest"
-	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
 	"inbox/agents/runtime/tool/request/requesttest"
-	"inbox/agents/runtime/tool/tooltest"
 	"inbox/engine/store"
 )
 
@@ -21,9 +19,6 @@ func TestRuntimeStores(t *testing.T) {
 				requesttest.Store(t, func(t *testing.T) (request.Store, func(map[string]any) map[string]any) {
 					return open(t).RequestStore(), nil
 				})
-			})
-			t.Run("pending actions", func(t *testing.T) {
-				tooltest.PendingStore(t, func(t *testing.T) tool.PendingStore { return open(t).PendingActions() })
 			})
 			t.Run("task runs", func(t *testing.T) {
 				tasktest.Runs(t, func(t *testing.T) task.Runs { return open(t).TaskRuns() })
