@@ -2,11 +2,8 @@ package loop_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,9 +66,8 @@ func TestProviderTurnResultFixtures(t *testing.T) {
 }
 
 func TestLoopTraceFixtures(t *testing.T) {
-	declared := declarationTexts(t)
 	fixturetest.Run(t, "loop-traces", func(c fixturetest.Case) (any, error) {
-		s := newScript(c, declared[c.Name])
+		s := newScript(c, declarationsOf(t, c.Text))
 		result, err := loop.Run(context.Background(), s.input["messages"], s, s.options())
 		actual := s.record(c.Expected)
 		if err != nil {
@@ -92,41 +88,23 @@ func errorValue(err error, expected map[string]any) map[string]any {
 	return value
 }
 
-// declarationTexts reads the declarations of each case as text: the order of their names is part of the record.
-func declarationTexts(t *testing.T) map[string][]tool.Entry {
+// declarationsOf reads the declarations of a case in the order of the text, which is part of the record.
+func declarationsOf(t *testing.T, input []byte) []tool.Entry {
 	t.Helper()
-	directory := os.Getenv("AGENTS_API_FIXTURES")
-	if directory == "" {
-		directory = filepath.Join("..", "..", "testdata", "agents-api")
+	text := fixturetest.MemberText(fixturetest.MemberText(input, "options"), "tool_declarations")
+	if text == nil {
+		return nil
 	}
-	data, err := os.ReadFile(filepath.Join(directory, "loop-traces.json"))
+	members, err := fixturetest.Members(text)
 	if err != nil {
-		t.Fatalf("recorded cases are missing: %v", err)
-	}
-	var document struct {
-		Cases []struct {
-			Name  string
-			Input struct {
-				Options json.RawMessage
-			}
-		}
-	}
-	if err := json.Unmarshal(data, &document); err != nil {
 		t.Fatal(err)
 	}
-	texts := map[string][]tool.Entry{}
-	for _, c := range document.Cases {
-		var options struct {
-			Declarations json.RawMessage `json:"tool_declarations"`
-		}
-		if json.Unmarshal(c.Input.Options, &options) != nil || options.Declarations == nil {
-			continue
-		}
-		if texts[c.Name], err = tool.DecodeEntries(options.Declarations); err != nil {
-			t.Fatalf("%s: %v", c.Name, err)
-		}
+
+	entries := make([]tool.Entry, len(members))
+	for index, member := range members {
+		entries[index] = tool.Entry{Name: member.Name, Value: member.Value}
 	}
-	return texts
+	return entries
 }
 
 // script plays a recorded case: it is runner, executor, policy and everything else that the case asks for.

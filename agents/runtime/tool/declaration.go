@@ -54,17 +54,13 @@ func NormalizeClient(value any) (*Declaration, error) {
 		return nil, &DeclarationError{CodeClient, fields}
 	}
 	name := envelope.Text(declared["name"])
-	return newDeclaration(declared, canonicalFields(declared, clientSource(name, declared["source"]), ExecutorClient), nil), nil
+	return newDeclaration(declared, canonicalFields(declared, clientSource(name, declared["source"]), ExecutorClient)), nil
 }
 
 // NormalizeServer checks and normalizes the declaration of a tool that this server runs. The error is a
 // *DeclarationError (agent runtime contract, section 4.1).
 func NormalizeServer(value any) (*Declaration, error) {
-	return normalizeServer(Entry{Value: value})
-}
-
-func normalizeServer(entry Entry) (*Declaration, error) {
-	declared := withServerDefaults(members(entry.Value))
+	declared := withServerDefaults(members(value))
 	if fields := ValidateServer(declared); len(fields) > 0 {
 		return nil, &DeclarationError{CodeServer, fields}
 	}
@@ -73,27 +69,24 @@ func normalizeServer(entry Entry) (*Declaration, error) {
 	if capability, ok := envelope.NonBlank(declared["required_capability"]); ok {
 		fields["required_capability"] = capability
 	}
-	return newDeclaration(declared, fields, entry.properties), nil
+	return newDeclaration(declared, fields), nil
 }
 
 // NormalizeRequest checks and normalizes a declaration that came with a conversation: client rules, with lenient
 // defaults, for executor client or namespace client, else server rules. The error is a *DeclarationError (agent runtime
 // contract, section 4.1).
 func NormalizeRequest(value any) (*Declaration, error) {
-	return normalizeRequest(Entry{Value: value})
-}
-
-func normalizeRequest(entry Entry) (*Declaration, error) {
-	declared := members(entry.Value)
+	declared := members(value)
 	if declared["executor"] == ExecutorClient || namespace(envelope.Text(declared["name"])) == ExecutorClient {
 		declaration, err := NormalizeClient(withClientDefaults(declared))
 		if err != nil {
 			return nil, err
 		}
-		return newDeclaration(declared, declaration.fields, entry.properties), nil
+		return newDeclaration(declared, declaration.fields), nil
 	}
-	declaration, err := normalizeServer(entry)
-	if wrong, ok := err.(*DeclarationError); ok { //nolint:errorlint // normalizeServer returns it unwrapped
+
+	declaration, err := NormalizeServer(declared)
+	if wrong, ok := err.(*DeclarationError); ok { //nolint:errorlint // NormalizeServer returns it unwrapped
 		return nil, &DeclarationError{CodeRequest, wrong.Fields}
 	}
 	return declaration, err
@@ -128,11 +121,11 @@ func canonicalFields(declared map[string]any, source, executor string) map[strin
 }
 
 // newDeclaration reads what calls need from a normalized declaration, once.
-func newDeclaration(declared, fields map[string]any, properties []string) *Declaration {
+func newDeclaration(declared, fields map[string]any) *Declaration {
 	bindings, _ := parseBindings(declared)
 	defaults, _ := parseDefaults(declared)
 	declaration := &Declaration{fields: fields, bindings: bindings, defaults: defaults}
-	declaration.required = requiredNames(fields["parameters"], properties)
+	declaration.required = requiredNames(fields["parameters"])
 	declaration.sensitive = sensitivePaths(fields, bindings)
 	return declaration
 }

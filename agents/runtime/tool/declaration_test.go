@@ -10,15 +10,27 @@ import (
 	"pgregory.net/rapid"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/envelope/fixturetest"
 )
 
-func declare(t testing.TB, text string) Declarations {
+// entriesOf reads declarations in the order of the text.
+func entriesOf(t testing.TB, text string) []Entry {
 	t.Helper()
-	entries, err := DecodeEntries([]byte(text))
+	members, err := fixturetest.Members([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, rejected := Declare(entries)
+
+	entries := make([]Entry, len(members))
+	for index, member := range members {
+		entries[index] = Entry{Name: member.Name, Value: member.Value}
+	}
+	return entries
+}
+
+func declare(t testing.TB, text string) Declarations {
+	t.Helper()
+	set, rejected := Declare(entriesOf(t, text))
 	if len(rejected) > 0 {
 		t.Fatalf("rejected: %v", rejected)
 	}
@@ -26,12 +38,9 @@ func declare(t testing.TB, text string) Declarations {
 }
 
 func TestDeclareReportsWhatItDrops(t *testing.T) {
-	entries, err := DecodeEntries([]byte(`{
+	entries := entriesOf(t, `{
 		"Bad Name": {"description": "x"}, "wiki/read": {"description": "ok"}, "str": "nope", "client/x": {"scope": "session"},
-		"a": {"name": "z/other", "description": "the declared name wins"}, "n": null, "list": [], "q": {"name": 7, "description": "x"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+		"a": {"name": "z/other", "description": "the declared name wins"}, "n": null, "list": [], "q": {"name": 7, "description": "x"}}`)
 	set, rejected := Declare(entries)
 	want := []Rejection{
 		{"Bad Name", "invalid_conversation_tool_declaration: name"},
@@ -208,10 +217,11 @@ func FuzzDeclare(f *testing.F) {
 	f.Add([]byte(`[{"name": "client/x", "client_context_bindings": ["a"], "provider_aliases": ["y"], "parameter_bindings": {"z": {"source": "context", "path": "a.b", "authoritative": true}}}]`), []byte(`{}`))
 	f.Add([]byte(`[1, null, "x", {"name": "x", "description": "y", "runtime": {"duplicate_policy": "once"}}]`), []byte(`[]`))
 	f.Fuzz(func(t *testing.T, text, parameters []byte) {
-		entries, err := DecodeEntries(text)
-		if err != nil || len(text) > 1<<16 {
+		declared, err := envelope.Decode(text, envelope.Limits{Bytes: 1 << 16})
+		if err != nil {
 			return
 		}
+		entries := Entries(declared)
 		set, rejected := Declare(entries)
 		if set.Len()+len(rejected) > len(entries) {
 			t.Fatalf("%d entries gave %d tools and %d rejections", len(entries), set.Len(), len(rejected))
@@ -229,7 +239,7 @@ func FuzzDeclare(f *testing.F) {
 	})
 }
 
-func TestDecodeEntriesIsLinear(t *testing.T) {
+func TestDeclareIsLinear(t *testing.T) {
 	var text strings.Builder
 	text.WriteByte('{')
 	for index := range 20000 {

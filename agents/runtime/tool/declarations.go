@@ -62,7 +62,7 @@ func declareEntry(entry Entry) (*Declaration, *Rejection) {
 	if name == "" {
 		name = envelope.Text(declared["name"])
 	}
-	declaration, err := normalizeRequest(Entry{Value: declared, properties: entry.properties})
+	declaration, err := NormalizeRequest(declared)
 	if err != nil {
 		return nil, &Rejection{name, err.Error()}
 	}
@@ -122,26 +122,6 @@ func (s Declarations) Resolve(name string) string {
 		return name
 	}
 	if canonical, known := s.aliases[name]; known {
-		return canonical
-	}
-	return name
-}
-
-// CanonicalName is Resolve for declarations that nobody checked yet.
-func CanonicalName(name string, entries []Entry) string {
-	for _, entry := range entries {
-		if entry.Name == name && isContainer(entry.Value) {
-			return name
-		}
-	}
-	aliases := aliasesOf(func(yield func(string, map[string]any) bool) {
-		for _, entry := range entries {
-			if entry.Name != "" && isContainer(entry.Value) && !yield(entry.Name, members(entry.Value)) {
-				return
-			}
-		}
-	})
-	if canonical, known := aliases[name]; known {
 		return canonical
 	}
 	return name

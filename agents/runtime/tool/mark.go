@@ -1,10 +1,6 @@
 package tool
 
-import (
-	"strings"
-
-	"inbox/agents/runtime/envelope"
-)
+import "strings"
 
 const (
 	markOpening = "[text from outside"
@@ -50,23 +46,4 @@ func oneLine(text string) string {
 		}
 		return r
 	}, text)), " ")
-}
-
-// MarkResult copies a normalized result for the model to read: its body, or its error, becomes one marked text (JSON if
-// it was none), for names of members come from strangers, too. The records keep the unmarked result, so that hashes and
-// citations stay what they are.
-func MarkResult(declaration *Declaration, result map[string]any) map[string]any {
-	marked := envelope.Clone(result)
-	for _, member := range []string{"result", "error"} {
-		body, has := marked[member]
-		if !has {
-			continue
-		}
-		text, is := body.(string)
-		if !is {
-			text = envelope.EncodeText(body)
-		}
-		marked[member] = MarkText(declaration.Name(), text)
-	}
-	return marked
 }

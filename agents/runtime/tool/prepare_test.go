@@ -54,8 +54,8 @@ func TestPrepareFailures(t *testing.T) {
 	for _, c := range []struct{ name, parameters, result string }{
 		{"none", `{}`, `{"success": false, "tool_name": "none", "error": "Tool 'none' not found", "metadata": {"error_type": "tool_not_found"}}`},
 		{"wiki__read", `{"title": "", "lang": null, "filter": 0}`, `{"success": false, "tool_name": "wiki/read",
-			"error": "Tool \"wiki/read\" requires the following parameters: title, zone, lang.", "runtime": {"environment": "runtime_local"},
-			"metadata": {"error_type": "missing_required_parameters", "missing_parameters": ["title", "zone", "lang"]}}`},
+			"error": "Tool \"wiki/read\" requires the following parameters: title, lang, zone.", "runtime": {"environment": "runtime_local"},
+			"metadata": {"error_type": "missing_required_parameters", "missing_parameters": ["title", "lang", "zone"]}}`},
 	} {
 		prepared, failure := Prepare(ModelCall{Name: c.name, Parameters: decode(t, c.parameters).(map[string]any)}, set, nil)
 		if failure == nil {

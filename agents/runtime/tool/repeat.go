@@ -3,10 +3,8 @@ package tool
 import (
 	"context"
 	"maps"
-	"sync"
 
 	"inbox/agents/runtime/envelope"
-	"inbox/internal/fault"
 )
 
 // oncePolicies are the words of runtime.duplicate_policy after which a tool does not run twice with equal parameters in
@@ -70,40 +68,4 @@ func with(metadata any, name string, value any) map[string]any {
 	copied := maps.Clone(members(metadata))
 	copied[name] = value
 	return copied
-}
-
-const maxRepeats = 1000
-
-var errTooManyCalls = fault.Newf(fault.RateLimited, "More than %d different calls in one run: start a new run.", maxRepeats)
-
-// memoryRepeats is one run's memory; a run ends, so entries need no age.
-type memoryRepeats struct {
-	mutex   sync.Mutex
-	results map[string]map[string]any
-}
-
-// NewRepeats remembers the calls of one run in memory, at most 1,000 different ones; after that, calls of tools that
-// may run only once fail.
-func NewRepeats() Repeats {
-	return &memoryRepeats{results: map[string]map[string]any{}}
-}
-
-func (m *memoryRepeats) Claim(_ context.Context, key string) (map[string]any, bool, error) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	if earlier, taken := m.results[key]; taken {
-		return earlier, false, nil
-	}
-	if len(m.results) >= maxRepeats {
-		return nil, false, errTooManyCalls
-	}
-	m.results[key] = nil
-	return nil, true, nil
-}
-
-func (m *memoryRepeats) Keep(_ context.Context, key string, result map[string]any) error {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	m.results[key] = envelope.Clone(result)
-	return nil
 }

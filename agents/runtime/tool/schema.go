@@ -49,9 +49,8 @@ func removeParameters(schema map[string]any, decided map[string]bool) {
 	}
 }
 
-// requiredNames are those of the list required and the properties that say so themselves, in the order of the text if
-// it is known, else in that of the names.
-func requiredNames(parameters any, order []string) []string {
+// requiredNames are those of the list required, then the properties that say so themselves in the order of their names.
+func requiredNames(parameters any) []string {
 	schema := envelope.Assoc(parameters)
 	var required nameList
 	listed, _ := envelope.List(schema["required"])
@@ -64,21 +63,10 @@ func requiredNames(parameters any, order []string) []string {
 	if schema["properties"] != nil {
 		properties = envelope.Assoc(schema["properties"])
 	}
-	for _, name := range inOrder(properties, order) {
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		if property, ok := properties[name].(map[string]any); ok && name != "" && envelope.Truthy(property["required"]) {
 			required.add(name)
 		}
 	}
 	return required.ordered
-}
-
-// inOrder lists the names of an object, those of the order first.
-func inOrder(object map[string]any, order []string) []string {
-	var names nameList
-	for _, name := range slices.Concat(order, slices.Sorted(maps.Keys(object))) {
-		if _, has := object[name]; has {
-			names.add(name)
-		}
-	}
-	return names.ordered
 }
