@@ -11,6 +11,7 @@ import (
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -38,7 +39,7 @@ type outside struct {
 	broken error
 }
 
-func newOutside() *outside { return &outside{store: request.NewMemory(request.MemoryOptions{})} }
+func newOutside() *outside { return &outside{store: new(requesttest.Memory)} }
 
 func (o *outside) Await(wanted map[string]any) error {
 	o.wanted = wanted

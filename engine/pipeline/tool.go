@@ -58,7 +58,7 @@ func (w *toolWait) Await(wanted map[string]any) error {
 		return fault.InField("run_id", "must be the id of the turn")
 	}
 	encoded, err := envelope.Encode(normalized)
-	if err != nil || len(encoded) > request.DefaultMaxRecordSize {
+	if err != nil || len(encoded) > request.MaxRecordBytes {
 		return fault.Wrap(fault.Malformed, "the tool request is no JSON of at most 1 MiB", err)
 	}
 	due, _ := request.TimeoutAt(normalized)

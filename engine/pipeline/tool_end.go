@@ -86,7 +86,7 @@ func (t toolStore) RecentPending(ctx context.Context, query request.Query) ([]ma
 }
 
 // maxToolResult bounds a result as JSON: what a program may hand in, and the names around it.
-const maxToolResult = request.DefaultMaxRecordSize + 4<<10
+const maxToolResult = request.MaxRecordBytes + 4<<10
 
 // errOther rolls the transaction of a request back that somebody else ended.
 var errOther = errors.New("the request is not pending any more")

@@ -19,7 +19,7 @@ type RequestStore struct{ store *Store }
 // RequestStore gives the library's view of tool requests.
 func (s *Store) RequestStore() *RequestStore { return &RequestStore{s} }
 
-// Create implements request.Store. It refuses records over request.DefaultMaxRecordSize, and names that no index can
+// Create implements request.Store. It refuses records over request.MaxRecordBytes, and names that no index can
 // hold, with request.CodeRequest.
 func (r *RequestStore) Create(ctx context.Context, normalized map[string]any) error {
 	encoded, err := boundedRecord(normalized, request.CodeRequest)
@@ -83,7 +83,7 @@ func boundedRecord(value map[string]any, code string) (json.RawMessage, error) {
 	switch {
 	case err != nil:
 		return nil, &request.Error{Code: code, Reason: "is not JSON: " + err.Error()}
-	case len(encoded) > request.DefaultMaxRecordSize:
+	case len(encoded) > request.MaxRecordBytes:
 		return nil, &request.Error{Code: code, Reason: "is over 1 MiB as JSON"}
 	}
 	return encoded, nil

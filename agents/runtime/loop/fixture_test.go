@@ -14,6 +14,7 @@ import (
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
 )
 
 func TestIterationBudgetFixtures(t *testing.T) {
@@ -117,7 +118,7 @@ type script struct {
 	cancelled bool
 	used      map[string]int
 	calls     map[string][]any // recorded calls by the name of the expectation
-	store     *request.Memory
+	store     *requesttest.Memory
 }
 
 func newScript(c fixturetest.Case, declared []tool.Entry) *script {
@@ -287,7 +288,7 @@ func (s *script) stores(options *loop.Options) {
 	}
 	if yes(s.setting["request_store"]) {
 		s.calls["store_calls"] = []any{}
-		s.store = request.NewMemory(request.MemoryOptions{})
+		s.store = new(requesttest.Memory)
 		options.RequestStore = s
 	}
 }

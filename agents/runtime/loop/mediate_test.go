@@ -12,6 +12,7 @@ import (
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
 )
 
 type policyFunc func(result loop.ToolResult) (loop.Decision, error)
@@ -135,7 +136,7 @@ func TestPendingToolPausesAndKeepsTheRequest(t *testing.T) {
 		}
 		return map[string]any{"ok": true}, nil
 	}
-	store := request.NewMemory(request.MemoryOptions{})
+	store := new(requesttest.Memory)
 	r.options.RequestStore = request.Lifecycle{Store: store}
 	r.options.Context = map[string]any{"run_id": "run-9"}
 	result := r.run(t)
@@ -165,7 +166,7 @@ func TestMediatorMayMakeAToolWait(t *testing.T) {
 	r.options.Mediator = loop.MediatorFunc(func(context.Context, loop.Proposal) (any, error) {
 		return map[string]any{"action": "pending", "metadata": map[string]any{"k": 1}}, nil
 	})
-	store, observed := request.NewMemory(request.MemoryOptions{}), request.Event{}
+	store, observed := new(requesttest.Memory), request.Event{}
 	r.options.RequestStore = request.Lifecycle{Store: store, Observe: func(event request.Event) { observed = event }}
 	result := r.run(t)
 	wantStatus(t, result, "runtime_tool_pending")

@@ -1,4 +1,4 @@
-package request
+package request_test
 
 import (
 	"context"
@@ -7,11 +7,13 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
 )
 
 func TestRecordedCases(t *testing.T) {
 	fixturetest.Run(t, "runtime-tool-lifecycle", func(c fixturetest.Case) (any, error) {
-		play := recording{lifecycle: Lifecycle{Store: NewMemory(MemoryOptions{})}}
+		play := recording{lifecycle: request.Lifecycle{Store: new(requesttest.Memory)}}
 		if c.Op != "sequence" {
 			return play.value(context.Background(), c.Op, c.Object())
 		}
@@ -26,7 +28,7 @@ func TestRecordedCases(t *testing.T) {
 
 // recording plays the operations of one case.
 type recording struct {
-	lifecycle Lifecycle
+	lifecycle request.Lifecycle
 	calls     []any // of the continuation, in the current step
 }
 
@@ -54,7 +56,7 @@ func (r *recording) value(ctx context.Context, operation string, step map[string
 	case "cancel":
 		return r.lifecycle.Cancel(ctx, requestID, r.continuation(step), nil)
 	case "pending":
-		query, err := ReadQuery(envelope.Assoc(step["query"]))
+		query, err := request.ReadQuery(envelope.Assoc(step["query"]))
 		if err != nil {
 			return nil, err
 		}
@@ -66,12 +68,12 @@ func (r *recording) value(ctx context.Context, operation string, step map[string
 		}
 		return stored, err
 	case "normalize_result":
-		return NormalizeResult(envelope.Assoc(step["result"]))
+		return request.NormalizeResult(envelope.Assoc(step["result"]))
 	}
 	return nil, fmt.Errorf("unknown operation %q", operation)
 }
 
-func (r *recording) continuation(step map[string]any) Continuation {
+func (r *recording) continuation(step map[string]any) request.Continuation {
 	if !resumes(step) {
 		return nil
 	}

@@ -56,20 +56,6 @@ func Normalize(raw map[string]any) (map[string]any, error) {
 	}, nil
 }
 
-// FromToolCall makes the pending request of a tool call inside a conversation. run_id and timeout_at come from the
-// loop context when they are strings there (agent runtime contract, section 5).
-func FromToolCall(toolName, toolCallID string, parameters any, context, runtime, metadata map[string]any) (map[string]any, error) {
-	return Normalize(map[string]any{
-		"tool_name":    toolName,
-		"tool_call_id": toolCallID,
-		"parameters":   parameters,
-		"run_id":       context[ContextRunID],
-		"timeout_at":   context[ContextTimeoutAt],
-		"runtime":      object(runtime),
-		"metadata":     object(metadata),
-	})
-}
-
 // ID is the id of a request that brings none: the same call of the same run gets the same id. Parts are taken as they
 // are, untrimmed; empty ones are left out, and so is "0", which the recorded ids count as empty.
 func ID(runID, toolName, toolCallID string) string {

@@ -6,8 +6,11 @@ import (
 	"inbox/agents/runtime/envelope"
 )
 
+// MaxRecordBytes is how long a request or a result may be as JSON.
+const MaxRecordBytes = 1 << 20
+
 // rowLimits let a record in that was checked when it was written.
-var rowLimits = envelope.Limits{Bytes: 4 * DefaultMaxRecordSize, Depth: 128}
+var rowLimits = envelope.Limits{Bytes: 4 * MaxRecordBytes, Depth: 128}
 
 // FromRow makes the record of a Store out of what a durable one keeps: the request as it was made, its status now, and
 // the result, empty without one.

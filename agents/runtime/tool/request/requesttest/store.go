@@ -250,7 +250,7 @@ func copies(t *testing.T, b *bench) {
 
 func refusesLarge(t *testing.T, b *bench) {
 	b.put(t, map[string]any{"request_id": "one"})
-	large := result(strings.Repeat("x", 2*request.DefaultMaxRecordSize))
+	large := result(strings.Repeat("x", 2*request.MaxRecordBytes))
 	won, err := b.store.TransitionPending(t.Context(), "one", request.StatusCompleted, large)
 	if won || err == nil {
 		t.Errorf("a result over the limit: %t, %v", won, err)
