@@ -9,10 +9,10 @@ import (
 	"inbox/internal/fault"
 )
 
-// TaskRuns keeps the runs of tasks: task.Runs on the database, for programs that give work to executors by agents/task.
+// TaskRuns keeps the runs of tasks: task.Runs on the database.
 type TaskRuns struct{ store *Store }
 
-// TaskRuns gives the library's view of task runs.
+// TaskRuns returns the runs of tasks.
 func (s *Store) TaskRuns() *TaskRuns { return &TaskRuns{s} }
 
 // maxTaskRun bounds a run as JSON.

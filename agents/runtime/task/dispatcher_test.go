@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -31,7 +30,7 @@ func dispatcher(handler Handler) (*Dispatcher, func() []string) {
 	made := New(Options{
 		Targets: func(context.Context) ([]any, error) { return []any{map[string]any{"id": "local"}}, nil },
 		Handler: func(map[string]any, map[string]any) Handler { return handler },
-		Runs:    NewMemory(0, 0),
+		Runs:    NewMemory(),
 		Failed: func(reason string, _ map[string]any) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -225,22 +224,4 @@ func TestCancelReachesTheHandler(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestMemoryForgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		runs := NewMemory(2, time.Hour)
-		claim := func(id string) bool {
-			won, err := runs.Claim(t.Context(), map[string]any{"run_id": id})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return won
-		}
-		got := []bool{claim("1"), claim("1"), claim("2"), claim("3"), claim("1")}
-		<-time.After(2 * time.Hour)
-		if got = append(got, claim("1")); !cmp.Equal(got, []bool{true, false, true, true, true, true}) {
-			t.Errorf("claims = %v", got)
-		}
-	})
 }

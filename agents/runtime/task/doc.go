@@ -1,8 +1,7 @@
-// Package task gives work that is larger than one turn to executors: it normalizes task input, placement, executor
-// targets and results, picks a target, runs its handler once per run id, and answers get and cancel for the owner of a
-// run (agent runtime contract, section 7). It also keeps the runs of conversations: claim, cancel, events and queued
-// messages (section 6.6). It executes nothing itself, knows no protocol and keeps nothing beyond its in-memory stores.
-// Durable runs come from a Runs that passes tasktest.Runs, as the server's database does; the server itself runs no tasks.
+// Package task runs work that is larger than one turn on executors: it normalizes task input, placement, executor
+// targets and results, selects a target, runs its handler once per run id, and answers get and cancel for the owner of a
+// run (agent runtime contract, section 7). It executes nothing itself, knows no protocol and keeps nothing: runs are
+// kept by a Runs that passes tasktest.Runs, as the server's database does.
 //
 // Values are JSON objects in the types of envelope.Decode; builders may also put Go integers and floats.
 package task

@@ -47,7 +47,7 @@ func newRecording(input map[string]any) recording {
 	return recording{New(Options{
 		Targets:     func(context.Context) ([]any, error) { return targets, nil },
 		Handler:     func(map[string]any, map[string]any) Handler { return handlerOf(input["handler"]) },
-		Runs:        NewMemory(0, 0),
+		Runs:        NewMemory(),
 		ForgetStart: true,
 	})}
 }
