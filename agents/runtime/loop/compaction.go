@@ -32,14 +32,6 @@ type Summarizer interface {
 	Summarize(ctx context.Context, head []envelope.Envelope, about map[string]any) (any, error)
 }
 
-// SummarizerFunc makes a Summarizer of a function.
-type SummarizerFunc func(ctx context.Context, head []envelope.Envelope, about map[string]any) (any, error)
-
-// Summarize calls f.
-func (f SummarizerFunc) Summarize(ctx context.Context, head []envelope.Envelope, about map[string]any) (any, error) {
-	return f(ctx, head, about)
-}
-
 // Compaction is the outcome of Compact.
 type Compaction struct {
 	Messages     []envelope.Envelope

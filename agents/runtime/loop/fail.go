@@ -12,9 +12,6 @@ const (
 	codeLoop             = "invalid_agent_conversation_loop"
 	codeProviderTurn     = "invalid_agent_provider_turn_result"
 	codeStructuredOutput = "invalid_agent_structured_output_request"
-	codeCompactionItem   = "invalid_ai_compaction_item"
-	codeMarkdownItem     = "invalid_markdown_section_item"
-	codeMarkdownPointer  = "invalid_markdown_section_pointer"
 )
 
 // Error is an input that breaks a rule of the contract: a code, the member at fault (may be empty) and the reason.

@@ -207,30 +207,6 @@ func TestTruncationStartsAtTheLimit(t *testing.T) {
 	})
 }
 
-// TestMarkdownRoundTrip: cutting a document into items and joining them changes no byte.
-func TestMarkdownRoundTrip(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		line := rapid.SampledFrom([]string{"# A", "## B ##", "### ", "#no", "text", "", "######  C", "# A", " # D", "####### E"})
-		end := rapid.SampledFrom([]string{"\n", "\r\n", "\r", "\n\n"})
-		var document strings.Builder
-		for range rapid.IntRange(0, 12).Draw(rt, "lines") {
-			document.WriteString(line.Draw(rt, "line") + end.Draw(rt, "end"))
-		}
-		items := loop.ParseMarkdown(document.String())
-		joined, err := loop.JoinMarkdown(items)
-		if err != nil || joined != document.String() {
-			rt.Fatalf("%q became %q (%v)", document.String(), joined, err)
-		}
-		ids := map[any]bool{}
-		for _, item := range items {
-			if ids[item["id"]] {
-				rt.Fatalf("two items are called %v", item["id"])
-			}
-			ids[item["id"]] = true
-		}
-	})
-}
-
 func TestErrorsOfTheContractHaveCodes(t *testing.T) {
 	_, err := loop.NormalizeProviderTurn(map[string]any{"usage": "x"})
 	wrong, is := errors.AsType[*loop.Error](err)

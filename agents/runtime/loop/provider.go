@@ -15,14 +15,6 @@ type ProviderAdapter interface {
 	ProviderTurn(ctx context.Context, request ProviderRequest) (any, error)
 }
 
-// ProviderAdapterFunc makes a ProviderAdapter of a function.
-type ProviderAdapterFunc func(ctx context.Context, request ProviderRequest) (any, error)
-
-// ProviderTurn calls f.
-func (f ProviderAdapterFunc) ProviderTurn(ctx context.Context, request ProviderRequest) (any, error) {
-	return f(ctx, request)
-}
-
 // ProviderRequest is one turn for a provider. Nothing in it may be changed.
 type ProviderRequest struct {
 	Messages         []envelope.Envelope

@@ -16,14 +16,6 @@ type Runner interface {
 	Turn(ctx context.Context, messages []envelope.Envelope, turn map[string]any) (any, error)
 }
 
-// RunnerFunc makes a Runner of a function.
-type RunnerFunc func(ctx context.Context, messages []envelope.Envelope, turn map[string]any) (any, error)
-
-// Turn calls f.
-func (f RunnerFunc) Turn(ctx context.Context, messages []envelope.Envelope, turn map[string]any) (any, error) {
-	return f(ctx, messages, turn)
-}
-
 // Observer hears every event of a run in order, from the goroutine of Run (names: section 3.4). It must not change the
 // payload. Its panics change nothing.
 type Observer interface {
@@ -105,14 +97,6 @@ type Proposal struct {
 // An error ends the run (agent runtime contract, section 3.8).
 type InterruptSource interface {
 	Poll(ctx context.Context, request Request, turn map[string]any) (any, error)
-}
-
-// InterruptSourceFunc makes an InterruptSource of a function.
-type InterruptSourceFunc func(ctx context.Context, request Request, turn map[string]any) (any, error)
-
-// Poll calls f.
-func (f InterruptSourceFunc) Poll(ctx context.Context, request Request, turn map[string]any) (any, error) {
-	return f(ctx, request, turn)
 }
 
 // RequestStore keeps runtime tool requests that wait for somebody outside, and gives the request as stored. A
