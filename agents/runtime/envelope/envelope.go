@@ -31,9 +31,6 @@ var types = []Type{
 	TypeMultimodalPart,
 }
 
-// Types lists the nine types.
-func Types() []Type { return slices.Clone(types) }
-
 // Known tells whether the type is one of the nine.
 func (t Type) Known() bool { return slices.Contains(types, t) }
 

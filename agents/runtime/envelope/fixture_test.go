@@ -22,9 +22,11 @@ func TestRecordedEnvelopes(t *testing.T) {
 			list, err := envelope.NormalizeMany(c.Input)
 			return envelope.Values(envelope.Coalesce(list)), err
 		case "to_provider_message":
-			return envelope.ToProviderMessage(c.Input)
+			read, err := envelope.Normalize(c.Input)
+			return read.Provider(), err
 		case "type":
-			return envelope.TypeOf(c.Input)
+			read, err := envelope.Normalize(c.Input)
+			return string(read.Type), err
 		case "text":
 			return value(envelope.NewText(envelope.Text(in["role"]), in["content"], metadata))
 		case "tool_call":
@@ -43,13 +45,31 @@ func value(e envelope.Envelope, err error) (any, error) { return e.Value(), err 
 
 func TestRecordedResults(t *testing.T) {
 	fixturetest.Run(t, "conversation-result", func(c fixturetest.Case) (any, error) {
-		return envelope.NormalizeResultText(c.Text, envelope.Limits{})
+		return envelope.NormalizeResult(c.Input)
 	})
 }
 
 func TestRecordedPairs(t *testing.T) {
 	fixturetest.Run(t, "tool-pairs", func(c fixturetest.Case) (any, error) {
-		pruned, err := envelope.PruneValues(c.Input)
-		return pruned.Value(), err
+		list, err := envelope.NormalizeMany(c.Input)
+		if err != nil {
+			return nil, err
+		}
+		pruned := envelope.Prune(list)
+
+		removed, orphaned := []any{}, map[int]bool{}
+		for _, orphan := range pruned.Removed {
+			removed, orphaned[orphan.Index] = append(removed, orphan.Value()), true
+		}
+		messages := []any{} // the record keeps rows as they were given
+		for i, row := range envelope.Elements(c.Input) {
+			if !orphaned[i] {
+				messages = append(messages, row)
+			}
+		}
+		if len(messages) != len(pruned.Messages) {
+			t.Errorf("%s: %d messages stay, want %d", c.Name, len(pruned.Messages), len(messages))
+		}
+		return map[string]any{"messages": messages, "removed": removed, "events": []any{pruned.Event}}, nil
 	})
 }

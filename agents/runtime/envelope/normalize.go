@@ -38,12 +38,6 @@ func NormalizeMany(value any) ([]Envelope, error) {
 	return envelopes, nil
 }
 
-// TypeOf gives the type that a message has once normalized.
-func TypeOf(value any) (Type, error) {
-	envelope, err := Normalize(value)
-	return envelope.Type, err
-}
-
 // typed looks for the evidence of an envelope. A type without it belongs to somebody else's row.
 func typed(message map[string]any) bool {
 	_, payload := message["payload"]

@@ -129,20 +129,17 @@ func TestPairs(t *testing.T) {
 		"nothing":                       {[]any{}, nil},
 		"a call after its result is an": {[]any{row("tool_result", "a", "1"), row("tool_call", "a", "1")}, []int{0, 1}},
 	} {
-		pruned, err := envelope.PruneValues(c.rows)
+		list, err := envelope.NormalizeMany(c.rows)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []int
-		for _, o := range pruned.Removed {
+		for _, o := range envelope.Prune(list).Removed {
 			got = append(got, o.Index)
 		}
 		if !envelope.Equal(envelope.Plain(got), envelope.Plain(c.want)) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
-	}
-	if _, err := envelope.PruneValues([]any{"x"}); err == nil {
-		t.Error("a text passed as a message")
 	}
 }
 
@@ -164,6 +161,6 @@ func FuzzNormalize(f *testing.F) {
 		}
 		once.Provider()
 		envelope.Export(once, "agent")
-		_, _ = envelope.NormalizeResultText([]byte(`{"messages":[`+string(data)+`]}`), envelope.Limits{})
+		_, _ = envelope.NormalizeResult(map[string]any{"messages": []any{value}})
 	})
 }

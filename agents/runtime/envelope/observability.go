@@ -1,15 +1,14 @@
 package envelope
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+)
 
 // ObservabilityVersion is the version of tool_observability.
 const ObservabilityVersion = 1
-
-// ToolObservability tells what tools were called and how that went, without any content: names, counts and sizes only
-// (agent runtime contract, section 2.2). Events and results are those of a conversation result, in order.
-func ToolObservability(events, executions []any) map[string]any {
-	return observe(events, executions, nil)
-}
 
 // observation follows the events of one result.
 type observation struct {
@@ -18,23 +17,42 @@ type observation struct {
 	results map[string][]any            // execution results that no call took yet, by id
 }
 
-func observe(events, executions []any, names [][]string) map[string]any {
+// observe reports what tools were called and how that went, without any content: names, counts and sizes only (agent
+// runtime contract, section 2.2). Events and results are those of a conversation result, in order.
+func observe(events, executions []any) map[string]any {
 	o := &observation{calls: []any{}, open: map[string][]map[string]any{}, results: map[string][]any{}}
 	for _, execution := range executions {
 		id := Text(Assoc(execution)["tool_call_id"])
 		o.results[id] = append(o.results[id], execution)
 	}
-	for i, entry := range events {
+	for _, entry := range events {
 		event := Assoc(entry)
 		id := Text(event["tool_call_id"])
 		switch Text(event["type"]) {
 		case "tool_call":
-			o.call(id, event, argumentNames(Assoc(event["metadata"])["parameters"], names, i))
+			o.call(id, event, argumentNames(Assoc(event["metadata"])["parameters"]))
 		case "tool_result":
 			o.result(id, Assoc(event["metadata"]))
 		}
 	}
 	return map[string]any{"version": ObservabilityVersion, "calls": o.calls}
+}
+
+// argumentNames lists the names of the parameters, sorted, since the members of a map have no order. The entries of a
+// list are named by their positions.
+func argumentNames(parameters any) []any {
+	names := []any{}
+	switch v := parameters.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			names = append(names, key)
+		}
+	case []any:
+		for i := range v {
+			names = append(names, strconv.Itoa(i))
+		}
+	}
+	return names
 }
 
 func (o *observation) call(id string, event map[string]any, names []any) {

@@ -20,15 +20,6 @@ func (e Envelope) Provider() map[string]any {
 	return row
 }
 
-// ToProviderMessage normalizes a message and projects it (agent runtime contract, section 1.5).
-func ToProviderMessage(value any) (map[string]any, error) {
-	envelope, err := Normalize(value)
-	if err != nil {
-		return nil, err
-	}
-	return envelope.Provider(), nil
-}
-
 // Coalesce merges runs of messages with the same role into one multimodal_part each, for providers that reject two
 // messages of one role in a row. The parts keep the envelopes whole; the content joins their texts. A message that
 // stands alone stays as it is, so coalescing twice changes nothing.

@@ -14,19 +14,7 @@ const (
 // NormalizeResult checks a conversation result and completes it: canonical messages, empty lists for missing ones,
 // run_outcome and tool_observability. The messages may also be a []Envelope. Members that the contract does not know are kept. The value given is not changed.
 // Errors are of type *Error with code CodeResult and the path of the failing member (agent runtime contract, section 2).
-func NormalizeResult(value any) (map[string]any, error) { return normalizeResult(value, nil) }
-
-// NormalizeResultText is NormalizeResult for a result that arrives as JSON text. The argument names in
-// tool_observability keep the order of the text; from a decoded value they come sorted, since Go maps have no order.
-func NormalizeResultText(data []byte, limits Limits) (map[string]any, error) {
-	value, err := Decode(data, limits)
-	if err != nil {
-		return nil, err
-	}
-	return normalizeResult(value, parameterNames(data))
-}
-
-func normalizeResult(value any, names [][]string) (map[string]any, error) {
+func NormalizeResult(value any) (map[string]any, error) {
 	given, is := Object(value)
 	if !is {
 		return nil, &Error{Code: CodeResult, Path: "result", Reason: "must be an array"}
@@ -51,7 +39,7 @@ func normalizeResult(value any, names [][]string) (map[string]any, error) {
 	}
 	events, _ := List(result["tool_events"])
 	executions, _ := List(result["tool_execution_results"])
-	result["tool_observability"] = observe(events, executions, names)
+	result["tool_observability"] = observe(events, executions)
 	result["run_outcome"] = RunOutcome(result)
 	return result, nil
 }

@@ -8,11 +8,10 @@ import (
 
 // Codes of Error (agent runtime contract, section 5).
 const (
-	CodeRequest      = "invalid_runtime_tool_request"
-	CodeResult       = "invalid_runtime_tool_result"
-	CodeTimeout      = "invalid_runtime_tool_timeout"
-	CodeContinuation = "invalid_runtime_tool_continuation"
-	CodeQuery        = "invalid_runtime_tool_query"
+	CodeRequest = "invalid_runtime_tool_request"
+	CodeResult  = "invalid_runtime_tool_result"
+	CodeTimeout = "invalid_runtime_tool_timeout"
+	CodeQuery   = "invalid_runtime_tool_query"
 )
 
 // Reasons of Error that callers tell from others: the request is not there, or ended without a result.

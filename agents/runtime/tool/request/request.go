@@ -22,12 +22,6 @@ const (
 	StatusTimeout   = "runtime_tool_timeout"
 )
 
-// Members of the loop context from which a request takes its defaults (agent runtime contract, section 5).
-const (
-	ContextRunID     = "run_id"
-	ContextTimeoutAt = "runtime_tool_timeout_at"
-)
-
 // Normalize gives the pending request that raw describes: status, request_id, tool_name, tool_call_id, parameters,
 // run_id, timeout_at, runtime and metadata, and nothing else. The names are trimmed; members of a wrong type count as
 // absent. It fails with CodeRequest when a name is blank (agent runtime contract, section 5).
