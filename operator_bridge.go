@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -12,7 +12,7 @@ import (
 // CreateBridgeToken mints a bearer token for a bridge, whose client has the name; agent limits it to one agent, scopes to some
 // of exchange.AllBridgeScopes. Tokens of one name share one queue.
 func (o *Operator) CreateBridgeToken(ctx context.Context, name, agent string, scopes []string) (string, exchange.Token, error) {
-	if bridge.Slug(name) != name || name == "" {
+	if contract.Slug(name) != name || name == "" {
 		return "", exchange.Token{}, fault.New(fault.Malformed, "a bridge's name must be small letters, digits and hyphens between them")
 	}
 	if len(scopes) == 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"inbox/adapters/bridge"
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -122,7 +122,7 @@ func (o *Operator) lead(ctx context.Context, session exchange.Session) error {
 	if session.Connector == "" || session.Conversation == "" {
 		return nil
 	}
-	key := channel.NewSessionKey(session.Connector, session.Conversation, session.Agent)
+	key := contract.NewSessionKey(session.Connector, session.Conversation, session.Agent)
 	return o.store.SessionMap(session.Owner).SetSession(ctx, key, session.ID)
 }
 

@@ -23,7 +23,7 @@ func TestRecordedChatOverHTTP(t *testing.T) {
 			return recorded["ok"], nil
 		}
 		if envelope.Assoc(c.Object())["handler"] != nil {
-			return c.Expected, nil // of agents that a server cannot have: agents/chat plays them
+			return c.Expected, nil // of agents that a server cannot have: adapters/chat/contract plays them
 		}
 		played++
 		input := c.Object()

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"inbox/agents/bridge"
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
 	"inbox/e2e/instance"
+	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
@@ -29,7 +29,7 @@ func TestRecordedBridgeOverTheWire(t *testing.T) {
 			for _, step := range envelope.Elements(c.Object()["ops"]) {
 				object := envelope.Assoc(step)
 				for _, holder := range []map[string]any{object, envelope.Assoc(object["item"])} {
-					clients[bridge.Slug(envelope.Scalar(holder["client_id"]))] = true
+					clients[contract.Slug(envelope.Scalar(holder["client_id"]))] = true
 				}
 				outcomes = append(outcomes, fixturetest.Outcome(operator.do(object)))
 			}
@@ -66,7 +66,7 @@ func (r *recordedBridge) do(step map[string]any) (any, error) {
 	case "ack":
 		return r.request(http.MethodPost, "/v1/bridge/ack", step, "acked")
 	case "with_status": // a copy in the hands of a caller: nothing of it is sent
-		item, err := bridge.NormalizeItem(envelope.Assoc(step["item"]))
+		item, err := contract.NormalizeItem(envelope.Assoc(step["item"]))
 		if err == nil {
 			item, err = item.WithStatus(envelope.Scalar(either(step["status"], step["delivery_status"])))
 		}
@@ -83,7 +83,7 @@ func either(values ...any) any {
 func (r *recordedBridge) request(method, path string, body any, member string) (any, error) {
 	status, answer := r.try(method, path, body)
 	if told, refused := answer["error"].(map[string]any); refused {
-		return nil, &bridge.Error{Code: envelope.Scalar(told["code"]), Text: envelope.Scalar(told["message"])}
+		return nil, &contract.Error{Code: envelope.Scalar(told["code"]), Text: envelope.Scalar(told["message"])}
 	}
 	if status/100 != 2 {
 		return nil, fmt.Errorf("answered %d", status)
@@ -156,13 +156,13 @@ func TestRecordedConnectorsOverTheWire(t *testing.T) {
 		if name == "" {
 			continue // a recorded refusal: there is no connector of no name
 		}
-		status, _, answer := s.handIn("/v1/connectors/"+name+"/messages?wait=20s", channel.Sign(secret, body), body)
+		status, _, answer := s.handIn("/v1/connectors/"+name+"/messages?wait=20s", webhooksignature.Sign(secret, body), body)
 		if status != http.StatusOK {
 			t.Errorf("%s: answered %d %v", c.Name, status, answer)
 			continue
 		}
 		if envelope.Trim(envelope.Text(input["text"])) == "" {
-			if answer["status"] != "skipped" || answer["code"] != channel.CodeEmptyMessage {
+			if answer["status"] != "skipped" || answer["code"] != contract.CodeEmptyMessage {
 				t.Errorf("%s: a message that says nothing is answered %v", c.Name, answer)
 			}
 			continue
@@ -194,7 +194,7 @@ func recordedConnectors(t *testing.T) (names []string) {
 func TestRecordedSignaturesOverTheWire(t *testing.T) {
 	const secret = "s3cret-and-long-enough"
 	s := start(t, instance.Settings{More: fmt.Sprintf("[[connectors]]\nname = \"recorded\"\nsecret = %q\nagents = [\"echo\"]\n", secret)})
-	good := func(body []byte) string { return strings.TrimPrefix(channel.Sign(secret, body), "sha256=") }
+	good := func(body []byte) string { return strings.TrimPrefix(webhooksignature.Sign(secret, body), "sha256=") }
 	for _, c := range fixturetest.Load(t, "webhook-signature") {
 		input := c.Object()
 		if len(envelope.Assoc(input["options"])) > 0 {
@@ -204,7 +204,7 @@ func TestRecordedSignaturesOverTheWire(t *testing.T) {
 		recorded := envelope.Scalar(input["header"])
 		header := recorded
 		if hexadecimal := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(recorded), "sha256=")); len(hexadecimal) == 64 && envelope.Scalar(input["secret"]) != "" {
-			signed := strings.TrimPrefix(channel.Sign(envelope.Scalar(input["secret"]), body), "sha256=")
+			signed := strings.TrimPrefix(webhooksignature.Sign(envelope.Scalar(input["secret"]), body), "sha256=")
 			if strings.EqualFold(signed, hexadecimal) {
 				header = strings.Replace(recorded, hexadecimal, good(body), 1)
 			}

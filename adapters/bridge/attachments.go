@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/envelope"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -20,7 +20,7 @@ const (
 
 // parts are the text and the files of a message. A file is an object with an address or with its bytes as base64; its
 // members may have any of the names that products use. Nothing is fetched.
-func (a *Adapter) parts(ctx context.Context, message channel.Message) ([]normalized.Part, error) {
+func (a *Adapter) parts(ctx context.Context, message contract.Message) ([]normalized.Part, error) {
 	var parts []normalized.Part
 	if message.Text != "" {
 		parts = append(parts, normalized.Text(message.Text))

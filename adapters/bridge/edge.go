@@ -12,8 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	contract "inbox/agents/bridge"
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/envelope"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -198,4 +197,4 @@ func compact(value any) json.RawMessage {
 	return encoded
 }
 
-var _ coded = (*channel.Error)(nil)
+var _ coded = (*contract.Error)(nil)

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	contract "inbox/agents/bridge"
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -181,7 +180,7 @@ func (a *Adapter) store(ctx context.Context, one Prepared) (map[string]any, erro
 		return nil, err
 	}
 	if session.Conversation != "" && session.Connector != "" {
-		key := channel.NewSessionKey(session.Connector, session.Conversation, session.Agent)
+		key := contract.NewSessionKey(session.Connector, session.Conversation, session.Agent)
 		if err := a.options.SessionOf(session.Owner).SetSession(ctx, key, session.ID); err != nil {
 			return nil, err
 		}

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"inbox/agents/channel"
-	"inbox/agents/chat"
+	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -23,8 +23,8 @@ const (
 type question struct {
 	agent    exchange.AgentProfile
 	sender   normalized.Sender
-	message  channel.Message // in the one form of external messages
-	context  map[string]any  // client_context
+	message  contract.Message // in the one form of external messages
+	context  map[string]any   // client_context
 	session  exchange.Session
 	way      string
 	client   string // whose queue
@@ -80,7 +80,7 @@ func (q question) digest() string {
 
 // profile keeps what the product says about where the message comes from: context for the agent, never authorization.
 func (q question) profile() *normalized.SenderProfile {
-	context := chat.PublicContext(q.context)
+	context := tool.PublicContext(q.context)
 	for name, value := range q.message.ClientContext(q.surfaceName()) {
 		if value != nil {
 			context[name] = value
@@ -98,7 +98,7 @@ func (q question) profile() *normalized.SenderProfile {
 // surfaceName is the source in a client_context (agent runtime contract, section 6.1).
 func (q question) surfaceName() string {
 	if q.surface == surfaceConnector {
-		return channel.SourceChannel
+		return contract.SourceChannel
 	}
 	return surfaceBridge
 }

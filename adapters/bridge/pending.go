@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	contract "inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )

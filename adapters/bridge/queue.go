@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	contract "inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/envelope"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"inbox/agents/chat"
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/task"
 	"inbox/exchange"
@@ -23,7 +22,7 @@ func runNotFound() error { return fault.New(fault.NotFound, "the run was not fou
 func (a *Adapter) runFor(ctx context.Context, c caller, id string) (exchange.TurnRecord, error) {
 	turn, err := a.options.Turns.Turn(ctx, id)
 	if fault.Is(err, fault.NotFound) { // or the name that a chat client knows it by
-		turn, err = a.options.Turns.TurnOf(ctx, c.owner, chat.MessageID(id))
+		turn, err = a.options.Turns.TurnOf(ctx, c.owner, exchange.RunMessageID(id))
 	}
 	switch {
 	case fault.Is(err, fault.NotFound):

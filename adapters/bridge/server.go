@@ -15,8 +15,7 @@ import (
 	"net/url"
 	"time"
 
-	contract "inbox/agents/bridge"
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/task"
 	"inbox/exchange"
 	"inbox/identity"
@@ -78,7 +77,7 @@ type Sessions interface {
 	RenameSession(ctx context.Context, owner, id, title string) error
 	TouchSession(ctx context.Context, owner, id string, at time.Time) error
 	DeleteSession(ctx context.Context, owner, id string) error
-	ChannelSession(ctx context.Context, key channel.SessionKey, fresh exchange.Session) (exchange.Session, error)
+	ChannelSession(ctx context.Context, key contract.SessionKey, fresh exchange.Session) (exchange.Session, error)
 	ImportSession(ctx context.Context, session exchange.Session, messages []string) (stored exchange.Session, created bool, err error)
 	Transcript(ctx context.Context, owner, id string) ([]string, error)
 }
@@ -118,8 +117,8 @@ type Options struct {
 	Tokens    bearer.Source
 	Queue     Queue
 	Sessions  Sessions
-	SessionOf func(owner string) channel.Sessions // the map of outside conversations of an owner, for imports
-	Tasks     task.Runs                           // notes on runs: who asked to stop them
+	SessionOf func(owner string) contract.Sessions // the map of outside conversations of an owner, for imports
+	Tasks     task.Runs                            // notes on runs: who asked to stop them
 	Sealer    Sealer
 	Web       WebClient // for the callbacks of bridges, which their clients register
 	Blobs     Blobs

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	contract "inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	contract "inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"

@@ -2,7 +2,7 @@
 // plain REST chat, an API in the form of OpenAI's, and a chat for web pages. A run is a turn of the engine and a session
 // is a thread; nothing is kept here, streams are read from the rows of the turn's events, so that any node resumes them.
 // Messages say received_via "a2a" (message contract, section 1). The package does not run agents, and the contract of the
-// frames itself is in agents/chat.
+// frames itself is in adapters/chat/contract.
 package chat
 
 import (

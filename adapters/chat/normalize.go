@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/identity"
@@ -31,7 +31,7 @@ const (
 type question struct {
 	agent     exchange.AgentProfile
 	who       caller
-	input     chat.Input
+	input     contract.Input
 	messageID string // the client's own id of the message; may be empty
 	original  []byte
 	request   string // digest of the whole request where the message does not tell a repeat; may be empty
@@ -128,9 +128,9 @@ func names(q question, session string) (id, run string) {
 		run = "run_" + hash("chat message", q.agent.Name, conversation, q.messageID, digestOf(q.input))[:32]
 	}
 	if run == "" {
-		run = chat.NewRunID()
+		run = contract.NewRunID()
 	}
-	return chat.MessageID(run), run
+	return exchange.RunMessageID(run), run
 }
 
 // short keeps an id of a client readable in a refusal.
@@ -147,7 +147,7 @@ func hash(pieces ...string) string {
 }
 
 // digestOf is the same for a repeat of a message and different for another one.
-func digestOf(input chat.Input) string {
+func digestOf(input contract.Input) string {
 	return hash("chat digest", input.Message, envelope.EncodeText(input.Continuations), envelope.EncodeText(input.Attachments))
 }
 

@@ -3,7 +3,7 @@ package chat
 import (
 	"strings"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 )
 
@@ -64,7 +64,7 @@ func (f *completionFrames) begin(found run) []event {
 	return []event{f.chunk(found, CompletionDelta{Role: roleAssistant, Content: new(string)}, "")}
 }
 
-func (f *completionFrames) delta(found run, delta chat.Delta) []event {
+func (f *completionFrames) delta(found run, delta contract.Delta) []event {
 	text, _ := delta["text"].(string)
 	if delta["type"] == "content" {
 		f.sent.WriteString(text)
@@ -78,7 +78,7 @@ func (f *completionFrames) delta(found run, delta chat.Delta) []event {
 }
 
 // shownCall is a piece of a call that the agent made by itself.
-func (f *completionFrames) shownCall(found run, delta chat.Delta, text string) (CompletionToolCall, bool) {
+func (f *completionFrames) shownCall(found run, delta contract.Delta, text string) (CompletionToolCall, bool) {
 	id, _ := delta["tool_call_id"].(string)
 	place, known := f.places[id]
 	if delta["type"] != "tool_call" {

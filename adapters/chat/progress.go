@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -26,7 +26,7 @@ type progress struct {
 func (p *progress) restart() { p.at, p.said, p.apart, p.differ = 0, false, false, false }
 
 // add gives the steps that the reader lacks. Calls of tools are left out unless they are shown.
-func (p *progress) add(one exchange.Event, tools bool) ([]chat.Delta, error) {
+func (p *progress) add(one exchange.Event, tools bool) ([]contract.Delta, error) {
 	var delta normalized.Delta
 	if err := json.Unmarshal(one.Body, &delta); err != nil {
 		return nil, fmt.Errorf("read delta %d of turn %s: %w", one.Seq, one.TurnID, err)
@@ -47,7 +47,7 @@ func (p *progress) add(one exchange.Event, tools bool) ([]chat.Delta, error) {
 	return nil, nil
 }
 
-func (p *progress) text(text string) []chat.Delta {
+func (p *progress) text(text string) []contract.Delta {
 	if text == "" {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (p *progress) text(text string) []chat.Delta {
 	}
 	p.said, p.apart = true, false
 	if rest := p.rest(text); rest != "" {
-		return []chat.Delta{{"type": "content", "text": rest}}
+		return []contract.Delta{{"type": "content", "text": rest}}
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (p *progress) rest(text string) string {
 }
 
 // call tells a call of a tool once, also when a later run makes it again.
-func (p *progress) call(part normalized.Part) []chat.Delta {
+func (p *progress) call(part normalized.Part) []contract.Delta {
 	if _, known := p.calls[part.ID]; known {
 		return nil
 	}
@@ -88,9 +88,9 @@ func (p *progress) call(part normalized.Part) []chat.Delta {
 	}
 	number := json.Number(strconv.Itoa(len(p.calls)))
 	p.calls[part.ID] = len(p.calls)
-	list := []chat.Delta{{"type": "tool_call", "tool_call_id": part.ID, "tool_name": part.Name, "index": number}}
+	list := []contract.Delta{{"type": "tool_call", "tool_call_id": part.ID, "tool_name": part.Name, "index": number}}
 	if len(part.Args) > 0 {
-		list = append(list, chat.Delta{"type": "tool_argument", "tool_call_id": part.ID, "text": string(part.Args), "index": number})
+		list = append(list, contract.Delta{"type": "tool_argument", "tool_call_id": part.ID, "text": string(part.Args), "index": number})
 	}
 	return list
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -96,7 +96,7 @@ func (a *Adapter) serveChat(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *Adapter) readChat(body []byte) (question, error) {
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: chat.MaxInputBytes, Depth: maxDepth})
+	value, err := envelope.Decode(body, envelope.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
 	object, is := envelope.Object(value)
 	if err != nil || !is {
 		return question{}, fault.New(fault.Malformed, "the body must be a JSON object")
@@ -104,8 +104,8 @@ func (a *Adapter) readChat(body []byte) (question, error) {
 	if object["session_id"] == nil {
 		object["session_id"] = object["session"]
 	}
-	input, err := chat.RESTInput(object)
-	if refused, is := errors.AsType[*chat.Error](err); is {
+	input, err := contract.RESTInput(object)
+	if refused, is := errors.AsType[*contract.Error](err); is {
 		return question{}, fault.Wrap(fault.Malformed, refused.Text, refused)
 	}
 	input.RunID = envelope.Scalar(object["run_id"])
@@ -166,7 +166,7 @@ func (restFrames) begin(found run) []event {
 	return []event{{"start", ChatStart{found.route.Session, found.route.Run, eventID(found.turn.ID, 0)}}}
 }
 
-func (restFrames) delta(_ run, delta chat.Delta) []event {
+func (restFrames) delta(_ run, delta contract.Delta) []event {
 	switch delta["type"] {
 	case "content":
 		return []event{{"delta", ChatText{envelope.Text(delta["text"])}}}
@@ -226,7 +226,7 @@ func (a *Adapter) serveSession(w http.ResponseWriter, r *http.Request) error {
 	if err := a.admitTo(scopeRead, who, agent); err != nil {
 		return err
 	}
-	q := question{agent: agent, who: who, input: chat.Input{SessionID: sessionOf(r)}}
+	q := question{agent: agent, who: who, input: contract.Input{SessionID: sessionOf(r)}}
 	if wantsStream(r) {
 		return a.follow(w, r, q)
 	}

@@ -1,7 +1,7 @@
 package chat
 
 import (
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 )
 
@@ -14,11 +14,11 @@ type rpcFrames struct {
 
 func (rpcFrames) begin(run) []event { return nil }
 
-func (f *rpcFrames) delta(found run, delta chat.Delta) []event {
+func (f *rpcFrames) delta(found run, delta contract.Delta) []event {
 	if f.silent {
 		return nil
 	}
-	return []event{{data: chat.DeltaFrame(found.route.Run, delta)}}
+	return []event{{data: contract.DeltaFrame(found.route.Run, delta)}}
 }
 
 func (f *rpcFrames) end(found run, _ []exchange.Event) []event {

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"slices"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/agents/runtime/envelope"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -31,7 +31,7 @@ func (a *Adapter) serveStop(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: chat.MaxInputBytes, Depth: maxDepth})
+	value, err := envelope.Decode(body, envelope.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
 	object, is := envelope.Object(value)
 	if err != nil || !is {
 		return fault.New(fault.Malformed, "the body must be a JSON object")
@@ -43,7 +43,7 @@ func (a *Adapter) serveStop(w http.ResponseWriter, r *http.Request) error {
 	if err := a.admitTo(scopeCancel, who, agent); err != nil {
 		return err
 	}
-	q := question{agent: agent, who: who, input: chat.Input{SessionID: envelope.Scalar(object["session"])}}
+	q := question{agent: agent, who: who, input: contract.Input{SessionID: envelope.Scalar(object["session"])}}
 	found, err := a.stop(r.Context(), q, envelope.Scalar(object["run_id"]))
 	if err != nil {
 		return err

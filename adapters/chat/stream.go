@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
 )
@@ -26,7 +26,7 @@ var (
 // frames writes the deltas and the end of a run in the form of one surface.
 type frames interface {
 	begin(found run) []event                       // before everything else
-	delta(found run, delta chat.Delta) []event     // one step of the answer
+	delta(found run, delta contract.Delta) []event // one step of the answer
 	end(found run, steps []exchange.Event) []event // the last ones, with what the agent did; the turn is settled
 }
 
@@ -116,7 +116,7 @@ func (f *follower) event(ctx context.Context, one exchange.Event) (over bool, er
 
 // deltas writes the steps of one row; the last carries the row's id, so that a reader that was cut off between them gets
 // all of them again. It says whether the reader is still there.
-func (f *follower) deltas(one exchange.Event, deltas []chat.Delta) bool {
+func (f *follower) deltas(one exchange.Event, deltas []contract.Delta) bool {
 	var list []event
 	for _, delta := range deltas {
 		list = append(list, f.form.delta(f.found, delta)...)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
@@ -79,15 +79,15 @@ func (a *Adapter) calls(ctx context.Context, turn exchange.TurnRecord) ([]ToolCa
 }
 
 // callDeltas are the calls as steps of a growing answer.
-func callDeltas(calls []ToolCall) []chat.Delta {
-	var list []chat.Delta
+func callDeltas(calls []ToolCall) []contract.Delta {
+	var list []contract.Delta
 	for i, call := range calls {
 		arguments, err := json.Marshal(call.Arguments)
 		if err != nil {
 			continue // values out of JSON always encode
 		}
-		list = append(list, chat.Delta{"type": "tool_call", "tool_call_id": call.ID, "tool_name": call.Tool, "index": i},
-			chat.Delta{"type": "tool_argument", "tool_call_id": call.ID, "text": string(arguments), "index": i})
+		list = append(list, contract.Delta{"type": "tool_call", "tool_call_id": call.ID, "tool_name": call.Tool, "index": i},
+			contract.Delta{"type": "tool_argument", "tool_call_id": call.ID, "text": string(arguments), "index": i})
 	}
 	return list
 }
@@ -188,7 +188,7 @@ func sameTool(used, declared string) bool {
 }
 
 func (a *Adapter) handIn(ctx context.Context, one exchange.ToolRequest, result normalized.Part) error {
-	value, err := envelope.Decode(result.Result, envelope.Limits{Bytes: chat.MaxInputBytes, Depth: maxDepth})
+	value, err := envelope.Decode(result.Result, envelope.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "the result of a tool is no JSON", err)
 	}

@@ -18,11 +18,11 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
-	"inbox/agents/channel"
 	"inbox/agents/upstream"
 	"inbox/internal/children"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
+	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
@@ -139,7 +139,7 @@ func TestRequest(t *testing.T) {
 	if got.Method != http.MethodPost || got.Header.Get("Content-Type") != "application/json" || got.Header.Get("Idempotency-Key") != "turn t" {
 		t.Errorf("%s with header %v", got.Method, got.Header)
 	}
-	if !channel.VerifySignature(testSecret, body, got.Header.Get(SignatureHeader), channel.SignatureForm{}) {
+	if !webhooksignature.Verify(testSecret, body, got.Header.Get(SignatureHeader), webhooksignature.Form{}) {
 		t.Errorf("signature %q does not fit", got.Header.Get(SignatureHeader))
 	}
 	var request Request

@@ -1,0 +1,93 @@
+package contract
+
+import (
+	"regexp"
+	"slices"
+
+	"inbox/agents/runtime/envelope"
+)
+
+// Kinds of rooms. Where the other product has no notion of rooms a message has none.
+const (
+	RoomDirect  = "dm"
+	RoomGroup   = "group"
+	RoomChannel = "channel"
+)
+
+// Message is what every connector makes of its product's payload (agent runtime contract, section 6.2). An empty string
+// stands for a member that is null.
+type Message struct {
+	Text           string // trimmed; may be empty
+	ConnectorID    string // which connector, [a-z0-9][a-z0-9-]*
+	Provider       string // which network, the same grammar
+	ConversationID string // opaque, as the next two
+	MessageID      string
+	SenderID       string
+	FromSelf       bool   // the connector's own message came back
+	RoomKind       string // RoomDirect, RoomGroup, RoomChannel or ""
+	Attachments    []any  // of whatever form connector and agent agree on
+	Raw            map[string]any
+}
+
+var name = regexp.MustCompile(`\A[a-z0-9][a-z0-9-]*\z`)
+
+// NormalizeMessage brings an external message into its one form. Its errors are *Error with CodeInvalid.
+func NormalizeMessage(value map[string]any) (Message, error) {
+	message := Message{
+		Text:           envelope.Trim(envelope.Scalar(value["text"])),
+		ConnectorID:    dashed(envelope.Scalar(value["connector_id"])),
+		Provider:       dashed(envelope.Scalar(value["external_provider"])),
+		ConversationID: trimmed(value["external_conversation_id"]),
+		MessageID:      trimmed(value["external_message_id"]),
+		SenderID:       trimmed(value["sender_id"]),
+		FromSelf:       envelope.Truthy(value["from_self"]),
+		RoomKind:       trimmed(value["room_kind"]),
+		Attachments:    envelope.Clone(envelope.Elements(value["attachments"])),
+		Raw:            envelope.Clone(envelope.Assoc(value["raw"])),
+	}
+	return message, message.check()
+}
+
+func (m Message) check() error {
+	switch {
+	case !name.MatchString(m.ConnectorID):
+		return invalid("connector_id must be a non-empty slug.")
+	case !name.MatchString(m.Provider):
+		return invalid("external_provider must be a non-empty slug.")
+	case !slices.Contains([]string{"", RoomDirect, RoomGroup, RoomChannel}, m.RoomKind):
+		return invalid("room_kind must be dm, group, channel, or null.")
+	}
+	return nil
+}
+
+// Value writes the message with all members of the contract.
+func (m Message) Value() map[string]any {
+	return map[string]any{
+		"text": m.Text, "connector_id": m.ConnectorID, "external_provider": m.Provider,
+		"external_conversation_id": nullable(m.ConversationID), "external_message_id": nullable(m.MessageID),
+		"sender_id": nullable(m.SenderID), "from_self": m.FromSelf, "room_kind": nullable(m.RoomKind),
+		"attachments": filledList(m.Attachments), "raw": filled(m.Raw),
+	}
+}
+
+// SourceChannel is the usual source of a client_context from a channel.
+const SourceChannel = "channel"
+
+// ClientContext is what an agent gets to know about where the message came from; an empty source is SourceChannel.
+func (m Message) ClientContext(source string) map[string]any {
+	if source == "" {
+		source = SourceChannel
+	}
+	return map[string]any{
+		"source": source, "connector_id": m.ConnectorID, "client_name": m.ConnectorID, "external_provider": m.Provider,
+		"external_conversation_id": nullable(m.ConversationID), "external_message_id": nullable(m.MessageID),
+		"sender_id": nullable(m.SenderID), "room_kind": nullable(m.RoomKind),
+	}
+}
+
+func filledList(list []any) []any {
+	if list == nil {
+		return []any{}
+	}
+	return list
+}

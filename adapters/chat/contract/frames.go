@@ -1,0 +1,100 @@
+package contract
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"inbox/agents/runtime/envelope"
+)
+
+// Delta is one step of a growing answer in canonical form: {type: content, text}, {type: tool_call, tool_call_id,
+// tool_name, index} or {type: tool_argument, tool_call_id, text, index}.
+type Delta map[string]any
+
+// States of a Task here. Other surfaces have richer ones (agent runtime contract, section 6.5).
+const (
+	StateCompleted     = "completed"
+	StateInputRequired = "input-required"
+)
+
+// TaskOf makes the Task of a chat output. Every output that is not completed demands input, also one that failed (agent
+// runtime contract, section 6.5).
+func TaskOf(output map[string]any) map[string]any {
+	run, session := envelope.Scalar(output["run_id"]), envelope.Scalar(output["session_id"])
+	state := StateCompleted
+	if completed, said := output["completed"]; said && !envelope.Truthy(completed) {
+		state = StateInputRequired
+	}
+	message := map[string]any{
+		"role": "agent", "kind": "message", "messageId": first(run, "run") + "-message",
+		"parts": []any{map[string]any{"type": "text", "text": envelope.Scalar(output["reply"])}},
+	}
+	task := map[string]any{"id": first(run, session, "run"), "status": map[string]any{"state": state, "message": message}}
+	if session != "" {
+		task["sessionId"] = session
+	}
+	return task
+}
+
+func first(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// ResultFrame is the last frame of a request that was answered.
+func ResultFrame(id any, task map[string]any) map[string]any {
+	return map[string]any{"jsonrpc": protocol, "id": id, "result": task}
+}
+
+// ErrorFrame is the last frame of every other request.
+func ErrorFrame(id any, number int, text string) map[string]any {
+	return map[string]any{"jsonrpc": protocol, "id": id, "error": map[string]any{"code": number, "message": text}}
+}
+
+// DeltaFrame is the notification of one delta of a task. Deltas of a type that nobody knows are content.
+func DeltaFrame(task string, delta Delta) map[string]any {
+	return map[string]any{
+		"jsonrpc": protocol, "method": methodDelta, "params": map[string]any{"id": task, "delta": wire(delta)},
+	}
+}
+
+func wire(delta Delta) map[string]any {
+	call, index := envelope.Scalar(delta["tool_call_id"]), whole(delta["index"])
+	switch envelope.Scalar(delta["type"]) {
+	case "tool_call":
+		name := envelope.Scalar(delta["tool_name"])
+		return map[string]any{"deltaType": "tool_name", "content": name, "toolCallId": call, "toolCallName": name, "toolCallIndex": index}
+	case "tool_argument":
+		return map[string]any{"deltaType": "tool_argument", "content": envelope.Scalar(delta["text"]), "toolCallId": call, "toolCallIndex": index}
+	}
+	text := delta["text"]
+	if text == nil {
+		text = delta["content"]
+	}
+	return map[string]any{"deltaType": "content", "content": envelope.Scalar(text)}
+}
+
+// whole reads a number, also one written as text, without its fraction; everything else is 0.
+func whole(value any) int64 {
+	written := envelope.Plain(value)
+	if text, is := written.(string); is {
+		written = json.Number(envelope.Trim(text))
+	}
+	number, is := written.(json.Number)
+	if !is {
+		return 0
+	}
+	if integer, err := strconv.ParseInt(number.String(), 10, 64); err == nil {
+		return integer
+	}
+	float, err := strconv.ParseFloat(number.String(), 64)
+	if err != nil || math.Abs(float) >= 1<<62 {
+		return 0
+	}
+	return int64(float)
+}
