@@ -3,8 +3,8 @@ package inbox
 import (
 	"context"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -27,11 +27,11 @@ const maxToolResult = 1 << 20
 // message goes on by itself. A request that has a result already gives that one, with Duplicate. fault.NotFound,
 // fault.Malformed, or fault.Conflict when the request ended without a result.
 func (o *Operator) SubmitToolResult(ctx context.Context, id string, result []byte) (*request.Envelope, error) {
-	value, err := envelope.Decode(result, envelope.Limits{Bytes: maxToolResult, Depth: 32})
+	given, err := value.Decode(result, value.Limits{Bytes: maxToolResult, Depth: 32})
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "the result is no JSON of at most 1 MiB and 32 levels", err)
 	}
-	raw, is := envelope.Object(value)
+	raw, is := value.Object(given)
 	if !is {
 		return nil, fault.New(fault.Malformed, `the result must be an object: {"success":true,"result":…} or {"success":false,"error":"…"}`)
 	}

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -74,8 +74,8 @@ func (a *API) submitToolResult(w http.ResponseWriter, r *http.Request) (any, err
 	if err != nil {
 		return nil, err
 	}
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: maxResultBytes, Depth: maxResultDepth})
-	raw, is := value.(map[string]any)
+	given, err := value.Decode(body, value.Limits{Bytes: maxResultBytes, Depth: maxResultDepth})
+	raw, is := given.(map[string]any)
 	if err != nil || !is {
 		return nil, fault.Wrap(fault.Malformed, `send {"success":true,"result":…} or {"success":false,"error":"…"}`, err)
 	}

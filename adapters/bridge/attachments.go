@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"inbox/adapters/bridge/contract"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -29,7 +29,7 @@ func (a *Adapter) parts(ctx context.Context, message contract.Message) ([]normal
 		return nil, fault.InField("attachments", fmt.Sprintf("has more than %d files", maxAttachments))
 	}
 	for i, one := range message.Attachments {
-		part, err := a.file(ctx, envelope.Assoc(one), fmt.Sprintf("attachments[%d]", i))
+		part, err := a.file(ctx, value.Assoc(one), fmt.Sprintf("attachments[%d]", i))
 		if err != nil {
 			return nil, err
 		}

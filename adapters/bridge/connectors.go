@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"inbox/adapters/bridge/contract"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -116,7 +116,7 @@ type relayed struct {
 
 func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 	inner := m.body
-	if wrapped := envelope.Assoc(m.body["message"]); len(wrapped) > 0 {
+	if wrapped := value.Assoc(m.body["message"]); len(wrapped) > 0 {
 		inner = wrapped
 	}
 	patience, err := m.wait(r, m.body)
@@ -131,7 +131,7 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := question{
-		agent: agent, message: message, context: envelope.Assoc(inner["client_context"]), surface: surfaceConnector,
+		agent: agent, message: message, context: value.Assoc(inner["client_context"]), surface: surfaceConnector,
 		relay: normalized.MentionRelay{Kind: normalized.RelayNone}, original: m.raw, way: m.connector.way(patience), client: m.connector.Client,
 	}
 	replayed, err := m.vouch(r, &q, text(inner, "sender_name", "display_name"))

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/bridge/contract"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/telemetry"
@@ -127,11 +127,11 @@ func readObject(r *http.Request) (map[string]any, []byte, error) {
 }
 
 func decodeObject(body []byte) (map[string]any, error) {
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: maxBodyBytes, Depth: maxDepth})
+	given, err := value.Decode(body, value.Limits{Bytes: maxBodyBytes, Depth: maxDepth})
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "the body is no JSON", err)
 	}
-	object, is := envelope.Object(value)
+	object, is := value.Object(given)
 	if !is {
 		return nil, fault.New(fault.Malformed, "the body must be a JSON object")
 	}
@@ -141,7 +141,7 @@ func decodeObject(body []byte) (map[string]any, error) {
 // text reads the first of the members that is there, trimmed.
 func text(object map[string]any, members ...string) string {
 	for _, member := range members {
-		if found := envelope.Trim(envelope.Scalar(object[member])); found != "" {
+		if found := value.Trim(value.Scalar(object[member])); found != "" {
 			return found
 		}
 	}
@@ -172,7 +172,7 @@ func (a *Adapter) wait(r *http.Request, body map[string]any) (time.Duration, err
 		if flag, is := given.(bool); is {
 			return a.patience(strconv.FormatBool(flag))
 		}
-		return a.patience(envelope.Scalar(given))
+		return a.patience(value.Scalar(given))
 	}
 	return a.patience(r.URL.Query().Get("wait"))
 }

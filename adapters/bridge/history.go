@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -66,11 +67,11 @@ func (a *Adapter) historical(turn exchange.TurnRecord, message envelope.Envelope
 	text := message.Text()
 	switch message.Type {
 	case envelope.TypeToolCall:
-		text = "[called " + message.ToolName() + " " + envelope.EncodeText(message.Payload["parameters"]) + "]"
+		text = "[called " + message.ToolName() + " " + value.EncodeText(message.Payload["parameters"]) + "]"
 	case envelope.TypeToolResult:
 		text = "[result: " + text + "]"
 	}
-	if envelope.Trim(text) == "" {
+	if value.Trim(text) == "" {
 		return normalized.HistoricalMessage{}, false
 	}
 	line := normalized.HistoricalMessage{

@@ -11,6 +11,7 @@ import (
 
 	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -35,7 +36,7 @@ func (a *Adapter) importSessions(w http.ResponseWriter, r *http.Request, c calle
 	if err != nil {
 		return err
 	}
-	if _, err := envelope.Decode(raw, envelope.Limits{Bytes: maxImportBytes, Depth: maxDepth + importDepth}); err != nil {
+	if _, err := value.Decode(raw, value.Limits{Bytes: maxImportBytes, Depth: maxDepth + importDepth}); err != nil {
 		return fault.Wrap(fault.Malformed, "the body is no JSON", err)
 	}
 	documents, mapped, err := ReadImport(raw)
@@ -165,9 +166,9 @@ func Prepare(owner, agent string, document Document, index int) (one Prepared, e
 
 func firstWords(messages []any) string {
 	for _, message := range messages {
-		object := envelope.Assoc(message)
+		object := value.Assoc(message)
 		if object["type"] == string(envelope.UserMessage) {
-			return envelope.Text(object["content"])
+			return value.Text(object["content"])
 		}
 	}
 	return ""

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"inbox/adapters/bridge/contract"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -75,7 +75,7 @@ func (q question) nativeID() string {
 
 // digest is the same for a repeat of a message and different for another one.
 func (q question) digest() string {
-	return hashOf("bridge message", q.message.Text, envelope.EncodeText(q.message.Attachments))
+	return hashOf("bridge message", q.message.Text, value.EncodeText(q.message.Attachments))
 }
 
 // profile keeps what the product says about where the message comes from: context for the agent, never authorization.
@@ -89,7 +89,7 @@ func (q question) profile() *normalized.SenderProfile {
 	profile := normalized.SenderProfile{
 		DisplayName: q.sender.DisplayName, Provider: q.message.Provider, ProviderSubject: short(q.message.SenderID),
 	}
-	if encoded := envelope.EncodeText(context); len(encoded) <= maxContextBytes {
+	if encoded := value.EncodeText(context); len(encoded) <= maxContextBytes {
 		profile.Extensions = map[string]json.RawMessage{contextExtension: json.RawMessage(encoded)}
 	}
 	return &profile

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"inbox/adapters/bridge/contract"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -113,7 +113,7 @@ func (a *Adapter) enqueue(w http.ResponseWriter, r *http.Request, c caller) erro
 	if err != nil {
 		return err
 	}
-	if item := envelope.Assoc(body["item"]); len(item) > 0 {
+	if item := value.Assoc(body["item"]); len(item) > 0 {
 		body = item
 	}
 	if body["client_id"], err = c.own(text(body, "client_id")); err != nil {
@@ -195,13 +195,13 @@ func (a *Adapter) ack(w http.ResponseWriter, r *http.Request, c caller) error {
 func idsOf(body map[string]any) (ids []string, err error) {
 	named := false
 	for _, member := range []string{"queue_ids", "ids"} {
-		list, is := envelope.List(body[member])
+		list, is := value.List(body[member])
 		if body[member] != nil && !is {
 			return nil, fault.InField(member, "must be a list")
 		}
 		named = named || is
 		for _, one := range list {
-			ids = append(ids, envelope.Trim(envelope.Scalar(one)))
+			ids = append(ids, value.Trim(value.Scalar(one)))
 		}
 	}
 	if one := text(body, "queue_id"); one != "" {

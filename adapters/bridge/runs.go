@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/task"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -59,7 +59,7 @@ func (a *Adapter) writeRun(w http.ResponseWriter, r *http.Request, turn exchange
 	}
 	if cancelled, there := kept["cancelled"]; there {
 		run["cancelled"] = cancelled
-		if envelope.Truthy(cancelled) && !ended(turn) {
+		if value.Truthy(cancelled) && !ended(turn) {
 			run["status"] = task.StatusCancelling
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"inbox/adapters/bridge/contract"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -64,7 +64,7 @@ func statusFor(turn exchange.TurnRecord) int {
 }
 
 func (a *Adapter) question(r *http.Request, c caller, body map[string]any, named string) (q question, fresh bool, err error) {
-	about := envelope.Assoc(body["client_context"])
+	about := value.Assoc(body["client_context"])
 	message, err := a.external(c, body, about)
 	if err != nil {
 		return q, false, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -60,7 +61,7 @@ func (a Archive) newest(ctx context.Context, session exchange.Session) (list []j
 	whole = len(turns) <= maxTranscriptTurns
 	for _, turn := range turns {
 		for _, message := range spoken(turn) {
-			encoded, err := envelope.Encode(envelope.Export(message, turn.Agent))
+			encoded, err := value.Encode(envelope.Export(message, turn.Agent))
 			if err != nil {
 				return nil, false, fmt.Errorf("write turn %s: %w", turn.ID, err)
 			}
@@ -138,7 +139,7 @@ func callEnvelopes(part normalized.Part, at string) []envelope.Envelope {
 	metadata := func() map[string]any { return map[string]any{"tool_call_id": part.ID} }
 	call := envelope.Envelope{
 		Type: envelope.TypeToolCall, Role: "assistant", Content: "", CreatedAt: at, Metadata: metadata(),
-		Payload: map[string]any{"tool_name": part.Name, "parameters": envelope.Assoc(decoded(part.Args)), "turn": 1},
+		Payload: map[string]any{"tool_name": part.Name, "parameters": value.Assoc(decoded(part.Args)), "turn": 1},
 	}
 	list := []envelope.Envelope{call}
 	switch {
@@ -168,7 +169,7 @@ func decoded(raw json.RawMessage) any {
 // decodedMessage reads one message of a conversation: as deep as any request, and as long as a whole import, because what is
 // exported of a message has more members than the request that brought it.
 func decodedMessage(raw json.RawMessage) (any, error) {
-	return envelope.Decode(raw, envelope.Limits{Bytes: maxImportBytes, Depth: maxDepth})
+	return value.Decode(raw, value.Limits{Bytes: maxImportBytes, Depth: maxDepth})
 }
 
 // exportSession writes a session in the form that import takes.

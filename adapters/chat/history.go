@@ -3,7 +3,7 @@ package chat
 import (
 	"context"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -53,7 +53,7 @@ func Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normalized.Histor
 		if line.Role == "assistant" {
 			message.Role, message.Sender = normalized.RoleAssistant, normalized.Sender{Address: turn.Message.Recipient, AuthMethod: normalized.AuthNone}
 		}
-		if envelope.Trim(line.Text) != "" {
+		if value.Trim(line.Text) != "" {
 			list = append(list, message)
 		}
 	}

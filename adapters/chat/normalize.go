@@ -10,6 +10,7 @@ import (
 
 	"inbox/adapters/chat/contract"
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -148,12 +149,12 @@ func hash(pieces ...string) string {
 
 // digestOf is the same for a repeat of a message and different for another one.
 func digestOf(input contract.Input) string {
-	return hash("chat digest", input.Message, envelope.EncodeText(input.Continuations), envelope.EncodeText(input.Attachments))
+	return hash("chat digest", input.Message, value.EncodeText(input.Continuations), value.EncodeText(input.Attachments))
 }
 
 // profileOf keeps what the client says about where it is: context for the agent, never authorization.
 func profileOf(clientContext map[string]any) *normalized.SenderProfile {
-	text := envelope.EncodeText(clientContext)
+	text := value.EncodeText(clientContext)
 	if len(clientContext) == 0 || len(text) > maxContextBytes {
 		return nil
 	}
@@ -178,7 +179,7 @@ func (a *Adapter) parts(ctx context.Context, q question) ([]normalized.Part, err
 		return nil, fault.Newf(fault.Malformed, "a message has at most %d files", maxAttachments)
 	}
 	for _, attached := range input.Attachments {
-		part, err := a.filePart(ctx, envelope.Assoc(attached))
+		part, err := a.filePart(ctx, value.Assoc(attached))
 		if err != nil {
 			return nil, err
 		}
@@ -192,17 +193,17 @@ func toolParts(messages []envelope.Envelope) []normalized.Part {
 	var parts []normalized.Part
 	at := map[string]int{}
 	for _, message := range messages {
-		id := envelope.Text(message.Metadata["tool_call_id"])
+		id := value.Text(message.Metadata["tool_call_id"])
 		switch message.Type {
 		case envelope.TypeToolCall:
 			at[id] = len(parts)
 			parts = append(parts, normalized.Part{
-				Kind: normalized.PartToolCall, ID: id, Name: envelope.Text(message.Payload["tool_name"]),
-				Args: json.RawMessage(envelope.EncodeText(message.Payload["parameters"])),
+				Kind: normalized.PartToolCall, ID: id, Name: value.Text(message.Payload["tool_name"]),
+				Args: json.RawMessage(value.EncodeText(message.Payload["parameters"])),
 			})
 		case envelope.TypeToolResult:
 			if call, known := at[id]; known {
-				parts[call].Result = json.RawMessage(envelope.EncodeText(message.Payload["result"]))
+				parts[call].Result = json.RawMessage(value.EncodeText(message.Payload["result"]))
 			}
 		}
 	}
@@ -232,7 +233,7 @@ func (a *Adapter) filePart(ctx context.Context, file map[string]any) (normalized
 
 func textOf(object map[string]any, members ...string) string {
 	for _, member := range members {
-		if text := envelope.Text(object[member]); text != "" {
+		if text := value.Text(object[member]); text != "" {
 			return text
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -55,7 +55,7 @@ func (c *completion) calls(found run) []CompletionToolCall {
 	for _, one := range found.calls {
 		if c.executes(one.Tool) {
 			list = append(list, CompletionToolCall{ID: clientCallID(found.turn.ID, one.Tool, one.ID), Type: "function", Function: CompletionFunction{
-				Name: c.offered[one.Tool], Arguments: envelope.EncodeText(one.Arguments),
+				Name: c.offered[one.Tool], Arguments: value.EncodeText(one.Arguments),
 			}})
 		}
 	}
@@ -177,7 +177,7 @@ func (c *completion) requests(ctx context.Context, turn exchange.TurnRecord) (ma
 			return nil, err
 		}
 		if c.adapter.options.ToolKind(turn.Agent, one.ToolName) == ToolOfAsker {
-			known[clientCallID(turn.ID, one.ToolName, envelope.Text(document["tool_call_id"]))] = one
+			known[clientCallID(turn.ID, one.ToolName, value.Text(document["tool_call_id"]))] = one
 		}
 	}
 	return known, nil
@@ -195,9 +195,9 @@ func (c *completion) submit(ctx context.Context, asked exchange.ToolRequest, res
 
 // resultOf is the object or list that a tool wrote as JSON, or its text.
 func resultOf(text string) any {
-	value, err := envelope.Decode([]byte(text), envelope.Limits{Bytes: maxToldBytes, Depth: maxResultDepth})
-	if err == nil && envelope.Container(value) {
-		return value
+	given, err := value.Decode([]byte(text), value.Limits{Bytes: maxToldBytes, Depth: maxResultDepth})
+	if err == nil && value.Container(given) {
+		return given
 	}
 	return text
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"inbox/adapters/chat/contract"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -96,8 +96,8 @@ func (a *Adapter) serveChat(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *Adapter) readChat(body []byte) (question, error) {
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
-	object, is := envelope.Object(value)
+	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
+	object, is := value.Object(given)
 	if err != nil || !is {
 		return question{}, fault.New(fault.Malformed, "the body must be a JSON object")
 	}
@@ -108,8 +108,8 @@ func (a *Adapter) readChat(body []byte) (question, error) {
 	if refused, is := errors.AsType[*contract.Error](err); is {
 		return question{}, fault.Wrap(fault.Malformed, refused.Text, refused)
 	}
-	input.RunID = envelope.Scalar(object["run_id"])
-	agent, known := a.agent(envelope.Scalar(object["agent"]))
+	input.RunID = value.Scalar(object["run_id"])
+	agent, known := a.agent(value.Scalar(object["agent"]))
 	if !known {
 		return question{}, noAgent()
 	}
@@ -169,9 +169,9 @@ func (restFrames) begin(found run) []event {
 func (restFrames) delta(_ run, delta contract.Delta) []event {
 	switch delta["type"] {
 	case "content":
-		return []event{{"delta", ChatText{envelope.Text(delta["text"])}}}
+		return []event{{"delta", ChatText{value.Text(delta["text"])}}}
 	case "tool_call":
-		return []event{{"tool", ChatTool{envelope.Text(delta["tool_call_id"]), envelope.Text(delta["tool_name"])}}}
+		return []event{{"tool", ChatTool{value.Text(delta["tool_call_id"]), value.Text(delta["tool_name"])}}}
 	}
 	return nil
 }

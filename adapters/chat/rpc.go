@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"inbox/adapters/chat/contract"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -62,11 +62,11 @@ func (a *Adapter) agent(name string) (exchange.AgentProfile, bool) {
 
 // messageIDOf reads params.message.messageId.
 func messageIDOf(body []byte) string {
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: contract.MaxInputBytes})
+	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes})
 	if err != nil {
 		return ""
 	}
-	return envelope.Scalar(envelope.Assoc(envelope.Assoc(envelope.Assoc(value)["params"])["message"])["messageId"])
+	return value.Scalar(value.Assoc(value.Assoc(value.Assoc(given)["params"])["message"])["messageId"])
 }
 
 func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request contract.Request, q question) error {

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"inbox/adapters/chat/contract"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -31,20 +31,20 @@ func (a *Adapter) serveStop(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
-	object, is := envelope.Object(value)
+	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
+	object, is := value.Object(given)
 	if err != nil || !is {
 		return fault.New(fault.Malformed, "the body must be a JSON object")
 	}
-	agent, known := a.agent(envelope.Scalar(object["agent"]))
+	agent, known := a.agent(value.Scalar(object["agent"]))
 	if !known {
 		return noAgent()
 	}
 	if err := a.admitTo(scopeCancel, who, agent); err != nil {
 		return err
 	}
-	q := question{agent: agent, who: who, input: contract.Input{SessionID: envelope.Scalar(object["session"])}}
-	found, err := a.stop(r.Context(), q, envelope.Scalar(object["run_id"]))
+	q := question{agent: agent, who: who, input: contract.Input{SessionID: value.Scalar(object["session"])}}
+	found, err := a.stop(r.Context(), q, value.Scalar(object["run_id"]))
 	if err != nil {
 		return err
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"inbox/adapters/chat/contract"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -69,7 +69,7 @@ func (a *Adapter) calls(ctx context.Context, turn exchange.TurnRecord) ([]ToolCa
 		if err != nil {
 			return nil, err
 		}
-		call := ToolCall{ID: envelope.Text(document["tool_call_id"]), Tool: one.ToolName, Arguments: envelope.Assoc(document["parameters"])}
+		call := ToolCall{ID: value.Text(document["tool_call_id"]), Tool: one.ToolName, Arguments: value.Assoc(document["parameters"])}
 		if !one.TimeoutAt.IsZero() {
 			call.TimeoutAt = one.TimeoutAt.UTC().Format(time.RFC3339)
 		}
@@ -156,7 +156,7 @@ func (a *Adapter) requestsOf(ctx context.Context, q question) (map[string]exchan
 			if err != nil {
 				return nil, err
 			}
-			id := envelope.Text(document["tool_call_id"])
+			id := value.Text(document["tool_call_id"])
 			if kept, there := found[id]; !there || kept.TurnID <= one.TurnID {
 				found[id] = one
 			}
@@ -188,11 +188,11 @@ func sameTool(used, declared string) bool {
 }
 
 func (a *Adapter) handIn(ctx context.Context, one exchange.ToolRequest, result normalized.Part) error {
-	value, err := envelope.Decode(result.Result, envelope.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
+	given, err := value.Decode(result.Result, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "the result of a tool is no JSON", err)
 	}
-	_, err = a.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": true, "result": value})
+	_, err = a.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": true, "result": given})
 	return request.AsFault(err)
 }
 
@@ -200,7 +200,7 @@ func (a *Adapter) handIn(ctx context.Context, one exchange.ToolRequest, result n
 func without(messages []any, known map[string]exchange.ToolRequest) []any {
 	var rest []any
 	for _, message := range messages {
-		id := envelope.Text(envelope.Assoc(envelope.Assoc(message)["metadata"])["tool_call_id"])
+		id := value.Text(value.Assoc(value.Assoc(message)["metadata"])["tool_call_id"])
 		if _, is := known[id]; !is {
 			rest = append(rest, message)
 		}

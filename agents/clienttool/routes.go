@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -159,11 +159,11 @@ func readBody(r *http.Request) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: MaxBodyBytes, Depth: maxDepth})
+	given, err := value.Decode(body, value.Limits{Bytes: MaxBodyBytes, Depth: maxDepth})
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "the body is no JSON of at most 32 levels", err)
 	}
-	object, is := value.(map[string]any)
+	object, is := given.(map[string]any)
 	if !is {
 		return nil, fault.New(fault.Malformed, `want {"success": true, "result": …} or {"success": false, "error": "…"}`)
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 )
 
@@ -74,7 +74,7 @@ func (t Tool) declare() (tool.Entry, error) {
 		"executor": tool.ExecutorClient, "scope": tool.ScopeRun,
 	}
 	if len(t.Parameters) > 0 {
-		schema, err := envelope.Decode(t.Parameters, envelope.Limits{Bytes: 256 << 10})
+		schema, err := value.Decode(t.Parameters, value.Limits{Bytes: 256 << 10})
 		if err != nil {
 			return tool.Entry{}, fault.InField(t.Name+".parameters", "is no JSON: "+err.Error())
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -186,7 +186,7 @@ func (t *stream) look() bool {
 	}
 	now := make(map[string]bool, len(found))
 	for _, one := range found {
-		id := envelope.Text(one["request_id"])
+		id := value.Text(one["request_id"])
 		now[id] = true
 		if t.open[id] {
 			continue
@@ -213,7 +213,7 @@ func (t *stream) look() bool {
 
 func (t *stream) event(name, id string, data map[string]any) bool {
 	var event bytes.Buffer
-	event.WriteString("event: " + name + "\nid: " + id + "\ndata: " + envelope.EncodeText(data) + "\n\n")
+	event.WriteString("event: " + name + "\nid: " + id + "\ndata: " + value.EncodeText(data) + "\n\n")
 	return t.send(event.Bytes())
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/normalized"
 )
 
@@ -86,7 +87,7 @@ func (a *answer) finish(id string, result map[string]any) {
 	if succeeded(result) {
 		part.Result = a.bounded(tool.RedactParameters(map[string]any{"": result["result"]}, nil)[""])
 	} else {
-		part.Error = &normalized.ToolError{Message: firstRunes(envelope.Text(result["error"]), 2000)}
+		part.Error = &normalized.ToolError{Message: firstRunes(value.Text(result["error"]), 2000)}
 	}
 	a.parts[at] = part
 	a.emit(normalized.Delta{Kind: normalized.DeltaToolCallEnd, Part: &part})
@@ -101,10 +102,10 @@ func marked(object map[string]any, name string) bool {
 }
 
 // bounded writes a value that fits into a tool call.
-func (a *answer) bounded(value any) json.RawMessage {
-	text := envelope.EncodeText(value)
+func (a *answer) bounded(given any) json.RawMessage {
+	text := value.EncodeText(given)
 	if len(text) > a.limits.ToolJSON {
-		text = envelope.EncodeText(map[string]any{"truncated": true, "original_bytes": len(text)})
+		text = value.EncodeText(map[string]any{"truncated": true, "original_bytes": len(text)})
 	}
 	return json.RawMessage(text)
 }

@@ -9,6 +9,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -46,8 +47,8 @@ type head struct {
 	Summary envelope.Envelope `json:"summary"`
 }
 
-func (n *note) readHead(value any) error {
-	object, is := value.(map[string]any)
+func (n *note) readHead(given any) error {
+	object, is := given.(map[string]any)
 	if !is {
 		return nil
 	}
@@ -55,7 +56,7 @@ func (n *note) readHead(value any) error {
 	if err != nil {
 		return fmt.Errorf("read note: %w", err)
 	}
-	count, _ := envelope.Integer(object["count"])
+	count, _ := value.Integer(object["count"])
 	n.Head = &head{int(count), messages[0]}
 	return nil
 }
@@ -109,7 +110,7 @@ func sizeOf(messages []envelope.Envelope) int {
 
 func bytesOf(message *envelope.Envelope) int {
 	if message.Type == envelope.TypeToolCall {
-		return len(message.ToolName()) + len(envelope.EncodeText(message.Payload["parameters"]))
+		return len(message.ToolName()) + len(value.EncodeText(message.Payload["parameters"]))
 	}
 	return len(message.Text())
 }
@@ -231,7 +232,7 @@ func (j *job) archived(ctx context.Context, outcome loop.Compaction) loop.Compac
 	if outcome.Status != loop.CompactionArchived {
 		return outcome
 	}
-	id := envelope.Text(outcome.Metadata["archive_id"])
+	id := value.Text(outcome.Metadata["archive_id"])
 	if err := j.agent.options.Compaction.Archive.Keep(ctx, j.turn, id, outcome.ArchiveItems); err != nil {
 		outcome.Status, outcome.Metadata["error"] = loop.CompactionFailed, publicText(err)
 	}
@@ -245,7 +246,7 @@ func (j *job) compacted(part string, before []envelope.Envelope, outcome loop.Co
 	}
 	step := exchange.CompactionStep{
 		Status: outcome.Status, Of: part, Messages: len(before), Kept: len(before), Before: sizeOf(before), After: sizeOf(before),
-		Error: excerpt(envelope.Text(outcome.Metadata["error"]), ""), ArchiveID: envelope.Text(outcome.Metadata["archive_id"]),
+		Error: excerpt(value.Text(outcome.Metadata["error"]), ""), ArchiveID: value.Text(outcome.Metadata["archive_id"]),
 	}
 	if outcome.Status != loop.CompactionFailed {
 		step.Kept, step.After = len(outcome.Messages)-1, sizeOf(outcome.Messages)

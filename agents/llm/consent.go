@@ -10,6 +10,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/policypart"
 )
@@ -35,7 +36,7 @@ const (
 // Ask writes down the call and what was decided last, so that an earlier decision is never taken for this one.
 func (b ByDemand) Ask(_ context.Context, turn agents.Turn, proposal loop.Proposal) (map[string]any, error) {
 	prepared := proposal.PreparedToolCall
-	name := envelope.Text(prepared["tool_name"])
+	name := value.Text(prepared["tool_name"])
 	redacted := tool.RedactParameters(proposal.Parameters, proposal.ToolDeclaration)
 	action := tool.Hash(map[string]any{"turn": turn.ID, "call": proposal.ToolCallID, "tool": name, "parameters": prepared["parameters"]})
 	payload := map[string]any{
@@ -43,9 +44,9 @@ func (b ByDemand) Ask(_ context.Context, turn agents.Turn, proposal loop.Proposa
 		"apply_input":     map[string]any{"tool_name": name, "parameters": prepared["parameters"]},
 		"decided_before":  decision(turn),
 		"at_most_once":    !tool.Repeatable(proposal.ToolDeclaration),
-		"idempotency_key": tool.Call{Name: name, Parameters: envelope.Assoc(prepared["parameters"]), Context: map[string]any{"run_id": turn.ID}}.IdempotencyKey(),
+		"idempotency_key": tool.Call{Name: name, Parameters: value.Assoc(prepared["parameters"]), Context: map[string]any{"run_id": turn.ID}}.IdempotencyKey(),
 	}
-	summary := fmt.Sprintf("The agent wants to use %s with %s.", quote(name), envelope.EncodeText(redacted))
+	summary := fmt.Sprintf("The agent wants to use %s with %s.", quote(name), value.EncodeText(redacted))
 	return envelope.NewApprovalRequired(summary, payload, map[string]any{"tool_call_id": proposal.ToolCallID}).Value(), nil
 }
 
@@ -64,9 +65,9 @@ func decision(turn agents.Turn) string {
 // Settle makes the call once it was granted.
 func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting) (map[string]any, error) {
 	resolution := turn.Message.PolicyResolution
-	payload := envelope.Assoc(waiting.Request["payload"])
+	payload := value.Assoc(waiting.Request["payload"])
 	switch {
-	case resolution == nil || decision(turn) == envelope.Text(payload["decided_before"]):
+	case resolution == nil || decision(turn) == value.Text(payload["decided_before"]):
 		return nil, nil
 	case resolution.Outcome != policypart.OutcomeGranted:
 		return map[string]any{"success": false, "error": "It was not approved.", "error_type": "approval_" + resolution.Outcome}, nil
@@ -82,12 +83,12 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 			"error": "The call was begun before and its outcome is not known; it must not be made twice.",
 		}, nil
 	}
-	return b.call(ctx, turn, waiting, envelope.Assoc(payload["apply_input"]))
+	return b.call(ctx, turn, waiting, value.Assoc(payload["apply_input"]))
 }
 
 // call finds the tool again and runs it with the approved parameters.
 func (b ByDemand) call(ctx context.Context, turn agents.Turn, waiting Waiting, input map[string]any) (map[string]any, error) {
-	name := envelope.Text(input["tool_name"])
+	name := value.Text(input["tool_name"])
 	for _, source := range b.Tools {
 		entries, err := source.Declarations(ctx, turn)
 		if err != nil {
@@ -99,7 +100,7 @@ func (b ByDemand) call(ctx context.Context, turn agents.Turn, waiting Waiting, i
 			continue
 		}
 		return tool.Execute(ctx, tool.Prepared{Call: tool.Call{
-			Name: name, Parameters: envelope.Assoc(input["parameters"]), ID: waiting.CallID, Declaration: declaration,
+			Name: name, Parameters: value.Assoc(input["parameters"]), ID: waiting.CallID, Declaration: declaration,
 			Context: map[string]any{"run_id": turn.ID, "agent": turn.Agent, "tool_call_id": waiting.CallID},
 		}}, tool.Executors{Default: source}), nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/normalized"
 )
 
@@ -17,9 +18,9 @@ const (
 
 // finish gives what a run came to.
 func (j *job) finish(ctx context.Context, result map[string]any) error {
-	outcome := envelope.Assoc(result["run_outcome"])
-	status := envelope.Text(outcome["status"])
-	text := strings.TrimSpace(envelope.Text(result["final_content"]))
+	outcome := value.Assoc(result["run_outcome"])
+	status := value.Text(outcome["status"])
+	text := strings.TrimSpace(value.Text(result["final_content"]))
 	switch status {
 	case envelope.StatusApprovalRequired, envelope.StatusRuntimeToolPending:
 		return j.wait(ctx, result, status)
@@ -30,7 +31,7 @@ func (j *job) finish(ctx context.Context, result map[string]any) error {
 		}
 		text = concluded
 	case envelope.StatusFailed:
-		return unusable(errors.New(envelope.Text(envelope.Assoc(result["failure"])["message"])))
+		return unusable(errors.New(value.Text(value.Assoc(result["failure"])["message"])))
 	}
 	response := normalized.Response{Metadata: j.metadata(status)}
 	if text == "" || status == envelope.StatusInterrupted || status == envelope.StatusCancelled || status == envelope.StatusIncomplete {
@@ -57,7 +58,7 @@ func (j *job) failure(status string) *normalized.ResponseError {
 
 // conclude lets the model answer with what it has when a budget ran out or it went in circles.
 func (j *job) conclude(ctx context.Context, result map[string]any) (string, error) {
-	if envelope.Text(result["budget"]) == "wall_clock_seconds" {
+	if value.Text(result["budget"]) == "wall_clock_seconds" {
 		return "", nil
 	}
 	transcript, err := envelope.NormalizeMany(result["messages"])
@@ -83,7 +84,7 @@ func (j *job) metadata(status string) map[string]string {
 		shown["stop"] = firstRunes(j.stop, 100)
 	}
 	for _, name := range []string{"prompt_tokens", "completion_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens"} {
-		if count, whole := envelope.Integer(usage[name]); whole {
+		if count, whole := value.Integer(usage[name]); whole {
 			shown[name] = strconv.FormatInt(count, 10)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Turn implements loop.Runner: one call of the model.
@@ -13,7 +14,7 @@ func (j *job) Turn(ctx context.Context, transcript []envelope.Envelope, turn map
 	if err := j.keep(ctx, transcript); err != nil {
 		return nil, j.fail(err)
 	}
-	last := envelope.Equal(turn["turn"], j.turnsLeft())
+	last := value.Equal(turn["turn"], j.turnsLeft())
 	shorter, said, err := j.askFitting(ctx, transcript, "", last)
 	if err != nil {
 		return nil, j.fail(err)

@@ -6,6 +6,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 )
 
 // submitted gives what a program outside made of a call; nil while it is at work, or when the request was never stored,
@@ -14,7 +15,7 @@ func (j *job) submitted(ctx context.Context, waiting *Waiting) (map[string]any, 
 	if j.turn.Requests == nil {
 		return map[string]any{"success": false, "error": "The tool cannot be used any more.", "error_type": "tool_unavailable"}, nil
 	}
-	stored, err := j.turn.Requests.Request(ctx, envelope.Text(waiting.Request["request_id"]))
+	stored, err := j.turn.Requests.Request(ctx, value.Text(waiting.Request["request_id"]))
 	if err != nil || stored == nil {
 		return nil, err //nolint:wrapcheck // a fault already
 	}
@@ -37,9 +38,9 @@ func (j *job) submitted(ctx context.Context, waiting *Waiting) (map[string]any, 
 
 // remember keeps the result of a tool that may be called once for its next equal call.
 func (j *job) remember(asked, result map[string]any) {
-	key := tool.RepeatKey(tool.Call{Name: envelope.Text(asked["tool_name"]), Parameters: envelope.Assoc(asked["parameters"])})
+	key := tool.RepeatKey(tool.Call{Name: value.Text(asked["tool_name"]), Parameters: value.Assoc(asked["parameters"])})
 	if _, once := j.note.Claims[key]; once {
-		j.note.claim(key, tool.NormalizeResult(result, envelope.Text(asked["tool_name"])))
+		j.note.claim(key, tool.NormalizeResult(result, value.Text(asked["tool_name"])))
 	}
 }
 

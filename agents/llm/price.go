@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"strconv"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // of gives the cost of all calls; without prices what the provider said.
 func (p Price) of(usage map[string]any) float64 {
 	count := func(name string) float64 {
-		number, _ := envelope.Integer(usage[name])
+		number, _ := value.Integer(usage[name])
 		return float64(number)
 	}
 	if p.Input == 0 && p.Output == 0 {

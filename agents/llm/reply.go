@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Sizes of one assistant turn in bytes.
@@ -79,11 +79,11 @@ func (c *call) parameters() (map[string]any, error) {
 	if text == "" {
 		return map[string]any{}, nil
 	}
-	value, err := envelope.Decode([]byte(text), envelope.Limits{Bytes: maxArgumentsBytes})
+	given, err := value.Decode([]byte(text), value.Limits{Bytes: maxArgumentsBytes})
 	if err != nil {
 		return nil, fmt.Errorf("read arguments: %w", err)
 	}
-	object, is := value.(map[string]any)
+	object, is := given.(map[string]any)
 	if !is {
 		return nil, errors.New("the arguments are no JSON object")
 	}
@@ -118,4 +118,4 @@ func (u Usage) tokens() map[string]any {
 }
 
 // jsonText is a value as the arguments of a call.
-func jsonText(value any) json.RawMessage { return json.RawMessage(envelope.EncodeText(value)) }
+func jsonText(given any) json.RawMessage { return json.RawMessage(value.EncodeText(given)) }

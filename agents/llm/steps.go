@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 )
 
@@ -47,7 +47,7 @@ func (j *job) toolBegins(payload map[string]any) {
 	if j.begun == nil {
 		j.begun = map[string]begun{}
 	}
-	j.begun[envelope.Text(payload["tool_call_id"])] = begun{time.Now(), argumentsOf(envelope.Assoc(payload["parameters"]))}
+	j.begun[value.Text(payload["tool_call_id"])] = begun{time.Now(), argumentsOf(value.Assoc(payload["parameters"]))}
 }
 
 func argumentsOf(parameters map[string]any) exchange.ToolArguments {
@@ -73,7 +73,7 @@ func (j *job) toolEnded(id, name string, result map[string]any) {
 	if succeeded(result) {
 		step.Status, step.Result = exchange.ToolSucceeded, shapeOf(result["result"])
 	} else {
-		step.ErrorType = shortened(envelope.Text(envelope.Assoc(result["metadata"])["error_type"]))
+		step.ErrorType = shortened(value.Text(value.Assoc(result["metadata"])["error_type"]))
 		if rejections[step.ErrorType] {
 			step.Status = exchange.ToolRejected
 		}
@@ -89,20 +89,20 @@ var rejections = map[string]bool{
 }
 
 // shapeOf says how large a result is (agent runtime contract, section 2.2).
-func shapeOf(value any) *exchange.ToolShape {
-	switch value := envelope.Plain(value).(type) {
+func shapeOf(given any) *exchange.ToolShape {
+	switch typed := value.Plain(given).(type) {
 	case nil:
 		return &exchange.ToolShape{Type: "null"}
 	case map[string]any:
-		return &exchange.ToolShape{Type: "object", Count: len(value)}
+		return &exchange.ToolShape{Type: "object", Count: len(typed)}
 	case []any:
-		return &exchange.ToolShape{Type: "array", Count: len(value)}
+		return &exchange.ToolShape{Type: "array", Count: len(typed)}
 	case string:
-		return &exchange.ToolShape{Type: "string", Size: len(value)}
+		return &exchange.ToolShape{Type: "string", Size: len(typed)}
 	case bool:
 		return &exchange.ToolShape{Type: "boolean"}
 	default:
-		if _, whole := envelope.Integer(value); whole {
+		if _, whole := value.Integer(typed); whole {
 			return &exchange.ToolShape{Type: "integer"}
 		}
 		return &exchange.ToolShape{Type: "double"}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 )
 
@@ -84,7 +85,7 @@ func inPieces(messages []envelope.Envelope, size int) []string {
 func written(message *envelope.Envelope) string {
 	switch message.Type {
 	case envelope.TypeToolCall:
-		return "assistant calls " + message.ToolName() + " with " + envelope.EncodeText(message.Payload["parameters"])
+		return "assistant calls " + message.ToolName() + " with " + value.EncodeText(message.Payload["parameters"])
 	case envelope.TypeToolResult:
 		return "result of " + message.ToolName() + ": " + message.Text()
 	}

@@ -11,6 +11,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -43,9 +44,9 @@ func (j *job) wait(ctx context.Context, result map[string]any, status string) er
 func waitingFor(result map[string]any, transcript []envelope.Envelope, status string) *Waiting {
 	waiting := &Waiting{Status: status}
 	if status == envelope.StatusRuntimeToolPending {
-		waiting.Request = envelope.Assoc(result["runtime_tool_pending"])
+		waiting.Request = value.Assoc(result["runtime_tool_pending"])
 	} else {
-		waiting.Request = envelope.Assoc(result["approval_required"])
+		waiting.Request = value.Assoc(result["approval_required"])
 	}
 	for _, message := range slices.Backward(transcript) {
 		if message.Type == envelope.TypeToolCall {
@@ -100,13 +101,13 @@ func (j *job) park(waiting *Waiting) error {
 
 // demand is the policy part of a tool that needs approval.
 func demand(waiting *Waiting) *policypart.Part {
-	summary := strings.TrimSpace(envelope.Text(waiting.Request["content"]))
+	summary := strings.TrimSpace(value.Text(waiting.Request["content"]))
 	if summary == "" {
 		summary = fmt.Sprintf("Before the agent uses %s, somebody has to agree.", quote(waiting.ToolName))
 	}
-	payload := envelope.Assoc(waiting.Request["payload"])
-	data := envelope.EncodeText(map[string]any{
-		"action_id": envelope.Text(payload["action_id"]), "tool_name": waiting.ToolName, "tool_call_id": waiting.CallID,
+	payload := value.Assoc(waiting.Request["payload"])
+	data := value.EncodeText(map[string]any{
+		"action_id": value.Text(payload["action_id"]), "tool_name": waiting.ToolName, "tool_call_id": waiting.CallID,
 	})
 	return &policypart.Part{
 		Kind: policypart.ConsentRequired, Code: CodeApproval, Title: "Approval needed", Message: firstRunes(summary, 2000),
@@ -120,8 +121,8 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 	if waiting.Status == WaitsForAgents {
 		return j.answered(ctx, waiting)
 	}
-	payload := envelope.Assoc(waiting.Request["payload"])
-	j.toolBegins(map[string]any{"tool_call_id": waiting.CallID, "parameters": envelope.Assoc(payload["preview"])["parameters"]})
+	payload := value.Assoc(waiting.Request["payload"])
+	j.toolBegins(map[string]any{"tool_call_id": waiting.CallID, "parameters": value.Assoc(payload["preview"])["parameters"]})
 	result, err := j.settled(ctx, waiting)
 	if err != nil {
 		return false, err
@@ -130,8 +131,8 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 		return true, nil
 	}
 	result = tool.NormalizeResult(result, waiting.ToolName)
-	if offer, is := j.asks(waiting.ToolName); is && envelope.Text(result["status"]) == tool.StatusPending { // approved, and now it is asked
-		waiting.Request = map[string]any{"parameters": envelope.Assoc(payload["apply_input"])["parameters"]}
+	if offer, is := j.asks(waiting.ToolName); is && value.Text(result["status"]) == tool.StatusPending { // approved, and now it is asked
+		waiting.Request = map[string]any{"parameters": value.Assoc(payload["apply_input"])["parameters"]}
 		j.gather(j.note.Messages, waiting, offer)
 		j.waits(waiting, 1)
 		return true, j.save(ctx)
@@ -153,9 +154,9 @@ func (j *job) result(callID, name string, given map[string]any) {
 	if cut, err := loop.NewByteTruncator(maxResultBytes).Truncate(result, name, nil); err == nil && cut.Truncated {
 		result = cut.Result
 	}
-	text := envelope.EncodeText(result["result"])
+	text := value.EncodeText(result["result"])
 	if !succeeded(result) {
-		text = envelope.Text(result["error"])
+		text = value.Text(result["error"])
 	}
 	j.note.Messages = append(j.note.Messages, envelope.NewToolResult(text, name, result, map[string]any{"tool_call_id": callID}))
 }

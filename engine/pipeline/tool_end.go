@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -100,7 +100,7 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 	}
 	var encoded json.RawMessage
 	if result != nil {
-		if encoded, err = envelope.Encode(result); err != nil || len(encoded) > maxToolResult {
+		if encoded, err = value.Encode(result); err != nil || len(encoded) > maxToolResult {
 			return false, &request.Error{Code: request.CodeResult, Reason: "is no JSON of at most 1 MiB"}
 		}
 	}

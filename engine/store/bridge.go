@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/adapters/bridge/contract"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
@@ -45,7 +45,7 @@ func (b *Bridge) Register(ctx context.Context, client contract.Client, secret st
 	if err := requireStorable("client_id", client.ID, "callback_url", client.CallbackURL); err != nil {
 		return err
 	}
-	encoded, err := envelope.Encode(client.Value())
+	encoded, err := value.Encode(client.Value())
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "The client is no JSON.", err)
 	}
@@ -74,9 +74,9 @@ func bridgeClient(ctx context.Context, from querier, id string) (client contract
 	if err != nil || !found {
 		return client, "", false, err
 	}
-	value, err := envelope.Decode([]byte(text), envelope.Limits{Depth: 128})
+	given, err := value.Decode([]byte(text), value.Limits{Depth: 128})
 	if err == nil {
-		client, err = contract.NormalizeClient(envelope.Assoc(value))
+		client, err = contract.NormalizeClient(value.Assoc(given))
 	}
 	if err != nil {
 		return client, "", false, fmt.Errorf("decode bridge client %s: %w", id, err)
@@ -118,7 +118,7 @@ func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, 
 	if err := requireStorable("queue_id", item.ID, "client_id", item.ClientID, "session_id", item.SessionID); err != nil {
 		return err
 	}
-	encoded, err := envelope.Encode(item.Value())
+	encoded, err := value.Encode(item.Value())
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "The item is no JSON.", err)
 	}

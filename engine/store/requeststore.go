@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -28,7 +28,7 @@ func (r *RequestStore) Create(ctx context.Context, normalized map[string]any) er
 	}
 	due, _ := request.TimeoutAt(normalized)
 	arguments, err := toolRequestArguments(exchange.ToolRequest{
-		ID: envelope.Text(normalized["request_id"]), TurnID: envelope.Text(normalized["run_id"]), ToolName: envelope.Text(normalized["tool_name"]),
+		ID: value.Text(normalized["request_id"]), TurnID: value.Text(normalized["run_id"]), ToolName: value.Text(normalized["tool_name"]),
 		Status: request.StatusPending, Request: encoded, TimeoutAt: due,
 	})
 	if err != nil {
@@ -78,8 +78,8 @@ func (r *RequestStore) RecentPending(ctx context.Context, query request.Query) (
 }
 
 // boundedRecord writes a record as it is kept.
-func boundedRecord(value map[string]any, code string) (json.RawMessage, error) {
-	encoded, err := envelope.Encode(value)
+func boundedRecord(given map[string]any, code string) (json.RawMessage, error) {
+	encoded, err := value.Encode(given)
 	switch {
 	case err != nil:
 		return nil, &request.Error{Code: code, Reason: "is not JSON: " + err.Error()}

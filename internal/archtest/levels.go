@@ -40,6 +40,7 @@ var levels = map[string]int{
 
 	"exchange":                3,
 	"history":                 3,
+	"agents/runtime/value":    2,
 	"agents/runtime/envelope": 3,
 
 	"agents/runtime/tool":         4,

@@ -7,18 +7,18 @@ import (
 
 	"pgregory.net/rapid"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 	"inbox/internal/webhooksignature"
 )
 
 func TestRecordedSignatures(t *testing.T) {
 	fixturetest.Run(t, "webhook-signature", func(c fixturetest.Case) (any, error) {
-		input, options := c.Object(), envelope.Assoc(c.Object()["options"])
+		input, options := c.Object(), value.Assoc(c.Object()["options"])
 		prefix, given := options["expected_prefix"].(string)
-		form := webhooksignature.Form{Prefix: prefix, NoPrefix: given && prefix == "", AllowRawHex: envelope.Flag(options["allow_raw_hex"])}
-		body, header := envelope.Scalar(input["body"]), envelope.Scalar(input["header"])
-		return webhooksignature.Verify(envelope.Scalar(input["secret"]), []byte(body), header, form), nil
+		form := webhooksignature.Form{Prefix: prefix, NoPrefix: given && prefix == "", AllowRawHex: value.Flag(options["allow_raw_hex"])}
+		body, header := value.Scalar(input["body"]), value.Scalar(input["header"])
+		return webhooksignature.Verify(value.Scalar(input["secret"]), []byte(body), header, form), nil
 	})
 }
 

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Client is a registered program. An empty string stands for a member that is null.
@@ -18,10 +18,10 @@ type Client struct {
 }
 
 // NormalizeClient brings a registration into its one form. Its errors are *Error with CodeInvalid.
-func NormalizeClient(value map[string]any) (Client, error) {
+func NormalizeClient(given map[string]any) (Client, error) {
 	client := Client{
-		ID: slugOf(value["client_id"]), ConnectorID: slugOf(value["connector_id"]), CallbackURL: trimmed(value["callback_url"]),
-		Context: envelope.Clone(envelope.Assoc(value["context"])), RegisteredAt: timestamp(value["registered_at"]),
+		ID: slugOf(given["client_id"]), ConnectorID: slugOf(given["connector_id"]), CallbackURL: trimmed(given["callback_url"]),
+		Context: value.Clone(value.Assoc(given["context"])), RegisteredAt: timestamp(given["registered_at"]),
 	}
 	switch {
 	case client.ID == "":

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Codes of Error (agent runtime contract, sections 6.2 and 6.4).
@@ -55,12 +55,12 @@ func Slug(name string) string {
 // dashed is the form of the names of connectors, providers and agents in external messages and session keys, where
 // other characters are refused or kept instead of replaced.
 func dashed(name string) string {
-	return envelope.Trim(envelope.Lower(strings.ReplaceAll(name, "_", "-")))
+	return value.Trim(value.Lower(strings.ReplaceAll(name, "_", "-")))
 }
 
-func slugOf(value any) string { return Slug(envelope.Scalar(value)) }
+func slugOf(given any) string { return Slug(value.Scalar(given)) }
 
-func trimmed(value any) string { return envelope.Trim(envelope.Scalar(value)) }
+func trimmed(given any) string { return value.Trim(value.Scalar(given)) }
 
 func nullable(text string) any {
 	if text == "" {
@@ -77,9 +77,9 @@ func filled(object map[string]any) map[string]any {
 }
 
 // timestamp returns the member as it is, or now when it is missing or null.
-func timestamp(value any) string {
-	if value == nil {
+func timestamp(given any) string {
+	if given == nil {
 		return time.Now().UTC().Format("2006-01-02T15:04:05-07:00")
 	}
-	return envelope.Scalar(value)
+	return value.Scalar(given)
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Status says what came of the last attempt to deliver an item. It removes nothing.
@@ -41,11 +41,11 @@ var (
 
 // ReadItem reads the JSON text of an item of at most twice MaxContentBytes.
 func ReadItem(data []byte) (Item, error) {
-	value, err := envelope.Decode(data, envelope.Limits{Bytes: 2 * MaxContentBytes})
+	given, err := value.Decode(data, value.Limits{Bytes: 2 * MaxContentBytes})
 	if err != nil {
 		return Item{}, fmt.Errorf("read queue item: %w", err)
 	}
-	object, is := envelope.Object(value)
+	object, is := value.Object(given)
 	if !is {
 		return Item{}, invalid("a queue item must be an object.")
 	}
@@ -54,13 +54,13 @@ func ReadItem(data []byte) (Item, error) {
 
 // NormalizeItem brings an item into its one form: an id is made if there is none, and everything else that may be
 // missing gets its default. Its errors are *Error with CodeInvalid (agent runtime contract, section 6.4).
-func NormalizeItem(value map[string]any) (Item, error) {
+func NormalizeItem(given map[string]any) (Item, error) {
 	item := Item{
-		ID: trimmed(either(value["queue_id"], newID)), ClientID: slugOf(value["client_id"]),
-		ConnectorID: slugOf(value["connector_id"]), Agent: slugOf(value["agent"]), SessionID: trimmed(value["session_id"]),
-		Role: slugOf(or(value["role"], "assistant")), Content: trimmed(value["content"]),
-		Completed: envelope.Truthy(or(value["completed"], true)), CreatedAt: timestamp(value["created_at"]),
-		Status: Status(slugOf(or(value["delivery_status"], string(Pending)))), Metadata: envelope.Clone(envelope.Assoc(value["metadata"])),
+		ID: trimmed(either(given["queue_id"], newID)), ClientID: slugOf(given["client_id"]),
+		ConnectorID: slugOf(given["connector_id"]), Agent: slugOf(given["agent"]), SessionID: trimmed(given["session_id"]),
+		Role: slugOf(or(given["role"], "assistant")), Content: trimmed(given["content"]),
+		Completed: value.Truthy(or(given["completed"], true)), CreatedAt: timestamp(given["created_at"]),
+		Status: Status(slugOf(or(given["delivery_status"], string(Pending)))), Metadata: value.Clone(value.Assoc(given["metadata"])),
 	}
 	return item, item.check()
 }
@@ -99,7 +99,7 @@ func (i Item) Value() map[string]any {
 // WithStatus gives a copy with another delivery status, which is read like the one of an item.
 func (i Item) WithStatus(status string) (Item, error) {
 	i.Status = Status(Slug(status))
-	i.Metadata = envelope.Clone(i.Metadata)
+	i.Metadata = value.Clone(i.Metadata)
 	return i, i.check()
 }
 

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Kinds of rooms. Where the other product has no notion of rooms a message has none.
@@ -32,18 +32,18 @@ type Message struct {
 var name = regexp.MustCompile(`\A[a-z0-9][a-z0-9-]*\z`)
 
 // NormalizeMessage brings an external message into its one form. Its errors are *Error with CodeInvalid.
-func NormalizeMessage(value map[string]any) (Message, error) {
+func NormalizeMessage(given map[string]any) (Message, error) {
 	message := Message{
-		Text:           envelope.Trim(envelope.Scalar(value["text"])),
-		ConnectorID:    dashed(envelope.Scalar(value["connector_id"])),
-		Provider:       dashed(envelope.Scalar(value["external_provider"])),
-		ConversationID: trimmed(value["external_conversation_id"]),
-		MessageID:      trimmed(value["external_message_id"]),
-		SenderID:       trimmed(value["sender_id"]),
-		FromSelf:       envelope.Truthy(value["from_self"]),
-		RoomKind:       trimmed(value["room_kind"]),
-		Attachments:    envelope.Clone(envelope.Elements(value["attachments"])),
-		Raw:            envelope.Clone(envelope.Assoc(value["raw"])),
+		Text:           value.Trim(value.Scalar(given["text"])),
+		ConnectorID:    dashed(value.Scalar(given["connector_id"])),
+		Provider:       dashed(value.Scalar(given["external_provider"])),
+		ConversationID: trimmed(given["external_conversation_id"]),
+		MessageID:      trimmed(given["external_message_id"]),
+		SenderID:       trimmed(given["sender_id"]),
+		FromSelf:       value.Truthy(given["from_self"]),
+		RoomKind:       trimmed(given["room_kind"]),
+		Attachments:    value.Clone(value.Elements(given["attachments"])),
+		Raw:            value.Clone(value.Assoc(given["raw"])),
 	}
 	return message, message.check()
 }

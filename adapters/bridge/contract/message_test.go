@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/adapters/bridge/contract"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 func TestMessageForm(t *testing.T) {
@@ -50,11 +50,11 @@ func FuzzNormalizeMessage(f *testing.F) {
 	f.Add([]byte(`{"text":" t ","connector_id":"My_Conn","external_provider":"slack","external_conversation_id":1.5,"room_kind":" dm ","attachments":[{}],"raw":{"a":null},"from_self":1e-9}`))
 	f.Add([]byte(`{"connector_id":"\u212a","external_provider":"b","attachments":{"2":1,"10":2}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		value, err := envelope.Decode(data, envelope.Limits{Bytes: 1 << 20, Depth: 64})
+		given, err := value.Decode(data, value.Limits{Bytes: 1 << 20, Depth: 64})
 		if err != nil {
 			return
 		}
-		message, err := contract.NormalizeMessage(envelope.Assoc(value))
+		message, err := contract.NormalizeMessage(value.Assoc(given))
 		if err != nil {
 			return
 		}

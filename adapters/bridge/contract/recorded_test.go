@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 )
 
 func TestRecordedMessages(t *testing.T) {
@@ -21,7 +21,7 @@ func TestRecordedMessages(t *testing.T) {
 		case c.Op == "to_array":
 			return message.Value(), nil
 		case c.Op == "client_context":
-			return message.ClientContext(envelope.Scalar(c.Object()["source"])), nil
+			return message.ClientContext(value.Scalar(c.Object()["source"])), nil
 		}
 		return nil, fmt.Errorf("unknown operation %q", c.Op)
 	})

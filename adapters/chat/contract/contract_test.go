@@ -8,16 +8,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 func object(t *testing.T, text string) map[string]any {
 	t.Helper()
-	value, err := envelope.Decode([]byte(text), envelope.Limits{})
+	given, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return envelope.Assoc(value)
+	return value.Assoc(given)
 }
 
 func TestRESTInput(t *testing.T) {
@@ -54,13 +54,13 @@ func TestFrames(t *testing.T) {
 		`{"content":"lo","deltaType":"content"}`:                                                                   {"type": "thought", "content": "lo"},
 	} {
 		want = `{"jsonrpc":"2.0","method":"message/delta","params":{"delta":` + want + `,"id":"r"}}`
-		if got := envelope.EncodeText(DeltaFrame("r", delta)); got != want {
+		if got := value.EncodeText(DeltaFrame("r", delta)); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
 
 	task := TaskOf(map[string]any{"run_id": "r", "session_id": "s", "reply": "Hello", "completed": false})
-	if got := envelope.EncodeText(ResultFrame(1, task)); !strings.Contains(got, `"input-required"`) {
+	if got := value.EncodeText(ResultFrame(1, task)); !strings.Contains(got, `"input-required"`) {
 		t.Errorf("frame %s", got)
 	}
 }
@@ -84,7 +84,7 @@ func TestRefusedRequests(t *testing.T) {
 			t.Errorf("%s: taken", name)
 			continue
 		}
-		if got := envelope.EncodeText(refused.Frame()); got != test.want {
+		if got := value.EncodeText(refused.Frame()); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
@@ -124,7 +124,7 @@ func TestParts(t *testing.T) {
 	want := object(t, `{"agent":"my-agent","message":"a1","history":[],"session_id":null,"run_id":null,"token_streaming":false,
 		"attachments":[{"name":"n"},{}],"client_context":{"a":2,"b":1,"source":"jsonrpc","client_name":"jsonrpc-chat","metadata":{"m":1}},
 		"input_messages":[`+pair("c1", `{"q":"é/"}`, `"\"\\u00e9\\/\\ud834\\udd1e\""`, `"é/𝄞"`)+`,`+pair("c2", `{}`, `"null"`, `null`)+`]}`)
-	if !envelope.Equal(want, read.Input.value()) {
+	if !value.Equal(want, read.Input.value()) {
 		t.Error(cmp.Diff(want, read.Input.value()))
 	}
 	if messages, err := read.Input.Messages(); err != nil || len(messages) != 5 {
@@ -140,7 +140,7 @@ func FuzzReadRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, agent string, data []byte) {
 		read, refused := ReadRequest(agent, data)
 		if refused != nil {
-			if _, err := envelope.Encode(refused.Frame()); err != nil || refused.Number > -32600 || refused.Text == "" {
+			if _, err := value.Encode(refused.Frame()); err != nil || refused.Number > -32600 || refused.Text == "" {
 				t.Fatal(refused, err)
 			}
 			return

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Delta is one step of a growing answer in canonical form: {type: content, text}, {type: tool_call, tool_call_id,
@@ -21,14 +21,14 @@ const (
 // TaskOf makes the Task of a chat output. Every output that is not completed demands input, also one that failed (agent
 // runtime contract, section 6.5).
 func TaskOf(output map[string]any) map[string]any {
-	run, session := envelope.Scalar(output["run_id"]), envelope.Scalar(output["session_id"])
+	run, session := value.Scalar(output["run_id"]), value.Scalar(output["session_id"])
 	state := StateCompleted
-	if completed, said := output["completed"]; said && !envelope.Truthy(completed) {
+	if completed, said := output["completed"]; said && !value.Truthy(completed) {
 		state = StateInputRequired
 	}
 	message := map[string]any{
 		"role": "agent", "kind": "message", "messageId": first(run, "run") + "-message",
-		"parts": []any{map[string]any{"type": "text", "text": envelope.Scalar(output["reply"])}},
+		"parts": []any{map[string]any{"type": "text", "text": value.Scalar(output["reply"])}},
 	}
 	task := map[string]any{"id": first(run, session, "run"), "status": map[string]any{"state": state, "message": message}}
 	if session != "" {
@@ -64,26 +64,26 @@ func DeltaFrame(task string, delta Delta) map[string]any {
 }
 
 func wire(delta Delta) map[string]any {
-	call, index := envelope.Scalar(delta["tool_call_id"]), whole(delta["index"])
-	switch envelope.Scalar(delta["type"]) {
+	call, index := value.Scalar(delta["tool_call_id"]), whole(delta["index"])
+	switch value.Scalar(delta["type"]) {
 	case "tool_call":
-		name := envelope.Scalar(delta["tool_name"])
+		name := value.Scalar(delta["tool_name"])
 		return map[string]any{"deltaType": "tool_name", "content": name, "toolCallId": call, "toolCallName": name, "toolCallIndex": index}
 	case "tool_argument":
-		return map[string]any{"deltaType": "tool_argument", "content": envelope.Scalar(delta["text"]), "toolCallId": call, "toolCallIndex": index}
+		return map[string]any{"deltaType": "tool_argument", "content": value.Scalar(delta["text"]), "toolCallId": call, "toolCallIndex": index}
 	}
 	text := delta["text"]
 	if text == nil {
 		text = delta["content"]
 	}
-	return map[string]any{"deltaType": "content", "content": envelope.Scalar(text)}
+	return map[string]any{"deltaType": "content", "content": value.Scalar(text)}
 }
 
 // whole reads a number, also one written as text, without its fraction; everything else is 0.
-func whole(value any) int64 {
-	written := envelope.Plain(value)
+func whole(given any) int64 {
+	written := value.Plain(given)
 	if text, is := written.(string); is {
-		written = json.Number(envelope.Trim(text))
+		written = json.Number(value.Trim(text))
 	}
 	number, is := written.(json.Number)
 	if !is {

@@ -3,6 +3,7 @@ package contract
 import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // MaxInputBytes bounds the JSON text of a chat input or request.
@@ -40,7 +41,7 @@ type Input struct {
 // tool calls and results in pairs. Its errors are *Error (agent runtime contract, section 6.1).
 func (i Input) Messages() ([]envelope.Envelope, error) {
 	var messages []envelope.Envelope
-	if text := envelope.Trim(i.Message); text != "" {
+	if text := value.Trim(i.Message); text != "" {
 		messages = append(messages, envelope.UserText(text, nil))
 	}
 	continuations, err := envelope.NormalizeMany(i.Continuations)
@@ -69,22 +70,22 @@ const defaultRESTClient = "frontend-chat"
 // runtime contract, section 6.5).
 func RESTInput(body map[string]any) (Input, error) {
 	input := Input{
-		Agent: Slug(envelope.Scalar(body["agent"])), Message: envelope.Scalar(body["message"]),
-		SessionID:   envelope.Scalar(body["session_id"]),
-		Attachments: envelope.Clone(envelope.Elements(body["attachments"])), ClientContext: tool.PublicContext(envelope.Assoc(body["client_context"])),
+		Agent: Slug(value.Scalar(body["agent"])), Message: value.Scalar(body["message"]),
+		SessionID:   value.Scalar(body["session_id"]),
+		Attachments: value.Clone(value.Elements(body["attachments"])), ClientContext: tool.PublicContext(value.Assoc(body["client_context"])),
 		Extra: map[string]any{},
 	}
 	for _, member := range []string{"workspace_id", "client_id"} {
-		if text := envelope.Scalar(body[member]); text != "" {
+		if text := value.Scalar(body[member]); text != "" {
 			input.Extra[member] = text
 		}
 	}
-	client := envelope.Scalar(input.ClientContext["client_name"])
+	client := value.Scalar(input.ClientContext["client_name"])
 	if client == "" {
 		client = defaultRESTClient
 	}
 	input.ClientContext["source"], input.ClientContext["client_name"] = SourceREST, client
-	if input.Agent == "" || envelope.Trim(input.Message) == "" {
+	if input.Agent == "" || value.Trim(input.Message) == "" {
 		return Input{}, refuse(CodeInvalidREST, "The frontend chat REST request requires a non-empty agent and message.")
 	}
 	return input, nil

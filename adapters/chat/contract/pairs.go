@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // tools are the calls and results of client tools in one message, by their toolCallId.
@@ -23,7 +24,7 @@ type tools struct {
 func pairsOf(parts []map[string]any) ([]any, error) {
 	found := tools{calls: map[string]map[string]any{}, results: map[string]map[string]any{}}
 	for _, data := range dataOf(parts) {
-		if err := found.add(envelope.Scalar(data["toolCallId"]), data); err != nil {
+		if err := found.add(value.Scalar(data["toolCallId"]), data); err != nil {
 			return nil, err
 		}
 	}
@@ -68,28 +69,28 @@ func (t *tools) add(id string, data map[string]any) error {
 }
 
 func pair(id string, call, result map[string]any) (called, answered envelope.Envelope, err error) {
-	name := envelope.Scalar(call["toolId"])
+	name := value.Scalar(call["toolId"])
 	if name == "" {
 		return called, answered, refuse(CodeInvalidParams, "Inbound tool calls require toolId.")
 	}
-	if said := envelope.Scalar(result["toolId"]); said != "" && said != name {
+	if said := value.Scalar(result["toolId"]); said != "" && said != name {
 		return called, answered, refuse(CodeInvalidParams, "Inbound tool call and result toolId values must match.")
 	}
 	called = envelope.NewToolCall("", name, nil, 0, map[string]any{"tool_call_id": id})
-	if arguments := call["arguments"]; envelope.Container(arguments) {
-		called.Payload["parameters"] = envelope.Clone(arguments)
+	if arguments := call["arguments"]; value.Container(arguments) {
+		called.Payload["parameters"] = value.Clone(arguments)
 	}
-	body := envelope.Clone(result["result"])
+	body := value.Clone(result["result"])
 	answered = envelope.NewToolResult(asciiJSON(body), name, map[string]any{"result": body}, map[string]any{"tool_call_id": id})
 	return called, answered, nil
 }
 
 // asciiJSON writes a value as JSON in ASCII with "/" escaped, the recorded form of a result's content.
-func asciiJSON(value any) string {
-	if number, is := value.(json.Number); is {
-		return strings.ToLower(envelope.Scalar(number))
+func asciiJSON(given any) string {
+	if number, is := given.(json.Number); is {
+		return strings.ToLower(value.Scalar(number))
 	}
-	text := envelope.EncodeText(value)
+	text := value.EncodeText(given)
 	var ascii strings.Builder
 	ascii.Grow(len(text))
 	for _, char := range text {

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"testing"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 )
 
 func TestRecordedCases(t *testing.T) {
@@ -25,20 +25,20 @@ func TestRecordedCases(t *testing.T) {
 
 // playDispatch answers with the frames of the contract, in the place of an agent that says what the script says.
 func playDispatch(input map[string]any) map[string]any {
-	request, refused := ReadRequest(envelope.Scalar(input["agent_id"]), []byte(envelope.EncodeText(input["body"])))
+	request, refused := ReadRequest(value.Scalar(input["agent_id"]), []byte(value.EncodeText(input["body"])))
 	if refused != nil {
 		return map[string]any{"response": refused.Frame(), "chat_input": nil}
 	}
 
-	script := envelope.Assoc(input["handler"])
-	output, is := envelope.Object(script["ok"])
+	script := value.Assoc(input["handler"])
+	output, is := value.Object(script["ok"])
 	if !is {
 		output = map[string]any{"session_id": "sess-1", "reply": "pong", "completed": true}
 	}
 	output["run_id"] = request.Input.RunID
 	response := ResultFrame(request.ID, TaskOf(output))
-	if failure, is := envelope.Object(script["error"]); is {
-		response = ErrorFrame(request.ID, InternalError, envelope.Text(failure["message"]))
+	if failure, is := value.Object(script["error"]); is {
+		response = ErrorFrame(request.ID, InternalError, value.Text(failure["message"]))
 	}
 	return map[string]any{"response": response, "chat_input": request.Input.value()}
 }

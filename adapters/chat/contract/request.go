@@ -5,8 +5,8 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // Methods of the JSON-RPC chat endpoint; the tasks methods are older names of the other two (agent runtime contract,
@@ -48,14 +48,14 @@ func (e *RPCError) Frame() map[string]any { return ErrorFrame(e.ID, e.Number, e.
 
 // ReadRequest reads the JSON text of a request of at most MaxInputBytes for the agent that the path names.
 func ReadRequest(agent string, data []byte) (Request, *RPCError) {
-	body, err := envelope.Decode(data, envelope.Limits{Bytes: MaxInputBytes, Depth: maxDepth})
+	body, err := value.Decode(data, value.Limits{Bytes: MaxInputBytes, Depth: maxDepth})
 	switch {
-	case envelope.TooLarge(err):
+	case value.TooLarge(err):
 		return Request{}, &RPCError{nil, InvalidRequest, "The request is too large or too deep."}
 	case err != nil:
 		return Request{}, &RPCError{nil, ParseError, "Request must be JSON."}
 	}
-	return CheckRequest(agent, envelope.Assoc(body))
+	return CheckRequest(agent, value.Assoc(body))
 }
 
 // CheckRequest checks in the order of the contract: protocol, params, method. So an unknown method with bad params is
@@ -70,7 +70,7 @@ func CheckRequest(agent string, body map[string]any) (Request, *RPCError) {
 		return Request{}, &RPCError{request.ID, InvalidParams, err.Error()}
 	}
 	request.Input = input
-	switch method := envelope.Text(body["method"]); method {
+	switch method := value.Text(body["method"]); method {
 	case MethodSend, MethodTasksSend:
 	case MethodStream, MethodTasksSubscribe:
 		request.Stream = true
@@ -84,7 +84,7 @@ func requestID(id any) any {
 	if _, is := id.(string); is {
 		return id
 	}
-	if _, is := envelope.Integer(id); is {
+	if _, is := value.Integer(id); is {
 		return id
 	}
 	return nil
@@ -97,7 +97,7 @@ var (
 
 // Slug is the form of an agent's name in a path: small letters, digits, "_" and single "-", none at the ends.
 func Slug(agent string) string {
-	small := unfit.ReplaceAllString(envelope.Lower(envelope.Trim(agent)), "-")
+	small := unfit.ReplaceAllString(value.Lower(value.Trim(agent)), "-")
 	return strings.Trim(dashes.ReplaceAllString(small, "-"), "-")
 }
 
@@ -108,7 +108,7 @@ func inputOf(agent string, body map[string]any) (Input, error) {
 	if agent == "" {
 		return Input{}, refuse(CodeInvalidParams, "A non-empty agent id is required.")
 	}
-	params := envelope.Assoc(body["params"])
+	params := value.Assoc(body["params"])
 	parts := partsOf(params["message"])
 	text := textOf(parts)
 	pairs, err := pairsOf(parts)
@@ -120,11 +120,11 @@ func inputOf(agent string, body map[string]any) (Input, error) {
 	}
 	input := Input{
 		Agent: agent, Message: text, Continuations: pairs, History: historyOf(parts),
-		SessionID: envelope.Scalar(params["sessionId"]), RunID: envelope.Scalar(params["id"]),
+		SessionID: value.Scalar(params["sessionId"]), RunID: value.Scalar(params["id"]),
 		Attachments: attachmentsOf(parts), ClientContext: contextOf(parts, params["metadata"]),
 	}
 	if said, is := body["tokenStreaming"]; is {
-		streams := envelope.Truthy(said)
+		streams := value.Truthy(said)
 		input.TokenStreaming = &streams
 	}
 	return input, nil
@@ -132,8 +132,8 @@ func inputOf(agent string, body map[string]any) (Input, error) {
 
 func partsOf(message any) []map[string]any {
 	var parts []map[string]any
-	for _, part := range envelope.Elements(envelope.Assoc(message)["parts"]) {
-		if object, is := envelope.Object(part); is {
+	for _, part := range value.Elements(value.Assoc(message)["parts"]) {
+		if object, is := value.Object(part); is {
 			parts = append(parts, object)
 		}
 	}
@@ -144,7 +144,7 @@ func partsOf(message any) []map[string]any {
 func dataOf(parts []map[string]any) []map[string]any {
 	var objects []map[string]any
 	for _, part := range parts {
-		if data, is := envelope.Object(part["data"]); is && part["type"] == "data" {
+		if data, is := value.Object(part["data"]); is && part["type"] == "data" {
 			objects = append(objects, data)
 		}
 	}
@@ -156,17 +156,17 @@ func textOf(parts []map[string]any) string {
 	var text strings.Builder
 	for _, part := range parts {
 		if part["type"] == "text" && part["contentType"] != "context" {
-			text.WriteString(envelope.Scalar(part["text"]))
+			text.WriteString(value.Scalar(part["text"]))
 		}
 	}
-	return envelope.Trim(text.String())
+	return value.Trim(text.String())
 }
 
 func attachmentsOf(parts []map[string]any) []any {
 	files := []any{}
 	for _, part := range parts {
 		if part["type"] == "file" {
-			files = append(files, envelope.Clone(envelope.Assoc(part["file"])))
+			files = append(files, value.Clone(value.Assoc(part["file"])))
 		}
 	}
 	return files
@@ -176,8 +176,8 @@ func historyOf(parts []map[string]any) []Line {
 	roles := map[string]string{"user": "user", "agent": "assistant"}
 	var lines []Line
 	for _, data := range dataOf(parts) {
-		role, text := roles[envelope.Text(data["role"])], envelope.Text(data["text"])
-		if role != "" && envelope.Trim(text) != "" {
+		role, text := roles[value.Text(data["role"])], value.Text(data["text"])
+		if role != "" && value.Trim(text) != "" {
 			lines = append(lines, Line{role, text})
 		}
 	}
@@ -188,12 +188,12 @@ func historyOf(parts []map[string]any) []Line {
 func contextOf(parts []map[string]any, metadata any) map[string]any {
 	merged := map[string]any{}
 	for _, data := range dataOf(parts) {
-		maps.Copy(merged, envelope.Assoc(data["clientContext"]))
+		maps.Copy(merged, value.Assoc(data["clientContext"]))
 	}
 	visible := tool.PublicContext(merged)
 	visible["source"], visible["client_name"] = SourceJSONRPC, jsonRPCClient
-	if envelope.Container(metadata) {
-		visible["metadata"] = envelope.Clone(metadata)
+	if value.Container(metadata) {
+		visible["metadata"] = value.Clone(metadata)
 	}
 	return visible
 }

@@ -2,6 +2,8 @@ package envelope
 
 import (
 	"slices"
+
+	"inbox/agents/runtime/value"
 )
 
 // Schema and Version stand in every canonical envelope.
@@ -84,29 +86,29 @@ func filled(object map[string]any) map[string]any {
 
 // Clone copies the envelope with everything inside.
 func (e Envelope) Clone() Envelope {
-	e.Content, e.Payload, e.Metadata = clone(e.Content), Clone(e.Payload), Clone(e.Metadata)
+	e.Content, e.Payload, e.Metadata = value.Clone(e.Content), value.Clone(e.Payload), value.Clone(e.Metadata)
 	return e
 }
 
 // Text gives the content if it is a string.
-func (e Envelope) Text() string { return Text(e.Content) }
+func (e Envelope) Text() string { return value.Text(e.Content) }
 
 // ToolName gives the payload's tool name, "" if there is none.
-func (e Envelope) ToolName() string { return Text(e.Payload["tool_name"]) }
+func (e Envelope) ToolName() string { return value.Text(e.Payload["tool_name"]) }
 
 // ToolCallID gives the id by which calls and results match, "" if there is none.
-func (e Envelope) ToolCallID() string { return Text(e.Metadata["tool_call_id"]) }
+func (e Envelope) ToolCallID() string { return value.Text(e.Metadata["tool_call_id"]) }
 
 // MarshalJSON writes the canonical form.
-func (e Envelope) MarshalJSON() ([]byte, error) { return Encode(e.Value()) }
+func (e Envelope) MarshalJSON() ([]byte, error) { return value.Encode(e.Value()) }
 
 // UnmarshalJSON reads any accepted form within the default limits.
 func (e *Envelope) UnmarshalJSON(data []byte) error {
-	value, err := Decode(data, Limits{})
+	given, err := value.Decode(data, value.Limits{})
 	if err != nil {
 		return err
 	}
-	*e, err = Normalize(value)
+	*e, err = Normalize(given)
 	return err
 }
 

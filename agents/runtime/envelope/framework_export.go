@@ -3,6 +3,8 @@ package envelope
 import (
 	"maps"
 	"strings"
+
+	"inbox/agents/runtime/value"
 )
 
 // Export turns an envelope into a message of the older agent framework. What Import made becomes the same message
@@ -11,12 +13,12 @@ import (
 // none, since the framework demands one there.
 func Export(e Envelope, agentKey string) map[string]any {
 	mark, _ := e.Metadata[marker].(map[string]any)
-	kind := FrameworkType(Text(mark["type"]))
+	kind := FrameworkType(value.Text(mark["type"]))
 	if kind.Known() {
 		return restored(e, kind, mark)
 	}
 	message := foreign(e)
-	if agentKey != "" && ExecutionTrace.Has(FrameworkType(Text(message["type"]))) {
+	if agentKey != "" && ExecutionTrace.Has(FrameworkType(value.Text(message["type"]))) {
 		message["agent_key"] = agentKey
 	}
 	return message
@@ -68,7 +70,7 @@ func foreign(e Envelope) map[string]any {
 	message["type"] = string(kind)
 	switch {
 	case kind == Action:
-		message["tool"], message["args"] = e.ToolName(), Assoc(e.Payload["parameters"])
+		message["tool"], message["args"] = e.ToolName(), value.Assoc(e.Payload["parameters"])
 		return message
 	case kind == Synthesis:
 		with(message, e.Payload, synthesisMembers...)
@@ -93,7 +95,7 @@ func nearest(e Envelope) (FrameworkType, any) {
 	case TypeError:
 		return Failure, failure(e)
 	case TypeFinalResult:
-		if Flag(e.Payload["synthesis"]) {
+		if value.Flag(e.Payload["synthesis"]) {
 			return Synthesis, e.Content
 		}
 		return Final, final(e)
@@ -124,7 +126,7 @@ func observed(e Envelope) any {
 	if result, there := e.Payload["result"]; there && result != nil {
 		return result
 	}
-	if inner, err := Decode([]byte(e.Text()), Limits{}); err == nil && Container(inner) {
+	if inner, err := value.Decode([]byte(e.Text()), value.Limits{}); err == nil && value.Container(inner) {
 		return inner
 	}
 	return e.Content
@@ -134,13 +136,13 @@ func failure(e Envelope) map[string]any {
 	content := with(map[string]any{}, e.Payload, "error_type", "tool")
 	with(content, e.Metadata, "error_type")
 	for _, candidate := range []any{e.Payload["error_message"], e.Payload["error"], e.Content} {
-		if text, is := NonBlank(candidate); is {
+		if text, is := value.NonBlank(candidate); is {
 			content["error_message"] = text
 			break
 		}
 	}
 	if content["error_message"] == nil {
-		content["error_message"] = EncodeText(e.Content)
+		content["error_message"] = value.EncodeText(e.Content)
 	}
 	if name := e.ToolName(); name != "" && content["tool"] == nil {
 		content["tool"] = name

@@ -1,16 +1,20 @@
 package envelope
 
-import "maps"
+import (
+	"maps"
+
+	"inbox/agents/runtime/value"
+)
 
 // Import turns a message of the older agent framework into an envelope. Nothing is lost: Export gives the same message
 // back, unknown members and odd values included. Only the type must be known and content be there (an action has
 // none); ValidateFramework judges the rest. Errors are of type *Error with code CodeFramework and a path.
-func Import(value any) (Envelope, error) {
-	message, is := value.(map[string]any)
+func Import(given any) (Envelope, error) {
+	message, is := given.(map[string]any)
 	if !is {
 		return Envelope{}, odd("message", "must be an object")
 	}
-	kind := FrameworkType(Text(message["type"]))
+	kind := FrameworkType(value.Text(message["type"]))
 	if !kind.Known() {
 		return Envelope{}, odd("type", "is not known")
 	}
@@ -18,13 +22,13 @@ func Import(value any) (Envelope, error) {
 	if !there && kind != Action {
 		return Envelope{}, odd("content", "is required")
 	}
-	if !writable(message, 1) {
+	if !value.Writable(message, 1) {
 		return Envelope{}, odd("message", "must be JSON serializable")
 	}
 	target := places[kind]
 	return Envelope{
 		Type: target.kind, Role: target.role, Content: shown(kind, content), Payload: payload(kind, message),
-		Metadata: marked(kind, message), CreatedAt: Text(message["timestamp"]),
+		Metadata: marked(kind, message), CreatedAt: value.Text(message["timestamp"]),
 	}, nil
 }
 
@@ -43,10 +47,10 @@ func shown(kind FrameworkType, content any) string {
 		summary = "error_message"
 	}
 	object, _ := content.(map[string]any)
-	if text := Text(object[summary]); text != "" {
+	if text := value.Text(object[summary]); text != "" {
 		return text
 	}
-	return EncodeText(content)
+	return value.EncodeText(content)
 }
 
 // payload gives what the runtime understands of a message (the table of section 8).
@@ -57,7 +61,7 @@ func payload(kind FrameworkType, message map[string]any) map[string]any {
 		return with(map[string]any{"task": content}, message, "agent_key")
 	case Action:
 		call := map[string]any{"turn": 0}
-		if name := Text(message["tool"]); name != "" {
+		if name := value.Text(message["tool"]); name != "" {
 			call["tool_name"] = name
 		}
 		if parameters, is := message["args"].(map[string]any); is {
@@ -132,13 +136,13 @@ func carried(kind FrameworkType, name string, member any) bool {
 	case "type", "agent_key", "content":
 		return true
 	case "timestamp":
-		return Text(member) != ""
+		return value.Text(member) != ""
 	case "metadata":
 		object, _ := member.(map[string]any)
 		_, taken := object[marker]
 		return len(object) > 0 && !taken
 	case "tool":
-		return kind == Action && Text(member) != ""
+		return kind == Action && value.Text(member) != ""
 	case "args":
 		_, object := member.(map[string]any)
 		return kind == Action && object

@@ -3,12 +3,14 @@ package envelope
 import (
 	"errors"
 	"fmt"
+
+	"inbox/agents/runtime/value"
 )
 
 // ImportMany imports a conversation. An observation says nowhere which tool gave it, so it takes the name from the
 // oldest unanswered action of the same agent; calls and results then stand in pairs. Errors name the message's position.
-func ImportMany(value any) ([]Envelope, error) {
-	list, is := List(value)
+func ImportMany(given any) ([]Envelope, error) {
+	list, is := value.List(given)
 	if !is {
 		return nil, odd("messages", "must be a list")
 	}
@@ -19,7 +21,7 @@ func ImportMany(value any) ([]Envelope, error) {
 		if err != nil {
 			return nil, at(i, err)
 		}
-		agent := Text(Assoc(item)["agent_key"])
+		agent := value.Text(value.Assoc(item)["agent_key"])
 		switch {
 		case e.Type == TypeToolCall:
 			open[agent] = append(open[agent], e.ToolName())

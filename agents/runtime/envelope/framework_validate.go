@@ -1,16 +1,20 @@
 package envelope
 
-import "time"
+import (
+	"time"
+
+	"inbox/agents/runtime/value"
+)
 
 // ValidateFramework checks a message by the framework's own rules: a known type, content that fits it, an agent key in
 // the execution trace, an ISO 8601 timestamp if there is one. The error is of type *Error with code CodeFramework and
 // the path of the first failing member.
-func ValidateFramework(value any) error {
-	message, is := value.(map[string]any)
+func ValidateFramework(given any) error {
+	message, is := given.(map[string]any)
 	if !is {
 		return odd("message", "must be an object")
 	}
-	kind := FrameworkType(Text(message["type"]))
+	kind := FrameworkType(value.Text(message["type"]))
 	if !kind.Known() {
 		return odd("type", "is not known")
 	}
@@ -18,15 +22,15 @@ func ValidateFramework(value any) error {
 		return err
 	}
 	if key, there := message["agent_key"]; there || ExecutionTrace.Has(kind) {
-		if _, is := NonBlank(key); !is {
+		if _, is := value.NonBlank(key); !is {
 			return odd("agent_key", "must be a non-empty string")
 		}
 	}
-	if stamp, there := message["timestamp"]; there && !validTimestamp(Text(stamp)) {
+	if stamp, there := message["timestamp"]; there && !validTimestamp(value.Text(stamp)) {
 		return odd("timestamp", "must be an ISO 8601 time")
 	}
 	if metadata, there := message["metadata"]; there {
-		if _, is := Object(metadata); !is {
+		if _, is := value.Object(metadata); !is {
 			return odd("metadata", "must be an object")
 		}
 	}
@@ -35,7 +39,7 @@ func ValidateFramework(value any) error {
 
 func fitting(kind FrameworkType, message map[string]any) error {
 	content := message["content"]
-	object := Assoc(content)
+	object := value.Assoc(content)
 	switch {
 	case kind == Action:
 		return call(message)
@@ -50,11 +54,11 @@ func fitting(kind FrameworkType, message map[string]any) error {
 			return odd("content.plan", "must be an object")
 		}
 	case kind == SuggestedPlan:
-		if _, is := List(object["steps"]); !is {
+		if _, is := value.List(object["steps"]); !is {
 			return odd("content.steps", "must be a list")
 		}
 	case kind != Observation:
-		if _, is := content.(string); !is && !Container(content) {
+		if _, is := content.(string); !is && !value.Container(content) {
 			return odd("content", "must be a string, a list or an object")
 		}
 	}
@@ -65,14 +69,14 @@ func call(message map[string]any) error {
 	if err := needText(message, "", "tool"); err != nil {
 		return err
 	}
-	if _, is := Object(message["args"]); !is {
+	if _, is := value.Object(message["args"]); !is {
 		return odd("args", "must be an object")
 	}
 	return nil
 }
 
 func needText(object map[string]any, path, name string) error {
-	if _, is := NonBlank(object[name]); !is {
+	if _, is := value.NonBlank(object[name]); !is {
 		return odd(path+name, "must be a non-empty string")
 	}
 	return nil

@@ -5,13 +5,15 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"inbox/agents/runtime/value"
 )
 
 // Normalize reads one message of any age into the canonical envelope: typed envelopes, the early draft with `data` in
 // the place of `payload`, and plain rows of role, content and metadata. Unknown members are dropped; normalizing twice
 // changes nothing. Errors are of type *Error with code CodeEnvelope (agent runtime contract, sections 1.1 to 1.4).
-func Normalize(value any) (Envelope, error) {
-	message, is := Object(value)
+func Normalize(given any) (Envelope, error) {
+	message, is := value.Object(given)
 	if !is {
 		return Envelope{}, broken("message must be an array")
 	}
@@ -22,8 +24,8 @@ func Normalize(value any) (Envelope, error) {
 }
 
 // NormalizeMany reads a list of messages and stops at the first bad one.
-func NormalizeMany(value any) ([]Envelope, error) {
-	list, is := List(value)
+func NormalizeMany(given any) ([]Envelope, error) {
+	list, is := value.List(given)
 	if !is {
 		return nil, broken("message must be an array")
 	}
@@ -49,31 +51,31 @@ func fromTyped(message map[string]any) (Envelope, error) {
 	if !versionOne(message["version"]) {
 		return Envelope{}, broken("unsupported version")
 	}
-	kind := Type(Text(message["type"]))
+	kind := Type(value.Text(message["type"]))
 	if !kind.Known() {
 		return Envelope{}, broken("unsupported type")
 	}
-	payload := Assoc(message["payload"])
+	payload := value.Assoc(message["payload"])
 	if len(payload) == 0 {
-		payload = Assoc(message["data"])
+		payload = value.Assoc(message["data"])
 	}
-	return build(message, kind, payload, Assoc(message["metadata"]))
+	return build(message, kind, payload, value.Assoc(message["metadata"]))
 }
 
 func fromPlain(message map[string]any) (Envelope, error) {
-	metadata := Assoc(message["metadata"])
+	metadata := value.Assoc(message["metadata"])
 	kind := infer(message["content"], metadata)
 	return build(message, kind, extract(kind, metadata), metadata)
 }
 
 // canonical tells whether a message that normalizes without error is its own canonical form.
 func canonical(message map[string]any) bool {
-	version, _ := Integer(message["version"])
+	version, _ := value.Integer(message["version"])
 	_, payload := message["payload"].(map[string]any)
 	_, metadata := message["metadata"].(map[string]any)
 	members := 7
 	for _, key := range []string{"id", "created_at", "updated_at"} {
-		if Text(message[key]) != "" {
+		if value.Text(message[key]) != "" {
 			members++
 		}
 	}
@@ -83,11 +85,11 @@ func canonical(message map[string]any) bool {
 
 // infer finds the type of a row that does not say it in an envelope's way (section 1.3).
 func infer(content any, metadata map[string]any) Type {
-	hint := Text(metadata["type"])
+	hint := value.Text(metadata["type"])
 	switch {
 	case Type(hint).Known():
 		return Type(hint)
-	case hint == "multimodal", Container(content):
+	case hint == "multimodal", value.Container(content):
 		return TypeMultimodalPart
 	case metadata["error"] != nil:
 		return TypeError
@@ -120,29 +122,29 @@ func build(source map[string]any, kind Type, payload, metadata map[string]any) (
 	if content == nil {
 		content = ""
 	}
-	name := Text(role)
+	name := value.Text(role)
 	if name == "" {
 		return Envelope{}, broken("role must be a non-empty string")
 	}
-	if _, text := content.(string); !text && !Container(content) {
+	if _, text := content.(string); !text && !value.Container(content) {
 		return Envelope{}, broken("content must be a string or array")
 	}
-	if !writable(content, 1) || !writable(payload, 1) || !writable(metadata, 1) {
+	if !value.Writable(content, 1) || !value.Writable(payload, 1) || !value.Writable(metadata, 1) {
 		return Envelope{}, broken("envelope must be JSON serializable")
 	}
 	return Envelope{
 		Type: kind, Role: name, Content: content, Payload: payload, Metadata: metadata,
-		ID: Text(source["id"]), CreatedAt: Text(source["created_at"]), UpdatedAt: Text(source["updated_at"]),
+		ID: value.Text(source["id"]), CreatedAt: value.Text(source["created_at"]), UpdatedAt: value.Text(source["updated_at"]),
 	}, nil
 }
 
 var leadingNumber = regexp.MustCompile(`^[ \t\n\r\v\f]*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)`)
 
 // versionOne accepts the integer 1 and every text whose number at the beginning is 1 after cutting its fraction.
-func versionOne(value any) bool {
-	text, is := value.(string)
+func versionOne(given any) bool {
+	text, is := given.(string)
 	if !is {
-		number, integer := Integer(value)
+		number, integer := value.Integer(given)
 		return integer && number == Version
 	}
 	found := leadingNumber.FindStringSubmatch(text)

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"inbox/agents/runtime/value"
 )
 
 // ObservabilityVersion is the version of tool_observability.
@@ -22,17 +24,17 @@ type observation struct {
 func observe(events, executions []any) map[string]any {
 	o := &observation{calls: []any{}, open: map[string][]map[string]any{}, results: map[string][]any{}}
 	for _, execution := range executions {
-		id := Text(Assoc(execution)["tool_call_id"])
+		id := value.Text(value.Assoc(execution)["tool_call_id"])
 		o.results[id] = append(o.results[id], execution)
 	}
 	for _, entry := range events {
-		event := Assoc(entry)
-		id := Text(event["tool_call_id"])
-		switch Text(event["type"]) {
+		event := value.Assoc(entry)
+		id := value.Text(event["tool_call_id"])
+		switch value.Text(event["type"]) {
 		case "tool_call":
-			o.call(id, event, argumentNames(Assoc(event["metadata"])["parameters"]))
+			o.call(id, event, argumentNames(value.Assoc(event["metadata"])["parameters"]))
 		case "tool_result":
-			o.result(id, Assoc(event["metadata"]))
+			o.result(id, value.Assoc(event["metadata"]))
 		}
 	}
 	return map[string]any{"version": ObservabilityVersion, "calls": o.calls}
@@ -56,9 +58,9 @@ func argumentNames(parameters any) []any {
 }
 
 func (o *observation) call(id string, event map[string]any, names []any) {
-	turn, _ := Integer(event["turn_count"])
+	turn, _ := value.Integer(event["turn_count"])
 	call := map[string]any{
-		"sequence": len(o.calls) + 1, "turn": turn, "tool_call_id": id, "tool_name": Text(event["tool_name"]),
+		"sequence": len(o.calls) + 1, "turn": turn, "tool_call_id": id, "tool_name": value.Text(event["tool_name"]),
 		"status":    "pending",
 		"arguments": map[string]any{"keys": names, "count": len(names), "redacted": true},
 	}
@@ -73,7 +75,7 @@ func (o *observation) result(id string, metadata map[string]any) {
 	}
 	call := o.open[id][0]
 	o.open[id] = o.open[id][1:]
-	rejected, succeeded := Flag(metadata["rejected"]), Flag(metadata["success"])
+	rejected, succeeded := value.Flag(metadata["rejected"]), value.Flag(metadata["success"])
 	call["status"] = status(rejected, succeeded)
 	if !succeeded {
 		call["error"] = safeError(rejected)
@@ -81,9 +83,9 @@ func (o *observation) result(id string, metadata map[string]any) {
 	if len(o.results[id]) == 0 {
 		return
 	}
-	execution := Assoc(Assoc(o.results[id][0])["result"])
+	execution := value.Assoc(value.Assoc(o.results[id][0])["result"])
 	o.results[id] = o.results[id][1:]
-	if name := Text(execution["tool_name"]); name != "" {
+	if name := value.Text(execution["tool_name"]); name != "" {
 		call["tool_name"] = name
 	}
 	if given, there := execution["result"]; there && succeeded {
@@ -109,8 +111,8 @@ func safeError(rejected bool) map[string]any {
 }
 
 // shape describes a value without its content. Empty containers of both kinds are an array.
-func shape(value any) map[string]any {
-	switch v := Plain(value).(type) {
+func shape(given any) map[string]any {
+	switch v := value.Plain(given).(type) {
 	case map[string]any:
 		if len(v) > 0 {
 			return map[string]any{"type": "object", "count": len(v)}
@@ -123,7 +125,7 @@ func shape(value any) map[string]any {
 	case bool:
 		return map[string]any{"type": "boolean"}
 	case json.Number:
-		if _, whole := Integer(v); whole {
+		if _, whole := value.Integer(v); whole {
 			return map[string]any{"type": "integer"}
 		}
 		return map[string]any{"type": "double"}

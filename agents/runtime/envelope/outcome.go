@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"inbox/agents/runtime/value"
 )
 
 // OutcomeSchema and OutcomeVersion stand in every run outcome.
@@ -39,8 +41,8 @@ var paused = []string{
 
 // RunOutcome derives the outcome of a result, respecting what its run_outcome member already says.
 func RunOutcome(result map[string]any) map[string]any {
-	supplied := Assoc(result["run_outcome"])
-	completed := truthy(supplied, "completed", result["completed"] == nil || Truthy(result["completed"]))
+	supplied := value.Assoc(result["run_outcome"])
+	completed := truthy(supplied, "completed", result["completed"] == nil || value.Truthy(result["completed"]))
 	status := lowered(supplied["status"])
 	if !knownStatus(status) {
 		status = derivedStatus(result, completed)
@@ -52,11 +54,11 @@ func RunOutcome(result map[string]any) map[string]any {
 		"retryable":   truthy(supplied, "retryable", retryable(result, status)),
 	}
 	for _, key := range []string{"failure", "assertions", "provider_error", "metadata"} {
-		if object, is := Object(supplied[key]); is {
+		if object, is := value.Object(supplied[key]); is {
 			outcome[key] = object
 		}
 	}
-	failure, failed := Object(result["failure"])
+	failure, failed := value.Object(result["failure"])
 	if outcome["failure"] == nil && failed {
 		outcome["failure"] = failure
 	}
@@ -68,7 +70,7 @@ func RunOutcome(result map[string]any) map[string]any {
 
 // RunControlStatus gives the status under which run control keeps a run with this result.
 func RunControlStatus(result map[string]any) string {
-	status := Text(RunOutcome(result)["status"])
+	status := value.Text(RunOutcome(result)["status"])
 	if status == StatusIncomplete {
 		return "running"
 	}
@@ -119,10 +121,10 @@ func retryable(result map[string]any, status string) bool {
 }
 
 // lowered gives a scalar as trimmed lower-case text.
-func lowered(value any) string {
-	switch v := Plain(value).(type) {
+func lowered(given any) string {
+	switch v := value.Plain(given).(type) {
 	case string:
-		return strings.ToLower(Trim(v))
+		return strings.ToLower(value.Trim(v))
 	case json.Number:
 		return strings.ToLower(v.String())
 	case bool:
@@ -136,7 +138,7 @@ func lowered(value any) string {
 // truthy gives the truth of a member if it is there, null included, else the fallback.
 func truthy(object map[string]any, key string, fallback bool) bool {
 	if member, there := object[key]; there {
-		return Truthy(member)
+		return value.Truthy(member)
 	}
 	return fallback
 }

@@ -3,6 +3,8 @@ package envelope
 import (
 	"maps"
 	"strings"
+
+	"inbox/agents/runtime/value"
 )
 
 // Provider projects an envelope to the row of role, content and metadata that is made for a model provider's call and
@@ -47,8 +49,8 @@ func merge(run []Envelope) Envelope {
 	}
 	var texts []string
 	for _, part := range collected {
-		object := Assoc(part)
-		if content := Text(object["content"]); content != "" && object["type"] == string(TypeText) {
+		object := value.Assoc(part)
+		if content := value.Text(object["content"]); content != "" && object["type"] == string(TypeText) {
 			texts = append(texts, content)
 		}
 	}
@@ -63,7 +65,7 @@ func parts(e Envelope) []any {
 	if e.Type != TypeMultimodalPart {
 		return []any{e.Value()}
 	}
-	inside, _ := List(e.Payload["parts"])
+	inside, _ := value.List(e.Payload["parts"])
 	objects := make([]any, 0, len(inside))
 	for _, part := range inside {
 		if object, is := part.(map[string]any); is {

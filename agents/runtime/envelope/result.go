@@ -3,6 +3,8 @@ package envelope
 import (
 	"fmt"
 	"maps"
+
+	"inbox/agents/runtime/value"
 )
 
 // ResultSchema and ResultVersion stand in every conversation result.
@@ -14,8 +16,8 @@ const (
 // NormalizeResult checks a conversation result and completes it: canonical messages, empty lists for missing ones,
 // run_outcome and tool_observability. The messages may also be a []Envelope. Members that the contract does not know are kept. The value given is not changed.
 // Errors are of type *Error with code CodeResult and the path of the failing member (agent runtime contract, section 2).
-func NormalizeResult(value any) (map[string]any, error) {
-	given, is := Object(value)
+func NormalizeResult(raw any) (map[string]any, error) {
+	given, is := value.Object(raw)
 	if !is {
 		return nil, &Error{Code: CodeResult, Path: "result", Reason: "must be an array"}
 	}
@@ -33,12 +35,12 @@ func NormalizeResult(value any) (map[string]any, error) {
 		return nil, err
 	}
 	if failure, there := result["failure"]; there {
-		if err := check(Assoc(failure), "failure.", failureRules); err != nil {
+		if err := check(value.Assoc(failure), "failure.", failureRules); err != nil {
 			return nil, err
 		}
 	}
-	events, _ := List(result["tool_events"])
-	executions, _ := List(result["tool_execution_results"])
+	events, _ := value.List(result["tool_events"])
+	executions, _ := value.List(result["tool_execution_results"])
 	result["tool_observability"] = observe(events, executions)
 	result["run_outcome"] = RunOutcome(result)
 	return result, nil
@@ -54,7 +56,7 @@ func head(result map[string]any) error {
 	if result["schema"] != ResultSchema {
 		return wrong("schema", "must be "+ResultSchema)
 	}
-	if version, is := Integer(result["version"]); !is || version != ResultVersion {
+	if version, is := value.Integer(result["version"]); !is || version != ResultVersion {
 		return wrong("version", fmt.Sprintf("must be %d", ResultVersion))
 	}
 	return nil
@@ -66,13 +68,13 @@ func messages(result map[string]any) error {
 		result["messages"] = Values(list)
 		return nil
 	}
-	list, is := List(result["messages"])
+	list, is := value.List(result["messages"])
 	if !is {
 		return wrong("messages", "must be an array")
 	}
 	normalized := make([]any, len(list))
 	for i, item := range list {
-		message, is := Object(item)
+		message, is := value.Object(item)
 		if !is {
 			return wrong(messagePath(i), "must be an array")
 		}
@@ -96,15 +98,15 @@ func lists(result map[string]any) error {
 		if _, there := result[list.name]; !there {
 			result[list.name] = []any{}
 		}
-		if _, is := List(result[list.name]); !is {
+		if _, is := value.List(result[list.name]); !is {
 			return wrong(list.name, "must be an array")
 		}
 	}
 	for _, list := range listRules {
-		entries, _ := List(result[list.name])
+		entries, _ := value.List(result[list.name])
 		for i, entry := range entries {
 			path := fmt.Sprintf("%s[%d]", list.name, i)
-			object, is := Object(entry)
+			object, is := value.Object(entry)
 			if !is {
 				return wrong(path, "must be an array")
 			}

@@ -1,5 +1,7 @@
 package envelope
 
+import "inbox/agents/runtime/value"
+
 // form is what a member of a result must be.
 type form int
 
@@ -100,17 +102,17 @@ func check(object map[string]any, path string, rules []rule) error {
 func fits(member any, wanted form) bool {
 	switch wanted {
 	case nonEmptyText:
-		return Text(member) != ""
+		return value.Text(member) != ""
 	case text:
 		_, is := member.(string)
 		return is
 	case integer:
-		_, is := Integer(member)
+		_, is := value.Integer(member)
 		return is
 	case boolean:
 		_, is := member.(bool)
 		return is
 	default:
-		return Container(member)
+		return value.Container(member)
 	}
 }

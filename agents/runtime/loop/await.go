@@ -7,6 +7,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 )
 
 // awaitTool pauses the run for a tool that somebody outside executes (agent runtime contract, sections 3.3 and 5).
@@ -21,14 +22,14 @@ func (b *batch) awaitTool(ctx context.Context, call *toolCall, result map[string
 	if err != nil {
 		return true, err //nolint:wrapcheck // its errors are the contract's
 	}
-	metadata := maps.Clone(envelope.Assoc(pending["metadata"]))
+	metadata := maps.Clone(value.Assoc(pending["metadata"]))
 	metadata["turn_count"] = b.turn
 	pending["metadata"] = metadata
 	if pending, err = b.keepRequest(ctx, call, pending); err != nil {
 		return true, err
 	}
 	b.pending, b.complete = pending, true
-	b.append(envelope.NewToolResult(envelope.EncodeText(pending), call.name, map[string]any{
+	b.append(envelope.NewToolResult(value.EncodeText(pending), call.name, map[string]any{
 		"success": false, "status": request.StatusPending, "result": pending,
 	}, map[string]any{"tool_call_id": call.id}))
 	b.emit(request.StatusPending, b.facts(call, map[string]any{"request_id": pending["request_id"]}))
@@ -52,7 +53,7 @@ func (b *batch) keepRequest(ctx context.Context, call *toolCall, pending map[str
 // awaitApproval pauses the run for a person's decision. An envelope that nobody could decide about is a failure of the
 // tool, never a success.
 func (b *batch) awaitApproval(call *toolCall, result map[string]any) (map[string]any, bool) {
-	asked := envelope.Assoc(result["result"])
+	asked := value.Assoc(result["result"])
 	if asked["type"] != string(envelope.TypeApprovalRequired) {
 		return result, false
 	}
@@ -65,7 +66,7 @@ func (b *batch) awaitApproval(call *toolCall, result map[string]any) (map[string
 	message, err := envelope.Normalize(typed)
 	if err != nil {
 		return tool.ErrorResult(call.name, "Tool asked for approval with an invalid message.",
-			map[string]any{"error_type": "invalid_approval_envelope"}, envelope.Assoc(result["runtime"])), false
+			map[string]any{"error_type": "invalid_approval_envelope"}, value.Assoc(result["runtime"])), false
 	}
 	b.approval, b.complete = asked, true
 	b.append(message)

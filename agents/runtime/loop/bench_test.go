@@ -7,6 +7,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 const benchTurns = 100
@@ -26,8 +27,8 @@ func BenchmarkTurn(b *testing.B) {
 			"usage": map[string]any{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
 		}, nil
 	})
-	declared, err := envelope.Decode([]byte(`[{"name": "wiki/read", "description": "reads", "parameters": {"type": "object",
-		"properties": {"title": {"type": "string"}, "page": {"type": "integer"}}, "required": ["title"]}}]`), envelope.Limits{})
+	declared, err := value.Decode([]byte(`[{"name": "wiki/read", "description": "reads", "parameters": {"type": "object",
+		"properties": {"title": {"type": "string"}, "page": {"type": "integer"}}, "required": ["title"]}}]`), value.Limits{})
 	if err != nil {
 		b.Fatal(err)
 	}

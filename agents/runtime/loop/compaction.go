@@ -6,6 +6,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // Names of compaction events and outcomes (agent runtime contract, section 3.9).
@@ -45,16 +46,16 @@ type Compaction struct {
 func NormalizeCompactionPolicy(raw map[string]any) map[string]any {
 	policy := defaultPolicy()
 	maps.Copy(policy, raw)
-	for name, value := range defaultPolicy() {
-		switch fallback := value.(type) {
+	for name, given := range defaultPolicy() {
+		switch fallback := given.(type) {
 		case bool:
-			policy[name] = envelope.Truthy(policy[name])
+			policy[name] = value.Truthy(policy[name])
 		case string:
 			policy[name] = textOr(policy[name], fallback)
 		case float64:
 			policy[name] = max(0, finite(positive(policy[name])))
 		case map[string]any:
-			if !envelope.Container(policy[name]) {
+			if !value.Container(policy[name]) {
 				policy[name] = fallback
 			}
 		case int:
@@ -88,8 +89,8 @@ func positive(value any) float64 {
 	return float(value)
 }
 
-func textOr(value any, fallback string) string {
-	if text, has := envelope.NonBlank(value); has {
+func textOr(given any, fallback string) string {
+	if text, has := value.NonBlank(given); has {
 		return text
 	}
 	return fallback
@@ -141,7 +142,7 @@ func (j *compactionJob) summarize(ctx context.Context, summarizer Summarizer) Co
 	counts.compacted, counts.archived = statsOf([]envelope.Envelope{message}), statsOfAny(archived)
 	metadata := conservation(j.policy, counts, about)
 	metadata["summary_message"] = message.Value()
-	if envelope.Truthy(envelope.Assoc(metadata["conservation"])["failed_closed"]) {
+	if value.Truthy(value.Assoc(metadata["conservation"])["failed_closed"]) {
 		return j.failed(about, metadata, "Compaction conservation check failed.")
 	}
 	compacted := append([]envelope.Envelope{message}, tail...)
@@ -149,7 +150,7 @@ func (j *compactionJob) summarize(ctx context.Context, summarizer Summarizer) Co
 }
 
 func (j *compactionJob) summaryMessage(summary string) envelope.Envelope {
-	return plainText(envelope.Text(j.policy["summary_role"]), envelope.Text(j.policy["summary_prefix"])+"\n\n"+summary, map[string]any{
+	return plainText(value.Text(j.policy["summary_role"]), value.Text(j.policy["summary_prefix"])+"\n\n"+summary, map[string]any{
 		"agents_api_compaction": map[string]any{
 			"compacted_message_count": j.cutoff, "retained_message_count": len(j.messages) - j.cutoff,
 			"summary_provider": j.policy["summary_provider"], "summary_model": j.policy["summary_model"],
@@ -175,9 +176,9 @@ func callSummarizer(ctx context.Context, summarizer Summarizer, head []envelope.
 		if value, has := object["summary"]; has {
 			given = value
 		}
-		archived, _ = envelope.List(object["archived_items"])
+		archived, _ = value.List(object["archived_items"])
 	}
-	summary, has := envelope.NonBlank(given)
+	summary, has := value.NonBlank(given)
 	if !has {
 		return "", nil, "Summary must be a non-empty string."
 	}

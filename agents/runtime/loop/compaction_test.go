@@ -9,6 +9,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
+	"inbox/agents/runtime/value"
 )
 
 func conversation(texts ...string) []envelope.Envelope {
@@ -66,8 +67,8 @@ func TestCompactionKeepsTheTranscriptWhenItFails(t *testing.T) {
 			if got.Status != loop.CompactionFailed || len(got.Messages) != 4 || len(got.Events) != 2 {
 				t.Fatalf("%+v", got)
 			}
-			failed := envelope.Assoc(got.Events[1])
-			if failed["type"] != "compaction_failed" || envelope.Assoc(failed["metadata"])["error"] != test.problem {
+			failed := value.Assoc(got.Events[1])
+			if failed["type"] != "compaction_failed" || value.Assoc(failed["metadata"])["error"] != test.problem {
 				t.Fatalf("event %v", failed)
 			}
 		})
@@ -82,7 +83,7 @@ func TestConservationCountsWhatIsArchived(t *testing.T) {
 	if got.Status != loop.CompactionCompacted || len(got.Messages) != 2 {
 		t.Fatalf("%+v", got)
 	}
-	archived := envelope.Assoc(envelope.Assoc(got.Metadata["provenance"])["archived"])
+	archived := value.Assoc(value.Assoc(got.Metadata["provenance"])["archived"])
 	if diff := cmp.Diff(map[string]any{"item_count": 3, "byte_count": 512}, archived); diff != "" {
 		t.Fatal(diff)
 	}
@@ -99,7 +100,7 @@ func TestOverflowArchive(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	stub := got.Messages[0]
-	id := envelope.Text(got.Metadata["archive_id"])
+	id := value.Text(got.Metadata["archive_id"])
 	want := "Earlier conversation archived without summarization.\n\nArchive ID: " + id + "\nArchived messages: 1"
 	if stub.Text() != want || stub.Role != "system" || !strings.HasPrefix(id, "agents-api-overflow-") || len(id) != 36 {
 		t.Fatalf("stub %+v", stub)

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // stats count items and the bytes of their content.
@@ -62,16 +63,16 @@ func conservation(policy map[string]any, counts provenance, extra map[string]any
 		"retained": counts.retained.object(), "archived": counts.archived.object(),
 	}
 	metadata["summarizer"] = map[string]any{
-		"provider": envelope.Text(policy["summary_provider"]), "model": envelope.Text(policy["summary_model"]),
+		"provider": value.Text(policy["summary_provider"]), "model": value.Text(policy["summary_model"]),
 	}
 	metadata["conservation"] = conservationCheck(policy, counts)
 	return metadata
 }
 
 func conservationCheck(policy map[string]any, counts provenance) map[string]any {
-	enabled, closes := envelope.Truthy(policy["conservation_enabled"]), true
-	if value := policy["fail_on_conservation_failure"]; value != nil {
-		closes = envelope.Truthy(value)
+	enabled, closes := value.Truthy(policy["conservation_enabled"]), true
+	if given := policy["fail_on_conservation_failure"]; given != nil {
+		closes = value.Truthy(given)
 	}
 	least := 1.0
 	if value := policy["minimum_conserved_byte_ratio"]; value != nil {

@@ -7,6 +7,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // oneTool is a model that asks for one tool and then answers. A real program calls a model here.
@@ -35,7 +36,7 @@ func ExampleRun() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(result["final_content"], envelope.Assoc(result["run_outcome"])["status"])
+	fmt.Println(result["final_content"], value.Assoc(result["run_outcome"])["status"])
 	// Output:
 	// turn_started
 	// tool_call

@@ -5,8 +5,8 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // FailureSignature identifies a failed call by name, raw parameters and kind of error (agent runtime contract,
@@ -21,7 +21,7 @@ type FailureSignature struct {
 // NewFailureSignature hashes a failed call and its normalized result.
 func NewFailureSignature(toolName string, parameters, result map[string]any) FailureSignature {
 	signature := FailureSignature{
-		ToolName:       envelope.Trim(toolName),
+		ToolName:       value.Trim(toolName),
 		ParametersHash: tool.Hash(parameters),
 		ErrorCode:      failureCode(result),
 	}
@@ -34,12 +34,12 @@ func NewFailureSignature(toolName string, parameters, result map[string]any) Fai
 var notOfCode = regexp.MustCompile(`[^a-z0-9_-]+`)
 
 func failureCode(result map[string]any) string {
-	metadata := envelope.Assoc(result["metadata"])
+	metadata := value.Assoc(result["metadata"])
 	named := []any{
 		result["error_code"], result["code"], metadata["error_type"], metadata["error_code"], metadata["code"],
 	}
-	for _, value := range named {
-		if code := envelope.Trim(envelope.Scalar(value)); code != "" {
+	for _, given := range named {
+		if code := value.Trim(value.Scalar(given)); code != "" {
 			return notOfCode.ReplaceAllString(strings.ToLower(code), "_")
 		}
 	}

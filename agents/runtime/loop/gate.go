@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // rule is one normalized tool-call rule (agent runtime contract, section 3.7).
@@ -26,12 +27,12 @@ type rule struct {
 type gate []rule
 
 // newGate reads tool_call_rules. Rules that could never decide anything are dropped.
-func newGate(value any) gate {
-	if !envelope.Container(value) {
+func newGate(given any) gate {
+	if !value.Container(given) {
 		return nil
 	}
 	var rules gate
-	for _, row := range entries(value) {
+	for _, row := range entries(given) {
 		raw, is := row.value.(map[string]any)
 		if !is {
 			continue
@@ -46,7 +47,7 @@ func newGate(value any) gate {
 func newRule(raw map[string]any, key string) (rule, bool) {
 	r := rule{
 		id:             ruleID(raw["id"], key),
-		afterTool:      envelope.Trim(envelope.Text(raw["after_tool"])),
+		afterTool:      value.Trim(value.Text(raw["after_tool"])),
 		limitedTools:   toolNames(first(raw["limited_tools"], raw["limited_tool_names"])),
 		maxCalls:       max(0, numeric(raw["max_calls"], 0)),
 		requireOneOf:   toolNames(first(raw["require_one_of"], raw["then_require_one_of"])),
@@ -65,10 +66,10 @@ func newRule(raw map[string]any, key string) (rule, bool) {
 
 var notOfRuleID = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-func ruleID(value any, key string) string {
+func ruleID(given any, key string) string {
 	text := "tool-call-rule-" + key
-	if value != nil {
-		text = envelope.Scalar(value)
+	if given != nil {
+		text = value.Scalar(given)
 	}
 	if id := strings.Trim(notOfRuleID.ReplaceAllString(text, "-"), "-"); id != "" {
 		return id
@@ -76,16 +77,16 @@ func ruleID(value any, key string) string {
 	return "tool-call-rule"
 }
 
-func toolNames(value any) []string {
-	if text := envelope.Text(value); text != "" {
-		value = []any{text}
+func toolNames(given any) []string {
+	if text := value.Text(given); text != "" {
+		given = []any{text}
 	}
-	if !envelope.Container(value) {
+	if !value.Container(given) {
 		return nil
 	}
 	var names []string
-	for _, row := range entries(value) {
-		if name, has := envelope.NonBlank(row.value); has && !slices.Contains(names, name) {
+	for _, row := range entries(given) {
+		if name, has := value.NonBlank(row.value); has && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -93,26 +94,26 @@ func toolNames(value any) []string {
 }
 
 // flag reads a boolean that may be written as text.
-func flag(value any, fallback bool) bool {
-	if value == nil {
+func flag(given any, fallback bool) bool {
+	if given == nil {
 		return fallback
 	}
-	if text, is := value.(string); is {
-		return !slices.Contains([]string{"", "0", "false", "no", "off"}, strings.ToLower(envelope.Trim(text)))
+	if text, is := given.(string); is {
+		return !slices.Contains([]string{"", "0", "false", "no", "off"}, strings.ToLower(value.Trim(text)))
 	}
-	return envelope.Truthy(value)
+	return value.Truthy(given)
 }
 
 var numericText = regexp.MustCompile(`^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$`)
 
-func numeric(value any, fallback int) int {
-	switch text, isText := value.(string); {
-	case value == nil:
+func numeric(given any, fallback int) int {
+	switch text, isText := given.(string); {
+	case given == nil:
 		return fallback
-	case isText && !numericText.MatchString(text), !isText && !envelope.Number(value):
+	case isText && !numericText.MatchString(text), !isText && !value.Number(given):
 		return 0
 	}
-	return integer(value)
+	return integer(given)
 }
 
 // verdict is a refusal of the gate: the text for the model and the facts behind it.

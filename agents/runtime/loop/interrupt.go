@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 const actionCancel = "cancel"
@@ -33,7 +34,7 @@ func (r *run) poll(ctx context.Context) (*interrupt, error) {
 	if err != nil || given == nil {
 		return nil, err
 	}
-	message, is := envelope.Object(given)
+	message, is := value.Object(given)
 	if !is {
 		r.emit("interrupt_ignored", map[string]any{"reason": "invalid_message", "turn": r.turn})
 		return nil, nil
@@ -94,8 +95,8 @@ func (r *run) interrupted(raw map[string]any) (*interrupt, error) {
 	return &interrupt{message: message, metadata: metadata, action: action}, nil
 }
 
-func interruptAction(value any) string {
-	action := strings.ToLower(envelope.Trim(envelope.Text(value)))
+func interruptAction(given any) string {
+	action := strings.ToLower(value.Trim(value.Text(given)))
 	if slices.Contains([]string{actionCancel, "redirect", "message"}, action) {
 		return action
 	}

@@ -8,6 +8,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // defaultLockTTL is how long a session stays locked when a run dies (agent runtime contract, section 3.1).
@@ -76,9 +77,9 @@ func (o Options) withOverrides() Options {
 	if own == nil {
 		own = map[string]any{}
 	}
-	for name, value := range o.Overrides {
-		if value != nil && (!envelope.Container(value) || envelope.Truthy(value)) {
-			own[name] = value
+	for name, given := range o.Overrides {
+		if given != nil && (!value.Container(given) || value.Truthy(given)) {
+			own[name] = given
 		}
 	}
 	if o.Principal != nil && own["principal"] == nil {
@@ -96,11 +97,11 @@ func (o Options) withOverrides() Options {
 
 // identify takes the id that was given, or the first one of the metadata that is not blank.
 func identify(given string, metadata map[string]any, names ...string) string {
-	if id := envelope.Trim(given); id != "" {
+	if id := value.Trim(given); id != "" {
 		return id
 	}
 	for _, name := range names {
-		if id, has := envelope.NonBlank(metadata[name]); has {
+		if id, has := value.NonBlank(metadata[name]); has {
 			return id
 		}
 	}

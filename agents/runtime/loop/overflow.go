@@ -6,6 +6,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 func overflows(messages []envelope.Envelope, policy map[string]any) bool {
@@ -33,7 +34,7 @@ func archiveOverflow(messages []envelope.Envelope, policy map[string]any) Compac
 		"boundary": map[string]any{"archive_until": cutoff - 1, "retain_from": cutoff},
 	}
 	content := fmt.Sprintf("%s\n\nArchive ID: %s\nArchived messages: %d", policy["overflow_stub_prefix"], id, len(items))
-	stub := plainText(envelope.Text(policy["overflow_stub_role"]), content, map[string]any{"agents_api_compaction_archive": metadata})
+	stub := plainText(value.Text(policy["overflow_stub_role"]), content, map[string]any{"agents_api_compaction_archive": metadata})
 	archived := outcome(append([]envelope.Envelope{stub}, tail...), CompactionArchived, metadata, event(compactionArchived, metadata))
 	archived.ArchiveItems = items
 	return archived

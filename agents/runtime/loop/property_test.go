@@ -12,6 +12,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // TestBudgetTripsOnTheNthUnit: a ceiling of N tool calls lets exactly N run, whatever their turns.
@@ -145,8 +146,8 @@ func TestUsageSums(t *testing.T) {
 			rt.Fatal(err)
 		}
 		for name, count := range want {
-			got := envelope.Assoc(result["usage"])[name]
-			if _, has := envelope.Assoc(result["usage"])[name]; has != (name != "cached" || got != nil) || (has && !envelope.Equal(got, count)) {
+			got := value.Assoc(result["usage"])[name]
+			if _, has := value.Assoc(result["usage"])[name]; has != (name != "cached" || got != nil) || (has && !value.Equal(got, count)) {
 				rt.Fatalf("%s is %v, want %d", name, got, count)
 			}
 		}
@@ -162,7 +163,7 @@ func TestUsageOfFloatsAndHugeNumbers(t *testing.T) {
 		turn["usage"] = usage
 		r.turns = append(r.turns, turn)
 	}
-	usage := envelope.Assoc(r.run(t)["usage"])
+	usage := value.Assoc(r.run(t)["usage"])
 	if usage["cost"] != 1.25 || usage["prompt_tokens"] != float64(1<<64) || usage["note"] != "b" {
 		t.Fatalf("usage %v", usage)
 	}
@@ -178,7 +179,7 @@ func TestExcerptsAreWhole(t *testing.T) {
 		if err != nil || !got.Truncated {
 			rt.Fatal("not truncated")
 		}
-		excerpt := envelope.Text(envelope.Assoc(got.Result["result"])["excerpt"])
+		excerpt := value.Text(value.Assoc(got.Result["result"])["excerpt"])
 		if len(excerpt) > limit || !utf8.ValidString(excerpt) {
 			rt.Fatalf("excerpt %q", excerpt)
 		}
@@ -187,9 +188,9 @@ func TestExcerptsAreWhole(t *testing.T) {
 			return
 		}
 		// Closed with a quote it must read back as a prefix of the text.
-		value, err := envelope.Decode([]byte(excerpt[len(head):]+`"`), envelope.Limits{})
-		if err != nil || !strings.HasPrefix(envelope.Text(result["result"]), envelope.Text(value)) {
-			rt.Fatalf("excerpt %q reads as %q (%v)", excerpt, value, err)
+		given, err := value.Decode([]byte(excerpt[len(head):]+`"`), value.Limits{})
+		if err != nil || !strings.HasPrefix(value.Text(result["result"]), value.Text(given)) {
+			rt.Fatalf("excerpt %q reads as %q (%v)", excerpt, given, err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // ProviderAdapter dispatches one assistant turn to a model and gives what NormalizeProviderTurn reads (agent runtime
@@ -43,7 +44,7 @@ func (p *providerRunner) Turn(ctx context.Context, messages []envelope.Envelope,
 	if err != nil {
 		return nil, err
 	}
-	raw, is := envelope.Object(given)
+	raw, is := value.Object(given)
 	if !is {
 		return nil, providerError("adapter", "must return an array")
 	}
@@ -51,8 +52,8 @@ func (p *providerRunner) Turn(ctx context.Context, messages []envelope.Envelope,
 	if err != nil {
 		return nil, err
 	}
-	if message := envelope.Assoc(result["message"]); result["content"] == "" {
-		result["content"] = envelope.Text(message["content"])
+	if message := value.Assoc(result["message"]); result["content"] == "" {
+		result["content"] = value.Text(message["content"])
 	}
 	p.readOutput(result)
 	if p.run.mediating {
@@ -88,10 +89,10 @@ func (p *providerRunner) readOutput(result map[string]any) {
 	if p.output == nil || result["failure"] != nil || result["structured_output"] != nil {
 		return
 	}
-	read := p.output.Read(envelope.Text(result["content"]))
+	read := p.output.Read(value.Text(result["content"]))
 	if diagnostics, has := read["provider_diagnostics"]; has {
-		merged := maps.Clone(envelope.Assoc(result["provider_diagnostics"]))
-		maps.Copy(merged, envelope.Assoc(diagnostics))
+		merged := maps.Clone(value.Assoc(result["provider_diagnostics"]))
+		maps.Copy(merged, value.Assoc(diagnostics))
 		read["provider_diagnostics"] = merged
 	}
 	maps.Copy(result, read)
@@ -106,7 +107,7 @@ func withAnswer(result map[string]any, messages []envelope.Envelope) error {
 			return err //nolint:wrapcheck // its errors are the contract's
 		}
 		messages = append(messages, message)
-	} else if content := envelope.Text(result["content"]); content != "" {
+	} else if content := value.Text(result["content"]); content != "" {
 		messages = append(messages, envelope.AssistantText(content, nil))
 	}
 	added, err := envelopes(result["continuation_messages"])

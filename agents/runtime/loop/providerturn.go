@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // NormalizeProviderTurn brings what a provider adapter gave for one assistant turn into form: {content, message,
@@ -13,7 +14,7 @@ import (
 // Unknown members are dropped. When tool_calls is absent or null, calls are read from the text. Errors have the code
 // invalid_agent_provider_turn_result (agent runtime contract, section 9).
 func NormalizeProviderTurn(raw map[string]any) (map[string]any, error) {
-	turn := map[string]any{"content": envelope.Text(raw["content"]), "message": nil}
+	turn := map[string]any{"content": value.Text(raw["content"]), "message": nil}
 	for _, name := range []string{"usage", "request_metadata", "provider_diagnostics"} {
 		object, err := optionalObject(raw, name)
 		if err != nil {
@@ -35,44 +36,44 @@ func providerError(path, reason string) error { return invalid(codeProviderTurn,
 
 // optionalObject gives an object member; null and absence are the empty object, and so is a list, which has no names.
 func optionalObject(raw map[string]any, path string) (map[string]any, error) {
-	value := raw[path]
-	if value == nil {
+	given := raw[path]
+	if given == nil {
 		return map[string]any{}, nil
 	}
-	if !envelope.Container(value) {
+	if !value.Container(given) {
 		return nil, providerError(path, "must be an array")
 	}
-	return envelope.Assoc(value), nil
+	return value.Assoc(given), nil
 }
 
 func takeMessage(turn, raw map[string]any) error {
 	if raw["message"] == nil {
 		return nil
 	}
-	if !envelope.Container(raw["message"]) {
+	if !value.Container(raw["message"]) {
 		return providerError("message", "must be an array when present")
 	}
-	message, err := envelope.Normalize(envelope.Assoc(raw["message"]))
+	message, err := envelope.Normalize(value.Assoc(raw["message"]))
 	turn["message"] = message.Value()
 	return err
 }
 
 func takeToolCalls(turn, raw map[string]any) (err error) {
-	value := raw["tool_calls"]
+	given := raw["tool_calls"]
 	switch {
-	case value == nil:
+	case given == nil:
 		turn["tool_calls"] = ExtractToolCalls(textsOf(raw)...)
-	case !envelope.Container(value):
+	case !value.Container(given):
 		err = providerError("tool_calls", "must be an array when present")
 	default:
-		turn["tool_calls"], err = normalizeToolCalls(value)
+		turn["tool_calls"], err = normalizeToolCalls(given)
 	}
 	return err
 }
 
 func textsOf(raw map[string]any) []string {
 	var texts []string
-	values := []any{raw["content"], raw["text"], raw["output_text"], envelope.Assoc(raw["message"])["content"]}
+	values := []any{raw["content"], raw["text"], raw["output_text"], value.Assoc(raw["message"])["content"]}
 	for _, value := range values {
 		if text, is := value.(string); is {
 			texts = append(texts, text)
@@ -81,13 +82,13 @@ func textsOf(raw map[string]any) []string {
 	return texts
 }
 
-func normalizeToolCalls(value any) ([]any, error) {
+func normalizeToolCalls(given any) ([]any, error) {
 	calls := []any{}
-	for _, row := range entries(value) {
+	for _, row := range entries(given) {
 		path := "tool_calls[" + row.key + "]"
 		raw, is := row.value.(map[string]any)
 		if !is {
-			if !envelope.Container(row.value) {
+			if !value.Container(row.value) {
 				return nil, providerError(path, "must be an array")
 			}
 			raw = map[string]any{}
@@ -107,29 +108,29 @@ func normalizeToolCall(raw map[string]any, path string) (map[string]any, error) 
 		return nil, providerError(path+".name", "must be a non-empty string")
 	}
 	parameters := raw["parameters"]
-	if parameters != nil && !envelope.Container(parameters) {
+	if parameters != nil && !value.Container(parameters) {
 		return nil, providerError(path+".parameters", "must be an array when present")
 	}
-	call := map[string]any{"name": name, "parameters": envelope.Assoc(parameters)}
-	if id := envelope.Text(raw["id"]); id != "" {
+	call := map[string]any{"name": name, "parameters": value.Assoc(parameters)}
+	if id := value.Text(raw["id"]); id != "" {
 		call["id"] = id
 	}
-	if envelope.Container(raw["metadata"]) {
-		call["metadata"] = envelope.Assoc(raw["metadata"])
+	if value.Container(raw["metadata"]) {
+		call["metadata"] = value.Assoc(raw["metadata"])
 	}
 	return call, nil
 }
 
 func takeContinuation(turn, raw map[string]any) error {
-	value := raw["continuation_messages"]
+	given := raw["continuation_messages"]
 	turn["continuation_messages"] = []any{}
-	if value == nil {
+	if given == nil {
 		return nil
 	}
-	if !envelope.Container(value) {
+	if !value.Container(given) {
 		return providerError("continuation_messages", "must be an array when present")
 	}
-	messages, err := envelopes(value)
+	messages, err := envelopes(given)
 	turn["continuation_messages"] = envelope.Values(messages)
 	return err
 }
@@ -138,12 +139,12 @@ func takeFailure(turn, raw map[string]any) error {
 	if raw["failure"] == nil {
 		return nil
 	}
-	if !envelope.Container(raw["failure"]) {
+	if !value.Container(raw["failure"]) {
 		return providerError("failure", "must be an array when present")
 	}
-	failure := envelope.Assoc(raw["failure"])
+	failure := value.Assoc(raw["failure"])
 	for _, name := range []string{"type", "message"} {
-		if envelope.Text(failure[name]) == "" {
+		if value.Text(failure[name]) == "" {
 			return providerError("failure."+name, "must be a non-empty string")
 		}
 	}
@@ -152,21 +153,21 @@ func takeFailure(turn, raw map[string]any) error {
 }
 
 func takeStructuredOutput(turn, raw map[string]any) error {
-	value, present := raw["structured_output"]
+	item, present := raw["structured_output"]
 	if !present {
 		return nil
 	}
-	given := envelope.Assoc(value)
+	given := value.Assoc(item)
 	parsed, has := given["parsed"]
 	if !has {
 		return providerError("structured_output", "must be an array with a parsed key")
 	}
 	output := map[string]any{"parsed": parsed}
 	if diagnostics := given["diagnostics"]; diagnostics != nil {
-		if !envelope.Container(diagnostics) {
+		if !value.Container(diagnostics) {
 			return providerError("structured_output.diagnostics", "must be an array")
 		}
-		output["diagnostics"] = envelope.Assoc(diagnostics)
+		output["diagnostics"] = value.Assoc(diagnostics)
 	}
 	turn["structured_output"] = output
 	return nil
@@ -179,15 +180,15 @@ type entry struct {
 	value any
 }
 
-func entries(value any) []entry {
-	if list, is := envelope.List(value); is {
+func entries(given any) []entry {
+	if list, is := value.List(given); is {
 		rows := make([]entry, len(list))
 		for i, item := range list {
 			rows[i] = entry{key: fmt.Sprint(i), index: i, value: item}
 		}
 		return rows
 	}
-	object := envelope.Assoc(value)
+	object := value.Assoc(given)
 	rows := make([]entry, 0, len(object))
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		rows = append(rows, entry{key: key, index: -1, value: object[key]})

@@ -7,6 +7,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // run is the state of one Run. It stays in one goroutine.
@@ -131,7 +132,7 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 		r.runnerFailed(problem)
 		return false, nil
 	}
-	result, isObject := envelope.Object(given)
+	result, isObject := value.Object(given)
 	if !isObject && problem == nil {
 		return false, r.runnerGaveNonsense(ctx)
 	}
@@ -140,10 +141,10 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 	}
 
 	// g, h, i: diagnostics, failure, usage and metadata.
-	if diagnostics, is := envelope.Object(result["provider_diagnostics"]); is {
+	if diagnostics, is := value.Object(result["provider_diagnostics"]); is {
 		r.diagnostics = append(r.diagnostics, diagnostics)
 	}
-	if failure, is := envelope.Object(result["failure"]); is {
+	if failure, is := value.Object(result["failure"]); is {
 		r.providerFailed(failure)
 		return false, nil
 	}
@@ -151,7 +152,7 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 
 	// j: tools of the model, or what the runner did by itself.
 	forced := false
-	if r.mediating && envelope.Container(result["tool_calls"]) {
+	if r.mediating && value.Container(result["tool_calls"]) {
 		if err := r.mediate(ctx, result); err != nil {
 			return false, err
 		}

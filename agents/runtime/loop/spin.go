@@ -1,8 +1,8 @@
 package loop
 
 import (
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // SpinSignature identifies a tool call by its name and raw parameters, whatever the order of their members (agent
@@ -15,7 +15,7 @@ type SpinSignature struct {
 
 // NewSpinSignature hashes a call.
 func NewSpinSignature(toolName string, parameters map[string]any) SpinSignature {
-	signature := SpinSignature{ToolName: envelope.Trim(toolName), ParametersHash: tool.Hash(parameters)}
+	signature := SpinSignature{ToolName: value.Trim(toolName), ParametersHash: tool.Hash(parameters)}
 	signature.SignatureHash = tool.Hash(map[string]any{
 		"tool_name": signature.ToolName, "parameters_hash": signature.ParametersHash,
 	})

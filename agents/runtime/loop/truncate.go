@@ -7,6 +7,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // DefaultTruncateBytes is the limit of one tool result in bytes of JSON when the caller names none.
@@ -49,9 +50,9 @@ func (t *ByteTruncator) Truncate(result map[string]any, _ string, _ map[string]a
 	facts := map[string]any{"original_bytes": size, "excerpt_bytes": t.limit}
 	body := map[string]any{"truncated": true, "excerpt": t.excerpt(result)}
 	maps.Copy(body, facts)
-	metadata := maps.Clone(envelope.Assoc(result["metadata"]))
+	metadata := maps.Clone(value.Assoc(result["metadata"]))
 	delete(metadata, "citations_dropped")
-	dropped := t.citations(envelope.Assoc(result["result"]), body) + t.citations(metadata, metadata)
+	dropped := t.citations(value.Assoc(result["result"]), body) + t.citations(metadata, metadata)
 	metadata["truncated"] = true
 	maps.Copy(metadata, facts)
 	if dropped > 0 {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // newUsage is what a run starts with (agent runtime contract, section 3.2).
@@ -16,18 +16,18 @@ func newUsage() map[string]any {
 // addUsage adds the usage of one turn: numbers are summed, other values replace what was there. Integers stay integers
 // as long as their sum is exact.
 func addUsage(total, turn map[string]any) {
-	for name, value := range turn {
-		if !envelope.Number(value) {
-			total[name] = value
+	for name, given := range turn {
+		if !value.Number(given) {
+			total[name] = given
 			continue
 		}
-		total[name] = sum(total[name], value)
+		total[name] = sum(total[name], given)
 	}
 }
 
 func sum(left, right any) any {
-	a, leftExact := envelope.Integer(left)
-	b, rightExact := envelope.Integer(right)
+	a, leftExact := value.Integer(left)
+	b, rightExact := value.Integer(right)
 	if left == nil {
 		a, leftExact = 0, true
 	}
@@ -48,22 +48,22 @@ func finite(number float64) float64 {
 }
 
 // float reads a number, the text of a number, or a boolean; everything else is 0.
-func float(value any) float64 {
-	switch value := value.(type) {
+func float(given any) float64 {
+	switch typed := given.(type) {
 	case json.Number:
-		number, _ := value.Float64() // out of range gives infinity, which finite mends
+		number, _ := typed.Float64() // out of range gives infinity, which finite mends
 		return number
 	case int:
-		return float64(value)
+		return float64(typed)
 	case int64:
-		return float64(value)
+		return float64(typed)
 	case float64:
-		return value
+		return typed
 	case string:
-		number, _ := strconv.ParseFloat(envelope.Trim(value), 64)
+		number, _ := strconv.ParseFloat(value.Trim(typed), 64)
 		return number
 	case bool:
-		if value {
+		if typed {
 			return 1
 		}
 	}
@@ -71,14 +71,14 @@ func float(value any) float64 {
 }
 
 // integer reads a whole number from a number or the text of one, cutting what is behind the point; limits hold.
-func integer(value any) int {
-	if whole, is := envelope.Integer(value); is {
+func integer(given any) int {
+	if whole, is := value.Integer(given); is {
 		return int(whole)
 	}
-	if _, is := value.(bool); is {
+	if _, is := given.(bool); is {
 		return 0
 	}
-	number := float(value)
+	number := float(given)
 	switch {
 	case math.IsNaN(number):
 		return 0

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Get gives the stored result of the run that run_id and session_id of the address name, redacted for callers that are
@@ -25,7 +25,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, caller Caller, address map[stri
 	if err != nil {
 		return nil, err
 	}
-	runID := envelope.Text(found["run_id"])
+	runID := value.Text(found["run_id"])
 	cancelled := false
 	run, err := d.options.Runs.Update(ctx, runID, func(run map[string]any) (map[string]any, error) {
 		if cancelled = !Terminal(NormalizeStatus(run["status"])); cancelled {
@@ -50,11 +50,11 @@ func (d *Dispatcher) Cancel(ctx context.Context, caller Caller, address map[stri
 
 // find gives the run of an address if the caller may know of it.
 func (d *Dispatcher) find(ctx context.Context, caller Caller, address map[string]any) (map[string]any, error) {
-	run, err := d.options.Runs.Get(ctx, envelope.Scalar(address["run_id"]))
+	run, err := d.options.Runs.Get(ctx, value.Scalar(address["run_id"]))
 	if err != nil {
 		return nil, fmt.Errorf("read task run: %w", err)
 	}
-	if run == nil || envelope.Scalar(run["session_id"]) != envelope.Scalar(address["session_id"]) || !caller.mayUse(run) {
+	if run == nil || value.Scalar(run["session_id"]) != value.Scalar(address["session_id"]) || !caller.mayUse(run) {
 		return nil, notFound()
 	}
 	return NormalizeRun(run)

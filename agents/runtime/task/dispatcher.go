@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Handler executes a task on its target and gives a task result: an object, of which schema, ids and owner are replaced.
@@ -31,7 +31,7 @@ func (c Caller) owner() map[string]any {
 
 func (c Caller) mayUse(run map[string]any) bool {
 	owner := c.owner()
-	return c.Manager || (len(owner) > 0 && envelope.Equal(owner, normalizeOwner(run["owner"])))
+	return c.Manager || (len(owner) > 0 && value.Equal(owner, normalizeOwner(run["owner"])))
 }
 
 // Options configure a Dispatcher. Targets, Handler and Runs are required.
@@ -89,7 +89,7 @@ func (d *Dispatcher) Run(ctx context.Context, caller Caller, raw map[string]any)
 		return nil, err
 	}
 	input["executor_id"] = target["id"]
-	placement := envelope.Assoc(input["placement"])
+	placement := value.Assoc(input["placement"])
 	started := map[string]any{
 		"executor_id": target["id"], "target_kind": target["kind"], "resource_class": placement["resource_class"],
 	}
@@ -114,7 +114,7 @@ func (d *Dispatcher) place(ctx context.Context, input map[string]any) (map[strin
 	if err != nil {
 		return nil, nil, err
 	}
-	target := Select(targets, envelope.Assoc(input["placement"]))
+	target := Select(targets, value.Assoc(input["placement"]))
 	if target == nil {
 		d.failed("no_handler", input)
 		return nil, nil, refuse(CodeNoHandler, "No executor target fits the placement of the task.")
@@ -156,7 +156,7 @@ func (d *Dispatcher) Start(ctx context.Context, run, metadata map[string]any, ca
 func (d *Dispatcher) call(ctx context.Context, input, target map[string]any, handler Handler) (outcome any, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	runID := envelope.Text(input["run_id"])
+	runID := value.Text(input["run_id"])
 	d.mu.Lock()
 	d.running[runID] = cancel
 	d.mu.Unlock()
@@ -168,7 +168,7 @@ func (d *Dispatcher) call(ctx context.Context, input, target map[string]any, han
 			outcome, err = nil, fmt.Errorf("the task handler panicked: %v", reason)
 		}
 	}()
-	outcome, err = handler(ctx, envelope.Clone(input), envelope.Clone(target))
+	outcome, err = handler(ctx, value.Clone(input), value.Clone(target))
 	if err != nil && errors.Is(context.Cause(ctx), ErrCancelled) {
 		return map[string]any{"status": StatusCancelled}, nil
 	}
@@ -203,7 +203,7 @@ func (d *Dispatcher) finish(ctx context.Context, input map[string]any, outcome a
 
 // save puts the result in the place of the started run; what the server decided stays.
 func (d *Dispatcher) save(ctx context.Context, input, result map[string]any) (map[string]any, error) {
-	saved, err := d.options.Runs.Update(ctx, envelope.Text(input["run_id"]), func(started map[string]any) (map[string]any, error) {
+	saved, err := d.options.Runs.Update(ctx, value.Text(input["run_id"]), func(started map[string]any) (map[string]any, error) {
 		result = maps.Clone(result)
 		result["schema"] = SchemaResult
 		for _, name := range []string{"run_id", "session_id", "executor_id"} {
@@ -214,7 +214,7 @@ func (d *Dispatcher) save(ctx context.Context, input, result map[string]any) (ma
 		if err != nil {
 			return nil, err
 		}
-		normalized["updated_at"] = or(envelope.Scalar(normalized["updated_at"]), timestamp())
+		normalized["updated_at"] = or(value.Scalar(normalized["updated_at"]), timestamp())
 		d.keepStart(normalized, started)
 		return normalized, nil
 	})
@@ -233,11 +233,11 @@ func (d *Dispatcher) keepStart(result, started map[string]any) {
 	if d.options.ForgetStart {
 		return
 	}
-	result["started_at"] = or(envelope.Scalar(result["started_at"]), envelope.Scalar(started["started_at"]))
+	result["started_at"] = or(value.Scalar(result["started_at"]), value.Scalar(started["started_at"]))
 	metadata := assoc(started["metadata"])
 	maps.Copy(metadata, assoc(result["metadata"]))
 	result["metadata"] = metadata
-	if started["status"] == StatusCancelling && !Terminal(envelope.Scalar(result["status"])) {
+	if started["status"] == StatusCancelling && !Terminal(value.Scalar(result["status"])) {
 		result["status"] = StatusCancelling
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // NormalizeInput gives the canonical task input. Members that the contract does not know are kept; session_id and
@@ -80,9 +80,9 @@ func or(value, otherwise string) string {
 	return value
 }
 
-func containerOr(value, otherwise any) any {
-	if envelope.Container(value) {
-		return value
+func containerOr(given, otherwise any) any {
+	if value.Container(given) {
+		return given
 	}
 	return otherwise
 }

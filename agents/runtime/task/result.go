@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Statuses of a task run (agent runtime contract, section 7).
@@ -47,7 +47,7 @@ func NormalizeRun(raw map[string]any) (map[string]any, error) {
 	}
 	executorID := word(raw["executor_id"])
 	return map[string]any{
-		"schema":            envelope.Scalar(schema),
+		"schema":            value.Scalar(schema),
 		"run_id":            word(raw["run_id"]),
 		"session_id":        word(raw["session_id"]),
 		"status":            NormalizeStatus(raw["status"]),
@@ -59,8 +59,8 @@ func NormalizeRun(raw map[string]any) (map[string]any, error) {
 		"events":            listOf(raw["events"]),
 		"provenance":        assoc(raw["provenance"]),
 		"output":            raw["output"],
-		"started_at":        envelope.Scalar(raw["started_at"]),
-		"updated_at":        envelope.Scalar(raw["updated_at"]),
+		"started_at":        value.Scalar(raw["started_at"]),
+		"updated_at":        value.Scalar(raw["updated_at"]),
 		"metadata":          assoc(raw["metadata"]),
 	}, nil
 }

@@ -3,13 +3,13 @@ package task
 import (
 	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // NormalizeTarget gives the canonical declaration of an executor target. It fails with CodeInvalidTargets when raw is
 // no object and with CodeInvalidTarget when it has no id (agent runtime contract, section 7).
 func NormalizeTarget(raw any) (map[string]any, error) {
-	if !envelope.Container(raw) {
+	if !value.Container(raw) {
 		return nil, refuse(CodeInvalidTargets, "An executor target is declared by an object.")
 	}
 	declared := assoc(raw)

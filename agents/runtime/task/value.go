@@ -8,14 +8,14 @@ import (
 	"strconv"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // members gives a copy of an object; a list has no members, so it becomes an empty object. is = the value is either.
-func members(value any) (object map[string]any, is bool) {
-	object, _ = envelope.Object(value)
+func members(given any) (object map[string]any, is bool) {
+	object, _ = value.Object(given)
 	if object == nil {
-		return map[string]any{}, envelope.Container(value)
+		return map[string]any{}, value.Container(given)
 	}
 	return maps.Clone(object), true
 }
@@ -26,20 +26,20 @@ func assoc(value any) map[string]any {
 }
 
 // items gives a copy of a list, or the values of an object in the order of its keys.
-func items(value any) (list []any, is bool) {
-	if object, ok := value.(map[string]any); ok && object != nil {
+func items(given any) (list []any, is bool) {
+	if object, ok := given.(map[string]any); ok && object != nil {
 		list = make([]any, 0, len(object))
 		for _, key := range slices.Sorted(maps.Keys(object)) {
 			list = append(list, object[key])
 		}
 		return list, true
 	}
-	list, is = envelope.List(value)
+	list, is = value.List(given)
 	return append([]any{}, list...), is
 }
 
 // word gives a scalar as trimmed text, "" for anything else.
-func word(value any) string { return envelope.Trim(envelope.Scalar(value)) }
+func word(given any) string { return value.Trim(value.Scalar(given)) }
 
 // firstWord gives the first value that has a word.
 func firstWord(values ...any) string {
@@ -67,10 +67,10 @@ func words(value any) []string {
 }
 
 // count reads a number, also one written as text, as a whole number of at least zero.
-func count(value any) (int64, bool) {
-	written := envelope.Plain(value)
+func count(given any) (int64, bool) {
+	written := value.Plain(given)
 	if said, is := written.(string); is {
-		written = json.Number(envelope.Trim(said))
+		written = json.Number(value.Trim(said))
 	}
 	number, is := written.(json.Number)
 	if !is {

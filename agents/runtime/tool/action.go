@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // What happens when a model calls a tool (agent runtime contract, section 4.9).
@@ -15,8 +15,8 @@ const (
 )
 
 // ActionPolicy reads an action policy: ActionDirect, ActionPreview, ActionForbidden, or "" for anything else.
-func ActionPolicy(value any) string {
-	policy := strings.ToLower(envelope.Trim(envelope.Text(value)))
+func ActionPolicy(given any) string {
+	policy := strings.ToLower(value.Trim(value.Text(given)))
 	if policy == ActionDirect || policy == ActionPreview || policy == ActionForbidden {
 		return policy
 	}
@@ -44,13 +44,13 @@ type ActionOptions struct {
 // runtime contract, section 4.9). The categories are read in the order of []Entry if they are given so; an object has no
 // order, and there the strictest matching category counts.
 func ResolveAction(context map[string]any, options ActionOptions) string {
-	name := envelope.Scalar(context["tool_name"])
+	name := value.Scalar(context["tool_name"])
 	if name == "" {
 		return ActionDirect
 	}
 	mode := "chat"
 	if context["mode"] != nil {
-		mode = envelope.Scalar(context["mode"])
+		mode = value.Scalar(context["mode"])
 	}
 	policy := decideAction(name, mode, context, options)
 	if options.Final != nil {
@@ -140,10 +140,10 @@ func rememberedAction(name string, context map[string]any, options ActionOptions
 	user := firstOf(context, "user_id", "acting_user_id")
 	agent := firstOf(context, "agent_id", "agent_slug")
 	workspace, ok := workspaceOf(context["workspace"])
-	if !ok || wholeNumber(user) <= 0 || envelope.Scalar(agent) == "" {
+	if !ok || wholeNumber(user) <= 0 || value.Scalar(agent) == "" {
 		return ""
 	}
-	return ActionPolicy(options.Recall(workspace, wholeNumber(user), envelope.Scalar(agent), name))
+	return ActionPolicy(options.Recall(workspace, wholeNumber(user), value.Scalar(agent), name))
 }
 
 func firstOf(object map[string]any, names ...string) any {
@@ -156,10 +156,10 @@ func firstOf(object map[string]any, names ...string) any {
 }
 
 // workspaceOf reads {workspace_type, workspace_id}; the type is a slug in lower case.
-func workspaceOf(value any) (map[string]any, bool) {
-	object := members(value)
-	kind := strings.ToLower(envelope.Trim(envelope.Scalar(object["workspace_type"])))
-	id := envelope.Trim(envelope.Scalar(object["workspace_id"]))
+func workspaceOf(given any) (map[string]any, bool) {
+	object := members(given)
+	kind := strings.ToLower(value.Trim(value.Scalar(object["workspace_type"])))
+	id := value.Trim(value.Scalar(object["workspace_id"]))
 	if !slugPattern.MatchString(kind) || id == "" {
 		return nil, false
 	}

@@ -1,6 +1,6 @@
 package tool
 
-import "inbox/agents/runtime/envelope"
+import "inbox/agents/runtime/value"
 
 // Outcome is what an audit event says of one call.
 type Outcome struct {
@@ -13,7 +13,7 @@ type Outcome struct {
 // AuditEvent is the record of a call that may be shown to anybody: hashes and status, no parameters, no result (agent
 // runtime contract, section 4.7).
 func AuditEvent(outcome Outcome) map[string]any {
-	success := envelope.Truthy(outcome.Result["success"])
+	success := value.Truthy(outcome.Result["success"])
 	status := "error"
 	if success {
 		status = "success"
@@ -23,7 +23,7 @@ func AuditEvent(outcome Outcome) map[string]any {
 		"tool_call_id": outcome.CallID, "tool_source": outcome.Prepared.Declaration.Source(),
 		"parameters_sha256": outcome.Prepared.ParametersSHA256, "parameters_redacted": true, "success": success,
 		"result_status": status, "result_sha256": ResultHash(outcome.Result),
-		"error_type": envelope.Text(members(outcome.Result["metadata"])["error_type"]),
+		"error_type": value.Text(members(outcome.Result["metadata"])["error_type"]),
 	}
 	for name, value := range event {
 		if value == "" {
@@ -36,9 +36,9 @@ func AuditEvent(outcome Outcome) map[string]any {
 // ResultHash is result_sha256: it covers success, tool name, metadata and on failure the hash of the error text. The
 // result itself is not hashed (agent runtime contract, section 4.7).
 func ResultHash(result map[string]any) string {
-	success := envelope.Truthy(result["success"])
+	success := value.Truthy(result["success"])
 	summary := map[string]any{
-		"success": success, "tool_name": envelope.Text(result["tool_name"]), "metadata": members(result["metadata"]),
+		"success": success, "tool_name": value.Text(result["tool_name"]), "metadata": members(result["metadata"]),
 	}
 	if !success {
 		text, ok := result["error"].(string)

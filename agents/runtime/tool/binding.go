@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // bindingSources are the places that a parameter can be bound to.
@@ -43,24 +43,24 @@ func parseBindings(declared map[string]any) ([]binding, bool) {
 }
 
 // addContextBindings reads a list of names or an object of parameter: path.
-func addContextBindings(found map[string]binding, value any) bool {
-	switch value := envelope.Plain(value).(type) {
+func addContextBindings(found map[string]binding, given any) bool {
+	switch paths := value.Plain(given).(type) {
 	case []any:
-		for _, item := range value {
-			path, ok := envelope.NonBlank(item)
+		for _, item := range paths {
+			path, ok := value.NonBlank(item)
 			if !ok {
 				return false
 			}
-			found[envelope.Text(item)] = binding{source: "context", path: path}
+			found[value.Text(item)] = binding{source: "context", path: path}
 		}
 		return true
 	case map[string]any:
-		for name, item := range value {
-			path, ok := envelope.NonBlank(item)
-			if !ok || envelope.Trim(name) == "" {
+		for name, item := range paths {
+			path, ok := value.NonBlank(item)
+			if !ok || value.Trim(name) == "" {
 				return false
 			}
-			found[envelope.Trim(name)] = binding{source: "context", path: path}
+			found[value.Trim(name)] = binding{source: "context", path: path}
 		}
 		return true
 	default:
@@ -68,33 +68,33 @@ func addContextBindings(found map[string]binding, value any) bool {
 	}
 }
 
-func addParameterBindings(found map[string]binding, value any) bool {
-	object, ok := envelope.Object(envelope.Plain(value))
+func addParameterBindings(found map[string]binding, given any) bool {
+	object, ok := value.Object(value.Plain(given))
 	if !ok {
 		return false
 	}
 	for name, item := range object {
 		bound, ok := parseBinding(item)
-		if !ok || envelope.Trim(name) == "" {
+		if !ok || value.Trim(name) == "" {
 			return false
 		}
-		found[envelope.Trim(name)] = bound
+		found[value.Trim(name)] = bound
 	}
 	return true
 }
 
 // parseBinding reads "source.path" or {source, path, sensitive?, default?, authoritative?}; other members are an error,
 // for a misspelt "authoritative" would give the parameter to the model.
-func parseBinding(value any) (binding, bool) {
-	if text, ok := value.(string); ok {
-		source, path, _ := strings.Cut(envelope.Trim(text), ".")
+func parseBinding(given any) (binding, bool) {
+	if text, ok := given.(string); ok {
+		source, path, _ := strings.Cut(value.Trim(text), ".")
 		return checkedBinding(binding{source: source, path: path})
 	}
-	object, ok := value.(map[string]any)
+	object, ok := given.(map[string]any)
 	if !ok {
 		return binding{}, false
 	}
-	bound := binding{source: envelope.Text(object["source"]), path: envelope.Text(object["path"])}
+	bound := binding{source: value.Text(object["source"]), path: value.Text(object["path"])}
 	for name, item := range object {
 		flag, isFlag := item.(bool)
 		switch name {
@@ -104,7 +104,7 @@ func parseBinding(value any) (binding, bool) {
 		case "authoritative":
 			bound.authoritative = flag
 		case "default":
-			bound.hasDefault, bound.value, isFlag = true, envelope.Clone(item), true
+			bound.hasDefault, bound.value, isFlag = true, value.Clone(item), true
 		default:
 			return binding{}, false
 		}
@@ -116,7 +116,7 @@ func parseBinding(value any) (binding, bool) {
 }
 
 func checkedBinding(bound binding) (binding, bool) {
-	bound.path = envelope.Trim(bound.path)
+	bound.path = value.Trim(bound.path)
 	return bound, bindingSources[bound.source] && bound.path != ""
 }
 
@@ -141,21 +141,21 @@ func bindingsObject(bindings []binding) map[string]any {
 
 // parseDefaults reads parameter_defaults. A default of sensitive name is not kept: declarations travel.
 func parseDefaults(declared map[string]any) (map[string]any, bool) {
-	value, has := declared["parameter_defaults"]
+	given, has := declared["parameter_defaults"]
 	if !has {
 		return nil, true
 	}
-	object, ok := envelope.Object(envelope.Plain(value))
+	object, ok := value.Object(value.Plain(given))
 	if !ok {
 		return nil, false
 	}
 	defaults := make(map[string]any, len(object))
 	for name, item := range object {
-		trimmed := envelope.Trim(name)
+		trimmed := value.Trim(name)
 		if trimmed == "" {
 			return nil, false
 		}
-		defaults[trimmed] = envelope.Clone(item)
+		defaults[trimmed] = value.Clone(item)
 		if SensitiveName(trimmed) {
 			defaults[trimmed] = Redacted
 		}

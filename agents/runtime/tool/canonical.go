@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Hash is H(x) of the audit records: "sha256:" and the hexadecimal SHA-256 of the canonical form (agent runtime
@@ -27,8 +27,8 @@ func Canonical(value any) []byte {
 	return appendCanonical(make([]byte, 0, 256), value)
 }
 
-func appendCanonical(out []byte, value any) []byte {
-	switch value := value.(type) {
+func appendCanonical(out []byte, given any) []byte {
+	switch value := given.(type) {
 	case nil:
 		return append(out, "null"...)
 	case bool:
@@ -48,7 +48,7 @@ func appendCanonical(out []byte, value any) []byte {
 	case []any:
 		return appendCanonicalList(out, value)
 	}
-	plain := envelope.Plain(value)
+	plain := value.Plain(given)
 	switch plain.(type) {
 	case map[string]any, []any, json.Number, string, bool:
 		return appendCanonical(out, plain)

@@ -3,14 +3,14 @@ package tool
 import (
 	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // categories collects what a tool says of its kind, under all four names in use.
 func categories(tool map[string]any) []string {
 	var found []string
 	for _, name := range []string{"category", "ability_category"} {
-		if category, ok := envelope.NonBlank(tool[name]); ok {
+		if category, ok := value.NonBlank(tool[name]); ok {
 			found = append(found, category)
 		}
 	}

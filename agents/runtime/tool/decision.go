@@ -3,7 +3,7 @@ package tool
 import (
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Actions of a Decision.
@@ -27,12 +27,12 @@ type Decision struct {
 
 // NormalizeDecision reads what a mediator returned. Nothing, nonsense and a replacement without a result mean proceed
 // (agent runtime contract, section 4.6). A caller that finds the Request of a pending decision invalid proceeds, too.
-func NormalizeDecision(value any, prepared Prepared, callID string, parameters, turnContext map[string]any) Decision {
-	object, ok := envelope.Plain(value).(map[string]any)
+func NormalizeDecision(given any, prepared Prepared, callID string, parameters, turnContext map[string]any) Decision {
+	object, ok := value.Plain(given).(map[string]any)
 	if !ok || prepared.ModelName == "" {
 		return Decision{Action: ActionProceed}
 	}
-	complete := envelope.Truthy(object["complete"])
+	complete := value.Truthy(object["complete"])
 	switch decisionAction(object["action"]) {
 	case ActionReject:
 		return Decision{Action: ActionReject, Result: rejection(object, prepared.ModelName), Complete: complete}
@@ -53,24 +53,24 @@ func NormalizeDecision(value any, prepared Prepared, callID string, parameters, 
 	return Decision{Action: ActionProceed}
 }
 
-func decisionAction(value any) string {
-	text, ok := value.(string)
+func decisionAction(given any) string {
+	text, ok := given.(string)
 	if !ok {
 		return ActionProceed
 	}
-	return strings.ToLower(envelope.Trim(text))
+	return strings.ToLower(value.Trim(text))
 }
 
 // rejection takes the mediator's own result if it names its tool, else makes one of error, metadata and runtime.
 func rejection(object map[string]any, name string) map[string]any {
-	if result := members(object["result"]); envelope.Text(result["tool_name"]) != "" {
+	if result := members(object["result"]); value.Text(result["tool_name"]) != "" {
 		return NormalizeResult(result, name)
 	}
 	metadata := members(object["metadata"])
 	if metadata["error_type"] == nil {
 		metadata = with(metadata, "error_type", "pre_tool_mediation_rejected")
 	}
-	text, ok := envelope.NonBlank(object["error"])
+	text, ok := value.NonBlank(object["error"])
 	if !ok {
 		text = "Tool call rejected by pre-tool mediator."
 	}
@@ -87,7 +87,7 @@ func pendingRequest(object map[string]any) map[string]any {
 }
 
 func pendingResult(object map[string]any, name string, request map[string]any) map[string]any {
-	text, ok := envelope.NonBlank(object["error"])
+	text, ok := value.NonBlank(object["error"])
 	if !ok {
 		text = "Waiting for external runtime tool result."
 	}
@@ -111,22 +111,22 @@ type RequestDefaults struct {
 // RequestWithDefaults completes a runtime tool request (agent runtime contract, section 5). Its checks are made by the
 // room of these requests.
 func RequestWithDefaults(request map[string]any, defaults RequestDefaults) map[string]any {
-	completed := envelope.Clone(members(request))
+	completed := value.Clone(members(request))
 	fill(completed, "tool_name", defaults.ToolName)
 	fill(completed, "tool_call_id", defaults.CallID)
 	fill(completed, "parameters", object(defaults.Parameters))
-	fill(completed, "run_id", envelope.Text(defaults.Context["run_id"]))
-	fill(completed, "timeout_at", envelope.Text(defaults.Context["runtime_tool_timeout_at"]))
+	fill(completed, "run_id", value.Text(defaults.Context["run_id"]))
+	fill(completed, "timeout_at", value.Text(defaults.Context["runtime_tool_timeout_at"]))
 	fill(completed, "runtime", object(defaults.Runtime))
 	fill(completed, "metadata", object(defaults.Metadata))
 	return completed
 }
 
-func object(value map[string]any) map[string]any {
-	if value == nil {
+func object(given map[string]any) map[string]any {
+	if given == nil {
 		return map[string]any{}
 	}
-	return envelope.Clone(value)
+	return value.Clone(given)
 }
 
 // PendingRequest gives the runtime tool request of a result that says that it waits for one, by its status or by that
@@ -135,7 +135,7 @@ func PendingRequest(result map[string]any, defaults RequestDefaults) (map[string
 	metadata := members(result["metadata"])
 	status, has := result["status"].(string)
 	if !has {
-		status = envelope.Text(metadata["status"])
+		status = value.Text(metadata["status"])
 	}
 	if status != StatusPending {
 		return nil, false

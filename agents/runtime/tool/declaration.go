@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // What a declaration may say about who runs a tool (executor) and how long it is offered (scope).
@@ -48,25 +48,25 @@ type Declaration struct {
 
 // NormalizeClient checks and normalizes the declaration of a tool that the caller's side runs. The error is a
 // *DeclarationError (agent runtime contract, section 4.1).
-func NormalizeClient(value any) (*Declaration, error) {
-	declared := members(value)
+func NormalizeClient(given any) (*Declaration, error) {
+	declared := members(given)
 	if fields := ValidateClient(declared); len(fields) > 0 {
 		return nil, &DeclarationError{CodeClient, fields}
 	}
-	name := envelope.Text(declared["name"])
+	name := value.Text(declared["name"])
 	return newDeclaration(declared, canonicalFields(declared, clientSource(name, declared["source"]), ExecutorClient)), nil
 }
 
 // NormalizeServer checks and normalizes the declaration of a tool that this server runs. The error is a
 // *DeclarationError (agent runtime contract, section 4.1).
-func NormalizeServer(value any) (*Declaration, error) {
-	declared := withServerDefaults(members(value))
+func NormalizeServer(given any) (*Declaration, error) {
+	declared := withServerDefaults(members(given))
 	if fields := ValidateServer(declared); len(fields) > 0 {
 		return nil, &DeclarationError{CodeServer, fields}
 	}
-	fields := canonicalFields(declared, envelope.Trim(envelope.Text(declared["source"])), ExecutorHost)
+	fields := canonicalFields(declared, value.Trim(value.Text(declared["source"])), ExecutorHost)
 	delete(fields, "required_capability")
-	if capability, ok := envelope.NonBlank(declared["required_capability"]); ok {
+	if capability, ok := value.NonBlank(declared["required_capability"]); ok {
 		fields["required_capability"] = capability
 	}
 	return newDeclaration(declared, fields), nil
@@ -75,9 +75,9 @@ func NormalizeServer(value any) (*Declaration, error) {
 // NormalizeRequest checks and normalizes a declaration that came with a conversation: client rules, with lenient
 // defaults, for executor client or namespace client, else server rules. The error is a *DeclarationError (agent runtime
 // contract, section 4.1).
-func NormalizeRequest(value any) (*Declaration, error) {
-	declared := members(value)
-	if declared["executor"] == ExecutorClient || namespace(envelope.Text(declared["name"])) == ExecutorClient {
+func NormalizeRequest(given any) (*Declaration, error) {
+	declared := members(given)
+	if declared["executor"] == ExecutorClient || namespace(value.Text(declared["name"])) == ExecutorClient {
 		declaration, err := NormalizeClient(withClientDefaults(declared))
 		if err != nil {
 			return nil, err
@@ -94,17 +94,17 @@ func NormalizeRequest(value any) (*Declaration, error) {
 
 // canonicalFields expects a declaration that passed its checks.
 func canonicalFields(declared map[string]any, source, executor string) map[string]any {
-	name := envelope.Text(declared["name"])
+	name := value.Text(declared["name"])
 	fields := extensions(declared)
 	if _, chosen := fields["provider_safe_name"]; !chosen && ProviderSafeName(name) != name {
 		fields["provider_safe_name"] = ProviderSafeName(name)
 	}
 	fields["name"] = name
 	fields["source"] = source
-	fields["description"] = envelope.Trim(envelope.Text(declared["description"]))
+	fields["description"] = value.Trim(value.Text(declared["description"]))
 	fields["parameters"] = map[string]any{}
 	if parameters := declared["parameters"]; parameters != nil {
-		fields["parameters"] = envelope.Clone(envelope.Plain(parameters))
+		fields["parameters"] = value.Clone(value.Plain(parameters))
 	}
 	fields["executor"] = executor
 	fields["scope"] = ScopeRun
@@ -142,27 +142,27 @@ func (d *Declaration) Object() map[string]any {
 func (d *Declaration) Field(name string) any { return d.Object()[name] }
 
 // Name is the canonical name: "slug" or "namespace/slug".
-func (d *Declaration) Name() string { return envelope.Text(d.Field("name")) }
+func (d *Declaration) Name() string { return value.Text(d.Field("name")) }
 
 // SafeName is the name under which a model provider sees the tool.
 func (d *Declaration) SafeName() string {
-	if safe := envelope.Text(d.Field("provider_safe_name")); safe != "" {
+	if safe := value.Text(d.Field("provider_safe_name")); safe != "" {
 		return safe
 	}
 	return d.Name()
 }
 
 // Description is what the model reads about the tool.
-func (d *Declaration) Description() string { return envelope.Text(d.Field("description")) }
+func (d *Declaration) Description() string { return value.Text(d.Field("description")) }
 
 // Source says who contributed the tool.
-func (d *Declaration) Source() string { return envelope.Text(d.Field("source")) }
+func (d *Declaration) Source() string { return value.Text(d.Field("source")) }
 
 // Executor is ExecutorClient or ExecutorHost.
-func (d *Declaration) Executor() string { return envelope.Text(d.Field("executor")) }
+func (d *Declaration) Executor() string { return value.Text(d.Field("executor")) }
 
 // Runtime is the runtime metadata, empty if none was declared. It must not be changed.
-func (d *Declaration) Runtime() map[string]any { return envelope.Assoc(d.Field("runtime")) }
+func (d *Declaration) Runtime() map[string]any { return value.Assoc(d.Field("runtime")) }
 
 // Required lists the parameters without which the tool is not called.
 func (d *Declaration) Required() []string {

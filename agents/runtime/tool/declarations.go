@@ -3,7 +3,7 @@ package tool
 import (
 	"iter"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Declarations is the set of tools of one run, by canonical name and in the order of declaration. It does not change
@@ -54,13 +54,13 @@ func declareEntry(entry Entry) (*Declaration, *Rejection) {
 	if !isContainer(entry.Value) {
 		return nil, &Rejection{entry.Name, "declaration must be an array"}
 	}
-	declared := envelope.Clone(members(entry.Value))
+	declared := value.Clone(members(entry.Value))
 	if entry.Name != "" && declared["name"] == nil {
 		declared["name"] = entry.Name
 	}
 	name := entry.Name
 	if name == "" {
-		name = envelope.Text(declared["name"])
+		name = value.Text(declared["name"])
 	}
 	declaration, err := NormalizeRequest(declared)
 	if err != nil {
@@ -141,7 +141,7 @@ func aliasesOf(tools iter.Seq2[string, map[string]any]) map[string]string {
 		} else {
 			add(ProviderSafeName(name), name)
 		}
-		more, _ := envelope.List(tool["provider_aliases"])
+		more, _ := value.List(tool["provider_aliases"])
 		for _, alias := range more {
 			add(alias, name)
 		}

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Entry is one tool as somebody declared it, before anything is checked.
@@ -15,8 +15,8 @@ type Entry struct {
 
 // Entries reads a declaration set that is a list or an object by names. The members of a map have no order, so they are
 // taken in that of their names.
-func Entries(value any) []Entry {
-	switch set := envelope.Plain(value).(type) {
+func Entries(given any) []Entry {
+	switch set := value.Plain(given).(type) {
 	case []any:
 		entries := make([]Entry, len(set))
 		for index, item := range set {

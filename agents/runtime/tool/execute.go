@@ -8,7 +8,7 @@ import (
 	"maps"
 	"runtime/debug"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 )
 
@@ -36,7 +36,7 @@ type Executors struct {
 }
 
 func (e Executors) of(declaration *Declaration) Executor {
-	if target, named := envelope.NonBlank(declaration.Runtime()["executor_target"]); named {
+	if target, named := value.NonBlank(declaration.Runtime()["executor_target"]); named {
 		return e.Named[target]
 	}
 	return e.Default

@@ -1,6 +1,6 @@
 package tool
 
-import "inbox/agents/runtime/envelope"
+import "inbox/agents/runtime/value"
 
 // canonicalMembers are the members that normalization writes itself; all others of a declaration are extensions.
 var canonicalMembers = map[string]bool{
@@ -43,8 +43,8 @@ func RuntimeMetadata(value any) map[string]any {
 	return runtime
 }
 
-func withoutNulls(value any) any {
-	switch value := envelope.Plain(value).(type) {
+func withoutNulls(given any) any {
+	switch value := value.Plain(given).(type) {
 	case map[string]any:
 		kept := make(map[string]any, len(value))
 		for name, item := range value {

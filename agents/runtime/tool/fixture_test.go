@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 )
 
 func TestRecordedDeclarations(t *testing.T) {
@@ -23,7 +23,7 @@ func TestRecordedDeclarations(t *testing.T) {
 		case "validate_server":
 			return list(ValidateServer(c.Input)), nil
 		case "provider_safe_name":
-			return ProviderSafeName(envelope.Text(c.Input)), nil
+			return ProviderSafeName(value.Text(c.Input)), nil
 		case "canonical_name":
 			return canonicalName(t, c.Object(), fixturetest.MemberText(c.Text, "tools")), nil
 		}
@@ -43,14 +43,14 @@ func canonicalName(t *testing.T, input map[string]any, tools json.RawMessage) st
 	t.Helper()
 	entries := entriesOf(t, string(tools))
 	for _, entry := range entries {
-		envelope.Assoc(entry.Value)["description"] = "not recorded"
+		value.Assoc(entry.Value)["description"] = "not recorded"
 	}
 
 	set, rejected := Declare(entries)
 	if len(rejected) > 0 {
 		t.Fatalf("rejected: %v", rejected)
 	}
-	return set.Resolve(envelope.Text(input["tool_name"]))
+	return set.Resolve(value.Text(input["tool_name"]))
 }
 
 func TestRecordedPolicies(t *testing.T) {
@@ -58,7 +58,7 @@ func TestRecordedPolicies(t *testing.T) {
 		switch c.Op {
 		case "visible":
 			tools := entriesOf(t, string(fixturetest.MemberText(c.Text, "tools")))
-			return list(Visible(tools, envelope.Assoc(c.Object()["context"]), VisibilityOptions{})), nil
+			return list(Visible(tools, value.Assoc(c.Object()["context"]), VisibilityOptions{})), nil
 		case "action":
 			return ResolveAction(orderedCategories(t, c.Object(), c.Text), ActionOptions{}), nil
 		}
@@ -76,8 +76,8 @@ func orderedCategories(t *testing.T, context map[string]any, text json.RawMessag
 		}
 		policy["categories"] = entriesOf(t, string(raw))
 	}
-	order(envelope.Assoc(context["action_policy"]), fixturetest.MemberText(text, "action_policy"))
-	config := envelope.Assoc(context["agent_config"])
-	order(envelope.Assoc(config["action_policy"]), fixturetest.MemberText(fixturetest.MemberText(text, "agent_config"), "action_policy"))
+	order(value.Assoc(context["action_policy"]), fixturetest.MemberText(text, "action_policy"))
+	config := value.Assoc(context["agent_config"])
+	order(value.Assoc(config["action_policy"]), fixturetest.MemberText(fixturetest.MemberText(text, "agent_config"), "action_policy"))
 	return context
 }

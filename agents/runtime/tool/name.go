@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 var (
@@ -25,7 +25,7 @@ func namespace(name string) string {
 // ProviderSafeName writes a tool name with the letters that every model provider accepts: A-Z, a-z, 0-9 and "_", a
 // letter first (agent runtime contract, section 4.1). Two tools can get the same one; the first declared has it.
 func ProviderSafeName(name string) string {
-	safe := strings.Trim(unsafeRuns.ReplaceAllString(envelope.Trim(name), "__"), "_")
+	safe := strings.Trim(unsafeRuns.ReplaceAllString(value.Trim(name), "__"), "_")
 	if safe == "" {
 		return "tool"
 	}

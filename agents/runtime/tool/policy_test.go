@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 const houseTools = `{"wiki/read": {"categories": ["read"]}, "wiki/save": {"ability_category": "write"}, "admin/drop": {"mutating": true, "modes": ["cli"]},
@@ -181,7 +181,7 @@ func TestRuntimePolicy(t *testing.T) {
 			"runtime": {"environment": "runtime_local", "capability_scope": "runtime_local"}, "execution_location": "sandbox", "transport_visibility": "sandbox", "legacy_fields": ["execution_location", "transport_visibility"]},
 		{"id": "git/push", "runtime_tool_id": "push", "allowed": false, "environment": "runtime_local", "capability_scope": "control_plane",
 			"runtime": {"environment": "runtime_local", "capability_scope": "control_plane"}, "execution_location": "sandbox", "transport_visibility": "parent", "legacy_fields": ["execution_location", "transport_visibility"]}]}`)
-	if !envelope.Equal(got, want) {
+	if !value.Equal(got, want) {
 		t.Error(cmp.Diff(want, any(got)))
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Redacted stands in records where a sensitive value was.
@@ -45,21 +45,21 @@ func sensitivePaths(fields map[string]any, bindings []binding) *pathNode {
 			root.add(bound.parameter)
 		}
 	}
-	addSchemaPaths(root, envelope.Assoc(fields["parameters"]), "")
+	addSchemaPaths(root, value.Assoc(fields["parameters"]), "")
 	return root
 }
 
 // addDeclaredPaths reads a list of names or an object of name: true; a text in the object is a name, too.
-func addDeclaredPaths(root *pathNode, value any) {
-	if object, ok := value.(map[string]any); ok {
+func addDeclaredPaths(root *pathNode, given any) {
+	if object, ok := given.(map[string]any); ok {
 		for name, item := range object {
-			if name = envelope.Trim(name); isTrue(item) && name != "" {
+			if name = value.Trim(name); isTrue(item) && name != "" {
 				root.add(name)
 			}
 		}
 	}
-	if isContainer(value) {
-		for _, name := range texts(value) {
+	if isContainer(given) {
+		for _, name := range texts(given) {
 			root.add(name)
 		}
 	}
@@ -69,7 +69,7 @@ func addSchemaPaths(root *pathNode, schema map[string]any, path string) {
 	if path != "" && schemaIsSensitive(schema) {
 		root.add(path)
 	}
-	for name, property := range envelope.Assoc(schema["properties"]) {
+	for name, property := range value.Assoc(schema["properties"]) {
 		if property, ok := property.(map[string]any); ok {
 			addSchemaPaths(root, property, joinPath(path, name))
 		}
@@ -118,8 +118,8 @@ func redactObject(object map[string]any, at []*pathNode) map[string]any {
 	return redacted
 }
 
-func redactValue(value any, at []*pathNode) any {
-	switch value := envelope.Plain(value).(type) {
+func redactValue(given any, at []*pathNode) any {
+	switch value := value.Plain(given).(type) {
 	case map[string]any:
 		return redactObject(value, at)
 	case []any:

@@ -4,7 +4,7 @@ import (
 	"context"
 	"maps"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // oncePolicies are the words of runtime.duplicate_policy after which a tool does not run twice with equal parameters in
@@ -14,7 +14,7 @@ var oncePolicies = map[string]bool{"once": true, "non_repeatable": true, "at_mos
 // Repeatable tells whether a tool may run again with equal parameters in one run. The reference leaves this to the
 // caller; here runtime.duplicate_policy "once", "non_repeatable" or "at_most_once" is enforced.
 func Repeatable(declaration *Declaration) bool {
-	return !oncePolicies[envelope.Text(declaration.Runtime()["duplicate_policy"])]
+	return !oncePolicies[value.Text(declaration.Runtime()["duplicate_policy"])]
 }
 
 // Repeats remembers the calls of one run. A store that survives the process makes at_most_once true over a crash.
@@ -35,7 +35,7 @@ func RepeatKey(call Call) string {
 // real parameters.
 func (c Call) IdempotencyKey() string {
 	return Hash(map[string]any{
-		"run_id": envelope.Text(c.Context["run_id"]), "tool_name": c.Name, "parameters": c.Parameters,
+		"run_id": value.Text(c.Context["run_id"]), "tool_name": c.Name, "parameters": c.Parameters,
 	})
 }
 
@@ -54,7 +54,7 @@ func executeOnce(ctx context.Context, call Call, executor Executor, repeats Repe
 	case earlier == nil:
 		return notRun(call, "The tool was already called with these parameters and its result is unknown.", "earlier_call_unfinished")
 	default:
-		answered := envelope.Clone(earlier)
+		answered := value.Clone(earlier)
 		answered["metadata"] = with(answered["metadata"], "repeated", true)
 		return answered
 	}

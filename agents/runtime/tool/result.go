@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // CitationsKey is the member of metadata that holds citations.
@@ -22,26 +23,26 @@ func ErrorResult(name, text string, metadata, runtime map[string]any) map[string
 // status?, runtime_tool_request?, result | error}. An object without tool_name gets the given one (agent runtime
 // contract, section 4.5).
 func NormalizeResult(result map[string]any, name string) map[string]any {
-	if declared := envelope.Text(result["tool_name"]); declared != "" {
+	if declared := value.Text(result["tool_name"]); declared != "" {
 		name = declared
 	}
-	success := envelope.Truthy(result["success"])
+	success := value.Truthy(result["success"])
 	normalized := map[string]any{"success": success, "tool_name": name, "metadata": resultMetadata(result)}
 	if runtime := RuntimeMetadata(result["runtime"]); len(runtime) > 0 {
 		normalized["runtime"] = runtime
 	}
-	if status, ok := envelope.NonBlank(result["status"]); ok {
+	if status, ok := value.NonBlank(result["status"]); ok {
 		normalized["status"] = status
 	}
 	if request := result["runtime_tool_request"]; isContainer(request) {
-		normalized["runtime_tool_request"] = envelope.Clone(envelope.Plain(request))
+		normalized["runtime_tool_request"] = value.Clone(value.Plain(request))
 	}
 	if success {
 		normalized["result"] = resultBody(result["result"])
 		return normalized
 	}
 	normalized["error"] = failedText
-	if text := envelope.Text(result["error"]); text != "" {
+	if text := value.Text(result["error"]); text != "" {
 		normalized["error"] = text
 	}
 	return normalized
@@ -51,7 +52,7 @@ func resultBody(body any) any {
 	if body == nil {
 		return []any{}
 	}
-	return envelope.Clone(envelope.Plain(body))
+	return value.Clone(value.Plain(body))
 }
 
 // resultMetadata normalizes citations and takes in an error_type that stands beside the metadata.
@@ -60,7 +61,7 @@ func resultMetadata(result map[string]any) map[string]any {
 	if citations, has := metadata[CitationsKey]; has {
 		metadata[CitationsKey] = envelope.Citations(citations)
 	}
-	if kind, ok := envelope.NonBlank(result["error_type"]); ok && metadata["error_type"] == nil {
+	if kind, ok := value.NonBlank(result["error_type"]); ok && metadata["error_type"] == nil {
 		metadata["error_type"] = kind
 	}
 	return metadata

@@ -4,13 +4,13 @@ import (
 	"maps"
 	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // ModelParameters is the parameter schema for the model: parameters that the caller's context decides are not in it,
 // neither at the top nor in allOf, anyOf and oneOf (agent runtime contract, section 4.3).
 func (d *Declaration) ModelParameters() map[string]any {
-	schema := envelope.Clone(envelope.Assoc(d.Field("parameters")))
+	schema := value.Clone(value.Assoc(d.Field("parameters")))
 	if d == nil {
 		return schema
 	}
@@ -37,7 +37,7 @@ func removeParameters(schema map[string]any, decided map[string]bool) {
 		}
 	}
 	if required, ok := schema["required"].([]any); ok {
-		schema["required"] = slices.DeleteFunc(required, func(item any) bool { return decided[envelope.Text(item)] })
+		schema["required"] = slices.DeleteFunc(required, func(item any) bool { return decided[value.Text(item)] })
 	}
 	for _, composition := range []string{"allOf", "anyOf", "oneOf"} {
 		branches, _ := schema[composition].([]any)
@@ -51,20 +51,20 @@ func removeParameters(schema map[string]any, decided map[string]bool) {
 
 // requiredNames are those of the list required, then the properties that say so themselves in the order of their names.
 func requiredNames(parameters any) []string {
-	schema := envelope.Assoc(parameters)
+	schema := value.Assoc(parameters)
 	var required nameList
-	listed, _ := envelope.List(schema["required"])
+	listed, _ := value.List(schema["required"])
 	for _, item := range listed {
-		if name := envelope.Text(item); name != "" {
+		if name := value.Text(item); name != "" {
 			required.add(name)
 		}
 	}
 	properties := schema
 	if schema["properties"] != nil {
-		properties = envelope.Assoc(schema["properties"])
+		properties = value.Assoc(schema["properties"])
 	}
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		if property, ok := properties[name].(map[string]any); ok && name != "" && envelope.Truthy(property["required"]) {
+		if property, ok := properties[name].(map[string]any); ok && name != "" && value.Truthy(property["required"]) {
 			required.add(name)
 		}
 	}

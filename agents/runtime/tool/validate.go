@@ -4,14 +4,14 @@ import (
 	"maps"
 	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // ValidateClient lists the wrong fields of a client declaration, in the order of the contract, each once; none means
 // that it is valid (agent runtime contract, section 4.1).
-func ValidateClient(value any) []string {
-	declared := members(value)
-	name := envelope.Text(declared["name"])
+func ValidateClient(given any) []string {
+	declared := members(given)
+	name := value.Text(declared["name"])
 	source := clientSource(name, declared["source"])
 	var wrong findings
 	wrong.unless(namePattern.MatchString(name), "name")
@@ -23,13 +23,13 @@ func ValidateClient(value any) []string {
 
 // ValidateServer lists the wrong fields of a server declaration that has its defaults, in the order of the contract,
 // each once (agent runtime contract, section 4.1).
-func ValidateServer(value any) []string {
-	declared := members(value)
-	name := envelope.Text(declared["name"])
+func ValidateServer(given any) []string {
+	declared := members(given)
+	name := value.Text(declared["name"])
 	var wrong findings
 	wrong.unless(namePattern.MatchString(name), "name")
 	wrong.unless(namespace(name) != ExecutorClient, "source")
-	wrong.unless(slugPattern.MatchString(envelope.Text(declared["source"])), "source")
+	wrong.unless(slugPattern.MatchString(value.Text(declared["source"])), "source")
 	wrong.shape(declared, ExecutorHost)
 	return wrong
 }
@@ -44,7 +44,7 @@ func (f *findings) unless(fine bool, field string) {
 
 // shape checks what clients and servers declare alike.
 func (f *findings) shape(declared map[string]any, executor string) {
-	_, described := envelope.NonBlank(declared["description"])
+	_, described := value.NonBlank(declared["description"])
 	f.unless(described, "description")
 	f.unless(declared["parameters"] == nil || isContainer(declared["parameters"]), "parameters")
 	f.unless(declared["executor"] == executor, "executor")
@@ -66,7 +66,7 @@ func clientSource(name string, declared any) string {
 	if source := namespace(name); source != "" {
 		return source
 	}
-	if source, ok := envelope.NonBlank(declared); ok {
+	if source, ok := value.NonBlank(declared); ok {
 		return source
 	}
 	return ExecutorClient
@@ -75,9 +75,9 @@ func clientSource(name string, declared any) string {
 // withServerDefaults fills what a server declaration may leave out. Executors of other names are ours, too.
 func withServerDefaults(declared map[string]any) map[string]any {
 	filled := maps.Clone(declared)
-	if envelope.Text(filled["source"]) == "" {
+	if value.Text(filled["source"]) == "" {
 		filled["source"] = "host"
-		if source := namespace(envelope.Text(filled["name"])); source != "" {
+		if source := namespace(value.Text(filled["name"])); source != "" {
 			filled["source"] = source
 		}
 	}
@@ -94,8 +94,8 @@ func withClientDefaults(declared map[string]any) map[string]any {
 	fill(filled, "source", ExecutorClient)
 	fill(filled, "executor", ExecutorClient)
 	fill(filled, "scope", ScopeRun)
-	if _, described := envelope.NonBlank(filled["description"]); !described {
-		filled["description"] = envelope.Text(filled["name"])
+	if _, described := value.NonBlank(filled["description"]); !described {
+		filled["description"] = value.Text(filled["name"])
 	}
 	return filled
 }

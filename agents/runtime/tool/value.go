@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // isTrue tells whether a value is the flag true; no other value counts.
@@ -16,8 +16,8 @@ func isTrue(value any) bool {
 }
 
 // wholeNumber reads a number, a flag or the digits at the start of a text; everything else is 0.
-func wholeNumber(value any) int64 {
-	switch value := envelope.Plain(value).(type) {
+func wholeNumber(given any) int64 {
+	switch value := value.Plain(given).(type) {
 	case bool:
 		if value {
 			return 1
@@ -61,14 +61,14 @@ func decimalNumber(text string) (float64, bool) {
 
 // texts reads a list of names: a single text is a list of one, members that are no text or blank are left out,
 // everything is trimmed and each name stands once.
-func texts(value any) []string {
-	items := []any{value}
-	if isContainer(value) {
-		items = envelope.Elements(value)
+func texts(given any) []string {
+	items := []any{given}
+	if isContainer(given) {
+		items = value.Elements(given)
 	}
 	var names nameList
 	for _, item := range items {
-		if name, ok := envelope.NonBlank(item); ok {
+		if name, ok := value.NonBlank(item); ok {
 			names.add(name)
 		}
 	}
@@ -93,9 +93,9 @@ func (l *nameList) add(name string) {
 }
 
 // members gives a value as an object if it is a container at all: a list with items has no named members.
-func members(value any) map[string]any { return envelope.Assoc(envelope.Plain(value)) }
+func members(given any) map[string]any { return value.Assoc(value.Plain(given)) }
 
-func isContainer(value any) bool { return envelope.Container(envelope.Plain(value)) }
+func isContainer(given any) bool { return value.Container(value.Plain(given)) }
 
 func list(items []string) []any {
 	values := make([]any, len(items))

@@ -3,7 +3,7 @@ package tool
 import (
 	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // VisibilityOptions are the parts of the visibility policy that are no JSON. All may be nil.
@@ -73,7 +73,7 @@ func namedTools(entries []Entry) []namedTool {
 		}
 		tool := namedTool{entry.Name, members(entry.Value)}
 		if tool.name == "" {
-			tool.name = envelope.Text(tool.fields["name"])
+			tool.name = value.Text(tool.fields["name"])
 		}
 		if place, known := places[tool.name]; known {
 			tools[place] = tool
@@ -108,7 +108,7 @@ func autonomous(context map[string]any) bool {
 	if !saysWho(who) || wholeNumber(who["acting_user_id"]) <= 0 {
 		return true
 	}
-	return slices.Contains([]string{"system", "runtime", "agent_token"}, envelope.Scalar(who["auth_source"]))
+	return slices.Contains([]string{"system", "runtime", "agent_token"}, value.Scalar(who["auth_source"]))
 }
 
 func saysWho(object map[string]any) bool {

@@ -3,7 +3,7 @@ package tool
 import (
 	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // visibility is the union of all policies of a context.
@@ -32,7 +32,7 @@ func newVisibility(context map[string]any, options VisibilityOptions) *visibilit
 		allowWrite:      isTrue(context["allow_write_tools"]),
 	}
 	if context["mode"] != nil {
-		v.mode = envelope.Scalar(context["mode"])
+		v.mode = value.Scalar(context["mode"])
 	}
 	if options.WriteCategories != nil {
 		v.writeCategories = options.WriteCategories
@@ -79,7 +79,7 @@ func policyMode(policy map[string]any) string {
 	if policy["mode"] == nil {
 		return "deny"
 	}
-	return envelope.Scalar(policy["mode"])
+	return value.Scalar(policy["mode"])
 }
 
 func (v *visibility) mandatory(tool namedTool) bool {
@@ -135,7 +135,7 @@ func (v *visibility) mandatoryFirst(tools []namedTool, wanted func(namedTool) bo
 func hasMode(modes any, mode string) bool {
 	items := []any{modes}
 	if isContainer(modes) {
-		items = envelope.Elements(modes)
+		items = value.Elements(modes)
 	}
 	return slices.Contains(items, any(mode))
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"inbox/adapters/bridge/contract"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 )
 
 // RecordedQueue plays the recorded cases of the queue; every case gets an empty store.
@@ -15,31 +15,31 @@ func RecordedQueue(t *testing.T, empty func(t *testing.T) Setup) {
 	t.Helper()
 	fixturetest.Run(t, "bridge-queue", func(c fixturetest.Case) (any, error) {
 		play := contract.Bridge{Store: empty(t).Store}
-		steps, _ := envelope.List(c.Object()["ops"])
+		steps, _ := value.List(c.Object()["ops"])
 		outcomes := []any{}
 		for _, step := range steps {
-			object := envelope.Assoc(step)
-			outcomes = append(outcomes, fixturetest.Outcome(playQueue(t.Context(), play, envelope.Text(object["op"]), object)))
+			object := value.Assoc(step)
+			outcomes = append(outcomes, fixturetest.Outcome(playQueue(t.Context(), play, value.Text(object["op"]), object)))
 		}
 		return outcomes, nil
 	})
 }
 
 func playQueue(ctx context.Context, play contract.Bridge, operation string, step map[string]any) (any, error) {
-	client := envelope.Scalar(step["client_id"])
+	client := value.Scalar(step["client_id"])
 	switch operation {
 	case "register":
 		registered, err := play.Register(ctx, step)
-		return value(registered, err)
+		return written(registered, err)
 	case "get_client":
 		found, known, err := play.Client(ctx, client)
 		if !known {
 			return nil, err
 		}
-		return value(found, err)
+		return written(found, err)
 	case "enqueue":
-		item, err := play.Enqueue(ctx, envelope.Assoc(step["item"]))
-		return value(item, err)
+		item, err := play.Enqueue(ctx, value.Assoc(step["item"]))
+		return written(item, err)
 	case "pending":
 		return values(play.Pending(ctx, client, limit(step["limit"]), texts(step["session_ids"])))
 	case "ack":
@@ -51,7 +51,7 @@ func playQueue(ctx context.Context, play contract.Bridge, operation string, step
 }
 
 func withStatus(step map[string]any) (any, error) {
-	item, err := contract.NormalizeItem(envelope.Assoc(step["item"]))
+	item, err := contract.NormalizeItem(value.Assoc(step["item"]))
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +59,11 @@ func withStatus(step map[string]any) (any, error) {
 	if status == nil {
 		status = step["delivery_status"]
 	}
-	changed, err := item.WithStatus(envelope.Scalar(status))
-	return value(changed, err)
+	changed, err := item.WithStatus(value.Scalar(status))
+	return written(changed, err)
 }
 
-func value(one interface{ Value() map[string]any }, err error) (any, error) {
+func written(one interface{ Value() map[string]any }, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -79,18 +79,18 @@ func values(items []contract.Item, err error) (any, error) {
 }
 
 // limit reads a recorded limit: without one the default, below one it is one.
-func limit(value any) int {
-	if value == nil {
+func limit(given any) int {
+	if given == nil {
 		return 0
 	}
-	number, _ := envelope.Integer(value)
+	number, _ := value.Integer(given)
 	return max(1, int(number))
 }
 
-func texts(value any) []string {
+func texts(given any) []string {
 	var list []string
-	for _, one := range envelope.Elements(value) {
-		list = append(list, envelope.Scalar(one))
+	for _, one := range value.Elements(given) {
+		list = append(list, value.Scalar(one))
 	}
 	return list
 }
@@ -100,22 +100,22 @@ func RecordedSessions(t *testing.T, empty func(t *testing.T) contract.Sessions) 
 	t.Helper()
 	fixturetest.Run(t, "session-map", func(c fixturetest.Case) (any, error) {
 		sessions := empty(t)
-		steps, _ := envelope.List(c.Object()["ops"])
+		steps, _ := value.List(c.Object()["ops"])
 		values := []any{}
 		for _, one := range steps {
-			value, err := playSessions(t.Context(), sessions, envelope.Assoc(one))
+			given, err := playSessions(t.Context(), sessions, value.Assoc(one))
 			if err != nil {
 				return nil, err
 			}
-			values = append(values, value)
+			values = append(values, given)
 		}
 		return values, nil
 	})
 }
 
 func playSessions(ctx context.Context, sessions contract.Sessions, step map[string]any) (any, error) {
-	key := contract.NewSessionKey(envelope.Scalar(step["connector"]), envelope.Scalar(step["conversation"]), envelope.Scalar(step["agent"]))
-	switch operation := envelope.Text(step["op"]); operation {
+	key := contract.NewSessionKey(value.Scalar(step["connector"]), value.Scalar(step["conversation"]), value.Scalar(step["agent"]))
+	switch operation := value.Text(step["op"]); operation {
 	case "key":
 		return key.Imported(), nil
 	case "get":
@@ -125,7 +125,7 @@ func playSessions(ctx context.Context, sessions contract.Sessions, step map[stri
 		}
 		return found, err
 	case "set":
-		return nil, sessions.SetSession(ctx, key, envelope.Scalar(step["session"]))
+		return nil, sessions.SetSession(ctx, key, value.Scalar(step["session"]))
 	case "delete":
 		return nil, sessions.DeleteSession(ctx, key)
 	default:

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Member is a member of an object, or an item of a list, which has no name.
@@ -18,7 +18,7 @@ type Member struct {
 // Members splits an object or a list in the order of the text, each name once at the place where it stood first: for
 // records in which that order counts.
 func Members(text []byte) ([]Member, error) {
-	if _, err := envelope.Decode(text, recorded); err != nil {
+	if _, err := value.Decode(text, recorded); err != nil {
 		return nil, fmt.Errorf("read members: %w", err)
 	}
 
@@ -39,7 +39,7 @@ func Members(text []byte) ([]Member, error) {
 		if err := decoder.Decode(&member.Text); err != nil {
 			return nil, fmt.Errorf("read members: %w", err)
 		}
-		if member.Value, err = envelope.Decode(member.Text, recorded); err != nil {
+		if member.Value, err = value.Decode(member.Text, recorded); err != nil {
 			return nil, fmt.Errorf("read members: %w", err)
 		}
 

@@ -3,12 +3,12 @@ package request
 import (
 	"maps"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // newEnvelope builds the answer. shown is the request as the caller sees it, request the normalized one.
 func newEnvelope(status string, shown, request, result map[string]any) *Envelope {
-	turn, _ := envelope.Integer(envelope.Assoc(request["metadata"])["turn_count"])
+	turn, _ := value.Integer(value.Assoc(request["metadata"])["turn_count"])
 	return &Envelope{
 		Status:  status,
 		Request: shown,
@@ -58,7 +58,7 @@ func replayTimeout(stored map[string]any) (*Envelope, error) {
 	if err != nil {
 		return nil, err
 	}
-	status := envelope.Text(stored["status"])
+	status := value.Text(stored["status"])
 	result, err := storedResult(stored)
 	if err == nil && result == nil {
 		result, err = terminalResult(request, textTerminal, status)
@@ -73,7 +73,7 @@ func replayTimeout(stored map[string]any) (*Envelope, error) {
 
 // storedResult gives the normalized result that a terminal record keeps, nil when it keeps none.
 func storedResult(stored map[string]any) (map[string]any, error) {
-	kept, ok := envelope.Object(stored["result"])
+	kept, ok := value.Object(stored["result"])
 	if !ok {
 		return nil, nil
 	}

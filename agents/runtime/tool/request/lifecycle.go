@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // EventName says what happened to a request.
@@ -69,7 +69,7 @@ func (l Lifecycle) Create(ctx context.Context, raw, callerContext map[string]any
 // unknown request and for a terminal one without result. When only the continuation fails, the envelope is given
 // together with its error: the result is kept and the caller resumes the run by itself.
 func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Continuation, callerContext map[string]any) (*Envelope, error) {
-	requestID := envelope.Trim(envelope.Text(raw["request_id"]))
+	requestID := value.Trim(value.Text(raw["request_id"]))
 	if requestID == "" {
 		return nil, invalid(CodeResult, "request_id must be a non-empty string")
 	}
@@ -107,7 +107,7 @@ func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Contin
 // request that is terminal already gives what is known of its end with Duplicate. It fails with CodeTimeout for an
 // unknown request; an error of the continuation comes together with the envelope, as in Submit.
 func (l Lifecycle) Timeout(ctx context.Context, requestID string, resume Continuation, callerContext map[string]any) (*Envelope, error) {
-	requestID = envelope.Trim(requestID)
+	requestID = value.Trim(requestID)
 	if requestID == "" {
 		return nil, invalid(CodeTimeout, "request_id must be a non-empty string")
 	}

@@ -13,9 +13,9 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
 	"inbox/agents/runtime/tool/request/requesttest"
+	"inbox/agents/runtime/value"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -117,7 +117,7 @@ func judge(r *rapid.T, callers []string, answers []*request.Envelope, failures [
 			if submitted || callers[number] != "submit" || !errors.As(failures[number], &refused) || refused.Reason != "request is not pending" {
 				r.Errorf("%s %d failed: %v", callers[number], number, failures[number])
 			}
-		case submitted && !envelope.Equal(answer.Result, answers[winner].Result):
+		case submitted && !value.Equal(answer.Result, answers[winner].Result):
 			r.Errorf("%s %d got %v, want the result of the winner %v", callers[number], number, answer.Result, answers[winner].Result)
 		case answer.ContinuationResult != nil:
 			r.Errorf("%s %d continued the run a second time", callers[number], number)
@@ -170,7 +170,7 @@ func TestContinuationFails(t *testing.T) {
 		t.Fatalf("answer = %+v, err = %v", answer, err)
 	}
 	replay, err := lifecycle.Submit(t.Context(), map[string]any{"request_id": "q1", "result": "y"}, nil, nil)
-	if err != nil || !replay.Duplicate || !envelope.Equal(replay.Result["result"], map[string]any{"value": "x"}) {
+	if err != nil || !replay.Duplicate || !value.Equal(replay.Result["result"], map[string]any{"value": "x"}) {
 		t.Errorf("replay = %+v, %v; want the first result", replay, err)
 	}
 	if got := events(); !cmp.Equal(got, []request.EventName{request.EventCreated, request.EventSubmitted}) {

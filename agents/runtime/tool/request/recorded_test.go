@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"testing"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
 	"inbox/agents/runtime/tool/request"
 	"inbox/agents/runtime/tool/request/requesttest"
+	"inbox/agents/runtime/value"
 )
 
 func TestRecordedCases(t *testing.T) {
@@ -17,10 +17,10 @@ func TestRecordedCases(t *testing.T) {
 		if c.Op != "sequence" {
 			return play.value(context.Background(), c.Op, c.Object())
 		}
-		steps, _ := envelope.List(c.Object()["ops"])
+		steps, _ := value.List(c.Object()["ops"])
 		outcomes := []any{}
 		for _, step := range steps {
-			outcomes = append(outcomes, play.step(envelope.Assoc(step)))
+			outcomes = append(outcomes, play.step(value.Assoc(step)))
 		}
 		return outcomes, nil
 	})
@@ -34,7 +34,7 @@ type recording struct {
 
 func (r *recording) step(step map[string]any) map[string]any {
 	r.calls = nil
-	outcome := fixturetest.Outcome(r.value(context.Background(), envelope.Text(step["op"]), step))
+	outcome := fixturetest.Outcome(r.value(context.Background(), value.Text(step["op"]), step))
 	if resumes(step) {
 		if r.calls == nil {
 			r.calls = []any{}
@@ -45,18 +45,18 @@ func (r *recording) step(step map[string]any) map[string]any {
 }
 
 func (r *recording) value(ctx context.Context, operation string, step map[string]any) (any, error) {
-	requestID := envelope.Text(step["request_id"])
+	requestID := value.Text(step["request_id"])
 	switch operation {
 	case "create":
-		return r.lifecycle.Create(ctx, envelope.Assoc(step["request"]), nil)
+		return r.lifecycle.Create(ctx, value.Assoc(step["request"]), nil)
 	case "submit":
-		return r.lifecycle.Submit(ctx, envelope.Assoc(step["result"]), r.continuation(step), nil)
+		return r.lifecycle.Submit(ctx, value.Assoc(step["result"]), r.continuation(step), nil)
 	case "timeout":
 		return r.lifecycle.Timeout(ctx, requestID, r.continuation(step), nil)
 	case "cancel":
 		return r.lifecycle.Cancel(ctx, requestID, r.continuation(step), nil)
 	case "pending":
-		query, err := request.ReadQuery(envelope.Assoc(step["query"]))
+		query, err := request.ReadQuery(value.Assoc(step["query"]))
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +68,7 @@ func (r *recording) value(ctx context.Context, operation string, step map[string
 		}
 		return stored, err
 	case "normalize_result":
-		return request.NormalizeResult(envelope.Assoc(step["result"]))
+		return request.NormalizeResult(value.Assoc(step["result"]))
 	}
 	return nil, fmt.Errorf("unknown operation %q", operation)
 }
@@ -83,4 +83,4 @@ func (r *recording) continuation(step map[string]any) request.Continuation {
 	}
 }
 
-func resumes(step map[string]any) bool { return envelope.Equal(step["resume"], true) }
+func resumes(step map[string]any) bool { return value.Equal(step["resume"], true) }

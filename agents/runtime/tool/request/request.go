@@ -12,7 +12,7 @@ import (
 	"maps"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Statuses of a request (agent runtime contract, section 5).
@@ -26,25 +26,25 @@ const (
 // run_id, timeout_at, runtime and metadata, and nothing else. The names are trimmed; members of a wrong type count as
 // absent. It fails with CodeRequest when a name is blank (agent runtime contract, section 5).
 func Normalize(raw map[string]any) (map[string]any, error) {
-	toolName, toolCallID := envelope.Text(raw["tool_name"]), envelope.Text(raw["tool_call_id"])
+	toolName, toolCallID := value.Text(raw["tool_name"]), value.Text(raw["tool_call_id"])
 	if blank(toolName) {
 		return nil, invalid(CodeRequest, "tool_name must be a non-empty string")
 	}
 	if blank(toolCallID) {
 		return nil, invalid(CodeRequest, "tool_call_id must be a non-empty string")
 	}
-	requestID, runID := envelope.Text(raw["request_id"]), envelope.Text(raw["run_id"])
+	requestID, runID := value.Text(raw["request_id"]), value.Text(raw["run_id"])
 	if blank(requestID) {
 		requestID = ID(runID, toolName, toolCallID)
 	}
 	return map[string]any{
 		"status":       StatusPending,
 		"request_id":   requestID,
-		"tool_name":    envelope.Trim(toolName),
-		"tool_call_id": envelope.Trim(toolCallID),
+		"tool_name":    value.Trim(toolName),
+		"tool_call_id": value.Trim(toolCallID),
 		"parameters":   container(raw["parameters"]),
 		"run_id":       runID,
-		"timeout_at":   envelope.Text(raw["timeout_at"]),
+		"timeout_at":   value.Text(raw["timeout_at"]),
 		"runtime":      container(raw["runtime"]),
 		"metadata":     container(raw["metadata"]),
 	}, nil
@@ -65,7 +65,7 @@ func ID(runID, toolName, toolCallID string) string {
 
 // Pending says whether a stored request still waits; a record without status does.
 func Pending(stored map[string]any) bool {
-	status := envelope.Text(stored["status"])
+	status := value.Text(stored["status"])
 	return status == "" || status == StatusPending
 }
 

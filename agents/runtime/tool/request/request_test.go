@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 )
 
 func TestIDOfARequestWithoutOne(t *testing.T) {
@@ -42,7 +42,7 @@ func TestResults(t *testing.T) {
 		"text is true":  {`{"success":"no"}`, `{"success":true,"metadata":{},"result":{}}`},
 		"empty list":    {`{"success":[],"error":5}`, `{"success":false,"metadata":{},"error":"Runtime tool execution failed."}`},
 		"metadata list": {`{"metadata":[1],"result":{}}`, `{"success":true,"metadata":[1],"result":{}}`},
-		"citations": {`{"metadata":{"citations":` + envelope.EncodeText(citations) + `}}`,
+		"citations": {`{"metadata":{"citations":` + value.EncodeText(citations) + `}}`,
 			`{"success":true,"metadata":{"citations":[{"source":"web","score":0.5,"own":true,"item_id":"7"}]},"result":{}}`},
 	} {
 		got, err := request.ResultFor(pick("q1"), objectOf(t, test.raw))
@@ -52,19 +52,19 @@ func TestResults(t *testing.T) {
 		}
 		want := objectOf(t, test.want)
 		want["status"], want["request_id"], want["tool_name"] = request.StatusSubmitted, "q1", "client/pick"
-		if !envelope.Equal(want, got) {
-			t.Errorf("%s:\nwant %v\ngot  %v", name, envelope.EncodeText(want), envelope.EncodeText(got))
+		if !value.Equal(want, got) {
+			t.Errorf("%s:\nwant %v\ngot  %v", name, value.EncodeText(want), value.EncodeText(got))
 		}
 	}
 }
 
 func objectOf(t *testing.T, text string) map[string]any {
 	t.Helper()
-	value, err := envelope.Decode([]byte(text), envelope.Limits{})
+	given, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return envelope.Assoc(value)
+	return value.Assoc(given)
 }
 
 func FuzzNormalize(f *testing.F) {
@@ -80,7 +80,7 @@ func FuzzNormalize(f *testing.F) {
 			return
 		}
 		twice, err := request.Normalize(once)
-		if err != nil || !envelope.Equal(once, twice) {
+		if err != nil || !value.Equal(once, twice) {
 			t.Errorf("not idempotent: %v\n%v\n%v", err, once, twice)
 		}
 	})
@@ -98,20 +98,20 @@ func FuzzNormalizeResult(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := envelope.Encode(once); err != nil {
+		if _, err := value.Encode(once); err != nil {
 			t.Fatalf("the result is no JSON: %v", err)
 		}
 		twice, err := request.NormalizeResult(once)
-		if err != nil || !envelope.Equal(once, twice) {
-			t.Errorf("not idempotent: %v\n%v\n%v", err, envelope.EncodeText(once), envelope.EncodeText(twice))
+		if err != nil || !value.Equal(once, twice) {
+			t.Errorf("not idempotent: %v\n%v\n%v", err, value.EncodeText(once), value.EncodeText(twice))
 		}
 	})
 }
 
 func decoded(text string) (map[string]any, bool) {
-	value, err := envelope.Decode([]byte(text), envelope.Limits{})
+	given, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
 		return nil, false
 	}
-	return envelope.Object(value)
+	return value.Object(given)
 }

@@ -3,7 +3,7 @@ package request
 import (
 	"maps"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // StatusSubmitted is the status of every normalized result, failed and timed out ones among them (agent runtime
@@ -21,18 +21,18 @@ const (
 // either result or error. A result that is no object or list is wrapped as {"value": x}. It fails with CodeResult when
 // a name is blank (agent runtime contract, section 5).
 func NormalizeResult(raw map[string]any) (map[string]any, error) {
-	requestID, toolName := envelope.Text(raw["request_id"]), envelope.Text(raw["tool_name"])
+	requestID, toolName := value.Text(raw["request_id"]), value.Text(raw["tool_name"])
 	if blank(requestID) {
 		return nil, invalid(CodeResult, "request_id must be a non-empty string")
 	}
 	if blank(toolName) {
 		return nil, invalid(CodeResult, "tool_name must be a non-empty string")
 	}
-	success := raw["success"] == nil || envelope.Truthy(raw["success"])
+	success := raw["success"] == nil || value.Truthy(raw["success"])
 	normalized := map[string]any{
 		"status":     StatusSubmitted,
-		"request_id": envelope.Trim(requestID),
-		"tool_name":  envelope.Trim(toolName),
+		"request_id": value.Trim(requestID),
+		"tool_name":  value.Trim(toolName),
 		"success":    success,
 		"metadata":   citedMetadata(raw["metadata"]),
 	}
@@ -71,8 +71,8 @@ func payload(value any) any {
 	return map[string]any{"value": value}
 }
 
-func failure(value any) string {
-	if said := envelope.Text(value); !blank(said) {
+func failure(given any) string {
+	if said := value.Text(given); !blank(said) {
 		return said
 	}
 	return textFailed

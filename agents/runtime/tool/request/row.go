@@ -3,28 +3,28 @@ package request
 import (
 	"fmt"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // MaxRecordBytes is how long a request or a result may be as JSON.
 const MaxRecordBytes = 1 << 20
 
 // rowLimits let a record in that was checked when it was written.
-var rowLimits = envelope.Limits{Bytes: 4 * MaxRecordBytes, Depth: 128}
+var rowLimits = value.Limits{Bytes: 4 * MaxRecordBytes, Depth: 128}
 
 // FromRow makes the record of a Store out of what a durable one keeps: the request as it was made, its status now, and
 // the result, empty without one.
 func FromRow(document []byte, status string, result []byte) (map[string]any, error) {
-	record, err := envelope.Decode(document, rowLimits)
+	record, err := value.Decode(document, rowLimits)
 	if err != nil {
 		return nil, fmt.Errorf("read tool request: %w", err)
 	}
-	request := envelope.Assoc(record)
+	request := value.Assoc(record)
 	request["status"] = status
 	if len(result) == 0 {
 		return request, nil
 	}
-	kept, err := envelope.Decode(result, rowLimits)
+	kept, err := value.Decode(result, rowLimits)
 	if err != nil {
 		return nil, fmt.Errorf("read result of tool request: %w", err)
 	}

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"time"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // timeForms are the forms in which timeout_at and the bounds of a list may be written; without zone they are UTC.
 var timeForms = []string{time.RFC3339Nano, "2006-01-02T15:04:05", time.DateTime, time.DateOnly}
 
-func parseTime(value string) (time.Time, bool) {
+func parseTime(given string) (time.Time, bool) {
 	for _, form := range timeForms {
-		if at, err := time.Parse(form, envelope.Trim(value)); err == nil {
+		if at, err := time.Parse(form, value.Trim(given)); err == nil {
 			return at, true
 		}
 	}
@@ -23,7 +23,7 @@ func parseTime(value string) (time.Time, bool) {
 // TimeoutAt gives the time at which the request ends by itself; false when it names none that can be read, so that it
 // waits for as long as the store keeps it.
 func TimeoutAt(request map[string]any) (time.Time, bool) {
-	return parseTime(envelope.Text(request["timeout_at"]))
+	return parseTime(value.Text(request["timeout_at"]))
 }
 
 // Expire times out every request that is due at now, each with the continuation, which may be nil. It gives the number
@@ -36,7 +36,7 @@ func (l Lifecycle) Expire(ctx context.Context, now time.Time, resume Continuatio
 	ended := 0
 	var failures []error
 	for _, one := range due {
-		answer, err := l.Timeout(ctx, envelope.Text(one["request_id"]), resume, callerContext)
+		answer, err := l.Timeout(ctx, value.Text(one["request_id"]), resume, callerContext)
 		if err != nil {
 			failures = append(failures, err)
 		}

@@ -4,14 +4,15 @@ import (
 	"maps"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
-func blank(value string) bool { return envelope.Trim(value) == "" }
+func blank(given string) bool { return value.Trim(given) == "" }
 
 // container keeps objects and lists; everything else becomes an empty object.
-func container(value any) any {
-	if envelope.Container(value) {
-		return value
+func container(given any) any {
+	if value.Container(given) {
+		return given
 	}
 	return map[string]any{}
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 )
 
 // Memory is a request.Store in memory, for tests that need no database. The suite holds it to the contract.
@@ -30,7 +30,7 @@ func (m *Memory) Create(_ context.Context, made map[string]any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rows = slices.DeleteFunc(m.rows, func(kept *row) bool { return kept.request["request_id"] == made["request_id"] })
-	m.rows = append(m.rows, &row{envelope.Clone(made), time.Now()})
+	m.rows = append(m.rows, &row{value.Clone(made), time.Now()})
 	return nil
 }
 
@@ -39,7 +39,7 @@ func (m *Memory) Get(_ context.Context, requestID string) (map[string]any, error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if kept := m.find(requestID); kept != nil {
-		return envelope.Clone(kept.request), nil
+		return value.Clone(kept.request), nil
 	}
 	return nil, nil
 }
@@ -58,7 +58,7 @@ func (m *Memory) TransitionPending(_ context.Context, requestID, status string, 
 
 	kept.request["status"] = status
 	if result != nil {
-		kept.request["result"] = envelope.Clone(result)
+		kept.request["result"] = value.Clone(result)
 	}
 	return true, nil
 }
@@ -73,7 +73,7 @@ func (m *Memory) RecentPending(_ context.Context, query request.Query) ([]map[st
 			break
 		}
 		if request.Pending(kept.request) && matches(query, kept) {
-			found = append(found, envelope.Clone(kept.request))
+			found = append(found, value.Clone(kept.request))
 		}
 	}
 	return found, nil
@@ -103,8 +103,8 @@ func (m *Memory) find(requestID string) *row {
 }
 
 // small refuses what a durable store would refuse.
-func small(value map[string]any, code string) error {
-	encoded, err := envelope.Encode(value)
+func small(given map[string]any, code string) error {
+	encoded, err := value.Encode(given)
 	if err != nil {
 		return &request.Error{Code: code, Reason: "is not JSON: " + err.Error()}
 	}
