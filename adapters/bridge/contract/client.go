@@ -20,7 +20,7 @@ type Client struct {
 // NormalizeClient brings a registration into its one form. Its errors are *Error with CodeInvalid.
 func NormalizeClient(given map[string]any) (Client, error) {
 	client := Client{
-		ID: slugOf(given["client_id"]), ConnectorID: slugOf(given["connector_id"]), CallbackURL: trimmed(given["callback_url"]),
+		ID: slugOf(given["client_id"]), ConnectorID: slugOf(given["connector_id"]), CallbackURL: value.Word(given["callback_url"]),
 		Context: value.Clone(value.Assoc(given["context"])), RegisteredAt: timestamp(given["registered_at"]),
 	}
 	switch {
@@ -37,8 +37,8 @@ func NormalizeClient(given map[string]any) (Client, error) {
 // Value writes the client with all members of the contract.
 func (c Client) Value() map[string]any {
 	return map[string]any{
-		"client_id": c.ID, "connector_id": nullable(c.ConnectorID), "callback_url": nullable(c.CallbackURL),
-		"context": filled(c.Context), "registered_at": c.RegisteredAt,
+		"client_id": c.ID, "connector_id": value.OrNull(c.ConnectorID), "callback_url": value.OrNull(c.CallbackURL),
+		"context": value.Filled(c.Context), "registered_at": c.RegisteredAt,
 	}
 }
 

@@ -60,22 +60,6 @@ func dashed(name string) string {
 
 func slugOf(given any) string { return Slug(value.Scalar(given)) }
 
-func trimmed(given any) string { return value.Trim(value.Scalar(given)) }
-
-func nullable(text string) any {
-	if text == "" {
-		return nil
-	}
-	return text
-}
-
-func filled(object map[string]any) map[string]any {
-	if object == nil {
-		return map[string]any{}
-	}
-	return object
-}
-
 // timestamp returns the member as it is, or now when it is missing or null.
 func timestamp(given any) string {
 	if given == nil {

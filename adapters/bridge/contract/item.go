@@ -56,9 +56,9 @@ func ReadItem(data []byte) (Item, error) {
 // missing gets its default. Its errors are *Error with CodeInvalid (agent runtime contract, section 6.4).
 func NormalizeItem(given map[string]any) (Item, error) {
 	item := Item{
-		ID: trimmed(either(given["queue_id"], newID)), ClientID: slugOf(given["client_id"]),
-		ConnectorID: slugOf(given["connector_id"]), Agent: slugOf(given["agent"]), SessionID: trimmed(given["session_id"]),
-		Role: slugOf(or(given["role"], "assistant")), Content: trimmed(given["content"]),
+		ID: value.Word(either(given["queue_id"], newID)), ClientID: slugOf(given["client_id"]),
+		ConnectorID: slugOf(given["connector_id"]), Agent: slugOf(given["agent"]), SessionID: value.Word(given["session_id"]),
+		Role: slugOf(or(given["role"], "assistant")), Content: value.Word(given["content"]),
 		Completed: value.Truthy(or(given["completed"], true)), CreatedAt: timestamp(given["created_at"]),
 		Status: Status(slugOf(or(given["delivery_status"], string(Pending)))), Metadata: value.Clone(value.Assoc(given["metadata"])),
 	}
@@ -90,9 +90,9 @@ func (i Item) check() error {
 // Value writes the item with all members of the contract.
 func (i Item) Value() map[string]any {
 	return map[string]any{
-		"queue_id": i.ID, "client_id": i.ClientID, "connector_id": nullable(i.ConnectorID), "agent": i.Agent,
-		"session_id": nullable(i.SessionID), "role": i.Role, "content": i.Content, "completed": i.Completed,
-		"created_at": i.CreatedAt, "delivery_status": string(i.Status), "metadata": filled(i.Metadata),
+		"queue_id": i.ID, "client_id": i.ClientID, "connector_id": value.OrNull(i.ConnectorID), "agent": i.Agent,
+		"session_id": value.OrNull(i.SessionID), "role": i.Role, "content": i.Content, "completed": i.Completed,
+		"created_at": i.CreatedAt, "delivery_status": string(i.Status), "metadata": value.Filled(i.Metadata),
 	}
 }
 

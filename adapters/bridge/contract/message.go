@@ -37,11 +37,11 @@ func NormalizeMessage(given map[string]any) (Message, error) {
 		Text:           value.Trim(value.Scalar(given["text"])),
 		ConnectorID:    dashed(value.Scalar(given["connector_id"])),
 		Provider:       dashed(value.Scalar(given["external_provider"])),
-		ConversationID: trimmed(given["external_conversation_id"]),
-		MessageID:      trimmed(given["external_message_id"]),
-		SenderID:       trimmed(given["sender_id"]),
+		ConversationID: value.Word(given["external_conversation_id"]),
+		MessageID:      value.Word(given["external_message_id"]),
+		SenderID:       value.Word(given["sender_id"]),
 		FromSelf:       value.Truthy(given["from_self"]),
-		RoomKind:       trimmed(given["room_kind"]),
+		RoomKind:       value.Word(given["room_kind"]),
 		Attachments:    value.Clone(value.Elements(given["attachments"])),
 		Raw:            value.Clone(value.Assoc(given["raw"])),
 	}
@@ -64,9 +64,9 @@ func (m Message) check() error {
 func (m Message) Value() map[string]any {
 	return map[string]any{
 		"text": m.Text, "connector_id": m.ConnectorID, "external_provider": m.Provider,
-		"external_conversation_id": nullable(m.ConversationID), "external_message_id": nullable(m.MessageID),
-		"sender_id": nullable(m.SenderID), "from_self": m.FromSelf, "room_kind": nullable(m.RoomKind),
-		"attachments": filledList(m.Attachments), "raw": filled(m.Raw),
+		"external_conversation_id": value.OrNull(m.ConversationID), "external_message_id": value.OrNull(m.MessageID),
+		"sender_id": value.OrNull(m.SenderID), "from_self": m.FromSelf, "room_kind": value.OrNull(m.RoomKind),
+		"attachments": value.FilledList(m.Attachments), "raw": value.Filled(m.Raw),
 	}
 }
 
@@ -80,14 +80,7 @@ func (m Message) ClientContext(source string) map[string]any {
 	}
 	return map[string]any{
 		"source": source, "connector_id": m.ConnectorID, "client_name": m.ConnectorID, "external_provider": m.Provider,
-		"external_conversation_id": nullable(m.ConversationID), "external_message_id": nullable(m.MessageID),
-		"sender_id": nullable(m.SenderID), "room_kind": nullable(m.RoomKind),
+		"external_conversation_id": value.OrNull(m.ConversationID), "external_message_id": value.OrNull(m.MessageID),
+		"sender_id": value.OrNull(m.SenderID), "room_kind": value.OrNull(m.RoomKind),
 	}
-}
-
-func filledList(list []any) []any {
-	if list == nil {
-		return []any{}
-	}
-	return list
 }

@@ -1,10 +1,6 @@
 package contract
 
 import (
-	"encoding/json"
-	"math"
-	"strconv"
-
 	"inbox/agents/runtime/value"
 )
 
@@ -64,7 +60,7 @@ func DeltaFrame(task string, delta Delta) map[string]any {
 }
 
 func wire(delta Delta) map[string]any {
-	call, index := value.Scalar(delta["tool_call_id"]), whole(delta["index"])
+	call, index := value.Scalar(delta["tool_call_id"]), value.Truncated(delta["index"])
 	switch value.Scalar(delta["type"]) {
 	case "tool_call":
 		name := value.Scalar(delta["tool_name"])
@@ -77,24 +73,4 @@ func wire(delta Delta) map[string]any {
 		text = delta["content"]
 	}
 	return map[string]any{"deltaType": "content", "content": value.Scalar(text)}
-}
-
-// whole reads a number, also one written as text, without its fraction; everything else is 0.
-func whole(given any) int64 {
-	written := value.Plain(given)
-	if text, is := written.(string); is {
-		written = json.Number(value.Trim(text))
-	}
-	number, is := written.(json.Number)
-	if !is {
-		return 0
-	}
-	if integer, err := strconv.ParseInt(number.String(), 10, 64); err == nil {
-		return integer
-	}
-	float, err := strconv.ParseFloat(number.String(), 64)
-	if err != nil || math.Abs(float) >= 1<<62 {
-		return 0
-	}
-	return int64(float)
 }

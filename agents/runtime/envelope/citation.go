@@ -1,11 +1,6 @@
 package envelope
 
 import (
-	"encoding/json"
-	"math"
-	"regexp"
-	"strconv"
-
 	"inbox/agents/runtime/value"
 )
 
@@ -36,24 +31,8 @@ func citation(raw map[string]any) map[string]any {
 		}
 	}
 	delete(normalized, "score")
-	if score, is := score(raw["score"]); is {
+	if score, is := value.FiniteNumber(raw["score"]); is {
 		normalized["score"] = score
 	}
 	return normalized
-}
-
-var number = regexp.MustCompile(`\A[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\z`)
-
-// score reads a finite number, also one written as text.
-func score(given any) (float64, bool) {
-	written := value.Plain(given)
-	if text, is := written.(string); is {
-		written = json.Number(value.Trim(text))
-	}
-	text, is := written.(json.Number)
-	if !is || !number.MatchString(text.String()) {
-		return 0, false
-	}
-	found, _ := strconv.ParseFloat(text.String(), 64) // out of range is infinite or zero
-	return found, !math.IsInf(found, 0)
 }

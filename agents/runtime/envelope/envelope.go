@@ -61,27 +61,20 @@ type Envelope struct {
 
 // Value writes the envelope as a JSON value with all members that the contract demands.
 func (e Envelope) Value() map[string]any {
-	value := map[string]any{
+	given := map[string]any{
 		"schema": Schema, "version": Version, "type": string(e.Type), "role": e.Role, "content": e.Content,
-		"payload": filled(e.Payload), "metadata": filled(e.Metadata),
+		"payload": value.Filled(e.Payload), "metadata": value.Filled(e.Metadata),
 	}
-	optional(value, "id", e.ID)
-	optional(value, "created_at", e.CreatedAt)
-	optional(value, "updated_at", e.UpdatedAt)
-	return value
+	optional(given, "id", e.ID)
+	optional(given, "created_at", e.CreatedAt)
+	optional(given, "updated_at", e.UpdatedAt)
+	return given
 }
 
 func optional(value map[string]any, key, text string) {
 	if text != "" {
 		value[key] = text
 	}
-}
-
-func filled(object map[string]any) map[string]any {
-	if object == nil {
-		return map[string]any{}
-	}
-	return object
 }
 
 // Clone copies the envelope with everything inside.

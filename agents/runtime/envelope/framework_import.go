@@ -125,7 +125,7 @@ func marked(kind FrameworkType, message map[string]any) map[string]any {
 		mark["fields"] = fields
 	}
 	own, _ := message["metadata"].(map[string]any)
-	metadata := filled(maps.Clone(own))
+	metadata := value.Filled(maps.Clone(own))
 	metadata[marker] = mark
 	return metadata
 }

@@ -56,7 +56,7 @@ func merge(run []Envelope) Envelope {
 	}
 	return Envelope{
 		Type: TypeMultimodalPart, Role: run[0].Role, Content: strings.Join(texts, "\n\n"),
-		Payload: map[string]any{"parts": collected}, Metadata: filled(maps.Clone(run[0].Metadata)),
+		Payload: map[string]any{"parts": collected}, Metadata: value.Filled(maps.Clone(run[0].Metadata)),
 	}
 }
 

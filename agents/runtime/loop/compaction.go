@@ -53,16 +53,16 @@ func NormalizeCompactionPolicy(raw map[string]any) map[string]any {
 		case string:
 			policy[name] = textOr(policy[name], fallback)
 		case float64:
-			policy[name] = max(0, finite(positive(policy[name])))
+			policy[name] = max(0, value.Finite(positive(policy[name])))
 		case map[string]any:
 			if !value.Container(policy[name]) {
 				policy[name] = fallback
 			}
 		case int:
-			policy[name] = max(0, integer(policy[name]))
+			policy[name] = max(0, value.Int32(policy[name]))
 		}
 	}
-	limit, recent := max(1, integer(policy["max_messages"])), max(1, integer(policy["recent_messages"]))
+	limit, recent := max(1, value.Int32(policy["max_messages"])), max(1, value.Int32(policy["recent_messages"]))
 	if recent >= limit {
 		recent = max(1, limit-1)
 	}
@@ -82,11 +82,11 @@ func defaultPolicy() map[string]any {
 }
 
 // positive is float, except that booleans are no numbers here.
-func positive(value any) float64 {
-	if _, is := value.(bool); is {
+func positive(given any) float64 {
+	if _, is := given.(bool); is {
 		return 0
 	}
-	return float(value)
+	return value.Float(given)
 }
 
 func textOr(given any, fallback string) string {
@@ -105,10 +105,10 @@ func Compact(ctx context.Context, messages []envelope.Envelope, policy map[strin
 		return archiveOverflow(messages, policy)
 	}
 	job := compactionJob{policy: policy, messages: messages, original: statsOf(messages)}
-	if enabled, _ := policy["enabled"].(bool); !enabled || len(messages) <= integer(policy["max_messages"]) {
+	if enabled, _ := policy["enabled"].(bool); !enabled || len(messages) <= value.Int32(policy["max_messages"]) {
 		return job.skipped()
 	}
-	job.cutoff = boundary(messages, len(messages)-integer(policy["recent_messages"]), policy)
+	job.cutoff = boundary(messages, len(messages)-value.Int32(policy["recent_messages"]), policy)
 	if job.cutoff <= 0 {
 		return job.skipped()
 	}

@@ -75,8 +75,8 @@ func conservationCheck(policy map[string]any, counts provenance) map[string]any 
 		closes = value.Truthy(given)
 	}
 	least := 1.0
-	if value := policy["minimum_conserved_byte_ratio"]; value != nil {
-		least = max(0, finite(float(value)))
+	if given := policy["minimum_conserved_byte_ratio"]; given != nil {
+		least = max(0, value.Finite(value.Float(given)))
 	}
 	conserved := counts.compacted.bytes + counts.retained.bytes + counts.archived.bytes
 	required := int(min(math.Ceil(float64(counts.original.bytes)*least), math.MaxInt32))

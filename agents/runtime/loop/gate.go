@@ -48,9 +48,9 @@ func newRule(raw map[string]any, key string) (rule, bool) {
 	r := rule{
 		id:             ruleID(raw["id"], key),
 		afterTool:      value.Trim(value.Text(raw["after_tool"])),
-		limitedTools:   toolNames(first(raw["limited_tools"], raw["limited_tool_names"])),
+		limitedTools:   value.Names(first(raw["limited_tools"], raw["limited_tool_names"])),
 		maxCalls:       max(0, numeric(raw["max_calls"], 0)),
-		requireOneOf:   toolNames(first(raw["require_one_of"], raw["then_require_one_of"])),
+		requireOneOf:   value.Names(first(raw["require_one_of"], raw["then_require_one_of"])),
 		requireToolUse: flag(raw["require_tool_use"], false),
 		minToolCalls:   max(1, numeric(raw["min_tool_calls"], 1)),
 		gateCompletion: flag(raw["gate_completion"], true),
@@ -77,22 +77,6 @@ func ruleID(given any, key string) string {
 	return "tool-call-rule"
 }
 
-func toolNames(given any) []string {
-	if text := value.Text(given); text != "" {
-		given = []any{text}
-	}
-	if !value.Container(given) {
-		return nil
-	}
-	var names []string
-	for _, row := range entries(given) {
-		if name, has := value.NonBlank(row.value); has && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // flag reads a boolean that may be written as text.
 func flag(given any, fallback bool) bool {
 	if given == nil {
@@ -113,7 +97,7 @@ func numeric(given any, fallback int) int {
 	case isText && !numericText.MatchString(text), !isText && !value.Number(given):
 		return 0
 	}
-	return integer(given)
+	return value.Int32(given)
 }
 
 // verdict is a refusal of the gate: the text for the model and the facts behind it.
@@ -147,8 +131,8 @@ func (r *rule) callVerdict(toolName string, used int) *verdict {
 			"Do not inspect further. Your next tool call must be one of: %s.",
 			r.afterTool, used, r.maxCalls, strings.Join(r.requireOneOf, ", ")),
 		context: map[string]any{
-			"rule_id": r.id, "after_tool": r.afterTool, "limited_tools": texts(r.limitedTools), "limited_count": used,
-			"max_calls": r.maxCalls, "require_one_of": texts(r.requireOneOf), "rejected_tool": toolName,
+			"rule_id": r.id, "after_tool": r.afterTool, "limited_tools": value.Items(r.limitedTools), "limited_count": used,
+			"max_calls": r.maxCalls, "require_one_of": value.Items(r.requireOneOf), "rejected_tool": toolName,
 		},
 	}
 }
@@ -191,7 +175,7 @@ func (r *rule) toolUseVerdict(seen int) *verdict {
 			"now by calling %s. Perform actions as tool calls rather than describing them in text.", missing, call),
 		context: map[string]any{
 			"rule_id": r.id, "require_tool_use": true, "min_tool_calls": r.minToolCalls, "tool_calls_seen": seen,
-			"require_one_of": texts(r.requireOneOf),
+			"require_one_of": value.Items(r.requireOneOf),
 		},
 	}
 }
@@ -200,7 +184,7 @@ func (r *rule) completionVerdict() *verdict {
 	return &verdict{
 		reason: fmt.Sprintf("COMPLETION BLOCKED: you began discovery with %s but have not yet committed your work. "+
 			"Call one of these tools before finishing: %s.", r.afterTool, strings.Join(r.requireOneOf, ", ")),
-		context: map[string]any{"rule_id": r.id, "after_tool": r.afterTool, "require_one_of": texts(r.requireOneOf)},
+		context: map[string]any{"rule_id": r.id, "after_tool": r.afterTool, "require_one_of": value.Items(r.requireOneOf)},
 	}
 }
 
@@ -231,12 +215,4 @@ func lastIndex(calls []string, name string) int {
 		}
 	}
 	return -1
-}
-
-func texts(names []string) []any {
-	list := make([]any, len(names))
-	for i, name := range names {
-		list[i] = name
-	}
-	return list
 }

@@ -69,7 +69,7 @@ type Options struct {
 
 // withOverrides caps the turns and copies what overrides say into a context of its own.
 func (o Options) withOverrides() Options {
-	if limit := integer(o.Overrides["max_iterations"]); limit > 0 && (o.MaxTurns == 0 || o.MaxTurns > limit) {
+	if limit := value.Int32(o.Overrides["max_iterations"]); limit > 0 && (o.MaxTurns == 0 || o.MaxTurns > limit) {
 		o.MaxTurns = limit
 	}
 	o.MaxTurns = max(1, o.MaxTurns)

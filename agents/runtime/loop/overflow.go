@@ -11,7 +11,7 @@ import (
 
 func overflows(messages []envelope.Envelope, policy map[string]any) bool {
 	enabled, _ := policy["overflow_archive_enabled"].(bool)
-	threshold := integer(policy["overflow_threshold_bytes"])
+	threshold := value.Int32(policy["overflow_threshold_bytes"])
 	return enabled && threshold > 0 && jsonSize(envelope.Values(messages)) > threshold
 }
 
@@ -41,12 +41,12 @@ func archiveOverflow(messages []envelope.Envelope, policy map[string]any) Compac
 }
 
 func overflowBoundary(messages []envelope.Envelope, policy map[string]any) int {
-	retained := integer(policy["overflow_retained_messages"])
+	retained := value.Int32(policy["overflow_retained_messages"])
 	if retained == 0 {
-		retained = integer(policy["recent_messages"])
+		retained = value.Int32(policy["recent_messages"])
 	}
 	cutoff := max(0, len(messages)-retained)
-	if limit := integer(policy["overflow_retained_bytes"]); limit > 0 {
+	if limit := value.Int32(policy["overflow_retained_bytes"]); limit > 0 {
 		size := jsonSize(envelope.Values(messages[cutoff:]))
 		for ; cutoff < len(messages)-1 && size > limit; cutoff++ {
 			size -= jsonSize(messages[cutoff].Value()) + len(",")

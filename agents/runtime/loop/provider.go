@@ -74,7 +74,7 @@ func (p *providerRunner) request(messages []envelope.Envelope, turn map[string]a
 }
 
 func withContext(given, turn map[string]any, names ...string) map[string]any {
-	merged := orEmpty(maps.Clone(given))
+	merged := value.Filled(maps.Clone(given))
 	for _, name := range names {
 		value, offered := turn[name]
 		if _, own := merged[name]; offered && !own {

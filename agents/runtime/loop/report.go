@@ -130,7 +130,7 @@ func (b *batch) consult(ctx context.Context, call *toolCall, result map[string]a
 		return err
 	}
 	about := map[string]any{
-		"tool_name": call.name, "turn": b.turn, "message": decision.Message, "context": orEmpty(decision.Context),
+		"tool_name": call.name, "turn": b.turn, "message": decision.Message, "context": value.Filled(decision.Context),
 	}
 	switch message := value.Trim(decision.Message); {
 	case decision.Complete:
@@ -148,13 +148,6 @@ func (b *batch) consult(ctx context.Context, call *toolCall, result map[string]a
 		b.emit("completion_policy_continue", about)
 	}
 	return nil
-}
-
-func orEmpty(object map[string]any) map[string]any {
-	if object == nil {
-		return map[string]any{}
-	}
-	return object
 }
 
 // checkSpin shows the calls of the batch to the detector, after they were executed.

@@ -1,10 +1,6 @@
 package loop
 
 import (
-	"encoding/json"
-	"math"
-	"strconv"
-
 	"inbox/agents/runtime/value"
 )
 
@@ -36,56 +32,5 @@ func sum(left, right any) any {
 			return total
 		}
 	}
-	return finite(float(left) + float(right))
-}
-
-// finite keeps a sum writable as JSON.
-func finite(number float64) float64 {
-	if math.IsInf(number, 0) || math.IsNaN(number) {
-		return math.Copysign(math.MaxFloat64, number)
-	}
-	return number
-}
-
-// float reads a number, the text of a number, or a boolean; everything else is 0.
-func float(given any) float64 {
-	switch typed := given.(type) {
-	case json.Number:
-		number, _ := typed.Float64() // out of range gives infinity, which finite mends
-		return number
-	case int:
-		return float64(typed)
-	case int64:
-		return float64(typed)
-	case float64:
-		return typed
-	case string:
-		number, _ := strconv.ParseFloat(value.Trim(typed), 64)
-		return number
-	case bool:
-		if typed {
-			return 1
-		}
-	}
-	return 0
-}
-
-// integer reads a whole number from a number or the text of one, cutting what is behind the point; limits hold.
-func integer(given any) int {
-	if whole, is := value.Integer(given); is {
-		return int(whole)
-	}
-	if _, is := given.(bool); is {
-		return 0
-	}
-	number := float(given)
-	switch {
-	case math.IsNaN(number):
-		return 0
-	case number >= math.MaxInt32:
-		return math.MaxInt32
-	case number <= math.MinInt32:
-		return math.MinInt32
-	}
-	return int(number)
+	return value.Finite(value.Float(left) + value.Float(right))
 }

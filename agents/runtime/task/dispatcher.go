@@ -177,7 +177,7 @@ func (d *Dispatcher) call(ctx context.Context, input, target map[string]any, han
 
 // finish saves what the handler gave, or that it failed.
 func (d *Dispatcher) finish(ctx context.Context, input map[string]any, outcome any, failure error) (map[string]any, error) {
-	result, usable := members(outcome)
+	result, usable := value.ShallowCopy(outcome), value.Container(outcome)
 	reason := ""
 	switch {
 	case failure != nil:
@@ -234,8 +234,8 @@ func (d *Dispatcher) keepStart(result, started map[string]any) {
 		return
 	}
 	result["started_at"] = or(value.Scalar(result["started_at"]), value.Scalar(started["started_at"]))
-	metadata := assoc(started["metadata"])
-	maps.Copy(metadata, assoc(result["metadata"]))
+	metadata := value.ShallowCopy(started["metadata"])
+	maps.Copy(metadata, value.ShallowCopy(result["metadata"]))
 	result["metadata"] = metadata
 	if started["status"] == StatusCancelling && !Terminal(value.Scalar(result["status"])) {
 		result["status"] = StatusCancelling

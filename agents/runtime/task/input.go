@@ -2,6 +2,7 @@ package task
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -17,36 +18,36 @@ func NormalizeInput(raw map[string]any) (map[string]any, error) {
 	if input == nil {
 		input = map[string]any{}
 	}
-	work := assoc(raw["task"])
-	taskID := firstWord(work["id"], raw["task_id"])
+	work := value.ShallowCopy(raw["task"])
+	taskID := value.FirstWord(work["id"], raw["task_id"])
 	if taskID == "" {
 		return nil, refuse(CodeInvalidInput, "A task needs an id: give task.id or task_id.")
 	}
-	input["schema"] = or(word(raw["schema"]), SchemaInput)
+	input["schema"] = or(value.Word(raw["schema"]), SchemaInput)
 	input["task"] = normalizeWork(work, raw, taskID)
 	input["task_id"] = taskID
-	input["session_id"] = or(word(raw["session_id"]), "task_session_"+random())
-	input["run_id"] = or(word(raw["run_id"]), NewRunID())
+	input["session_id"] = or(value.Word(raw["session_id"]), "task_session_"+random())
+	input["run_id"] = or(value.Word(raw["run_id"]), NewRunID())
 	input["placement"] = placementOf(raw)
-	input["client_context"] = assoc(raw["client_context"])
-	input["metadata"] = assoc(raw["metadata"])
+	input["client_context"] = value.ShallowCopy(raw["client_context"])
+	input["metadata"] = value.ShallowCopy(raw["metadata"])
 	return input, nil
 }
 
 // normalizeWork completes the inner task with what older callers wrote beside it.
 func normalizeWork(work, beside map[string]any, taskID string) map[string]any {
-	work["schema"] = or(word(work["schema"]), SchemaInput)
+	work["schema"] = or(value.Word(work["schema"]), SchemaInput)
 	work["id"] = taskID
-	work["instructions"] = firstWord(work["instructions"], beside["instructions"])
-	work["input"] = assoc(containerOr(work["input"], beside["input"]))
-	work["attachments"], _ = items(containerOr(work["attachments"], beside["attachments"]))
-	work["metadata"] = assoc(work["metadata"])
+	work["instructions"] = value.FirstWord(work["instructions"], beside["instructions"])
+	work["input"] = value.ShallowCopy(containerOr(work["input"], beside["input"]))
+	work["attachments"] = slices.Clone(value.Elements(containerOr(work["attachments"], beside["attachments"])))
+	work["metadata"] = value.ShallowCopy(work["metadata"])
 	return work
 }
 
 func placementOf(input map[string]any) map[string]any {
-	if placement, is := members(input["placement"]); is {
-		return NormalizePlacement(placement)
+	if placement := input["placement"]; value.Container(placement) {
+		return NormalizePlacement(value.Assoc(placement))
 	}
 	return NormalizePlacement(input)
 }
@@ -57,12 +58,12 @@ func NormalizePlacement(raw map[string]any) map[string]any {
 	placement := map[string]any{
 		"schema":                SchemaPlacement,
 		"preferred_target":      nil,
-		"allowed_targets":       listed(raw["allowed_targets"]),
-		"resource_class":        or(word(raw["resource_class"]), "generic"),
-		"required_capabilities": listed(raw["required_capabilities"]),
-		"metadata":              assoc(raw["metadata"]),
+		"allowed_targets":       value.Items(value.Words(raw["allowed_targets"])),
+		"resource_class":        or(value.Word(raw["resource_class"]), "generic"),
+		"required_capabilities": value.Items(value.Words(raw["required_capabilities"])),
+		"metadata":              value.ShallowCopy(raw["metadata"]),
 	}
-	if preferred := word(raw["preferred_target"]); preferred != "" {
+	if preferred := value.Word(raw["preferred_target"]); preferred != "" {
 		placement["preferred_target"] = preferred
 	}
 	return placement
@@ -85,13 +86,4 @@ func containerOr(given, otherwise any) any {
 		return given
 	}
 	return otherwise
-}
-
-// listed is words as a JSON list.
-func listed(value any) []any {
-	list := []any{}
-	for _, one := range words(value) {
-		list = append(list, one)
-	}
-	return list
 }

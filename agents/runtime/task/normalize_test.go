@@ -8,20 +8,6 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-func TestCounts(t *testing.T) {
-	for written, want := range map[string]int64{
-		`1`: 1, `0`: 0, `-1`: -1, `2.9`: 2, `"3"`: 3, `" 4.5 "`: 4, `"1e3"`: 1000, `-0.5`: 0, `"x"`: -1, `"0x10"`: -1, `"inf"`: -1, `true`: -1, `1e99`: -1, `""`: -1,
-	} {
-		got, ok := count(decoded(t, written))
-		if !ok {
-			got = -1
-		}
-		if got != want {
-			t.Errorf("count(%s) = %d, want %d", written, got, want)
-		}
-	}
-}
-
 func TestRunResult(t *testing.T) {
 	got, err := RunResult(value.Assoc(decoded(t, `{"run_id":"r","session_id":"s","executor_id":"e","status":"failed","output":[1],
 		"artifact_refs":[{"id":" a ","url":" "},{"type":""},7],"diagnostics":{"error_message":"Broken."},"updated_at":"now","metadata":{"events":1}}`)))

@@ -20,9 +20,9 @@ const (
 var statuses = []string{StatusQueued, StatusRunning, StatusCancelling, StatusCancelled, StatusSucceeded, StatusFailed}
 
 // NormalizeStatus gives one of the Status constants; an unknown status is StatusRunning.
-func NormalizeStatus(value any) string {
-	said, _ := value.(string)
-	if status := strings.ToLower(word(said)); slices.Contains(statuses, status) {
+func NormalizeStatus(given any) string {
+	said, _ := given.(string)
+	if status := strings.ToLower(value.Word(said)); slices.Contains(statuses, status) {
 		return status
 	}
 	return StatusRunning
@@ -37,7 +37,7 @@ func Terminal(status string) bool {
 // blank, in this order (agent runtime contract, section 7).
 func NormalizeRun(raw map[string]any) (map[string]any, error) {
 	for _, name := range []string{"run_id", "session_id", "executor_id"} {
-		if word(raw[name]) == "" {
+		if value.Word(raw[name]) == "" {
 			return nil, refuse(CodeInvalidRun, name+" must be a non-empty string")
 		}
 	}
@@ -45,30 +45,30 @@ func NormalizeRun(raw map[string]any) (map[string]any, error) {
 	if schema == nil {
 		schema = SchemaResult
 	}
-	executorID := word(raw["executor_id"])
+	executorID := value.Word(raw["executor_id"])
 	return map[string]any{
 		"schema":            value.Scalar(schema),
-		"run_id":            word(raw["run_id"]),
-		"session_id":        word(raw["session_id"]),
+		"run_id":            value.Word(raw["run_id"]),
+		"session_id":        value.Word(raw["session_id"]),
 		"status":            NormalizeStatus(raw["status"]),
 		"executor_id":       executorID,
 		"owner":             normalizeOwner(raw["owner"]),
 		"execution_metrics": normalizeMetrics(raw["execution_metrics"], executorID),
 		"artifact_refs":     listOf(raw["artifact_refs"]),
-		"diagnostics":       assoc(raw["diagnostics"]),
+		"diagnostics":       value.ShallowCopy(raw["diagnostics"]),
 		"events":            listOf(raw["events"]),
-		"provenance":        assoc(raw["provenance"]),
+		"provenance":        value.ShallowCopy(raw["provenance"]),
 		"output":            raw["output"],
 		"started_at":        value.Scalar(raw["started_at"]),
 		"updated_at":        value.Scalar(raw["updated_at"]),
-		"metadata":          assoc(raw["metadata"]),
+		"metadata":          value.ShallowCopy(raw["metadata"]),
 	}, nil
 }
 
 // normalizeOwner keeps a whole owner and nothing of half of one.
-func normalizeOwner(value any) map[string]any {
-	owner := assoc(value)
-	kind, key := word(owner["type"]), word(owner["key"])
+func normalizeOwner(given any) map[string]any {
+	owner := value.ShallowCopy(given)
+	kind, key := value.Word(owner["type"]), value.Word(owner["key"])
 	if kind == "" || key == "" {
 		return map[string]any{}
 	}
@@ -81,23 +81,23 @@ var (
 )
 
 // normalizeMetrics brings the known members into form and drops those that cannot be; others are kept.
-func normalizeMetrics(value any, executorID string) map[string]any {
-	metrics := assoc(value)
+func normalizeMetrics(given any, executorID string) map[string]any {
+	metrics := value.ShallowCopy(given)
 	if len(metrics) == 0 {
 		return metrics
 	}
-	metrics["schema"] = or(word(metrics["schema"]), SchemaMetrics)
+	metrics["schema"] = or(value.Word(metrics["schema"]), SchemaMetrics)
 	if metrics["executor_id"] == nil {
 		metrics["executor_id"] = executorID
 	}
 	for _, name := range metricWords {
-		replace(metrics, name, func(value any) (any, bool) { said := word(value); return said, said != "" })
+		replace(metrics, name, func(given any) (any, bool) { said := value.Word(given); return said, said != "" })
 	}
 	for _, name := range metricCounts {
-		replace(metrics, name, func(value any) (any, bool) { return kept(count(value)) })
+		replace(metrics, name, func(given any) (any, bool) { return kept(value.Count(given)) })
 	}
 	replace(metrics, "per_tool_timings_ms", func(value any) (any, bool) { return timings(value), true })
-	replace(metrics, "quality_signals", func(value any) (any, bool) { return assoc(value), true })
+	replace(metrics, "quality_signals", func(given any) (any, bool) { return value.ShallowCopy(given), true })
 	replace(metrics, "raw_refs", func(value any) (any, bool) { return listOf(value), true })
 	return metrics
 }
@@ -116,17 +116,14 @@ func replace(object map[string]any, name string, change func(any) (value any, ok
 	}
 }
 
-func timings(value any) map[string]any {
+func timings(given any) map[string]any {
 	found := map[string]any{}
-	for name, timing := range assoc(value) {
-		if number, ok := count(timing); ok {
+	for name, timing := range value.ShallowCopy(given) {
+		if number, ok := value.Count(timing); ok {
 			found[name] = number
 		}
 	}
 	return found
 }
 
-func listOf(value any) []any {
-	list, _ := items(value)
-	return list
-}
+func listOf(given any) []any { return slices.Clone(value.Elements(given)) }

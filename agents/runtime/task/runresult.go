@@ -1,6 +1,10 @@
 package task
 
-import "maps"
+import (
+	"maps"
+
+	"inbox/agents/runtime/value"
+)
 
 // RunResult gives the canonical run envelope of a task result: the form in which every kind of run is read. It fails
 // like NormalizeRun (agent runtime contract, section 7).
@@ -13,13 +17,13 @@ func RunResult(raw map[string]any) (map[string]any, error) {
 	for _, name := range []string{"session_id", "executor_id", "execution_metrics", "diagnostics", "events"} {
 		metadata[name] = run[name]
 	}
-	maps.Copy(metadata, assoc(run["metadata"]))
+	maps.Copy(metadata, value.ShallowCopy(run["metadata"]))
 	return map[string]any{
 		"schema":        SchemaRunResult,
 		"version":       1,
 		"run_id":        run["run_id"],
 		"status":        run["status"],
-		"outputs":       assoc(run["output"]),
+		"outputs":       value.ShallowCopy(run["output"]),
 		"artifact_refs": references(run["artifact_refs"]),
 		"evidence_refs": []any{},
 		"logs":          []any{},
@@ -33,12 +37,12 @@ func RunResult(raw map[string]any) (map[string]any, error) {
 }
 
 // references keeps objects, with their known members trimmed and blank ones dropped.
-func references(value any) []any {
+func references(given any) []any {
 	found := []any{}
-	for _, item := range listOf(value) {
-		reference := assoc(item)
+	for _, item := range listOf(given) {
+		reference := value.ShallowCopy(item)
 		for _, name := range []string{"type", "label", "id", "url", "path", "mime_type", "sha256", "description"} {
-			replace(reference, name, func(value any) (any, bool) { said := word(value); return said, said != "" })
+			replace(reference, name, func(given any) (any, bool) { said := value.Word(given); return said, said != "" })
 		}
 		if len(reference) > 0 {
 			found = append(found, reference)
@@ -50,7 +54,7 @@ func references(value any) []any {
 func timestamps(run map[string]any) map[string]any {
 	found := map[string]any{}
 	for _, name := range []string{"started_at", "updated_at"} {
-		if at := word(run[name]); at != "" {
+		if at := value.Word(run[name]); at != "" {
 			found[name] = at
 		}
 	}
@@ -62,10 +66,10 @@ func failureOf(run map[string]any) map[string]any {
 	if run["status"] != StatusFailed {
 		return map[string]any{}
 	}
-	diagnostics := assoc(run["diagnostics"])
+	diagnostics := value.ShallowCopy(run["diagnostics"])
 	failure := map[string]any{
-		"code":    or(word(diagnostics["error_code"]), CodeFailed),
-		"message": or(word(diagnostics["error_message"]), "The task run failed."),
+		"code":    or(value.Word(diagnostics["error_code"]), CodeFailed),
+		"message": or(value.Word(diagnostics["error_message"]), "The task run failed."),
 	}
 	if len(diagnostics) > 0 {
 		failure["data"] = map[string]any{"diagnostics": diagnostics}

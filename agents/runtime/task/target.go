@@ -12,20 +12,20 @@ func NormalizeTarget(raw any) (map[string]any, error) {
 	if !value.Container(raw) {
 		return nil, refuse(CodeInvalidTargets, "An executor target is declared by an object.")
 	}
-	declared := assoc(raw)
-	id := word(declared["id"])
+	declared := value.ShallowCopy(raw)
+	id := value.Word(declared["id"])
 	if id == "" {
 		return nil, refuse(CodeInvalidTarget, "The declaration of an executor target needs an id.")
 	}
 	return map[string]any{
-		"schema":           or(word(declared["schema"]), SchemaTarget),
+		"schema":           or(value.Word(declared["schema"]), SchemaTarget),
 		"id":               id,
-		"label":            or(word(declared["label"]), id),
-		"kind":             or(word(declared["kind"]), "executor"),
-		"description":      word(declared["description"]),
-		"capabilities":     listed(declared["capabilities"]),
-		"resource_classes": listed(declared["resource_classes"]),
-		"metadata":         assoc(declared["metadata"]),
+		"label":            or(value.Word(declared["label"]), id),
+		"kind":             or(value.Word(declared["kind"]), "executor"),
+		"description":      value.Word(declared["description"]),
+		"capabilities":     value.Items(value.Words(declared["capabilities"])),
+		"resource_classes": value.Items(value.Words(declared["resource_classes"])),
+		"metadata":         value.ShallowCopy(declared["metadata"]),
 	}, nil
 }
 
@@ -46,13 +46,13 @@ func NormalizeTargets(raw []any) ([]map[string]any, error) {
 // without classes takes all of them, a placement without one asks for none) and by required_capabilities. Placement may
 // be normalized or raw (agent runtime contract, section 7).
 func Suitable(targets []map[string]any, placement map[string]any) []map[string]any {
-	allowed, required := words(placement["allowed_targets"]), words(placement["required_capabilities"])
-	class := word(placement["resource_class"])
+	allowed, required := value.Words(placement["allowed_targets"]), value.Words(placement["required_capabilities"])
+	class := value.Word(placement["resource_class"])
 	found := []map[string]any{}
 	for _, target := range targets {
-		classes, offered := words(target["resource_classes"]), words(target["capabilities"])
+		classes, offered := value.Words(target["resource_classes"]), value.Words(target["capabilities"])
 		switch {
-		case len(allowed) > 0 && !slices.Contains(allowed, word(target["id"])),
+		case len(allowed) > 0 && !slices.Contains(allowed, value.Word(target["id"])),
 			class != "" && len(classes) > 0 && !slices.Contains(classes, class),
 			slices.ContainsFunc(required, func(one string) bool { return !slices.Contains(offered, one) }):
 		default:
@@ -65,9 +65,9 @@ func Suitable(targets []map[string]any, placement map[string]any) []map[string]a
 // Select gives the preferred target if it is suitable, else the first suitable one, else nil.
 func Select(targets []map[string]any, placement map[string]any) map[string]any {
 	suitable := Suitable(targets, placement)
-	preferred := word(placement["preferred_target"])
+	preferred := value.Word(placement["preferred_target"])
 	for _, target := range suitable {
-		if preferred != "" && word(target["id"]) == preferred {
+		if preferred != "" && value.Word(target["id"]) == preferred {
 			return target
 		}
 	}

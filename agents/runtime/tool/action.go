@@ -65,12 +65,12 @@ func ResolveAction(context map[string]any, options ActionOptions) string {
 }
 
 func decideAction(name, mode string, context map[string]any, options ActionOptions) string {
-	if slices.Contains(texts(context["deny"]), name) {
+	if slices.Contains(value.Names(context["deny"]), name) {
 		return ActionForbidden
 	}
-	definition := members(context["tool_def"])
+	definition := value.Members(context["tool_def"])
 	agent := agentActionPolicy(context)
-	if policy := ActionPolicy(members(agent["tools"])[name]); policy != "" {
+	if policy := ActionPolicy(value.Members(agent["tools"])[name]); policy != "" {
 		return policy
 	}
 	if policy := categoryAction(agent["categories"], definition); policy != "" {
@@ -99,21 +99,21 @@ func declaredAction(definition map[string]any, mode string) string {
 
 // agentActionPolicy is the context's own, else that of the agent's configuration.
 func agentActionPolicy(context map[string]any) map[string]any {
-	if isContainer(context["action_policy"]) {
-		return members(context["action_policy"])
+	if value.PlainContainer(context["action_policy"]) {
+		return value.Members(context["action_policy"])
 	}
-	return members(members(context["agent_config"])["action_policy"])
+	return value.Members(value.Members(context["agent_config"])["action_policy"])
 }
 
-func categoryAction(value any, definition map[string]any) string {
-	ordered, inTextOrder := value.([]Entry)
+func categoryAction(given any, definition map[string]any) string {
+	ordered, inTextOrder := given.([]Entry)
 	if !inTextOrder {
-		ordered = Entries(members(value))
+		ordered = Entries(value.Members(given))
 	}
 	strictest := ""
 	for _, entry := range ordered {
 		policy := ActionPolicy(entry.Value)
-		if policy == "" || !inCategories(definition, texts(entry.Name)) {
+		if policy == "" || !inCategories(definition, value.Names(entry.Name)) {
 			continue
 		}
 		if inTextOrder {
@@ -140,10 +140,10 @@ func rememberedAction(name string, context map[string]any, options ActionOptions
 	user := firstOf(context, "user_id", "acting_user_id")
 	agent := firstOf(context, "agent_id", "agent_slug")
 	workspace, ok := workspaceOf(context["workspace"])
-	if !ok || wholeNumber(user) <= 0 || value.Scalar(agent) == "" {
+	if !ok || value.LeadingInteger(user) <= 0 || value.Scalar(agent) == "" {
 		return ""
 	}
-	return ActionPolicy(options.Recall(workspace, wholeNumber(user), value.Scalar(agent), name))
+	return ActionPolicy(options.Recall(workspace, value.LeadingInteger(user), value.Scalar(agent), name))
 }
 
 func firstOf(object map[string]any, names ...string) any {
@@ -157,7 +157,7 @@ func firstOf(object map[string]any, names ...string) any {
 
 // workspaceOf reads {workspace_type, workspace_id}; the type is a slug in lower case.
 func workspaceOf(given any) (map[string]any, bool) {
-	object := members(given)
+	object := value.Members(given)
 	kind := strings.ToLower(value.Trim(value.Scalar(object["workspace_type"])))
 	id := value.Trim(value.Scalar(object["workspace_id"]))
 	if !slugPattern.MatchString(kind) || id == "" {

@@ -23,7 +23,7 @@ func AuditEvent(outcome Outcome) map[string]any {
 		"tool_call_id": outcome.CallID, "tool_source": outcome.Prepared.Declaration.Source(),
 		"parameters_sha256": outcome.Prepared.ParametersSHA256, "parameters_redacted": true, "success": success,
 		"result_status": status, "result_sha256": ResultHash(outcome.Result),
-		"error_type": value.Text(members(outcome.Result["metadata"])["error_type"]),
+		"error_type": value.Text(value.Members(outcome.Result["metadata"])["error_type"]),
 	}
 	for name, value := range event {
 		if value == "" {
@@ -38,7 +38,7 @@ func AuditEvent(outcome Outcome) map[string]any {
 func ResultHash(result map[string]any) string {
 	success := value.Truthy(result["success"])
 	summary := map[string]any{
-		"success": success, "tool_name": value.Text(result["tool_name"]), "metadata": members(result["metadata"]),
+		"success": success, "tool_name": value.Text(result["tool_name"]), "metadata": value.Members(result["metadata"]),
 	}
 	if !success {
 		text, ok := result["error"].(string)

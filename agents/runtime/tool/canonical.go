@@ -98,7 +98,7 @@ func canonicalKeys(object map[string]any) []string {
 	numeric := 0
 	for key := range object {
 		keys = append(keys, key)
-		if _, ok := decimalNumber(key); ok {
+		if _, ok := value.DecimalText(key); ok {
 			numeric++
 		}
 	}
@@ -110,8 +110,8 @@ func canonicalKeys(object map[string]any) []string {
 }
 
 func keyLess(left, right string) bool {
-	leftNumber, leftNumeric := decimalNumber(left)
-	rightNumber, rightNumeric := decimalNumber(right)
+	leftNumber, leftNumeric := value.DecimalText(left)
+	rightNumber, rightNumeric := value.DecimalText(right)
 	if leftNumeric && rightNumeric {
 		return leftNumber < rightNumber
 	}

@@ -15,8 +15,8 @@ func categories(tool map[string]any) []string {
 		}
 	}
 	for _, name := range []string{"categories", "ability_categories"} {
-		if isContainer(tool[name]) {
-			found = append(found, texts(tool[name])...)
+		if value.PlainContainer(tool[name]) {
+			found = append(found, value.Names(tool[name])...)
 		}
 	}
 	return found

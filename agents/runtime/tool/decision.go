@@ -37,13 +37,13 @@ func NormalizeDecision(given any, prepared Prepared, callID string, parameters, 
 	case ActionReject:
 		return Decision{Action: ActionReject, Result: rejection(object, prepared.ModelName), Complete: complete}
 	case ActionReplace:
-		if result := object["result"]; isContainer(result) {
-			return Decision{Action: ActionReplace, Result: NormalizeResult(members(result), prepared.ModelName), Complete: complete}
+		if result := object["result"]; value.PlainContainer(result) {
+			return Decision{Action: ActionReplace, Result: NormalizeResult(value.Members(result), prepared.ModelName), Complete: complete}
 		}
 	case ActionPending:
 		request := RequestWithDefaults(pendingRequest(object), RequestDefaults{
 			ToolName: prepared.ModelName, CallID: callID, Parameters: parameters, Context: turnContext,
-			Runtime: members(object["runtime"]), Metadata: members(object["metadata"]),
+			Runtime: value.Members(object["runtime"]), Metadata: value.Members(object["metadata"]),
 		})
 		// Whoever reads the stored request alone must see that it waits, as with requests of executed tools.
 		request["metadata"] = with(request["metadata"], "status", StatusPending)
@@ -63,10 +63,10 @@ func decisionAction(given any) string {
 
 // rejection takes the mediator's own result if it names its tool, else makes one of error, metadata and runtime.
 func rejection(object map[string]any, name string) map[string]any {
-	if result := members(object["result"]); value.Text(result["tool_name"]) != "" {
+	if result := value.Members(object["result"]); value.Text(result["tool_name"]) != "" {
 		return NormalizeResult(result, name)
 	}
-	metadata := members(object["metadata"])
+	metadata := value.Members(object["metadata"])
 	if metadata["error_type"] == nil {
 		metadata = with(metadata, "error_type", "pre_tool_mediation_rejected")
 	}
@@ -74,13 +74,13 @@ func rejection(object map[string]any, name string) map[string]any {
 	if !ok {
 		text = "Tool call rejected by pre-tool mediator."
 	}
-	return ErrorResult(name, text, metadata, members(object["runtime"]))
+	return ErrorResult(name, text, metadata, value.Members(object["runtime"]))
 }
 
 func pendingRequest(object map[string]any) map[string]any {
 	for _, name := range []string{"runtime_tool_request", "request", "result"} {
 		if object[name] != nil {
-			return members(object[name])
+			return value.Members(object[name])
 		}
 	}
 	return map[string]any{}
@@ -111,7 +111,7 @@ type RequestDefaults struct {
 // RequestWithDefaults completes a runtime tool request (agent runtime contract, section 5). Its checks are made by the
 // room of these requests.
 func RequestWithDefaults(request map[string]any, defaults RequestDefaults) map[string]any {
-	completed := value.Clone(members(request))
+	completed := value.Clone(value.Members(request))
 	fill(completed, "tool_name", defaults.ToolName)
 	fill(completed, "tool_call_id", defaults.CallID)
 	fill(completed, "parameters", object(defaults.Parameters))
@@ -132,7 +132,7 @@ func object(given map[string]any) map[string]any {
 // PendingRequest gives the runtime tool request of a result that says that it waits for one, by its status or by that
 // in its metadata (agent runtime contract, section 3.3).
 func PendingRequest(result map[string]any, defaults RequestDefaults) (map[string]any, bool) {
-	metadata := members(result["metadata"])
+	metadata := value.Members(result["metadata"])
 	status, has := result["status"].(string)
 	if !has {
 		status = value.Text(metadata["status"])
@@ -144,6 +144,6 @@ func PendingRequest(result map[string]any, defaults RequestDefaults) (map[string
 	if request == nil {
 		request = result["result"]
 	}
-	defaults.Runtime, defaults.Metadata = members(result["runtime"]), metadata
-	return RequestWithDefaults(members(request), defaults), true
+	defaults.Runtime, defaults.Metadata = value.Members(result["runtime"]), metadata
+	return RequestWithDefaults(value.Members(request), defaults), true
 }

@@ -49,7 +49,7 @@ type Declaration struct {
 // NormalizeClient checks and normalizes the declaration of a tool that the caller's side runs. The error is a
 // *DeclarationError (agent runtime contract, section 4.1).
 func NormalizeClient(given any) (*Declaration, error) {
-	declared := members(given)
+	declared := value.Members(given)
 	if fields := ValidateClient(declared); len(fields) > 0 {
 		return nil, &DeclarationError{CodeClient, fields}
 	}
@@ -60,7 +60,7 @@ func NormalizeClient(given any) (*Declaration, error) {
 // NormalizeServer checks and normalizes the declaration of a tool that this server runs. The error is a
 // *DeclarationError (agent runtime contract, section 4.1).
 func NormalizeServer(given any) (*Declaration, error) {
-	declared := withServerDefaults(members(given))
+	declared := withServerDefaults(value.Members(given))
 	if fields := ValidateServer(declared); len(fields) > 0 {
 		return nil, &DeclarationError{CodeServer, fields}
 	}
@@ -76,7 +76,7 @@ func NormalizeServer(given any) (*Declaration, error) {
 // defaults, for executor client or namespace client, else server rules. The error is a *DeclarationError (agent runtime
 // contract, section 4.1).
 func NormalizeRequest(given any) (*Declaration, error) {
-	declared := members(given)
+	declared := value.Members(given)
 	if declared["executor"] == ExecutorClient || namespace(value.Text(declared["name"])) == ExecutorClient {
 		declaration, err := NormalizeClient(withClientDefaults(declared))
 		if err != nil {

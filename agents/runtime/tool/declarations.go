@@ -51,10 +51,10 @@ func NewDeclarations(declarations ...*Declaration) Declarations {
 }
 
 func declareEntry(entry Entry) (*Declaration, *Rejection) {
-	if !isContainer(entry.Value) {
+	if !value.PlainContainer(entry.Value) {
 		return nil, &Rejection{entry.Name, "declaration must be an array"}
 	}
-	declared := value.Clone(members(entry.Value))
+	declared := value.Clone(value.Members(entry.Value))
 	if entry.Name != "" && declared["name"] == nil {
 		declared["name"] = entry.Name
 	}

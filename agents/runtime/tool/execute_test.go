@@ -115,7 +115,7 @@ func TestDuplicatePolicyIsEnforced(t *testing.T) {
 		if ran != runs {
 			t.Errorf("%q ran %d times, want %d", policy, ran, runs)
 		}
-		if runs == 1 && (!value.Equal(first["result"], second["result"]) || !isTrue(value.Assoc(second["metadata"])["repeated"])) {
+		if runs == 1 && (!value.Equal(first["result"], second["result"]) || !value.Flag(value.Assoc(second["metadata"])["repeated"])) {
 			t.Errorf("%q: second answer %v", policy, second)
 		}
 		Execute(t.Context(), prepare(t, declaration, `{"a": 2}`), executors)

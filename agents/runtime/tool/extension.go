@@ -26,9 +26,9 @@ func extensions(declared map[string]any) map[string]any {
 // RuntimeMetadata normalizes the runtime member of a declaration or a result: members of sensitive name at the top
 // become "[redacted]", nulls are left out at every level. What is no object gives an empty one (agent runtime contract,
 // section 4.1).
-func RuntimeMetadata(value any) map[string]any {
+func RuntimeMetadata(given any) map[string]any {
 	runtime := map[string]any{}
-	for name, item := range members(value) {
+	for name, item := range value.Members(given) {
 		if name == "" {
 			continue
 		}

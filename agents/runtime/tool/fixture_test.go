@@ -19,9 +19,9 @@ func TestRecordedDeclarations(t *testing.T) {
 		case "request":
 			return declared(NormalizeRequest(c.Input))
 		case "validate":
-			return list(ValidateClient(c.Input)), nil
+			return value.Items(ValidateClient(c.Input)), nil
 		case "validate_server":
-			return list(ValidateServer(c.Input)), nil
+			return value.Items(ValidateServer(c.Input)), nil
 		case "provider_safe_name":
 			return ProviderSafeName(value.Text(c.Input)), nil
 		case "canonical_name":
@@ -58,7 +58,7 @@ func TestRecordedPolicies(t *testing.T) {
 		switch c.Op {
 		case "visible":
 			tools := entriesOf(t, string(fixturetest.MemberText(c.Text, "tools")))
-			return list(Visible(tools, value.Assoc(c.Object()["context"]), VisibilityOptions{})), nil
+			return value.Items(Visible(tools, value.Assoc(c.Object()["context"]), VisibilityOptions{})), nil
 		case "action":
 			return ResolveAction(orderedCategories(t, c.Object(), c.Text), ActionOptions{}), nil
 		}

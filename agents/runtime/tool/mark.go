@@ -1,6 +1,10 @@
 package tool
 
-import "strings"
+import (
+	"strings"
+
+	"inbox/agents/runtime/value"
+)
 
 const (
 	markOpening = "[text from outside"
@@ -10,7 +14,7 @@ const (
 // Strange tells whether a tool returns text that strangers wrote (web pages, mails): it is declared with
 // "untrusted_text": true, there or in its runtime.
 func Strange(declaration *Declaration) bool {
-	return isTrue(declaration.Field("untrusted_text")) || isTrue(declaration.Runtime()["untrusted_text"])
+	return value.Flag(declaration.Field("untrusted_text")) || value.Flag(declaration.Runtime()["untrusted_text"])
 }
 
 // MarkText wraps text that strangers wrote, so that a model can tell it from what its own people say. The text cannot

@@ -63,9 +63,9 @@ func TestExplicitDenyAlwaysWins(t *testing.T) {
 	words := rapid.SliceOfN(rapid.SampledFrom([]string{"read", "write", "ui"}), 0, 2)
 	policy := rapid.Custom(func(t *rapid.T) map[string]any {
 		return map[string]any{
-			"mode": rapid.SampledFrom([]any{"allow", "deny", nil, "x"}).Draw(t, "mode"), "tools": list(some.Draw(t, "tools")),
-			"mandatory_tools": list(some.Draw(t, "mandatory")), "allow_only": list(some.Draw(t, "only")), "deny": list(some.Draw(t, "deny")),
-			"runtime_tools": list(some.Draw(t, "runtime")), "categories": list(words.Draw(t, "categories")), "mandatory_categories": list(words.Draw(t, "mandatory categories")),
+			"mode": rapid.SampledFrom([]any{"allow", "deny", nil, "x"}).Draw(t, "mode"), "tools": value.Items(some.Draw(t, "tools")),
+			"mandatory_tools": value.Items(some.Draw(t, "mandatory")), "allow_only": value.Items(some.Draw(t, "only")), "deny": value.Items(some.Draw(t, "deny")),
+			"runtime_tools": value.Items(some.Draw(t, "runtime")), "categories": value.Items(words.Draw(t, "categories")), "mandatory_categories": value.Items(words.Draw(t, "mandatory categories")),
 			"allow_write_tools": rapid.Bool().Draw(t, "write"),
 		}
 	})
@@ -73,7 +73,7 @@ func TestExplicitDenyAlwaysWins(t *testing.T) {
 		var tools []Entry
 		for _, name := range names {
 			tools = append(tools, Entry{Name: name, Value: map[string]any{
-				"mandatory": rapid.Bool().Draw(t, "is mandatory"), "runtime_tool": rapid.Bool().Draw(t, "is runtime"), "categories": list(words.Draw(t, "its categories")),
+				"mandatory": rapid.Bool().Draw(t, "is mandatory"), "runtime_tool": rapid.Bool().Draw(t, "is runtime"), "categories": value.Items(words.Draw(t, "its categories")),
 			}})
 		}
 		context := policy.Draw(t, "context")
@@ -83,7 +83,7 @@ func TestExplicitDenyAlwaysWins(t *testing.T) {
 		got := Visible(tools, context, VisibilityOptions{Providers: []func(map[string]any) map[string]any{func(map[string]any) map[string]any { return provided }}})
 		for _, source := range []map[string]any{context, mine, agents, provided} {
 			for _, name := range got {
-				if slices.Contains(texts(source["deny"]), name) {
+				if slices.Contains(value.Names(source["deny"]), name) {
 					t.Fatalf("%s is visible and denied by %v", name, source)
 				}
 			}

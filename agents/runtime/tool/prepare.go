@@ -74,7 +74,7 @@ func Prepare(call ModelCall, declarations Declarations, context map[string]any) 
 	if missing := declaration.missing(parameters); len(missing) > 0 {
 		text := fmt.Sprintf("Tool \"%s\" requires the following parameters: %s.", name, strings.Join(missing, ", "))
 		return prepared, &Failure{ErrorResult(name, text,
-			map[string]any{"error_type": "missing_required_parameters", "missing_parameters": list(missing)}, declaration.Runtime())}
+			map[string]any{"error_type": "missing_required_parameters", "missing_parameters": value.Items(missing)}, declaration.Runtime())}
 	}
 	prepared.Call = Call{
 		Name: name, Parameters: parameters, ID: value.Trim(call.ID), Declaration: declaration, Context: context,

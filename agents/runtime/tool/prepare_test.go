@@ -75,7 +75,7 @@ func TestEmptyParametersHash(t *testing.T) {
 	if want := Hash([]any{}); prepared.ParametersSHA256 != want {
 		t.Errorf("hash %s, want %s", prepared.ParametersSHA256, want)
 	}
-	if exposure := prepared.Exposure(); !isTrue(exposure["parameters_redacted"]) || exposure["parameters_sha256"] != prepared.ParametersSHA256 {
+	if exposure := prepared.Exposure(); !value.Flag(exposure["parameters_redacted"]) || exposure["parameters_sha256"] != prepared.ParametersSHA256 {
 		t.Errorf("exposes %v", exposure)
 	}
 }

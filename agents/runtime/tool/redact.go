@@ -53,13 +53,13 @@ func sensitivePaths(fields map[string]any, bindings []binding) *pathNode {
 func addDeclaredPaths(root *pathNode, given any) {
 	if object, ok := given.(map[string]any); ok {
 		for name, item := range object {
-			if name = value.Trim(name); isTrue(item) && name != "" {
+			if name = value.Trim(name); value.Flag(item) && name != "" {
 				root.add(name)
 			}
 		}
 	}
-	if isContainer(given) {
-		for _, name := range texts(given) {
+	if value.PlainContainer(given) {
+		for _, name := range value.Names(given) {
 			root.add(name)
 		}
 	}
@@ -88,7 +88,7 @@ func joinPath(path, name string) string {
 
 func schemaIsSensitive(schema map[string]any) bool {
 	for _, mark := range []string{"sensitive", "x-sensitive", "secret", "writeOnly"} {
-		if isTrue(schema[mark]) {
+		if value.Flag(schema[mark]) {
 			return true
 		}
 	}

@@ -64,8 +64,8 @@ func notRun(call Call, text, kind string) map[string]any {
 	return ErrorResult(call.Name, text, map[string]any{"error_type": kind}, call.Declaration.Runtime())
 }
 
-func with(metadata any, name string, value any) map[string]any {
-	copied := maps.Clone(members(metadata))
-	copied[name] = value
+func with(metadata any, name string, given any) map[string]any {
+	copied := maps.Clone(value.Members(metadata))
+	copied[name] = given
 	return copied
 }

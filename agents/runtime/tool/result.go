@@ -34,7 +34,7 @@ func NormalizeResult(result map[string]any, name string) map[string]any {
 	if status, ok := value.NonBlank(result["status"]); ok {
 		normalized["status"] = status
 	}
-	if request := result["runtime_tool_request"]; isContainer(request) {
+	if request := result["runtime_tool_request"]; value.PlainContainer(request) {
 		normalized["runtime_tool_request"] = value.Clone(value.Plain(request))
 	}
 	if success {
@@ -57,7 +57,7 @@ func resultBody(body any) any {
 
 // resultMetadata normalizes citations and takes in an error_type that stands beside the metadata.
 func resultMetadata(result map[string]any) map[string]any {
-	metadata := maps.Clone(members(result["metadata"]))
+	metadata := maps.Clone(value.Members(result["metadata"]))
 	if citations, has := metadata[CitationsKey]; has {
 		metadata[CitationsKey] = envelope.Citations(citations)
 	}

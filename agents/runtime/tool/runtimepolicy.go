@@ -56,7 +56,7 @@ func runtimeEntry(tool namedTool) map[string]any {
 }
 
 func runtimeWord(tool map[string]any, name string) string {
-	if word, ok := value.NonBlank(members(tool["runtime"])[name]); ok {
+	if word, ok := value.NonBlank(value.Members(tool["runtime"])[name]); ok {
 		return word
 	}
 	return controlPlane

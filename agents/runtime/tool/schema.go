@@ -52,11 +52,11 @@ func removeParameters(schema map[string]any, decided map[string]bool) {
 // requiredNames are those of the list required, then the properties that say so themselves in the order of their names.
 func requiredNames(parameters any) []string {
 	schema := value.Assoc(parameters)
-	var required nameList
+	var required value.Set
 	listed, _ := value.List(schema["required"])
 	for _, item := range listed {
 		if name := value.Text(item); name != "" {
-			required.add(name)
+			required.Add(name)
 		}
 	}
 	properties := schema
@@ -65,8 +65,8 @@ func requiredNames(parameters any) []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		if property, ok := properties[name].(map[string]any); ok && name != "" && value.Truthy(property["required"]) {
-			required.add(name)
+			required.Add(name)
 		}
 	}
-	return required.ordered
+	return required.Ordered
 }

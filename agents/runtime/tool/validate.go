@@ -10,7 +10,7 @@ import (
 // ValidateClient lists the wrong fields of a client declaration, in the order of the contract, each once; none means
 // that it is valid (agent runtime contract, section 4.1).
 func ValidateClient(given any) []string {
-	declared := members(given)
+	declared := value.Members(given)
 	name := value.Text(declared["name"])
 	source := clientSource(name, declared["source"])
 	var wrong findings
@@ -24,7 +24,7 @@ func ValidateClient(given any) []string {
 // ValidateServer lists the wrong fields of a server declaration that has its defaults, in the order of the contract,
 // each once (agent runtime contract, section 4.1).
 func ValidateServer(given any) []string {
-	declared := members(given)
+	declared := value.Members(given)
 	name := value.Text(declared["name"])
 	var wrong findings
 	wrong.unless(namePattern.MatchString(name), "name")
@@ -46,10 +46,10 @@ func (f *findings) unless(fine bool, field string) {
 func (f *findings) shape(declared map[string]any, executor string) {
 	_, described := value.NonBlank(declared["description"])
 	f.unless(described, "description")
-	f.unless(declared["parameters"] == nil || isContainer(declared["parameters"]), "parameters")
+	f.unless(declared["parameters"] == nil || value.PlainContainer(declared["parameters"]), "parameters")
 	f.unless(declared["executor"] == executor, "executor")
 	f.unless(declared["scope"] == ScopeRun, "scope")
-	f.unless(declared["runtime"] == nil || isContainer(declared["runtime"]), "runtime")
+	f.unless(declared["runtime"] == nil || value.PlainContainer(declared["runtime"]), "runtime")
 	if _, ok := parseBindings(declared); !ok {
 		field := "client_context_bindings"
 		if _, has := declared["parameter_bindings"]; has {

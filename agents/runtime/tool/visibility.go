@@ -31,7 +31,7 @@ func Visible(tools []Entry, context map[string]any, options VisibilityOptions) [
 	for _, named := range policy.policies {
 		seen = policy.byNamedPolicy(seen, named)
 	}
-	if wanted := texts(context["categories"]); len(wanted) > 0 {
+	if wanted := value.Names(context["categories"]); len(wanted) > 0 {
 		seen = keep(seen, func(tool namedTool) bool { return policy.mandatory(tool) || inCategories(tool.fields, wanted) })
 	}
 	if len(policy.allowOnly) > 0 {
@@ -68,10 +68,10 @@ func namedTools(entries []Entry) []namedTool {
 	tools := make([]namedTool, 0, len(entries))
 	places := make(map[string]int, len(entries))
 	for _, entry := range entries {
-		if !isContainer(entry.Value) {
+		if !value.PlainContainer(entry.Value) {
 			continue
 		}
-		tool := namedTool{entry.Name, members(entry.Value)}
+		tool := namedTool{entry.Name, value.Members(entry.Value)}
 		if tool.name == "" {
 			tool.name = value.Text(tool.fields["name"])
 		}
@@ -96,7 +96,7 @@ func keep(tools []namedTool, wanted func(namedTool) bool) []namedTool {
 }
 
 func isRuntimeTool(tool map[string]any) bool {
-	return isTrue(tool["runtime_tool"]) || tool["executor"] == ExecutorClient
+	return value.Flag(tool["runtime_tool"]) || tool["executor"] == ExecutorClient
 }
 
 // autonomous tells whether nobody stands behind the run who could be asked: no principal, user 0, or a machine.
@@ -105,7 +105,7 @@ func autonomous(context map[string]any) bool {
 	if principal, ok := context["principal"].(map[string]any); ok && saysWho(principal) {
 		who = principal
 	}
-	if !saysWho(who) || wholeNumber(who["acting_user_id"]) <= 0 {
+	if !saysWho(who) || value.LeadingInteger(who["acting_user_id"]) <= 0 {
 		return true
 	}
 	return slices.Contains([]string{"system", "runtime", "agent_token"}, value.Scalar(who["auth_source"]))

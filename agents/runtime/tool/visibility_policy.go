@@ -26,10 +26,10 @@ func newVisibility(context map[string]any, options VisibilityOptions) *visibilit
 	v := &visibility{
 		mode: "chat", policies: policies,
 		mandatoryTools: union("mandatory_tools"), mandatoryCategories: union("mandatory_categories"),
-		allowOnly:       append(texts(context["allow_only"]), union("allow_only")...),
-		deny:            append(texts(context["deny"]), union("deny")...),
+		allowOnly:       append(value.Names(context["allow_only"]), union("allow_only")...),
+		deny:            append(value.Names(context["deny"]), union("deny")...),
 		writeCategories: writeCategories,
-		allowWrite:      isTrue(context["allow_write_tools"]),
+		allowWrite:      value.Flag(context["allow_write_tools"]),
 	}
 	if context["mode"] != nil {
 		v.mode = value.Scalar(context["mode"])
@@ -37,13 +37,13 @@ func newVisibility(context map[string]any, options VisibilityOptions) *visibilit
 	if options.WriteCategories != nil {
 		v.writeCategories = options.WriteCategories
 	}
-	v.optedTools = slices.Concat(v.allowOnly, v.mandatoryTools, texts(context["runtime_tools"]), union("runtime_tools"))
-	v.optedCategories = slices.Concat(v.mandatoryCategories, texts(context["runtime_categories"]), union("runtime_categories"))
+	v.optedTools = slices.Concat(v.allowOnly, v.mandatoryTools, value.Names(context["runtime_tools"]), union("runtime_tools"))
+	v.optedCategories = slices.Concat(v.mandatoryCategories, value.Names(context["runtime_categories"]), union("runtime_categories"))
 	for _, policy := range policies {
-		v.allowWrite = v.allowWrite || isTrue(policy["allow_write_tools"])
+		v.allowWrite = v.allowWrite || value.Flag(policy["allow_write_tools"])
 		if policyMode(policy) == "allow" {
-			v.optedTools = append(v.optedTools, texts(policy["tools"])...)
-			v.optedCategories = append(v.optedCategories, texts(policy["categories"])...)
+			v.optedTools = append(v.optedTools, value.Names(policy["tools"])...)
+			v.optedCategories = append(v.optedCategories, value.Names(policy["categories"])...)
 		}
 	}
 	return v
@@ -53,11 +53,11 @@ func newVisibility(context map[string]any, options VisibilityOptions) *visibilit
 func collectPolicies(context map[string]any, options VisibilityOptions) []map[string]any {
 	var policies []map[string]any
 	add := func(policy any) {
-		if isContainer(policy) {
-			policies = append(policies, members(policy))
+		if value.PlainContainer(policy) {
+			policies = append(policies, value.Members(policy))
 		}
 	}
-	add(members(context["agent_config"])["tool_policy"])
+	add(value.Members(context["agent_config"])["tool_policy"])
 	add(context["tool_policy"])
 	for _, provider := range options.Providers {
 		if policy := provider(context); policy != nil {
@@ -70,7 +70,7 @@ func collectPolicies(context map[string]any, options VisibilityOptions) []map[st
 func policyTexts(policies []map[string]any, name string) []string {
 	var found []string
 	for _, policy := range policies {
-		found = append(found, texts(policy[name])...)
+		found = append(found, value.Names(policy[name])...)
 	}
 	return found
 }
@@ -83,7 +83,7 @@ func policyMode(policy map[string]any) string {
 }
 
 func (v *visibility) mandatory(tool namedTool) bool {
-	return isTrue(tool.fields["mandatory"]) || slices.Contains(v.mandatoryTools, tool.name) ||
+	return value.Flag(tool.fields["mandatory"]) || slices.Contains(v.mandatoryTools, tool.name) ||
 		inCategories(tool.fields, v.mandatoryCategories)
 }
 
@@ -93,7 +93,7 @@ func (v *visibility) optedIn(tool namedTool) bool {
 
 func (v *visibility) writes(tool map[string]any) bool {
 	return len(v.writeCategories) > 0 &&
-		(isTrue(tool["write"]) || isTrue(tool["mutating"]) || inCategories(tool, v.writeCategories))
+		(value.Flag(tool["write"]) || value.Flag(tool["mutating"]) || inCategories(tool, v.writeCategories))
 }
 
 // byMode is step 1.
@@ -112,7 +112,7 @@ func (v *visibility) byMode(tools []namedTool) []namedTool {
 
 // byNamedPolicy is step 3.
 func (v *visibility) byNamedPolicy(tools []namedTool, policy map[string]any) []namedTool {
-	mode, names, wanted := policyMode(policy), texts(policy["tools"]), texts(policy["categories"])
+	mode, names, wanted := policyMode(policy), value.Names(policy["tools"]), value.Names(policy["categories"])
 	if mode != "allow" && mode != "deny" {
 		return tools
 	}
@@ -134,7 +134,7 @@ func (v *visibility) mandatoryFirst(tools []namedTool, wanted func(namedTool) bo
 
 func hasMode(modes any, mode string) bool {
 	items := []any{modes}
-	if isContainer(modes) {
+	if value.PlainContainer(modes) {
 		items = value.Elements(modes)
 	}
 	return slices.Contains(items, any(mode))

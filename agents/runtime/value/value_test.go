@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/value"
 )
@@ -177,5 +179,57 @@ func TestElements(t *testing.T) {
 func TestLowerKeepsAlphabetsApart(t *testing.T) {
 	if got := value.Lower("AbÄ\u212aZ"); got != "abÄ\u212az" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	for written, want := range map[string]int64{
+		`1`: 1, `0`: 0, `-1`: -1, `2.9`: 2, `"3"`: 3, `" 4.5 "`: 4, `"1e3"`: 1000, `-0.5`: 0, `"x"`: -1, `"0x10"`: -1, `"inf"`: -1, `true`: -1, `1e99`: -1, `""`: -1,
+	} {
+		got, ok := value.Count(decode(t, written))
+		if !ok {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("Count(%s) = %d, want %d", written, got, want)
+		}
+	}
+}
+
+func TestNumbersAreReadLoosely(t *testing.T) {
+	for written, want := range map[string]struct {
+		leading, truncated int64
+		float              float64
+		limited            int
+	}{
+		`7`: {7, 7, 7, 7}, `-2.9`: {-2, -2, -2.9, -2}, `"12 apples"`: {12, 0, 0, 0}, `" 3 "`: {3, 3, 3, 3}, `true`: {1, 0, 1, 0},
+		`1e300`: {math.MaxInt64, 0, 1e300, math.MaxInt32}, `"x"`: {}, `null`: {}, `[1]`: {}, `"1e3"`: {1000, 1000, 1000, 1000},
+	} {
+		given := decode(t, written)
+		if got := value.LeadingInteger(given); got != want.leading {
+			t.Errorf("LeadingInteger(%s) = %d, want %d", written, got, want.leading)
+		}
+		if got := value.Truncated(given); got != want.truncated {
+			t.Errorf("Truncated(%s) = %d, want %d", written, got, want.truncated)
+		}
+		if got := value.Float(given); got != want.float {
+			t.Errorf("Float(%s) = %g, want %g", written, got, want.float)
+		}
+		if got := value.Int32(given); got != want.limited {
+			t.Errorf("Int32(%s) = %d, want %d", written, got, want.limited)
+		}
+	}
+}
+
+func TestNamesAndWords(t *testing.T) {
+	given := decode(t, `[" a ", "b", 7, "a", "", null, ["c"]]`)
+	if difference := cmp.Diff([]string{"a", "b"}, value.Names(given)); difference != "" {
+		t.Error(difference)
+	}
+	if difference := cmp.Diff([]string{"a", "b", "7"}, value.Words(given)); difference != "" {
+		t.Error(difference)
+	}
+	if difference := cmp.Diff([]string{"one"}, value.Names(" one ")); difference != "" {
+		t.Error(difference)
 	}
 }
