@@ -3,12 +3,19 @@ package llm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/telemetry"
 )
 
 // Bounds of the names in a step: a model may make up arguments.
@@ -124,4 +131,65 @@ func shortened(text string) string {
 		return string(runes[:maxStepRunes])
 	}
 	return text
+}
+
+// of gives the cost of all calls; without prices what the provider said.
+func (p Price) of(usage map[string]any) float64 {
+	count := func(name string) float64 {
+		number, _ := value.Integer(usage[name])
+		return float64(number)
+	}
+	if p.Input == 0 && p.Output == 0 {
+		said, _ := strconv.ParseFloat(fmt.Sprint(usage["cost"]), 64) // absent is no number
+		return said
+	}
+	read, write := count("cache_read_tokens"), count("cache_write_tokens")
+	fresh := max(0, count("prompt_tokens")-read-write)
+	cost := fresh*p.Input + count("completion_tokens")*p.Output + read*orElse(p.CacheRead, p.Input) + write*orElse(p.CacheWrite, p.Input)
+	return cost / 1e6
+}
+
+func orElse(price, otherwise float64) float64 {
+	if price > 0 {
+		return price
+	}
+	return otherwise
+}
+
+var (
+	// outcome: answered, retry, failed, stopped
+	modelRequests = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_model_requests_total", Help: "Requests to model providers by outcome, each attempt counted.",
+	}, []string{"outcome"})
+	modelSeconds = promauto.NewHistogram(prometheus.HistogramOpts{
+		Name: "inbox_model_seconds", Help: "Time from a request to a model provider to the end of its answer.",
+		Buckets: telemetry.NetworkSeconds,
+	})
+	// kind: input, output, cache_read, cache_write
+	modelTokens = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_model_tokens_total", Help: "Tokens that model providers counted; input holds those of the cache.",
+	}, []string{"kind"})
+)
+
+func observeRequest(started time.Time, err error) {
+	modelSeconds.Observe(time.Since(started).Seconds())
+	outcome := "answered"
+	carried, faulty := errors.AsType[*fault.Fault](err)
+	switch {
+	case faulty && carried.Permanent:
+		outcome = "failed"
+	case faulty:
+		outcome = "retry"
+	case err != nil:
+		outcome = "stopped"
+	}
+	modelRequests.WithLabelValues(outcome).Inc()
+}
+
+func observeTokens(usage Usage) {
+	for kind, count := range map[string]int64{
+		"input": usage.Input, "output": usage.Output, "cache_read": usage.CacheRead, "cache_write": usage.CacheWrite,
+	} {
+		modelTokens.WithLabelValues(kind).Add(float64(max(0, count)))
+	}
 }

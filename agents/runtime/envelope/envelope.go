@@ -1,6 +1,11 @@
+// Package envelope keeps the typed message envelope of the agent runtime: JSON values, reading rows of every age into
+// the one canonical form, builders, the projection for model providers, pairs of tool calls and results, the result of
+// a conversation, and the older agent framework's messages with their way in and out (agent runtime contract, sections
+// 1, 2 and 8). It runs no loop and calls no tool, and it knows no protocol and no store.
 package envelope
 
 import (
+	"maps"
 	"slices"
 
 	"inbox/agents/runtime/value"
@@ -112,4 +117,73 @@ func Values(list []Envelope) []any {
 		values[i] = e.Value()
 	}
 	return values
+}
+
+// Codes of the errors of this package (agent runtime contract, sections 1.4, 2 and 8).
+const (
+	CodeEnvelope  = "invalid_ai_message_envelope"
+	CodeResult    = "invalid_agent_conversation_result"
+	CodeFramework = "invalid_agent_framework_message"
+)
+
+// Error says which rule a message or a result breaks. Its text is `<code>: [<path> ]<reason>`, as the runtime writes it.
+type Error struct {
+	Code   string
+	Path   string // the failing member, "" for an envelope's own errors
+	Reason string
+}
+
+// Error gives the machine-readable text.
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return e.Code + ": " + e.Reason
+	}
+	return e.Code + ": " + e.Path + " " + e.Reason
+}
+
+// ErrorCode gives the code.
+func (e *Error) ErrorCode() string { return e.Code }
+
+// ErrorPath gives the failing member.
+func (e *Error) ErrorPath() string { return e.Path }
+
+func broken(reason string) error { return &Error{Code: CodeEnvelope, Reason: reason} }
+
+// NewText builds a message from role and content. As in plain rows, metadata.type and block contents decide the type.
+// An empty role or a content that is neither text nor blocks is an error (agent runtime contract, section 1.5).
+func NewText(role string, content any, metadata map[string]any) (Envelope, error) {
+	source := map[string]any{"role": role, "content": content}
+	return build(source, infer(content, metadata), map[string]any{}, value.Filled(metadata))
+}
+
+// UserText builds a text of the user.
+func UserText(content string, metadata map[string]any) Envelope {
+	return Envelope{Type: TypeText, Role: "user", Content: content, Payload: map[string]any{}, Metadata: value.Filled(metadata)}
+}
+
+// AssistantText builds a text of the assistant.
+func AssistantText(content string, metadata map[string]any) Envelope {
+	return Envelope{Type: TypeText, Role: "assistant", Content: content, Payload: map[string]any{}, Metadata: value.Filled(metadata)}
+}
+
+// NewToolCall builds a call of a tool by the assistant. Turns count from one.
+func NewToolCall(content, toolName string, parameters map[string]any, turn int64, metadata map[string]any) Envelope {
+	payload := map[string]any{"tool_name": toolName, "parameters": value.Filled(parameters), "turn": turn}
+	return Envelope{Type: TypeToolCall, Role: "assistant", Content: content, Payload: payload, Metadata: value.Filled(metadata)}
+}
+
+// NewToolResult builds what a tool gave. Its role is "user", not the default role of the type: providers expect
+// results from the user's side. The payload is copied and its tool_name replaced.
+func NewToolResult(content, toolName string, payload, metadata map[string]any) Envelope {
+	payload = value.Filled(maps.Clone(payload))
+	payload["tool_name"] = toolName
+	return Envelope{Type: TypeToolResult, Role: "user", Content: content, Payload: payload, Metadata: value.Filled(metadata)}
+}
+
+// NewApprovalRequired builds the request for a person's decision.
+func NewApprovalRequired(content string, payload, metadata map[string]any) Envelope {
+	return Envelope{
+		Type: TypeApprovalRequired, Role: TypeApprovalRequired.DefaultRole(), Content: content,
+		Payload: value.Filled(payload), Metadata: value.Filled(metadata),
+	}
 }

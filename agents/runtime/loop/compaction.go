@@ -2,7 +2,10 @@ package loop
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"math"
+	"strings"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
@@ -220,3 +223,136 @@ func plainText(role, content string, metadata map[string]any) envelope.Envelope 
 
 // jsonSize is the length of the JSON that the contract measures.
 func jsonSize(value any) int { return len(tool.Canonical(value)) }
+
+// stats count items and the bytes of their content.
+type stats struct{ items, bytes int }
+
+func (s stats) object() map[string]any {
+	return map[string]any{"item_count": s.items, "byte_count": s.bytes}
+}
+
+func statsOf(messages []envelope.Envelope) stats {
+	total := stats{items: len(messages)}
+	for i := range messages {
+		total.bytes += bytesOf(messages[i].Content)
+	}
+	return total
+}
+
+func statsOfAny(items []any) stats {
+	total := stats{items: len(items)}
+	for _, item := range items {
+		total.bytes += contentBytes(item)
+	}
+	return total
+}
+
+// contentBytes is the length of a string content, or of the JSON of any other; an item without content counts whole.
+func contentBytes(item any) int {
+	content := item
+	if object, is := item.(map[string]any); is {
+		if value, has := object["content"]; has {
+			content = value
+		}
+	}
+	return bytesOf(content)
+}
+
+func bytesOf(content any) int {
+	if text, is := content.(string); is {
+		return len(text)
+	}
+	return jsonSize(content)
+}
+
+// provenance says where the bytes of a transcript went.
+type provenance struct{ original, compacted, retained, archived stats }
+
+// conservation writes the metadata of a compaction: extra members, then policy, provenance, summarizer and the check
+// that not too much was lost (agent runtime contract, section 3.9).
+func conservation(policy map[string]any, counts provenance, extra map[string]any) map[string]any {
+	metadata := map[string]any{}
+	maps.Copy(metadata, extra)
+	metadata["policy"] = policy
+	metadata["provenance"] = map[string]any{
+		"original": counts.original.object(), "compacted": counts.compacted.object(),
+		"retained": counts.retained.object(), "archived": counts.archived.object(),
+	}
+	metadata["summarizer"] = map[string]any{
+		"provider": value.Text(policy["summary_provider"]), "model": value.Text(policy["summary_model"]),
+	}
+	metadata["conservation"] = conservationCheck(policy, counts)
+	return metadata
+}
+
+func conservationCheck(policy map[string]any, counts provenance) map[string]any {
+	enabled, closes := value.Truthy(policy["conservation_enabled"]), true
+	if given := policy["fail_on_conservation_failure"]; given != nil {
+		closes = value.Truthy(given)
+	}
+	least := 1.0
+	if given := policy["minimum_conserved_byte_ratio"]; given != nil {
+		least = max(0, value.Finite(value.Float(given)))
+	}
+	conserved := counts.compacted.bytes + counts.retained.bytes + counts.archived.bytes
+	required := int(min(math.Ceil(float64(counts.original.bytes)*least), math.MaxInt32))
+	ratio := 1.0
+	if counts.original.bytes > 0 {
+		ratio = float64(conserved) / float64(counts.original.bytes)
+	}
+	passed := !enabled || conserved >= required
+	return map[string]any{
+		"enabled": enabled, "minimum_conserved_byte_ratio": least, "required_byte_count": required,
+		"conserved_byte_count": conserved, "conserved_byte_ratio": ratio, "passed": passed,
+		"failed_closed": enabled && closes && !passed,
+	}
+}
+
+func overflows(messages []envelope.Envelope, policy map[string]any) bool {
+	enabled, _ := policy["overflow_archive_enabled"].(bool)
+	threshold := value.Int32(policy["overflow_threshold_bytes"])
+	return enabled && threshold > 0 && jsonSize(envelope.Values(messages)) > threshold
+}
+
+// archiveOverflow takes the head out of a transcript that is too large to summarize and leaves a stub with its id
+// (agent runtime contract, section 3.9).
+func archiveOverflow(messages []envelope.Envelope, policy map[string]any) Compaction {
+	size := jsonSize(envelope.Values(messages))
+	cutoff := overflowBoundary(messages, policy)
+	if cutoff <= 0 {
+		return outcome(messages, CompactionSkipped, map[string]any{
+			"policy": policy, "reason": "overflow_input_unsplittable", "total_messages": len(messages), "total_bytes": size,
+		})
+	}
+	items, tail := messages[:cutoff], messages[cutoff:]
+	id := "agents-api-overflow-" + digest16(envelope.Values(items))
+	metadata := map[string]any{
+		"strategy": "deterministic_overflow_archive", "archive_id": id,
+		"archive_pointer": policy["overflow_archive_pointer"], "archive_count": len(items), "retained_count": len(tail),
+		"total_messages": len(messages), "total_bytes": size, "policy": policy,
+		"boundary": map[string]any{"archive_until": cutoff - 1, "retain_from": cutoff},
+	}
+	content := fmt.Sprintf("%s\n\nArchive ID: %s\nArchived messages: %d", policy["overflow_stub_prefix"], id, len(items))
+	stub := plainText(value.Text(policy["overflow_stub_role"]), content, map[string]any{"agents_api_compaction_archive": metadata})
+	archived := outcome(append([]envelope.Envelope{stub}, tail...), CompactionArchived, metadata, event(compactionArchived, metadata))
+	archived.ArchiveItems = items
+	return archived
+}
+
+func overflowBoundary(messages []envelope.Envelope, policy map[string]any) int {
+	retained := value.Int32(policy["overflow_retained_messages"])
+	if retained == 0 {
+		retained = value.Int32(policy["recent_messages"])
+	}
+	cutoff := max(0, len(messages)-retained)
+	if limit := value.Int32(policy["overflow_retained_bytes"]); limit > 0 {
+		size := jsonSize(envelope.Values(messages[cutoff:]))
+		for ; cutoff < len(messages)-1 && size > limit; cutoff++ {
+			size -= jsonSize(messages[cutoff].Value()) + len(",")
+		}
+	}
+	return boundary(messages, cutoff, policy)
+}
+
+// digest16 is 16 hexadecimal digits of the SHA-256 over the JSON of a value.
+func digest16(value any) string { return strings.TrimPrefix(tool.Hash(value), "sha256:")[:16] }

@@ -1,6 +1,17 @@
+// Package tool is everything about tools but the tools: what a declaration may say, which tools a model sees and under
+// which names, how a call is prepared from what the model wrote and what the caller knows, how it is executed and its
+// result brought into one form, what may be recorded of it, and who must approve it (agent runtime contract, section 4).
+//
+// It contains no loop, no provider, no concrete tool and no durable storage. It decides nothing about a person: whom
+// to believe is asked through ActionOptions.Permits.
+//
+// Values are those of encoding/json with UseNumber: map[string]any, []any, json.Number, string, bool and nil. Functions
+// do not change the values that they are given.
 package tool
 
 import (
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -170,4 +181,195 @@ func (d *Declaration) Required() []string {
 		return nil
 	}
 	return slices.Clone(d.required)
+}
+
+var (
+	slugPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+	namePattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*(/[a-z][a-z0-9_-]*)?$`)
+	unsafeRuns  = regexp.MustCompile(`[^A-Za-z0-9_]+`)
+)
+
+// namespace is the part of a name before the slash, "" for a bare name.
+func namespace(name string) string {
+	before, _, found := strings.Cut(name, "/")
+	if !found {
+		return ""
+	}
+	return before
+}
+
+// ProviderSafeName writes a tool name with the letters that every model provider accepts: A-Z, a-z, 0-9 and "_", a
+// letter first (agent runtime contract, section 4.1). Two tools can get the same one; the first declared has it.
+func ProviderSafeName(name string) string {
+	safe := strings.Trim(unsafeRuns.ReplaceAllString(value.Trim(name), "__"), "_")
+	if safe == "" {
+		return "tool"
+	}
+	if first := safe[0] | 0x20; first < 'a' || first > 'z' {
+		return "tool_" + safe
+	}
+	return safe
+}
+
+// canonicalMembers are the members that normalization writes itself; all others of a declaration are extensions.
+var canonicalMembers = map[string]bool{
+	"name": true, "source": true, "description": true, "parameters": true, "executor": true, "scope": true,
+	"runtime": true, "parameter_bindings": true, "parameter_defaults": true,
+}
+
+// extensions copies the members that the contract does not name. Sensitive names are kept: a declaration is no place
+// for secrets.
+func extensions(declared map[string]any) map[string]any {
+	fields := make(map[string]any, len(declared)+4)
+	for name, value := range declared {
+		if canonicalMembers[name] {
+			continue
+		}
+		if kept := withoutNulls(value); kept != nil {
+			fields[name] = kept
+		}
+	}
+	return fields
+}
+
+// RuntimeMetadata normalizes the runtime member of a declaration or a result: members of sensitive name at the top
+// become "[redacted]", nulls are left out at every level. What is no object gives an empty one (agent runtime contract,
+// section 4.1).
+func RuntimeMetadata(given any) map[string]any {
+	runtime := map[string]any{}
+	for name, item := range value.Members(given) {
+		if name == "" {
+			continue
+		}
+		if SensitiveName(name) {
+			runtime[name] = Redacted
+			continue
+		}
+		if kept := withoutNulls(item); kept != nil {
+			runtime[name] = kept
+		}
+	}
+	return runtime
+}
+
+func withoutNulls(given any) any {
+	switch value := value.Plain(given).(type) {
+	case map[string]any:
+		kept := make(map[string]any, len(value))
+		for name, item := range value {
+			if item := withoutNulls(item); item != nil {
+				kept[name] = item
+			}
+		}
+		return kept
+	case []any:
+		kept := make([]any, 0, len(value))
+		for _, item := range value {
+			if item := withoutNulls(item); item != nil {
+				kept = append(kept, item)
+			}
+		}
+		return kept
+	default:
+		return value
+	}
+}
+
+// ValidateClient lists the wrong fields of a client declaration, in the order of the contract, each once; none means
+// that it is valid (agent runtime contract, section 4.1).
+func ValidateClient(given any) []string {
+	declared := value.Members(given)
+	name := value.Text(declared["name"])
+	source := clientSource(name, declared["source"])
+	var wrong findings
+	wrong.unless(namePattern.MatchString(name), "name")
+	wrong.unless(source == ExecutorClient, "source")
+	wrong.unless(declared["source"] == nil || declared["source"] == source, "source")
+	wrong.shape(declared, ExecutorClient)
+	return wrong
+}
+
+// ValidateServer lists the wrong fields of a server declaration that has its defaults, in the order of the contract,
+// each once (agent runtime contract, section 4.1).
+func ValidateServer(given any) []string {
+	declared := value.Members(given)
+	name := value.Text(declared["name"])
+	var wrong findings
+	wrong.unless(namePattern.MatchString(name), "name")
+	wrong.unless(namespace(name) != ExecutorClient, "source")
+	wrong.unless(slugPattern.MatchString(value.Text(declared["source"])), "source")
+	wrong.shape(declared, ExecutorHost)
+	return wrong
+}
+
+type findings []string
+
+func (f *findings) unless(fine bool, field string) {
+	if !fine && !slices.Contains(*f, field) {
+		*f = append(*f, field)
+	}
+}
+
+// shape checks what clients and servers declare alike.
+func (f *findings) shape(declared map[string]any, executor string) {
+	_, described := value.NonBlank(declared["description"])
+	f.unless(described, "description")
+	f.unless(declared["parameters"] == nil || value.PlainContainer(declared["parameters"]), "parameters")
+	f.unless(declared["executor"] == executor, "executor")
+	f.unless(declared["scope"] == ScopeRun, "scope")
+	f.unless(declared["runtime"] == nil || value.PlainContainer(declared["runtime"]), "runtime")
+	if _, ok := parseBindings(declared); !ok {
+		field := "client_context_bindings"
+		if _, has := declared["parameter_bindings"]; has {
+			field = "parameter_bindings"
+		}
+		f.unless(false, field)
+	}
+	_, ok := parseDefaults(declared)
+	f.unless(ok, "parameter_defaults")
+}
+
+// clientSource is the namespace, else the declared source, else "client".
+func clientSource(name string, declared any) string {
+	if source := namespace(name); source != "" {
+		return source
+	}
+	if source, ok := value.NonBlank(declared); ok {
+		return source
+	}
+	return ExecutorClient
+}
+
+// withServerDefaults fills what a server declaration may leave out. Executors of other names are ours, too.
+func withServerDefaults(declared map[string]any) map[string]any {
+	filled := maps.Clone(declared)
+	if value.Text(filled["source"]) == "" {
+		filled["source"] = "host"
+		if source := namespace(value.Text(filled["name"])); source != "" {
+			filled["source"] = source
+		}
+	}
+	if filled["executor"] != ExecutorClient {
+		filled["executor"] = ExecutorHost
+	}
+	fill(filled, "scope", ScopeRun)
+	return filled
+}
+
+// withClientDefaults fills what the place of a client declaration already says.
+func withClientDefaults(declared map[string]any) map[string]any {
+	filled := maps.Clone(declared)
+	fill(filled, "source", ExecutorClient)
+	fill(filled, "executor", ExecutorClient)
+	fill(filled, "scope", ScopeRun)
+	if _, described := value.NonBlank(filled["description"]); !described {
+		filled["description"] = value.Text(filled["name"])
+	}
+	return filled
+}
+
+func fill(object map[string]any, name string, value any) {
+	if object[name] == nil {
+		object[name] = value
+	}
 }

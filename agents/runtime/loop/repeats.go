@@ -9,6 +9,79 @@ import (
 	"inbox/agents/runtime/value"
 )
 
+// SpinSignature identifies a tool call by its name and raw parameters, whatever the order of their members (agent
+// runtime contract, section 3.6).
+type SpinSignature struct {
+	ToolName       string
+	ParametersHash string // H(parameters)
+	SignatureHash  string // H({tool_name, parameters_hash})
+}
+
+// NewSpinSignature hashes a call.
+func NewSpinSignature(toolName string, parameters map[string]any) SpinSignature {
+	signature := SpinSignature{ToolName: value.Trim(toolName), ParametersHash: tool.Hash(parameters)}
+	signature.SignatureHash = tool.Hash(map[string]any{
+		"tool_name": signature.ToolName, "parameters_hash": signature.ParametersHash,
+	})
+	return signature
+}
+
+// payload is the signature with what the detector knows about it.
+func (s SpinSignature) payload(turn, repeats, threshold int) map[string]any {
+	return map[string]any{
+		"tool_name": s.ToolName, "parameters_hash": s.ParametersHash, "signature_hash": s.SignatureHash,
+		"turn": turn, "repeat_count": repeats, "threshold": threshold,
+	}
+}
+
+// SpinDetector watches the calls of a run, in order, for a model that turns on the spot.
+type SpinDetector interface {
+	// Record notes one call and says whether the run has stalled with it. An error ends the run.
+	Record(signature SpinSignature, turn map[string]any) (stalled bool, err error)
+	// Repeats and Threshold describe the last recorded call.
+	Repeats() int
+	Threshold() int
+}
+
+// streak counts equal signatures that follow each other.
+type streak struct {
+	threshold int
+	repeats   int
+	last      string
+}
+
+func (s *streak) record(hash string) bool {
+	if hash == s.last {
+		s.repeats++
+	} else {
+		s.last, s.repeats = hash, 1
+	}
+	return s.repeats >= s.threshold
+}
+
+// Repeats gives how often the last signature came without another between.
+func (s *streak) Repeats() int { return s.repeats }
+
+// Threshold gives the number of repeats that trips.
+func (s *streak) Threshold() int { return s.threshold }
+
+// ConsecutiveSpin is the default detector: equal calls that follow each other, counted across turns. It belongs to one
+// run.
+type ConsecutiveSpin struct{ streak }
+
+// NewConsecutiveSpin makes a detector; 0 means the default threshold of 3, the least is 2.
+func NewConsecutiveSpin(threshold int) *ConsecutiveSpin {
+	if threshold == 0 {
+		threshold = 3
+	}
+	return &ConsecutiveSpin{streak{threshold: max(2, threshold)}}
+}
+
+// Record implements SpinDetector.
+func (d *ConsecutiveSpin) Record(signature SpinSignature, _ map[string]any) (bool, error) {
+	return d.record(signature.SignatureHash), nil
+}
+
 // FailureSignature identifies a failed call by name, raw parameters and kind of error (agent runtime contract,
 // section 3.6).
 type FailureSignature struct {
