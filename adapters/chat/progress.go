@@ -3,7 +3,6 @@ package chat
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"inbox/adapters/chat/contract"
@@ -56,7 +55,7 @@ func (p *progress) text(text string) []contract.Delta {
 	}
 	p.said, p.apart = true, false
 	if rest := p.rest(text); rest != "" {
-		return []contract.Delta{{"type": "content", "text": rest}}
+		return []contract.Delta{{Kind: contract.DeltaContent, Text: rest}}
 	}
 	return nil
 }
@@ -86,11 +85,11 @@ func (p *progress) call(part normalized.Part) []contract.Delta {
 	if p.calls == nil {
 		p.calls = map[string]int{}
 	}
-	number := json.Number(strconv.Itoa(len(p.calls)))
-	p.calls[part.ID] = len(p.calls)
-	list := []contract.Delta{{"type": "tool_call", "tool_call_id": part.ID, "tool_name": part.Name, "index": number}}
+	index := len(p.calls)
+	p.calls[part.ID] = index
+	list := []contract.Delta{{Kind: contract.DeltaCall, ToolCallID: part.ID, ToolName: part.Name, Index: index}}
 	if len(part.Args) > 0 {
-		list = append(list, contract.Delta{"type": "tool_argument", "tool_call_id": part.ID, "text": string(part.Args), "index": number})
+		list = append(list, contract.Delta{Kind: contract.DeltaArgument, ToolCallID: part.ID, Text: string(part.Args), Index: index})
 	}
 	return list
 }

@@ -167,11 +167,12 @@ func (restFrames) begin(found run) []event {
 }
 
 func (restFrames) delta(_ run, delta contract.Delta) []event {
-	switch delta["type"] {
-	case "content":
-		return []event{{"delta", ChatText{value.Text(delta["text"])}}}
-	case "tool_call":
-		return []event{{"tool", ChatTool{value.Text(delta["tool_call_id"]), value.Text(delta["tool_name"])}}}
+	switch delta.Kind {
+	case contract.DeltaContent:
+		return []event{{"delta", ChatText{delta.Text}}}
+	case contract.DeltaCall:
+		return []event{{"tool", ChatTool{delta.ToolCallID, delta.ToolName}}}
+	case contract.DeltaArgument: // plain REST tells of a call, not of how it grows
 	}
 	return nil
 }

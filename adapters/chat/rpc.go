@@ -97,7 +97,7 @@ func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request cont
 }
 
 // lastFrame is the one with the Task, or says that there is none yet.
-func (a *Adapter) lastFrame(id any, found run) map[string]any {
+func (a *Adapter) lastFrame(id any, found run) contract.Frame {
 	if !a.settled(found.turn) {
 		return contract.ErrorFrame(id, contract.InternalError, sentenceWorking)
 	}
@@ -107,7 +107,7 @@ func (a *Adapter) lastFrame(id any, found run) map[string]any {
 		if len(found.calls) > 0 {
 			more["toolCalls"] = found.calls
 		}
-		task["metadata"] = map[string]any{"inbox": more}
+		task.Metadata = map[string]any{"inbox": more}
 	}
 	return contract.ResultFrame(id, task)
 }
@@ -141,6 +141,6 @@ func rpcText(err error, known *fault.Fault) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-func writeFrame(w http.ResponseWriter, frame map[string]any) {
+func writeFrame(w http.ResponseWriter, frame contract.Frame) {
 	httpserver.WriteJSON(w, http.StatusOK, frame)
 }

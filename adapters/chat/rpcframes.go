@@ -34,7 +34,7 @@ const methodResume = "message/resume"
 
 // broken tells where to go on: the same request with Last-Event-ID, here or at another node.
 func (f *rpcFrames) broken(found run, last string) []event {
-	return []event{{data: map[string]any{"jsonrpc": "2.0", "method": methodResume, "params": ChatResume{
+	return []event{{data: contract.NewNotification(methodResume, ChatResume{
 		Session: found.route.Session, RunID: found.route.Run, EventID: last, Reason: streamCut,
-	}}}}
+	})}}
 }

@@ -86,8 +86,8 @@ func callDeltas(calls []ToolCall) []contract.Delta {
 		if err != nil {
 			continue // values out of JSON always encode
 		}
-		list = append(list, contract.Delta{"type": "tool_call", "tool_call_id": call.ID, "tool_name": call.Tool, "index": i},
-			contract.Delta{"type": "tool_argument", "tool_call_id": call.ID, "text": string(arguments), "index": i})
+		list = append(list, contract.Delta{Kind: contract.DeltaCall, ToolCallID: call.ID, ToolName: call.Tool, Index: i},
+			contract.Delta{Kind: contract.DeltaArgument, ToolCallID: call.ID, Text: string(arguments), Index: i})
 	}
 	return list
 }

@@ -48,10 +48,9 @@ func request(method, parts string) string {
 
 func TestFrames(t *testing.T) {
 	for want, delta := range map[string]Delta{
-		`{"content":"Hel","deltaType":"content"}`: {"type": "content", "text": "Hel"},
-		`{"content":"search","deltaType":"tool_name","toolCallId":"t1","toolCallIndex":2,"toolCallName":"search"}`: {"type": "tool_call", "tool_call_id": "t1", "tool_name": "search", "index": "2.9"},
-		`{"content":"{}","deltaType":"tool_argument","toolCallId":"t1","toolCallIndex":0}`:                         {"type": "tool_argument", "tool_call_id": "t1", "text": "{}", "index": nil},
-		`{"content":"lo","deltaType":"content"}`:                                                                   {"type": "thought", "content": "lo"},
+		`{"content":"Hel","deltaType":"content"}`: {Kind: DeltaContent, Text: "Hel"},
+		`{"content":"search","deltaType":"tool_name","toolCallId":"t1","toolCallIndex":2,"toolCallName":"search"}`: {Kind: DeltaCall, ToolCallID: "t1", ToolName: "search", Index: 2},
+		`{"content":"{}","deltaType":"tool_argument","toolCallId":"t1","toolCallIndex":0}`:                         {Kind: DeltaArgument, ToolCallID: "t1", Text: "{}"},
 	} {
 		want = `{"jsonrpc":"2.0","method":"message/delta","params":{"delta":` + want + `,"id":"r"}}`
 		if got := value.EncodeText(DeltaFrame("r", delta)); got != want {
@@ -59,7 +58,7 @@ func TestFrames(t *testing.T) {
 		}
 	}
 
-	task := TaskOf(map[string]any{"run_id": "r", "session_id": "s", "reply": "Hello", "completed": false})
+	task := TaskOf(Output{RunID: "r", SessionID: "s", Reply: "Hello"})
 	if got := value.EncodeText(ResultFrame(1, task)); !strings.Contains(got, `"input-required"`) {
 		t.Errorf("frame %s", got)
 	}

@@ -1,12 +1,61 @@
 package contract
 
-import (
-	"inbox/agents/runtime/value"
+import "cmp"
+
+// Delta is one step of a growing answer.
+type Delta struct {
+	Kind       DeltaKind
+	Text       string // of DeltaContent and DeltaArgument
+	ToolCallID string // of DeltaCall and DeltaArgument
+	ToolName   string // of DeltaCall
+	Index      int    // place of the call among those of the answer
+}
+
+// DeltaKind is what a Delta adds to.
+type DeltaKind string
+
+// The kinds of deltas (agent runtime contract, section 6.1).
+const (
+	DeltaContent  DeltaKind = "content"
+	DeltaCall     DeltaKind = "tool_call"
+	DeltaArgument DeltaKind = "tool_argument"
 )
 
-// Delta is one step of a growing answer in canonical form: {type: content, text}, {type: tool_call, tool_call_id,
-// tool_name, index} or {type: tool_argument, tool_call_id, text, index}.
-type Delta map[string]any
+// Output is the answer of a turn as far as a Task tells it.
+type Output struct {
+	RunID     string
+	SessionID string
+	Reply     string
+	Completed bool
+}
+
+// Task is the answer in the form of JSON-RPC chat (agent runtime contract, section 6.5).
+type Task struct {
+	ID        string         `json:"id"`
+	Metadata  map[string]any `json:"metadata,omitempty"`
+	SessionID string         `json:"sessionId,omitempty"`
+	Status    TaskStatus     `json:"status"`
+}
+
+// TaskStatus has the words of the agent.
+type TaskStatus struct {
+	Message TaskMessage `json:"message"`
+	State   string      `json:"state"`
+}
+
+// TaskMessage is what the agent said.
+type TaskMessage struct {
+	Kind      string     `json:"kind"`
+	MessageID string     `json:"messageId"`
+	Parts     []TaskPart `json:"parts"`
+	Role      string     `json:"role"`
+}
+
+// TaskPart is a text.
+type TaskPart struct {
+	Text string `json:"text"`
+	Type string `json:"type"`
+}
 
 // States of a Task here. Other surfaces have richer ones (agent runtime contract, section 6.5).
 const (
@@ -14,63 +63,81 @@ const (
 	StateInputRequired = "input-required"
 )
 
-// TaskOf makes the Task of a chat output. Every output that is not completed demands input, also one that failed (agent
+// TaskOf returns the Task of an output. Every output that is not completed demands input, also one that failed (agent
 // runtime contract, section 6.5).
-func TaskOf(output map[string]any) map[string]any {
-	run, session := value.Scalar(output["run_id"]), value.Scalar(output["session_id"])
+func TaskOf(output Output) Task {
 	state := StateCompleted
-	if completed, said := output["completed"]; said && !value.Truthy(completed) {
+	if !output.Completed {
 		state = StateInputRequired
 	}
-	message := map[string]any{
-		"role": "agent", "kind": "message", "messageId": first(run, "run") + "-message",
-		"parts": []any{map[string]any{"type": "text", "text": value.Scalar(output["reply"])}},
+	return Task{
+		ID: cmp.Or(output.RunID, output.SessionID, "run"), SessionID: output.SessionID,
+		Status: TaskStatus{State: state, Message: TaskMessage{
+			Kind: "message", MessageID: cmp.Or(output.RunID, "run") + "-message", Role: "agent",
+			Parts: []TaskPart{{Text: output.Reply, Type: "text"}},
+		}},
 	}
-	task := map[string]any{"id": first(run, session, "run"), "status": map[string]any{"state": state, "message": message}}
-	if session != "" {
-		task["sessionId"] = session
-	}
-	return task
 }
 
-func first(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
+// Frame is a response of JSON-RPC 2.0, the last frame of a request: a result or an error.
+type Frame struct {
+	Error   *FrameError `json:"error,omitempty"`
+	ID      any         `json:"id"`
+	JSONRPC string      `json:"jsonrpc"`
+	Result  *Task       `json:"result,omitempty"`
+}
+
+// FrameError is the error of a Frame.
+type FrameError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
 }
 
 // ResultFrame is the last frame of a request that was answered.
-func ResultFrame(id any, task map[string]any) map[string]any {
-	return map[string]any{"jsonrpc": protocol, "id": id, "result": task}
-}
+func ResultFrame(id any, task Task) Frame { return Frame{ID: id, JSONRPC: protocol, Result: &task} }
 
 // ErrorFrame is the last frame of every other request.
-func ErrorFrame(id any, number int, text string) map[string]any {
-	return map[string]any{"jsonrpc": protocol, "id": id, "error": map[string]any{"code": number, "message": text}}
+func ErrorFrame(id any, number int, text string) Frame {
+	return Frame{ID: id, JSONRPC: protocol, Error: &FrameError{number, text}}
 }
 
-// DeltaFrame is the notification of one delta of a task. Deltas of a type that nobody knows are content.
-func DeltaFrame(task string, delta Delta) map[string]any {
-	return map[string]any{
-		"jsonrpc": protocol, "method": methodDelta, "params": map[string]any{"id": task, "delta": wire(delta)},
-	}
+// Notification is a frame before the last one.
+type Notification struct {
+	JSONRPC string `json:"jsonrpc"`
+	Method  string `json:"method"`
+	Params  any    `json:"params"`
 }
 
-func wire(delta Delta) map[string]any {
-	call, index := value.Scalar(delta["tool_call_id"]), value.Truncated(delta["index"])
-	switch value.Scalar(delta["type"]) {
-	case "tool_call":
-		name := value.Scalar(delta["tool_name"])
-		return map[string]any{"deltaType": "tool_name", "content": name, "toolCallId": call, "toolCallName": name, "toolCallIndex": index}
-	case "tool_argument":
-		return map[string]any{"deltaType": "tool_argument", "content": value.Scalar(delta["text"]), "toolCallId": call, "toolCallIndex": index}
+// NewNotification returns the frame of a notification.
+func NewNotification(method string, params any) Notification {
+	return Notification{JSONRPC: protocol, Method: method, Params: params}
+}
+
+// TaskDelta are the parameters of the notification of one delta.
+type TaskDelta struct {
+	Delta WireDelta `json:"delta"`
+	ID    string    `json:"id"` // of the Task
+}
+
+// WireDelta is a Delta on the wire; the last three are there for calls of tools.
+type WireDelta struct {
+	Content       string  `json:"content"`
+	DeltaType     string  `json:"deltaType"`
+	ToolCallID    *string `json:"toolCallId,omitempty"`
+	ToolCallIndex *int    `json:"toolCallIndex,omitempty"`
+	ToolCallName  *string `json:"toolCallName,omitempty"`
+}
+
+// DeltaFrame is the notification of one delta of a task.
+func DeltaFrame(task string, delta Delta) Notification {
+	wire := WireDelta{DeltaType: string(delta.Kind), Content: delta.Text}
+	switch delta.Kind {
+	case DeltaCall:
+		wire = WireDelta{DeltaType: "tool_name", Content: delta.ToolName, ToolCallName: &delta.ToolName}
+		fallthrough
+	case DeltaArgument:
+		wire.ToolCallID, wire.ToolCallIndex = &delta.ToolCallID, &delta.Index
+	case DeltaContent:
 	}
-	text := delta["text"]
-	if text == nil {
-		text = delta["content"]
-	}
-	return map[string]any{"deltaType": "content", "content": value.Scalar(text)}
+	return NewNotification(methodDelta, TaskDelta{Delta: wire, ID: task})
 }

@@ -15,12 +15,30 @@ func TestRecordedCases(t *testing.T) {
 		case "dispatch":
 			return playDispatch(c.Object()), nil
 		case "delta":
-			return DeltaFrame("task-1", c.Object()), nil
+			return DeltaFrame("task-1", recordedDelta(c.Object())), nil
 		case "task":
-			return TaskOf(c.Object()), nil
+			return TaskOf(recordedOutput(c.Object())), nil
 		}
 		return nil, fmt.Errorf("unknown operation %q", c.Op)
 	})
+}
+
+// recordedDelta reads a delta whose members may be of any type.
+func recordedDelta(given map[string]any) Delta {
+	index, _ := value.Count(given["index"])
+	return Delta{
+		Kind: DeltaKind(value.Scalar(given["type"])), Text: value.Scalar(given["text"]), ToolCallID: value.Scalar(given["tool_call_id"]),
+		ToolName: value.Scalar(given["tool_name"]), Index: int(index),
+	}
+}
+
+// recordedOutput reads a chat output whose members may be missing or of any type; it is completed unless it says no.
+func recordedOutput(given map[string]any) Output {
+	completed, said := given["completed"]
+	return Output{
+		RunID: value.Scalar(given["run_id"]), SessionID: value.Scalar(given["session_id"]), Reply: value.Scalar(given["reply"]),
+		Completed: !said || value.Truthy(completed),
+	}
 }
 
 // playDispatch answers with the frames of the contract, in the place of an agent that says what the script says.
@@ -36,7 +54,7 @@ func playDispatch(input map[string]any) map[string]any {
 		output = map[string]any{"session_id": "sess-1", "reply": "pong", "completed": true}
 	}
 	output["run_id"] = request.Input.RunID
-	response := ResultFrame(request.ID, TaskOf(output))
+	response := ResultFrame(request.ID, TaskOf(recordedOutput(output)))
 	if failure, is := value.Object(script["error"]); is {
 		response = ErrorFrame(request.ID, InternalError, value.Text(failure["message"]))
 	}

@@ -44,7 +44,7 @@ type RPCError struct {
 }
 
 // Frame returns the error as a response.
-func (e *RPCError) Frame() map[string]any { return ErrorFrame(e.ID, e.Number, e.Text) }
+func (e *RPCError) Frame() Frame { return ErrorFrame(e.ID, e.Number, e.Text) }
 
 // ReadRequest reads the JSON text of a request of at most MaxInputBytes for the agent that the path names.
 func ReadRequest(agent string, data []byte) (Request, *RPCError) {

@@ -88,23 +88,6 @@ func Int32(given any) int {
 	return int(number)
 }
 
-// Truncated reads a number, also one written as text, without its fraction; everything else is 0.
-func Truncated(given any) int64 {
-	number, is := written(given)
-	if !is {
-		return 0
-	}
-	if integer, err := strconv.ParseInt(number.String(), 10, 64); err == nil {
-		return integer
-	}
-
-	float, err := strconv.ParseFloat(number.String(), 64)
-	if err != nil || math.Abs(float) >= 1<<62 {
-		return 0
-	}
-	return int64(float)
-}
-
 // Count reads a number, also one written as text, as a whole number of at least zero.
 func Count(given any) (int64, bool) {
 	number, is := written(given)
