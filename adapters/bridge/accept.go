@@ -86,7 +86,7 @@ func (a *Adapter) accept(ctx context.Context, q question, fresh bool) (accepted,
 	return accepted{turn, kept.Session, !receipt.New}, nil
 }
 
-// begins says whether the next message of a session is the first after an import: its history is what was imported.
+// begins reports whether the next message of a session is the first after an import: its history is what was imported.
 func (a *Adapter) begins(ctx context.Context, session exchange.Session) (bool, error) {
 	if session.Imported == 0 {
 		return false, nil

@@ -70,7 +70,7 @@ type coded interface {
 	ErrorCode() string
 }
 
-// classed gives the contract's errors their kind.
+// classed returns the contract's errors their kind.
 func classed(err error) error {
 	if _, is := errors.AsType[*fault.Fault](err); is || err == nil {
 		return err

@@ -43,7 +43,7 @@ func readRoute(raw json.RawMessage) route {
 	return r
 }
 
-// Ours says whether a turn came by this adapter.
+// Ours reports whether a turn came by this adapter.
 func Ours(raw json.RawMessage) bool {
 	surface := readRoute(raw).Surface
 	return surface == surfaceBridge || surface == surfaceConnector
@@ -55,7 +55,7 @@ func Awaits(kept json.RawMessage) bool {
 	return r.Surface != "" && r.Way == wayResponse
 }
 
-// ownerOf gives to whom a turn belongs: the owner of its session, or its sender where it came another way.
+// ownerOf returns to whom a turn belongs: the owner of its session, or its sender where it came another way.
 func ownerOf(turn exchange.TurnRecord) string {
 	if r := readRoute(turn.Route); r.Surface != "" {
 		return r.Owner

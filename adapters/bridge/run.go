@@ -41,7 +41,7 @@ func statusOf(turn exchange.TurnRecord) string {
 	return task.StatusFailed
 }
 
-// completed says whether the agent has nothing more to ask.
+// completed reports whether the agent has nothing more to ask.
 func completed(turn exchange.TurnRecord) bool {
 	return turn.State == exchange.StateSilent || turn.State == exchange.StateAnswered &&
 		(turn.Response == nil || turn.Response.Status != normalized.StatusInputRequired)

@@ -37,7 +37,7 @@ type Directory interface {
 // Turns reads stored turns.
 type Turns interface {
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
-	// TurnOf gives the newest turn of a principal whose message has the native id; fault.NotFound when there is none.
+	// TurnOf returns the newest turn of a principal whose message has the native id; fault.NotFound when there is none.
 	TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error)
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
@@ -59,13 +59,13 @@ type Queue interface {
 	// Offer keeps an item unless its id was ever queued. There is always room for it: Room was asked before its question
 	// was taken.
 	Offer(ctx context.Context, item contract.Item) error
-	// Room says whether the queue of a client takes more: contract.ErrFull.
+	// Room reports whether the queue of a client takes more: contract.ErrFull.
 	Room(ctx context.Context, client string) error
-	// Item gives an item of a client that was not acknowledged.
+	// Item returns an item of a client that was not acknowledged.
 	Item(ctx context.Context, client, id string) (contract.Item, bool, error)
 	// Register is PutClient with the sealed secret of its callback; empty = the one that it has.
 	Register(ctx context.Context, client contract.Client, secret string) error
-	// ClientSecret gives a client with that secret.
+	// ClientSecret returns a client with that secret.
 	ClientSecret(ctx context.Context, id string) (client contract.Client, secret string, found bool, err error)
 }
 

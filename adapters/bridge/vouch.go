@@ -98,7 +98,7 @@ func digestOf(content []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// wasReplayed says whether evidence of the connector's issuer passed every step but the last one: it was used.
+// wasReplayed reports whether evidence of the connector's issuer passed every step but the last one: it was used.
 func (m *relayed) wasReplayed(rejected []identity.Rejection) bool {
 	issuer, err := identity.CanonicalIssuer(m.connector.Issuer)
 	for _, one := range rejected {

@@ -11,7 +11,7 @@ import (
 
 const maxHistoryLines = 100
 
-// history gives what the client says was said before, as far as nothing of the session is kept here: what we have
+// history returns what the client says was said before, as far as nothing of the session is kept here: what we have
 // ourselves is never told twice (agent runtime contract, section 6.1).
 func (a *Adapter) history(ctx context.Context, q question, owned owner, session string) ([]line, error) {
 	told := q.input.History
@@ -34,13 +34,13 @@ func (a *Adapter) history(ctx context.Context, q question, owned owner, session 
 	return lines, nil
 }
 
-// Late says whether the client told what was said before its message.
+// Late reports whether the client told what was said before its message.
 func Late(turn exchange.TurnRecord) bool {
 	kept := routeOf(turn)
 	return kept.Chat && len(kept.History) > 0
 }
 
-// Ancestors gives what the client says was said before, oldest first. All of it is the client's word: its lines of the
+// Ancestors returns what the client says was said before, oldest first. All of it is the client's word: its lines of the
 // assistant were perhaps never said.
 func Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
 	lines := routeOf(turn).History

@@ -100,7 +100,7 @@ func (a *Adapter) inbound(ctx context.Context, q question) (exchange.Inbound, er
 	return in, nil
 }
 
-// place gives the session of a question and whose it is.
+// place returns the session of a question and whose it is.
 func (a *Adapter) place(q question) (session string, owned owner, err error) {
 	asked := q.input.SessionID
 	if len(asked) > maxSession {
@@ -117,7 +117,7 @@ func (a *Adapter) place(q question) (session string, owned owner, err error) {
 	return session, owned, err
 }
 
-// names gives the id of the message and of its run, which are one. A repeat has the same ones: those of the run that the
+// names returns the id of the message and of its run, which are one. A repeat has the same ones: those of the run that the
 // client named, or of its message.
 func names(q question, session string) (id, run string) {
 	run = strings.TrimSpace(q.input.RunID)

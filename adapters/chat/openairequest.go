@@ -91,7 +91,7 @@ const (
 
 var instructing = []string{"system", "developer"}
 
-// ending gives the messages after the last one that is no result of a tool: the results that the client hands in.
+// ending returns the messages after the last one that is no result of a tool: the results that the client hands in.
 func (c *CompletionRequest) ending() []CompletionInput {
 	at := len(c.Messages)
 	for at > 0 && c.Messages[at-1].Role == roleTool {
@@ -205,7 +205,7 @@ func (c *CompletionRequest) newest(lines []contract.Line) []contract.Line {
 	return slices.Delete(lines, leading, leading+over)
 }
 
-// read gives the text and the files of a message.
+// read returns the text and the files of a message.
 func (c *CompletionInput) read(at int) (text string, files []any, err error) {
 	if len(c.Content) == 0 || string(c.Content) == "null" || json.Unmarshal(c.Content, &text) == nil {
 		return text, nil, nil
@@ -230,7 +230,7 @@ func (c *CompletionInput) read(at int) (text string, files []any, err error) {
 	return strings.Join(pieces, "\n"), files, nil
 }
 
-// read gives the text of a part, or its file.
+// read returns the text of a part, or its file.
 func (p *completionPart) read(field string) (text string, file map[string]any, err error) {
 	switch {
 	case p.Type == "text":

@@ -24,7 +24,7 @@ type progress struct {
 // restart is called at the begin of each run.
 func (p *progress) restart() { p.at, p.said, p.apart, p.differ = 0, false, false, false }
 
-// add gives the steps that the reader lacks. Calls of tools are left out unless they are shown.
+// add returns the steps that the reader lacks. Calls of tools are left out unless they are shown.
 func (p *progress) add(one exchange.Event, tools bool) ([]contract.Delta, error) {
 	var delta normalized.Delta
 	if err := json.Unmarshal(one.Body, &delta); err != nil {
@@ -60,7 +60,7 @@ func (p *progress) text(text string) []contract.Delta {
 	return nil
 }
 
-// rest gives what the reader lacks of a text.
+// rest returns what the reader lacks of a text.
 func (p *progress) rest(text string) string {
 	if p.differ {
 		return ""

@@ -52,7 +52,7 @@ func (a *Adapter) serveStop(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// stop gives the newest of the runs that it asked to end.
+// stop returns the newest of the runs that it asked to end.
 func (a *Adapter) stop(ctx context.Context, q question, runID string) (found run, err error) {
 	turns, err := a.turnsOf(ctx, q, maxSessionTurns)
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *Adapter) stop(ctx context.Context, q question, runID string) (found run
 	return found, nil
 }
 
-// turnsOf gives the newest turns of a session; NotFound where there is none.
+// turnsOf returns the newest turns of a session; NotFound where there is none.
 func (a *Adapter) turnsOf(ctx context.Context, q question, limit int) ([]exchange.TurnRecord, error) {
 	if q.input.SessionID == "" {
 		return nil, sessionNotFound()

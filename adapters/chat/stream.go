@@ -32,7 +32,7 @@ type frames interface {
 
 // choosing are frames whose reader executes not every tool.
 type choosing interface {
-	// over says whether the stream of a run ends that waits for tools of the asker.
+	// over reports whether the stream of a run ends that waits for tools of the asker.
 	over(found run) bool
 }
 
@@ -93,7 +93,7 @@ func (f *follower) follow(ctx context.Context) error {
 	return nil
 }
 
-// event writes what a row means for the reader and says whether the stream is over. Rows that the reader has already are
+// event writes what a row means for the reader and reports whether the stream is over. Rows that the reader has already are
 // read again, because what follows depends on them.
 func (f *follower) event(ctx context.Context, one exchange.Event) (over bool, err error) {
 	state, isState := strings.CutPrefix(one.Kind, "turn.")
@@ -115,7 +115,7 @@ func (f *follower) event(ctx context.Context, one exchange.Event) (over bool, er
 }
 
 // deltas writes the steps of one row; the last carries the row's id, so that a reader that was cut off between them gets
-// all of them again. It says whether the reader is still there.
+// all of them again. It reports whether the reader is still there.
 func (f *follower) deltas(one exchange.Event, deltas []contract.Delta) bool {
 	var list []event
 	for _, delta := range deltas {
@@ -150,7 +150,7 @@ func allowWait(w http.ResponseWriter, limit time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit + time.Minute))
 }
 
-// whileServing gives a context that ends when the server begins to stop.
+// whileServing returns a context that ends when the server begins to stop.
 func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
 	serving, cancel := context.WithCancel(ctx)
 	if stopping := httpserver.Stopping(ctx); stopping != nil {

@@ -42,13 +42,13 @@ type ToolCall struct {
 	TimeoutAt string         `json:"timeoutAt,omitempty"`
 }
 
-// askerRuns says whether a turn waits for its asker to execute a tool.
+// askerRuns reports whether a turn waits for its asker to execute a tool.
 func (a *Adapter) askerRuns(turn exchange.TurnRecord) bool {
 	name, is := strings.CutPrefix(turn.Reason, exchange.WaitingTool+" (")
 	return is && turn.State == exchange.StateWaiting && a.options.ToolKind(turn.Agent, strings.TrimSuffix(name, ")")) == ToolOfAsker
 }
 
-// settled says whether the client needs to wait no more: the turn ended, or waits for somebody, the client itself among
+// settled reports whether the client needs to wait no more: the turn ended, or waits for somebody, the client itself among
 // them.
 func (a *Adapter) settled(turn exchange.TurnRecord) bool {
 	return exchange.Settled(turn.State) && (!exchange.GoesOnByItself(turn) || a.askerRuns(turn))
@@ -136,7 +136,7 @@ func (a *Adapter) submit(ctx context.Context, q *question) (found run, over bool
 	return found, true, err
 }
 
-// requestsOf gives the requests of the question's session by the call's id; the newest of an id counts.
+// requestsOf returns the requests of the question's session by the call's id; the newest of an id counts.
 func (a *Adapter) requestsOf(ctx context.Context, q question) (map[string]exchange.ToolRequest, error) {
 	found := map[string]exchange.ToolRequest{}
 	if q.input.SessionID == "" || a.options.ToolKind(q.agent.Name, "") == "" {
@@ -208,7 +208,7 @@ func without(messages []any, known map[string]exchange.ToolRequest) []any {
 	return rest
 }
 
-// goesOn gives the run whose tool was executed, under the name that the client wants for it.
+// goesOn returns the run whose tool was executed, under the name that the client wants for it.
 func (a *Adapter) goesOn(ctx context.Context, q question, turnID string) (run, error) {
 	turn, err := a.options.Turns.Turn(ctx, turnID)
 	if err != nil {

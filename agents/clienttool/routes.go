@@ -25,7 +25,7 @@ var (
 // maxDepth bounds how deep a submitted result nests: it becomes part of documents with limits of their own.
 const maxDepth = 32
 
-// Routes gives the HTTP face of the client tools of all agents: the operations of the agent runtime contract, section 5.
+// Routes returns the HTTP face of the client tools of all agents: the operations of the agent runtime contract, section 5.
 func (s *Service) Routes() []httpserver.Route {
 	list := "/v1/tools/{agent}/requests"
 	one := list + "/{request}"
@@ -86,7 +86,7 @@ func statusOf(known *request.Error) int {
 	return http.StatusBadRequest
 }
 
-// handGet gives one request, whatever its status.
+// handGet returns one request, whatever its status.
 func (s *Service) handGet(w http.ResponseWriter, r *http.Request, c caller) error {
 	found, err := s.requests.ToolRequests(c.agent.name, c.by).Store.Get(r.Context(), httpserver.Param(r, "request"))
 	if err != nil {

@@ -27,7 +27,7 @@ type event struct {
 	cut  bool // the stream ended inside of it
 }
 
-// fault gives the error about an event: half an event is no nonsense, its other half is missing.
+// fault returns the error about an event: half an event is no nonsense, its other half is missing.
 func (e event) fault(err error) error {
 	if broken, is := errors.AsType[*json.SyntaxError](err); is && e.cut && broken.Offset >= int64(len(e.data)) {
 		return errStreamCut
@@ -51,7 +51,7 @@ func newEventReader(source io.Reader) *eventReader {
 	return &eventReader{source: bufio.NewReaderSize(source, 2048)}
 }
 
-// next gives the next event that has data, or the error of the source; io.EOF at its end.
+// next returns the next event that has data, or the error of the source; io.EOF at its end.
 func (r *eventReader) next() (event, error) {
 	name, has := "", false
 	r.data, r.size = r.data[:0], 0
@@ -86,7 +86,7 @@ func (r *eventReader) next() (event, error) {
 	}
 }
 
-// splitField gives name and value of a line; the name of a comment is empty.
+// splitField returns name and value of a line; the name of a comment is empty.
 func splitField(line []byte) (name, value []byte) {
 	name, value, _ = bytes.Cut(line, []byte(":"))
 	return name, bytes.TrimPrefix(value, []byte(" "))
@@ -205,7 +205,7 @@ func (a *answer) finish(id string, result map[string]any) {
 
 func succeeded(result map[string]any) bool { return marked(result, "success") }
 
-// marked says whether a member of an object is true.
+// marked reports whether a member of an object is true.
 func marked(object map[string]any, name string) bool {
 	yes, _ := object[name].(bool)
 	return yes
@@ -271,7 +271,7 @@ func (a *answer) close(response normalized.Response, text string) {
 	a.emit(normalized.Delta{Kind: normalized.DeltaResponse, Response: &response})
 }
 
-// sameTexts says whether the one text that was streamed is the wanted one and stands last.
+// sameTexts reports whether the one text that was streamed is the wanted one and stands last.
 func sameTexts(parts []normalized.Part, text string) bool {
 	for i, part := range parts {
 		if part.Kind == normalized.PartText && (i < len(parts)-1 || strings.TrimSpace(part.Content) != strings.TrimSpace(text)) {

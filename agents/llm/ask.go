@@ -39,7 +39,7 @@ func Asking(addresses []string) (Tools, error) {
 
 type asking struct{ agents []string }
 
-// Declarations gives the tool while there is somebody to ask. A run that keeps no note could not go on with the answers.
+// Declarations returns the tool while there is somebody to ask. A run that keeps no note could not go on with the answers.
 func (a asking) Declarations(_ context.Context, turn agents.Turn) ([]tool.Entry, error) {
 	others := a.others(turn)
 	if len(others) == 0 || turn.Memory == nil || !mayGoOn(turn.Message.RecipientCapabilities.AgentChain) {
@@ -107,7 +107,7 @@ type inquiry struct {
 // WaitsForAgents is the Status of a Waiting whose answers other agents give.
 const WaitsForAgents = exchange.WaitingDispatch
 
-// asks gives the source of a tool when it is AskTool.
+// asks returns the source of a tool when it is AskTool.
 func (j *job) asks(name string) (asking, bool) {
 	offer, is := j.executors[j.names.set.Resolve(name)].(asking)
 	return offer, is
@@ -159,7 +159,7 @@ func (j *job) gather(transcript []envelope.Envelope, waiting *Waiting, offer ask
 	return added
 }
 
-// following gives the calls behind a call in the last turn of the model.
+// following returns the calls behind a call in the last turn of the model.
 func (j *job) following(id string) []call {
 	if j.said == nil {
 		return nil
@@ -171,7 +171,7 @@ func (j *job) following(id string) []call {
 	return j.said.calls[at+1:]
 }
 
-// turnOf gives the number of the model's turn that made a call.
+// turnOf returns the number of the model's turn that made a call.
 func turnOf(transcript []envelope.Envelope, id string) int64 {
 	for i := range transcript {
 		if message := &transcript[i]; message.Type == envelope.TypeToolCall && message.ToolCallID() == id {

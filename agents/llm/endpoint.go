@@ -314,7 +314,7 @@ func (r retrying) Stream(ctx context.Context, request Request) iter.Seq2[Delta, 
 	}
 }
 
-// attempt hands one answer on. begun says whether a piece of it was: a count of tokens is none.
+// attempt hands one answer on. begun reports whether a piece of it was: a count of tokens is none.
 func (r retrying) attempt(ctx context.Context, request Request, yield func(Delta, error) bool) (begun bool, err error) {
 	for delta, err := range r.provider.Stream(ctx, request) {
 		if err != nil {
@@ -357,7 +357,7 @@ func (r Retry) pause(attempt int) time.Duration {
 	return min(pause, r.Max)
 }
 
-// sleep waits and says whether the context lasted.
+// sleep waits and reports whether the context lasted.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -144,10 +144,10 @@ func unsent(err error) error {
 
 type unsentError struct{ cause error }
 
-// Error gives the text of the cause.
+// Error returns the text of the cause.
 func (e *unsentError) Error() string { return e.cause.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *unsentError) Unwrap() error { return e.cause }
 
 // refusal is what a provider says instead of an assistant turn.
@@ -186,7 +186,7 @@ var advice = map[int]string{
 // overlong finds what providers and local servers say about conversations that are longer than the model can read.
 var overlong = regexp.MustCompile(`(?i)context[ _]length|context[ _]window|context[ _]size|prompt is too long|input is too long|too many (input )?tokens|exceeds? the (model's )?(maximum|available) context|maximum (input|prompt) length`)
 
-// tooLong says whether an error means that the conversation has to be shorter.
+// tooLong reports whether an error means that the conversation has to be shorter.
 func tooLong(err error) bool {
 	said, is := errors.AsType[*refusal](err)
 	return is && !said.repeat && (said.status == http.StatusRequestEntityTooLarge || overlong.MatchString(said.kind+" "+said.message))
@@ -203,7 +203,7 @@ func (r *refusal) fault(retryAfter time.Duration) error {
 	return fault.RetryIn(retryAfter, sayUnreachable, r)
 }
 
-// repeatable says whether a status is worth another attempt (agent runtime contract, section 9).
+// repeatable reports whether a status is worth another attempt (agent runtime contract, section 9).
 func repeatable(response *http.Response) bool {
 	if response.Header.Get("X-Should-Retry") == "false" {
 		return false
@@ -211,7 +211,7 @@ func repeatable(response *http.Response) bool {
 	return response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= 500
 }
 
-// patientReader gives up when one read takes longer than the limit. The clock stands still between reads, because the
+// patientReader returns up when one read takes longer than the limit. The clock stands still between reads, because the
 // time that the engine needs for a delta is not the provider's.
 type patientReader struct {
 	source io.Reader

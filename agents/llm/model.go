@@ -230,7 +230,7 @@ func wireName(safe string) string {
 	return safe[:maxNameBytes-9] + "_" + hex.EncodeToString(sum[:4])
 }
 
-// declared gives the name that the loop knows for the one that the model wrote.
+// declared returns the name that the loop knows for the one that the model wrote.
 func (n toolNames) declared(written string) string {
 	if safe, is := n.long[written]; is {
 		return safe
@@ -238,7 +238,7 @@ func (n toolNames) declared(written string) string {
 	return written
 }
 
-// shown gives the name that the model knows for one of the transcript.
+// shown returns the name that the model knows for one of the transcript.
 func (n toolNames) shown(name string) string {
 	if declaration, has := n.set.Get(n.set.Resolve(name)); has {
 		return wireName(declaration.SafeName())

@@ -153,7 +153,7 @@ func ofEarlierRuns(messages []envelope.Envelope) []envelope.Envelope {
 	return messages
 }
 
-// since gives the messages after the prompt; false when a compaction took the request away.
+// since returns the messages after the prompt; false when a compaction took the request away.
 func since(transcript []envelope.Envelope) ([]envelope.Envelope, bool) {
 	at := slices.IndexFunc(transcript, func(message envelope.Envelope) bool { return marked(message.Metadata, markRequest) })
 	if at < 0 {

@@ -172,7 +172,7 @@ func imageURL(block Block) string {
 	return "data:" + block.MediaType + ";base64," + base64.StdEncoding.EncodeToString(block.Data)
 }
 
-// arguments gives the arguments of a call as an object, which both APIs demand.
+// arguments returns the arguments of a call as an object, which both APIs demand.
 func arguments(block Block) json.RawMessage {
 	if len(block.Arguments) == 0 {
 		return json.RawMessage("{}")
@@ -180,7 +180,7 @@ func arguments(block Block) json.RawMessage {
 	return block.Arguments
 }
 
-// schema gives the parameters as the JSON Schema of an object, which both APIs demand.
+// schema returns the parameters as the JSON Schema of an object, which both APIs demand.
 func schema(parameters map[string]any) map[string]any {
 	if parameters["type"] == "object" && parameters["properties"] != nil {
 		return parameters

@@ -64,7 +64,7 @@ type Options struct {
 // A source with the method Outside() bool that gives true has tools that programs outside execute: its Execute answers
 // with the status runtime_tool_pending (agent runtime contract, section 5), and the turn waits for agents.Turn.Requests.
 type Tools interface {
-	// Declarations gives the tools for a turn. An error ends the turn.
+	// Declarations returns the tools for a turn. An error ends the turn.
 	Declarations(ctx context.Context, turn agents.Turn) ([]tool.Entry, error)
 	// Execute runs one of them, by its canonical name; the context of the call has run_id, agent and caller_context.
 	tool.Executor
@@ -82,7 +82,7 @@ type Approvals interface {
 	// Ask records a call that waits for a decision and gives its approval_required message (agent runtime contract,
 	// section 4.10). An error refuses the call.
 	Ask(ctx context.Context, turn agents.Turn, proposal loop.Proposal) (map[string]any, error)
-	// Settle gives the result of what a run waits for, as an executor gives it; nil while nobody decided.
+	// Settle returns the result of what a run waits for, as an executor gives it; nil while nobody decided.
 	Settle(ctx context.Context, turn agents.Turn, waiting Waiting) (map[string]any, error)
 }
 

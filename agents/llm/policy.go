@@ -37,7 +37,7 @@ func (a Actions) validate() error {
 // strictness orders the policies: of several patterns that match, the strictest counts.
 var strictness = map[string]int{tool.ActionDirect: 1, tool.ActionPreview: 2, tool.ActionForbidden: 3}
 
-// of gives what the lists say about a tool; empty = nothing.
+// of returns what the lists say about a tool; empty = nothing.
 func (a Actions) of(name string) string {
 	if policy := tool.ActionPolicy(a.Tools[name]); policy != "" {
 		return policy
@@ -68,7 +68,7 @@ func (j *job) action(declaration *tool.Declaration) string {
 	}, tool.ActionOptions{Permits: permits})
 }
 
-// visible gives the tools that the model sees (agent runtime contract, section 4.8), of those that the sender may use.
+// visible returns the tools that the model sees (agent runtime contract, section 4.8), of those that the sender may use.
 func (j *job) visible(allowed []*tool.Declaration) tool.Declarations {
 	set := tool.NewDeclarations(allowed...)
 	policy := j.agent.options.ToolPolicy
@@ -87,7 +87,7 @@ func (j *job) visible(allowed []*tool.Declaration) tool.Declarations {
 	return tool.NewDeclarations(seen...)
 }
 
-// principal says whether a person stands behind the message: programs, and senders who proved nothing, are autonomous.
+// principal reports whether a person stands behind the message: programs, and senders who proved nothing, are autonomous.
 func (j *job) principal() map[string]any {
 	source, user := "agent_token", 0
 	for i := range j.turn.Message.Sender.Identities {

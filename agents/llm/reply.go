@@ -129,7 +129,7 @@ const (
 	sayTooLong = "The agent needed more steps than it may take and has no answer."
 )
 
-// finish gives what a run came to.
+// finish returns what a run came to.
 func (j *job) finish(ctx context.Context, result map[string]any) error {
 	outcome := value.Assoc(result["run_outcome"])
 	status := value.Text(outcome["status"])

@@ -133,7 +133,7 @@ func shortened(text string) string {
 	return text
 }
 
-// of gives the cost of all calls; without prices what the provider said.
+// of returns the cost of all calls; without prices what the provider said.
 func (p Price) of(usage map[string]any) float64 {
 	count := func(name string) float64 {
 		number, _ := value.Integer(usage[name])

@@ -39,7 +39,7 @@ func (c *conversation) write(transcript []envelope.Envelope) {
 	}
 }
 
-// finish gives the messages in the form that every API takes.
+// finish returns the messages in the form that every API takes.
 func (c *conversation) finish() []Message {
 	if len(c.messages) > 0 && c.messages[0].Role == RoleAssistant {
 		opening := Message{Role: RoleUser, Blocks: []Block{{Kind: BlockText, Text: "(You began this conversation.)"}}}
@@ -51,7 +51,7 @@ func (c *conversation) finish() []Message {
 	return c.messages
 }
 
-// side gives the last message if it is of the role, else a new one.
+// side returns the last message if it is of the role, else a new one.
 func (c *conversation) side(role string) *Message {
 	if last := len(c.messages) - 1; last < 0 || c.messages[last].Role != role {
 		c.messages = append(c.messages, Message{Role: role})

@@ -180,7 +180,7 @@ func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, er
 	return map[string]any{"success": false, "error": "It was not approved.", "error_type": "approval_" + resolution.Outcome}, nil
 }
 
-// submitted gives what a program outside made of a call; nil while it is at work, or when the request was never stored,
+// submitted returns what a program outside made of a call; nil while it is at work, or when the request was never stored,
 // because the process died before.
 func (j *job) submitted(ctx context.Context, waiting *Waiting) (map[string]any, error) {
 	if j.turn.Requests == nil {
@@ -230,7 +230,7 @@ func (j *job) askedOutside(waiting *Waiting, result map[string]any) *Waiting {
 	return &Waiting{Status: envelope.StatusRuntimeToolPending, ToolName: waiting.ToolName, CallID: waiting.CallID, Request: asked}
 }
 
-// distinct gives calls with an id that the transcript has already another one: some servers count from 0 in every
+// distinct returns calls with an id that the transcript has already another one: some servers count from 0 in every
 // answer, and a result must not be taken for that of an earlier call.
 func distinct(calls []call, transcript []envelope.Envelope) {
 	known := map[string]bool{}

@@ -59,7 +59,7 @@ func excerpt(text string, limit int) map[string]any {
 	return map[string]any{"truncated": true, "excerpt": kept, "original_bytes": len(text), "excerpt_bytes": len(kept)}
 }
 
-// exact gives structured content with the numbers as the server wrote them. The SDK reads numbers as floating point,
+// exact returns structured content with the numbers as the server wrote them. The SDK reads numbers as floating point,
 // but servers repeat the content as text: where that is the same value, it is taken.
 func exact(structured any, text string, limit int) (given any, encoded string, err error) {
 	rounded, err := json.Marshal(structured)

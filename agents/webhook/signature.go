@@ -20,5 +20,5 @@ func (o Options) signatures(body []byte) string {
 	return strings.Join(list, ", ")
 }
 
-// rotates says whether a secret is being changed.
+// rotates reports whether a secret is being changed.
 func (o Options) rotates() bool { return o.PreviousSecret != "" }

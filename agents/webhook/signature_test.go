@@ -131,7 +131,7 @@ func main() {
 	})
 }
 
-// block gives the one code block of the language in the section about signatures.
+// block returns the one code block of the language in the section about signatures.
 func block(t *testing.T, guide []byte, language string) string {
 	t.Helper()
 	_, section, _ := strings.Cut(string(guide), "\n## The signature\n")
@@ -144,7 +144,7 @@ func block(t *testing.T, guide []byte, language string) string {
 	return code
 }
 
-// judges gives the program all lines and compares its verdicts.
+// judges returns the program all lines and compares its verdicts.
 func judges(t *testing.T, command *exec.Cmd) {
 	t.Helper()
 	var input, want bytes.Buffer

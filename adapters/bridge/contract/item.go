@@ -96,7 +96,7 @@ func (i Item) Value() map[string]any {
 	}
 }
 
-// WithStatus gives a copy with another delivery status, which is read like the one of an item.
+// WithStatus returns a copy with another delivery status, which is read like the one of an item.
 func (i Item) WithStatus(status string) (Item, error) {
 	i.Status = Status(Slug(status))
 	i.Metadata = value.Clone(i.Metadata)

@@ -53,7 +53,7 @@ func (b Bridge) Enqueue(ctx context.Context, value map[string]any) (Item, error)
 	return item, b.Store.Enqueue(ctx, item)
 }
 
-// Pending gives what the client has not acknowledged. A limit below one is one, of zero DefaultLimit, over MaxLimit
+// Pending returns what the client has not acknowledged. A limit below one is one, of zero DefaultLimit, over MaxLimit
 // MaxLimit; empty sessions are ignored.
 func (b Bridge) Pending(ctx context.Context, client string, limit int, sessions []string) ([]Item, error) {
 	return b.Store.Pending(ctx, Slug(client), query(limit, sessions))
@@ -98,7 +98,7 @@ type Store interface {
 	// PutClient keeps a client; one with the same id is replaced.
 	PutClient(ctx context.Context, client Client) error
 
-	// Client gives a client by its id.
+	// Client returns a client by its id.
 	Client(ctx context.Context, id string) (Client, bool, error)
 
 	// Enqueue keeps an item at the end, durably before it returns. An item with the same id is replaced where it stands,
@@ -106,7 +106,7 @@ type Store interface {
 	// are one step. ErrFull when there is no room.
 	Enqueue(ctx context.Context, item Item) error
 
-	// Pending gives the items that were not acknowledged, in the order in which they came, whatever their status and
+	// Pending returns the items that were not acknowledged, in the order in which they came, whatever their status and
 	// whether they are leased or not.
 	Pending(ctx context.Context, client string, query Query) ([]Item, error)
 

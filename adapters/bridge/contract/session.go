@@ -33,7 +33,7 @@ func md5Hex(text string) string {
 
 // Sessions keeps the session of every key. Its conformance suite is contracttest.Sessions.
 type Sessions interface {
-	// Session gives the session of a key, or else the one that was imported under its Imported form; "" = none.
+	// Session returns the session of a key, or else the one that was imported under its Imported form; "" = none.
 	Session(ctx context.Context, key SessionKey) (string, error)
 
 	// SetSession keeps the session of a key; an empty one is DeleteSession.

@@ -140,7 +140,7 @@ func partsOf(message any) []map[string]any {
 	return parts
 }
 
-// dataOf gives the objects of the data parts.
+// dataOf returns the objects of the data parts.
 func dataOf(parts []map[string]any) []map[string]any {
 	var objects []map[string]any
 	for _, part := range parts {

@@ -38,7 +38,7 @@ var types = []Type{
 	TypeMultimodalPart,
 }
 
-// Known tells whether the type is one of the nine.
+// Known reports whether the type is one of the nine.
 func (t Type) Known() bool { return slices.Contains(types, t) }
 
 // DefaultRole is the role of a message of this type that names none.
@@ -88,13 +88,13 @@ func (e Envelope) Clone() Envelope {
 	return e
 }
 
-// Text gives the content if it is a string.
+// Text returns the content if it is a string.
 func (e Envelope) Text() string { return value.Text(e.Content) }
 
-// ToolName gives the payload's tool name, "" if there is none.
+// ToolName returns the payload's tool name, "" if there is none.
 func (e Envelope) ToolName() string { return value.Text(e.Payload["tool_name"]) }
 
-// ToolCallID gives the id by which calls and results match, "" if there is none.
+// ToolCallID returns the id by which calls and results match, "" if there is none.
 func (e Envelope) ToolCallID() string { return value.Text(e.Metadata["tool_call_id"]) }
 
 // MarshalJSON writes the canonical form.
@@ -133,7 +133,7 @@ type Error struct {
 	Reason string
 }
 
-// Error gives the machine-readable text.
+// Error returns the machine-readable text.
 func (e *Error) Error() string {
 	if e.Path == "" {
 		return e.Code + ": " + e.Reason
@@ -141,10 +141,10 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Path + " " + e.Reason
 }
 
-// ErrorCode gives the code.
+// ErrorCode returns the code.
 func (e *Error) ErrorCode() string { return e.Code }
 
-// ErrorPath gives the failing member.
+// ErrorPath returns the failing member.
 func (e *Error) ErrorPath() string { return e.Path }
 
 func broken(reason string) error { return &Error{Code: CodeEnvelope, Reason: reason} }

@@ -50,7 +50,7 @@ var collections = map[Collection][]FrameworkType{
 // Types lists the types of the collection.
 func (c Collection) Types() []FrameworkType { return slices.Clone(collections[c]) }
 
-// Has tells whether the type belongs to the collection.
+// Has reports whether the type belongs to the collection.
 func (c Collection) Has(t FrameworkType) bool { return slices.Contains(collections[c], t) }
 
 // FrameworkTypes lists all types of the framework's messages.
@@ -61,7 +61,7 @@ func FrameworkTypes() []FrameworkType {
 	}
 }
 
-// Known tells whether the framework has this type.
+// Known reports whether the framework has this type.
 func (t FrameworkType) Known() bool { _, is := places[t]; return is }
 
 // place says which envelope a type becomes.

@@ -37,7 +37,7 @@ func Import(given any) (Envelope, error) {
 
 func odd(path, reason string) error { return &Error{Code: CodeFramework, Path: path, Reason: reason} }
 
-// shown gives the text that a reader of the envelope sees: a plain string, the summary of an object, else its JSON.
+// shown returns the text that a reader of the envelope sees: a plain string, the summary of an object, else its JSON.
 func shown(kind FrameworkType, content any) string {
 	if kind == Action || content == nil {
 		return ""
@@ -56,7 +56,7 @@ func shown(kind FrameworkType, content any) string {
 	return value.EncodeText(content)
 }
 
-// payload gives what the runtime understands of a message (the table of section 8).
+// payload returns what the runtime understands of a message (the table of section 8).
 func payload(kind FrameworkType, message map[string]any) map[string]any {
 	content := message["content"]
 	switch kind {
@@ -108,7 +108,7 @@ func with(to map[string]any, from any, names ...string) map[string]any {
 	return to
 }
 
-// marked gives the message's own metadata with the marker, which keeps what no other member of the envelope can carry.
+// marked returns the message's own metadata with the marker, which keeps what no other member of the envelope can carry.
 func marked(kind FrameworkType, message map[string]any) map[string]any {
 	mark := map[string]any{"type": string(kind)}
 	if key, there := message["agent_key"]; there {
@@ -133,7 +133,7 @@ func marked(kind FrameworkType, message map[string]any) map[string]any {
 	return metadata
 }
 
-// carried tells whether a member has a place of its own in the envelope from which Export can write it again.
+// carried reports whether a member has a place of its own in the envelope from which Export can write it again.
 func carried(kind FrameworkType, name string, member any) bool {
 	switch name {
 	case "type", "agent_key", "content":
@@ -242,7 +242,7 @@ func missing(message map[string]any, name string, member any, there bool) {
 	}
 }
 
-// foreign gives the nearest message for an envelope that did not come from the framework.
+// foreign returns the nearest message for an envelope that did not come from the framework.
 func foreign(e Envelope) map[string]any {
 	message := map[string]any{}
 	if len(e.Metadata) > 0 {
@@ -306,7 +306,7 @@ func failedResult(e Envelope) bool {
 	return e.Payload["error"] != nil
 }
 
-// observed gives what the tool gave: the payload's result, else the content, read as JSON if it is some.
+// observed returns what the tool gave: the payload's result, else the content, read as JSON if it is some.
 func observed(e Envelope) any {
 	if result, there := e.Payload["result"]; there && result != nil {
 		return result

@@ -69,7 +69,7 @@ func fromPlain(message map[string]any) (Envelope, error) {
 	return build(message, kind, extract(kind, metadata), metadata)
 }
 
-// canonical tells whether a message that normalizes without error is its own canonical form.
+// canonical reports whether a message that normalizes without error is its own canonical form.
 func canonical(message map[string]any) bool {
 	version, _ := value.Integer(message["version"])
 	_, payload := message["payload"].(map[string]any)
@@ -209,7 +209,7 @@ func merge(run []Envelope) Envelope {
 	}
 }
 
-// parts gives the objects that a message brings into a merged one: those inside of it, or itself.
+// parts returns the objects that a message brings into a merged one: those inside of it, or itself.
 func parts(e Envelope) []any {
 	if e.Type != TypeMultimodalPart {
 		return []any{e.Value()}

@@ -70,7 +70,7 @@ func RunOutcome(result map[string]any) map[string]any {
 	return outcome
 }
 
-// RunControlStatus gives the status under which run control keeps a run with this result.
+// RunControlStatus returns the status under which run control keeps a run with this result.
 func RunControlStatus(result map[string]any) string {
 	status := value.Text(RunOutcome(result)["status"])
 	if status == StatusIncomplete {
@@ -122,7 +122,7 @@ func retryable(result map[string]any, status string) bool {
 	return status == StatusFailed || lowered(result["status"]) == StatusBudgetExceeded
 }
 
-// lowered gives a scalar as trimmed lower-case text.
+// lowered returns a scalar as trimmed lower-case text.
 func lowered(given any) string {
 	switch v := value.Plain(given).(type) {
 	case string:
@@ -137,7 +137,7 @@ func lowered(given any) string {
 	return ""
 }
 
-// truthy gives the truth of a member if it is there, null included, else the fallback.
+// truthy returns the truth of a member if it is there, null included, else the fallback.
 func truthy(object map[string]any, key string, fallback bool) bool {
 	if member, there := object[key]; there {
 		return value.Truthy(member)

@@ -27,13 +27,13 @@ func NewBudget(name string, ceiling, current int) *Budget {
 	return &Budget{name: name, ceiling: max(1, ceiling), current: max(0, current)}
 }
 
-// Name gives the name, Ceiling the limit and Current what is used up.
+// Name returns the name, Ceiling the limit and Current what is used up.
 func (b *Budget) Name() string { return b.name }
 
-// Ceiling gives the limit, at least 1.
+// Ceiling returns the limit, at least 1.
 func (b *Budget) Ceiling() int { return b.ceiling }
 
-// Current gives what is used up; it may be above the ceiling.
+// Current returns what is used up; it may be above the ceiling.
 func (b *Budget) Current() int { return b.current }
 
 // Increment counts one unit.
@@ -42,10 +42,10 @@ func (b *Budget) Increment() { b.current++ }
 // SetCurrent replaces what is used up; a negative value becomes 0.
 func (b *Budget) SetCurrent(current int) { b.current = max(0, current) }
 
-// Remaining gives the units that are left, never below 0.
+// Remaining returns the units that are left, never below 0.
 func (b *Budget) Remaining() int { return max(0, b.ceiling-b.current) }
 
-// Exceeded says whether the ceiling is reached.
+// Exceeded reports whether the ceiling is reached.
 func (b *Budget) Exceeded() bool { return b.current >= b.ceiling }
 
 // dimension names what a budget measures in budget_exceeded events.
@@ -90,7 +90,7 @@ func newBudgets(given []*Budget, maxTurns int, now time.Time) *budgets {
 	return all
 }
 
-// count adds one unit to a budget if there is one of that name, and says whether that exceeded it.
+// count adds one unit to a budget if there is one of that name, and reports whether that exceeded it.
 func (b *budgets) count(name string) (*Budget, bool) {
 	budget := b.byName[name]
 	if budget == nil {

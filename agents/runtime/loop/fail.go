@@ -21,7 +21,7 @@ type Error struct {
 	Reason string
 }
 
-// Error gives "code: path reason".
+// Error returns "code: path reason".
 func (e *Error) Error() string {
 	if e.Path == "" {
 		return e.Code + ": " + e.Reason
@@ -29,7 +29,7 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Path + " " + e.Reason
 }
 
-// ErrorCode gives the machine-readable code.
+// ErrorCode returns the machine-readable code.
 func (e *Error) ErrorCode() string { return e.Code }
 
 // ErrorPath names the member at fault, "" when the whole input is.

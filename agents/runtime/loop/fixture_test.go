@@ -178,7 +178,7 @@ func (s *script) Execute(_ context.Context, call tool.Call) (map[string]any, err
 	return returned, nil
 }
 
-// next gives the next entry of a script; the last one repeats where that is asked for.
+// next returns the next entry of a script; the last one repeats where that is asked for.
 func (s *script) next(name string, entries []any, repeat bool) (any, bool) {
 	at := s.used[name]
 	s.used[name]++
@@ -389,7 +389,7 @@ func (p *scriptPersister) Persist(_ context.Context, messages []envelope.Envelop
 // loose are the members whose form the shared records do not show: what is recorded is compared by its known members.
 var loose = []string{"policy_calls", "lock_calls", "persist_calls", "store_calls"}
 
-// record gives what was called, in the members that the case expects and in those that it lacks.
+// record returns what was called, in the members that the case expects and in those that it lacks.
 func (s *script) record(expected map[string]any) map[string]any {
 	actual := map[string]any{}
 	for kind, calls := range s.calls {

@@ -188,7 +188,7 @@ func (r *rule) completionVerdict() *verdict {
 	}
 }
 
-// callsIn gives the names of the tool calls in a transcript, in order.
+// callsIn returns the names of the tool calls in a transcript, in order.
 func callsIn(messages []envelope.Envelope) []string {
 	var names []string
 	for i := range messages {

@@ -88,7 +88,7 @@ type batch struct {
 	stopRecorded bool
 }
 
-// mediate takes one call through its steps. It says whether the batch stops behind it.
+// mediate takes one call through its steps. It reports whether the batch stops behind it.
 func (b *batch) mediate(ctx context.Context, row entry) (stop bool, err error) {
 	call, is := b.read(row)
 	if !is {

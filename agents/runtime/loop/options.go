@@ -133,7 +133,7 @@ func (o *Options) request(messages []envelope.Envelope) Request {
 	}
 }
 
-// Runner gives one assistant turn for a transcript: normally a call of a model. The result is an object with content,
+// Runner returns one assistant turn for a transcript: normally a call of a model. The result is an object with content,
 // tool_calls, messages, usage and so on (agent runtime contract, sections 3.2 and 3.3); anything else is an error of the
 // runner. An error ends the run as failed; its text reaches the transcript's readers unless it carries a fault. The
 // messages and the context must not be changed.
@@ -161,7 +161,7 @@ type Persister interface {
 
 // Lock lets one run at a time into a session.
 type Lock interface {
-	// Acquire gives a token, or "" when somebody else holds the session.
+	// Acquire returns a token, or "" when somebody else holds the session.
 	Acquire(ctx context.Context, sessionID string, ttl time.Duration) (token string, err error)
 	// Release is called once for every token; its errors and panics change nothing. The context is not cancelled.
 	Release(ctx context.Context, sessionID, token string) error
@@ -233,7 +233,7 @@ type RequestStore interface {
 // RunControl knows runs by id and who asked to cancel them (agent runtime contract, section 6.6).
 type RunControl interface {
 	Start(ctx context.Context, runID, sessionID string) error
-	// Cancelling says whether somebody asked to cancel the run. An error counts as no.
+	// Cancelling reports whether somebody asked to cancel the run. An error counts as no.
 	Cancelling(ctx context.Context, runID string) (bool, error)
 	// Finish stores the status at the end of a run. The context is not cancelled with the run.
 	Finish(ctx context.Context, runID, status string) error

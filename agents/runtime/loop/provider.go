@@ -149,7 +149,7 @@ func NormalizeProviderTurn(raw map[string]any) (map[string]any, error) {
 
 func providerError(path, reason string) error { return invalid(codeProviderTurn, path, reason) }
 
-// optionalObject gives an object member; null and absence are the empty object, and so is a list, which has no names.
+// optionalObject returns an object member; null and absence are the empty object, and so is a list, which has no names.
 func optionalObject(raw map[string]any, path string) (map[string]any, error) {
 	given := raw[path]
 	if given == nil {

@@ -36,7 +36,7 @@ func (s SpinSignature) payload(turn, repeats, threshold int) map[string]any {
 
 // SpinDetector watches the calls of a run, in order, for a model that turns on the spot.
 type SpinDetector interface {
-	// Record notes one call and says whether the run has stalled with it. An error ends the run.
+	// Record notes one call and reports whether the run has stalled with it. An error ends the run.
 	Record(signature SpinSignature, turn map[string]any) (stalled bool, err error)
 	// Repeats and Threshold describe the last recorded call.
 	Repeats() int
@@ -59,10 +59,10 @@ func (s *streak) record(hash string) bool {
 	return s.repeats >= s.threshold
 }
 
-// Repeats gives how often the last signature came without another between.
+// Repeats returns how often the last signature came without another between.
 func (s *streak) Repeats() int { return s.repeats }
 
-// Threshold gives the number of repeats that trips.
+// Threshold returns the number of repeats that trips.
 func (s *streak) Threshold() int { return s.threshold }
 
 // ConsecutiveSpin is the default detector: equal calls that follow each other, counted across turns. It belongs to one

@@ -113,7 +113,7 @@ func Run(ctx context.Context, messages any, runner Runner, options Options) (res
 	return r.finish(ctx)
 }
 
-// runTurn is one turn of step 5. It says whether another one follows.
+// runTurn is one turn of step 5. It reports whether another one follows.
 func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 	// a, b: wall clock, cancellation.
 	if budget, over := r.budgets.clock(time.Now()); over {

@@ -22,7 +22,7 @@ type Truncation struct {
 
 // Truncator keeps tool results at a size that a model can read.
 type Truncator interface {
-	// Truncate gives the result itself or a shorter one; it never changes the one that it gets. An error ends the run.
+	// Truncate returns the result itself or a shorter one; it never changes the one that it gets. An error ends the run.
 	Truncate(result map[string]any, toolName string, toolContext map[string]any) (Truncation, error)
 }
 
@@ -95,7 +95,7 @@ func mostBytes(value any, limit int) int {
 	return limit + 1
 }
 
-// excerpt gives at most the limit of the result's JSON. What the model looks for comes first; the JSON is ASCII, so a
+// excerpt returns at most the limit of the result's JSON. What the model looks for comes first; the JSON is ASCII, so a
 // rune can be cut only inside of its escape.
 func (t *ByteTruncator) excerpt(result map[string]any) string {
 	text := []byte{'{'}

@@ -36,10 +36,10 @@ func (c Caller) mayUse(run map[string]any) bool {
 
 // Options configure a Dispatcher. Targets, Handler and Runs are required.
 type Options struct {
-	// Targets gives the declarations of all executor targets.
+	// Targets returns the declarations of all executor targets.
 	Targets func(ctx context.Context) ([]any, error)
 
-	// Handler gives what runs the input on the target, nil when nothing does.
+	// Handler returns what runs the input on the target, nil when nothing does.
 	Handler func(input, target map[string]any) Handler
 
 	Runs Runs
@@ -66,7 +66,7 @@ func New(options Options) *Dispatcher {
 	return &Dispatcher{options: options, running: map[string]context.CancelCauseFunc{}}
 }
 
-// ListTargets gives the targets that the query allows, as a target list. A query without resource_class asks for none
+// ListTargets returns the targets that the query allows, as a target list. A query without resource_class asks for none
 // (agent runtime contract, section 7).
 func (d *Dispatcher) ListTargets(ctx context.Context, query map[string]any) (map[string]any, error) {
 	targets, err := d.targets(ctx)
@@ -263,7 +263,7 @@ const timeForm = "2006-01-02T15:04:05-07:00"
 
 func timestamp() string { return time.Now().UTC().Format(timeForm) }
 
-// Get gives the stored result of the run that run_id and session_id of the address name, redacted for callers that are
+// Get returns the stored result of the run that run_id and session_id of the address name, redacted for callers that are
 // no managers. It fails with CodeNotFound also for a run of somebody else (agent runtime contract, section 7).
 func (d *Dispatcher) Get(ctx context.Context, caller Caller, address map[string]any) (map[string]any, error) {
 	run, err := d.find(ctx, caller, address)
@@ -304,7 +304,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, caller Caller, address map[stri
 	return run, nil
 }
 
-// find gives the run of an address if the caller may know of it.
+// find returns the run of an address if the caller may know of it.
 func (d *Dispatcher) find(ctx context.Context, caller Caller, address map[string]any) (map[string]any, error) {
 	run, err := d.options.Runs.Get(ctx, value.Scalar(address["run_id"]))
 	if err != nil {

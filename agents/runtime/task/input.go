@@ -10,7 +10,7 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// NormalizeInput gives the canonical task input. Members that the contract does not know are kept; session_id and
+// NormalizeInput returns the canonical task input. Members that the contract does not know are kept; session_id and
 // run_id are made up when they are missing. It fails with CodeInvalidInput without task.id and task_id (agent runtime
 // contract, section 7).
 func NormalizeInput(raw map[string]any) (map[string]any, error) {
@@ -52,7 +52,7 @@ func placementOf(input map[string]any) map[string]any {
 	return NormalizePlacement(input)
 }
 
-// NormalizePlacement gives the canonical hints of where a task may run: preferred_target or null, allowed_targets,
+// NormalizePlacement returns the canonical hints of where a task may run: preferred_target or null, allowed_targets,
 // resource_class, required_capabilities and metadata. It drops everything else (agent runtime contract, section 7).
 func NormalizePlacement(raw map[string]any) map[string]any {
 	placement := map[string]any{
@@ -88,7 +88,7 @@ func containerOr(given, otherwise any) any {
 	return otherwise
 }
 
-// NormalizeTarget gives the canonical declaration of an executor target. It fails with CodeInvalidTargets when raw is
+// NormalizeTarget returns the canonical declaration of an executor target. It fails with CodeInvalidTargets when raw is
 // no object and with CodeInvalidTarget when it has no id (agent runtime contract, section 7).
 func NormalizeTarget(raw any) (map[string]any, error) {
 	if !value.Container(raw) {
@@ -124,7 +124,7 @@ func NormalizeTargets(raw []any) ([]map[string]any, error) {
 	return targets, nil
 }
 
-// Suitable gives the targets that a placement allows, in their order: by allowed_targets, by resource_class (a target
+// Suitable returns the targets that a placement allows, in their order: by allowed_targets, by resource_class (a target
 // without classes takes all of them, a placement without one asks for none) and by required_capabilities. Placement may
 // be normalized or raw (agent runtime contract, section 7).
 func Suitable(targets []map[string]any, placement map[string]any) []map[string]any {
@@ -144,7 +144,7 @@ func Suitable(targets []map[string]any, placement map[string]any) []map[string]a
 	return found
 }
 
-// Select gives the preferred target if it is suitable, else the first suitable one, else nil.
+// Select returns the preferred target if it is suitable, else the first suitable one, else nil.
 func Select(targets []map[string]any, placement map[string]any) map[string]any {
 	suitable := Suitable(targets, placement)
 	preferred := value.Word(placement["preferred_target"])

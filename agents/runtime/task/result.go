@@ -21,7 +21,7 @@ const (
 
 var statuses = []string{StatusQueued, StatusRunning, StatusCancelling, StatusCancelled, StatusSucceeded, StatusFailed}
 
-// NormalizeStatus gives one of the Status constants; an unknown status is StatusRunning.
+// NormalizeStatus returns one of the Status constants; an unknown status is StatusRunning.
 func NormalizeStatus(given any) string {
 	said, _ := given.(string)
 	if status := strings.ToLower(value.Word(said)); slices.Contains(statuses, status) {
@@ -30,12 +30,12 @@ func NormalizeStatus(given any) string {
 	return StatusRunning
 }
 
-// Terminal says whether a run in the status has come to its end.
+// Terminal reports whether a run in the status has come to its end.
 func Terminal(status string) bool {
 	return status == StatusSucceeded || status == StatusFailed || status == StatusCancelled
 }
 
-// NormalizeRun gives the canonical task result. It fails with CodeInvalidRun when run_id, session_id or executor_id is
+// NormalizeRun returns the canonical task result. It fails with CodeInvalidRun when run_id, session_id or executor_id is
 // blank, in this order (agent runtime contract, section 7).
 func NormalizeRun(raw map[string]any) (map[string]any, error) {
 	for _, name := range []string{"run_id", "session_id", "executor_id"} {
@@ -130,7 +130,7 @@ func timings(given any) map[string]any {
 
 func listOf(given any) []any { return slices.Clone(value.Elements(given)) }
 
-// RunResult gives the canonical run envelope of a task result: the form in which every kind of run is read. It fails
+// RunResult returns the canonical run envelope of a task result: the form in which every kind of run is read. It fails
 // like NormalizeRun (agent runtime contract, section 7).
 func RunResult(raw map[string]any) (map[string]any, error) {
 	run, err := NormalizeRun(raw)
@@ -212,7 +212,7 @@ func cancellationOf(run map[string]any) map[string]any {
 var private = regexp.MustCompile(`(?i)api[_-]?key|authorization|auth[_-]?token|bearer|cookie|credential|diagnostics|nonce|output|` +
 	`package|password|private[_-]?key|provenance|raw|secret|token|workflow`)
 
-// Redact gives a copy of a run for callers without privilege: values under private keys are replaced, objects and lists
+// Redact returns a copy of a run for callers without privilege: values under private keys are replaced, objects and lists
 // by {"redacted": true}, everything else by "[redacted]" (agent runtime contract, section 6.6).
 func Redact(payload map[string]any) map[string]any {
 	visible := make(map[string]any, len(payload))

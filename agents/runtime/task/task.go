@@ -41,10 +41,10 @@ type Error struct {
 	Message string
 }
 
-// Error gives the message.
+// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// ErrorCode gives the machine code.
+// ErrorCode returns the machine code.
 func (e *Error) ErrorCode() string { return e.Code }
 
 func refuse(code, message string) error { return &Error{Code: code, Message: message} }
@@ -54,7 +54,7 @@ type Runs interface {
 	// Claim stores a new run and is true for exactly one caller of its run id.
 	Claim(ctx context.Context, run map[string]any) (bool, error)
 
-	// Get gives the stored run, nil when there is none. The caller may change what it gets.
+	// Get returns the stored run, nil when there is none. The caller may change what it gets.
 	Get(ctx context.Context, runID string) (map[string]any, error)
 
 	// Update replaces a stored run by what change makes of it, with no other change in between, and gives the new one;

@@ -30,11 +30,11 @@ func Purpose(name string) string { return "tool:" + name }
 type ActionOptions struct {
 	// Providers are asked in order after the agent's own policy; "" is no opinion.
 	Providers []func(context map[string]any) string
-	// Recall gives the policy that a person chose to remember; "" if none.
+	// Recall returns the policy that a person chose to remember; "" if none.
 	Recall func(workspace map[string]any, user int64, agent, tool string) string
 	// Final may change the decision; "" leaves it.
 	Final func(policy, tool, mode string, context map[string]any) string
-	// Permits tells whether the verified identity of the sender allows a purpose, "tool:<name>". It is asked last:
+	// Permits reports whether the verified identity of the sender allows a purpose, "tool:<name>". It is asked last:
 	// what is not permitted is forbidden, unless the policy says preview, for then somebody else approves.
 	Permits func(purpose string) bool
 }

@@ -60,7 +60,7 @@ const Redacted = "[redacted]"
 
 var sensitivePattern = regexp.MustCompile(`(?i)api[_-]?key|authorization|auth[_-]?token|bearer|cookie|credential|nonce|password|private[_-]?key|secret|session[_-]?id|token`)
 
-// SensitiveName tells whether a member of this name holds a secret by its name alone; max_tokens is one, too (agent
+// SensitiveName reports whether a member of this name holds a secret by its name alone; max_tokens is one, too (agent
 // runtime contract, section 4.1).
 func SensitiveName(name string) bool { return sensitivePattern.MatchString(name) }
 

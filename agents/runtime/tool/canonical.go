@@ -118,7 +118,7 @@ func keyLess(left, right string) bool {
 	return left < right
 }
 
-// isSequence says whether the keys are exactly 0..n-1 in order; such an object is written as a list, which includes
+// isSequence reports whether the keys are exactly 0..n-1 in order; such an object is written as a list, which includes
 // the empty one.
 func isSequence(keys []string) bool {
 	for index, key := range keys {

@@ -129,7 +129,7 @@ func object(given map[string]any) map[string]any {
 	return value.Clone(given)
 }
 
-// PendingRequest gives the runtime tool request of a result that says that it waits for one, by its status or by that
+// PendingRequest returns the runtime tool request of a result that says that it waits for one, by its status or by that
 // in its metadata (agent runtime contract, section 3.3).
 func PendingRequest(result map[string]any, defaults RequestDefaults) (map[string]any, bool) {
 	metadata := value.Members(result["metadata"])

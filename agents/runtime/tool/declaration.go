@@ -41,10 +41,10 @@ type DeclarationError struct {
 // Error is the code and the fields: "invalid_server_tool_declaration: name, source".
 func (e *DeclarationError) Error() string { return e.Code + ": " + strings.Join(e.Fields, ", ") }
 
-// ErrorCode gives the machine-readable code.
+// ErrorCode returns the machine-readable code.
 func (e *DeclarationError) ErrorCode() string { return e.Code }
 
-// ErrorFields gives the wrong fields in order.
+// ErrorFields returns the wrong fields in order.
 func (e *DeclarationError) ErrorFields() []string { return e.Fields }
 
 // Declaration is a tool whose declaration was checked and brought into its one form. It does not change. A nil
@@ -149,7 +149,7 @@ func (d *Declaration) Object() map[string]any {
 	return d.fields
 }
 
-// Field gives a member of the normalized declaration, nil if it has none.
+// Field returns a member of the normalized declaration, nil if it has none.
 func (d *Declaration) Field(name string) any { return d.Object()[name] }
 
 // Name is the canonical name: "slug" or "namespace/slug".

@@ -120,13 +120,13 @@ func (s Declarations) All() iter.Seq2[string, map[string]any] {
 	}
 }
 
-// Get gives the tool of a canonical name.
+// Get returns the tool of a canonical name.
 func (s Declarations) Get(name string) (*Declaration, bool) {
 	declaration, found := s.byName[name]
 	return declaration, found
 }
 
-// List gives the declarations in order.
+// List returns the declarations in order.
 func (s Declarations) List() []*Declaration {
 	declarations := make([]*Declaration, len(s.names))
 	for index, name := range s.names {
@@ -144,7 +144,7 @@ func (s Declarations) Select(names []string) Declarations {
 	return NewDeclarations(declarations...)
 }
 
-// Resolve gives the canonical name for the one that a model used: the name itself, else that of the first tool with
+// Resolve returns the canonical name for the one that a model used: the name itself, else that of the first tool with
 // such an alias, else the name unchanged (agent runtime contract, section 4.1).
 func (s Declarations) Resolve(name string) string {
 	if _, known := s.byName[name]; known {

@@ -168,7 +168,7 @@ func resultMetadata(result map[string]any) map[string]any {
 // one run. Every other word, and none at all, lets it run again.
 var oncePolicies = map[string]bool{"once": true, "non_repeatable": true, "at_most_once": true}
 
-// Repeatable tells whether a tool may run again with equal parameters in one run. The reference leaves this to the
+// Repeatable reports whether a tool may run again with equal parameters in one run. The reference leaves this to the
 // caller; here runtime.duplicate_policy "once", "non_repeatable" or "at_most_once" is enforced.
 func Repeatable(declaration *Declaration) bool {
 	return !oncePolicies[value.Text(declaration.Runtime()["duplicate_policy"])]

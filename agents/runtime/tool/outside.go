@@ -11,7 +11,7 @@ const (
 	markClosing = "[end of text from outside]"
 )
 
-// Strange tells whether a tool returns text that strangers wrote (web pages, mails): it is declared with
+// Strange reports whether a tool returns text that strangers wrote (web pages, mails): it is declared with
 // "untrusted_text": true, there or in its runtime.
 func Strange(declaration *Declaration) bool {
 	return value.Flag(declaration.Field("untrusted_text")) || value.Flag(declaration.Runtime()["untrusted_text"])

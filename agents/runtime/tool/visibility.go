@@ -8,7 +8,7 @@ import (
 
 // VisibilityOptions are the parts of the visibility policy that are no JSON. All may be nil.
 type VisibilityOptions struct {
-	// Access says whether a tool may be seen at all; with ResolveAction it hides what the sender may not use.
+	// Access reports whether a tool may be seen at all; with ResolveAction it hides what the sender may not use.
 	Access func(name string, tool map[string]any) bool
 	// Providers are more policies, after those of the context; nil is none.
 	Providers []func(context map[string]any) map[string]any
@@ -18,7 +18,7 @@ type VisibilityOptions struct {
 
 var writeCategories = []string{"write", "publishing", "mutating", "destructive"}
 
-// Visible gives the names of the tools that the model sees, in order, by the eight steps of the agent runtime contract,
+// Visible returns the names of the tools that the model sees, in order, by the eight steps of the agent runtime contract,
 // section 4.8. The context holds tool_policy, agent_config, mode, categories, allow_only, runtime_tools,
 // runtime_categories, allow_write_tools, deny and principal. An explicit deny beats everything.
 func Visible(tools []Entry, context map[string]any, options VisibilityOptions) []string {
@@ -49,7 +49,7 @@ func Visible(tools []Entry, context map[string]any, options VisibilityOptions) [
 	return names
 }
 
-// Entries gives the set as Visible takes it.
+// Entries returns the set as Visible takes it.
 func (s Declarations) Entries() []Entry {
 	entries := make([]Entry, len(s.names))
 	for index, name := range s.names {
@@ -99,7 +99,7 @@ func isRuntimeTool(tool map[string]any) bool {
 	return value.Flag(tool["runtime_tool"]) || tool["executor"] == ExecutorClient
 }
 
-// autonomous tells whether nobody stands behind the run who could be asked: no principal, user 0, or a machine.
+// autonomous reports whether nobody stands behind the run who could be asked: no principal, user 0, or a machine.
 func autonomous(context map[string]any) bool {
 	who := context
 	if principal, ok := context["principal"].(map[string]any); ok && saysWho(principal) {

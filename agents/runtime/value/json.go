@@ -33,7 +33,7 @@ func (e tooLargeError) Error() string {
 	return fmt.Sprintf("JSON has more than %d %s", e.limit, e.what)
 }
 
-// TooLarge tells whether an error of Decode is about a limit and not about the text.
+// TooLarge reports whether an error of Decode is about a limit and not about the text.
 func TooLarge(err error) bool {
 	_, is := err.(tooLargeError) //nolint:errorlint // Decode returns it unwrapped
 	return is
@@ -66,7 +66,7 @@ func Decode(data []byte, limits Limits) (any, error) {
 	return value, nil
 }
 
-// deeper tells whether containers nest deeper than the limit. Brackets inside strings do not count.
+// deeper reports whether containers nest deeper than the limit. Brackets inside strings do not count.
 func deeper(data []byte, limit int) bool {
 	depth, inText := 0, false
 	for i := 0; i < len(data); i++ {

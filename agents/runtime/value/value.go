@@ -51,7 +51,7 @@ func clone(value any) any {
 	return value
 }
 
-// Plain gives a value the types that Decode gives, one level deep: Go numbers become json.Number and typed slices and
+// Plain returns a value the types that Decode gives, one level deep: Go numbers become json.Number and typed slices and
 // maps become []any and map[string]any. What is no JSON stays as it is.
 func Plain(value any) any {
 	switch v := value.(type) {
@@ -87,7 +87,7 @@ func Plain(value any) any {
 	return plain
 }
 
-// Object gives an object; an empty list counts as an empty object, for the runtime cannot tell them apart.
+// Object returns an object; an empty list counts as an empty object, for the runtime cannot tell them apart.
 func Object(value any) (map[string]any, bool) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -98,7 +98,7 @@ func Object(value any) (map[string]any, bool) {
 	return nil, false
 }
 
-// Assoc gives the object itself, not a copy, and a new empty object for everything else.
+// Assoc returns the object itself, not a copy, and a new empty object for everything else.
 func Assoc(value any) map[string]any {
 	if object, is := Object(value); is {
 		return object
@@ -106,7 +106,7 @@ func Assoc(value any) map[string]any {
 	return map[string]any{}
 }
 
-// List gives a list; an empty object counts as an empty list.
+// List returns a list; an empty object counts as an empty list.
 func List(value any) ([]any, bool) {
 	switch v := value.(type) {
 	case []any:
@@ -120,20 +120,20 @@ func List(value any) ([]any, bool) {
 	return nil, false
 }
 
-// Container tells whether the value is an object or a list.
+// Container reports whether the value is an object or a list.
 func Container(value any) bool {
 	_, object := Object(value)
 	_, list := List(value)
 	return object || list
 }
 
-// Text gives a string and "" for everything else.
+// Text returns a string and "" for everything else.
 func Text(value any) string {
 	text, _ := value.(string)
 	return text
 }
 
-// NonBlank gives a trimmed string and whether anything is left of it.
+// NonBlank returns a trimmed string and whether anything is left of it.
 func NonBlank(value any) (string, bool) {
 	text := Trim(Text(value))
 	return text, text != ""
@@ -142,7 +142,7 @@ func NonBlank(value any) (string, bool) {
 // Trim cuts space, tab, line feed, carriage return, NUL and vertical tab from both ends, as the runtime does.
 func Trim(text string) string { return strings.Trim(text, " \t\n\r\x00\v") }
 
-// Integer gives the value of a number that is written as an integer (no point, no exponent) and fits in 64 bits. A
+// Integer returns the value of a number that is written as an integer (no point, no exponent) and fits in 64 bits. A
 // float is none, even if it is whole (agent runtime contract, section 1.2).
 func Integer(value any) (int64, bool) {
 	switch v := value.(type) {
@@ -157,13 +157,13 @@ func Integer(value any) (int64, bool) {
 	return 0, false
 }
 
-// Flag tells whether the value is the boolean true; nothing else counts.
+// Flag reports whether the value is the boolean true; nothing else counts.
 func Flag(value any) bool {
 	flag, is := value.(bool)
 	return is && flag
 }
 
-// Number tells whether the value is a number.
+// Number reports whether the value is a number.
 func Number(value any) bool {
 	switch value.(type) {
 	case int, int64, float64, json.Number:
@@ -221,7 +221,7 @@ func floatText(number float64) string {
 	return mantissa + "E" + exponent[:1] + strings.TrimLeft(exponent[1:], "0")
 }
 
-// Elements gives the items of a list, or the values of an object in the order of its keys; nothing for anything else.
+// Elements returns the items of a list, or the values of an object in the order of its keys; nothing for anything else.
 func Elements(value any) []any {
 	if list, is := List(Plain(value)); is {
 		return list

@@ -34,7 +34,7 @@ type comparison struct {
 	extended    []string // beginnings of <run-id>-message
 }
 
-// Compare gives one line per difference between a recorded value and what we made, by the rules of the README beside
+// Compare returns one line per difference between a recorded value and what we made, by the rules of the README beside
 // the records. No line means that they are equal.
 func Compare(expected, actual any) []string {
 	c := &comparison{}

@@ -26,7 +26,7 @@ type Case struct {
 	Quirk    string         // not empty: an artefact of the recorded language, reported apart
 }
 
-// Object gives the input as an object, and an empty one if it is none.
+// Object returns the input as an object, and an empty one if it is none.
 func (c Case) Object() map[string]any { return value.Assoc(c.Input) }
 
 // recorded are the limits of the records, which are ours to trust.

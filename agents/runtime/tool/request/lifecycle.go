@@ -209,7 +209,7 @@ func parseTime(given string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// TimeoutAt gives the time at which the request ends by itself; false when it names none that can be read, so that it
+// TimeoutAt returns the time at which the request ends by itself; false when it names none that can be read, so that it
 // waits for as long as the store keeps it.
 func TimeoutAt(request map[string]any) (time.Time, bool) {
 	return parseTime(value.Text(request["timeout_at"]))

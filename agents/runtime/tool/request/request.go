@@ -24,7 +24,7 @@ const (
 	StatusTimeout   = "runtime_tool_timeout"
 )
 
-// Normalize gives the pending request that raw describes: status, request_id, tool_name, tool_call_id, parameters,
+// Normalize returns the pending request that raw describes: status, request_id, tool_name, tool_call_id, parameters,
 // run_id, timeout_at, runtime and metadata, and nothing else. The names are trimmed; members of a wrong type count as
 // absent. It fails with CodeRequest when a name is blank (agent runtime contract, section 5).
 func Normalize(raw map[string]any) (map[string]any, error) {
@@ -65,7 +65,7 @@ func ID(runID, toolName, toolCallID string) string {
 	return "runtime-tool-" + hex.EncodeToString(sum[:])
 }
 
-// Pending says whether a stored request still waits; a record without status does.
+// Pending reports whether a stored request still waits; a record without status does.
 func Pending(stored map[string]any) bool {
 	status := value.Text(stored["status"])
 	return status == "" || status == StatusPending
@@ -99,10 +99,10 @@ type Error struct {
 	Reason string // what was wrong, in words
 }
 
-// Error gives the code and the reason, as recorded.
+// Error returns the code and the reason, as recorded.
 func (e *Error) Error() string { return e.Code + ": " + e.Reason }
 
-// ErrorCode gives the machine code.
+// ErrorCode returns the machine code.
 func (e *Error) ErrorCode() string { return e.Code }
 
 func invalid(code, reason string) error { return &Error{Code: code, Reason: reason} }

@@ -18,7 +18,7 @@ const (
 	textTerminal = "Runtime tool request is already terminal."
 )
 
-// NormalizeResult gives the canonical form of a submitted result: status, request_id, tool_name, success, metadata and
+// NormalizeResult returns the canonical form of a submitted result: status, request_id, tool_name, success, metadata and
 // either result or error. A result that is no object or list is wrapped as {"value": x}. It fails with CodeResult when
 // a name is blank (agent runtime contract, section 5).
 func NormalizeResult(raw map[string]any) (map[string]any, error) {
@@ -151,7 +151,7 @@ func replayTimeout(stored map[string]any) (*Envelope, error) {
 	return answer, nil
 }
 
-// storedResult gives the normalized result that a terminal record keeps, nil when it keeps none.
+// storedResult returns the normalized result that a terminal record keeps, nil when it keeps none.
 func storedResult(stored map[string]any) (map[string]any, error) {
 	kept, ok := value.Object(stored["result"])
 	if !ok {

@@ -18,7 +18,7 @@ type Store interface {
 	// Create adds a pending request or replaces one of the same id.
 	Create(ctx context.Context, request map[string]any) error
 
-	// Get gives the record, nil when there is none. The caller may change what it gets.
+	// Get returns the record, nil when there is none. The caller may change what it gets.
 	Get(ctx context.Context, requestID string) (map[string]any, error)
 
 	// TransitionPending changes a pending request to a terminal status and keeps the result when there is one. It is
@@ -88,7 +88,7 @@ func FromRow(document []byte, status string, result []byte) (map[string]any, err
 	return request, nil
 }
 
-// Outcome gives the result of a stored request as the waiting run gets it; false while it is pending. A request that
+// Outcome returns the result of a stored request as the waiting run gets it; false while it is pending. A request that
 // timed out or was cancelled gives a failed one (agent runtime contract, section 5).
 func Outcome(stored map[string]any) (result map[string]any, ended bool, err error) {
 	if Pending(stored) {
