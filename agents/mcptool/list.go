@@ -101,7 +101,7 @@ func (s *server) add(found *listing, offered *mcp.Tool, names *naming) {
 	found.byName[declaration.Name()] = known
 }
 
-// declare writes the declaration of a tool in the form of agents/tool. Nothing but schema, texts and hints is taken
+// declare writes the declaration of a tool in the form of agents/runtime/tool. Nothing but schema, texts and hints is taken
 // from the server; everything that decides is the operator's.
 func (s *server) declare(offered *mcp.Tool, names *naming) (*tool.Declaration, error) {
 	parameters, err := schema(offered.InputSchema)

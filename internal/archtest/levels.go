@@ -149,7 +149,7 @@ var thirdParties = []struct {
 	{"golang.org/x/sync/", []string{"..."}, ""},
 	{"github.com/google/uuid", []string{"..."}, ""},
 	{"github.com/gowebpki/jcs", []string{"policypart", "identity", "adapters/a2a", "adapters/activitypub", "internal/facilitator", "internal/webtoken"}, "canonical JSON serves signatures"},
-	{"github.com/santhosh-tekuri/jsonschema", []string{"normalized", "agents/tool"}, "schemas are checked where the contract is"},
+	{"github.com/santhosh-tekuri/jsonschema", []string{"normalized"}, "schemas are checked where the contract is"},
 	{"github.com/modelcontextprotocol/", []string{"agents/mcptool"}, "MCP is spoken in agents/mcptool"},
 	{"github.com/lestrrat-go/jwx", []string{"internal/webtoken"}, "signed tokens are checked in internal/webtoken"},
 	{"github.com/coreos/go-oidc", []string{"internal/openid"}, "logins at other services are made in internal/openid"},

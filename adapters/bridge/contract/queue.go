@@ -12,11 +12,8 @@ var ErrForeign error = &Error{CodeInvalid, "Cannot overwrite a queue item owned 
 // ErrFull is what a Store returns when it has no room. Nothing is dropped to make some.
 var ErrFull error = &Error{CodeFull, "The queue of this client is full until it acknowledges what it has."}
 
-// Bounds of a Store: items of each client, and clients.
-const (
-	DefaultMaxItems   = 10_000
-	DefaultMaxClients = 10_000
-)
+// DefaultMaxItems is how many items of each client a Store keeps.
+const DefaultMaxItems = 10_000
 
 // Limits of Bridge.Pending.
 const (

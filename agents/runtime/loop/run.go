@@ -3,7 +3,7 @@
 // (agent runtime contract, sections 3 and 9). Run reads like section 3.2.
 //
 // It dispatches no model, stores nothing and knows no protocol: the model, the tools, the store of transcripts, the lock
-// and run control are small interfaces that the caller fills. Messages and results are JSON values of agents/envelope.
+// and run control are small interfaces that the caller fills. Messages and results are JSON values of agents/runtime/envelope.
 package loop
 
 import (
