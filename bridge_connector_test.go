@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"inbox/agents/channel"
 	"inbox/internal/await"
+	"inbox/internal/webhooksignature"
 )
 
 func (b *bridged) relayed(connector, id, text, wait string, want int) map[string]any {
@@ -22,7 +22,7 @@ func (b *bridged) relayed(connector, id, text, wait string, want int) map[string
 	if err != nil {
 		b.Fatal(err)
 	}
-	header := http.Header{"Content-Type": {"application/json"}, "X-Inbox-Signature": {channel.Sign(connectorSecret, body)}}
+	header := http.Header{"Content-Type": {"application/json"}, "X-Inbox-Signature": {webhooksignature.Sign(connectorSecret, body)}}
 	return b.request(http.MethodPost, "/v1/connectors/"+connector+"/messages"+wait, header, body, want)
 }
 
@@ -67,7 +67,7 @@ func TestConnectorOverTheWire(t *testing.T) {
 		t.Errorf("who waits gets %v", taken)
 	}
 	self, _ := json.Marshal(map[string]any{"text": "mine", "from_self": true})
-	header := http.Header{"X-Hub-Signature-256": {channel.Sign(connectorSecret, self)}}
+	header := http.Header{"X-Hub-Signature-256": {webhooksignature.Sign(connectorSecret, self)}}
 	if skipped := b.request(http.MethodPost, "/v1/connectors/slack/messages", header, self, http.StatusOK); skipped["status"] != "skipped" {
 		t.Errorf("a message of its own: %v", skipped)
 	}
@@ -79,7 +79,7 @@ func TestCapturedConnectorRequest(t *testing.T) {
 	body := []byte(`{"text":"pay","external_provider":"slack","external_conversation_id":"C1","sender_id":"T1/U1"}`)
 	signed := func(at time.Time) http.Header {
 		stamp := strconv.FormatInt(at.Unix(), 10)
-		return http.Header{"X-Inbox-Timestamp": {stamp}, "X-Inbox-Signature": {channel.Sign(connectorSecret, []byte(stamp+"."+string(body)))}}
+		return http.Header{"X-Inbox-Timestamp": {stamp}, "X-Inbox-Signature": {webhooksignature.Sign(connectorSecret, []byte(stamp+"."+string(body)))}}
 	}
 	const path = "/v1/connectors/plain/messages?wait=20s"
 	b.request(http.MethodPost, path, signed(time.Now()), body, http.StatusOK)
@@ -94,7 +94,7 @@ func TestCapturedConnectorRequest(t *testing.T) {
 	b.request(http.MethodPost, path, other, body, http.StatusUnauthorized)
 
 	// Connectors that sign no time are taken unless the operator requires one (require_timestamp).
-	timeless := http.Header{"X-Inbox-Signature": {channel.Sign(connectorSecret, body)}}
+	timeless := http.Header{"X-Inbox-Signature": {webhooksignature.Sign(connectorSecret, body)}}
 	b.request(http.MethodPost, path, timeless, body, http.StatusOK)
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 )
 
 // TestImportOverTheWire brings in what seed messages say and finds it again, in the history of the agent too.
@@ -46,7 +46,7 @@ func TestImportOverTheWire(t *testing.T) {
 	b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"teller","messages":[{"type":"unheard","content":"x"}]}`), http.StatusBadRequest)
 	b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"nobody","messages":[]}`), http.StatusNotFound)
 	b.call(other, http.MethodGet, "/v1/sessions/"+id+"/export", nil, http.StatusNotFound)
-	key := channel.NewSessionKey("old-bot", "7", "teller").Imported()
+	key := contract.NewSessionKey("old-bot", "7", "teller").Imported()
 	b.call(other, http.MethodPost, "/v1/import", map[string]any{"session_map": map[string]string{key: id}}, http.StatusNotFound)
 	b.call(relay, http.MethodPost, "/v1/import", map[string]any{"session_map": map[string]string{key: id}}, http.StatusOK)
 	for connector, conversation := range map[string]string{"old_bot": "7", "tg": "42"} {

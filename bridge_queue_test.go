@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"inbox/agents/bridge/bridgetest"
+	"inbox/adapters/bridge/contract/contracttest"
 	"inbox/exchange"
 	"inbox/internal/await"
 )
@@ -22,7 +22,7 @@ func (b *bridged) fill(client string, count int) {
 	for range 32 {
 		group.Go(func() {
 			for number := range numbers {
-				item := bridgetest.Item(client, "session")
+				item := contracttest.Item(client, "session")
 				item.ID = fmt.Sprint("item ", number)
 				if err := b.server.store.Bridge(nil).Enqueue(b.Context(), item); err != nil {
 					b.Error(err)

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/channel"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/internal/await"
+	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
@@ -58,7 +58,7 @@ func newBridgedOn(t *testing.T, database, more string) *bridged {
 	b := &bridged{T: t, calls: make(chan call, 64)}
 	callback := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, _ := io.ReadAll(r.Body)
-		if !channel.VerifySignature(connectorSecret, raw, r.Header.Get("X-Inbox-Signature"), channel.SignatureForm{}) {
+		if !webhooksignature.Verify(connectorSecret, raw, r.Header.Get("X-Inbox-Signature"), webhooksignature.Form{}) {
 			t.Errorf("a callback is not signed: %v", r.Header)
 		}
 		body := map[string]any{}

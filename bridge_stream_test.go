@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"inbox/agents/channel"
 	"inbox/internal/await"
+	"inbox/internal/webhooksignature"
 )
 
 // stream opens a request for server-sent events and gives "name data" of each.
@@ -106,7 +106,7 @@ func TestBridgeCallbacks(t *testing.T) {
 	refuse <- true
 	callback := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if !channel.VerifySignature(secret, body, r.Header.Get("X-Inbox-Signature"), channel.SignatureForm{}) {
+		if !webhooksignature.Verify(secret, body, r.Header.Get("X-Inbox-Signature"), webhooksignature.Form{}) {
 			t.Errorf("not signed: %v", r.Header)
 		}
 		select {

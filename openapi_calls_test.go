@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"inbox/agents/channel"
 	"inbox/exchange"
+	"inbox/internal/webhooksignature"
 )
 
 const stream = "text/event-stream"
@@ -66,12 +66,12 @@ func (c *traffic) bridges(s *chatServer) {
 		`{"text":"","external_conversation_id":"C1","external_message_id":"2","sender_id":"U1"}`,
 		`{"text":"Hello","external_conversation_id":"C1","external_message_id":"1","sender_id":"U1","wait":"20s"}`,
 	} {
-		handed = c.call("POST", "/v1/connectors/slack/messages", "", body, 200, "X-Inbox-Signature", channel.Sign(connectorSecret, []byte(body)))
+		handed = c.call("POST", "/v1/connectors/slack/messages", "", body, 200, "X-Inbox-Signature", webhooksignature.Sign(connectorSecret, []byte(body)))
 	}
 	c.call("POST", "/v1/connectors/slack/messages", "", `{}`, 401)
 	run := "/v1/connectors/slack/runs/" + fmt.Sprint(handed["run_id"])
-	c.call("GET", run, "", "", 200, "X-Inbox-Signature", channel.Sign(connectorSecret, []byte(run)))
-	c.call("POST", run+"?wait=1s", "", `{}`, 200, "X-Inbox-Signature", channel.Sign(connectorSecret, []byte(`{}`)))
+	c.call("GET", run, "", "", 200, "X-Inbox-Signature", webhooksignature.Sign(connectorSecret, []byte(run)))
+	c.call("POST", run+"?wait=1s", "", `{}`, 200, "X-Inbox-Signature", webhooksignature.Sign(connectorSecret, []byte(`{}`)))
 }
 
 func (c *traffic) sessions(s *chatServer) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -58,7 +58,7 @@ func (c *traffic) operatesTools(s *chatServer, token string) {
 		if len(open) != 1 {
 			c.Fatalf("%d calls are open: %v", len(open), open)
 		}
-		id := envelope.Text(open[0].(map[string]any)["request_id"])
+		id := value.Text(open[0].(map[string]any)["request_id"])
 		c.call("GET", "/api/v1/tool-requests/"+id, token, "", 200)
 		c.call("POST", "/api/v1/tool-requests/"+id+"/"+end.operation, token, end.body, 200)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"inbox/adapters/bridge"
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/config"
 	"inbox/internal/safehttp"
@@ -19,7 +19,7 @@ func (s *Server) openBridge() (module exchange.Module, err error) {
 	s.bridge, err = bridge.New(bridge.Options{
 		Domain: s.config.Domain, Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Queue: s.store.Bridge(nil), Sessions: s.store, Tasks: s.store.TaskRuns(), Sealer: s.sealer, Web: s.client, Blobs: s.blobs,
-		SessionOf: func(owner string) channel.Sessions { return s.store.SessionMap(owner) },
+		SessionOf: func(owner string) contract.Sessions { return s.store.SessionMap(owner) },
 		Believer:  s.validator, Present: s.demands.Present, Connectors: connectors, WaitLimit: s.config.Bridges.MaxWait, Logger: s.logger,
 		Policy: exchange.Policy{Schedule: s.config.Bridges.Retry}, CallbackConcurrency: s.config.Queue.DeliveryConcurrency,
 	})

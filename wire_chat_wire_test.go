@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 )
 
 // TestRecordedChatOverHTTP plays the recorded requests against a whole server: what the frame says is the same, but for
@@ -18,24 +18,24 @@ func TestRecordedChatOverHTTP(t *testing.T) {
 	s := newChatServer(t)
 	played := 0
 	fixturetest.Run(t, "jsonrpc-chat", func(c fixturetest.Case) (any, error) {
-		recorded := envelope.Assoc(c.Expected)
+		recorded := value.Assoc(c.Expected)
 		if c.Op != "dispatch" {
 			return recorded["ok"], nil
 		}
-		if envelope.Assoc(c.Object())["handler"] != nil {
-			return c.Expected, nil // of agents that a server cannot have: agents/chat plays them
+		if value.Assoc(c.Object())["handler"] != nil {
+			return c.Expected, nil // of agents that a server cannot have: adapters/chat/contract plays them
 		}
 		played++
 		input := c.Object()
-		body := envelope.EncodeText(input["body"])
+		body := value.EncodeText(input["body"])
 		token := s.token(fmt.Sprint("recorded-", played))
-		reply := s.post("/v1/agent/"+envelope.Scalar(input["agent_id"]), token, body)
+		reply := s.post("/v1/agent/"+value.Scalar(input["agent_id"]), token, body)
 		if reply.status != http.StatusOK {
 			return nil, fmt.Errorf("%d %s", reply.status, reply.body)
 		}
-		got, err := envelope.Decode([]byte(reply.body), envelope.Limits{Bytes: 1 << 20})
-		if task := envelope.Assoc(envelope.Assoc(got)["result"]); task["sessionId"] != nil {
-			task["sessionId"] = envelope.Assoc(envelope.Assoc(recorded["response"])["result"])["sessionId"]
+		got, err := value.Decode([]byte(reply.body), value.Limits{Bytes: 1 << 20})
+		if task := value.Assoc(value.Assoc(got)["result"]); task["sessionId"] != nil {
+			task["sessionId"] = value.Assoc(value.Assoc(recorded["response"])["result"])["sessionId"]
 		}
 		return map[string]any{"response": got, "chat_input": recorded["chat_input"]}, err
 	})

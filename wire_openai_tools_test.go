@@ -15,8 +15,8 @@ import (
 
 	"inbox/adapters/chat"
 	"inbox/agents"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -206,7 +206,7 @@ func TestCompletionToolOwners(t *testing.T) {
 		t.Fatalf("%d pending, %v", len(pending), err)
 	}
 	turn := strings.ReplaceAll(turns[0].ID, "-", "")
-	for _, id := range []string{envelope.Text(pending[0]["request_id"]), "call_" + turn + "_c0", "call_" + turn, "call_", ""} {
+	for _, id := range []string{value.Text(pending[0]["request_id"]), "call_" + turn + "_c0", "call_" + turn, "call_", ""} {
 		got := s.post("/v1/chat/completions", token, toolBody("keeps", "", question1, said{"role": "assistant", "content": ""}, result(id, "open")))
 		if got.status != http.StatusBadRequest {
 			t.Errorf("the vault by %q: %d %s", id, got.status, got.body)

@@ -27,7 +27,7 @@ type Turn struct {
 	// time; nil when there is no history (message contract, section 4).
 	HistoryCacheBreakpointAfter *int
 
-	// Permits says whether the operator's rules let the sender use the agent for a purpose: "tool:<name>" or
+	// Permits reports whether the operator's rules let the sender use the agent for a purpose: "tool:<name>" or
 	// "skill:<id>" (message contract, section 10). Tools and skills are closed until a rule opens them. Nil permits
 	// nothing.
 	Permits func(purpose string) bool
@@ -78,7 +78,7 @@ const MaxMemory = 4 << 20
 // Memory is the durable note of one turn. What Save was given when it returned without error is what Load gives to a
 // later run on any node. It is forgotten a week after the last Save.
 type Memory interface {
-	// Load gives the note; nil when there is none. Errors are fault.Unavailable.
+	// Load returns the note; nil when there is none. Errors are fault.Unavailable.
 	Load(ctx context.Context) ([]byte, error)
 	// Save replaces the note. TooLarge over MaxMemory, Unavailable when it is not kept.
 	Save(ctx context.Context, note []byte) error
@@ -90,7 +90,7 @@ type ToolRequests interface {
 	// sent. The request is stored together with the end of the run, and the same turn runs again once it has a result. A
 	// later Await replaces an earlier one. Errors are fault.Malformed.
 	Await(request map[string]any) error
-	// Request gives a request as it is stored (request.Outcome reads it); nil when none has the id. Errors are
+	// Request returns a request as it is stored (request.Outcome reads it); nil when none has the id. Errors are
 	// fault.Unavailable.
 	Request(ctx context.Context, id string) (map[string]any, error)
 }
@@ -102,14 +102,14 @@ type Agent interface {
 	Handle(ctx context.Context, turn Turn) iter.Seq2[normalized.Delta, error]
 }
 
-// ErrNoWorker gives a turn back of which nothing was done: what works for the agent is not there now. The turn waits
+// ErrNoWorker returns a turn back of which nothing was done: what works for the agent is not there now. The turn waits
 // without a run until Limited.Limit grows.
 var ErrNoWorker = errors.New("nothing works for the agent now")
 
 // Limited is an Agent whose turns are worked on by others, who come and go.
 type Limited interface {
 	Agent
-	// Limit gives how many turns it may have at once on this node now; those beyond it wait without a run. It does not
+	// Limit returns how many turns it may have at once on this node now; those beyond it wait without a run. It does not
 	// block.
 	Limit() int
 }

@@ -62,7 +62,7 @@ func (e Entry) validate() error {
 	return e.Settings.Validate()
 }
 
-// Lookup gives the agent with the name in any spelling.
+// Lookup returns the agent with the name in any spelling.
 func (r *Registry) Lookup(name string) (Entry, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -73,13 +73,13 @@ func (r *Registry) Lookup(name string) (Entry, bool) {
 	return r.entries[place], true
 }
 
-// Agent gives what adapters may say about the agent with the name in any spelling.
+// Agent returns what adapters may say about the agent with the name in any spelling.
 func (r *Registry) Agent(name string) (exchange.AgentProfile, bool) {
 	entry, found := r.Lookup(name)
 	return entry.Profile, found
 }
 
-// Agents gives the profiles of all agents in the order in which they were added.
+// Agents returns the profiles of all agents in the order in which they were added.
 func (r *Registry) Agents() []exchange.AgentProfile {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -75,7 +75,7 @@ func (p RetryPolicy) validate() error {
 	return fault.InField("retry.stale", `must be "answer", "apologise", "hold" or "drop"`)
 }
 
-// Of gives the schedule of a turn for whose answer somebody waits, or does not.
+// Of returns the schedule of a turn for whose answer somebody waits, or does not.
 func (p RetryPolicy) Of(awaited bool) []time.Duration {
 	if awaited {
 		return p.Waiting

@@ -74,7 +74,7 @@ const DefaultAckText = "I am working on your message; the answer follows."
 // DefaultMaxHops bounds chains of agents where the operator set nothing (message contract, section 7).
 const DefaultMaxHops = 4
 
-// WithDefaults gives a copy in which every empty field has its default.
+// WithDefaults returns a copy in which every empty field has its default.
 func (s Settings) WithDefaults() Settings {
 	if s.Unverified == "" {
 		s.Unverified = UnverifiedHold
@@ -149,7 +149,7 @@ func validApproval(word string) bool {
 	return word == ApproveNever || word == ApproveAlways || word == ApproveUnverified
 }
 
-// HoldsReply says whether an answer to the sender waits until somebody lets it pass.
+// HoldsReply reports whether an answer to the sender waits until somebody lets it pass.
 func (s Settings) HoldsReply(sender normalized.Sender) bool {
 	word := s.ApproveReplies
 	for i := range s.ReplyRules {

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/e2e/instance"
 	"inbox/normalized"
 )
@@ -52,10 +52,10 @@ func TestAFullQueueRefusesAtTheDoor(t *testing.T) {
 		relay := s.bridge("relay")
 		message := map[string]any{"agent": "helper", "message": "hello"}
 		taken := relay.ask(http.MethodPost, "/v1/bridge/send", message)
-		s.fillQueue("relay", bridge.DefaultMaxItems)
+		s.fillQueue("relay", contract.DefaultMaxItems)
 		for path, body := range map[string]map[string]any{"/v1/bridge/send": message, "/v1/bridge/queue": {"agent": "helper", "content": "one more"}} {
 			status, answer := relay.try(http.MethodPost, path, body)
-			if told, _ := answer["error"].(map[string]any); status != http.StatusTooManyRequests || told["code"] != bridge.CodeFull || !strings.Contains(fmt.Sprint(told["message"]), "acknowledges") {
+			if told, _ := answer["error"].(map[string]any); status != http.StatusTooManyRequests || told["code"] != contract.CodeFull || !strings.Contains(fmt.Sprint(told["message"]), "acknowledges") {
 				t.Errorf("%s: a full queue is told %d %v", path, status, answer)
 			}
 		}

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"inbox/agents/bridge"
-	"inbox/agents/channel"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 	"inbox/e2e/instance"
+	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
@@ -26,10 +26,10 @@ func TestRecordedBridgeOverTheWire(t *testing.T) {
 		operator := &recordedBridge{&bridgeUser{s, s.adminToken()}}
 		fixturetest.Run(t, "bridge-queue", func(c fixturetest.Case) (any, error) {
 			outcomes, clients := []any{}, map[string]bool{}
-			for _, step := range envelope.Elements(c.Object()["ops"]) {
-				object := envelope.Assoc(step)
-				for _, holder := range []map[string]any{object, envelope.Assoc(object["item"])} {
-					clients[bridge.Slug(envelope.Scalar(holder["client_id"]))] = true
+			for _, step := range value.Elements(c.Object()["ops"]) {
+				object := value.Assoc(step)
+				for _, holder := range []map[string]any{object, value.Assoc(object["item"])} {
+					clients[contract.Slug(value.Scalar(holder["client_id"]))] = true
 				}
 				outcomes = append(outcomes, fixturetest.Outcome(operator.do(object)))
 			}
@@ -42,8 +42,8 @@ func TestRecordedBridgeOverTheWire(t *testing.T) {
 type recordedBridge struct{ *bridgeUser }
 
 func (r *recordedBridge) do(step map[string]any) (any, error) {
-	client := url.QueryEscape(envelope.Scalar(step["client_id"]))
-	switch envelope.Text(step["op"]) {
+	client := url.QueryEscape(value.Scalar(step["client_id"]))
+	switch value.Text(step["op"]) {
 	case "register":
 		return r.request(http.MethodPost, "/v1/bridge/register", step, "")
 	case "get_client":
@@ -57,18 +57,18 @@ func (r *recordedBridge) do(step map[string]any) (any, error) {
 	case "pending":
 		query := "client_id=" + client
 		if step["limit"] != nil {
-			query += "&limit=" + envelope.Scalar(step["limit"])
+			query += "&limit=" + value.Scalar(step["limit"])
 		}
-		for _, session := range envelope.Elements(step["session_ids"]) {
-			query += "&session_id=" + url.QueryEscape(envelope.Scalar(session))
+		for _, session := range value.Elements(step["session_ids"]) {
+			query += "&session_id=" + url.QueryEscape(value.Scalar(session))
 		}
 		return r.request(http.MethodGet, "/v1/bridge/pending?"+query, nil, "items")
 	case "ack":
 		return r.request(http.MethodPost, "/v1/bridge/ack", step, "acked")
 	case "with_status": // a copy in the hands of a caller: nothing of it is sent
-		item, err := bridge.NormalizeItem(envelope.Assoc(step["item"]))
+		item, err := contract.NormalizeItem(value.Assoc(step["item"]))
 		if err == nil {
-			item, err = item.WithStatus(envelope.Scalar(either(step["status"], step["delivery_status"])))
+			item, err = item.WithStatus(value.Scalar(either(step["status"], step["delivery_status"])))
 		}
 		return item.Value(), err
 	}
@@ -83,7 +83,7 @@ func either(values ...any) any {
 func (r *recordedBridge) request(method, path string, body any, member string) (any, error) {
 	status, answer := r.try(method, path, body)
 	if told, refused := answer["error"].(map[string]any); refused {
-		return nil, &bridge.Error{Code: envelope.Scalar(told["code"]), Text: envelope.Scalar(told["message"])}
+		return nil, &contract.Error{Code: value.Scalar(told["code"]), Text: value.Scalar(told["message"])}
 	}
 	if status/100 != 2 {
 		return nil, fmt.Errorf("answered %d", status)
@@ -147,22 +147,22 @@ func TestRecordedConnectorsOverTheWire(t *testing.T) {
 	}
 	s := start(t, instance.Settings{Agents: agent.table("helper", ""), More: tables.String()})
 	for _, c := range fixturetest.Load(t, "external-message") {
-		input, want := c.Object(), envelope.Assoc(c.Expected["ok"])
+		input, want := c.Object(), value.Assoc(c.Expected["ok"])
 		body, err := json.Marshal(input)
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := envelope.Scalar(want["connector_id"])
+		name := value.Scalar(want["connector_id"])
 		if name == "" {
 			continue // a recorded refusal: there is no connector of no name
 		}
-		status, _, answer := s.handIn("/v1/connectors/"+name+"/messages?wait=20s", channel.Sign(secret, body), body)
+		status, _, answer := s.handIn("/v1/connectors/"+name+"/messages?wait=20s", webhooksignature.Sign(secret, body), body)
 		if status != http.StatusOK {
 			t.Errorf("%s: answered %d %v", c.Name, status, answer)
 			continue
 		}
-		if envelope.Trim(envelope.Text(input["text"])) == "" {
-			if answer["status"] != "skipped" || answer["code"] != channel.CodeEmptyMessage {
+		if value.Trim(value.Text(input["text"])) == "" {
+			if answer["status"] != "skipped" || answer["code"] != contract.CodeEmptyMessage {
 				t.Errorf("%s: a message that says nothing is answered %v", c.Name, answer)
 			}
 			continue
@@ -171,9 +171,9 @@ func TestRecordedConnectorsOverTheWire(t *testing.T) {
 		if err := json.Unmarshal(agent.last(t).Sender.Profile.Extensions["dev.inbox.bridge"], &told); err != nil {
 			t.Fatalf("%s: %v", c.Name, err)
 		}
-		for member, value := range want {
-			if c.Op == "client_context" && !envelope.Equal(told[member], value) {
-				t.Errorf("%s: the agent is told %s = %v, want %v", c.Name, member, told[member], value)
+		for member, given := range want {
+			if c.Op == "client_context" && !value.Equal(told[member], given) {
+				t.Errorf("%s: the agent is told %s = %v, want %v", c.Name, member, told[member], given)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func TestRecordedConnectorsOverTheWire(t *testing.T) {
 
 func recordedConnectors(t *testing.T) (names []string) {
 	for _, c := range fixturetest.Load(t, "external-message") {
-		name := envelope.Scalar(envelope.Assoc(c.Expected["ok"])["connector_id"])
+		name := value.Scalar(value.Assoc(c.Expected["ok"])["connector_id"])
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -194,17 +194,17 @@ func recordedConnectors(t *testing.T) (names []string) {
 func TestRecordedSignaturesOverTheWire(t *testing.T) {
 	const secret = "s3cret-and-long-enough"
 	s := start(t, instance.Settings{More: fmt.Sprintf("[[connectors]]\nname = \"recorded\"\nsecret = %q\nagents = [\"echo\"]\n", secret)})
-	good := func(body []byte) string { return strings.TrimPrefix(channel.Sign(secret, body), "sha256=") }
+	good := func(body []byte) string { return strings.TrimPrefix(webhooksignature.Sign(secret, body), "sha256=") }
 	for _, c := range fixturetest.Load(t, "webhook-signature") {
 		input := c.Object()
-		if len(envelope.Assoc(input["options"])) > 0 {
+		if len(value.Assoc(input["options"])) > 0 {
 			continue // options of the reference's callers: the server has one form
 		}
-		body := []byte(envelope.Scalar(input["body"]))
-		recorded := envelope.Scalar(input["header"])
+		body := []byte(value.Scalar(input["body"]))
+		recorded := value.Scalar(input["header"])
 		header := recorded
-		if hexadecimal := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(recorded), "sha256=")); len(hexadecimal) == 64 && envelope.Scalar(input["secret"]) != "" {
-			signed := strings.TrimPrefix(channel.Sign(envelope.Scalar(input["secret"]), body), "sha256=")
+		if hexadecimal := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(recorded), "sha256=")); len(hexadecimal) == 64 && value.Scalar(input["secret"]) != "" {
+			signed := strings.TrimPrefix(webhooksignature.Sign(value.Scalar(input["secret"]), body), "sha256=")
 			if strings.EqualFold(signed, hexadecimal) {
 				header = strings.Replace(recorded, hexadecimal, good(body), 1)
 			}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"inbox/agents/channel"
 	"inbox/e2e/instance"
 	"inbox/identity"
+	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
@@ -198,7 +198,7 @@ func TestOnlyTrustedConnectorsOverrideTheRelay(t *testing.T) {
 		if c.signer != nil {
 			body = enveloped(t, message, ","+relayInline, c.signer.about(t, address, message, c.signer.key, time.Now(), nil))
 		}
-		status, _, answer := s.handIn("/v1/connectors/"+c.connector+"/messages?wait=20s", channel.Sign(relaySecret, body), body)
+		status, _, answer := s.handIn("/v1/connectors/"+c.connector+"/messages?wait=20s", webhooksignature.Sign(relaySecret, body), body)
 		if status != http.StatusOK {
 			t.Fatalf("%d: answered %d %v", i, status, answer)
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"inbox/agents/channel"
 	"inbox/e2e/instance"
+	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
@@ -43,7 +43,7 @@ func TestAWaitThatEndsTellsWhereToAsk(t *testing.T) {
 			fmt.Sprintf("[[connectors]]\nname = \"signed\"\nsecret = %q\nagents = [\"helper\"]\n", relaySecret) +
 			"[[connectors]]\nname = \"other\"\nsecret = \"another secret, as long\"\nagents = [\"helper\"]\n"})
 		message := `{"text":"tea","external_provider":"slack","external_message_id":"m1","sender_id":"T123/U456"}`
-		status, header, answer := s.handIn("/v1/connectors/signed/messages?wait=100ms", channel.Sign(relaySecret, []byte(message)), []byte(message))
+		status, header, answer := s.handIn("/v1/connectors/signed/messages?wait=100ms", webhooksignature.Sign(relaySecret, []byte(message)), []byte(message))
 		signed := header.Get("Location")
 		if status != http.StatusAccepted || signed != "/v1/connectors/signed/runs/"+fmt.Sprint(answer["run_id"]) || answer["reply"] != nil {
 			t.Fatalf("a wait that ended is answered %d %v %v", status, header, answer)
@@ -55,12 +55,12 @@ func TestAWaitThatEndsTellsWhereToAsk(t *testing.T) {
 		if status != http.StatusAccepted || sealed != "/v1/connectors/sealed/runs/"+fmt.Sprint(answer["run_id"]) {
 			t.Fatalf("a wait that ended is answered %d %v %v", status, header, answer)
 		}
-		if status, answer := s.askRun(signed, channel.Sign(relaySecret, []byte(signed))); status != http.StatusAccepted || answer["reply"] != nil {
+		if status, answer := s.askRun(signed, webhooksignature.Sign(relaySecret, []byte(signed))); status != http.StatusAccepted || answer["reply"] != nil {
 			t.Errorf("a run that goes on: %d %v", status, answer)
 		}
 		s.killed()
 		release()
-		if status, answer := s.askRun(signed+"?wait=20s", channel.Sign(relaySecret, []byte(signed))); status != http.StatusOK || answer["reply"] != "about tea" {
+		if status, answer := s.askRun(signed+"?wait=20s", webhooksignature.Sign(relaySecret, []byte(signed))); status != http.StatusOK || answer["reply"] != "about tea" {
 			t.Errorf("the answer is %d %v", status, answer)
 		}
 		prove := func(content string) []byte {
@@ -76,12 +76,12 @@ func TestAWaitThatEndsTellsWhereToAsk(t *testing.T) {
 			want             int
 		}{
 			"no signature":               {signed, "", nil, http.StatusUnauthorized},
-			"a signature of nothing":     {signed, channel.Sign(relaySecret, nil), nil, http.StatusUnauthorized},
-			"another secret":             {signed, channel.Sign("another secret, as long", []byte(signed)), nil, http.StatusUnauthorized},
-			"the signature of another":   {unknown, channel.Sign(relaySecret, []byte(signed)), nil, http.StatusUnauthorized},
-			"no such run":                {unknown, channel.Sign(relaySecret, []byte(unknown)), nil, http.StatusNotFound},
-			"another connector's":        {strings.Replace(signed, "signed", "other", 1), channel.Sign("another secret, as long", []byte(strings.Replace(signed, "signed", "other", 1))), nil, http.StatusNotFound},
-			"an unknown connector":       {strings.Replace(signed, "signed", "none", 1), channel.Sign(relaySecret, []byte(signed)), nil, http.StatusUnauthorized},
+			"a signature of nothing":     {signed, webhooksignature.Sign(relaySecret, nil), nil, http.StatusUnauthorized},
+			"another secret":             {signed, webhooksignature.Sign("another secret, as long", []byte(signed)), nil, http.StatusUnauthorized},
+			"the signature of another":   {unknown, webhooksignature.Sign(relaySecret, []byte(signed)), nil, http.StatusUnauthorized},
+			"no such run":                {unknown, webhooksignature.Sign(relaySecret, []byte(unknown)), nil, http.StatusNotFound},
+			"another connector's":        {strings.Replace(signed, "signed", "other", 1), webhooksignature.Sign("another secret, as long", []byte(strings.Replace(signed, "signed", "other", 1))), nil, http.StatusNotFound},
+			"an unknown connector":       {strings.Replace(signed, "signed", "none", 1), webhooksignature.Sign(relaySecret, []byte(signed)), nil, http.StatusUnauthorized},
 			"no evidence":                {sealed, "", nil, http.StatusUnauthorized},
 			"evidence about a message":   {sealed, "", prove(message), http.StatusUnauthorized},
 			"evidence about another run": {strings.Replace(signed, "signed", "sealed", 1), "", prove(sealed), http.StatusUnauthorized},

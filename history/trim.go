@@ -1,11 +1,6 @@
 package history
 
-import (
-	"slices"
-	"time"
-
-	"inbox/normalized"
-)
+import "inbox/normalized"
 
 // Thread is what is known of a thread of Total turns, oldest first: the first turns and the newest ones. Between them
 // turns may be left out (Policy.Need and Policy.Enough say how many are not needed); where both overlap they say the
@@ -15,14 +10,6 @@ type Thread struct {
 	Head, Tail []normalized.HistoricalMessage
 	Total      int
 	Opened     bool // the agent opened the thread, so that the history may begin with its turn
-}
-
-// Trim is TrimThread for all stored turns of a thread, oldest first. Policy.MaxAge counts back from now. A thread that
-// begins with an assistant's turn is taken as opened by the agent.
-func Trim(turns []normalized.HistoricalMessage, policy Policy, now time.Time) (kept []normalized.HistoricalMessage, cacheBreakpointAfter *int) {
-	opened := len(turns) > 0 && turns[0].Role == normalized.RoleAssistant
-	turns = dropOld(turns, policy.Since(now))
-	return TrimThread(Thread{Tail: turns, Total: len(turns), Opened: opened}, policy)
 }
 
 // TrimThread gives the turns that an agent sees of a thread and the index in them after which the prefix will be the
@@ -38,18 +25,6 @@ func TrimThread(thread Thread, policy Policy) (kept []normalized.HistoricalMessa
 		kept = append(kept, plan.write(turns, group))
 	}
 	return kept, breakpoint(plan, outlines, policy, thread.Opened)
-}
-
-// dropOld leaves out what is older than since.
-func dropOld(turns []normalized.HistoricalMessage, since time.Time) []normalized.HistoricalMessage {
-	if since.IsZero() {
-		return turns
-	}
-	young := slices.IndexFunc(turns, func(h normalized.HistoricalMessage) bool { return !h.Timestamp.Before(since) })
-	if young < 0 {
-		return nil
-	}
-	return turns[young:]
 }
 
 // breakpoint looks ahead: at the next run the thread has one or two turns more, the message that is answered now and

@@ -63,7 +63,7 @@ func ParseAddress(text string) (Address, error) {
 }
 
 // ParseDomain lower-cases and punycodes a host name with an optional port. IP literals are kept for development
-// servers; whether a single label or a literal is allowed is the caller's policy, see PublicDomain.
+// servers; whether a single label or a literal is allowed is the caller's policy.
 func ParseDomain(text string) (string, error) {
 	host, port, err := cutPort(text)
 	if err != nil {
@@ -179,16 +179,6 @@ func HostOf(domain string) string {
 		return host
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(domain, "["), "]")
-}
-
-// PublicDomain says whether a domain can be a name on the internet: at least two labels, no port, no IP literal.
-// Development servers (federation.allow_private) do not ask.
-func PublicDomain(domain string) bool {
-	if HostOf(domain) != domain || !strings.Contains(domain, ".") {
-		return false
-	}
-	_, err := netip.ParseAddr(domain)
-	return err != nil
 }
 
 // Is says whether text is the canonical form of the address.

@@ -74,16 +74,6 @@ func TestValidAgentName(t *testing.T) {
 	}
 }
 
-func TestPublicDomain(t *testing.T) {
-	for domain, want := range map[string]bool{
-		"example.org": true, "agent.localhost": true, "localhost": false, "x.test:8080": false, "127.0.0.1": false, "::1": false, "[::1]:1": false,
-	} {
-		if PublicDomain(domain) != want {
-			t.Errorf("PublicDomain(%q) = %v", domain, !want)
-		}
-	}
-}
-
 func TestCanonicalAddressStays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, err := ParseAddress(rapid.StringMatching(`(@|acct:)?[^@ ]{1,20}@[a-zA-ZäÖ0-9.-]{1,30}(:[0-9]{1,5})?`).Draw(t, "address"))

@@ -1,10 +1,6 @@
 package identity
 
-import (
-	"maps"
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Codes of a Rejection of evidence, in the order of the steps (message contract, section 10).
 const (
@@ -92,12 +88,6 @@ var meanings = map[string]string{
 	CodeCredentialReplayStoreFailed:  "whether it was used before could not be found out",
 	CodeCredentialReplayed:           "was used before",
 }
-
-// RejectionCodes gives every code that a Rejection can have, sorted.
-func RejectionCodes() []string { return slices.Sorted(maps.Keys(meanings)) }
-
-// CodeMeaning says in one line what a code of a Rejection means; empty for an unknown code.
-func CodeMeaning(code string) string { return meanings[code] }
 
 // refusal is a step that failed: the code and what exactly was found.
 type refusal struct{ code, detail string }

@@ -118,18 +118,6 @@ func TestCleanResponse(t *testing.T) {
 	}
 }
 
-func TestNarrower(t *testing.T) {
-	for _, c := range [][3]string{
-		{"public", "public", "public"}, {"public", "", "public"}, {"public", "direct", "direct"}, {"direct", "public", "direct"},
-		{"unlisted", "public", "unlisted"}, {"followers", "unlisted", "followers"}, {"unlisted", "followers", "followers"},
-		{"", "public", "direct"}, {"public", "secret", "direct"}, {"", "", "direct"},
-	} {
-		if got := Narrower(c[0], c[1]); got != c[2] {
-			t.Errorf("Narrower(%q, %q) = %q, want %q", c[0], c[1], got, c[2])
-		}
-	}
-}
-
 func TestBytesRef(t *testing.T) {
 	b := Inline([]byte("hello"))
 	content, err := b.Bytes()

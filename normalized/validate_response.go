@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"inbox/identity"
-	"inbox/internal/fault"
 	"inbox/policypart"
 )
 
@@ -19,12 +18,8 @@ func ValidateResponse(r Response, question Message, limits Limits) error {
 	return c.first()
 }
 
-// ResponseViolations gives every broken rule (at most 64) in the order in which ValidateResponse checks them.
-func ResponseViolations(r Response, question Message, limits Limits) []*fault.Fault {
-	c := checker{limits: limits.orDefault(), stop: maxViolations}
-	c.response(&r, &question)
-	return c.found
-}
+// visibilities from the widest to the narrowest.
+var visibilities = []string{VisibilityPublic, VisibilityUnlisted, VisibilityFollowers, VisibilityDirect}
 
 func (c *checker) response(r *Response, question *Message) {
 	c.answers("in_reply_to", r.InReplyTo, question.ID)

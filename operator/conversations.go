@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"inbox/adapters/bridge"
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/config"
@@ -133,7 +133,7 @@ func (c Conversations) lead(ctx context.Context, session exchange.Session) error
 	if session.Connector == "" || session.Conversation == "" {
 		return nil
 	}
-	key := channel.NewSessionKey(session.Connector, session.Conversation, session.Agent)
+	key := contract.NewSessionKey(session.Connector, session.Conversation, session.Agent)
 	return c.store.SessionMap(session.Owner).SetSession(ctx, key, session.ID)
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
@@ -68,7 +68,7 @@ func (t Tokens) CreateTools(ctx context.Context, name, agent string) (string, ex
 // CreateBridge mints a token for a bridge, whose client has the name; agent limits it to one agent, scopes to some of
 // exchange.AllBridgeScopes. Tokens of one name share one queue.
 func (t Tokens) CreateBridge(ctx context.Context, name, agent string, scopes []string) (string, exchange.Token, error) {
-	if bridge.Slug(name) != name || name == "" {
+	if contract.Slug(name) != name || name == "" {
 		return "", exchange.Token{}, fault.New(fault.Malformed, "a bridge's name must be small letters, digits and hyphens between them")
 	}
 	if len(scopes) == 0 {

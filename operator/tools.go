@@ -3,8 +3,8 @@ package operator
 import (
 	"context"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -38,8 +38,8 @@ const maxToolResultDepth = 32
 // result already returns that one, with Duplicate. fault.NotFound, fault.Malformed, or fault.Conflict when the call ended
 // without a result.
 func (t Tools) Submit(ctx context.Context, id, by string, result []byte) (*request.Envelope, error) {
-	value, err := envelope.Decode(result, envelope.Limits{Bytes: MaxToolResult, Depth: maxToolResultDepth})
-	raw, is := value.(map[string]any)
+	decoded, err := value.Decode(result, value.Limits{Bytes: MaxToolResult, Depth: maxToolResultDepth})
+	raw, is := decoded.(map[string]any)
 	if err != nil || !is {
 		return nil, fault.Wrap(fault.Malformed, `send {"success":true,"result":…} or {"success":false,"error":"…"}, JSON of at most 1 MiB and 32 levels`, err)
 	}

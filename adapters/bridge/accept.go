@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
 
 // place is where a message goes: the session that the caller named, the one of the outside conversation, or a new one.
 // fresh says that the session was made for this message.
-func (a *Adapter) place(ctx context.Context, owner, named string, agent exchange.AgentProfile, message channel.Message, title string) (session exchange.Session, fresh bool, err error) {
+func (a *Adapter) place(ctx context.Context, owner, named string, agent exchange.AgentProfile, message contract.Message, title string) (session exchange.Session, fresh bool, err error) {
 	if named != "" {
 		session, err = a.sessionOf(ctx, owner, named)
 		if err == nil && session.Agent != agent.Name {
@@ -28,7 +28,7 @@ func (a *Adapter) place(ctx context.Context, owner, named string, agent exchange
 		session, _, err = a.options.Sessions.CreateSession(ctx, session)
 		return session, true, err
 	}
-	key := channel.NewSessionKey(message.ConnectorID, message.ConversationID, agent.Name)
+	key := contract.NewSessionKey(message.ConnectorID, message.ConversationID, agent.Name)
 	session, err = a.options.Sessions.ChannelSession(ctx, key, session)
 	return session, false, err
 }
@@ -86,7 +86,7 @@ func (a *Adapter) accept(ctx context.Context, q question, fresh bool) (accepted,
 	return accepted{turn, kept.Session, !receipt.New}, nil
 }
 
-// begins says whether the next message of a session is the first after an import: its history is what was imported.
+// begins reports whether the next message of a session is the first after an import: its history is what was imported.
 func (a *Adapter) begins(ctx context.Context, session exchange.Session) (bool, error) {
 	if session.Imported == 0 {
 		return false, nil

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"inbox/agents/channel"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/bridge/contract"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -20,7 +20,7 @@ const (
 
 // parts are the text and the files of a message. A file is an object with an address or with its bytes as base64; its
 // members may have any of the names that products use. Nothing is fetched.
-func (a *Adapter) parts(ctx context.Context, message channel.Message) ([]normalized.Part, error) {
+func (a *Adapter) parts(ctx context.Context, message contract.Message) ([]normalized.Part, error) {
 	var parts []normalized.Part
 	if message.Text != "" {
 		parts = append(parts, normalized.Text(message.Text))
@@ -29,7 +29,7 @@ func (a *Adapter) parts(ctx context.Context, message channel.Message) ([]normali
 		return nil, fault.InField("attachments", fmt.Sprintf("has more than %d files", maxAttachments))
 	}
 	for i, one := range message.Attachments {
-		part, err := a.file(ctx, envelope.Assoc(one), fmt.Sprintf("attachments[%d]", i))
+		part, err := a.file(ctx, value.Assoc(one), fmt.Sprintf("attachments[%d]", i))
 		if err != nil {
 			return nil, err
 		}

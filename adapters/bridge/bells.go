@@ -9,7 +9,7 @@ type bells struct {
 	waiting map[string]map[chan struct{}]bool // by client
 }
 
-// listen gives a channel that gets a value when the client's queue changes; leave ends it.
+// listen returns a channel that gets a value when the client's queue changes; leave ends it.
 func (b *bells) listen(client string) (ringing <-chan struct{}, leave func()) {
 	bell := make(chan struct{}, 1)
 	b.mu.Lock()

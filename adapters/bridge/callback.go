@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	contract "inbox/agents/bridge"
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/webhooksignature"
 )
 
 var callbacks = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -104,7 +104,7 @@ func signatures(secrets []string, body []byte) string {
 	list := make([]string, 0, len(secrets))
 	for _, secret := range secrets {
 		if secret != "" {
-			list = append(list, channel.Sign(secret, body))
+			list = append(list, webhooksignature.Sign(secret, body))
 		}
 	}
 	return strings.Join(list, ", ")

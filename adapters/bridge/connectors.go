@@ -7,12 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/channel"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/bridge/contract"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
@@ -70,7 +71,7 @@ func (a *Adapter) connectorMessage(w http.ResponseWriter, r *http.Request) error
 	return delivery.serve(w, r)
 }
 
-func channelSlug(name string) string { return channel.NewSessionKey(name, "", "").Connector }
+func channelSlug(name string) string { return contract.NewSessionKey(name, "", "").Connector }
 
 // TimestampHeader binds a connector's signature to a time: seconds since 1970. The signature is made over its text, a dot and
 // the body then.
@@ -97,7 +98,7 @@ func (c *Connector) verifies(r *http.Request, body []byte, now time.Time) bool {
 
 	for _, name := range signatureHeaders {
 		if given := r.Header.Get(name); given != "" {
-			return channel.VerifyRotating(c.Secrets, body, given, channel.SignatureForm{})
+			return webhooksignature.VerifyRotating(c.Secrets, body, given, webhooksignature.Form{})
 		}
 	}
 	return false
@@ -115,7 +116,7 @@ type relayed struct {
 
 func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 	inner := m.body
-	if wrapped := envelope.Assoc(m.body["message"]); len(wrapped) > 0 {
+	if wrapped := value.Assoc(m.body["message"]); len(wrapped) > 0 {
 		inner = wrapped
 	}
 	patience, err := m.wait(r, m.body)
@@ -130,7 +131,7 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := question{
-		agent: agent, message: message, context: envelope.Assoc(inner["client_context"]), surface: surfaceConnector,
+		agent: agent, message: message, context: value.Assoc(inner["client_context"]), surface: surfaceConnector,
 		relay: normalized.MentionRelay{Kind: normalized.RelayNone}, original: m.raw, way: m.connector.way(patience), client: m.connector.Client,
 	}
 	replayed, err := m.vouch(r, &q, text(inner, "sender_name", "display_name"))
@@ -146,25 +147,25 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // skipped says why a message gets no answer and no agent: it came back to its sender, or says nothing.
-func skipped(message channel.Message) string {
+func skipped(message contract.Message) string {
 	switch {
 	case message.FromSelf:
-		return channel.CodeSilentSkip
+		return contract.CodeSilentSkip
 	case message.Text == "" && len(message.Attachments) == 0:
-		return channel.CodeEmptyMessage
+		return contract.CodeEmptyMessage
 	}
 	return ""
 }
 
 // read brings the message into its one form and finds its agent. A connector speaks for itself only.
-func (m *relayed) read(inner map[string]any) (message channel.Message, agent exchange.AgentProfile, err error) {
+func (m *relayed) read(inner map[string]any) (message contract.Message, agent exchange.AgentProfile, err error) {
 	if inner["connector_id"] == nil {
 		inner["connector_id"] = m.connector.Name
 	}
 	if inner["external_provider"] == nil {
 		inner["external_provider"] = m.connector.Name
 	}
-	if message, err = channel.NormalizeMessage(inner); err != nil {
+	if message, err = contract.NormalizeMessage(inner); err != nil {
 		return message, agent, err
 	}
 	if message.ConnectorID != m.connector.Name {

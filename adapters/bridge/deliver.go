@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/url"
 
-	contract "inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"

@@ -12,9 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	contract "inbox/agents/bridge"
-	"inbox/agents/channel"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/bridge/contract"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/telemetry"
@@ -71,7 +70,7 @@ type coded interface {
 	ErrorCode() string
 }
 
-// classed gives the contract's errors their kind.
+// classed returns the contract's errors their kind.
 func classed(err error) error {
 	if _, is := errors.AsType[*fault.Fault](err); is || err == nil {
 		return err
@@ -128,11 +127,11 @@ func readObject(r *http.Request) (map[string]any, []byte, error) {
 }
 
 func decodeObject(body []byte) (map[string]any, error) {
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: maxBodyBytes, Depth: maxDepth})
+	given, err := value.Decode(body, value.Limits{Bytes: maxBodyBytes, Depth: maxDepth})
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "the body is no JSON", err)
 	}
-	object, is := envelope.Object(value)
+	object, is := value.Object(given)
 	if !is {
 		return nil, fault.New(fault.Malformed, "the body must be a JSON object")
 	}
@@ -142,7 +141,7 @@ func decodeObject(body []byte) (map[string]any, error) {
 // text reads the first of the members that is there, trimmed.
 func text(object map[string]any, members ...string) string {
 	for _, member := range members {
-		if found := envelope.Trim(envelope.Scalar(object[member])); found != "" {
+		if found := value.Trim(value.Scalar(object[member])); found != "" {
 			return found
 		}
 	}
@@ -173,7 +172,7 @@ func (a *Adapter) wait(r *http.Request, body map[string]any) (time.Duration, err
 		if flag, is := given.(bool); is {
 			return a.patience(strconv.FormatBool(flag))
 		}
-		return a.patience(envelope.Scalar(given))
+		return a.patience(value.Scalar(given))
 	}
 	return a.patience(r.URL.Query().Get("wait"))
 }
@@ -198,4 +197,4 @@ func compact(value any) json.RawMessage {
 	return encoded
 }
 
-var _ coded = (*channel.Error)(nil)
+var _ coded = (*contract.Error)(nil)

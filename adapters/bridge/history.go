@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -13,10 +14,10 @@ import (
 
 var _ exchange.Historian = (*Adapter)(nil)
 
-// Late says whether the turn begins a session into which an earlier conversation was imported. It is pure.
+// Late reports whether the turn begins a session into which an earlier conversation was imported. It is pure.
 func (a *Adapter) Late(turn exchange.TurnRecord) bool { return readRoute(turn.Route).Imported }
 
-// Ancestors gives what was imported. Of two messages that came at once into a new session the first one gets it.
+// Ancestors returns what was imported. Of two messages that came at once into a new session the first one gets it.
 func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
 	r := readRoute(turn.Route)
 	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{Agent: turn.Agent, ThreadID: turn.ThreadID, ByArrival: true, Limit: maxEvents})
@@ -60,17 +61,17 @@ func ends(history []normalized.HistoricalMessage) []normalized.HistoricalMessage
 	return append(history[:keptHead:keptHead], history[len(history)-keptMessages+keptHead:]...)
 }
 
-// historical gives an imported message as a turn of the history. Calls of tools and their results become text: the calls
+// historical returns an imported message as a turn of the history. Calls of tools and their results become text: the calls
 // were made by somebody else, and no model can be asked to go on with them.
 func (a *Adapter) historical(turn exchange.TurnRecord, message envelope.Envelope, number int) (normalized.HistoricalMessage, bool) {
 	text := message.Text()
 	switch message.Type {
 	case envelope.TypeToolCall:
-		text = "[called " + message.ToolName() + " " + envelope.EncodeText(message.Payload["parameters"]) + "]"
+		text = "[called " + message.ToolName() + " " + value.EncodeText(message.Payload["parameters"]) + "]"
 	case envelope.TypeToolResult:
 		text = "[result: " + text + "]"
 	}
-	if envelope.Trim(text) == "" {
+	if value.Trim(text) == "" {
 		return normalized.HistoricalMessage{}, false
 	}
 	line := normalized.HistoricalMessage{

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	contract "inbox/agents/bridge"
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -36,7 +36,7 @@ func (a *Adapter) importSessions(w http.ResponseWriter, r *http.Request, c calle
 	if err != nil {
 		return err
 	}
-	if _, err := envelope.Decode(raw, envelope.Limits{Bytes: maxImportBytes, Depth: maxDepth + importDepth}); err != nil {
+	if _, err := value.Decode(raw, value.Limits{Bytes: maxImportBytes, Depth: maxDepth + importDepth}); err != nil {
 		return fault.Wrap(fault.Malformed, "the body is no JSON", err)
 	}
 	documents, mapped, err := ReadImport(raw)
@@ -166,9 +166,9 @@ func Prepare(owner, agent string, document Document, index int) (one Prepared, e
 
 func firstWords(messages []any) string {
 	for _, message := range messages {
-		object := envelope.Assoc(message)
+		object := value.Assoc(message)
 		if object["type"] == string(envelope.UserMessage) {
-			return envelope.Text(object["content"])
+			return value.Text(object["content"])
 		}
 	}
 	return ""
@@ -181,7 +181,7 @@ func (a *Adapter) store(ctx context.Context, one Prepared) (map[string]any, erro
 		return nil, err
 	}
 	if session.Conversation != "" && session.Connector != "" {
-		key := channel.NewSessionKey(session.Connector, session.Conversation, session.Agent)
+		key := contract.NewSessionKey(session.Connector, session.Conversation, session.Agent)
 		if err := a.options.SessionOf(session.Owner).SetSession(ctx, key, session.ID); err != nil {
 			return nil, err
 		}

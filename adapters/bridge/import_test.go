@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 )
 
@@ -63,7 +64,7 @@ func TestExportAfterImportIsIdentity(t *testing.T) {
 			}
 			before = one.Messages
 			for i, text := range one.Messages {
-				if !envelope.Equal(decoded([]byte(text)), decoded(messages[i])) {
+				if !value.Equal(decoded([]byte(text)), decoded(messages[i])) {
 					t.Fatalf("message %d is %s, was %s", i, text, messages[i])
 				}
 			}
@@ -105,7 +106,7 @@ func FuzzReadImport(f *testing.F) {
 	f.Add([]byte(`{"agent":"echo","messages":[{"type":"action","tool":"t","args":{}}],"session_map":{"k":"s"}}`))
 	f.Add([]byte(`{"conversations":[{"messages":[{"type":"final","content":{"operation":1e400}}]}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if _, err := envelope.Decode(raw, envelope.Limits{Bytes: maxImportBytes, Depth: maxDepth}); err != nil {
+		if _, err := value.Decode(raw, value.Limits{Bytes: maxImportBytes, Depth: maxDepth}); err != nil {
 			return
 		}
 		documents, _, err := ReadImport(raw)

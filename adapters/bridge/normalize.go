@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"inbox/agents/channel"
-	"inbox/agents/chat"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/bridge/contract"
+	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -23,8 +23,8 @@ const (
 type question struct {
 	agent    exchange.AgentProfile
 	sender   normalized.Sender
-	message  channel.Message // in the one form of external messages
-	context  map[string]any  // client_context
+	message  contract.Message // in the one form of external messages
+	context  map[string]any   // client_context
 	session  exchange.Session
 	way      string
 	client   string // whose queue
@@ -75,12 +75,12 @@ func (q question) nativeID() string {
 
 // digest is the same for a repeat of a message and different for another one.
 func (q question) digest() string {
-	return hashOf("bridge message", q.message.Text, envelope.EncodeText(q.message.Attachments))
+	return hashOf("bridge message", q.message.Text, value.EncodeText(q.message.Attachments))
 }
 
 // profile keeps what the product says about where the message comes from: context for the agent, never authorization.
 func (q question) profile() *normalized.SenderProfile {
-	context := chat.PublicContext(q.context)
+	context := tool.PublicContext(q.context)
 	for name, value := range q.message.ClientContext(q.surfaceName()) {
 		if value != nil {
 			context[name] = value
@@ -89,7 +89,7 @@ func (q question) profile() *normalized.SenderProfile {
 	profile := normalized.SenderProfile{
 		DisplayName: q.sender.DisplayName, Provider: q.message.Provider, ProviderSubject: short(q.message.SenderID),
 	}
-	if encoded := envelope.EncodeText(context); len(encoded) <= maxContextBytes {
+	if encoded := value.EncodeText(context); len(encoded) <= maxContextBytes {
 		profile.Extensions = map[string]json.RawMessage{contextExtension: json.RawMessage(encoded)}
 	}
 	return &profile
@@ -98,7 +98,7 @@ func (q question) profile() *normalized.SenderProfile {
 // surfaceName is the source in a client_context (agent runtime contract, section 6.1).
 func (q question) surfaceName() string {
 	if q.surface == surfaceConnector {
-		return channel.SourceChannel
+		return contract.SourceChannel
 	}
 	return surfaceBridge
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	contract "inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -23,7 +23,7 @@ const (
 	maxWaiters = 64              // of one client on this node
 )
 
-// pending gives what the client has not acknowledged, leased where it asks for that. With wait it is a long poll: the
+// pending returns what the client has not acknowledged, leased where it asks for that. With wait it is a long poll: the
 // answer comes as soon as there is something, or empty when the time is over.
 func (a *Adapter) pending(w http.ResponseWriter, r *http.Request, c caller) error {
 	chosen, err := a.selection(r, c)
@@ -101,12 +101,12 @@ func (a *Adapter) enter(client string) (bell <-chan struct{}, leave func(), err 
 	return bell, func() { left(); waiters.Dec() }, nil
 }
 
-// wantsStream says whether the program asks for server-sent events.
+// wantsStream reports whether the program asks for server-sent events.
 func wantsStream(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// events gives what waits as server-sent events (HTML standard, section 9.2): each item once in a connection, all that are
+// events returns what waits as server-sent events (HTML standard, section 9.2): each item once in a connection, all that are
 // not acknowledged again in the next one.
 func (a *Adapter) events(w http.ResponseWriter, r *http.Request, c caller) error {
 	chosen, err := a.selection(r, c)

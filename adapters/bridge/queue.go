@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	contract "inbox/agents/bridge"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/bridge/contract"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -26,7 +26,7 @@ const (
 	generatedSecret = 32
 )
 
-// own gives the client of a request: that of the token. A body that names another one is about somebody else's.
+// own returns the client of a request: that of the token. A body that names another one is about somebody else's.
 func (c caller) own(named string) (string, error) {
 	switch {
 	case c.client != "" && (named == "" || contract.Slug(named) == c.client):
@@ -90,7 +90,7 @@ func (a *Adapter) callbackSecret(r *http.Request, client contract.Client, given 
 	return a.options.Sealer.Seal(r.Context(), []byte(given), callbackPurpose(client.ID))
 }
 
-// client gives the registration of the token's client.
+// client returns the registration of the token's client.
 func (a *Adapter) client(w http.ResponseWriter, r *http.Request, c caller) error {
 	id, err := c.own(r.URL.Query().Get("client_id"))
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *Adapter) enqueue(w http.ResponseWriter, r *http.Request, c caller) erro
 	if err != nil {
 		return err
 	}
-	if item := envelope.Assoc(body["item"]); len(item) > 0 {
+	if item := value.Assoc(body["item"]); len(item) > 0 {
 		body = item
 	}
 	if body["client_id"], err = c.own(text(body, "client_id")); err != nil {
@@ -195,13 +195,13 @@ func (a *Adapter) ack(w http.ResponseWriter, r *http.Request, c caller) error {
 func idsOf(body map[string]any) (ids []string, err error) {
 	named := false
 	for _, member := range []string{"queue_ids", "ids"} {
-		list, is := envelope.List(body[member])
+		list, is := value.List(body[member])
 		if body[member] != nil && !is {
 			return nil, fault.InField(member, "must be a list")
 		}
 		named = named || is
 		for _, one := range list {
-			ids = append(ids, envelope.Trim(envelope.Scalar(one)))
+			ids = append(ids, value.Trim(value.Scalar(one)))
 		}
 	}
 	if one := text(body, "queue_id"); one != "" {
@@ -218,7 +218,7 @@ func idsOf(body map[string]any) (ids []string, err error) {
 
 func itemNotFound() error { return fault.New(fault.NotFound, "the queue item was not found") }
 
-// item gives one item; that of another client is not found.
+// item returns one item; that of another client is not found.
 func (a *Adapter) item(w http.ResponseWriter, r *http.Request, c caller) error {
 	client, err := c.own(r.URL.Query().Get("client_id"))
 	if err != nil {

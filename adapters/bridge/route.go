@@ -46,7 +46,7 @@ func readRoute(raw json.RawMessage) route {
 // Awaits reports whether the caller of a question waits for the answer, which no queue and no callback brings.
 func (*Adapter) Awaits(kept json.RawMessage) bool { return readRoute(kept).Way == wayResponse }
 
-// ownerOf gives to whom a turn belongs: the owner of its session, or its sender where it came another way.
+// ownerOf returns to whom a turn belongs: the owner of its session, or its sender where it came another way.
 func ownerOf(turn exchange.TurnRecord) string {
 	if r := readRoute(turn.Route); r.Surface != "" {
 		return r.Owner

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/task"
 	"inbox/exchange"
 	"inbox/normalized"
@@ -25,7 +26,7 @@ func statusOf(turn exchange.TurnRecord) string {
 	case exchange.StateRunning:
 		return task.StatusRunning
 	case exchange.StateAnswered, exchange.StateSilent:
-		return task.StatusCompleted
+		return envelope.StatusCompleted
 	case exchange.StateCancelled:
 		return task.StatusCancelled
 	case exchange.StateWaiting:
@@ -33,14 +34,14 @@ func statusOf(turn exchange.TurnRecord) string {
 		case turn.Reason == exchange.WaitingDispatch:
 			return task.StatusRunning
 		case strings.HasPrefix(turn.Reason, exchange.WaitingTool):
-			return task.StatusToolPending
+			return envelope.StatusRuntimeToolPending
 		}
-		return task.StatusApproval
+		return envelope.StatusApprovalRequired
 	}
 	return task.StatusFailed
 }
 
-// completed says whether the agent has nothing more to ask.
+// completed reports whether the agent has nothing more to ask.
 func completed(turn exchange.TurnRecord) bool {
 	return turn.State == exchange.StateSilent || turn.State == exchange.StateAnswered &&
 		(turn.Response == nil || turn.Response.Status != normalized.StatusInputRequired)

@@ -8,9 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"inbox/agents/chat"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/task"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -18,12 +17,12 @@ import (
 
 func runNotFound() error { return fault.New(fault.NotFound, "the run was not found") }
 
-// runFor gives a run that the caller may know of: one of its own, or any for an operator. Others are not found (agent
+// runFor returns a run that the caller may know of: one of its own, or any for an operator. Others are not found (agent
 // runtime contract, section 6.6).
 func (a *Adapter) runFor(ctx context.Context, c caller, id string) (exchange.TurnRecord, error) {
 	turn, err := a.options.Turns.Turn(ctx, id)
 	if fault.Is(err, fault.NotFound) { // or the name that a chat client knows it by
-		turn, err = a.options.Turns.TurnOf(ctx, c.owner, chat.MessageID(id))
+		turn, err = a.options.Turns.TurnOf(ctx, c.owner, exchange.RunMessageID(id))
 	}
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -36,7 +35,7 @@ func (a *Adapter) runFor(ctx context.Context, c caller, id string) (exchange.Tur
 	return turn, nil
 }
 
-// getRun gives a run with its answer, if there is one. With wait it answers when the run has ended, or when the time is over.
+// getRun returns a run with its answer, if there is one. With wait it answers when the run has ended, or when the time is over.
 func (a *Adapter) getRun(w http.ResponseWriter, r *http.Request, c caller) error {
 	patience, err := a.patience(r.URL.Query().Get("wait"))
 	if err != nil {
@@ -60,7 +59,7 @@ func (a *Adapter) writeRun(w http.ResponseWriter, r *http.Request, turn exchange
 	}
 	if cancelled, there := kept["cancelled"]; there {
 		run["cancelled"] = cancelled
-		if envelope.Truthy(cancelled) && !ended(turn) {
+		if value.Truthy(cancelled) && !ended(turn) {
 			run["status"] = task.StatusCancelling
 		}
 	}
@@ -180,7 +179,7 @@ func runEvent(one exchange.Event) map[string]any {
 	return written
 }
 
-// eventType gives the contract's name of a row.
+// eventType returns the contract's name of a row.
 func eventType(kind string) string {
 	state, is := strings.CutPrefix(kind, "turn.")
 	switch {

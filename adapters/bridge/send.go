@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"slices"
 
-	"inbox/agents/channel"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/bridge/contract"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -64,7 +64,7 @@ func statusFor(turn exchange.TurnRecord) int {
 }
 
 func (a *Adapter) question(r *http.Request, c caller, body map[string]any, named string) (q question, fresh bool, err error) {
-	about := envelope.Assoc(body["client_context"])
+	about := value.Assoc(body["client_context"])
 	message, err := a.external(c, body, about)
 	if err != nil {
 		return q, false, err
@@ -93,7 +93,7 @@ func (a *Adapter) question(r *http.Request, c caller, body map[string]any, named
 }
 
 // external reads the message in the form of seed 001; members that stand in client_context need not stand beside it.
-func (a *Adapter) external(c caller, body, about map[string]any) (channel.Message, error) {
+func (a *Adapter) external(c caller, body, about map[string]any) (contract.Message, error) {
 	either := func(names ...string) any {
 		for _, name := range names {
 			if found := text(body, name); found != "" {
@@ -115,7 +115,7 @@ func (a *Adapter) external(c caller, body, about map[string]any) (channel.Messag
 	if provider == nil {
 		provider = connector
 	}
-	message, err := channel.NormalizeMessage(map[string]any{
+	message, err := contract.NormalizeMessage(map[string]any{
 		"text": text(body, "message", "text"), "connector_id": connector, "external_provider": provider,
 		"external_conversation_id": either("external_conversation_id"), "external_message_id": either("external_message_id", "message_id"),
 		"sender_id": either("sender_id"), "room_kind": either("room_kind"), "attachments": body["attachments"],

@@ -15,8 +15,7 @@ import (
 	"net/url"
 	"time"
 
-	contract "inbox/agents/bridge"
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/task"
 	"inbox/exchange"
 	"inbox/identity"
@@ -38,7 +37,7 @@ type Directory interface {
 // Turns reads stored turns.
 type Turns interface {
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
-	// TurnOf gives the newest turn of a principal whose message has the native id; fault.NotFound when there is none.
+	// TurnOf returns the newest turn of a principal whose message has the native id; fault.NotFound when there is none.
 	TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error)
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
@@ -60,13 +59,13 @@ type Queue interface {
 	// Offer keeps an item unless its id was ever queued. There is always room for it: Room was asked before its question
 	// was taken.
 	Offer(ctx context.Context, item contract.Item) error
-	// Room says whether the queue of a client takes more: contract.ErrFull.
+	// Room reports whether the queue of a client takes more: contract.ErrFull.
 	Room(ctx context.Context, client string) error
-	// Item gives an item of a client that was not acknowledged.
+	// Item returns an item of a client that was not acknowledged.
 	Item(ctx context.Context, client, id string) (contract.Item, bool, error)
 	// Register is PutClient with the sealed secret of its callback; empty = the one that it has.
 	Register(ctx context.Context, client contract.Client, secret string) error
-	// ClientSecret gives a client with that secret.
+	// ClientSecret returns a client with that secret.
 	ClientSecret(ctx context.Context, id string) (client contract.Client, secret string, found bool, err error)
 }
 
@@ -78,7 +77,7 @@ type Sessions interface {
 	RenameSession(ctx context.Context, owner, id, title string) error
 	TouchSession(ctx context.Context, owner, id string, at time.Time) error
 	DeleteSession(ctx context.Context, owner, id string) error
-	ChannelSession(ctx context.Context, key channel.SessionKey, fresh exchange.Session) (exchange.Session, error)
+	ChannelSession(ctx context.Context, key contract.SessionKey, fresh exchange.Session) (exchange.Session, error)
 	ImportSession(ctx context.Context, session exchange.Session, messages []string) (stored exchange.Session, created bool, err error)
 	Transcript(ctx context.Context, owner, id string) ([]string, error)
 }
@@ -118,8 +117,8 @@ type Options struct {
 	Tokens    bearer.Source
 	Queue     Queue
 	Sessions  Sessions
-	SessionOf func(owner string) channel.Sessions // the map of outside conversations of an owner, for imports
-	Tasks     task.Runs                           // notes on runs: who asked to stop them
+	SessionOf func(owner string) contract.Sessions // the map of outside conversations of an owner, for imports
+	Tasks     task.Runs                            // notes on runs: who asked to stop them
 	Sealer    Sealer
 	Web       WebClient // for the callbacks of bridges, which their clients register
 	Blobs     Blobs

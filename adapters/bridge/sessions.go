@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	contract "inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -32,7 +32,7 @@ func sessionValue(session exchange.Session) map[string]any {
 	return value
 }
 
-// ownerFor gives whose sessions are asked for: the caller's, or with owner those that an operator names.
+// ownerFor returns whose sessions are asked for: the caller's, or with owner those that an operator names.
 func ownerFor(r *http.Request, c caller) string {
 	if asked := r.URL.Query().Get("owner"); c.manager && asked != "" {
 		return asked
@@ -40,7 +40,7 @@ func ownerFor(r *http.Request, c caller) string {
 	return c.owner
 }
 
-// listSessions gives the sessions of the caller, newest update first. An operator sees those of everybody.
+// listSessions returns the sessions of the caller, newest update first. An operator sees those of everybody.
 func (a *Adapter) listSessions(w http.ResponseWriter, r *http.Request, c caller) error {
 	query := r.URL.Query()
 	limit, err := limitOf(query.Get("limit"), maxEvents)

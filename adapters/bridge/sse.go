@@ -14,7 +14,7 @@ var dropped = promauto.NewCounter(prometheus.CounterOpts{
 	Name: "inbox_bridge_readers_dropped_total", Help: "Readers of streams that were gone or too slow.",
 })
 
-// whileServing gives a context that ends when the server begins to stop.
+// whileServing returns a context that ends when the server begins to stop.
 func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
 	serving, cancel := context.WithCancel(ctx)
 	if stopping := httpserver.Stopping(ctx); stopping != nil {

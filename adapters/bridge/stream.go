@@ -12,7 +12,7 @@ import (
 	"inbox/normalized"
 )
 
-// stream gives the growing answer of a run as server-sent events: accepted, then text as it grows (restarted = what was
+// stream returns the growing answer of a run as server-sent events: accepted, then text as it grows (restarted = what was
 // sent is void), and in the end done with the whole run, or
 // resume with the place to go on from when the server stops before. The ids of the events are those of the timeline: who was cut off
 // goes on behind one of them with Last-Event-ID at /v1/runs/{run}/events.
@@ -51,7 +51,7 @@ func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, turn exchange.T
 	return nil
 }
 
-// settles says whether nothing follows for now.
+// settles reports whether nothing follows for now.
 func settles(one exchange.Event) bool {
 	state, is := strings.CutPrefix(one.Kind, "turn.")
 	return is && exchange.Settled(state)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -33,7 +34,7 @@ type Archive struct {
 
 func unopened(part policypart.Part) policypart.Part { return part }
 
-// Messages gives a session as messages of the older agent framework: what was imported, byte for byte as it came, and then
+// Messages returns a session as messages of the older agent framework: what was imported, byte for byte as it came, and then
 // what was said here (agent runtime contract, section 8). A session of more than 5,000 turns is fault.TooLarge.
 func (a Archive) Messages(ctx context.Context, session exchange.Session) ([]json.RawMessage, error) {
 	messages, whole, err := a.newest(ctx, session)
@@ -60,7 +61,7 @@ func (a Archive) newest(ctx context.Context, session exchange.Session) (list []j
 	whole = len(turns) <= maxTranscriptTurns
 	for _, turn := range turns {
 		for _, message := range spoken(turn) {
-			encoded, err := envelope.Encode(envelope.Export(message, turn.Agent))
+			encoded, err := value.Encode(envelope.Export(message, turn.Agent))
 			if err != nil {
 				return nil, false, fmt.Errorf("write turn %s: %w", turn.ID, err)
 			}
@@ -70,7 +71,7 @@ func (a Archive) newest(ctx context.Context, session exchange.Session) (list []j
 	return list, whole, nil
 }
 
-// turnsOf gives the turns of a session, oldest first; when there are too many, the newest, a page more at most.
+// turnsOf returns the turns of a session, oldest first; when there are too many, the newest, a page more at most.
 func (a Archive) turnsOf(ctx context.Context, session exchange.Session) (turns []exchange.TurnRecord, err error) {
 	filter := exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: maxEvents + 1}
 	for len(turns) <= maxTranscriptTurns {
@@ -88,7 +89,7 @@ func (a Archive) turnsOf(ctx context.Context, session exchange.Session) (turns [
 	return turns, nil
 }
 
-// spoken gives a turn as envelopes: the question, the calls of tools with their outcomes, the answer.
+// spoken returns a turn as envelopes: the question, the calls of tools with their outcomes, the answer.
 func spoken(turn exchange.TurnRecord) []envelope.Envelope {
 	asked := envelope.Envelope{
 		ID: turn.Message.ID, Type: envelope.TypeText, Role: "user", Content: plainText(turn.Message.Parts), Payload: map[string]any{},
@@ -138,7 +139,7 @@ func callEnvelopes(part normalized.Part, at string) []envelope.Envelope {
 	metadata := func() map[string]any { return map[string]any{"tool_call_id": part.ID} }
 	call := envelope.Envelope{
 		Type: envelope.TypeToolCall, Role: "assistant", Content: "", CreatedAt: at, Metadata: metadata(),
-		Payload: map[string]any{"tool_name": part.Name, "parameters": envelope.Assoc(decoded(part.Args)), "turn": 1},
+		Payload: map[string]any{"tool_name": part.Name, "parameters": value.Assoc(decoded(part.Args)), "turn": 1},
 	}
 	list := []envelope.Envelope{call}
 	switch {
@@ -168,7 +169,7 @@ func decoded(raw json.RawMessage) any {
 // decodedMessage reads one message of a conversation: as deep as any request, and as long as a whole import, because what is
 // exported of a message has more members than the request that brought it.
 func decodedMessage(raw json.RawMessage) (any, error) {
-	return envelope.Decode(raw, envelope.Limits{Bytes: maxImportBytes, Depth: maxDepth})
+	return value.Decode(raw, value.Limits{Bytes: maxImportBytes, Depth: maxDepth})
 }
 
 // exportSession writes a session in the form that import takes.
@@ -223,7 +224,7 @@ func (d Document) Encode() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// sessionMessages gives the newest messages of a session, oldest of them first, as role and content: what a client shows.
+// sessionMessages returns the newest messages of a session, oldest of them first, as role and content: what a client shows.
 func (a *Adapter) sessionMessages(w http.ResponseWriter, r *http.Request, c caller) error {
 	session, err := a.asked(r, c)
 	if err != nil {

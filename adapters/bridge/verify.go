@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	contract "inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
@@ -38,7 +38,7 @@ type caller struct {
 	manager bool // an operator: sees the sessions and runs of everybody
 }
 
-// allow says whether the token has a scope. Peers have their sessions and runs, and no queue.
+// allow reports whether the token has a scope. Peers have their sessions and runs, and no queue.
 func (c caller) allow(scope string) error {
 	switch {
 	case c.manager, scope == "" && c.client != "", slices.Contains(c.scopes, scope):
@@ -85,7 +85,7 @@ func (a *Adapter) checkToken(r *http.Request) (caller, string, error) {
 	return c, "valid", nil
 }
 
-// ownSessions says whether the address is about conversations, which peers have as well as bridges.
+// ownSessions reports whether the address is about conversations, which peers have as well as bridges.
 func ownSessions(r *http.Request) bool {
 	return !strings.HasPrefix(r.URL.Path, "/v1/bridge/")
 }

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -44,9 +44,9 @@ func (m *relayed) vouch(r *http.Request, q *question, name string) (replayed boo
 
 // believe checks the signed evidence that came with the message.
 func (m *relayed) believe(ctx context.Context, q *question) identity.Belief {
-	list := envelope.Elements(m.body["evidence"])
+	list := value.Elements(m.body["evidence"])
 	if len(list) == 0 {
-		list = envelope.Elements(mentionable(m.body)["identity_evidence"])
+		list = value.Elements(mentionable(m.body)["identity_evidence"])
 	}
 	if len(list) == 0 {
 		return identity.Belief{}
@@ -98,7 +98,7 @@ func digestOf(content []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// wasReplayed says whether evidence of the connector's issuer passed every step but the last one: it was used.
+// wasReplayed reports whether evidence of the connector's issuer passed every step but the last one: it was used.
 func (m *relayed) wasReplayed(rejected []identity.Rejection) bool {
 	issuer, err := identity.CanonicalIssuer(m.connector.Issuer)
 	for _, one := range rejected {
@@ -153,14 +153,14 @@ const (
 )
 
 func mentionable(body map[string]any) map[string]any {
-	return envelope.Assoc(envelope.Assoc(body["metadata"])["mentionable"])
+	return value.Assoc(value.Assoc(body["metadata"])["mentionable"])
 }
 
 // relayOf takes a trusted connector's word about its platform: the body of the answer reaches whom it mentions, or nobody.
 func relayOf(body map[string]any, otherwise normalized.MentionRelay) normalized.MentionRelay {
 	for _, capabilities := range []any{body["recipient_capabilities"], mentionable(body)["recipient_capabilities"]} {
-		relay := envelope.Assoc(envelope.Assoc(capabilities)["mention_relay"])
-		switch kind := envelope.Text(relay["kind"]); kind {
+		relay := value.Assoc(value.Assoc(capabilities)["mention_relay"])
+		switch kind := value.Text(relay["kind"]); kind {
 		case normalized.RelayInline, normalized.RelayNone:
 			return normalized.MentionRelay{Kind: kind}
 		}

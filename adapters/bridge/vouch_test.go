@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -51,7 +51,7 @@ func vouching(t *testing.T, believer *judge, signed bool, issuer string) (questi
 	}
 	q := question{
 		agent: exchange.AgentProfile{Name: "echo", Address: "@echo@agents.example"}, relay: normalized.MentionRelay{Kind: normalized.RelayNone},
-		message: channel.Message{Text: "hi", ConnectorID: "slack", Provider: "slack", MessageID: "m1", SenderID: person}, surface: surfaceConnector,
+		message: contract.Message{Text: "hi", ConnectorID: "slack", Provider: "slack", MessageID: "m1", SenderID: person}, surface: surfaceConnector,
 	}
 	replayed, err := m.vouch(httptest.NewRequestWithContext(t.Context(), "POST", "/", nil), &q, "Ann")
 	return q, replayed, err

@@ -2,7 +2,7 @@
 // plain REST chat, an API in the form of OpenAI's, and a chat for web pages. A run is a turn of the engine and a session
 // is a thread; nothing is kept here, streams are read from the rows of the turn's events, so that any node resumes them.
 // Messages say received_via "a2a" (message contract, section 1). The package does not run agents, and the contract of the
-// frames itself is in agents/chat.
+// frames itself is in adapters/chat/contract.
 package chat
 
 import (
@@ -91,13 +91,13 @@ type Options struct {
 	Issued    Issued // checks signed tokens; nil = none are taken
 
 	// ToolKind says who executes a client tool of an agent, by any of its names; empty when it is none. With an empty name it
-	// says whether the agent has such tools, and ToolOfAsker if one of them is its asker's. nil = no agent has any.
+	// reports whether the agent has such tools, and ToolOfAsker if one of them is its asker's. nil = no agent has any.
 	ToolKind func(agent, tool string) string
 	Tools    ToolRequests // required with ToolKind
 
-	// Guests says whether an agent answers people who prove nothing; nil = no agent does.
+	// Guests reports whether an agent answers people who prove nothing; nil = no agent does.
 	Guests func(agent string) bool
-	// ShowsTools says whether an agent's calls of tools are shown; nil = never.
+	// ShowsTools reports whether an agent's calls of tools are shown; nil = never.
 	ShowsTools func(agent string) bool
 	// Present puts the asker's secret into the url of a demand; nil = the part stays as it is.
 	Present func(policypart.Part) policypart.Part

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/internal/fault"
 )
 
@@ -22,7 +22,7 @@ func (a *Adapter) serveForget(w http.ResponseWriter, r *http.Request) error {
 	if err := a.admitTo(scopeCancel, who, agent); err != nil {
 		return err
 	}
-	q := question{agent: agent, who: who, input: chat.Input{SessionID: sessionOf(r)}}
+	q := question{agent: agent, who: who, input: contract.Input{SessionID: sessionOf(r)}}
 	if err := a.forget(r.Context(), q); err != nil {
 		return err
 	}

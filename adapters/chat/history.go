@@ -3,7 +3,7 @@ package chat
 import (
 	"context"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -11,7 +11,7 @@ import (
 
 const maxHistoryLines = 100
 
-// history gives what the client says was said before, as far as nothing of the session is kept here: what we have
+// history returns what the client says was said before, as far as nothing of the session is kept here: what we have
 // ourselves is never told twice (agent runtime contract, section 6.1).
 func (a *Adapter) history(ctx context.Context, q question, owned owner, session string) ([]line, error) {
 	told := q.input.History
@@ -50,7 +50,7 @@ func (*Adapter) Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normal
 		if line.Role == "assistant" {
 			message.Role, message.Sender = normalized.RoleAssistant, normalized.Sender{Address: turn.Message.Recipient, AuthMethod: normalized.AuthNone}
 		}
-		if envelope.Trim(line.Text) != "" {
+		if value.Trim(line.Text) != "" {
 			list = append(list, message)
 		}
 	}

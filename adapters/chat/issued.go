@@ -68,7 +68,7 @@ type unidentified struct {
 	challenges []string
 }
 
-// Unwrap gives the fault.
+// Unwrap returns the fault.
 func (u *unidentified) Unwrap() error { return u.error }
 
 func (a *Adapter) refusedToken(who caller, agent exchange.AgentProfile, scope string, err error) error {

@@ -8,8 +8,9 @@ import (
 	"encoding/json"
 	"strings"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -31,7 +32,7 @@ const (
 type question struct {
 	agent     exchange.AgentProfile
 	who       caller
-	input     chat.Input
+	input     contract.Input
 	messageID string // the client's own id of the message; may be empty
 	original  []byte
 	request   string // digest of the whole request where the message does not tell a repeat; may be empty
@@ -96,7 +97,7 @@ func (a *Adapter) inbound(ctx context.Context, q question) (exchange.Inbound, er
 	return in, nil
 }
 
-// place gives the session of a question and whose it is.
+// place returns the session of a question and whose it is.
 func (a *Adapter) place(q question) (session string, owned owner, err error) {
 	asked := q.input.SessionID
 	if len(asked) > maxSession {
@@ -113,7 +114,7 @@ func (a *Adapter) place(q question) (session string, owned owner, err error) {
 	return session, owned, err
 }
 
-// names gives the id of the message and of its run, which are one. A repeat has the same ones: those of the run that the
+// names returns the id of the message and of its run, which are one. A repeat has the same ones: those of the run that the
 // client named, or of its message.
 func names(q question, session string) (id, run string) {
 	run = strings.TrimSpace(q.input.RunID)
@@ -125,9 +126,9 @@ func names(q question, session string) (id, run string) {
 		run = "run_" + hash("chat message", q.agent.Name, conversation, q.messageID, digestOf(q.input))[:32]
 	}
 	if run == "" {
-		run = chat.NewRunID()
+		run = contract.NewRunID()
 	}
-	return chat.MessageID(run), run
+	return exchange.RunMessageID(run), run
 }
 
 // short keeps an id of a client readable in a refusal.
@@ -144,13 +145,13 @@ func hash(pieces ...string) string {
 }
 
 // digestOf is the same for a repeat of a message and different for another one.
-func digestOf(input chat.Input) string {
-	return hash("chat digest", input.Message, envelope.EncodeText(input.Continuations), envelope.EncodeText(input.Attachments))
+func digestOf(input contract.Input) string {
+	return hash("chat digest", input.Message, value.EncodeText(input.Continuations), value.EncodeText(input.Attachments))
 }
 
 // profileOf keeps what the client says about where it is: context for the agent, never authorization.
 func profileOf(clientContext map[string]any) *normalized.SenderProfile {
-	text := envelope.EncodeText(clientContext)
+	text := value.EncodeText(clientContext)
 	if len(clientContext) == 0 || len(text) > maxContextBytes {
 		return nil
 	}
@@ -175,7 +176,7 @@ func (a *Adapter) parts(ctx context.Context, q question) ([]normalized.Part, err
 		return nil, fault.Newf(fault.Malformed, "a message has at most %d files", maxAttachments)
 	}
 	for _, attached := range input.Attachments {
-		part, err := a.filePart(ctx, envelope.Assoc(attached))
+		part, err := a.filePart(ctx, value.Assoc(attached))
 		if err != nil {
 			return nil, err
 		}
@@ -189,17 +190,17 @@ func toolParts(messages []envelope.Envelope) []normalized.Part {
 	var parts []normalized.Part
 	at := map[string]int{}
 	for _, message := range messages {
-		id := envelope.Text(message.Metadata["tool_call_id"])
+		id := value.Text(message.Metadata["tool_call_id"])
 		switch message.Type {
 		case envelope.TypeToolCall:
 			at[id] = len(parts)
 			parts = append(parts, normalized.Part{
-				Kind: normalized.PartToolCall, ID: id, Name: envelope.Text(message.Payload["tool_name"]),
-				Args: json.RawMessage(envelope.EncodeText(message.Payload["parameters"])),
+				Kind: normalized.PartToolCall, ID: id, Name: value.Text(message.Payload["tool_name"]),
+				Args: json.RawMessage(value.EncodeText(message.Payload["parameters"])),
 			})
 		case envelope.TypeToolResult:
 			if call, known := at[id]; known {
-				parts[call].Result = json.RawMessage(envelope.EncodeText(message.Payload["result"]))
+				parts[call].Result = json.RawMessage(value.EncodeText(message.Payload["result"]))
 			}
 		}
 	}
@@ -229,7 +230,7 @@ func (a *Adapter) filePart(ctx context.Context, file map[string]any) (normalized
 
 func textOf(object map[string]any, members ...string) string {
 	for _, member := range members {
-		if text := envelope.Text(object[member]); text != "" {
+		if text := value.Text(object[member]); text != "" {
 			return text
 		}
 	}

@@ -113,7 +113,7 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 	return nil
 }
 
-// again says whether an SDK of OpenAI repeats a request by itself. They send no key, but count (the header is that of
+// again reports whether an SDK of OpenAI repeats a request by itself. They send no key, but count (the header is that of
 // Stainless, who generate them).
 func again(r *http.Request) bool {
 	count, err := strconv.Atoi(r.Header.Get("X-Stainless-Retry-Count"))

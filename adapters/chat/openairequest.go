@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/internal/fault"
 )
 
@@ -77,8 +77,8 @@ type completionPart struct {
 
 // Bounds of a request. What a client says was said before is kept with every turn.
 const (
-	maxCompletionBytes = 8 << 20            // pictures stand in it
-	maxToldBytes       = chat.MaxInputBytes // of all texts of the conversation
+	maxCompletionBytes = 8 << 20                // pictures stand in it
+	maxToldBytes       = contract.MaxInputBytes // of all texts of the conversation
 )
 
 // The roles of messages.
@@ -91,7 +91,7 @@ const (
 
 var instructing = []string{"system", "developer"}
 
-// ending gives the messages after the last one that is no result of a tool: the results that the client hands in.
+// ending returns the messages after the last one that is no result of a tool: the results that the client hands in.
 func (c *CompletionRequest) ending() []CompletionInput {
 	at := len(c.Messages)
 	for at > 0 && c.Messages[at-1].Role == roleTool {
@@ -121,12 +121,12 @@ func (c *CompletionRequest) check() error {
 
 // input makes the last message the new one, and the others what was said before. Instructions of the caller count as its
 // words: the agent's own stand above them.
-func (c *CompletionRequest) input(agent string) (chat.Input, error) {
+func (c *CompletionRequest) input(agent string) (contract.Input, error) {
 	last := len(c.Messages) - 1
 	if role := c.Messages[last].Role; role == roleAssistant || role == roleFunction {
-		return chat.Input{}, fault.InField("messages", "must end with a message of the user")
+		return contract.Input{}, fault.InField("messages", "must end with a message of the user")
 	}
-	input := chat.Input{Agent: agent, ClientContext: c.context()}
+	input := contract.Input{Agent: agent, ClientContext: c.context()}
 	size := 0
 	for i := range c.Messages {
 		text, files, err := c.Messages[i].read(i)
@@ -151,7 +151,7 @@ func (c *CompletionRequest) input(agent string) (chat.Input, error) {
 
 // context is what the client says about itself.
 func (c *CompletionRequest) context() map[string]any {
-	about := map[string]any{"source": chat.SourceREST, "client_name": "openai-api"}
+	about := map[string]any{"source": contract.SourceREST, "client_name": "openai-api"}
 	if c.User != "" {
 		about["user"] = c.User
 	}
@@ -162,17 +162,17 @@ func (c *CompletionRequest) context() map[string]any {
 }
 
 // line is an earlier message as it is told to the agent. The result of a tool is the client's word, like everything else.
-func (c *CompletionRequest) line(at int, text string) chat.Line {
+func (c *CompletionRequest) line(at int, text string) contract.Line {
 	message := c.Messages[at]
 	switch {
 	case strings.TrimSpace(text) == "":
-		return chat.Line{}
+		return contract.Line{}
 	case message.Role == roleAssistant:
-		return chat.Line{Role: roleAssistant, Content: text}
+		return contract.Line{Role: roleAssistant, Content: text}
 	case message.Role == roleTool, message.Role == roleFunction:
-		return chat.Line{Role: roleUser, Content: "Result of " + c.toolOf(at) + ": " + text}
+		return contract.Line{Role: roleUser, Content: "Result of " + c.toolOf(at) + ": " + text}
 	}
-	return chat.Line{Role: roleUser, Content: text}
+	return contract.Line{Role: roleUser, Content: text}
 }
 
 // toolOf names the tool of a result by the call that it answers.
@@ -192,7 +192,7 @@ func (c *CompletionRequest) toolOf(at int) string {
 }
 
 // newest keeps the instructions at the begin and the newest of what follows, when there is more than is told.
-func (c *CompletionRequest) newest(lines []chat.Line) []chat.Line {
+func (c *CompletionRequest) newest(lines []contract.Line) []contract.Line {
 	over := len(lines) - maxHistoryLines
 	if over <= 0 {
 		return lines
@@ -205,7 +205,7 @@ func (c *CompletionRequest) newest(lines []chat.Line) []chat.Line {
 	return slices.Delete(lines, leading, leading+over)
 }
 
-// read gives the text and the files of a message.
+// read returns the text and the files of a message.
 func (c *CompletionInput) read(at int) (text string, files []any, err error) {
 	if len(c.Content) == 0 || string(c.Content) == "null" || json.Unmarshal(c.Content, &text) == nil {
 		return text, nil, nil
@@ -230,7 +230,7 @@ func (c *CompletionInput) read(at int) (text string, files []any, err error) {
 	return strings.Join(pieces, "\n"), files, nil
 }
 
-// read gives the text of a part, or its file.
+// read returns the text of a part, or its file.
 func (p *completionPart) read(field string) (text string, file map[string]any, err error) {
 	switch {
 	case p.Type == "text":

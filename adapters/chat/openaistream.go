@@ -3,7 +3,7 @@ package chat
 import (
 	"strings"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 )
 
@@ -64,13 +64,12 @@ func (f *completionFrames) begin(found run) []event {
 	return []event{f.chunk(found, CompletionDelta{Role: roleAssistant, Content: new(string)}, "")}
 }
 
-func (f *completionFrames) delta(found run, delta chat.Delta) []event {
-	text, _ := delta["text"].(string)
-	if delta["type"] == "content" {
-		f.sent.WriteString(text)
-		return []event{f.chunk(found, CompletionDelta{Content: &text}, "")}
+func (f *completionFrames) delta(found run, delta contract.Delta) []event {
+	if delta.Kind == contract.DeltaContent {
+		f.sent.WriteString(delta.Text)
+		return []event{f.chunk(found, CompletionDelta{Content: &delta.Text}, "")}
 	}
-	call, is := f.shownCall(found, delta, text)
+	call, is := f.shownCall(found, delta)
 	if !is {
 		return nil
 	}
@@ -78,22 +77,20 @@ func (f *completionFrames) delta(found run, delta chat.Delta) []event {
 }
 
 // shownCall is a piece of a call that the agent made by itself.
-func (f *completionFrames) shownCall(found run, delta chat.Delta, text string) (CompletionToolCall, bool) {
-	id, _ := delta["tool_call_id"].(string)
-	place, known := f.places[id]
-	if delta["type"] != "tool_call" {
-		return CompletionToolCall{Index: &place, Function: CompletionFunction{Arguments: text}}, known
+func (f *completionFrames) shownCall(found run, delta contract.Delta) (CompletionToolCall, bool) {
+	place, known := f.places[delta.ToolCallID]
+	if delta.Kind != contract.DeltaCall {
+		return CompletionToolCall{Index: &place, Function: CompletionFunction{Arguments: delta.Text}}, known
 	}
-	name, _ := delta["tool_name"].(string)
-	if f.repeated || f.executes(name) {
+	if f.repeated || f.executes(delta.ToolName) {
 		return CompletionToolCall{}, false
 	}
 	if f.places == nil {
 		f.places = map[string]int{}
 	}
 	place = len(f.places)
-	f.places[id] = place
-	return CompletionToolCall{Index: &place, ID: shownCallID(found.turn.ID, place), Type: "function", Function: CompletionFunction{Name: name}}, true
+	f.places[delta.ToolCallID] = place
+	return CompletionToolCall{Index: &place, ID: shownCallID(found.turn.ID, place), Type: "function", Function: CompletionFunction{Name: delta.ToolName}}, true
 }
 
 // over lets the stream go on where the run waits for a tool that the client did not offer.

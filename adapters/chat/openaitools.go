@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -23,7 +23,7 @@ const (
 	maxResultDepth  = 32
 )
 
-// offers gives the tools that the client executes: it names them, and the agent's operator lets askers do it. A guest has
+// offers returns the tools that the client executes: it names them, and the agent's operator lets askers do it. A guest has
 // no later request by which it could be known, so it executes nothing.
 func (c *completion) offers() map[string]string {
 	var choice string
@@ -43,7 +43,7 @@ func (c *completion) offers() map[string]string {
 
 func (c *completion) executes(tool string) bool { return c.offered[tool] != "" }
 
-// waitsForClient says whether the turn waits for a tool that the client executes.
+// waitsForClient reports whether the turn waits for a tool that the client executes.
 func (c *completion) waitsForClient(turn exchange.TurnRecord) bool {
 	name, _ := strings.CutPrefix(turn.Reason, exchange.WaitingTool+" (")
 	return c.adapter.askerRuns(turn) && c.executes(strings.TrimSuffix(name, ")"))
@@ -55,7 +55,7 @@ func (c *completion) calls(found run) []CompletionToolCall {
 	for _, one := range found.calls {
 		if c.executes(one.Tool) {
 			list = append(list, CompletionToolCall{ID: clientCallID(found.turn.ID, one.Tool, one.ID), Type: "function", Function: CompletionFunction{
-				Name: c.offered[one.Tool], Arguments: envelope.EncodeText(one.Arguments),
+				Name: c.offered[one.Tool], Arguments: value.EncodeText(one.Arguments),
 			}})
 		}
 	}
@@ -142,7 +142,7 @@ func notCalled(result CompletionInput) error {
 	return fault.InField("messages", "end with a result for the call "+short(result.ToolCallID)+", which is no call of this agent in a conversation of yours")
 }
 
-// asked gives the tool request of each result; none for calls that the agent made by itself. Nobody answers for a tool that
+// asked returns the tool request of each result; none for calls that the agent made by itself. Nobody answers for a tool that
 // the operator did not leave to askers.
 func (c *completion) asked(ctx context.Context, turn exchange.TurnRecord, results []CompletionInput) ([]exchange.ToolRequest, error) {
 	list := make([]exchange.ToolRequest, len(results))
@@ -177,7 +177,7 @@ func (c *completion) requests(ctx context.Context, turn exchange.TurnRecord) (ma
 			return nil, err
 		}
 		if c.adapter.options.ToolKind(turn.Agent, one.ToolName) == ToolOfAsker {
-			known[clientCallID(turn.ID, one.ToolName, envelope.Text(document["tool_call_id"]))] = one
+			known[clientCallID(turn.ID, one.ToolName, value.Text(document["tool_call_id"]))] = one
 		}
 	}
 	return known, nil
@@ -195,14 +195,14 @@ func (c *completion) submit(ctx context.Context, asked exchange.ToolRequest, res
 
 // resultOf is the object or list that a tool wrote as JSON, or its text.
 func resultOf(text string) any {
-	value, err := envelope.Decode([]byte(text), envelope.Limits{Bytes: maxToldBytes, Depth: maxResultDepth})
-	if err == nil && envelope.Container(value) {
-		return value
+	given, err := value.Decode([]byte(text), value.Limits{Bytes: maxToldBytes, Depth: maxResultDepth})
+	if err == nil && value.Container(given) {
+		return given
 	}
 	return text
 }
 
-// submittedAt gives the place of the newest of the results in the timeline, 0 without any: the answer is what comes after it.
+// submittedAt returns the place of the newest of the results in the timeline, 0 without any: the answer is what comes after it.
 func (c *completion) submittedAt(ctx context.Context, turnID string, asked []exchange.ToolRequest) (seq int64, err error) {
 	err = c.adapter.eachEvent(ctx, turnID, 0, func(one exchange.Event) {
 		var about struct {
@@ -244,7 +244,7 @@ func (c *completion) await(ctx context.Context) (err error) {
 	return err
 }
 
-// look reads the run as it is now and says whether the client needs to wait no more.
+// look reads the run as it is now and reports whether the client needs to wait no more.
 func (c *completion) look(ctx context.Context) (over bool, err error) {
 	turn, err := c.adapter.options.Turns.Turn(ctx, c.found.turn.ID)
 	if err != nil {

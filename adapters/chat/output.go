@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -19,11 +20,9 @@ const (
 )
 
 // output is the chat output of a turn (agent runtime contract, section 6.1).
-func (a *Adapter) output(found run) map[string]any {
+func (a *Adapter) output(found run) contract.Output {
 	answer := a.answer(found)
-	return map[string]any{
-		"session_id": answer.Session, "run_id": answer.RunID, "reply": answer.Reply, "completed": answer.Completed, "status": answer.Status,
-	}
+	return contract.Output{SessionID: answer.Session, RunID: answer.RunID, Reply: answer.Reply, Completed: answer.Completed}
 }
 
 // Statuses of run control (agent runtime contract, section 6.6).

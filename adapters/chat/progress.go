@@ -3,10 +3,9 @@ package chat
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 	"inbox/normalized"
 )
@@ -25,8 +24,8 @@ type progress struct {
 // restart is called at the begin of each run.
 func (p *progress) restart() { p.at, p.said, p.apart, p.differ = 0, false, false, false }
 
-// add gives the steps that the reader lacks. Calls of tools are left out unless they are shown.
-func (p *progress) add(one exchange.Event, tools bool) ([]chat.Delta, error) {
+// add returns the steps that the reader lacks. Calls of tools are left out unless they are shown.
+func (p *progress) add(one exchange.Event, tools bool) ([]contract.Delta, error) {
 	var delta normalized.Delta
 	if err := json.Unmarshal(one.Body, &delta); err != nil {
 		return nil, fmt.Errorf("read delta %d of turn %s: %w", one.Seq, one.TurnID, err)
@@ -47,7 +46,7 @@ func (p *progress) add(one exchange.Event, tools bool) ([]chat.Delta, error) {
 	return nil, nil
 }
 
-func (p *progress) text(text string) []chat.Delta {
+func (p *progress) text(text string) []contract.Delta {
 	if text == "" {
 		return nil
 	}
@@ -56,12 +55,12 @@ func (p *progress) text(text string) []chat.Delta {
 	}
 	p.said, p.apart = true, false
 	if rest := p.rest(text); rest != "" {
-		return []chat.Delta{{"type": "content", "text": rest}}
+		return []contract.Delta{{Kind: contract.DeltaContent, Text: rest}}
 	}
 	return nil
 }
 
-// rest gives what the reader lacks of a text.
+// rest returns what the reader lacks of a text.
 func (p *progress) rest(text string) string {
 	if p.differ {
 		return ""
@@ -79,18 +78,18 @@ func (p *progress) rest(text string) string {
 }
 
 // call tells a call of a tool once, also when a later run makes it again.
-func (p *progress) call(part normalized.Part) []chat.Delta {
+func (p *progress) call(part normalized.Part) []contract.Delta {
 	if _, known := p.calls[part.ID]; known {
 		return nil
 	}
 	if p.calls == nil {
 		p.calls = map[string]int{}
 	}
-	number := json.Number(strconv.Itoa(len(p.calls)))
-	p.calls[part.ID] = len(p.calls)
-	list := []chat.Delta{{"type": "tool_call", "tool_call_id": part.ID, "tool_name": part.Name, "index": number}}
+	index := len(p.calls)
+	p.calls[part.ID] = index
+	list := []contract.Delta{{Kind: contract.DeltaCall, ToolCallID: part.ID, ToolName: part.Name, Index: index}}
 	if len(part.Args) > 0 {
-		list = append(list, chat.Delta{"type": "tool_argument", "tool_call_id": part.ID, "text": string(part.Args), "index": number})
+		list = append(list, contract.Delta{Kind: contract.DeltaArgument, ToolCallID: part.ID, Text: string(part.Args), Index: index})
 	}
 	return list
 }

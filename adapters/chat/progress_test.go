@@ -34,7 +34,7 @@ func TestReadersGetTheTextOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, step := range steps {
-					got.WriteString(step["text"].(string))
+					got.WriteString(step.Text)
 				}
 			}
 		}
@@ -72,8 +72,7 @@ func TestPartsStandApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, step := range steps {
-			text, _ := step["text"].(string)
-			got = append(got, step["type"].(string)+" "+text)
+			got = append(got, string(step.Kind)+" "+step.Text)
 		}
 	}
 	if want := "content one|tool_call |tool_argument {\"q\":1}|content \n\ntwo"; strings.Join(got, "|") != want {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/chat"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/chat/contract"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -96,20 +96,20 @@ func (a *Adapter) serveChat(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *Adapter) readChat(body []byte) (question, error) {
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: chat.MaxInputBytes, Depth: maxDepth})
-	object, is := envelope.Object(value)
+	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
+	object, is := value.Object(given)
 	if err != nil || !is {
 		return question{}, fault.New(fault.Malformed, "the body must be a JSON object")
 	}
 	if object["session_id"] == nil {
 		object["session_id"] = object["session"]
 	}
-	input, err := chat.RESTInput(object)
-	if refused, is := errors.AsType[*chat.Error](err); is {
+	input, err := contract.RESTInput(object)
+	if refused, is := errors.AsType[*contract.Error](err); is {
 		return question{}, fault.Wrap(fault.Malformed, refused.Text, refused)
 	}
-	input.RunID = envelope.Scalar(object["run_id"])
-	agent, known := a.agent(envelope.Scalar(object["agent"]))
+	input.RunID = value.Scalar(object["run_id"])
+	agent, known := a.agent(value.Scalar(object["agent"]))
 	if !known {
 		return question{}, noAgent()
 	}
@@ -166,12 +166,13 @@ func (restFrames) begin(found run) []event {
 	return []event{{"start", ChatStart{found.route.Session, found.route.Run, eventID(found.turn.ID, 0)}}}
 }
 
-func (restFrames) delta(_ run, delta chat.Delta) []event {
-	switch delta["type"] {
-	case "content":
-		return []event{{"delta", ChatText{envelope.Text(delta["text"])}}}
-	case "tool_call":
-		return []event{{"tool", ChatTool{envelope.Text(delta["tool_call_id"]), envelope.Text(delta["tool_name"])}}}
+func (restFrames) delta(_ run, delta contract.Delta) []event {
+	switch delta.Kind {
+	case contract.DeltaContent:
+		return []event{{"delta", ChatText{delta.Text}}}
+	case contract.DeltaCall:
+		return []event{{"tool", ChatTool{delta.ToolCallID, delta.ToolName}}}
+	case contract.DeltaArgument: // plain REST tells of a call, not of how it grows
 	}
 	return nil
 }
@@ -226,7 +227,7 @@ func (a *Adapter) serveSession(w http.ResponseWriter, r *http.Request) error {
 	if err := a.admitTo(scopeRead, who, agent); err != nil {
 		return err
 	}
-	q := question{agent: agent, who: who, input: chat.Input{SessionID: sessionOf(r)}}
+	q := question{agent: agent, who: who, input: contract.Input{SessionID: sessionOf(r)}}
 	if wantsStream(r) {
 		return a.follow(w, r, q)
 	}

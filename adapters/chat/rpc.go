@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"inbox/agents/chat"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/chat/contract"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -34,12 +34,12 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	request, refused := chat.ReadRequest(name, body)
+	request, refused := contract.ReadRequest(name, body)
 	switch {
 	case refused != nil:
 		writeFrame(w, refused.Frame())
 	case !known:
-		writeFrame(w, chat.ErrorFrame(request.ID, chat.InternalError, `Agent "`+request.Input.Agent+`" was not found.`))
+		writeFrame(w, contract.ErrorFrame(request.ID, contract.InternalError, `Agent "`+request.Input.Agent+`" was not found.`))
 	default:
 		return a.answerRPC(w, r, request, question{agent: agent, who: who, input: request.Input, messageID: messageIDOf(body), original: body})
 	}
@@ -51,9 +51,9 @@ func (a *Adapter) agent(name string) (exchange.AgentProfile, bool) {
 	if agent, known := a.options.Directory.Agent(name); known {
 		return agent, true
 	}
-	slug := chat.Slug(name)
+	slug := contract.Slug(name)
 	for _, agent := range a.options.Directory.Agents() {
-		if chat.Slug(agent.Name) == slug && slug != "" {
+		if contract.Slug(agent.Name) == slug && slug != "" {
 			return agent, true
 		}
 	}
@@ -62,14 +62,14 @@ func (a *Adapter) agent(name string) (exchange.AgentProfile, bool) {
 
 // messageIDOf reads params.message.messageId.
 func messageIDOf(body []byte) string {
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: chat.MaxInputBytes})
+	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes})
 	if err != nil {
 		return ""
 	}
-	return envelope.Scalar(envelope.Assoc(envelope.Assoc(envelope.Assoc(value)["params"])["message"])["messageId"])
+	return value.Scalar(value.Assoc(value.Assoc(value.Assoc(given)["params"])["message"])["messageId"])
 }
 
-func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request chat.Request, q question) error {
+func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request contract.Request, q question) error {
 	lastEvent := ""
 	if request.Stream {
 		lastEvent = r.Header.Get("Last-Event-ID")
@@ -97,35 +97,35 @@ func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request chat
 }
 
 // lastFrame is the one with the Task, or says that there is none yet.
-func (a *Adapter) lastFrame(id any, found run) map[string]any {
+func (a *Adapter) lastFrame(id any, found run) contract.Frame {
 	if !a.settled(found.turn) {
-		return chat.ErrorFrame(id, chat.InternalError, sentenceWorking)
+		return contract.ErrorFrame(id, contract.InternalError, sentenceWorking)
 	}
-	task := chat.TaskOf(a.output(found))
+	task := contract.TaskOf(a.output(found))
 	if status := statusOf(found.turn); status != statusCompleted { // the two states of the contract do not say why
 		more := map[string]any{"status": status, "state": found.turn.State}
 		if len(found.calls) > 0 {
 			more["toolCalls"] = found.calls
 		}
-		task["metadata"] = map[string]any{"inbox": more}
+		task.Metadata = map[string]any{"inbox": more}
 	}
-	return chat.ResultFrame(id, task)
+	return contract.ResultFrame(id, task)
 }
 
 // refuseRPC answers a request that the engine did not take.
 func (a *Adapter) refuseRPC(ctx context.Context, w http.ResponseWriter, id any, err error) {
-	number, known := chat.InternalError, fault.Of(err)
+	number, known := contract.InternalError, fault.Of(err)
 	switch known.Kind {
 	case fault.Malformed, fault.TooLarge:
-		number = chat.InvalidParams
+		number = contract.InvalidParams
 	case fault.Internal:
 		a.log.ErrorContext(ctx, "a chat request failed", "error", err)
 	}
-	writeFrame(w, chat.ErrorFrame(id, number, rpcText(err, known)))
+	writeFrame(w, contract.ErrorFrame(id, number, rpcText(err, known)))
 }
 
 func rpcText(err error, known *fault.Fault) string {
-	if refused, is := errors.AsType[*chat.Error](err); is {
+	if refused, is := errors.AsType[*contract.Error](err); is {
 		return refused.Text
 	}
 	if text, is := toolRefusal(err); is {
@@ -141,6 +141,6 @@ func rpcText(err error, known *fault.Fault) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-func writeFrame(w http.ResponseWriter, frame map[string]any) {
+func writeFrame(w http.ResponseWriter, frame contract.Frame) {
 	httpserver.WriteJSON(w, http.StatusOK, frame)
 }

@@ -1,7 +1,7 @@
 package chat
 
 import (
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 )
 
@@ -14,11 +14,11 @@ type rpcFrames struct {
 
 func (rpcFrames) begin(run) []event { return nil }
 
-func (f *rpcFrames) delta(found run, delta chat.Delta) []event {
+func (f *rpcFrames) delta(found run, delta contract.Delta) []event {
 	if f.silent {
 		return nil
 	}
-	return []event{{data: chat.DeltaFrame(found.route.Run, delta)}}
+	return []event{{data: contract.DeltaFrame(found.route.Run, delta)}}
 }
 
 func (f *rpcFrames) end(found run, _ []exchange.Event) []event {
@@ -34,7 +34,7 @@ const methodResume = "message/resume"
 
 // broken tells where to go on: the same request with Last-Event-ID, here or at another node.
 func (f *rpcFrames) broken(found run, last string) []event {
-	return []event{{data: map[string]any{"jsonrpc": "2.0", "method": methodResume, "params": ChatResume{
+	return []event{{data: contract.NewNotification(methodResume, ChatResume{
 		Session: found.route.Session, RunID: found.route.Run, EventID: last, Reason: streamCut,
-	}}}}
+	})}}
 }

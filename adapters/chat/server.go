@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	contract "inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"

@@ -28,7 +28,7 @@ type owner struct{ agent, principal string }
 
 func sessionNotFound() error { return fault.New(fault.NotFound, "the session was not found") }
 
-// guestSession gives the session of a guest. One that others could guess opens nothing, and neither does none: then the
+// guestSession returns the session of a guest. One that others could guess opens nothing, and neither does none: then the
 // guest gets a session of its own, which the answer names. It is made of the run's id when that is a random UUID, so that
 // the repeat of a first message is recognised.
 func guestSession(asked string, handles ...string) (string, error) {
@@ -61,7 +61,7 @@ func isRandomUUID(text string) bool {
 	return err == nil && len(text) == uuidLength && (parsed.Version() == 4 || parsed.Version() == 7)
 }
 
-// session gives the session of a token holder: a new one, one that it invented, or one that was minted for it. What was
+// session returns the session of a token holder: a new one, one that it invented, or one that was minted for it. What was
 // minted for somebody else, or is a guest's, is not found.
 func (o owner) session(asked string) (string, error) {
 	if asked == "" {

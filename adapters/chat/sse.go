@@ -17,7 +17,7 @@ func openEvents(ctx context.Context, w http.ResponseWriter, options Options, sto
 	}, stop)}
 }
 
-// write sends events; the last of them carries the id, if there is one. It says whether the reader is still there.
+// write sends events; the last of them carries the id, if there is one. It reports whether the reader is still there.
 func (e eventWriter) write(id string, events ...event) bool {
 	list := make([]httpserver.Event, len(events))
 	for i, one := range events {

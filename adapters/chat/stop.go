@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"slices"
 
-	"inbox/agents/chat"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/chat/contract"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -31,20 +31,20 @@ func (a *Adapter) serveStop(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: chat.MaxInputBytes, Depth: maxDepth})
-	object, is := envelope.Object(value)
+	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
+	object, is := value.Object(given)
 	if err != nil || !is {
 		return fault.New(fault.Malformed, "the body must be a JSON object")
 	}
-	agent, known := a.agent(envelope.Scalar(object["agent"]))
+	agent, known := a.agent(value.Scalar(object["agent"]))
 	if !known {
 		return noAgent()
 	}
 	if err := a.admitTo(scopeCancel, who, agent); err != nil {
 		return err
 	}
-	q := question{agent: agent, who: who, input: chat.Input{SessionID: envelope.Scalar(object["session"])}}
-	found, err := a.stop(r.Context(), q, envelope.Scalar(object["run_id"]))
+	q := question{agent: agent, who: who, input: contract.Input{SessionID: value.Scalar(object["session"])}}
+	found, err := a.stop(r.Context(), q, value.Scalar(object["run_id"]))
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (a *Adapter) serveStop(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// stop gives the newest of the runs that it asked to end.
+// stop returns the newest of the runs that it asked to end.
 func (a *Adapter) stop(ctx context.Context, q question, runID string) (found run, err error) {
 	turns, err := a.turnsOf(ctx, q, maxSessionTurns)
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *Adapter) stop(ctx context.Context, q question, runID string) (found run
 	return found, nil
 }
 
-// turnsOf gives the newest turns of a session; NotFound where there is none.
+// turnsOf returns the newest turns of a session; NotFound where there is none.
 func (a *Adapter) turnsOf(ctx context.Context, q question, limit int) ([]exchange.TurnRecord, error) {
 	if q.input.SessionID == "" {
 		return nil, sessionNotFound()

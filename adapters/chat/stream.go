@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"inbox/agents/chat"
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
 )
@@ -26,13 +26,13 @@ var (
 // frames writes the deltas and the end of a run in the form of one surface.
 type frames interface {
 	begin(found run) []event                       // before everything else
-	delta(found run, delta chat.Delta) []event     // one step of the answer
+	delta(found run, delta contract.Delta) []event // one step of the answer
 	end(found run, steps []exchange.Event) []event // the last ones, with what the agent did; the turn is settled
 }
 
 // choosing are frames whose reader executes not every tool.
 type choosing interface {
-	// over says whether the stream of a run ends that waits for tools of the asker.
+	// over reports whether the stream of a run ends that waits for tools of the asker.
 	over(found run) bool
 }
 
@@ -93,7 +93,7 @@ func (f *follower) follow(ctx context.Context) error {
 	return nil
 }
 
-// event writes what a row means for the reader and says whether the stream is over. Rows that the reader has already are
+// event writes what a row means for the reader and reports whether the stream is over. Rows that the reader has already are
 // read again, because what follows depends on them.
 func (f *follower) event(ctx context.Context, one exchange.Event) (over bool, err error) {
 	state, isState := strings.CutPrefix(one.Kind, "turn.")
@@ -115,8 +115,8 @@ func (f *follower) event(ctx context.Context, one exchange.Event) (over bool, er
 }
 
 // deltas writes the steps of one row; the last carries the row's id, so that a reader that was cut off between them gets
-// all of them again. It says whether the reader is still there.
-func (f *follower) deltas(one exchange.Event, deltas []chat.Delta) bool {
+// all of them again. It reports whether the reader is still there.
+func (f *follower) deltas(one exchange.Event, deltas []contract.Delta) bool {
 	var list []event
 	for _, delta := range deltas {
 		list = append(list, f.form.delta(f.found, delta)...)
@@ -150,7 +150,7 @@ func allowWait(w http.ResponseWriter, limit time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit + time.Minute))
 }
 
-// whileServing gives a context that ends when the server begins to stop.
+// whileServing returns a context that ends when the server begins to stop.
 func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
 	serving, cancel := context.WithCancel(ctx)
 	if stopping := httpserver.Stopping(ctx); stopping != nil {

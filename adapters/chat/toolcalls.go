@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/chat"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/chat/contract"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -42,13 +42,13 @@ type ToolCall struct {
 	TimeoutAt string         `json:"timeoutAt,omitempty"`
 }
 
-// askerRuns says whether a turn waits for its asker to execute a tool.
+// askerRuns reports whether a turn waits for its asker to execute a tool.
 func (a *Adapter) askerRuns(turn exchange.TurnRecord) bool {
 	name, is := strings.CutPrefix(turn.Reason, exchange.WaitingTool+" (")
 	return is && turn.State == exchange.StateWaiting && a.options.ToolKind(turn.Agent, strings.TrimSuffix(name, ")")) == ToolOfAsker
 }
 
-// settled says whether the client needs to wait no more: the turn ended, or waits for somebody, the client itself among
+// settled reports whether the client needs to wait no more: the turn ended, or waits for somebody, the client itself among
 // them.
 func (a *Adapter) settled(turn exchange.TurnRecord) bool {
 	return exchange.Settled(turn.State) && (!exchange.GoesOnByItself(turn) || a.askerRuns(turn))
@@ -69,7 +69,7 @@ func (a *Adapter) calls(ctx context.Context, turn exchange.TurnRecord) ([]ToolCa
 		if err != nil {
 			return nil, err
 		}
-		call := ToolCall{ID: envelope.Text(document["tool_call_id"]), Tool: one.ToolName, Arguments: envelope.Assoc(document["parameters"])}
+		call := ToolCall{ID: value.Text(document["tool_call_id"]), Tool: one.ToolName, Arguments: value.Assoc(document["parameters"])}
 		if !one.TimeoutAt.IsZero() {
 			call.TimeoutAt = one.TimeoutAt.UTC().Format(time.RFC3339)
 		}
@@ -79,15 +79,15 @@ func (a *Adapter) calls(ctx context.Context, turn exchange.TurnRecord) ([]ToolCa
 }
 
 // callDeltas are the calls as steps of a growing answer.
-func callDeltas(calls []ToolCall) []chat.Delta {
-	var list []chat.Delta
+func callDeltas(calls []ToolCall) []contract.Delta {
+	var list []contract.Delta
 	for i, call := range calls {
 		arguments, err := json.Marshal(call.Arguments)
 		if err != nil {
 			continue // values out of JSON always encode
 		}
-		list = append(list, chat.Delta{"type": "tool_call", "tool_call_id": call.ID, "tool_name": call.Tool, "index": i},
-			chat.Delta{"type": "tool_argument", "tool_call_id": call.ID, "text": string(arguments), "index": i})
+		list = append(list, contract.Delta{Kind: contract.DeltaCall, ToolCallID: call.ID, ToolName: call.Tool, Index: i},
+			contract.Delta{Kind: contract.DeltaArgument, ToolCallID: call.ID, Text: string(arguments), Index: i})
 	}
 	return list
 }
@@ -136,7 +136,7 @@ func (a *Adapter) submit(ctx context.Context, q *question) (found run, over bool
 	return found, true, err
 }
 
-// requestsOf gives the requests of the question's session by the call's id; the newest of an id counts.
+// requestsOf returns the requests of the question's session by the call's id; the newest of an id counts.
 func (a *Adapter) requestsOf(ctx context.Context, q question) (map[string]exchange.ToolRequest, error) {
 	found := map[string]exchange.ToolRequest{}
 	if q.input.SessionID == "" || a.options.ToolKind(q.agent.Name, "") == "" {
@@ -156,7 +156,7 @@ func (a *Adapter) requestsOf(ctx context.Context, q question) (map[string]exchan
 			if err != nil {
 				return nil, err
 			}
-			id := envelope.Text(document["tool_call_id"])
+			id := value.Text(document["tool_call_id"])
 			if kept, there := found[id]; !there || kept.TurnID <= one.TurnID {
 				found[id] = one
 			}
@@ -188,11 +188,11 @@ func sameTool(used, declared string) bool {
 }
 
 func (a *Adapter) handIn(ctx context.Context, one exchange.ToolRequest, result normalized.Part) error {
-	value, err := envelope.Decode(result.Result, envelope.Limits{Bytes: chat.MaxInputBytes, Depth: maxDepth})
+	given, err := value.Decode(result.Result, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "the result of a tool is no JSON", err)
 	}
-	_, err = a.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": true, "result": value})
+	_, err = a.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": true, "result": given})
 	return request.AsFault(err)
 }
 
@@ -200,7 +200,7 @@ func (a *Adapter) handIn(ctx context.Context, one exchange.ToolRequest, result n
 func without(messages []any, known map[string]exchange.ToolRequest) []any {
 	var rest []any
 	for _, message := range messages {
-		id := envelope.Text(envelope.Assoc(envelope.Assoc(message)["metadata"])["tool_call_id"])
+		id := value.Text(value.Assoc(value.Assoc(message)["metadata"])["tool_call_id"])
 		if _, is := known[id]; !is {
 			rest = append(rest, message)
 		}
@@ -208,7 +208,7 @@ func without(messages []any, known map[string]exchange.ToolRequest) []any {
 	return rest
 }
 
-// goesOn gives the run whose tool was executed, under the name that the client wants for it.
+// goesOn returns the run whose tool was executed, under the name that the client wants for it.
 func (a *Adapter) goesOn(ctx context.Context, q question, turnID string) (run, error) {
 	turn, err := a.options.Turns.Turn(ctx, turnID)
 	if err != nil {

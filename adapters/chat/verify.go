@@ -59,7 +59,7 @@ func (a *Adapter) identify(r *http.Request) (caller, error) {
 
 func badToken() error { return fault.New(fault.Unauthenticated, "the bearer token is not valid") }
 
-// admit says whether the caller may write to an agent at all; its rules are asked later. Faults: Forbidden (agent runtime
+// admit reports whether the caller may write to an agent at all; its rules are asked later. Faults: Forbidden (agent runtime
 // contract, section 6.5: permission fails before the request is looked at), Unauthenticated for a signed token that is not
 // good for the agent.
 func (a *Adapter) admit(who caller, agent exchange.AgentProfile) error {

@@ -18,7 +18,7 @@ func Turn(id string, message normalized.Message) agents.Turn {
 	return turn
 }
 
-// Messages gives valid messages of every form that an agent has to expect, each with an id of its own.
+// Messages returns valid messages of every form that an agent has to expect, each with an id of its own.
 func Messages() map[string]normalized.Message {
 	short, long := "Hello *you* & <all>", strings.Repeat("Grüße an alle, ", 5000)
 	picture := normalized.Part{

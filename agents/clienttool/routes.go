@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -25,7 +25,7 @@ var (
 // maxDepth bounds how deep a submitted result nests: it becomes part of documents with limits of their own.
 const maxDepth = 32
 
-// Routes gives the HTTP face of the client tools of all agents: the operations of the agent runtime contract, section 5.
+// Routes returns the HTTP face of the client tools of all agents: the operations of the agent runtime contract, section 5.
 func (s *Service) Routes() []httpserver.Route {
 	list := "/v1/tools/{agent}/requests"
 	one := list + "/{request}"
@@ -86,7 +86,7 @@ func statusOf(known *request.Error) int {
 	return http.StatusBadRequest
 }
 
-// handGet gives one request, whatever its status.
+// handGet returns one request, whatever its status.
 func (s *Service) handGet(w http.ResponseWriter, r *http.Request, c caller) error {
 	found, err := s.requests.ToolRequests(c.agent.name, c.by).Store.Get(r.Context(), httpserver.Param(r, "request"))
 	if err != nil {
@@ -159,11 +159,11 @@ func readBody(r *http.Request) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, err := envelope.Decode(body, envelope.Limits{Bytes: MaxBodyBytes, Depth: maxDepth})
+	given, err := value.Decode(body, value.Limits{Bytes: MaxBodyBytes, Depth: maxDepth})
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "the body is no JSON of at most 32 levels", err)
 	}
-	object, is := value.(map[string]any)
+	object, is := given.(map[string]any)
 	if !is {
 		return nil, fault.New(fault.Malformed, `want {"success": true, "result": …} or {"success": false, "error": "…"}`)
 	}

@@ -82,7 +82,7 @@ func (a *agent) ring() {
 	}
 }
 
-// listen gives a channel that gets a value when there may be new requests. RateLimited when too many wait.
+// listen returns a channel that gets a value when there may be new requests. RateLimited when too many wait.
 func (a *agent) listen() (bell <-chan struct{}, leave func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

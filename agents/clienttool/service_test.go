@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
 	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/httpserver"
@@ -88,7 +89,7 @@ func newBench(t *testing.T) *bench {
 		"inbox_gone":  {ID: "4", Name: "gone", Agent: "helper", Scope: exchange.TokenTools, RevokedAt: time.Now()},
 		"inbox_all":   {ID: "5", Name: "all", Scope: exchange.TokenTools},
 		"inbox_none":  {ID: "6", Name: "none", Agent: "nobody", Scope: exchange.TokenTools},
-	}}, requests: &requests{store: request.NewMemory(request.MemoryOptions{})}}
+	}}, requests: &requests{store: new(requesttest.Memory)}}
 	b.service = New(b.tokens)
 	b.service.Bind(b.requests)
 	b.service.Open("helper")

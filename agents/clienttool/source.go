@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 )
 
@@ -37,7 +37,7 @@ type Tool struct {
 	Untrusted   bool   // its results hold what strangers wrote: they are marked for the model
 }
 
-// Source gives the client tools of one agent to its models. It does not change.
+// Source returns the client tools of one agent to its models. It does not change.
 type Source struct {
 	entries  []tool.Entry
 	timeouts map[string]time.Duration
@@ -74,7 +74,7 @@ func (t Tool) declare() (tool.Entry, error) {
 		"executor": tool.ExecutorClient, "scope": tool.ScopeRun,
 	}
 	if len(t.Parameters) > 0 {
-		schema, err := envelope.Decode(t.Parameters, envelope.Limits{Bytes: 256 << 10})
+		schema, err := value.Decode(t.Parameters, value.Limits{Bytes: 256 << 10})
 		if err != nil {
 			return tool.Entry{}, fault.InField(t.Name+".parameters", "is no JSON: "+err.Error())
 		}
@@ -106,12 +106,12 @@ func (t Tool) declare() (tool.Entry, error) {
 // Outside says that programs outside execute these tools.
 func (s *Source) Outside() bool { return true }
 
-// Declarations gives the tools.
+// Declarations returns the tools.
 func (s *Source) Declarations(context.Context, agents.Turn) ([]tool.Entry, error) {
 	return s.entries, nil
 }
 
-// Execute gives the request for which the turn waits. Parameters are those that were built for the tool.
+// Execute returns the request for which the turn waits. Parameters are those that were built for the tool.
 func (s *Source) Execute(_ context.Context, call tool.Call) (map[string]any, error) {
 	timeout, known := s.timeouts[call.Name]
 	if !known {

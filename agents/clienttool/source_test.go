@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 )
 
@@ -65,14 +65,14 @@ func TestExecuteAsksThePrograms(t *testing.T) {
 		"request_id": request.ID("t1", "client/look_up", "c1"), "tool_name": "client/look_up", "tool_call_id": "c1", "run_id": "t1",
 		"parameters": map[string]any{"item": "milk"},
 	} {
-		if !envelope.Equal(want, asked[member]) {
+		if !value.Equal(want, asked[member]) {
 			t.Errorf("%s = %v, want %v", member, asked[member], want)
 		}
 	}
 	if due, has := request.TimeoutAt(asked); !has || due.Before(before.Add(time.Minute)) || due.After(time.Now().Add(time.Minute)) {
 		t.Errorf("it times out at %s", due)
 	}
-	if metadata := envelope.EncodeText(asked["metadata"]); !strings.Contains(metadata, "@ann@x.test") || !strings.Contains(metadata, "idempotency_key") {
+	if metadata := value.EncodeText(asked["metadata"]); !strings.Contains(metadata, "@ann@x.test") || !strings.Contains(metadata, "idempotency_key") {
 		t.Errorf("metadata: %s", metadata)
 	}
 	if _, err := source.Execute(t.Context(), tool.Call{Name: "client/other"}); err == nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -22,7 +22,7 @@ const (
 	maxPage     = 500
 )
 
-// handList gives the pending requests, oldest first: at once, or with ?wait=30s as soon as there are some.
+// handList returns the pending requests, oldest first: at once, or with ?wait=30s as soon as there are some.
 func (s *Service) handList(w http.ResponseWriter, r *http.Request, c caller) error {
 	query, wait, err := readQuery(r)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Service) pending(ctx context.Context, c caller, query request.Query) ([
 	return found, nil
 }
 
-// handEvents gives every pending request once, as a server-sent event (WHATWG HTML, section 9.2): "request" with the
+// handEvents returns every pending request once, as a server-sent event (WHATWG HTML, section 9.2): "request" with the
 // request, and "ended" when one of them is not pending any more, whoever ended it.
 func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, c caller) error {
 	query, _, err := readQuery(r)
@@ -186,7 +186,7 @@ func (t *stream) look() bool {
 	}
 	now := make(map[string]bool, len(found))
 	for _, one := range found {
-		id := envelope.Text(one["request_id"])
+		id := value.Text(one["request_id"])
 		now[id] = true
 		if t.open[id] {
 			continue
@@ -213,7 +213,7 @@ func (t *stream) look() bool {
 
 func (t *stream) event(name, id string, data map[string]any) bool {
 	var event bytes.Buffer
-	event.WriteString("event: " + name + "\nid: " + id + "\ndata: " + envelope.EncodeText(data) + "\n\n")
+	event.WriteString("event: " + name + "\nid: " + id + "\ndata: " + value.EncodeText(data) + "\n\n")
 	return t.send(event.Bytes())
 }
 

@@ -1,6 +1,6 @@
 // Package command is the agent that is a local program: it runs once per message, reads the message as JSON on its
 // standard input and writes the answer to its standard output. There is no shell in between. The package keeps no
-// state and retries nothing by itself; it only says whether a retry may help. docs/agents/command.md describes it for
+// state and retries nothing by itself; it only reports whether a retry may help. docs/agents/command.md describes it for
 // the people who write such programs.
 package command
 

@@ -196,7 +196,7 @@ func arguments(list ...string) func(*Options) {
 	return func(options *Options) { options.Arguments = list }
 }
 
-// ask gives the answer to one turn.
+// ask returns the answer to one turn.
 func ask(ctx context.Context, agent agents.Agent) (normalized.Response, error) {
 	fold := normalized.NewFold(normalized.DefaultLimits())
 	for delta, err := range agent.Handle(ctx, agenttest.Turn("t", agenttest.Messages()["text"])) {
@@ -405,7 +405,7 @@ func TestChildrenDieWithTheAnswer(t *testing.T) {
 	}
 }
 
-// lastGuest gives the second process if it came as far as connecting before it was killed.
+// lastGuest returns the second process if it came as far as connecting before it was killed.
 func lastGuest(watch witness) (net.Conn, error) {
 	_ = watch.listener.(*net.TCPListener).SetDeadline(time.Now().Add(100 * time.Millisecond))
 	return watch.listener.Accept()

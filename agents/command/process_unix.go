@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// passes says whether a start failed for lack of something that may be there later.
+// passes reports whether a start failed for lack of something that may be there later.
 func passes(err error) bool {
 	for _, lack := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY} {
 		if errors.Is(err, lack) {

@@ -52,7 +52,7 @@ func deltas(message normalized.Message) []normalized.Delta {
 	})
 }
 
-// answer gives the text parts of the reply, at least one.
+// answer returns the text parts of the reply, at least one.
 func answer(message normalized.Message) []normalized.Part {
 	var parts []normalized.Part
 	var attached []string

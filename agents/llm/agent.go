@@ -7,9 +7,9 @@ import (
 	"iter"
 
 	"inbox/agents"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/normalized"
 )
 
@@ -165,8 +165,8 @@ func (j *job) join(ctx context.Context, options *loop.Options) {
 		return mediator.Decide(ctx, proposal) //nolint:wrapcheck // the loop takes errors for no opinion
 	})
 	options.Diagnostics = func(ctx context.Context, about map[string]any) (map[string]any, error) {
-		j.answer.finish(envelope.Text(about["tool_call_id"]), envelope.Assoc(about["result"]))
-		j.toolEnded(envelope.Text(about["tool_call_id"]), envelope.Text(about["tool_name"]), envelope.Assoc(about["result"]))
+		j.answer.finish(value.Text(about["tool_call_id"]), value.Assoc(about["result"]))
+		j.toolEnded(value.Text(about["tool_call_id"]), value.Text(about["tool_name"]), value.Assoc(about["result"]))
 		if diagnostics == nil {
 			return nil, nil
 		}
@@ -178,7 +178,7 @@ func (j *job) observe(ctx context.Context) func(string, map[string]any) {
 	return func(name string, payload map[string]any) {
 		if name == "tool_call" {
 			j.toolBegins(payload)
-			j.answer.begin(envelope.Text(payload["tool_call_id"]), j.tools.Resolve(envelope.Text(payload["tool_name"])), payload["parameters"])
+			j.answer.begin(value.Text(payload["tool_call_id"]), j.tools.Resolve(value.Text(payload["tool_name"])), payload["parameters"])
 		}
 		if j.agent.options.Observe != nil {
 			j.agent.options.Observe(ctx, j.turn, name, payload)

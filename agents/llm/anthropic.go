@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"strings"
@@ -145,4 +148,221 @@ func anthropicImage(block Block) *anthropicSource {
 		return &anthropicSource{Type: "url", URL: block.URL}
 	}
 	return &anthropicSource{Type: "base64", MediaType: block.MediaType, Data: base64.StdEncoding.EncodeToString(block.Data)}
+}
+
+// anthropicAnswer reads one message, whole or in events.
+type anthropicAnswer struct {
+	emit  emitter
+	calls map[int]int    // content block → call
+	input map[int]string // input of a call that stood whole in the start of its block, until pieces come
+	usage Usage
+	stop  string
+}
+
+type anthropicEvent struct {
+	Type         string             `json:"type"`
+	Index        int                `json:"index"`
+	Message      *anthropicDocument `json:"message"`
+	ContentBlock *anthropicSpoken   `json:"content_block"`
+	Delta        struct {
+		Type        string `json:"type"`
+		Text        string `json:"text"`
+		PartialJSON string `json:"partial_json"`
+		StopReason  string `json:"stop_reason"`
+	} `json:"delta"`
+	Usage *anthropicUsage `json:"usage"`
+	Error json.RawMessage `json:"error"`
+}
+
+type anthropicDocument struct {
+	Type       string            `json:"type"`
+	Content    []anthropicSpoken `json:"content"`
+	StopReason string            `json:"stop_reason"`
+	Usage      *anthropicUsage   `json:"usage"`
+	Error      json.RawMessage   `json:"error"`
+}
+
+type anthropicSpoken struct {
+	Type  string          `json:"type"`
+	Text  string          `json:"text"`
+	ID    string          `json:"id"`
+	Name  string          `json:"name"`
+	Input json.RawMessage `json:"input"`
+}
+
+// anthropicUsage counts so far; what an event does not repeat stays.
+type anthropicUsage struct {
+	InputTokens   *int64 `json:"input_tokens"`
+	OutputTokens  *int64 `json:"output_tokens"`
+	CacheCreation *int64 `json:"cache_creation_input_tokens"`
+	CacheRead     *int64 `json:"cache_read_input_tokens"`
+}
+
+var anthropicStops = map[string]string{
+	"end_turn": StopEnd, "stop_sequence": StopEnd, "tool_use": StopToolCalls, "max_tokens": StopLength,
+	"model_context_window_exceeded": StopLength, "refusal": StopRefusal,
+}
+
+func (a *anthropicAnswer) stream(events *eventReader, emit emitter) error {
+	a.emit = emit
+	for {
+		event, err := events.next()
+		if errors.Is(err, io.EOF) {
+			return errStreamCut
+		}
+		if err != nil {
+			return err
+		}
+		var read anthropicEvent
+		if err := json.Unmarshal(event.data, &read); err != nil {
+			return event.fault(fmt.Errorf("read model answer: %w", err))
+		}
+		if read.Type == "" {
+			read.Type = event.name
+		}
+		if read.Type == "message_stop" {
+			return a.end()
+		}
+		if err := a.event(&read); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *anthropicAnswer) event(event *anthropicEvent) error {
+	switch event.Type {
+	case "message_start":
+		if event.Message != nil {
+			return a.count(event.Message.Usage)
+		}
+	case "content_block_start":
+		return a.start(event.Index, event.ContentBlock)
+	case "content_block_delta":
+		return a.grow(event)
+	case "content_block_stop":
+		return a.close(event.Index)
+	case "message_delta":
+		if event.Delta.StopReason != "" {
+			a.stop = known(anthropicStops, event.Delta.StopReason)
+		}
+		return a.count(event.Usage)
+	case "error":
+		kind, message := readError(event.Error)
+		return &refusal{kind: kind, message: message, repeat: passing[kind]}
+	}
+	return nil // pings and what newer versions add
+}
+
+func (a *anthropicAnswer) start(index int, block *anthropicSpoken) error {
+	if block == nil {
+		return nil
+	}
+	switch block.Type {
+	case "text":
+		return a.text(block.Text)
+	case "tool_use":
+		return a.call(index, block)
+	}
+	return nil // thinking and server tools are not the answer
+}
+
+func (a *anthropicAnswer) text(text string) error {
+	if text == "" {
+		return nil
+	}
+	return a.emit(Delta{Kind: DeltaText, Text: text})
+}
+
+func (a *anthropicAnswer) call(index int, block *anthropicSpoken) error {
+	if a.calls == nil {
+		a.calls, a.input = map[int]int{}, map[int]string{}
+	}
+	if _, again := a.calls[index]; again || len(a.calls) >= maxCalls {
+		return fmt.Errorf("the model calls a tool twice in one block, or more than %d tools at once", maxCalls)
+	}
+	a.calls[index] = len(a.calls)
+	if input := string(block.Input); input != "" && input != "null" && input != "{}" {
+		a.input[index] = input
+	}
+	return a.emit(Delta{Kind: DeltaToolCall, Index: a.calls[index], ID: block.ID, Name: block.Name})
+}
+
+func (a *anthropicAnswer) grow(event *anthropicEvent) error {
+	switch event.Delta.Type {
+	case "text_delta":
+		return a.text(event.Delta.Text)
+	case "input_json_delta":
+		call, known := a.calls[event.Index]
+		if !known || event.Delta.PartialJSON == "" {
+			return nil
+		}
+		delete(a.input, event.Index)
+		return a.emit(Delta{Kind: DeltaArguments, Index: call, Text: event.Delta.PartialJSON})
+	}
+	return nil
+}
+
+// close hands on an input that came whole.
+func (a *anthropicAnswer) close(index int) error {
+	input, whole := a.input[index]
+	if !whole {
+		return nil
+	}
+	delete(a.input, index)
+	return a.emit(Delta{Kind: DeltaArguments, Index: a.calls[index], Text: input})
+}
+
+// count adds up what the API counts apart: input_tokens are those outside the cache.
+func (a *anthropicAnswer) count(usage *anthropicUsage) error {
+	if usage == nil {
+		return nil
+	}
+	fresh := a.usage.Input - a.usage.CacheRead - a.usage.CacheWrite
+	for _, counter := range []struct {
+		into *int64
+		from *int64
+	}{
+		{&fresh, usage.InputTokens}, {&a.usage.Output, usage.OutputTokens},
+		{&a.usage.CacheWrite, usage.CacheCreation}, {&a.usage.CacheRead, usage.CacheRead},
+	} {
+		if counter.from != nil {
+			*counter.into = *counter.from
+		}
+	}
+	a.usage.Input = fresh + a.usage.CacheRead + a.usage.CacheWrite
+	return a.emit(Delta{Kind: DeltaUsage, Usage: a.usage})
+}
+
+func (a *anthropicAnswer) end() error {
+	if a.stop == "" {
+		return errStreamCut
+	}
+	return a.emit(Delta{Kind: DeltaStop, Stop: a.stop})
+}
+
+func (a *anthropicAnswer) document(data []byte, emit emitter) error {
+	a.emit = emit
+	var document anthropicDocument
+	if err := json.Unmarshal(data, &document); err != nil {
+		return fmt.Errorf("read model answer: %w", err)
+	}
+	if document.Type == "error" {
+		kind, message := readError(document.Error)
+		return &refusal{kind: kind, message: message, repeat: passing[kind]}
+	}
+	for index := range document.Content {
+		if err := a.start(index, &document.Content[index]); err != nil {
+			return err
+		}
+		if err := a.close(index); err != nil {
+			return err
+		}
+	}
+	if err := a.count(document.Usage); err != nil {
+		return err
+	}
+	if document.StopReason != "" {
+		a.stop = known(anthropicStops, document.StopReason)
+	}
+	return a.end()
 }

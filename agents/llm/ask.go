@@ -9,6 +9,7 @@ import (
 	"inbox/agents"
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -38,7 +39,7 @@ func Asking(addresses []string) (Tools, error) {
 
 type asking struct{ agents []string }
 
-// Declarations gives the tool while there is somebody to ask. A run that keeps no note could not go on with the answers.
+// Declarations returns the tool while there is somebody to ask. A run that keeps no note could not go on with the answers.
 func (a asking) Declarations(_ context.Context, turn agents.Turn) ([]tool.Entry, error) {
 	others := a.others(turn)
 	if len(others) == 0 || turn.Memory == nil || !mayGoOn(turn.Message.RecipientCapabilities.AgentChain) {
@@ -82,7 +83,7 @@ func (a asking) Execute(_ context.Context, call tool.Call) (map[string]any, erro
 
 // question reads the arguments. Its errors are for the model.
 func (a asking) question(parameters map[string]any) (inquiry, error) {
-	asked := inquiry{To: envelope.Text(parameters["agent"]), Text: strings.TrimSpace(envelope.Text(parameters["message"]))}
+	asked := inquiry{To: value.Text(parameters["agent"]), Text: strings.TrimSpace(value.Text(parameters["message"]))}
 	at := slices.IndexFunc(a.agents, func(address string) bool { return strings.EqualFold(address, asked.To) })
 	switch {
 	case at < 0:
@@ -106,7 +107,7 @@ type inquiry struct {
 // WaitsForAgents is the Status of a Waiting whose answers other agents give.
 const WaitsForAgents = exchange.WaitingDispatch
 
-// asks gives the source of a tool when it is AskTool.
+// asks returns the source of a tool when it is AskTool.
 func (j *job) asks(name string) (asking, bool) {
 	offer, is := j.executors[j.names.set.Resolve(name)].(asking)
 	return offer, is
@@ -126,7 +127,7 @@ func (j *job) usedUp(call tool.Call) map[string]any {
 // gather makes a parked question wait for the answers, together with the questions of the same turn of the model that
 // follow it, which the loop did not reach. It gives their calls for the transcript.
 func (j *job) gather(transcript []envelope.Envelope, waiting *Waiting, offer asking) []envelope.Envelope {
-	first, err := offer.question(envelope.Assoc(waiting.Request["parameters"]))
+	first, err := offer.question(value.Assoc(waiting.Request["parameters"]))
 	if err != nil { // the executor has checked it
 		return nil
 	}
@@ -158,7 +159,7 @@ func (j *job) gather(transcript []envelope.Envelope, waiting *Waiting, offer ask
 	return added
 }
 
-// following gives the calls behind a call in the last turn of the model.
+// following returns the calls behind a call in the last turn of the model.
 func (j *job) following(id string) []call {
 	if j.said == nil {
 		return nil
@@ -170,11 +171,11 @@ func (j *job) following(id string) []call {
 	return j.said.calls[at+1:]
 }
 
-// turnOf gives the number of the model's turn that made a call.
+// turnOf returns the number of the model's turn that made a call.
 func turnOf(transcript []envelope.Envelope, id string) int64 {
 	for i := range transcript {
 		if message := &transcript[i]; message.Type == envelope.TypeToolCall && message.ToolCallID() == id {
-			number, _ := envelope.Integer(message.Payload["turn"])
+			number, _ := value.Integer(message.Payload["turn"])
 			return number
 		}
 	}
@@ -190,11 +191,11 @@ func values(questions []inquiry) []any {
 }
 
 func questionsOf(waiting *Waiting) []inquiry {
-	list, _ := envelope.List(waiting.Request["questions"])
+	list, _ := value.List(waiting.Request["questions"])
 	questions := make([]inquiry, len(list))
-	for i, value := range list {
-		object := envelope.Assoc(value)
-		questions[i] = inquiry{envelope.Text(object["tool_call_id"]), envelope.Text(object["agent"]), envelope.Text(object["message"])}
+	for i, given := range list {
+		object := value.Assoc(given)
+		questions[i] = inquiry{value.Text(object["tool_call_id"]), value.Text(object["agent"]), value.Text(object["message"])}
 	}
 	return questions
 }
@@ -213,7 +214,7 @@ func (j *job) dispatch(waiting *Waiting) error {
 // answered puts what the other agents said into the transcript; waits says that they have not been asked yet, because the
 // process died before the questions were stored.
 func (j *job) answered(ctx context.Context, waiting *Waiting) (waits bool, err error) {
-	before, _ := envelope.Integer(waiting.Request["answers_before"])
+	before, _ := value.Integer(waiting.Request["answers_before"])
 	questions := questionsOf(waiting)
 	if int(before)+len(questions) > len(j.turn.Answers) {
 		return true, nil

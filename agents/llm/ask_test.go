@@ -38,7 +38,7 @@ func answered(texts ...string) []agents.Answer {
 	return answers
 }
 
-// recording gives a provider that keeps its questions.
+// recording returns a provider that keeps its questions.
 func recording(asked *[]Request, turns ...[]Delta) Provider {
 	*asked = nil
 	at := 0

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"math/rand/v2"
 	"mime"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"inbox/internal/fault"
@@ -150,4 +153,218 @@ func locate(base, suffix string) (address, hostPort string, err error) {
 		port = map[string]string{"http": "80", "https": "443"}[target.Scheme]
 	}
 	return target.JoinPath(suffix).String(), net.JoinHostPort(target.Hostname(), port), nil
+}
+
+// The two wire formats that a provider may speak.
+const (
+	APIOpenAI    = "openai"    // chat completions, as many other services and local servers speak them
+	APIAnthropic = "anthropic" // messages
+)
+
+// Defaults of Connection.
+const (
+	DefaultOpenAIURL        = "https://api.openai.com/v1"
+	DefaultAnthropicURL     = "https://api.anthropic.com"
+	DefaultTimeLimit        = 5 * time.Minute
+	DefaultIdleLimit        = 2 * time.Minute
+	DefaultMaxResponseBytes = 16 << 20
+)
+
+// Connection says where a model is and how to talk to it. API and Client are required.
+type Connection struct {
+	API     string           // APIOpenAI or APIAnthropic
+	BaseURL string           // empty = the vendor's; chat/completions or v1/messages is added
+	APIKey  string           // may be empty for a local server
+	Client  *safehttp.Client // a copy is made that also trusts the host and port of BaseURL
+
+	TimeLimit        time.Duration // of one call of the model; zero = DefaultTimeLimit
+	IdleLimit        time.Duration // for a pause inside the answer; zero = DefaultIdleLimit
+	MaxResponseBytes int64         // of one answer; zero = DefaultMaxResponseBytes
+	Retry            Retry         // of what the provider refuses for now
+}
+
+// Connect makes the provider of a connection. It repeats what a provider refuses for now (429, 5xx) and what never
+// reached it, see Retrying. Faults are fault.Malformed and name the setting.
+func Connect(connection Connection) (Provider, error) {
+	if connection.Client == nil {
+		return nil, fault.InField("client", "is required")
+	}
+	if connection.TimeLimit < 0 || connection.IdleLimit < 0 || connection.MaxResponseBytes < 0 {
+		return nil, fault.InField("time_limit", "limits must not be negative")
+	}
+	if connection.Retry.Attempts < 0 || connection.Retry.Base < 0 || connection.Retry.Max < 0 {
+		return nil, fault.InField("retry", "bounds must not be negative")
+	}
+	if strings.ContainsFunc(connection.APIKey, func(char rune) bool { return char <= ' ' || char >= 0x7f }) {
+		return nil, fault.InField("api_key", "must not have white space or control characters")
+	}
+	connection = connection.withDefaults()
+	switch connection.API {
+	case APIOpenAI:
+		return connectOpenAI(connection)
+	case APIAnthropic:
+		return connectAnthropic(connection)
+	}
+	return nil, fault.InField("provider", `must be "openai" or "anthropic"`)
+}
+
+func (c Connection) withDefaults() Connection {
+	if c.TimeLimit == 0 {
+		c.TimeLimit = DefaultTimeLimit
+	}
+	if c.IdleLimit == 0 {
+		c.IdleLimit = DefaultIdleLimit
+	}
+	if c.MaxResponseBytes == 0 {
+		c.MaxResponseBytes = DefaultMaxResponseBytes
+	}
+	if c.BaseURL == "" {
+		c.BaseURL = map[string]string{APIOpenAI: DefaultOpenAIURL, APIAnthropic: DefaultAnthropicURL}[c.API]
+	}
+	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
+	return c
+}
+
+func (c Connection) endpoint(suffix string, header http.Header) (*endpoint, error) {
+	address, hostPort, err := locate(c.BaseURL, suffix)
+	if err != nil {
+		return nil, err
+	}
+	return &endpoint{
+		address: address, header: header, key: c.APIKey, time: c.TimeLimit, idle: c.IdleLimit,
+		client: c.Client.Trusting(hostPort).Limit(c.MaxResponseBytes),
+	}, nil
+}
+
+// stream runs one exchange as a sequence of deltas.
+func (e *endpoint) stream(ctx context.Context, body any, answer codec) iter.Seq2[Delta, error] {
+	return func(yield func(Delta, error) bool) {
+		stopped := false
+		err := e.ask(ctx, body, answer, func(delta Delta) error {
+			if !yield(delta, nil) {
+				stopped = true
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && !stopped && !errors.Is(err, errEnough) {
+			yield(Delta{}, err)
+		}
+	}
+}
+
+// Retry bounds how often and when a refused request is made again. Zero fields have the defaults of the agent runtime
+// contract, section 9.
+type Retry struct {
+	Attempts int           // the first one counts; zero = DefaultAttempts
+	Base     time.Duration // pause before the second attempt, doubled each time; zero = DefaultRetryBase
+	Max      time.Duration // longest pause; zero = DefaultRetryMax
+}
+
+// Defaults of Retry.
+const (
+	DefaultAttempts  = 5
+	DefaultRetryBase = 2 * time.Second
+	DefaultRetryMax  = time.Minute
+)
+
+func (r Retry) withDefaults() Retry {
+	if r.Attempts == 0 {
+		r.Attempts = DefaultAttempts
+	}
+	if r.Base == 0 {
+		r.Base = DefaultRetryBase
+	}
+	if r.Max == 0 {
+		r.Max = DefaultRetryMax
+	}
+	return r
+}
+
+// Retrying repeats requests that a provider refused for now (429 and 5xx) or that never reached it, within the bounds and
+// as late as the provider asks. It never repeats once a piece of the answer was handed on, and it gives up early where the
+// provider asks for a longer pause than Max or the context would end first; the fault then says when to come again.
+func Retrying(provider Provider, bounds Retry) Provider {
+	return retrying{provider, bounds.withDefaults()}
+}
+
+type retrying struct {
+	provider Provider
+	bounds   Retry
+}
+
+// Stream implements Provider.
+func (r retrying) Stream(ctx context.Context, request Request) iter.Seq2[Delta, error] {
+	return func(yield func(Delta, error) bool) {
+		for attempt := 1; ; attempt++ {
+			begun, err := r.attempt(ctx, request, yield)
+			if err == nil || errors.Is(err, errEnough) {
+				return
+			}
+			pause, again := r.bounds.pauseAfter(ctx, err, attempt)
+			if begun || !again {
+				yield(Delta{}, err)
+				return
+			}
+			if !sleep(ctx, pause) {
+				yield(Delta{}, fmt.Errorf("ask model: %w", context.Cause(ctx)))
+				return
+			}
+		}
+	}
+}
+
+// attempt hands one answer on. begun reports whether a piece of it was: a count of tokens is none.
+func (r retrying) attempt(ctx context.Context, request Request, yield func(Delta, error) bool) (begun bool, err error) {
+	for delta, err := range r.provider.Stream(ctx, request) {
+		if err != nil {
+			return begun, err
+		}
+		begun = begun || delta.Kind != DeltaUsage
+		if !yield(delta, nil) {
+			return begun, errEnough
+		}
+	}
+	return begun, nil
+}
+
+func (r Retry) pauseAfter(ctx context.Context, err error, attempt int) (pause time.Duration, again bool) {
+	said, refused := errors.AsType[*refusal](err)
+	_, unsent := errors.AsType[*unsentError](err)
+	if attempt >= r.Attempts || ctx.Err() != nil || !unsent && (!refused || !said.repeat) {
+		return 0, false
+	}
+	pause = r.pause(attempt)
+	pause -= rand.N(max(1, pause/4)) // many turns must not come again at the same moment
+	if carried, is := errors.AsType[*fault.Fault](err); is && carried.RetryAfter > 0 {
+		pause = carried.RetryAfter
+	}
+	if deadline, has := ctx.Deadline(); has && time.Until(deadline) <= pause {
+		return 0, false
+	}
+	return pause, pause <= r.Max
+}
+
+// pause doubles without overflow.
+func (r Retry) pause(attempt int) time.Duration {
+	pause := r.Base
+	for range attempt - 1 {
+		if pause >= r.Max {
+			break
+		}
+		pause *= 2
+	}
+	return min(pause, r.Max)
+}
+
+// sleep waits and reports whether the context lasted.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

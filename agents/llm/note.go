@@ -11,6 +11,7 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 )
 
@@ -41,9 +42,9 @@ func (j *job) takeUp(ctx context.Context) (waits bool, err error) {
 	if err != nil || len(saved) == 0 {
 		return false, err //nolint:wrapcheck // a fault already
 	}
-	value, err := envelope.Decode(saved, envelope.Limits{Bytes: agents.MaxMemory, Depth: 128})
+	given, err := value.Decode(saved, value.Limits{Bytes: agents.MaxMemory, Depth: 128})
 	if err == nil {
-		err = j.note.read(value)
+		err = j.note.read(given)
 	}
 	if err != nil {
 		slog.WarnContext(ctx, "the note of an earlier run cannot be read: the turn begins anew", "turn", j.turn.ID, "err", err)
@@ -58,9 +59,9 @@ func (j *job) takeUp(ctx context.Context) (waits bool, err error) {
 }
 
 // read fills the note with numbers as the runtime has them, which encoding/json alone would turn into floats.
-func (n *note) read(value any) error {
-	object := envelope.Assoc(value)
-	version, _ := envelope.Integer(object["version"])
+func (n *note) read(given any) error {
+	object := value.Assoc(given)
+	version, _ := value.Integer(object["version"])
 	if version != noteVersion {
 		return fmt.Errorf("its version is %d", version)
 	}
@@ -75,20 +76,20 @@ func (n *note) read(value any) error {
 	for name, counter := range map[string]*int{
 		"model_calls": &n.ModelCalls, "turns": &n.Turns, "asked": &n.Asked, "rounds": &n.Rounds, "dropped": &n.Dropped,
 	} {
-		count, _ := envelope.Integer(object[name])
+		count, _ := value.Integer(object[name])
 		*counter = int(count)
 	}
 	if err := n.readHead(object["head"]); err != nil {
 		return err
 	}
-	for key, result := range envelope.Assoc(object["claims"]) {
+	for key, result := range value.Assoc(object["claims"]) {
 		kept, _ := result.(map[string]any)
 		n.claim(key, kept)
 	}
 	if waiting, is := object["waiting"].(map[string]any); is {
 		n.Waiting = &Waiting{
-			Status: envelope.Text(waiting["status"]), ToolName: envelope.Text(waiting["tool_name"]),
-			CallID: envelope.Text(waiting["tool_call_id"]), Request: envelope.Assoc(waiting["request"]),
+			Status: value.Text(waiting["status"]), ToolName: value.Text(waiting["tool_name"]),
+			CallID: value.Text(waiting["tool_call_id"]), Request: value.Assoc(waiting["request"]),
 		}
 	}
 	return nil
@@ -114,14 +115,14 @@ func (n *note) add(usage map[string]any) {
 	if n.Usage == nil {
 		n.Usage = map[string]any{}
 	}
-	for name, value := range usage {
-		if cost, is := value.(float64); is {
+	for name, given := range usage {
+		if cost, is := given.(float64); is {
 			before, _ := strconv.ParseFloat(fmt.Sprint(n.Usage[name]), 64) // absent is no number
 			n.Usage[name] = before + cost
 			continue
 		}
-		before, _ := envelope.Integer(n.Usage[name])
-		more, _ := envelope.Integer(value)
+		before, _ := value.Integer(n.Usage[name])
+		more, _ := value.Integer(given)
 		n.Usage[name] = before + more
 	}
 }
@@ -143,7 +144,7 @@ const earlierTurns = 100_000
 
 func ofEarlierRuns(messages []envelope.Envelope) []envelope.Envelope {
 	for i := range messages {
-		number, is := envelope.Integer(messages[i].Payload["turn"])
+		number, is := value.Integer(messages[i].Payload["turn"])
 		if messages[i].Type == envelope.TypeToolCall && is {
 			messages[i].Payload = maps.Clone(messages[i].Payload)
 			messages[i].Payload["turn"] = number - earlierTurns
@@ -152,7 +153,7 @@ func ofEarlierRuns(messages []envelope.Envelope) []envelope.Envelope {
 	return messages
 }
 
-// since gives the messages after the prompt; false when a compaction took the request away.
+// since returns the messages after the prompt; false when a compaction took the request away.
 func since(transcript []envelope.Envelope) ([]envelope.Envelope, bool) {
 	at := slices.IndexFunc(transcript, func(message envelope.Envelope) bool { return marked(message.Metadata, markRequest) })
 	if at < 0 {
@@ -184,4 +185,28 @@ func (j *job) save(ctx context.Context) error {
 		return fmt.Errorf("write note: %w", err)
 	}
 	return j.turn.Memory.Save(ctx, encoded) //nolint:wrapcheck // a fault already
+}
+
+// repeats remembers at_most_once calls beyond a crash, in the note of the turn.
+type repeats struct{ job *job }
+
+// Claim implements tool.Repeats.
+func (r repeats) Claim(ctx context.Context, key string) (earlier map[string]any, claimed bool, err error) {
+	if result, taken := r.job.note.Claims[key]; taken {
+		return result, false, nil
+	}
+	r.job.note.claim(key, nil)
+	if r.job.turn.Memory == nil {
+		return nil, true, nil
+	}
+	return nil, true, r.job.save(ctx)
+}
+
+// Keep implements tool.Repeats.
+func (r repeats) Keep(ctx context.Context, key string, result map[string]any) error {
+	r.job.note.claim(key, result)
+	if r.job.turn.Memory == nil {
+		return nil
+	}
+	return r.job.save(ctx)
 }

@@ -1,3 +1,9 @@
+// Package llm is the agent that a language model answers for: it builds the prompt from a message, runs the model and
+// its tools in the loop of agents/runtime/loop, and streams the answer. It holds two codecs, OpenAI-compatible chat
+// completions and Anthropic messages, behind one small interface (Provider).
+//
+// It contains no tool and stores nothing: tools, stored files and parked runs are interfaces that the caller fills. It
+// knows two wire formats and no vendor's library.
 package llm
 
 import (
@@ -58,7 +64,7 @@ type Options struct {
 // A source with the method Outside() bool that gives true has tools that programs outside execute: its Execute answers
 // with the status runtime_tool_pending (agent runtime contract, section 5), and the turn waits for agents.Turn.Requests.
 type Tools interface {
-	// Declarations gives the tools for a turn. An error ends the turn.
+	// Declarations returns the tools for a turn. An error ends the turn.
 	Declarations(ctx context.Context, turn agents.Turn) ([]tool.Entry, error)
 	// Execute runs one of them, by its canonical name; the context of the call has run_id, agent and caller_context.
 	tool.Executor
@@ -76,7 +82,7 @@ type Approvals interface {
 	// Ask records a call that waits for a decision and gives its approval_required message (agent runtime contract,
 	// section 4.10). An error refuses the call.
 	Ask(ctx context.Context, turn agents.Turn, proposal loop.Proposal) (map[string]any, error)
-	// Settle gives the result of what a run waits for, as an executor gives it; nil while nobody decided.
+	// Settle returns the result of what a run waits for, as an executor gives it; nil while nobody decided.
 	Settle(ctx context.Context, turn agents.Turn, waiting Waiting) (map[string]any, error)
 }
 

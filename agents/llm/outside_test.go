@@ -11,6 +11,8 @@ import (
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -38,7 +40,7 @@ type outside struct {
 	broken error
 }
 
-func newOutside() *outside { return &outside{store: request.NewMemory(request.MemoryOptions{})} }
+func newOutside() *outside { return &outside{store: new(requesttest.Memory)} }
 
 func (o *outside) Await(wanted map[string]any) error {
 	o.wanted = wanted
@@ -61,7 +63,7 @@ func (o *outside) keep(t *testing.T) (id string) {
 	if err := o.store.Create(t.Context(), o.wanted); err != nil {
 		t.Fatal(err)
 	}
-	id = envelope.Text(o.wanted["request_id"])
+	id = value.Text(o.wanted["request_id"])
 	o.wanted = nil
 	return id
 }
@@ -98,7 +100,7 @@ func TestRunWaitsForAProgramOutsideAndGoesOn(t *testing.T) {
 	if _, _, err = fold(t.Context(), t, agent, turn); err != nil || len(asked) != 1 {
 		t.Fatalf("the model was asked %d times, %v", len(asked), err)
 	}
-	if !envelope.Equal(lost, requests.wanted) {
+	if !value.Equal(lost, requests.wanted) {
 		t.Errorf("first %v, then %v", lost, requests.wanted)
 	}
 	first := requests.keep(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 var everything = Request{
@@ -111,13 +112,13 @@ func TestRequestVariants(t *testing.T) {
 	}
 }
 
-func mustValue(t *testing.T, value any) any {
+func mustValue(t *testing.T, given any) any {
 	t.Helper()
-	encoded, err := json.Marshal(value)
+	encoded, err := json.Marshal(given)
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoded, err := envelope.Decode(encoded, envelope.Limits{})
+	decoded, err := value.Decode(encoded, value.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func newClient(t *testing.T) *safehttp.Client {
 	return client
 }
 
-// connect gives a provider that talks to the script without retries.
+// connect returns a provider that talks to the script without retries.
 func (s *script) connect(t *testing.T, api string) Provider {
 	t.Helper()
 	provider := s.connectRetrying(t, api)

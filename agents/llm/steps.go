@@ -3,12 +3,19 @@ package llm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
-	"inbox/agents/runtime/envelope"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/telemetry"
 )
 
 // Bounds of the names in a step: a model may make up arguments.
@@ -47,7 +54,7 @@ func (j *job) toolBegins(payload map[string]any) {
 	if j.begun == nil {
 		j.begun = map[string]begun{}
 	}
-	j.begun[envelope.Text(payload["tool_call_id"])] = begun{time.Now(), argumentsOf(envelope.Assoc(payload["parameters"]))}
+	j.begun[value.Text(payload["tool_call_id"])] = begun{time.Now(), argumentsOf(value.Assoc(payload["parameters"]))}
 }
 
 func argumentsOf(parameters map[string]any) exchange.ToolArguments {
@@ -73,7 +80,7 @@ func (j *job) toolEnded(id, name string, result map[string]any) {
 	if succeeded(result) {
 		step.Status, step.Result = exchange.ToolSucceeded, shapeOf(result["result"])
 	} else {
-		step.ErrorType = shortened(envelope.Text(envelope.Assoc(result["metadata"])["error_type"]))
+		step.ErrorType = shortened(value.Text(value.Assoc(result["metadata"])["error_type"]))
 		if rejections[step.ErrorType] {
 			step.Status = exchange.ToolRejected
 		}
@@ -89,20 +96,20 @@ var rejections = map[string]bool{
 }
 
 // shapeOf says how large a result is (agent runtime contract, section 2.2).
-func shapeOf(value any) *exchange.ToolShape {
-	switch value := envelope.Plain(value).(type) {
+func shapeOf(given any) *exchange.ToolShape {
+	switch typed := value.Plain(given).(type) {
 	case nil:
 		return &exchange.ToolShape{Type: "null"}
 	case map[string]any:
-		return &exchange.ToolShape{Type: "object", Count: len(value)}
+		return &exchange.ToolShape{Type: "object", Count: len(typed)}
 	case []any:
-		return &exchange.ToolShape{Type: "array", Count: len(value)}
+		return &exchange.ToolShape{Type: "array", Count: len(typed)}
 	case string:
-		return &exchange.ToolShape{Type: "string", Size: len(value)}
+		return &exchange.ToolShape{Type: "string", Size: len(typed)}
 	case bool:
 		return &exchange.ToolShape{Type: "boolean"}
 	default:
-		if _, whole := envelope.Integer(value); whole {
+		if _, whole := value.Integer(typed); whole {
 			return &exchange.ToolShape{Type: "integer"}
 		}
 		return &exchange.ToolShape{Type: "double"}
@@ -124,4 +131,65 @@ func shortened(text string) string {
 		return string(runes[:maxStepRunes])
 	}
 	return text
+}
+
+// of returns the cost of all calls; without prices what the provider said.
+func (p Price) of(usage map[string]any) float64 {
+	count := func(name string) float64 {
+		number, _ := value.Integer(usage[name])
+		return float64(number)
+	}
+	if p.Input == 0 && p.Output == 0 {
+		said, _ := strconv.ParseFloat(fmt.Sprint(usage["cost"]), 64) // absent is no number
+		return said
+	}
+	read, write := count("cache_read_tokens"), count("cache_write_tokens")
+	fresh := max(0, count("prompt_tokens")-read-write)
+	cost := fresh*p.Input + count("completion_tokens")*p.Output + read*orElse(p.CacheRead, p.Input) + write*orElse(p.CacheWrite, p.Input)
+	return cost / 1e6
+}
+
+func orElse(price, otherwise float64) float64 {
+	if price > 0 {
+		return price
+	}
+	return otherwise
+}
+
+var (
+	// outcome: answered, retry, failed, stopped
+	modelRequests = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_model_requests_total", Help: "Requests to model providers by outcome, each attempt counted.",
+	}, []string{"outcome"})
+	modelSeconds = promauto.NewHistogram(prometheus.HistogramOpts{
+		Name: "inbox_model_seconds", Help: "Time from a request to a model provider to the end of its answer.",
+		Buckets: telemetry.NetworkSeconds,
+	})
+	// kind: input, output, cache_read, cache_write
+	modelTokens = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_model_tokens_total", Help: "Tokens that model providers counted; input holds those of the cache.",
+	}, []string{"kind"})
+)
+
+func observeRequest(started time.Time, err error) {
+	modelSeconds.Observe(time.Since(started).Seconds())
+	outcome := "answered"
+	carried, faulty := errors.AsType[*fault.Fault](err)
+	switch {
+	case faulty && carried.Permanent:
+		outcome = "failed"
+	case faulty:
+		outcome = "retry"
+	case err != nil:
+		outcome = "stopped"
+	}
+	modelRequests.WithLabelValues(outcome).Inc()
+}
+
+func observeTokens(usage Usage) {
+	for kind, count := range map[string]int64{
+		"input": usage.Input, "output": usage.Output, "cache_read": usage.CacheRead, "cache_write": usage.CacheWrite,
+	} {
+		modelTokens.WithLabelValues(kind).Add(float64(max(0, count)))
+	}
 }

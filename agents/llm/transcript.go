@@ -6,6 +6,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // nudge is the metadata type of words that the loop puts into the assistant's mouth about repeated failures.
@@ -38,7 +39,7 @@ func (c *conversation) write(transcript []envelope.Envelope) {
 	}
 }
 
-// finish gives the messages in the form that every API takes.
+// finish returns the messages in the form that every API takes.
 func (c *conversation) finish() []Message {
 	if len(c.messages) > 0 && c.messages[0].Role == RoleAssistant {
 		opening := Message{Role: RoleUser, Blocks: []Block{{Kind: BlockText, Text: "(You began this conversation.)"}}}
@@ -50,7 +51,7 @@ func (c *conversation) finish() []Message {
 	return c.messages
 }
 
-// side gives the last message if it is of the role, else a new one.
+// side returns the last message if it is of the role, else a new one.
 func (c *conversation) side(role string) *Message {
 	if last := len(c.messages) - 1; last < 0 || c.messages[last].Role != role {
 		c.messages = append(c.messages, Message{Role: role})
@@ -75,13 +76,13 @@ func (c *conversation) blocks(message envelope.Envelope) []Block {
 	}
 	var blocks []Block
 	for _, item := range list {
-		switch block := envelope.Assoc(item); block["type"] {
+		switch block := value.Assoc(item); block["type"] {
 		case "text":
-			if text := strings.TrimSpace(envelope.Text(block["text"])); text != "" {
+			if text := strings.TrimSpace(value.Text(block["text"])); text != "" {
 				blocks = append(blocks, Block{Kind: BlockText, Text: text})
 			}
 		case "image":
-			if picture, has := c.pictures.byRef[envelope.Text(block["ref"])]; has {
+			if picture, has := c.pictures.byRef[value.Text(block["ref"])]; has {
 				blocks = append(blocks, picture)
 			}
 		}
@@ -91,14 +92,14 @@ func (c *conversation) blocks(message envelope.Envelope) []Block {
 
 // call puts calls of one turn into one message, although the transcript has each result right after its call.
 func (c *conversation) call(message envelope.Envelope) {
-	turn := envelope.Plain(message.Payload["turn"])
-	if c.turn == nil || !envelope.Equal(turn, c.turn) {
+	turn := value.Plain(message.Payload["turn"])
+	if c.turn == nil || !value.Equal(turn, c.turn) {
 		c.side(RoleAssistant)
 		c.turn, c.calls = turn, len(c.messages)-1
 	}
 	c.messages[c.calls].Blocks = append(c.messages[c.calls].Blocks, Block{
 		Kind: BlockCall, ID: message.ToolCallID(), Name: c.names.shown(message.ToolName()),
-		Arguments: jsonText(envelope.Assoc(message.Payload["parameters"])),
+		Arguments: jsonText(value.Assoc(message.Payload["parameters"])),
 	})
 }
 

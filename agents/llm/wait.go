@@ -11,6 +11,8 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -43,9 +45,9 @@ func (j *job) wait(ctx context.Context, result map[string]any, status string) er
 func waitingFor(result map[string]any, transcript []envelope.Envelope, status string) *Waiting {
 	waiting := &Waiting{Status: status}
 	if status == envelope.StatusRuntimeToolPending {
-		waiting.Request = envelope.Assoc(result["runtime_tool_pending"])
+		waiting.Request = value.Assoc(result["runtime_tool_pending"])
 	} else {
-		waiting.Request = envelope.Assoc(result["approval_required"])
+		waiting.Request = value.Assoc(result["approval_required"])
 	}
 	for _, message := range slices.Backward(transcript) {
 		if message.Type == envelope.TypeToolCall {
@@ -100,13 +102,13 @@ func (j *job) park(waiting *Waiting) error {
 
 // demand is the policy part of a tool that needs approval.
 func demand(waiting *Waiting) *policypart.Part {
-	summary := strings.TrimSpace(envelope.Text(waiting.Request["content"]))
+	summary := strings.TrimSpace(value.Text(waiting.Request["content"]))
 	if summary == "" {
 		summary = fmt.Sprintf("Before the agent uses %s, somebody has to agree.", quote(waiting.ToolName))
 	}
-	payload := envelope.Assoc(waiting.Request["payload"])
-	data := envelope.EncodeText(map[string]any{
-		"action_id": envelope.Text(payload["action_id"]), "tool_name": waiting.ToolName, "tool_call_id": waiting.CallID,
+	payload := value.Assoc(waiting.Request["payload"])
+	data := value.EncodeText(map[string]any{
+		"action_id": value.Text(payload["action_id"]), "tool_name": waiting.ToolName, "tool_call_id": waiting.CallID,
 	})
 	return &policypart.Part{
 		Kind: policypart.ConsentRequired, Code: CodeApproval, Title: "Approval needed", Message: firstRunes(summary, 2000),
@@ -120,8 +122,8 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 	if waiting.Status == WaitsForAgents {
 		return j.answered(ctx, waiting)
 	}
-	payload := envelope.Assoc(waiting.Request["payload"])
-	j.toolBegins(map[string]any{"tool_call_id": waiting.CallID, "parameters": envelope.Assoc(payload["preview"])["parameters"]})
+	payload := value.Assoc(waiting.Request["payload"])
+	j.toolBegins(map[string]any{"tool_call_id": waiting.CallID, "parameters": value.Assoc(payload["preview"])["parameters"]})
 	result, err := j.settled(ctx, waiting)
 	if err != nil {
 		return false, err
@@ -130,8 +132,8 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 		return true, nil
 	}
 	result = tool.NormalizeResult(result, waiting.ToolName)
-	if offer, is := j.asks(waiting.ToolName); is && envelope.Text(result["status"]) == tool.StatusPending { // approved, and now it is asked
-		waiting.Request = map[string]any{"parameters": envelope.Assoc(payload["apply_input"])["parameters"]}
+	if offer, is := j.asks(waiting.ToolName); is && value.Text(result["status"]) == tool.StatusPending { // approved, and now it is asked
+		waiting.Request = map[string]any{"parameters": value.Assoc(payload["apply_input"])["parameters"]}
 		j.gather(j.note.Messages, waiting, offer)
 		j.waits(waiting, 1)
 		return true, j.save(ctx)
@@ -153,9 +155,9 @@ func (j *job) result(callID, name string, given map[string]any) {
 	if cut, err := loop.NewByteTruncator(maxResultBytes).Truncate(result, name, nil); err == nil && cut.Truncated {
 		result = cut.Result
 	}
-	text := envelope.EncodeText(result["result"])
+	text := value.EncodeText(result["result"])
 	if !succeeded(result) {
-		text = envelope.Text(result["error"])
+		text = value.Text(result["error"])
 	}
 	j.note.Messages = append(j.note.Messages, envelope.NewToolResult(text, name, result, map[string]any{"tool_call_id": callID}))
 }
@@ -176,4 +178,71 @@ func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, er
 		return map[string]any{"success": true, "result": "It was approved. Call the tool once more with the same parameters."}, nil
 	}
 	return map[string]any{"success": false, "error": "It was not approved.", "error_type": "approval_" + resolution.Outcome}, nil
+}
+
+// submitted returns what a program outside made of a call; nil while it is at work, or when the request was never stored,
+// because the process died before.
+func (j *job) submitted(ctx context.Context, waiting *Waiting) (map[string]any, error) {
+	if j.turn.Requests == nil {
+		return map[string]any{"success": false, "error": "The tool cannot be used any more.", "error_type": "tool_unavailable"}, nil
+	}
+	stored, err := j.turn.Requests.Request(ctx, value.Text(waiting.Request["request_id"]))
+	if err != nil || stored == nil {
+		return nil, err //nolint:wrapcheck // a fault already
+	}
+	result, ended, err := request.Outcome(stored)
+	if err != nil {
+		return nil, unusable(err)
+	}
+	if !ended {
+		return nil, nil
+	}
+	given := map[string]any{"success": result["success"], "metadata": result["metadata"], "tool_name": result["tool_name"]}
+	for _, member := range []string{"result", "error"} {
+		if body, has := result[member]; has {
+			given[member] = body
+		}
+	}
+	j.remember(waiting.Request, given)
+	return given, nil
+}
+
+// remember keeps the result of a tool that may be called once for its next equal call.
+func (j *job) remember(asked, result map[string]any) {
+	key := tool.RepeatKey(tool.Call{Name: value.Text(asked["tool_name"]), Parameters: value.Assoc(asked["parameters"])})
+	if _, once := j.note.Claims[key]; once {
+		j.note.claim(key, tool.NormalizeResult(result, value.Text(asked["tool_name"])))
+	}
+}
+
+// askedOutside is what a run waits for whose approved call a program outside executes; nil when the call has its result.
+func (j *job) askedOutside(waiting *Waiting, result map[string]any) *Waiting {
+	raw, waits := tool.PendingRequest(result, tool.RequestDefaults{
+		ToolName: waiting.ToolName, CallID: waiting.CallID, Context: map[string]any{"run_id": j.turn.ID},
+	})
+	if !waits || j.turn.Requests == nil {
+		return nil
+	}
+	asked, err := request.Normalize(raw)
+	if err != nil {
+		return nil
+	}
+	return &Waiting{Status: envelope.StatusRuntimeToolPending, ToolName: waiting.ToolName, CallID: waiting.CallID, Request: asked}
+}
+
+// distinct returns calls with an id that the transcript has already another one: some servers count from 0 in every
+// answer, and a result must not be taken for that of an earlier call.
+func distinct(calls []call, transcript []envelope.Envelope) {
+	known := map[string]bool{}
+	for i := range transcript {
+		if transcript[i].Type == envelope.TypeToolCall {
+			known[transcript[i].ToolCallID()] = true
+		}
+	}
+	for i := range calls {
+		if known[calls[i].id] {
+			calls[i].id = callID("")
+		}
+		known[calls[i].id] = true
+	}
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ownGroup gives the program a process group, so that a signal reaches its children, too.
+// ownGroup returns the program a process group, so that a signal reaches its children, too.
 func ownGroup(command *exec.Cmd) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }

@@ -23,7 +23,7 @@ func newLines(p *process, limit int) *lines {
 	return &lines{process: p, from: bufio.NewReaderSize(p.stdout, 64<<10), limit: limit}
 }
 
-// Read gives whole messages with their line ends.
+// Read returns whole messages with their line ends.
 func (l *lines) Read(into []byte) (int, error) {
 	for len(l.ready) == 0 {
 		if l.failed != nil {
@@ -39,7 +39,7 @@ func (l *lines) Read(into []byte) (int, error) {
 // Close ends the program, without which nothing can be read.
 func (l *lines) Close() error { return l.process.Close() }
 
-// next gives the next line as it is to be passed on; nothing if it is none of ours.
+// next returns the next line as it is to be passed on; nothing if it is none of ours.
 func (l *lines) next() []byte {
 	var line []byte
 	var skipped *skipper

@@ -10,8 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 const (
@@ -101,7 +101,7 @@ func (s *server) add(found *listing, offered *mcp.Tool, names *naming) {
 	found.byName[declaration.Name()] = known
 }
 
-// declare writes the declaration of a tool in the form of agents/tool. Nothing but schema, texts and hints is taken
+// declare writes the declaration of a tool in the form of agents/runtime/tool. Nothing but schema, texts and hints is taken
 // from the server; everything that decides is the operator's.
 func (s *server) declare(offered *mcp.Tool, names *naming) (*tool.Declaration, error) {
 	parameters, err := schema(offered.InputSchema)
@@ -132,11 +132,11 @@ func schema(offered any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
-	value, err := envelope.Decode(text, envelope.Limits{Bytes: maxSchemaBytes, Depth: maxSchemaDepth})
+	given, err := value.Decode(text, value.Limits{Bytes: maxSchemaBytes, Depth: maxSchemaDepth})
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
-	object, ok := value.(map[string]any)
+	object, ok := given.(map[string]any)
 	if !ok || object["type"] != "object" {
 		return nil, errors.New("read schema: it is not of type object")
 	}

@@ -38,7 +38,7 @@ func shorten(name string, limit int) string {
 	return suffixed(name, name, limit)
 }
 
-// suffixed gives a name that depends on the original alone, whatever other tools there are.
+// suffixed returns a name that depends on the original alone, whatever other tools there are.
 func suffixed(name, original string, limit int) string {
 	sum := sha256.Sum256([]byte(original))
 	suffix := "_" + hex.EncodeToString(sum[:4])
@@ -48,7 +48,7 @@ func suffixed(name, original string, limit int) string {
 	return name + suffix
 }
 
-// naming gives the tools of one server names that differ.
+// naming returns the tools of one server names that differ.
 type naming struct {
 	server string
 	taken  map[string]bool // slugs
@@ -59,7 +59,7 @@ func newNaming(server string) *naming {
 	return &naming{server: server, taken: map[string]bool{}, safe: map[string]bool{}}
 }
 
-// canonical gives the name "server/tool".
+// canonical returns the name "server/tool".
 func (n *naming) canonical(remote string) string {
 	name := slug(remote)
 	if n.taken[name] {
@@ -69,7 +69,7 @@ func (n *naming) canonical(remote string) string {
 	return n.server + "/" + name
 }
 
-// providerSafe gives the name for model providers.
+// providerSafe returns the name for model providers.
 func (n *naming) providerSafe(canonical string) string {
 	name := shorten(tool.ProviderSafeName(canonical), maxSafeName)
 	if n.safe[name] {

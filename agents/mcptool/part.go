@@ -9,7 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/normalized"
 )
 
@@ -52,7 +52,7 @@ func (s *server) file(ctx context.Context, name, mediaType string, content []byt
 	default:
 		part.BytesRef = normalized.Inline(content)
 	}
-	return value(part)
+	return partValue(part)
 }
 
 // named says that there was a file, where its content cannot be given.
@@ -83,7 +83,7 @@ func link(block *mcp.ResourceLink) any {
 	}
 	title, description := cut(plain(title), maxNameBytes), cut(plain(block.Description), maxDescriptionBytes)
 	if target, err := url.Parse(address); err == nil && (target.Scheme == "https" || target.Scheme == "http") && target.Host != "" {
-		return value(normalized.Part{Kind: normalized.PartLink, URL: address, Title: title, Description: description})
+		return partValue(normalized.Part{Kind: normalized.PartLink, URL: address, Title: title, Description: description})
 	}
 	return map[string]any{"kind": "resource", "uri": address, "title": title, "description": description}
 }
@@ -116,13 +116,13 @@ func textType(declared string) string {
 	return mediaTypeOf(declared)
 }
 
-// value writes a part as a JSON value.
-func value(part normalized.Part) any {
+// partValue writes a part as a JSON value.
+func partValue(part normalized.Part) any {
 	text, err := json.Marshal(&part)
 	if err != nil {
 		return named(part)
 	}
-	decoded, err := envelope.Decode(text, envelope.Limits{Bytes: len(text)})
+	decoded, err := value.Decode(text, value.Limits{Bytes: len(text)})
 	if err != nil {
 		return named(part)
 	}

@@ -11,7 +11,7 @@ const (
 	actionPreview = "preview"
 )
 
-// matches tells whether a pattern of the operator means a tool. Both names count, the server's and ours, so that a
+// matches reports whether a pattern of the operator means a tool. Both names count, the server's and ours, so that a
 // server cannot slip past a pattern by writing a name in another way.
 func matches(patterns []string, names ...string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
@@ -22,7 +22,7 @@ func matches(patterns []string, names ...string) bool {
 	})
 }
 
-// offered tells whether the operator lets agents have the tool at all.
+// offered reports whether the operator lets agents have the tool at all.
 func (s Server) offered(names ...string) bool {
 	return (len(s.Tools) == 0 || matches(s.Tools, names...)) && !matches(s.Forbidden, names...)
 }

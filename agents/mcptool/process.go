@@ -195,7 +195,7 @@ func (t *tail) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// String gives printable text only.
+// String returns printable text only.
 func (t *tail) String() string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // answer brings the result of a tool into the form of an executor's answer. A result is, in this order: the structured
@@ -59,15 +59,15 @@ func excerpt(text string, limit int) map[string]any {
 	return map[string]any{"truncated": true, "excerpt": kept, "original_bytes": len(text), "excerpt_bytes": len(kept)}
 }
 
-// exact gives structured content with the numbers as the server wrote them. The SDK reads numbers as floating point,
+// exact returns structured content with the numbers as the server wrote them. The SDK reads numbers as floating point,
 // but servers repeat the content as text: where that is the same value, it is taken.
-func exact(structured any, text string, limit int) (value any, encoded string, err error) {
+func exact(structured any, text string, limit int) (given any, encoded string, err error) {
 	rounded, err := json.Marshal(structured)
 	if err != nil {
 		return nil, "", err
 	}
-	limits := envelope.Limits{Bytes: limit}
-	if repeated, err := envelope.Decode([]byte(text), limits); err == nil {
+	limits := value.Limits{Bytes: limit}
+	if repeated, err := value.Decode([]byte(text), limits); err == nil {
 		var again any
 		if json.Unmarshal([]byte(text), &again) == nil {
 			if other, err := json.Marshal(again); err == nil && string(other) == string(rounded) {
@@ -75,8 +75,8 @@ func exact(structured any, text string, limit int) (value any, encoded string, e
 			}
 		}
 	}
-	value, err = envelope.Decode(rounded, limits)
-	return value, string(rounded), err
+	given, err = value.Decode(rounded, limits)
+	return given, string(rounded), err
 }
 
 // guarded keeps a server from speaking the loop's own language: a result of this type would park the turn.

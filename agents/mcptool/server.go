@@ -185,7 +185,7 @@ func (s *server) report(tools *listing) {
 	}
 }
 
-// borrow gives the live connection, waiting for one until ctx ends.
+// borrow returns the live connection, waiting for one until ctx ends.
 func (s *server) borrow(ctx context.Context) (*connection, bool) {
 	for {
 		s.mutex.Lock()

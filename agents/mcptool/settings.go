@@ -144,7 +144,7 @@ func (s Server) validateEnvironment() error {
 	return nil
 }
 
-// hostPort gives the only destination that the operator's URL opens.
+// hostPort returns the only destination that the operator's URL opens.
 func hostPort(address string) (string, error) {
 	target, err := url.Parse(address)
 	switch {

@@ -85,7 +85,7 @@ func (s *skipper) readID(c byte) {
 	}
 }
 
-// answer gives an error for the call, nothing if the message answers none. Our calls have whole numbers as ids.
+// answer returns an error for the call, nothing if the message answers none. Our calls have whole numbers as ids.
 func (s *skipper) answer(limit int) []byte {
 	if s.request || s.odd || len(s.id) == 0 || len(s.id) > 18 || len(s.id) > 1 && s.id[0] == '0' {
 		return nil

@@ -76,7 +76,7 @@ func (s *Source) Close() {
 	s.running.Wait()
 }
 
-// Declarations gives the tools of all servers, as normalized declarations of agents/tool: executor host, source and
+// Declarations returns the tools of all servers, as normalized declarations of agents/runtime/tool: executor host, source and
 // namespace are the server's name, action_policy is direct or preview, at_most_once and runtime.duplicate_policy say
 // what must not run twice, untrusted_text marks what the tool returns as data, mcp.tool is the name at the server. The tools of a server that is away stay. The first time
 // it waits for servers that are still starting, at most ReconnectWait. The objects must not be changed.
@@ -103,7 +103,7 @@ func (s *Source) await(ctx context.Context) {
 	}
 }
 
-// Has tells whether the name belongs to one of the servers, whether or not there is such a tool now.
+// Has reports whether the name belongs to one of the servers, whether or not there is such a tool now.
 func (s *Source) Has(name string) bool {
 	return s.of(name) != nil
 }

@@ -123,7 +123,7 @@ func (a *Agent) begin(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 	return a.offer(ctx, turn, mine)
 }
 
-// usable says whether the run of an earlier attempt can still bring the answer. One that cannot is closed.
+// usable reports whether the run of an earlier attempt can still bring the answer. One that cannot is closed.
 func (a *Agent) usable(ctx context.Context, old, mine pointer) (bool, error) {
 	rows := a.service.rows
 	var holder claim

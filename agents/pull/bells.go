@@ -13,7 +13,7 @@ func offersTopic(agent string) string { return "offers " + agent }
 func endsTopic(agent string) string   { return "ends " + agent }
 func runTopic(run string) string      { return "run " + run }
 
-// listen gives a channel that gets a value when the topic rings; leave ends it.
+// listen returns a channel that gets a value when the topic rings; leave ends it.
 func (b *bells) listen(topic string) (ringing <-chan struct{}, leave func()) {
 	bell := make(chan struct{}, 1)
 	b.mu.Lock()

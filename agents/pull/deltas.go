@@ -71,7 +71,7 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, lease holding,
 	}))
 }
 
-// repeated gives how many deltas of the request are here already.
+// repeated returns how many deltas of the request are here already.
 func repeated(first string, next int) (skip int, err error) {
 	if first == "" {
 		return 0, nil

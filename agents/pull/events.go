@@ -16,7 +16,7 @@ const (
 	keepAlive = 15 * time.Second // between comments
 )
 
-// handEvents gives turns as server-sent events (WHATWG HTML, section 9.2), the next one when fewer than max are open.
+// handEvents returns turns as server-sent events (WHATWG HTML, section 9.2), the next one when fewer than max are open.
 func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, agent *Agent) error {
 	most, err := openLimit(r.URL.Query().Get("max"))
 	if err != nil {
@@ -79,7 +79,7 @@ func (t *turnStream) run() {
 	}
 }
 
-// next gives out one turn, or a comment when there is none until ctx ends; false = the stream is over.
+// next returns out one turn, or a comment when there is none until ctx ends; false = the stream is over.
 func (t *turnStream) next(ctx context.Context) bool {
 	if !t.room(ctx) {
 		return t.alive() && t.comment()

@@ -24,13 +24,13 @@ func newLineReader(source io.Reader, before func()) *lineReader {
 	return &lineReader{source: bufio.NewReaderSize(source, 64<<10), before: before}
 }
 
-// ready says whether a whole line is here, so that next does not block.
+// ready reports whether a whole line is here, so that next does not block.
 func (l *lineReader) ready() bool {
 	here, _ := l.source.Peek(l.source.Buffered()) // only fails for more than is there
 	return bytes.IndexByte(here, '\n') >= 0
 }
 
-// next gives a line without its end, valid until the following call; io.EOF when there are no more.
+// next returns a line without its end, valid until the following call; io.EOF when there are no more.
 func (l *lineReader) next() ([]byte, error) {
 	var long []byte
 	for {

@@ -56,7 +56,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzDeltas gives any body to a turn: what is taken makes the same answer on every node.
+// FuzzDeltas returns any body to a turn: what is taken makes the same answer on every node.
 func FuzzDeltas(f *testing.F) {
 	f.Add([]byte(`{"kind":"text","text":"a"}`+"\n\n"+`{"kind":"part_end"}`), "")
 	f.Add([]byte(`{"kind":"response","response":{"parts":[{"kind":"text","mime":"text/plain","content":"x"}]}}`), "application/json")

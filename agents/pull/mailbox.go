@@ -13,7 +13,7 @@ type Mailbox interface {
 	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
 	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
 	Delete(ctx context.Context, namespace, key string) error
-	// List gives documents with keys after the given one, in byte order of their keys.
+	// List returns documents with keys after the given one, in byte order of their keys.
 	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
 }
 

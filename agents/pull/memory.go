@@ -37,7 +37,7 @@ func (d document) live(now time.Time) bool { return d.expires.IsZero() || now.Be
 // NewMemory makes an empty mailbox.
 func NewMemory() *Memory { return &Memory{spaces: map[string][]document{}, swept: time.Now()} }
 
-// Get gives a document.
+// Get returns a document.
 func (m *Memory) Get(_ context.Context, namespace, key string) ([]byte, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +78,7 @@ func (m *Memory) Delete(_ context.Context, namespace, key string) error {
 	return nil
 }
 
-// List gives the live documents after a key, in order.
+// List returns the live documents after a key, in order.
 func (m *Memory) List(_ context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -29,7 +29,7 @@ func (a *Agent) enter() (leave func(), err error) {
 	}, nil
 }
 
-// due says whether it is time to look for what other nodes offer. One poller looks for all of this node.
+// due reports whether it is time to look for what other nodes offer. One poller looks for all of this node.
 func (a *Agent) due() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,7 +46,7 @@ type turn struct {
 	document []byte
 }
 
-// take gives the oldest turn that nobody has, and wakes others when more are left; nil = there is none.
+// take returns the oldest turn that nobody has, and wakes others when more are left; nil = there is none.
 func (a *Agent) take(ctx context.Context) (*turn, error) {
 	s, after := a.service, ""
 	for {

@@ -10,7 +10,7 @@ type presence struct {
 	empty   time.Time // when the last request ended that got nothing: its program comes again
 }
 
-// limit gives how many turns may be with the agent at once.
+// limit returns how many turns may be with the agent at once.
 func (p presence) limit(now time.Time) int {
 	expected := p.waiting
 	if expected == 0 && !p.empty.IsZero() && now.Sub(p.empty) < Linger {
@@ -19,7 +19,7 @@ func (p presence) limit(now time.Time) int {
 	return p.working + expected
 }
 
-// Limit gives how many turns the agent may have at once on this node now: one for each request that waits, and those that
+// Limit returns how many turns the agent may have at once on this node now: one for each request that waits, and those that
 // programs work on.
 func (a *Agent) Limit() int {
 	a.mu.Lock()
@@ -27,7 +27,7 @@ func (a *Agent) Limit() int {
 	return a.presence.limit(time.Now())
 }
 
-// wait counts a request that waits for a turn; the returned function says whether it got one.
+// wait counts a request that waits for a turn; the returned function reports whether it got one.
 func (a *Agent) wait() (done func(taken bool)) {
 	a.mu.Lock()
 	a.presence.waiting++

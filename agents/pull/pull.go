@@ -33,7 +33,7 @@ const (
 
 // Tokens finds the bearer tokens of this server.
 type Tokens interface {
-	// TokenByHash gives the token with the lower-case hex SHA-256, revoked ones too.
+	// TokenByHash returns the token with the lower-case hex SHA-256, revoked ones too.
 	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
 }
 

@@ -17,7 +17,7 @@ const (
 	writeTime   = 30 * time.Second // for one turn to reach a program
 )
 
-// Routes gives the HTTP face of all pull agents.
+// Routes returns the HTTP face of all pull agents.
 func (s *Service) Routes() []httpserver.Route {
 	work := "/v1/pull/{agent}/{turn}/"
 	return []httpserver.Route{
@@ -87,7 +87,7 @@ func send(w http.ResponseWriter, content []byte) error {
 	return controller.Flush()
 }
 
-// await gives the next turn; nil when ctx or the server ends before.
+// await returns the next turn; nil when ctx or the server ends before.
 func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent) (taken *turn, err error) {
 	bell, leave := s.bells.listen(offersTopic(agent.name))
 	defer leave()

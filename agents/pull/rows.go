@@ -68,7 +68,7 @@ func (r rows) put(ctx context.Context, namespace, key string, value any, expires
 	return r.mailbox.Put(ctx, namespace, key, encoded, expires)
 }
 
-// first writes a document unless one is there, and says whether it did; current is the one that is there.
+// first writes a document unless one is there, and reports whether it did; current is the one that is there.
 func (r rows) first(ctx context.Context, namespace, key string, value, current any, expires time.Time) (bool, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {

@@ -33,7 +33,7 @@ type sessions struct {
 	byRun map[string]*session
 }
 
-// take gives the session of a run for one request; release lets the next one in, anew after a failure.
+// take returns the session of a run for one request; release lets the next one in, anew after a failure.
 func (s *sessions) take(run string) (taken *session, release func(failed bool), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -111,7 +111,7 @@ func (n *node) want(t *testing.T, status int, path, body string) string {
 	return said
 }
 
-// take gives the turn that a long poll brings.
+// take returns the turn that a long poll brings.
 func (n *node) take(t *testing.T) taken {
 	t.Helper()
 	var got taken
@@ -226,7 +226,7 @@ func (p *program) send(method, path, contentType string, body io.Reader) (*http.
 	return p.client.Do(r)
 }
 
-// post gives the body of a 200, and nil for a 204.
+// post returns the body of a 200, and nil for a 204.
 func (p *program) post(path, contentType string, body io.Reader) ([]byte, error) {
 	response, err := p.send(http.MethodPost, path, contentType, body)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"inbox/internal/bearer"
 )
 
-// TestWhoMayNotTakeTurns gives strangers one and the same answer, whether the agent is there or not.
+// TestWhoMayNotTakeTurns returns strangers one and the same answer, whether the agent is there or not.
 func TestWhoMayNotTakeTurns(t *testing.T) {
 	known := testTokens()
 	for token, is := range map[string]exchange.Token{

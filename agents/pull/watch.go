@@ -161,7 +161,7 @@ func (w *watch) orNil(ctx context.Context, err error) error {
 	return interrupted(ctx, err)
 }
 
-// finish gives the engine what the end of the run says.
+// finish returns the engine what the end of the run says.
 func (w *watch) finish(ctx context.Context, how end) (again bool, err error) {
 	switch how.Outcome {
 	case answered:

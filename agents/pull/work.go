@@ -148,7 +148,7 @@ type failure struct {
 	Reason string  `json:"reason,omitempty"` // for the operator
 }
 
-// handFail gives the turn back.
+// handFail returns the turn back.
 func (s *Service) handFail(w http.ResponseWriter, r *http.Request, agent *Agent) error {
 	lease, err := s.held(r, agent, fault.Conflict)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"inbox/internal/safehttp"
 )
 
-// allowed says whether the card may lead to an address: any on the card's own host, those that the operator named, and,
+// allowed reports whether the card may lead to an address: any on the card's own host, those that the operator named, and,
 // where no credentials could be stolen, any public one over https.
 func (a *Agent) allowed(u *url.URL) error {
 	switch {
@@ -32,7 +32,7 @@ func (a *Agent) trusted(u *url.URL) bool {
 // maxClients bounds the clients of a card that leads elsewhere each time.
 const maxClients = 4
 
-// clientFor gives the client of an endpoint: one that trusts it, or one that judges its address at each dial.
+// clientFor returns the client of an endpoint: one that trusts it, or one that judges its address at each dial.
 func (a *Agent) clientFor(u *url.URL) *safehttp.Client {
 	if !a.trusted(u) {
 		return a.options.Client.Limit(a.options.MaxResponseBytes)

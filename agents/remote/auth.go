@@ -64,7 +64,7 @@ func newCredentials(options Options) (*credentials, error) {
 
 func (c *credentials) any() bool { return c.fixed != "" || c.grant != nil }
 
-// renewable says whether a refused token can be exchanged for a new one.
+// renewable reports whether a refused token can be exchanged for a new one.
 func (c *credentials) renewable() bool { return c.grant != nil }
 
 func (c *credentials) close() {
@@ -106,7 +106,7 @@ func (c *credentials) current() string {
 	return c.token.AccessToken
 }
 
-// get gives a token that is good for a while; many turns at once ask for one.
+// get returns a token that is good for a while; many turns at once ask for one.
 func (c *credentials) get(ctx context.Context) (string, error) {
 	if token := c.current(); token != "" {
 		return token, nil

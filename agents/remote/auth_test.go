@@ -32,7 +32,7 @@ func TestPrivateCard(t *testing.T) {
 	}
 }
 
-// tokens gives out tokens of OAuth.
+// tokens returns out tokens of OAuth.
 type tokens struct {
 	*httptest.Server
 	given int

@@ -77,7 +77,7 @@ type card struct {
 	} `json:"a2a"`
 }
 
-// guarded says whether the agent wants to know who asks.
+// guarded reports whether the agent wants to know who asks.
 func (c card) guarded() bool {
 	return len(c.SecuritySchemes) > 0 || c.A2A.Auth.Scheme != "" && c.A2A.Auth.Scheme != "none"
 }
@@ -127,7 +127,7 @@ func (c card) places() []place {
 	return list[:min(len(list), maxPlaces)]
 }
 
-// choose gives the first place whose protocol we speak and whose address allowed accepts. The error says what was wrong
+// choose returns the first place whose protocol we speak and whose address allowed accepts. The error says what was wrong
 // with each.
 func (c card) choose(allowed func(*url.URL) error) (endpoint, error) {
 	var wrong []error

@@ -84,7 +84,7 @@ func (x *exchange) unsaid() normalized.Response {
 	return normalized.Response{Silent: true, Status: normalized.StatusCompleted}.Answering(x.turn.Message)
 }
 
-// abandoned says whether nobody waits for the answer any more. A server that stops, or a worker that lost the turn to
+// abandoned reports whether nobody waits for the answer any more. A server that stops, or a worker that lost the turn to
 // another, ends the context with a cause of its own: there the next attempt goes on with the same task.
 func abandoned(ctx context.Context) bool {
 	cause := context.Cause(ctx)
@@ -162,7 +162,7 @@ func (x *exchange) resume(ctx context.Context, before progress) (taken bool, err
 	return true, x.take(ctx, earlier)
 }
 
-// noSuchThing says whether a task, or the operation on it, is unknown there.
+// noSuchThing reports whether a task, or the operation on it, is unknown there.
 func noSuchThing(err error) bool {
 	return errors.Is(err, a2a.ErrTaskNotFound) || errors.Is(err, a2a.ErrMethodNotFound) || errors.Is(err, a2a.ErrUnsupportedOperation)
 }

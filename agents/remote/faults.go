@@ -50,7 +50,7 @@ func failure(ctx context.Context, seen *sighting, err error) error {
 	return upstream.NotUsable(err)
 }
 
-// protocolError says whether the other agent said no in the words of the protocol.
+// protocolError reports whether the other agent said no in the words of the protocol.
 func protocolError(err error) bool {
 	_, ok := errors.AsType[*a2a.Error](err)
 	return ok

@@ -46,7 +46,7 @@ func (a *Agent) renderFile(ctx context.Context, part normalized.Part) (*a2a.Part
 	return rendered, nil
 }
 
-// readBlob gives nil for a file that is larger than its part said and than may be sent.
+// readBlob returns nil for a file that is larger than its part said and than may be sent.
 func (a *Agent) readBlob(ctx context.Context, digest string) ([]byte, error) {
 	reader, err := a.options.Blobs.Open(ctx, digest)
 	if err != nil {

@@ -17,7 +17,7 @@ type flood struct{ taken atomic.Int64 }
 
 const floodSize = 100 << 20
 
-// write sends pieces until the reader leaves or all is sent, and says whether all was.
+// write sends pieces until the reader leaves or all is sent, and reports whether all was.
 func (f *flood) write(c *call, piece string) bool {
 	for f.taken.Load() < floodSize {
 		if c.r.Context().Err() != nil {

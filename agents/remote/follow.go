@@ -107,7 +107,7 @@ func (x *exchange) poll(ctx context.Context) error {
 	return nil
 }
 
-// passing says whether the failure of a look may be over at the next one.
+// passing reports whether the failure of a look may be over at the next one.
 func passing(seen *sighting, err error) bool {
 	if isPermanent(err) || errors.Is(err, safehttp.ErrRefused) || errors.Is(seen.cut, safehttp.ErrTooLarge) {
 		return false

@@ -75,7 +75,7 @@ func (t *task) add(to *artifact, part *a2a.Part, joins bool) error {
 	return nil
 }
 
-// whole gives the part as it stands.
+// whole returns the part as it stands.
 func (p *piece) whole() *a2a.Part {
 	if p.text == nil {
 		return p.part

@@ -77,7 +77,7 @@ func (s *scripted) seen() (methods []string) {
 	return slices.Clone(s.calls)
 }
 
-// sent gives the ids of the messages that came.
+// sent returns the ids of the messages that came.
 func (s *scripted) sent() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

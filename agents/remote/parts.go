@@ -133,7 +133,7 @@ func (a *Agent) readURL(address string, part *a2a.Part) (normalized.Part, bool) 
 	return normalized.Part{Kind: normalized.PartLink, URL: address, Title: part.Filename, Description: description}, true
 }
 
-// named gives the frame of a file.
+// named returns the frame of a file.
 func (a *Agent) named(part *a2a.Part) normalized.Part {
 	description, _ := part.Metadata["description"].(string)
 	file := normalized.Part{Kind: normalized.PartFile, MIME: mimeBytes, Name: part.Filename, Alt: description}
@@ -143,7 +143,7 @@ func (a *Agent) named(part *a2a.Part) normalized.Part {
 	return file
 }
 
-// asFile says whether a text is a document rather than words of the agent.
+// asFile reports whether a text is a document rather than words of the agent.
 func asFile(part *a2a.Part) bool {
 	switch baseType(part.MediaType) {
 	case "", normalized.MIMEPlain, normalized.MIMEMarkdown, normalized.MIMEHTML:
@@ -152,7 +152,7 @@ func asFile(part *a2a.Part) bool {
 	return true
 }
 
-// textMIME gives the type of a text: its own, or that of the agent's card.
+// textMIME returns the type of a text: its own, or that of the agent's card.
 func textMIME(part *a2a.Part, fallback string) string {
 	switch base := baseType(part.MediaType); base {
 	case normalized.MIMEPlain, normalized.MIMEMarkdown, normalized.MIMEHTML:

@@ -90,7 +90,7 @@ func (p *preview) flush(emit func(normalized.Delta) bool) bool {
 	return true
 }
 
-// partText gives text without the control characters that the contract forbids; white space stays, it may be a chunk.
+// partText returns text without the control characters that the contract forbids; white space stays, it may be a chunk.
 func partText(part *a2a.Part) string {
 	if part == nil {
 		return ""

@@ -1,7 +1,7 @@
 // Package remote is the agent that lives elsewhere and speaks A2A: it passes each turn on to the agent that a card
 // describes and reads the answer back, whole or as it grows. It keeps one conversation there for each thread here and
 // recognises its own repeats. It is a client only; it neither discovers agents by address nor takes webhooks, and it
-// retries no turn by itself: it says whether a retry may help. The operator's side is in docs/agents/remote.md.
+// retries no turn by itself: it reports whether a retry may help. The operator's side is in docs/agents/remote.md.
 package remote
 
 import (

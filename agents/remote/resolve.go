@@ -66,7 +66,7 @@ func (p *peers) close() {
 	}
 }
 
-// resolve gives the agent's endpoint, from a card that is at most cardLife old.
+// resolve returns the agent's endpoint, from a card that is at most cardLife old.
 func (a *Agent) resolve(ctx context.Context) (*peer, error) {
 	if known := a.peers.get(); known != nil && time.Since(known.read) < cardLife {
 		return known, nil

@@ -10,7 +10,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// continued gives the task that the message answers: the open one of the thread, if its question was put to this sender.
+// continued returns the task that the message answers: the open one of the thread, if its question was put to this sender.
 func (x *exchange) continued() *open {
 	waiting := x.thread.Open
 	if waiting == nil || waiting.Principal != x.turn.Message.Sender.Principal() || !usableID(waiting.Task, x.peer.rest) {
@@ -88,7 +88,7 @@ func unauthenticated(seen *sighting, err error) bool {
 	return seen.status == http.StatusUnauthorized || errors.Is(err, a2a.ErrUnauthenticated)
 }
 
-// notOffered says whether a way of asking is unknown there.
+// notOffered reports whether a way of asking is unknown there.
 func notOffered(seen *sighting, err error) bool {
 	if seen.status == http.StatusNotFound || seen.status == http.StatusMethodNotAllowed || seen.status == http.StatusNotImplemented {
 		return true
@@ -96,7 +96,7 @@ func notOffered(seen *sighting, err error) bool {
 	return seen.status != 0 && (errors.Is(err, a2a.ErrMethodNotFound) || errors.Is(err, a2a.ErrUnsupportedOperation))
 }
 
-// moved says whether a new card may help.
+// moved reports whether a new card may help.
 func moved(seen *sighting, err error) bool {
 	return seen.status == 0 || seen.status/100 == 3 || seen.status == http.StatusGone || otherVersion(seen, err)
 }

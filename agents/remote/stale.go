@@ -7,7 +7,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 )
 
-// stale says whether the agent does not know the conversation, or its open task, any more.
+// stale reports whether the agent does not know the conversation, or its open task, any more.
 func (x *exchange) stale(err error) bool {
 	if x.thread.Open != nil && errors.Is(err, a2a.ErrUnsupportedOperation) {
 		return true

@@ -9,7 +9,7 @@ import (
 	"inbox/agents/upstream"
 )
 
-// done says whether the answer is there.
+// done reports whether the answer is there.
 func (x *exchange) done() bool {
 	return x.said != nil || x.task.settled() && (!x.task.waits() || x.asked == "" || x.asked != x.task.asked())
 }

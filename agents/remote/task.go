@@ -43,7 +43,7 @@ var errTooMuch = errors.New("the answer is over the limit")
 
 func (t *task) settled() bool { return t.status.State.Terminal() || t.waits() }
 
-// waits says whether the task wants something of us first.
+// waits reports whether the task wants something of us first.
 func (t *task) waits() bool {
 	return t.status.State == a2a.TaskStateInputRequired || t.status.State == a2a.TaskStateAuthRequired
 }
@@ -90,7 +90,7 @@ func (t *task) belongs(id a2a.TaskID, context string, rest bool) error {
 	return nil
 }
 
-// usableID says whether an id may be sent back: in the path of a REST request one with a slash would name another place.
+// usableID reports whether an id may be sent back: in the path of a REST request one with a slash would name another place.
 func usableID(id string, inPath bool) bool {
 	return id != "" && len(id) <= maxIDBytes && !strings.ContainsFunc(id, unicode.IsControl) &&
 		(!inPath || !strings.ContainsAny(id, `/\?#%`) && id != "." && id != "..")

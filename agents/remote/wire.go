@@ -171,7 +171,7 @@ func (w *wire) mendError(response *http.Response, seen *sighting) {
 	}
 }
 
-// speaksOfRequest says whether a status is about the request itself and not about who asks, how often, or the server.
+// speaksOfRequest reports whether a status is about the request itself and not about who asks, how often, or the server.
 func speaksOfRequest(status int) bool {
 	return status >= 400 && status < 500 && status != http.StatusUnauthorized && status != http.StatusForbidden &&
 		status != http.StatusTooManyRequests && status != http.StatusRequestTimeout

@@ -34,7 +34,7 @@ func newEventReader(source io.Reader) *eventReader {
 	return &eventReader{source: bufio.NewReader(source)}
 }
 
-// next gives the next event that has data; io.EOF at an end between events, errCutEvent at one inside.
+// next returns the next event that has data; io.EOF at an end between events, errCutEvent at one inside.
 func (r *eventReader) next() (event, error) {
 	var name string
 	var data []string
@@ -71,13 +71,13 @@ func unfinished(err error, inside bool) error {
 	return err
 }
 
-// splitField gives name and value of a line; the name of a comment is empty.
+// splitField returns name and value of a line; the name of a comment is empty.
 func splitField(line string) (name, value string) {
 	name, value, _ = strings.Cut(line, ":")
 	return name, strings.TrimPrefix(value, " ")
 }
 
-// line gives the next line without its end, which is LF, CR LF or CR. At the end of the source it gives what is left
+// line returns the next line without its end, which is LF, CR LF or CR. At the end of the source it gives what is left
 // of the last line together with the error. It never reads past a CR, because what follows may be minutes away.
 func (r *eventReader) line() (string, error) {
 	var line []byte

@@ -13,9 +13,9 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
-	"inbox/agents/channel"
 	"inbox/internal/await"
 	"inbox/internal/children"
+	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
@@ -60,7 +60,7 @@ func TestExamples(t *testing.T) {
 func refusesOthers(t *testing.T, url string) {
 	body := []byte(`{"version":1,"turn":{"id":"1","attempt":1,"agent":"x"},"message":{"sender":{"address":"@a@b"}}}`)
 	for name, header := range map[string]string{
-		"none": "", "other key": channel.Sign("another", body), "other body": channel.Sign(testSecret, append(body, ' ')), "empty key": channel.Sign("", body), "not ASCII": "sha256=\u00e9",
+		"none": "", "other key": webhooksignature.Sign("another", body), "other body": webhooksignature.Sign(testSecret, append(body, ' ')), "empty key": webhooksignature.Sign("", body), "not ASCII": "sha256=\u00e9",
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
 		if err != nil {

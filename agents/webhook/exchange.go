@@ -64,13 +64,13 @@ func (a *Agent) read(response *http.Response, body io.Reader, question normalize
 	}
 }
 
-// reliableEnd says whether the end of the body proves that all of it came. A body that only ends with its connection
+// reliableEnd reports whether the end of the body proves that all of it came. A body that only ends with its connection
 // (HTTP/1.0, as Python's http.server speaks by default) looks the same when the agent dies in the middle.
 func reliableEnd(response *http.Response) bool {
 	return response.ContentLength >= 0 || response.ProtoMajor >= 2 || len(response.TransferEncoding) > 0
 }
 
-// patientReader gives up when one read takes longer than the limit. The clock stands still between reads, because
+// patientReader returns up when one read takes longer than the limit. The clock stands still between reads, because
 // the time that the engine needs for a delta is not the agent's.
 type patientReader struct {
 	source io.Reader

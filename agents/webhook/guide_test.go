@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestGuide gives the answers that the guide shows to the agent.
+// TestGuide returns the answers that the guide shows to the agent.
 func TestGuide(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/agents/webhook.md")
 	if err != nil {

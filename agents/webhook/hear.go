@@ -17,7 +17,7 @@ import (
 // hearLimit bounds one request of Hear: nobody waits for an answer.
 const hearLimit = 15 * time.Second
 
-// Hears says whether the webhook is told what became of its answers.
+// Hears reports whether the webhook is told what became of its answers.
 func (a *Agent) Hears() bool { return a.options.Events }
 
 // Hear posts an event, signed like a message; every answer of 2xx will do.

@@ -3,7 +3,7 @@ package webhook
 import (
 	"strings"
 
-	"inbox/agents/channel"
+	"inbox/internal/webhooksignature"
 )
 
 // SignatureHeader carries the signature of the raw body: "sha256=" and the hexadecimal HMAC-SHA256 under the secret.
@@ -13,12 +13,12 @@ const SignatureHeader = "X-Inbox-Signature"
 
 // signatures is what SignatureHeader says of a body.
 func (o Options) signatures(body []byte) string {
-	list := []string{channel.Sign(o.Secret, body)}
+	list := []string{webhooksignature.Sign(o.Secret, body)}
 	if o.rotates() {
-		list = append(list, channel.Sign(o.PreviousSecret, body))
+		list = append(list, webhooksignature.Sign(o.PreviousSecret, body))
 	}
 	return strings.Join(list, ", ")
 }
 
-// rotates says whether a secret is being changed.
+// rotates reports whether a secret is being changed.
 func (o Options) rotates() bool { return o.PreviousSecret != "" }

@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"inbox/agents/channel"
 	"inbox/internal/fault"
+	"inbox/internal/webhooksignature"
 )
 
 // program is a webhook that knows secrets and answers 204 to whom it believes.
 func program(secrets ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if !channel.VerifyRotating(secrets, body, r.Header.Get(SignatureHeader), channel.SignatureForm{}) {
+		if !webhooksignature.VerifyRotating(secrets, body, r.Header.Get(SignatureHeader), webhooksignature.Form{}) {
 			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -60,10 +60,10 @@ func TestRotation(t *testing.T) {
 // TestSignatureWithoutRotation keeps programs alive that compare the whole header.
 func TestSignatureWithoutRotation(t *testing.T) {
 	body := []byte("body")
-	if got := (Options{Secret: "s"}).signatures(body); got != channel.Sign("s", body) {
+	if got := (Options{Secret: "s"}).signatures(body); got != webhooksignature.Sign("s", body) {
 		t.Errorf("header %q", got)
 	}
-	want := channel.Sign("s", body) + ", " + channel.Sign("r", body)
+	want := webhooksignature.Sign("s", body) + ", " + webhooksignature.Sign("r", body)
 	if got := (Options{Secret: "s", PreviousSecret: "r"}).signatures(body); got != want {
 		t.Errorf("header %q, want %q", got, want)
 	}
@@ -83,7 +83,7 @@ func signedLines() []signed {
 	return []signed{
 		{"old", body, Options{Secret: "old"}.signatures([]byte(body)), true}, {"old", body, during, true}, {"new", body, during, true},
 		{"other", body, during, false}, {"new", body + " ", during, false}, {"new", body, "", false},
-		{"", body, channel.Sign("", []byte(body)), false}, {"new", body, "sha256=é, ,", false},
+		{"", body, webhooksignature.Sign("", []byte(body)), false}, {"new", body, "sha256=é, ,", false},
 	}
 }
 
@@ -131,7 +131,7 @@ func main() {
 	})
 }
 
-// block gives the one code block of the language in the section about signatures.
+// block returns the one code block of the language in the section about signatures.
 func block(t *testing.T, guide []byte, language string) string {
 	t.Helper()
 	_, section, _ := strings.Cut(string(guide), "\n## The signature\n")
@@ -144,7 +144,7 @@ func block(t *testing.T, guide []byte, language string) string {
 	return code
 }
 
-// judges gives the program all lines and compares its verdicts.
+// judges returns the program all lines and compares its verdicts.
 func judges(t *testing.T, command *exec.Cmd) {
 	t.Helper()
 	var input, want bytes.Buffer

@@ -1,5 +1,5 @@
 // Package webhook is the agent that lives behind an HTTP address: it posts the message with a signature and reads
-// the answer, whole or as a stream. It keeps no state and retries nothing by itself; it only says whether a retry
+// the answer, whole or as a stream. It keeps no state and retries nothing by itself; it only reports whether a retry
 // may help. The wire format is described in docs/agents/webhook.md.
 package webhook
 
@@ -85,7 +85,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// hostPort gives the only destination that the operator's URL opens.
+// hostPort returns the only destination that the operator's URL opens.
 func hostPort(address string) (string, error) {
 	target, err := url.Parse(address)
 	switch {

@@ -18,11 +18,11 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
-	"inbox/agents/channel"
 	"inbox/agents/upstream"
 	"inbox/internal/children"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
+	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
@@ -55,7 +55,7 @@ func newAgent(t *testing.T, url string, change func(*Options)) *Agent {
 // question is the message of most tests.
 func question() normalized.Message { return agenttest.Messages()["text"] }
 
-// run gives the deltas of one turn and the error that ended it.
+// run returns the deltas of one turn and the error that ended it.
 func run(ctx context.Context, agent agents.Agent, message normalized.Message) (deltas []normalized.Delta, err error) {
 	for delta, err := range agent.Handle(ctx, agenttest.Turn("t", message)) {
 		if err != nil {
@@ -66,7 +66,7 @@ func run(ctx context.Context, agent agents.Agent, message normalized.Message) (d
 	return deltas, nil
 }
 
-// folded gives the response that the deltas grow to.
+// folded returns the response that the deltas grow to.
 func folded(t *testing.T, deltas []normalized.Delta) normalized.Response {
 	t.Helper()
 	fold := normalized.NewFold(normalized.DefaultLimits())
@@ -139,7 +139,7 @@ func TestRequest(t *testing.T) {
 	if got.Method != http.MethodPost || got.Header.Get("Content-Type") != "application/json" || got.Header.Get("Idempotency-Key") != "turn t" {
 		t.Errorf("%s with header %v", got.Method, got.Header)
 	}
-	if !channel.VerifySignature(testSecret, body, got.Header.Get(SignatureHeader), channel.SignatureForm{}) {
+	if !webhooksignature.Verify(testSecret, body, got.Header.Get(SignatureHeader), webhooksignature.Form{}) {
 		t.Errorf("signature %q does not fit", got.Header.Get(SignatureHeader))
 	}
 	var request Request

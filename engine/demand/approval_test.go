@@ -63,7 +63,7 @@ func TestApprovalIsNothingOfItsAskers(t *testing.T) {
 		in := exchange.Inbound{Message: turn.Message, Settlement: &exchange.Settlement{Resolution: &policypart.Resolution{
 			Kind: policypart.ConsentRequired, Outcome: outcome, InReplyToState: token, ResolvedAt: identity.At(b.clock),
 		}}}
-		if _, err := b.Offer(t.Context(), in, turn); Code(err) != policypart.CodeProof {
+		if _, err := b.Offer(t.Context(), in, turn); refusedBy(err) != policypart.CodeProof {
 			t.Errorf("the asker resolves it as %s: %v", outcome, err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestApproverReadsWhatIsAsked(t *testing.T) {
 	if view, err = b.Decide(t.Context(), token, true); err != nil || view.Outcome != policypart.OutcomeGranted {
 		t.Fatalf("approved on the page: %+v, %v", view, err)
 	}
-	if _, err := b.Decide(t.Context(), token, false); Code(err) != policypart.CodeUsed || !fault.Is(err, fault.Conflict) {
+	if _, err := b.Decide(t.Context(), token, false); refusedBy(err) != policypart.CodeUsed || !fault.Is(err, fault.Conflict) {
 		t.Errorf("decided twice: %v", err)
 	}
 	if codes := b.rows.codes(); !slices.Equal(codes, []string{codeApprovalGranted, policypart.CodeUsed}) {

@@ -76,9 +76,6 @@ func (s *Service) Capture(ctx context.Context, turn exchange.TurnRecord, respons
 	return s.take(ctx, issuance, kept, response, again)
 }
 
-// Paid says whether a turn runs on a payment that Capture has to take, also when it demanded something else since.
-func Paid(turn exchange.TurnRecord) bool { return progressOf(turn).Paid != "" }
-
 // paid finds the payment of a turn. A turn that nobody paid for costs no query.
 func (s *Service) paid(ctx context.Context, turn exchange.TurnRecord) (policypart.Issuance, bool, error) {
 	before := progressOf(turn)

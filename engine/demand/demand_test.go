@@ -117,7 +117,7 @@ func TestConsentResumesTheTurnOnce(t *testing.T) {
 		t.Errorf("%+v %+v", ending, resolution)
 	}
 	view, err = b.Decide(t.Context(), token, false)
-	if Code(err) != policypart.CodeUsed || !fault.Is(err, fault.Conflict) || view.Outcome != policypart.OutcomeGranted {
+	if refusedBy(err) != policypart.CodeUsed || !fault.Is(err, fault.Conflict) || view.Outcome != policypart.OutcomeGranted {
 		t.Errorf("%+v %v", view, err)
 	}
 	b.wantAudit(t, "demand:granted", policypart.CodeUsed)
@@ -143,17 +143,17 @@ func TestDeniedIsToldInTheAskersLanguage(t *testing.T) {
 func TestEveryRefusalOnThePageHasItsAuditRow(t *testing.T) {
 	b := setup(t)
 	_, err := b.Decide(t.Context(), strings.Repeat("A", tokenBytes), true)
-	if Code(err) != policypart.CodeUnknown || !fault.Is(err, fault.NotFound) {
+	if refusedBy(err) != policypart.CodeUnknown || !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
-	if _, err = b.Decide(t.Context(), "short", true); Code(err) != policypart.CodeUnknown {
+	if _, err = b.Decide(t.Context(), "short", true); refusedBy(err) != policypart.CodeUnknown {
 		t.Error(err)
 	}
 	b.wantAudit(t, policypart.CodeUnknown, policypart.CodeUnknown)
 
 	_, token := b.park(t, turnOf("1", "alice"), consent())
 	b.clock = b.clock.Add(25 * time.Hour)
-	if view, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeExpired || !fault.Is(err, fault.Gone) || view.Status != policypart.StatusExpired {
+	if view, err := b.Decide(t.Context(), token, true); refusedBy(err) != policypart.CodeExpired || !fault.Is(err, fault.Gone) || view.Status != policypart.StatusExpired {
 		t.Errorf("%+v %v", view, err)
 	}
 	b.wantAudit(t, policypart.CodeExpired)
@@ -161,14 +161,14 @@ func TestEveryRefusalOnThePageHasItsAuditRow(t *testing.T) {
 	changed, token := b.park(t, turnOf("2", "alice"), consent())
 	changed.Part.Scopes = []string{"mail.read", "mail.send"}
 	b.rows.demands[changed.ID] = changed
-	if _, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeTerms || !fault.Is(err, fault.Forbidden) {
+	if _, err := b.Decide(t.Context(), token, true); refusedBy(err) != policypart.CodeTerms || !fault.Is(err, fault.Forbidden) {
 		t.Error(err)
 	}
 	b.wantAudit(t, policypart.CodeTerms)
 
 	for _, part := range []policypart.Part{login(), invoice(facilitatortest.Requirements("0xshop", "1"))} {
 		_, token = b.park(t, turnOf("3", "alice"), part)
-		if _, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeProof {
+		if _, err := b.Decide(t.Context(), token, true); refusedBy(err) != policypart.CodeProof {
 			t.Errorf("%s: %v", part.Kind, err)
 		}
 		b.wantAudit(t, policypart.CodeProof)
@@ -176,7 +176,7 @@ func TestEveryRefusalOnThePageHasItsAuditRow(t *testing.T) {
 
 	cancelled, token := b.park(t, turnOf("4", "alice"), consent())
 	delete(b.rows.waiting, cancelled.TurnID)
-	if _, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeUsed {
+	if _, err := b.Decide(t.Context(), token, true); refusedBy(err) != policypart.CodeUsed {
 		t.Error(err)
 	}
 	b.wantAudit(t, policypart.CodeUsed)
@@ -186,7 +186,7 @@ func TestAScannerCannotFillTheAuditTrail(t *testing.T) {
 	b := setup(t)
 	b.clock = b.clock.Truncate(time.Minute)
 	for range 10 * unknownRows {
-		if _, err := b.Decide(t.Context(), strings.Repeat("B", tokenBytes), true); Code(err) != policypart.CodeUnknown {
+		if _, err := b.Decide(t.Context(), strings.Repeat("B", tokenBytes), true); refusedBy(err) != policypart.CodeUnknown {
 			t.Fatal(err)
 		}
 	}
@@ -226,7 +226,7 @@ func TestADemandIsResolvedAtMostOnce(t *testing.T) {
 			group.Go(func() {
 				if _, err := b.Decide(t.Context(), token, grant); err == nil {
 					won.Add(1)
-				} else if code := Code(err); code != policypart.CodeUsed && code != policypart.CodeExpired {
+				} else if code := refusedBy(err); code != policypart.CodeUsed && code != policypart.CodeExpired {
 					t.Error(err)
 				}
 			})
@@ -327,7 +327,7 @@ func TestLoginProvesAnIdentity(t *testing.T) {
 		t.Errorf("%+v %+v", resolution.ResolvedBy, proven)
 	}
 	b.wantAudit(t, "demand:granted")
-	if view, err = b.FinishLogin(t.Context(), back.Get("state"), back.Get("code"), binding); Code(err) != policypart.CodeUsed {
+	if view, err = b.FinishLogin(t.Context(), back.Get("state"), back.Get("code"), binding); refusedBy(err) != policypart.CodeUsed {
 		t.Errorf("%+v %v", view, err)
 	}
 	b.wantAudit(t, policypart.CodeUsed)
@@ -339,7 +339,7 @@ func TestLoginsThatProveNothing(t *testing.T) {
 	if _, _, err := b.BeginLogin(t.Context(), token, "other"); !fault.Is(err, fault.Malformed) {
 		t.Error(err)
 	}
-	if _, _, err := b.BeginLogin(t.Context(), strings.Repeat("x", tokenBytes), "staff"); Code(err) != policypart.CodeUnknown {
+	if _, _, err := b.BeginLogin(t.Context(), strings.Repeat("x", tokenBytes), "staff"); refusedBy(err) != policypart.CodeUnknown {
 		t.Error(err)
 	}
 	redirect, binding, err := b.BeginLogin(t.Context(), token, "staff")
@@ -349,23 +349,23 @@ func TestLoginsThatProveNothing(t *testing.T) {
 	back := b.issuer.Visit(t, redirect)
 	state, code := back.Get("state"), back.Get("code")
 	b.rows.codes()
-	if _, err := b.FinishLogin(t.Context(), state, code, "another browser"); Code(err) != policypart.CodeUnknown {
+	if _, err := b.FinishLogin(t.Context(), state, code, "another browser"); refusedBy(err) != policypart.CodeUnknown {
 		t.Error(err)
 	}
-	if _, err := b.FinishLogin(t.Context(), state[1:], code, binding); Code(err) != policypart.CodeUnknown {
+	if _, err := b.FinishLogin(t.Context(), state[1:], code, binding); refusedBy(err) != policypart.CodeUnknown {
 		t.Error(err)
 	}
 	view, err := b.FinishLogin(t.Context(), state, "", binding)
-	if Code(err) != policypart.CodeProof || !view.Open || view.Token != token {
+	if refusedBy(err) != policypart.CodeProof || !view.Open || view.Token != token {
 		t.Errorf("%+v %v", view, err)
 	}
 	b.issuer.Forge()
-	if _, err := b.FinishLogin(t.Context(), state, code, binding); Code(err) != policypart.CodeProof {
+	if _, err := b.FinishLogin(t.Context(), state, code, binding); refusedBy(err) != policypart.CodeProof {
 		t.Error(err)
 	}
 	b.wantAudit(t, policypart.CodeUnknown, policypart.CodeUnknown, policypart.CodeProof, policypart.CodeProof)
 	b.clock = b.clock.Add(11 * time.Minute)
-	if _, err := b.FinishLogin(t.Context(), state, code, binding); Code(err) != policypart.CodeExpired {
+	if _, err := b.FinishLogin(t.Context(), state, code, binding); refusedBy(err) != policypart.CodeExpired {
 		t.Error(err)
 	}
 	if got := b.row(issuance.ID); got.Status != policypart.StatusIssued || len(b.rows.endings) != 0 {
@@ -400,7 +400,7 @@ func TestPaidWorkIsCapturedWhenItIsCompleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn = b.resumed(turn, next.ID)
-	if !Paid(turn) || Paid(turnOf("2", "alice")) {
+	if progressOf(turn).Paid == "" || progressOf(turnOf("2", "alice")).Paid != "" {
 		t.Error("the payment was forgotten")
 	}
 	if _, begun, err := b.Captured(t.Context(), turn); begun || err != nil {
@@ -465,7 +465,7 @@ func TestBadPaymentsBurnTheDemand(t *testing.T) {
 		issuance, token := b.park(t, turnOf("1", "alice"), invoice(accept))
 		b.facilitator.Trouble(c.trouble)
 		view, err := b.Pay(t.Context(), token, c.payment(facilitatortest.NewWallet(), accept))
-		if Code(err) != c.code || view.Open == c.burnt {
+		if refusedBy(err) != c.code || view.Open == c.burnt {
 			t.Errorf("%s: %+v %v", name, view, err)
 		}
 		if codes := b.rows.codes(); !slices.Contains(codes, c.code) {
@@ -475,7 +475,7 @@ func TestBadPaymentsBurnTheDemand(t *testing.T) {
 		_, err = b.Pay(t.Context(), token, facilitatortest.NewWallet().Pay(accept))
 		if c.burnt {
 			ending := b.rows.lastEnding(t)
-			if Code(err) != policypart.CodeUsed || ending.Response == nil || ending.State != exchange.StateRefused || b.row(issuance.ID).Status != policypart.StatusDenied {
+			if refusedBy(err) != policypart.CodeUsed || ending.Response == nil || ending.State != exchange.StateRefused || b.row(issuance.ID).Status != policypart.StatusDenied {
 				t.Errorf("%s: a burnt demand was paid: %v %+v", name, err, ending)
 			}
 		} else if err != nil {
@@ -500,13 +500,13 @@ func TestOnePaymentIsForOneDemand(t *testing.T) {
 	b.rows.codes()
 
 	view, err := b.Pay(t.Context(), second, payment)
-	if Code(err) != policypart.CodePayment || !fault.Is(err, fault.Forbidden) || !view.Open || !strings.Contains(fault.Of(err).Public, "sign a new one") {
+	if refusedBy(err) != policypart.CodePayment || !fault.Is(err, fault.Forbidden) || !view.Open || !strings.Contains(fault.Of(err).Public, "sign a new one") {
 		t.Errorf("the second demand with the payment of the first: %+v, %v", view, err)
 	}
 	in := answering(parked, "", "", "")
 	in.Settlement = &exchange.Settlement{Payment: json.RawMessage(" " + strings.ReplaceAll(string(payment), wallet.Address(), strings.ToUpper(wallet.Address())))}
 	ending, err := b.Offer(t.Context(), in, parked)
-	if Code(err) != policypart.CodePayment || len(ending.Audit) != 1 || ending.Issuance.ID != "" || b.row(issuance.ID).Status != policypart.StatusIssued {
+	if refusedBy(err) != policypart.CodePayment || len(ending.Audit) != 1 || ending.Issuance.ID != "" || b.row(issuance.ID).Status != policypart.StatusIssued {
 		t.Errorf("the same by message: %+v, %v", ending, err)
 	}
 	if codes := b.rows.codes(); !slices.Equal(codes, []string{policypart.CodePayment}) {
@@ -515,7 +515,7 @@ func TestOnePaymentIsForOneDemand(t *testing.T) {
 
 	next := wallet.Pay(accept)
 	b.facilitator.Trouble(func(_ string, w http.ResponseWriter) bool { w.WriteHeader(http.StatusBadGateway); return true })
-	if _, err := b.Pay(t.Context(), second, next); Code(err) != policypart.CodeProof {
+	if _, err := b.Pay(t.Context(), second, next); refusedBy(err) != policypart.CodeProof {
 		t.Errorf("a payment that cannot be checked: %v", err)
 	}
 	b.facilitator.Trouble(nil)

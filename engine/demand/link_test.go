@@ -76,12 +76,12 @@ func TestWordsThatLinkNobody(t *testing.T) {
 	b := setup(t)
 	_, word := b.agreed(t, turnOf("1", "alice"))
 	b.rows.codes()
-	if _, answers, err := b.Challenge(t.Context(), turnOf("2", "alice", word)); answers || !fault.Is(err, fault.Forbidden) || Code(err) != policypart.CodePrincipal {
+	if _, answers, err := b.Challenge(t.Context(), turnOf("2", "alice", word)); answers || !fault.Is(err, fault.Forbidden) || refusedBy(err) != policypart.CodePrincipal {
 		t.Errorf("the same side: %v %v", answers, err)
 	}
 	unverified := turnOf("3", "mallory", word)
 	unverified.Message.Sender.Identities = nil
-	if _, answers, err := b.Challenge(t.Context(), unverified); answers || !fault.Is(err, fault.Forbidden) || Code(err) != policypart.CodeProof {
+	if _, answers, err := b.Challenge(t.Context(), unverified); answers || !fault.Is(err, fault.Forbidden) || refusedBy(err) != policypart.CodeProof {
 		t.Errorf("unverified: %v %v", answers, err)
 	}
 	b.wantAudit(t, policypart.CodePrincipal, policypart.CodeProof)
@@ -118,11 +118,11 @@ func TestConfirmationIsBoundToItsTurnAndToAnOpenFirstSide(t *testing.T) {
 	stored := b.row(first.ID)
 	stored.Status = policypart.StatusDenied
 	b.rows.demands[first.ID] = stored
-	if _, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeUsed || b.row(confirm.ID).Status != policypart.StatusIssued {
+	if _, err := b.Decide(t.Context(), token, true); refusedBy(err) != policypart.CodeUsed || b.row(confirm.ID).Status != policypart.StatusIssued {
 		t.Errorf("%v", err)
 	}
 	delete(b.rows.demands, first.ID)
-	if _, err := b.Decide(t.Context(), token, true); Code(err) != policypart.CodeUnknown {
+	if _, err := b.Decide(t.Context(), token, true); refusedBy(err) != policypart.CodeUnknown {
 		t.Errorf("%v", err)
 	}
 	if _, err := b.Decide(t.Context(), token, false); err != nil || b.row(confirm.ID).Status != policypart.StatusDenied {
@@ -145,7 +145,7 @@ func TestTwoCannotTakeOneWord(t *testing.T) {
 	if _, err := b.Decide(t.Context(), tokens[0], true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Decide(t.Context(), tokens[1], true); Code(err) != policypart.CodeUsed {
+	if _, err := b.Decide(t.Context(), tokens[1], true); refusedBy(err) != policypart.CodeUsed {
 		t.Errorf("%v", err)
 	}
 }
@@ -154,7 +154,7 @@ func TestLinkIsNotResolvedByMessage(t *testing.T) {
 	b := setup(t)
 	parked := turnOf("1", "alice")
 	_, token := b.park(t, parked, linkPart())
-	if _, err := b.Offer(t.Context(), answering(parked, token, policypart.ConsentRequired, "granted"), parked); Code(err) != policypart.CodeProof {
+	if _, err := b.Offer(t.Context(), answering(parked, token, policypart.ConsentRequired, "granted"), parked); refusedBy(err) != policypart.CodeProof {
 		t.Errorf("%v", err)
 	}
 }

@@ -129,7 +129,7 @@ func TestEveryRefusalOfAnOfferHasItsAuditRow(t *testing.T) {
 		in := answering(parked, token, c.part.Kind, "granted")
 		c.change(b, &in, &parked, token)
 		ending, err := b.Offer(t.Context(), in, parked)
-		if Code(err) != c.code || !fault.Is(err, fault.Forbidden) || fault.Of(err).Public == "" {
+		if refusedBy(err) != c.code || !fault.Is(err, fault.Forbidden) || fault.Of(err).Public == "" {
 			t.Errorf("%s: %v, want %s", name, err, c.code)
 		}
 		if len(ending.Audit) != 1 || ending.Audit[0].Code != c.code || ending.Audit[0].Principal != in.Message.Sender.Principal() || ending.Issuance.ID != "" {
@@ -154,7 +154,7 @@ func TestConnectorEnvelopeProvesALogin(t *testing.T) {
 		t.Fatalf("%+v %v", ending, err)
 	}
 	in.Settlement.Envelopes = []identity.Evidence{envelope(token, "alice", func(e *identity.Evidence, _ map[string]any) { e.ID = "" })}
-	if _, err := b.Offer(t.Context(), in, parked); Code(err) != policypart.CodePrincipal {
+	if _, err := b.Offer(t.Context(), in, parked); refusedBy(err) != policypart.CodePrincipal {
 		t.Errorf("an envelope that could be replayed: %v", err)
 	}
 }
@@ -186,7 +186,7 @@ func TestPaymentByMessageIsClaimedAndVerified(t *testing.T) {
 	issuance, _ = b.park(t, parked, invoice(accept))
 	in.Settlement.Payment = facilitatortest.Forge(in.Settlement.Payment)
 	ending, err = b.Offer(t.Context(), in, parked)
-	if Code(err) != policypart.CodeProof || len(ending.Audit) != 1 || b.row(issuance.ID).Status != policypart.StatusDenied || b.rows.lastEnding(t).Response == nil {
+	if refusedBy(err) != policypart.CodeProof || len(ending.Audit) != 1 || b.row(issuance.ID).Status != policypart.StatusDenied || b.rows.lastEnding(t).Response == nil {
 		t.Errorf("%+v %v", ending, err)
 	}
 }
@@ -201,7 +201,7 @@ func TestAnonymousPeerMayAnswerItsOwnTask(t *testing.T) {
 		t.Errorf("%+v %v", ending, err)
 	}
 	in.Message.Sender.Identities = []identity.Evidence{evidence("mailto:bob")}
-	if _, err := b.Offer(t.Context(), in, parked); Code(err) != policypart.CodePrincipal {
+	if _, err := b.Offer(t.Context(), in, parked); refusedBy(err) != policypart.CodePrincipal {
 		t.Error(err)
 	}
 }

@@ -2,7 +2,6 @@ package demand
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -20,14 +19,6 @@ const (
 	unknownRows = 30
 	knownRows   = 300
 )
-
-// Code gives the code of the check that an attempt failed (policypart.Code…); empty for other errors.
-func Code(err error) string {
-	if refusal, ok := errors.AsType[*policypart.Refusal](err); ok {
-		return refusal.Code
-	}
-	return ""
-}
 
 // refuse counts and records a refused attempt and gives it as a fault.
 func (s *Service) refuse(ctx context.Context, i policypart.Issuance, refusal *policypart.Refusal) error {

@@ -3,6 +3,7 @@ package demand
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -314,4 +315,12 @@ func invoice(accepts ...json.RawMessage) policypart.Part {
 	return policypart.Part{
 		Kind: policypart.PaymentRequired, Message: "One cent, please.", Amount: "0.01", Currency: "USD", ExpiresAt: &expires, Accepts: accepts,
 	}
+}
+
+// refusedBy returns the code of the check that an attempt failed, empty for other errors.
+func refusedBy(err error) string {
+	if refusal, ok := errors.AsType[*policypart.Refusal](err); ok {
+		return refusal.Code
+	}
+	return ""
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/agents"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
@@ -57,13 +57,13 @@ func (w *toolWait) Await(wanted map[string]any) error {
 	if normalized["run_id"] != w.turn.ID {
 		return fault.InField("run_id", "must be the id of the turn")
 	}
-	encoded, err := envelope.Encode(normalized)
-	if err != nil || len(encoded) > request.DefaultMaxRecordSize {
+	encoded, err := value.Encode(normalized)
+	if err != nil || len(encoded) > request.MaxRecordBytes {
 		return fault.Wrap(fault.Malformed, "the tool request is no JSON of at most 1 MiB", err)
 	}
 	due, _ := request.TimeoutAt(normalized)
 	w.wanted = &exchange.ToolRequest{
-		ID: envelope.Text(normalized["request_id"]), Agent: w.turn.Agent, TurnID: w.turn.ID, ToolName: envelope.Text(normalized["tool_name"]),
+		ID: value.Text(normalized["request_id"]), Agent: w.turn.Agent, TurnID: w.turn.ID, ToolName: value.Text(normalized["tool_name"]),
 		Status: request.StatusPending, Request: encoded, TimeoutAt: due,
 	}
 	return nil

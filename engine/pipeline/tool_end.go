@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -86,7 +86,7 @@ func (t toolStore) RecentPending(ctx context.Context, query request.Query) ([]ma
 }
 
 // maxToolResult bounds a result as JSON: what a program may hand in, and the names around it.
-const maxToolResult = request.DefaultMaxRecordSize + 4<<10
+const maxToolResult = request.MaxRecordBytes + 4<<10
 
 // errOther rolls the transaction of a request back that somebody else ended.
 var errOther = errors.New("the request is not pending any more")
@@ -100,7 +100,7 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 	}
 	var encoded json.RawMessage
 	if result != nil {
-		if encoded, err = envelope.Encode(result); err != nil || len(encoded) > maxToolResult {
+		if encoded, err = value.Encode(result); err != nil || len(encoded) > maxToolResult {
 			return false, &request.Error{Code: request.CodeResult, Reason: "is no JSON of at most 1 MiB"}
 		}
 	}

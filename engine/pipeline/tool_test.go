@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
 	"inbox/agents/runtime/tool/request/requesttest"
+	"inbox/agents/runtime/value"
 	"inbox/engine/pipeline"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
@@ -300,8 +300,8 @@ func (r rows) Create(ctx context.Context, normalized map[string]any) error {
 	due, _ := request.TimeoutAt(normalized)
 	return r.store.InTx(ctx, func(tx pipeline.Tx) error {
 		_, err := tx.InsertToolRequest(ctx, exchange.ToolRequest{
-			ID: envelope.Text(normalized["request_id"]), Agent: "echo", TurnID: envelope.Text(normalized["run_id"]), TimeoutAt: due,
-			ToolName: envelope.Text(normalized["tool_name"]), Status: request.StatusPending, Request: []byte(envelope.EncodeText(normalized)),
+			ID: value.Text(normalized["request_id"]), Agent: "echo", TurnID: value.Text(normalized["run_id"]), TimeoutAt: due,
+			ToolName: value.Text(normalized["tool_name"]), Status: request.StatusPending, Request: []byte(value.EncodeText(normalized)),
 		})
 		return err
 	})

@@ -9,14 +9,14 @@ import (
 
 	"github.com/google/uuid"
 
-	"inbox/agents/bridge"
-	"inbox/agents/runtime/envelope"
+	"inbox/adapters/bridge/contract"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 )
 
-// Bridge keeps the clients of bridges and what waits for them: bridge.Store on the database. Every change wakes
+// Bridge keeps the clients of bridges and what waits for them: contract.Store on the database. Every change wakes
 // ChannelBridge with the client's id.
 type Bridge struct {
 	store *Store
@@ -35,17 +35,17 @@ const putBridgeClient = `INSERT INTO bridge_clients (id, updated_at, secret, cli
 	ON CONFLICT (id) DO UPDATE SET updated_at = excluded.updated_at, client = excluded.client,
 	secret = CASE WHEN excluded.secret = '' THEN bridge_clients.secret ELSE excluded.secret END`
 
-// PutClient implements bridge.Store. The secret of a client that is there already stays.
-func (b *Bridge) PutClient(ctx context.Context, client bridge.Client) error {
+// PutClient implements contract.Store. The secret of a client that is there already stays.
+func (b *Bridge) PutClient(ctx context.Context, client contract.Client) error {
 	return b.Register(ctx, client, "")
 }
 
 // Register keeps a client with the sealed secret that signs what is sent to its callback; empty = the one that it has.
-func (b *Bridge) Register(ctx context.Context, client bridge.Client, secret string) error {
+func (b *Bridge) Register(ctx context.Context, client contract.Client, secret string) error {
 	if err := requireStorable("client_id", client.ID, "callback_url", client.CallbackURL); err != nil {
 		return err
 	}
-	encoded, err := envelope.Encode(client.Value())
+	encoded, err := value.Encode(client.Value())
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "The client is no JSON.", err)
 	}
@@ -54,18 +54,18 @@ func (b *Bridge) Register(ctx context.Context, client bridge.Client, secret stri
 	})
 }
 
-// Client implements bridge.Store.
-func (b *Bridge) Client(ctx context.Context, id string) (bridge.Client, bool, error) {
+// Client implements contract.Store.
+func (b *Bridge) Client(ctx context.Context, id string) (contract.Client, bool, error) {
 	client, _, found, err := bridgeClient(ctx, b.store.engine.reader(), id)
 	return client, found, err
 }
 
 // ClientSecret gives a client with its sealed secret.
-func (b *Bridge) ClientSecret(ctx context.Context, id string) (client bridge.Client, secret string, found bool, err error) {
+func (b *Bridge) ClientSecret(ctx context.Context, id string) (client contract.Client, secret string, found bool, err error) {
 	return bridgeClient(ctx, b.store.engine.reader(), id)
 }
 
-func bridgeClient(ctx context.Context, from querier, id string) (client bridge.Client, secret string, found bool, err error) {
+func bridgeClient(ctx context.Context, from querier, id string) (client contract.Client, secret string, found bool, err error) {
 	if !storable(id) {
 		return client, "", false, nil
 	}
@@ -74,9 +74,9 @@ func bridgeClient(ctx context.Context, from querier, id string) (client bridge.C
 	if err != nil || !found {
 		return client, "", false, err
 	}
-	value, err := envelope.Decode([]byte(text), envelope.Limits{Depth: 128})
+	given, err := value.Decode([]byte(text), value.Limits{Depth: 128})
 	if err == nil {
-		client, err = bridge.NormalizeClient(envelope.Assoc(value))
+		client, err = contract.NormalizeClient(value.Assoc(given))
 	}
 	if err != nil {
 		return client, "", false, fmt.Errorf("decode bridge client %s: %w", id, err)
@@ -96,29 +96,29 @@ const enqueueBridgeItem = `INSERT INTO bridge_items (id, client_id, position, se
 const offerBridgeItem = `INSERT INTO bridge_items (id, client_id, position, session_id, status, leased_until, acked_at, item)
 	VALUES ($1, $2, $3, $4, $5, 0, 0, $6) ON CONFLICT (id) DO NOTHING`
 
-// Enqueue implements bridge.Store.
-func (b *Bridge) Enqueue(ctx context.Context, item bridge.Item) error {
-	return b.put(ctx, item, enqueueBridgeItem, bridge.ErrForeign)
+// Enqueue implements contract.Store.
+func (b *Bridge) Enqueue(ctx context.Context, item contract.Item) error {
+	return b.put(ctx, item, enqueueBridgeItem, contract.ErrForeign)
 }
 
 // Offer keeps an item unless its id was ever queued: for answers, which must not come back after they were acknowledged. It
 // finds room in a full queue, too: that is looked after when a question is taken (Room), and no answer is lost for it.
-func (b *Bridge) Offer(ctx context.Context, item bridge.Item) error {
+func (b *Bridge) Offer(ctx context.Context, item contract.Item) error {
 	return b.put(ctx, item, offerBridgeItem, nil)
 }
 
-// Room gives bridge.ErrFull when as many items wait for a client as a queue holds.
+// Room gives contract.ErrFull when as many items wait for a client as a queue holds.
 func (b *Bridge) Room(ctx context.Context, client string) error {
 	return roomOf(ctx, b.store.engine.reader(), client)
 }
 
 // put writes the item, and the job that brings it to the callback where its client has one. refused is the error of an item
 // that changed nothing; without one the item is an answer, which has its room.
-func (b *Bridge) put(ctx context.Context, item bridge.Item, statement string, refused error) error {
+func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, refused error) error {
 	if err := requireStorable("queue_id", item.ID, "client_id", item.ClientID, "session_id", item.SessionID); err != nil {
 		return err
 	}
-	encoded, err := envelope.Encode(item.Value())
+	encoded, err := value.Encode(item.Value())
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "The item is no JSON.", err)
 	}
@@ -141,9 +141,9 @@ func (b *Bridge) put(ctx context.Context, item bridge.Item, statement string, re
 }
 
 // roomFor refuses an item for a queue that nobody empties; one that is in it already has its place.
-func (t *Tx) roomFor(ctx context.Context, item bridge.Item) error {
+func (t *Tx) roomFor(ctx context.Context, item contract.Item) error {
 	full := roomOf(ctx, t, item.ClientID)
-	if !errors.Is(full, bridge.ErrFull) {
+	if !errors.Is(full, contract.ErrFull) {
 		return full
 	}
 	var known int64
@@ -158,9 +158,9 @@ func (t *Tx) roomFor(ctx context.Context, item bridge.Item) error {
 
 func roomOf(ctx context.Context, from querier, client string) error {
 	var waiting int64
-	_, err := first(ctx, from, countBridgeItems, []any{cleaned(client), int64(bridge.DefaultMaxItems)}, &waiting)
-	if err == nil && waiting >= bridge.DefaultMaxItems {
-		err = bridge.ErrFull
+	_, err := first(ctx, from, countBridgeItems, []any{cleaned(client), int64(contract.DefaultMaxItems)}, &waiting)
+	if err == nil && waiting >= contract.DefaultMaxItems {
+		err = contract.ErrFull
 	}
 	return err
 }
@@ -168,7 +168,7 @@ func roomOf(ctx context.Context, from querier, client string) error {
 func newPosition() string { return uuid.Must(uuid.NewV7()).String() }
 
 // callBridge makes the job that tells the client's callback of an item. Those of one session are told in order.
-func (t *Tx) callBridge(ctx context.Context, item bridge.Item) error {
+func (t *Tx) callBridge(ctx context.Context, item contract.Item) error {
 	client, _, found, err := bridgeClient(ctx, t, item.ClientID)
 	if err != nil || !found || client.CallbackURL == "" {
 		return err

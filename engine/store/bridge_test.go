@@ -4,9 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"inbox/agents/bridge/bridgetest"
-	"inbox/agents/channel"
-	"inbox/agents/channel/channeltest"
+	"inbox/adapters/bridge/contract"
+	"inbox/adapters/bridge/contract/contracttest"
 	"inbox/engine/store"
 )
 
@@ -14,18 +13,23 @@ import (
 func TestBridgeStores(t *testing.T) {
 	for name, url := range databases {
 		t.Run(name, func(t *testing.T) {
-			t.Run("queue", func(t *testing.T) {
-				bridgetest.Store(t, func(t *testing.T) bridgetest.Setup {
-					now := time.Now()
-					opened := openWith(t, store.Options{URL: url(t)}).Bridge(func() time.Time { return now })
-					return bridgetest.Setup{Store: opened, Advance: func(passed time.Duration) { now = now.Add(passed) }}
+			queue := func(t *testing.T) contracttest.Setup {
+				now := time.Now()
+				opened := openWith(t, store.Options{URL: url(t)}).Bridge(func() time.Time { return now })
+				return contracttest.Setup{Store: opened, Advance: func(passed time.Duration) { now = now.Add(passed) }}
+			}
+			t.Run("queue", func(t *testing.T) { contracttest.Store(t, queue) })
+			t.Run("recorded queue", func(t *testing.T) { contracttest.RecordedQueue(t, queue) })
+			t.Run("recorded session map", func(t *testing.T) {
+				contracttest.RecordedSessions(t, func(t *testing.T) contract.Sessions {
+					return openWith(t, store.Options{URL: url(t)}).SessionMap("owner")
 				})
 			})
 			t.Run("session map", func(t *testing.T) {
-				channeltest.Sessions(t, func(t *testing.T) channel.Sessions {
+				contracttest.Sessions(t, func(t *testing.T) contract.Sessions {
 					opened := openWith(t, store.Options{URL: url(t)})
 					other := opened.SessionMap("somebody else")
-					for _, key := range []channel.SessionKey{channel.NewSessionKey("slack-bot", " C1 ", "helper"), channel.NewSessionKey("telegram", "42", "bot")} {
+					for _, key := range []contract.SessionKey{contract.NewSessionKey("slack-bot", " C1 ", "helper"), contract.NewSessionKey("telegram", "42", "bot")} {
 						if err := other.SetSession(t.Context(), key, "foreign"); err != nil {
 							t.Fatal(err)
 						}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 )
 
 // selectBridgeItems reads what waits for a client; chosen narrows it, the last argument is the limit.
-func selectBridgeItems(client string, query bridge.Query, leasable bool, now time.Time) (text string, arguments []any) {
+func selectBridgeItems(client string, query contract.Query, leasable bool, now time.Time) (text string, arguments []any) {
 	arguments = []any{client}
 	text = `SELECT id, status, item FROM bridge_items WHERE client_id = $1 AND acked_at = 0`
 	if leasable {
@@ -26,26 +26,26 @@ func selectBridgeItems(client string, query bridge.Query, leasable bool, now tim
 	return text + fmt.Sprintf(` ORDER BY position LIMIT $%d + 0`, len(arguments)), arguments
 }
 
-func readBridgeItems(ctx context.Context, from querier, text string, arguments []any) (items []bridge.Item, err error) {
-	items = []bridge.Item{}
+func readBridgeItems(ctx context.Context, from querier, text string, arguments []any) (items []contract.Item, err error) {
+	items = []contract.Item{}
 	err = from.each(ctx, text, arguments, func(r row) error {
 		var id, status, body string
 		if err := r.Scan(&id, &status, &body); err != nil {
 			return err
 		}
-		item, err := bridge.ReadItem([]byte(body))
+		item, err := contract.ReadItem([]byte(body))
 		if err != nil {
 			return fmt.Errorf("decode queue item %s: %w", id, err)
 		}
-		item.Status = bridge.Status(status)
+		item.Status = contract.Status(status)
 		items = append(items, item)
 		return nil
 	})
 	return items, err
 }
 
-// Pending implements bridge.Store.
-func (b *Bridge) Pending(ctx context.Context, client string, query bridge.Query) ([]bridge.Item, error) {
+// Pending implements contract.Store.
+func (b *Bridge) Pending(ctx context.Context, client string, query contract.Query) ([]contract.Item, error) {
 	if !storable(client) {
 		return nil, nil
 	}
@@ -53,8 +53,8 @@ func (b *Bridge) Pending(ctx context.Context, client string, query bridge.Query)
 	return readBridgeItems(ctx, b.store.engine.reader(), text, arguments)
 }
 
-// Lease implements bridge.Store. Of two workers that read the same row at once the second finds it changed.
-func (b *Bridge) Lease(ctx context.Context, client string, query bridge.Query, duration time.Duration) (leased []bridge.Item, err error) {
+// Lease implements contract.Store. Of two workers that read the same row at once the second finds it changed.
+func (b *Bridge) Lease(ctx context.Context, client string, query contract.Query, duration time.Duration) (leased []contract.Item, err error) {
 	if !storable(client) {
 		return nil, nil
 	}
@@ -82,7 +82,7 @@ func (b *Bridge) Lease(ctx context.Context, client string, query bridge.Query, d
 }
 
 // Item gives one item of a client that was not acknowledged.
-func (b *Bridge) Item(ctx context.Context, client, id string) (item bridge.Item, found bool, err error) {
+func (b *Bridge) Item(ctx context.Context, client, id string) (item contract.Item, found bool, err error) {
 	if !storable(client) || !storable(id) {
 		return item, false, nil
 	}
@@ -94,8 +94,8 @@ func (b *Bridge) Item(ctx context.Context, client, id string) (item bridge.Item,
 	return items[0], true, nil
 }
 
-// Attempted implements bridge.Store.
-func (b *Bridge) Attempted(ctx context.Context, client, id string, status bridge.Status) (kept bool, err error) {
+// Attempted implements contract.Store.
+func (b *Bridge) Attempted(ctx context.Context, client, id string, status contract.Status) (kept bool, err error) {
 	if !storable(client) || !storable(id) {
 		return false, nil
 	}
@@ -110,7 +110,7 @@ func (b *Bridge) Attempted(ctx context.Context, client, id string, status bridge
 
 const ackBridgeItem = `UPDATE bridge_items SET acked_at = $1, item = '', session_id = '' WHERE id = $2 AND client_id = $3 AND acked_at = 0`
 
-// Ack implements bridge.Store.
+// Ack implements contract.Store.
 func (b *Bridge) Ack(ctx context.Context, client string, ids []string) (removed int, err error) {
 	if !storable(client) || len(ids) == 0 {
 		return 0, nil

@@ -20,7 +20,7 @@ const (
 // blobColumns are where parts with content stand, and the adapters' own notes.
 var blobColumns = []string{
 	`turns WHERE message`, `replies WHERE response`, `events WHERE body`, `dispatches WHERE call`, `dispatches WHERE response`,
-	`demands WHERE notes`, `tool_requests WHERE request`, `tool_requests WHERE result`, `pending_actions WHERE action`,
+	`demands WHERE notes`, `tool_requests WHERE request`, `tool_requests WHERE result`,
 	`session_messages WHERE message`, `bridge_items WHERE item`, `documents WHERE value`,
 }
 

@@ -33,7 +33,6 @@ var referrings = []referring{
 	{table: "bridge_items", keys: []string{"id"}, texts: []string{"item"}},
 	{table: "session_messages", keys: []string{"owner_key", "session_id"}, texts: []string{"message"}},
 	{table: "tool_requests", keys: []string{"id"}, texts: []string{"request", "result"}},
-	{table: "pending_actions", keys: []string{"id"}, texts: []string{"action"}},
 	{table: "task_runs", keys: []string{"id"}, texts: []string{"run"}},
 	{table: "demands", keys: []string{"id"}, texts: []string{"terms", "resolution", "notes"}},
 	{table: "dispatches", keys: []string{"id"}, texts: []string{"call", "response"}},

@@ -241,7 +241,6 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		"audit.code", "audit.agent", "audit.principal", "audit.detail",
 		"person_identities.principal", "person_identities.issuer", "person_identities.subject", "person_identities.method", "person_identities.address",
 		"dispatches.state", "tool_requests.agent", "tool_requests.tool_name", "tool_requests.status",
-		"pending_actions.kind", "pending_actions.agent", "pending_actions.creator", "pending_actions.resolver", "pending_actions.status",
 		"destinations.channel", "destinations.destination", "destinations.reason",
 		"list_entries.list", "list_entries.kind", "list_entries.target", "list_entries.agent", "list_entries.effect", "list_entries.reason", "list_entries.source",
 		"mail_suppressions.address", "mail_suppressions.kind", "mail_suppressions.reason", "mail_failures.address",

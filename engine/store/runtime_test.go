@@ -5,10 +5,6 @@ import (
 
 	"inbox/agents/runtime/task"
 	"inbox/agents/runtime/task/tasktest"
-	"inbox/agents/runtime/tool"
-	"inbox/agents/runtime/tool/request"
-	"inbox/agents/runtime/tool/request/requesttest"
-	"inbox/agents/runtime/tool/tooltest"
 	"inbox/engine/store"
 )
 
@@ -17,14 +13,6 @@ func TestRuntimeStores(t *testing.T) {
 	for name, url := range databases {
 		t.Run(name, func(t *testing.T) {
 			open := func(t *testing.T) *store.Store { return openWith(t, store.Options{URL: url(t)}) }
-			t.Run("tool requests", func(t *testing.T) {
-				requesttest.Store(t, func(t *testing.T) (request.Store, func(map[string]any) map[string]any) {
-					return open(t).RequestStore(), nil
-				})
-			})
-			t.Run("pending actions", func(t *testing.T) {
-				tooltest.PendingStore(t, func(t *testing.T) tool.PendingStore { return open(t).PendingActions() })
-			})
 			t.Run("task runs", func(t *testing.T) {
 				tasktest.Runs(t, func(t *testing.T) task.Runs { return open(t).TaskRuns() })
 			})

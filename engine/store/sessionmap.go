@@ -3,11 +3,11 @@ package store
 import (
 	"context"
 
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 )
 
-// SessionMap keeps which session each outside conversation of one owner is: channel.Sessions on the database.
+// SessionMap keeps which session each outside conversation of one owner is: contract.Sessions on the database.
 type SessionMap struct {
 	store *Store
 	owner string
@@ -16,7 +16,7 @@ type SessionMap struct {
 // SessionMap gives the map of an owner. Owners never see each other's, whatever they call their connectors.
 func (s *Store) SessionMap(owner string) *SessionMap { return &SessionMap{s, owner} }
 
-func (m *SessionMap) key(key channel.SessionKey) string {
+func (m *SessionMap) key(key contract.SessionKey) string {
 	return hashKey("key", m.owner, key.Connector, key.Conversation, key.Agent)
 }
 
@@ -24,12 +24,12 @@ func (m *SessionMap) importedKey(imported string) string {
 	return hashKey("imported", m.owner, imported)
 }
 
-// Session implements channel.Sessions.
-func (m *SessionMap) Session(ctx context.Context, key channel.SessionKey) (string, error) {
+// Session implements contract.Sessions.
+func (m *SessionMap) Session(ctx context.Context, key contract.SessionKey) (string, error) {
 	return m.from(ctx, m.store.engine.reader(), key)
 }
 
-func (m *SessionMap) from(ctx context.Context, from querier, key channel.SessionKey) (session string, err error) {
+func (m *SessionMap) from(ctx context.Context, from querier, key contract.SessionKey) (session string, err error) {
 	for _, known := range []string{m.key(key), m.importedKey(key.Imported())} {
 		found, err := first(ctx, from, `SELECT session_id FROM session_map WHERE map_key = $1`, []any{known}, &session)
 		if err != nil || found {
@@ -42,15 +42,15 @@ func (m *SessionMap) from(ctx context.Context, from querier, key channel.Session
 const putSessionKey = `INSERT INTO session_map (map_key, owner_key, session_id) VALUES ($1, $2, $3)
 	ON CONFLICT (map_key) DO UPDATE SET session_id = excluded.session_id`
 
-// SetSession implements channel.Sessions.
-func (m *SessionMap) SetSession(ctx context.Context, key channel.SessionKey, session string) error {
+// SetSession implements contract.Sessions.
+func (m *SessionMap) SetSession(ctx context.Context, key contract.SessionKey, session string) error {
 	if session == "" {
 		return m.DeleteSession(ctx, key)
 	}
 	return m.put(ctx, m.key(key), session)
 }
 
-// ImportSession implements channel.Sessions.
+// ImportSession implements contract.Sessions.
 func (m *SessionMap) ImportSession(ctx context.Context, imported, session string) error {
 	if session == "" {
 		return nil
@@ -65,8 +65,8 @@ func (m *SessionMap) put(ctx context.Context, key, session string) error {
 	return m.store.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, putSessionKey, key, hashKey(m.owner), session) })
 }
 
-// DeleteSession implements channel.Sessions.
-func (m *SessionMap) DeleteSession(ctx context.Context, key channel.SessionKey) error {
+// DeleteSession implements contract.Sessions.
+func (m *SessionMap) DeleteSession(ctx context.Context, key contract.SessionKey) error {
 	return m.store.InTx(ctx, func(tx *Tx) error {
 		return tx.do(ctx, `DELETE FROM session_map WHERE map_key IN ($1, $2)`, m.key(key), m.importedKey(key.Imported()))
 	})
@@ -74,7 +74,7 @@ func (m *SessionMap) DeleteSession(ctx context.Context, key channel.SessionKey) 
 
 // ChannelSession gives the session of an outside conversation, or makes the given one in the same step. A row of the map
 // whose session is gone or is another agent's counts as none.
-func (s *Store) ChannelSession(ctx context.Context, key channel.SessionKey, fresh exchange.Session) (session exchange.Session, err error) {
+func (s *Store) ChannelSession(ctx context.Context, key contract.SessionKey, fresh exchange.Session) (session exchange.Session, err error) {
 	if err := checkSession(fresh); err != nil {
 		return session, err
 	}
@@ -105,7 +105,7 @@ func (s *Store) ChannelSession(ctx context.Context, key channel.SessionKey, fres
 	return session, err
 }
 
-func (m *SessionMap) sessionOf(ctx context.Context, from querier, key channel.SessionKey, fresh exchange.Session) (exchange.Session, bool, error) {
+func (m *SessionMap) sessionOf(ctx context.Context, from querier, key contract.SessionKey, fresh exchange.Session) (exchange.Session, bool, error) {
 	for _, known := range []string{m.key(key), m.importedKey(key.Imported())} {
 		var id string
 		if _, err := first(ctx, from, `SELECT session_id FROM session_map WHERE map_key = $1`, []any{known}, &id); err != nil {

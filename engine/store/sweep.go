@@ -35,9 +35,6 @@ const toolAge = 30 * 24 * time.Hour
 const sweepToolRequests = `DELETE FROM tool_requests WHERE id IN (SELECT id FROM tool_requests
 	WHERE status <> 'runtime_tool_pending' AND updated_at <= $1 ORDER BY updated_at, id LIMIT $2 + 0)`
 
-const sweepActions = `DELETE FROM pending_actions WHERE id IN (SELECT id FROM pending_actions
-	WHERE status IN ('accepted', 'rejected', 'expired', 'deleted') AND stored_at <= $1 LIMIT $2 + 0)`
-
 const sweepTaskRuns = `DELETE FROM task_runs WHERE id IN (SELECT id FROM task_runs
 	WHERE updated_at <= $1 ORDER BY updated_at, id LIMIT $2 + 0)`
 
@@ -68,7 +65,6 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepOldAudit, micros(time.Now().Add(-auditAge))},
 		{sweepExcessAudit, keep},
 		{sweepToolRequests, micros(time.Now().Add(-toolAge))},
-		{sweepActions, micros(time.Now().Add(-auditAge))},
 		{sweepWatches, micros(time.Now().Add(-exchange.WatchLife))},
 		{sweepTaskRuns, micros(time.Now().Add(-toolAge))},
 		{sweepPayments, micros(time.Now().Add(-demandAge))},

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"time"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 )
 
-// TaskRuns keeps the runs of tasks: task.Runs on the database, for programs that give work to executors by agents/task.
+// TaskRuns keeps the runs of tasks: task.Runs on the database.
 type TaskRuns struct{ store *Store }
 
-// TaskRuns gives the library's view of task runs.
+// TaskRuns returns the runs of tasks.
 func (s *Store) TaskRuns() *TaskRuns { return &TaskRuns{s} }
 
 // maxTaskRun bounds a run as JSON.
@@ -20,7 +20,7 @@ const maxTaskRun = 4 << 20
 
 // Claim implements task.Runs. A run over 4 MiB is fault.TooLarge, an id over 512 bytes fault.Malformed.
 func (r *TaskRuns) Claim(ctx context.Context, run map[string]any) (claimed bool, err error) {
-	id := envelope.Text(run["run_id"])
+	id := value.Text(run["run_id"])
 	if err := requireStorable("run_id", id); err != nil {
 		return false, err
 	}
@@ -42,7 +42,7 @@ func (r *TaskRuns) Claim(ctx context.Context, run map[string]any) (claimed bool,
 }
 
 func encodeTaskRun(run map[string]any) (string, error) {
-	encoded, err := envelope.Encode(run)
+	encoded, err := value.Encode(run)
 	if err != nil {
 		return "", fault.Wrap(fault.Malformed, "The run is no JSON.", err)
 	}
@@ -68,11 +68,11 @@ func taskRunFrom(ctx context.Context, from querier, runID string) (map[string]an
 	if err != nil || !found {
 		return nil, err
 	}
-	value, err := envelope.Decode([]byte(text), envelope.Limits{Bytes: 2 * maxTaskRun, Depth: 128})
+	given, err := value.Decode([]byte(text), value.Limits{Bytes: 2 * maxTaskRun, Depth: 128})
 	if err != nil {
 		return nil, fmt.Errorf("decode task run %s: %w", runID, err)
 	}
-	return envelope.Assoc(value), nil
+	return value.Assoc(given), nil
 }
 
 // Update implements task.Runs.

@@ -31,10 +31,6 @@ func (t *Tx) InsertToolRequest(ctx context.Context, r exchange.ToolRequest) (sta
 	return status, err
 }
 
-const replaceToolRequest = insertToolRequest + `ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, run_id = excluded.run_id,
-	tool_name = excluded.tool_name, status = excluded.status, created_at = excluded.created_at, due_at = excluded.due_at,
-	updated_at = excluded.updated_at, request = excluded.request, result = excluded.result`
-
 func toolRequestArguments(r exchange.ToolRequest) ([]any, error) {
 	for name, value := range map[string]string{"request_id": r.ID, "agent": r.Agent, "run_id": r.TurnID, "tool_name": r.ToolName} {
 		if len(value) > maxToolKey {

@@ -71,7 +71,6 @@ func TestTrustPlans(t *testing.T) {
 		{"tool requests of a turn", requests(exchange.ToolRequestFilter{TurnID: "t", All: true}), "USING INDEX tool_requests_run"},
 		{"sweepToolRequests", sweepToolRequests, "USING INDEX tool_requests_ended"},
 		{"sweepTaskRuns", sweepTaskRuns, "task_runs_updated"},
-		{"due actions", dueActions, "USING COVERING INDEX pending_actions_due"},
 		{"audit of a turn", list(exchange.AuditFilter{TurnID: "t"}), "USING INDEX audit_turn"},
 		{"audit by code", list(exchange.AuditFilter{Code: "a"}), "USING INDEX audit_code"},
 	} {

@@ -55,15 +55,6 @@ func NewCounter(limits Limits) *Counter {
 	return &Counter{limits: limits, rest: make([]byte, 0, utf8.UTFMax)}
 }
 
-// Check counts a whole document.
-func Check(document []byte, limits Limits) error {
-	c := NewCounter(limits)
-	if _, err := c.Write(document); err != nil {
-		return err
-	}
-	return c.Close()
-}
-
 // Write counts the next piece.
 func (c *Counter) Write(piece []byte) (int, error) {
 	if c.failed != nil {

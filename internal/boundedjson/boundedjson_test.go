@@ -17,13 +17,13 @@ func TestCheck(t *testing.T) {
 		`"[[[[[[,,,,,,,"`: "", `"\"[[[[[[\\"`: "", `["\\",[[[`: TooDeep, "\"\xff\"": NotUTF8, "\"\xe2\x82\"": NotUTF8, "\"\xe2\x82": NotUTF8,
 		"\"\xed\xa0\x80\"": NotUTF8, "\"€\"": "", "\"\\€\\\\\"[[[[": TooDeep, "": "",
 	} {
-		err := Check([]byte(document), limits)
+		err := check([]byte(document), limits)
 		var broken *Error
 		if errors.As(err, &broken) != (want != "") || broken != nil && broken.Reason != want {
 			t.Errorf("%q: %v, want %q", document, err, want)
 		}
 	}
-	if err := Check([]byte(strings.Repeat("[", 1000)), Limits{}); err != nil {
+	if err := check([]byte(strings.Repeat("[", 1000)), Limits{}); err != nil {
 		t.Errorf("without limits: %v", err)
 	}
 }
@@ -33,7 +33,7 @@ func TestPiecesAreOneDocument(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		document := []byte(strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"[", "]", "{", "}", ",", `"`, `\`, "€", "🙂", "a", "\xff", "\xe2", "\x82"})).Draw(t, "document"), ""))
 		limits := Limits{Depth: 4, Values: 6}
-		whole := Check(document, limits)
+		whole := check(document, limits)
 		c := NewCounter(limits)
 		var err error
 		for rest := document; len(rest) > 0 && err == nil; {
@@ -65,7 +65,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add([]byte(`{"a":[1,{"b":"\"[["}],"c":"€"}`))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		limits := Limits{Depth: 8, Values: 32}
-		err := Check(document, limits)
+		err := check(document, limits)
 		if err == nil && !utf8.Valid(document) {
 			t.Errorf("%q is not UTF-8", document)
 		}
@@ -90,4 +90,13 @@ func FuzzCheck(f *testing.F) {
 			t.Errorf("%q nests %d deep with %d containers", document, deepest, values)
 		}
 	})
+}
+
+// check counts a whole document.
+func check(document []byte, limits Limits) error {
+	c := NewCounter(limits)
+	if _, err := c.Write(document); err != nil {
+		return err
+	}
+	return c.Close()
 }

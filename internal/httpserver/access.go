@@ -223,15 +223,6 @@ func nextRequestID() string {
 	return processID + "-" + strconv.FormatUint(requestCounter.Add(1), 36)
 }
 
-// RequestID gives the id of the request for messages to operators; empty outside of a Server. It is the X-Request-Id
-// of the answer and the "request" attribute of the log.
-func RequestID(ctx context.Context) string {
-	if found, ok := ctx.Value(requestKey{}).(*known); ok {
-		return found.id
-	}
-	return ""
-}
-
 // Stopping gives a channel that is closed when the server begins to stop: streams end themselves then, so that they
 // do not use up the time that other requests have. Outside of a Server it is nil, which never becomes ready.
 func Stopping(ctx context.Context) <-chan struct{} {

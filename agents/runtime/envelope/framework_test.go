@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // examples has one message of every type and what its envelope must be: type, role, content, payload.
@@ -42,17 +43,17 @@ var examples = []struct{ message, kind, role, content, payload string }{
 func TestImportOfEveryType(t *testing.T) {
 	seen := map[envelope.FrameworkType]bool{}
 	for _, example := range examples {
-		message := envelope.Assoc(decode(t, example.message))
-		seen[envelope.FrameworkType(envelope.Text(message["type"]))] = true
+		message := value.Assoc(decode(t, example.message))
+		seen[envelope.FrameworkType(value.Text(message["type"]))] = true
 		e, err := envelope.Import(message)
 		if err != nil {
 			t.Fatalf("%s: %v", example.message, err)
 		}
-		if string(e.Type) != example.kind || e.Role != example.role || e.Content != example.content || e.CreatedAt != envelope.Text(message["timestamp"]) {
+		if string(e.Type) != example.kind || e.Role != example.role || e.Content != example.content || e.CreatedAt != value.Text(message["timestamp"]) {
 			t.Errorf("%s: %s / %s: %v", example.message, e.Type, e.Role, e.Content)
 		}
-		if !envelope.Equal(e.Payload, decode(t, example.payload)) {
-			t.Errorf("%s: payload %s", example.message, envelope.EncodeText(e.Payload))
+		if !value.Equal(e.Payload, decode(t, example.payload)) {
+			t.Errorf("%s: payload %s", example.message, value.EncodeText(e.Payload))
 		}
 		if diff := cmp.Diff(message, envelope.Export(e, "")); diff != "" {
 			t.Errorf("%s: %s", example.message, diff)
@@ -89,8 +90,8 @@ func TestExportOfForeignEnvelopes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := envelope.Export(e, "me"); !envelope.Equal(got, decode(t, want)) {
-			t.Errorf("%s:\ngot  %s\nwant %s", text, envelope.EncodeText(got), want)
+		if got := envelope.Export(e, "me"); !value.Equal(got, decode(t, want)) {
+			t.Errorf("%s:\ngot  %s\nwant %s", text, value.EncodeText(got), want)
 		}
 	}
 }
@@ -106,7 +107,7 @@ func TestImportManyPairsObservations(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list[2].ToolName() != "b" || list[3].ToolName() != "a" || list[4].ToolName() != "" {
-		t.Errorf("%s", envelope.EncodeText(envelope.Values(list)))
+		t.Errorf("%s", value.EncodeText(envelope.Values(list)))
 	}
 	if orphans := envelope.Orphans(list); len(orphans) != 1 || orphans[0].Index != 4 {
 		t.Errorf("orphans %v", orphans)
@@ -166,12 +167,12 @@ func FuzzImport(f *testing.F) {
 		f.Add([]byte(example.message))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		value, err := envelope.Decode(data, envelope.Limits{Bytes: 1 << 16})
+		given, err := value.Decode(data, value.Limits{Bytes: 1 << 16})
 		if err != nil {
 			return
 		}
-		_ = envelope.ValidateFramework(value)
-		e, err := envelope.Import(value)
+		_ = envelope.ValidateFramework(given)
+		e, err := envelope.Import(given)
 		if err != nil {
 			return
 		}
@@ -179,8 +180,17 @@ func FuzzImport(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(value, any(envelope.Export(stored, "nobody"))); diff != "" {
+		if diff := cmp.Diff(given, any(envelope.Export(stored, "nobody"))); diff != "" {
 			t.Fatal(diff)
 		}
 	})
+}
+
+func decode(t *testing.T, text string) any {
+	t.Helper()
+	given, err := value.Decode([]byte(text), value.Limits{})
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return given
 }

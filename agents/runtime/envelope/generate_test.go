@@ -60,7 +60,7 @@ func anyObject(likely map[string]*rapid.Generator[any]) *rapid.Generator[any] {
 
 var typeNames = func() []string {
 	var names []string
-	for _, kind := range envelope.Types() {
+	for _, kind := range envelope.Types {
 		names = append(names, string(kind))
 	}
 	return names

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 func TestNormalizeErrors(t *testing.T) {
@@ -60,8 +61,8 @@ func TestNormalize(t *testing.T) {
 		"empty and odd ids are dropped": {`{"role":"user","content":"x","id":"","created_at":7,"updated_at":"u"}`, `{"type":"text","role":"user","content":"x","payload":{},"metadata":{},"updated_at":"u"}`},
 	} {
 		got, err := envelope.Normalize(decode(t, c.in))
-		if want := decode(t, "{"+head+c.want[1:]); err != nil || !envelope.Equal(got.Value(), want) {
-			t.Errorf("%s: %v\ngot  %s\nwant %s", name, err, envelope.EncodeText(got.Value()), envelope.EncodeText(want))
+		if want := decode(t, "{"+head+c.want[1:]); err != nil || !value.Equal(got.Value(), want) {
+			t.Errorf("%s: %v\ngot  %s\nwant %s", name, err, value.EncodeText(got.Value()), value.EncodeText(want))
 		}
 	}
 }
@@ -85,7 +86,7 @@ func TestBuilders(t *testing.T) {
 	}
 	for _, e := range []envelope.Envelope{result, approval, call, envelope.UserText("x", nil), envelope.AssistantText("x", nil)} {
 		again, err := envelope.Normalize(e.Value())
-		if err != nil || !envelope.Equal(again.Value(), e.Value()) {
+		if err != nil || !value.Equal(again.Value(), e.Value()) {
 			t.Errorf("%v: %+v is not canonical", err, e)
 		}
 	}
@@ -103,8 +104,8 @@ func TestCoalesceKeepsBlocksWithoutParts(t *testing.T) {
 	if len(merged) != 2 || merged[1].ID != "kept" || merged[0].Content != "a\n\nb" || merged[0].Metadata["m"] == nil {
 		t.Fatalf("%+v", merged)
 	}
-	if parts, _ := envelope.List(merged[0].Payload["parts"]); len(parts) != 3 {
-		t.Errorf("%d parts: %s", len(parts), envelope.EncodeText(parts))
+	if parts, _ := value.List(merged[0].Payload["parts"]); len(parts) != 3 {
+		t.Errorf("%d parts: %s", len(parts), value.EncodeText(parts))
 	}
 }
 
@@ -129,20 +130,17 @@ func TestPairs(t *testing.T) {
 		"nothing":                       {[]any{}, nil},
 		"a call after its result is an": {[]any{row("tool_result", "a", "1"), row("tool_call", "a", "1")}, []int{0, 1}},
 	} {
-		pruned, err := envelope.PruneValues(c.rows)
+		list, err := envelope.NormalizeMany(c.rows)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []int
-		for _, o := range pruned.Removed {
+		for _, o := range envelope.Prune(list).Removed {
 			got = append(got, o.Index)
 		}
-		if !envelope.Equal(envelope.Plain(got), envelope.Plain(c.want)) {
+		if !value.Equal(value.Plain(got), value.Plain(c.want)) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
-	}
-	if _, err := envelope.PruneValues([]any{"x"}); err == nil {
-		t.Error("a text passed as a message")
 	}
 }
 
@@ -150,20 +148,20 @@ func FuzzNormalize(f *testing.F) {
 	f.Add([]byte(`{"role":"user","content":"x","metadata":{"type":"tool_result","tool_name":"a"}}`))
 	f.Add([]byte(`{"schema":"x","version":"1.9","type":"tool_call","data":{"a":1}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		value, err := envelope.Decode(data, envelope.Limits{Bytes: 1 << 16})
+		given, err := value.Decode(data, value.Limits{Bytes: 1 << 16})
 		if err != nil {
 			return
 		}
-		once, err := envelope.Normalize(value)
+		once, err := envelope.Normalize(given)
 		if err != nil {
 			return
 		}
 		twice, err := envelope.Normalize(once.Value())
-		if err != nil || !envelope.Equal(once.Value(), twice.Value()) {
+		if err != nil || !value.Equal(once.Value(), twice.Value()) {
 			t.Fatalf("%v: %s", err, data)
 		}
 		once.Provider()
 		envelope.Export(once, "agent")
-		_, _ = envelope.NormalizeResultText([]byte(`{"messages":[`+string(data)+`]}`), envelope.Limits{})
+		_, _ = envelope.NormalizeResult(map[string]any{"messages": []any{given}})
 	})
 }

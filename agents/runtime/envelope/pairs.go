@@ -65,62 +65,38 @@ func orphan(list []Envelope, i int, kind string) Orphan {
 }
 
 // Pruned is a transcript without orphans, what was removed, and the one event that reports it.
-type Pruned[T any] struct {
-	Messages []T
+type Pruned struct {
+	Messages []Envelope
 	Removed  []Orphan
 	Event    map[string]any // {type, metadata}
 }
 
 // Prune removes orphans from a transcript.
-func Prune(list []Envelope) Pruned[Envelope] { return prune(list, Orphans(list)) }
-
-// PruneValues removes orphans from a list of messages of any age; those that stay are the originals, untouched.
-func PruneValues(messages any) (Pruned[any], error) {
-	envelopes, err := NormalizeMany(messages)
-	if err != nil {
-		return Pruned[any]{}, err
-	}
-	list, _ := List(messages)
-	return prune(list, Orphans(envelopes)), nil
-}
-
-func prune[T any](list []T, orphans []Orphan) Pruned[T] {
+func Prune(list []Envelope) Pruned {
+	orphans := Orphans(list)
 	if len(orphans) == 0 {
 		metadata := map[string]any{"total_messages": len(list), "orphan_count": 0}
-		return Pruned[T]{Messages: list, Event: map[string]any{"type": "tool_pair_validated", "metadata": metadata}}
+		return Pruned{Messages: list, Event: map[string]any{"type": "tool_pair_validated", "metadata": metadata}}
 	}
+
 	dropped := make(map[int]bool, len(orphans))
 	var indices, values []any
 	for _, o := range orphans {
 		dropped[o.Index] = true
 		indices, values = append(indices, o.Index), append(values, o.Value())
 	}
-	retained := make([]T, 0, len(list)-len(orphans))
+	retained := make([]Envelope, 0, len(list)-len(orphans))
 	for i, message := range list {
 		if !dropped[i] {
 			retained = append(retained, message)
 		}
 	}
-	return Pruned[T]{Messages: retained, Removed: orphans, Event: map[string]any{
+
+	return Pruned{Messages: retained, Removed: orphans, Event: map[string]any{
 		"type": "tool_pair_pruned",
 		"metadata": map[string]any{
 			"total_messages": len(list), "orphan_count": len(orphans), "retained_count": len(retained),
 			"removed_indices": indices, "orphans": values,
 		},
 	}}
-}
-
-// Value writes {messages, removed, events}.
-func (p Pruned[T]) Value() map[string]any {
-	messages, removed := make([]any, len(p.Messages)), make([]any, len(p.Removed))
-	for i, message := range p.Messages {
-		messages[i] = message
-		if e, is := any(message).(Envelope); is {
-			messages[i] = e.Value()
-		}
-	}
-	for i, o := range p.Removed {
-		removed[i] = o.Value()
-	}
-	return map[string]any{"messages": messages, "removed": removed, "events": []any{p.Event}}
 }

@@ -7,12 +7,13 @@ import (
 	"pgregory.net/rapid"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 func TestNormalizingTwiceChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		row := rows.Draw(t, "row")
-		before := envelope.Clone(row)
+		before := value.Clone(row)
 		once, err := envelope.Normalize(row)
 		if diff := cmp.Diff(before, row); diff != "" {
 			t.Fatalf("normalizing changed its input: %s", diff)
@@ -27,12 +28,12 @@ func TestNormalizingTwiceChangesNothing(t *testing.T) {
 		if diff := cmp.Diff(once.Value(), twice.Value()); diff != "" {
 			t.Fatal(diff)
 		}
-		data, err := envelope.Encode(once.Value())
+		data, err := value.Encode(once.Value())
 		if err != nil {
 			t.Fatal(err)
 		}
 		var read envelope.Envelope
-		if err := read.UnmarshalJSON(data); err != nil || !envelope.Equal(read.Value(), once.Value()) {
+		if err := read.UnmarshalJSON(data); err != nil || !value.Equal(read.Value(), once.Value()) {
 			t.Fatalf("writing and reading changed the envelope: %v\n%s", err, data)
 		}
 	})
@@ -41,7 +42,7 @@ func TestNormalizingTwiceChangesNothing(t *testing.T) {
 func TestExportOfImportIsTheMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		message := frameworkRows.Draw(t, "message")
-		before := envelope.Clone(message)
+		before := value.Clone(message)
 		imported, err := envelope.Import(message)
 		if err != nil {
 			t.Fatalf("import: %v", err)
@@ -63,19 +64,19 @@ func TestExportOfAnyEnvelopeIsValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		row := rows.Draw(t, "row")
 		e, err := envelope.Normalize(row)
-		if err != nil || envelope.FrameworkType(envelope.Text(envelope.Assoc(e.Metadata["agent_framework"])["type"])).Known() {
+		if err != nil || envelope.FrameworkType(value.Text(value.Assoc(e.Metadata["agent_framework"])["type"])).Known() {
 			return
 		}
 		e.CreatedAt = "2026-04-28 12:00:00"
-		if e.Type == envelope.TypeToolCall && envelope.Trim(e.ToolName()) == "" || envelope.Flag(e.Payload["synthesis"]) {
+		if e.Type == envelope.TypeToolCall && value.Trim(e.ToolName()) == "" || value.Flag(e.Payload["synthesis"]) {
 			return
 		}
-		if operation, there := e.Payload["operation"]; there && envelope.Trim(envelope.Text(operation)) == "" {
+		if operation, there := e.Payload["operation"]; there && value.Trim(value.Text(operation)) == "" {
 			return
 		}
 		message := envelope.Export(e, "agent")
 		if err := envelope.ValidateFramework(message); err != nil {
-			t.Fatalf("%v\n%s", err, envelope.EncodeText(message))
+			t.Fatalf("%v\n%s", err, value.EncodeText(message))
 		}
 		if _, err := envelope.Import(message); err != nil {
 			t.Fatal(err)
@@ -126,7 +127,7 @@ func TestPrunedTranscriptsHaveOnlyPairs(t *testing.T) {
 func TestResultsNormalizeTwiceToTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		result := objects(map[string]*rapid.Generator[any]{
-			"messages": rapid.Map(rapid.SliceOfN(rows, 0, 3), func(list []map[string]any) any { return envelope.Plain(list) }),
+			"messages": rapid.Map(rapid.SliceOfN(rows, 0, 3), func(list []map[string]any) any { return value.Plain(list) }),
 			"status":   anyOf("failed", "budget_exceeded", " Stalled ", "interrupted", "odd"), "budget": anyOf("turns", "tool_calls"),
 			"completed": anyOf(true, false), "run_outcome": values(2), "final_content": words.AsAny(),
 		}).Draw(t, "result")
@@ -135,11 +136,11 @@ func TestResultsNormalizeTwiceToTheSame(t *testing.T) {
 			return
 		}
 		list, err := envelope.NormalizeMany(result["messages"])
-		if err != nil || !envelope.Equal(once["messages"], envelope.Values(list)) {
-			t.Fatalf("%v: the messages are not canonical: %s", err, envelope.EncodeText(once["messages"]))
+		if err != nil || !value.Equal(once["messages"], envelope.Values(list)) {
+			t.Fatalf("%v: the messages are not canonical: %s", err, value.EncodeText(once["messages"]))
 		}
 		twice, err := envelope.NormalizeResult(once)
-		if err != nil || !envelope.Equal(once, twice) {
+		if err != nil || !value.Equal(once, twice) {
 			t.Fatalf("%v: %s", err, cmp.Diff(once, twice))
 		}
 	})
@@ -147,13 +148,13 @@ func TestResultsNormalizeTwiceToTheSame(t *testing.T) {
 
 func TestEqualityIsThatOfTheText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		value := values(3).Draw(t, "value")
-		data, err := envelope.Encode(value)
+		given := values(3).Draw(t, "value")
+		data, err := value.Encode(given)
 		if err != nil {
 			t.Fatal(err)
 		}
-		read, err := envelope.Decode(data, envelope.Limits{})
-		if err != nil || !envelope.Equal(value, read) || !envelope.Equal(envelope.Clone(value), read) {
+		read, err := value.Decode(data, value.Limits{})
+		if err != nil || !value.Equal(given, read) || !value.Equal(value.Clone(given), read) {
 			t.Fatalf("%v: %s", err, data)
 		}
 	})

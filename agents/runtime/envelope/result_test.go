@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 func TestResultErrors(t *testing.T) {
@@ -60,11 +61,11 @@ func TestRunOutcome(t *testing.T) {
 		`{"run_outcome":{"status":"interrupted","retryable":"0"}}`:    `{"status":"interrupted","completed":false,"stop_reason":"interrupted","retryable":false}`,
 		`{"status":"budget_exceeded","budget":" Turns ","failure":1}`: `{"status":"budget_exceeded","completed":false,"stop_reason":"max_turns","retryable":true}`,
 	} {
-		result := envelope.Assoc(decode(t, text))
-		wanted := envelope.Assoc(decode(t, want))
+		result := value.Assoc(decode(t, text))
+		wanted := value.Assoc(decode(t, want))
 		wanted["schema"], wanted["version"] = envelope.OutcomeSchema, envelope.OutcomeVersion
-		if got := envelope.RunOutcome(result); !envelope.Equal(got, wanted) {
-			t.Errorf("%s:\ngot  %s\nwant %s", text, envelope.EncodeText(got), want)
+		if got := envelope.RunOutcome(result); !value.Equal(got, wanted) {
+			t.Errorf("%s:\ngot  %s\nwant %s", text, value.EncodeText(got), want)
 		}
 	}
 	if got := envelope.RunControlStatus(map[string]any{"completed": false}); got != "running" {
@@ -76,7 +77,7 @@ func TestRunOutcome(t *testing.T) {
 }
 
 func TestToolObservability(t *testing.T) {
-	result, err := envelope.NormalizeResultText([]byte(`{
+	result, err := envelope.NormalizeResult(decode(t, `{
 		"messages": [],
 		"tool_events": [
 			{"type":"tool_call","tool_name":"alias","tool_call_id":"c","turn_count":1,"metadata":{"parameters":{"z":1,"a":{"x":2},"z":3}}},
@@ -89,16 +90,16 @@ func TestToolObservability(t *testing.T) {
 		"tool_execution_results": [
 			{"tool_name":"alias","tool_call_id":"c","turn_count":1,"parameters":{},"result":{"tool_name":"real/a","result":"four"}},
 			{"tool_name":"b","tool_call_id":"c","turn_count":1,"parameters":{},"result":{"tool_name":"real/b"}}
-		]}`), envelope.Limits{})
+		]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := decode(t, `{"version":1,"calls":[
-		{"sequence":1,"turn":1,"tool_call_id":"c","tool_name":"real/a","status":"succeeded","arguments":{"keys":["z","a"],"count":2,"redacted":true},"result":{"type":"string","size":4}},
+		{"sequence":1,"turn":1,"tool_call_id":"c","tool_name":"real/a","status":"succeeded","arguments":{"keys":["a","z"],"count":2,"redacted":true},"result":{"type":"string","size":4}},
 		{"sequence":2,"turn":2,"tool_call_id":"c","tool_name":"real/b","status":"rejected","arguments":{"keys":["0","1"],"count":2,"redacted":true},"error":{"code":"agents_api_tool_call_rejected","message":"Tool call was rejected."}},
 		{"sequence":3,"turn":3,"tool_call_id":"d","tool_name":"p","status":"pending","arguments":{"keys":[],"count":0,"redacted":true}}]}`)
-	if !envelope.Equal(result["tool_observability"], want) {
-		t.Errorf("got  %s\nwant %s", envelope.EncodeText(result["tool_observability"]), envelope.EncodeText(want))
+	if !value.Equal(result["tool_observability"], want) {
+		t.Errorf("got  %s\nwant %s", value.EncodeText(result["tool_observability"]), value.EncodeText(want))
 	}
 }
 
@@ -108,13 +109,16 @@ func TestObservedShapes(t *testing.T) {
 		`"é"`: `{"type":"string","size":2}`, `1`: `{"type":"integer"}`, `1.5`: `{"type":"double"}`, `true`: `{"type":"boolean"}`,
 		`null`: `{"type":"null"}`,
 	} {
-		events := decode(t, `[{"type":"tool_call","tool_call_id":"c"},{"type":"tool_result","tool_call_id":"c","metadata":{"success":true}}]`)
-		executions := decode(t, `[{"tool_call_id":"c","result":{"result":`+given+`}}]`)
-		list, _ := envelope.List(events)
-		results, _ := envelope.List(executions)
-		calls, _ := envelope.List(envelope.ToolObservability(list, results)["calls"])
-		if got := envelope.Assoc(calls[0])["result"]; !envelope.Equal(got, decode(t, want)) {
-			t.Errorf("%s: %s, want %s", given, envelope.EncodeText(got), want)
+		result, err := envelope.NormalizeResult(decode(t, `{"messages":[],
+			"tool_events":[{"type":"tool_call","tool_name":"a","tool_call_id":"c","turn_count":1},
+				{"type":"tool_result","tool_name":"a","tool_call_id":"c","turn_count":1,"metadata":{"success":true}}],
+			"tool_execution_results":[{"tool_name":"a","tool_call_id":"c","turn_count":1,"parameters":{},"result":{"result":`+given+`}}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls, _ := value.List(value.Assoc(result["tool_observability"])["calls"])
+		if got := value.Assoc(calls[0])["result"]; !value.Equal(got, decode(t, want)) {
+			t.Errorf("%s: %s, want %s", given, value.EncodeText(got), want)
 		}
 	}
 }
@@ -122,16 +126,13 @@ func TestObservedShapes(t *testing.T) {
 func TestResultTakesEnvelopes(t *testing.T) {
 	list := []envelope.Envelope{envelope.UserText("q", nil)}
 	result, err := envelope.NormalizeResult(map[string]any{"messages": list})
-	if err != nil || !envelope.Equal(result["messages"], envelope.Values(list)) {
+	if err != nil || !value.Equal(result["messages"], envelope.Values(list)) {
 		t.Errorf("%v: %v", err, result["messages"])
-	}
-	if _, err := envelope.NormalizeResultText([]byte(`{"messages":[`), envelope.Limits{}); err == nil {
-		t.Error("half a text was read")
 	}
 }
 
 func TestResultKeepsWhatItDoesNotKnow(t *testing.T) {
-	given := envelope.Assoc(decode(t, `{"messages":[],"warning":"w","provider_diagnostics":[{"a":1}],"structured_output":null}`))
+	given := value.Assoc(decode(t, `{"messages":[],"warning":"w","provider_diagnostics":[{"a":1}],"structured_output":null}`))
 	result, err := envelope.NormalizeResult(given)
 	if err != nil || result["warning"] != "w" {
 		t.Fatalf("%v: %v", err, result)

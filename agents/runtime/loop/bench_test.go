@@ -7,6 +7,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 const benchTurns = 100
@@ -26,12 +27,12 @@ func BenchmarkTurn(b *testing.B) {
 			"usage": map[string]any{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
 		}, nil
 	})
-	entries, err := tool.DecodeEntries([]byte(`[{"name": "wiki/read", "description": "reads", "parameters": {"type": "object",
-		"properties": {"title": {"type": "string"}, "page": {"type": "integer"}}, "required": ["title"]}}]`))
+	declared, err := value.Decode([]byte(`[{"name": "wiki/read", "description": "reads", "parameters": {"type": "object",
+		"properties": {"title": {"type": "string"}, "page": {"type": "integer"}}, "required": ["title"]}}]`), value.Limits{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	tools, _ := tool.Declare(entries)
+	tools, _ := tool.Declare(tool.Entries(declared))
 	executor := tool.ExecutorFunc(func(context.Context, tool.Call) (map[string]any, error) {
 		return map[string]any{"success": true, "result": map[string]any{"text": "a page of the wiki"}}, nil
 	})

@@ -3,6 +3,8 @@ package loop
 import (
 	"strings"
 	"time"
+
+	"inbox/agents/runtime/value"
 )
 
 // Names of budgets that mean something to the loop; "tool_calls_" plus the name that the model used counts one tool.
@@ -25,13 +27,13 @@ func NewBudget(name string, ceiling, current int) *Budget {
 	return &Budget{name: name, ceiling: max(1, ceiling), current: max(0, current)}
 }
 
-// Name gives the name, Ceiling the limit and Current what is used up.
+// Name returns the name, Ceiling the limit and Current what is used up.
 func (b *Budget) Name() string { return b.name }
 
-// Ceiling gives the limit, at least 1.
+// Ceiling returns the limit, at least 1.
 func (b *Budget) Ceiling() int { return b.ceiling }
 
-// Current gives what is used up; it may be above the ceiling.
+// Current returns what is used up; it may be above the ceiling.
 func (b *Budget) Current() int { return b.current }
 
 // Increment counts one unit.
@@ -40,10 +42,10 @@ func (b *Budget) Increment() { b.current++ }
 // SetCurrent replaces what is used up; a negative value becomes 0.
 func (b *Budget) SetCurrent(current int) { b.current = max(0, current) }
 
-// Remaining gives the units that are left, never below 0.
+// Remaining returns the units that are left, never below 0.
 func (b *Budget) Remaining() int { return max(0, b.ceiling-b.current) }
 
-// Exceeded says whether the ceiling is reached.
+// Exceeded reports whether the ceiling is reached.
 func (b *Budget) Exceeded() bool { return b.current >= b.ceiling }
 
 // dimension names what a budget measures in budget_exceeded events.
@@ -88,7 +90,7 @@ func newBudgets(given []*Budget, maxTurns int, now time.Time) *budgets {
 	return all
 }
 
-// count adds one unit to a budget if there is one of that name, and says whether that exceeded it.
+// count adds one unit to a budget if there is one of that name, and reports whether that exceeded it.
 func (b *budgets) count(name string) (*Budget, bool) {
 	budget := b.byName[name]
 	if budget == nil {
@@ -115,4 +117,35 @@ func (b *budgets) limits() map[string]any {
 		limits[name] = map[string]any{"current": budget.current, "limit": budget.ceiling}
 	}
 	return limits
+}
+
+// newUsage is what a run starts with (agent runtime contract, section 3.2).
+func newUsage() map[string]any {
+	return map[string]any{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+}
+
+// addUsage adds the usage of one turn: numbers are summed, other values replace what was there. Integers stay integers
+// as long as their sum is exact.
+func addUsage(total, turn map[string]any) {
+	for name, given := range turn {
+		if !value.Number(given) {
+			total[name] = given
+			continue
+		}
+		total[name] = sum(total[name], given)
+	}
+}
+
+func sum(left, right any) any {
+	a, leftExact := value.Integer(left)
+	b, rightExact := value.Integer(right)
+	if left == nil {
+		a, leftExact = 0, true
+	}
+	if leftExact && rightExact {
+		if total := a + b; (total > a) == (b > 0) {
+			return total
+		}
+	}
+	return value.Finite(value.Float(left) + value.Float(right))
 }

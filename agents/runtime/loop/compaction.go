@@ -2,10 +2,14 @@ package loop
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"math"
+	"strings"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // Names of compaction events and outcomes (agent runtime contract, section 3.9).
@@ -32,14 +36,6 @@ type Summarizer interface {
 	Summarize(ctx context.Context, head []envelope.Envelope, about map[string]any) (any, error)
 }
 
-// SummarizerFunc makes a Summarizer of a function.
-type SummarizerFunc func(ctx context.Context, head []envelope.Envelope, about map[string]any) (any, error)
-
-// Summarize calls f.
-func (f SummarizerFunc) Summarize(ctx context.Context, head []envelope.Envelope, about map[string]any) (any, error) {
-	return f(ctx, head, about)
-}
-
 // Compaction is the outcome of Compact.
 type Compaction struct {
 	Messages     []envelope.Envelope
@@ -53,23 +49,23 @@ type Compaction struct {
 func NormalizeCompactionPolicy(raw map[string]any) map[string]any {
 	policy := defaultPolicy()
 	maps.Copy(policy, raw)
-	for name, value := range defaultPolicy() {
-		switch fallback := value.(type) {
+	for name, given := range defaultPolicy() {
+		switch fallback := given.(type) {
 		case bool:
-			policy[name] = envelope.Truthy(policy[name])
+			policy[name] = value.Truthy(policy[name])
 		case string:
 			policy[name] = textOr(policy[name], fallback)
 		case float64:
-			policy[name] = max(0, finite(positive(policy[name])))
+			policy[name] = max(0, value.Finite(positive(policy[name])))
 		case map[string]any:
-			if !envelope.Container(policy[name]) {
+			if !value.Container(policy[name]) {
 				policy[name] = fallback
 			}
 		case int:
-			policy[name] = max(0, integer(policy[name]))
+			policy[name] = max(0, value.Int32(policy[name]))
 		}
 	}
-	limit, recent := max(1, integer(policy["max_messages"])), max(1, integer(policy["recent_messages"]))
+	limit, recent := max(1, value.Int32(policy["max_messages"])), max(1, value.Int32(policy["recent_messages"]))
 	if recent >= limit {
 		recent = max(1, limit-1)
 	}
@@ -89,15 +85,15 @@ func defaultPolicy() map[string]any {
 }
 
 // positive is float, except that booleans are no numbers here.
-func positive(value any) float64 {
-	if _, is := value.(bool); is {
+func positive(given any) float64 {
+	if _, is := given.(bool); is {
 		return 0
 	}
-	return float(value)
+	return value.Float(given)
 }
 
-func textOr(value any, fallback string) string {
-	if text, has := envelope.NonBlank(value); has {
+func textOr(given any, fallback string) string {
+	if text, has := value.NonBlank(given); has {
 		return text
 	}
 	return fallback
@@ -112,10 +108,10 @@ func Compact(ctx context.Context, messages []envelope.Envelope, policy map[strin
 		return archiveOverflow(messages, policy)
 	}
 	job := compactionJob{policy: policy, messages: messages, original: statsOf(messages)}
-	if enabled, _ := policy["enabled"].(bool); !enabled || len(messages) <= integer(policy["max_messages"]) {
+	if enabled, _ := policy["enabled"].(bool); !enabled || len(messages) <= value.Int32(policy["max_messages"]) {
 		return job.skipped()
 	}
-	job.cutoff = boundary(messages, len(messages)-integer(policy["recent_messages"]), policy)
+	job.cutoff = boundary(messages, len(messages)-value.Int32(policy["recent_messages"]), policy)
 	if job.cutoff <= 0 {
 		return job.skipped()
 	}
@@ -149,7 +145,7 @@ func (j *compactionJob) summarize(ctx context.Context, summarizer Summarizer) Co
 	counts.compacted, counts.archived = statsOf([]envelope.Envelope{message}), statsOfAny(archived)
 	metadata := conservation(j.policy, counts, about)
 	metadata["summary_message"] = message.Value()
-	if envelope.Truthy(envelope.Assoc(metadata["conservation"])["failed_closed"]) {
+	if value.Truthy(value.Assoc(metadata["conservation"])["failed_closed"]) {
 		return j.failed(about, metadata, "Compaction conservation check failed.")
 	}
 	compacted := append([]envelope.Envelope{message}, tail...)
@@ -157,7 +153,7 @@ func (j *compactionJob) summarize(ctx context.Context, summarizer Summarizer) Co
 }
 
 func (j *compactionJob) summaryMessage(summary string) envelope.Envelope {
-	return plainText(envelope.Text(j.policy["summary_role"]), envelope.Text(j.policy["summary_prefix"])+"\n\n"+summary, map[string]any{
+	return plainText(value.Text(j.policy["summary_role"]), value.Text(j.policy["summary_prefix"])+"\n\n"+summary, map[string]any{
 		"agents_api_compaction": map[string]any{
 			"compacted_message_count": j.cutoff, "retained_message_count": len(j.messages) - j.cutoff,
 			"summary_provider": j.policy["summary_provider"], "summary_model": j.policy["summary_model"],
@@ -183,9 +179,9 @@ func callSummarizer(ctx context.Context, summarizer Summarizer, head []envelope.
 		if value, has := object["summary"]; has {
 			given = value
 		}
-		archived, _ = envelope.List(object["archived_items"])
+		archived, _ = value.List(object["archived_items"])
 	}
-	summary, has := envelope.NonBlank(given)
+	summary, has := value.NonBlank(given)
 	if !has {
 		return "", nil, "Summary must be a non-empty string."
 	}
@@ -227,3 +223,136 @@ func plainText(role, content string, metadata map[string]any) envelope.Envelope 
 
 // jsonSize is the length of the JSON that the contract measures.
 func jsonSize(value any) int { return len(tool.Canonical(value)) }
+
+// stats count items and the bytes of their content.
+type stats struct{ items, bytes int }
+
+func (s stats) object() map[string]any {
+	return map[string]any{"item_count": s.items, "byte_count": s.bytes}
+}
+
+func statsOf(messages []envelope.Envelope) stats {
+	total := stats{items: len(messages)}
+	for i := range messages {
+		total.bytes += bytesOf(messages[i].Content)
+	}
+	return total
+}
+
+func statsOfAny(items []any) stats {
+	total := stats{items: len(items)}
+	for _, item := range items {
+		total.bytes += contentBytes(item)
+	}
+	return total
+}
+
+// contentBytes is the length of a string content, or of the JSON of any other; an item without content counts whole.
+func contentBytes(item any) int {
+	content := item
+	if object, is := item.(map[string]any); is {
+		if value, has := object["content"]; has {
+			content = value
+		}
+	}
+	return bytesOf(content)
+}
+
+func bytesOf(content any) int {
+	if text, is := content.(string); is {
+		return len(text)
+	}
+	return jsonSize(content)
+}
+
+// provenance says where the bytes of a transcript went.
+type provenance struct{ original, compacted, retained, archived stats }
+
+// conservation writes the metadata of a compaction: extra members, then policy, provenance, summarizer and the check
+// that not too much was lost (agent runtime contract, section 3.9).
+func conservation(policy map[string]any, counts provenance, extra map[string]any) map[string]any {
+	metadata := map[string]any{}
+	maps.Copy(metadata, extra)
+	metadata["policy"] = policy
+	metadata["provenance"] = map[string]any{
+		"original": counts.original.object(), "compacted": counts.compacted.object(),
+		"retained": counts.retained.object(), "archived": counts.archived.object(),
+	}
+	metadata["summarizer"] = map[string]any{
+		"provider": value.Text(policy["summary_provider"]), "model": value.Text(policy["summary_model"]),
+	}
+	metadata["conservation"] = conservationCheck(policy, counts)
+	return metadata
+}
+
+func conservationCheck(policy map[string]any, counts provenance) map[string]any {
+	enabled, closes := value.Truthy(policy["conservation_enabled"]), true
+	if given := policy["fail_on_conservation_failure"]; given != nil {
+		closes = value.Truthy(given)
+	}
+	least := 1.0
+	if given := policy["minimum_conserved_byte_ratio"]; given != nil {
+		least = max(0, value.Finite(value.Float(given)))
+	}
+	conserved := counts.compacted.bytes + counts.retained.bytes + counts.archived.bytes
+	required := int(min(math.Ceil(float64(counts.original.bytes)*least), math.MaxInt32))
+	ratio := 1.0
+	if counts.original.bytes > 0 {
+		ratio = float64(conserved) / float64(counts.original.bytes)
+	}
+	passed := !enabled || conserved >= required
+	return map[string]any{
+		"enabled": enabled, "minimum_conserved_byte_ratio": least, "required_byte_count": required,
+		"conserved_byte_count": conserved, "conserved_byte_ratio": ratio, "passed": passed,
+		"failed_closed": enabled && closes && !passed,
+	}
+}
+
+func overflows(messages []envelope.Envelope, policy map[string]any) bool {
+	enabled, _ := policy["overflow_archive_enabled"].(bool)
+	threshold := value.Int32(policy["overflow_threshold_bytes"])
+	return enabled && threshold > 0 && jsonSize(envelope.Values(messages)) > threshold
+}
+
+// archiveOverflow takes the head out of a transcript that is too large to summarize and leaves a stub with its id
+// (agent runtime contract, section 3.9).
+func archiveOverflow(messages []envelope.Envelope, policy map[string]any) Compaction {
+	size := jsonSize(envelope.Values(messages))
+	cutoff := overflowBoundary(messages, policy)
+	if cutoff <= 0 {
+		return outcome(messages, CompactionSkipped, map[string]any{
+			"policy": policy, "reason": "overflow_input_unsplittable", "total_messages": len(messages), "total_bytes": size,
+		})
+	}
+	items, tail := messages[:cutoff], messages[cutoff:]
+	id := "agents-api-overflow-" + digest16(envelope.Values(items))
+	metadata := map[string]any{
+		"strategy": "deterministic_overflow_archive", "archive_id": id,
+		"archive_pointer": policy["overflow_archive_pointer"], "archive_count": len(items), "retained_count": len(tail),
+		"total_messages": len(messages), "total_bytes": size, "policy": policy,
+		"boundary": map[string]any{"archive_until": cutoff - 1, "retain_from": cutoff},
+	}
+	content := fmt.Sprintf("%s\n\nArchive ID: %s\nArchived messages: %d", policy["overflow_stub_prefix"], id, len(items))
+	stub := plainText(value.Text(policy["overflow_stub_role"]), content, map[string]any{"agents_api_compaction_archive": metadata})
+	archived := outcome(append([]envelope.Envelope{stub}, tail...), CompactionArchived, metadata, event(compactionArchived, metadata))
+	archived.ArchiveItems = items
+	return archived
+}
+
+func overflowBoundary(messages []envelope.Envelope, policy map[string]any) int {
+	retained := value.Int32(policy["overflow_retained_messages"])
+	if retained == 0 {
+		retained = value.Int32(policy["recent_messages"])
+	}
+	cutoff := max(0, len(messages)-retained)
+	if limit := value.Int32(policy["overflow_retained_bytes"]); limit > 0 {
+		size := jsonSize(envelope.Values(messages[cutoff:]))
+		for ; cutoff < len(messages)-1 && size > limit; cutoff++ {
+			size -= jsonSize(messages[cutoff].Value()) + len(",")
+		}
+	}
+	return boundary(messages, cutoff, policy)
+}
+
+// digest16 is 16 hexadecimal digits of the SHA-256 over the JSON of a value.
+func digest16(value any) string { return strings.TrimPrefix(tool.Hash(value), "sha256:")[:16] }

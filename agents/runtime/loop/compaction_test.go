@@ -9,6 +9,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
+	"inbox/agents/runtime/value"
 )
 
 func conversation(texts ...string) []envelope.Envelope {
@@ -66,8 +67,8 @@ func TestCompactionKeepsTheTranscriptWhenItFails(t *testing.T) {
 			if got.Status != loop.CompactionFailed || len(got.Messages) != 4 || len(got.Events) != 2 {
 				t.Fatalf("%+v", got)
 			}
-			failed := envelope.Assoc(got.Events[1])
-			if failed["type"] != "compaction_failed" || envelope.Assoc(failed["metadata"])["error"] != test.problem {
+			failed := value.Assoc(got.Events[1])
+			if failed["type"] != "compaction_failed" || value.Assoc(failed["metadata"])["error"] != test.problem {
 				t.Fatalf("event %v", failed)
 			}
 		})
@@ -82,7 +83,7 @@ func TestConservationCountsWhatIsArchived(t *testing.T) {
 	if got.Status != loop.CompactionCompacted || len(got.Messages) != 2 {
 		t.Fatalf("%+v", got)
 	}
-	archived := envelope.Assoc(envelope.Assoc(got.Metadata["provenance"])["archived"])
+	archived := value.Assoc(value.Assoc(got.Metadata["provenance"])["archived"])
 	if diff := cmp.Diff(map[string]any{"item_count": 3, "byte_count": 512}, archived); diff != "" {
 		t.Fatal(diff)
 	}
@@ -99,7 +100,7 @@ func TestOverflowArchive(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	stub := got.Messages[0]
-	id := envelope.Text(got.Metadata["archive_id"])
+	id := value.Text(got.Metadata["archive_id"])
 	want := "Earlier conversation archived without summarization.\n\nArchive ID: " + id + "\nArchived messages: 1"
 	if stub.Text() != want || stub.Role != "system" || !strings.HasPrefix(id, "agents-api-overflow-") || len(id) != 36 {
 		t.Fatalf("stub %+v", stub)
@@ -144,70 +145,5 @@ func TestArchiveOfTheLoop(t *testing.T) {
 			}
 			noOrphans(t, result)
 		})
-	}
-}
-
-func TestCompactionItems(t *testing.T) {
-	item, err := loop.NormalizeCompactionItem(map[string]any{"type": " note ", "content": "x", "group": "g"}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := loop.NormalizeCompactionItem(item, 7)
-	if diff := cmp.Diff(item, again); diff != "" || err != nil {
-		t.Fatalf("%v %s", err, diff)
-	}
-	other, _ := loop.NormalizeCompactionItem(map[string]any{"type": "note", "content": "x", "group": "g"}, 1)
-	id := envelope.Text(item["id"])
-	if !strings.HasPrefix(id, "item-") || len(id) != 21 || id == other["id"] || item["type"] != "note" {
-		t.Fatalf("ids %v, %v", id, other["id"])
-	}
-	message := envelope.NewToolCall("", "a/read", nil, 1, map[string]any{"tool_call_id": "1"})
-	if item, err = loop.CompactionItemOf(message, 0); err != nil || item["type"] != "message:tool_call" {
-		t.Fatalf("%v, %v", item, err)
-	}
-	for reason, raw := range map[string]map[string]any{
-		"type must be a non-empty string": {"content": "x"}, "content is required": {"type": "t"},
-		"content must be a string or array": {"type": "t", "content": 5}, "metadata must be an array": {"type": "t", "content": "", "metadata": 1},
-		"group must be a non-empty string": {"type": "t", "content": "", "group": " "}, "boundary must be an array": {"type": "t", "content": "", "boundary": "x"},
-		"id must be a non-empty string": {"type": "t", "content": "", "id": ""},
-	} {
-		if _, err := loop.NormalizeCompactionItem(raw, 0); err == nil || err.Error() != "invalid_ai_compaction_item: "+reason {
-			t.Errorf("%v: %v", raw, err)
-		}
-	}
-	if _, err := loop.NormalizeCompactionItems([]any{item, "x"}); err == nil {
-		t.Error("a text is no item")
-	}
-}
-
-func TestMarkdownSections(t *testing.T) {
-	items := loop.ParseMarkdown("intro\n# One\na\n## Sub ##\nb\n# One\nc")
-	var keys []any
-	for _, item := range items {
-		keys = append(keys, envelope.Assoc(item["metadata"])["heading_key"])
-	}
-	if diff := cmp.Diff([]any{"__preamble", "one", "one/sub", "one-2"}, keys); diff != "" {
-		t.Fatal(diff)
-	}
-	short, err := loop.SummarizedSection(items[1], "short\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone, err := loop.ArchivedSection(items[2], " shelf/2 ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	joined, err := loop.JoinMarkdown([]map[string]any{items[0], short, gone, items[3]})
-	if want := "intro\n# One\nshort\n## Sub ##\n[Archived section: shelf/2]\n# One\nc"; joined != want || err != nil {
-		t.Fatalf("%q, %v", joined, err)
-	}
-	if _, err := loop.SummarizedSection(items[0], "x"); err == nil {
-		t.Error("a preamble is no section")
-	}
-	if _, err := loop.ArchivedSection(items[1], " "); err == nil {
-		t.Error("a pointer needs a destination")
-	}
-	if _, err := loop.JoinMarkdown([]map[string]any{{"type": "x"}}); err == nil {
-		t.Error("an unknown item was joined")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // Limits of what is read from the text of a model.
@@ -57,7 +57,7 @@ func distinct(texts []string) []string {
 			kept = append(kept, text)
 		}
 	}
-	return slices.DeleteFunc(kept, func(text string) bool { return envelope.Trim(text) == "" })
+	return slices.DeleteFunc(kept, func(text string) bool { return value.Trim(text) == "" })
 }
 
 func callsOfXML(text string) []map[string]any {
@@ -73,7 +73,7 @@ func callsOfXML(text string) []map[string]any {
 		parameters := map[string]any{}
 		for _, parameter := range parameterForm.FindAllStringSubmatch(match[2], maxParameters) {
 			if key := clean(parameterName, parameter[1]); key != "" {
-				parameters[key] = unescape(envelope.Trim(markup.ReplaceAllString(parameter[2], "")))
+				parameters[key] = unescape(value.Trim(markup.ReplaceAllString(parameter[2], "")))
 			}
 		}
 		calls = append(calls, call(name, parameters, fmt.Sprintf("xml-tool-call-%d", index+1)))
@@ -103,24 +103,24 @@ func callsOfJSON(text string) []map[string]any {
 }
 
 func callsOfBody(body string, number int) []map[string]any {
-	value, is := decodeText(body)
-	object, _ := value.(map[string]any)
+	given, is := decodeText(body)
+	object, _ := given.(map[string]any)
 	if !is || object == nil {
 		return nil
 	}
-	rows, several := envelope.List(object["tool_calls"])
+	rows, several := value.List(object["tool_calls"])
 	if !several {
 		rows = []any{object}
 	}
 	var calls []map[string]any
 	for index, row := range rows[:min(len(rows), maxCalls)] {
-		raw, _ := envelope.Object(row)
-		function := envelope.Assoc(raw["function"])
-		name := clean(toolName, envelope.Text(first(function["name"], raw["name"])))
+		raw, _ := value.Object(row)
+		function := value.Assoc(raw["function"])
+		name := clean(toolName, value.Text(first(function["name"], raw["name"])))
 		if name == "" {
 			continue
 		}
-		id := envelope.Text(raw["id"])
+		id := value.Text(raw["id"])
 		if id == "" {
 			id = fmt.Sprintf("json-tool-call-%d-%d", number, index+1)
 		}
@@ -138,7 +138,7 @@ func callsOfTags(text string) []map[string]any {
 			continue
 		}
 		parameters, _ := decodeText(match[2])
-		calls = append(calls, call(name, envelope.Assoc(parameters), fmt.Sprintf("tag-tool-call-%d", index+1)))
+		calls = append(calls, call(name, value.Assoc(parameters), fmt.Sprintf("tag-tool-call-%d", index+1)))
 	}
 	return calls
 }
@@ -146,7 +146,7 @@ func callsOfTags(text string) []map[string]any {
 // callOfLine reads "name key=value …" when it is the whole text. "Well a=b" becomes a call, too, as in the contract, and
 // so does prose before markup with attributes in one line.
 func callOfLine(text string) []map[string]any {
-	line := envelope.Trim(text)
+	line := value.Trim(text)
 	match := lineForm.FindStringSubmatch(line)
 	if strings.Contains(line, "\n") || match == nil || clean(toolName, match[1]) == "" {
 		return nil
@@ -168,30 +168,30 @@ func call(name string, parameters map[string]any, id string) map[string]any {
 }
 
 // argumentsOf takes arguments as an object or as the JSON text of one.
-func argumentsOf(value any) map[string]any {
-	if text, is := value.(string); is {
-		value, _ = envelope.Decode([]byte(text), envelope.Limits{Bytes: maxTextBytes}) // no JSON is no arguments
+func argumentsOf(given any) map[string]any {
+	if text, is := given.(string); is {
+		given, _ = value.Decode([]byte(text), value.Limits{Bytes: maxTextBytes}) // no JSON is no arguments
 	}
-	return envelope.Assoc(value)
+	return value.Assoc(given)
 }
 
 // decodeText reads JSON out of marked-up text. Entities are decoded first, for models escape what they put in tags; a
 // body that is JSON only without that is taken as it is.
 func decodeText(text string) (any, bool) {
-	text = envelope.Trim(text)
-	limits := envelope.Limits{Bytes: maxTextBytes}
-	value, err := envelope.Decode([]byte(unescape(text)), limits)
+	text = value.Trim(text)
+	limits := value.Limits{Bytes: maxTextBytes}
+	given, err := value.Decode([]byte(unescape(text)), limits)
 	if err != nil {
-		value, err = envelope.Decode([]byte(text), limits)
+		given, err = value.Decode([]byte(text), limits)
 	}
-	return value, err == nil
+	return given, err == nil
 }
 
 // unescape decodes entities that end in ";" only: "?a=1&copy=2" is an address.
 func unescape(text string) string { return entity.ReplaceAllStringFunc(text, html.UnescapeString) }
 
 func clean(form *regexp.Regexp, name string) string {
-	if name = envelope.Trim(name); form.MatchString(name) {
+	if name = value.Trim(name); form.MatchString(name) {
 		return name
 	}
 	return ""
@@ -209,7 +209,7 @@ func first(values ...any) any {
 func withoutRepeats(found []map[string]any) []any {
 	calls, seen := []any{}, map[string]bool{}
 	for _, call := range found {
-		key := envelope.Text(call["name"]) + "|" + string(tool.Canonical(call["parameters"]))
+		key := value.Text(call["name"]) + "|" + string(tool.Canonical(call["parameters"]))
 		if !seen[key] {
 			seen[key] = true
 			calls = append(calls, call)

@@ -12,9 +12,6 @@ const (
 	codeLoop             = "invalid_agent_conversation_loop"
 	codeProviderTurn     = "invalid_agent_provider_turn_result"
 	codeStructuredOutput = "invalid_agent_structured_output_request"
-	codeCompactionItem   = "invalid_ai_compaction_item"
-	codeMarkdownItem     = "invalid_markdown_section_item"
-	codeMarkdownPointer  = "invalid_markdown_section_pointer"
 )
 
 // Error is an input that breaks a rule of the contract: a code, the member at fault (may be empty) and the reason.
@@ -24,7 +21,7 @@ type Error struct {
 	Reason string
 }
 
-// Error gives "code: path reason".
+// Error returns "code: path reason".
 func (e *Error) Error() string {
 	if e.Path == "" {
 		return e.Code + ": " + e.Reason
@@ -32,7 +29,7 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Path + " " + e.Reason
 }
 
-// ErrorCode gives the machine-readable code.
+// ErrorCode returns the machine-readable code.
 func (e *Error) ErrorCode() string { return e.Code }
 
 // ErrorPath names the member at fault, "" when the whole input is.

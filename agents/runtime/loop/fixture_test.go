@@ -2,11 +2,8 @@ package loop_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,16 +14,18 @@ import (
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
+	"inbox/agents/runtime/value"
 )
 
 func TestIterationBudgetFixtures(t *testing.T) {
 	fixturetest.Run(t, "iteration-budget", func(c fixturetest.Case) (any, error) {
 		input := c.Object()
-		budget := loop.NewBudget(envelope.Text(input["name"]), number(input["ceiling"]), number(input["current"]))
+		budget := loop.NewBudget(value.Text(input["name"]), number(input["ceiling"]), number(input["current"]))
 		snapshots := []any{snapshot(budget)}
-		operations, _ := envelope.List(input["ops"])
+		operations, _ := value.List(input["ops"])
 		for _, operation := range operations {
-			if object, is := envelope.Object(operation); is {
+			if object, is := value.Object(operation); is {
 				budget.SetCurrent(number(object["set"]))
 			} else {
 				budget.Increment()
@@ -45,15 +44,15 @@ func snapshot(budget *loop.Budget) map[string]any {
 }
 
 // number reads an integer as leniently as the options of a record are written: "3" and 2.7 count, too.
-func number(value any) int {
-	if whole, is := envelope.Integer(value); is {
+func number(given any) int {
+	if whole, is := value.Integer(given); is {
 		return int(whole)
 	}
-	text, is := value.(string)
+	text, is := given.(string)
 	if !is {
-		text = fmt.Sprint(value)
+		text = fmt.Sprint(given)
 	}
-	float, _ := strconv.ParseFloat(envelope.Trim(text), 64) // anything else is 0
+	float, _ := strconv.ParseFloat(value.Trim(text), 64) // anything else is 0
 	return int(float)
 }
 
@@ -69,9 +68,8 @@ func TestProviderTurnResultFixtures(t *testing.T) {
 }
 
 func TestLoopTraceFixtures(t *testing.T) {
-	declared := declarationTexts(t)
 	fixturetest.Run(t, "loop-traces", func(c fixturetest.Case) (any, error) {
-		s := newScript(c, declared[c.Name])
+		s := newScript(c, declarationsOf(t, c.Text))
 		result, err := loop.Run(context.Background(), s.input["messages"], s, s.options())
 		actual := s.record(c.Expected)
 		if err != nil {
@@ -85,48 +83,30 @@ func TestLoopTraceFixtures(t *testing.T) {
 
 // errorValue leaves out the path where the record of a run does not say it.
 func errorValue(err error, expected map[string]any) map[string]any {
-	value := fixturetest.ErrorValue(err)
-	if envelope.Assoc(expected["error"])["path"] == nil {
-		delete(value, "path")
+	given := fixturetest.ErrorValue(err)
+	if value.Assoc(expected["error"])["path"] == nil {
+		delete(given, "path")
 	}
-	return value
+	return given
 }
 
-// declarationTexts reads the declarations of each case as text: the order of their names is part of the record.
-func declarationTexts(t *testing.T) map[string][]tool.Entry {
+// declarationsOf reads the declarations of a case in the order of the text, which is part of the record.
+func declarationsOf(t *testing.T, input []byte) []tool.Entry {
 	t.Helper()
-	directory := os.Getenv("AGENTS_API_FIXTURES")
-	if directory == "" {
-		directory = filepath.Join("..", "..", "testdata", "agents-api")
+	text := fixturetest.MemberText(fixturetest.MemberText(input, "options"), "tool_declarations")
+	if text == nil {
+		return nil
 	}
-	data, err := os.ReadFile(filepath.Join(directory, "loop-traces.json"))
+	members, err := fixturetest.Members(text)
 	if err != nil {
-		t.Fatalf("recorded cases are missing: %v", err)
-	}
-	var document struct {
-		Cases []struct {
-			Name  string
-			Input struct {
-				Options json.RawMessage
-			}
-		}
-	}
-	if err := json.Unmarshal(data, &document); err != nil {
 		t.Fatal(err)
 	}
-	texts := map[string][]tool.Entry{}
-	for _, c := range document.Cases {
-		var options struct {
-			Declarations json.RawMessage `json:"tool_declarations"`
-		}
-		if json.Unmarshal(c.Input.Options, &options) != nil || options.Declarations == nil {
-			continue
-		}
-		if texts[c.Name], err = tool.DecodeEntries(options.Declarations); err != nil {
-			t.Fatalf("%s: %v", c.Name, err)
-		}
+
+	entries := make([]tool.Entry, len(members))
+	for index, member := range members {
+		entries[index] = tool.Entry{Name: member.Name, Value: member.Value}
 	}
-	return texts
+	return entries
 }
 
 // script plays a recorded case: it is runner, executor, policy and everything else that the case asks for.
@@ -139,13 +119,13 @@ type script struct {
 	cancelled bool
 	used      map[string]int
 	calls     map[string][]any // recorded calls by the name of the expectation
-	store     *request.Memory
+	store     *requesttest.Memory
 }
 
 func newScript(c fixturetest.Case, declared []tool.Entry) *script {
 	input := c.Object()
 	return &script{
-		input: input, setting: envelope.Assoc(input["options"]), declared: declared, used: map[string]int{},
+		input: input, setting: value.Assoc(input["options"]), declared: declared, used: map[string]int{},
 		calls: map[string][]any{"events_emitted": {}, "runner_calls": {}},
 	}
 }
@@ -157,23 +137,23 @@ func (s *script) note(kind string, entry map[string]any) {
 // Turn implements loop.Runner.
 func (s *script) Turn(_ context.Context, messages []envelope.Envelope, turn map[string]any) (any, error) {
 	s.note("runner_calls", map[string]any{"turn": turn["turn"], "message_count": len(messages)})
-	turns, _ := envelope.List(s.input["turns"])
+	turns, _ := value.List(s.input["turns"])
 	if s.turn >= len(turns) {
 		return map[string]any{"messages": messages}, nil
 	}
-	step := envelope.Assoc(turns[s.turn])
+	step := value.Assoc(turns[s.turn])
 	s.turn++
 	if yes(step["request_cancel"]) {
 		s.cancelled = true
 	}
 	if text, has := step["throw"]; has {
-		return nil, errors.New(envelope.Text(text))
+		return nil, errors.New(value.Text(text))
 	}
 	if raw, has := step["raw"]; has {
 		return raw, nil
 	}
-	result := envelope.Clone(envelope.Assoc(step["result"]))
-	if added, has := envelope.List(step["append_messages"]); has {
+	result := value.Clone(value.Assoc(step["result"]))
+	if added, has := value.List(step["append_messages"]); has {
 		result["messages"] = append(envelope.Values(messages), added...)
 	}
 	return result, nil
@@ -185,20 +165,20 @@ func (s *script) Execute(_ context.Context, call tool.Call) (map[string]any, err
 		"tool_name": call.Name, "parameters": call.Parameters, "id": call.ID,
 		"provider_tool_name": call.Metadata["provider_tool_name"], "turn": call.Context["turn"],
 	})
-	answers, _ := envelope.List(envelope.Assoc(s.input["tools"])[call.Name])
+	answers, _ := value.List(value.Assoc(s.input["tools"])[call.Name])
 	answer, has := s.next("tool "+call.Name, answers, true)
 	if !has {
 		return map[string]any{"success": true, "result": map[string]any{"ok": true}}, nil
 	}
-	object := envelope.Assoc(answer)
+	object := value.Assoc(answer)
 	if text, throws := object["throw"]; throws {
-		return nil, errors.New(envelope.Text(text))
+		return nil, errors.New(value.Text(text))
 	}
-	returned, _ := envelope.Object(object["return"])
+	returned, _ := value.Object(object["return"])
 	return returned, nil
 }
 
-// next gives the next entry of a script; the last one repeats where that is asked for.
+// next returns the next entry of a script; the last one repeats where that is asked for.
 func (s *script) next(name string, entries []any, repeat bool) (any, bool) {
 	at := s.used[name]
 	s.used[name]++
@@ -212,14 +192,14 @@ func (s *script) next(name string, entries []any, repeat bool) (any, bool) {
 }
 
 func (s *script) list(name string) []any {
-	entries, _ := envelope.List(s.setting[name])
+	entries, _ := value.List(s.setting[name])
 	return entries
 }
 
 func (s *script) options() loop.Options {
 	options := loop.Options{
-		MaxTurns: number(s.setting["max_turns"]), Context: envelope.Assoc(s.setting["context"]),
-		SessionID: envelope.Text(s.setting["session_id"]), RunID: envelope.Text(s.setting["run_id"]),
+		MaxTurns: number(s.setting["max_turns"]), Context: value.Assoc(s.setting["context"]),
+		SessionID: value.Text(s.setting["session_id"]), RunID: value.Text(s.setting["run_id"]),
 		ToolCallRules: s.setting["tool_call_rules"],
 		Declarations:  s.declared, StructuredOutput: s.setting["structured_output"], Control: (*scriptControl)(s),
 		Observer: loop.ObserverFunc(s.observe),
@@ -227,7 +207,7 @@ func (s *script) options() loop.Options {
 	if ttl, has := s.setting["transcript_lock_ttl"]; has {
 		options.LockTTL = max(time.Second, time.Duration(number(ttl))*time.Second)
 	}
-	if id := envelope.Text(s.setting["transcript_session_id"]); envelope.Trim(id) != "" {
+	if id := value.Text(s.setting["transcript_session_id"]); value.Trim(id) != "" {
 		options.SessionID = id
 	}
 	if yes(s.setting["tool_executor"]) {
@@ -235,9 +215,9 @@ func (s *script) options() loop.Options {
 		options.Executors.Default = s
 	}
 	for _, row := range s.list("budgets") {
-		object := envelope.Assoc(row)
+		object := value.Assoc(row)
 		options.Budgets = append(options.Budgets,
-			loop.NewBudget(envelope.Text(object["name"]), number(object["ceiling"]), number(object["current"])))
+			loop.NewBudget(value.Text(object["name"]), number(object["ceiling"]), number(object["current"])))
 	}
 	s.guards(&options)
 	s.callbacks(&options)
@@ -255,13 +235,13 @@ func (s *script) guards(options *loop.Options) {
 	if limit, has := s.setting["truncate_bytes"]; has {
 		options.Truncator = loop.NewByteTruncator(number(limit))
 	}
-	if policy, has := envelope.Object(s.setting["compaction_policy"]); has {
+	if policy, has := value.Object(s.setting["compaction_policy"]); has {
 		options.CompactionPolicy = policy
 	}
-	if summarizer, has := envelope.Object(s.setting["summarizer"]); has {
+	if summarizer, has := value.Object(s.setting["summarizer"]); has {
 		options.Summarizer = loop.SummarizerFunc(func(context.Context, []envelope.Envelope, map[string]any) (any, error) {
 			if text, throws := summarizer["throw"]; throws {
-				return nil, errors.New(envelope.Text(text))
+				return nil, errors.New(value.Text(text))
 			}
 			return summarizer["return"], nil
 		})
@@ -283,7 +263,7 @@ func (s *script) callbacks(options *loop.Options) {
 			return value, nil
 		})
 	}
-	if diagnostics, has := envelope.Object(s.setting["diagnostics"]); has {
+	if diagnostics, has := value.Object(s.setting["diagnostics"]); has {
 		options.Diagnostics = func(context.Context, map[string]any) (map[string]any, error) { return diagnostics, nil }
 	}
 	if wanted, has := s.setting["should_continue"]; has {
@@ -309,13 +289,13 @@ func (s *script) stores(options *loop.Options) {
 	}
 	if yes(s.setting["request_store"]) {
 		s.calls["store_calls"] = []any{}
-		s.store = request.NewMemory(request.MemoryOptions{})
+		s.store = new(requesttest.Memory)
 		options.RequestStore = s
 	}
 }
 
 func (s *script) observe(name string, payload map[string]any) {
-	s.note("events_emitted", map[string]any{"event": name, "payload": envelope.Clone(payload)})
+	s.note("events_emitted", map[string]any{"event": name, "payload": value.Clone(payload)})
 	if yes(s.setting["event_sink_throws"]) {
 		panic("sink")
 	}
@@ -329,7 +309,7 @@ func (s *script) mediate(_ context.Context, proposal loop.Proposal) (any, error)
 		"parameters": proposal.Parameters,
 	})
 	decision, _ := s.next("mediator", s.list("mediator"), false)
-	if yes(envelope.Assoc(decision)["throw"]) {
+	if yes(value.Assoc(decision)["throw"]) {
 		panic("mediator")
 	}
 	return decision, nil
@@ -358,11 +338,11 @@ func (p *scriptPolicy) RecordToolResult(_ context.Context, result loop.ToolResul
 		"declared": result.Declaration != nil, "result": result.Result, "success": result.Result["success"],
 		"context": result.Context,
 	})
-	value, _ := s.next("completion_policy", s.list("completion_policy"), false)
-	decision := envelope.Assoc(value)
+	given, _ := s.next("completion_policy", s.list("completion_policy"), false)
+	decision := value.Assoc(given)
 	complete, _ := decision["complete"].(bool)
 	return loop.Decision{
-		Complete: complete, Message: envelope.Text(decision["message"]), Context: envelope.Assoc(decision["context"]),
+		Complete: complete, Message: value.Text(decision["message"]), Context: value.Assoc(decision["context"]),
 	}, nil
 }
 
@@ -409,14 +389,14 @@ func (p *scriptPersister) Persist(_ context.Context, messages []envelope.Envelop
 // loose are the members whose form the shared records do not show: what is recorded is compared by its known members.
 var loose = []string{"policy_calls", "lock_calls", "persist_calls", "store_calls"}
 
-// record gives what was called, in the members that the case expects and in those that it lacks.
+// record returns what was called, in the members that the case expects and in those that it lacks.
 func (s *script) record(expected map[string]any) map[string]any {
 	actual := map[string]any{}
 	for kind, calls := range s.calls {
 		actual[kind] = calls
 	}
 	for _, kind := range loose {
-		if wanted, is := envelope.List(expected[kind]); is && s.calls[kind] != nil {
+		if wanted, is := value.List(expected[kind]); is && s.calls[kind] != nil {
 			actual[kind] = wanted
 			if problems := looseDifferences(wanted, s.calls[kind]); len(problems) > 0 {
 				actual[kind] = strings.Join(problems, "; ")
@@ -431,7 +411,7 @@ func looseDifferences(wanted, called []any) (problems []string) {
 		return []string{fmt.Sprintf("%d calls, expected %d", len(called), len(wanted))}
 	}
 	for i, want := range wanted {
-		call := envelope.Assoc(called[i])
+		call := value.Assoc(called[i])
 		object, is := want.(map[string]any)
 		if !is {
 			continue

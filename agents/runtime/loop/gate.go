@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // rule is one normalized tool-call rule (agent runtime contract, section 3.7).
@@ -26,12 +27,12 @@ type rule struct {
 type gate []rule
 
 // newGate reads tool_call_rules. Rules that could never decide anything are dropped.
-func newGate(value any) gate {
-	if !envelope.Container(value) {
+func newGate(given any) gate {
+	if !value.Container(given) {
 		return nil
 	}
 	var rules gate
-	for _, row := range entries(value) {
+	for _, row := range entries(given) {
 		raw, is := row.value.(map[string]any)
 		if !is {
 			continue
@@ -46,10 +47,10 @@ func newGate(value any) gate {
 func newRule(raw map[string]any, key string) (rule, bool) {
 	r := rule{
 		id:             ruleID(raw["id"], key),
-		afterTool:      envelope.Trim(envelope.Text(raw["after_tool"])),
-		limitedTools:   toolNames(first(raw["limited_tools"], raw["limited_tool_names"])),
+		afterTool:      value.Trim(value.Text(raw["after_tool"])),
+		limitedTools:   value.Names(first(raw["limited_tools"], raw["limited_tool_names"])),
 		maxCalls:       max(0, numeric(raw["max_calls"], 0)),
-		requireOneOf:   toolNames(first(raw["require_one_of"], raw["then_require_one_of"])),
+		requireOneOf:   value.Names(first(raw["require_one_of"], raw["then_require_one_of"])),
 		requireToolUse: flag(raw["require_tool_use"], false),
 		minToolCalls:   max(1, numeric(raw["min_tool_calls"], 1)),
 		gateCompletion: flag(raw["gate_completion"], true),
@@ -65,10 +66,10 @@ func newRule(raw map[string]any, key string) (rule, bool) {
 
 var notOfRuleID = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-func ruleID(value any, key string) string {
+func ruleID(given any, key string) string {
 	text := "tool-call-rule-" + key
-	if value != nil {
-		text = envelope.Scalar(value)
+	if given != nil {
+		text = value.Scalar(given)
 	}
 	if id := strings.Trim(notOfRuleID.ReplaceAllString(text, "-"), "-"); id != "" {
 		return id
@@ -76,43 +77,27 @@ func ruleID(value any, key string) string {
 	return "tool-call-rule"
 }
 
-func toolNames(value any) []string {
-	if text := envelope.Text(value); text != "" {
-		value = []any{text}
-	}
-	if !envelope.Container(value) {
-		return nil
-	}
-	var names []string
-	for _, row := range entries(value) {
-		if name, has := envelope.NonBlank(row.value); has && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // flag reads a boolean that may be written as text.
-func flag(value any, fallback bool) bool {
-	if value == nil {
+func flag(given any, fallback bool) bool {
+	if given == nil {
 		return fallback
 	}
-	if text, is := value.(string); is {
-		return !slices.Contains([]string{"", "0", "false", "no", "off"}, strings.ToLower(envelope.Trim(text)))
+	if text, is := given.(string); is {
+		return !slices.Contains([]string{"", "0", "false", "no", "off"}, strings.ToLower(value.Trim(text)))
 	}
-	return envelope.Truthy(value)
+	return value.Truthy(given)
 }
 
 var numericText = regexp.MustCompile(`^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$`)
 
-func numeric(value any, fallback int) int {
-	switch text, isText := value.(string); {
-	case value == nil:
+func numeric(given any, fallback int) int {
+	switch text, isText := given.(string); {
+	case given == nil:
 		return fallback
-	case isText && !numericText.MatchString(text), !isText && !envelope.Number(value):
+	case isText && !numericText.MatchString(text), !isText && !value.Number(given):
 		return 0
 	}
-	return integer(value)
+	return value.Int32(given)
 }
 
 // verdict is a refusal of the gate: the text for the model and the facts behind it.
@@ -146,8 +131,8 @@ func (r *rule) callVerdict(toolName string, used int) *verdict {
 			"Do not inspect further. Your next tool call must be one of: %s.",
 			r.afterTool, used, r.maxCalls, strings.Join(r.requireOneOf, ", ")),
 		context: map[string]any{
-			"rule_id": r.id, "after_tool": r.afterTool, "limited_tools": texts(r.limitedTools), "limited_count": used,
-			"max_calls": r.maxCalls, "require_one_of": texts(r.requireOneOf), "rejected_tool": toolName,
+			"rule_id": r.id, "after_tool": r.afterTool, "limited_tools": value.Items(r.limitedTools), "limited_count": used,
+			"max_calls": r.maxCalls, "require_one_of": value.Items(r.requireOneOf), "rejected_tool": toolName,
 		},
 	}
 }
@@ -190,7 +175,7 @@ func (r *rule) toolUseVerdict(seen int) *verdict {
 			"now by calling %s. Perform actions as tool calls rather than describing them in text.", missing, call),
 		context: map[string]any{
 			"rule_id": r.id, "require_tool_use": true, "min_tool_calls": r.minToolCalls, "tool_calls_seen": seen,
-			"require_one_of": texts(r.requireOneOf),
+			"require_one_of": value.Items(r.requireOneOf),
 		},
 	}
 }
@@ -199,11 +184,11 @@ func (r *rule) completionVerdict() *verdict {
 	return &verdict{
 		reason: fmt.Sprintf("COMPLETION BLOCKED: you began discovery with %s but have not yet committed your work. "+
 			"Call one of these tools before finishing: %s.", r.afterTool, strings.Join(r.requireOneOf, ", ")),
-		context: map[string]any{"rule_id": r.id, "after_tool": r.afterTool, "require_one_of": texts(r.requireOneOf)},
+		context: map[string]any{"rule_id": r.id, "after_tool": r.afterTool, "require_one_of": value.Items(r.requireOneOf)},
 	}
 }
 
-// callsIn gives the names of the tool calls in a transcript, in order.
+// callsIn returns the names of the tool calls in a transcript, in order.
 func callsIn(messages []envelope.Envelope) []string {
 	var names []string
 	for i := range messages {
@@ -230,12 +215,4 @@ func lastIndex(calls []string, name string) int {
 		}
 	}
 	return -1
-}
-
-func texts(names []string) []any {
-	list := make([]any, len(names))
-	for i, name := range names {
-		list[i] = name
-	}
-	return list
 }

@@ -9,6 +9,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 )
 
 // toolCall is one call of a batch on its way through section 3.3.
@@ -27,12 +28,12 @@ type toolCall struct {
 
 // mediate executes the tool calls of a turn one by one (agent runtime contract, section 3.3).
 func (r *run) mediate(ctx context.Context, result map[string]any) (err error) {
-	if result["messages"] != nil && (isEnvelopes(result["messages"]) || envelope.Container(result["messages"])) {
+	if result["messages"] != nil && (isEnvelopes(result["messages"]) || value.Container(result["messages"])) {
 		if r.messages, err = envelopes(result["messages"]); err != nil {
 			return err
 		}
 	}
-	if content := envelope.Text(result["content"]); content != "" {
+	if content := value.Text(result["content"]); content != "" {
 		r.append(envelope.AssistantText(content, nil))
 	}
 	calls := entries(result["tool_calls"])
@@ -61,11 +62,11 @@ func isEnvelopes(value any) bool {
 	return is
 }
 
-func (r *run) addContinuation(value any) (added int, err error) {
-	if value == nil || (!isEnvelopes(value) && !envelope.Container(value)) {
+func (r *run) addContinuation(given any) (added int, err error) {
+	if given == nil || (!isEnvelopes(given) && !value.Container(given)) {
 		return 0, nil
 	}
-	messages, err := envelopes(value)
+	messages, err := envelopes(given)
 	if err != nil {
 		return 0, err
 	}
@@ -87,7 +88,7 @@ type batch struct {
 	stopRecorded bool
 }
 
-// mediate takes one call through its steps. It says whether the batch stops behind it.
+// mediate takes one call through its steps. It reports whether the batch stops behind it.
 func (b *batch) mediate(ctx context.Context, row entry) (stop bool, err error) {
 	call, is := b.read(row)
 	if !is {
@@ -145,7 +146,7 @@ func (b *batch) mediate(ctx context.Context, row entry) (stop bool, err error) {
 
 // read takes a call out of what the model wrote; what has no name is no call.
 func (b *batch) read(row entry) (*toolCall, bool) {
-	raw, is := envelope.Object(row.value)
+	raw, is := value.Object(row.value)
 	name, named := first(raw["name"], raw["tool_name"]).(string)
 	if !is || !named || name == "" {
 		return nil, false
@@ -154,11 +155,11 @@ func (b *batch) read(row entry) (*toolCall, bool) {
 	if row.index < 0 {
 		sequence = b.seen + 1
 	}
-	id, given := envelope.NonBlank(first(raw["id"], raw["tool_call_id"]))
+	id, given := value.NonBlank(first(raw["id"], raw["tool_call_id"]))
 	if !given {
 		id = fmt.Sprintf("tool-call-%d-%d", b.turn, sequence)
 	}
-	return &toolCall{name: name, id: id, raw: raw, parameters: envelope.Assoc(raw["parameters"])}, true
+	return &toolCall{name: name, id: id, raw: raw, parameters: value.Assoc(raw["parameters"])}, true
 }
 
 func (b *batch) prepare(call *toolCall) {
@@ -187,7 +188,7 @@ func (b *batch) announce(call *toolCall) {
 	maps.Copy(metadata, call.exposure)
 	b.addToolEvent("tool_call", call, metadata)
 	call.before = b.messages
-	b.append(envelope.NewToolCall("", call.name, envelope.Assoc(call.exposure["parameters"]), int64(b.turn), map[string]any{
+	b.append(envelope.NewToolCall("", call.name, value.Assoc(call.exposure["parameters"]), int64(b.turn), map[string]any{
 		"tool_call_id": call.id, "parameters_sha256": call.prepared.ParametersSHA256, "parameters_redacted": true,
 	}))
 }

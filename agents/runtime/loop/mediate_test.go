@@ -12,6 +12,8 @@ import (
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
+	"inbox/agents/runtime/value"
 )
 
 type policyFunc func(result loop.ToolResult) (loop.Decision, error)
@@ -103,7 +105,7 @@ func TestMediatorDecisions(t *testing.T) {
 			if len(r.executed) != test.executed || r.ran != test.turns {
 				t.Fatalf("executed %v, ran %d", r.executed, r.ran)
 			}
-			metadata := envelope.Assoc(envelope.Assoc(result["tool_events"].([]any)[1])["metadata"])
+			metadata := value.Assoc(value.Assoc(result["tool_events"].([]any)[1])["metadata"])
 			if metadata["success"] != test.success || metadata["rejected"] != test.rejected {
 				t.Fatalf("event %v", metadata)
 			}
@@ -135,16 +137,16 @@ func TestPendingToolPausesAndKeepsTheRequest(t *testing.T) {
 		}
 		return map[string]any{"ok": true}, nil
 	}
-	store := request.NewMemory(request.MemoryOptions{})
+	store := new(requesttest.Memory)
 	r.options.RequestStore = request.Lifecycle{Store: store}
 	r.options.Context = map[string]any{"run_id": "run-9"}
 	result := r.run(t)
 	wantStatus(t, result, "runtime_tool_pending")
-	pending := envelope.Assoc(result["runtime_tool_pending"])
-	if pending["run_id"] != "run-9" || !envelope.Equal(envelope.Assoc(pending["metadata"])["turn_count"], 1) {
+	pending := value.Assoc(result["runtime_tool_pending"])
+	if pending["run_id"] != "run-9" || !value.Equal(value.Assoc(pending["metadata"])["turn_count"], 1) {
 		t.Fatalf("pending %v", pending)
 	}
-	stored, err := store.Get(t.Context(), envelope.Text(pending["request_id"]))
+	stored, err := store.Get(t.Context(), value.Text(pending["request_id"]))
 	if err != nil || stored["tool_name"] != "client/pick" {
 		t.Fatalf("stored %v, %v", stored, err)
 	}
@@ -165,30 +167,30 @@ func TestMediatorMayMakeAToolWait(t *testing.T) {
 	r.options.Mediator = loop.MediatorFunc(func(context.Context, loop.Proposal) (any, error) {
 		return map[string]any{"action": "pending", "metadata": map[string]any{"k": 1}}, nil
 	})
-	store, observed := request.NewMemory(request.MemoryOptions{}), request.Event{}
+	store, observed := new(requesttest.Memory), request.Event{}
 	r.options.RequestStore = request.Lifecycle{Store: store, Observe: func(event request.Event) { observed = event }}
 	result := r.run(t)
 	wantStatus(t, result, "runtime_tool_pending")
-	pending := envelope.Assoc(result["runtime_tool_pending"])
-	if len(r.executed) != 0 || !envelope.Equal(pending["parameters"], map[string]any{"id": "1"}) {
+	pending := value.Assoc(result["runtime_tool_pending"])
+	if len(r.executed) != 0 || !value.Equal(pending["parameters"], map[string]any{"id": "1"}) {
 		t.Fatalf("executed %v, %v", r.executed, pending)
 	}
 	// The request of a mediator says in its metadata that it waits, as that of an executed tool does.
-	stored, err := store.Get(t.Context(), envelope.Text(pending["request_id"]))
+	stored, err := store.Get(t.Context(), value.Text(pending["request_id"]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	messages := transcript(t, result)
-	told := envelope.Assoc(messages[len(messages)-1].Payload["result"])
+	told := value.Assoc(messages[len(messages)-1].Payload["result"])
 	for where, one := range map[string]map[string]any{"result": pending, "store": stored, "transcript": told, "event": observed.Request} {
 		want := map[string]any{"k": 1, "status": "runtime_tool_pending", "turn_count": 1}
-		if !envelope.Equal(envelope.Assoc(one["metadata"]), want) {
+		if !value.Equal(value.Assoc(one["metadata"]), want) {
 			t.Errorf("%s: metadata %v, want %v", where, one["metadata"], want)
 		}
 	}
-	events, _ := envelope.List(result["tool_events"])
-	last := envelope.Assoc(events[len(events)-1])
-	if last["type"] != "runtime_tool_pending" || envelope.Assoc(last["metadata"])["status"] != "runtime_tool_pending" {
+	events, _ := value.List(result["tool_events"])
+	last := value.Assoc(events[len(events)-1])
+	if last["type"] != "runtime_tool_pending" || value.Assoc(last["metadata"])["status"] != "runtime_tool_pending" {
 		t.Errorf("the last event of a tool is %v", last)
 	}
 }
@@ -200,8 +202,8 @@ func TestApprovalWithoutAnEnvelopeIsAFailure(t *testing.T) {
 	}
 	result := r.run(t)
 	wantStatus(t, result, "completed")
-	executed := envelope.Assoc(envelope.Assoc(result["tool_execution_results"].([]any)[0])["result"])
-	if yes(executed["success"]) || envelope.Assoc(executed["metadata"])["error_type"] != "invalid_approval_envelope" {
+	executed := value.Assoc(value.Assoc(result["tool_execution_results"].([]any)[0])["result"])
+	if yes(executed["success"]) || value.Assoc(executed["metadata"])["error_type"] != "invalid_approval_envelope" {
 		t.Fatalf("result %v", executed)
 	}
 	noOrphans(t, result)
@@ -248,13 +250,13 @@ func TestGateRejectsBeforeTheMediator(t *testing.T) {
 	if diff := cmp.Diff([]string{"1", "2", "4"}, r.executed); diff != "" || asked != 3 {
 		t.Fatalf("asked %d: %s", asked, diff)
 	}
-	refused := envelope.Assoc(envelope.Assoc(result["tool_execution_results"].([]any)[2])["result"])
-	metadata := envelope.Assoc(refused["metadata"])
+	refused := value.Assoc(value.Assoc(result["tool_execution_results"].([]any)[2])["result"])
+	metadata := value.Assoc(refused["metadata"])
 	want := map[string]any{
 		"rule_id": "tool-call-rule-0", "after_tool": "b/write", "limited_tools": []any{"a/read"}, "limited_count": 1,
 		"max_calls": 1, "require_one_of": []any{"client/pick"}, "rejected_tool": "a/read",
 	}
-	if metadata["error_type"] != "tool_call_gate_rejected" || !envelope.Equal(metadata["tool_call_gate"], want) {
+	if metadata["error_type"] != "tool_call_gate_rejected" || !value.Equal(metadata["tool_call_gate"], want) {
 		t.Fatalf("metadata %v", metadata)
 	}
 }
@@ -287,8 +289,8 @@ func TestBadToolCallsAreSkipped(t *testing.T) {
 func TestRecordsCarryTheNameOfTheModel(t *testing.T) {
 	r := newRig(calls("1", "a__read"))
 	result := r.run(t)
-	executed := envelope.Assoc(result["tool_execution_results"].([]any)[0])
-	if executed["tool_name"] != "a__read" || envelope.Assoc(executed["result"])["tool_name"] != "a/read" {
+	executed := value.Assoc(result["tool_execution_results"].([]any)[0])
+	if executed["tool_name"] != "a__read" || value.Assoc(executed["result"])["tool_name"] != "a/read" {
 		t.Fatalf("executed %v", executed)
 	}
 }
@@ -331,8 +333,8 @@ func TestDiagnosticsGoIntoAllRecords(t *testing.T) {
 		return map[string]any{"cost": 3}, nil
 	}
 	result := r.run(t)
-	executed := envelope.Assoc(result["tool_execution_results"].([]any)[0])
-	if !envelope.Equal(executed["diagnostics"], map[string]any{"cost": 3}) || !r.saw("tool_result_diagnostics") {
+	executed := value.Assoc(result["tool_execution_results"].([]any)[0])
+	if !value.Equal(executed["diagnostics"], map[string]any{"cost": 3}) || !r.saw("tool_result_diagnostics") {
 		t.Fatalf("executed %v, events %v", executed, r.names)
 	}
 	if diff := cmp.Diff([]string{"tool_result_diagnostics"}, recorded(result)); diff != "" {

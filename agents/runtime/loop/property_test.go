@@ -12,6 +12,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // TestBudgetTripsOnTheNthUnit: a ceiling of N tool calls lets exactly N run, whatever their turns.
@@ -145,8 +146,8 @@ func TestUsageSums(t *testing.T) {
 			rt.Fatal(err)
 		}
 		for name, count := range want {
-			got := envelope.Assoc(result["usage"])[name]
-			if _, has := envelope.Assoc(result["usage"])[name]; has != (name != "cached" || got != nil) || (has && !envelope.Equal(got, count)) {
+			got := value.Assoc(result["usage"])[name]
+			if _, has := value.Assoc(result["usage"])[name]; has != (name != "cached" || got != nil) || (has && !value.Equal(got, count)) {
 				rt.Fatalf("%s is %v, want %d", name, got, count)
 			}
 		}
@@ -162,7 +163,7 @@ func TestUsageOfFloatsAndHugeNumbers(t *testing.T) {
 		turn["usage"] = usage
 		r.turns = append(r.turns, turn)
 	}
-	usage := envelope.Assoc(r.run(t)["usage"])
+	usage := value.Assoc(r.run(t)["usage"])
 	if usage["cost"] != 1.25 || usage["prompt_tokens"] != float64(1<<64) || usage["note"] != "b" {
 		t.Fatalf("usage %v", usage)
 	}
@@ -178,7 +179,7 @@ func TestExcerptsAreWhole(t *testing.T) {
 		if err != nil || !got.Truncated {
 			rt.Fatal("not truncated")
 		}
-		excerpt := envelope.Text(envelope.Assoc(got.Result["result"])["excerpt"])
+		excerpt := value.Text(value.Assoc(got.Result["result"])["excerpt"])
 		if len(excerpt) > limit || !utf8.ValidString(excerpt) {
 			rt.Fatalf("excerpt %q", excerpt)
 		}
@@ -187,9 +188,9 @@ func TestExcerptsAreWhole(t *testing.T) {
 			return
 		}
 		// Closed with a quote it must read back as a prefix of the text.
-		value, err := envelope.Decode([]byte(excerpt[len(head):]+`"`), envelope.Limits{})
-		if err != nil || !strings.HasPrefix(envelope.Text(result["result"]), envelope.Text(value)) {
-			rt.Fatalf("excerpt %q reads as %q (%v)", excerpt, value, err)
+		given, err := value.Decode([]byte(excerpt[len(head):]+`"`), value.Limits{})
+		if err != nil || !strings.HasPrefix(value.Text(result["result"]), value.Text(given)) {
+			rt.Fatalf("excerpt %q reads as %q (%v)", excerpt, given, err)
 		}
 	})
 }
@@ -203,30 +204,6 @@ func TestTruncationStartsAtTheLimit(t *testing.T) {
 		got, err := loop.NewByteTruncator(limit).Truncate(result, "t", nil)
 		if err != nil || got.Truncated != (len(tool.Canonical(result)) > limit) {
 			rt.Fatalf("limit %d, truncated %v, %v", limit, got.Truncated, err)
-		}
-	})
-}
-
-// TestMarkdownRoundTrip: cutting a document into items and joining them changes no byte.
-func TestMarkdownRoundTrip(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		line := rapid.SampledFrom([]string{"# A", "## B ##", "### ", "#no", "text", "", "######  C", "# A", " # D", "####### E"})
-		end := rapid.SampledFrom([]string{"\n", "\r\n", "\r", "\n\n"})
-		var document strings.Builder
-		for range rapid.IntRange(0, 12).Draw(rt, "lines") {
-			document.WriteString(line.Draw(rt, "line") + end.Draw(rt, "end"))
-		}
-		items := loop.ParseMarkdown(document.String())
-		joined, err := loop.JoinMarkdown(items)
-		if err != nil || joined != document.String() {
-			rt.Fatalf("%q became %q (%v)", document.String(), joined, err)
-		}
-		ids := map[any]bool{}
-		for _, item := range items {
-			if ids[item["id"]] {
-				rt.Fatalf("two items are called %v", item["id"])
-			}
-			ids[item["id"]] = true
 		}
 	})
 }

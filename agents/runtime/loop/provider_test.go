@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 func TestToolCallsInText(t *testing.T) {
@@ -44,7 +44,7 @@ func TestToolCallsInText(t *testing.T) {
 		"empty":                   {"", `[]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := envelope.EncodeText(loop.ExtractToolCalls(test.text, test.text))
+			got := value.EncodeText(loop.ExtractToolCalls(test.text, test.text))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Fatal(diff)
 			}
@@ -63,7 +63,7 @@ func FuzzExtractToolCalls(f *testing.F) {
 		if err != nil {
 			t.Fatalf("extracted calls are not valid: %v", err)
 		}
-		if !envelope.Equal(turn["tool_calls"], calls) {
+		if !value.Equal(turn["tool_calls"], calls) {
 			t.Fatalf("%v became %v", calls, turn["tool_calls"])
 		}
 	})
@@ -72,8 +72,8 @@ func FuzzExtractToolCalls(f *testing.F) {
 func FuzzProviderTurn(f *testing.F) {
 	f.Add([]byte(`{"content":"x","tool_calls":[{"name":"a"}],"usage":{"n":1},"structured_output":{"parsed":null}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		value, err := envelope.Decode(data, envelope.Limits{})
-		raw, is := value.(map[string]any)
+		given, err := value.Decode(data, value.Limits{})
+		raw, is := given.(map[string]any)
 		if err != nil || !is {
 			return
 		}
@@ -82,7 +82,7 @@ func FuzzProviderTurn(f *testing.F) {
 			return
 		}
 		twice, err := loop.NormalizeProviderTurn(once)
-		if err != nil || !envelope.Equal(once, twice) {
+		if err != nil || !value.Equal(once, twice) {
 			t.Fatalf("%v became %v (%v)", once, twice, err)
 		}
 	})
@@ -100,11 +100,11 @@ func TestProviderTurnErrors(t *testing.T) {
 		"structured_output":             `{"structured_output":null}`,
 		"structured_output.diagnostics": `{"structured_output":{"parsed":1,"diagnostics":"x"}}`,
 	} {
-		value, err := envelope.Decode([]byte(raw), envelope.Limits{})
+		given, err := value.Decode([]byte(raw), value.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = loop.NormalizeProviderTurn(envelope.Assoc(value))
+		_, err = loop.NormalizeProviderTurn(value.Assoc(given))
 		if wrong, is := errors.AsType[*loop.Error](err); !is || wrong.Path != path {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -174,7 +174,7 @@ func TestProviderNonsenseFailsTheRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if failure := envelope.Assoc(result["failure"]); failure["code"] != "invalid_agent_provider_turn_result" {
+		if failure := value.Assoc(result["failure"]); failure["code"] != "invalid_agent_provider_turn_result" {
 			t.Fatalf("failure %v", failure)
 		}
 	}
@@ -199,7 +199,7 @@ func TestStructuredOutput(t *testing.T) {
 		"items":      {`{"n": 1, "list": ["a", 2]}`, "structured_output_schema_mismatch type_mismatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wanted, err := envelope.Decode([]byte(replaceVerb(schema, "")), envelope.Limits{})
+			wanted, err := value.Decode([]byte(replaceVerb(schema, "")), value.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,12 +216,12 @@ func TestStructuredOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got string
-			if failure := envelope.Assoc(result["failure"]); len(failure) > 0 {
-				list, _ := envelope.List(result["provider_diagnostics"])
-				code := envelope.Assoc(envelope.Assoc(list[0])["structured_output"])["code"]
-				got = envelope.Text(failure["type"]) + " " + envelope.Text(code)
+			if failure := value.Assoc(result["failure"]); len(failure) > 0 {
+				list, _ := value.List(result["provider_diagnostics"])
+				code := value.Assoc(value.Assoc(list[0])["structured_output"])["code"]
+				got = value.Text(failure["type"]) + " " + value.Text(code)
 			} else {
-				got = envelope.EncodeText(result["structured_output"])
+				got = value.EncodeText(result["structured_output"])
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Fatal(diff)
@@ -246,11 +246,11 @@ func TestStructuredOutputRequests(t *testing.T) {
 		`{"schema":{},"format":"x"}`: "format must be json_schema",
 		`{"schema":{},"format":1}`:   "format must be a string",
 	} {
-		value, err := envelope.Decode([]byte(raw), envelope.Limits{})
+		given, err := value.Decode([]byte(raw), value.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loop.ParseStructuredOutput(value); err == nil || err.Error() != "invalid_agent_structured_output_request: "+problem {
+		if _, err := loop.ParseStructuredOutput(given); err == nil || err.Error() != "invalid_agent_structured_output_request: "+problem {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}
@@ -259,7 +259,7 @@ func TestStructuredOutputRequests(t *testing.T) {
 		t.Fatalf("%+v, %v", output, err)
 	}
 	read := output.Read(`[1]`) // not strict: any JSON is taken
-	if diff := cmp.Diff([]any{json.Number("1")}, envelope.Assoc(read["structured_output"])["parsed"]); diff != "" {
+	if diff := cmp.Diff([]any{json.Number("1")}, value.Assoc(read["structured_output"])["parsed"]); diff != "" {
 		t.Fatal(diff)
 	}
 	r := newRig()

@@ -6,6 +6,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // truncate shortens a result; the event has the whole one, the record of the run has not.
@@ -36,7 +37,7 @@ func (b *batch) truncate(call *toolCall, result map[string]any) (map[string]any,
 
 // report writes a result down everywhere: events, execution results, audit, transcript.
 func (b *batch) report(ctx context.Context, call *toolCall, result map[string]any) {
-	success := envelope.Truthy(result["success"])
+	success := value.Truthy(result["success"])
 	status := map[bool]string{true: "success", false: "error"}[success]
 	b.emit("tool_result", b.facts(call, map[string]any{"success": success}))
 	b.addToolEvent("tool_result", call, map[string]any{
@@ -47,7 +48,7 @@ func (b *batch) report(ctx context.Context, call *toolCall, result map[string]an
 		"tool_name": call.name, "tool_call_id": call.id, "result": result, "parameters": call.exposure["parameters"],
 		"parameters_sha256": call.prepared.ParametersSHA256, "parameters_redacted": true, "turn_count": b.turn,
 	}
-	if runtime := envelope.Assoc(result["runtime"]); len(runtime) > 0 {
+	if runtime := value.Assoc(result["runtime"]); len(runtime) > 0 {
 		executed["runtime"] = runtime
 	}
 	b.diagnose(ctx, call, result, executed)
@@ -59,9 +60,9 @@ func (b *batch) report(ctx context.Context, call *toolCall, result map[string]an
 }
 
 func resultContent(result map[string]any) string {
-	if envelope.Truthy(result["success"]) {
+	if value.Truthy(result["success"]) {
 		if body, has := result["result"]; has && body != nil {
-			return envelope.EncodeText(body)
+			return value.EncodeText(body)
 		}
 		return "[]"
 	}
@@ -78,7 +79,7 @@ func (b *batch) diagnose(ctx context.Context, call *toolCall, result, executed m
 	}
 	about := b.facts(call, map[string]any{
 		"turn_context": b.turnContext, "tool_declaration": call.prepared.Declaration.Object(), "result": result,
-		"success": envelope.Truthy(result["success"]), "parameters_sha256": call.prepared.ParametersSHA256,
+		"success": value.Truthy(result["success"]), "parameters_sha256": call.prepared.ParametersSHA256,
 	})
 	var found map[string]any
 	err := guard("diagnostics", func() (err error) {
@@ -97,7 +98,7 @@ func (b *batch) diagnose(ctx context.Context, call *toolCall, result, executed m
 // nudge tells the model when it repeats a call that fails in the same way.
 func (b *batch) nudge(call *toolCall, result map[string]any) error {
 	tracker := b.options.FailureTracker
-	if tracker == nil || envelope.Truthy(result["success"]) {
+	if tracker == nil || value.Truthy(result["success"]) {
 		return nil
 	}
 	signature := NewFailureSignature(call.name, call.parameters, result)
@@ -108,7 +109,7 @@ func (b *batch) nudge(call *toolCall, result map[string]any) error {
 		repeats, threshold = tracker.Repeats(), tracker.Threshold()
 		return err
 	})
-	if err != nil || envelope.Trim(message) == "" {
+	if err != nil || value.Trim(message) == "" {
 		return err
 	}
 	payload := signature.payload(b.turn, repeats, threshold, message)
@@ -129,9 +130,9 @@ func (b *batch) consult(ctx context.Context, call *toolCall, result map[string]a
 		return err
 	}
 	about := map[string]any{
-		"tool_name": call.name, "turn": b.turn, "message": decision.Message, "context": orEmpty(decision.Context),
+		"tool_name": call.name, "turn": b.turn, "message": decision.Message, "context": value.Filled(decision.Context),
 	}
-	switch message := envelope.Trim(decision.Message); {
+	switch message := value.Trim(decision.Message); {
 	case decision.Complete:
 		b.complete = true
 		if !b.stopRecorded {
@@ -147,13 +148,6 @@ func (b *batch) consult(ctx context.Context, call *toolCall, result map[string]a
 		b.emit("completion_policy_continue", about)
 	}
 	return nil
-}
-
-func orEmpty(object map[string]any) map[string]any {
-	if object == nil {
-		return map[string]any{}
-	}
-	return object
 }
 
 // checkSpin shows the calls of the batch to the detector, after they were executed.

@@ -11,6 +11,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -101,10 +102,10 @@ func calls(pairs ...string) map[string]any {
 }
 
 func recorded(result map[string]any) []string {
-	events, _ := envelope.List(result["events"])
+	events, _ := value.List(result["events"])
 	names := make([]string, 0, len(events))
 	for _, event := range events {
-		names = append(names, envelope.Text(envelope.Assoc(event)["type"]))
+		names = append(names, value.Text(value.Assoc(event)["type"]))
 	}
 	return names
 }
@@ -127,7 +128,7 @@ func noOrphans(t *testing.T, result map[string]any) {
 
 func wantStatus(t *testing.T, result map[string]any, status string) {
 	t.Helper()
-	outcome := envelope.Assoc(result["run_outcome"])
+	outcome := value.Assoc(result["run_outcome"])
 	if outcome["status"] != status {
 		t.Fatalf("outcome %v, want %s", outcome, status)
 	}

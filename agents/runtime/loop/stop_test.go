@@ -13,6 +13,7 @@ import (
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 )
 
@@ -148,7 +149,7 @@ func TestContextEndsInEveryPhase(t *testing.T) {
 				t.Fatalf("result %v, error %v", result != nil, err)
 			}
 			wantStatus(t, result, "interrupted")
-			if envelope.Assoc(result["interrupted"])["reason"] != "context_cancelled" {
+			if value.Assoc(result["interrupted"])["reason"] != "context_cancelled" {
 				t.Fatalf("interrupted %v", result["interrupted"])
 			}
 			noOrphans(t, result)
@@ -176,7 +177,7 @@ func TestDeadlineIsNamed(t *testing.T) {
 			return ctx.Err()
 		})
 		result, err := r.try(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || envelope.Assoc(result["interrupted"])["reason"] != "deadline_exceeded" {
+		if !errors.Is(err, context.DeadlineExceeded) || value.Assoc(result["interrupted"])["reason"] != "deadline_exceeded" {
 			t.Fatalf("%v, %v", err, result["interrupted"])
 		}
 	})
@@ -206,7 +207,7 @@ func TestWallClockMayStopBeforeTheFirstTurn(t *testing.T) {
 	r := newRig()
 	r.options.Budgets = []*loop.Budget{loop.NewBudget(loop.BudgetWallClock, 5, 5)}
 	result := r.run(t)
-	if !envelope.Equal(result["turn_count"], 0) || r.ran != 0 || r.saw("turn_started") {
+	if !value.Equal(result["turn_count"], 0) || r.ran != 0 || r.saw("turn_started") {
 		t.Fatalf("turn_count %v, ran %d", result["turn_count"], r.ran)
 	}
 }
@@ -221,7 +222,7 @@ func TestExplicitTurnsTripEvenOnANaturalStop(t *testing.T) {
 		result := r.run(t)
 		status := map[bool]string{true: "completed", false: "budget_exceeded"}[tools]
 		wantStatus(t, result, status)
-		if reason := envelope.Assoc(result["run_outcome"])["stop_reason"]; !tools && reason != "max_turns" {
+		if reason := value.Assoc(result["run_outcome"])["stop_reason"]; !tools && reason != "max_turns" {
 			t.Fatalf("stop reason %v", reason)
 		}
 	}
@@ -265,7 +266,7 @@ func TestRunControl(t *testing.T) {
 		c := r.controlled()
 		c.startErr = fault.Wrap(fault.Conflict, "this run exists", errTest)
 		result := r.run(t)
-		failure := envelope.Assoc(result["failure"])
+		failure := value.Assoc(result["failure"])
 		wantStatus(t, result, "failed")
 		if failure["type"] != "run_control" || failure["message"] != "this run exists" || r.ran != 0 || !r.saw("failed") || r.saw("completed") {
 			t.Fatalf("failure %v, events %v", failure, r.names)
@@ -293,7 +294,7 @@ func TestRunControl(t *testing.T) {
 		r.controlled().cancelling = true
 		result := r.run(t)
 		wantStatus(t, result, "interrupted")
-		if r.ran != 0 || !envelope.Equal(result["turn_count"], 1) || r.saw("turn_started") {
+		if r.ran != 0 || !value.Equal(result["turn_count"], 1) || r.saw("turn_started") {
 			t.Fatalf("ran %d, turn_count %v", r.ran, result["turn_count"])
 		}
 	})
@@ -328,7 +329,7 @@ func TestLock(t *testing.T) {
 		r.options.Lock, r.options.Persister = l, p
 		result := r.run(t)
 		wantStatus(t, result, "completed") // as recorded
-		if reason := envelope.Assoc(result["run_outcome"])["stop_reason"]; reason != "natural" {
+		if reason := value.Assoc(result["run_outcome"])["stop_reason"]; reason != "natural" {
 			t.Errorf("stopped for %v; want natural, as recorded", reason)
 		}
 		_, completed := result["completed"]
@@ -386,8 +387,8 @@ func TestRunnerFailures(t *testing.T) {
 			r.options.Persister = p
 			result := r.run(t)
 			wantStatus(t, result, "failed")
-			failure := envelope.Assoc(result["failure"])
-			if failure["type"] != test.kind || failure["message"] != test.message || !envelope.Equal(failure["turn_count"], 2) {
+			failure := value.Assoc(result["failure"])
+			if failure["type"] != test.kind || failure["message"] != test.message || !value.Equal(failure["turn_count"], 2) {
 				t.Fatalf("failure %v", failure)
 			}
 			if r.names[len(r.names)-1] != "failed" || len(p.results) != 1 || c.finished[0] != "failed" {

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // StructuredOutput is a request for an answer that is one JSON value of a schema (agent runtime contract, section 9).
@@ -27,18 +27,18 @@ func errStructuredMixed() error {
 
 // ParseStructuredOutput reads {format?, schema, name?, strict?}. Errors have the code
 // invalid_agent_structured_output_request.
-func ParseStructuredOutput(value any) (*StructuredOutput, error) {
-	if !envelope.Container(value) {
+func ParseStructuredOutput(given any) (*StructuredOutput, error) {
+	if !value.Container(given) {
 		return nil, structuredError("structured_output", "must be an array")
 	}
-	raw := envelope.Assoc(value)
+	raw := value.Assoc(given)
 	name, isText := raw["name"].(string)
 	strict, isBool := raw["strict"].(bool)
 	format, isFormat := raw["format"].(string)
 	_, hasStrict := raw["strict"]
 	_, hasFormat := raw["format"]
 	switch {
-	case !envelope.Container(raw["schema"]):
+	case !value.Container(raw["schema"]):
 		return nil, structuredError("schema", "must be an array")
 	case raw["name"] != nil && !isText:
 		return nil, structuredError("name", "must be a string or null")
@@ -49,10 +49,10 @@ func ParseStructuredOutput(value any) (*StructuredOutput, error) {
 	case hasFormat && format != formatJSONSchema:
 		return nil, structuredError("format", "must be json_schema")
 	}
-	if name = envelope.Trim(name); isText && !outputName.MatchString(name) {
+	if name = value.Trim(name); isText && !outputName.MatchString(name) {
 		return nil, structuredError("name", "must match /^[A-Za-z][A-Za-z0-9_-]{0,63}$/")
 	}
-	return &StructuredOutput{Schema: envelope.Assoc(raw["schema"]), Name: name, Strict: strict || !hasStrict}, nil
+	return &StructuredOutput{Schema: value.Assoc(raw["schema"]), Name: name, Strict: strict || !hasStrict}, nil
 }
 
 // Object writes the request as {format, schema, strict, name?}.
@@ -68,7 +68,7 @@ func (s *StructuredOutput) Object() map[string]any {
 // and provider_diagnostics when it is no JSON (structured_output_invalid_json) or does not fit
 // (structured_output_schema_mismatch).
 func (s *StructuredOutput) Read(text string) map[string]any {
-	parsed, err := envelope.Decode([]byte(strings.TrimSpace(text)), envelope.Limits{})
+	parsed, err := value.Decode([]byte(strings.TrimSpace(text)), value.Limits{})
 	if err != nil {
 		return structuredFailure("invalid_json", "Provider returned invalid JSON for the requested structured output.", "")
 	}
@@ -95,19 +95,19 @@ func structuredFailure(status, message, code string) map[string]any {
 // the first rule that it breaks; "" when it fits. Objects and lists are told apart, empty ones too.
 func (s *StructuredOutput) Mismatch(value any) string { return mismatch(value, s.Schema) }
 
-func mismatch(value any, schema map[string]any) string {
-	if kind := schema["type"]; kind != nil && !hasType(value, kind) {
+func mismatch(given any, schema map[string]any) string {
+	if kind := schema["type"]; kind != nil && !hasType(given, kind) {
 		return "type_mismatch"
 	}
-	if allowed, is := envelope.List(schema["enum"]); is && !oneOf(value, allowed) {
+	if allowed, is := value.List(schema["enum"]); is && !oneOf(given, allowed) {
 		return "enum_mismatch"
 	}
-	switch value := value.(type) {
+	switch typed := given.(type) {
 	case map[string]any:
-		return objectMismatch(value, schema)
+		return objectMismatch(typed, schema)
 	case []any:
-		items, is := envelope.Object(schema["items"])
-		for _, item := range value {
+		items, is := value.Object(schema["items"])
+		for _, item := range typed {
 			if problem := mismatch(item, items); is && problem != "" {
 				return problem
 			}
@@ -117,16 +117,16 @@ func mismatch(value any, schema map[string]any) string {
 }
 
 func objectMismatch(object, schema map[string]any) string {
-	required, _ := envelope.List(schema["required"])
+	required, _ := value.List(schema["required"])
 	for _, name := range required {
 		text, isText := name.(string)
 		if _, present := object[text]; !isText || !present {
 			return "required_property_missing"
 		}
 	}
-	properties := envelope.Assoc(schema["properties"])
+	properties := value.Assoc(schema["properties"])
 	for _, row := range entries(object) {
-		property, known := envelope.Object(properties[row.key])
+		property, known := value.Object(properties[row.key])
 		if known {
 			if problem := mismatch(row.value, property); problem != "" {
 				return problem
@@ -138,9 +138,9 @@ func objectMismatch(object, schema map[string]any) string {
 	return ""
 }
 
-func oneOf(value any, allowed []any) bool {
+func oneOf(given any, allowed []any) bool {
 	for _, candidate := range allowed {
-		if sameKind(value, candidate) && envelope.Equal(value, candidate) {
+		if sameKind(given, candidate) && value.Equal(given, candidate) {
 			return true
 		}
 	}
@@ -154,35 +154,35 @@ func sameKind(a, b any) bool {
 	return left == right
 }
 
-func hasType(value, kind any) bool {
-	names, several := envelope.List(kind)
+func hasType(given, kind any) bool {
+	names, several := value.List(kind)
 	if !several {
 		names = []any{kind}
 	}
 	for _, name := range names {
-		if isOfType(value, envelope.Text(name)) {
+		if isOfType(given, value.Text(name)) {
 			return true
 		}
 	}
 	return false
 }
 
-func isOfType(value any, kind string) (is bool) {
+func isOfType(given any, kind string) (is bool) {
 	switch kind {
 	case "object":
-		_, is = value.(map[string]any)
+		_, is = given.(map[string]any)
 	case "array":
-		_, is = value.([]any)
+		_, is = given.([]any)
 	case "string":
-		_, is = value.(string)
+		_, is = given.(string)
 	case "boolean":
-		_, is = value.(bool)
+		_, is = given.(bool)
 	case "number":
-		is = envelope.Number(value)
+		is = value.Number(given)
 	case "integer":
-		_, is = envelope.Integer(value)
+		_, is = value.Integer(given)
 	case "null":
-		is = value == nil
+		is = given == nil
 	}
 	return is
 }

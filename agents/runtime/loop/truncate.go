@@ -7,6 +7,7 @@ import (
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 )
 
 // DefaultTruncateBytes is the limit of one tool result in bytes of JSON when the caller names none.
@@ -21,7 +22,7 @@ type Truncation struct {
 
 // Truncator keeps tool results at a size that a model can read.
 type Truncator interface {
-	// Truncate gives the result itself or a shorter one; it never changes the one that it gets. An error ends the run.
+	// Truncate returns the result itself or a shorter one; it never changes the one that it gets. An error ends the run.
 	Truncate(result map[string]any, toolName string, toolContext map[string]any) (Truncation, error)
 }
 
@@ -49,9 +50,9 @@ func (t *ByteTruncator) Truncate(result map[string]any, _ string, _ map[string]a
 	facts := map[string]any{"original_bytes": size, "excerpt_bytes": t.limit}
 	body := map[string]any{"truncated": true, "excerpt": t.excerpt(result)}
 	maps.Copy(body, facts)
-	metadata := maps.Clone(envelope.Assoc(result["metadata"]))
+	metadata := maps.Clone(value.Assoc(result["metadata"]))
 	delete(metadata, "citations_dropped")
-	dropped := t.citations(envelope.Assoc(result["result"]), body) + t.citations(metadata, metadata)
+	dropped := t.citations(value.Assoc(result["result"]), body) + t.citations(metadata, metadata)
 	metadata["truncated"] = true
 	maps.Copy(metadata, facts)
 	if dropped > 0 {
@@ -94,7 +95,7 @@ func mostBytes(value any, limit int) int {
 	return limit + 1
 }
 
-// excerpt gives at most the limit of the result's JSON. What the model looks for comes first; the JSON is ASCII, so a
+// excerpt returns at most the limit of the result's JSON. What the model looks for comes first; the JSON is ASCII, so a
 // rune can be cut only inside of its escape.
 func (t *ByteTruncator) excerpt(result map[string]any) string {
 	text := []byte{'{'}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // append adds messages to the transcript.
@@ -58,7 +59,7 @@ func (r *run) keepArchive(ctx context.Context, compaction Compaction) error {
 		return nil
 	}
 	return guard("archive", func() error {
-		return r.options.Archive.Keep(ctx, envelope.Text(compaction.Metadata["archive_id"]), compaction.ArchiveItems)
+		return r.options.Archive.Keep(ctx, value.Text(compaction.Metadata["archive_id"]), compaction.ArchiveItems)
 	})
 }
 
@@ -94,13 +95,13 @@ func (r *run) runnerGaveNonsense(ctx context.Context) error {
 
 func (r *run) providerFailed(raw map[string]any) {
 	failure := maps.Clone(raw)
-	if envelope.Text(failure["type"]) == "" {
+	if value.Text(failure["type"]) == "" {
 		failure["type"] = "provider_turn_failure"
 	}
-	if envelope.Text(failure["message"]) == "" {
+	if value.Text(failure["message"]) == "" {
 		failure["message"] = "Provider turn failed."
 	}
-	if _, is := envelope.Integer(failure["turn_count"]); !is {
+	if _, is := value.Integer(failure["turn_count"]); !is {
 		failure["turn_count"] = r.turn
 	}
 	r.emit("failed", map[string]any{"turn": r.turn, "error": failure["message"]})
@@ -109,18 +110,18 @@ func (r *run) providerFailed(raw map[string]any) {
 
 // account adds what a turn says about itself: usage is summed, the last request_metadata wins, metadata is merged.
 func (r *run) account(result map[string]any) {
-	if usage, is := envelope.Object(result["usage"]); is {
+	if usage, is := value.Object(result["usage"]); is {
 		addUsage(r.usage, usage)
 	}
-	if request, is := envelope.Object(result["request_metadata"]); is {
+	if request, is := value.Object(result["request_metadata"]); is {
 		r.requestMeta = request
 	}
-	if metadata, is := envelope.Object(result["metadata"]); is {
+	if metadata, is := value.Object(result["metadata"]); is {
 		maps.Copy(r.metadata, metadata)
 	}
-	output := envelope.Assoc(result["structured_output"])
+	output := value.Assoc(result["structured_output"])
 	if parsed, has := output["parsed"]; has {
-		r.output, r.outputStatus = &parsed, publicDiagnostics(envelope.Assoc(output["diagnostics"]))
+		r.output, r.outputStatus = &parsed, publicDiagnostics(value.Assoc(output["diagnostics"]))
 	}
 }
 
@@ -128,7 +129,7 @@ func (r *run) account(result map[string]any) {
 func publicDiagnostics(diagnostics map[string]any) map[string]any {
 	public := map[string]any{}
 	for _, name := range []string{"status", "code", "parser", "valid"} {
-		_, whole := envelope.Integer(diagnostics[name])
+		_, whole := value.Integer(diagnostics[name])
 		_, isText := diagnostics[name].(string)
 		_, isBool := diagnostics[name].(bool)
 		if whole || isText || isBool {
@@ -155,9 +156,9 @@ func (r *run) adopt(ctx context.Context, raw map[string]any) (map[string]any, er
 	if r.messages, err = envelopes(result["messages"]); err != nil {
 		return nil, err
 	}
-	results, _ := envelope.List(result["tool_execution_results"])
-	toolEvents, _ := envelope.List(result["tool_events"])
-	auditEvents, _ := envelope.List(result["tool_audit_events"])
+	results, _ := value.List(result["tool_execution_results"])
+	toolEvents, _ := value.List(result["tool_events"])
+	auditEvents, _ := value.List(result["tool_audit_events"])
 	r.toolResults = append(r.toolResults, results...)
 	r.toolEvents = append(r.toolEvents, toolEvents...)
 	r.auditEvents = append(r.auditEvents, auditEvents...)
@@ -165,16 +166,16 @@ func (r *run) adopt(ctx context.Context, raw map[string]any) (map[string]any, er
 	return result, r.judgeAdopted(ctx, results)
 }
 
-func normalizeEvents(value any) ([]any, error) {
-	if value == nil {
+func normalizeEvents(given any) ([]any, error) {
+	if given == nil {
 		return nil, nil
 	}
-	events, is := envelope.List(value)
+	events, is := value.List(given)
 	if !is {
 		return nil, invalid(codeLoop, "", "events must be an array")
 	}
 	for _, one := range events {
-		if _, is := envelope.Object(one); !is {
+		if _, is := value.Object(one); !is {
 			return nil, invalid(codeLoop, "", "event must be an array")
 		}
 	}
@@ -184,8 +185,8 @@ func normalizeEvents(value any) ([]any, error) {
 // judgeAdopted shows the policy each result; the first complete one stops.
 func (r *run) judgeAdopted(ctx context.Context, results []any) error {
 	for _, one := range results {
-		result := envelope.Assoc(one)
-		name := envelope.Text(result["tool_name"])
+		result := value.Assoc(one)
+		name := value.Text(result["tool_name"])
 		declaration, _ := r.tools.Get(name)
 		decision, err := r.judge(ctx, ToolResult{
 			ToolName: name, Declaration: declaration, Result: result, Context: r.turnContext, Turn: r.turn,

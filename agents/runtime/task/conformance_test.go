@@ -8,5 +8,5 @@ import (
 )
 
 func TestMemoryConforms(t *testing.T) {
-	tasktest.Runs(t, func(*testing.T) task.Runs { return task.NewMemory(0, 0) })
+	tasktest.Runs(t, func(*testing.T) task.Runs { return task.NewMemory() })
 }

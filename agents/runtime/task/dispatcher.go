@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Handler executes a task on its target and gives a task result: an object, of which schema, ids and owner are replaced.
@@ -31,15 +31,15 @@ func (c Caller) owner() map[string]any {
 
 func (c Caller) mayUse(run map[string]any) bool {
 	owner := c.owner()
-	return c.Manager || (len(owner) > 0 && envelope.Equal(owner, normalizeOwner(run["owner"])))
+	return c.Manager || (len(owner) > 0 && value.Equal(owner, normalizeOwner(run["owner"])))
 }
 
 // Options configure a Dispatcher. Targets, Handler and Runs are required.
 type Options struct {
-	// Targets gives the declarations of all executor targets.
+	// Targets returns the declarations of all executor targets.
 	Targets func(ctx context.Context) ([]any, error)
 
-	// Handler gives what runs the input on the target, nil when nothing does.
+	// Handler returns what runs the input on the target, nil when nothing does.
 	Handler func(input, target map[string]any) Handler
 
 	Runs Runs
@@ -66,7 +66,7 @@ func New(options Options) *Dispatcher {
 	return &Dispatcher{options: options, running: map[string]context.CancelCauseFunc{}}
 }
 
-// ListTargets gives the targets that the query allows, as a target list. A query without resource_class asks for none
+// ListTargets returns the targets that the query allows, as a target list. A query without resource_class asks for none
 // (agent runtime contract, section 7).
 func (d *Dispatcher) ListTargets(ctx context.Context, query map[string]any) (map[string]any, error) {
 	targets, err := d.targets(ctx)
@@ -89,7 +89,7 @@ func (d *Dispatcher) Run(ctx context.Context, caller Caller, raw map[string]any)
 		return nil, err
 	}
 	input["executor_id"] = target["id"]
-	placement := envelope.Assoc(input["placement"])
+	placement := value.Assoc(input["placement"])
 	started := map[string]any{
 		"executor_id": target["id"], "target_kind": target["kind"], "resource_class": placement["resource_class"],
 	}
@@ -114,7 +114,7 @@ func (d *Dispatcher) place(ctx context.Context, input map[string]any) (map[strin
 	if err != nil {
 		return nil, nil, err
 	}
-	target := Select(targets, envelope.Assoc(input["placement"]))
+	target := Select(targets, value.Assoc(input["placement"]))
 	if target == nil {
 		d.failed("no_handler", input)
 		return nil, nil, refuse(CodeNoHandler, "No executor target fits the placement of the task.")
@@ -156,7 +156,7 @@ func (d *Dispatcher) Start(ctx context.Context, run, metadata map[string]any, ca
 func (d *Dispatcher) call(ctx context.Context, input, target map[string]any, handler Handler) (outcome any, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	runID := envelope.Text(input["run_id"])
+	runID := value.Text(input["run_id"])
 	d.mu.Lock()
 	d.running[runID] = cancel
 	d.mu.Unlock()
@@ -168,7 +168,7 @@ func (d *Dispatcher) call(ctx context.Context, input, target map[string]any, han
 			outcome, err = nil, fmt.Errorf("the task handler panicked: %v", reason)
 		}
 	}()
-	outcome, err = handler(ctx, envelope.Clone(input), envelope.Clone(target))
+	outcome, err = handler(ctx, value.Clone(input), value.Clone(target))
 	if err != nil && errors.Is(context.Cause(ctx), ErrCancelled) {
 		return map[string]any{"status": StatusCancelled}, nil
 	}
@@ -177,7 +177,7 @@ func (d *Dispatcher) call(ctx context.Context, input, target map[string]any, han
 
 // finish saves what the handler gave, or that it failed.
 func (d *Dispatcher) finish(ctx context.Context, input map[string]any, outcome any, failure error) (map[string]any, error) {
-	result, usable := members(outcome)
+	result, usable := value.ShallowCopy(outcome), value.Container(outcome)
 	reason := ""
 	switch {
 	case failure != nil:
@@ -203,7 +203,7 @@ func (d *Dispatcher) finish(ctx context.Context, input map[string]any, outcome a
 
 // save puts the result in the place of the started run; what the server decided stays.
 func (d *Dispatcher) save(ctx context.Context, input, result map[string]any) (map[string]any, error) {
-	saved, err := d.options.Runs.Update(ctx, envelope.Text(input["run_id"]), func(started map[string]any) (map[string]any, error) {
+	saved, err := d.options.Runs.Update(ctx, value.Text(input["run_id"]), func(started map[string]any) (map[string]any, error) {
 		result = maps.Clone(result)
 		result["schema"] = SchemaResult
 		for _, name := range []string{"run_id", "session_id", "executor_id"} {
@@ -214,7 +214,7 @@ func (d *Dispatcher) save(ctx context.Context, input, result map[string]any) (ma
 		if err != nil {
 			return nil, err
 		}
-		normalized["updated_at"] = or(envelope.Scalar(normalized["updated_at"]), timestamp())
+		normalized["updated_at"] = or(value.Scalar(normalized["updated_at"]), timestamp())
 		d.keepStart(normalized, started)
 		return normalized, nil
 	})
@@ -233,11 +233,11 @@ func (d *Dispatcher) keepStart(result, started map[string]any) {
 	if d.options.ForgetStart {
 		return
 	}
-	result["started_at"] = or(envelope.Scalar(result["started_at"]), envelope.Scalar(started["started_at"]))
-	metadata := assoc(started["metadata"])
-	maps.Copy(metadata, assoc(result["metadata"]))
+	result["started_at"] = or(value.Scalar(result["started_at"]), value.Scalar(started["started_at"]))
+	metadata := value.ShallowCopy(started["metadata"])
+	maps.Copy(metadata, value.ShallowCopy(result["metadata"]))
 	result["metadata"] = metadata
-	if started["status"] == StatusCancelling && !Terminal(envelope.Scalar(result["status"])) {
+	if started["status"] == StatusCancelling && !Terminal(value.Scalar(result["status"])) {
 		result["status"] = StatusCancelling
 	}
 }
@@ -262,3 +262,68 @@ func codeOf(failure error) string {
 const timeForm = "2006-01-02T15:04:05-07:00"
 
 func timestamp() string { return time.Now().UTC().Format(timeForm) }
+
+// Get returns the stored result of the run that run_id and session_id of the address name, redacted for callers that are
+// no managers. It fails with CodeNotFound also for a run of somebody else (agent runtime contract, section 7).
+func (d *Dispatcher) Get(ctx context.Context, caller Caller, address map[string]any) (map[string]any, error) {
+	run, err := d.find(ctx, caller, address)
+	if err != nil || caller.Manager {
+		return run, err
+	}
+	return Redact(run), nil
+}
+
+// Cancel asks a run to end and gives it with "cancelled", which is false for a run that had come to its end. A handler
+// in this process sees the end of its context. It may be repeated, and fails like Get (agent runtime contract,
+// section 7).
+func (d *Dispatcher) Cancel(ctx context.Context, caller Caller, address map[string]any) (map[string]any, error) {
+	found, err := d.find(ctx, caller, address)
+	if err != nil {
+		return nil, err
+	}
+	runID := value.Text(found["run_id"])
+	cancelled := false
+	run, err := d.options.Runs.Update(ctx, runID, func(run map[string]any) (map[string]any, error) {
+		if cancelled = !Terminal(NormalizeStatus(run["status"])); cancelled {
+			run["status"] = StatusCancelling
+		}
+		run["updated_at"] = timestamp()
+		return NormalizeRun(run)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cancel task run: %w", err)
+	}
+	if run == nil {
+		return nil, notFound()
+	}
+	d.stop(runID)
+	if !caller.Manager {
+		run = Redact(run)
+	}
+	run["cancelled"] = cancelled
+	return run, nil
+}
+
+// find returns the run of an address if the caller may know of it.
+func (d *Dispatcher) find(ctx context.Context, caller Caller, address map[string]any) (map[string]any, error) {
+	run, err := d.options.Runs.Get(ctx, value.Scalar(address["run_id"]))
+	if err != nil {
+		return nil, fmt.Errorf("read task run: %w", err)
+	}
+	if run == nil || value.Scalar(run["session_id"]) != value.Scalar(address["session_id"]) || !caller.mayUse(run) {
+		return nil, notFound()
+	}
+	return NormalizeRun(run)
+}
+
+func (d *Dispatcher) stop(runID string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if cancel := d.running[runID]; cancel != nil {
+		cancel(ErrCancelled)
+	}
+}
+
+func notFound() error {
+	return refuse(CodeNotFound, "There is no such run in this session.")
+}

@@ -7,13 +7,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,7 +30,7 @@ func dispatcher(handler Handler) (*Dispatcher, func() []string) {
 	made := New(Options{
 		Targets: func(context.Context) ([]any, error) { return []any{map[string]any{"id": "local"}}, nil },
 		Handler: func(map[string]any, map[string]any) Handler { return handler },
-		Runs:    NewMemory(0, 0),
+		Runs:    NewMemory(),
 		Failed: func(reason string, _ map[string]any) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -77,7 +76,7 @@ func TestHandlersDecideOnlyWhatIsTheirs(t *testing.T) {
 		"metadata":          map[string]any{"own": 1, "resource_class": "mine", "executor_id": "local", "target_kind": "executor"},
 		"execution_metrics": map[string]any{"schema": SchemaMetrics, "executor_id": "local", "wall_time_ms": 42, "artifact_bytes": 1, "extra": "x"},
 	} {
-		if !envelope.Equal(got[name], want) {
+		if !value.Equal(got[name], want) {
 			t.Errorf("%s = %v, want %v", name, got[name], want)
 		}
 	}
@@ -110,7 +109,7 @@ func TestFailures(t *testing.T) {
 				if err == nil {
 					t.Errorf("a run was claimed that nobody can execute: %v", run)
 				}
-			case err != nil || run["status"] != StatusFailed || envelope.Text(envelope.Assoc(run["diagnostics"])["error_code"]) != test.left:
+			case err != nil || run["status"] != StatusFailed || value.Text(value.Assoc(run["diagnostics"])["error_code"]) != test.left:
 				t.Errorf("run = %v, %v", run, err)
 			}
 		})
@@ -142,12 +141,12 @@ func TestRunsBelongToSomebody(t *testing.T) {
 		}
 	}
 	visible, err := made.Get(t.Context(), alice, work())
-	if err != nil || envelope.Text(envelope.Assoc(visible["metadata"])["safe"]) != "yes" ||
-		envelope.Text(envelope.Assoc(visible["metadata"])["token"]) != "[redacted]" || !envelope.Equal(visible["output"], map[string]any{"redacted": true}) {
+	if err != nil || value.Text(value.Assoc(visible["metadata"])["safe"]) != "yes" ||
+		value.Text(value.Assoc(visible["metadata"])["token"]) != "[redacted]" || !value.Equal(visible["output"], map[string]any{"redacted": true}) {
 		t.Errorf("the owner sees %v, %v", visible, err)
 	}
 	whole, err := made.Get(t.Context(), manager, work())
-	if err != nil || envelope.Text(envelope.Assoc(whole["metadata"])["token"]) != "x" {
+	if err != nil || value.Text(value.Assoc(whole["metadata"])["token"]) != "x" {
 		t.Errorf("the manager sees %v, %v", whole, err)
 	}
 }
@@ -212,7 +211,7 @@ func TestCancelReachesTheHandler(t *testing.T) {
 				}()
 				synctest.Wait()
 				cancelled, err := made.Cancel(t.Context(), alice, work())
-				if err != nil || !envelope.Equal(cancelled["cancelled"], true) || cancelled["status"] != StatusCancelling {
+				if err != nil || !value.Equal(cancelled["cancelled"], true) || cancelled["status"] != StatusCancelling {
 					t.Errorf("cancel = %v, %v", cancelled, err)
 				}
 				if result := <-done; result["status"] != test.status {
@@ -225,22 +224,4 @@ func TestCancelReachesTheHandler(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestMemoryForgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		runs := NewMemory(2, time.Hour)
-		claim := func(id string) bool {
-			won, err := runs.Claim(t.Context(), map[string]any{"run_id": id})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return won
-		}
-		got := []bool{claim("1"), claim("1"), claim("2"), claim("3"), claim("1")}
-		<-time.After(2 * time.Hour)
-		if got = append(got, claim("1")); !cmp.Equal(got, []bool{true, false, true, true, true, true}) {
-			t.Errorf("claims = %v", got)
-		}
-	})
 }

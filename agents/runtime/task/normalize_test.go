@@ -5,38 +5,24 @@ import (
 
 	"pgregory.net/rapid"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
-func TestCounts(t *testing.T) {
-	for written, want := range map[string]int64{
-		`1`: 1, `0`: 0, `-1`: -1, `2.9`: 2, `"3"`: 3, `" 4.5 "`: 4, `"1e3"`: 1000, `-0.5`: 0, `"x"`: -1, `"0x10"`: -1, `"inf"`: -1, `true`: -1, `1e99`: -1, `""`: -1,
-	} {
-		got, ok := count(value(t, written))
-		if !ok {
-			got = -1
-		}
-		if got != want {
-			t.Errorf("count(%s) = %d, want %d", written, got, want)
-		}
-	}
-}
-
 func TestRunResult(t *testing.T) {
-	got, err := RunResult(envelope.Assoc(value(t, `{"run_id":"r","session_id":"s","executor_id":"e","status":"failed","output":[1],
+	got, err := RunResult(value.Assoc(decoded(t, `{"run_id":"r","session_id":"s","executor_id":"e","status":"failed","output":[1],
 		"artifact_refs":[{"id":" a ","url":" "},{"type":""},7],"diagnostics":{"error_message":"Broken."},"updated_at":"now","metadata":{"events":1}}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := value(t, `{"schema":"agents-api/run-result/v1","version":1,"run_id":"r","status":"failed","outputs":{},"artifact_refs":[{"id":"a"}],
+	want := decoded(t, `{"schema":"agents-api/run-result/v1","version":1,"run_id":"r","status":"failed","outputs":{},"artifact_refs":[{"id":"a"}],
 		"evidence_refs":[],"logs":[],"replay":{},"provenance":{},"timestamps":{"updated_at":"now"},"cancellation":{},
 		"error":{"code":"agents_task_run_failed","message":"Broken.","data":{"diagnostics":{"error_message":"Broken."}}},
 		"metadata":{"session_id":"s","executor_id":"e","execution_metrics":{},"diagnostics":{"error_message":"Broken."},"events":1}}`)
-	if !envelope.Equal(want, got) {
-		t.Errorf("got  %s\nwant %s", envelope.EncodeText(got), envelope.EncodeText(want))
+	if !value.Equal(want, got) {
+		t.Errorf("got  %s\nwant %s", value.EncodeText(got), value.EncodeText(want))
 	}
 	got, err = RunResult(map[string]any{"run_id": "r", "session_id": "s", "executor_id": "e", "status": "cancelling"})
-	if err != nil || !envelope.Equal(got["cancellation"], map[string]any{"requested": true, "status": "cancelling"}) {
+	if err != nil || !value.Equal(got["cancellation"], map[string]any{"requested": true, "status": "cancelling"}) {
 		t.Errorf("cancellation = %v, %v", got["cancellation"], err)
 	}
 }
@@ -66,9 +52,9 @@ func TestSelection(t *testing.T) {
 	})
 }
 
-func value(t *testing.T, text string) any {
+func decoded(t *testing.T, text string) any {
 	t.Helper()
-	decoded, err := envelope.Decode([]byte(text), envelope.Limits{})
+	decoded, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +65,11 @@ func FuzzNormalize(f *testing.F) {
 	f.Add(`{"task":{"id":7,"attachments":{"x":1}},"placement":{"allowed_targets":["a"," a ",null]},"run_id":"r","session_id":"s","executor_id":true}`)
 	f.Add(`{"id":"t","task_id":" t ","run_id":1e20,"session_id":-0.5,"executor_id":"e","execution_metrics":{"wall_time_ms":"1e3","per_tool_timings_ms":[]}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		decoded, err := envelope.Decode([]byte(text), envelope.Limits{})
+		decoded, err := value.Decode([]byte(text), value.Limits{})
 		if err != nil {
 			return
 		}
-		raw := envelope.Assoc(decoded)
+		raw := value.Assoc(decoded)
 		idempotent(t, raw, NormalizeInput)
 		idempotent(t, raw, NormalizeRun)
 		idempotent(t, raw, func(raw map[string]any) (map[string]any, error) { return NormalizeTarget(raw) })
@@ -98,7 +84,7 @@ func idempotent(t *testing.T, raw map[string]any, normalize func(map[string]any)
 		return
 	}
 	twice, err := normalize(once)
-	if err != nil || !envelope.Equal(once, twice) {
-		t.Errorf("not idempotent: %v\n%s\n%s", err, envelope.EncodeText(once), envelope.EncodeText(twice))
+	if err != nil || !value.Equal(once, twice) {
+		t.Errorf("not idempotent: %v\n%s\n%s", err, value.EncodeText(once), value.EncodeText(twice))
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"testing"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 )
 
 func TestRecordedCases(t *testing.T) {
@@ -17,15 +17,15 @@ func TestRecordedCases(t *testing.T) {
 		if c.Op != "lifecycle" {
 			return play.do(context.Background(), c.Op, input["value"])
 		}
-		steps, _ := envelope.List(input["ops"])
+		steps, _ := value.List(input["ops"])
 		outcomes := []any{}
 		for _, one := range steps {
-			step := envelope.Assoc(one)
-			value, is := step["value"]
+			step := value.Assoc(one)
+			given, is := step["value"]
 			if !is {
-				value = step
+				given = step
 			}
-			outcomes = append(outcomes, fixturetest.Outcome(play.do(context.Background(), envelope.Text(step["op"]), value)))
+			outcomes = append(outcomes, fixturetest.Outcome(play.do(context.Background(), value.Text(step["op"]), given)))
 		}
 		return outcomes, nil
 	})
@@ -36,7 +36,7 @@ type recording struct{ dispatcher *Dispatcher }
 var recorder = Caller{OwnerType: "user", OwnerKey: "5", Manager: true}
 
 func newRecording(input map[string]any) recording {
-	targets, is := envelope.List(input["targets"])
+	targets, is := value.List(input["targets"])
 	if !is {
 		targets = []any{
 			map[string]any{"id": "local", "capabilities": []any{"tasks.run"}, "resource_classes": []any{"generic"}},
@@ -47,7 +47,7 @@ func newRecording(input map[string]any) recording {
 	return recording{New(Options{
 		Targets:     func(context.Context) ([]any, error) { return targets, nil },
 		Handler:     func(map[string]any, map[string]any) Handler { return handlerOf(input["handler"]) },
-		Runs:        NewMemory(0, 0),
+		Runs:        NewMemory(),
 		ForgetStart: true,
 	})}
 }
@@ -56,10 +56,10 @@ func handlerOf(script any) Handler {
 	if script == "none" {
 		return nil
 	}
-	object := envelope.Assoc(script)
+	object := value.Assoc(script)
 	return func(context.Context, map[string]any, map[string]any) (any, error) {
 		if failure, is := object["error"].(map[string]any); is {
-			return nil, refuse(envelope.Text(failure["code"]), envelope.Text(failure["message"]))
+			return nil, refuse(value.Text(failure["code"]), value.Text(failure["message"]))
 		}
 		if outcome, is := object["ok"]; is {
 			return outcome, nil
@@ -70,15 +70,15 @@ func handlerOf(script any) Handler {
 	}
 }
 
-func (r recording) do(ctx context.Context, operation string, value any) (any, error) {
-	object := maps.Clone(envelope.Assoc(value))
+func (r recording) do(ctx context.Context, operation string, given any) (any, error) {
+	object := maps.Clone(value.Assoc(given))
 	switch operation {
 	case "normalize_input":
 		return NormalizeInput(object)
 	case "placement":
 		return NormalizePlacement(object), nil
 	case "target":
-		return NormalizeTarget(value)
+		return NormalizeTarget(given)
 	case "normalize_run":
 		return NormalizeRun(object)
 	case "list_targets":
@@ -93,9 +93,9 @@ func (r recording) do(ctx context.Context, operation string, value any) (any, er
 		if object["executor_id"] == nil {
 			object["executor_id"] = "local"
 		}
-		owner := envelope.Assoc(object["owner"])
-		starter := Caller{OwnerType: envelope.Text(owner["type"]), OwnerKey: envelope.Text(owner["key"])}
-		return r.dispatcher.Start(ctx, object, envelope.Assoc(object["metadata"]), starter)
+		owner := value.Assoc(object["owner"])
+		starter := Caller{OwnerType: value.Text(owner["type"]), OwnerKey: value.Text(owner["key"])}
+		return r.dispatcher.Start(ctx, object, value.Assoc(object["metadata"]), starter)
 	}
 	return nil, fmt.Errorf("unknown operation %q", operation)
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // What happens when a model calls a tool (agent runtime contract, section 4.9).
@@ -15,8 +15,8 @@ const (
 )
 
 // ActionPolicy reads an action policy: ActionDirect, ActionPreview, ActionForbidden, or "" for anything else.
-func ActionPolicy(value any) string {
-	policy := strings.ToLower(envelope.Trim(envelope.Text(value)))
+func ActionPolicy(given any) string {
+	policy := strings.ToLower(value.Trim(value.Text(given)))
 	if policy == ActionDirect || policy == ActionPreview || policy == ActionForbidden {
 		return policy
 	}
@@ -30,11 +30,11 @@ func Purpose(name string) string { return "tool:" + name }
 type ActionOptions struct {
 	// Providers are asked in order after the agent's own policy; "" is no opinion.
 	Providers []func(context map[string]any) string
-	// Recall gives the policy that a person chose to remember; "" if none.
+	// Recall returns the policy that a person chose to remember; "" if none.
 	Recall func(workspace map[string]any, user int64, agent, tool string) string
 	// Final may change the decision; "" leaves it.
 	Final func(policy, tool, mode string, context map[string]any) string
-	// Permits tells whether the verified identity of the sender allows a purpose, "tool:<name>". It is asked last:
+	// Permits reports whether the verified identity of the sender allows a purpose, "tool:<name>". It is asked last:
 	// what is not permitted is forbidden, unless the policy says preview, for then somebody else approves.
 	Permits func(purpose string) bool
 }
@@ -44,13 +44,13 @@ type ActionOptions struct {
 // runtime contract, section 4.9). The categories are read in the order of []Entry if they are given so; an object has no
 // order, and there the strictest matching category counts.
 func ResolveAction(context map[string]any, options ActionOptions) string {
-	name := envelope.Scalar(context["tool_name"])
+	name := value.Scalar(context["tool_name"])
 	if name == "" {
 		return ActionDirect
 	}
 	mode := "chat"
 	if context["mode"] != nil {
-		mode = envelope.Scalar(context["mode"])
+		mode = value.Scalar(context["mode"])
 	}
 	policy := decideAction(name, mode, context, options)
 	if options.Final != nil {
@@ -65,12 +65,12 @@ func ResolveAction(context map[string]any, options ActionOptions) string {
 }
 
 func decideAction(name, mode string, context map[string]any, options ActionOptions) string {
-	if slices.Contains(texts(context["deny"]), name) {
+	if slices.Contains(value.Names(context["deny"]), name) {
 		return ActionForbidden
 	}
-	definition := members(context["tool_def"])
+	definition := value.Members(context["tool_def"])
 	agent := agentActionPolicy(context)
-	if policy := ActionPolicy(members(agent["tools"])[name]); policy != "" {
+	if policy := ActionPolicy(value.Members(agent["tools"])[name]); policy != "" {
 		return policy
 	}
 	if policy := categoryAction(agent["categories"], definition); policy != "" {
@@ -99,21 +99,21 @@ func declaredAction(definition map[string]any, mode string) string {
 
 // agentActionPolicy is the context's own, else that of the agent's configuration.
 func agentActionPolicy(context map[string]any) map[string]any {
-	if isContainer(context["action_policy"]) {
-		return members(context["action_policy"])
+	if value.PlainContainer(context["action_policy"]) {
+		return value.Members(context["action_policy"])
 	}
-	return members(members(context["agent_config"])["action_policy"])
+	return value.Members(value.Members(context["agent_config"])["action_policy"])
 }
 
-func categoryAction(value any, definition map[string]any) string {
-	ordered, inTextOrder := value.([]Entry)
+func categoryAction(given any, definition map[string]any) string {
+	ordered, inTextOrder := given.([]Entry)
 	if !inTextOrder {
-		ordered = Entries(members(value))
+		ordered = Entries(value.Members(given))
 	}
 	strictest := ""
 	for _, entry := range ordered {
 		policy := ActionPolicy(entry.Value)
-		if policy == "" || !inCategories(definition, texts(entry.Name)) {
+		if policy == "" || !inCategories(definition, value.Names(entry.Name)) {
 			continue
 		}
 		if inTextOrder {
@@ -140,10 +140,10 @@ func rememberedAction(name string, context map[string]any, options ActionOptions
 	user := firstOf(context, "user_id", "acting_user_id")
 	agent := firstOf(context, "agent_id", "agent_slug")
 	workspace, ok := workspaceOf(context["workspace"])
-	if !ok || wholeNumber(user) <= 0 || envelope.Scalar(agent) == "" {
+	if !ok || value.LeadingInteger(user) <= 0 || value.Scalar(agent) == "" {
 		return ""
 	}
-	return ActionPolicy(options.Recall(workspace, wholeNumber(user), envelope.Scalar(agent), name))
+	return ActionPolicy(options.Recall(workspace, value.LeadingInteger(user), value.Scalar(agent), name))
 }
 
 func firstOf(object map[string]any, names ...string) any {
@@ -156,10 +156,10 @@ func firstOf(object map[string]any, names ...string) any {
 }
 
 // workspaceOf reads {workspace_type, workspace_id}; the type is a slug in lower case.
-func workspaceOf(value any) (map[string]any, bool) {
-	object := members(value)
-	kind := strings.ToLower(envelope.Trim(envelope.Scalar(object["workspace_type"])))
-	id := envelope.Trim(envelope.Scalar(object["workspace_id"]))
+func workspaceOf(given any) (map[string]any, bool) {
+	object := value.Members(given)
+	kind := strings.ToLower(value.Trim(value.Scalar(object["workspace_type"])))
+	id := value.Trim(value.Scalar(object["workspace_id"]))
 	if !slugPattern.MatchString(kind) || id == "" {
 		return nil, false
 	}

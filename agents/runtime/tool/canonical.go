@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Hash is H(x) of the audit records: "sha256:" and the hexadecimal SHA-256 of the canonical form (agent runtime
@@ -27,8 +27,8 @@ func Canonical(value any) []byte {
 	return appendCanonical(make([]byte, 0, 256), value)
 }
 
-func appendCanonical(out []byte, value any) []byte {
-	switch value := value.(type) {
+func appendCanonical(out []byte, given any) []byte {
+	switch value := given.(type) {
 	case nil:
 		return append(out, "null"...)
 	case bool:
@@ -48,7 +48,7 @@ func appendCanonical(out []byte, value any) []byte {
 	case []any:
 		return appendCanonicalList(out, value)
 	}
-	plain := envelope.Plain(value)
+	plain := value.Plain(given)
 	switch plain.(type) {
 	case map[string]any, []any, json.Number, string, bool:
 		return appendCanonical(out, plain)
@@ -98,7 +98,7 @@ func canonicalKeys(object map[string]any) []string {
 	numeric := 0
 	for key := range object {
 		keys = append(keys, key)
-		if _, ok := decimalNumber(key); ok {
+		if _, ok := value.DecimalText(key); ok {
 			numeric++
 		}
 	}
@@ -110,15 +110,15 @@ func canonicalKeys(object map[string]any) []string {
 }
 
 func keyLess(left, right string) bool {
-	leftNumber, leftNumeric := decimalNumber(left)
-	rightNumber, rightNumeric := decimalNumber(right)
+	leftNumber, leftNumeric := value.DecimalText(left)
+	rightNumber, rightNumeric := value.DecimalText(right)
 	if leftNumeric && rightNumeric {
 		return leftNumber < rightNumber
 	}
 	return left < right
 }
 
-// isSequence says whether the keys are exactly 0..n-1 in order; such an object is written as a list, which includes
+// isSequence reports whether the keys are exactly 0..n-1 in order; such an object is written as a list, which includes
 // the empty one.
 func isSequence(keys []string) bool {
 	for index, key := range keys {

@@ -9,16 +9,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 )
 
 func decode(t interface{ Fatalf(string, ...any) }, text string) any {
-	value, err := envelope.Decode([]byte(text), envelope.Limits{})
+	given, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	return value
+	return given
 }
 
 func TestCanonicalForm(t *testing.T) {
@@ -71,7 +71,7 @@ func TestCanonicalOfGoValues(t *testing.T) {
 func TestRecordedHashes(t *testing.T) {
 	checked := 0
 	for _, c := range fixturetest.Load(t, "loop-traces") {
-		count, problems := checkHashes(c.Name, envelope.Assoc(c.Expected["ok"]))
+		count, problems := checkHashes(c.Name, value.Assoc(c.Expected["ok"]))
 		for _, problem := range problems {
 			t.Error(problem)
 		}
@@ -85,17 +85,17 @@ func TestRecordedHashes(t *testing.T) {
 
 // checkHashes compares the hashes of the executed calls of one recording with those in its audit events.
 func checkHashes(name string, result map[string]any) (checked int, problems []string) {
-	executed, _ := envelope.List(result["tool_execution_results"])
-	audited, _ := envelope.List(result["tool_audit_events"])
+	executed, _ := value.List(result["tool_execution_results"])
+	audited, _ := value.List(result["tool_audit_events"])
 	if len(audited) < len(executed) {
 		problems = append(problems, fmt.Sprintf("%s: %d executed calls, but %d audit events", name, len(executed), len(audited)))
 	}
 	for index, item := range executed[:min(len(executed), len(audited))] {
-		record, event := envelope.Assoc(item), envelope.Assoc(audited[index])
+		record, event := value.Assoc(item), value.Assoc(audited[index])
 		if got := Hash(record["parameters"]); got != event["parameters_sha256"] || got != record["parameters_sha256"] {
 			problems = append(problems, fmt.Sprintf("%s: parameters of %v hash to %s, recorded %v", name, record["tool_call_id"], got, event["parameters_sha256"]))
 		}
-		if got := ResultHash(envelope.Assoc(record["result"])); got != event["result_sha256"] {
+		if got := ResultHash(value.Assoc(record["result"])); got != event["result_sha256"] {
 			problems = append(problems, fmt.Sprintf("%s: result of %v hashes to %s, recorded %v", name, record["tool_call_id"], got, event["result_sha256"]))
 		}
 		checked++
@@ -106,7 +106,7 @@ func checkHashes(name string, result map[string]any) (checked int, problems []st
 // TestRecordingsWithoutAuditEventsAreNamed: a recording may hold executed calls without an audit event, or odd ones.
 func TestRecordingsWithoutAuditEventsAreNamed(t *testing.T) {
 	call := map[string]any{"tool_call_id": "1", "parameters": map[string]any{}, "parameters_sha256": Hash(map[string]any{}), "result": map[string]any{"success": true}}
-	event := map[string]any{"parameters_sha256": call["parameters_sha256"], "result_sha256": ResultHash(envelope.Assoc(call["result"]))}
+	event := map[string]any{"parameters_sha256": call["parameters_sha256"], "result_sha256": ResultHash(value.Assoc(call["result"]))}
 	for name, c := range map[string]struct {
 		result  map[string]any
 		checked int
@@ -218,11 +218,11 @@ func FuzzCanonical(f *testing.F) {
 	f.Add([]byte(`{"name":"client/a","parameters":{"properties":{"q/ü":{"type":"string","default":1.50}}},"tags":[]}`))
 	f.Add([]byte(`{"1e1":1,"9":2,"1f":3,"":-0,"k":[1e400,-1E-400,"\ud800"]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		value, err := envelope.Decode(text, envelope.Limits{Bytes: 1 << 16})
+		given, err := value.Decode(text, value.Limits{Bytes: 1 << 16})
 		if err != nil {
 			return
 		}
-		canonical := Canonical(value)
+		canonical := Canonical(given)
 		if again := Canonical(decode(t, string(canonical))); string(again) != string(canonical) {
 			t.Fatalf("%s becomes %s", canonical, again)
 		}

@@ -3,7 +3,7 @@ package tool
 import (
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Actions of a Decision.
@@ -27,23 +27,23 @@ type Decision struct {
 
 // NormalizeDecision reads what a mediator returned. Nothing, nonsense and a replacement without a result mean proceed
 // (agent runtime contract, section 4.6). A caller that finds the Request of a pending decision invalid proceeds, too.
-func NormalizeDecision(value any, prepared Prepared, callID string, parameters, turnContext map[string]any) Decision {
-	object, ok := envelope.Plain(value).(map[string]any)
+func NormalizeDecision(given any, prepared Prepared, callID string, parameters, turnContext map[string]any) Decision {
+	object, ok := value.Plain(given).(map[string]any)
 	if !ok || prepared.ModelName == "" {
 		return Decision{Action: ActionProceed}
 	}
-	complete := envelope.Truthy(object["complete"])
+	complete := value.Truthy(object["complete"])
 	switch decisionAction(object["action"]) {
 	case ActionReject:
 		return Decision{Action: ActionReject, Result: rejection(object, prepared.ModelName), Complete: complete}
 	case ActionReplace:
-		if result := object["result"]; isContainer(result) {
-			return Decision{Action: ActionReplace, Result: NormalizeResult(members(result), prepared.ModelName), Complete: complete}
+		if result := object["result"]; value.PlainContainer(result) {
+			return Decision{Action: ActionReplace, Result: NormalizeResult(value.Members(result), prepared.ModelName), Complete: complete}
 		}
 	case ActionPending:
 		request := RequestWithDefaults(pendingRequest(object), RequestDefaults{
 			ToolName: prepared.ModelName, CallID: callID, Parameters: parameters, Context: turnContext,
-			Runtime: members(object["runtime"]), Metadata: members(object["metadata"]),
+			Runtime: value.Members(object["runtime"]), Metadata: value.Members(object["metadata"]),
 		})
 		// Whoever reads the stored request alone must see that it waits, as with requests of executed tools.
 		request["metadata"] = with(request["metadata"], "status", StatusPending)
@@ -53,41 +53,41 @@ func NormalizeDecision(value any, prepared Prepared, callID string, parameters, 
 	return Decision{Action: ActionProceed}
 }
 
-func decisionAction(value any) string {
-	text, ok := value.(string)
+func decisionAction(given any) string {
+	text, ok := given.(string)
 	if !ok {
 		return ActionProceed
 	}
-	return strings.ToLower(envelope.Trim(text))
+	return strings.ToLower(value.Trim(text))
 }
 
 // rejection takes the mediator's own result if it names its tool, else makes one of error, metadata and runtime.
 func rejection(object map[string]any, name string) map[string]any {
-	if result := members(object["result"]); envelope.Text(result["tool_name"]) != "" {
+	if result := value.Members(object["result"]); value.Text(result["tool_name"]) != "" {
 		return NormalizeResult(result, name)
 	}
-	metadata := members(object["metadata"])
+	metadata := value.Members(object["metadata"])
 	if metadata["error_type"] == nil {
 		metadata = with(metadata, "error_type", "pre_tool_mediation_rejected")
 	}
-	text, ok := envelope.NonBlank(object["error"])
+	text, ok := value.NonBlank(object["error"])
 	if !ok {
 		text = "Tool call rejected by pre-tool mediator."
 	}
-	return ErrorResult(name, text, metadata, members(object["runtime"]))
+	return ErrorResult(name, text, metadata, value.Members(object["runtime"]))
 }
 
 func pendingRequest(object map[string]any) map[string]any {
 	for _, name := range []string{"runtime_tool_request", "request", "result"} {
 		if object[name] != nil {
-			return members(object[name])
+			return value.Members(object[name])
 		}
 	}
 	return map[string]any{}
 }
 
 func pendingResult(object map[string]any, name string, request map[string]any) map[string]any {
-	text, ok := envelope.NonBlank(object["error"])
+	text, ok := value.NonBlank(object["error"])
 	if !ok {
 		text = "Waiting for external runtime tool result."
 	}
@@ -111,31 +111,31 @@ type RequestDefaults struct {
 // RequestWithDefaults completes a runtime tool request (agent runtime contract, section 5). Its checks are made by the
 // room of these requests.
 func RequestWithDefaults(request map[string]any, defaults RequestDefaults) map[string]any {
-	completed := envelope.Clone(members(request))
+	completed := value.Clone(value.Members(request))
 	fill(completed, "tool_name", defaults.ToolName)
 	fill(completed, "tool_call_id", defaults.CallID)
 	fill(completed, "parameters", object(defaults.Parameters))
-	fill(completed, "run_id", envelope.Text(defaults.Context["run_id"]))
-	fill(completed, "timeout_at", envelope.Text(defaults.Context["runtime_tool_timeout_at"]))
+	fill(completed, "run_id", value.Text(defaults.Context["run_id"]))
+	fill(completed, "timeout_at", value.Text(defaults.Context["runtime_tool_timeout_at"]))
 	fill(completed, "runtime", object(defaults.Runtime))
 	fill(completed, "metadata", object(defaults.Metadata))
 	return completed
 }
 
-func object(value map[string]any) map[string]any {
-	if value == nil {
+func object(given map[string]any) map[string]any {
+	if given == nil {
 		return map[string]any{}
 	}
-	return envelope.Clone(value)
+	return value.Clone(given)
 }
 
-// PendingRequest gives the runtime tool request of a result that says that it waits for one, by its status or by that
+// PendingRequest returns the runtime tool request of a result that says that it waits for one, by its status or by that
 // in its metadata (agent runtime contract, section 3.3).
 func PendingRequest(result map[string]any, defaults RequestDefaults) (map[string]any, bool) {
-	metadata := members(result["metadata"])
+	metadata := value.Members(result["metadata"])
 	status, has := result["status"].(string)
 	if !has {
-		status = envelope.Text(metadata["status"])
+		status = value.Text(metadata["status"])
 	}
 	if status != StatusPending {
 		return nil, false
@@ -144,6 +144,6 @@ func PendingRequest(result map[string]any, defaults RequestDefaults) (map[string
 	if request == nil {
 		request = result["result"]
 	}
-	defaults.Runtime, defaults.Metadata = members(result["runtime"]), metadata
-	return RequestWithDefaults(members(request), defaults), true
+	defaults.Runtime, defaults.Metadata = value.Members(result["runtime"]), metadata
+	return RequestWithDefaults(value.Members(request), defaults), true
 }

@@ -9,16 +9,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 )
 
-func declare(t testing.TB, text string) Declarations {
+// entriesOf reads declarations in the order of the text.
+func entriesOf(t testing.TB, text string) []Entry {
 	t.Helper()
-	entries, err := DecodeEntries([]byte(text))
+	members, err := fixturetest.Members([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, rejected := Declare(entries)
+
+	entries := make([]Entry, len(members))
+	for index, member := range members {
+		entries[index] = Entry{Name: member.Name, Value: member.Value}
+	}
+	return entries
+}
+
+func declare(t testing.TB, text string) Declarations {
+	t.Helper()
+	set, rejected := Declare(entriesOf(t, text))
 	if len(rejected) > 0 {
 		t.Fatalf("rejected: %v", rejected)
 	}
@@ -26,12 +38,9 @@ func declare(t testing.TB, text string) Declarations {
 }
 
 func TestDeclareReportsWhatItDrops(t *testing.T) {
-	entries, err := DecodeEntries([]byte(`{
+	entries := entriesOf(t, `{
 		"Bad Name": {"description": "x"}, "wiki/read": {"description": "ok"}, "str": "nope", "client/x": {"scope": "session"},
-		"a": {"name": "z/other", "description": "the declared name wins"}, "n": null, "list": [], "q": {"name": 7, "description": "x"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+		"a": {"name": "z/other", "description": "the declared name wins"}, "n": null, "list": [], "q": {"name": 7, "description": "x"}}`)
 	set, rejected := Declare(entries)
 	want := []Rejection{
 		{"Bad Name", "invalid_conversation_tool_declaration: name"},
@@ -48,7 +57,7 @@ func TestDeclareReportsWhatItDrops(t *testing.T) {
 		t.Error(difference)
 	}
 	report := RejectionReport(rejected[:1], set.Len())
-	if !envelope.Equal(report, decode(t, `{"rejected": [{"name": "Bad Name", "reason": "invalid_conversation_tool_declaration: name"}], "rejected_count": 1, "accepted_count": 2}`)) {
+	if !value.Equal(report, decode(t, `{"rejected": [{"name": "Bad Name", "reason": "invalid_conversation_tool_declaration: name"}], "rejected_count": 1, "accepted_count": 2}`)) {
 		t.Errorf("reports %v", report)
 	}
 	if disabled := DisabledReport(rejected[:0]); disabled["reason"] != "all_declarations_rejected" || disabled["rejected_count"] != 0 {
@@ -120,7 +129,7 @@ func TestLaterDeclarationCountsAtTheFirstPlace(t *testing.T) {
 func TestRuntimeMetadata(t *testing.T) {
 	got := RuntimeMetadata(decode(t, `{"api_key": "sk", "max_tokens": 5, "nested": {"token": "kept", "n": null}, "n": null, "list": [null, 1], "": 1, "empty": {}}`))
 	want := decode(t, `{"api_key": "[redacted]", "max_tokens": "[redacted]", "nested": {"token": "kept"}, "list": [1], "empty": {}}`)
-	if !envelope.Equal(got, want) {
+	if !value.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
 	for _, none := range []any{nil, "text", []any{1}, 5} {
@@ -136,7 +145,7 @@ func TestBindingsAreFolded(t *testing.T) {
 	declaration, _ := set.Get("a")
 	want := decode(t, `{"post_id": {"source": "context", "path": "post_id"}, "user": {"source": "client_context", "path": "user.id"},
 		"key": {"source": "context", "path": "k", "sensitive": true, "default": null}}`)
-	if got := declaration.Field("parameter_bindings"); !envelope.Equal(got, want) {
+	if got := declaration.Field("parameter_bindings"); !value.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
 	if declaration.Field("client_context_bindings") == nil {
@@ -166,16 +175,16 @@ func TestNilDeclarationIsUsable(t *testing.T) {
 
 func TestNormalizingTwiceChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		value := declarationValue().Draw(t, "declaration")
-		once, err := NormalizeRequest(value)
+		given := declarationValue().Draw(t, "declaration")
+		once, err := NormalizeRequest(given)
 		if err != nil {
 			t.Skip()
 		}
-		again, err := NormalizeRequest(envelope.Clone(once.Object()))
+		again, err := NormalizeRequest(value.Clone(once.Object()))
 		if err != nil {
 			t.Fatalf("%v became invalid: %v", once.Object(), err)
 		}
-		if !envelope.Equal(once.Object(), again.Object()) {
+		if !value.Equal(once.Object(), again.Object()) {
 			t.Fatal(cmp.Diff(once.Object(), again.Object()))
 		}
 	})
@@ -208,28 +217,29 @@ func FuzzDeclare(f *testing.F) {
 	f.Add([]byte(`[{"name": "client/x", "client_context_bindings": ["a"], "provider_aliases": ["y"], "parameter_bindings": {"z": {"source": "context", "path": "a.b", "authoritative": true}}}]`), []byte(`{}`))
 	f.Add([]byte(`[1, null, "x", {"name": "x", "description": "y", "runtime": {"duplicate_policy": "once"}}]`), []byte(`[]`))
 	f.Fuzz(func(t *testing.T, text, parameters []byte) {
-		entries, err := DecodeEntries(text)
-		if err != nil || len(text) > 1<<16 {
+		declared, err := value.Decode(text, value.Limits{Bytes: 1 << 16})
+		if err != nil {
 			return
 		}
+		entries := Entries(declared)
 		set, rejected := Declare(entries)
 		if set.Len()+len(rejected) > len(entries) {
 			t.Fatalf("%d entries gave %d tools and %d rejections", len(entries), set.Len(), len(rejected))
 		}
-		written, _ := envelope.Decode(parameters, envelope.Limits{Bytes: 1 << 16})
+		written, _ := value.Decode(parameters, value.Limits{Bytes: 1 << 16})
 		for name := range set.All() {
 			declaration, _ := set.Get(name)
 			declaration.ModelParameters()
-			prepared, failure := Prepare(ModelCall{Name: declaration.SafeName(), Parameters: envelope.Assoc(written), ID: "c"}, set, map[string]any{"a": map[string]any{"b": 1}})
+			prepared, failure := Prepare(ModelCall{Name: declaration.SafeName(), Parameters: value.Assoc(written), ID: "c"}, set, map[string]any{"a": map[string]any{"b": 1}})
 			if failure == nil && prepared.Call.Declaration == nil {
 				t.Fatal("a prepared call has no declaration")
 			}
 		}
-		Visible(entries, envelope.Assoc(written), VisibilityOptions{})
+		Visible(entries, value.Assoc(written), VisibilityOptions{})
 	})
 }
 
-func TestDecodeEntriesIsLinear(t *testing.T) {
+func TestDeclareIsLinear(t *testing.T) {
 	var text strings.Builder
 	text.WriteByte('{')
 	for index := range 20000 {

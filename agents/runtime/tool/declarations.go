@@ -2,9 +2,38 @@ package tool
 
 import (
 	"iter"
+	"maps"
+	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
+
+// Entry is one tool as somebody declared it, before anything is checked.
+type Entry struct {
+	Name  string // the key it stood under, "" in a list
+	Value any
+}
+
+// Entries reads a declaration set that is a list or an object by names. The members of a map have no order, so they are
+// taken in that of their names.
+func Entries(given any) []Entry {
+	switch set := value.Plain(given).(type) {
+	case []any:
+		entries := make([]Entry, len(set))
+		for index, item := range set {
+			entries[index] = Entry{Value: item}
+		}
+		return entries
+	case map[string]any:
+		entries := make([]Entry, 0, len(set))
+		for _, name := range slices.Sorted(maps.Keys(set)) {
+			entries = append(entries, Entry{Name: name, Value: set[name]})
+		}
+		return entries
+	default:
+		return nil
+	}
+}
 
 // Declarations is the set of tools of one run, by canonical name and in the order of declaration. It does not change
 // and can be shared between goroutines. The zero value is empty.
@@ -51,18 +80,18 @@ func NewDeclarations(declarations ...*Declaration) Declarations {
 }
 
 func declareEntry(entry Entry) (*Declaration, *Rejection) {
-	if !isContainer(entry.Value) {
+	if !value.PlainContainer(entry.Value) {
 		return nil, &Rejection{entry.Name, "declaration must be an array"}
 	}
-	declared := envelope.Clone(members(entry.Value))
+	declared := value.Clone(value.Members(entry.Value))
 	if entry.Name != "" && declared["name"] == nil {
 		declared["name"] = entry.Name
 	}
 	name := entry.Name
 	if name == "" {
-		name = envelope.Text(declared["name"])
+		name = value.Text(declared["name"])
 	}
-	declaration, err := normalizeRequest(Entry{Value: declared, properties: entry.properties})
+	declaration, err := NormalizeRequest(declared)
 	if err != nil {
 		return nil, &Rejection{name, err.Error()}
 	}
@@ -91,13 +120,13 @@ func (s Declarations) All() iter.Seq2[string, map[string]any] {
 	}
 }
 
-// Get gives the tool of a canonical name.
+// Get returns the tool of a canonical name.
 func (s Declarations) Get(name string) (*Declaration, bool) {
 	declaration, found := s.byName[name]
 	return declaration, found
 }
 
-// List gives the declarations in order.
+// List returns the declarations in order.
 func (s Declarations) List() []*Declaration {
 	declarations := make([]*Declaration, len(s.names))
 	for index, name := range s.names {
@@ -115,33 +144,13 @@ func (s Declarations) Select(names []string) Declarations {
 	return NewDeclarations(declarations...)
 }
 
-// Resolve gives the canonical name for the one that a model used: the name itself, else that of the first tool with
+// Resolve returns the canonical name for the one that a model used: the name itself, else that of the first tool with
 // such an alias, else the name unchanged (agent runtime contract, section 4.1).
 func (s Declarations) Resolve(name string) string {
 	if _, known := s.byName[name]; known {
 		return name
 	}
 	if canonical, known := s.aliases[name]; known {
-		return canonical
-	}
-	return name
-}
-
-// CanonicalName is Resolve for declarations that nobody checked yet.
-func CanonicalName(name string, entries []Entry) string {
-	for _, entry := range entries {
-		if entry.Name == name && isContainer(entry.Value) {
-			return name
-		}
-	}
-	aliases := aliasesOf(func(yield func(string, map[string]any) bool) {
-		for _, entry := range entries {
-			if entry.Name != "" && isContainer(entry.Value) && !yield(entry.Name, members(entry.Value)) {
-				return
-			}
-		}
-	})
-	if canonical, known := aliases[name]; known {
 		return canonical
 	}
 	return name
@@ -161,7 +170,7 @@ func aliasesOf(tools iter.Seq2[string, map[string]any]) map[string]string {
 		} else {
 			add(ProviderSafeName(name), name)
 		}
-		more, _ := envelope.List(tool["provider_aliases"])
+		more, _ := value.List(tool["provider_aliases"])
 		for _, alias := range more {
 			add(alias, name)
 		}

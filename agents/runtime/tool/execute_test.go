@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 )
 
@@ -45,7 +46,7 @@ func TestExecuteNormalizes(t *testing.T) {
 			`{"success": false, "tool_name": "other", "metadata": {}, "status": "runtime_tool_pending", "runtime_tool_request": {"request_id": "1"}, "error": "Tool execution failed.", ` + runtime + `}`},
 	} {
 		got := Execute(t.Context(), prepare(t, declaration, `{}`), Executors{Default: answers(t, c.answer)})
-		if want := decode(t, c.want); !envelope.Equal(got, want) {
+		if want := decode(t, c.want); !value.Equal(got, want) {
 			t.Errorf("%s: %s", c.name, cmp.Diff(want, got))
 		}
 	}
@@ -55,11 +56,11 @@ func TestExecuteRoutesToTarget(t *testing.T) {
 	prepared := prepare(t, `{"name": "a", "description": "d", "runtime": {"executor_target": " gpu "}}`, `{}`)
 	missing := Execute(t.Context(), prepared, Executors{Default: answers(t, `{}`)})
 	want := map[string]any{"success": false, "tool_name": "a", "metadata": map[string]any{"error_type": "executor_target_unavailable"}, "error": "Tool execution target is unavailable."}
-	if !envelope.Equal(missing, want) {
+	if !value.Equal(missing, want) {
 		t.Error(cmp.Diff(want, missing))
 	}
 	there := Execute(t.Context(), prepared, Executors{Named: map[string]Executor{"gpu": answers(t, `{"on": "gpu"}`)}})
-	if !envelope.Equal(there["result"], map[string]any{"on": "gpu"}) {
+	if !value.Equal(there["result"], map[string]any{"on": "gpu"}) {
 		t.Errorf("gives %v", there)
 	}
 }
@@ -76,10 +77,26 @@ func TestExecuteTurnsErrorsIntoResults(t *testing.T) {
 		got := Execute(t.Context(), prepared, Executors{Default: executor})
 		want := map[string]any{"success": false, "tool_name": "a", "metadata": map[string]any{"error_type": "executor_exception"},
 			"runtime": map[string]any{"environment": "control_plane"}, "error": text}
-		if !envelope.Equal(got, want) {
+		if !value.Equal(got, want) {
 			t.Error(cmp.Diff(want, got))
 		}
 	}
+}
+
+// repeats remembers the calls of one test by their keys.
+type repeats map[string]map[string]any
+
+func (r repeats) Claim(_ context.Context, key string) (earlier map[string]any, claimed bool, err error) {
+	earlier, taken := r[key]
+	if !taken {
+		r[key] = nil
+	}
+	return earlier, !taken, nil
+}
+
+func (r repeats) Keep(_ context.Context, key string, result map[string]any) error {
+	r[key] = value.Clone(result)
+	return nil
 }
 
 func TestDuplicatePolicyIsEnforced(t *testing.T) {
@@ -89,7 +106,7 @@ func TestDuplicatePolicyIsEnforced(t *testing.T) {
 			declaration = `{"name": "pay", "description": "d", "runtime": {"duplicate_policy": "` + policy + `"}}`
 		}
 		ran := 0
-		executors := Executors{Repeats: NewRepeats(), Default: ExecutorFunc(func(context.Context, Call) (map[string]any, error) {
+		executors := Executors{Repeats: repeats{}, Default: ExecutorFunc(func(context.Context, Call) (map[string]any, error) {
 			ran++
 			return map[string]any{"run": ran}, nil
 		})}
@@ -98,7 +115,7 @@ func TestDuplicatePolicyIsEnforced(t *testing.T) {
 		if ran != runs {
 			t.Errorf("%q ran %d times, want %d", policy, ran, runs)
 		}
-		if runs == 1 && (!envelope.Equal(first["result"], second["result"]) || !isTrue(envelope.Assoc(second["metadata"])["repeated"])) {
+		if runs == 1 && (!value.Equal(first["result"], second["result"]) || !value.Flag(value.Assoc(second["metadata"])["repeated"])) {
 			t.Errorf("%q: second answer %v", policy, second)
 		}
 		Execute(t.Context(), prepare(t, declaration, `{"a": 2}`), executors)
@@ -110,22 +127,16 @@ func TestDuplicatePolicyIsEnforced(t *testing.T) {
 
 func TestRepeatsWithoutResultAreNotRun(t *testing.T) {
 	prepared := prepare(t, `{"name": "pay", "description": "d", "runtime": {"duplicate_policy": "at_most_once"}}`, `{}`)
-	repeats := NewRepeats()
-	if _, claimed, err := repeats.Claim(t.Context(), RepeatKey(prepared.Call)); !claimed || err != nil {
+	earlier := repeats{}
+	if _, claimed, err := earlier.Claim(t.Context(), RepeatKey(prepared.Call)); !claimed || err != nil {
 		t.Fatal(claimed, err)
 	}
-	got := Execute(t.Context(), prepared, Executors{Repeats: repeats, Default: ExecutorFunc(func(context.Context, Call) (map[string]any, error) {
+	got := Execute(t.Context(), prepared, Executors{Repeats: earlier, Default: ExecutorFunc(func(context.Context, Call) (map[string]any, error) {
 		t.Error("the tool ran again")
 		return nil, nil
 	})})
-	if envelope.Assoc(got["metadata"])["error_type"] != "earlier_call_unfinished" {
+	if value.Assoc(got["metadata"])["error_type"] != "earlier_call_unfinished" {
 		t.Errorf("gives %v", got)
-	}
-	for index := range maxRepeats {
-		_, _, _ = repeats.Claim(t.Context(), fmt.Sprint(index))
-	}
-	if _, claimed, err := repeats.Claim(t.Context(), "one more"); claimed || !fault.Is(err, fault.RateLimited) {
-		t.Errorf("a full memory answers %t, %v", claimed, err)
 	}
 }
 
@@ -144,7 +155,7 @@ func TestCitations(t *testing.T) {
 		{"source": true, "score": "high", "item_id": false, "fragment_id": null, "source_url": ["x"]}, {"source": " "}, "text", 5, {}], "keep": 1}}`).(map[string]any), "t")
 	want := decode(t, `{"success": true, "tool_name": "t", "result": [], "metadata": {"keep": 1, "citations": [
 		{"source": "a", "source_id": "5", "score": 0.5, "extra": {"x": 1}, "access_status": "partial"}, {"source": "1"}]}}`)
-	if !envelope.Equal(got, want) {
+	if !value.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
 	}
 	if none := envelope.Citations("x"); none == nil || len(none) != 0 {
@@ -196,7 +207,7 @@ func sameOrNone(got map[string]any, want any) bool {
 	if want == nil {
 		return got == nil
 	}
-	return envelope.Equal(got, want)
+	return value.Equal(got, want)
 }
 
 func TestPendingRequestOfResult(t *testing.T) {
@@ -206,7 +217,7 @@ func TestPendingRequestOfResult(t *testing.T) {
 	}
 	request, pending := PendingRequest(decode(t, `{"result": {"request_id": "q"}, "runtime": {"r": 1}, "metadata": {"status": "runtime_tool_pending"}}`).(map[string]any), defaults)
 	want := decode(t, `{"request_id": "q", "tool_name": "a", "tool_call_id": "c", "parameters": {"p": 1}, "run_id": "", "timeout_at": "", "runtime": {"r": 1}, "metadata": {"status": "runtime_tool_pending"}}`)
-	if !pending || !envelope.Equal(request, want) {
+	if !pending || !value.Equal(request, want) {
 		t.Error(cmp.Diff(want, any(request)))
 	}
 }

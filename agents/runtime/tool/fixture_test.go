@@ -1,19 +1,15 @@
 package tool
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/value"
 )
 
 func TestRecordedDeclarations(t *testing.T) {
-	inputs := recordedInputs(t, "tool-declaration")
 	fixturetest.Run(t, "tool-declaration", func(c fixturetest.Case) (any, error) {
 		switch c.Op {
 		case "normalize":
@@ -23,17 +19,13 @@ func TestRecordedDeclarations(t *testing.T) {
 		case "request":
 			return declared(NormalizeRequest(c.Input))
 		case "validate":
-			return list(ValidateClient(c.Input)), nil
+			return value.Items(ValidateClient(c.Input)), nil
 		case "validate_server":
-			return list(ValidateServer(c.Input)), nil
+			return value.Items(ValidateServer(c.Input)), nil
 		case "provider_safe_name":
-			return ProviderSafeName(envelope.Text(c.Input)), nil
+			return ProviderSafeName(value.Text(c.Input)), nil
 		case "canonical_name":
-			tools, err := DecodeEntries(memberOf(inputs[c.Name], "tools"))
-			if err != nil {
-				return nil, err
-			}
-			return CanonicalName(envelope.Text(c.Object()["tool_name"]), tools), nil
+			return canonicalName(t, c.Object(), fixturetest.MemberText(c.Text, "tools")), nil
 		}
 		return nil, errors.New("unknown operation " + c.Op)
 	})
@@ -46,45 +38,29 @@ func declared(declaration *Declaration, err error) (any, error) {
 	return declaration.Object(), nil
 }
 
-// recordedInputs gives the text of every input by the name of its case: the order of members counts for some.
-func recordedInputs(t *testing.T, kind string) map[string]json.RawMessage {
+// canonicalName resolves a name among declarations that the record leaves without description.
+func canonicalName(t *testing.T, input map[string]any, tools json.RawMessage) string {
 	t.Helper()
-	directory := os.Getenv("AGENTS_API_FIXTURES")
-	if directory == "" {
-		directory = filepath.Join("..", "..", "testdata", "agents-api")
+	entries := entriesOf(t, string(tools))
+	for _, entry := range entries {
+		value.Assoc(entry.Value)["description"] = "not recorded"
 	}
-	text, err := os.ReadFile(filepath.Join(directory, kind+".json"))
-	if err != nil {
-		t.Fatalf("recorded cases of kind %s are missing: %v", kind, err)
+
+	set, rejected := Declare(entries)
+	if len(rejected) > 0 {
+		t.Fatalf("rejected: %v", rejected)
 	}
-	var document struct {
-		Cases []struct {
-			Name  string          `json:"name"`
-			Input json.RawMessage `json:"input"`
-		} `json:"cases"`
-	}
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&document); err != nil {
-		t.Fatal(err)
-	}
-	inputs := map[string]json.RawMessage{}
-	for _, c := range document.Cases {
-		inputs[c.Name] = c.Input
-	}
-	return inputs
+	return set.Resolve(value.Text(input["tool_name"]))
 }
 
 func TestRecordedPolicies(t *testing.T) {
-	inputs := recordedInputs(t, "tool-policy")
 	fixturetest.Run(t, "tool-policy", func(c fixturetest.Case) (any, error) {
 		switch c.Op {
 		case "visible":
-			tools, err := DecodeEntries(memberOf(inputs[c.Name], "tools"))
-			if err != nil {
-				return nil, err
-			}
-			return list(Visible(tools, envelope.Assoc(c.Object()["context"]), VisibilityOptions{})), nil
+			tools := entriesOf(t, string(fixturetest.MemberText(c.Text, "tools")))
+			return value.Items(Visible(tools, value.Assoc(c.Object()["context"]), VisibilityOptions{})), nil
 		case "action":
-			return ResolveAction(orderedCategories(t, c.Object(), inputs[c.Name]), ActionOptions{}), nil
+			return ResolveAction(orderedCategories(t, c.Object(), c.Text), ActionOptions{}), nil
 		}
 		return nil, errors.New("unknown operation " + c.Op)
 	})
@@ -94,18 +70,14 @@ func TestRecordedPolicies(t *testing.T) {
 func orderedCategories(t *testing.T, context map[string]any, text json.RawMessage) map[string]any {
 	t.Helper()
 	order := func(policy map[string]any, text json.RawMessage) {
-		raw := memberOf(text, "categories")
+		raw := fixturetest.MemberText(text, "categories")
 		if raw == nil {
 			return
 		}
-		entries, err := DecodeEntries(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		policy["categories"] = entries
+		policy["categories"] = entriesOf(t, string(raw))
 	}
-	order(envelope.Assoc(context["action_policy"]), memberOf(text, "action_policy"))
-	config := envelope.Assoc(context["agent_config"])
-	order(envelope.Assoc(config["action_policy"]), memberOf(memberOf(text, "agent_config"), "action_policy"))
+	order(value.Assoc(context["action_policy"]), fixturetest.MemberText(text, "action_policy"))
+	config := value.Assoc(context["agent_config"])
+	order(value.Assoc(config["action_policy"]), fixturetest.MemberText(fixturetest.MemberText(text, "agent_config"), "action_policy"))
 	return context
 }

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // ModelCall is a tool call as the model made it.
@@ -48,7 +48,7 @@ type Prepared struct {
 // Exposure is what events and messages say of the parameters: {parameters, parameters_sha256, parameters_redacted}.
 func (p Prepared) Exposure() map[string]any {
 	return map[string]any{
-		"parameters": envelope.Clone(p.Redacted), "parameters_sha256": p.ParametersSHA256, "parameters_redacted": true,
+		"parameters": value.Clone(p.Redacted), "parameters_sha256": p.ParametersSHA256, "parameters_redacted": true,
 	}
 }
 
@@ -74,10 +74,10 @@ func Prepare(call ModelCall, declarations Declarations, context map[string]any) 
 	if missing := declaration.missing(parameters); len(missing) > 0 {
 		text := fmt.Sprintf("Tool \"%s\" requires the following parameters: %s.", name, strings.Join(missing, ", "))
 		return prepared, &Failure{ErrorResult(name, text,
-			map[string]any{"error_type": "missing_required_parameters", "missing_parameters": list(missing)}, declaration.Runtime())}
+			map[string]any{"error_type": "missing_required_parameters", "missing_parameters": value.Items(missing)}, declaration.Runtime())}
 	}
 	prepared.Call = Call{
-		Name: name, Parameters: parameters, ID: envelope.Trim(call.ID), Declaration: declaration, Context: context,
+		Name: name, Parameters: parameters, ID: value.Trim(call.ID), Declaration: declaration, Context: context,
 		Metadata: callMetadata(call, declaration),
 	}
 	return prepared, nil
@@ -92,7 +92,7 @@ func contextOf(call ModelCall, context map[string]any) map[string]any {
 
 func callMetadata(call ModelCall, declaration *Declaration) map[string]any {
 	metadata := map[string]any{"source": declaration.Source(), "provider_tool_name": call.Name}
-	if id := envelope.Trim(call.ID); id != "" {
+	if id := value.Trim(call.ID); id != "" {
 		metadata["tool_call_id"] = id
 	}
 	return metadata
@@ -102,13 +102,13 @@ func callMetadata(call ModelCall, declaration *Declaration) map[string]any {
 // wrote, bindings that the model cannot override.
 func (d *Declaration) build(written, context map[string]any) map[string]any {
 	parameters := make(map[string]any, len(d.defaults)+len(written))
-	maps.Copy(parameters, envelope.Clone(d.defaults))
+	maps.Copy(parameters, value.Clone(d.defaults))
 	for _, bound := range d.bindings {
 		if !bound.authoritative {
 			bound.suggest(parameters, context)
 		}
 	}
-	maps.Copy(parameters, envelope.Clone(written))
+	maps.Copy(parameters, value.Clone(written))
 	for _, bound := range d.bindings {
 		if bound.authoritative {
 			bound.decide(parameters, context, d.defaults)
@@ -118,26 +118,26 @@ func (d *Declaration) build(written, context map[string]any) map[string]any {
 }
 
 func (b binding) suggest(parameters, context map[string]any) {
-	value, found := b.resolve(context)
+	given, found := b.resolve(context)
 	switch {
 	case !found && b.hasDefault:
-		parameters[b.parameter] = envelope.Clone(b.value)
-	case found && value != nil && value != "":
-		parameters[b.parameter] = envelope.Clone(value)
+		parameters[b.parameter] = value.Clone(b.value)
+	case found && given != nil && given != "":
+		parameters[b.parameter] = value.Clone(given)
 	}
 }
 
 func (b binding) decide(parameters, context, defaults map[string]any) {
-	if value, found := b.resolve(context); found {
-		parameters[b.parameter] = envelope.Clone(value)
+	if given, found := b.resolve(context); found {
+		parameters[b.parameter] = value.Clone(given)
 		return
 	}
 	if b.hasDefault {
-		parameters[b.parameter] = envelope.Clone(b.value)
+		parameters[b.parameter] = value.Clone(b.value)
 		return
 	}
-	if value, has := defaults[b.parameter]; has {
-		parameters[b.parameter] = envelope.Clone(value)
+	if given, has := defaults[b.parameter]; has {
+		parameters[b.parameter] = value.Clone(given)
 		return
 	}
 	delete(parameters, b.parameter)

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 func TestBuildOrder(t *testing.T) {
@@ -30,13 +30,13 @@ func TestBuildOrder(t *testing.T) {
 	}
 	want := decode(t, `{"d": "default", "over": "model", "fixed": "default", "api_key": "[redacted]", "post_id": 7, "soft": "model",
 		"softdefault": {"a": 1}, "hard": null, "harddefault": "safe", "extra": [1]}`)
-	if !envelope.Equal(prepared.Call.Parameters, want) {
+	if !value.Equal(prepared.Call.Parameters, want) {
 		t.Error(cmp.Diff(want, prepared.Call.Parameters))
 	}
-	if !envelope.Equal(prepared.Redacted, written) {
+	if !value.Equal(prepared.Redacted, written) {
 		t.Errorf("records show %v", prepared.Redacted)
 	}
-	if !envelope.Equal(prepared.Call.Object(), map[string]any{
+	if !value.Equal(prepared.Call.Object(), map[string]any{
 		"tool_name": "a", "parameters": want, "id": "c1",
 		"metadata": map[string]any{"source": "host", "provider_tool_name": "a", "tool_call_id": "c1"},
 	}) {
@@ -54,14 +54,14 @@ func TestPrepareFailures(t *testing.T) {
 	for _, c := range []struct{ name, parameters, result string }{
 		{"none", `{}`, `{"success": false, "tool_name": "none", "error": "Tool 'none' not found", "metadata": {"error_type": "tool_not_found"}}`},
 		{"wiki__read", `{"title": "", "lang": null, "filter": 0}`, `{"success": false, "tool_name": "wiki/read",
-			"error": "Tool \"wiki/read\" requires the following parameters: title, zone, lang.", "runtime": {"environment": "runtime_local"},
-			"metadata": {"error_type": "missing_required_parameters", "missing_parameters": ["title", "zone", "lang"]}}`},
+			"error": "Tool \"wiki/read\" requires the following parameters: title, lang, zone.", "runtime": {"environment": "runtime_local"},
+			"metadata": {"error_type": "missing_required_parameters", "missing_parameters": ["title", "lang", "zone"]}}`},
 	} {
 		prepared, failure := Prepare(ModelCall{Name: c.name, Parameters: decode(t, c.parameters).(map[string]any)}, set, nil)
 		if failure == nil {
 			t.Fatalf("%s is prepared: %v", c.name, prepared.Call)
 		}
-		if !envelope.Equal(failure.Result, decode(t, c.result)) {
+		if !value.Equal(failure.Result, decode(t, c.result)) {
 			t.Error(cmp.Diff(decode(t, c.result), failure.Result))
 		}
 		if prepared.ModelName != c.name || prepared.ParametersSHA256 == "" || prepared.Redacted == nil {
@@ -75,7 +75,7 @@ func TestEmptyParametersHash(t *testing.T) {
 	if want := Hash([]any{}); prepared.ParametersSHA256 != want {
 		t.Errorf("hash %s, want %s", prepared.ParametersSHA256, want)
 	}
-	if exposure := prepared.Exposure(); !isTrue(exposure["parameters_redacted"]) || exposure["parameters_sha256"] != prepared.ParametersSHA256 {
+	if exposure := prepared.Exposure(); !value.Flag(exposure["parameters_redacted"]) || exposure["parameters_sha256"] != prepared.ParametersSHA256 {
 		t.Errorf("exposes %v", exposure)
 	}
 }
@@ -89,14 +89,14 @@ func TestModelParameters(t *testing.T) {
 		"parameter_bindings": {"who": {"source": "context", "path": "who", "authoritative": true}}}]`)
 	a, _ := set.Get("a")
 	want := decode(t, `{"type": "object", "required": ["q"], "properties": {"q": {}}, "allOf": [{"required": [], "properties": {}, "anyOf": [{"required": ["q"]}]}]}`)
-	if got := a.ModelParameters(); !envelope.Equal(got, want) {
+	if got := a.ModelParameters(); !value.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
 	}
-	if full := envelope.Assoc(envelope.Assoc(a.Field("parameters"))["properties"]); full["who"] == nil {
+	if full := value.Assoc(value.Assoc(a.Field("parameters"))["properties"]); full["who"] == nil {
 		t.Error("the declaration itself lost a parameter")
 	}
 	short, _ := set.Get("short")
-	if got := short.ModelParameters(); !envelope.Equal(got, decode(t, `{"q": {"type": "string"}}`)) {
+	if got := short.ModelParameters(); !value.Equal(got, decode(t, `{"q": {"type": "string"}}`)) {
 		t.Errorf("short form gives %v", got)
 	}
 }
@@ -115,7 +115,7 @@ func TestRedaction(t *testing.T) {
 		"every": {"a": "[redacted]", "b": "[redacted]"}, "zip": "[redacted]", "street": "s", "city": "[redacted]", "bound": "[redacted]",
 		"hash": "[redacted]", "deep": {"code": "[redacted]", "other": 1}, "list": [{"v": "[redacted]", "w": 2}], "flat": ["[redacted]", "[redacted]"],
 		"open": "o", "API-Key": "[redacted]", "nested": {"Session_ID": "[redacted]", "list": [{"x.access_token": "[redacted]"}]}, "user.mail": "[redacted]"}`)
-	if got := RedactParameters(parameters, declaration); !envelope.Equal(got, want) {
+	if got := RedactParameters(parameters, declaration); !value.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
 	}
 }

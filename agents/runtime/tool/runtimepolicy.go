@@ -3,7 +3,7 @@ package tool
 import (
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // RuntimePolicySchema is the schema of a RuntimePolicy.
@@ -31,9 +31,9 @@ func RuntimePolicy(tools []Entry, context map[string]any) map[string]any {
 }
 
 func runtimeEntry(tool namedTool) map[string]any {
-	id, named := envelope.NonBlank(tool.fields["name"])
+	id, named := value.NonBlank(tool.fields["name"])
 	if !named {
-		id = envelope.Trim(tool.name)
+		id = value.Trim(tool.name)
 	}
 	if id == "" {
 		return nil
@@ -49,21 +49,21 @@ func runtimeEntry(tool namedTool) map[string]any {
 		"transport_visibility": sandboxOrParent(scope),
 		"legacy_fields":        []any{"execution_location", "transport_visibility"},
 	}
-	if source := envelope.Text(tool.fields["source"]); source != "" {
+	if source := value.Text(tool.fields["source"]); source != "" {
 		entry["source"] = source
 	}
 	return entry
 }
 
 func runtimeWord(tool map[string]any, name string) string {
-	if word, ok := envelope.NonBlank(members(tool["runtime"])[name]); ok {
+	if word, ok := value.NonBlank(value.Members(tool["runtime"])[name]); ok {
 		return word
 	}
 	return controlPlane
 }
 
 func runtimeToolID(id string, tool map[string]any) string {
-	if own, ok := envelope.NonBlank(tool["runtime_tool_id"]); ok {
+	if own, ok := value.NonBlank(tool["runtime_tool_id"]); ok {
 		return own
 	}
 	return strings.NewReplacer("/", "_", "-", "_").Replace(id)
@@ -78,11 +78,11 @@ func sandboxOrParent(word string) string {
 
 func scalars(context map[string]any) map[string]any {
 	kept := map[string]any{}
-	for name, value := range context {
-		_, text := value.(string)
-		_, flag := value.(bool)
-		if name != "" && (text || flag || envelope.Number(value)) {
-			kept[name] = value
+	for name, given := range context {
+		_, text := given.(string)
+		_, flag := given.(bool)
+		if name != "" && (text || flag || value.Number(given)) {
+			kept[name] = given
 		}
 	}
 	return kept

@@ -3,12 +3,12 @@ package tool
 import (
 	"slices"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // VisibilityOptions are the parts of the visibility policy that are no JSON. All may be nil.
 type VisibilityOptions struct {
-	// Access says whether a tool may be seen at all; with ResolveAction it hides what the sender may not use.
+	// Access reports whether a tool may be seen at all; with ResolveAction it hides what the sender may not use.
 	Access func(name string, tool map[string]any) bool
 	// Providers are more policies, after those of the context; nil is none.
 	Providers []func(context map[string]any) map[string]any
@@ -18,7 +18,7 @@ type VisibilityOptions struct {
 
 var writeCategories = []string{"write", "publishing", "mutating", "destructive"}
 
-// Visible gives the names of the tools that the model sees, in order, by the eight steps of the agent runtime contract,
+// Visible returns the names of the tools that the model sees, in order, by the eight steps of the agent runtime contract,
 // section 4.8. The context holds tool_policy, agent_config, mode, categories, allow_only, runtime_tools,
 // runtime_categories, allow_write_tools, deny and principal. An explicit deny beats everything.
 func Visible(tools []Entry, context map[string]any, options VisibilityOptions) []string {
@@ -31,7 +31,7 @@ func Visible(tools []Entry, context map[string]any, options VisibilityOptions) [
 	for _, named := range policy.policies {
 		seen = policy.byNamedPolicy(seen, named)
 	}
-	if wanted := texts(context["categories"]); len(wanted) > 0 {
+	if wanted := value.Names(context["categories"]); len(wanted) > 0 {
 		seen = keep(seen, func(tool namedTool) bool { return policy.mandatory(tool) || inCategories(tool.fields, wanted) })
 	}
 	if len(policy.allowOnly) > 0 {
@@ -49,7 +49,7 @@ func Visible(tools []Entry, context map[string]any, options VisibilityOptions) [
 	return names
 }
 
-// Entries gives the set as Visible takes it.
+// Entries returns the set as Visible takes it.
 func (s Declarations) Entries() []Entry {
 	entries := make([]Entry, len(s.names))
 	for index, name := range s.names {
@@ -68,12 +68,12 @@ func namedTools(entries []Entry) []namedTool {
 	tools := make([]namedTool, 0, len(entries))
 	places := make(map[string]int, len(entries))
 	for _, entry := range entries {
-		if !isContainer(entry.Value) {
+		if !value.PlainContainer(entry.Value) {
 			continue
 		}
-		tool := namedTool{entry.Name, members(entry.Value)}
+		tool := namedTool{entry.Name, value.Members(entry.Value)}
 		if tool.name == "" {
-			tool.name = envelope.Text(tool.fields["name"])
+			tool.name = value.Text(tool.fields["name"])
 		}
 		if place, known := places[tool.name]; known {
 			tools[place] = tool
@@ -96,23 +96,180 @@ func keep(tools []namedTool, wanted func(namedTool) bool) []namedTool {
 }
 
 func isRuntimeTool(tool map[string]any) bool {
-	return isTrue(tool["runtime_tool"]) || tool["executor"] == ExecutorClient
+	return value.Flag(tool["runtime_tool"]) || tool["executor"] == ExecutorClient
 }
 
-// autonomous tells whether nobody stands behind the run who could be asked: no principal, user 0, or a machine.
+// autonomous reports whether nobody stands behind the run who could be asked: no principal, user 0, or a machine.
 func autonomous(context map[string]any) bool {
 	who := context
 	if principal, ok := context["principal"].(map[string]any); ok && saysWho(principal) {
 		who = principal
 	}
-	if !saysWho(who) || wholeNumber(who["acting_user_id"]) <= 0 {
+	if !saysWho(who) || value.LeadingInteger(who["acting_user_id"]) <= 0 {
 		return true
 	}
-	return slices.Contains([]string{"system", "runtime", "agent_token"}, envelope.Scalar(who["auth_source"]))
+	return slices.Contains([]string{"system", "runtime", "agent_token"}, value.Scalar(who["auth_source"]))
 }
 
 func saysWho(object map[string]any) bool {
 	_, source := object["auth_source"]
 	_, user := object["acting_user_id"]
 	return source || user
+}
+
+// visibility is the union of all policies of a context.
+type visibility struct {
+	mode                string
+	policies            []map[string]any
+	mandatoryTools      []string
+	mandatoryCategories []string
+	allowOnly           []string
+	optedTools          []string
+	optedCategories     []string
+	writeCategories     []string
+	deny                []string
+	allowWrite          bool
+}
+
+func newVisibility(context map[string]any, options VisibilityOptions) *visibility {
+	policies := collectPolicies(context, options)
+	union := func(name string) []string { return policyTexts(policies, name) }
+	v := &visibility{
+		mode: "chat", policies: policies,
+		mandatoryTools: union("mandatory_tools"), mandatoryCategories: union("mandatory_categories"),
+		allowOnly:       append(value.Names(context["allow_only"]), union("allow_only")...),
+		deny:            append(value.Names(context["deny"]), union("deny")...),
+		writeCategories: writeCategories,
+		allowWrite:      value.Flag(context["allow_write_tools"]),
+	}
+	if context["mode"] != nil {
+		v.mode = value.Scalar(context["mode"])
+	}
+	if options.WriteCategories != nil {
+		v.writeCategories = options.WriteCategories
+	}
+	v.optedTools = slices.Concat(v.allowOnly, v.mandatoryTools, value.Names(context["runtime_tools"]), union("runtime_tools"))
+	v.optedCategories = slices.Concat(v.mandatoryCategories, value.Names(context["runtime_categories"]), union("runtime_categories"))
+	for _, policy := range policies {
+		v.allowWrite = v.allowWrite || value.Flag(policy["allow_write_tools"])
+		if policyMode(policy) == "allow" {
+			v.optedTools = append(v.optedTools, value.Names(policy["tools"])...)
+			v.optedCategories = append(v.optedCategories, value.Names(policy["categories"])...)
+		}
+	}
+	return v
+}
+
+// collectPolicies keeps the order of the contract: the agent's, the context's, the providers'.
+func collectPolicies(context map[string]any, options VisibilityOptions) []map[string]any {
+	var policies []map[string]any
+	add := func(policy any) {
+		if value.PlainContainer(policy) {
+			policies = append(policies, value.Members(policy))
+		}
+	}
+	add(value.Members(context["agent_config"])["tool_policy"])
+	add(context["tool_policy"])
+	for _, provider := range options.Providers {
+		if policy := provider(context); policy != nil {
+			add(policy)
+		}
+	}
+	return policies
+}
+
+func policyTexts(policies []map[string]any, name string) []string {
+	var found []string
+	for _, policy := range policies {
+		found = append(found, value.Names(policy[name])...)
+	}
+	return found
+}
+
+func policyMode(policy map[string]any) string {
+	if policy["mode"] == nil {
+		return "deny"
+	}
+	return value.Scalar(policy["mode"])
+}
+
+func (v *visibility) mandatory(tool namedTool) bool {
+	return value.Flag(tool.fields["mandatory"]) || slices.Contains(v.mandatoryTools, tool.name) ||
+		inCategories(tool.fields, v.mandatoryCategories)
+}
+
+func (v *visibility) optedIn(tool namedTool) bool {
+	return slices.Contains(v.optedTools, tool.name) || inCategories(tool.fields, v.optedCategories) || v.mandatory(tool)
+}
+
+func (v *visibility) writes(tool map[string]any) bool {
+	return len(v.writeCategories) > 0 &&
+		(value.Flag(tool["write"]) || value.Flag(tool["mutating"]) || inCategories(tool, v.writeCategories))
+}
+
+// byMode is step 1.
+func (v *visibility) byMode(tools []namedTool) []namedTool {
+	if v.mode == "" {
+		return tools
+	}
+	return keep(tools, func(tool namedTool) bool {
+		modes := tool.fields["modes"]
+		if modes == nil {
+			modes = tool.fields["mode"]
+		}
+		return modes == nil || hasMode(modes, v.mode)
+	})
+}
+
+// byNamedPolicy is step 3.
+func (v *visibility) byNamedPolicy(tools []namedTool, policy map[string]any) []namedTool {
+	mode, names, wanted := policyMode(policy), value.Names(policy["tools"]), value.Names(policy["categories"])
+	if mode != "allow" && mode != "deny" {
+		return tools
+	}
+	if mode == "deny" && len(names) == 0 && len(wanted) == 0 {
+		return tools
+	}
+	return v.mandatoryFirst(tools, func(tool namedTool) bool {
+		listed := slices.Contains(names, tool.name) || inCategories(tool.fields, wanted)
+		return listed == (mode == "allow")
+	})
+}
+
+// mandatoryFirst keeps mandatory tools and the wanted ones, the mandatory in front.
+func (v *visibility) mandatoryFirst(tools []namedTool, wanted func(namedTool) bool) []namedTool {
+	first := keep(tools, v.mandatory)
+	rest := keep(tools, func(tool namedTool) bool { return !v.mandatory(tool) && wanted(tool) })
+	return append(first, rest...)
+}
+
+func hasMode(modes any, mode string) bool {
+	items := []any{modes}
+	if value.PlainContainer(modes) {
+		items = value.Elements(modes)
+	}
+	return slices.Contains(items, any(mode))
+}
+
+// categories collects what a tool says of its kind, under all four names in use.
+func categories(tool map[string]any) []string {
+	var found []string
+	for _, name := range []string{"category", "ability_category"} {
+		if category, ok := value.NonBlank(tool[name]); ok {
+			found = append(found, category)
+		}
+	}
+	for _, name := range []string{"categories", "ability_categories"} {
+		if value.PlainContainer(tool[name]) {
+			found = append(found, value.Names(tool[name])...)
+		}
+	}
+	return found
+}
+
+func inCategories(tool map[string]any, wanted []string) bool {
+	if len(wanted) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(categories(tool), func(category string) bool { return slices.Contains(wanted, category) })
 }

@@ -7,19 +7,19 @@ import (
 	"testing"
 	"time"
 
-	"inbox/agents/bridge"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/queue"
 	"inbox/internal/queue/queuetest"
 )
 
-// BridgeQueue is what the bridge adapter needs beside bridge.Store, whose suite is bridgetest.Store.
+// BridgeQueue is what the bridge adapter needs beside contract.Store, whose suite is contracttest.Store.
 type BridgeQueue interface {
-	bridge.Store
-	Offer(ctx context.Context, item bridge.Item) error
-	Item(ctx context.Context, client, id string) (bridge.Item, bool, error)
-	Register(ctx context.Context, client bridge.Client, secret string) error
-	ClientSecret(ctx context.Context, id string) (bridge.Client, string, bool, error)
+	contract.Store
+	Offer(ctx context.Context, item contract.Item) error
+	Item(ctx context.Context, client, id string) (contract.Item, bool, error)
+	Register(ctx context.Context, client contract.Client, secret string) error
+	ClientSecret(ctx context.Context, id string) (contract.Client, string, bool, error)
 }
 
 var bridgeCases = map[string]func(*testing.T, *probe){
@@ -30,10 +30,10 @@ var bridgeCases = map[string]func(*testing.T, *probe){
 	"tell who waits for their queue": tellsWaiting,
 }
 
-func answerItem(client, id string) bridge.Item {
-	return bridge.Item{
+func answerItem(client, id string) contract.Item {
+	return contract.Item{
 		ID: id, ClientID: client, Agent: "echo", SessionID: "s1", Role: "assistant", Content: "answer " + id, Completed: true,
-		CreatedAt: "2026-11-21T12:00:00+00:00", Status: bridge.Pending, Metadata: map[string]any{"n": json.Number("1")},
+		CreatedAt: "2026-11-21T12:00:00+00:00", Status: contract.Pending, Metadata: map[string]any{"n": json.Number("1")},
 	}
 }
 
@@ -46,7 +46,7 @@ func offersOnce(t *testing.T, p *probe) {
 		t.Fatalf("acknowledged %d, %v", removed, err)
 	}
 	p.ok(p.Bridge.Offer(t.Context(), item))
-	items, err := p.Bridge.Pending(t.Context(), "a", bridge.Query{Limit: 9})
+	items, err := p.Bridge.Pending(t.Context(), "a", contract.Query{Limit: 9})
 	p.ok(err)
 	if len(items) != 0 {
 		t.Errorf("an answer came back after it was acknowledged: %v", items)
@@ -67,7 +67,7 @@ func givesItem(t *testing.T, p *probe) {
 }
 
 func keepsBridgeSecret(t *testing.T, p *probe) {
-	client := bridge.Client{ID: "a", CallbackURL: "https://a.example/", Context: map[string]any{}, RegisteredAt: "2026-11-21T12:00:00+00:00"}
+	client := contract.Client{ID: "a", CallbackURL: "https://a.example/", Context: map[string]any{}, RegisteredAt: "2026-11-21T12:00:00+00:00"}
 	p.ok(p.Bridge.Register(t.Context(), client, "sealed"))
 	client.CallbackURL = "https://b.example/"
 	p.ok(p.Bridge.PutClient(t.Context(), client))
@@ -79,7 +79,7 @@ func keepsBridgeSecret(t *testing.T, p *probe) {
 
 func callsBack(t *testing.T, p *probe) {
 	p.ok(p.Bridge.Offer(t.Context(), answerItem("a", "before")))
-	p.ok(p.Bridge.Register(t.Context(), bridge.Client{ID: "a", CallbackURL: "https://a.example/", RegisteredAt: "x"}, ""))
+	p.ok(p.Bridge.Register(t.Context(), contract.Client{ID: "a", CallbackURL: "https://a.example/", RegisteredAt: "x"}, ""))
 	p.ok(p.Bridge.Offer(t.Context(), answerItem("a", "q1")))
 	p.ok(p.Bridge.Offer(t.Context(), answerItem("a", "q1")))
 	p.ok(p.Bridge.Enqueue(t.Context(), answerItem("a", "q2")))

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"inbox/agents/channel"
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -22,7 +22,7 @@ type Sessions interface {
 	RenameSession(ctx context.Context, owner, id, title string) error
 	TouchSession(ctx context.Context, owner, id string, at time.Time) error
 	DeleteSession(ctx context.Context, owner, id string) error
-	ChannelSession(ctx context.Context, key channel.SessionKey, fresh exchange.Session) (exchange.Session, error)
+	ChannelSession(ctx context.Context, key contract.SessionKey, fresh exchange.Session) (exchange.Session, error)
 	ImportSession(ctx context.Context, session exchange.Session, messages []string) (exchange.Session, bool, error)
 	Transcript(ctx context.Context, owner, id string) ([]string, error)
 	ForgetThread(ctx context.Context, agent, threadID string) (turns int, err error)
@@ -112,7 +112,7 @@ func sessionsListed(t *testing.T, p *probe) {
 }
 
 func sessionsOfChannel(t *testing.T, p *probe) {
-	key := channel.NewSessionKey("slack", "C1", "echo")
+	key := contract.NewSessionKey("slack", "C1", "echo")
 	first := p.session("me", "s1")
 	for _, fresh := range []exchange.Session{first, p.session("me", "s2")} {
 		got, err := p.Sessions.ChannelSession(t.Context(), key, fresh)
@@ -120,7 +120,7 @@ func sessionsOfChannel(t *testing.T, p *probe) {
 			t.Errorf("session %s", got.ID)
 		}
 	}
-	for _, k := range []channel.SessionKey{channel.NewSessionKey("slack", "c1", "echo"), channel.NewSessionKey("mattermost", "C1", "echo")} {
+	for _, k := range []contract.SessionKey{contract.NewSessionKey("slack", "c1", "echo"), contract.NewSessionKey("mattermost", "C1", "echo")} {
 		fresh := p.session("me", "other "+k.Connector)
 		got, err := p.Sessions.ChannelSession(t.Context(), k, fresh)
 		if p.ok(err); got.ThreadID != fresh.ThreadID {
@@ -133,7 +133,7 @@ func sessionsOfChannel(t *testing.T, p *probe) {
 }
 
 func sessionsBeginOnce(t *testing.T, p *probe) {
-	key, threads := channel.NewSessionKey("slack", "C1", "echo"), make(chan string, 8)
+	key, threads := contract.NewSessionKey("slack", "C1", "echo"), make(chan string, 8)
 	for i := range cap(threads) {
 		fresh := p.session("me", "s"+string(rune('a'+i)))
 		go func() {
@@ -154,7 +154,7 @@ func sessionsBeginOnce(t *testing.T, p *probe) {
 }
 
 func sessionsBeginAgain(t *testing.T, p *probe) {
-	key := channel.NewSessionKey("slack", "C1", "echo")
+	key := contract.NewSessionKey("slack", "C1", "echo")
 	_, err := p.Sessions.ChannelSession(t.Context(), key, p.session("me", "s1"))
 	p.ok(err)
 	p.ok(p.Sessions.DeleteSession(t.Context(), "me", "s1"))

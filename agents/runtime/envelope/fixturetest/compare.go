@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // masks are the generated values of a record and the form that each must have.
@@ -34,7 +34,7 @@ type comparison struct {
 	extended    []string // beginnings of <run-id>-message
 }
 
-// Compare gives one line per difference between a recorded value and what we made, by the rules of the README beside
+// Compare returns one line per difference between a recorded value and what we made, by the rules of the README beside
 // the records. No line means that they are equal.
 func Compare(expected, actual any) []string {
 	c := &comparison{}
@@ -48,12 +48,12 @@ func Compare(expected, actual any) []string {
 }
 
 // decoded brings Go values into the types of decoded JSON.
-func decoded(value any) any {
-	data, err := envelope.Encode(value)
+func decoded(given any) any {
+	data, err := value.Encode(given)
 	if err != nil {
 		return fmt.Sprintf("no JSON: %v", err)
 	}
-	plain, err := envelope.Decode(data, recorded)
+	plain, err := value.Decode(data, recorded)
 	if err != nil {
 		return fmt.Sprintf("no JSON: %v", err)
 	}
@@ -64,8 +64,8 @@ func (c *comparison) differ(path string, expected, actual any) {
 	c.differences = append(c.differences, fmt.Sprintf("%s: want %s, got %s", path, show(expected), show(actual)))
 }
 
-func show(value any) string {
-	text := envelope.EncodeText(value)
+func show(given any) string {
+	text := value.EncodeText(given)
 	if len(text) > 400 {
 		text = strings.ToValidUTF8(text[:400], "") + "…"
 	}
@@ -75,9 +75,9 @@ func show(value any) string {
 func (c *comparison) value(path string, expected, actual any) {
 	switch want := expected.(type) {
 	case map[string]any:
-		got, is := envelope.Object(actual)
+		got, is := value.Object(actual)
 		if !is {
-			if list, listed := envelope.List(actual); !listed || len(list)+len(want) > 0 {
+			if list, listed := value.List(actual); !listed || len(list)+len(want) > 0 {
 				c.differ(path, expected, actual)
 			}
 			return
@@ -88,14 +88,14 @@ func (c *comparison) value(path string, expected, actual any) {
 	case string:
 		c.text(path, want, actual)
 	default:
-		if !envelope.Equal(expected, actual) {
+		if !value.Equal(expected, actual) {
 			c.differ(path, expected, actual)
 		}
 	}
 }
 
 func (c *comparison) list(path string, want []any, actual any) {
-	got, is := envelope.List(actual)
+	got, is := value.List(actual)
 	if !is || len(got) != len(want) {
 		c.differ(path, want, actual)
 		return
@@ -164,13 +164,13 @@ func (c *comparison) content(path string, expected, actual any) {
 	c.value(path, expected, actual)
 }
 
-func container(value any) (any, bool) {
-	text, is := value.(string)
+func container(given any) (any, bool) {
+	text, is := given.(string)
 	if !is {
 		return nil, false
 	}
-	inner, err := envelope.Decode([]byte(text), recorded)
-	return inner, err == nil && envelope.Container(inner)
+	inner, err := value.Decode([]byte(text), recorded)
+	return inner, err == nil && value.Container(inner)
 }
 
 func (c *comparison) text(path, want string, actual any) {
@@ -212,7 +212,7 @@ func (c *comparison) excerpt(path string, want map[string]any, key string, actua
 	}
 	number, is := want["excerpt_bytes"].(json.Number)
 	limit, err := number.Int64()
-	if got := envelope.Text(actual); is && err == nil && int64(len(got)) > limit {
+	if got := value.Text(actual); is && err == nil && int64(len(got)) > limit {
 		c.differ(path, fmt.Sprintf("at most %d bytes", limit), fmt.Sprintf("%d bytes", len(got)))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 func TestCompare(t *testing.T) {
@@ -47,11 +48,11 @@ func TestCompare(t *testing.T) {
 
 func parse(t *testing.T, text string) any {
 	t.Helper()
-	value, err := envelope.Decode([]byte(text), recorded)
+	given, err := value.Decode([]byte(text), recorded)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return value
+	return given
 }
 
 func TestCompareTakesGoValues(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // Case is one recorded case. Values are of the types that envelope.Decode gives.
@@ -26,11 +26,11 @@ type Case struct {
 	Quirk    string         // not empty: an artefact of the recorded language, reported apart
 }
 
-// Object gives the input as an object, and an empty one if it is none.
-func (c Case) Object() map[string]any { return envelope.Assoc(c.Input) }
+// Object returns the input as an object, and an empty one if it is none.
+func (c Case) Object() map[string]any { return value.Assoc(c.Input) }
 
 // recorded are the limits of the records, which are ours to trust.
-var recorded = envelope.Limits{Bytes: 64 << 20, Depth: 1000}
+var recorded = value.Limits{Bytes: 64 << 20, Depth: 1000}
 
 // Coded is what an error needs to be compared with a recorded one. Without it the code is "invalid_argument".
 type Coded interface {
@@ -110,13 +110,13 @@ func check(c Case, run func(Case) (any, error)) (differences []string, sameText 
 			differences = []string{fmt.Sprintf("panic: %v", reason)}
 		}
 	}()
-	value, err := run(Case{Name: c.Name, Op: c.Op, Input: envelope.Clone(c.Input), Text: c.Text, Expected: c.Expected, Quirk: c.Quirk})
+	given, err := run(Case{Name: c.Name, Op: c.Op, Input: value.Clone(c.Input), Text: c.Text, Expected: c.Expected, Quirk: c.Quirk})
 	var actual any
 	switch {
 	case !alone(c.Expected) && err == nil:
-		actual = value
+		actual = given
 	default:
-		actual = Outcome(value, err)
+		actual = Outcome(given, err)
 	}
 	want, is := failure(c.Expected)
 	return Compare(c.Expected, actual), !is || err == nil || want["message"] == ErrorValue(err)["message"]
@@ -158,7 +158,7 @@ func Load(t *testing.T, kind string) []Case {
 }
 
 func read(text json.RawMessage) (Case, error) {
-	value, err := envelope.Decode(text, recorded)
+	given, err := value.Decode(text, recorded)
 	if err != nil {
 		return Case{}, err
 	}
@@ -168,10 +168,10 @@ func read(text json.RawMessage) (Case, error) {
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return Case{}, err
 	}
-	row := envelope.Assoc(value)
+	row := value.Assoc(given)
 	return Case{
-		Name: envelope.Text(row["name"]), Op: envelope.Text(row["op"]), Input: row["input"], Text: raw.Input,
-		Expected: envelope.Assoc(row["expected"]), Quirk: envelope.Text(row["quirk"]),
+		Name: value.Text(row["name"]), Op: value.Text(row["op"]), Input: row["input"], Text: raw.Input,
+		Expected: value.Assoc(row["expected"]), Quirk: value.Text(row["quirk"]),
 	}, nil
 }
 

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/task"
+	"inbox/agents/runtime/value"
 )
 
 // Runs runs the suite; every test gets an empty store.
@@ -69,8 +69,8 @@ func keeps(t *testing.T, runs task.Runs) {
 	claim(t, runs, "one")
 	got, err := runs.Get(t.Context(), "one")
 	must(t, err)
-	if !envelope.Equal(run("one"), got) {
-		t.Errorf("kept %s", envelope.EncodeText(got))
+	if !value.Equal(run("one"), got) {
+		t.Errorf("kept %s", value.EncodeText(got))
 	}
 	got["status"] = "changed"
 	if again, err := runs.Get(t.Context(), "one"); err != nil || again["status"] != "running" {
@@ -114,7 +114,7 @@ func together(t *testing.T, runs task.Runs) {
 	for range writers {
 		group.Go(func() {
 			_, err := runs.Update(t.Context(), "one", func(run map[string]any) (map[string]any, error) {
-				count, _ := envelope.Integer(run["count"])
+				count, _ := value.Integer(run["count"])
 				run["count"] = count + 1
 				return run, nil
 			})
@@ -126,7 +126,7 @@ func together(t *testing.T, runs task.Runs) {
 	group.Wait()
 	got, err := runs.Get(t.Context(), "one")
 	must(t, err)
-	if count, _ := envelope.Integer(got["count"]); count != writers {
+	if count, _ := value.Integer(got["count"]); count != writers {
 		t.Errorf("%s changes of %d are kept", strconv.FormatInt(count, 10), writers)
 	}
 }

@@ -9,6 +9,6 @@ import (
 
 func TestMemoryConforms(t *testing.T) {
 	requesttest.Store(t, func(*testing.T) (request.Store, func(map[string]any) map[string]any) {
-		return request.NewMemory(request.MemoryOptions{}), nil
+		return new(requesttest.Memory), nil
 	})
 }

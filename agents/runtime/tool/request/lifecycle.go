@@ -2,9 +2,11 @@ package request
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
 )
 
 // EventName says what happened to a request.
@@ -69,7 +71,7 @@ func (l Lifecycle) Create(ctx context.Context, raw, callerContext map[string]any
 // unknown request and for a terminal one without result. When only the continuation fails, the envelope is given
 // together with its error: the result is kept and the caller resumes the run by itself.
 func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Continuation, callerContext map[string]any) (*Envelope, error) {
-	requestID := envelope.Trim(envelope.Text(raw["request_id"]))
+	requestID := value.Trim(value.Text(raw["request_id"]))
 	if requestID == "" {
 		return nil, invalid(CodeResult, "request_id must be a non-empty string")
 	}
@@ -107,7 +109,7 @@ func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Contin
 // request that is terminal already gives what is known of its end with Duplicate. It fails with CodeTimeout for an
 // unknown request; an error of the continuation comes together with the envelope, as in Submit.
 func (l Lifecycle) Timeout(ctx context.Context, requestID string, resume Continuation, callerContext map[string]any) (*Envelope, error) {
-	requestID = envelope.Trim(requestID)
+	requestID = value.Trim(requestID)
 	if requestID == "" {
 		return nil, invalid(CodeTimeout, "request_id must be a non-empty string")
 	}
@@ -193,4 +195,43 @@ func (l Lifecycle) observe(event Event) {
 	if l.Observe != nil {
 		l.Observe(event)
 	}
+}
+
+// timeForms are the forms in which timeout_at and the bounds of a list may be written; without zone they are UTC.
+var timeForms = []string{time.RFC3339Nano, "2006-01-02T15:04:05", time.DateTime, time.DateOnly}
+
+func parseTime(given string) (time.Time, bool) {
+	for _, form := range timeForms {
+		if at, err := time.Parse(form, value.Trim(given)); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// TimeoutAt returns the time at which the request ends by itself; false when it names none that can be read, so that it
+// waits for as long as the store keeps it.
+func TimeoutAt(request map[string]any) (time.Time, bool) {
+	return parseTime(value.Text(request["timeout_at"]))
+}
+
+// Expire times out every request that is due at now, each with the continuation, which may be nil. It gives the number
+// of those that it ended itself. The errors are joined; one failure does not keep the others waiting.
+func (l Lifecycle) Expire(ctx context.Context, now time.Time, resume Continuation, callerContext map[string]any) (int, error) {
+	due, err := l.Pending(ctx, Query{DueBy: now})
+	if err != nil {
+		return 0, err
+	}
+	ended := 0
+	var failures []error
+	for _, one := range due {
+		answer, err := l.Timeout(ctx, value.Text(one["request_id"]), resume, callerContext)
+		if err != nil {
+			failures = append(failures, err)
+		}
+		if answer != nil && !answer.Duplicate {
+			ended++
+		}
+	}
+	return ended, errors.Join(failures...)
 }

@@ -1,4 +1,4 @@
-package request
+package request_test
 
 import (
 	"context"
@@ -13,29 +13,31 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
+	"inbox/agents/runtime/value"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // watched is a lifecycle over a new store that keeps its events.
-func watched(t *testing.T) (Lifecycle, func() []EventName) {
+func watched(t *testing.T) (request.Lifecycle, func() []request.EventName) {
 	t.Helper()
 	var mu sync.Mutex
-	var seen []EventName
-	lifecycle := Lifecycle{Store: NewMemory(MemoryOptions{}), Observe: func(event Event) {
+	var seen []request.EventName
+	lifecycle := request.Lifecycle{Store: new(requesttest.Memory), Observe: func(event request.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, event.Name)
 	}}
-	return lifecycle, func() []EventName {
+	return lifecycle, func() []request.EventName {
 		mu.Lock()
 		defer mu.Unlock()
-		return append([]EventName(nil), seen...)
+		return append([]request.EventName(nil), seen...)
 	}
 }
 
-func create(t *testing.T, lifecycle Lifecycle, raw map[string]any) map[string]any {
+func create(t *testing.T, lifecycle request.Lifecycle, raw map[string]any) map[string]any {
 	t.Helper()
 	created, err := lifecycle.Create(t.Context(), raw, nil)
 	if err != nil {
@@ -62,7 +64,7 @@ func TestOneWinner(t *testing.T) {
 			resumed++
 			return nil, nil
 		}
-		answers := make([]*Envelope, len(callers))
+		answers := make([]*request.Envelope, len(callers))
 		failures := make([]error, len(callers))
 		var group sync.WaitGroup
 		for number, kind := range callers {
@@ -79,9 +81,9 @@ func TestOneWinner(t *testing.T) {
 		}
 		group.Wait()
 		winner := judge(r, callers, answers, failures)
-		want := []EventName{EventCreated, EventTimedOut, EventResumed}
+		want := []request.EventName{request.EventCreated, request.EventTimedOut, request.EventResumed}
 		if callers[winner] == "submit" {
-			want[1] = EventSubmitted
+			want[1] = request.EventSubmitted
 		}
 		if difference := cmp.Diff(want, events()); difference != "" {
 			r.Errorf("events (-want +got):\n%s", difference)
@@ -93,7 +95,7 @@ func TestOneWinner(t *testing.T) {
 }
 
 // judge checks that one caller won and that all others got the replay of its outcome, and gives the winner.
-func judge(r *rapid.T, callers []string, answers []*Envelope, failures []error) int {
+func judge(r *rapid.T, callers []string, answers []*request.Envelope, failures []error) int {
 	winner := -1
 	for number, answer := range answers {
 		if answer != nil && !answer.Duplicate {
@@ -111,11 +113,11 @@ func judge(r *rapid.T, callers []string, answers []*Envelope, failures []error) 
 		switch {
 		case number == winner:
 		case answer == nil:
-			var refused *Error
+			var refused *request.Error
 			if submitted || callers[number] != "submit" || !errors.As(failures[number], &refused) || refused.Reason != "request is not pending" {
 				r.Errorf("%s %d failed: %v", callers[number], number, failures[number])
 			}
-		case submitted && !envelope.Equal(answer.Result, answers[winner].Result):
+		case submitted && !value.Equal(answer.Result, answers[winner].Result):
 			r.Errorf("%s %d got %v, want the result of the winner %v", callers[number], number, answer.Result, answers[winner].Result)
 		case answer.ContinuationResult != nil:
 			r.Errorf("%s %d continued the run a second time", callers[number], number)
@@ -141,10 +143,10 @@ func TestTimeoutByTheClock(t *testing.T) {
 				t.Errorf("after %v: %d ended, %v; want %d", step.wait, ended, err, step.want)
 			}
 		}
-		if got := events()[4:]; !cmp.Equal(got, []EventName{EventTimedOut, EventTimedOut}) {
+		if got := events()[4:]; !cmp.Equal(got, []request.EventName{request.EventTimedOut, request.EventTimedOut}) {
 			t.Errorf("events = %v", got)
 		}
-		left, err := lifecycle.Pending(t.Context(), Query{})
+		left, err := lifecycle.Pending(t.Context(), request.Query{})
 		if err != nil || len(left) != 2 {
 			t.Errorf("%d pending, %v; want 2", len(left), err)
 		}
@@ -168,10 +170,10 @@ func TestContinuationFails(t *testing.T) {
 		t.Fatalf("answer = %+v, err = %v", answer, err)
 	}
 	replay, err := lifecycle.Submit(t.Context(), map[string]any{"request_id": "q1", "result": "y"}, nil, nil)
-	if err != nil || !replay.Duplicate || !envelope.Equal(replay.Result["result"], map[string]any{"value": "x"}) {
+	if err != nil || !replay.Duplicate || !value.Equal(replay.Result["result"], map[string]any{"value": "x"}) {
 		t.Errorf("replay = %+v, %v; want the first result", replay, err)
 	}
-	if got := events(); !cmp.Equal(got, []EventName{EventCreated, EventSubmitted}) {
+	if got := events(); !cmp.Equal(got, []request.EventName{request.EventCreated, request.EventSubmitted}) {
 		t.Errorf("events = %v", got)
 	}
 }
@@ -181,7 +183,7 @@ func TestCancelSaysSo(t *testing.T) {
 	create(t, lifecycle, pick("q1"))
 	for _, duplicate := range []bool{false, true} {
 		answer, err := lifecycle.Cancel(t.Context(), "q1", nil, nil)
-		if err != nil || !answer.Cancelled || answer.Duplicate != duplicate || answer.Status != StatusTimeout {
+		if err != nil || !answer.Cancelled || answer.Duplicate != duplicate || answer.Status != request.StatusTimeout {
 			t.Errorf("answer = %+v, %v", answer, err)
 		}
 	}
@@ -198,7 +200,7 @@ func TestRefusals(t *testing.T) {
 		return err
 	}
 	query := func(raw map[string]any) error {
-		_, err := ReadQuery(raw)
+		_, err := request.ReadQuery(raw)
 		return err
 	}
 	for want, err := range map[string]error{

@@ -1,24 +1,26 @@
-package request
+package request_test
 
 import (
 	"context"
 	"fmt"
 	"testing"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/envelope/fixturetest"
+	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/tool/request/requesttest"
+	"inbox/agents/runtime/value"
 )
 
 func TestRecordedCases(t *testing.T) {
 	fixturetest.Run(t, "runtime-tool-lifecycle", func(c fixturetest.Case) (any, error) {
-		play := recording{lifecycle: Lifecycle{Store: NewMemory(MemoryOptions{})}}
+		play := recording{lifecycle: request.Lifecycle{Store: new(requesttest.Memory)}}
 		if c.Op != "sequence" {
 			return play.value(context.Background(), c.Op, c.Object())
 		}
-		steps, _ := envelope.List(c.Object()["ops"])
+		steps, _ := value.List(c.Object()["ops"])
 		outcomes := []any{}
 		for _, step := range steps {
-			outcomes = append(outcomes, play.step(envelope.Assoc(step)))
+			outcomes = append(outcomes, play.step(value.Assoc(step)))
 		}
 		return outcomes, nil
 	})
@@ -26,13 +28,13 @@ func TestRecordedCases(t *testing.T) {
 
 // recording plays the operations of one case.
 type recording struct {
-	lifecycle Lifecycle
+	lifecycle request.Lifecycle
 	calls     []any // of the continuation, in the current step
 }
 
 func (r *recording) step(step map[string]any) map[string]any {
 	r.calls = nil
-	outcome := fixturetest.Outcome(r.value(context.Background(), envelope.Text(step["op"]), step))
+	outcome := fixturetest.Outcome(r.value(context.Background(), value.Text(step["op"]), step))
 	if resumes(step) {
 		if r.calls == nil {
 			r.calls = []any{}
@@ -43,18 +45,18 @@ func (r *recording) step(step map[string]any) map[string]any {
 }
 
 func (r *recording) value(ctx context.Context, operation string, step map[string]any) (any, error) {
-	requestID := envelope.Text(step["request_id"])
+	requestID := value.Text(step["request_id"])
 	switch operation {
 	case "create":
-		return r.lifecycle.Create(ctx, envelope.Assoc(step["request"]), nil)
+		return r.lifecycle.Create(ctx, value.Assoc(step["request"]), nil)
 	case "submit":
-		return r.lifecycle.Submit(ctx, envelope.Assoc(step["result"]), r.continuation(step), nil)
+		return r.lifecycle.Submit(ctx, value.Assoc(step["result"]), r.continuation(step), nil)
 	case "timeout":
 		return r.lifecycle.Timeout(ctx, requestID, r.continuation(step), nil)
 	case "cancel":
 		return r.lifecycle.Cancel(ctx, requestID, r.continuation(step), nil)
 	case "pending":
-		query, err := ReadQuery(envelope.Assoc(step["query"]))
+		query, err := request.ReadQuery(value.Assoc(step["query"]))
 		if err != nil {
 			return nil, err
 		}
@@ -66,12 +68,12 @@ func (r *recording) value(ctx context.Context, operation string, step map[string
 		}
 		return stored, err
 	case "normalize_result":
-		return NormalizeResult(envelope.Assoc(step["result"]))
+		return request.NormalizeResult(value.Assoc(step["result"]))
 	}
 	return nil, fmt.Errorf("unknown operation %q", operation)
 }
 
-func (r *recording) continuation(step map[string]any) Continuation {
+func (r *recording) continuation(step map[string]any) request.Continuation {
 	if !resumes(step) {
 		return nil
 	}
@@ -81,4 +83,4 @@ func (r *recording) continuation(step map[string]any) Continuation {
 	}
 }
 
-func resumes(step map[string]any) bool { return envelope.Equal(step["resume"], true) }
+func resumes(step map[string]any) bool { return value.Equal(step["resume"], true) }

@@ -9,10 +9,12 @@ package request
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"maps"
 	"strings"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/value"
+	"inbox/internal/fault"
 )
 
 // Statuses of a request (agent runtime contract, section 5).
@@ -22,52 +24,32 @@ const (
 	StatusTimeout   = "runtime_tool_timeout"
 )
 
-// Members of the loop context from which a request takes its defaults (agent runtime contract, section 5).
-const (
-	ContextRunID     = "run_id"
-	ContextTimeoutAt = "runtime_tool_timeout_at"
-)
-
-// Normalize gives the pending request that raw describes: status, request_id, tool_name, tool_call_id, parameters,
+// Normalize returns the pending request that raw describes: status, request_id, tool_name, tool_call_id, parameters,
 // run_id, timeout_at, runtime and metadata, and nothing else. The names are trimmed; members of a wrong type count as
 // absent. It fails with CodeRequest when a name is blank (agent runtime contract, section 5).
 func Normalize(raw map[string]any) (map[string]any, error) {
-	toolName, toolCallID := envelope.Text(raw["tool_name"]), envelope.Text(raw["tool_call_id"])
+	toolName, toolCallID := value.Text(raw["tool_name"]), value.Text(raw["tool_call_id"])
 	if blank(toolName) {
 		return nil, invalid(CodeRequest, "tool_name must be a non-empty string")
 	}
 	if blank(toolCallID) {
 		return nil, invalid(CodeRequest, "tool_call_id must be a non-empty string")
 	}
-	requestID, runID := envelope.Text(raw["request_id"]), envelope.Text(raw["run_id"])
+	requestID, runID := value.Text(raw["request_id"]), value.Text(raw["run_id"])
 	if blank(requestID) {
 		requestID = ID(runID, toolName, toolCallID)
 	}
 	return map[string]any{
 		"status":       StatusPending,
 		"request_id":   requestID,
-		"tool_name":    envelope.Trim(toolName),
-		"tool_call_id": envelope.Trim(toolCallID),
+		"tool_name":    value.Trim(toolName),
+		"tool_call_id": value.Trim(toolCallID),
 		"parameters":   container(raw["parameters"]),
 		"run_id":       runID,
-		"timeout_at":   envelope.Text(raw["timeout_at"]),
+		"timeout_at":   value.Text(raw["timeout_at"]),
 		"runtime":      container(raw["runtime"]),
 		"metadata":     container(raw["metadata"]),
 	}, nil
-}
-
-// FromToolCall makes the pending request of a tool call inside a conversation. run_id and timeout_at come from the
-// loop context when they are strings there (agent runtime contract, section 5).
-func FromToolCall(toolName, toolCallID string, parameters any, context, runtime, metadata map[string]any) (map[string]any, error) {
-	return Normalize(map[string]any{
-		"tool_name":    toolName,
-		"tool_call_id": toolCallID,
-		"parameters":   parameters,
-		"run_id":       context[ContextRunID],
-		"timeout_at":   context[ContextTimeoutAt],
-		"runtime":      object(runtime),
-		"metadata":     object(metadata),
-	})
 }
 
 // ID is the id of a request that brings none: the same call of the same run gets the same id. Parts are taken as they
@@ -83,9 +65,9 @@ func ID(runID, toolName, toolCallID string) string {
 	return "runtime-tool-" + hex.EncodeToString(sum[:])
 }
 
-// Pending says whether a stored request still waits; a record without status does.
+// Pending reports whether a stored request still waits; a record without status does.
 func Pending(stored map[string]any) bool {
-	status := envelope.Text(stored["status"])
+	status := value.Text(stored["status"])
 	return status == "" || status == StatusPending
 }
 
@@ -95,4 +77,48 @@ func object(value map[string]any) map[string]any {
 		return map[string]any{}
 	}
 	return maps.Clone(value)
+}
+
+// Codes of Error (agent runtime contract, section 5).
+const (
+	CodeRequest = "invalid_runtime_tool_request"
+	CodeResult  = "invalid_runtime_tool_result"
+	CodeTimeout = "invalid_runtime_tool_timeout"
+	CodeQuery   = "invalid_runtime_tool_query"
+)
+
+// Reasons of Error that callers tell from others: the request is not there, or ended without a result.
+const (
+	ReasonNotFound   = "request not found"
+	ReasonNotPending = "request is not pending"
+)
+
+// Error is a refusal with the machine code of the contract.
+type Error struct {
+	Code   string // one of the Code constants
+	Reason string // what was wrong, in words
+}
+
+// Error returns the code and the reason, as recorded.
+func (e *Error) Error() string { return e.Code + ": " + e.Reason }
+
+// ErrorCode returns the machine code.
+func (e *Error) ErrorCode() string { return e.Code }
+
+func invalid(code, reason string) error { return &Error{Code: code, Reason: reason} }
+
+// AsFault classes an Error for callers who know faults: fault.NotFound, Conflict (it ended without a result) or
+// Malformed. Every other error stays what it is.
+func AsFault(err error) error {
+	known, is := errors.AsType[*Error](err)
+	if !is {
+		return err
+	}
+	switch known.Reason {
+	case ReasonNotFound:
+		return fault.Wrap(fault.NotFound, "there is no such tool request", err)
+	case ReasonNotPending:
+		return fault.Wrap(fault.Conflict, "the tool request ended without a result: its time was over, or it was cancelled", err)
+	}
+	return fault.Wrap(fault.Malformed, known.Reason, err)
 }

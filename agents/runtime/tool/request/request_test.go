@@ -1,25 +1,24 @@
-package request
+package request_test
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"inbox/agents/runtime/envelope"
+	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 )
 
-func TestDefaultsOfTheLoopContext(t *testing.T) {
-	made, err := FromToolCall(" client/pick ", "c1", []any{1}, map[string]any{"run_id": "r1", "runtime_tool_timeout_at": "2026-01-02T15:04:05Z"}, nil, nil)
+func TestIDOfARequestWithoutOne(t *testing.T) {
+	made, err := request.Normalize(map[string]any{
+		"tool_name": " client/pick ", "tool_call_id": "c1", "parameters": []any{1}, "run_id": "r1", "timeout_at": "2026-01-02T15:04:05Z",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"status": StatusPending, "request_id": ID("r1", " client/pick ", "c1"), "tool_name": "client/pick", "tool_call_id": "c1",
+		"status": request.StatusPending, "request_id": request.ID("r1", " client/pick ", "c1"), "tool_name": "client/pick", "tool_call_id": "c1",
 		"parameters": []any{1}, "run_id": "r1", "timeout_at": "2026-01-02T15:04:05Z", "runtime": map[string]any{}, "metadata": map[string]any{},
 	}
 	if difference := cmp.Diff(want, made); difference != "" {
@@ -27,7 +26,7 @@ func TestDefaultsOfTheLoopContext(t *testing.T) {
 	}
 	// printf 'r1|client/pick|c1' | sha256sum
 	const known = "runtime-tool-b3a2310477b02dadfba6b90be865731af2754ef5cf6f30f431f57df007550d87"
-	if got := ID("r1", "client/pick", "c1"); got != known {
+	if got := request.ID("r1", "client/pick", "c1"); got != known {
 		t.Errorf("ID = %s, want %s", got, known)
 	}
 }
@@ -43,97 +42,29 @@ func TestResults(t *testing.T) {
 		"text is true":  {`{"success":"no"}`, `{"success":true,"metadata":{},"result":{}}`},
 		"empty list":    {`{"success":[],"error":5}`, `{"success":false,"metadata":{},"error":"Runtime tool execution failed."}`},
 		"metadata list": {`{"metadata":[1],"result":{}}`, `{"success":true,"metadata":[1],"result":{}}`},
-		"citations": {`{"metadata":{"citations":` + envelope.EncodeText(citations) + `}}`,
+		"citations": {`{"metadata":{"citations":` + value.EncodeText(citations) + `}}`,
 			`{"success":true,"metadata":{"citations":[{"source":"web","score":0.5,"own":true,"item_id":"7"}]},"result":{}}`},
 	} {
-		got, err := ResultFor(pick("q1"), objectOf(t, test.raw))
+		got, err := request.ResultFor(pick("q1"), objectOf(t, test.raw))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		want := objectOf(t, test.want)
-		want["status"], want["request_id"], want["tool_name"] = StatusSubmitted, "q1", "client/pick"
-		if !envelope.Equal(want, got) {
-			t.Errorf("%s:\nwant %v\ngot  %v", name, envelope.EncodeText(want), envelope.EncodeText(got))
+		want["status"], want["request_id"], want["tool_name"] = request.StatusSubmitted, "q1", "client/pick"
+		if !value.Equal(want, got) {
+			t.Errorf("%s:\nwant %v\ngot  %v", name, value.EncodeText(want), value.EncodeText(got))
 		}
 	}
 }
 
 func objectOf(t *testing.T, text string) map[string]any {
 	t.Helper()
-	value, err := envelope.Decode([]byte(text), envelope.Limits{})
+	given, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return envelope.Assoc(value)
-}
-
-func TestMemoryForgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := NewMemory(MemoryOptions{MaxRequests: 3, Retain: time.Hour})
-		for number := range 3 {
-			put(t, store, fmt.Sprint(number))
-		}
-		if won, err := store.TransitionPending(t.Context(), "2", StatusTimeout, nil); !won || err != nil {
-			t.Fatal(won, err)
-		}
-		put(t, store, "3") // in the place of 2, which is terminal
-		put(t, store, "4") // in the place of 0, the oldest
-		if got := ids(t, store, Query{}); !cmp.Equal(got, []string{"1", "3", "4"}) {
-			t.Errorf("pending = %v", got)
-		}
-		<-time.After(30 * time.Minute)
-		put(t, store, "5")
-		if got := ids(t, store, Query{After: time.Now().Add(-time.Minute)}); !cmp.Equal(got, []string{"5"}) {
-			t.Errorf("after = %v", got)
-		}
-		if got := ids(t, store, Query{Before: time.Now(), Limit: 1}); !cmp.Equal(got, []string{"3"}) {
-			t.Errorf("before = %v", got)
-		}
-		<-time.After(31 * time.Minute)
-		if got := ids(t, store, Query{}); !cmp.Equal(got, []string{"5"}) {
-			t.Errorf("pending after an hour = %v", got)
-		}
-	})
-}
-
-func TestMemoryKeepsItsOwn(t *testing.T) {
-	store := NewMemory(MemoryOptions{})
-	put(t, store, "1")
-	got, err := store.Get(t.Context(), "1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got["status"] = StatusCompleted
-	envelope.Assoc(got["parameters"])["changed"] = true
-	again, err := store.Get(t.Context(), "1")
-	if err != nil || !Pending(again) || len(envelope.Assoc(again["parameters"])) > 0 {
-		t.Errorf("the store gave its own record away: %v, %v", again, err)
-	}
-}
-
-func put(t *testing.T, store Store, requestID string) {
-	t.Helper()
-	request, err := Normalize(pick(requestID))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Create(context.Background(), request); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func ids(t *testing.T, store Store, query Query) []string {
-	t.Helper()
-	listed, err := store.RecentPending(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	for _, one := range listed {
-		found = append(found, envelope.Text(one["request_id"]))
-	}
-	return found
+	return value.Assoc(given)
 }
 
 func FuzzNormalize(f *testing.F) {
@@ -144,12 +75,12 @@ func FuzzNormalize(f *testing.F) {
 		if !ok {
 			return
 		}
-		once, err := Normalize(raw)
+		once, err := request.Normalize(raw)
 		if err != nil {
 			return
 		}
-		twice, err := Normalize(once)
-		if err != nil || !envelope.Equal(once, twice) {
+		twice, err := request.Normalize(once)
+		if err != nil || !value.Equal(once, twice) {
 			t.Errorf("not idempotent: %v\n%v\n%v", err, once, twice)
 		}
 	})
@@ -163,24 +94,24 @@ func FuzzNormalizeResult(f *testing.F) {
 		if !ok {
 			return
 		}
-		once, err := NormalizeResult(raw)
+		once, err := request.NormalizeResult(raw)
 		if err != nil {
 			return
 		}
-		if _, err := envelope.Encode(once); err != nil {
+		if _, err := value.Encode(once); err != nil {
 			t.Fatalf("the result is no JSON: %v", err)
 		}
-		twice, err := NormalizeResult(once)
-		if err != nil || !envelope.Equal(once, twice) {
-			t.Errorf("not idempotent: %v\n%v\n%v", err, envelope.EncodeText(once), envelope.EncodeText(twice))
+		twice, err := request.NormalizeResult(once)
+		if err != nil || !value.Equal(once, twice) {
+			t.Errorf("not idempotent: %v\n%v\n%v", err, value.EncodeText(once), value.EncodeText(twice))
 		}
 	})
 }
 
 func decoded(text string) (map[string]any, bool) {
-	value, err := envelope.Decode([]byte(text), envelope.Limits{})
+	given, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
 		return nil, false
 	}
-	return envelope.Object(value)
+	return value.Object(given)
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool/request"
+	"inbox/agents/runtime/value"
 )
 
 // Request is a pending request of the suite, normalized.
@@ -77,7 +77,7 @@ func (b *bench) pending(t *testing.T, query request.Query) []string {
 	must(t, err)
 	ids := []string{}
 	for _, one := range found {
-		ids = append(ids, envelope.Text(one["request_id"]))
+		ids = append(ids, value.Text(one["request_id"]))
 	}
 	return ids
 }
@@ -91,8 +91,8 @@ func must(t *testing.T, err error) {
 
 func same(t *testing.T, want, got any) {
 	t.Helper()
-	if !envelope.Equal(want, got) {
-		t.Errorf("want %s\ngot  %s", envelope.EncodeText(want), envelope.EncodeText(got))
+	if !value.Equal(want, got) {
+		t.Errorf("want %s\ngot  %s", value.EncodeText(want), value.EncodeText(got))
 	}
 }
 
@@ -196,7 +196,7 @@ func timesOut(t *testing.T, b *bench) {
 		t.Errorf("it is %v with %v", got["status"], got["result"])
 	}
 	outcome, ended, err := request.Outcome(got)
-	if err != nil || !ended || !envelope.Equal(outcome["success"], false) || outcome["error"] != "Runtime tool request timed out." {
+	if err != nil || !ended || !value.Equal(outcome["success"], false) || outcome["error"] != "Runtime tool request timed out." {
 		t.Errorf("outcome %v, %t, %v", outcome, ended, err)
 	}
 }
@@ -206,7 +206,7 @@ func lists(t *testing.T, b *bench) {
 	b.put(t, map[string]any{"request_id": "one"})
 	b.put(t, map[string]any{"request_id": "two", "tool_name": "client/put"})
 	b.put(t, map[string]any{"request_id": "three"})
-	run := envelope.Text(b.get(t, "one")["run_id"])
+	run := value.Text(b.get(t, "one")["run_id"])
 	_, err := b.store.TransitionPending(t.Context(), "one", request.StatusTimeout, nil)
 	must(t, err)
 	for _, c := range []struct {
@@ -242,15 +242,15 @@ func copies(t *testing.T, b *bench) {
 	b.put(t, map[string]any{"request_id": "one"})
 	got := b.get(t, "one")
 	got["status"] = request.StatusCompleted
-	envelope.Assoc(got["parameters"])["changed"] = true
-	if again := b.get(t, "one"); !request.Pending(again) || len(envelope.Assoc(again["parameters"])) > 0 {
+	value.Assoc(got["parameters"])["changed"] = true
+	if again := b.get(t, "one"); !request.Pending(again) || len(value.Assoc(again["parameters"])) > 0 {
 		t.Errorf("the store gave its own record away: %v", again)
 	}
 }
 
 func refusesLarge(t *testing.T, b *bench) {
 	b.put(t, map[string]any{"request_id": "one"})
-	large := result(strings.Repeat("x", 2*request.DefaultMaxRecordSize))
+	large := result(strings.Repeat("x", 2*request.MaxRecordBytes))
 	won, err := b.store.TransitionPending(t.Context(), "one", request.StatusCompleted, large)
 	if won || err == nil {
 		t.Errorf("a result over the limit: %t, %v", won, err)
