@@ -60,7 +60,7 @@ func TestImportOverTheWire(t *testing.T) {
 	}
 }
 
-// export gives the bytes of an exported session.
+// export returns the bytes of an exported session.
 func (b *bridged) export(token, session string) string {
 	b.Helper()
 	request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://"+b.server.HTTPAddr().String()+"/v1/sessions/"+session+"/export", nil)

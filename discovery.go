@@ -23,7 +23,7 @@ func (s *Server) newDiscovery() (*discovery.Server, error) {
 	})
 }
 
-// wasAgent says whether an agent of the name was removed.
+// wasAgent reports whether an agent of the name was removed.
 func (s *Server) wasAgent(name string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

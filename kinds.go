@@ -90,7 +90,7 @@ func (s *Server) newTools(tables []config.MCP) ([]llm.Tools, error) {
 // mcpTools is a source of MCP tools as the models take it.
 type mcpTools struct{ *mcptool.Source }
 
-// Declarations gives the tools of all servers.
+// Declarations returns the tools of all servers.
 func (m mcpTools) Declarations(ctx context.Context, _ agents.Turn) ([]tool.Entry, error) {
 	list := m.Source.Declarations(ctx)
 	values := make([]any, len(list))

@@ -21,7 +21,7 @@ type traffic struct {
 	called map[string]bool // operations that succeeded
 }
 
-// call sends a request and gives the decoded answer. want is its status.
+// call sends a request and returns the decoded answer. want is its status.
 func (c *traffic) call(method, path, token, body string, want int, header ...string) map[string]any {
 	c.Helper()
 	request, err := http.NewRequestWithContext(c.Context(), method, c.url+path, strings.NewReader(body))
@@ -124,7 +124,7 @@ func (c *traffic) answer(what string, response *http.Response, place []string) (
 	return answer
 }
 
-// events checks the data of the events up to the one after which such a stream says nothing for a while, and gives that one.
+// events checks the data of the events up to the one after which such a stream says nothing for a while, and returns that one.
 func (c *traffic) events(what string, response *http.Response, place []string) (answer map[string]any) {
 	c.Helper()
 	reader := bufio.NewReader(response.Body)

@@ -193,16 +193,16 @@ func (s *Server) Register(profile exchange.AgentProfile, agent agents.Agent, set
 	return s.registry.Add(agents.Entry{Agent: agent, Profile: profile, Settings: settings})
 }
 
-// Config gives the settings that the server runs with.
+// Config returns the settings that the server runs with.
 func (s *Server) Config() *Config { return s.config }
 
-// Agents gives the profiles of the agents, in the order of the configuration.
+// Agents returns the profiles of the agents, in the order of the configuration.
 func (s *Server) Agents() []exchange.AgentProfile { return s.registry.Agents() }
 
-// MailDomain gives the part of mail addresses after the @.
+// MailDomain returns the part of mail addresses after the @.
 func (s *Server) MailDomain() string { return identity.HostOf(s.config.Domain) }
 
-// MailAddr gives the address of the mail listener; empty when email is off or before Listen.
+// MailAddr returns the address of the mail listener; empty when email is off or before Listen.
 func (s *Server) MailAddr() string {
 	if s.email == nil || s.email.Addr() == nil {
 		return ""
@@ -210,10 +210,10 @@ func (s *Server) MailAddr() string {
 	return s.email.Addr().String()
 }
 
-// HTTPAddr gives the address of the HTTP listener after Listen.
+// HTTPAddr returns the address of the HTTP listener after Listen.
 func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
 
-// GRPCAddr gives the address of the gRPC listener; empty when it is off or before Listen.
+// GRPCAddr returns the address of the gRPC listener; empty when it is off or before Listen.
 func (s *Server) GRPCAddr() string {
 	if s.grpc == nil || s.grpc.Addr() == nil {
 		return ""

@@ -72,7 +72,7 @@ const replayNamespace = "identity.replay" // SHA-256 of (issuer, id) → "1", un
 // replays remembers attestations that were used, on all nodes.
 type replays struct{ state *store.State }
 
-// Once says whether the key is used for the first time.
+// Once reports whether the key is used for the first time.
 func (r replays) Once(ctx context.Context, key string, expires time.Time) (bool, error) {
 	sum := sha256.Sum256([]byte(key))
 	_, first, err := r.state.PutIfAbsent(ctx, replayNamespace, hex.EncodeToString(sum[:]), []byte("1"), expires)
@@ -139,7 +139,7 @@ func (s *Server) logins() ([]demand.Login, error) {
 	return logins, nil
 }
 
-// trustingOperator gives a client that also reaches the address that the operator wrote, wherever it is.
+// trustingOperator returns a client that also reaches the address that the operator wrote, wherever it is.
 func (s *Server) trustingOperator(address string) (*url.URL, *safehttp.Client, error) {
 	u, err := url.Parse(address)
 	if err != nil {

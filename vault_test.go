@@ -17,7 +17,7 @@ import (
 	"inbox/internal/await"
 )
 
-// keysOf starts a server as far as its keys, and gives what others see of them.
+// keysOf starts a server as far as its keys, and returns what others see of them.
 func (p place) keysOf() (seen string, err error) {
 	p.Helper()
 	config := p.config()

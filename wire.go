@@ -61,7 +61,7 @@ func (s *Server) buildEngine() error {
 	return nil
 }
 
-// ofPeer says whether an address is on a domain whose agents the operator named as peers.
+// ofPeer reports whether an address is on a domain whose agents the operator named as peers.
 func (s *Server) ofPeer(address identity.Address) bool {
 	return slices.ContainsFunc(s.config.Peers, func(peer config.Peer) bool { return peer.Domain == address.Domain })
 }
@@ -122,7 +122,7 @@ func (s *Server) answersAgents(name string) bool {
 	return known && entry.Settings.AnswerAgents
 }
 
-// likes says whether an agent acknowledges a note by liking it.
+// likes reports whether an agent acknowledges a note by liking it.
 func (s *Server) likes(name string) bool {
 	entry, known := s.registry.Lookup(name)
 	return known && entry.Settings.AckLike

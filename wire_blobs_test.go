@@ -109,7 +109,7 @@ func bringFiles(server *Server, agent, what string) error {
 	return sender.Send("ann@sender.test", agent+"@inbox.test", []byte(mail.String()))
 }
 
-// filesBelow gives the paths of the kept contents.
+// filesBelow returns the paths of the kept contents.
 func filesBelow(t *testing.T, server *Server) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join(server.config.DataDir, "blobs"), func(path string, entry fs.DirEntry, err error) error {

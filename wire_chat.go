@@ -32,7 +32,7 @@ func (i issuedTokens) Credential(r *http.Request, agent exchange.AgentProfile, a
 	return chat.Credential{Sender: found.Sender, May: found.May}, err
 }
 
-// takesGuests says whether an agent takes messages of somebody who proves nothing: it answers them, or they wait for the
+// takesGuests reports whether an agent takes messages of somebody who proves nothing: it answers them, or they wait for the
 // operator who wants that.
 func (s *Server) takesGuests(name string) bool {
 	entry, known := s.registry.Lookup(name)

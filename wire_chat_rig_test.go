@@ -71,7 +71,7 @@ func chatServerOf(t *testing.T, server *Server) *chatServer {
 	return s
 }
 
-// wasTold gives what the agent "remembers" was told in its next run.
+// wasTold returns what the agent "remembers" was told in its next run.
 func (s *chatServer) wasTold() []string {
 	s.Helper()
 	return await.Receive(s, s.history, "a run of the agent that remembers")

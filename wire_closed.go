@@ -41,7 +41,7 @@ func (c closed) ClosedToGuests() exchange.Closure {
 	return ""
 }
 
-// Paused says whether the operator lets an agent rest.
+// Paused reports whether the operator lets an agent rest.
 func (c closed) Paused(agent string) bool { return c.lists.Paused(agent) }
 
 func (s *Server) newClosed() closed {

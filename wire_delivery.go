@@ -11,7 +11,7 @@ import (
 // waitingWorkers is how many deliveries may wait for peers for each one that works.
 const waitingWorkers = 4
 
-// handleDeliveries gives the deliveries their workers. Many of them wait for slow peers, which costs nothing but a
+// handleDeliveries returns the deliveries their workers. Many of them wait for slow peers, which costs nothing but a
 // connection, so there are more workers than attempts that may work at once.
 func (s *Server) handleDeliveries() {
 	options := queue.KindOptions{

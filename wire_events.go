@@ -9,7 +9,7 @@ import (
 	"inbox/internal/queue"
 )
 
-// listener gives the agent that wants to hear what became of its answers.
+// listener returns the agent that wants to hear what became of its answers.
 func (s *Server) listener(name string) (agents.Listener, bool) {
 	entry, known := s.registry.Lookup(name)
 	if !known {

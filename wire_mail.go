@@ -93,7 +93,7 @@ func (m mailReports) DeliveryOf(ctx context.Context, messageID, domain string) (
 	return "", false, nil
 }
 
-// DestinationOf gives where a delivery went.
+// DestinationOf returns where a delivery went.
 func (m mailReports) DestinationOf(ctx context.Context, id string) (exchange.Destination, error) {
 	record, _, err := m.store.Delivery(ctx, id)
 	return exchange.Destination{Key: record.Key, Address: record.Address, Data: record.Data}, err
@@ -150,7 +150,7 @@ func (s *Server) mailDelivery(options *email.Options) {
 	options.Alive = func(ctx context.Context, domain string) { s.delivery.Alive(ctx, email.ChannelName, domain) }
 }
 
-// answersLists says whether an agent answers mail of mailing lists.
+// answersLists reports whether an agent answers mail of mailing lists.
 func (s *Server) answersLists(agent string) bool {
 	for i := range s.config.Agents {
 		if own := s.config.Agents[i].AnswerLists; own != nil && strings.EqualFold(s.config.Agents[i].Name, agent) {

@@ -79,14 +79,14 @@ func (s *Server) runLists(ctx context.Context) error {
 	})
 }
 
-// blockedHost says whether nothing is fetched from a host, whoever asks for it. The allow list is not asked here: the
+// blockedHost reports whether nothing is fetched from a host, whoever asks for it. The allow list is not asked here: the
 // operator's own services are reached by the same client.
 func (s *Server) blockedHost(host string) bool {
 	verdict := s.lists.Host(host)
 	return verdict.Refused() && verdict.Code != moderation.CodeNotListed
 }
 
-// unlisted says whether other servers of the fediverse may not be contacted at a host.
+// unlisted reports whether other servers of the fediverse may not be contacted at a host.
 func (s *Server) unlisted(host string) bool    { return s.lists.Host(host).Refused() }
 func (s *Server) hostAllowed(host string) bool { return !s.lists.Host(host).Refused() }
 func (s *Server) actorAllowed(iri string) bool { return !s.lists.Actor(iri).Refused() }
@@ -120,7 +120,7 @@ func refusedDelivery(lists *moderation.Lists, domain string, record delivery.Rec
 	return ""
 }
 
-// ownMessage says whether the question is one of our own: a conversation that an agent began.
+// ownMessage reports whether the question is one of our own: a conversation that an agent began.
 func ownMessage(reply exchange.Reply, domain string) bool {
 	sender, err := identity.ParseAddress(reply.Message.Sender.Address)
 	return err == nil && sender.Domain == domain

@@ -214,7 +214,7 @@ func TestCompletionToolOwners(t *testing.T) {
 	}
 }
 
-// streamedCalls gives the one call with which a stream ends.
+// streamedCalls returns the one call with which a stream ends.
 func (s *chatServer) streamedCalls(token, body string) (calls []chat.CompletionToolCall) {
 	s.Helper()
 	events := allEvents(s.open(http.MethodPost, "/v1/chat/completions", token, body))

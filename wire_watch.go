@@ -9,7 +9,7 @@ import (
 	"inbox/adapters/a2a"
 )
 
-// newPush gives what webhooks of A2A tasks need.
+// newPush returns what webhooks of A2A tasks need.
 func (s *Server) newPush() a2a.Push {
 	pairs := webhookPairs(s.config.A2A.WebhookHosts)
 	named := func(u *url.URL) bool { return slices.Contains(pairs, webhookPair(u)) }

@@ -83,7 +83,7 @@ func (s *Server) issuerCards() []a2a.IssuerCard {
 	return cards
 }
 
-// takesPeer says whether what a peer signs for itself is worth a look at its keys: it is not kept out, and the agent's
+// takesPeer reports whether what a peer signs for itself is worth a look at its keys: it is not kept out, and the agent's
 // rules would let it in when it is who it says, or the operator trusts its domain.
 func (s *Server) takesPeer(agent string, peer identity.Address) bool {
 	entry, known := s.registry.Lookup(agent)
@@ -97,7 +97,7 @@ func (s *Server) takesPeer(agent string, peer identity.Address) bool {
 	return entry.Settings.Access.Decide(identity.PurposeMessage, peer.String(), []identity.Evidence{proven}).Allowed || s.trustsDomain(peer.Domain)
 }
 
-// trustsDomain says whether an entry of [[trust]] in force names a domain or its did:web.
+// trustsDomain reports whether an entry of [[trust]] in force names a domain or its did:web.
 func (s *Server) trustsDomain(domain string) bool {
 	now := time.Now()
 	return slices.ContainsFunc(s.config.Trust, func(entry config.Trust) bool {

@@ -85,7 +85,7 @@ func (w *world) firstEvents(ctx context.Context, peer load.A2APeer) (measurement
 	return m, err
 }
 
-// stream reads one stream to its end and gives the time until its first event.
+// stream reads one stream to its end and returns the time until its first event.
 func stream(ctx context.Context, peer load.A2APeer, body []byte) (first time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, peer.URL, bytes.NewReader(body))
 	if err != nil {

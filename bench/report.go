@@ -100,7 +100,7 @@ func relation(results []Result) func(Result) string {
 	}
 }
 
-// field gives the first value of a "name : value" line of a file.
+// field returns the first value of a "name : value" line of a file.
 func field(file, name string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

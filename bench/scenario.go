@@ -147,7 +147,7 @@ func (w *world) post(target *url.URL, note signedNote) error {
 
 func (w *world) inbox(agent string) (*url.URL, error) { return url.Parse(w.actor(agent) + "/inbox") }
 
-// meet sends the first note of every person, so that their keys are known, and gives the others.
+// meet sends the first note of every person, so that their keys are known, and returns the others.
 func (w *world) meet(target *url.URL, notes []signedNote) ([]signedNote, error) {
 	for _, note := range notes[:persons] {
 		if err := w.post(target, note); err != nil {

@@ -112,7 +112,7 @@ func (o *office) EditReply(_ context.Context, id, by, text string) (exchange.App
 	return o.decided("edit "+id+" by "+by+": "+text, id)
 }
 
-// Events gives more rows than one page, so that the answer has to gather them.
+// Events returns more rows than one page, so that the answer has to gather them.
 func (o *office) Events(_ context.Context, turnID string, after int64, limit int) (events []exchange.Event, err error) {
 	for seq := after + 1; turnID == "t2" && seq <= 602 && len(events) < limit; seq++ {
 		event := exchange.Event{TurnID: turnID, Seq: seq, Kind: exchange.EventDelta, Body: json.RawMessage(`{"kind":"text","text":"piece"}`)}

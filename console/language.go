@@ -43,7 +43,7 @@ func languages(header string) []string {
 	return tags
 }
 
-// translate gives title and message in the first of the reader's languages that the agent wrote. A reader of English
+// translate returns title and message in the first of the reader's languages that the agent wrote. A reader of English
 // gets the agent's own words before a translation into a language that they like less.
 func translate(part policypart.Part, wanted []string) (title, message, lang string) {
 	for _, tag := range wanted {

@@ -110,7 +110,7 @@ func guard(w http.ResponseWriter) {
 	header.Add("Vary", "Accept, Accept-Language")
 }
 
-// wantsJSON says whether the reader is a program: it asks for JSON and not for a page, or it offers a payment.
+// wantsJSON reports whether the reader is a program: it asks for JSON and not for a page, or it offers a payment.
 func wantsJSON(r *http.Request) bool {
 	accept := strings.ToLower(r.Header.Get("Accept"))
 	return r.Header.Get(paymentHeader) != "" || strings.Contains(accept, "json") && !strings.Contains(accept, "text/html")

@@ -29,10 +29,10 @@ func (v policyPage) Details() string {
 	return indented(v.Preview)
 }
 
-// Short says whether the details are shown without a click.
+// Short reports whether the details are shown without a click.
 func (v policyPage) Short() bool { return len(v.Preview) <= shortDetails }
 
-// approvalOutcome gives the words for an approval that cannot be decided any more.
+// approvalOutcome returns the words for an approval that cannot be decided any more.
 func approvalOutcome(d Demand) (state, detail string) {
 	switch {
 	case d.Outcome == policypart.OutcomeGranted && d.Draft != "":

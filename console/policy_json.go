@@ -63,7 +63,7 @@ func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string
 	httpserver.WriteJSON(w, policypart.HTTPStatus(demand.Kind), json.RawMessage(body))
 }
 
-// challenges gives those of a demand with its address as the realm: stored ones have its id, which opens nothing.
+// challenges returns those of a demand with its address as the realm: stored ones have its id, which opens nothing.
 func challenges(demand Demand, address string) []policypart.Challenge {
 	list := slices.Clone(demand.Part.AuthChallenges)
 	for i, challenge := range list {

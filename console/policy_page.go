@@ -65,7 +65,7 @@ func indented(document json.RawMessage) string {
 	return text.String()
 }
 
-// mailto gives a link that opens a mail with the word in it.
+// mailto returns a link that opens a mail with the word in it.
 func mailto(address, word string) string {
 	if address == "" || word == "" {
 		return ""
@@ -73,19 +73,19 @@ func mailto(address, word string) string {
 	return "mailto:" + url.PathEscape(address) + "?subject=" + url.PathEscape(word) + "&body=" + url.PathEscape(word)
 }
 
-// Clock gives a time as people read it.
+// Clock returns a time as people read it.
 func (policyPage) Clock(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
-// Machine gives a time as browsers read it.
+// Machine returns a time as browsers read it.
 func (policyPage) Machine(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Link says whether the page asks about a second address.
+// Link reports whether the page asks about a second address.
 func (v policyPage) Link() bool { return v.Purpose == policypart.PurposeLink }
 
-// Confirm says whether the page is the other half of such a question.
+// Confirm reports whether the page is the other half of such a question.
 func (v policyPage) Confirm() bool { return v.Purpose == policypart.PurposeLinkConfirm }
 
-// outcome gives the words for a demand that cannot be decided any more; none while it is open.
+// outcome returns the words for a demand that cannot be decided any more; none while it is open.
 func outcome(d Demand) (state, detail string) {
 	switch {
 	case d.Open:

@@ -122,7 +122,7 @@ func newHookReceiver(t *testing.T) *hookReceiver {
 	return r
 }
 
-// await gives all calls of a path up to the one whose body says that the task completed.
+// await returns all calls of a path up to the one whose body says that the task completed.
 func (r *hookReceiver) await(t *testing.T, path string) []hooked {
 	t.Helper()
 	var got []hooked

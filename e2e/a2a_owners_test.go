@@ -273,7 +273,7 @@ func (r *ownersRig) do(agent, token, method, params string, result any) {
 	}
 }
 
-// startIssuer publishes the key of an issuer of access tokens and gives its URL and a token of one of its subjects.
+// startIssuer publishes the key of an issuer of access tokens and returns its URL and a token of one of its subjects.
 func startIssuer(t *testing.T) (url string, token func(subject, audience string) string) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -356,7 +356,7 @@ func TestA2AOwners(t *testing.T) {
 	})
 }
 
-// ownedBy gives an ended and a running task of one context each, both with a webhook.
+// ownedBy returns an ended and a running task of one context each, both with a webhook.
 func (r *ownersRig) ownedBy(agent *promptedAgent, token string) (ended, running owned) {
 	r.t.Helper()
 	send := func(text string, immediately bool) (ids owned) {
@@ -375,7 +375,7 @@ func (r *ownersRig) ownedBy(agent *promptedAgent, token string) (ended, running 
 	return ended, running
 }
 
-// notFound says whether the answer is that of a missing task.
+// notFound reports whether the answer is that of a missing task.
 func notFound(a wireAnswer) bool {
 	status := strings.HasPrefix(a.Status, "404") || a.Status == "NotFound" ||
 		strings.HasPrefix(a.Status, "200") && strings.Contains(a.Body, "-32001") // JSON-RPC

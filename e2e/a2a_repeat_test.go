@@ -20,7 +20,7 @@ import (
 	"inbox/internal/await"
 )
 
-// a2aWays sends one message by each binding and gives the task's id, or the refusal.
+// a2aWays sends one message by each binding and returns the task's id, or the refusal.
 type a2aWays struct {
 	*server
 	grpc        pb.A2AServiceClient

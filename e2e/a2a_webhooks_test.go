@@ -224,7 +224,7 @@ func startHook(t *testing.T, answers ...int) *toldHook {
 	return h
 }
 
-// told gives what was taken so far.
+// told returns what was taken so far.
 func (h *toldHook) told() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,7 +238,7 @@ func (h *toldHook) setDown(down bool) {
 	h.down = down
 }
 
-// toldWell says whether a webhook was told the result and then the end, each once, and that work begins before both where
+// toldWell reports whether a webhook was told the result and then the end, each once, and that work begins before both where
 // it was told at all: work that is done at once is not worth a call.
 func toldWell(kinds []string) bool {
 	told := strings.TrimPrefix(strings.Join(kinds, ","), "statusUpdate TASK_STATE_WORKING,")

@@ -124,7 +124,7 @@ func TestLongTurnIsAcknowledgedByALike(t *testing.T) {
 	p.nothingMore(community)
 }
 
-// acknowledgements gives the states of their deliveries.
+// acknowledgements returns the states of their deliveries.
 func (p *post) acknowledgements() []string {
 	p.t.Helper()
 	found, err := p.Column(p.t.Context(), "SELECT state FROM deliveries WHERE reply_id IN (SELECT id FROM replies WHERE notice = -1)")

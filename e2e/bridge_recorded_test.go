@@ -79,7 +79,7 @@ func either(values ...any) any {
 	return values[max(slices.IndexFunc(values, func(value any) bool { return value != nil }), 0)]
 }
 
-// request gives a member of the answer, or all of it.
+// request returns a member of the answer, or all of it.
 func (r *recordedBridge) request(method, path string, body any, member string) (any, error) {
 	status, answer := r.try(method, path, body)
 	if told, refused := answer["error"].(map[string]any); refused {
@@ -111,7 +111,7 @@ func (r *recordedBridge) clear(clients map[string]bool) {
 	}
 }
 
-// handIn gives a body to a connector under a signature, and tells status and answer.
+// handIn returns a body to a connector under a signature, and tells status and answer.
 func (s *server) handIn(path, header string, body []byte) (int, http.Header, map[string]any) {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.URL()+path, bytes.NewReader(body))

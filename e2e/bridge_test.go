@@ -71,7 +71,7 @@ func (b *bridgeUser) ask(method, path string, body any) map[string]any {
 
 func isTrue(value any) bool { flag, _ := value.(bool); return flag }
 
-// pending gives the ids of what waits.
+// pending returns the ids of what waits.
 func (b *bridgeUser) pending() (ids []string) {
 	b.t.Helper()
 	items, _ := b.ask(http.MethodGet, "/v1/bridge/pending?limit=1000", nil)["items"].([]any)

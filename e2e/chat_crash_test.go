@@ -10,7 +10,7 @@ import (
 
 const chatRun = "0f6c3b1e-58b3-4c52-9a57-9d0f2f0c3a11"
 
-// openChat sends a streaming request to the agent "counter" and gives its events.
+// openChat sends a streaming request to the agent "counter" and returns its events.
 func openChat(ctx context.Context, t *testing.T, s *server, lastEvent string) (*bufio.Reader, func()) {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{"id":"` + chatRun + `","message":{"parts":[{"type":"text","text":"count slowly"}]}}}`

@@ -105,7 +105,7 @@ func (d desk) call(method, path, body string) (status int, answer map[string]any
 	return response.StatusCode, answer
 }
 
-// next waits for the one request that is open and gives its id.
+// next waits for the one request that is open and returns its id.
 func (d desk) next() string {
 	d.server.t.Helper()
 	for range 3 {

@@ -132,7 +132,7 @@ func TestConsentOverA2ACompletesTheTask(t *testing.T) {
 	})
 }
 
-// a2aPeer mints a token and gives a client of the agent.
+// a2aPeer mints a token and returns a client of the agent.
 func (s *server) a2aPeer(agent, name string) load.A2APeer {
 	s.t.Helper()
 	token, err := s.Token(s.t.Context(), name)

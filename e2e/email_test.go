@@ -158,7 +158,7 @@ func (p *post) dkimsign(mail []byte) []byte {
 	return signed
 }
 
-// swaks runs swaks against the server and gives the transcript and whether the server took everything.
+// swaks runs swaks against the server and returns the transcript and whether the server took everything.
 func (p *post) swaks(arguments ...string) (string, bool) {
 	p.t.Helper()
 	command := exec.Command("swaks", append([]string{"--server", p.Settings.SMTP, "--ehlo", "sender.test"}, arguments...)...)

@@ -12,7 +12,7 @@ import (
 	"inbox/e2e/load"
 )
 
-// pinned waits for the next activity, which must be about a note and the collection "featured", and gives its id.
+// pinned waits for the next activity, which must be about a note and the collection "featured", and returns its id.
 func (f *fediverse) pinned(kind, note, featured string) string {
 	f.t.Helper()
 	var activity struct{ ID, Type, Object, Target string }
@@ -105,7 +105,7 @@ func TestPinsReachFollowers(t *testing.T) {
 	})
 }
 
-// answer asks as somebody who does not follow, and gives the id of the answer, which comes to the server of both once.
+// answer asks as somebody who does not follow, and returns the id of the answer, which comes to the server of both once.
 func (f *fediverse) answer(s *server) string {
 	f.t.Helper()
 	_, reply := f.ask(s, "echo", 1, "hello there")

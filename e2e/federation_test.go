@@ -116,7 +116,7 @@ func (d domain) token(audience string, change func(header, claims map[string]any
 	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(d.key, []byte(signed)))
 }
 
-// knock lists the tasks of an agent with a token and gives the status.
+// knock lists the tasks of an agent with a token and returns the status.
 func knock(t *testing.T, s *server, agent, token string) (int, http.Header) {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"` + rand.Text() + `","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`

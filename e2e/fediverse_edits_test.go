@@ -48,7 +48,7 @@ func (x *exchangeOf) thinking(t *testing.T, content, inReplyTo string) sent {
 	return question
 }
 
-// askedWith gives the questions that have the words in their text.
+// askedWith returns the questions that have the words in their text.
 func (x *exchangeOf) askedWith(words string) []normalized.Message {
 	return slices.DeleteFunc(x.agent.questions(), func(m normalized.Message) bool { return !strings.Contains(textOf(m.Parts), words) })
 }

@@ -224,7 +224,7 @@ func delivery(t *testing.T, person load.Person, inbox string, mention load.Menti
 	return request
 }
 
-// forgeries gives requests that each break one promise of a signed delivery.
+// forgeries returns requests that each break one promise of a signed delivery.
 func forgeries(t *testing.T, community *load.Community, agent string) map[string]func(inbox string) *http.Request {
 	honest, other := community.Persons[0], community.Persons[1]
 	signed := func(key string, how load.Signature) func(string) *http.Request {

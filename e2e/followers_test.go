@@ -12,7 +12,7 @@ import (
 	"inbox/exchange"
 )
 
-// act delivers an activity of a person to an agent and gives its id. The object is whatever the activity is about.
+// act delivers an activity of a person to an agent and returns its id. The object is whatever the activity is about.
 func (f *fediverse) act(s *server, agent string, person int, kind, key string, more map[string]any) string {
 	f.t.Helper()
 	who := f.Persons[person]
@@ -39,7 +39,7 @@ func (f *fediverse) follow(s *server, agent string, person int) string {
 	return f.act(s, agent, person, "Follow", "1", map[string]any{"object": s.Actor(agent), "to": []string{s.Actor(agent)}})
 }
 
-// pending gives the actors that wait to follow an agent.
+// pending returns the actors that wait to follow an agent.
 func pending(t *testing.T, s *server, agent string) []string {
 	t.Helper()
 	var rows []struct{ Actor string }

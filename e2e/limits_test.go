@@ -117,7 +117,7 @@ func TestOverTheLimitMailIsPutOff(t *testing.T) {
 	})
 }
 
-// put brings a signed mail and gives the refusal as it was said; empty = it was taken.
+// put brings a signed mail and returns the refusal as it was said; empty = it was taken.
 func (p *post) put(mail load.Mail) string {
 	p.t.Helper()
 	signed, err := p.sender.Sign(mail.Bytes())
@@ -270,7 +270,7 @@ func TestServersWhoseAgentsAnswerEachOtherStop(t *testing.T) {
 	}
 }
 
-// silentTurn gives the id of a turn that is not answered; empty = there is none.
+// silentTurn returns the id of a turn that is not answered; empty = there is none.
 func silentTurn(t *testing.T, s *server) string {
 	t.Helper()
 	found, err := s.Column(t.Context(), "SELECT id FROM turns WHERE state = 'silent'")

@@ -46,7 +46,7 @@ func onDatabasesInTurn(t *testing.T, test func(t *testing.T, database string)) {
 	t.Run("postgres", func(t *testing.T) { test(t, postgres(t)) })
 }
 
-// postgres gives the URL of an empty database of its own.
+// postgres returns the URL of an empty database of its own.
 func postgres(t *testing.T) string {
 	t.Helper()
 	beside := os.Getenv("INBOX_TEST_DATABASE_URL")

@@ -21,7 +21,7 @@ import (
 // soon is how long a change of the lists may take to reach a server that runs; it reads them every two seconds.
 const soon = 6 * time.Second
 
-// knock delivers a new mention of the agent at a node of the server and gives the status.
+// knock delivers a new mention of the agent at a node of the server and returns the status.
 func (f *fediverse) knock(s *server, node, agent string, person int, text string) (load.Mention, int) {
 	f.t.Helper()
 	f.sent++

@@ -30,7 +30,7 @@ type gate struct {
 	open map[net.Conn]bool
 }
 
-// newGate gives the database's URL through a gate.
+// newGate returns the database's URL through a gate.
 func newGate(t *testing.T, database string) (*gate, string) {
 	t.Helper()
 	target, err := url.Parse(database)

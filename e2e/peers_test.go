@@ -93,14 +93,14 @@ func startFedify(t *testing.T) *fedify {
 	return peer
 }
 
-// in gives the same peer to a subtest, which then owns its failures.
+// in returns the same peer to a subtest, which then owns its failures.
 func (f *fedify) in(t *testing.T) *fedify {
 	other := *f
 	other.t = t
 	return &other
 }
 
-// tryPost gives the error of the peer's software.
+// tryPost returns the error of the peer's software.
 func (f *fedify) tryPost(path string, body, result any) error {
 	f.t.Helper()
 	encoded, err := json.Marshal(body)

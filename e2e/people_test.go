@@ -46,7 +46,7 @@ func startFediverse(t *testing.T, persons int) *fediverse {
 	return f
 }
 
-// ask mentions the agent and gives the text of the first reply to the note.
+// ask mentions the agent and returns the text of the first reply to the note.
 func (f *fediverse) ask(s *server, agent string, person int, text string) (load.Mention, string) {
 	f.t.Helper()
 	f.sent++
@@ -180,7 +180,7 @@ func (p *post) impostor(t *testing.T, domain string) load.MailDomain {
 	return other
 }
 
-// askAs sends a mail under the same display name from another domain and gives what the agent was asked.
+// askAs sends a mail under the same display name from another domain and returns what the agent was asked.
 func (p *post) askAs(agent *scripted, domain load.MailDomain, id, text string) normalized.Message {
 	p.t.Helper()
 	mail := load.Mail{From: `"Ann Sender" <ann@` + domain.Name + `>`, To: "memory@inbox.test", MessageID: id, Subject: "Hello", Body: text}

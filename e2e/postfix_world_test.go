@@ -100,7 +100,7 @@ func portOf(t *testing.T, address string) int {
 	return resolved.Port
 }
 
-// servePolicies serves the MTA-STS policies of all districts and gives the port.
+// servePolicies serves the MTA-STS policies of all districts and returns the port.
 func servePolicies(t *testing.T, authority *load.Authority) int {
 	t.Helper()
 	var hosts []string
@@ -204,7 +204,7 @@ func (w *town) settle(authority *load.Authority, well string, port int) {
 
 const nobody = 65534
 
-// mailSystem lays out the mailboxes and gives the settings.
+// mailSystem lays out the mailboxes and returns the settings.
 func (w *town) mailSystem(directory string, authority *load.Authority, well string, port int, milter string) postfix.Settings {
 	w.t.Helper()
 	file := func(name, text string) string {
@@ -263,7 +263,7 @@ func (w *town) mailSystem(directory string, authority *load.Authority, well stri
 	}
 }
 
-// hand gives a mail to Postfix, as a person's mail program does.
+// hand returns a mail to Postfix, as a person's mail program does.
 func (w *town) hand(from, to string, mail load.Mail) {
 	w.t.Helper()
 	bring(w.t, w.submission, from, to, mail.Bytes())

@@ -123,7 +123,7 @@ func (r *readership) killedAmong(kind string, begin func()) {
 	}
 }
 
-// ids gives the ids of a type and demands that every server got the same.
+// ids returns the ids of a type and demands that every server got the same.
 func (r *readership) ids(kind string) []string {
 	r.t.Helper()
 	r.mu.Lock()
@@ -220,7 +220,7 @@ func TestChangesReachEveryReaderOnceWhateverDies(t *testing.T) {
 	})
 }
 
-// turnOf gives the id of the turn of a message.
+// turnOf returns the id of the turn of a message.
 func (s *server) turnOf(message string) string {
 	s.t.Helper()
 	found, err := s.Column(s.t.Context(), "SELECT id FROM turns WHERE native_id = $1", message)

@@ -55,14 +55,14 @@ func (s *scripted) ServeHTTP(writer http.ResponseWriter, request *http.Request) 
 	_, _ = writer.Write(encoded)
 }
 
-// questions gives what the agent was asked so far.
+// questions returns what the agent was asked so far.
 func (s *scripted) questions() []normalized.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]normalized.Message(nil), s.asked...)
 }
 
-// last gives the newest question.
+// last returns the newest question.
 func (s *scripted) last(t *testing.T) normalized.Message {
 	t.Helper()
 	asked := s.questions()
@@ -111,7 +111,7 @@ func asksForConsent(message normalized.Message) normalized.Response {
 
 var policyLink = regexp.MustCompile(`https?://[^\s"'<>]+/policy/[A-Za-z0-9_-]+`)
 
-// findLink gives the address of a demand in a text.
+// findLink returns the address of a demand in a text.
 func findLink(t *testing.T, text string) string {
 	t.Helper()
 	link := policyLink.FindString(text)
@@ -163,7 +163,7 @@ func grant(t *testing.T, link string) string {
 	return body
 }
 
-// states gives the states of all turns, oldest first.
+// states returns the states of all turns, oldest first.
 func states(t *testing.T, s *instance.Instance) []string {
 	t.Helper()
 	found, err := s.Column(t.Context(), "SELECT state FROM turns ORDER BY id")
@@ -173,7 +173,7 @@ func states(t *testing.T, s *instance.Instance) []string {
 	return found
 }
 
-// auditCodes gives the codes on record, oldest first.
+// auditCodes returns the codes on record, oldest first.
 func auditCodes(t *testing.T, s *instance.Instance) []string {
 	t.Helper()
 	found, err := s.Column(t.Context(), "SELECT code FROM audit ORDER BY id")

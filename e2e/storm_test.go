@@ -178,7 +178,7 @@ func (w *storm) refusedf(format string, values ...any) {
 	w.refusals = append(w.refusals, fmt.Sprintf(format, values...))
 }
 
-// final says whether the server understood the message and refuses it; everything else is tried again.
+// final reports whether the server understood the message and refuses it; everything else is tried again.
 func final(err error) bool {
 	if status, ok := errors.AsType[*load.StatusError](err); ok {
 		return status.Status < 500 && status.Status != http.StatusTooManyRequests

@@ -22,7 +22,7 @@ import (
 
 const webhookSecret = "a secret that only the tests know"
 
-// example starts an example agent and gives its URL. It ends with the test.
+// example starts an example agent and returns its URL. It ends with the test.
 func example(t *testing.T, program string, arguments ...string) string {
 	t.Helper()
 	command := exec.Command(program, arguments...)
@@ -50,7 +50,7 @@ func example(t *testing.T, program string, arguments ...string) string {
 	return "http://" + strings.TrimPrefix(line, "listening on ")
 }
 
-// firstLine gives the first line that a program prints; empty when it ends without one.
+// firstLine returns the first line that a program prints; empty when it ends without one.
 func firstLine(t *testing.T, output io.Reader, what string) string {
 	t.Helper()
 	return await.Result(t, func() string {

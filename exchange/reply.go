@@ -81,7 +81,7 @@ type Channel interface {
 // plans and delivers a reply with the number NoticeAck for a turn that takes long.
 type Acknowledger interface {
 	Channel
-	// AckAfter gives how long after its acceptance a turn is acknowledged, where the operator wants it after the given
+	// AckAfter returns how long after its acceptance a turn is acknowledged, where the operator wants it after the given
 	// time; zero or less = not at all. It is pure.
 	AckAfter(wanted time.Duration) time.Duration
 }
@@ -97,7 +97,7 @@ type Awaited interface {
 // Spreader is a Channel whose replies may go to more places than one transaction should hold, such as followers.
 type Spreader interface {
 	Channel
-	// Spread gives the next of them, none of which is in the Plan, at most a few hundred at once. The cursor is empty at
+	// Spread returns the next of them, none of which is in the Plan, at most a few hundred at once. The cursor is empty at
 	// the beginning, and the next one is empty at the end.
 	Spread(ctx context.Context, reply Reply, cursor string) (destinations []Destination, next string, err error)
 }
@@ -107,6 +107,6 @@ type Spreader interface {
 type Reviser interface {
 	// Revisable says why this reply cannot be changed; nil = it can. It is pure.
 	Revisable(reply Reply, nativeID string) error
-	// PostsOf gives of how many messages the edited reply consists: never more than reply.Posts. It is pure.
+	// PostsOf returns of how many messages the edited reply consists: never more than reply.Posts. It is pure.
 	PostsOf(reply Reply) int
 }

@@ -22,7 +22,7 @@ type Claim struct {
 type Revision struct {
 	MessageID string
 	Principal string // who proved to be its sender
-	// Rewrite gives the new parts, and the new notes on how to answer, of the copy that one agent got; no parts = the
+	// Rewrite returns the new parts, and the new notes on how to answer, of the copy that one agent got; no parts = the
 	// copy stays. It is called inside a transaction and may be called twice.
 	Rewrite func(recipient string, route json.RawMessage) ([]normalized.Part, json.RawMessage)
 	Claim   *Claim // fault.Conflict when another document has its place

@@ -38,7 +38,7 @@ const (
 	OutcomeGivenUp     = "given_up"    // a question or demand that its asker wants no answer to any more
 )
 
-// OutcomeOf gives the outcome of a response; nil is none. A policy part decides before the status, and an unknown kind is
+// OutcomeOf returns the outcome of a response; nil is none. A policy part decides before the status, and an unknown kind is
 // never taken for success. GivenUp is nothing that a response says.
 func OutcomeOf(response *normalized.Response) string {
 	if response == nil {

@@ -17,7 +17,7 @@ const ToolAuthorization = "authorization"
 // WaitingAuthorization is the reason of a turn that waits for that. It goes on by itself, and the asker can help.
 const WaitingAuthorization = WaitingTool + " (" + ToolAuthorization + ")"
 
-// GoesOnByItself says whether a turn waits for something about which its asker can do nothing: other agents, or a
+// GoesOnByItself reports whether a turn waits for something about which its asker can do nothing: other agents, or a
 // program that executes a tool.
 func GoesOnByItself(turn TurnRecord) bool {
 	return turn.State == StateWaiting && turn.Reason != WaitingAuthorization &&

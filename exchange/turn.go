@@ -21,7 +21,7 @@ const (
 	StateCancelled = "cancelled" // the sender took it back before an answer
 )
 
-// Terminal says whether a turn in the state will not change by itself any more.
+// Terminal reports whether a turn in the state will not change by itself any more.
 func Terminal(state string) bool {
 	switch state {
 	case StateAnswered, StateRefused, StateFailed, StateSilent, StateCancelled:
@@ -30,7 +30,7 @@ func Terminal(state string) bool {
 	return false
 }
 
-// Settled says whether nobody needs to wait for a turn in the state any longer: it ended, or it waits for somebody
+// Settled reports whether nobody needs to wait for a turn in the state any longer: it ended, or it waits for somebody
 // itself.
 func Settled(state string) bool {
 	return Terminal(state) || state == StateWaiting || state == StateHeld

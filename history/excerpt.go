@@ -18,7 +18,7 @@ func (e excerpt[T]) begin() int { return e.total - len(e.tail) }
 // end is the index behind the head.
 func (e excerpt[T]) end() int { return len(e.head) }
 
-// at gives a known element.
+// at returns a known element.
 func (e excerpt[T]) at(i int) *T {
 	if begin := e.begin(); i >= begin {
 		return &e.tail[i-begin]
@@ -26,7 +26,7 @@ func (e excerpt[T]) at(i int) *T {
 	return &e.head[i]
 }
 
-// with gives the list with one element more.
+// with returns the list with one element more.
 func (e excerpt[T]) with(element T) excerpt[T] {
 	return excerpt[T]{head: e.head, tail: append(e.tail, element), total: e.total + 1}
 }

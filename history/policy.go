@@ -52,7 +52,7 @@ func (p Policy) Need() (head, tail int) {
 	return p.KeepHead, p.Window
 }
 
-// Enough gives a function for whoever reads a thread from its newest turn back: it is told each turn and says when the
+// Enough returns a function for whoever reads a thread from its newest turn back: it is told each turn and says when the
 // older ones cannot be in the window, because it has as many turns as Need says or more text than MaxBytes.
 func (p Policy) Enough() func(turn normalized.HistoricalMessage) bool {
 	p = p.normal()

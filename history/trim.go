@@ -12,7 +12,7 @@ type Thread struct {
 	Opened     bool // the agent opened the thread, so that the history may begin with its turn
 }
 
-// TrimThread gives the turns that an agent sees of a thread and the index in them after which the prefix will be the
+// TrimThread returns the turns that an agent sees of a thread and the index in them after which the prefix will be the
 // same at the next run: the place for a prompt cache to break. The index is nil when there is no such prefix. Turns come
 // back without inline bytes, policy addresses and all of an evidence but issuer, subject and method; the input is not
 // changed. Policy.MaxAge is for whoever reads the thread: turns before Policy.Since are no part of it.

@@ -71,7 +71,7 @@ func (w *window) bytes(turns excerpt[turnOutline]) (total int) {
 	return total
 }
 
-// drop moves the start of the window and gives the bytes that this saves.
+// drop moves the start of the window and returns the bytes that this saves.
 func (w *window) drop(turns excerpt[turnOutline], count int) (saved int) {
 	for i := w.start; i < w.start+count; i++ {
 		saved += turns.at(i).text

@@ -56,7 +56,7 @@ const (
 	maxPurposes = 64
 )
 
-// Validate gives the first mistake of the policy, with the number of its rule.
+// Validate returns the first mistake of the policy, with the number of its rule.
 func (p AccessPolicy) Validate() error {
 	if p.Access != AccessPublic && p.Access != AccessVerified && p.Access != AccessRules {
 		return fmt.Errorf("access: want %s, %s or %s, got %q", AccessPublic, AccessVerified, AccessRules, p.Access)

@@ -21,7 +21,7 @@ type Decision struct {
 	Reason  string
 }
 
-// Decide says whether somebody may use the agent for a purpose. Address is the sender's as stated, evidence what is
+// Decide reports whether somebody may use the agent for a purpose. Address is the sender's as stated, evidence what is
 // believed about the sender. The first rule that matches decides. Without one a message is open to everybody with
 // AccessPublic, to everybody with evidence with AccessVerified; tools and skills always need a rule.
 func (p AccessPolicy) Decide(purpose, address string, evidence []Evidence) Decision {
@@ -55,7 +55,7 @@ func (r Rule) serves(purpose string) bool {
 	return slices.Contains(r.Purposes, purpose)
 }
 
-// Matches says whether the rule is about a sender, whatever its purposes: the evidence that Decide would ask for is there.
+// Matches reports whether the rule is about a sender, whatever its purposes: the evidence that Decide would ask for is there.
 func (r Rule) Matches(address string, evidence []Evidence) bool { return r.matches(address, evidence) }
 
 // matches is false for an allow rule that Validate refuses, and true for every other rule that it refuses.

@@ -23,7 +23,7 @@ type Requirement struct {
 	Issuers   []string `json:"issuers,omitempty"`
 }
 
-// Published gives the form of the policy for the card. A purpose that is open to everybody is not in it; one that some
+// Published returns the form of the policy for the card. A purpose that is open to everybody is not in it; one that some
 // rule opens has the requirements of these rules together.
 func (p AccessPolicy) Published() PublishedPolicy {
 	published := PublishedPolicy{Require: []Requirement{}, Otherwise: OtherwiseForbidden}
@@ -38,7 +38,7 @@ func (p AccessPolicy) Published() PublishedPolicy {
 	return published
 }
 
-// purposes gives message, then the others in order of their rules.
+// purposes returns message, then the others in order of their rules.
 func (p AccessPolicy) purposes() []string {
 	list := []string{PurposeMessage}
 	for _, rule := range p.Rules {
@@ -72,7 +72,7 @@ func (p AccessPolicy) requirement(purpose string) (needs Requirement, open bool)
 	return needs, false
 }
 
-// canonicalOr gives an issuer as evidence names it; of one that Validate refuses, what is written.
+// canonicalOr returns an issuer as evidence names it; of one that Validate refuses, what is written.
 func canonicalOr(issuer string) string {
 	if canonical, err := CanonicalIssuer(issuer); err == nil {
 		return canonical

@@ -36,7 +36,7 @@ var ErrAddress = errors.New("invalid address")
 
 var agentLocal = regexp.MustCompile(`^[A-Za-z0-9_-]([A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?$`)
 
-// ValidAgentName says whether name may be the local part of an agent's address: [A-Za-z0-9._-]{1,64} without a
+// ValidAgentName reports whether name may be the local part of an agent's address: [A-Za-z0-9._-]{1,64} without a
 // leading or trailing dot (message contract, section 11).
 func ValidAgentName(name string) bool { return agentLocal.MatchString(name) }
 
@@ -101,7 +101,7 @@ func cutPort(text string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// asciiHost gives the lower-case punycode form. Plain host names, nearly all, skip the IDNA tables.
+// asciiHost returns the lower-case punycode form. Plain host names, nearly all, skip the IDNA tables.
 func asciiHost(host string) (string, bool) {
 	if !utf8.ValidString(host) {
 		return "", false
@@ -158,16 +158,16 @@ func validLocal(local string) bool {
 	return !strings.ContainsFunc(local, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
 }
 
-// String gives the canonical form @user@domain.
+// String returns the canonical form @user@domain.
 func (a Address) String() string { return "@" + a.Local + "@" + a.Domain }
 
-// Acct gives the WebFinger form acct:user@domain (RFC 7565).
+// Acct returns the WebFinger form acct:user@domain (RFC 7565).
 func (a Address) Acct() string { return "acct:" + a.Local + "@" + a.Domain }
 
-// Mail gives user@host for email: the domain without a port.
+// Mail returns user@host for email: the domain without a port.
 func (a Address) Mail() string { return a.Local + "@" + HostOf(a.Domain) }
 
-// CanonicalAgent gives the form under which one of our own agents is known: local parts of agents are compared
+// CanonicalAgent returns the form under which one of our own agents is known: local parts of agents are compared
 // without regard to case, those of other people are not (message contract, section 2).
 func CanonicalAgent(a Address) string {
 	return Address{Local: strings.ToLower(a.Local), Domain: a.Domain}.String()
@@ -181,7 +181,7 @@ func HostOf(domain string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(domain, "["), "]")
 }
 
-// Is says whether text is the canonical form of the address.
+// Is reports whether text is the canonical form of the address.
 func (a Address) Is(text string) bool {
 	local, domain := len(a.Local), len(a.Domain)
 	return len(text) == local+domain+2 && text[0] == '@' && text[1:1+local] == a.Local &&

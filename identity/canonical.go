@@ -12,7 +12,7 @@ import (
 
 var errNoObject = errors.New("must be a JSON object")
 
-// canonicalObject gives the RFC 8785 form of an object. Everything that a signature covers is read from this form:
+// canonicalObject returns the RFC 8785 form of an object. Everything that a signature covers is read from this form:
 // equal names, broken UTF-8 and lone surrogates are refused at every depth, and a number has exactly the value that
 // was signed.
 func canonicalObject(raw []byte) ([]byte, error) {
@@ -50,7 +50,7 @@ func folds(key string, names []string) bool {
 }
 
 // withoutMember takes one member out of an object within the document, or out of the document itself when object is
-// empty, and gives the canonical form of what is left.
+// empty, and returns the canonical form of what is left.
 func withoutMember(canonical []byte, object, member string) ([]byte, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(canonical, &members); err != nil {

@@ -2,7 +2,7 @@ package identity
 
 import "slices"
 
-// Covers says whether the operator's list lets an issuer vouch for what the evidence says. It checks no proof: it is for
+// Covers reports whether the operator's list lets an issuer vouch for what the evidence says. It checks no proof: it is for
 // evidence that this server makes itself, about somebody whom a connector named that proved itself in another way.
 func (v *Validator) Covers(evidence Evidence) bool {
 	issuer, err := CanonicalIssuer(evidence.Issuer)

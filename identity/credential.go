@@ -132,7 +132,7 @@ func (p *presented) readClaims() error {
 	return err
 }
 
-// checkForm gives what a required member lacks.
+// checkForm returns what a required member lacks.
 func (p *presented) checkForm() *ShapeError {
 	d, proof := &p.document, &p.proof
 	if d.ValidFrom == nil || d.ValidUntil == nil || d.ValidUntil.Before(d.ValidFrom.Time) {
@@ -150,7 +150,7 @@ func (p *presented) checkForm() *ShapeError {
 	)
 }
 
-// tooLong gives the first member over its length (message contract, section 10).
+// tooLong returns the first member over its length (message contract, section 10).
 func (p *presented) tooLong() string {
 	for _, text := range []struct {
 		name, value string
@@ -190,7 +190,7 @@ func (p *presented) fitsProfile() (problem string) {
 	return ""
 }
 
-// controller gives the DID of the verification method.
+// controller returns the DID of the verification method.
 func (p *presented) controller() string {
 	did, _, found := strings.Cut(p.proof.VerificationMethod, "#")
 	if !found {

@@ -140,7 +140,7 @@ func (v *Validator) checkCredentialProof(ctx context.Context, p *presented) *ref
 	return nil
 }
 
-// integrityHash gives what an eddsa-jcs-2022 proof signs: the hash of the proof without its value, then the hash of the
+// integrityHash returns what an eddsa-jcs-2022 proof signs: the hash of the proof without its value, then the hash of the
 // document without its proof (Data Integrity EdDSA Cryptosuites 1.0, section 3.3.4).
 func integrityHash(canonical []byte) ([]byte, error) {
 	var secured struct {

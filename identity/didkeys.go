@@ -8,7 +8,7 @@ func KeyDocumentURL(issuer string, allowHTTP bool) (string, error) {
 	return keyDocumentURL(issuer, allowHTTP)
 }
 
-// AssertionKeys reads the document of a canonical issuer (KeyDocumentURL) and gives the Ed25519 keys that are its own, for
+// AssertionKeys reads the document of a canonical issuer (KeyDocumentURL) and returns the Ed25519 keys that are its own, for
 // assertions and in rotation at a time. Kid is the name without the DID. The document must name its issuer.
 func AssertionKeys(issuer string, body []byte, now time.Time) ([]PublicKey, error) {
 	document, err := parseKeyDocument(issuer, body)
@@ -28,5 +28,5 @@ func AssertionKeys(issuer string, body []byte, now time.Time) ([]PublicKey, erro
 	return keys, nil
 }
 
-// DIDOf gives the did:web of a domain.
+// DIDOf returns the did:web of a domain.
 func DIDOf(domain string) string { return didOf(domain) }

@@ -38,7 +38,7 @@ func (e *Evidence) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// UnknownMembers gives the members of a JSON object whose keys are not listed; nil when there are none.
+// UnknownMembers returns the members of a JSON object whose keys are not listed; nil when there are none.
 func UnknownMembers(object []byte, known []string) (map[string]json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(object, &members); err != nil {

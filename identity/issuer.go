@@ -13,7 +13,7 @@ const didWeb = "did:web:"
 // ErrIssuer is what every refused issuer wraps.
 var ErrIssuer = errors.New("invalid issuer")
 
-// CanonicalIssuer gives the one form under which an issuer is compared: a lower-case host name, with its port unless that
+// CanonicalIssuer returns the one form under which an issuer is compared: a lower-case host name, with its port unless that
 // is 443, or a did:web with a lower-case host. "https://A.example/" and "a.example" are the same issuer; a host and its
 // did:web are two. Errors wrap ErrIssuer.
 func CanonicalIssuer(text string) (string, error) {
@@ -98,7 +98,7 @@ func (d webDID) String() string {
 	return didWeb + strings.Join(append([]string{host}, d.path...), ":")
 }
 
-// didOf gives the did:web of a domain.
+// didOf returns the did:web of a domain.
 func didOf(domain string) string { return webDID{domain: domain}.String() }
 
 // keyDocumentURL says where a canonical issuer publishes its keys: the Connector Card of a host, or did.json (did:web

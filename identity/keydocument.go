@@ -143,7 +143,7 @@ func (d *keyDocument) assert(listed json.RawMessage) error {
 	return nil
 }
 
-// name gives the part of a key id that is the same in every way to write it: key-1, #key-1 and did:web:a.example#key-1.
+// name returns the part of a key id that is the same in every way to write it: key-1, #key-1 and did:web:a.example#key-1.
 func (d *keyDocument) name(id string) string {
 	owner, fragment, found := strings.Cut(id, "#")
 	if !found {
@@ -155,7 +155,7 @@ func (d *keyDocument) name(id string) string {
 	return id
 }
 
-// ends gives the earliest of the times after which the key must not be used.
+// ends returns the earliest of the times after which the key must not be used.
 func (w writtenKey) ends() time.Time {
 	var first time.Time
 	for _, end := range []*Time{w.NotAfter, w.Expires, w.Revoked} {
@@ -166,7 +166,7 @@ func (w writtenKey) ends() time.Time {
 	return first
 }
 
-// public gives the Ed25519 key of a JsonWebKey or Multikey, nil for every other.
+// public returns the Ed25519 key of a JsonWebKey or Multikey, nil for every other.
 func (w writtenKey) public() ed25519.PublicKey {
 	if w.JWK != nil && w.Multibase == "" {
 		key, err := base64.RawURLEncoding.Strict().DecodeString(w.JWK.X)

@@ -39,7 +39,7 @@ var credentialKeyCodes = map[keyProblem]string{
 	keyWrongPurpose:    CodeCredentialControllerMismatch,
 }
 
-// keyOf gives the key with which a trusted issuer may have signed.
+// keyOf returns the key with which a trusted issuer may have signed.
 func (v *Validator) keyOf(ctx context.Context, issuer, kid string) (key ed25519.PublicKey, problem keyProblem, detail string) {
 	published, owner, found, err := v.keys.find(ctx, issuer, kid)
 	switch {

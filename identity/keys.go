@@ -49,7 +49,7 @@ type flight struct {
 	err      error
 }
 
-// find gives a key of a canonical issuer. A key that a kept document does not list causes one refresh.
+// find returns a key of a canonical issuer. A key that a kept document does not list causes one refresh.
 func (c *keyCache) find(ctx context.Context, issuer, kid string) (key publishedKey, owner string, found bool, err error) {
 	document, kept, err := c.current(ctx, issuer)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *keyCache) find(ctx context.Context, issuer, kid string) (key publishedK
 	return key, document.owner, found, nil
 }
 
-// current gives the document that is kept, or waits for a fetch.
+// current returns the document that is kept, or waits for a fetch.
 func (c *keyCache) current(ctx context.Context, issuer string) (document *keyDocument, kept bool, err error) {
 	c.mu.Lock()
 	keys := c.entry(issuer)
@@ -80,7 +80,7 @@ func (c *keyCache) current(ctx context.Context, issuer string) (document *keyDoc
 	return document, false, err
 }
 
-// refresh asks the issuer again because seen lacks a key; too soon after the last time it gives what is there.
+// refresh asks the issuer again because seen lacks a key; too soon after the last time it returns what is there.
 func (c *keyCache) refresh(ctx context.Context, issuer string, seen *keyDocument) (*keyDocument, error) {
 	c.mu.Lock()
 	keys, now := c.entry(issuer), c.now()
@@ -98,7 +98,7 @@ func (c *keyCache) refresh(ctx context.Context, issuer string, seen *keyDocument
 	return flight.wait(ctx)
 }
 
-// entry gives the room of an issuer and makes one when needed. The lock is held.
+// entry returns the room of an issuer and makes one when needed. The lock is held.
 func (c *keyCache) entry(issuer string) *issuerKeys {
 	keys, found := c.issuers[issuer]
 	if !found {

@@ -28,10 +28,10 @@ type ShapeError struct {
 	TooLarge bool   // a size limit and not a form
 }
 
-// Error gives "field: rule".
+// Error returns "field: rule".
 func (e *ShapeError) Error() string { return e.Field + ": " + e.Rule }
 
-// CheckShape gives the first rule of shape and size that the evidence breaks, or nil. It is the first of the steps of
+// CheckShape returns the first rule of shape and size that the evidence breaks, or nil. It is the first of the steps of
 // section 10; it says nothing about whether the evidence may be believed.
 func (e *Evidence) CheckShape() *ShapeError {
 	return firstOf(e.checkNames(), e.checkAudience(), e.checkTimes(), e.checkContext(), e.checkProof(), e.checkSize())
@@ -123,7 +123,7 @@ func (e *Evidence) checkSize() *ShapeError {
 	return nil
 }
 
-// Size gives the bytes of the evidence as JSON, or an upper bound when even that is small. Evidence that cannot be
+// Size returns the bytes of the evidence as JSON, or an upper bound when even that is small. Evidence that cannot be
 // encoded counts as over every limit.
 func (e *Evidence) Size() int {
 	if bound := e.sizeBound(); bound <= smallEvidence {

@@ -44,13 +44,13 @@ func SigningKeyOf(issuer string, private ed25519.PrivateKey) (SigningKey, error)
 	return key, nil
 }
 
-// KeyID gives the kid of a public key: "key-" and its JWK thumbprint (RFC 7638, RFC 8037 appendix A.3).
+// KeyID returns the kid of a public key: "key-" and its JWK thumbprint (RFC 7638, RFC 8037 appendix A.3).
 func KeyID(key ed25519.PublicKey) string {
 	sum := sha256.Sum256([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + base64.RawURLEncoding.EncodeToString(key) + `"}`))
 	return "key-" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Public gives what the key documents publish while the key is in use.
+// Public returns what the key documents publish while the key is in use.
 func (k SigningKey) Public() PublicKey { return PublicKey{Kid: k.Kid, Key: k.public()} }
 
 func (k SigningKey) public() ed25519.PublicKey {
@@ -58,10 +58,10 @@ func (k SigningKey) public() ed25519.PublicKey {
 	return public
 }
 
-// String gives issuer#kid.
+// String returns issuer#kid.
 func (k SigningKey) String() string { return k.Issuer + "#" + k.Kid }
 
-// GoString gives the same, so that %#v does not print the private half.
+// GoString returns the same, so that %#v does not print the private half.
 func (k SigningKey) GoString() string { return k.String() }
 
 // Sign makes a signed attestation of the evidence: it fills id, issuer, issued_at, expires_at (in five minutes, unless

@@ -139,7 +139,7 @@ func (v *Validator) checkTimes(_ context.Context, c *candidate) *refusal {
 	return nil
 }
 
-// ended says whether the evidence is over, the skew of clocks included.
+// ended reports whether the evidence is over, the skew of clocks included.
 func (c *candidate) ended(now time.Time) bool { return !now.Before(c.forgotten()) }
 
 // forgotten is when a copy of the evidence would be refused for its age alone.

@@ -11,7 +11,7 @@ const timeFormat = "2006-01-02T15:04:05.000Z"
 
 var errTime = errors.New("must be an ISO 8601 time with a zone, such as 2026-11-21T12:00:00.000Z")
 
-// Now gives the current instant, cut to milliseconds as the contract writes it.
+// Now returns the current instant, cut to milliseconds as the contract writes it.
 func Now() Time { return At(time.Now()) }
 
 // At cuts an instant to UTC milliseconds.

@@ -21,7 +21,7 @@ type TrustedIssuer struct {
 
 var errNothingTrusted = errors.New("nothing is trusted")
 
-// Validate gives the first mistake of the entry. An empty list would trust nothing, so that it is one.
+// Validate returns the first mistake of the entry. An empty list would trust nothing, so that it is one.
 func (t TrustedIssuer) Validate() error {
 	if _, err := CanonicalIssuer(t.Issuer); err != nil {
 		return err
@@ -51,7 +51,7 @@ func checkPrefixes(prefixes []string) error {
 	return nil
 }
 
-// endsAtSeparator says whether a prefix ends where a name ends: slack:T1 would also cover slack:T12.
+// endsAtSeparator reports whether a prefix ends where a name ends: slack:T1 would also cover slack:T12.
 func endsAtSeparator(prefix string) bool {
 	return prefix != "" && strings.IndexByte("/:#?=@", prefix[len(prefix)-1]) >= 0
 }
@@ -88,7 +88,7 @@ func newTrustList(entries []TrustedIssuer) (trustList, error) {
 	return list, nil
 }
 
-// of gives the entries in force for a canonical issuer.
+// of returns the entries in force for a canonical issuer.
 func (l trustList) of(issuer string, now time.Time) []TrustedIssuer {
 	var found []TrustedIssuer
 	for _, entry := range l[issuer] {

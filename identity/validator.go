@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Replays remembers what was used. Once says whether key is new, and keeps it at least until expires; two callers with
+// Replays remembers what was used. Once reports whether key is new, and keeps it at least until expires; two callers with
 // the same key must not both hear true.
 type Replays interface {
 	Once(ctx context.Context, key string, expires time.Time) (bool, error)
@@ -61,7 +61,7 @@ type Validator struct {
 	now     func() time.Time
 }
 
-// NewValidator checks the trust list and gives the validator. It fetches nothing.
+// NewValidator checks the trust list and returns the validator. It fetches nothing.
 func NewValidator(options ValidatorOptions) (*Validator, error) {
 	if options.Documents == nil || options.Replays == nil {
 		return nil, errors.New("a validator needs Documents and Replays")
@@ -83,7 +83,7 @@ func NewValidator(options ValidatorOptions) (*Validator, error) {
 	return &Validator{trust: trust, own: own, keys: keys, replays: options.Replays, now: options.Now}, nil
 }
 
-// ownIssuers gives both names of this server: host and did:web.
+// ownIssuers returns both names of this server: host and did:web.
 func ownIssuers(text string) (map[string]bool, error) {
 	if text == "" {
 		return nil, nil

@@ -54,7 +54,7 @@ func (e *Evidence) fromActivityPub() bool {
 	return e.Proof.Type == ProofTransport && (e.Method == MethodActivityPubSignature || e.Method == MethodActivityPubProof)
 }
 
-// hostOfIRI gives the domain of an actor as addresses have it.
+// hostOfIRI returns the domain of an actor as addresses have it.
 func hostOfIRI(subject string) string {
 	parsed, err := url.Parse(subject)
 	if err != nil || parsed.User != nil || parsed.Scheme != "https" && parsed.Scheme != "http" {

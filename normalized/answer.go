@@ -7,7 +7,7 @@ import (
 	"inbox/policypart"
 )
 
-// Answering gives the response with what an agent may leave out: the ids of the question, the status that a policy part
+// Answering returns the response with what an agent may leave out: the ids of the question, the status that a policy part
 // sets, a code for an error and a text for a failure that has nothing else to say.
 func (r Response) Answering(question Message) Response {
 	if r.InReplyTo == "" {
@@ -33,7 +33,7 @@ func (r Response) Answering(question Message) Response {
 	return r
 }
 
-// Policy gives the demand or refusal of the response, which is its last part; nil when it has none.
+// Policy returns the demand or refusal of the response, which is its last part; nil when it has none.
 func (r *Response) Policy() *policypart.Part {
 	if len(r.Parts) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (r *Response) Policy() *policypart.Part {
 	return last.Policy
 }
 
-// Outcome gives the status with its default.
+// Outcome returns the status with its default.
 func (r *Response) Outcome() string {
 	if r.Status == "" {
 		return StatusCompleted

@@ -13,7 +13,7 @@ import (
 // AlgoSHA256 is the only digest algorithm of a BytesRef.
 const AlgoSHA256 = "sha256"
 
-// Digest gives the digest of content as a BytesRef writes it: lower-case hex SHA-256.
+// Digest returns the digest of content as a BytesRef writes it: lower-case hex SHA-256.
 func Digest(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
@@ -44,12 +44,12 @@ func (b *BytesRef) Bytes() ([]byte, error) {
 	return content, nil
 }
 
-// Matches says whether content is what the reference's digest promises; true when it promises nothing.
+// Matches reports whether content is what the reference's digest promises; true when it promises nothing.
 func (b *BytesRef) Matches(content []byte) bool {
 	return b.Digest == "" || b.Algo == AlgoSHA256 && Digest(content) == b.Digest
 }
 
-// Check gives the first rule that the reference breaks (message contract, section 3): *fault.Fault, kind TooLarge for
+// Check returns the first rule that the reference breaks (message contract, section 3): *fault.Fault, kind TooLarge for
 // inline bytes over the limit and Malformed else, Field relative to the reference. A digest beside inline bytes is
 // compared with them. An expires_at in the past is no fault of the message: the bytes are gone.
 func (b *BytesRef) Check(limits Limits) error {

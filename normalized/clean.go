@@ -77,7 +77,7 @@ func (p *Part) clean() {
 	}
 }
 
-// blank says whether the part is a text of only white space, which counts as no part.
+// blank reports whether the part is a text of only white space, which counts as no part.
 func (p *Part) blank() bool { return p.Kind == PartText && strings.TrimSpace(p.Content) == "" }
 
 // cleanText removes control characters other than tab and newline, and bytes that are not UTF-8. Text without them,

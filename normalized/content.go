@@ -12,7 +12,7 @@ type Keeper interface {
 	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
 }
 
-// Carrying gives a copy of a file's part with its content and size: inline up to MaxInlineBytes, kept elsewhere above
+// Carrying returns a copy of a file's part with its content and size: inline up to MaxInlineBytes, kept elsewhere above
 // (message contract, section 3). Errors are those of the keeper.
 func (p Part) Carrying(ctx context.Context, content []byte, keeper Keeper) (Part, error) {
 	p.Size = int64(len(content))

@@ -43,7 +43,7 @@ func decodeStrict(data []byte, limits Limits, read func(*reader)) error {
 	return r.end()
 }
 
-// CheckJSON says whether data is one JSON value that nests no deeper than depth, is valid UTF-8 (also behind \u
+// CheckJSON reports whether data is one JSON value that nests no deeper than depth, is valid UTF-8 (also behind \u
 // escapes) and has no key twice in one object, where two readers could understand two different documents (RFC 8259,
 // section 4). Errors are *fault.Fault of kind Malformed.
 func CheckJSON(data []byte, depth int) error {

@@ -188,7 +188,7 @@ func (f *Fold) replace(r *Response) *fault.Fault {
 	return nil
 }
 
-// Snapshot gives the answer as it stands, for a reader who joins in the middle: blank texts are left out, running tool
+// Snapshot returns the answer as it stands, for a reader who joins in the middle: blank texts are left out, running tool
 // calls are in it.
 func (f *Fold) Snapshot() Response {
 	out := f.response
@@ -207,7 +207,7 @@ func (f *Fold) Snapshot() Response {
 	return out
 }
 
-// Response gives the finished answer: open text parts are closed, blank ones left out. It fails with the first error of
+// Response returns the finished answer: open text parts are closed, blank ones left out. It fails with the first error of
 // Add, and when a tool call has no outcome although the answer does not wait for input.
 func (f *Fold) Response() (Response, error) {
 	if f.err != nil {

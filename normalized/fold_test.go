@@ -85,7 +85,7 @@ func splitText(t *rapid.T, p Part) (deltas []Delta) {
 	return deltas
 }
 
-// distinctCalls gives every tool call an id of its own, as a stream needs.
+// distinctCalls returns every tool call an id of its own, as a stream needs.
 func distinctCalls(r Response) Response {
 	for i := range r.Parts {
 		if r.Parts[i].Kind == PartToolCall {

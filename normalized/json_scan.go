@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// peek gives the next byte that is not white space without taking it; 0 at the end.
+// peek returns the next byte that is not white space without taking it; 0 at the end.
 func (r *reader) peek() byte {
 	for r.pos < len(r.data) {
 		switch c := r.data[r.pos]; c {

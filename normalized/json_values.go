@@ -83,7 +83,7 @@ func (r *reader) raw() json.RawMessage {
 	return append(json.RawMessage(nil), r.span()...)
 }
 
-// span steps over the next value and gives its bytes in place.
+// span steps over the next value and returns its bytes in place.
 func (r *reader) span() []byte {
 	r.peek()
 	start := r.pos

@@ -46,7 +46,7 @@ func escapeLine(line string) string {
 	return b.String()
 }
 
-// lineMark finds the byte that gives a line its meaning only at its begin: #, -, +, =, > or the dot of a numbered list;
+// lineMark finds the byte that returns a line its meaning only at its begin: #, -, +, =, > or the dot of a numbered list;
 // -1 when there is none.
 func lineMark(line string) int {
 	if line == "" {
@@ -62,7 +62,7 @@ func lineMark(line string) int {
 	return -1
 }
 
-// isMark says whether a character would start markup. An underscore inside a word does not (CommonMark, section 6.2),
+// isMark reports whether a character would start markup. An underscore inside a word does not (CommonMark, section 6.2),
 // and escaping it would break addresses.
 func isMark(line string, at int, r, before rune) bool {
 	switch r {

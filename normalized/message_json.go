@@ -22,7 +22,7 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 	return r.end()
 }
 
-// Equal says whether two messages are the same document.
+// Equal reports whether two messages are the same document.
 func (m Message) Equal(other Message) bool {
 	return sameDocument(m.AppendJSON, other.AppendJSON)
 }

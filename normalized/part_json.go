@@ -18,10 +18,10 @@ func (p *Part) UnmarshalJSON(data []byte) error {
 	return r.end()
 }
 
-// Equal says whether two parts are the same document.
+// Equal reports whether two parts are the same document.
 func (p Part) Equal(other Part) bool { return sameDocument(p.AppendJSON, other.AppendJSON) }
 
-// Known says whether the part is of a kind of this contract. Renderers skip all others.
+// Known reports whether the part is of a kind of this contract. Renderers skip all others.
 func (p *Part) Known() bool {
 	switch p.Kind {
 	case PartText, PartFile, PartLink, PartArtifact, PartToolCall, PartPolicy:

@@ -18,7 +18,7 @@ func (r *Response) UnmarshalJSON(data []byte) error {
 	return in.end()
 }
 
-// Equal says whether two responses are the same document.
+// Equal reports whether two responses are the same document.
 func (r Response) Equal(other Response) bool {
 	return sameDocument(r.AppendJSON, other.AppendJSON)
 }

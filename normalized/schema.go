@@ -30,7 +30,7 @@ const (
 	patternReverse = `^[^.]+(\.[^.]+)+$`
 )
 
-// Schemas gives the JSON Schemas of the contract by file name, as docs/schema holds them. They describe what the
+// Schemas returns the JSON Schemas of the contract by file name, as docs/schema holds them. They describe what the
 // encoder writes under the default limits; readers ignore keys that are not listed.
 func Schemas() map[string][]byte {
 	files := map[string]schema{

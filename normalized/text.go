@@ -15,7 +15,7 @@ func PlainText(parts []Part) string { return joinParts(parts, plainPart) }
 // is reduced to its text, images and links are marked up. The rest is as in PlainText.
 func MarkdownText(parts []Part) string { return joinParts(parts, markdownPart) }
 
-// NewParts gives parts in which a text says only what is new in it (Part.New), for readers who have the older messages.
+// NewParts returns parts in which a text says only what is new in it (Part.New), for readers who have the older messages.
 func NewParts(parts []Part) []Part {
 	for i := range parts {
 		if parts[i].New != "" {
@@ -115,7 +115,7 @@ func markdownFile(p *Part) string {
 	return markdownLink("", orElse(p.Name, "file"), address)
 }
 
-// bytesURL gives the public address of a file's bytes, if it has one.
+// bytesURL returns the public address of a file's bytes, if it has one.
 func bytesURL(p *Part) string {
 	if p.BytesRef == nil {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// Validate gives the first rule of the message contract that a message breaks, in the order of section 1, or nil. The
+// Validate returns the first rule of the message contract that a message breaks, in the order of section 1, or nil. The
 // error is a *fault.Fault: Malformed or TooLarge (Forbidden for an exhausted chain of agents), Field is the JSON path.
 // Raw.Ref may still be empty, it is filled on acceptance. Clean comes first for what strangers wrote.
 func Validate(m Message, limits Limits) error {
@@ -16,7 +16,7 @@ func Validate(m Message, limits Limits) error {
 	return c.first()
 }
 
-// Violations gives every broken rule (at most 64) in the order in which Validate checks them.
+// Violations returns every broken rule (at most 64) in the order in which Validate checks them.
 func Violations(m Message, limits Limits) []*fault.Fault {
 	c := checker{limits: limits.orDefault(), stop: maxViolations}
 	c.message(&m)
@@ -121,7 +121,7 @@ func (c *checker) trace(r *Response) {
 	}
 }
 
-// ValidateTrace gives the first rule that another agent's answer breaks when it is carried as Message.ReceivedTrace, or
+// ValidateTrace returns the first rule that another agent's answer breaks when it is carried as Message.ReceivedTrace, or
 // nil; errors as in Validate.
 func ValidateTrace(r Response, limits Limits) error {
 	c := checker{limits: limits.orDefault(), stop: 1}

@@ -111,13 +111,13 @@ func (c *checker) toolCall(at *place, p *Part) {
 	c.prose(&failure, "message", p.Error.Message, c.limits.ToolJSON)
 }
 
-// present says whether free-form JSON is there: null counts as absent.
+// present reports whether free-form JSON is there: null counts as absent.
 func present(value json.RawMessage) bool {
 	value = bytes.TrimSpace(value)
 	return len(value) > 0 && string(value) != "null"
 }
 
-// running says whether a tool call has no outcome yet.
+// running reports whether a tool call has no outcome yet.
 func (p *Part) running() bool { return p.Kind == PartToolCall && !present(p.Result) && p.Error == nil }
 
 func (c *checker) policy(at *place, p *Part, where setting) {

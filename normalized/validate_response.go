@@ -10,7 +10,7 @@ import (
 	"inbox/policypart"
 )
 
-// ValidateResponse gives the first rule of the message contract, section 5, that an agent's answer to the question
+// ValidateResponse returns the first rule of the message contract, section 5, that an agent's answer to the question
 // breaks, or nil; errors as in Validate. Answering fills first what an agent may leave out.
 func ValidateResponse(r Response, question Message, limits Limits) error {
 	c := checker{limits: limits.orDefault(), stop: 1}
@@ -95,7 +95,7 @@ func (c *checker) envelopeList(name string, list []string, relay *MentionRelay) 
 	}
 }
 
-// Carries says whether extra addresses in the field to or cc of a response reach anybody.
+// Carries reports whether extra addresses in the field to or cc of a response reach anybody.
 func (m *MentionRelay) Carries(field string) bool {
 	switch m.Kind {
 	case RelayRecipientField:

@@ -25,7 +25,7 @@ type Approval struct {
 	ApplyInput json.RawMessage `json:"apply_input,omitempty"`
 }
 
-// NeedsApproval says whether the part is decided by an approver and not by its asker.
+// NeedsApproval reports whether the part is decided by an approver and not by its asker.
 func (p Part) NeedsApproval() bool { return p.Kind == ConsentRequired && p.Code == CodeApproval }
 
 // Approval reads what is to be approved. What the data leaves out is taken from the words of the part; "tool_name" is

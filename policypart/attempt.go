@@ -29,7 +29,7 @@ type Refusal struct {
 	Reason string // one line for the operator, without secrets
 }
 
-// Error gives "code: reason".
+// Error returns "code: reason".
 func (r *Refusal) Error() string { return r.Code + ": " + r.Reason }
 
 // Attempt is one try to resolve a demand: who tries it, where, with which state and for which terms.
@@ -52,7 +52,7 @@ type Attempt struct {
 	At       time.Time
 }
 
-// HashState gives what is stored of a state: lower-case hex SHA-256.
+// HashState returns what is stored of a state: lower-case hex SHA-256.
 func HashState(state string) string {
 	sum := sha256.Sum256([]byte(state))
 	return hex.EncodeToString(sum[:])
@@ -72,7 +72,7 @@ func (i Issuance) Check(a Attempt) *Refusal {
 	return nil
 }
 
-// CheckOpen gives the refusal of an attempt at a time when nobody can resolve the demand any more.
+// CheckOpen returns the refusal of an attempt at a time when nobody can resolve the demand any more.
 func (i Issuance) CheckOpen(at time.Time) *Refusal { return i.checkOpen(Attempt{At: at}) }
 
 func (i Issuance) checkState(a Attempt) *Refusal {

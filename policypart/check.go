@@ -24,7 +24,7 @@ const (
 	maxListed       = 64
 )
 
-// Check gives the first rule of shape that the part breaks, or nil. That a url lies on our own origin is asked by
+// Check returns the first rule of shape that the part breaks, or nil. That a url lies on our own origin is asked by
 // Confine, which knows the origin.
 func (p Part) Check() *identity.ShapeError {
 	return first(
@@ -128,7 +128,7 @@ func (p Part) checkFree() *identity.ShapeError {
 // Outcomes that a resolution may have.
 var outcomes = []string{OutcomeGranted, OutcomePaid, OutcomeDenied, OutcomeExpired}
 
-// Check gives the first rule of shape that the resolution breaks, or nil. It proves nothing about the demand.
+// Check returns the first rule of shape that the resolution breaks, or nil. It proves nothing about the demand.
 func (r Resolution) Check() *identity.ShapeError {
 	if found := first(
 		name("kind", r.Kind, true),
@@ -148,7 +148,7 @@ func (r Resolution) Check() *identity.ShapeError {
 	return prose("receipt", r.Receipt, maxURLBytes, false)
 }
 
-// reverseDNS says whether a key has at least two labels, so that two vendors never meet under one.
+// reverseDNS reports whether a key has at least two labels, so that two vendors never meet under one.
 func reverseDNS(key string) bool {
 	labels := strings.Split(key, ".")
 	return len(labels) >= 2 && len(key) <= maxNameBytes && !slices.Contains(labels, "") && !hasControl(key)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// HTTPHeader gives the header fields under which the part travels over plain HTTP (message contract, section 8):
+// HTTPHeader returns the header fields under which the part travels over plain HTTP (message contract, section 8):
 // WWW-Authenticate (RFC 9110, section 11.6.1), Retry-After (section 10.2.3) and Link with rel="blocked-by" (RFC 7725,
 // section 4), each only where the part has it. What cannot be written safely is left out.
 func (p Part) HTTPHeader() http.Header {
@@ -32,7 +32,7 @@ func (p Part) HTTPHeader() http.Header {
 // linkTarget keeps a URI inside its angle brackets.
 var linkTarget = strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", " ", "%20")
 
-// HTTPBody gives the JSON body: {"v":"v0.1","agent":"@a@d","parts":[{"kind":"policy","policy":{…}}]}.
+// HTTPBody returns the JSON body: {"v":"v0.1","agent":"@a@d","parts":[{"kind":"policy","policy":{…}}]}.
 func (p Part) HTTPBody(agent string) ([]byte, error) {
 	type part struct {
 		Kind   string `json:"kind"`
@@ -79,7 +79,7 @@ func quote(text string) string {
 	return quoted.String()
 }
 
-// isToken says whether text is a token (RFC 9110, section 5.6.2).
+// isToken reports whether text is a token (RFC 9110, section 5.6.2).
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)

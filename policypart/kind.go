@@ -9,13 +9,13 @@ const (
 	ResponseFailed        = "failed"
 )
 
-// Resumable says whether the same turn can go on once the demand is met. A refusal that only time lifts is not
+// Resumable reports whether the same turn can go on once the demand is met. A refusal that only time lifts is not
 // resumable: its asker comes again. An unknown kind is never taken for success and never waited for.
 func Resumable(kind string) bool {
 	return kind == ConsentRequired || kind == Unauthorized || kind == PaymentRequired
 }
 
-// ResponseStatus gives the status of a response with a part of the kind.
+// ResponseStatus returns the status of a response with a part of the kind.
 func ResponseStatus(kind string) string {
 	if Resumable(kind) {
 		return ResponseInputRequired
@@ -23,7 +23,7 @@ func ResponseStatus(kind string) string {
 	return ResponseFailed
 }
 
-// HTTPStatus gives the status code under which a part of the kind travels over HTTP; an unknown kind is a 403.
+// HTTPStatus returns the status code under which a part of the kind travels over HTTP; an unknown kind is a 403.
 func HTTPStatus(kind string) int {
 	switch kind {
 	case Unauthorized:

@@ -10,7 +10,7 @@ import (
 // urlRemoved is the suffix of the code of a part whose url was taken away.
 const urlRemoved = "url-removed"
 
-// Confine gives the part as it may leave: a url that is not on the very origin of base (scheme, host and port equal,
+// Confine returns the part as it may leave: a url that is not on the very origin of base (scheme, host and port equal,
 // no userinfo) is removed and the code says so. It is asked when a part is made and again when it is rendered, because
 // a link in a demand for money or consent is what a phisher would forge. A base with https lets only https pass; one
 // with http, which only a closed network may be configured with, lets http on itself pass.

@@ -20,7 +20,7 @@ type terms struct {
 	Challenges []Challenge       `json:"auth_challenges,omitempty"`
 }
 
-// Terms gives the hash of the part's terms (lower-case hex SHA-256 over their RFC 8785 form, so that white space and
+// Terms returns the hash of the part's terms (lower-case hex SHA-256 over their RFC 8785 form, so that white space and
 // the order of keys do not count). A resolution is valid for these terms only (message contract, section 9, check 7).
 func (p Part) Terms() (string, error) {
 	body, err := json.Marshal(terms{p.Kind, p.Code, p.Amount, p.Currency, p.Accepts, p.Scopes, p.AuthChallenges})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Localized gives title and message in the reader's language (BCP 47, such as "de-AT"): the exact translation, else
+// Localized returns title and message in the reader's language (BCP 47, such as "de-AT"): the exact translation, else
 // that of the bare language, else the part's own text.
 func (p Part) Localized(locale string) (title, message string) {
 	for tag := locale; tag != ""; tag = parentTag(tag) {

@@ -13,7 +13,7 @@ import (
 	"inbox/internal/httpserver"
 )
 
-// accept brings a message into the engine and gives its task. A repeat gives the task of the first copy.
+// accept brings a message into the engine and returns its task. A repeat gives the task of the first copy.
 func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageRequest) (*task, error) {
 	offered, err := takeOffer(req)
 	if err != nil {
@@ -187,7 +187,7 @@ func sameMessage(turn exchange.TurnRecord, message *a2a.Message) error {
 	return inField("message.messageId", "was used for another message; every new message needs an id of its own")
 }
 
-// whileServing gives a context that ends when the server begins to stop.
+// whileServing returns a context that ends when the server begins to stop.
 func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
 	serving, cancel := context.WithCancel(ctx)
 	if stopping := stoppingOf(ctx); stopping != nil {
@@ -244,7 +244,7 @@ func (h *handler) settled(ctx context.Context, turnID string) (exchange.TurnReco
 	}
 }
 
-// sleep says whether the pause was over before ctx.
+// sleep reports whether the pause was over before ctx.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -81,7 +81,7 @@ func (w *answer) Flush() {
 	_ = w.control.Flush()
 }
 
-// failed says whether what is held is an error: ours, or the binding's when it did not reach the handler.
+// failed reports whether what is held is an error: ours, or the binding's when it did not reach the handler.
 func (w *answer) failed() bool {
 	return w.call.problem.Load() != nil || w.call.operation() == ""
 }

@@ -107,7 +107,7 @@ func addCredentials(sender *normalized.Sender, belief identity.Belief) {
 	sender.Profile = &profile
 }
 
-// attested says whether an issuer on the trust list vouches for the sender.
+// attested reports whether an issuer on the trust list vouches for the sender.
 func attested(believed []identity.Evidence) bool {
 	return slices.ContainsFunc(believed, func(e identity.Evidence) bool { return e.Proof.Type == identity.ProofSignedAttestation })
 }

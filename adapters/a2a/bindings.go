@@ -106,7 +106,7 @@ const (
 	version03 = "0.3"
 )
 
-// requested gives Major.Minor of the A2A-Version header or query parameter; empty when there is none.
+// requested returns Major.Minor of the A2A-Version header or query parameter; empty when there is none.
 func requested(r *http.Request) string {
 	version := r.Header.Get(a2a.SvcParamVersion)
 	if version == "" && r.URL.RawQuery != "" {

@@ -179,7 +179,7 @@ func version(agent exchange.AgentProfile) string {
 	return defaultVersion
 }
 
-// skillsOf gives at least one skill: clients refuse a card without.
+// skillsOf returns at least one skill: clients refuse a card without.
 func skillsOf(agent exchange.AgentProfile) []exchange.Skill {
 	if len(agent.Skills) > 0 {
 		return agent.Skills

@@ -8,7 +8,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 )
 
-// bareScopes says whether a client reads the scopes of a card's security requirements as a bare list: the Go SDK (2.4)
+// bareScopes reports whether a client reads the scopes of a card's security requirements as a bare list: the Go SDK (2.4)
 // does, and refuses the whole card otherwise (decision 0053). Its programs are known by Go's own HTTP client.
 func bareScopes(header http.Header) bool {
 	return strings.HasPrefix(header.Get("User-Agent"), "Go-http-client/")

@@ -25,7 +25,7 @@ func (o owner) mintContext() string {
 	return id + "." + o.tag(id)
 }
 
-// thread gives the stored thread id of a context. A context that a client invented gets the owner's tag, so that
+// thread returns the stored thread id of a context. A context that a client invented gets the owner's tag, so that
 // the same name chosen by two principals is two threads. A context of the form that we mint must carry the owner's
 // tag: somebody else's, existing or not, is not found.
 func (o owner) thread(contextID string) (thread string, found bool) {

@@ -15,7 +15,7 @@ type Credential struct {
 	May    func(scope string) bool
 }
 
-// Signed says whether a request shows a signed token, as opposed to one that the operator made.
+// Signed reports whether a request shows a signed token, as opposed to one that the operator made.
 func (a *Adapter) Signed(r *http.Request) bool {
 	_, shown := authorization(r)
 	return a.options.Verifier != nil && webtoken.Signed(shown)

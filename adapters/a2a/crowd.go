@@ -66,7 +66,7 @@ func (a *Adapter) admitted(c *call) *problem {
 	})
 }
 
-// left gives the place of a call back.
+// left returns the place of a call.
 func (c *call) left() {
 	if c.leave != nil {
 		c.leave()

@@ -115,7 +115,7 @@ func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
 	return a.admitted(c)
 }
 
-// within gives the context in which the handlers find the call.
+// within returns the context in which the handlers find the call.
 func (c *call) within(ctx context.Context) context.Context {
 	ctx = telemetry.With(ctx, "agent", c.agent.Name, "principal", c.owner.principal)
 	return log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)

@@ -26,7 +26,7 @@ type problem struct {
 	authenticate []string // challenges of a refusal, for WWW-Authenticate
 }
 
-// Error gives the public text.
+// Error returns the public text.
 func (p *problem) Error() string {
 	if p.field != "" {
 		return p.field + ": " + p.message
@@ -34,7 +34,7 @@ func (p *problem) Error() string {
 	return p.message
 }
 
-// Unwrap gives the private cause.
+// Unwrap returns the private cause.
 func (p *problem) Unwrap() error { return p.cause }
 
 // code is what a sentinel becomes on the wire (A2A 1.0, section 5.4).

@@ -17,7 +17,7 @@ import (
 // nothing in a request says, so that its program decides: JavaScript by its own HTTP client, which is that of browsers,
 // Node, Deno and Bun, or by the gRPC client of Node.
 
-// plainFiles says whether a client of 0.3 is of the second kind.
+// plainFiles reports whether a client of 0.3 is of the second kind.
 func plainFiles(header http.Header) bool {
 	program := header.Get("User-Agent")
 	for _, begins := range []string{"node", "undici", "Mozilla/", "Deno/", "Bun/"} {
@@ -28,7 +28,7 @@ func plainFiles(header http.Header) bool {
 	return strings.Contains(program, "grpc-node") || header.Get("Sec-Fetch-Mode") != "" // only the fetch of browsers sends that
 }
 
-// asBase64 gives the content of the field as the SDK wants it. Of a client that is not known to be plain, a file whose own
+// asBase64 returns the content of the field as the SDK wants it. Of a client that is not known to be plain, a file whose own
 // bytes happen to be base64 is taken for the first kind.
 func asBase64(content []byte, plain bool) []byte {
 	if _, err := base64.StdEncoding.Strict().DecodeString(string(content)); err == nil && !plain {

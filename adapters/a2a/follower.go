@@ -46,7 +46,7 @@ func (f *follower) close() {
 	streams.Dec()
 }
 
-// emit gives one event to the reader and says whether it wants more.
+// emit returns one event to the reader and reports whether it wants more.
 func (f *follower) emit(event a2a.Event) bool {
 	if !f.yield(event, nil) {
 		f.stopped = true
@@ -87,7 +87,7 @@ func (f *follower) leave() bool {
 	return false
 }
 
-// snapshot sends the task as it is stored and says whether the stream goes on. It holds what of a growing answer was streamed
+// snapshot sends the task as it is stored and reports whether the stream goes on. It holds what of a growing answer was streamed
 // already: the follower goes on behind that.
 func (f *follower) snapshot(v view) (more bool) {
 	grown, err := f.partial(f.ctx, *f.task.last())
@@ -106,7 +106,7 @@ func (f *follower) snapshot(v view) (more bool) {
 	return f.emit(rendered)
 }
 
-// turn streams the newest turn until it ends or asks for input. It says whether the reader is still there.
+// turn streams the newest turn until it ends or asks for input. It reports whether the reader is still there.
 func (f *follower) turn() bool {
 	if f.ended() {
 		return true
@@ -128,7 +128,7 @@ func (f *follower) turn() bool {
 	return !f.stopped
 }
 
-// ended says whether this stream takes no more events of the newest turn.
+// ended reports whether this stream takes no more events of the newest turn.
 func (f *follower) ended() bool {
 	return f.state.Terminal() || f.over || f.untilInput && f.state == a2a.TaskStateInputRequired
 }
@@ -148,7 +148,7 @@ func (f *follower) event(event exchange.Event) bool {
 	return true
 }
 
-// begins says whether a turn works in the state: it runs, or its demand was met and it is about to run again.
+// begins reports whether a turn works in the state: it runs, or its demand was met and it is about to run again.
 func (f *follower) begins(state string) bool {
 	return state == exchange.StateRunning || state == exchange.StateAccepted && interrupted(f.state)
 }
@@ -192,7 +192,7 @@ func (f *follower) chunk(text string, last bool) bool {
 	}
 }
 
-// cutText gives the first piece of a text, which ends where a character does.
+// cutText returns the first piece of a text, which ends where a character does.
 func cutText(text string) (piece, rest string) {
 	if len(text) <= maxChunk {
 		return text, ""
@@ -248,7 +248,7 @@ func (f *follower) settled() bool {
 	return f.status(status)
 }
 
-// dropped says whether the turn ended because the next message of its owner took the task up.
+// dropped reports whether the turn ended because the next message of its owner took the task up.
 func (f *follower) dropped() (bool, error) {
 	t, err := f.load(f.ctx, f.call.owner, f.task.id())
 	return err == nil && t.last().ID != f.task.last().ID, err
@@ -284,7 +284,7 @@ const maxWholeChunk = 256 << 10
 // JavaScript SDK from the .proto form of 0.3 drops append. They get the whole text once more in the end, with the last flag.
 func (c *call) forgetsAppend() bool { return c.old && (c.rest || c.stopping != nil) }
 
-// next waits until the owner of an interrupted task continues or cancels it and says whether there is more to tell.
+// next waits until the owner of an interrupted task continues or cancels it and reports whether there is more to tell.
 func (f *follower) next() bool {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		if !f.superseded && !sleep(f.ctx, pause) {

@@ -16,7 +16,7 @@ import (
 	"inbox/internal/await"
 )
 
-// dial serves the bundle by gRPC and gives a client.
+// dial serves the bundle by gRPC and returns a client.
 func (b *bundle) dial() pb.A2AServiceClient {
 	b.Helper()
 	return pb.NewA2AServiceClient(b.connect())

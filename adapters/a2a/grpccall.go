@@ -101,7 +101,7 @@ func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (
 	return c.within(ctx), nil
 }
 
-// headersOf gives metadata in the form of HTTP headers, so that there is one way to authenticate.
+// headersOf returns metadata in the form of HTTP headers, so that there is one way to authenticate.
 func headersOf(ctx context.Context) http.Header {
 	header := http.Header{}
 	received, _ := metadata.FromIncomingContext(ctx)

@@ -61,7 +61,7 @@ func (c *call) answerTo(t *task, messageID string) *task {
 	return &alone
 }
 
-// fail keeps the problem for the edge, which writes it, and gives the SDK an error with the public text.
+// fail keeps the problem for the edge, which writes it, and returns the SDK an error with the public text.
 func (h *handler) fail(c *call, err error) error {
 	p := problemOf(err)
 	c.problem.Store(p)
@@ -102,7 +102,7 @@ func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest
 	return h.render(ctx, c.answerTo(t, req.Message.ID), wanted)
 }
 
-// isTalk says whether a task is one answer that its agent called talk: nobody has seen the task yet, so that it needs
+// isTalk reports whether a task is one answer that its agent called talk: nobody has seen the task yet, so that it needs
 // not be one.
 func isTalk(t *task) bool {
 	last := t.last()
@@ -132,7 +132,7 @@ func checkHistory(field string, length *int) error {
 	return nil
 }
 
-// GetTask gives a task of the caller.
+// GetTask returns a task of the caller.
 func (h *handler) GetTask(ctx context.Context, req *a2a.GetTaskRequest) (*a2a.Task, error) {
 	c, err := h.enter(ctx, "GetTask")
 	if err != nil {
@@ -178,7 +178,7 @@ func cancelView(c *call) view {
 	return view{history: &none}
 }
 
-// GetExtendedAgentCard gives the card with the skills that are open to the caller.
+// GetExtendedAgentCard returns the card with the skills that are open to the caller.
 func (h *handler) GetExtendedAgentCard(ctx context.Context, _ *a2a.GetExtendedAgentCardRequest) (*a2a.AgentCard, error) {
 	c, err := h.enter(ctx, "GetExtendedAgentCard")
 	if err != nil {

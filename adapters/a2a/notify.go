@@ -92,7 +92,7 @@ func (a *Adapter) notify(ctx context.Context, watch exchange.Watch, job exchange
 	return nil
 }
 
-// changesOf gives the events of one change; none when the task has gone on since, because a later job tells that.
+// changesOf returns the events of one change; none when the task has gone on since, because a later job tells that.
 func (a *Adapter) changesOf(ctx context.Context, t *task, job exchange.WatchJob) ([]a2a.Event, error) {
 	at := slices.IndexFunc(t.turns, func(turn exchange.TurnRecord) bool { return turn.ID == job.TurnID })
 	if at < 0 {

@@ -67,7 +67,7 @@ func (w *wire) finish(ctx context.Context, task *a2a.Task) (*a2a.Task, error) {
 	return task, nil
 }
 
-// passing says whether the failure of a poll may be over at the next one.
+// passing reports whether the failure of a poll may be over at the next one.
 func (w *wire) passing(err error) bool {
 	return w.status == http.StatusTooManyRequests || w.status >= http.StatusInternalServerError ||
 		w.status == 0 && !errors.Is(err, safehttp.ErrRefused) && !errors.Is(err, safehttp.ErrTooLarge)

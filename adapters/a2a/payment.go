@@ -27,7 +27,7 @@ var paymentSentences = map[string]string{
 	paymentCompleted: "The payment was completed.",
 }
 
-// payment gives the x402 keys of a turn whose payment was decided; nil for all others. What the capture wrote beside
+// payment returns the x402 keys of a turn whose payment was decided; nil for all others. What the capture wrote beside
 // the answer comes before what follows from the resolution.
 func payment(turn exchange.TurnRecord, state a2a.TaskState) map[string]any {
 	resolution := turn.Message.PolicyResolution
@@ -67,7 +67,7 @@ func capturedStatus(turn exchange.TurnRecord) string {
 	return turn.Response.Metadata[paymentStatusKey]
 }
 
-// receiptsOf gives the receipts of the capture, or one that is made of the resolution.
+// receiptsOf returns the receipts of the capture, or one that is made of the resolution.
 func receiptsOf(turn exchange.TurnRecord, resolution *policypart.Resolution) []any {
 	if turn.Response != nil {
 		var receipts []any
@@ -99,7 +99,7 @@ func addPayment(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskSt
 	}
 }
 
-// paid fills the message of a state that needs no words otherwise: x402 clients read the status message. It gives nil
+// paid fills the message of a state that needs no words otherwise: x402 clients read the status message. It returns nil
 // where there was no payment.
 func paid(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskState) *a2a.Message {
 	keys := payment(turn, state)

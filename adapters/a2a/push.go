@@ -82,7 +82,7 @@ func (h *handler) CreateTaskPushConfig(ctx context.Context, config *a2a.PushConf
 	})
 }
 
-// GetTaskPushConfig gives a webhook without its secrets. Clients of 0.3 may leave the id out: they get the first.
+// GetTaskPushConfig returns a webhook without its secrets. Clients of 0.3 may leave the id out: they get the first.
 func (h *handler) GetTaskPushConfig(ctx context.Context, req *a2a.GetTaskPushConfigRequest) (*a2a.PushConfig, error) {
 	return pushed(ctx, h, "GetTaskPushNotificationConfig", req.TaskID, func(c *call) (*a2a.PushConfig, error) {
 		watches, err := h.watchesOf(ctx, c, req.TaskID)
@@ -98,7 +98,7 @@ func (h *handler) GetTaskPushConfig(ctx context.Context, req *a2a.GetTaskPushCon
 	})
 }
 
-// ListTaskPushConfigs gives all webhooks of a task, of which there are few: there is one page.
+// ListTaskPushConfigs returns all webhooks of a task, of which there are few: there is one page.
 func (h *handler) ListTaskPushConfigs(ctx context.Context, req *a2a.ListTaskPushConfigRequest) (*a2a.ListTaskPushConfigResponse, error) {
 	return pushed(ctx, h, "ListTaskPushNotificationConfigs", req.TaskID, func(c *call) (*a2a.ListTaskPushConfigResponse, error) {
 		watches, err := h.watchesOf(ctx, c, req.TaskID)
@@ -224,7 +224,7 @@ func (h *handler) checkWebhook(ctx context.Context, config *a2a.PushConfig) erro
 	return nil
 }
 
-// printable says whether a text may stand in a header: a line end in it would begin another one.
+// printable reports whether a text may stand in a header: a line end in it would begin another one.
 func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }

@@ -147,7 +147,7 @@ func pushing(t *testing.T) (*bundle, *watchTable, *receiver) {
 	return b, table, hook
 }
 
-// registered sends a message with a webhook and gives its task.
+// registered sends a message with a webhook and returns its task.
 func (b *bundle) registered(hook *receiver) string {
 	b.Helper()
 	config := `{"url":"` + hook.URL + `/h","token":"tok-1","authentication":{"scheme":"Bearer","credentials":"cred-1"}}`

@@ -29,7 +29,7 @@ var (
 	secretOfMentionable = []string{evidenceKey, credentialsKey, envelopesKey, resolutionKey}
 )
 
-// redact gives the request as it is kept: without the members that must not be stored, wherever in it an object is
+// redact returns the request as it is kept: without the members that must not be stored, wherever in it an object is
 // called metadata. Everything else stays byte for byte.
 func redact(document []byte) []byte {
 	if !mayHoldSecrets(document) {
@@ -140,7 +140,7 @@ func (r *redactor) object(above, name string) error {
 	return err
 }
 
-// pastComma gives the place after the comma that follows, if one does.
+// pastComma returns the place after the comma that follows, if one does.
 func (r *redactor) pastComma(at int64) int64 {
 	rest := bytes.TrimLeft(r.in[at:], " \t\r\n")
 	if len(rest) > 0 && rest[0] == ',' {
@@ -158,7 +158,7 @@ func (r *redactor) cut(s span) {
 	r.cuts = append(r.cuts, s)
 }
 
-// rest gives the document up to end without the cuts.
+// rest returns the document up to end without the cuts.
 func (r *redactor) rest(end int64) []byte {
 	out := make([]byte, 0, end)
 	from := int64(0)

@@ -136,7 +136,7 @@ func (a *Adapter) statusMessage(ctx context.Context, t *task, turn exchange.Turn
 	return message, nil
 }
 
-// speaks says whether the state needs words.
+// speaks reports whether the state needs words.
 func speaks(state a2a.TaskState) bool {
 	switch state {
 	case a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateCanceled:

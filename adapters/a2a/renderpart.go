@@ -31,7 +31,7 @@ func (c codec) renderParts(ctx context.Context, parts []normalized.Part, withByt
 	return list, nil
 }
 
-// renderPart gives nil for what a peer does not get: tool calls (they are the agent's own business unless its
+// renderPart returns nil for what a peer does not get: tool calls (they are the agent's own business unless its
 // operator exposes them), policy parts (the status carries them) and kinds of a newer contract.
 func (c codec) renderPart(ctx context.Context, part normalized.Part, withBytes bool) (*a2a.Part, error) {
 	switch part.Kind {
@@ -94,7 +94,7 @@ func fileContent(part *a2a.Part, content []byte) a2a.PartContent {
 	return a2a.Raw(content)
 }
 
-// readBlob gives nil for a file over maxSentBytes.
+// readBlob returns nil for a file over maxSentBytes.
 func (c codec) readBlob(ctx context.Context, digest string) ([]byte, error) {
 	reader, err := c.blobs.Open(ctx, digest)
 	if err != nil {

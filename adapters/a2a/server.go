@@ -42,7 +42,7 @@ type Directory interface {
 type Turns interface {
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
 	CountTurns(ctx context.Context, filter exchange.TurnFilter) (int64, error)
-	// Events gives at most limit rows of a turn's timeline with a higher seq than after, in order.
+	// Events returns at most limit rows of a turn's timeline with a higher seq than after, in order.
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
 }
 

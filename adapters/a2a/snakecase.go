@@ -128,7 +128,7 @@ func lowerCamelQuery(raw string) string {
 	return renamed.Encode()
 }
 
-// digitsAround says whether a text begins and ends as numbers do: json.Unmarshal takes spaces around them, and null.
+// digitsAround reports whether a text begins and ends as numbers do: json.Unmarshal takes spaces around them, and null.
 func digitsAround(text []byte) bool {
 	digit := func(char byte) bool { return '0' <= char && char <= '9' }
 	return len(text) > 0 && (digit(text[0]) || text[0] == '-') && digit(text[len(text)-1])

@@ -32,7 +32,7 @@ func standingOf(state a2a.TaskState) (standing string, known bool) {
 	return "", false
 }
 
-// policyOf gives the demand or refusal in the answer.
+// policyOf returns the demand or refusal in the answer.
 func policyOf(turn exchange.TurnRecord) *policypart.Part {
 	if turn.Response == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"inbox/normalized"
 )
 
-// open starts a stream and gives a function that reads its next data line; ok is false at the end.
+// open starts a stream and returns a function that reads its next data line; ok is false at the end.
 func (b *bundle) open(token, path, body string) (next func() (frame reply, ok bool), stop func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

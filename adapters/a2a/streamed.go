@@ -21,7 +21,7 @@ func (s *streamed) add(text string) {
 	_, _ = s.sum.Write([]byte(text)) // a hash takes everything
 }
 
-// cut gives what of a text comes behind the one that was sent; false when it does not begin with that.
+// cut returns what of a text comes behind the one that was sent; false when it does not begin with that.
 func (s *streamed) cut(text string) (rest string, ok bool) {
 	if s.size == 0 {
 		return text, true

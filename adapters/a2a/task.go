@@ -98,7 +98,7 @@ func (t *task) state() a2a.TaskState {
 	return stateOf(*t.last())
 }
 
-// interrupted says whether the task waits for its owner.
+// interrupted reports whether the task waits for its owner.
 func interrupted(state a2a.TaskState) bool {
 	return state == a2a.TaskStateInputRequired || state == a2a.TaskStateAuthRequired
 }
@@ -112,21 +112,21 @@ const (
 	claimLifetime = 10 * time.Minute // of a message's claim: after that its turn is there, or it never arrived
 )
 
-// claim takes the next step for the message and says whether it is ours.
+// claim takes the next step for the message and reports whether it is ours.
 func (a *Adapter) claim(ctx context.Context, turnID, messageID string) (bool, error) {
 	value := claimMessage + messageID
 	current, inserted, err := a.options.Claims.PutIfAbsent(ctx, claimSpace, turnID, []byte(value), time.Now().Add(claimLifetime))
 	return inserted || string(current) == value, err
 }
 
-// release gives a claim back when the message could not be stored.
+// release returns a claim when the message could not be stored.
 func (a *Adapter) release(ctx context.Context, turnID string) {
 	if err := a.options.Claims.Delete(context.WithoutCancel(ctx), claimSpace, turnID); err != nil {
 		a.log.WarnContext(ctx, "claim of a task's next step was not given back", "turn", turnID, "error", err)
 	}
 }
 
-// cancellation gives up an interrupted task whose turn has ended.
+// cancellation returns up an interrupted task whose turn has ended.
 func cancellation(turnID string, at time.Time) exchange.Claim {
 	return exchange.Claim{Namespace: claimSpace, Key: turnID, Value: []byte(claimCancel + at.Format(time.RFC3339Nano))}
 }

@@ -38,7 +38,7 @@ type caller struct {
 	crowd    string
 }
 
-// may says whether the token is good for a scope.
+// may reports whether the token is good for a scope.
 func (c *caller) may(scope string) bool { return c.unscoped || slices.Contains(c.scopes, scope) }
 
 // verify finds the token of a request and says whom it proves. Faults: Unauthenticated for a missing, unknown or revoked
@@ -116,7 +116,7 @@ func (a *Adapter) audiences(agent exchange.AgentProfile) []string {
 	}
 }
 
-// namesAgent says whether a name is one of an agent here: configured for all, it would open every agent with the token of
+// namesAgent reports whether a name is one of an agent here: configured for all, it would open every agent with the token of
 // one. The agent's own names are asked before.
 func (a *Adapter) namesAgent(audience string) bool {
 	return strings.HasPrefix(audience, a.base+"/a2a/") || strings.HasPrefix(audience, a.base+"/v1/agent/") || strings.HasPrefix(audience, a.base+"/.well-known/") || strings.HasPrefix(audience, "@")

@@ -50,7 +50,7 @@ func (c *Caller) agentSubject(name string) string {
 	return "https://" + c.issuer + "/.well-known/agent-card/" + url.PathEscape(name)
 }
 
-// verifiedHere says whether a proof was checked inside our boundary.
+// verifiedHere reports whether a proof was checked inside our boundary.
 func (c *Caller) verifiedHere(e identity.Evidence) bool {
 	issuer, err := identity.CanonicalIssuer(e.Issuer)
 	return err == nil && issuer == c.issuer && (e.Proof.Type == identity.ProofTransport || e.Proof.Type == identity.ProofBearerToken)

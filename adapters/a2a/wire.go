@@ -96,7 +96,7 @@ func (w *wire) get(ctx context.Context, id a2a.TaskID) (*a2a.Task, error) {
 	return w.transport.GetTask(ctx, w.params(), &a2a.GetTaskRequest{ID: id, HistoryLength: &none})
 }
 
-// oldVersion says whether the other side speaks 0.3 only.
+// oldVersion reports whether the other side speaks 0.3 only.
 func (w *wire) oldVersion(err error) bool {
 	return w.version != a2av0.Version && (errors.Is(err, a2a.ErrMethodNotFound) || errors.Is(err, a2a.ErrVersionNotSupported))
 }

@@ -39,7 +39,7 @@ func (c *call) asAsked(body []byte) []byte {
 	return inMilliseconds(c.withExactID(body))
 }
 
-// withExactID gives a JSON-RPC answer the id that the request had: the SDK reads a number as a float, which rounds large ones,
+// withExactID returns a JSON-RPC answer the id that the request had: the SDK reads a number as a float, which rounds large ones,
 // and a client that looks for its own would wait for ever (JSON-RPC 2.0, section 5: it must be the same value).
 func (c *call) withExactID(body []byte) []byte {
 	var number float64
@@ -56,7 +56,7 @@ func (c *call) withExactID(body []byte) []byte {
 
 const mimeA2A = "application/a2a+json"
 
-// wantsA2A says whether a request of HTTP+JSON is made in the protocol's own media type (A2A 1.0, section 14.1.1) and so
+// wantsA2A reports whether a request of HTTP+JSON is made in the protocol's own media type (A2A 1.0, section 14.1.1) and so
 // wants its answer: it sends that, or accepts that and not the general one. Section 11.1 names the general one.
 func wantsA2A(r *http.Request) bool {
 	sent, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))

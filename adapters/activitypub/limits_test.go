@@ -12,7 +12,7 @@ import (
 	"inbox/internal/await"
 )
 
-// from gives the same rig with a client at another address of loopback.
+// from returns the same rig with a client at another address of loopback.
 func (r *rig) from(address string) *rig {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	transport := &http.Transport{DialContext: dialer.DialContext}

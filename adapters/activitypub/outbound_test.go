@@ -24,7 +24,7 @@ import (
 	"inbox/normalized"
 )
 
-// sendAll plans a reply as the engine does and makes every delivery with the action. It gives the reply as stored.
+// sendAll plans a reply as the engine does and makes every delivery with the action. It returns the reply as stored.
 func (r *rig) sendAll(reply exchange.Reply, action string) exchange.Reply {
 	r.t.Helper()
 	if action == exchange.ActionSend {
@@ -47,7 +47,7 @@ func (r *rig) sendAll(reply exchange.Reply, action string) exchange.Reply {
 	return reply
 }
 
-// chainedPlan gives the asker's destinations, one for each post that was sent at first.
+// chainedPlan returns the asker's destinations, one for each post that was sent at first.
 func chainedPlan(r *rig, reply exchange.Reply) ([]exchange.Destination, error) {
 	asked, err := readRoute(reply.Route)
 	if err != nil {

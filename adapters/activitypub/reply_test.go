@@ -16,7 +16,7 @@ import (
 	"inbox/normalized"
 )
 
-// question brings a note in over the wire and gives the message as the engine got it.
+// question brings a note in over the wire and returns the message as the engine got it.
 func (r *rig) question(id, content string, change ...func(note map[string]any)) exchange.Inbound {
 	r.t.Helper()
 	activity := r.mentionNote(id, content)

@@ -302,7 +302,7 @@ func fillSignature(header, text string) string {
 	return strings.ReplaceAll(header, "@SIGNATURE@", base64.StdEncoding.EncodeToString(signature))
 }
 
-// read gives a recorded file with the keys of this run in their places.
+// read returns a recorded file with the keys of this run in their places.
 func (s *recordedServer) read(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -457,7 +457,7 @@ func (n *recordedNetwork) Do(request *http.Request) (*http.Response, error) {
 	return n.respond(request, http.StatusAccepted, "", nil), nil
 }
 
-// work does the later jobs and gives the requests that they made.
+// work does the later jobs and returns the requests that they made.
 func (n *recordedNetwork) work(r *rig) []string {
 	n.requests = nil
 	r.engine.mu.Lock()

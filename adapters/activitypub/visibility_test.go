@@ -30,7 +30,7 @@ func TestReplyIsNeverWider(t *testing.T) {
 	})
 }
 
-// note sends one more note and gives its thread.
+// note sends one more note and returns its thread.
 func (r *rig) threadOf(id string, change func(note map[string]any)) string {
 	return r.question(id, "hello", change).Message.ThreadID
 }

@@ -106,7 +106,7 @@ func (a *Adapter) abandon(ctx context.Context, session exchange.Session, fresh b
 	return cause
 }
 
-// settled waits for the end of a turn, at most the given time; then it gives the turn as it is: the run goes on.
+// settled waits for the end of a turn, at most the given time; then it returns the turn as it is: the run goes on.
 func (a *Adapter) settled(ctx context.Context, turn exchange.TurnRecord, patience time.Duration) (exchange.TurnRecord, error) {
 	if patience <= 0 || ended(turn) {
 		return turn, nil

@@ -20,7 +20,7 @@ type run struct {
 	calls   []ToolCall // that the client has to execute now
 }
 
-// accept brings a question into the engine and gives its run; the repeat of a question gives the run of the first copy. A
+// accept brings a question into the engine and returns its run; the repeat of a question gives the run of the first copy. A
 // reader that says which event it had last asks for the rest of that stream and sends nothing.
 func (a *Adapter) accept(ctx context.Context, q question, lastEvent string) (run, error) {
 	if lastEvent != "" {
@@ -86,7 +86,7 @@ func splitEventID(text string) (turn string, seq int64, ok bool) {
 	return turn, seq, found && err == nil && seq >= 0 && len(turn) == uuidLength
 }
 
-// await waits until nobody needs to wait for the turn any longer, at most Options.WaitLimit. Then it gives the turn as it
+// await waits until nobody needs to wait for the turn any longer, at most Options.WaitLimit. Then it returns the turn as it
 // is: the run goes on in any case, and the same request again finds it.
 func (a *Adapter) await(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
 	turn, err := a.options.Turns.Turn(ctx, turnID)

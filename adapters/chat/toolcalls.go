@@ -93,7 +93,7 @@ func callDeltas(calls []ToolCall) []contract.Delta {
 }
 
 // submit hands in the results that a question brings for calls of its session. Those of tools that only the client knows
-// stay with the question. It gives the run that goes on when nothing else is in the question.
+// stay with the question. It returns the run that goes on when nothing else is in the question.
 func (a *Adapter) submit(ctx context.Context, q *question) (found run, over bool, err error) {
 	if len(q.input.Continuations) == 0 {
 		return run{}, false, nil

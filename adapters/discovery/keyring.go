@@ -71,7 +71,7 @@ func NewKeyring(state State, issuer string, now func() time.Time) *Keyring {
 	return &Keyring{state: state, issuer: issuer, now: now}
 }
 
-// Signing gives the key in use; the first call of all nodes makes it.
+// Signing returns the key in use; the first call of all nodes makes it.
 func (k *Keyring) Signing(ctx context.Context) (identity.SigningKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,7 +85,7 @@ func (k *Keyring) Signing(ctx context.Context) (identity.SigningKey, error) {
 	return identity.SigningKeyOf(k.issuer, ed25519.NewKeyFromSeed(key.Seed))
 }
 
-// SigningAll gives every key that is published and whole, the one in use first: documents are signed with all of them
+// SigningAll returns every key that is published and whole, the one in use first: documents are signed with all of them
 // while a key is replaced.
 func (k *Keyring) SigningAll(ctx context.Context) ([]identity.SigningKey, error) {
 	first, err := k.Signing(ctx)
@@ -110,7 +110,7 @@ func (k *Keyring) SigningAll(ctx context.Context) ([]identity.SigningKey, error)
 	return keys, nil
 }
 
-// inUse gives the newest key, or the one before as long as a node may not publish the newest.
+// inUse returns the newest key, or the one before as long as a node may not publish the newest.
 func (k *Keyring) inUse() storedKey {
 	at := len(k.known) - 1
 	for at > 0 && k.now().Before(k.known[at].CreatedAt.Add(publishedFirst)) && len(k.known[at-1].Seed) > 0 {
@@ -128,7 +128,7 @@ func (k *Keyring) Sign(ctx context.Context, evidence identity.Evidence) (identit
 	return identity.Sign(evidence, key, k.now())
 }
 
-// Public gives what is published: the newest key, and those that were replaced less than PreviousKeyLife ago.
+// Public returns what is published: the newest key, and those that were replaced less than PreviousKeyLife ago.
 func (k *Keyring) Public(ctx context.Context) (active, previous []identity.PublicKey, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

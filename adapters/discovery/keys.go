@@ -13,7 +13,7 @@ import (
 	"inbox/internal/httpserver"
 )
 
-// KeysFunc gives the keys that this server vouches with; *Keyring has it as Public.
+// KeysFunc returns the keys that this server vouches with; *Keyring has it as Public.
 type KeysFunc func(ctx context.Context) (active, previous []identity.PublicKey, err error)
 
 // keySeconds is how long peers may keep a key document. It is short: a new key signs at once, and a peer that asks for an

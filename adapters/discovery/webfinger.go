@@ -70,7 +70,7 @@ func (s *Server) writeResource(w http.ResponseWriter, found resource, wanted []s
 	write(w, "application/jrd+json", 300, body.Bytes())
 }
 
-// find gives the descriptor of an address or IRI, or says that its agent was removed.
+// find returns the descriptor of an address or IRI, or says that its agent was removed.
 func (s *Server) find(asked string) (found *resource, removed bool) {
 	if strings.HasPrefix(asked, "https://") || strings.HasPrefix(asked, "http://") {
 		return s.byIRI(asked), false

@@ -27,7 +27,7 @@ import (
 	"inbox/policypart"
 )
 
-// question brings one mail and gives it as received.
+// question brings one mail and returns it as received.
 func (s *setup) question(proven bool, lines ...string) exchange.Inbound {
 	s.t.Helper()
 	mail := emailtest.Letter("What is it?", lines...)

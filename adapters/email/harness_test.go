@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what must come; machines may be slow.
 const patience = await.Patience
 
-// engine records what is received and gives it back by id, as the store would.
+// engine records what is received and returns it by id, as the store would.
 type engine struct {
 	mu       sync.Mutex
 	received []exchange.Inbound

@@ -27,7 +27,7 @@ func consent(change ...func(*policypart.Part)) normalized.Part {
 	return normalized.Part{Kind: normalized.PartPolicy, Policy: &part}
 }
 
-// presented delivers a reply and gives the only mail of it.
+// presented delivers a reply and returns the only mail of it.
 func (s *setup) presented(reply exchange.Reply) []byte {
 	s.t.Helper()
 	before := len(s.captured())

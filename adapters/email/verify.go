@@ -204,7 +204,7 @@ func newTryCounter(now func() time.Time) *tryCounter {
 	return &tryCounter{now: now, by: map[[sha256.Size]byte]tries{}}
 }
 
-// next counts one more try of the mail and gives the number.
+// next counts one more try of the mail and returns the number.
 func (t *tryCounter) next(mail []byte) int {
 	key, now := sha256.Sum256(mail), t.now()
 	t.mu.Lock()

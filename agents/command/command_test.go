@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(children.Starter))
 }
 
-// play is one program; it gives the exit code.
+// play is one program; it returns the exit code.
 func play(mode string, arguments []string) int {
 	switch mode {
 	case "answer":

@@ -76,7 +76,7 @@ func (n *note) shorten(prompt []envelope.Envelope) []envelope.Envelope {
 const maxSqueezes = 3
 
 // askFitting asks the model with a conversation that it can read: shortened when it is over the threshold, and again,
-// harder, when the provider says that it is too long. It gives the transcript that was asked with; nil = the given one.
+// harder, when the provider says that it is too long. It returns the transcript that was asked with; nil = the given one.
 func (j *job) askFitting(
 	ctx context.Context, transcript []envelope.Envelope, purpose string, answer bool,
 ) (shorter []envelope.Envelope, said *reply, err error) {
@@ -284,7 +284,7 @@ const howToSummarize = `You shorten the older part of a conversation between peo
 // maxSummaryTokens bounds one summary where the operator set no bound for answers.
 const maxSummaryTokens = 2000
 
-// Summarize keeps the head in the archive and gives its summary. Nothing is lost, so all of it counts as conserved.
+// Summarize keeps the head in the archive and returns its summary. Nothing is lost, so all of it counts as conserved.
 func (s *summarizer) Summarize(ctx context.Context, head []envelope.Envelope, _ map[string]any) (any, error) {
 	if err := s.job.agent.options.Compaction.Archive.Keep(ctx, s.job.turn, archiveID(head), head); err != nil {
 		return nil, fmt.Errorf("keep the older part: %w", err)

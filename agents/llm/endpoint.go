@@ -135,7 +135,7 @@ func (e *endpoint) refused(response *http.Response, body io.Reader) error {
 	return said.fault(retryAfter(response.Header, time.Now()))
 }
 
-// locate checks the operator's base URL and gives the address of the API with its host and port.
+// locate checks the operator's base URL and returns the address of the API with its host and port.
 func locate(base, suffix string) (address, hostPort string, err error) {
 	target, err := url.Parse(base)
 	switch {

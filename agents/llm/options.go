@@ -61,7 +61,7 @@ type Options struct {
 
 // Tools is a source of tools. It is safe for concurrent use.
 //
-// A source with the method Outside() bool that gives true has tools that programs outside execute: its Execute answers
+// A source with the method Outside() bool that returns true has tools that programs outside execute: its Execute answers
 // with the status runtime_tool_pending (agent runtime contract, section 5), and the turn waits for agents.Turn.Requests.
 type Tools interface {
 	// Declarations returns the tools for a turn. An error ends the turn.
@@ -79,7 +79,7 @@ type Actions struct {
 
 // Approvals lets a person decide about a call of a tool. It is safe for concurrent use.
 type Approvals interface {
-	// Ask records a call that waits for a decision and gives its approval_required message (agent runtime contract,
+	// Ask records a call that waits for a decision and returns its approval_required message (agent runtime contract,
 	// section 4.10). An error refuses the call.
 	Ask(ctx context.Context, turn agents.Turn, proposal loop.Proposal) (map[string]any, error)
 	// Settle returns the result of what a run waits for, as an executor gives it; nil while nobody decided.

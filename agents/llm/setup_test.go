@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a server that gives one recorded answer after the other and keeps what it was asked.
+// script is a server that returns one recorded answer after the other and keeps what it was asked.
 type script struct {
 	mu      sync.Mutex
 	answers []recorded
@@ -154,7 +154,7 @@ func (f modelFunc) Stream(ctx context.Context, request Request) iter.Seq2[Delta,
 	}
 }
 
-// scripted is a model that gives one turn after the other; the last one again and again.
+// scripted is a model that returns one turn after the other; the last one again and again.
 func scripted(turns ...[]Delta) Provider {
 	var mu sync.Mutex
 	asked := 0

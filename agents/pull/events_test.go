@@ -25,7 +25,7 @@ func (p *piped) WriteHeader(int)                   {}
 func (p *piped) Write(content []byte) (int, error) { return p.to.Write(content) }
 func (p *piped) FlushError() error                 { return nil }
 
-// events opens a stream and gives its lines; they end with the stream.
+// events opens a stream and returns its lines; they end with the stream.
 func (n *node) events(ctx context.Context, parameters string) <-chan string {
 	reader, writer := io.Pipe()
 	context.AfterFunc(ctx, func() { _ = reader.Close() })

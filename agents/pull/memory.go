@@ -55,7 +55,7 @@ func (m *Memory) Put(_ context.Context, namespace, key string, value []byte, exp
 	return m.put(namespace, document{key: key, value: slices.Clone(value), expires: expires})
 }
 
-// PutIfAbsent writes a document unless a live one is there, and gives the one that is there afterwards.
+// PutIfAbsent writes a document unless a live one is there, and returns the one that is there afterwards.
 func (m *Memory) PutIfAbsent(
 	_ context.Context, namespace, key string, value []byte, expires time.Time,
 ) (current []byte, inserted bool, err error) {

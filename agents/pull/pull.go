@@ -56,7 +56,7 @@ type Options struct {
 
 // Settings are the operator's choices for one agent; zero values take the defaults.
 type Settings struct {
-	// Lease is how long a turn stays with a program that gives no sign of life, 1 s to 1 h; zero = DefaultLease.
+	// Lease is how long a turn stays with a program that returns no sign of life, 1 s to 1 h; zero = DefaultLease.
 	Lease time.Duration
 	// MaxWait is how long a turn waits for a program to take it before the attempt fails; zero = DefaultMaxWait.
 	MaxWait time.Duration

@@ -109,7 +109,7 @@ func (r rows) beat(ctx context.Context, run string, expires time.Time) error {
 // pageLength is how many documents one read of deltas takes.
 const pageLength = 200
 
-// deltas calls with each batch after the given key, in order, and gives the status in which they were all the deltas.
+// deltas calls with each batch after the given key, in order, and returns the status in which they were all the deltas.
 func (r rows) deltas(ctx context.Context, run, after string, each func(key string, batch []byte) error) (status, error) {
 	var found status
 	for {

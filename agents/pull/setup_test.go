@@ -68,7 +68,7 @@ func newNode(t *testing.T, mailbox Mailbox, settings Settings) *node {
 	return &node{service: service, agent: agent, handler: server.Handler(), server: server}
 }
 
-// listen serves the node until the end of the test and gives its URL.
+// listen serves the node until the end of the test and returns its URL.
 func (n *node) listen(t *testing.T) string {
 	t.Helper()
 	if err := n.server.Listen(); err != nil {

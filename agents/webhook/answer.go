@@ -117,7 +117,7 @@ func (s answerStream) pass(delta normalized.Delta) error {
 	return nil
 }
 
-// finish demands a valid answer and gives the engine what an agent may leave out of it.
+// finish demands a valid answer and returns the engine what an agent may leave out of it.
 func (s answerStream) finish() error {
 	response, err := s.fold.Response()
 	if err != nil {

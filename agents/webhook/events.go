@@ -77,7 +77,7 @@ func splitField(line string) (name, value string) {
 	return name, strings.TrimPrefix(value, " ")
 }
 
-// line returns the next line without its end, which is LF, CR LF or CR. At the end of the source it gives what is left
+// line returns the next line without its end, which is LF, CR LF or CR. At the end of the source it returns what is left
 // of the last line together with the error. It never reads past a CR, because what follows may be minutes away.
 func (r *eventReader) line() (string, error) {
 	var line []byte

@@ -96,7 +96,7 @@ func pythonExample(t *testing.T) *exec.Cmd {
 	return exec.Command(python, "../../docs/examples/pythonagent/agent.py")
 }
 
-// startExample runs the program until the end of the test and gives the address that it prints first.
+// startExample runs the program until the end of the test and returns the address that it prints first.
 func startExample(t *testing.T, program *exec.Cmd) (url string) {
 	t.Helper()
 	program.Env = append(os.Environ(), "INBOX_SECRET="+testSecret, "LISTEN=127.0.0.1:0")

@@ -73,7 +73,7 @@ type sessionRow struct {
 	Title string `json:"title"`
 }
 
-// do sends a request and gives the answer of a success.
+// do sends a request and returns the answer of a success.
 func (c *bridgeClient) do(ctx context.Context, method, path string, body any, accept, after string) (*http.Response, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {

@@ -65,7 +65,7 @@ func expiry(t exchange.TurnRecord) string {
 
 const excerptRunes = 60
 
-// excerpt gives the beginning of a stranger's text on one line.
+// excerpt returns the beginning of a stranger's text on one line.
 func excerpt(text string) string {
 	text = oneLine(text)
 	if utf8.RuneCountInString(text) <= excerptRunes {

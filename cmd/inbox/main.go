@@ -54,7 +54,7 @@ func stopOnSignal(stop context.CancelFunc) {
 	os.Exit(exitAtOnce)
 }
 
-// run executes one command line and gives the exit code.
+// run executes one command line and returns the exit code.
 func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(arguments)

@@ -95,7 +95,7 @@ func readFile(cmd *cobra.Command, name string, limit int64) ([]byte, error) {
 
 func addJSON(cmd *cobra.Command) { cmd.Flags().Bool("json", false, "print JSON") }
 
-// wantsJSON says whether --json was given.
+// wantsJSON reports whether --json was given.
 func wantsJSON(cmd *cobra.Command) bool {
 	given, err := cmd.Flags().GetBool("json")
 	return err == nil && given

@@ -41,7 +41,7 @@ type replies struct {
 
 func newReplies() *replies { return &replies{waiting: map[string]chan time.Time{}} }
 
-// to gives what holds the time of the answer to a message, once it is there. Ask before the message is sent.
+// to returns what holds the time of the answer to a message, once it is there. Ask before the message is sent.
 func (r *replies) to(id string) <-chan time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *community) write(writer http.ResponseWriter, mediaType string, value an
 	_ = json.NewEncoder(writer).Encode(value)
 }
 
-// mention sends a signed note to an agent from an address and gives the status, and when its answer arrives.
+// mention sends a signed note to an agent from an address and returns the status, and when its answer arrives.
 func (c *community) mention(ctx context.Context, source string, person load.Person, agent, key, text string, how load.Signature) (int, <-chan time.Time, error) {
 	actor := c.w.url("/agents/" + agent)
 	mention := person.Mention(actor, key, text)
@@ -338,7 +338,7 @@ func (s *session) send(from, to string, mail []byte) error {
 // period is a time in which an attack ran, or none did.
 type period struct{ from, to time.Time }
 
-// during gives the honest messages that were begun in some periods.
+// during returns the honest messages that were begun in some periods.
 func (h *honest) during(periods ...period) seen {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,7 +21,7 @@ const databaseVariable = "INBOX_TEST_DATABASE_URL"
 const network = `ip link set lo up && ip route add local 0.0.0.0/1 dev lo && ip route add local 128.0.0.0/2 dev lo &&
 ip route add local 192.0.0.0/3 dev lo && exec "$0" "$@"`
 
-// inOwnNetwork runs this program again in a network namespace that holds the whole Internet, and gives its exit code. PostgreSQL
+// inOwnNetwork runs this program again in a network namespace that holds the whole Internet, and returns its exit code. PostgreSQL
 // stays outside: it is reached through a socket in the directory.
 func inOwnNetwork(directory string, variables ...string) (int, error) {
 	database, closeRelay, err := relayPostgres(directory)
@@ -58,7 +58,7 @@ func inOwnNetwork(directory string, variables ...string) (int, error) {
 		"sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns): %w", errors.Join(problems...))
 }
 
-// relayPostgres listens on a socket as PostgreSQL does and passes connections on to the one of the environment. It gives the URL of
+// relayPostgres listens on a socket as PostgreSQL does and passes connections on to the one of the environment. It returns the URL of
 // the socket; empty = there is none.
 func relayPostgres(directory string) (database string, closeRelay func(), err error) {
 	parsed, err := url.Parse(os.Getenv(databaseVariable))

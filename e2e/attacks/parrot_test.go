@@ -12,7 +12,7 @@ import (
 
 const agentSecret = "a secret that only the tests know"
 
-// scripted is a webhook agent whose answers the test writes; it gives the lines that configure it.
+// scripted is a webhook agent whose answers the test writes; it returns the lines that configure it.
 func scripted(t *testing.T, name, more string, answer func(message normalized.Message) normalized.Response) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {

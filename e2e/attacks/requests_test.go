@@ -25,7 +25,7 @@ func jsonOf(value any) []byte {
 	return encoded
 }
 
-// call makes a request and gives the status as text, and the answer. What went wrong on the way is a status of its own.
+// call makes a request and returns the status as text, and the answer. What went wrong on the way is a status of its own.
 func (w *world) call(ctx context.Context, client *http.Client, method, path string, header http.Header, body []byte) (string, []byte) {
 	request, err := http.NewRequestWithContext(ctx, method, w.url(path), bytes.NewReader(body))
 	if err != nil {

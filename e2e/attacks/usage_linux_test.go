@@ -14,7 +14,7 @@ func (w *world) usedProcessor() time.Duration {
 	return must(w.server.ProcessorTime())(w.t)
 }
 
-// resetPeak forgets the largest memory and gives the present one (proc(5), clear_refs).
+// resetPeak forgets the largest memory and returns the present one (proc(5), clear_refs).
 func (w *world) resetPeak() int64 {
 	w.t.Helper()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", w.pid()), []byte("5"), 0); err != nil {

@@ -93,7 +93,7 @@ func begin(t *testing.T, wanted settings) *world {
 	return w
 }
 
-// must gives a value or ends the test.
+// must returns a value or ends the test.
 func must[T any](value T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -138,7 +138,7 @@ func (w *world) neighbour(host string, handler http.Handler) *neighbour {
 	return &neighbour{host: host, server: server}
 }
 
-// client gives the HTTP client of an address. The proxy's client goes on for others by X-Forwarded-For.
+// client returns the HTTP client of an address. The proxy's client goes on for others by X-Forwarded-For.
 func (w *world) client(source string) *http.Client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,7 +216,7 @@ func until(ctx context.Context, limit time.Duration, condition func() bool) erro
 	return nil
 }
 
-// database gives a database of its own for each name: empty for SQLite.
+// database returns a database of its own for each name: empty for SQLite.
 func database(t *testing.T, kind string) string {
 	t.Helper()
 	if kind == "sqlite" {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// Build compiles the program into the directory and gives the path of the binary.
+// Build compiles the program into the directory and returns the path of the binary.
 func Build(ctx context.Context, directory string) (string, error) {
 	root, err := Root()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	_ "modernc.org/sqlite"             // registers "sqlite"
 )
 
-// NewDatabase makes an empty PostgreSQL database beside the one in the URL and gives its URL and a function that
+// NewDatabase makes an empty PostgreSQL database beside the one in the URL and returns its URL and a function that
 // removes it.
 func NewDatabase(ctx context.Context, beside string) (string, func() error, error) {
 	administrator, err := sql.Open("pgx", beside)
@@ -38,7 +38,7 @@ func NewDatabase(ctx context.Context, beside string) (string, func() error, erro
 	return parsed.String(), remove, nil
 }
 
-// open gives the server's own database for reading.
+// open returns the server's own database for reading.
 func (i *Instance) open() (*sql.DB, string, error) {
 	if i.Settings.Database != "" {
 		database, err := sql.Open("pgx", i.Settings.Database)
@@ -74,7 +74,7 @@ func (i *Instance) Rows(ctx context.Context) (map[string]int64, error) {
 	return counts, nil
 }
 
-// Column gives the first column of a query on the server's own database.
+// Column returns the first column of a query on the server's own database.
 func (i *Instance) Column(ctx context.Context, query string, arguments ...any) ([]string, error) {
 	database, _, err := i.open()
 	if err != nil {

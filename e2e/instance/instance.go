@@ -136,7 +136,7 @@ func (i *Instance) running() *process {
 // ErrNotRunning is returned where a running server is needed.
 var ErrNotRunning = errors.New("the server does not run")
 
-// Stop asks the server to end (SIGTERM), waits for it and gives its exit code.
+// Stop asks the server to end (SIGTERM), waits for it and returns its exit code.
 func (i *Instance) Stop(ctx context.Context) (int, error) {
 	return i.end(ctx, syscall.SIGTERM)
 }
@@ -172,7 +172,7 @@ func (i *Instance) end(ctx context.Context, signal syscall.Signal) (int, error) 
 	}
 }
 
-// Alive says whether the server process runs.
+// Alive reports whether the server process runs.
 func (i *Instance) Alive() bool {
 	process := i.running()
 	if process == nil {
@@ -186,7 +186,7 @@ func (i *Instance) Alive() bool {
 	}
 }
 
-// Run runs another command of the program with the same configuration and gives what it printed.
+// Run runs another command of the program with the same configuration and returns what it printed.
 func (i *Instance) Run(ctx context.Context, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, i.Binary, append([]string{"--config", i.ConfigFile()}, arguments...)...)
 	command.Dir, command.Env = i.Directory, i.Settings.environment()

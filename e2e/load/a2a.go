@@ -44,7 +44,7 @@ type A2APart struct {
 	Raw  string `json:"raw"`
 }
 
-// Answers gives the distinct ids of the agent's messages and of the artifacts.
+// Answers returns the distinct ids of the agent's messages and of the artifacts.
 func (t Task) Answers() []string {
 	seen := map[string]bool{}
 	var ids []string
@@ -104,7 +104,7 @@ func SendBody(messageID, text string, immediate bool) []byte {
 	return body
 }
 
-// Send sends a body made by SendBody and gives the task. The answer of an agent that speaks without a task is an error.
+// Send sends a body made by SendBody and returns the task. The answer of an agent that speaks without a task is an error.
 func (p A2APeer) Send(ctx context.Context, body []byte) (Task, error) {
 	var result struct {
 		Task *Task `json:"task"`

@@ -108,7 +108,7 @@ func (c *Community) count(request *http.Request) {
 	c.requests[request.Method+" "+request.URL.Path]++
 }
 
-// Stranger gives a person whom the community knows besides Persons: there is one for every number.
+// Stranger returns a person whom the community knows besides Persons: there is one for every number.
 func (c *Community) Stranger(number int) Person {
 	name := fmt.Sprintf("stranger%d", number)
 	return Person{Name: name, ID: c.Origin + "/users/" + name, Key: c.Persons[number%len(c.Persons)].Key}

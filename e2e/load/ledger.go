@@ -75,14 +75,14 @@ func (l *Ledger) Replied(id, wireID string, at time.Time) {
 	l.announce()
 }
 
-// Answered gives a channel that is closed with the first reply to a message.
+// Answered returns a channel that is closed with the first reply to a message.
 func (l *Ledger) Answered(id string) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.find(id).answered
 }
 
-// Changed gives a channel that is closed with the next acknowledgement or reply.
+// Changed returns a channel that is closed with the next acknowledgement or reply.
 func (l *Ledger) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +152,7 @@ func (c *Counts) add(id string, found *entry) {
 	}
 }
 
-// Latencies gives the time from the first attempt to the first reply of every message that has one.
+// Latencies returns the time from the first attempt to the first reply of every message that has one.
 func (l *Ledger) Latencies(protocol string) []time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

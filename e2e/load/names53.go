@@ -9,7 +9,7 @@ import (
 )
 
 // Well opens the name server a second time, on port 53 of a loopback address of its own, for programs whose resolver
-// knows no other port (Postfix, OpenDKIM). It needs the rights of root. It gives the IP address.
+// knows no other port (Postfix, OpenDKIM). It needs the rights of root. It returns the IP address.
 func (n *Names) Well() (string, error) {
 	var last error
 	for range 20 {

@@ -21,7 +21,7 @@ type Received struct {
 	At     time.Time
 }
 
-// Field gives a header field without the brackets around a message id.
+// Field returns a header field without the brackets around a message id.
 func (r Received) Field(name string) string {
 	value := r.Header.Get(name)
 	if len(value) > 1 && value[0] == '<' && value[len(value)-1] == '>' {

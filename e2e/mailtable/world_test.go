@@ -172,7 +172,7 @@ func (s *session) write(text string) {
 	}
 }
 
-// answer reads one answer and gives its last line.
+// answer reads one answer and returns its last line.
 func (s *session) answer() string {
 	s.t.Helper()
 	for {
@@ -186,7 +186,7 @@ func (s *session) answer() string {
 	}
 }
 
-// bring says everything about one mail and gives the first answer that is no success, or the last one.
+// bring says everything about one mail and returns the first answer that is no success, or the last one.
 func (s *session) bring(helo, from string, to []string, mail string) string {
 	s.t.Helper()
 	if answer := s.say("EHLO " + helo); !strings.HasPrefix(answer, "250") {

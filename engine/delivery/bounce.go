@@ -66,7 +66,7 @@ const (
 
 var errUnderWay = fault.New(fault.Unavailable, "the delivery that this report is about is under way; report again later")
 
-// attempted gives a delivery whose attempt is over.
+// attempted returns a delivery whose attempt is over.
 func (s *Service) attempted(ctx context.Context, id string) (Record, exchange.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptPatience)
 	defer cancel()
@@ -105,7 +105,7 @@ func (s *Service) nobodyHas(ctx context.Context, bounce exchange.Bounce) error {
 	})
 }
 
-// recipients gives the addresses of a delivery, in lower case, as reports name them.
+// recipients returns the addresses of a delivery, in lower case, as reports name them.
 func recipients(record Record) []string {
 	list := strings.Split(strings.ToLower(record.Address), ",")
 	for i := range list {

@@ -39,7 +39,7 @@ func newConditions(store Store) *conditions {
 
 func conditionKey(channel, key string) string { return channel + " " + key }
 
-// of gives what is known of a destination. An old view is read again by one caller, while the others go on with it.
+// of returns what is known of a destination. An old view is read again by one caller, while the others go on with it.
 func (c *conditions) of(ctx context.Context, channel, key string, now time.Time) (Condition, bool) {
 	c.mu.Lock()
 	stale := now.Sub(c.read) > conditionsAge && !c.reading
@@ -100,7 +100,7 @@ func (c *conditions) forget(channel, key string) {
 
 func dayOf(t time.Time) int64 { return t.Unix() / secondsPerDay }
 
-// Dead says whether a destination was given up.
+// Dead reports whether a destination was given up.
 func (s *Service) Dead(ctx context.Context, channel, key string) bool {
 	condition, found := s.conditions.of(ctx, channel, key, time.Now())
 	return found && !condition.DeadAt.IsZero()

@@ -37,7 +37,7 @@ func (s *Service) Expect(records []Record, reply exchange.Reply) {
 	}
 }
 
-// take gives a remembered delivery, once.
+// take returns a remembered delivery, once.
 func (f *fresh) take(id string) (kept, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,7 +46,7 @@ func (f *fresh) take(id string) (kept, bool) {
 	return entry, ok
 }
 
-// load gives the delivery of a job. Only a first attempt may trust what is remembered: the operator may have
+// load returns the delivery of a job. Only a first attempt may trust what is remembered: the operator may have
 // cancelled a delivery since, which the conditional update at the end would notice too late.
 func (s *Service) load(ctx context.Context, job queue.Job) (Record, exchange.Reply, error) {
 	if entry, ok := s.fresh.take(job.Payload); ok && job.Attempt == 1 {

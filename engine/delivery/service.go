@@ -30,10 +30,10 @@ type Options struct {
 	Channels *exchange.Channels
 	PerKey   int // deliveries at once to one destination key of a channel without limits of its own; default 8
 	Active   int // attempts that work at once on this node; 0 = as many as the queue starts
-	// Refused gives the reason why a delivery must not be made any more, empty when it may: the operator blocked its
+	// Refused returns the reason why a delivery must not be made any more, empty when it may: the operator blocked its
 	// destination or the asker. It is asked before every attempt. Optional.
 	Refused func(record Record, reply exchange.Reply) string
-	// Listens says whether an agent wants to hear what became of its answers. Optional: without it none does.
+	// Listens reports whether an agent wants to hear what became of its answers. Optional: without it none does.
 	Listens func(agent string) bool
 	Logger  *slog.Logger
 }
@@ -150,7 +150,7 @@ func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reason
 	}, queue.Outcome{Kind: queue.Done}, nil)
 }
 
-// guarded holds an attempt back while the destination is paused or busy, and gives it up where nobody lives any more.
+// guarded holds an attempt back while the destination is paused or busy, and returns it up where nobody lives any more.
 func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
 	if reason := s.refused(record, reply); reason != "" {
 		attempts.WithLabelValues(record.Channel, "withdrawn").Inc()

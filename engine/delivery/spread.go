@@ -155,7 +155,7 @@ func (p prepared) store(ctx context.Context, tx Tx, job queue.Job, reply exchang
 // takenBack is the reason of deliveries that end because their reply was deleted.
 const takenBack = "the answer was taken back"
 
-// mustHear says whether a destination has to hear of the change. A deletion also ends what is still on its way there:
+// mustHear reports whether a destination has to hear of the change. A deletion also ends what is still on its way there:
 // where no attempt was begun, nobody has anything to delete.
 func mustHear(ctx context.Context, tx Tx, sent Record, action, threadID string) (bool, error) {
 	switch sent.State {

@@ -112,7 +112,7 @@ type Tx interface {
 	InsertDelivery(ctx context.Context, record Record) error
 	SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error
 	Enqueue(ctx context.Context, job queue.NewJob) error
-	// RemoveJob removes the jobs of a kind and partition with the payload that do not run, and says whether there were
+	// RemoveJob removes the jobs of a kind and partition with the payload that do not run, and reports whether there were
 	// any.
 	RemoveJob(ctx context.Context, kind, partition, payload string) (bool, error)
 	// WorsenCondition notes a failure: a day that is another than the last one counts, and the later pause holds. A
@@ -121,21 +121,21 @@ type Tx interface {
 	// ClearCondition forgets what is known of a destination.
 	ClearCondition(ctx context.Context, channel, key string) error
 	// ReviseReply stores the response, revision and times of a reply whose revision is still the given one and that was
-	// not deleted, and says whether it did. A deleted reply leaves the history, and its streamed pieces go.
+	// not deleted, and reports whether it did. A deleted reply leaves the history, and its streamed pieces go.
 	ReviseReply(ctx context.Context, reply exchange.Reply, from int, event exchange.Event) (bool, error)
 }
 
 // Store is what delivery needs of the database.
 type Store interface {
 	InTx(ctx context.Context, work func(Tx) error) error
-	// Delivery gives the record and the reply it carries; fault.NotFound when there is none.
+	// Delivery returns the record and the reply it carries; fault.NotFound when there is none.
 	Delivery(ctx context.Context, id string) (Record, exchange.Reply, error)
 	// Deliveries lists deliveries, newest first.
 	Deliveries(ctx context.Context, filter Filter) ([]Record, error)
-	// Reply gives a reply and its native id; fault.NotFound when there is none.
+	// Reply returns a reply and its native id; fault.NotFound when there is none.
 	Reply(ctx context.Context, id string) (exchange.Reply, string, error)
-	// Sendings gives the deliveries of a reply with ActionSend and ids after the given one, in order.
+	// Sendings returns the deliveries of a reply with ActionSend and ids after the given one, in order.
 	Sendings(ctx context.Context, reply exchange.Reply, after string, limit int) ([]Record, error)
-	// Conditions gives the destinations that fail, the last changed first.
+	// Conditions returns the destinations that fail, the last changed first.
 	Conditions(ctx context.Context, limit int) ([]Condition, error)
 }

@@ -64,7 +64,7 @@ func decidedOf(resolution *policypart.Resolution) (d decided) {
 	return d
 }
 
-// approves says whether a part is decided by somebody else than its asker.
+// approves reports whether a part is decided by somebody else than its asker.
 func approves(part policypart.Part) bool {
 	return part.NeedsApproval() || part.Kind == policypart.ConsentRequired && part.Code == policypart.CodeApprovalReply
 }
@@ -123,7 +123,7 @@ func (s *Service) expireApproval(i policypart.Issuance) Ending {
 	return ending
 }
 
-// LastWord gives the ending of an approval that was denied where nobody could write to its asker.
+// LastWord returns the ending of an approval that was denied where nobody could write to its asker.
 func (s *Service) LastWord(i policypart.Issuance) (Ending, bool) {
 	if i.Purpose != policypart.PurposeApproval || i.Status != policypart.StatusDenied {
 		return Ending{}, false
@@ -167,7 +167,7 @@ func about(i policypart.Issuance) string {
 	return "approval of an action"
 }
 
-// replies says whether an answer is held back.
+// replies reports whether an answer is held back.
 func replies(i policypart.Issuance) bool { return i.Part.Code == policypart.CodeApprovalReply }
 
 func (s *Service) resolverOf(by Decider) *policypart.Resolver {
@@ -221,7 +221,7 @@ func reasonText(text string) (string, error) {
 	return text, nil
 }
 
-// beginning gives the first bytes of a text, cut between two characters.
+// beginning returns the first bytes of a text, cut between two characters.
 func beginning(text string, limit int) string {
 	text = strings.TrimSpace(text)
 	if len(text) <= limit {

@@ -24,7 +24,7 @@ func (s *Service) Approvals(ctx context.Context, filter exchange.ApprovalFilter)
 	return list, err
 }
 
-// Approval gives one approval by its id or code. fault.NotFound when there is none.
+// Approval returns one approval by its id or code. fault.NotFound when there is none.
 func (s *Service) Approval(ctx context.Context, id string) (exchange.Approval, error) {
 	issuance, err := s.findApproval(ctx, id)
 	if err != nil {
@@ -170,7 +170,7 @@ type Released struct {
 	Combined bool // the answers of other agents are in it
 }
 
-// Released gives the answer of a turn that was held back and approved: it is sent as it is, its agent does not run again.
+// Released returns the answer of a turn that was held back and approved: it is sent as it is, its agent does not run again.
 // A turn without such an approval costs no query. Errors (fault.Unavailable) mean that the same call should be repeated.
 func (s *Service) Released(ctx context.Context, turn exchange.TurnRecord) (Released, bool, error) {
 	if resolution := turn.Message.PolicyResolution; resolution == nil || !decidedOf(resolution).Reply || resolution.Outcome != policypart.OutcomeGranted {

@@ -111,7 +111,7 @@ func showApproval(view *View, i policypart.Issuance, kept notes) {
 	view.Reason = decidedOf(i.Resolution).Reason
 }
 
-// listed gives an approval as operators see it.
+// listed returns an approval as operators see it.
 func listed(i policypart.Issuance, now time.Time) exchange.Approval {
 	kept, asked, d := notesOf(i), i.Part.Approval(), decidedOf(i.Resolution)
 	shown := exchange.Approval{

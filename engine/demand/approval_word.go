@@ -96,7 +96,7 @@ func unannounced(lines []string) []string {
 	return lines[:end]
 }
 
-// codeOf gives the code of an approval: a digit and five characters of Crockford's base32, out of the random end of its
+// codeOf returns the code of an approval: a digit and five characters of Crockford's base32, out of the random end of its
 // id. It is no secret: it only tells one approval from the others.
 func codeOf(id string) string {
 	parsed, err := uuid.Parse(id)
@@ -111,7 +111,7 @@ func codeOf(id string) string {
 // plainCode forgives case and the letters that are taken for digits.
 func plainCode(text string) string { return wordLetters.Replace(strings.ToLower(text)) }
 
-// isCode says whether a text has the form of a code.
+// isCode reports whether a text has the form of a code.
 func isCode(text string) bool { return len(text) == len(codeOf(uuid.Nil.String())) }
 
 func hashCode(code string) string { return policypart.HashState("approval " + code) }
@@ -125,7 +125,7 @@ func ApprovalThread(id, approver string) string {
 	return threadPrefix + id + ":" + policypart.HashState(strings.ToLower(approver))[:enough]
 }
 
-// approvalOfThread gives the id of the approval that a conversation is about.
+// approvalOfThread returns the id of the approval that a conversation is about.
 func approvalOfThread(threadID string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(threadID, threadPrefix)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"inbox/normalized"
 )
 
-// Captured gives the response of a turn whose money was being taken when the process died: the agent need not work
+// Captured returns the response of a turn whose money was being taken when the process died: the agent need not work
 // again, Capture goes on with it. Errors (fault.Unavailable) mean that the same call should be repeated.
 func (s *Service) Captured(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, begun bool, err error) {
 	issuance, paid, err := s.paid(ctx, turn)

@@ -79,7 +79,7 @@ type Ending struct {
 // Login is one way to log in elsewhere; *openid.Provider is one.
 type Login interface {
 	Name() string
-	// AuthorizationURL gives the address to which the browser is sent. Verifier is the PKCE code verifier.
+	// AuthorizationURL returns the address to which the browser is sent. Verifier is the PKCE code verifier.
 	AuthorizationURL(ctx context.Context, state, nonce, verifier string) (string, error)
 	// Redeem trades the code for an identity whose proof was verified. fault.Unauthenticated when the proof is bad.
 	Redeem(ctx context.Context, code, nonce, verifier string) (openid.Identity, error)
@@ -119,7 +119,7 @@ type View struct {
 	Purpose      string          // "" or policypart.Purpose…
 	Status       string          // policypart.Status…; StatusExpired also when the time is over and nobody noted it yet
 	Open         bool            // it can be decided now
-	Part         policypart.Part // Part.Localized gives title and message in the reader's language; url and state are left out
+	Part         policypart.Part // Part.Localized returns title and message in the reader's language; url and state are left out
 	Asker        string          // subject of the asker's first identity, or the unverified address
 	Locale       string          // of the asker's profile, BCP 47; may be empty
 	IssuedAt     time.Time

@@ -525,7 +525,7 @@ func TestOnePaymentIsForOneDemand(t *testing.T) {
 	}
 }
 
-// paidTurn gives a turn that runs after its payment.
+// paidTurn returns a turn that runs after its payment.
 func (b *bench) paidTurn(t *testing.T) (exchange.TurnRecord, policypart.Issuance) {
 	t.Helper()
 	accept := facilitatortest.Requirements("0xshop", "100")

@@ -30,7 +30,7 @@ type deed struct {
 	notes   *notes // nil = unchanged
 }
 
-// ended gives the demand as it is stored after the deed.
+// ended returns the demand as it is stored after the deed.
 func ended(i policypart.Issuance, d deed, now time.Time) policypart.Issuance {
 	kept := notesOf(i)
 	if d.notes != nil {

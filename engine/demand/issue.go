@@ -108,7 +108,7 @@ func (s *Service) freeze(issuance *policypart.Issuance, kept *notes, part policy
 	return nil
 }
 
-// expiry gives the end of the demand: the agent may set an earlier one than ours.
+// expiry returns the end of the demand: the agent may set an earlier one than ours.
 func (s *Service) expiry(part policypart.Part, now time.Time) (time.Time, error) {
 	life := map[string]time.Duration{
 		policypart.ConsentRequired: s.options.Consent, policypart.PaymentRequired: s.options.Payment, policypart.Unauthorized: s.options.Auth,
@@ -175,7 +175,7 @@ func unmeetable(cause error) error {
 	return fault.GiveUp("the agent asked for something that cannot be given here", cause)
 }
 
-// resolvers gives the identities of a sender.
+// resolvers returns the identities of a sender.
 func resolvers(sender normalized.Sender) []policypart.Resolver {
 	found := make([]policypart.Resolver, 0, len(sender.Identities))
 	for i := range sender.Identities {

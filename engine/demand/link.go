@@ -37,7 +37,7 @@ type partner struct {
 	Proof  string `json:"proof"`
 }
 
-// freezeLink gives link demands their purpose. Both sides need a verified identity.
+// freezeLink returns link demands their purpose. Both sides need a verified identity.
 func (s *Service) freezeLink(issuance *policypart.Issuance, kept *notes, part *policypart.Part) error {
 	var bound partner
 	_ = json.Unmarshal(part.Data[LinkKey], &bound) // absent or not ours: proves nothing
@@ -58,7 +58,7 @@ func (s *Service) freezeLink(issuance *policypart.Issuance, kept *notes, part *p
 	return nil
 }
 
-// Challenge says whether a message, before its agent runs, answers a link challenge from the other side: it carries the
+// Challenge reports whether a message, before its agent runs, answers a link challenge from the other side: it carries the
 // code word that the page of an open link demand of the same agent showed. Then part is the demand that the sender has
 // to agree to; the turn is parked with it (Issue) instead of running the agent. A message without such a word costs no
 // query. fault.Forbidden says that the word is right and the sender cannot be linked by it; its text is for the sender.
@@ -110,7 +110,7 @@ func (s *Service) confirmation(first policypart.Issuance, turn exchange.TurnReco
 	}
 }
 
-// words gives the code words of a message as they were issued.
+// words returns the code words of a message as they were issued.
 func words(message normalized.Message) (found []string) {
 	for i := range message.Parts {
 		text := message.Parts[i].Content

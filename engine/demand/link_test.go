@@ -16,7 +16,7 @@ func linkPart() policypart.Part {
 	return policypart.Part{Kind: policypart.ConsentRequired, Code: CodeLink, Title: "Same person?", Message: "Do you write from another address, too?"}
 }
 
-// agreed opens the first side's page and agrees; it gives the word.
+// agreed opens the first side's page and agrees; it returns the word.
 func (b *bench) agreed(t *testing.T, turn exchange.TurnRecord) (policypart.Issuance, string) {
 	t.Helper()
 	issuance, token := b.park(t, turn, linkPart())

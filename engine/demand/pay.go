@@ -82,7 +82,7 @@ func (s *Service) verify(ctx context.Context, offered facilitator.Payment) (veri
 	return verified, err
 }
 
-// burn ends the turn of a payment that failed its check, and gives the refusal.
+// burn ends the turn of a payment that failed its check, and returns the refusal.
 func (s *Service) burn(ctx context.Context, i policypart.Issuance, by *policypart.Resolver, verified facilitator.Verification, cause error) *policypart.Refusal {
 	refusal := &policypart.Refusal{Code: policypart.CodeProof, Reason: "the facilitator refused the payment: " + verified.Reason}
 	sentence := "The payment was not accepted, and no money was taken. Send your message again to start over."

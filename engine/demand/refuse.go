@@ -20,7 +20,7 @@ const (
 	knownRows   = 300
 )
 
-// refuse counts and records a refused attempt and gives it as a fault.
+// refuse counts and records a refused attempt and returns it as a fault.
 func (s *Service) refuse(ctx context.Context, i policypart.Issuance, refusal *policypart.Refusal) error {
 	for _, record := range s.refusal(i, refusal, "") {
 		if err := s.options.Store.Audit(ctx, record); err != nil {
@@ -33,7 +33,7 @@ func (s *Service) refuse(ctx context.Context, i policypart.Issuance, refusal *po
 	return asFault(refusal)
 }
 
-// refusal gives the audit row of a refused attempt: one, or none when there were too many.
+// refusal returns the audit row of a refused attempt: one, or none when there were too many.
 func (s *Service) refusal(i policypart.Issuance, refusal *policypart.Refusal, principal string) []exchange.AuditRecord {
 	kind, limit := i.Kind, s.known
 	if i.ID == "" {
@@ -92,7 +92,7 @@ type rows struct {
 	skipped int
 }
 
-// take says whether one more row may be written, and how many were left out since the last one.
+// take reports whether one more row may be written, and how many were left out since the last one.
 func (r *rows) take(now time.Time) (skipped int, ok bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

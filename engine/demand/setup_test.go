@@ -172,7 +172,7 @@ func (s *rowStore) Settle(_ context.Context, endings ...Ending) error {
 	return err
 }
 
-// codes gives the codes of the audit rows so far and forgets them.
+// codes returns the codes of the audit rows so far and forgets them.
 func (s *rowStore) codes() (codes []string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

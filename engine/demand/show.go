@@ -8,7 +8,7 @@ import (
 	"inbox/policypart"
 )
 
-// Show gives the page of a demand. It changes nothing, not even an audit row: mail scanners follow links.
+// Show returns the page of a demand. It changes nothing, not even an audit row: mail scanners follow links.
 // fault.NotFound when no demand has the token.
 func (s *Service) Show(ctx context.Context, token string) (View, error) {
 	issuance, refusal, err := s.byToken(ctx, token)
@@ -21,7 +21,7 @@ func (s *Service) Show(ctx context.Context, token string) (View, error) {
 	return s.view(issuance), nil
 }
 
-// refreshed gives the page after something was decided; what was stored meanwhile is what is shown.
+// refreshed returns the page after something was decided; what was stored meanwhile is what is shown.
 func (s *Service) refreshed(ctx context.Context, issuance policypart.Issuance) View {
 	if current, err := s.options.Store.Demand(ctx, issuance.ID); err == nil {
 		issuance = current
@@ -69,7 +69,7 @@ func (s *Service) choices(view *View, i policypart.Issuance, kept notes) {
 	}
 }
 
-// logins gives the names of the logins that a frozen demand offers and that are still configured.
+// logins returns the names of the logins that a frozen demand offers and that are still configured.
 func (s *Service) logins(part policypart.Part) []string {
 	var names []string
 	for _, challenge := range part.AuthChallenges {

@@ -39,19 +39,19 @@ func (s *Service) derive(label string, parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(s.mac(label, parts...))
 }
 
-// token gives the state of a demand: every node can make it, the database cannot.
+// token returns the state of a demand: every node can make it, the database cannot.
 func (s *Service) token(id string) string { return s.derive(labelState, id) }
 
-// word gives the code word of a link demand: 80 bits that a person can type.
+// word returns the code word of a link demand: 80 bits that a person can type.
 func (s *Service) word(id string) string {
 	const random = 10
 	return wordPrefix + crockford.EncodeToString(s.mac(labelWord, id)[:random])
 }
 
-// page gives the address of a demand's page under its id (stored) or its token (presented).
+// page returns the address of a demand's page under its id (stored) or its token (presented).
 func (s *Service) page(name string) *url.URL { return s.options.BaseURL.JoinPath("policy", name) }
 
-// Present gives a stored part as the asker may see it: a url that is not on our own origin is taken away (the second
+// Present returns a stored part as the asker may see it: a url that is not on our own origin is taken away (the second
 // check), and the url of a demand gets the state in place of the id. The state also stands in data under StateKey, for
 // peers that answer by message. It is a secret of the asker: the result goes to them alone and is never stored.
 func (s *Service) Present(part policypart.Part) policypart.Part {
@@ -74,7 +74,7 @@ func (s *Service) Present(part policypart.Part) policypart.Part {
 	return part
 }
 
-// withData gives a copy of data with one more key.
+// withData returns a copy of data with one more key.
 func withData(data map[string]json.RawMessage, key string, value any) map[string]json.RawMessage {
 	body, err := json.Marshal(value)
 	if err != nil { // only our own shapes are written here

@@ -23,7 +23,7 @@ type Verdict struct {
 	Reason string // for the operator
 }
 
-// Refused says whether nothing is taken from them and nothing sent to them.
+// Refused reports whether nothing is taken from them and nothing sent to them.
 func (v Verdict) Refused() bool { return v.Effect == exchange.EffectRefuse }
 
 func verdictOf(e exchange.ListEntry) Verdict {
@@ -66,7 +66,7 @@ func notListed(who string) Verdict {
 	return Verdict{Effect: exchange.EffectRefuse, Code: CodeNotListed, Reason: who + ` is not on the allow list, and federation.mode is "allowlist"`}
 }
 
-// own says whether a host is this server.
+// own reports whether a host is this server.
 func (l *Lists) own(host string) bool {
 	return host == l.options.Domain || identity.HostOf(host) == l.options.Domain || l.options.Hosts[host]
 }
@@ -181,7 +181,7 @@ func (l *Lists) named(sender normalized.Sender, addresses []identity.Address) (a
 	return allowed, Verdict{}
 }
 
-// listed says whether a sender may come where only listed ones may: one of the hosts that their evidence proves is on the
+// listed reports whether a sender may come where only listed ones may: one of the hosts that their evidence proves is on the
 // list. Without evidence the operator decides, where the stated host is listed.
 func (l *Lists) listed(sender normalized.Sender, hosts []string) Verdict {
 	proven := len(sender.Identities) > 0
@@ -206,12 +206,12 @@ func (l *Lists) listed(sender normalized.Sender, hosts []string) Verdict {
 	return notListed(sender.Address)
 }
 
-// vouchedHere says whether the operator let somebody in by hand: a token of this server, one of its own agents.
+// vouchedHere reports whether the operator let somebody in by hand: a token of this server, one of its own agents.
 func (l *Lists) vouchedHere(e *identity.Evidence) bool {
 	return e.Proof.Type == identity.ProofBearerToken && e.Proof.VerifiedBy == l.options.Domain || subjectHost(e.Subject) != "" && l.own(subjectHost(e.Subject))
 }
 
-// hostsOf gives the hosts that have a part in a sender: of the address, of what the evidence is about and of who vouches.
+// hostsOf returns the hosts that have a part in a sender: of the address, of what the evidence is about and of who vouches.
 func (l *Lists) hostsOf(sender normalized.Sender, addresses []identity.Address) []string {
 	hosts := make([]string, 0, 4)
 	add := func(canonical string) {
@@ -237,7 +237,7 @@ func (l *Lists) hostsOf(sender normalized.Sender, addresses []identity.Address) 
 	return hosts
 }
 
-// addressesOf gives the address as it is stated and those that evidence is about.
+// addressesOf returns the address as it is stated and those that evidence is about.
 func addressesOf(sender normalized.Sender) []identity.Address {
 	var addresses []identity.Address
 	if stated, err := identity.ParseAddress(sender.Address); err == nil {
@@ -270,7 +270,7 @@ func subjectAddress(subject string) (identity.Address, bool) {
 	return identity.Address{}, false
 }
 
-// subjectHost gives the host of a subject that is a web address or an address; empty for others.
+// subjectHost returns the host of a subject that is a web address or an address; empty for others.
 func subjectHost(subject string) string {
 	if address, is := subjectAddress(subject); is {
 		return address.Domain
@@ -289,7 +289,7 @@ func subjectHost(subject string) string {
 	return host
 }
 
-// issuerHost gives the host of an issuer in any of its forms.
+// issuerHost returns the host of an issuer in any of its forms.
 func issuerHost(issuer string) string {
 	if method, is := strings.CutPrefix(issuer, "did:web:"); is {
 		host, _, _ := strings.Cut(method, ":")

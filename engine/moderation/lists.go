@@ -28,7 +28,7 @@ func (x index) put(e exchange.ListEntry) {
 	x[e.Kind][e.Target] = e
 }
 
-// host gives the narrowest entry for a canonical host. It looks up whole labels and compares no substrings.
+// host returns the narrowest entry for a canonical host. It looks up whole labels and compares no substrings.
 func (x index) host(host string) (exchange.ListEntry, int) {
 	hosts := x[exchange.TargetHost]
 	if len(hosts) == 0 {
@@ -146,7 +146,7 @@ func (t *table) drop(e exchange.ListEntry) {
 	}
 }
 
-// guestOf gives the host where somebody who is allowed lives.
+// guestOf returns the host where somebody who is allowed lives.
 func guestOf(e exchange.ListEntry) string {
 	switch e.Kind {
 	case exchange.TargetAddress:

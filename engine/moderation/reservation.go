@@ -102,7 +102,7 @@ func excessOf(b bound, contended bool) Excess {
 // Commit keeps the count: the message was stored.
 func (r *Reservation) Commit() { r.end(true) }
 
-// Release gives the count back, unless another copy of the message was stored. After Commit it does nothing.
+// Release returns the count, unless another copy of the message was stored. After Commit it does nothing.
 func (r *Reservation) Release() { r.end(false) }
 
 func (r *Reservation) end(stored bool) {

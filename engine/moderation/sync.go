@@ -29,7 +29,7 @@ const (
 	listPage  = 500
 )
 
-// Source gives what changed in the lists after the version and id, in that order.
+// Source returns what changed in the lists after the version and id, in that order.
 type Source interface {
 	ListChanges(ctx context.Context, version int64, id string, limit int) ([]exchange.ListChange, error)
 }
@@ -64,7 +64,7 @@ func New(options Options) *Lists {
 	return l
 }
 
-// Read takes over everything that changed since it was last called and says whether anything did.
+// Read takes over everything that changed since it was last called and reports whether anything did.
 func (l *Lists) Read(ctx context.Context) (changed bool, err error) {
 	select {
 	case <-l.reading:
@@ -140,7 +140,7 @@ func (l *Lists) Run(ctx context.Context, changed func(context.Context)) error {
 	}
 }
 
-// Paused says whether the operator lets an agent rest.
+// Paused reports whether the operator lets an agent rest.
 func (l *Lists) Paused(agent string) bool {
 	l.table.RLock()
 	defer l.table.RUnlock()

@@ -22,7 +22,7 @@ const MaxTargetBytes = 2048
 // subdomains stands in front of a domain that covers everything below it, too.
 const subdomains = "*."
 
-// ParseTarget reads what an operator wrote and gives its kind and canonical form: a host (example.com), a domain with
+// ParseTarget reads what an operator wrote and returns its kind and canonical form: a host (example.com), a domain with
 // everything below it (*.example.com), an address (@user@example.com), an actor's IRI or another subject of evidence
 // (https://…, mailto:…, token:…), or a principal (issuer, a blank, subject). Errors are fault.Malformed.
 func ParseTarget(text string) (kind, target string, err error) {
@@ -72,7 +72,7 @@ func parseActor(text string) (kind, target string, err error) {
 	return exchange.TargetActor, u.String(), nil
 }
 
-// ParseHost gives the canonical form of a host as lists have it: punycode, lower-case, without a final dot, "*." kept.
+// ParseHost returns the canonical form of a host as lists have it: punycode, lower-case, without a final dot, "*." kept.
 // The errors are fault.Malformed.
 func ParseHost(text string) (string, error) {
 	rest, below := strings.CutPrefix(text, subdomains)

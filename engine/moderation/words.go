@@ -36,7 +36,7 @@ func NewWords(list []string) Words {
 
 const maxWordBytes = 200
 
-// Only says whether a message is one of the words and nothing else. Mentions around it do not count.
+// Only reports whether a message is one of the words and nothing else. Mentions around it do not count.
 func (w Words) Only(message normalized.Message) bool {
 	if len(w) == 0 || len(message.Parts) != 1 || message.Parts[0].Kind != normalized.PartText || len(message.Parts[0].Content) > maxWordBytes {
 		return false

@@ -17,14 +17,14 @@ const ackSettle = 2 * time.Second
 // AckTx is what a transaction does about acknowledgements.
 type AckTx interface {
 	// InsertAck stores an acknowledgement of a turn that is accepted, running or waits for a tool, has sent nothing yet and has no
-	// acknowledgement, and says whether it did. Neither the turn's reply nor its history changes.
+	// acknowledgement, and reports whether it did. Neither the turn's reply nor its history changes.
 	InsertAck(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error)
 	// CancelAck cancels what of the turn's acknowledgement is not delivered, and removes the jobs that wait to do it. It
 	// comes before the turn's row is taken.
 	CancelAck(ctx context.Context, turnID string, at time.Time) error
 }
 
-// ackAfter gives how long after its acceptance a turn is acknowledged; 0 = not at all. Agents are told nothing: they
+// ackAfter returns how long after its acceptance a turn is acknowledged; 0 = not at all. Agents are told nothing: they
 // would take it for the answer. An asker who got a demand heard of us already.
 func (s *Service) ackAfter(agent agents.Entry, turn exchange.TurnRecord) time.Duration {
 	channel, able := s.options.Channels.Channel(turn.Channel).(exchange.Acknowledger)
@@ -35,7 +35,7 @@ func (s *Service) ackAfter(agent agents.Entry, turn exchange.TurnRecord) time.Du
 	return max(0, channel.AckAfter(agent.Settings.AckAfter))
 }
 
-// mayBeAcknowledged says whether the end of the turn has to look for an acknowledgement under way.
+// mayBeAcknowledged reports whether the end of the turn has to look for an acknowledgement under way.
 func (s *Service) mayBeAcknowledged(turn exchange.TurnRecord) bool {
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	return known && s.ackAfter(agent, turn) > 0

@@ -43,7 +43,7 @@ func (w working) handle(ctx context.Context, turn agents.Turn) iter.Seq2[normali
 
 var soon = agents.Settings{AckAfter: 20 * time.Millisecond}
 
-// deliveries gives the states of a turn's deliveries: of the acknowledgement and of the answer.
+// deliveries returns the states of a turn's deliveries: of the acknowledgement and of the answer.
 func (e *engine) deliveries(t *testing.T, turnID string) (ack, answer string) {
 	t.Helper()
 	records, err := e.store.Deliveries(t.Context(), delivery.Filter{TurnID: turnID, Limit: 10})

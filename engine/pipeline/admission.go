@@ -76,7 +76,7 @@ func disbelief(agent string, in exchange.Inbound) []exchange.AuditRecord {
 	return rows
 }
 
-// refuse writes the audit rows of a message that gets no turn and gives its refusal. A database that is down comes
+// refuse writes the audit rows of a message that gets no turn and returns its refusal. A database that is down comes
 // first: the peer repeats the message, and the refusal is then on record.
 func (s *Service) refuse(ctx context.Context, refusal error, rows []exchange.AuditRecord) error {
 	if len(rows) == 0 {

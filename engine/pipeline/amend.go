@@ -26,9 +26,9 @@ type SentMessage struct {
 
 // SentReader finds messages by what their sender knows of them.
 type SentReader interface {
-	// SentMessages gives the messages with the native id that the principal sent to the agent; empty agent = to any.
+	// SentMessages returns the messages with the native id that the principal sent to the agent; empty agent = to any.
 	SentMessages(ctx context.Context, agent, nativeID, principal string) ([]SentMessage, error)
-	// OpenTurns gives the ids of the principal's turns that run, are to run or wait; empty agent = of any.
+	// OpenTurns returns the ids of the principal's turns that run, are to run or wait; empty agent = of any.
 	OpenTurns(ctx context.Context, agent, principal string) ([]string, error)
 }
 
@@ -40,7 +40,7 @@ type SentTx interface {
 	AmendRoute(ctx context.Context, turnID string, route json.RawMessage) error
 	// Claim writes an adapter's document and gives nil, or the other document that has its place.
 	Claim(ctx context.Context, claim exchange.Claim) (instead []byte, err error)
-	// WithdrawTurn takes the question out of the history and erases it; its answer stays. It says whether it was there.
+	// WithdrawTurn takes the question out of the history and erases it; its answer stays. It reports whether it was there.
 	WithdrawTurn(ctx context.Context, turnID string, at time.Time) (bool, error)
 }
 

@@ -58,7 +58,7 @@ func ancestorKey(turn exchange.TurnRecord) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ancestors gives what is known of the thread, and searches for what was said before this turn if it entered late. Turns
+// ancestors returns what is known of the thread, and searches for what was said before this turn if it entered late. Turns
 // of a thread run one at a time, so nobody else writes the document.
 func (s *Service) ancestors(ctx context.Context, turn exchange.TurnRecord, begun bool) (*ancestry, error) {
 	known := new(ancestry)
@@ -129,7 +129,7 @@ func (s *Service) keepAncestors(ctx context.Context, turn exchange.TurnRecord, k
 	return s.writeAncestors(ctx, turn, known)
 }
 
-// writeAncestors gives them their whole life again.
+// writeAncestors returns them their whole life again.
 func (s *Service) writeAncestors(ctx context.Context, turn exchange.TurnRecord, known *ancestry) error {
 	known.Kept = time.Now().UTC()
 	value, err := json.Marshal(known)

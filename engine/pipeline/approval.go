@@ -18,13 +18,13 @@ import (
 type Approvals interface {
 	// Hold makes the demand for an answer that somebody has to let pass.
 	Hold(turn exchange.TurnRecord, response normalized.Response, combined bool) (policypart.Issuance, error)
-	// Released gives the answer of a turn that was held back and approved.
+	// Released returns the answer of a turn that was held back and approved.
 	Released(ctx context.Context, turn exchange.TurnRecord) (demand.Released, bool, error)
 	// Told is what an approver gets to read.
 	Told(issuance policypart.Issuance) normalized.Response
 	// Answer holds the decision in an approver's message against what is open.
 	Answer(ctx context.Context, turn exchange.TurnRecord, d demand.Decision, by demand.Decider) (demand.Verdict, error)
-	// LastWord gives the ending of an approval that was denied by a process without adapters.
+	// LastWord returns the ending of an approval that was denied by a process without adapters.
 	LastWord(issuance policypart.Issuance) (demand.Ending, bool)
 }
 
@@ -33,7 +33,7 @@ type Approvers interface {
 	// Open begins a conversation of the agent with an address.
 	// Errors are classed by fault.RetryIn and fault.GiveUp.
 	Open(ctx context.Context, agent, address string) (exchange.Opening, error)
-	// Proves gives the sender's evidence that proves the address; nil = none does. A name never proves anything.
+	// Proves returns the sender's evidence that proves the address; nil = none does. A name never proves anything.
 	Proves(ctx context.Context, sender normalized.Sender, address string) (*identity.Evidence, error)
 }
 
@@ -113,7 +113,7 @@ func (s *Service) await(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	})
 }
 
-// holds says whether somebody has to let the response pass first. One that was let pass goes out as it is; what was added
+// holds reports whether somebody has to let the response pass first. One that was let pass goes out as it is; what was added
 // to it since, such as the answers of agents that it mentions, has to be let pass again.
 func (s *Service) holds(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) (bool, error) {
 	agent, known := s.options.Agents.Lookup(turn.Agent)

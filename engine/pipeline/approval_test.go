@@ -104,7 +104,7 @@ func (e *engine) ends(t *testing.T, turnID, state string) exchange.TurnRecord {
 	return turn
 }
 
-// told gives what the approver got to read.
+// told returns what the approver got to read.
 func (e *engine) told(t *testing.T) exchange.Delivery {
 	t.Helper()
 	d := e.peer.next(t)
@@ -189,7 +189,7 @@ func withRaw(m normalized.Message) normalized.Message {
 	return m
 }
 
-// newest gives the turn of the newest open approval.
+// newest returns the turn of the newest open approval.
 func (e *engine) newest(t *testing.T) string {
 	t.Helper()
 	found, err := e.demands.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 10})
@@ -199,7 +199,7 @@ func (e *engine) newest(t *testing.T) string {
 	return found[0].TurnID
 }
 
-// codeOf gives the code of the approval that was decided last.
+// codeOf returns the code of the approval that was decided last.
 func codeOf(t *testing.T, e *engine) string {
 	t.Helper()
 	found, err := e.demands.Approvals(t.Context(), exchange.ApprovalFilter{All: true, Limit: 10})

@@ -91,10 +91,10 @@ func newBackEnds() *backEnds {
 // backEndFailure is an error of the agent itself, not of what this server does around it.
 type backEndFailure struct{ error }
 
-// Unwrap gives the agent's error.
+// Unwrap returns the agent's error.
 func (f backEndFailure) Unwrap() error { return f.error }
 
-// backEnd gives what is known of an agent's back end. An old view is read again by one caller, while others go on with it.
+// backEnd returns what is known of an agent's back end. An old view is read again by one caller, while others go on with it.
 func (s *Service) backEnd(ctx context.Context, agent string) (BackEnd, bool) {
 	b := s.backEnds
 	now := time.Now()
@@ -137,7 +137,7 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-// place gives the time of the next turn of an agent, not before from: so many a second, in the order of the calls.
+// place returns the time of the next turn of an agent, not before from: so many a second, in the order of the calls.
 func (b *backEnds) place(agent string, from time.Time, rate float64) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,7 +221,7 @@ func (s *Service) awaited(turn exchange.TurnRecord) bool {
 	return knows && channel.Awaits(turn.Route)
 }
 
-// backEndFailed counts a failure of an agent's back end, and opens the breaker after several. The result says whether it
+// backEndFailed counts a failure of an agent's back end, and opens the breaker after several. The result reports whether it
 // is open now.
 func (s *Service) backEndFailed(ctx context.Context, agent string, turn exchange.TurnRecord, cause error, probe bool) (BackEnd, bool) {
 	outage, known := s.backEnd(ctx, agent)

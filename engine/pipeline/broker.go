@@ -82,7 +82,7 @@ func (h *broker) finished(turn exchange.TurnRecord) {
 	h.notify(turn.ID)
 }
 
-// watch gives a channel that gets a value after each change of the turn.
+// watch returns a channel that gets a value after each change of the turn.
 func (h *broker) watch(turnID string) (changes <-chan struct{}, stop func()) {
 	channel := make(chan struct{}, 1)
 	h.mu.Lock()
@@ -121,7 +121,7 @@ func (h *broker) notify(turnID string) {
 	}
 }
 
-// running remembers how to stop a run of this process; the returned function forgets it and says whether the run has to
+// running remembers how to stop a run of this process; the returned function forgets it and reports whether the run has to
 // begin anew.
 func (h *broker) running(turn exchange.TurnRecord, cancel context.CancelFunc) (done func() (again bool)) {
 	h.mu.Lock()
@@ -149,7 +149,7 @@ func (h *broker) restart(turnID string) {
 	}
 }
 
-// isRunning says whether a run of the turn is in this process.
+// isRunning reports whether a run of the turn is in this process.
 func (h *broker) isRunning(turnID string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -165,7 +165,7 @@ func (h *broker) cancel(turnID string) {
 	}
 }
 
-// runningTurns gives the turns whose runs are in this process.
+// runningTurns returns the turns whose runs are in this process.
 func (h *broker) runningTurns() []exchange.TurnRecord {
 	h.mu.Lock()
 	defer h.mu.Unlock()

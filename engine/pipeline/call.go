@@ -29,7 +29,7 @@ var (
 	}, []string{"agent"})
 )
 
-// Caller calls an agent of another server and gives its answer. It may be asked again with the same call after a crash;
+// Caller calls an agent of another server and returns its answer. It may be asked again with the same call after a crash;
 // the call's id is the id of the message on the wire. An error is classed by fault: Unavailable and not Permanent is
 // tried again, everything else becomes a failed answer with the public text.
 type Caller interface {

@@ -34,7 +34,7 @@ func (s *Service) here(from, to string) (agent agents.Entry, here bool, err erro
 	return agent, true, nil
 }
 
-// canonical gives the address of one of our agents as it is configured, and any other one as it is.
+// canonical returns the address of one of our agents as it is configured, and any other one as it is.
 func (s *Service) canonical(agent agents.Entry, to string) string {
 	if callee, here, err := s.here(agent.Profile.Address, to); err == nil && here {
 		return callee.Profile.Address

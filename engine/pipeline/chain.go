@@ -44,13 +44,13 @@ func chainOf(hop, ceiling int) *normalized.AgentChain {
 	return &normalized.AgentChain{Hop: hop, MaxHops: ceiling, IsFinal: hop == ceiling}
 }
 
-// hinted says whether a chain on this way is a hint only: mail and the fediverse, where the envelope wakes the
+// hinted reports whether a chain on this way is a hint only: mail and the fediverse, where the envelope wakes the
 // recipients, have no place for it that their software keeps. There the hop is also counted by thread.
 func hinted(relay normalized.MentionRelay) bool {
 	return relay.Kind == normalized.RelayRecipientField || relay.Kind == normalized.RelayAddressing
 }
 
-// refuseChain writes the audit record when a message is refused because of its chain, and gives the refusal.
+// refuseChain writes the audit record when a message is refused because of its chain, and returns the refusal.
 func (s *Service) refuseChain(ctx context.Context, in exchange.Inbound, refusal error) error {
 	f := fault.Of(refusal)
 	if f.Kind != fault.Forbidden || !strings.HasPrefix(f.Public, auditExhausted) {
@@ -63,7 +63,7 @@ func (s *Service) refuseChain(ctx context.Context, in exchange.Inbound, refusal 
 	return s.refuse(ctx, refusal, append([]exchange.AuditRecord{auditRow(agent, in, auditExhausted, f.Public)}, disbelief(agent, in)...))
 }
 
-// nextHop gives the chain of a call that the turn's agent makes; ok is false when the chain ends here.
+// nextHop returns the chain of a call that the turn's agent makes; ok is false when the chain ends here.
 func nextHop(agent agents.Entry, turn exchange.TurnRecord) (next normalized.AgentChain, ok bool) {
 	hop, ceiling := 0, agent.Settings.MaxHops
 	if chain := turn.Message.RecipientCapabilities.AgentChain; chain != nil {

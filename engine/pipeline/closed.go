@@ -23,7 +23,7 @@ type Closed interface {
 	Closed(agent string) exchange.Closure
 	// ClosedToGuests says why the server takes no message of a sender without proof, while it takes those of others.
 	ClosedToGuests() exchange.Closure
-	// Paused says whether what an agent has taken waits, too.
+	// Paused reports whether what an agent has taken waits, too.
 	Paused(agent string) bool
 	// Admit notes the bytes that a message is about to take.
 	Admit(bytes int64)
@@ -87,7 +87,7 @@ func NewBacklog(store BacklogStore, most int, agents func() []string, log *slog.
 	return &Backlog{store: store, most: most, agents: agents, log: log}
 }
 
-// Full says whether too many messages wait for an agent.
+// Full reports whether too many messages wait for an agent.
 func (b *Backlog) Full(agent string) bool {
 	full := b.full.Load()
 	return full != nil && (*full)[agent]

@@ -51,7 +51,7 @@ func (s *Service) mentioned(
 	return append(calls, exchange.Dispatch{Combine: true, Response: &draft}), response
 }
 
-// takesPart says whether the address is one of the two who talk here.
+// takesPart reports whether the address is one of the two who talk here.
 func (s *Service) takesPart(agent agents.Entry, turn exchange.TurnRecord, name string) bool {
 	return same(name, agent.Profile.Address) || same(name, turn.Message.Sender.Address)
 }
@@ -83,7 +83,7 @@ func sendable(parts []normalized.Part) (said []normalized.Part) {
 	return said
 }
 
-// combined gives the one answer of a turn whose mentioned agents have all been asked. A job whose id is that of the turn
+// combined returns the one answer of a turn whose mentioned agents have all been asked. A job whose id is that of the turn
 // is its first: it has asked nobody yet.
 func (s *Service) combined(ctx context.Context, job queue.Job, turn exchange.TurnRecord) (response normalized.Response, ok bool, err error) {
 	if job.ID == turn.ID {

@@ -161,7 +161,7 @@ func composedBy(t *testing.T, workers int, databaseURL string, change func(*pipe
 	return &e
 }
 
-// audits gives the records with the code, oldest first.
+// audits returns the records with the code, oldest first.
 func (e *engine) audits(t *testing.T, code string) []exchange.AuditRecord {
 	t.Helper()
 	records, err := e.store.AuditRecords(t.Context(), exchange.AuditFilter{Code: code, Limit: 500})

@@ -13,7 +13,7 @@ import (
 	"inbox/normalized"
 )
 
-// withHistory gives the message as the agent sees it: with the trimmed history of its thread, or of its sender's
+// withHistory returns the message as the agent sees it: with the trimmed history of its thread, or of its sender's
 // conversations where the agent's history follows the person.
 func (s *Service) withHistory(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (normalized.Message, *int, error) {
 	message := turn.Message
@@ -60,7 +60,7 @@ func (s *Service) threadQuery(ctx context.Context, agent agents.Entry, turn exch
 	return query, err
 }
 
-// principals gives the sender and the identities that are linked to it, where the agent's history follows the person.
+// principals returns the sender and the identities that are linked to it, where the agent's history follows the person.
 // Whoever proved nothing is nobody's person: a name alone opens no other conversation.
 func (s *Service) principals(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) ([]string, error) {
 	sender := turn.Message.Sender

@@ -57,7 +57,7 @@ func benchmarkThread(b *testing.B, url, scope string, turns int) {
 	}
 }
 
-// fill stores answered exchanges and gives the last one.
+// fill stores answered exchanges and returns the last one.
 func fill(tb testing.TB, s pipeline.Store, scope string, exchanges int) (last exchange.TurnRecord) {
 	tb.Helper()
 	for begin := 0; begin < exchanges; begin += 500 {

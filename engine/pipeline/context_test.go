@@ -35,7 +35,7 @@ func tell(turns []normalized.HistoricalMessage) string {
 	return strings.Join(texts, " | ")
 }
 
-// ask lets a message be answered and gives the history that its agent saw.
+// ask lets a message be answered and returns the history that its agent saw.
 func (w *witness) ask(t *testing.T, e *engine, in exchange.Inbound) string {
 	t.Helper()
 	turn := e.settled(t, e.receive(t, in).TurnID)

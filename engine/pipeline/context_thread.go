@@ -17,7 +17,7 @@ type Exchange struct {
 	Withdrawn bool      // the sender took the question back: only the answer is left of it
 }
 
-// Answered says whether there is an answer that somebody could see.
+// Answered reports whether there is an answer that somebody could see.
 func (e Exchange) Answered() bool {
 	return e.Turn.Response != nil && !e.Turn.Response.Silent && len(e.Turn.Response.Parts) > 0
 }
@@ -64,6 +64,6 @@ type ThreadExcerpt struct {
 type ThreadReader interface {
 	// ThreadExcerpt reads as little as the query asks for, however long the thread is.
 	ThreadExcerpt(ctx context.Context, query ThreadQuery) (ThreadExcerpt, error)
-	// PersonOf gives all identities of the principal's person; none when it is not linked to another.
+	// PersonOf returns all identities of the principal's person; none when it is not linked to another.
 	PersonOf(ctx context.Context, principal string) ([]exchange.PersonIdentity, error)
 }

@@ -24,13 +24,13 @@ type continuation struct {
 	deliveries []delivery.Record
 }
 
-// declined says whether the message declined what was demanded. Its turn then ends with the last word: an agent must
+// declined reports whether the message declined what was demanded. Its turn then ends with the last word: an agent must
 // not take a resolution for a grant.
 func (t *continuation) declined() bool {
 	return t != nil && t.ending != nil && !t.ending.Resume && t.ending.Response != nil
 }
 
-// settleTurn gives the turn of a message that declines its end.
+// settleTurn returns the turn of a message that declines its end.
 func (t *continuation) settleTurn(turn *exchange.TurnRecord) {
 	if t.declined() && turn.State == exchange.StateAccepted {
 		turn.State, turn.Reason = t.ending.State, t.ending.Issuance.Kind+" "+t.ending.Issuance.Status

@@ -29,7 +29,7 @@ const (
 // errTooMany rolls a transaction back that would store more calls than a turn may make.
 var errTooMany = errors.New("the turn asked other agents too often")
 
-// asking says whether the turn waits for other agents.
+// asking reports whether the turn waits for other agents.
 func asking(turn exchange.TurnRecord) bool {
 	return turn.State == exchange.StateWaiting && turn.Reason == exchange.WaitingDispatch
 }
@@ -78,7 +78,7 @@ func (s *Service) askOthers(
 	return tooOften(turn), false, nil
 }
 
-// asked gives the calls that the agent asks for.
+// asked returns the calls that the agent asks for.
 func (s *Service) asked(agent agents.Entry, response normalized.Response) (calls []exchange.Dispatch) {
 	for _, d := range response.Dispatch {
 		calls = append(calls, exchange.Dispatch{To: s.canonical(agent, d.To), Parts: d.Parts})
@@ -173,7 +173,7 @@ func insertCalls(ctx context.Context, tx Tx, turnID string, calls []exchange.Dis
 	return nil
 }
 
-// called gives a call to the queue.
+// called returns a call to the queue.
 func called(ctx context.Context, tx Tx, d exchange.Dispatch) error {
 	body, err := json.Marshal(map[string]string{"id": d.ID, "to": d.To})
 	if err != nil {

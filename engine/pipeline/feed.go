@@ -36,7 +36,7 @@ type reading struct {
 	err     error
 }
 
-// shared gives a reading that has seen every announced change. Not is the one that the caller had at this place: who
+// shared returns a reading that has seen every announced change. Not is the one that the caller had at this place: who
 // looks again for fear that an announcement was lost gets another. The caller must be watching the turn.
 func (h *broker) shared(ctx context.Context, turnID string, at place, not *reading, read func(context.Context, *reading)) (*reading, error) {
 	h.mu.Lock()

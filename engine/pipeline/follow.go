@@ -14,7 +14,7 @@ const (
 	eventPage = 200
 )
 
-// Wait blocks until the turn ended or waits for somebody (consent, the operator), and gives it with its response.
+// Wait blocks until the turn ended or waits for somebody (consent, the operator), and returns it with its response.
 // The end of ctx is its error; NotFound when there is no such turn.
 func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
 	if entry, ok := s.broker.expectation(turnID); ok {
@@ -75,7 +75,7 @@ func (s *Service) Follow(ctx context.Context, turnID string, after int64) iter.S
 	}
 }
 
-// settled says whether nobody needs to wait for the turn any longer. One that waits for other agents goes on by itself.
+// settled reports whether nobody needs to wait for the turn any longer. One that waits for other agents goes on by itself.
 func settled(turn exchange.TurnRecord) bool {
 	return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn)
 }

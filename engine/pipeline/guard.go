@@ -33,7 +33,7 @@ type Pace struct {
 	Recent int                    // messages of the principal in the thread since the time asked for
 }
 
-// guarded says whether guard has a say about a message.
+// guarded reports whether guard has a say about a message.
 func guarded(in exchange.Inbound) bool {
 	return in.FromAgent || in.Message.RecipientCapabilities.AgentChain != nil
 }

@@ -139,7 +139,7 @@ func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inb
 }
 
 // contended refuses a message whose limit is full of messages that are being stored at this moment, or about which the
-// database cannot say whether the sender was told. To keep it unanswered would be final, and those messages may yet fail.
+// database cannot report whether the sender was told. To keep it unanswered would be final, and those messages may yet fail.
 func contended() error {
 	return &fault.Fault{Kind: fault.RateLimited, Public: "too many messages at once; try again in a moment", RetryAfter: time.Second}
 }
@@ -166,7 +166,7 @@ func subjectOf(turn exchange.TurnRecord) moderation.Subject {
 	return subject
 }
 
-// waited gives how long after our answer its answer came; 0 = unknown. A clock that went back says nothing.
+// waited returns how long after our answer its answer came; 0 = unknown. A clock that went back says nothing.
 func waited(in exchange.Inbound, now time.Time) time.Duration {
 	if in.AnswerOf.IsZero() {
 		return 0
@@ -209,7 +209,7 @@ func (s *Service) overLimit(
 	return nil, nil, nil
 }
 
-// lastWord plans a sentence to the sender and says whether it goes anywhere.
+// lastWord plans a sentence to the sender and reports whether it goes anywhere.
 func (s *Service) finalNoticeOf(ctx context.Context, turn exchange.TurnRecord, text, code string) (*finalNotice, bool, error) {
 	response := normalized.Response{Parts: []normalized.Part{normalized.Text(text)}}
 	if code != "" {

@@ -32,7 +32,7 @@ type memory struct {
 	turnID    string
 }
 
-// memoryOf gives the note of a turn; nil when the server keeps none.
+// memoryOf returns the note of a turn; nil when the server keeps none.
 func (s *Service) memoryOf(turnID string, record *runRecord) agents.Memory {
 	if s.options.Documents == nil {
 		return nil
@@ -40,7 +40,7 @@ func (s *Service) memoryOf(turnID string, record *runRecord) agents.Memory {
 	return memory{s.options.Documents, record, turnID}
 }
 
-// Load gives the note of an earlier run.
+// Load returns the note of an earlier run.
 func (m memory) Load(ctx context.Context) ([]byte, error) {
 	note, _, err := m.documents.Get(ctx, memoryNamespace, m.turnID)
 	if err != nil {

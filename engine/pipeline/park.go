@@ -19,16 +19,16 @@ type Demands interface {
 	// Issue makes the record of a demand that the pipeline stores together with the parked turn. Its Part is what the
 	// asker gets. Conflict when the turn has demanded too often.
 	Issue(turn exchange.TurnRecord, part policypart.Part) (policypart.Issuance, error)
-	// Challenge says whether the message answers an open question about the same person on another network; the part is
+	// Challenge reports whether the message answers an open question about the same person on another network; the part is
 	// the demand for consent on this side.
 	Challenge(ctx context.Context, turn exchange.TurnRecord) (part policypart.Part, answers bool, err error)
 	// Offer holds what a message offers against the open demand of the parked turn: the eight checks. Forbidden with the
 	// code when it does not meet it; Ending.Audit is then the row to store.
 	Offer(ctx context.Context, in exchange.Inbound, parked exchange.TurnRecord) (demand.Ending, error)
-	// Captured gives the response of a run whose payment capture had begun before the process died.
+	// Captured returns the response of a run whose payment capture had begun before the process died.
 	Captured(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, begun bool, err error)
 	Approvals
-	// Capture takes the money for a completed response and gives the response to store: the same one, or a failed one.
+	// Capture takes the money for a completed response and returns the response to store: the same one, or a failed one.
 	Capture(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) (normalized.Response, error)
 }
 

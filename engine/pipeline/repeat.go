@@ -135,7 +135,7 @@ func (s *Service) RetryFailed(ctx context.Context, filter exchange.RetryFilter, 
 	return result, nil
 }
 
-// failedTurns gives the ids of what a filter selects, in order of arrival.
+// failedTurns returns the ids of what a filter selects, in order of arrival.
 func (s *Service) failedTurns(ctx context.Context, filter exchange.RetryFilter) (found []string, more bool, err error) {
 	page := exchange.TurnFilter{Agent: filter.Agent, States: []string{exchange.StateFailed}, UpdatedAfter: filter.Since, Limit: repeatPage + 1}
 	for len(found) < MaxRepeats {

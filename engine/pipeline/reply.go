@@ -32,7 +32,7 @@ type ending struct {
 	unsent        bool                                   // the reply is kept for whoever asks, and goes nowhere
 }
 
-// newReply gives the response its id and time, final before the first attempt.
+// newReply returns the response its id and time, final before the first attempt.
 func (s *Service) newReply(turn exchange.TurnRecord, response normalized.Response) exchange.Reply {
 	return exchange.Reply{
 		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Channel: turn.Channel, Route: turn.Route,
@@ -246,7 +246,7 @@ func saying(response normalized.Response, sentence string) normalized.Response {
 
 func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
-// pause waits d and says whether ctx is still alive.
+// pause waits d and reports whether ctx is still alive.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

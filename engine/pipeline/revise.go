@@ -133,7 +133,7 @@ func (s *Service) releaseDraft(ctx context.Context, sent SentMessage) (func(Tx) 
 // errEdited is the reason of a run that begins again because its message was edited.
 var errEdited = errors.New("the message was edited while the agent worked on it")
 
-// rerun says whether a turn that could not be ended has to run again, because it is not the turn that the run began with.
+// rerun reports whether a turn that could not be ended has to run again, because it is not the turn that the run began with.
 func (s *Service) rerun(ctx context.Context, turnID string) (bool, error) {
 	turn, err := s.options.Store.Turn(ctx, turnID)
 	if err != nil {

@@ -78,7 +78,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	return s.answer(ctx, job, turn, record)
 }
 
-// Limit gives how many turns of an agent may run at once on this node now: none while it rests, and what the agent says
+// Limit returns how many turns of an agent may run at once on this node now: none while it rests, and what the agent says
 // where others work for it. It is the queue's KindOptions.Limit of JobKind.
 func (s *Service) Limit(agent string) int {
 	if s.options.Closed.Paused(agent) {
@@ -97,7 +97,7 @@ func resumed(turn exchange.TurnRecord) bool {
 	return turn.Message.PolicyResolution != nil || turn.Message.ReceivedTrace != nil
 }
 
-// load gives the turn; one that this process accepted a moment ago needs no query. Should it have been cancelled
+// load returns the turn; one that this process accepted a moment ago needs no query. Should it have been cancelled
 // meanwhile, the conditional update at the end finds out.
 func (s *Service) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, error) {
 	if entry, ok := s.broker.expectation(job.Payload); ok && entry.accepted != nil && job.Attempt == 1 && job.ID == job.Payload {

@@ -69,7 +69,7 @@ type Options struct {
 	Reserve func(job queue.NewJob) *queue.Reservation
 	// Caller calls agents of other servers; nil = they cannot be reached.
 	Caller Caller
-	// KnownAgent says whether an address of another server is that of an agent, as far as the operator said; nil = none.
+	// KnownAgent reports whether an address of another server is that of an agent, as far as the operator said; nil = none.
 	KnownAgent func(identity.Address) bool
 	Limiters   Limiters  // limits, stop words, loops
 	Quotas     Quotas    // of messages that get no answer by themselves

@@ -14,7 +14,7 @@ import (
 	"inbox/normalized"
 )
 
-// kindsOf gives the timeline without what is not about the run.
+// kindsOf returns the timeline without what is not about the run.
 func (e *engine) kindsOf(t *testing.T, turnID string) (kinds []string, events []exchange.Event) {
 	t.Helper()
 	events, err := e.store.Events(t.Context(), turnID, 0, 1000)

@@ -37,7 +37,7 @@ type Move struct {
 // Tx is what the pipeline does inside one transaction.
 type Tx interface {
 	// InsertTurn stores the turn, its original and the first timeline row "turn.<state>". When the natural key
-	// (recipient, received_via, principal, message id) is taken it stores nothing and gives the row that is there.
+	// (recipient, received_via, principal, message id) is taken it stores nothing and returns the row that is there.
 	InsertTurn(ctx context.Context, turn exchange.TurnRecord, original Original) (stored exchange.TurnRecord, inserted bool, err error)
 	MoveTurn(ctx context.Context, move Move) (bool, error)
 	InsertReply(ctx context.Context, reply exchange.Reply, nativeID string) error
@@ -82,17 +82,17 @@ type Store interface {
 
 // Reader is what the pipeline reads outside transactions.
 type Reader interface {
-	// Turn gives one turn with its response; fault.NotFound when there is none.
+	// Turn returns one turn with its response; fault.NotFound when there is none.
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
 	ThreadReader
 	SentReader
-	// Demand gives one demand; fault.NotFound when there is none.
+	// Demand returns one demand; fault.NotFound when there is none.
 	Demand(ctx context.Context, id string) (policypart.Issuance, error)
 	// Approvals lists demands that somebody else than their asker decides, newest first.
 	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error)
-	// DemandOfTurn gives the newest demand of a turn.
+	// DemandOfTurn returns the newest demand of a turn.
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
-	// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
+	// Events returns at most limit timeline rows of a turn with a higher seq than after, in order.
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
 	DispatchReader
 	ToolReader

@@ -68,7 +68,7 @@ func auditOf(turn exchange.TurnRecord, code, detail string) exchange.AuditRecord
 	}
 }
 
-// invites says whether an address is that of an agent that does not take part here yet, as far as we know: one of this
+// invites reports whether an address is that of an agent that does not take part here yet, as far as we know: one of this
 // server, or one that the operator named.
 func (s *Service) invites(agent agents.Entry, turn exchange.TurnRecord, text string) bool {
 	address, err := identity.ParseAddress(text)

@@ -25,17 +25,17 @@ var toolRequests = promauto.NewCounterVec(prometheus.CounterOpts{
 
 // ToolTx is what a transaction does about tools that programs outside execute.
 type ToolTx interface {
-	// InsertToolRequest stores a request unless its id is taken, and gives the status of the row that is there afterwards.
+	// InsertToolRequest stores a request unless its id is taken, and returns the status of the row that is there afterwards.
 	InsertToolRequest(ctx context.Context, r exchange.ToolRequest) (status string, err error)
-	// EndToolRequest changes a pending request to a terminal status, with its result if there is one, and says whether it did.
+	// EndToolRequest changes a pending request to a terminal status, with its result if there is one, and reports whether it did.
 	EndToolRequest(ctx context.Context, id, status string, result json.RawMessage, at time.Time) (bool, error)
-	// PendingToolRequests gives the ids of the requests for which a turn waits.
+	// PendingToolRequests returns the ids of the requests for which a turn waits.
 	PendingToolRequests(ctx context.Context, turnID string) ([]string, error)
 }
 
 // ToolReader is what the pipeline reads about them outside transactions.
 type ToolReader interface {
-	// ToolRequest gives one request; fault.NotFound when there is none.
+	// ToolRequest returns one request; fault.NotFound when there is none.
 	ToolRequest(ctx context.Context, id string) (exchange.ToolRequest, error)
 	// ToolRequests lists requests, oldest first.
 	ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error)

@@ -76,7 +76,7 @@ func (e *engine) steps(t *testing.T, turnID string) (kinds string) {
 	return strings.TrimSpace(kinds)
 }
 
-// said gives the text of the next reply.
+// said returns the text of the next reply.
 func (e *engine) said(t *testing.T) string {
 	t.Helper()
 	reply := e.peer.next(t)

@@ -8,7 +8,7 @@ import (
 	"inbox/normalized"
 )
 
-// traceOf gives the answers that a turn has got as its agent sees them: one as it is, several one after the other, each
+// traceOf returns the answers that a turn has got as its agent sees them: one as it is, several one after the other, each
 // behind a text that says whose it is. Answers of earlier rounds stay in it, because an agent need not remember its own
 // runs. nil when the agent asked for none itself.
 func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normalized.Limits) *normalized.Response {
@@ -44,7 +44,7 @@ func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normali
 	return &trace
 }
 
-// answersOf gives the answers one by one. A first run has asked nobody.
+// answersOf returns the answers one by one. A first run has asked nobody.
 func (s *Service) answersOf(ctx context.Context, turn exchange.TurnRecord) (answers []agents.Answer, err error) {
 	if turn.Message.ReceivedTrace == nil {
 		return nil, nil

@@ -36,7 +36,7 @@ func (t *Tx) TakeProbe(ctx context.Context, agent string, now, until time.Time) 
 	return taken > 0, err
 }
 
-// CloseBackEnd ends an outage and says whether it was open.
+// CloseBackEnd ends an outage and reports whether it was open.
 func (t *Tx) CloseBackEnd(ctx context.Context, agent string, now time.Time) (bool, error) {
 	closed, err := t.change(ctx, `UPDATE back_ends SET closed_at = $2, updated_at = $2 WHERE agent = $1 AND closed_at = 0`,
 		agent, micros(now))

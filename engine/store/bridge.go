@@ -23,7 +23,7 @@ type Bridge struct {
 	now   func() time.Time
 }
 
-// Bridge gives the view of the bridge protocol. now is the clock of the leases; nil = time.Now.
+// Bridge returns the view of the bridge protocol. now is the clock of the leases; nil = time.Now.
 func (s *Store) Bridge(now func() time.Time) *Bridge {
 	if now == nil {
 		now = time.Now
@@ -60,7 +60,7 @@ func (b *Bridge) Client(ctx context.Context, id string) (contract.Client, bool, 
 	return client, found, err
 }
 
-// ClientSecret gives a client with its sealed secret.
+// ClientSecret returns a client with its sealed secret.
 func (b *Bridge) ClientSecret(ctx context.Context, id string) (client contract.Client, secret string, found bool, err error) {
 	return bridgeClient(ctx, b.store.engine.reader(), id)
 }
@@ -107,7 +107,7 @@ func (b *Bridge) Offer(ctx context.Context, item contract.Item) error {
 	return b.put(ctx, item, offerBridgeItem, nil)
 }
 
-// Room gives contract.ErrFull when as many items wait for a client as a queue holds.
+// Room returns contract.ErrFull when as many items wait for a client as a queue holds.
 func (b *Bridge) Room(ctx context.Context, client string) error {
 	return roomOf(ctx, b.store.engine.reader(), client)
 }

@@ -81,7 +81,7 @@ func (b *Bridge) Lease(ctx context.Context, client string, query contract.Query,
 	return leased, err
 }
 
-// Item gives one item of a client that was not acknowledged.
+// Item returns one item of a client that was not acknowledged.
 func (b *Bridge) Item(ctx context.Context, client, id string) (item contract.Item, found bool, err error) {
 	if !storable(client) || !storable(id) {
 		return item, false, nil

@@ -19,7 +19,7 @@ const (
 	MaxClockOffset = 2 * time.Second
 )
 
-// ClockOffset gives how far this node's clock is ahead of the database's, within half of the time of one question.
+// ClockOffset returns how far this node's clock is ahead of the database's, within half of the time of one question.
 func (s *Store) ClockOffset(ctx context.Context) (time.Duration, error) {
 	var there int64
 	before := s.options.Now()

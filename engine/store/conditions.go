@@ -35,7 +35,7 @@ func (t *Tx) ClearCondition(ctx context.Context, channel, key string) error {
 const selectConditions = `SELECT channel, destination, paused_until, opened, failing_days, failed_day, dead_at, reason, updated_at
 	FROM destinations ORDER BY updated_at DESC LIMIT $1 + 0`
 
-// Conditions gives the destinations that fail, the last changed first.
+// Conditions returns the destinations that fail, the last changed first.
 func (s *Store) Conditions(ctx context.Context, limit int) ([]delivery.Condition, error) {
 	var list []delivery.Condition
 	err := s.engine.reader().each(ctx, selectConditions, []any{int64(limit)}, func(r row) error {

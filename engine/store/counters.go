@@ -56,7 +56,7 @@ func (t *Tx) addCounts(ctx context.Context, counts []exchange.Count) ([]exchange
 	return sums, err
 }
 
-// Counts gives the sums of counters; those that are not there are left out.
+// Counts returns the sums of counters; those that are not there are left out.
 func (s *Store) Counts(ctx context.Context, keys []string) ([]exchange.Count, error) {
 	arguments := make([]any, len(keys))
 	for i, key := range keys {

@@ -100,7 +100,7 @@ func awaitAlone(t *testing.T, url string) {
 	})
 }
 
-// killed runs a child until it acknowledged a few hundred messages, kills it, and gives what it said.
+// killed runs a child until it acknowledged a few hundred messages, kills it, and returns what it said.
 func killed(t *testing.T, url, directory string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*await.Patience)
@@ -133,7 +133,7 @@ func killed(t *testing.T, url, directory string) []string {
 	return ids
 }
 
-// checkWhole gives the ids of all turns, each with its original, first row and job.
+// checkWhole returns the ids of all turns, each with its original, first row and job.
 func checkWhole(t *testing.T, s *store.Store) map[string]bool {
 	t.Helper()
 	stored := map[string]bool{}

@@ -34,7 +34,7 @@ func (t *Tx) InsertDelivery(ctx context.Context, d delivery.Record) error {
 }
 
 // MoveDelivery changes a delivery's state when it is in one of the states of move.From, and writes move.Event to the
-// turn's timeline. It says whether it did.
+// turn's timeline. It reports whether it did.
 func (t *Tx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error) {
 	query := `UPDATE deliveries SET state = $1, reason = $2, attempt = $3,
 		next_at = $4, updated_at = $5 WHERE id = $6 AND state IN (` + placeholders(7, len(move.From)) + `) RETURNING turn_id, returned`
@@ -80,7 +80,7 @@ func (t *Tx) addReturned(ctx context.Context, move delivery.Move, stored string)
 const selectDelivery = `SELECT ` + replyColumns + `, ` + deliveryColumns + ` FROM deliveries d
 	JOIN replies r ON r.id = d.reply_id JOIN turns t ON t.id = r.turn_id WHERE d.id = $1`
 
-// Delivery gives a delivery and the reply that it carries; fault.NotFound when there is none.
+// Delivery returns a delivery and the reply that it carries; fault.NotFound when there is none.
 func (s *Store) Delivery(ctx context.Context, id string) (delivery.Record, exchange.Reply, error) {
 	var record deliveryRow
 	var reply exchange.Reply

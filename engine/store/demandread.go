@@ -27,7 +27,7 @@ const (
 // claimGrace is how long after its expiry a claimed demand may still be settled.
 const claimGrace = 2 * time.Minute
 
-// Demand gives one demand; fault.NotFound when there is none.
+// Demand returns one demand; fault.NotFound when there is none.
 func (s *Store) Demand(ctx context.Context, id string) (policypart.Issuance, error) {
 	demand, found, err := s.demand(ctx, demandByID, id)
 	if err == nil && !found {
@@ -41,7 +41,7 @@ func (s *Store) DemandByState(ctx context.Context, hash string) (policypart.Issu
 	return s.demand(ctx, demandByState, hash)
 }
 
-// DemandOfTurn gives the newest demand of a turn.
+// DemandOfTurn returns the newest demand of a turn.
 func (s *Store) DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error) {
 	return s.demand(ctx, demandOfTurn, turnID)
 }
@@ -59,7 +59,7 @@ func (s *Store) demand(ctx context.Context, query, key string) (policypart.Issua
 	return found[0], true, nil
 }
 
-// DueDemands gives open demands past their expiry, the longest overdue first, at most 500: issued ones at once, claimed
+// DueDemands returns open demands past their expiry, the longest overdue first, at most 500: issued ones at once, claimed
 // ones two minutes later.
 func (s *Store) DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error) {
 	return s.demands(ctx, dueDemands, micros(now), micros(now.Add(-claimGrace)), pageSize(limit))

@@ -68,7 +68,7 @@ func encodeResolution(resolution *policypart.Resolution) (string, error) {
 }
 
 // SettleDemand writes status, resolution, notes and turn of the demand when it is in one of the statuses of from: a later
-// message may take the place of the turn that waited. Nil notes leave the stored ones. It says whether it did.
+// message may take the place of the turn that waited. Nil notes leave the stored ones. It reports whether it did.
 func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []string) (bool, error) {
 	if len(from) == 0 {
 		return false, nil
@@ -130,7 +130,7 @@ func (s *Store) ClaimDemand(ctx context.Context, id, payment string, notes json.
 	return claimed && err == nil, err
 }
 
-// paymentIsFree asks a query that gives the demand that has the payment. The more are its arguments after the payment.
+// paymentIsFree asks a query that returns the demand that has the payment. The more are its arguments after the payment.
 func (t *Tx) paymentIsFree(ctx context.Context, query, id, payment string, more ...any) error {
 	if payment == "" {
 		return nil
@@ -145,12 +145,12 @@ func (t *Tx) paymentIsFree(ctx context.Context, query, id, payment string, more 
 
 const noteDemand = `UPDATE demands SET notes = $1, updated_at = $2 WHERE id = $3 AND status = $4`
 
-// NoteDemand replaces the notes of a demand that is in the status. It says whether it did.
+// NoteDemand replaces the notes of a demand that is in the status. It reports whether it did.
 func (s *Store) NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error) {
 	return s.changeOne(ctx, noteDemand, cleaned(string(notes)), nowMicros(), cleaned(id), cleaned(status))
 }
 
-// changeOne runs one conditional update in its own transaction and says whether it met a row.
+// changeOne runs one conditional update in its own transaction and reports whether it met a row.
 func (s *Store) changeOne(ctx context.Context, query string, arguments ...any) (bool, error) {
 	var changed int64
 	err := s.InTx(ctx, func(tx *Tx) (err error) {

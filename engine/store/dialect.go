@@ -11,7 +11,7 @@ import (
 // another node is picking; {now}: the clock of the database in microseconds, the same in one statement.
 type dialect struct {
 	migrations   goose.Dialect
-	hasVersions  string // says whether the table of schema versions is there
+	hasVersions  string // reports whether the table of schema versions is there
 	now          string
 	insertJob    string
 	insertLeased string

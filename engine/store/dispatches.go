@@ -57,7 +57,7 @@ func encodeResponse(response *normalized.Response) (string, error) {
 const finishDispatch = `UPDATE dispatches SET state = '` + exchange.DispatchDone + `', response = $1, updated_at = $2
 	WHERE id = $3 AND state = '` + exchange.DispatchPending + `'`
 
-// FinishDispatch stores the answer to a call that is pending. It says whether it did.
+// FinishDispatch stores the answer to a call that is pending. It reports whether it did.
 func (t *Tx) FinishDispatch(ctx context.Context, id string, response normalized.Response, at time.Time) (bool, error) {
 	body, err := encodeResponse(&response)
 	if err != nil {
@@ -73,17 +73,17 @@ const (
 	dispatchesOfTurn = selectDispatch + `WHERE turn_id = $1 ORDER BY number, id`
 )
 
-// Dispatches gives the calls of a turn in the order of their numbers.
+// Dispatches returns the calls of a turn in the order of their numbers.
 func (t *Tx) Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error) {
 	return dispatchesFrom(ctx, t, dispatchesOfTurn, turnID)
 }
 
-// Dispatches gives the calls of a turn in the order of their numbers.
+// Dispatches returns the calls of a turn in the order of their numbers.
 func (s *Store) Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error) {
 	return dispatchesFrom(ctx, s.engine.reader(), dispatchesOfTurn, turnID)
 }
 
-// Dispatch gives one call; fault.NotFound when there is none.
+// Dispatch returns one call; fault.NotFound when there is none.
 func (s *Store) Dispatch(ctx context.Context, id string) (exchange.Dispatch, error) {
 	found, err := dispatchesFrom(ctx, s.engine.reader(), dispatchByID, id)
 	if err != nil {

@@ -21,7 +21,7 @@ const liveDocument = `(expires_at = 0 OR expires_at > $1)`
 
 const selectDocument = `SELECT encoding, value FROM documents WHERE ` + liveDocument + ` AND namespace = $2 AND key = $3`
 
-// Get gives a document.
+// Get returns a document.
 func (s *State) Get(ctx context.Context, namespace, key string) ([]byte, bool, error) {
 	return getDocument(ctx, s.store.engine.reader(), namespace, key)
 }
@@ -62,7 +62,7 @@ func (t *Tx) PutDocument(ctx context.Context, namespace, key string, value []byt
 
 const putDocumentIfAbsent = putDocument + ` WHERE documents.expires_at > 0 AND documents.expires_at <= $6`
 
-// PutIfAbsent writes a document unless a live one is there; it gives the one that is there afterwards and whether it
+// PutIfAbsent writes a document unless a live one is there; it returns the one that is there afterwards and whether it
 // is the caller's.
 func (s *State) PutIfAbsent(
 	ctx context.Context, namespace, key string, value []byte, expires time.Time,
@@ -86,7 +86,7 @@ func (s *State) PutIfAbsent(
 	return current, inserted, err
 }
 
-// Swap writes a document in place of another one; it says whether that one was there.
+// Swap writes a document in place of another one; it reports whether that one was there.
 func (s *State) Swap(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (swapped bool, err error) {
 	if err := checkDocumentKey(namespace, key); err != nil {
 		return false, err
@@ -108,7 +108,7 @@ func (t *Tx) swapDocument(ctx context.Context, namespace, key string, old, value
 	return changed > 0, err
 }
 
-// Claim writes a document unless another one is there, which may be the one that gives way. It gives nil when the
+// Claim writes a document unless another one is there, which may be the one that gives way. It returns nil when the
 // document is there afterwards, else the other one.
 func (t *Tx) Claim(ctx context.Context, claim exchange.Claim) (instead []byte, err error) {
 	if err := checkDocumentKey(claim.Namespace, claim.Key); err != nil {
@@ -152,7 +152,7 @@ func (s *State) Delete(ctx context.Context, namespace, key string) error {
 
 const deleteDocument = `DELETE FROM documents WHERE namespace = $1 AND key = $2`
 
-// RemoveDocument removes a document and says whether there was one.
+// RemoveDocument removes a document and reports whether there was one.
 func (t *Tx) RemoveDocument(ctx context.Context, namespace, key string) (bool, error) {
 	if !storable(namespace) || !storable(key) {
 		return false, nil
@@ -164,7 +164,7 @@ func (t *Tx) RemoveDocument(ctx context.Context, namespace, key string) (bool, e
 const listDocuments = `SELECT key, encoding, value FROM documents WHERE ` + liveDocument + `
 	AND namespace = $2 AND key > $3 ORDER BY key LIMIT $4 + 0`
 
-// List gives the documents of a namespace with keys after the given one, in byte order of their keys, at most 500.
+// List returns the documents of a namespace with keys after the given one, in byte order of their keys, at most 500.
 func (s *State) List(
 	ctx context.Context, namespace, after string, limit int,
 ) (keys []string, values [][]byte, err error) {
@@ -196,7 +196,7 @@ const maxSeveral = 100
 var selectSeveral = `SELECT key, encoding, value FROM documents WHERE ` + liveDocument + `
 	AND namespace = $2 AND key IN (` + placeholders(3, maxSeveral) + `)`
 
-// Several gives those documents of the keys, at most 100, that are there.
+// Several returns those documents of the keys, at most 100, that are there.
 func (s *State) Several(ctx context.Context, namespace string, keys []string) (map[string][]byte, error) {
 	found := make(map[string][]byte, len(keys))
 	if len(keys) > maxSeveral {

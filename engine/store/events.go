@@ -58,7 +58,7 @@ func (t *Tx) AppendEvents(ctx context.Context, turnID string, events []exchange.
 // may change the plan; an expression does not. All statements of this room therefore say "LIMIT $n + 0".
 const selectEvents = `SELECT seq, kind, body, at FROM events WHERE turn_id = $1 AND seq > $2 ORDER BY seq LIMIT $3 + 0`
 
-// Events gives at most limit timeline rows of a turn with a higher seq than after, in order.
+// Events returns at most limit timeline rows of a turn with a higher seq than after, in order.
 func (s *Store) Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error) {
 	var events []exchange.Event
 	err := s.engine.reader().each(ctx, selectEvents, []any{turnID, after, int64(limit)}, func(r row) error {

@@ -68,7 +68,7 @@ func ReferringTexts() map[string][]string {
 	return texts
 }
 
-// Columns gives the columns of a table with their types, in lower case.
+// Columns returns the columns of a table with their types, in lower case.
 func (s *Store) Columns(ctx context.Context, table string) (columns map[string]string, err error) {
 	query := `SELECT name, type FROM pragma_table_info($1)`
 	if s.engine.dialect() == postgresDialect {
@@ -84,7 +84,7 @@ func (s *Store) Columns(ctx context.Context, table string) (columns map[string]s
 	return columns, err
 }
 
-// Tables gives the tables of a SQLite database.
+// Tables returns the tables of a SQLite database.
 func (s *Store) Tables(ctx context.Context) (tables []string, err error) {
 	const query = `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'goose_%'`
 	err = s.engine.reader().each(ctx, query, nil, func(r row) error {

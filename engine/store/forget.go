@@ -56,7 +56,7 @@ func (s *Store) forgettable(ctx context.Context, agent, threadID, after string) 
 	return ids, digests, err
 }
 
-// sharedOriginals gives the native forms that other messages have too: clients that say the same send the same bytes. It
+// sharedOriginals returns the native forms that other messages have too: clients that say the same send the same bytes. It
 // reads the whole table, beside the writer: nobody deletes often, and an index would cost every message something.
 func (s *Store) sharedOriginals(ctx context.Context, digests, ids []string) (map[string]bool, error) {
 	shared := map[string]bool{}

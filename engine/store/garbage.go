@@ -34,7 +34,7 @@ func (t *Tx) discard(ctx context.Context, digests ...string) error {
 	return nil
 }
 
-// filesOf gives the contents that the parts of a message refer to.
+// filesOf returns the contents that the parts of a message refer to.
 func filesOf(parts []normalized.Part) (digests []string) {
 	for _, part := range parts {
 		if part.BytesRef != nil && part.BytesRef.Digest != "" {
@@ -50,7 +50,7 @@ type Garbage struct {
 	since  int64
 }
 
-// Garbage gives contents that may not be needed any more, in order after the given one.
+// Garbage returns contents that may not be needed any more, in order after the given one.
 func (s *Store) Garbage(ctx context.Context, after string, limit int) (contents []Garbage, err error) {
 	err = s.engine.reader().each(ctx, selectGarbage, []any{cleaned(after), int64(limit)}, func(r row) error {
 		var content Garbage
@@ -61,7 +61,7 @@ func (s *Store) Garbage(ctx context.Context, after string, limit int) (contents 
 	return contents, err
 }
 
-// BlobNeeded says whether anything refers to a content. It reads whole tables: ask rarely.
+// BlobNeeded reports whether anything refers to a content. It reads whole tables: ask rarely.
 func (s *Store) BlobNeeded(ctx context.Context, digest string) (bool, error) {
 	needed := false
 	ask := func(query, argument string) error {
@@ -103,7 +103,7 @@ func (s *Store) DropGarbage(ctx context.Context, content Garbage) error {
 
 // Blobs is where contents lie.
 type Blobs interface {
-	// DeleteIdle removes a content that nobody has put since, and says whether it is gone.
+	// DeleteIdle removes a content that nobody has put since, and reports whether it is gone.
 	DeleteIdle(ctx context.Context, digest string, since time.Time) (gone bool, err error)
 }
 

@@ -52,7 +52,7 @@ func (s *Store) Jobs(ctx context.Context, filter JobFilter) ([]JobRecord, error)
 	return jobs, err
 }
 
-// RetryJob gives a dead or waiting job a new life now, with its attempts counted anew; fault.NotFound when there is
+// RetryJob returns a dead or waiting job a new life now, with its attempts counted anew; fault.NotFound when there is
 // no such job, fault.Conflict when it is running.
 func (s *Store) RetryJob(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {

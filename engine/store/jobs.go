@@ -183,7 +183,7 @@ var selectLanes = `WITH RECURSIVE lane (group_of, claim_rank, member_key, number
 	nextLane("lane.group_of", "lane.claim_rank", "lane.member_key") + ` WHERE lane.number < $5)
 		SELECT group_of, claim_rank, member_key FROM lane`
 
-// nextLane gives the first row of the lane behind another one.
+// nextLane returns the first row of the lane behind another one.
 func nextLane(group, rank, member string) string {
 	const from = `(SELECT n.id FROM jobs n WHERE n.kind = $1 AND n.state = 'ready' AND n.group_of `
 	return `COALESCE(` + from + `= ` + group + ` AND n.claim_rank = ` + rank + ` AND n.member_key > ` + member + ` ORDER BY n.member_key LIMIT 1), ` +
@@ -225,7 +225,7 @@ const claimedColumns = `id, kind, partition_of, payload, attempt, fence, reason,
 // queueView is the store as the queue sees it.
 type queueView struct{ store *Store }
 
-// Lanes gives the lanes of a kind with ready jobs behind the given one.
+// Lanes returns the lanes of a kind with ready jobs behind the given one.
 func (v queueView) Lanes(ctx context.Context, kind string, after queue.Lane, limit int) ([]queue.Lane, error) {
 	var lanes []queue.Lane
 	arguments := []any{kind, after.Group, int64(after.Rank), after.Member, int64(limit)}
@@ -238,7 +238,7 @@ func (v queueView) Lanes(ctx context.Context, kind string, after queue.Lane, lim
 	return lanes, err
 }
 
-// Groups gives the groups of a kind with ready jobs behind the given one.
+// Groups returns the groups of a kind with ready jobs behind the given one.
 func (v queueView) Groups(ctx context.Context, kind, after string, limit int) ([]string, error) {
 	var groups []string
 	err := v.store.engine.reader().each(ctx, selectGroups, []any{kind, after, int64(limit)}, func(r row) error {
@@ -250,7 +250,7 @@ func (v queueView) Groups(ctx context.Context, kind, after string, limit int) ([
 	return groups, err
 }
 
-// Claim gives ready jobs of lanes with a new lease, in order of their ids.
+// Claim returns ready jobs of lanes with a new lease, in order of their ids.
 func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, error) {
 	var jobs []queue.Job
 	err := v.store.InTx(ctx, func(tx *Tx) error {
@@ -368,7 +368,7 @@ const nextDue = `SELECT MIN(due) - {now} FROM (
 	UNION ALL
 	SELECT MIN(lease_until) FROM jobs WHERE kind = $1 AND state = 'running') AS either`
 
-// NextDue gives how long it is until Revive may find something.
+// NextDue returns how long it is until Revive may find something.
 func (v queueView) NextDue(ctx context.Context, kind string) (wait time.Duration, found bool, err error) {
 	var due *int64
 	_, err = first(ctx, v.store.engine.reader(), v.store.engine.dialect().nextDue, []any{kind}, &due)

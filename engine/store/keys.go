@@ -30,7 +30,7 @@ func optionalKey(value string) string {
 	return hashKey(value)
 }
 
-// storable says whether both databases keep the text as it is: PostgreSQL's TEXT is UTF-8 without NUL.
+// storable reports whether both databases keep the text as it is: PostgreSQL's TEXT is UTF-8 without NUL.
 func storable(text string) bool {
 	return strings.IndexByte(text, 0) < 0 && utf8.ValidString(text)
 }

@@ -93,7 +93,7 @@ type measured struct {
 	took time.Duration
 }
 
-// measureLists gives the median of 15 runs of each operation.
+// measureLists returns the median of 15 runs of each operation.
 func measureLists(b *testing.B, s *Store) (results []measured) {
 	b.Helper()
 	measure := func(name string, do func(ctx context.Context) error) {

@@ -133,7 +133,7 @@ func TestListPlans(t *testing.T) {
 	})
 }
 
-// opened makes a database with the schema of now and gives a connection to it.
+// opened makes a database with the schema of now and returns a connection to it.
 func opened(t *testing.T, options Options, driver, url string) *sql.DB {
 	t.Helper()
 	s, err := Open(t.Context(), options)
@@ -163,7 +163,7 @@ type step struct {
 
 type steps []step
 
-// String gives the lines.
+// String returns the lines.
 func (s steps) String() string {
 	var text strings.Builder
 	for _, one := range s {
@@ -193,7 +193,7 @@ func sqlitePlan(t *testing.T, database *sql.DB, list listed) (plan steps) {
 	return plan
 }
 
-// intermediate says whether a step walks through what an arm gave, which is at most a page.
+// intermediate reports whether a step walks through what an arm gave, which is at most a page.
 func intermediate(detail string) bool {
 	for _, name := range []string{"SCAN arm", "SCAN arms", "SCAN hit", "SCAN counted", "SCAN (subquery"} {
 		if strings.HasPrefix(detail, name) {

@@ -44,7 +44,7 @@ func (t *Tx) PutListEntries(ctx context.Context, entries ...exchange.ListEntry) 
 	return nil
 }
 
-// RemoveListEntry takes an entry out, named by list, kind, target and agent, and says whether it was in force.
+// RemoveListEntry takes an entry out, named by list, kind, target and agent, and reports whether it was in force.
 func (t *Tx) RemoveListEntry(ctx context.Context, e exchange.ListEntry) (bool, error) {
 	version, err := t.nextListVersion(ctx)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Store) ListEntries(ctx context.Context, filter exchange.ListFilter) ([]
 const selectListChanges = `SELECT ` + listColumns + `, version, removed_at FROM list_entries
 	WHERE (version, id) > ($1, $2) ORDER BY version, id LIMIT $3 + 0`
 
-// ListChanges gives entries as they are now that changed after the version, or in the version with an id after the given
+// ListChanges returns entries as they are now that changed after the version, or in the version with an id after the given
 // one, in that order.
 func (s *Store) ListChanges(ctx context.Context, version int64, id string, limit int) ([]exchange.ListChange, error) {
 	var changes []exchange.ListChange

@@ -63,7 +63,7 @@ func migrator(database *sql.DB, words *dialect, options ...goose.ProviderOption)
 	return goose.NewProvider(words.migrations, database, ddl{migrations.Files, words}, options...)
 }
 
-// ddl gives each database its form of the migrations: SQLite does not know the collation "C", which is how it
+// ddl returns each database its form of the migrations: SQLite does not know the collation "C", which is how it
 // compares anyway, and reads JSON from text without a cast.
 type ddl struct {
 	fs.FS
@@ -91,7 +91,7 @@ type ddlFile struct {
 // Read reads the adapted text.
 func (f ddlFile) Read(buffer []byte) (int, error) { return f.text.Read(buffer) }
 
-// SchemaVersion gives the number of the last migration that the database has.
+// SchemaVersion returns the number of the last migration that the database has.
 func (s *Store) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
 	_, err := first(ctx, s.engine.reader(), `SELECT MAX(version_id) FROM goose_db_version`, nil, &version)

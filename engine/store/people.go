@@ -71,7 +71,7 @@ func (t *Tx) holdPeople(ctx context.Context) error {
 	return t.do(ctx, t.dialect.holdPeople)
 }
 
-// peopleOf gives the persons of the principals, oldest first: their ids are UUIDv7.
+// peopleOf returns the persons of the principals, oldest first: their ids are UUIDv7.
 func (t *Tx) peopleOf(ctx context.Context, keys []any) (people []string, err error) {
 	query := `SELECT DISTINCT person_id FROM person_identities WHERE principal_key IN (` + placeholders(1, len(keys)) +
 		`) ORDER BY person_id`

@@ -10,7 +10,7 @@ const selectPersonOf = `SELECT ` + identityColumns + ` FROM person_identities
 	WHERE person_id = (SELECT person_id FROM person_identities WHERE principal_key = $1)
 	ORDER BY linked_at, principal LIMIT $2 + 0`
 
-// PersonOf gives all identities of the principal's person, in the order in which they were linked, at most 500; none
+// PersonOf returns all identities of the principal's person, in the order in which they were linked, at most 500; none
 // when the principal is not linked.
 func (s *Store) PersonOf(ctx context.Context, principal string) ([]exchange.PersonIdentity, error) {
 	return s.identities(ctx, selectPersonOf, hashKey(principal), int64(maxPage))

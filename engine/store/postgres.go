@@ -83,7 +83,7 @@ func (e *postgresEngine) renew() {
 	e.pool.SetMaxIdleConns(e.connections)
 }
 
-// lostRead says whether a query failed with its connection, so that another one may answer it.
+// lostRead reports whether a query failed with its connection, so that another one may answer it.
 func (e *postgresEngine) lostRead(err error) bool {
 	var failure *pgconn.PgError
 	if errors.As(err, &failure) && !unfit(failure) {
@@ -136,7 +136,7 @@ func (e *postgresEngine) close() error {
 	return errors.Join(e.statements.close(), e.pool.Close())
 }
 
-// repeatable says whether the same transaction may succeed now: a serialization failure, a deadlock, or one of the
+// repeatable reports whether the same transaction may succeed now: a serialization failure, a deadlock, or one of the
 // unique indexes that decide races between nodes.
 func repeatable(err error) bool {
 	var failure *pgconn.PgError

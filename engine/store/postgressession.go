@@ -65,7 +65,7 @@ func (s *postgresSession) queue(query string, arguments []any) {
 	s.pending.Queue(query, arguments...)
 }
 
-// send sends what is pending and gives the result of the last statement to last.
+// send sends what is pending and returns the result of the last statement to last.
 func (s *postgresSession) send(ctx context.Context, last func(pgx.BatchResults) error) (err error) {
 	batch := s.pending
 	s.pending = pgx.Batch{}

@@ -35,7 +35,7 @@ func on(t *testing.T, database string, statements ...string) {
 	}
 }
 
-// with adds a parameter to a database URL and gives the name of the database.
+// with adds a parameter to a database URL and returns the name of the database.
 func with(t *testing.T, database, name, value string) (text, databaseName string) {
 	t.Helper()
 	u, err := url.Parse(database)

@@ -57,7 +57,7 @@ func (t *Tx) amendOutcome(ctx context.Context, turnID, replyID string, response 
 	return t.do(ctx, amendOutcome, exchange.OutcomeOf(response), turnID, replyID)
 }
 
-// insertReply stores a reply and says whether the turn had none with the number.
+// insertReply stores a reply and reports whether the turn had none with the number.
 func (t *Tx) insertReply(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error) {
 	if err := requireStorable("native_id", nativeID); err != nil {
 		return false, err
@@ -84,7 +84,7 @@ const replyColumns = `r.id, r.turn_id, r.notice, r.agent, r.native_id, r.created
 
 const selectReply = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id WHERE r.id = $1`
 
-// Reply gives a reply with its question and its native id; fault.NotFound when there is none.
+// Reply returns a reply with its question and its native id; fault.NotFound when there is none.
 func (s *Store) Reply(ctx context.Context, id string) (exchange.Reply, string, error) {
 	var reply exchange.Reply
 	var nativeID string

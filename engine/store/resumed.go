@@ -26,7 +26,7 @@ const resumeTurn = `UPDATE turns SET state = '` + exchange.StateAccepted + `', r
 
 // ResumeTurn lets a waiting turn run again with what it waited for, and writes "turn.accepted" to the timeline. What is
 // nil stays as an earlier resumption left it, so that an agent that asked others and then for consent sees both. It
-// says whether the turn was waiting.
+// reports whether the turn was waiting.
 func (t *Tx) ResumeTurn(
 	ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time,
 ) (bool, error) {

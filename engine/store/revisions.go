@@ -45,7 +45,7 @@ const removeDeltas = `DELETE FROM events WHERE turn_id = $1 AND kind = '` + exch
 const selectSendings = `SELECT ` + deliveryColumns + ` FROM deliveries d
 	WHERE d.turn_id = $1 AND d.id > $2 AND d.reply_id = $3 AND d.action = '' ORDER BY d.id LIMIT $4 + 0`
 
-// Sendings gives the deliveries of a reply itself with ids after the given one, in order.
+// Sendings returns the deliveries of a reply itself with ids after the given one, in order.
 func (s *Store) Sendings(ctx context.Context, reply exchange.Reply, after string, limit int) ([]delivery.Record, error) {
 	var records []delivery.Record
 	arguments := []any{reply.TurnID, after, reply.ID, pageSize(limit)}

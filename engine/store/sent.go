@@ -19,7 +19,7 @@ const selectSent = `SELECT t.id, t.state, t.message, t.route, t.history_turns, C
 	FROM turns t LEFT JOIN replies r ON r.id = t.reply_id
 	WHERE t.native_key = $1 AND t.native_id = $2 AND t.principal = $3 AND (t.agent = $4 OR $4 = '') ORDER BY t.id LIMIT $5 + 0`
 
-// SentMessages gives the messages with the native id that the principal sent to the agent, or to any agent when it is
+// SentMessages returns the messages with the native id that the principal sent to the agent, or to any agent when it is
 // empty, at most 100.
 func (s *Store) SentMessages(ctx context.Context, agent, nativeID, principal string) ([]pipeline.SentMessage, error) {
 	if nativeID == "" || !storable(nativeID) || !storable(principal) || !storable(agent) {
@@ -51,7 +51,7 @@ func scanSent(r row) (sent pipeline.SentMessage, err error) {
 	return sent, nil
 }
 
-// withdrawn says whether the question is out of the history for good: one turn of an exchange with a visible answer is
+// withdrawn reports whether the question is out of the history for good: one turn of an exchange with a visible answer is
 // the answer, and nothing is left of one without, unless it waits for the operator.
 func withdrawn(turns int64, state, response string) (bool, error) {
 	if turns != 1 || response == "" {
@@ -86,7 +86,7 @@ const selectOpen = `SELECT t.id FROM jobs j JOIN turns t ON t.id = j.payload
 	UNION SELECT t.id FROM jobs j JOIN dispatches d ON d.id = j.payload JOIN turns t ON t.id = d.turn_id
 		WHERE j.kind = $7 AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state = $6`
 
-// OpenTurns gives the ids of the principal's turns that run, are to run or wait for somebody; empty agent = of any.
+// OpenTurns returns the ids of the principal's turns that run, are to run or wait for somebody; empty agent = of any.
 func (s *Store) OpenTurns(ctx context.Context, agent, principal string) (ids []string, err error) {
 	if !storable(principal) || !storable(agent) {
 		return nil, nil

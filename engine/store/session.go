@@ -53,7 +53,7 @@ func (t *Tx) wake(channel, payload string) {
 	}
 }
 
-// first scans the first row and says whether there was one.
+// first scans the first row and reports whether there was one.
 func first(ctx context.Context, from querier, query string, arguments []any, destinations ...any) (bool, error) {
 	found := false
 	err := from.each(ctx, query, arguments, func(r row) error {

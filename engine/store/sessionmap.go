@@ -13,7 +13,7 @@ type SessionMap struct {
 	owner string
 }
 
-// SessionMap gives the map of an owner. Owners never see each other's, whatever they call their connectors.
+// SessionMap returns the map of an owner. Owners never see each other's, whatever they call their connectors.
 func (s *Store) SessionMap(owner string) *SessionMap { return &SessionMap{s, owner} }
 
 func (m *SessionMap) key(key contract.SessionKey) string {
@@ -72,7 +72,7 @@ func (m *SessionMap) DeleteSession(ctx context.Context, key contract.SessionKey)
 	})
 }
 
-// ChannelSession gives the session of an outside conversation, or makes the given one in the same step. A row of the map
+// ChannelSession returns the session of an outside conversation, or makes the given one in the same step. A row of the map
 // whose session is gone or is another agent's counts as none.
 func (s *Store) ChannelSession(ctx context.Context, key contract.SessionKey, fresh exchange.Session) (session exchange.Session, err error) {
 	if err := checkSession(fresh); err != nil {

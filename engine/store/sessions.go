@@ -20,7 +20,7 @@ const (
 	selectSession = `SELECT ` + sessionColumns + ` FROM sessions WHERE owner_key = $1 AND id = $2`
 )
 
-// CreateSession stores a session unless its owner has one with the id; it gives the one that is there afterwards and
+// CreateSession stores a session unless its owner has one with the id; it returns the one that is there afterwards and
 // whether it is the caller's.
 func (s *Store) CreateSession(ctx context.Context, session exchange.Session) (stored exchange.Session, created bool, err error) {
 	if err := checkSession(session); err != nil {
@@ -71,7 +71,7 @@ func scanSession(r row) (session exchange.Session, err error) {
 	return session, err
 }
 
-// Session gives a session of the owner.
+// Session returns a session of the owner.
 func (s *Store) Session(ctx context.Context, owner, id string) (exchange.Session, bool, error) {
 	if !storable(id) {
 		return exchange.Session{}, false, nil
@@ -110,7 +110,7 @@ func readSessionCursor(cursor string) (at int64, id string, err error) {
 	return at, id, nil
 }
 
-// RenameSession gives a session of the owner another title; fault.NotFound without it.
+// RenameSession returns a session of the owner another title; fault.NotFound without it.
 func (s *Store) RenameSession(ctx context.Context, owner, id, title string) error {
 	return s.changeSession(ctx, `UPDATE sessions SET title = $1 WHERE owner_key = $2 AND id = $3`, cleaned(title), hashKey(owner), cleaned(id))
 }

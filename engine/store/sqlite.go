@@ -107,7 +107,7 @@ func Files(directory string) []string {
 }
 
 // keepPrivate makes the database's files readable for this user alone: the database is made here and not by SQLite, which
-// goes by the umask and gives the other two the mode of the first. A user who may write to files of another one cannot
+// goes by the umask and returns the other two the mode of the first. A user who may write to files of another one cannot
 // change their mode; that is told and no more.
 func keepPrivate(options Options) error {
 	files := Files(options.DataDir)

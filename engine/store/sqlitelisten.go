@@ -81,7 +81,7 @@ func notifyAll(notify func(channel, payload string)) {
 	}
 }
 
-// look says whether the lists changed since the last look, and whether somebody else alone committed.
+// look reports whether the lists changed since the last look, and whether somebody else alone committed.
 func (w *fileWatch) look(ctx context.Context) (lists, others bool, err error) {
 	own := w.commits()
 	var data int64

@@ -192,7 +192,7 @@ func insertBefore(t *testing.T, database *sql.DB, words *dialect, turns []exchan
 	}
 }
 
-// asks says whether a turn has ended with a question to its asker.
+// asks reports whether a turn has ended with a question to its asker.
 func asks(turn exchange.TurnRecord) bool {
 	standing := exchange.StandingOf(turn)
 	return exchange.Terminal(turn.State) && (standing == exchange.StandingInput || standing == exchange.StandingAuthorize)
@@ -245,7 +245,7 @@ func explainStandings(t *testing.T, turns []exchange.TurnRecord, got, want []str
 	}
 }
 
-// checkGivenUp gives all questions up that have ended their turns.
+// checkGivenUp returns all questions up that have ended their turns.
 func checkGivenUp(t *testing.T, s *Store, turns []exchange.TurnRecord) {
 	t.Helper()
 	given := map[string]bool{}

@@ -60,7 +60,7 @@ func (s *statements) query(ctx context.Context, query string, arguments []any) (
 	return statement.QueryContext(ctx, arguments...)
 }
 
-// prepare gives nil when the cache is full of other texts.
+// prepare returns nil when the cache is full of other texts.
 func (s *statements) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	s.lock.RLock()
 	statement, full := s.prepared[query], len(s.prepared) >= maxStatements
@@ -95,7 +95,7 @@ func (s *statements) close() error {
 	return failures
 }
 
-// scanAll gives the error of scan apart from that of the database.
+// scanAll returns the error of scan apart from that of the database.
 func scanAll(rows *sql.Rows, scan func(row) error) (scanned, err error) {
 	defer rows.Close()
 	for rows.Next() {

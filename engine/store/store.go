@@ -133,10 +133,10 @@ func (s *Store) Close() error {
 	return s.engine.close()
 }
 
-// Ping says whether the database answers; its error is fault.Unavailable.
+// Ping reports whether the database answers; its error is fault.Unavailable.
 func (s *Store) Ping(ctx context.Context) error { return s.engine.ping(ctx) }
 
-// InUse says whether anybody has used the database: it has a message, or a document that is meant to stay, such as a key.
+// InUse reports whether anybody has used the database: it has a message, or a document that is meant to stay, such as a key.
 func (s *Store) InUse(ctx context.Context) (bool, error) {
 	var one int64
 	for _, query := range []string{`SELECT 1 FROM turns LIMIT 1`, `SELECT 1 FROM documents WHERE expires_at = 0 LIMIT 1`} {

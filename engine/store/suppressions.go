@@ -20,7 +20,7 @@ const suppressionColumns = `address, kind, reason, delivery_id, created_at`
 const sweepFailures = `DELETE FROM mail_failures WHERE failed_at <= $1 AND (address, delivery_id) IN
 	(SELECT address, delivery_id FROM mail_failures ORDER BY failed_at LIMIT $2 + 0)`
 
-// MailFailed counts a failure of an address, once for each delivery. It says whether the address is suppressed now and was
+// MailFailed counts a failure of an address, once for each delivery. It reports whether the address is suppressed now and was
 // not before: after one hard failure, one complaint, or as many soft failures as exchange allows.
 func (s *Store) MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error) {
 	if err := requireStorable("address", failure.Address, "delivery", failure.DeliveryID); err != nil {
@@ -46,7 +46,7 @@ func (s *Store) MailFailed(ctx context.Context, failure exchange.MailFailure) (s
 	return suppressed, err
 }
 
-// Suppressed gives those of the addresses that are suppressed; at most 500 are asked for.
+// Suppressed returns those of the addresses that are suppressed; at most 500 are asked for.
 func (s *Store) Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error) {
 	if len(addresses) == 0 {
 		return nil, nil
@@ -82,7 +82,7 @@ func (s *Store) suppressions(ctx context.Context, query string, arguments []any)
 	return found, err
 }
 
-// Unsuppress lets mail go to an address again and forgets its failures. It says whether the address was suppressed.
+// Unsuppress lets mail go to an address again and forgets its failures. It reports whether the address was suppressed.
 func (s *Store) Unsuppress(ctx context.Context, address string) (lifted bool, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		if err := tx.do(ctx, `DELETE FROM mail_failures WHERE address = $1`, cleaned(address)); err != nil {

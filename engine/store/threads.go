@@ -56,7 +56,7 @@ var threadTexts = func() map[int]threadStatements {
 	return texts
 }()
 
-// ownerKeys gives the keys of the senders in a number for which there are texts: the last one stands several times.
+// ownerKeys returns the keys of the senders in a number for which there are texts: the last one stands several times.
 func ownerKeys(agent string, principals []string) (keys []any) {
 	for _, principal := range principals[:min(len(principals), maxOwners)] {
 		keys = append(keys, hashKey(agent, principal))
@@ -70,7 +70,7 @@ func ownerKeys(agent string, principals []string) (keys []any) {
 // errEnough ends a read whose caller needs no more rows.
 var errEnough = errors.New("enough rows")
 
-// ThreadExcerpt gives both ends of a thread and how many turns it has, without reading what is between; see
+// ThreadExcerpt returns both ends of a thread and how many turns it has, without reading what is between; see
 // pipeline.ThreadQuery. A short thread takes one statement, a long one three.
 func (s *Store) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery) (pipeline.ThreadExcerpt, error) {
 	var e pipeline.ThreadExcerpt
@@ -102,7 +102,7 @@ func (s *Store) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery) (
 	return e, err
 }
 
-// exchanges reads until limit turns are there or the caller has enough. It says whether there was nothing more to read.
+// exchanges reads until limit turns are there or the caller has enough. It reports whether there was nothing more to read.
 func (s *Store) exchanges(
 	ctx context.Context, text string, arguments []any, limit int, enough func(pipeline.Exchange) bool,
 ) (found []pipeline.Exchange, all bool, err error) {

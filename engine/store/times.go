@@ -40,7 +40,7 @@ func flag(set bool) int64 {
 	return 0
 }
 
-// placeholders gives "$from,$from+1,…" for n arguments.
+// placeholders returns "$from,$from+1,…" for n arguments.
 func placeholders(from, n int) string {
 	var b strings.Builder
 	for i := range n {

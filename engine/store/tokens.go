@@ -25,7 +25,7 @@ func (s *Store) CreateToken(ctx context.Context, token exchange.Token) error {
 	})
 }
 
-// Tokens gives all tokens, newest first.
+// Tokens returns all tokens, newest first.
 func (s *Store) Tokens(ctx context.Context) ([]exchange.Token, error) {
 	var tokens []exchange.Token
 	err := s.engine.reader().each(ctx, `SELECT `+selectedColumns+` FROM tokens ORDER BY id DESC`, nil, func(r row) error {

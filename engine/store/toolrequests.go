@@ -16,7 +16,7 @@ const maxToolKey = 512
 const insertToolRequest = `INSERT INTO tool_requests (id, agent, run_id, tool_name, status, created_at, due_at, updated_at, request, result)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) `
 
-// InsertToolRequest stores a request unless its id is taken, and gives the status of the row that is there afterwards.
+// InsertToolRequest stores a request unless its id is taken, and returns the status of the row that is there afterwards.
 // Ids, names and agents that no index can hold are fault.Malformed.
 func (t *Tx) InsertToolRequest(ctx context.Context, r exchange.ToolRequest) (status string, err error) {
 	arguments, err := toolRequestArguments(r)
@@ -49,7 +49,7 @@ func toolRequestArguments(r exchange.ToolRequest) ([]any, error) {
 const endToolRequest = `UPDATE tool_requests SET status = $1, result = $2, updated_at = $3
 	WHERE id = $4 AND status = '` + request.StatusPending + `'`
 
-// EndToolRequest changes a pending request to a terminal status, with its result if there is one. It says whether it did.
+// EndToolRequest changes a pending request to a terminal status, with its result if there is one. It reports whether it did.
 func (t *Tx) EndToolRequest(ctx context.Context, id, status string, result json.RawMessage, at time.Time) (bool, error) {
 	if !storable(id) {
 		return false, nil
@@ -60,7 +60,7 @@ func (t *Tx) EndToolRequest(ctx context.Context, id, status string, result json.
 
 const pendingOfRun = `SELECT id FROM tool_requests WHERE run_id = $1 AND status = '` + request.StatusPending + `' ORDER BY created_at, id`
 
-// PendingToolRequests gives the ids of the requests for which a turn waits.
+// PendingToolRequests returns the ids of the requests for which a turn waits.
 func (t *Tx) PendingToolRequests(ctx context.Context, turnID string) (ids []string, err error) {
 	err = t.each(ctx, pendingOfRun, []any{turnID}, func(r row) error {
 		var id string
@@ -76,7 +76,7 @@ const (
 	toolRequestByID    = `SELECT ` + toolRequestColumns + ` FROM tool_requests WHERE id = $1`
 )
 
-// ToolRequest gives one request; fault.NotFound when there is none.
+// ToolRequest returns one request; fault.NotFound when there is none.
 func (s *Store) ToolRequest(ctx context.Context, id string) (exchange.ToolRequest, error) {
 	if !storable(id) {
 		return exchange.ToolRequest{}, notFound("tool request")

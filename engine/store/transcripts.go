@@ -65,7 +65,7 @@ func (t *Tx) sameTranscript(ctx context.Context, stored, session exchange.Sessio
 	return err
 }
 
-// Transcript gives what was imported into a session of the owner, in order.
+// Transcript returns what was imported into a session of the owner, in order.
 func (s *Store) Transcript(ctx context.Context, owner, id string) ([]string, error) {
 	if !storable(id) {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// maxPage is the largest page of every list, and the row after it that says whether there is more.
+// maxPage is the largest page of every list, and the row after it that reports whether there is more.
 const maxPage = 500 + 1
 
 func pageSize(limit int) int64 {

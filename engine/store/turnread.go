@@ -14,7 +14,7 @@ const turnsWithReplies = ` FROM turns t LEFT JOIN replies r ON r.id = t.reply_id
 
 const selectTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')` + turnsWithReplies + `WHERE t.id = $1`
 
-// Turn gives one turn with its response; fault.NotFound when there is none.
+// Turn returns one turn with its response; fault.NotFound when there is none.
 func (s *Store) Turn(ctx context.Context, id string) (exchange.TurnRecord, error) {
 	turn, found, err := turnFrom(ctx, s.engine.reader(), selectTurn, id)
 	if err == nil && !found {
@@ -71,7 +71,7 @@ const selectMessage = `SELECT t.id, t.thread_id, t.reference, t.route, t.message
 	) AS hit JOIN turns t ON t.id = hit.id ORDER BY hit.rank, t.id LIMIT 1`
 
 // FindMessage finds an agent's stored message by its native id or by the native id of its reply. Of several
-// messages with the id (from several senders) it gives the first that was accepted.
+// messages with the id (from several senders) it returns the first that was accepted.
 func (s *Store) FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error) {
 	var entry exchange.ThreadEntry
 	var route, message string
@@ -92,7 +92,7 @@ func (s *Store) FindMessage(ctx context.Context, agent, nativeID string) (exchan
 
 const selectOriginal = `SELECT media_type, encoding, body FROM originals WHERE digest = $1`
 
-// Original gives the native form of a message; Body is nil when the bytes are in the blob store. fault.NotFound
+// Original returns the native form of a message; Body is nil when the bytes are in the blob store. fault.NotFound
 // when there is none.
 func (s *Store) Original(ctx context.Context, digest string) (pipeline.Original, error) {
 	original := pipeline.Original{Digest: digest}
@@ -110,7 +110,7 @@ func (s *Store) Original(ctx context.Context, digest string) (pipeline.Original,
 
 const selectTurnOf = `SELECT id FROM turns WHERE native_key = $1 AND native_id = $2 AND principal = $3 ORDER BY id DESC LIMIT 1`
 
-// TurnOf gives the newest turn of a principal whose message has the native id, whatever agent it went to; fault.NotFound
+// TurnOf returns the newest turn of a principal whose message has the native id, whatever agent it went to; fault.NotFound
 // when there is none.
 func (s *Store) TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error) {
 	if !storable(principal) || !storable(nativeID) {

@@ -120,7 +120,7 @@ func (t *Tx) sameTurn(ctx context.Context, turn exchange.TurnRecord) (exchange.T
 const movedHistory = `CASE WHEN $1 = 'held' THEN 0 WHEN state = 'held' AND $1 = 'accepted' THEN 1 ELSE history_turns END`
 
 // MoveTurn changes a turn's state when it is in one of the states of move.From, and writes "turn.<to>" to the
-// timeline. It says whether it did.
+// timeline. It reports whether it did.
 func (t *Tx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) {
 	if move.GivenUp {
 		return t.moveTurn(ctx, move, `outcome = '`+exchange.OutcomeGivenUp+`', history_turns = `+movedHistory)

@@ -59,7 +59,7 @@ func (t *Tx) KeepUnanswered(ctx context.Context, u pipeline.Unanswered) (bool, e
 // counted is the account of a message whose room was given back and whose content is not gone yet.
 const counted = "-"
 
-// leftHold gives back the room of a message that the operator decided about, or that was taken back. Content that no one
+// leftHold returns back the room of a message that the operator decided about, or that was taken back. Content that no one
 // answered goes at its time all the same.
 func (t *Tx) leftHold(ctx context.Context, turnID, to string) error {
 	var ends int64
@@ -73,7 +73,7 @@ func (t *Tx) leftHold(ctx context.Context, turnID, to string) error {
 	return t.do(ctx, insertUnanswered, turnID, counted, int64(0), ends)
 }
 
-// free forgets a message that the agent may answer now, or whose content is gone, and gives its room back.
+// free forgets a message that the agent may answer now, or whose content is gone, and returns its room.
 func (t *Tx) free(ctx context.Context, turnID string) error {
 	var account string
 	var bytes int64

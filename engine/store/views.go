@@ -8,16 +8,16 @@ import (
 	"inbox/internal/queue"
 )
 
-// Pipeline gives the view that the pipeline declared.
+// Pipeline returns the view that the pipeline declared.
 func (s *Store) Pipeline() pipeline.Store { return pipelineView{s} }
 
-// Deliverer gives the view that delivery declared.
+// Deliverer returns the view that delivery declared.
 func (s *Store) Deliverer() delivery.Store { return deliveryView{s} }
 
-// Queue gives the view that the queue declared.
+// Queue returns the view that the queue declared.
 func (s *Store) Queue() queue.Store { return queueView{s} }
 
-// State gives the adapters' private documents.
+// State returns the adapters' private documents.
 func (s *Store) State() *State { return &State{s} }
 
 type pipelineView struct{ *Store }

@@ -50,7 +50,7 @@ func (s *Store) PutWatch(ctx context.Context, watch exchange.Watch) error {
 
 const watchColumns = `id, agent, principal, reference, name, created_at, data`
 
-// Watches gives the watches of a reference, oldest first.
+// Watches returns the watches of a reference, oldest first.
 func (s *Store) Watches(ctx context.Context, agent, principal, reference string) ([]exchange.Watch, error) {
 	if !storable(reference) {
 		return nil, nil
@@ -65,7 +65,7 @@ func (s *Store) Watches(ctx context.Context, agent, principal, reference string)
 	return list, err
 }
 
-// Watch gives one watch.
+// Watch returns one watch.
 func (s *Store) Watch(ctx context.Context, id string) (watch exchange.Watch, found bool, err error) {
 	if !storable(id) {
 		return watch, false, nil

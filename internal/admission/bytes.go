@@ -60,7 +60,7 @@ func (b *Bytes) Take(source Source, proven bool, n int64) bool {
 	return true
 }
 
-// Give gives n bytes back that Take took for the same source.
+// Give returns n bytes that Take took for the same source.
 func (b *Bytes) Give(source Source, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

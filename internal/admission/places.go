@@ -56,7 +56,7 @@ func NewPlaces(options PlacesOptions) *Places {
 	}
 }
 
-// Enter takes a place and gives the function that frees it. Its error is ErrFull. The zero Source is bound by the
+// Enter takes a place and returns the function that frees it. Its error is ErrFull. The zero Source is bound by the
 // total and by the host alone.
 func (p *Places) Enter(ctx context.Context, source Source, host string) (leave func(), err error) {
 	p.mu.Lock()
@@ -139,7 +139,7 @@ func (p *Places) leave(source Source, host string) {
 	}
 }
 
-// next gives a place to the caller whose network holds fewest; false = to none. The lock is held.
+// next returns a place to the caller whose network holds fewest; false = to none. The lock is held.
 func (p *Places) next() bool {
 	chosen := -1
 	for i, w := range p.waiting {

@@ -15,7 +15,7 @@ var widths = map[bool][2]int{true: {32, 24}, false: {64, 48}} // by whether the 
 // wider is how many times more than its narrowest network a wide one may hold.
 const wider = 3
 
-// SourceOf gives the networks of an address; the zero Source for an address that is not valid.
+// SourceOf returns the networks of an address; the zero Source for an address that is not valid.
 func SourceOf(address netip.Addr) Source {
 	var source Source
 	address = address.Unmap().WithZone("")

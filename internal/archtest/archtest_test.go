@@ -71,7 +71,7 @@ func packages(t *testing.T) []unit {
 	return units
 }
 
-// matches says whether a room is meant by a pattern; "x/..." means everything below x, "..." everything.
+// matches reports whether a room is meant by a pattern; "x/..." means everything below x, "..." everything.
 func matches(pattern, room string) bool {
 	if above, ok := strings.CutSuffix(pattern, "..."); ok {
 		return strings.HasPrefix(room, above)
@@ -83,14 +83,14 @@ func anyMatches(patterns []string, room string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, room) })
 }
 
-// suite says whether the room is a conformance suite: x/…test beside the room x that it checks.
+// suite reports whether the room is a conformance suite: x/…test beside the room x that it checks.
 func suite(room string) bool {
 	_, placed := levels[room]
 	_, parentPlaced := levels[path.Dir(room)]
 	return !placed && parentPlaced && strings.HasSuffix(room, "test")
 }
 
-// level gives the level of a room. A suite stands just above the room that it checks.
+// level returns the level of a room. A suite stands just above the room that it checks.
 func level(room string) (float64, bool) {
 	if exact, ok := levels[room]; ok {
 		return float64(exact), true

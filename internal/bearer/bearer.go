@@ -42,12 +42,12 @@ func Hash(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// WellFormed says whether the text has the form of ours, so that nonsense costs no query.
+// WellFormed reports whether the text has the form of ours, so that nonsense costs no query.
 func WellFormed(token string) bool {
 	return strings.HasPrefix(token, prefix) && len(token) == len(prefix)+base64.RawURLEncoding.EncodedLen(random)
 }
 
-// Of gives the token of a request's Authorization header (RFC 6750, section 2.1); "" when there is none of at most 512
+// Of returns the token of a request's Authorization header (RFC 6750, section 2.1); "" when there is none of at most 512
 // bytes.
 func Of(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -58,7 +58,7 @@ func Of(r *http.Request) string {
 	return token
 }
 
-// Source keeps the tokens. It gives the one with a hash, revoked ones too.
+// Source keeps the tokens. It returns the one with a hash, revoked ones too.
 type Source interface {
 	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
 }
@@ -79,7 +79,7 @@ type entry struct {
 // NewCache makes an empty cache.
 func NewCache(source Source) *Cache { return &Cache{source: source, found: map[string]entry{}} }
 
-// Find gives the token of a text. Its errors are those of the source.
+// Find returns the token of a text. Its errors are those of the source.
 func (c *Cache) Find(ctx context.Context, token string) (exchange.Token, bool, error) {
 	hash, now := Hash(token), time.Now()
 	c.mu.Lock()

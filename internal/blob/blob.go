@@ -19,9 +19,9 @@ type Store interface {
 	Put(ctx context.Context, from io.Reader) (digest string, size int64, err error)
 	// PutBytes is Put for content in memory.
 	PutBytes(ctx context.Context, content []byte) (digest string, err error)
-	// Open gives the content; the caller closes it.
+	// Open returns the content; the caller closes it.
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
-	// Stat gives the size of the content in bytes.
+	// Stat returns the size of the content in bytes.
 	Stat(ctx context.Context, digest string) (size int64, err error)
 	// Delete removes the content; content that is not there is no error. The caller makes sure that nobody needs it
 	// and that nobody puts the same content at the same time.
@@ -31,7 +31,7 @@ type Store interface {
 // DigestBytes is the length of a digest in its text form.
 const DigestBytes = 64
 
-// ValidDigest says whether the text is a digest. Every path in a store is made of one, so this is also what keeps
+// ValidDigest reports whether the text is a digest. Every path in a store is made of one, so this is also what keeps
 // "../" out.
 func ValidDigest(digest string) bool {
 	if len(digest) != DigestBytes {

@@ -207,7 +207,7 @@ func (s *Files) keep(file *os.File, digest string) (result string, err error) {
 	return "new", nil
 }
 
-// known says whether the content is there, for good: the one who renamed it may not have synced the directory yet. Its time
+// known reports whether the content is there, for good: the one who renamed it may not have synced the directory yet. Its time
 // says that somebody is about to refer to it; see DeleteIdle.
 func (s *Files) known(digest string) (bool, error) {
 	now := time.Now()
@@ -271,7 +271,7 @@ func (s *Files) Delete(_ context.Context, digest string) error {
 	return nil
 }
 
-// DeleteIdle removes content that nobody has put since the time given, and says whether it is gone: who put it later may not
+// DeleteIdle removes content that nobody has put since the time given, and reports whether it is gone: who put it later may not
 // have written down yet that it is needed. The caller makes sure that nobody refers to it. Whoever puts it meanwhile has it
 // afterwards.
 func (s *Files) DeleteIdle(_ context.Context, digest string, since time.Time) (gone bool, err error) {

@@ -36,7 +36,7 @@ func (a *Agent) validateFediverse(p *problems, key string, private bool) {
 	oneOf(p, key+".fediverse.quotes", a.Fediverse.Quotes, "nobody", "followers")
 }
 
-// isWebAddress says whether the text is an https address; plain http where private addresses are allowed.
+// isWebAddress reports whether the text is an https address; plain http where private addresses are allowed.
 func isWebAddress(text string, private bool) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || private && u.Scheme == "http")

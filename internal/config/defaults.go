@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Default gives the settings of a server without file and environment. Agents and the values that follow from
+// Default returns the settings of a server without file and environment. Agents and the values that follow from
 // others are filled in by Load.
 func Default() *Config {
 	return &Config{

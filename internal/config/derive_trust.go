@@ -40,7 +40,7 @@ func canonical(issuer *string) {
 // setShort reads `history = "person"`.
 func (h *History) setShort(text string) { h.Scope = text }
 
-// TrustedIssuers gives the trust list as evidence is held against it.
+// TrustedIssuers returns the trust list as evidence is held against it.
 func (c *Config) TrustedIssuers() []identity.TrustedIssuer {
 	list := make([]identity.TrustedIssuer, 0, len(c.Trust))
 	for i := range c.Trust {
@@ -56,7 +56,7 @@ func (t *Trust) trusted() identity.TrustedIssuer {
 	}
 }
 
-// AccessPolicy gives the agent's access and rules as senders are held against them.
+// AccessPolicy returns the agent's access and rules as senders are held against them.
 func (a *Agent) AccessPolicy() identity.AccessPolicy {
 	policy := identity.AccessPolicy{Access: a.Access}
 	for i := range a.Rules {
@@ -68,7 +68,7 @@ func (a *Agent) AccessPolicy() identity.AccessPolicy {
 	return policy
 }
 
-// Identity gives the rule as senders are held against it.
+// Identity returns the rule as senders are held against it.
 func (r *Rule) Identity() identity.Rule {
 	return identity.Rule{
 		Effect: r.Effect, Purposes: r.Purposes, Issuer: r.Issuer, Method: r.Method, Subject: r.Subject, Assurance: r.Assurance, Address: r.Address,

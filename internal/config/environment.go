@@ -35,7 +35,7 @@ func readEnvironment(environ []string, settings *Config, found *problems) {
 	}
 }
 
-// ours gives our variables in an order in which agents are numbered upwards.
+// ours returns our variables in an order in which agents are numbered upwards.
 func ours(environ []string) []variable {
 	var list []variable
 	for _, entry := range environ {
@@ -52,7 +52,7 @@ func ours(environ []string) []variable {
 
 var digits = regexp.MustCompile(`_([0-9]{1,4})_`)
 
-// numbers gives the numbers of the tables in a name: that of the agent, then that of its rule.
+// numbers returns the numbers of the tables in a name: that of the agent, then that of its rule.
 func numbers(name string) []int {
 	var list []int
 	for _, match := range digits.FindAllStringSubmatch(name, -1) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// fieldsOf gives the fields of a table by their TOML key.
+// fieldsOf returns the fields of a table by their TOML key.
 func fieldsOf(table reflect.Value) map[string]reflect.Value {
 	fields := map[string]reflect.Value{}
 	for i := range table.NumField() {
@@ -19,7 +19,7 @@ func fieldsOf(table reflect.Value) map[string]reflect.Value {
 	return fields
 }
 
-// keyOf gives the TOML key of a field; empty for fields that are not settings.
+// keyOf returns the TOML key of a field; empty for fields that are not settings.
 func keyOf(field reflect.StructField) string {
 	key := field.Tag.Get("toml")
 	if key == "-" {
@@ -87,7 +87,7 @@ func homes(key string) []string {
 	return found
 }
 
-// nearest gives the candidate that a typing error would explain; empty when none is near.
+// nearest returns the candidate that a typing error would explain; empty when none is near.
 func nearest(text string, candidates []string) string {
 	best, bestDistance := "", len(text)/3+2
 	for _, candidate := range candidates {

@@ -58,7 +58,7 @@ func (s *lineScanner) note(path string, number int) {
 	}
 }
 
-// resolve gives the path of a header: an array of tables inside of it means its newest table.
+// resolve returns the path of a header: an array of tables inside of it means its newest table.
 func (s *lineScanner) resolve(parts []string) string {
 	path := ""
 	for i, part := range parts {
@@ -105,7 +105,7 @@ func (s *lineScanner) step(text string) (rest string) {
 	return text[1:]
 }
 
-// quoted gives the length of the string that text starts with, with its quotes.
+// quoted returns the length of the string that text starts with, with its quotes.
 func quoted(text string) int {
 	for i := 1; i < len(text); i++ {
 		switch {

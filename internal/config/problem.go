@@ -14,7 +14,7 @@ type Problem struct {
 	Remedy  string // what to write instead; may be empty
 }
 
-// Error gives one line: place, key, what is wrong, what to do.
+// Error returns one line: place, key, what is wrong, what to do.
 func (p *Problem) Error() string {
 	var line strings.Builder
 	for _, part := range []string{p.Place, p.Key} {

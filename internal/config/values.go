@@ -44,7 +44,7 @@ func cutSuffixFold(text, suffix string) (string, bool) {
 	return text[:len(text)-len(suffix)], true
 }
 
-// String gives the size in the largest unit that needs no fraction, in the form that ParseSize reads.
+// String returns the size in the largest unit that needs no fraction, in the form that ParseSize reads.
 func (s Size) String() string {
 	for i := 3; i >= 0; i-- {
 		if s > 0 && int64(s)%units[i].bytes == 0 {
@@ -59,10 +59,10 @@ const redacted = "[redacted]"
 // Secret is a value that never shows itself: printing, logging and encoding it give "[redacted]".
 type Secret string
 
-// Reveal gives the secret itself, for the one place that needs it.
+// Reveal returns the secret itself, for the one place that needs it.
 func (s Secret) Reveal() string { return string(s) }
 
-// String gives "[redacted]", or nothing for an empty secret.
+// String returns "[redacted]", or nothing for an empty secret.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -82,10 +82,10 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // SecretURL is an address that may carry a user name and a password; it shows itself without the password.
 type SecretURL string
 
-// Reveal gives the address with its password, for the one place that needs it.
+// Reveal returns the address with its password, for the one place that needs it.
 func (u SecretURL) Reveal() string { return string(u) }
 
-// String gives the address with the password replaced.
+// String returns the address with the password replaced.
 func (u SecretURL) String() string {
 	parsed, err := url.Parse(string(u))
 	if err != nil {

@@ -29,7 +29,7 @@ type Options struct {
 	Keep      int64  // bytes that stay free; 0 = the guard never says full, negative = a twentieth of the disk, at most 1 GiB
 	Times     int64  // how many times Keep stay free; default 1
 	For       string // whose messages are refused, for the log; default: all
-	// Space gives free and total bytes; default: what the operating system says. Where it fails the disk counts as free:
+	// Space returns free and total bytes; default: what the operating system says. Where it fails the disk counts as free:
 	// the write itself finds out.
 	Space  func(directory string) (free, total uint64, err error)
 	Logger *slog.Logger     // default: slog.Default
@@ -62,7 +62,7 @@ func NewGuard(options Options) *Guard {
 	return &Guard{options: options}
 }
 
-// Full says whether nothing more should be stored.
+// Full reports whether nothing more should be stored.
 func (g *Guard) Full() bool {
 	if g == nil || g.options.Keep == 0 {
 		return false
@@ -103,7 +103,7 @@ func (g *Guard) Admit(bytes int64) {
 	}
 }
 
-// Look gives the free bytes, and below how many the disk counts as full.
+// Look returns the free bytes, and below how many the disk counts as full.
 func (g *Guard) Look() (left, bound int64, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -23,7 +23,7 @@ type Requirements struct {
 	PayTo             string `json:"payTo"`
 }
 
-// Amount gives the amount in atomic units of the asset.
+// Amount returns the amount in atomic units of the asset.
 func (r Requirements) Amount() string {
 	if r.AmountRequired != "" {
 		return r.AmountRequired
@@ -31,7 +31,7 @@ func (r Requirements) Amount() string {
 	return r.MaxAmountRequired
 }
 
-// Version gives the version of x402 in which the requirement is written.
+// Version returns the version of x402 in which the requirement is written.
 func (r Requirements) Version() int {
 	if r.AmountRequired != "" {
 		return 2
@@ -39,7 +39,7 @@ func (r Requirements) Version() int {
 	return 1
 }
 
-// VersionOf gives the version of x402 in which a list of requirements is written; 1 where nothing says otherwise.
+// VersionOf returns the version of x402 in which a list of requirements is written; 1 where nothing says otherwise.
 func VersionOf(accepts []json.RawMessage) int {
 	var first Requirements
 	if len(accepts) == 0 || json.Unmarshal(accepts[0], &first) != nil {

@@ -78,7 +78,7 @@ func GiveUp(reason string, cause error) *Fault {
 	return &Fault{Kind: Unavailable, Public: reason, Permanent: !errors.Is(cause, ErrStore), Cause: cause}
 }
 
-// Error gives the private text for logs: the public text and the cause.
+// Error returns the private text for logs: the public text and the cause.
 func (f *Fault) Error() string {
 	text := f.Public
 	if f.Field != "" {
@@ -90,7 +90,7 @@ func (f *Fault) Error() string {
 	return text
 }
 
-// Unwrap gives the private cause.
+// Unwrap returns the private cause.
 func (f *Fault) Unwrap() error { return f.Cause }
 
 // Of finds the fault in an error chain; an error without one is Internal with a neutral public text.
@@ -101,7 +101,7 @@ func Of(err error) *Fault {
 	return &Fault{Kind: Internal, Public: "internal error", Cause: err}
 }
 
-// Is says whether err carries a fault of the kind.
+// Is reports whether err carries a fault of the kind.
 func Is(err error, kind Kind) bool {
 	f, ok := errors.AsType[*Fault](err)
 	return ok && f.Kind == kind

@@ -98,7 +98,7 @@ func (a *access) finish(w *recorder, r *http.Request, started time.Time) {
 	}
 }
 
-// idle gives a channel that is closed when no request is under way; nothing may be accepted any more.
+// idle returns a channel that is closed when no request is under way; nothing may be accepted any more.
 func (a *access) idle() <-chan struct{} {
 	idle := make(chan struct{})
 	go func() {
@@ -223,7 +223,7 @@ func nextRequestID() string {
 	return processID + "-" + strconv.FormatUint(requestCounter.Add(1), 36)
 }
 
-// Stopping gives a channel that is closed when the server begins to stop: streams end themselves then, so that they
+// Stopping returns a channel that is closed when the server begins to stop: streams end themselves then, so that they
 // do not use up the time that other requests have. Outside of a Server it is nil, which never becomes ready.
 func Stopping(ctx context.Context) <-chan struct{} {
 	if found, ok := ctx.Value(requestKey{}).(*known); ok {

@@ -104,7 +104,7 @@ func TestPanicAfterTheAnswerBeganCutsTheConnection(t *testing.T) {
 		})},
 	}})
 	defer func() {
-		if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint // recover gives the value itself
+		if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint // recover returns the value itself
 			t.Errorf("panic %v, want http.ErrAbortHandler", cause)
 		}
 	}()

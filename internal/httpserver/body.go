@@ -59,7 +59,7 @@ type meteredBody struct {
 	taken  int64
 }
 
-// await gives the next step its deadline.
+// await returns the next step its deadline.
 func (b *meteredBody) await(now time.Time) {
 	if b.controller == nil {
 		return
@@ -110,7 +110,7 @@ func (b *meteredBody) take(n int64) bool {
 	return true
 }
 
-// free gives the bytes back. It may be called again, and on nil.
+// free returns the bytes. It may be called again, and on nil.
 func (b *meteredBody) free() {
 	if b == nil {
 		return
@@ -171,7 +171,7 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	}
 }
 
-// bodyFault gives what goes wrong while a body is read its kind.
+// bodyFault returns what goes wrong while a body is read its kind.
 func bodyFault(err error) error {
 	if known, is := errors.AsType[*fault.Fault](err); is {
 		return known

@@ -22,7 +22,7 @@ type certificate struct {
 	checked  time.Time
 }
 
-// TLSConfig gives the settings of a listener that speaks TLS with a certificate from two PEM files and picks up a
+// TLSConfig returns the settings of a listener that speaks TLS with a certificate from two PEM files and picks up a
 // renewed pair while running. Mail's STARTTLS shares it.
 func TLSConfig(certFile, keyFile string, logger *slog.Logger) (*tls.Config, error) {
 	certificate, err := newCertificate(certFile, keyFile, logger)

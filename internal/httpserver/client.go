@@ -34,12 +34,12 @@ func (n Networks) Client(remote string, forwarded []string) netip.Addr {
 	return address
 }
 
-// ClientIP gives the address of the client: see Networks.Client.
+// ClientIP returns the address of the client: see Networks.Client.
 func ClientIP(r *http.Request) netip.Addr {
 	return networksOf(r.Context()).Client(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 }
 
-// ClientSource gives the networks of the client, for what is counted by them. A client of the operator's own networks has
+// ClientSource returns the networks of the client, for what is counted by them. A client of the operator's own networks has
 // the zero Source, like one that is not known.
 func ClientSource(r *http.Request) admission.Source {
 	if inside(r) {

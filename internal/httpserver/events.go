@@ -67,7 +67,7 @@ func (e *EventWriter) beat(ctx context.Context) {
 	}
 }
 
-// Write sends events at once and says whether the reader is still there.
+// Write sends events at once and reports whether the reader is still there.
 func (e *EventWriter) Write(events ...Event) bool {
 	var out bytes.Buffer
 	for _, one := range events {

@@ -23,7 +23,7 @@ type ErrorDetail struct {
 	Field   string `json:"field,omitempty"` // the input field at fault
 }
 
-// Status gives the HTTP status of a fault's kind (message contract, section 12; RFC 9110 section 15).
+// Status returns the HTTP status of a fault's kind (message contract, section 12; RFC 9110 section 15).
 func Status(kind fault.Kind) int {
 	switch kind {
 	case fault.Malformed:

@@ -150,7 +150,7 @@ func reached(limits []serviceLimit) fault.Quota {
 	return quota
 }
 
-// limits gives what an address may still ask, for each rate.
+// limits returns what an address may still ask, for each rate.
 func (f *flood) limits(address netip.Addr) []serviceLimit {
 	network, err := address.Prefix(widthOf(address))
 	if err != nil {

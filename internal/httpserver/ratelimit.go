@@ -103,7 +103,7 @@ func setField(header http.Header, name string, list httpsfv.List) {
 	}
 }
 
-// completeRefusal gives a 429 what every one has, whichever surface wrote it.
+// completeRefusal returns a 429 what every one has, whichever surface wrote it.
 func (w *recorder) completeRefusal(status int) {
 	header := w.Header()
 	if status != http.StatusTooManyRequests || header.Get(limitField) != "" && header.Get(limitField) != w.counted {

@@ -18,7 +18,7 @@ type Route struct {
 	Handler http.Handler
 }
 
-// Param gives a named piece of the matched pattern, percent-decoded (so it may hold a slash); empty when the pattern
+// Param returns a named piece of the matched pattern, percent-decoded (so it may hold a slash); empty when the pattern
 // has no such name or the encoding is broken. The rest taken by "/*" has the name "*".
 func Param(r *http.Request, name string) string {
 	value := chi.URLParam(r, name)

@@ -132,7 +132,7 @@ func (s *Server) newHTTP() (*http.Server, error) {
 	return server, err
 }
 
-// Handler gives the server's handler with all layers, for tests and for programs that embed it.
+// Handler returns the server's handler with all layers, for tests and for programs that embed it.
 func (s *Server) Handler() http.Handler { return s.access }
 
 // Listen takes the address. The error is one sentence that names the configuration key and what to do.
@@ -170,7 +170,7 @@ type listenError struct {
 func (e *listenError) Error() string { return e.text }
 func (e *listenError) Unwrap() error { return e.cause }
 
-// Addr gives the address that the server listens on, with the real port; nil before Listen.
+// Addr returns the address that the server listens on, with the real port; nil before Listen.
 func (s *Server) Addr() net.Addr {
 	if s.listener == nil {
 		return nil

@@ -27,7 +27,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// running is a server on a free port of loopback; stop ends it and gives what Run returned.
+// running is a server on a free port of loopback; stop ends it and returns what Run returned.
 type running struct {
 	*Server
 	url  string

@@ -85,10 +85,10 @@ func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.doer.Do(request)
 }
 
-// Name gives the name of the login.
+// Name returns the name of the login.
 func (p *Provider) Name() string { return p.options.Name }
 
-// AuthorizationURL gives the address to which the browser is sent (OpenID Connect Core, section 3.1.2.1). Verifier is
+// AuthorizationURL returns the address to which the browser is sent (OpenID Connect Core, section 3.1.2.1). Verifier is
 // the PKCE code verifier (RFC 7636); only its S256 challenge is in the address. fault.Unavailable when the provider's
 // discovery document cannot be read.
 func (p *Provider) AuthorizationURL(ctx context.Context, state, nonce, verifier string) (string, error) {
@@ -107,7 +107,7 @@ func (p *Provider) config(provider *oidc.Provider) *oauth2.Config {
 	}
 }
 
-// provider gives the discovered provider, fetching it when it is not there or too old. An old one outlives a failure.
+// provider returns the discovered provider, fetching it when it is not there or too old. An old one outlives a failure.
 func (p *Provider) provider(ctx context.Context) (*oidc.Provider, error) {
 	select {
 	case p.turn <- struct{}{}:

@@ -47,7 +47,7 @@ func provider(t *testing.T, issuer *openidtest.Issuer, change func(*openid.Optio
 	return p
 }
 
-// visit logs in and gives the code.
+// visit logs in and returns the code.
 func visit(t *testing.T, p *openid.Provider, issuer *openidtest.Issuer, nonce string) string {
 	t.Helper()
 	address, err := p.AuthorizationURL(t.Context(), "st", nonce, verifier)

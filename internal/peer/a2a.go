@@ -84,7 +84,7 @@ func (a *A2A) settle(ctx context.Context, endpoint string, task taskDocument, do
 	return task, nil
 }
 
-// card gives the agent card and the JSON-RPC endpoint that it names, which must be on the card's own server: the
+// card returns the agent card and the JSON-RPC endpoint that it names, which must be on the card's own server: the
 // token goes there.
 func (a *A2A) card(ctx context.Context, cardURL string) (cardDocument, string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, cardURL, nil)

@@ -37,17 +37,17 @@ type taskDocument struct {
 	} `json:"artifacts"`
 }
 
-// ended says whether waiting longer is of no use: the task is terminal or needs something from us.
+// ended reports whether waiting longer is of no use: the task is terminal or needs something from us.
 func (t taskDocument) ended() bool {
 	return t.Status.State != "TASK_STATE_SUBMITTED" && t.Status.State != "TASK_STATE_WORKING"
 }
 
-// asks says whether the task waits for a decision.
+// asks reports whether the task waits for a decision.
 func (t taskDocument) asks() bool {
 	return t.Status.State == "TASK_STATE_AUTH_REQUIRED" || t.Status.State == "TASK_STATE_INPUT_REQUIRED"
 }
 
-// text gives the text of the artifacts, or of the last status message when there are none.
+// text returns the text of the artifacts, or of the last status message when there are none.
 func (t taskDocument) text() string {
 	var lines []string
 	for _, artifact := range t.Artifacts {

@@ -78,7 +78,7 @@ func startPage(t *testing.T, onGrant func(*page)) *page {
 	return made
 }
 
-// askingAccount gives bob, who answers a mention with a demand and goes on when it is granted.
+// askingAccount returns bob, who answers a mention with a demand and goes on when it is granted.
 func askingAccount(t *testing.T, change func(demand object), paper *page) *Fediverse {
 	t.Helper()
 	bob := startFediverse(t, FediverseOptions{User: "bob"})

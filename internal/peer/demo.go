@@ -25,7 +25,7 @@ type Server struct {
 	Token     string    // A2A bearer token for this agent
 	DKIM      DNSRecord // the server's public key, as its operator would publish it
 
-	// Evidence gives what the server recorded about the sender of a message with the id of Conversation.MessageID.
+	// Evidence returns what the server recorded about the sender of a message with the id of Conversation.MessageID.
 	Evidence func(ctx context.Context, messageID string) ([]identity.Evidence, error)
 }
 
@@ -54,10 +54,10 @@ func NewDemo() (*Demo, error) {
 	return &demo, nil
 }
 
-// Resolver gives host:port of the name server that the server under test has to ask (dns.resolver).
+// Resolver returns host:port of the name server that the server under test has to ask (dns.resolver).
 func (d *Demo) Resolver() string { return d.mail.Resolver() }
 
-// Smarthost gives host:port of the SMTP server that takes the server's answers (mail.smarthost), without TLS.
+// Smarthost returns host:port of the SMTP server that takes the server's answers (mail.smarthost), without TLS.
 func (d *Demo) Smarthost() string { return d.mail.SMTPAddr() }
 
 // Close stops the peers.

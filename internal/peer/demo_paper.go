@@ -30,7 +30,7 @@ func newPaper(out io.Writer) *paper {
 	return &paper{out: out, colours: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
 }
 
-// isTerminal says whether out is a character device of a terminal that understands colours.
+// isTerminal reports whether out is a character device of a terminal that understands colours.
 func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" {

@@ -111,10 +111,10 @@ func (f *Fediverse) Close() error {
 	return err
 }
 
-// Address gives @user@host of the account.
+// Address returns @user@host of the account.
 func (f *Fediverse) Address() string { return "@" + f.user + "@" + f.host }
 
-// BaseURL gives where the server is reached.
+// BaseURL returns where the server is reached.
 func (f *Fediverse) BaseURL() string { return f.base }
 
 func (f *Fediverse) actorID() string { return f.base + "/users/" + f.user }

@@ -94,7 +94,7 @@ func (f *Fediverse) find(ctx context.Context, publicURL, address string) (actorD
 	return actor, err
 }
 
-// fetchActor gives the actor document, which must say of itself that it lives there.
+// fetchActor returns the actor document, which must say of itself that it lives there.
 func (f *Fediverse) fetchActor(ctx context.Context, id string) (actorDocument, error) {
 	var actor actorDocument
 	accepted := []string{activityJSON, `application/ld+json; profile="` + activityStreams + `"`}
@@ -199,7 +199,7 @@ func (f *Fediverse) note(target actorDocument, address, text, inReplyTo string) 
 	return create
 }
 
-// origin gives scheme and host of an IRI; empty when it is none.
+// origin returns scheme and host of an IRI; empty when it is none.
 func origin(iri string) string {
 	parsed, err := url.Parse(iri)
 	if err != nil || parsed.Host == "" {

@@ -60,7 +60,7 @@ type noteDocument struct {
 	} `json:"tag"`
 }
 
-// mentions says whether the note notifies the actor the way Mastodon demands: a Mention tag and the address.
+// mentions reports whether the note notifies the actor the way Mastodon demands: a Mention tag and the address.
 func (n noteDocument) mentions(actor string) bool {
 	for _, tag := range n.Tag {
 		if tag.Type == "Mention" && tag.Href == actor {
@@ -70,7 +70,7 @@ func (n noteDocument) mentions(actor string) bool {
 	return false
 }
 
-// others gives to whom else than the actor the note is addressed.
+// others returns to whom else than the actor the note is addressed.
 func (n noteDocument) others(actor string) string {
 	addressed := slices.Concat(n.To, n.Cc)
 	for _, tag := range n.Tag {

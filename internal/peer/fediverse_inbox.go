@@ -41,7 +41,7 @@ func (f *Fediverse) inbox(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// authenticate gives the actor whose key signed the request; its key is fetched anew, never believed from before.
+// authenticate returns the actor whose key signed the request; its key is fetched anew, never believed from before.
 func (f *Fediverse) authenticate(r *http.Request, body []byte) (actorDocument, requestSignature, error) {
 	check := checkUnsigned
 	if f.scheme == SchemeRFC9421 {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// noteText gives the text of a note's HTML without the mentions that it begins with.
+// noteText returns the text of a note's HTML without the mentions that it begins with.
 func noteText(content string) string {
 	var text strings.Builder
 	tokens := html.NewTokenizer(strings.NewReader(content))

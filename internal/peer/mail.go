@@ -105,19 +105,19 @@ func (m *Mail) Close() error {
 	return err
 }
 
-// Address gives user@domain.
+// Address returns user@domain.
 func (m *Mail) Address() string { return m.user + "@" + m.domain }
 
-// SMTPAddr gives host:port of the SMTP server that takes mail for anybody, as a smarthost does.
+// SMTPAddr returns host:port of the SMTP server that takes mail for anybody, as a smarthost does.
 func (m *Mail) SMTPAddr() string { return m.sink.Addr().String() }
 
-// Resolver gives host:port of the DNS server.
+// Resolver returns host:port of the DNS server.
 func (m *Mail) Resolver() string { return m.zone.address }
 
 // Publish adds a TXT record to the DNS server, such as the DKIM key of a server under test.
 func (m *Mail) Publish(record DNSRecord) { m.zone.addText(record.Name, record.Value) }
 
-// DKIMRecord gives the record of the peer's own key (RFC 6376, section 3.6.1).
+// DKIMRecord returns the record of the peer's own key (RFC 6376, section 3.6.1).
 func (m *Mail) DKIMRecord() DNSRecord {
 	der, err := x509.MarshalPKIXPublicKey(&m.key.PublicKey)
 	if err != nil {

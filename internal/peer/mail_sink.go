@@ -120,7 +120,7 @@ func (m *Mail) judge(arrived received, proof string) answer {
 	}}
 }
 
-// others gives to whom else the mail went.
+// others returns to whom else the mail went.
 func (m *Mail) others(arrived received) string {
 	addressed := slices.DeleteFunc(slices.Concat(arrived.to, arrived.cc), func(one string) bool {
 		return strings.EqualFold(one, m.Address())
@@ -143,7 +143,7 @@ func (m *Mail) maybeReply(arrived received) {
 	})
 }
 
-// readMail gives the fields that matter and the first text part.
+// readMail returns the fields that matter and the first text part.
 func readMail(raw []byte) (received, error) {
 	reader, err := mail.CreateReader(bytes.NewReader(raw))
 	if err != nil {

@@ -26,7 +26,7 @@ func startMail(t *testing.T, options MailOptions) *Mail {
 	return mail
 }
 
-// mailPair gives alice, and bob who answers her and is known in her DNS.
+// mailPair returns alice, and bob who answers her and is known in her DNS.
 func mailPair(t *testing.T) (alice, bob *Mail) {
 	t.Helper()
 	alice = startMail(t, MailOptions{})

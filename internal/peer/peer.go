@@ -36,7 +36,7 @@ const (
 	maxAnswers       = 4 // to one question: demands, and the answer after them
 )
 
-// newHTTPClient gives a client that follows no redirects and takes no proxy from the environment.
+// newHTTPClient returns a client that follows no redirects and takes no proxy from the environment.
 func newHTTPClient() *http.Client {
 	return &http.Client{
 		Timeout:       requestTimeout,
@@ -74,7 +74,7 @@ func stopServer(server *http.Server) error {
 	return nil
 }
 
-// newID gives an unguessable identifier.
+// newID returns an unguessable identifier.
 func newID() string { return rand.Text() }
 
 // answer is what arrived for a waiting question.
@@ -109,7 +109,7 @@ func (w *waiting) expect(id string) (arrival <-chan answer, forget func()) {
 	}
 }
 
-// deliver gives the answer to whoever waits for it; false = nobody asked this question.
+// deliver returns the answer to whoever waits for it; false = nobody asked this question.
 func (w *waiting) deliver(id string, got answer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -90,12 +90,12 @@ type Claim struct {
 // a Reservation. Settle ends a run; it returns ErrLeaseLost when the fence moved. Extend prolongs leases and returns those still
 // held.
 type Store interface {
-	// Lanes gives the lanes of a kind with ready jobs that come after the given one, in their order. Its cost grows with
+	// Lanes returns the lanes of a kind with ready jobs that come after the given one, in their order. Its cost grows with
 	// the number of lanes that it gives, not with the number of jobs.
 	Lanes(ctx context.Context, kind string, after Lane, limit int) ([]Lane, error)
-	// Groups gives the groups with ready jobs after the given one, in byte order, at the same cost.
+	// Groups returns the groups with ready jobs after the given one, in byte order, at the same cost.
 	Groups(ctx context.Context, kind, after string, limit int) ([]string, error)
-	// Claim gives at most so many jobs of each lane as asked for, those first that have been due longest. It sets owner,
+	// Claim returns at most so many jobs of each lane as asked for, those first that have been due longest. It sets owner,
 	// lease and attempt and moves the fence. What another node is claiming at this moment is left out.
 	Claim(ctx context.Context, claim Claim) ([]Job, error)
 	// Revive makes jobs ready whose time has come or whose lease ended; the latter in RankResumed. It does a bounded part
@@ -103,7 +103,7 @@ type Store interface {
 	Revive(ctx context.Context, kind string) (more bool, err error)
 	Extend(ctx context.Context, leases []Lease, lease time.Duration) ([]Lease, error)
 	Settle(ctx context.Context, lease Lease, outcome Outcome) error
-	// NextDue gives how long it is until Revive may find something, zero or less when it may now; found is false when
+	// NextDue returns how long it is until Revive may find something, zero or less when it may now; found is false when
 	// nothing waits for its time.
 	NextDue(ctx context.Context, kind string) (wait time.Duration, found bool, err error)
 }

@@ -25,7 +25,7 @@ type Lane struct {
 	Member string // a hash of NewJob.Member; empty without one
 }
 
-// Lane gives where a new job waits.
+// Lane returns where a new job waits.
 func (j NewJob) Lane() Lane {
 	lane := Lane{Group: j.Group, Rank: RankProven}
 	if len(lane.Group) > maxGroup {

@@ -58,7 +58,7 @@ func (r *runs) all() []*run {
 	return all
 }
 
-// wait waits until nothing runs, at most d, and gives the number that still runs.
+// wait waits until nothing runs, at most d, and returns the number that still runs.
 func (r *runs) wait(d time.Duration) int {
 	r.lock.Lock()
 	if len(r.current)+r.kept == 0 {

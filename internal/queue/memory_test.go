@@ -218,7 +218,7 @@ func (m *memory) fail(err error) {
 	m.failing = err
 }
 
-// steal gives a job's lease to somebody else.
+// steal returns a job's lease to somebody else.
 func (m *memory) steal() {
 	m.lock.Lock()
 	defer m.lock.Unlock()

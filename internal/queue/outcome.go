@@ -18,7 +18,7 @@ type verdict struct {
 	cause  error
 }
 
-// Error gives the reason and the cause.
+// Error returns the reason and the cause.
 func (v *verdict) Error() string {
 	switch {
 	case v.cause == nil:
@@ -29,7 +29,7 @@ func (v *verdict) Error() string {
 	return v.reason + ": " + v.cause.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (v *verdict) Unwrap() error { return v.cause }
 
 // RetryAfter has a handler's job run again after d; the attempt counts, and err is the reason that the operator
@@ -117,7 +117,7 @@ var (
 	errOverdue  = errors.New("the run took longer than the kind allows")
 )
 
-// stopped says whether a run ended because the queue stops: it does not count then.
+// stopped reports whether a run ended because the queue stops: it does not count then.
 func stopped(ctx context.Context, err error) bool {
 	if err == nil || !errors.Is(context.Cause(ctx), errStopping) {
 		return false

@@ -115,7 +115,7 @@ func (p *places) seat(lane Lane) bool {
 	return true
 }
 
-// leave returns a place back and reports whether its group or member ran as much as it can: a look before passed over what
+// leave returns a place and reports whether its group or member ran as much as it can: a look before passed over what
 // waits there, however many places were free, so that another look is needed.
 func (p *places) leave(lane Lane) (bound bool) {
 	p.mu.Lock()
@@ -249,7 +249,7 @@ func (p *places) next(waiting []queued, kept int) (Lane, bool) {
 	return lane, true
 }
 
-// first gives the lane of a group whose turn it is: of the members with the fewest runs the one that was served longest
+// first returns the lane of a group whose turn it is: of the members with the fewest runs the one that was served longest
 // ago.
 func (p *places) first(q *queued, kept int) (best Lane, found bool) {
 	order := [...]int{RankResumed, RankProven, RankGuest}
@@ -287,7 +287,7 @@ func (p *places) settle(left, dry bool) {
 	}
 }
 
-// order puts groups first that may begin something, in the order in which they are served, and gives the cursors of the
+// order puts groups first that may begin something, in the order in which they are served, and returns the cursors of the
 // first ones.
 func (p *places) order(names []string, most int) (first []string, cursors map[string][RankGuest + 1]string) {
 	p.mu.Lock()

@@ -60,7 +60,7 @@ type sharing struct {
 	groups  map[string]map[string]int // grants to each other group since a group waits with nothing of it running
 }
 
-// claim gives places to what waits.
+// claim returns places to what waits.
 func (s *sharing) claim(most int) {
 	var asking []Lane
 	for _, lane := range s.lanes {

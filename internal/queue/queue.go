@@ -17,7 +17,7 @@ import (
 type Options struct {
 	// Owner names this process in leases: host, process id and a random word by default.
 	Owner string
-	// Lease is how long a job stays with a worker that gives no sign of life, 15 s by default. It is prolonged
+	// Lease is how long a job stays with a worker that returns no sign of life, 15 s by default. It is prolonged
 	// every third of it. The store's clock decides when it ends.
 	Lease time.Duration
 	// Poll is the longest pause between two looks for work when no wake-up comes, 5 s by default.
@@ -57,7 +57,7 @@ type KindOptions struct {
 	Concurrency int
 	// PerMember bounds the runs at once for one member of a group in this process. 0: as many as there are places.
 	PerMember int
-	// Limit gives how many jobs of a group may run at once in this process now. It is asked often and must not block.
+	// Limit returns how many jobs of a group may run at once in this process now. It is asked often and must not block.
 	// Jobs that had begun when their process ended are not held back. Nil: as many as there are places. Wake is called
 	// when it has grown.
 	Limit func(group string) int
@@ -125,7 +125,7 @@ func (q *Queue) Wake(kind string) {
 	}
 }
 
-// Check says whether this process takes up work: every kind was looked for without a failure within a claim's longest time
+// Check reports whether this process takes up work: every kind was looked for without a failure within a claim's longest time
 // and two polls, or all of its places are taken; from Handle on, so that Run has as long to begin. How many jobs wait, and why, does not count. Its error is
 // fault.Unavailable.
 func (q *Queue) Check() error {

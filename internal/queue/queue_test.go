@@ -27,7 +27,7 @@ type rig struct {
 	*testing.T
 	*queue.Queue
 	store *memory
-	stop  func() error // ends the queue's context and gives what Run gave
+	stop  func() error // ends the queue's context and returns what Run gave
 }
 
 func start(t *testing.T, store *memory, options queue.KindOptions, handler queue.Handler) *rig {

@@ -47,13 +47,13 @@ func (s *Reservation) Start(job NewJob) {
 	w.queue.running.keep(-1)
 }
 
-// Free gives the place back: nothing was stored with it.
+// Free returns the place: nothing was stored with it.
 func (s *Reservation) Free() {
 	s.worker.leave(s.lane)
 	s.worker.queue.running.keep(-1)
 }
 
-// leave gives a place back.
+// leave returns a place.
 func (w *worker) leave(lane Lane) {
 	if w.places.leave(lane) {
 		w.signal()

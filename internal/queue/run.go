@@ -72,7 +72,7 @@ func (r *run) handle() (err error) {
 	return r.worker.handler(ctx, r.job)
 }
 
-// settle writes the outcome and gives its name for the metrics.
+// settle writes the outcome and returns its name for the metrics.
 func (r *run) settle(err error) string {
 	switch {
 	case errors.Is(err, ErrSettled):

@@ -194,7 +194,7 @@ func (w *worker) revive(ctx context.Context) error {
 	return err
 }
 
-// lanes gives the lanes in which jobs are ready: all of them where there are few. Where there are many it goes by group,
+// lanes returns the lanes in which jobs are ready: all of them where there are few. Where there are many it goes by group,
 // those first whose turn it is, and in each of them goes on behind the member that was served last.
 func (w *worker) lanes(ctx context.Context) ([]Lane, error) {
 	store := w.queue.store

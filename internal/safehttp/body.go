@@ -20,7 +20,7 @@ func newBody(ctx context.Context, from io.ReadCloser, limit int64, done func()) 
 	return &body{from: from, ctx: ctx, left: limit, done: once, stop: context.AfterFunc(ctx, once)}
 }
 
-// Read gives ErrTooLarge once more than the limit has arrived and ErrTimeout when the total time is over.
+// Read returns ErrTooLarge once more than the limit has arrived and ErrTimeout when the total time is over.
 func (b *body) Read(into []byte) (int, error) {
 	if b.left < 0 {
 		return 0, ErrTooLarge

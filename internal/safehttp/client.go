@@ -98,7 +98,7 @@ func New(options Options) *Client {
 	return c
 }
 
-// connect gives the client a transport of its own: an idle connection must never serve a client with another policy.
+// connect returns the client a transport of its own: an idle connection must never serve a client with another policy.
 func (c *Client) connect() {
 	c.http = &http.Client{
 		Transport: &http.Transport{
@@ -116,7 +116,7 @@ func (c *Client) connect() {
 	}
 }
 
-// Trusting gives a copy that also allows exactly these host:port pairs, which the operator wrote: no address
+// Trusting returns a copy that also allows exactly these host:port pairs, which the operator wrote: no address
 // policy, plain http, no limit of concurrency, and where the context has a deadline no other limit of time.
 func (c *Client) Trusting(hostports ...string) *Client {
 	trusting := *c
@@ -146,7 +146,7 @@ func (c *Client) Allowing(hostports ...string) *Client {
 	return &allowing
 }
 
-// Refusing gives a copy that sends nothing to the hosts (with their port, if there is one) that the function names, beside
+// Refusing returns a copy that sends nothing to the hosts (with their port, if there is one) that the function names, beside
 // those that the original refuses; redirects are asked about, too. Trusted addresses are not. It shares connections with
 // the original.
 func (c *Client) Refusing(refuses func(host string) bool) *Client {
@@ -155,7 +155,7 @@ func (c *Client) Refusing(refuses func(host string) bool) *Client {
 	return &refusing
 }
 
-// Limit gives a copy whose response bodies may have up to maxBytes. It shares connections with the original.
+// Limit returns a copy whose response bodies may have up to maxBytes. It shares connections with the original.
 func (c *Client) Limit(maxBytes int64) *Client {
 	limited := *c
 	limited.options.MaxBytes = maxBytes
@@ -203,7 +203,7 @@ func (c *Client) enter(request *http.Request) (release func(), err error) {
 	return c.slots.enter(ctx, hostPort(request.URL))
 }
 
-// bound gives the context that covers the request and its body.
+// bound returns the context that covers the request and its body.
 func (c *Client) bound(request *http.Request) (context.Context, context.CancelCauseFunc) {
 	ctx := request.Context()
 	if _, ok := ctx.Deadline(); ok && c.trusts(request.URL) {

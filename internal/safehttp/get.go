@@ -99,7 +99,7 @@ func redirects(response *http.Response) bool {
 	return false
 }
 
-// location reads where a redirect points and gives the connection back; a long redirect page costs the connection.
+// location reads where a redirect points and returns the connection; a long redirect page costs the connection.
 func location(response *http.Response) (*url.URL, error) {
 	_, _ = io.CopyN(io.Discard, response.Body, 4<<10)
 	_ = response.Body.Close()

@@ -29,21 +29,21 @@ func WithLifetime(ctx context.Context) (context.Context, *Lifetime) {
 	return context.WithValue(ctx, lifetimeKey{}, life), life
 }
 
-// Found gives the shortest time to live of the records; ok is false when none was seen.
+// Found returns the shortest time to live of the records; ok is false when none was seen.
 func (l *Lifetime) Found() (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.found, l.isFound
 }
 
-// NotFound gives how long an answer without records holds (RFC 2308, section 5); ok is false when it did not say so.
+// NotFound returns how long an answer without records holds (RFC 2308, section 5); ok is false when it did not say so.
 func (l *Lifetime) NotFound() (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.notFound, l.isMissing
 }
 
-// NoSuchName says whether the name does not exist at all, not even without records of the type; ok is false when no answer
+// NoSuchName reports whether the name does not exist at all, not even without records of the type; ok is false when no answer
 // was seen.
 func (l *Lifetime) NoSuchName() (missing, ok bool) {
 	l.mu.Lock()

@@ -25,10 +25,10 @@ type Refused struct {
 	Reason string
 }
 
-// Error gives the target and the reason.
+// Error returns the target and the reason.
 func (r *Refused) Error() string { return fmt.Sprintf("%s: %v: %s", r.Target, ErrRefused, r.Reason) }
 
-// Unwrap gives ErrRefused.
+// Unwrap returns ErrRefused.
 func (r *Refused) Unwrap() error { return ErrRefused }
 
 // guardian knows the special-purpose registries of IANA: loopback, private, shared, link-local (with the metadata
@@ -161,7 +161,7 @@ func isLiteral(host string) bool {
 
 func (c *Client) trusts(u *url.URL) bool { return c.trusted[hostPort(u)] }
 
-// hostPort gives lower-case host:port with the scheme's default port.
+// hostPort returns lower-case host:port with the scheme's default port.
 func hostPort(u *url.URL) string {
 	port := u.Port()
 	switch {

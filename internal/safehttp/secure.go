@@ -37,19 +37,19 @@ func NewSecureResolver(address string) (*SecureResolver, error) {
 	return &SecureResolver{address}, nil
 }
 
-// Validates says whether the resolver proves what it says: the root of the DNS is signed.
+// Validates reports whether the resolver proves what it says: the root of the DNS is signed.
 func (r *SecureResolver) Validates(ctx context.Context) (bool, error) {
 	answer, err := r.ask(ctx, ".", dns.TypeSOA)
 	return err == nil && answer.AuthenticatedData, err
 }
 
-// SecureMX says whether the answer about a domain's mail servers is proven, also where it has none.
+// SecureMX reports whether the answer about a domain's mail servers is proven, also where it has none.
 func (r *SecureResolver) SecureMX(ctx context.Context, domain string) (bool, error) {
 	answer, err := r.ask(ctx, domain, dns.TypeMX)
 	return err == nil && answer.AuthenticatedData, err
 }
 
-// SecureHost says whether the addresses of a host are proven, and under which name they stand at the end of its aliases.
+// SecureHost reports whether the addresses of a host are proven, and under which name they stand at the end of its aliases.
 func (r *SecureResolver) SecureHost(ctx context.Context, host string) (name string, secure bool, err error) {
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		answer, err := r.ask(ctx, host, kind)
@@ -65,7 +65,7 @@ func (r *SecureResolver) SecureHost(ctx context.Context, host string) (name stri
 	return host, false, nil
 }
 
-// LookupTLSA gives the records of a name. secure says whether the answer is proven, also where it has none; records are
+// LookupTLSA returns the records of a name. secure reports whether the answer is proven, also where it has none; records are
 // given only then.
 func (r *SecureResolver) LookupTLSA(ctx context.Context, name string) (records []TLSA, secure bool, err error) {
 	answer, err := r.ask(ctx, name, dns.TypeTLSA)
@@ -84,7 +84,7 @@ func (r *SecureResolver) LookupTLSA(ctx context.Context, name string) (records [
 	return records, true, nil
 }
 
-// ask gives an answer that is one: an unknown name is, a resolver that found a forgery (SERVFAIL) gives none.
+// ask returns an answer that is one: an unknown name is, a resolver that found a forgery (SERVFAIL) gives none.
 func (r *SecureResolver) ask(ctx context.Context, name string, kind uint16) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, secureTimeout)
 	defer cancel()

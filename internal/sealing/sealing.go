@@ -49,19 +49,19 @@ func New(key []byte) (*Box, error) {
 // Fingerprint tells keys apart without telling anything about them.
 func (b *Box) Fingerprint() string { return b.fingerprint }
 
-// NewKey gives a random key.
+// NewKey returns a random key.
 func NewKey() []byte {
 	key := make([]byte, KeyBytes)
 	_, _ = rand.Read(key) // never fails since Go 1.24
 	return key
 }
 
-// Seal gives a printable text of the secret. The purpose names what it belongs to: only there it can be opened.
+// Seal returns a printable text of the secret. The purpose names what it belongs to: only there it can be opened.
 func (b *Box) Seal(secret []byte, purpose string) string {
 	return prefix + base64.RawURLEncoding.EncodeToString(b.cipher.Seal(nil, nil, secret, []byte(purpose))) //nolint:gosec // the mode makes the nonce
 }
 
-// Open gives the secret back; ErrForeign when it cannot.
+// Open returns the secret; ErrForeign when it cannot.
 func (b *Box) Open(sealed, purpose string) ([]byte, error) {
 	encoded, found := strings.CutPrefix(sealed, prefix)
 	if !found {

@@ -15,7 +15,7 @@ type End struct{ Status syscall.WaitStatus }
 // Success reports whether the program ended with exit code 0.
 func (e End) Success() bool { return e.Status.Exited() && e.Status.ExitStatus() == 0 }
 
-// ExitCode gives the exit code; -1 when a signal ended the program.
+// ExitCode returns the exit code; -1 when a signal ended the program.
 func (e End) ExitCode() int {
 	if !e.Status.Exited() {
 		return -1
@@ -34,8 +34,8 @@ func (e End) String() string {
 // NotStartedError says that the program could not be started.
 type NotStartedError struct{ Number syscall.Errno }
 
-// Error gives the reason of the operating system.
+// Error returns the reason of the operating system.
 func (e *NotStartedError) Error() string { return e.Number.Error() }
 
-// Unwrap gives the reason of the operating system.
+// Unwrap returns the reason of the operating system.
 func (e *NotStartedError) Unwrap() error { return e.Number }

@@ -103,7 +103,7 @@ func (p *Program) Wait() (End, error) {
 	return End{}, errors.New("the supervisor of the program said nothing")
 }
 
-// supervise runs the program and kills what it leaves. It gives the exit code of the supervisor.
+// supervise runs the program and kills what it leaves. It returns the exit code of the supervisor.
 func supervise(memory string, command []string) int {
 	syscall.CloseOnExec(controlFile)
 	syscall.CloseOnExec(statusFile)
@@ -180,7 +180,7 @@ func killAll() {
 	}
 }
 
-// descendants gives the numbers of all processes below this one.
+// descendants returns the numbers of all processes below this one.
 func descendants() (found []int) {
 	parents := processes()
 	self := os.Getpid()
@@ -200,7 +200,7 @@ func descendants() (found []int) {
 	return found
 }
 
-// processes gives the parent of each living process: zombies are left out.
+// processes returns the parent of each living process: zombies are left out.
 func processes() map[int]int {
 	parents := map[int]int{}
 	directory, err := os.Open("/proc")

@@ -38,7 +38,7 @@ func Setup(out io.Writer, level, format string) (*slog.Logger, error) {
 
 type contextKey struct{}
 
-// With gives a context whose log records carry more attributes, written like those of slog: slog.Attr values or
+// With returns a context whose log records carry more attributes, written like those of slog: slog.Attr values or
 // keys and values in turn. A key that is already there is replaced. The usual keys are "request", "message", "turn",
 // "agent" and "delivery".
 func With(ctx context.Context, args ...any) context.Context {
@@ -64,7 +64,7 @@ func set(attributes []slog.Attr, attribute slog.Attr) []slog.Attr {
 	return append(attributes, attribute)
 }
 
-// Attributes gives what With put into the context; the result must not be changed.
+// Attributes returns what With put into the context; the result must not be changed.
 func Attributes(ctx context.Context) []slog.Attr {
 	attributes, _ := ctx.Value(contextKey{}).([]slog.Attr)
 	return attributes

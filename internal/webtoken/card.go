@@ -147,7 +147,7 @@ func (s CardSignature) check(form []byte, keys map[string]publicKey) (known bool
 	return true, t.verify(key, Algorithms())
 }
 
-// cardForms gives the canonical forms (RFC 8785) of a card without its signatures.
+// cardForms returns the canonical forms (RFC 8785) of a card without its signatures.
 func cardForms(document []byte) ([][]byte, error) {
 	members, whole, err := wholeForm(document)
 	if err != nil {

@@ -43,7 +43,7 @@ type publicKey struct {
 	alg string // the only one that the key is for; empty = every one that fits its kind
 }
 
-// fits says whether the key may check signatures of an algorithm.
+// fits reports whether the key may check signatures of an algorithm.
 func (k publicKey) fits(alg string) bool {
 	if k.alg != "" && k.alg != alg {
 		return false
@@ -158,7 +158,7 @@ func newKeySets(now func() time.Time, fetch func(context.Context, string) (map[s
 	})}
 }
 
-// find gives a key by its kid; one that is not listed causes one look in RefreshPause for the client network that asks. What
+// find returns a key by its kid; one that is not listed causes one look in RefreshPause for the client network that asks. What
 // other networks do is never held against it: where they took all places or looks, the error is Unavailable.
 func (s *keySets) find(ctx context.Context, source admission.Source, issuer, kid string) (publicKey, bool, error) {
 	key, found, flight, err := s.look(source, issuer, kid)
@@ -186,7 +186,7 @@ func (s *keySets) find(ctx context.Context, source admission.Source, issuer, kid
 // missing stands for a fetch that has to begin.
 var missing = new(flight)
 
-// look answers from memory; otherwise it gives the fetch to wait for.
+// look answers from memory; otherwise it returns the fetch to wait for.
 func (s *keySets) look(source admission.Source, issuer, kid string) (publicKey, bool, *flight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +228,7 @@ func comeAgain(cause error, after time.Duration) error {
 	return &fault.Fault{Kind: fault.Unavailable, Public: "the token cannot be checked right now", RetryAfter: after, Cause: fmt.Errorf("%w: %w", ErrLater, cause)}
 }
 
-// entry gives the room of an issuer; the one whose keys end first makes way. The lock is held.
+// entry returns the room of an issuer; the one whose keys end first makes way. The lock is held.
 func (s *keySets) entry(issuer string) *keySet {
 	set, found := s.sets[issuer]
 	if found {

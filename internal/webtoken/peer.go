@@ -154,7 +154,7 @@ func (v *Verifier) scheme(domain string) string {
 	return "https"
 }
 
-// sameStrength says whether an address out of a document is as safe as the document's own.
+// sameStrength reports whether an address out of a document is as safe as the document's own.
 func sameStrength(document, address string) bool {
 	from, err := url.Parse(document)
 	to, bad := url.Parse(address)

@@ -181,7 +181,7 @@ func (t *token) names() error {
 	return nil
 }
 
-// typed says whether the typ header is a media type, with or without "application/" (RFC 7515, section 4.1.9).
+// typed reports whether the typ header is a media type, with or without "application/" (RFC 7515, section 4.1.9).
 func (t *token) typed(name string) bool {
 	return strings.EqualFold(strings.TrimPrefix(strings.ToLower(t.header.Typ), "application/"), name)
 }
@@ -204,7 +204,7 @@ func (t *token) verify(key publicKey, algs []string) error {
 	return nil
 }
 
-// scopes gives what the token is limited to; has is false without such a claim.
+// scopes returns what the token is limited to; has is false without such a claim.
 func (c *claims) scopes() (list []string, has bool) {
 	switch {
 	case c.Scope != nil:

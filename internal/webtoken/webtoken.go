@@ -83,7 +83,7 @@ type Presented struct {
 	URL       string           // of the request as the caller sees it, without query
 	Source    admission.Source // networks of the caller: what is fetched for it counts for them
 	Audiences []string         // names of the agent that the request is for, any of which aud may hold
-	// Peer says whether a peer's assertion is worth fetching its key; it is asked with the address that the assertion
+	// Peer reports whether a peer's assertion is worth fetching its key; it is asked with the address that the assertion
 	// claims before anything is fetched. nil = no peers.
 	Peer func(address identity.Address) bool
 	// Foreign says of a configured audience that it names another agent; may be nil.
@@ -189,10 +189,10 @@ func (i Issuer) check() error {
 	return nil
 }
 
-// oneTime says whether the issuer's tokens are good for one request.
+// oneTime reports whether the issuer's tokens are good for one request.
 func (i Issuer) oneTime() bool { return i.Method == identity.MethodA2AJWT }
 
-// Signed says whether a text has the form of a signed token: three pieces with dots between.
+// Signed reports whether a text has the form of a signed token: three pieces with dots between.
 func Signed(token string) bool {
 	dots := 0
 	for i := range len(token) {

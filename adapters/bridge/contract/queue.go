@@ -26,7 +26,7 @@ type Bridge struct {
 	Store Store
 }
 
-// Register keeps a client and gives it in its one form; registering again replaces it.
+// Register keeps a client and returns it in its one form; registering again replaces it.
 func (b Bridge) Register(ctx context.Context, value map[string]any) (Client, error) {
 	client, err := NormalizeClient(value)
 	if err != nil {
@@ -40,7 +40,7 @@ func (b Bridge) Client(ctx context.Context, id string) (Client, bool, error) {
 	return b.Store.Client(ctx, Slug(id))
 }
 
-// Enqueue keeps an item for its client and gives it in its one form. An item of the same client with the same id is
+// Enqueue keeps an item for its client and returns it in its one form. An item of the same client with the same id is
 // replaced, so that a repeat after a crash is no second item; ErrForeign refuses the id of another client's.
 func (b Bridge) Enqueue(ctx context.Context, value map[string]any) (Item, error) {
 	item, err := NormalizeItem(value)

@@ -30,7 +30,7 @@ const (
 	defaultStubPrefix    = "Earlier conversation archived without summarization."
 )
 
-// Summarizer shortens the head of a transcript. It gives a text or {summary, archived_items}. A failure keeps the
+// Summarizer shortens the head of a transcript. It returns a text or {summary, archived_items}. A failure keeps the
 // transcript as it is. About has policy, total_messages, compact_count, retained_count and boundary.
 type Summarizer interface {
 	Summarize(ctx context.Context, head []envelope.Envelope, about map[string]any) (any, error)

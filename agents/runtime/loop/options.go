@@ -218,13 +218,13 @@ type Proposal struct {
 	PriorMediatedResults []any // those of this turn
 }
 
-// InterruptSource is asked after each turn that did not complete the conversation. It gives a message (object), or nil.
+// InterruptSource is asked after each turn that did not complete the conversation. It returns a message (object), or nil.
 // An error ends the run (agent runtime contract, section 3.8).
 type InterruptSource interface {
 	Poll(ctx context.Context, request Request, turn map[string]any) (any, error)
 }
 
-// RequestStore keeps runtime tool requests that wait for somebody outside, and gives the request as stored. A
+// RequestStore keeps runtime tool requests that wait for somebody outside, and returns the request as stored. A
 // request.Lifecycle is one.
 type RequestStore interface {
 	Create(ctx context.Context, request, loopContext map[string]any) (map[string]any, error)

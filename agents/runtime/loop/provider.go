@@ -11,7 +11,7 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// ProviderAdapter dispatches one assistant turn to a model and gives what NormalizeProviderTurn reads (agent runtime
+// ProviderAdapter dispatches one assistant turn to a model and returns what NormalizeProviderTurn reads (agent runtime
 // contract, section 9).
 type ProviderAdapter interface {
 	ProviderTurn(ctx context.Context, request ProviderRequest) (any, error)

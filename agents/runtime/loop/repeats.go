@@ -133,7 +133,7 @@ func (s FailureSignature) payload(turn, repeats, threshold int, message string) 
 
 // FailureTracker watches failed calls for repeats and says what to tell the model.
 type FailureTracker interface {
-	// Record notes one failure and gives a nudge for the model, blank for none. An error ends the run.
+	// Record notes one failure and returns a nudge for the model, blank for none. An error ends the run.
 	Record(signature FailureSignature, turn map[string]any) (nudge string, err error)
 	// Repeats and Threshold describe the last recorded failure.
 	Repeats() int

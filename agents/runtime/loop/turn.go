@@ -82,7 +82,7 @@ func (r *run) runnerFailed(problem error) {
 	}})
 }
 
-// runnerGaveNonsense keeps what there is and gives the error for a result that is no object.
+// runnerGaveNonsense keeps what there is and returns the error for a result that is no object.
 func (r *run) runnerGaveNonsense(ctx context.Context) error {
 	problem := invalid(codeLoop, "", "turn runner must return an array")
 	r.emit("failed", map[string]any{"turn": r.turn, "error": problem.Error()})

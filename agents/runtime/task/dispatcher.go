@@ -11,7 +11,7 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// Handler executes a task on its target and gives a task result: an object, of which schema, ids and owner are replaced.
+// Handler executes a task on its target and returns a task result: an object, of which schema, ids and owner are replaced.
 // It stops when ctx ends; the cause is ErrCancelled when somebody cancelled the run.
 type Handler func(ctx context.Context, input, target map[string]any) (any, error)
 
@@ -76,7 +76,7 @@ func (d *Dispatcher) ListTargets(ctx context.Context, query map[string]any) (map
 	return map[string]any{"schema": SchemaTargetList, "targets": Suitable(targets, query)}, nil
 }
 
-// Run executes a task on the target that its placement selects and gives the stored result. A run id is claimed once,
+// Run executes a task on the target that its placement selects and returns the stored result. A run id is claimed once,
 // for ever. It fails with CodeInvalidInput, CodeNoHandler, CodeAlreadyStarted, CodeInvalidResult, the codes of target
 // declarations, or the handler's own error (agent runtime contract, section 7).
 func (d *Dispatcher) Run(ctx context.Context, caller Caller, raw map[string]any) (map[string]any, error) {
@@ -127,7 +127,7 @@ func (d *Dispatcher) place(ctx context.Context, input map[string]any) (map[strin
 	return target, handler, nil
 }
 
-// Start claims the run that the ids in run name, running and owned by the caller, and gives it. It fails with
+// Start claims the run that the ids in run name, running and owned by the caller, and returns it. It fails with
 // CodeAlreadyStarted for every caller of a run id but the first, and like NormalizeRun.
 func (d *Dispatcher) Start(ctx context.Context, run, metadata map[string]any, caller Caller) (map[string]any, error) {
 	now := timestamp()
@@ -273,7 +273,7 @@ func (d *Dispatcher) Get(ctx context.Context, caller Caller, address map[string]
 	return Redact(run), nil
 }
 
-// Cancel asks a run to end and gives it with "cancelled", which is false for a run that had come to its end. A handler
+// Cancel asks a run to end and returns it with "cancelled", which is false for a run that had come to its end. A handler
 // in this process sees the end of its context. It may be repeated, and fails like Get (agent runtime contract,
 // section 7).
 func (d *Dispatcher) Cancel(ctx context.Context, caller Caller, address map[string]any) (map[string]any, error) {

@@ -180,7 +180,7 @@ type posted struct {
 	last []string
 }
 
-// begin says whether the answer is to be posted now, or else whether it was.
+// begin reports whether the answer is to be posted now, or else whether it was.
 func (p *posted) begin(id string) (mine, was bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -76,7 +76,7 @@ func (c *connector) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asks says whether a person addressed the app: by a mention, or in a conversation with it alone. What bots post, itself
+// asks reports whether a person addressed the app: by a mention, or in a conversation with it alone. What bots post, itself
 // among them, gets no answer.
 func (e slackEvent) asks() bool {
 	direct := e.Event.Type == "message" && e.Event.ChannelType == "im"

@@ -1,5 +1,5 @@
 // Package storetest is the conformance suite of the store: every database that engine/store offers must pass it. It
-// also gives tests a PostgreSQL database of their own. It is for tests only.
+// also returns tests a PostgreSQL database of their own. It is for tests only.
 package storetest
 
 import (

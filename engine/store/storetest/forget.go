@@ -99,7 +99,7 @@ func (p *probe) ends(turn exchange.TurnRecord, response normalized.Response) {
 	})
 }
 
-// remembers says whether any row about a turn has what was said.
+// remembers reports whether any row about a turn has what was said.
 func (p *probe) remembers(turn exchange.TurnRecord) bool {
 	p.Helper()
 	stored := p.turn(turn.ID)

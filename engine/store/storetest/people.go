@@ -40,7 +40,7 @@ func (p *probe) link(principals ...string) {
 	p.trust(func(tx TrustTx) error { return tx.LinkPerson(p.Context(), identities) })
 }
 
-// person gives the principals of a principal's person and the person's id.
+// person returns the principals of a principal's person and the person's id.
 func (p *probe) person(principal string) (principals, id string) {
 	p.Helper()
 	identities, err := p.Trust.PersonOf(p.Context(), principal)

@@ -147,7 +147,7 @@ func (p *probe) turn(id string) exchange.TurnRecord {
 	return turn
 }
 
-// timeline gives "seq kind body" of every row.
+// timeline returns "seq kind body" of every row.
 func (p *probe) timeline(turnID string) []string {
 	p.Helper()
 	events, err := p.Pipeline.Events(p.Context(), turnID, 0, 10_000)

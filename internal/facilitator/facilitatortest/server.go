@@ -54,14 +54,14 @@ func (s *Server) Trouble(trouble func(call string, w http.ResponseWriter) bool) 
 	s.trouble = trouble
 }
 
-// Settled gives the payments that were carried out.
+// Settled returns the payments that were carried out.
 func (s *Server) Settled() []Transfer {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return append([]Transfer(nil), s.settled...)
 }
 
-// Requirements gives one entry of accepts in version 1 of x402.
+// Requirements returns one entry of accepts in version 1 of x402.
 func Requirements(payTo, amount string) json.RawMessage {
 	return marshal(map[string]any{
 		"scheme": "exact", "network": Network, "maxAmountRequired": amount, "asset": Asset, "payTo": payTo,
@@ -69,7 +69,7 @@ func Requirements(payTo, amount string) json.RawMessage {
 	})
 }
 
-// Requirements2 gives one entry of accepts in version 2 of x402.
+// Requirements2 returns one entry of accepts in version 2 of x402.
 func Requirements2(payTo, amount string) json.RawMessage {
 	return marshal(map[string]any{"scheme": "exact", "network": Network, "amount": amount, "asset": Asset, "payTo": payTo, "maxTimeoutSeconds": 60})
 }
@@ -86,7 +86,7 @@ func NewWallet() Wallet {
 	return Wallet{key}
 }
 
-// Address gives the wallet's address.
+// Address returns the wallet's address.
 func (w Wallet) Address() string {
 	return "0x" + hex.EncodeToString(w.key.Public().(ed25519.PublicKey))
 }
@@ -124,7 +124,7 @@ func (w Wallet) Pay(requirement json.RawMessage) json.RawMessage {
 	return marshal(map[string]any{"x402Version": 1, "scheme": "exact", "network": r.Network, "payload": proof})
 }
 
-// Forge gives the payment with a broken signature.
+// Forge returns the payment with a broken signature.
 func Forge(payment json.RawMessage) json.RawMessage {
 	var p map[string]json.RawMessage
 	var proof signed
@@ -148,7 +148,7 @@ type call struct {
 	} `json:"paymentRequirements"`
 }
 
-// judge gives the reason why a payment is bad; empty when it is good.
+// judge returns the reason why a payment is bad; empty when it is good.
 func (s *Server) judge(c call) string {
 	a, r := c.Payload.Payload.Authorization, c.Requirements
 	key, err := hex.DecodeString(trim(a.From))

@@ -92,7 +92,7 @@ func (i *Issuer) KeysAsked() int {
 	return i.asked
 }
 
-// Visit is the browser: it opens the authorization address, is logged in, and gives the query that the provider's
+// Visit is the browser: it opens the authorization address, is logged in, and returns the query that the provider's
 // redirect brings back.
 func (i *Issuer) Visit(t testing.TB, address string) url.Values {
 	t.Helper()

@@ -80,7 +80,7 @@ func (r *runner) release(payloads ...string) {
 	}
 }
 
-// next gives the payloads of the next n runs that begin.
+// next returns the payloads of the next n runs that begin.
 func (r *runner) next(n int) (payloads []string) {
 	r.Helper()
 	timeout := time.After(patience)

@@ -52,7 +52,7 @@ type Lifecycle struct {
 	Observe func(Event) // nil = nobody watches; called in the goroutine of the caller
 }
 
-// Create stores the pending request that raw describes and gives its normalized form. It fails with CodeRequest, or
+// Create stores the pending request that raw describes and returns its normalized form. It fails with CodeRequest, or
 // with the store's error.
 func (l Lifecycle) Create(ctx context.Context, raw, callerContext map[string]any) (map[string]any, error) {
 	normalized, err := Normalize(raw)
@@ -215,7 +215,7 @@ func TimeoutAt(request map[string]any) (time.Time, bool) {
 	return parseTime(value.Text(request["timeout_at"]))
 }
 
-// Expire times out every request that is due at now, each with the continuation, which may be nil. It gives the number
+// Expire times out every request that is due at now, each with the continuation, which may be nil. It returns the number
 // of those that it ended itself. The errors are joined; one failure does not keep the others waiting.
 func (l Lifecycle) Expire(ctx context.Context, now time.Time, resume Continuation, callerContext map[string]any) (int, error) {
 	due, err := l.Pending(ctx, Query{DueBy: now})

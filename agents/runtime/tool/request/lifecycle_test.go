@@ -94,7 +94,7 @@ func TestOneWinner(t *testing.T) {
 	})
 }
 
-// judge checks that one caller won and that all others got the replay of its outcome, and gives the winner.
+// judge checks that one caller won and that all others got the replay of its outcome, and returns the winner.
 func judge(r *rapid.T, callers []string, answers []*request.Envelope, failures []error) int {
 	winner := -1
 	for number, answer := range answers {
