@@ -20,7 +20,7 @@ import (
 	"inbox/internal/children"
 )
 
-// answered sends one task and returns what came.
+// answered sends one task and returns what came back.
 func answered(t *testing.T, peer load.A2APeer, text string) string {
 	t.Helper()
 	task, err := peer.Send(t.Context(), load.SendBody("message-"+text, text, false))

@@ -220,7 +220,7 @@ func (e *engine) settled(t *testing.T, turnID string) exchange.TurnRecord {
 	return turn
 }
 
-// revive makes an ended turn look as if that many runs of it had died with the process, and returns it back to the queue.
+// revive makes an ended turn look as if that many runs of it had died with the process, and gives it back to the queue.
 func (e *engine) revive(t *testing.T, turnID string, runs int) error {
 	t.Helper()
 	return e.store.Pipeline().InTx(t.Context(), func(tx pipeline.Tx) error {

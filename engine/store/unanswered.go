@@ -59,7 +59,7 @@ func (t *Tx) KeepUnanswered(ctx context.Context, u pipeline.Unanswered) (bool, e
 // counted is the account of a message whose room was given back and whose content is not gone yet.
 const counted = "-"
 
-// leftHold returns back the room of a message that the operator decided about, or that was taken back. Content that no one
+// leftHold frees the room of a message that the operator decided about, or that was taken back. Content that no one
 // answered goes at its time all the same.
 func (t *Tx) leftHold(ctx context.Context, turnID, to string) error {
 	var ends int64
