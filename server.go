@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,6 +38,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/blob"
+	"inbox/internal/config"
 	"inbox/internal/disk"
 	"inbox/internal/httpserver"
 	"inbox/internal/queue"
@@ -352,4 +355,37 @@ func ignoreCancelled(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Config is every setting of the server; docs/configuration.md describes each key.
+type Config = config.Config
+
+// LoadConfig reads the file (none = development mode) and INBOX_… variables of the environment, and validates. Its
+// error names key, place and remedy of every problem.
+func LoadConfig(file string, environment []string) (*Config, error) {
+	return config.Load(file, environment)
+}
+
+// Version is the version of this build; the build sets it with -ldflags "-X inbox.Version=…".
+var Version = "0.1.0-dev"
+
+// Build describes the running program.
+type Build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"` // commit, where the build recorded it
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// BuildInfo describes the running program.
+func BuildInfo() Build {
+	build := Build{Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				build.Revision = setting.Value
+			}
+		}
+	}
+	return build
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"inbox"
+	"inbox/internal/demo"
 )
 
 func newDemo() *cobra.Command {
@@ -15,7 +15,7 @@ another agent sends an A2A task; a second agent asks for consent before it acts.
 Everything stays on this machine and is removed afterwards. Exit code 0 means that all replies verified.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return inbox.RunDemo(cmd.Context(), cmd.OutOrStdout())
+			return demo.Run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 }

@@ -90,7 +90,7 @@ var levels = map[string]int{
 	"engine/pipeline":   8,
 
 	"engine/store":  9,
-	"internal/peer": 9, // below the root package, which plays the demo with it
+	"internal/peer": 9,
 
 	"engine/storage": 10,
 	"operator":       10,
@@ -99,7 +99,8 @@ var levels = map[string]int{
 
 	".": 12, // the root package
 
-	"cmd/inbox": 13,
+	"internal/demo": 13,
+	"cmd/inbox":     14,
 
 	// Outside of the program: they start it, or stand beside it.
 	"e2e/...":                    14,
@@ -131,8 +132,8 @@ var entrances = []struct {
 	{"engine/demand", []string{".", "console", "engine/..."}, "adapters declare what they need of demands"},
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
 	{"internal/config", []string{".", "operator"}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},
-	{".", []string{"cmd/inbox", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
-	{"internal/peer", []string{".", "cmd/inbox", "e2e/...", "bench"}, "peers are for demo and tests"},
+	{".", []string{"cmd/inbox", "internal/demo", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
+	{"internal/peer", []string{"internal/demo", "e2e/...", "bench"}, "peers are for demo and tests"},
 	{"internal/await", []string{"e2e/..."}, "it is for tests"},
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/adapters/email"
+	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
@@ -178,4 +179,48 @@ func (s *Server) repliesToAll(agent string) bool {
 		}
 	}
 	return s.config.Mail.ReplyAll
+}
+
+// maxHops is the ceiling of an agent for chains of agents.
+func (s *Server) maxHops(name string) int {
+	if entry, known := s.registry.Lookup(name); known {
+		return entry.Settings.MaxHops
+	}
+	return agents.DefaultMaxHops
+}
+
+func (s *Server) openEmail() (module exchange.Module, err error) {
+	options := email.Options{
+		Domain: s.config.Domain, Hostname: s.config.SMTP.Hostname, Listen: s.config.SMTP.Listen,
+		MaxMessageBytes: int64(s.config.SMTP.MaxMessageBytes), MaxUnprovenBytes: int64(s.config.SMTP.UnprovenMaxBytes), MaxConnections: s.config.SMTP.MaxConnections,
+		MaxConnectionsPerIP: s.config.SMTP.ConnectionsPerAddress, ConnectionsPerMinute: s.config.SMTP.ConnectionsPerMinute,
+		MailsPerMinute: s.config.SMTP.MailsPerMinute, ARCSealers: s.config.Mail.ARCSealers, RefuseQuarantine: s.config.Mail.RefuseQuarantine, AllowPrivate: s.config.Federation.AllowPrivate,
+		Mode: s.config.Mail.Mode, Smarthost: s.config.Mail.Smarthost.Reveal(),
+		DKIMSelector: s.config.Mail.DKIMSelector, DKIMKeyFile: s.config.Mail.DKIMKeyFile, ShutdownTimeout: s.config.ShutdownGrace,
+		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.vault(), Blobs: s.blobs,
+		Resolver: s.resolver, Logger: s.logger, Present: s.demands.Present, MaxHops: s.maxHops, Refuses: s.refusesAddress,
+	}
+	s.mailDelivery(&options)
+	if err := s.mailTransport(&options); err != nil {
+		return module, err
+	}
+	if s.email, err = email.New(options); err != nil {
+		return module, err
+	}
+	return s.email.Module(), nil
+}
+
+// mailTransport lets mail leave to the smarthost, which the operator wrote, and offers STARTTLS where the web server has
+// a certificate.
+func (s *Server) mailTransport(options *email.Options) (err error) {
+	options.Dialer = s.client
+	if options.Mode == email.ModeSmarthost {
+		address, err := email.SmarthostAddress(options.Smarthost)
+		if err != nil {
+			return err
+		}
+		options.Dialer = s.client.Trusting(address)
+	}
+	options.TLSConfig, err = s.certificate()
+	return err
 }
