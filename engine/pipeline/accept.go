@@ -163,7 +163,7 @@ func (s *Service) checkChain(ctx context.Context, a *acceptance) (string, error)
 // settlements alike, so a refusal must not be the answer to its repeat.
 func (s *Service) checkAdmission(ctx context.Context, a *acceptance) (string, error) {
 	a.admitted = s.admit(a.agent, a.in)
-	a.audit = append(a.admitted.audit, disbelief(a.agent.Profile.Name, a.in)...)
+	a.audit = slices.Concat(a.admitted.audit, disbelief(a.agent.Profile.Name, a.in))
 	if a.admitted.refusal == nil && a.in.Settlement == nil {
 		return outcomeNext, nil
 	}

@@ -48,14 +48,15 @@ func checkChannels(t *testing.T, driver, url string, words *dialect, options Opt
 	if err := migrateTo(t.Context(), database, words, 19); err != nil {
 		t.Fatal(err)
 	}
-	statements := []string{
+	statements := make([]string, 0, len(rows)+2)
+	for i := range rows {
+		statements = append(statements, insert("old "+strconv.Itoa(i), i))
+	}
+	statements = append(statements,
 		`INSERT INTO replies (id, turn_id, notice, agent, native_id, native_key, created_at, response, posts, is_open) VALUES ('reply', 'old 4', 0, 'echo', '', '', 5, '{}', 1, 0)`,
 		`INSERT INTO deliveries (id, turn_id, reply_id, agent, via, native_id, destination, address, data, state, reason, attempt, next_at,
 			created_at, updated_at, action, revision, bulk) VALUES ('delivery', 'old 4', 'reply', 'echo', 'a2a', '', 'b', 'b', '', 'retry', '', 1, 1, 1, 1, '', 0, 0)`,
-	}
-	for i := len(rows) - 1; i >= 0; i-- {
-		statements = append([]string{insert("old "+strconv.Itoa(i), i)}, statements...)
-	}
+	)
 	for _, statement := range statements {
 		if _, err := database.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)

@@ -28,8 +28,12 @@ func main() {
 
 // event is one line of go test -json (go doc test2json).
 type event struct {
-	Action, Package, ImportPath, Test, Output, FailedBuild string
-	Elapsed                                                float64 // seconds
+	Action     string  `json:"Action"`
+	Package    string  `json:"Package"`
+	ImportPath string  `json:"ImportPath"` // of a build, in the place of Package
+	Test       string  `json:"Test"`
+	Output     string  `json:"Output"`
+	Elapsed    float64 `json:"Elapsed"` // seconds
 }
 
 // name is a test, or a package where the test is empty.

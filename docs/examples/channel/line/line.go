@@ -188,7 +188,7 @@ func (c *Channel) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 	if err := json.Unmarshal(delivery.Reply.Route, &kept); err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the route cannot be read", err)
 	}
-	var last error = errAbsent
+	last := errAbsent
 	for _, one := range c.connected(func(s *session) bool { return s.holder() == kept.Token }) {
 		last = one.answer(ctx, delivery.NativeID, kept.Message, normalized.PlainText(delivery.Reply.Response.Parts))
 		if last == nil {
