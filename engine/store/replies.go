@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -194,4 +195,157 @@ func (s *Store) LocalPosts(ctx context.Context) (int64, error) {
 	}
 	s.replies.count, s.replies.at = count, time.Now()
 	return count, nil
+}
+
+const reviseReply = `UPDATE replies SET response = $1, posts = $2, revision = $3, edited_at = $4, deleted_at = $5
+	WHERE id = $6 AND revision = $7 AND deleted_at = 0`
+
+// leaveHistory takes an answer out of the history; the question stays when it is there.
+const leaveHistory = `UPDATE turns SET history_turns = history_turns - 1, updated_at = $1
+	WHERE id = $2 AND reply_id = $3 AND history_turns > 0`
+
+// ReviseReply stores an edited or deleted reply; see delivery.Tx.
+func (t *Tx) ReviseReply(ctx context.Context, reply exchange.Reply, from int, event exchange.Event) (bool, error) {
+	response, err := json.Marshal(reply.Response)
+	if err != nil {
+		return false, fmt.Errorf("encode response: %w", err)
+	}
+	changed, err := t.change(ctx, reviseReply, cleaned(string(response)), int64(reply.Posts), int64(reply.Revision),
+		micros(reply.EditedAt), micros(reply.DeletedAt), reply.ID, int64(from))
+	if err != nil || changed == 0 {
+		return false, err
+	}
+	if err := t.amendOutcome(ctx, reply.TurnID, reply.ID, &reply.Response); err != nil {
+		return false, err
+	}
+	// The event comes first: its number must be higher than those of the pieces that go.
+	if err := t.AppendEvents(ctx, reply.TurnID, []exchange.Event{event}); err != nil || reply.DeletedAt.IsZero() {
+		return err == nil, err
+	}
+	if err := t.do(ctx, leaveHistory, micros(reply.DeletedAt), reply.TurnID, reply.ID); err != nil {
+		return false, err
+	}
+	return true, t.do(ctx, removeDeltas, reply.TurnID)
+}
+
+const removeDeltas = `DELETE FROM events WHERE turn_id = $1 AND kind = '` + exchange.EventDelta + `'`
+
+const selectSendings = `SELECT ` + deliveryColumns + ` FROM deliveries d
+	WHERE d.turn_id = $1 AND d.id > $2 AND d.reply_id = $3 AND d.action = '' ORDER BY d.id LIMIT $4 + 0`
+
+// Sendings returns the deliveries of a reply itself with ids after the given one, in order.
+func (s *Store) Sendings(ctx context.Context, reply exchange.Reply, after string, limit int) ([]delivery.Record, error) {
+	var records []delivery.Record
+	arguments := []any{reply.TurnID, after, reply.ID, pageSize(limit)}
+	err := s.engine.reader().each(ctx, selectSendings, arguments, func(r row) error {
+		var record deliveryRow
+		if err := r.Scan(record.columns()...); err != nil {
+			return err
+		}
+		records = append(records, record.finish())
+		return nil
+	})
+	return records, err
+}
+
+const removeJobs = `DELETE FROM jobs WHERE partition_key = $1 AND partition_key <> '' AND payload = $2
+	AND state <> 'dead' AND state <> 'running'`
+
+// RemoveJob removes the jobs of a partition with the payload that do not run, dead ones excepted: nothing waits for
+// those.
+func (t *Tx) RemoveJob(ctx context.Context, kind, partition, payload string) (bool, error) {
+	key := partitionKey(kind, partition)
+	removed, err := t.change(ctx, removeJobs, key, payload)
+	if err != nil || removed == 0 {
+		return false, err
+	}
+	return true, t.promote(ctx, kind, key)
+}
+
+const selectSilentTurn = `SELECT id FROM turns WHERE id = $1 AND reply_id = '' AND (state IN ('` +
+	exchange.StateAccepted + `', '` + exchange.StateRunning + `') OR state = '` + exchange.StateWaiting + `' AND reason LIKE '` + exchange.WaitingTool + ` %')`
+
+// InsertAck stores an acknowledgement; see pipeline.AckTx. The turn is held, so that its answer comes before or after.
+func (t *Tx) InsertAck(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error) {
+	if err := t.holdTurn(ctx, reply.TurnID); err != nil {
+		return false, err
+	}
+	var id string
+	silent, err := first(ctx, t, selectSilentTurn, []any{reply.TurnID}, &id)
+	if err != nil || !silent {
+		return false, err
+	}
+	reply.Notice = exchange.NoticeAck
+	inserted, err := t.insertReply(ctx, reply, nativeID)
+	if err != nil || !inserted {
+		return false, err
+	}
+	return true, t.AppendEvents(ctx, reply.TurnID, []exchange.Event{{Kind: exchange.EventAcknowledged, At: reply.CreatedAt}})
+}
+
+// ackOvertaken is the reason of a delivery that is needed no more.
+const ackOvertaken = "something newer about the message came first"
+
+// A delivery on the wire is cancelled too: when the attempt succeeds it is delivered all the same, and when it fails
+// there is no other one.
+const cancelAck = `UPDATE deliveries SET state = '` + delivery.StateCancelled + `', reason = $1, updated_at = $2
+	WHERE turn_id = $3 AND state IN ('` + delivery.StatePending + `', '` + delivery.StateSending + `', '` + delivery.StateRetry + `')
+	AND reply_id IN (SELECT id FROM replies WHERE turn_id = $3 AND notice = $4) RETURNING id, address`
+
+// CancelAck takes the deliveries of an acknowledgement back; see pipeline.AckTx. Rows are taken in the order of
+// delivery's own transactions: the delivery, the turn, the job.
+func (t *Tx) CancelAck(ctx context.Context, turnID string, at time.Time) error {
+	cancelled := map[string]string{} // id → address
+	err := t.each(ctx, cancelAck, []any{ackOvertaken, micros(at), turnID, int64(exchange.NoticeAck)}, func(r row) error {
+		var id, address string
+		err := r.Scan(&id, &address)
+		cancelled[id] = address
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for id, address := range cancelled {
+		body, err := json.Marshal(map[string]string{"destination": address, "reason": ackOvertaken})
+		if err != nil {
+			return fmt.Errorf("encode event: %w", err)
+		}
+		event := exchange.Event{Kind: exchange.EventDeliveryCanceled, Body: body, At: at}
+		if err := t.AppendEvents(ctx, turnID, []exchange.Event{event}); err != nil {
+			return err
+		}
+		if err := t.removeWaiting(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeWaiting removes a job that does not run, so that the next of its partition need not wait for its time.
+func (t *Tx) removeWaiting(ctx context.Context, id string) error {
+	var kind, partition string
+	found, err := first(ctx, t, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
+		[]any{id}, &kind, &partition)
+	if err != nil || !found {
+		return err
+	}
+	return t.promote(ctx, kind, partition)
+}
+
+// The ids of deliveries begin with their time, so that the recent ones are at the end of the table.
+const selectRecent = `SELECT DISTINCT address FROM deliveries WHERE id >= $1 AND agent = $2 AND channel = $3 AND state = '` +
+	delivery.StateDelivered + `' AND address > $4 ORDER BY address LIMIT $5 + 0`
+
+// RecentAddresses returns the addresses that took something of the agent by a channel since the instant, in order after the
+// given one.
+func (s *Store) RecentAddresses(ctx context.Context, channel, agent string, since time.Time, after string, limit int) ([]string, error) {
+	var addresses []string
+	arguments := []any{firstID(since), agent, channel, cleaned(after), pageSize(limit)}
+	err := s.engine.reader().each(ctx, selectRecent, arguments, func(r row) error {
+		var address string
+		err := r.Scan(&address)
+		addresses = append(addresses, address)
+		return err
+	})
+	return addresses, err
 }

@@ -15,7 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
 	"inbox/internal/fault"
+	"inbox/internal/queue"
 	"inbox/internal/telemetry"
 )
 
@@ -195,4 +198,78 @@ func observe(begun time.Time, err error) {
 		outcome = "undone"
 	}
 	transactionSeconds.WithLabelValues(outcome).Observe(time.Since(begun).Seconds())
+}
+
+// Pipeline returns the view that the pipeline declared.
+func (s *Store) Pipeline() pipeline.Store { return pipelineView{s} }
+
+// Deliverer returns the view that delivery declared.
+func (s *Store) Deliverer() delivery.Store { return deliveryView{s} }
+
+// Queue returns the view that the queue declared.
+func (s *Store) Queue() queue.Store { return queueView{s} }
+
+// State returns the adapters' private documents.
+func (s *Store) State() *State { return &State{s} }
+
+type pipelineView struct{ *Store }
+
+// InTx runs work in one transaction; see Store.InTx.
+func (v pipelineView) InTx(ctx context.Context, work func(pipeline.Tx) error) error {
+	return v.Store.InTx(ctx, func(tx *Tx) error { return work(tx) })
+}
+
+type deliveryView struct{ *Store }
+
+// InTx runs work in one transaction; see Store.InTx.
+func (v deliveryView) InTx(ctx context.Context, work func(delivery.Tx) error) error {
+	return v.Store.InTx(ctx, func(tx *Tx) error { return work(tx) })
+}
+
+var clockOffset = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "inbox_clock_offset_seconds", Help: "How far this node's clock is ahead of the database's, measured once a minute.",
+})
+
+const (
+	clockEvery = time.Minute
+	// MaxClockOffset is above which a node's clock is reported. Leases do not depend on it; times that people read do, and
+	// the order of messages that come to different nodes.
+	MaxClockOffset = 2 * time.Second
+)
+
+// ClockOffset returns how far this node's clock is ahead of the database's, within half of the time of one question.
+func (s *Store) ClockOffset(ctx context.Context) (time.Duration, error) {
+	var there int64
+	before := s.options.Now()
+	if _, err := first(ctx, s.engine.reader(), "SELECT "+s.engine.dialect().now, nil, &there); err != nil {
+		return 0, err
+	}
+	after := s.options.Now()
+	return before.Add(after.Sub(before) / 2).Sub(time.UnixMicro(there)), nil
+}
+
+// watchClock warns of a clock that is wrong, until ctx ends.
+func (s *Store) watchClock(ctx context.Context) {
+	ticker := time.NewTicker(clockEvery)
+	defer ticker.Stop()
+	for {
+		s.compareClock(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *Store) compareClock(ctx context.Context) {
+	offset, err := s.ClockOffset(ctx)
+	if err != nil {
+		return // whoever needs the database hears of it
+	}
+	clockOffset.Set(offset.Seconds())
+	if offset.Abs() > MaxClockOffset {
+		s.options.Logger.WarnContext(ctx, "the clock of this node differs from the database's: let both keep time with NTP",
+			"ahead", offset.Round(time.Millisecond).String())
+	}
 }

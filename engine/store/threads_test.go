@@ -2,12 +2,20 @@ package store
 
 import (
 	"database/sql"
+	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+
+	"inbox/engine/pipeline"
+	"inbox/engine/store/storetest"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
 )
 
 // TestThreadPlans: what is between the ends of a long thread is counted in an index, never read from the table.
@@ -62,5 +70,172 @@ func TestFirstID(t *testing.T) {
 	}
 	if got := firstID(time.Unix(-5, 0)); got != "00000000-0000" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestPace(t *testing.T) {
+	s, err := Open(t.Context(), Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	number := 0
+	add := func(thread, principal, state string, chain *normalized.AgentChain, at time.Time) {
+		t.Helper()
+		number++
+		turn := exchange.TurnRecord{
+			ID: uuid.Must(uuid.NewV7()).String(), Agent: "echo", Principal: principal, ThreadID: thread, State: state, AcceptedAt: at,
+			Message: normalized.Message{
+				ID: fmt.Sprint("m", number), ThreadID: thread, Recipient: "@echo@a.test", ReceivedVia: normalized.ViaA2A,
+				ReceivedAt: identity.At(at), RecipientCapabilities: normalized.RecipientCapabilities{AgentChain: chain},
+			},
+		}
+		if err := s.InTx(t.Context(), func(tx *Tx) error {
+			_, _, err := tx.InsertTurn(t.Context(), turn, pipeline.Original{})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	chain := &normalized.AgentChain{Hop: 2, MaxHops: 4}
+	add("t", "bot", exchange.StateAnswered, nil, now.Add(-time.Hour))
+	add("t", "bot", exchange.StateAnswered, chain, now)
+	add("t", "bot", exchange.StateSilent, chain, now)
+	add("t", "other", exchange.StateAccepted, chain, now)
+	add("t", "stranger", exchange.StateHeld, nil, now)
+	add("u", "bot", exchange.StateAnswered, nil, now)
+	for _, test := range []struct {
+		thread, principal string
+		recent, hop       int
+	}{{"t", "bot", 2, 2}, {"t", "other", 1, 2}, {"t", "nobody", 0, 2}, {"u", "bot", 1, 0}, {"empty", "bot", 0, 0}} {
+		var pace pipeline.Pace
+		err := s.InTx(t.Context(), func(tx *Tx) (err error) {
+			pace, err = tx.Pace(t.Context(), "echo", test.principal, test.thread, now.Add(-10*time.Minute))
+			return err
+		})
+		hop := 0
+		if pace.Chain != nil {
+			hop = pace.Chain.Hop
+		}
+		if err != nil || pace.Recent != test.recent || hop != test.hop {
+			t.Errorf("%s in %s: %d recent, hop %d, %v", test.principal, test.thread, pace.Recent, hop, err)
+		}
+	}
+}
+
+// TestPacePlans: a long thread is not walked through for every message of an agent.
+func TestPacePlans(t *testing.T) {
+	directory := t.TempDir()
+	s, err := Open(t.Context(), Options{DataDir: directory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	database, err := sql.Open("sqlite", sqliteURL(filepath.Join(directory, File)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := database.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, query := range []string{oldestOfThread, newestOfThread, recentOfThread} {
+		steps := strings.Join(plan(t, database, query), "; ")
+		if !strings.Contains(steps, "turns_thread") || strings.Contains(steps, "TEMP B-TREE") {
+			t.Errorf("%s: %s", query, steps)
+		}
+	}
+}
+
+// TestChannelsOfOldRows moves a database that was in use before channels had names, and lets an older node write one more row of
+// each kind while nodes are replaced: both are of the same channel.
+func TestChannelsOfOldRows(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		directory := t.TempDir()
+		checkChannels(t, "sqlite", sqliteURL(filepath.Join(directory, File)), sqliteDialect, Options{DataDir: directory})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		url := storetest.EmptyPostgres(t)
+		checkChannels(t, "pgx", url, postgresDialect, Options{URL: url, Connections: 2})
+	})
+}
+
+func checkChannels(t *testing.T, driver, url string, words *dialect, options Options) {
+	t.Helper()
+	rows := []struct{ receivedVia, route, want string }{
+		{"email", `{"v":1}`, "email"},
+		{"activitypub", `{"visibility":"public","chat":true}`, "activitypub"},
+		{"a2a", `{"context":"c1"}`, "a2a"},
+		{"a2a", `{"chat":true,"run":"r1"}`, "chat"},
+		{"a2a", `{"surface":"connector","owner":"o"}`, "bridge"},
+		{"a2a", `{"surface":"bridge","owner":"o"}`, "bridge"},
+		{"a2a", `{"dispatch":"fetched"}`, "local"},
+		{"a2a", "", "a2a"},
+	}
+	insert := func(id string, i int) string {
+		return `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference, native_key, sender_key,
+			thread_key, owner_key, reference_key, state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
+			history_turns, person_shared) VALUES ('` + id + `', 'echo', 'r', '` + rows[i].receivedVia + `', 'p', '` + id + `', 't', '', '` + id +
+			`', 'sk', 'tk', 'ok', '', 'answered', '', 1, '', 1, 2, 'd', '` + rows[i].route + `', '{"id":"` + id + `","received_via":"` + rows[i].receivedVia + `"}', 1, 0)`
+	}
+
+	database, err := sql.Open(driver, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := migrateTo(t.Context(), database, words, 19); err != nil {
+		t.Fatal(err)
+	}
+	statements := []string{
+		`INSERT INTO replies (id, turn_id, notice, agent, native_id, native_key, created_at, response, posts, is_open) VALUES ('reply', 'old 4', 0, 'echo', '', '', 5, '{}', 1, 0)`,
+		`INSERT INTO deliveries (id, turn_id, reply_id, agent, via, native_id, destination, address, data, state, reason, attempt, next_at,
+			created_at, updated_at, action, revision, bulk) VALUES ('delivery', 'old 4', 'reply', 'echo', 'a2a', '', 'b', 'b', '', 'retry', '', 1, 1, 1, 1, '', 0, 0)`,
+	}
+	for i := len(rows) - 1; i >= 0; i-- {
+		statements = append([]string{insert("old "+strconv.Itoa(i), i)}, statements...)
+	}
+	for _, statement := range statements {
+		if _, err := database.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	if err := database.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s, err := Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i, row := range rows {
+		id := strconv.Itoa(i)
+		if err := s.Execute(t.Context(), insert("new "+id, i)); err != nil {
+			t.Fatal(err)
+		}
+		var stored string
+		if _, err := first(t.Context(), s.engine.reader(), `SELECT channel FROM turns WHERE id = $1`, []any{"old " + id}, &stored); err != nil || stored != row.want {
+			t.Errorf("%s %s became %q, %v; want %s", row.receivedVia, row.route, stored, err, row.want)
+		}
+		newer, err := s.Turn(t.Context(), "new "+id)
+		if err != nil || newer.Channel != row.want {
+			t.Errorf("%s %s of an older node is read as %q, %v; want %s", row.receivedVia, row.route, newer.Channel, err, row.want)
+		}
+	}
+	record, reply, err := s.Delivery(t.Context(), "delivery")
+	if err != nil || record.Channel != "bridge" || reply.Channel != "bridge" {
+		t.Errorf("delivery by %q of a reply by %q, %v; want bridge", record.Channel, reply.Channel, err)
 	}
 }

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/normalized"
+	"inbox/policypart"
 )
 
 const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.state, t.reason, t.attempt,
@@ -170,4 +173,158 @@ func stateBody(reason string, attempt int) string {
 		return "" // a string and a number always encode
 	}
 	return string(body)
+}
+
+// resumption is with what a parked turn was taken up again.
+type resumption struct {
+	Resolution *policypart.Resolution `json:"policy_resolution,omitempty"`
+	Trace      *normalized.Response   `json:"received_trace,omitempty"`
+}
+
+// reasonResumed is the reason of a turn that was parked and runs again.
+const reasonResumed = "resumed"
+
+// The transition pipeline.Resumed.
+const resumeTurn = `UPDATE turns SET state = '` + exchange.StateAccepted + `', reason = $1, resumed = $2, updated_at = $3
+	WHERE id = $4 AND state = '` + exchange.StateWaiting + `'`
+
+// ResumeTurn lets a waiting turn run again with what it waited for, and writes "turn.accepted" to the timeline. What is
+// nil stays as an earlier resumption left it, so that an agent that asked others and then for consent sees both. It
+// reports whether the turn was waiting.
+func (t *Tx) ResumeTurn(
+	ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time,
+) (bool, error) {
+	stored, err := t.mergedResumption(ctx, turnID, resumption{resolution, trace})
+	if err != nil {
+		return false, err
+	}
+	if changed, err := t.change(ctx, resumeTurn, reasonResumed, stored, micros(at), turnID); err != nil || changed == 0 {
+		return false, err
+	}
+	t.wake(ChannelTurn, turnID)
+	body := stateBody(reasonResumed, 0)
+	return true, t.appendEvent(ctx, turnID, "turn."+exchange.StateAccepted, body, micros(at))
+}
+
+func (t *Tx) mergedResumption(ctx context.Context, turnID string, next resumption) (string, error) {
+	if err := t.holdTurn(ctx, turnID); err != nil {
+		return "", err
+	}
+	var stored string
+	if _, err := first(ctx, t, `SELECT resumed FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
+		return "", err
+	}
+	before, err := decodeResumption(turnID, stored)
+	if err != nil {
+		return "", err
+	}
+	if next.Resolution == nil {
+		next.Resolution = before.Resolution
+	}
+	if next.Trace == nil {
+		next.Trace = before.Trace
+	}
+	body, err := json.Marshal(next)
+	if err != nil {
+		return "", fmt.Errorf("encode resumption: %w", err)
+	}
+	return cleaned(string(body)), nil
+}
+
+func decodeResumption(turnID, stored string) (resumption, error) {
+	var r resumption
+	if stored == "" {
+		return r, nil
+	}
+	if err := json.Unmarshal([]byte(stored), &r); err != nil {
+		return r, fmt.Errorf("decode resumption of turn %s: %w", turnID, err)
+	}
+	return r, nil
+}
+
+// fillResumed puts what was stored where the agent looks for it. A message that brought its own keeps it until then.
+func fillResumed(turn *exchange.TurnRecord, stored string) error {
+	r, err := decodeResumption(turn.ID, stored)
+	if r.Resolution != nil {
+		turn.Message.PolicyResolution = r.Resolution
+	}
+	if r.Trace != nil {
+		turn.Message.ReceivedTrace = r.Trace
+	}
+	return err
+}
+
+const appendEvent = `INSERT INTO events (turn_id, seq, kind, body, at)
+	SELECT $1, COALESCE(MAX(seq), 0) + 1, $2, $3, $4 FROM events WHERE turn_id = $1`
+
+// appendDelta writes none to a turn that has ended: an agent on another node may speak for a moment after its run was stopped,
+// and what was said in it was perhaps deleted by then.
+const appendDelta = appendEvent + ` HAVING EXISTS (SELECT 1 FROM turns
+	WHERE id = $1 AND state NOT IN ('answered', 'refused', 'failed', 'silent', 'cancelled'))`
+
+// appendEvent writes the next row of a timeline. The caller holds the turn's row, so that no other transaction
+// counts at the same time.
+func (t *Tx) appendEvent(ctx context.Context, turnID, kind, body string, at int64) error {
+	if kind == exchange.EventDelta {
+		return t.do(ctx, appendDelta, turnID, kind, body, at)
+	}
+	return t.do(ctx, appendEvent, turnID, kind, body, at)
+}
+
+// holdTurn takes the turn's row until the commit. On SQLite the one writer holds everything already.
+func (t *Tx) holdTurn(ctx context.Context, turnID string) error {
+	if t.dialect.holdTurn == "" {
+		return nil
+	}
+	return t.do(ctx, t.dialect.holdTurn, turnID)
+}
+
+// AppendEvents writes rows to the end of a turn's timeline, in order; deltas only as long as the turn has not ended.
+// Seq and TurnID of the events are not read.
+func (t *Tx) AppendEvents(ctx context.Context, turnID string, events []exchange.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	if err := t.holdTurn(ctx, turnID); err != nil {
+		return err
+	}
+	for _, event := range events {
+		at := micros(event.At)
+		if at == 0 {
+			at = nowMicros()
+		}
+		if err := t.appendEvent(ctx, turnID, event.Kind, cleaned(string(event.Body)), at); err != nil {
+			return err
+		}
+	}
+	t.wake(ChannelTurn, turnID)
+	return nil
+}
+
+// A bare parameter behind LIMIT makes SQLite (3.53) parse and plan the statement anew at every call, because its value
+// may change the plan; an expression does not. All statements of this room therefore say "LIMIT $n + 0".
+const selectEvents = `SELECT seq, kind, body, at FROM events WHERE turn_id = $1 AND seq > $2 ORDER BY seq LIMIT $3 + 0`
+
+// Events returns at most limit timeline rows of a turn with a higher seq than after, in order.
+func (s *Store) Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error) {
+	var events []exchange.Event
+	err := s.engine.reader().each(ctx, selectEvents, []any{turnID, after, int64(limit)}, func(r row) error {
+		event := exchange.Event{TurnID: turnID}
+		var body string
+		var at int64
+		if err := r.Scan(&event.Seq, &event.Kind, &body, &at); err != nil {
+			return err
+		}
+		event.At, event.Body = instant(at), rawJSON(body)
+		events = append(events, event)
+		return nil
+	})
+	return events, err
+}
+
+func rawJSON(stored string) json.RawMessage {
+	if stored == "" {
+		return nil
+	}
+	return json.RawMessage(stored)
 }
