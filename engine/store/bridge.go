@@ -49,6 +49,7 @@ func (b *Bridge) Register(ctx context.Context, client contract.Client, secret st
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "The client is no JSON.", err)
 	}
+
 	return b.store.InTx(ctx, func(tx *Tx) error {
 		return tx.do(ctx, putBridgeClient, client.ID, nowMicros(), secret, cleaned(string(encoded)))
 	})
@@ -74,6 +75,7 @@ func bridgeClient(ctx context.Context, from querier, id string) (client contract
 	if err != nil || !found {
 		return client, "", false, err
 	}
+
 	given, err := value.Decode([]byte(text), value.Limits{Depth: 128})
 	if err == nil {
 		client, err = contract.NormalizeClient(value.Assoc(given))
@@ -81,12 +83,13 @@ func bridgeClient(ctx context.Context, from querier, id string) (client contract
 	if err != nil {
 		return client, "", false, fmt.Errorf("decode bridge client %s: %w", id, err)
 	}
+
 	return client, secret, true, nil
 }
 
 const countBridgeItems = `SELECT COUNT(*) FROM (SELECT id FROM bridge_items WHERE client_id = $1 AND acked_at = 0 LIMIT $2 + 0) AS waiting`
 
-// An acknowledged item is none any more: anybody may have its id again, at the end of the queue.
+// An acknowledged item is none any more: any item may have its id again, at the end of the queue.
 const enqueueBridgeItem = `INSERT INTO bridge_items (id, client_id, position, session_id, status, leased_until, acked_at, item)
 	VALUES ($1, $2, $3, $4, $5, 0, 0, $6) ON CONFLICT (id) DO UPDATE SET
 	position = CASE WHEN bridge_items.acked_at > 0 THEN excluded.position ELSE bridge_items.position END,
@@ -122,12 +125,14 @@ func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, 
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "The item is no JSON.", err)
 	}
+
 	return b.store.InTx(ctx, func(tx *Tx) error {
 		if refused != nil {
 			if err := tx.roomFor(ctx, item); err != nil {
 				return err
 			}
 		}
+
 		changed, err := tx.change(ctx, statement, item.ID, item.ClientID, newPosition(), item.SessionID, string(item.Status), cleaned(string(encoded)))
 		if err != nil {
 			return err
@@ -135,17 +140,19 @@ func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, 
 		if changed == 0 {
 			return refused
 		}
+
 		tx.wake(ChannelBridge, item.ClientID)
 		return tx.callBridge(ctx, item)
 	})
 }
 
-// roomFor refuses an item for a queue that nobody empties; one that is in it already has its place.
+// roomFor refuses an item for a queue that no client empties; one that is in it already has its place.
 func (t *Tx) roomFor(ctx context.Context, item contract.Item) error {
 	full := roomOf(ctx, t, item.ClientID)
 	if !errors.Is(full, contract.ErrFull) {
 		return full
 	}
+
 	var known int64
 	if _, err := first(ctx, t, `SELECT COUNT(*) FROM bridge_items WHERE id = $1 AND acked_at = 0`, []any{item.ID}, &known); err != nil {
 		return err
@@ -153,6 +160,7 @@ func (t *Tx) roomFor(ctx context.Context, item contract.Item) error {
 	if known == 0 {
 		return full
 	}
+
 	return nil
 }
 
@@ -173,10 +181,12 @@ func (t *Tx) callBridge(ctx context.Context, item contract.Item) error {
 	if err != nil || !found || client.CallbackURL == "" {
 		return err
 	}
+
 	payload, err := json.Marshal(exchange.BridgeCallback{Client: item.ClientID, Item: item.ID})
 	if err != nil {
 		return fmt.Errorf("encode callback job: %w", err)
 	}
+
 	return t.Enqueue(ctx, queue.NewJob{
 		ID: newPosition(), Kind: exchange.BridgeCallbackKind, Partition: item.ClientID + " " + item.SessionID, Payload: string(payload),
 	})
@@ -190,12 +200,14 @@ func selectBridgeItems(client string, query contract.Query, leasable bool, now t
 		arguments = append(arguments, micros(now))
 		text += ` AND leased_until <= $2`
 	}
+
 	if len(query.Sessions) > 0 {
 		text += ` AND session_id IN (` + placeholders(len(arguments)+1, len(query.Sessions)) + `)`
 		for _, session := range query.Sessions {
 			arguments = append(arguments, cleaned(session))
 		}
 	}
+
 	arguments = append(arguments, int64(query.Limit))
 	return text + fmt.Sprintf(` ORDER BY position LIMIT $%d + 0`, len(arguments)), arguments
 }
@@ -207,10 +219,12 @@ func readBridgeItems(ctx context.Context, from querier, text string, arguments [
 		if err := r.Scan(&id, &status, &body); err != nil {
 			return err
 		}
+
 		item, err := contract.ReadItem([]byte(body))
 		if err != nil {
 			return fmt.Errorf("decode queue item %s: %w", id, err)
 		}
+
 		item.Status = contract.Status(status)
 		items = append(items, item)
 		return nil
@@ -232,6 +246,7 @@ func (b *Bridge) Lease(ctx context.Context, client string, query contract.Query,
 	if !storable(client) {
 		return nil, nil
 	}
+
 	err = b.store.InTx(ctx, func(tx *Tx) error {
 		leased = nil
 		now := b.now()
@@ -240,6 +255,7 @@ func (b *Bridge) Lease(ctx context.Context, client string, query contract.Query,
 		if err != nil {
 			return err
 		}
+
 		for _, item := range items {
 			taken, err := tx.change(ctx, `UPDATE bridge_items SET leased_until = $1 WHERE id = $2 AND client_id = $3 AND acked_at = 0 AND leased_until <= $4`,
 				micros(now.Add(duration)), item.ID, client, micros(now))
@@ -273,6 +289,7 @@ func (b *Bridge) Attempted(ctx context.Context, client, id string, status contra
 	if !storable(client) || !storable(id) {
 		return false, nil
 	}
+
 	err = b.store.InTx(ctx, func(tx *Tx) error {
 		changed, err := tx.change(ctx, `UPDATE bridge_items SET status = $1 WHERE id = $2 AND client_id = $3 AND acked_at = 0`,
 			string(status), id, client)
@@ -289,6 +306,7 @@ func (b *Bridge) Ack(ctx context.Context, client string, ids []string) (removed 
 	if !storable(client) || len(ids) == 0 {
 		return 0, nil
 	}
+
 	err = b.store.InTx(ctx, func(tx *Tx) error {
 		removed = 0
 		for _, id := range ids {
@@ -299,11 +317,14 @@ func (b *Bridge) Ack(ctx context.Context, client string, ids []string) (removed 
 			if err != nil {
 				return err
 			}
+
 			removed += int(changed)
 		}
+
 		if removed > 0 {
 			tx.wake(ChannelBridge, client)
 		}
+
 		return nil
 	})
 	return removed, err

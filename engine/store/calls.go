@@ -24,24 +24,29 @@ func (t *Tx) InsertDispatch(ctx context.Context, d exchange.Dispatch) error {
 	if err != nil {
 		return err
 	}
+
 	response, err := encodeResponse(d.Response)
 	if err != nil {
 		return err
 	}
+
 	updated := d.UpdatedAt
 	if updated.IsZero() {
 		updated = d.CreatedAt
 	}
+
 	d.Response = nil
 	call, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("encode dispatch: %w", err)
 	}
+
 	inserted, err := t.change(ctx, insertDispatch, d.ID, d.TurnID, int64(d.Number), d.State, micros(d.CreatedAt),
 		micros(updated), cleaned(string(call)), response)
 	if err == nil && inserted == 0 {
 		err = fault.New(fault.Conflict, "the dispatch exists already")
 	}
+
 	return err
 }
 
@@ -53,6 +58,7 @@ func encodeResponse(response *normalized.Response) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode response: %w", err)
 	}
+
 	return cleaned(string(body)), nil
 }
 
@@ -118,15 +124,18 @@ func scanDispatch(r row) (exchange.Dispatch, error) {
 	if err := json.Unmarshal([]byte(call), &d); err != nil {
 		return d, fmt.Errorf("decode dispatch %s: %w", c.ID, err)
 	}
+
 	d.ID, d.TurnID, d.Number, d.State = c.ID, c.TurnID, c.Number, c.State
 	d.CreatedAt, d.UpdatedAt = instant(created), instant(updated)
 	if response == "" {
 		return d, nil
 	}
+
 	d.Response = new(normalized.Response)
 	if err := json.Unmarshal([]byte(response), d.Response); err != nil {
 		return d, fmt.Errorf("decode response of dispatch %s: %w", d.ID, err)
 	}
+
 	return d, nil
 }
 
@@ -143,10 +152,12 @@ func (t *Tx) InsertToolRequest(ctx context.Context, r exchange.ToolRequest) (sta
 	if err != nil {
 		return "", err
 	}
+
 	inserted, err := t.change(ctx, insertToolRequest+`ON CONFLICT (id) DO NOTHING`, arguments...)
 	if err != nil || inserted > 0 {
 		return r.Status, err
 	}
+
 	_, err = first(ctx, t, `SELECT status FROM tool_requests WHERE id = $1`, []any{r.ID}, &status)
 	return status, err
 }
@@ -160,6 +171,7 @@ func toolRequestArguments(r exchange.ToolRequest) ([]any, error) {
 			return nil, err
 		}
 	}
+
 	created := microsOrNow(r.CreatedAt)
 	return []any{
 		r.ID, r.Agent, r.TurnID, r.ToolName, r.Status, created, micros(r.TimeoutAt), created, cleaned(string(r.Request)), cleaned(string(r.Result)),
@@ -230,6 +242,7 @@ func selectToolRequests(f exchange.ToolRequestFilter) (query string, arguments [
 		chosen.add("due_at > 0 AND due_at <= ?", micros(f.DueBy))
 		order = "due_at, id"
 	}
+
 	query = `SELECT ` + toolRequestColumns + ` FROM tool_requests` + chosen.sql() + chosen.page(order, f.Limit)
 	return query, chosen.arguments
 }
@@ -243,6 +256,7 @@ func (s *Store) toolRequests(ctx context.Context, query string, arguments []any)
 		if err := r.Scan(&one.ID, &one.Agent, &one.TurnID, &one.ToolName, &one.Status, &created, &due, &updated, &document, &result); err != nil {
 			return err
 		}
+
 		one.CreatedAt, one.TimeoutAt, one.UpdatedAt = instant(created), instant(due), instant(updated)
 		one.Request, one.Result = rawJSON(document), rawJSON(result)
 		found = append(found, one)
@@ -269,10 +283,12 @@ func (r *TaskRuns) Claim(ctx context.Context, run map[string]any) (claimed bool,
 	if id == "" || len(id) > maxToolKey {
 		return false, fault.InField("run_id", "must have 1 to 512 bytes")
 	}
+
 	encoded, err := encodeTaskRun(run)
 	if err != nil {
 		return false, err
 	}
+
 	err = r.store.InTx(ctx, func(tx *Tx) error {
 		now := nowMicros()
 		inserted, err := tx.change(ctx, `INSERT INTO task_runs (id, created_at, updated_at, run) VALUES ($1, $2, $3, $4)
@@ -291,6 +307,7 @@ func encodeTaskRun(run map[string]any) (string, error) {
 	if len(encoded) > maxTaskRun {
 		return "", fault.New(fault.TooLarge, "The run is over 4 MiB.")
 	}
+
 	return cleaned(string(encoded)), nil
 }
 
@@ -310,10 +327,12 @@ func taskRunFrom(ctx context.Context, from querier, runID string) (map[string]an
 	if err != nil || !found {
 		return nil, err
 	}
+
 	given, err := value.Decode([]byte(text), value.Limits{Bytes: 2 * maxTaskRun, Depth: 128})
 	if err != nil {
 		return nil, fmt.Errorf("decode task run %s: %w", runID, err)
 	}
+
 	return value.Assoc(given), nil
 }
 
@@ -324,29 +343,35 @@ func (r *TaskRuns) Update(
 	if !storable(runID) {
 		return nil, nil
 	}
+
 	err = r.store.InTx(ctx, func(tx *Tx) error {
 		changed = nil
 		held, err := tx.change(ctx, `UPDATE task_runs SET updated_at = $1 WHERE id = $2`, micros(time.Now()), runID) // holds the row
 		if err != nil || held == 0 {
 			return err
 		}
+
 		run, err := taskRunFrom(ctx, tx, runID)
 		if err != nil {
 			return err
 		}
+
 		next, err := change(run)
 		if err != nil {
 			return err
 		}
+
 		encoded, err := encodeTaskRun(next)
 		if err != nil {
 			return err
 		}
+
 		changed = next
 		return tx.do(ctx, `UPDATE task_runs SET run = $1 WHERE id = $2`, encoded, runID)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return changed, nil
 }

@@ -31,6 +31,7 @@ func (t *Tx) InsertDelivery(ctx context.Context, d delivery.Record) error {
 	if len(d.Key) > maxDestinationBytes {
 		return fault.InField("destination", "is longer than 512 bytes")
 	}
+
 	return t.do(ctx, insertDelivery, d.ID, d.TurnID, d.ReplyID, d.Agent, d.Channel, d.NativeID, d.Key, cleaned(d.Address),
 		cleaned(string(d.Data)), d.State, cleaned(d.Reason), int64(d.Attempt), micros(d.NextAt), micros(d.CreatedAt),
 		micros(d.UpdatedAt), d.Action, int64(d.Revision), flag(d.Bulk))
@@ -47,6 +48,7 @@ func (t *Tx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error)
 	for _, state := range move.From {
 		arguments = append(arguments, state)
 	}
+
 	var turnID, returned string
 	found, err := first(ctx, t, query, arguments, &turnID, &returned)
 	if err == nil && found && len(move.Returned) > 0 {
@@ -55,10 +57,12 @@ func (t *Tx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error)
 	if err != nil || !found || move.Event.Kind == "" {
 		return found, err
 	}
+
 	event := move.Event
 	if event.At.IsZero() {
 		event.At = move.At
 	}
+
 	return true, t.AppendEvents(ctx, turnID, []exchange.Event{event})
 }
 
@@ -70,13 +74,16 @@ func (t *Tx) addReturned(ctx context.Context, move delivery.Move, stored string)
 			return fmt.Errorf("decode recipients of delivery %s: %w", move.ID, err)
 		}
 	}
+
 	for recipient, reason := range move.Returned {
 		all[cleaned(recipient)] = cleaned(reason)
 	}
+
 	body, err := json.Marshal(all)
 	if err != nil {
 		return fmt.Errorf("encode recipients of delivery %s: %w", move.ID, err)
 	}
+
 	return t.do(ctx, `UPDATE deliveries SET returned = $1 WHERE id = $2`, string(body), move.ID)
 }
 
@@ -97,6 +104,7 @@ func (s *Store) Delivery(ctx context.Context, id string) (delivery.Record, excha
 	if err == nil && !found {
 		err = notFound("delivery")
 	}
+
 	return record.finish(), reply, err
 }
 
@@ -139,7 +147,7 @@ func (d *deliveryRow) columns() []any {
 func (d *deliveryRow) finish() delivery.Record {
 	d.record.Data, d.record.Bulk = rawJSON(d.data), d.bulk == 1
 	if d.returned != "" {
-		_ = json.Unmarshal([]byte(d.returned), &d.record.Returned) // we wrote it; a row that somebody changed by hand is shown without
+		_ = json.Unmarshal([]byte(d.returned), &d.record.Returned) // the store wrote it; a row that was changed by hand is shown without
 	}
 	d.record.NextAt, d.record.CreatedAt, d.record.UpdatedAt = instant(d.next), instant(d.created), instant(d.updated)
 	return d.record
@@ -175,6 +183,7 @@ func scanSent(r row) (sent pipeline.SentMessage, err error) {
 	if err := r.Scan(&sent.TurnID, &sent.State, &message, &route, &turns, &response, &edited); err != nil {
 		return sent, err
 	}
+
 	sent.Edited, sent.Route = edited == 1, rawJSON(route)
 	if sent.Withdrawn, err = withdrawn(turns, sent.State, response); err != nil {
 		return sent, fmt.Errorf("decode response of turn %s: %w", sent.TurnID, err)
@@ -182,6 +191,7 @@ func scanSent(r row) (sent pipeline.SentMessage, err error) {
 	if err := json.Unmarshal([]byte(message), &sent.Message); err != nil {
 		return sent, fmt.Errorf("decode message of turn %s: %w", sent.TurnID, err)
 	}
+
 	return sent, nil
 }
 
@@ -203,6 +213,7 @@ func (t *Tx) AmendTurn(ctx context.Context, turnID string, message normalized.Me
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
+
 	t.wake(ChannelTurn, turnID)
 	return t.do(ctx, `UPDATE turns SET message = $1, updated_at = $2 WHERE id = $3`, cleaned(string(body)), micros(at), turnID)
 }
@@ -212,7 +223,7 @@ func (t *Tx) AmendRoute(ctx context.Context, turnID string, route json.RawMessag
 	return t.do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, cleaned(string(route)), turnID)
 }
 
-// Turns without an answer: what has a job, waits for somebody, or waits for other agents.
+// Turns without an answer: what has a job, waits for a person, or waits for other agents.
 const selectOpen = `SELECT t.id FROM jobs j JOIN turns t ON t.id = j.payload
 		WHERE j.kind = $1 AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state IN ($4, $5)
 	UNION SELECT t.id FROM demands d JOIN turns t ON t.id = d.turn_id
@@ -220,7 +231,7 @@ const selectOpen = `SELECT t.id FROM jobs j JOIN turns t ON t.id = j.payload
 	UNION SELECT t.id FROM jobs j JOIN dispatches d ON d.id = j.payload JOIN turns t ON t.id = d.turn_id
 		WHERE j.kind = $7 AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state = $6`
 
-// OpenTurns returns the ids of the principal's turns that run, are to run or wait for somebody; empty agent = of any.
+// OpenTurns returns the ids of the principal's turns that run, are to run or wait for a person; empty agent = of any.
 func (s *Store) OpenTurns(ctx context.Context, agent, principal string) (ids []string, err error) {
 	if !storable(principal) || !storable(agent) {
 		return nil, nil
@@ -240,7 +251,7 @@ func (s *Store) OpenTurns(ctx context.Context, agent, principal string) (ids []s
 const selectWithdrawn = `SELECT t.state, t.history_turns, COALESCE(r.response, '')
 	FROM turns t LEFT JOIN replies r ON r.id = t.reply_id WHERE t.id = $1`
 
-// WithdrawTurn takes the question of a turn out of the history and erases what it said; a visible answer stays. It says
+// WithdrawTurn takes the question of a turn out of the history and erases what it said; a visible answer stays. It reports
 // whether the question was there.
 func (t *Tx) WithdrawTurn(ctx context.Context, turnID string, at time.Time) (bool, error) {
 	if err := t.holdTurn(ctx, turnID); err != nil {
@@ -252,6 +263,7 @@ func (t *Tx) WithdrawTurn(ctx context.Context, turnID string, at time.Time) (boo
 	if err != nil || !found || turns == 0 {
 		return false, err
 	}
+
 	if gone, err := withdrawn(turns, state, response); err != nil || gone {
 		return false, err
 	}
@@ -259,6 +271,7 @@ func (t *Tx) WithdrawTurn(ctx context.Context, turnID string, at time.Time) (boo
 	if err := t.do(ctx, `UPDATE turns SET history_turns = $1, updated_at = $2 WHERE id = $3`, turns-1, micros(at), turnID); err != nil {
 		return false, err
 	}
+
 	return true, t.erase(ctx, turnID, response == "")
 }
 
@@ -304,7 +317,7 @@ func (s *Store) Conditions(ctx context.Context, limit int) ([]delivery.Condition
 	return list, err
 }
 
-// conditionAge is how long a destination is remembered that fails no more because nothing is sent there.
+// conditionAge is how long a destination is remembered that no longer fails because nothing is sent there.
 const conditionAge = 90 * 24 * time.Hour
 
 const sweepConditions = `DELETE FROM destinations WHERE updated_at <= $1

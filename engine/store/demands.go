@@ -25,16 +25,19 @@ func (t *Tx) InsertDemand(ctx context.Context, d policypart.Issuance) error {
 	if err != nil {
 		return err
 	}
+
 	terms, resolution, err := demandDocuments(d)
 	if err != nil {
 		return err
 	}
+
 	inserted, err := t.change(ctx, insertDemand, d.ID, d.StateHash, d.TurnID, d.Agent, d.Kind, d.Purpose, d.Status,
 		d.CodeHash, micros(d.IssuedAt), micros(d.ExpiresAt), micros(d.UpdatedAt), terms, resolution,
 		cleaned(string(d.Notes)))
 	if err == nil && inserted == 0 {
 		err = fault.New(fault.Conflict, "the demand exists already")
 	}
+
 	return err
 }
 
@@ -66,6 +69,7 @@ func encodeResolution(resolution *policypart.Resolution) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode resolution: %w", err)
 	}
+
 	return cleaned(string(body)), nil
 }
 
@@ -78,14 +82,17 @@ func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []str
 	if err := requireStorable("id", d.ID, "status", d.Status); err != nil {
 		return false, err
 	}
+
 	resolution, err := encodeResolution(d.Resolution)
 	if err != nil {
 		return false, err
 	}
+
 	arguments := []any{d.Status, resolution, cleaned(string(d.Notes)), microsOrNow(d.UpdatedAt), cleaned(d.TurnID), d.ID}
 	for _, status := range from {
 		arguments = append(arguments, status)
 	}
+
 	changed, err := t.change(ctx, `UPDATE demands SET status = $1, resolution = $2,
 		notes = CASE WHEN $3 = '' THEN notes ELSE $3 END, updated_at = $4,
 		turn_id = CASE WHEN $5 = '' THEN turn_id ELSE $5 END
@@ -93,17 +100,18 @@ func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []str
 	if err != nil || changed == 0 || d.Status == policypart.StatusResolved {
 		return changed > 0, err
 	}
+
 	return true, t.do(ctx, freePayments, d.ID) // nothing is ever taken for a demand that was not met
 }
 
-// Notes that are not given stay as they are.
+// Notes that are empty stay as they are.
 const claimDemand = `UPDATE demands SET status = 'claimed', notes = CASE WHEN $1 = '' THEN notes ELSE $1 END,
 	updated_at = $2 WHERE id = $3 AND status = 'issued' AND expires_at > $2`
 
 const (
 	selectPayment = `SELECT demand_id FROM demand_payments WHERE payment_key = $1`
 
-	// Whoever comes second waits for the commit of the first, and then reads whose the payment is.
+	// The second caller waits for the commit of the first, and then reads which demand has the payment.
 	keepPayment = `INSERT INTO demand_payments (payment_key, demand_id, claimed_at) VALUES ($1, $2, $3)
 		ON CONFLICT (payment_key) DO UPDATE SET demand_id = demand_payments.demand_id RETURNING demand_id`
 
@@ -123,10 +131,12 @@ func (s *Store) ClaimDemand(ctx context.Context, id, payment string, notes json.
 		if err := tx.paymentIsFree(ctx, selectPayment, id, payment); err != nil { // before anything is changed
 			return err
 		}
+
 		changed, err := tx.change(ctx, claimDemand, cleaned(string(notes)), micros(now), id)
 		if claimed = changed > 0; err != nil || !claimed {
 			return err
 		}
+
 		return tx.paymentIsFree(ctx, keepPayment, id, payment, id, micros(now))
 	})
 	return claimed && err == nil, err
@@ -236,24 +246,28 @@ func scanDemand(r row) (policypart.Issuance, error) {
 		&issued, &expires, &updated, &terms, &resolution, &notes); err != nil {
 		return d, err
 	}
+
 	d.IssuedAt, d.ExpiresAt, d.UpdatedAt, d.Notes = instant(issued), instant(expires), instant(updated), rawJSON(notes)
 	var t demandTerms
 	if err := json.Unmarshal([]byte(terms), &t); err != nil {
 		return d, fmt.Errorf("decode terms of demand %s: %w", d.ID, err)
 	}
+
 	d.ThreadID, d.MessageID, d.Via, d.Principal = t.ThreadID, t.MessageID, t.Via, t.Principal
 	d.Asker, d.Part, d.Action = t.Asker, t.Part, t.Action
 	if resolution == "" {
 		return d, nil
 	}
+
 	d.Resolution = new(policypart.Resolution)
 	if err := json.Unmarshal([]byte(resolution), d.Resolution); err != nil {
 		return d, fmt.Errorf("decode resolution of demand %s: %w", d.ID, err)
 	}
+
 	return d, nil
 }
 
-// Approvals lists demands that somebody else than their asker decides, newest first, at most 500; the open ones unless
+// Approvals lists demands that another principal than their asker decides, newest first, at most 500; the open ones unless
 // filter.All. Open ones may have expired without having been swept.
 func (s *Store) Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error) {
 	query, arguments := selectApprovals(filter)
@@ -268,18 +282,22 @@ func selectApprovals(filter exchange.ApprovalFilter) (query string, arguments []
 			query += " AND " + condition + " $" + strconv.Itoa(len(arguments))
 		}
 	}
+
 	id := "id"
 	if !filter.All {
 		query += ` AND ` + openStatus + ` AND expires_at > 0` // a range of the index demands_open
 		id = "id || ''"                                       // few are open: sorting them is cheaper than walking through all demands in order
 	}
+
 	if filter.CodeHash != "" {
 		query += ` AND code_hash <> ''` // as the index demands_code says it
 		id = "id || ''"
 	}
+
 	add("code_hash =", filter.CodeHash)
 	add("agent =", filter.Agent)
 	add(id+" <", filter.Before)
 	arguments = append(arguments, pageSize(filter.Limit))
+
 	return query + " ORDER BY " + id + " DESC LIMIT $" + strconv.Itoa(len(arguments)) + " + 0", arguments
 }

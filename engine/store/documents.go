@@ -37,6 +37,7 @@ func getDocument(ctx context.Context, from querier, namespace, key string) (valu
 	if err != nil || !found {
 		return nil, false, err
 	}
+
 	value, err = decodeBody(encoding, text)
 	return value, err == nil, err
 }
@@ -78,10 +79,12 @@ func (s *State) PutIfAbsent(
 		if err != nil {
 			return err
 		}
+
 		current, inserted = value, changed > 0
 		if inserted {
 			return nil
 		}
+
 		current, _, err = getDocument(ctx, tx, namespace, key)
 		return err
 	})
@@ -93,6 +96,7 @@ func (s *State) Swap(ctx context.Context, namespace, key string, old, value []by
 	if err := checkDocumentKey(namespace, key); err != nil {
 		return false, err
 	}
+
 	err = s.store.InTx(ctx, func(tx *Tx) (err error) {
 		swapped, err = tx.swapDocument(ctx, namespace, key, old, value, expires)
 		return err
@@ -125,15 +129,18 @@ func (t *Tx) Claim(ctx context.Context, claim exchange.Claim) (instead []byte, e
 	if err != nil || changed > 0 {
 		return nil, err
 	}
+
 	if claim.Instead != nil {
 		if swapped, err := t.swapDocument(ctx, claim.Namespace, claim.Key, claim.Instead, claim.Value, time.Time{}); err != nil || swapped {
 			return nil, err
 		}
 	}
+
 	current, found, err := getDocument(ctx, t, claim.Namespace, claim.Key)
 	if err != nil || !found || bytes.Equal(current, claim.Value) {
 		return nil, err
 	}
+
 	return current, nil
 }
 
@@ -185,6 +192,7 @@ func documentsAfter(ctx context.Context, from querier, namespace, after string, 
 		if err := r.Scan(&key, &encoding, &text); err != nil {
 			return err
 		}
+
 		value, err := decodeBody(encoding, text)
 		keys, values = append(keys, key), append(values, value)
 		return err
@@ -192,7 +200,7 @@ func documentsAfter(ctx context.Context, from querier, namespace, after string, 
 	return keys, values, err
 }
 
-// maxSeveral is how many documents Several gives. The statement always has that many places, so that it is one text.
+// maxSeveral is how many documents Several returns. The statement always has that many places, so that it is one text.
 const maxSeveral = 100
 
 var selectSeveral = `SELECT key, encoding, value FROM documents WHERE ` + liveDocument + `
@@ -204,23 +212,27 @@ func (s *State) Several(ctx context.Context, namespace string, keys []string) (m
 	if len(keys) > maxSeveral {
 		return nil, fault.InField("keys", "are more than 100")
 	}
+
 	arguments := []any{nowMicros(), cleaned(namespace)}
 	for _, key := range keys {
 		if storable(key) {
 			arguments = append(arguments, key)
 		}
 	}
+
 	if len(arguments) == 2 {
 		return found, nil
 	}
 	for len(arguments) < 2+maxSeveral {
 		arguments = append(arguments, arguments[2])
 	}
+
 	err := s.store.engine.reader().each(ctx, selectSeveral, arguments, func(r row) error {
 		var key, encoding, text string
 		if err := r.Scan(&key, &encoding, &text); err != nil {
 			return err
 		}
+
 		value, err := decodeBody(encoding, text)
 		found[key] = value
 		return err
@@ -243,8 +255,8 @@ const (
 )
 
 // RewriteDocuments replaces the documents of small namespaces by what change makes of them, in one transaction; what change
-// gives back as it was stays. It says how many were replaced. A document that somebody else replaces at the same time is
-// left to them. Afterwards the old texts are not in the file of a SQLite database any more, unless it is large, which the log
+// returns as it was stays. It returns how many were replaced. A document that another caller replaces at the same time is
+// left to that caller. Afterwards the old texts are not in the file of a SQLite database any more, unless it is large, which the log
 // tells; in PostgreSQL they go with the next vacuum.
 func (s *Store) RewriteDocuments(
 	ctx context.Context, namespaces []string, change func(namespace, key string, value []byte) []byte,
@@ -256,6 +268,7 @@ func (s *Store) RewriteDocuments(
 			if err != nil {
 				return err
 			}
+
 			for _, row := range rows {
 				changed, err := tx.change(ctx, rewriteDocument, row...)
 				if err != nil {
@@ -266,12 +279,14 @@ func (s *Store) RewriteDocuments(
 		}
 		return nil
 	}
+
 	if err := s.InTx(ctx, work); err != nil || replaced == 0 {
 		return 0, err
 	}
 	if file, isFile := s.engine.(*sqliteEngine); isFile {
 		file.forgetOld(ctx)
 	}
+
 	return replaced, nil
 }
 
@@ -302,6 +317,7 @@ func (t *Tx) rewritten(ctx context.Context, namespace string, change func(namesp
 		if err := r.Scan(&namespace, &key, &encoding, &text); err != nil {
 			return err
 		}
+
 		value, err := decodeBody(encoding, text)
 		if err != nil {
 			return err

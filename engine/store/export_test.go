@@ -43,7 +43,7 @@ func Processes(ctx context.Context, url string, life time.Duration, times int) (
 	return processes, nil
 }
 
-// WantedServer says which kind of server a URL is taken to ask for: read-write, any or other.
+// WantedServer returns the kind of server that a URL is taken to ask for: read-write, any or other.
 func WantedServer(url string) (string, error) {
 	config, err := postgresConfig(url)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // Contents outside of the database are listed in blob_garbage by the transaction that erases what referred to them, and
-// deleted later, when nothing else refers to them: the same bytes may be a file in somebody else's message.
+// deleted later, when nothing else refers to them: the same bytes may be a file in another sender's message.
 const (
 	deleteOriginal = `DELETE FROM originals WHERE digest = $1 RETURNING encoding`
 	putGarbage     = `INSERT INTO blob_garbage (digest, created_at) VALUES ($1, $2) ON CONFLICT (digest) DO UPDATE SET created_at = excluded.created_at`
@@ -75,6 +75,7 @@ func (s *Store) BlobNeeded(ctx context.Context, digest string) (bool, error) {
 			return r.Scan(&one)
 		})
 	}
+
 	if err := ask(isOriginal, cleaned(digest)); err != nil || needed {
 		return needed, err
 	}
@@ -107,21 +108,22 @@ func (s *Store) DropGarbage(ctx context.Context, content Garbage) error {
 
 // Blobs is where contents lie.
 type Blobs interface {
-	// DeleteIdle removes a content that nobody has put since, and reports whether it is gone.
+	// DeleteIdle removes a content that no one has put since, and reports whether it is gone.
 	DeleteIdle(ctx context.Context, digest string, since time.Time) (gone bool, err error)
 }
 
 // garbagePage is how many contents are looked at in one step.
 const garbagePage = 100
 
-// SweepBlobs deletes the contents that nothing refers to any more and that nobody has put for the given time, and says how
-// many. After a crash it does again what was not finished.
+// SweepBlobs deletes the contents that nothing refers to any more and that no one has put for the given time, and returns how
+// many they were. After a crash it does again what was not finished.
 func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration) (deleted int, err error) {
 	for after := ""; ; {
 		contents, err := s.Garbage(ctx, after, garbagePage)
 		if err != nil {
 			return deleted, err
 		}
+
 		for _, content := range contents {
 			digest := content.Digest
 			after = digest
@@ -129,6 +131,7 @@ func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration)
 			if err != nil {
 				return deleted, err
 			}
+
 			gone := false
 			if !needed {
 				if gone, err = blobs.DeleteIdle(ctx, digest, time.Now().Add(-idle)); err != nil {
@@ -138,6 +141,7 @@ func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration)
 			if !needed && !gone {
 				continue
 			}
+
 			if err := s.DropGarbage(ctx, content); err != nil {
 				return deleted, err
 			}
@@ -145,15 +149,16 @@ func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration)
 				deleted++
 			}
 		}
+
 		if len(contents) < garbagePage {
 			return deleted, nil
 		}
 	}
 }
 
-// Whoever keeps a content puts it first and writes down afterwards that it is needed, and some never come to the second: the
+// A caller that keeps a content puts it first and writes down afterwards that it is needed, and some never come to the second: the
 // message was refused, the process died. Nothing notes a content when it is put, which would cost a row for each file; the
-// sweep reads instead what all rows refer to, and deletes what none does and nobody has put for long.
+// sweep reads instead what all rows refer to, and deletes what none does and no one has put for long.
 
 // referring is where digests of contents stand. Contents are put into later texts from earlier ones (a draft becomes an
 // answer), and a row may go when its content has moved on; so the sources are read in that order, and a digest that moves
@@ -232,7 +237,7 @@ func newDigestSet() *digestSet {
 	return &digestSet{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, bits: make([]uint64, digestBits/64)}
 }
 
-// each returns the bits of a digest until visit says no.
+// each returns the bits of a digest until visit returns false.
 func (s *digestSet) each(digest string, visit func(word *uint64, bit uint64) bool) bool {
 	one, step := maphash.String(s.seeds[0], digest), maphash.String(s.seeds[1], digest)|1
 	for range digestProbes {
@@ -274,12 +279,12 @@ func (s *digestSet) addAll(text string) {
 // IdleBlobs is where contents lie that can be listed.
 type IdleBlobs interface {
 	Blobs
-	// EachIdle returns the contents that nobody has put since, until visit gives an error.
+	// EachIdle calls visit for the contents that no one has put since, until visit returns an error.
 	EachIdle(ctx context.Context, since time.Time, visit func(digest string) error) error
 }
 
-// SweepOrphans deletes the contents to which no row refers and that nobody has put for the given time, and says how many.
-// The time is longer than anybody takes from putting a content to writing down that it is needed. One process at a time
+// SweepOrphans deletes the contents to which no row refers and that no one has put for the given time, and returns how many
+// they were. The time is longer than any caller takes from putting a content to writing down that it is needed. One process at a time
 // should sweep; several do no harm.
 func (s *Store) SweepOrphans(ctx context.Context, blobs IdleBlobs, idle time.Duration) (deleted int, err error) {
 	since := time.Now().Add(-idle) // before the rows are read: what is put from now on is not looked at
@@ -287,6 +292,7 @@ func (s *Store) SweepOrphans(ctx context.Context, blobs IdleBlobs, idle time.Dur
 	if err != nil {
 		return 0, err
 	}
+
 	err = blobs.EachIdle(ctx, since, func(digest string) error {
 		if needed.has(digest) {
 			return nil
@@ -308,6 +314,7 @@ func (s *Store) neededBlobs(ctx context.Context) (*digestSet, error) {
 			return nil, err
 		}
 	}
+
 	return needed, s.readOriginals(ctx, needed)
 }
 
@@ -316,6 +323,7 @@ func (s *Store) readReferring(ctx context.Context, source referring, needed *dig
 	for i := range after {
 		after[i] = ""
 	}
+
 	for {
 		begun := time.Now()
 		last := make([]string, len(source.keys))
@@ -323,10 +331,12 @@ func (s *Store) readReferring(ctx context.Context, source referring, needed *dig
 		for i := range last {
 			into[i] = &last[i]
 		}
+
 		found, err := first(ctx, s.engine.reader(), source.selectBoundary(), after, into...)
 		if err != nil {
 			return err
 		}
+
 		arguments := after
 		if found {
 			after = make([]any, len(last))
@@ -335,6 +345,7 @@ func (s *Store) readReferring(ctx context.Context, source referring, needed *dig
 			}
 			arguments = append(slices.Clip(arguments), after...)
 		}
+
 		err = s.engine.reader().each(ctx, source.selectTexts(found), arguments, func(r row) error {
 			var text string
 			err := r.Scan(&text)
@@ -344,6 +355,7 @@ func (s *Store) readReferring(ctx context.Context, source referring, needed *dig
 		if err != nil || !found {
 			return err
 		}
+
 		if err := rest(ctx, begun); err != nil {
 			return err
 		}
@@ -356,6 +368,7 @@ func (s *Store) readOriginals(ctx context.Context, needed *digestSet) error {
 		if _, err := first(ctx, s.engine.reader(), selectOriginalBoundary, []any{after}, &last); err != nil {
 			return err
 		}
+
 		err := s.engine.reader().each(ctx, selectOriginals, []any{after, last}, func(r row) error {
 			var digest string
 			err := r.Scan(&digest)
@@ -365,6 +378,7 @@ func (s *Store) readOriginals(ctx context.Context, needed *digestSet) error {
 		if err != nil {
 			return err
 		}
+
 		after = last
 		if err := rest(ctx, begun); err != nil {
 			return err

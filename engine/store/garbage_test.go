@@ -28,7 +28,7 @@ func (b brokenBlobs) DeleteIdle(context.Context, string, time.Time) (bool, error
 }
 
 // TestErasedFilesAreDeleted: the bytes of an erased original and of its files go when nothing refers to them any more, also
-// after a crash in the middle; what somebody else's message has stays.
+// after a crash in the middle; what another sender's message has stays.
 func TestErasedFilesAreDeleted(t *testing.T) {
 	for name, url := range databases {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 			if _, err := s.SweepBlobs(ctx, brokenBlobs{errors.New("killed")}, 0); err == nil {
 				t.Fatal("the failure is not reported")
 			}
-			sweep(time.Hour, 0) // somebody has put it just now
+			sweep(time.Hour, 0) // it was put just now
 			has(original, true)
 			if err := os.Remove(filepath.Join(directory, own[:2], own[2:4], own)); err != nil { // killed after the bytes were gone
 				t.Fatal(err)

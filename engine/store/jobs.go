@@ -41,6 +41,7 @@ func (t *Tx) Enqueue(ctx context.Context, job queue.NewJob) error {
 	if wait > 0 {
 		state = jobScheduled
 	}
+
 	t.wake(ChannelJob, job.Kind)
 	return t.do(ctx, t.dialect.insertJob, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
 		state, wait, nowMicros(), job.Payload, lane.Group, int64(lane.Rank), lane.Member, flag(job.Guest))
@@ -82,17 +83,21 @@ func (t *Tx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Out
 	case queue.Done:
 		return t.settle(ctx, true, `DELETE FROM jobs WHERE id = $1 AND fence = $2 AND state = 'running'
 			RETURNING kind, partition_key`, lease.JobID, lease.Fence)
+
 	case queue.Dead:
 		return t.settle(ctx, true, `UPDATE jobs SET state = 'dead', reason = $3, updated_at = $4, lease_owner = '',
 			lease_until = 0 WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`,
 			lease.JobID, lease.Fence, cleaned(outcome.Reason), nowMicros())
+
 	case queue.Released:
 		return t.settle(ctx, false, t.dialect.releaseJob, lease.JobID, lease.Fence, nowMicros())
 	}
+
 	state, wait, counts := jobReady, t.until(outcome.At), flag(outcome.Kind != queue.Snooze)
 	if wait > 0 {
 		state = jobScheduled
 	}
+
 	return t.settle(ctx, false, t.dialect.returnJob, lease.JobID, lease.Fence, state, flag(outcome.At.IsZero()), wait,
 		cleaned(outcome.Reason), counts, nowMicros())
 }
@@ -116,10 +121,12 @@ func (t *Tx) settle(ctx context.Context, left bool, query string, arguments ...a
 	if !found {
 		return queue.ErrLeaseLost
 	}
+
 	if !left {
 		t.wake(ChannelJob, kind)
 		return nil
 	}
+
 	return t.promote(ctx, kind, partition)
 }
 
@@ -131,14 +138,17 @@ func (t *Tx) promote(ctx context.Context, kind, partition string) error {
 	if partition == "" {
 		return nil
 	}
+
 	if !t.dialect.counts {
 		t.wake(ChannelJob, kind)
 		return t.do(ctx, t.dialect.promoteJob, partition)
 	}
+
 	promoted, err := t.change(ctx, t.dialect.promoteJob, partition)
 	if promoted > 0 {
 		t.wake(ChannelJob, kind)
 	}
+
 	return err
 }
 
@@ -264,6 +274,7 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 		if tx.dialect.claimLanes != "" {
 			return tx.claimLanes(ctx, claim, take)
 		}
+
 		for _, one := range claim.Takes {
 			arguments := []any{
 				claim.Kind, one.Lane.Group, int64(one.Lane.Rank), one.Lane.Member, int64(one.Count),
@@ -278,6 +289,7 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 	if err != nil {
 		return nil, err
 	}
+
 	slices.SortFunc(jobs, func(a, b queue.Job) int { return cmp.Compare(a.ID, b.ID) })
 	return jobs, nil
 }
@@ -289,6 +301,7 @@ func (t *Tx) claimLanes(ctx context.Context, claim queue.Claim, take func(row) e
 		groups, members = append(groups, one.Lane.Group), append(members, one.Lane.Member)
 		ranks, counts = append(ranks, int64(one.Lane.Rank)), append(counts, int64(one.Count))
 	}
+
 	arguments := []any{claim.Kind, groups, ranks, members, counts, claim.Owner, claim.Lease.Microseconds(), nowMicros()}
 	return t.each(ctx, t.dialect.claimLanes, arguments, take)
 }
@@ -300,10 +313,12 @@ func (v queueView) Revive(ctx context.Context, kind string) (more bool, err erro
 		if err != nil {
 			return err
 		}
+
 		due, err := tx.change(ctx, tx.dialect.comeDue, kind)
 		if expired+due > 0 {
 			tx.wake(ChannelJob, kind)
 		}
+
 		more = due >= maxDue
 		return err
 	})
@@ -322,7 +337,7 @@ func scanJob(r row) (queue.Job, error) {
 // maxExtended bounds the leases of one statement.
 const maxExtended = 128
 
-// Extend prolongs leases and gives those that are still held.
+// Extend prolongs leases and returns those that are still held.
 func (v queueView) Extend(ctx context.Context, leases []queue.Lease, length time.Duration) ([]queue.Lease, error) {
 	var held []queue.Lease
 	for chunk := range slices.Chunk(leases, maxExtended) {
@@ -334,6 +349,7 @@ func (v queueView) Extend(ctx context.Context, leases []queue.Lease, length time
 		if err != nil {
 			return held, err
 		}
+
 		held = append(held, kept...)
 	}
 	return held, nil
@@ -347,6 +363,7 @@ func (t *Tx) extend(ctx context.Context, leases []queue.Lease, length time.Durat
 		values[i] = "($" + strconv.Itoa(n+1) + ", CAST($" + strconv.Itoa(n+2) + " AS BIGINT))"
 		arguments = append(arguments, lease.JobID, lease.Fence)
 	}
+
 	query := `UPDATE jobs SET lease_until = ` + t.dialect.now + ` + $1 WHERE state = 'running' AND (id, fence) IN (VALUES ` +
 		strings.Join(values, ", ") + `) RETURNING id, fence`
 	var held []queue.Lease
@@ -438,6 +455,7 @@ func (s *Store) RetryJob(ctx context.Context, id string) error {
 		if err != nil || found {
 			return err
 		}
+
 		return tx.jobRefusal(ctx, id)
 	})
 }
@@ -454,6 +472,7 @@ func (s *Store) CancelJob(ctx context.Context, id string) error {
 		if !found {
 			return tx.jobRefusal(ctx, id)
 		}
+
 		return tx.promote(ctx, kind, partition)
 	})
 }
@@ -467,5 +486,6 @@ func (t *Tx) jobRefusal(ctx context.Context, id string) error {
 	case !found:
 		return notFound("job")
 	}
+
 	return fault.New(fault.Conflict, "the job is running")
 }

@@ -32,10 +32,12 @@ func (t *Tx) PutListEntries(ctx context.Context, entries ...exchange.ListEntry) 
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if err := requireStorable("target", e.Target, "agent", e.Agent, "kind", e.Kind, "list", e.List); err != nil {
 			return err
 		}
+
 		if err := t.do(ctx, putListEntry, e.ID, e.List, e.Kind, e.Target, e.Agent, e.Effect, cleaned(e.Reason), cleaned(e.Source),
 			microsOrNow(e.CreatedAt), entryKey(e), version); err != nil {
 			return err
@@ -141,6 +143,7 @@ func (s *Store) MailFailed(ctx context.Context, failure exchange.MailFailure) (s
 	if err := requireStorable("address", failure.Address, "delivery", failure.DeliveryID); err != nil {
 		return false, err
 	}
+
 	err = s.InTx(ctx, func(tx *Tx) error {
 		suppressed = false
 		at := microsOrNow(failure.At)
@@ -154,6 +157,7 @@ func (s *Store) MailFailed(ctx context.Context, failure exchange.MailFailure) (s
 				return err
 			}
 		}
+
 		changed, err := tx.change(ctx, putSuppression, failure.Address, failure.Kind, cleaned(failure.Reason), failure.DeliveryID, at)
 		suppressed = changed > 0
 		return err
@@ -171,6 +175,7 @@ func (s *Store) Suppressed(ctx context.Context, addresses []string) ([]exchange.
 	for _, address := range addresses {
 		arguments = append(arguments, cleaned(address))
 	}
+
 	query := `SELECT ` + suppressionColumns + ` FROM mail_suppressions WHERE address IN (` + placeholders(1, len(addresses)) + `) ORDER BY address`
 	return s.suppressions(ctx, query, arguments)
 }

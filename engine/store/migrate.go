@@ -17,7 +17,7 @@ import (
 // break the rules of that one.
 type NewerSchema struct{ Found, Known int64 } // versions of the schema
 
-// Error says what to do.
+// Error names both versions and what to do.
 func (e *NewerSchema) Error() string {
 	return fmt.Sprintf("the schema of the database has version %d, and this program knows up to %d: a newer inbox was here; start that version, "+
 		"or restore the backup from before the upgrade", e.Found, e.Known)
@@ -30,16 +30,19 @@ func migrate(ctx context.Context, database *sql.DB, words *dialect, options ...g
 	if err != nil {
 		return err
 	}
+
 	known := int64(0)
 	for _, source := range provider.ListSources() {
 		known = max(known, source.Version)
 	}
+
 	if err := refuseNewer(ctx, database, words, known); err != nil {
 		return err
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		return err
 	}
+
 	return refuseNewer(ctx, database, words, known) // another node may have been at it
 }
 
@@ -49,6 +52,7 @@ func refuseNewer(ctx context.Context, database *sql.DB, words *dialect, known in
 	if err := database.QueryRowContext(ctx, words.hasVersions).Scan(&found); err != nil || !found {
 		return err
 	}
+
 	var version sql.NullInt64
 	if err := database.QueryRowContext(ctx, `SELECT MAX(version_id) FROM goose_db_version`).Scan(&version); err != nil {
 		return err
@@ -56,6 +60,7 @@ func refuseNewer(ctx context.Context, database *sql.DB, words *dialect, known in
 	if version.Int64 > known {
 		return &NewerSchema{Found: version.Int64, Known: known}
 	}
+
 	return nil
 }
 
@@ -76,10 +81,12 @@ func (d ddl) Open(name string) (fs.File, error) {
 	if err != nil || d.dialect != sqliteDialect || !strings.HasSuffix(name, ".sql") {
 		return file, err
 	}
+
 	text, err := io.ReadAll(file)
 	if err != nil {
 		return nil, err
 	}
+
 	return ddlFile{file, strings.NewReader(strings.NewReplacer(` COLLATE "C"`, "", "::json", "").Replace(string(text)))}, nil
 }
 

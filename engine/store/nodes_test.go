@@ -75,7 +75,7 @@ func TestNodesHearWhoEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestServersHearCommandsOnTheSameFile: SQLite tells nobody of a commit, and the server hears of a command's all the same,
+// TestServersHearCommandsOnTheSameFile: SQLite announces no commit, and the server hears of a command's all the same,
 // long before it looks by itself.
 func TestServersHearCommandsOnTheSameFile(t *testing.T) {
 	directory := t.TempDir()
@@ -105,7 +105,7 @@ func TestServersHearCommandsOnTheSameFile(t *testing.T) {
 	}
 }
 
-// TestListeningEndsWithTheStore: a store that is closed while somebody listens ends it without an error.
+// TestListeningEndsWithTheStore: a store that is closed while a caller listens ends it without an error.
 func TestListeningEndsWithTheStore(t *testing.T) {
 	heard := make(chan string, 100)
 	listening, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Notify: func(channel, payload string) { heard <- channel + " " + payload }})

@@ -18,6 +18,7 @@ func (s *Store) CreateToken(ctx context.Context, token exchange.Token) error {
 	if err := requireStorable("name", token.Name, "agent", token.Agent, "hash", token.Hash, "scope", token.Scope); err != nil {
 		return err
 	}
+
 	return s.InTx(ctx, func(tx *Tx) error {
 		inserted, err := tx.change(ctx, `INSERT INTO tokens (`+selectedColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)
 			ON CONFLICT (hash) DO NOTHING`,
@@ -53,7 +54,7 @@ func (s *Store) RevokeToken(ctx context.Context, id string) error {
 
 const selectToken = `SELECT ` + selectedColumns + ` FROM tokens WHERE hash = $1`
 
-// TokenByHash finds a token by the lower-case hex SHA-256 of its text. A revoked token is found too: RevokedAt says so.
+// TokenByHash finds a token by the lower-case hex SHA-256 of its text. A revoked token is found too, with its RevokedAt.
 func (s *Store) TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error) {
 	var token exchange.Token
 	found := false
@@ -93,6 +94,7 @@ func (t *Tx) Audit(ctx context.Context, record exchange.AuditRecord) error {
 		}
 		record.ID = id.String()
 	}
+
 	return t.do(ctx, insertAudit, short(record.ID, maxAuditName), microsOrNow(record.At), short(record.Code, maxAuditName),
 		short(record.TurnID, maxAuditName), short(record.Agent, maxAuditName), short(record.Principal, maxAuditDetail),
 		short(record.Detail, maxAuditDetail))
@@ -109,6 +111,7 @@ func short(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
+
 	for limit > 0 && !utf8.RuneStart(text[limit]) {
 		limit--
 	}
@@ -126,6 +129,7 @@ func (s *Store) AuditRecords(ctx context.Context, filter exchange.AuditFilter) (
 		if err := r.Scan(&a.ID, &at, &a.Code, &a.TurnID, &a.Agent, &a.Principal, &a.Detail); err != nil {
 			return err
 		}
+
 		a.At = instant(at)
 		records = append(records, a)
 		return nil
@@ -142,6 +146,7 @@ func selectAudit(f exchange.AuditFilter) *selection {
 	case prefix != "": // a range, which both databases read from the index; LIKE is not alike in them
 		s.add("code >= ? AND code < ?", prefix, prefix+string(utf8.MaxRune))
 	}
+
 	s.addWhen(f.TurnID != "", "turn_id = ? AND turn_id <> ''", cleaned(f.TurnID))
 	s.addWhen(f.Agent != "", "agent = ?", cleaned(f.Agent))
 	s.addWhen(f.Before != "", "id < ?", cleaned(f.Before))

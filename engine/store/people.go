@@ -28,14 +28,17 @@ func (t *Tx) LinkPerson(ctx context.Context, identities []exchange.PersonIdentit
 	if err := t.holdPeople(ctx); err != nil {
 		return err
 	}
+
 	people, err := t.peopleOf(ctx, keys)
 	if err != nil {
 		return err
 	}
+
 	person, err := survivor(people, identities)
 	if err != nil {
 		return err
 	}
+
 	for i, identity := range identities {
 		if err := t.do(ctx, putIdentity, keys[i], person, identity.Principal, cleaned(identity.Issuer),
 			cleaned(identity.Subject), cleaned(identity.Method), cleaned(identity.Address),
@@ -43,6 +46,7 @@ func (t *Tx) LinkPerson(ctx context.Context, identities []exchange.PersonIdentit
 			return err
 		}
 	}
+
 	return t.mergePeople(ctx, person, people)
 }
 
@@ -55,11 +59,14 @@ func principalKeys(identities []exchange.PersonIdentity) ([]any, error) {
 		if identity.Principal == "" {
 			return nil, fault.InField("principal", "is required")
 		}
+
 		keys = append(keys, hashKey(identity.Principal))
 	}
+
 	if different := slices.Clone(keys); len(different) < 2 || !slices.ContainsFunc(different, func(k any) bool { return k != different[0] }) {
 		return nil, fault.InField("identities", "must be two different ones")
 	}
+
 	return keys, nil
 }
 
@@ -88,11 +95,13 @@ func survivor(people []string, identities []exchange.PersonIdentity) (string, er
 	if len(people) > 0 {
 		return people[0], nil
 	}
+
 	for _, identity := range identities {
 		if identity.PersonID != "" {
 			return identity.PersonID, nil
 		}
 	}
+
 	id, err := uuid.NewV7()
 	return id.String(), err
 }
@@ -126,6 +135,7 @@ func (s *Store) Unlink(ctx context.Context, principal string) error {
 		if !found {
 			return notFound("linked identity")
 		}
+
 		return tx.do(ctx, `DELETE FROM person_identities WHERE person_id = $1
 			AND (SELECT COUNT(*) FROM person_identities WHERE person_id = $1) = 1`, person)
 	})
@@ -163,6 +173,7 @@ func (s *Store) identities(ctx context.Context, query string, arguments ...any) 
 		if err := r.Scan(&i.PersonID, &i.Principal, &i.Issuer, &i.Subject, &i.Method, &i.Address, &linked); err != nil {
 			return err
 		}
+
 		i.LinkedAt = instant(linked)
 		identities = append(identities, i)
 		return nil

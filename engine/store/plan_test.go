@@ -225,7 +225,7 @@ func otherLists() (all []listed) {
 	}
 }
 
-// TestListPlans: no list walks through a table or sorts what it does not give, on either database. Every arm of a list is a
+// TestListPlans: no list walks through a table or sorts what it does not return, on either database. Every arm of a list is a
 // range of one index in the order of the list, ended by its limit.
 func TestListPlans(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
@@ -322,7 +322,7 @@ func sqlitePlan(t *testing.T, database *sql.DB, list listed) (plan steps) {
 	return plan
 }
 
-// intermediate reports whether a step walks through what an arm gave, which is at most a page.
+// intermediate reports whether a step walks through what an arm returned, which is at most a page.
 func intermediate(detail string) bool {
 	for _, name := range []string{"SCAN arm", "SCAN arms", "SCAN hit", "SCAN counted", "SCAN (subquery"} {
 		if strings.HasPrefix(detail, name) {

@@ -44,6 +44,7 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
+
 	pool := openPostgresPool(config, options.Connections, connectionLife)
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 120))
 	if err == nil {
@@ -52,6 +53,7 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 	if err != nil {
 		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())
 	}
+
 	e := &postgresEngine{
 		statements: statements{pool: pool, failed: postgresFault}, config: config, connections: options.Connections,
 		logger: options.Logger,
@@ -72,6 +74,7 @@ func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) err
 		if err == nil || attempt == maxAttempts || !repeatable(err) {
 			return err
 		}
+
 		repeated.Inc()
 		select {
 		case <-time.After(rand.N(time.Duration(attempt) * 5 * time.Millisecond)):
@@ -82,7 +85,7 @@ func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) err
 }
 
 // renew closes the idle connections: where one was lost, a restarted server or a firewall has ended the others too, and
-// each would cost somebody a failure.
+// each would cost a caller a failure.
 func (e *postgresEngine) renew() {
 	e.pool.SetMaxIdleConns(0)
 	e.pool.SetMaxIdleConns(e.connections)
@@ -103,11 +106,13 @@ func (e *postgresEngine) lostRead(err error) bool {
 func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
+
 	connection, err := e.pool.Conn(ctx)
 	if err != nil {
 		return false, unavailable("connect", err)
 	}
 	defer connection.Close()
+
 	var result error
 	err = connection.Raw(func(driverConnection any) error {
 		session := &postgresSession{connection: driverConnection.(*stdlib.Conn).Conn()}
@@ -116,12 +121,15 @@ func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost b
 		if !before {
 			result = session.commit(ctx)
 		}
+
 		if session.connection.IsClosed() && ctx.Err() == nil {
 			lost = before || readOnly(result) // of a read-only transaction nothing is kept, whatever was asked for
 			e.renew()
 		}
+
 		return session.release(result)
 	})
+
 	return lost, errors.Join(result, hideBadConnection(err))
 }
 
@@ -148,6 +156,7 @@ func repeatable(err error) bool {
 	if !errors.As(err, &failure) {
 		return false
 	}
+
 	switch failure.Code {
 	case "40001", "40P01":
 		return true
@@ -157,7 +166,7 @@ func repeatable(err error) bool {
 	return false
 }
 
-// postgresFault classes an error: what the statement itself got wrong stays as it is, everything else says that
+// postgresFault classes an error: what the statement itself got wrong stays as it is, everything else means that
 // the database cannot serve now (PostgreSQL manual, appendix A: classes 08, 25, 40, 53, 55, 57, 58, XX).
 func postgresFault(operation string, err error) error {
 	if err == nil || fault.Is(err, fault.Unavailable) {
@@ -167,6 +176,7 @@ func postgresFault(operation string, err error) error {
 	if !errors.As(err, &failure) {
 		return unavailable(operation, err)
 	}
+
 	for _, class := range []string{"08", "25", "40", "53", "55", "57", "58", "XX"} {
 		if strings.HasPrefix(failure.Code, class) {
 			return unavailable(operation, err)
@@ -175,6 +185,7 @@ func postgresFault(operation string, err error) error {
 	if repeatable(err) {
 		return unavailable(operation, err)
 	}
+
 	return operationError{operation, err}
 }
 
@@ -189,17 +200,17 @@ const (
 	// connectionLife is after which a connection is replaced when it is next needed, at the latest a third later: a server
 	// that was promoted, or came back behind the same name, gets its share without a restart of ours.
 	connectionLife = 30 * time.Minute
-	// connectionIdle ends connections that nobody needs.
+	// connectionIdle ends connections that no one needs.
 	connectionIdle = 5 * time.Minute
 	// connectPatience bounds one attempt to connect to one host.
 	connectPatience = 10 * time.Second
 )
 
-// errOld says that a connection has lived its time.
+// errOld reports that a connection has lived its time.
 var errOld = errors.New("the connection has lived its time")
 
 // postgresConfig reads a URL as PostgreSQL's own tools do, several hosts included. Where neither it nor the environment
-// says what kind of server is wanted (target_session_attrs), it is one that can be written to.
+// names the kind of server that is wanted (target_session_attrs), it is one that can be written to.
 func postgresConfig(text string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(text)
 	if err != nil {
@@ -208,12 +219,14 @@ func postgresConfig(text string) (*pgx.ConnConfig, error) {
 	if config.ValidateConnect == nil && !wantsAnyServer(text) {
 		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
+
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "inbox"
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectPatience
 	}
+
 	closes := config.OnPgError
 	config.OnPgError = func(connection *pgconn.PgConn, failure *pgconn.PgError) bool {
 		return closes(connection, failure) && !unfit(failure)
@@ -257,13 +270,14 @@ func openPostgresPool(config *pgx.ConnConfig, connections int, life time.Duratio
 			}
 			return nil
 		}))
+
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
 	pool.SetConnMaxIdleTime(connectionIdle)
 	return pool
 }
 
-// unusablePostgres says which servers were tried, and what to do.
+// unusablePostgres names the servers that were tried, and what to do.
 func unusablePostgres(config *pgx.ConnConfig, err error) string {
 	hosts := []string{config.Host + ":" + strconv.Itoa(int(config.Port))}
 	for _, other := range config.Fallbacks {
@@ -271,6 +285,7 @@ func unusablePostgres(config *pgx.ConnConfig, err error) string {
 			hosts = append(hosts, host)
 		}
 	}
+
 	text := "PostgreSQL at " + strings.Join(hosts, ", ") + " cannot be used; "
 	if errors.Is(err, pgconn.ErrReadOnlyConnection) || readOnly(err) {
 		return text + "it is read-only: name the primary in database_url, or make the server writable"
@@ -284,7 +299,7 @@ var errBroken = driver.ErrBadConn
 // errRolledBack is what a COMMIT of a failed transaction comes to.
 var errRolledBack = errors.New("the database rolled the transaction back")
 
-// postgresSession is one transaction. Statements whose result nobody needs wait for the next one that somebody
+// postgresSession is one transaction. Statements whose result no caller needs wait for the next one whose result a caller
 // does need and travel with it in one pipeline: an acceptance takes two round trips instead of six.
 type postgresSession struct {
 	connection *pgx.Conn
@@ -305,6 +320,7 @@ func (s *postgresSession) change(ctx context.Context, query string, arguments ..
 		changed = tag.RowsAffected()
 		return err
 	})
+
 	return changed, postgresFault("write", err)
 }
 
@@ -317,12 +333,14 @@ func (s *postgresSession) each(ctx context.Context, query string, arguments []an
 			return err
 		}
 		defer rows.Close()
+
 		for scanned == nil && rows.Next() {
 			scanned = scan(rows)
 		}
 		rows.Close()
 		return rows.Err()
 	})
+
 	return errors.Join(scanned, postgresFault("read", err))
 }
 
@@ -344,11 +362,13 @@ func (s *postgresSession) send(ctx context.Context, last func(pgx.BatchResults) 
 			err = failure
 		}
 	}()
+
 	for range batch.Len() - 1 {
 		if _, err := results.Exec(); err != nil {
 			return err
 		}
 	}
+
 	return last(results)
 }
 
@@ -356,6 +376,7 @@ func (s *postgresSession) commit(ctx context.Context) error {
 	if !s.begun {
 		return nil
 	}
+
 	s.pending.Queue("COMMIT")
 	err := s.send(ctx, func(results pgx.BatchResults) error {
 		tag, err := results.Exec()
@@ -364,6 +385,7 @@ func (s *postgresSession) commit(ctx context.Context) error {
 		}
 		return err
 	})
+
 	return postgresFault("commit", err)
 }
 
@@ -375,10 +397,13 @@ func (s *postgresSession) release(result error) error {
 	if result == nil || s.connection.PgConn().TxStatus() == 'I' {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+
 	if _, err := s.connection.Exec(ctx, "ROLLBACK"); err != nil {
 		return errBroken
 	}
+
 	return nil
 }

@@ -86,7 +86,7 @@ func TestReadOnlySessionsHeal(t *testing.T) {
 	}
 }
 
-// TestReadOnlySessionsAreLeft: sessions that turned read-only while the server takes changes cost nobody anything.
+// TestReadOnlySessionsAreLeft: sessions that turned read-only while the server takes changes cost no caller anything.
 func TestReadOnlySessionsAreLeft(t *testing.T) {
 	s := openWith(t, store.Options{URL: storetest.Postgres(t), Connections: 1})
 	for n := range 3 {

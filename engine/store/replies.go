@@ -31,6 +31,7 @@ func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID str
 	if !inserted {
 		return fault.New(fault.Conflict, "the message has been answered already")
 	}
+
 	t.wake(ChannelTurn, reply.TurnID)
 	return t.do(ctx, pointToReply, reply.ID, exchange.OutcomeOf(&reply.Response), historyTurns(reply.Response), reply.TurnID)
 }
@@ -42,6 +43,7 @@ func (t *Tx) AnswerTurn(ctx context.Context, move pipeline.Move, reply exchange.
 	if err != nil || !moved {
 		return false, err
 	}
+
 	inserted, err := t.insertReply(ctx, reply, nativeID)
 	if err == nil && !inserted {
 		err = fault.New(fault.Conflict, "the message has been answered already")
@@ -67,12 +69,13 @@ func (t *Tx) insertReply(ctx context.Context, reply exchange.Reply, nativeID str
 	if err != nil {
 		return false, fmt.Errorf("encode response: %w", err)
 	}
+
 	inserted, err := t.change(ctx, insertReply, reply.ID, reply.TurnID, int64(reply.Notice), reply.Agent, nativeID,
 		optionalKey(nativeID), micros(reply.CreatedAt), cleaned(string(response)), int64(reply.Posts), flag(reply.Open))
 	return inserted > 0, err
 }
 
-// historyTurns says how many entries of a history a question makes with the response.
+// historyTurns returns how many entries of a history a question makes with the response.
 func historyTurns(response normalized.Response) int64 {
 	if response.Silent || len(response.Parts) == 0 {
 		return 1
@@ -98,6 +101,7 @@ func (s *Store) Reply(ctx context.Context, id string) (exchange.Reply, string, e
 	if err == nil && !found {
 		err = notFound("reply")
 	}
+
 	return reply, nativeID, err
 }
 
@@ -117,6 +121,7 @@ func (s *Store) Answer(ctx context.Context, turnID string) (exchange.Reply, erro
 	if err == nil && !found {
 		err = notFound("reply")
 	}
+
 	return reply, err
 }
 
@@ -131,15 +136,18 @@ func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 	if err := r.Scan(append(columns, extra...)...); err != nil {
 		return reply, err
 	}
+
 	reply.CreatedAt, reply.Route, reply.Open = instant(created), rawJSON(route), open == 1
 	reply.EditedAt, reply.DeletedAt = instant(edited), instant(deleted)
 	if err := json.Unmarshal([]byte(message), &reply.Message); err != nil {
 		return reply, fmt.Errorf("decode message of turn %s: %w", reply.TurnID, err)
 	}
+
 	reply.Channel = channelOf(reply.Channel, reply.Message.ReceivedVia, route)
 	if err := json.Unmarshal([]byte(response), &reply.Response); err != nil {
 		return reply, fmt.Errorf("decode response of turn %s: %w", reply.TurnID, err)
 	}
+
 	return reply, nil
 }
 
@@ -151,7 +159,7 @@ const selectReplies = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t O
 // lastID is behind every id.
 const lastID = "~"
 
-// Replies lists an agent's replies that everybody may read, newest first, at most 500: without acknowledgements and
+// Replies lists an agent's replies that are public, newest first, at most 500: without acknowledgements and
 // without what was taken back. Before is the id of the last reply of the page before.
 func (s *Store) Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error) {
 	if before == "" {
@@ -186,6 +194,7 @@ type countCache struct {
 func (s *Store) LocalPosts(ctx context.Context) (int64, error) {
 	s.replies.lock.Lock()
 	defer s.replies.lock.Unlock()
+
 	if !s.replies.at.IsZero() && time.Since(s.replies.at) < countAge {
 		return s.replies.count, nil
 	}
@@ -193,6 +202,7 @@ func (s *Store) LocalPosts(ctx context.Context) (int64, error) {
 	if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies WHERE notice = 0 AND deleted_at = 0`, nil, &count); err != nil {
 		return 0, err
 	}
+
 	s.replies.count, s.replies.at = count, time.Now()
 	return count, nil
 }
@@ -210,6 +220,7 @@ func (t *Tx) ReviseReply(ctx context.Context, reply exchange.Reply, from int, ev
 	if err != nil {
 		return false, fmt.Errorf("encode response: %w", err)
 	}
+
 	changed, err := t.change(ctx, reviseReply, cleaned(string(response)), int64(reply.Posts), int64(reply.Revision),
 		micros(reply.EditedAt), micros(reply.DeletedAt), reply.ID, int64(from))
 	if err != nil || changed == 0 {
@@ -218,6 +229,7 @@ func (t *Tx) ReviseReply(ctx context.Context, reply exchange.Reply, from int, ev
 	if err := t.amendOutcome(ctx, reply.TurnID, reply.ID, &reply.Response); err != nil {
 		return false, err
 	}
+
 	// The event comes first: its number must be higher than those of the pieces that go.
 	if err := t.AppendEvents(ctx, reply.TurnID, []exchange.Event{event}); err != nil || reply.DeletedAt.IsZero() {
 		return err == nil, err
@@ -225,6 +237,7 @@ func (t *Tx) ReviseReply(ctx context.Context, reply exchange.Reply, from int, ev
 	if err := t.do(ctx, leaveHistory, micros(reply.DeletedAt), reply.TurnID, reply.ID); err != nil {
 		return false, err
 	}
+
 	return true, t.do(ctx, removeDeltas, reply.TurnID)
 }
 
@@ -275,15 +288,17 @@ func (t *Tx) InsertAck(ctx context.Context, reply exchange.Reply, nativeID strin
 	if err != nil || !silent {
 		return false, err
 	}
+
 	reply.Notice = exchange.NoticeAck
 	inserted, err := t.insertReply(ctx, reply, nativeID)
 	if err != nil || !inserted {
 		return false, err
 	}
+
 	return true, t.AppendEvents(ctx, reply.TurnID, []exchange.Event{{Kind: exchange.EventAcknowledged, At: reply.CreatedAt}})
 }
 
-// ackOvertaken is the reason of a delivery that is needed no more.
+// ackOvertaken is the reason of a delivery that is no longer needed.
 const ackOvertaken = "something newer about the message came first"
 
 // A delivery on the wire is cancelled too: when the attempt succeeds it is delivered all the same, and when it fails
@@ -305,11 +320,13 @@ func (t *Tx) CancelAck(ctx context.Context, turnID string, at time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	for id, address := range cancelled {
 		body, err := json.Marshal(map[string]string{"destination": address, "reason": ackOvertaken})
 		if err != nil {
 			return fmt.Errorf("encode event: %w", err)
 		}
+
 		event := exchange.Event{Kind: exchange.EventDeliveryCanceled, Body: body, At: at}
 		if err := t.AppendEvents(ctx, turnID, []exchange.Event{event}); err != nil {
 			return err
@@ -329,6 +346,7 @@ func (t *Tx) removeWaiting(ctx context.Context, id string) error {
 	if err != nil || !found {
 		return err
 	}
+
 	return t.promote(ctx, kind, partition)
 }
 

@@ -20,17 +20,17 @@ type row interface {
 
 // querier reads.
 type querier interface {
-	// each calls scan for every row in order, until scan gives an error.
+	// each calls scan for every row in order, until scan returns an error.
 	each(ctx context.Context, query string, arguments []any, scan func(row) error) error
 }
 
 // session is one running transaction of an engine.
 type session interface {
 	querier
-	// do changes rows when nobody needs to know how many. An engine may send it together with a later statement:
+	// do changes rows when no caller needs to know how many. An engine may send it together with a later statement:
 	// its error then comes back from that one or from the commit.
 	do(ctx context.Context, query string, arguments ...any) error
-	// change changes rows and says how many.
+	// change changes rows and returns how many.
 	change(ctx context.Context, query string, arguments ...any) (int64, error)
 }
 
@@ -90,6 +90,7 @@ type statements struct {
 func (s *statements) each(ctx context.Context, query string, arguments []any, scan func(row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
+
 	rows, err := s.query(ctx, query, arguments)
 	if err != nil && ctx.Err() == nil && s.lost != nil && s.lost(err) {
 		rows, err = s.query(ctx, query, arguments)
@@ -97,10 +98,12 @@ func (s *statements) each(ctx context.Context, query string, arguments []any, sc
 	if err != nil {
 		return s.read(ctx, err)
 	}
+
 	scanned, err := scanAll(rows, scan)
 	if scanned != nil {
 		return scanned
 	}
+
 	return s.read(ctx, err)
 }
 
@@ -130,8 +133,10 @@ func (s *statements) prepare(ctx context.Context, query string) (*sql.Stmt, erro
 	if statement != nil || full {
 		return statement, nil
 	}
+
 	s.lock.Lock()
 	defer s.lock.Unlock()
+
 	if statement := s.prepared[query]; statement != nil {
 		return statement, nil
 	}
@@ -139,6 +144,7 @@ func (s *statements) prepare(ctx context.Context, query string) (*sql.Stmt, erro
 	if err != nil {
 		return nil, err
 	}
+
 	if s.prepared == nil {
 		s.prepared = make(map[string]*sql.Stmt)
 	}
@@ -149,10 +155,12 @@ func (s *statements) prepare(ctx context.Context, query string) (*sql.Stmt, erro
 func (s *statements) close() error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
+
 	var failures error
 	for _, statement := range s.prepared {
 		failures = errors.Join(failures, statement.Close())
 	}
+
 	s.prepared = nil
 	return failures
 }
@@ -165,6 +173,7 @@ func scanAll(rows *sql.Rows, scan func(row) error) (scanned, err error) {
 			return err, nil
 		}
 	}
+
 	return nil, rows.Err()
 }
 
@@ -187,10 +196,10 @@ type down struct{ operationError }
 // Is reports whether target is fault.ErrStore.
 func (down) Is(target error) bool { return target == fault.ErrStore }
 
-// unusable makes the fault of a database that cannot be opened; public says where it is and what to change.
+// unusable makes the fault of a database that cannot be opened; public names where it is and what to change.
 func unusable(public string, cause error) error { return fault.Wrap(fault.Unavailable, public, cause) }
 
-// operationError adds what we were doing; fmt.Errorf costs more than a row on the hot path of a full disk.
+// operationError adds the operation; fmt.Errorf costs more than a row on the hot path of a full disk.
 type operationError struct {
 	operation string
 	cause     error

@@ -28,6 +28,7 @@ func (s *Store) CreateSession(ctx context.Context, session exchange.Session) (st
 	if err := checkSession(session); err != nil {
 		return stored, false, err
 	}
+
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
 		stored, created, err = tx.createSession(ctx, session)
 		return err
@@ -49,6 +50,7 @@ func (t *Tx) createSession(ctx context.Context, session exchange.Session) (store
 	if err != nil {
 		return stored, false, err
 	}
+
 	stored, found, err := sessionFrom(ctx, t, session.Owner, session.ID)
 	if err == nil && !found {
 		err = notFound("session") // it was deleted just now
@@ -93,6 +95,7 @@ func (s *Store) Sessions(ctx context.Context, filter exchange.SessionFilter) ([]
 		}
 		chosen.add("(updated_at, id) < (?, ?)", at, id)
 	}
+
 	query := `SELECT ` + sessionColumns + ` FROM sessions` + chosen.sql() + chosen.page("updated_at DESC, id DESC", filter.Limit)
 	sessions := []exchange.Session{}
 	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
@@ -117,7 +120,7 @@ func (s *Store) RenameSession(ctx context.Context, owner, id, title string) erro
 	return s.changeSession(ctx, `UPDATE sessions SET title = $1 WHERE owner_key = $2 AND id = $3`, cleaned(title), hashKey(owner), cleaned(id))
 }
 
-// TouchSession says that something was said in a session; it is no error when there is none.
+// TouchSession records that a session has a new message; it is no error when there is none.
 func (s *Store) TouchSession(ctx context.Context, owner, id string, at time.Time) error {
 	err := s.changeSession(ctx, `UPDATE sessions SET updated_at = $1 WHERE owner_key = $2 AND id = $3`, micros(at), hashKey(owner), cleaned(id))
 	if fault.Is(err, fault.NotFound) {
@@ -144,6 +147,7 @@ func (s *Store) DeleteSession(ctx context.Context, owner, id string) error {
 	if err := s.forgetSession(ctx, owner, id); err != nil {
 		return err
 	}
+
 	return s.InTx(ctx, func(tx *Tx) error {
 		removed, err := tx.change(ctx, `DELETE FROM sessions WHERE owner_key = $1 AND id = $2`, key, id)
 		if err == nil && removed == 0 {
@@ -152,9 +156,11 @@ func (s *Store) DeleteSession(ctx context.Context, owner, id string) error {
 		if err != nil {
 			return err
 		}
+
 		if err := tx.do(ctx, `DELETE FROM session_messages WHERE owner_key = $1 AND session_id = $2`, key, id); err != nil {
 			return err
 		}
+
 		return tx.do(ctx, `DELETE FROM session_map WHERE owner_key = $1 AND session_id = $2`, key, id)
 	})
 }
@@ -233,17 +239,20 @@ func (s *Store) ChannelSession(ctx context.Context, key contract.SessionKey, fre
 	if err := requireStorable("external_conversation_id", key.Conversation, "connector_id", key.Connector); err != nil {
 		return session, err
 	}
+
 	mapped := s.SessionMap(fresh.Owner)
 	known, found, err := mapped.sessionOf(ctx, s.engine.reader(), key, fresh)
 	if err != nil || found {
 		return known, err
 	}
+
 	err = s.InTx(ctx, func(tx *Tx) error {
 		// The row is taken before it is read, so that of two first messages the second finds the session of the first.
 		if _, err := tx.change(ctx, `INSERT INTO session_map (map_key, owner_key, session_id) VALUES ($1, $2, '') ON CONFLICT (map_key) DO UPDATE
 			SET owner_key = excluded.owner_key`, mapped.key(key), hashKey(fresh.Owner)); err != nil {
 			return err
 		}
+
 		known, found, err := mapped.sessionOf(ctx, tx, key, fresh)
 		if err != nil || found {
 			session = known
@@ -252,6 +261,7 @@ func (s *Store) ChannelSession(ctx context.Context, key contract.SessionKey, fre
 		if session, _, err = tx.createSession(ctx, fresh); err != nil {
 			return err
 		}
+
 		return tx.do(ctx, putSessionKey, mapped.key(key), hashKey(fresh.Owner), fresh.ID)
 	})
 	return session, err
@@ -266,11 +276,13 @@ func (m *SessionMap) sessionOf(ctx context.Context, from querier, key contract.S
 		if id == "" {
 			continue
 		}
+
 		session, found, err := sessionFrom(ctx, from, m.owner, id)
 		if err != nil || found && session.Agent == fresh.Agent {
 			return session, err == nil, err
 		}
 	}
+
 	return exchange.Session{}, false, nil
 }
 
@@ -289,6 +301,7 @@ func (s *Store) ImportSession(ctx context.Context, session exchange.Session, mes
 	if err := checkTranscript(messages); err != nil {
 		return stored, false, err
 	}
+
 	session.Imported = len(messages)
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
 		if stored, created, err = tx.createSession(ctx, session); err != nil {
@@ -297,6 +310,7 @@ func (s *Store) ImportSession(ctx context.Context, session exchange.Session, mes
 		if !created {
 			return tx.sameTranscript(ctx, stored, session, messages)
 		}
+
 		for i, message := range messages {
 			err := tx.do(ctx, `INSERT INTO session_messages (owner_key, session_id, number, message) VALUES ($1, $2, $3, $4)`,
 				hashKey(session.Owner), session.ID, int64(i+1), message)
@@ -317,6 +331,7 @@ func checkTranscript(messages []string) error {
 			return err
 		}
 	}
+
 	if len(messages) > maxTranscript || total > maxTranscriptBytes {
 		return fault.New(fault.TooLarge, "a conversation may have 10,000 messages and 16 MiB")
 	}

@@ -70,6 +70,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, unusable(public, err)
 	}
+
 	if err := keepPrivate(options); err != nil {
 		return nil, unusable(public, err)
 	}
@@ -77,6 +78,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err != nil {
 		return nil, unusable(public, err)
 	}
+
 	if err := migrate(ctx, writes, sqliteDialect); err != nil {
 		return nil, errors.Join(unusable(public, err), writes.Close())
 	}
@@ -84,10 +86,12 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err != nil {
 		return nil, errors.Join(unusable(public, err), writes.Close())
 	}
+
 	w, err := newWriter(ctx, writes)
 	if err != nil {
 		return nil, errors.Join(unusable(public, err), reads.Close(), writes.Close())
 	}
+
 	c := startCheckpointer(reads, w, options.Logger)
 	e := &sqliteEngine{
 		statements: statements{pool: reads, failed: sqliteFault},
@@ -97,6 +101,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 		e.groups.Add(1)
 		c.wrote(transactions)
 	}
+
 	go w.loop()
 	return e, nil
 }
@@ -109,7 +114,7 @@ func Files(directory string) []string {
 
 // keepPrivate makes the database's files readable for this user alone: the database is made here and not by SQLite, which
 // goes by the umask and returns the other two the mode of the first. A user who may write to files of another one cannot
-// change their mode; that is told and no more.
+// change their mode; that is logged, and is all.
 func keepPrivate(options Options) error {
 	files := Files(options.DataDir)
 	file, err := os.OpenFile(files[0], os.O_RDWR|os.O_CREATE, 0o600)
@@ -119,11 +124,13 @@ func keepPrivate(options Options) error {
 	if err := file.Close(); err != nil {
 		return err
 	}
+
 	for _, path := range files {
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm()&^0o600 == 0 {
 			continue // the other two need not be there
 		}
+
 		if err := os.Chmod(path, 0o600); err != nil {
 			options.Logger.Warn("others on this machine may read the database: let its owner change that",
 				"file", path, "mode", info.Mode().Perm().String(), "error", err)
@@ -137,6 +144,7 @@ func openPool(ctx context.Context, dsn string, size int) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	pool.SetMaxOpenConns(size)
 	pool.SetMaxIdleConns(size)
 	if err := pool.PingContext(ctx); err != nil {
@@ -194,13 +202,14 @@ type fileWatch struct {
 }
 
 // listen passes on what other processes on this host commit: the operator's commands. While this process commits all the
-// time too, nobody knows whose a change is; then only the lists are looked at, and other work is found by its poll.
+// time too, no one knows whose a change is; then only the lists are looked at, and other work is found by its poll.
 func (e *sqliteEngine) listen(ctx context.Context, notify func(channel, payload string)) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := e.watch(ctx, notify, func() { pause = firstPause })
 		if ctx.Err() != nil || errors.Is(err, errClosed) {
 			return nil //nolint:nilerr // it was told to end
 		}
+
 		e.logger.Warn("watching the database for commands broke; their changes are found by polling until it is there again", "error", err)
 		select {
 		case <-time.After(pause):
@@ -219,14 +228,17 @@ func (e *sqliteEngine) watch(ctx context.Context, notify func(channel, payload s
 		return err
 	}
 	defer func() { _ = connection.Close() }() // it goes back to the pool
+
 	watch := fileWatch{connection: connection, commits: e.groups.Load}
 	if _, _, err := watch.look(ctx); err != nil {
 		return err
 	}
+
 	connected()
 	notifyAll(notify) // something may have been missed before
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -235,6 +247,7 @@ func (e *sqliteEngine) watch(ctx context.Context, notify func(channel, payload s
 			return errClosed
 		case <-ticker.C:
 		}
+
 		lists, others, err := watch.look(ctx)
 		switch {
 		case err != nil:
@@ -247,30 +260,33 @@ func (e *sqliteEngine) watch(ctx context.Context, notify func(channel, payload s
 	}
 }
 
-// notifyAll says that anything may have happened.
+// notifyAll notifies with empty payloads: anything may have happened.
 func notifyAll(notify func(channel, payload string)) {
 	for _, channel := range []string{ChannelJob, ChannelTurn, ChannelLists, ChannelBridge} {
 		notify(channel, "")
 	}
 }
 
-// look reports whether the lists changed since the last look, and whether somebody else alone committed.
+// look reports whether the lists changed since the last look, and whether another process alone committed.
 func (w *fileWatch) look(ctx context.Context) (lists, others bool, err error) {
 	own := w.commits()
 	var data int64
 	if err := w.connection.QueryRowContext(ctx, "PRAGMA data_version").Scan(&data); err != nil {
 		return false, false, err
 	}
+
 	if data == w.data {
 		w.own = own
 		return false, false, nil
 	}
+
 	others = own == w.own && w.commits() == own
 	w.data, w.own = data, own
 	before := w.lists
 	if err := w.connection.QueryRowContext(ctx, "SELECT version FROM list_version WHERE one = 1").Scan(&w.lists); err != nil {
 		return false, false, err
 	}
+
 	return w.lists != before, others, nil
 }
 
@@ -301,7 +317,7 @@ const (
 	maxPasses = 4
 )
 
-// PASSIVE waits for nobody. What it leaves, the next one or the writer's own limit takes.
+// PASSIVE waits for no one. What it leaves, the next one or the writer's own limit takes.
 const checkpoint = "PRAGMA wal_checkpoint(PASSIVE)"
 
 func startCheckpointer(pool *sql.DB, w *writer, log logger) *checkpointer {
@@ -316,6 +332,7 @@ func startCheckpointer(pool *sql.DB, w *writer, log logger) *checkpointer {
 		},
 		logger: log, due: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
 	}
+
 	go c.loop(ctx)
 	return c
 }
@@ -325,6 +342,7 @@ func (c *checkpointer) wrote(transactions int) {
 	if c.writes.Add(int64(transactions)) < checkpointWrites {
 		return
 	}
+
 	select {
 	case c.due <- struct{}{}:
 	default:
@@ -335,6 +353,7 @@ func (c *checkpointer) loop(ctx context.Context) {
 	defer close(c.done)
 	ticker := time.NewTicker(checkpointEvery)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -342,6 +361,7 @@ func (c *checkpointer) loop(ctx context.Context) {
 		case <-c.due:
 		case <-ticker.C:
 		}
+
 		if c.writes.Swap(0) == 0 {
 			continue
 		}
@@ -357,6 +377,7 @@ func (c *checkpointer) empty(ctx context.Context) error {
 		if err := c.beside(ctx); err != nil {
 			return err
 		}
+
 		switch meanwhile := c.writes.Swap(0); {
 		case meanwhile == 0:
 			return nil

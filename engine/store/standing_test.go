@@ -68,7 +68,7 @@ func turnsOfStandings() (list []exchange.TurnRecord) {
 }
 
 // TestStandings: the lists of tasks in a state hold those that package exchange says are in it, and an owner's context
-// gives the same; for rows that were stored now and for those of an earlier schema.
+// returns the same; for rows that were stored now and for those of an earlier schema.
 func TestStandings(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, func(*sql.DB, *dialect)) *Store{
 		"sqlite": func(t *testing.T, before func(*sql.DB, *dialect)) *Store {

@@ -14,7 +14,7 @@ const (
 	auditRows = 100_000
 )
 
-// maxSwept bounds what one transaction of a sweep removes, so that nobody waits long for the writer; maxBatches bounds
+// maxSwept bounds what one transaction of a sweep removes, so that no one waits long for the writer; maxBatches bounds
 // the transactions of one sweep.
 const (
 	maxSwept   = 1000
@@ -30,7 +30,7 @@ const sweepOldAudit = `DELETE FROM audit WHERE at <= $1 AND id IN (SELECT id FRO
 const sweepExcessAudit = `DELETE FROM audit WHERE id IN (SELECT id FROM audit
 	WHERE id <= (SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET $1 + 0) ORDER BY id LIMIT $2 + 0)`
 
-// What ended stays for a while: for repeats of a submit, and for whoever looks what became of it.
+// What ended stays for a while: for repeats of a submit, and for a reader who asks what became of it.
 const toolAge = 30 * 24 * time.Hour
 
 const sweepToolRequests = `DELETE FROM tool_requests WHERE id IN (SELECT id FROM tool_requests
@@ -43,12 +43,14 @@ const sweepTaskRuns = `DELETE FROM task_runs WHERE id IN (SELECT id FROM task_ru
 func (s *Store) sweep(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
+
 		if err := s.sweepOnce(ctx, auditRows); err != nil && ctx.Err() == nil {
 			s.options.Logger.Warn("sweep of ended rows", "error", err)
 		}
@@ -79,12 +81,14 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 			return err
 		}
 	}
+
 	if err := s.sweepUnanswered(ctx, time.Now()); err != nil {
 		return err
 	}
 	if err := s.sweepEnded(ctx, endedDemands, time.Now().Add(-demandAge)); err != nil {
 		return err
 	}
+
 	return s.sweepEnded(ctx, endedDispatches, time.Now().Add(-dispatchAge))
 }
 
@@ -136,7 +140,7 @@ func (s *Store) sweepEnded(ctx context.Context, rows ended, before time.Time) er
 	return nil
 }
 
-// removeEnded asks twice the same: nothing that is older than the instant can end meanwhile.
+// removeEnded runs the same condition in both statements: nothing that is older than the instant can end meanwhile.
 func (t *Tx) removeEnded(ctx context.Context, rows ended, before time.Time) (removed int64, err error) {
 	which := ` FROM ` + rows.table + ` WHERE ` + rows.done + ` AND updated_at <= $1
 		AND id IN (SELECT id FROM ` + rows.table + ` ORDER BY id LIMIT $2 + 0)`
@@ -153,8 +157,10 @@ func (t *Tx) removeEnded(ctx context.Context, rows ended, before time.Time) (rem
 	if err != nil {
 		return 0, err
 	}
+
 	if err := t.discard(ctx, digests...); err != nil {
 		return 0, err
 	}
+
 	return t.change(ctx, `DELETE`+which, arguments...)
 }

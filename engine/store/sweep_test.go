@@ -93,7 +93,7 @@ func newRowID() string { return uuid.Must(uuid.NewV7()).String() }
 var kept = map[string]string{
 	"turns":          "a row recognises the repeat of its message; erasure empties it",
 	"replies":        "a row recognises its native id in what peers send later; erasure empties it",
-	"deliveries":     "a row says what became of an answer, also when a bounce comes a week later; erasure empties it",
+	"deliveries":     "a row records what became of an answer, also when a bounce comes a week later; erasure empties it",
 	"demands":        "a row says who agreed to what; erasure empties it",
 	"dispatches":     "a row belongs to its turn; erasure empties it",
 	"tokens":         "a revoked token is on record; the operator makes them, so there are few",

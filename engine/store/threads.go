@@ -28,6 +28,7 @@ func selectPage(owners int, order string) string {
 	for i := range owners {
 		fmt.Fprintf(&chosen, ` UNION SELECT id FROM (SELECT id `+ofOwner+` ORDER BY id %s LIMIT $5 + 0) AS other%d`, i+6, order, i)
 	}
+
 	return fmt.Sprintf(`SELECT `+turnColumns+`, COALESCE(r.response, ''), COALESCE(r.id, ''), COALESCE(r.created_at, 0),
 		t.history_turns FROM (%s) AS hit JOIN turns t ON t.id = hit.id LEFT JOIN replies r ON r.id = t.reply_id
 		WHERE t.agent = $4 ORDER BY t.id %s LIMIT $5 + 0`, chosen.String(), order)
@@ -63,6 +64,7 @@ func ownerKeys(agent string, principals []string) (keys []any) {
 	for _, principal := range principals[:min(len(principals), maxOwners)] {
 		keys = append(keys, hashKey(agent, principal))
 	}
+
 	for len(keys) > 0 && threadTexts[len(keys)].total == "" {
 		keys = append(keys, keys[len(keys)-1])
 	}
@@ -86,18 +88,21 @@ func (s *Store) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery) (
 	if err != nil {
 		return e, err
 	}
+
 	slices.Reverse(tail)
 	e.Tail = tail
 	for _, exchange := range tail {
 		e.Total += exchange.Turns()
 		before = min(before, exchange.Turn.ID)
 	}
+
 	if all {
 		return e, nil
 	}
 	if e.Head, _, err = page(texts.oldest, before, query.Head, nil); err != nil {
 		return e, err
 	}
+
 	var older int // than the tail: what happens meanwhile among the newest cannot make the sum wrong
 	_, err = first(ctx, s.engine.reader(), texts.total, slices.Concat([]any{key, before, since}, owners), &older)
 	e.Total += older
@@ -120,15 +125,18 @@ func (s *Store) exchanges(
 		if err != nil {
 			return err
 		}
+
 		found = append(found, e)
 		if turns += e.Turns(); enough != nil && enough(e) {
 			turns = limit
 		}
+
 		return nil
 	})
 	if errors.Is(err, errEnough) {
 		return found, false, nil
 	}
+
 	return found, len(found) < limit, err
 }
 
@@ -137,6 +145,7 @@ func scanExchange(r row) (e pipeline.Exchange, err error) {
 	if e.Turn, err = scanTurn(r, &e.ReplyID, &at, &turns); err != nil {
 		return e, err
 	}
+
 	e.At = instant(at)
 	e.Withdrawn = turns == 1 && e.Answered()
 	return e, nil
@@ -171,6 +180,7 @@ func (t *Tx) Pace(ctx context.Context, agent, principal, threadID string, since 
 	if err != nil || !found {
 		return pace, err
 	}
+
 	if err := t.holdTurn(ctx, id); err != nil {
 		return pace, err
 	}
@@ -180,11 +190,13 @@ func (t *Tx) Pace(ctx context.Context, agent, principal, threadID string, since 
 	if pace.Chain, err = chainOf(found, message); err != nil {
 		return pace, fmt.Errorf("decode the newest message of a thread: %w", err)
 	}
+
 	var recent int64
 	_, err = first(ctx, t, recentOfThread, append(thread, cleaned(principal), idSince(since), micros(since)), &recent)
 	if err != nil {
 		return pace, err
 	}
+
 	var total int64
 	_, err = first(ctx, t, recentOfThread, append(thread[:3:3], cleaned(principal), "", int64(-1)), &total)
 	pace.Recent, pace.Total = int(recent), int(total)

@@ -51,19 +51,23 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 	if err := r.Scan(columns...); err != nil {
 		return t, err
 	}
+
 	t.AcceptedAt, t.UpdatedAt, t.Route = instant(accepted), instant(updated), rawJSON(route)
 	t.Shared = shared == 1
 	if err := json.Unmarshal([]byte(message), &t.Message); err != nil {
 		return t, fmt.Errorf("decode message of turn %s: %w", t.ID, err)
 	}
+
 	t.Channel = channelOf(t.Channel, t.Message.ReceivedVia, route)
 	if err := fillResumed(&t, resumed); err != nil || response == "" {
 		return t, err
 	}
+
 	t.Response = new(normalized.Response)
 	if err := json.Unmarshal([]byte(response), t.Response); err != nil {
 		return t, fmt.Errorf("decode response of turn %s: %w", t.ID, err)
 	}
+
 	return t, nil
 }
 
@@ -83,15 +87,18 @@ func (s *Store) FindMessage(ctx context.Context, agent, nativeID string) (exchan
 	if nativeID == "" || !storable(nativeID) {
 		return entry, false, nil
 	}
+
 	found, err := first(ctx, s.engine.reader(), selectMessage, []any{hashKey(nativeID), nativeID, agent},
 		&entry.TurnID, &entry.ThreadID, &entry.Reference, &route, &message)
 	if err != nil || !found {
 		return entry, false, err
 	}
+
 	entry.Route = rawJSON(route)
 	if err := json.Unmarshal([]byte(message), &entry.Message); err != nil {
 		return entry, false, fmt.Errorf("decode message of turn %s: %w", entry.TurnID, err)
 	}
+
 	return entry, true, nil
 }
 
@@ -109,6 +116,7 @@ func (s *Store) Original(ctx context.Context, digest string) (pipeline.Original,
 	if err != nil {
 		return pipeline.Original{}, err
 	}
+
 	original.Body, err = decodeBody(encoding, body)
 	return original, err
 }
@@ -126,11 +134,12 @@ func (s *Store) TurnOf(ctx context.Context, principal, nativeID string) (exchang
 	if err != nil {
 		return exchange.TurnRecord{}, err
 	}
+
 	return s.Turn(ctx, id)
 }
 
 // channelOf returns the channel of a turn, also where an older node wrote the row while nodes are replaced one by one: it knows no
-// channels. The rule is that of migration 00020, which says the same about rows from before.
+// channels. The rule is that of migration 00020, which holds the same for rows from before.
 func channelOf(written, receivedVia, route string) string {
 	switch {
 	case written != "":
@@ -252,11 +261,13 @@ func selectTurns(f exchange.TurnFilter) (*turnList, error) {
 	case f.Principal != "":
 		s.add("t.principal = ?", f.Principal)
 	}
+
 	if f.Agent != "" && f.ThreadID != "" {
 		s.add("t.thread_key = ?", hashKey(f.Agent, f.ThreadID))
 	} else {
 		s.addWhen(f.ThreadID != "", "t.thread_id = ?", f.ThreadID)
 	}
+
 	s.addWhen(f.Reference != "", "t.reference_key = ? AND t.reference_key <> ''", optionalKey(f.Reference))
 	s.addWhen(f.MessageID != "", "t.native_key = ?", hashKey(f.MessageID))
 	s.addWord("t.received_via", f.ReceivedVia)
@@ -266,11 +277,12 @@ func selectTurns(f exchange.TurnFilter) (*turnList, error) {
 	if err := list.chooseArms(f); err != nil {
 		return nil, err
 	}
+
 	return list, s.addCursor(f.Before, f.ByArrival)
 }
 
 // chooseArms splits the list where the index that serves it has the order of the list only below one value. The values are
-// written out, because partial indexes are chosen by what a text says.
+// written out, because partial indexes are chosen by the text of a condition.
 func (l *turnList) chooseArms(f exchange.TurnFilter) error {
 	l.arms = []string{""}
 	states := make([]string, 0, len(f.States))
@@ -280,6 +292,7 @@ func (l *turnList) chooseArms(f exchange.TurnFilter) error {
 		}
 		states = append(states, "t.state = '"+state+"'")
 	}
+
 	switch {
 	case f.Standing != "" && !slices.Contains(exchange.Standings, f.Standing):
 		return fault.InField("standing", "is no standing of a turn")
@@ -291,6 +304,7 @@ func (l *turnList) chooseArms(f exchange.TurnFilter) error {
 			l.arms = append(l.arms, standing+" = '"+one+"'")
 		}
 	}
+
 	switch {
 	case len(states) == 0:
 	case len(l.arms) == 1 && l.arms[0] == "" && !f.ByArrival:
@@ -298,9 +312,11 @@ func (l *turnList) chooseArms(f exchange.TurnFilter) error {
 	default:
 		l.add("(" + strings.Join(states, " OR ") + ")")
 	}
+
 	if len(states) > 0 && f.ByArrival && !slices.ContainsFunc(f.States, exchange.Terminal) {
 		l.add(openStates)
 	}
+
 	return nil
 }
 
@@ -320,11 +336,13 @@ func (s *selection) addCursor(before string, byArrival bool) error {
 	if err != nil || !found || !storable(id) {
 		return fault.InField("cursor", "is not one that this server gave")
 	}
+
 	if byArrival {
 		s.add("t.id < ?", id)
 	} else {
 		s.add("(t.updated_at, t.id) < (?, ?)", updated, id)
 	}
+
 	return nil
 }
 
@@ -343,12 +361,15 @@ func (l *turnList) merged(limit string) string {
 		if arm != "" {
 			conditions = append(slices.Clone(conditions), arm)
 		}
+
 		where := ""
 		if len(conditions) > 0 {
 			where = " WHERE " + strings.Join(conditions, " AND ")
 		}
+
 		texts[i] = `SELECT id, updated_at FROM (SELECT t.id, t.updated_at FROM turns t` + where + l.order("t.") + ` LIMIT ` + limit + `) AS arm` + strconv.Itoa(i)
 	}
+
 	return strings.Join(texts, " UNION ALL ")
 }
 
@@ -360,6 +381,7 @@ func (l *turnList) page(limit int) string {
 	if len(l.arms) > 1 {
 		hits = `SELECT id, updated_at FROM (` + hits + `) AS arms` + l.order("") + ` LIMIT ` + most
 	}
+
 	return `SELECT ` + turnColumns + `, COALESCE(r.response, '') FROM (` + hits + `) AS hit JOIN turns t ON t.id = hit.id
 		LEFT JOIN replies r ON r.id = t.reply_id` + l.order("hit.") + ` LIMIT ` + most
 }
@@ -370,6 +392,7 @@ func (s *Store) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchan
 	if err != nil {
 		return nil, err
 	}
+
 	query := chosen.page(filter.Limit)
 	var turns []exchange.TurnRecord
 	err = s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
@@ -380,17 +403,19 @@ func (s *Store) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchan
 	if err != nil {
 		return nil, err
 	}
+
 	return turns, s.fillExpiry(ctx, turns)
 }
 
 // CountTurns counts what Turns would list without cursor and limit. It counts no further than 10,000: what is more costs
-// as much as it is long, and nobody reads it.
+// as much as it is long, and no one reads it.
 func (s *Store) CountTurns(ctx context.Context, filter exchange.TurnFilter) (int64, error) {
 	filter.Before = ""
 	chosen, err := selectTurns(filter)
 	if err != nil {
 		return 0, err
 	}
+
 	var count int64
 	_, err = first(ctx, s.engine.reader(), chosen.count(), chosen.arguments, &count)
 	return count, err
@@ -413,9 +438,11 @@ func (s *Store) WaitingTurns(ctx context.Context, agent string, most int) (int, 
 	if agent != "" {
 		from = pipeline.Partition(agent, "")
 	}
+
 	var count int64
 	err := s.engine.reader().each(ctx, countWaiting, []any{pipeline.JobKind, from, from[:len(from)-1] + "!", int64(most)}, func(r row) error {
 		return r.Scan(&count)
 	})
+
 	return int(count), err
 }

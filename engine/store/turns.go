@@ -45,6 +45,7 @@ func (t *Tx) InsertTurn(
 	if err != nil {
 		return exchange.TurnRecord{}, false, err
 	}
+
 	inserted, err := t.change(ctx, insertTurn, arguments...)
 	if err != nil {
 		return exchange.TurnRecord{}, false, err
@@ -53,6 +54,7 @@ func (t *Tx) InsertTurn(
 		stored, err := t.sameTurn(ctx, turn)
 		return stored, false, err
 	}
+
 	if turn.Reference != "" {
 		if err := t.do(ctx, supersedeTurns, hashKey(turn.Agent, turn.Principal), hashKey(turn.Reference), turn.ID); err != nil {
 			return exchange.TurnRecord{}, false, err
@@ -61,6 +63,7 @@ func (t *Tx) InsertTurn(
 	if err := t.insertOriginal(ctx, original); err != nil {
 		return exchange.TurnRecord{}, false, err
 	}
+
 	t.wake(ChannelTurn, turn.ID)
 	body := stateBody(turn.Reason, turn.Attempt)
 	return turn, true, t.do(ctx, firstEvent, turn.ID, "turn."+turn.State, body, micros(turn.AcceptedAt))
@@ -73,15 +76,18 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 	if err != nil {
 		return nil, err
 	}
+
 	m.History = nil
 	message, err := m.AppendJSON(make([]byte, 0, 2048))
 	if err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
+
 	updated := turn.UpdatedAt
 	if updated.IsZero() {
 		updated = turn.AcceptedAt
 	}
+
 	return []any{
 		turn.ID, turn.Agent, m.Recipient, m.ReceivedVia, turn.Principal, m.ID, turn.ThreadID, turn.Reference,
 		hashKey(m.ID), hashKey(m.Recipient, m.ReceivedVia, turn.Principal), hashKey(turn.Agent, turn.ThreadID),
@@ -100,6 +106,7 @@ func (t *Tx) insertOriginal(ctx context.Context, original pipeline.Original) err
 	if original.Body != nil {
 		encoding, body = encodeBody(original.Body)
 	}
+
 	return t.do(ctx, insertOriginal, original.Digest, cleaned(original.MediaType), encoding, body)
 }
 
@@ -139,24 +146,29 @@ func (t *Tx) moveTurn(ctx context.Context, move pipeline.Move, more string, valu
 	for _, state := range move.From {
 		arguments = append(arguments, state)
 	}
+
 	if !move.Unchanged.IsZero() {
 		arguments = append(arguments, micros(move.Unchanged))
 		query += ` AND updated_at = $` + strconv.Itoa(len(arguments))
 	}
+
 	var watched int64
 	if moved, err := first(ctx, t, query+` RETURNING watched`, arguments, &watched); err != nil || !moved {
 		return false, err
 	}
+
 	if slices.Contains(move.From, exchange.StateHeld) {
 		if err := t.leftHold(ctx, move.ID, move.To); err != nil {
 			return false, err
 		}
 	}
+
 	t.wake(ChannelTurn, move.ID)
 	body := stateBody(move.Reason, move.Attempt)
 	if err := t.appendEvent(ctx, move.ID, "turn."+move.To, body, micros(move.At)); err != nil || watched == 0 {
 		return err == nil, err
 	}
+
 	return true, t.tellWatches(ctx, move)
 }
 
@@ -165,6 +177,7 @@ func stateBody(reason string, attempt int) string {
 	if reason == "" && attempt == 0 {
 		return ""
 	}
+
 	body, err := json.Marshal(struct {
 		Reason  string `json:"reason,omitempty"`
 		Attempt int    `json:"attempt,omitempty"`
@@ -172,6 +185,7 @@ func stateBody(reason string, attempt int) string {
 	if err != nil {
 		return "" // a string and a number always encode
 	}
+
 	return string(body)
 }
 
@@ -201,6 +215,7 @@ func (t *Tx) ResumeTurn(
 	if changed, err := t.change(ctx, resumeTurn, reasonResumed, stored, micros(at), turnID); err != nil || changed == 0 {
 		return false, err
 	}
+
 	t.wake(ChannelTurn, turnID)
 	body := stateBody(reasonResumed, 0)
 	return true, t.appendEvent(ctx, turnID, "turn."+exchange.StateAccepted, body, micros(at))
@@ -214,6 +229,7 @@ func (t *Tx) mergedResumption(ctx context.Context, turnID string, next resumptio
 	if _, err := first(ctx, t, `SELECT resumed FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
 		return "", err
 	}
+
 	before, err := decodeResumption(turnID, stored)
 	if err != nil {
 		return "", err
@@ -224,10 +240,12 @@ func (t *Tx) mergedResumption(ctx context.Context, turnID string, next resumptio
 	if next.Trace == nil {
 		next.Trace = before.Trace
 	}
+
 	body, err := json.Marshal(next)
 	if err != nil {
 		return "", fmt.Errorf("encode resumption: %w", err)
 	}
+
 	return cleaned(string(body)), nil
 }
 
@@ -288,6 +306,7 @@ func (t *Tx) AppendEvents(ctx context.Context, turnID string, events []exchange.
 	if err := t.holdTurn(ctx, turnID); err != nil {
 		return err
 	}
+
 	for _, event := range events {
 		at := micros(event.At)
 		if at == 0 {
@@ -297,6 +316,7 @@ func (t *Tx) AppendEvents(ctx context.Context, turnID string, events []exchange.
 			return err
 		}
 	}
+
 	t.wake(ChannelTurn, turnID)
 	return nil
 }
@@ -315,6 +335,7 @@ func (s *Store) Events(ctx context.Context, turnID string, after int64, limit in
 		if err := r.Scan(&event.Seq, &event.Kind, &body, &at); err != nil {
 			return err
 		}
+
 		event.At, event.Body = instant(at), rawJSON(body)
 		events = append(events, event)
 		return nil

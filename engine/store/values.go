@@ -20,6 +20,7 @@ func hashKey(parts ...string) string {
 		buffer = binary.AppendUvarint(buffer, uint64(len(part)))
 		buffer = append(buffer, part...)
 	}
+
 	sum := sha256.Sum256(buffer)
 	return base64.RawURLEncoding.EncodeToString(sum[:18])
 }
@@ -123,5 +124,6 @@ func placeholders(from, n int) string {
 		b.WriteByte('$')
 		b.WriteString(strconv.Itoa(from + i))
 	}
+
 	return b.String()
 }

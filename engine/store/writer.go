@@ -53,10 +53,10 @@ type writer struct {
 }
 
 // carefulGroups is how many groups get savepoints after one whose rows had to be rolled back: failures come in
-// swarms, and somebody may provoke them.
+// swarms, and a sender may provoke them.
 const carefulGroups = 100
 
-// errHalfDone says that one caller's work failed after it had changed rows, so that all must be rolled back.
+// errHalfDone reports that one caller's work failed after it had changed rows, so that all must be rolled back.
 var errHalfDone = errors.New("half done")
 
 // errand is one caller's transaction on its way through the writer.
@@ -78,6 +78,7 @@ func newWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
 	if err != nil {
 		return nil, sqliteFault("open writer", err)
 	}
+
 	return &writer{
 		connection: connection,
 		session:    &writerSession{connection: connection, prepared: make(map[string]*sql.Stmt)},
@@ -102,6 +103,7 @@ func (w *writer) run(ctx context.Context, work func(*Tx) error) error {
 	case <-ctx.Done():
 		return unavailable("wait for the writer", ctx.Err())
 	}
+
 	cause := errClosed
 	select {
 	case <-e.done:
@@ -110,6 +112,7 @@ func (w *writer) run(ctx context.Context, work func(*Tx) error) error {
 	case <-ctx.Done():
 		cause = ctx.Err()
 	}
+
 	if e.taken.CompareAndSwap(false, true) {
 		return unavailable("wait for the writer", cause)
 	}
@@ -139,18 +142,22 @@ func (w *writer) stop() {
 func (w *writer) loop() {
 	defer close(w.finished)
 	defer w.session.close()
+
 	group := make([]*errand, 0, maxGroup)
 	for stopped := false; !stopped; {
 		select {
 		case e := <-w.queue:
 			group = append(group[:0], e)
 			runtime.Gosched() // lets callers that the last commit released join: a quarter fewer commits with 32
+
 		case p := <-w.pauses:
 			group = group[:0]
 			p.done <- p.work(w.session)
+
 		case <-w.stopping:
 			group, stopped = group[:0], true
 		}
+
 		w.transact(w.collect(group))
 	}
 }
@@ -174,16 +181,19 @@ func (w *writer) transact(group []*errand) {
 	if len(group) == 0 {
 		return
 	}
+
 	for i, e := range group {
 		if !e.taken.CompareAndSwap(false, true) {
 			group[i] = nil // the caller has left
 		}
 	}
+
 	failure := w.together(group)
 	if errors.Is(failure, errHalfDone) {
 		w.careful = carefulGroups
 		failure = w.together(group)
 	}
+
 	w.careful = max(0, w.careful-1)
 	groupSize.Observe(float64(len(group)))
 	w.committed(len(group))
@@ -194,6 +204,7 @@ func (w *writer) transact(group []*errand) {
 		if e.err == nil {
 			e.err = failure
 		}
+
 		close(e.done)
 	}
 }
@@ -204,6 +215,7 @@ func (w *writer) together(group []*errand) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range group {
 		switch {
 		case e == nil:
@@ -216,6 +228,7 @@ func (w *writer) together(group []*errand) error {
 			}
 		}
 	}
+
 	return w.session.commit()
 }
 
@@ -226,6 +239,7 @@ func (w *writer) expectLock(outcome error) {
 	if locked == w.locked {
 		return
 	}
+
 	wait := lockPatience
 	if locked {
 		wait = shortPatience
@@ -260,10 +274,12 @@ func (s *writerSession) statement(query string) (*sql.Stmt, error) {
 	if len(s.prepared) >= maxStatements {
 		s.forget()
 	}
+
 	statement, err := s.connection.PrepareContext(context.Background(), query)
 	if err != nil {
 		return nil, sqliteFault("prepare", err)
 	}
+
 	s.prepared[query] = statement
 	return statement, nil
 }
@@ -291,11 +307,13 @@ func (s *writerSession) change(_ context.Context, query string, arguments ...any
 	if err != nil {
 		return 0, err
 	}
+
 	result, err := statement.ExecContext(context.Background(), arguments...)
 	if err != nil {
 		s.changed = true // a statement undoes itself, but some errors end the transaction
 		return 0, sqliteFault("write", err)
 	}
+
 	rows, err := result.RowsAffected()
 	s.changed = s.changed || rows > 0 || err != nil
 	return rows, err
@@ -306,10 +324,12 @@ func (s *writerSession) each(_ context.Context, query string, arguments []any, s
 	if err != nil {
 		return err
 	}
+
 	rows, err := statement.QueryContext(context.Background(), arguments...)
 	if err != nil {
 		return sqliteFault("read", err)
 	}
+
 	scanned, err := scanAll(rows, func(r row) error {
 		s.changed = true // it may be a RETURNING
 		return scan(r)
@@ -317,6 +337,7 @@ func (s *writerSession) each(_ context.Context, query string, arguments []any, s
 	if scanned != nil {
 		return scanned
 	}
+
 	return sqliteFault("read", err)
 }
 
@@ -343,9 +364,11 @@ func (s *writerSession) savepoint(work func(*Tx) error) error {
 			return errors.Join(failure, err)
 		}
 	}
+
 	if err := s.execute("RELEASE caller"); err != nil {
 		return errors.Join(failure, err)
 	}
+
 	return failure
 }
 
