@@ -38,6 +38,7 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			put := func(text string) string {
 				digest, err := blobs.PutBytes(ctx, []byte(text))
 				if err != nil {
@@ -45,6 +46,7 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 				}
 				return digest
 			}
+
 			original, own, shared := put("a long mail"), put("a picture"), put("a picture that two have")
 			insert := func(id, original string, files ...string) exchange.TurnRecord {
 				turn := exchange.TurnRecord{
@@ -54,11 +56,13 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 						Raw: normalized.Raw{MediaType: "message/rfc822", Ref: "sha256:" + original},
 					},
 				}
+
 				for _, digest := range files {
 					turn.Message.Parts = append(turn.Message.Parts, normalized.Part{
 						Kind: normalized.PartFile, MIME: "image/png", BytesRef: &normalized.BytesRef{Kind: "content_addressed", Algo: "sha256", Digest: digest},
 					})
 				}
+
 				err := s.InTx(ctx, func(tx *store.Tx) error {
 					_, _, err := tx.InsertTurn(ctx, turn, pipeline.Original{Digest: original, MediaType: "message/rfc822"})
 					return err
@@ -66,8 +70,10 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				return turn
 			}
+
 			first := insert("01936f2a-0000-7000-8000-00000000000a", original, own, shared)
 			second := insert("01936f2a-0000-7000-8000-00000000000b", put("another long mail"), shared)
 			sweep := func(idle time.Duration, want int) {
@@ -76,12 +82,14 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 					t.Fatalf("%d deleted, %v; want %d", deleted, err, want)
 				}
 			}
+
 			has := func(digest string, want bool) {
 				t.Helper()
 				if _, err := blobs.Stat(ctx, digest); fault.Is(err, fault.NotFound) == want {
 					t.Errorf("%s: %v", digest, err)
 				}
 			}
+
 			sweep(0, 0)
 			has(original, true)
 			withdraw := func(turnID string) {
@@ -94,15 +102,18 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			withdraw(first.ID)
 			if _, err := s.SweepBlobs(ctx, brokenBlobs{errors.New("killed")}, 0); err == nil {
 				t.Fatal("the failure is not reported")
 			}
+
 			sweep(time.Hour, 0) // it was put just now
 			has(original, true)
 			if err := os.Remove(filepath.Join(directory, own[:2], own[2:4], own)); err != nil { // killed after the bytes were gone
 				t.Fatal(err)
 			}
+
 			sweep(-time.Second, 2)
 			has(original, false)
 			has(own, false)
@@ -110,18 +121,21 @@ func TestErasedFilesAreDeleted(t *testing.T) {
 			if left, err := s.Garbage(ctx, "", 10); err != nil || len(left) != 0 {
 				t.Errorf("%v is left, %v", left, err)
 			}
+
 			third := insert("01936f2a-0000-7000-8000-00000000000c", put("a third mail"), shared)
 			withdraw(third.ID)
 			seen, err := s.Garbage(ctx, "", 10)
 			if err != nil || len(seen) != 2 {
 				t.Fatalf("%v, %v", seen, err)
 			}
+
 			withdraw(second.ID) // after a sweep has found that the second one needs it
 			for _, content := range seen {
 				if err := s.DropGarbage(ctx, content); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			sweep(-time.Second, 2)
 			has(shared, false)
 		})
@@ -142,6 +156,7 @@ func openFiles(t *testing.T) files {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return files{t, opened, directory}
 }
 
@@ -171,6 +186,7 @@ func insertRow(t *testing.T, s *store.Store, table string, texts map[string]stri
 	if err != nil || len(columns) == 0 {
 		t.Fatalf("columns of %s: %v, %v", table, columns, err)
 	}
+
 	names := slices.Sorted(maps.Keys(columns))
 	var places []string
 	var values []any
@@ -186,6 +202,7 @@ func insertRow(t *testing.T, s *store.Store, table string, texts map[string]stri
 			values = append(values, int64(0))
 		}
 	}
+
 	statement := "INSERT INTO " + table + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(places, ", ") + ")"
 	if err := s.Execute(t.Context(), statement, values...); err != nil {
 		t.Fatalf("%s: %v", table, err)
@@ -205,6 +222,7 @@ func TestOrphansAreSwept(t *testing.T) {
 					tables = append(tables, table)
 				}
 			}
+
 			for _, table := range tables {
 				texts := map[string]string{}
 				for _, column := range store.ReferringTexts()[table] {
@@ -212,13 +230,16 @@ func TestOrphansAreSwept(t *testing.T) {
 					digest := contents.put(what, 48*time.Hour)
 					kept[what], texts[column] = digest, `{"parts":[{"bytes_ref":{"kind":"content_addressed","digest":"`+digest+`"}}]}`
 				}
+
 				insertRow(t, s, table, texts)
 			}
+
 			captured := contents.put("a captured mail", 48*time.Hour)
 			kept["a captured mail"] = captured
 			if err := s.State().Put(ctx, "captured", "1", []byte(`{"blob":"`+captured+`"}`), time.Time{}); err != nil {
 				t.Fatal(err)
 			}
+
 			original := contents.put("a long original", 48*time.Hour)
 			kept["a long original"] = original
 			insertRow(t, s, "originals", map[string]string{"digest": original, "encoding": "blob"})
@@ -227,19 +248,23 @@ func TestOrphansAreSwept(t *testing.T) {
 			for n := range 20 {
 				orphans = append(orphans, contents.put(fmt.Sprint("refused ", n), 48*time.Hour))
 			}
+
 			broken := errors.New("the disk is away")
 			if _, err := s.SweepOrphans(ctx, brokenFiles{contents, broken}, 24*time.Hour); !errors.Is(err, broken) {
 				t.Errorf("a failure is not reported: %v", err)
 			}
+
 			deleted, err := s.SweepOrphans(ctx, contents, 24*time.Hour)
 			if err != nil || deleted != len(orphans) {
 				t.Errorf("%d deleted, %v; want %d", deleted, err, len(orphans))
 			}
+
 			for what, digest := range kept {
 				if !contents.has(digest) {
 					t.Errorf("the content of %s is gone", what)
 				}
 			}
+
 			for _, digest := range orphans {
 				if contents.has(digest) {
 					t.Errorf("orphan %s is there", digest)
@@ -294,6 +319,7 @@ func TestOrphansAmongMany(t *testing.T) {
 			for n := range 6 {
 				needed = append(needed, contents.put(fmt.Sprint("needed ", n), 48*time.Hour))
 			}
+
 			err := s.InTx(ctx, func(tx *store.Tx) error {
 				for n := range 600 {
 					value := []byte(`{}`)
@@ -309,6 +335,7 @@ func TestOrphansAmongMany(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			err = s.InTx(ctx, func(tx *store.Tx) error {
 				for n := range 600 {
 					turn := sample(int64(n))
@@ -322,10 +349,12 @@ func TestOrphansAmongMany(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			orphan := contents.put("orphan", 48*time.Hour)
 			if deleted, err := s.SweepOrphans(ctx, contents, 24*time.Hour); err != nil || deleted != 1 || contents.has(orphan) {
 				t.Errorf("%d deleted, %v", deleted, err)
 			}
+
 			for _, digest := range needed {
 				if !contents.has(digest) {
 					t.Error("a content that is needed is gone")
@@ -361,20 +390,24 @@ func TestEveryTextIsConsidered(t *testing.T) {
 	} {
 		without[column] = true
 	}
+
 	for table, columns := range store.ReferringTexts() {
 		for _, column := range columns {
 			without[table+"."+column] = true
 		}
 	}
+
 	tables, err := s.Tables(t.Context())
 	if err != nil || len(tables) < 20 {
 		t.Fatalf("%v, %v", tables, err)
 	}
+
 	for _, table := range tables {
 		columns, err := s.Columns(t.Context(), table)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for column, kind := range columns {
 			named := column == "id" || strings.HasSuffix(column, "_id") || strings.HasSuffix(column, "key")
 			if kind == "text" && !named && !without[table+"."+column] {

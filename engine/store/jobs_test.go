@@ -28,6 +28,7 @@ func TestJobsByTheOperator(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
+
 			expectStates(t, s, "blocked", "blocked", "ready")
 			job := claimOne(t, s)
 			for _, refused := range []error{s.RetryJob(t.Context(), job.ID), s.CancelJob(t.Context(), job.ID)} {
@@ -35,12 +36,14 @@ func TestJobsByTheOperator(t *testing.T) {
 					t.Errorf("of a running job: %v", refused)
 				}
 			}
+
 			if err := s.CancelJob(t.Context(), ids[1]); err != nil {
 				t.Error(err)
 			}
 			if err := s.Queue().Settle(t.Context(), job.Lease, queue.Outcome{Kind: queue.Dead, Reason: "no\x00host"}); err != nil {
 				t.Fatal(err)
 			}
+
 			expectStates(t, s, "ready", "dead")
 			dead, err := s.Jobs(t.Context(), store.JobFilter{State: "dead", Kind: "work", Before: ids[2], Limit: 5})
 			if err != nil || len(dead) != 1 || dead[0].Reason != "no\uFFFDhost" || dead[0].Attempt != 1 {
@@ -49,9 +52,11 @@ func TestJobsByTheOperator(t *testing.T) {
 			if err := s.RetryJob(t.Context(), ids[0]); err != nil {
 				t.Error(err)
 			}
+
 			if again := claimOne(t, s); again.ID != ids[0] || again.Attempt != 1 {
 				t.Errorf("claimed %+v", again)
 			}
+
 			for _, missing := range []error{s.RetryJob(t.Context(), newID()), s.CancelJob(t.Context(), newID())} {
 				if !fault.Is(missing, fault.NotFound) {
 					t.Errorf("of no job: %v", missing)
@@ -72,6 +77,7 @@ func TestCancelledHeadLetsTheNextGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := s.CancelJob(t.Context(), ids[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +92,7 @@ func expectStates(t *testing.T, s *store.Store, want ...string) {
 	if err != nil || len(jobs) != len(want) {
 		t.Fatalf("jobs %+v, %v", jobs, err)
 	}
+
 	for i, job := range jobs {
 		if job.State != want[i] {
 			t.Errorf("job %d is %s, want %s", i, job.State, want[i])
@@ -120,11 +127,13 @@ func openWith(t testing.TB, options store.Options) *store.Store {
 			return store.Open(t.Context(), store.Options{DataDir: directory})
 		})
 	}
+
 	options.Connections = 8
 	s, err := store.Open(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)

@@ -27,6 +27,7 @@ func TestPlans(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	database, err := sql.Open("sqlite", sqliteURL(filepath.Join(directory, File)))
 	if err != nil {
 		t.Fatal(err)
@@ -36,10 +37,12 @@ func TestPlans(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	owned, err := selectTurns(exchange.TurnFilter{Agent: "a", Principal: "p", Reference: "r", Latest: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, query := range map[string]string{
 		"insertJob": sqliteDialect.insertJob, "claimLane": sqliteDialect.claimLane, "takeExpired": sqliteDialect.takeExpired,
 		"comeDue": sqliteDialect.comeDue, "selectLanes": selectLanes, "selectGroups": selectGroups,
@@ -75,9 +78,11 @@ func plan(t *testing.T, database *sql.DB, query string) (steps []string) {
 	for i := range arguments {
 		arguments[i] = int64(1)
 	}
+
 	for len(arguments) > 0 && !strings.Contains(query, placeholders(len(arguments), 1)) {
 		arguments = arguments[:len(arguments)-1]
 	}
+
 	rows, err := database.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, arguments...)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -87,6 +92,7 @@ func plan(t *testing.T, database *sql.DB, query string) (steps []string) {
 			t.Error(err)
 		}
 	}()
+
 	for rows.Next() {
 		var id, parent, unused int
 		var detail string
@@ -95,9 +101,11 @@ func plan(t *testing.T, database *sql.DB, query string) (steps []string) {
 		}
 		steps = append(steps, detail)
 	}
+
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	return steps
 }
 
@@ -106,11 +114,13 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for key, expires := range map[string]time.Time{"never": {}, "later": time.Now().Add(time.Hour), "past": time.Now().Add(-time.Hour)} {
 		if err := s.State().Put(t.Context(), "n", key, nil, expires); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := s.sweepOnce(t.Context(), auditRows); err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +128,7 @@ func TestSweep(t *testing.T) {
 	if _, err := first(t.Context(), s.engine.reader(), `SELECT COUNT(*) FROM documents`, nil, &left); err != nil || left != 2 {
 		t.Errorf("%d documents left, %v", left, err)
 	}
+
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -129,6 +140,7 @@ func TestDamagedRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := s.InTx(t.Context(), func(tx *Tx) error {
 		return tx.do(t.Context(), insertTurn, "id", "a", "r", "v", "p", "n", "t", "", "k1", "k2", "k3", "k4", "", "accepted", "",
 			int64(0), int64(1), int64(1), "", "", "{damaged", int64(1), int64(0), "", "email")
@@ -138,6 +150,7 @@ func TestDamagedRow(t *testing.T) {
 	if _, err := s.Turn(t.Context(), "id"); err == nil || fault.Of(err).Kind != fault.Internal || !strings.Contains(err.Error(), "decode message of turn id") {
 		t.Errorf("got %v", err)
 	}
+
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -158,33 +171,40 @@ func lists(t *testing.T) (all []listed) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		all = append(all, listed{name, chosen.page(filter.Limit), index, chosen.arguments})
 		filter.Before = "7.0198c0f0-0000-7000-8000-000000000000"
 		if chosen, err = selectTurns(filter); err != nil {
 			t.Fatal(err)
 		}
+
 		all = append(all, listed{name + ", next page", chosen.page(filter.Limit), index, chosen.arguments})
 		if !filter.Latest {
 			return
 		}
+
 		filter.Before = ""
 		if chosen, err = selectTurns(filter); err != nil {
 			t.Fatal(err)
 		}
+
 		all = append(all, listed{name + ", counted", chosen.count(), index, chosen.arguments})
 	}
+
 	now := time.Now()
 	tasks := exchange.TurnFilter{Agent: "a", Principal: "p", ReceivedVia: normalized.ViaA2A, Latest: true}
 	turns("tasks", "turns_tasks", tasks)
 	since := tasks
 	since.UpdatedAfter = now
 	turns("tasks since", "turns_tasks", since)
+
 	for _, one := range exchange.Standings {
 		tasks.Standing, tasks.ThreadID = one, ""
 		turns("tasks that are "+one, "turns_tasks", tasks)
 		tasks.ThreadID = "t"
 		turns("tasks of a context that are "+one, "turns_tasks_thread", tasks)
 	}
+
 	tasks.Standing = ""
 	turns("tasks of a context", "turns_tasks_thread", tasks)
 
@@ -197,10 +217,12 @@ func lists(t *testing.T) (all []listed) {
 	turns("thread of an owner", "turns_thread", exchange.TurnFilter{
 		Agent: "a", Principal: "p", ThreadID: "t", ReceivedVia: normalized.ViaA2A, ByArrival: true,
 	})
+
 	turns("open of a thread", "turns_thread_open", exchange.TurnFilter{Agent: "a", ThreadID: "t", States: open, ByArrival: true})
 	turns("of an owner by a program", "turns_owner_arrival", exchange.TurnFilter{
 		Agent: "a", Principal: "p", ReceivedVia: normalized.ViaA2A, ByArrival: true, UpdatedAfter: now, AcceptedAfter: now,
 	})
+
 	return append(all, otherLists()...)
 }
 
@@ -213,6 +235,7 @@ func otherLists() (all []listed) {
 	}
 	audit, auditArguments := page(selectAudit(exchange.AuditFilter{Code: "c", Before: "b"}), `SELECT `+auditColumns+` FROM audit`, "id DESC")
 	ofTurn, ofTurnArguments := page(selectAudit(exchange.AuditFilter{TurnID: "c"}), `SELECT `+auditColumns+` FROM audit`, "id DESC")
+
 	return []listed{
 		{"approvals", approvals, "demands_approvals", approvalArguments},
 		{"tool requests", requests, "tool_requests_created", requestArguments},
@@ -236,11 +259,13 @@ func TestListPlans(t *testing.T) {
 			for _, wrong := range wrongSteps(steps) {
 				t.Errorf("%s: %s\n%s", list.name, wrong, steps)
 			}
+
 			if !usesIndex(steps, list.index) {
 				t.Errorf("%s does not read %s:\n%s", list.name, list.index, steps)
 			}
 		}
 	})
+
 	t.Run("postgres", func(t *testing.T) {
 		url := storetest.Postgres(t)
 		database := opened(t, Options{URL: url, Connections: 2}, "pgx", url)
@@ -251,6 +276,7 @@ func TestListPlans(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		for _, list := range lists(t) {
 			root := postgresPlan(t, database, list)
 			indexes := map[string]bool{}
@@ -269,10 +295,12 @@ func opened(t *testing.T, options Options, driver, url string) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	database, err := sql.Open(driver, url)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := database.Close(); err != nil {
 			t.Error(err)
@@ -308,6 +336,7 @@ func sqlitePlan(t *testing.T, database *sql.DB, list listed) (plan steps) {
 		t.Fatalf("%s: %v\n%s", list.name, err, list.query)
 	}
 	defer rows.Close()
+
 	for rows.Next() {
 		var id, unused int
 		var one step
@@ -316,9 +345,11 @@ func sqlitePlan(t *testing.T, database *sql.DB, list listed) (plan steps) {
 		}
 		plan = append(plan, one)
 	}
+
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	return plan
 }
 
@@ -337,6 +368,7 @@ func wrongSteps(plan steps) (wrong []string) {
 	for _, one := range plan {
 		bounded[one.parent] = bounded[one.parent] || intermediate(one.detail)
 	}
+
 	for _, one := range plan {
 		switch {
 		case strings.HasPrefix(one.detail, "SCAN") && !intermediate(one.detail) && !strings.Contains(one.detail, "INDEX"):
@@ -371,14 +403,17 @@ func postgresPlan(t *testing.T, database *sql.DB, list listed) node {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	var text string
 	if err := database.QueryRowContext(ctx, "EXPLAIN (FORMAT JSON) "+list.query, list.arguments...).Scan(&text); err != nil {
 		t.Fatalf("%s: %v\n%s", list.name, err, list.query)
 	}
+
 	var plans []struct{ Plan node }
 	if err := json.Unmarshal([]byte(text), &plans); err != nil || len(plans) != 1 {
 		t.Fatalf("%s: %v\n%s", list.name, err, text)
 	}
+
 	return plans[0].Plan
 }
 
@@ -393,6 +428,7 @@ func (n node) check(t *testing.T, name string, sorted bool, indexes map[string]b
 	case n.Type == "Seq Scan" || strings.HasPrefix(n.Type, "Bitmap"):
 		t.Errorf("%s: walks through %s by %s", name, n.Table, n.Type)
 	}
+
 	// By its key a row of what was found is read, one at a time.
 	if n.Table != "" && sorted && n.Index != n.Table+"_pkey" {
 		t.Errorf("%s: sorts all that it reads of %s", name, n.Table)
@@ -400,6 +436,7 @@ func (n node) check(t *testing.T, name string, sorted bool, indexes map[string]b
 	if n.Index != "" {
 		indexes[n.Index] = true
 	}
+
 	for _, child := range n.Plans {
 		child.check(t, name, sorted, indexes)
 	}
@@ -410,6 +447,7 @@ func FuzzCursor(f *testing.F) {
 	for _, seed := range []string{"", "1.a", "x", ".", "1.", "-5.\x00", "9223372036854775807.id", "99999999999999999999.id"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, cursor string) {
 		var s selection
 		err := s.addCursor(cursor, false)

@@ -35,6 +35,7 @@ func TestStore(t *testing.T) {
 					defer lock.Unlock()
 					notified = append(notified, channel+" "+payload)
 				}})
+
 				return storetest.Bench{
 					Pipeline: s.Pipeline(), Delivery: s.Deliverer(), Queue: s.Queue(), Records: s, Watched: s, Documents: s.State(),
 					Trust: s, Moderation: s, Suppressions: s, Sessions: s, Bridge: s.Bridge(nil), InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
@@ -74,6 +75,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			// The newer one has changed a table, and this one would make it again.
 			for _, statement := range []string{
 				`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)`, `DROP TABLE back_ends`,
@@ -83,6 +85,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			_, err = store.Open(t.Context(), options)
 			newer, found := errors.AsType[*store.NewerSchema](err)
 			if !found || newer.Found != 99999 || newer.Known != version || !strings.Contains(newer.Error(), "start that version, or restore the backup") {

@@ -28,11 +28,13 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			t.Cleanup(func() {
 				if err := s.Close(); err != nil {
 					t.Error(err)
 				}
 			})
+
 			digest := strings.Repeat("ab", 32)
 			old, young := func(age time.Duration) time.Time { return time.Now().Add(-age - time.Hour) }, func(age time.Duration) time.Time { return time.Now().Add(-age + time.Hour) }
 			kept := map[string]bool{}
@@ -47,6 +49,7 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			call := func(state string, at time.Time, stays bool) {
 				id := newRowID()
 				kept["call "+id] = stays
@@ -55,13 +58,16 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			for _, open := range []string{policypart.StatusIssued, policypart.StatusClaimed} {
 				demand(open, old(demandAge), true)
 			}
+
 			for _, end := range []string{policypart.StatusResolved, policypart.StatusDenied, policypart.StatusExpired, policypart.StatusDropped} {
 				demand(end, old(demandAge), false)
 				demand(end, young(demandAge), true)
 			}
+
 			call(exchange.DispatchPending, old(dispatchAge), true)
 			call(exchange.DispatchDone, old(dispatchAge), false)
 			call(exchange.DispatchDone, young(dispatchAge), true)
@@ -70,6 +76,7 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			for row, stays := range kept {
 				kind, id, _ := strings.Cut(row, " ")
 				_, err := s.Demand(t.Context(), id)
@@ -80,6 +87,7 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 					t.Errorf("%s: %v; stays %v", row, err, stays)
 				}
 			}
+
 			if garbage, err := s.Garbage(t.Context(), "", 10); err != nil || len(garbage) != 1 || garbage[0].Digest != digest {
 				t.Errorf("garbage %v, %v", garbage, err)
 			}
@@ -109,6 +117,7 @@ func TestEveryTableEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
@@ -117,6 +126,7 @@ func TestEveryTableEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		sources.Write(text)
 	}
 
@@ -129,6 +139,7 @@ func TestEveryTableEnds(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	tables := 0
 	const list = `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version'`
 	err = s.engine.reader().each(t.Context(), list, nil, func(r row) error {
@@ -136,6 +147,7 @@ func TestEveryTableEnds(t *testing.T) {
 		if err := r.Scan(&table); err != nil {
 			return err
 		}
+
 		tables++
 		deletes := regexp.MustCompile(`(?i)DELETE FROM ` + table + `\b`).MatchString(sources.String())
 		reason, named := kept[table]

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/engine/pipeline"
-	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -30,6 +28,7 @@ func TestThreadPlans(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	database, err := sql.Open("sqlite", sqliteURL(filepath.Join(directory, File)))
 	if err != nil {
 		t.Fatal(err)
@@ -39,11 +38,13 @@ func TestThreadPlans(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	for _, step := range plan(t, database, selectSent) {
 		if strings.HasPrefix(step, "SCAN") {
 			t.Errorf("sent: %s", step)
 		}
 	}
+
 	for owners, texts := range threadTexts {
 		for name, text := range map[string]string{"newest": texts.newest, "oldest": texts.oldest, "total": texts.total} {
 			for _, step := range plan(t, database, text) {
@@ -65,6 +66,7 @@ func TestFirstID(t *testing.T) {
 	if from := firstID(before); id < from || len(from) != 13 {
 		t.Errorf("%s is before %s", id, from)
 	}
+
 	if from := firstID(before.Add(time.Minute)); id >= from {
 		t.Errorf("%s is not before %s", id, from)
 	}
@@ -83,6 +85,7 @@ func TestPace(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	number := 0
 	add := func(thread, principal, state string, chain *normalized.AgentChain, at time.Time) {
 		t.Helper()
@@ -94,6 +97,7 @@ func TestPace(t *testing.T) {
 				ReceivedAt: identity.At(at), RecipientCapabilities: normalized.RecipientCapabilities{AgentChain: chain},
 			},
 		}
+
 		if err := s.InTx(t.Context(), func(tx *Tx) error {
 			_, _, err := tx.InsertTurn(t.Context(), turn, pipeline.Original{})
 			return err
@@ -101,6 +105,7 @@ func TestPace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	now := time.Now()
 	chain := &normalized.AgentChain{Hop: 2, MaxHops: 4}
 	add("t", "bot", exchange.StateAnswered, nil, now.Add(-time.Hour))
@@ -109,6 +114,7 @@ func TestPace(t *testing.T) {
 	add("t", "other", exchange.StateAccepted, chain, now)
 	add("t", "stranger", exchange.StateHeld, nil, now)
 	add("u", "bot", exchange.StateAnswered, nil, now)
+
 	for _, test := range []struct {
 		thread, principal string
 		recent, hop       int
@@ -118,6 +124,7 @@ func TestPace(t *testing.T) {
 			pace, err = tx.Pace(t.Context(), "echo", test.principal, test.thread, now.Add(-10*time.Minute))
 			return err
 		})
+
 		hop := 0
 		if pace.Chain != nil {
 			hop = pace.Chain.Hop
@@ -135,6 +142,7 @@ func TestPacePlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	database, err := sql.Open("sqlite", sqliteURL(filepath.Join(directory, File)))
 	if err != nil {
 		t.Fatal(err)
@@ -147,95 +155,11 @@ func TestPacePlans(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	for _, query := range []string{oldestOfThread, newestOfThread, recentOfThread} {
 		steps := strings.Join(plan(t, database, query), "; ")
 		if !strings.Contains(steps, "turns_thread") || strings.Contains(steps, "TEMP B-TREE") {
 			t.Errorf("%s: %s", query, steps)
 		}
-	}
-}
-
-// TestChannelsOfOldRows moves a database that was in use before channels had names, and lets an older node write one more row of
-// each kind while nodes are replaced: both are of the same channel.
-func TestChannelsOfOldRows(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) {
-		directory := t.TempDir()
-		checkChannels(t, "sqlite", sqliteURL(filepath.Join(directory, File)), sqliteDialect, Options{DataDir: directory})
-	})
-	t.Run("postgres", func(t *testing.T) {
-		url := storetest.EmptyPostgres(t)
-		checkChannels(t, "pgx", url, postgresDialect, Options{URL: url, Connections: 2})
-	})
-}
-
-func checkChannels(t *testing.T, driver, url string, words *dialect, options Options) {
-	t.Helper()
-	rows := []struct{ receivedVia, route, want string }{
-		{"email", `{"v":1}`, "email"},
-		{"activitypub", `{"visibility":"public","chat":true}`, "activitypub"},
-		{"a2a", `{"context":"c1"}`, "a2a"},
-		{"a2a", `{"chat":true,"run":"r1"}`, "chat"},
-		{"a2a", `{"surface":"connector","owner":"o"}`, "bridge"},
-		{"a2a", `{"surface":"bridge","owner":"o"}`, "bridge"},
-		{"a2a", `{"dispatch":"fetched"}`, "local"},
-		{"a2a", "", "a2a"},
-	}
-	insert := func(id string, i int) string {
-		return `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference, native_key, sender_key,
-			thread_key, owner_key, reference_key, state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
-			history_turns, person_shared) VALUES ('` + id + `', 'echo', 'r', '` + rows[i].receivedVia + `', 'p', '` + id + `', 't', '', '` + id +
-			`', 'sk', 'tk', 'ok', '', 'answered', '', 1, '', 1, 2, 'd', '` + rows[i].route + `', '{"id":"` + id + `","received_via":"` + rows[i].receivedVia + `"}', 1, 0)`
-	}
-
-	database, err := sql.Open(driver, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := migrateTo(t.Context(), database, words, 19); err != nil {
-		t.Fatal(err)
-	}
-	statements := []string{
-		`INSERT INTO replies (id, turn_id, notice, agent, native_id, native_key, created_at, response, posts, is_open) VALUES ('reply', 'old 4', 0, 'echo', '', '', 5, '{}', 1, 0)`,
-		`INSERT INTO deliveries (id, turn_id, reply_id, agent, via, native_id, destination, address, data, state, reason, attempt, next_at,
-			created_at, updated_at, action, revision, bulk) VALUES ('delivery', 'old 4', 'reply', 'echo', 'a2a', '', 'b', 'b', '', 'retry', '', 1, 1, 1, 1, '', 0, 0)`,
-	}
-	for i := len(rows) - 1; i >= 0; i-- {
-		statements = append([]string{insert("old "+strconv.Itoa(i), i)}, statements...)
-	}
-	for _, statement := range statements {
-		if _, err := database.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
-	if err := database.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	s, err := Open(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for i, row := range rows {
-		id := strconv.Itoa(i)
-		if err := s.Execute(t.Context(), insert("new "+id, i)); err != nil {
-			t.Fatal(err)
-		}
-		var stored string
-		if _, err := first(t.Context(), s.engine.reader(), `SELECT channel FROM turns WHERE id = $1`, []any{"old " + id}, &stored); err != nil || stored != row.want {
-			t.Errorf("%s %s became %q, %v; want %s", row.receivedVia, row.route, stored, err, row.want)
-		}
-		newer, err := s.Turn(t.Context(), "new "+id)
-		if err != nil || newer.Channel != row.want {
-			t.Errorf("%s %s of an older node is read as %q, %v; want %s", row.receivedVia, row.route, newer.Channel, err, row.want)
-		}
-	}
-	record, reply, err := s.Delivery(t.Context(), "delivery")
-	if err != nil || record.Channel != "bridge" || reply.Channel != "bridge" {
-		t.Errorf("delivery by %q of a reply by %q, %v; want bridge", record.Channel, reply.Channel, err)
 	}
 }
