@@ -44,7 +44,7 @@ type announcer struct {
 	waiting map[wake]struct{}
 	signal  chan struct{}
 	ending  chan struct{}
-	ended   sync.Once // a store may be closed twice
+	ended   sync.Once // a store may be closed again
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
@@ -69,6 +69,7 @@ func (a *announcer) add(wakes []wake) {
 		a.waiting[w] = struct{}{}
 	}
 	a.lock.Unlock()
+
 	select {
 	case a.signal <- struct{}{}:
 	default:
@@ -83,6 +84,7 @@ func (a *announcer) loop(ctx context.Context) {
 		case <-a.ending:
 			last = true
 		}
+
 		if err := a.send(ctx, a.take()); err != nil && ctx.Err() == nil {
 			a.logger.Warn("other nodes were not notified; they find the work by polling", "error", err)
 		}
@@ -92,10 +94,12 @@ func (a *announcer) loop(ctx context.Context) {
 func (a *announcer) take() []string {
 	a.lock.Lock()
 	defer a.lock.Unlock()
+
 	payloads := make([]string, 0, len(a.waiting))
 	for w := range a.waiting {
 		payloads = append(payloads, a.node+" "+w.channel+" "+w.payload)
 	}
+
 	clear(a.waiting)
 	return payloads
 }
@@ -107,6 +111,7 @@ func (a *announcer) send(ctx context.Context, payloads []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
+
 	_, err := a.pool.ExecContext(ctx, `SELECT pg_notify('`+notifyChannel+`', payload), set_config('synchronous_commit', 'off', true)
 		FROM unnest($1::text[]) AS payload`, payloads)
 	return err
@@ -118,6 +123,7 @@ func (a *announcer) stop() {
 	case <-a.done:
 	case <-time.After(lastRound):
 	}
+
 	a.cancel()
 	<-a.done
 }
@@ -132,6 +138,7 @@ func (e *postgresEngine) listen(ctx context.Context, notify func(channel, payloa
 		if ctx.Err() == nil {
 			e.logger.Warn("listening for other nodes broke; connecting again", "error", err)
 		}
+
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -150,6 +157,7 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 		defer cancel()
 		err = errors.Join(err, connection.Close(closing))
 	}()
+
 	if _, err := connection.Exec(ctx, "LISTEN "+notifyChannel); err != nil {
 		return err
 	}
@@ -157,6 +165,7 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 	notifyAll(notify)
 	life, cancel := context.WithTimeout(ctx, connectionLife)
 	defer cancel()
+
 	for {
 		notification, err := connection.WaitForNotification(life)
 		switch {
@@ -165,6 +174,7 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 		case err != nil:
 			return err
 		}
+
 		e.heard(notification.Payload, notify)
 	}
 }

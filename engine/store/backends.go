@@ -26,6 +26,7 @@ func (t *Tx) OpenBackEnd(ctx context.Context, outage pipeline.BackEnd, same time
 	if err != nil || inserted > 0 {
 		return inserted > 0, err
 	}
+
 	return false, t.do(ctx, reopenBackEnd, outage.Agent, micros(outage.ProbeAt), reason, now)
 }
 
@@ -70,9 +71,11 @@ func (t *Tx) RepeatTurn(ctx context.Context, turn exchange.TurnRecord, reason st
 	if err != nil || !moved {
 		return false, err
 	}
+
 	if err := t.do(ctx, demoteReply, turn.ID, int64(attempt)); err != nil {
 		return false, err
 	}
+
 	return true, t.do(ctx, `UPDATE turns SET reply_id = '', outcome = '', history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE 1 END WHERE id = $1`, turn.ID)
 }
 

@@ -41,6 +41,7 @@ func each(b *testing.B, callers int, do func(n int64) error) {
 	var group sync.WaitGroup
 	b.ResetTimer()
 	spent := processorTime()
+
 	for range callers {
 		group.Go(func() {
 			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
@@ -51,6 +52,7 @@ func each(b *testing.B, callers int, do func(n int64) error) {
 			}
 		})
 	}
+
 	group.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tx/s")
 	b.ReportMetric(float64((processorTime()-spent).Microseconds())/float64(b.N), "cpu-µs/op")
@@ -95,6 +97,7 @@ func accept(ctx context.Context, s *store.Store, turn exchange.TurnRecord) error
 	original := pipeline.Original{
 		Digest: turn.ID, MediaType: "application/activity+json", Body: []byte(strings.Repeat(turn.Message.ID, 2048/len(turn.Message.ID))),
 	}
+
 	return s.Pipeline().InTx(ctx, func(tx pipeline.Tx) error {
 		_, inserted, err := tx.InsertTurn(ctx, turn, original)
 		if err != nil || !inserted {
@@ -144,6 +147,7 @@ func claimAll(b *testing.B, s *store.Store) {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		left -= len(jobs)
 		var group sync.WaitGroup
 		for _, job := range jobs {
@@ -153,7 +157,65 @@ func claimAll(b *testing.B, s *store.Store) {
 				}
 			})
 		}
+
 		group.Wait()
 	}
+
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+}
+
+// BenchmarkClaimBesideABacklog claims and settles one job of another sender while one sender has many jobs ready.
+func BenchmarkClaimBesideABacklog(b *testing.B) {
+	for _, name := range []string{"sqlite", "postgres"} {
+		for _, backlog := range []int{0, 200_000} {
+			b.Run(fmt.Sprintf("%s/backlog=%d", name, backlog), func(b *testing.B) {
+				s := open(b, databases[name](b))
+				flood(b, s, backlog)
+				lane := queue.NewJob{Group: "agent", Member: "quiet"}.Lane()
+				for b.Loop() {
+					one := queue.NewJob{ID: newID(), Kind: "bench", Payload: "payload", Group: "agent", Member: "quiet"}
+					if err := s.InTx(b.Context(), func(tx *store.Tx) error { return tx.Enqueue(b.Context(), one) }); err != nil {
+						b.Fatal(err)
+					}
+
+					jobs := claimFrom(b.Context(), b, s, lane)
+					if err := s.Queue().Settle(b.Context(), jobs[0].Lease, queue.Outcome{Kind: queue.Done}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func claimFrom(ctx context.Context, b *testing.B, s *store.Store, lane queue.Lane) []queue.Job {
+	b.Helper()
+	lanes, err := s.Queue().Lanes(ctx, "bench", queue.Lane{Rank: -1}, 64)
+	if err != nil || len(lanes) == 0 || len(lanes) > 2 {
+		b.Fatalf("lanes %v, %v", lanes, err)
+	}
+
+	jobs, err := s.Queue().Claim(ctx, queue.Claim{Owner: "bench", Kind: "bench", Lease: time.Minute, Takes: []queue.Take{{Lane: lane, Count: 1}}})
+	if err != nil || len(jobs) != 1 {
+		b.Fatalf("claimed %v, %v", jobs, err)
+	}
+	return jobs
+}
+
+func flood(b *testing.B, s *store.Store, jobs int) {
+	b.Helper()
+	for begin := 0; begin < jobs; begin += 5000 {
+		err := s.InTx(b.Context(), func(tx *store.Tx) error {
+			for range 5000 {
+				job := queue.NewJob{ID: queuetest.NewID(), Kind: "bench", Payload: "payload", Group: "agent", Member: "loud"}
+				if err := tx.Enqueue(b.Context(), job); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -49,6 +49,7 @@ func (b *Bridge) Register(ctx context.Context, client contract.Client, secret st
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "The client is no JSON.", err)
 	}
+
 	return b.store.InTx(ctx, func(tx *Tx) error {
 		return tx.do(ctx, putBridgeClient, client.ID, nowMicros(), secret, cleaned(string(encoded)))
 	})
@@ -74,6 +75,7 @@ func bridgeClient(ctx context.Context, from querier, id string) (client contract
 	if err != nil || !found {
 		return client, "", false, err
 	}
+
 	given, err := value.Decode([]byte(text), value.Limits{Depth: 128})
 	if err == nil {
 		client, err = contract.NormalizeClient(value.Assoc(given))
@@ -81,12 +83,13 @@ func bridgeClient(ctx context.Context, from querier, id string) (client contract
 	if err != nil {
 		return client, "", false, fmt.Errorf("decode bridge client %s: %w", id, err)
 	}
+
 	return client, secret, true, nil
 }
 
 const countBridgeItems = `SELECT COUNT(*) FROM (SELECT id FROM bridge_items WHERE client_id = $1 AND acked_at = 0 LIMIT $2 + 0) AS waiting`
 
-// An acknowledged item is none any more: anybody may have its id again, at the end of the queue.
+// An acknowledged item is none any more: any item may have its id again, at the end of the queue.
 const enqueueBridgeItem = `INSERT INTO bridge_items (id, client_id, position, session_id, status, leased_until, acked_at, item)
 	VALUES ($1, $2, $3, $4, $5, 0, 0, $6) ON CONFLICT (id) DO UPDATE SET
 	position = CASE WHEN bridge_items.acked_at > 0 THEN excluded.position ELSE bridge_items.position END,
@@ -122,12 +125,14 @@ func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, 
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "The item is no JSON.", err)
 	}
+
 	return b.store.InTx(ctx, func(tx *Tx) error {
 		if refused != nil {
 			if err := tx.roomFor(ctx, item); err != nil {
 				return err
 			}
 		}
+
 		changed, err := tx.change(ctx, statement, item.ID, item.ClientID, newPosition(), item.SessionID, string(item.Status), cleaned(string(encoded)))
 		if err != nil {
 			return err
@@ -135,17 +140,19 @@ func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, 
 		if changed == 0 {
 			return refused
 		}
+
 		tx.wake(ChannelBridge, item.ClientID)
 		return tx.callBridge(ctx, item)
 	})
 }
 
-// roomFor refuses an item for a queue that nobody empties; one that is in it already has its place.
+// roomFor refuses an item for a queue that no client empties; one that is in it already has its place.
 func (t *Tx) roomFor(ctx context.Context, item contract.Item) error {
 	full := roomOf(ctx, t, item.ClientID)
 	if !errors.Is(full, contract.ErrFull) {
 		return full
 	}
+
 	var known int64
 	if _, err := first(ctx, t, `SELECT COUNT(*) FROM bridge_items WHERE id = $1 AND acked_at = 0`, []any{item.ID}, &known); err != nil {
 		return err
@@ -153,6 +160,7 @@ func (t *Tx) roomFor(ctx context.Context, item contract.Item) error {
 	if known == 0 {
 		return full
 	}
+
 	return nil
 }
 
@@ -173,11 +181,156 @@ func (t *Tx) callBridge(ctx context.Context, item contract.Item) error {
 	if err != nil || !found || client.CallbackURL == "" {
 		return err
 	}
+
 	payload, err := json.Marshal(exchange.BridgeCallback{Client: item.ClientID, Item: item.ID})
 	if err != nil {
 		return fmt.Errorf("encode callback job: %w", err)
 	}
+
 	return t.Enqueue(ctx, queue.NewJob{
 		ID: newPosition(), Kind: exchange.BridgeCallbackKind, Partition: item.ClientID + " " + item.SessionID, Payload: string(payload),
 	})
 }
+
+// selectBridgeItems reads what waits for a client; chosen narrows it, the last argument is the limit.
+func selectBridgeItems(client string, query contract.Query, leasable bool, now time.Time) (text string, arguments []any) {
+	arguments = []any{client}
+	text = `SELECT id, status, item FROM bridge_items WHERE client_id = $1 AND acked_at = 0`
+	if leasable {
+		arguments = append(arguments, micros(now))
+		text += ` AND leased_until <= $2`
+	}
+
+	if len(query.Sessions) > 0 {
+		text += ` AND session_id IN (` + placeholders(len(arguments)+1, len(query.Sessions)) + `)`
+		for _, session := range query.Sessions {
+			arguments = append(arguments, cleaned(session))
+		}
+	}
+
+	arguments = append(arguments, int64(query.Limit))
+	return text + fmt.Sprintf(` ORDER BY position LIMIT $%d + 0`, len(arguments)), arguments
+}
+
+func readBridgeItems(ctx context.Context, from querier, text string, arguments []any) (items []contract.Item, err error) {
+	items = []contract.Item{}
+	err = from.each(ctx, text, arguments, func(r row) error {
+		var id, status, body string
+		if err := r.Scan(&id, &status, &body); err != nil {
+			return err
+		}
+
+		item, err := contract.ReadItem([]byte(body))
+		if err != nil {
+			return fmt.Errorf("decode queue item %s: %w", id, err)
+		}
+
+		item.Status = contract.Status(status)
+		items = append(items, item)
+		return nil
+	})
+	return items, err
+}
+
+// Pending implements contract.Store.
+func (b *Bridge) Pending(ctx context.Context, client string, query contract.Query) ([]contract.Item, error) {
+	if !storable(client) {
+		return nil, nil
+	}
+	text, arguments := selectBridgeItems(client, query, false, time.Time{})
+	return readBridgeItems(ctx, b.store.engine.reader(), text, arguments)
+}
+
+// Lease implements contract.Store. Of two workers that read the same row at once the second finds it changed.
+func (b *Bridge) Lease(ctx context.Context, client string, query contract.Query, duration time.Duration) (leased []contract.Item, err error) {
+	if !storable(client) {
+		return nil, nil
+	}
+
+	err = b.store.InTx(ctx, func(tx *Tx) error {
+		leased = nil
+		now := b.now()
+		text, arguments := selectBridgeItems(client, query, true, now)
+		items, err := readBridgeItems(ctx, tx, text, arguments)
+		if err != nil {
+			return err
+		}
+
+		for _, item := range items {
+			taken, err := tx.change(ctx, `UPDATE bridge_items SET leased_until = $1 WHERE id = $2 AND client_id = $3 AND acked_at = 0 AND leased_until <= $4`,
+				micros(now.Add(duration)), item.ID, client, micros(now))
+			if err != nil {
+				return err
+			}
+			if taken > 0 {
+				leased = append(leased, item)
+			}
+		}
+		return nil
+	})
+	return leased, err
+}
+
+// Item returns one item of a client that was not acknowledged.
+func (b *Bridge) Item(ctx context.Context, client, id string) (item contract.Item, found bool, err error) {
+	if !storable(client) || !storable(id) {
+		return item, false, nil
+	}
+	items, err := readBridgeItems(ctx, b.store.engine.reader(),
+		`SELECT id, status, item FROM bridge_items WHERE id = $1 AND client_id = $2 AND acked_at = 0`, []any{id, client})
+	if err != nil || len(items) == 0 {
+		return item, false, err
+	}
+	return items[0], true, nil
+}
+
+// Attempted implements contract.Store.
+func (b *Bridge) Attempted(ctx context.Context, client, id string, status contract.Status) (kept bool, err error) {
+	if !storable(client) || !storable(id) {
+		return false, nil
+	}
+
+	err = b.store.InTx(ctx, func(tx *Tx) error {
+		changed, err := tx.change(ctx, `UPDATE bridge_items SET status = $1 WHERE id = $2 AND client_id = $3 AND acked_at = 0`,
+			string(status), id, client)
+		kept = changed > 0
+		return err
+	})
+	return kept, err
+}
+
+const ackBridgeItem = `UPDATE bridge_items SET acked_at = $1, item = '', session_id = '' WHERE id = $2 AND client_id = $3 AND acked_at = 0`
+
+// Ack implements contract.Store.
+func (b *Bridge) Ack(ctx context.Context, client string, ids []string) (removed int, err error) {
+	if !storable(client) || len(ids) == 0 {
+		return 0, nil
+	}
+
+	err = b.store.InTx(ctx, func(tx *Tx) error {
+		removed = 0
+		for _, id := range ids {
+			if !storable(id) {
+				continue
+			}
+			changed, err := tx.change(ctx, ackBridgeItem, max(nowMicros(), 1), id, client)
+			if err != nil {
+				return err
+			}
+
+			removed += int(changed)
+		}
+
+		if removed > 0 {
+			tx.wake(ChannelBridge, client)
+		}
+
+		return nil
+	})
+	return removed, err
+}
+
+// ackedAge is how long an acknowledged item is remembered: longer than any delivery is tried.
+const ackedAge = 30 * 24 * time.Hour
+
+const sweepBridgeItems = `DELETE FROM bridge_items WHERE id IN (SELECT id FROM bridge_items WHERE acked_at > 0 AND acked_at <= $1 LIMIT $2 + 0)`

@@ -25,6 +25,7 @@ func TestBridgeStores(t *testing.T) {
 					return openWith(t, store.Options{URL: url(t)}).SessionMap("owner")
 				})
 			})
+
 			t.Run("session map", func(t *testing.T) {
 				contracttest.Sessions(t, func(t *testing.T) contract.Sessions {
 					opened := openWith(t, store.Options{URL: url(t)})
@@ -37,6 +38,7 @@ func TestBridgeStores(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
+
 					return opened.SessionMap("owner")
 				})
 			})

@@ -28,6 +28,7 @@ func TestCheckpointPasses(t *testing.T) {
 				passes++
 				return nil
 			}
+
 			c.finish = func(context.Context) error { finished++; return nil }
 			if err := c.empty(t.Context()); err != nil {
 				t.Fatal(err)
@@ -59,6 +60,7 @@ func TestLogBeginsAnew(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	var first int64
 	for round := range 8 {
 		for i := range 100 {
@@ -66,6 +68,7 @@ func TestLogBeginsAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		if err := s.engine.(*sqliteEngine).checkpointer.finish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -73,6 +76,7 @@ func TestLogBeginsAnew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if round == 0 {
 			first = log.Size()
 		}

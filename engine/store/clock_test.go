@@ -26,10 +26,12 @@ type lockedBuffer struct {
 func (b *lockedBuffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	select {
 	case b.told <- struct{}{}:
 	default:
 	}
+
 	return b.text.Write(line)
 }
 
@@ -56,25 +58,30 @@ func TestNodeWithAWrongClockRunsNothingTwice(t *testing.T) {
 					mu.Lock()
 					runs[job.Payload]++
 					mu.Unlock()
+
 					select {
 					case <-time.After(200 * time.Millisecond): // as long as other claims need to come by
 					case <-ctx.Done():
 						return ctx.Err()
 					}
+
 					ended <- job.Payload
 					return nil
 				})
+
 				group.Go(func() {
 					if err := q.Run(ctx); err != nil {
 						t.Errorf("run: %v", err)
 					}
 				})
 			}
+
 			for n := range jobs {
 				node, now := right, time.Now()
 				if n%2 == 0 {
 					node, now = skewed, clock()
 				}
+
 				job := queue.NewJob{ID: newID(), Kind: "work", Payload: fmt.Sprint(n)}
 				if n%3 == 0 {
 					job.RunAt = now.Add(500 * time.Millisecond)
@@ -83,6 +90,7 @@ func TestNodeWithAWrongClockRunsNothingTwice(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			timeout := time.After(2 * time.Minute)
 			for n := range jobs {
 				select {
@@ -91,6 +99,7 @@ func TestNodeWithAWrongClockRunsNothingTwice(t *testing.T) {
 					t.Fatalf("%d of %d jobs ended within two minutes", n, jobs)
 				}
 			}
+
 			stop()
 			await.Done(t, group.Wait, "the end of both queues")
 			for payload, count := range runs {
@@ -103,9 +112,11 @@ func TestNodeWithAWrongClockRunsNothingTwice(t *testing.T) {
 			if err != nil || (offset-wrong).Abs() > time.Minute {
 				t.Errorf("offset %v, %v; want %v", offset, err, wrong)
 			}
+
 			await.Receive(t, log.told, "the log of the clock")
 			log.mu.Lock()
 			defer log.mu.Unlock()
+
 			if !strings.Contains(log.text.String(), "clock of this node differs") {
 				t.Errorf("the log says %q", log.text.String())
 			}

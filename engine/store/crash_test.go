@@ -34,6 +34,7 @@ func crash(url string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	var lock sync.Mutex
 	var number atomic.Int64
 	for range 32 {
@@ -44,12 +45,14 @@ func crash(url string) {
 					fmt.Fprintln(os.Stderr, err)
 					os.Exit(1)
 				}
+
 				lock.Lock()
 				fmt.Println(turn.ID)
 				lock.Unlock()
 			}
 		}()
 	}
+
 	select {}
 }
 
@@ -65,6 +68,7 @@ func TestCrash(t *testing.T) {
 					acknowledged[id] = true
 				}
 			}
+
 			if name == "postgres" {
 				awaitAlone(t, address)
 			}
@@ -75,6 +79,7 @@ func TestCrash(t *testing.T) {
 					t.Errorf("acknowledged turn %s is not there", id)
 				}
 			}
+
 			t.Logf("%d acknowledged, %d stored, 3 kills", len(acknowledged), len(stored))
 		})
 	}
@@ -89,6 +94,7 @@ func awaitAlone(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	defer connection.Close(context.Background()) //nolint:errcheck // the test is over
+
 	const others = `SELECT count(*) FROM pg_stat_activity, pg_sleep(0.05) WHERE datname = current_database()
 		AND backend_type = 'client backend' AND pid <> pg_backend_pid()`
 	await.Until(t, "the sessions of the killed children have ended", func() bool {
@@ -105,6 +111,7 @@ func killed(t *testing.T, url, directory string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*await.Patience)
 	defer cancel()
+
 	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
 	child.Env = append(os.Environ(), crashURL+"="+url, crashDirectory+"="+directory)
 	child.Stderr = os.Stderr
@@ -112,6 +119,7 @@ func killed(t *testing.T, url, directory string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := children.Start(child); err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +132,14 @@ func killed(t *testing.T, url, directory string) []string {
 			}
 		}
 	}
+
 	if err := child.Wait(); err == nil || len(ids) < 400 {
 		t.Fatalf("the child ended by itself, or was late, after %d messages: %v", len(ids), err)
 	}
 	if last := len(ids) - 1; len(ids[last]) < len(ids[0]) {
 		ids = ids[:last] // the kill cut the line
 	}
+
 	return ids
 }
 
@@ -145,6 +155,7 @@ func checkWhole(t *testing.T, s *store.Store) map[string]bool {
 		if len(turns) == 0 {
 			break
 		}
+
 		for _, turn := range turns {
 			stored[turn.ID] = true
 			before = fmt.Sprintf("%d.%s", turn.UpdatedAt.UnixMicro(), turn.ID)
@@ -156,9 +167,11 @@ func checkWhole(t *testing.T, s *store.Store) map[string]bool {
 			}
 		}
 	}
+
 	if jobs := countJobs(t, s); jobs != len(stored) {
 		t.Errorf("%d jobs for %d turns", jobs, len(stored))
 	}
+
 	return stored
 }
 
@@ -173,6 +186,7 @@ func countJobs(t *testing.T, s *store.Store) (count int) {
 		if len(jobs) == 0 {
 			return count
 		}
+
 		count += len(jobs)
 		if err := s.InTx(t.Context(), func(tx *store.Tx) error {
 			for _, job := range jobs {

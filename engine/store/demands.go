@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/policypart"
 )
@@ -23,16 +25,19 @@ func (t *Tx) InsertDemand(ctx context.Context, d policypart.Issuance) error {
 	if err != nil {
 		return err
 	}
+
 	terms, resolution, err := demandDocuments(d)
 	if err != nil {
 		return err
 	}
+
 	inserted, err := t.change(ctx, insertDemand, d.ID, d.StateHash, d.TurnID, d.Agent, d.Kind, d.Purpose, d.Status,
 		d.CodeHash, micros(d.IssuedAt), micros(d.ExpiresAt), micros(d.UpdatedAt), terms, resolution,
 		cleaned(string(d.Notes)))
 	if err == nil && inserted == 0 {
 		err = fault.New(fault.Conflict, "the demand exists already")
 	}
+
 	return err
 }
 
@@ -64,6 +69,7 @@ func encodeResolution(resolution *policypart.Resolution) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode resolution: %w", err)
 	}
+
 	return cleaned(string(body)), nil
 }
 
@@ -76,14 +82,17 @@ func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []str
 	if err := requireStorable("id", d.ID, "status", d.Status); err != nil {
 		return false, err
 	}
+
 	resolution, err := encodeResolution(d.Resolution)
 	if err != nil {
 		return false, err
 	}
+
 	arguments := []any{d.Status, resolution, cleaned(string(d.Notes)), microsOrNow(d.UpdatedAt), cleaned(d.TurnID), d.ID}
 	for _, status := range from {
 		arguments = append(arguments, status)
 	}
+
 	changed, err := t.change(ctx, `UPDATE demands SET status = $1, resolution = $2,
 		notes = CASE WHEN $3 = '' THEN notes ELSE $3 END, updated_at = $4,
 		turn_id = CASE WHEN $5 = '' THEN turn_id ELSE $5 END
@@ -91,17 +100,18 @@ func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []str
 	if err != nil || changed == 0 || d.Status == policypart.StatusResolved {
 		return changed > 0, err
 	}
+
 	return true, t.do(ctx, freePayments, d.ID) // nothing is ever taken for a demand that was not met
 }
 
-// Notes that are not given stay as they are.
+// Notes that are empty stay as they are.
 const claimDemand = `UPDATE demands SET status = 'claimed', notes = CASE WHEN $1 = '' THEN notes ELSE $1 END,
 	updated_at = $2 WHERE id = $3 AND status = 'issued' AND expires_at > $2`
 
 const (
 	selectPayment = `SELECT demand_id FROM demand_payments WHERE payment_key = $1`
 
-	// Whoever comes second waits for the commit of the first, and then reads whose the payment is.
+	// The second caller waits for the commit of the first, and then reads which demand has the payment.
 	keepPayment = `INSERT INTO demand_payments (payment_key, demand_id, claimed_at) VALUES ($1, $2, $3)
 		ON CONFLICT (payment_key) DO UPDATE SET demand_id = demand_payments.demand_id RETURNING demand_id`
 
@@ -121,10 +131,12 @@ func (s *Store) ClaimDemand(ctx context.Context, id, payment string, notes json.
 		if err := tx.paymentIsFree(ctx, selectPayment, id, payment); err != nil { // before anything is changed
 			return err
 		}
+
 		changed, err := tx.change(ctx, claimDemand, cleaned(string(notes)), micros(now), id)
 		if claimed = changed > 0; err != nil || !claimed {
 			return err
 		}
+
 		return tx.paymentIsFree(ctx, keepPayment, id, payment, id, micros(now))
 	})
 	return claimed && err == nil, err
@@ -158,4 +170,134 @@ func (s *Store) changeOne(ctx context.Context, query string, arguments ...any) (
 		return err
 	})
 	return err == nil && changed > 0, err
+}
+
+const selectDemand = `SELECT id, state_hash, turn_id, agent, kind, purpose, status, code_hash, issued_at, expires_at,
+	updated_at, terms, resolution, notes FROM demands `
+
+const (
+	demandByID    = selectDemand + `WHERE id = $1`
+	demandByState = selectDemand + `WHERE state_hash = $1`
+	demandOfTurn  = selectDemand + `WHERE turn_id = $1 ORDER BY id DESC LIMIT 1`
+	openStatus    = `status IN ('issued', 'claimed')` // as the index demands_open says it
+	demandByCode  = selectDemand + `WHERE code_hash = $1 AND code_hash <> '' AND ` + openStatus + ` ORDER BY id DESC LIMIT 1`
+
+	// A claimed demand gets the time that its settlement may take.
+	dueDemands = selectDemand + `WHERE ` + openStatus + ` AND expires_at <= $1
+		AND (status = 'issued' OR expires_at <= $2) ORDER BY expires_at, id LIMIT $3 + 0`
+)
+
+// claimGrace is how long after its expiry a claimed demand may still be settled.
+const claimGrace = 2 * time.Minute
+
+// Demand returns one demand; fault.NotFound when there is none.
+func (s *Store) Demand(ctx context.Context, id string) (policypart.Issuance, error) {
+	demand, found, err := s.demand(ctx, demandByID, id)
+	if err == nil && !found {
+		err = notFound("demand")
+	}
+	return demand, err
+}
+
+// DemandByState finds a demand by the lower-case hex SHA-256 of its state.
+func (s *Store) DemandByState(ctx context.Context, hash string) (policypart.Issuance, bool, error) {
+	return s.demand(ctx, demandByState, hash)
+}
+
+// DemandOfTurn returns the newest demand of a turn.
+func (s *Store) DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error) {
+	return s.demand(ctx, demandOfTurn, turnID)
+}
+
+// DemandByCode finds the open demand that waits for a word with the hash. It may have expired without having been swept.
+func (s *Store) DemandByCode(ctx context.Context, codeHash string) (policypart.Issuance, bool, error) {
+	return s.demand(ctx, demandByCode, codeHash)
+}
+
+func (s *Store) demand(ctx context.Context, query, key string) (policypart.Issuance, bool, error) {
+	found, err := s.demands(ctx, query, cleaned(key))
+	if err != nil || len(found) == 0 {
+		return policypart.Issuance{}, false, err
+	}
+	return found[0], true, nil
+}
+
+// DueDemands returns open demands past their expiry, the longest overdue first, at most 500: issued ones at once, claimed
+// ones two minutes later.
+func (s *Store) DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error) {
+	return s.demands(ctx, dueDemands, micros(now), micros(now.Add(-claimGrace)), pageSize(limit))
+}
+
+func (s *Store) demands(ctx context.Context, query string, arguments ...any) ([]policypart.Issuance, error) {
+	var demands []policypart.Issuance
+	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+		demand, err := scanDemand(r)
+		demands = append(demands, demand)
+		return err
+	})
+	return demands, err
+}
+
+func scanDemand(r row) (policypart.Issuance, error) {
+	var d policypart.Issuance
+	var issued, expires, updated int64
+	var terms, resolution, notes string
+	if err := r.Scan(&d.ID, &d.StateHash, &d.TurnID, &d.Agent, &d.Kind, &d.Purpose, &d.Status, &d.CodeHash,
+		&issued, &expires, &updated, &terms, &resolution, &notes); err != nil {
+		return d, err
+	}
+
+	d.IssuedAt, d.ExpiresAt, d.UpdatedAt, d.Notes = instant(issued), instant(expires), instant(updated), rawJSON(notes)
+	var t demandTerms
+	if err := json.Unmarshal([]byte(terms), &t); err != nil {
+		return d, fmt.Errorf("decode terms of demand %s: %w", d.ID, err)
+	}
+
+	d.ThreadID, d.MessageID, d.Via, d.Principal = t.ThreadID, t.MessageID, t.Via, t.Principal
+	d.Asker, d.Part, d.Action = t.Asker, t.Part, t.Action
+	if resolution == "" {
+		return d, nil
+	}
+
+	d.Resolution = new(policypart.Resolution)
+	if err := json.Unmarshal([]byte(resolution), d.Resolution); err != nil {
+		return d, fmt.Errorf("decode resolution of demand %s: %w", d.ID, err)
+	}
+
+	return d, nil
+}
+
+// Approvals lists demands that another principal than their asker decides, newest first, at most 500; the open ones unless
+// filter.All. Open ones may have expired without having been swept.
+func (s *Store) Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error) {
+	query, arguments := selectApprovals(filter)
+	return s.demands(ctx, query, arguments...)
+}
+
+func selectApprovals(filter exchange.ApprovalFilter) (query string, arguments []any) {
+	query = selectDemand + `WHERE purpose = '` + policypart.PurposeApproval + `'`
+	add := func(condition, value string) {
+		if value != "" {
+			arguments = append(arguments, cleaned(value))
+			query += " AND " + condition + " $" + strconv.Itoa(len(arguments))
+		}
+	}
+
+	id := "id"
+	if !filter.All {
+		query += ` AND ` + openStatus + ` AND expires_at > 0` // a range of the index demands_open
+		id = "id || ''"                                       // few are open: sorting them is cheaper than walking through all demands in order
+	}
+
+	if filter.CodeHash != "" {
+		query += ` AND code_hash <> ''` // as the index demands_code says it
+		id = "id || ''"
+	}
+
+	add("code_hash =", filter.CodeHash)
+	add("agent =", filter.Agent)
+	add(id+" <", filter.Before)
+	arguments = append(arguments, pageSize(filter.Limit))
+
+	return query + " ORDER BY " + id + " DESC LIMIT $" + strconv.Itoa(len(arguments)) + " + 0", arguments
 }

@@ -3,6 +3,8 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os"
 	"time"
 
 	"inbox/exchange"
@@ -35,6 +37,7 @@ func getDocument(ctx context.Context, from querier, namespace, key string) (valu
 	if err != nil || !found {
 		return nil, false, err
 	}
+
 	value, err = decodeBody(encoding, text)
 	return value, err == nil, err
 }
@@ -76,10 +79,12 @@ func (s *State) PutIfAbsent(
 		if err != nil {
 			return err
 		}
+
 		current, inserted = value, changed > 0
 		if inserted {
 			return nil
 		}
+
 		current, _, err = getDocument(ctx, tx, namespace, key)
 		return err
 	})
@@ -91,6 +96,7 @@ func (s *State) Swap(ctx context.Context, namespace, key string, old, value []by
 	if err := checkDocumentKey(namespace, key); err != nil {
 		return false, err
 	}
+
 	err = s.store.InTx(ctx, func(tx *Tx) (err error) {
 		swapped, err = tx.swapDocument(ctx, namespace, key, old, value, expires)
 		return err
@@ -123,15 +129,18 @@ func (t *Tx) Claim(ctx context.Context, claim exchange.Claim) (instead []byte, e
 	if err != nil || changed > 0 {
 		return nil, err
 	}
+
 	if claim.Instead != nil {
 		if swapped, err := t.swapDocument(ctx, claim.Namespace, claim.Key, claim.Instead, claim.Value, time.Time{}); err != nil || swapped {
 			return nil, err
 		}
 	}
+
 	current, found, err := getDocument(ctx, t, claim.Namespace, claim.Key)
 	if err != nil || !found || bytes.Equal(current, claim.Value) {
 		return nil, err
 	}
+
 	return current, nil
 }
 
@@ -183,6 +192,7 @@ func documentsAfter(ctx context.Context, from querier, namespace, after string, 
 		if err := r.Scan(&key, &encoding, &text); err != nil {
 			return err
 		}
+
 		value, err := decodeBody(encoding, text)
 		keys, values = append(keys, key), append(values, value)
 		return err
@@ -190,7 +200,7 @@ func documentsAfter(ctx context.Context, from querier, namespace, after string, 
 	return keys, values, err
 }
 
-// maxSeveral is how many documents Several gives. The statement always has that many places, so that it is one text.
+// maxSeveral is how many documents Several returns. The statement always has that many places, so that it is one text.
 const maxSeveral = 100
 
 var selectSeveral = `SELECT key, encoding, value FROM documents WHERE ` + liveDocument + `
@@ -202,23 +212,27 @@ func (s *State) Several(ctx context.Context, namespace string, keys []string) (m
 	if len(keys) > maxSeveral {
 		return nil, fault.InField("keys", "are more than 100")
 	}
+
 	arguments := []any{nowMicros(), cleaned(namespace)}
 	for _, key := range keys {
 		if storable(key) {
 			arguments = append(arguments, key)
 		}
 	}
+
 	if len(arguments) == 2 {
 		return found, nil
 	}
 	for len(arguments) < 2+maxSeveral {
 		arguments = append(arguments, arguments[2])
 	}
+
 	err := s.store.engine.reader().each(ctx, selectSeveral, arguments, func(r row) error {
 		var key, encoding, text string
 		if err := r.Scan(&key, &encoding, &text); err != nil {
 			return err
 		}
+
 		value, err := decodeBody(encoding, text)
 		found[key] = value
 		return err
@@ -232,4 +246,86 @@ func (s *State) Count(ctx context.Context, namespace string) (int64, error) {
 	_, err := first(ctx, s.store.engine.reader(),
 		`SELECT COUNT(*) FROM documents WHERE `+liveDocument+` AND namespace = $2`, []any{nowMicros(), namespace}, &count)
 	return count, err
+}
+
+// Documents that end keep their end.
+const (
+	selectForRewrite = `SELECT namespace, key, encoding, value FROM documents WHERE namespace = $1 ORDER BY key`
+	rewriteDocument  = `UPDATE documents SET encoding = $1, value = $2 WHERE namespace = $3 AND key = $4 AND encoding = $5 AND value = $6`
+)
+
+// RewriteDocuments replaces the documents of small namespaces by what change makes of them, in one transaction; what change
+// returns as it was stays. It returns how many were replaced. A document that another caller replaces at the same time is
+// left to that caller. Afterwards the old texts are not in the file of a SQLite database any more, unless it is large, which the log
+// tells; in PostgreSQL they go with the next vacuum.
+func (s *Store) RewriteDocuments(
+	ctx context.Context, namespaces []string, change func(namespace, key string, value []byte) []byte,
+) (replaced int, err error) {
+	work := func(tx *Tx) error {
+		replaced = 0
+		for _, namespace := range namespaces {
+			rows, err := tx.rewritten(ctx, namespace, change)
+			if err != nil {
+				return err
+			}
+
+			for _, row := range rows {
+				changed, err := tx.change(ctx, rewriteDocument, row...)
+				if err != nil {
+					return err
+				}
+				replaced += int(changed)
+			}
+		}
+		return nil
+	}
+
+	if err := s.InTx(ctx, work); err != nil || replaced == 0 {
+		return 0, err
+	}
+	if file, isFile := s.engine.(*sqliteEngine); isFile {
+		file.forgetOld(ctx)
+	}
+
+	return replaced, nil
+}
+
+// maxForgotten bounds the file that is written anew to be rid of old texts, which takes as long as copying it.
+const maxForgotten = 256 << 20
+
+// forgetOld writes the file anew, because what was replaced stands on in free places of it, and empties the log.
+func (e *sqliteEngine) forgetOld(ctx context.Context) {
+	info, err := os.Stat(e.path)
+	if err == nil && info.Size() > maxForgotten {
+		err = errors.New("the file is large")
+	}
+	if err == nil {
+		err = e.writer.between(ctx, func(s *writerSession) error {
+			return errors.Join(s.execute("VACUUM"), s.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+		})
+	}
+	if err != nil {
+		e.logger.Warn("old texts of what was replaced may stand in free places of the database file until somebody runs: sqlite3 "+
+			e.path+" VACUUM", "error", err)
+	}
+}
+
+// rewritten returns the arguments of rewriteDocument for the documents that change.
+func (t *Tx) rewritten(ctx context.Context, namespace string, change func(namespace, key string, value []byte) []byte) (rows [][]any, err error) {
+	err = t.each(ctx, selectForRewrite, []any{namespace}, func(r row) error {
+		var namespace, key, encoding, text string
+		if err := r.Scan(&namespace, &key, &encoding, &text); err != nil {
+			return err
+		}
+
+		value, err := decodeBody(encoding, text)
+		if err != nil {
+			return err
+		}
+		if newEncoding, newText := encodeBody(change(namespace, key, value)); newEncoding != encoding || newText != text {
+			rows = append(rows, []any{newEncoding, newText, namespace, key, encoding, text})
+		}
+		return nil
+	})
+	return rows, err
 }

@@ -31,8 +31,10 @@ func Processes(ctx context.Context, url string, life time.Duration, times int) (
 	if err != nil {
 		return nil, err
 	}
+
 	pool := openPostgresPool(config, 1, life)
 	defer func() { err = errors.Join(err, pool.Close()) }()
+
 	for range times {
 		var process int
 		if err := pool.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&process); err != nil {
@@ -43,12 +45,13 @@ func Processes(ctx context.Context, url string, life time.Duration, times int) (
 	return processes, nil
 }
 
-// WantedServer says which kind of server a URL is taken to ask for: read-write, any or other.
+// WantedServer returns the kind of server that a URL is taken to ask for: read-write, any or other.
 func WantedServer(url string) (string, error) {
 	config, err := postgresConfig(url)
 	if err != nil {
 		return "", err
 	}
+
 	pointer := func(check pgconn.ValidateConnectFunc) uintptr { return reflect.ValueOf(check).Pointer() }
 	switch {
 	case config.ValidateConnect == nil:
@@ -74,6 +77,7 @@ func (s *Store) Columns(ctx context.Context, table string) (columns map[string]s
 	if s.engine.dialect() == postgresDialect {
 		query = `SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1`
 	}
+
 	columns = map[string]string{}
 	err = s.engine.reader().each(ctx, query, []any{table}, func(r row) error {
 		var name, kind string

@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"inbox/exchange"
 	"inbox/normalized"
 	"inbox/policypart"
 )
 
-// forgetPage is how many turns one transaction forgets, so that nobody waits long for the writer.
+// forgetPage is how many turns one transaction forgets, so that no one waits long for the writer.
 const forgetPage = 50
 
 // notesOfTurns are the namespaces of documents about one turn: what its agent noted, and earlier lines that a summary stands
@@ -21,16 +22,18 @@ const selectForgotten = `SELECT id, original_digest FROM turns WHERE thread_key 
 
 // ForgetThread removes what was said in the turns of a thread that have ended: questions, answers, their files and native
 // forms, and all that was made of them. The rows stay without text, so that a repeat is recognised and the operator sees that
-// there was something. It says how many turns there are; after a crash it does again what was not finished.
+// there was something. It returns how many turns there are; after a crash it does again what was not finished.
 func (s *Store) ForgetThread(ctx context.Context, agent, threadID string) (turns int, err error) {
 	if !storable(agent) || !storable(threadID) {
 		return 0, nil
 	}
+
 	for after := ""; ; {
 		page, digests, err := s.forgettable(ctx, agent, threadID, after)
 		if err != nil {
 			return turns, err
 		}
+
 		shared, err := s.sharedOriginals(ctx, digests, page)
 		if err != nil {
 			return turns, err
@@ -38,6 +41,7 @@ func (s *Store) ForgetThread(ctx context.Context, agent, threadID string) (turns
 		if err := s.InTx(ctx, func(tx *Tx) error { return tx.forgetAll(ctx, page, shared) }); err != nil {
 			return turns, err
 		}
+
 		if turns += len(page); len(page) < forgetPage {
 			return turns, nil
 		}
@@ -57,18 +61,20 @@ func (s *Store) forgettable(ctx context.Context, agent, threadID, after string) 
 }
 
 // sharedOriginals returns the native forms that other messages have too: clients that say the same send the same bytes. It
-// reads the whole table, beside the writer: nobody deletes often, and an index would cost every message something.
+// reads the whole table, beside the writer: deletions are rare, and an index would cost every message something.
 func (s *Store) sharedOriginals(ctx context.Context, digests, ids []string) (map[string]bool, error) {
 	shared := map[string]bool{}
 	if len(ids) == 0 {
 		return shared, nil
 	}
+
 	arguments := make([]any, 0, len(digests)+len(ids))
 	for _, list := range [][]string{digests, ids} {
 		for _, one := range list {
 			arguments = append(arguments, one)
 		}
 	}
+
 	query := `SELECT DISTINCT original_digest FROM turns WHERE original_digest IN (` + placeholders(1, len(digests)) +
 		`) AND id NOT IN (` + placeholders(len(digests)+1, len(ids)) + `) AND message NOT LIKE '%"parts":[]%'`
 	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
@@ -98,11 +104,13 @@ func (t *Tx) forget(ctx context.Context, turnID string, shared map[string]bool) 
 	if err != nil {
 		return err
 	}
+
 	if !shared[digest] {
 		if err := t.removeOriginal(ctx, digest); err != nil {
 			return err
 		}
 	}
+
 	if err := t.forgetContext(ctx, turnID); err != nil {
 		return err
 	}
@@ -112,6 +120,7 @@ func (t *Tx) forget(ctx context.Context, turnID string, shared map[string]bool) 
 	if err := t.forgetReplies(ctx, turnID); err != nil {
 		return err
 	}
+
 	for _, rows := range []struct{ table, which, text string }{
 		{endedDispatches.table, endedDispatches.done, endedDispatches.text},
 		{endedDemands.table, `purpose = '` + policypart.PurposeApproval + `' AND ` + endedDemands.done, endedDemands.text},
@@ -120,12 +129,14 @@ func (t *Tx) forget(ctx context.Context, turnID string, shared map[string]bool) 
 			return err
 		}
 	}
+
 	for _, namespace := range notesOfTurns {
 		err := t.do(ctx, `DELETE FROM documents WHERE namespace = $1 AND key >= $2 AND key <= $3`, namespace, turnID, turnID+"/~")
 		if err != nil {
 			return err
 		}
 	}
+
 	t.wake(ChannelTurn, turnID)
 	return nil
 }
@@ -136,6 +147,7 @@ func (t *Tx) forgetContext(ctx context.Context, turnID string) error {
 	if _, err := first(ctx, t, `SELECT message FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
 		return err
 	}
+
 	var message normalized.Message
 	if err := json.Unmarshal([]byte(stored), &message); err != nil {
 		return fmt.Errorf("decode message: %w", err)
@@ -143,11 +155,13 @@ func (t *Tx) forgetContext(ctx context.Context, turnID string) error {
 	if message.Sender.Profile == nil {
 		return nil
 	}
+
 	message.Sender.Profile = nil
 	body, err := message.AppendJSON(nil)
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
+
 	return t.do(ctx, `UPDATE turns SET message = $1 WHERE id = $2`, string(body), turnID)
 }
 
@@ -163,6 +177,7 @@ func (t *Tx) forgetReplies(ctx context.Context, turnID string) error {
 	if err != nil {
 		return err
 	}
+
 	for id, text := range kept {
 		var response normalized.Response
 		if err := json.Unmarshal([]byte(text), &response); err != nil {
@@ -171,6 +186,7 @@ func (t *Tx) forgetReplies(ctx context.Context, turnID string) error {
 		if err := t.discard(ctx, filesOf(response.Parts)...); err != nil {
 			return err
 		}
+
 		left := normalized.Response{
 			InReplyTo: response.InReplyTo, ThreadID: response.ThreadID, Silent: response.Silent, Status: response.Status, Parts: []normalized.Part{},
 		}
@@ -178,6 +194,7 @@ func (t *Tx) forgetReplies(ctx context.Context, turnID string) error {
 		if err != nil {
 			return fmt.Errorf("encode response %s: %w", id, err)
 		}
+
 		if err := t.do(ctx, `UPDATE replies SET response = $1, deleted_at = $2 WHERE id = $3`, string(body), nowMicros(), id); err != nil {
 			return err
 		}
@@ -203,9 +220,11 @@ func (t *Tx) forgetRows(ctx context.Context, table, which, text, turnID string) 
 	if err != nil {
 		return err
 	}
+
 	if err := t.discard(ctx, digests...); err != nil {
 		return err
 	}
+
 	return t.do(ctx, `DELETE`+which, turnID)
 }
 
@@ -217,4 +236,143 @@ func (s *Store) forgetSession(ctx context.Context, owner, id string) error {
 	}
 	_, err = s.ForgetThread(ctx, session.Agent, session.ThreadID)
 	return err
+}
+
+// The bytes of an original go with the last message that has them. Messages of the same bytes have the same native id.
+const (
+	selectErased  = `SELECT native_key, original_digest, message FROM turns WHERE id = $1`
+	selectSharing = `SELECT COUNT(*) FROM turns WHERE native_key = $1 AND original_digest = $2 AND id <> $3 AND message NOT LIKE '%"parts":[]%'`
+)
+
+// erase removes what a question said: its parts, its native form, the parts of before an edit, calls of tools, and what an agent had
+// streamed about it when nothing of that was ever an answer. The row stays, with its ids and its sender.
+func (t *Tx) erase(ctx context.Context, turnID string, unanswered bool) error {
+	nativeKey, digest, err := t.eraseWords(ctx, turnID, unanswered)
+	if err != nil {
+		return err
+	}
+	return t.eraseOriginal(ctx, nativeKey, digest, turnID)
+}
+
+// eraseWords is erase without the native form, whose digest it returns.
+func (t *Tx) eraseWords(ctx context.Context, turnID string, unanswered bool) (nativeKey, digest string, err error) {
+	var stored string
+	if _, err := first(ctx, t, selectErased, []any{turnID}, &nativeKey, &digest, &stored); err != nil {
+		return "", "", err
+	}
+	return nativeKey, digest, t.eraseStored(ctx, turnID, stored, unanswered)
+}
+
+func (t *Tx) eraseStored(ctx context.Context, turnID, stored string, unanswered bool) error {
+	var message normalized.Message
+	if err := json.Unmarshal([]byte(stored), &message); err != nil {
+		return fmt.Errorf("decode message of turn %s: %w", turnID, err)
+	}
+	if err := t.discard(ctx, filesOf(message.Parts)...); err != nil {
+		return err
+	}
+
+	message.Parts = []normalized.Part{}
+	body, err := message.AppendJSON(nil)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	if err := t.do(ctx, `UPDATE turns SET message = $1, network = '' WHERE id = $2`, string(body), turnID); err != nil {
+		return err
+	}
+
+	if err := t.eraseNotes(ctx, turnID); err != nil {
+		return err
+	}
+	if err := t.do(ctx, `UPDATE events SET body = '' WHERE turn_id = $1 AND kind = $2`, turnID, exchange.EventMessageEdited); err != nil {
+		return err
+	}
+
+	if unanswered {
+		if err := t.do(ctx, `DELETE FROM events WHERE turn_id = $1 AND kind = $2`, turnID, exchange.EventDelta); err != nil {
+			return err
+		}
+	}
+
+	if err := t.do(ctx, `DELETE FROM tool_requests WHERE run_id = $1`, turnID); err != nil { // they were made of it
+		return err
+	}
+
+	if err := t.free(ctx, turnID); err != nil {
+		return err
+	}
+
+	return t.eraseExcerpts(ctx, turnID, unanswered)
+}
+
+// eraseNotes removes what the adapter's notes of a turn have of its words (exchange.Inbound.Route).
+func (t *Tx) eraseNotes(ctx context.Context, turnID string) error {
+	var route string
+	if _, err := first(ctx, t, `SELECT route FROM turns WHERE id = $1`, []any{turnID}, &route); err != nil {
+		return err
+	}
+
+	notes := map[string]json.RawMessage{}
+	if json.Unmarshal([]byte(route), &notes) != nil || notes[exchange.RouteWords] == nil {
+		return nil //nolint:nilerr // notes that are no object hold no words
+	}
+
+	delete(notes, exchange.RouteWords)
+	left, err := json.Marshal(notes)
+	if err != nil {
+		return fmt.Errorf("encode route of turn %s: %w", turnID, err)
+	}
+
+	return t.do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, string(left), turnID)
+}
+
+// eraseExcerpts removes what the demands of a turn have of its question, and an answer that was held back and never sent.
+func (t *Tx) eraseExcerpts(ctx context.Context, turnID string, unanswered bool) error {
+	kept := map[string]string{}
+	err := t.each(ctx, `SELECT id, notes FROM demands WHERE turn_id = $1`, []any{turnID}, func(r row) error {
+		var id, notes string
+		err := r.Scan(&id, &notes)
+		kept[id] = notes
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	for id, text := range kept {
+		notes := map[string]json.RawMessage{}
+		if json.Unmarshal([]byte(text), &notes) != nil {
+			continue // no notes
+		}
+
+		delete(notes, "question")
+		if unanswered {
+			delete(notes, "draft")
+		}
+
+		body, err := json.Marshal(notes)
+		if err != nil {
+			return fmt.Errorf("encode notes of demand %s: %w", id, err)
+		}
+		if err := t.do(ctx, `UPDATE demands SET notes = $1 WHERE id = $2`, string(body), id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tx) eraseOriginal(ctx context.Context, nativeKey, digest, turnID string) error {
+	var sharing int64
+	if _, err := first(ctx, t, selectSharing, []any{nativeKey, digest, turnID}, &sharing); err != nil || sharing > 0 {
+		return err
+	}
+	return t.removeOriginal(ctx, digest)
+}
+
+func (t *Tx) removeOriginal(ctx context.Context, digest string) error {
+	var encoding string
+	if found, err := first(ctx, t, deleteOriginal, []any{digest}, &encoding); err != nil || !found || encoding != encodingBlob {
+		return err
+	}
+	return t.discard(ctx, digest)
 }

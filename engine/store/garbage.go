@@ -2,14 +2,18 @@ package store
 
 import (
 	"context"
+	"hash/maphash"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"inbox/internal/blob"
 	"inbox/normalized"
 )
 
 // Contents outside of the database are listed in blob_garbage by the transaction that erases what referred to them, and
-// deleted later, when nothing else refers to them: the same bytes may be a file in somebody else's message.
+// deleted later, when nothing else refers to them: the same bytes may be a file in another sender's message.
 const (
 	deleteOriginal = `DELETE FROM originals WHERE digest = $1 RETURNING encoding`
 	putGarbage     = `INSERT INTO blob_garbage (digest, created_at) VALUES ($1, $2) ON CONFLICT (digest) DO UPDATE SET created_at = excluded.created_at`
@@ -71,6 +75,7 @@ func (s *Store) BlobNeeded(ctx context.Context, digest string) (bool, error) {
 			return r.Scan(&one)
 		})
 	}
+
 	if err := ask(isOriginal, cleaned(digest)); err != nil || needed {
 		return needed, err
 	}
@@ -103,21 +108,22 @@ func (s *Store) DropGarbage(ctx context.Context, content Garbage) error {
 
 // Blobs is where contents lie.
 type Blobs interface {
-	// DeleteIdle removes a content that nobody has put since, and reports whether it is gone.
+	// DeleteIdle removes a content that no one has put since, and reports whether it is gone.
 	DeleteIdle(ctx context.Context, digest string, since time.Time) (gone bool, err error)
 }
 
 // garbagePage is how many contents are looked at in one step.
 const garbagePage = 100
 
-// SweepBlobs deletes the contents that nothing refers to any more and that nobody has put for the given time, and says how
-// many. After a crash it does again what was not finished.
+// SweepBlobs deletes the contents that nothing refers to any more and that no one has put for the given time, and returns how
+// many they were. After a crash it does again what was not finished.
 func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration) (deleted int, err error) {
 	for after := ""; ; {
 		contents, err := s.Garbage(ctx, after, garbagePage)
 		if err != nil {
 			return deleted, err
 		}
+
 		for _, content := range contents {
 			digest := content.Digest
 			after = digest
@@ -125,6 +131,7 @@ func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration)
 			if err != nil {
 				return deleted, err
 			}
+
 			gone := false
 			if !needed {
 				if gone, err = blobs.DeleteIdle(ctx, digest, time.Now().Add(-idle)); err != nil {
@@ -134,6 +141,7 @@ func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration)
 			if !needed && !gone {
 				continue
 			}
+
 			if err := s.DropGarbage(ctx, content); err != nil {
 				return deleted, err
 			}
@@ -141,8 +149,250 @@ func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration)
 				deleted++
 			}
 		}
+
 		if len(contents) < garbagePage {
 			return deleted, nil
 		}
+	}
+}
+
+// A caller that keeps a content puts it first and writes down afterwards that it is needed, and some never come to the second: the
+// message was refused, the process died. Nothing notes a content when it is put, which would cost a row for each file; the
+// sweep reads instead what all rows refer to, and deletes what none does and no one has put for long.
+
+// referring is where digests of contents stand. Contents are put into later texts from earlier ones (a draft becomes an
+// answer), and a row may go when its content has moved on; so the sources are read in that order, and a digest that moves
+// while they are read is found in one of the two places.
+type referring struct {
+	table string
+	keys  []string // text columns, the beginning of an index
+	texts []string
+	all   bool // read every row; otherwise those that have the word digest
+}
+
+var referrings = []referring{
+	{table: "documents", keys: []string{"namespace", "key"}, texts: []string{"value"}, all: true}, // each adapter has its own form
+	{table: "jobs", keys: []string{"id"}, texts: []string{"payload"}},
+	{table: "watches", keys: []string{"id"}, texts: []string{"data"}},
+	{table: "bridge_clients", keys: []string{"id"}, texts: []string{"client"}},
+	{table: "bridge_items", keys: []string{"id"}, texts: []string{"item"}},
+	{table: "session_messages", keys: []string{"owner_key", "session_id"}, texts: []string{"message"}},
+	{table: "tool_requests", keys: []string{"id"}, texts: []string{"request", "result"}},
+	{table: "task_runs", keys: []string{"id"}, texts: []string{"run"}},
+	{table: "demands", keys: []string{"id"}, texts: []string{"terms", "resolution", "notes"}},
+	{table: "dispatches", keys: []string{"id"}, texts: []string{"call", "response"}},
+	{table: "turns", keys: []string{"id"}, texts: []string{"message", "route", "resumed"}},
+	{table: "events", keys: []string{"turn_id"}, texts: []string{"body"}},
+	{table: "replies", keys: []string{"id"}, texts: []string{"response"}},
+	{table: "deliveries", keys: []string{"id"}, texts: []string{"address", "data", "returned"}},
+}
+
+const (
+	// orphanPage is how many rows, or values of the first key, are read in one statement.
+	orphanPage = 500
+	// orphanRest bounds the pause between two statements: as long as the last one took, so that at most half of one
+	// connection is busy.
+	orphanRest = time.Second
+)
+
+// selectBoundary returns the last key of the next page.
+func (r referring) selectBoundary() string {
+	keys := strings.Join(r.keys, ", ")
+	return `SELECT ` + keys + ` FROM ` + r.table + ` WHERE (` + keys + `) > (` + placeholders(1, len(r.keys)) + `)
+		ORDER BY ` + keys + ` LIMIT 1 OFFSET ` + strconv.Itoa(orphanPage-1)
+}
+
+// selectTexts returns the texts of a page; bounded = it has an end.
+func (r referring) selectTexts(bounded bool) string {
+	keys, text := strings.Join(r.keys, ", "), strings.Join(r.texts, ` || ' ' || `)
+	query := `SELECT ` + text + ` FROM ` + r.table + ` WHERE (` + keys + `) > (` + placeholders(1, len(r.keys)) + `)`
+	if bounded {
+		query += ` AND (` + keys + `) <= (` + placeholders(1+len(r.keys), len(r.keys)) + `)`
+	}
+	if !r.all {
+		query += ` AND ` + text + ` LIKE '%digest%'`
+	}
+	return query
+}
+
+const (
+	selectOriginalBoundary = `SELECT digest FROM originals WHERE digest > $1 ORDER BY digest LIMIT 1 OFFSET 499`
+	selectOriginals        = `SELECT digest FROM originals WHERE digest > $1 AND digest <= $2 AND encoding = 'blob'`
+	lastDigest             = "g" // behind every digest
+)
+
+// digestSet remembers digests in a fixed space. It never forgets one, and may think of one in many that it knows it: then a
+// content stays until the next sweep, which draws other seeds.
+type digestSet struct {
+	seeds [2]maphash.Seed
+	bits  []uint64
+}
+
+const (
+	digestBits   = 1 << 25 // 4 MiB: of a million digests known, one unknown in 10,000 is taken for one
+	digestProbes = 5
+)
+
+func newDigestSet() *digestSet {
+	return &digestSet{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, bits: make([]uint64, digestBits/64)}
+}
+
+// each returns the bits of a digest until visit returns false.
+func (s *digestSet) each(digest string, visit func(word *uint64, bit uint64) bool) bool {
+	one, step := maphash.String(s.seeds[0], digest), maphash.String(s.seeds[1], digest)|1
+	for range digestProbes {
+		place := one % digestBits
+		if !visit(&s.bits[place/64], 1<<(place%64)) {
+			return false
+		}
+		one += step
+	}
+	return true
+}
+
+func (s *digestSet) add(digest string) {
+	s.each(digest, func(word *uint64, bit uint64) bool {
+		*word |= bit
+		return true
+	})
+}
+
+func (s *digestSet) has(digest string) bool {
+	return s.each(digest, func(word *uint64, bit uint64) bool { return *word&bit != 0 })
+}
+
+// addAll adds whatever in a text has the form of a digest, in whichever form it is written there.
+func (s *digestSet) addAll(text string) {
+	run := 0
+	for i := range len(text) + 1 {
+		if i < len(text) && hexOnly(rune(text[i])) >= 0 {
+			run++
+			continue
+		}
+		if run == blob.DigestBytes {
+			s.add(text[i-run : i])
+		}
+		run = 0
+	}
+}
+
+// IdleBlobs is where contents lie that can be listed.
+type IdleBlobs interface {
+	Blobs
+	// EachIdle calls visit for the contents that no one has put since, until visit returns an error.
+	EachIdle(ctx context.Context, since time.Time, visit func(digest string) error) error
+}
+
+// SweepOrphans deletes the contents to which no row refers and that no one has put for the given time, and returns how many
+// they were. The time is longer than any caller takes from putting a content to writing down that it is needed. One process at a time
+// should sweep; several do no harm.
+func (s *Store) SweepOrphans(ctx context.Context, blobs IdleBlobs, idle time.Duration) (deleted int, err error) {
+	since := time.Now().Add(-idle) // before the rows are read: what is put from now on is not looked at
+	needed, err := s.neededBlobs(ctx)
+	if err != nil {
+		return 0, err
+	}
+
+	err = blobs.EachIdle(ctx, since, func(digest string) error {
+		if needed.has(digest) {
+			return nil
+		}
+		gone, err := blobs.DeleteIdle(ctx, digest, since)
+		if gone {
+			deleted++
+		}
+		return err
+	})
+	return deleted, err
+}
+
+// neededBlobs reads what all rows refer to.
+func (s *Store) neededBlobs(ctx context.Context) (*digestSet, error) {
+	needed := newDigestSet()
+	for _, source := range referrings {
+		if err := s.readReferring(ctx, source, needed); err != nil {
+			return nil, err
+		}
+	}
+
+	return needed, s.readOriginals(ctx, needed)
+}
+
+func (s *Store) readReferring(ctx context.Context, source referring, needed *digestSet) error {
+	after := make([]any, len(source.keys))
+	for i := range after {
+		after[i] = ""
+	}
+
+	for {
+		begun := time.Now()
+		last := make([]string, len(source.keys))
+		into := make([]any, len(last))
+		for i := range last {
+			into[i] = &last[i]
+		}
+
+		found, err := first(ctx, s.engine.reader(), source.selectBoundary(), after, into...)
+		if err != nil {
+			return err
+		}
+
+		arguments := after
+		if found {
+			after = make([]any, len(last))
+			for i := range last {
+				after[i] = last[i]
+			}
+			arguments = append(slices.Clip(arguments), after...)
+		}
+
+		err = s.engine.reader().each(ctx, source.selectTexts(found), arguments, func(r row) error {
+			var text string
+			err := r.Scan(&text)
+			needed.addAll(text)
+			return err
+		})
+		if err != nil || !found {
+			return err
+		}
+
+		if err := rest(ctx, begun); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Store) readOriginals(ctx context.Context, needed *digestSet) error {
+	for after := ""; after != lastDigest; {
+		begun, last := time.Now(), lastDigest
+		if _, err := first(ctx, s.engine.reader(), selectOriginalBoundary, []any{after}, &last); err != nil {
+			return err
+		}
+
+		err := s.engine.reader().each(ctx, selectOriginals, []any{after, last}, func(r row) error {
+			var digest string
+			err := r.Scan(&digest)
+			needed.add(digest)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+
+		after = last
+		if err := rest(ctx, begun); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest leaves the database to others for as long as the work took that began then.
+func rest(ctx context.Context, begun time.Time) error {
+	select {
+	case <-time.After(min(time.Since(begun), orphanRest)):
+		return nil
+	case <-ctx.Done():
+		return unavailable("sweep contents", ctx.Err())
 	}
 }

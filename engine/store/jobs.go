@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/internal/fault"
 	"inbox/internal/queue"
 )
 
@@ -40,6 +41,7 @@ func (t *Tx) Enqueue(ctx context.Context, job queue.NewJob) error {
 	if wait > 0 {
 		state = jobScheduled
 	}
+
 	t.wake(ChannelJob, job.Kind)
 	return t.do(ctx, t.dialect.insertJob, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
 		state, wait, nowMicros(), job.Payload, lane.Group, int64(lane.Rank), lane.Member, flag(job.Guest))
@@ -81,17 +83,21 @@ func (t *Tx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Out
 	case queue.Done:
 		return t.settle(ctx, true, `DELETE FROM jobs WHERE id = $1 AND fence = $2 AND state = 'running'
 			RETURNING kind, partition_key`, lease.JobID, lease.Fence)
+
 	case queue.Dead:
 		return t.settle(ctx, true, `UPDATE jobs SET state = 'dead', reason = $3, updated_at = $4, lease_owner = '',
 			lease_until = 0 WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`,
 			lease.JobID, lease.Fence, cleaned(outcome.Reason), nowMicros())
+
 	case queue.Released:
 		return t.settle(ctx, false, t.dialect.releaseJob, lease.JobID, lease.Fence, nowMicros())
 	}
+
 	state, wait, counts := jobReady, t.until(outcome.At), flag(outcome.Kind != queue.Snooze)
 	if wait > 0 {
 		state = jobScheduled
 	}
+
 	return t.settle(ctx, false, t.dialect.returnJob, lease.JobID, lease.Fence, state, flag(outcome.At.IsZero()), wait,
 		cleaned(outcome.Reason), counts, nowMicros())
 }
@@ -115,10 +121,12 @@ func (t *Tx) settle(ctx context.Context, left bool, query string, arguments ...a
 	if !found {
 		return queue.ErrLeaseLost
 	}
+
 	if !left {
 		t.wake(ChannelJob, kind)
 		return nil
 	}
+
 	return t.promote(ctx, kind, partition)
 }
 
@@ -130,14 +138,17 @@ func (t *Tx) promote(ctx context.Context, kind, partition string) error {
 	if partition == "" {
 		return nil
 	}
+
 	if !t.dialect.counts {
 		t.wake(ChannelJob, kind)
 		return t.do(ctx, t.dialect.promoteJob, partition)
 	}
+
 	promoted, err := t.change(ctx, t.dialect.promoteJob, partition)
 	if promoted > 0 {
 		t.wake(ChannelJob, kind)
 	}
+
 	return err
 }
 
@@ -263,6 +274,7 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 		if tx.dialect.claimLanes != "" {
 			return tx.claimLanes(ctx, claim, take)
 		}
+
 		for _, one := range claim.Takes {
 			arguments := []any{
 				claim.Kind, one.Lane.Group, int64(one.Lane.Rank), one.Lane.Member, int64(one.Count),
@@ -277,6 +289,7 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 	if err != nil {
 		return nil, err
 	}
+
 	slices.SortFunc(jobs, func(a, b queue.Job) int { return cmp.Compare(a.ID, b.ID) })
 	return jobs, nil
 }
@@ -288,6 +301,7 @@ func (t *Tx) claimLanes(ctx context.Context, claim queue.Claim, take func(row) e
 		groups, members = append(groups, one.Lane.Group), append(members, one.Lane.Member)
 		ranks, counts = append(ranks, int64(one.Lane.Rank)), append(counts, int64(one.Count))
 	}
+
 	arguments := []any{claim.Kind, groups, ranks, members, counts, claim.Owner, claim.Lease.Microseconds(), nowMicros()}
 	return t.each(ctx, t.dialect.claimLanes, arguments, take)
 }
@@ -299,10 +313,12 @@ func (v queueView) Revive(ctx context.Context, kind string) (more bool, err erro
 		if err != nil {
 			return err
 		}
+
 		due, err := tx.change(ctx, tx.dialect.comeDue, kind)
 		if expired+due > 0 {
 			tx.wake(ChannelJob, kind)
 		}
+
 		more = due >= maxDue
 		return err
 	})
@@ -321,7 +337,7 @@ func scanJob(r row) (queue.Job, error) {
 // maxExtended bounds the leases of one statement.
 const maxExtended = 128
 
-// Extend prolongs leases and gives those that are still held.
+// Extend prolongs leases and returns those that are still held.
 func (v queueView) Extend(ctx context.Context, leases []queue.Lease, length time.Duration) ([]queue.Lease, error) {
 	var held []queue.Lease
 	for chunk := range slices.Chunk(leases, maxExtended) {
@@ -333,6 +349,7 @@ func (v queueView) Extend(ctx context.Context, leases []queue.Lease, length time
 		if err != nil {
 			return held, err
 		}
+
 		held = append(held, kept...)
 	}
 	return held, nil
@@ -346,6 +363,7 @@ func (t *Tx) extend(ctx context.Context, leases []queue.Lease, length time.Durat
 		values[i] = "($" + strconv.Itoa(n+1) + ", CAST($" + strconv.Itoa(n+2) + " AS BIGINT))"
 		arguments = append(arguments, lease.JobID, lease.Fence)
 	}
+
 	query := `UPDATE jobs SET lease_until = ` + t.dialect.now + ` + $1 WHERE state = 'running' AND (id, fence) IN (VALUES ` +
 		strings.Join(values, ", ") + `) RETURNING id, fence`
 	var held []queue.Lease
@@ -376,4 +394,98 @@ func (v queueView) NextDue(ctx context.Context, kind string) (wait time.Duration
 		return 0, false, err
 	}
 	return time.Duration(*due) * time.Microsecond, true, nil
+}
+
+// JobRecord is a job's row as the operator sees it.
+type JobRecord struct {
+	ID        string    `json:"id"`
+	Kind      string    `json:"kind"`
+	Partition string    `json:"partition,omitempty"`
+	Payload   string    `json:"payload"`
+	State     string    `json:"state"` // ready, scheduled, blocked, running, dead
+	Attempt   int       `json:"attempt"`
+	RunAt     time.Time `json:"run_at"`
+	Owner     string    `json:"owner,omitempty"`
+	LeaseEnds time.Time `json:"lease_ends"` // zero when not running
+	Reason    string    `json:"reason,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// JobFilter selects jobs, newest first. Empty fields do not restrict.
+type JobFilter struct {
+	Kind   string
+	State  string
+	Before string // id of the last row of the page before
+	Limit  int    // 1…500
+}
+
+// Jobs lists jobs, newest first.
+func (s *Store) Jobs(ctx context.Context, filter JobFilter) ([]JobRecord, error) {
+	var chosen selection
+	chosen.addWhen(filter.State == jobDead, "state = 'dead'") // written out, for the index of dead letters
+	chosen.addWhen(filter.State != "" && filter.State != jobDead, "state = ?", filter.State)
+	chosen.addWhen(filter.Kind != "", "kind = ?", filter.Kind)
+	chosen.addWhen(filter.Before != "", "id < ?", filter.Before)
+	query := `SELECT id, kind, partition_of, payload, state, attempt, run_at, lease_owner, lease_until, reason, created_at
+		FROM jobs` + chosen.sql() + chosen.page("id DESC", filter.Limit)
+	var jobs []JobRecord
+	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+		var job JobRecord
+		var run, lease, created int64
+		err := r.Scan(&job.ID, &job.Kind, &job.Partition, &job.Payload, &job.State, &job.Attempt, &run,
+			&job.Owner, &lease, &job.Reason, &created)
+		job.RunAt, job.LeaseEnds, job.CreatedAt = instant(run), instant(lease), instant(created)
+		jobs = append(jobs, job)
+		return err
+	})
+	return jobs, err
+}
+
+// RetryJob returns a dead or waiting job a new life now, with its attempts counted anew; fault.NotFound when there is
+// no such job, fault.Conflict when it is running.
+func (s *Store) RetryJob(ctx context.Context, id string) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		var kind string
+		found, err := first(ctx, tx, `UPDATE jobs SET state = CASE WHEN state IN ('dead', 'scheduled') THEN 'ready' ELSE state END,
+			attempt = 0, run_at = `+tx.dialect.now+`, updated_at = $1 WHERE id = $2 AND state <> 'running' RETURNING kind`,
+			[]any{nowMicros(), id}, &kind)
+		if err == nil && found {
+			tx.wake(ChannelJob, kind)
+		}
+		if err != nil || found {
+			return err
+		}
+
+		return tx.jobRefusal(ctx, id)
+	})
+}
+
+// CancelJob removes a job that is not running; fault.NotFound when there is no such job, fault.Conflict when it runs.
+func (s *Store) CancelJob(ctx context.Context, id string) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		var kind, partition string
+		found, err := first(ctx, tx, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
+			[]any{id}, &kind, &partition)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return tx.jobRefusal(ctx, id)
+		}
+
+		return tx.promote(ctx, kind, partition)
+	})
+}
+
+func (t *Tx) jobRefusal(ctx context.Context, id string) error {
+	var state string
+	found, err := first(ctx, t, `SELECT state FROM jobs WHERE id = $1`, []any{id}, &state)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return notFound("job")
+	}
+
+	return fault.New(fault.Conflict, "the job is running")
 }

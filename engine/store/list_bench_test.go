@@ -34,6 +34,7 @@ func BenchmarkLists(b *testing.B) {
 			b.Fatalf("%s must be a number from 1000", benchRowsVariable)
 		}
 	}
+
 	b.Run("sqlite", func(b *testing.B) { benchLists(b, Options{DataDir: b.TempDir()}, rows) })
 	b.Run("postgres", func(b *testing.B) { benchLists(b, Options{URL: storetest.Postgres(b), Connections: 2}, rows) })
 }
@@ -48,6 +49,7 @@ func benchLists(b *testing.B, options Options, rows int) {
 			b.Error(err)
 		}
 	}()
+
 	fillTurns(b, s, 0, rows/100)
 	few := measureLists(b, s)
 	fillTurns(b, s, rows/100, rows)
@@ -74,6 +76,7 @@ func fillTurns(b *testing.B, s *Store, from, to int) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	for ; from < to; from += 10_000 {
 		err := s.InTx(b.Context(), func(tx *Tx) error {
 			return tx.do(b.Context(), insert, hashKey("echo", "context"), hashKey("echo", "p"), string(body),
@@ -83,6 +86,7 @@ func fillTurns(b *testing.B, s *Store, from, to int) {
 			b.Fatal(err)
 		}
 	}
+
 	if err := s.InTx(b.Context(), func(tx *Tx) error { return tx.do(b.Context(), `ANALYZE turns`) }); err != nil {
 		b.Fatal(err)
 	}
@@ -105,9 +109,11 @@ func measureLists(b *testing.B, s *Store) (results []measured) {
 			}
 			took[i] = time.Since(begin)
 		}
+
 		slices.Sort(took)
 		results = append(results, measured{name, took[len(took)/2].Round(time.Microsecond)})
 	}
+
 	list := func(name string, filter exchange.TurnFilter) {
 		filter.Limit = 51
 		measure(name, func(ctx context.Context) error {
@@ -118,6 +124,7 @@ func measureLists(b *testing.B, s *Store) (results []measured) {
 			return err
 		})
 	}
+
 	tasks := exchange.TurnFilter{Agent: "echo", Principal: "p", ReceivedVia: normalized.ViaA2A, Latest: true}
 	list("tasks", tasks)
 	measure("tasks, counted", func(ctx context.Context) error { _, err := s.CountTurns(ctx, tasks); return err })
@@ -134,6 +141,7 @@ func measureLists(b *testing.B, s *Store) (results []measured) {
 		_, err := s.Turns(ctx, exchange.TurnFilter{Agent: "echo", Principal: "p", ReceivedVia: normalized.ViaA2A, Reference: "none", Limit: 200})
 		return err
 	})
+
 	list("held", exchange.TurnFilter{States: []string{exchange.StateHeld}})
 	list("held of an agent", exchange.TurnFilter{Agent: "echo", States: []string{exchange.StateHeld}})
 	list("failed of an agent", exchange.TurnFilter{Agent: "echo", States: []string{exchange.StateFailed}})
@@ -142,6 +150,7 @@ func measureLists(b *testing.B, s *Store) (results []measured) {
 		_, err := s.ThreadExcerpt(ctx, pipeline.ThreadQuery{Agent: "echo", ThreadID: "context", Before: lastID, Tail: 20, Head: 2})
 		return err
 	})
+
 	measure("accept, run and answer", func(ctx context.Context) error { return wholeTurn(ctx, s, newTaskID()) })
 	measure("accept in the context", func(ctx context.Context) error { return wholeTurn(ctx, s, "context") })
 	return results
@@ -160,6 +169,7 @@ func wholeTurn(ctx context.Context, s *Store, thread string) error {
 	if _, err := s.SentMessages(ctx, turn.Agent, turn.Message.ID, turn.Principal); err != nil {
 		return err
 	}
+
 	err := s.InTx(ctx, func(tx *Tx) error {
 		if _, _, err := tx.InsertTurn(ctx, turn, pipeline.Original{Digest: turn.ID, Body: []byte("hello")}); err != nil {
 			return err
@@ -169,6 +179,7 @@ func wholeTurn(ctx context.Context, s *Store, thread string) error {
 	if err != nil {
 		return err
 	}
+
 	move := func(work func(tx *Tx) error) {
 		if err == nil {
 			err = s.InTx(ctx, work)
@@ -178,6 +189,7 @@ func wholeTurn(ctx context.Context, s *Store, thread string) error {
 		_, err := tx.MoveTurn(ctx, pipeline.Move{ID: turn.ID, From: []string{exchange.StateAccepted}, To: exchange.StateRunning, Attempt: 1, At: time.Now()})
 		return err
 	})
+
 	move(func(tx *Tx) error {
 		reply := exchange.Reply{ID: newTaskID(), TurnID: turn.ID, Agent: "echo", Response: normalized.Response{Parts: turn.Message.Parts}}
 		_, err := tx.AnswerTurn(ctx, pipeline.Move{ID: turn.ID, From: []string{exchange.StateRunning}, To: exchange.StateAnswered, At: time.Now()}, reply, "")

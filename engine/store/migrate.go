@@ -17,7 +17,7 @@ import (
 // break the rules of that one.
 type NewerSchema struct{ Found, Known int64 } // versions of the schema
 
-// Error says what to do.
+// Error names both versions and what to do.
 func (e *NewerSchema) Error() string {
 	return fmt.Sprintf("the schema of the database has version %d, and this program knows up to %d: a newer inbox was here; start that version, "+
 		"or restore the backup from before the upgrade", e.Found, e.Known)
@@ -30,16 +30,19 @@ func migrate(ctx context.Context, database *sql.DB, words *dialect, options ...g
 	if err != nil {
 		return err
 	}
+
 	known := int64(0)
 	for _, source := range provider.ListSources() {
 		known = max(known, source.Version)
 	}
+
 	if err := refuseNewer(ctx, database, words, known); err != nil {
 		return err
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		return err
 	}
+
 	return refuseNewer(ctx, database, words, known) // another node may have been at it
 }
 
@@ -49,6 +52,7 @@ func refuseNewer(ctx context.Context, database *sql.DB, words *dialect, known in
 	if err := database.QueryRowContext(ctx, words.hasVersions).Scan(&found); err != nil || !found {
 		return err
 	}
+
 	var version sql.NullInt64
 	if err := database.QueryRowContext(ctx, `SELECT MAX(version_id) FROM goose_db_version`).Scan(&version); err != nil {
 		return err
@@ -56,6 +60,7 @@ func refuseNewer(ctx context.Context, database *sql.DB, words *dialect, known in
 	if version.Int64 > known {
 		return &NewerSchema{Found: version.Int64, Known: known}
 	}
+
 	return nil
 }
 
@@ -76,10 +81,12 @@ func (d ddl) Open(name string) (fs.File, error) {
 	if err != nil || d.dialect != sqliteDialect || !strings.HasSuffix(name, ".sql") {
 		return file, err
 	}
+
 	text, err := io.ReadAll(file)
 	if err != nil {
 		return nil, err
 	}
+
 	return ddlFile{file, strings.NewReader(strings.NewReplacer(` COLLATE "C"`, "", "::json", "").Replace(string(text)))}, nil
 }
 
@@ -96,4 +103,52 @@ func (s *Store) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
 	_, err := first(ctx, s.engine.reader(), `SELECT MAX(version_id) FROM goose_db_version`, nil, &version)
 	return version, err
+}
+
+// dialect is the little of the SQL text that differs between the databases. {lock shared} in a text means: the row
+// must not change before our commit, while others may rely on it too; {skip locked}: do not wait for rows that
+// another node is picking; {now}: the clock of the database in microseconds, the same in one statement.
+type dialect struct {
+	migrations   goose.Dialect
+	hasVersions  string // reports whether the table of schema versions is there
+	now          string
+	insertJob    string
+	insertLeased string
+	returnJob    string
+	releaseJob   string
+	promoteJob   string
+	takeExpired  string
+	comeDue      string
+	claimLane    string
+	claimLanes   string // empty = claimLane for each lane
+	nextDue      string
+	holdTurn     string // empty = not needed
+	holdPeople   string // empty = not needed
+	counts       bool   // it costs no round trip to hear how many rows changed
+}
+
+// SQLite needs no row locks: it has one writer. Its clock is that of the process, so that the times in statements and those
+// in the program are of one clock.
+var sqliteDialect = newDialect(dialect{
+	migrations: goose.DialectSQLite3, hasVersions: `SELECT COUNT(*) > 0 FROM sqlite_master WHERE name = 'goose_db_version'`,
+	now: sqliteClock + "()", counts: true,
+}, "", "")
+
+// The time of the statement is one value for the whole of it, so that indexes can be asked with it.
+var postgresDialect = newDialect(dialect{
+	migrations: goose.DialectPostgres, hasVersions: `SELECT to_regclass('goose_db_version') IS NOT NULL`,
+	now:        "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
+	claimLanes: claimLanes,
+	holdTurn:   `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
+	holdPeople: `LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`,
+}, " FOR SHARE", " FOR UPDATE SKIP LOCKED")
+
+func newDialect(d dialect, lockShared, skipLocked string) *dialect {
+	words := strings.NewReplacer("{lock shared}", lockShared, "{skip locked}", skipLocked, "{now}", d.now)
+	d.insertJob, d.insertLeased = words.Replace(insertJob), words.Replace(insertLeased)
+	d.returnJob, d.releaseJob = words.Replace(returnJob), words.Replace(releaseJob)
+	d.promoteJob, d.takeExpired, d.comeDue = words.Replace(promoteJob), words.Replace(takeExpired), words.Replace(comeDue)
+	d.claimLane, d.claimLanes = words.Replace(claimLane), words.Replace(d.claimLanes)
+	d.nextDue = words.Replace(nextDue)
+	return &d
 }

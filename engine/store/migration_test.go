@@ -44,6 +44,7 @@ func TestSecondMigration(t *testing.T) {
 		build(t, "sqlite", sqliteURL(filepath.Join(directory, File)), sqliteDialect)
 		checkMigrated(t, Options{DataDir: directory})
 	})
+
 	t.Run("postgres", func(t *testing.T) {
 		url := storetest.EmptyPostgres(t)
 		build(t, "pgx", url, postgresDialect)
@@ -63,9 +64,11 @@ func build(t *testing.T, driver, url string, words *dialect) {
 			t.Error(err)
 		}
 	}()
+
 	if err := migrateTo(t.Context(), database, words, 1); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, statement := range firstRows {
 		if _, err := database.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
@@ -92,6 +95,7 @@ func checkMigrated(t *testing.T, options Options) {
 			t.Error(err)
 		}
 	}()
+
 	if diff := cmp.Diff("t1 2 0, t2 0 0, t3 1 0, t4 1 0, t5 1 0", historyColumns(t, s)); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
@@ -99,15 +103,18 @@ func checkMigrated(t *testing.T, options Options) {
 	if err != nil || turn.ReplyID != "r1" || turn.Response == nil || turn.Response.Parts[0].Content != "hi" || turn.Shared {
 		t.Errorf("turn %+v, %v", turn, err)
 	}
+
 	record, reply, err := s.Delivery(t.Context(), "d1")
 	if err != nil || record.State != "retry" || record.Attempt != 2 || string(record.Data) != `{"a":1}` || reply.ID != "r1" ||
 		reply.Notice != 0 || reply.CreatedAt.UnixMicro() != 5 || reply.Message.ID != "t1" {
 		t.Errorf("delivery %+v of %+v, %v", record, reply, err)
 	}
+
 	token, found, err := s.TokenByHash(t.Context(), "aa")
 	if err != nil || !found || token.Scope != exchange.TokenPeer || token.Name != "alice" {
 		t.Errorf("token %+v, %v, %v", token, found, err)
 	}
+
 	checkReplyRules(t, s)
 }
 
@@ -120,12 +127,14 @@ func checkReplyRules(t *testing.T, s *Store) {
 	if err := insert(exchange.Reply{ID: "r1b", TurnID: "t1"}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("second answer: %v, want fault.Conflict", err)
 	}
+
 	if err := insert(exchange.Reply{ID: "r1n", TurnID: "t1", Notice: 1}); err != nil {
 		t.Errorf("notice: %v", err)
 	}
 	if err := insert(exchange.Reply{ID: "r9", TurnID: "t9"}); err == nil {
 		t.Error("a reply to no turn was stored")
 	}
+
 	err := s.InTx(t.Context(), func(tx *Tx) error {
 		return tx.InsertDelivery(t.Context(), delivery.Record{ID: "d9", TurnID: "t1", ReplyID: "r9"})
 	})
@@ -146,6 +155,7 @@ func historyColumns(t *testing.T, s *Store) string {
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	return strings.Join(rows, ", ")
 }
 
@@ -164,6 +174,7 @@ func TestHistoryTurns(t *testing.T) {
 					t.Error(err)
 				}
 			}()
+
 			historyLife(t, s)
 		})
 	}
@@ -180,6 +191,7 @@ func historyLife(t *testing.T, s *Store) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
+
 	insert := func(id, state string, shared bool) func(tx *Tx) error {
 		return func(tx *Tx) error {
 			_, _, err := tx.InsertTurn(t.Context(), exchange.TurnRecord{
@@ -188,18 +200,21 @@ func historyLife(t *testing.T, s *Store) {
 			return err
 		}
 	}
+
 	move := func(id, from, to string) func(tx *Tx) error {
 		return func(tx *Tx) error {
 			_, err := tx.MoveTurn(t.Context(), pipeline.Move{ID: id, From: []string{from}, To: to, At: time.Now()})
 			return err
 		}
 	}
+
 	answer := func(id string, notice int, response normalized.Response) func(tx *Tx) error {
 		return func(tx *Tx) error {
 			reply := exchange.Reply{ID: id + string(rune('a'+notice)), TurnID: id, Notice: notice, Response: response}
 			return tx.InsertReply(t.Context(), reply, "")
 		}
 	}
+
 	spoken := normalized.Response{Parts: []normalized.Part{normalized.Text("hi")}}
 	step("a 1 1", insert("a", exchange.StateAccepted, true))
 	step("a 1 1, b 0 0", insert("b", exchange.StateHeld, false))

@@ -38,11 +38,13 @@ func TestNodesStartTogether(t *testing.T) {
 			if version, err := s.SchemaVersion(t.Context()); err != nil || version < 4 {
 				t.Errorf("version %d, %v", version, err)
 			}
+
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+
 	await.Done(t, group.Wait, "the start of all nodes")
 }
 
@@ -55,11 +57,13 @@ func TestNodesHearWhoEndsAtOnce(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- listening.Listen(ctx) }()
 	expect(t, heard, "job ", "turn ") // something may have been missed before
+
 	for i := range 5 {
 		command, err := store.Open(t.Context(), store.Options{URL: url})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		kind := fmt.Sprint("kind", i)
 		if err := enqueueUntilStored(t, command, kind); err != nil {
 			t.Fatal(err)
@@ -67,15 +71,17 @@ func TestNodesHearWhoEndsAtOnce(t *testing.T) {
 		if err := command.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		expect(t, heard, "job "+kind)
 	}
+
 	stop()
 	if err := await.Receive(t, ended, "the end of the listening"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestServersHearCommandsOnTheSameFile: SQLite tells nobody of a commit, and the server hears of a command's all the same,
+// TestServersHearCommandsOnTheSameFile: SQLite announces no commit, and the server hears of a command's all the same,
 // long before it looks by itself.
 func TestServersHearCommandsOnTheSameFile(t *testing.T) {
 	directory := t.TempDir()
@@ -89,6 +95,7 @@ func TestServersHearCommandsOnTheSameFile(t *testing.T) {
 	if err := enqueueUntilStored(t, command, "kind"); err != nil {
 		t.Fatal(err)
 	}
+
 	expect(t, heard, "job ", "turn ", "lists ", "bridge ")
 	// While the server itself commits, only the lists are told apart.
 	entry := exchange.ListEntry{ID: newID(), List: exchange.ListBlock, Kind: exchange.TargetHost, Target: "spam.example"}
@@ -98,6 +105,7 @@ func TestServersHearCommandsOnTheSameFile(t *testing.T) {
 	if err := command.PutListEntries(t.Context(), entry); err != nil {
 		t.Fatal(err)
 	}
+
 	expect(t, heard, "lists ")
 	stop()
 	if err := await.Receive(t, ended, "the end of the listening"); err != nil {
@@ -105,13 +113,14 @@ func TestServersHearCommandsOnTheSameFile(t *testing.T) {
 	}
 }
 
-// TestListeningEndsWithTheStore: a store that is closed while somebody listens ends it without an error.
+// TestListeningEndsWithTheStore: a store that is closed while a caller listens ends it without an error.
 func TestListeningEndsWithTheStore(t *testing.T) {
 	heard := make(chan string, 100)
 	listening, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Notify: func(channel, payload string) { heard <- channel + " " + payload }})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- listening.Listen(t.Context()) }()
 	expect(t, heard, "bridge ")
@@ -137,6 +146,7 @@ func TestNodesHearEachOther(t *testing.T) {
 	if err := accept(t.Context(), working, turn); err != nil {
 		t.Fatal(err)
 	}
+
 	expect(t, heard, "job turn", "turn "+turn.ID)
 	terminateOthers(t, url)
 	expect(t, heard, "job ", "turn ")
@@ -145,14 +155,17 @@ func TestNodesHearEachOther(t *testing.T) {
 	}); err != nil && !fault.Is(err, fault.Unavailable) {
 		t.Fatal(err)
 	}
+
 	if err := enqueueUntilStored(t, working, "other"); err != nil {
 		t.Fatal(err)
 	}
+
 	for got := ""; got != "job other"; got = await.Receive(t, heard, "the news of the other node's job") {
 		if strings.Count(got, "own") > 1 {
 			t.Error("heard its own notification again")
 		}
 	}
+
 	stop()
 	if err := await.Receive(t, ended, "the end of the listening"); err != nil {
 		t.Error(err)
@@ -166,6 +179,7 @@ func expect(t *testing.T, heard <-chan string, want ...string) {
 	for _, w := range want {
 		missing[w] = true
 	}
+
 	timeout := time.After(20 * time.Second)
 	for len(missing) > 0 {
 		select {
@@ -184,6 +198,7 @@ func terminateOthers(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = connection.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 	if err := errors.Join(err, connection.Close(t.Context())); err != nil {
@@ -213,14 +228,17 @@ func TestBrokenConnections(t *testing.T) {
 	for n := range 8 { // several connections are open
 		group.Go(func() error { return accept(t.Context(), s, sample(int64(n))) })
 	}
+
 	if err := await.Result(t, group.Wait, "all messages to be accepted"); err != nil {
 		t.Fatal(err)
 	}
+
 	for n := range 3 {
 		terminateOthers(t, url)
 		if err := accept(t.Context(), s, sample(int64(100+n))); err != nil {
 			t.Errorf("write: %v", err)
 		}
+
 		terminateOthers(t, url)
 		if _, err := s.LocalPosts(t.Context()); err != nil {
 			t.Errorf("read: %v", err)
@@ -235,18 +253,21 @@ func TestDeadlock(t *testing.T) {
 	if err := errors.Join(accept(t.Context(), s, one), accept(t.Context(), s, two)); err != nil {
 		t.Fatal(err)
 	}
+
 	var meet, group sync.WaitGroup
 	meet.Add(2)
 	move := func(first, second string) {
 		waited := false
 		arrive := sync.OnceFunc(meet.Done)
 		defer arrive() // also when it fails: the other one waits
+
 		err := s.Pipeline().InTx(t.Context(), func(tx pipeline.Tx) error {
 			for _, id := range []string{first, second} {
 				_, err := tx.MoveTurn(t.Context(), pipeline.Move{ID: id, From: []string{"accepted"}, To: "accepted", At: time.Now()})
 				if err != nil {
 					return err
 				}
+
 				if !waited {
 					waited = true
 					arrive()
@@ -259,6 +280,7 @@ func TestDeadlock(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	group.Go(func() { move(one.ID, two.ID) })
 	group.Go(func() { move(two.ID, one.ID) })
 	await.Done(t, group.Wait, "the end of both moves")
@@ -274,18 +296,22 @@ func TestUnusableDatabases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	closed := listener.Addr().String()
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	garbage := t.TempDir()
 	if err := os.WriteFile(filepath.Join(garbage, store.File), []byte(strings.Repeat("not a database ", 500)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, test := range map[string]struct {
 		options store.Options
 		kind    fault.Kind

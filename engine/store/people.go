@@ -28,14 +28,17 @@ func (t *Tx) LinkPerson(ctx context.Context, identities []exchange.PersonIdentit
 	if err := t.holdPeople(ctx); err != nil {
 		return err
 	}
+
 	people, err := t.peopleOf(ctx, keys)
 	if err != nil {
 		return err
 	}
+
 	person, err := survivor(people, identities)
 	if err != nil {
 		return err
 	}
+
 	for i, identity := range identities {
 		if err := t.do(ctx, putIdentity, keys[i], person, identity.Principal, cleaned(identity.Issuer),
 			cleaned(identity.Subject), cleaned(identity.Method), cleaned(identity.Address),
@@ -43,6 +46,7 @@ func (t *Tx) LinkPerson(ctx context.Context, identities []exchange.PersonIdentit
 			return err
 		}
 	}
+
 	return t.mergePeople(ctx, person, people)
 }
 
@@ -55,11 +59,14 @@ func principalKeys(identities []exchange.PersonIdentity) ([]any, error) {
 		if identity.Principal == "" {
 			return nil, fault.InField("principal", "is required")
 		}
+
 		keys = append(keys, hashKey(identity.Principal))
 	}
+
 	if different := slices.Clone(keys); len(different) < 2 || !slices.ContainsFunc(different, func(k any) bool { return k != different[0] }) {
 		return nil, fault.InField("identities", "must be two different ones")
 	}
+
 	return keys, nil
 }
 
@@ -88,11 +95,13 @@ func survivor(people []string, identities []exchange.PersonIdentity) (string, er
 	if len(people) > 0 {
 		return people[0], nil
 	}
+
 	for _, identity := range identities {
 		if identity.PersonID != "" {
 			return identity.PersonID, nil
 		}
 	}
+
 	id, err := uuid.NewV7()
 	return id.String(), err
 }
@@ -126,7 +135,48 @@ func (s *Store) Unlink(ctx context.Context, principal string) error {
 		if !found {
 			return notFound("linked identity")
 		}
+
 		return tx.do(ctx, `DELETE FROM person_identities WHERE person_id = $1
 			AND (SELECT COUNT(*) FROM person_identities WHERE person_id = $1) = 1`, person)
 	})
+}
+
+const selectPersonOf = `SELECT ` + identityColumns + ` FROM person_identities
+	WHERE person_id = (SELECT person_id FROM person_identities WHERE principal_key = $1)
+	ORDER BY linked_at, principal LIMIT $2 + 0`
+
+// PersonOf returns all identities of the principal's person, in the order in which they were linked, at most 500; none
+// when the principal is not linked.
+func (s *Store) PersonOf(ctx context.Context, principal string) ([]exchange.PersonIdentity, error) {
+	return s.identities(ctx, selectPersonOf, hashKey(principal), int64(maxPage))
+}
+
+// $1 is the cursor; above every id without one.
+const selectPeople = `SELECT ` + identityColumns + ` FROM person_identities WHERE person_id IN (
+		SELECT DISTINCT person_id FROM person_identities WHERE person_id < $1 ORDER BY person_id DESC LIMIT $2 + 0)
+	ORDER BY person_id DESC, linked_at, principal`
+
+// People lists the identities of people, the newest person first; limit counts people, at most 500. Before is the id of
+// the last person of the page before.
+func (s *Store) People(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error) {
+	if before == "" {
+		before = "~"
+	}
+	return s.identities(ctx, selectPeople, cleaned(before), pageSize(limit))
+}
+
+func (s *Store) identities(ctx context.Context, query string, arguments ...any) ([]exchange.PersonIdentity, error) {
+	var identities []exchange.PersonIdentity
+	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+		var i exchange.PersonIdentity
+		var linked int64
+		if err := r.Scan(&i.PersonID, &i.Principal, &i.Issuer, &i.Subject, &i.Method, &i.Address, &linked); err != nil {
+			return err
+		}
+
+		i.LinkedAt = instant(linked)
+		identities = append(identities, i)
+		return nil
+	})
+	return identities, err
 }

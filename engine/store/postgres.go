@@ -2,8 +2,13 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"math/rand/v2"
+	"net/url"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +44,7 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
+
 	pool := openPostgresPool(config, options.Connections, connectionLife)
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 120))
 	if err == nil {
@@ -47,6 +53,7 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 	if err != nil {
 		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())
 	}
+
 	e := &postgresEngine{
 		statements: statements{pool: pool, failed: postgresFault}, config: config, connections: options.Connections,
 		logger: options.Logger,
@@ -67,6 +74,7 @@ func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) err
 		if err == nil || attempt == maxAttempts || !repeatable(err) {
 			return err
 		}
+
 		repeated.Inc()
 		select {
 		case <-time.After(rand.N(time.Duration(attempt) * 5 * time.Millisecond)):
@@ -77,7 +85,7 @@ func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) err
 }
 
 // renew closes the idle connections: where one was lost, a restarted server or a firewall has ended the others too, and
-// each would cost somebody a failure.
+// each would cost a caller a failure.
 func (e *postgresEngine) renew() {
 	e.pool.SetMaxIdleConns(0)
 	e.pool.SetMaxIdleConns(e.connections)
@@ -98,11 +106,13 @@ func (e *postgresEngine) lostRead(err error) bool {
 func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
+
 	connection, err := e.pool.Conn(ctx)
 	if err != nil {
 		return false, unavailable("connect", err)
 	}
 	defer connection.Close()
+
 	var result error
 	err = connection.Raw(func(driverConnection any) error {
 		session := &postgresSession{connection: driverConnection.(*stdlib.Conn).Conn()}
@@ -111,12 +121,15 @@ func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost b
 		if !before {
 			result = session.commit(ctx)
 		}
+
 		if session.connection.IsClosed() && ctx.Err() == nil {
 			lost = before || readOnly(result) // of a read-only transaction nothing is kept, whatever was asked for
 			e.renew()
 		}
+
 		return session.release(result)
 	})
+
 	return lost, errors.Join(result, hideBadConnection(err))
 }
 
@@ -143,6 +156,7 @@ func repeatable(err error) bool {
 	if !errors.As(err, &failure) {
 		return false
 	}
+
 	switch failure.Code {
 	case "40001", "40P01":
 		return true
@@ -152,7 +166,7 @@ func repeatable(err error) bool {
 	return false
 }
 
-// postgresFault classes an error: what the statement itself got wrong stays as it is, everything else says that
+// postgresFault classes an error: what the statement itself got wrong stays as it is, everything else means that
 // the database cannot serve now (PostgreSQL manual, appendix A: classes 08, 25, 40, 53, 55, 57, 58, XX).
 func postgresFault(operation string, err error) error {
 	if err == nil || fault.Is(err, fault.Unavailable) {
@@ -162,6 +176,7 @@ func postgresFault(operation string, err error) error {
 	if !errors.As(err, &failure) {
 		return unavailable(operation, err)
 	}
+
 	for _, class := range []string{"08", "25", "40", "53", "55", "57", "58", "XX"} {
 		if strings.HasPrefix(failure.Code, class) {
 			return unavailable(operation, err)
@@ -170,6 +185,7 @@ func postgresFault(operation string, err error) error {
 	if repeatable(err) {
 		return unavailable(operation, err)
 	}
+
 	return operationError{operation, err}
 }
 
@@ -178,4 +194,216 @@ func hideBadConnection(err error) error {
 		return nil
 	}
 	return err
+}
+
+const (
+	// connectionLife is after which a connection is replaced when it is next needed, at the latest a third later: a server
+	// that was promoted, or came back behind the same name, gets its share without a restart of ours.
+	connectionLife = 30 * time.Minute
+	// connectionIdle ends connections that no one needs.
+	connectionIdle = 5 * time.Minute
+	// connectPatience bounds one attempt to connect to one host.
+	connectPatience = 10 * time.Second
+)
+
+// errOld reports that a connection has lived its time.
+var errOld = errors.New("the connection has lived its time")
+
+// postgresConfig reads a URL as PostgreSQL's own tools do, several hosts included. Where neither it nor the environment
+// names the kind of server that is wanted (target_session_attrs), it is one that can be written to.
+func postgresConfig(text string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(text)
+	if err != nil {
+		return nil, err
+	}
+	if config.ValidateConnect == nil && !wantsAnyServer(text) {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "inbox"
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectPatience
+	}
+
+	closes := config.OnPgError
+	config.OnPgError = func(connection *pgconn.PgConn, failure *pgconn.PgError) bool {
+		return closes(connection, failure) && !unfit(failure)
+	}
+	return config, nil
+}
+
+// wantsAnyServer reports whether target_session_attrs=any is written, which pgx does not tell from nothing.
+func wantsAnyServer(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Query().Has("target_session_attrs") || os.Getenv("PGTARGETSESSIONATTRS") != ""
+}
+
+// unfit reports whether a connection must not be used again although PostgreSQL has not ended it: its session is read-only
+// (25006), or the server or something before it is going away (57P, 08; PostgreSQL manual, appendix A). pgx closes those
+// that end with FATAL by itself; a proxy may say the same with ERROR.
+func unfit(failure *pgconn.PgError) bool {
+	return failure.Code == "25006" || strings.HasPrefix(failure.Code, "57P") || strings.HasPrefix(failure.Code, "08")
+}
+
+// readOnly reports whether the session or its server takes no changes.
+func readOnly(err error) bool {
+	failure, found := errors.AsType[*pgconn.PgError](err)
+	return found && failure.Code == "25006"
+}
+
+// lifeEnd is where a connection keeps when it has lived its time.
+const lifeEnd = "inbox: life ends"
+
+// openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
+// together: each draws its life.
+func openPostgresPool(config *pgx.ConnConfig, connections int, life time.Duration) *sql.DB {
+	pool := stdlib.OpenDB(*config,
+		stdlib.OptionAfterConnect(func(_ context.Context, connection *pgx.Conn) error {
+			connection.PgConn().CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
+			return nil
+		}),
+		stdlib.OptionResetSession(func(_ context.Context, connection *pgx.Conn) error {
+			if end, ok := connection.PgConn().CustomData()[lifeEnd].(time.Time); ok && time.Now().After(end) {
+				return errBroken
+			}
+			return nil
+		}))
+
+	pool.SetMaxOpenConns(connections)
+	pool.SetMaxIdleConns(connections)
+	pool.SetConnMaxIdleTime(connectionIdle)
+	return pool
+}
+
+// unusablePostgres names the servers that were tried, and what to do.
+func unusablePostgres(config *pgx.ConnConfig, err error) string {
+	hosts := []string{config.Host + ":" + strconv.Itoa(int(config.Port))}
+	for _, other := range config.Fallbacks {
+		if host := other.Host + ":" + strconv.Itoa(int(other.Port)); host != hosts[len(hosts)-1] { // the same again without TLS
+			hosts = append(hosts, host)
+		}
+	}
+
+	text := "PostgreSQL at " + strings.Join(hosts, ", ") + " cannot be used; "
+	if errors.Is(err, pgconn.ErrReadOnlyConnection) || readOnly(err) {
+		return text + "it is read-only: name the primary in database_url, or make the server writable"
+	}
+	return text + "check database_url and that the server runs"
+}
+
+// errBroken makes database/sql drop a connection.
+var errBroken = driver.ErrBadConn
+
+// errRolledBack is what a COMMIT of a failed transaction comes to.
+var errRolledBack = errors.New("the database rolled the transaction back")
+
+// postgresSession is one transaction. Statements whose result no caller needs wait for the next one whose result a caller
+// does need and travel with it in one pipeline: an acceptance takes two round trips instead of six.
+type postgresSession struct {
+	connection *pgx.Conn
+	pending    pgx.Batch
+	begun      bool
+}
+
+func (s *postgresSession) do(_ context.Context, query string, arguments ...any) error {
+	s.queue(query, arguments)
+	return nil
+}
+
+func (s *postgresSession) change(ctx context.Context, query string, arguments ...any) (int64, error) {
+	s.queue(query, arguments)
+	var changed int64
+	err := s.send(ctx, func(results pgx.BatchResults) error {
+		tag, err := results.Exec()
+		changed = tag.RowsAffected()
+		return err
+	})
+
+	return changed, postgresFault("write", err)
+}
+
+func (s *postgresSession) each(ctx context.Context, query string, arguments []any, scan func(row) error) error {
+	s.queue(query, arguments)
+	var scanned error
+	err := s.send(ctx, func(results pgx.BatchResults) error {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+
+		for scanned == nil && rows.Next() {
+			scanned = scan(rows)
+		}
+		rows.Close()
+		return rows.Err()
+	})
+
+	return errors.Join(scanned, postgresFault("read", err))
+}
+
+func (s *postgresSession) queue(query string, arguments []any) {
+	if !s.begun {
+		s.begun = true
+		s.pending.Queue("BEGIN")
+	}
+	s.pending.Queue(query, arguments...)
+}
+
+// send sends what is pending and returns the result of the last statement to last.
+func (s *postgresSession) send(ctx context.Context, last func(pgx.BatchResults) error) (err error) {
+	batch := s.pending
+	s.pending = pgx.Batch{}
+	results := s.connection.SendBatch(ctx, &batch)
+	defer func() {
+		if failure := results.Close(); err == nil {
+			err = failure
+		}
+	}()
+
+	for range batch.Len() - 1 {
+		if _, err := results.Exec(); err != nil {
+			return err
+		}
+	}
+
+	return last(results)
+}
+
+func (s *postgresSession) commit(ctx context.Context) error {
+	if !s.begun {
+		return nil
+	}
+
+	s.pending.Queue("COMMIT")
+	err := s.send(ctx, func(results pgx.BatchResults) error {
+		tag, err := results.Exec()
+		if err == nil && tag.String() != "COMMIT" {
+			return errRolledBack
+		}
+		return err
+	})
+
+	return postgresFault("commit", err)
+}
+
+// release leaves the connection without a transaction, or has it dropped.
+func (s *postgresSession) release(result error) error {
+	if s.connection.IsClosed() {
+		return errBroken
+	}
+	if result == nil || s.connection.PgConn().TxStatus() == 'I' {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+
+	if _, err := s.connection.Exec(ctx, "ROLLBACK"); err != nil {
+		return errBroken
+	}
+
+	return nil
 }

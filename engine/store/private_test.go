@@ -22,6 +22,7 @@ func TestDatabaseIsPrivate(t *testing.T) {
 	if err := os.Chmod(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	check := func(when string) {
 		t.Helper()
 		found := 0
@@ -30,6 +31,7 @@ func TestDatabaseIsPrivate(t *testing.T) {
 			if err != nil {
 				continue
 			}
+
 			found++
 			if info.Mode().Perm() != 0o600 {
 				t.Errorf("%s: %s has the mode %v", when, path, info.Mode().Perm())
@@ -39,20 +41,24 @@ func TestDatabaseIsPrivate(t *testing.T) {
 			t.Errorf("%s: %d of 3 files are there", when, found)
 		}
 	}
+
 	s, err := store.Open(t.Context(), store.Options{DataDir: directory})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	check("new")
 	for _, path := range store.Files(directory) { // as a killed process of an older version leaves them
 		if err := os.Chmod(path, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	command, err := store.Open(t.Context(), store.Options{DataDir: directory})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	check("old")
 	if err := command.Close(); err != nil {
 		t.Error(err)
@@ -79,15 +85,18 @@ func TestRewrittenDocuments(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			if err := s.State().Put(ctx, "others", "1", []byte("plain"), time.Time{}); err != nil {
 				t.Fatal(err)
 			}
+
 			seal := func(_, key string, value []byte) []byte {
 				if bytes.HasPrefix(value, []byte("sealed ")) {
 					return value
 				}
 				return []byte("sealed " + key)
 			}
+
 			var group sync.WaitGroup
 			replaced := make([]int, 3)
 			for node := range replaced {
@@ -99,11 +108,13 @@ func TestRewrittenDocuments(t *testing.T) {
 					}
 				})
 			}
+
 			await.Done(t, group.Wait, "the rewrite on all nodes")
 			slices.Sort(replaced)
 			if sum := replaced[0] + replaced[1] + replaced[2]; sum != 20 {
 				t.Errorf("%v were replaced, want 20 in all", replaced)
 			}
+
 			_, values, err := s.State().List(ctx, "keys", "", 100)
 			if err != nil || len(values) != 19 || !bytes.HasPrefix(values[3], []byte("sealed ")) {
 				t.Errorf("%d values, %v: the end of one was changed", len(values), err)
@@ -111,9 +122,11 @@ func TestRewrittenDocuments(t *testing.T) {
 			if value, _, err := s.State().Get(ctx, "others", "1"); err != nil || string(value) != "plain" {
 				t.Errorf("%s, %v", value, err)
 			}
+
 			if name != "sqlite" {
 				return
 			}
+
 			for _, path := range store.Files(options.DataDir) {
 				if content, _ := os.ReadFile(path); bytes.Contains(content, []byte(secret)) {
 					t.Errorf("%s has an old text", filepath.Base(path))

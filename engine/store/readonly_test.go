@@ -25,11 +25,13 @@ func on(t *testing.T, database string, statements ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, statement := range statements {
 		if _, err = connection.Exec(t.Context(), statement); err != nil {
 			break
 		}
 	}
+
 	if err := errors.Join(err, connection.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +44,7 @@ func with(t *testing.T, database, name, value string) (text, databaseName string
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	query := u.Query()
 	query.Set(name, value)
 	u.RawQuery = query.Encode()
@@ -58,6 +61,7 @@ func TestReadOnlySessionsHeal(t *testing.T) {
 			if attributes != "" {
 				address, _ = with(t, database, "target_session_attrs", attributes)
 			}
+
 			s := openWith(t, store.Options{URL: address})
 			on(t, database, "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
 			terminateOthers(t, database)
@@ -69,16 +73,19 @@ func TestReadOnlySessionsHeal(t *testing.T) {
 					}
 				})
 			}
+
 			await.Done(t, group.Wait, "the answers to all callers")
 			if err := s.Probe(t.Context()); !fault.Is(err, fault.Unavailable) {
 				t.Errorf("probe while the database is read-only: %v", err)
 			}
+
 			on(t, database, "SET default_transaction_read_only = off", "ALTER DATABASE "+name+" RESET default_transaction_read_only")
 			for n := range 8 {
 				if err := accept(t.Context(), s, sample(int64(100+n))); err != nil {
 					t.Fatalf("accept after the database became writable again: %v", err)
 				}
 			}
+
 			if err := s.Probe(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -86,7 +93,7 @@ func TestReadOnlySessionsHeal(t *testing.T) {
 	}
 }
 
-// TestReadOnlySessionsAreLeft: sessions that turned read-only while the server takes changes cost nobody anything.
+// TestReadOnlySessionsAreLeft: sessions that turned read-only while the server takes changes cost no caller anything.
 func TestReadOnlySessionsAreLeft(t *testing.T) {
 	s := openWith(t, store.Options{URL: storetest.Postgres(t), Connections: 1})
 	for n := range 3 {
@@ -109,6 +116,7 @@ func TestProbeDoesNotGrow(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			if count, err := s.State().Count(t.Context(), store.ProbeSpace); err != nil || count != 1 {
 				t.Errorf("%d rows, %v", count, err)
 			}
@@ -129,6 +137,7 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		slices.Sort(processes)
 		if got := len(slices.Compact(processes)); got != want {
 			t.Errorf("%d connections for 3 questions with a life of %v, want %d", got, life, want)
@@ -143,17 +152,20 @@ func TestSeveralHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	here := u.Host
 	u.Host = "127.0.0.1:1," + here
 	s := openWith(t, store.Options{URL: u.String()})
 	if err := accept(t.Context(), s, sample(1)); err != nil {
 		t.Error(err)
 	}
+
 	u.Host = "127.0.0.1:1,127.0.0.1:2"
 	_, err = store.Open(t.Context(), store.Options{URL: u.String()})
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1, 127.0.0.1:2") {
 		t.Errorf("got %v", err)
 	}
+
 	_, name := with(t, database, "x", "")
 	on(t, database, "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
 	_, err = store.Open(t.Context(), store.Options{URL: database})
@@ -177,6 +189,7 @@ func TestWantedServer(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", text, got, err, want)
 		}
 	}
+
 	t.Setenv("PGTARGETSESSIONATTRS", "any")
 	if got, err := store.WantedServer("postgres://u@a/db"); err != nil || got != "any" {
 		t.Errorf("from the environment: %q, %v", got, err)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -30,6 +31,7 @@ func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID str
 	if !inserted {
 		return fault.New(fault.Conflict, "the message has been answered already")
 	}
+
 	t.wake(ChannelTurn, reply.TurnID)
 	return t.do(ctx, pointToReply, reply.ID, exchange.OutcomeOf(&reply.Response), historyTurns(reply.Response), reply.TurnID)
 }
@@ -41,6 +43,7 @@ func (t *Tx) AnswerTurn(ctx context.Context, move pipeline.Move, reply exchange.
 	if err != nil || !moved {
 		return false, err
 	}
+
 	inserted, err := t.insertReply(ctx, reply, nativeID)
 	if err == nil && !inserted {
 		err = fault.New(fault.Conflict, "the message has been answered already")
@@ -66,12 +69,13 @@ func (t *Tx) insertReply(ctx context.Context, reply exchange.Reply, nativeID str
 	if err != nil {
 		return false, fmt.Errorf("encode response: %w", err)
 	}
+
 	inserted, err := t.change(ctx, insertReply, reply.ID, reply.TurnID, int64(reply.Notice), reply.Agent, nativeID,
 		optionalKey(nativeID), micros(reply.CreatedAt), cleaned(string(response)), int64(reply.Posts), flag(reply.Open))
 	return inserted > 0, err
 }
 
-// historyTurns says how many entries of a history a question makes with the response.
+// historyTurns returns how many entries of a history a question makes with the response.
 func historyTurns(response normalized.Response) int64 {
 	if response.Silent || len(response.Parts) == 0 {
 		return 1
@@ -97,6 +101,7 @@ func (s *Store) Reply(ctx context.Context, id string) (exchange.Reply, string, e
 	if err == nil && !found {
 		err = notFound("reply")
 	}
+
 	return reply, nativeID, err
 }
 
@@ -116,6 +121,7 @@ func (s *Store) Answer(ctx context.Context, turnID string) (exchange.Reply, erro
 	if err == nil && !found {
 		err = notFound("reply")
 	}
+
 	return reply, err
 }
 
@@ -130,15 +136,18 @@ func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
 	if err := r.Scan(append(columns, extra...)...); err != nil {
 		return reply, err
 	}
+
 	reply.CreatedAt, reply.Route, reply.Open = instant(created), rawJSON(route), open == 1
 	reply.EditedAt, reply.DeletedAt = instant(edited), instant(deleted)
 	if err := json.Unmarshal([]byte(message), &reply.Message); err != nil {
 		return reply, fmt.Errorf("decode message of turn %s: %w", reply.TurnID, err)
 	}
+
 	reply.Channel = channelOf(reply.Channel, reply.Message.ReceivedVia, route)
 	if err := json.Unmarshal([]byte(response), &reply.Response); err != nil {
 		return reply, fmt.Errorf("decode response of turn %s: %w", reply.TurnID, err)
 	}
+
 	return reply, nil
 }
 
@@ -150,7 +159,7 @@ const selectReplies = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t O
 // lastID is behind every id.
 const lastID = "~"
 
-// Replies lists an agent's replies that everybody may read, newest first, at most 500: without acknowledgements and
+// Replies lists an agent's replies that are public, newest first, at most 500: without acknowledgements and
 // without what was taken back. Before is the id of the last reply of the page before.
 func (s *Store) Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error) {
 	if before == "" {
@@ -185,6 +194,7 @@ type countCache struct {
 func (s *Store) LocalPosts(ctx context.Context) (int64, error) {
 	s.replies.lock.Lock()
 	defer s.replies.lock.Unlock()
+
 	if !s.replies.at.IsZero() && time.Since(s.replies.at) < countAge {
 		return s.replies.count, nil
 	}
@@ -192,6 +202,168 @@ func (s *Store) LocalPosts(ctx context.Context) (int64, error) {
 	if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies WHERE notice = 0 AND deleted_at = 0`, nil, &count); err != nil {
 		return 0, err
 	}
+
 	s.replies.count, s.replies.at = count, time.Now()
 	return count, nil
+}
+
+const reviseReply = `UPDATE replies SET response = $1, posts = $2, revision = $3, edited_at = $4, deleted_at = $5
+	WHERE id = $6 AND revision = $7 AND deleted_at = 0`
+
+// leaveHistory takes an answer out of the history; the question stays when it is there.
+const leaveHistory = `UPDATE turns SET history_turns = history_turns - 1, updated_at = $1
+	WHERE id = $2 AND reply_id = $3 AND history_turns > 0`
+
+// ReviseReply stores an edited or deleted reply; see delivery.Tx.
+func (t *Tx) ReviseReply(ctx context.Context, reply exchange.Reply, from int, event exchange.Event) (bool, error) {
+	response, err := json.Marshal(reply.Response)
+	if err != nil {
+		return false, fmt.Errorf("encode response: %w", err)
+	}
+
+	changed, err := t.change(ctx, reviseReply, cleaned(string(response)), int64(reply.Posts), int64(reply.Revision),
+		micros(reply.EditedAt), micros(reply.DeletedAt), reply.ID, int64(from))
+	if err != nil || changed == 0 {
+		return false, err
+	}
+	if err := t.amendOutcome(ctx, reply.TurnID, reply.ID, &reply.Response); err != nil {
+		return false, err
+	}
+
+	// The event comes first: its number must be higher than those of the pieces that go.
+	if err := t.AppendEvents(ctx, reply.TurnID, []exchange.Event{event}); err != nil || reply.DeletedAt.IsZero() {
+		return err == nil, err
+	}
+	if err := t.do(ctx, leaveHistory, micros(reply.DeletedAt), reply.TurnID, reply.ID); err != nil {
+		return false, err
+	}
+
+	return true, t.do(ctx, removeDeltas, reply.TurnID)
+}
+
+const removeDeltas = `DELETE FROM events WHERE turn_id = $1 AND kind = '` + exchange.EventDelta + `'`
+
+const selectSendings = `SELECT ` + deliveryColumns + ` FROM deliveries d
+	WHERE d.turn_id = $1 AND d.id > $2 AND d.reply_id = $3 AND d.action = '' ORDER BY d.id LIMIT $4 + 0`
+
+// Sendings returns the deliveries of a reply itself with ids after the given one, in order.
+func (s *Store) Sendings(ctx context.Context, reply exchange.Reply, after string, limit int) ([]delivery.Record, error) {
+	var records []delivery.Record
+	arguments := []any{reply.TurnID, after, reply.ID, pageSize(limit)}
+	err := s.engine.reader().each(ctx, selectSendings, arguments, func(r row) error {
+		var record deliveryRow
+		if err := r.Scan(record.columns()...); err != nil {
+			return err
+		}
+		records = append(records, record.finish())
+		return nil
+	})
+	return records, err
+}
+
+const removeJobs = `DELETE FROM jobs WHERE partition_key = $1 AND partition_key <> '' AND payload = $2
+	AND state <> 'dead' AND state <> 'running'`
+
+// RemoveJob removes the jobs of a partition with the payload that do not run, dead ones excepted: nothing waits for
+// those.
+func (t *Tx) RemoveJob(ctx context.Context, kind, partition, payload string) (bool, error) {
+	key := partitionKey(kind, partition)
+	removed, err := t.change(ctx, removeJobs, key, payload)
+	if err != nil || removed == 0 {
+		return false, err
+	}
+	return true, t.promote(ctx, kind, key)
+}
+
+const selectSilentTurn = `SELECT id FROM turns WHERE id = $1 AND reply_id = '' AND (state IN ('` +
+	exchange.StateAccepted + `', '` + exchange.StateRunning + `') OR state = '` + exchange.StateWaiting + `' AND reason LIKE '` + exchange.WaitingTool + ` %')`
+
+// InsertAck stores an acknowledgement; see pipeline.AckTx. The turn is held, so that its answer comes before or after.
+func (t *Tx) InsertAck(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error) {
+	if err := t.holdTurn(ctx, reply.TurnID); err != nil {
+		return false, err
+	}
+	var id string
+	silent, err := first(ctx, t, selectSilentTurn, []any{reply.TurnID}, &id)
+	if err != nil || !silent {
+		return false, err
+	}
+
+	reply.Notice = exchange.NoticeAck
+	inserted, err := t.insertReply(ctx, reply, nativeID)
+	if err != nil || !inserted {
+		return false, err
+	}
+
+	return true, t.AppendEvents(ctx, reply.TurnID, []exchange.Event{{Kind: exchange.EventAcknowledged, At: reply.CreatedAt}})
+}
+
+// ackOvertaken is the reason of a delivery that is no longer needed.
+const ackOvertaken = "something newer about the message came first"
+
+// A delivery on the wire is cancelled too: when the attempt succeeds it is delivered all the same, and when it fails
+// there is no other one.
+const cancelAck = `UPDATE deliveries SET state = '` + delivery.StateCancelled + `', reason = $1, updated_at = $2
+	WHERE turn_id = $3 AND state IN ('` + delivery.StatePending + `', '` + delivery.StateSending + `', '` + delivery.StateRetry + `')
+	AND reply_id IN (SELECT id FROM replies WHERE turn_id = $3 AND notice = $4) RETURNING id, address`
+
+// CancelAck takes the deliveries of an acknowledgement back; see pipeline.AckTx. Rows are taken in the order of
+// delivery's own transactions: the delivery, the turn, the job.
+func (t *Tx) CancelAck(ctx context.Context, turnID string, at time.Time) error {
+	cancelled := map[string]string{} // id → address
+	err := t.each(ctx, cancelAck, []any{ackOvertaken, micros(at), turnID, int64(exchange.NoticeAck)}, func(r row) error {
+		var id, address string
+		err := r.Scan(&id, &address)
+		cancelled[id] = address
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	for id, address := range cancelled {
+		body, err := json.Marshal(map[string]string{"destination": address, "reason": ackOvertaken})
+		if err != nil {
+			return fmt.Errorf("encode event: %w", err)
+		}
+
+		event := exchange.Event{Kind: exchange.EventDeliveryCanceled, Body: body, At: at}
+		if err := t.AppendEvents(ctx, turnID, []exchange.Event{event}); err != nil {
+			return err
+		}
+		if err := t.removeWaiting(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeWaiting removes a job that does not run, so that the next of its partition need not wait for its time.
+func (t *Tx) removeWaiting(ctx context.Context, id string) error {
+	var kind, partition string
+	found, err := first(ctx, t, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
+		[]any{id}, &kind, &partition)
+	if err != nil || !found {
+		return err
+	}
+
+	return t.promote(ctx, kind, partition)
+}
+
+// The ids of deliveries begin with their time, so that the recent ones are at the end of the table.
+const selectRecent = `SELECT DISTINCT address FROM deliveries WHERE id >= $1 AND agent = $2 AND channel = $3 AND state = '` +
+	delivery.StateDelivered + `' AND address > $4 ORDER BY address LIMIT $5 + 0`
+
+// RecentAddresses returns the addresses that took something of the agent by a channel since the instant, in order after the
+// given one.
+func (s *Store) RecentAddresses(ctx context.Context, channel, agent string, since time.Time, after string, limit int) ([]string, error) {
+	var addresses []string
+	arguments := []any{firstID(since), agent, channel, cleaned(after), pageSize(limit)}
+	err := s.engine.reader().each(ctx, selectRecent, arguments, func(r row) error {
+		var address string
+		err := r.Scan(&address)
+		addresses = append(addresses, address)
+		return err
+	})
+	return addresses, err
 }

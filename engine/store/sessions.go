@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -26,6 +28,7 @@ func (s *Store) CreateSession(ctx context.Context, session exchange.Session) (st
 	if err := checkSession(session); err != nil {
 		return stored, false, err
 	}
+
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
 		stored, created, err = tx.createSession(ctx, session)
 		return err
@@ -47,6 +50,7 @@ func (t *Tx) createSession(ctx context.Context, session exchange.Session) (store
 	if err != nil {
 		return stored, false, err
 	}
+
 	stored, found, err := sessionFrom(ctx, t, session.Owner, session.ID)
 	if err == nil && !found {
 		err = notFound("session") // it was deleted just now
@@ -91,6 +95,7 @@ func (s *Store) Sessions(ctx context.Context, filter exchange.SessionFilter) ([]
 		}
 		chosen.add("(updated_at, id) < (?, ?)", at, id)
 	}
+
 	query := `SELECT ` + sessionColumns + ` FROM sessions` + chosen.sql() + chosen.page("updated_at DESC, id DESC", filter.Limit)
 	sessions := []exchange.Session{}
 	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
@@ -115,7 +120,7 @@ func (s *Store) RenameSession(ctx context.Context, owner, id, title string) erro
 	return s.changeSession(ctx, `UPDATE sessions SET title = $1 WHERE owner_key = $2 AND id = $3`, cleaned(title), hashKey(owner), cleaned(id))
 }
 
-// TouchSession says that something was said in a session; it is no error when there is none.
+// TouchSession records that a session has a new message; it is no error when there is none.
 func (s *Store) TouchSession(ctx context.Context, owner, id string, at time.Time) error {
 	err := s.changeSession(ctx, `UPDATE sessions SET updated_at = $1 WHERE owner_key = $2 AND id = $3`, micros(at), hashKey(owner), cleaned(id))
 	if fault.Is(err, fault.NotFound) {
@@ -142,6 +147,7 @@ func (s *Store) DeleteSession(ctx context.Context, owner, id string) error {
 	if err := s.forgetSession(ctx, owner, id); err != nil {
 		return err
 	}
+
 	return s.InTx(ctx, func(tx *Tx) error {
 		removed, err := tx.change(ctx, `DELETE FROM sessions WHERE owner_key = $1 AND id = $2`, key, id)
 		if err == nil && removed == 0 {
@@ -150,9 +156,211 @@ func (s *Store) DeleteSession(ctx context.Context, owner, id string) error {
 		if err != nil {
 			return err
 		}
+
 		if err := tx.do(ctx, `DELETE FROM session_messages WHERE owner_key = $1 AND session_id = $2`, key, id); err != nil {
 			return err
 		}
+
 		return tx.do(ctx, `DELETE FROM session_map WHERE owner_key = $1 AND session_id = $2`, key, id)
 	})
+}
+
+// SessionMap keeps which session each outside conversation of one owner is: contract.Sessions on the database.
+type SessionMap struct {
+	store *Store
+	owner string
+}
+
+// SessionMap returns the map of an owner. Owners never see each other's, whatever they call their connectors.
+func (s *Store) SessionMap(owner string) *SessionMap { return &SessionMap{s, owner} }
+
+func (m *SessionMap) key(key contract.SessionKey) string {
+	return hashKey("key", m.owner, key.Connector, key.Conversation, key.Agent)
+}
+
+func (m *SessionMap) importedKey(imported string) string {
+	return hashKey("imported", m.owner, imported)
+}
+
+// Session implements contract.Sessions.
+func (m *SessionMap) Session(ctx context.Context, key contract.SessionKey) (string, error) {
+	return m.from(ctx, m.store.engine.reader(), key)
+}
+
+func (m *SessionMap) from(ctx context.Context, from querier, key contract.SessionKey) (session string, err error) {
+	for _, known := range []string{m.key(key), m.importedKey(key.Imported())} {
+		found, err := first(ctx, from, `SELECT session_id FROM session_map WHERE map_key = $1`, []any{known}, &session)
+		if err != nil || found {
+			return session, err
+		}
+	}
+	return "", nil
+}
+
+const putSessionKey = `INSERT INTO session_map (map_key, owner_key, session_id) VALUES ($1, $2, $3)
+	ON CONFLICT (map_key) DO UPDATE SET session_id = excluded.session_id`
+
+// SetSession implements contract.Sessions.
+func (m *SessionMap) SetSession(ctx context.Context, key contract.SessionKey, session string) error {
+	if session == "" {
+		return m.DeleteSession(ctx, key)
+	}
+	return m.put(ctx, m.key(key), session)
+}
+
+// ImportSession implements contract.Sessions.
+func (m *SessionMap) ImportSession(ctx context.Context, imported, session string) error {
+	if session == "" {
+		return nil
+	}
+	return m.put(ctx, m.importedKey(imported), session)
+}
+
+func (m *SessionMap) put(ctx context.Context, key, session string) error {
+	if err := requireStorable("session_id", session); err != nil {
+		return err
+	}
+	return m.store.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, putSessionKey, key, hashKey(m.owner), session) })
+}
+
+// DeleteSession implements contract.Sessions.
+func (m *SessionMap) DeleteSession(ctx context.Context, key contract.SessionKey) error {
+	return m.store.InTx(ctx, func(tx *Tx) error {
+		return tx.do(ctx, `DELETE FROM session_map WHERE map_key IN ($1, $2)`, m.key(key), m.importedKey(key.Imported()))
+	})
+}
+
+// ChannelSession returns the session of an outside conversation, or makes the given one in the same step. A row of the map
+// whose session is gone or is another agent's counts as none.
+func (s *Store) ChannelSession(ctx context.Context, key contract.SessionKey, fresh exchange.Session) (session exchange.Session, err error) {
+	if err := checkSession(fresh); err != nil {
+		return session, err
+	}
+	if err := requireStorable("external_conversation_id", key.Conversation, "connector_id", key.Connector); err != nil {
+		return session, err
+	}
+
+	mapped := s.SessionMap(fresh.Owner)
+	known, found, err := mapped.sessionOf(ctx, s.engine.reader(), key, fresh)
+	if err != nil || found {
+		return known, err
+	}
+
+	err = s.InTx(ctx, func(tx *Tx) error {
+		// The row is taken before it is read, so that of two first messages the second finds the session of the first.
+		if _, err := tx.change(ctx, `INSERT INTO session_map (map_key, owner_key, session_id) VALUES ($1, $2, '') ON CONFLICT (map_key) DO UPDATE
+			SET owner_key = excluded.owner_key`, mapped.key(key), hashKey(fresh.Owner)); err != nil {
+			return err
+		}
+
+		known, found, err := mapped.sessionOf(ctx, tx, key, fresh)
+		if err != nil || found {
+			session = known
+			return err
+		}
+		if session, _, err = tx.createSession(ctx, fresh); err != nil {
+			return err
+		}
+
+		return tx.do(ctx, putSessionKey, mapped.key(key), hashKey(fresh.Owner), fresh.ID)
+	})
+	return session, err
+}
+
+func (m *SessionMap) sessionOf(ctx context.Context, from querier, key contract.SessionKey, fresh exchange.Session) (exchange.Session, bool, error) {
+	for _, known := range []string{m.key(key), m.importedKey(key.Imported())} {
+		var id string
+		if _, err := first(ctx, from, `SELECT session_id FROM session_map WHERE map_key = $1`, []any{known}, &id); err != nil {
+			return exchange.Session{}, false, err
+		}
+		if id == "" {
+			continue
+		}
+
+		session, found, err := sessionFrom(ctx, from, m.owner, id)
+		if err != nil || found && session.Agent == fresh.Agent {
+			return session, err == nil, err
+		}
+	}
+
+	return exchange.Session{}, false, nil
+}
+
+// maxTranscript bounds an imported conversation, in messages and in bytes of all of them together.
+const (
+	maxTranscript      = 10_000
+	maxTranscriptBytes = 16 << 20
+)
+
+// ImportSession stores a session with what was said in it elsewhere, all or nothing. The same session with the same
+// messages again is no error and does nothing; fault.Conflict when the owner has another one with the id.
+func (s *Store) ImportSession(ctx context.Context, session exchange.Session, messages []string) (stored exchange.Session, created bool, err error) {
+	if err := checkSession(session); err != nil {
+		return stored, false, err
+	}
+	if err := checkTranscript(messages); err != nil {
+		return stored, false, err
+	}
+
+	session.Imported = len(messages)
+	err = s.InTx(ctx, func(tx *Tx) (err error) {
+		if stored, created, err = tx.createSession(ctx, session); err != nil {
+			return err
+		}
+		if !created {
+			return tx.sameTranscript(ctx, stored, session, messages)
+		}
+
+		for i, message := range messages {
+			err := tx.do(ctx, `INSERT INTO session_messages (owner_key, session_id, number, message) VALUES ($1, $2, $3, $4)`,
+				hashKey(session.Owner), session.ID, int64(i+1), message)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return stored, created, err
+}
+
+func checkTranscript(messages []string) error {
+	total := 0
+	for _, message := range messages {
+		total += len(message)
+		if err := requireStorable("messages", message); err != nil {
+			return err
+		}
+	}
+
+	if len(messages) > maxTranscript || total > maxTranscriptBytes {
+		return fault.New(fault.TooLarge, "a conversation may have 10,000 messages and 16 MiB")
+	}
+	return nil
+}
+
+func (t *Tx) sameTranscript(ctx context.Context, stored, session exchange.Session, messages []string) error {
+	known, err := transcript(ctx, t, session.Owner, session.ID)
+	if err == nil && (stored.Agent != session.Agent || !slices.Equal(known, messages)) {
+		err = fault.New(fault.Conflict, "there is another session with this id; leave session_id out to get a new one")
+	}
+	return err
+}
+
+// Transcript returns what was imported into a session of the owner, in order.
+func (s *Store) Transcript(ctx context.Context, owner, id string) ([]string, error) {
+	if !storable(id) {
+		return nil, nil
+	}
+	return transcript(ctx, s.engine.reader(), owner, id)
+}
+
+func transcript(ctx context.Context, from querier, owner, id string) (messages []string, err error) {
+	err = from.each(ctx, `SELECT message FROM session_messages WHERE owner_key = $1 AND session_id = $2 ORDER BY number`,
+		[]any{hashKey(owner), id}, func(r row) error {
+			var message string
+			err := r.Scan(&message)
+			messages = append(messages, message)
+			return err
+		})
+	return messages, err
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"modernc.org/sqlite"
 )
@@ -69,6 +70,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, unusable(public, err)
 	}
+
 	if err := keepPrivate(options); err != nil {
 		return nil, unusable(public, err)
 	}
@@ -76,6 +78,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err != nil {
 		return nil, unusable(public, err)
 	}
+
 	if err := migrate(ctx, writes, sqliteDialect); err != nil {
 		return nil, errors.Join(unusable(public, err), writes.Close())
 	}
@@ -83,10 +86,12 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err != nil {
 		return nil, errors.Join(unusable(public, err), writes.Close())
 	}
+
 	w, err := newWriter(ctx, writes)
 	if err != nil {
 		return nil, errors.Join(unusable(public, err), reads.Close(), writes.Close())
 	}
+
 	c := startCheckpointer(reads, w, options.Logger)
 	e := &sqliteEngine{
 		statements: statements{pool: reads, failed: sqliteFault},
@@ -96,6 +101,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 		e.groups.Add(1)
 		c.wrote(transactions)
 	}
+
 	go w.loop()
 	return e, nil
 }
@@ -108,7 +114,7 @@ func Files(directory string) []string {
 
 // keepPrivate makes the database's files readable for this user alone: the database is made here and not by SQLite, which
 // goes by the umask and returns the other two the mode of the first. A user who may write to files of another one cannot
-// change their mode; that is told and no more.
+// change their mode; that is logged, and is all.
 func keepPrivate(options Options) error {
 	files := Files(options.DataDir)
 	file, err := os.OpenFile(files[0], os.O_RDWR|os.O_CREATE, 0o600)
@@ -118,11 +124,13 @@ func keepPrivate(options Options) error {
 	if err := file.Close(); err != nil {
 		return err
 	}
+
 	for _, path := range files {
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm()&^0o600 == 0 {
 			continue // the other two need not be there
 		}
+
 		if err := os.Chmod(path, 0o600); err != nil {
 			options.Logger.Warn("others on this machine may read the database: let its owner change that",
 				"file", path, "mode", info.Mode().Perm().String(), "error", err)
@@ -136,6 +144,7 @@ func openPool(ctx context.Context, dsn string, size int) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	pool.SetMaxOpenConns(size)
 	pool.SetMaxIdleConns(size)
 	if err := pool.PingContext(ctx); err != nil {
@@ -177,4 +186,209 @@ func (e *sqliteEngine) close() error {
 	e.writer.stop()
 	e.checkpointer.stop()
 	return errors.Join(e.statements.close(), e.reads.Close(), e.writes.Close())
+}
+
+// lookEvery is how soon a server notices what a command on the same file committed.
+const lookEvery = 100 * time.Millisecond
+
+// fileWatch is what one connection knows of the file. SQLite has no notifications between processes, but every
+// connection can ask, without reading the file, whether another one committed (PRAGMA data_version); the writer of this
+// process is another one too.
+type fileWatch struct {
+	connection *sql.Conn
+	commits    func() int64 // of this process
+	data, own  int64
+	lists      int64
+}
+
+// listen passes on what other processes on this host commit: the operator's commands. While this process commits all the
+// time too, no one knows whose a change is; then only the lists are looked at, and other work is found by its poll.
+func (e *sqliteEngine) listen(ctx context.Context, notify func(channel, payload string)) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := e.watch(ctx, notify, func() { pause = firstPause })
+		if ctx.Err() != nil || errors.Is(err, errClosed) {
+			return nil //nolint:nilerr // it was told to end
+		}
+
+		e.logger.Warn("watching the database for commands broke; their changes are found by polling until it is there again", "error", err)
+		select {
+		case <-time.After(pause):
+		case <-e.writer.stopping:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watch looks at the file until ctx or the connection ends.
+func (e *sqliteEngine) watch(ctx context.Context, notify func(channel, payload string), connected func()) error {
+	connection, err := e.reads.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }() // it goes back to the pool
+
+	watch := fileWatch{connection: connection, commits: e.groups.Load}
+	if _, _, err := watch.look(ctx); err != nil {
+		return err
+	}
+
+	connected()
+	notifyAll(notify) // something may have been missed before
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.writer.stopping:
+			return errClosed
+		case <-ticker.C:
+		}
+
+		lists, others, err := watch.look(ctx)
+		switch {
+		case err != nil:
+			return err
+		case others:
+			notifyAll(notify)
+		case lists:
+			notify(ChannelLists, "")
+		}
+	}
+}
+
+// notifyAll notifies with empty payloads: anything may have happened.
+func notifyAll(notify func(channel, payload string)) {
+	for _, channel := range []string{ChannelJob, ChannelTurn, ChannelLists, ChannelBridge} {
+		notify(channel, "")
+	}
+}
+
+// look reports whether the lists changed since the last look, and whether another process alone committed.
+func (w *fileWatch) look(ctx context.Context) (lists, others bool, err error) {
+	own := w.commits()
+	var data int64
+	if err := w.connection.QueryRowContext(ctx, "PRAGMA data_version").Scan(&data); err != nil {
+		return false, false, err
+	}
+
+	if data == w.data {
+		w.own = own
+		return false, false, nil
+	}
+
+	others = own == w.own && w.commits() == own
+	w.data, w.own = data, own
+	before := w.lists
+	if err := w.connection.QueryRowContext(ctx, "SELECT version FROM list_version WHERE one = 1").Scan(&w.lists); err != nil {
+		return false, false, err
+	}
+
+	return w.lists != before, others, nil
+}
+
+// checkpointer moves pages from SQLite's write-ahead log into the database beside the writer. Left to itself the
+// writer does so in one of its commits, and every caller waits for tens of milliseconds.
+//
+// The log begins anew only when nothing in it is left to move, which never happens while the writer goes on: the log
+// grows up to the writer's own limit, and each commit pays for a file that grows. So when little is left the writer
+// itself moves the rest between two commits.
+type checkpointer struct {
+	beside func(context.Context) error // moves what it can, on a connection of its own
+	finish func(context.Context) error // moves the rest between two of the writer's transactions
+	logger logger
+	writes atomic.Int64
+	due    chan struct{}
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+const (
+	// checkpointWrites is the number of transactions after which a checkpoint is due at once. More of them move fewer pages
+	// in all, fewer make each sync short: with 1000 the slowest hundredth of 10 KiB mails waited a quarter longer.
+	checkpointWrites = 400
+	checkpointEvery  = time.Second
+	// fewWrites is the number of transactions whose pages the writer moves in a few milliseconds.
+	fewWrites = 64
+	// maxPasses bounds how often the rest is moved beside the writer until it is that little.
+	maxPasses = 4
+)
+
+// PASSIVE waits for no one. What it leaves, the next one or the writer's own limit takes.
+const checkpoint = "PRAGMA wal_checkpoint(PASSIVE)"
+
+func startCheckpointer(pool *sql.DB, w *writer, log logger) *checkpointer {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &checkpointer{
+		beside: func(ctx context.Context) error {
+			_, err := pool.ExecContext(ctx, checkpoint)
+			return err
+		},
+		finish: func(ctx context.Context) error {
+			return w.between(ctx, func(s *writerSession) error { return s.execute(checkpoint) })
+		},
+		logger: log, due: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
+	}
+
+	go c.loop(ctx)
+	return c
+}
+
+// wrote counts transactions that were committed.
+func (c *checkpointer) wrote(transactions int) {
+	if c.writes.Add(int64(transactions)) < checkpointWrites {
+		return
+	}
+
+	select {
+	case c.due <- struct{}{}:
+	default:
+	}
+}
+
+func (c *checkpointer) loop(ctx context.Context) {
+	defer close(c.done)
+	ticker := time.NewTicker(checkpointEvery)
+	defer ticker.Stop()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.due:
+		case <-ticker.C:
+		}
+
+		if c.writes.Swap(0) == 0 {
+			continue
+		}
+		if err := c.empty(ctx); err != nil && ctx.Err() == nil {
+			c.logger.Warn("checkpoint of the write-ahead log", "error", err)
+		}
+	}
+}
+
+// empty moves what the log holds. Each pass takes less time than the one before, and less is written meanwhile.
+func (c *checkpointer) empty(ctx context.Context) error {
+	for range maxPasses {
+		if err := c.beside(ctx); err != nil {
+			return err
+		}
+
+		switch meanwhile := c.writes.Swap(0); {
+		case meanwhile == 0:
+			return nil
+		case meanwhile <= fewWrites:
+			return c.finish(ctx)
+		}
+	}
+	return nil
+}
+
+func (c *checkpointer) stop() {
+	c.cancel()
+	<-c.done
 }

@@ -32,6 +32,7 @@ func responsesOfStandings() []*normalized.Response {
 			list = append(list, &normalized.Response{Status: status, Parts: []normalized.Part{quoted, part}})
 		}
 	}
+
 	return append(list, &normalized.Response{Silent: true, Status: normalized.StatusCompleted, Parts: []normalized.Part{}})
 }
 
@@ -45,9 +46,11 @@ func turnsOfStandings() (list []exchange.TurnRecord) {
 				"", "payment", "payment_required", "input", "consent_required", exchange.WaitingDispatch, exchange.WaitingTool,
 				exchange.WaitingTool + " x", exchange.WaitingTool + "s", exchange.WaitingAuthorization, "Payment", "approval",
 			}
+
 		case exchange.StateAccepted:
 			attempts = []int{0, 1}
 		}
+
 		for _, response := range responsesOfStandings() {
 			for _, reason := range reasons {
 				for _, attempt := range attempts {
@@ -59,6 +62,7 @@ func turnsOfStandings() (list []exchange.TurnRecord) {
 					if response != nil {
 						turn.ReplyID = "reply of " + turn.ID
 					}
+
 					list = append(list, turn)
 				}
 			}
@@ -68,7 +72,7 @@ func turnsOfStandings() (list []exchange.TurnRecord) {
 }
 
 // TestStandings: the lists of tasks in a state hold those that package exchange says are in it, and an owner's context
-// gives the same; for rows that were stored now and for those of an earlier schema.
+// returns the same; for rows that were stored now and for those of an earlier schema.
 func TestStandings(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, func(*sql.DB, *dialect)) *Store{
 		"sqlite": func(t *testing.T, before func(*sql.DB, *dialect)) *Store {
@@ -88,9 +92,11 @@ func TestStandings(t *testing.T) {
 			if err := s.InTx(t.Context(), func(tx *Tx) error { return insertStandings(t, tx, turns) }); err != nil {
 				t.Fatal(err)
 			}
+
 			checkStandings(t, s, turns, nil)
 			checkGivenUp(t, s, turns)
 		})
+
 		t.Run(name+", migrated", func(t *testing.T) {
 			turns := turnsOfStandings()
 			given := map[string]bool{}
@@ -105,10 +111,12 @@ func prepared(t *testing.T, driver, url string, words *dialect, before func(*sql
 	if before == nil {
 		return
 	}
+
 	database, err := sql.Open(driver, url)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	before(database, words)
 	if err := database.Close(); err != nil {
 		t.Fatal(err)
@@ -121,6 +129,7 @@ func openedStore(t *testing.T, options Options) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -139,6 +148,7 @@ func insertStandings(t *testing.T, tx *Tx, turns []exchange.TurnRecord) error {
 				return fmt.Errorf("insert %s: %v, %w", one.ID, inserted, err)
 			}
 		}
+
 		if turn.Response == nil {
 			continue
 		}
@@ -155,16 +165,19 @@ func insertBefore(t *testing.T, database *sql.DB, words *dialect, turns []exchan
 	if err := migrateTo(t.Context(), database, words, 18); err != nil {
 		t.Fatal(err)
 	}
+
 	transaction, err := database.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	do := func(query string, arguments ...any) {
 		t.Helper()
 		if _, err := transaction.ExecContext(t.Context(), query, arguments...); err != nil {
 			t.Fatalf("%s: %v", query, err)
 		}
 	}
+
 	const insert = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference, native_key, sender_key,
 		thread_key, owner_key, reference_key, state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message)
 		VALUES ($1, 'echo', '', 'a2a', 'p', $1, 't', $2, $3, 'k', $4, $5, $6, $7, $8, $9, $10, 1, 1, '', '{}', '{}')`
@@ -173,6 +186,7 @@ func insertBefore(t *testing.T, database *sql.DB, words *dialect, turns []exchan
 			do(insert, id, turn.Reference, hashKey(id), hashKey("echo", "t"), hashKey("echo", "p"), hashKey(turn.Reference),
 				turn.State, turn.Reason, turn.Attempt, turn.ReplyID)
 		}
+
 		if turn.Response != nil {
 			body, err := json.Marshal(turn.Response)
 			if err != nil {
@@ -181,12 +195,15 @@ func insertBefore(t *testing.T, database *sql.DB, words *dialect, turns []exchan
 			do(`INSERT INTO replies (id, turn_id, notice, agent, native_id, native_key, created_at, response) VALUES ($1, $2, 0, 'echo', '', '', 1, $3)`,
 				turn.ReplyID, turn.ID, string(body))
 		}
+
 		value := "message m"
 		if i%2 == 0 && asks(turn) {
 			given[turn.ID], value = true, "cancel 2026-01-02T03:04:05Z"
 		}
+
 		do(`INSERT INTO documents (namespace, key, encoding, value, expires_at) VALUES ('a2a.next', $1, 'utf8', $2, 0)`, turn.ID, value)
 	}
+
 	if err := transaction.Commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -209,22 +226,26 @@ func checkStandings(t *testing.T, s *Store, turns []exchange.TurnRecord, given m
 		want[standing] = append(want[standing], turn.ID)
 		want[""] = append(want[""], turn.ID)
 	}
+
 	for _, thread := range []string{"", "t"} {
 		for _, standing := range append([]string{""}, exchange.Standings...) {
 			filter := exchange.TurnFilter{
 				Agent: "echo", Principal: "p", ThreadID: thread, ReceivedVia: normalized.ViaA2A, Latest: true, Standing: standing, Limit: 97,
 			}
+
 			var got []string
 			for next := true; next; next = filter.Before != "" {
 				page, err := s.Turns(t.Context(), filter)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				page, filter.Before = exchange.NextPage(page, 96, exchange.TurnCursor)
 				for _, turn := range page {
 					got = append(got, turn.ID)
 				}
 			}
+
 			filter.Before = ""
 			counted, err := s.CountTurns(t.Context(), filter)
 			slices.Reverse(got)
@@ -267,6 +288,7 @@ func checkGivenUp(t *testing.T, s *Store, turns []exchange.TurnRecord) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	checkGiven(t, s, turns, given)
 }
 
@@ -278,12 +300,14 @@ func checkGiven(t *testing.T, s *Store, turns []exchange.TurnRecord, given map[s
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := len(given)
 	for _, turn := range turns {
 		if turn.State == exchange.StateCancelled {
 			want++
 		}
 	}
+
 	if len(cancelled) != want || len(given) == 0 {
 		t.Errorf("%d are cancelled, want %d", len(cancelled), want)
 	}

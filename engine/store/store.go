@@ -1,6 +1,6 @@
 // Package store keeps everything that must survive a crash: turns with their originals and timelines, replies,
 // deliveries, jobs, demands, dispatches, tool requests, linked people, the audit trail, the adapters' documents and
-// tokens, in SQLite or PostgreSQL. It holds the only SQL of the server and gives each consumer the view that it declared (Pipeline,
+// tokens, in SQLite or PostgreSQL. It holds the only SQL of the server and returns to each consumer the view that it declared (Pipeline,
 // Delivery, Queue, State). It decides nothing about messages: every rule beyond row integrity is the caller's.
 package store
 
@@ -15,7 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
 	"inbox/internal/fault"
+	"inbox/internal/queue"
 	"inbox/internal/telemetry"
 )
 
@@ -30,7 +33,7 @@ const (
 	ChannelJob  = "job"  // payload: kind of a job that may be runnable now; empty = any kind
 	ChannelTurn = "turn" // payload: id of a turn with new timeline rows; empty = any turn
 
-	ChannelLists = "lists" // no payload: the operator's lists or somebody's stop word changed
+	ChannelLists = "lists" // no payload: the operator's lists or a sender's stop word changed
 
 	ChannelBridge = "bridge" // payload: id of a bridge's client whose queue changed; empty = any client's
 )
@@ -48,7 +51,7 @@ type Options struct {
 	// Notify is called after a commit that others may wait for, and by Listen for commits of other nodes. It
 	// must not block; it may be called by several goroutines at once and more often than needed.
 	Notify func(channel, payload string)
-	// Now is this node's clock; time.Now when nil. Instants that callers give are read by it.
+	// Now is this node's clock; time.Now when nil. Instants of callers are read by it.
 	Now func() time.Time
 	// Logger gets what no caller can be told: reconnects, a failing sweep. slog.Default when nil.
 	Logger *slog.Logger
@@ -73,6 +76,7 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+
 	return o
 }
 
@@ -106,12 +110,14 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	background, cancel := context.WithCancel(context.Background())
 	s := &Store{engine: database, options: options, probe: rand.Text(), cancel: cancel}
 	s.tasks.Go(func() { s.sweep(background, time.Minute) })
 	if _, shared := database.(*postgresEngine); shared {
 		s.tasks.Go(func() { s.watchClock(background) })
 	}
+
 	return s, nil
 }
 
@@ -122,11 +128,12 @@ func openEngine(ctx context.Context, options Options) (engine, error) {
 	case strings.HasPrefix(options.URL, "postgres://"), strings.HasPrefix(options.URL, "postgresql://"):
 		return openPostgres(ctx, options)
 	}
+
 	return nil, fault.New(fault.Malformed, `database_url must be "sqlite" or begin with "postgres://"`)
 }
 
 // Close waits for transactions that have begun, refuses new ones and releases the database. It is harmless to
-// close twice.
+// close again.
 func (s *Store) Close() error {
 	s.cancel()
 	s.tasks.Wait()
@@ -136,7 +143,7 @@ func (s *Store) Close() error {
 // Ping reports whether the database answers; its error is fault.Unavailable.
 func (s *Store) Ping(ctx context.Context) error { return s.engine.ping(ctx) }
 
-// InUse reports whether anybody has used the database: it has a message, or a document that is meant to stay, such as a key.
+// InUse reports whether the database has been used: it has a message, or a document that is meant to stay, such as a key.
 func (s *Store) InUse(ctx context.Context) (bool, error) {
 	var one int64
 	for _, query := range []string{`SELECT 1 FROM turns LIMIT 1`, `SELECT 1 FROM documents WHERE expires_at = 0 LIMIT 1`} {
@@ -175,13 +182,16 @@ func (s *Store) InTx(ctx context.Context, work func(*Tx) error) error {
 		wakes = tx.wakes
 		return err
 	})
+
 	observe(begun, err)
 	if err != nil || len(wakes) == 0 {
 		return err
 	}
+
 	for _, w := range wakes {
 		s.options.Notify(w.channel, w.payload)
 	}
+
 	s.engine.announce(wakes)
 	return nil
 }
@@ -194,5 +204,83 @@ func observe(begun time.Time, err error) {
 	case err != nil:
 		outcome = "undone"
 	}
+
 	transactionSeconds.WithLabelValues(outcome).Observe(time.Since(begun).Seconds())
+}
+
+// Pipeline returns the view that the pipeline declared.
+func (s *Store) Pipeline() pipeline.Store { return pipelineView{s} }
+
+// Deliverer returns the view that delivery declared.
+func (s *Store) Deliverer() delivery.Store { return deliveryView{s} }
+
+// Queue returns the view that the queue declared.
+func (s *Store) Queue() queue.Store { return queueView{s} }
+
+// State returns the adapters' private documents.
+func (s *Store) State() *State { return &State{s} }
+
+type pipelineView struct{ *Store }
+
+// InTx runs work in one transaction; see Store.InTx.
+func (v pipelineView) InTx(ctx context.Context, work func(pipeline.Tx) error) error {
+	return v.Store.InTx(ctx, func(tx *Tx) error { return work(tx) })
+}
+
+type deliveryView struct{ *Store }
+
+// InTx runs work in one transaction; see Store.InTx.
+func (v deliveryView) InTx(ctx context.Context, work func(delivery.Tx) error) error {
+	return v.Store.InTx(ctx, func(tx *Tx) error { return work(tx) })
+}
+
+var clockOffset = promauto.NewGauge(prometheus.GaugeOpts{
+	Name: "inbox_clock_offset_seconds", Help: "How far this node's clock is ahead of the database's, measured once a minute.",
+})
+
+const (
+	clockEvery = time.Minute
+	// MaxClockOffset is above which a node's clock is reported. Leases do not depend on it; times that people read do, and
+	// the order of messages that come to different nodes.
+	MaxClockOffset = 2 * time.Second
+)
+
+// ClockOffset returns how far this node's clock is ahead of the database's, within half of the time of one question.
+func (s *Store) ClockOffset(ctx context.Context) (time.Duration, error) {
+	var there int64
+	before := s.options.Now()
+	if _, err := first(ctx, s.engine.reader(), "SELECT "+s.engine.dialect().now, nil, &there); err != nil {
+		return 0, err
+	}
+
+	after := s.options.Now()
+	return before.Add(after.Sub(before) / 2).Sub(time.UnixMicro(there)), nil
+}
+
+// watchClock warns of a clock that is wrong, until ctx ends.
+func (s *Store) watchClock(ctx context.Context) {
+	ticker := time.NewTicker(clockEvery)
+	defer ticker.Stop()
+
+	for {
+		s.compareClock(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *Store) compareClock(ctx context.Context) {
+	offset, err := s.ClockOffset(ctx)
+	if err != nil {
+		return // the next caller that needs the database gets the error
+	}
+
+	clockOffset.Set(offset.Seconds())
+	if offset.Abs() > MaxClockOffset {
+		s.options.Logger.WarnContext(ctx, "the clock of this node differs from the database's: let both keep time with NTP",
+			"ahead", offset.Round(time.Millisecond).String())
+	}
 }

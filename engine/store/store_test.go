@@ -2,12 +2,16 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"inbox/agents/runtime/task"
+	"inbox/agents/runtime/task/tasktest"
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
 	"inbox/internal/children"
@@ -31,6 +35,7 @@ func TestStore(t *testing.T) {
 					defer lock.Unlock()
 					notified = append(notified, channel+" "+payload)
 				}})
+
 				return storetest.Bench{
 					Pipeline: s.Pipeline(), Delivery: s.Deliverer(), Queue: s.Queue(), Records: s, Watched: s, Documents: s.State(),
 					Trust: s, Moderation: s, Suppressions: s, Sessions: s, Bridge: s.Bridge(nil), InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
@@ -44,6 +49,51 @@ func TestStore(t *testing.T) {
 					},
 				}
 			})
+		})
+	}
+}
+
+// TestRuntimeStores holds what is kept of the agent runtime to the runtime's own suites.
+func TestRuntimeStores(t *testing.T) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			open := func(t *testing.T) *store.Store { return openWith(t, store.Options{URL: url(t)}) }
+			t.Run("task runs", func(t *testing.T) {
+				tasktest.Runs(t, func(t *testing.T) task.Runs { return open(t).TaskRuns() })
+			})
+		})
+	}
+}
+
+// TestNewerSchemaIsRefused: a database that a newer program has changed is left as it is.
+func TestNewerSchemaIsRefused(t *testing.T) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			options := store.Options{URL: url(t), DataDir: t.TempDir()}
+			s := openWith(t, options)
+			version, err := s.SchemaVersion(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			// The newer one has changed a table, and this one would make it again.
+			for _, statement := range []string{
+				`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)`, `DROP TABLE back_ends`,
+				`DELETE FROM goose_db_version WHERE version_id = 18`,
+			} {
+				if err := s.Execute(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			_, err = store.Open(t.Context(), options)
+			newer, found := errors.AsType[*store.NewerSchema](err)
+			if !found || newer.Found != 99999 || newer.Known != version || !strings.Contains(newer.Error(), "start that version, or restore the backup") {
+				t.Errorf("opened, or refused with %v", err)
+			}
+			if columns, err := s.Columns(t.Context(), "back_ends"); err != nil || len(columns) != 0 {
+				t.Errorf("the database was changed: %v, %v", columns, err)
+			}
 		})
 	}
 }

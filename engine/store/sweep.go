@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"regexp"
 	"time"
 
 	"inbox/exchange"
@@ -13,7 +14,7 @@ const (
 	auditRows = 100_000
 )
 
-// maxSwept bounds what one transaction of a sweep removes, so that nobody waits long for the writer; maxBatches bounds
+// maxSwept bounds what one transaction of a sweep removes, so that no one waits long for the writer; maxBatches bounds
 // the transactions of one sweep.
 const (
 	maxSwept   = 1000
@@ -29,7 +30,7 @@ const sweepOldAudit = `DELETE FROM audit WHERE at <= $1 AND id IN (SELECT id FRO
 const sweepExcessAudit = `DELETE FROM audit WHERE id IN (SELECT id FROM audit
 	WHERE id <= (SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET $1 + 0) ORDER BY id LIMIT $2 + 0)`
 
-// What ended stays for a while: for repeats of a submit, and for whoever looks what became of it.
+// What ended stays for a while: for repeats of a submit, and for a reader who asks what became of it.
 const toolAge = 30 * 24 * time.Hour
 
 const sweepToolRequests = `DELETE FROM tool_requests WHERE id IN (SELECT id FROM tool_requests
@@ -42,12 +43,14 @@ const sweepTaskRuns = `DELETE FROM task_runs WHERE id IN (SELECT id FROM task_ru
 func (s *Store) sweep(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
+
 		if err := s.sweepOnce(ctx, auditRows); err != nil && ctx.Err() == nil {
 			s.options.Logger.Warn("sweep of ended rows", "error", err)
 		}
@@ -78,12 +81,14 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 			return err
 		}
 	}
+
 	if err := s.sweepUnanswered(ctx, time.Now()); err != nil {
 		return err
 	}
 	if err := s.sweepEnded(ctx, endedDemands, time.Now().Add(-demandAge)); err != nil {
 		return err
 	}
+
 	return s.sweepEnded(ctx, endedDispatches, time.Now().Add(-dispatchAge))
 }
 
@@ -99,4 +104,63 @@ func (s *Store) sweepBatches(ctx context.Context, query string, bound int64) err
 		}
 	}
 	return nil
+}
+
+// How long what ended about a turn stays. A demand's resolution is the receipt of a payment and the record of a consent,
+// so it outlives a year's bookkeeping; a call between agents is only looked at.
+const (
+	demandAge   = 400 * 24 * time.Hour
+	dispatchAge = 180 * 24 * time.Hour
+)
+
+// ended are rows that go with what they refer to. Their ids begin with their time, so old ones are found at the beginning
+// without an index on updated_at.
+type ended struct{ table, done, text string }
+
+var (
+	endedDemands    = ended{"demands", "status NOT IN ('issued', 'claimed')", "terms || notes || resolution"}
+	endedDispatches = ended{"dispatches", "state = 'done'", "call || response"}
+)
+
+// contentDigest finds the contents outside of the database that parts in a document refer to.
+var contentDigest = regexp.MustCompile(`"digest":"([0-9a-f]{64})"`)
+
+// sweepEnded removes rows that ended before the instant.
+func (s *Store) sweepEnded(ctx context.Context, rows ended, before time.Time) error {
+	for range maxBatches {
+		var removed int64
+		err := s.InTx(ctx, func(tx *Tx) (err error) {
+			removed, err = tx.removeEnded(ctx, rows, before)
+			return err
+		})
+		if err != nil || removed < maxSwept {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeEnded runs the same condition in both statements: nothing that is older than the instant can end meanwhile.
+func (t *Tx) removeEnded(ctx context.Context, rows ended, before time.Time) (removed int64, err error) {
+	which := ` FROM ` + rows.table + ` WHERE ` + rows.done + ` AND updated_at <= $1
+		AND id IN (SELECT id FROM ` + rows.table + ` ORDER BY id LIMIT $2 + 0)`
+	arguments := []any{micros(before), int64(maxSwept)}
+	var digests []string
+	err = t.each(ctx, `SELECT `+rows.text+which, arguments, func(r row) error {
+		var text string
+		err := r.Scan(&text)
+		for _, found := range contentDigest.FindAllStringSubmatch(text, -1) {
+			digests = append(digests, found[1])
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+
+	if err := t.discard(ctx, digests...); err != nil {
+		return 0, err
+	}
+
+	return t.change(ctx, `DELETE`+which, arguments...)
 }

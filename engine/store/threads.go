@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"inbox/engine/pipeline"
+	"inbox/normalized"
 )
 
 // Turns that make history, of a thread, and of one sender in all threads of an agent whose history follows the person.
@@ -26,6 +28,7 @@ func selectPage(owners int, order string) string {
 	for i := range owners {
 		fmt.Fprintf(&chosen, ` UNION SELECT id FROM (SELECT id `+ofOwner+` ORDER BY id %s LIMIT $5 + 0) AS other%d`, i+6, order, i)
 	}
+
 	return fmt.Sprintf(`SELECT `+turnColumns+`, COALESCE(r.response, ''), COALESCE(r.id, ''), COALESCE(r.created_at, 0),
 		t.history_turns FROM (%s) AS hit JOIN turns t ON t.id = hit.id LEFT JOIN replies r ON r.id = t.reply_id
 		WHERE t.agent = $4 ORDER BY t.id %s LIMIT $5 + 0`, chosen.String(), order)
@@ -61,6 +64,7 @@ func ownerKeys(agent string, principals []string) (keys []any) {
 	for _, principal := range principals[:min(len(principals), maxOwners)] {
 		keys = append(keys, hashKey(agent, principal))
 	}
+
 	for len(keys) > 0 && threadTexts[len(keys)].total == "" {
 		keys = append(keys, keys[len(keys)-1])
 	}
@@ -84,18 +88,21 @@ func (s *Store) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery) (
 	if err != nil {
 		return e, err
 	}
+
 	slices.Reverse(tail)
 	e.Tail = tail
 	for _, exchange := range tail {
 		e.Total += exchange.Turns()
 		before = min(before, exchange.Turn.ID)
 	}
+
 	if all {
 		return e, nil
 	}
 	if e.Head, _, err = page(texts.oldest, before, query.Head, nil); err != nil {
 		return e, err
 	}
+
 	var older int // than the tail: what happens meanwhile among the newest cannot make the sum wrong
 	_, err = first(ctx, s.engine.reader(), texts.total, slices.Concat([]any{key, before, since}, owners), &older)
 	e.Total += older
@@ -118,15 +125,18 @@ func (s *Store) exchanges(
 		if err != nil {
 			return err
 		}
+
 		found = append(found, e)
 		if turns += e.Turns(); enough != nil && enough(e) {
 			turns = limit
 		}
+
 		return nil
 	})
 	if errors.Is(err, errEnough) {
 		return found, false, nil
 	}
+
 	return found, len(found) < limit, err
 }
 
@@ -135,6 +145,7 @@ func scanExchange(r row) (e pipeline.Exchange, err error) {
 	if e.Turn, err = scanTurn(r, &e.ReplyID, &at, &turns); err != nil {
 		return e, err
 	}
+
 	e.At = instant(at)
 	e.Withdrawn = turns == 1 && e.Answered()
 	return e, nil
@@ -146,6 +157,64 @@ func firstID(since time.Time) string {
 	if since.IsZero() {
 		return ""
 	}
+	digits := fmt.Sprintf("%012x", max(since.UnixMilli(), 0))
+	return digits[:8] + "-" + digits[8:]
+}
+
+// The oldest turn of a thread is what transactions that look at its pace wait for one after the other: a newer one
+// could be another one for each of them.
+const (
+	oldestOfThread = `SELECT id FROM turns WHERE thread_key = $1 AND agent = $2 AND thread_id = $3 ORDER BY id LIMIT 1`
+	newestOfThread = `SELECT message FROM turns WHERE thread_key = $1 AND agent = $2 AND thread_id = $3
+		AND state <> 'held' ORDER BY id DESC LIMIT 1`
+	recentOfThread = `SELECT COUNT(*) FROM (SELECT 1 FROM turns WHERE thread_key = $1 AND agent = $2 AND thread_id = $3
+		AND principal = $4 AND id >= $5 AND accepted_at > $6 LIMIT 100) AS recent`
+)
+
+// Pace tells how a thread with another agent goes; see pipeline.Tx. It counts no further than 100.
+func (t *Tx) Pace(ctx context.Context, agent, principal, threadID string, since time.Time) (pipeline.Pace, error) {
+	var pace pipeline.Pace
+	var id, message string
+	thread := []any{hashKey(agent, threadID), cleaned(agent), cleaned(threadID)}
+	found, err := first(ctx, t, oldestOfThread, thread, &id)
+	if err != nil || !found {
+		return pace, err
+	}
+
+	if err := t.holdTurn(ctx, id); err != nil {
+		return pace, err
+	}
+	if found, err = first(ctx, t, newestOfThread, thread, &message); err != nil {
+		return pace, err
+	}
+	if pace.Chain, err = chainOf(found, message); err != nil {
+		return pace, fmt.Errorf("decode the newest message of a thread: %w", err)
+	}
+
+	var recent int64
+	_, err = first(ctx, t, recentOfThread, append(thread, cleaned(principal), idSince(since), micros(since)), &recent)
+	if err != nil {
+		return pace, err
+	}
+
+	var total int64
+	_, err = first(ctx, t, recentOfThread, append(thread[:3:3], cleaned(principal), "", int64(-1)), &total)
+	pace.Recent, pace.Total = int(recent), int(total)
+	return pace, err
+}
+
+func chainOf(found bool, message string) (*normalized.AgentChain, error) {
+	if !found {
+		return nil, nil
+	}
+	var m normalized.Message
+	err := json.Unmarshal([]byte(message), &m)
+	return m.RecipientCapabilities.AgentChain, err
+}
+
+// idSince is at most the id of every turn that was accepted since: a UUIDv7 begins with its milliseconds
+// (RFC 9562, section 5.7).
+func idSince(since time.Time) string {
 	digits := fmt.Sprintf("%012x", max(since.UnixMilli(), 0))
 	return digits[:8] + "-" + digits[8:]
 }

@@ -25,6 +25,7 @@ func TestTrustPlans(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	database, err := sql.Open("sqlite", sqliteURL(filepath.Join(directory, File)))
 	if err != nil {
 		t.Fatal(err)
@@ -34,14 +35,17 @@ func TestTrustPlans(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	list := func(filter exchange.AuditFilter) string {
 		chosen := selectAudit(filter)
 		return `SELECT ` + auditColumns + ` FROM audit` + chosen.sql() + chosen.page("id DESC", 1)
 	}
+
 	approvals := func(filter exchange.ApprovalFilter) string {
 		query, _ := selectApprovals(filter)
 		return query
 	}
+
 	requests := func(filter exchange.ToolRequestFilter) string {
 		query, _ := selectToolRequests(filter)
 		return query
@@ -79,6 +83,7 @@ func TestTrustPlans(t *testing.T) {
 			t.Errorf("%s:\n%s", test.name, steps)
 		}
 	}
+
 	for name, query := range map[string]string{
 		"all audit": list(exchange.AuditFilter{}), "old audit": sweepOldAudit, "excess audit": sweepExcessAudit,
 		"open demands": dueDemands, "turn's demands": demandOfTurn,
@@ -99,6 +104,7 @@ func TestSweepAudit(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	write := func(count int, age time.Duration) {
 		if err := s.InTx(t.Context(), func(tx *Tx) error {
 			for i := range count {
@@ -114,6 +120,7 @@ func TestSweepAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	left := func(keep int64) (count int) {
 		if err := s.sweepOnce(t.Context(), keep); err != nil {
 			t.Fatal(err)
@@ -123,6 +130,7 @@ func TestSweepAudit(t *testing.T) {
 		}
 		return count
 	}
+
 	write(2500, auditAge+time.Hour)
 	write(2500, auditAge-time.Hour)
 	for _, step := range []struct {
@@ -133,6 +141,7 @@ func TestSweepAudit(t *testing.T) {
 			t.Errorf("keep %d: %d left, want %d", step.keep, got, step.want)
 		}
 	}
+
 	records, err := s.AuditRecords(t.Context(), exchange.AuditFilter{})
 	if err != nil || len(records) != 7 || records[0].Detail != "2499" {
 		t.Errorf("%d records, %v: the newest are kept", len(records), err)

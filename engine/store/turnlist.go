@@ -2,14 +2,159 @@ package store
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
+
+const turnsWithReplies = ` FROM turns t LEFT JOIN replies r ON r.id = t.reply_id `
+
+const selectTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')` + turnsWithReplies + `WHERE t.id = $1`
+
+// Turn returns one turn with its response; fault.NotFound when there is none.
+func (s *Store) Turn(ctx context.Context, id string) (exchange.TurnRecord, error) {
+	turn, found, err := turnFrom(ctx, s.engine.reader(), selectTurn, id)
+	if err == nil && !found {
+		err = notFound("turn")
+	}
+	return turn, err
+}
+
+func turnFrom(ctx context.Context, from querier, query string, arguments ...any) (exchange.TurnRecord, bool, error) {
+	var turn exchange.TurnRecord
+	found := false
+	err := from.each(ctx, query, arguments, func(r row) (err error) {
+		found = true
+		turn, err = scanTurn(r)
+		return err
+	})
+	return turn, found, err
+}
+
+// scanTurn reads turnColumns, the response and then the extra columns.
+func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
+	var t exchange.TurnRecord
+	var accepted, updated, shared int64
+	var resumed, route, message, response string
+	columns := append([]any{
+		&t.ID, &t.Agent, &t.Principal, &t.ThreadID, &t.Reference, &t.State, &t.Reason, &t.Attempt,
+		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &t.Channel, &route, &message, &response,
+	}, extra...)
+	if err := r.Scan(columns...); err != nil {
+		return t, err
+	}
+
+	t.AcceptedAt, t.UpdatedAt, t.Route = instant(accepted), instant(updated), rawJSON(route)
+	t.Shared = shared == 1
+	if err := json.Unmarshal([]byte(message), &t.Message); err != nil {
+		return t, fmt.Errorf("decode message of turn %s: %w", t.ID, err)
+	}
+
+	t.Channel = channelOf(t.Channel, t.Message.ReceivedVia, route)
+	if err := fillResumed(&t, resumed); err != nil || response == "" {
+		return t, err
+	}
+
+	t.Response = new(normalized.Response)
+	if err := json.Unmarshal([]byte(response), t.Response); err != nil {
+		return t, fmt.Errorf("decode response of turn %s: %w", t.ID, err)
+	}
+
+	return t, nil
+}
+
+// The reply's id wins: it is ours, while a message's id is whatever its sender wrote.
+const selectMessage = `SELECT t.id, t.thread_id, t.reference, t.route, t.message FROM (
+		SELECT r.turn_id AS id, 0 AS rank FROM replies r
+			WHERE r.native_key = $1 AND r.native_key <> '' AND r.native_id = $2 AND r.agent = $3
+		UNION ALL
+		SELECT m.id, 1 FROM turns m WHERE m.native_key = $1 AND m.native_id = $2 AND m.agent = $3
+	) AS hit JOIN turns t ON t.id = hit.id ORDER BY hit.rank, t.id LIMIT 1`
+
+// FindMessage finds an agent's stored message by its native id or by the native id of its reply. Of several
+// messages with the id (from several senders) it returns the first that was accepted.
+func (s *Store) FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error) {
+	var entry exchange.ThreadEntry
+	var route, message string
+	if nativeID == "" || !storable(nativeID) {
+		return entry, false, nil
+	}
+
+	found, err := first(ctx, s.engine.reader(), selectMessage, []any{hashKey(nativeID), nativeID, agent},
+		&entry.TurnID, &entry.ThreadID, &entry.Reference, &route, &message)
+	if err != nil || !found {
+		return entry, false, err
+	}
+
+	entry.Route = rawJSON(route)
+	if err := json.Unmarshal([]byte(message), &entry.Message); err != nil {
+		return entry, false, fmt.Errorf("decode message of turn %s: %w", entry.TurnID, err)
+	}
+
+	return entry, true, nil
+}
+
+const selectOriginal = `SELECT media_type, encoding, body FROM originals WHERE digest = $1`
+
+// Original returns the native form of a message; Body is nil when the bytes are in the blob store. fault.NotFound
+// when there is none.
+func (s *Store) Original(ctx context.Context, digest string) (pipeline.Original, error) {
+	original := pipeline.Original{Digest: digest}
+	var encoding, body string
+	found, err := first(ctx, s.engine.reader(), selectOriginal, []any{digest}, &original.MediaType, &encoding, &body)
+	if err == nil && !found {
+		err = notFound("original")
+	}
+	if err != nil {
+		return pipeline.Original{}, err
+	}
+
+	original.Body, err = decodeBody(encoding, body)
+	return original, err
+}
+
+const selectTurnOf = `SELECT id FROM turns WHERE native_key = $1 AND native_id = $2 AND principal = $3 ORDER BY id DESC LIMIT 1`
+
+// TurnOf returns the newest turn of a principal whose message has the native id, whatever agent it went to; fault.NotFound
+// when there is none.
+func (s *Store) TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error) {
+	if !storable(principal) || !storable(nativeID) {
+		return exchange.TurnRecord{}, notFound("turn")
+	}
+	id := ""
+	err := s.engine.reader().each(ctx, selectTurnOf, []any{hashKey(nativeID), nativeID, principal}, func(r row) error { return r.Scan(&id) })
+	if err != nil {
+		return exchange.TurnRecord{}, err
+	}
+
+	return s.Turn(ctx, id)
+}
+
+// channelOf returns the channel of a turn, also where an older node wrote the row while nodes are replaced one by one: it knows no
+// channels. The rule is that of migration 00020, which holds the same for rows from before.
+func channelOf(written, receivedVia, route string) string {
+	switch {
+	case written != "":
+		return written
+	case receivedVia != "a2a":
+		return receivedVia
+	case strings.HasPrefix(route, `{"chat":true`):
+		return "chat"
+	case strings.HasPrefix(route, `{"surface":`):
+		return "bridge"
+	case route == `{"dispatch":"fetched"}`:
+		return exchange.ChannelLocal
+	}
+	return receivedVia
+}
 
 // maxPage is the largest page of every list, and the row after it that reports whether there is more.
 const maxPage = 500 + 1
@@ -116,11 +261,13 @@ func selectTurns(f exchange.TurnFilter) (*turnList, error) {
 	case f.Principal != "":
 		s.add("t.principal = ?", f.Principal)
 	}
+
 	if f.Agent != "" && f.ThreadID != "" {
 		s.add("t.thread_key = ?", hashKey(f.Agent, f.ThreadID))
 	} else {
 		s.addWhen(f.ThreadID != "", "t.thread_id = ?", f.ThreadID)
 	}
+
 	s.addWhen(f.Reference != "", "t.reference_key = ? AND t.reference_key <> ''", optionalKey(f.Reference))
 	s.addWhen(f.MessageID != "", "t.native_key = ?", hashKey(f.MessageID))
 	s.addWord("t.received_via", f.ReceivedVia)
@@ -130,11 +277,12 @@ func selectTurns(f exchange.TurnFilter) (*turnList, error) {
 	if err := list.chooseArms(f); err != nil {
 		return nil, err
 	}
+
 	return list, s.addCursor(f.Before, f.ByArrival)
 }
 
 // chooseArms splits the list where the index that serves it has the order of the list only below one value. The values are
-// written out, because partial indexes are chosen by what a text says.
+// written out, because partial indexes are chosen by the text of a condition.
 func (l *turnList) chooseArms(f exchange.TurnFilter) error {
 	l.arms = []string{""}
 	states := make([]string, 0, len(f.States))
@@ -144,6 +292,7 @@ func (l *turnList) chooseArms(f exchange.TurnFilter) error {
 		}
 		states = append(states, "t.state = '"+state+"'")
 	}
+
 	switch {
 	case f.Standing != "" && !slices.Contains(exchange.Standings, f.Standing):
 		return fault.InField("standing", "is no standing of a turn")
@@ -155,6 +304,7 @@ func (l *turnList) chooseArms(f exchange.TurnFilter) error {
 			l.arms = append(l.arms, standing+" = '"+one+"'")
 		}
 	}
+
 	switch {
 	case len(states) == 0:
 	case len(l.arms) == 1 && l.arms[0] == "" && !f.ByArrival:
@@ -162,9 +312,11 @@ func (l *turnList) chooseArms(f exchange.TurnFilter) error {
 	default:
 		l.add("(" + strings.Join(states, " OR ") + ")")
 	}
+
 	if len(states) > 0 && f.ByArrival && !slices.ContainsFunc(f.States, exchange.Terminal) {
 		l.add(openStates)
 	}
+
 	return nil
 }
 
@@ -184,11 +336,13 @@ func (s *selection) addCursor(before string, byArrival bool) error {
 	if err != nil || !found || !storable(id) {
 		return fault.InField("cursor", "is not one that this server gave")
 	}
+
 	if byArrival {
 		s.add("t.id < ?", id)
 	} else {
 		s.add("(t.updated_at, t.id) < (?, ?)", updated, id)
 	}
+
 	return nil
 }
 
@@ -207,12 +361,15 @@ func (l *turnList) merged(limit string) string {
 		if arm != "" {
 			conditions = append(slices.Clone(conditions), arm)
 		}
+
 		where := ""
 		if len(conditions) > 0 {
 			where = " WHERE " + strings.Join(conditions, " AND ")
 		}
+
 		texts[i] = `SELECT id, updated_at FROM (SELECT t.id, t.updated_at FROM turns t` + where + l.order("t.") + ` LIMIT ` + limit + `) AS arm` + strconv.Itoa(i)
 	}
+
 	return strings.Join(texts, " UNION ALL ")
 }
 
@@ -224,6 +381,7 @@ func (l *turnList) page(limit int) string {
 	if len(l.arms) > 1 {
 		hits = `SELECT id, updated_at FROM (` + hits + `) AS arms` + l.order("") + ` LIMIT ` + most
 	}
+
 	return `SELECT ` + turnColumns + `, COALESCE(r.response, '') FROM (` + hits + `) AS hit JOIN turns t ON t.id = hit.id
 		LEFT JOIN replies r ON r.id = t.reply_id` + l.order("hit.") + ` LIMIT ` + most
 }
@@ -234,6 +392,7 @@ func (s *Store) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchan
 	if err != nil {
 		return nil, err
 	}
+
 	query := chosen.page(filter.Limit)
 	var turns []exchange.TurnRecord
 	err = s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
@@ -244,17 +403,19 @@ func (s *Store) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchan
 	if err != nil {
 		return nil, err
 	}
+
 	return turns, s.fillExpiry(ctx, turns)
 }
 
 // CountTurns counts what Turns would list without cursor and limit. It counts no further than 10,000: what is more costs
-// as much as it is long, and nobody reads it.
+// as much as it is long, and no one reads it.
 func (s *Store) CountTurns(ctx context.Context, filter exchange.TurnFilter) (int64, error) {
 	filter.Before = ""
 	chosen, err := selectTurns(filter)
 	if err != nil {
 		return 0, err
 	}
+
 	var count int64
 	_, err = first(ctx, s.engine.reader(), chosen.count(), chosen.arguments, &count)
 	return count, err
@@ -264,4 +425,24 @@ func (l *turnList) count() string {
 	l.arguments = append(l.arguments, int64(maxCounted))
 	most := "$" + strconv.Itoa(len(l.arguments)) + " + 0"
 	return `SELECT COUNT(*) FROM (SELECT 1 FROM (` + l.merged(most) + `) AS arms LIMIT ` + most + `) AS counted`
+}
+
+// The partition of a turn's job begins with its kind and its agent; names have no blanks. The next byte after a blank ends
+// the range.
+const countWaiting = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE kind = $1 AND state <> 'dead'
+	AND partition_of >= $2 AND partition_of < $3 LIMIT $4 + 0) AS waiting`
+
+// WaitingTurns counts the turns of an agent, or of all when agent is empty, that wait for their run, up to most.
+func (s *Store) WaitingTurns(ctx context.Context, agent string, most int) (int, error) {
+	from := pipeline.JobKind + " "
+	if agent != "" {
+		from = pipeline.Partition(agent, "")
+	}
+
+	var count int64
+	err := s.engine.reader().each(ctx, countWaiting, []any{pipeline.JobKind, from, from[:len(from)-1] + "!", int64(most)}, func(r row) error {
+		return r.Scan(&count)
+	})
+
+	return int(count), err
 }

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/normalized"
+	"inbox/policypart"
 )
 
 const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.state, t.reason, t.attempt,
@@ -42,6 +45,7 @@ func (t *Tx) InsertTurn(
 	if err != nil {
 		return exchange.TurnRecord{}, false, err
 	}
+
 	inserted, err := t.change(ctx, insertTurn, arguments...)
 	if err != nil {
 		return exchange.TurnRecord{}, false, err
@@ -50,6 +54,7 @@ func (t *Tx) InsertTurn(
 		stored, err := t.sameTurn(ctx, turn)
 		return stored, false, err
 	}
+
 	if turn.Reference != "" {
 		if err := t.do(ctx, supersedeTurns, hashKey(turn.Agent, turn.Principal), hashKey(turn.Reference), turn.ID); err != nil {
 			return exchange.TurnRecord{}, false, err
@@ -58,6 +63,7 @@ func (t *Tx) InsertTurn(
 	if err := t.insertOriginal(ctx, original); err != nil {
 		return exchange.TurnRecord{}, false, err
 	}
+
 	t.wake(ChannelTurn, turn.ID)
 	body := stateBody(turn.Reason, turn.Attempt)
 	return turn, true, t.do(ctx, firstEvent, turn.ID, "turn."+turn.State, body, micros(turn.AcceptedAt))
@@ -70,15 +76,18 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 	if err != nil {
 		return nil, err
 	}
+
 	m.History = nil
 	message, err := m.AppendJSON(make([]byte, 0, 2048))
 	if err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
+
 	updated := turn.UpdatedAt
 	if updated.IsZero() {
 		updated = turn.AcceptedAt
 	}
+
 	return []any{
 		turn.ID, turn.Agent, m.Recipient, m.ReceivedVia, turn.Principal, m.ID, turn.ThreadID, turn.Reference,
 		hashKey(m.ID), hashKey(m.Recipient, m.ReceivedVia, turn.Principal), hashKey(turn.Agent, turn.ThreadID),
@@ -97,6 +106,7 @@ func (t *Tx) insertOriginal(ctx context.Context, original pipeline.Original) err
 	if original.Body != nil {
 		encoding, body = encodeBody(original.Body)
 	}
+
 	return t.do(ctx, insertOriginal, original.Digest, cleaned(original.MediaType), encoding, body)
 }
 
@@ -136,24 +146,29 @@ func (t *Tx) moveTurn(ctx context.Context, move pipeline.Move, more string, valu
 	for _, state := range move.From {
 		arguments = append(arguments, state)
 	}
+
 	if !move.Unchanged.IsZero() {
 		arguments = append(arguments, micros(move.Unchanged))
 		query += ` AND updated_at = $` + strconv.Itoa(len(arguments))
 	}
+
 	var watched int64
 	if moved, err := first(ctx, t, query+` RETURNING watched`, arguments, &watched); err != nil || !moved {
 		return false, err
 	}
+
 	if slices.Contains(move.From, exchange.StateHeld) {
 		if err := t.leftHold(ctx, move.ID, move.To); err != nil {
 			return false, err
 		}
 	}
+
 	t.wake(ChannelTurn, move.ID)
 	body := stateBody(move.Reason, move.Attempt)
 	if err := t.appendEvent(ctx, move.ID, "turn."+move.To, body, micros(move.At)); err != nil || watched == 0 {
 		return err == nil, err
 	}
+
 	return true, t.tellWatches(ctx, move)
 }
 
@@ -162,6 +177,7 @@ func stateBody(reason string, attempt int) string {
 	if reason == "" && attempt == 0 {
 		return ""
 	}
+
 	body, err := json.Marshal(struct {
 		Reason  string `json:"reason,omitempty"`
 		Attempt int    `json:"attempt,omitempty"`
@@ -169,5 +185,167 @@ func stateBody(reason string, attempt int) string {
 	if err != nil {
 		return "" // a string and a number always encode
 	}
+
 	return string(body)
+}
+
+// resumption is with what a parked turn was taken up again.
+type resumption struct {
+	Resolution *policypart.Resolution `json:"policy_resolution,omitempty"`
+	Trace      *normalized.Response   `json:"received_trace,omitempty"`
+}
+
+// reasonResumed is the reason of a turn that was parked and runs again.
+const reasonResumed = "resumed"
+
+// The transition pipeline.Resumed.
+const resumeTurn = `UPDATE turns SET state = '` + exchange.StateAccepted + `', reason = $1, resumed = $2, updated_at = $3
+	WHERE id = $4 AND state = '` + exchange.StateWaiting + `'`
+
+// ResumeTurn lets a waiting turn run again with what it waited for, and writes "turn.accepted" to the timeline. What is
+// nil stays as an earlier resumption left it, so that an agent that asked others and then for consent sees both. It
+// reports whether the turn was waiting.
+func (t *Tx) ResumeTurn(
+	ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time,
+) (bool, error) {
+	stored, err := t.mergedResumption(ctx, turnID, resumption{resolution, trace})
+	if err != nil {
+		return false, err
+	}
+	if changed, err := t.change(ctx, resumeTurn, reasonResumed, stored, micros(at), turnID); err != nil || changed == 0 {
+		return false, err
+	}
+
+	t.wake(ChannelTurn, turnID)
+	body := stateBody(reasonResumed, 0)
+	return true, t.appendEvent(ctx, turnID, "turn."+exchange.StateAccepted, body, micros(at))
+}
+
+func (t *Tx) mergedResumption(ctx context.Context, turnID string, next resumption) (string, error) {
+	if err := t.holdTurn(ctx, turnID); err != nil {
+		return "", err
+	}
+	var stored string
+	if _, err := first(ctx, t, `SELECT resumed FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
+		return "", err
+	}
+
+	before, err := decodeResumption(turnID, stored)
+	if err != nil {
+		return "", err
+	}
+	if next.Resolution == nil {
+		next.Resolution = before.Resolution
+	}
+	if next.Trace == nil {
+		next.Trace = before.Trace
+	}
+
+	body, err := json.Marshal(next)
+	if err != nil {
+		return "", fmt.Errorf("encode resumption: %w", err)
+	}
+
+	return cleaned(string(body)), nil
+}
+
+func decodeResumption(turnID, stored string) (resumption, error) {
+	var r resumption
+	if stored == "" {
+		return r, nil
+	}
+	if err := json.Unmarshal([]byte(stored), &r); err != nil {
+		return r, fmt.Errorf("decode resumption of turn %s: %w", turnID, err)
+	}
+	return r, nil
+}
+
+// fillResumed puts what was stored where the agent looks for it. A message that brought its own keeps it until then.
+func fillResumed(turn *exchange.TurnRecord, stored string) error {
+	r, err := decodeResumption(turn.ID, stored)
+	if r.Resolution != nil {
+		turn.Message.PolicyResolution = r.Resolution
+	}
+	if r.Trace != nil {
+		turn.Message.ReceivedTrace = r.Trace
+	}
+	return err
+}
+
+const appendEvent = `INSERT INTO events (turn_id, seq, kind, body, at)
+	SELECT $1, COALESCE(MAX(seq), 0) + 1, $2, $3, $4 FROM events WHERE turn_id = $1`
+
+// appendDelta writes none to a turn that has ended: an agent on another node may speak for a moment after its run was stopped,
+// and what was said in it was perhaps deleted by then.
+const appendDelta = appendEvent + ` HAVING EXISTS (SELECT 1 FROM turns
+	WHERE id = $1 AND state NOT IN ('answered', 'refused', 'failed', 'silent', 'cancelled'))`
+
+// appendEvent writes the next row of a timeline. The caller holds the turn's row, so that no other transaction
+// counts at the same time.
+func (t *Tx) appendEvent(ctx context.Context, turnID, kind, body string, at int64) error {
+	if kind == exchange.EventDelta {
+		return t.do(ctx, appendDelta, turnID, kind, body, at)
+	}
+	return t.do(ctx, appendEvent, turnID, kind, body, at)
+}
+
+// holdTurn takes the turn's row until the commit. On SQLite the one writer holds everything already.
+func (t *Tx) holdTurn(ctx context.Context, turnID string) error {
+	if t.dialect.holdTurn == "" {
+		return nil
+	}
+	return t.do(ctx, t.dialect.holdTurn, turnID)
+}
+
+// AppendEvents writes rows to the end of a turn's timeline, in order; deltas only as long as the turn has not ended.
+// Seq and TurnID of the events are not read.
+func (t *Tx) AppendEvents(ctx context.Context, turnID string, events []exchange.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	if err := t.holdTurn(ctx, turnID); err != nil {
+		return err
+	}
+
+	for _, event := range events {
+		at := micros(event.At)
+		if at == 0 {
+			at = nowMicros()
+		}
+		if err := t.appendEvent(ctx, turnID, event.Kind, cleaned(string(event.Body)), at); err != nil {
+			return err
+		}
+	}
+
+	t.wake(ChannelTurn, turnID)
+	return nil
+}
+
+// A bare parameter behind LIMIT makes SQLite (3.53) parse and plan the statement anew at every call, because its value
+// may change the plan; an expression does not. All statements of this room therefore say "LIMIT $n + 0".
+const selectEvents = `SELECT seq, kind, body, at FROM events WHERE turn_id = $1 AND seq > $2 ORDER BY seq LIMIT $3 + 0`
+
+// Events returns at most limit timeline rows of a turn with a higher seq than after, in order.
+func (s *Store) Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error) {
+	var events []exchange.Event
+	err := s.engine.reader().each(ctx, selectEvents, []any{turnID, after, int64(limit)}, func(r row) error {
+		event := exchange.Event{TurnID: turnID}
+		var body string
+		var at int64
+		if err := r.Scan(&event.Seq, &event.Kind, &body, &at); err != nil {
+			return err
+		}
+
+		event.At, event.Body = instant(at), rawJSON(body)
+		events = append(events, event)
+		return nil
+	})
+	return events, err
+}
+
+func rawJSON(stored string) json.RawMessage {
+	if stored == "" {
+		return nil
+	}
+	return json.RawMessage(stored)
 }

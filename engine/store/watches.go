@@ -30,20 +30,24 @@ func (s *Store) PutWatch(ctx context.Context, watch exchange.Watch) error {
 		return err
 	}
 	owner, reference, name := hashKey(watch.Agent, watch.Principal), hashKey(watch.Reference), hashKey(watch.Name)
+
 	return s.InTx(ctx, func(tx *Tx) error {
 		var all, here int64
 		if _, err := first(ctx, tx, countWatches, []any{owner, reference, name}, &all, &here); err != nil {
 			return err
 		}
+
 		if here >= exchange.MaxWatches || all >= exchange.MaxWatchesOfSender {
 			return fault.New(fault.Conflict, fmt.Sprintf("there are too many webhooks: at most %d of a task and %d in all",
 				exchange.MaxWatches, exchange.MaxWatchesOfSender))
 		}
+
 		err := tx.do(ctx, putWatch, watch.ID, watch.Agent, cleaned(watch.Principal), watch.Reference, watch.Name,
 			owner, reference, name, micros(watch.CreatedAt), string(watch.Data))
 		if err != nil {
 			return err
 		}
+
 		return tx.do(ctx, watchTurns, owner, reference)
 	})
 }
@@ -70,6 +74,7 @@ func (s *Store) Watch(ctx context.Context, id string) (watch exchange.Watch, fou
 	if !storable(id) {
 		return watch, false, nil
 	}
+
 	err = s.engine.reader().each(ctx, `SELECT `+watchColumns+` FROM watches WHERE id = $1`, []any{id}, func(r row) error {
 		watch, err = scanWatch(r)
 		found = err == nil
@@ -86,7 +91,7 @@ func scanWatch(r row) (watch exchange.Watch, err error) {
 	return watch, err
 }
 
-// DeleteWatch removes a watch. It says nothing about one that is not there.
+// DeleteWatch removes a watch. One that is not there is no error.
 func (s *Store) DeleteWatch(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, `DELETE FROM watches WHERE id = $1`, id) })
 }
@@ -109,11 +114,13 @@ func (t *Tx) tellWatches(ctx context.Context, move pipeline.Move) error {
 	if err != nil {
 		return err
 	}
+
 	for _, id := range watches {
 		payload, err := json.Marshal(exchange.WatchJob{WatchID: id, TurnID: move.ID, State: move.To, At: move.At.UTC().Truncate(time.Microsecond)})
 		if err != nil {
 			return fmt.Errorf("encode watch job: %w", err)
 		}
+
 		err = t.Enqueue(ctx, queue.NewJob{
 			ID: uuid.Must(uuid.NewV7()).String(), Kind: exchange.WatchKind, Partition: id, Payload: string(payload),
 		})

@@ -53,10 +53,10 @@ type writer struct {
 }
 
 // carefulGroups is how many groups get savepoints after one whose rows had to be rolled back: failures come in
-// swarms, and somebody may provoke them.
+// swarms, and a sender may provoke them.
 const carefulGroups = 100
 
-// errHalfDone says that one caller's work failed after it had changed rows, so that all must be rolled back.
+// errHalfDone reports that one caller's work failed after it had changed rows, so that all must be rolled back.
 var errHalfDone = errors.New("half done")
 
 // errand is one caller's transaction on its way through the writer.
@@ -78,6 +78,7 @@ func newWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
 	if err != nil {
 		return nil, sqliteFault("open writer", err)
 	}
+
 	return &writer{
 		connection: connection,
 		session:    &writerSession{connection: connection, prepared: make(map[string]*sql.Stmt)},
@@ -102,6 +103,7 @@ func (w *writer) run(ctx context.Context, work func(*Tx) error) error {
 	case <-ctx.Done():
 		return unavailable("wait for the writer", ctx.Err())
 	}
+
 	cause := errClosed
 	select {
 	case <-e.done:
@@ -110,6 +112,7 @@ func (w *writer) run(ctx context.Context, work func(*Tx) error) error {
 	case <-ctx.Done():
 		cause = ctx.Err()
 	}
+
 	if e.taken.CompareAndSwap(false, true) {
 		return unavailable("wait for the writer", cause)
 	}
@@ -139,18 +142,22 @@ func (w *writer) stop() {
 func (w *writer) loop() {
 	defer close(w.finished)
 	defer w.session.close()
+
 	group := make([]*errand, 0, maxGroup)
 	for stopped := false; !stopped; {
 		select {
 		case e := <-w.queue:
 			group = append(group[:0], e)
 			runtime.Gosched() // lets callers that the last commit released join: a quarter fewer commits with 32
+
 		case p := <-w.pauses:
 			group = group[:0]
 			p.done <- p.work(w.session)
+
 		case <-w.stopping:
 			group, stopped = group[:0], true
 		}
+
 		w.transact(w.collect(group))
 	}
 }
@@ -174,16 +181,19 @@ func (w *writer) transact(group []*errand) {
 	if len(group) == 0 {
 		return
 	}
+
 	for i, e := range group {
 		if !e.taken.CompareAndSwap(false, true) {
 			group[i] = nil // the caller has left
 		}
 	}
+
 	failure := w.together(group)
 	if errors.Is(failure, errHalfDone) {
 		w.careful = carefulGroups
 		failure = w.together(group)
 	}
+
 	w.careful = max(0, w.careful-1)
 	groupSize.Observe(float64(len(group)))
 	w.committed(len(group))
@@ -194,6 +204,7 @@ func (w *writer) transact(group []*errand) {
 		if e.err == nil {
 			e.err = failure
 		}
+
 		close(e.done)
 	}
 }
@@ -204,6 +215,7 @@ func (w *writer) together(group []*errand) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range group {
 		switch {
 		case e == nil:
@@ -216,6 +228,7 @@ func (w *writer) together(group []*errand) error {
 			}
 		}
 	}
+
 	return w.session.commit()
 }
 
@@ -226,6 +239,7 @@ func (w *writer) expectLock(outcome error) {
 	if locked == w.locked {
 		return
 	}
+
 	wait := lockPatience
 	if locked {
 		wait = shortPatience
@@ -243,4 +257,135 @@ func guarded(work func(*Tx) error, tx *Tx) (err error) {
 		}
 	}()
 	return work(tx)
+}
+
+// writerSession is the writer's connection with its prepared statements. Statements do not take the callers'
+// contexts: an interrupt would hit the transaction that all of them share, and none of them waits for others.
+type writerSession struct {
+	connection *sql.Conn
+	prepared   map[string]*sql.Stmt
+	changed    bool // the current caller's work may have changed rows
+}
+
+func (s *writerSession) statement(query string) (*sql.Stmt, error) {
+	if statement := s.prepared[query]; statement != nil {
+		return statement, nil
+	}
+	if len(s.prepared) >= maxStatements {
+		s.forget()
+	}
+
+	statement, err := s.connection.PrepareContext(context.Background(), query)
+	if err != nil {
+		return nil, sqliteFault("prepare", err)
+	}
+
+	s.prepared[query] = statement
+	return statement, nil
+}
+
+// forget drops all statements; a workload with so many texts does not gain from them.
+func (s *writerSession) forget() {
+	for query, statement := range s.prepared {
+		_ = statement.Close()
+		delete(s.prepared, query)
+	}
+}
+
+func (s *writerSession) execute(query string) error {
+	_, err := s.change(context.Background(), query)
+	return err
+}
+
+func (s *writerSession) do(ctx context.Context, query string, arguments ...any) error {
+	_, err := s.change(ctx, query, arguments...)
+	return err
+}
+
+func (s *writerSession) change(_ context.Context, query string, arguments ...any) (int64, error) {
+	statement, err := s.statement(query)
+	if err != nil {
+		return 0, err
+	}
+
+	result, err := statement.ExecContext(context.Background(), arguments...)
+	if err != nil {
+		s.changed = true // a statement undoes itself, but some errors end the transaction
+		return 0, sqliteFault("write", err)
+	}
+
+	rows, err := result.RowsAffected()
+	s.changed = s.changed || rows > 0 || err != nil
+	return rows, err
+}
+
+func (s *writerSession) each(_ context.Context, query string, arguments []any, scan func(row) error) error {
+	statement, err := s.statement(query)
+	if err != nil {
+		return err
+	}
+
+	rows, err := statement.QueryContext(context.Background(), arguments...)
+	if err != nil {
+		return sqliteFault("read", err)
+	}
+
+	scanned, err := scanAll(rows, func(r row) error {
+		s.changed = true // it may be a RETURNING
+		return scan(r)
+	})
+	if scanned != nil {
+		return scanned
+	}
+
+	return sqliteFault("read", err)
+}
+
+// wait sets how long a transaction waits for the write lock.
+func (s *writerSession) wait(limit time.Duration) error {
+	_, err := s.connection.ExecContext(context.Background(), fmt.Sprintf("PRAGMA busy_timeout(%d)", limit.Milliseconds()))
+	return err
+}
+
+// plain runs one caller's work directly in the transaction.
+func (s *writerSession) plain(work func(*Tx) error) error {
+	s.changed = false
+	return guarded(work, &Tx{session: s, dialect: sqliteDialect})
+}
+
+// savepoint runs one caller's work so that its failure undoes its own changes alone.
+func (s *writerSession) savepoint(work func(*Tx) error) error {
+	if err := s.execute("SAVEPOINT caller"); err != nil {
+		return err
+	}
+	failure := guarded(work, &Tx{session: s, dialect: sqliteDialect})
+	if failure != nil {
+		if err := s.execute("ROLLBACK TO caller"); err != nil {
+			return errors.Join(failure, err)
+		}
+	}
+
+	if err := s.execute("RELEASE caller"); err != nil {
+		return errors.Join(failure, err)
+	}
+
+	return failure
+}
+
+// commit ends the transaction; after a failed commit it is rolled back, so that the next one can begin.
+func (s *writerSession) commit() error {
+	err := s.execute("COMMIT")
+	if err != nil {
+		s.rollback()
+		return unavailable("commit", err)
+	}
+	return nil
+}
+
+// rollback fails only when SQLite has ended the transaction itself.
+func (s *writerSession) rollback() { _ = s.execute("ROLLBACK") }
+
+func (s *writerSession) close() {
+	s.forget()
+	_ = s.connection.Close()
 }

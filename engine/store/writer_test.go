@@ -24,6 +24,7 @@ func busy(t *testing.T, s *store.Store) (release func()) {
 			return nil
 		})
 	}()
+
 	letGo := sync.OnceFunc(func() { close(leave) })
 	t.Cleanup(letGo) // before the store ends, which waits for its writer
 	await.Receive(t, entered, "the writer")
@@ -47,6 +48,7 @@ func TestCallerLeavesTheQueue(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 	}
+
 	release()
 	if err := accept(t.Context(), s, sample(1)); err != nil {
 		t.Error(err)
@@ -63,6 +65,7 @@ func TestCallerWaitsForWorkThatHasBegun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if jobs, err := s.Jobs(t.Context(), store.JobFilter{}); err != nil || len(jobs) != 1 {
 		t.Errorf("jobs %v, %v", jobs, err)
 	}
@@ -76,10 +79,12 @@ func TestCloseFinishesWhatIsQueued(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			results := make(chan error, 20)
 			for i := range cap(results) {
 				go func() { results <- accept(t.Context(), s, sample(int64(i))) }()
 			}
+
 			if err := errors.Join(s.Close(), s.Close()); err != nil {
 				t.Errorf("close: %v", err)
 			}
@@ -92,6 +97,7 @@ func TestCloseFinishesWhatIsQueued(t *testing.T) {
 					t.Errorf("at close: %v", err)
 				}
 			}
+
 			if err := accept(t.Context(), s, sample(99)); !fault.Is(err, fault.Unavailable) {
 				t.Errorf("after close: %v", err)
 			}

@@ -18,12 +18,14 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	e := opened.(*sqliteEngine)
 	defer func() {
 		if err := e.close(); err != nil {
 			t.Error(err)
 		}
 	}()
+
 	patience := func() (wait time.Duration) {
 		t.Helper()
 		var milliseconds int64
@@ -33,8 +35,10 @@ func TestLockOfAnotherProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return time.Duration(milliseconds) * time.Millisecond
 	}
+
 	nothing := func(*Tx) error { return nil }
 	if err := e.transact(t.Context(), nothing); err != nil || patience() != lockPatience {
 		t.Fatalf("before: %v, patience %v", err, patience())
@@ -45,19 +49,23 @@ func TestLockOfAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
+
 	holder, err := other.Begin() // immediate, as sqliteURL says
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	err = e.writer.between(t.Context(), func(s *writerSession) error { return s.wait(time.Millisecond) }) // the test need not wait
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for range 2 {
 		if err := e.transact(t.Context(), nothing); !fault.Is(err, fault.Unavailable) || patience() != shortPatience {
 			t.Fatalf("while it is locked: %v, patience %v", err, patience())
 		}
 	}
+
 	if err := holder.Rollback(); err != nil {
 		t.Fatal(err)
 	}

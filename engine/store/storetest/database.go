@@ -36,7 +36,7 @@ var template struct {
 }
 
 // Postgres creates a database with the newest schema and no rows on the test server and returns its URL; the database goes when
-// the test ends. Without a server the test fails and says what to do.
+// the test ends. Without a server the test fails and names what to do.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	template.once.Do(func() { template.name = migrated(t) })
@@ -120,7 +120,7 @@ func migrate(ctx context.Context, t testing.TB, address string) {
 	if _, err := provider.Up(ctx); err != nil {
 		t.Fatalf("migrate the template: %v", err)
 	}
-	if err := database.Close(); err != nil { // nobody may be connected to a template
+	if err := database.Close(); err != nil { // no one may be connected to a template
 		t.Fatalf("close the template: %v", err)
 	}
 }

@@ -343,7 +343,7 @@ func demandDue(t *testing.T, p *probe) {
 	}
 }
 
-// approval makes a demand that somebody else than its asker decides.
+// approval makes a demand that another principal than its asker decides.
 func (p *probe) approval(agent, status string) policypart.Issuance {
 	demand := p.demand(newID())
 	demand.Agent, demand.Purpose, demand.Status = agent, policypart.PurposeApproval, status

@@ -142,7 +142,7 @@ func findMessage(t *testing.T, p *probe) {
 		}
 	}
 	check("m1", turn.ID)
-	check("note 1", later.ID) // our own reply, not the message of somebody who used its id
+	check("note 1", later.ID) // our own reply, not the message of a sender who used its id
 	check("unknown", "")
 	check("", "")
 	entry, _, err := p.Records.FindMessage(t.Context(), "echo", "m1")

@@ -67,7 +67,7 @@ type Bench struct {
 	Notified     func() []string // "channel payload" of every notification so far
 }
 
-// Run runs the suite; open gives a new empty store each time.
+// Run runs the suite; open returns a new empty store each time.
 func Run(t *testing.T, open func(t *testing.T) Bench) {
 	suites := map[string]map[string]func(*testing.T, *probe){
 		"transactions": transactionCases, "turns": turnCases, "threads": threadCases, "sent": sentCases, "lists": listCases, "replies": replyCases, "acknowledgements": ackCases,

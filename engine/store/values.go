@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"inbox/internal/fault"
@@ -18,6 +20,7 @@ func hashKey(parts ...string) string {
 		buffer = binary.AppendUvarint(buffer, uint64(len(part)))
 		buffer = append(buffer, part...)
 	}
+
 	sum := sha256.Sum256(buffer)
 	return base64.RawURLEncoding.EncodeToString(sum[:18])
 }
@@ -75,4 +78,52 @@ func decodeBody(encoding, text string) ([]byte, error) {
 		return base64.StdEncoding.DecodeString(text)
 	}
 	return nil, nil
+}
+
+// micros is how instants are stored; the zero time is 0.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// microsOrNow is micros for a caller that need not say when.
+func microsOrNow(t time.Time) int64 {
+	if t.IsZero() {
+		return nowMicros()
+	}
+	return t.UnixMicro()
+}
+
+func instant(stored int64) time.Time {
+	if stored == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(stored).UTC()
+}
+
+// now is the database's idea of the present where the caller did not say.
+func nowMicros() int64 { return time.Now().UnixMicro() }
+
+// flag is how a truth is stored: SQLite and PostgreSQL share no boolean that both index alike.
+func flag(set bool) int64 {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// placeholders returns "$from,$from+1,…" for n arguments.
+func placeholders(from, n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(from + i))
+	}
+
+	return b.String()
 }

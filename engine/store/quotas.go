@@ -1,8 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"inbox/engine/pipeline"
@@ -42,17 +46,20 @@ func (t *Tx) KeepUnanswered(ctx context.Context, u pipeline.Unanswered) (bool, e
 	if u.Account == "" {
 		accounts = accounts[1:]
 	}
+
 	for _, account := range accounts {
 		most := u.Quota
 		if account == "" {
 			most = u.All
 		}
+
 		var messages int64
 		fits, err := first(ctx, t, takeRoom, []any{account, u.Bytes, most.Messages, most.Bytes}, &messages)
 		if err != nil || !fits || u.Bytes > most.Bytes {
 			return false, err
 		}
 	}
+
 	return true, t.do(ctx, insertUnanswered, u.TurnID, u.Account, u.Bytes, micros(u.Ends))
 }
 
@@ -70,6 +77,7 @@ func (t *Tx) leftHold(ctx context.Context, turnID, to string) error {
 	if err := t.free(ctx, turnID); err != nil || to == exchange.StateAccepted {
 		return err
 	}
+
 	return t.do(ctx, insertUnanswered, turnID, counted, int64(0), ends)
 }
 
@@ -81,6 +89,7 @@ func (t *Tx) free(ctx context.Context, turnID string) error {
 	if err != nil || !found || account == counted {
 		return err
 	}
+
 	if account != "" {
 		if err := t.do(ctx, giveRoom, account, bytes); err != nil {
 			return err
@@ -89,6 +98,7 @@ func (t *Tx) free(ctx context.Context, turnID string) error {
 			return err
 		}
 	}
+
 	return t.do(ctx, giveRoom, "", bytes)
 }
 
@@ -109,6 +119,7 @@ func (s *Store) fillExpiry(ctx context.Context, turns []exchange.TurnRecord) err
 	if len(held) == 0 {
 		return nil
 	}
+
 	query := `SELECT turn_id, ends_at FROM unanswered WHERE turn_id IN (` + placeholders(1, len(arguments)) + `)`
 	return s.engine.reader().each(ctx, query, arguments, func(r row) error {
 		var id string
@@ -145,6 +156,7 @@ func (s *Store) sweepUnanswered(ctx context.Context, now time.Time) error {
 		if err != nil || len(ended) == 0 {
 			return err
 		}
+
 		err = s.InTx(ctx, func(tx *Tx) error {
 			for _, id := range ended {
 				if err := tx.expire(ctx, id, now); err != nil {
@@ -166,11 +178,13 @@ func (t *Tx) expire(ctx context.Context, turnID string, now time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	var agent, principal, state string
 	found, err := first(ctx, t, `SELECT agent, principal, state FROM turns WHERE id = $1`, []any{turnID}, &agent, &principal, &state)
 	if err != nil {
 		return err
 	}
+
 	if moved {
 		record := exchange.AuditRecord{Code: auditHeldExpired, At: now, TurnID: turnID, Agent: agent, Principal: principal, Detail: reasonHeldExpired}
 		if err := t.Audit(ctx, record); err != nil {
@@ -182,5 +196,85 @@ func (t *Tx) expire(ctx context.Context, turnID string, now time.Time) error {
 			return err
 		}
 	}
+
 	return t.free(ctx, turnID)
 }
+
+// portions are the sizes of the statements that add to counters: few texts, so that they stay prepared.
+var portions = []int{256, 32, 4, 1}
+
+// AddCounts adds to counters in one transaction and returns their sums on all nodes. Rows are taken in the order of their
+// keys, so that nodes never wait for each other in a circle. The keys must differ.
+func (s *Store) AddCounts(ctx context.Context, counts []exchange.Count) (sums []exchange.Count, err error) {
+	sorted := slices.SortedFunc(slices.Values(counts), func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
+	err = s.InTx(ctx, func(tx *Tx) error {
+		sums = sums[:0]
+		rest := sorted
+		for _, size := range portions {
+			for len(rest) >= size {
+				added, err := tx.addCounts(ctx, rest[:size])
+				if err != nil {
+					return err
+				}
+				sums, rest = append(sums, added...), rest[size:]
+			}
+		}
+		return nil
+	})
+	return sums, err
+}
+
+func (t *Tx) addCounts(ctx context.Context, counts []exchange.Count) ([]exchange.Count, error) {
+	values, arguments := make([]string, len(counts)), make([]any, 0, 3*len(counts))
+	for i, c := range counts {
+		if err := requireStorable("key", c.Key); err != nil {
+			return nil, err
+		}
+		n := len(arguments)
+		values[i] = "($" + strconv.Itoa(n+1) + ", CAST($" + strconv.Itoa(n+2) + " AS BIGINT), CAST($" + strconv.Itoa(n+3) + " AS BIGINT))"
+		arguments = append(arguments, c.Key, c.Amount, micros(c.Ends))
+	}
+
+	query := `INSERT INTO counters (counter_key, amount, ends_at) VALUES ` + strings.Join(values, ", ") + `
+		ON CONFLICT (counter_key) DO UPDATE SET amount = counters.amount + excluded.amount
+		RETURNING counter_key, amount, ends_at`
+	var sums []exchange.Count
+	err := t.each(ctx, query, arguments, func(r row) error {
+		count, err := scanCount(r)
+		sums = append(sums, count)
+		return err
+	})
+	return sums, err
+}
+
+// Counts returns the sums of counters; those that are not there are left out.
+func (s *Store) Counts(ctx context.Context, keys []string) ([]exchange.Count, error) {
+	arguments := make([]any, len(keys))
+	for i, key := range keys {
+		arguments[i] = cleaned(key)
+	}
+
+	if len(keys) == 0 {
+		return nil, nil
+	}
+
+	var sums []exchange.Count
+	query := `SELECT counter_key, amount, ends_at FROM counters WHERE counter_key IN (` + placeholders(1, len(keys)) + `)`
+	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+		count, err := scanCount(r)
+		sums = append(sums, count)
+		return err
+	})
+	return sums, err
+}
+
+func scanCount(r row) (exchange.Count, error) {
+	var c exchange.Count
+	var ends int64
+	err := r.Scan(&c.Key, &c.Amount, &ends)
+	c.Ends = instant(ends)
+	return c, err
+}
+
+const sweepCounters = `DELETE FROM counters WHERE counter_key IN (SELECT counter_key FROM counters
+	WHERE ends_at <= $1 ORDER BY ends_at LIMIT $2 + 0)`
