@@ -4,15 +4,23 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/internal/safehttp"
 	"inbox/internal/webtoken"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -293,4 +301,100 @@ func (a *Adapter) mentionableJSON(ctx context.Context, agent exchange.AgentProfi
 		return nil, err
 	}
 	return json.MarshalIndent(card, "", "  ")
+}
+
+// bareScopes reports whether a client reads the scopes of a card's security requirements as a bare list: the Go SDK (2.4)
+// does, and refuses the whole card otherwise (decision 0053). Its programs are known by Go's own HTTP client.
+func bareScopes(header http.Header) bool {
+	return strings.HasPrefix(header.Get("User-Agent"), "Go-http-client/")
+}
+
+// scopeList is StringList of the .proto file.
+type scopeList struct {
+	List []string `json:"list"`
+}
+
+type securityRequirement struct {
+	Schemes map[a2a.SecuritySchemeName]scopeList `json:"schemes"`
+}
+
+// listedRequirements are security requirements as A2A 1.0 writes them (section 4.5.1, SecurityRequirement):
+// {"schemes":{"openid":{"list":["a2a:send"]}}}.
+func listedRequirements(options a2a.SecurityRequirementsOptions) (json.RawMessage, error) {
+	list := make([]securityRequirement, len(options))
+	for i, option := range options {
+		list[i].Schemes = map[a2a.SecuritySchemeName]scopeList{}
+		for name, scopes := range option {
+			list[i].Schemes[name] = scopeList{append([]string{}, scopes...)}
+		}
+	}
+	return json.Marshal(list)
+}
+
+// varied serves a card that is not the same for all programs.
+func varied(card http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "User-Agent")
+		card.ServeHTTP(w, r)
+	})
+}
+
+var checkedCards = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_a2a_card_signatures_total",
+	Help: "Cards of agents elsewhere that our agents call, by outcome of their signatures (valid, unsigned, unknown, forged).",
+}, []string{"outcome"})
+
+const maxKeySetBytes = 256 << 10
+
+// checkSignature refuses a card whose signature names a key of the card's own origin and does not fit: somebody changed it
+// on the way. A card without a signature, or with a key from elsewhere, is what TLS says that it is and no more: who signs
+// chooses the place of the key, so that a signature by it proves nothing. Keys that cannot be had now are asked for again.
+func (c *Caller) checkSignature(ctx context.Context, card []byte, at *url.URL) error {
+	var signed struct {
+		Signatures []json.RawMessage `json:"signatures"`
+	}
+	_ = json.Unmarshal(card, &signed) // what cannot be read has no signature; readCard says so
+	if len(signed.Signatures) == 0 {
+		checkedCards.WithLabelValues("unsigned").Inc()
+		return nil
+	}
+	keys, err := c.keysOf(ctx, at)
+	if err != nil {
+		return err
+	}
+	switch err := webtoken.VerifyWhole(card, keys); {
+	case errors.Is(err, webtoken.ErrCardForged):
+		checkedCards.WithLabelValues("forged").Inc()
+		return fault.GiveUp("the card of the other agent was changed after it was signed", err)
+	case err != nil:
+		checkedCards.WithLabelValues("unknown").Inc()
+	default:
+		checkedCards.WithLabelValues("valid").Inc()
+	}
+	return nil
+}
+
+// keysOf reads the key set of an origin; none where it publishes none.
+func (c *Caller) keysOf(ctx context.Context, card *url.URL) ([]byte, error) {
+	at := url.URL{Scheme: card.Scheme, Host: card.Host, Path: "/.well-known/jwks.json"}
+	options := safehttp.GetOptions{Accept: "application/jwk-set+json, application/json", MaxBytes: maxKeySetBytes, MaxRedirects: -1}
+	response, err := c.options.Client.Get(ctx, at.String(), options)
+	switch {
+	case errors.Is(err, safehttp.ErrRedirects):
+		return nil, nil
+	case err != nil:
+		return nil, unreachable(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch status := response.StatusCode; {
+	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
+		return nil, fault.RetryIn(retryAfter(response.Header), "the server of the other agent does not answer right now", nil)
+	case status != http.StatusOK:
+		return nil, nil
+	}
+	keys, err := io.ReadAll(io.LimitReader(response.Body, maxKeySetBytes+1))
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	return keys, nil
 }

@@ -1,12 +1,17 @@
 package a2a
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/exchange"
 	"inbox/identity"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
@@ -149,4 +154,218 @@ func readResolution(value any) (*policypart.Resolution, error) {
 		return nil, inField(field, "is not a policy resolution")
 	}
 	return &resolution, nil
+}
+
+// credentialsNamespace is where believed credentials stand in the sender's profile: context, never authorization.
+const credentialsNamespace = "dev.mentionable.credentials"
+
+// apply puts what is believed into the message and keeps why the rest is not.
+func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *call) {
+	recipient := identity.Recipient{Address: c.agent.Address, CardURL: a.cardURL(c.agent)}
+	belief := a.believe(ctx, identity.Offered{Evidence: o.evidence, Credentials: o.credentials, Challenge: in.Message.ID}, recipient)
+	in.Rejected = append(slices.Clone(o.rejected), belief.Rejected...)
+	in.Rejected = append(in.Rejected, addEvidence(&in.Message.Sender, belief.Evidence)...)
+	addCredentials(&in.Message.Sender, belief)
+	capabilities := &in.Message.RecipientCapabilities
+	in.FromAgent = capabilities.AgentChain != nil || slices.ContainsFunc(belief.Evidence, func(e identity.Evidence) bool {
+		return e.Assurance == identity.AssuranceAgent
+	})
+	if attested(belief.Evidence) {
+		capabilities.MentionRelay = relayOf(o.relay, capabilities.MentionRelay)
+	}
+	a.addSettlement(ctx, in, o, recipient)
+}
+
+// addSettlement hands on what the message offers for a demand.
+func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *offer, recipient identity.Recipient) {
+	envelopes := identity.Belief{}
+	if len(o.envelopes) > 0 {
+		envelopes = a.believe(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID}, recipient)
+		in.Rejected = append(in.Rejected, envelopes.Rejected...)
+	}
+	if o.resolution != nil || o.payment != nil || len(envelopes.Evidence) > 0 {
+		in.Settlement = &exchange.Settlement{Resolution: o.resolution, Payment: o.payment, Envelopes: envelopes.Evidence}
+	}
+}
+
+func (a *Adapter) believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief {
+	if len(offered.Evidence)+len(offered.Credentials) == 0 {
+		return identity.Belief{}
+	}
+	if a.options.Believer != nil {
+		return a.options.Believer.Believe(ctx, offered, recipient)
+	}
+	var belief identity.Belief
+	for _, list := range []struct {
+		kind   string
+		pieces []json.RawMessage
+	}{{"evidence", offered.Evidence}, {"credential", offered.Credentials}} {
+		for range list.pieces {
+			belief.Rejected = append(belief.Rejected, identity.Rejection{Code: list.kind + ":untrusted_issuer", Reason: "this server trusts no issuer"})
+		}
+	}
+	return belief
+}
+
+// addEvidence puts believed evidence behind the transport's own, which stays the principal. A message holds a limited
+// number of pieces together with that one.
+func addEvidence(sender *normalized.Sender, believed []identity.Evidence) (rejected []identity.Rejection) {
+	list := slices.Clone(sender.Identities)
+	total := 0
+	for i := range list {
+		total += list[i].Size()
+	}
+	for i := range believed {
+		e := &believed[i]
+		if size := e.Size(); len(list) < identity.MaxEvidence && total+size <= identity.MaxEvidenceTotalBytes {
+			list, total = append(list, *e), total+size
+			continue
+		}
+		rejected = append(rejected, identity.Rejection{
+			Code: "evidence:limit_exceeded", Reason: "with the proof of the transport these are too many",
+			Issuer: e.Issuer, Subject: e.Subject, Method: e.Method,
+		})
+	}
+	sender.Identities = list
+	return rejected
+}
+
+// addCredentials puts believed credentials into the profile, where an agent may read them and nothing authorizes.
+func addCredentials(sender *normalized.Sender, belief identity.Belief) {
+	if len(belief.Credentials) == 0 {
+		return
+	}
+	encoded, err := json.Marshal(map[string]any{"credentials": belief.Credentials})
+	if err != nil {
+		return // cannot be: they were read from JSON
+	}
+	profile := normalized.SenderProfile{}
+	if sender.Profile != nil {
+		profile = *sender.Profile
+	}
+	extensions := maps.Clone(profile.Extensions)
+	if extensions == nil {
+		extensions = map[string]json.RawMessage{}
+	}
+	extensions[credentialsNamespace] = encoded
+	profile.Extensions = extensions
+	sender.Profile = &profile
+}
+
+// attested reports whether an issuer on the trust list vouches for the sender.
+func attested(believed []identity.Evidence) bool {
+	return slices.ContainsFunc(believed, func(e identity.Evidence) bool { return e.Proof.Type == identity.ProofSignedAttestation })
+}
+
+// relayOf takes a trusted Connector's word about its platform: the body of the answer reaches whom it mentions, or
+// nobody. Other relays would need our own delivery, which A2A does not have.
+func relayOf(wanted any, otherwise normalized.MentionRelay) normalized.MentionRelay {
+	relay, _ := wanted.(map[string]any)
+	switch kind, _ := relay["kind"].(string); kind {
+	case normalized.RelayInline, normalized.RelayNone:
+		return normalized.MentionRelay{Kind: kind}
+	}
+	return otherwise
+}
+
+// Values of x402.payment.status, as deployed x402 clients read them.
+const (
+	paymentRequired  = "payment-required"
+	paymentRejected  = "payment-rejected"
+	paymentVerified  = "payment-verified"
+	paymentCompleted = "payment-completed"
+	paymentFailed    = "payment-failed"
+
+	paymentReceiptsKey = "x402.payment.receipts"
+	paymentDataKey     = "dev.mentionable.payment" // of a resolution: payer, network and terms
+)
+
+var paymentSentences = map[string]string{
+	paymentVerified:  "The payment was verified; the agent works.",
+	paymentCompleted: "The payment was completed.",
+}
+
+// payment returns the x402 keys of a turn whose payment was decided; nil for all others. What the capture wrote beside
+// the answer comes before what follows from the resolution.
+func payment(turn exchange.TurnRecord, state a2a.TaskState) map[string]any {
+	resolution := turn.Message.PolicyResolution
+	if resolution == nil || resolution.Kind != policypart.PaymentRequired {
+		return nil
+	}
+	keys := map[string]any{paymentStatusKey: paymentStatus(resolution.Outcome, state)}
+	if state.Terminal() {
+		if receipts := receiptsOf(turn, resolution); receipts != nil {
+			keys[paymentReceiptsKey] = receipts
+		}
+		if captured := capturedStatus(turn); captured != "" {
+			keys[paymentStatusKey] = captured
+		}
+	}
+	return keys
+}
+
+func paymentStatus(outcome string, state a2a.TaskState) string {
+	switch {
+	case outcome == policypart.OutcomeDenied:
+		return paymentRejected
+	case outcome != policypart.OutcomePaid:
+		return paymentFailed
+	case state == a2a.TaskStateCompleted:
+		return paymentCompleted
+	case state.Terminal():
+		return paymentFailed
+	}
+	return paymentVerified
+}
+
+func capturedStatus(turn exchange.TurnRecord) string {
+	if turn.Response == nil {
+		return ""
+	}
+	return turn.Response.Metadata[paymentStatusKey]
+}
+
+// receiptsOf returns the receipts of the capture, or one that is made of the resolution.
+func receiptsOf(turn exchange.TurnRecord, resolution *policypart.Resolution) []any {
+	if turn.Response != nil {
+		var receipts []any
+		if json.Unmarshal([]byte(turn.Response.Metadata[paymentReceiptsKey]), &receipts) == nil && len(receipts) > 0 {
+			return receipts
+		}
+	}
+	if resolution.Receipt == "" || resolution.Outcome != policypart.OutcomePaid || stateOf(turn) != a2a.TaskStateCompleted {
+		return nil
+	}
+	receipt := map[string]any{"success": true, "transaction": resolution.Receipt}
+	var terms struct {
+		Payer   string `json:"payer"`
+		Network string `json:"network"`
+	}
+	if json.Unmarshal(resolution.Data[paymentDataKey], &terms) == nil {
+		receipt["network"], receipt["payer"] = terms.Network, terms.Payer
+		maps.DeleteFunc(receipt, func(_ string, value any) bool { return value == "" })
+	}
+	return []any{receipt}
+}
+
+// addPayment writes the x402 keys into a status message that is there anyway. A new demand says its own.
+func addPayment(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskState) {
+	for key, value := range payment(turn, state) {
+		if message.Metadata[paymentStatusKey] != paymentRequired {
+			message.SetMeta(key, value)
+		}
+	}
+}
+
+// paid fills the message of a state that needs no words otherwise: x402 clients read the status message. It returns nil
+// where there was no payment.
+func paid(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskState) *a2a.Message {
+	keys := payment(turn, state)
+	status, _ := keys[paymentStatusKey].(string)
+	text := paymentSentences[status]
+	if text == "" {
+		return nil
+	}
+	message.Metadata, message.Parts = keys, a2a.ContentParts{a2a.NewTextPart(text)}
+	return message
 }

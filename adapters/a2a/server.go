@@ -7,6 +7,7 @@ package a2a
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"iter"
@@ -23,7 +24,10 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
+	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/queue"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
@@ -240,4 +244,50 @@ func (a *Adapter) Routes() []httpserver.Route {
 		{Pattern: "/.well-known/agent.json", Handler: first},
 		{Pattern: "/.well-known/agent-card/{agent}", Handler: a.cached(a.mentionableCard)},
 	}
+}
+
+// ChannelName is the name of the channel.
+const ChannelName = "a2a"
+
+// webhookSchedule is the waiting time between attempts to reach a webhook: about a day.
+var webhookSchedule = []time.Duration{
+	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+}
+
+// Module returns the channel as a node runs it. The changes of watched turns are brought to webhooks, those of one webhook in
+// order.
+func (a *Adapter) Module() exchange.Module {
+	return exchange.Module{
+		Name: ChannelName, ReceivedVia: normalized.ViaA2A, Channel: a, Routes: a.Routes(), Links: a.Links,
+		Jobs: []exchange.Job{{
+			Kind: exchange.WatchKind,
+			Options: queue.KindOptions{
+				Concurrency: a.options.WebhookConcurrency, Schedule: webhookSchedule, MaxAttempts: len(webhookSchedule) + 1,
+			},
+			Handler: a.runNotification,
+		}},
+	}
+}
+
+func (a *Adapter) runNotification(ctx context.Context, job queue.Job) error {
+	var change exchange.WatchJob
+	if err := json.Unmarshal([]byte(job.Payload), &change); err != nil {
+		return queue.GiveUp("the payload cannot be read", err)
+	}
+	return queue.Classed(ctx, a.Notify(ctx, change, job.Attempt > len(webhookSchedule)))
+}
+
+var (
+	_ exchange.Channel = (*Adapter)(nil)
+	_ exchange.Awaited = (*Adapter)(nil)
+)
+
+// Plan has no destinations: the peer fetches its answer with the blocking call, the stream or GetTask.
+func (a *Adapter) Plan(context.Context, exchange.Reply) (exchange.Plan, error) {
+	return exchange.Plan{}, nil
+}
+
+// Deliver is never asked, because Plan names no destination.
+func (a *Adapter) Deliver(context.Context, exchange.Delivery) (exchange.DeliveryReceipt, error) {
+	return exchange.DeliveryReceipt{}, fault.GiveUp("A2A answers are fetched by the peer", nil)
 }

@@ -1,10 +1,14 @@
 package remote
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -15,6 +19,8 @@ import (
 
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/safehttp"
+	"inbox/internal/webtoken"
 	"inbox/normalized"
 )
 
@@ -190,4 +196,82 @@ func orElse(text, fallback string) string {
 		return fallback
 	}
 	return text
+}
+
+const maxKeyBytes = 256 << 10
+
+// checkSignature refuses a card whose signature names a key of the card's own origin and does not fit. A card without a
+// signature, or with keys from elsewhere, is taken as it came over TLS: who signs chooses the place of the key, so that
+// such a signature proves nothing.
+func (a *Agent) checkSignature(ctx context.Context, card []byte) error {
+	if !bytes.Contains(card, []byte(`"signatures"`)) {
+		return nil
+	}
+	origin := *a.card
+	origin.Path, origin.RawPath, origin.RawQuery = "/.well-known/jwks.json", "", ""
+	options := safehttp.GetOptions{Accept: "application/jwk-set+json, application/json", MaxBytes: maxKeyBytes, MaxRedirects: -1}
+	response, err := a.cards.Get(ctx, origin.String(), options)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	keys, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return nil
+	}
+	if err := webtoken.VerifyCard(card, keys); errors.Is(err, webtoken.ErrCardForged) {
+		cardSignatures.WithLabelValues("forged").Inc()
+		return err
+	} else if err != nil {
+		cardSignatures.WithLabelValues("unknown").Inc()
+		return nil
+	}
+	cardSignatures.WithLabelValues("valid").Inc()
+	return nil
+}
+
+// allowed reports whether the card may lead to an address: any on the card's own host, those that the operator named, and,
+// where no credentials could be stolen, any public one over https.
+func (a *Agent) allowed(u *url.URL) error {
+	switch {
+	case a.card.Scheme == "https" && u.Scheme != "https":
+		return errors.New("leads away from https")
+	case a.trusted(u):
+		return nil
+	case a.credentials.any():
+		return fmt.Errorf("is on another host than the card; add %q to endpoint_hosts if the credentials may be shown there", hostPort(u))
+	}
+	return a.options.Client.CheckURL(u)
+}
+
+func (a *Agent) trusted(u *url.URL) bool {
+	return strings.EqualFold(u.Hostname(), a.card.Hostname()) ||
+		slices.ContainsFunc(a.options.EndpointHosts, func(hostport string) bool { return strings.EqualFold(hostport, hostPort(u)) })
+}
+
+// maxClients bounds the clients of a card that leads elsewhere each time.
+const maxClients = 4
+
+// clientFor returns the client of an endpoint: one that trusts it, or one that judges its address at each dial.
+func (a *Agent) clientFor(u *url.URL) *safehttp.Client {
+	if !a.trusted(u) {
+		return a.options.Client.Limit(a.options.MaxResponseBytes)
+	}
+	if hostPort(u) == hostPort(a.card) {
+		return a.cards.Limit(a.options.MaxResponseBytes)
+	}
+	a.peers.mu.Lock()
+	defer a.peers.mu.Unlock()
+	client, ok := a.peers.clients[hostPort(u)]
+	if !ok {
+		if len(a.peers.clients) >= maxClients {
+			for other, old := range a.peers.clients {
+				old.Close()
+				delete(a.peers.clients, other)
+			}
+		}
+		client = a.options.Client.Trusting(hostPort(u)).Limit(a.options.MaxResponseBytes)
+		a.peers.clients[hostPort(u)] = client
+	}
+	return client
 }
