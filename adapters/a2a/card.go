@@ -346,7 +346,7 @@ var checkedCards = promauto.NewCounterVec(prometheus.CounterOpts{
 
 const maxKeySetBytes = 256 << 10
 
-// checkSignature refuses a card whose signature names a key of the card's own origin and does not fit: somebody changed it
+// checkSignature refuses a card whose signature names a key of the card's own origin and does not fit: the card was changed
 // on the way. A card without a signature, or with a key from elsewhere, is what TLS says that it is and no more: who signs
 // chooses the place of the key, so that a signature by it proves nothing. Keys that cannot be had now are asked for again.
 func (c *Caller) checkSignature(ctx context.Context, card []byte, at *url.URL) error {

@@ -355,7 +355,7 @@ const methodAgent = "urn:mentionable:auth:a2a-agent:v0.1"
 // maxVouched leaves room for the proof of the transport on the other side.
 const maxVouched = identity.MaxEvidence - 2
 
-// vouch signs who calls and on whose behalf, for the agent that is called and nobody else. The agent alone comes first: a
+// vouch signs who calls and on whose behalf, for the agent that is called and no one else. The agent alone comes first: a
 // receiver that does not let us delegate drops every piece with on_behalf_of whole. Then the agent for its user, and
 // each identity of the user that we verified ourselves; what others vouched for is not ours to sign.
 func (c *Caller) vouch(ctx context.Context, d exchange.Dispatch, to string) ([]identity.Evidence, error) {

@@ -53,7 +53,7 @@ type call struct {
 	bareScopes bool                   // the caller reads scopes in cards as bareScopes says
 	awaited    bool                   // the caller waits for the end of the turn, or reads its stream
 	own        bool                   // it is answered in the protocol's own media type
-	leave      func()                 // gives the place among the caller's requests back; nil = it has none
+	leave      func()                 // returns the slot among the requests of the caller; nil = it has none
 	stopping   <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
 	reached    atomic.Pointer[string] // operation of the handler; errors before it are the binding's
 	problem    atomic.Pointer[problem]
@@ -230,35 +230,37 @@ func (a *Adapter) logProblem(ctx context.Context, p *problem) {
 	}
 }
 
-var crowded = promauto.NewCounter(prometheus.CounterOpts{
+var callersLimited = promauto.NewCounter(prometheus.CounterOpts{
 	Name: "inbox_a2a_crowded_total", Help: "Requests refused because too many of the same caller were under way.",
 })
 
 const defaultCallerConcurrency = 2000
 
-// crowd counts the requests of each caller that are under way on this node: streams and blocking sends stay for long, and
+// callerLimiter counts the requests of each caller that are under way on this node: streams and blocking sends stay for long, and
 // each holds a connection and its buffers.
-type crowd struct {
+type callerLimiter struct {
 	most int
 	mu   sync.Mutex
 	open map[string]int
 }
 
-func newCrowd(most int) *crowd { return &crowd{most: most, open: map[string]int{}} }
+func newCallerLimiter(most int) *callerLimiter {
+	return &callerLimiter{most: most, open: map[string]int{}}
+}
 
-// enter takes a place, which leave gives back; nil = there is none.
-func (c *crowd) enter(name string) (leave func()) {
+// enter takes a slot, which leave returns; nil = none is free.
+func (c *callerLimiter) enter(name string) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open[name] >= c.most {
-		crowded.Inc()
+		callersLimited.Inc()
 		return nil
 	}
 	c.open[name]++
 	return func() { c.leave(name) }
 }
 
-func (c *crowd) leave(name string) {
+func (c *callerLimiter) leave(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open[name]--; c.open[name] == 0 {
@@ -266,17 +268,17 @@ func (c *crowd) leave(name string) {
 	}
 }
 
-// crowdOf is who counts as one: all agents of a peer's server together, because it makes as many of them as it likes.
-func crowdOf(principal string, claims webtoken.Claims) string {
+// limitedAs is who counts as one: all agents of a peer's server together, because it makes as many of them as it likes.
+func limitedAs(principal string, claims webtoken.Claims) string {
 	if claims.Peer == (identity.Address{}) {
 		return principal
 	}
 	return "peer\n" + claims.Peer.Domain
 }
 
-// admitted takes a place among the requests of the caller.
+// admitted takes a slot among the requests of the caller.
 func (a *Adapter) admitted(c *call) *problem {
-	if c.leave = a.crowd.enter(c.caller.crowd); c.leave != nil {
+	if c.leave = a.limiter.enter(c.caller.limited); c.leave != nil {
 		return nil
 	}
 	return problemOf(&fault.Fault{
@@ -284,7 +286,7 @@ func (a *Adapter) admitted(c *call) *problem {
 	})
 }
 
-// left returns the place of a call.
+// left returns the slot of a call.
 func (c *call) left() {
 	if c.leave != nil {
 		c.leave()

@@ -318,7 +318,7 @@ type grpcStream struct {
 	server *GRPC
 	method string
 	call   *call
-	ctx    context.Context //nolint:containedctx // it is what Context gives
+	ctx    context.Context //nolint:containedctx // it is what Context returns
 }
 
 func (s *grpcStream) Context() context.Context { return s.ctx }

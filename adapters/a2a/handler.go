@@ -106,7 +106,7 @@ func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest
 	return h.render(ctx, c.answerTo(t, req.Message.ID), wanted)
 }
 
-// isTalk reports whether a task is one answer that its agent called talk: nobody has seen the task yet, so that it needs
+// isTalk reports whether a task is one answer that its agent called talk: no one has seen the task yet, so that it needs
 // not be one.
 func isTalk(t *task) bool {
 	last := t.last()
@@ -195,7 +195,7 @@ func (h *handler) GetExtendedAgentCard(ctx context.Context, _ *a2a.GetExtendedAg
 	return card, nil
 }
 
-// accept brings a message into the engine and returns its task. A repeat gives the task of the first copy.
+// accept brings a message into the engine and returns its task. A duplicate returns the task of the first copy.
 func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageRequest) (*task, error) {
 	offered, err := takeOffer(req)
 	if err != nil {
@@ -217,7 +217,7 @@ func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageReque
 	if message.TaskID != "" {
 		return h.continueTask(ctx, c, message, offered, hook)
 	}
-	where, err := newPlace(c.owner, message)
+	where, err := newDestination(c.owner, message)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageReque
 // receiveWatched registers the webhook that came with a message before the message is stored, so that it misses nothing.
 // Of a message that was refused nothing stays; a repeat's webhook goes to the task of the first copy.
 func (h *handler) receiveWatched(
-	ctx context.Context, c *call, where place, hook *a2a.PushConfig, receive func() (*task, error),
+	ctx context.Context, c *call, where destination, hook *a2a.PushConfig, receive func() (*task, error),
 ) (*task, error) {
 	if hook == nil {
 		return receive()
@@ -306,7 +306,7 @@ func (h *handler) receiveNext(
 			return nil, err
 		}
 	}
-	return h.receive(ctx, c, message, nextPlace(t, message), offered, t.turns)
+	return h.receive(ctx, c, message, nextDestination(t, message), offered, t.turns)
 }
 
 func busy() *problem {
@@ -314,7 +314,7 @@ func busy() *problem {
 }
 
 // receive stores the message. A new turn is not read back: what was stored is what we have here.
-func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, where place, offered *offer, earlier []exchange.TurnRecord) (*task, error) {
+func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, where destination, offered *offer, earlier []exchange.TurnRecord) (*task, error) {
 	in, err := h.inbound(ctx, c, message, where, offered)
 	if err != nil {
 		return nil, err

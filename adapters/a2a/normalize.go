@@ -74,8 +74,8 @@ func digestOf(message *a2a.Message) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// place is where a message goes: its task, its thread and what it follows.
-type place struct {
+// destination is where a message goes: its task, its thread and what it follows.
+type destination struct {
 	reference string
 	thread    string
 	inReplyTo string
@@ -84,8 +84,8 @@ type place struct {
 	route     route
 }
 
-// newPlace is a new task in the context that the message names, or in a new one.
-func newPlace(owned owner, message *a2a.Message) (place, error) {
+// newDestination is a new task in the context that the message names, or in a new one.
+func newDestination(owned owner, message *a2a.Message) (destination, error) {
 	contextID := message.ContextID
 	fresh := contextID == ""
 	if fresh {
@@ -93,18 +93,18 @@ func newPlace(owned owner, message *a2a.Message) (place, error) {
 	}
 	thread, found := owned.thread(contextID)
 	if !found {
-		return place{}, newProblem(a2a.ErrTaskNotFound, "context not found")
+		return destination{}, newProblem(a2a.ErrTaskNotFound, "context not found")
 	}
-	return place{
+	return destination{
 		reference: newID(), thread: thread, fresh: fresh,
 		route: route{Context: contextID, Number: 1, Digest: digestOf(message)},
 	}, nil
 }
 
-// nextPlace is the next turn of an interrupted task.
-func nextPlace(t *task, message *a2a.Message) place {
+// nextDestination is the next turn of an interrupted task.
+func nextDestination(t *task, message *a2a.Message) destination {
 	last := t.last()
-	next := place{
+	next := destination{
 		reference: last.Reference, thread: last.ThreadID, inReplyTo: answerID(*last),
 		route: route{Context: t.contextID, Number: len(t.turns) + 1, Digest: digestOf(message)},
 	}
@@ -116,7 +116,7 @@ func nextPlace(t *task, message *a2a.Message) place {
 
 // inbound makes the normalized message of a request. The proofs are checked last, because that may need the network and
 // uses them up.
-func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where place, offered *offer) (exchange.Inbound, error) {
+func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where destination, offered *offer) (exchange.Inbound, error) {
 	chain := agentChain(message.Metadata)
 	c.exact(message) // last: what is read above is read as the SDK reads it
 	parts, err := a.normalizeParts(ctx, message.Parts)
@@ -199,7 +199,7 @@ const defaultMaxHops = 4
 
 // agentChain reads metadata.mentionable.agent_chain (message contract, sections 6 and 7); absent means that no agent
 // stands behind the sender. A chain that is no chain becomes one that is used up, which the engine refuses and records:
-// whoever counts wrongly may count for ever.
+// an agent that counts wrongly may count for ever.
 func agentChain(metadata map[string]any) *normalized.AgentChain {
 	mentionable, _ := metadata[mentionableKey].(map[string]any)
 	claimed, present := mentionable["agent_chain"]
@@ -329,7 +329,7 @@ func (o owner) mintContext() string {
 
 // thread returns the stored thread id of a context. A context that a client invented gets the owner's tag, so that
 // the same name chosen by two principals is two threads. A context of the form that we mint must carry the owner's
-// tag: somebody else's, existing or not, is not found.
+// tag: another owner's, existing or not, is not found.
 func (o owner) thread(contextID string) (thread string, found bool) {
 	if id, tag, minted := splitMinted(contextID); minted {
 		return contextID, tag == o.tag(id)

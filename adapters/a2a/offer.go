@@ -18,7 +18,7 @@ import (
 // maxResolutionBytes bounds the resolution that a message offers; proofs have the limits of package identity.
 const maxResolutionBytes = 16 << 10
 
-// offer is what a message brings to be believed or to meet a demand. It lives as long as the request.
+// offer is what a message brings to be validated or to meet a demand. It lives as long as the request.
 type offer struct {
 	evidence, credentials, envelopes []json.RawMessage
 
@@ -156,21 +156,21 @@ func readResolution(value any) (*policypart.Resolution, error) {
 	return &resolution, nil
 }
 
-// credentialsNamespace is where believed credentials stand in the sender's profile: context, never authorization.
+// credentialsNamespace is where validated credentials stand in the sender's profile: context, never authorization.
 const credentialsNamespace = "dev.mentionable.credentials"
 
-// apply puts what is believed into the message and keeps why the rest is not.
+// apply puts the validated evidence and credentials into the message and keeps why the rest is not.
 func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *call) {
 	recipient := identity.Recipient{Address: c.agent.Address, CardURL: a.cardURL(c.agent)}
-	belief := a.believe(ctx, identity.Offered{Evidence: o.evidence, Credentials: o.credentials, Challenge: in.Message.ID}, recipient)
-	in.Rejected = append(slices.Clone(o.rejected), belief.Rejected...)
-	in.Rejected = append(in.Rejected, addEvidence(&in.Message.Sender, belief.Evidence)...)
-	addCredentials(&in.Message.Sender, belief)
+	validated := a.validateEvidence(ctx, identity.Offered{Evidence: o.evidence, Credentials: o.credentials, Challenge: in.Message.ID}, recipient)
+	in.Rejected = append(slices.Clone(o.rejected), validated.Rejected...)
+	in.Rejected = append(in.Rejected, addEvidence(&in.Message.Sender, validated.Evidence)...)
+	addCredentials(&in.Message.Sender, validated)
 	capabilities := &in.Message.RecipientCapabilities
-	in.FromAgent = capabilities.AgentChain != nil || slices.ContainsFunc(belief.Evidence, func(e identity.Evidence) bool {
+	in.FromAgent = capabilities.AgentChain != nil || slices.ContainsFunc(validated.Evidence, func(e identity.Evidence) bool {
 		return e.Assurance == identity.AssuranceAgent
 	})
-	if attested(belief.Evidence) {
+	if attested(validated.Evidence) {
 		capabilities.MentionRelay = relayOf(o.relay, capabilities.MentionRelay)
 	}
 	a.addSettlement(ctx, in, o, recipient)
@@ -180,7 +180,7 @@ func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *
 func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *offer, recipient identity.Recipient) {
 	envelopes := identity.Belief{}
 	if len(o.envelopes) > 0 {
-		envelopes = a.believe(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID}, recipient)
+		envelopes = a.validateEvidence(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID}, recipient)
 		in.Rejected = append(in.Rejected, envelopes.Rejected...)
 	}
 	if o.resolution != nil || o.payment != nil || len(envelopes.Evidence) > 0 {
@@ -188,35 +188,35 @@ func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *of
 	}
 }
 
-func (a *Adapter) believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief {
+func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief {
 	if len(offered.Evidence)+len(offered.Credentials) == 0 {
 		return identity.Belief{}
 	}
 	if a.options.Believer != nil {
 		return a.options.Believer.Believe(ctx, offered, recipient)
 	}
-	var belief identity.Belief
+	var validated identity.Belief
 	for _, list := range []struct {
 		kind   string
 		pieces []json.RawMessage
 	}{{"evidence", offered.Evidence}, {"credential", offered.Credentials}} {
 		for range list.pieces {
-			belief.Rejected = append(belief.Rejected, identity.Rejection{Code: list.kind + ":untrusted_issuer", Reason: "this server trusts no issuer"})
+			validated.Rejected = append(validated.Rejected, identity.Rejection{Code: list.kind + ":untrusted_issuer", Reason: "this server trusts no issuer"})
 		}
 	}
-	return belief
+	return validated
 }
 
-// addEvidence puts believed evidence behind the transport's own, which stays the principal. A message holds a limited
+// addEvidence puts validated evidence behind the transport's own, which stays the principal. A message holds a limited
 // number of pieces together with that one.
-func addEvidence(sender *normalized.Sender, believed []identity.Evidence) (rejected []identity.Rejection) {
+func addEvidence(sender *normalized.Sender, valid []identity.Evidence) (rejected []identity.Rejection) {
 	list := slices.Clone(sender.Identities)
 	total := 0
 	for i := range list {
 		total += list[i].Size()
 	}
-	for i := range believed {
-		e := &believed[i]
+	for i := range valid {
+		e := &valid[i]
 		if size := e.Size(); len(list) < identity.MaxEvidence && total+size <= identity.MaxEvidenceTotalBytes {
 			list, total = append(list, *e), total+size
 			continue
@@ -230,12 +230,12 @@ func addEvidence(sender *normalized.Sender, believed []identity.Evidence) (rejec
 	return rejected
 }
 
-// addCredentials puts believed credentials into the profile, where an agent may read them and nothing authorizes.
-func addCredentials(sender *normalized.Sender, belief identity.Belief) {
-	if len(belief.Credentials) == 0 {
+// addCredentials puts validated credentials into the profile, where an agent may read them and nothing authorizes.
+func addCredentials(sender *normalized.Sender, validated identity.Belief) {
+	if len(validated.Credentials) == 0 {
 		return
 	}
-	encoded, err := json.Marshal(map[string]any{"credentials": belief.Credentials})
+	encoded, err := json.Marshal(map[string]any{"credentials": validated.Credentials})
 	if err != nil {
 		return // cannot be: they were read from JSON
 	}
@@ -253,12 +253,12 @@ func addCredentials(sender *normalized.Sender, belief identity.Belief) {
 }
 
 // attested reports whether an issuer on the trust list vouches for the sender.
-func attested(believed []identity.Evidence) bool {
-	return slices.ContainsFunc(believed, func(e identity.Evidence) bool { return e.Proof.Type == identity.ProofSignedAttestation })
+func attested(valid []identity.Evidence) bool {
+	return slices.ContainsFunc(valid, func(e identity.Evidence) bool { return e.Proof.Type == identity.ProofSignedAttestation })
 }
 
 // relayOf takes a trusted Connector's word about its platform: the body of the answer reaches whom it mentions, or
-// nobody. Other relays would need our own delivery, which A2A does not have.
+// no one. Other relays would need our own delivery, which A2A does not have.
 func relayOf(wanted any, otherwise normalized.MentionRelay) normalized.MentionRelay {
 	relay, _ := wanted.(map[string]any)
 	switch kind, _ := relay["kind"].(string); kind {

@@ -87,7 +87,7 @@ func (c *Caller) cardLink(ctx context.Context, to identity.Address) (named strin
 	return "", nil, fault.GiveUp("nobody of that address can be called: it has no agent card", nil)
 }
 
-// sameAgent reports whether a document names the agent that was asked for, in any spelling of its local part, and gives
+// sameAgent reports whether a document names the agent that was asked for, in any spelling of its local part, and returns
 // the document's spelling.
 func sameAgent(asked identity.Address, text string) (named string, same bool) {
 	found, err := identity.ParseAddress(strings.TrimPrefix(text, "acct:"))

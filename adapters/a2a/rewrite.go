@@ -19,7 +19,7 @@ import (
 const maxRewriteDepth = 100
 
 // rewrite changes names of members, and those of their values that are texts, both as they stand between the quotes; a nil
-// function changes none. Values of metadata and data are somebody's own and stay as they are. What is not JSON, or nested
+// function changes none. Values of metadata and data are the caller's own and stay as they are. What is not JSON, or nested
 // too deeply, comes back unchanged, and what follows the first value stays.
 func rewrite(document []byte, name func(name []byte) []byte, text func(name, text []byte) []byte) []byte {
 	return (&rewriter{in: document, name: name, text: text}).rewritten()

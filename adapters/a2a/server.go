@@ -52,7 +52,7 @@ type Turns interface {
 
 // Runs follows and stops turns while they run.
 type Runs interface {
-	// Wait blocks until the turn ended or waits for somebody; the end of ctx is its error.
+	// Wait blocks until the turn ended or waits for another party; the end of ctx is its error.
 	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
 	// Cancel ends a turn without answer; fault.Conflict when it ended already.
 	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
@@ -109,7 +109,7 @@ type Options struct {
 	Tokens    Tokens
 	Claims    Claims
 	Blobs     Blobs
-	Believer  Believer                              // optional: nil = nobody's evidence is believed
+	Believer  Believer                              // optional: nil = no evidence is relied on
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
 	Verifier Verifier                                       // optional: nil = only tokens of the operator are taken
@@ -154,7 +154,7 @@ type Adapter struct {
 	base    string // PublicURL without a slash at the end
 	tokens  *bearer.Cache
 	seen    changes
-	crowd   *crowd
+	limiter *callerLimiter
 	log     *slog.Logger
 
 	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
@@ -175,7 +175,7 @@ func New(options Options) (*Adapter, error) {
 	}
 	a := &Adapter{
 		codec: codec{blobs: options.Blobs}, options: options, base: strings.TrimSuffix(options.PublicURL, "/"),
-		tokens: bearer.NewCache(options.Tokens), log: options.Logger, crowd: newCrowd(options.CallerConcurrency),
+		tokens: bearer.NewCache(options.Tokens), log: options.Logger, limiter: newCallerLimiter(options.CallerConcurrency),
 	}
 	handler := &handler{Adapter: a}
 	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)

@@ -37,8 +37,8 @@ type Verifier interface {
 type caller struct {
 	sender   normalized.Sender
 	scopes   []string
-	unscoped bool // every method
-	crowd    string
+	unscoped bool   // every method
+	limited  string // the name under which the limiter counts its requests
 }
 
 // may reports whether the token is good for a scope.
@@ -73,7 +73,7 @@ func (a *Adapter) checkToken(r *http.Request, agent exchange.AgentProfile, addre
 	case token.Agent != "" && !strings.EqualFold(token.Agent, agent.Name):
 		return caller{}, "other_agent", fault.New(fault.Forbidden, "the bearer token is not for this agent")
 	}
-	return caller{sender: bearer.Sender(token, agent, a.options.Domain), unscoped: true, crowd: "token\n" + token.ID}, "valid", nil
+	return caller{sender: bearer.Sender(token, agent, a.options.Domain), unscoped: true, limited: "token\n" + token.ID}, "valid", nil
 }
 
 // authorization reads the one header of that name: "Bearer x" or "DPoP x" (RFC 6750, section 2.1; RFC 9449, section 7.1).
@@ -107,7 +107,7 @@ func (a *Adapter) checkSigned(r *http.Request, agent exchange.AgentProfile, addr
 	if found := sender.Identities[0].CheckShape(); found != nil {
 		return caller{}, "refused", fault.Wrap(fault.Unauthenticated, "the token is not valid here: its names cannot be taken", errors.Join(webtoken.ErrToken, found))
 	}
-	return caller{sender: sender, scopes: claims.Scopes, unscoped: claims.Unscoped, crowd: crowdOf(sender.Principal(), claims)}, "valid", nil
+	return caller{sender: sender, scopes: claims.Scopes, unscoped: claims.Unscoped, limited: limitedAs(sender.Principal(), claims)}, "valid", nil
 }
 
 // audiences are the names of an agent that a token may be made out to.

@@ -59,12 +59,12 @@ func hostPort(u *url.URL) string {
 type card struct {
 	Address string `json:"address"`
 
-	SupportedInterfaces []place `json:"supportedInterfaces"`
+	SupportedInterfaces []agentInterface `json:"supportedInterfaces"`
 
-	URL                  string  `json:"url"`
-	PreferredTransport   string  `json:"preferredTransport"`
-	ProtocolVersion      string  `json:"protocolVersion"`
-	AdditionalInterfaces []place `json:"additionalInterfaces"`
+	URL                  string           `json:"url"`
+	PreferredTransport   string           `json:"preferredTransport"`
+	ProtocolVersion      string           `json:"protocolVersion"`
+	AdditionalInterfaces []agentInterface `json:"additionalInterfaces"`
 
 	SecuritySchemes map[string]json.RawMessage `json:"securitySchemes"`
 
@@ -88,8 +88,8 @@ func (c card) guarded() bool {
 	return len(c.SecuritySchemes) > 0 || c.A2A.Auth.Scheme != "" && c.A2A.Auth.Scheme != "none"
 }
 
-// place is one address where the agent takes messages.
-type place struct {
+// agentInterface is one address where the agent takes messages.
+type agentInterface struct {
 	URL             string `json:"url"`
 	ProtocolBinding string `json:"protocolBinding"` // 1.0
 	Transport       string `json:"transport"`       // 0.3
@@ -97,7 +97,7 @@ type place struct {
 	Tenant          string `json:"tenant"`
 }
 
-// endpoint is a place that we can speak to.
+// endpoint is an agentInterface that we can speak to.
 type endpoint struct {
 	url     *url.URL
 	rest    bool // HTTP+JSON, else JSON-RPC
@@ -105,8 +105,8 @@ type endpoint struct {
 	tenant  string
 }
 
-// maxPlaces bounds what is read of a card that lists places without end.
-const maxPlaces = 32
+// maxInterfaces bounds what is read of a card that lists interfaces without end.
+const maxInterfaces = 32
 
 func readCard(body []byte) (card, error) {
 	var read card
@@ -116,28 +116,28 @@ func readCard(body []byte) (card, error) {
 	return read, nil
 }
 
-// places lists them in the card's order of preference, all in the form of 1.0.
-func (c card) places() []place {
+// interfaces lists them in the card's order of preference, all in the form of 1.0.
+func (c card) interfaces() []agentInterface {
 	list := slices.Clone(c.SupportedInterfaces)
 	if len(list) == 0 && c.URL != "" {
 		old := orElse(c.ProtocolVersion, string(a2av0.Version))
-		list = append(list, place{URL: c.URL, ProtocolBinding: orElse(c.PreferredTransport, "JSONRPC"), ProtocolVersion: old})
+		list = append(list, agentInterface{URL: c.URL, ProtocolBinding: orElse(c.PreferredTransport, "JSONRPC"), ProtocolVersion: old})
 		for _, other := range c.AdditionalInterfaces {
 			other.ProtocolVersion = orElse(other.ProtocolVersion, old)
 			list = append(list, other)
 		}
 	}
 	if len(list) == 0 && c.A2A.Endpoint != "" && (c.A2A.Transport == "" || c.A2A.Transport == "https+jsonrpc") {
-		list = append(list, place{URL: c.A2A.Endpoint, ProtocolBinding: "JSONRPC", ProtocolVersion: c.A2A.ProtocolVersion})
+		list = append(list, agentInterface{URL: c.A2A.Endpoint, ProtocolBinding: "JSONRPC", ProtocolVersion: c.A2A.ProtocolVersion})
 	}
-	return list[:min(len(list), maxPlaces)]
+	return list[:min(len(list), maxInterfaces)]
 }
 
-// choose returns the first place whose protocol we speak and whose address allowed accepts. The error says what was wrong
+// choose returns the first interface whose protocol we speak and whose address allowed accepts. The error says what was wrong
 // with each.
 func (c card) choose(allowed func(*url.URL) error) (endpoint, error) {
 	var wrong []error
-	for _, offered := range c.places() {
+	for _, offered := range c.interfaces() {
 		found, err := offered.endpoint()
 		if err == nil {
 			err = allowed(found.url)
@@ -150,7 +150,7 @@ func (c card) choose(allowed func(*url.URL) error) (endpoint, error) {
 	return endpoint{}, fmt.Errorf("the agent card names no endpoint that can be used: %w", errors.Join(wrong...))
 }
 
-func (p place) endpoint() (endpoint, error) {
+func (p agentInterface) endpoint() (endpoint, error) {
 	u, err := url.Parse(p.URL)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
 		return endpoint{}, errors.New("is no address of an endpoint")

@@ -86,7 +86,7 @@ func (x *exchange) unsaid() normalized.Response {
 	return normalized.Response{Silent: true, Status: normalized.StatusCompleted}.Answering(x.turn.Message)
 }
 
-// abandoned reports whether nobody waits for the answer any more. A server that stops, or a worker that lost the turn to
+// abandoned reports whether no one waits for the answer any more. A server that stops, or a worker that lost the turn to
 // another, ends the context with a cause of its own: there the next attempt goes on with the same task.
 func abandoned(ctx context.Context) bool {
 	cause := context.Cause(ctx)
@@ -183,7 +183,7 @@ func (x *exchange) look(ctx context.Context, id a2a.TaskID) (*a2a.Task, *sightin
 // historyLength is how much of the talk is asked for: an agent without artifacts may have put its answer there.
 const historyLength = 4
 
-// Bounds of following a task that waits until somebody has signed in at the other agent's service. Between two looks the turn is
+// Bounds of following a task that waits until the person has signed in at the other agent's service. Between two looks the turn is
 // a row: it holds no worker and no connection, and any node takes it up.
 const (
 	firstLook   = 2 * time.Second

@@ -124,7 +124,7 @@ func isPermanent(err error) bool {
 	return ok && known.Permanent
 }
 
-// block asks an agent that gives tasks but does not show them: the same message again, for the end this time.
+// block asks an agent that returns tasks but does not show them: the same message again, for the end this time.
 func (x *exchange) block(ctx context.Context) error {
 	recoveries.WithLabelValues("repeated").Inc()
 	message, err := x.message(ctx)

@@ -153,7 +153,7 @@ func described(text string) map[string]any {
 	return map[string]any{"description": text}
 }
 
-// renderFile puts a file into the message when it is small enough, gives an address of it otherwise, and names it where
+// renderFile puts a file into the message when it is small enough, puts in an address of it otherwise, and names it where
 // there is none.
 func (a *Agent) renderFile(ctx context.Context, part normalized.Part) (*a2a.Part, error) {
 	rendered := &a2a.Part{MediaType: part.MIME, Filename: part.Name, Metadata: described(part.Alt)}

@@ -170,7 +170,7 @@ func baseType(mediaType string) string {
 	return base
 }
 
-// manyChunks is a number of texts in a row that nobody writes as paragraphs of their own.
+// manyChunks is a number of texts in a row that no one writes as paragraphs of their own.
 const manyChunks = 8
 
 // unchunked puts texts together that are chunks of one: servers keep an artifact that was streamed as one part a chunk.

@@ -92,7 +92,7 @@ type Options struct {
 	MaxFileBytes     int64         // of one file that is sent inside a message; zero = DefaultMaxFileBytes
 }
 
-// Vouching is what Options.Sign attests: the turn's sender, for Audience and nobody else.
+// Vouching is what Options.Sign attests: the turn's sender, for Audience and no one else.
 type Vouching struct {
 	Turn     agents.Turn
 	Audience string // address of the other agent where its card has one, else the address of the card
@@ -107,7 +107,7 @@ type Agent struct {
 	peers       peers
 }
 
-// New checks the options and fills in the defaults; it asks nobody yet. Its faults are fault.Malformed and name the
+// New checks the options and fills in the defaults; it asks no other server yet. Its faults are fault.Malformed and name the
 // setting.
 func New(options Options) (*Agent, error) {
 	card, err := cardAddress(options.CardURL)
@@ -189,9 +189,9 @@ type thread struct {
 // open is a task that asked for something.
 type open struct {
 	Task      string `json:"task"`
-	Principal string `json:"principal"`       // who was asked: nobody else's message answers
+	Principal string `json:"principal"`       // who was asked: no one else's message answers
 	Asked     string `json:"asked"`           // names the question
-	Login     bool   `json:"login,omitempty"` // it may go on by itself once somebody has logged in there
+	Login     bool   `json:"login,omitempty"` // it may go on by itself once the person has logged in there
 	State     string `json:"state,omitempty"` // the secret by which a demand there is resolved; it never leaves for anybody else
 }
 
