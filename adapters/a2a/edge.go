@@ -78,7 +78,7 @@ func callOf(ctx context.Context) (*call, bool) {
 func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request, *call)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{rest: rest, address: a.base + r.URL.EscapedPath(), bareScopes: bareScopes(r.Header)}
-		out := newAnswer(w, c, a.options)
+		out := newAnswer(w, c, *a.options)
 		defer func() {
 			a.finish(recover(), r, out)
 			c.left()

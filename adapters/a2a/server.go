@@ -150,14 +150,24 @@ type IssuerCard struct {
 // Adapter is the A2A edge of the server.
 type Adapter struct {
 	codec
-	options Options
-	base    string // PublicURL without a slash at the end
-	tokens  *bearer.Cache
-	seen    changes
+	authenticator
 	limiter *callerLimiter
-	log     *slog.Logger
 
 	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
+}
+
+// cards describe the agents: their cards, signed, and what else tells a caller where and how an agent is reached.
+type cards struct {
+	options *Options
+	base    string // PublicURL without a slash at the end
+	seen    changes
+	log     *slog.Logger
+}
+
+// authenticator finds out whom a request comes from, and challenges a caller that has no proof.
+type authenticator struct {
+	*cards
+	tokens *bearer.Cache
 }
 
 // New makes an Adapter; the error says which option is missing.
@@ -173,9 +183,11 @@ func New(options Options) (*Adapter, error) {
 	if options.Present == nil {
 		options.Present = func(part policypart.Part) policypart.Part { return part.Confine(origin) }
 	}
+	described := &cards{options: &options, base: strings.TrimSuffix(options.PublicURL, "/"), log: options.Logger}
 	a := &Adapter{
-		codec: codec{blobs: options.Blobs}, options: options, base: strings.TrimSuffix(options.PublicURL, "/"),
-		tokens: bearer.NewCache(options.Tokens), log: options.Logger, limiter: newCallerLimiter(options.CallerConcurrency),
+		codec:         codec{blobs: options.Blobs},
+		authenticator: authenticator{cards: described, tokens: bearer.NewCache(options.Tokens)},
+		limiter:       newCallerLimiter(options.CallerConcurrency),
 	}
 	handler := &handler{Adapter: a}
 	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)
